@@ -1,0 +1,34 @@
+# Finds CUDA, cuBLASLt and cuDNN. The result is TRAINYARD_HAS_CUDA; nothing but kernels/cuda and the
+# CUDA module depends on it, and no program links a CUDA library.
+set(TRAINYARD_HAS_CUDA OFF)
+if(TRAINYARD_CUDA STREQUAL "OFF")
+  return()
+endif()
+
+include(CheckLanguage)
+check_language(CUDA)
+if(CMAKE_CUDA_COMPILER)
+  set(CMAKE_CUDA_ARCHITECTURES ${TRAINYARD_CUDA_ARCHITECTURES})  # before enable_language
+  enable_language(CUDA)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know nvcc's C++20 flag
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
+  set(CMAKE_CUDA_STANDARD 20)  # only after the lines above
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  # CMake 3.25 marks CUDA::nvToolsExt as deprecated for projects that ask for 3.25, and stops where it is not there;
+  # CUDA 13 has none. It looks at this variable for that alone.
+  set(TRAINYARD_SAVED_MINIMUM ${CMAKE_MINIMUM_REQUIRED_VERSION})
+  set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
+  find_package(CUDAToolkit)
+  set(CMAKE_MINIMUM_REQUIRED_VERSION ${TRAINYARD_SAVED_MINIMUM})
+  find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
+  if(CUDAToolkit_FOUND AND TARGET CUDA::cublasLt AND CUDNN_INCLUDE_DIR AND CUDNN_LIBRARY)
+    set(TRAINYARD_HAS_CUDA ON)
+  endif()
+endif()
+
+if(TRAINYARD_CUDA STREQUAL "ON" AND NOT TRAINYARD_HAS_CUDA)
+  message(FATAL_ERROR "TRAINYARD_CUDA=ON, but nvcc, cuBLASLt or cuDNN was not found")
+endif()

@@ -1,0 +1,57 @@
+# Compiler settings that every target shares. They hang on two interface targets:
+#   trainyard_options   language level and sanitizers; PUBLIC, because objects must agree on them
+#   trainyard_warnings  warnings; PRIVATE, so that no dependency's headers are judged
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)  # the engine is linked into libtrainyard_cuda.so too
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# The build tree has the layout of an installation, because programs find each other by it: trainyardd looks for
+# trainyard-worker in its own folder, and both for the CUDA module in ../lib/trainyard. Tests stay where they are.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+set(TRAINYARD_MODULE_DIR ${PROJECT_BINARY_DIR}/lib/trainyard)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(TRAINYARD_CCACHE ccache)
+if(TRAINYARD_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TRAINYARD_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${TRAINYARD_CCACHE})
+endif()
+find_program(TRAINYARD_MOLD mold)
+if(TRAINYARD_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_library(trainyard_options INTERFACE)
+if(TRAINYARD_SANITIZE STREQUAL "address")
+  target_compile_options(trainyard_options INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer)
+  target_link_options(trainyard_options INTERFACE -fsanitize=address,undefined)
+elseif(TRAINYARD_SANITIZE STREQUAL "thread")
+  target_compile_options(trainyard_options INTERFACE -fsanitize=thread)
+  target_link_options(trainyard_options INTERFACE -fsanitize=thread)
+elseif(NOT TRAINYARD_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "TRAINYARD_SANITIZE is '${TRAINYARD_SANITIZE}', expected address, thread or empty")
+endif()
+target_include_directories(trainyard_options INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_definitions(trainyard_options INTERFACE TRAINYARD_VERSION="${PROJECT_VERSION}")
+
+add_library(trainyard_warnings INTERFACE)
+target_compile_options(trainyard_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC 12 warns falsely about "literal" + std::string (GCC bug 105651).
+  target_compile_options(trainyard_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+endif()
+if(TRAINYARD_WERROR)
+  target_compile_options(trainyard_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+
+# trainyard_library(NAME SOURCES... ): a static library with the project's options and warnings.
+function(trainyard_library name)
+  add_library(${name} STATIC ${ARGN})
+  target_link_libraries(${name} PUBLIC trainyard_options PRIVATE trainyard_warnings)
+endfunction()

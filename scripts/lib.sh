@@ -1,0 +1,16 @@
+# scripts/lib.sh: what scripts/test and scripts/demo share. Sourced, not run.
+
+# How many compilers may run at once: one per core, but a unit that includes gRPC or GoogleTest takes up to about
+# 1.5 GiB, so no more than the free memory holds.
+build_jobs() {
+  local cores available_mib by_memory
+  cores=$(nproc)
+  available_mib=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
+  by_memory=$((available_mib / 1536))
+  if ((by_memory < 1)); then by_memory=1; fi
+  echo $((cores < by_memory ? cores : by_memory))
+}
+
+# Two builds of one checkout (release, engine-only) share compiled objects through ccache only if it ignores the
+# folder that the compiler runs in.
+export CCACHE_NOHASHDIR=1

@@ -1,0 +1,260 @@
+#include "tests/support/graph_cases.h"
+
+#include <cmath>
+
+#include "src/base/philox.h"
+#include "src/graph/op.h"
+#include "src/tensor/shape.h"
+
+namespace trainyard::testing {
+namespace {
+
+constexpr uint64_t kSeed = 20240229;
+
+std::vector<double> draw(const std::string& name, int64_t count) {
+  std::vector<double> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double u =
+        math::uniform01<double>(math::philox_u32(kSeed, stream_of(name), 0, i)) * 2 - 1;
+    values[i] = (u < 0 ? -0.1 : 0.1) + 0.9 * u;
+  }
+  return values;
+}
+
+CaseGraph activation(DType dtype, const std::string& op, Attributes attributes, Shape shape) {
+  CaseBuilder b(dtype);
+  return b.finish(b.one("y", op, std::move(attributes), {b.parameter("x", std::move(shape))}));
+}
+
+CaseGraph gemm(DType dtype, int64_t N, int64_t F, int64_t K, bool bias) {
+  CaseBuilder b(dtype);
+  std::vector<TensorId> inputs = {b.parameter("x", {N, F}), b.parameter("w", {K, F})};
+  if (bias) inputs.push_back(b.parameter("b", {K}));
+  return b.finish(b.one("y", "Gemm", {{"transB", int64_t{1}}}, inputs));
+}
+
+// x is data, so that the gradient node leaves dx out.
+CaseGraph gemm_first_layer(DType dtype) {
+  CaseBuilder b(dtype);
+  return b.finish(b.one("y", "Gemm", {{"transB", int64_t{1}}},
+                        {b.input("x", {4, 5}), b.parameter("w", {3, 5}), b.parameter("b", {3})}));
+}
+
+CaseGraph add(DType dtype) {
+  CaseBuilder b(dtype);
+  return b.finish(b.one("y", "Add", {}, {b.parameter("a", {3, 11}), b.parameter("b", {3, 11})}));
+}
+
+// One tensor read four times, twice by one node: the gradients of all readers are summed.
+CaseGraph fan_out(DType dtype) {
+  CaseBuilder b(dtype);
+  const TensorId x = b.one("x", "Tanh", {}, {b.parameter("p", {2, 7})});
+  const TensorId twice = b.one("twice", "Add", {}, {x, x});
+  const TensorId squashed = b.one("squashed", "Sigmoid", {}, {x});
+  const TensorId both = b.one("both", "Add", {}, {twice, squashed});
+  return b.finish(b.one("y", "Add", {}, {both, x}));
+}
+
+// One weight in two layers: its two gradients are summed.
+CaseGraph shared_weight(DType dtype) {
+  CaseBuilder b(dtype);
+  const TensorId w = b.parameter("w", {4, 4});
+  const TensorId h = b.one("h", "Gemm", {{"transB", int64_t{1}}}, {b.input("x", {3, 4}), w});
+  const TensorId a = b.one("a", "Tanh", {}, {h});
+  return b.finish(b.one("y", "Gemm", {{"transB", int64_t{1}}}, {a, w}));
+}
+
+// In front of a weighted sum, so that a wrong order of elements shows.
+CaseGraph flatten(DType dtype, const Shape& shape) {
+  CaseBuilder b(dtype);
+  const TensorId x = b.image("x", shape);
+  return b.finish(b.one("y", "Flatten", {}, {x}));
+}
+
+CaseGraph reshape(DType dtype) {
+  CaseBuilder b(dtype);
+  return b.finish(b.one("y", "Reshape", {{"shape", std::vector<int64_t>{2, -1, 5}}},
+                        {b.parameter("x", {4, 15})}));
+}
+
+CaseGraph dropout(DType dtype, double ratio, Shape shape) {
+  CaseBuilder b(dtype);
+  const TensorId x = b.parameter("x", std::move(shape));
+  return b.finish(b.one("y", "Dropout",
+                        {{"ratio", ratio},
+                         {"seed", static_cast<int64_t>(0x9000000000000001u)},
+                         {"stream", int64_t{stream_of("y")}}},
+                        {x, b.step(3)}));
+}
+
+CaseGraph softmax_xent(DType dtype, int64_t N, int64_t K) {
+  CaseBuilder b(dtype);
+  const TensorId z = b.parameter("logits", {N, K});
+  return b.finish_with_loss(
+      b.node("loss", "SoftmaxCrossEntropyLoss", {}, {z, b.labels("labels", N, K)}, 2)[0]);
+}
+
+CaseGraph mean_squared_error(DType dtype, Shape shape) {
+  CaseBuilder b(dtype);
+  const TensorId y = b.parameter("prediction", shape);
+  return b.finish_with_loss(b.one("loss", "MeanSquaredError", {}, {y, b.input("wanted", shape)}));
+}
+
+CaseGraph constant(DType dtype) {
+  CaseBuilder b(dtype);
+  const TensorId half = b.one("half", "ConstantOfShape",
+                              {{"shape", std::vector<int64_t>{3, 5}},
+                               {"value", 0.5},
+                               {"dtype", std::string(name_of(dtype))}},
+                              {});
+  return b.finish(b.one("y", "Add", {}, {b.parameter("x", {3, 5}), half}));
+}
+
+CaseGraph sgd_update(DType dtype, double momentum, bool nesterov) {
+  CaseBuilder b(dtype);
+  const Shape shape{7, 5};
+  const TensorId p = b.parameter("p", shape);
+  const TensorId g = b.input("g", shape);
+  const TensorId v = momentum == 0 ? kNoTensor : b.optimizer_state("v", shape);
+  b.node("update", "SgdUpdate",
+         {{"momentum", momentum}, {"nesterov", int64_t{nesterov}}, {"weight_decay", 0.01}},
+         {p, g, b.input_f32("learning_rate", 0.125), v}, 0, Phase::kUpdate);
+  return b.finish_update();
+}
+
+CaseGraph adam_update(DType dtype, const std::string& op, int64_t step) {
+  CaseBuilder b(dtype);
+  const Shape shape{33};
+  const TensorId p = b.parameter("p", shape);
+  const TensorId g = b.input("g", shape);
+  const TensorId m = b.optimizer_state("m", shape);
+  const TensorId v = b.optimizer_state("v", shape);
+  b.node("update", op, {{"weight_decay", 0.01}},
+         {p, g, b.input_f32("learning_rate", 0.125), b.step(step), m, v}, 0, Phase::kUpdate);
+  return b.finish_update();
+}
+
+std::vector<GraphCase> all_cases() {
+  std::vector<GraphCase> cases;
+  const auto row = [&](std::string name, std::function<CaseGraph(DType)> build) {
+    cases.push_back({std::move(name), std::move(build)});
+  };
+  for (const std::string op : {"Relu", "Sigmoid", "Tanh", "Gelu"}) {
+    row(op + "/one", [op](DType t) { return activation(t, op, {}, {1, 1}); });
+    row(op + "/odd", [op](DType t) { return activation(t, op, {}, {3, 37}); });
+  }
+  row("Gelu/tanh", [](DType t) {
+    return activation(t, "Gelu", {{"approximate", std::string("tanh")}}, {3, 37});
+  });
+  row("Gemm/one", [](DType t) { return gemm(t, 1, 1, 1, true); });
+  row("Gemm/odd", [](DType t) { return gemm(t, 5, 33, 7, true); });
+  row("Gemm/no_bias", [](DType t) { return gemm(t, 3, 4, 2, false); });
+  row("Gemm/first_layer", gemm_first_layer);
+  row("Gemm/shared_weight", shared_weight);
+  row("Add", add);
+  row("Add/fan_out", fan_out);
+  row("Flatten/matrix", [](DType t) { return flatten(t, {3, 1, 1, 5}); });
+  row("Flatten/image", [](DType t) { return flatten(t, {2, 3, 2, 5}); });
+  row("Reshape", reshape);
+  row("Dropout", [](DType t) { return dropout(t, 0.4, {3, 37}); });
+  row("Dropout/zero", [](DType t) { return dropout(t, 0, {2, 3}); });
+  row("SoftmaxCrossEntropyLoss/two", [](DType t) { return softmax_xent(t, 1, 2); });
+  row("SoftmaxCrossEntropyLoss/odd", [](DType t) { return softmax_xent(t, 9, 11); });
+  row("MeanSquaredError/one", [](DType t) { return mean_squared_error(t, {1, 1}); });
+  row("MeanSquaredError/odd", [](DType t) { return mean_squared_error(t, {13, 3}); });
+  row("ConstantOfShape", constant);
+  row("SgdUpdate/plain", [](DType t) { return sgd_update(t, 0, false); });
+  row("SgdUpdate/momentum", [](DType t) { return sgd_update(t, 0.9, false); });
+  row("SgdUpdate/nesterov", [](DType t) { return sgd_update(t, 0.9, true); });
+  row("AdamUpdate/first", [](DType t) { return adam_update(t, "AdamUpdate", 0); });
+  row("AdamUpdate/later", [](DType t) { return adam_update(t, "AdamUpdate", 41); });
+  row("AdamWUpdate", [](DType t) { return adam_update(t, "AdamWUpdate", 2); });
+  append_image_cases(cases);
+  return cases;
+}
+
+}  // namespace
+
+const std::vector<GraphCase>& graph_cases() {
+  static const std::vector<GraphCase> cases = all_cases();
+  return cases;
+}
+
+TensorId CaseBuilder::add(const std::string& name, TensorType type, Role role,
+                          std::vector<double> values) {
+  const TensorId id =
+      c_.graph.add_tensor({name, std::move(type), role, Layout::kRowMajor, kNoNode, {}});
+  c_.values[id] = std::move(values);
+  return id;
+}
+
+TensorId CaseBuilder::parameter(const std::string& name, Shape shape) {
+  const int64_t count = shape.elements();
+  return add(name, {std::move(shape), dtype_}, Role::kParameter, draw(name, count));
+}
+
+TensorId CaseBuilder::image(const std::string& name, const Shape& shape) {
+  const TensorId flat = parameter(name + "_flat", {shape[0], shape[1] * shape[2] * shape[3]});
+  return one(name, "Reshape", {{"shape", shape.dims()}}, {flat});
+}
+
+TensorId CaseBuilder::state(const std::string& name, Shape shape, double value) {
+  std::vector<double> values(static_cast<size_t>(shape.elements()), value);
+  return add(name, {std::move(shape), dtype_}, Role::kState, std::move(values));
+}
+
+TensorId CaseBuilder::optimizer_state(const std::string& name, Shape shape) {
+  std::vector<double> values = draw(name, shape.elements());
+  for (double& v : values) v = std::abs(v);
+  return add(name, {std::move(shape), dtype_}, Role::kOptimizerState, std::move(values));
+}
+
+TensorId CaseBuilder::input(const std::string& name, Shape shape) {
+  const int64_t count = shape.elements();
+  return add(name, {std::move(shape), dtype_}, Role::kInput, draw(name, count));
+}
+
+TensorId CaseBuilder::input_f32(const std::string& name, double value) {
+  return add(name, {{1}, DType::kF32}, Role::kInput, {value});
+}
+
+TensorId CaseBuilder::labels(const std::string& name, int64_t N, int64_t K) {
+  std::vector<double> values(static_cast<size_t>(N));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<double>(static_cast<int64_t>(i * i + i + 1) % K);
+  }
+  return add(name, {{N}, DType::kI32}, Role::kInput, std::move(values));
+}
+
+TensorId CaseBuilder::step(int64_t value) {
+  return add("step", {{1}, DType::kI64}, Role::kInput, {static_cast<double>(value)});
+}
+
+std::vector<TensorId> CaseBuilder::node(const std::string& name, const std::string& op,
+                                        Attributes attributes, std::vector<TensorId> inputs,
+                                        size_t output_count, Phase phase) {
+  std::vector<std::string> outputs;
+  for (size_t i = 0; i < output_count; ++i) {
+    outputs.push_back(i == 0 ? name : name + "." + std::to_string(i));
+  }
+  const NodeId id = c_.graph
+                        .add_node(name, get_op(op), std::move(attributes), std::move(inputs),
+                                  std::move(outputs), phase)
+                        .value();
+  return c_.graph.node(id).outputs;
+}
+
+CaseGraph CaseBuilder::finish(TensorId y) {
+  const TensorId target = input("target", c_.graph.tensor(y).type.shape);
+  return finish_with_loss(one("loss", "MeanSquaredError", {}, {y, target}));
+}
+
+CaseGraph CaseBuilder::finish_with_loss(TensorId loss) {
+  c_.loss = loss;
+  c_.graph.mark_output(loss);
+  return std::move(c_);
+}
+
+CaseGraph CaseBuilder::finish_update() { return std::move(c_); }
+
+}  // namespace trainyard::testing

@@ -1,0 +1,76 @@
+// tests/support/graph_cases.h: small graphs, at least one for every op. The gradient check, the
+// parity of backends and the registry test all walk this table.
+//
+// To add a case: write a builder in graph_cases.cc (or image_cases.cc) and add its row. Pick
+// awkward sizes: 1, odd, one more than a vector.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/graph/graph.h"
+
+namespace trainyard::testing {
+
+/// A graph and a value for every tensor that no node computes, row-major, whatever its dtype.
+struct CaseGraph {
+  Graph graph;
+  TensorId loss = kNoTensor;  // [1]; left out by cases of updates, which are not differentiated
+  std::map<TensorId, std::vector<double>> values;
+};
+
+struct GraphCase {
+  std::string name;  // "Gemm/no_bias"
+  std::function<CaseGraph(DType)> build;
+};
+
+/// All cases. Names are unique.
+const std::vector<GraphCase>& graph_cases();
+
+/// Builds a case. Values are drawn by tensor name from [-1, -0.1] and [0.1, 1]: away from the kinks
+/// of Relu, and no two of a tensor are equal.
+class CaseBuilder {
+ public:
+  explicit CaseBuilder(DType dtype) : dtype_(dtype) {}
+
+  TensorId parameter(const std::string& name, Shape shape);
+  /// An activation [N, C, H, W] whose gradient is checked: a parameter [N, C*H*W], reshaped.
+  /// (Parameters are row-major always, so that only an activation can become channels-last.)
+  TensorId image(const std::string& name, const Shape& shape);
+  TensorId state(const std::string& name, Shape shape, double value);
+  TensorId optimizer_state(const std::string& name, Shape shape);  // values in [0.1, 1]
+  TensorId input(const std::string& name, Shape shape);
+  TensorId input_f32(const std::string& name, double value);       // [1]
+  TensorId labels(const std::string& name, int64_t N, int64_t K);  // I32
+  TensorId step(int64_t value);                                    // I64 [1]
+
+  /// Appends a node and returns its outputs; outputs are named "name", "name.1", ...
+  std::vector<TensorId> node(const std::string& name, const std::string& op, Attributes attributes,
+                             std::vector<TensorId> inputs, size_t output_count = 1,
+                             Phase phase = Phase::kForward);
+  /// The usual: one output.
+  TensorId one(const std::string& name, const std::string& op, Attributes attributes,
+               std::vector<TensorId> inputs) {
+    return node(name, op, std::move(attributes), std::move(inputs))[0];
+  }
+
+  const Graph& graph() const { return c_.graph; }
+
+  /// Ends with MeanSquaredError of y against a random target: every element has its own gradient.
+  CaseGraph finish(TensorId y);
+  CaseGraph finish_with_loss(TensorId loss);
+  CaseGraph finish_update();
+
+ private:
+  TensorId add(const std::string& name, TensorType type, Role role, std::vector<double> values);
+
+  DType dtype_;
+  CaseGraph c_;
+};
+
+/// Rows of tests/support/image_cases.cc: convolution, pooling, normalisation.
+void append_image_cases(std::vector<GraphCase>& cases);
+
+}  // namespace trainyard::testing

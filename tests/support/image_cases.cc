@@ -1,0 +1,94 @@
+#include "tests/support/graph_cases.h"
+
+namespace trainyard::testing {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+CaseGraph conv(DType dtype, const Shape& x, const Shape& w, bool bias, Attributes attributes) {
+  CaseBuilder b(dtype);
+  std::vector<TensorId> inputs = {b.image("x", x), b.parameter("w", w)};
+  if (bias) inputs.push_back(b.parameter("b", {w[0]}));
+  return b.finish(b.one("y", "Conv", std::move(attributes), inputs));
+}
+
+// The image is the graph's input: dx is left out, and a Reorder stands in front.
+CaseGraph conv_first_layer(DType dtype, const Shape& x) {
+  CaseBuilder b(dtype);
+  return b.finish(
+      b.one("y", "Conv", {},
+            {b.input("x", x), b.parameter("w", {4, x[1], 3, 3}), b.parameter("b", {4})}));
+}
+
+CaseGraph pool(DType dtype, const std::string& op, const Shape& x, Attributes attributes) {
+  CaseBuilder b(dtype);
+  return b.finish(b.one("y", op, std::move(attributes), {b.image("x", x)}));
+}
+
+CaseGraph batch_norm(DType dtype, bool is_image, bool training) {
+  CaseBuilder b(dtype);
+  const TensorId x = is_image ? b.image("x", {2, 3, 4, 5}) : b.parameter("x", {7, 3});
+  const std::vector<TensorId> inputs = {x, b.parameter("scale", {3}), b.parameter("b", {3}),
+                                        b.state("running_mean", {3}, 0.25),
+                                        b.state("running_var", {3}, 0.75)};
+  const auto outputs =
+      b.node("y", "BatchNormalization", {{"training_mode", int64_t{training}}}, inputs, 3);
+  return b.finish(outputs[0]);
+}
+
+// Two branches over one image, elementwise ops between layers, and a flatten: one channels-last
+// component with its borders.
+CaseGraph residual_net(DType dtype) {
+  CaseBuilder b(dtype);
+  const Attributes same{{"pads", Ints{1, 1, 1, 1}}};
+  const TensorId x = b.input("x", {2, 3, 6, 6});
+  const TensorId h = b.one("h", "Conv", same, {x, b.parameter("w1", {4, 3, 3, 3})});
+  const TensorId r = b.one("r", "Tanh", {}, {h});
+  const TensorId h2 = b.one("h2", "Conv", same, {r, b.parameter("w2", {4, 4, 3, 3})});
+  const TensorId sum = b.one("sum", "Add", {}, {r, h2});
+  const TensorId pooled =
+      b.one("pooled", "MaxPool", {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}}, {sum});
+  const TensorId flat = b.one("flat", "Flatten", {}, {pooled});
+  const TensorId z =
+      b.one("z", "Gemm", {{"transB", int64_t{1}}}, {flat, b.parameter("w3", {5, 36})});
+  return b.finish_with_loss(
+      b.node("loss", "SoftmaxCrossEntropyLoss", {}, {z, b.labels("labels", 2, 5)}, 2)[0]);
+}
+
+}  // namespace
+
+void append_image_cases(std::vector<GraphCase>& cases) {
+  const auto row = [&](std::string name, std::function<CaseGraph(DType)> build) {
+    cases.push_back({std::move(name), std::move(build)});
+  };
+  row("Conv/one", [](DType t) { return conv(t, {1, 1, 1, 1}, {1, 1, 1, 1}, true, {}); });
+  row("Conv/odd", [](DType t) { return conv(t, {2, 3, 5, 7}, {5, 3, 3, 2}, true, {}); });
+  row("Conv/strided_padded", [](DType t) {
+    return conv(t, {2, 2, 6, 5}, {3, 2, 3, 3}, false,
+                {{"strides", Ints{2, 3}}, {"pads", Ints{1, 2, 0, 1}}});
+  });
+  row("Conv/first_layer", [](DType t) { return conv_first_layer(t, {2, 3, 5, 5}); });
+  row("Conv/first_layer_gray", [](DType t) { return conv_first_layer(t, {2, 1, 5, 5}); });
+  for (const std::string op : {"MaxPool", "AveragePool"}) {
+    row(op + "/halving", [op](DType t) {
+      return pool(t, op, {2, 3, 4, 6}, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}});
+    });
+    row(op + "/overlapping_padded", [op](DType t) {
+      return pool(
+          t, op, {1, 2, 5, 7},
+          {{"kernel_shape", Ints{3, 2}}, {"strides", Ints{2, 1}}, {"pads", Ints{1, 0, 1, 1}}});
+    });
+  }
+  row("AveragePool/include_pad", [](DType t) {
+    return pool(t, "AveragePool", {1, 2, 5, 5},
+                {{"kernel_shape", Ints{3, 3}},
+                 {"pads", Ints{1, 1, 1, 1}},
+                 {"count_include_pad", int64_t{1}}});
+  });
+  row("GlobalAveragePool", [](DType t) { return pool(t, "GlobalAveragePool", {2, 5, 3, 3}, {}); });
+  row("BatchNormalization/image", [](DType t) { return batch_norm(t, true, true); });
+  row("BatchNormalization/rows", [](DType t) { return batch_norm(t, false, true); });
+  row("ResidualNet", residual_net);
+}
+
+}  // namespace trainyard::testing

@@ -1,0 +1,13 @@
+// tests/support/random_graph.h: training graphs of random structure, from a seed.
+#pragma once
+
+#include <cstdint>
+
+#include "tests/support/graph_cases.h"
+
+namespace trainyard::testing {
+
+/// Forward, backward and update of a random network: skips, shared weights, branches, images.
+CaseGraph random_training_graph(uint64_t seed, DType dtype);
+
+}  // namespace trainyard::testing

@@ -1,0 +1,103 @@
+#include "tests/support/run_case.h"
+
+#include <cstring>
+#include <set>
+
+#include "src/autodiff/differentiate.h"
+#include "src/base/check.h"
+#include "src/graph/op.h"
+
+namespace trainyard::testing {
+namespace {
+
+template <typename F>
+void with_type(DType dtype, F f) {
+  switch (dtype) {
+    case DType::kF32:
+      return f(float());
+    case DType::kF64:
+      return f(double());
+    case DType::kI32:
+      return f(int32_t());
+    case DType::kI64:
+      return f(int64_t());
+    case DType::kU8:
+      return f(uint8_t());
+  }
+}
+
+std::set<TensorId> updated_tensors(const Graph& graph) {
+  std::set<TensorId> ids;
+  for (const Node& node : graph.nodes()) {
+    for (const int64_t i : node.op->mutated_inputs()) {
+      const TensorId id = node.inputs.at(static_cast<size_t>(i));
+      if (id != kNoTensor) ids.insert(id);
+    }
+  }
+  return ids;
+}
+
+}  // namespace
+
+void write_values(Executor& executor, TensorId id, const std::vector<double>& values) {
+  with_type(executor.program().graph.tensor(id).type.dtype, [&]<typename T>(T) {
+    std::vector<T> typed;
+    for (const double v : values) typed.push_back(static_cast<T>(v));
+    executor.write(id, std::as_bytes(std::span(typed)));
+  });
+}
+
+std::vector<double> read_values(const Executor& executor, TensorId id) {
+  const TensorType& type = executor.program().graph.tensor(id).type;
+  std::vector<double> values;
+  with_type(type.dtype, [&]<typename T>(T) {
+    std::vector<T> typed(static_cast<size_t>(type.shape.elements()));
+    executor.read(id, std::as_writable_bytes(std::span(typed)));
+    for (const T v : typed) values.push_back(static_cast<double>(v));
+  });
+  return values;
+}
+
+CaseGraph with_gradients(CaseGraph c, std::map<TensorId, TensorId>* gradients) {
+  *gradients = differentiate(c.graph, c.loss);
+  for (const auto& [parameter, gradient] : *gradients) c.graph.mark_output(gradient);
+  return c;
+}
+
+CaseResult run_case(const CaseGraph& c, Backend& backend, const RunOptions& options) {
+  Graph graph = c.graph;
+  if (options.keep_all) {
+    for (const Node& node : c.graph.nodes()) {
+      for (const TensorId id : node.outputs) {
+        if (id != kNoTensor) graph.mark_output(id);
+      }
+    }
+  }
+  Program program = compile(std::move(graph), {.channels_last = options.channels_last});
+  verify(program);
+  PreparedProgram prepared(std::move(program), backend);
+  const Program& p = prepared.program();
+  Arena arena(backend, p.persistent_bytes, p.transient_bytes, prepared.workspace_bytes());
+  const int64_t workspace_bytes = prepared.workspace_bytes();
+  Executor executor(std::move(prepared), arena);
+  CaseResult result;
+  for (int run = 0; run < options.runs; ++run) {
+    // All bits set is a NaN in both float types.
+    std::memset(arena.persistent(), 0xFF, static_cast<size_t>(arena.size_bytes()));
+    for (const auto& [id, values] : c.values) write_values(executor, id, values);
+    executor.run();
+  }
+  for (const TensorId id : executor.program().graph.outputs()) {
+    result.values[executor.program().graph.tensor(id).name] = read_values(executor, id);
+  }
+  for (const TensorId id : updated_tensors(executor.program().graph)) {
+    result.values[executor.program().graph.tensor(id).name] = read_values(executor, id);
+  }
+  result.program = executor.program();
+  result.planned_bytes =
+      executor.program().persistent_bytes + executor.program().transient_bytes + workspace_bytes;
+  result.used_bytes = executor.used_bytes();
+  return result;
+}
+
+}  // namespace trainyard::testing
