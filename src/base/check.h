@@ -1,0 +1,37 @@
+// src/base/check.h: faults are exceptions.
+//
+// A fault is something that no input should cause: a broken invariant, a device error. Engine code
+// does not catch them; the worker reports them and exits (server/worker/worker.cc).
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace trainyard {
+
+struct InvariantError : std::logic_error {
+  using std::logic_error::logic_error;
+};
+
+[[noreturn]] inline void fail_check(const char* condition, const std::string& message,
+                                    const char* file, int line) {
+  throw InvariantError(std::string(file) + ":" + std::to_string(line) + ": " + condition + ": " +
+                       message);
+}
+
+/// Stays on in release. Use it at function entry for what the types cannot say.
+#define TRAINYARD_CHECK(cond, message)                                        \
+  do {                                                                        \
+    if (!(cond)) ::trainyard::fail_check(#cond, message, __FILE__, __LINE__); \
+  } while (false)
+
+/// For inner loops: checked in debug builds alone.
+#ifdef NDEBUG
+#define TRAINYARD_DCHECK(cond, message) \
+  do {                                  \
+  } while (false && (cond))
+#else
+#define TRAINYARD_DCHECK(cond, message) TRAINYARD_CHECK(cond, message)
+#endif
+
+}  // namespace trainyard

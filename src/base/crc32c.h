@@ -1,0 +1,22 @@
+// src/base/crc32c.h: CRC-32C (Castagnoli, RFC 3720): the checksum of upload chunks and of
+// TensorBoard records.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace trainyard {
+
+/// The checksum of `bytes` after content whose checksum is `crc`; 0 begins. Uses the CPU's
+/// instruction where there is one. crc32c("123456789") is 0xe3069283.
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t crc = 0);
+inline uint32_t crc32c(std::string_view text, uint32_t crc = 0) {
+  return crc32c(std::as_bytes(std::span(text.data(), text.size())), crc);
+}
+
+/// The table-driven form that other CPUs run; here so that a test can compare the two.
+uint32_t crc32c_portable(std::span<const std::byte> bytes, uint32_t crc = 0);
+
+}  // namespace trainyard

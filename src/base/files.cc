@@ -1,0 +1,151 @@
+#include "src/base/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "src/base/handle.h"
+
+namespace trainyard {
+namespace {
+
+Error io_error(std::string_view what, const std::filesystem::path& path, int err) {
+  const bool full = err == ENOSPC || err == EDQUOT || err == EFBIG;
+  const ErrorCode code = full            ? ErrorCode::kResourceExhausted
+                         : err == ENOENT ? ErrorCode::kNotFound
+                         : err == EACCES ? ErrorCode::kPermissionDenied
+                                         : ErrorCode::kUnavailable;
+  const char* reason = full            ? "STORAGE_FULL"
+                       : err == ENOENT ? "FILE_NOT_FOUND"
+                       : err == EACCES ? "FILE_ACCESS_DENIED"
+                                       : "STORAGE_ERROR";
+  return make_error(code, reason,
+                    std::string(what) + " " + path.string() + ": " + std::strerror(err));
+}
+
+class LocalFiles final : public Files {
+ public:
+  Status write_file(const std::filesystem::path& path,
+                    std::span<const std::span<const std::byte>> parts) override {
+    UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640));
+    if (!fd) return io_error("cannot create", path, errno);
+    for (std::span<const std::byte> part : parts) {
+      while (!part.empty()) {
+        const ssize_t n = ::write(fd.get(), part.data(), part.size());
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return io_error("cannot write", path, errno);
+        part = part.subspan(static_cast<size_t>(n));
+      }
+    }
+    // A failed fsync may have dropped the pages: the caller must write a fresh file, never retry
+    // this one.
+    if (::fsync(fd.get()) != 0) return io_error("cannot fsync", path, errno);
+    return {};
+  }
+
+  Status rename_durable(const std::filesystem::path& from,
+                        const std::filesystem::path& to) override {
+    if (std::rename(from.c_str(), to.c_str()) != 0) return io_error("cannot rename", to, errno);
+    return sync_directory(to.parent_path());
+  }
+
+  Status sync_directory(const std::filesystem::path& directory) override {
+    UniqueFd fd(
+        ::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd) return io_error("cannot open directory", directory, errno);
+    if (::fsync(fd.get()) != 0) return io_error("cannot fsync directory", directory, errno);
+    return {};
+  }
+
+  Status create_directories(const std::filesystem::path& directory) override {
+    std::error_code ec;
+    std::filesystem::create_directories(directory, ec);
+    if (ec) return io_error("cannot create directory", directory, ec.value());
+    return {};
+  }
+
+  Status remove_all(const std::filesystem::path& path) override {
+    std::error_code ec;
+    std::filesystem::remove_all(path, ec);
+    if (ec) return io_error("cannot remove", path, ec.value());
+    return {};
+  }
+};
+
+}  // namespace
+
+Files& local_files() {
+  static LocalFiles files;
+  return files;
+}
+
+Status replace_file(Files& files, const std::filesystem::path& path, std::string_view text) {
+  std::filesystem::path temporary = path;
+  temporary += ".tmp";
+  const std::span<const std::byte> part = std::as_bytes(std::span(text.data(), text.size()));
+  if (Status s = files.write_file(temporary, std::span(&part, 1)); !s.ok()) {
+    (void)files.remove_all(temporary);
+    return s;
+  }
+  return files.rename_durable(temporary, path);
+}
+
+Result<std::string> read_file(const std::filesystem::path& path, int64_t bytes_max) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return io_error("cannot open", path, errno);
+  struct stat st {};
+  if (::fstat(fd.get(), &st) != 0) return io_error("cannot stat", path, errno);
+  if (S_ISDIR(st.st_mode)) return io_error("cannot read", path, EISDIR);
+  const auto too_large = [&] {
+    return make_error(
+        ErrorCode::kInvalidArgument, "FILE_TOO_LARGE",
+        path.string() + " is larger than the accepted " + std::to_string(bytes_max) + " bytes");
+  };
+  if (st.st_size > bytes_max) return too_large();
+  std::string text;
+  char chunk[64 * 1024];
+  for (;;) {  // not sized by st_size: pipes and /proc report 0
+    const ssize_t n = ::read(fd.get(), chunk, sizeof chunk);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return io_error("cannot read", path, errno);
+    if (n == 0) return text;
+    text.append(chunk, static_cast<size_t>(n));
+    if (static_cast<int64_t>(text.size()) > bytes_max) return too_large();
+  }
+}
+
+Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return io_error("cannot open", path, errno);
+  struct stat st {};
+  if (::fstat(fd.get(), &st) != 0) return io_error("cannot stat", path, errno);
+  if (!S_ISREG(st.st_mode)) return io_error("cannot map", path, EINVAL);
+  MappedFile file;
+  file.size_ = static_cast<size_t>(st.st_size);
+  if (file.size_ == 0) return file;
+  void* p = ::mmap(nullptr, file.size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  if (p == MAP_FAILED) return io_error("cannot map", path, errno);
+  file.data_ = p;
+  return file;
+}
+
+MappedFile::MappedFile(MappedFile&& o) noexcept
+    : data_(std::exchange(o.data_, nullptr)), size_(std::exchange(o.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& o) noexcept {
+  std::swap(data_, o.data_);
+  std::swap(size_, o.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+}  // namespace trainyard

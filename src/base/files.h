@@ -1,0 +1,60 @@
+// src/base/files.h: durable file operations, behind an interface so that tests can make each one
+// fail.
+//
+// Every durable write of the project goes through here: temporary file, fsync, rename, fsync of the
+// directory. A path given by a client never reaches these functions.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/result.h"
+
+namespace trainyard {
+
+class Files {
+ public:
+  virtual ~Files() = default;
+  /// Creates or truncates `path`, writes `parts` one after another, fsyncs.  Does not sync the
+  /// directory.
+  virtual Status write_file(const std::filesystem::path& path,
+                            std::span<const std::span<const std::byte>> parts) = 0;
+  /// Atomic rename, then fsync of the target's directory. Directories too.
+  virtual Status rename_durable(const std::filesystem::path& from,
+                                const std::filesystem::path& to) = 0;
+  virtual Status sync_directory(const std::filesystem::path& directory) = 0;
+  virtual Status create_directories(const std::filesystem::path& directory) = 0;
+  /// Removes a file or a whole directory; a path that is not there is no error.
+  virtual Status remove_all(const std::filesystem::path& path) = 0;
+};
+
+/// The file system of this machine. Errors: RESOURCE_EXHAUSTED/STORAGE_FULL for ENOSPC, EDQUOT and
+/// EFBIG; UNAVAILABLE/STORAGE_ERROR for the rest. Thread-safe.
+Files& local_files();
+
+/// Writes `text` to `path` by way of `path`.tmp: a reader sees the old content or the new one.
+Status replace_file(Files& files, const std::filesystem::path& path, std::string_view text);
+
+/// Reads a whole file of at most `bytes_max` bytes. NOT_FOUND/FILE_NOT_FOUND if it is not there.
+Result<std::string> read_file(const std::filesystem::path& path, int64_t bytes_max);
+
+/// A read-only memory map of a whole file. Empty files map to an empty span.
+class MappedFile {
+ public:
+  static Result<MappedFile> open(const std::filesystem::path& path);
+  MappedFile() = default;
+  MappedFile(MappedFile&& o) noexcept;
+  MappedFile& operator=(MappedFile&& o) noexcept;
+  ~MappedFile();
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+
+ private:
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,59 @@
+// src/base/json_fields.h: the fields of a JSON object in one of our own files, read strictly: every
+// field is there, has its type and is known.
+//
+//   JsonFields fields(object, "schema", "DATASET_INVALID");
+//   schema.train_rows = fields.integer("train_rows", 0, kRowsMax);
+//   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
+//
+// The first error stays; later reads return empty values, so that callers check once.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/result.h"
+
+namespace trainyard {
+
+/// Parses a whole text as one JSON value. Refusal: INVALID_ARGUMENT/`reason`.
+Result<nlohmann::json> parse_json(std::string_view text, const std::string& what,
+                                  const std::string& reason);
+
+class JsonFields {
+ public:
+  /// Borrows `object`. `what` is its name in messages.
+  JsonFields(const nlohmann::json& object, std::string what, std::string reason);
+
+  int64_t integer(const char* key, int64_t min, int64_t max);
+  uint64_t unsigned_integer(const char* key);
+  double number(const char* key);  // finite
+  bool boolean(const char* key);
+  std::string text(const char* key);
+  std::vector<std::string> texts(const char* key);
+  std::vector<double> numbers(const char* key);    // finite
+  std::vector<int64_t> integers(const char* key);  // each >= 0
+  /// A field of any type, for the caller to read; a null value on error.
+  const nlohmann::json& child(const char* key);
+
+  /// Refuses for a reason of the caller's own.
+  void refuse(const std::string& message);
+  /// The first error, or a field that nobody has read.
+  Status finish();
+
+ private:
+  const nlohmann::json* find(const char* key);
+  void refuse_type(const char* key, const char* expected);
+
+  const nlohmann::json& object_;
+  std::string what_;
+  std::string reason_;
+  std::set<std::string, std::less<>> read_;
+  std::optional<Error> error_;
+};
+
+}  // namespace trainyard

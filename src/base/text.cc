@@ -1,0 +1,93 @@
+#include "src/base/text.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <vector>
+
+namespace trainyard {
+namespace {
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t up = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = up;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::optional<std::string> nearest_name(std::string_view word,
+                                        std::span<const std::string> candidates) {
+  if (word.size() > 64) return std::nullopt;  // nobody mistypes that much; also bounds the work
+  std::optional<std::string> best;
+  size_t best_distance = 2 + word.size() / 3;
+  for (const std::string& candidate : candidates) {
+    const size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string quoted_value(std::string_view value) {
+  constexpr size_t kBytesMax = 64;
+  std::string out = "'";
+  for (const char c : value.substr(0, kBytesMax)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7f) {
+      out += c;
+    } else {
+      char escaped[5];
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
+      out += escaped;
+    }
+  }
+  if (value.size() > kBytesMax) out += "...";
+  return out + "'";
+}
+
+bool is_utf8(std::string_view text) {
+  const auto* p = reinterpret_cast<const unsigned char*>(text.data());
+  const auto* const end = p + text.size();
+  while (p != end) {
+    const unsigned lead = *p++;
+    if (lead < 0x80) continue;
+    const int tail = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
+    if (lead < 0xc2 || lead > 0xf4 || end - p < tail) return false;
+    uint32_t code = lead & (0x3fu >> tail);
+    for (int i = 0; i < tail; ++i, ++p) {
+      if ((*p & 0xc0) != 0x80) return false;
+      code = code << 6 | (*p & 0x3fu);
+    }
+    if (tail == 2 && (code < 0x800 || (code >= 0xd800 && code < 0xe000))) return false;
+    if (tail == 3 && (code < 0x10000 || code > 0x10ffff)) return false;
+  }
+  return true;
+}
+
+std::string human_bytes(int64_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 || value >= 100 ? "%.0f %s" : "%.3g %s", value,
+                kUnits[unit]);
+  return text;
+}
+
+}  // namespace trainyard

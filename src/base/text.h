@@ -1,0 +1,28 @@
+// src/base/text.h: small text helpers for messages that people read.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace trainyard {
+
+/// The candidate with the smallest edit distance to `word`, if it is close enough to be a likely
+/// typo (distance at most 1 + length / 3).
+std::optional<std::string> nearest_name(std::string_view word,
+                                        std::span<const std::string> candidates);
+
+/// `value` for an error message: control bytes and non-ASCII escaped as \xNN, cut to 64 bytes,
+/// quoted.
+std::string quoted_value(std::string_view value);
+
+/// True for well-formed UTF-8 (no overlong forms, no surrogates). Names are stored in JSON, which
+/// holds nothing else.
+bool is_utf8(std::string_view text);
+
+/// 1536 -> "1.5 KiB". Three significant digits, binary units.
+std::string human_bytes(int64_t bytes);
+
+}  // namespace trainyard

@@ -1,0 +1,43 @@
+// Catches: suggestions that are no help, and error text that carries control bytes to a terminal.
+#include "src/base/text.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace trainyard {
+namespace {
+
+TEST(NearestName, FindsATypoAndNothingFarAway) {
+  const std::vector<std::string> names = {"learning_rate", "momentum", "type"};
+  EXPECT_EQ(nearest_name("learningrate", names), "learning_rate");
+  EXPECT_EQ(nearest_name("momentun", names), "momentum");
+  EXPECT_EQ(nearest_name("batch", names), std::nullopt);
+  EXPECT_EQ(nearest_name(std::string(10000, 'a'), names), std::nullopt);
+}
+
+TEST(QuotedValue, EscapesControlBytesAndCutsLongText) {
+  EXPECT_EQ(quoted_value("a\x1b[31m\n"), "'a\\x1b[31m\\x0a'");
+  EXPECT_EQ(quoted_value(std::string(100, 'x')), "'" + std::string(64, 'x') + "...'");
+}
+
+TEST(Utf8, AcceptsExactlyWellFormedText) {
+  for (const char* good :
+       {"", "a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x9a\x82", "\xed\x9f\xbf"}) {
+    EXPECT_TRUE(is_utf8(good)) << quoted_value(good);
+  }
+  for (const char* bad :
+       {"\x80", "\xc3", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+        "\xf8\x88\x80\x80\x80", "\xe2\x82", "\xff", "a\xe9z"}) {
+    EXPECT_FALSE(is_utf8(bad)) << quoted_value(bad);
+  }
+}
+
+TEST(HumanBytes, UsesBinaryUnits) {
+  EXPECT_EQ(human_bytes(0), "0 B");
+  EXPECT_EQ(human_bytes(1536), "1.5 KiB");
+  EXPECT_EQ(human_bytes(int64_t{139} << 30), "139 GiB");
+}
+
+}  // namespace
+}  // namespace trainyard
