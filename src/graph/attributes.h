@@ -1,0 +1,39 @@
+// src/graph/attributes.h: a node's attributes, by ONNX name. Ordered, so that dumps are stable.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace trainyard {
+
+using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
+
+class Attributes {
+ public:
+  Attributes() = default;
+  Attributes(std::initializer_list<std::pair<const std::string, Attribute>> items)
+      : items_(items) {}
+
+  void set(std::string name, Attribute value) { items_[std::move(name)] = std::move(value); }
+  const Attribute* find(std::string_view name) const;
+
+  /// The value, or `fallback` where the attribute is absent. A value of another type is a fault:
+  /// the user's types are checked when layers are built (src/models), before a node exists.
+  int64_t get_int(std::string_view name, int64_t fallback) const;
+  double get_float(std::string_view name, double fallback) const;  // an integer attribute converts
+  std::string get_string(std::string_view name, std::string_view fallback) const;
+  std::vector<int64_t> get_ints(std::string_view name, std::vector<int64_t> fallback) const;
+
+  const std::map<std::string, Attribute, std::less<>>& items() const { return items_; }
+  std::string to_string() const;  // {kernel_shape=[5, 5], strides=[1, 1]}
+  bool operator==(const Attributes&) const = default;
+
+ private:
+  std::map<std::string, Attribute, std::less<>> items_;
+};
+
+}  // namespace trainyard

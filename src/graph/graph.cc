@@ -1,0 +1,165 @@
+#include "src/graph/graph.h"
+
+#include <algorithm>
+
+#include "src/base/check.h"
+#include "src/graph/op.h"
+
+namespace trainyard {
+
+std::string_view name_of(Role role) {
+  switch (role) {
+    case Role::kInput:
+      return "input";
+    case Role::kParameter:
+      return "parameter";
+    case Role::kState:
+      return "state";
+    case Role::kOptimizerState:
+      return "optimizer_state";
+    case Role::kActivation:
+      return "activation";
+    case Role::kGradient:
+      return "gradient";
+  }
+  return "?";
+}
+
+std::string_view name_of(Phase phase) {
+  switch (phase) {
+    case Phase::kForward:
+      return "forward";
+    case Phase::kBackward:
+      return "backward";
+    case Phase::kUpdate:
+      return "update";
+  }
+  return "?";
+}
+
+TensorId Graph::add_tensor(TensorInfo info) {
+  TRAINYARD_CHECK(info.role != Role::kActivation && info.role != Role::kGradient,
+                  "tensor " + info.name + " has no producer, but role activation or gradient");
+  info.producer = kNoNode;
+  return define(std::move(info));
+}
+
+TensorId Graph::define(TensorInfo info) {
+  TRAINYARD_CHECK(!info.name.empty(), "a tensor has no name");
+  TRAINYARD_CHECK(info.type.shape.fits(),
+                  info.name + ": shape " + info.type.shape.to_string() + " is out of range");
+  const TensorId id = static_cast<TensorId>(tensors_.size());
+  const bool is_new = tensor_by_name_.emplace(info.name, id).second;
+  TRAINYARD_CHECK(is_new, "tensor name " + info.name + " is used twice");
+  tensors_.push_back(std::move(info));
+  return id;
+}
+
+Result<NodeId> Graph::add_node(std::string name, const Op& op, Attributes attributes,
+                               std::vector<TensorId> inputs, std::vector<std::string> output_names,
+                               Phase phase) {
+  return insert_node(static_cast<NodeId>(nodes_.size()), std::move(name), op, std::move(attributes),
+                     std::move(inputs), std::move(output_names), phase);
+}
+
+Result<NodeId> Graph::insert_node(NodeId position, std::string name, const Op& op,
+                                  Attributes attributes, std::vector<TensorId> inputs,
+                                  std::vector<std::string> output_names, Phase phase) {
+  TRAINYARD_CHECK(position >= 0 && position <= static_cast<NodeId>(nodes_.size()),
+                  name + ": position " + std::to_string(position) + " is out of range");
+  for (const TensorId id : inputs) {
+    TRAINYARD_CHECK(id >= kNoTensor && id < static_cast<TensorId>(tensors_.size()),
+                    name + ": input " + std::to_string(id) + " does not exist");
+    TRAINYARD_CHECK(id == kNoTensor || tensor(id).producer < position,
+                    name + ": input " + tensor(id).name + " is produced later");
+  }
+  auto types = op.infer(InferContext(*this, attributes, inputs));
+  if (!types.ok()) {
+    Error error = std::move(types).error();
+    error.message = name + ": " + error.message;
+    return error;
+  }
+  TRAINYARD_CHECK(types->size() == output_names.size(),
+                  name + ": " + std::string(op.type()) + " has " + std::to_string(types->size()) +
+                      " outputs, not " + std::to_string(output_names.size()));
+  for (const TensorType& type : *types) {
+    if (!type.shape.fits()) {
+      return make_error(ErrorCode::kInvalidArgument, "SHAPE_OUT_OF_RANGE",
+                        name + ": output shape " + type.shape.to_string() + " has more than " +
+                            std::to_string(Shape::kElementsMax) + " elements");
+    }
+  }
+  if (position < static_cast<NodeId>(nodes_.size())) {
+    for (TensorInfo& info : tensors_) {
+      if (info.producer >= position) ++info.producer;
+    }
+  }
+  Node node{std::move(name), &op, std::move(attributes), std::move(inputs), {}, phase};
+  const bool is_new = node_names_.insert(node.name).second;
+  TRAINYARD_CHECK(is_new, "node name " + node.name + " is used twice");
+  for (size_t i = 0; i < output_names.size(); ++i) {
+    node.outputs.push_back(output_names[i].empty() ? kNoTensor
+                                                   : define({output_names[i],
+                                                             (*types)[i],
+                                                             Role::kActivation,
+                                                             Layout::kRowMajor,
+                                                             position,
+                                                             {}}));
+  }
+  nodes_.insert(nodes_.begin() + position, std::move(node));
+  return position;
+}
+
+void Graph::replace_input(NodeId node, int64_t i, TensorId tensor_id) {
+  TensorId& input = nodes_.at(static_cast<size_t>(node)).inputs.at(static_cast<size_t>(i));
+  TRAINYARD_CHECK(tensor(input).type == tensor(tensor_id).type,
+                  nodes_[static_cast<size_t>(node)].name + ": a replaced input keeps its type");
+  input = tensor_id;
+}
+
+std::optional<TensorId> Graph::find_tensor(std::string_view name) const {
+  const auto it = tensor_by_name_.find(name);
+  if (it == tensor_by_name_.end()) return std::nullopt;
+  return it->second;
+}
+
+void Graph::mark_output(TensorId id) {
+  (void)tensor(id);
+  if (std::find(outputs_.begin(), outputs_.end(), id) == outputs_.end()) outputs_.push_back(id);
+}
+
+std::string Graph::dump() const {
+  const auto type_text = [this](TensorId id) {
+    const TensorInfo& t = tensor(id);
+    return std::string(name_of(t.type.dtype)) + t.type.shape.to_string() +
+           (t.layout == Layout::kChannelsLast ? "@nhwc" : "");
+  };
+  const auto name_text = [this](TensorId id) { return id == kNoTensor ? "-" : tensor(id).name; };
+  std::string text;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const TensorInfo& t = tensors_[i];
+    if (t.producer != kNoNode) continue;
+    text += std::string(name_of(t.role)) + " " + t.name + ": " +
+            type_text(static_cast<TensorId>(i)) + "\n";
+  }
+  Phase phase = Phase::kForward;
+  for (const Node& n : nodes_) {
+    if (n.phase != phase) text += "# " + std::string(name_of(phase = n.phase)) + "\n";
+    text += n.name + " = " + std::string(n.op->type());
+    if (!n.attributes.items().empty()) text += n.attributes.to_string();
+    text += "(";
+    for (size_t i = 0; i < n.inputs.size(); ++i)
+      text += (i > 0 ? ", " : "") + name_text(n.inputs[i]);
+    text += ")";
+    for (size_t i = 0; i < n.outputs.size(); ++i) {
+      text += i == 0 ? " -> " : ", ";
+      text += name_text(n.outputs[i]);
+      if (n.outputs[i] != kNoTensor) text += ": " + type_text(n.outputs[i]);
+    }
+    text += "\n";
+  }
+  for (const TensorId id : outputs_) text += "output " + tensor(id).name + "\n";
+  return text;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,126 @@
+// src/graph/graph.h: a typed, static-shape SSA graph of one training step.
+//
+// Tensors are defined once, by a node or as a graph input, parameter or state. Nodes stand in
+// topological order: a node is appended after the producers of its inputs. Backward and update
+// nodes are ordinary nodes that autodiff and the optimizer append, so every later stage sees one
+// list.
+//
+// In-place effects are limited and declared: an op may name inputs that it updates
+// (Op::mutated_inputs); those must be parameters or state, and no later node may expect the old
+// value.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/graph/attributes.h"
+#include "src/tensor/shape.h"
+
+namespace trainyard {
+
+class Op;
+
+using TensorId = int32_t;
+using NodeId = int32_t;
+constexpr TensorId kNoTensor = -1;  // an optional input or output that is left out
+constexpr NodeId kNoNode = -1;
+
+enum class Role : uint8_t {
+  kInput,           // written before each run: a batch, the step number, the learning rate
+  kParameter,       // trained; saved
+  kState,           // not trained, but saved: running statistics
+  kOptimizerState,  // momentum and the like; saved beside the weights, not part of a model
+  kActivation,      // also the gradient of an activation
+  kGradient,        // of a parameter, or a summand of one; always row-major
+};
+std::string_view name_of(Role role);
+
+enum class Phase : uint8_t { kForward, kBackward, kUpdate };
+std::string_view name_of(Phase phase);
+
+/// How a parameter or state tensor gets its first value. Drawn by Philox, keyed by (seed, tensor
+/// name, element index) in row-major order, so that no other tensor and no thread changes it.
+struct Initializer {
+  enum class Kind : uint8_t { kConstant, kUniform, kNormal } kind = Kind::kConstant;
+  double a = 0;  // constant value; lower bound; mean
+  double b = 0;  // upper bound; standard deviation
+};
+
+struct TensorInfo {
+  std::string name;  // unique in the graph
+  TensorType type;
+  Role role = Role::kActivation;
+  Layout layout = Layout::kRowMajor;
+  NodeId producer = kNoNode;
+  Initializer initializer;  // parameters and state
+};
+
+struct Node {
+  std::string name;  // unique; backward nodes are "layer/grad", updates "param/update"
+  const Op* op = nullptr;
+  Attributes attributes;
+  std::vector<TensorId> inputs;   // kNoTensor where an optional input is left out
+  std::vector<TensorId> outputs;  // kNoTensor where an optional output is left out
+  Phase phase = Phase::kForward;
+};
+
+class Graph {
+ public:
+  /// Adds a tensor without a producer (input, parameter, state). A name used twice is a fault.
+  TensorId add_tensor(TensorInfo info);
+
+  /// Appends a node: infers the outputs' types with op.infer and creates them under `output_names`
+  /// (one per output, "" leaves an optional output out). Refuses what infer refuses; the message
+  /// begins with the node's name.
+  Result<NodeId> add_node(std::string name, const Op& op, Attributes attributes,
+                          std::vector<TensorId> inputs, std::vector<std::string> output_names,
+                          Phase phase = Phase::kForward);
+
+  /// As add_node, before the node now at `position`; later nodes move up by one. For passes.
+  Result<NodeId> insert_node(NodeId position, std::string name, const Op& op, Attributes attributes,
+                             std::vector<TensorId> inputs, std::vector<std::string> output_names,
+                             Phase phase);
+  /// Lets a node read another tensor of the same type instead. For passes.
+  void replace_input(NodeId node, int64_t i, TensorId tensor_id);
+
+  const TensorInfo& tensor(TensorId id) const { return tensors_.at(static_cast<size_t>(id)); }
+  const Node& node(NodeId id) const { return nodes_.at(static_cast<size_t>(id)); }
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  std::optional<TensorId> find_tensor(std::string_view name) const;
+
+  void set_layout(TensorId id, Layout layout) {
+    tensors_.at(static_cast<size_t>(id)).layout = layout;
+  }
+  /// Nodes define activations; differentiate() marks the gradients of parameters.
+  void set_role(TensorId id, Role role) { tensors_.at(static_cast<size_t>(id)).role = role; }
+
+  /// Names that the caller wants to read after a run (loss, logits). They outlive every node.
+  void mark_output(TensorId id);
+  const std::vector<TensorId>& outputs() const { return outputs_; }
+
+  /// Faults if the graph breaks an invariant: order, single definition, types as inferred, mutation
+  /// rules, roles. Runs after each pass in debug builds and in tests.
+  void verify() const;
+
+  /// Text of the graph, one tensor or node per line, stable across runs (golden files hold it).
+  std::string dump() const;
+
+ private:
+  TensorId define(TensorInfo info);
+
+  std::vector<TensorInfo> tensors_;
+  std::vector<Node> nodes_;
+  std::vector<TensorId> outputs_;
+  std::map<std::string, TensorId, std::less<>> tensor_by_name_;
+  std::set<std::string, std::less<>> node_names_;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,72 @@
+// The graph's invariants, checked from scratch: nothing here trusts what add_node checked.
+#include <algorithm>
+#include <set>
+
+#include "src/base/check.h"
+#include "src/graph/graph.h"
+#include "src/graph/op.h"
+
+namespace trainyard {
+namespace {
+
+bool is_persistent(Role role) {
+  return role == Role::kParameter || role == Role::kState || role == Role::kOptimizerState;
+}
+
+}  // namespace
+
+void Graph::verify() const {
+  std::set<std::string_view> names;
+  for (const TensorInfo& t : tensors_) {
+    TRAINYARD_CHECK(names.insert(t.name).second, "tensor name " + t.name + " is used twice");
+    const bool computed = t.role == Role::kActivation || t.role == Role::kGradient;
+    TRAINYARD_CHECK(
+        computed == (t.producer != kNoNode),
+        t.name + ": role " + std::string(name_of(t.role)) + " does not fit its producer");
+    TRAINYARD_CHECK(t.layout == Layout::kRowMajor || t.type.shape.rank() == 4,
+                    t.name + ": channels-last needs rank 4");
+  }
+  std::vector<bool> defined(tensors_.size());
+  std::vector<bool> mutated(tensors_.size());
+  for (size_t i = 0; i < tensors_.size(); ++i) defined[i] = tensors_[i].producer == kNoNode;
+  names.clear();
+  for (size_t k = 0; k < nodes_.size(); ++k) {
+    const Node& n = nodes_[k];
+    TRAINYARD_CHECK(names.insert(n.name).second, "node name " + n.name + " is used twice");
+    for (const TensorId id : n.inputs) {
+      if (id == kNoTensor) continue;
+      const auto index = static_cast<size_t>(id);
+      TRAINYARD_CHECK(defined.at(index),
+                      n.name + " reads " + tensor(id).name + " before it is defined");
+      TRAINYARD_CHECK(!mutated[index],
+                      n.name + " reads " + tensor(id).name + " after it was updated in place");
+    }
+    for (const int64_t i : n.op->mutated_inputs()) {
+      const TensorId id = n.inputs.at(static_cast<size_t>(i));
+      if (id == kNoTensor) continue;
+      TRAINYARD_CHECK(is_persistent(tensor(id).role), n.name + " updates " + tensor(id).name +
+                                                          ", which is neither parameter nor state");
+      TRAINYARD_CHECK(std::count(n.inputs.begin(), n.inputs.end(), id) == 1,
+                      n.name + " updates " + tensor(id).name + " and reads it by another input");
+      mutated[static_cast<size_t>(id)] = true;
+    }
+    const auto types = n.op->infer(InferContext(*this, n.attributes, n.inputs));
+    TRAINYARD_CHECK(types.ok(), n.name + ": " + (types.ok() ? "" : types.error().message));
+    TRAINYARD_CHECK(types->size() == n.outputs.size(), n.name + ": wrong number of outputs");
+    for (size_t i = 0; i < n.outputs.size(); ++i) {
+      const TensorId id = n.outputs[i];
+      if (id == kNoTensor) continue;
+      TRAINYARD_CHECK(!defined.at(static_cast<size_t>(id)), tensor(id).name + " is defined twice");
+      TRAINYARD_CHECK(tensor(id).producer == static_cast<NodeId>(k),
+                      tensor(id).name + ": its producer is not " + n.name);
+      TRAINYARD_CHECK(tensor(id).type == (*types)[i],
+                      tensor(id).name + ": its type is not what " + n.name + " infers");
+      defined[static_cast<size_t>(id)] = true;
+    }
+  }
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    TRAINYARD_CHECK(defined[i], tensors_[i].name + " is never defined");
+  }
+}
+
+}  // namespace trainyard

@@ -1,0 +1,16 @@
+// src/ops/adam_update.h: one step of Adam, in place. Two ops: AdamUpdate adds the weight decay to
+// the gradient, AdamWUpdate shrinks the parameter. Inputs      p, updated; g, as p; learning_rate
+// F32 [1]; step I64 [1], from 0; m and v, the moments,
+//             as p, updated.
+// Attributes  beta1, beta2, epsilon, weight_decay; defaults 0.9, 0.999, 1e-8, 0.
+// Kernels     adam (kernels/optimizer.h)
+#pragma once
+
+#include "src/graph/op.h"
+
+namespace trainyard {
+
+const Op* adam_update_op();   // "AdamUpdate"
+const Op* adamw_update_op();  // "AdamWUpdate"
+
+}  // namespace trainyard

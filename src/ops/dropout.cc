@@ -1,0 +1,71 @@
+#include "src/ops/dropout.h"
+
+#include <limits>
+
+#include "src/ops/shape_helpers.h"
+
+namespace trainyard {
+namespace {
+
+Result<std::vector<TensorType>> infer_dropout(const InferContext& c, std::string_view input) {
+  OpChecks check(c, {input, "step"}, 2, {"ratio", "seed", "stream"});
+  check.float_type(0).dtype(1, DType::kI64).shape(1, {1});
+  check.int_in("stream", 0, 0, std::numeric_limits<uint32_t>::max());
+  if (!check.ok()) return check.error();
+  const double ratio = c.attributes().get_float("ratio", -1);
+  check.require(c.attributes().find("ratio") != nullptr, "ATTRIBUTE_REQUIRED", "ratio",
+                "this attribute is required");
+  check.require(ratio >= 0 && ratio < 1, "ATTRIBUTE_OUT_OF_RANGE", "ratio",
+                std::to_string(ratio) + " is out of range, expected 0 or more and less than 1");
+  if (!check.ok()) return check.error();
+  return std::vector{c.input(0)};
+}
+
+Cost dropout_cost(const Op& op, const Graph& graph, const Node& node) {
+  Cost cost = op.Op::cost(graph, node);
+  cost.flops = 2 * graph.tensor(node.outputs[0]).type.shape.elements();
+  return cost;
+}
+
+class DropoutGrad final : public Op {
+ public:
+  std::string_view type() const override { return "DropoutGrad"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    return infer_dropout(c, "dy");
+  }
+  Cost cost(const Graph& graph, const Node& node) const override {
+    return dropout_cost(*this, graph, node);
+  }
+  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
+};
+
+class Dropout final : public Op {
+ public:
+  std::string_view type() const override { return "Dropout"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    return infer_dropout(c, "x");
+  }
+  void differentiate(GradientContext& c) const override {
+    c.set_grad(0, c.add("grad", *dropout_grad_op(), c.node().attributes,
+                        {c.grad_output(0), c.input(1)}, {true})[0]);
+  }
+  Cost cost(const Graph& graph, const Node& node) const override {
+    return dropout_cost(*this, graph, node);
+  }
+  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
+};
+
+}  // namespace
+
+const Op* dropout_op() {
+  static const Dropout op;
+  return &op;
+}
+const Op* dropout_grad_op() {
+  static const DropoutGrad op;
+  return &op;
+}
+
+}  // namespace trainyard

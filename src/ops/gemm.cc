@@ -1,0 +1,96 @@
+#include "src/ops/gemm.h"
+
+#include "src/ops/shape_helpers.h"
+
+namespace trainyard {
+namespace {
+
+// What forward and gradient refuse alike; x is input 0, w input 1.
+void check_gemm(OpChecks& check, const InferContext& c) {
+  check.float_type(0).rank(0, 2).not_empty(0).same_dtype(1, 0).rank(1, 2).not_empty(1);
+  check.int_in("transB", 0, 1, 1);
+  if (!check.ok()) return;
+  const Shape& x = c.input(0).shape;
+  const Shape& w = c.input(1).shape;
+  check.require(w[1] == x[1], "SHAPE_MISMATCH", "w",
+                "shape " + w.to_string() + " takes " + std::to_string(w[1]) +
+                    " features, expected " + std::to_string(x[1]) + " as x " + x.to_string());
+}
+
+int64_t multiply_flops(const Graph& graph, const Node& node) {
+  const Shape& x = graph.tensor(node.inputs[0]).type.shape;
+  const Shape& w = graph.tensor(node.inputs[1]).type.shape;
+  return 2 * x[0] * x[1] * w[0];
+}
+
+class Gemm final : public Op {
+ public:
+  std::string_view type() const override { return "Gemm"; }
+
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check(c, {"x", "w", "b"}, 2, {"transB"});
+    check_gemm(check, c);
+    if (check.ok()) check.same_dtype(2, 0).shape(2, {c.input(1).shape[0]});
+    if (!check.ok()) return check.error();
+    return std::vector{TensorType{{c.input(0).shape[0], c.input(1).shape[0]}, c.input(0).dtype}};
+  }
+
+  void differentiate(GradientContext& c) const override {
+    const bool has_bias = c.node().inputs.size() > 2 && c.input(2) != kNoTensor;
+    const std::vector<bool> wanted = {c.needs_grad(0), c.needs_grad(1),
+                                      has_bias && c.needs_grad(2)};
+    const auto grads = c.add("grad", *gemm_grad_op(), c.node().attributes,
+                             {c.input(0), c.input(1), c.grad_output(0)}, wanted);
+    for (int64_t i = 0; i < 3; ++i) {
+      if (wanted[static_cast<size_t>(i)]) c.set_grad(i, grads[static_cast<size_t>(i)]);
+    }
+  }
+
+  Cost cost(const Graph& graph, const Node& node) const override {
+    Cost cost = Op::cost(graph, node);
+    cost.flops = multiply_flops(graph, node);
+    if (node.inputs.size() > 2 && node.inputs[2] != kNoTensor) {
+      cost.flops += graph.tensor(node.outputs[0]).type.shape.elements();
+    }
+    return cost;
+  }
+};
+
+class GemmGrad final : public Op {
+ public:
+  std::string_view type() const override { return "GemmGrad"; }
+
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check(c, {"x", "w", "dy"}, 3, {"transB"});
+    check_gemm(check, c);
+    if (check.ok()) {
+      check.same_dtype(2, 0).shape(2, {c.input(0).shape[0], c.input(1).shape[0]});
+    }
+    if (!check.ok()) return check.error();
+    return std::vector{c.input(0), c.input(1), TensorType{{c.input(1).shape[0]}, c.input(0).dtype}};
+  }
+
+  Cost cost(const Graph& graph, const Node& node) const override {
+    Cost cost = Op::cost(graph, node);
+    for (size_t k = 0; k < 2; ++k) {
+      if (node.outputs[k] != kNoTensor) cost.flops += multiply_flops(graph, node);
+    }
+    if (node.outputs[2] != kNoTensor) {
+      cost.flops += graph.tensor(node.inputs[2]).type.shape.elements();
+    }
+    return cost;
+  }
+};
+
+}  // namespace
+
+const Op* gemm_op() {
+  static const Gemm op;
+  return &op;
+}
+const Op* gemm_grad_op() {
+  static const GemmGrad op;
+  return &op;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,39 @@
+#include "src/ops/sgd_update.h"
+
+#include "src/ops/shape_helpers.h"
+
+namespace trainyard {
+namespace {
+
+class SgdUpdate final : public Op {
+ public:
+  std::string_view type() const override { return "SgdUpdate"; }
+
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check(c, {"p", "g", "learning_rate", "v"}, 3,
+                   {"momentum", "nesterov", "weight_decay"});
+    check.float_type(0).same_dtype(1, 0).same_shape(1, 0).dtype(2, DType::kF32).shape(2, {1});
+    check.same_dtype(3, 0).same_shape(3, 0).int_in("nesterov", 0, 0, 1);
+    if (!check.ok()) return check.error();
+    check.require((c.attributes().get_float("momentum", 0) != 0) == c.has_input(3),
+                  "ATTRIBUTE_OUT_OF_RANGE", "momentum", "needs the input v, and v needs it");
+    if (!check.ok()) return check.error();
+    return std::vector<TensorType>{};
+  }
+
+  Cost cost(const Graph& graph, const Node& node) const override {
+    Cost cost = Op::cost(graph, node);
+    cost.flops = 6 * graph.tensor(node.inputs[0]).type.shape.elements();
+    return cost;
+  }
+  std::vector<int64_t> mutated_inputs() const override { return {0, 3}; }
+};
+
+}  // namespace
+
+const Op* sgd_update_op() {
+  static const SgdUpdate op;
+  return &op;
+}
+
+}  // namespace trainyard

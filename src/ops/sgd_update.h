@@ -1,0 +1,14 @@
+// src/ops/sgd_update.h: one step of stochastic gradient descent, in place.
+// Inputs      p, updated; g, as p; learning_rate F32 [1]; v, as p, updated: only with momentum.
+// Attributes  momentum, nesterov (0 or 1), weight_decay; default 0.
+// Refuses     v without momentum and momentum without v.
+// Kernels     sgd (kernels/optimizer.h)
+#pragma once
+
+#include "src/graph/op.h"
+
+namespace trainyard {
+
+const Op* sgd_update_op();  // "SgdUpdate"
+
+}  // namespace trainyard

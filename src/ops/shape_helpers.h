@@ -1,0 +1,53 @@
+// src/ops/shape_helpers.h: the checks that infer() of many ops makes, with one wording.
+//
+//   OpChecks check(c, {"x", "w", "bias"}, /*required=*/2, {"transB"});
+//   check.rank(0, 2).rank(1, 2).float_type(0).same_dtype(1, 0);
+//   if (!check.ok()) return check.error();
+//
+// The first refusal is kept and later checks are skipped, so a check may rely on those before it.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/graph/op.h"
+
+namespace trainyard {
+
+class OpChecks {
+ public:
+  /// Refuses fewer than `required` or more than all named inputs, and attributes with other names.
+  OpChecks(const InferContext& c, std::initializer_list<std::string_view> input_names,
+           int64_t required, std::initializer_list<std::string_view> attribute_names = {});
+
+  OpChecks& rank(int64_t i, int64_t rank);
+  OpChecks& rank_at_least(int64_t i, int64_t rank);
+  OpChecks& float_type(int64_t i);  // F32 or F64
+  OpChecks& dtype(int64_t i, DType dtype);
+  OpChecks& same_dtype(int64_t i, int64_t j);
+  OpChecks& same_shape(int64_t i, int64_t j);
+  OpChecks& shape(int64_t i, const Shape& expected);  // names the input, both shapes
+  OpChecks& not_empty(int64_t i);                     // every dimension at least 1
+  /// Integer attribute in [low, high]. Absent: `fallback` is what is checked.
+  OpChecks& int_in(std::string_view attribute, int64_t fallback, int64_t low, int64_t high);
+  /// What no helper words: refused unless `condition`. `field` is an attribute or input name.
+  OpChecks& require(bool condition, std::string_view reason, std::string_view field,
+                    std::string_view description);
+
+  bool ok() const { return ok_; }
+  const Error& error() const { return error_; }
+  std::string_view input_name(int64_t i) const;
+
+ private:
+  bool skip(int64_t i) const { return !ok_ || !c_.has_input(i); }
+  void refuse(std::string_view reason, std::string_view field, std::string description);
+
+  const InferContext& c_;
+  std::vector<std::string_view> input_names_;
+  Error error_;
+  bool ok_ = true;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,90 @@
+#include "src/ops/window.h"
+
+#include <algorithm>
+
+namespace trainyard {
+namespace {
+
+constexpr int64_t kWindowMax = 65536;  // far above any use; keeps P and Q free of overflow
+
+std::string text_of(const std::vector<int64_t>& values) { return Shape(values).to_string(); }
+
+void check_list(OpChecks& check, const Attributes& attributes, std::string_view name, size_t length,
+                int64_t low) {
+  if (!check.ok() || attributes.find(name) == nullptr) return;
+  const auto values = attributes.get_ints(name, {});
+  const bool in_range = std::all_of(values.begin(), values.end(),
+                                    [&](int64_t v) { return v >= low && v <= kWindowMax; });
+  check.require(values.size() == length && in_range, "ATTRIBUTE_OUT_OF_RANGE", name,
+                text_of(values) + ", expected " + std::to_string(length) + " integers in " +
+                    std::to_string(low) + ".." + std::to_string(kWindowMax));
+}
+
+}  // namespace
+
+void check_window(OpChecks& check, const InferContext& c, bool kernel_required,
+                  bool pads_below_kernel) {
+  const Attributes& attributes = c.attributes();
+  check.require(!kernel_required || attributes.find("kernel_shape") != nullptr, "ATTRIBUTE_MISSING",
+                "kernel_shape", "this attribute is required, for example [2, 2]");
+  check_list(check, attributes, "kernel_shape", 2, 1);
+  check_list(check, attributes, "strides", 2, 1);
+  check_list(check, attributes, "pads", 4, 0);
+  check_list(check, attributes, "dilations", 2, 1);
+  if (!check.ok()) return;
+  const auto dilations = attributes.get_ints("dilations", {1, 1});
+  check.require(dilations == std::vector<int64_t>{1, 1}, "UNSUPPORTED", "dilations",
+                text_of(dilations) + " is not supported, expected [1, 1]");
+  if (!check.ok() || !pads_below_kernel) return;
+  const kernels::Window w = window_of(attributes);
+  check.require(w.pad_top < w.R && w.pad_bottom < w.R && w.pad_left < w.S && w.pad_right < w.S,
+                "ATTRIBUTE_OUT_OF_RANGE", "pads",
+                text_of(attributes.get_ints("pads", {})) + ", expected values below kernel_shape " +
+                    text_of({w.R, w.S}));
+}
+
+kernels::Window window_of(const Attributes& attributes, int64_t R, int64_t S) {
+  const auto kernel = attributes.get_ints("kernel_shape", {R, S});
+  const auto strides = attributes.get_ints("strides", {1, 1});
+  const auto pads = attributes.get_ints("pads", {0, 0, 0, 0});
+  return {kernel.at(0), kernel.at(1), strides.at(0), strides.at(1),
+          pads.at(0),   pads.at(1),   pads.at(2),    pads.at(3)};
+}
+
+void check_window_fits(OpChecks& check, const kernels::Window& w, const Shape& x) {
+  if (!check.ok()) return;
+  const int64_t height = x[2] + w.pad_top + w.pad_bottom;
+  const int64_t width = x[3] + w.pad_left + w.pad_right;
+  check.require(w.R <= height && w.S <= width, "SHAPE_MISMATCH", "kernel_shape",
+                text_of({w.R, w.S}) + " is larger than the image " + text_of({x[2], x[3]}) +
+                    " with its padding, " + text_of({height, width}));
+}
+
+Shape window_output(const kernels::Window& window, const Shape& x, int64_t channels) {
+  return {x[0], channels, window.P(x[2]), window.Q(x[3])};
+}
+
+void check_input_shape(OpChecks& check, const InferContext& c) {
+  if (!check.ok()) return;
+  check.require(c.attributes().find("input_shape") != nullptr, "ATTRIBUTE_MISSING", "input_shape",
+                "this attribute is required");
+  if (!check.ok()) return;
+  const Shape shape = input_shape_of(c.attributes());
+  const bool positive =
+      std::all_of(shape.dims().begin(), shape.dims().end(), [](int64_t d) { return d >= 1; });
+  check.require(shape.rank() == 4 && positive && shape.fits(), "ATTRIBUTE_OUT_OF_RANGE",
+                "input_shape",
+                shape.to_string() + ", expected four dimensions [N, C, H, W] of at least 1");
+}
+
+Shape input_shape_of(const Attributes& attributes) {
+  return Shape(attributes.get_ints("input_shape", {}));
+}
+
+kernels::ImageDims image_dims(const Shape& x) {
+  TRAINYARD_CHECK(x.rank() == 4 || x.rank() == 2, "shape " + x.to_string() + " is not an image");
+  return x.rank() == 4 ? kernels::ImageDims{x[0], x[1], x[2], x[3]}
+                       : kernels::ImageDims{x[0], x[1], 1, 1};
+}
+
+}  // namespace trainyard
