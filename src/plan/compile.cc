@@ -1,0 +1,112 @@
+#include <algorithm>
+
+#include "src/base/check.h"
+#include "src/graph/op.h"
+#include "src/passes/assign_layouts.h"
+#include "src/plan/liveness.h"
+#include "src/plan/placement.h"
+#include "src/plan/program.h"
+#include "src/plan/schedule.h"
+
+namespace trainyard {
+namespace {
+
+/// Parameters, state and optimizer state one after another, as an earlier program of the job placed
+/// them; new ones go behind.
+void place_persistent(Program& program, const PersistentLayout* earlier) {
+  int64_t end = earlier == nullptr ? 0 : earlier->size_bytes;
+  MemoryBreakdown& memory = program.memory;
+  for (const Role role : {Role::kParameter, Role::kState, Role::kOptimizerState}) {
+    for (size_t i = 0; i < program.graph.tensors().size(); ++i) {
+      const TensorInfo& t = program.graph.tensors()[i];
+      if (t.role != role) continue;
+      Placement place{Segment::kPersistent, end, padded_bytes(t.type.bytes())};
+      if (earlier != nullptr && earlier->by_name.contains(t.name)) {
+        place.offset_bytes = earlier->by_name.at(t.name).offset_bytes;
+        TRAINYARD_CHECK(earlier->by_name.at(t.name).size_bytes == place.size_bytes,
+                        t.name + " has another size in an earlier program of the job");
+      } else {
+        end += place.size_bytes;
+      }
+      program.placements[i] = place;
+      (role == Role::kParameter ? memory.parameter_bytes
+       : role == Role::kState   ? memory.state_bytes
+                                : memory.optimizer_bytes) += place.size_bytes;
+    }
+  }
+  program.persistent_bytes = end;
+  // What an earlier program keeps and this one does not know is optimizer state.
+  memory.optimizer_bytes = end - memory.parameter_bytes - memory.state_bytes;
+}
+
+/// Splits the transient segment by purpose as of the step where most is live.
+void account_transient(Program& program, const std::vector<Buffer>& buffers) {
+  MemoryBreakdown at_peak;
+  int64_t most = -1;
+  for (int64_t step = 0; step <= static_cast<int64_t>(program.order.size()); ++step) {
+    MemoryBreakdown now;
+    for (const Buffer& b : buffers) {
+      if (b.first > step || b.last < step) continue;
+      const Role role = program.graph.tensor(b.tensors.front()).role;
+      (role == Role::kInput      ? now.input_bytes
+       : role == Role::kGradient ? now.gradient_bytes
+                                 : now.activation_bytes) += b.size_bytes;
+    }
+    if (now.total() > most) {
+      most = now.total();
+      at_peak = now;
+    }
+  }
+  program.memory.input_bytes = at_peak.input_bytes;
+  program.memory.gradient_bytes = at_peak.gradient_bytes;
+  program.memory.activation_bytes =
+      program.transient_bytes - at_peak.input_bytes - at_peak.gradient_bytes;
+}
+
+void place_transient(Program& program) {
+  const std::vector<Buffer> buffers = find_buffers(program.graph, program.order);
+  const PlacedBuffers placed = place_buffers(buffers);
+  for (size_t b = 0; b < buffers.size(); ++b) {
+    for (const TensorId id : buffers[b].tensors) {
+      program.placements[static_cast<size_t>(id)] = {Segment::kTransient, placed.offsets[b],
+                                                     buffers[b].size_bytes};
+    }
+  }
+  program.transient_bytes = placed.size_bytes;
+  account_transient(program, buffers);
+}
+
+}  // namespace
+
+Program compile(Graph graph, const CompileOptions& options) {
+  Program program;
+  program.graph = std::move(graph);
+  if (options.channels_last) assign_layouts(program.graph);
+  program.graph.verify();
+  program.order = schedule(program.graph);
+  program.placements.resize(program.graph.tensors().size());
+  place_persistent(program, options.persistent);
+  place_transient(program);
+  for (const Node& node : program.graph.nodes()) {
+    const Cost cost = node.op->cost(program.graph, node);
+    program.flops += cost.flops;
+    program.bytes += cost.bytes;
+  }
+#ifndef NDEBUG
+  verify(program);
+#endif
+  return program;
+}
+
+PersistentLayout persistent_layout(const Program& program) {
+  PersistentLayout layout;
+  for (size_t i = 0; i < program.placements.size(); ++i) {
+    if (program.placements[i].segment == Segment::kPersistent) {
+      layout.by_name[program.graph.tensors()[i].name] = program.placements[i];
+    }
+  }
+  layout.size_bytes = program.persistent_bytes;
+  return layout;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,27 @@
+// src/plan/liveness.h: which tensors share a buffer, and when each buffer is in use.
+#pragma once
+
+#include <vector>
+
+#include "src/graph/graph.h"
+
+namespace trainyard {
+
+/// Memory that one tensor after another uses, in place: steps [first, last], both included.
+struct Buffer {
+  std::vector<TensorId> tensors;  // in order of their definition
+  int64_t size_bytes = 0;         // padded
+  int64_t first = 0;
+  int64_t last = 0;
+};
+
+/// Buffers of all tensors that are not persistent, in order of their first tensor. Inputs and
+/// marked outputs are in use to the end; inputs from the beginning.
+std::vector<Buffer> find_buffers(const Graph& graph, const std::vector<NodeId>& order);
+
+constexpr bool is_persistent(Role role) {
+  return role == Role::kParameter || role == Role::kState || role == Role::kOptimizerState;
+}
+int64_t padded_bytes(int64_t bytes);
+
+}  // namespace trainyard

@@ -1,0 +1,149 @@
+// Checks a program by walking it with a map of who owns which bytes, and not by the lifetimes that
+// compile() reckoned with: a mistake there cannot hide here.
+#include <algorithm>
+#include <map>
+
+#include "src/base/check.h"
+#include "src/graph/op.h"
+#include "src/plan/liveness.h"
+#include "src/plan/program.h"
+
+namespace trainyard {
+namespace {
+
+/// Owner of every byte range of one segment. Ranges do not overlap.
+class Owners {
+ public:
+  void take(const Placement& place, TensorId id) {
+    const int64_t begin = place.offset_bytes;
+    const int64_t end = begin + place.size_bytes;
+    std::map<int64_t, Range> kept;
+    for (const auto& [from, range] : ranges_) {
+      if (from < begin) kept[from] = {std::min(range.end, begin), range.owner};
+      if (range.end > end) kept[std::max(from, end)] = {range.end, range.owner};
+    }
+    if (begin < end) kept[begin] = {end, id};
+    ranges_ = std::move(kept);
+  }
+  bool owns(const Placement& place, TensorId id) const {
+    if (place.size_bytes == 0) return true;
+    const auto it = ranges_.find(place.offset_bytes);
+    return it != ranges_.end() && it->second.owner == id &&
+           it->second.end == place.offset_bytes + place.size_bytes;
+  }
+
+ private:
+  struct Range {
+    int64_t end;
+    TensorId owner;
+  };
+  std::map<int64_t, Range> ranges_;
+};
+
+void check_bounds(const Program& program) {
+  for (size_t i = 0; i < program.placements.size(); ++i) {
+    const Placement& p = program.placements[i];
+    const TensorInfo& t = program.graph.tensors()[i];
+    const bool persistent = p.segment == Segment::kPersistent;
+    TRAINYARD_CHECK(persistent == is_persistent(t.role), t.name + " is in the wrong segment");
+    TRAINYARD_CHECK(p.offset_bytes >= 0 && p.offset_bytes % kArenaAlignment == 0,
+                    t.name + " is not aligned");
+    TRAINYARD_CHECK(p.size_bytes >= t.type.bytes(), t.name + " has too little memory");
+    TRAINYARD_CHECK(p.offset_bytes + p.size_bytes <=
+                        (persistent ? program.persistent_bytes : program.transient_bytes),
+                    t.name + " ends behind its segment");
+  }
+}
+
+void check_order(const Program& program) {
+  std::vector<bool> ran(program.graph.nodes().size());
+  std::vector<bool> updated(program.graph.tensors().size());
+  for (const NodeId k : program.order) {
+    const Node& node = program.graph.node(k);
+    TRAINYARD_CHECK(!ran.at(static_cast<size_t>(k)), node.name + " runs twice");
+    ran[static_cast<size_t>(k)] = true;
+    for (const TensorId id : node.inputs) {
+      if (id == kNoTensor) continue;
+      const NodeId producer = program.graph.tensor(id).producer;
+      TRAINYARD_CHECK(producer == kNoNode || ran[static_cast<size_t>(producer)],
+                      node.name + " runs before the producer of " + program.graph.tensor(id).name);
+      TRAINYARD_CHECK(!updated[static_cast<size_t>(id)],
+                      node.name + " reads " + program.graph.tensor(id).name + " after its update");
+    }
+    for (const int64_t i : node.op->mutated_inputs()) {
+      const TensorId id = node.inputs.at(static_cast<size_t>(i));
+      if (id != kNoTensor) updated[static_cast<size_t>(id)] = true;
+    }
+  }
+  TRAINYARD_CHECK(std::all_of(ran.begin(), ran.end(), [](bool b) { return b; }),
+                  "a node never runs");
+}
+
+void check_memory(const Program& program) {
+  const Graph& graph = program.graph;
+  const auto place = [&](TensorId id) -> const Placement& {
+    return program.placements[static_cast<size_t>(id)];
+  };
+  Owners transient, persistent;
+  const auto owners = [&](TensorId id) -> Owners& {
+    return place(id).segment == Segment::kPersistent ? persistent : transient;
+  };
+  for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
+    if (graph.tensor(id).producer == kNoNode) owners(id).take(place(id), id);
+  }
+  for (const NodeId k : program.order) {
+    const Node& node = graph.node(k);
+    const auto check_inputs = [&](const std::string& when, auto exempt) {
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const TensorId id = node.inputs[i];
+        if (id == kNoTensor || exempt(static_cast<int64_t>(i))) continue;
+        TRAINYARD_CHECK(owners(id).owns(place(id), id),
+                        node.name + ": " + graph.tensor(id).name + " is overwritten " + when);
+      }
+    };
+    check_inputs("before it is read", [](int64_t) { return false; });
+    std::vector<int64_t> shared;  // inputs whose memory an output takes over, as the op allows
+    for (const auto& [o, i] : node.op->may_alias()) {
+      if (i >= static_cast<int64_t>(node.inputs.size())) continue;
+      const TensorId in = node.inputs[static_cast<size_t>(i)];
+      const TensorId out = node.outputs.at(static_cast<size_t>(o));
+      if (in == kNoTensor || out == kNoTensor) continue;
+      if (place(in).offset_bytes == place(out).offset_bytes &&
+          std::count(node.inputs.begin(), node.inputs.end(), in) == 1) {
+        shared.push_back(i);
+      }
+    }
+    for (const TensorId id : node.outputs) {
+      if (id != kNoTensor) owners(id).take(place(id), id);
+    }
+    check_inputs("while it is read", [&](int64_t i) {
+      return std::find(shared.begin(), shared.end(), i) != shared.end();
+    });
+    for (const TensorId id : node.outputs) {
+      TRAINYARD_CHECK(id == kNoTensor || owners(id).owns(place(id), id),
+                      node.name + ": two outputs share memory");
+    }
+  }
+  for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
+    const bool lasts = graph.tensor(id).producer == kNoNode ||
+                       std::count(graph.outputs().begin(), graph.outputs().end(), id) > 0;
+    TRAINYARD_CHECK(!lasts || owners(id).owns(place(id), id),
+                    graph.tensor(id).name + " does not outlive the run");
+  }
+}
+
+}  // namespace
+
+void verify(const Program& program) {
+  program.graph.verify();
+  TRAINYARD_CHECK(program.placements.size() == program.graph.tensors().size(),
+                  "a tensor has no place");
+  check_bounds(program);
+  check_order(program);
+  check_memory(program);
+  TRAINYARD_CHECK(program.memory.total() - program.memory.workspace_bytes ==
+                      program.persistent_bytes + program.transient_bytes,
+                  "the breakdown does not sum to the arena");
+}
+
+}  // namespace trainyard
