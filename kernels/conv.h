@@ -1,0 +1,96 @@
+// kernels/conv.h: two-dimensional convolution (correlation, as ONNX Conv), group 1, dilation 1.
+//
+//   y[n,k,p,q]  = b[k] + sum_{c,r,s} x[n, c, p*sh - pt + r, q*sw - pl + s] * w[k,c,r,s]
+//   dx[n,c,h,w] = sum_{k,r,s} dy[n,k,p,q] * w[k,c,r,s]      over all p*sh - pt + r = h (w alike)
+//   dw[k,c,r,s] = sum_{n,p,q} dy[n,k,p,q] * x[n, c, p*sh - pt + r, q*sw - pl + s]
+//   db[k]       = sum_{n,p,q} dy[n,k,p,q]
+// x is 0 outside the image.
+//
+// Source: Goodfellow, Bengio, Courville, "Deep Learning" (2016), section 9.5.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/image.h"
+
+namespace trainyard::kernels {
+
+struct ConvDims {
+  ImageDims x;  // [N, C, H, W]
+  int64_t K;    // channels out
+  Window window;
+  ImageDims y() const { return {x.N, K, window.P(x.H), window.Q(x.W)}; }
+  int64_t weight_elements() const { return K * x.C * window.R * window.S; }
+  /// Multiply-adds count 2; padding counts as if it were data.
+  int64_t flops() const { return 2 * y().elements() * x.C * window.R * window.S; }
+};
+
+/// Shapes    x [N, C, H, W], y [N, K, P, Q] by strides; w [K, C, R, S] row-major; b [K] or nullptr.
+/// Writes    all of each output (assigned, never added to); reads none, so all may start
+///           uninitialised. dw and db may be nullptr if not wanted.
+/// Aliasing  none.
+/// Numerics  reference sums in T, in the order c, r, s (forward), k, r, s (dx), n, p, q (dw).
+/// Errors    none of its own: the op has checked the shapes.
+namespace reference {
+template <typename T>
+void conv_forward(const ConvDims& d, const ImageStrides& xs, const T* x, const T* w, const T* b,
+                  const ImageStrides& ys, T* y);
+template <typename T>
+void conv_backward_data(const ConvDims& d, const ImageStrides& ys, const T* dy, const T* w,
+                        const ImageStrides& xs, T* dx);
+template <typename T>
+void conv_backward_weights(const ConvDims& d, const ImageStrides& xs, const T* x,
+                           const ImageStrides& ys, const T* dy, T* dw, T* db);
+}  // namespace reference
+
+/// As above, prepared once: the constructor chooses the implementation and its inner weight format
+/// (weights are brought into it in the workspace at each run), run() only computes. x and y are
+/// both channels-last or both row-major; channels-last is the fast one. Results are the same bits
+/// for teams of the same size. `workspace` is 64-byte aligned. Not thread-safe.
+namespace cpu {
+class Team;  // kernels/cpu/team.h
+struct ConvOptions {
+  bool channels_last = true;
+  bool bias = true;  // forward adds b; backward can give db
+};
+
+class ConvForward {
+ public:
+  ConvForward(const ConvDims& d, const ConvOptions& options, Team& team);
+  ~ConvForward();
+  int64_t workspace_bytes() const;
+  void run(const float* x, const float* w, const float* b, float* y, void* workspace);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+class ConvBackwardData {
+ public:
+  ConvBackwardData(const ConvDims& d, const ConvOptions& options, Team& team);
+  ~ConvBackwardData();
+  int64_t workspace_bytes() const;
+  void run(const float* dy, const float* w, float* dx, void* workspace);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// db is given if options.bias; dw always.
+class ConvBackwardWeights {
+ public:
+  ConvBackwardWeights(const ConvDims& d, const ConvOptions& options, Team& team);
+  ~ConvBackwardWeights();
+  int64_t workspace_bytes() const;
+  void run(const float* x, const float* dy, float* dw, float* db, void* workspace);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+}  // namespace cpu
+
+}  // namespace trainyard::kernels

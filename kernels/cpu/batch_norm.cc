@@ -1,0 +1,176 @@
+#include "kernels/batch_norm.h"
+
+#include <cmath>
+#include <cstddef>
+
+#include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/team.h"
+
+namespace trainyard::kernels::cpu {
+namespace {
+
+// The values of all channels as `rows` rows of C, cut into blocks whose size depends on the shape
+// alone. Channels-last data are such rows as they lie; row-major ones are one channel after another
+// (row_major below).
+constexpr int64_t kBlockElements = 16384;
+
+struct Blocks {
+  int64_t rows, C, block_rows, count;
+  explicit Blocks(const BatchNormDims& d) : rows(d.values_per_channel()), C(d.x.C) {
+    block_rows = std::max<int64_t>(1, kBlockElements / C);
+    count = (rows + block_rows - 1) / block_rows;
+  }
+  int64_t rows_of(int64_t block) const { return std::min(block_rows, rows - block * block_rows); }
+};
+
+// Workspace: two partial sums per block and channel, then four coefficients per channel.
+struct Workspace {
+  float *partial_a, *partial_b, *k0, *k1, *k2, *k3;
+  Workspace(const Blocks& b, void* memory) {
+    float* p = static_cast<float*>(memory);
+    partial_a = p;
+    partial_b = partial_a + b.count * b.C;
+    k0 = partial_b + b.count * b.C;
+    k1 = k0 + b.C;
+    k2 = k1 + b.C;
+    k3 = k2 + b.C;
+  }
+};
+
+template <typename F>
+void for_blocks(const Blocks& b, Team& team, const F& f) {
+  team.parallel_for(b.count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) f(i);
+  });
+}
+
+double add_up(const Blocks& b, const float* partial, int64_t c) {
+  double sum = 0;
+  for (int64_t i = 0; i < b.count; ++i) sum += static_cast<double>(partial[i * b.C + c]);
+  return sum;
+}
+
+// One channel of row-major data as rows of 1: the same blocks serve both layouts.
+bool is_rows(const BatchNormDims& d, const ImageStrides& s) { return s.is_channels_last(d.x); }
+
+template <typename F>
+void per_channel(const BatchNormDims& d, Team& team, const F& f) {
+  team.parallel_for(d.x.C, grain_of(d.values_per_channel()), [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) f(c);
+  });
+}
+
+BatchNormDims one_channel(BatchNormDims d) {
+  d.x.C = 1;
+  return d;
+}
+
+}  // namespace
+
+int64_t batch_norm_workspace_bytes(const BatchNormDims& d) {
+  const Blocks b(d);
+  return (2 * b.count + 4) * b.C * static_cast<int64_t>(sizeof(float));
+}
+
+void batch_norm_training(const BatchNormDims& d, const ImageStrides& s, const float* x,
+                         const float* scale, const float* b, float* running_mean,
+                         float* running_var, float* y, float* mean, float* inv_std, void* workspace,
+                         Team& team) {
+  if (!is_rows(d, s)) {  // row-major: a channel per thread, by the reference loop
+    per_channel(d, team, [&](int64_t c) {
+      reference::batch_norm_training<float>(one_channel(d), s, x + c * s.c, scale + c, b + c,
+                                            running_mean + c, running_var + c, y + c * s.c,
+                                            mean + c, inv_std + c);
+    });
+    return;
+  }
+  const BatchNormLoops& loops = batch_norm_loops();
+  const Blocks blocks(d);
+  const Workspace ws(blocks, workspace);
+  const int64_t C = blocks.C, step = blocks.block_rows * C;
+  const double M = static_cast<double>(blocks.rows);
+  for_blocks(blocks, team, [&](int64_t i) {
+    loops.sum_rows(blocks.rows_of(i), C, x + i * step, ws.partial_a + i * C);
+  });
+  for (int64_t c = 0; c < C; ++c) mean[c] = static_cast<float>(add_up(blocks, ws.partial_a, c) / M);
+  for_blocks(blocks, team, [&](int64_t i) {
+    loops.deviation_rows(blocks.rows_of(i), C, x + i * step, mean, ws.partial_a + i * C);
+  });
+  for (int64_t c = 0; c < C; ++c) {
+    const double squares = add_up(blocks, ws.partial_a, c);
+    inv_std[c] = static_cast<float>(1.0 / std::sqrt(squares / M + d.epsilon));
+    ws.k0[c] = inv_std[c] * scale[c];
+    running_mean[c] = static_cast<float>(d.momentum * static_cast<double>(running_mean[c]) +
+                                         (1.0 - d.momentum) * static_cast<double>(mean[c]));
+    running_var[c] = static_cast<float>(d.momentum * static_cast<double>(running_var[c]) +
+                                        (1.0 - d.momentum) * squares / (M - 1.0));
+  }
+  for_blocks(blocks, team, [&](int64_t i) {
+    loops.normalise_rows(blocks.rows_of(i), C, x + i * step, mean, ws.k0, b, y + i * step);
+  });
+}
+
+void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s, const float* x,
+                          const float* scale, const float* b, const float* running_mean,
+                          const float* running_var, float* y, void* workspace, Team& team) {
+  if (!is_rows(d, s)) {
+    per_channel(d, team, [&](int64_t c) {
+      reference::batch_norm_inference<float>(one_channel(d), s, x + c * s.c, scale + c, b + c,
+                                             running_mean + c, running_var + c, y + c * s.c);
+    });
+    return;
+  }
+  const Blocks blocks(d);
+  const Workspace ws(blocks, workspace);
+  const int64_t C = blocks.C, step = blocks.block_rows * C;
+  for (int64_t c = 0; c < C; ++c) {
+    const double var = static_cast<double>(running_var[c]);
+    ws.k0[c] = static_cast<float>(1.0 / std::sqrt(var + d.epsilon)) * scale[c];
+  }
+  for_blocks(blocks, team, [&](int64_t i) {
+    batch_norm_loops().normalise_rows(blocks.rows_of(i), C, x + i * step, running_mean, ws.k0, b,
+                                      y + i * step);
+  });
+}
+
+void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, const float* x,
+                         const float* dy, const float* scale, const float* mean,
+                         const float* inv_std, float* dx, float* dscale, float* db, void* workspace,
+                         Team& team) {
+  if (!is_rows(d, s)) {
+    per_channel(d, team, [&](int64_t c) {
+      reference::batch_norm_backward<float>(
+          one_channel(d), s, x + c * s.c, dy + c * s.c, scale + c, mean + c, inv_std + c,
+          dx == nullptr ? nullptr : dx + c * s.c, dscale == nullptr ? nullptr : dscale + c,
+          db == nullptr ? nullptr : db + c);
+    });
+    return;
+  }
+  const BatchNormLoops& loops = batch_norm_loops();
+  const Blocks blocks(d);
+  const Workspace ws(blocks, workspace);
+  const int64_t C = blocks.C, step = blocks.block_rows * C;
+  const double M = static_cast<double>(blocks.rows);
+  for_blocks(blocks, team, [&](int64_t i) {
+    loops.gradient_rows(blocks.rows_of(i), C, x + i * step, dy + i * step, mean,
+                        ws.partial_a + i * C, ws.partial_b + i * C);
+  });
+  for (int64_t c = 0; c < C; ++c) {
+    const double inv = static_cast<double>(inv_std[c]);
+    const double sum = add_up(blocks, ws.partial_a, c);
+    const double products = add_up(blocks, ws.partial_b, c) * inv;
+    const double factor = static_cast<double>(scale[c]) * inv;
+    if (db != nullptr) db[c] = static_cast<float>(sum);
+    if (dscale != nullptr) dscale[c] = static_cast<float>(products);
+    ws.k0[c] = static_cast<float>(factor);
+    ws.k1[c] = static_cast<float>(factor * inv * products / M);
+    ws.k2[c] = static_cast<float>(factor * sum / M);
+  }
+  if (dx == nullptr) return;
+  for_blocks(blocks, team, [&](int64_t i) {
+    loops.backward_rows(blocks.rows_of(i), C, x + i * step, dy + i * step, mean, ws.k0, ws.k1,
+                        ws.k2, dx + i * step);
+  });
+}
+
+}  // namespace trainyard::kernels::cpu

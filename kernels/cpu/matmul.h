@@ -1,0 +1,40 @@
+// kernels/cpu/matmul.h: a prepared matrix product on oneDNN, what Gemm and its gradients are made
+// of. One thread; Gemm (gemm.cc) runs one per slice.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/onednn.h"
+
+namespace trainyard::kernels::cpu {
+
+/// A matrix inside row-major memory: element (i, j) lies at i * row + j * column. A transposed one
+/// has row 1.
+struct MatrixStrides {
+  int64_t row, column;
+};
+
+/// c [M, N] = a [M, K] * b [K, N] (+ bias [N])
+struct MatmulDims {
+  int64_t M, N, K;
+  MatrixStrides a, b, c;
+  bool bias = false;
+};
+
+class Matmul {
+ public:
+  Matmul() = default;
+  explicit Matmul(const MatmulDims& d);
+  explicit operator bool() const { return static_cast<bool>(primitive_); }
+  int64_t workspace_bytes() const { return workspace_.size_bytes(); }
+  /// `bias` is nullptr unless MatmulDims::bias. All of c is assigned.
+  void run(const float* a, const float* b, const float* bias, float* c, void* workspace) {
+    primitive_.run({a, b, bias, c, workspace});
+  }
+
+ private:
+  PreparedPrimitive primitive_;
+  WorkspaceLayout workspace_;
+};
+
+}  // namespace trainyard::kernels::cpu

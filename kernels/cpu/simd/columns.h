@@ -1,0 +1,22 @@
+// kernels/cpu/simd/columns.h: patches of channels-last images as rows of a matrix (im2col); see
+// simd.h.
+//
+// Output rows of a batch are numbered g = n * P + p. Row (g, q) of the matrix is the patch under
+// output pixel (n, p, q): R * S * C values in the order r, s, c.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/conv.h"
+
+namespace trainyard::kernels::cpu {
+
+struct ColumnLoops {
+  // dx += columns [rows * Q, R * S * C] of the output rows [first, first + rows), each value where
+  // its patch lies; what lies outside the image is dropped
+  void (*scatter_add)(const ConvDims& d, const float* columns, int64_t first, int64_t rows,
+                      float* dx);
+};
+const ColumnLoops& column_loops();
+
+}  // namespace trainyard::kernels::cpu

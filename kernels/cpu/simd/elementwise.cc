@@ -1,0 +1,108 @@
+// Elementwise loops around the formulas in kernels/math.
+#include "kernels/cpu/simd/elementwise.h"
+
+#include "kernels/cpu/simd/variant.h"
+#include "kernels/math/activations.h"
+
+namespace trainyard::kernels::cpu {
+namespace {
+
+// `omp simd` promises that iterations are independent. In-place use (y is x) keeps that promise.
+template <typename F>
+void forward(int64_t count, const float* x, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) y[i] = F::f(x[i]);
+}
+
+template <typename F>
+void backward(int64_t count, const float* saved, const float* dy, float* dx) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) dx[i] = F::df(saved[i], dy[i]);
+}
+
+template <typename F>
+constexpr ActivationLoops activation() {
+  return {forward<F>, backward<F>};
+}
+
+void add(int64_t count, const float* a, const float* b, float* c) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) c[i] = a[i] + b[i];
+}
+
+void fill(int64_t count, float value, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) y[i] = value;
+}
+
+void column_sums(int64_t rows, int64_t stride, int64_t columns, const float* x, float* sum) {
+  constexpr int64_t kChunk = 64;  // columns summed in registers while the rows go by
+  for (int64_t begin = 0; begin < columns; begin += kChunk) {
+    float acc[kChunk] = {};
+    const int64_t width = columns - begin < kChunk ? columns - begin : kChunk;
+    if (width == kChunk) {
+      for (int64_t r = 0; r < rows; ++r) {
+        const float* row = x + r * stride + begin;
+        for (int64_t c = 0; c < kChunk; ++c) acc[c] += row[c];
+      }
+    } else {
+      for (int64_t r = 0; r < rows; ++r) {
+        const float* row = x + r * stride + begin;
+#pragma omp simd
+        for (int64_t c = 0; c < width; ++c) acc[c] += row[c];
+      }
+    }
+    for (int64_t c = 0; c < width; ++c) sum[begin + c] = acc[c];
+  }
+}
+
+void transpose(int64_t rows, int64_t columns, const float* x, float* y) {
+  constexpr int64_t kTile = 16;  // rows whose cache lines are kept while columns go by
+  for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
+    const int64_t r1 = r0 + kTile < rows ? r0 + kTile : rows;
+    for (int64_t c = 0; c < columns; ++c) {
+      for (int64_t r = r0; r < r1; ++r) y[c * rows + r] = x[r * columns + c];
+    }
+  }
+}
+
+void dropout(const DropoutParams& p, uint64_t step, int64_t begin, int64_t end, const float* x,
+             float* y) {
+  const uint32_t threshold = math::dropout_threshold(p.ratio);
+  const float scale = static_cast<float>(1 / (1 - p.ratio));
+  constexpr int64_t kBatch = 16;  // blocks drawn together: one per lane
+  for (int64_t first = begin; first < end; first += kBatch) {
+    uint32_t random[4][kBatch];
+#pragma omp simd
+    for (int64_t lane = 0; lane < kBatch; ++lane) {
+      const math::Philox4 block =
+          math::philox_block(p.seed, p.stream, step, static_cast<uint64_t>(first + lane));
+      for (int k = 0; k < 4; ++k) random[k][lane] = block.v[k];
+    }
+    const int64_t last = first + kBatch < end ? first + kBatch : end;
+    const int64_t stop = 4 * last < p.count ? 4 * last : p.count;
+    for (int64_t i = 4 * first; i < stop; ++i) {
+      const uint32_t drawn = random[i % 4][i / 4 - first];
+      y[i] = math::dropout_keeps(drawn, threshold) ? x[i] * scale : 0.0f;
+    }
+  }
+}
+
+}  // namespace
+
+const ElementwiseLoops& TRAINYARD_VARIANT(elementwise_loops)();
+const ElementwiseLoops& TRAINYARD_VARIANT(elementwise_loops)() {
+  static constexpr ElementwiseLoops kLoops = {activation<math::Relu>(),
+                                              activation<math::Sigmoid>(),
+                                              activation<math::Tanh>(),
+                                              activation<math::GeluErf>(),
+                                              activation<math::GeluTanh>(),
+                                              add,
+                                              fill,
+                                              column_sums,
+                                              transpose,
+                                              dropout};
+  return kLoops;
+}
+
+}  // namespace trainyard::kernels::cpu

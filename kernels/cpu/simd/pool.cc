@@ -1,0 +1,306 @@
+// Channels-last pooling: a cell of the window is C neighbouring floats, so every loop runs over C.
+#include <cstring>
+
+#include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/simd/variant.h"
+
+namespace trainyard::kernels::cpu {
+namespace {
+
+constexpr int64_t kChunk = 64;  // channels whose running maximum is kept on the stack
+
+// The largest so far, and a NaN once seen (kernels/pool.h).
+inline __attribute__((always_inline)) bool beats(float x, float best) {
+  return (x > best) | (x != x);
+}
+
+// Calls f(c, lanes) for vectors of 16, 8 and 4 channels and single ones. Channel counts such as 20
+// are short: a compiler's own tail loop would take longer than the vectors. Vec is a GCC vector,
+// which each instruction set lowers to what it has.
+template <int kLanes>
+struct Lanes {
+  typedef float Vec __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
+  typedef int32_t Mask __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
+  static inline __attribute__((always_inline)) Vec load(const float* p) {
+    return *reinterpret_cast<const Vec*>(p);
+  }
+  static inline __attribute__((always_inline)) void store(float* p, const Vec& v) {
+    *reinterpret_cast<Vec*>(p) = v;
+  }
+};
+template <typename F>
+inline __attribute__((always_inline)) void for_channels(int64_t C, const F& f) {
+  int64_t c = 0;
+  for (; c + 16 <= C; c += 16) f(c, Lanes<16>());
+  for (; c + 8 <= C; c += 8) f(c, Lanes<8>());
+  for (; c + 4 <= C; c += 4) f(c, Lanes<4>());
+  for (; c < C; ++c) f(c, Lanes<1>());
+}
+
+struct Cells {
+  int64_t h0, w0, r_begin, r_end, s_begin, s_end;
+};
+inline __attribute__((always_inline)) Cells cells_of(const PoolDims& d, int64_t p, int64_t q) {
+  const Window& win = d.window;
+  const int64_t h0 = p * win.stride_h - win.pad_top, w0 = q * win.stride_w - win.pad_left;
+  return {h0,
+          w0,
+          h0 < 0 ? -h0 : 0,
+          h0 + win.R > d.x.H ? d.x.H - h0 : win.R,
+          w0 < 0 ? -w0 : 0,
+          w0 + win.S > d.x.W ? d.x.W - w0 : win.S};
+}
+
+struct Sizes {
+  int64_t P, Q, x_image, y_image;
+};
+inline __attribute__((always_inline)) Sizes sizes_of(const PoolDims& d) {
+  const Window& w = d.window;
+  const int64_t P = (d.x.H + w.pad_top + w.pad_bottom - w.R) / w.stride_h + 1;
+  const int64_t Q = (d.x.W + w.pad_left + w.pad_right - w.S) / w.stride_w + 1;
+  return {P, Q, d.x.H * d.x.W * d.x.C, P * Q * d.x.C};
+}
+
+// Windows that tile the image: every cell belongs to at most one, so dx is assigned, not added to.
+inline __attribute__((always_inline)) bool is_2x2_tiling(const Window& w) {
+  return w.R == 2 && w.S == 2 && w.stride_h == 2 && w.stride_w == 2 && w.pad_top == 0 &&
+         w.pad_left == 0 && w.pad_bottom == 0 && w.pad_right == 0;
+}
+
+void max_2x2(const PoolDims& d, const Sizes& z, const float* x, float* y) {
+  const int64_t C = d.x.C, row = d.x.W * C;
+  for (int64_t p = 0; p < z.P; ++p) {
+    for (int64_t q = 0; q < z.Q; ++q) {
+      const float* a = x + 2 * p * row + 2 * q * C;
+      const float* b = a + row;
+      float* out = y + (p * z.Q + q) * C;
+      for_channels(
+          C, [&]<typename L>(int64_t c, L) __attribute__((always_inline)) {
+            auto best = L::load(a + c);
+            const auto take = [&](const float* cell) __attribute__((always_inline)) {
+              const auto v = L::load(cell);
+              best = (v > best) | (v != v) ? v : best;
+            };
+            take(a + C + c);
+            take(b + c);
+            take(b + C + c);
+            L::store(out + c, best);
+          });
+    }
+  }
+}
+
+void max_forward(const PoolDims& d, const float* x, float* y, int64_t begin, int64_t end) {
+  const Sizes z = sizes_of(d);
+  const int64_t C = d.x.C;
+  for (int64_t n = begin; n < end; ++n) {
+    const float* image = x + n * z.x_image;
+    float* out = y + n * z.y_image;
+    if (is_2x2_tiling(d.window)) {
+      max_2x2(d, z, image, out);
+      continue;
+    }
+    for (int64_t p = 0; p < z.P; ++p) {
+      for (int64_t q = 0; q < z.Q; ++q, out += C) {
+        const Cells k = cells_of(d, p, q);
+        std::memcpy(out, image + ((k.h0 + k.r_begin) * d.x.W + k.w0 + k.s_begin) * C,
+                    static_cast<size_t>(C) * sizeof(float));
+        for (int64_t r = k.r_begin; r < k.r_end; ++r) {
+          for (int64_t s = k.s_begin; s < k.s_end; ++s) {
+            const float* cell = image + ((k.h0 + r) * d.x.W + k.w0 + s) * C;
+#pragma omp simd
+            for (int64_t c = 0; c < C; ++c) out[c] = beats(cell[c], out[c]) ? cell[c] : out[c];
+          }
+        }
+      }
+    }
+  }
+}
+
+void max_backward_2x2(const PoolDims& d, const Sizes& z, const float* x, const float* dy,
+                      float* dx) {
+  const int64_t C = d.x.C, row = d.x.W * C;
+  for (int64_t p = 0; p < z.P; ++p) {
+    for (int64_t q = 0; q < z.Q; ++q) {
+      const int64_t at = 2 * p * row + 2 * q * C;
+      const float* a = x + at;
+      const float* b = a + row;
+      float* da = dx + at;
+      float* db = da + row;
+      const float* g = dy + (p * z.Q + q) * C;
+      for_channels(
+          C, [&]<typename L>(int64_t c, L) __attribute__((always_inline)) {
+            auto best = L::load(a + c);
+            typename L::Mask first = best == best, second = {}, third = {}, fourth = {};
+            first |= best != best;  // all true
+            const auto take = [&](const float* cell, auto& mine, auto&... earlier)
+                __attribute__((always_inline)) {
+              const auto v = L::load(cell);
+              mine = (v > best) | (v != v);
+              ((earlier &= ~mine), ...);
+              best = mine ? v : best;
+            };
+            take(a + C + c, second, first);
+            take(b + c, third, first, second);
+            take(b + C + c, fourth, first, second, third);
+            const auto dy_c = L::load(g + c);
+            const typename L::Vec zero = {};
+            L::store(da + c, first ? dy_c : zero);
+            L::store(da + C + c, second ? dy_c : zero);
+            L::store(db + c, third ? dy_c : zero);
+            L::store(db + C + c, fourth ? dy_c : zero);
+          });
+    }
+  }
+}
+
+// One window, channels [c0, c0 + count): finds the maximum's cell, then adds dy there.
+void max_backward_window(const PoolDims& d, const Cells& k, int64_t c0, int64_t count,
+                         const float* image, const float* g, float* dimage) {
+  float best[kChunk];
+  int32_t which[kChunk];
+  const int64_t C = d.x.C;
+  const float* first = image + ((k.h0 + k.r_begin) * d.x.W + k.w0 + k.s_begin) * C + c0;
+  for (int64_t c = 0; c < count; ++c) {
+    best[c] = first[c];
+    which[c] = 0;
+  }
+  int32_t index = 0;
+  for (int64_t r = k.r_begin; r < k.r_end; ++r) {
+    for (int64_t s = k.s_begin; s < k.s_end; ++s, ++index) {
+      const float* cell = image + ((k.h0 + r) * d.x.W + k.w0 + s) * C + c0;
+#pragma omp simd
+      for (int64_t c = 0; c < count; ++c) {
+        which[c] = beats(cell[c], best[c]) ? index : which[c];
+        best[c] = beats(cell[c], best[c]) ? cell[c] : best[c];
+      }
+    }
+  }
+  index = 0;
+  for (int64_t r = k.r_begin; r < k.r_end; ++r) {
+    for (int64_t s = k.s_begin; s < k.s_end; ++s, ++index) {
+      float* cell = dimage + ((k.h0 + r) * d.x.W + k.w0 + s) * C + c0;
+#pragma omp simd
+      for (int64_t c = 0; c < count; ++c) cell[c] += which[c] == index ? g[c] : 0.0f;
+    }
+  }
+}
+
+void max_backward(const PoolDims& d, const float* x, const float* dy, float* dx, int64_t begin,
+                  int64_t end) {
+  const Sizes z = sizes_of(d);
+  const int64_t C = d.x.C;
+  const bool tiling = is_2x2_tiling(d.window);
+  const bool covers = tiling && z.P * 2 == d.x.H && z.Q * 2 == d.x.W;
+  for (int64_t n = begin; n < end; ++n) {
+    const float* image = x + n * z.x_image;
+    const float* g = dy + n * z.y_image;
+    float* dimage = dx + n * z.x_image;
+    if (!covers) std::memset(dimage, 0, static_cast<size_t>(z.x_image) * sizeof(float));
+    if (tiling) {
+      max_backward_2x2(d, z, image, g, dimage);
+      continue;
+    }
+    for (int64_t p = 0; p < z.P; ++p) {
+      for (int64_t q = 0; q < z.Q; ++q, g += C) {
+        const Cells k = cells_of(d, p, q);
+        for (int64_t c0 = 0; c0 < C; c0 += kChunk) {
+          const int64_t count = C - c0 < kChunk ? C - c0 : kChunk;
+          max_backward_window(d, k, c0, count, image, g + c0, dimage);
+        }
+      }
+    }
+  }
+}
+
+inline __attribute__((always_inline)) float divisor_of(const PoolDims& d, const Cells& k) {
+  const int64_t inside = (k.r_end - k.r_begin) * (k.s_end - k.s_begin);
+  return static_cast<float>(d.count_include_pad ? d.window.R * d.window.S : inside);
+}
+
+void average_forward(const PoolDims& d, const float* x, float* y, int64_t begin, int64_t end) {
+  const Sizes z = sizes_of(d);
+  const int64_t C = d.x.C;
+  for (int64_t n = begin; n < end; ++n) {
+    const float* image = x + n * z.x_image;
+    float* out = y + n * z.y_image;
+    for (int64_t p = 0; p < z.P; ++p) {
+      for (int64_t q = 0; q < z.Q; ++q, out += C) {
+        const Cells k = cells_of(d, p, q);
+        std::memset(out, 0, static_cast<size_t>(C) * sizeof(float));
+        for (int64_t r = k.r_begin; r < k.r_end; ++r) {
+          for (int64_t s = k.s_begin; s < k.s_end; ++s) {
+            const float* cell = image + ((k.h0 + r) * d.x.W + k.w0 + s) * C;
+#pragma omp simd
+            for (int64_t c = 0; c < C; ++c) out[c] += cell[c];
+          }
+        }
+        const float divisor = divisor_of(d, k);
+#pragma omp simd
+        for (int64_t c = 0; c < C; ++c) out[c] /= divisor;
+      }
+    }
+  }
+}
+
+void average_backward(const PoolDims& d, const float* dy, float* dx, int64_t begin, int64_t end) {
+  const Sizes z = sizes_of(d);
+  const int64_t C = d.x.C;
+  for (int64_t n = begin; n < end; ++n) {
+    float* dimage = dx + n * z.x_image;
+    const float* g = dy + n * z.y_image;
+    std::memset(dimage, 0, static_cast<size_t>(z.x_image) * sizeof(float));
+    for (int64_t p = 0; p < z.P; ++p) {
+      for (int64_t q = 0; q < z.Q; ++q, g += C) {
+        const Cells k = cells_of(d, p, q);
+        const float divisor = divisor_of(d, k);
+        for (int64_t r = k.r_begin; r < k.r_end; ++r) {
+          for (int64_t s = k.s_begin; s < k.s_end; ++s) {
+            float* cell = dimage + ((k.h0 + r) * d.x.W + k.w0 + s) * C;
+#pragma omp simd
+            for (int64_t c = 0; c < C; ++c) cell[c] += g[c] / divisor;
+          }
+        }
+      }
+    }
+  }
+}
+
+void global_forward(const ImageDims& d, const float* x, float* y, int64_t begin, int64_t end) {
+  const int64_t pixels = d.H * d.W;
+  for (int64_t n = begin; n < end; ++n) {
+    float* out = y + n * d.C;
+    std::memset(out, 0, static_cast<size_t>(d.C) * sizeof(float));
+    for (int64_t i = 0; i < pixels; ++i) {
+      const float* cell = x + (n * pixels + i) * d.C;
+#pragma omp simd
+      for (int64_t c = 0; c < d.C; ++c) out[c] += cell[c];
+    }
+    const float divisor = static_cast<float>(pixels);
+#pragma omp simd
+    for (int64_t c = 0; c < d.C; ++c) out[c] /= divisor;
+  }
+}
+
+void global_backward(const ImageDims& d, const float* dy, float* dx, int64_t begin, int64_t end) {
+  const int64_t pixels = d.H * d.W;
+  const float divisor = static_cast<float>(pixels);
+  for (int64_t n = begin; n < end; ++n) {
+    for (int64_t i = 0; i < pixels; ++i) {
+      float* cell = dx + (n * pixels + i) * d.C;
+#pragma omp simd
+      for (int64_t c = 0; c < d.C; ++c) cell[c] = dy[n * d.C + c] / divisor;
+    }
+  }
+}
+
+}  // namespace
+
+const PoolLoops& TRAINYARD_VARIANT(pool_loops)();
+const PoolLoops& TRAINYARD_VARIANT(pool_loops)() {
+  static constexpr PoolLoops kLoops = {max_forward,      max_backward,   average_forward,
+                                       average_backward, global_forward, global_backward};
+  return kLoops;
+}
+
+}  // namespace trainyard::kernels::cpu

@@ -1,0 +1,54 @@
+// kernels/cpu/simd/simd.h: inner loops that are compiled once per instruction set.
+//
+// Each table holds single-threaded loops over contiguous memory. Its source is compiled three times
+// (CMakeLists.txt beside this file), and the table of the best set that this CPU has is used. The
+// callers in kernels/cpu split the work over threads. TRAINYARD_ISA=baseline|avx2|avx512 lowers the
+// choice: the tests run all of them, and hosts that differ can be made to give the same bits.
+//
+// Code in those sources must not call functions that are not inlined, except C's: a copy compiled
+// for AVX-512 could be the one that the linker keeps for everybody.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/batch_norm.h"
+#include "kernels/pool.h"
+
+namespace trainyard::kernels::cpu {
+
+enum class Isa { kBaseline, kAvx2, kAvx512 };
+Isa best_isa();
+
+/// Channels-last pooling of the images [begin, end).
+struct PoolLoops {
+  void (*max_forward)(const PoolDims& d, const float* x, float* y, int64_t begin, int64_t end);
+  void (*max_backward)(const PoolDims& d, const float* x, const float* dy, float* dx, int64_t begin,
+                       int64_t end);
+  void (*average_forward)(const PoolDims& d, const float* x, float* y, int64_t begin, int64_t end);
+  void (*average_backward)(const PoolDims& d, const float* dy, float* dx, int64_t begin,
+                           int64_t end);
+  void (*global_forward)(const ImageDims& d, const float* x, float* y, int64_t begin, int64_t end);
+  void (*global_backward)(const ImageDims& d, const float* dy, float* dx, int64_t begin,
+                          int64_t end);
+};
+const PoolLoops& pool_loops();
+
+/// Rows [rows, C] of channels-last data, and spans of one channel of row-major data.
+struct BatchNormLoops {
+  // sum[c] = sum over rows of x
+  void (*sum_rows)(int64_t rows, int64_t C, const float* x, float* sum);
+  // sum[c] = sum over rows of (x - mean[c])^2
+  void (*deviation_rows)(int64_t rows, int64_t C, const float* x, const float* mean, float* sum);
+  // dy_sum[c] = sum dy, product_sum[c] = sum dy * (x - mean[c])
+  void (*gradient_rows)(int64_t rows, int64_t C, const float* x, const float* dy, const float* mean,
+                        float* dy_sum, float* product_sum);
+  // y = (x - mean[c]) * scale[c] + shift[c]
+  void (*normalise_rows)(int64_t rows, int64_t C, const float* x, const float* mean,
+                         const float* scale, const float* shift, float* y);
+  // dx = scale[c] * dy - (x - mean[c]) * slope[c] - shift[c]
+  void (*backward_rows)(int64_t rows, int64_t C, const float* x, const float* dy, const float* mean,
+                        const float* scale, const float* slope, const float* shift, float* dx);
+};
+const BatchNormLoops& batch_norm_loops();
+
+}  // namespace trainyard::kernels::cpu

@@ -1,0 +1,100 @@
+#include "kernels/cpu/team.h"
+
+#include <omp.h>
+#include <sched.h>
+
+#include <chrono>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace trainyard::kernels::cpu {
+namespace {
+
+constexpr int kPauses = 64;  // about 3 us: the usual gap between two steps
+constexpr auto kYield = std::chrono::microseconds(60);  // then offer the core, then sleep
+
+inline void pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+// Returns when `value` is no longer `old`.
+void wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
+  for (int i = 0; i < kPauses; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    pause();
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kYield;
+  do {
+    for (int i = 0; i < 8; ++i) {
+      if (value.load(std::memory_order_acquire) != old) return;
+      pause();
+    }
+    sched_yield();  // the thread we wait for may be waiting for this core
+  } while (std::chrono::steady_clock::now() < deadline);
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+Team::Team(int threads) {
+  for (int i = 1; i < threads; ++i) {
+    slots_.push_back(std::make_unique<Slot>());
+    Slot& slot = *slots_.back();
+    slot.thread = std::jthread([&slot, i] { serve(slot, i); });
+  }
+}
+
+Team::~Team() {
+  for (const auto& slot : slots_) {  // a job without a function ends the thread
+    slot->function = nullptr;
+    slot->posted.fetch_add(1, std::memory_order_release);
+    slot->posted.notify_one();
+  }
+}
+
+void Team::serve(Slot& slot, int index) {
+  omp_set_num_threads(1);  // for oneDNN, on this thread
+  for (uint32_t seen = 0;; ++seen) {
+    wait_for_change(slot.posted, seen);
+    if (slot.function == nullptr) return;
+    try {
+      slot.function(slot.context, index);
+    } catch (...) {
+      slot.error = std::current_exception();
+    }
+    slot.done.store(seen + 1, std::memory_order_release);
+    slot.done.notify_one();
+  }
+}
+
+void Team::dispatch(int parts, Function function, const void* context) {
+  for (int i = 1; i < parts; ++i) {
+    Slot& slot = *slots_[static_cast<size_t>(i - 1)];
+    slot.function = function;
+    slot.context = context;
+    slot.posted.fetch_add(1, std::memory_order_release);
+    slot.posted.notify_one();
+  }
+  std::exception_ptr error;
+  try {
+    function(context, 0);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  for (int i = 1; i < parts; ++i) {  // all of them, also after an error: they use the context
+    Slot& slot = *slots_[static_cast<size_t>(i - 1)];
+    const uint32_t posted = slot.posted.load(std::memory_order_relaxed);
+    for (uint32_t done; (done = slot.done.load(std::memory_order_acquire)) != posted;) {
+      wait_for_change(slot.done, done);
+    }
+    if (slot.error && !error) error = slot.error;
+    slot.error = nullptr;
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace trainyard::kernels::cpu

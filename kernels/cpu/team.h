@@ -1,0 +1,99 @@
+// kernels/cpu/team.h: the threads that the cpu kernels of one job share.
+//
+// Why not OpenMP: its team either spins (and, when another process wants the cores, a barrier then
+// costs a scheduler slice: 8 ms instead of 1 us, measured on two busy cores) or sleeps (and every
+// region costs 23 us on an idle machine). This team spins for a few microseconds, then offers its
+// core to others while it looks, then sleeps. oneDNN is run inside it, one single-threaded
+// primitive per thread on its slice (onednn.h).
+//
+// Work is split by index alone, so results are a function of the thread count and not of timing.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace trainyard::kernels::cpu {
+
+/// A half-open range of items.
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+/// Part `index` of [0, n) cut into `parts` nearly equal ranges that start at multiples of `step`.
+inline Range part_of(int64_t n, int64_t index, int64_t parts, int64_t step = 1) {
+  const int64_t blocks = (n + step - 1) / step;
+  return {std::min(n, blocks * index / parts * step),
+          std::min(n, blocks * (index + 1) / parts * step)};
+}
+
+class Team {
+ public:
+  explicit Team(int threads);  // the caller of run() is one of them
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  int size() const { return static_cast<int>(slots_.size()) + 1; }
+
+  /// Calls f(index) for index 0..parts-1, each on its own thread, 0 on the caller's, and returns
+  /// when all are done. parts <= size(). What f throws is thrown here. One caller at a time.
+  template <typename F>
+  void run(int parts, const F& f) {
+    if (parts <= 1) {
+      f(0);
+      return;
+    }
+    dispatch(
+        parts, [](const void* context, int index) { (*static_cast<const F*>(context))(index); },
+        &f);
+  }
+
+  /// Calls f(begin, end) on disjoint ranges that cover [0, n). `grain` items are worth a thread.
+  /// The ranges depend on the team's size, so f must compute each item independently of its range.
+  template <typename F>
+  void parallel_for(int64_t n, int64_t grain, const F& f) {
+    if (n <= 0) return;
+    const int64_t parts =
+        std::clamp<int64_t>(n / std::max<int64_t>(grain, 1), 1, static_cast<int64_t>(size()));
+    run(static_cast<int>(parts), [&](int index) {
+      const Range range = part_of(n, index, parts);
+      f(range.begin, range.end);
+    });
+  }
+
+ private:
+  using Function = void (*)(const void* context, int index);
+
+  // The mailbox of one worker. `posted` counts its jobs, `done` those it has finished; job fields
+  // are written before `posted` moves and not touched until `done` has followed.
+  struct alignas(64) Slot {
+    std::atomic<uint32_t> posted{0};
+    Function function = nullptr;
+    const void* context = nullptr;
+    std::exception_ptr error;
+    alignas(64) std::atomic<uint32_t> done{0};
+    std::jthread thread;
+  };
+
+  void dispatch(int parts, Function function, const void* context);
+  static void serve(Slot& slot, int index);
+
+  std::vector<std::unique_ptr<Slot>> slots_;  // of threads 1..size-1
+};
+
+/// Elements below which one more thread does not pay: waking it takes about 1 us while it spins, an
+/// element of a memory-bound loop about 0.1 ns.
+constexpr int64_t kElementsPerThread = 16384;
+
+/// Grain of items that have `elements` each.
+inline int64_t grain_of(int64_t elements) {
+  return std::max<int64_t>(1, kElementsPerThread / std::max<int64_t>(elements, 1));
+}
+
+}  // namespace trainyard::kernels::cpu

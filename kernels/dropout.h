@@ -1,0 +1,38 @@
+// kernels/dropout.h: y[i] = keeps(i) ? x[i] / (1 - ratio) : 0. Forward takes x and gives y,
+// backward takes dy and gives dx: one function.
+//
+// Element i draws philox_u32(seed, stream, *step, i); i counts in physical order. A block of four
+// numbers serves elements 4b .. 4b+3.
+//
+// Source: Srivastava et al., "Dropout" (JMLR 2014), in the form that scales while training.
+//
+/// Shapes    x, y `count` elements; step one number.
+/// Writes    all of y, assigned.
+/// Aliasing  y may be x.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/math/dropout.h"
+
+namespace trainyard::kernels {
+
+struct DropoutParams {
+  int64_t count;
+  double ratio;  // [0, 1)
+  uint64_t seed;
+  uint32_t stream;
+};
+
+namespace reference {  // T is float or double
+template <typename T>
+void dropout(const DropoutParams& p, const int64_t* step, const T* x, T* y);
+}  // namespace reference
+
+/// The same bits for a team of any size.
+namespace cpu {
+class Team;  // kernels/cpu/team.h
+void dropout(const DropoutParams& p, const int64_t* step, const float* x, float* y, Team& team);
+}  // namespace cpu
+
+}  // namespace trainyard::kernels

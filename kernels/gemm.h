@@ -1,0 +1,58 @@
+// kernels/gemm.h: fully connected layer.
+//
+//   y  = x w^T + b        dx = dy w        dw = dy^T x        db[k] = sum_n dy[n,k]
+//
+/// Shapes    x, dx [N, F]; w, dw [K, F]; b, db [K] or null; y, dy [N, K]; all row-major.
+/// Writes    all of each output that is not null, assigned.
+/// Aliasing  none.
+/// Numerics  sums run in T, in index order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace trainyard::kernels {
+
+struct GemmDims {
+  int64_t N, K, F;  // all >= 1
+};
+
+namespace reference {  // T is float or double
+template <typename T>
+void gemm_forward(GemmDims d, const T* x, const T* w, const T* b, T* y);
+template <typename T>
+void gemm_backward(GemmDims d, const T* x, const T* w, const T* dy, T* dx, T* dw, T* db);
+}  // namespace reference
+
+/// Prepared once (oneDNN): the same bits for teams of the same size. `workspace` is 64-byte
+/// aligned. Not thread-safe.
+namespace cpu {
+class Team;  // kernels/cpu/team.h
+class GemmForward {
+ public:
+  GemmForward(const GemmDims& d, bool bias, Team& team);
+  ~GemmForward();
+  int64_t workspace_bytes() const;
+  void run(const float* x, const float* w, const float* b, float* y, void* workspace);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// dx and dw may be asked for in run() only if they were wanted; db always.
+class GemmBackward {
+ public:
+  GemmBackward(const GemmDims& d, bool wants_dx, bool wants_dw, Team& team);
+  ~GemmBackward();
+  int64_t workspace_bytes() const;
+  void run(const float* x, const float* w, const float* dy, float* dx, float* dw, float* db,
+           void* workspace);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+}  // namespace cpu
+
+}  // namespace trainyard::kernels

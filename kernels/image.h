@@ -1,0 +1,53 @@
+// kernels/image.h: how a rank-4 activation [N, C, H, W] lies in memory.
+//
+// Kernels take strides and not a layout flag, so that one loop serves row-major (c, then pixels)
+// and channels-last (pixels, then c) alike; fast paths ask channels_last() or row_major().
+#pragma once
+
+#include <cstdint>
+
+namespace trainyard::kernels {
+
+struct ImageDims {
+  int64_t N, C, H, W;
+  constexpr int64_t pixels() const { return H * W; }
+  constexpr int64_t elements() const { return N * C * H * W; }
+};
+
+/// Distance in elements between neighbours of each dimension.
+struct ImageStrides {
+  int64_t n, c, h, w;
+
+  static constexpr ImageStrides row_major(const ImageDims& d) {
+    return {d.C * d.H * d.W, d.H * d.W, d.W, 1};
+  }
+  static constexpr ImageStrides channels_last(const ImageDims& d) {
+    return {d.C * d.H * d.W, 1, d.W * d.C, d.C};
+  }
+  constexpr bool is_channels_last(const ImageDims& d) const {
+    return c == 1 && w == d.C && h == d.W * d.C;
+  }
+  constexpr int64_t at(int64_t in, int64_t ic, int64_t ih, int64_t iw) const {
+    return in * n + ic * c + ih * h + iw * w;
+  }
+};
+
+/// A window that slides over H and W: filters and pools. Output size P x Q.
+struct Window {
+  int64_t R, S;
+  int64_t stride_h = 1, stride_w = 1;
+  int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
+
+  constexpr int64_t P(int64_t H) const { return (H + pad_top + pad_bottom - R) / stride_h + 1; }
+  constexpr int64_t Q(int64_t W) const { return (W + pad_left + pad_right - S) / stride_w + 1; }
+};
+
+/// Where the window of output row p meets the image: rows [begin, end) of the filter lie inside.
+struct WindowRange {
+  int64_t begin, end;
+};
+constexpr WindowRange window_range(int64_t start, int64_t length, int64_t size) {
+  return {start < 0 ? -start : 0, start + length > size ? size - start : length};
+}
+
+}  // namespace trainyard::kernels

@@ -1,0 +1,66 @@
+// kernels/pool.h: max, average and global average pooling.
+//
+//   max      y[n,c,p,q] = max over the window's cells inside the image; NaN wins over every number
+//            dx = dy at the first maximum of each window in the order r, s (NaN counts as maximum,
+//            the last NaN of a window), 0 elsewhere; overlapping windows add up
+//   average  y[n,c,p,q] = (1/D) sum over the window's cells inside the image, D = R*S if
+//            count_include_pad, else the number of cells inside
+//   global   y[n,c] = (1/(H*W)) sum_{h,w} x[n,c,h,w]
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/image.h"
+
+namespace trainyard::kernels {
+
+struct PoolDims {
+  ImageDims x;  // [N, C, H, W]
+  Window window;
+  bool count_include_pad = false;  // average only
+  ImageDims y() const { return {x.N, x.C, window.P(x.H), window.Q(x.W)}; }
+};
+
+/// Shapes    x, dx [N, C, H, W], y, dy [N, C, P, Q] by strides; global: y [N, C].
+/// Writes    all of each output (assigned); reads none, so all may start uninitialised.
+/// Aliasing  none.
+/// Numerics  sums run in the order r, s (global: h, w) in T; max is exact. One image is computed by
+///           one thread, so the thread count changes no bit.
+/// Errors    none of its own: the op has checked that each window meets the image.
+namespace reference {
+template <typename T>
+void max_pool_forward(const PoolDims& d, const ImageStrides& xs, const T* x, const ImageStrides& ys,
+                      T* y);
+template <typename T>
+void max_pool_backward(const PoolDims& d, const ImageStrides& xs, const T* x,
+                       const ImageStrides& ys, const T* dy, T* dx);
+template <typename T>
+void average_pool_forward(const PoolDims& d, const ImageStrides& xs, const T* x,
+                          const ImageStrides& ys, T* y);
+template <typename T>
+void average_pool_backward(const PoolDims& d, const ImageStrides& ys, const T* dy,
+                           const ImageStrides& xs, T* dx);
+template <typename T>
+void global_average_pool_forward(const ImageDims& d, const ImageStrides& xs, const T* x, T* y);
+template <typename T>
+void global_average_pool_backward(const ImageDims& d, const T* dy, const ImageStrides& xs, T* dx);
+}  // namespace reference
+
+/// As above. Channels-last is vectorised over C; other strides take a plain loop.
+namespace cpu {
+class Team;  // kernels/cpu/team.h
+void max_pool_forward(const PoolDims& d, const ImageStrides& xs, const float* x,
+                      const ImageStrides& ys, float* y, Team& team);
+void max_pool_backward(const PoolDims& d, const ImageStrides& xs, const float* x,
+                       const ImageStrides& ys, const float* dy, float* dx, Team& team);
+void average_pool_forward(const PoolDims& d, const ImageStrides& xs, const float* x,
+                          const ImageStrides& ys, float* y, Team& team);
+void average_pool_backward(const PoolDims& d, const ImageStrides& ys, const float* dy,
+                           const ImageStrides& xs, float* dx, Team& team);
+void global_average_pool_forward(const ImageDims& d, const ImageStrides& xs, const float* x,
+                                 float* y, Team& team);
+void global_average_pool_backward(const ImageDims& d, const float* dy, const ImageStrides& xs,
+                                  float* dx, Team& team);
+}  // namespace cpu
+
+}  // namespace trainyard::kernels

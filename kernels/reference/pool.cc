@@ -1,0 +1,151 @@
+#include "kernels/pool.h"
+
+namespace trainyard::kernels::reference {
+namespace {
+
+// One output cell's window, cut to the image.
+struct Cells {
+  int64_t h0, w0;  // of the window's first cell; may be negative
+  WindowRange r, s;
+};
+
+Cells cells_of(const PoolDims& d, int64_t p, int64_t q) {
+  const Window& win = d.window;
+  const int64_t h0 = p * win.stride_h - win.pad_top, w0 = q * win.stride_w - win.pad_left;
+  return {h0, w0, window_range(h0, win.R, d.x.H), window_range(w0, win.S, d.x.W)};
+}
+
+template <typename F>
+void for_each_output(const PoolDims& d, const F& f) {
+  const ImageDims y = d.y();
+  for (int64_t n = 0; n < y.N; ++n) {
+    for (int64_t c = 0; c < y.C; ++c) {
+      for (int64_t p = 0; p < y.H; ++p) {
+        for (int64_t q = 0; q < y.W; ++q) f(n, c, p, q);
+      }
+    }
+  }
+}
+
+template <typename T>
+void fill_zero(const ImageDims& d, const ImageStrides& s, T* x) {
+  for (int64_t n = 0; n < d.N; ++n) {
+    for (int64_t c = 0; c < d.C; ++c) {
+      for (int64_t h = 0; h < d.H; ++h) {
+        for (int64_t w = 0; w < d.W; ++w) x[s.at(n, c, h, w)] = T(0);
+      }
+    }
+  }
+}
+
+// Offset in x of the window's maximum: the first, but a NaN replaces what was found before it.
+template <typename T>
+int64_t argmax(const Cells& cells, const ImageStrides& xs, int64_t n, int64_t c, const T* x) {
+  int64_t best = xs.at(n, c, cells.h0 + cells.r.begin, cells.w0 + cells.s.begin);
+  for (int64_t r = cells.r.begin; r < cells.r.end; ++r) {
+    for (int64_t s = cells.s.begin; s < cells.s.end; ++s) {
+      const int64_t i = xs.at(n, c, cells.h0 + r, cells.w0 + s);
+      if (x[i] > x[best] || x[i] != x[i]) best = i;
+    }
+  }
+  return best;
+}
+
+template <typename T>
+T divisor(const PoolDims& d, const Cells& cells) {
+  const int64_t inside = (cells.r.end - cells.r.begin) * (cells.s.end - cells.s.begin);
+  return static_cast<T>(d.count_include_pad ? d.window.R * d.window.S : inside);
+}
+
+}  // namespace
+
+template <typename T>
+void max_pool_forward(const PoolDims& d, const ImageStrides& xs, const T* x, const ImageStrides& ys,
+                      T* y) {
+  for_each_output(d, [&](int64_t n, int64_t c, int64_t p, int64_t q) {
+    y[ys.at(n, c, p, q)] = x[argmax(cells_of(d, p, q), xs, n, c, x)];
+  });
+}
+
+template <typename T>
+void max_pool_backward(const PoolDims& d, const ImageStrides& xs, const T* x,
+                       const ImageStrides& ys, const T* dy, T* dx) {
+  fill_zero(d.x, xs, dx);
+  for_each_output(d, [&](int64_t n, int64_t c, int64_t p, int64_t q) {
+    dx[argmax(cells_of(d, p, q), xs, n, c, x)] += dy[ys.at(n, c, p, q)];
+  });
+}
+
+template <typename T>
+void average_pool_forward(const PoolDims& d, const ImageStrides& xs, const T* x,
+                          const ImageStrides& ys, T* y) {
+  for_each_output(d, [&](int64_t n, int64_t c, int64_t p, int64_t q) {
+    const Cells cells = cells_of(d, p, q);
+    T sum = T(0);
+    for (int64_t r = cells.r.begin; r < cells.r.end; ++r) {
+      for (int64_t s = cells.s.begin; s < cells.s.end; ++s) {
+        sum += x[xs.at(n, c, cells.h0 + r, cells.w0 + s)];
+      }
+    }
+    y[ys.at(n, c, p, q)] = sum / divisor<T>(d, cells);
+  });
+}
+
+template <typename T>
+void average_pool_backward(const PoolDims& d, const ImageStrides& ys, const T* dy,
+                           const ImageStrides& xs, T* dx) {
+  fill_zero(d.x, xs, dx);
+  for_each_output(d, [&](int64_t n, int64_t c, int64_t p, int64_t q) {
+    const Cells cells = cells_of(d, p, q);
+    const T share = dy[ys.at(n, c, p, q)] / divisor<T>(d, cells);
+    for (int64_t r = cells.r.begin; r < cells.r.end; ++r) {
+      for (int64_t s = cells.s.begin; s < cells.s.end; ++s) {
+        dx[xs.at(n, c, cells.h0 + r, cells.w0 + s)] += share;
+      }
+    }
+  });
+}
+
+template <typename T>
+void global_average_pool_forward(const ImageDims& d, const ImageStrides& xs, const T* x, T* y) {
+  for (int64_t n = 0; n < d.N; ++n) {
+    for (int64_t c = 0; c < d.C; ++c) {
+      T sum = T(0);
+      for (int64_t h = 0; h < d.H; ++h) {
+        for (int64_t w = 0; w < d.W; ++w) sum += x[xs.at(n, c, h, w)];
+      }
+      y[n * d.C + c] = sum / static_cast<T>(d.pixels());
+    }
+  }
+}
+
+template <typename T>
+void global_average_pool_backward(const ImageDims& d, const T* dy, const ImageStrides& xs, T* dx) {
+  for (int64_t n = 0; n < d.N; ++n) {
+    for (int64_t c = 0; c < d.C; ++c) {
+      const T share = dy[n * d.C + c] / static_cast<T>(d.pixels());
+      for (int64_t h = 0; h < d.H; ++h) {
+        for (int64_t w = 0; w < d.W; ++w) dx[xs.at(n, c, h, w)] = share;
+      }
+    }
+  }
+}
+
+#define INSTANTIATE(T)                                                                           \
+  template void max_pool_forward<T>(const PoolDims&, const ImageStrides&, const T*,              \
+                                    const ImageStrides&, T*);                                    \
+  template void max_pool_backward<T>(const PoolDims&, const ImageStrides&, const T*,             \
+                                     const ImageStrides&, const T*, T*);                         \
+  template void average_pool_forward<T>(const PoolDims&, const ImageStrides&, const T*,          \
+                                        const ImageStrides&, T*);                                \
+  template void average_pool_backward<T>(const PoolDims&, const ImageStrides&, const T*,         \
+                                         const ImageStrides&, T*);                               \
+  template void global_average_pool_forward<T>(const ImageDims&, const ImageStrides&, const T*,  \
+                                               T*);                                              \
+  template void global_average_pool_backward<T>(const ImageDims&, const T*, const ImageStrides&, \
+                                                T*);
+INSTANTIATE(float)
+INSTANTIATE(double)
+#undef INSTANTIATE
+
+}  // namespace trainyard::kernels::reference
