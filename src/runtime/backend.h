@@ -1,0 +1,69 @@
+// src/runtime/backend.h: a device that runs programs. reference and cpu are linked in; cuda is
+// libtrainyard_cuda.so, opened at run time (src/runtime/cuda_module.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/graph/graph.h"
+#include "src/graph/op.h"
+
+namespace trainyard {
+
+/// Pointers of one step, bound once: placements never move. A left-out tensor is nullptr.
+struct KernelArgs {
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  std::vector<void*> mutated;  // the inputs that the op updates, in mutated_inputs() order
+  void* workspace = nullptr;   // at least workspace_bytes(), aligned to kArenaAlignment
+
+  template <typename T>
+  const T* in(size_t i) const {
+    return static_cast<const T*>(inputs[i]);
+  }
+  template <typename T>
+  T* out(size_t i) const {
+    return static_cast<T*>(outputs[i]);
+  }
+  template <typename T>
+  T* mut(size_t i) const {
+    return static_cast<T*>(mutated[i]);
+  }
+};
+
+/// One step, prepared once per job: descriptors, primitives and algorithm choice are made in the
+/// constructor, run() only computes. Not thread-safe.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual int64_t workspace_bytes() const { return 0; }
+  virtual void run(const KernelArgs& args) = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;  // "reference", "cpu", "cuda"
+  virtual bool has_kernel(std::string_view op_type) const = 0;
+  /// A fault if the backend has no kernel for the op: plan() of the model has asked has_kernel.
+  virtual std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) = 0;
+
+  /// Device memory, zeroed, aligned to kArenaAlignment. Throws std::bad_alloc.
+  virtual void* allocate(int64_t bytes) = 0;
+  virtual void release(void* memory) noexcept = 0;
+  virtual void copy_to_device(void* device, const void* host, int64_t bytes) = 0;
+  virtual void copy_to_host(void* host, const void* device, int64_t bytes) = 0;
+  /// Waits until all submitted work is done.
+  virtual void synchronize() = 0;
+};
+
+/// `threads` is the size of the team that every kernel uses; it is recorded with the job, because
+/// results are bit-identical only for equal thread counts.
+std::unique_ptr<Backend> make_reference_backend();
+std::unique_ptr<Backend> make_cpu_backend(int threads);
+
+}  // namespace trainyard

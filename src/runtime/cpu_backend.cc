@@ -1,0 +1,35 @@
+#include "src/base/check.h"
+#include "src/runtime/cpu_kernels.h"
+#include "src/runtime/host_memory.h"
+
+namespace trainyard {
+namespace {
+
+class CpuBackend final : public HostBackend {
+ public:
+  explicit CpuBackend(int threads) : context_{threads} {
+    table_.add(cpu_elementwise_kernels());
+    table_.add(cpu_dense_kernels());
+    table_.add(cpu_image_kernels());
+    table_.add(cpu_training_kernels());
+  }
+  std::string_view name() const override { return "cpu"; }
+  bool has_kernel(std::string_view op_type) const override { return table_.contains(op_type); }
+  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    return table_.make(context_, graph, node);
+  }
+
+ private:
+  CpuContext context_;
+  KernelTable<CpuContext> table_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(int threads) {
+  TRAINYARD_CHECK(threads >= 1,
+                  "the cpu backend needs at least 1 thread, not " + std::to_string(threads));
+  return std::make_unique<CpuBackend>(threads);
+}
+
+}  // namespace trainyard

@@ -1,0 +1,36 @@
+// src/runtime/cuda/backend.h: the `cuda` backend.
+//
+// Which ops it has is what its tables list (kernels.h): has_kernel() answers from them, so that a
+// model with another op can be planned onto the CPU.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "src/runtime/backend.h"
+#include "src/runtime/cuda/device.h"
+#include "src/runtime/kernel_table.h"
+
+namespace trainyard::cuda {
+
+class CudaBackend final : public Backend {
+ public:
+  /// Throws CudaError where the GPU cannot be used.
+  explicit CudaBackend(int ordinal);
+
+  std::string_view name() const override { return "cuda"; }
+  bool has_kernel(std::string_view op_type) const override;
+  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
+
+  void* allocate(int64_t bytes) override;
+  void release(void* memory) noexcept override;
+  void copy_to_device(void* device, const void* host, int64_t bytes) override;
+  void copy_to_host(void* host, const void* device, int64_t bytes) override;
+  void synchronize() override;
+
+ private:
+  const Device device_;
+  KernelTable<const Device> table_;
+};
+
+}  // namespace trainyard::cuda

@@ -1,0 +1,77 @@
+#include "src/runtime/cuda/device.h"
+
+#include <array>
+
+namespace trainyard::cuda {
+namespace {
+
+[[noreturn]] void fail(const std::string& what, int code, const std::string& words) {
+  throw CudaError(what + ": " + words + " (error " + std::to_string(code) + ")", code);
+}
+
+}  // namespace
+
+void check(cudaError_t status, const std::string& what) {
+  if (status != cudaSuccess) fail(what, status, cudaGetErrorString(status));
+}
+
+void check(cublasStatus_t status, const std::string& what) {
+  if (status != CUBLAS_STATUS_SUCCESS) fail(what, status, cublasLtGetStatusString(status));
+}
+
+void check(cudnnStatus_t status, const std::string& what) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  std::string words = cudnnGetErrorString(status);
+  std::array<char, 512> detail{};  // the reason of the refusal, in more words than the status has
+  cudnnGetLastErrorString(detail.data(), detail.size());
+  if (detail[0] != '\0') words += ": " + std::string(detail.data());
+  fail(what, status, words);
+}
+
+int device_count() {
+  int count = 0;  // cudaGetDeviceCount leaves it untouched on an error
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver) {
+    int driver = 0, runtime = 0;
+    (void)cudaDriverGetVersion(&driver);  // 0 if there is none
+    (void)cudaRuntimeGetVersion(&runtime);
+    const auto version = [](int v) {
+      return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
+    };
+    throw CudaError(driver == 0 ? "no NVIDIA driver is loaded on this machine (error 35)"
+                                : "the NVIDIA driver supports CUDA " + version(driver) +
+                                      ", this build needs " + version(runtime) + " (error 35)",
+                    status);
+  }
+  check(status, "looking for GPUs");
+  return count;
+}
+
+Device::Device(int ordinal) : ordinal_(ordinal) {
+  const int count = device_count();
+  if (ordinal < 0 || ordinal >= count) {
+    throw CudaError("GPU " + std::to_string(ordinal) + " is not there: " + std::to_string(count) +
+                        " visible (CUDA_VISIBLE_DEVICES may hide some)",
+                    cudaErrorInvalidDevice);
+  }
+  make_current();
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  stream_.reset(stream);
+  cublasLtHandle_t blas = nullptr;
+  check(cublasLtCreate(&blas), "cublasLtCreate");
+  blas_.reset(blas);
+  cudnnHandle_t dnn = nullptr;
+  check(cudnnCreate(&dnn), "cudnnCreate");
+  dnn_.reset(dnn);
+  check(cudnnSetStream(dnn_.get(), stream_.get()), "cudnnSetStream");
+}
+
+void Device::make_current() const { check(cudaSetDevice(ordinal_), "cudaSetDevice"); }
+
+void Device::synchronize() const {
+  // Faults of kernels that ran before surface here.
+  check(cudaStreamSynchronize(stream_.get()), "waiting for GPU " + std::to_string(ordinal_));
+}
+
+}  // namespace trainyard::cuda

@@ -1,0 +1,56 @@
+// src/runtime/cuda/device.h: one GPU as a worker process uses it: a stream and the library handles
+// that run on it.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include <string>
+
+#include "src/base/handle.h"
+#include "src/runtime/cuda_error.h"
+
+namespace trainyard::cuda {
+
+/// Throw CudaError unless the call succeeded. `what` names the call and what it was for.
+void check(cudaError_t status, const std::string& what);
+void check(cublasStatus_t status, const std::string& what);
+void check(cudnnStatus_t status, const std::string& what);
+
+using Stream = Handle<CUstream_st, cudaStreamDestroy>;
+using BlasLt = Handle<cublasLtContext, cublasLtDestroy>;
+using Dnn = Handle<cudnnContext, cudnnDestroy>;
+
+/// Number of GPUs that this process may use. Throws CudaError with a sentence about the driver
+/// where CUDA is not usable: without a driver the code is 35 (insufficient driver), not 100 (no
+/// device).
+int device_count();
+
+/// All work goes to one stream of its own, never to the default stream. Not thread-safe; usable
+/// from any one thread at a time, because each entry makes the device current first.
+class Device {
+ public:
+  /// Throws CudaError if the ordinal is not there or a library does not start.
+  explicit Device(int ordinal);
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  /// The current device is a property of the calling thread; costs some ten nanoseconds when it is
+  /// current already.
+  void make_current() const;
+  void synchronize() const;
+
+  int ordinal() const { return ordinal_; }
+  cudaStream_t stream() const { return stream_.get(); }
+  cublasLtHandle_t blas() const { return blas_.get(); }
+  cudnnHandle_t dnn() const { return dnn_.get(); }
+
+ private:
+  int ordinal_;
+  Stream stream_;  // before the handles, so that it outlives them
+  BlasLt blas_;
+  Dnn dnn_;
+};
+
+}  // namespace trainyard::cuda

@@ -1,0 +1,46 @@
+// The module's only exported symbol. See src/runtime/cuda_module.h for the other side.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+#include "src/runtime/cuda/backend.h"
+#include "src/runtime/cuda_module.h"
+
+namespace trainyard::cuda {
+namespace {
+
+CudaModuleAnswer open(int abi, const char* build, int device, Backend** backend, char* error,
+                      size_t error_size) noexcept {
+  const auto answer = [&](CudaModuleAnswer kind, const char* format, const char* argument) {
+    std::snprintf(error, error_size, format, argument);
+    return kind;
+  };
+  *backend = nullptr;
+  constexpr const char* kBuild = TRAINYARD_VERSION " " __VERSION__;
+  if (abi != kCudaModuleAbi || std::strcmp(build, kBuild) != 0) {
+    return answer(CudaModuleAnswer::kMismatch,
+                  "the CUDA module is of another build (%s) than this program; reinstall both",
+                  kBuild);
+  }
+  // Number GPUs by PCI address, as NVML does; CUDA's own default puts the fastest first. CUDA reads
+  // this when it starts, which is below. An operator's own setting stays.
+  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/0);
+  try {
+    *backend = new CudaBackend(device);
+    return CudaModuleAnswer::kOpen;
+  } catch (const std::exception& e) {
+    return answer(CudaModuleAnswer::kUnavailable, "%s", e.what());
+  } catch (...) {
+    return answer(CudaModuleAnswer::kUnavailable, "%s", "the GPU did not start");
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::cuda
+
+extern "C" __attribute__((visibility("default"))) trainyard::CudaModuleAnswer trainyard_cuda_open(
+    int abi, const char* build, int device, trainyard::Backend** backend, char* error,
+    size_t error_size) {
+  return trainyard::cuda::open(abi, build, device, backend, error, error_size);
+}

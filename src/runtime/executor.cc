@@ -1,0 +1,170 @@
+#include "src/runtime/executor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "src/base/check.h"
+#include "src/graph/op.h"
+
+namespace trainyard {
+namespace {
+
+int64_t padded(int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
+/// Copies elements of `size` bytes between the row-major and the channels-last order of `shape`.
+void permute(const Shape& shape, size_t size, bool to_channels_last, const std::byte* from,
+             std::byte* to) {
+  const int64_t C = shape[1], P = shape[2] * shape[3];
+  for (int64_t n = 0; n < shape[0]; ++n) {
+    for (int64_t c = 0; c < C; ++c) {
+      for (int64_t p = 0; p < P; ++p) {
+        const auto row_major = static_cast<size_t>((n * C + c) * P + p) * size;
+        const auto channels_last = static_cast<size_t>((n * P + p) * C + c) * size;
+        if (to_channels_last) {
+          std::memcpy(to + channels_last, from + row_major, size);
+        } else {
+          std::memcpy(to + row_major, from + channels_last, size);
+        }
+      }
+    }
+  }
+}
+
+/// Index of the first NaN or infinity, or -1.
+template <typename T>
+int64_t first_non_finite(std::span<const std::byte> bytes) {
+  for (size_t i = 0; i * sizeof(T) < bytes.size(); ++i) {
+    T value;
+    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+    if (!std::isfinite(value)) return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
+bool is_permuted(const TensorInfo& t) {
+  return t.layout == Layout::kChannelsLast && !layouts_share_bytes(t.type.shape);
+}
+
+}  // namespace
+
+Arena::Arena(Backend& backend, int64_t persistent_bytes, int64_t transient_bytes,
+             int64_t workspace_bytes)
+    : backend_(backend),
+      persistent_bytes_(padded(persistent_bytes)),
+      transient_bytes_(padded(transient_bytes)),
+      workspace_bytes_(padded(workspace_bytes)),
+      base_(static_cast<std::byte*>(backend.allocate(std::max(size_bytes(), kArenaAlignment)))) {}
+
+Arena::~Arena() { backend_.release(base_); }
+
+PreparedProgram::PreparedProgram(Program program, Backend& backend)
+    : program_(std::move(program)), backend_(backend) {
+  kernels_.reserve(program_.order.size());
+  int64_t workspace_bytes = 0;
+  for (const NodeId k : program_.order) {
+    kernels_.push_back(backend.prepare(program_.graph, program_.graph.node(k)));
+    workspace_bytes = std::max(workspace_bytes, kernels_.back()->workspace_bytes());
+  }
+  program_.memory.workspace_bytes = padded(workspace_bytes);
+}
+
+Executor::Executor(PreparedProgram prepared, Arena& arena)
+    : prepared_(std::move(prepared)), arena_(arena) {
+  const Program& program = prepared_.program_;
+  TRAINYARD_CHECK(program.persistent_bytes <= arena.transient() - arena.persistent() &&
+                      program.transient_bytes <= arena.workspace() - arena.transient() &&
+                      program.memory.workspace_bytes <= arena.workspace_bytes(),
+                  "the program does not fit into the arena");
+  const auto use = [&](const std::byte* begin, int64_t bytes) {
+    used_bytes_ = std::max(used_bytes_, begin + bytes - arena.persistent());
+  };
+  const auto bind = [&](TensorId id) -> std::byte* {
+    if (id == kNoTensor) return nullptr;
+    use(address(id), program.placements[static_cast<size_t>(id)].size_bytes);
+    return address(id);
+  };
+  const char* check = std::getenv("TRAINYARD_CHECK_NUMERICS");
+  checks_numerics_ = check != nullptr && std::string_view(check) == "1";
+  args_.reserve(program.order.size());
+  for (size_t step = 0; step < program.order.size(); ++step) {
+    const Node& node = program.graph.node(program.order[step]);
+    KernelArgs args;
+    for (const TensorId id : node.inputs) args.inputs.push_back(bind(id));
+    for (const TensorId id : node.outputs) args.outputs.push_back(bind(id));
+    for (const int64_t i : node.op->mutated_inputs()) {
+      args.mutated.push_back(bind(node.inputs.at(static_cast<size_t>(i))));
+    }
+    const int64_t workspace_bytes = padded(prepared_.kernels_[step]->workspace_bytes());
+    args.workspace = workspace_bytes > 0 ? arena.workspace() : nullptr;
+    if (workspace_bytes > 0) use(arena.workspace(), workspace_bytes);
+    args_.push_back(std::move(args));
+  }
+}
+
+std::byte* Executor::address(TensorId id) const {
+  const Placement& place = prepared_.program_.placements.at(static_cast<size_t>(id));
+  return (place.segment == Segment::kPersistent ? arena_.persistent() : arena_.transient()) +
+         place.offset_bytes;
+}
+
+void Executor::write(TensorId id, std::span<const std::byte> bytes) {
+  const TensorInfo& t = program().graph.tensor(id);
+  TRAINYARD_CHECK(static_cast<int64_t>(bytes.size()) == t.type.bytes(),
+                  t.name + ": " + std::to_string(bytes.size()) + " bytes written, it has " +
+                      std::to_string(t.type.bytes()));
+  if (!is_permuted(t)) {
+    prepared_.backend_.copy_to_device(address(id), bytes.data(), t.type.bytes());
+    return;
+  }
+  // Tests and tools only: what a program's border writes is row-major.
+  std::vector<std::byte> permuted(bytes.size());
+  permute(t.type.shape, size_of(t.type.dtype), true, bytes.data(), permuted.data());
+  prepared_.backend_.copy_to_device(address(id), permuted.data(), t.type.bytes());
+}
+
+void Executor::read(TensorId id, std::span<std::byte> bytes) const {
+  const TensorInfo& t = program().graph.tensor(id);
+  TRAINYARD_CHECK(static_cast<int64_t>(bytes.size()) == t.type.bytes(),
+                  t.name + ": " + std::to_string(bytes.size()) + " bytes read, it has " +
+                      std::to_string(t.type.bytes()));
+  prepared_.backend_.synchronize();
+  prepared_.backend_.copy_to_host(bytes.data(), address(id), t.type.bytes());
+  if (!is_permuted(t)) return;
+  const std::vector<std::byte> permuted(bytes.begin(), bytes.end());
+  permute(t.type.shape, size_of(t.type.dtype), false, permuted.data(), bytes.data());
+}
+
+void Executor::run() {
+  for (size_t step = 0; step < args_.size(); ++step) {
+    prepared_.kernels_[step]->run(args_[step]);
+    if (checks_numerics_) check_numerics(step);
+  }
+}
+
+void Executor::check_numerics(size_t step) const {
+  const Graph& graph = program().graph;
+  const Node& node = graph.node(program().order[step]);
+  std::vector<TensorId> written = node.outputs;
+  for (const int64_t i : node.op->mutated_inputs()) {
+    written.push_back(node.inputs.at(static_cast<size_t>(i)));
+  }
+  for (const TensorId id : written) {
+    if (id == kNoTensor || !is_float(graph.tensor(id).type.dtype)) continue;
+    const TensorInfo& t = graph.tensor(id);
+    std::vector<std::byte> bytes(static_cast<size_t>(t.type.bytes()));
+    read(id, bytes);
+    const int64_t at = t.type.dtype == DType::kF64 ? first_non_finite<double>(bytes)
+                                                   : first_non_finite<float>(bytes);
+    if (at >= 0) {
+      throw NumericsError("node " + node.name + " (" + std::string(node.op->type()) +
+                          ") gave a value that is not finite: " + t.name + " " +
+                          t.type.shape.to_string() + ", element " + std::to_string(at));
+    }
+  }
+}
+
+}  // namespace trainyard

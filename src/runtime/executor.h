@@ -1,0 +1,87 @@
+// src/runtime/executor.h: a program bound to memory on a device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "src/plan/program.h"
+#include "src/runtime/backend.h"
+
+namespace trainyard {
+
+/// The one allocation of a job: [persistent | transient of the largest program | workspace].
+/// Programs of a job run one after another and so share the transient part.
+class Arena {
+ public:
+  Arena(Backend& backend, int64_t persistent_bytes, int64_t transient_bytes,
+        int64_t workspace_bytes);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::byte* persistent() const { return base_; }
+  std::byte* transient() const { return base_ + persistent_bytes_; }
+  std::byte* workspace() const { return base_ + persistent_bytes_ + transient_bytes_; }
+  int64_t size_bytes() const { return persistent_bytes_ + transient_bytes_ + workspace_bytes_; }
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+
+ private:
+  Backend& backend_;
+  int64_t persistent_bytes_;
+  int64_t transient_bytes_;
+  int64_t workspace_bytes_;
+  std::byte* base_;
+};
+
+/// Kernels of a program, prepared but not yet bound: their workspace needs are known before the
+/// arena is allocated.
+class PreparedProgram {
+ public:
+  PreparedProgram(Program program, Backend& backend);
+  const Program& program() const { return program_; }  // memory.workspace_bytes is filled
+  int64_t workspace_bytes() const { return program_.memory.workspace_bytes; }
+
+ private:
+  friend class Executor;
+  Program program_;
+  Backend& backend_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;  // by position in program.order
+};
+
+/// A computed value is NaN or infinite; says which node and tensor were first. Thrown only where
+/// the check is on.
+struct NumericsError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Runs a prepared program in an arena. No allocation and no shape logic after construction.
+/// With TRAINYARD_CHECK_NUMERICS=1 in the environment every node's outputs, and what it updates,
+/// are read back and checked after it ran: slow, for finding where a NaN is born.
+class Executor {
+ public:
+  Executor(PreparedProgram prepared, Arena& arena);
+
+  const Program& program() const { return prepared_.program(); }
+  /// Copies a tensor between the host (row-major) and the device. `bytes` must be the tensor's
+  /// size.
+  void write(TensorId id, std::span<const std::byte> bytes);
+  void read(TensorId id, std::span<std::byte> bytes) const;
+  void run();
+  /// Highest byte of the arena that any step was bound to, workspace included: what the plan is
+  /// measured against.
+  int64_t used_bytes() const { return used_bytes_; }
+
+ private:
+  std::byte* address(TensorId id) const;
+  void check_numerics(size_t step) const;
+  PreparedProgram prepared_;
+  Arena& arena_;
+  std::vector<KernelArgs> args_;
+  int64_t used_bytes_ = 0;
+  bool checks_numerics_ = false;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,33 @@
+// src/runtime/host_memory.h: memory of the backends that compute on the host.
+#pragma once
+
+#include <cstring>
+#include <new>
+
+#include "src/plan/program.h"
+#include "src/runtime/backend.h"
+
+namespace trainyard {
+
+/// Allocation and copies for a device that is the host itself.
+class HostBackend : public Backend {
+ public:
+  void* allocate(int64_t bytes) override {
+    void* memory = ::operator new (static_cast<size_t>(bytes),
+                                   std::align_val_t{static_cast<size_t>(kArenaAlignment)});
+    std::memset(memory, 0, static_cast<size_t>(bytes));
+    return memory;
+  }
+  void release(void* memory) noexcept override {
+    ::operator delete (memory, std::align_val_t{static_cast<size_t>(kArenaAlignment)});
+  }
+  void copy_to_device(void* device, const void* host, int64_t bytes) override {
+    std::memcpy(device, host, static_cast<size_t>(bytes));
+  }
+  void copy_to_host(void* host, const void* device, int64_t bytes) override {
+    std::memcpy(host, device, static_cast<size_t>(bytes));
+  }
+  void synchronize() override {}
+};
+
+}  // namespace trainyard

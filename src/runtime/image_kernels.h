@@ -1,0 +1,37 @@
+// src/runtime/image_kernels.h: the dimensions that image kernels take, read off a node. Shared by
+// the backends.
+#pragma once
+
+#include "kernels/batch_norm.h"
+#include "kernels/conv.h"
+#include "kernels/pool.h"
+#include "src/graph/graph.h"
+#include "src/ops/window.h"
+
+namespace trainyard {
+
+/// Strides of an activation as the plan has laid it out; rank 2 [N, C] is one pixel of C channels.
+inline kernels::ImageStrides image_strides(const TensorInfo& t) {
+  const kernels::ImageDims d = image_dims(t.type.shape);
+  const bool channels_last = t.type.shape.rank() == 2 || t.layout == Layout::kChannelsLast;
+  return channels_last ? kernels::ImageStrides::channels_last(d)
+                       : kernels::ImageStrides::row_major(d);
+}
+
+/// `x` the convolution's input, `w` its weights.
+inline kernels::ConvDims conv_dims(const Node& node, const TensorInfo& x, const TensorInfo& w) {
+  const Shape& s = w.type.shape;
+  return {image_dims(x.type.shape), s[0], window_of(node.attributes, s[2], s[3])};
+}
+
+inline kernels::PoolDims pool_dims(const Node& node, const Shape& x) {
+  return {image_dims(x), window_of(node.attributes),
+          node.attributes.get_int("count_include_pad", 0) == 1};
+}
+
+inline kernels::BatchNormDims batch_norm_dims(const Node& node, const TensorInfo& x) {
+  return {image_dims(x.type.shape), node.attributes.get_float("epsilon", 1e-5),
+          node.attributes.get_float("momentum", 0.9)};
+}
+
+}  // namespace trainyard

@@ -1,0 +1,30 @@
+#include "src/runtime/host_memory.h"
+#include "src/runtime/reference_kernels.h"
+
+namespace trainyard {
+namespace {
+
+class ReferenceBackend final : public HostBackend {
+ public:
+  ReferenceBackend() {
+    table_.add(reference_elementwise_kernels());
+    table_.add(reference_dense_kernels());
+    table_.add(reference_image_kernels());
+    table_.add(reference_training_kernels());
+  }
+  std::string_view name() const override { return "reference"; }
+  bool has_kernel(std::string_view op_type) const override { return table_.contains(op_type); }
+  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    return table_.make(context_, graph, node);
+  }
+
+ private:
+  ReferenceContext context_;
+  KernelTable<ReferenceContext> table_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_reference_backend() { return std::make_unique<ReferenceBackend>(); }
+
+}  // namespace trainyard

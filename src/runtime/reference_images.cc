@@ -1,0 +1,155 @@
+// Convolution, pooling and batch normalisation on the reference backend.
+#include "src/runtime/image_kernels.h"
+#include "src/runtime/reference_kernels.h"
+
+namespace trainyard {
+namespace {
+
+using namespace kernels;  // NOLINT: contracts and reference:: loops
+
+std::unique_ptr<Kernel> make_conv(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const ConvDims d = conv_dims(n, x, input_info(g, n, 1));
+  const ImageStrides xs = image_strides(x), ys = image_strides(output_info(g, n, 0));
+  const bool bias = has_input(n, 2);
+  return with_float_type(x.type.dtype, [&]<typename T>(T) {
+    return make_kernel([=](const KernelArgs& a) {
+      reference::conv_forward<T>(d, xs, a.in<T>(0), a.in<T>(1), bias ? a.in<T>(2) : nullptr, ys,
+                                 a.out<T>(0));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_conv_grad(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const ConvDims d = conv_dims(n, x, input_info(g, n, 1));
+  const ImageStrides xs = image_strides(x), ys = image_strides(input_info(g, n, 2));
+  return with_float_type(x.type.dtype, [&]<typename T>(T) {
+    return make_kernel([=](const KernelArgs& a) {
+      if (a.out<T>(0) != nullptr) {
+        reference::conv_backward_data<T>(d, ys, a.in<T>(2), a.in<T>(1), xs, a.out<T>(0));
+      }
+      reference::conv_backward_weights<T>(d, xs, a.in<T>(0), ys, a.in<T>(2), a.out<T>(1),
+                                          a.out<T>(2));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_max_pool(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const PoolDims d = pool_dims(n, x.type.shape);
+  const ImageStrides xs = image_strides(x), ys = image_strides(output_info(g, n, 0));
+  return with_float_type(x.type.dtype, [&]<typename T>(T) {
+    return make_kernel([=](const KernelArgs& a) {
+      reference::max_pool_forward<T>(d, xs, a.in<T>(0), ys, a.out<T>(0));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_max_pool_grad(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const PoolDims d = pool_dims(n, x.type.shape);
+  const ImageStrides xs = image_strides(x), ys = image_strides(input_info(g, n, 1));
+  return with_float_type(x.type.dtype, [&]<typename T>(T) {
+    return make_kernel([=](const KernelArgs& a) {
+      reference::max_pool_backward<T>(d, xs, a.in<T>(0), ys, a.in<T>(1), a.out<T>(0));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_average_pool(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const PoolDims d = pool_dims(n, x.type.shape);
+  const ImageStrides xs = image_strides(x), ys = image_strides(output_info(g, n, 0));
+  return with_float_type(x.type.dtype, [&]<typename T>(T) {
+    return make_kernel([=](const KernelArgs& a) {
+      reference::average_pool_forward<T>(d, xs, a.in<T>(0), ys, a.out<T>(0));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_average_pool_grad(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& dx = output_info(g, n, 0);
+  const PoolDims d = pool_dims(n, dx.type.shape);
+  const ImageStrides xs = image_strides(dx), ys = image_strides(input_info(g, n, 0));
+  return with_float_type(dx.type.dtype, [&]<typename T>(T) {
+    return make_kernel([=](const KernelArgs& a) {
+      reference::average_pool_backward<T>(d, ys, a.in<T>(0), xs, a.out<T>(0));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_global_pool(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const ImageDims d = image_dims(x.type.shape);
+  const ImageStrides xs = image_strides(x);
+  return with_float_type(x.type.dtype, [&]<typename T>(T) {
+    return make_kernel([=](const KernelArgs& a) {
+      reference::global_average_pool_forward<T>(d, xs, a.in<T>(0), a.out<T>(0));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_global_pool_grad(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& dx = output_info(g, n, 0);
+  const ImageDims d = image_dims(dx.type.shape);
+  const ImageStrides xs = image_strides(dx);
+  return with_float_type(dx.type.dtype, [&]<typename T>(T) {
+    return make_kernel([=](const KernelArgs& a) {
+      reference::global_average_pool_backward<T>(d, a.in<T>(0), xs, a.out<T>(0));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_batch_norm(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const BatchNormDims d = batch_norm_dims(n, x);
+  const ImageStrides s = image_strides(x);
+  const bool training = n.attributes.get_int("training_mode", 0) == 1;
+  return with_float_type(x.type.dtype, [&]<typename T>(T) -> std::unique_ptr<Kernel> {
+    if (!training) {
+      return make_kernel([=](const KernelArgs& a) {
+        reference::batch_norm_inference<T>(d, s, a.in<T>(0), a.in<T>(1), a.in<T>(2), a.in<T>(3),
+                                           a.in<T>(4), a.out<T>(0));
+      });
+    }
+    TRAINYARD_CHECK(has_output(n, 1) && has_output(n, 2),
+                    n.name + ": training writes saved_mean and saved_inv_std");
+    return make_kernel([=](const KernelArgs& a) {
+      reference::batch_norm_training<T>(d, s, a.in<T>(0), a.in<T>(1), a.in<T>(2), a.mut<T>(0),
+                                        a.mut<T>(1), a.out<T>(0), a.out<T>(1), a.out<T>(2));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_batch_norm_grad(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const BatchNormDims d = batch_norm_dims(n, x);
+  const ImageStrides s = image_strides(x);
+  return with_float_type(x.type.dtype, [&]<typename T>(T) {
+    return make_kernel([=](const KernelArgs& a) {
+      reference::batch_norm_backward<T>(d, s, a.in<T>(0), a.in<T>(4), a.in<T>(1), a.in<T>(2),
+                                        a.in<T>(3), a.out<T>(0), a.out<T>(1), a.out<T>(2));
+    });
+  });
+}
+
+}  // namespace
+
+std::span<const ReferenceEntry> reference_image_kernels() {
+  static constexpr ReferenceEntry kEntries[] = {
+      {"Conv", make_conv},
+      {"ConvGrad", make_conv_grad},
+      {"MaxPool", make_max_pool},
+      {"MaxPoolGrad", make_max_pool_grad},
+      {"AveragePool", make_average_pool},
+      {"AveragePoolGrad", make_average_pool_grad},
+      {"GlobalAveragePool", make_global_pool},
+      {"GlobalAveragePoolGrad", make_global_pool_grad},
+      {"BatchNormalization", make_batch_norm},
+      {"BatchNormalizationGrad", make_batch_norm_grad},
+  };
+  return kEntries;
+}
+
+}  // namespace trainyard
