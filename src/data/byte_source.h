@@ -1,0 +1,36 @@
+// src/data/byte_source.h: the bytes of a source, decompressed on the way if they begin like gzip.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "src/base/result.h"
+
+namespace trainyard {
+
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  /// Reads up to out.size() bytes; 0 at the end alone. Refusals: DATASET_INVALID for damaged or cut
+  /// gzip, STORAGE_ERROR for a file that cannot be read. They name the source, never a path.
+  virtual Result<size_t> read(std::span<char> out) = 0;
+  /// The most bytes that read() can deliver in all: the exact size of a plain source; for gzip what
+  /// deflate's largest ratio allows.
+  virtual int64_t bytes_max() const = 0;
+  virtual bool compressed() const = 0;
+};
+
+/// `what` names the source in messages ("train_images").
+Result<std::unique_ptr<ByteSource>> open_file_source(const std::filesystem::path& path,
+                                                     const std::string& what);
+/// Borrows `bytes`.
+std::unique_ptr<ByteSource> open_memory_source(std::string_view bytes, const std::string& what);
+
+/// Fills `out` and returns how much there was: less than out.size() at the end alone.
+Result<size_t> read_full(ByteSource& source, std::span<char> out);
+
+}  // namespace trainyard

@@ -1,0 +1,54 @@
+// src/data/csv_columns.h: the columns of a CSV file: their names, and what is known of each after a
+// first pass over the rows.
+//
+// Ingest reads a file twice. The first pass counts what each column holds and keeps no cell; the
+// second fills arrays of known type and size. So memory is bounded by the typed form, and a column
+// needs no guess that later rows could prove wrong.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/data/csv_cell.h"
+#include "src/data/dataset.h"
+#include "src/data/problems.h"
+
+namespace trainyard {
+
+struct ColumnCounts {
+  int64_t missing = 0;
+  int64_t numbers = 0;
+  int64_t not_finite = 0;
+  int64_t texts = 0;
+  bool whole = true;  // of the numbers
+  bool bytes = true;  // whole and 0..255
+};
+
+struct CsvScan {
+  std::vector<std::string> names;
+  std::vector<ColumnCounts> counts;     // by column
+  std::set<std::string> target_values;  // the first kTargetValuesMax + 1 different ones
+  int64_t rows = 0;
+};
+
+/// More different whole numbers than this are a quantity, not classes.
+inline constexpr size_t kTargetValuesMax = 20;
+
+/// Names from the header's fields; an empty one is named by its position, "c3". Refuses names that
+/// are repeated, too long or not UTF-8.
+Result<std::vector<std::string>> header_names(std::span<const std::string_view> fields,
+                                              const std::string& what);
+/// "c0", "c1", ...
+std::vector<std::string> numbered_names(size_t count);
+
+/// The first pass. `what` is the source's role. Refuses files without rows, ragged rows and broken
+/// quoting, the first 16 at once.
+Result<CsvScan> scan_csv(const CsvOptions& options, const CellReader& cells,
+                         const std::filesystem::path& path, const std::string& what);
+
+}  // namespace trainyard

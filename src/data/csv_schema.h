@@ -1,0 +1,28 @@
+// src/data/csv_schema.h: from the columns of a CSV file to a schema, and from a schema to the
+// meaning of each column of another file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/data/csv_columns.h"
+#include "src/data/row_filler.h"
+
+namespace trainyard {
+
+/// The options against each other and against the columns that the training file has.
+Status check_options(const CsvOptions& options, const std::vector<std::string>& columns);
+
+/// The schema that the training file asks for; categories and classes are still empty. A column is
+/// numeric if at least half of its values are numbers: the others are then mistakes, which the
+/// second pass names.
+Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& scan);
+
+enum class TargetUse : uint8_t { kNeeded, kIgnored };
+
+/// What each column of one file is. `names` are that file's columns, in its own order.
+Result<RowFiller::Layout> build_layout(const DatasetSchema& schema,
+                                       const std::vector<std::string>& names,
+                                       const std::string& what, TargetUse target_use);
+
+}  // namespace trainyard

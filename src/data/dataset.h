@@ -1,0 +1,89 @@
+// src/data/dataset.h: a dataset in its typed form: a folder with
+//   schema.json           the schema, the ingest options, the sources' digests
+//   data.safetensors      arrays, memory-mapped when used:
+//     train.numeric  F32 [rows, numeric columns]   missing values are NaN
+//     train.category I32 [rows, categorical columns]  missing values are -1
+//     train.image    U8 or F32 [rows, C, H, W]
+//     train.image_sums I64 [rows, C, 2], for U8 images: sum and sum of squares of each channel's
+//                      pixels, so that fitting a job's preprocessing need not read every pixel
+//     train.target   I32 [rows] or F32 [rows]
+//     test.*         the same, if there is a test set
+//   digest                SHA-256 of the two files above, as sha256sum writes it, written last: its
+//                         presence means complete
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "src/base/files.h"
+#include "src/base/result.h"
+#include "src/checkpoint/safetensors.h"
+#include "src/data/schema.h"
+
+namespace trainyard {
+
+/// Rows of one partition; spans into the map, empty where the schema has no such columns.
+struct Partition {
+  int64_t rows = 0;
+  std::span<const float> numeric;
+  std::span<const int32_t> category;
+  std::span<const uint8_t> image_u8;
+  std::span<const float> image_f32;
+  std::span<const int64_t> image_sums;  // [rows, C, 2]; only with image_u8, and not for raw rows
+  std::span<const int32_t> target_class;
+  std::span<const float> target_numeric;
+};
+
+/// The schema of a dataset folder alone: what planning needs, without mapping the arrays.
+Result<DatasetSchema> read_schema(const std::filesystem::path& folder);
+
+class Dataset {
+ public:
+  /// Maps the folder and checks the arrays' types and sizes, and that labels and categories are in
+  /// range; `verify_digest` reads everything. NOT_FOUND/DATASET_NOT_FOUND if the folder is not a
+  /// complete dataset, DATA_LOSS/DATASET_DAMAGED if it does not match its digest or itself.
+  static Result<Dataset> open(const std::filesystem::path& folder, bool verify_digest);
+  const DatasetSchema& schema() const { return schema_; }
+  const Partition& train() const { return train_; }
+  const Partition& test() const { return test_; }
+
+ private:
+  DatasetSchema schema_;
+  SafetensorsFile data_;
+  Partition train_;
+  Partition test_;
+};
+
+/// Options of an ingest, as the user gives them (docs/datasets.md).
+struct CsvOptions {
+  bool header = true;  // false: columns are named c0, c1, ...
+  char delimiter = ',';
+  std::string target;       // column name; required
+  std::string target_kind;  // "class", "numeric" or "": numbers are classes if they are whole and
+                            // at most 20 different ones, text is always
+  std::vector<int64_t> image;            // [C, H, W]: all feature columns are pixels of one image
+  std::vector<std::string> categorical;  // columns to take as categories although they hold numbers
+  std::vector<std::string> ignore;       // columns to leave out
+  std::vector<std::string> missing = DatasetSchema{}.missing_values;
+};
+
+struct IngestSource {
+  std::string role;  // csv: "data" or "test"; idx: "train_images", "train_labels", "test_images",
+                     // "test_labels"
+  std::filesystem::path path;
+};
+
+struct IngestRequest {
+  std::string format;  // "csv" or "idx"; gzip is recognised by its magic bytes
+  std::vector<IngestSource> sources;
+  CsvOptions csv;
+};
+
+/// Parses untrusted bytes into `folder` (created; must not exist). Memory is bounded by the typed
+/// data. The folder appears complete or not at all. Refusals: DATASET_INVALID with row and column
+/// of the first 16 problems; STORAGE_FULL.
+Result<DatasetSchema> ingest(const IngestRequest& request, const std::filesystem::path& folder,
+                             Files& files);
+
+}  // namespace trainyard

@@ -1,0 +1,16 @@
+// src/data/dataset_folder.h: what the writer and the reader of a dataset's folder share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trainyard {
+
+inline constexpr int64_t kDatasetFormat = 1;
+
+/// The content of `digest`; `sha256sum -c digest` reads it.
+inline std::string digest_text(const std::string& schema_sha256, const std::string& data_sha256) {
+  return schema_sha256 + "  schema.json\n" + data_sha256 + "  data.safetensors\n";
+}
+
+}  // namespace trainyard

@@ -1,0 +1,156 @@
+// Ingest: sources in, a dataset's folder out, complete or not at all.
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "src/base/sha256.h"
+#include "src/base/text.h"
+#include "src/checkpoint/safetensors.h"
+#include "src/data/dataset.h"
+#include "src/data/dataset_folder.h"
+#include "src/data/problems.h"
+#include "src/data/typed_dataset.h"
+
+namespace trainyard {
+namespace {
+
+namespace fs = std::filesystem;
+using SourcePaths = std::map<std::string, fs::path>;
+
+/// The sources by role: each known, none twice, the required ones there.
+Result<SourcePaths> check_sources(const IngestRequest& request,
+                                  const std::vector<std::string>& required,
+                                  const std::vector<std::string>& optional) {
+  SourcePaths paths;
+  for (const IngestSource& source : request.sources) {
+    const bool known = std::count(required.begin(), required.end(), source.role) > 0 ||
+                       std::count(optional.begin(), optional.end(), source.role) > 0;
+    if (!known) {
+      return dataset_error("sources", "role " + quoted_value(source.role) +
+                                          " does not belong to the format " + request.format);
+    }
+    if (!paths.emplace(source.role, source.path).second) {
+      return dataset_error("sources", "role " + source.role + " is given twice");
+    }
+  }
+  for (const std::string& role : required) {
+    if (!paths.contains(role)) return dataset_error("sources", "role " + role + " is required");
+  }
+  return paths;
+}
+
+Status check_bytes(const CsvOptions& options) {
+  if (!is_csv_delimiter(options.delimiter)) {
+    return dataset_error("csv.delimiter", quoted_value({&options.delimiter, 1}) +
+                                              ", expected a printable ASCII byte or a tab");
+  }
+  for (const std::string& marker : options.missing) {
+    if (!is_utf8(marker)) {
+      return dataset_error("csv.missing", quoted_value(marker) + " is not UTF-8");
+    }
+  }
+  return {};
+}
+
+Result<TypedDataset> read_sources(const IngestRequest& request) {
+  if (request.format == "csv") {
+    if (Status s = check_bytes(request.csv); !s.ok()) return std::move(s).error();
+    ASSIGN_OR_RETURN(SourcePaths paths, check_sources(request, {"data"}, {"test"}));
+    return read_csv_dataset(request.csv, paths["data"], paths["test"]);
+  }
+  if (request.format == "idx") {
+    ASSIGN_OR_RETURN(SourcePaths paths, check_sources(request, {"train_images", "train_labels"},
+                                                      {"test_images", "test_labels"}));
+    if (paths.contains("test_images") != paths.contains("test_labels")) {
+      return dataset_error("sources",
+                           "test_images and test_labels belong together, one is missing");
+    }
+    return read_idx_dataset(
+        {paths["train_images"], paths["train_labels"], paths["test_images"], paths["test_labels"]});
+  }
+  return dataset_error("format", quoted_value(request.format) + ", expected csv or idx");
+}
+
+/// schema.json. A failing digest of a source is an I/O error.
+Result<std::string> schema_json(const IngestRequest& request, const DatasetSchema& schema) {
+  nlohmann::json json;
+  json["format"] = kDatasetFormat;
+  json["schema"] = nlohmann::json::parse(schema.to_json());
+  json["options"] = {{"format", request.format}};
+  if (request.format == "csv") {
+    const CsvOptions& o = request.csv;
+    json["options"]["csv"] = {
+        {"header", o.header}, {"delimiter", std::string(1, o.delimiter)},
+        {"target", o.target}, {"target_kind", o.target_kind},
+        {"image", o.image},   {"categorical", o.categorical},
+        {"ignore", o.ignore}, {"missing", o.missing},
+    };
+  }
+  json["sources"] = nlohmann::json::array();
+  for (const IngestSource& source : request.sources) {
+    ASSIGN_OR_RETURN(const std::string digest, sha256_file(source.path));
+    json["sources"].push_back({{"role", source.role}, {"sha256", digest}});
+  }
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+/// The arrays, largest elements first, so that each one is aligned in the file.
+std::vector<TensorView> arrays_of(const DatasetSchema& schema, Partition& train, Partition& test) {
+  std::vector<TensorView> arrays;
+  const auto add = [&](const std::string& name, const TensorType& type, auto& span) {
+    arrays.push_back({name, type, std::as_bytes(span)});
+  };
+  visit_arrays(schema, "train", train, add);
+  visit_arrays(schema, "test", test, add);
+  std::stable_sort(arrays.begin(), arrays.end(), [](const TensorView& a, const TensorView& b) {
+    return size_of(a.type.dtype) > size_of(b.type.dtype);
+  });
+  return arrays;
+}
+
+Status write_text(Files& files, const fs::path& path, const std::string& text) {
+  const std::span<const std::byte> part = std::as_bytes(std::span(text));
+  return files.write_file(path, std::span(&part, 1));
+}
+
+Status write_folder(const IngestRequest& request, const TypedDataset& data, const fs::path& folder,
+                    Files& files) {
+  ASSIGN_OR_RETURN(const std::string schema, schema_json(request, data.schema));
+  if (Status s = files.create_directories(folder); !s.ok()) return s;
+  if (Status s = write_text(files, folder / "schema.json", schema); !s.ok()) return s;
+  Partition train = data.train.view();
+  Partition test = data.test.view();
+  ASSIGN_OR_RETURN(const std::string data_digest,
+                   write_safetensors_in_place(files, folder / "data.safetensors",
+                                              arrays_of(data.schema, train, test), {}));
+  if (Status s = write_text(files, folder / "digest", digest_text(sha256_hex(schema), data_digest));
+      !s.ok()) {
+    return s;
+  }
+  return files.sync_directory(folder);
+}
+
+}  // namespace
+
+Result<DatasetSchema> ingest(const IngestRequest& request, const fs::path& folder, Files& files) {
+  std::error_code ec;
+  if (fs::exists(folder, ec)) {
+    return make_error(ErrorCode::kAlreadyExists, "DATASET_EXISTS",
+                      "the dataset's folder exists already");
+  }
+  ASSIGN_OR_RETURN(TypedDataset data, read_sources(request));
+  fs::path temporary = folder;
+  temporary += ".tmp";
+  const auto write = [&]() -> Status {
+    if (Status s = files.remove_all(temporary); !s.ok()) return s;  // of an ingest that was killed
+    if (Status s = write_folder(request, data, temporary, files); !s.ok()) return s;
+    return files.rename_durable(temporary, folder);
+  };
+  if (Status s = write(); !s.ok()) {
+    (void)files.remove_all(temporary);
+    return std::move(s).error();
+  }
+  return std::move(data.schema);
+}
+
+}  // namespace trainyard

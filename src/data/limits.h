@@ -1,0 +1,20 @@
+// src/data/limits.h: what a dataset may hold at most. Every one is checked before memory is taken.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace trainyard {
+
+inline constexpr int64_t kRowsMax = int64_t{1} << 31;
+inline constexpr int64_t kColumnsMax = int64_t{1} << 18;   // a 256 x 256 image has 3 x 2^16
+inline constexpr size_t kLineBytesMax = size_t{16} << 20;  // one CSV record, quoted breaks too
+inline constexpr int64_t kCategoriesMax = 10000;           // of one feature column
+inline constexpr int64_t kClassesMax = 65536;              // of the target
+inline constexpr size_t kNameBytesMax = 256;               // a column's, category's or class's name
+inline constexpr int64_t kImageValuesMax = int64_t{1} << 28;  // of one image
+inline constexpr int64_t kInputSizeMax = int64_t{1} << 28;    // of one sample, one-hot columns too
+inline constexpr size_t kRawBytesMax = size_t{1} << 30;       // rows to predict, decompressed
+inline constexpr int64_t kSchemaBytesMax = int64_t{256} << 20;
+
+}  // namespace trainyard

@@ -1,0 +1,203 @@
+#include "src/data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <stop_token>
+#include <thread>
+
+#include "src/base/philox.h"
+
+namespace trainyard {
+
+int64_t validation_row_count(int64_t rows, double validation_fraction) {
+  return std::llround(static_cast<double>(rows) * validation_fraction);
+}
+
+Split split_rows(int64_t rows, double validation_fraction, uint64_t seed) {
+  TRAINYARD_CHECK(rows >= 0 && validation_fraction >= 0 && validation_fraction <= 1,
+                  "validation split of " + std::to_string(validation_fraction));
+  const int64_t validation = validation_row_count(rows, validation_fraction);
+  Split split;
+  if (validation == 0) {
+    split.train.resize(static_cast<size_t>(rows));
+    std::iota(split.train.begin(), split.train.end(), int64_t{0});
+    return split;
+  }
+  // Marks, not a sort: linear, and both lists come out ascending.
+  const std::vector<int64_t> order = permutation(rows, seed, stream_of("split"), 0);
+  std::vector<bool> held_out(static_cast<size_t>(rows), false);
+  for (int64_t i = 0; i < validation; ++i) {
+    held_out[static_cast<size_t>(order[static_cast<size_t>(i)])] = true;
+  }
+  split.validation.reserve(static_cast<size_t>(validation));
+  split.train.reserve(static_cast<size_t>(rows - validation));
+  for (int64_t row = 0; row < rows; ++row) {
+    (held_out[static_cast<size_t>(row)] ? split.validation : split.train).push_back(row);
+  }
+  return split;
+}
+
+void fill_batch(const RowTransform& transform, const Partition& partition,
+                std::span<const int64_t> rows, Batch& batch) {
+  const auto count = rows.size();
+  const auto size = static_cast<size_t>(transform.input_size());
+  batch.rows = std::ssize(rows);
+  batch.input.resize(count * size);
+  batch.target_class.resize(partition.target_class.empty() ? 0 : count);
+  batch.target_numeric.resize(partition.target_numeric.empty() ? 0 : count);
+  for (size_t i = 0; i < count; ++i) {
+    TRAINYARD_DCHECK(rows[i] >= 0 && rows[i] < partition.rows, "row out of range");
+    const auto row = static_cast<size_t>(rows[i]);
+    transform.apply(partition, rows[i], batch.input.data() + i * size);
+    if (!batch.target_class.empty()) batch.target_class[i] = partition.target_class[row];
+    if (!batch.target_numeric.empty()) {
+      batch.target_numeric[i] = transform.standardise_target(partition.target_numeric[row]);
+    }
+  }
+}
+
+/// A ring of batches. Slot s % slots holds step s; the window of live steps is the one that the
+/// caller holds and the prefetch_batches after it, so that no two live steps share a slot.
+struct Loader::Impl {
+  struct Slot {
+    Batch batch;
+    bool ready = false;
+  };
+
+  const RowTransform transform;
+  const Partition partition;
+  const std::vector<int64_t> rows;
+  const Options options;
+  const int64_t steps_per_epoch;
+
+  std::mutex mu;                        // guards all below, but not the batch of a claimed slot
+  std::condition_variable_any changed;  // a slot became ready, or free
+  std::vector<Slot> slots;
+  int64_t next_step;   // the step that next() returns next
+  int64_t claim_step;  // the step that a thread prepares next
+  std::exception_ptr fault;
+  double waited_seconds = 0;
+
+  std::mutex order_mu;  // guards orders; held while one is computed, so that it is computed once
+  std::map<int64_t, std::shared_ptr<const std::vector<int64_t>>> orders;  // by epoch
+
+  std::vector<std::jthread> threads;  // last member: stopped and joined first
+
+  Impl(const DatasetSchema& schema, const Preprocessing& p, const Partition& part,
+       std::vector<int64_t> row_indices, const Options& o)
+      : transform(schema, p),
+        partition(part),
+        rows(std::move(row_indices)),
+        options(o),
+        steps_per_epoch(o.batch_size > 0 ? std::ssize(rows) / o.batch_size : 0),
+        next_step(o.first_step),
+        claim_step(o.first_step) {
+    TRAINYARD_CHECK(o.batch_size > 0 && steps_per_epoch > 0,
+                    "batch size " + std::to_string(o.batch_size) + " of " +
+                        std::to_string(rows.size()) + " rows");
+    TRAINYARD_CHECK(o.first_step >= 0 && o.prefetch_batches > 0 && o.threads > 0,
+                    "loader options out of range");
+    for (const int64_t row : rows) {
+      TRAINYARD_CHECK(row >= 0 && row < partition.rows, "row out of range");
+    }
+    slots.resize(static_cast<size_t>(o.prefetch_batches + 1));
+    for (int i = 0; i < o.threads; ++i) {
+      threads.emplace_back([this](const std::stop_token& stop) { run(stop); });
+    }
+  }
+
+  Slot& slot_of(int64_t step) { return slots[static_cast<size_t>(step) % slots.size()]; }
+
+  /// The order of an epoch. Orders of epochs before `oldest` are forgotten.
+  std::shared_ptr<const std::vector<int64_t>> order_of(int64_t epoch, int64_t oldest) {
+    const std::lock_guard lock(order_mu);
+    orders.erase(orders.begin(), orders.lower_bound(oldest));
+    auto& order = orders[epoch];
+    if (!order) {
+      order = std::make_shared<const std::vector<int64_t>>(permutation(
+          std::ssize(rows), options.seed, stream_of("shuffle"), static_cast<uint64_t>(epoch)));
+    }
+    return order;
+  }
+
+  void fill(int64_t step, int64_t oldest_epoch, Batch& batch) {
+    const int64_t epoch = step / steps_per_epoch;
+    const int64_t first = step % steps_per_epoch * options.batch_size;
+    std::vector<int64_t> selected(rows.begin() + first, rows.begin() + first + options.batch_size);
+    if (options.shuffle) {
+      const auto order = order_of(epoch, oldest_epoch);
+      for (int64_t i = 0; i < options.batch_size; ++i) {
+        selected[static_cast<size_t>(i)] =
+            rows[static_cast<size_t>((*order)[static_cast<size_t>(first + i)])];
+      }
+    }
+    fill_batch(transform, partition, selected, batch);
+  }
+
+  bool has_space() const { return claim_step < next_step + options.prefetch_batches; }
+
+  void run(const std::stop_token& stop) {
+    try {
+      std::unique_lock lock(mu);
+      while (!stop.stop_requested()) {
+        if (!has_space() && options.shuffle) {
+          // Idle: draw the next epoch's order now, not when its first batch is due.
+          const int64_t epoch = claim_step / steps_per_epoch;
+          const int64_t oldest = (next_step - 1) / steps_per_epoch;
+          lock.unlock();
+          (void)order_of(epoch + 1, oldest);
+          lock.lock();
+        }
+        if (!changed.wait(lock, stop, [&] { return has_space(); })) return;
+        const int64_t step = claim_step++;
+        const int64_t oldest = (next_step - 1) / steps_per_epoch;
+        Slot& slot = slot_of(step);
+        lock.unlock();
+        fill(step, oldest, slot.batch);
+        lock.lock();
+        slot.ready = true;
+        changed.notify_all();
+      }
+    } catch (...) {
+      const std::lock_guard lock(mu);
+      fault = std::current_exception();
+      changed.notify_all();
+    }
+  }
+
+  const Batch& next() {
+    std::unique_lock lock(mu);
+    if (next_step > options.first_step) slot_of(next_step - 1).ready = false;
+    Slot& slot = slot_of(next_step);
+    if (!slot.ready && !fault) {
+      const auto start = std::chrono::steady_clock::now();
+      changed.wait(lock, [&] { return slot.ready || fault; });
+      waited_seconds +=
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    if (fault) std::rethrow_exception(fault);
+    ++next_step;
+    changed.notify_all();
+    return slot.batch;
+  }
+};
+
+Loader::Loader(const DatasetSchema& schema, const Preprocessing& preprocessing,
+               const Partition& partition, std::vector<int64_t> rows, const Options& options)
+    : impl_(std::make_unique<Impl>(schema, preprocessing, partition, std::move(rows), options)) {}
+Loader::~Loader() = default;
+
+int64_t Loader::steps_per_epoch() const { return impl_->steps_per_epoch; }
+const Batch& Loader::next() { return impl_->next(); }
+double Loader::wait_seconds() const {
+  const std::lock_guard lock(impl_->mu);
+  return impl_->waited_seconds;
+}
+
+}  // namespace trainyard

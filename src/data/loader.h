@@ -1,0 +1,67 @@
+// src/data/loader.h: batches as a function of the step.
+//
+// Epoch e visits the training rows in a Philox permutation keyed by (seed, "shuffle", e); step s of
+// the job is batch s % steps_per_epoch of epoch s / steps_per_epoch. The last rows of an epoch that
+// do not fill a batch are left out (other rows each epoch). Threads prepare the next batches ahead.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "src/data/preprocessing.h"
+
+namespace trainyard {
+
+/// Rows that split_rows() holds out: the nearest whole number, which may be 0 or all. Planning asks
+/// it without the data.
+int64_t validation_row_count(int64_t rows, double validation_fraction);
+
+/// A split of [0, rows) into training and validation rows, keyed by (seed, "split"). Both
+/// ascending. The fraction is in [0, 1].
+struct Split {
+  std::vector<int64_t> train;
+  std::vector<int64_t> validation;
+};
+Split split_rows(int64_t rows, double validation_fraction, uint64_t seed);
+
+struct Batch {
+  int64_t rows = 0;
+  std::vector<float> input;           // [rows, ...]
+  std::vector<int32_t> target_class;  // [rows]
+  std::vector<float> target_numeric;  // [rows], standardised
+};
+
+/// Fills `batch` with `rows` of the partition, in their order: for evaluation, where each row is
+/// seen once and the last batch may be short.
+void fill_batch(const RowTransform& transform, const Partition& partition,
+                std::span<const int64_t> rows, Batch& batch);
+
+class Loader {
+ public:
+  struct Options {
+    int64_t batch_size = 1;
+    uint64_t seed = 0;
+    bool shuffle = true;
+    int64_t first_step = 0;        // resume: start here
+    int64_t prefetch_batches = 4;  // bound of the queue between the threads and next()
+    int threads = 1;               // they change the speed alone, never a batch
+  };
+  /// `partition` must outlive the loader; `rows` are indices into it, at least batch_size of them.
+  Loader(const DatasetSchema& schema, const Preprocessing& preprocessing,
+         const Partition& partition, std::vector<int64_t> rows, const Options& options);
+  ~Loader();
+  int64_t steps_per_epoch() const;
+  /// The batch of the next step; valid until the following call. Steps come in order from
+  /// first_step. One caller at a time.
+  const Batch& next();
+  /// Seconds that next() has waited, in all: the share of time that training starved.
+  double wait_seconds() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trainyard

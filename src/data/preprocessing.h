@@ -1,0 +1,89 @@
+// src/data/preprocessing.h: from raw typed rows to the model's input. Fitted on the training rows
+// of one job alone (the validation split and the test set are never looked at), saved with its
+// model.
+//
+//   numeric      (x - mean) / std; missing -> 0 (the mean)
+//   categorical  one-hot over the schema's categories; missing or unseen -> all zeros
+//   image        (x / 255 - mean[c]) / std[c] for U8, (x - mean[c]) / std[c] for F32
+//   target       classes as they are; numeric targets are standardised, predictions are mapped back
+//
+// A tabular input is the numeric columns, then the one-hot groups, each in schema order.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/data/dataset.h"
+
+namespace trainyard {
+
+struct Preprocessing {
+  std::vector<double> numeric_mean,
+      numeric_std;  // by numeric column; std is 1 where a column is constant
+  std::vector<double> image_mean, image_std;  // by channel
+  double image_scale = 1;                     // 1/255 for U8
+  double target_mean = 0, target_std = 1;
+
+  bool operator==(const Preprocessing&) const = default;
+  /// Every number comes back from from_json() as it was, to the bit.
+  std::string to_json() const;
+  /// Refusal: DATASET_INVALID. Sizes are checked against a schema by fits().
+  static Result<Preprocessing> from_json(std::string_view text);
+  /// False if this was fitted for another schema.
+  bool fits(const DatasetSchema& schema) const;
+};
+
+/// `rows` are indices into `partition`. Sums run in row order in double: same rows, same bits.
+Preprocessing fit_preprocessing(const DatasetSchema& schema, const Partition& partition,
+                                std::span<const int64_t> rows);
+
+/// A Preprocessing ready to be applied to many rows. Const and thread-safe after construction;
+/// borrows nothing.
+class RowTransform {
+ public:
+  /// A fault if `p` does not fit `schema`.
+  RowTransform(const DatasetSchema& schema, const Preprocessing& p);
+  /// Elements of one input sample.
+  int64_t input_size() const { return input_size_; }
+  /// Writes row `row` of the partition: input_size() floats.
+  void apply(const Partition& partition, int64_t row, float* out) const;
+  /// A numeric target, standardised; and a prediction mapped back to the target's own units.
+  float standardise_target(float value) const;
+  double restore_target(float value) const;
+
+ private:
+  void apply_tabular(const Partition& partition, int64_t row, float* out) const;
+
+  Preprocessing p_;
+  bool image_ = false;
+  int64_t input_size_ = 0;
+  int64_t channels_ = 0;
+  int64_t pixels_ = 0;                            // per channel
+  std::vector<std::array<float, 256>> u8_table_;  // by channel: the result for each byte
+  std::vector<int32_t> category_count_;           // by categorical column
+};
+
+/// Writes row `row` of the partition as a model input (schema.interface().input elements). For many
+/// rows, keep a RowTransform.
+void transform_row(const DatasetSchema& schema, const Preprocessing& p, const Partition& partition,
+                   int64_t row, float* out);
+
+/// Raw rows for predict: CSV with the schema's feature columns (by header name, any order; without
+/// a header, in the schema's order; a target column may be present and is ignored), or IDX images.
+/// Owns its rows. Refusals as in ingest.
+struct RawRows {
+  std::vector<float> numeric;
+  std::vector<int32_t> category;
+  std::vector<uint8_t> image_u8;
+  std::vector<float> image_f32;
+  int64_t rows = 0;
+  Partition view() const;
+};
+Result<RawRows> parse_raw_rows(const DatasetSchema& schema, std::string_view format,
+                               std::string_view bytes);
+
+}  // namespace trainyard

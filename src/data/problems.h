@@ -1,0 +1,37 @@
+// src/data/problems.h: what is wrong with a file, place by place, until there is enough to act on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+
+namespace trainyard {
+
+/// A refusal of a whole file or option: DATASET_INVALID.
+Error dataset_error(std::string field, std::string description);
+
+class Problems {
+ public:
+  static constexpr size_t kCountMax = 16;
+  bool empty() const { return violations_.empty(); }
+  /// True when reading on would add nothing.
+  bool full() const { return violations_.size() >= kCountMax; }
+  /// Problems beyond the first 16 are dropped.
+  void add(std::string place, std::string description);
+  void add(const Error& error);
+  /// One refusal with every problem as a violation; the message tells the first. Not when empty().
+  Error error() const;
+
+ private:
+  std::vector<FieldViolation> violations_;
+};
+
+/// "data: row 3 (line 4), column 'age'". Rows count from 1 without the header; lines from 1 with
+/// it.
+std::string place_of(const std::string& source, int64_t row, int64_t line,
+                     const std::string& column);
+std::string place_of(const std::string& source, int64_t row, int64_t line);
+
+}  // namespace trainyard

@@ -1,0 +1,163 @@
+// Rows for predict: parsed by the code that reads training data, under a schema that is known.
+#include <algorithm>
+#include <unordered_set>
+
+#include "src/base/text.h"
+#include "src/data/byte_source.h"
+#include "src/data/csv_columns.h"
+#include "src/data/csv_reader.h"
+#include "src/data/csv_schema.h"
+#include "src/data/idx.h"
+#include "src/data/limits.h"
+#include "src/data/preprocessing.h"
+
+namespace trainyard {
+namespace {
+
+constexpr const char* kWhat = "rows";
+
+/// Refuses what would take more than kRawBytesMax once decompressed, as it comes.
+class BoundedSource final : public ByteSource {
+ public:
+  explicit BoundedSource(ByteSource& inner) : inner_(inner) {}
+  Result<size_t> read(std::span<char> out) override {
+    ASSIGN_OR_RETURN(const size_t n, inner_.read(out));
+    total_ += n;
+    if (total_ > kRawBytesMax) {
+      return dataset_error(
+          kWhat, "more than " + human_bytes(int64_t{kRawBytesMax}) + " after decompression");
+    }
+    return n;
+  }
+  int64_t bytes_max() const override { return inner_.bytes_max(); }
+  bool compressed() const override { return inner_.compressed(); }
+
+ private:
+  ByteSource& inner_;
+  size_t total_ = 0;
+};
+
+std::vector<std::string> feature_columns(const DatasetSchema& schema) {
+  if (schema.source_columns.empty()) {  // trained on IDX: pixels in order
+    return numbered_names(static_cast<size_t>(schema.image.elements()));
+  }
+  std::vector<std::string> names;
+  for (const std::string& name : schema.source_columns) {
+    const auto& ignored = schema.ignored_columns;
+    if (name != schema.target.name &&
+        std::find(ignored.begin(), ignored.end(), name) == ignored.end()) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+/// A first row that names at least half of the features is a header: a value is hardly ever a
+/// column's name, and a header with a typo is then refused with the name that was meant.
+bool is_header(std::span<const std::string_view> fields, const std::vector<std::string>& features) {
+  const std::unordered_set<std::string_view> names(fields.begin(), fields.end());
+  const auto known = std::count_if(features.begin(), features.end(),
+                                   [&](const std::string& name) { return names.contains(name); });
+  return 2 * known >= std::ssize(features);
+}
+
+/// The columns of rows without a header, by how many there are.
+Result<std::vector<std::string>> names_by_position(const DatasetSchema& schema,
+                                                   const std::vector<std::string>& features,
+                                                   size_t count) {
+  if (count == features.size()) return features;
+  if (!schema.source_columns.empty()) {
+    if (count == schema.source_columns.size()) return schema.source_columns;
+    std::vector<std::string> with_target;  // what was ignored at ingest left out
+    for (const std::string& name : schema.source_columns) {
+      if (name == schema.target.name ||
+          std::find(features.begin(), features.end(), name) != features.end()) {
+        with_target.push_back(name);
+      }
+    }
+    if (count == with_target.size()) return with_target;
+  }
+  return dataset_error(
+      kWhat, std::to_string(count) +
+                 " fields in the first row, and they are no header; expected the " +
+                 std::to_string(features.size()) + " feature columns" +
+                 (schema.target.name.empty() ? std::string() : ", with the target or without"));
+}
+
+Result<RawRows> parse_csv(const DatasetSchema& schema, ByteSource& source) {
+  // An IDX dataset has no column names: give its pixels some.
+  DatasetSchema named = schema;
+  const std::vector<std::string> features = feature_columns(schema);
+  if (named.source_columns.empty()) {
+    named.source_columns = features;
+    named.target.name.clear();
+  }
+  CsvReader reader(source, schema.delimiter, kWhat);
+  std::vector<std::string_view> fields;
+  ASSIGN_OR_RETURN(bool more, reader.next(fields));
+  if (!more) return dataset_error(kWhat, "there are no rows");
+  std::vector<std::string> names;
+  const bool header = is_header(fields, features);
+  if (header) {
+    ASSIGN_OR_RETURN(names, header_names(fields, kWhat));
+    ASSIGN_OR_RETURN(more, reader.next(fields));
+    if (!more) return dataset_error(kWhat, "there is a header, but no rows");
+  } else {
+    ASSIGN_OR_RETURN(names, names_by_position(named, features, fields.size()));
+  }
+  ASSIGN_OR_RETURN(const RowFiller::Layout layout,
+                   build_layout(named, names, kWhat, TargetUse::kIgnored));
+  const CellReader cells(schema.missing_values);
+  Codebook codebook;
+  for (const ColumnSchema& c : schema.columns) {
+    if (c.kind == ColumnSchema::Kind::kCategorical) codebook.categories.emplace_back(c.categories);
+  }
+  TypedRows rows;
+  Problems problems;
+  RowFiller filler(kWhat, layout, cells, codebook, rows, problems);
+  while (more && !problems.full()) {
+    if (fields.size() != names.size()) {
+      problems.add(
+          place_of(kWhat, rows.rows + 1, reader.line()),
+          std::to_string(fields.size()) + " fields, expected " + std::to_string(names.size()));
+      ++rows.rows;  // for the numbers of the rows after it
+    } else {
+      filler.add(fields, reader.line());
+    }
+    ASSIGN_OR_RETURN(more, reader.next(fields));
+  }
+  if (!problems.empty()) return problems.error();
+  return static_cast<RawRows&&>(std::move(rows));
+}
+
+Result<RawRows> parse_idx(const DatasetSchema& schema, ByteSource& source) {
+  if (schema.kind != DatasetSchema::Kind::kImage) {
+    return dataset_error(kWhat, "IDX images, but the model was trained on columns, expected CSV");
+  }
+  ASSIGN_OR_RETURN(IdxImages images,
+                   read_idx_images(source, kWhat, static_cast<int64_t>(kRawBytesMax)));
+  if (images.image != schema.image || images.dtype != schema.image_dtype) {
+    return dataset_error(kWhat, std::string(name_of(images.dtype)) + " images of " +
+                                    images.image.to_string() + ", expected " +
+                                    std::string(name_of(schema.image_dtype)) + " of " +
+                                    schema.image.to_string() + " as the model was trained on");
+  }
+  RawRows rows;
+  rows.rows = images.rows;
+  rows.image_u8 = std::move(images.u8);
+  rows.image_f32 = std::move(images.f32);
+  return rows;
+}
+
+}  // namespace
+
+Result<RawRows> parse_raw_rows(const DatasetSchema& schema, std::string_view format,
+                               std::string_view bytes) {
+  const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kWhat);
+  BoundedSource bounded(*source);
+  if (format == "csv") return parse_csv(schema, bounded);
+  if (format == "idx") return parse_idx(schema, bounded);
+  return dataset_error("format", quoted_value(format) + ", expected csv or idx");
+}
+
+}  // namespace trainyard

@@ -1,0 +1,33 @@
+#include "src/data/typed_rows.h"
+
+namespace trainyard {
+
+Partition TypedRows::view() const {
+  Partition p = RawRows::view();
+  p.image_sums = image_sums;
+  p.target_class = target_class;
+  p.target_numeric = target_numeric;
+  return p;
+}
+
+std::vector<int64_t> sum_images(std::span<const uint8_t> pixels, int64_t rows, const Shape& image) {
+  const int64_t channels = image[0];
+  const int64_t size = image[1] * image[2];
+  std::vector<int64_t> sums;
+  sums.reserve(static_cast<size_t>(rows * channels * 2));
+  const uint8_t* x = pixels.data();
+  for (int64_t i = 0; i < rows * channels; ++i) {
+    int64_t sum = 0;
+    int64_t squares = 0;
+    while (x != pixels.data() + (i + 1) * size) {
+      const int64_t value = *x++;
+      sum += value;
+      squares += value * value;
+    }
+    sums.push_back(sum);
+    sums.push_back(squares);
+  }
+  return sums;
+}
+
+}  // namespace trainyard

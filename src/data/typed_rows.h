@@ -1,0 +1,53 @@
+// src/data/typed_rows.h: rows in memory on their way into the typed form, and the names, types and
+// order of the arrays there: one table for the writer and the reader.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/data/preprocessing.h"
+#include "src/data/schema.h"
+
+namespace trainyard {
+
+struct TypedRows : RawRows {
+  std::vector<int64_t> image_sums;
+  std::vector<int32_t> target_class;
+  std::vector<float> target_numeric;
+  Partition view() const;
+};
+
+/// image_sums of U8 images (src/data/dataset.h).
+std::vector<int64_t> sum_images(std::span<const uint8_t> pixels, int64_t rows, const Shape& image);
+
+/// Calls visit(name, TensorType, span) for each array that a partition of `p.rows` rows has under
+/// `schema`; the spans are members of `p`, to be read or set.
+template <typename Visit>
+void visit_arrays(const DatasetSchema& schema, const std::string& prefix, Partition& p,
+                  Visit visit) {
+  const int64_t n = p.rows;
+  if (n == 0) return;
+  if (schema.kind == DatasetSchema::Kind::kImage) {
+    const Shape& i = schema.image;
+    if (schema.image_dtype == DType::kU8) {
+      visit(prefix + ".image_sums", TensorType{{n, i[0], 2}, DType::kI64}, p.image_sums);
+      visit(prefix + ".image", TensorType{{n, i[0], i[1], i[2]}, DType::kU8}, p.image_u8);
+    } else {
+      visit(prefix + ".image", TensorType{{n, i[0], i[1], i[2]}, DType::kF32}, p.image_f32);
+    }
+  }
+  const int64_t numeric = schema.numeric_columns();
+  const int64_t categorical = schema.categorical_columns();
+  if (numeric > 0) visit(prefix + ".numeric", TensorType{{n, numeric}, DType::kF32}, p.numeric);
+  if (categorical > 0) {
+    visit(prefix + ".category", TensorType{{n, categorical}, DType::kI32}, p.category);
+  }
+  if (schema.target.kind == TargetSchema::Kind::kClass) {
+    visit(prefix + ".target", TensorType{{n}, DType::kI32}, p.target_class);
+  } else {
+    visit(prefix + ".target", TensorType{{n}, DType::kF32}, p.target_numeric);
+  }
+}
+
+}  // namespace trainyard

@@ -1,0 +1,174 @@
+// Catches: a moment at which no checkpoint loads (I6), a damaged one that is trusted (F21), and a
+// pruning that removes the last good one.
+#include "src/checkpoint/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/data/faulty_files.h"
+#include "tests/data/temporary_folder.h"
+
+namespace trainyard {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Sample {
+  explicit Sample(int64_t step, float extra = 0) {
+    state = {step, 0xfedcba9876543210u, 2, "cpu", std::string(64, 'a'), R"({"best":0.5})"};
+    for (int i = 0; i < 300; ++i) w.push_back(static_cast<float>(step) + static_cast<float>(i));
+    w.push_back(extra);
+    m.assign(w.begin(), w.end());
+  }
+  std::vector<TensorView> weights() const {
+    return {{"dense1.weight", {{7, 43}, DType::kF32}, std::as_bytes(std::span(w))}};
+  }
+  std::vector<TensorView> optimizer() const {
+    return {{"dense1.weight.m", {{7, 43}, DType::kF32}, std::as_bytes(std::span(m))},
+            {"step", {{}, DType::kI64}, std::as_bytes(std::span(&state.step, 1))}};
+  }
+  CheckpointState state;
+  std::vector<float> w, m;
+};
+
+UnsyncedFiles quick;  // the real one is in NewestLoadsAsItWasSaved
+
+Result<fs::path> save(Files& files, const fs::path& folder, const Sample& s) {
+  return save_checkpoint(files, folder, s.state, s.weights(), s.optimizer());
+}
+
+bool loads_as(const fs::path& folder, const Sample& s) {
+  const auto loaded = load_newest_checkpoint(folder, nullptr);
+  if (!loaded.ok() || loaded->state != s.state) return false;
+  const TensorView* w = loaded->weights.find("dense1.weight");
+  const TensorView* m = loaded->optimizer.find("dense1.weight.m");
+  return w != nullptr && m != nullptr &&
+         std::ranges::equal(w->bytes, std::as_bytes(std::span(s.w))) &&
+         std::ranges::equal(m->bytes, std::as_bytes(std::span(s.m)));
+}
+
+int entries(const fs::path& folder) {
+  return static_cast<int>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+TEST(Checkpoint, NewestLoadsAsItWasSaved) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(load_newest_checkpoint(folder / "none", nullptr).error().reason,
+            "CHECKPOINT_NOT_FOUND");
+  const fs::path checkpoints = folder.path() / "a" / "b";
+  const Sample first(300), second(2000000000);  // the name is longer than its padding
+  ASSERT_TRUE(save(local_files(), checkpoints, first).ok());
+  EXPECT_TRUE(loads_as(checkpoints, first));
+  const auto path = save(local_files(), checkpoints, second);
+  ASSERT_TRUE(path.ok());
+  EXPECT_EQ(path->filename(), "step-2000000000");
+  EXPECT_TRUE(loads_as(checkpoints, second));
+}
+
+// F18, F19, F20: at every operation, in every way to fail, a complete checkpoint stays.
+TEST(CheckpointF18, EveryFailingOperationLeavesAGoodCheckpoint) {
+  using Mode = FaultyFiles::Mode;
+  const Sample old_sample(100), new_sample(200), same_step(100, 7);
+  for (const Sample* next : {&new_sample, &same_step}) {
+    for (const Mode mode : {Mode::kBefore, Mode::kAfter, Mode::kCrash}) {
+      int fail_at = 0;
+      for (;; ++fail_at) {
+        const TemporaryFolder folder;
+        ASSERT_TRUE(save(quick, folder.path(), old_sample).ok());
+        FaultyFiles files(fail_at, mode);
+        const auto saved = save(files, folder.path(), *next);
+        if (files.operations() <= fail_at) break;  // ran clean
+        EXPECT_TRUE(loads_as(folder.path(), *next) ||
+                    (!saved.ok() && loads_as(folder.path(), old_sample)))
+            << "operation " << fail_at;
+        if (!saved.ok()) {
+          EXPECT_EQ(saved.error().reason, "STORAGE_FULL");
+        }
+        if (mode != Mode::kCrash) {  // the temporary folder is gone, as far as it could be
+          for (const auto& entry : fs::directory_iterator(folder.path())) {
+            EXPECT_FALSE(!saved.ok() && entry.path().extension() == ".tmp" && fail_at > 0 &&
+                         fail_at < files.operations() - 1)
+                << entry.path();
+          }
+        }
+        // The next attempt, and a pruning, put everything right again.
+        ASSERT_TRUE(save(quick, folder.path(), *next).ok());
+        EXPECT_TRUE(loads_as(folder.path(), *next));
+        prune_checkpoints(quick, folder.path(), 1);
+        EXPECT_TRUE(loads_as(folder.path(), *next));
+        EXPECT_EQ(entries(folder.path()), 1);
+      }
+      EXPECT_GT(fail_at, 5);
+    }
+  }
+}
+
+// F21: cut at every 64 bytes and flipped in every byte, each file in turn.
+TEST(CheckpointF21, DamagedCheckpointIsSkippedForThePrevious) {
+  const TemporaryFolder folder;
+  const Sample good(100), bad(200);
+  ASSERT_TRUE(save(quick, folder.path(), good).ok());
+  const fs::path damaged_path = save(quick, folder.path(), bad).value();
+  for (const char* name : {"weights.safetensors", "optimizer.safetensors", "state.json"}) {
+    const fs::path path = damaged_path / name;
+    const std::string whole = read_file(path, 1 << 20).value();
+    const auto expect_skipped = [&](const std::string& content, size_t at) {
+      std::ofstream(path, std::ios::binary) << content;
+      std::vector<fs::path> damaged;
+      const auto loaded = load_newest_checkpoint(folder.path(), &damaged);
+      ASSERT_TRUE(loaded.ok()) << name << " at " << at;
+      EXPECT_EQ(loaded->state.step, 100) << name << " at " << at;
+      EXPECT_EQ(damaged, std::vector<fs::path>{damaged_path});
+    };
+    for (size_t size = 0; size < whole.size(); size += 64) {
+      expect_skipped(whole.substr(0, size), size);
+    }
+    expect_skipped(whole + " ", whole.size());
+    for (size_t i = 0; i < whole.size(); i += 7) {
+      std::string flipped = whole;
+      flipped[i] = static_cast<char>(flipped[i] ^ (1 << i % 8));
+      expect_skipped(flipped, i);
+    }
+    fs::remove(path);
+    EXPECT_EQ(load_newest_checkpoint(folder.path(), nullptr).value().state.step, 100);
+    std::ofstream(path, std::ios::binary) << whole;
+    EXPECT_EQ(load_newest_checkpoint(folder.path(), nullptr).value().state.step, 200);
+  }
+}
+
+TEST(CheckpointF21, DataLossOnlyWhenNoneIsLeft) {
+  const TemporaryFolder folder;
+  const fs::path path = save(quick, folder.path(), Sample(5)).value();
+  std::ofstream(path / "weights.safetensors", std::ios::app) << 'x';
+  const auto loaded = load_newest_checkpoint(folder.path(), nullptr);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().code, ErrorCode::kDataLoss);
+}
+
+TEST(Checkpoint, PruneKeepsTheNewestWholeOnes) {
+  const TemporaryFolder folder;
+  for (const int64_t step : {1, 2, 3, 4}) {
+    ASSERT_TRUE(save(quick, folder.path(), Sample(step)).ok());
+  }
+  fs::create_directory(folder / "step-000000009.tmp");
+  std::ofstream(folder / "step-000000004/weights.safetensors", std::ios::app) << 'x';
+  folder.write("notes.txt", "not ours");
+  prune_checkpoints(quick, folder.path(), 2);
+  EXPECT_TRUE(fs::exists(folder / "step-000000002"));
+  EXPECT_TRUE(fs::exists(folder / "step-000000003"));
+  EXPECT_FALSE(fs::exists(folder / "step-000000001"));
+  EXPECT_FALSE(fs::exists(folder / "step-000000009.tmp"));
+  EXPECT_TRUE(fs::exists(folder / "notes.txt"));
+  prune_checkpoints(quick, folder.path(), 0);  // at least one stays
+  EXPECT_TRUE(loads_as(folder.path(), Sample(3)));
+}
+
+TEST(Checkpoint, ForeignNamesAreNoCheckpoints) {
+  const TemporaryFolder folder;
+  for (const char* name : {"step-", "step-5", "step-00000000x", "step-000000005.bak", "x"}) {
+    fs::create_directory(folder / name);
+  }
+  EXPECT_EQ(load_newest_checkpoint(folder.path(), nullptr).error().code, ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,352 @@
+// Catches: a column taken for what it is not, a value stored wrongly, bad input that is accepted or
+// whose message does not say where (B39).
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/base/sha256.h"
+#include "tests/data/data_samples.h"
+#include "tests/data/faulty_files.h"
+
+namespace trainyard {
+namespace {
+
+std::vector<int32_t> codes(std::span<const int32_t> values) {
+  return {values.begin(), values.end()};
+}
+using Names = std::vector<std::string>;
+
+TEST(CsvIngest, ColumnsGetTheirKindsAndValuesTheirPlaces) {
+  const IngestedCsv d(csv_options("label"),
+                      "size,colour,label,weight\n"
+                      "1.5,red,yes,-2e3\n"
+                      "+2,\"blue\",no,NA\n"
+                      ",red,yes,.5\n"
+                      "4,?,no,7\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  const DatasetSchema& s = d->schema();
+  ASSERT_EQ(s.columns.size(), 3u);
+  EXPECT_EQ(s.columns[0].name, "size");
+  EXPECT_EQ(s.columns[0].missing_count, 1);
+  EXPECT_EQ(s.columns[1].kind, ColumnSchema::Kind::kCategorical);
+  EXPECT_EQ(s.columns[1].categories, (Names{"blue", "red"}));
+  EXPECT_EQ(s.columns[1].missing_count, 1);
+  EXPECT_EQ(s.columns[2].missing_count, 1);
+  EXPECT_EQ(s.target.classes, (Names{"no", "yes"}));
+  EXPECT_EQ(s.interface().input, Shape({4}));
+  EXPECT_EQ(s.interface().outputs, 2);
+  EXPECT_EQ(s.train_rows, 4);
+  const Partition& p = d->train();
+  EXPECT_EQ(codes(p.target_class), (std::vector<int32_t>{1, 0, 1, 0}));
+  EXPECT_EQ(codes(p.category), (std::vector<int32_t>{1, 0, 1, -1}));
+  ASSERT_EQ(p.numeric.size(), 8u);
+  EXPECT_EQ(p.numeric[0], 1.5f);
+  EXPECT_EQ(p.numeric[1], -2000.0f);
+  EXPECT_EQ(p.numeric[2], 2.0f);
+  EXPECT_TRUE(std::isnan(p.numeric[3]));
+  EXPECT_TRUE(std::isnan(p.numeric[4]));
+  EXPECT_EQ(p.numeric[5], 0.5f);
+}
+
+TEST(CsvIngest, TargetKindFollowsItsValues) {
+  const auto kind = [](const std::string& column, const char* target_kind = "") {
+    CsvOptions options = csv_options("y");
+    options.target_kind = target_kind;
+    std::string text = "x,y\n";
+    for (size_t start = 0; start < column.size();) {
+      const size_t end = column.find(' ', start);
+      text += "1," + column.substr(start, end - start) + "\n";
+      start = end == column.npos ? column.size() : end + 1;
+    }
+    const IngestedCsv d(options, text);
+    if (!d.ok()) return d.message();
+    std::string result = d->schema().interface().classification ? "class" : "numeric";
+    for (const std::string& name : d->schema().target.classes) result += " " + name;
+    return result;
+  };
+  std::string many;
+  for (int i = 0; i < 21; ++i) many += (i > 0 ? " " : "") + std::to_string(i);
+  EXPECT_EQ(kind("0 1 1 0"), "class 0 1");
+  EXPECT_EQ(kind("10 9 1.0 1 -3"), "class -3 1 9 10");  // numbers in their order, 1.0 is 1
+  EXPECT_EQ(kind("0.5 1 2"), "numeric");
+  EXPECT_EQ(kind(many), "numeric");
+  EXPECT_EQ(kind(many.substr(2)), "class 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20");
+  EXPECT_EQ(kind("a b a"), "class a b");
+  EXPECT_EQ(kind("a 1 a 2"), "class 1 2 a");
+  EXPECT_EQ(kind("0 1 1", "numeric"), "numeric");
+  EXPECT_EQ(kind("0.5 1.5 0.5", "class"), "class 0.5 1.5");
+  EXPECT_EQ(kind("7 7 7"), "csv.target: column 'y' has a single class '7', expected at least 2");
+  EXPECT_EQ(kind("7 7 7", "numeric"), "numeric");
+  EXPECT_EQ(kind("0 1", "classes"), "csv.target_kind: 'classes', expected class or numeric");
+  EXPECT_EQ(kind("1 NA 2"),
+            "data: row 2 (line 3), column 'y': the target is missing, and every row "
+            "needs one");
+  EXPECT_EQ(kind("1.5 NA 2"),
+            "data: row 2 (line 3), column 'y': the target is missing, and every "
+            "row needs one");
+  EXPECT_EQ(kind(many + " oops"), "data: row 22 (line 23), column 'y': 'oops' is not a number");
+  EXPECT_EQ(kind("1.5 inf"),
+            "data: row 2 (line 3), column 'y': 'inf' is not a finite number of 32 bits");
+}
+
+TEST(CsvIngest, OptionsChooseColumns) {
+  CsvOptions options = csv_options("y");
+  options.ignore = {"id"};
+  options.categorical = {"zip"};
+  const IngestedCsv d(options, "id,zip,x,y\nk1,01,1,a\nk2,1,2,b\nk3,01,3,a\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  ASSERT_EQ(d->schema().columns.size(), 2u);
+  EXPECT_EQ(d->schema().columns[0].categories, (Names{"01", "1"}));  // the text, not the number
+  EXPECT_EQ(d->schema().ignored_columns, Names{"id"});
+}
+
+TEST(CsvIngest, WithoutAHeaderColumnsAreNumbered) {
+  CsvOptions options = csv_options("c2");
+  options.header = false;
+  options.delimiter = ';';
+  const IngestedCsv d(options, "1;2;a\n3;4;b\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  EXPECT_EQ(d->schema().columns[1].name, "c1");
+  EXPECT_EQ(d->schema().train_rows, 2);
+}
+
+TEST(CsvIngest, ImagesAreBytesOnlyIfEveryPixelIs) {
+  CsvOptions options = csv_options("y");
+  options.image = {1, 1, 2};
+  const IngestedCsv bytes(options, "a,b,y\n0,255,0\n3,7.0,1\n", "a,b,y\n1,2,0\n");
+  ASSERT_TRUE(bytes.ok()) << bytes.message();
+  EXPECT_EQ(bytes->schema().image, Shape({1, 1, 2}));
+  EXPECT_EQ(bytes->schema().image_dtype, DType::kU8);
+  EXPECT_EQ(bytes->train().image_u8[1], 255);
+  EXPECT_EQ(bytes->train().image_u8[3], 7);
+  EXPECT_EQ(
+      std::vector<int64_t>(bytes->train().image_sums.begin(), bytes->train().image_sums.end()),
+      (std::vector<int64_t>{255, 65025, 10, 58}));
+  EXPECT_EQ(bytes->test().image_u8.size(), 2u);
+  for (const char* odd : {"0.5", "-1", "256"}) {
+    const std::string row = "a,b,y\n1," + std::string(odd) + ",0\n";
+    const IngestedCsv in_test(options, "a,b,y\n0,255,0\n3,7,1\n", row);
+    ASSERT_TRUE(in_test.ok()) << in_test.message();
+    EXPECT_EQ(in_test->schema().image_dtype, DType::kF32);
+    EXPECT_EQ(in_test->train().image_f32[1], 255.0f);
+  }
+  EXPECT_EQ(IngestedCsv(options, "a,b,y\n0,,0\n3,7,1\n").message(),
+            "data: row 1 (line 2), column 'b': the value is missing, and pixels must all be there");
+  EXPECT_EQ(IngestedCsv(options, "a,b,y\n0,x,0\n3,7,1\n").message(),
+            "data: row 1 (line 2), column 'b': 'x' is not a number");
+  options.image = {1, 8, 8};
+  EXPECT_EQ(IngestedCsv(options, "a,b,y\n0,1,0\n3,7,1\n").message(),
+            "csv.image: [1, 8, 8] has 64 values, but there are 2 feature columns");
+  options.image = {8, 8};
+  EXPECT_EQ(IngestedCsv(options, "a,b,y\n0,1,0\n3,7,1\n").message(),
+            "csv.image: [8, 8], expected [C, H, W]");
+  options.image = {int64_t{1} << 40, int64_t{1} << 40, 1};
+  EXPECT_FALSE(IngestedCsv(options, "a,b,y\n0,1,0\n3,7,1\n").ok());
+}
+
+TEST(CsvIngest, TestSetUsesTheTrainingSchema) {
+  const char* train = "colour,x,y\nred,1,a\nblue,2,b\n";
+  const IngestedCsv d(csv_options("y"), train, "y,colour,x\nb,green,NA\na,red,9\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  EXPECT_EQ(d->test().rows, 2);
+  EXPECT_EQ(codes(d->test().target_class), (std::vector<int32_t>{1, 0}));
+  EXPECT_EQ(codes(d->test().category), (std::vector<int32_t>{-1, 1}));  // green was never seen
+  EXPECT_TRUE(std::isnan(d->test().numeric[0]));
+  EXPECT_EQ(d->schema().columns[0].categories, (Names{"blue", "red"}));
+  EXPECT_EQ(d->schema().columns[1].missing_count, 0);  // of the training rows
+
+  const auto message = [&](const char* test) {
+    return IngestedCsv(csv_options("y"), train, test).message();
+  };
+  EXPECT_EQ(message("colour,x,y\nred,1,c\n"),
+            "test: row 1 (line 2), column 'y': 'c' is not a class of the training rows");
+  EXPECT_EQ(message("colour,x\nred,1\n"), "test: column 'y' of the training data is missing");
+  EXPECT_EQ(message("colour,x,y,z\nred,1,a,1\n"),
+            "test: column 'z' is not in the training data; the columns are 'colour', 'x', 'y'");
+  EXPECT_EQ(message("colour,x,y\nred,one,a\n"),
+            "test: row 1 (line 2), column 'x': 'one' is not a number");
+  EXPECT_EQ(message("colour,x,y\n"), "test: the file has a header, but no rows");
+}
+
+// B39: each is refused with row and column, and nothing is left behind (data_samples.cc checks).
+TEST(CsvIngestB39, BadInputIsRefusedWithItsPlace) {
+  struct Case {
+    std::string text;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {"", "data: the file is empty"},
+      {"\n\n", "data: the file is empty"},
+      {"x,y\n", "data: the file has a header, but no rows"},
+      {"x,y\n1,a\n2\n", "data: row 2 (line 3): 1 fields, expected 2 as in the header"},
+      {"x,y\n1,a\n2,b,3\n", "data: row 2 (line 3): 3 fields, expected 2 as in the header"},
+      {"x,y\n1,a\n2,b\nfoo,a\n3,b\n",
+       "data: row 3 (line 4), column 'x': 'foo' is not a number, as most of the column is; if it "
+       "holds names, list it in `categorical`"},
+      {"x,y\n1,a\ninf,b\n",
+       "data: row 2 (line 3), column 'x': 'inf' is not a finite number of 32 bits"},
+      {"x,y\n1,a\n1e39,b\n",
+       "data: row 2 (line 3), column 'x': '1e39' is not a finite number of 32 bits"},
+      {"x,y\n1,a\n1e400,b\n",
+       "data: row 2 (line 3), column 'x': '1e400' is not a finite number of 32 bits"},
+      {"x,y\n1,a\n\"1\n", "data: line 3: a quote is opened and never closed"},
+      {"x,x\n1,2\n",
+       "data: header, column 2: the name 'x' appears twice; if the file has no "
+       "header, set header: false"},
+      {"x,\xff\n1,2\n", "data: header, column 2: '\\xff' is no name (UTF-8, at most 256 bytes)"},
+      {"x,y\nab\xff,a\ncd,b\n", "data: row 1 (line 2), column 'x': 'ab\\xff' is not UTF-8 text"},
+      {"y\na\nb\n", "data: there is no column besides the target, expected at least one"},
+      {"x,label\n1,a\n2,b\n", "csv.target: 'y' is not a column; the columns are 'x', 'label'"},
+      {"x,y\n" + std::string(300, 'k') + ",a\nl,b\n",
+       "data: row 1 (line 2), column 'x': a text of 300 bytes is no category (at most 256 bytes); "
+       "leave the column out with `ignore`"},
+  };
+  for (const Case& c : cases) {
+    const IngestedCsv d(csv_options("y"), c.text);
+    ASSERT_FALSE(d.ok()) << c.text;
+    EXPECT_EQ(d.message(), c.message) << c.text;
+    EXPECT_EQ(d.result().error().reason, "DATASET_INVALID");
+    EXPECT_FALSE(d.result().error().violations.empty());
+  }
+}
+
+TEST(CsvIngestB39, AColumnThatIsNotThereNamesTheNearest) {
+  const char* text = "size,colour,label\n1,red,a\n2,blue,b\n";
+  EXPECT_EQ(IngestedCsv(csv_options("labl"), text).message(),
+            "csv.target: 'labl' is not a column; did you mean 'label'?");
+  EXPECT_EQ(IngestedCsv(csv_options(""), text).message(),
+            "csv.target: required: the column to learn");
+  CsvOptions options = csv_options("label");
+  options.ignore = {"color"};
+  EXPECT_EQ(IngestedCsv(options, text).message(),
+            "csv.ignore: 'color' is not a column; did you mean 'colour'?");
+  options.ignore = {"label"};
+  EXPECT_EQ(IngestedCsv(options, text).message(), "csv.ignore: 'label' is the target");
+  options.ignore = {"size"};
+  options.categorical = {"size"};
+  EXPECT_EQ(IngestedCsv(options, text).message(), "csv.categorical: 'size' is in csv.ignore too");
+}
+
+TEST(CsvIngestB39, TheFirst16ProblemsAreNamed) {
+  std::string text = "x,z,y\n";
+  for (int i = 1; i <= 40; ++i) text += "1,1," + std::string(i % 2 == 0 ? "a" : "b") + "\n";
+  for (int i = 1; i <= 20; ++i) text += "bad,worse,a\n";
+  const IngestedCsv d(csv_options("y"), text);
+  ASSERT_FALSE(d.ok());
+  const auto& violations = d.result().error().violations;
+  ASSERT_EQ(violations.size(), 16u);
+  EXPECT_EQ(violations[0].field, "data: row 41 (line 42), column 'x'");
+  EXPECT_EQ(violations[1].field, "data: row 41 (line 42), column 'z'");
+  EXPECT_EQ(violations[15].field, "data: row 48 (line 49), column 'z'");
+  EXPECT_NE(d.message().find("(the first of 16 or more problems)"), std::string::npos);
+}
+
+TEST(CsvIngestB39, TooManyCategoriesAreRefusedOnce) {
+  std::string text = "x,name,y\n";
+  for (int i = 0; i < 10005; ++i) {
+    text += "1,n" + std::to_string(i) + "," + std::string(i % 2 == 0 ? "a" : "b") + "\n";
+  }
+  const IngestedCsv d(csv_options("y"), text);
+  EXPECT_EQ(d.message(),
+            "data: row 10001 (line 10002), column 'name': more than 10000 different values; leave "
+            "the column out with `ignore`");
+}
+
+TEST(CsvIngestB39, NoCutOrChangedByteCrashes) {
+  const std::string text = "a,\"b\",y\r\n1,red,\"p\"\"q\"\r\n2.5,blue,r\r\n";
+  for (size_t size = 0; size < text.size(); ++size) {
+    (void)IngestedCsv(csv_options("y"), text.substr(0, size));
+  }
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::string changed = text;
+    changed[i] = static_cast<char>(changed[i] ^ 0x04);
+    (void)IngestedCsv(csv_options("y"), changed);
+  }
+}
+
+TEST(Dataset, DamageIsSeenWhenTheDigestIsVerified) {
+  const char* text = "x,c,y\n1,u,a\n2,v,b\n3,u,a\n";
+  const IngestedCsv d(csv_options("y"), text);
+  ASSERT_TRUE(d.ok()) << d.message();
+  const auto folder = d.folder() / "typed";
+  const std::string digest = read_file(folder / "digest", 1000).value();
+  EXPECT_EQ(digest, sha256_file(folder / "schema.json").value() + "  schema.json\n" +
+                        sha256_file(folder / "data.safetensors").value() + "  data.safetensors\n");
+  for (const char* name : {"schema.json", "data.safetensors", "digest"}) {
+    const std::string whole = read_file(folder / name, 1 << 20).value();
+    for (size_t i = 0; i < whole.size(); i += 3) {
+      std::string flipped = whole;
+      flipped[i] = static_cast<char>(flipped[i] ^ (1 << i % 8));
+      std::ofstream(folder / name, std::ios::binary) << flipped;
+      EXPECT_FALSE(Dataset::open(folder, true).ok()) << name << " at " << i;
+      (void)Dataset::open(folder, false);  // whatever it says, it does not crash
+      std::ofstream(folder / name, std::ios::binary) << whole.substr(0, i);
+      const auto cut = Dataset::open(folder, true);
+      ASSERT_FALSE(cut.ok());
+      EXPECT_EQ(cut.error().reason, "DATASET_DAMAGED");
+    }
+    std::ofstream(folder / name, std::ios::binary) << whole;
+  }
+  EXPECT_TRUE(Dataset::open(folder, true).ok());
+  std::filesystem::remove(folder / "digest");
+  EXPECT_EQ(Dataset::open(folder, true).error().reason, "DATASET_NOT_FOUND");
+}
+
+TEST(Dataset, IngestIsDoneOrLeavesNothing) {
+  const TemporaryFolder folder;
+  const IngestRequest request{
+      "csv", {{"data", folder.write("a.csv", "x,y\n1,a\n2,b\n")}}, csv_options("y")};
+  int fail_at = 0;
+  for (;; ++fail_at) {
+    FaultyFiles files(fail_at);
+    const auto schema = ingest(request, folder / "typed", files);
+    if (files.operations() <= fail_at) {
+      ASSERT_TRUE(schema.ok());
+      break;
+    }
+    ASSERT_FALSE(schema.ok());
+    EXPECT_EQ(schema.error().reason, "STORAGE_FULL");
+    EXPECT_FALSE(std::filesystem::exists(folder / "typed"));
+  }
+  EXPECT_GE(fail_at, 6);
+  EXPECT_TRUE(Dataset::open(folder / "typed", true).ok());
+  EXPECT_EQ(ingest(request, folder / "typed", local_files()).error().reason, "DATASET_EXISTS");
+}
+
+TEST(Dataset, SameContentAndOptionsGiveTheSameBytes) {
+  const char* text = "x,c,y\n1,u,a\n2,v,b\n3,u,a\n";
+  const IngestedCsv a(csv_options("y"), text), b(csv_options("y"), text);
+  EXPECT_EQ(read_file(a.folder() / "typed/digest", 1000).value(),
+            read_file(b.folder() / "typed/digest", 1000).value());
+}
+
+TEST(DatasetSchema, ComesBackFromJsonAndRefusesNonsense) {
+  const IngestedCsv d(csv_options("y"), "x,c,y\n1,u,a\n2,v,b\n3,u,a\n");
+  const std::string json = d->schema().to_json();
+  const auto again = DatasetSchema::from_json(json);
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(again->to_json(), json);
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"\"tabular\"", "\"table\""},
+           {"\"kind\":\"categorical\"", "\"kind\":\"text\""},
+           {"[\"a\",\"b\"]", "[\"a\",\"a\"]"},
+           {"[\"a\",\"b\"]", "[\"a\"]"},
+           {"[\"u\",\"v\"]", "[\"u\",1]"},
+           {"\"train_rows\":3", "\"train_rows\":-3"},
+           {"\"train_rows\":3", "\"train_rows\":3.5"},
+           {"\"train_rows\":3", "\"rows\":3"},
+           {"\"source_columns\":[\"x\"", "\"source_columns\":[\"z\""},
+           {"\"delimiter\":\",\"", "\"delimiter\":\"\\n\""},
+       }) {
+    std::string changed = json;
+    ASSERT_NE(changed.find(from), std::string::npos) << from;
+    changed.replace(changed.find(from), from.size(), to);
+    EXPECT_FALSE(DatasetSchema::from_json(changed).ok()) << to;
+  }
+  EXPECT_FALSE(DatasetSchema::from_json("").ok());
+  EXPECT_FALSE(DatasetSchema::from_json("[]").ok());
+  EXPECT_FALSE(DatasetSchema::from_json(std::string(100000, '[')).ok());
+}
+
+}  // namespace
+}  // namespace trainyard

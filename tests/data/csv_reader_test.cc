@@ -1,0 +1,181 @@
+// Catches: fields cut or joined wrongly, also where a record straddles the buffer's end; input that
+// is accepted although RFC 4180 gives it no meaning; unbounded memory.
+#include "src/data/csv_reader.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/math/philox.h"
+#include "src/data/limits.h"
+#include "tests/data/data_samples.h"
+
+namespace trainyard {
+namespace {
+
+using Records = std::vector<std::vector<std::string>>;
+
+Result<Records> read(std::string_view text, char delimiter = ',') {
+  const auto source = open_memory_source(text, "data");
+  CsvReader reader(*source, delimiter, "data");
+  Records records;
+  std::vector<std::string_view> fields;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, reader.next(fields));
+    if (!more) return records;
+    records.emplace_back(fields.begin(), fields.end());
+  }
+}
+
+TEST(CsvReader, ReadsWhatFilesHold) {
+  const Records expected = {{"a", "b"}, {"1", "2"}};
+  for (const char* text : {"a,b\n1,2\n", "a,b\n1,2", "a,b\r\n1,2\r\n",
+                           "\xef\xbb\xbf"
+                           "a,b\n1,2\n",
+                           "\n\na,b\n\n\r\n1,2\n\n", " a , b\t\n1 ,\t2",
+                           "\"a\",\"b\"\r\n\"1\" , \"2\"", "a,b\r\n1,2\r"}) {
+    const auto records = read(text);
+    ASSERT_TRUE(records.ok()) << records.error().message;
+    EXPECT_EQ(*records, expected) << text;
+  }
+  EXPECT_EQ(read("").value(), Records{});
+  EXPECT_EQ(read("\n\r\n  \n").value(), Records{});
+  EXPECT_EQ(read(",\n").value(), (Records{{"", ""}}));
+  EXPECT_EQ(read("a,,").value(), (Records{{"a", "", ""}}));
+  EXPECT_EQ(read("\"\"\n").value(), (Records{{""}}));
+  EXPECT_EQ(read("\"a\"\"b\",\" x,\ny\r\n\"\n").value(), (Records{{"a\"b", " x,\ny\r\n"}}));
+  EXPECT_EQ(read("\"\"\"\"\n").value(), (Records{{"\""}}));
+  EXPECT_EQ(read("a\tb\t\n", '\t').value(), (Records{{"a", "b", ""}}));
+  EXPECT_EQ(read("a;1,5\n", ';').value(), (Records{{"a", "1,5"}}));
+}
+
+TEST(CsvReader, RefusesWhatHasNoMeaningAndNamesTheLine) {
+  struct Case {
+    std::string text;
+    const char* message;
+  };
+  const std::vector<Case> cases = {
+      {"a,b\n1,\"2\n3,4\n", "data: line 2: a quote is opened and never closed"},
+      {"a,b\n\"1\"x,2\n", "data: line 2: field 1 goes on after its closing quote"},
+      {"a,b\n1,2\"\n",
+       "data: line 2: field 2 has a quote inside, expected the whole field in "
+       "quotes and quotes inside doubled"},
+      {std::string("a,b\n1,\0", 7), "data: line 2: field 2 holds a zero byte, expected UTF-8 text"},
+      {std::string("a,\"\0\"\n", 6),
+       "data: line 1: a quoted field holds a zero byte, expected "
+       "UTF-8 text"},
+      {std::string("\xff\xfe"
+                   "a\0,\0",
+                   6),
+       "data: the file is UTF-16, expected UTF-8"},
+  };
+  for (const Case& c : cases) {
+    const auto records = read(c.text);
+    ASSERT_FALSE(records.ok()) << c.text;
+    EXPECT_EQ(records.error().message, c.message);
+    EXPECT_EQ(records.error().reason, "DATASET_INVALID");
+  }
+}
+
+TEST(CsvReader, LineNumbersCountBreaksInsideQuotes) {
+  const std::string text = "a\n\"1\n2\n3\"\n\n4\n";
+  const auto source = open_memory_source(text, "data");
+  CsvReader reader(*source, ',', "data");
+  std::vector<std::string_view> fields;
+  std::vector<int64_t> lines;
+  while (reader.next(fields).value()) lines.push_back(reader.line());
+  EXPECT_EQ(lines, (std::vector<int64_t>{1, 2, 6}));
+}
+
+/// The same rules, character by character on a whole string: slow and plain.
+Records read_plainly(const std::string& text) {
+  Records records(1);
+  std::string field;
+  bool quoted = false;
+  const auto end_field = [&] {
+    records.back().push_back(std::move(field));
+    field.clear();
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '"' && i + 1 < text.size() && text[i + 1] == '"') {
+      field += '"';
+      ++i;
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (!quoted && c == ',') {
+      end_field();
+    } else if (!quoted && c == '\n') {
+      end_field();
+      records.emplace_back();
+    } else {
+      field += c;
+    }
+  }
+  records.pop_back();
+  return records;
+}
+
+TEST(CsvReader, RecordsAcrossBufferEndsAreWhole) {
+  const uint64_t seed = 20240607;
+  std::string text;
+  for (uint64_t i = 0; text.size() < (size_t{5} << 20) / 2; ++i) {
+    const uint32_t r = math::philox_u32(seed, 1, 0, i);
+    const size_t length = r % 997 == 0 ? 300000 : r % 37;
+    const std::string body(length, static_cast<char>('a' + r % 26));
+    text += r % 3 == 0 ? "\"" + body + "\"\",\n\"\"" + body + "\"" : body + "x";
+    text += r % 5 == 0 ? '\n' : ',';
+  }
+  text += "end\n";
+  const auto records = read(text);
+  ASSERT_TRUE(records.ok()) << records.error().message;
+  EXPECT_TRUE(*records == read_plainly(text));  // too large to print
+}
+
+TEST(CsvReader, LineAndColumnCountAreBounded) {
+  const std::string long_line = "a,b\n1," + std::string(kLineBytesMax + 100, '7') + "\n";
+  const auto too_long = read(long_line);
+  ASSERT_FALSE(too_long.ok());
+  EXPECT_EQ(too_long.error().message,
+            "data: line 2: longer than 16 MiB, or a quote that is opened here is not closed");
+  const std::string wide(static_cast<size_t>(kColumnsMax) + 5, ',');
+  EXPECT_EQ(read(wide).error().message, "data: line 1: more than 262144 fields");
+  // A "1 GB line" of gzip is 1 MB of file; it is refused after 16 MiB.
+  const std::string bomb = gzip(std::string(size_t{64} << 20, '1'));
+  EXPECT_LT(bomb.size(), size_t{100000});
+  EXPECT_FALSE(read(bomb).ok());
+}
+
+TEST(CsvReader, NoCutOrChangedByteCrashes) {
+  const std::string text =
+      "\xef\xbb\xbf"
+      "a,\"b \"\"c\"\"\",d\r\n1,\"x\ny\",\" z\"\r\n\r\n2,3,";
+  for (size_t size = 0; size <= text.size(); ++size) (void)read(text.substr(0, size));
+  for (size_t i = 0; i < text.size(); ++i) {
+    for (const char c : {'"', ',', '\n', '\r', '\0', ' ', '\xff'}) {
+      std::string changed = text;
+      changed[i] = c;
+      (void)read(changed);
+    }
+  }
+}
+
+TEST(Gzip, SeveralMembersAreOneStreamAndDamageIsRefused) {
+  const std::string text = "a,b\n1,2\n";
+  EXPECT_EQ(read(gzip(text)).value(), read(text).value());
+  EXPECT_EQ(read(gzip("a,b\n") + gzip("1,2\n")).value(), read(text).value());
+  const std::string packed = gzip(text);
+  for (size_t size = 2; size < packed.size(); ++size) {
+    EXPECT_FALSE(read(packed.substr(0, size)).ok()) << size;
+  }
+  for (size_t i = 2; i < packed.size(); ++i) {
+    if (i >= 4 && i < 10) continue;  // time, flags of the compressor, system: not checked by anyone
+    std::string flipped = packed;
+    flipped[i] = static_cast<char>(flipped[i] ^ 0x10);
+    // The last byte of the deflate data has a few bits that mean nothing.
+    const auto records = read(flipped);
+    EXPECT_TRUE(!records.ok() || (i == packed.size() - 9 && *records == *read(text))) << i;
+  }
+  EXPECT_FALSE(read(packed + "trailing").ok());
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,59 @@
+// tests/data/data_samples.h: small sources made in a test, and their ingest.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/data/dataset.h"
+#include "tests/data/temporary_folder.h"
+
+namespace trainyard {
+
+std::string gzip(std::string_view text);
+
+/// An IDX file: header and elements as bytes.
+std::string idx_file(unsigned type, const std::vector<uint32_t>& sizes, std::string_view elements);
+std::string idx_floats(const std::vector<float>& values);
+
+CsvOptions csv_options(std::string target);
+
+/// Ingests CSV texts and opens the result, which stays valid as long as this object.
+class IngestedCsv {
+ public:
+  IngestedCsv(const CsvOptions& options, std::string_view train,
+              std::optional<std::string_view> test = std::nullopt);
+  const Result<Dataset>& result() const { return dataset_; }
+  bool ok() const { return dataset_.ok(); }
+  const Dataset& operator*() const { return dataset_.value(); }
+  const Dataset* operator->() const { return &dataset_.value(); }
+  /// "" if it was accepted.
+  std::string message() const { return ok() ? "" : dataset_.error().message; }
+  const TemporaryFolder& folder() const { return folder_; }
+
+ private:
+  TemporaryFolder folder_;
+  Result<Dataset> dataset_;
+};
+
+/// The same for IDX. Empty test_images: no test set.
+class IngestedIdx {
+ public:
+  IngestedIdx(std::string_view train_images, std::string_view train_labels,
+              std::string_view test_images = {}, std::string_view test_labels = {});
+  bool ok() const { return dataset_.ok(); }
+  const Dataset& operator*() const { return dataset_.value(); }
+  const Dataset* operator->() const { return &dataset_.value(); }
+  std::string message() const { return ok() ? "" : dataset_.error().message; }
+
+ private:
+  TemporaryFolder folder_;
+  Result<Dataset> dataset_;
+};
+
+/// The folder of the real data sets (TRAINYARD_TEST_DATA, else ../shared/data beside the checkout);
+/// nothing if it is absent.
+std::optional<std::filesystem::path> real_data_folder();
+
+}  // namespace trainyard

@@ -1,0 +1,74 @@
+// tests/data/faulty_files.h: the local file system, failing at a chosen operation. A failing write
+// leaves half of the file behind, as a full disk does; a failing rename may have happened.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "src/base/files.h"
+#include "tests/data/unsynced_files.h"
+
+namespace trainyard {
+
+class FaultyFiles final : public Files {
+ public:
+  enum class Mode { kBefore, kAfter, kCrash };
+  /// Operation number `fail_at` (from 0) fails: before anything happened, or after it was done but
+  /// before that was known. kCrash: from then on nothing happens any more, removals included.
+  explicit FaultyFiles(int fail_at = -1, Mode mode = Mode::kBefore)
+      : fail_at_(fail_at), mode_(mode) {}
+  int operations() const { return operations_; }
+
+  Status write_file(const std::filesystem::path& path,
+                    std::span<const std::span<const std::byte>> parts) override {
+    if (!fails()) return files_.write_file(path, parts);
+    if (crashed_ > 1) return error();
+    size_t half = 0;
+    for (const auto& part : parts) half += part.size();
+    half /= 2;
+    std::vector<std::span<const std::byte>> cut;
+    for (const auto& part : parts) {
+      cut.push_back(part.first(std::min(part.size(), half)));
+      half -= cut.back().size();
+    }
+    (void)files_.write_file(path, mode_ == Mode::kAfter ? parts : cut);
+    return error();
+  }
+  Status rename_durable(const std::filesystem::path& from,
+                        const std::filesystem::path& to) override {
+    if (!fails()) return files_.rename_durable(from, to);
+    if (mode_ == Mode::kAfter) (void)files_.rename_durable(from, to);
+    return error();
+  }
+  Status sync_directory(const std::filesystem::path& directory) override {
+    return fails() ? Status(error()) : files_.sync_directory(directory);
+  }
+  Status create_directories(const std::filesystem::path& directory) override {
+    if (!fails()) return files_.create_directories(directory);
+    if (mode_ == Mode::kAfter) (void)files_.create_directories(directory);
+    return error();
+  }
+  Status remove_all(const std::filesystem::path& path) override {
+    return fails() ? Status(error()) : files_.remove_all(path);
+  }
+
+ private:
+  bool fails() {
+    const int operation = operations_++;
+    if (mode_ == Mode::kCrash && fail_at_ >= 0 && operation >= fail_at_) {
+      ++crashed_;
+      return true;
+    }
+    return operation == fail_at_;
+  }
+  static Error error() {
+    return make_error(ErrorCode::kResourceExhausted, "STORAGE_FULL", "no space left on device");
+  }
+  UnsyncedFiles files_;
+  int fail_at_;
+  Mode mode_;
+  int operations_ = 0;
+  int crashed_ = 0;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,182 @@
+// Catches: batches that depend on threads, on the queue or on where a run was resumed; rows lost or
+// repeated within an epoch; a loader that hangs when it is destroyed.
+#include "src/data/loader.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "src/base/philox.h"
+#include "tests/data/data_samples.h"
+
+namespace trainyard {
+namespace {
+
+/// 37 rows whose target is their own number, so that a batch tells which rows it holds.
+struct Sample {
+  Sample() : dataset(csv_options("id"), text()) {
+    rows.resize(37);
+    std::iota(rows.begin(), rows.end(), 0);
+    p = fit_preprocessing(dataset->schema(), dataset->train(), rows);
+    p.target_mean = 0;
+    p.target_std = 1;
+  }
+  static std::string text() {
+    std::string text = "a,b,id\n";
+    for (int i = 0; i < 37; ++i) {
+      text += std::to_string(i * 0.25) + "," + std::string(i % 3 == 0 ? "u" : "v") + "," +
+              std::to_string(i) + ".0\n";
+    }
+    return text;
+  }
+  std::vector<std::vector<float>> steps(const Loader::Options& options, int count,
+                                        std::vector<float>* inputs = nullptr) const {
+    Loader loader(dataset->schema(), p, dataset->train(), rows, options);
+    std::vector<std::vector<float>> result;
+    for (int i = 0; i < count; ++i) {
+      const Batch& batch = loader.next();
+      result.push_back(batch.target_numeric);
+      if (inputs != nullptr) inputs->insert(inputs->end(), batch.input.begin(), batch.input.end());
+    }
+    return result;
+  }
+  IngestedCsv dataset;
+  std::vector<int64_t> rows;
+  Preprocessing p;
+};
+
+TEST(Loader, BatchesFollowTheEpochsPermutation) {
+  const Sample sample;
+  Loader::Options options;
+  options.batch_size = 5;
+  options.seed = 11;
+  const auto steps = sample.steps(options, 21);  // 7 steps per epoch
+  std::set<std::vector<float>> epochs;
+  for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+    const auto order = permutation(37, 11, stream_of("shuffle"), epoch);
+    std::vector<float> seen;
+    for (size_t s = 0; s < 7; ++s) {
+      for (const float id : steps[epoch * 7 + s]) {
+        EXPECT_EQ(id, static_cast<float>(order[seen.size()]));
+        seen.push_back(id);
+      }
+    }
+    EXPECT_EQ(std::set<float>(seen.begin(), seen.end()).size(), 35u);  // none twice
+    epochs.insert(seen);
+  }
+  EXPECT_EQ(epochs.size(), 3u);
+}
+
+TEST(Loader, InputsAreTheTransformedRows) {
+  const Sample sample;
+  Loader::Options options;
+  options.batch_size = 4;
+  options.shuffle = false;
+  std::vector<float> inputs;
+  const auto steps = sample.steps(options, 10, &inputs);
+  EXPECT_EQ(steps[0], (std::vector<float>{0, 1, 2, 3}));
+  EXPECT_EQ(steps[9], steps[0]);  // 9 steps per epoch, row 36 is left out
+  for (int64_t row = 0; row < 36; ++row) {
+    float expected[3];
+    transform_row(sample.dataset->schema(), sample.p, sample.dataset->train(), row, expected);
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(inputs[static_cast<size_t>(row) * 3 + i], expected[i]);
+  }
+}
+
+TEST(Loader, SameBatchesForAnyThreadsQueueAndTiming) {
+  const Sample sample;
+  Loader::Options options;
+  options.batch_size = 3;
+  options.seed = 5;
+  std::vector<float> inputs;
+  const auto expected = sample.steps(options, 60, &inputs);
+  for (const int threads : {1, 2, 5}) {
+    for (const int64_t prefetch : {1, 2, 3, 50}) {
+      options.threads = threads;
+      options.prefetch_batches = prefetch;
+      std::vector<float> again;
+      EXPECT_EQ(sample.steps(options, 60, &again), expected) << threads << " " << prefetch;
+      EXPECT_EQ(again, inputs);
+      Loader slow(sample.dataset->schema(), sample.p, sample.dataset->train(), sample.rows,
+                  options);
+      for (size_t i = 0; i < 60; ++i) {
+        const Batch& batch = slow.next();
+        if (i % 16 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        EXPECT_EQ(batch.target_numeric, expected[i]);  // held while threads work on
+      }
+    }
+  }
+}
+
+TEST(Loader, ResumeGoesOnWithTheSameBatches) {
+  const Sample sample;
+  Loader::Options options;
+  options.batch_size = 5;
+  options.seed = 3;
+  const auto whole = sample.steps(options, 40);
+  for (int first = 0; first < 40; ++first) {
+    options.first_step = first;
+    const auto rest = sample.steps(options, 40 - first);
+    EXPECT_EQ(rest, (std::vector<std::vector<float>>(whole.begin() + first, whole.end())));
+  }
+}
+
+TEST(Loader, ASubsetOfRowsStaysASubset) {
+  const Sample sample;
+  const Split split = split_rows(37, 0.3, 1);
+  const std::set<int64_t> train(split.train.begin(), split.train.end());
+  Loader::Options options;
+  options.batch_size = 26;
+  Loader loader(sample.dataset->schema(), sample.p, sample.dataset->train(), split.train, options);
+  EXPECT_EQ(loader.steps_per_epoch(), 1);
+  for (int epoch = 0; epoch < 20; ++epoch) {
+    std::set<int64_t> seen;
+    for (const float id : loader.next().target_numeric) seen.insert(static_cast<int64_t>(id));
+    EXPECT_EQ(seen, train);
+  }
+}
+
+TEST(Loader, DestructionNeverHangs) {
+  const Sample sample;
+  Loader::Options options;
+  options.batch_size = 2;
+  for (int i = 0; i < 300; ++i) {
+    options.threads = 1 + i % 3;
+    options.prefetch_batches = 1 + i % 4;
+    Loader loader(sample.dataset->schema(), sample.p, sample.dataset->train(), sample.rows,
+                  options);
+    for (int k = 0; k < i % 5; ++k) (void)loader.next();
+  }
+}
+
+TEST(Loader, ImpossibleOptionsAreFaults) {
+  const Sample sample;
+  const auto make = [&](Loader::Options options, std::vector<int64_t> rows) {
+    Loader(sample.dataset->schema(), sample.p, sample.dataset->train(), std::move(rows), options);
+  };
+  Loader::Options options;
+  options.batch_size = 38;
+  EXPECT_THROW(make(options, sample.rows), InvariantError);
+  options.batch_size = 1;
+  EXPECT_THROW(make(options, {}), InvariantError);
+  EXPECT_THROW(make(options, {37}), InvariantError);
+  EXPECT_THROW(make(options, {-1}), InvariantError);
+}
+
+TEST(FillBatch, TakesRowsInOrderAndAShortLastBatch) {
+  const Sample sample;
+  const RowTransform transform(sample.dataset->schema(), sample.p);
+  Batch batch;
+  const std::vector<int64_t> rows = {36, 0, 5};
+  fill_batch(transform, sample.dataset->train(), rows, batch);
+  EXPECT_EQ(batch.rows, 3);
+  EXPECT_EQ(batch.target_numeric, (std::vector<float>{36, 0, 5}));
+  EXPECT_EQ(batch.input.size(), 9u);
+  EXPECT_TRUE(batch.target_class.empty());
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,108 @@
+// Catches: predict reading a column, category or pixel differently from training, and bad rows that
+// are accepted.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/data/preprocessing.h"
+#include "tests/data/data_samples.h"
+
+namespace trainyard {
+namespace {
+
+struct Table {
+  Table() : dataset(options(), "id,size,colour,y\n7,1,red,a\n8,2,blue,b\n") {}
+  static CsvOptions options() {
+    CsvOptions o = csv_options("y");
+    o.ignore = {"id"};
+    return o;
+  }
+  Result<RawRows> parse(std::string_view text) const {
+    return parse_raw_rows(dataset->schema(), "csv", text);
+  }
+  std::string message(std::string_view text) const {
+    const auto rows = parse(text);
+    return rows.ok() ? "" : rows.error().message;
+  }
+  IngestedCsv dataset;
+};
+
+TEST(RawRows, EveryFormOfTheSameRowsReadsTheSame) {
+  const Table table;
+  for (const char* text : {
+           "size,colour\n1.5,red\n,green\n",                // by name
+           "colour,size\nred,1.5\ngreen,NA\n",              // in any order
+           "y,id,colour,size\n?,3,red,1.5\nz,4,green,?\n",  // target and ignored columns
+           "1.5,red\n,green\n",                             // by position
+           "1.5,red,b\n,green,\n",                          // with the target
+           "3,1.5,red,b\n4,,green,a\n",                     // all of the file's columns
+           "\xef\xbb\xbfsize,colour\r\n1.5,\"red\"\r\n?,green",
+       }) {
+    const auto rows = table.parse(text);
+    ASSERT_TRUE(rows.ok()) << rows.error().message << "\n" << text;
+    ASSERT_EQ(rows->rows, 2);
+    EXPECT_EQ(rows->numeric[0], 1.5f);
+    EXPECT_TRUE(std::isnan(rows->numeric[1]));
+    EXPECT_EQ(rows->category, (std::vector<int32_t>{1, -1}));  // an unseen colour is no error
+    EXPECT_EQ(rows->view().rows, 2);
+  }
+  EXPECT_EQ(table.parse(gzip("1.5,red\n"))->rows, 1);
+}
+
+TEST(RawRows, BadRowsAreRefusedWithTheirPlace) {
+  const Table table;
+  EXPECT_EQ(table.message(""), "rows: there are no rows");
+  EXPECT_EQ(table.message("size,colour\n"), "rows: there is a header, but no rows");
+  EXPECT_EQ(table.message("sise,colour\n1,red\n"),
+            "rows: column 'sise' is not in the training data; did you mean 'size'? (the first of 2 "
+            "problems)");
+  EXPECT_EQ(table.message("size,colour\n1,red\nx,red\n"),
+            "rows: row 2 (line 3), column 'size': 'x' is not a number");
+  EXPECT_EQ(table.message("1,red\n1\n1,red,b\n"),
+            "rows: row 2 (line 2): 1 fields, expected 2 (the first of 2 problems)");
+  EXPECT_EQ(table.message("1\n"),
+            "rows: 1 fields in the first row, and they are no header; expected the 2 feature "
+            "columns, with the target or without");
+  EXPECT_EQ(parse_raw_rows(table.dataset->schema(), "json", "{}").error().message,
+            "format: 'json', expected csv or idx");
+  EXPECT_FALSE(parse_raw_rows(table.dataset->schema(), "idx", idx_file(8, {1, 1, 1}, "x")).ok());
+  const std::string text = "size,colour\n1,\"red\"\n";
+  for (size_t size = 0; size < text.size(); ++size) (void)table.parse(text.substr(0, size));
+}
+
+TEST(RawRows, ImagesAsIdxAndAsPixelColumns) {
+  const std::string pixels = {'\1', '\2', '\3', '\4'};
+  const IngestedIdx d(idx_file(8, {2, 1, 2}, pixels), idx_file(8, {2}, std::string("\0\1", 2)));
+  ASSERT_TRUE(d.ok()) << d.message();
+  const DatasetSchema& schema = d->schema();
+  for (const std::string& bytes :
+       {idx_file(8, {2, 1, 2}, pixels), gzip(idx_file(8, {2, 1, 1, 2}, pixels))}) {
+    const auto rows = parse_raw_rows(schema, "idx", bytes);
+    ASSERT_TRUE(rows.ok()) << rows.error().message;
+    EXPECT_EQ(rows->image_u8, (std::vector<uint8_t>{1, 2, 3, 4}));
+  }
+  const auto csv = parse_raw_rows(schema, "csv", "1,2\n3,4\n");
+  ASSERT_TRUE(csv.ok()) << csv.error().message;
+  EXPECT_EQ(csv->image_u8, (std::vector<uint8_t>{1, 2, 3, 4}));
+  const auto message = [&](const char* format, const std::string& bytes) {
+    return parse_raw_rows(schema, format, bytes).error().message;
+  };
+  EXPECT_EQ(message("csv", "1,2,3\n"),
+            "rows: 3 fields in the first row, and they are no header; expected the 2 feature "
+            "columns");
+  EXPECT_EQ(message("csv", "1,256\n"),
+            "rows: row 1 (line 1), column 'c1': '256' is not a whole number from 0 to 255, as all "
+            "pixels of the training data are");
+  EXPECT_EQ(message("idx", idx_file(8, {1, 2, 2}, pixels)),
+            "rows: U8 images of [1, 2, 2], expected U8 of [1, 1, 2] as the model was trained on");
+  EXPECT_FALSE(parse_raw_rows(schema, "idx", "").ok());
+  // Decompressed rows are bounded: 4 MB of gzip may be 4 GB.
+  const std::string lying = gzip(idx_file(8, {0x7fffffff, 1, 2}, ""));
+  EXPECT_EQ(
+      message("idx", lying),
+      "rows: the header promises [2147483647, 1, 2], 4294967294 bytes, at most 1073741824 are "
+      "accepted");
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,122 @@
+// Real files: what the unit tests' small ones may lack. Skipped where the folder of data is absent;
+// the digits are part of the project.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "src/data/loader.h"
+#include "tests/data/data_samples.h"
+
+namespace trainyard {
+namespace {
+
+Result<Dataset> ingested(const TemporaryFolder& folder, const IngestRequest& request) {
+  const Result<DatasetSchema> schema = ingest(request, folder / "typed", local_files());
+  if (!schema.ok()) return schema.error();
+  return Dataset::open(folder / "typed", true);
+}
+
+class RealData : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!real_data_folder()) {
+      GTEST_SKIP() << "no folder of real data: set TRAINYARD_TEST_DATA to run this test";
+    }
+  }
+  Result<Dataset> csv(const std::string& name, const CsvOptions& options) {
+    return ingested(folder_, {"csv", {{"data", *real_data_folder() / "tabular" / name}}, options});
+  }
+  TemporaryFolder folder_;
+};
+
+Preprocessing fit_all(const Dataset& d) {
+  std::vector<int64_t> rows(static_cast<size_t>(d.train().rows));
+  std::iota(rows.begin(), rows.end(), 0);
+  return fit_preprocessing(d.schema(), d.train(), rows);
+}
+
+TEST_F(RealData, Mnist) {
+  const auto folder = *real_data_folder() / "mnist";
+  const auto d = ingested(folder_, {"idx",
+                                    {{"train_images", folder / "train-images-idx3-ubyte.gz"},
+                                     {"train_labels", folder / "train-labels-idx1-ubyte.gz"},
+                                     {"test_images", folder / "t10k-images-idx3-ubyte.gz"},
+                                     {"test_labels", folder / "t10k-labels-idx1-ubyte.gz"}},
+                                    {}});
+  ASSERT_TRUE(d.ok()) << d.error().message;
+  EXPECT_EQ(d->train().rows, 60000);
+  EXPECT_EQ(d->test().rows, 10000);
+  EXPECT_EQ(d->schema().image, Shape({1, 28, 28}));
+  EXPECT_EQ(d->schema().target.classes.size(), 10u);
+  const std::vector<int32_t> first(d->train().target_class.begin(),
+                                   d->train().target_class.begin() + 5);
+  EXPECT_EQ(first, (std::vector<int32_t>{5, 0, 4, 1, 9}));
+  const Preprocessing p = fit_all(*d);
+  EXPECT_NEAR(p.image_mean[0], 0.1307, 1e-4);  // as everyone normalises MNIST
+  EXPECT_NEAR(p.image_std[0], 0.3081, 1e-4);
+}
+
+TEST(RealDigits, AreEightByEightImages) {
+  CsvOptions options = csv_options("c64");
+  options.header = false;
+  options.image = {1, 8, 8};
+  const TemporaryFolder folder;
+  const auto file = std::filesystem::path(TRAINYARD_SOURCE_DIR) / "examples" / "digits.csv.gz";
+  const auto d = ingested(folder, {"csv", {{"data", file}}, options});
+  ASSERT_TRUE(d.ok()) << d.error().message;
+  EXPECT_EQ(d->train().rows, 1797);
+  EXPECT_EQ(d->schema().image_dtype, DType::kU8);
+  EXPECT_EQ(d->schema().target.classes.size(), 10u);
+  EXPECT_EQ(d->schema().target.classes[9], "9");
+  EXPECT_EQ(d->train().image_u8[2], 5);
+  for (int32_t i = 0; i < 10; ++i) {
+    EXPECT_EQ(d->train().target_class[static_cast<size_t>(i)], i);
+  }
+}
+
+TEST_F(RealData, TitanicHasMissingValuesAndCategories) {
+  CsvOptions options = csv_options("survived");
+  options.ignore = {"alive"};  // the answer in words
+  const auto d = csv("titanic.csv", options);
+  ASSERT_TRUE(d.ok()) << d.error().message;
+  EXPECT_EQ(d->train().rows, 891);
+  EXPECT_EQ(d->schema().target.classes, (std::vector<std::string>{"0", "1"}));
+  for (const ColumnSchema& c : d->schema().columns) {
+    if (c.name == "age") {
+      EXPECT_EQ(c.missing_count, 177);
+      EXPECT_EQ(c.kind, ColumnSchema::Kind::kNumeric);
+    }
+    if (c.name == "deck") {
+      EXPECT_EQ(c.missing_count, 688);
+      EXPECT_EQ(c.categories.size(), 7u);
+    }
+    if (c.name == "alone") {
+      EXPECT_EQ(c.categories, (std::vector<std::string>{"False", "True"}));
+    }
+  }
+}
+
+TEST_F(RealData, Penguins) {
+  const auto d = csv("penguins.csv", csv_options("species"));
+  ASSERT_TRUE(d.ok()) << d.error().message;
+  EXPECT_EQ(d->train().rows, 344);
+  EXPECT_EQ(d->schema().target.classes,
+            (std::vector<std::string>{"Adelie", "Chinstrap", "Gentoo"}));
+  EXPECT_EQ(d->schema().columns.back().name, "sex");
+  EXPECT_EQ(d->schema().columns.back().missing_count, 11);
+}
+
+TEST_F(RealData, Diamonds) {
+  const auto d = csv("diamonds.csv", csv_options("price"));
+  ASSERT_TRUE(d.ok()) << d.error().message;
+  EXPECT_EQ(d->train().rows, 53940);
+  EXPECT_FALSE(d->schema().interface().classification);
+  EXPECT_EQ(d->schema().numeric_columns(), 6);
+  EXPECT_EQ(d->schema().interface().input, Shape({6 + 5 + 7 + 8}));
+  const Preprocessing p = fit_all(*d);
+  EXPECT_NEAR(p.target_mean, 3932.7997, 1e-3);
+}
+
+}  // namespace
+}  // namespace trainyard
