@@ -1,0 +1,69 @@
+// src/models/model_spec.h: a model as data, and how it becomes a forward graph.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/graph/graph.h"
+
+namespace trainyard {
+
+/// One layer as a user writes it. `op` is the ONNX name; `attributes` use ONNX attribute names plus
+/// the sizes that ONNX reads off weights (Gemm `units`, Conv `out_channels`). `inputs` names
+/// earlier layers or "input"; empty means the layer before.
+struct LayerSpec {
+  std::string name;  // empty: made from the op and a counter, "conv1"
+  std::string op;
+  std::vector<std::string> inputs;
+  Attributes attributes;
+};
+
+/// Either `preset` with `parameters`, or `layers`. An empty `loss` follows the target: classes
+/// train by "SoftmaxCrossEntropyLoss", numbers by "MeanSquaredError".
+struct ModelSpec {
+  std::string preset;     // "mlp", "lenet5", or empty
+  Attributes parameters;  // of the preset: hidden=[512, 512], activation="relu", dropout=0.1
+  std::vector<LayerSpec> layers;
+  std::string loss;
+};
+
+/// What the data offers and asks: the shape of one input sample, and of one target.
+struct ModelInterface {
+  Shape input;  // [F] or [C, H, W]
+  bool classification = true;
+  int64_t outputs = 0;  // classes K, or numeric targets (1)
+};
+
+struct BuildOptions {
+  int64_t batch_size = 1;
+  bool training = true;       // dropout and batch statistics on; adds loss and target
+  DType dtype = DType::kF32;  // F64 for gradient checks
+  uint64_t seed = 0;          // keys dropout; weights are drawn by initialise_parameters()
+};
+
+struct Model {
+  Graph graph;
+  TensorId input = kNoTensor;   // [N, ...]
+  TensorId target = kNoTensor;  // [N] I32 classes or [N, 1] numbers; training only
+  TensorId step =
+      kNoTensor;  // I64 [1], the optimizer step from 0; present if an op draws random numbers
+  TensorId output = kNoTensor;  // logits [N, K] or prediction [N, 1]
+  TensorId loss = kNoTensor;    // [1]; training only
+};
+
+/// Builds the forward graph. Refusals name the layer ("model.layers[3] 'conv2': kernel_shape:
+/// ..."). A last layer whose units are left out gets interface.outputs. The output must be [N,
+/// outputs].
+Result<Model> build_model(const ModelSpec& spec, const ModelInterface& interface,
+                          const BuildOptions& options);
+
+/// The layer list a preset stands for; what users see when they ask how to write it by hand.
+Result<std::vector<LayerSpec>> expand_preset(const ModelSpec& spec,
+                                             const ModelInterface& interface);
+
+std::vector<std::string> preset_names();
+
+}  // namespace trainyard
