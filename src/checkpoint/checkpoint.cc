@@ -1,0 +1,211 @@
+#include "src/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <optional>
+
+#include "src/base/sha256.h"
+#include "src/checkpoint/checkpoint_state.h"
+
+namespace trainyard {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kOldSuffix = ".old";
+constexpr std::string_view kTemporarySuffix = ".tmp";
+constexpr int64_t kStateBytesMax = int64_t{64} << 20;
+
+std::string folder_name(int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%09lld", static_cast<long long>(step));
+  return name;
+}
+
+struct Candidate {
+  fs::path path;
+  int64_t step = 0;
+  bool old = false;  // moved aside while its step was being saved again
+};
+
+std::optional<Candidate> find_candidate(const fs::path& path) {
+  std::string name = path.filename().string();
+  Candidate c{path, 0, name.ends_with(kOldSuffix)};
+  if (c.old) name.resize(name.size() - kOldSuffix.size());
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const char* begin = name.data() + kPrefix.size();
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(begin, end, c.step);
+  if (error != std::errc() || stop != end || folder_name(c.step) != name) return std::nullopt;
+  return c;
+}
+
+/// Newest first; of one step the regular folder before the one moved aside.
+std::vector<Candidate> list_candidates(const fs::path& folder) {
+  std::vector<Candidate> candidates;
+  std::error_code ec;
+  for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
+    if (std::optional<Candidate> c = find_candidate(it->path())) candidates.push_back(*c);
+  }
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.step != b.step ? a.step > b.step : a.old < b.old;
+  });
+  return candidates;
+}
+
+/// Creates `folder` and makes each new directory entry on the way durable.
+Status create_durable(Files& files, const fs::path& folder) {
+  std::vector<fs::path> parents;
+  std::error_code ec;
+  for (fs::path p = folder; !p.empty() && !fs::exists(p, ec); p = p.parent_path()) {
+    parents.push_back(p.parent_path());
+  }
+  if (parents.empty()) return {};
+  if (Status s = files.create_directories(folder); !s.ok()) return s;
+  for (auto p = parents.rbegin(); p != parents.rend(); ++p) {
+    if (Status s = files.sync_directory(*p); !s.ok()) return s;
+  }
+  return {};
+}
+
+Status write_into(Files& files, const fs::path& folder, CheckpointManifest manifest,
+                  std::span<const TensorView> weights, std::span<const TensorView> optimizer) {
+  if (Status s = files.create_directories(folder); !s.ok()) return s;
+  const SafetensorsMetadata metadata = {{"format", "trainyard-1"},
+                                        {"step", std::to_string(manifest.state.step)},
+                                        {"seed", std::to_string(manifest.state.seed)}};
+  const std::array<std::span<const TensorView>, 2> tensors = {weights, optimizer};
+  for (size_t i = 0; i < kCheckpointFiles.size(); ++i) {
+    const fs::path path = folder / kCheckpointFiles[i];
+    ASSIGN_OR_RETURN(manifest.files[i].sha256,
+                     write_safetensors_in_place(files, path, tensors[i], metadata));
+    std::error_code ec;
+    manifest.files[i].bytes = static_cast<int64_t>(fs::file_size(path, ec));
+    if (ec) {
+      return make_error(ErrorCode::kUnavailable, "STORAGE_ERROR",
+                        "cannot stat " + path.string() + ": " + ec.message());
+    }
+  }
+  const std::string state = to_state_json(manifest);
+  const std::span<const std::byte> part = std::as_bytes(std::span(state));
+  if (Status s = files.write_file(folder / "state.json", std::span(&part, 1)); !s.ok()) return s;
+  return files.sync_directory(folder);
+}
+
+Result<CheckpointManifest> read_manifest(const fs::path& folder) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(folder / "state.json", kStateBytesMax));
+  return parse_state_json(text);
+}
+
+Result<SafetensorsFile> open_verified(const fs::path& path, const CheckpointFileInfo& info) {
+  ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(path));
+  const std::span<const std::byte> bytes = file.file_bytes();
+  Sha256 digest;
+  digest.update(bytes);
+  if (static_cast<int64_t>(bytes.size()) != info.bytes || digest.finish() != info.sha256) {
+    return make_error(ErrorCode::kDataLoss, "CHECKPOINT_DAMAGED",
+                      path.filename().string() + " does not match its digest");
+  }
+  return file;
+}
+
+Result<LoadedCheckpoint> load(const fs::path& folder) {
+  ASSIGN_OR_RETURN(CheckpointManifest manifest, read_manifest(folder));
+  LoadedCheckpoint loaded;
+  loaded.path = folder;
+  loaded.state = std::move(manifest.state);
+  ASSIGN_OR_RETURN(loaded.weights, open_verified(folder / kCheckpointFiles[0], manifest.files[0]));
+  ASSIGN_OR_RETURN(loaded.optimizer,
+                   open_verified(folder / kCheckpointFiles[1], manifest.files[1]));
+  return loaded;
+}
+
+/// Cheaper than load(): what a pruning after each checkpoint can afford.
+bool looks_whole(const fs::path& folder) {
+  const Result<CheckpointManifest> manifest = read_manifest(folder);
+  if (!manifest.ok()) return false;
+  for (size_t i = 0; i < kCheckpointFiles.size(); ++i) {
+    std::error_code ec;
+    const auto bytes = fs::file_size(folder / kCheckpointFiles[i], ec);
+    if (ec || static_cast<int64_t>(bytes) != manifest->files[i].bytes) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<fs::path> save_checkpoint(Files& files, const fs::path& folder, const CheckpointState& state,
+                                 std::span<const TensorView> weights,
+                                 std::span<const TensorView> optimizer) {
+  TRAINYARD_CHECK(state.step >= 0, "a checkpoint of step " + std::to_string(state.step));
+  const fs::path final_path = folder / folder_name(state.step);
+  fs::path temporary = final_path;
+  temporary += kTemporarySuffix;
+  fs::path old = final_path;
+  old += kOldSuffix;
+
+  const auto save = [&]() -> Status {
+    if (Status s = create_durable(files, folder); !s.ok()) return s;
+    if (Status s = files.remove_all(temporary); !s.ok()) return s;
+    if (Status s = write_into(files, temporary, {state, {}}, weights, optimizer); !s.ok()) return s;
+    std::error_code ec;
+    if (fs::exists(final_path, ec)) {
+      // A regular folder that is damaged must not push out an older copy of this step that is not.
+      if (!fs::exists(old, ec) || looks_whole(final_path)) {
+        if (Status s = files.remove_all(old); !s.ok()) return s;
+        if (Status s = files.rename_durable(final_path, old); !s.ok()) return s;
+      } else if (Status s = files.remove_all(final_path); !s.ok()) {
+        return s;
+      }
+    }
+    return files.rename_durable(temporary, final_path);
+  };
+  if (Status s = save(); !s.ok()) {
+    (void)files.remove_all(temporary);
+    return std::move(s).error();
+  }
+  (void)files.remove_all(old);  // prune_checkpoints() tries again
+  return final_path;
+}
+
+Result<LoadedCheckpoint> load_newest_checkpoint(const fs::path& folder,
+                                                std::vector<fs::path>* damaged) {
+  const std::vector<Candidate> candidates = list_candidates(folder);
+  for (const Candidate& c : candidates) {
+    Result<LoadedCheckpoint> loaded = load(c.path);
+    if (loaded.ok() && loaded->state.step == c.step) return loaded;
+    if (damaged != nullptr) damaged->push_back(c.path);
+  }
+  if (candidates.empty()) {
+    return make_error(ErrorCode::kNotFound, "CHECKPOINT_NOT_FOUND", "there is no checkpoint");
+  }
+  return make_error(ErrorCode::kDataLoss, "CHECKPOINT_DAMAGED",
+                    "none of the " + std::to_string(candidates.size()) +
+                        " checkpoints is intact; start the job again from step 0");
+}
+
+void prune_checkpoints(Files& files, const fs::path& folder, int keep) {
+  int whole = 0;
+  int64_t last_whole_step = -1;
+  for (const Candidate& c : list_candidates(folder)) {
+    if (whole >= std::max(keep, 1) || c.step == last_whole_step) {
+      (void)files.remove_all(c.path);
+    } else if (looks_whole(c.path)) {
+      ++whole;
+      last_whole_step = c.step;
+    }
+  }
+  std::error_code ec;
+  std::vector<fs::path> leftovers;
+  for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with(kPrefix) && name.ends_with(kTemporarySuffix)) {
+      leftovers.push_back(it->path());
+    }
+  }
+  for (const fs::path& path : leftovers) (void)files.remove_all(path);
+}
+
+}  // namespace trainyard

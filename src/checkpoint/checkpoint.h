@@ -1,0 +1,61 @@
+// src/checkpoint/checkpoint.h: a job's state on disk, complete or not there at all.
+//
+//   <folder>/step-000000300/
+//     weights.safetensors    parameters and state, by name
+//     optimizer.safetensors  optimizer state, by name
+//     state.json             step, seed, threads, backend, SHA-256 of the files and of itself
+// A checkpoint is written to a temporary folder (state.json last), synced and renamed. Saving a
+// step again moves the old folder to step-000000300.old until the new one is durable.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/files.h"
+#include "src/base/result.h"
+#include "src/checkpoint/safetensors.h"
+
+namespace trainyard {
+
+struct CheckpointState {
+  int64_t step = 0;  // steps done; the next sample is a function of it
+  uint64_t seed = 0;
+  int threads = 0;  // recorded: bits are promised for equal thread counts
+  std::string backend;
+  std::string
+      job_digest;  // SHA-256 of what defines the run; the trainer refuses one of another job
+  std::string extra_json;  // the trainer's own state (best metric, history)
+
+  bool operator==(const CheckpointState&) const = default;
+};
+
+/// Writes one checkpoint and returns its folder. On any error the temporary folder is removed and
+/// earlier checkpoints are untouched. The caller reports the error and goes on: the next checkpoint
+/// is a fresh attempt.
+Result<std::filesystem::path> save_checkpoint(Files& files, const std::filesystem::path& folder,
+                                              const CheckpointState& state,
+                                              std::span<const TensorView> weights,
+                                              std::span<const TensorView> optimizer);
+
+struct LoadedCheckpoint {
+  std::filesystem::path path;
+  CheckpointState state;
+  SafetensorsFile weights;
+  SafetensorsFile optimizer;
+};
+
+/// The newest checkpoint in `folder` whose digests verify; a damaged one is skipped and its path is
+/// added to `damaged` (may be null). NOT_FOUND/CHECKPOINT_NOT_FOUND if there is none at all,
+/// DATA_LOSS/CHECKPOINT_DAMAGED if all are damaged.
+Result<LoadedCheckpoint> load_newest_checkpoint(const std::filesystem::path& folder,
+                                                std::vector<std::filesystem::path>* damaged);
+
+/// Keeps the newest `keep` (at least 1) checkpoints that look whole (state intact, sizes right) and
+/// removes older ones and what interrupted saves have left. What cannot be removed now is removed
+/// the next time. Only one process saves into a folder at a time.
+void prune_checkpoints(Files& files, const std::filesystem::path& folder, int keep);
+
+}  // namespace trainyard

@@ -1,0 +1,144 @@
+#include "src/checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "src/base/sha256.h"
+#include "src/base/text.h"
+#include "src/checkpoint/safetensors_header.h"
+
+namespace trainyard {
+namespace {
+
+constexpr size_t kLengthBytes = 8;
+
+uint64_t read_length(std::span<const std::byte> bytes) {
+  uint64_t n = 0;
+  for (size_t i = 0; i < kLengthBytes; ++i) n |= std::to_integer<uint64_t>(bytes[i]) << (8 * i);
+  return n;
+}
+
+/// Length and padded JSON: everything before the data.
+Result<std::string> build_prefix(std::span<const TensorView> tensors,
+                                 const SafetensorsMetadata& metadata) {
+  // Text, not a json object: nlohmann's objects would sort the names, or search them one by one.
+  std::string json = "{";
+  std::vector<std::string_view> names;
+  try {
+    if (!metadata.empty()) json += "\"__metadata__\":" + nlohmann::json(metadata).dump();
+    int64_t offset = 0;
+    for (const TensorView& t : tensors) {
+      TRAINYARD_CHECK(t.type.bytes() == static_cast<int64_t>(t.bytes.size()),
+                      "tensor " + t.name + " has bytes that do not fit its type");
+      TRAINYARD_CHECK(t.name != "__metadata__", "a tensor cannot be named __metadata__");
+      names.push_back(t.name);
+      const int64_t end = offset + t.type.bytes();
+      const nlohmann::json entry = {{"dtype", name_of(t.type.dtype)},
+                                    {"shape", t.type.shape.dims()},
+                                    {"data_offsets", {offset, end}}};
+      if (json.size() > 1) json += ',';
+      json += nlohmann::json(t.name).dump() + ":" + entry.dump();
+      offset = end;
+    }
+  } catch (const nlohmann::json::type_error&) {
+    return safetensors_error("bad_utf8", "", "a tensor name or a metadata value is not UTF-8");
+  }
+  json += '}';
+  std::sort(names.begin(), names.end());
+  TRAINYARD_CHECK(std::adjacent_find(names.begin(), names.end()) == names.end(),
+                  "two tensors have the same name");
+  json.append((kLengthBytes - json.size() % kLengthBytes) % kLengthBytes, ' ');
+  if (json.size() > kSafetensorsHeaderBytesMax) {
+    return safetensors_error("header_too_large", "",
+                             "the header would have " + std::to_string(json.size()) +
+                                 " bytes, at most " + std::to_string(kSafetensorsHeaderBytesMax) +
+                                 " are accepted");
+  }
+  std::string prefix(kLengthBytes, '\0');
+  for (size_t i = 0; i < kLengthBytes; ++i) {
+    prefix[i] = static_cast<char>(json.size() >> (8 * i) & 0xff);
+  }
+  return prefix + json;
+}
+
+}  // namespace
+
+Result<std::string> write_safetensors_in_place(Files& files, const std::filesystem::path& path,
+                                               std::span<const TensorView> tensors,
+                                               const SafetensorsMetadata& metadata) {
+  ASSIGN_OR_RETURN(const std::string prefix, build_prefix(tensors, metadata));
+  std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(prefix))};
+  for (const TensorView& t : tensors) parts.push_back(t.bytes);
+  Sha256 digest;
+  for (const auto& part : parts) digest.update(part);
+  if (Status s = files.write_file(path, parts); !s.ok()) return std::move(s).error();
+  return digest.finish();
+}
+
+Result<std::string> write_safetensors(Files& files, const std::filesystem::path& path,
+                                      std::span<const TensorView> tensors,
+                                      const SafetensorsMetadata& metadata) {
+  std::filesystem::path temporary = path;
+  temporary += ".tmp";
+  Result<std::string> digest = write_safetensors_in_place(files, temporary, tensors, metadata);
+  if (digest.ok()) {
+    if (Status s = files.rename_durable(temporary, path); !s.ok()) digest = std::move(s).error();
+  }
+  if (!digest.ok()) (void)files.remove_all(temporary);
+  return digest;
+}
+
+Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> bytes) {
+  if (bytes.size() < kLengthBytes) {
+    return safetensors_error(
+        "header_too_small", "",
+        "the file has " + std::to_string(bytes.size()) + " bytes, the header length alone has 8");
+  }
+  const uint64_t length = read_length(bytes);
+  if (length > kSafetensorsHeaderBytesMax) {
+    return safetensors_error("header_too_large", "",
+                             "the header length is " + std::to_string(length) + ", at most " +
+                                 std::to_string(kSafetensorsHeaderBytesMax) + " is accepted");
+  }
+  if (length > bytes.size() - kLengthBytes) {
+    return safetensors_error("bad_length", "",
+                             "the header length is " + std::to_string(length) +
+                                 ", but the file has only " +
+                                 std::to_string(bytes.size() - kLengthBytes) + " more bytes");
+  }
+  const std::span<const std::byte> json = bytes.subspan(kLengthBytes, length);
+  const std::span<const std::byte> data = bytes.subspan(kLengthBytes + length);
+  ASSIGN_OR_RETURN(SafetensorsHeader header,
+                   parse_safetensors_header(
+                       {reinterpret_cast<const char*>(json.data()), json.size()}, data.size()));
+  SafetensorsFile file;
+  file.bytes_ = bytes;
+  file.metadata_ = std::move(header.metadata);
+  file.tensors_.reserve(header.entries.size());
+  for (SafetensorsEntry& e : header.entries) {
+    file.tensors_.push_back(
+        {std::move(e.name), std::move(e.type), data.subspan(e.begin, e.end - e.begin)});
+  }
+  file.by_name_.resize(file.tensors_.size());
+  std::iota(file.by_name_.begin(), file.by_name_.end(), size_t{0});
+  std::sort(file.by_name_.begin(), file.by_name_.end(),
+            [&](size_t a, size_t b) { return file.tensors_[a].name < file.tensors_[b].name; });
+  return file;
+}
+
+Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path) {
+  ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::open(path));
+  ASSIGN_OR_RETURN(SafetensorsFile file, parse(mapped.bytes()));
+  file.file_ = std::move(mapped);
+  return file;
+}
+
+const TensorView* SafetensorsFile::find(std::string_view name) const {
+  const auto it =
+      std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                       [&](size_t i, std::string_view n) { return tensors_[i].name < n; });
+  return it != by_name_.end() && tensors_[*it].name == name ? &tensors_[*it] : nullptr;
+}
+
+}  // namespace trainyard

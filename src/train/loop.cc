@@ -1,0 +1,197 @@
+#include "src/train/loop.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "src/train/evaluate.h"
+
+namespace trainyard {
+
+namespace {
+
+// True after `step` finished steps if something is due every `interval` steps; 0 means every epoch.
+bool is_due(int64_t step, int64_t interval, int64_t steps_per_epoch) {
+  return step % (interval > 0 ? interval : steps_per_epoch) == 0;
+}
+
+std::string short_number(double v) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", v);
+  return text;
+}
+
+}  // namespace
+
+Loop::Loop(const LoopContext& context, Session& session, Files& files, Reporter& reporter,
+           LoopState state)
+    : context_(context),
+      session_(session),
+      files_(files),
+      reporter_(reporter),
+      metrics_(reporter),
+      state_(state),
+      saved_step_(state.step > 0 ? state.step : -1),
+      rate_time_(MetricBuffer::Clock::now()),
+      rate_step_(state.step) {
+  const ModelInterface interface = context.data.schema().interface();
+  classification_ = interface.classification;
+  outputs_ = static_cast<size_t>(interface.outputs);
+}
+
+Status Loop::run(const std::stop_token& stop) {
+  const Recipe& recipe = context_.job.recipe;
+  const RunShape& shape = context_.shape;
+  if (state_.step < shape.steps_total) {
+    Loader::Options options;
+    options.batch_size = recipe.batch_size;
+    options.seed = recipe.seed;
+    options.shuffle = recipe.shuffle;
+    options.first_step = state_.step;
+    Loader loader(context_.data.schema(), context_.preprocessing, context_.data.train(),
+                  context_.split.train, options);
+    while (state_.step < shape.steps_total) {
+      if (stop.stop_requested()) {
+        if (Status s = checkpoint(); !s.ok()) return s;
+        metrics_.flush();
+        return make_error(ErrorCode::kCancelled, "STOPPED",
+                          "stopped after step " + std::to_string(state_.step) + " of " +
+                              std::to_string(shape.steps_total));
+      }
+      if (Status s = run_step(loader); !s.ok()) return s;
+      const int64_t step = state_.step;
+      if (metrics_.due() || step == shape.steps_total) {
+        report_rates(loader);
+        metrics_.flush();
+      }
+      if (is_due(step, recipe.evaluate_every_steps, shape.steps_per_epoch)) evaluate_validation();
+      if (is_due(step, recipe.checkpoint_every_steps, shape.steps_per_epoch)) {
+        metrics_.flush();
+        if (Status s = checkpoint(); !s.ok()) return s;
+      }
+    }
+  }
+  return finish();
+}
+
+Status Loop::run_step(Loader& loader) {
+  const Recipe& recipe = context_.job.recipe;
+  const double rate = learning_rate_at(recipe.schedule, recipe.optimizer.learning_rate, state_.step,
+                                       context_.shape.steps_total);
+  const Batch& batch = loader.next();
+  Session::StepInputs inputs;
+  inputs.input = std::as_bytes(std::span(batch.input));
+  inputs.target = classification_ ? std::as_bytes(std::span(batch.target_class))
+                                  : std::as_bytes(std::span(batch.target_numeric));
+  inputs.step = state_.step;
+  inputs.learning_rate = static_cast<float>(rate);
+  const double loss = session_.run_step(inputs);
+  if (!std::isfinite(loss)) {
+    metrics_.add("train/loss", state_.step + 1, loss);  // watchers see the value that ended the job
+    metrics_.flush();
+    return not_finite("the loss of step " + std::to_string(state_.step + 1) + " is " +
+                      short_number(loss));
+  }
+  ++state_.step;
+  state_.train_loss = loss;
+  if (classification_) {
+    int64_t correct = 0;
+    for (size_t i = 0; i < batch.target_class.size(); ++i) {
+      const auto row = session_.logits().subspan(i * outputs_, outputs_);
+      correct += argmax(row) == batch.target_class[i] ? 1 : 0;
+    }
+    state_.train_accuracy = static_cast<double>(correct) / static_cast<double>(batch.rows);
+  }
+  report_step(rate);
+  return {};
+}
+
+void Loop::report_step(double learning_rate) {
+  metrics_.add("train/loss", state_.step, state_.train_loss);
+  if (classification_) metrics_.add("train/accuracy", state_.step, state_.train_accuracy);
+  if (learning_rate != reported_learning_rate_) {  // constant rates are told once
+    metrics_.add("train/learning_rate", state_.step, learning_rate);
+    reported_learning_rate_ = learning_rate;
+  }
+}
+
+void Loop::report_rates(const Loader& loader) {
+  const auto now = MetricBuffer::Clock::now();
+  const double seconds = std::chrono::duration<double>(now - rate_time_).count();
+  const int64_t steps = state_.step - rate_step_;
+  const double wait = loader.wait_seconds();
+  if (steps > 0 && seconds > 0) {
+    const auto rows = static_cast<double>(steps * context_.job.recipe.batch_size);
+    metrics_.add("train/samples_per_second", state_.step, rows / seconds);
+    metrics_.add("train/data_wait_share", state_.step,
+                 std::min(1.0, (wait - rate_wait_) / seconds));
+  }
+  rate_time_ = now;
+  rate_step_ = state_.step;
+  rate_wait_ = wait;
+}
+
+void Loop::evaluate_validation() {
+  if (context_.split.validation.empty() || validation_step_ == state_.step) return;
+  const Evaluation e = evaluate_rows(session_, context_.data.schema(), context_.preprocessing,
+                                     context_.data.train(), context_.split.validation);
+  validation_metrics_ = to_metrics(e, "val", classification_, state_.step);
+  validation_step_ = state_.step;
+  for (const MetricPoint& m : validation_metrics_) metrics_.add(m.key, m.step, m.value);
+  metrics_.flush();
+  // Evaluation is no part of the training rate.
+  rate_time_ = MetricBuffer::Clock::now();
+  rate_step_ = state_.step;
+}
+
+Status Loop::checkpoint() {
+  if (saved_step_ == state_.step) return {};
+  Snapshot snapshot = session_.snapshot();
+  if (const std::string bad = find_not_finite(snapshot); !bad.empty()) {
+    return not_finite("after step " + std::to_string(state_.step) + " " + bad +
+                      " has values that are not finite");
+  }
+  auto saved = save(files_, context_.job, context_.digest, context_.backend, state_, snapshot);
+  if (saved.ok()) {
+    saved_step_ = state_.step;
+    reporter_.checkpoint_saved(state_.step, *saved);
+  } else {
+    reporter_.checkpoint_failed(state_.step, saved.error());
+  }
+  if (state_.step == context_.shape.steps_total) final_snapshot_ = std::move(snapshot);
+  return {};
+}
+
+Error Loop::not_finite(const std::string& what) const {
+  Error e = make_error(ErrorCode::kFailedPrecondition, "LOSS_NOT_FINITE",
+                       what + "; try a lower recipe.optimizer.learning_rate (" +
+                           short_number(context_.job.recipe.optimizer.learning_rate) + " now)");
+  e.metadata["step"] = std::to_string(state_.step + 1);
+  e.metadata["last_checkpoint_step"] = std::to_string(saved_step_);
+  return e;
+}
+
+Status Loop::finish() {
+  const int64_t step = state_.step;
+  evaluate_validation();
+  if (Status s = checkpoint(); !s.ok()) return s;
+  // Resumed after the last step: nothing was saved in this run, but the artifact needs the weights.
+  if (final_snapshot_.weights.empty()) final_snapshot_ = session_.snapshot();
+  final_metrics_ = {{"train/loss", step, state_.train_loss}};
+  if (classification_) final_metrics_.push_back({"train/accuracy", step, state_.train_accuracy});
+  final_metrics_.insert(final_metrics_.end(), validation_metrics_.begin(),
+                        validation_metrics_.end());
+  if (context_.shape.test_rows > 0) {
+    std::vector<int64_t> rows(static_cast<size_t>(context_.shape.test_rows));
+    std::iota(rows.begin(), rows.end(), 0);
+    const Evaluation e = evaluate_rows(session_, context_.data.schema(), context_.preprocessing,
+                                       context_.data.test(), rows);
+    for (const MetricPoint& m : to_metrics(e, "test", classification_, step)) {
+      final_metrics_.push_back(m);
+      metrics_.add(m.key, m.step, m.value);
+    }
+  }
+  metrics_.flush();
+  return {};
+}
+
+}  // namespace trainyard

@@ -1,0 +1,71 @@
+// src/train/loop.h: the step loop. Everything it needs has been checked and allocated before.
+#pragma once
+
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/data/loader.h"
+#include "src/train/metric_buffer.h"
+#include "src/train/recipe_check.h"
+#include "src/train/resume.h"
+#include "src/train/session.h"
+#include "src/train/trainer.h"
+
+namespace trainyard {
+
+/// What a run reads and never changes.
+struct LoopContext {
+  const TrainJob& job;
+  const Dataset& data;
+  const RunShape& shape;
+  const Preprocessing& preprocessing;
+  const Split& split;
+  const std::string& digest;  // of the job
+  std::string_view backend;
+};
+
+class Loop {
+ public:
+  Loop(const LoopContext& context, Session& session, Files& files, Reporter& reporter,
+       LoopState state);
+
+  /// Steps until the end, a stop or a loss that is not finite. Step numbers count finished steps:
+  /// the first step is step 1.
+  Status run(const std::stop_token& stop);
+
+  /// After run(): metrics of the last step, the validation rows and the test set.
+  const std::vector<MetricPoint>& final_metrics() const { return final_metrics_; }
+  const LoopState& state() const { return state_; }
+  const Snapshot& final_snapshot() const { return final_snapshot_; }
+
+ private:
+  Status run_step(Loader& loader);
+  void report_step(double learning_rate);
+  void report_rates(const Loader& loader);
+  void evaluate_validation();
+  /// Refuses weights that are not finite; a failing disk is reported and training goes on.
+  Status checkpoint();
+  Error not_finite(const std::string& what) const;
+  Status finish();
+
+  const LoopContext& context_;
+  Session& session_;
+  Files& files_;
+  Reporter& reporter_;
+  MetricBuffer metrics_;
+  LoopState state_;
+  bool classification_;
+  size_t outputs_;
+  int64_t saved_step_ = -1;  // step of the newest checkpoint of this run
+  double reported_learning_rate_ = -1;
+  MetricBuffer::Clock::time_point rate_time_;
+  int64_t rate_step_ = 0;
+  double rate_wait_ = 0;
+  std::vector<MetricPoint> final_metrics_, validation_metrics_;
+  int64_t validation_step_ = -1;
+  Snapshot final_snapshot_;
+};
+
+}  // namespace trainyard

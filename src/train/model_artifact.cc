@@ -1,0 +1,105 @@
+#include "src/train/model_artifact.h"
+
+#include <nlohmann/json.hpp>
+
+#include "src/models/model_json.h"
+
+namespace trainyard {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kFormatVersion = 1;
+constexpr int64_t kModelJsonMax = int64_t{64} << 20;  // schemas with many categories are long
+constexpr const char* kWeightsFile = "model.safetensors";
+constexpr const char* kInfoFile = "model.json";
+
+Error invalid(const std::string& what) {
+  return make_error(ErrorCode::kInvalidArgument, "MODEL_FILE_INVALID", "model.json: " + what);
+}
+
+std::string info_to_json(const ModelInfo& info) {
+  Json metrics = Json::object();
+  for (const MetricPoint& m : info.metrics) metrics[m.key] = m.value;  // NaN becomes null
+  const Json json = {{"format_version", kFormatVersion},
+                     {"producer", "trainyard " TRAINYARD_VERSION},
+                     {"model", Json::parse(model_to_json(info.model))},
+                     {"schema", Json::parse(info.schema.to_json())},
+                     {"preprocessing", Json::parse(info.preprocessing.to_json())},
+                     {"metrics", std::move(metrics)},
+                     {"steps", info.steps},
+                     {"parameter_count", info.parameter_count}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<ModelInfo> info_from_json(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return invalid("not a JSON object");
+  for (const char* key : {"format_version", "steps", "parameter_count"}) {
+    if (!json.contains(key) || !json[key].is_number_integer()) {
+      return invalid(std::string(key) + " is missing");
+    }
+  }
+  for (const char* key : {"model", "schema", "preprocessing", "metrics"}) {
+    if (!json.contains(key) || !json[key].is_object()) {
+      return invalid(std::string(key) + " is missing");
+    }
+  }
+  if (const auto version = json["format_version"].get<int64_t>(); version != kFormatVersion) {
+    return invalid("format_version " + std::to_string(version) + " is not known, expected " +
+                   std::to_string(kFormatVersion));
+  }
+  ModelInfo info;
+  info.steps = json["steps"].get<int64_t>();
+  info.parameter_count = json["parameter_count"].get<int64_t>();
+  ASSIGN_OR_RETURN(info.model, model_from_json(json["model"].dump()));
+  ASSIGN_OR_RETURN(info.schema, DatasetSchema::from_json(json["schema"].dump()));
+  ASSIGN_OR_RETURN(info.preprocessing, Preprocessing::from_json(json["preprocessing"].dump()));
+  for (const auto& [key, value] : json["metrics"].items()) {
+    if (value.is_number()) info.metrics.push_back({key, info.steps, value.get<double>()});
+  }
+  return info;
+}
+
+}  // namespace
+
+Status write_model(Files& files, const std::filesystem::path& folder, const ModelInfo& info,
+                   std::span<const TensorView> weights) {
+  std::filesystem::path temporary = folder;
+  temporary += ".tmp";
+  std::filesystem::path replaced = folder;
+  replaced += ".old";
+  if (Status s = files.remove_all(temporary); !s.ok()) return s;
+  if (Status s = files.remove_all(replaced); !s.ok()) return s;
+  const auto write = [&]() -> Status {
+    if (Status s = files.create_directories(temporary); !s.ok()) return s;
+    // "format: pt" is what the safetensors readers of the Python world ask for.
+    const SafetensorsMetadata metadata = {{"format", "pt"},
+                                          {"producer", "trainyard " TRAINYARD_VERSION}};
+    auto digest = write_safetensors(files, temporary / kWeightsFile, weights, metadata);
+    if (!digest.ok()) return std::move(digest).error();
+    if (Status s = replace_file(files, temporary / kInfoFile, info_to_json(info)); !s.ok()) {
+      return s;
+    }
+    // Both writers have synced the temporary folder; the renames sync its parent.
+    std::error_code ignored;
+    if (std::filesystem::exists(folder, ignored)) {
+      if (Status s = files.rename_durable(folder, replaced); !s.ok()) return s;
+    }
+    return files.rename_durable(temporary, folder);
+  };
+  Status s = write();
+  (void)files.remove_all(s.ok() ? replaced : temporary);  // leftovers are found at the next write
+  return s;
+}
+
+Result<LoadedModel> read_model(const std::filesystem::path& folder) {
+  LoadedModel loaded;
+  ASSIGN_OR_RETURN(const std::string text, read_file(folder / kInfoFile, kModelJsonMax));
+  ASSIGN_OR_RETURN(loaded.info, info_from_json(text));
+  ASSIGN_OR_RETURN(loaded.weights, SafetensorsFile::open(folder / kWeightsFile));
+  return loaded;
+}
+
+}  // namespace trainyard

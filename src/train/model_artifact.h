@@ -1,0 +1,43 @@
+// src/train/model_artifact.h: the folder of a trained model, written whole or not at all.
+//
+//   model.safetensors   parameters and state, by name
+//   model.json          {format_version, producer, model, schema, preprocessing, metrics, steps,
+//                        parameter_count}
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "src/base/files.h"
+#include "src/base/result.h"
+#include "src/checkpoint/safetensors.h"
+#include "src/data/preprocessing.h"
+#include "src/models/model_spec.h"
+#include "src/train/trainer.h"
+
+namespace trainyard {
+
+struct ModelInfo {
+  ModelSpec model;
+  DatasetSchema schema;
+  Preprocessing preprocessing;
+  std::vector<MetricPoint> metrics;
+  int64_t steps = 0;
+  int64_t parameter_count = 0;
+};
+
+/// Writes `folder` by way of a temporary sibling. A folder that is already there (an attempt that
+/// died between this and its report) is replaced.
+Status write_model(Files& files, const std::filesystem::path& folder, const ModelInfo& info,
+                   std::span<const TensorView> weights);
+
+struct LoadedModel {
+  ModelInfo info;
+  SafetensorsFile weights;
+};
+/// NOT_FOUND/FILE_NOT_FOUND, or MODEL_FILE_INVALID saying what is wrong.
+Result<LoadedModel> read_model(const std::filesystem::path& folder);
+
+}  // namespace trainyard

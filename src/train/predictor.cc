@@ -1,0 +1,122 @@
+#include "src/train/predictor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "src/runtime/executor.h"
+#include "src/train/evaluate.h"
+#include "src/train/model_artifact.h"
+#include "src/train/programs.h"
+
+namespace trainyard {
+
+namespace {
+
+// One program serves requests of any size; the last batch of a request is filled up.
+constexpr int64_t kPredictBatch = 64;
+
+std::vector<float> softmax(std::span<const float> logits) {
+  const double top = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float z : logits) sum += std::exp(static_cast<double>(z) - top);
+  std::vector<float> p(logits.size());
+  for (size_t k = 0; k < p.size(); ++k) {
+    p[k] = static_cast<float>(std::exp(static_cast<double>(logits[k]) - top) / sum);
+  }
+  return p;
+}
+
+class LoadedPredictor final : public Predictor {
+ public:
+  LoadedPredictor(ModelInfo info, BoundProgram bound, Backend& backend)
+      : info_(std::move(info)),
+        interface_(info_.schema.interface()),
+        input_id_(bound.input),
+        output_id_(bound.output) {
+    const int64_t persistent = bound.program.persistent_bytes;
+    const int64_t transient = bound.program.transient_bytes;
+    PreparedProgram prepared(std::move(bound.program), backend);
+    arena_.emplace(backend, persistent, transient, prepared.workspace_bytes());
+    executor_.emplace(std::move(prepared), *arena_);
+    input_.resize(static_cast<size_t>(kPredictBatch * interface_.input.elements()));
+    output_.resize(static_cast<size_t>(kPredictBatch * interface_.outputs));
+  }
+
+  Status load(const SafetensorsFile& weights) {
+    const Graph& graph = executor_->program().graph;
+    for (size_t i = 0; i < graph.tensors().size(); ++i) {
+      const TensorInfo& t = graph.tensors()[i];
+      if (t.role != Role::kParameter && t.role != Role::kState) continue;
+      const TensorView* view = weights.find(t.name);
+      if (view == nullptr || view->type != t.type) {
+        return make_error(ErrorCode::kInvalidArgument, "MODEL_FILE_INVALID",
+                          "model.safetensors: tensor " + t.name +
+                              (view == nullptr ? " is missing" : " has another shape or type") +
+                              ", expected " + t.type.shape.to_string());
+      }
+      executor_->write(static_cast<TensorId>(i), view->bytes);
+    }
+    return {};
+  }
+
+  const DatasetSchema& schema() const override { return info_.schema; }
+
+  Result<std::vector<Prediction>> predict(const RawRows& rows) override {
+    const Partition partition = rows.view();
+    const int64_t width = interface_.input.elements();
+    std::vector<Prediction> predictions;
+    predictions.reserve(static_cast<size_t>(rows.rows));
+    for (int64_t first = 0; first < rows.rows; first += kPredictBatch) {
+      const int64_t count = std::min(kPredictBatch, rows.rows - first);
+      for (int64_t i = 0; i < kPredictBatch; ++i) {
+        transform_row(info_.schema, info_.preprocessing, partition, first + std::min(i, count - 1),
+                      input_.data() + i * width);
+      }
+      executor_->write(input_id_, std::as_bytes(std::span(input_)));
+      executor_->run();
+      executor_->read(output_id_, std::as_writable_bytes(std::span(output_)));
+      for (int64_t i = 0; i < count; ++i) predictions.push_back(to_prediction(i));
+    }
+    return predictions;
+  }
+
+ private:
+  Prediction to_prediction(int64_t row) const {
+    const auto outputs = static_cast<size_t>(interface_.outputs);
+    const auto values =
+        std::span<const float>(output_).subspan(static_cast<size_t>(row) * outputs, outputs);
+    Prediction p;
+    if (interface_.classification) {
+      p.label = argmax(values);
+      p.probabilities = softmax(values);
+    } else {
+      p.value = static_cast<double>(values[0]) * info_.preprocessing.target_std +
+                info_.preprocessing.target_mean;
+    }
+    return p;
+  }
+
+  ModelInfo info_;
+  ModelInterface interface_;
+  TensorId input_id_, output_id_;
+  std::optional<Arena> arena_;
+  std::optional<Executor> executor_;
+  std::vector<float> input_, output_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Predictor>> Predictor::open(const std::filesystem::path& folder,
+                                                   Backend& backend) {
+  ASSIGN_OR_RETURN(LoadedModel loaded, read_model(folder));
+  ASSIGN_OR_RETURN(
+      BoundProgram bound,
+      compile_inference(loaded.info.model, loaded.info.schema.interface(), kPredictBatch, nullptr));
+  auto predictor =
+      std::make_unique<LoadedPredictor>(std::move(loaded.info), std::move(bound), backend);
+  if (Status s = predictor->load(loaded.weights); !s.ok()) return std::move(s).error();
+  return std::unique_ptr<Predictor>(std::move(predictor));
+}
+
+}  // namespace trainyard

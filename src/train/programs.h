@@ -1,0 +1,47 @@
+// src/train/programs.h: the compiled programs of a job. Pure planning, no kernels: the daemon runs
+// this to know a job's needs, the worker to train.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "src/base/result.h"
+#include "src/plan/program.h"
+#include "src/train/recipe_check.h"
+#include "src/train/trainer.h"
+
+namespace trainyard {
+
+/// A program and the tensors that the loop writes and reads, by id in program.graph.
+struct BoundProgram {
+  Program program;
+  TensorId input = kNoTensor;
+  TensorId target = kNoTensor;         // training
+  TensorId step = kNoTensor;           // training, where an op or the optimizer asks for it
+  TensorId learning_rate = kNoTensor;  // training
+  TensorId loss = kNoTensor;           // training
+  TensorId output = kNoTensor;         // logits [N, K] or predictions [N, 1]
+  int64_t batch_size = 0;
+};
+
+struct RunPrograms {
+  BoundProgram train;
+  std::optional<BoundProgram> evaluate;  // shares train's persistent segment
+};
+
+/// Forward, backward and update of one step.
+Result<BoundProgram> compile_training(const ModelSpec& model, const Recipe& recipe,
+                                      const ModelInterface& interface, int64_t batch_size);
+
+/// Forward alone, in evaluation mode. `persistent`: lay parameters out as that program does.
+Result<BoundProgram> compile_inference(const ModelSpec& model, const ModelInterface& interface,
+                                       int64_t batch_size, const PersistentLayout* persistent);
+
+Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
+                                const DatasetSchema& schema, const RunShape& shape);
+
+/// What the programs need together: they run one after another and share the transient segment.
+RunPlan describe_run(const RunPrograms& programs, const RunShape& shape);
+
+}  // namespace trainyard

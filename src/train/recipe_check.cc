@@ -1,0 +1,147 @@
+#include "src/train/recipe_check.h"
+
+#include <algorithm>
+#include <string>
+
+#include "src/base/violations.h"
+#include "src/data/loader.h"
+
+namespace trainyard {
+
+namespace {
+
+constexpr int64_t kEpochsMax = 1'000'000;
+constexpr int64_t kStepsMax = int64_t{1} << 40;
+constexpr double kSplitMax = 0.9;
+constexpr int kCheckpointsMax = 100;
+// Evaluation has no backward pass, so that a small training batch need not make it slow: at least
+// this many rows at once, if there are as many.
+constexpr int64_t kEvaluationBatchMin = 64;
+
+std::string number(double v) {
+  std::string text = std::to_string(v);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  return text;
+}
+
+void check_range(Violations& violations, const char* field, int64_t value, int64_t low,
+                 int64_t high) {
+  if (value >= low && value <= high) return;
+  violations.add("FIELD_OUT_OF_RANGE", field,
+                 std::to_string(value) + " is out of range, expected " + std::to_string(low) +
+                     ".." + std::to_string(high));
+}
+
+void check_length(const Recipe& r, Violations& violations) {
+  if (r.epochs != 0 && r.steps != 0) {
+    violations.add("FIELD_UNUSED", "recipe", "has both epochs and steps; expected exactly one");
+  } else if (r.epochs == 0 && r.steps == 0) {
+    violations.add("FIELD_REQUIRED", "recipe",
+                   "has neither epochs nor steps; expected exactly one");
+  }
+  if (r.epochs != 0) check_range(violations, "recipe.epochs", r.epochs, 1, kEpochsMax);
+  if (r.steps != 0) check_range(violations, "recipe.steps", r.steps, 1, kStepsMax);
+}
+
+void check_intervals(const Recipe& r, Violations& violations) {
+  check_range(violations, "recipe.evaluate_every_steps", r.evaluate_every_steps, 0, kStepsMax);
+  check_range(violations, "recipe.checkpoint_every_steps", r.checkpoint_every_steps, 0, kStepsMax);
+  check_range(violations, "recipe.keep_checkpoints", r.keep_checkpoints, 1, kCheckpointsMax);
+  if (r.evaluate_every_steps > 0 && r.validation_split == 0) {
+    violations.add("FIELD_UNUSED", "recipe.evaluate_every_steps",
+                   "has no effect without validation rows; remove it or set "
+                   "recipe.validation_split");
+  }
+}
+
+// Values that were changed although the chosen type never looks at them. A value that equals the
+// default cannot be told from one left out; the wire contract can and refuses that too.
+void check_unused(const Recipe& r, Violations& violations) {
+  const OptimizerSpec& o = r.optimizer;
+  const OptimizerSpec defaults;
+  const auto unused = [&](bool changed, const char* field, const char* owner) {
+    if (changed) {
+      violations.add("FIELD_UNUSED", field,
+                     std::string("has no effect here; remove it or choose ") + owner);
+    }
+  };
+  const bool sgd = o.type == "sgd";
+  unused(!sgd && o.momentum != 0, "recipe.optimizer.momentum", "type: sgd");
+  unused(!sgd && o.nesterov, "recipe.optimizer.nesterov", "type: sgd");
+  unused(sgd && o.beta1 != defaults.beta1, "recipe.optimizer.beta1", "type: adam or adamw");
+  unused(sgd && o.beta2 != defaults.beta2, "recipe.optimizer.beta2", "type: adam or adamw");
+  unused(sgd && o.epsilon != defaults.epsilon, "recipe.optimizer.epsilon", "type: adam or adamw");
+  const ScheduleSpec& s = r.schedule;
+  const ScheduleSpec constant;
+  unused(s.type != "step" && s.step_size != 0, "recipe.schedule.step_size", "type: step");
+  unused(s.type != "step" && s.gamma != constant.gamma, "recipe.schedule.gamma", "type: step");
+  unused(s.type != "cosine" && s.min_learning_rate != 0, "recipe.schedule.min_learning_rate",
+         "type: cosine");
+}
+
+void check_rows(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
+                Violations& violations) {
+  const int64_t held_out = validation_row_count(schema.train_rows, r.validation_split);
+  shape.validation_rows = held_out;
+  shape.train_rows = schema.train_rows - held_out;
+  shape.test_rows = schema.test_rows;
+  if (r.validation_split > 0 && (held_out == 0 || shape.train_rows == 0)) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.validation_split",
+                   number(r.validation_split) + " of " + std::to_string(schema.train_rows) +
+                       " rows leaves no " + (held_out == 0 ? "validation" : "training") +
+                       " row, expected a share that leaves both");
+    return;
+  }
+  if (r.batch_size > shape.train_rows) {
+    std::string rows = "the " + std::to_string(shape.train_rows) + " training rows";
+    if (held_out > 0) {
+      rows += " (" + std::to_string(held_out) + " more are held out by recipe.validation_split)";
+    }
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.batch_size",
+                   std::to_string(r.batch_size) + " is larger than " + rows + ", expected 1.." +
+                       std::to_string(shape.train_rows));
+  }
+}
+
+}  // namespace
+
+Result<RunShape> check_recipe(const Recipe& r, const DatasetSchema& schema) {
+  Violations violations;
+  RunShape shape;
+  if (schema.train_rows < 1) {
+    violations.add("DATASET_INVALID", "dataset", "has no training rows");
+  }
+  check_length(r, violations);
+  check_unused(r, violations);
+  if (Status s = check_optimizer(r.optimizer, r.schedule); !s.ok()) {
+    violations.add(std::move(s).error());
+  }
+  check_intervals(r, violations);
+  const bool split_ok = r.validation_split >= 0 && r.validation_split <= kSplitMax;  // not NaN
+  if (!split_ok) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.validation_split",
+                   number(r.validation_split) + " is out of range, expected [0, 0.9]");
+  }
+  if (r.batch_size < 1) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.batch_size",
+                   std::to_string(r.batch_size) + " is out of range, expected at least 1");
+  } else if (split_ok && schema.train_rows >= 1) {
+    check_rows(r, schema, shape, violations);
+  }
+  if (!violations.empty()) return violations.to_error();
+
+  shape.steps_per_epoch = shape.train_rows / r.batch_size;
+  shape.steps_total = r.steps > 0 ? r.steps : r.epochs * shape.steps_per_epoch;
+  if (r.schedule.warmup_steps > shape.steps_total) {
+    return field_error("FIELD_OUT_OF_RANGE", "recipe.schedule.warmup_steps",
+                       std::to_string(r.schedule.warmup_steps) + " is more than the job's " +
+                           std::to_string(shape.steps_total) + " steps, expected 0.." +
+                           std::to_string(shape.steps_total));
+  }
+  const int64_t rows = std::max(shape.validation_rows, shape.test_rows);
+  shape.evaluation_batch = std::min(rows, std::max(r.batch_size, kEvaluationBatchMin));
+  return shape;
+}
+
+}  // namespace trainyard

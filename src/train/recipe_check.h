@@ -1,0 +1,26 @@
+// src/train/recipe_check.h: what can be said about a recipe before a graph exists.
+#pragma once
+
+#include <cstdint>
+
+#include "src/base/result.h"
+#include "src/data/schema.h"
+#include "src/train/trainer.h"
+
+namespace trainyard {
+
+/// The row and step counts that follow from a recipe and a dataset's size.
+struct RunShape {
+  int64_t train_rows = 0;
+  int64_t validation_rows = 0;
+  int64_t test_rows = 0;
+  int64_t steps_per_epoch = 0;
+  int64_t steps_total = 0;
+  int64_t evaluation_batch = 0;  // rows per run of the evaluation program; 0: nothing to evaluate
+};
+
+/// Refuses every field that is out of range or has no effect, all at once (up to 16), by the name
+/// that users write: recipe.batch_size.
+Result<RunShape> check_recipe(const Recipe& recipe, const DatasetSchema& schema);
+
+}  // namespace trainyard

@@ -1,0 +1,42 @@
+// src/train/resume.h: a job's checkpoints: who may resume which, and what the loop itself keeps.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "src/base/result.h"
+#include "src/checkpoint/checkpoint.h"
+#include "src/train/session.h"
+#include "src/train/trainer.h"
+
+namespace trainyard {
+
+/// What the loop carries from step to step, apart from the tensors.
+struct LoopState {
+  int64_t step = 0;  // steps done
+  double train_loss = 0;
+  double train_accuracy = 0;
+};
+
+/// SHA-256 of all that decides the numbers of a run: model, recipe and the dataset's digest. How
+/// often a job is evaluated or checkpointed is left out: it changes no bit.
+Result<std::string> job_digest(const TrainJob& job);
+
+/// The first parameter or state tensor that holds a NaN or an infinity, or empty.
+std::string find_not_finite(const Snapshot& snapshot);
+
+/// Writes the checkpoint of `state` and then prunes older ones.
+Result<std::filesystem::path> save(Files& files, const TrainJob& job, const std::string& digest,
+                                   std::string_view backend, const LoopState& state,
+                                   const Snapshot& snapshot);
+
+/// Loads the newest valid checkpoint into the session. Nothing where there is none;
+/// FAILED_PRECONDITION/CHECKPOINT_FOREIGN where it belongs to another job. What a person should
+/// know (damaged checkpoints, another thread count) goes to the reporter's log.
+Result<std::optional<LoopState>> resume(const TrainJob& job, const std::string& digest,
+                                        std::string_view backend, Session& session,
+                                        Reporter& reporter);
+
+}  // namespace trainyard

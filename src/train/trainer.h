@@ -1,0 +1,94 @@
+// src/train/trainer.h: one job from spec to trained model, on one backend.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "src/base/files.h"
+#include "src/base/result.h"
+#include "src/data/dataset.h"
+#include "src/models/model_spec.h"
+#include "src/optim/optimizer.h"
+#include "src/plan/program.h"
+#include "src/runtime/backend.h"
+
+namespace trainyard {
+
+/// Everything that decides the numbers of a run, apart from data and device.
+struct Recipe {
+  int64_t epochs = 0;  // exactly one of epochs and steps is > 0
+  int64_t steps = 0;
+  int64_t batch_size = 64;
+  OptimizerSpec optimizer;
+  ScheduleSpec schedule;
+  uint64_t seed = 0;
+  bool shuffle = true;
+  double validation_split = 0;         // share of the training rows held out, [0, 0.9]
+  int64_t evaluate_every_steps = 0;    // 0: at the end of each epoch
+  int64_t checkpoint_every_steps = 0;  // 0: at the end of each epoch
+  int keep_checkpoints = 2;
+};
+
+struct TrainJob {
+  ModelSpec model;
+  Recipe recipe;
+  std::filesystem::path dataset;      // folder of the typed dataset
+  std::filesystem::path checkpoints;  // folder; the newest valid checkpoint in it is resumed
+  std::filesystem::path
+      model_output;  // folder of the trained model (model.h); written when the job succeeds
+  int threads = 1;
+};
+
+/// What is known before the first step.
+struct RunPlan {
+  int64_t parameter_count = 0;
+  int64_t steps_total = 0;
+  int64_t steps_per_epoch = 0;
+  int64_t first_step = 0;  // > 0 after a resume
+  int64_t train_rows = 0, validation_rows = 0, test_rows = 0;
+  MemoryBreakdown memory;
+  int64_t flops_per_step = 0;
+};
+
+/// Checks everything that can be checked without the data's content, builds and compiles the
+/// training program: the daemon calls it at submit, the worker before it starts. Refusals name
+/// fields of the spec.
+Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema);
+
+struct MetricPoint {
+  std::string key;  // "train/loss", "val/accuracy"
+  int64_t step = 0;
+  double value = 0;
+};
+
+/// Receives what a run reports; called from the training thread and must not block it. All methods
+/// but started() may be called many times.
+class Reporter {
+ public:
+  virtual ~Reporter() = default;
+  virtual void started(const RunPlan& plan) = 0;
+  virtual void metrics(std::span<const MetricPoint> points) = 0;
+  virtual void checkpoint_saved(int64_t step, const std::filesystem::path& path) = 0;
+  virtual void checkpoint_failed(int64_t step, const Error& error) = 0;
+  virtual void log(std::string_view message) = 0;
+};
+
+struct TrainResult {
+  int64_t steps_done = 0;
+  std::vector<MetricPoint> final_metrics;
+  int64_t arena_planned_bytes = 0;
+  int64_t arena_used_bytes = 0;
+};
+
+/// Trains to the end, or until `stop` is requested: then a checkpoint is written and the Error is
+/// CANCELLED/STOPPED. A loss that is not finite: FAILED_PRECONDITION/LOSS_NOT_FINITE naming the
+/// step; the last good checkpoint stays. Faults are exceptions.
+Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, Reporter& reporter,
+                          std::stop_token stop);
+
+}  // namespace trainyard
