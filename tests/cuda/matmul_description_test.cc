@@ -1,0 +1,133 @@
+// Catches: a transposed, swapped or mis-strided operand in what we tell cuBLASLt. Descriptors need
+// no GPU, so the product that they describe is computed here by a naive loop with cuBLASLt's
+// column-major meaning.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "src/base/check.h"
+#include "src/runtime/cuda/matmul.h"
+
+namespace trainyard::cuda {
+namespace {
+
+struct ColumnMajor {
+  int64_t rows, columns, leading;
+  explicit ColumnMajor(cublasLtMatrixLayout_t layout) {
+    uint64_t r = 0, c = 0;
+    get(layout, CUBLASLT_MATRIX_LAYOUT_ROWS, r);
+    get(layout, CUBLASLT_MATRIX_LAYOUT_COLS, c);
+    get(layout, CUBLASLT_MATRIX_LAYOUT_LD, leading);
+    rows = static_cast<int64_t>(r);
+    columns = static_cast<int64_t>(c);
+  }
+  template <typename T>
+  static void get(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute,
+                  T& value) {
+    size_t written = 0;
+    check(cublasLtMatrixLayoutGetAttribute(layout, attribute, &value, sizeof value, &written),
+          "cublasLtMatrixLayoutGetAttribute");
+    TRAINYARD_CHECK(written == sizeof value, "size of a layout attribute");
+  }
+};
+
+template <typename T>
+T attribute(const MatmulDescription& d, cublasLtMatmulDescAttributes_t which) {
+  T value{};
+  size_t written = 0;
+  check(cublasLtMatmulDescGetAttribute(d.operation.get(), which, &value, sizeof value, &written),
+        "cublasLtMatmulDescGetAttribute");
+  TRAINYARD_CHECK(written == sizeof value, "size of a matmul attribute");
+  return value;
+}
+
+/// What cublasLtMatmul(A = our b, B = our a) would write.
+std::vector<float> emulate(const MatmulDescription& d, const std::vector<float>& our_a,
+                           const std::vector<float>& our_b, const std::vector<float>& bias) {
+  const bool transpose_first = attribute<int32_t>(d, CUBLASLT_MATMUL_DESC_TRANSA) == CUBLAS_OP_T;
+  const bool transpose_second = attribute<int32_t>(d, CUBLASLT_MATMUL_DESC_TRANSB) == CUBLAS_OP_T;
+  const bool with_bias =
+      attribute<uint32_t>(d, CUBLASLT_MATMUL_DESC_EPILOGUE) == CUBLASLT_EPILOGUE_BIAS;
+  const ColumnMajor first(d.b.get()), second(d.a.get()), result(d.c.get());
+  const int64_t m = result.rows, n = result.columns;
+  const int64_t k = transpose_first ? first.rows : first.columns;
+  EXPECT_EQ(transpose_first ? first.columns : first.rows, m);
+  EXPECT_EQ(transpose_second ? second.columns : second.rows, k);
+  EXPECT_EQ(transpose_second ? second.rows : second.columns, n);
+  std::vector<float> c(static_cast<size_t>(result.leading * n), -1.0f);
+  const auto at = [](const std::vector<float>& v, int64_t row, int64_t column, int64_t leading) {
+    return v.at(static_cast<size_t>(row + column * leading));
+  };
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t i = 0; i < m; ++i) {
+      float sum = with_bias ? bias.at(static_cast<size_t>(i)) : 0.0f;
+      for (int64_t p = 0; p < k; ++p) {
+        const float x =
+            transpose_first ? at(our_b, p, i, first.leading) : at(our_b, i, p, first.leading);
+        const float y =
+            transpose_second ? at(our_a, j, p, second.leading) : at(our_a, p, j, second.leading);
+        sum += x * y;
+      }
+      c[static_cast<size_t>(i + j * result.leading)] = sum;
+    }
+  }
+  return c;
+}
+
+/// The same product by its definition, row-major. Small whole numbers, so that every order gives
+/// the same sum.
+std::vector<float> expected(const MatmulDims& d, const std::vector<float>& a,
+                            const std::vector<float>& b, const std::vector<float>& bias) {
+  std::vector<float> c;
+  for (int64_t i = 0; i < d.m; ++i) {
+    for (int64_t j = 0; j < d.n; ++j) {
+      float sum = d.bias ? bias.at(static_cast<size_t>(j)) : 0.0f;
+      for (int64_t p = 0; p < d.k; ++p) {
+        sum += a.at(static_cast<size_t>(d.transpose_a ? p * d.m + i : i * d.k + p)) *
+               b.at(static_cast<size_t>(d.transpose_b ? j * d.k + p : p * d.n + j));
+      }
+      c.push_back(sum);
+    }
+  }
+  return c;
+}
+
+std::vector<float> whole_numbers(int64_t count, int64_t step) {
+  std::vector<float> v;
+  for (int64_t i = 0; i < count; ++i) v.push_back(static_cast<float>(i * step % 7 - 3));
+  return v;
+}
+
+TEST(MatmulDescription, DescribesTheRowMajorProduct) {
+  for (const bool transpose_a : {false, true}) {
+    for (const bool transpose_b : {false, true}) {
+      for (const bool bias : {false, true}) {
+        const MatmulDims dims{3, 5, 4, transpose_a, transpose_b, bias};
+        const auto a = whole_numbers(dims.m * dims.k, 3);
+        const auto b = whole_numbers(dims.k * dims.n, 5);
+        const auto v = whole_numbers(dims.n, 2);
+        EXPECT_EQ(emulate(MatmulDescription(dims), a, b, v), expected(dims, a, b, v))
+            << "transpose_a " << transpose_a << ", transpose_b " << transpose_b << ", bias "
+            << bias;
+      }
+    }
+  }
+}
+
+TEST(MatmulDescription, RefusesAnEmptyProduct) {
+  EXPECT_THROW(MatmulDescription(MatmulDims{0, 5, 4}), InvariantError);
+}
+
+TEST(Check, NamesTheCallTheNumberAndTheReason) {
+  try {
+    check(cudaErrorInvalidValue, "copying to the GPU");
+    FAIL() << "nothing was thrown";
+  } catch (const CudaError& e) {
+    EXPECT_EQ(e.code(), cudaErrorInvalidValue);
+    EXPECT_EQ(std::string(e.what()), "copying to the GPU: invalid argument (error 1)");
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::cuda

@@ -1,0 +1,176 @@
+// The cpu backend against the plain loops in double, for every op, gradient and update: on the
+// table of small cases, and on sizes that make kernels split their work over threads. All memory
+// starts as NaN, so what a kernel forgets to write shows.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/graph/op.h"
+#include "tests/support/graph_cases.h"
+#include "tests/support/run_case.h"
+
+namespace trainyard {
+namespace {
+
+using testing::CaseBuilder;
+using testing::CaseGraph;
+using testing::CaseResult;
+using testing::graph_cases;
+using testing::GraphCase;
+using testing::RunOptions;
+using Ints = std::vector<int64_t>;
+
+// Float against double: sums of up to a few thousand terms of order 1 keep 5 digits of the tensor's
+// largest value; errors grow through the layers of a case.
+constexpr double kRelativeMax = 3e-5;
+
+void expect_parity(const CaseResult& actual, const CaseResult& expected) {
+  EXPECT_EQ(actual.used_bytes, actual.planned_bytes);
+  ASSERT_EQ(actual.values.size(), expected.values.size());
+  for (const auto& [name, values] : expected.values) {
+    const std::vector<double>& got = actual.values.at(name);
+    ASSERT_EQ(got.size(), values.size());
+    double scale = 1e-3;
+    for (const double v : values) scale = std::max(scale, std::abs(v));
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_LE(std::abs(got[i] - values[i]), kRelativeMax * scale)
+          << name << "[" << i << "] " << got[i] << ", expected " << values[i];
+    }
+  }
+}
+
+void check_case(const GraphCase& test) {
+  std::map<TensorId, TensorId> gradients;
+  CaseGraph narrow = test.build(DType::kF32), wide = test.build(DType::kF64);
+  if (narrow.loss != kNoTensor) {
+    narrow = testing::with_gradients(std::move(narrow), &gradients);
+    wide = testing::with_gradients(std::move(wide), &gradients);
+  }
+  const auto reference = make_reference_backend();
+  for (const bool channels_last : {true, false}) {
+    for (const bool keep_all : {true, false}) {
+      const RunOptions options{channels_last, keep_all, /*runs=*/2};
+      RunOptions once = options;
+      once.runs = 1;
+      const CaseResult expected = testing::run_case(wide, *reference, once);
+      for (const int threads : {1, 2, 3}) {
+        SCOPED_TRACE(test.name + " threads=" + std::to_string(threads) +
+                     (channels_last ? " channels-last" : " row-major") +
+                     (keep_all ? " kept" : " reused"));
+        const auto cpu = make_cpu_backend(threads);
+        expect_parity(testing::run_case(narrow, *cpu, options), expected);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(CpuBackend, HasAKernelForEveryOp) {
+  const auto cpu = make_cpu_backend(1);
+  for (const Op* op : all_ops()) EXPECT_TRUE(cpu->has_kernel(op->type())) << op->type();
+}
+
+TEST(CpuBackend, RefusesZeroThreads) { EXPECT_THROW(make_cpu_backend(0), InvariantError); }
+
+TEST(CpuParity, EveryCaseOfTheTable) {
+  for (const GraphCase& test : graph_cases()) {
+    check_case(test);
+    if (HasFatalFailure()) return;
+  }
+}
+
+CaseGraph mlp(DType dtype, int64_t N, int64_t F, int64_t hidden, int64_t K,
+              std::string activation) {
+  CaseBuilder b(dtype);
+  const Attributes transposed{{"transB", int64_t{1}}};
+  const TensorId h =
+      b.one("h", "Gemm", transposed,
+            {b.input("x", {N, F}), b.parameter("w1", {hidden, F}), b.parameter("b1", {hidden})});
+  const TensorId a = b.one("a", activation, {}, {h});
+  const TensorId h2 = b.one("h2", "Gemm", transposed,
+                            {a, b.parameter("w2", {hidden, hidden}), b.parameter("b2", {hidden})});
+  const TensorId sum = b.one("sum", "Add", {}, {a, h2});
+  const TensorId dropped =
+      b.one("dropped", "Dropout", {{"ratio", 0.3}, {"seed", int64_t{5}}, {"stream", int64_t{9}}},
+            {sum, b.step(12345678901)});
+  const TensorId z = b.one("z", "Gemm", transposed, {dropped, b.parameter("w3", {K, hidden})});
+  return b.finish_with_loss(
+      b.node("loss", "SoftmaxCrossEntropyLoss", {}, {z, b.labels("labels", N, K)}, 2)[0]);
+}
+
+CaseGraph conv_net(DType dtype, int64_t N, int64_t C, int64_t K) {
+  CaseBuilder b(dtype);
+  const Attributes same{{"pads", Ints{1, 1, 1, 1}}};
+  const TensorId x = b.image("x", {N, C, 14, 13});
+  // No bias: behind a normalisation its gradient is 0, a sum that is all rounding.
+  const TensorId h = b.one("h", "Conv", same, {x, b.parameter("w1", {K, C, 3, 3})});
+  const TensorId n = b.node("n", "BatchNormalization", {{"training_mode", int64_t{1}}},
+                            {h, b.parameter("scale", {K}), b.parameter("shift", {K}),
+                             b.state("mean", {K}, 0.0), b.state("var", {K}, 1.0)},
+                            3)[0];
+  const TensorId r = b.one("r", "Relu", {}, {n});
+  const TensorId p =
+      b.one("p", "AveragePool", {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}}, {r});
+  const TensorId h2 =
+      b.one("h2", "Conv", {}, {p, b.parameter("w2", {K, K, 5, 5}), b.parameter("b2", {K})});
+  const TensorId m = b.one("m", "MaxPool", {{"kernel_shape", Ints{2, 2}}}, {h2});
+  return b.finish(b.one("flat", "Flatten", {}, {m}));
+}
+
+CaseGraph update(DType dtype, const std::string& op, int64_t count) {
+  CaseBuilder b(dtype);
+  const TensorId p = b.parameter("p", {count}), g = b.input("g", {count});
+  const TensorId rate = b.input_f32("rate", 0.125);
+  if (op == "SgdUpdate") {
+    b.node("update", op, {{"momentum", 0.9}, {"nesterov", int64_t{1}}, {"weight_decay", 0.01}},
+           {p, g, rate, b.optimizer_state("v", {count})}, 0, Phase::kUpdate);
+  } else {
+    b.node(
+        "update", op, {{"weight_decay", 0.01}},
+        {p, g, rate, b.step(41), b.optimizer_state("m", {count}), b.optimizer_state("v", {count})},
+        0, Phase::kUpdate);
+  }
+  return b.finish_update();
+}
+
+TEST(CpuParity, SizesThatAreSplitOverThreads) {
+  for (const std::string activation : {"Relu", "Sigmoid", "Tanh", "Gelu"}) {
+    check_case(
+        {"mlp 64-" + activation, [&](DType t) { return mlp(t, 64, 200, 130, 10, activation); }});
+    if (HasFatalFailure()) return;
+  }
+  const std::vector<GraphCase> cases = {
+      {"mlp 33x1025x31", [](DType t) { return mlp(t, 33, 1025, 31, 33, "Relu"); }},
+      {"mlp 1x31x1025", [](DType t) { return mlp(t, 1, 31, 1025, 2, "Tanh"); }},
+      {"mlp 130 classes 1025", [](DType t) { return mlp(t, 130, 33, 64, 1025, "Relu"); }},
+      {"conv 9x3x20", [](DType t) { return conv_net(t, 9, 3, 20); }},
+      {"conv 4x33x31", [](DType t) { return conv_net(t, 4, 33, 31); }},
+      {"conv 3x1x65", [](DType t) { return conv_net(t, 3, 1, 65); }},
+      {"SgdUpdate 100003", [](DType t) { return update(t, "SgdUpdate", 100'003); }},
+      {"AdamUpdate 100003", [](DType t) { return update(t, "AdamUpdate", 100'003); }},
+      {"AdamWUpdate 100003", [](DType t) { return update(t, "AdamWUpdate", 100'003); }},
+  };
+  for (const GraphCase& test : cases) {
+    check_case(test);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Two runs and two backends of one size give the same bits, whatever the memory held before.
+TEST(CpuBackend, SameThreadsGiveTheSameBits) {
+  std::map<TensorId, TensorId> gradients;
+  for (const auto& build :
+       {std::function<CaseGraph()>([] { return conv_net(DType::kF32, 9, 3, 20); }),
+        std::function<CaseGraph()>([] { return mlp(DType::kF32, 64, 200, 130, 10, "Gelu"); })}) {
+    const CaseGraph c = testing::with_gradients(build(), &gradients);
+    for (const int threads : {1, 2, 3}) {
+      const auto a = make_cpu_backend(threads), b = make_cpu_backend(threads);
+      const CaseResult first = testing::run_case(c, *a, {.runs = 1});
+      const CaseResult second = testing::run_case(c, *b, {.runs = 3});
+      EXPECT_EQ(first.values, second.values) << threads << " threads";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainyard

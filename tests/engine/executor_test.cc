@@ -1,0 +1,147 @@
+// A program bound to memory: what is shared between programs, what is checked at the border.
+#include "src/runtime/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <limits>
+
+#include "src/autodiff/differentiate.h"
+#include "src/base/check.h"
+#include "src/optim/optimizer.h"
+#include "tests/support/run_case.h"
+
+namespace trainyard {
+namespace {
+
+using testing::CaseBuilder;
+using testing::CaseGraph;
+
+CaseGraph small_net() {
+  CaseBuilder b(DType::kF32);
+  const TensorId y = b.one("y", "Gemm", {{"transB", int64_t{1}}},
+                           {b.input("x", {4, 3}), b.parameter("w", {2, 3}), b.parameter("b", {2})});
+  return b.finish(y);
+}
+
+void write_all(Executor& executor, const CaseGraph& c) {
+  for (const auto& [id, values] : c.values) testing::write_values(executor, id, values);
+}
+
+// Training and evaluation run in one arena: what one updates, the other must see.
+TEST(Executor, ProgramsOfAJobShareTheirParameters) {
+  const auto backend = make_reference_backend();
+  CaseGraph training = small_net();
+  const auto gradients = differentiate(training.graph, training.loss);
+  const UpdateInputs inputs =
+      append_optimizer(training.graph, {.type = "sgd", .momentum = 0.9}, gradients, kNoTensor);
+  const CaseGraph evaluation = small_net();
+  Program train_program = compile(std::move(training.graph), {});
+  const PersistentLayout layout = persistent_layout(train_program);
+  PreparedProgram train(std::move(train_program), *backend);
+  PreparedProgram evaluate(compile(evaluation.graph, {.persistent = &layout}), *backend);
+  Arena arena(*backend, train.program().persistent_bytes,
+              std::max(train.program().transient_bytes, evaluate.program().transient_bytes),
+              std::max(train.workspace_bytes(), evaluate.workspace_bytes()));
+  Executor trainer(std::move(train), arena);
+  Executor evaluator(std::move(evaluate), arena);
+  const auto loss_now = [&] {
+    for (const auto& [id, values] : evaluation.values) {
+      if (evaluation.graph.tensor(id).role == Role::kInput) {
+        testing::write_values(evaluator, id, values);
+      }
+    }
+    evaluator.run();
+    return testing::read_values(evaluator, evaluation.loss)[0];
+  };
+  write_all(trainer, training);
+  double previous = loss_now();
+  for (int step = 0; step < 5; ++step) {
+    for (const auto& [id, values] : training.values) {
+      if (trainer.program().graph.tensor(id).role == Role::kInput) {
+        testing::write_values(trainer, id, values);
+      }
+    }
+    testing::write_values(trainer, inputs.learning_rate, {0.05});
+    trainer.run();
+    const double now = loss_now();
+    EXPECT_LT(now, previous) << step;
+    previous = now;
+  }
+  EXPECT_EQ(std::max(trainer.used_bytes(), evaluator.used_bytes()), arena.size_bytes());
+}
+
+TEST(Executor, InputsAndOutputsOutliveTheRun) {
+  const auto backend = make_reference_backend();
+  const CaseGraph c = small_net();
+  PreparedProgram prepared(compile(c.graph, {}), *backend);
+  Arena arena(*backend, prepared.program().persistent_bytes, prepared.program().transient_bytes,
+              prepared.workspace_bytes());
+  Executor executor(std::move(prepared), arena);
+  write_all(executor, c);
+  executor.run();
+  const double first = testing::read_values(executor, c.loss)[0];
+  executor.run();  // nothing is written again
+  EXPECT_EQ(testing::read_values(executor, c.loss)[0], first);
+  for (const auto& [id, values] : c.values) {
+    const std::vector<double> now = testing::read_values(executor, id);
+    for (size_t i = 0; i < values.size(); ++i) {
+      EXPECT_EQ(static_cast<float>(now[i]), static_cast<float>(values[i]));
+    }
+  }
+}
+
+TEST(Executor, FaultsOnAWrongSizeAndOnAnArenaThatIsTooSmall) {
+  const auto backend = make_reference_backend();
+  const CaseGraph c = small_net();
+  const auto prepare = [&] { return PreparedProgram(compile(c.graph, {}), *backend); };
+  const Program p = prepare().program();
+  Arena small(*backend, p.persistent_bytes, p.transient_bytes - kArenaAlignment, 0);
+  EXPECT_THROW(Executor(prepare(), small), InvariantError);
+  Arena arena(*backend, p.persistent_bytes, p.transient_bytes, 0);
+  Executor executor(prepare(), arena);
+  std::vector<std::byte> bytes(7);
+  EXPECT_THROW(executor.write(c.loss, bytes), InvariantError);
+  EXPECT_THROW(executor.read(c.loss, bytes), InvariantError);
+}
+
+TEST(Executor, NamesTheFirstTensorThatIsNotFiniteWhenAsked) {
+  const auto backend = make_reference_backend();
+  const CaseGraph c = small_net();
+  ASSERT_EQ(setenv("TRAINYARD_CHECK_NUMERICS", "1", 1), 0);
+  PreparedProgram prepared(compile(c.graph, {}), *backend);
+  Arena arena(*backend, prepared.program().persistent_bytes, prepared.program().transient_bytes,
+              prepared.workspace_bytes());
+  Executor executor(std::move(prepared), arena);
+  unsetenv("TRAINYARD_CHECK_NUMERICS");
+  write_all(executor, c);
+  executor.run();  // finite: no complaint
+  std::vector<double> bias = {0.5, std::numeric_limits<double>::quiet_NaN()};
+  testing::write_values(executor, c.graph.find_tensor("b").value(), bias);
+  try {
+    executor.run();
+    FAIL() << "a NaN went unnoticed";
+  } catch (const NumericsError& e) {
+    EXPECT_STREQ(e.what(), "node y (Gemm) gave a value that is not finite: y [4, 2], element 1");
+  }
+}
+
+TEST(ReferenceBackend, FaultsOnAnOpWithoutAKernel) {
+  class Unknown final : public Op {
+   public:
+    std::string_view type() const override { return "Unknown"; }
+    Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+      return std::vector{c.input(0)};
+    }
+  };
+  const Unknown op;
+  const auto backend = make_reference_backend();
+  EXPECT_FALSE(backend->has_kernel("Unknown"));
+  CaseBuilder b(DType::kF32);
+  CaseGraph c = b.finish(b.parameter("p", {2}));
+  c.graph.add_node("n", op, {}, {0}, {"out"}).value();
+  EXPECT_THROW(PreparedProgram(compile(std::move(c.graph), {}), *backend), InvariantError);
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,151 @@
+// Every op's gradient against central differences of its own forward pass, in double. A wrong
+// formula, a wrong sum over readers, an output that is not written or a buffer that is reused too
+// early all give a number that differs.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "src/graph/op.h"
+#include "tests/support/graph_cases.h"
+#include "tests/support/run_case.h"
+
+namespace trainyard {
+namespace {
+
+using testing::CaseGraph;
+using testing::CaseResult;
+using testing::graph_cases;
+using testing::GraphCase;
+using testing::RunOptions;
+
+constexpr double kStep = 1e-5;
+constexpr double kRelativeMax = 1e-6;
+
+/// Forward pass alone, prepared once and run for many values.
+class Loss {
+ public:
+  Loss(const CaseGraph& c, Backend& backend)
+      : c_(c),
+        prepared_(compile(c.graph, {}), backend),
+        arena_(backend, prepared_.program().persistent_bytes, prepared_.program().transient_bytes,
+               prepared_.workspace_bytes()),
+        executor_(std::move(prepared_), arena_) {}
+
+  double with(TensorId parameter, const std::vector<double>& values) {
+    for (const auto& [id, v] : c_.values) testing::write_values(executor_, id, v);
+    testing::write_values(executor_, parameter, values);
+    executor_.run();
+    return testing::read_values(executor_, c_.loss)[0];
+  }
+
+ private:
+  const CaseGraph& c_;
+  PreparedProgram prepared_;
+  Arena arena_;
+  Executor executor_;
+};
+
+void check_gradients(const GraphCase& test, const RunOptions& options) {
+  const auto backend = make_reference_backend();
+  const CaseGraph forward = test.build(DType::kF64);
+  std::map<TensorId, TensorId> gradients;
+  const CaseGraph backward = testing::with_gradients(test.build(DType::kF64), &gradients);
+  EXPECT_FALSE(gradients.empty());
+  const CaseResult result = testing::run_case(backward, *backend, options);
+  Loss loss(forward, *backend);
+  for (const auto& [parameter, gradient] : gradients) {
+    const std::string& name = forward.graph.tensor(parameter).name;
+    const std::vector<double>& analytic = result.values.at(backward.graph.tensor(gradient).name);
+    std::vector<double> values = forward.values.at(parameter);
+    ASSERT_EQ(analytic.size(), values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double original = values[i];
+      values[i] = original + kStep;
+      const double above = loss.with(parameter, values);
+      values[i] = original - kStep;
+      const double below = loss.with(parameter, values);
+      values[i] = original;
+      const double numeric = (above - below) / (2 * kStep);
+      // Differences lose digits of the loss, which is of order 1: hence the floor.
+      const double scale = std::max({std::abs(numeric), std::abs(analytic[i]), 1e-2});
+      ASSERT_LT(std::abs(numeric - analytic[i]) / scale, kRelativeMax)
+          << test.name << ": " << name << "[" << i << "] analytic " << analytic[i] << " numeric "
+          << numeric;
+    }
+  }
+}
+
+TEST(Gradient, MatchesCentralDifferencesWithEveryTensorKept) {
+  for (const GraphCase& test : graph_cases()) {
+    if (test.build(DType::kF64).loss == kNoTensor) continue;
+    SCOPED_TRACE(test.name);
+    check_gradients(test, {.channels_last = true, .keep_all = true, .runs = 1});
+  }
+}
+
+TEST(Gradient, MatchesCentralDifferencesInReusedMemory) {
+  for (const GraphCase& test : graph_cases()) {
+    if (test.build(DType::kF64).loss == kNoTensor) continue;
+    SCOPED_TRACE(test.name);
+    check_gradients(test, {.channels_last = true, .keep_all = false, .runs = 2});
+  }
+}
+
+TEST(Gradient, MatchesCentralDifferencesInRowMajorOrder) {
+  for (const GraphCase& test : graph_cases()) {
+    if (test.build(DType::kF64).loss == kNoTensor) continue;
+    SCOPED_TRACE(test.name);
+    check_gradients(test, {.channels_last = false, .keep_all = false, .runs = 1});
+  }
+}
+
+// NaN in a computed tensor is memory that nobody wrote.
+TEST(GraphCases, WriteEveryElementOfEveryOutput) {
+  const auto backend = make_reference_backend();
+  for (const GraphCase& test : graph_cases()) {
+    for (const DType dtype : {DType::kF32, DType::kF64}) {
+      SCOPED_TRACE(test.name + " " + std::string(name_of(dtype)));
+      CaseGraph c = test.build(dtype);
+      std::map<TensorId, TensorId> gradients;
+      if (c.loss != kNoTensor) c = testing::with_gradients(std::move(c), &gradients);
+      const CaseResult result = testing::run_case(c, *backend, {});
+      EXPECT_EQ(result.used_bytes, result.planned_bytes);
+      EXPECT_FALSE(result.values.empty());
+      for (const auto& [name, values] : result.values) {
+        for (const double v : values) ASSERT_TRUE(std::isfinite(v)) << name;
+      }
+    }
+  }
+}
+
+// A new op without a case fails here, by name.
+TEST(GraphCases, CoverEveryRegisteredOp) {
+  std::set<std::string> covered;
+  for (const GraphCase& test : graph_cases()) {
+    CaseGraph c = test.build(DType::kF32);
+    std::map<TensorId, TensorId> gradients;
+    if (c.loss != kNoTensor) c = testing::with_gradients(std::move(c), &gradients);
+    const Program program = compile(std::move(c.graph), {});
+    for (const Node& node : program.graph.nodes()) covered.insert(std::string(node.op->type()));
+  }
+  for (const Op* op : all_ops()) {
+    EXPECT_TRUE(covered.contains(std::string(op->type())))
+        << op->type() << " has no row in tests/support/graph_cases.cc";
+  }
+}
+
+TEST(GraphCases, HaveKernelsOnTheReferenceBackend) {
+  const auto backend = make_reference_backend();
+  for (const Op* op : all_ops()) {
+    EXPECT_TRUE(backend->has_kernel(op->type())) << op->type();
+  }
+}
+
+TEST(GraphCases, HaveUniqueNames) {
+  std::set<std::string> names;
+  for (const GraphCase& test : graph_cases()) EXPECT_TRUE(names.insert(test.name).second);
+}
+
+}  // namespace
+}  // namespace trainyard

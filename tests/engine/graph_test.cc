@@ -1,0 +1,239 @@
+// The graph refuses what cannot run, in words a user can act on, and faults on our own mistakes.
+#include "src/graph/graph.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/base/check.h"
+#include "src/graph/op.h"
+
+namespace trainyard {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+TensorId add_input(Graph& g, const std::string& name, Shape shape, DType dtype = DType::kF32) {
+  return g.add_tensor(
+      {name, {std::move(shape), dtype}, Role::kInput, Layout::kRowMajor, kNoNode, {}});
+}
+
+struct Refusal {
+  std::string name;
+  std::string op;
+  Attributes attributes;
+  std::vector<TensorType> inputs;
+  std::string message;  // all of it
+};
+
+TensorType f32(Shape shape) { return {std::move(shape), DType::kF32}; }
+
+std::vector<Refusal> refusals() {
+  const Attributes trans_b{{"transB", int64_t{1}}};
+  return {
+      {"GemmRank",
+       "Gemm",
+       trans_b,
+       {f32({2, 3, 4}), f32({5, 12})},
+       "fc: x: shape [2, 3, 4] has rank 3, expected rank 2"},
+      {"GemmFeatures",
+       "Gemm",
+       trans_b,
+       {f32({2, 3}), f32({5, 4})},
+       "fc: w: shape [5, 4] takes 4 features, expected 3 as x [2, 3]"},
+      {"GemmBias",
+       "Gemm",
+       trans_b,
+       {f32({2, 3}), f32({5, 3}), f32({4})},
+       "fc: b: shape [4], expected [5]"},
+      {"GemmTransB",
+       "Gemm",
+       {},
+       {f32({2, 3}), f32({5, 3})},
+       "fc: transB: 0 is out of range, expected 1"},
+      {"GemmEmpty",
+       "Gemm",
+       trans_b,
+       {f32({0, 3}), f32({5, 3})},
+       "fc: x: shape [0, 3], expected dimensions of at least 1"},
+      {"GemmNoWeight", "Gemm", trans_b, {f32({2, 3})}, "fc: w: this input is required"},
+      {"GemmTypes",
+       "Gemm",
+       trans_b,
+       {f32({2, 3}), {{5, 3}, DType::kF64}},
+       "fc: w: type F64, expected F32 as x"},
+      {"ReluInteger", "Relu", {}, {{{2}, DType::kI32}}, "fc: x: type I32, expected F32 or F64"},
+      {"ReluTwoInputs",
+       "Relu",
+       {},
+       {f32({2}), f32({2})},
+       "fc: inputs: 2 are given, expected at most 1"},
+      {"UnknownAttribute",
+       "Gelu",
+       {{"aproximate", std::string("tanh")}},
+       {f32({2})},
+       "fc: aproximate: no such attribute; did you mean 'approximate'?"},
+      {"GeluValue",
+       "Gelu",
+       {{"approximate", std::string("sigmoid")}},
+       {f32({2})},
+       "fc: approximate: 'sigmoid' is not known, expected 'none' or 'tanh'"},
+      {"AddShapes",
+       "Add",
+       {},
+       {f32({2, 3}), f32({3, 2})},
+       "fc: b: shape [3, 2], expected [2, 3] as a"},
+      {"FlattenAxis",
+       "Flatten",
+       {{"axis", int64_t{3}}},
+       {f32({2, 3})},
+       "fc: axis: 3 is out of range, expected -2..2"},
+      {"ReshapeElements",
+       "Reshape",
+       {{"shape", Ints{4, -1}}},
+       {f32({2, 3})},
+       "fc: shape: [4, -1] does not hold the 6 elements of [2, 3]"},
+      {"ReshapeTwoOpen",
+       "Reshape",
+       {{"shape", Ints{-1, -1}}},
+       {f32({2, 3})},
+       "fc: shape: [-1, -1] is not possible, expected sizes of at least 1 and at most one -1"},
+      {"ReshapeHuge",
+       "Reshape",
+       {{"shape", Ints{int64_t{1} << 60, int64_t{1} << 60}}},
+       {f32({2, 3})},
+       "fc: shape: [1152921504606846976, 1152921504606846976] does not hold the 6 elements of [2, "
+       "3]"},
+      {"DropoutOne",
+       "Dropout",
+       {{"ratio", 1.0}},
+       {f32({2}), {{1}, DType::kI64}},
+       "fc: ratio: 1.000000 is out of range, expected 0 or more and less than 1"},
+      {"DropoutNaN",
+       "Dropout",
+       {{"ratio", std::nan("")}},
+       {f32({2}), {{1}, DType::kI64}},
+       "fc: ratio: nan is out of range, expected 0 or more and less than 1"},
+      {"DropoutNoRatio",
+       "Dropout",
+       {},
+       {f32({2}), {{1}, DType::kI64}},
+       "fc: ratio: this attribute is required"},
+      {"DropoutStep",
+       "Dropout",
+       {{"ratio", 0.5}},
+       {f32({2}), {{1}, DType::kI32}},
+       "fc: step: type I32, expected I64"},
+      {"OneClass",
+       "SoftmaxCrossEntropyLoss",
+       {},
+       {f32({2, 1}), {{2}, DType::kI32}},
+       "fc: logits: shape [2, 1] has one class, expected at least 2"},
+      {"LabelType",
+       "SoftmaxCrossEntropyLoss",
+       {},
+       {f32({2, 3}), f32({2})},
+       "fc: labels: type F32, expected I32"},
+      {"LabelCount",
+       "SoftmaxCrossEntropyLoss",
+       {},
+       {f32({2, 3}), {{3}, DType::kI32}},
+       "fc: labels: shape [3], expected [2]"},
+      {"MseShapes",
+       "MeanSquaredError",
+       {},
+       {f32({2, 1}), f32({2})},
+       "fc: target: shape [2], expected [2, 1] as prediction"},
+  };
+}
+
+TEST(GraphRefuses, WhatCannotRunNamingNodeFieldValueAndExpectation) {
+  for (const Refusal& r : refusals()) {
+    SCOPED_TRACE(r.name);
+    Graph g;
+    std::vector<TensorId> inputs;
+    for (const TensorType& t : r.inputs) {
+      inputs.push_back(add_input(g, "in" + std::to_string(inputs.size()), t.shape, t.dtype));
+    }
+    const auto node = g.add_node("fc", get_op(r.op), r.attributes, inputs, {"out"});
+    ASSERT_FALSE(node.ok());
+    EXPECT_EQ(node.error().message, r.message);
+    EXPECT_EQ(node.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(node.error().violations.size(), 1u);
+    EXPECT_TRUE(g.nodes().empty());  // a refusal leaves the graph as it was
+    g.verify();
+  }
+}
+
+TEST(Graph, FaultsOnAnUnknownInputAndOnANameUsedTwice) {
+  Graph g;
+  const TensorId x = add_input(g, "x", {2});
+  EXPECT_THROW(add_input(g, "x", {2}), InvariantError);
+  EXPECT_THROW((void)g.add_node("n", get_op("Relu"), {}, {7}, {"y"}), InvariantError);
+  g.add_node("n", get_op("Relu"), {}, {x}, {"y"}).value();
+  EXPECT_THROW((void)g.add_node("n", get_op("Relu"), {}, {x}, {"z"}), InvariantError);
+  EXPECT_THROW(get_op("Rellu"), InvariantError);
+  EXPECT_EQ(find_op("Rellu"), nullptr);
+}
+
+TEST(Graph, DumpsOneLinePerTensorAndNode) {
+  Graph g;
+  const TensorId x = add_input(g, "x", {2, 3});
+  const TensorId w =
+      g.add_tensor({"fc.weight", f32({4, 3}), Role::kParameter, Layout::kRowMajor, kNoNode, {}});
+  g.add_node("fc", get_op("Gemm"), {{"transB", int64_t{1}}}, {x, w}, {"fc"}).value();
+  g.add_node("act", get_op("Gelu"), {{"approximate", std::string("tanh")}}, {2}, {"act"}).value();
+  g.mark_output(3);
+  EXPECT_EQ(g.dump(),
+            "input x: F32[2, 3]\n"
+            "parameter fc.weight: F32[4, 3]\n"
+            "fc = Gemm{transB=1}(x, fc.weight) -> fc: F32[2, 4]\n"
+            "act = Gelu{approximate=\"tanh\"}(fc) -> act: F32[2, 4]\n"
+            "output act\n");
+}
+
+TEST(GraphVerify, FaultsWhenAnUpdatedTensorIsReadAgain) {
+  Graph g;
+  const TensorId p =
+      g.add_tensor({"p", f32({2}), Role::kParameter, Layout::kRowMajor, kNoNode, {}});
+  const TensorId d = add_input(g, "g", {2});
+  const TensorId rate = add_input(g, "rate", {1});
+  g.add_node("update", get_op("SgdUpdate"), {}, {p, d, rate, kNoTensor}, {}).value();
+  g.verify();
+  g.add_node("late", get_op("Relu"), {}, {p}, {"y"}).value();
+  EXPECT_THROW(g.verify(), InvariantError);
+}
+
+TEST(GraphVerify, FaultsWhenAnInputOfTheRunIsUpdated) {
+  Graph g;
+  const TensorId p = add_input(g, "p", {2});
+  const TensorId d = add_input(g, "g", {2});
+  const TensorId rate = add_input(g, "rate", {1});
+  g.add_node("update", get_op("SgdUpdate"), {}, {p, d, rate, kNoTensor}, {}).value();
+  EXPECT_THROW(g.verify(), InvariantError);
+}
+
+TEST(GraphInsert, KeepsTensorIdsAndProducers) {
+  Graph g;
+  const TensorId x = add_input(g, "x", {2});
+  const TensorId y = g.node(g.add_node("y", get_op("Relu"), {}, {x}, {"y"}).value()).outputs[0];
+  const TensorId z = g.node(g.add_node("z", get_op("Tanh"), {}, {y}, {"z"}).value()).outputs[0];
+  const NodeId between =
+      g.insert_node(1, "b", get_op("Sigmoid"), {}, {y}, {"b"}, Phase::kForward).value();
+  g.replace_input(2, 0, g.node(between).outputs[0]);
+  g.verify();
+  EXPECT_EQ(g.tensor(z).producer, 2);
+  EXPECT_EQ(g.tensor(y).producer, 0);
+  EXPECT_EQ(g.node(2).inputs[0], g.node(1).outputs[0]);
+}
+
+TEST(Attributes, PrintShortestNumbersAndConvertIntegers) {
+  const Attributes a{{"epsilon", 1e-5}, {"ratio", 0.1}, {"axis", int64_t{-1}}, {"pads", Ints{}}};
+  EXPECT_EQ(a.to_string(), "{axis=-1, epsilon=1e-05, pads=[], ratio=0.1}");
+  EXPECT_EQ(a.get_float("axis", 0), -1.0);
+  EXPECT_EQ(a.get_int("missing", 7), 7);
+  EXPECT_THROW(a.get_int("ratio", 0), InvariantError);
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,196 @@
+// The plan: exact text for two small jobs, and invariants over graphs of random structure.
+#include <gtest/gtest.h>
+
+#include "src/autodiff/differentiate.h"
+#include "src/base/check.h"
+#include "src/graph/op.h"
+#include "src/optim/optimizer.h"
+#include "src/plan/liveness.h"
+#include "src/plan/placement.h"
+#include "src/plan/program.h"
+#include "src/plan/schedule.h"
+#include "tests/support/golden.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/run_case.h"
+
+namespace trainyard {
+namespace {
+
+using testing::CaseBuilder;
+using testing::CaseGraph;
+using testing::random_training_graph;
+
+constexpr uint64_t kRandomGraphs = 300;
+
+CaseGraph mlp() {
+  CaseBuilder b(DType::kF32);
+  const Attributes trans_b{{"transB", int64_t{1}}};
+  const TensorId x = b.input("x", {8, 20});
+  const TensorId h = b.one("fc1", "Gemm", trans_b,
+                           {x, b.parameter("fc1.weight", {30, 20}), b.parameter("fc1.bias", {30})});
+  const TensorId a = b.one("relu1", "Relu", {}, {h});
+  const TensorId z = b.one("fc2", "Gemm", trans_b,
+                           {a, b.parameter("fc2.weight", {4, 30}), b.parameter("fc2.bias", {4})});
+  return b.finish_with_loss(
+      b.node("loss", "SoftmaxCrossEntropyLoss", {}, {z, b.labels("labels", 8, 4)}, 2)[0]);
+}
+
+CaseGraph cnn() {
+  CaseBuilder b(DType::kF32);
+  const TensorId x = b.input("x", {2, 3, 8, 8});
+  const TensorId h = b.one("conv1", "Conv", {}, {x, b.parameter("conv1.weight", {4, 3, 3, 3})});
+  const TensorId a = b.one("relu1", "Relu", {}, {h});
+  const TensorId p = b.one(
+      "pool1", "MaxPool",
+      {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}}, {a});
+  const TensorId f = b.one("flatten", "Flatten", {}, {p});
+  const TensorId z =
+      b.one("fc1", "Gemm", {{"transB", int64_t{1}}}, {f, b.parameter("fc1.weight", {5, 36})});
+  return b.finish_with_loss(
+      b.node("loss", "SoftmaxCrossEntropyLoss", {}, {z, b.labels("labels", 2, 5)}, 2)[0]);
+}
+
+Program training_program(CaseGraph c, const OptimizerSpec& optimizer) {
+  const auto gradients = differentiate(c.graph, c.loss);
+  append_optimizer(c.graph, optimizer, gradients, kNoTensor);
+  return compile(std::move(c.graph), {});
+}
+
+std::string dump(const Program& p) {
+  return "== graph\n" + p.graph.dump() + "== program\n" + p.dump_program() + "== memory\n" +
+         p.dump_memory();
+}
+
+TEST(PlanGolden, MlpWithAdam) {
+  const Program p = training_program(mlp(), {.type = "adam"});
+  verify(p);
+  testing::expect_golden("plan_mlp_adam.txt", dump(p));
+}
+
+TEST(PlanGolden, CnnWithMomentum) {
+  const Program p = training_program(cnn(), {.type = "sgd", .momentum = 0.9});
+  verify(p);
+  testing::expect_golden("plan_cnn_sgd.txt", dump(p));
+}
+
+// verify() walks the program with a map of who owns which bytes: a buffer that is given away before
+// its last reader, or a step before its producer, faults here.
+TEST(PlanRandom, NoLiveBuffersOverlap) {
+  for (uint64_t seed = 0; seed < kRandomGraphs; ++seed) {
+    SCOPED_TRACE(seed);
+    for (const bool channels_last : {true, false}) {
+      const Program p =
+          compile(random_training_graph(seed, DType::kF32).graph, {.channels_last = channels_last});
+      ASSERT_NO_THROW(verify(p));
+    }
+  }
+}
+
+TEST(PlanRandom, ReusedMemoryAndLayoutChangeNoBit) {
+  const auto backend = make_reference_backend();
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const CaseGraph c = random_training_graph(seed, DType::kF32);
+    const auto kept = testing::run_case(c, *backend, {.channels_last = false, .keep_all = true});
+    const auto reused = testing::run_case(c, *backend, {.channels_last = false, .keep_all = false});
+    EXPECT_LE(reused.planned_bytes, kept.planned_bytes);
+    EXPECT_EQ(reused.planned_bytes, reused.used_bytes);
+    EXPECT_EQ(kept.planned_bytes, kept.used_bytes);
+    for (const auto& [name, values] : reused.values)
+      EXPECT_EQ(values, kept.values.at(name)) << name;
+  }
+}
+
+// Without this, a verify() that checks nothing would make the tests above pass.
+TEST(PlanVerify, CatchesABufferThatIsGivenAwayTooEarly) {
+  const Program good = training_program(mlp(), {});
+  const auto find = [&](const char* name) {
+    return static_cast<size_t>(good.graph.find_tensor(name).value());
+  };
+  Program bad = good;  // fc2 computes onto relu1, which backward reads
+  bad.placements[find("fc2")].offset_bytes = bad.placements[find("relu1")].offset_bytes;
+  EXPECT_THROW(verify(bad), InvariantError);
+  bad = good;  // two parameters in one place
+  bad.placements[find("fc2.bias")].offset_bytes = bad.placements[find("fc1.bias")].offset_bytes;
+  bad.order = good.order;
+  EXPECT_THROW(verify(bad), InvariantError);
+  bad = good;
+  std::swap(bad.order[1], bad.order[2]);
+  EXPECT_THROW(verify(bad), InvariantError);
+  bad = good;
+  bad.transient_bytes -= kArenaAlignment;
+  EXPECT_THROW(verify(bad), InvariantError);
+}
+
+TEST(PlanSchedule, UpdatesAParameterAsSoonAsItsGradientIsThere) {
+  const Program p = training_program(mlp(), {});
+  const auto step_of = [&](std::string_view name) {
+    for (size_t s = 0; s < p.order.size(); ++s) {
+      if (p.graph.node(p.order[s]).name == name) return s;
+    }
+    return p.order.size();
+  };
+  EXPECT_LT(step_of("fc2.weight/update"), step_of("relu1/grad"));
+  EXPECT_GT(step_of("fc2.weight/update"), step_of("fc2/grad"));
+}
+
+TEST(PlanMemory, ElementwiseOpsRunInPlaceWhereNobodyReadsTheInputAgain) {
+  CaseBuilder b(DType::kF32);
+  const TensorId x = b.one("x", "Gemm", {{"transB", int64_t{1}}},
+                           {b.input("in", {4, 4}), b.parameter("w", {4, 4})});
+  const TensorId y = b.one("y", "Relu", {}, {x});
+  const TensorId z = b.one("z", "Tanh", {}, {y});
+  CaseGraph c = b.finish(z);
+  const Program p = compile(std::move(c.graph), {});
+  const auto offset = [&](TensorId id) {
+    return p.placements[static_cast<size_t>(id)].offset_bytes;
+  };
+  EXPECT_EQ(offset(x), offset(y));
+  EXPECT_EQ(offset(y), offset(z));
+}
+
+TEST(PlanPersistent, LaterProgramsOfAJobAgreeWithTheFirst) {
+  const Program train = training_program(mlp(), {.type = "adam"});
+  const PersistentLayout layout = persistent_layout(train);
+  const Program evaluate = compile(mlp().graph, {.persistent = &layout});
+  verify(evaluate);
+  EXPECT_EQ(evaluate.persistent_bytes, train.persistent_bytes);
+  for (size_t i = 0; i < evaluate.placements.size(); ++i) {
+    if (evaluate.placements[i].segment != Segment::kPersistent) continue;
+    const std::string& name = evaluate.graph.tensors()[i].name;
+    EXPECT_EQ(evaluate.placements[i].offset_bytes, layout.by_name.at(name).offset_bytes) << name;
+  }
+}
+
+TEST(PlanPersistent, FaultsWhenATensorHasAnotherSize) {
+  const PersistentLayout layout = persistent_layout(compile(mlp().graph, {}));
+  CaseBuilder b(DType::kF32);
+  CaseGraph c = b.finish(b.one("y", "Relu", {}, {b.parameter("fc1.weight", {2, 2})}));
+  EXPECT_THROW(compile(std::move(c.graph), {.persistent = &layout}), InvariantError);
+}
+
+TEST(PlacementBestFit, FillsTheSmallestGapThatFits) {
+  // Step:      0  1  2
+  // a (256)    x  x  x
+  // b (192)    x
+  // c (128)       x  x      shares b's place
+  // d (64)     x  x  x      on top of the larger of b and c
+  const std::vector<Buffer> buffers = {
+      {{0}, 256, 0, 2}, {{1}, 192, 0, 0}, {{2}, 128, 1, 2}, {{3}, 64, 0, 2}};
+  const PlacedBuffers placed = place_buffers(buffers);
+  EXPECT_EQ(placed.offsets, (std::vector<int64_t>{0, 256, 256, 448}));
+  EXPECT_EQ(placed.size_bytes, 512);
+}
+
+TEST(PlanCost, CountsAMultiplyAddAsTwo) {
+  const Program p = compile(mlp().graph, {});
+  const int64_t fc1 = 2 * 8 * 20 * 30 + 8 * 30;
+  const int64_t fc2 = 2 * 8 * 30 * 4 + 8 * 4;
+  const int64_t relu = 8 * 30;
+  const int64_t loss = 15 * 8 * 4;
+  EXPECT_EQ(p.flops, fc1 + fc2 + relu + loss);
+  EXPECT_GT(p.bytes, 0);
+}
+
+}  // namespace
+}  // namespace trainyard

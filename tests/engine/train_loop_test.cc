@@ -1,0 +1,408 @@
+// Whole training runs on small data: they learn, report, stop, resume and repeat to the last bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/checkpoint/checkpoint.h"
+#include "src/train/predictor.h"
+#include "tests/data/faulty_files.h"
+#include "tests/engine/train_support.h"
+
+namespace trainyard {
+namespace {
+
+using testing::bytes_of;
+using testing::image_model;
+using testing::make_dataset;
+using testing::Recorder;
+using testing::Workspace;
+
+struct Run {
+  Result<TrainResult> result = TrainResult{};
+  Recorder recorder;
+};
+
+TrainJob image_job(const Workspace& w, const std::string& name) {
+  TrainJob job;
+  job.model = image_model();
+  job.recipe.epochs = 3;
+  job.recipe.batch_size = 16;
+  job.recipe.optimizer.type = "adam";
+  job.recipe.optimizer.learning_rate = 0.01;
+  job.recipe.schedule.type = "cosine";
+  job.recipe.schedule.warmup_steps = 3;
+  job.recipe.seed = 5;
+  job.recipe.validation_split = 0.2;
+  job.dataset = w / "dataset";
+  job.checkpoints = w / (name + "-checkpoints");
+  job.model_output = w / (name + "-model");
+  return job;
+}
+
+Result<TrainResult> run(const TrainJob& job, Recorder& recorder, std::stop_token stop = {},
+                        Files& files = local_files()) {
+  const auto backend = make_cpu_backend(job.threads);
+  return train(job, *backend, files, recorder, stop);
+}
+
+std::string weights_of(const TrainJob& job) {
+  return bytes_of(job.model_output / "model.safetensors");
+}
+
+std::string checkpoint_of(const TrainJob& job, int64_t step, const char* file) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%09lld", static_cast<long long>(step));
+  return bytes_of(job.checkpoints / name / file);
+}
+
+TEST(Training, OverfitsEightSamples) {
+  const Workspace w;
+  make_dataset(w, /*images=*/true, 8);
+  TrainJob job = image_job(w, "a");
+  job.model = image_model(/*dropout=*/0);
+  job.recipe = {};
+  job.recipe.steps = 150;
+  job.recipe.batch_size = 8;
+  job.recipe.optimizer.type = "adam";
+  job.recipe.optimizer.learning_rate = 0.01;
+  Recorder recorder;
+  const auto result = run(job, recorder);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  EXPECT_GT(recorder.series["train/loss"][1], 0.5);
+  EXPECT_LT(recorder.series["train/loss"][150], 0.01);
+  EXPECT_EQ(recorder.series["train/accuracy"][150], 1.0);
+}
+
+TEST(Training, ReportsEveryStepAndTheFinalMetrics) {
+  const Workspace w;
+  make_dataset(w, true, 100, 30);
+  const TrainJob job = image_job(w, "a");  // 80 training rows: 5 steps per epoch
+  Recorder r;
+  const auto result = run(job, r);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  EXPECT_EQ(r.plan.steps_total, 15);
+  EXPECT_EQ(r.plan.steps_per_epoch, 5);
+  EXPECT_EQ(r.plan.validation_rows, 20);
+  EXPECT_EQ(r.plan.test_rows, 30);
+  EXPECT_EQ(r.series["train/loss"].size(), 15u);
+  EXPECT_EQ(r.series["train/accuracy"].size(), 15u);
+  EXPECT_EQ(r.series["train/learning_rate"].size(), 15u);  // a cosine changes at every step
+  EXPECT_EQ(r.series["val/loss"].size(), 3u);
+  EXPECT_EQ(r.series["val/accuracy"].size(), 3u);
+  EXPECT_TRUE(r.series["test/accuracy"].contains(15));
+  EXPECT_GT(r.series["train/samples_per_second"][15], 0);
+  EXPECT_EQ(r.saved, (std::vector<int64_t>{5, 10, 15}));
+  EXPECT_GT(r.series["val/accuracy"][15], 0.8);
+  std::map<std::string, double> final_metrics;
+  for (const MetricPoint& m : result->final_metrics) final_metrics[m.key] = m.value;
+  EXPECT_EQ(final_metrics["val/loss"], r.series["val/loss"][15]);
+  EXPECT_EQ(final_metrics["test/loss"], r.series["test/loss"][15]);
+  EXPECT_EQ(final_metrics["train/loss"], r.series["train/loss"][15]);
+  EXPECT_EQ(result->arena_planned_bytes, result->arena_used_bytes);
+  EXPECT_EQ(result->arena_planned_bytes, r.plan.memory.total());
+}
+
+TEST(Training, SameSeedGivesTheSameBits) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const TrainJob a = image_job(w, "a");
+  const TrainJob b = image_job(w, "b");
+  TrainJob c = image_job(w, "c");
+  c.recipe.seed = 6;
+  Recorder ra, rb, rc;
+  ASSERT_TRUE(run(a, ra).ok());
+  ASSERT_TRUE(run(b, rb).ok());
+  ASSERT_TRUE(run(c, rc).ok());
+  EXPECT_EQ(weights_of(a), weights_of(b));
+  EXPECT_EQ(ra.series["train/loss"], rb.series["train/loss"]);
+  EXPECT_NE(weights_of(a), weights_of(c));
+}
+
+TEST(Training, EvaluationAndCheckpointsChangeNoBit) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const TrainJob a = image_job(w, "a");
+  TrainJob b = image_job(w, "b");
+  b.recipe.evaluate_every_steps = 1;
+  b.recipe.checkpoint_every_steps = 4;
+  Recorder ra, rb;
+  ASSERT_TRUE(run(a, ra).ok());
+  ASSERT_TRUE(run(b, rb).ok());
+  EXPECT_EQ(weights_of(a), weights_of(b));
+  EXPECT_EQ(rb.saved, (std::vector<int64_t>{4, 8, 12, 15}));
+}
+
+// Stopped in the middle of an epoch; the resumed run must not notice, dropout, running statistics
+// and optimizer state included.
+TEST(Training, StopAndResumeEqualsNeverStopped) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const TrainJob whole = image_job(w, "whole");
+  Recorder rw;
+  ASSERT_TRUE(run(whole, rw).ok());
+
+  TrainJob parts = image_job(w, "parts");
+  parts.recipe.checkpoint_every_steps = 7;
+  std::stop_source stop;
+  Recorder first;
+  first.on_checkpoint = [&](int64_t) { stop.request_stop(); };
+  const auto stopped = run(parts, first, stop.get_token());
+  ASSERT_FALSE(stopped.ok());
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(stopped.error().reason, "STOPPED");
+  EXPECT_EQ(first.saved, (std::vector<int64_t>{7}));
+  EXPECT_FALSE(std::filesystem::exists(parts.model_output));
+
+  Recorder second;
+  const auto result = run(parts, second);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  EXPECT_EQ(second.plan.first_step, 7);
+  EXPECT_EQ(second.series["train/loss"].begin()->first, 8);
+  EXPECT_EQ(weights_of(parts), weights_of(whole));
+  for (const char* file : {"weights.safetensors", "optimizer.safetensors"}) {
+    EXPECT_EQ(checkpoint_of(parts, 15, file), checkpoint_of(whole, 15, file)) << file;
+  }
+  for (const auto& [step, loss] : second.series["train/loss"]) {
+    EXPECT_EQ(loss, rw.series["train/loss"][step]) << step;
+  }
+}
+
+TEST(Training, StopBeforeTheFirstStepLeavesAResumableJob) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const TrainJob whole = image_job(w, "whole");
+  const TrainJob parts = image_job(w, "parts");
+  Recorder rw, first, second;
+  ASSERT_TRUE(run(whole, rw).ok());
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(run(parts, first, stop.get_token()).error().reason, "STOPPED");
+  ASSERT_TRUE(run(parts, second).ok());
+  EXPECT_EQ(weights_of(parts), weights_of(whole));
+}
+
+// The process dies after step 10; what it wrote last is damaged on disk.
+TEST(Training, ResumesFromAnOlderCheckpointAfterAKill) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const TrainJob whole = image_job(w, "whole");
+  const TrainJob parts = image_job(w, "parts");
+  Recorder rw, first, second;
+  ASSERT_TRUE(run(whole, rw).ok());
+  struct Killed {};
+  first.on_checkpoint = [](int64_t step) {
+    if (step == 10) throw Killed();
+  };
+  EXPECT_THROW((void)run(parts, first), Killed);
+  std::filesystem::resize_file(parts.checkpoints / "step-000000010" / "weights.safetensors", 100);
+  const auto result = run(parts, second);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  EXPECT_EQ(second.plan.first_step, 5);
+  ASSERT_EQ(second.lines.size(), 1u);
+  EXPECT_NE(second.lines[0].find("step-000000010 is damaged"), std::string::npos);
+  EXPECT_EQ(weights_of(parts), weights_of(whole));
+}
+
+TEST(Training, FinishedJobResumesToTheSameModelAndMetrics) {
+  const Workspace w;
+  make_dataset(w, true, 100, 30);
+  const TrainJob job = image_job(w, "a");
+  Recorder first, second;
+  const auto a = run(job, first);
+  ASSERT_TRUE(a.ok());
+  const std::string weights = weights_of(job);
+  const std::string info = bytes_of(job.model_output / "model.json");
+  const auto b = run(job, second);  // as if killed before its report
+  ASSERT_TRUE(b.ok()) << b.error().message;
+  EXPECT_EQ(second.plan.first_step, 15);
+  EXPECT_EQ(weights_of(job), weights);
+  EXPECT_EQ(bytes_of(job.model_output / "model.json"), info);
+}
+
+// 40 rows, 4 steps, a checkpoint after every other one and the model: each file operation in turn.
+TrainJob short_job(const Workspace& w, const std::string& name) {
+  TrainJob job = image_job(w, name);
+  job.recipe.epochs = 0;
+  job.recipe.steps = 4;
+  job.recipe.validation_split = 0;
+  job.recipe.checkpoint_every_steps = 2;
+  return job;
+}
+
+TEST(Training, DyingAtAnyFileOperationCostsNoBit) {
+  const Workspace w;
+  make_dataset(w, true, 40);
+  const TrainJob whole = short_job(w, "whole");
+  Recorder rw;
+  FaultyFiles count;
+  ASSERT_TRUE(run(whole, rw, {}, count).ok());
+  ASSERT_GT(count.operations(), 10);
+  for (int at = 0; at < count.operations(); ++at) {
+    const TrainJob job = short_job(w, "job" + std::to_string(at));
+    FaultyFiles dying(at, FaultyFiles::Mode::kCrash);
+    Recorder first, second;
+    (void)run(job, first, {}, dying);
+    const auto result = run(job, second);
+    ASSERT_TRUE(result.ok()) << at << ": " << result.error().message;
+    EXPECT_EQ(weights_of(job), weights_of(whole)) << at;
+  }
+}
+
+TEST(Training, FailingDiskIsReportedAndTrainingGoesOn) {
+  const Workspace w;
+  make_dataset(w, true, 40);
+  FaultyFiles count;
+  Recorder r0;
+  ASSERT_TRUE(run(short_job(w, "whole"), r0, {}, count).ok());
+  int checkpoint_failures = 0;
+  int refusals = 0;
+  for (int at = 0; at < count.operations(); ++at) {
+    const TrainJob job = short_job(w, "job" + std::to_string(at));
+    FaultyFiles faulty(at, FaultyFiles::Mode::kBefore);
+    Recorder r;
+    const auto result = run(job, r, {}, faulty);
+    EXPECT_EQ(r.series["train/loss"].size(), 4u) << at;
+    checkpoint_failures += r.failed.empty() ? 0 : 1;
+    if (result.ok()) {
+      EXPECT_TRUE(Predictor::open(job.model_output, *make_cpu_backend(1)).ok()) << at;
+    } else {  // the model could not be written: nothing half done stands in its place
+      ++refusals;
+      EXPECT_FALSE(std::filesystem::exists(job.model_output)) << at;
+    }
+  }
+  EXPECT_GT(checkpoint_failures, 0);
+  EXPECT_GT(refusals, 0);
+}
+
+TEST(Training, RefusesTheCheckpointOfAnotherJob) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  TrainJob job = image_job(w, "a");
+  Recorder first, second;
+  ASSERT_TRUE(run(job, first).ok());
+  job.recipe.optimizer.learning_rate = 0.02;
+  const auto result = run(job, second);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().reason, "CHECKPOINT_FOREIGN");
+}
+
+TEST(Training, LossThatIsNotFiniteNamesTheStepAndKeepsTheCheckpoint) {
+  const Workspace w;
+  make_dataset(w, /*images=*/false, 64);
+  TrainJob job = image_job(w, "a");
+  job.model = {};
+  job.model.preset = "mlp";
+  job.model.parameters.set("hidden", std::vector<int64_t>{8});
+  job.recipe = {};
+  job.recipe.steps = 400;
+  job.recipe.batch_size = 16;
+  job.recipe.checkpoint_every_steps = 1;
+  job.recipe.optimizer.learning_rate = 100;
+  Recorder r;
+  const auto result = run(job, r);
+  ASSERT_FALSE(result.ok());
+  const Error& e = result.error();
+  EXPECT_EQ(e.code, ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(e.reason, "LOSS_NOT_FINITE");
+  const std::string step = e.metadata.at("step");
+  EXPECT_NE(e.message.find("step "), std::string::npos) << e.message;
+  EXPECT_NE(e.message.find("recipe.optimizer.learning_rate (100 now)"), std::string::npos);
+  ASSERT_FALSE(r.saved.empty());
+  EXPECT_LT(r.saved.back(), std::stoll(step));
+  const auto kept = load_newest_checkpoint(job.checkpoints, nullptr);
+  ASSERT_TRUE(kept.ok()) << kept.error().message;
+  EXPECT_EQ(kept->state.step, r.saved.back());
+  for (const TensorView& t : kept->weights.tensors()) {
+    const auto* values = reinterpret_cast<const float*>(t.bytes.data());
+    for (int64_t i = 0; i < t.type.shape.elements(); ++i) ASSERT_TRUE(std::isfinite(values[i]));
+  }
+  for (const auto& [at, loss] : r.series["train/loss"]) {
+    EXPECT_TRUE(std::isfinite(loss) || at == std::stoll(step)) << at;
+  }
+  EXPECT_FALSE(std::filesystem::exists(job.model_output));
+}
+
+TEST(Training, RegressionLearnsAndPredictsInTheTargetsUnits) {
+  const Workspace w;
+  make_dataset(w, false, 400, 50);
+  TrainJob job = image_job(w, "a");
+  job.model = {};
+  job.model.preset = "mlp";
+  job.recipe = {};
+  job.recipe.epochs = 30;
+  job.recipe.batch_size = 32;
+  job.recipe.validation_split = 0.1;
+  job.recipe.optimizer.learning_rate = 0.1;
+  Recorder r;
+  const auto result = run(job, r);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  EXPECT_FALSE(r.series.contains("train/accuracy"));
+  EXPECT_LT(r.series["val/mae"].rbegin()->second, 0.05);  // the noise is uniform in [0, 0.1)
+  EXPECT_LT(r.series["test/mae"].rbegin()->second, 0.05);
+
+  const auto backend = make_cpu_backend(1);
+  const auto predictor = Predictor::open(job.model_output, *backend).value();
+  const RawRows rows =
+      parse_raw_rows(predictor->schema(), "csv", "x4,x3,x2,x1,x0\n0.5,0.5,0.5,0.5,0.5\n1,0,0,0,0\n")
+          .value();
+  const auto predictions = predictor->predict(rows).value();
+  ASSERT_EQ(predictions.size(), 2u);
+  EXPECT_NEAR(predictions[0].value, 3 + 0.5 * 15 + 0.05, 0.1);
+  EXPECT_NEAR(predictions[1].value, 3 + 5 + 0.05, 0.1);
+}
+
+TEST(Predictor, AgreesWithTheTestMetricAndDoesNotDependOnTheRequest) {
+  const Workspace w;
+  make_dataset(w, true, 100, 70);
+  const TrainJob job = image_job(w, "a");
+  Recorder r;
+  ASSERT_TRUE(run(job, r).ok());
+  const auto backend = make_cpu_backend(1);
+  const auto predictor = Predictor::open(job.model_output, *backend).value();
+  const std::string csv = bytes_of(w / "test.csv");
+  const RawRows rows = parse_raw_rows(predictor->schema(), "csv", csv).value();
+  ASSERT_EQ(rows.rows, 70);
+  const auto predictions = predictor->predict(rows).value();
+  const Dataset data = Dataset::open(job.dataset, true).value();
+  int64_t correct = 0;
+  double loss = 0;
+  for (size_t i = 0; i < predictions.size(); ++i) {
+    const int32_t label = data.test().target_class[i];
+    correct += predictions[i].label == label ? 1 : 0;
+    loss -=
+        std::log(static_cast<double>(predictions[i].probabilities.at(static_cast<size_t>(label))));
+    float sum = 0;
+    for (const float p : predictions[i].probabilities) sum += p;
+    EXPECT_NEAR(sum, 1, 1e-5);
+  }
+  EXPECT_EQ(static_cast<double>(correct) / 70, r.series["test/accuracy"].rbegin()->second);
+  EXPECT_NEAR(loss / 70, r.series["test/loss"].rbegin()->second, 1e-5);
+
+  const std::string header = csv.substr(0, csv.find('\n') + 1);
+  const std::string line = csv.substr(header.size(), csv.find('\n', header.size()) - header.size());
+  const RawRows one = parse_raw_rows(predictor->schema(), "csv", header + line + "\n").value();
+  EXPECT_EQ(predictor->predict(one).value()[0].probabilities, predictions[0].probabilities);
+}
+
+TEST(Predictor, RefusesAnIncompleteOrForeignModel) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const TrainJob job = image_job(w, "a");
+  Recorder r;
+  ASSERT_TRUE(run(job, r).ok());
+  const auto backend = make_cpu_backend(1);
+  EXPECT_EQ(Predictor::open(w / "nothing", *backend).error().code, ErrorCode::kNotFound);
+  TrainJob other = image_job(w, "b");
+  other.model.layers[4].attributes.set("units", int64_t{17});
+  ASSERT_TRUE(run(other, r).ok());
+  std::filesystem::copy_file(other.model_output / "model.safetensors",
+                             job.model_output / "model.safetensors",
+                             std::filesystem::copy_options::overwrite_existing);
+  const auto mixed = Predictor::open(job.model_output, *backend);
+  ASSERT_FALSE(mixed.ok());
+  EXPECT_EQ(mixed.error().reason, "MODEL_FILE_INVALID");
+  EXPECT_NE(mixed.error().message.find("gemm1.weight"), std::string::npos) << mixed.error().message;
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,235 @@
+// What plan_run refuses, and that evaluation counts each row once whatever the batch.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "kernels/math/philox.h"
+#include "src/base/philox.h"
+#include "src/train/evaluate.h"
+#include "src/train/initialise.h"
+
+namespace trainyard {
+namespace {
+
+DatasetSchema digits_schema(int64_t rows) {
+  DatasetSchema schema;
+  schema.kind = DatasetSchema::Kind::kImage;
+  schema.image = {1, 8, 8};
+  schema.target.classes = {"a", "b", "c"};
+  schema.train_rows = rows;
+  return schema;
+}
+
+ModelSpec mlp() {
+  ModelSpec spec;
+  spec.preset = "mlp";
+  spec.parameters.set("hidden", std::vector<int64_t>{12});
+  return spec;
+}
+
+Recipe good_recipe() {
+  Recipe r;
+  r.epochs = 2;
+  r.batch_size = 10;
+  return r;
+}
+
+Error refusal(const Recipe& recipe, int64_t rows = 100) {
+  const auto plan = plan_run(mlp(), recipe, digits_schema(rows));
+  if (plan.ok()) {
+    ADD_FAILURE() << "expected a refusal";
+    return {};
+  }
+  return plan.error();
+}
+
+template <typename Change>
+Error refusal_after(Change change) {
+  Recipe r = good_recipe();
+  change(r);
+  return refusal(r);
+}
+
+TEST(PlanRun, CountsStepsParametersAndBytes) {
+  Recipe r = good_recipe();
+  r.validation_split = 0.25;
+  const RunPlan plan = plan_run(mlp(), r, digits_schema(103)).value();
+  EXPECT_EQ(plan.validation_rows, 26);
+  EXPECT_EQ(plan.train_rows, 77);
+  EXPECT_EQ(plan.steps_per_epoch, 7);
+  EXPECT_EQ(plan.steps_total, 14);
+  EXPECT_EQ(plan.parameter_count, 64 * 12 + 12 + 12 * 3 + 3);
+  EXPECT_GE(plan.memory.parameter_bytes, plan.parameter_count * 4);
+  EXPECT_GT(plan.memory.activation_bytes, 0);
+  EXPECT_GE(plan.flops_per_step, 3 * 2 * 10 * (64 * 12 + 12 * 3) - 2 * 10 * 64 * 12);
+}
+
+TEST(PlanRun, NamesTheFieldTheValueAndWhatIsAccepted) {
+  const Error batch = refusal_after([](Recipe& r) { r.batch_size = 101; });
+  EXPECT_EQ(batch.message,
+            "recipe.batch_size: 101 is larger than the 100 training rows, expected 1..100");
+  EXPECT_EQ(batch.violations[0].field, "recipe.batch_size");
+  EXPECT_EQ(refusal_after([](Recipe& r) { r.batch_size = 0; }).violations[0].field,
+            "recipe.batch_size");
+  EXPECT_EQ(refusal_after([](Recipe& r) { r.epochs = -1; }).message,
+            "recipe.epochs: -1 is out of range, expected 1..1000000");
+  EXPECT_EQ(refusal_after([](Recipe& r) { r.steps = 5; }).violations[0].field, "recipe");
+  EXPECT_EQ(refusal_after([](Recipe& r) { r.epochs = 0; }).reason, "FIELD_REQUIRED");
+  EXPECT_EQ(refusal_after([](Recipe& r) { r.keep_checkpoints = 0; }).violations[0].field,
+            "recipe.keep_checkpoints");
+  EXPECT_EQ(refusal_after([](Recipe& r) { r.schedule.warmup_steps = 21; }).message,
+            "recipe.schedule.warmup_steps: 21 is more than the job's 20 steps, expected 0..20");
+}
+
+TEST(PlanRun, RefusesEveryBadLearningRateAndSplit) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double rate : {0.0, -1.0, nan, infinity, 1e7}) {
+    const Error e = refusal_after([&](Recipe& r) { r.optimizer.learning_rate = rate; });
+    EXPECT_EQ(e.violations[0].field, "recipe.optimizer.learning_rate") << rate;
+  }
+  for (const double split : {-0.1, 0.91, nan, infinity}) {
+    const Error e = refusal_after([&](Recipe& r) { r.validation_split = split; });
+    EXPECT_EQ(e.violations[0].field, "recipe.validation_split") << split;
+  }
+  EXPECT_EQ(refusal_after([](Recipe& r) { r.validation_split = 0.001; }).message,
+            "recipe.validation_split: 0.001 of 100 rows leaves no validation row, expected a share "
+            "that leaves both");
+}
+
+TEST(PlanRun, RefusesWhatHasNoEffect) {
+  const Error momentum = refusal_after([](Recipe& r) {
+    r.optimizer.type = "adam";
+    r.optimizer.momentum = 0.9;
+  });
+  EXPECT_EQ(momentum.reason, "FIELD_UNUSED");
+  EXPECT_EQ(momentum.violations[0].field, "recipe.optimizer.momentum");
+  EXPECT_EQ(refusal_after([](Recipe& r) { r.optimizer.beta1 = 0.5; }).reason, "FIELD_UNUSED");
+  EXPECT_EQ(refusal_after([](Recipe& r) { r.schedule.step_size = 3; }).reason, "FIELD_UNUSED");
+  EXPECT_EQ(refusal_after([](Recipe& r) { r.evaluate_every_steps = 3; }).reason, "FIELD_UNUSED");
+}
+
+TEST(PlanRun, TellsAllProblemsAtOnce) {
+  const Error e = refusal_after([](Recipe& r) {
+    r.batch_size = 1000;
+    r.epochs = 2000000;
+    r.optimizer.learning_rate = -1;
+    r.optimizer.momentum = 2;
+    r.keep_checkpoints = 1000;
+  });
+  EXPECT_EQ(e.violations.size(), 5u) << e.message;
+  EXPECT_NE(e.message.find("(and 4 more problems)"), std::string::npos) << e.message;
+}
+
+TEST(Initialise, DependsOnSeedNameAndIndexAlone) {
+  TensorInfo t;
+  t.name = "fc1.weight";
+  t.type = {{3, 5}, DType::kF32};
+  t.role = Role::kParameter;
+  t.initializer = {Initializer::Kind::kUniform, -0.5, 0.5};
+  std::vector<float> a(15), b(20), c(15), d(15);
+  initialise_tensor(t, 7, std::as_writable_bytes(std::span(a)));
+  TensorInfo larger = t;
+  larger.type.shape = {4, 5};
+  initialise_tensor(larger, 7, std::as_writable_bytes(std::span(b)));
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i], b[i]);
+    EXPECT_GE(a[i], -0.5f);
+    EXPECT_LT(a[i], 0.5f);
+  }
+  initialise_tensor(t, 8, std::as_writable_bytes(std::span(c)));
+  TensorInfo other = t;
+  other.name = "fc2.weight";
+  initialise_tensor(other, 7, std::as_writable_bytes(std::span(d)));
+  EXPECT_NE(a, c);
+  EXPECT_NE(a, d);
+  EXPECT_EQ(a[4], static_cast<float>(-0.5 + math::uniform01<double>(math::philox_u32(
+                                                7, stream_of("fc1.weight"), 0, 4))));
+}
+
+TEST(Initialise, NormalHasItsMeanAndDeviation) {
+  TensorInfo t;
+  t.name = "n";
+  t.type = {{20000}, DType::kF64};
+  t.initializer = {Initializer::Kind::kNormal, 2, 3};
+  std::vector<double> v(20000);
+  initialise_tensor(t, 1, std::as_writable_bytes(std::span(v)));
+  const double mean = std::accumulate(v.begin(), v.end(), 0.0) / 20000;
+  double square = 0;
+  for (const double x : v) square += (x - mean) * (x - mean);
+  EXPECT_NEAR(mean, 2, 0.1);
+  EXPECT_NEAR(std::sqrt(square / 20000), 3, 0.1);
+}
+
+// 37 rows in batches of 16: the last batch has 5 real rows. The same rows one by one, summed
+// plainly, must give the same means.
+TEST(Evaluate, PartialBatchesCountEachRowOnce) {
+  constexpr int64_t kRows = 37;
+  DatasetSchema schema = digits_schema(kRows);
+  schema.image_dtype = DType::kF32;
+  std::vector<float> pixels(kRows * 64);
+  std::vector<int32_t> labels(kRows);
+  for (size_t i = 0; i < pixels.size(); ++i) {
+    pixels[i] = math::uniform01<float>(math::philox_u32(3, 1, 0, i));
+  }
+  for (size_t i = 0; i < labels.size(); ++i) {
+    labels[i] = static_cast<int32_t>(math::philox_u32(3, 2, 0, i) % 3);
+  }
+  Partition partition;
+  partition.rows = kRows;
+  partition.image_f32 = pixels;
+  partition.target_class = labels;
+  Preprocessing preprocessing;
+  preprocessing.image_mean = {0.5};
+  preprocessing.image_std = {0.25};
+
+  const auto backend = make_cpu_backend(1);
+  const auto session_of = [&](int64_t evaluation_batch) {
+    RunPrograms programs;
+    const ModelInterface interface = schema.interface();
+    programs.train = compile_training(mlp(), good_recipe(), interface, 10).value();
+    const PersistentLayout layout = persistent_layout(programs.train.program);
+    programs.evaluate = compile_inference(mlp(), interface, evaluation_batch, &layout).value();
+    auto session = std::make_unique<Session>(std::move(programs), *backend);
+    session->initialise(4);
+    return session;
+  };
+  std::vector<int64_t> rows(kRows);
+  std::iota(rows.begin(), rows.end(), 0);
+  const auto batched = session_of(16);
+  const Evaluation e = evaluate_rows(*batched, schema, preprocessing, partition, rows);
+
+  const auto single = session_of(1);
+  double loss = 0;
+  int64_t correct = 0;
+  for (int64_t row = 0; row < kRows; ++row) {
+    std::vector<float> input(64);
+    for (size_t i = 0; i < 64; ++i) {
+      input[i] = (pixels[static_cast<size_t>(row) * 64 + i] - 0.5f) / 0.25f;
+    }
+    const auto z = single->evaluate(std::as_bytes(std::span(input)));
+    double sum = 0;
+    size_t best = 0;
+    for (size_t k = 0; k < 3; ++k) {
+      sum += std::exp(static_cast<double>(z[k]));
+      if (z[k] > z[best]) best = k;
+    }
+    const auto label = static_cast<size_t>(labels[static_cast<size_t>(row)]);
+    loss += std::log(sum) - static_cast<double>(z[label]);
+    correct += best == label ? 1 : 0;
+  }
+  EXPECT_EQ(e.rows, kRows);
+  EXPECT_NEAR(e.loss, loss / kRows, 1e-6);
+  EXPECT_DOUBLE_EQ(e.accuracy, static_cast<double>(correct) / kRows);
+}
+
+TEST(Evaluate, CrossEntropyIsFiniteForHugeLogits) {
+  const std::vector<float> z = {-3e4f, 3e4f, 0};
+  EXPECT_NEAR(cross_entropy(z, 1), 0, 1e-12);
+  EXPECT_NEAR(cross_entropy(z, 0), 6e4, 1e-6);
+}
+
+}  // namespace
+}  // namespace trainyard

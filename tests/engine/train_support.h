@@ -1,0 +1,75 @@
+// tests/engine/train_support.h: small datasets and a reporter that remembers, for tests of
+// training.
+#pragma once
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/base/files.h"
+#include "src/data/dataset.h"
+#include "src/train/trainer.h"
+
+namespace trainyard::testing {
+
+/// A folder of its own, gone with the test.
+class Workspace {
+ public:
+  Workspace() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "train-test-XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~Workspace() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Ingests rows of Philox numbers: `images`: [1, 8, 8] images of 3 classes (a bright third and
+/// noise); otherwise 5 numeric columns with a numeric target that is linear in them plus noise.
+/// `test_rows` > 0 adds a test set.
+std::filesystem::path make_dataset(const Workspace& workspace, bool images, int64_t rows,
+                                   int64_t test_rows = 0);
+
+/// A small convolutional network with everything that has state or draws numbers.
+ModelSpec image_model(double dropout = 0.3);
+
+class Recorder final : public Reporter {
+ public:
+  void started(const RunPlan& p) override { plan = p; }
+  void metrics(std::span<const MetricPoint> points) override {
+    ++batches;
+    for (const MetricPoint& m : points) series[m.key][m.step] = m.value;
+  }
+  void checkpoint_saved(int64_t step, const std::filesystem::path&) override {
+    saved.push_back(step);
+    if (on_checkpoint) on_checkpoint(step);
+  }
+  void checkpoint_failed(int64_t step, const Error& error) override {
+    failed.emplace_back(step, error);
+  }
+  void log(std::string_view message) override { lines.emplace_back(message); }
+
+  RunPlan plan;
+  int batches = 0;
+  std::map<std::string, std::map<int64_t, double>> series;  // key, step
+  std::vector<int64_t> saved;
+  std::vector<std::pair<int64_t, Error>> failed;
+  std::vector<std::string> lines;
+  std::function<void(int64_t)> on_checkpoint;
+};
+
+/// The file's bytes; a missing file fails the test.
+std::string bytes_of(const std::filesystem::path& path);
+
+}  // namespace trainyard::testing

@@ -1,0 +1,314 @@
+// Parity of the cpu image kernels with the plain loops, over awkward sizes and both layouts.
+// Outputs start as NaN, so a cell that a kernel forgets to write is seen.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "kernels/batch_norm.h"
+#include "kernels/conv.h"
+#include "kernels/cpu/team.h"
+#include "kernels/math/philox.h"
+#include "kernels/pool.h"
+
+namespace trainyard::kernels {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<float> random_values(int64_t count, uint32_t stream, float low = -1, float high = 1) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float u = math::uniform01<float>(math::philox_u32(7, stream, 0, i));
+    values[i] = low + (high - low) * u;
+  }
+  return values;
+}
+std::vector<float> unwritten(int64_t count) {
+  return std::vector<float>(static_cast<size_t>(count), kNaN);
+}
+
+// A sum of `terms` products of values in [-1, 1] has a deviation of sqrt(terms)/3 and its partial
+// sums are rounded to 6e-8 of themselves, `terms` times at random: about 2e-8 * terms between two
+// orders, and four times four deviations for the worst of many elements.
+float tolerance(int64_t terms) { return 1e-6f + 3.2e-7f * static_cast<float>(terms); }
+
+void expect_near(const std::vector<float>& actual, const std::vector<float>& expected, float bound,
+                 const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_NEAR(actual[i], expected[i], bound) << what << " at " << i;
+  }
+}
+
+struct AlignedBytes {
+  explicit AlignedBytes(int64_t bytes) : size((bytes + 64) / 64 * 64) {
+    data = std::aligned_alloc(64, static_cast<size_t>(size));
+    std::fill_n(static_cast<float*>(data), size / 4, kNaN);  // what other steps leave behind
+  }
+  ~AlignedBytes() { std::free(data); }
+  AlignedBytes(const AlignedBytes&) = delete;
+  int64_t size;
+  void* data;
+};
+
+ImageStrides strides(const ImageDims& d, bool channels_last) {
+  return channels_last ? ImageStrides::channels_last(d) : ImageStrides::row_major(d);
+}
+
+std::string describe(const ImageDims& x, const Window& w, bool channels_last, int threads) {
+  return "x [" + std::to_string(x.N) + ", " + std::to_string(x.C) + ", " + std::to_string(x.H) +
+         ", " + std::to_string(x.W) + "] window " + std::to_string(w.R) + "x" +
+         std::to_string(w.S) + " stride " + std::to_string(w.stride_h) + "," +
+         std::to_string(w.stride_w) + (channels_last ? " channels-last" : " row-major") +
+         " threads " + std::to_string(threads);
+}
+
+const std::vector<ConvDims>& conv_cases() {
+  static const std::vector<ConvDims> cases = {
+      {{1, 1, 1, 1}, 1, {1, 1}},
+      {{2, 1, 28, 28}, 20, {5, 5}},
+      {{3, 20, 12, 12}, 50, {5, 5}},
+      {{2, 3, 9, 7}, 31, {3, 3, 1, 1, 1, 1, 1, 1}},
+      {{1, 33, 8, 11}, 17, {3, 2, 2, 1, 1, 0, 0, 1}},
+      {{5, 31, 6, 6}, 33, {1, 1}},
+      {{2, 4, 10, 10}, 6, {3, 3, 2, 2, 2, 2, 2, 2}},
+      {{1, 2, 5, 65}, 3, {5, 3, 1, 3, 0, 1, 0, 1}},
+      {{2, 65, 4, 4}, 64, {3, 3, 1, 1, 1, 1, 1, 1}},
+      // By columns (conv_columns.h): chunks with a tail, padding on every side, a window that meets
+      // nothing but padding, strides.
+      {{11, 20, 12, 12}, 50, {5, 5}},
+      {{3, 10, 30, 31}, 9, {5, 5, 1, 1, 2, 2, 2, 2}},
+      {{3, 11, 6, 5}, 9, {3, 3, 1, 1, 3, 4, 5, 3}},
+      {{4, 10, 13, 11}, 21, {5, 5, 3, 2, 1, 4, 2, 0}},
+  };
+  return cases;
+}
+
+TEST(ConvKernels, CpuMatchesTheReferenceLoops) {
+  for (const ConvDims& d : conv_cases()) {
+    for (const bool channels_last : {true, false}) {
+      for (const bool bias : {true, false}) {
+        for (const int threads : {1, 2}) {
+          const std::string what = describe(d.x, d.window, channels_last, threads);
+          const ImageDims yd = d.y();
+          const ImageStrides xs = strides(d.x, channels_last), ys = strides(yd, channels_last);
+          const auto x = random_values(d.x.elements(), 1), dy = random_values(yd.elements(), 2);
+          const auto w = random_values(d.weight_elements(), 3), b = random_values(d.K, 4);
+          const int64_t taps = d.window.R * d.window.S;
+          const cpu::ConvOptions options{channels_last, bias};
+          cpu::Team team(threads);
+
+          auto y = unwritten(yd.elements()), y_expected = y;
+          cpu::ConvForward forward(d, options, team);
+          AlignedBytes forward_space(forward.workspace_bytes());
+          forward.run(x.data(), w.data(), bias ? b.data() : nullptr, y.data(), forward_space.data);
+          reference::conv_forward<float>(d, xs, x.data(), w.data(), bias ? b.data() : nullptr, ys,
+                                         y_expected.data());
+          expect_near(y, y_expected, tolerance(d.x.C * taps), "y, " + what);
+
+          auto dx = unwritten(d.x.elements()), dx_expected = dx;
+          cpu::ConvBackwardData data(d, options, team);
+          AlignedBytes data_space(data.workspace_bytes());
+          data.run(dy.data(), w.data(), dx.data(), data_space.data);
+          reference::conv_backward_data<float>(d, ys, dy.data(), w.data(), xs, dx_expected.data());
+          expect_near(dx, dx_expected, tolerance(d.K * taps), "dx, " + what);
+
+          auto dw = unwritten(d.weight_elements()), dw_expected = dw;
+          auto db = unwritten(d.K), db_expected = db;
+          cpu::ConvBackwardWeights weights(d, options, team);
+          AlignedBytes weights_space(weights.workspace_bytes());
+          weights.run(x.data(), dy.data(), dw.data(), bias ? db.data() : nullptr,
+                      weights_space.data);
+          reference::conv_backward_weights<float>(d, xs, x.data(), ys, dy.data(),
+                                                  dw_expected.data(), db_expected.data());
+          const int64_t outputs = yd.N * yd.H * yd.W;
+          expect_near(dw, dw_expected, tolerance(outputs), "dw, " + what);
+          if (bias) expect_near(db, db_expected, tolerance(outputs), "db, " + what);
+        }
+      }
+    }
+  }
+}
+
+// Bits must not change between two runs, whatever lies in the workspace.
+TEST(ConvKernels, SameThreadsGiveTheSameBits) {
+  const ConvDims d{{8, 20, 12, 12}, 50, {5, 5}};
+  const auto x = random_values(d.x.elements(), 1), dy = random_values(d.y().elements(), 2);
+  std::vector<float> first;
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    cpu::Team team(2);
+    cpu::ConvBackwardWeights weights(d, {true, true}, team);
+    AlignedBytes space(weights.workspace_bytes());
+    auto dw = unwritten(d.weight_elements()), db = unwritten(d.K);
+    weights.run(x.data(), dy.data(), dw.data(), db.data(), space.data);
+    if (repeat == 0) first = dw;
+    EXPECT_EQ(dw, first);
+  }
+}
+
+std::vector<PoolDims> pool_cases() {
+  return {
+      {{1, 1, 2, 2}, {2, 2, 2, 2}},
+      {{3, 20, 24, 24}, {2, 2, 2, 2}},
+      {{2, 31, 7, 9}, {2, 2, 2, 2}},              // a row and a column stay outside
+      {{2, 33, 8, 8}, {3, 3, 2, 2, 1, 1, 1, 1}},  // overlapping, padded
+      {{1, 65, 6, 5}, {3, 2, 1, 1, 2, 1, 0, 0}},
+      {{2, 1025, 3, 3}, {3, 3}},
+      {{5, 3, 10, 10}, {2, 3, 3, 4}},  // gaps between windows
+  };
+}
+
+TEST(PoolKernels, CpuMatchesTheReferenceLoops) {
+  cpu::Team team(2);
+  for (PoolDims d : pool_cases()) {
+    for (const bool channels_last : {true, false}) {
+      for (const bool include_pad : {true, false}) {
+        d.count_include_pad = include_pad;
+        const std::string what = describe(d.x, d.window, channels_last, 2);
+        const ImageDims yd = d.y();
+        const ImageStrides xs = strides(d.x, channels_last), ys = strides(yd, channels_last);
+        auto x = random_values(d.x.elements(), 1);
+        for (size_t i = 0; i < x.size(); ++i) x[i] = std::round(4 * x[i]) / 4;  // many ties
+        const auto dy = random_values(yd.elements(), 2);
+        auto y = unwritten(yd.elements()), y_expected = y;
+        auto dx = unwritten(d.x.elements()), dx_expected = dx;
+
+        cpu::max_pool_forward(d, xs, x.data(), ys, y.data(), team);
+        reference::max_pool_forward<float>(d, xs, x.data(), ys, y_expected.data());
+        expect_near(y, y_expected, 0, "max y, " + what);  // a maximum is exact
+        cpu::max_pool_backward(d, xs, x.data(), ys, dy.data(), dx.data(), team);
+        reference::max_pool_backward<float>(d, xs, x.data(), ys, dy.data(), dx_expected.data());
+        expect_near(dx, dx_expected, 1e-6f, "max dx, " + what);
+
+        cpu::average_pool_forward(d, xs, x.data(), ys, y.data(), team);
+        reference::average_pool_forward<float>(d, xs, x.data(), ys, y_expected.data());
+        expect_near(y, y_expected, 1e-6f, "average y, " + what);
+        cpu::average_pool_backward(d, ys, dy.data(), xs, dx.data(), team);
+        reference::average_pool_backward<float>(d, ys, dy.data(), xs, dx_expected.data());
+        expect_near(dx, dx_expected, 2e-6f, "average dx, " + what);
+
+        auto g = unwritten(d.x.N * d.x.C), g_expected = g;
+        cpu::global_average_pool_forward(d.x, xs, x.data(), g.data(), team);
+        reference::global_average_pool_forward<float>(d.x, xs, x.data(), g_expected.data());
+        expect_near(g, g_expected, 1e-6f, "global y, " + what);
+        cpu::global_average_pool_backward(d.x, g.data(), xs, dx.data(), team);
+        reference::global_average_pool_backward<float>(d.x, g.data(), xs, dx_expected.data());
+        expect_near(dx, dx_expected, 1e-6f, "global dx, " + what);
+      }
+    }
+  }
+}
+
+// A NaN must come through a maximum: a job that diverges has to see it.
+TEST(PoolKernels, MaxKeepsNaN) {
+  cpu::Team team(1);
+  for (const PoolDims& d : {PoolDims{{1, 5, 4, 4}, {2, 2, 2, 2}}, PoolDims{{1, 5, 4, 4}, {3, 3}}}) {
+    for (int64_t cell = 0; cell < 16; ++cell) {
+      const ImageStrides xs = ImageStrides::channels_last(d.x);
+      const ImageStrides ys = ImageStrides::channels_last(d.y());
+      auto x = random_values(d.x.elements(), 1);
+      for (int64_t c = 0; c < 5; ++c) x[static_cast<size_t>(cell * 5 + c)] = kNaN;
+      auto y = unwritten(d.y().elements()), expected = y;
+      cpu::max_pool_forward(d, xs, x.data(), ys, y.data(), team);
+      reference::max_pool_forward<float>(d, xs, x.data(), ys, expected.data());
+      bool any = false;
+      for (size_t i = 0; i < y.size(); ++i) {
+        EXPECT_EQ(std::isnan(y[i]), std::isnan(expected[i])) << "cell " << cell << " at " << i;
+        any = any || std::isnan(y[i]);
+      }
+      EXPECT_TRUE(any);
+      auto dx = unwritten(d.x.elements()), dx_expected = dx;
+      const auto dy = random_values(d.y().elements(), 2);
+      cpu::max_pool_backward(d, xs, x.data(), ys, dy.data(), dx.data(), team);
+      reference::max_pool_backward<float>(d, xs, x.data(), ys, dy.data(), dx_expected.data());
+      expect_near(dx, dx_expected, 1e-6f, "dx with NaN in cell " + std::to_string(cell));
+    }
+  }
+}
+
+TEST(BatchNormKernels, CpuMatchesTheReferenceInDouble) {
+  const ImageDims cases[] = {{2, 1, 1, 1},  {31, 33, 1, 1},  {64, 1025, 1, 1},
+                             {3, 31, 7, 5}, {2, 20, 24, 24}, {4, 64, 33, 31}};
+  for (const ImageDims& x_dims : cases) {
+    for (const bool channels_last : {true, false}) {
+      for (const int threads : {1, 2}) {
+        const BatchNormDims d{x_dims, 1e-5, 0.9};
+        cpu::Team team(threads);
+        const std::string what = describe(x_dims, {1, 1}, channels_last, threads);
+        const ImageStrides s = strides(x_dims, channels_last);
+        const int64_t count = x_dims.elements(), C = x_dims.C;
+        const auto x = random_values(count, 1, 9, 11), dy = random_values(count, 2);
+        const auto scale = random_values(C, 3, 0.5f, 2), b = random_values(C, 4);
+        auto running_mean = random_values(C, 5), running_var = random_values(C, 6, 0.5f, 2);
+        const auto wide = [](const std::vector<float>& v) {
+          return std::vector<double>(v.begin(), v.end());
+        };
+        const auto narrow = [](const std::vector<double>& v) {
+          return std::vector<float>(v.begin(), v.end());
+        };
+        auto rm = wide(running_mean), rv = wide(running_var);
+        const auto zx = wide(x), zdy = wide(dy), zscale = wide(scale), zb = wide(b);
+        std::vector<double> zy(zx.size()), zmean(zb.size()), zinv(zb.size()), zdx(zx.size()),
+            zdscale(zb.size()), zdb(zb.size());
+        reference::batch_norm_training<double>(d, s, zx.data(), zscale.data(), zb.data(), rm.data(),
+                                               rv.data(), zy.data(), zmean.data(), zinv.data());
+
+        AlignedBytes space(cpu::batch_norm_workspace_bytes(d));
+        auto y = unwritten(count), dx = y;
+        auto mean = unwritten(C), inv = mean, dscale = mean, db = mean;
+        cpu::batch_norm_training(d, s, x.data(), scale.data(), b.data(), running_mean.data(),
+                                 running_var.data(), y.data(), mean.data(), inv.data(), space.data,
+                                 team);
+        // x is near 10, its rounding 1e-6; divided by a deviation of 0.6 and more sums.
+        const float bound = C > 1 || x_dims.N > 2 ? 2e-4f : 2e-2f;  // M = 2 can have tiny variance
+        expect_near(mean, narrow(zmean), 1e-4f, "mean, " + what);
+        expect_near(running_mean, narrow(rm), 1e-5f, "running_mean, " + what);
+        expect_near(running_var, narrow(rv), 1e-4f, "running_var, " + what);
+        expect_near(y, narrow(zy), bound, "y, " + what);
+
+        // Backward from equal saved values, so that only its own rounding shows.
+        const auto zm = wide(mean), zi = wide(inv);
+        reference::batch_norm_backward<double>(d, s, zx.data(), zdy.data(), zscale.data(),
+                                               zm.data(), zi.data(), zdx.data(), zdscale.data(),
+                                               zdb.data());
+        cpu::batch_norm_backward(d, s, x.data(), dy.data(), scale.data(), mean.data(), inv.data(),
+                                 dx.data(), dscale.data(), db.data(), space.data, team);
+        const float sums = 2e-6f * static_cast<float>(d.values_per_channel()) + 1e-3f;
+        expect_near(dx, narrow(zdx), 1e-3f, "dx, " + what);
+        expect_near(dscale, narrow(zdscale), sums, "dscale, " + what);
+        expect_near(db, narrow(zdb), sums, "db, " + what);
+
+        reference::batch_norm_inference<double>(d, s, zx.data(), zscale.data(), zb.data(),
+                                                rm.data(), rv.data(), zy.data());
+        cpu::batch_norm_inference(d, s, x.data(), scale.data(), b.data(), running_mean.data(),
+                                  running_var.data(), y.data(), space.data, team);
+        expect_near(y, narrow(zy), 2e-4f, "inference y, " + what);
+      }
+    }
+  }
+}
+
+// Blocks depend on the shape alone: any number of threads, the same bits.
+TEST(BatchNormKernels, ThreadCountChangesNoBit) {
+  const BatchNormDims d{{16, 20, 24, 24}, 1e-5, 0.9};
+  const ImageStrides s = ImageStrides::channels_last(d.x);
+  const auto x = random_values(d.x.elements(), 1), scale = random_values(20, 2),
+             b = random_values(20, 3);
+  std::vector<float> first;
+  for (const int threads : {1, 2, 3, 7}) {
+    cpu::Team team(threads);
+    std::vector<float> rm(20), rv(20), mean(20), inv(20);
+    auto y = unwritten(d.x.elements());
+    AlignedBytes space(cpu::batch_norm_workspace_bytes(d));
+    cpu::batch_norm_training(d, s, x.data(), scale.data(), b.data(), rm.data(), rv.data(), y.data(),
+                             mean.data(), inv.data(), space.data, team);
+    if (threads == 1) first = y;
+    EXPECT_EQ(y, first) << threads << " threads";
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::kernels

@@ -1,0 +1,94 @@
+// The thread team: every index once, on whatever load, and faults come back to the caller.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include "kernels/cpu/team.h"
+
+namespace trainyard::kernels::cpu {
+namespace {
+
+TEST(PartOf, CoversEveryItemOnceAndStartsOnSteps) {
+  for (const int64_t n : {0, 1, 15, 16, 17, 100, 1025}) {
+    for (const int64_t parts : {1, 2, 3, 7}) {
+      for (const int64_t step : {1, 16}) {
+        int64_t next = 0;
+        for (int64_t i = 0; i < parts; ++i) {
+          const Range range = part_of(n, i, parts, step);
+          EXPECT_EQ(range.begin, next) << n << " in " << parts;
+          EXPECT_TRUE(range.begin % step == 0 || range.begin == n);
+          next = range.end;
+        }
+        EXPECT_EQ(next, n);
+      }
+    }
+  }
+}
+
+TEST(Team, RunsEachIndexOnceAndWaitsForAll) {
+  for (const int size : {1, 2, 5}) {
+    Team team(size);
+    EXPECT_EQ(team.size(), size);
+    std::vector<int> calls(static_cast<size_t>(size), 0);
+    for (int round = 0; round < 2000; ++round) {
+      const int parts = 1 + round % size;
+      team.run(parts, [&](int i) { ++calls[static_cast<size_t>(i)]; });
+      for (int i = 0; i < parts; ++i) ASSERT_EQ(calls[static_cast<size_t>(i)], 1) << round;
+      std::fill(calls.begin(), calls.end(), 0);
+    }
+  }
+}
+
+// Workers that have gone to sleep must wake: a lost notification would hang here.
+TEST(Team, WakesSleepers) {
+  Team team(3);
+  for (int round = 0; round < 20; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::vector<int> seen(3, 0);
+    team.run(3, [&](int i) { seen[static_cast<size_t>(i)] = 1; });
+    EXPECT_EQ(seen, std::vector<int>({1, 1, 1}));
+  }
+}
+
+// A caller that must wait long sleeps too, and wakes when the slow worker is done.
+TEST(Team, WaitsForASlowWorker) {
+  Team team(2);
+  bool done = false;
+  team.run(2, [&](int i) {
+    if (i == 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    done = true;
+  });
+  EXPECT_TRUE(done);
+}
+
+TEST(Team, ThrowsWhatAThreadThrew) {
+  Team team(3);
+  for (const int thrower : {0, 1, 2}) {
+    const auto run = [&] {
+      team.run(3, [&](int i) {
+        if (i == thrower) throw std::runtime_error("fault " + std::to_string(i));
+      });
+    };
+    EXPECT_THROW(run(), std::runtime_error) << thrower;
+  }
+  int calls = 0;
+  team.run(1, [&](int) { ++calls; });  // and serves on
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(Team, ParallelForCoversTheRange) {
+  Team team(3);
+  for (const int64_t n : {0, 1, 2, 3, 10, 1000}) {
+    std::vector<int> hits(static_cast<size_t>(n), 0);
+    team.parallel_for(n, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) ++hits[static_cast<size_t>(i)];
+    });
+    EXPECT_EQ(hits, std::vector<int>(static_cast<size_t>(n), 1));
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::kernels::cpu
