@@ -1,0 +1,23 @@
+// proto/convert/data.h: datasets on the wire as the engine's types, and back.
+#pragma once
+
+#include <filesystem>
+#include <span>
+
+#include "src/base/result.h"
+#include "src/data/dataset.h"
+#include "trainyard/v1/dataset_service.pb.h"
+
+namespace trainyard {
+
+/// `paths` stand in the order of spec.sources(). Refuses a missing format or target, an unknown
+/// role and roles that do not belong to the format.
+Result<IngestRequest> to_ingest_request(const v1::DatasetSpec& spec,
+                                        std::span<const std::filesystem::path> paths);
+
+/// The engine's format name, "csv" or "idx", and its source roles, "train_images".
+std::string to_role(v1::DatasetSource::Role role);
+
+v1::DatasetSchema to_proto(const DatasetSchema& schema);
+
+}  // namespace trainyard

@@ -1,0 +1,104 @@
+#include "proto/convert/run.h"
+
+#include <cmath>
+#include <map>
+
+namespace trainyard {
+
+v1::RunPlan to_proto(const RunPlan& plan) {
+  v1::RunPlan out;
+  out.set_parameter_count(plan.parameter_count);
+  out.set_steps_total(plan.steps_total);
+  out.set_steps_per_epoch(plan.steps_per_epoch);
+  out.set_train_rows(plan.train_rows);
+  out.set_validation_rows(plan.validation_rows);
+  out.set_test_rows(plan.test_rows);
+  out.set_flops_per_step(plan.flops_per_step);
+  auto* memory = out.mutable_memory();
+  memory->set_parameter_bytes(plan.memory.parameter_bytes);
+  memory->set_state_bytes(plan.memory.state_bytes);
+  memory->set_optimizer_bytes(plan.memory.optimizer_bytes);
+  memory->set_gradient_bytes(plan.memory.gradient_bytes);
+  memory->set_activation_bytes(plan.memory.activation_bytes);
+  memory->set_input_bytes(plan.memory.input_bytes);
+  memory->set_workspace_bytes(plan.memory.workspace_bytes);
+  return out;
+}
+
+v1::MetricBatch to_proto(std::span<const MetricPoint> points) {
+  v1::MetricBatch batch;
+  std::map<std::string_view, v1::MetricSeries*> by_key;
+  for (const MetricPoint& point : points) {
+    v1::MetricSeries*& series = by_key[point.key];
+    if (series == nullptr) {
+      series = batch.add_series();
+      series->set_key(point.key);
+    }
+    if (!std::isfinite(point.value)) {
+      auto* mark = series->add_non_finite();
+      mark->set_index(series->values_size());
+      mark->set_kind(std::isnan(point.value) ? v1::NonFinite::NOT_A_NUMBER
+                     : point.value > 0       ? v1::NonFinite::POSITIVE_INFINITY
+                                             : v1::NonFinite::NEGATIVE_INFINITY);
+    }
+    series->add_steps(point.step);
+    series->add_values(std::isfinite(point.value) ? point.value : 0.0);
+  }
+  return batch;
+}
+
+v1::PredictResponse to_proto(std::span<const Prediction> predictions, const DatasetSchema& schema) {
+  v1::PredictResponse out;
+  out.set_classification(schema.target.kind == TargetSchema::Kind::kClass);
+  for (const std::string& name : schema.target.classes) out.add_classes(name);
+  for (const Prediction& p : predictions) {
+    v1::Prediction* to = out.add_predictions();
+    if (out.classification()) {
+      to->set_label(schema.target.classes.at(static_cast<size_t>(p.label)));
+      to->set_label_index(p.label);
+      to->mutable_probabilities()->Add(p.probabilities.begin(), p.probabilities.end());
+    } else {
+      to->set_value(p.value);
+    }
+  }
+  return out;
+}
+
+v1::Outcome to_outcome(const Error& error) {
+  v1::Outcome out;
+  out.set_kind(error.code == ErrorCode::kCancelled ? v1::Outcome::STOPPED : v1::Outcome::REFUSED);
+  out.set_code(static_cast<int>(error.code));
+  out.set_reason(error.reason);
+  out.set_message(error.message);
+  out.mutable_metadata()->insert(error.metadata.begin(), error.metadata.end());
+  return out;
+}
+
+Error to_error(const v1::Outcome& outcome) {
+  Error error;
+  switch (outcome.code()) {  // a worker's report is untrusted: only codes that we know pass
+    case 1:
+    case 3:
+    case 4:
+    case 5:
+    case 6:
+    case 7:
+    case 8:
+    case 9:
+    case 10:
+    case 11:
+    case 14:
+    case 15:
+    case 16:
+      error.code = static_cast<ErrorCode>(outcome.code());
+      break;
+    default:
+      error.code = ErrorCode::kInternal;
+  }
+  error.reason = outcome.reason().empty() ? "INTERNAL" : outcome.reason();
+  error.message = outcome.message();
+  error.metadata.insert(outcome.metadata().begin(), outcome.metadata().end());
+  return error;
+}
+
+}  // namespace trainyard

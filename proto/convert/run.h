@@ -1,0 +1,27 @@
+// proto/convert/run.h: what a run reports, for the wire.
+#pragma once
+
+#include <span>
+
+#include "src/data/schema.h"
+#include "src/train/predictor.h"
+#include "src/train/trainer.h"
+#include "trainyard/v1/job_service.pb.h"
+#include "trainyard/v1/model_service.pb.h"
+#include "trainyard/v1/worker_service.pb.h"
+
+namespace trainyard {
+
+v1::RunPlan to_proto(const RunPlan& plan);
+
+/// Points as columns, one series per key in order of first appearance. Values that are not finite
+/// are marked, never sent as numbers.
+v1::MetricBatch to_proto(std::span<const MetricPoint> points);
+
+v1::PredictResponse to_proto(std::span<const Prediction> predictions, const DatasetSchema& schema);
+
+/// A refusal as a worker's outcome, and back.
+v1::Outcome to_outcome(const Error& error);
+Error to_error(const v1::Outcome& outcome);
+
+}  // namespace trainyard
