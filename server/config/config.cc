@@ -1,0 +1,270 @@
+#include "server/config/config.h"
+
+#include <arpa/inet.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <set>
+#include <thread>
+
+#include "src/base/text.h"
+
+namespace trainyard::server {
+namespace {
+
+Error refuse(std::string_view name, std::string_view text, std::string expected) {
+  return make_error(ErrorCode::kInvalidArgument, "CONFIG_INVALID",
+                    std::string(name) + ": " + quoted_value(text) + " is not valid, expected " +
+                        std::move(expected));
+}
+
+std::optional<int64_t> parse_integer(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Setting path_setting(std::string name, std::string help, std::filesystem::path Config::*member) {
+  auto assign = [name, member](Config& c, std::string_view text) -> Status {
+    if (text.empty()) return refuse(name, text, "a path");
+    c.*member = std::filesystem::absolute(std::filesystem::path(text)).lexically_normal();
+    return {};
+  };
+  return {name, std::move(help), false, assign};
+}
+
+Setting int_setting(std::string name, std::string help, int Config::*member, int min, int max) {
+  auto assign = [name, member, min, max](Config& c, std::string_view text) -> Status {
+    const std::optional<int64_t> value = parse_integer(text);
+    if (!value || *value < min || *value > max) {
+      return refuse(name, text,
+                    "a number from " + std::to_string(min) + " to " + std::to_string(max));
+    }
+    c.*member = static_cast<int>(*value);
+    return {};
+  };
+  return {name, std::move(help), false, assign};
+}
+
+Status assign_listen(Config& c, std::string_view text) {
+  if (Result<HostPort> parsed = parse_host_port(text); !parsed.ok()) return parsed.error();
+  c.listen = text;
+  return {};
+}
+
+Status assign_insecure(Config& c, std::string_view text) {
+  if (text != "true" && text != "false") return refuse("insecure", text, "true or false");
+  c.insecure = text == "true";
+  return {};
+}
+
+Status assign_log_level(Config& c, std::string_view text) {
+  if (text != "debug" && text != "info" && text != "warn" && text != "error") {
+    return refuse("log_level", text, "debug, info, warn or error");
+  }
+  c.log_level = text;
+  return {};
+}
+
+/// "67108864", "64MiB", "64GiB".
+Status assign_upload_bytes(Config& c, std::string_view text) {
+  std::string_view digits = text;
+  int64_t unit = 1;
+  for (const auto& [suffix, bytes] :
+       {std::pair<std::string_view, int64_t>{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}}) {
+    if (digits.ends_with(suffix)) {
+      digits.remove_suffix(suffix.size());
+      unit = bytes;
+      break;
+    }
+  }
+  constexpr int64_t kMax = int64_t{1} << 46;
+  const std::optional<int64_t> count = parse_integer(digits);
+  if (!count || *count < 1 || *count > kMax / unit) {
+    return refuse("upload_bytes_max", text, "a number of bytes, also as 512MiB or 64GiB");
+  }
+  c.upload_bytes_max = *count * unit;
+  return {};
+}
+
+std::filesystem::path default_state_dir() {
+  if (::geteuid() == 0) return "/var/lib/trainyard";
+  if (const char* xdg = std::getenv("XDG_STATE_HOME"); xdg != nullptr && *xdg == '/') {
+    return std::filesystem::path(xdg) / "trainyard";
+  }
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/') {
+    return std::filesystem::path(home) / ".local/state/trainyard";
+  }
+  return "/var/lib/trainyard";
+}
+
+}  // namespace
+
+const std::vector<Setting>& settings() {
+  static const std::vector<Setting> table = {
+      path_setting("state_dir", "Folder of all state (local disk)", &Config::state_dir),
+      path_setting("socket", "Unix socket to serve on; default STATE_DIR/trainyard.sock",
+                   &Config::socket),
+      {"listen", "Serve on TCP too: host:port. Not loopback: needs TLS and a token", false,
+       assign_listen},
+      path_setting("tls_certificate", "Certificate chain (PEM) of the TCP listener",
+                   &Config::tls_certificate),
+      path_setting("tls_key", "Private key (PEM) of the TCP listener", &Config::tls_key),
+      path_setting("token_file", "File (mode 0600) with the bearer token that TCP clients send",
+                   &Config::token_file),
+      {"insecure", "Allow a TCP listener without TLS and token", true, assign_insecure},
+      int_setting("cpu_slots", "Jobs at a time on the CPU", &Config::cpu_slots, 1, 64),
+      int_setting("gpu_slots", "Jobs at a time on each GPU", &Config::gpu_slots, 1, 64),
+      int_setting("threads_per_job", "CPU threads of a job that names none; 0: cores / cpu_slots",
+                  &Config::threads_per_job, 0, 256),
+      {"log_level", "debug, info, warn or error", false, assign_log_level},
+      path_setting("worker", "Worker program; default trainyard-worker beside trainyardd",
+                   &Config::worker),
+      {"upload_bytes_max", "Largest file that may be uploaded", false, assign_upload_bytes},
+      int_setting("queued_jobs_max", "Jobs that may wait at a time", &Config::queued_jobs_max, 1,
+                  1000000),
+      int_setting("watch_streams_max", "Watch streams at a time", &Config::watch_streams_max, 1,
+                  100000),
+      int_setting("predicts_max", "Predictions that compute at a time", &Config::predicts_max, 1,
+                  64),
+      int_setting("drain_seconds", "Time for jobs to checkpoint when the daemon stops",
+                  &Config::drain_seconds, 1, 3600),
+      int_setting("cancel_grace_seconds", "Time from the wish to stop a worker to SIGKILL",
+                  &Config::cancel_grace_seconds, 1, 3600),
+      int_setting("heartbeat_timeout_seconds", "Silence after which a worker is ended",
+                  &Config::heartbeat_timeout_seconds, 2, 3600),
+      int_setting("predict_timeout_seconds", "Longest time of one prediction",
+                  &Config::predict_timeout_seconds, 1, 3600),
+  };
+  return table;
+}
+
+Status apply_setting(std::string_view name, std::string_view text, Config& config) {
+  for (const Setting& s : settings()) {
+    if (s.name == name) return s.assign(config, text);
+  }
+  std::vector<std::string> names;
+  for (const Setting& s : settings()) names.push_back(s.name);
+  const std::optional<std::string> near = nearest_name(name, names);
+  return make_error(
+      ErrorCode::kInvalidArgument, "CONFIG_INVALID",
+      "unknown key " + quoted_value(name) + (near ? ", did you mean '" + *near + "'?" : ""));
+}
+
+Status apply_config_text(std::string_view text, const std::string& origin, Config& config) {
+  const auto refuse_at = [&](const YAML::Mark& mark, const std::string& what) {
+    std::string where = origin;
+    if (!mark.is_null()) where += ":" + std::to_string(mark.line + 1);
+    return make_error(ErrorCode::kInvalidArgument, "CONFIG_INVALID", where + ": " + what);
+  };
+  try {
+    const YAML::Node root = YAML::Load(std::string(text));
+    if (root.IsNull()) return {};
+    if (!root.IsMap()) return refuse_at(root.Mark(), "expected lines of the form `key: value`");
+    std::set<std::string> seen;
+    for (const auto& entry : root) {
+      const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
+      if (!seen.insert(key).second) {
+        return refuse_at(entry.first.Mark(), "key '" + key + "' is given twice");
+      }
+      if (!entry.second.IsScalar()) {
+        return refuse_at(entry.first.Mark(), quoted_value(key) + " expects one plain value");
+      }
+      if (Status s = apply_setting(key, entry.second.Scalar(), config); !s.ok()) {
+        return refuse_at(entry.first.Mark(), s.error().message);
+      }
+    }
+  } catch (const YAML::Exception& e) {
+    return refuse_at(e.mark, "not YAML: " + e.msg);
+  }
+  return {};
+}
+
+bool HostPort::loopback() const {
+  if (host == "localhost" || host == "::1") return true;
+  in_addr v4{};
+  return ::inet_pton(AF_INET, host.c_str(), &v4) == 1 && (ntohl(v4.s_addr) >> 24) == 127;
+}
+
+Result<HostPort> parse_host_port(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) {
+    return refuse("listen", text, "host:port, as in 127.0.0.1:7450 or [::1]:7450");
+  }
+  std::string_view host = text.substr(0, colon);
+  if (host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string_view::npos) {
+    return refuse("listen", text, "an IPv6 address in brackets, as in [::1]:7450");
+  }
+  const std::optional<int64_t> port = parse_integer(text.substr(colon + 1));
+  if (host.empty() || !port || *port < 0 || *port > 65535) {
+    return refuse("listen", text, "host:port with a port up to 65535 (0: any free one)");
+  }
+  return HostPort{std::string(host), static_cast<int>(*port)};
+}
+
+Status complete_config(const std::filesystem::path& program, Config& config) {
+  const auto conflict = [](std::string message) {
+    return make_error(ErrorCode::kInvalidArgument, "CONFIG_INVALID", std::move(message));
+  };
+  if (config.state_dir.empty()) config.state_dir = default_state_dir();
+  if (config.socket.empty()) config.socket = config.state_dir / "trainyard.sock";
+  for (const std::filesystem::path& path : {config.socket, config.state_dir / "worker.sock"}) {
+    if (path.string().size() >= sizeof(sockaddr_un::sun_path)) {
+      return conflict("socket: " + path.string() + " has more than " +
+                      std::to_string(sizeof(sockaddr_un::sun_path) - 1) +
+                      " bytes, the longest path of a Unix socket; choose a shorter state_dir");
+    }
+  }
+  if (config.worker.empty()) config.worker = program.parent_path() / "trainyard-worker";
+  if (config.threads_per_job == 0) {
+    const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    config.threads_per_job = std::max(1, cores / config.cpu_slots);
+  }
+  if (config.tls_certificate.empty() != config.tls_key.empty()) {
+    return conflict("tls_certificate and tls_key belong together; only one is set");
+  }
+  const bool tls = !config.tls_certificate.empty();
+  if (config.listen.empty()) {
+    if (tls || !config.token_file.empty()) {
+      return conflict("tls_certificate and token_file need `listen`: nothing else uses them");
+    }
+    return {};
+  }
+  ASSIGN_OR_RETURN(const HostPort address, parse_host_port(config.listen));
+  if (!address.loopback() && !config.insecure && (!tls || config.token_file.empty())) {
+    return conflict("listen: " + config.listen +
+                    " is not a loopback address and needs tls_certificate, tls_key and token_file "
+                    "(or, on a network where everyone is trusted, insecure)");
+  }
+  return {};
+}
+
+std::string describe_config(const Config& c) {
+  const auto line = [](const char* name, const std::string& value) {
+    return value.empty() ? std::string() : std::string(name) + ": " + value + "\n";
+  };
+  return line("state_dir", c.state_dir) + line("socket", c.socket) + line("listen", c.listen) +
+         line("tls_certificate", c.tls_certificate) + line("tls_key", c.tls_key) +
+         line("token_file", c.token_file) + line("insecure", c.insecure ? "true" : "false") +
+         line("cpu_slots", std::to_string(c.cpu_slots)) +
+         line("gpu_slots", std::to_string(c.gpu_slots)) +
+         line("threads_per_job", std::to_string(c.threads_per_job)) +
+         line("log_level", c.log_level) + line("worker", c.worker) +
+         line("upload_bytes_max", std::to_string(c.upload_bytes_max)) +
+         line("queued_jobs_max", std::to_string(c.queued_jobs_max)) +
+         line("watch_streams_max", std::to_string(c.watch_streams_max)) +
+         line("predicts_max", std::to_string(c.predicts_max)) +
+         line("drain_seconds", std::to_string(c.drain_seconds)) +
+         line("cancel_grace_seconds", std::to_string(c.cancel_grace_seconds)) +
+         line("heartbeat_timeout_seconds", std::to_string(c.heartbeat_timeout_seconds)) +
+         line("predict_timeout_seconds", std::to_string(c.predict_timeout_seconds));
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,71 @@
+// server/config/config.h: the daemon's settings: one YAML file, then flags, which win.
+//
+// Both come from one table (settings() in config.cc), so that a key of the file and its flag have
+// one name (`state_dir`, `--state-dir`), one parser and one help text. An unknown key, a key given
+// twice and a value out of range are refused with file and line.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/result.h"
+
+namespace trainyard::server {
+
+struct Config {
+  std::filesystem::path state_dir;
+  std::filesystem::path socket;  // default <state_dir>/trainyard.sock
+  std::string listen;            // host:port; empty: no TCP
+  std::filesystem::path tls_certificate;
+  std::filesystem::path tls_key;
+  std::filesystem::path token_file;
+  bool insecure = false;
+  int cpu_slots = 1;        // jobs at a time on the CPU
+  int gpu_slots = 1;        // jobs at a time on each GPU
+  int threads_per_job = 0;  // CPU threads of one job; 0: the cores shared out over cpu_slots
+  std::string log_level = "info";
+  std::filesystem::path worker;  // default: trainyard-worker beside trainyardd
+  int64_t upload_bytes_max = int64_t{64} << 30;
+  int queued_jobs_max = 1000;
+  int watch_streams_max = 256;
+  int predicts_max = 2;  // Predict calls that compute at a time; as many again may wait
+  int drain_seconds = 60;
+  int cancel_grace_seconds = 30;  // from the wish to stop to SIGKILL
+  int heartbeat_timeout_seconds = 30;
+  int predict_timeout_seconds = 60;
+};
+
+/// One setting: how it is written and how its text becomes a value.
+struct Setting {
+  std::string name;  // as in the file; the flag is the same with dashes
+  std::string help;
+  bool is_switch = false;  // the flag stands alone
+  std::function<Status(Config&, std::string_view text)> assign;
+};
+const std::vector<Setting>& settings();
+
+/// Applies a configuration file's text. `origin` names it in messages. Refusals: CONFIG_INVALID.
+Status apply_config_text(std::string_view text, const std::string& origin, Config& config);
+/// Applies one flag.
+Status apply_setting(std::string_view name, std::string_view text, Config& config);
+
+/// Fills what depends on other settings and checks what must hold together: TLS halves, a listener
+/// that needs TLS and a token, a socket path that is too long. `program` is argv[0]'s real path.
+Status complete_config(const std::filesystem::path& program, Config& config);
+
+struct HostPort {
+  std::string host;  // without brackets
+  int port = 0;
+  bool loopback() const;
+};
+/// "127.0.0.1:7000", "[::1]:7000", "localhost:7000".
+Result<HostPort> parse_host_port(std::string_view text);
+
+/// The settings as a file would hold them, one line each: `--print-config`.
+std::string describe_config(const Config& config);
+
+}  // namespace trainyard::server

@@ -1,0 +1,57 @@
+// server/config/paths.h: where things lie in the state folder. The store owns and locks the folder.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "src/base/files.h"
+
+namespace trainyard::server {
+
+/// Names are made of digests, uids and step numbers alone: no text of a client's is part of a path.
+class StatePaths {
+ public:
+  explicit StatePaths(std::filesystem::path root) : root_(std::move(root)) {}
+
+  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path worker_socket() const { return root_ / "worker.sock"; }
+  std::filesystem::path uploads() const { return root_ / "uploads"; }
+  std::filesystem::path upload(const std::string& sha256) const { return uploads() / sha256; }
+  std::filesystem::path upload_part(const std::string& sha256) const {
+    return uploads() / (sha256 + ".part");
+  }
+  std::filesystem::path dataset(const std::string& digest) const {
+    return root_ / "datasets" / digest;
+  }
+  std::filesystem::path model(const std::string& job_uid) const {
+    return root_ / "models" / job_uid;
+  }
+  std::filesystem::path job(const std::string& job_uid) const { return root_ / "jobs" / job_uid; }
+  std::filesystem::path checkpoints(const std::string& job_uid) const {
+    return job(job_uid) / "checkpoints";
+  }
+  std::filesystem::path logs() const { return root_ / "logs"; }
+
+  /// `text` for people, without where our files lie: messages of the file system name whole paths.
+  std::string hide(std::string text) const {
+    const std::string root = root_.string();
+    for (size_t at = text.find(root); at != std::string::npos; at = text.find(root, at)) {
+      text.replace(at, root.size(), "STATE_DIR");
+    }
+    return text;
+  }
+
+  /// Makes the subfolders; the process's umask keeps them private.
+  Status create(Files& files) const {
+    for (const char* name : {"uploads", "datasets", "models", "jobs", "logs"}) {
+      if (Status s = files.create_directories(root_ / name); !s.ok()) return s;
+    }
+    return {};
+  }
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace trainyard::server

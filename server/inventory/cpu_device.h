@@ -1,0 +1,12 @@
+// server/inventory/cpu_device.h: the CPU of this machine as a device.
+#pragma once
+
+#include "server/inventory/inventory.h"
+
+namespace trainyard::server {
+
+/// Model name from cpuinfo, memory from meminfo (bounded by the cgroup's limit where one is set),
+/// cores from the scheduling mask. UNKNOWN with a reason where they cannot be read.
+Device read_cpu_device(const InventoryOptions& options);
+
+}  // namespace trainyard::server

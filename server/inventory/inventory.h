@@ -1,0 +1,58 @@
+// server/inventory/inventory.h: the devices of this machine, read without touching them.
+//
+// GPUs are read through NVML, loaded at run time: the daemon never makes a CUDA context. Where the
+// library, a GPU or the CUDA module is missing, the CPU is still there and `note` says what to do.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trainyard::server {
+
+enum class DeviceKind : uint8_t { kCpu = 1, kGpu = 2 };  // as on the wire
+enum class DeviceHealth : uint8_t { kHealthy = 1, kDegraded = 2, kQuarantined = 3, kUnknown = 4 };
+
+struct Device {
+  std::string name;  // devices/cpu, devices/gpu-0
+  DeviceKind kind = DeviceKind::kCpu;
+  std::string model;  // "NVIDIA H200", the CPU's model name
+  std::string uuid;   // GPU
+  DeviceHealth health = DeviceHealth::kHealthy;
+  std::string reason;  // why it is not healthy, or cannot be used
+  int64_t memory_bytes = 0;
+  int64_t memory_used_bytes = 0;  // by anyone
+  int32_t slots = 1;              // jobs it may run at a time
+  int32_t cores = 0;              // CPU: cores this process may use
+  bool schedulable = true;        // jobs may start here
+};
+
+struct Devices {
+  std::vector<Device> devices;  // the CPU first, then GPUs by index
+  std::string note;  // why there is no GPU to use, and what to install; empty if there is one
+};
+
+class Inventory {
+ public:
+  virtual ~Inventory() = default;
+  /// Reads everything anew. Thread-safe. Never fails: what cannot be read is UNKNOWN or noted.
+  virtual Devices read() = 0;
+};
+
+struct InventoryOptions {
+  // libtrainyard_cuda.so. A GPU without this file is shown, but not schedulable.
+  std::filesystem::path cuda_module;
+  // False: the module lacks kernels that training takes. GPUs are shown, but not schedulable.
+  bool cuda_module_trains = true;
+  std::string nvml_library = "libnvidia-ml.so.1";
+  int32_t cpu_slots = 1;
+  int32_t gpu_slots = 1;
+  bool use_gpu = true;
+  std::filesystem::path cpuinfo = "/proc/cpuinfo";
+  std::filesystem::path meminfo = "/proc/meminfo";
+};
+std::unique_ptr<Inventory> make_local_inventory(InventoryOptions options);
+
+}  // namespace trainyard::server

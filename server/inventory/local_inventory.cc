@@ -1,0 +1,103 @@
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "server/inventory/cpu_device.h"
+#include "server/inventory/inventory.h"
+#include "server/inventory/nvml.h"
+
+namespace trainyard::server {
+namespace {
+
+class LocalInventory final : public Inventory {
+ public:
+  explicit LocalInventory(InventoryOptions options) : options_(std::move(options)) {}
+
+  Devices read() override {
+    Devices devices;
+    devices.devices.push_back(read_cpu_device(options_));
+    if (!options_.use_gpu) {
+      devices.note = "GPUs are switched off in this server's configuration.";
+      return devices;
+    }
+    const std::lock_guard lock(mu_);
+    add_gpus(devices);
+    return devices;
+  }
+
+ private:
+  void add_gpus(Devices& devices) {
+    if (!nvml_) {
+      // Tried again at each read: a driver may be installed or come up while the daemon runs.
+      Result<std::unique_ptr<Nvml>> loaded = Nvml::load(options_.nvml_library);
+      if (!loaded.ok()) {
+        devices.note = "No GPU: " + loaded.error().message + ".";
+        add_lost(devices, loaded.error().message);
+        return;
+      }
+      nvml_ = std::move(*loaded);
+    }
+    Result<std::vector<NvmlDevice>> gpus = nvml_->read_devices();
+    if (!gpus.ok()) {
+      devices.note = "No GPU: " + gpus.error().message + ".";
+      add_lost(devices, gpus.error().message);
+      nvml_.reset();  // a driver that was restarted needs a fresh start of the library
+      return;
+    }
+    if (gpus->empty()) devices.note = "No GPU: the NVIDIA driver sees none.";
+    const bool has_module = std::filesystem::exists(options_.cuda_module);
+    for (NvmlDevice& gpu : *gpus) devices.devices.push_back(to_device(std::move(gpu), has_module));
+    known_ = {devices.devices.begin() + 1, devices.devices.end()};
+    if (!gpus->empty() && !has_module)
+      devices.note = "No GPU to use: the CUDA module " + options_.cuda_module.filename().string() +
+                     " is not installed; install Trainyard's CUDA package.";
+    else if (!gpus->empty() && !options_.cuda_module_trains)
+      devices.note = "No GPU to use: this version of Trainyard does not train on GPUs yet.";
+  }
+
+  Device to_device(NvmlDevice gpu, bool has_module) const {
+    Device device;
+    device.name = "devices/gpu-" + std::to_string(gpu.index);
+    device.kind = DeviceKind::kGpu;
+    device.model = std::move(gpu.model);
+    device.uuid = std::move(gpu.uuid);
+    device.memory_bytes = gpu.memory_bytes;
+    device.memory_used_bytes = gpu.memory_used_bytes;
+    device.slots = options_.gpu_slots;
+    if (!gpu.error.empty()) {
+      device.health = DeviceHealth::kUnknown;
+      device.reason = "The driver cannot read it: " + gpu.error + ".";
+      device.schedulable = false;
+    } else if (!has_module) {
+      device.reason = "The CUDA module is not installed.";
+      device.schedulable = false;
+    } else if (!options_.cuda_module_trains) {
+      device.reason = "This version of Trainyard does not train on GPUs yet.";
+      device.schedulable = false;
+    }
+    return device;
+  }
+
+  // GPUs that were there and cannot be asked now stay in the list: UNKNOWN, without new jobs.
+  void add_lost(Devices& devices, const std::string& why) const {
+    for (Device device : known_) {
+      device.health = DeviceHealth::kUnknown;
+      device.reason = "The driver does not answer: " + why + ".";
+      device.schedulable = false;
+      devices.devices.push_back(std::move(device));
+    }
+  }
+
+  const InventoryOptions options_;
+  std::mutex mu_;
+  std::unique_ptr<Nvml> nvml_;  // GUARDED_BY(mu_)
+  std::vector<Device> known_;   // GUARDED_BY(mu_); GPUs of the last read that worked
+};
+
+}  // namespace
+
+std::unique_ptr<Inventory> make_local_inventory(InventoryOptions options) {
+  return std::make_unique<LocalInventory>(std::move(options));
+}
+
+}  // namespace trainyard::server

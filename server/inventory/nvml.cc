@@ -1,0 +1,111 @@
+#include "server/inventory/nvml.h"
+
+#include <dlfcn.h>
+
+#include <array>
+
+#include "src/base/handle.h"
+
+namespace trainyard::server {
+namespace {
+
+// From nvml.h.
+using NvmlReturn = int;  // 0 is NVML_SUCCESS
+struct NvmlDeviceHandle;
+struct NvmlMemory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+constexpr unsigned kNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
+constexpr unsigned kUuidBytes = 96;  // NVML_DEVICE_UUID_V2_BUFFER_SIZE
+constexpr unsigned kVersionBytes = 80;
+
+using Library = Handle<void, dlclose>;
+
+}  // namespace
+
+struct Nvml::Api {
+  Library library;
+  NvmlReturn (*init)() = nullptr;
+  NvmlReturn (*shutdown)() = nullptr;
+  NvmlReturn (*device_count)(unsigned*) = nullptr;
+  NvmlReturn (*device_by_index)(unsigned, NvmlDeviceHandle**) = nullptr;
+  NvmlReturn (*device_name)(NvmlDeviceHandle*, char*, unsigned) = nullptr;
+  NvmlReturn (*device_uuid)(NvmlDeviceHandle*, char*, unsigned) = nullptr;
+  NvmlReturn (*device_memory)(NvmlDeviceHandle*, NvmlMemory*) = nullptr;
+  NvmlReturn (*driver_version)(char*, unsigned) = nullptr;
+  const char* (*error_string)(NvmlReturn) = nullptr;
+
+  std::string text(NvmlReturn code) const { return error_string(code); }
+};
+
+Nvml::Nvml(std::unique_ptr<Api> api) : api_(std::move(api)) {}
+Nvml::~Nvml() { (void)api_->shutdown(); }
+
+Result<std::unique_ptr<Nvml>> Nvml::load(const std::string& library) {
+  auto api = std::make_unique<Api>();
+  api->library.reset(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL));
+  if (!api->library)
+    return make_error(ErrorCode::kNotFound, "NVML_NOT_FOUND",
+                      library +
+                          " was not found; install the NVIDIA driver (in a container, start it "
+                          "with the NVIDIA Container Toolkit and --gpus all)");
+  const char* missing = nullptr;
+  const auto bind = [&](auto& function, const char* symbol) {
+    function =
+        reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(api->library.get(), symbol));
+    if (function == nullptr && missing == nullptr) missing = symbol;
+  };
+  bind(api->init, "nvmlInit_v2");
+  bind(api->shutdown, "nvmlShutdown");
+  bind(api->device_count, "nvmlDeviceGetCount_v2");
+  bind(api->device_by_index, "nvmlDeviceGetHandleByIndex_v2");
+  bind(api->device_name, "nvmlDeviceGetName");
+  bind(api->device_uuid, "nvmlDeviceGetUUID");
+  bind(api->device_memory, "nvmlDeviceGetMemoryInfo");
+  bind(api->driver_version, "nvmlSystemGetDriverVersion");
+  bind(api->error_string, "nvmlErrorString");
+  if (missing != nullptr)
+    return make_error(ErrorCode::kUnavailable, "NVML_FAILED",
+                      library + " has no " + missing + "; install a newer NVIDIA driver");
+  if (const NvmlReturn code = api->init(); code != 0)
+    return make_error(ErrorCode::kUnavailable, "NVML_FAILED",
+                      library + " does not start: " + api->text(code) +
+                          "; check that the NVIDIA driver is loaded (nvidia-smi)");
+  return std::unique_ptr<Nvml>(new Nvml(std::move(api)));
+}
+
+Result<std::vector<NvmlDevice>> Nvml::read_devices() const {
+  unsigned count = 0;
+  if (const NvmlReturn code = api_->device_count(&count); code != 0)
+    return make_error(ErrorCode::kUnavailable, "NVML_FAILED",
+                      "the NVIDIA driver does not answer: " + api_->text(code));
+  std::vector<NvmlDevice> devices;
+  for (unsigned i = 0; i < count; ++i) {
+    NvmlDevice device;
+    device.index = static_cast<int>(i);
+    NvmlDeviceHandle* handle = nullptr;
+    std::array<char, kNameBytes> name{};
+    std::array<char, kUuidBytes> uuid{};
+    NvmlMemory memory{};
+    NvmlReturn code = api_->device_by_index(i, &handle);
+    if (code == 0) code = api_->device_name(handle, name.data(), kNameBytes - 1);
+    if (code == 0) code = api_->device_uuid(handle, uuid.data(), kUuidBytes - 1);
+    if (code == 0) code = api_->device_memory(handle, &memory);
+    if (code != 0) device.error = api_->text(code);
+    device.model = name.data();
+    device.uuid = uuid.data();
+    device.memory_bytes = static_cast<int64_t>(memory.total);
+    device.memory_used_bytes = static_cast<int64_t>(memory.used);
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+std::string Nvml::driver_version() const {
+  std::array<char, kVersionBytes> version{};
+  return api_->driver_version(version.data(), kVersionBytes - 1) == 0 ? version.data() : "unknown";
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,45 @@
+// server/inventory/nvml.h: NVIDIA's management library, loaded at run time.
+//
+// Only reads; makes no CUDA context. The few prototypes we call are declared here, so that building
+// needs no NVIDIA package. Source of the names and layouts: NVML API reference, nvml.h, API
+// version 2 of init, device count and handle; they have been stable since driver 319.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+
+namespace trainyard::server {
+
+struct NvmlDevice {
+  int index = 0;
+  std::string model;
+  std::string uuid;
+  int64_t memory_bytes = 0;
+  int64_t memory_used_bytes = 0;
+  std::string error;  // not empty: the device is listed but could not be read
+};
+
+class Nvml {
+ public:
+  /// NOT_FOUND/NVML_NOT_FOUND if the library is not there, UNAVAILABLE/NVML_FAILED if it does not
+  /// start (no driver, versions that do not match). Messages say what to install.
+  static Result<std::unique_ptr<Nvml>> load(const std::string& library);
+  ~Nvml();
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  /// UNAVAILABLE/NVML_FAILED if the driver does not answer any more.
+  Result<std::vector<NvmlDevice>> read_devices() const;
+  std::string driver_version() const;
+
+ private:
+  struct Api;
+  explicit Nvml(std::unique_ptr<Api> api);
+  std::unique_ptr<Api> api_;
+};
+
+}  // namespace trainyard::server

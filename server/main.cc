@@ -1,0 +1,155 @@
+// trainyardd: the daemon. Flags and signals; everything else is server/service/daemon.h.
+//
+// Exit codes: 0 stopped as asked; 1 could not start (port taken, state folder in use, store
+// damaged); 2 wrong flags or configuration.
+#include <malloc.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <list>
+#include <string>
+#include <thread>
+
+#include "server/config/config.h"
+#include "server/config/log.h"
+#include "server/service/daemon.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr const char* kDefaultConfigFile = "/etc/trainyard/trainyardd.yaml";
+constexpr int64_t kConfigBytesMax = 1 << 20;
+
+struct Arguments {
+  std::string config_file;
+  bool check = false;
+  bool print_config = false;
+  std::vector<std::pair<std::string, std::string>> flags;  // setting, text; in order of the table
+};
+
+int complain(const Error& error, int exit_code) {
+  std::fprintf(stderr, "trainyardd: %s [%s]\n", error.message.c_str(), error.reason.c_str());
+  return exit_code;
+}
+
+/// Returns an exit code if the program ends here.
+std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
+  CLI::App app{"Trainyard's daemon: takes training jobs, keeps them, runs them in workers."};
+  app.set_version_flag("--version", std::string("trainyardd ") + TRAINYARD_VERSION);
+  app.add_option(
+      "--config", out.config_file,
+      std::string("YAML file of settings; default ") + kDefaultConfigFile + " if that exists");
+  app.add_flag("--check", out.check, "Check configuration, store and devices, then exit");
+  app.add_flag("--print-config", out.print_config, "Print the settings in effect, then exit");
+  struct Flag {
+    std::string name;
+    std::string text;
+    bool on = false;
+    CLI::Option* option = nullptr;
+  };
+  std::list<Flag> flags;  // addresses must hold still
+  for (const Setting& setting : settings()) {
+    Flag& flag = flags.emplace_back();
+    flag.name = setting.name;
+    std::string spelled = "--" + setting.name;
+    std::replace(spelled.begin() + 2, spelled.end(), '_', '-');
+    flag.option = setting.is_switch ? app.add_flag(spelled, flag.on, setting.help)
+                                    : app.add_option(spelled, flag.text, setting.help);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  for (const Flag& flag : flags) {
+    if (flag.option->count() == 0) continue;
+    const bool is_switch = flag.text.empty() && flag.on;
+    out.flags.emplace_back(flag.name, is_switch ? "true" : flag.text);
+  }
+  return std::nullopt;
+}
+
+Result<Config> make_config(const Arguments& arguments) {
+  Config config;
+  std::string file = arguments.config_file;
+  std::error_code ec;
+  if (file.empty() && std::filesystem::exists(kDefaultConfigFile, ec)) file = kDefaultConfigFile;
+  if (!file.empty()) {
+    ASSIGN_OR_RETURN(const std::string text, read_file(file, kConfigBytesMax));
+    if (Status s = apply_config_text(text, file, config); !s.ok()) return s.error();
+  }
+  for (const auto& [name, text] : arguments.flags) {
+    if (Status s = apply_setting(name, text, config); !s.ok()) return s.error();
+  }
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ec);
+  if (Status s = complete_config(program, config); !s.ok()) return s.error();
+  return config;
+}
+
+/// Waits for SIGTERM or SIGINT, then drains; a second signal ends the daemon at once. That is safe:
+/// the store is durable at every instant, and jobs resume from their checkpoints.
+void run_until_signal(Daemon& daemon, const sigset_t& signals) {
+  int signal = 0;
+  while (::sigwait(&signals, &signal) != 0 || signal == SIGHUP) {
+  }
+  spdlog::info("event=signal number={}", signal);
+  std::thread([&daemon, signals] {
+    int again = 0;
+    while (::sigwait(&signals, &again) != 0 || again == SIGHUP) {
+    }
+    spdlog::warn("event=second_signal number={}", again);
+    daemon.kill_workers();
+    ::_exit(0);  // workers that are not gone yet die with us
+  }).detach();
+  daemon.drain();
+}
+
+int run(int argc, char** argv) {
+  Arguments arguments;
+  if (const std::optional<int> code = parse_arguments(argc, argv, arguments)) return *code;
+  Result<Config> config = make_config(arguments);
+  if (!config.ok()) return complain(config.error(), 2);
+  if (arguments.print_config) {
+    std::fputs(describe_config(*config).c_str(), stdout);
+    return 0;
+  }
+  start_logging(config->log_level);
+  if (arguments.check) {
+    const Result<std::string> report = check_installation(*config);
+    if (!report.ok()) return complain(report.error(), 1);
+    std::fputs(report->c_str(), stdout);
+    return 0;
+  }
+  sigset_t signals;  // blocked before any thread is made, so that sigwait() alone takes them
+  sigemptyset(&signals);
+  for (const int s : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, s);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  DaemonParts parts;
+  parts.adopt_orphans = true;
+  Result<std::unique_ptr<Daemon>> daemon = Daemon::start(*config, std::move(parts));
+  if (!daemon.ok()) {
+    const bool usage = daemon.error().reason == "TOKEN_FILE_INVALID";
+    return complain(daemon.error(), usage ? 2 : 1);
+  }
+  run_until_signal(**daemon, signals);
+  return 0;
+}
+
+}  // namespace
+}  // namespace trainyard::server
+
+int main(int argc, char** argv) {
+  ::umask(0077);  // sockets, store and files are the daemon's alone
+  ::signal(SIGPIPE, SIG_IGN);
+  ::mallopt(M_ARENA_MAX, 2);  // many threads that allocate little: keeps the idle daemon small
+  ::setenv("GRPC_VERBOSITY", "NONE", 0);  // refusals are told in sentences of ours
+  return trainyard::server::run(argc, argv);
+}

@@ -1,0 +1,48 @@
+#include "server/scheduler/retry.h"
+
+#include <algorithm>
+
+namespace trainyard::server {
+namespace {
+
+// FNV-1a, 64 bit: spreads jobs without a random source.
+uint64_t hash_of(const std::string& uid, int32_t count) {
+  uint64_t h = 14695981039346656037ull ^ static_cast<uint64_t>(count);
+  for (const char c : uid) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+  return h ^ (h >> 32);
+}
+
+}  // namespace
+
+Move after_worker_lost(const Job& job, const std::string& reason, const std::string& message,
+                       int64_t now_us) {
+  Move move;
+  move.worker_lost = true;
+  if (job.cancel_requested) {
+    move.to = JobState::kCancelled;
+    move.reason = "CANCELLED";
+    move.message = "Cancelled on request; its worker ended first: " + message;
+    return move;
+  }
+  const int32_t lost = job.workers_lost + 1;  // with this one
+  if (lost > kWorkersLostMax || job.attempt >= kAttemptsMax) {
+    move.to = JobState::kFailed;
+    move.reason = "CRASH_LOOP";
+    move.message = lost > kWorkersLostMax
+                       ? "The worker was lost " + std::to_string(lost) +
+                             " times without a new checkpoint between; the last time: " + message
+                       : "The job has had " + std::to_string(job.attempt) +
+                             " attempts, the most it may; the last one: " + message;
+    return move;
+  }
+  const int64_t pause = std::min(kRetryLongestUs, kRetryFirstUs << (lost - 1));
+  move.to = JobState::kQueued;
+  move.reason = reason;
+  move.message = message;
+  move.retry_time_us =
+      now_us + pause +
+      static_cast<int64_t>(hash_of(job.uid, lost) % static_cast<uint64_t>(pause / 4));
+  return move;
+}
+
+}  // namespace trainyard::server

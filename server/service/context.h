@@ -1,0 +1,44 @@
+// server/service/context.h: what the services share.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/config/config.h"
+#include "server/config/paths.h"
+#include "server/config/token.h"
+#include "server/events/event_hub.h"
+#include "server/inventory/inventory.h"
+#include "server/service/executor.h"
+#include "server/store/store.h"
+#include "server/supervisor/ingest.h"
+#include "server/supervisor/predict.h"
+#include "src/base/clock.h"
+#include "src/base/files.h"
+
+namespace trainyard::server {
+
+/// Borrowed by every service; owned, with what it refers to, by the Daemon.
+struct ServiceContext {
+  const Config& config;
+  const StatePaths& paths;
+  const Clock& clock;
+  Files& files;
+  Store& store;
+  EventHub& hub;
+  Inventory& inventory;
+  IngestRunner& ingest;
+  PredictRunner& predict;
+  Executor& executor;
+  const Token* token = nullptr;  // null: none is asked for
+  int64_t start_time_us = 0;
+  std::vector<std::string> warnings = {};  // for ServerInfo
+  std::atomic<bool> draining{false};
+  // Told when the store refuses writes for good. Set before the first call is served.
+  std::function<void()> store_failed = [] {};
+};
+
+}  // namespace trainyard::server

@@ -1,0 +1,227 @@
+#include "server/service/daemon.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "server/config/log.h"
+#include "server/service/context.h"
+#include "server/service/listener.h"
+#include "server/service/public_services.h"
+#include "server/service/watch.h"
+#include "server/service/worker_service.h"
+#include "server/supervisor/dispatcher.h"
+#include "src/base/text.h"
+#include "src/runtime/cuda_module.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int kExecutorThreads = 8;  // as many submits wait for one commit together
+constexpr size_t kExecutorQueueMax = 1024;
+constexpr std::chrono::milliseconds kShutdownGrace{500};
+
+Status check_worker_program(const std::filesystem::path& worker) {
+  if (::access(worker.c_str(), X_OK) == 0) return {};
+  return make_error(ErrorCode::kFailedPrecondition, "WORKER_MISSING",
+                    "worker: " + worker.string() +
+                        " is not a program that can be run; set `worker` to trainyard-worker");
+}
+
+std::unique_ptr<Inventory> local_inventory(const Config& config) {
+  InventoryOptions options;
+  options.cpu_slots = config.cpu_slots;
+  options.gpu_slots = config.gpu_slots;
+  // The layout of an installation, and of the build tree: bin/ beside lib/trainyard/.
+  options.cuda_module =
+      config.worker.parent_path().parent_path() / "lib/trainyard/libtrainyard_cuda.so";
+  options.cuda_module_trains = kCudaModuleTrains;
+  return make_local_inventory(std::move(options));
+}
+
+SupervisorOptions supervisor_options(const Config& config, const StatePaths& paths,
+                                     const DaemonParts& parts) {
+  SupervisorOptions options;
+  options.worker = config.worker;
+  options.socket = paths.worker_socket();
+  options.log_dir = paths.logs();
+  options.heartbeat_ms = parts.worker_heartbeat_ms;
+  options.kill_grace_ms = parts.worker_kill_grace_ms;
+  options.adopt_orphans = parts.adopt_orphans;
+  options.silence_ms = int64_t{config.heartbeat_timeout_seconds} * 1000;
+  options.stop_grace_ms = int64_t{config.cancel_grace_seconds} * 1000;
+  return options;
+}
+
+/// Keeps the newest output of workers that ended badly or talked much.
+void prune_logs(const std::filesystem::path& folder) {
+  constexpr size_t kLogFilesMax = 200;
+  std::vector<std::pair<std::filesystem::file_time_type, std::filesystem::path>> files;
+  std::error_code ec;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ec)) {
+    files.emplace_back(entry.last_write_time(ec), entry.path());
+  }
+  std::sort(files.rbegin(), files.rend());
+  for (size_t i = kLogFilesMax; i < files.size(); ++i) std::filesystem::remove(files[i].second, ec);
+}
+
+}  // namespace
+
+/// Members in the order in which they come up; they go down in the opposite one.
+struct Daemon::Impl {
+  Impl(Config c, DaemonParts& parts, std::unique_ptr<Store> s)
+      : config(std::move(c)),
+        paths(config.state_dir),
+        inventory(parts.inventory ? std::move(parts.inventory) : local_inventory(config)),
+        store(std::move(s)),
+        hub(*store),
+        executor(kExecutorThreads, kExecutorQueueMax),
+        supervisor(supervisor_options(config, paths, parts), *parts.clock),
+        dispatcher(*store, supervisor, *inventory, *parts.files, {paths, config.threads_per_job},
+                   *parts.clock),
+        ingest(*store, supervisor, *parts.files, paths),
+        predict(supervisor,
+                {paths, config.predicts_max, int64_t{config.predict_timeout_seconds} * 1000,
+                 config.threads_per_job}),
+        context{config, paths,      *parts.clock, *parts.files, *store,
+                hub,    *inventory, ingest,       predict,      executor} {
+    context.start_time_us = parts.clock->wall_us();
+  }
+
+  Status open(const DaemonParts& parts);
+  void warn(const std::string& event, const std::string& message) {
+    spdlog::warn("event={} {}", event, kv("message", message));
+    context.warnings.push_back(message);
+  }
+
+  const Config config;
+  const StatePaths paths;
+  std::unique_ptr<Inventory> inventory;
+  std::optional<Token> token;
+  std::unique_ptr<Store> store;
+  EventHub hub;
+  Executor executor;
+  Supervisor supervisor;
+  Dispatcher dispatcher;
+  IngestRunner ingest;
+  PredictRunner predict;
+  ServiceContext context;
+  std::unique_ptr<PublicServices> services;
+  std::unique_ptr<grpc::Service> worker_service;
+  std::unique_ptr<Listener> private_listener;
+  std::unique_ptr<Listener> public_listener;
+  std::atomic<bool> store_failed{false};
+  bool drained = false;
+};
+
+Status Daemon::Impl::open(const DaemonParts& parts) {
+  if (Status s = paths.create(*parts.files); !s.ok()) return s;
+  if (!config.token_file.empty()) {
+    ASSIGN_OR_RETURN(token, Token::load(config.token_file));
+    context.token = &*token;
+  }
+  if (const std::optional<std::string> warning = sqlite_warning()) warn("sqlite_version", *warning);
+  if (config.insecure && !config.listen.empty()) {
+    warn("insecure_listener",
+         "listen " + config.listen + " is open to everyone who can reach it (insecure is set)");
+  }
+  prune_logs(paths.logs());
+  if (Status s = dispatcher.recover(); !s.ok()) return s;
+  worker_service = make_worker_service(supervisor, executor);
+  ASSIGN_OR_RETURN(private_listener,
+                   Listener::open_private(paths.worker_socket(), worker_service.get()));
+  services = std::make_unique<PublicServices>(context, parts.watch_heartbeat_ms);
+  if (Status s = ingest.recover(); !s.ok()) return s;
+  ASSIGN_OR_RETURN(public_listener, Listener::open_public(config, context.token, services->all(),
+                                                          PublicServices::names()));
+  context.store_failed = [this] {
+    if (store_failed.exchange(true)) return;
+    spdlog::error("event=store_failed {}", kv("remedy", "check the disk, restart the daemon"));
+    public_listener->set_serving(false);
+  };
+  dispatcher.start();
+  return {};
+}
+
+Result<std::unique_ptr<Daemon>> Daemon::start(Config config, DaemonParts parts) {
+  if (Status s = check_worker_program(config.worker); !s.ok()) return s.error();
+  StoreOptions options;
+  options.state_dir = config.state_dir;
+  options.queued_jobs_max = config.queued_jobs_max;
+  ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::open(std::move(options), *parts.clock));
+  std::unique_ptr<Daemon> daemon(
+      new Daemon(std::make_unique<Impl>(std::move(config), parts, std::move(store))));
+  if (Status s = daemon->impl_->open(parts); !s.ok()) {
+    daemon->impl_->drained = true;  // nothing was served yet
+    return s.error();
+  }
+  const Config& c = daemon->impl_->config;
+  spdlog::info("event=serving version={} {} {} port={}", TRAINYARD_VERSION,
+               kv("socket", c.socket.string()), kv("listen", c.listen),
+               daemon->impl_->public_listener->port());
+  return daemon;
+}
+
+Daemon::Daemon(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Daemon::~Daemon() {
+  drain();
+  // What still runs now has had its time, or was never started.
+  impl_->supervisor.kill_all();
+  impl_->supervisor.wait_idle(5000);
+}
+
+int Daemon::port() const { return impl_->public_listener ? impl_->public_listener->port() : 0; }
+
+void Daemon::kill_workers() { impl_->supervisor.kill_all(); }
+
+void Daemon::drain() {
+  if (std::exchange(impl_->drained, true)) return;
+  const int64_t drain_ms = int64_t{impl_->config.drain_seconds} * 1000;
+  // Workers get most of the time to checkpoint; the rest is for the end of this process.
+  const int64_t grace_ms = drain_ms - std::min<int64_t>(2000, drain_ms / 5);
+  spdlog::info("event=draining workers={} grace_ms={}", impl_->supervisor.task_count(), grace_ms);
+  impl_->public_listener->set_serving(false);
+  impl_->context.draining = true;
+  impl_->services->watch_streams().drain();
+  impl_->predict.drain();
+  impl_->ingest.drain();
+  impl_->dispatcher.drain(grace_ms);
+  impl_->supervisor.stop_all("drain", grace_ms);
+  if (!impl_->supervisor.wait_idle(grace_ms + 500)) impl_->supervisor.kill_all();
+  impl_->supervisor.wait_idle(1000);
+  impl_->public_listener->shutdown(kShutdownGrace);
+  impl_->private_listener->shutdown(kShutdownGrace);
+  impl_->executor.stop();
+  spdlog::info("event=drained");
+}
+
+Result<std::string> check_installation(const Config& config) {
+  std::string report = "config   ok\n";
+  if (Status s = check_worker_program(config.worker); !s.ok()) return s.error();
+  report += "worker   ok  " + config.worker.string() + "\n";
+  if (!config.token_file.empty()) {
+    ASSIGN_OR_RETURN(const Token token, Token::load(config.token_file));
+    report += "token    ok\n";
+  }
+  StoreOptions options;
+  options.state_dir = config.state_dir;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, Store::open(std::move(options)));
+  ASSIGN_OR_RETURN(const JobCounts counts, store->jobs().count());
+  report += "store    ok  " + config.state_dir.string() + ", " + std::to_string(counts.queued) +
+            " jobs queued\n";
+  if (const std::optional<std::string> warning = sqlite_warning()) {
+    report += "store    warning  " + *warning + "\n";
+  }
+  const Devices devices = local_inventory(config)->read();
+  for (const Device& device : devices.devices) {
+    report += "device   " + std::string(device.schedulable ? "ok  " : "unusable  ") + device.name +
+              "  " + device.model + ", " + human_bytes(device.memory_bytes) +
+              (device.reason.empty() ? "" : "  (" + device.reason + ")") + "\n";
+  }
+  if (!devices.note.empty()) report += "device   note  " + devices.note + "\n";
+  return report;
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,146 @@
+#include "server/service/dataset_handlers.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "proto/convert/data.h"
+#include "server/config/log.h"
+#include "server/service/digest.h"
+#include "server/service/names.h"
+#include "server/service/status.h"
+#include "src/base/text.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr const char* kTenant = "default";
+constexpr int kSourcesMax = 16;
+constexpr size_t kDefaultIdDigits = 16;
+
+Status check_sources(const v1::DatasetSpec& spec) {
+  if (spec.sources_size() < 1 || spec.sources_size() > kSourcesMax) {
+    return field_error("FIELD_REQUIRED", "spec.sources",
+                       std::to_string(spec.sources_size()) + " sources, expected 1..16");
+  }
+  for (int i = 0; i < spec.sources_size(); ++i) {
+    if (is_sha256_hex(spec.sources(i).sha256())) continue;
+    return field_error(
+        "NAME_MALFORMED", "spec.sources[" + std::to_string(i) + "].sha256",
+        quoted_value(spec.sources(i).sha256()) + " is not 64 lower-case hexadecimal digits");
+  }
+  return {};
+}
+
+}  // namespace
+
+v1::Upload to_proto(const Upload& upload) {
+  v1::Upload out;
+  out.set_name(full_name(Collection::kUploads, upload.sha256));
+  out.set_committed_size(upload.committed_size);
+  out.set_complete(upload.complete);
+  return out;
+}
+
+DatasetHandlers::DatasetHandlers(ServiceContext& service)
+    : service_(service),
+      uploads_(service.store, service.files, service.clock, service.paths,
+               service.config.upload_bytes_max) {
+  uploads_.expire();
+}
+
+Result<v1::Upload> DatasetHandlers::get_upload(const v1::GetUploadRequest& request) const {
+  ASSIGN_OR_RETURN(const std::string sha256,
+                   parse_name(Collection::kUploads, "name", request.name()));
+  ASSIGN_OR_RETURN(Upload upload, uploads_.find(sha256));
+  upload.sha256 = sha256;
+  return to_proto(upload);
+}
+
+Result<v1::Dataset> DatasetHandlers::create(const v1::CreateDatasetRequest& request) {
+  if (service_.draining) return draining_error();
+  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  if (!request.has_spec()) {
+    return field_error("FIELD_REQUIRED", "spec", "is missing, expected sources and a format");
+  }
+  if (!request.dataset_id().empty()) {
+    if (Status s = check_id(Collection::kDatasets, "dataset_id", request.dataset_id()); !s.ok()) {
+      return s.error();
+    }
+  }
+  const v1::DatasetSpec& spec = request.spec();
+  if (Status s = check_sources(spec); !s.ok()) return s.error();
+  std::vector<std::filesystem::path> paths;
+  for (const v1::DatasetSource& source : spec.sources()) {
+    paths.push_back(service_.paths.upload(source.sha256()));
+  }
+  if (Result<IngestRequest> ingest = to_ingest_request(spec, paths); !ingest.ok()) {
+    return ingest.error();
+  }
+
+  v1::DatasetSpec content = spec;  // names for people are no part of what a dataset is
+  for (v1::DatasetSource& source : *content.mutable_sources()) source.clear_filename();
+  NewDataset dataset;
+  dataset.tenant = kTenant;
+  dataset.digest = digest_of(content);
+  dataset.id = request.dataset_id().empty() ? "d-" + dataset.digest.substr(0, kDefaultIdDigits)
+                                            : request.dataset_id();
+  dataset.spec = spec;
+  // What is READY needs its sources no more.
+  Result<Dataset> known = service_.store.datasets().find(kTenant, dataset.id);
+  const bool ready =
+      known.ok() && known->digest == dataset.digest && known->state == v1::Dataset::READY;
+  for (int i = 0; !ready && i < spec.sources_size(); ++i) {
+    ASSIGN_OR_RETURN(const Upload upload, uploads_.find(spec.sources(i).sha256()));
+    if (upload.complete) continue;
+    Error e =
+        make_error(ErrorCode::kFailedPrecondition, "UPLOAD_INCOMPLETE",
+                   "spec.sources[" + std::to_string(i) + "]: the file " +
+                       spec.sources(i).sha256().substr(0, 12) + "... was not uploaded completely");
+    e.metadata = {{"upload", full_name(Collection::kUploads, spec.sources(i).sha256())},
+                  {"committed_size", std::to_string(upload.committed_size)}};
+    return e;
+  }
+  ASSIGN_OR_RETURN(const CreatedDataset created,
+                   service_.store.datasets().create(std::move(dataset)));
+  if (created.start_ingest) {
+    spdlog::info("event=ingest_queued {} digest={}", kv("dataset", created.dataset.name()),
+                 created.dataset.digest);
+    service_.ingest.enqueue(created.dataset);
+  }
+  return to_proto(created.dataset);
+}
+
+Result<v1::Dataset> DatasetHandlers::get(const v1::GetDatasetRequest& request) const {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kDatasets, "name", request.name()));
+  ASSIGN_OR_RETURN(const Dataset dataset, service_.store.datasets().find(kTenant, id));
+  return to_proto(dataset);
+}
+
+Result<v1::ListDatasetsResponse> DatasetHandlers::list(
+    const v1::ListDatasetsRequest& request) const {
+  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  ASSIGN_OR_RETURN(const DatasetPage page, service_.store.datasets().list(
+                                               kTenant, request.page_size(), request.page_token()));
+  v1::ListDatasetsResponse response;
+  for (const Dataset& dataset : page.datasets) *response.add_datasets() = to_proto(dataset);
+  response.set_next_page_token(page.next_page_token);
+  return response;
+}
+
+Status DatasetHandlers::remove(const v1::DeleteDatasetRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kDatasets, "name", request.name()));
+  ASSIGN_OR_RETURN(const DatasetStore::Removed removed,
+                   service_.store.datasets().remove(kTenant, id));
+  if (removed.digest_unused && removed.dataset.state == v1::Dataset::READY) {
+    if (Status s = service_.files.remove_all(service_.paths.dataset(removed.dataset.digest));
+        !s.ok()) {
+      spdlog::warn("event=files_left {} {}", kv("dataset", removed.dataset.name()),
+                   kv("message", s.error().message));
+    }
+  }
+  spdlog::info("event=dataset_deleted {}", kv("dataset", removed.dataset.name()));
+  return {};
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,29 @@
+// server/service/dataset_handlers.h: DatasetService without its transport. Thread-safe.
+#pragma once
+
+#include "server/service/context.h"
+#include "server/service/uploads.h"
+#include "src/base/result.h"
+#include "trainyard/v1/dataset_service.pb.h"
+
+namespace trainyard::server {
+
+v1::Upload to_proto(const Upload& upload);
+
+class DatasetHandlers {
+ public:
+  explicit DatasetHandlers(ServiceContext& service);
+  Uploads& uploads() { return uploads_; }
+
+  Result<v1::Upload> get_upload(const v1::GetUploadRequest& request) const;
+  Result<v1::Dataset> create(const v1::CreateDatasetRequest& request);
+  Result<v1::Dataset> get(const v1::GetDatasetRequest& request) const;
+  Result<v1::ListDatasetsResponse> list(const v1::ListDatasetsRequest& request) const;
+  Status remove(const v1::DeleteDatasetRequest& request);
+
+ private:
+  ServiceContext& service_;
+  Uploads uploads_;
+};
+
+}  // namespace trainyard::server

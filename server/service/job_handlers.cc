@@ -1,0 +1,102 @@
+#include "server/service/job_handlers.h"
+
+#include <spdlog/spdlog.h>
+
+#include "server/config/log.h"
+#include "server/service/digest.h"
+#include "server/service/job_planner.h"
+#include "server/service/names.h"
+#include "server/service/status.h"
+#include "src/base/text.h"
+
+namespace trainyard::server {
+
+constexpr const char* kTenant = "default";
+
+JobHandlers::JobHandlers(ServiceContext& service)
+    : service_(service), planner_(std::make_unique<JobPlanner>(service)) {}
+JobHandlers::~JobHandlers() = default;
+
+Result<v1::Job> JobHandlers::submit(const v1::SubmitJobRequest& request) {
+  if (service_.draining) return draining_error();
+  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  if (!request.job_id().empty()) {
+    if (Status s = check_id(Collection::kJobs, "job_id", request.job_id()); !s.ok()) {
+      return s.error();
+    }
+  }
+  if (Status s = check_request_id(request.request_id()); !s.ok()) return s.error();
+  if (!request.has_spec()) {
+    return field_error("FIELD_REQUIRED", "spec", "is missing, expected dataset, model and recipe");
+  }
+  ASSIGN_OR_RETURN(PlannedJob planned, planner_->plan(request.spec()));
+  if (request.validate_only()) {
+    v1::Job job;
+    if (!request.job_id().empty()) job.set_name(full_name(Collection::kJobs, request.job_id()));
+    *job.mutable_spec() = std::move(planned.spec);
+    *job.mutable_plan() = std::move(planned.plan);
+    return job;
+  }
+  NewJob job;
+  job.tenant = kTenant;
+  job.id = request.job_id();
+  job.spec = std::move(planned.spec);
+  job.plan = std::move(planned.plan);
+  job.dataset_id = std::move(planned.dataset_id);
+  job.request_id = request.request_id();
+  v1::SubmitJobRequest body = request;
+  body.clear_request_id();
+  job.request_digest = digest_of(body);
+  ASSIGN_OR_RETURN(const Job stored, service_.store.jobs().submit(std::move(job)));
+  spdlog::info("event=job_submitted {} uid={} priority={}", kv("job", stored.name()), stored.uid,
+               stored.priority);
+  return to_proto(stored);
+}
+
+Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().find(kTenant, id));
+  return to_proto(job);
+}
+
+Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& request) const {
+  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  JobQuery query;
+  query.tenant = kTenant;
+  query.page_size = request.page_size();
+  query.page_token = request.page_token();
+  for (const int state : request.states()) {
+    if (state < static_cast<int>(JobState::kQueued) ||
+        state > static_cast<int>(JobState::kCancelled)) {
+      return field_error("FIELD_UNSUPPORTED", "states",
+                         std::to_string(state) + " is not a state, expected 1..7");
+    }
+    query.states.push_back(static_cast<JobState>(state));
+  }
+  ASSIGN_OR_RETURN(const JobPage page, service_.store.jobs().list(query));
+  v1::ListJobsResponse response;
+  for (const Job& job : page.jobs) *response.add_jobs() = to_proto(job);
+  response.set_next_page_token(page.next_page_token);
+  return response;
+}
+
+Result<v1::Job> JobHandlers::cancel(const v1::CancelJobRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().request_cancel(kTenant, id));
+  spdlog::info("event=cancel_requested {} {}", kv("job", job.name()),
+               kv("state", name_of(job.state)));
+  return to_proto(job);
+}
+
+Status JobHandlers::remove(const v1::DeleteJobRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().remove(kTenant, id));
+  if (Status s = service_.files.remove_all(service_.paths.job(job.uid)); !s.ok()) {
+    // The row is gone, so nobody will look for these files; a person may remove them.
+    spdlog::warn("event=files_left {} {}", kv("job", job.name()), kv("message", s.error().message));
+  }
+  spdlog::info("event=job_deleted {}", kv("job", job.name()));
+  return {};
+}
+
+}  // namespace trainyard::server

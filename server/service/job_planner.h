@@ -1,0 +1,48 @@
+// server/service/job_planner.h: everything that can be known of a job before it is stored: whether
+// its spec is right, what it will cost, and whether a device of this server could ever run it.
+#pragma once
+
+#include <list>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "server/service/context.h"
+#include "src/base/result.h"
+#include "src/data/schema.h"
+#include "trainyard/v1/job_service.pb.h"
+
+namespace trainyard::server {
+
+struct PlannedJob {
+  v1::JobSpec spec;  // as accepted: full dataset name, thread count filled in
+  v1::RunPlan plan;
+  std::string dataset_id;
+};
+
+/// Thread-safe. Plans are pure functions of (dataset, model, recipe), so the newest are kept: a
+/// sweep of many jobs plans each shape once.
+class JobPlanner {
+ public:
+  explicit JobPlanner(ServiceContext& service) : service_(service) {}
+  Result<PlannedJob> plan(const v1::JobSpec& spec);
+
+ private:
+  static constexpr size_t kPlansKeptMax = 256;
+  static constexpr int64_t kDevicesKeptUs = 1'000'000;
+
+  Result<v1::RunPlan> plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset);
+  /// The devices as they were within the last second: reading them costs more than planning a job.
+  Devices devices();
+  std::string device_advice(const v1::JobSpec& spec, const Devices& devices) const;
+
+  ServiceContext& service_;
+  std::mutex mu_;
+  Devices devices_;                                        // GUARDED_BY(mu_)
+  int64_t devices_time_us_ = 0;                            // GUARDED_BY(mu_): steady; 0: never read
+  std::list<std::pair<std::string, v1::RunPlan>> newest_;  // GUARDED_BY(mu_)
+  std::unordered_map<std::string, decltype(newest_)::iterator> plans_;  // GUARDED_BY(mu_)
+};
+
+}  // namespace trainyard::server

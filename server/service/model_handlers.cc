@@ -1,0 +1,59 @@
+#include "server/service/model_handlers.h"
+
+#include <spdlog/spdlog.h>
+
+#include "server/config/log.h"
+#include "server/service/names.h"
+#include "server/service/status.h"
+
+namespace trainyard::server {
+namespace {
+constexpr const char* kTenant = "default";
+constexpr size_t kPredictBytesMax = 3 << 20;
+}  // namespace
+
+Result<Model> ModelHandlers::find(const std::string& name) const {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", name));
+  return service_.store.models().find(kTenant, id);
+}
+
+Result<v1::Model> ModelHandlers::get(const v1::GetModelRequest& request) const {
+  ASSIGN_OR_RETURN(const Model model, find(request.name()));
+  return to_proto(model);
+}
+
+Result<v1::ListModelsResponse> ModelHandlers::list(const v1::ListModelsRequest& request) const {
+  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  ASSIGN_OR_RETURN(const ModelPage page, service_.store.models().list(kTenant, request.page_size(),
+                                                                      request.page_token()));
+  v1::ListModelsResponse response;
+  for (const Model& model : page.models) *response.add_models() = to_proto(model);
+  response.set_next_page_token(page.next_page_token);
+  return response;
+}
+
+void ModelHandlers::predict(const v1::PredictRequest& request, Done<v1::PredictResponse> done) {
+  if (service_.draining) return done(draining_error());
+  const Result<Model> model = find(request.name());
+  if (!model.ok()) return done(model.error());
+  const size_t bytes = request.csv().size() + request.idx_images().size();
+  if (bytes == 0 || bytes > kPredictBytesMax) {
+    return done(field_error(
+        bytes == 0 ? "FIELD_REQUIRED" : "FIELD_OUT_OF_RANGE", "rows",
+        std::to_string(bytes) + " bytes, expected csv or idx_images of 1 to 3145728 bytes"));
+  }
+  service_.predict.run(model->job_uid, request, std::move(done));
+}
+
+Status ModelHandlers::remove(const v1::DeleteModelRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", request.name()));
+  ASSIGN_OR_RETURN(const Model model, service_.store.models().remove(kTenant, id));
+  if (Status s = service_.files.remove_all(service_.paths.model(model.job_uid)); !s.ok()) {
+    spdlog::warn("event=files_left {} {}", kv("model", model.name()),
+                 kv("message", s.error().message));
+  }
+  spdlog::info("event=model_deleted {}", kv("model", model.name()));
+  return {};
+}
+
+}  // namespace trainyard::server

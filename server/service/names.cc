@@ -1,0 +1,130 @@
+#include "server/service/names.h"
+
+#include <algorithm>
+#include <array>
+
+#include "src/base/sha256.h"
+#include "src/base/text.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr std::string_view kTenant = "default";
+constexpr size_t kIdCharsMin = 4;
+constexpr size_t kIdCharsMax = 63;
+
+std::string_view collection_name(Collection collection) {
+  switch (collection) {
+    case Collection::kJobs:
+      return "jobs";
+    case Collection::kDatasets:
+      return "datasets";
+    case Collection::kModels:
+      return "models";
+    case Collection::kUploads:
+      return "uploads";
+  }
+  return "";
+}
+
+bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// The characters of any id, of tenants too; the stricter rules of a collection come on top.
+bool is_word(std::string_view text, size_t chars_max) {
+  return !text.empty() && text.size() <= chars_max &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return is_lower(c) || is_digit(c) || c == '-'; });
+}
+
+bool is_id(Collection collection, std::string_view id) {
+  if (collection == Collection::kUploads) return is_sha256_hex(id);
+  return is_word(id, kIdCharsMax) && id.size() >= kIdCharsMin && is_lower(id.front()) &&
+         id.back() != '-';
+}
+
+Error malformed(std::string_view field, std::string_view value, const std::string& expected) {
+  return field_error("NAME_MALFORMED", std::string(field),
+                     quoted_value(value) + " is malformed, expected " + expected);
+}
+
+Error access_denied() {
+  return make_error(ErrorCode::kPermissionDenied, "ACCESS_DENIED",
+                    "the tenant in this name is not yours, or it does not exist");
+}
+
+std::string id_rule(Collection collection) {
+  return collection == Collection::kUploads
+             ? "64 lower-case hexadecimal digits (SHA-256)"
+             : "4 to 63 characters of a-z, 0-9 and dash, beginning with a letter and not ending "
+               "with a dash";
+}
+
+}  // namespace
+
+Result<std::string> parse_name(Collection collection, std::string_view field,
+                               std::string_view name) {
+  const std::string_view plural = collection_name(collection);
+  const auto refuse = [&] {
+    return malformed(
+        field, name,
+        "tenants/default/" + std::string(plural) + "/ID with an ID of " + id_rule(collection));
+  };
+  std::array<std::string_view, 4> parts;
+  std::string_view rest = name;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const size_t slash = i + 1 < parts.size() ? rest.find('/') : rest.size();
+    if (slash == std::string_view::npos) return refuse();
+    parts[i] = rest.substr(0, slash);
+    rest = rest.substr(std::min(rest.size(), slash + 1));
+  }
+  if (parts[0] != "tenants" || !is_word(parts[1], kIdCharsMax) || parts[2] != plural ||
+      !is_id(collection, parts[3])) {
+    return refuse();
+  }
+  if (parts[1] != kTenant) return access_denied();
+  return std::string(parts[3]);
+}
+
+Status check_id(Collection collection, std::string_view field, std::string_view id) {
+  if (!is_id(collection, id)) return malformed(field, id, id_rule(collection));
+  return {};
+}
+
+Result<std::string> parse_id_or_name(Collection collection, std::string_view field,
+                                     std::string_view text) {
+  if (text.find('/') != std::string_view::npos) return parse_name(collection, field, text);
+  if (Status s = check_id(collection, field, text); !s.ok()) return s.error();
+  return std::string(text);
+}
+
+Status check_parent(std::string_view parent) {
+  if (parent.empty()) return {};
+  constexpr std::string_view kPrefix = "tenants/";
+  if (!parent.starts_with(kPrefix) || !is_word(parent.substr(kPrefix.size()), kIdCharsMax)) {
+    return malformed("parent", parent, "tenants/default");
+  }
+  if (parent.substr(kPrefix.size()) != kTenant) return access_denied();
+  return {};
+}
+
+std::string full_name(Collection collection, std::string_view id) {
+  return "tenants/" + std::string(kTenant) + "/" + std::string(collection_name(collection)) + "/" +
+         std::string(id);
+}
+
+Status check_request_id(std::string_view request_id) {
+  if (request_id.empty()) return {};
+  bool ok = request_id.size() == 36;
+  for (size_t i = 0; ok && i < request_id.size(); ++i) {
+    const char c = request_id[i];
+    const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+    ok = dash ? c == '-' : is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+  }
+  if (ok) return {};
+  return field_error(
+      "REQUEST_ID_MALFORMED", "request_id",
+      quoted_value(request_id) + " is not a UUID, as in 7d444840-9dc0-11d1-b245-5ffdce74fad2");
+}
+
+}  // namespace trainyard::server

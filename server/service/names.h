@@ -1,0 +1,35 @@
+// server/service/names.h: resource names, parsed in one place.
+//
+// A name is tenants/{tenant}/{collection}/{id}. The one tenant so far is "default"; a name of any
+// other answers PERMISSION_DENIED / ACCESS_DENIED, whether or not something of that name exists.
+// Anything else is INVALID_ARGUMENT / NAME_MALFORMED. A name that passed holds [a-z0-9-] only and
+// so is safe as a file name, in a log and in SQL.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "src/base/result.h"
+
+namespace trainyard::server {
+
+enum class Collection { kJobs, kDatasets, kModels, kUploads };
+
+/// The id in a full name. `field` is the request's field, for the message.
+Result<std::string> parse_name(Collection collection, std::string_view field,
+                               std::string_view name);
+/// An id alone, as a user chooses it. Uploads: 64 hexadecimal digits; else 4..63 of [a-z0-9-],
+/// beginning with a letter, not ending with a dash.
+Status check_id(Collection collection, std::string_view field, std::string_view id);
+/// An id, or a full name.
+Result<std::string> parse_id_or_name(Collection collection, std::string_view field,
+                                     std::string_view text);
+/// Empty or tenants/default.
+Status check_parent(std::string_view parent);
+
+std::string full_name(Collection collection, std::string_view id);
+
+/// Empty or a UUID, in lower or upper case.
+Status check_request_id(std::string_view request_id);
+
+}  // namespace trainyard::server

@@ -1,0 +1,189 @@
+#include "server/service/public_services.h"
+
+#include "server/service/dataset_handlers.h"
+#include "server/service/download_stream.h"
+#include "server/service/job_handlers.h"
+#include "server/service/model_handlers.h"
+#include "server/service/system_handlers.h"
+#include "server/service/unary.h"
+#include "server/service/upload_stream.h"
+#include "server/service/watch.h"
+#include "trainyard/v1/dataset_service.grpc.pb.h"
+#include "trainyard/v1/job_service.grpc.pb.h"
+#include "trainyard/v1/model_service.grpc.pb.h"
+#include "trainyard/v1/system_service.grpc.pb.h"
+
+namespace trainyard::server {
+namespace {
+
+using Context = grpc::CallbackServerContext;
+using Bytes = grpc::ByteBuffer;
+using Unary = grpc::ServerUnaryReactor;
+
+// Every method takes raw bytes (server/service/wire.h). A method that is missing here answers
+// UNIMPLEMENTED; service_wire_test calls each one.
+// clang-format off
+using J = v1::JobService;
+using RawJobs = J::WithRawCallbackMethod_SubmitJob<J::WithRawCallbackMethod_GetJob<
+    J::WithRawCallbackMethod_ListJobs<J::WithRawCallbackMethod_WatchJob<
+    J::WithRawCallbackMethod_CancelJob<J::WithRawCallbackMethod_DeleteJob<J::Service>>>>>>;
+using D = v1::DatasetService;
+using RawDatasets = D::WithRawCallbackMethod_UploadFile<D::WithRawCallbackMethod_GetUpload<
+    D::WithRawCallbackMethod_CreateDataset<D::WithRawCallbackMethod_GetDataset<
+    D::WithRawCallbackMethod_ListDatasets<D::WithRawCallbackMethod_DeleteDataset<D::Service>>>>>>;
+using M = v1::ModelService;
+using RawModels = M::WithRawCallbackMethod_ListModels<M::WithRawCallbackMethod_GetModel<
+    M::WithRawCallbackMethod_DownloadModel<M::WithRawCallbackMethod_Predict<
+    M::WithRawCallbackMethod_DeleteModel<M::Service>>>>>;
+using S = v1::SystemService;
+using RawSystem = S::WithRawCallbackMethod_GetServerInfo<
+    S::WithRawCallbackMethod_ListDevices<S::Service>>;
+// clang-format on
+
+class Jobs final : public RawJobs {
+ public:
+  Jobs(ServiceContext& service, int64_t watch_heartbeat_ms)
+      : service_(service), handlers_(service), watch_(service, watch_heartbeat_ms) {}
+  WatchStreams& watch() { return watch_; }
+
+  Unary* SubmitJob(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::SubmitJobRequest, v1::Job>(
+        service_, "SubmitJob", c, in, out, [this](const auto& r) { return handlers_.submit(r); });
+  }
+  Unary* GetJob(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::GetJobRequest, v1::Job>(service_, "GetJob", c, in, out,
+                                             [this](const auto& r) { return handlers_.get(r); });
+  }
+  Unary* ListJobs(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::ListJobsRequest, v1::ListJobsResponse>(
+        service_, "ListJobs", c, in, out, [this](const auto& r) { return handlers_.list(r); });
+  }
+  grpc::ServerWriteReactor<Bytes>* WatchJob(Context* c, const Bytes* in) override {
+    return watch_.open(c, in);
+  }
+  Unary* CancelJob(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::CancelJobRequest, v1::Job>(
+        service_, "CancelJob", c, in, out, [this](const auto& r) { return handlers_.cancel(r); });
+  }
+  Unary* DeleteJob(Context* c, const Bytes* in, Bytes* out) override {
+    return serve_empty<v1::DeleteJobRequest>(service_, "DeleteJob", c, in, out,
+                                             [this](const auto& r) { return handlers_.remove(r); });
+  }
+
+ private:
+  ServiceContext& service_;
+  JobHandlers handlers_;
+  WatchStreams watch_;
+};
+
+class Datasets final : public RawDatasets {
+ public:
+  explicit Datasets(ServiceContext& service) : service_(service), handlers_(service) {}
+
+  grpc::ServerReadReactor<Bytes>* UploadFile(Context* c, Bytes* out) override {
+    return open_upload_stream(service_, handlers_.uploads(), c, out);
+  }
+  Unary* GetUpload(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::GetUploadRequest, v1::Upload>(
+        service_, "GetUpload", c, in, out,
+        [this](const auto& r) { return handlers_.get_upload(r); });
+  }
+  Unary* CreateDataset(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::CreateDatasetRequest, v1::Dataset>(
+        service_, "CreateDataset", c, in, out,
+        [this](const auto& r) { return handlers_.create(r); });
+  }
+  Unary* GetDataset(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::GetDatasetRequest, v1::Dataset>(
+        service_, "GetDataset", c, in, out, [this](const auto& r) { return handlers_.get(r); });
+  }
+  Unary* ListDatasets(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::ListDatasetsRequest, v1::ListDatasetsResponse>(
+        service_, "ListDatasets", c, in, out, [this](const auto& r) { return handlers_.list(r); });
+  }
+  Unary* DeleteDataset(Context* c, const Bytes* in, Bytes* out) override {
+    return serve_empty<v1::DeleteDatasetRequest>(
+        service_, "DeleteDataset", c, in, out,
+        [this](const auto& r) { return handlers_.remove(r); });
+  }
+
+ private:
+  ServiceContext& service_;
+  DatasetHandlers handlers_;
+};
+
+class Models final : public RawModels {
+ public:
+  explicit Models(ServiceContext& service) : service_(service), handlers_(service) {}
+
+  Unary* ListModels(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::ListModelsRequest, v1::ListModelsResponse>(
+        service_, "ListModels", c, in, out, [this](const auto& r) { return handlers_.list(r); });
+  }
+  Unary* GetModel(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::GetModelRequest, v1::Model>(
+        service_, "GetModel", c, in, out, [this](const auto& r) { return handlers_.get(r); });
+  }
+  grpc::ServerWriteReactor<Bytes>* DownloadModel(Context* c, const Bytes* in) override {
+    return open_download_stream(service_, handlers_, c, in);
+  }
+  Unary* Predict(Context* c, const Bytes* in, Bytes* out) override {
+    return serve_later<v1::PredictRequest, v1::PredictResponse>(
+        service_, "Predict", c, in, out,
+        [this](const auto& r, auto done) { handlers_.predict(r, std::move(done)); });
+  }
+  Unary* DeleteModel(Context* c, const Bytes* in, Bytes* out) override {
+    return serve_empty<v1::DeleteModelRequest>(
+        service_, "DeleteModel", c, in, out, [this](const auto& r) { return handlers_.remove(r); });
+  }
+
+ private:
+  ServiceContext& service_;
+  ModelHandlers handlers_;
+};
+
+class System final : public RawSystem {
+ public:
+  explicit System(ServiceContext& service) : service_(service), handlers_(service) {}
+
+  Unary* GetServerInfo(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::GetServerInfoRequest, v1::ServerInfo>(
+        service_, "GetServerInfo", c, in, out,
+        [this](const auto& r) { return handlers_.get_server_info(r); });
+  }
+  Unary* ListDevices(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::ListDevicesRequest, v1::ListDevicesResponse>(
+        service_, "ListDevices", c, in, out,
+        [this](const auto& r) { return handlers_.list_devices(r); });
+  }
+
+ private:
+  ServiceContext& service_;
+  SystemHandlers handlers_;
+};
+
+}  // namespace
+
+struct PublicServices::Impl {
+  Impl(ServiceContext& service, int64_t watch_heartbeat_ms)
+      : jobs(service, watch_heartbeat_ms), datasets(service), models(service), system(service) {}
+  Jobs jobs;
+  Datasets datasets;
+  Models models;
+  System system;
+};
+
+PublicServices::PublicServices(ServiceContext& service, int64_t watch_heartbeat_ms)
+    : impl_(std::make_unique<Impl>(service, watch_heartbeat_ms)) {}
+PublicServices::~PublicServices() = default;
+
+std::vector<grpc::Service*> PublicServices::all() const {
+  return {&impl_->jobs, &impl_->datasets, &impl_->models, &impl_->system};
+}
+std::vector<std::string> PublicServices::names() {
+  return {J::service_full_name(), D::service_full_name(), M::service_full_name(),
+          S::service_full_name()};
+}
+WatchStreams& PublicServices::watch_streams() { return impl_->jobs.watch(); }
+
+}  // namespace trainyard::server

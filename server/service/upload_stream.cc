@@ -1,0 +1,131 @@
+#include "server/service/upload_stream.h"
+
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "server/service/auth.h"
+#include "server/service/dataset_handlers.h"
+#include "server/service/names.h"
+#include "server/service/status.h"
+#include "server/service/wire.h"
+#include "trainyard/v1/dataset_service.pb.h"
+
+namespace trainyard::server {
+namespace {
+
+/// Deletes itself in OnDone. The bytes are written on the executor, one message after another: the
+/// next one is read when the last one is stored, so the client is held back by the disk.
+class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
+ public:
+  UploadStream(ServiceContext& service, Uploads& uploads, grpc::ByteBuffer* response)
+      : service_(service), uploads_(uploads), response_(response) {}
+
+  void begin(const Status& admitted) {
+    if (!admitted.ok()) return refuse(admitted.error());
+    StartRead(&in_);
+  }
+
+  void OnReadDone(bool ok) override {
+    const bool posted = service_.executor.post([this, ok] {
+      try {
+        if (Status s = ok ? take() : pause(); !s.ok()) refuse(s.error());
+      } catch (const std::exception& e) {
+        refuse(internal_error("UploadFile", e.what()));
+      }
+    });
+    if (!posted) refuse(service_.draining ? draining_error() : busy_error());
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  Status take() {
+    v1::UploadFileRequest request;
+    if (Status s = parse_request(in_, request); !s.ok()) return s;
+    in_.Clear();
+    if (!begun_ && !request.has_start()) {
+      return field_error("FIELD_REQUIRED", "start",
+                         "is missing: the first message declares the file");
+    }
+    switch (request.kind_case()) {
+      case v1::UploadFileRequest::kStart:
+        if (Status s = start(request.start()); !s.ok()) return s;
+        break;
+      case v1::UploadFileRequest::kChunk:
+        if (writer_) {
+          const v1::UploadFileRequest::Chunk& chunk = request.chunk();
+          if (Status s = writer_->append(chunk.offset(), chunk.data(), chunk.crc32c()); !s.ok()) {
+            return s;
+          }
+        }
+        break;
+      case v1::UploadFileRequest::kFinish: {
+        if (!writer_) return answer(complete_);
+        ASSIGN_OR_RETURN(const Upload upload, writer_->finish());
+        return answer(upload);
+      }
+      case v1::UploadFileRequest::KIND_NOT_SET:
+        return field_error("FIELD_REQUIRED", "kind", "expected one of start, chunk and finish");
+    }
+    StartRead(&in_);
+    return {};
+  }
+
+  Status start(const v1::UploadFileRequest::Start& start) {
+    if (begun_) return field_error("FIELD_UNUSED", "start", "was sent already on this stream");
+    if (service_.draining) return draining_error();
+    if (Status s = check_parent(start.parent()); !s.ok()) return s;
+    uploads_.expire();
+    ASSIGN_OR_RETURN(writer_, uploads_.open(start.sha256(), start.size_bytes(), start.offset()));
+    if (!writer_) {  // the server has this content: chunks are taken in and not looked at
+      ASSIGN_OR_RETURN(complete_, uploads_.find(start.sha256()));
+    }
+    begun_ = true;
+    return {};
+  }
+
+  Status pause() {
+    if (!begun_) {
+      return field_error("FIELD_REQUIRED", "start",
+                         "is missing: the stream ended without a message");
+    }
+    if (!writer_) return answer(complete_);
+    ASSIGN_OR_RETURN(const Upload upload, writer_->pause());
+    return answer(upload);
+  }
+
+  Status answer(const Upload& upload) {
+    *response_ = to_bytes(to_proto(upload));
+    writer_.reset();
+    Finish(grpc::Status::OK);
+    return {};
+  }
+
+  void refuse(const Error& error) {
+    // What came before the fault stays; finish() has dropped it already if its digest was wrong.
+    if (writer_ && error.reason != "CONTENT_HASH_MISMATCH") (void)writer_->pause();
+    writer_.reset();
+    Finish(to_grpc_status(error));
+  }
+
+  ServiceContext& service_;
+  Uploads& uploads_;
+  grpc::ByteBuffer* response_;
+  grpc::ByteBuffer in_;
+  bool begun_ = false;
+  std::unique_ptr<UploadWriter> writer_;
+  Upload complete_;  // what is there already, if there is no writer
+};
+
+}  // namespace
+
+grpc::ServerReadReactor<grpc::ByteBuffer>* open_upload_stream(ServiceContext& service,
+                                                              Uploads& uploads,
+                                                              grpc::CallbackServerContext* context,
+                                                              grpc::ByteBuffer* response) {
+  auto* stream = new UploadStream(service, uploads, response);  // deletes itself in OnDone
+  stream->begin(admit(*context, service.token));
+  return stream;
+}
+
+}  // namespace trainyard::server

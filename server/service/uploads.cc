@@ -1,0 +1,213 @@
+#include "server/service/uploads.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "server/config/log.h"
+#include "src/base/crc32c.h"
+#include "src/base/text.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr const char* kTenant = "default";
+
+/// Says what failed without the server's path in it.
+Error storage_error(const char* what, int err) {
+  const bool full = err == ENOSPC || err == EDQUOT || err == EFBIG;
+  return make_error(
+      full ? ErrorCode::kResourceExhausted : ErrorCode::kUnavailable,
+      full ? "STORAGE_FULL" : "STORAGE_ERROR",
+      std::string("the upload cannot be stored: ") + what + ": " + std::strerror(err));
+}
+
+Error offset_mismatch(int64_t offset, int64_t committed) {
+  Error e = make_error(ErrorCode::kOutOfRange, "UPLOAD_OFFSET_MISMATCH",
+                       "offset " + std::to_string(offset) + " does not continue the upload at " +
+                           std::to_string(committed));
+  e.metadata["committed_size"] = std::to_string(committed);
+  return e;
+}
+
+Error too_large(int64_t size, int64_t max) {
+  Error e = make_error(ErrorCode::kResourceExhausted, "UPLOAD_TOO_LARGE",
+                       "the file has at least " + std::to_string(size) + " bytes, and at most " +
+                           std::to_string(max) + " are accepted");
+  e.metadata["bytes_max"] = std::to_string(max);
+  return e;
+}
+
+}  // namespace
+
+UploadWriter::UploadWriter(Uploads& uploads, Upload row, UniqueFd file)
+    : uploads_(uploads),
+      row_(std::move(row)),
+      file_(std::move(file)),
+      offset_(row_.committed_size),
+      committed_(row_.committed_size),
+      hashing_(row_.committed_size == 0) {}
+
+UploadWriter::~UploadWriter() { uploads_.release(row_.sha256); }
+
+Status UploadWriter::append(int64_t offset, std::string_view data, uint32_t crc) {
+  if (data.empty() || static_cast<int64_t>(data.size()) > Uploads::kChunkBytesMax) {
+    return field_error(
+        "FIELD_OUT_OF_RANGE", "chunk.data",
+        std::to_string(data.size()) + " bytes are out of range, expected 1..1048576");
+  }
+  if (offset != offset_) return offset_mismatch(offset, offset_);
+  if (offset_ + static_cast<int64_t>(data.size()) > row_.size_bytes) {
+    return too_large(offset_ + static_cast<int64_t>(data.size()), row_.size_bytes);
+  }
+  if (const uint32_t got = crc32c(data); got != crc) {
+    Error e = make_error(
+        ErrorCode::kDataLoss, "CHUNK_CHECKSUM",
+        "the chunk at offset " + std::to_string(offset) + " was damaged on its way; send it again");
+    e.metadata = {{"expected", std::to_string(crc)},
+                  {"got", std::to_string(got)},
+                  {"committed_size", std::to_string(offset_)}};
+    return e;
+  }
+  std::string_view left = data;
+  while (!left.empty()) {
+    const ssize_t n = ::pwrite(file_.get(), left.data(), left.size(),
+                               offset_ + static_cast<int64_t>(data.size() - left.size()));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return storage_error("write", errno);
+    left.remove_prefix(static_cast<size_t>(n));
+  }
+  offset_ += static_cast<int64_t>(data.size());
+  if (hashing_) hash_.update(data);
+  return offset_ - committed_ >= Uploads::kCommitBytes ? commit() : Status();
+}
+
+Status UploadWriter::commit() {
+  if (offset_ == committed_) return {};
+  if (::fdatasync(file_.get()) != 0) return storage_error("sync", errno);
+  ASSIGN_OR_RETURN(row_, uploads_.store_.uploads().advance(kTenant, row_.sha256, offset_));
+  committed_ = offset_;
+  return {};
+}
+
+Result<Upload> UploadWriter::pause() {
+  if (Status s = commit(); !s.ok()) return s.error();
+  return row_;
+}
+
+Result<Upload> UploadWriter::finish() {
+  if (Status s = commit(); !s.ok()) return s.error();
+  if (offset_ != row_.size_bytes) return offset_mismatch(row_.size_bytes, offset_);
+  const std::filesystem::path part = uploads_.paths_.upload_part(row_.sha256);
+  std::string digest;
+  if (hashing_) {
+    digest = hash_.finish();
+    hashing_ = false;
+  } else {
+    ASSIGN_OR_RETURN(digest, sha256_file(part));
+  }
+  if (digest != row_.sha256) {
+    (void)uploads_.files_.remove_all(part);
+    (void)uploads_.store_.uploads().remove(kTenant, row_.sha256);
+    Error e = make_error(ErrorCode::kInvalidArgument, "CONTENT_HASH_MISMATCH",
+                         "the bytes that came have the SHA-256 " + digest + ", not " + row_.sha256 +
+                             "; the upload was dropped");
+    e.metadata = {{"expected", row_.sha256}, {"got", digest}};
+    return e;
+  }
+  if (Status s = uploads_.files_.rename_durable(part, uploads_.paths_.upload(row_.sha256));
+      !s.ok()) {
+    return s.error();
+  }
+  spdlog::info("event=upload_complete sha256={} bytes={}", row_.sha256, row_.size_bytes);
+  return uploads_.store_.uploads().complete(kTenant, row_.sha256);
+}
+
+Uploads::Uploads(Store& store, Files& files, const Clock& clock, StatePaths paths,
+                 int64_t bytes_max)
+    : store_(store),
+      files_(files),
+      clock_(clock),
+      paths_(std::move(paths)),
+      bytes_max_(bytes_max) {}
+
+Result<Upload> Uploads::find(const std::string& sha256) const {
+  ASSIGN_OR_RETURN(Upload row, store_.uploads().find(kTenant, sha256));
+  std::error_code ec;
+  if (row.complete && !std::filesystem::exists(paths_.upload(sha256), ec)) {
+    row.complete = false;  // its file was removed by hand: it can be brought again
+    row.committed_size = 0;
+  }
+  return row;
+}
+
+Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, int64_t size_bytes,
+                                                    int64_t offset) {
+  if (!is_sha256_hex(sha256)) {
+    return field_error("NAME_MALFORMED", "start.sha256",
+                       quoted_value(sha256) + " is not 64 lower-case hexadecimal digits");
+  }
+  if (size_bytes < 1) {
+    return field_error("FIELD_OUT_OF_RANGE", "start.size_bytes",
+                       std::to_string(size_bytes) + " is out of range, expected at least 1");
+  }
+  if (size_bytes > bytes_max_) return too_large(size_bytes, bytes_max_);
+  {
+    const std::lock_guard lock(mu_);
+    if (!busy_.insert(sha256).second) {
+      return make_error(ErrorCode::kAborted, "UPLOAD_BUSY",
+                        "another stream is bringing this file; call again when it has ended");
+    }
+  }
+  // From here on the claim is given back on every way out.
+  struct Claim {
+    Uploads* uploads;
+    const std::string& sha256;
+    ~Claim() {
+      if (uploads != nullptr) uploads->release(sha256);
+    }
+  } claim{this, sha256};
+
+  ASSIGN_OR_RETURN(Upload seen, find(sha256));
+  if (seen.complete) return std::unique_ptr<UploadWriter>();
+  if (seen.committed_size == 0) {  // also when the row outlived its file, or was declared wrongly
+    if (Status s = store_.uploads().remove(kTenant, sha256); !s.ok()) return s.error();
+  }
+  ASSIGN_OR_RETURN(const Upload row, store_.uploads().begin(kTenant, sha256, size_bytes));
+  if (offset != row.committed_size) return offset_mismatch(offset, row.committed_size);
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (offset == 0 ? O_TRUNC : 0);
+  UniqueFd file(::open(paths_.upload_part(sha256).c_str(), flags, 0600));
+  if (!file) return storage_error("open", errno);
+  // Bytes beyond the committed size were never promised: the client sends them again.
+  if (::ftruncate(file.get(), row.committed_size) != 0) return storage_error("truncate", errno);
+  claim.uploads = nullptr;
+  return std::unique_ptr<UploadWriter>(new UploadWriter(*this, row, std::move(file)));
+}
+
+void Uploads::release(const std::string& sha256) {
+  const std::lock_guard lock(mu_);
+  busy_.erase(sha256);
+}
+
+void Uploads::expire() {
+  const Result<std::vector<Upload>> idle =
+      store_.uploads().list_idle(clock_.wall_us() - kIdleUsMax);
+  if (!idle.ok()) return;
+  for (const Upload& upload : *idle) {
+    {
+      const std::lock_guard lock(mu_);
+      if (!busy_.insert(upload.sha256).second) continue;  // it has a writer after all
+    }
+    (void)files_.remove_all(paths_.upload_part(upload.sha256));
+    (void)store_.uploads().remove(kTenant, upload.sha256);
+    release(upload.sha256);
+    spdlog::info("event=upload_expired sha256={} bytes={}", upload.sha256, upload.committed_size);
+  }
+}
+
+}  // namespace trainyard::server

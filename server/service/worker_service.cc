@@ -1,0 +1,200 @@
+#include "server/service/worker_service.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "server/service/status.h"
+#include "server/service/wire.h"
+#include "trainyard/v1/worker_service.grpc.pb.h"
+
+namespace trainyard::server {
+namespace {
+
+/// The daemon's half of a worker's stream. Reports are handed on in order, at most
+/// kReportsInFlightMax before the oldest is durable; acknowledgements merge, since a number stands
+/// for all before it.
+class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                            public CommandSink,
+                            public std::enable_shared_from_this<ReportReactor> {
+ public:
+  ReportReactor(Supervisor& supervisor, Executor& executor)
+      : supervisor_(supervisor), executor_(executor) {}
+
+  void begin() {
+    self_ = shared_from_this();
+    StartRead(&in_);
+  }
+
+  // CommandSink: from any thread, also after the stream is over.
+  void send(const v1::WorkerCommand& command) override {
+    const std::lock_guard lock(mu_);
+    commands_.push_back(command);
+    write_next();
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return end(grpc::Status::OK);  // a pause: only an outcome ends the work
+    try {
+      v1::WorkerReport report;
+      if (Status s = parse_request(in_, report); !s.ok()) return end(to_grpc_status(s.error()));
+      in_.Clear();
+      take(std::move(report));
+    } catch (const std::exception& e) {
+      end(to_grpc_status(internal_error("Report", e.what())));
+    }
+  }
+  void OnWriteDone(bool ok) override {
+    if (!ok) return end(grpc::Status::CANCELLED);
+    const std::lock_guard lock(mu_);
+    writing_ = false;
+    write_next();
+  }
+  void OnCancel() override { end(grpc::Status::CANCELLED); }
+  void OnDone() override { self_.reset(); }
+
+ private:
+  static constexpr int kReportsInFlightMax = 64;
+
+  void take(v1::WorkerReport report) {
+    if (task_.empty()) {
+      if (Status s = supervisor_.connect(report.task(), report.nonce(), shared_from_this());
+          !s.ok()) {
+        return end(to_grpc_status(s.error()));
+      }
+      task_ = report.task();
+    }
+    bool read_on = false;
+    {
+      const std::lock_guard lock(mu_);
+      ++in_flight_;
+      read_on = in_flight_ < kReportsInFlightMax;
+      paused_ = !read_on;
+    }
+    const int64_t number = report.number();
+    const auto done = [self = shared_from_this(), number](Status s) { self->taken(number, s); };
+    // An outcome may read and digest a large model: not on gRPC's threads. It is the last report,
+    // so none can overtake it.
+    if (report.has_outcome()) {
+      auto shared = std::make_shared<v1::WorkerReport>(std::move(report));
+      const bool posted = executor_.post(
+          [this, self = self_, shared, done] { supervisor_.report(task_, *shared, done); });
+      if (!posted) supervisor_.report(task_, *shared, done);
+    } else {
+      supervisor_.report(task_, report, done);
+    }
+    if (read_on) read_next();
+  }
+
+  /// Not after the end: the library may be done with this stream by then.
+  void read_next() {
+    const std::lock_guard lock(mu_);
+    if (!finished_) StartRead(&in_);
+  }
+
+  /// The effects of a report are durable, or were refused.
+  void taken(int64_t number, const Status& s) {
+    if (!s.ok()) return end(to_grpc_status(s.error()));
+    bool read_on = false;
+    {
+      const std::lock_guard lock(mu_);
+      --in_flight_;
+      read_on = std::exchange(paused_, false);
+      if (number > acknowledged_) {
+        acknowledged_ = number;
+        acknowledge_ = true;
+        write_next();
+      }
+    }
+    if (read_on) read_next();
+  }
+
+  void write_next() {  // REQUIRES(mu_)
+    if (writing_ || finished_) return;
+    v1::WorkerCommand command;
+    if (!commands_.empty()) {
+      command = std::move(commands_.front());
+      commands_.pop_front();
+    } else if (std::exchange(acknowledge_, false)) {
+      command.set_acknowledged(acknowledged_);
+    } else {
+      return;
+    }
+    writing_ = true;
+    out_ = to_bytes(command);
+    StartWrite(&out_);
+  }
+
+  void end(const grpc::Status& status) {
+    const std::lock_guard lock(mu_);
+    if (std::exchange(finished_, true)) return;
+    Finish(status);
+  }
+
+  Supervisor& supervisor_;
+  Executor& executor_;
+  std::shared_ptr<ReportReactor> self_;  // until OnDone
+  std::string task_;                     // of the reading side
+  grpc::ByteBuffer in_;                  // of the reading side
+
+  std::mutex mu_;
+  int in_flight_ = 0;                       // GUARDED_BY(mu_)
+  bool paused_ = false;                     // GUARDED_BY(mu_): no read is under way
+  int64_t acknowledged_ = 0;                // GUARDED_BY(mu_)
+  bool acknowledge_ = false;                // GUARDED_BY(mu_): it has not been told yet
+  std::deque<v1::WorkerCommand> commands_;  // GUARDED_BY(mu_): a stop, at most
+  bool writing_ = false;                    // GUARDED_BY(mu_)
+  bool finished_ = false;                   // GUARDED_BY(mu_)
+  grpc::ByteBuffer out_;                    // GUARDED_BY(mu_)
+};
+
+using RawWorkerService = v1::WorkerService::WithRawCallbackMethod_Attach<
+    v1::WorkerService::WithRawCallbackMethod_Report<v1::WorkerService::Service>>;
+
+class WorkerServiceImpl final : public RawWorkerService {
+ public:
+  WorkerServiceImpl(Supervisor& supervisor, Executor& executor)
+      : supervisor_(supervisor), executor_(executor) {}
+
+  grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
+                                   grpc::ByteBuffer* out) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    try {
+      v1::AttachRequest request;
+      Status s = parse_request(*in, request);
+      if (s.ok()) {
+        Result<v1::Assignment> assignment = supervisor_.attach(request);
+        if (assignment.ok()) {
+          *out = to_bytes(*assignment);
+        } else {
+          s = assignment.error();
+        }
+      }
+      reactor->Finish(s.ok() ? grpc::Status::OK : to_grpc_status(s.error()));
+    } catch (const std::exception& e) {
+      reactor->Finish(to_grpc_status(internal_error("Attach", e.what())));
+    }
+    return reactor;
+  }
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Report(
+      grpc::CallbackServerContext*) override {
+    auto reactor = std::make_shared<ReportReactor>(supervisor_, executor_);
+    reactor->begin();
+    return reactor.get();
+  }
+
+ private:
+  Supervisor& supervisor_;
+  Executor& executor_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> make_worker_service(Supervisor& supervisor, Executor& executor) {
+  return std::make_unique<WorkerServiceImpl>(supervisor, executor);
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,243 @@
+#include "server/store/dataset_store.h"
+
+#include <limits>
+#include <utility>
+
+#include "server/store/page_token.h"
+#include "server/store/proto_time.h"
+#include "server/store/store_core.h"
+
+namespace trainyard::server {
+namespace {
+
+#define DATASET_COLUMNS \
+  "tenant, id, digest, state, reason, message, spec, schema, size_bytes, create_time_us, number"
+constexpr int kNumberColumn = 10;
+
+Dataset read_dataset(const Query& row) {
+  Dataset d;
+  d.tenant = row.text(0);
+  d.id = row.text(1);
+  d.digest = row.text(2);
+  d.state = static_cast<v1::Dataset::State>(row.integer(3));
+  d.reason = row.text(4);
+  d.message = row.text(5);
+  if (!d.spec.ParseFromString(row.text(6)) || !d.schema.ParseFromString(row.text(7)))
+    throw SqliteError(SQLITE_CORRUPT, 0, "a dataset's blob does not parse");
+  d.size_bytes = row.integer(8);
+  d.create_time_us = row.integer(9);
+  return d;
+}
+
+std::optional<Dataset> find_dataset(Connection& db, std::string_view tenant, std::string_view id) {
+  Query query(db, "SELECT " DATASET_COLUMNS " FROM datasets WHERE tenant = ? AND id = ?");
+  query.bind(tenant).bind(id);
+  if (!query.step()) return std::nullopt;
+  return read_dataset(query);
+}
+
+Result<Dataset> get_dataset(Connection& db, const std::string& tenant, const std::string& id) {
+  if (std::optional<Dataset> d = find_dataset(db, tenant, id)) return std::move(*d);
+  return make_error(ErrorCode::kNotFound, "DATASET_NOT_FOUND",
+                    "name: there is no dataset tenants/" + tenant + "/datasets/" + id + ".");
+}
+
+// A dataset of this digest that is in this state, under any name.
+std::optional<Dataset> find_digest(Connection& db, std::string_view digest,
+                                   v1::Dataset::State state) {
+  Query query(db,
+              "SELECT " DATASET_COLUMNS " FROM datasets WHERE digest = ? AND state = ? LIMIT 1");
+  query.bind(digest).bind(int64_t{state});
+  if (!query.step()) return std::nullopt;
+  return read_dataset(query);
+}
+
+void save_dataset(Connection& db, const Dataset& d) {
+  Query query(db,
+              "INSERT INTO datasets (tenant, id, digest, state, reason, message, spec, schema,"
+              " size_bytes, create_time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+              " ON CONFLICT (tenant, id) DO UPDATE SET state = excluded.state,"
+              " reason = excluded.reason, message = excluded.message, schema = excluded.schema,"
+              " size_bytes = excluded.size_bytes");
+  query.bind(d.tenant).bind(d.id).bind(d.digest).bind(int64_t{d.state}).bind(d.reason);
+  query.bind(d.message).bind_blob(d.spec.SerializeAsString());
+  query.bind_blob(d.schema.SerializeAsString()).bind(d.size_bytes).bind(d.create_time_us).run();
+}
+
+Result<CreatedDataset> create_dataset(WriteContext& context, const NewDataset& asked) {
+  Connection& db = context.db;
+  CreatedDataset created;
+  if (std::optional<Dataset> same = find_dataset(db, asked.tenant, asked.id)) {
+    if (same->digest != asked.digest)
+      return make_error(ErrorCode::kAlreadyExists, "DATASET_EXISTS",
+                        "dataset_id: " + same->name() +
+                            " exists with other content or options; choose another id.");
+    if (same->state != v1::Dataset::FAILED) {
+      created.dataset = std::move(*same);
+      return created;
+    }
+    created.dataset = std::move(*same);
+  } else {
+    created.dataset.tenant = asked.tenant;
+    created.dataset.id = asked.id;
+    created.dataset.digest = asked.digest;
+    created.dataset.spec = asked.spec;
+    created.dataset.create_time_us = context.now_us;
+  }
+  Dataset& d = created.dataset;
+  d.state = v1::Dataset::INGESTING;
+  d.reason.clear();
+  d.message.clear();
+  if (const std::optional<Dataset> ready = find_digest(db, d.digest, v1::Dataset::READY)) {
+    d.state = v1::Dataset::READY;
+    d.schema = ready->schema;
+    d.size_bytes = ready->size_bytes;
+  } else {
+    created.start_ingest = !find_digest(db, d.digest, v1::Dataset::INGESTING);
+  }
+  save_dataset(db, d);
+  return created;
+}
+
+Result<DatasetStore::Removed> remove_dataset(WriteContext& context, const std::string& tenant,
+                                             const std::string& id) {
+  DatasetStore::Removed removed;
+  ASSIGN_OR_RETURN(removed.dataset, get_dataset(context.db, tenant, id));
+  {
+    Query query(context.db,
+                "SELECT id FROM jobs INDEXED BY jobs_unfinished"
+                " WHERE tenant = ? AND dataset = ? AND state < 5 LIMIT 1");
+    query.bind(tenant).bind(id);
+    if (query.step())
+      return make_error(ErrorCode::kFailedPrecondition, "DATASET_IN_USE",
+                        "name: " + removed.dataset.name() + " is used by the unfinished job " +
+                            query.text(0) + "; cancel the job or wait for its end.");
+  }
+  Query(context.db, "DELETE FROM datasets WHERE tenant = ? AND id = ?").bind(tenant).bind(id).run();
+  Query query(context.db, "SELECT 1 FROM datasets WHERE digest = ? LIMIT 1");
+  query.bind(removed.dataset.digest);
+  removed.digest_unused = !query.step();
+  return removed;
+}
+
+}  // namespace
+
+v1::Dataset to_proto(const Dataset& d) {
+  v1::Dataset out;
+  out.set_name(d.name());
+  out.set_digest(d.digest);
+  out.set_state(d.state);
+  out.set_reason(d.reason);
+  out.set_message(d.message);
+  *out.mutable_spec() = d.spec;
+  if (d.state == v1::Dataset::READY) *out.mutable_schema() = d.schema;
+  out.set_size_bytes(d.size_bytes);
+  *out.mutable_create_time() = to_timestamp(d.create_time_us);
+  return out;
+}
+
+void DatasetStore::create(NewDataset dataset, Done<CreatedDataset> done) {
+  core_.change<CreatedDataset>(
+      [dataset = std::move(dataset)](WriteContext& context) {
+        return create_dataset(context, dataset);
+      },
+      std::move(done));
+}
+
+void DatasetStore::set_ready(std::string digest, v1::DatasetSchema schema, int64_t size_bytes,
+                             Done<void> done) {
+  core_.change<void>(
+      [digest = std::move(digest), schema = std::move(schema),
+       size_bytes](WriteContext& context) -> Status {
+        Query query(context.db,
+                    "UPDATE datasets SET state = 2, reason = '', message = '', schema = ?,"
+                    " size_bytes = ? WHERE digest = ? AND state = 1");
+        query.bind_blob(schema.SerializeAsString()).bind(size_bytes).bind(digest).run();
+        return {};
+      },
+      std::move(done));
+}
+
+void DatasetStore::set_failed(std::string digest, std::string reason, std::string message,
+                              Done<void> done) {
+  core_.change<void>(
+      [digest = std::move(digest), reason = std::move(reason),
+       message = std::move(message)](WriteContext& context) -> Status {
+        Query query(context.db,
+                    "UPDATE datasets SET state = 3, reason = ?, message = ?"
+                    " WHERE digest = ? AND state = 1");
+        query.bind(reason).bind(message).bind(digest).run();
+        return {};
+      },
+      std::move(done), Urgency::kEssential);
+}
+
+void DatasetStore::remove(std::string tenant, std::string id, Done<Removed> done) {
+  core_.change<Removed>([tenant = std::move(tenant), id = std::move(id)](
+                            WriteContext& context) { return remove_dataset(context, tenant, id); },
+                        std::move(done), Urgency::kEssential);
+}
+
+Result<Dataset> DatasetStore::find(const std::string& tenant, const std::string& id) const {
+  return core_.read<Dataset>([&](Connection& db) { return get_dataset(db, tenant, id); });
+}
+
+Result<DatasetPage> DatasetStore::list(const std::string& tenant, int32_t page_size,
+                                       const std::string& page_token) const {
+  ASSIGN_OR_RETURN(const int64_t count_max, page_size_of(page_size));
+  const std::string signed_query = "datasets " + tenant;
+  int64_t before = std::numeric_limits<int64_t>::max();
+  if (!page_token.empty()) {
+    ASSIGN_OR_RETURN(before, read_page_token(core_.page_token_key, signed_query, page_token));
+  }
+  return core_.read<DatasetPage>([&](Connection& db) -> Result<DatasetPage> {
+    DatasetPage page;
+    Query query(db, "SELECT " DATASET_COLUMNS
+                    " FROM datasets WHERE tenant = ? AND number < ? ORDER BY number DESC LIMIT ?");
+    query.bind(tenant).bind(before).bind(count_max + 1);
+    int64_t last = 0;
+    while (query.step()) {
+      if (static_cast<int64_t>(page.datasets.size()) == count_max) {
+        page.next_page_token = make_page_token(core_.page_token_key, signed_query, last);
+        break;
+      }
+      last = query.integer(kNumberColumn);
+      page.datasets.push_back(read_dataset(query));
+    }
+    return page;
+  });
+}
+
+Result<std::vector<Dataset>> DatasetStore::list_ingesting() const {
+  return core_.read<std::vector<Dataset>>([](Connection& db) -> Result<std::vector<Dataset>> {
+    Query query(db, "SELECT " DATASET_COLUMNS
+                    " FROM datasets WHERE number IN"
+                    " (SELECT min(number) FROM datasets WHERE state = 1 GROUP BY digest)"
+                    " ORDER BY number");
+    std::vector<Dataset> datasets;
+    while (query.step()) datasets.push_back(read_dataset(query));
+    return datasets;
+  });
+}
+
+Result<CreatedDataset> DatasetStore::create(NewDataset dataset) {
+  return wait_for<CreatedDataset>(
+      core_, [&](Done<CreatedDataset> done) { create(std::move(dataset), std::move(done)); });
+}
+Status DatasetStore::set_ready(const std::string& digest, v1::DatasetSchema schema,
+                               int64_t size_bytes) {
+  return wait_for<void>(core_, [&](Done<void> done) {
+    set_ready(digest, std::move(schema), size_bytes, std::move(done));
+  });
+}
+Status DatasetStore::set_failed(const std::string& digest, const std::string& reason,
+                                const std::string& message) {
+  return wait_for<void>(
+      core_, [&](Done<void> done) { set_failed(digest, reason, message, std::move(done)); });
+}
+Result<DatasetStore::Removed> DatasetStore::remove(const std::string& tenant,
+                                                   const std::string& id) {
+  return wait_for<Removed>(core_, [&](Done<Removed> done) { remove(tenant, id, std::move(done)); });
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,75 @@
+#include "server/store/job.h"
+
+#include <utility>
+
+#include "server/store/proto_time.h"
+
+namespace trainyard::server {
+
+v1::Job to_proto(const Job& job) {
+  v1::Job out;
+  out.set_name(job.name());
+  out.set_uid(job.uid);
+  *out.mutable_spec() = job.spec;
+  out.set_state(static_cast<v1::JobState>(job.state));
+  out.set_reason(job.reason);
+  out.set_message(job.message);
+  out.set_cancel_requested(job.cancel_requested);
+  out.set_attempt(job.attempt);
+  out.set_device(job.device);
+  *out.mutable_create_time() = to_timestamp(job.create_time_us);
+  if (job.start_time_us != 0) *out.mutable_start_time() = to_timestamp(job.start_time_us);
+  if (job.end_time_us != 0) *out.mutable_end_time() = to_timestamp(job.end_time_us);
+  *out.mutable_progress() = job.progress;
+  *out.mutable_plan() = job.plan;
+  if (!job.model.empty()) out.set_model("tenants/" + job.tenant + "/models/" + job.model);
+  out.set_newest_seq(job.newest_seq);
+  out.set_checkpoint_step(job.checkpoint_step);
+  return out;
+}
+
+AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
+                                 const v1::WorkerReport& report) {
+  AttemptUpdate update;
+  update.job_uid = std::move(job_uid);
+  update.attempt = attempt;
+  update.report_number = report.number();
+  switch (report.kind_case()) {
+    case v1::WorkerReport::kStarted: {
+      update.plan = report.started().plan();
+      Move move;
+      move.to = JobState::kRunning;
+      move.reason = "RUNNING";
+      move.resumed_from_step = report.started().resumed_from_step();
+      move.message = move.resumed_from_step == 0
+                         ? "Training."
+                         : "Training, resumed from the checkpoint of step " +
+                               std::to_string(move.resumed_from_step) + ".";
+      update.move = std::move(move);
+      break;
+    }
+    case v1::WorkerReport::kMetrics:
+      *update.events.emplace_back().mutable_metrics() = report.metrics();
+      break;
+    case v1::WorkerReport::kCheckpoint:
+      *update.events.emplace_back().mutable_checkpoint() = report.checkpoint();
+      break;
+    case v1::WorkerReport::kLog:
+      *update.events.emplace_back().mutable_log() = report.log();
+      break;
+    case v1::WorkerReport::kHeartbeat:
+      update.step = report.heartbeat().step();
+      update.samples_per_second = report.heartbeat().samples_per_second();
+      break;
+    case v1::WorkerReport::kOutcome:
+      update.step = report.outcome().steps_done();
+      for (const auto& [key, value] : report.outcome().final_metrics())
+        update.final_metrics.emplace_back(key, value);
+      break;
+    case v1::WorkerReport::KIND_NOT_SET:
+      break;
+  }
+  return update;
+}
+
+}  // namespace trainyard::server

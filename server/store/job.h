@@ -1,0 +1,141 @@
+// server/store/job.h: what the store keeps of a job and of its attempts, and the orders that change
+// them. Times are microseconds since 1970 (Clock::wall_us), 0 where there is none yet.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/store/job_state.h"
+#include "trainyard/v1/job_service.pb.h"
+#include "trainyard/v1/model_service.pb.h"
+#include "trainyard/v1/worker_service.pb.h"
+
+namespace trainyard::server {
+
+struct Job {
+  std::string tenant;
+  std::string id;     // as in tenants/{tenant}/jobs/{id}; may come again after a delete
+  std::string uid;    // never comes again
+  int64_t order = 0;  // of submission, over all tenants
+  v1::JobSpec spec;
+  JobState state = JobState::kQueued;
+  std::string reason;
+  std::string message;
+  int32_t priority = 0;
+  bool cancel_requested = false;
+  int32_t attempt = 0;
+  std::string device;  // devices/{device} of the current or last attempt
+  int64_t create_time_us = 0;
+  int64_t start_time_us = 0;
+  int64_t end_time_us = 0;
+  v1::RunPlan plan;
+  v1::Progress progress;
+  int64_t checkpoint_step = 0;
+  std::string model;  // the model's id once SUCCEEDED
+  int64_t newest_seq = 0;
+  int64_t event_time_us = 0;  // of the newest event
+  // Workers lost since the newest checkpoint, or since the start (server/scheduler/retry.h).
+  int32_t workers_lost = 0;
+  // A QUEUED job does not start before this time: the pause after a lost worker.
+  int64_t retry_time_us = 0;
+
+  std::string name() const { return "tenants/" + tenant + "/jobs/" + id; }
+};
+
+v1::Job to_proto(const Job& job);
+
+struct NewJob {
+  std::string tenant = "default";
+  std::string id;  // empty: the store makes one
+  v1::JobSpec spec;
+  v1::RunPlan plan;
+  // The id of the dataset the spec names. Checked to be READY in the transaction that stores the
+  // job, and kept from deletion until the job has ended. Empty: not checked.
+  std::string dataset_id;
+  // Optional. A second submit with the same one and the same digest answers with the first job.
+  std::string request_id;
+  std::string request_digest;  // SHA-256 of what was asked, so that another body is told apart
+  // Shown until the scheduler has looked at the job.
+  std::string reason = "WAITING_FOR_SCHEDULER";
+  std::string message = "The job was accepted and waits for the scheduler.";
+};
+
+/// One start of a job: one worker process.
+struct Attempt {
+  std::string job_uid;
+  int32_t number = 0;
+  std::string nonce_digest;   // SHA-256 in hexadecimal of the worker's nonce; the nonce is not kept
+  int32_t pid = 0;            // 0 until the process runs
+  int64_t process_start = 0;  // field 22 of /proc/{pid}/stat: tells a reused pid apart
+  std::string device;
+  int64_t start_time_us = 0;
+  int64_t end_time_us = 0;   // 0 while it is the live attempt
+  std::string outcome;       // reason of the end
+  int64_t acknowledged = 0;  // newest report whose effects are durable
+};
+
+/// A state to go to and why. Stored with its StateChange event in one transaction.
+struct Move {
+  JobState to = JobState::kQueued;
+  std::string reason;   // stable key, upper snake case
+  std::string message;  // one sentence for people
+  // To QUEUED: not before this time. To QUEUED or FAILED: a worker was lost, so count it.
+  int64_t retry_time_us = 0;
+  bool worker_lost = false;
+  int64_t resumed_from_step = 0;  // to RUNNING
+};
+
+/// The row of a trained model, stored in the transaction that makes its job SUCCEEDED.
+struct NewModel {
+  std::string digest;  // SHA-256 of model.safetensors
+  int64_t size_bytes = 0;
+  int64_t parameter_count = 0;
+  v1::DatasetSchema schema;
+};
+
+/// Everything that one message of a worker, or one observation of the supervisor, changes: all of
+/// it is stored, or none. An end of the attempt is a `move` to QUEUED, PAUSED or a terminal state.
+struct AttemptUpdate {
+  std::string job_uid;
+  int32_t attempt = 0;
+  // The worker's number of this report: one more than the acknowledged one is applied, a lower one
+  // is answered with OK and changes nothing (sent again after a lost reply), a gap is refused.
+  // 0: the daemon's own observation, always applied.
+  int64_t report_number = 0;
+  // Their seq, time and attempt are filled by the store. Metric batches also update
+  // progress.metrics and progress.step; checkpoints without an error update checkpoint_step.
+  std::vector<v1::Event> events;
+  std::optional<v1::RunPlan> plan;
+  std::optional<int64_t> step;
+  std::optional<double> samples_per_second;
+  std::optional<Move> move;
+  std::optional<NewModel> model;                              // only with a move to SUCCEEDED
+  std::vector<std::pair<std::string, double>> final_metrics;  // into progress.metrics
+};
+
+/// What a worker's report changes, for every kind but the outcome, whose meaning is the
+/// supervisor's to decide: it adds `move` (and `model`) to what this returns. A Started report is a
+/// move to RUNNING.
+AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
+                                 const v1::WorkerReport& report);
+
+struct JobQuery {
+  std::string tenant = "default";
+  int32_t page_size = 50;
+  std::string page_token;
+  std::vector<JobState> states;  // empty: all
+};
+struct JobPage {
+  std::vector<Job> jobs;  // newest first
+  std::string next_page_token;
+};
+
+struct JobCounts {
+  int64_t queued = 0;
+  int64_t starting = 0;
+  int64_t running = 0;
+};
+
+}  // namespace trainyard::server

@@ -1,0 +1,454 @@
+// Changes of jobs: what each command does inside the writer's transaction.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "server/store/job_rows.h"
+#include "server/store/job_store.h"
+#include "server/store/random_id.h"
+#include "server/store/store_core.h"
+#include "src/base/text.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int64_t kRequestIdKeptUs = int64_t{24} * 3600 * 1'000'000;
+
+bool has_row(Connection& db, const char* sql, std::string_view a, std::string_view b) {
+  Query query(db, sql);
+  query.bind(a).bind(b);
+  return query.step();
+}
+bool job_id_taken(Connection& db, std::string_view tenant, std::string_view id) {
+  return has_row(db, "SELECT 1 FROM jobs WHERE tenant = ? AND id = ?", tenant, id) ||
+         has_row(db, "SELECT 1 FROM models WHERE tenant = ? AND id = ?", tenant, id);
+}
+
+// The answer to a request id that was seen before, if it was.
+std::optional<Result<Job>> find_request(WriteContext& context, const NewJob& job) {
+  Query(context.db, "DELETE FROM request_ids WHERE time_us < ?")
+      .bind(context.now_us - kRequestIdKeptUs)
+      .run();
+  std::string uid;
+  {
+    Query query(context.db,
+                "SELECT digest, job_uid FROM request_ids WHERE tenant = ? AND request_id = ?");
+    query.bind(job.tenant).bind(job.request_id);
+    if (!query.step()) return std::nullopt;
+    uid = query.text(1);
+    if (query.bytes(0) != job.request_digest) {
+      Error e = field_error(
+          "REQUEST_ID_REUSED", "request_id",
+          quoted_value(job.request_id) + " was used for another request; make a new one");
+      e.metadata["first_use"] = uid;
+      return e;
+    }
+  }
+  if (std::optional<Job> first = find_job_uid(context.db, uid)) return std::move(*first);
+  return make_error(ErrorCode::kNotFound, "JOB_NOT_FOUND",
+                    "request_id: the job that this request made was deleted since.");
+}
+
+Status check_quota(Connection& db, const std::string& tenant, int64_t queued_jobs_max) {
+  Query query(db, "SELECT queued FROM tenants WHERE name = ?");
+  query.bind(tenant);
+  const int64_t queued = query.step() ? query.integer(0) : 0;
+  if (queued < queued_jobs_max) return {};
+  Error e = make_error(ErrorCode::kResourceExhausted, "QUOTA_QUEUED_JOBS",
+                       "tenants/" + tenant + " has " + std::to_string(queued) +
+                           " queued jobs, of at most " + std::to_string(queued_jobs_max) +
+                           "; wait for some to start, or cancel some.");
+  e.metadata["limit"] = std::to_string(queued_jobs_max);
+  return e;
+}
+
+Status check_dataset(Connection& db, const std::string& tenant, const std::string& dataset_id) {
+  Query query(db, "SELECT state, message FROM datasets WHERE tenant = ? AND id = ?");
+  query.bind(tenant).bind(dataset_id);
+  if (!query.step())
+    return make_error(ErrorCode::kNotFound, "DATASET_NOT_FOUND",
+                      "spec.dataset.name: there is no dataset " + quoted_value(dataset_id) +
+                          "; upload it first.");
+  switch (static_cast<v1::Dataset::State>(query.integer(0))) {
+    case v1::Dataset::READY:
+      return {};
+    case v1::Dataset::FAILED:
+      return make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
+                        "spec.dataset.name: dataset " + quoted_value(dataset_id) +
+                            " could not be read: " + query.text(1));
+    default:
+      return make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
+                        "spec.dataset.name: dataset " + quoted_value(dataset_id) +
+                            " is still being read; try again when it is READY.");
+  }
+}
+
+Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queued_jobs_max) {
+  Connection& db = context.db;
+  if (!asked.request_id.empty())
+    if (std::optional<Result<Job>> answer = find_request(context, asked)) return std::move(*answer);
+  Job job;
+  job.tenant = asked.tenant;
+  job.id = asked.id;
+  if (job.id.empty()) {
+    do job.id = random_job_id(context.now_us);
+    while (job_id_taken(db, job.tenant, job.id));
+  } else if (job_id_taken(db, job.tenant, job.id)) {
+    return make_error(ErrorCode::kAlreadyExists, "JOB_EXISTS",
+                      "job_id: " + quoted_value(job.id) +
+                          " names a job or a model already; choose another, or leave it out.");
+  }
+  if (Status s = check_quota(db, job.tenant, queued_jobs_max); !s.ok()) return s.error();
+  if (!asked.dataset_id.empty())
+    if (Status s = check_dataset(db, job.tenant, asked.dataset_id); !s.ok()) return s.error();
+
+  job.uid = random_uid(context.now_us);
+  job.spec = asked.spec;
+  job.plan = asked.plan;
+  job.priority = asked.spec.priority();
+  job.create_time_us = context.now_us;
+  job.event_time_us = context.now_us;
+  job.reason = asked.reason;
+  job.message = asked.message;
+  insert_job(db, job, asked.dataset_id);
+  if (!asked.request_id.empty()) {
+    Query query(db,
+                "INSERT INTO request_ids (tenant, request_id, digest, job_uid, time_us)"
+                " VALUES (?, ?, ?, ?, ?)");
+    query.bind(job.tenant).bind(asked.request_id).bind(asked.request_digest).bind(job.uid);
+    query.bind(context.now_us).run();
+  }
+  JobEdit edit(context, job);
+  Move queued;
+  queued.reason = job.reason;
+  queued.message = job.message;
+  edit.tell_state(queued);
+  edit.notify();
+  return job;
+}
+
+// Ends the live attempt with the job's move, if there is one.
+void end_attempt(WriteContext& context, const Job& job, Attempt& attempt) {
+  attempt.end_time_us = job.event_time_us;
+  attempt.outcome = job.reason;
+  save_attempt(context.db, job, attempt);
+}
+
+Error fenced(const Job& job, int32_t number) {
+  Error e = make_error(ErrorCode::kAborted, "ATTEMPT_FENCED",
+                       "attempt " + std::to_string(number) + " of " + job.name() +
+                           " is over: its reports are refused.");
+  e.metadata["attempt"] = std::to_string(job.attempt);
+  return e;
+}
+
+// The live attempt `number`, or the refusal of a late one.
+Result<Attempt> get_attempt(Connection& db, const Job& job, int32_t number) {
+  std::optional<Attempt> attempt;
+  if (number == job.attempt) attempt = find_attempt_row(db, job, number);
+  if (!attempt) return fenced(job, number);
+  return std::move(*attempt);
+}
+
+Status check_number(const Attempt& attempt, int64_t report_number) {
+  if (report_number == 0 || report_number == attempt.acknowledged + 1) return {};
+  Error e = make_error(ErrorCode::kOutOfRange, "REPORT_GAP",
+                       "report " + std::to_string(report_number) + " after " +
+                           std::to_string(attempt.acknowledged) +
+                           ": reports are numbered without a gap.");
+  e.metadata["acknowledged"] = std::to_string(attempt.acknowledged);
+  return e;
+}
+
+// A worker's reports are untrusted: what grows with them has a bound. Keys beyond it are in the
+// events only.
+void set_metric(Job& job, const std::string& key, double value) {
+  auto& metrics = *job.progress.mutable_metrics();
+  if (metrics.contains(key) || metrics.size() < kMetricKeysMax) metrics[key] = value;
+}
+
+// What the events of a worker tell about the job itself.
+void note_event(Job& job, const v1::Event& event) {
+  if (event.has_checkpoint() && event.checkpoint().error().empty()) {
+    if (event.checkpoint().step() > job.checkpoint_step) job.workers_lost = 0;  // it got further
+    job.checkpoint_step = event.checkpoint().step();
+  }
+  for (const v1::MetricSeries& series : event.metrics().series()) {
+    const int last = std::min(series.steps_size(), series.values_size()) - 1;
+    if (last < 0) continue;
+    double value = series.values(last);
+    for (const v1::NonFinite& mark : series.non_finite()) {
+      if (mark.index() != last) continue;
+      const double infinity = std::numeric_limits<double>::infinity();
+      value = mark.kind() == v1::NonFinite::POSITIVE_INFINITY ? infinity
+              : mark.kind() == v1::NonFinite::NEGATIVE_INFINITY
+                  ? -infinity
+                  : std::numeric_limits<double>::quiet_NaN();
+    }
+    set_metric(job, series.key(), value);
+    if (series.steps(last) > job.progress.step()) job.progress.set_step(series.steps(last));
+  }
+}
+
+void insert_model(WriteContext& context, Job& job, const NewModel& model) {
+  v1::Progress metrics;
+  *metrics.mutable_metrics() = job.progress.metrics();
+  Query query(context.db,
+              "INSERT INTO models (tenant, id, job_uid, digest, size_bytes, parameter_count,"
+              " metrics, schema, create_time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  query.bind(job.tenant).bind(job.id).bind(job.uid).bind(model.digest).bind(model.size_bytes);
+  query.bind(model.parameter_count).bind_blob(metrics.SerializeAsString());
+  query.bind_blob(model.schema.SerializeAsString()).bind(context.now_us).run();
+  job.model = job.id;
+}
+
+Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
+  ASSIGN_OR_RETURN(Job job, get_job_uid(context.db, update.job_uid));
+  ASSIGN_OR_RETURN(Attempt attempt, get_attempt(context.db, job, update.attempt));
+  const int64_t number = update.report_number;
+  if (number > 0 && number <= attempt.acknowledged) return job;  // sent again
+  if (attempt.end_time_us != 0) return fenced(job, update.attempt);
+  if (Status s = check_number(attempt, number); !s.ok()) return s.error();
+  if (update.model && (!update.move || update.move->to != JobState::kSucceeded))
+    return make_error(ErrorCode::kInternal, "INTERNAL", "a model comes with SUCCEEDED only");
+
+  JobEdit edit(context, job);
+  if (update.plan) {
+    job.plan = *update.plan;
+    job.progress.set_steps_total(job.plan.steps_total());
+    job.progress.set_steps_per_epoch(job.plan.steps_per_epoch());
+  }
+  // RUNNING comes before what the run tells, an end after it.
+  const bool begins = update.move && update.move->to == JobState::kRunning;
+  if (begins)
+    if (Status s = edit.move(*update.move); !s.ok()) return s.error();
+  if (update.step) job.progress.set_step(*update.step);
+  if (update.samples_per_second) job.progress.set_samples_per_second(*update.samples_per_second);
+  for (const v1::Event& event : update.events) {
+    note_event(job, event);
+    edit.append(event);
+  }
+  for (const auto& [key, value] : update.final_metrics) set_metric(job, key, value);
+  if (number > 0) attempt.acknowledged = number;
+  if (update.move && !begins) {
+    if (Status s = edit.move(*update.move); !s.ok()) return s.error();
+    if (update.model) insert_model(context, job, *update.model);
+    end_attempt(context, job, attempt);
+  } else if (number > 0) {
+    save_attempt(context.db, job, attempt);
+  }
+  edit.save();
+  return job;
+}
+
+Result<Job> cancel_job(WriteContext& context, const std::string& tenant, const std::string& id) {
+  ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
+  if (is_terminal(job.state) || job.cancel_requested) return job;
+  JobEdit edit(context, job);
+  job.cancel_requested = true;
+  if (!is_active(job.state)) {
+    Move move;
+    move.to = JobState::kCancelled;
+    move.reason = "CANCELLED";
+    move.message = job.attempt == 0 ? "Cancelled on request before it started."
+                                    : "Cancelled on request while it waited.";
+    if (Status s = edit.move(move); !s.ok()) return s.error();
+  }
+  edit.save();
+  return job;
+}
+
+Result<Job> remove_job(WriteContext& context, const std::string& tenant, const std::string& id) {
+  ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
+  if (!is_terminal(job.state)) {
+    Error e = make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
+                         "name: " + job.name() + " is " + std::string(name_of(job.state)) +
+                             "; cancel it and wait for its end before deleting it.");
+    e.metadata["state"] = name_of(job.state);
+    return e;
+  }
+  Query(context.db, "DELETE FROM jobs WHERE number = ?").bind(job.order).run();
+  context.changes.push_back({job.uid, job.newest_seq, job.state, false, false, /*removed=*/true});
+  return job;
+}
+
+Result<Job> start_job(WriteContext& context, const std::string& uid, Attempt attempt,
+                      const std::string& reason, const std::string& message) {
+  ASSIGN_OR_RETURN(Job job, get_job_uid(context.db, uid));
+  if (job.state != JobState::kQueued)
+    return make_error(ErrorCode::kAborted, "JOB_STATE_CONFLICT",
+                      job.name() + " is " + std::string(name_of(job.state)) + " and not QUEUED.");
+  JobEdit edit(context, job);
+  ++job.attempt;
+  job.device = attempt.device;
+  Move move;
+  move.to = JobState::kStarting;
+  move.reason = reason;
+  move.message = message;
+  if (Status s = edit.move(move); !s.ok()) return s.error();
+  if (job.start_time_us == 0) job.start_time_us = job.event_time_us;
+  attempt.number = job.attempt;
+  attempt.start_time_us = job.event_time_us;
+  insert_attempt(context.db, job, attempt);
+  edit.save();
+  return job;
+}
+
+Result<Job> move_job(WriteContext& context, const std::string& uid, const Move& move) {
+  ASSIGN_OR_RETURN(Job job, get_job_uid(context.db, uid));
+  JobEdit edit(context, job);
+  const bool active = is_active(job.state) || move.to == JobState::kStarting;
+  if (active || !can_move(job.state, move.to)) {
+    Error e =
+        make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
+                   job.name() + " is " + std::string(name_of(job.state)) + " and cannot become " +
+                       std::string(name_of(move.to)) + " without an attempt.");
+    e.metadata["state"] = name_of(job.state);
+    return e;
+  }
+  if (Status s = edit.move(move); !s.ok()) return s.error();
+  edit.save();
+  return job;
+}
+
+}  // namespace
+
+void JobStore::submit(NewJob job, Done<Job> done) {
+  core_.change<Job>([job = std::move(job), quota = core_.options.queued_jobs_max](
+                        WriteContext& context) { return submit_job(context, job, quota); },
+                    std::move(done));
+}
+
+void JobStore::request_cancel(std::string tenant, std::string id, Done<Job> done) {
+  core_.change<Job>([tenant = std::move(tenant), id = std::move(id)](
+                        WriteContext& context) { return cancel_job(context, tenant, id); },
+                    std::move(done), Urgency::kEssential);
+}
+
+void JobStore::remove(std::string tenant, std::string id, Done<Job> done) {
+  core_.change<Job>([tenant = std::move(tenant), id = std::move(id)](
+                        WriteContext& context) { return remove_job(context, tenant, id); },
+                    std::move(done), Urgency::kEssential);
+}
+
+void JobStore::start_attempt(std::string uid, std::string device, std::string nonce_digest,
+                             std::string reason, std::string message, Done<Job> done) {
+  Attempt attempt;
+  attempt.job_uid = uid;
+  attempt.device = std::move(device);
+  attempt.nonce_digest = std::move(nonce_digest);
+  core_.change<Job>(
+      [uid = std::move(uid), attempt = std::move(attempt), reason = std::move(reason),
+       message = std::move(message)](WriteContext& context) {
+        return start_job(context, uid, attempt, reason, message);
+      },
+      std::move(done));
+}
+
+void JobStore::set_process(std::string uid, int32_t attempt_number, int32_t pid,
+                           int64_t process_start, Done<void> done) {
+  core_.change<void>(
+      [=, uid = std::move(uid)](WriteContext& context) -> Status {
+        ASSIGN_OR_RETURN(const Job job, get_job_uid(context.db, uid));
+        ASSIGN_OR_RETURN(Attempt attempt, get_attempt(context.db, job, attempt_number));
+        if (attempt.end_time_us != 0) return fenced(job, attempt_number);
+        attempt.pid = pid;
+        attempt.process_start = process_start;
+        save_attempt(context.db, job, attempt);
+        return {};
+      },
+      std::move(done));
+}
+
+void JobStore::update_attempt(AttemptUpdate update, Done<Job> done) {
+  // An end frees a device and must not be lost to a full disk.
+  const bool ends = update.move && update.move->to != JobState::kRunning;
+  core_.change<Job>(
+      [update = std::move(update)](WriteContext& context) { return apply_update(context, update); },
+      std::move(done), ends ? Urgency::kEssential : Urgency::kNormal);
+}
+
+void JobStore::move(std::string uid, Move move, Done<Job> done) {
+  core_.change<Job>([uid = std::move(uid), move = std::move(move)](
+                        WriteContext& context) { return move_job(context, uid, move); },
+                    std::move(done), Urgency::kEssential);
+}
+
+void JobStore::set_wait_reasons(std::vector<WaitReason> reasons, Done<void> done) {
+  core_.change<void>(
+      [reasons = std::move(reasons)](WriteContext& context) -> Status {
+        for (const WaitReason& wait : reasons) {
+          Query query(context.db,
+                      "UPDATE jobs SET reason = ?, message = ? WHERE uid = ? AND state = 1");
+          query.bind(wait.reason).bind(wait.message).bind(wait.job_uid).run();
+        }
+        return {};
+      },
+      std::move(done));
+}
+
+Result<std::vector<Job>> JobStore::recover(
+    const std::function<bool(const Job&, const Attempt&)>& is_alive) {
+  ASSIGN_OR_RETURN(const std::vector<Job> unfinished, list_unfinished());
+  std::vector<Job> adopted;
+  for (const Job& job : unfinished) {
+    if (!is_active(job.state)) continue;
+    ASSIGN_OR_RETURN(const Attempt attempt, find_attempt(job.uid, job.attempt));
+    if (is_alive(job, attempt)) {
+      adopted.push_back(job);
+      continue;
+    }
+    AttemptUpdate update;
+    update.job_uid = job.uid;
+    update.attempt = job.attempt;
+    Move move;  // the store makes it CANCELLED if that was asked for
+    move.to = JobState::kQueued;
+    move.reason = "DAEMON_RESTARTED";
+    move.message = job.checkpoint_step > 0
+                       ? "The daemon restarted; the job goes on from the checkpoint of step " +
+                             std::to_string(job.checkpoint_step) + "."
+                       : "The daemon restarted; the job starts again.";
+    update.move = std::move(move);
+    ASSIGN_OR_RETURN(const Job moved, update_attempt(std::move(update)));
+    (void)moved;
+  }
+  return adopted;
+}
+
+// The waiting forms.
+Result<Job> JobStore::submit(NewJob job) {
+  return wait_for<Job>(core_, [&](Done<Job> done) { submit(std::move(job), std::move(done)); });
+}
+Result<Job> JobStore::request_cancel(const std::string& tenant, const std::string& id) {
+  return wait_for<Job>(core_, [&](Done<Job> done) { request_cancel(tenant, id, std::move(done)); });
+}
+Result<Job> JobStore::remove(const std::string& tenant, const std::string& id) {
+  return wait_for<Job>(core_, [&](Done<Job> done) { remove(tenant, id, std::move(done)); });
+}
+Result<Job> JobStore::start_attempt(const std::string& uid, const std::string& device,
+                                    const std::string& nonce_digest, const std::string& reason,
+                                    const std::string& message) {
+  return wait_for<Job>(core_, [&](Done<Job> done) {
+    start_attempt(uid, device, nonce_digest, reason, message, std::move(done));
+  });
+}
+Status JobStore::set_process(const std::string& uid, int32_t attempt, int32_t pid,
+                             int64_t process_start) {
+  return wait_for<void>(core_, [&](Done<void> done) {
+    set_process(uid, attempt, pid, process_start, std::move(done));
+  });
+}
+Result<Job> JobStore::update_attempt(AttemptUpdate update) {
+  return wait_for<Job>(core_,
+                       [&](Done<Job> done) { update_attempt(std::move(update), std::move(done)); });
+}
+Result<Job> JobStore::move(const std::string& uid, Move move) {
+  return wait_for<Job>(core_,
+                       [&](Done<Job> done) { this->move(uid, std::move(move), std::move(done)); });
+}
+Status JobStore::set_wait_reasons(std::vector<WaitReason> reasons) {
+  return wait_for<void>(
+      core_, [&](Done<void> done) { set_wait_reasons(std::move(reasons), std::move(done)); });
+}
+
+}  // namespace trainyard::server

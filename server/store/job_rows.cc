@@ -1,0 +1,234 @@
+#include "server/store/job_rows.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/store/proto_time.h"
+
+namespace trainyard::server {
+namespace {
+
+// clang-format off
+#define JOB_COLUMNS \
+  "number, tenant, id, uid, spec, state, reason, message, priority, cancel_requested, attempt, device, " \
+  "create_time_us, start_time_us, end_time_us, plan, progress, checkpoint_step, model, newest_seq, " \
+  "event_time_us, workers_lost, retry_time_us"
+// clang-format on
+
+// A blob that does not parse was not written by us.
+template <typename Message>
+Message parse(std::string_view bytes) {
+  Message message;
+  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    throw SqliteError(SQLITE_CORRUPT, 0, "a blob is no " + message.GetTypeName());
+  return message;
+}
+
+Job read_job(const Query& row) {
+  Job job;
+  int c = 0;
+  job.order = row.integer(c++);
+  job.tenant = row.text(c++);
+  job.id = row.text(c++);
+  job.uid = row.text(c++);
+  job.spec = parse<v1::JobSpec>(row.bytes(c++));
+  job.state = static_cast<JobState>(row.integer(c++));
+  job.reason = row.text(c++);
+  job.message = row.text(c++);
+  job.priority = static_cast<int32_t>(row.integer(c++));
+  job.cancel_requested = row.integer(c++) != 0;
+  job.attempt = static_cast<int32_t>(row.integer(c++));
+  job.device = row.text(c++);
+  job.create_time_us = row.integer(c++);
+  job.start_time_us = row.integer(c++);
+  job.end_time_us = row.integer(c++);
+  job.plan = parse<v1::RunPlan>(row.bytes(c++));
+  job.progress = parse<v1::Progress>(row.bytes(c++));
+  job.checkpoint_step = row.integer(c++);
+  job.model = row.text(c++);
+  job.newest_seq = row.integer(c++);
+  job.event_time_us = row.integer(c++);
+  job.workers_lost = static_cast<int32_t>(row.integer(c++));
+  job.retry_time_us = row.integer(c++);
+  return job;
+}
+
+std::vector<Job> read_all(Query& query) {
+  std::vector<Job> jobs;
+  while (query.step()) jobs.push_back(read_job(query));
+  return jobs;
+}
+
+Error job_not_found(std::string_view name) {
+  return make_error(ErrorCode::kNotFound, "JOB_NOT_FOUND",
+                    "name: there is no job " + std::string(name) + ".");
+}
+
+}  // namespace
+
+std::optional<Job> find_job(Connection& db, std::string_view tenant, std::string_view id) {
+  Query query(db, "SELECT " JOB_COLUMNS " FROM jobs WHERE tenant = ? AND id = ?");
+  query.bind(tenant).bind(id);
+  if (!query.step()) return std::nullopt;
+  return read_job(query);
+}
+
+std::optional<Job> find_job_uid(Connection& db, std::string_view uid) {
+  Query query(db, "SELECT " JOB_COLUMNS " FROM jobs WHERE uid = ?");
+  query.bind(uid);
+  if (!query.step()) return std::nullopt;
+  return read_job(query);
+}
+
+Result<Job> get_job(Connection& db, std::string_view tenant, std::string_view id) {
+  if (std::optional<Job> job = find_job(db, tenant, id)) return std::move(*job);
+  return job_not_found("tenants/" + std::string(tenant) + "/jobs/" + std::string(id));
+}
+
+Result<Job> get_job_uid(Connection& db, std::string_view uid) {
+  if (std::optional<Job> job = find_job_uid(db, uid)) return std::move(*job);
+  return job_not_found("with uid " + std::string(uid));
+}
+
+std::vector<Job> read_unfinished_jobs(Connection& db) {
+  Query query(db, "SELECT " JOB_COLUMNS
+                  " FROM jobs INDEXED BY jobs_unfinished WHERE state < 5 ORDER BY number");
+  return read_all(query);
+}
+
+std::vector<Job> read_jobs(Connection& db, std::string_view tenant, int64_t before,
+                           int64_t state_bits, int64_t count_max) {
+  Query query(db, "SELECT " JOB_COLUMNS
+                  " FROM jobs WHERE tenant = ? AND number < ? AND ((? >> state) & 1) = 1"
+                  " ORDER BY number DESC LIMIT ?");
+  query.bind(tenant).bind(before).bind(state_bits).bind(count_max);
+  return read_all(query);
+}
+
+void insert_job(Connection& db, Job& job, std::string_view dataset_id) {
+  Query query(
+      db,
+      "INSERT INTO jobs (tenant, id, uid, dataset, spec, state, reason, message, priority,"
+      " cancel_requested, attempt, device, create_time_us, start_time_us, end_time_us, plan,"
+      " progress, checkpoint_step, model, newest_seq, event_time_us, workers_lost,"
+      " retry_time_us)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', ?, 0, 0, ?, x'', 0, '', 1, ?, 0, 0)");
+  query.bind(job.tenant).bind(job.id).bind(job.uid).bind(dataset_id);
+  query.bind_blob(job.spec.SerializeAsString()).bind(static_cast<int64_t>(job.state));
+  query.bind(job.reason).bind(job.message).bind(int64_t{job.priority}).bind(job.create_time_us);
+  query.bind_blob(job.plan.SerializeAsString()).bind(job.event_time_us).run();
+  job.order = db.last_row();
+}
+
+void save_job(Connection& db, const Job& job) {
+  Query query(
+      db,
+      "UPDATE jobs SET state = ?, reason = ?, message = ?, cancel_requested = ?,"
+      " attempt = ?, device = ?, start_time_us = ?, end_time_us = ?, plan = ?, progress = ?,"
+      " checkpoint_step = ?, model = ?, newest_seq = ?, event_time_us = ?,"
+      " workers_lost = ?, retry_time_us = ? WHERE number = ?");
+  query.bind(static_cast<int64_t>(job.state)).bind(job.reason).bind(job.message);
+  query.bind(int64_t{job.cancel_requested}).bind(int64_t{job.attempt}).bind(job.device);
+  query.bind(job.start_time_us).bind(job.end_time_us).bind_blob(job.plan.SerializeAsString());
+  query.bind_blob(job.progress.SerializeAsString()).bind(job.checkpoint_step).bind(job.model);
+  query.bind(job.newest_seq).bind(job.event_time_us).bind(int64_t{job.workers_lost});
+  query.bind(job.retry_time_us).bind(job.order).run();
+}
+
+void JobEdit::append(v1::Event event) {
+  // The wall clock may jump back; a job's events never do.
+  job_.event_time_us = std::max(context_.now_us, job_.event_time_us);
+  event.set_seq(++job_.newest_seq);
+  *event.mutable_time() = to_timestamp(job_.event_time_us);
+  event.set_attempt(job_.attempt);
+  Query query(context_.db, "INSERT INTO events (job, seq, payload) VALUES (?, ?, ?)");
+  query.bind(job_.order).bind(job_.newest_seq).bind_blob(event.SerializeAsString()).run();
+}
+
+void JobEdit::tell_state(const Move& move) {
+  v1::Event event;
+  v1::StateChange& change = *event.mutable_state();
+  change.set_state(static_cast<v1::JobState>(job_.state));
+  change.set_reason(move.reason);
+  change.set_message(move.message);
+  change.set_device(job_.device);
+  change.set_resumed_from_step(move.resumed_from_step);
+  append(std::move(event));
+}
+
+Status JobEdit::move(const Move& asked) {
+  Move move = asked;
+  if (move.to == JobState::kQueued && job_.cancel_requested) {
+    move = {};
+    move.to = JobState::kCancelled;
+    move.reason = "CANCELLED";
+    move.message = "Cancelled on request.";
+  }
+  if (!can_move(job_.state, move.to)) {
+    Error e = make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
+                         job_.name() + " is " + std::string(name_of(job_.state)) +
+                             " and cannot become " + std::string(name_of(move.to)) + ".");
+    e.metadata["state"] = name_of(job_.state);
+    return e;
+  }
+  job_.state = move.to;
+  job_.reason = move.reason;
+  job_.message = move.message;
+  job_.retry_time_us = move.to == JobState::kQueued ? move.retry_time_us : 0;
+  if (move.worker_lost) ++job_.workers_lost;
+  if (move.to == JobState::kRunning) job_.progress.set_step(move.resumed_from_step);
+  tell_state(move);
+  if (is_terminal(move.to)) job_.end_time_us = job_.event_time_us;
+  return {};
+}
+
+void JobEdit::save() {
+  save_job(context_.db, job_);
+  context_.changes.push_back({job_.uid, job_.newest_seq, job_.state, job_.state != before_,
+                              job_.cancel_requested, /*removed=*/false});
+}
+
+void JobEdit::notify() {
+  context_.changes.push_back({job_.uid, job_.newest_seq, job_.state, /*state_changed=*/true,
+                              job_.cancel_requested, /*removed=*/false});
+}
+
+std::optional<Attempt> find_attempt_row(Connection& db, const Job& job, int32_t number) {
+  Query query(db,
+              "SELECT nonce_digest, pid, process_start, device, start_time_us, end_time_us,"
+              " outcome, acknowledged FROM attempts WHERE job = ? AND number = ?");
+  query.bind(job.order).bind(int64_t{number});
+  if (!query.step()) return std::nullopt;
+  Attempt attempt;
+  attempt.job_uid = job.uid;
+  attempt.number = number;
+  attempt.nonce_digest = query.text(0);
+  attempt.pid = static_cast<int32_t>(query.integer(1));
+  attempt.process_start = query.integer(2);
+  attempt.device = query.text(3);
+  attempt.start_time_us = query.integer(4);
+  attempt.end_time_us = query.integer(5);
+  attempt.outcome = query.text(6);
+  attempt.acknowledged = query.integer(7);
+  return attempt;
+}
+
+void insert_attempt(Connection& db, const Job& job, const Attempt& attempt) {
+  Query query(db,
+              "INSERT INTO attempts (job, number, nonce_digest, pid, process_start, device,"
+              " start_time_us, end_time_us, outcome, acknowledged)"
+              " VALUES (?, ?, ?, 0, 0, ?, ?, 0, '', 0)");
+  query.bind(job.order).bind(int64_t{attempt.number}).bind(attempt.nonce_digest);
+  query.bind(attempt.device).bind(attempt.start_time_us).run();
+}
+
+void save_attempt(Connection& db, const Job& job, const Attempt& attempt) {
+  Query query(db,
+              "UPDATE attempts SET pid = ?, process_start = ?, end_time_us = ?, outcome = ?,"
+              " acknowledged = ? WHERE job = ? AND number = ?");
+  query.bind(int64_t{attempt.pid}).bind(attempt.process_start).bind(attempt.end_time_us);
+  query.bind(attempt.outcome).bind(attempt.acknowledged).bind(job.order);
+  query.bind(int64_t{attempt.number}).run();
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,57 @@
+// server/store/job_rows.h: jobs as rows, and the only code that moves a job or appends an event.
+// All of it runs on a connection inside a transaction and throws SqliteError.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/store/job.h"
+#include "server/store/sqlite.h"
+#include "server/store/writer.h"
+
+namespace trainyard::server {
+
+std::optional<Job> find_job(Connection& db, std::string_view tenant, std::string_view id);
+std::optional<Job> find_job_uid(Connection& db, std::string_view uid);
+Result<Job> get_job(Connection& db, std::string_view tenant, std::string_view id);
+Result<Job> get_job_uid(Connection& db, std::string_view uid);
+std::vector<Job> read_unfinished_jobs(Connection& db);
+/// Newest first, `order` below `before`, states by bit (1 << state).
+std::vector<Job> read_jobs(Connection& db, std::string_view tenant, int64_t before,
+                           int64_t state_bits, int64_t count_max);
+
+/// A new QUEUED job, whose first event the caller appends. Fills job.order.
+void insert_job(Connection& db, Job& job, std::string_view dataset_id);
+/// Writes everything that may change.
+void save_job(Connection& db, const Job& job);
+
+/// A change of one job within one command: the job as it becomes, saved and told once.
+class JobEdit {
+ public:
+  JobEdit(WriteContext& context, Job& job) : context_(context), job_(job), before_(job.state) {}
+  /// Fills the event's seq, time and attempt, and stores it.
+  void append(v1::Event event);
+  /// The state's move with its event. FAILED_PRECONDITION/JOB_STATE_CONFLICT, with nothing changed.
+  /// A job whose cancel was asked for never goes back to the queue: that move becomes CANCELLED.
+  Status move(const Move& move);
+  /// The event of a job that was just made: QUEUED, without a move.
+  void tell_state(const Move& move);
+  /// Saves the row and tells the observers.
+  void save();
+  /// Tells the observers of a job that was just inserted.
+  void notify();
+
+ private:
+  WriteContext& context_;
+  Job& job_;
+  const JobState before_;
+};
+
+std::optional<Attempt> find_attempt_row(Connection& db, const Job& job, int32_t number);
+void insert_attempt(Connection& db, const Job& job, const Attempt& attempt);
+void save_attempt(Connection& db, const Job& job, const Attempt& attempt);
+
+}  // namespace trainyard::server

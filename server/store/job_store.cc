@@ -1,0 +1,116 @@
+// Reads of jobs. The changes are in job_changes.cc.
+#include "server/store/job_store.h"
+
+#include <limits>
+#include <utility>
+
+#include "server/store/job_rows.h"
+#include "server/store/page_token.h"
+#include "server/store/store_core.h"
+
+namespace trainyard::server {
+
+Result<Job> JobStore::find(const std::string& tenant, const std::string& id) const {
+  return core_.read<Job>([&](Connection& db) { return get_job(db, tenant, id); });
+}
+
+Result<Job> JobStore::find_uid(const std::string& uid) const {
+  return core_.read<Job>([&](Connection& db) { return get_job_uid(db, uid); });
+}
+
+Result<JobPage> JobStore::list(const JobQuery& query) const {
+  ASSIGN_OR_RETURN(const int64_t page_size, page_size_of(query.page_size));
+  int64_t state_bits = 0;
+  for (const JobState s : query.states) state_bits |= int64_t{1} << static_cast<int>(s);
+  if (query.states.empty()) state_bits = ~int64_t{0};
+  const std::string signed_query = "jobs " + query.tenant + " " + std::to_string(state_bits);
+  int64_t before = std::numeric_limits<int64_t>::max();
+  if (!query.page_token.empty()) {
+    ASSIGN_OR_RETURN(before, read_page_token(core_.page_token_key, signed_query, query.page_token));
+  }
+  return core_.read<JobPage>([&](Connection& db) -> Result<JobPage> {
+    JobPage page;
+    page.jobs = read_jobs(db, query.tenant, before, state_bits, page_size + 1);
+    if (static_cast<int64_t>(page.jobs.size()) > page_size) {
+      page.jobs.pop_back();
+      page.next_page_token =
+          make_page_token(core_.page_token_key, signed_query, page.jobs.back().order);
+    }
+    return page;
+  });
+}
+
+Result<std::vector<Job>> JobStore::list_unfinished() const {
+  return core_.read<std::vector<Job>>(
+      [](Connection& db) -> Result<std::vector<Job>> { return read_unfinished_jobs(db); });
+}
+
+Result<JobCounts> JobStore::count() const {
+  return core_.read<JobCounts>([](Connection& db) -> Result<JobCounts> {
+    JobCounts counts;
+    Query query(db,
+                "SELECT state, count(*) FROM jobs INDEXED BY jobs_unfinished WHERE state < 5"
+                " GROUP BY state");
+    while (query.step()) {
+      const auto state = static_cast<JobState>(query.integer(0));
+      if (state == JobState::kQueued) counts.queued = query.integer(1);
+      if (state == JobState::kStarting) counts.starting = query.integer(1);
+      if (state == JobState::kRunning) counts.running = query.integer(1);
+    }
+    return counts;
+  });
+}
+
+Result<Attempt> JobStore::find_attempt(const std::string& uid, int32_t number) const {
+  return core_.read<Attempt>([&](Connection& db) -> Result<Attempt> {
+    if (const std::optional<Job> job = find_job_uid(db, uid))
+      if (std::optional<Attempt> attempt = find_attempt_row(db, *job, number))
+        return std::move(*attempt);
+    return make_error(
+        ErrorCode::kNotFound, "ATTEMPT_NOT_FOUND",
+        "There is no attempt " + std::to_string(number) + " of the job with uid " + uid + ".");
+  });
+}
+
+Result<EventBatch> JobStore::read_events(const std::string& uid, int64_t after,
+                                         int32_t count_max) const {
+  return core_.read<EventBatch>([&](Connection& db) -> Result<EventBatch> {
+    EventBatch batch;
+    int64_t number = 0;
+    {
+      Query query(db, "SELECT number, newest_seq, state FROM jobs WHERE uid = ?");
+      query.bind(uid);
+      if (!query.step())
+        return make_error(ErrorCode::kNotFound, "JOB_NOT_FOUND",
+                          "name: there is no job with uid " + uid + ".");
+      number = query.integer(0);
+      batch.newest_seq = query.integer(1);
+      batch.state = static_cast<JobState>(query.integer(2));
+    }
+    batch.oldest_seq = batch.newest_seq == 0 ? 0 : 1;  // events are kept as long as their job
+    if (after < 0)
+      return field_error("SEQUENCE_INVALID", "after",
+                         std::to_string(after) + " is out of range, expected 0 or more");
+    if (after > batch.newest_seq) {
+      Error e = make_error(ErrorCode::kOutOfRange, "SEQUENCE_IN_FUTURE",
+                           "after: " + std::to_string(after) + " is beyond the newest event " +
+                               std::to_string(batch.newest_seq) + ".");
+      e.metadata["oldest_seq"] = std::to_string(batch.oldest_seq);
+      e.metadata["newest_seq"] = std::to_string(batch.newest_seq);
+      return e;
+    }
+    Query query(db, "SELECT payload FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?");
+    query.bind(number).bind(after).bind(int64_t{count_max});
+    int64_t bytes = 0;
+    while (bytes < kEventBatchBytesMax && query.step()) {
+      const std::string_view payload = query.bytes(0);
+      bytes += static_cast<int64_t>(payload.size());
+      if (!batch.events.emplace_back().ParseFromArray(payload.data(),
+                                                      static_cast<int>(payload.size())))
+        throw SqliteError(SQLITE_CORRUPT, 0, "an event's payload does not parse");
+    }
+    return batch;
+  });
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,23 @@
+// server/store/page_token.h: where a listing goes on. The token is signed with a key of the store,
+// so that a changed, foreign or made-up one is refused, and so is one used with another query.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "src/base/result.h"
+
+namespace trainyard::server {
+
+/// `query` is all that must stay the same from page to page, as text.
+std::string make_page_token(std::string_view key, std::string_view query, int64_t cursor);
+/// INVALID_ARGUMENT/PAGE_TOKEN_INVALID.
+Result<int64_t> read_page_token(std::string_view key, std::string_view query,
+                                std::string_view token);
+
+/// The size of a page from a request: 0 is the default, more than kPageSizeMax is coerced.
+/// INVALID_ARGUMENT/PAGE_SIZE_NEGATIVE.
+Result<int64_t> page_size_of(int32_t requested);
+
+}  // namespace trainyard::server

@@ -1,0 +1,56 @@
+// server/store/readers.h: a bounded set of read-only connections.
+//
+// Read-only, without automatic checkpoints and without one at close: a reader never writes to the
+// store's files (store.h tells why that matters).
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "server/store/sqlite.h"
+
+namespace trainyard::server {
+
+class Readers {
+ public:
+  Readers(std::filesystem::path path, int32_t count_max, int64_t wait_ms, std::string vfs);
+
+  /// A connection for the caller alone; it comes back by itself.
+  class Lease {
+   public:
+    Lease(Readers& readers, std::unique_ptr<Connection> db)
+        : readers_(&readers), db_(std::move(db)) {}
+    Lease(Lease&&) = default;
+    Lease& operator=(Lease&&) = delete;
+    ~Lease() {
+      if (db_) readers_->give_back(std::move(db_));
+    }
+    Connection& operator*() { return *db_; }
+
+   private:
+    Readers* readers_;
+    std::unique_ptr<Connection> db_;
+  };
+  /// Waits while all are in use, at most `wait_ms`: then UNAVAILABLE/STORE_BUSY.
+  Result<Lease> take();
+
+ private:
+  void give_back(std::unique_ptr<Connection> db);
+  void forget_one();
+
+  const std::filesystem::path path_;
+  const int32_t count_max_;
+  const int64_t wait_ms_;
+  const std::string vfs_;
+  std::mutex mu_;
+  std::condition_variable returned_;
+  std::vector<std::unique_ptr<Connection>> idle_;  // GUARDED_BY(mu_)
+  int32_t count_ = 0;                              // GUARDED_BY(mu_); idle and leased
+};
+
+}  // namespace trainyard::server

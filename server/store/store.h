@@ -1,0 +1,101 @@
+// server/store/store.h: the durable state of the daemon, one SQLite file in the state directory.
+//
+// One writer thread owns the one writing connection, runs the commands that wait in a bounded queue
+// as one transaction, commits, and only then answers: an acknowledged change survives power loss
+// (WAL, synchronous=FULL). A second thread delivers the answers, so that the next group is written
+// meanwhile. Readers have read-only connections of their own and never checkpoint: with SQLite
+// before 3.51.3 a checkpoint on another connection than the writer's can lose commits.
+//
+// Every change has two forms. `change(args, done)` returns at once; `done` is called exactly once,
+// on the answering thread, and must be short and must not wait for the store. `change(args)` waits.
+// Errors common to all: RESOURCE_EXHAUSTED/STORAGE_FULL, UNAVAILABLE/STORE_BUSY (queue full or
+// locked by another process), UNAVAILABLE/STORE_FAILED (a write failed; restart the daemon after
+// checking the disk).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "server/store/dataset_store.h"
+#include "server/store/job_store.h"
+#include "server/store/model_store.h"
+#include "server/store/upload_store.h"
+#include "src/base/clock.h"
+#include "src/base/result.h"
+
+namespace trainyard::server {
+
+struct StoreOptions {
+  std::filesystem::path state_dir;  // made if missing, mode 0700
+  // True where the operator said that the store must exist: a missing one is then an error and not
+  // a new, empty one (a volume that was not mounted).
+  bool must_exist = false;
+  // SQLite's WAL needs memory that all its users share, which network file systems do not give.
+  bool allow_network_file_system = false;
+  int64_t queued_jobs_max = 1000;  // per tenant
+  int32_t readers_max = 4;         // read-only connections
+  int64_t busy_timeout_ms = 5000;  // another process holds the file
+  // Kept aside, and freed when the disk is full, so that cancel still works. 0: nothing is kept.
+  int64_t reserve_bytes = 4 << 20;
+  // Pages (4 KiB) in the WAL after which the writer checkpoints when idle; at eight times as many
+  // it does so under load too.
+  int32_t checkpoint_pages = 1000;
+  std::string vfs;  // SQLite's file layer, for tests; empty: the default one
+};
+
+/// What a commit changed of a job.
+struct JobChange {
+  std::string uid;
+  int64_t newest_seq = 0;
+  JobState state = JobState::kQueued;
+  bool state_changed = false;
+  bool cancel_requested = false;
+  bool removed = false;
+};
+using JobObserver = std::function<void(std::span<const JobChange>)>;
+
+class StoreCore;  // connections, writer and readers (server/store/store_core.h)
+
+class Store {
+ public:
+  /// Locks the state directory, opens or makes the store, migrates it. Errors:
+  /// FAILED_PRECONDITION/STATE_DIR_LOCKED names the pid that holds it; DATA_LOSS/STORE_CORRUPT and
+  /// FAILED_PRECONDITION/STORE_NEWER, STORE_MISSING name the file and the remedy;
+  /// PERMISSION_DENIED/STATE_DIR_NOT_WRITABLE; FAILED_PRECONDITION/STATE_DIR_ON_NETWORK. An
+  /// existing file is never replaced.
+  static Result<std::unique_ptr<Store>> open(StoreOptions options,
+                                             const Clock& clock = system_clock());
+  /// Refuses new commands, commits what waits, answers it, checkpoints, closes, unlocks.
+  ~Store();
+
+  JobStore& jobs() { return jobs_; }
+  DatasetStore& datasets() { return datasets_; }
+  UploadStore& uploads() { return uploads_; }
+  ModelStore& models() { return models_; }
+
+  /// Called on the answering thread after each commit that changed jobs, before the answers of that
+  /// commit, in commit order. Must be short. Register before the first change.
+  void observe(JobObserver observer);
+
+  /// OK while the store takes writes. Anything else: answer NOT_SERVING.
+  Status health() const;
+
+ private:
+  explicit Store(std::unique_ptr<StoreCore> core);
+  std::unique_ptr<StoreCore> core_;
+  JobStore jobs_;
+  DatasetStore datasets_;
+  UploadStore uploads_;
+  ModelStore models_;
+};
+
+/// A sentence for the log and for ServerInfo.warnings if the SQLite that was loaded can lose
+/// commits when any other program checkpoints the open store.
+std::optional<std::string> sqlite_warning();
+
+}  // namespace trainyard::server

@@ -1,0 +1,88 @@
+// server/store/store_core.h: what the parts of the store share: the lock, the writer, the readers.
+#pragma once
+
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "server/store/done.h"
+#include "server/store/readers.h"
+#include "server/store/state_lock.h"
+#include "server/store/writer.h"
+
+namespace trainyard::server {
+
+enum class Urgency { kNormal, kEssential };  // essential: allowed when the disk is full
+
+template <typename T, typename Body>
+class TypedCommand final : public Command {
+ public:
+  TypedCommand(Body body, Done<T> done) : body_(std::move(body)), done_(std::move(done)) {}
+  bool run(WriteContext& context) override {
+    result_.emplace(body_(context));
+    return result_->ok();
+  }
+  void answer(const std::optional<Error>& error) override {
+    if (error)
+      done_(*error);
+    else
+      done_(std::move(*result_));
+  }
+
+ private:
+  Body body_;
+  Done<T> done_;
+  std::optional<Result<T>> result_;
+};
+
+class StoreCore {
+ public:
+  StoreCore(StoreOptions store_options, StateLock state_lock, std::unique_ptr<Writer> the_writer,
+            std::unique_ptr<Readers> the_readers, std::string token_key);
+  ~StoreCore();
+
+  /// Queues `body(WriteContext&) -> Result<T>`.
+  template <typename T, typename Body>
+  void change(Body body, Done<T> done, Urgency urgency = Urgency::kNormal) {
+    auto command = std::make_unique<TypedCommand<T, Body>>(std::move(body), std::move(done));
+    command->essential = urgency == Urgency::kEssential;
+    writer->push(std::move(command));
+  }
+
+  /// Runs `body(Connection&) -> Result<T>` on a read-only connection, in one snapshot.
+  template <typename T, typename Body>
+  Result<T> read(Body body) {
+    ASSIGN_OR_RETURN(Readers::Lease lease, readers->take());
+    try {
+      Transaction transaction(*lease, Transaction::Kind::kRead);
+      Result<T> result = body(*lease);
+      transaction.commit();
+      return result;
+    } catch (const SqliteError& e) {
+      return to_error(e);
+    }
+  }
+
+  const StoreOptions options;
+  const std::string page_token_key;
+  // In the order of their ends, last first: the lock outlives the connections.
+  StateLock lock;
+  std::unique_ptr<Readers> readers;
+  std::unique_ptr<Writer> writer;
+};
+
+/// Turns the first form of a change into the second: `wait_for<Job>(core, [&](Done<Job> done) {
+/// submit(job, done); })`.
+template <typename T, typename Start>
+Result<T> wait_for(StoreCore& core, Start start) {
+  TRAINYARD_CHECK(!core.writer->on_answering_thread(),
+                  "an answer of the store must not wait for the store");
+  std::promise<Result<T>> promise;
+  std::future<Result<T>> future = promise.get_future();
+  start(Done<T>([&promise](Result<T> result) { promise.set_value(std::move(result)); }));
+  return future.get();
+}
+
+}  // namespace trainyard::server

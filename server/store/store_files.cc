@@ -1,0 +1,201 @@
+#include "server/store/store_files.h"
+
+#include <fcntl.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "server/store/migrations.h"
+#include "server/store/random_id.h"
+#include "server/store/store_core.h"
+#include "src/base/files.h"
+
+namespace trainyard::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Above this size only the header, the schema and what is read anyway are checked at start, so that
+// a start stays fast.
+constexpr int64_t kQuickCheckBytesMax = 64 << 20;
+constexpr std::string_view kMagic("SQLite format 3\0", 16);
+
+fs::path with_suffix(const fs::path& state_dir, const char* suffix) {
+  fs::path path = store_path(state_dir);
+  path += suffix;
+  return path;
+}
+
+Status write_state(const fs::path& state_dir, std::string_view state) {
+  return replace_file(local_files(), with_suffix(state_dir, ".state"), state);
+}
+
+Error corrupt(const fs::path& path, const std::string& what) {
+  return make_error(ErrorCode::kDataLoss, "STORE_CORRUPT",
+                    path.string() + " is damaged (" + what +
+                        "): restore it and its -wal file from a backup, or move them away and "
+                        "remove " +
+                        path.filename().string() + ".state to begin anew");
+}
+
+Error open_error(const fs::path& path, const SqliteError& e) {
+  if (e.primary() == SQLITE_CORRUPT || e.primary() == SQLITE_NOTADB) return corrupt(path, e.what());
+  Error error = to_error(e);
+  error.message = path.string() + ": " + e.what();
+  return error;
+}
+
+const char* vfs_of(const StoreOptions& options) {
+  return options.vfs.empty() ? nullptr : options.vfs.c_str();
+}
+
+// Made aside and renamed: a crash in the middle leaves no trainyard.db.
+Status make_store(const StoreOptions& options) {
+  const fs::path path = with_suffix(options.state_dir, ".new");
+  for (const char* suffix : {"", "-journal", "-wal", "-shm"})
+    if (Status s = local_files().remove_all(path.string() + suffix); !s.ok()) return s;
+  {
+    Connection db(path, Connection::Mode::kCreate, options.busy_timeout_ms, vfs_of(options));
+    if (Status s = migrate(db, path.string()); !s.ok()) return s;
+    Query query(db, "INSERT INTO settings (key, value) VALUES ('page_token_key', ?)");
+    query.bind_blob(random_bytes(32)).run();
+  }
+  return local_files().rename_durable(path, store_path(options.state_dir));
+}
+
+// Before SQLite sees the file: it would take an empty one for a new store.
+Status check_file(const fs::path& state_dir, bool was_open) {
+  const fs::path path = store_path(state_dir);
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd)
+    return make_error(ErrorCode::kPermissionDenied, "STATE_DIR_NOT_WRITABLE",
+                      "cannot open " + path.string() + ": " + std::strerror(errno));
+  char head[16] = {};
+  if (::pread(fd.get(), head, sizeof head, 0) != sizeof head ||
+      std::string_view(head, sizeof head) != kMagic)
+    return corrupt(path, "not an SQLite file");
+  if (was_open && !fs::exists(with_suffix(state_dir, "-wal")))
+    return make_error(ErrorCode::kDataLoss, "STORE_WAL_MISSING",
+                      path.string() +
+                          "-wal is missing, and the last daemon did not end cleanly: it "
+                          "held acknowledged changes; bring it back, or remove " +
+                          path.string() + ".state to go on without them");
+  return {};
+}
+
+Status quick_check(Connection& db, const fs::path& path) {
+  std::error_code ignored;
+  const auto bytes = static_cast<int64_t>(fs::file_size(path, ignored));
+  if (bytes > kQuickCheckBytesMax) return {};
+  const std::string answer = db.query_text("PRAGMA quick_check(1)");
+  if (answer != "ok") return corrupt(path, answer);
+  return {};
+}
+
+Status find_or_make_store(const StoreOptions& options, const std::string& state) {
+  const fs::path path = store_path(options.state_dir);
+  if (fs::exists(path)) return check_file(options.state_dir, state == "open");
+  if (!state.empty() || options.must_exist || fs::exists(with_suffix(options.state_dir, "-wal")))
+    return make_error(ErrorCode::kFailedPrecondition, "STORE_MISSING",
+                      path.string() +
+                          " is missing, but a store is expected here: restore it from a "
+                          "backup, or remove " +
+                          path.string() + ".state and -wal to begin anew");
+  return make_store(options);
+}
+
+}  // namespace
+
+fs::path store_path(const fs::path& state_dir) { return state_dir / "trainyard.db"; }
+fs::path reserve_path(const fs::path& state_dir) { return with_suffix(state_dir, ".reserve"); }
+
+Status make_state_dir(const fs::path& state_dir) {
+  std::error_code error;
+  const bool made = fs::create_directories(state_dir, error);
+  if (!error && made) fs::permissions(state_dir, fs::perms::owner_all, error);
+  if (!error && ::access(state_dir.c_str(), R_OK | W_OK | X_OK) != 0)
+    error = std::error_code(errno, std::generic_category());
+  if (!error) return {};
+  return make_error(ErrorCode::kPermissionDenied, "STATE_DIR_NOT_WRITABLE",
+                    "state directory " + state_dir.string() + ": " + error.message() +
+                        "; give the daemon's user write access or choose another directory");
+}
+
+bool is_network_file_system(int64_t type) {
+  switch (static_cast<uint32_t>(type)) {  // magic numbers of statfs(2)
+    case 0x6969:                          // NFS
+    case 0xff534d42:                      // CIFS
+    case 0xfe534d42:                      // SMB2
+    case 0x0bd00bd0:                      // Lustre
+    case 0x00c36400:                      // Ceph
+    case 0x47504653:                      // GPFS
+      return true;
+    default:
+      return false;
+  }
+}
+
+Result<std::unique_ptr<Connection>> open_store(const StoreOptions& options) {
+  const fs::path path = store_path(options.state_dir);
+  std::string state;
+  if (Result<std::string> text = read_file(with_suffix(options.state_dir, ".state"), 64); text.ok())
+    state = text->substr(0, text->find('\n'));
+  try {
+    if (Status s = find_or_make_store(options, state); !s.ok()) return s.error();
+    auto db = std::make_unique<Connection>(path, Connection::Mode::kReadWrite,
+                                           options.busy_timeout_ms, vfs_of(options));
+    db->execute(
+        "PRAGMA cache_size = -8192");  // KiB, taken as needed: a group's pages stay in memory
+    if (db->query_text("PRAGMA journal_mode = WAL") != "wal")
+      return make_error(ErrorCode::kFailedPrecondition, "STORE_NO_WAL",
+                        path.string() +
+                            ": this file system does not support SQLite's WAL; the "
+                            "state directory must be on a local disk");
+    if (Status s = quick_check(*db, path); !s.ok()) return s.error();
+    if (Status s = migrate(*db, path.string()); !s.ok()) return s.error();
+    // A first write, so that the WAL is there from the moment the state file says "open".
+    db->execute(
+        "INSERT INTO settings (key, value) VALUES ('opened', x'01')"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value");
+    if (Status s = write_state(options.state_dir, "open\n"); !s.ok()) return s.error();
+    return db;
+  } catch (const SqliteError& e) {
+    return open_error(path, e);
+  }
+}
+
+void mark_closed(const fs::path& state_dir) { (void)write_state(state_dir, "closed\n"); }
+
+Result<std::unique_ptr<Store>> Store::open(StoreOptions options, const Clock& clock) {
+  if (Status s = make_state_dir(options.state_dir); !s.ok()) return s.error();
+  struct statfs file_system {};
+  if (::statfs(options.state_dir.c_str(), &file_system) == 0 &&
+      is_network_file_system(file_system.f_type) && !options.allow_network_file_system)
+    return make_error(ErrorCode::kFailedPrecondition, "STATE_DIR_ON_NETWORK",
+                      "state directory " + options.state_dir.string() +
+                          " is on a network file system, where SQLite can lose data; choose a "
+                          "directory on a local disk");
+  ASSIGN_OR_RETURN(StateLock lock, StateLock::take(options.state_dir));
+  ASSIGN_OR_RETURN(std::unique_ptr<Connection> db, open_store(options));
+  std::string key;
+  try {
+    Query query(*db, "SELECT value FROM settings WHERE key = 'page_token_key'");
+    if (query.step()) key = query.text(0);
+  } catch (const SqliteError& e) {
+    return open_error(store_path(options.state_dir), e);
+  }
+  WriterOptions writer_options;
+  writer_options.reserve_path = reserve_path(options.state_dir);
+  writer_options.reserve_bytes = options.reserve_bytes;
+  writer_options.checkpoint_pages = options.checkpoint_pages;
+  auto readers = std::make_unique<Readers>(store_path(options.state_dir), options.readers_max,
+                                           options.busy_timeout_ms, options.vfs);
+  auto writer = std::make_unique<Writer>(std::move(writer_options), std::move(db), clock);
+  return std::unique_ptr<Store>(new Store(std::make_unique<StoreCore>(
+      std::move(options), std::move(lock), std::move(writer), std::move(readers), std::move(key))));
+}
+
+}  // namespace trainyard::server

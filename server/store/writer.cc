@@ -1,0 +1,263 @@
+#include "server/store/writer.h"
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace trainyard::server {
+namespace {
+
+Error refused_full() {
+  return make_error(ErrorCode::kResourceExhausted, "STORAGE_FULL",
+                    "The server's disk is full: nothing was stored; free space and try again.");
+}
+
+Error refused_stopping() {
+  return make_error(ErrorCode::kUnavailable, "SERVER_DRAINING", "The server is stopping.");
+}
+
+int count_wal_pages(void* pages, sqlite3*, const char*, int count) {
+  *static_cast<int*>(pages) = count;
+  return SQLITE_OK;
+}
+
+}  // namespace
+
+Writer::Writer(WriterOptions options, std::unique_ptr<Connection> db, const Clock& clock)
+    : options_(std::move(options)), clock_(clock), db_(std::move(db)) {
+  sqlite3_wal_hook(db_->get(), count_wal_pages, &wal_pages_);
+  keep_reserve();
+  answerer_ = std::jthread([this] { run_answerer(); });
+  writer_ = std::jthread([this] { run_writer(); });
+}
+
+Writer::~Writer() {
+  {
+    const std::lock_guard lock(mu_);
+    stopping_ = true;
+  }
+  wake_writer_.notify_all();
+  writer_.join();
+  answerer_.join();
+}
+
+void Writer::push(std::unique_ptr<Command> command) {
+  std::optional<Error> refusal;
+  {
+    const std::lock_guard lock(mu_);
+    if (stopping_)
+      refusal = refused_stopping();
+    else if (failed_)
+      refusal = *failed_;
+    else if (in_flight_ >= kCommandsMax)
+      refusal = make_error(ErrorCode::kUnavailable, "STORE_BUSY",
+                           "The server's store has too many changes waiting: try again.");
+    else {
+      ++in_flight_;
+      queue_.push_back(std::move(command));
+    }
+    if (refusal && !writer_done_) {
+      // Answered on the answering thread like everything else, so that `done` never runs under a
+      // caller's lock.
+      ++in_flight_;
+      Answers answers;
+      answers.group.push_back(std::move(command));
+      answers.errors.push_back(refusal);
+      answers_.push_back(std::move(answers));
+    }
+  }
+  if (!refusal) {
+    wake_writer_.notify_one();
+  } else if (command) {
+    command->answer(refusal);  // the threads have ended
+  } else {
+    wake_answerer_.notify_one();
+  }
+}
+
+void Writer::observe(JobObserver observer) {
+  const std::lock_guard lock(mu_);
+  observers_.push_back(std::move(observer));
+}
+
+Status Writer::health() const {
+  const std::lock_guard lock(mu_);
+  if (failed_) return *failed_;
+  return {};
+}
+
+void Writer::run_writer() {
+  for (;;) {
+    Answers answers;
+    {
+      std::unique_lock lock(mu_);
+      if (queue_.empty() && !stopping_ && wal_pages_ >= options_.checkpoint_pages && !failed_) {
+        lock.unlock();
+        checkpoint(SQLITE_CHECKPOINT_PASSIVE);
+        lock.lock();
+      }
+      wake_writer_.wait(lock, [&] { return !queue_.empty() || stopping_; });
+      if (queue_.empty()) break;
+      const size_t count = std::min(queue_.size(), kGroupMax);
+      for (size_t i = 0; i < count; ++i) {
+        answers.group.push_back(std::move(queue_.front()));
+        queue_.pop_front();
+      }
+    }
+    answers.errors.resize(answers.group.size());
+    write_group(answers);
+    give_answers(std::move(answers));
+    if (wal_pages_ >= kCheckpointLoadFactor * options_.checkpoint_pages)
+      checkpoint(SQLITE_CHECKPOINT_PASSIVE);
+  }
+  if (health().ok()) checkpoint(SQLITE_CHECKPOINT_TRUNCATE);
+  db_.reset();
+  {
+    const std::lock_guard lock(mu_);
+    writer_done_ = true;
+  }
+  wake_answerer_.notify_one();
+}
+
+void Writer::give_answers(Answers answers) {
+  {
+    const std::lock_guard lock(mu_);
+    answers_.push_back(std::move(answers));
+  }
+  wake_answerer_.notify_one();
+}
+
+void Writer::run_answerer() {
+  for (;;) {
+    Answers answers;
+    std::vector<JobObserver> observers;
+    {
+      std::unique_lock lock(mu_);
+      wake_answerer_.wait(lock, [&] { return !answers_.empty() || writer_done_; });
+      if (answers_.empty()) return;
+      answers = std::move(answers_.front());
+      answers_.pop_front();
+      observers = observers_;
+    }
+    if (!answers.changes.empty())
+      for (const JobObserver& observer : observers) observer(answers.changes);
+    for (size_t i = 0; i < answers.group.size(); ++i) answers.group[i]->answer(answers.errors[i]);
+    const std::lock_guard lock(mu_);
+    in_flight_ -= answers.group.size();
+  }
+}
+
+void Writer::write_group(Answers& answers) {
+  if (const Status s = health(); !s.ok()) return fail_group(answers, s.error());
+  if (full_) keep_reserve();  // sets full_ to false if there is room again
+  try {
+    write_transaction(answers, full_);
+    return;
+  } catch (const SqliteError& e) {
+    if (e.is_full() && !full_) {
+      full_ = true;
+      free_reserve();
+    } else {
+      return fail_group(answers, e);
+    }
+  }
+  try {  // once more, with the reserve's room and only what ends things
+    write_transaction(answers, /*essential_only=*/true);
+  } catch (const SqliteError& e) {
+    fail_group(answers, e);
+  }
+}
+
+void Writer::write_transaction(Answers& answers, bool essential_only) {
+  answers.changes.clear();
+  Transaction transaction(*db_, Transaction::Kind::kWrite);
+  WriteContext context{*db_, clock_.wall_us(), answers.changes};
+  for (size_t i = 0; i < answers.group.size(); ++i) {
+    Command& command = *answers.group[i];
+    if (essential_only && !command.essential) {
+      answers.errors[i] = refused_full();
+      continue;
+    }
+    answers.errors[i].reset();
+    run_command(command, answers.errors[i], context);
+  }
+  transaction.commit();
+}
+
+void Writer::run_command(Command& command, std::optional<Error>& error, WriteContext& context) {
+  const size_t changes = context.changes.size();
+  Query(*db_, "SAVEPOINT command").run();
+  bool keep = false;
+  try {
+    keep = command.run(context);
+  } catch (const SqliteError& e) {
+    // A broken constraint is a bug of this one command; all else concerns the whole group.
+    if (e.primary() != SQLITE_CONSTRAINT && e.primary() != SQLITE_TOOBIG) throw;
+    error = make_error(ErrorCode::kInternal, "INTERNAL", std::string("store: ") + e.what());
+  } catch (const std::exception& e) {
+    error = make_error(ErrorCode::kInternal, "INTERNAL", std::string("store: ") + e.what());
+  }
+  if (!keep) {
+    Query(*db_, "ROLLBACK TO command").run();
+    context.changes.erase(context.changes.begin() + static_cast<ptrdiff_t>(changes),
+                          context.changes.end());
+  }
+  Query(*db_, "RELEASE command").run();
+}
+
+void Writer::fail_group(Answers& answers, const Error& error) {
+  answers.changes.clear();
+  for (std::optional<Error>& e : answers.errors) e = error;
+}
+
+void Writer::fail_group(Answers& answers, const SqliteError& e) {
+  const Error error = to_error(e);
+  fail_group(answers, error);
+  if (e.is_full() || e.is_busy() || e.primary() == SQLITE_NOMEM) return;  // these pass
+  const std::lock_guard lock(mu_);
+  failed_ = error;
+}
+
+void Writer::free_reserve() {
+  std::error_code ignored;
+  std::filesystem::remove(options_.reserve_path, ignored);
+}
+
+// Keeps a file of real blocks, whose removal makes room. Without room for it and as much again the
+// disk counts as full if it did so before.
+void Writer::keep_reserve() {
+  if (options_.reserve_bytes <= 0) {
+    full_ = false;
+    return;
+  }
+  std::error_code error;
+  if (static_cast<int64_t>(std::filesystem::file_size(options_.reserve_path, error)) ==
+          options_.reserve_bytes &&
+      !error) {
+    full_ = false;
+    return;
+  }
+  struct statvfs space {};
+  const bool known = ::statvfs(options_.reserve_path.parent_path().c_str(), &space) == 0;
+  const int64_t free_bytes = known ? static_cast<int64_t>(space.f_bavail * space.f_frsize) : 0;
+  if (free_bytes < 2 * options_.reserve_bytes) return;
+  const UniqueFd fd(::open(options_.reserve_path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0640));
+  if (fd && ::posix_fallocate(fd.get(), 0, options_.reserve_bytes) == 0) {
+    full_ = false;
+  } else {
+    free_reserve();  // half a reserve is none
+  }
+}
+
+void Writer::checkpoint(int mode) {
+  // A reader in the middle of a read keeps some pages in the WAL: the next checkpoint takes them.
+  const int code = sqlite3_wal_checkpoint_v2(db_->get(), nullptr, mode, nullptr, nullptr);
+  // After an error too: a full disk is met by the next commit, and must not be tried in a loop.
+  wal_pages_ = 0;
+  (void)code;
+}
+
+}  // namespace trainyard::server

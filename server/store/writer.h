@@ -1,0 +1,115 @@
+// server/store/writer.h: the one thread that writes, and the one that answers.
+//
+// Commands wait in a bounded queue. The writer takes all that wait (up to kGroupMax), runs each
+// inside a savepoint of one transaction, and commits: under load, one fsync is shared by many. A
+// command that refuses is undone alone. While a group is being committed the next one gathers, so
+// no delay is ever added. Answers, and before them the observers, run on a second thread in commit
+// order.
+//
+// When a write fails:
+//   disk full   the reserve file is freed and the commands that end things (essential) are tried
+//               again; all others are refused until there is room for the reserve once more.
+//   locked      by another program, longer than the busy timeout: the group is refused.
+//   otherwise   (I/O error, failed fsync, damage) the connection is never trusted again: that group
+//               and all later commands are refused, health() says so, readers go on.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "server/store/sqlite.h"
+#include "server/store/store.h"
+
+namespace trainyard::server {
+
+/// Commands that are waiting, running or unanswered. Beyond it new ones are refused: STORE_BUSY.
+inline constexpr size_t kCommandsMax = 8192;
+/// Commands that share a commit. Bounds the time that the first of them waits for the last.
+inline constexpr size_t kGroupMax = 512;
+/// Times StoreOptions::checkpoint_pages at which a checkpoint no longer waits for an idle moment.
+inline constexpr int kCheckpointLoadFactor = 8;
+
+/// What a command may use while it runs.
+struct WriteContext {
+  Connection& db;
+  int64_t now_us;                   // wall clock, one for the group
+  std::vector<JobChange>& changes;  // for the observers
+};
+
+class Command {
+ public:
+  virtual ~Command() = default;
+  /// Runs in a savepoint; false undoes it. May be called again after a full disk: the last counts.
+  virtual bool run(WriteContext& context) = 0;
+  /// After the commit, with nothing; or with what went wrong. Called once.
+  virtual void answer(const std::optional<Error>& error) = 0;
+  bool essential = false;  // ends something: allowed when the disk is full
+};
+
+struct WriterOptions {
+  std::filesystem::path reserve_path;
+  int64_t reserve_bytes = 0;
+  int32_t checkpoint_pages = 1000;
+};
+
+class Writer {
+ public:
+  Writer(WriterOptions options, std::unique_ptr<Connection> db, const Clock& clock);
+  /// Commits and answers what waits; then the WAL is checkpointed and the connection closed.
+  ~Writer();
+
+  void push(std::unique_ptr<Command> command);
+  void observe(JobObserver observer);
+  bool on_answering_thread() const { return std::this_thread::get_id() == answerer_.get_id(); }
+  Status health() const;
+
+ private:
+  using Group = std::vector<std::unique_ptr<Command>>;
+  struct Answers {
+    Group group;
+    std::vector<std::optional<Error>> errors;  // one per command
+    std::vector<JobChange> changes;
+  };
+
+  void run_writer();
+  void run_answerer();
+  void write_group(Answers& answers);
+  void write_transaction(Answers& answers, bool essential_only);
+  void run_command(Command& command, std::optional<Error>& error, WriteContext& context);
+  void fail_group(Answers& answers, const Error& error);
+  void fail_group(Answers& answers, const SqliteError& e);
+  void give_answers(Answers answers);
+  void free_reserve();
+  void keep_reserve();
+  void checkpoint(int mode);
+
+  const WriterOptions options_;
+  const Clock& clock_;
+  std::unique_ptr<Connection> db_;  // the writer thread's, after construction
+  int wal_pages_ = 0;               // the writer thread's
+  bool full_ = false;               // the writer thread's
+
+  mutable std::mutex mu_;
+  std::condition_variable wake_writer_;
+  std::condition_variable wake_answerer_;
+  std::deque<std::unique_ptr<Command>> queue_;  // GUARDED_BY(mu_)
+  std::deque<Answers> answers_;                 // GUARDED_BY(mu_)
+  size_t in_flight_ = 0;                        // GUARDED_BY(mu_)
+  bool stopping_ = false;                       // GUARDED_BY(mu_)
+  bool writer_done_ = false;                    // GUARDED_BY(mu_)
+  std::optional<Error> failed_;                 // GUARDED_BY(mu_)
+  std::vector<JobObserver> observers_;          // GUARDED_BY(mu_); copied before it is called
+
+  std::jthread writer_;
+  std::jthread answerer_;
+};
+
+}  // namespace trainyard::server

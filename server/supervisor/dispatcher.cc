@@ -1,0 +1,299 @@
+#include "server/supervisor/dispatcher.h"
+
+#include <malloc.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "server/config/log.h"
+#include "server/scheduler/scheduler.h"
+#include "server/supervisor/train_task.h"
+#include "src/base/sha256.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int kLeftoverTimeoutMs = 5000;
+/// After an error of the store or of a start, so that a broken disk does not make a busy loop.
+constexpr int64_t kErrorPauseUs = 1'000'000;
+/// While every slot is taken, new jobs only want their reason to wait: they are looked at together,
+/// so that a flood of submits does not read the whole queue once for each.
+constexpr int64_t kFullPauseUs = 250'000;
+
+/// No job that could start would find a slot.
+bool all_slots_taken(const Snapshot& snapshot) {
+  for (const Device& device : snapshot.inventory.devices) {
+    if (!device.schedulable) continue;
+    const auto taken = std::count_if(snapshot.placed.begin(), snapshot.placed.end(),
+                                     [&](const PlacedJob& p) { return p.device == device.name; });
+    if (taken < device.slots) return false;
+  }
+  return true;
+}
+
+std::string last_segment(const std::string& name) { return name.substr(name.rfind('/') + 1); }
+
+}  // namespace
+
+struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
+  Impl(Store& s, Supervisor& sup, Inventory& inv, Files& f, DispatcherOptions o, const Clock& c)
+      : store(s), supervisor(sup), inventory(inv), files(f), options(std::move(o)), clock(c) {}
+
+  struct Live {
+    std::string task;
+    int32_t attempt = 0;
+    std::string device;
+  };
+
+  void observe(std::span<const JobChange> changes);
+  void run();
+  void wait_for_work(std::unique_lock<std::mutex>& lock);
+  void forget(const std::vector<std::pair<std::string, int32_t>>& ended);
+  void dispatch(bool drain_now);
+  void start_attempt(const Job& job, const StartDecision& decision);
+  void store_wait_reasons(const std::vector<Job>& jobs, const std::vector<WaitDecision>& waits);
+
+  Store& store;
+  Supervisor& supervisor;
+  Inventory& inventory;
+  Files& files;
+  const DispatcherOptions options;
+  const Clock& clock;
+
+  std::mutex mu;
+  std::condition_variable changed;
+  bool dirty = true;                                   // GUARDED_BY(mu): a job changed
+  bool urgent = false;                                 // GUARDED_BY(mu): more than a new job
+  bool stopping = false;                               // GUARDED_BY(mu)
+  bool draining = false;                               // GUARDED_BY(mu)
+  int64_t drain_grace_ms = 0;                          // GUARDED_BY(mu)
+  std::vector<std::string> cancelled;                  // GUARDED_BY(mu): uids
+  std::vector<std::pair<std::string, int32_t>> ended;  // GUARDED_BY(mu): uid, attempt
+
+  // Of the dispatcher's thread.
+  std::unordered_map<std::string, Live> live;  // by uid
+  std::optional<int64_t> wake_time_us;
+  bool full = false;         // the last look left no slot free
+  int64_t look_time_us = 0;  // of the last look
+  std::jthread thread;
+};
+
+void Dispatcher::Impl::observe(std::span<const JobChange> changes) {
+  bool wake = false;
+  {
+    const std::lock_guard lock(mu);
+    for (const JobChange& change : changes) {
+      if (change.cancel_requested && is_active(change.state)) {
+        cancelled.push_back(change.uid);
+        urgent = true;
+      }
+      wake = wake || change.state_changed || change.cancel_requested;
+    }
+    dirty = dirty || wake;
+  }
+  if (wake) changed.notify_one();
+}
+
+void Dispatcher::Impl::run() {
+  for (;;) {
+    std::vector<std::string> to_cancel;
+    std::vector<std::pair<std::string, int32_t>> gone;
+    bool drain_now = false;
+    int64_t grace_ms = 0;
+    {
+      std::unique_lock lock(mu);
+      wait_for_work(lock);
+      if (stopping) return;
+      dirty = false;
+      urgent = false;
+      to_cancel.swap(cancelled);
+      gone.swap(ended);
+      drain_now = draining;
+      grace_ms = drain_grace_ms;
+    }
+    forget(gone);
+    for (const std::string& uid : to_cancel) {
+      if (const auto it = live.find(uid); it != live.end()) {
+        supervisor.stop(it->second.task, "cancel");
+      }
+    }
+    if (drain_now) {
+      for (const auto& [uid, l] : live) supervisor.stop(l.task, "drain", grace_ms);
+    }
+    try {
+      dispatch(drain_now);
+    } catch (const std::exception& e) {
+      spdlog::error("event=dispatch_fault {}", kv("what", e.what()));
+      wake_time_us = clock.wall_us() + kErrorPauseUs;
+    }
+  }
+}
+
+void Dispatcher::Impl::wait_for_work(std::unique_lock<std::mutex>& lock) {
+  if (wake_time_us) {
+    const int64_t wait_us = std::max<int64_t>(0, *wake_time_us - clock.wall_us());
+    changed.wait_for(lock, std::chrono::microseconds(wait_us), [this] { return dirty || urgent; });
+  } else {
+    changed.wait(lock, [this] { return dirty || urgent; });
+  }
+  if (!full) return;
+  const int64_t rest_us = look_time_us + kFullPauseUs - clock.steady_us();
+  changed.wait_for(lock, std::chrono::microseconds(rest_us), [this] { return urgent; });
+}
+
+void Dispatcher::Impl::forget(const std::vector<std::pair<std::string, int32_t>>& gone) {
+  for (const auto& [uid, attempt] : gone) {
+    const auto it = live.find(uid);
+    if (it != live.end() && it->second.attempt == attempt) live.erase(it);
+  }
+}
+
+void Dispatcher::Impl::dispatch(bool drain_now) {
+  wake_time_us.reset();
+  full = false;
+  look_time_us = clock.steady_us();
+  const Result<std::vector<Job>> jobs = store.jobs().list_unfinished();
+  if (!jobs.ok()) {
+    spdlog::error("event=dispatch_failed {}", kv("message", jobs.error().message));
+    wake_time_us = clock.wall_us() + kErrorPauseUs;
+    return;
+  }
+  if (jobs->empty()) {
+    // Idle from here on: what the last jobs made the heap grow by goes back to the system.
+    if (live.empty()) ::malloc_trim(0);
+    return;
+  }
+  Snapshot snapshot = make_snapshot(*jobs, inventory.read(), drain_now);
+  // A job may be finished while its process is on the way out: the slot is free when that is gone.
+  std::set<std::string> placed;
+  for (const PlacedJob& p : snapshot.placed) placed.insert(p.uid);
+  for (const auto& [uid, l] : live) {
+    if (!placed.contains(uid)) snapshot.placed.push_back({uid, l.device});
+  }
+  const Decisions decisions = decide(snapshot, clock.wall_us());
+  wake_time_us = decisions.wake_time_us;
+  for (const StartDecision& start : decisions.starts) {
+    const auto job =
+        std::find_if(jobs->begin(), jobs->end(), [&](const Job& j) { return j.uid == start.uid; });
+    if (job != jobs->end() && !live.contains(start.uid)) start_attempt(*job, start);
+    snapshot.placed.push_back({start.uid, start.device});
+  }
+  full = all_slots_taken(snapshot);
+  store_wait_reasons(*jobs, decisions.waits);
+}
+
+void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decision) {
+  const auto pause = [&](const Error& error) {
+    spdlog::error("event=start_failed {} {}", kv("job", job.name()), kv("message", error.message));
+    wake_time_us = clock.wall_us() + kErrorPauseUs;
+  };
+  const Result<Dataset> dataset =
+      store.datasets().find(job.tenant, last_segment(job.spec.dataset().name()));
+  if (!dataset.ok()) return pause(dataset.error());
+  if (Status s = files.create_directories(options.paths.checkpoints(job.uid)); !s.ok()) {
+    return pause(s.error());
+  }
+  const std::string nonce = Supervisor::make_nonce();
+  Result<Job> started = store.jobs().start_attempt(job.uid, decision.device, sha256_hex(nonce),
+                                                   decision.reason, decision.message);
+  if (!started.ok()) {  // cancelled just now: the change that did it wakes us again
+    if (started.error().reason != "JOB_STATE_CONFLICT") pause(started.error());
+    return;
+  }
+  spdlog::info("event=job_starting {} attempt={} {} {}", kv("job", job.name()), started->attempt,
+               kv("device", decision.device), kv("reason", decision.reason));
+  TrainTaskOptions task{options.paths, dataset->digest, dataset->schema,
+                        job.spec.resources().has_threads() ? job.spec.resources().threads()
+                                                           : options.threads_per_job};
+  Live l{"", started->attempt, decision.device};
+  auto owner = std::make_shared<TrainTask>(
+      store, clock, *started, std::move(task),
+      [impl = shared_from_this(), uid = job.uid, attempt = started->attempt] {
+        {
+          const std::lock_guard lock(impl->mu);
+          impl->ended.emplace_back(uid, attempt);
+          impl->urgent = true;
+        }
+        impl->changed.notify_one();
+      });
+  Supervisor::NewTask fresh;
+  fresh.kind = "train " + job.name();
+  fresh.owner = std::move(owner);
+  fresh.nonce = nonce;
+  l.task = supervisor.start(std::move(fresh));
+  live.insert_or_assign(job.uid, std::move(l));
+}
+
+void Dispatcher::Impl::store_wait_reasons(const std::vector<Job>& jobs,
+                                          const std::vector<WaitDecision>& waits) {
+  std::unordered_map<std::string, const Job*> by_uid;
+  for (const Job& job : jobs) by_uid.emplace(job.uid, &job);
+  std::vector<WaitReason> changed_reasons;
+  for (const WaitDecision& wait : waits) {
+    const auto it = by_uid.find(wait.uid);
+    if (it == by_uid.end()) continue;
+    if (it->second->reason == wait.reason && it->second->message == wait.message) continue;
+    changed_reasons.push_back({wait.uid, wait.reason, wait.message});
+  }
+  if (changed_reasons.empty()) return;
+  if (Status s = store.jobs().set_wait_reasons(std::move(changed_reasons)); !s.ok()) {
+    spdlog::warn("event=wait_reasons_not_stored {}", kv("message", s.error().message));
+  }
+}
+
+Dispatcher::Dispatcher(Store& store, Supervisor& supervisor, Inventory& inventory, Files& files,
+                       DispatcherOptions options, const Clock& clock)
+    : impl_(
+          std::make_shared<Impl>(store, supervisor, inventory, files, std::move(options), clock)) {
+  store.observe([impl = impl_](std::span<const JobChange> changes) { impl->observe(changes); });
+}
+
+Dispatcher::~Dispatcher() {
+  {
+    const std::lock_guard lock(impl_->mu);
+    impl_->stopping = true;
+    impl_->urgent = true;
+  }
+  impl_->changed.notify_all();
+  if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+Status Dispatcher::recover() {
+  std::string stuck;
+  const Result<std::vector<Job>> alive =
+      impl_->store.jobs().recover([&stuck](const Job& job, const Attempt& attempt) {
+        if (end_leftover(attempt.pid, attempt.process_start, kLeftoverTimeoutMs)) return false;
+        stuck = "the worker of " + job.name() + " (pid " + std::to_string(attempt.pid) +
+                ") that an earlier daemon started cannot be ended";
+        return true;
+      });
+  if (!alive.ok()) return alive.error();
+  if (!stuck.empty()) {
+    return make_error(ErrorCode::kFailedPrecondition, "WORKER_LEFTOVER", std::move(stuck));
+  }
+  return {};
+}
+
+void Dispatcher::start() {
+  impl_->thread = std::jthread([impl = impl_.get()] { impl->run(); });
+}
+
+void Dispatcher::drain(int64_t grace_ms) {
+  {
+    const std::lock_guard lock(impl_->mu);
+    impl_->draining = true;
+    impl_->drain_grace_ms = grace_ms;
+    impl_->urgent = true;
+  }
+  impl_->changed.notify_one();
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,46 @@
+// server/supervisor/dispatcher.h: carries out what the scheduler decides.
+//
+// One thread looks at the store's unfinished jobs, asks decide(), starts attempts and stores why
+// the others wait. It wakes when a job changes, when a worker is gone, and at the time that
+// decide() named; an idle daemon does not wake at all.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "server/config/paths.h"
+#include "server/inventory/inventory.h"
+#include "server/store/store.h"
+#include "server/supervisor/supervisor.h"
+#include "src/base/clock.h"
+#include "src/base/files.h"
+
+namespace trainyard::server {
+
+struct DispatcherOptions {
+  StatePaths paths;
+  int threads_per_job = 1;  // for a job that names none
+};
+
+/// Thread-safe. Make it before the first change of a job. Outlived by everything it is given.
+class Dispatcher {
+ public:
+  Dispatcher(Store& store, Supervisor& supervisor, Inventory& inventory, Files& files,
+             DispatcherOptions options, const Clock& clock = system_clock());
+  ~Dispatcher();
+
+  /// Ends workers that an earlier daemon left behind and puts their jobs back into the queue.
+  /// FAILED_PRECONDITION/WORKER_LEFTOVER if one cannot be ended.
+  Status recover();
+  /// Begins to start jobs.
+  void start();
+  /// Starts nothing any more and asks every worker to stop within `grace_ms`; their jobs return to
+  /// the queue.
+  void drain(int64_t grace_ms);
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;  // also held by the store's observer, which may be called last
+};
+
+}  // namespace trainyard::server

@@ -1,0 +1,198 @@
+#include "server/supervisor/ingest.h"
+
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <string>
+
+#include "server/config/log.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int kTriesMax = 3;  // of an ingest whose worker was lost
+constexpr int64_t kIngestTimeMaxMs = 6 * 3600 * 1000;
+
+int64_t folder_bytes(const std::filesystem::path& folder) {
+  int64_t bytes = 0;
+  std::error_code ec;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ec)) {
+    const auto size = entry.file_size(ec);
+    if (!ec) bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+struct IngestRunner::Impl : std::enable_shared_from_this<IngestRunner::Impl> {
+  Impl(Store& s, Supervisor& sup, Files& f, StatePaths p)
+      : store(s), supervisor(sup), files(f), paths(std::move(p)) {}
+
+  struct Item {
+    Dataset dataset;
+    int tries = 0;
+  };
+
+  void start_next();
+  void task_ended(Item item, bool again);
+  void fail(const std::string& digest, const std::string& reason, const std::string& message);
+
+  Store& store;
+  Supervisor& supervisor;
+  Files& files;
+  const StatePaths paths;
+
+  std::mutex mu;
+  std::deque<Item> waiting;  // GUARDED_BY(mu); its bound is the number of INGESTING rows
+  bool running = false;      // GUARDED_BY(mu)
+  bool draining = false;     // GUARDED_BY(mu)
+  std::string task;          // GUARDED_BY(mu): the one that runs
+};
+
+namespace {
+
+/// One ingest in its worker.
+class IngestTask final : public TaskOwner {
+ public:
+  IngestTask(Store& store, Files& files, const StatePaths& paths, Dataset dataset,
+             std::function<void(bool again)> gone)
+      : store_(store),
+        files_(files),
+        paths_(paths),
+        dataset_(std::move(dataset)),
+        gone_(std::move(gone)) {}
+
+  Status spawned(pid_t, int64_t) override { return {}; }
+
+  Result<v1::Assignment> assignment() override {
+    v1::Assignment assignment;
+    v1::IngestTask& task = *assignment.mutable_ingest();
+    *task.mutable_spec() = dataset_.spec;
+    for (const v1::DatasetSource& source : dataset_.spec.sources()) {
+      task.add_source_paths(paths_.upload(source.sha256()).string());
+    }
+    task.set_output_dir(folder().string());
+    return assignment;
+  }
+
+  void report(const v1::WorkerReport& report, Done<void> done) override {
+    if (!report.has_outcome()) return done({});
+    const v1::Outcome& outcome = report.outcome();
+    if (outcome.kind() == v1::Outcome::SUCCEEDED) {
+      std::error_code ec;
+      if (!std::filesystem::exists(folder() / "digest", ec)) {
+        return fail("INTERNAL", "the ingest reported success but left no dataset", std::move(done));
+      }
+      return store_.datasets().set_ready(dataset_.digest, outcome.schema(), folder_bytes(folder()),
+                                         std::move(done));
+    }
+    if (outcome.kind() == v1::Outcome::STOPPED) return done({});
+    (void)files_.remove_all(folder());
+    fail(outcome.reason().empty() ? "INTERNAL" : outcome.reason(), paths_.hide(outcome.message()),
+         std::move(done));
+  }
+
+  void ended(const TaskEnd& end) override {
+    if (!end.outcome_taken) (void)files_.remove_all(folder());
+    gone_(!end.outcome_taken);
+  }
+
+ private:
+  std::filesystem::path folder() const { return paths_.dataset(dataset_.digest); }
+  void fail(const std::string& reason, const std::string& message, Done<void> done) {
+    store_.datasets().set_failed(dataset_.digest, reason, message, std::move(done));
+  }
+
+  Store& store_;
+  Files& files_;
+  const StatePaths& paths_;
+  const Dataset dataset_;
+  const std::function<void(bool again)> gone_;
+};
+
+}  // namespace
+
+void IngestRunner::Impl::start_next() {
+  Item item;
+  {
+    const std::lock_guard lock(mu);
+    if (running || draining || waiting.empty()) return;
+    item = std::move(waiting.front());
+    waiting.pop_front();
+    running = true;
+  }
+  // What an ingest that did not end has left; a complete dataset of this digest would be READY.
+  (void)files.remove_all(paths.dataset(item.dataset.digest));
+  Supervisor::NewTask fresh;
+  fresh.kind = "ingest " + item.dataset.name();
+  fresh.time_max_ms = kIngestTimeMaxMs;
+  fresh.owner = std::make_shared<IngestTask>(
+      store, files, paths, item.dataset,
+      [impl = shared_from_this(), item](bool again) { impl->task_ended(item, again); });
+  const std::string id = supervisor.start(std::move(fresh));
+  const std::lock_guard lock(mu);
+  task = id;
+  if (draining) supervisor.stop(id, "drain", 1000);
+}
+
+void IngestRunner::Impl::task_ended(Item item, bool again) {
+  bool give_up = false;
+  {
+    const std::lock_guard lock(mu);
+    running = false;
+    task.clear();
+    if (again && !draining) {
+      give_up = ++item.tries >= kTriesMax;
+      if (!give_up) waiting.push_front(item);
+    }
+  }
+  spdlog::info("event=ingest_ended {} again={}", kv("dataset", item.dataset.name()), again);
+  if (give_up) {
+    fail(item.dataset.digest, "WORKER_LOST",
+         "the ingest's worker ended " + std::to_string(kTriesMax) +
+             " times without an outcome; the server's log tells more");
+  }
+  start_next();
+}
+
+void IngestRunner::Impl::fail(const std::string& digest, const std::string& reason,
+                              const std::string& message) {
+  if (Status s = store.datasets().set_failed(digest, reason, message); !s.ok()) {
+    spdlog::error("event=ingest_end_not_stored digest={} {}", digest,
+                  kv("message", s.error().message));
+  }
+}
+
+IngestRunner::IngestRunner(Store& store, Supervisor& supervisor, Files& files, StatePaths paths)
+    : impl_(std::make_shared<Impl>(store, supervisor, files, std::move(paths))) {}
+
+IngestRunner::~IngestRunner() { drain(); }
+
+void IngestRunner::enqueue(const Dataset& dataset) {
+  {
+    const std::lock_guard lock(impl_->mu);
+    impl_->waiting.push_back({dataset, 0});
+  }
+  impl_->start_next();
+}
+
+Status IngestRunner::recover() {
+  ASSIGN_OR_RETURN(const std::vector<Dataset> datasets, impl_->store.datasets().list_ingesting());
+  for (const Dataset& dataset : datasets) enqueue(dataset);
+  return {};
+}
+
+void IngestRunner::drain() {
+  std::string task;
+  {
+    const std::lock_guard lock(impl_->mu);
+    impl_->draining = true;
+    task = impl_->task;
+  }
+  if (!task.empty()) impl_->supervisor.stop(task, "drain", 1000);
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,33 @@
+// server/supervisor/ingest.h: turns uploaded files into typed datasets, each in a worker process,
+// because their bytes are untrusted. One ingest runs at a time; the others wait in order.
+#pragma once
+
+#include <memory>
+
+#include "server/config/paths.h"
+#include "server/store/store.h"
+#include "server/supervisor/supervisor.h"
+#include "src/base/files.h"
+
+namespace trainyard::server {
+
+/// Thread-safe.
+class IngestRunner {
+ public:
+  IngestRunner(Store& store, Supervisor& supervisor, Files& files, StatePaths paths);
+  ~IngestRunner();
+
+  /// Ingests the sources of an INGESTING dataset into the folder of its digest; the end is stored
+  /// for every dataset of that digest.
+  void enqueue(const Dataset& dataset);
+  /// Begins anew what an earlier daemon did not finish.
+  Status recover();
+  /// Starts nothing any more and ends what runs; it is begun anew at the next start.
+  void drain();
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;  // also held by the task that runs
+};
+
+}  // namespace trainyard::server

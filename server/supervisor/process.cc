@@ -1,0 +1,231 @@
+#include "server/supervisor/process.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "src/base/files.h"
+
+extern char** environ;
+
+namespace trainyard::server {
+namespace {
+
+struct Pipe {
+  UniqueFd read;
+  UniqueFd write;
+};
+
+Error start_failed(const char* what, int err) {
+  return make_error(ErrorCode::kInternal, "WORKER_START_FAILED",
+                    std::string("cannot start a worker: ") + what + ": " + std::strerror(err));
+}
+
+Result<Pipe> make_pipe() {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) return start_failed("pipe", errno);
+  return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+int open_pidfd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (const std::string& t : texts) out.push_back(const_cast<char*>(t.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+/// Runs in the child between fork and exec: async-signal-safe calls alone. Reports errno through
+/// `error_fd`, which a successful exec closes.
+[[noreturn]] void become_worker(const char* program, char* const* argv, char* const* envp,
+                                int stdin_fd, int output_fd, int error_fd, pid_t parent) {
+  const auto fail = [&]() {
+    const int err = errno;
+    (void)!::write(error_fd, &err, sizeof err);
+    ::_exit(127);
+  };
+  if (::setpgid(0, 0) != 0) fail();
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail();
+  if (::getppid() != parent) ::_exit(127);  // the daemon died before the line above
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail();
+  sigset_t none;
+  sigemptyset(&none);
+  if (::sigprocmask(SIG_SETMASK, &none, nullptr) != 0) fail();
+  ::signal(SIGPIPE, SIG_DFL);
+  if (::dup2(stdin_fd, 0) < 0 || ::dup2(output_fd, 1) < 0 || ::dup2(output_fd, 2) < 0) fail();
+  if (::syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC) != 0) fail();
+  ::execve(program, argv, envp);
+  fail();
+  ::_exit(127);
+}
+
+}  // namespace
+
+Result<Process> Process::spawn(const SpawnRequest& request) {
+  ASSIGN_OR_RETURN(Pipe in, make_pipe());
+  ASSIGN_OR_RETURN(Pipe out, make_pipe());
+  ASSIGN_OR_RETURN(Pipe error, make_pipe());
+  if (::fcntl(out.read.get(), F_SETFL, O_NONBLOCK) != 0) return start_failed("fcntl", errno);
+
+  std::vector<std::string> arguments = request.arguments;
+  arguments.insert(arguments.begin(), request.program.string());
+  const std::vector<char*> argv = pointers(arguments);
+  const std::vector<char*> envp = pointers(request.environment);
+  const std::string program = request.program.string();
+  const pid_t parent = ::getpid();
+
+  const pid_t pid = ::_Fork();  // without atfork handlers: gRPC's must not run in the child
+  if (pid < 0) return start_failed("fork", errno);
+  if (pid == 0) {
+    become_worker(program.c_str(), argv.data(), envp.data(), in.read.get(), out.write.get(),
+                  error.write.get(), parent);
+  }
+  Process process;
+  process.pid_ = pid;
+  process.pidfd_.reset(open_pidfd(pid));  // cannot be another process: it was not reaped yet
+  process.start_time_ = process_start_time(pid);
+  error.write.reset();
+  int err = 0;
+  ssize_t n;
+  do {
+    n = ::read(error.read.get(), &err, sizeof err);
+  } while (n < 0 && errno == EINTR);
+  if (n == static_cast<ssize_t>(sizeof err) || !process.pidfd_) {
+    ::kill(pid, SIGKILL);
+    (void)::waitpid(pid, nullptr, 0);
+    return start_failed(request.program.c_str(), n > 0 ? err : errno);
+  }
+  process.stdin_ = std::move(in.write);
+  process.output_ = std::move(out.read);
+  return process;
+}
+
+Status Process::write_stdin(std::string_view text) {
+  // A worker that has ended already must not end us: SIGPIPE is ignored in the daemon.
+  const ssize_t n = ::write(stdin_.get(), text.data(), text.size());
+  const int err = errno;
+  stdin_.reset();
+  if (n != static_cast<ssize_t>(text.size())) return start_failed("write to its stdin", err);
+  return {};
+}
+
+void Process::signal_group(int signal) const { (void)::kill(-pid_, signal); }
+
+std::optional<ExitStatus> Process::reap() {
+  siginfo_t info{};
+  if (::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG) != 0 ||
+      info.si_pid == 0) {
+    return std::nullopt;
+  }
+  return ExitStatus{info.si_code != CLD_EXITED, info.si_status};
+}
+
+int64_t process_start_time(pid_t pid) {
+  Result<std::string> stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
+  if (!stat.ok()) return 0;
+  const size_t end_of_name = stat->rfind(')');  // the name may hold spaces and parentheses
+  if (end_of_name == std::string::npos) return 0;
+  std::string_view rest = std::string_view(*stat).substr(end_of_name + 1);
+  long long start = 0;
+  for (int field = 3; field <= 22; ++field) {
+    const size_t begin = rest.find_first_not_of(' ');
+    if (begin == std::string_view::npos) return 0;
+    rest.remove_prefix(begin);
+    if (field == 22) return std::sscanf(rest.data(), "%lld", &start) == 1 ? start : 0;
+    rest.remove_prefix(std::min(rest.size(), rest.find(' ')));
+  }
+  return 0;
+}
+
+bool end_leftover(pid_t pid, int64_t start_time, int timeout_ms) {
+  if (pid <= 1 || start_time == 0) return true;
+  const UniqueFd pidfd(open_pidfd(pid));
+  // The pidfd is taken first: if the start time matches after that, it names the same process.
+  if (!pidfd || process_start_time(pid) != start_time) return true;
+  if (::kill(-pid, SIGKILL) != 0) {
+    (void)::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
+  }
+  pollfd poll_entry{pidfd.get(), POLLIN, 0};
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    if (left.count() < 0) return false;
+    const int n = ::poll(&poll_entry, 1, static_cast<int>(left.count()));
+    if (n > 0) return true;
+    if (n == 0) return false;
+    if (errno != EINTR) return false;
+  }
+}
+
+void end_tagged(const std::string& tag) {
+  constexpr int64_t kEnvironmentBytesMax = 1 << 20;
+  constexpr int kWaitMs = 50;  // the group and most of what is here is gone at once
+  std::error_code ec;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ec)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const pid_t pid = static_cast<pid_t>(std::atoi(name.c_str()));
+    const UniqueFd pidfd(open_pidfd(pid));  // before the look: it names the process that is seen
+    const Result<std::string> environment =
+        read_file(entry.path() / "environ", kEnvironmentBytesMax);
+    if (!pidfd || !environment.ok()) continue;  // another user's, or gone
+    const std::string_view text = *environment;
+    bool tagged = false;
+    for (size_t at = text.find(tag); at != std::string_view::npos; at = text.find(tag, at + 1)) {
+      const size_t end = at + tag.size();
+      tagged = tagged || ((at == 0 || text[at - 1] == 0) && (end == text.size() || text[end] == 0));
+    }
+    if (!tagged) continue;
+    (void)::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
+    pollfd poll_entry{pidfd.get(), POLLIN, 0};
+    (void)::poll(&poll_entry, 1, kWaitMs);
+  }
+}
+
+void reap_orphans(const std::vector<pid_t>& running) {
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    if (std::find(running.begin(), running.end(), info.si_pid) != running.end()) return;
+    (void)::waitpid(info.si_pid, nullptr, WNOHANG);
+  }
+}
+
+std::vector<std::string> worker_environment() {
+  constexpr std::array kNames = {"PATH=", "HOME=", "TMPDIR=", "LANG=", "TZ=", "LD_LIBRARY_PATH="};
+  constexpr std::array kFamilies = {"LC_",   "OMP_",  "GOMP_",  "KMP_",  "DNNL_",     "ONEDNN_",
+                                    "CUDA_", "CUDNN", "NVIDIA", "NCCL_", "TRAINYARD_"};
+  std::vector<std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    bool take = false;
+    for (const char* name : kNames) take = take || text.starts_with(name);
+    for (const char* family : kFamilies) take = take || text.starts_with(family);
+    if (take) out.emplace_back(text);
+  }
+  return out;
+}
+
+std::string describe(const ExitStatus& status) {
+  if (!status.signalled) return "exit code " + std::to_string(status.number);
+  const char* text = ::sigdescr_np(status.number);
+  return "signal " + std::to_string(status.number) + " (" + (text != nullptr ? text : "unknown") +
+         ")";
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,81 @@
+// server/supervisor/process.h: one child process, proven by its pidfd.
+//
+// The child gets its own process group, a clean environment, no descriptors but the standard three,
+// and dies with the thread that spawned it (PR_SET_PDEATHSIG): spawn from a thread that lives as
+// long as the daemon. A pid alone proves nothing, since pids are used again: a process is named by
+// (pid, start time).
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/handle.h"
+#include "src/base/result.h"
+
+namespace trainyard::server {
+
+struct ExitStatus {
+  bool signalled = false;
+  int number = 0;  // the exit code, or the signal
+};
+
+struct SpawnRequest {
+  std::filesystem::path program;
+  std::vector<std::string> arguments;    // without argv[0]; never seen by a shell
+  std::vector<std::string> environment;  // NAME=value, all of it
+};
+
+/// Not thread-safe.
+class Process {
+ public:
+  /// INTERNAL/WORKER_START_FAILED names the system's error.
+  static Result<Process> spawn(const SpawnRequest& request);
+
+  pid_t pid() const { return pid_; }
+  int64_t start_time() const { return start_time_; }
+  int pidfd() const { return pidfd_.get(); }    // readable once the process has ended
+  int output() const { return output_.get(); }  // its stdout and stderr; non-blocking
+
+  /// Writes `text` (at most a pipe's buffer) to its stdin and closes it.
+  Status write_stdin(std::string_view text);
+  /// To the whole process group, so that what the worker has started goes too.
+  void signal_group(int signal) const;
+  /// The status once it has ended; nothing while it runs.
+  std::optional<ExitStatus> reap();
+
+ private:
+  pid_t pid_ = -1;
+  int64_t start_time_ = 0;
+  UniqueFd pidfd_;
+  UniqueFd stdin_;
+  UniqueFd output_;
+};
+
+/// Field 22 of /proc/{pid}/stat, clock ticks since boot; 0 if there is no such process.
+int64_t process_start_time(pid_t pid);
+
+/// Kills the process group of (pid, start_time) if that process still runs, and waits for its end.
+/// False if it is still there after `timeout_ms`.
+bool end_leftover(pid_t pid, int64_t start_time, int timeout_ms);
+
+/// Kills every process of ours whose environment holds `tag` (NAME=value), however it has detached
+/// itself, and waits a moment for their end.
+void end_tagged(const std::string& tag);
+
+/// Reaps children that have ended and are none of `running`: what end_tagged() ended and what a
+/// worker has left to us. Stops at one of `running`, whose own end is still to be seen.
+void reap_orphans(const std::vector<pid_t>& running);
+
+/// What of the daemon's environment a worker gets: the system's paths, the locale, and the settings
+/// of the compute libraries.
+std::vector<std::string> worker_environment();
+
+/// "signal 9 (Killed)" or "exit code 3".
+std::string describe(const ExitStatus& status);
+
+}  // namespace trainyard::server

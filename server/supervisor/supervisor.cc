@@ -1,0 +1,421 @@
+#include "server/supervisor/supervisor.h"
+
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "server/config/log.h"
+#include "server/supervisor/output_log.h"
+#include "src/base/sha256.h"
+#include "src/base/text.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+std::string random_hex(size_t bytes) {
+  std::array<unsigned char, 32> random{};
+  TRAINYARD_CHECK(
+      bytes <= random.size() && ::getrandom(random.data(), bytes, 0) == static_cast<ssize_t>(bytes),
+      "getrandom failed");
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string text;
+  for (size_t i = 0; i < bytes; ++i) {
+    text += kHex[random[i] >> 4];
+    text += kHex[random[i] & 15];
+  }
+  return text;
+}
+
+/// In the environment of a worker, and so of all that it starts.
+std::string tag_of(const std::string& task) { return "TRAINYARD_TASK=" + task; }
+
+Error fenced(const std::string& task) {
+  return make_error(ErrorCode::kAborted, "ATTEMPT_FENCED",
+                    "task " + quoted_value(task) + " is not under way; end yourself");
+}
+
+/// A worker on its way from spawn to end. Fields without a note belong to the supervisor's thread.
+struct Task {
+  std::string id;
+  std::string kind;
+  std::string nonce;
+  std::string nonce_digest;
+  std::shared_ptr<TaskOwner> owner;
+  std::optional<Process> process;
+  std::unique_ptr<OutputLog> output;
+  bool output_open = false;
+  int64_t kill_at_us = kNever;  // the ladder's next step ...
+  bool terminated = false;      // ... TERM was sent, KILL is next
+  bool silent = false;
+  int64_t late_us = kNever;
+  bool late = false;
+
+  std::atomic<int64_t> heard_us{0};
+  std::atomic<bool> outcome_taken{false};
+  std::atomic<bool> version_skew{false};
+
+  std::mutex mu;
+  std::shared_ptr<CommandSink> sink;  // GUARDED_BY(mu)
+  bool attached = false;              // GUARDED_BY(mu)
+  bool over = false;                  // GUARDED_BY(mu): the process is gone, nobody is let in
+  std::optional<std::string> stop;    // GUARDED_BY(mu): the reason, once asked
+  int64_t stop_term_us = kNever;      // GUARDED_BY(mu): when the ladder steps in
+  int64_t stop_kill_us = kNever;      // GUARDED_BY(mu)
+};
+
+v1::WorkerCommand stop_command(const std::string& reason) {
+  v1::WorkerCommand command;
+  command.mutable_stop()->set_reason(reason);
+  return command;
+}
+
+}  // namespace
+
+struct Supervisor::Impl {
+  Impl(SupervisorOptions o, const Clock& c) : options(std::move(o)), clock(c) {
+    epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
+    wake.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    TRAINYARD_CHECK(epoll && wake, "epoll_create1 or eventfd failed");
+    watch_fd(wake.get(), nullptr);
+    if (options.adopt_orphans) (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
+
+  void watch_fd(int fd, Task* task) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.ptr = task;
+    TRAINYARD_CHECK(::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl failed");
+  }
+
+  void wake_up() {
+    const uint64_t one = 1;
+    (void)!::write(wake.get(), &one, sizeof one);
+  }
+
+  std::shared_ptr<Task> find(const std::string& id) {
+    const std::lock_guard lock(mu);
+    const auto it = tasks.find(id);
+    return it == tasks.end() ? nullptr : it->second;
+  }
+
+  void run();
+  void spawn(Task& task);
+  void step_ladder(Task& task, int64_t now);
+  void reap(Task& task, const std::vector<std::shared_ptr<Task>>& mine);
+  void finish(Task& task, TaskEnd end);
+
+  const SupervisorOptions options;
+  const Clock& clock;
+  UniqueFd epoll;
+  UniqueFd wake;
+
+  std::mutex mu;
+  std::condition_variable idle;
+  std::unordered_map<std::string, std::shared_ptr<Task>> tasks;  // GUARDED_BY(mu)
+  std::vector<std::shared_ptr<Task>> to_spawn;                   // GUARDED_BY(mu)
+  bool kill_all = false;                                         // GUARDED_BY(mu)
+  bool stopping = false;                                         // GUARDED_BY(mu)
+  std::jthread thread;
+};
+
+// ---- The supervisor's thread ---------------------------------------------------------------
+
+void Supervisor::Impl::run() {
+  std::vector<std::shared_ptr<Task>> mine;  // what runs; also keeps them alive for epoll's pointers
+  for (;;) {
+    std::vector<std::shared_ptr<Task>> fresh;
+    bool kill_now = false;
+    {
+      const std::lock_guard lock(mu);
+      fresh.swap(to_spawn);
+      kill_now = kill_all;
+      if (stopping && tasks.empty()) return;
+    }
+    for (const std::shared_ptr<Task>& task : fresh) {
+      spawn(*task);
+      if (task->process) mine.push_back(task);
+    }
+    const int64_t now = clock.steady_us();
+    int64_t next = kNever;
+    for (const std::shared_ptr<Task>& task : mine) {
+      if (kill_now) task->process->signal_group(SIGKILL);
+      step_ladder(*task, now);
+      next = std::min(next, task->kill_at_us);
+      if (!task->terminated) {
+        next = std::min({next, task->heard_us.load() + options.silence_ms * 1000, task->late_us});
+        const std::lock_guard lock(task->mu);
+        next = std::min(next, task->stop_term_us);
+      }
+    }
+    // One millisecond more, so that the deadline has passed when we look again.
+    const int timeout_ms =
+        next == kNever ? -1
+                       : static_cast<int>(std::clamp<int64_t>((next - now) / 1000 + 1, 1, 60'000));
+    std::array<epoll_event, 32> events{};
+    const int n = ::epoll_wait(epoll.get(), events.data(), events.size(), timeout_ms);
+    for (int i = 0; i < n; ++i) {
+      auto* task = static_cast<Task*>(events[static_cast<size_t>(i)].data.ptr);
+      if (task == nullptr) {
+        uint64_t count = 0;
+        (void)!::read(wake.get(), &count, sizeof count);
+      } else if (task->process) {
+        if (task->output_open && !task->output->drain(task->process->output())) {
+          (void)::epoll_ctl(epoll.get(), EPOLL_CTL_DEL, task->process->output(), nullptr);
+          task->output_open = false;
+        }
+        reap(*task, mine);
+      }
+    }
+    std::erase_if(mine, [](const std::shared_ptr<Task>& task) { return !task->process; });
+  }
+}
+
+void Supervisor::Impl::spawn(Task& task) {
+  SpawnRequest request;
+  request.program = options.worker;
+  request.arguments = {"--socket", options.socket.string(), "--task", task.id};
+  request.environment = worker_environment();
+  request.environment.push_back(tag_of(task.id));
+  Result<Process> process = Process::spawn(request);
+  if (!process.ok()) {
+    TaskEnd end;
+    end.start_error = process.error();
+    finish(task, std::move(end));
+    return;
+  }
+  task.process.emplace(std::move(process).value());
+  task.output = std::make_unique<OutputLog>(options.log_dir / (task.id + ".log"));
+  task.output_open = true;
+  task.heard_us = clock.steady_us();
+  watch_fd(task.process->pidfd(), &task);
+  watch_fd(task.process->output(), &task);
+  spdlog::info("event=worker_started task={} {} pid={}", task.id, kv("kind", task.kind),
+               task.process->pid());
+  Status recorded = task.owner->spawned(task.process->pid(), task.process->start_time());
+  if (recorded.ok()) recorded = task.process->write_stdin(task.nonce + "\n");
+  if (!recorded.ok()) {  // without its nonce it can do nothing; its end is seen like any other
+    spdlog::warn("event=worker_not_recorded task={} {}", task.id,
+                 kv("message", recorded.error().message));
+    task.process->signal_group(SIGKILL);
+  }
+}
+
+void Supervisor::Impl::step_ladder(Task& task, int64_t now) {
+  if (task.terminated) {
+    if (now < task.kill_at_us) return;
+    spdlog::warn("event=worker_kill task={} pid={}", task.id, task.process->pid());
+    task.process->signal_group(SIGKILL);
+    task.kill_at_us = kNever;  // nothing survives it; the pidfd tells the end
+    return;
+  }
+  int64_t kill_at = kNever;
+  {
+    const std::lock_guard lock(task.mu);
+    if (now >= task.stop_term_us) kill_at = task.stop_kill_us;
+  }
+  if (kill_at == kNever && now >= task.heard_us.load() + options.silence_ms * 1000) {
+    spdlog::warn("event=worker_silent task={} pid={} silence_ms={}", task.id, task.process->pid(),
+                 options.silence_ms);
+    task.silent = true;
+    kill_at = now + options.kill_grace_ms * 1000;
+  }
+  if (kill_at == kNever && now >= task.late_us) {
+    task.late = true;
+    kill_at = now + options.kill_grace_ms * 1000;
+  }
+  if (kill_at == kNever) return;
+  task.process->signal_group(SIGTERM);
+  task.terminated = true;
+  task.kill_at_us = kill_at;
+}
+
+void Supervisor::Impl::reap(Task& task, const std::vector<std::shared_ptr<Task>>& mine) {
+  const std::optional<ExitStatus> exit = task.process->reap();
+  if (!exit) return;
+  std::vector<pid_t> running;
+  for (const std::shared_ptr<Task>& other : mine) {
+    if (other->process && other.get() != &task) running.push_back(other->process->pid());
+  }
+  task.process->signal_group(SIGKILL);  // what it has started and left behind in its group ...
+  end_tagged(tag_of(task.id));          // ... or elsewhere
+  if (task.output_open) (void)task.output->drain(task.process->output());
+  TaskEnd end;
+  end.exit = *exit;
+  end.silent = task.silent;
+  end.late = task.late;
+  end.outcome_taken = task.outcome_taken;
+  end.version_skew = task.version_skew;
+  end.output_tail = task.output->tail();
+  spdlog::info("event=worker_ended task={} pid={} {} outcome={} output_bytes={}", task.id,
+               task.process->pid(), kv("exit", describe(*exit)), end.outcome_taken,
+               task.output->bytes());
+  if (options.adopt_orphans) reap_orphans(running);
+  task.process.reset();  // closes the pidfd and the pipe, which removes them from epoll
+  finish(task, std::move(end));
+}
+
+void Supervisor::Impl::finish(Task& task, TaskEnd end) {
+  {
+    const std::lock_guard lock(task.mu);
+    end.stop_asked = task.stop.has_value();
+    task.sink.reset();
+    task.over = true;
+  }
+  try {
+    task.owner->ended(end);
+  } catch (const std::exception& e) {
+    spdlog::error("event=task_owner_fault task={} {}", task.id, kv("what", e.what()));
+  }
+  const std::lock_guard lock(mu);
+  tasks.erase(task.id);  // `mine`, or spawn()'s caller, keeps it alive for its last lines
+  idle.notify_all();
+}
+
+// ---- What others call ----------------------------------------------------------------------
+
+Supervisor::Supervisor(SupervisorOptions options, const Clock& clock)
+    : impl_(std::make_shared<Impl>(std::move(options), clock)) {
+  impl_->thread = std::jthread([impl = impl_.get()] { impl->run(); });
+}
+
+Supervisor::~Supervisor() {
+  kill_all();
+  {
+    const std::lock_guard lock(impl_->mu);
+    impl_->stopping = true;
+  }
+  impl_->wake_up();
+  impl_->thread.join();
+}
+
+std::string Supervisor::make_nonce() { return random_hex(32); }
+
+std::string Supervisor::start(NewTask fresh) {
+  auto task = std::make_shared<Task>();
+  task->id = random_hex(8);
+  task->kind = std::move(fresh.kind);
+  task->nonce = std::move(fresh.nonce);
+  task->nonce_digest = sha256_hex(task->nonce);
+  task->owner = std::move(fresh.owner);
+  if (fresh.time_max_ms > 0) task->late_us = impl_->clock.steady_us() + fresh.time_max_ms * 1000;
+  std::string id = task->id;
+  {
+    const std::lock_guard lock(impl_->mu);
+    impl_->tasks.emplace(id, task);
+    impl_->to_spawn.push_back(std::move(task));
+  }
+  impl_->wake_up();
+  return id;
+}
+
+void Supervisor::stop(const std::string& id, const std::string& reason, int64_t grace_ms) {
+  const std::shared_ptr<Task> task = impl_->find(id);
+  if (!task) return;
+  const int64_t grace_us = (grace_ms > 0 ? grace_ms : impl_->options.stop_grace_ms) * 1000;
+  const int64_t now = impl_->clock.steady_us();
+  std::shared_ptr<CommandSink> sink;
+  {
+    const std::lock_guard lock(task->mu);
+    if (!task->stop) sink = task->sink;
+    task->stop = reason;
+    // A worker that has not attached yet has nothing to save and hears nothing but signals.
+    const int64_t term_us = task->attached ? now + grace_us / 3 : now;
+    task->stop_term_us = std::min(task->stop_term_us, term_us);
+    task->stop_kill_us = std::min(task->stop_kill_us, now + grace_us);
+  }
+  if (sink) sink->send(stop_command(reason));
+  impl_->wake_up();
+}
+
+void Supervisor::stop_all(const std::string& reason, int64_t grace_ms) {
+  std::vector<std::string> ids;
+  {
+    const std::lock_guard lock(impl_->mu);
+    for (const auto& [id, task] : impl_->tasks) ids.push_back(id);
+  }
+  for (const std::string& id : ids) stop(id, reason, grace_ms);
+}
+
+void Supervisor::kill_all() {
+  {
+    const std::lock_guard lock(impl_->mu);
+    impl_->kill_all = true;
+  }
+  impl_->wake_up();
+}
+
+bool Supervisor::wait_idle(int64_t timeout_ms) {
+  std::unique_lock lock(impl_->mu);
+  return impl_->idle.wait_for(lock, std::chrono::milliseconds(timeout_ms),
+                              [this] { return impl_->tasks.empty(); });
+}
+
+int Supervisor::task_count() const {
+  const std::lock_guard lock(impl_->mu);
+  return static_cast<int>(impl_->tasks.size());
+}
+
+Result<v1::Assignment> Supervisor::attach(const v1::AttachRequest& request) {
+  const std::shared_ptr<Task> task = impl_->find(request.task());
+  if (!task || sha256_hex(request.nonce()) != task->nonce_digest) return fenced(request.task());
+  if (request.version() != TRAINYARD_VERSION) {
+    task->version_skew = true;
+    Error e = make_error(ErrorCode::kFailedPrecondition, "VERSION_SKEW",
+                         "the worker is version " + quoted_value(request.version()) +
+                             " and the daemon " + TRAINYARD_VERSION);
+    e.metadata = {{"worker", request.version()}, {"daemon", TRAINYARD_VERSION}};
+    return e;
+  }
+  task->heard_us = impl_->clock.steady_us();
+  ASSIGN_OR_RETURN(v1::Assignment assignment, task->owner->assignment());
+  assignment.set_heartbeat_interval_ms(impl_->options.heartbeat_ms);
+  const std::lock_guard lock(task->mu);
+  if (task->over) return fenced(request.task());
+  task->attached = true;
+  return assignment;
+}
+
+Status Supervisor::connect(const std::string& id, const std::string& nonce,
+                           std::shared_ptr<CommandSink> sink) {
+  const std::shared_ptr<Task> task = impl_->find(id);
+  if (!task || sha256_hex(nonce) != task->nonce_digest) return fenced(id);
+  std::optional<std::string> stop;
+  {
+    const std::lock_guard lock(task->mu);
+    if (!task->attached || task->over) return fenced(id);
+    task->sink = sink;
+    stop = task->stop;
+  }
+  if (stop) sink->send(stop_command(*stop));
+  return {};
+}
+
+void Supervisor::report(const std::string& id, const v1::WorkerReport& report, Done<void> done) {
+  const std::shared_ptr<Task> task = impl_->find(id);
+  if (!task) return done(fenced(id));
+  task->heard_us = impl_->clock.steady_us();
+  if (!report.has_outcome()) return task->owner->report(report, std::move(done));
+  task->owner->report(report, [task, done = std::move(done)](Status taken) {
+    if (taken.ok()) task->outcome_taken = true;
+    done(std::move(taken));
+  });
+}
+
+}  // namespace trainyard::server

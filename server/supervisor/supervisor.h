@@ -1,0 +1,121 @@
+// server/supervisor/supervisor.h: starts, watches and ends worker processes; never trains.
+//
+// A task is one worker process with something to do: train an attempt of a job, ingest a dataset,
+// predict. The supervisor knows processes and their conversation; what a report means is the task
+// owner's to decide.
+//
+//   start()  ->  spawned  ->  attach (version, nonce)  ->  reports ...  ->  ended
+//
+// Silence is not death: a worker that has not been heard of for the heartbeat timeout is ended by
+// the ladder (TERM, then KILL), and its owner learns of the end when the process is gone, not
+// before. One thread owns the processes: it spawns, waits on their pidfds and output, and sleeps
+// when there is none.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "server/store/done.h"
+#include "server/supervisor/process.h"
+#include "src/base/clock.h"
+#include "src/base/result.h"
+#include "trainyard/v1/worker_service.pb.h"
+
+namespace trainyard::server {
+
+/// How a task ended.
+struct TaskEnd {
+  std::optional<Error> start_error;  // there was no process
+  ExitStatus exit;
+  bool silent = false;         // ended by us because it was not heard of
+  bool late = false;           // ended by us because its time was over
+  bool stop_asked = false;     // ended after stop()
+  bool outcome_taken = false;  // an outcome was reported, and its effects are durable
+  bool version_skew = false;
+  std::string output_tail;  // the newest of what it printed
+};
+
+/// What a task is about. Kept alive by the supervisor until ended() has returned.
+class TaskOwner {
+ public:
+  virtual ~TaskOwner() = default;
+  /// The process exists, and waits: it gets its nonce after this returned OK. On the supervisor's
+  /// thread.
+  virtual Status spawned(pid_t pid, int64_t start_time) = 0;
+  /// What the worker shall do. On a service thread.
+  virtual Result<v1::Assignment> assignment() = 0;
+  /// A report, in order, from one thread at a time. `done` is called once, when its effects are
+  /// durable, on any thread; an error there ends the worker.
+  virtual void report(const v1::WorkerReport& report, Done<void> done) = 0;
+  /// The process is gone; nothing is called after this. On the supervisor's thread.
+  virtual void ended(const TaskEnd& end) = 0;
+};
+
+/// Where commands to an attached worker go.
+class CommandSink {
+ public:
+  virtual ~CommandSink() = default;
+  virtual void send(const v1::WorkerCommand& command) = 0;
+};
+
+struct SupervisorOptions {
+  std::filesystem::path worker;
+  std::filesystem::path socket;    // of the WorkerService
+  std::filesystem::path log_dir;   // workers' output
+  int64_t heartbeat_ms = 5'000;    // asked of workers
+  int64_t silence_ms = 30'000;     // ended after
+  int64_t stop_grace_ms = 30'000;  // from stop() to KILL; TERM after a third of it
+  int64_t kill_grace_ms = 5'000;   // from TERM to KILL for a silent worker
+  // Become the parent of what a worker leaves behind, and reap it. For a process whose only
+  // children are workers.
+  bool adopt_orphans = false;
+};
+
+/// Thread-safe.
+class Supervisor {
+ public:
+  explicit Supervisor(SupervisorOptions options, const Clock& clock = system_clock());
+  /// Kills what still runs, and waits for it.
+  ~Supervisor();
+
+  struct NewTask {
+    std::string kind;  // for logs
+    std::shared_ptr<TaskOwner> owner;
+    std::string nonce = make_nonce();
+    int64_t time_max_ms = 0;  // the ladder begins after this; 0: never
+  };
+  /// 64 hexadecimal digits from the system's random source.
+  static std::string make_nonce();
+
+  /// Starts a worker; returns its task id. Failures arrive at ended().
+  std::string start(NewTask task);
+  /// Asks the worker to stop, and makes sure that it does within `grace_ms` (0: the option's).
+  /// `reason` is told to it. A task that is gone is no error; a second call may shorten the grace.
+  void stop(const std::string& task, const std::string& reason, int64_t grace_ms = 0);
+  /// stop() for every task there is.
+  void stop_all(const std::string& reason, int64_t grace_ms);
+  /// Kills every worker at once; for a second signal to a daemon in a hurry.
+  void kill_all();
+  /// Waits until no task is left. False after `timeout_ms`.
+  bool wait_idle(int64_t timeout_ms);
+  int task_count() const;
+
+  // What the WorkerService calls. ABORTED/ATTEMPT_FENCED for an unknown task or a wrong nonce.
+
+  /// FAILED_PRECONDITION/VERSION_SKEW names both versions.
+  Result<v1::Assignment> attach(const v1::AttachRequest& request);
+  /// Binds a stream to its task; an earlier stream of the same worker gets no more commands.
+  Status connect(const std::string& task, const std::string& nonce,
+                 std::shared_ptr<CommandSink> sink);
+  /// A report of a connected task.
+  void report(const std::string& task, const v1::WorkerReport& report, Done<void> done);
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;  // also held by the answers of reports on their way
+};
+
+}  // namespace trainyard::server

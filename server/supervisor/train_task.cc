@@ -1,0 +1,211 @@
+#include "server/supervisor/train_task.h"
+
+#include <spdlog/spdlog.h>
+
+#include <system_error>
+
+#include "server/config/log.h"
+#include "server/scheduler/retry.h"
+#include "src/base/sha256.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int64_t kVersionSkewPauseUs = 60'000'000;
+
+Move terminal(JobState to, std::string reason, std::string message) {
+  Move move;
+  move.to = to;
+  move.reason = std::move(reason);
+  move.message = std::move(message);
+  return move;
+}
+
+Move requeue(std::string reason, std::string message, int64_t retry_time_us = 0) {
+  Move move = terminal(JobState::kQueued, std::move(reason), std::move(message));
+  move.retry_time_us = retry_time_us;
+  return move;
+}
+
+/// Text of a worker may hold anything; a log line must be valid UTF-8 to travel.
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += (byte >= 0x20 && byte < 0x7f) || c == '\n' || c == '\t' ? c : '?';
+  }
+  return out;
+}
+
+}  // namespace
+
+TrainTask::TrainTask(Store& store, const Clock& clock, Job job, TrainTaskOptions options,
+                     std::function<void()> gone)
+    : store_(store),
+      clock_(clock),
+      job_(std::move(job)),
+      options_(std::move(options)),
+      gone_(std::move(gone)) {}
+
+Status TrainTask::spawned(pid_t pid, int64_t start_time) {
+  return store_.jobs().set_process(job_.uid, job_.attempt, pid, start_time);
+}
+
+Result<v1::Assignment> TrainTask::assignment() {
+  v1::Assignment assignment;
+  v1::TrainTask& task = *assignment.mutable_train();
+  task.set_job(job_.name());
+  task.set_attempt(job_.attempt);
+  *task.mutable_spec() = job_.spec;
+  task.set_dataset_dir(options_.paths.dataset(options_.dataset_digest).string());
+  task.set_checkpoint_dir(options_.paths.checkpoints(job_.uid).string());
+  task.set_model_dir(options_.paths.model(job_.uid).string());
+  task.set_device(job_.device);
+  task.set_threads(options_.threads);
+  return assignment;
+}
+
+void TrainTask::report(const v1::WorkerReport& report, Done<void> done) {
+  AttemptUpdate update;
+  if (report.has_outcome()) {
+    Result<AttemptUpdate> decided = update_from_outcome(report);
+    if (!decided.ok()) return done(decided.error());
+    update = std::move(decided).value();
+  } else {
+    if (report.has_started()) parameter_count_ = report.started().plan().parameter_count();
+    update = update_from_report(job_.uid, job_.attempt, report);
+  }
+  store_.jobs().update_attempt(std::move(update), [done = std::move(done)](Result<Job> job) {
+    if (job.ok()) return done({});
+    done(std::move(job).error());
+  });
+}
+
+Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& report) {
+  const v1::Outcome& outcome = report.outcome();
+  AttemptUpdate update;
+  update.job_uid = job_.uid;
+  update.attempt = job_.attempt;
+  update.report_number = report.number();
+  switch (outcome.kind()) {
+    case v1::Outcome::SUCCEEDED: {
+      Result<NewModel> model = read_model();
+      if (!model.ok()) {
+        update.move = terminal(JobState::kFailed, "INTERNAL",
+                               "the worker reported success, but " + model.error().message);
+        break;
+      }
+      update.model = std::move(model).value();
+      update.step = outcome.steps_done();
+      for (const auto& [key, value] : outcome.final_metrics()) {
+        update.final_metrics.emplace_back(key, value);
+      }
+      update.move = terminal(JobState::kSucceeded, "COMPLETED", "All steps are done.");
+      break;
+    }
+    case v1::Outcome::STOPPED: {
+      stopped_ = true;
+      const Result<Job> now = store_.jobs().find_uid(job_.uid);
+      if (now.ok() && now->cancel_requested) {
+        update.move = terminal(JobState::kCancelled, "CANCELLED", "The job was cancelled.");
+      }
+      break;  // else it goes back to the queue when the process is gone
+    }
+    case v1::Outcome::DEVICE_FAULT:
+      device_fault_ = true;
+      break;
+    case v1::Outcome::REFUSED:
+      update.move =
+          terminal(JobState::kFailed, outcome.reason(), options_.paths.hide(outcome.message()));
+      break;
+    default:  // FAULT. Nothing would be different the next time.
+      update.move =
+          terminal(JobState::kFailed, outcome.reason().empty() ? "INTERNAL" : outcome.reason(),
+                   outcome.message().empty() ? "The worker failed."
+                                             : options_.paths.hide(outcome.message()));
+      break;
+  }
+  return update;
+}
+
+Result<NewModel> TrainTask::read_model() const {
+  const std::filesystem::path file = options_.paths.model(job_.uid) / "model.safetensors";
+  NewModel model;
+  std::error_code ec;
+  model.size_bytes = static_cast<int64_t>(std::filesystem::file_size(file, ec));
+  if (ec) {
+    return make_error(ErrorCode::kInternal, "INTERNAL", "its model is not there: " + ec.message());
+  }
+  ASSIGN_OR_RETURN(model.digest, sha256_file(file));
+  model.parameter_count = parameter_count_;
+  model.schema = options_.schema;
+  return model;
+}
+
+Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
+  const int64_t now = clock_.wall_us();
+  if (end.start_error) {
+    return after_worker_lost(job, "WORKER_START_FAILED", end.start_error->message, now);
+  }
+  if (job.cancel_requested) {
+    return terminal(JobState::kCancelled, "CANCELLED", "The job was cancelled.");
+  }
+  if (end.version_skew) {
+    return requeue("VERSION_SKEW",
+                   "The worker program is of another version than the daemon; it is tried again in "
+                   "a minute.",
+                   now + kVersionSkewPauseUs);
+  }
+  if (device_fault_) {
+    return after_worker_lost(job, "DEVICE_FAULT", "The device " + job.device + " failed.", now);
+  }
+  if (stopped_ || end.stop_asked) {
+    return requeue("WORKER_STOPPED",
+                   "The worker was asked to stop; the job goes on from its last checkpoint.");
+  }
+  const std::string at = " at step " + std::to_string(job.progress.step()) + ".";
+  if (end.silent) {
+    return after_worker_lost(job, "WORKER_HUNG",
+                             "The worker was not heard of for too long and was ended" + at, now);
+  }
+  if (end.exit.signalled) {
+    return after_worker_lost(job, "WORKER_KILLED",
+                             "The worker was ended by " + describe(end.exit) + at, now);
+  }
+  if (end.exit.number == 0) {  // it believes that it is done, and would believe so again
+    return terminal(JobState::kFailed, "WORKER_PROTOCOL",
+                    "The worker ended without reporting an outcome" + at);
+  }
+  return after_worker_lost(job, "WORKER_CRASHED",
+                           "The worker ended with " + describe(end.exit) + at, now);
+}
+
+void TrainTask::ended(const TaskEnd& end) {
+  Result<Job> job = store_.jobs().find_uid(job_.uid);
+  // Another attempt cannot have begun, and a terminal state was stored before this process ended.
+  if (job.ok() && is_active(job->state) && job->attempt == job_.attempt) {
+    AttemptUpdate update;
+    update.job_uid = job_.uid;
+    update.attempt = job_.attempt;
+    update.move = move_after(end, *job);
+    if (update.move->worker_lost && !end.output_tail.empty()) {
+      v1::Event event;
+      event.mutable_log()->set_level(v1::LogLine::ERROR);
+      event.mutable_log()->set_text("the worker's last output:\n" +
+                                    options_.paths.hide(printable(end.output_tail)));
+      update.events.push_back(std::move(event));
+    }
+    spdlog::warn("event=attempt_ended {} attempt={} {} {}", kv("job", job_.name()), job_.attempt,
+                 kv("reason", update.move->reason), kv("message", update.move->message));
+    job = store_.jobs().update_attempt(std::move(update));
+  }
+  if (!job.ok() && job.error().reason != "ATTEMPT_FENCED" &&
+      job.error().reason != "JOB_NOT_FOUND") {
+    // The store does not take writes. The job is found and put back when the daemon starts again.
+    spdlog::error("event=attempt_end_not_stored {} {}", kv("job", job_.name()),
+                  kv("message", job.error().message));
+  }
+  gone_();
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,51 @@
+// server/supervisor/train_task.h: one attempt of a job, from its worker's reports to the store.
+//
+// A terminal state is stored when the worker reports its outcome, before the worker is told so. A
+// return to the queue is stored when the process is gone: no second attempt lives beside the first.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "server/config/paths.h"
+#include "server/store/store.h"
+#include "server/supervisor/supervisor.h"
+
+namespace trainyard::server {
+
+struct TrainTaskOptions {
+  StatePaths paths;
+  std::string dataset_digest;
+  v1::DatasetSchema schema;  // of the dataset, for the model's row
+  int threads = 1;
+};
+
+class TrainTask final : public TaskOwner {
+ public:
+  /// `job` as start_attempt() returned it. `gone` is called when the process is, at the very end.
+  TrainTask(Store& store, const Clock& clock, Job job, TrainTaskOptions options,
+            std::function<void()> gone);
+
+  Status spawned(pid_t pid, int64_t start_time) override;
+  Result<v1::Assignment> assignment() override;
+  void report(const v1::WorkerReport& report, Done<void> done) override;
+  void ended(const TaskEnd& end) override;
+
+ private:
+  Result<AttemptUpdate> update_from_outcome(const v1::WorkerReport& report);
+  Result<NewModel> read_model() const;
+  Move move_after(const TaskEnd& end, const Job& job) const;
+
+  Store& store_;
+  const Clock& clock_;
+  const Job job_;
+  const TrainTaskOptions options_;
+  const std::function<void()> gone_;
+  std::atomic<int64_t> parameter_count_{0};
+  std::atomic<bool> stopped_{false};       // the worker said that it stopped as it was asked to
+  std::atomic<bool> device_fault_{false};  // the worker said that its device failed
+};
+
+}  // namespace trainyard::server

@@ -1,0 +1,146 @@
+#include "server/worker/report_stream.h"
+
+#include <utility>
+
+namespace trainyard {
+
+ReportStream::ReportStream(v1::WorkerService::Stub& stub, Identity identity,
+                           std::chrono::milliseconds heartbeat_interval,
+                           std::function<void(std::string reason)> on_stop)
+    : stub_(stub),
+      identity_(std::move(identity)),
+      heartbeat_interval_(heartbeat_interval),
+      on_stop_(std::move(on_stop)),
+      thread_([this] { run(); }) {}
+
+ReportStream::~ReportStream() {
+  {
+    const std::lock_guard lock(mu_);
+    closing_ = true;
+    if (context_) context_->TryCancel();
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void ReportStream::send(v1::WorkerReport report) {
+  std::unique_lock lock(mu_);
+  changed_.wait(lock, [this] { return queue_.size() < kReportsMax || fenced_; });
+  if (fenced_) return;  // nobody will ever read it; the worker is about to end
+  report.set_number(next_number_++);
+  queue_.push_back(std::move(report));
+  changed_.notify_all();
+}
+
+void ReportStream::set_progress(int64_t step, double samples_per_second) {
+  step_.store(step, std::memory_order_relaxed);
+  if (samples_per_second > 0)
+    samples_per_second_.store(samples_per_second, std::memory_order_relaxed);
+}
+
+bool ReportStream::drain(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mu_);
+  return changed_.wait_for(lock, timeout, [this] { return queue_.empty() || fenced_; }) &&
+         queue_.empty();
+}
+
+void ReportStream::run() {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_contact = Clock::now();
+  for (;;) {
+    if (run_stream()) last_contact = Clock::now();
+    std::unique_lock lock(mu_);
+    if (closing_ || fenced_) return;
+    if (Clock::now() - last_contact > kUnreachableMax) {
+      lock.unlock();
+      request_stop("the daemon has been out of reach for 30 s");
+      lock.lock();
+    }
+    changed_.wait_for(lock, kReconnectDelay, [this] { return closing_; });
+  }
+}
+
+bool ReportStream::run_stream() {
+  std::unique_ptr<Stream> stream;
+  int64_t first_unacknowledged = 0;
+  {
+    const std::lock_guard lock(mu_);
+    if (closing_) return false;
+    context_ = std::make_unique<grpc::ClientContext>();
+    sent_ = 0;
+    broken_ = false;
+    first_unacknowledged = queue_.empty() ? next_number_ : queue_.front().number();
+    stream = stub_.Report(context_.get());
+  }
+  std::thread reader([this, &stream] { read_commands(*stream); });
+
+  bool first = true;
+  for (;;) {
+    v1::WorkerReport report;
+    {
+      std::unique_lock lock(mu_);
+      changed_.wait_for(lock, heartbeat_interval_,
+                        [this] { return closing_ || broken_ || sent_ < queue_.size(); });
+      if (closing_ || broken_) break;
+      if (sent_ < queue_.size()) {
+        report = queue_[sent_++];
+      } else {
+        report.mutable_heartbeat()->set_step(step_.load(std::memory_order_relaxed));
+        report.mutable_heartbeat()->set_samples_per_second(
+            samples_per_second_.load(std::memory_order_relaxed));
+      }
+    }
+    if (first) {  // says who speaks
+      report.set_task(identity_.task);
+      report.set_nonce(identity_.nonce);
+      first = false;
+    }
+    if (!stream->Write(report)) break;
+  }
+  stream->WritesDone();
+  {
+    const std::lock_guard lock(mu_);
+    if (closing_) context_->TryCancel();
+  }
+  reader.join();
+  const grpc::Status status = stream->Finish();
+
+  const std::lock_guard lock(mu_);
+  if (status.error_code() == grpc::StatusCode::ABORTED ||
+      status.error_code() == grpc::StatusCode::NOT_FOUND ||
+      status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
+    fenced_ = true;  // a newer attempt exists, or the daemon does not know this task: end
+  }
+  const int64_t first_now = queue_.empty() ? next_number_ : queue_.front().number();
+  changed_.notify_all();
+  if (fenced_ && !closing_)
+    request_stop("the daemon refused this worker: " + status.error_message());
+  return status.ok() || first_now > first_unacknowledged;
+}
+
+void ReportStream::read_commands(Stream& stream) {
+  v1::WorkerCommand command;
+  while (stream.Read(&command)) {
+    if (command.has_stop()) request_stop(command.stop().reason());
+    if (command.kind_case() == v1::WorkerCommand::kAcknowledged)
+      acknowledge(command.acknowledged());
+  }
+  const std::lock_guard lock(mu_);
+  broken_ = true;
+  changed_.notify_all();
+}
+
+void ReportStream::acknowledge(int64_t number) {
+  const std::lock_guard lock(mu_);
+  while (sent_ > 0 && !queue_.empty() && queue_.front().number() <= number) {
+    queue_.pop_front();
+    --sent_;
+  }
+  changed_.notify_all();
+}
+
+void ReportStream::request_stop(const std::string& reason) {
+  if (!stop_requested_.exchange(true)) on_stop_(reason);
+}
+
+}  // namespace trainyard

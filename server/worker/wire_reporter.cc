@@ -1,0 +1,67 @@
+#include "server/worker/wire_reporter.h"
+
+#include <algorithm>
+
+#include "proto/convert/run.h"
+
+namespace trainyard {
+namespace {
+
+constexpr size_t kPointsPerReportMax = 2000;  // keeps a batch well under 64 KiB
+constexpr size_t kLogBytesMax = 4096;         // as the contract says
+
+int64_t folder_bytes(const std::filesystem::path& folder) {
+  int64_t bytes = 0;
+  std::error_code ec;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ec)) {
+    const auto size = entry.file_size(ec);
+    if (!ec) bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void WireReporter::started(const RunPlan& plan) {
+  v1::WorkerReport report;
+  *report.mutable_started()->mutable_plan() = to_proto(plan);
+  report.mutable_started()->set_resumed_from_step(plan.first_step);
+  stream_.set_progress(plan.first_step, 0);
+  stream_.send(std::move(report));
+}
+
+void WireReporter::metrics(std::span<const MetricPoint> points) {
+  for (const MetricPoint& point : points) {
+    stream_.set_progress(point.step, point.key == "train/samples_per_second" ? point.value : 0);
+  }
+  while (!points.empty()) {
+    const size_t count = std::min(points.size(), kPointsPerReportMax);
+    v1::WorkerReport report;
+    *report.mutable_metrics() = to_proto(points.first(count));
+    stream_.send(std::move(report));
+    points = points.subspan(count);
+  }
+}
+
+void WireReporter::checkpoint_saved(int64_t step, const std::filesystem::path& path) {
+  v1::WorkerReport report;
+  report.mutable_checkpoint()->set_step(step);
+  report.mutable_checkpoint()->set_size_bytes(folder_bytes(path));
+  stream_.send(std::move(report));
+}
+
+void WireReporter::checkpoint_failed(int64_t step, const Error& error) {
+  v1::WorkerReport report;
+  report.mutable_checkpoint()->set_step(step);
+  report.mutable_checkpoint()->set_error(error.message);
+  stream_.send(std::move(report));
+}
+
+void WireReporter::log(std::string_view message) {
+  v1::WorkerReport report;
+  report.mutable_log()->set_level(v1::LogLine::INFO);
+  report.mutable_log()->set_text(std::string(message.substr(0, kLogBytesMax)));
+  stream_.send(std::move(report));
+}
+
+}  // namespace trainyard

@@ -1,0 +1,117 @@
+#include "server/worker/worker.h"
+
+#include <filesystem>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "proto/convert/data.h"
+#include "proto/convert/run.h"
+#include "proto/convert/spec.h"
+#include "server/worker/wire_reporter.h"
+#include "src/base/text.h"
+#include "src/data/dataset.h"
+#include "src/runtime/cuda_error.h"
+#include "src/runtime/open_backend.h"
+#include "src/train/predictor.h"
+#include "src/train/trainer.h"
+
+namespace trainyard {
+namespace {
+
+Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
+                              const std::stop_token& stop) {
+  ASSIGN_OR_RETURN(const EngineSpec spec, to_engine(task.spec()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                   open_backend(task.device(), task.threads()));
+  TrainJob job;
+  job.model = spec.model;
+  job.recipe = spec.recipe;
+  job.dataset = task.dataset_dir();
+  job.checkpoints = task.checkpoint_dir();
+  job.model_output = task.model_dir();
+  job.threads = task.threads();
+  WireReporter reporter(stream);
+  ASSIGN_OR_RETURN(const TrainResult result, train(job, *backend, local_files(), reporter, stop));
+
+  v1::Outcome outcome;
+  outcome.set_kind(v1::Outcome::SUCCEEDED);
+  outcome.set_steps_done(result.steps_done);
+  for (const MetricPoint& point : result.final_metrics)
+    (*outcome.mutable_final_metrics())[point.key] = point.value;
+  outcome.set_arena_planned_bytes(result.arena_planned_bytes);
+  outcome.set_arena_used_bytes(result.arena_used_bytes);
+  return outcome;
+}
+
+Result<v1::Outcome> run_ingest(const v1::IngestTask& task) {
+  const std::vector<std::filesystem::path> paths(task.source_paths().begin(),
+                                                 task.source_paths().end());
+  ASSIGN_OR_RETURN(const IngestRequest request, to_ingest_request(task.spec(), paths));
+  ASSIGN_OR_RETURN(const DatasetSchema schema, ingest(request, task.output_dir(), local_files()));
+  v1::Outcome outcome;
+  outcome.set_kind(v1::Outcome::SUCCEEDED);
+  *outcome.mutable_schema() = to_proto(schema);
+  return outcome;
+}
+
+Result<v1::Outcome> run_predict(const v1::PredictTask& task) {
+  const v1::PredictRequest& request = task.request();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                   open_backend("devices/cpu", task.threads()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Predictor> predictor,
+                   Predictor::open(task.model_dir(), *backend));
+  const bool csv = request.rows_case() == v1::PredictRequest::kCsv;
+  ASSIGN_OR_RETURN(const RawRows rows, parse_raw_rows(predictor->schema(), csv ? "csv" : "idx",
+                                                      csv ? request.csv() : request.idx_images()));
+  ASSIGN_OR_RETURN(const std::vector<Prediction> predictions, predictor->predict(rows));
+  v1::Outcome outcome;
+  outcome.set_kind(v1::Outcome::SUCCEEDED);
+  *outcome.mutable_predictions() = to_proto(predictions, predictor->schema());
+  return outcome;
+}
+
+Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& stream,
+                             const std::stop_token& stop) {
+  switch (assignment.kind_case()) {
+    case v1::Assignment::kTrain:
+      return run_train(assignment.train(), stream, stop);
+    case v1::Assignment::kIngest:
+      return run_ingest(assignment.ingest());
+    case v1::Assignment::kPredict:
+      return run_predict(assignment.predict());
+    case v1::Assignment::KIND_NOT_SET:
+      break;
+  }
+  return make_error(ErrorCode::kFailedPrecondition, "WORKER_PROTOCOL",
+                    "the assignment is of an unknown kind");
+}
+
+v1::Outcome fault(v1::Outcome::Kind kind, const char* reason, const std::string& message) {
+  v1::Outcome outcome;
+  outcome.set_kind(kind);
+  outcome.set_code(static_cast<int>(ErrorCode::kInternal));
+  outcome.set_reason(reason);
+  outcome.set_message(message);
+  return outcome;
+}
+
+}  // namespace
+
+v1::Outcome run_assignment(const v1::Assignment& assignment, ReportStream& stream,
+                           std::stop_token stop) noexcept {
+  try {
+    Result<v1::Outcome> outcome = dispatch(assignment, stream, stop);
+    return outcome.ok() ? std::move(outcome).value() : to_outcome(outcome.error());
+  } catch (const CudaError& e) {  // the daemon decides whether the device is suspect
+    return fault(v1::Outcome::DEVICE_FAULT, "DEVICE_FAULT", e.what());
+  } catch (const std::bad_alloc&) {
+    return fault(v1::Outcome::FAULT, "OUT_OF_MEMORY",
+                 "the worker could not get the memory that the plan asks for");
+  } catch (const std::exception& e) {
+    return fault(v1::Outcome::FAULT, "INTERNAL", e.what());
+  }
+}
+
+}  // namespace trainyard

@@ -1,0 +1,19 @@
+// server/worker/worker.h: one task from assignment to outcome. A worker computes one thing and
+// ends: it trains a job's attempt, ingests a dataset (untrusted bytes), or predicts rows with a
+// model.
+#pragma once
+
+#include <stop_token>
+
+#include "server/worker/report_stream.h"
+#include "src/runtime/backend.h"
+#include "trainyard/v1/worker_service.pb.h"
+
+namespace trainyard {
+
+/// Runs the assignment. Never throws: this is the one place in the process where faults are caught.
+/// `stop` is looked at once per training step; ingest and predict are ended by the process's end.
+v1::Outcome run_assignment(const v1::Assignment& assignment, ReportStream& stream,
+                           std::stop_token stop) noexcept;
+
+}  // namespace trainyard

@@ -1,0 +1,195 @@
+// A worker that computes nothing and misbehaves on request: it speaks WorkerService like the real
+// one, and does what the label "act" of its job says. Ingest is the real one; predict echoes.
+#include <grpcpp/grpcpp.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <thread>
+
+#include "proto/convert/data.h"
+#include "proto/convert/run.h"
+#include "src/data/dataset.h"
+#include "trainyard/v1/worker_service.grpc.pb.h"
+
+namespace trainyard {
+namespace {
+
+using Stream = grpc::ClientReaderWriter<v1::WorkerReport, v1::WorkerCommand>;
+
+class FakeWorker {
+ public:
+  FakeWorker(std::string task, std::string nonce, Stream& stream)
+      : task_(std::move(task)), nonce_(std::move(nonce)), stream_(stream) {}
+
+  void send(v1::WorkerReport report) {
+    report.set_number(++number_);
+    if (number_ == 1) {
+      report.set_task(task_);
+      report.set_nonce(nonce_);
+    }
+    stream_.Write(report);
+  }
+  void started(int64_t steps, int64_t resumed_from) {
+    v1::WorkerReport report;
+    report.mutable_started()->mutable_plan()->set_parameter_count(83);
+    report.mutable_started()->mutable_plan()->set_steps_total(steps);
+    report.mutable_started()->set_resumed_from_step(resumed_from);
+    send(report);
+  }
+  void metric(int64_t step) {
+    v1::WorkerReport report;
+    v1::MetricSeries& series = *report.mutable_metrics()->add_series();
+    series.set_key("train/loss");
+    series.add_steps(step);
+    series.add_values(1.0 / static_cast<double>(step));
+    send(report);
+  }
+  void checkpoint(int64_t step) {
+    v1::WorkerReport report;
+    report.mutable_checkpoint()->set_step(step);
+    send(report);
+  }
+  void outcome(v1::Outcome outcome) {
+    v1::WorkerReport report;
+    *report.mutable_outcome() = std::move(outcome);
+    send(report);
+    v1::WorkerCommand command;
+    while (stream_.Read(&command)) {
+      if (command.acknowledged() == number_) break;
+    }
+  }
+  void outcome(v1::Outcome::Kind kind, const char* reason = "", const char* message = "") {
+    v1::Outcome o;
+    o.set_kind(kind);
+    o.set_reason(reason);
+    o.set_message(message);
+    outcome(std::move(o));
+  }
+  void wait_for_stop() {
+    v1::WorkerCommand command;
+    while (stream_.Read(&command)) {
+      if (command.has_stop()) return;
+    }
+  }
+
+ private:
+  const std::string task_;
+  const std::string nonce_;
+  Stream& stream_;
+  int64_t number_ = 0;
+};
+
+void train(const v1::TrainTask& task, FakeWorker& worker) {
+  const auto& labels = task.spec().labels();
+  const auto label = [&](const char* key) {
+    const auto it = labels.find(key);
+    return it == labels.end() ? std::string() : it->second;
+  };
+  const std::string act = label("act");
+  const int steps = label("steps").empty() ? 10 : std::stoi(label("steps"));
+  const std::filesystem::path mark = std::filesystem::path(task.checkpoint_dir()) / "step";
+  int64_t first = 0;
+  std::ifstream(mark) >> first;
+
+  if (act == "crash_always") ::raise(SIGSEGV);
+  worker.started(steps, first);
+  if (act == "exit_silently") ::_exit(0);
+  if (act == "refuse")
+    return worker.outcome(v1::Outcome::REFUSED, "LOSS_NOT_FINITE", "step 3: NaN");
+  if (act == "fault") return worker.outcome(v1::Outcome::FAULT, "OUT_OF_MEMORY", "no memory");
+  if (act == "hang") {
+    ::signal(SIGTERM, SIG_IGN);
+    for (;;) ::pause();
+  }
+  for (int64_t step = first + 1; step <= steps; ++step) {
+    worker.metric(step);
+    if (act == "die_once" && first == 0 && step == steps / 2) {
+      std::ofstream(mark) << step;
+      worker.checkpoint(step);
+      std::cerr << "about to die\n";
+      // Until the checkpoint is stored; the daemon reads in order.
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      ::raise(SIGKILL);
+    }
+  }
+  if (act == "wait_for_stop") {
+    worker.wait_for_stop();
+    std::ofstream(mark) << steps / 2;
+    worker.checkpoint(steps / 2);
+    return worker.outcome(v1::Outcome::STOPPED);
+  }
+  if (act == "ignore_stop") {
+    ::signal(SIGTERM, SIG_IGN);
+    for (;;) ::pause();
+  }
+  std::filesystem::create_directories(task.model_dir());
+  std::ofstream(std::filesystem::path(task.model_dir()) / "model.safetensors") << "weights";
+  std::ofstream(std::filesystem::path(task.model_dir()) / "model.json") << "{}";
+  v1::Outcome done;
+  done.set_kind(v1::Outcome::SUCCEEDED);
+  done.set_steps_done(steps);
+  (*done.mutable_final_metrics())["val/accuracy"] = 0.75;
+  worker.outcome(std::move(done));
+}
+
+void ingest(const v1::IngestTask& task, FakeWorker& worker) {
+  const std::string target = task.spec().csv().target();
+  if (target == "missing") {
+    return worker.outcome(v1::Outcome::REFUSED, "DATASET_INVALID", "no column 'missing'");
+  }
+  const std::vector<std::filesystem::path> paths(task.source_paths().begin(),
+                                                 task.source_paths().end());
+  const Result<IngestRequest> request = to_ingest_request(task.spec(), paths);
+  const Result<DatasetSchema> schema =
+      trainyard::ingest(*request, task.output_dir(), local_files());
+  if (!schema.ok()) return worker.outcome(to_outcome(schema.error()));
+  v1::Outcome done;
+  done.set_kind(v1::Outcome::SUCCEEDED);
+  *done.mutable_schema() = to_proto(*schema);
+  worker.outcome(std::move(done));
+}
+
+void predict(const v1::PredictTask& task, FakeWorker& worker) {
+  if (task.request().csv() == "slow") {
+    ::signal(SIGTERM, SIG_IGN);
+    for (;;) ::pause();
+  }
+  if (task.request().csv() == "die") ::raise(SIGABRT);
+  v1::Outcome done;
+  done.set_kind(v1::Outcome::SUCCEEDED);
+  done.mutable_predictions()->add_predictions()->set_label(task.request().csv());
+  worker.outcome(std::move(done));
+}
+
+int run(const std::string& socket, const std::string& task) {
+  std::string nonce;
+  std::getline(std::cin, nonce);
+  auto stub = v1::WorkerService::NewStub(
+      grpc::CreateChannel("unix:" + socket, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext attach;
+  v1::AttachRequest request;
+  request.set_task(task);
+  request.set_nonce(nonce);
+  request.set_version(TRAINYARD_VERSION);
+  v1::Assignment assignment;
+  if (!stub->Attach(&attach, request, &assignment).ok()) return 1;
+  grpc::ClientContext report;
+  const auto stream = stub->Report(&report);
+  FakeWorker worker(task, nonce, *stream);
+  if (assignment.has_train()) train(assignment.train(), worker);
+  if (assignment.has_ingest()) ingest(assignment.ingest(), worker);
+  if (assignment.has_predict()) predict(assignment.predict(), worker);
+  ::_exit(0);
+}
+
+}  // namespace
+}  // namespace trainyard
+
+int main(int, char** argv) { return trainyard::run(argv[2], argv[4]); }

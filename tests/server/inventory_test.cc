@@ -1,0 +1,155 @@
+// The inventory with a scripted NVML, with /proc files by hand, and with none of them.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "server/inventory/fake_inventory.h"
+#include "server/inventory/inventory.h"
+
+namespace trainyard::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+class InventoryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "inventory_XXXXXX").string();
+    directory = ::mkdtemp(pattern.data());
+    options.cuda_module = write("libtrainyard_cuda.so", "");
+    options.cpuinfo = write("cpuinfo", "processor\t: 0\nmodel name\t: Fast CPU 9000\n\n");
+    options.meminfo =
+        write("meminfo", "MemTotal:  8388608 kB\nMemFree: 1 kB\nMemAvailable:  6291456 kB\n");
+    options.nvml_library = FAKE_NVML_LIBRARY;
+    script("devices=2");
+  }
+  void TearDown() override { fs::remove_all(directory); }
+  fs::path write(const char* name, const std::string& text) {
+    std::ofstream(directory / name) << text;
+    return directory / name;
+  }
+  static void script(const char* text) { ::setenv("FAKE_NVML", text, 1); }
+
+  fs::path directory;
+  InventoryOptions options;
+};
+
+TEST_F(InventoryTest, CpuIsReadFromProc) {
+  options.cpu_slots = 3;
+  const Device cpu = make_local_inventory(options)->read().devices.at(0);
+  EXPECT_EQ(cpu.name, "devices/cpu");
+  EXPECT_EQ(cpu.model, "Fast CPU 9000");
+  EXPECT_EQ(cpu.memory_bytes, int64_t{8} << 30);
+  EXPECT_EQ(cpu.memory_used_bytes, int64_t{2} << 30);
+  EXPECT_EQ(cpu.slots, 3);
+  EXPECT_GE(cpu.cores, 1);
+  EXPECT_EQ(cpu.health, DeviceHealth::kHealthy);
+}
+
+TEST_F(InventoryTest, CpuOfThisMachineIsRead) {
+  const Device cpu = make_local_inventory({})->read().devices.at(0);
+  EXPECT_GT(cpu.memory_bytes, int64_t{64} << 20);
+  EXPECT_GT(cpu.memory_used_bytes, 0);
+  EXPECT_LE(cpu.memory_used_bytes, cpu.memory_bytes);
+}
+
+TEST_F(InventoryTest, UnreadableProcIsUnknownAndNotAnError) {
+  options.cpuinfo = directory / "none";
+  options.meminfo = write("meminfo2", "MemTotal: many kB\n");
+  const Device cpu = make_local_inventory(options)->read().devices.at(0);
+  EXPECT_EQ(cpu.model, "CPU");
+  EXPECT_EQ(cpu.health, DeviceHealth::kUnknown);
+  EXPECT_TRUE(cpu.schedulable);
+}
+
+TEST_F(InventoryTest, GpusAreListedByNvml) {
+  const Devices d = make_local_inventory(options)->read();
+  ASSERT_EQ(d.devices.size(), 3u);
+  EXPECT_EQ(d.devices[2].name, "devices/gpu-1");
+  EXPECT_EQ(d.devices[2].kind, DeviceKind::kGpu);
+  EXPECT_EQ(d.devices[2].model, "NVIDIA H200");
+  EXPECT_EQ(d.devices[2].uuid, "GPU-1");
+  EXPECT_EQ(d.devices[2].memory_bytes, int64_t{141} << 30);
+  EXPECT_EQ(d.devices[2].memory_used_bytes, int64_t{1} << 30);
+  EXPECT_TRUE(d.devices[2].schedulable);
+  EXPECT_EQ(d.note, "");
+}
+
+TEST_F(InventoryTest, WithoutNvmlTheNoteSaysWhatToInstall) {
+  options.nvml_library = "libnvidia-ml-that-is-not-there.so.1";
+  const Devices d = make_local_inventory(options)->read();
+  ASSERT_EQ(d.devices.size(), 1u);
+  EXPECT_NE(d.note.find("install the NVIDIA driver"), std::string::npos) << d.note;
+  options.use_gpu = false;
+  EXPECT_NE(make_local_inventory(options)->read().note.find("configuration"), std::string::npos);
+}
+
+TEST_F(InventoryTest, LibraryThatIsNotNvmlIsNamed) {
+  options.nvml_library = "libm.so.6";
+  const Devices d = make_local_inventory(options)->read();
+  EXPECT_NE(d.note.find("nvmlInit_v2"), std::string::npos) << d.note;
+}
+
+TEST_F(InventoryTest, DriverThatIsNotLoadedIsSaidAndTriedAgain) {
+  script("init=9");
+  const std::unique_ptr<Inventory> inventory = make_local_inventory(options);
+  const Devices d = inventory->read();
+  EXPECT_EQ(d.devices.size(), 1u);
+  EXPECT_NE(d.note.find("Driver Not Loaded"), std::string::npos);
+  script("devices=1");
+  EXPECT_EQ(inventory->read().devices.size(), 2u);
+}
+
+TEST_F(InventoryTest, WithoutTheCudaModuleAGpuIsShownButNotUsed) {
+  fs::remove(options.cuda_module);
+  const Devices d = make_local_inventory(options)->read();
+  ASSERT_EQ(d.devices.size(), 3u);
+  EXPECT_FALSE(d.devices[1].schedulable);
+  EXPECT_EQ(d.devices[1].health, DeviceHealth::kHealthy);
+  EXPECT_NE(d.note.find("libtrainyard_cuda.so"), std::string::npos);
+}
+
+TEST_F(InventoryTest, WhereTheCudaModuleCannotTrainAGpuIsShownButNotUsed) {
+  options.cuda_module_trains = false;
+  const Devices d = make_local_inventory(options)->read();
+  ASSERT_EQ(d.devices.size(), 3u);
+  EXPECT_FALSE(d.devices[1].schedulable);
+  EXPECT_NE(d.devices[1].reason.find("does not train on GPUs yet"), std::string::npos);
+  EXPECT_NE(d.note.find("does not train on GPUs yet"), std::string::npos);
+}
+
+TEST_F(InventoryTest, F28LostGpuIsUnknownTheOtherGoesOn) {
+  script("devices=2,broken=1");
+  const Devices d = make_local_inventory(options)->read();
+  ASSERT_EQ(d.devices.size(), 3u);
+  EXPECT_TRUE(d.devices[1].schedulable);
+  EXPECT_EQ(d.devices[2].health, DeviceHealth::kUnknown);
+  EXPECT_FALSE(d.devices[2].schedulable);
+  EXPECT_NE(d.devices[2].reason.find("GPU is lost"), std::string::npos);
+}
+
+TEST_F(InventoryTest, F30DriverThatStopsAnsweringKeepsItsGpusAsUnknown) {
+  const std::unique_ptr<Inventory> inventory = make_local_inventory(options);
+  ASSERT_EQ(inventory->read().devices.size(), 3u);
+  script("devices=2,count=15");
+  const Devices d = inventory->read();
+  ASSERT_EQ(d.devices.size(), 3u);
+  EXPECT_EQ(d.devices[1].health, DeviceHealth::kUnknown);
+  EXPECT_FALSE(d.devices[1].schedulable);
+  EXPECT_TRUE(d.devices[0].schedulable);
+  script("devices=2");
+  EXPECT_TRUE(inventory->read().devices[1].schedulable);
+}
+
+TEST_F(InventoryTest, FakeAnswersWhatItIsToldTo) {
+  FakeInventory fake({{Device{}}, "note"});
+  EXPECT_EQ(fake.read().devices.size(), 1u);
+  fake.set({});
+  EXPECT_TRUE(fake.read().devices.empty());
+}
+
+}  // namespace
+}  // namespace trainyard::server

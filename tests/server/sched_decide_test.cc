@@ -1,0 +1,183 @@
+// One rule of decide() per test, on snapshots written by hand.
+#include <gtest/gtest.h>
+
+#include "server/scheduler/scheduler.h"
+
+namespace trainyard::server {
+namespace {
+
+Device cpu(int32_t slots = 1) {
+  Device d;
+  d.name = "devices/cpu";
+  d.slots = slots;
+  return d;
+}
+Device gpu(int index, bool schedulable = true) {
+  Device d;
+  d.name = "devices/gpu-" + std::to_string(index);
+  d.kind = DeviceKind::kGpu;
+  d.schedulable = schedulable;
+  return d;
+}
+WaitingJob job(std::string uid, int64_t order, int32_t priority = 0,
+               DeviceWish wish = DeviceWish::kAuto) {
+  WaitingJob j;
+  j.uid = std::move(uid);
+  j.order = order;
+  j.priority = priority;
+  j.wish = wish;
+  return j;
+}
+std::vector<std::string> started(const Decisions& d) {
+  std::vector<std::string> uids;
+  for (const StartDecision& s : d.starts) uids.push_back(s.uid + "@" + s.device);
+  return uids;
+}
+using Strings = std::vector<std::string>;
+
+TEST(SchedDecide, PriorityFirstThenOrderOfSubmission) {
+  Snapshot s;
+  s.inventory.devices = {cpu(3)};
+  s.waiting = {job("d", 4), job("b", 2, 5), job("a", 1), job("c", 3, 5)};
+  const Decisions d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"b@devices/cpu", "c@devices/cpu", "a@devices/cpu"}));
+  ASSERT_EQ(d.waits.size(), 1u);
+  EXPECT_EQ(d.waits[0].uid, "d");
+  EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
+  EXPECT_FALSE(d.waits[0].message.empty());
+}
+
+TEST(SchedDecide, SlotsInUseAreTaken) {
+  Snapshot s;
+  s.inventory.devices = {cpu(2)};
+  s.placed = {{"x", "devices/cpu"}};
+  s.waiting = {job("a", 1), job("b", 2)};
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"a@devices/cpu"}));
+  s.inventory.devices[0].slots = 1;  // cut by a new configuration while a job runs
+  s.placed.push_back({"y", "devices/cpu"});
+  EXPECT_TRUE(decide(s, 0).starts.empty());
+}
+
+TEST(SchedDecide, AutoRunsOnTheCpuWithAReasonWhereNoGpuIs) {
+  Snapshot s;
+  s.inventory.devices = {cpu()};
+  s.inventory.note = "No GPU: libnvidia-ml.so.1 was not found.";
+  s.waiting = {job("a", 1)};
+  const Decisions d = decide(s, 0);
+  ASSERT_EQ(started(d), (Strings{"a@devices/cpu"}));
+  EXPECT_EQ(d.starts[0].reason, "CPU_FALLBACK");
+  EXPECT_NE(d.starts[0].message.find("libnvidia-ml.so.1"), std::string::npos);
+}
+
+TEST(SchedDecide, AutoTakesAGpuAndWaitsForABusyOne) {
+  Snapshot s;
+  s.inventory.devices = {cpu(), gpu(0), gpu(1)};
+  s.waiting = {job("a", 1), job("b", 2), job("c", 3), job("d", 4, 0, DeviceWish::kCpu)};
+  const Decisions d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"a@devices/gpu-0", "b@devices/gpu-1", "d@devices/cpu"}));
+  EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
+}
+
+TEST(SchedDecide, GpuThatCannotBeUsedIsNotWaitedForByAuto) {
+  Snapshot s;
+  s.inventory.devices = {cpu(), gpu(0, /*schedulable=*/false)};
+  s.waiting = {job("a", 1, 0, DeviceWish::kGpu), job("b", 2)};
+  const Decisions d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"b@devices/cpu"}));
+  ASSERT_EQ(d.waits.size(), 1u);
+  EXPECT_EQ(d.waits[0].reason, "NO_DEVICE");
+}
+
+TEST(SchedDecide, NextAttemptKeepsToTheKindOfDevice) {
+  Snapshot s;
+  s.inventory.devices = {cpu(), gpu(0)};
+  s.waiting = {job("a", 1)};
+  s.waiting[0].kind_before = DeviceKind::kCpu;
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"a@devices/cpu"}));
+  s.waiting[0].kind_before = DeviceKind::kGpu;
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"a@devices/gpu-0"}));
+  s.inventory.devices[1].schedulable = false;  // F28: the GPU is lost for good
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"a@devices/cpu"}));
+}
+
+TEST(SchedDecide, F31PauseAfterALossHoldsNobodyUpAndWakes) {
+  Snapshot s;
+  s.inventory.devices = {cpu()};
+  s.waiting = {job("poison", 1, 100), job("next", 2)};
+  s.waiting[0].retry_time_us = 1000;
+  s.waiting[0].workers_lost = 1;
+  const Decisions d = decide(s, 999);
+  EXPECT_EQ(started(d), (Strings{"next@devices/cpu"}));
+  EXPECT_EQ(d.waits[0].reason, "RETRY_BACKOFF");
+  EXPECT_EQ(d.wake_time_us, 1000);
+  EXPECT_EQ(started(decide(s, 1000)), (Strings{"poison@devices/cpu"}));
+}
+
+TEST(SchedDecide, F27PauseEndsWhenTheClockJumpsBackAnHour) {
+  Snapshot s;
+  s.inventory.devices = {cpu()};
+  s.waiting = {job("a", 1)};
+  const int64_t hour_us = int64_t{3600} * 1'000'000;
+  s.waiting[0].retry_time_us = hour_us + 1000;
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"a@devices/cpu"}));
+}
+
+TEST(SchedDecide, NothingStartsWhileDraining) {
+  Snapshot s;
+  s.inventory.devices = {cpu()};
+  s.draining = true;
+  s.waiting = {job("a", 1)};
+  const Decisions d = decide(s, 0);
+  EXPECT_TRUE(d.starts.empty());
+  EXPECT_EQ(d.waits[0].reason, "SERVER_DRAINING");
+}
+
+TEST(SchedDecide, MessagesDoNotChangeWithTimeOrPlaceInTheQueue) {
+  Snapshot s;
+  s.inventory.devices = {cpu()};
+  s.placed = {{"x", "devices/cpu"}};
+  s.waiting = {job("a", 1), job("b", 2)};
+  const Decisions before = decide(s, 0);
+  s.waiting.erase(s.waiting.begin());
+  const Decisions after = decide(s, 5'000'000);
+  EXPECT_EQ(before.waits[1].message, after.waits[0].message);
+}
+
+TEST(SchedSatisfiable, GpuIsImpossibleWhereNoneCanEverRun) {
+  Devices devices;
+  devices.devices = {cpu()};
+  devices.note = "No GPU: install the driver.";
+  EXPECT_TRUE(check_satisfiable(DeviceWish::kAuto, devices).ok());
+  EXPECT_TRUE(check_satisfiable(DeviceWish::kCpu, devices).ok());
+  const Status refused = check_satisfiable(DeviceWish::kGpu, devices);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().reason, "RESOURCES_IMPOSSIBLE");
+  EXPECT_NE(refused.error().message.find("install the driver"), std::string::npos);
+  devices.devices.push_back(gpu(0, false));  // no CUDA module
+  EXPECT_FALSE(check_satisfiable(DeviceWish::kGpu, devices).ok());
+  devices.devices[1].health = DeviceHealth::kUnknown;  // ill now, may be well again
+  EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, devices).ok());
+}
+
+TEST(SchedSnapshot, SortsJobsByWhatTheyHold) {
+  Job queued;
+  queued.uid = "q";
+  queued.device = "devices/gpu-0";
+  queued.spec.mutable_resources()->set_device(v1::Resources::GPU);
+  Job running;
+  running.uid = "r";
+  running.state = JobState::kRunning;
+  running.device = "devices/cpu";
+  Job paused;
+  paused.state = JobState::kPaused;
+  const Snapshot s = make_snapshot({queued, running, paused}, {}, true);
+  ASSERT_EQ(s.waiting.size(), 1u);
+  EXPECT_EQ(s.waiting[0].wish, DeviceWish::kGpu);
+  EXPECT_EQ(s.waiting[0].kind_before, DeviceKind::kGpu);
+  ASSERT_EQ(s.placed.size(), 1u);
+  EXPECT_EQ(s.placed[0].device, "devices/cpu");
+  EXPECT_TRUE(s.draining);
+}
+
+}  // namespace
+}  // namespace trainyard::server

@@ -1,0 +1,61 @@
+// F07 and F31: a lost worker brings the job back after a growing pause; a job that never gets
+// further ends as CRASH_LOOP; one that does goes on, within a bound.
+#include <gtest/gtest.h>
+
+#include "server/scheduler/retry.h"
+
+namespace trainyard::server {
+namespace {
+
+Job running_job() {
+  Job job;
+  job.uid = "0123";
+  job.state = JobState::kRunning;
+  job.attempt = 1;
+  return job;
+}
+
+TEST(SchedRetry, PausesGrowAndStayBounded) {
+  Job job = running_job();
+  int64_t last = 0;
+  for (; job.workers_lost < kWorkersLostMax; ++job.workers_lost, ++job.attempt) {
+    const Move move = after_worker_lost(job, "WORKER_KILLED", "Killed by signal 9.", 1000);
+    EXPECT_EQ(move.to, JobState::kQueued);
+    EXPECT_EQ(move.reason, "WORKER_KILLED");
+    EXPECT_TRUE(move.worker_lost);
+    const int64_t pause = move.retry_time_us - 1000;
+    EXPECT_GT(pause, last);
+    EXPECT_LE(pause, kRetryPauseMaxUs);
+    EXPECT_TRUE(can_move(job.state, move.to));
+    last = pause;
+  }
+  const Move end = after_worker_lost(job, "WORKER_KILLED", "Killed by signal 9.", 1000);
+  EXPECT_EQ(end.to, JobState::kFailed);
+  EXPECT_EQ(end.reason, "CRASH_LOOP");
+  EXPECT_NE(end.message.find("signal 9"), std::string::npos);
+}
+
+TEST(SchedRetry, ProgressDoesNotRunForEver) {
+  Job job = running_job();
+  job.attempt = kAttemptsMax;
+  EXPECT_EQ(after_worker_lost(job, "R", "m", 0).reason, "CRASH_LOOP");
+}
+
+TEST(SchedRetry, CancelledJobEnds) {
+  Job job = running_job();
+  job.cancel_requested = true;
+  EXPECT_EQ(after_worker_lost(job, "R", "m", 0).to, JobState::kCancelled);
+}
+
+TEST(SchedRetry, JobsLostTogetherDoNotReturnTogether) {
+  Job a = running_job();
+  Job b = running_job();
+  b.uid = "4567";
+  EXPECT_NE(after_worker_lost(a, "R", "m", 0).retry_time_us,
+            after_worker_lost(b, "R", "m", 0).retry_time_us);
+  EXPECT_EQ(after_worker_lost(a, "R", "m", 0).retry_time_us,
+            after_worker_lost(a, "R", "m", 0).retry_time_us);
+}
+
+}  // namespace
+}  // namespace trainyard::server

@@ -1,0 +1,204 @@
+// Thousands of random events on a clock of its own, from a seed that is printed on failure: jobs
+// come, end, lose their workers, devices come and go. After each decision the invariants are
+// checked against a plain restatement of the rules, not against decide()'s own code.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "server/scheduler/scheduler.h"
+
+namespace trainyard::server {
+namespace {
+
+class Simulation {
+ public:
+  explicit Simulation(unsigned seed) : random_(seed) {
+    Device cpu;
+    cpu.name = "devices/cpu";
+    cpu.slots = 1 + pick(3);
+    state_.inventory.devices.push_back(cpu);
+    const int gpus = pick(4);
+    for (int i = 0; i < gpus; ++i) {
+      Device gpu;
+      gpu.name = "devices/gpu-" + std::to_string(i);
+      gpu.kind = DeviceKind::kGpu;
+      gpu.slots = 1 + pick(2);
+      state_.inventory.devices.push_back(gpu);
+    }
+  }
+
+  void step() {
+    now_us_ += pick(1000);
+    switch (pick(6)) {
+      case 0:
+      case 1:
+        submit();
+        break;
+      case 2:
+        end_one(/*lost=*/false);
+        break;
+      case 3:
+        end_one(/*lost=*/true);
+        break;
+      case 4:
+        if (state_.inventory.devices.size() > 1 && pick(10) == 0)
+          flip(state_.inventory
+                   .devices[1 + pick(static_cast<int>(state_.inventory.devices.size()) - 1)]);
+        break;
+      default:
+        break;  // time passes
+    }
+    const Decisions d = decide(state_, now_us_);
+    check(d);
+    apply(d);
+  }
+  void drain() {  // everything that can run, runs to its end
+    for (Device& d : state_.inventory.devices) d.schedulable = true;
+    now_us_ += kRetryPauseMaxUs;
+    for (int i = 0; i < 10'000 && !(state_.waiting.empty() && state_.placed.empty()); ++i) {
+      const Decisions d = decide(state_, now_us_);
+      check(d);
+      apply(d);
+      if (!state_.placed.empty())
+        state_.placed.erase(state_.placed.begin() + pick(size(state_.placed)));
+    }
+    for (const WaitingJob& j : state_.waiting) EXPECT_EQ(j.wish, DeviceWish::kGpu) << "starved";
+  }
+
+ private:
+  int pick(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
+  template <typename T>
+  static int size(const std::vector<T>& v) {
+    return static_cast<int>(v.size());
+  }
+
+  void submit() {
+    WaitingJob job;
+    job.order = ++order_;
+    job.uid = "job-" + std::to_string(order_);
+    job.priority = pick(5) - 2;
+    job.wish = static_cast<DeviceWish>(1 + pick(3));
+    jobs_[job.uid] = job;
+    state_.waiting.push_back(job);
+  }
+  void end_one(bool lost) {
+    if (state_.placed.empty()) return;
+    const int i = pick(size(state_.placed));
+    const PlacedJob placed = state_.placed[static_cast<size_t>(i)];
+    state_.placed.erase(state_.placed.begin() + i);
+    if (!lost) return;
+    WaitingJob job = jobs_[placed.uid];
+    job.kind_before = placed.device == "devices/cpu" ? DeviceKind::kCpu : DeviceKind::kGpu;
+    job.retry_time_us = now_us_ + pick(5000);
+    ++job.workers_lost;
+    jobs_[job.uid] = job;
+    state_.waiting.push_back(job);
+  }
+  static void flip(Device& d) { d.schedulable = !d.schedulable; }
+
+  bool usable(DeviceKind kind) const {
+    return std::any_of(state_.inventory.devices.begin(), state_.inventory.devices.end(),
+                       [&](const Device& d) { return d.kind == kind && d.schedulable; });
+  }
+  bool may_use(const WaitingJob& job, const Device& d) const {
+    if (!d.schedulable) return false;
+    if (job.wish == DeviceWish::kCpu) return d.kind == DeviceKind::kCpu;
+    if (job.wish == DeviceWish::kGpu) return d.kind == DeviceKind::kGpu;
+    if (job.kind_before && usable(*job.kind_before)) return d.kind == *job.kind_before;
+    return d.kind == (usable(DeviceKind::kGpu) ? DeviceKind::kGpu : DeviceKind::kCpu);
+  }
+
+  void check(const Decisions& d) {
+    std::map<std::string, int> used;
+    for (const PlacedJob& p : state_.placed) ++used[p.device];
+    for (const StartDecision& s : d.starts) {
+      ++used[s.device];
+      EXPECT_FALSE(s.reason.empty() || s.message.empty());
+    }
+    std::map<std::string, const Device*> devices;
+    for (const Device& device : state_.inventory.devices) {
+      devices[device.name] = &device;
+      EXPECT_LE(used[device.name], device.slots) << device.name;
+    }
+    std::map<std::string, int> decided;  // each waiting job exactly once
+    for (const StartDecision& s : d.starts) ++decided[s.uid];
+    for (const WaitDecision& w : d.waits) {
+      ++decided[w.uid];
+      EXPECT_FALSE(w.reason.empty() || w.message.empty());
+      const WaitingJob& waiting = jobs_[w.uid];
+      if (waiting.retry_time_us > now_us_) {
+        EXPECT_EQ(w.reason, "RETRY_BACKOFF");
+        EXPECT_LE(d.wake_time_us.value(), waiting.retry_time_us);
+        continue;
+      }
+      // No slot stays free that it could use, and nobody behind it took one that it could.
+      for (const Device& device : state_.inventory.devices)
+        if (may_use(waiting, device)) {
+          EXPECT_GE(used[device.name], device.slots) << w.uid;
+        }
+      for (const StartDecision& s : d.starts) {
+        const WaitingJob& job = jobs_[s.uid];
+        const bool behind = job.priority != waiting.priority ? job.priority < waiting.priority
+                                                             : job.order > waiting.order;
+        if (behind) {
+          EXPECT_FALSE(may_use(waiting, *devices[s.device])) << s.uid << " before " << w.uid;
+        }
+      }
+    }
+    EXPECT_EQ(decided.size(), state_.waiting.size());
+    for (const WaitingJob& job : state_.waiting) EXPECT_EQ(decided[job.uid], 1);
+    for (const StartDecision& s : d.starts) {
+      EXPECT_TRUE(may_use(jobs_[s.uid], *devices[s.device]));
+      EXPECT_LE(jobs_[s.uid].retry_time_us, now_us_);
+    }
+  }
+
+  void apply(const Decisions& d) {
+    for (const StartDecision& s : d.starts) {
+      state_.placed.push_back({s.uid, s.device});
+      std::erase_if(state_.waiting, [&](const WaitingJob& j) { return j.uid == s.uid; });
+    }
+  }
+
+  std::mt19937 random_;
+  int64_t now_us_ = 1'000'000;
+  int64_t order_ = 0;
+  Snapshot state_;
+  std::map<std::string, WaitingJob> jobs_;
+};
+
+TEST(SchedSimulation, InvariantsHoldOverThousandsOfEvents) {
+  for (unsigned seed = 1; seed <= 15 && !HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation simulation(seed);
+    for (int i = 0; i < 250 && !HasFailure(); ++i) simulation.step();
+    simulation.drain();
+  }
+}
+
+TEST(SchedSimulation, SameSnapshotSameDecisions) {
+  Snapshot s;
+  Device cpu;
+  cpu.name = "devices/cpu";
+  cpu.slots = 2;
+  s.inventory.devices = {cpu};
+  std::mt19937 random(3);
+  for (int i = 0; i < 50; ++i) {
+    WaitingJob job;
+    job.uid = "job-" + std::to_string(i);
+    job.order = i;
+    job.priority = static_cast<int32_t>(random() % 3);
+    s.waiting.push_back(job);
+  }
+  const Decisions first = decide(s, 0);
+  std::shuffle(s.waiting.begin(), s.waiting.end(), random);  // the order of the rows is no matter
+  const Decisions second = decide(s, 0);
+  ASSERT_EQ(first.starts.size(), second.starts.size());
+  for (size_t i = 0; i < first.starts.size(); ++i)
+    EXPECT_EQ(first.starts[i].uid, second.starts[i].uid);
+}
+
+}  // namespace
+}  // namespace trainyard::server

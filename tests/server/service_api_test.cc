@@ -1,0 +1,344 @@
+// The rest of the API over gRPC: datasets, uploads, predict, system, tokens, raw bytes.
+#include <grpcpp/generic/generic_stub.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "tests/server/service_support.h"
+
+namespace trainyard::server {
+namespace {
+
+/// A self-signed certificate for 127.0.0.1 and its key, as PEM files.
+void make_certificate(const std::filesystem::path& certificate, const std::filesystem::path& key) {
+  EVP_PKEY* pkey = EVP_EC_gen("P-256");
+  X509* x509 = X509_new();
+  X509_set_version(x509, 2);
+  ASN1_INTEGER_set(X509_get_serialNumber(x509), 1);
+  X509_gmtime_adj(X509_getm_notBefore(x509), -3600);
+  X509_gmtime_adj(X509_getm_notAfter(x509), 3600);
+  X509_set_pubkey(x509, pkey);
+  X509_NAME* name = X509_get_subject_name(x509);
+  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
+                             reinterpret_cast<const unsigned char*>("localhost"), -1, -1, 0);
+  X509_set_issuer_name(x509, name);
+  X509_EXTENSION* san =
+      X509V3_EXT_conf_nid(nullptr, nullptr, NID_subject_alt_name, "DNS:localhost,IP:127.0.0.1");
+  X509_add_ext(x509, san, -1);
+  X509_EXTENSION_free(san);
+  X509_sign(x509, pkey, EVP_sha256());
+  FILE* file = std::fopen(certificate.c_str(), "w");
+  PEM_write_X509(file, x509);
+  std::fclose(file);
+  file = std::fopen(key.c_str(), "w");
+  PEM_write_PrivateKey(file, pkey, nullptr, nullptr, 0, nullptr, nullptr);
+  std::fclose(file);
+  X509_free(x509);
+  EVP_PKEY_free(pkey);
+}
+
+class ServiceApi : public ServiceTest {
+ protected:
+  /// A unary call with bytes of our choice.
+  grpc::Status call_raw(const std::string& method, const std::string& bytes) {
+    grpc::GenericStub stub(channel_);
+    const grpc::Slice slice(bytes);
+    const grpc::ByteBuffer request(&slice, 1);
+    grpc::ByteBuffer response;
+    std::mutex mu;
+    std::condition_variable done;
+    std::optional<grpc::Status> status;
+    auto c = context();
+    stub.UnaryCall(c.get(), method, grpc::StubOptions(), &request, &response, [&](grpc::Status s) {
+      const std::lock_guard lock(mu);
+      status = s;
+      done.notify_all();
+    });
+    std::unique_lock lock(mu);
+    done.wait(lock, [&] { return status.has_value(); });
+    return *status;
+  }
+};
+
+TEST_F(ServiceApi, EveryUnaryMethodRefusesBrokenBytesInWords) {
+  for (const char* method :
+       {"JobService/SubmitJob", "JobService/GetJob", "JobService/ListJobs", "JobService/CancelJob",
+        "JobService/DeleteJob", "DatasetService/GetUpload", "DatasetService/CreateDataset",
+        "DatasetService/GetDataset", "DatasetService/ListDatasets", "DatasetService/DeleteDataset",
+        "ModelService/ListModels", "ModelService/GetModel", "ModelService/Predict",
+        "ModelService/DeleteModel", "SystemService/GetServerInfo", "SystemService/ListDevices"}) {
+    const std::string path = std::string("/trainyard.v1.") + method;
+    const grpc::Status cut = call_raw(path, "\x0a\x7fxx");
+    EXPECT_EQ(cut.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
+    EXPECT_EQ(reason_of(cut), "REQUEST_MALFORMED") << method;
+    const grpc::Status unknown = call_raw(path, "\xf8\x07\x01");  // field 127, varint 1
+    EXPECT_EQ(unknown.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
+    EXPECT_EQ(reason_of(unknown), "FIELD_UNKNOWN") << method;
+  }
+  EXPECT_EQ(call_raw("/trainyard.v1.JobService/Nothing", "").error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+  std::string nested = "x";
+  for (int i = 0; i < 300; ++i) nested = "\x1a" + std::string(1, '\x02') + nested;
+  EXPECT_FALSE(call_raw("/trainyard.v1.JobService/SubmitJob", nested).ok());
+  EXPECT_EQ(call_raw("/trainyard.v1.JobService/GetJob", "\x0a\x02\xff\xfe").error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT)
+      << "a name that is not UTF-8";
+}
+
+TEST_F(ServiceApi, AMessageTooLargeIsRefusedAndTheDaemonLives) {
+  EXPECT_EQ(call_raw("/trainyard.v1.JobService/GetJob", std::string(5 << 20, 'x')).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  v1::ServerInfo info;
+  EXPECT_TRUE(system_->GetServerInfo(context().get(), {}, &info).ok());
+}
+
+TEST_F(ServiceApi, ACutUploadIsAPauseAndTheNextStreamGoesOn) {
+  const std::string content(100'000, 'c');
+  v1::Upload up;
+  ASSERT_TRUE(upload(content, &up, /*finish=*/false).ok());
+  EXPECT_EQ(up.committed_size(), 100'000);
+  EXPECT_FALSE(up.complete()) << "only a finish completes";
+  v1::CreateDatasetRequest create;
+  create.mutable_spec()->add_sources()->set_sha256(sha256_hex(content));
+  create.mutable_spec()->mutable_sources(0)->set_role(v1::DatasetSource::DATA);
+  create.mutable_spec()->mutable_csv()->set_target("t");
+  v1::Dataset dataset;
+  EXPECT_EQ(reason_of(datasets_->CreateDataset(context().get(), create, &dataset)),
+            "UPLOAD_INCOMPLETE");
+  auto c = context();
+  auto stream = datasets_->UploadFile(c.get(), &up);
+  v1::UploadFileRequest request;
+  request.mutable_start()->set_sha256(sha256_hex(content));
+  request.mutable_start()->set_size_bytes(100'000);
+  request.mutable_start()->set_offset(100'000);
+  stream->Write(request);
+  request.mutable_finish();
+  stream->Write(request);
+  stream->WritesDone();
+  ASSERT_TRUE(stream->Finish().ok());
+  EXPECT_TRUE(up.complete());
+  v1::GetUploadRequest get;
+  get.set_name("tenants/default/uploads/" + sha256_hex("never seen"));
+  ASSERT_TRUE(datasets_->GetUpload(context().get(), get, &up).ok());
+  EXPECT_EQ(up.committed_size(), 0);
+  EXPECT_EQ(up.name(), get.name());
+}
+
+TEST_F(ServiceApi, AnUploadThatBeginsWithoutAStartOrIsOfAWrongDigestIsRefused) {
+  v1::Upload up;
+  auto c = context();
+  auto stream = datasets_->UploadFile(c.get(), &up);
+  v1::UploadFileRequest request;
+  request.mutable_chunk()->set_data("x");
+  stream->Write(request);
+  EXPECT_EQ(reason_of(stream->Finish()), "FIELD_REQUIRED");
+  auto c2 = context();
+  auto second = datasets_->UploadFile(c2.get(), &up);
+  request.mutable_start()->set_sha256(sha256_hex("other"));
+  request.mutable_start()->set_size_bytes(1);
+  second->Write(request);
+  request.mutable_chunk()->set_data("x");
+  request.mutable_chunk()->set_crc32c(crc32c("x"));
+  second->Write(request);
+  request.mutable_finish();
+  second->Write(request);
+  EXPECT_EQ(reason_of(second->Finish()), "CONTENT_HASH_MISMATCH");
+}
+
+TEST_F(ServiceApi, ADatasetIsIngestedOnceAndAFailedOneSaysWhy) {
+  make_dataset();
+  EXPECT_EQ(dataset_.state(), v1::Dataset::READY);
+  EXPECT_EQ(dataset_.schema().train_rows(), 120);
+  EXPECT_GT(dataset_.size_bytes(), 0);
+  const std::string digest = dataset_.digest();
+  make_dataset();  // the same id and content
+  EXPECT_EQ(dataset_.digest(), digest);
+  make_dataset("missing", "broken");
+  EXPECT_EQ(dataset_.state(), v1::Dataset::FAILED);
+  EXPECT_EQ(dataset_.reason(), "DATASET_INVALID");
+  v1::SubmitJobRequest request = job_request("on-broken", "");
+  request.mutable_spec()->mutable_dataset()->set_name("broken");
+  v1::Job job;
+  EXPECT_EQ(reason_of(submit(request, &job)), "DATASET_NOT_READY");
+  v1::DeleteDatasetRequest remove;
+  google::protobuf::Empty empty;
+  remove.set_name("tenants/default/datasets/iris");
+  submit("user-of-iris", "wait_for_stop");
+  EXPECT_EQ(reason_of(datasets_->DeleteDataset(context().get(), remove, &empty)), "DATASET_IN_USE");
+  ASSERT_TRUE(cancel("user-of-iris", &job).ok());
+  wait_for("user-of-iris", v1::CANCELLED);
+  EXPECT_TRUE(datasets_->DeleteDataset(context().get(), remove, &empty).ok());
+  EXPECT_FALSE(std::filesystem::exists(config_.state_dir / "datasets" / digest));
+}
+
+TEST_F(ServiceApi, PredictAnswersRefusesAndIsBounded) {
+  config_.predict_timeout_seconds = 1;
+  stop();
+  start();
+  make_dataset();
+  submit("oracle", "");
+  wait_for("oracle", v1::SUCCEEDED);
+  v1::PredictRequest request;
+  request.set_name("tenants/default/models/oracle");
+  request.set_csv("5,4,3,2");
+  v1::PredictResponse response;
+  ASSERT_TRUE(models_->Predict(context().get(), request, &response).ok());
+  EXPECT_EQ(response.predictions(0).label(), "5,4,3,2");
+  request.set_csv("die");
+  EXPECT_EQ(reason_of(models_->Predict(context().get(), request, &response)), "WORKER_LOST");
+  request.set_csv("");
+  EXPECT_EQ(reason_of(models_->Predict(context().get(), request, &response)), "FIELD_REQUIRED");
+  request.set_csv("slow");
+  std::vector<std::thread> callers;
+  std::atomic<int> busy{0}, late{0};
+  for (int i = 0; i < 2 * config_.predicts_max + 2; ++i) {
+    callers.emplace_back([&] {
+      v1::PredictResponse r;
+      const std::string reason = reason_of(models_->Predict(context().get(), request, &r));
+      if (reason == "PREDICT_BUSY") ++busy;
+      if (reason == "PREDICT_TIMEOUT") ++late;
+    });
+  }
+  for (std::thread& t : callers) t.join();
+  EXPECT_EQ(busy, 2);
+  EXPECT_EQ(late, 2 * config_.predicts_max);
+  request.set_name("tenants/default/models/nothing");
+  EXPECT_EQ(reason_of(models_->Predict(context().get(), request, &response)), "MODEL_NOT_FOUND");
+}
+
+TEST_F(ServiceApi, SystemTellsOfDevicesAndItself) {
+  v1::ServerInfo info;
+  ASSERT_TRUE(system_->GetServerInfo(context().get(), {}, &info).ok());
+  EXPECT_EQ(info.version(), TRAINYARD_VERSION);
+  EXPECT_EQ(info.message_bytes_max(), 4 << 20);
+  v1::ListDevicesResponse devices;
+  ASSERT_TRUE(system_->ListDevices(context().get(), {}, &devices).ok());
+  ASSERT_EQ(devices.devices_size(), 1);
+  EXPECT_EQ(devices.devices(0).name(), "devices/cpu");
+  EXPECT_EQ(devices.note(), "no GPU in this test");
+}
+
+TEST_F(ServiceApi, TheSocketIsItsOwnersAlone) {
+  struct stat st {};
+  ASSERT_EQ(::stat(config_.socket.c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 0777, 0600u);
+  ASSERT_EQ(::stat((config_.state_dir / "worker.sock").c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 0777, 0600u);
+}
+
+TEST_F(ServiceApi, F24ASecondDaemonOnTheSameStateIsRefusedByPid) {
+  const Result<std::unique_ptr<Daemon>> second = Daemon::start(config_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().reason, "STATE_DIR_LOCKED");
+  EXPECT_NE(second.error().message.find(std::to_string(::getpid())), std::string::npos);
+}
+
+TEST_F(ServiceApi, APortThatIsTakenIsOneSentence) {
+  stop();
+  config_.listen = "127.0.0.1:0";
+  start();
+  const int port = daemon_->port();
+  ASSERT_GT(port, 0);
+  Config other = config_;
+  other.state_dir = root_ / "other";
+  other.socket = root_ / "other.sock";
+  other.listen = "127.0.0.1:" + std::to_string(port);
+  const Result<std::unique_ptr<Daemon>> second = Daemon::start(other);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().reason, "ADDRESS_IN_USE");
+  other.listen = "";
+  other.socket = config_.socket;
+  const Result<std::unique_ptr<Daemon>> third = Daemon::start(other);
+  ASSERT_FALSE(third.ok());
+  EXPECT_EQ(third.error().reason, "ADDRESS_IN_USE") << "a served socket is not taken over";
+}
+
+TEST_F(ServiceApi, OnTcpEveryMethodAsksForTheTokenBeforeAnythingElse) {
+  stop();
+  std::filesystem::create_directories(root_);
+  std::ofstream(root_ / "token") << "0123456789abcdef0123\n";
+  std::filesystem::permissions(root_ / "token", std::filesystem::perms::owner_read);
+  config_.token_file = root_ / "token";
+  config_.listen = "127.0.0.1:0";
+  start();
+  connect("127.0.0.1:" + std::to_string(daemon_->port()));
+  for (const char* method : {"JobService/SubmitJob", "DatasetService/GetUpload",
+                             "ModelService/Predict", "SystemService/GetServerInfo"}) {
+    const grpc::Status s = call_raw(std::string("/trainyard.v1.") + method, "\x0a\x7fxx");
+    EXPECT_EQ(s.error_code(), grpc::StatusCode::UNAUTHENTICATED) << method;
+    EXPECT_EQ(reason_of(s), "CREDENTIALS_MISSING") << method;
+  }
+  grpc::Status end;
+  v1::Upload up;
+  EXPECT_EQ(reason_of(upload("content", &up)), "CREDENTIALS_MISSING");
+  auto watch_context = context();
+  auto stream = jobs_->WatchJob(watch_context.get(), {});
+  v1::WatchJobResponse response;
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(reason_of(stream->Finish()), "CREDENTIALS_MISSING");
+  auto download_context = context();
+  auto download = models_->DownloadModel(download_context.get(), {});
+  v1::DownloadModelResponse part;
+  EXPECT_FALSE(download->Read(&part));
+  EXPECT_EQ(reason_of(download->Finish()), "CREDENTIALS_MISSING");
+
+  v1::ServerInfo info;
+  auto wrong = context();
+  wrong->AddMetadata("authorization", "Bearer 0123456789abcdef0124");
+  EXPECT_EQ(reason_of(system_->GetServerInfo(wrong.get(), {}, &info)), "CREDENTIALS_INVALID");
+  auto right = context();
+  right->AddMetadata("authorization", "Bearer 0123456789abcdef0123");
+  EXPECT_TRUE(system_->GetServerInfo(right.get(), {}, &info).ok());
+  connect("unix:" + config_.socket.string());
+  EXPECT_TRUE(system_->GetServerInfo(context().get(), {}, &info).ok()) << "the file mode suffices";
+}
+
+TEST_F(ServiceApi, OverTlsNothingButHealthIsThereWithoutTheToken) {
+  stop();
+  std::filesystem::create_directories(root_);
+  std::ofstream(root_ / "token") << "0123456789abcdef0123\n";
+  std::filesystem::permissions(root_ / "token", std::filesystem::perms::owner_read);
+  config_.token_file = root_ / "token";
+  config_.tls_certificate = root_ / "server.crt";
+  config_.tls_key = root_ / "server.key";
+  make_certificate(config_.tls_certificate, config_.tls_key);
+  config_.listen = "127.0.0.1:0";
+  start();
+  const std::string target = "127.0.0.1:" + std::to_string(daemon_->port());
+  connect(target);  // plaintext to the TLS port
+  EXPECT_EQ(call_raw("/trainyard.v1.SystemService/GetServerInfo", "").error_code(),
+            grpc::StatusCode::UNAVAILABLE);
+  grpc::SslCredentialsOptions trust;
+  std::ifstream pem(config_.tls_certificate);
+  trust.pem_root_certs.assign(std::istreambuf_iterator<char>(pem), {});
+  channel_ = grpc::CreateChannel(target, grpc::SslCredentials(trust));
+  system_ = v1::SystemService::NewStub(channel_);
+  EXPECT_TRUE(call_raw("/grpc.health.v1.Health/Check", "").ok());
+  EXPECT_EQ(call_raw("/no.such.Service/Method", "").error_code(), grpc::StatusCode::UNAUTHENTICATED)
+      << "denied by default";
+  EXPECT_EQ(reason_of(call_raw("/trainyard.v1.SystemService/GetServerInfo", "")),
+            "CREDENTIALS_MISSING");
+  v1::ServerInfo info;
+  auto right = context();
+  right->AddMetadata("authorization", "Bearer 0123456789abcdef0123");
+  const grpc::Status s = system_->GetServerInfo(right.get(), {}, &info);
+  EXPECT_TRUE(s.ok()) << s.error_message();
+}
+
+TEST_F(ServiceApi, AnswersNeverHoldWhereOurFilesLie) {
+  make_dataset();
+  std::filesystem::remove_all(config_.state_dir / "datasets" / dataset_.digest());
+  v1::Job job;
+  const grpc::Status s = submit(job_request("on-lost-files", ""), &job);
+  EXPECT_EQ(reason_of(s), "INTERNAL");
+  EXPECT_EQ(s.error_message().find(config_.state_dir.string()), std::string::npos)
+      << s.error_message();
+  EXPECT_NE(s.error_message().find("incident"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trainyard::server

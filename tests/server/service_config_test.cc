@@ -1,0 +1,110 @@
+// Would catch a setting that is silently ignored, a listener that is open by mistake, and a log
+// line that a value can break.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "server/config/config.h"
+#include "server/config/log.h"
+#include "server/config/token.h"
+
+namespace trainyard::server {
+namespace {
+
+std::string refusal_of(std::string_view text) {
+  Config config;
+  const Status s = apply_config_text(text, "trainyardd.yaml", config);
+  return s.ok() ? "" : s.error().message;
+}
+
+TEST(ServiceConfig, FileThenFlagsFlagsWin) {
+  Config config;
+  ASSERT_TRUE(
+      apply_config_text("state_dir: /tmp/a\ncpu_slots: 2\nupload_bytes_max: 3MiB\n", "f", config)
+          .ok());
+  ASSERT_TRUE(apply_setting("cpu_slots", "5", config).ok());
+  EXPECT_EQ(config.state_dir, "/tmp/a");
+  EXPECT_EQ(config.cpu_slots, 5);
+  EXPECT_EQ(config.upload_bytes_max, 3 << 20);
+  ASSERT_TRUE(complete_config("/opt/bin/trainyardd", config).ok());
+  EXPECT_EQ(config.socket, "/tmp/a/trainyard.sock");
+  EXPECT_EQ(config.worker, "/opt/bin/trainyard-worker");
+  EXPECT_GE(config.threads_per_job, 1);
+}
+
+TEST(ServiceConfig, EveryKeyAndValueIsUnderstoodOrRefused) {
+  EXPECT_NE(refusal_of("cpu_slots: 1\ncpu_slot: 2\n").find("trainyardd.yaml:2"), std::string::npos);
+  EXPECT_NE(refusal_of("cpu_slot: 2\n").find("did you mean 'cpu_slots'"), std::string::npos);
+  EXPECT_NE(refusal_of("cpu_slots: 0\n").find("1 to 64"), std::string::npos);
+  EXPECT_NE(refusal_of("cpu_slots: 010x\n").find("1 to 64"), std::string::npos);
+  EXPECT_NE(refusal_of("cpu_slots: 1\ncpu_slots: 2\n").find("given twice"), std::string::npos);
+  EXPECT_NE(refusal_of("cpu_slots: [1]\n").find("one plain value"), std::string::npos);
+  EXPECT_NE(refusal_of("insecure: yes\n").find("true or false"), std::string::npos);
+  EXPECT_NE(refusal_of("log_level: loud\n").find("debug, info"), std::string::npos);
+  EXPECT_NE(refusal_of("listen: nowhere\n").find("host:port"), std::string::npos);
+  EXPECT_NE(refusal_of("upload_bytes_max: 99999999GiB\n").find("bytes"), std::string::npos);
+  EXPECT_NE(refusal_of("a: [1\n").find("not YAML"), std::string::npos);
+  EXPECT_NE(refusal_of("- a\n").find("key: value"), std::string::npos);
+  EXPECT_EQ(refusal_of(""), "");
+}
+
+TEST(ServiceConfig, AListenerBeyondLoopbackNeedsTlsAndTokenOrAWord) {
+  const auto complete = [](const char* listen, bool tls, bool token, bool insecure) {
+    Config config;
+    config.state_dir = "/tmp/a";
+    config.listen = listen;
+    config.insecure = insecure;
+    if (tls) config.tls_certificate = config.tls_key = "/tmp/pem";
+    if (token) config.token_file = "/tmp/token";
+    return complete_config("/bin/x", config).ok();
+  };
+  EXPECT_TRUE(complete("127.0.0.1:1", false, false, false));
+  EXPECT_TRUE(complete("[::1]:1", false, false, false));
+  EXPECT_TRUE(complete("localhost:1", false, false, false));
+  EXPECT_FALSE(complete("0.0.0.0:1", false, false, false));
+  EXPECT_FALSE(complete("0.0.0.0:1", true, false, false));
+  EXPECT_FALSE(complete("0.0.0.0:1", false, true, false));
+  EXPECT_TRUE(complete("0.0.0.0:1", true, true, false));
+  EXPECT_TRUE(complete("0.0.0.0:1", false, false, true));
+  EXPECT_FALSE(complete("", true, false, false));
+}
+
+TEST(ServiceConfig, ASocketPathThatIsTooLongIsRefusedBeforeTheLibraryCutsIt) {
+  Config config;
+  config.state_dir = "/tmp/" + std::string(120, 'x');
+  const Status s = complete_config("/bin/x", config);
+  ASSERT_FALSE(s.ok());
+  EXPECT_NE(s.error().message.find("longest path"), std::string::npos);
+}
+
+TEST(ServiceToken, IsReadFromAPrivateFileAlone) {
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("token-" + std::to_string(::getpid()));
+  std::ofstream(path) << "0123456789abcdef\n";
+  ::chmod(path.c_str(), 0644);
+  EXPECT_FALSE(Token::load(path).ok());
+  ::chmod(path.c_str(), 0600);
+  const Result<Token> token = Token::load(path);
+  ASSERT_TRUE(token.ok());
+  EXPECT_TRUE(token->matches("0123456789abcdef"));
+  EXPECT_FALSE(token->matches("0123456789abcdeF"));
+  EXPECT_FALSE(token->matches(""));
+  std::ofstream(path) << "short\n";
+  EXPECT_FALSE(Token::load(path).ok());
+  std::filesystem::remove(path);
+  EXPECT_FALSE(Token::load(path).ok());
+}
+
+TEST(ServiceLog, AValueCannotForgeALine) {
+  EXPECT_EQ(kv("job", "a-b"), "job=a-b");
+  EXPECT_EQ(kv("m", "two words"), "m=\"two words\"");
+  EXPECT_EQ(kv("m", "a\nlevel=error"), "m=\"a\\x0alevel=error\"");
+  EXPECT_EQ(kv("m", "say \"x\""), "m=\"say \\\"x\\\"\"");
+  EXPECT_EQ(kv("m", ""), "m=\"\"");
+}
+
+}  // namespace
+}  // namespace trainyard::server

@@ -1,0 +1,354 @@
+// Jobs through the whole daemon, over gRPC, with a worker that misbehaves on request.
+#include <signal.h>
+
+#include "tests/server/service_support.h"
+
+namespace trainyard::server {
+namespace {
+
+class ServiceJob : public ServiceTest {
+ protected:
+  void SetUp() override {
+    config_.heartbeat_timeout_seconds = 2;
+    ServiceTest::SetUp();
+    make_dataset();
+  }
+
+  /// Every event of a job, and how its stream ended.
+  std::vector<v1::Event> watch(const std::string& id, int64_t after, grpc::Status* end,
+                               v1::WatchJobResponse::Start* start = nullptr) {
+    auto c = context();
+    v1::WatchJobRequest request;
+    request.set_name("tenants/default/jobs/" + id);
+    request.set_after(after);
+    auto stream = jobs_->WatchJob(c.get(), request);
+    std::vector<v1::Event> events;
+    v1::WatchJobResponse response;
+    bool first = true;
+    while (stream->Read(&response)) {
+      EXPECT_EQ(first, response.has_start()) << "start comes first and once";
+      if (first && start != nullptr) *start = response.start();
+      first = false;
+      if (response.has_event()) events.push_back(response.event());
+    }
+    *end = stream->Finish();
+    return events;
+  }
+
+  static void expect_gapless(const std::vector<v1::Event>& events, int64_t after) {
+    for (size_t i = 0; i < events.size(); ++i) {
+      ASSERT_EQ(events[i].seq(), after + 1 + static_cast<int64_t>(i));
+    }
+  }
+};
+
+TEST_F(ServiceJob, GoesFromSubmitToAModel) {
+  const v1::Job submitted = submit("first-job", "");
+  EXPECT_EQ(submitted.name(), "tenants/default/jobs/first-job");
+  EXPECT_EQ(submitted.state(), v1::QUEUED);
+  EXPECT_EQ(submitted.spec().dataset().name(), "tenants/default/datasets/iris");
+  EXPECT_EQ(submitted.spec().resources().threads(), 1) << "the default is recorded";
+  EXPECT_GT(submitted.plan().parameter_count(), 0);
+  EXPECT_FALSE(submitted.uid().empty());
+  const v1::Job done = wait_for("first-job", v1::SUCCEEDED);
+  EXPECT_EQ(done.model(), "tenants/default/models/first-job");
+  EXPECT_EQ(done.attempt(), 1);
+  EXPECT_EQ(done.device(), "devices/cpu");
+  EXPECT_EQ(done.progress().metrics().at("val/accuracy"), 0.75);
+
+  v1::GetModelRequest request;
+  request.set_name(done.model());
+  v1::Model model;
+  ASSERT_TRUE(models_->GetModel(context().get(), request, &model).ok());
+  EXPECT_EQ(model.digest(), sha256_hex("weights"));
+  EXPECT_EQ(model.parameter_count(), 83);
+  EXPECT_EQ(model.schema().classes_size(), 3);
+
+  v1::DownloadModelRequest download;
+  download.set_name(done.model());
+  auto c = context();
+  auto stream = models_->DownloadModel(c.get(), download);
+  v1::DownloadModelResponse part;
+  std::string names, bytes;
+  while (stream->Read(&part)) {
+    if (part.has_header()) {
+      names += part.header().filename() + " ";
+      EXPECT_EQ(part.header().sha256().size(), 64u);
+    }
+    bytes += part.data();
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(names, "model.safetensors model.json ");
+  EXPECT_EQ(bytes, "weights{}");
+}
+
+TEST_F(ServiceJob, WatchReplaysThenFollowsWithoutAGap) {
+  submit("watched", "die_once");
+  grpc::Status end;
+  v1::WatchJobResponse::Start start;
+  const std::vector<v1::Event> all = watch("watched", 0, &end, &start);
+  EXPECT_TRUE(end.ok()) << end.error_message();
+  EXPECT_EQ(start.job().name(), "tenants/default/jobs/watched");
+  expect_gapless(all, 0);
+  ASSERT_FALSE(all.empty());
+  EXPECT_EQ(all.back().state().state(), v1::SUCCEEDED) << "ends after the terminal event";
+  const std::vector<v1::Event> tail = watch("watched", 3, &end);
+  expect_gapless(tail, 3);
+  EXPECT_EQ(tail.size(), all.size() - 3);
+  const auto newest = static_cast<int64_t>(all.size());
+  EXPECT_TRUE(watch("watched", newest, &end).empty());
+  EXPECT_TRUE(end.ok());
+  watch("watched", newest + 1, &end);
+  EXPECT_EQ(end.error_code(), grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_EQ(reason_of(end), "SEQUENCE_IN_FUTURE");
+  watch("watched", -1, &end);
+  EXPECT_EQ(end.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  watch("no-such-job", 0, &end);
+  EXPECT_EQ(reason_of(end), "JOB_NOT_FOUND");
+}
+
+TEST_F(ServiceJob, F07AKilledWorkerIsReplacedAndResumesFromTheCheckpoint) {
+  submit("dies-once", "die_once");
+  const v1::Job done = wait_for("dies-once", v1::SUCCEEDED);
+  EXPECT_EQ(done.attempt(), 2);
+  grpc::Status end;
+  bool queued_again = false, resumed = false, last_words = false;
+  for (const v1::Event& e : watch("dies-once", 0, &end)) {
+    if (e.state().state() == v1::QUEUED && e.state().reason() == "WORKER_KILLED") {
+      queued_again = e.state().message().find("signal 9") != std::string::npos;
+    }
+    resumed = resumed || (e.state().state() == v1::RUNNING && e.state().resumed_from_step() == 5);
+    last_words = last_words || e.log().text().find("about to die") != std::string::npos;
+  }
+  EXPECT_TRUE(queued_again);
+  EXPECT_TRUE(resumed);
+  EXPECT_TRUE(last_words);
+}
+
+TEST_F(ServiceJob, F09AWorkerThatEndsWithoutAnOutcomeIsNoSuccess) {
+  submit("ends-silently", "exit_silently");
+  EXPECT_EQ(wait_for("ends-silently", v1::FAILED).reason(), "WORKER_PROTOCOL");
+}
+
+TEST_F(ServiceJob, F10ASilentWorkerIsEndedAndItsJobGoesBackOnlyThen) {
+  submit("hangs", "hang");
+  wait_for("hangs", v1::RUNNING);
+  ASSERT_TRUE(eventually([&] { return get("hangs").attempt() >= 2; }, 30'000));
+  grpc::Status end;
+  v1::Job job;
+  ASSERT_TRUE(cancel("hangs", &job).ok());
+  wait_for("hangs", v1::CANCELLED);
+  bool hung = false;
+  for (const v1::Event& e : watch("hangs", 0, &end)) {
+    hung = hung || e.state().reason() == "WORKER_HUNG";
+  }
+  EXPECT_TRUE(hung);
+}
+
+TEST_F(ServiceJob, ARefusalOfTheWorkerFailsTheJobWithItsReason) {
+  submit("refused", "refuse");
+  submit("faulty", "fault");
+  const v1::Job refused = wait_for("refused", v1::FAILED);
+  EXPECT_EQ(refused.reason(), "LOSS_NOT_FINITE");
+  EXPECT_EQ(refused.message(), "step 3: NaN");
+  const v1::Job faulty = wait_for("faulty", v1::FAILED);
+  EXPECT_EQ(faulty.reason(), "OUT_OF_MEMORY");
+  EXPECT_EQ(faulty.attempt(), 1) << "out of memory is never retried unchanged";
+}
+
+TEST_F(ServiceJob, F31APoisonJobStopsAndTheQueueBehindItFlows) {
+  submit("poison", "crash_always");
+  submit("behind", "");
+  wait_for("behind", v1::SUCCEEDED);
+  const v1::Job poison = wait_for("poison", v1::FAILED);
+  EXPECT_EQ(poison.reason(), "CRASH_LOOP");
+}
+
+TEST_F(ServiceJob, CancelIsDurableIdempotentAndSafeOnAFinishedJob) {
+  submit("stops", "wait_for_stop");
+  wait_for("stops", v1::RUNNING);
+  v1::Job job;
+  ASSERT_TRUE(cancel("stops", &job).ok());
+  EXPECT_TRUE(job.cancel_requested());
+  ASSERT_TRUE(cancel("stops", &job).ok());
+  const v1::Job done = wait_for("stops", v1::CANCELLED);
+  ASSERT_TRUE(cancel("stops", &job).ok());
+  EXPECT_EQ(job.state(), v1::CANCELLED);
+  EXPECT_EQ(job.newest_seq(), done.newest_seq()) << "nothing changed";
+}
+
+TEST_F(ServiceJob, F12AWorkerThatIgnoresCancelIsKilledAfterTheGrace) {
+  submit("ignores", "ignore_stop");
+  wait_for("ignores", v1::RUNNING);
+  v1::Job job;
+  ASSERT_TRUE(cancel("ignores", &job).ok());
+  wait_for("ignores", v1::CANCELLED);
+}
+
+TEST_F(ServiceJob, SubmitWithTheSameRequestIdIsOneJob) {
+  v1::SubmitJobRequest request = job_request("once", "");
+  request.set_request_id("7d444840-9dc0-11d1-b245-5ffdce74fad2");
+  v1::Job first, again, other;
+  ASSERT_TRUE(submit(request, &first).ok());
+  ASSERT_TRUE(submit(request, &again).ok());
+  EXPECT_EQ(first.uid(), again.uid());
+  request.mutable_spec()->mutable_recipe()->set_epochs(3);
+  EXPECT_EQ(reason_of(submit(request, &other)), "REQUEST_ID_REUSED");
+  EXPECT_EQ(reason_of(submit(job_request("once", ""), &other)), "JOB_EXISTS");
+}
+
+TEST_F(ServiceJob, ValidateOnlyPlansAndStoresNothing) {
+  v1::SubmitJobRequest request = job_request("dry-run", "");
+  request.set_validate_only(true);
+  v1::Job job;
+  ASSERT_TRUE(submit(request, &job).ok());
+  EXPECT_TRUE(job.uid().empty());
+  EXPECT_EQ(job.plan().steps_total(), 24);
+  EXPECT_GT(job.plan().memory().parameter_bytes(), 0);
+  EXPECT_FALSE(job.plan().device_advice().empty());
+  v1::GetJobRequest get;
+  get.set_name("tenants/default/jobs/dry-run");
+  EXPECT_EQ(reason_of(jobs_->GetJob(context().get(), get, &job)), "JOB_NOT_FOUND");
+}
+
+TEST_F(ServiceJob, ABadSpecIsRefusedByFieldAndNothingIsStored) {
+  const auto refusal = [&](const std::function<void(v1::SubmitJobRequest&)>& change) {
+    v1::SubmitJobRequest request = job_request("", "");
+    change(request);
+    v1::Job job;
+    return reason_of(submit(request, &job));
+  };
+  EXPECT_EQ(refusal([](auto& r) { r.clear_spec(); }), "FIELD_REQUIRED");
+  EXPECT_EQ(refusal([](auto& r) { r.set_job_id("No!"); }), "NAME_MALFORMED");
+  EXPECT_EQ(refusal([](auto& r) { r.set_parent("tenants/other"); }), "ACCESS_DENIED");
+  EXPECT_EQ(refusal([](auto& r) { r.set_request_id("7"); }), "REQUEST_ID_MALFORMED");
+  EXPECT_EQ(refusal([](auto& r) { r.mutable_spec()->clear_dataset(); }), "FIELD_REQUIRED");
+  EXPECT_EQ(refusal([](auto& r) { r.mutable_spec()->mutable_dataset()->set_name("nowhere"); }),
+            "DATASET_NOT_FOUND");
+  EXPECT_EQ(refusal([](auto& r) { r.mutable_spec()->mutable_recipe()->set_batch_size(1000); }),
+            "FIELD_OUT_OF_RANGE");
+  EXPECT_EQ(refusal([](auto& r) {
+              r.mutable_spec()->mutable_recipe()->mutable_optimizer()->set_learning_rate(-1);
+            }),
+            "FIELD_OUT_OF_RANGE");
+  EXPECT_EQ(refusal([](auto& r) { (*r.mutable_spec()->mutable_labels())["a\nb"] = "c"; }),
+            "LABEL_INVALID");
+  EXPECT_EQ(refusal([](auto& r) {
+              for (int i = 0; i < 2; ++i)
+                r.mutable_spec()->mutable_model()->mutable_mlp()->add_hidden(65536);
+            }),
+            "RESOURCES_IMPOSSIBLE");
+  EXPECT_EQ(refusal([](auto& r) {
+              r.mutable_spec()->mutable_resources()->set_device(v1::Resources::GPU);
+            }),
+            "RESOURCES_IMPOSSIBLE");
+  EXPECT_EQ(refusal([](auto& r) {
+              v1::Recipe& recipe = *r.mutable_spec()->mutable_recipe();
+              recipe.GetReflection()->MutableUnknownFields(&recipe)->AddVarint(4711, 1);
+            }),
+            "FIELD_UNKNOWN");
+  v1::ListJobsRequest list;
+  v1::ListJobsResponse listed;
+  ASSERT_TRUE(jobs_->ListJobs(context().get(), list, &listed).ok());
+  EXPECT_EQ(listed.jobs_size(), 0);
+}
+
+TEST_F(ServiceJob, AFinishedJobCanBeDeletedAndARunningOneCannot) {
+  submit("removable", "");
+  wait_for("removable", v1::SUCCEEDED);
+  submit("busy", "wait_for_stop");
+  wait_for("busy", v1::RUNNING);
+  v1::DeleteJobRequest request;
+  google::protobuf::Empty empty;
+  request.set_name("tenants/default/jobs/busy");
+  EXPECT_EQ(reason_of(jobs_->DeleteJob(context().get(), request, &empty)), "JOB_STATE_CONFLICT");
+  const std::string uid = get("removable").uid();
+  EXPECT_TRUE(std::filesystem::exists(config_.state_dir / "jobs" / uid));
+  request.set_name("tenants/default/jobs/removable");
+  EXPECT_TRUE(jobs_->DeleteJob(context().get(), request, &empty).ok());
+  EXPECT_FALSE(std::filesystem::exists(config_.state_dir / "jobs" / uid));
+  EXPECT_EQ(reason_of(jobs_->DeleteJob(context().get(), request, &empty)), "JOB_NOT_FOUND");
+}
+
+TEST_F(ServiceJob, F04AStopLetsWorkersCheckpointAndTheNextStartGoesOn) {
+  submit("goes-on", "wait_for_stop");
+  wait_for("goes-on", v1::RUNNING);
+  auto c = context();
+  v1::WatchJobRequest request;
+  request.set_name("tenants/default/jobs/goes-on");
+  auto stream = jobs_->WatchJob(c.get(), request);
+  v1::WatchJobResponse response;
+  do {  // up to the first event: a drain may end the stream before the others
+    ASSERT_TRUE(stream->Read(&response));
+  } while (!response.has_event());
+  int64_t seen = response.event().seq();
+  std::thread drain([&] { daemon_->drain(); });
+  while (stream->Read(&response)) {
+    if (response.has_event()) seen = response.event().seq();
+  }
+  const grpc::Status end = stream->Finish();
+  EXPECT_EQ(end.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(reason_of(end), "SERVER_DRAINING");
+  EXPECT_GT(seen, 0) << "the resume point";
+  drain.join();
+  stop();
+  start();
+  ASSERT_TRUE(eventually([&] { return get("goes-on").attempt() == 2; }));
+  wait_for("goes-on", v1::RUNNING);
+  EXPECT_EQ(get("goes-on").checkpoint_step(), 5);
+  v1::Job job;
+  ASSERT_TRUE(cancel("goes-on", &job).ok());
+  wait_for("goes-on", v1::CANCELLED);
+  grpc::Status ended;
+  expect_gapless(watch("goes-on", seen, &ended), seen);
+}
+
+TEST_F(ServiceJob, F25ASlowWatcherGetsEveryEventOnceAndHeartbeatsAreNeverAhead) {
+  v1::SubmitJobRequest request = job_request("many-steps", "");
+  (*request.mutable_spec()->mutable_labels())["steps"] = "5000";
+  v1::Job job;
+  ASSERT_TRUE(submit(request, &job).ok());
+  auto c = context();
+  v1::WatchJobRequest watch_request;
+  watch_request.set_name(job.name());
+  auto stream = jobs_->WatchJob(c.get(), watch_request);
+  v1::WatchJobResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  wait_for("many-steps", v1::SUCCEEDED);  // training never waits for the watcher
+  int64_t last = 0;
+  while (stream->Read(&response)) {
+    if (response.has_heartbeat()) {
+      EXPECT_LE(response.heartbeat().newest_seq(), last);
+      continue;
+    }
+    ASSERT_EQ(response.event().seq(), last + 1);
+    last = response.event().seq();
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_GE(last, 5000);
+}
+
+TEST_F(ServiceJob, AQuietStreamBeats) {
+  submit("quiet", "wait_for_stop");
+  wait_for("quiet", v1::RUNNING);
+  auto c = context();
+  v1::WatchJobRequest request;
+  request.set_name("tenants/default/jobs/quiet");
+  auto stream = jobs_->WatchJob(c.get(), request);
+  v1::WatchJobResponse response;
+  int beats = 0;
+  int64_t seen = 0;
+  while (beats < 3 && stream->Read(&response)) {
+    if (response.has_event()) seen = response.event().seq();
+    if (response.has_heartbeat()) {
+      ++beats;
+      EXPECT_EQ(response.heartbeat().newest_seq(), seen);
+    }
+  }
+  EXPECT_EQ(beats, 3);
+  c->TryCancel();
+  stream->Finish();
+}
+
+}  // namespace
+}  // namespace trainyard::server

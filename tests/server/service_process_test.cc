@@ -1,0 +1,126 @@
+// Processes: started clean, seen to end, ended with all they started; output that floods is held.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "server/supervisor/output_log.h"
+#include "server/supervisor/process.h"
+#include "src/base/files.h"
+
+namespace trainyard::server {
+namespace {
+
+Process spawn_shell(const std::string& script) {
+  Result<Process> process = Process::spawn({"/bin/sh", {"-c", script}, {"PATH=/bin:/usr/bin"}});
+  EXPECT_TRUE(process.ok()) << process.error().message;
+  return std::move(process).value();
+}
+
+ExitStatus wait_for_end(Process& process) {
+  pollfd entry{process.pidfd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&entry, 1, 10'000), 1) << "the process did not end";
+  const std::optional<ExitStatus> status = process.reap();
+  EXPECT_TRUE(status.has_value());
+  return status.value_or(ExitStatus{});
+}
+
+std::string read_all(Process& process) {
+  std::string text;
+  char chunk[4096];
+  for (;;) {
+    pollfd entry{process.output(), POLLIN, 0};
+    if (::poll(&entry, 1, 10'000) != 1) return text;
+    const ssize_t n = ::read(process.output(), chunk, sizeof chunk);
+    if (n <= 0) return text;
+    text.append(chunk, static_cast<size_t>(n));
+  }
+}
+
+TEST(ServiceProcess, GetsItsSecretOnStdinAndNothingElseOfOurs) {
+  const int leaked = ::open("/dev/null", O_RDONLY);  // without CLOEXEC, as a library might
+  Process process = spawn_shell("read nonce; echo got $nonce; env; ls -1 /proc/self/fd | wc -l");
+  ASSERT_TRUE(process.write_stdin("secret\n").ok());
+  const std::string output = read_all(process);
+  ::close(leaked);
+  EXPECT_EQ(wait_for_end(process).number, 0);
+  EXPECT_NE(output.find("got secret"), std::string::npos) << output;
+  EXPECT_EQ(output.find("HOME="), std::string::npos) << output;
+  EXPECT_NE(output.find("\n4\n"), std::string::npos) << "0, 1, 2 and ls's own\n" << output;
+}
+
+TEST(ServiceProcess, ReportsExitCodesAndSignals) {
+  Process exits = spawn_shell("exit 7");
+  const ExitStatus code = wait_for_end(exits);
+  EXPECT_FALSE(code.signalled);
+  EXPECT_EQ(describe(code), "exit code 7");
+  Process killed = spawn_shell("kill -SEGV $$");
+  const ExitStatus signal = wait_for_end(killed);
+  EXPECT_TRUE(signal.signalled);
+  EXPECT_EQ(signal.number, SIGSEGV);
+}
+
+TEST(ServiceProcess, AProgramThatIsNotThereIsAnErrorAndNoProcess) {
+  const Result<Process> process = Process::spawn({"/nowhere/worker", {}, {}});
+  ASSERT_FALSE(process.ok());
+  EXPECT_EQ(process.error().reason, "WORKER_START_FAILED");
+  EXPECT_NE(process.error().message.find("No such file"), std::string::npos);
+}
+
+TEST(ServiceProcess, TheGroupGoesWithIt) {
+  Process process = spawn_shell("sleep 1000 & echo $!; wait");
+  char text[32] = {};
+  pollfd entry{process.output(), POLLIN, 0};
+  ASSERT_EQ(::poll(&entry, 1, 10'000), 1);
+  ASSERT_GT(::read(process.output(), text, sizeof text - 1), 0);
+  const pid_t child = std::stoi(text);
+  process.signal_group(SIGKILL);
+  EXPECT_EQ(wait_for_end(process).number, SIGKILL);
+  for (int i = 0; i < 1000 && process_start_time(child) != 0; ++i) {
+    std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
+    std::string content((std::istreambuf_iterator<char>(stat)), {});
+    if (content.find(") Z") != std::string::npos) return;  // dead; its new parent will reap it
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(process_start_time(child), 0);
+}
+
+TEST(ServiceProcess, ALeftoverIsEndedOnlyIfItIsTheSameProcess) {
+  Process process = spawn_shell("sleep 1000");
+  EXPECT_TRUE(end_leftover(process.pid(), process.start_time() + 1, 1000))
+      << "another process with this pid is none of ours";
+  EXPECT_FALSE(process.reap().has_value()) << "and must live on";
+  EXPECT_TRUE(end_leftover(process.pid(), process.start_time(), 5000));
+  EXPECT_EQ(wait_for_end(process).number, SIGKILL);
+  EXPECT_TRUE(end_leftover(0, 0, 1000)) << "an attempt that had no process yet";
+}
+
+TEST(ServiceProcess, F36AFloodOfOutputIsHeldAndNeverBlocks) {
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("output-" + std::to_string(::getpid()) + ".log");
+  OutputLog log(path);
+  Process process = spawn_shell("head -c 20000000 /dev/zero | tr '\\0' 'x'; echo the last words");
+  for (bool open = true; open;) {
+    pollfd entry{process.output(), POLLIN, 0};
+    ASSERT_EQ(::poll(&entry, 1, 10'000), 1);
+    open = log.drain(process.output());
+  }
+  EXPECT_EQ(wait_for_end(process).number, 0);
+  EXPECT_EQ(log.bytes(), 20'000'000 + 15);
+  EXPECT_NE(log.tail().find("the last words"), std::string::npos);
+  const std::filesystem::path older = path.string() + ".1";
+  EXPECT_LE(std::filesystem::file_size(path) + std::filesystem::file_size(older),
+            2 * static_cast<uintmax_t>(OutputLog::kFileBytesMax) + 100);
+  EXPECT_NE(read_file(path, 1 << 21)->find("dropped"), std::string::npos);
+  std::filesystem::remove(path);
+  std::filesystem::remove(older);
+}
+
+}  // namespace
+}  // namespace trainyard::server

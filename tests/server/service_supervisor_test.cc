@@ -1,0 +1,305 @@
+// The supervisor alone, without gRPC, so that the thread sanitizer sees all of it: the worker is a
+// shell script that hands its nonce to the test, and the test speaks for it.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "server/supervisor/supervisor.h"
+#include "src/base/files.h"
+
+namespace trainyard::server {
+namespace {
+
+class Owner final : public TaskOwner {
+ public:
+  Status spawned(pid_t pid, int64_t start_time) override {
+    const std::lock_guard lock(mu_);
+    pid_ = pid;
+    EXPECT_GT(start_time, 0);
+    return spawned_status;
+  }
+  Result<v1::Assignment> assignment() override {
+    v1::Assignment a;
+    a.mutable_predict()->set_threads(3);
+    return a;
+  }
+  void report(const v1::WorkerReport&, Done<void> done) override {
+    {
+      const std::lock_guard lock(mu_);
+      ++reports_;
+    }
+    done({});
+  }
+  void ended(const TaskEnd& end) override {
+    const std::lock_guard lock(mu_);
+    EXPECT_FALSE(end_) << "a task ends once";
+    end_ = end;
+    changed_.notify_all();
+  }
+  TaskEnd wait() {
+    std::unique_lock lock(mu_);
+    EXPECT_TRUE(
+        changed_.wait_for(lock, std::chrono::seconds(20), [this] { return end_.has_value(); }));
+    return end_.value_or(TaskEnd{});
+  }
+  pid_t pid() {
+    const std::lock_guard lock(mu_);
+    return pid_;
+  }
+
+  Status spawned_status;
+
+ private:
+  std::mutex mu_;
+  std::condition_variable changed_;
+  std::optional<TaskEnd> end_;
+  pid_t pid_ = 0;
+  int reports_ = 0;
+};
+
+class Sink final : public CommandSink {
+ public:
+  void send(const v1::WorkerCommand& command) override {
+    if (command.has_stop()) stops.fetch_add(1);
+  }
+  std::atomic<int> stops{0};
+};
+
+class ServiceSupervisor : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::temp_directory_path() /
+            ("sup" + std::to_string(::getpid()) + "-" + std::to_string(++count_));
+    std::filesystem::create_directories(root_);
+    options_.worker = root_ / "worker";
+    options_.log_dir = root_;
+    options_.silence_ms = 10'000;
+    options_.stop_grace_ms = 600;
+    options_.kill_grace_ms = 100;
+  }
+  void TearDown() override {
+    supervisor_.reset();
+    std::filesystem::remove_all(root_);
+  }
+
+  /// A worker that writes its nonce to a file and then does what `script` says.
+  void start_supervisor(const std::string& script) {
+    std::ofstream(options_.worker)
+        << "#!/bin/sh\nread nonce\necho $nonce > " << root_.string() << "/nonce.tmp\nmv "
+        << root_.string() << "/nonce.tmp " << root_.string() << "/$4\n"
+        << script << "\n";
+    ::chmod(options_.worker.c_str(), 0700);
+    supervisor_ = std::make_unique<Supervisor>(options_);
+  }
+  std::string start(std::shared_ptr<Owner> owner, int64_t time_max_ms = 0) {
+    Supervisor::NewTask task;
+    task.kind = "test";
+    task.owner = std::move(owner);
+    task.time_max_ms = time_max_ms;
+    return supervisor_->start(std::move(task));
+  }
+  std::string nonce_of(const std::string& task) {
+    for (int i = 0; i < 4000; ++i) {
+      const Result<std::string> text = read_file(root_ / task, 1000);
+      if (text.ok()) return text->substr(0, text->find('\n'));
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    ADD_FAILURE() << "the worker did not get its nonce";
+    return "";
+  }
+  static v1::AttachRequest attach_request(const std::string& task, const std::string& nonce,
+                                          const std::string& version = TRAINYARD_VERSION) {
+    v1::AttachRequest request;
+    request.set_task(task);
+    request.set_nonce(nonce);
+    request.set_version(version);
+    return request;
+  }
+
+  static inline int count_ = 0;
+  std::filesystem::path root_;
+  SupervisorOptions options_;
+  std::unique_ptr<Supervisor> supervisor_;
+};
+
+TEST_F(ServiceSupervisor, OnlyTheWorkerWithTheNonceIsLetIn) {
+  start_supervisor("sleep 1000");
+  auto owner = std::make_shared<Owner>();
+  auto sink = std::make_shared<Sink>();
+  const std::string task = start(owner);
+  const std::string nonce = nonce_of(task);
+  EXPECT_EQ(nonce.size(), 64u);
+  EXPECT_EQ(supervisor_->attach(attach_request(task, "guess")).error().reason, "ATTEMPT_FENCED");
+  EXPECT_EQ(supervisor_->attach(attach_request("other", nonce)).error().reason, "ATTEMPT_FENCED");
+  EXPECT_EQ(supervisor_->connect(task, nonce, sink).error().reason, "ATTEMPT_FENCED")
+      << "not before it attached";
+  const Result<v1::Assignment> assignment = supervisor_->attach(attach_request(task, nonce));
+  ASSERT_TRUE(assignment.ok());
+  EXPECT_EQ(assignment->predict().threads(), 3);
+  EXPECT_EQ(assignment->heartbeat_interval_ms(), options_.heartbeat_ms);
+  EXPECT_EQ(supervisor_->connect(task, "guess", sink).error().reason, "ATTEMPT_FENCED");
+  EXPECT_TRUE(supervisor_->connect(task, nonce, sink).ok());
+  supervisor_->kill_all();
+  const TaskEnd end = owner->wait();
+  EXPECT_TRUE(end.exit.signalled);
+  EXPECT_FALSE(end.outcome_taken);
+  EXPECT_EQ(supervisor_->attach(attach_request(task, nonce)).error().reason, "ATTEMPT_FENCED")
+      << "an attempt that is over";
+}
+
+TEST_F(ServiceSupervisor, F38AnotherVersionIsRefusedWithBoth) {
+  start_supervisor("sleep 1000");
+  auto owner = std::make_shared<Owner>();
+  const std::string task = start(owner);
+  const Result<v1::Assignment> refused =
+      supervisor_->attach(attach_request(task, nonce_of(task), "0.0.7"));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().reason, "VERSION_SKEW");
+  EXPECT_EQ(refused.error().metadata.at("worker"), "0.0.7");
+  EXPECT_EQ(refused.error().metadata.at("daemon"), TRAINYARD_VERSION);
+  supervisor_->kill_all();
+  EXPECT_TRUE(owner->wait().version_skew);
+}
+
+TEST_F(ServiceSupervisor, AnAttachedWorkerIsToldToStopBeforeItIsSignalled) {
+  start_supervisor("trap 'echo got TERM; exit 3' TERM; sleep 1000 & wait");
+  auto owner = std::make_shared<Owner>();
+  auto sink = std::make_shared<Sink>();
+  const std::string task = start(owner);
+  const std::string nonce = nonce_of(task);
+  ASSERT_TRUE(supervisor_->attach(attach_request(task, nonce)).ok());
+  ASSERT_TRUE(supervisor_->connect(task, nonce, sink).ok());
+  const auto begin = std::chrono::steady_clock::now();
+  supervisor_->stop(task, "cancel");
+  supervisor_->stop(task, "cancel");
+  EXPECT_EQ(sink->stops, 1) << "it is told once";
+  const TaskEnd end = owner->wait();
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(190));
+  EXPECT_TRUE(end.stop_asked);
+  EXPECT_EQ(end.exit.number, 3);
+  EXPECT_NE(end.output_tail.find("got TERM"), std::string::npos);
+  supervisor_->stop(task, "cancel");  // gone: no error
+}
+
+TEST_F(ServiceSupervisor, AStopThatComesBeforeTheStreamIsDeliveredWithIt) {
+  start_supervisor("trap '' TERM; sleep 1000");
+  auto owner = std::make_shared<Owner>();
+  auto sink = std::make_shared<Sink>();
+  const std::string task = start(owner);
+  const std::string nonce = nonce_of(task);
+  ASSERT_TRUE(supervisor_->attach(attach_request(task, nonce)).ok());
+  supervisor_->stop(task, "drain", 2000);
+  ASSERT_TRUE(supervisor_->connect(task, nonce, sink).ok());
+  EXPECT_EQ(sink->stops, 1);
+  supervisor_->kill_all();
+  owner->wait();
+}
+
+TEST_F(ServiceSupervisor, F12AWorkerThatIgnoresEverythingIsKilled) {
+  start_supervisor("trap '' TERM; sleep 1000 & wait; wait");
+  auto owner = std::make_shared<Owner>();
+  const std::string task = start(owner);
+  nonce_of(task);
+  supervisor_->stop(task, "cancel");
+  const TaskEnd end = owner->wait();
+  EXPECT_EQ(end.exit.number, SIGKILL);
+  EXPECT_TRUE(supervisor_->wait_idle(1000));
+  EXPECT_EQ(supervisor_->task_count(), 0);
+}
+
+TEST_F(ServiceSupervisor, F10AStoppedProcessIsFoundSilentAndEnded) {
+  options_.silence_ms = 300;
+  start_supervisor("kill -STOP $$");
+  auto owner = std::make_shared<Owner>();
+  start(owner);
+  const TaskEnd end = owner->wait();
+  EXPECT_TRUE(end.silent);
+  EXPECT_EQ(end.exit.number, SIGKILL);
+}
+
+TEST_F(ServiceSupervisor, AReportKeepsAWorkerAlive) {
+  options_.silence_ms = 400;
+  start_supervisor("sleep 1000");
+  auto owner = std::make_shared<Owner>();
+  const std::string task = start(owner);
+  const std::string nonce = nonce_of(task);
+  ASSERT_TRUE(supervisor_->attach(attach_request(task, nonce)).ok());
+  v1::WorkerReport beat;
+  beat.mutable_heartbeat();
+  for (int i = 0; i < 10; ++i) {
+    supervisor_->report(task, beat, [](Status s) { EXPECT_TRUE(s.ok()); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  EXPECT_EQ(supervisor_->task_count(), 1) << "it was heard of all the time";
+  EXPECT_TRUE(owner->wait().silent);
+}
+
+TEST_F(ServiceSupervisor, ATaskHasItsTimeAndNoMore) {
+  start_supervisor("sleep 1000");
+  auto owner = std::make_shared<Owner>();
+  start(owner, 200);
+  const TaskEnd end = owner->wait();
+  EXPECT_TRUE(end.late);
+  EXPECT_FALSE(end.silent);
+}
+
+TEST_F(ServiceSupervisor, AProgramThatIsNotThereEndsAtOnceWithTheReason) {
+  options_.worker = root_ / "nothing";
+  supervisor_ = std::make_unique<Supervisor>(options_);
+  auto owner = std::make_shared<Owner>();
+  start(owner);
+  const TaskEnd end = owner->wait();
+  ASSERT_TRUE(end.start_error.has_value());
+  EXPECT_EQ(end.start_error->reason, "WORKER_START_FAILED");
+}
+
+TEST_F(ServiceSupervisor, AWorkerThatCouldNotBeRecordedGetsNoNonce) {
+  start_supervisor("sleep 1000");
+  auto owner = std::make_shared<Owner>();
+  owner->spawned_status = make_error(ErrorCode::kUnavailable, "STORE_FAILED", "disk");
+  const std::string task = start(owner);
+  EXPECT_TRUE(owner->wait().exit.signalled);
+  EXPECT_FALSE(std::filesystem::exists(root_ / task));
+}
+
+TEST_F(ServiceSupervisor, F13WhatAWorkerLeavesBehindGoesWithIt) {
+  start_supervisor("setsid sh -c 'echo $$ > " + root_.string() + "/left.tmp; mv " + root_.string() +
+                   "/left.tmp " + root_.string() + "/left; exec sleep 1000' &\nwhile [ ! -e " +
+                   root_.string() + "/left ]; do sleep 0.01; done\nexit 0");
+  auto owner = std::make_shared<Owner>();
+  start(owner);
+  EXPECT_EQ(owner->wait().exit.number, 0);
+  const Result<std::string> left = read_file(root_ / "left", 100);
+  ASSERT_TRUE(left.ok());
+  const Result<std::string> stat =
+      read_file("/proc/" + std::to_string(std::stoi(*left)) + "/stat", 4096);
+  EXPECT_TRUE(!stat.ok() || stat->find(") Z") != std::string::npos) << *stat;
+}
+
+TEST_F(ServiceSupervisor, ManyAtOnceEndEachOnce) {
+  start_supervisor("exit 5");
+  std::vector<std::shared_ptr<Owner>> owners;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 24; ++i) owners.push_back(std::make_shared<Owner>());
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = t; i < 24; i += 4)
+        supervisor_->stop(start(owners[static_cast<size_t>(i)]), "cancel");
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (const auto& owner : owners) owner->wait();
+  EXPECT_TRUE(supervisor_->wait_idle(1000));
+}
+
+}  // namespace
+}  // namespace trainyard::server

@@ -1,0 +1,164 @@
+// Uploads broken at any byte: the committed offset never goes back, and only right content gets a
+// name.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "server/service/uploads.h"
+#include "src/base/crc32c.h"
+
+namespace trainyard::server {
+namespace {
+
+class TestClock final : public Clock {
+ public:
+  int64_t wall_us() const override { return now_us; }
+  int64_t steady_us() const override { return now_us; }
+  int64_t now_us = int64_t{1'700'000'000} * 1'000'000;
+};
+
+class ServiceUploads : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::temp_directory_path() /
+            ("uploads-" + std::to_string(::getpid()) + "-" +
+             ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(root_);
+    StoreOptions options;
+    options.state_dir = root_;
+    options.reserve_bytes = 0;
+    Result<std::unique_ptr<Store>> store = Store::open(options, clock_);
+    ASSERT_TRUE(store.ok()) << store.error().message;
+    store_ = std::move(store).value();
+    ASSERT_TRUE(StatePaths(root_).create(local_files()).ok());
+    uploads_ =
+        std::make_unique<Uploads>(*store_, local_files(), clock_, StatePaths(root_), 1 << 20);
+    for (int i = 0; i < 5000; ++i) content_ += static_cast<char>(i * 7);
+    sha_ = sha256_hex(content_);
+  }
+  void TearDown() override {
+    uploads_.reset();
+    store_.reset();
+    std::filesystem::remove_all(root_);
+  }
+
+  std::unique_ptr<UploadWriter> open(int64_t offset) {
+    auto writer = uploads_->open(sha_, static_cast<int64_t>(content_.size()), offset);
+    EXPECT_TRUE(writer.ok()) << writer.error().message;
+    return writer.ok() ? std::move(writer).value() : nullptr;
+  }
+  Status send(UploadWriter& writer, size_t from, size_t count) {
+    const std::string_view part = std::string_view(content_).substr(from, count);
+    return writer.append(static_cast<int64_t>(from), part, crc32c(part));
+  }
+
+  TestClock clock_;
+  std::filesystem::path root_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Uploads> uploads_;
+  std::string content_;
+  std::string sha_;
+};
+
+TEST_F(ServiceUploads, ABrokenUploadGoesOnWhereItStopped) {
+  {
+    auto writer = open(0);
+    ASSERT_TRUE(send(*writer, 0, 1000).ok());
+    ASSERT_TRUE(send(*writer, 1000, 500).ok());
+    ASSERT_TRUE(writer->pause().ok());
+  }
+  EXPECT_EQ(uploads_->find(sha_)->committed_size, 1500);
+  EXPECT_FALSE(uploads_->find(sha_)->complete);
+  const auto wrong = uploads_->open(sha_, static_cast<int64_t>(content_.size()), 0);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.error().reason, "UPLOAD_OFFSET_MISMATCH");
+  EXPECT_EQ(wrong.error().metadata.at("committed_size"), "1500");
+  {
+    auto writer = open(1500);
+    ASSERT_TRUE(send(*writer, 1500, 3500).ok());
+    const Result<Upload> done = writer->finish();
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    EXPECT_TRUE(done->complete);
+  }
+  std::ifstream file(StatePaths(root_).upload(sha_), std::ios::binary);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), content_);
+  const auto again = uploads_->open(sha_, static_cast<int64_t>(content_.size()), 0);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(*again, nullptr) << "the same content again needs no bytes";
+}
+
+TEST_F(ServiceUploads, WrongContentIsDroppedAndCanBeSentAgain) {
+  {
+    auto writer = open(0);
+    const std::string other(content_.size(), 'x');
+    ASSERT_TRUE(writer->append(0, other, crc32c(other)).ok());
+    const Result<Upload> done = writer->finish();
+    ASSERT_FALSE(done.ok());
+    EXPECT_EQ(done.error().reason, "CONTENT_HASH_MISMATCH");
+  }
+  EXPECT_EQ(uploads_->find(sha_)->committed_size, 0);
+  EXPECT_FALSE(std::filesystem::exists(StatePaths(root_).upload(sha_)));
+  auto writer = open(0);
+  ASSERT_TRUE(send(*writer, 0, content_.size()).ok());
+  EXPECT_TRUE(writer->finish().ok());
+}
+
+TEST_F(ServiceUploads, WrongContentIsFoundAfterAResumeToo) {
+  {
+    auto writer = open(0);
+    const std::string other(1000, 'x');
+    ASSERT_TRUE(writer->append(0, other, crc32c(other)).ok());
+    ASSERT_TRUE(writer->pause().ok());
+  }
+  auto writer = open(1000);
+  ASSERT_TRUE(send(*writer, 1000, 4000).ok());
+  EXPECT_EQ(writer->finish().error().reason, "CONTENT_HASH_MISMATCH");
+}
+
+TEST_F(ServiceUploads, ADamagedChunkIsRefusedAndWhatCameBeforeStays) {
+  auto writer = open(0);
+  ASSERT_TRUE(send(*writer, 0, 1000).ok());
+  const Status damaged = writer->append(1000, content_.substr(1000, 10), 12345);
+  ASSERT_FALSE(damaged.ok());
+  EXPECT_EQ(damaged.error().reason, "CHUNK_CHECKSUM");
+  EXPECT_EQ(damaged.error().code, ErrorCode::kDataLoss);
+  ASSERT_TRUE(writer->pause().ok());
+  EXPECT_EQ(uploads_->find(sha_)->committed_size, 1000);
+}
+
+TEST_F(ServiceUploads, OffsetsSizesAndChunksAreChecked) {
+  auto writer = open(0);
+  EXPECT_EQ(send(*writer, 1, 10).error().reason, "UPLOAD_OFFSET_MISMATCH");
+  EXPECT_EQ(writer->append(-1, "x", crc32c("x")).error().reason, "UPLOAD_OFFSET_MISMATCH");
+  EXPECT_EQ(writer->append(0, "", 0).error().reason, "FIELD_OUT_OF_RANGE");
+  const std::string large((1 << 20) + 1, 'x');
+  EXPECT_EQ(writer->append(0, large, crc32c(large)).error().reason, "FIELD_OUT_OF_RANGE");
+  const std::string more(content_.size() + 1, 'x');
+  EXPECT_EQ(writer->append(0, more, crc32c(more)).error().reason, "UPLOAD_TOO_LARGE");
+  EXPECT_EQ(writer->finish().error().reason, "UPLOAD_OFFSET_MISMATCH") << "bytes are missing";
+  EXPECT_EQ(uploads_->open(sha_, 5000, 0).error().reason, "UPLOAD_BUSY");
+  EXPECT_EQ(uploads_->open("../../etc/passwd", 5, 0).error().reason, "NAME_MALFORMED");
+  const std::string other = sha256_hex("other");
+  EXPECT_EQ(uploads_->open(other, 0, 0).error().reason, "FIELD_OUT_OF_RANGE");
+  EXPECT_EQ(uploads_->open(other, (1 << 20) + 1, 0).error().reason, "UPLOAD_TOO_LARGE");
+  EXPECT_EQ(uploads_->open(other, 10, 5).error().reason, "UPLOAD_OFFSET_MISMATCH");
+  EXPECT_TRUE(uploads_->open(other, 10, 0).ok()) << "a refusal must not keep the claim";
+}
+
+TEST_F(ServiceUploads, AnAbandonedPartExpiresAndABusyOneDoesNot) {
+  {
+    auto writer = open(0);
+    ASSERT_TRUE(send(*writer, 0, 1000).ok());
+    ASSERT_TRUE(writer->pause().ok());
+    clock_.now_us += Uploads::kIdleUsMax + 1;
+    uploads_->expire();
+    EXPECT_EQ(uploads_->find(sha_)->committed_size, 1000) << "it has a writer";
+  }
+  uploads_->expire();
+  EXPECT_EQ(uploads_->find(sha_)->committed_size, 0);
+  EXPECT_FALSE(std::filesystem::exists(StatePaths(root_).upload_part(sha_)));
+}
+
+}  // namespace
+}  // namespace trainyard::server

@@ -1,0 +1,258 @@
+// F01, F03, F06, F20: the process ends, or the power goes, before any single write or sync of the
+// store; what was acknowledged is there, nothing is half there, and a retry makes no second job.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <fstream>
+#include <random>
+
+#include "server/store/sqlite.h"
+#include "tests/server/fault_vfs.h"
+#include "tests/server/store_support.h"
+
+namespace trainyard::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The thread sanitizer does not support threads in a child that was forked.
+#if defined(__SANITIZE_THREAD__)
+#define SKIP_WHERE_FORKS_DO_NOT_WORK() GTEST_SKIP() << "no forks under the thread sanitizer"
+#else
+#define SKIP_WHERE_FORKS_DO_NOT_WORK() static_cast<void>(0)
+#endif
+
+constexpr int kJobs = 4;
+std::string job_id(int i) { return "job-" + std::to_string(i); }
+
+NewJob numbered_job(int i) {
+  NewJob job = new_job(job_id(i));
+  job.request_id = "request-" + std::to_string(i);
+  job.request_digest = "digest";
+  return job;
+}
+
+// The work of a small daemon: submits, one run to the end, one cancel. Tells each acknowledged
+// step.
+void work(Store& store, const std::function<void(char)>& acknowledged) {
+  for (int i = 0; i < kJobs; ++i)
+    if (store.jobs().submit(numbered_job(i)).ok()) acknowledged(static_cast<char>('0' + i));
+  Job job = store.jobs().find("default", job_id(0)).value();
+  job = store.jobs().start_attempt(job.uid, "devices/cpu", "n", "R", "m").value();
+  AttemptUpdate started = update_of(job, 1);
+  started.move = move_to(JobState::kRunning);
+  if (store.jobs().update_attempt(started).ok()) acknowledged('R');
+  for (int i = 0; i < 5; ++i) {
+    AttemptUpdate log = update_of(job, i + 2);
+    log.events.push_back(log_event(std::string(3000, 'x')));
+    if (!store.jobs().update_attempt(log).ok()) return;
+  }
+  AttemptUpdate end = update_of(job, 7);
+  end.move = move_to(JobState::kSucceeded);
+  end.model = NewModel{"d", 1, 1, {}};
+  if (store.jobs().update_attempt(end).ok()) acknowledged('S');
+  if (store.jobs().request_cancel("default", job_id(1)).ok()) acknowledged('C');
+}
+
+// I1 to I5 of a store that was reopened after the acknowledgements `seen`.
+void check(Store& store, const std::string& seen, const std::string& where) {
+  for (const char step : seen) {
+    if (step >= '0' && step <= '9') {
+      EXPECT_TRUE(store.jobs().find("default", job_id(step - '0')).ok()) << where;
+    } else if (step == 'S') {
+      const Job job = store.jobs().find("default", job_id(0)).value();
+      EXPECT_EQ(job.state, JobState::kSucceeded) << where;
+      EXPECT_TRUE(store.models().find("default", job_id(0)).ok()) << where;
+    } else if (step == 'C') {
+      EXPECT_EQ(store.jobs().find("default", job_id(1)).value().state, JobState::kCancelled)
+          << where;
+    }
+  }
+  ASSERT_TRUE(store.jobs().recover([](const Job&, const Attempt&) { return false; }).ok());
+  const JobPage page = store.jobs().list({}).value();
+  for (const Job& job : page.jobs) {
+    const std::vector<v1::Event> events = all_events(store, job.uid);
+    ASSERT_FALSE(events.empty()) << where;
+    EXPECT_EQ(events[0].state().state(), v1::QUEUED) << where;
+    EXPECT_FALSE(is_active(job.state)) << where;
+    EXPECT_EQ(job.state == JobState::kSucceeded, !job.model.empty()) << where;
+  }
+  for (int i = 0; i < kJobs; ++i)  // the client tries again
+    EXPECT_TRUE(store.jobs().submit(numbered_job(i)).ok()) << where;
+  EXPECT_EQ(store.jobs().list({}).value().jobs.size(), static_cast<size_t>(kJobs)) << where;
+}
+
+void check_integrity(const fs::path& state_dir, const std::string& where) {
+  Connection db(state_dir / "trainyard.db", Connection::Mode::kReadOnly, 100);
+  EXPECT_EQ(db.query_text("PRAGMA integrity_check"), "ok") << where;
+  EXPECT_EQ(db.query_text("PRAGMA foreign_key_check"), "") << where;
+}
+
+StoreOptions crash_options(const fs::path& directory) {
+  StoreOptions options = small_options(directory);
+  options.checkpoint_pages = 6;  // several checkpoints in this little work
+  return options;
+}
+
+// Runs the work in a child that ends itself at its n-th operation; what it acknowledged, or nothing
+// more if it came through.
+struct Crashed {
+  std::string seen;
+  bool came_through = false;
+};
+Crashed crash_at(const fs::path& directory, int n, bool after_commit) {
+  int pipe_fds[2];
+  EXPECT_EQ(::pipe(pipe_fds), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    FaultVfs vfs("crash");
+    int count = 0;
+    StoreOptions options = crash_options(directory);
+    options.vfs = vfs.name();
+    if (!after_commit) {
+      vfs.set_hook([&](const FileOperation&) {
+        if (++count == n) ::_exit(3);
+        return SQLITE_OK;
+      });
+    }
+    std::unique_ptr<Store> store = open_or_die(options);
+    if (after_commit)  // committed, not yet answered
+      store->observe([&](std::span<const JobChange>) {
+        if (++count == n) ::_exit(3);
+      });
+    work(*store, [&](char step) { (void)!::write(pipe_fds[1], &step, 1); });
+    store.reset();
+    ::_exit(0);
+  }
+  ::close(pipe_fds[1]);
+  Crashed crashed;
+  char step = 0;
+  while (::read(pipe_fds[0], &step, 1) == 1) crashed.seen += step;
+  ::close(pipe_fds[0]);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 3)) << n;
+  crashed.came_through = status == 0;
+  return crashed;
+}
+
+void crash_everywhere(bool after_commit, int least) {
+  int n = 1;
+  for (;; ++n) {
+    TemporaryDirectory directory;
+    const Crashed crashed = crash_at(directory.path(), n, after_commit);
+    const std::string where = "crash at " + std::to_string(n) + ", acknowledged " + crashed.seen;
+    {
+      const std::unique_ptr<Store> store = open_or_die(crash_options(directory.path()));
+      check(*store, crashed.seen, where);
+    }
+    check_integrity(directory.path(), where);
+    if (crashed.came_through || testing::Test::HasFailure()) break;
+  }
+  EXPECT_GE(n, least);  // the work has at least so many places to die at
+}
+
+TEST(StoreCrash, F01F03KilledBeforeEachWriteLosesNothingAcknowledged) {
+  SKIP_WHERE_FORKS_DO_NOT_WORK();
+  crash_everywhere(/*after_commit=*/false, 60);
+}
+
+TEST(StoreCrash, F01F03KilledBetweenCommitAndAnswerMakesNoSecondJob) {
+  SKIP_WHERE_FORKS_DO_NOT_WORK();
+  crash_everywhere(/*after_commit=*/true, 10);
+}
+
+TEST(StoreCrash, F06RestartStormLosesNothingAcknowledged) {
+  SKIP_WHERE_FORKS_DO_NOT_WORK();
+  TemporaryDirectory directory;
+  std::mt19937 random(20260101);
+  std::string seen;
+  for (int round = 0; round < 25; ++round) {
+    int pipe_fds[2];
+    ASSERT_EQ(::pipe(pipe_fds), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const std::unique_ptr<Store> store = open_or_die(crash_options(directory.path()));
+      for (int i = 0;; i = (i + 1) % kJobs) {
+        NewJob job = numbered_job(i);
+        const char step = static_cast<char>('0' + i);
+        if (store->jobs().submit(job).ok()) (void)!::write(pipe_fds[1], &step, 1);
+      }
+    }
+    ::close(pipe_fds[1]);
+    ::usleep(random() % 30'000);
+    ::kill(child, SIGKILL);
+    char step = 0;
+    while (::read(pipe_fds[0], &step, 1) == 1)
+      if (seen.find(step) == std::string::npos) seen += step;
+    ::close(pipe_fds[0]);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+  }
+  EXPECT_FALSE(seen.empty());
+  check(*open_or_die(crash_options(directory.path())), seen, "storm");
+  check_integrity(directory.path(), "storm");
+}
+
+FileImages read_images(const fs::path& directory) {
+  FileImages images;
+  for (const char* name : {"trainyard.db", "trainyard.db-wal", "trainyard.db.state"}) {
+    std::ifstream in(directory / name, std::ios::binary);
+    images[name] = {std::istreambuf_iterator<char>(in), {}};
+  }
+  return images;
+}
+
+TEST(StoreCrash, F20PowerCutAtEachSyncLosesNothingAcknowledged) {
+  TemporaryDirectory directory;
+  FaultVfs vfs("power");
+  StoreOptions options = crash_options(directory.path());
+  options.vfs = vfs.name();
+  std::unique_ptr<Store> store = open_or_die(options);
+  const FileImages before = read_images(directory.path());
+  std::vector<FileOperation> operations;
+  std::mutex mu;
+  vfs.set_hook([&](const FileOperation& op) {
+    const std::lock_guard lock(mu);
+    operations.push_back(op);
+    return SQLITE_OK;
+  });
+  std::vector<std::pair<size_t, char>> acknowledged;  // operations before the answer
+  work(*store, [&](char step) {
+    const std::lock_guard lock(mu);
+    acknowledged.emplace_back(operations.size(), step);
+  });
+  vfs.set_hook(nullptr);
+  store.reset();
+
+  std::mt19937 random(7);
+  int cuts = 0;
+  bool checkpointed = false;
+  for (size_t count = 0; count <= operations.size(); ++count) {
+    const bool at_sync = count == operations.size() || count == 0 ||
+                         operations[count].kind == FileOperation::Kind::kSync ||
+                         operations[count - 1].kind == FileOperation::Kind::kSync;
+    if (count > 0) checkpointed |= operations[count - 1].file == "trainyard.db";
+    if (!at_sync) continue;
+    ++cuts;
+    TemporaryDirectory disk;
+    for (const auto& [name, image] :
+         after_power_cut(before, operations, count, [&] { return random(); }))
+      std::ofstream(disk.path() / name, std::ios::binary) << image;
+    std::string seen;
+    for (const auto& [when, step] : acknowledged)
+      if (when <= count) seen += step;
+    const std::string where = "power cut after " + std::to_string(count) + " of " +
+                              std::to_string(operations.size()) + ", acknowledged " + seen;
+    check(*open_or_die(crash_options(disk.path())), seen, where);
+    check_integrity(disk.path(), where);
+    if (HasFailure()) break;
+  }
+  EXPECT_GT(cuts, 30);
+  EXPECT_TRUE(checkpointed);
+}
+
+}  // namespace
+}  // namespace trainyard::server

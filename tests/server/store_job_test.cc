@@ -1,0 +1,516 @@
+// What the store promises of jobs, attempts and events, one promise per test. Each test would catch
+// a promise that holds in memory only by opening the store again where that matters.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <latch>
+#include <limits>
+#include <thread>
+
+#include "tests/server/store_support.h"
+
+namespace trainyard::server {
+namespace {
+
+class StoreJob : public testing::Test {
+ protected:
+  void reopen() {
+    store.reset();
+    store = open_or_die(small_options(directory.path()), clock);
+  }
+  JobStore& jobs() { return store->jobs(); }
+
+  TemporaryDirectory directory;
+  FakeClock clock;
+  std::unique_ptr<Store> store = open_or_die(small_options(directory.path()), clock);
+};
+
+TEST_F(StoreJob, SubmittedJobIsThereAfterReopening) {
+  NewJob asked = new_job("first");
+  asked.spec.set_priority(7);
+  asked.plan.set_parameter_count(123);
+  const Job job = jobs().submit(asked).value();
+  EXPECT_EQ(job.state, JobState::kQueued);
+  EXPECT_EQ(job.newest_seq, 1);
+  reopen();
+  const Job again = jobs().find("default", "first").value();
+  EXPECT_EQ(again.uid, job.uid);
+  EXPECT_EQ(again.spec.SerializeAsString(), asked.spec.SerializeAsString());
+  EXPECT_EQ(again.plan.parameter_count(), 123);
+  EXPECT_EQ(again.priority, 7);
+  EXPECT_EQ(again.create_time_us, clock.wall_us());
+  const std::vector<v1::Event> events = all_events(*store, job.uid);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].state().state(), v1::QUEUED);
+}
+
+TEST_F(StoreJob, MadeUpIdsAreDifferentAndValid) {
+  const Job a = jobs().submit(new_job()).value();
+  const Job b = jobs().submit(new_job()).value();
+  EXPECT_NE(a.id, b.id);
+  EXPECT_LT(a.order, b.order);
+  for (const char c : a.id) EXPECT_TRUE(std::islower(c) || std::isdigit(c) || c == '-') << a.id;
+  EXPECT_GE(a.id.size(), 4u);
+}
+
+TEST_F(StoreJob, TakenIdIsRefused) {
+  ASSERT_TRUE(jobs().submit(new_job("mine")).ok());
+  const Result<Job> second = jobs().submit(new_job("mine"));
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ErrorCode::kAlreadyExists);
+  EXPECT_EQ(second.error().reason, "JOB_EXISTS");
+}
+
+TEST_F(StoreJob, SameRequestIdIsTheSameJobAlsoAfterReopening) {
+  NewJob asked = new_job();
+  asked.request_id = "9f2c6f0e-4c0e-4d66-9c0f-0f6f2b1b9a11";
+  asked.request_digest = "aa";
+  const Job first = jobs().submit(asked).value();
+  EXPECT_EQ(jobs().submit(asked).value().uid, first.uid);
+  reopen();
+  EXPECT_EQ(jobs().submit(asked).value().uid, first.uid);
+  EXPECT_EQ(jobs().list({}).value().jobs.size(), 1u);
+
+  asked.request_digest = "bb";
+  const Result<Job> other = jobs().submit(asked);
+  ASSERT_FALSE(other.ok());
+  EXPECT_EQ(other.error().reason, "REQUEST_ID_REUSED");
+  EXPECT_EQ(other.error().metadata.at("first_use"), first.uid);
+}
+
+TEST_F(StoreJob, RequestIdIsForgottenAfterADay) {
+  NewJob asked = new_job();
+  asked.request_id = "9f2c6f0e-4c0e-4d66-9c0f-0f6f2b1b9a11";
+  asked.request_digest = "aa";
+  const Job first = jobs().submit(asked).value();
+  clock.pass(int64_t{23} * 3600 * 1'000'000);
+  EXPECT_EQ(jobs().submit(asked).value().uid, first.uid);
+  clock.pass(int64_t{2} * 3600 * 1'000'000);
+  EXPECT_NE(jobs().submit(asked).value().uid, first.uid);
+}
+
+TEST_F(StoreJob, ConcurrentSubmitsWithOneRequestIdMakeOneJob) {
+  constexpr int kThreads = 8;
+  constexpr int kRounds = 20;
+  std::vector<std::vector<std::string>> uids(kThreads, std::vector<std::string>(kRounds));
+  std::latch start(kThreads);
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < kThreads; ++t)
+      threads.emplace_back([&, t] {
+        start.arrive_and_wait();
+        for (int r = 0; r < kRounds; ++r) {
+          NewJob asked = new_job();
+          asked.request_id = "request-" + std::to_string(r);
+          asked.request_digest = "same";
+          uids[t][r] = jobs().submit(asked).value().uid;
+        }
+      });
+  }
+  for (int r = 0; r < kRounds; ++r)
+    for (int t = 1; t < kThreads; ++t) EXPECT_EQ(uids[t][r], uids[0][r]);
+  EXPECT_EQ(jobs().count().value().queued, kRounds);
+}
+
+TEST_F(StoreJob, QuotaOfQueuedJobsFollowsTheirState) {
+  store.reset();
+  StoreOptions options = small_options(directory.path());
+  options.queued_jobs_max = 2;
+  store = open_or_die(options, clock);
+  const Job a = jobs().submit(new_job("job-a")).value();
+  ASSERT_TRUE(jobs().submit(new_job("job-b")).ok());
+  const Result<Job> refused = jobs().submit(new_job("job-c"));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_EQ(refused.error().reason, "QUOTA_QUEUED_JOBS");
+  ASSERT_TRUE(jobs().start_attempt(a.uid, "devices/cpu", "n", "R", "m").ok());
+  ASSERT_TRUE(jobs().submit(new_job("job-c")).ok());
+  ASSERT_FALSE(jobs().submit(new_job("job-d")).ok());
+  ASSERT_TRUE(jobs().request_cancel("default", "job-b").ok());
+  ASSERT_TRUE(jobs().submit(new_job("job-d")).ok());
+  ASSERT_FALSE(jobs().submit(new_job("job-e")).ok());
+}
+
+TEST_F(StoreJob, LifeOfAJobIsOneSequenceOfEvents) {
+  Job job = run_job(*store, new_job("life"));
+  EXPECT_EQ(job.state, JobState::kRunning);
+  EXPECT_EQ(job.attempt, 1);
+  EXPECT_EQ(job.device, "devices/cpu");
+
+  AttemptUpdate metrics = update_of(job, 2);
+  v1::MetricSeries* series = metrics.events.emplace_back().mutable_metrics()->add_series();
+  series->set_key("train/loss");
+  for (const int step : {10, 20}) {
+    series->add_steps(step);
+    series->add_values(1.0 / step);
+  }
+  job = jobs().update_attempt(metrics).value();
+  EXPECT_EQ(job.progress.step(), 20);
+  EXPECT_DOUBLE_EQ(job.progress.metrics().at("train/loss"), 0.05);
+
+  AttemptUpdate saved = update_of(job, 3);
+  saved.events.emplace_back().mutable_checkpoint()->set_step(20);
+  job = jobs().update_attempt(saved).value();
+  EXPECT_EQ(job.checkpoint_step, 20);
+
+  AttemptUpdate end = update_of(job, 4);
+  end.move = move_to(JobState::kSucceeded, "DONE");
+  end.final_metrics = {{"test/accuracy", 0.98}};
+  end.model = NewModel{"d1", 400, 100, {}};
+  job = jobs().update_attempt(end).value();
+  EXPECT_EQ(job.state, JobState::kSucceeded);
+  EXPECT_EQ(job.model, "life");
+  EXPECT_GT(job.end_time_us, 0);
+
+  reopen();
+  const std::vector<v1::Event> events = all_events(*store, job.uid);
+  ASSERT_EQ(events.size(), 6u);
+  EXPECT_EQ(events[0].state().state(), v1::QUEUED);
+  EXPECT_EQ(events[1].state().state(), v1::STARTING);
+  EXPECT_EQ(events[1].state().device(), "devices/cpu");
+  EXPECT_EQ(events[2].state().state(), v1::RUNNING);
+  EXPECT_TRUE(events[3].has_metrics());
+  EXPECT_TRUE(events[4].has_checkpoint());
+  EXPECT_EQ(events[5].state().state(), v1::SUCCEEDED);
+  EXPECT_EQ(events[0].attempt(), 0);
+  EXPECT_EQ(events[5].attempt(), 1);
+  const Model model = store->models().find("default", "life").value();
+  EXPECT_EQ(model.digest, "d1");
+  EXPECT_DOUBLE_EQ(model.metrics.metrics().at("test/accuracy"), 0.98);
+  EXPECT_EQ(jobs().find_attempt(job.uid, 1).value().outcome, "DONE");
+  EXPECT_TRUE(jobs().list_unfinished().value().empty());
+}
+
+TEST_F(StoreJob, ReportSentAgainChangesNothing) {
+  const Job job = run_job(*store);
+  AttemptUpdate log = update_of(job, 2);
+  log.events.push_back(log_event("once"));
+  const int64_t seq = jobs().update_attempt(log).value().newest_seq;
+  EXPECT_EQ(jobs().update_attempt(log).value().newest_seq, seq);
+  reopen();
+  EXPECT_EQ(jobs().update_attempt(log).value().newest_seq, seq);
+  EXPECT_EQ(jobs().find_attempt(job.uid, 1).value().acknowledged, 2);
+
+  AttemptUpdate end = update_of(job, 3);
+  end.move = move_to(JobState::kFailed);
+  ASSERT_TRUE(jobs().update_attempt(end).ok());
+  // The reply to the last report was lost too.
+  EXPECT_EQ(jobs().update_attempt(end).value().newest_seq, seq + 1);
+}
+
+TEST_F(StoreJob, ReportAfterAGapIsRefused) {
+  const Job job = run_job(*store);
+  AttemptUpdate log = update_of(job, 3);
+  log.events.push_back(log_event("third"));
+  const Result<Job> refused = jobs().update_attempt(log);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().reason, "REPORT_GAP");
+  EXPECT_EQ(refused.error().metadata.at("acknowledged"), "1");
+  EXPECT_EQ(all_events(*store, job.uid).size(), 3u);
+}
+
+TEST_F(StoreJob, OlderAttemptIsFenced) {
+  const Job first = run_job(*store);
+  AttemptUpdate lost = update_of(first);
+  lost.move = move_to(JobState::kQueued, "WORKER_KILLED");
+  ASSERT_TRUE(jobs().update_attempt(lost).ok());
+  AttemptUpdate late = update_of(first, 2);
+  late.events.push_back(log_event("from the grave"));
+  EXPECT_EQ(jobs().update_attempt(late).error().reason, "ATTEMPT_FENCED");
+
+  const Job second = jobs().start_attempt(first.uid, "devices/cpu", "other", "R", "m").value();
+  EXPECT_EQ(second.attempt, 2);
+  EXPECT_EQ(jobs().update_attempt(late).error().reason, "ATTEMPT_FENCED");
+  late.move = move_to(JobState::kSucceeded);
+  EXPECT_EQ(jobs().update_attempt(late).error().code, ErrorCode::kAborted);
+  EXPECT_EQ(jobs().set_process(first.uid, 1, 42, 43).error().reason, "ATTEMPT_FENCED");
+  ASSERT_TRUE(jobs().set_process(first.uid, 2, 42, 43).ok());
+  EXPECT_EQ(jobs().find_attempt(first.uid, 2).value().pid, 42);
+  EXPECT_EQ(jobs().find_uid(first.uid).value().state, JobState::kStarting);
+}
+
+TEST_F(StoreJob, TerminalStateIsWrittenOnce) {
+  const Job job = run_job(*store);
+  AttemptUpdate end = update_of(job);
+  end.move = move_to(JobState::kSucceeded);
+  ASSERT_TRUE(jobs().update_attempt(end).ok());
+  for (const JobState to : kJobStates) {
+    AttemptUpdate more = update_of(job);
+    more.move = move_to(to);
+    EXPECT_FALSE(jobs().update_attempt(more).ok()) << name_of(to);
+    EXPECT_FALSE(jobs().move(job.uid, move_to(to)).ok()) << name_of(to);
+  }
+  EXPECT_FALSE(jobs().start_attempt(job.uid, "devices/cpu", "n", "R", "m").ok());
+  EXPECT_EQ(jobs().request_cancel("default", job.id).value().state, JobState::kSucceeded);
+  EXPECT_FALSE(jobs().find_uid(job.uid).value().cancel_requested);
+}
+
+TEST_F(StoreJob, RefusedMoveLeavesNoTrace) {
+  const Job job = jobs().submit(new_job()).value();
+  EXPECT_EQ(jobs().move(job.uid, move_to(JobState::kSucceeded)).error().reason,
+            "JOB_STATE_CONFLICT");
+  const Job running = run_job(*store);
+  AttemptUpdate bad = update_of(running, 2);
+  bad.events.push_back(log_event("must not stay"));
+  bad.move = move_to(JobState::kStarting);
+  EXPECT_EQ(jobs().update_attempt(bad).error().reason, "JOB_STATE_CONFLICT");
+  EXPECT_EQ(all_events(*store, running.uid).size(), 3u);
+  EXPECT_EQ(jobs().find_attempt(running.uid, 1).value().acknowledged, 1);
+}
+
+TEST_F(StoreJob, CancelOfAWaitingJobEndsItAtOnce) {
+  const Job job = jobs().submit(new_job("wait")).value();
+  EXPECT_EQ(jobs().request_cancel("default", "wait").value().state, JobState::kCancelled);
+  EXPECT_EQ(jobs().request_cancel("default", "wait").value().newest_seq, 2);
+  EXPECT_EQ(jobs().start_attempt(job.uid, "devices/cpu", "n", "R", "m").error().code,
+            ErrorCode::kAborted);
+  EXPECT_EQ(jobs().request_cancel("default", "nobody").error().reason, "JOB_NOT_FOUND");
+}
+
+TEST_F(StoreJob, CancelledJobNeverGoesBackToTheQueue) {
+  const Job job = run_job(*store);
+  EXPECT_TRUE(jobs().request_cancel("default", job.id).value().cancel_requested);
+  AttemptUpdate lost = update_of(job);
+  lost.move = move_to(JobState::kQueued, "WORKER_KILLED");
+  EXPECT_EQ(jobs().update_attempt(lost).value().state, JobState::kCancelled);
+}
+
+TEST_F(StoreJob, RecoverQueuesJobsWhoseWorkersAreGone) {
+  const Job lost = run_job(*store, new_job("lost"));
+  const Job kept = run_job(*store, new_job("kept"));
+  const Job cancelled = run_job(*store, new_job("gone"));
+  ASSERT_TRUE(jobs().request_cancel("default", "gone").ok());
+  ASSERT_TRUE(jobs().set_process(kept.uid, 1, 77, 1).ok());
+  reopen();
+  for (int round = 0; round < 2; ++round) {  // idempotent
+    const std::vector<Job> adopted =
+        jobs().recover([](const Job&, const Attempt& a) { return a.pid == 77; }).value();
+    ASSERT_EQ(adopted.size(), 1u);
+    EXPECT_EQ(adopted[0].uid, kept.uid);
+    EXPECT_EQ(jobs().find_uid(lost.uid).value().state, JobState::kQueued);
+    EXPECT_EQ(jobs().find_uid(lost.uid).value().reason, "DAEMON_RESTARTED");
+    EXPECT_EQ(jobs().find_uid(lost.uid).value().workers_lost, 0);
+    EXPECT_EQ(jobs().find_uid(cancelled.uid).value().state, JobState::kCancelled);
+    EXPECT_EQ(all_events(*store, lost.uid).size(), 4u);
+  }
+}
+
+TEST_F(StoreJob, LostWorkersAreCountedUntilTheNextCheckpoint) {
+  Job job = run_job(*store);
+  AttemptUpdate lost = update_of(job);
+  lost.move = move_to(JobState::kQueued);
+  lost.move->worker_lost = true;
+  lost.move->retry_time_us = clock.wall_us() + 5;
+  job = jobs().update_attempt(lost).value();
+  EXPECT_EQ(job.workers_lost, 1);
+  EXPECT_EQ(job.retry_time_us, clock.wall_us() + 5);
+  job = jobs().start_attempt(job.uid, "devices/cpu", "n", "R", "m").value();
+  EXPECT_EQ(job.retry_time_us, 0);
+  AttemptUpdate started = update_of(job, 1);
+  started.move = move_to(JobState::kRunning);
+  job = jobs().update_attempt(started).value();
+  AttemptUpdate failed_save = update_of(job, 2);
+  failed_save.events.emplace_back().mutable_checkpoint()->set_step(5);
+  failed_save.events.back().mutable_checkpoint()->set_error("disk full");
+  job = jobs().update_attempt(failed_save).value();
+  EXPECT_EQ(job.workers_lost, 1);
+  EXPECT_EQ(job.checkpoint_step, 0);
+  AttemptUpdate saved = update_of(job, 3);
+  saved.events.emplace_back().mutable_checkpoint()->set_step(5);
+  EXPECT_EQ(jobs().update_attempt(saved).value().workers_lost, 0);
+}
+
+TEST_F(StoreJob, EventTimesNeverGoBackWhenTheClockDoes) {
+  const Job job = run_job(*store);
+  clock.set_wall(clock.wall_us() - int64_t{3600} * 1'000'000);
+  AttemptUpdate log = update_of(job, 2);
+  log.events.push_back(log_event("an hour ago?"));
+  ASSERT_TRUE(jobs().update_attempt(log).ok());
+  AttemptUpdate end = update_of(job, 3);
+  end.move = move_to(JobState::kFailed);
+  const Job ended = jobs().update_attempt(end).value();
+  EXPECT_GE(ended.end_time_us, ended.start_time_us);
+  int64_t last = 0;
+  for (const v1::Event& e : all_events(*store, job.uid)) {
+    const int64_t us = e.time().seconds() * 1'000'000 + e.time().nanos() / 1000;
+    EXPECT_GE(us, last);
+    last = us;
+  }
+}
+
+TEST_F(StoreJob, NonFiniteMetricIsNotShownAsZero) {
+  const Job job = run_job(*store);
+  AttemptUpdate update = update_of(job, 2);
+  v1::MetricSeries* series = update.events.emplace_back().mutable_metrics()->add_series();
+  series->set_key("train/loss");
+  series->add_steps(1);
+  series->add_values(0);
+  v1::NonFinite* mark = series->add_non_finite();
+  mark->set_index(0);
+  mark->set_kind(v1::NonFinite::NOT_A_NUMBER);
+  EXPECT_TRUE(
+      std::isnan(jobs().update_attempt(update).value().progress.metrics().at("train/loss")));
+}
+
+TEST_F(StoreJob, NewestMetricValuesAreBounded) {
+  const Job job = run_job(*store);
+  AttemptUpdate update = update_of(job, 2);
+  v1::MetricBatch* batch = update.events.emplace_back().mutable_metrics();
+  for (size_t i = 0; i < kMetricKeysMax + 100; ++i) {
+    v1::MetricSeries* series = batch->add_series();
+    series->set_key("key_" + std::to_string(i));
+    series->add_steps(1);
+    series->add_values(1);
+  }
+  EXPECT_EQ(jobs().update_attempt(update).value().progress.metrics().size(), kMetricKeysMax);
+  EXPECT_EQ(all_events(*store, job.uid).back().metrics().series_size(),
+            static_cast<int>(kMetricKeysMax) + 100);
+}
+
+TEST_F(StoreJob, ListPagesNewestFirstWithoutRepeatOrLoss) {
+  std::vector<std::string> uids;
+  for (int i = 0; i < 7; ++i) uids.push_back(jobs().submit(new_job()).value().uid);
+  JobQuery query;
+  query.page_size = 3;
+  std::vector<std::string> seen;
+  for (int page = 0; page < 3; ++page) {
+    const JobPage got = jobs().list(query).value();
+    for (const Job& j : got.jobs) seen.push_back(j.uid);
+    query.page_token = got.next_page_token;
+    EXPECT_EQ(query.page_token.empty(), page == 2);
+  }
+  std::reverse(uids.begin(), uids.end());
+  EXPECT_EQ(seen, uids);
+  ASSERT_TRUE(jobs().request_cancel("default", jobs().find_uid(uids[0]).value().id).ok());
+  query = {};
+  query.states = {JobState::kCancelled};
+  EXPECT_EQ(jobs().list(query).value().jobs.size(), 1u);
+  query.tenant = "other";
+  EXPECT_TRUE(jobs().list(query).value().jobs.empty());
+}
+
+TEST_F(StoreJob, PageTokenIsRefusedWhenChangedOrUsedElsewhere) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(jobs().submit(new_job()).ok());
+  JobQuery query;
+  query.page_size = 1;
+  const std::string token = jobs().list(query).value().next_page_token;
+  query.page_token = token;
+  EXPECT_TRUE(jobs().list(query).ok());
+  query.states = {JobState::kQueued};
+  EXPECT_EQ(jobs().list(query).error().reason, "PAGE_TOKEN_INVALID");
+  query.states.clear();
+  for (size_t i = 0; i < token.size(); ++i) {
+    query.page_token = token;
+    query.page_token[i] = token[i] == '0' ? '1' : '0';
+    EXPECT_EQ(jobs().list(query).error().reason, "PAGE_TOKEN_INVALID") << i;
+  }
+  query.page_token = "x";
+  EXPECT_EQ(jobs().list(query).error().reason, "PAGE_TOKEN_INVALID");
+  query.page_token = "";
+  query.page_size = -1;
+  EXPECT_EQ(jobs().list(query).error().reason, "PAGE_SIZE_NEGATIVE");
+  query.page_size = 1'000'000;
+  EXPECT_TRUE(jobs().list(query).ok());
+  query.page_size = 1;
+  query.page_token = token;
+  reopen();  // the key is the store's
+  EXPECT_TRUE(jobs().list(query).ok());
+}
+
+TEST_F(StoreJob, RemoveTakesEventsAndLeavesTheModel) {
+  Job job = run_job(*store, new_job("done"));
+  EXPECT_EQ(jobs().remove("default", "done").error().reason, "JOB_STATE_CONFLICT");
+  AttemptUpdate end = update_of(job);
+  end.move = move_to(JobState::kSucceeded);
+  end.model = NewModel{"d1", 400, 100, {}};
+  ASSERT_TRUE(jobs().update_attempt(end).ok());
+  EXPECT_EQ(jobs().remove("default", "done").value().uid, job.uid);
+  EXPECT_EQ(jobs().find("default", "done").error().reason, "JOB_NOT_FOUND");
+  EXPECT_EQ(jobs().read_events(job.uid, 0, 10).error().reason, "JOB_NOT_FOUND");
+  EXPECT_EQ(jobs().remove("default", "done").error().reason, "JOB_NOT_FOUND");
+  EXPECT_TRUE(store->models().find("default", "done").ok());
+  EXPECT_EQ(jobs().submit(new_job("done")).error().reason, "JOB_EXISTS");
+  ASSERT_TRUE(store->models().remove("default", "done").ok());
+  EXPECT_TRUE(jobs().submit(new_job("done")).ok());
+}
+
+TEST_F(StoreJob, WaitReasonsChangeQueuedJobsOnly) {
+  const Job waiting = jobs().submit(new_job()).value();
+  const Job running = run_job(*store);
+  ASSERT_TRUE(jobs()
+                  .set_wait_reasons(
+                      {{waiting.uid, "NO_DEVICE", "none"}, {running.uid, "NO_DEVICE", "none"}})
+                  .ok());
+  EXPECT_EQ(jobs().find_uid(waiting.uid).value().reason, "NO_DEVICE");
+  EXPECT_EQ(jobs().find_uid(waiting.uid).value().newest_seq, 1);
+  EXPECT_EQ(jobs().find_uid(running.uid).value().reason, "TEST");
+}
+
+TEST_F(StoreJob, EventsBeyondTheNewestAreRefused) {
+  const Job job = jobs().submit(new_job()).value();
+  EXPECT_TRUE(jobs().read_events(job.uid, 1, 10).value().events.empty());
+  const Result<EventBatch> ahead = jobs().read_events(job.uid, 2, 10);
+  ASSERT_FALSE(ahead.ok());
+  EXPECT_EQ(ahead.error().code, ErrorCode::kOutOfRange);
+  EXPECT_EQ(ahead.error().metadata.at("newest_seq"), "1");
+  EXPECT_EQ(jobs().read_events(job.uid, -1, 10).error().reason, "SEQUENCE_INVALID");
+}
+
+TEST_F(StoreJob, EventSequenceHasNoGapUnderConcurrency) {
+  constexpr int kJobs = 6;
+  constexpr int kReports = 60;
+  std::vector<Job> running;
+  for (int j = 0; j < kJobs; ++j) running.push_back(run_job(*store));
+  std::atomic<int> answered = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (const Job& job : running)
+      threads.emplace_back([&, job] {
+        for (int r = 0; r < kReports; ++r) {  // without waiting: in order all the same
+          AttemptUpdate update = update_of(job, r + 2);
+          update.events.push_back(log_event(std::to_string(r)));
+          jobs().update_attempt(std::move(update), [&](Result<Job> result) {
+            EXPECT_TRUE(result.ok());
+            ++answered;
+          });
+        }
+      });
+    for (int r = 0; r < 50; ++r)  // readers meanwhile see a prefix without a gap
+      for (const Job& job : running) {
+        int64_t expected = 0;
+        const EventBatch batch = jobs().read_events(job.uid, 0, 1000).value();
+        for (const v1::Event& e : batch.events) ASSERT_EQ(e.seq(), ++expected);
+      }
+  }
+  store.reset();  // answers what waits
+  EXPECT_EQ(answered, kJobs * kReports);
+  store = open_or_die(small_options(directory.path()), clock);
+  for (const Job& job : running) {
+    const std::vector<v1::Event> events = all_events(*store, job.uid);
+    ASSERT_EQ(events.size(), 3u + kReports);
+    for (int r = 0; r < kReports; ++r) EXPECT_EQ(events[3 + r].log().text(), std::to_string(r));
+  }
+}
+
+TEST_F(StoreJob, UpdateFromReportsOfAWorker) {
+  Job job = jobs().submit(new_job()).value();
+  job = jobs().start_attempt(job.uid, "devices/cpu", "n", "R", "m").value();
+  v1::WorkerReport report;
+  report.set_number(1);
+  report.mutable_started()->mutable_plan()->set_steps_total(300);
+  report.mutable_started()->set_resumed_from_step(120);
+  job = jobs().update_attempt(update_from_report(job.uid, 1, report)).value();
+  EXPECT_EQ(job.state, JobState::kRunning);
+  EXPECT_EQ(job.progress.steps_total(), 300);
+  EXPECT_EQ(job.progress.step(), 120);
+  EXPECT_EQ(all_events(*store, job.uid).back().state().resumed_from_step(), 120);
+  report.Clear();  // heartbeats have no number
+  report.mutable_heartbeat()->set_step(130);
+  report.mutable_heartbeat()->set_samples_per_second(1000);
+  job = jobs().update_attempt(update_from_report(job.uid, 1, report)).value();
+  EXPECT_EQ(job.progress.step(), 130);
+  EXPECT_EQ(job.newest_seq, 3);
+}
+
+}  // namespace
+}  // namespace trainyard::server

@@ -1,0 +1,190 @@
+// F22 and F24: what the store refuses to open, with the reason, the file and the remedy named; and
+// that refusing changes nothing on disk.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <fstream>
+
+#include "server/store/migrations.h"
+#include "server/store/sqlite.h"
+#include "server/store/store_files.h"
+#include "tests/server/store_support.h"
+
+namespace trainyard::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string content(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+void write(const fs::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+}
+
+class StoreOpen : public testing::Test {
+ protected:
+  Error refused() {
+    Result<std::unique_ptr<Store>> opened = Store::open(options);
+    EXPECT_FALSE(opened.ok());
+    return opened.ok() ? Error{} : opened.error();
+  }
+  void make() { ASSERT_TRUE(open_or_die(options)->jobs().submit(new_job("kept")).ok()); }
+
+  TemporaryDirectory directory;
+  StoreOptions options = small_options(directory.path() / "state");
+  fs::path db = directory.path() / "state/trainyard.db";
+};
+
+TEST_F(StoreOpen, F24SecondDaemonIsRefusedAndToldThePid) {
+  const std::unique_ptr<Store> first = open_or_die(options);
+  const Error e = refused();
+  EXPECT_EQ(e.reason, "STATE_DIR_LOCKED");
+  EXPECT_NE(e.message.find("pid " + std::to_string(::getpid())), std::string::npos) << e.message;
+  EXPECT_TRUE(first->jobs().submit(new_job()).ok());
+}
+
+TEST_F(StoreOpen, F24LockOfAKilledDaemonIsNotStale) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::unique_ptr<Store> store = open_or_die(options);
+    ::_exit(store->jobs().submit(new_job("kept")).ok() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  EXPECT_TRUE(open_or_die(options)->jobs().find("default", "kept").ok());
+}
+
+TEST_F(StoreOpen, F22OtherFileIsNeverReplaced) {
+  fs::create_directories(options.state_dir);
+  for (const std::string& text : {std::string(), std::string("hello, not a database")}) {
+    write(db, text);
+    const Error e = refused();
+    EXPECT_EQ(e.reason, "STORE_CORRUPT");
+    EXPECT_NE(e.message.find("trainyard.db"), std::string::npos);
+    EXPECT_EQ(content(db), text);
+  }
+}
+
+TEST_F(StoreOpen, F22ForeignSqliteFileIsRefused) {
+  fs::create_directories(options.state_dir);
+  Connection(db, Connection::Mode::kCreate, 100).execute("CREATE TABLE other (x)");
+  EXPECT_EQ(refused().reason, "STORE_FOREIGN");
+}
+
+TEST_F(StoreOpen, F22NewerSchemaIsRefused) {
+  make();
+  Connection(db, Connection::Mode::kReadWrite, 100).execute("PRAGMA user_version = 4711");
+  const Error e = refused();
+  EXPECT_EQ(e.reason, "STORE_NEWER");
+  EXPECT_NE(e.message.find("4711"), std::string::npos);
+}
+
+TEST_F(StoreOpen, F22MissingStoreIsNotMadeAnew) {
+  make();
+  fs::remove(db);
+  EXPECT_EQ(refused().reason, "STORE_MISSING");
+  EXPECT_FALSE(fs::exists(db));
+}
+
+TEST_F(StoreOpen, F22StoreThatMustExistIsNotMade) {
+  options.must_exist = true;
+  EXPECT_EQ(refused().reason, "STORE_MISSING");
+  EXPECT_FALSE(fs::exists(db));
+}
+
+TEST_F(StoreOpen, F22DeletedWalOfAKilledDaemonIsNoticed) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::unique_ptr<Store> store = open_or_die(options);
+    ::_exit(store->jobs().submit(new_job("kept")).ok() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  const fs::path wal = db.string() + "-wal";
+  const std::string saved = content(wal);
+  ASSERT_FALSE(saved.empty());
+  fs::remove(wal);
+  EXPECT_EQ(refused().reason, "STORE_WAL_MISSING");
+  write(wal, saved);  // the remedy
+  EXPECT_TRUE(open_or_die(options)->jobs().find("default", "kept").ok());
+}
+
+TEST_F(StoreOpen, F22FlippedBytesAreFoundOrHarmless) {
+  make();
+  const std::string good = content(db);
+  int found = 0;
+  for (size_t at = 0; at < good.size(); at += 2048) {
+    std::string bad = good;
+    for (size_t i = at; i < std::min(at + 64, bad.size()); ++i) bad[i] = static_cast<char>(~bad[i]);
+    write(db, bad);
+    const Result<std::unique_ptr<Store>> opened = Store::open(options);
+    if (!opened.ok()) {
+      ++found;
+      EXPECT_TRUE(opened.error().reason == "STORE_CORRUPT" ||
+                  opened.error().reason == "STORE_NEWER" ||
+                  opened.error().reason == "STORE_FOREIGN")
+          << at << ": " << opened.error().reason << " " << opened.error().message;
+    }
+    for (const char* suffix : {"-wal", "-shm"}) fs::remove(db.string() + suffix);
+    write(db.string() + ".state", "closed\n");
+  }
+  EXPECT_GT(found, 3);
+}
+
+TEST_F(StoreOpen, InterruptedFirstStartLeavesNothingHalfMade) {
+  fs::create_directories(options.state_dir);
+  write(db.string() + ".new", "half made");
+  EXPECT_TRUE(open_or_die(options)->jobs().submit(new_job()).ok());
+  EXPECT_FALSE(fs::exists(db.string() + ".new"));
+}
+
+TEST_F(StoreOpen, DirectoryThatCannotBeMadeIsNamed) {
+  write(directory.path() / "file", "");
+  options.state_dir = directory.path() / "file" / "state";
+  const Error e = refused();
+  EXPECT_EQ(e.reason, "STATE_DIR_NOT_WRITABLE");
+  EXPECT_NE(e.message.find("file/state"), std::string::npos);
+}
+
+TEST_F(StoreOpen, StateDirectoryIsPrivate) {
+  make();
+  EXPECT_EQ(fs::status(options.state_dir).permissions(), fs::perms::owner_all);
+}
+
+TEST_F(StoreOpen, ReadersNeverCheckpoint) {
+  const std::unique_ptr<Store> store = open_or_die(options);
+  ASSERT_TRUE(store->jobs().submit(new_job("kept")).ok());
+  const std::string before = content(db);
+  const auto wal_size = fs::file_size(db.string() + "-wal");
+  {
+    Connection reader(db, Connection::Mode::kReadOnly, 100);
+    EXPECT_EQ(reader.query_text("SELECT count(*) FROM jobs"), "1");
+    EXPECT_THROW(reader.execute("PRAGMA wal_checkpoint(TRUNCATE)"), SqliteError);
+  }
+  EXPECT_EQ(content(db), before);
+  EXPECT_EQ(fs::file_size(db.string() + "-wal"), wal_size);
+}
+
+TEST(StoreFiles, NetworkFileSystemsAreKnownByTheirNumbers) {
+  EXPECT_TRUE(is_network_file_system(0x6969));
+  EXPECT_TRUE(is_network_file_system(static_cast<int32_t>(0xff534d42)));  // as a 32-bit statfs
+  EXPECT_FALSE(is_network_file_system(0xef53));                           // ext4
+  EXPECT_FALSE(is_network_file_system(0x01021994));                       // tmpfs
+}
+
+TEST(SqliteWarning, SaysWhichVersionIsLoaded) {
+  const std::optional<std::string> warning = sqlite_warning();
+  const int version = sqlite3_libversion_number();
+  EXPECT_EQ(warning.has_value(),
+            !((version >= 3051003 && version < 3052000) || version >= 3053000));
+  if (warning) {
+    EXPECT_NE(warning->find(sqlite3_libversion()), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::server

@@ -1,0 +1,125 @@
+// tests/server/store_support.h: a store in a directory of its own, and a clock held by hand.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "server/store/store.h"
+
+namespace trainyard::server {
+
+class FakeClock final : public Clock {
+ public:
+  int64_t wall_us() const override { return wall_us_; }
+  int64_t steady_us() const override { return steady_us_; }
+  void set_wall(int64_t us) { wall_us_ = us; }
+  void pass(int64_t us) {
+    wall_us_ += us;
+    steady_us_ += us;
+  }
+
+ private:
+  std::atomic<int64_t> wall_us_ = 1'700'000'000'000'000;
+  std::atomic<int64_t> steady_us_ = 1'000'000;
+};
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    // In memory where that is possible: the tests ask what is written when, not how fast a disk is.
+    const std::filesystem::path memory = "/dev/shm";
+    const bool usable = ::access(memory.c_str(), W_OK | X_OK) == 0;
+    const std::filesystem::path base = usable ? memory : std::filesystem::temp_directory_path();
+    std::string pattern = (base / "store_test_XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline StoreOptions small_options(const std::filesystem::path& directory) {
+  StoreOptions options;
+  options.state_dir = directory;
+  options.reserve_bytes = 0;
+  return options;
+}
+
+inline std::unique_ptr<Store> open_or_die(const StoreOptions& options,
+                                          const Clock& clock = system_clock()) {
+  Result<std::unique_ptr<Store>> store = Store::open(options, clock);
+  if (!store.ok()) {
+    ADD_FAILURE() << store.error().reason << ": " << store.error().message;
+    std::abort();
+  }
+  return std::move(*store);
+}
+
+inline NewJob new_job(std::string id = "") {
+  NewJob job;
+  job.id = std::move(id);
+  job.spec.mutable_dataset()->set_name("tenants/default/datasets/digits");
+  job.spec.mutable_recipe()->set_epochs(3);
+  return job;
+}
+
+inline AttemptUpdate update_of(const Job& job, int64_t number = 0) {
+  AttemptUpdate update;
+  update.job_uid = job.uid;
+  update.attempt = job.attempt;
+  update.report_number = number;
+  return update;
+}
+inline Move move_to(JobState to, std::string reason = "TEST") {
+  Move move;
+  move.to = to;
+  move.reason = std::move(reason);
+  move.message = "By a test.";
+  return move;
+}
+inline v1::Event log_event(std::string text) {
+  v1::Event event;
+  event.mutable_log()->set_text(std::move(text));
+  return event;
+}
+
+/// Brings a new job to RUNNING.
+inline Job run_job(Store& store, NewJob job = new_job()) {
+  Job j = store.jobs().submit(std::move(job)).value();
+  j = store.jobs()
+          .start_attempt(j.uid, "devices/cpu", "nonce", "DEVICE_ASSIGNED", "On the CPU.")
+          .value();
+  AttemptUpdate started = update_of(j, 1);
+  started.move = move_to(JobState::kRunning);
+  return store.jobs().update_attempt(std::move(started)).value();
+}
+
+/// All events of a job, read in small batches; fails the test on a gap.
+inline std::vector<v1::Event> all_events(Store& store, const std::string& uid) {
+  std::vector<v1::Event> events;
+  for (;;) {
+    const EventBatch batch =
+        store.jobs().read_events(uid, static_cast<int64_t>(events.size()), 7).value();
+    if (batch.events.empty()) {
+      EXPECT_EQ(batch.newest_seq, static_cast<int64_t>(events.size()));
+      return events;
+    }
+    for (const v1::Event& e : batch.events) {
+      EXPECT_EQ(e.seq(), static_cast<int64_t>(events.size()) + 1);
+      events.push_back(e);
+    }
+  }
+}
+
+}  // namespace trainyard::server
