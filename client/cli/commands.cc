@@ -1,0 +1,239 @@
+#include <algorithm>
+#include <map>
+
+#include "client/cli/command.h"
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+namespace {
+
+std::string usage_line(const Command& command, const OptionSet& options) {
+  std::string line = "trainyard " + command.name;
+  for (const OptionRow& row : options.rows()) {
+    if (row.positional) line += row.required ? " " + row.names[0] : " [" + row.names[0] + "]";
+  }
+  return line + " [options]";
+}
+
+std::string option_lines(const OptionSet& options, size_t begin, size_t end) {
+  size_t width = 0;
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (size_t i = begin; i < end; ++i) {
+    const OptionRow& row = options.rows()[i];
+    std::string left = "  ";
+    for (size_t n = 0; n < row.names.size(); ++n) left += (n > 0 ? ", " : "") + row.names[n];
+    if (!row.value.empty()) left += " " + row.value;
+    width = std::max(width, left.size());
+    lines.emplace_back(left, row.help);
+  }
+  std::string out;
+  for (const auto& [left, help] : lines) {
+    out += left + std::string(width - left.size() + 2, ' ') + help + "\n";
+  }
+  return out;
+}
+
+/// The command words in `arguments`: those that are no options and no values of global options.
+struct Words {
+  std::vector<std::string> words;
+  std::vector<size_t> at;
+};
+Words leading_words(const std::vector<std::string>& arguments) {
+  static const std::vector<std::string> with_value = {"-o",        "--output",  "--server",
+                                                      "--context", "--timeout", "--token-file",
+                                                      "--ca-file", "--config"};
+  Words out;
+  for (size_t i = 0; i < arguments.size() && out.words.size() < 2; ++i) {
+    const std::string& a = arguments[i];
+    if (std::find(with_value.begin(), with_value.end(), a) != with_value.end()) {
+      ++i;
+    } else if (a.empty() || a[0] != '-') {
+      out.words.push_back(a);
+      out.at.push_back(i);
+    }
+  }
+  return out;
+}
+
+bool is_group(const std::string& word) {
+  return std::any_of(commands().begin(), commands().end(),
+                     [&](const Command& c) { return c.name.starts_with(word + " "); });
+}
+
+std::string group_help(const std::string& group) {
+  std::string out = "Commands:\n";
+  for (const Command& c : commands()) {
+    if (!c.name.starts_with(group + " ")) continue;
+    out += "  trainyard " + c.name + std::string(c.name.size() < 18 ? 18 - c.name.size() : 1, ' ') +
+           c.summary + "\n";
+  }
+  return out + "\n'trainyard " + group + " COMMAND --help' tells more.\n";
+}
+
+Error usage_error(std::string message) {
+  return make_error(ErrorCode::kInvalidArgument, "USAGE", std::move(message));
+}
+
+Error unknown_command(const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (const Command& c : commands()) names.push_back(c.name);
+  const std::string whole = words.size() > 1 ? words[0] + " " + words[1] : words[0];
+  auto near = nearest_name(words.size() > 1 && is_group(words[0]) ? whole : words[0], names);
+  if (!near && words.size() > 1) near = nearest_name(whole, names);
+  return usage_error(
+      "unknown command " + quoted_value(is_group(words[0]) ? whole : words[0]) +
+      (near ? ", did you mean 'trainyard " + *near + "'?" : "; 'trainyard help' lists them"));
+}
+
+int run_found(const Command& command, std::vector<std::string> arguments, bool help,
+              const client::Environment& env) {
+  OptionSet options;
+  command.options(options);
+  GlobalOptions global;
+  add_global_options(options, global);
+  if (!help) {
+    help = std::find(arguments.begin(), arguments.end(), "--help") != arguments.end() ||
+           std::find(arguments.begin(), arguments.end(), "-h") != arguments.end();
+  }
+  Terminal err(stderr, false, env);
+  if (help) {
+    Terminal(stdout, false, env).write(command_help(command, options));
+    return client::kExitOk;
+  }
+  if (const Status parsed = options.parse(std::move(arguments)); !parsed.ok()) {
+    const int code = report_error(parsed.error(), err,
+                                  find_format(global.output).value_or(Format::kTable), false);
+    err.line("'trainyard " + command.name + " --help' shows how it is used");
+    return code;
+  }
+  if (command.waits) std::swap(global.wait_s, global.connection.timeout_s);
+  const auto session = Session::open(global, env);
+  if (!session.ok()) return report_error(session.error(), err, Format::kTable, false);
+  if ((*session)->format() == Format::kCsv && command.name != "predict") {
+    return report_error(usage_error("--output: csv is for 'trainyard predict' alone"), err,
+                        Format::kTable, false);
+  }
+  const Result<int> code = command.run(**session);
+  if (code.ok()) return *code;
+  return report_error(code.error(), (*session)->err(), (*session)->format(), global.verbose);
+}
+
+}  // namespace
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> all = [] {
+    std::vector<Command> list = {submit_command(),   list_command(),   get_command(),
+                                 watch_command(),    wait_command(),   logs_command(),
+                                 cancel_command(),   delete_command(), predict_command(),
+                                 local_run_command()};
+    for (Command& c : dataset_commands()) list.push_back(std::move(c));
+    for (Command& c : model_commands()) list.push_back(std::move(c));
+    list.push_back(device_list_command());
+    list.push_back(daemon_status_command());
+    list.push_back(health_command());
+    list.push_back(completion_command());
+    list.push_back(version_command());
+    return list;
+  }();
+  return all;
+}
+
+const Command* find_command(const std::string& name) {
+  for (const Command& command : commands()) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+void add_global_options(OptionSet& options, GlobalOptions& g) {
+  options.text("-o,--output", "FORMAT", g.output,
+               "table, wide, json, yaml, name, jsonl; predict: csv (TRAINYARD_OUTPUT)",
+               format_names());
+  options.text("--server", "ADDRESS", g.connection.server,
+               "unix:/path or host:port (TRAINYARD_SERVER)");
+  options.text("--context", "NAME", g.connection.context,
+               "a server of the configuration file (TRAINYARD_CONTEXT)");
+  options.text("--config", "FILE", g.connection.config_file,
+               "configuration file (TRAINYARD_CONFIG)");
+  options.text("--token-file", "FILE", g.connection.token_file,
+               "file with the bearer token, mode 0600");
+  options.text("--ca-file", "FILE", g.connection.ca_file,
+               "certificates (PEM) that the server's must come from");
+  options.flag("--plaintext", g.connection.plaintext, "TCP without TLS, also beyond this machine");
+  options.number("--timeout", "SECONDS", g.connection.timeout_s,
+                 "for each answer, default 10; wait, submit: for the job to end");
+  options.flag("--no-color", g.no_colour, "no colour (NO_COLOR, TRAINYARD_NO_COLOR)");
+  options.flag("-v,--verbose", g.verbose, "details of errors");
+  options.flag("-h,--help", g.help, "this text");
+}
+
+std::string command_help(const Command& command, const OptionSet& options) {
+  std::string out = command.summary + "\n\nExamples:\n";
+  for (const std::string& example : command.examples) out += "  " + example + "\n";
+  out += "\nUsage: " + usage_line(command, options) + "\n";
+  if (!command.details.empty()) out += "\n" + command.details + "\n";
+  constexpr size_t kGlobalCount = 11;  // add_global_options() comes last
+  const size_t own = options.rows().size() - kGlobalCount;
+  if (own > 0) out += "\nOptions:\n" + option_lines(options, 0, own);
+  return out + "\nOptions of every command:\n" + option_lines(options, own, options.rows().size());
+}
+
+std::string general_help() {
+  std::string out =
+      "Trainyard trains neural networks that are described as data.\n\n"
+      "Examples:\n"
+      "  trainyard submit examples/digits_cnn.yaml --watch    train and look on\n"
+      "  trainyard list                                       jobs and what they wait for\n"
+      "  trainyard predict JOB --csv rows.csv                 use what was learned\n"
+      "  trainyard local run examples/digits_cnn.yaml         train here, without a server\n"
+      "\nCommands:\n";
+  size_t width = 0;
+  for (const Command& c : commands()) width = std::max(width, c.name.size());
+  for (const Command& c : commands()) {
+    out += "  " + c.name + std::string(width - c.name.size() + 2, ' ') + c.summary + "\n";
+  }
+  return out +
+         "\n'trainyard COMMAND --help' tells more. The server is named by --server, "
+         "TRAINYARD_SERVER or the\n"
+         "configuration file; without any, a daemon of this machine is looked for.\n";
+}
+
+int run_command_line(const std::vector<std::string>& arguments, const client::Environment& env) {
+  Terminal out(stdout, false, env);
+  Terminal err(stderr, false, env);
+  std::vector<std::string> rest = arguments;
+  const bool ask_help = !rest.empty() && rest[0] == "help";
+  if (ask_help) rest.erase(rest.begin());
+  if (rest.size() == 1 && rest[0] == "--version") rest[0] = "version";
+  const Words found = leading_words(rest);
+  if (found.words.empty()) {
+    const bool help = ask_help || std::find(rest.begin(), rest.end(), "--help") != rest.end() ||
+                      std::find(rest.begin(), rest.end(), "-h") != rest.end();
+    if (help || rest.empty()) {
+      out.write(general_help());
+      return client::kExitOk;
+    }
+    return report_error(usage_error("no command given; 'trainyard help' lists them"), err,
+                        Format::kTable, false);
+  }
+  const std::string& first = found.words[0];
+  if (const Command* command = find_command(first)) {
+    rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(found.at[0]));
+    return run_found(*command, std::move(rest), ask_help, env);
+  }
+  if (is_group(first)) {
+    if (found.words.size() < 2) {
+      const bool help = ask_help || rest.size() > 1;
+      (help ? out : err).write(group_help(first));
+      return help ? client::kExitOk : client::kExitUsage;
+    }
+    if (const Command* command = find_command(first + " " + found.words[1])) {
+      rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(found.at[1]));
+      rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(found.at[0]));
+      return run_found(*command, std::move(rest), ask_help, env);
+    }
+  }
+  return report_error(unknown_command(found.words), err, Format::kTable, false);
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,42 @@
+// trainyard daemon status: the server itself.
+#include "client/cli/command.h"
+
+namespace trainyard::cli {
+namespace {
+
+Result<int> run(Session& session) {
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  ASSIGN_OR_RETURN(const v1::ServerInfo info, server->get_server_info());
+  session.show(
+      info,
+      [&] {
+        const std::string state = info.draining() ? "stopping" : "running";
+        std::string out =
+            render_fields({{"server", server->connection().server},
+                           {"state", Cell(state, info.draining() ? Style::kNotice : Style::kGood)},
+                           {"version", info.version()},
+                           {"up since", local_time(info.start_time())},
+                           {"jobs running", grouped(info.jobs_running())},
+                           {"jobs queued", grouped(info.jobs_queued())}},
+                          session.out().colour());
+        for (const std::string& warning : info.warnings()) {
+          out += session.out().styled(Style::kNotice, "warning:") + " " + safe_text(warning) + "\n";
+        }
+        return out;
+      },
+      {info.version()});
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command daemon_status_command() {
+  return {"daemon status",
+          "Show the server: version, jobs, warnings",
+          {"trainyard daemon status", "trainyard daemon status -o json"},
+          "",
+          [](OptionSet&) {},
+          run};
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,315 @@
+// trainyard dataset upload|list|get|delete.
+#include <algorithm>
+#include <memory>
+
+#include "client/cli/command.h"
+#include "client/cli/confirm.h"
+#include "client/cli/upload_view.h"
+#include "client/lib/names.h"
+#include "client/lib/spec_file.h"
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+namespace {
+
+using client::short_name;
+
+struct UploadOptions {
+  std::string file;
+  std::vector<std::string> sets;
+  std::string name, csv, test, target, target_kind, delimiter;
+  bool no_header = false;
+  std::string image;
+  std::vector<std::string> categorical, ignore;
+  std::string train_images, train_labels, test_images, test_labels;
+};
+
+/// "1,8,8"
+Result<std::vector<int64_t>> parse_image(const std::string& text) {
+  std::vector<int64_t> shape;
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    if (part.empty() || part.size() > 6 ||
+        part.find_first_not_of("0123456789") != std::string::npos) {
+      shape.clear();
+      break;
+    }
+    shape.push_back(std::stoll(part));
+    begin = end + 1;
+  }
+  if (shape.size() == 3) return shape;
+  return make_error(
+      ErrorCode::kInvalidArgument, "USAGE",
+      "--image: " + quoted_value(text) + ", expected channels,height,width such as 1,8,8");
+}
+
+Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
+  v1::DatasetFile file;
+  file.set_name(o.name);
+  file.set_path(o.csv);
+  file.set_test_path(o.test);
+  file.set_train_images(o.train_images);
+  file.set_train_labels(o.train_labels);
+  file.set_test_images(o.test_images);
+  file.set_test_labels(o.test_labels);
+  if (!o.csv.empty() || !o.target.empty()) {
+    v1::CsvFormat& csv = *file.mutable_csv();
+    csv.set_target(o.target);
+    csv.set_delimiter(o.delimiter == "\\t" ? "\t" : o.delimiter);
+    if (o.no_header) csv.set_header(false);
+    if (o.target_kind == "class") csv.set_target_kind(v1::CsvFormat::CLASS);
+    if (o.target_kind == "numeric") csv.set_target_kind(v1::CsvFormat::NUMERIC);
+    if (!o.target_kind.empty() && csv.target_kind() == 0) {
+      return make_error(
+          ErrorCode::kInvalidArgument, "USAGE",
+          "--target-kind: " + quoted_value(o.target_kind) + ", expected class or numeric");
+    }
+    if (!o.image.empty()) {
+      ASSIGN_OR_RETURN(const std::vector<int64_t> shape, parse_image(o.image));
+      for (const int64_t size : shape) csv.add_image(size);
+    }
+    for (const std::string& column : o.categorical) csv.add_categorical(column);
+    for (const std::string& column : o.ignore) csv.add_ignore(column);
+  }
+  std::vector<client::SpecProblem> problems;
+  client::check_dataset_file(file, "", nullptr, problems);
+  if (problems.empty()) return file;
+  const std::string& field = problems.front().field;
+  return make_error(
+      ErrorCode::kInvalidArgument, problems.front().reason,
+      (field.empty() ? std::string("the dataset") : field) + ": " + problems.front().description);
+}
+
+std::string shape_text(const v1::DatasetSchema& schema) {
+  if (schema.image_size() == 3) {
+    return "images " + std::to_string(schema.image(0)) + " x " + std::to_string(schema.image(1)) +
+           " x " + std::to_string(schema.image(2));
+  }
+  return schema.columns_size() > 0 ? std::to_string(schema.columns_size()) + " columns" : "";
+}
+
+std::string target_text(const v1::DatasetSchema& schema) {
+  if (schema.classification()) return std::to_string(schema.classes_size()) + " classes";
+  return schema.target().empty() ? "" : "number";
+}
+
+Style style_of(v1::Dataset::State state) {
+  return state == v1::Dataset::READY    ? Style::kGood
+         : state == v1::Dataset::FAILED ? Style::kBad
+                                        : Style::kBusy;
+}
+
+std::string render_dataset(const v1::Dataset& d, bool colour) {
+  const v1::DatasetSchema& s = d.schema();
+  std::string sources;
+  for (const v1::DatasetSource& source : d.spec().sources()) {
+    sources += (sources.empty() ? "" : ", ") +
+               (source.filename().empty() ? source.sha256() : source.filename());
+  }
+  std::string classes;
+  for (const std::string& name : s.classes()) {
+    if (classes.size() > 200) {
+      classes += ", ...";
+      break;
+    }
+    classes += (classes.empty() ? "" : ", ") + name;
+  }
+  std::string rows;
+  if (s.train_rows() > 0)
+    rows = grouped(s.train_rows()) + " to train, " + grouped(s.test_rows()) + " to test";
+  std::string out = render_fields(
+      {{"dataset", std::string(short_name(d.name()))},
+       {"state", Cell(v1::Dataset::State_Name(d.state()), style_of(d.state()))},
+       {"why", d.message().empty() ? d.reason() : d.message() + " [" + d.reason() + "]"},
+       {"files", sources},
+       {"rows", rows},
+       {"inputs", shape_text(s)},
+       {"target", s.target().empty() ? target_text(s) : s.target() + " (" + target_text(s) + ")"},
+       {"classes", classes},
+       {"size", d.size_bytes() > 0 ? human_bytes(d.size_bytes()) : ""},
+       {"created", local_time(d.create_time())},
+       {"digest", d.digest()}},
+      colour);
+  if (s.columns_size() == 0) return out;
+  Table table({{"COLUMN"}, {"KIND"}, {"MISSING", true}, {"CATEGORIES"}});
+  for (const v1::DatasetSchema::Column& c : s.columns()) {
+    std::string categories;
+    for (int i = 0; i < c.categories_size() && categories.size() < 60; ++i) {
+      categories += (i > 0 ? ", " : "") + c.categories(i);
+    }
+    table.add({c.name(), c.categorical() ? "category" : "number", grouped(c.missing_count()),
+               categories});
+  }
+  return out + "\n" + table.render(colour);
+}
+
+Result<int> run_upload(Session& session, const UploadOptions& o) {
+  v1::DatasetFile file;
+  std::filesystem::path folder;
+  if (!o.file.empty()) {
+    if (!o.csv.empty() || !o.train_images.empty()) {
+      return make_error(ErrorCode::kInvalidArgument, "USAGE",
+                        "give a spec file, or --csv, or --train-images; not two");
+    }
+    ASSIGN_OR_RETURN(auto read, client::read_dataset_file(o.file, o.sets));
+    file = std::move(read.first);
+    folder = std::move(read.second);
+    if (!o.name.empty()) file.set_name(o.name);
+  } else {
+    ASSIGN_OR_RETURN(file, from_flags(o));
+  }
+  if (file.path().empty() && file.train_images().empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "FIELD_REQUIRED",
+                      "nothing to upload: give --csv FILE --target COLUMN, or --train-images and "
+                      "--train-labels, or a "
+                      "spec file with a dataset path");
+  }
+  ASSIGN_OR_RETURN(const v1::Dataset dataset, ensure_dataset_shown(session, file, folder));
+  session.show(dataset, [&] { return std::string(short_name(dataset.name())) + "\n"; },
+               {dataset.name()});
+  session.hint("'dataset: {name: " + std::string(short_name(dataset.name())) +
+               "}' in a spec trains on it.");
+  return static_cast<int>(client::kExitOk);
+}
+
+Command upload_command() {
+  auto o = std::make_shared<UploadOptions>();
+  return {
+      "dataset upload",
+      "Upload files and make a dataset of them",
+      {"trainyard dataset upload --csv iris.csv --target species --name iris",
+       "trainyard dataset upload --csv digits.csv.gz --no-header --target c64 --image 1,8,8",
+       "trainyard dataset upload --train-images train-images-idx3-ubyte.gz --train-labels "
+       "train-labels-idx1-ubyte.gz --name mnist",
+       "trainyard dataset upload spec.yaml"},
+      "Files are known by their content: what the server has is not sent again, and an upload that "
+      "was cut goes on\n"
+      "where it stopped. Prints the dataset's name. docs/job_spec.md explains each option.",
+      [o](OptionSet& options) {
+        options.positional("SPEC", o->file, "a spec file whose dataset is uploaded", false);
+        options.text("--name", "NAME", o->name,
+                     "the dataset's name; made by the server if left out");
+        options.text("--csv", "FILE", o->csv, "rows, plain or gzip");
+        options.text("--target", "COLUMN", o->target, "the column to learn");
+        options.text("--target-kind", "KIND", o->target_kind, "class or numeric",
+                     {"class", "numeric"});
+        options.text("--test", "FILE", o->test, "rows of a test set");
+        options.flag("--no-header", o->no_header, "the CSV has no header: columns are c0, c1, ...");
+        options.text("--delimiter", "CHARACTER", o->delimiter, "default , ; \\t for a tab");
+        options.text("--image", "C,H,W", o->image, "the columns are pixels of an image");
+        options.texts("--categorical", "COLUMN", o->categorical, "numbers that mean categories");
+        options.texts("--ignore", "COLUMN", o->ignore, "a column to leave out");
+        options.text("--train-images", "FILE", o->train_images, "IDX images, plain or gzip");
+        options.text("--train-labels", "FILE", o->train_labels, "IDX labels");
+        options.text("--test-images", "FILE", o->test_images, "IDX images of a test set");
+        options.text("--test-labels", "FILE", o->test_labels, "IDX labels of a test set");
+        options.texts("--set", "PATH=VALUE", o->sets, "change a field of the spec file");
+      },
+      [o](Session& session) { return run_upload(session, *o); }};
+}
+
+Result<int> run_list(Session& session) {
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  v1::ListDatasetsRequest request;
+  request.set_parent(server->parent());
+  v1::ListDatasetsResponse all;
+  do {
+    ASSIGN_OR_RETURN(v1::ListDatasetsResponse page, server->list_datasets(request));
+    for (v1::Dataset& dataset : *page.mutable_datasets()) *all.add_datasets() = std::move(dataset);
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  std::vector<std::string> names;
+  for (const v1::Dataset& dataset : all.datasets()) names.push_back(dataset.name());
+  session.show(
+      all,
+      [&] {
+        if (names.empty()) return std::string();
+        Table table({{"NAME"},
+                     {"STATE"},
+                     {"ROWS", true},
+                     {"TEST", true},
+                     {"INPUTS"},
+                     {"TARGET"},
+                     {"SIZE", true},
+                     {"AGE", true}});
+        for (const v1::Dataset& d : all.datasets()) {
+          table.add({std::string(short_name(d.name())),
+                     Cell(v1::Dataset::State_Name(d.state()), style_of(d.state())),
+                     grouped(d.schema().train_rows()), grouped(d.schema().test_rows()),
+                     shape_text(d.schema()), target_text(d.schema()), human_bytes(d.size_bytes()),
+                     age_of(d.create_time())});
+        }
+        return table.render(session.out().colour());
+      },
+      names);
+  if (names.empty())
+    session.hint("No datasets yet. 'trainyard dataset upload' or a spec with a path makes one.");
+  return static_cast<int>(client::kExitOk);
+}
+
+Command get_dataset_command() {
+  auto name = std::make_shared<std::string>();
+  return {
+      "dataset get",
+      "Show a dataset: rows, columns, classes",
+      {"trainyard dataset get digits"},
+      "",
+      [name](OptionSet& options) { options.positional("DATASET", *name, "the dataset's name"); },
+      [name](Session& session) -> Result<int> {
+        ASSIGN_OR_RETURN(const std::string full, session.full_name("datasets", *name));
+        ASSIGN_OR_RETURN(client::Client * server, session.client());
+        ASSIGN_OR_RETURN(const v1::Dataset dataset, server->get_dataset(full));
+        session.show(dataset, [&] { return render_dataset(dataset, session.out().colour()); },
+                     {dataset.name()});
+        return static_cast<int>(client::kExitOk);
+      }};
+}
+
+struct DeleteOptions {
+  std::string name;
+  ConfirmOptions confirm;
+};
+
+Command delete_dataset_command() {
+  auto o = std::make_shared<DeleteOptions>();
+  return {"dataset delete",
+          "Delete a dataset that no unfinished job uses",
+          {"trainyard dataset delete digits --yes"},
+          "",
+          [o](OptionSet& options) {
+            options.positional("DATASET", o->name, "the dataset's name");
+            add_confirm_options(options, o->confirm);
+          },
+          [o](Session& session) -> Result<int> {
+            if (Status sure = confirm_delete(session, o->confirm, "dataset", {o->name});
+                !sure.ok()) {
+              return std::move(sure).error();
+            }
+            ASSIGN_OR_RETURN(const std::string full, session.full_name("datasets", o->name));
+            ASSIGN_OR_RETURN(client::Client * server, session.client());
+            if (Status deleted = server->delete_dataset(full); !deleted.ok())
+              return std::move(deleted).error();
+            session.err().line("deleted dataset " + safe_text(short_name(full)));
+            return static_cast<int>(client::kExitOk);
+          }};
+}
+
+}  // namespace
+
+std::vector<Command> dataset_commands() {
+  std::vector<Command> list;
+  list.push_back(upload_command());
+  list.push_back({"dataset list",
+                  "List datasets",
+                  {"trainyard dataset list"},
+                  "",
+                  [](OptionSet&) {},
+                  run_list});
+  list.push_back(get_dataset_command());
+  list.push_back(delete_dataset_command());
+  return list;
+}
+
+}  // namespace trainyard::cli

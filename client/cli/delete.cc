@@ -1,0 +1,45 @@
+// trainyard delete: finished jobs, with their events and checkpoints. Their models stay.
+#include <memory>
+
+#include "client/cli/command.h"
+#include "client/cli/confirm.h"
+#include "client/lib/names.h"
+
+namespace trainyard::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> names;
+  ConfirmOptions confirm;
+};
+
+Result<int> run(Session& session, const Options& options) {
+  if (Status sure = confirm_delete(session, options.confirm, "job", options.names); !sure.ok()) {
+    return std::move(sure).error();
+  }
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  for (const std::string& text : options.names) {
+    ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
+    if (Status deleted = server->delete_job(name); !deleted.ok()) return std::move(deleted).error();
+    session.err().line("deleted job " + safe_text(client::short_name(name)) +
+                       "; a model that it trained stays");
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command delete_command() {
+  auto o = std::make_shared<Options>();
+  return {"delete",
+          "Delete finished jobs with their events and checkpoints",
+          {"trainyard delete digits-1", "trainyard delete digits-1 --yes"},
+          "The models that the jobs trained stay: 'trainyard model delete' removes them.",
+          [o](OptionSet& options) {
+            options.positionals("JOB", o->names, "names of jobs");
+            add_confirm_options(options, o->confirm);
+          },
+          [o](Session& session) { return run(session, *o); }};
+}
+
+}  // namespace trainyard::cli

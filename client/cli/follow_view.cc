@@ -1,0 +1,90 @@
+#include "client/cli/follow_view.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "client/cli/job_view.h"
+#include "client/lib/follow.h"
+#include "client/lib/names.h"
+
+namespace trainyard::cli {
+
+Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t after,
+                             Terminal& terminal) {
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  const std::stop_token stop = session.interrupted();
+  const bool lines = session.machine();
+  JobView view(session, terminal, name);
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+  client::FollowHandler handler;
+  handler.started = [&](const v1::WatchJobResponse::Start& start) {
+    state = start.job().state();
+    if (!lines) view.started(start);
+  };
+  handler.event = [&](const v1::Event& event) {
+    if (event.has_state()) state = event.state().state();
+    if (lines)
+      return session.out().line(to_json(event, false));  // a reader that left ends the watch
+    view.event(event);
+    return true;
+  };
+  handler.reconnecting = [&](const Error& error) {
+    if (!lines) view.reconnecting(error);
+  };
+  const Status followed = client::follow_job(*server, name, after, stop, handler);
+  if (!lines) view.finish();
+  if (!followed.ok()) return followed.error();
+  if (stop.stop_requested() && !client::is_terminal(state)) {
+    const std::string id(client::short_name(name));
+    session.err().line("No longer watching; the job goes on. 'trainyard watch " + id +
+                       "' shows it again, 'trainyard "
+                       "cancel " +
+                       id + "' ends it.");
+    return static_cast<int>(client::kExitInterrupted);
+  }
+  if (!client::is_terminal(state))
+    return static_cast<int>(client::kExitOk);  // the reader of our lines left
+  return exit_code_of_job(state);
+}
+
+Result<int> wait_for_the_end(Session& session, const std::string& name, double timeout_s) {
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  ASSIGN_OR_RETURN(const v1::Job job, server->get_job(name));
+  if (client::is_terminal(job.state())) return exit_code_of_job(job.state());
+
+  std::stop_source over;
+  const std::stop_token interrupted = session.interrupted();
+  const std::stop_callback on_interrupt(interrupted, [&] { over.request_stop(); });
+  std::jthread timer;
+  if (!(timeout_s >= 0)) {
+    return make_error(ErrorCode::kInvalidArgument, "USAGE", "--timeout: expected seconds above 0");
+  }
+  if (timeout_s > 0) {
+    timer = std::jthread([&over, timeout_s](std::stop_token ended) {
+      std::mutex mu;
+      std::condition_variable_any never;
+      std::unique_lock lock(mu);
+      never.wait_for(lock, ended, std::chrono::duration<double>(timeout_s), [] { return false; });
+      if (!ended.stop_requested()) over.request_stop();
+    });
+  }
+  v1::JobState state = job.state();
+  client::FollowHandler handler;
+  handler.started = [&](const v1::WatchJobResponse::Start& start) { state = start.job().state(); };
+  handler.event = [&](const v1::Event& event) {
+    if (event.has_state()) state = event.state().state();
+    return true;
+  };
+  const Status followed =
+      client::follow_job(*server, name, job.newest_seq(), over.get_token(), handler);
+  timer.request_stop();
+  if (!followed.ok()) return followed.error();
+  if (client::is_terminal(state)) return exit_code_of_job(state);
+  if (interrupted.stop_requested()) return static_cast<int>(client::kExitInterrupted);
+  return make_error(ErrorCode::kDeadlineExceeded, "WAIT_TIMEOUT",
+                    std::string(client::short_name(name)) + " has not ended within " +
+                        human_duration(timeout_s) + "; it goes on");
+}
+
+}  // namespace trainyard::cli

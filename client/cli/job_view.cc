@@ -1,0 +1,253 @@
+#include "client/cli/job_view.h"
+
+#include <cmath>
+#include <ctime>
+#include <limits>
+
+#include "client/lib/names.h"
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+namespace {
+
+using client::short_name;
+
+constexpr double kCheckpointNoteSeconds = 1;  // in a pipe; a tiny model saves many times a second
+
+std::string attempt_text(int attempt) {
+  return attempt > 1 ? ", attempt " + std::to_string(attempt) : "";
+}
+
+int64_t batch_size_of(const v1::Job& job) {
+  return job.spec().recipe().has_batch_size() ? job.spec().recipe().batch_size() : 64;
+}
+
+std::string model_text(const v1::ModelSpec& model) {
+  if (model.has_lenet5()) return "lenet5";
+  if (model.has_mlp()) {
+    std::string out = "mlp";
+    for (const int64_t units : model.mlp().hidden()) out += " " + std::to_string(units);
+    return out;
+  }
+  return std::to_string(model.layers_size()) + " layers";
+}
+
+std::string memory_text(const v1::MemoryPlan& m) {
+  const int64_t total = m.parameter_bytes() + m.state_bytes() + m.optimizer_bytes() +
+                        m.gradient_bytes() + m.activation_bytes() + m.input_bytes() +
+                        m.workspace_bytes();
+  if (total == 0) return "";
+  return human_bytes(total) + " (parameters " + human_bytes(m.parameter_bytes()) + ", optimizer " +
+         human_bytes(m.optimizer_bytes()) + ", gradients " + human_bytes(m.gradient_bytes()) +
+         ", activations " + human_bytes(m.activation_bytes()) + ", workspace " +
+         human_bytes(m.workspace_bytes()) + ")";
+}
+
+void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string, Cell>>& fields) {
+  fields.emplace_back("parameters", grouped(plan.parameter_count()));
+  fields.emplace_back(
+      "steps", grouped(plan.steps_total()) + " (" + grouped(plan.steps_per_epoch()) + " an epoch)");
+  std::string rows = grouped(plan.train_rows()) + " to train";
+  if (plan.validation_rows() > 0) rows += ", " + grouped(plan.validation_rows()) + " to validate";
+  if (plan.test_rows() > 0) rows += ", " + grouped(plan.test_rows()) + " to test";
+  fields.emplace_back("rows", rows);
+  fields.emplace_back("memory", memory_text(plan.memory()));
+  if (plan.flops_per_step() > 0) {
+    fields.emplace_back(
+        "work", human_number(static_cast<double>(plan.flops_per_step()), true) + " FLOP a step");
+  }
+  fields.emplace_back("device", plan.device_advice());
+}
+
+}  // namespace
+
+std::string state_name(v1::JobState state) {
+  const std::string& name = v1::JobState_Name(state);
+  return name.empty() ? "STATE_" + std::to_string(state) : name;  // of a newer server
+}
+
+Style state_style(v1::JobState state) {
+  switch (state) {
+    case v1::SUCCEEDED:
+      return Style::kGood;
+    case v1::FAILED:
+      return Style::kBad;
+    case v1::CANCELLED:
+    case v1::PAUSED:
+      return Style::kNotice;
+    case v1::STARTING:
+    case v1::RUNNING:
+      return Style::kBusy;
+    default:
+      return Style::kPlain;
+  }
+}
+
+int exit_code_of_job(v1::JobState state) {
+  if (state == v1::SUCCEEDED) return client::kExitOk;
+  return state == v1::CANCELLED ? client::kExitCancelled : client::kExitFailed;
+}
+
+std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics) {
+  static constexpr const char* kFirst[] = {"test/accuracy", "val/accuracy",  "test/mae",
+                                           "val/mae",       "test/loss",     "val/loss",
+                                           "train/loss",    "train/accuracy"};
+  std::string out;
+  int count = 0;
+  for (const char* key : kFirst) {
+    const auto found = metrics.find(key);
+    if (found == metrics.end() || count == 3) continue;
+    out += (count++ > 0 ? ", " : "") + std::string(key) + " " + human_number(found->second);
+  }
+  return out;
+}
+
+std::string progress_summary(const v1::Job& job) {
+  const v1::Progress& p = job.progress();
+  const int64_t total = p.steps_total() > 0 ? p.steps_total() : job.plan().steps_total();
+  if (total <= 0 || p.step() <= 0) return "";
+  return std::to_string(p.step() * 100 / total) + "%";
+}
+
+std::string render_job(const v1::Job& job, bool colour) {
+  std::vector<std::pair<std::string, Cell>> fields;
+  fields.emplace_back("job", std::string(short_name(job.name())));
+  fields.emplace_back("state", Cell(state_name(job.state()), state_style(job.state())));
+  if (!job.message().empty() || !job.reason().empty()) {
+    fields.emplace_back("why",
+                        job.message() + (job.reason().empty() ? "" : " [" + job.reason() + "]"));
+  }
+  if (job.cancel_requested() && !client::is_terminal(job.state()))
+    fields.emplace_back("cancel", "requested");
+  fields.emplace_back("dataset", std::string(short_name(job.spec().dataset().name())));
+  fields.emplace_back("network", model_text(job.spec().model()));
+  if (!job.device().empty()) {
+    fields.emplace_back("ran on",
+                        std::string(short_name(job.device())) + attempt_text(job.attempt()));
+  }
+  const v1::Progress& p = job.progress();
+  if (p.steps_total() > 0) {
+    std::string text = "step " + grouped(p.step()) + " of " + grouped(p.steps_total());
+    if (p.samples_per_second() > 0)
+      text += ", " + human_number(p.samples_per_second(), true) + " samples/s";
+    fields.emplace_back("progress", text);
+  }
+  if (job.checkpoint_step() > 0)
+    fields.emplace_back("checkpoint", "step " + grouped(job.checkpoint_step()));
+  fields.emplace_back("submitted", local_time(job.create_time()));
+  fields.emplace_back("started", local_time(job.start_time()));
+  std::string ended = local_time(job.end_time());
+  if (!ended.empty() && job.start_time().seconds() > 0) {
+    ended += ", after " + human_duration(seconds_of(job.end_time()) - seconds_of(job.start_time()));
+  }
+  fields.emplace_back("ended", ended);
+  fields.emplace_back("model", std::string(short_name(job.model())));
+  if (job.has_plan()) add_plan_fields(job.plan(), fields);
+  std::string out = render_fields(fields, colour);
+  if (!p.metrics().empty()) {
+    out += "\n";
+    Table table({{"METRIC"}, {"VALUE", true}});
+    std::map<std::string, double> sorted(p.metrics().begin(), p.metrics().end());
+    for (const auto& [key, value] : sorted) table.add({key, human_number(value)});
+    out += table.render(colour);
+  }
+  return out;
+}
+
+std::string render_plan(const v1::Job& job, bool colour) {
+  std::vector<std::pair<std::string, Cell>> fields;
+  fields.emplace_back("dataset", std::string(short_name(job.spec().dataset().name())));
+  fields.emplace_back("network", model_text(job.spec().model()));
+  add_plan_fields(job.plan(), fields);
+  return render_fields(fields, colour);
+}
+
+double metric_value(const v1::MetricSeries& series, int index) {
+  for (const v1::NonFinite& n : series.non_finite()) {
+    if (n.index() != index) continue;
+    if (n.kind() == v1::NonFinite::POSITIVE_INFINITY)
+      return std::numeric_limits<double>::infinity();
+    if (n.kind() == v1::NonFinite::NEGATIVE_INFINITY)
+      return -std::numeric_limits<double>::infinity();
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return series.values(index);
+}
+
+JobView::JobView(Session& session, Terminal& terminal, const std::string& name)
+    : name_(short_name(name)),
+      progress_(session.progress(name_, terminal)),
+      last_s_(static_cast<double>(std::time(nullptr))),
+      live_(terminal.is_terminal()) {}
+
+void JobView::started(const v1::WatchJobResponse::Start& start) {
+  const v1::Job& job = start.job();
+  progress_.plan(job.plan().steps_total(), job.plan().steps_per_epoch(), batch_size_of(job));
+  if (started_s_ == 0 && job.start_time().seconds() > 0) started_s_ = seconds_of(job.start_time());
+  state_ = job.state();
+  reconnect_told_ = false;
+}
+
+void JobView::show_state(double time_s, const v1::StateChange& change) {
+  state_ = change.state();
+  std::string text = state_name(state_);
+  if (state_ == v1::RUNNING) {
+    if (started_s_ == 0) started_s_ = time_s;
+    progress_.begin(time_s, change.resumed_from_step());
+    if (!change.device().empty()) text += " on " + std::string(short_name(change.device()));
+    if (change.resumed_from_step() > 0) {
+      text += ", resumed from step " + std::to_string(change.resumed_from_step());
+    }
+  }
+  if (client::is_terminal(state_)) {
+    progress_.finish();
+    if (started_s_ > 0) text += " after " + human_duration(time_s - started_s_);
+    google::protobuf::Map<std::string, double> metrics;
+    for (const auto& [key, value] : progress_.state().metrics) metrics[key] = value;
+    const std::string summary = metric_summary(metrics);
+    if (!summary.empty()) text += ": " + summary;
+  }
+  const bool says_enough = state_ == v1::RUNNING || state_ == v1::SUCCEEDED;
+  if (!change.message().empty() && !says_enough) text += ": " + change.message();
+  if (!change.reason().empty() && state_ == v1::FAILED) text += " [" + change.reason() + "]";
+  progress_.note(time_s, state_style(state_), text);
+}
+
+void JobView::event(const v1::Event& event) {
+  const double time_s = event.time().seconds() > 0 ? seconds_of(event.time()) : last_s_;
+  last_s_ = time_s;
+  if (event.has_state()) {
+    show_state(time_s, event.state());
+  } else if (event.has_metrics()) {
+    for (const v1::MetricSeries& series : event.metrics().series()) {
+      const int count = std::min(series.steps_size(), series.values_size());
+      if (count > 0)
+        progress_.metric(series.key(), series.steps(count - 1), metric_value(series, count - 1));
+    }
+    progress_.update(time_s);
+  } else if (event.has_checkpoint()) {
+    const v1::CheckpointSaved& saved = event.checkpoint();
+    const std::string step = "checkpoint at step " + std::to_string(saved.step());
+    if (!saved.error().empty()) {
+      progress_.note(time_s, Style::kNotice,
+                     step + " could not be saved, training goes on: " + saved.error());
+    } else if (!live_ && time_s - checkpoint_note_s_ >= kCheckpointNoteSeconds) {
+      checkpoint_note_s_ = time_s;
+      progress_.note(time_s, Style::kDim, step + ", " + human_bytes(saved.size_bytes()));
+    }
+  } else if (event.has_log() && event.log().level() != v1::LogLine::INFO) {
+    const bool bad = event.log().level() == v1::LogLine::ERROR;
+    progress_.note(time_s, bad ? Style::kBad : Style::kNotice, event.log().text());
+  }
+}
+
+void JobView::reconnecting(const Error& error) {
+  if (reconnect_told_) return;
+  reconnect_told_ = true;
+  progress_.note(static_cast<double>(std::time(nullptr)), Style::kNotice,
+                 "connection lost (" + error.message + "), trying again; the job goes on");
+}
+
+void JobView::finish() { progress_.finish(); }
+
+}  // namespace trainyard::cli

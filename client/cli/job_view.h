@@ -1,0 +1,49 @@
+// client/cli/job_view.h: a job for people: a row, a page, and its events as they come.
+#pragma once
+
+#include <string>
+
+#include "client/cli/session.h"
+#include "client/lib/follow.h"
+#include "trainyard/v1/job_service.pb.h"
+
+namespace trainyard::cli {
+
+std::string state_name(v1::JobState state);
+Style state_style(v1::JobState state);
+/// 0, 1 or 8 for a finished job.
+int exit_code_of_job(v1::JobState state);
+/// "val/accuracy 0.983, val/loss 0.0612": what a user looks at first, at most three.
+std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics);
+std::string progress_summary(const v1::Job& job);
+/// Everything about one job.
+std::string render_job(const v1::Job& job, bool colour);
+/// What is known before the first step: `submit --dry-run`.
+std::string render_plan(const v1::Job& job, bool colour);
+/// "train/loss=nan" and the like become words.
+double metric_value(const v1::MetricSeries& series, int index);
+
+/// Shows a job's events on a terminal or in a pipe. Feed it by follow_job().
+class JobView {
+ public:
+  JobView(Session& session, Terminal& terminal, const std::string& name);
+  void started(const v1::WatchJobResponse::Start& start);
+  void event(const v1::Event& event);
+  void reconnecting(const Error& error);
+  /// Ends the display; says how it ended, or that it goes on.
+  void finish();
+  v1::JobState state() const { return state_; }
+
+ private:
+  void show_state(double time_s, const v1::StateChange& change);
+  std::string name_;
+  Progress progress_;
+  v1::JobState state_ = v1::JOB_STATE_UNSPECIFIED;
+  double started_s_ = 0;
+  double last_s_ = 0;
+  double checkpoint_note_s_ = -1e9;
+  bool live_;
+  bool reconnect_told_ = false;
+};
+
+}  // namespace trainyard::cli

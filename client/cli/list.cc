@@ -1,0 +1,115 @@
+// trainyard list: jobs, newest first, and what they wait for.
+#include <algorithm>
+#include <memory>
+
+#include "client/cli/command.h"
+#include "client/cli/job_view.h"
+#include "client/lib/names.h"
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> states;
+  int64_t limit = 50;
+};
+
+Result<v1::JobState> parse_state(const std::string& text) {
+  std::string upper = text;
+  std::transform(upper.begin(), upper.end(), upper.begin(), ::toupper);
+  v1::JobState state{};
+  if (v1::JobState_Parse(upper, &state) && state != v1::JOB_STATE_UNSPECIFIED) return state;
+  return make_error(ErrorCode::kInvalidArgument, "USAGE",
+                    "--state: " + quoted_value(text) +
+                        " is not known, expected queued, starting, running, paused, "
+                        "succeeded, failed or cancelled");
+}
+
+std::string render(const v1::ListJobsResponse& jobs, bool wide, bool colour) {
+  std::vector<Column> columns = {{"NAME"},    {"STATE"},     {"DONE", true},
+                                 {"METRICS"}, {"AGE", true}, {"REASON"}};
+  if (wide) {
+    columns.insert(columns.end() - 1,
+                   {{"DEVICE"}, {"DATASET"}, {"PRIORITY", true}, {"ATTEMPT", true}});
+  }
+  Table table(columns);
+  for (const v1::Job& job : jobs.jobs()) {
+    std::string why = job.message().empty() ? job.reason() : job.message();
+    if (job.state() == v1::SUCCEEDED || job.state() == v1::RUNNING) why.clear();
+    if (job.cancel_requested() && !client::is_terminal(job.state())) why = "cancel requested";
+    std::vector<Cell> cells = {std::string(client::short_name(job.name())),
+                               Cell(state_name(job.state()), state_style(job.state())),
+                               progress_summary(job),
+                               metric_summary(job.progress().metrics()),
+                               age_of(job.create_time()),
+                               why};
+    if (wide) {
+      cells.insert(cells.end() - 1,
+                   {std::string(client::short_name(job.device())),
+                    std::string(client::short_name(job.spec().dataset().name())),
+                    std::to_string(job.spec().priority()), std::to_string(job.attempt())});
+    }
+    table.add(std::move(cells));
+  }
+  return table.render(colour);
+}
+
+Result<int> run(Session& session, const Options& options) {
+  v1::ListJobsRequest request;
+  for (const std::string& text : options.states) {
+    ASSIGN_OR_RETURN(const v1::JobState state, parse_state(text));
+    request.add_states(state);
+  }
+  if (options.limit < 1)
+    return make_error(ErrorCode::kInvalidArgument, "USAGE", "--limit: expected at least 1");
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  request.set_parent(server->parent());
+  v1::ListJobsResponse all;
+  bool more = false;
+  do {
+    request.set_page_size(
+        static_cast<int32_t>(std::min<int64_t>(options.limit - all.jobs_size(), 1000)));
+    ASSIGN_OR_RETURN(v1::ListJobsResponse page, server->list_jobs(request));
+    for (v1::Job& job : *page.mutable_jobs()) *all.add_jobs() = std::move(job);
+    request.set_page_token(page.next_page_token());
+    more = !page.next_page_token().empty();
+  } while (more && all.jobs_size() < options.limit);
+  if (more) all.set_next_page_token(request.page_token());
+
+  std::vector<std::string> names;
+  for (const v1::Job& job : all.jobs()) names.push_back(job.name());
+  const bool empty = names.empty();
+  session.show(
+      all,
+      [&] {
+        return empty ? std::string()
+                     : render(all, session.format() == Format::kWide, session.out().colour());
+      },
+      names);
+  if (empty)
+    session.hint(options.states.empty() ? "No jobs yet. 'trainyard submit SPEC' makes one."
+                                        : "No such jobs.");
+  if (more) session.hint("There are more; --limit shows them.");
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command list_command() {
+  auto o = std::make_shared<Options>();
+  return {
+      "list",
+      "List jobs, newest first, and what they wait for",
+      {"trainyard list", "trainyard list --state running --state queued", "trainyard list -o name"},
+      "",
+      [o](OptionSet& options) {
+        options.texts(
+            "--state", "STATE", o->states, "only jobs in this state; may be given several times",
+            {"queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"});
+        options.integer("--limit", "N", o->limit, "at most so many, default 50");
+      },
+      [o](Session& session) { return run(session, *o); }};
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,224 @@
+// trainyard local run: a spec trained in this process, with no daemon: the shortest way to debug
+// the engine. Reads the data, builds, trains and writes as the worker does, by the same engine
+// calls.
+#include <stdlib.h>
+
+#include <chrono>
+#include <ctime>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "client/cli/command.h"
+#include "client/cli/job_view.h"
+#include "client/lib/dataset_upload.h"
+#include "client/lib/spec_file.h"
+#include "proto/convert/data.h"
+#include "proto/convert/run.h"
+#include "proto/convert/spec.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
+#include "src/data/dataset.h"
+#include "src/runtime/open_backend.h"
+#include "src/train/trainer.h"
+
+namespace trainyard::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kThreadsMax = 256;
+
+struct Options {
+  std::string spec;
+  std::vector<std::string> sets;
+  std::string device;
+  std::string out;
+  int64_t threads = 0;
+};
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// A folder that goes with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string path = (fs::temp_directory_path() / "trainyard-local-XXXXXX").string();
+    TRAINYARD_CHECK(::mkdtemp(path.data()) != nullptr, "a temporary folder can be made in " + path);
+    path_ = path;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+class ProgressReporter final : public Reporter {
+ public:
+  ProgressReporter(Progress& progress, int64_t batch_size, bool live)
+      : progress_(progress), batch_size_(batch_size), live_(live) {}
+
+  void started(const trainyard::RunPlan& plan) override {
+    progress_.plan(plan.steps_total, plan.steps_per_epoch, batch_size_);
+    progress_.begin(now_s(), plan.first_step);
+    std::string text =
+        grouped(plan.parameter_count) + " parameters, " + grouped(plan.train_rows) + " rows";
+    if (plan.first_step > 0) text += ", resumed from step " + std::to_string(plan.first_step);
+    progress_.note(now_s(), Style::kDim, text);
+  }
+  void metrics(std::span<const MetricPoint> points) override {
+    for (const MetricPoint& point : points) progress_.metric(point.key, point.step, point.value);
+    progress_.update(now_s());
+  }
+  void checkpoint_saved(int64_t step, const fs::path&) override {
+    if (!live_) progress_.note(now_s(), Style::kDim, "checkpoint at step " + std::to_string(step));
+  }
+  void checkpoint_failed(int64_t step, const Error& error) override {
+    progress_.note(now_s(), Style::kNotice,
+                   "checkpoint at step " + std::to_string(step) + " failed: " + error.message);
+  }
+  void log(std::string_view message) override { progress_.note(now_s(), Style::kPlain, message); }
+
+ private:
+  Progress& progress_;
+  int64_t batch_size_;
+  bool live_;
+};
+
+/// The spec's device as the engine's name. `auto` is the CPU: nobody here weighs one device against
+/// the other.
+Result<std::string> pick_device(const v1::Resources& resources, const std::string& flag) {
+  std::string wish = flag;
+  if (wish.empty()) wish = resources.device() == v1::Resources::GPU ? "gpu" : "cpu";
+  if (wish == "cpu") return std::string("devices/cpu");
+  if (wish == "gpu") return std::string("devices/gpu-0");
+  return make_error(ErrorCode::kInvalidArgument, "USAGE",
+                    "--device: " + quoted_value(wish) + ", expected cpu or gpu");
+}
+
+Status read_data(const client::SpecFile& spec, const fs::path& folder) {
+  const std::vector<fs::path> paths = client::dataset_paths(spec.file.dataset(), spec.folder);
+  for (const fs::path& path : paths) {
+    std::error_code ignored;
+    if (!fs::is_regular_file(path, ignored)) {
+      return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND", path.string() + ": no such file");
+    }
+  }
+  ASSIGN_OR_RETURN(const IngestRequest request,
+                   to_ingest_request(client::dataset_spec(spec.file.dataset()), paths));
+  ASSIGN_OR_RETURN(const DatasetSchema schema, ingest(request, folder, local_files()));
+  return {};
+}
+
+void show_result(Session& session, const TrainResult& result, double seconds,
+                 const std::string& model) {
+  google::protobuf::Map<std::string, double> metrics;
+  for (const MetricPoint& point : result.final_metrics) metrics[point.key] = point.value;
+  if (session.machine()) {
+    nlohmann::ordered_json values = nlohmann::ordered_json::object();
+    for (const MetricPoint& point : result.final_metrics) values[point.key] = point.value;
+    const nlohmann::ordered_json object = {
+        {"steps_done", std::to_string(result.steps_done)},
+        {"seconds", seconds},
+        {"metrics", values},
+        {"arena_planned_bytes", std::to_string(result.arena_planned_bytes)},
+        {"arena_used_bytes", std::to_string(result.arena_used_bytes)},
+        {"model", model}};
+    session.out().line(object.dump());
+    return;
+  }
+  Table table({{"METRIC"}, {"VALUE", true}});
+  for (const MetricPoint& point : result.final_metrics)
+    table.add({point.key, human_number(point.value)});
+  session.out().write(table.render(session.out().colour()));
+  session.out().line(grouped(result.steps_done) + " steps in " + human_duration(seconds) + ", " +
+                     human_bytes(result.arena_used_bytes) + " of memory as planned");
+  if (!model.empty()) session.out().line("model: " + model);
+}
+
+Result<int> run(Session& session, const Options& options) {
+  ASSIGN_OR_RETURN(const client::SpecFile spec, client::read_spec_file(options.spec, options.sets));
+  if (!spec.has_data()) {
+    return make_error(
+        ErrorCode::kInvalidArgument, "FIELD_REQUIRED",
+        "dataset: 'local run' reads files itself and knows no dataset names, give a path");
+  }
+  v1::JobSpec job_spec = spec.job_spec();
+  job_spec.mutable_dataset()->set_name("local");
+  auto engine = to_engine(job_spec);
+  if (!engine.ok()) return spec.with_positions(std::move(engine).error());
+  if (options.threads < 0 || options.threads > kThreadsMax) {
+    return make_error(ErrorCode::kInvalidArgument, "USAGE", "--threads: expected 1..256");
+  }
+  ASSIGN_OR_RETURN(const std::string device, pick_device(spec.file.resources(), options.device));
+
+  TrainJob job;
+  job.model = engine->model;
+  job.recipe = engine->recipe;
+  job.threads = static_cast<int>(options.threads);
+  if (job.threads == 0) job.threads = spec.file.resources().threads();
+  if (job.threads == 0) job.threads = usable_cores();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend(device, job.threads));
+
+  const TemporaryFolder temporary;
+  const fs::path out = options.out.empty() ? temporary.path() / "out" : fs::path(options.out);
+  job.dataset = temporary.path() / "dataset";
+  job.checkpoints = out / "checkpoints";
+  job.model_output = out / "model";
+  for (const fs::path& folder : {out, job.checkpoints}) {
+    if (Status made = local_files().create_directories(folder); !made.ok())
+      return std::move(made).error();
+  }
+  if (Status read = read_data(spec, job.dataset); !read.ok()) return std::move(read).error();
+
+  const std::string title = spec.file.name().empty() ? "local" : spec.file.name();
+  Progress progress = session.progress(title, session.err());
+  ProgressReporter reporter(progress, job.recipe.batch_size, session.err().is_terminal());
+  const double begin = now_s();
+  auto result = train(job, *backend, local_files(), reporter, session.interrupted());
+  progress.finish();
+  if (!result.ok()) {
+    if (result.error().code == ErrorCode::kCancelled) {
+      session.err().line(options.out.empty()
+                             ? "Stopped; with --out a second run goes on from here."
+                             : "Stopped; the same command goes on from the last checkpoint.");
+      return static_cast<int>(client::kExitInterrupted);
+    }
+    return spec.with_positions(std::move(result).error());
+  }
+  show_result(session, *result, now_s() - begin,
+              options.out.empty() ? "" : job.model_output.string());
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command local_run_command() {
+  auto o = std::make_shared<Options>();
+  return {
+      "local run",
+      "Train here, in this process, without a server",
+      {"trainyard local run examples/digits_cnn.yaml", "trainyard local run spec.yaml --out runs/1",
+       "trainyard local run spec.yaml --set recipe.steps=10 --threads 1"},
+      "With --out the model goes to FOLDER/model and checkpoints to FOLDER/checkpoints; running "
+      "the same command\n"
+      "again after Ctrl-C goes on from the last one. Without --out nothing is kept.",
+      [o](OptionSet& options) {
+        options.positional("SPEC", o->spec, "the job's spec file; its dataset has a path");
+        options.texts("--set", "PATH=VALUE", o->sets,
+                      "change a field of the spec; may be given several times");
+        options.text("--out", "FOLDER", o->out, "keep model and checkpoints here");
+        options.text("--device", "DEVICE", o->device,
+                     "cpu or gpu; default: the spec's, auto is cpu", {"cpu", "gpu"});
+        options.integer("--threads", "N", o->threads,
+                        "CPU threads; default: the spec's, then all cores");
+      },
+      [o](Session& session) { return run(session, *o); }};
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,163 @@
+// trainyard model list|get|export|delete.
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <memory>
+
+#include "client/cli/command.h"
+#include "client/cli/confirm.h"
+#include "client/cli/job_view.h"
+#include "client/lib/model_export.h"
+#include "client/lib/names.h"
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+namespace {
+
+using client::short_name;
+
+std::string render_model(const v1::Model& m, bool colour) {
+  std::string out = render_fields({{"model", std::string(short_name(m.name()))},
+                                   {"job", std::string(short_name(m.job()))},
+                                   {"parameters", grouped(m.parameter_count())},
+                                   {"size", human_bytes(m.size_bytes())},
+                                   {"learned", m.schema().target()},
+                                   {"created", local_time(m.create_time())},
+                                   {"digest", m.digest()}},
+                                  colour);
+  if (m.metrics().empty()) return out;
+  Table table({{"METRIC"}, {"VALUE", true}});
+  for (const auto& [key, value] :
+       std::map<std::string, double>(m.metrics().begin(), m.metrics().end())) {
+    table.add({key, human_number(value)});
+  }
+  return out + "\n" + table.render(colour);
+}
+
+Result<int> run_list(Session& session) {
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  v1::ListModelsRequest request;
+  request.set_parent(server->parent());
+  v1::ListModelsResponse all;
+  do {
+    ASSIGN_OR_RETURN(v1::ListModelsResponse page, server->list_models(request));
+    for (v1::Model& model : *page.mutable_models()) *all.add_models() = std::move(model);
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  std::vector<std::string> names;
+  for (const v1::Model& model : all.models()) names.push_back(model.name());
+  session.show(
+      all,
+      [&] {
+        if (names.empty()) return std::string();
+        Table table({{"NAME"}, {"PARAMETERS", true}, {"SIZE", true}, {"METRICS"}, {"AGE", true}});
+        for (const v1::Model& m : all.models()) {
+          table.add({std::string(short_name(m.name())), grouped(m.parameter_count()),
+                     human_bytes(m.size_bytes()), metric_summary(m.metrics()),
+                     age_of(m.create_time())});
+        }
+        return table.render(session.out().colour());
+      },
+      names);
+  if (names.empty()) session.hint("No models yet. A job has one when it has SUCCEEDED.");
+  return static_cast<int>(client::kExitOk);
+}
+
+Command get_model_command() {
+  auto name = std::make_shared<std::string>();
+  return {"model get",
+          "Show a trained model",
+          {"trainyard model get digits-1"},
+          "",
+          [name](OptionSet& options) {
+            options.positional("MODEL", *name, "the model's name: that of its job");
+          },
+          [name](Session& session) -> Result<int> {
+            ASSIGN_OR_RETURN(const std::string full, session.full_name("models", *name));
+            ASSIGN_OR_RETURN(client::Client * server, session.client());
+            ASSIGN_OR_RETURN(const v1::Model model, server->get_model(full));
+            session.show(model, [&] { return render_model(model, session.out().colour()); },
+                         {model.name()});
+            return static_cast<int>(client::kExitOk);
+          }};
+}
+
+struct ExportOptions {
+  std::string name;
+  std::string out;
+};
+
+Command export_command() {
+  auto o = std::make_shared<ExportOptions>();
+  return {
+      "model export",
+      "Fetch a trained model: safetensors and its preprocessing",
+      {"trainyard model export digits-1", "trainyard model export digits-1 --out models/digits"},
+      "Writes model.safetensors and model.json into a folder, by default named like the model. "
+      "Files are checked\n"
+      "against their SHA-256 before they get their names. Prints the folder.",
+      [o](OptionSet& options) {
+        options.positional("MODEL", o->name, "the model's name: that of its job");
+        options.text("--out", "FOLDER", o->out, "where to write, default the model's name");
+      },
+      [o](Session& session) -> Result<int> {
+        ASSIGN_OR_RETURN(const std::string full, session.full_name("models", o->name));
+        ASSIGN_OR_RETURN(client::Client * server, session.client());
+        const std::string folder = o->out.empty() ? std::string(short_name(full)) : o->out;
+        ASSIGN_OR_RETURN(const auto files,
+                         client::export_model(*server, full, folder, session.interrupted()));
+        session.out().line(session.format() == Format::kJson || session.format() == Format::kJsonl
+                               ? client::export_json(folder, files)
+                               : folder);
+        for (const client::ExportedFile& file : files) {
+          session.hint("  " + file.filename + "  " + human_bytes(file.size_bytes));
+        }
+        return static_cast<int>(client::kExitOk);
+      }};
+}
+
+struct DeleteOptions {
+  std::string name;
+  ConfirmOptions confirm;
+};
+
+Command delete_model_command() {
+  auto o = std::make_shared<DeleteOptions>();
+  return {"model delete",
+          "Delete a trained model",
+          {"trainyard model delete digits-1 --yes"},
+          "",
+          [o](OptionSet& options) {
+            options.positional("MODEL", o->name, "the model's name: that of its job");
+            add_confirm_options(options, o->confirm);
+          },
+          [o](Session& session) -> Result<int> {
+            if (Status sure = confirm_delete(session, o->confirm, "model", {o->name}); !sure.ok()) {
+              return std::move(sure).error();
+            }
+            ASSIGN_OR_RETURN(const std::string full, session.full_name("models", o->name));
+            ASSIGN_OR_RETURN(client::Client * server, session.client());
+            if (Status deleted = server->delete_model(full); !deleted.ok())
+              return std::move(deleted).error();
+            session.err().line("deleted model " + safe_text(short_name(full)));
+            return static_cast<int>(client::kExitOk);
+          }};
+}
+
+}  // namespace
+
+std::vector<Command> model_commands() {
+  std::vector<Command> list;
+  list.push_back({"model list",
+                  "List trained models",
+                  {"trainyard model list"},
+                  "",
+                  [](OptionSet&) {},
+                  run_list});
+  list.push_back(get_model_command());
+  list.push_back(export_command());
+  list.push_back(delete_model_command());
+  return list;
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,110 @@
+#include "client/cli/options.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <sstream>
+
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+
+struct OptionSet::Impl {
+  CLI::App app;
+  std::vector<OptionRow> rows;
+
+  OptionRow& add_row(const std::string& names, const std::string& value, const std::string& help) {
+    OptionRow row;
+    std::istringstream in(names);
+    for (std::string name; std::getline(in, name, ',');) row.names.push_back(name);
+    row.value = value;
+    row.help = help;
+    rows.push_back(std::move(row));
+    return rows.back();
+  }
+};
+
+OptionSet::OptionSet() : impl_(std::make_unique<Impl>()) {
+  impl_->app.set_help_flag();  // help is ours: examples first
+}
+OptionSet::~OptionSet() = default;
+OptionSet::OptionSet(OptionSet&&) noexcept = default;
+
+const std::vector<OptionRow>& OptionSet::rows() const { return impl_->rows; }
+
+void OptionSet::flag(const std::string& names, bool& target, const std::string& help) {
+  impl_->app.add_flag(names, target, help);
+  impl_->add_row(names, "", help);
+}
+
+void OptionSet::text(const std::string& names, const std::string& value, std::string& target,
+                     const std::string& help, std::vector<std::string> choices) {
+  impl_->app.add_option(names, target, help);
+  impl_->add_row(names, value, help).choices = std::move(choices);
+}
+
+void OptionSet::texts(const std::string& names, const std::string& value,
+                      std::vector<std::string>& target, const std::string& help,
+                      std::vector<std::string> choices) {
+  impl_->app.add_option(names, target, help)->allow_extra_args(false);  // one value each time
+  impl_->add_row(names, value, help).choices = std::move(choices);
+}
+
+void OptionSet::number(const std::string& names, const std::string& value, double& target,
+                       const std::string& help) {
+  impl_->app.add_option(names, target, help);
+  impl_->add_row(names, value, help);
+}
+
+void OptionSet::integer(const std::string& names, const std::string& value, int64_t& target,
+                        const std::string& help) {
+  impl_->app.add_option(names, target, help);
+  impl_->add_row(names, value, help);
+}
+
+void OptionSet::positional(const std::string& name, std::string& target, const std::string& help,
+                           bool required) {
+  impl_->app.add_option(name, target, help)->required(required);
+  OptionRow& row = impl_->add_row(name, "", help);
+  row.positional = true;
+  row.required = required;
+}
+
+void OptionSet::positionals(const std::string& name, std::vector<std::string>& target,
+                            const std::string& help) {
+  impl_->app.add_option(name, target, help)->required();
+  OptionRow& row = impl_->add_row(name, "", help);
+  row.positional = true;
+  row.required = true;
+}
+
+Status OptionSet::parse(std::vector<std::string> arguments) {
+  const auto refuse = [](std::string message) {
+    return make_error(ErrorCode::kInvalidArgument, "USAGE", std::move(message));
+  };
+  std::vector<std::string> known;
+  for (const OptionRow& row : impl_->rows) {
+    if (!row.positional) known.insert(known.end(), row.names.begin(), row.names.end());
+  }
+  std::reverse(arguments.begin(), arguments.end());  // what CLI11 wants
+  try {
+    impl_->app.parse(arguments);
+  } catch (const CLI::ExtrasError&) {
+    const std::vector<std::string> extra = impl_->app.remaining();
+    const std::string first = extra.empty() ? "" : extra.front();
+    if (!first.starts_with('-')) return refuse("unexpected argument " + quoted_value(first));
+    const std::string name = first.substr(0, first.find('='));
+    const auto near = nearest_name(name, known);
+    return refuse("unknown option " + quoted_value(name) +
+                  (near ? ", did you mean '" + *near + "'?" : ""));
+  } catch (const CLI::RequiredError& e) {
+    std::string what = e.what();  // "SPEC is required"
+    return refuse(what);
+  } catch (const CLI::ParseError& e) {
+    return refuse(e.what());
+  }
+  return {};
+}
+
+}  // namespace trainyard::cli

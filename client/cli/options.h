@@ -1,0 +1,54 @@
+// client/cli/options.h: the options of one command. CLI11 parses; this facade keeps its headers in
+// one unit and the rows that help and completion print.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+
+namespace trainyard::cli {
+
+struct OptionRow {
+  std::vector<std::string> names;  // "-o", "--output"; one name without dashes for a positional
+  std::string value;               // "FORMAT"; empty for a switch
+  std::string help;
+  std::vector<std::string> choices;  // for completion and help
+  bool positional = false;
+  bool required = false;
+};
+
+class OptionSet {
+ public:
+  OptionSet();
+  ~OptionSet();
+  OptionSet(OptionSet&&) noexcept;
+
+  /// `names` is a comma list, "-w,--watch". Targets must outlive parse().
+  void flag(const std::string& names, bool& target, const std::string& help);
+  void text(const std::string& names, const std::string& value, std::string& target,
+            const std::string& help, std::vector<std::string> choices = {});
+  void texts(const std::string& names, const std::string& value, std::vector<std::string>& target,
+             const std::string& help, std::vector<std::string> choices = {});
+  void number(const std::string& names, const std::string& value, double& target,
+              const std::string& help);
+  void integer(const std::string& names, const std::string& value, int64_t& target,
+               const std::string& help);
+  /// In the order of the command line. An optional one comes last.
+  void positional(const std::string& name, std::string& target, const std::string& help,
+                  bool required = true);
+  void positionals(const std::string& name, std::vector<std::string>& target,
+                   const std::string& help);
+
+  /// Refusal: USAGE, with the nearest option's name.
+  Status parse(std::vector<std::string> arguments);
+  const std::vector<OptionRow>& rows() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trainyard::cli

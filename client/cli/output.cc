@@ -1,0 +1,203 @@
+#include "client/cli/output.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "client/lib/exit_code.h"
+
+namespace trainyard::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool is_plain_yaml(const std::string& text) {
+  if (text.empty() || text.size() > 200) return false;
+  static constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
+  if (text.find_first_not_of(kPlain) != std::string::npos) return false;
+  // Anything that begins with a letter but is no word that YAML reads as something else.
+  if (!std::isalpha(static_cast<unsigned char>(text[0]))) return false;
+  static constexpr std::string_view kWords[] = {"true", "false", "null", "yes", "no",
+                                                "on",   "off",   "y",    "n"};
+  std::string lower = text;
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const std::string_view word : kWords) {
+    if (lower == word) return false;
+  }
+  return true;
+}
+
+void append_yaml(const Json& value, int indent, bool in_list, std::string& out);
+
+void append_yaml_value(const Json& value, int indent, std::string& out) {
+  if ((value.is_object() || value.is_array()) && !value.empty()) {
+    out += "\n";
+    append_yaml(value, indent, false, out);
+    return;
+  }
+  out += " ";
+  if (value.is_string() && is_plain_yaml(value.get<std::string>())) {
+    out += value.get<std::string>();
+  } else {
+    out += value.dump();  // JSON is YAML: quoted text, numbers, {} and []
+  }
+  out += "\n";
+}
+
+void append_yaml(const Json& value, int indent, bool in_list, std::string& out) {
+  const std::string pad(static_cast<size_t>(indent), ' ');
+  bool first = true;
+  if (value.is_array()) {
+    for (const Json& item : value) {
+      out += pad + "-";
+      if (item.is_object() && !item.empty()) {
+        out += " ";
+        append_yaml(item, indent + 2, true, out);
+      } else {
+        append_yaml_value(item, indent + 2, out);
+      }
+    }
+    return;
+  }
+  for (const auto& [key, item] : value.items()) {
+    if (!(in_list && first)) out += pad;
+    first = false;
+    out += (is_plain_yaml(key) ? key : Json(key).dump()) + ":";
+    append_yaml_value(item, indent + 2, out);
+  }
+}
+
+}  // namespace
+
+const std::vector<std::string>& format_names() {
+  static const std::vector<std::string> names = {"table", "wide",  "json", "yaml",
+                                                 "name",  "jsonl", "csv"};
+  return names;
+}
+
+std::optional<Format> find_format(std::string_view text) {
+  for (size_t i = 0; i < format_names().size(); ++i) {
+    if (format_names()[i] == text) return static_cast<Format>(i);
+  }
+  return std::nullopt;
+}
+
+std::string to_json(const google::protobuf::Message& message, bool pretty) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  options.add_whitespace = pretty;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
+  TRAINYARD_CHECK(status.ok(), "a message of our own protos has a JSON form");
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+std::string to_yaml(const google::protobuf::Message& message) {
+  std::string out;
+  append_yaml(Json::parse(to_json(message, false)), 0, false, out);
+  if (!out.empty() && out.back() == '\n') out.pop_back();
+  return out;
+}
+
+std::string error_json(const Error& error) {
+  Json violations = Json::array();
+  for (const FieldViolation& v : error.violations) {
+    violations.push_back({{"field", v.field}, {"description", v.description}});
+  }
+  Json metadata = Json::object();
+  for (const auto& [key, value] : error.metadata) metadata[key] = value;
+  const Json object = {{"error",
+                        {{"code", client::code_name(error.code)},
+                         {"reason", error.reason},
+                         {"message", error.message},
+                         {"metadata", metadata},
+                         {"violations", violations},
+                         {"exit_code", static_cast<int>(client::exit_code_of(error))}}}};
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string human_duration(double seconds) {
+  if (!(seconds >= 0) || seconds > 1e9) return "?";
+  char text[32];
+  const auto whole = static_cast<int64_t>(std::llround(seconds));
+  if (seconds < 9.95) {
+    std::snprintf(text, sizeof text, "%.1f s", seconds);
+  } else if (whole < 120) {
+    std::snprintf(text, sizeof text, "%lld s", static_cast<long long>(whole));
+  } else if (whole < 3600) {
+    std::snprintf(text, sizeof text, "%lld min %lld s", static_cast<long long>(whole / 60),
+                  static_cast<long long>(whole % 60));
+  } else if (whole < 48 * 3600) {
+    std::snprintf(text, sizeof text, "%lld h %lld min", static_cast<long long>(whole / 3600),
+                  static_cast<long long>(whole % 3600 / 60));
+  } else {
+    std::snprintf(text, sizeof text, "%lld d", static_cast<long long>(whole / 86400));
+  }
+  return text;
+}
+
+double seconds_of(const google::protobuf::Timestamp& time) {
+  return static_cast<double>(time.seconds()) + time.nanos() * 1e-9;
+}
+
+std::string age_of(const google::protobuf::Timestamp& time) {
+  if (time.seconds() == 0) return "";
+  const int64_t seconds = std::max<int64_t>(0, std::time(nullptr) - time.seconds());
+  if (seconds < 120) return std::to_string(seconds) + "s";
+  if (seconds < 120 * 60) return std::to_string(seconds / 60) + "m";
+  if (seconds < 48 * 3600) return std::to_string(seconds / 3600) + "h";
+  return std::to_string(seconds / 86400) + "d";
+}
+
+std::string local_time(const google::protobuf::Timestamp& time) {
+  if (time.seconds() == 0) return "";
+  const std::time_t seconds = time.seconds();
+  std::tm fields{};
+  ::localtime_r(&seconds, &fields);
+  char text[32];
+  return std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &fields) > 0 ? text : "";
+}
+
+std::string human_number(double value, bool short_form) {
+  char text[40];
+  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  const double size = std::fabs(value);
+  if (short_form && size >= 1e4) {
+    static constexpr const char* kUnits[] = {"k", "M", "G", "T"};
+    double scaled = value / 1e3;
+    size_t unit = 0;
+    while (std::fabs(scaled) >= 999.5 && unit + 1 < std::size(kUnits)) {
+      scaled /= 1e3;
+      ++unit;
+    }
+    std::snprintf(text, sizeof text, std::fabs(scaled) >= 99.95 ? "%.0f%s" : "%.1f%s", scaled,
+                  kUnits[unit]);
+    return text;
+  }
+  if (size != 0 && (size < 1e-3 || size >= 1e7)) {
+    std::snprintf(text, sizeof text, "%.3g", value);
+  } else if (size >= 1000) {
+    std::snprintf(text, sizeof text, "%.0f", value);
+  } else {
+    std::snprintf(text, sizeof text, "%.4g", value);
+  }
+  return text;
+}
+
+std::string grouped(int64_t value) {
+  std::string digits = std::to_string(value);
+  const size_t begin = digits[0] == '-' ? 1 : 0;
+  for (size_t i = digits.size(); i > begin + 3;) {
+    i -= 3;
+    digits.insert(i, ",");
+  }
+  return digits;
+}
+
+}  // namespace trainyard::cli

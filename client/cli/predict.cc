@@ -1,0 +1,190 @@
+// trainyard predict: raw rows to a trained model; its own preprocessing is applied by the server.
+#include <algorithm>
+#include <iostream>
+#include <iterator>
+#include <memory>
+
+#include "client/cli/command.h"
+#include "client/lib/names.h"
+#include "client/lib/predict_rows.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string csv;
+  std::string idx;
+};
+
+Result<std::string> read_rows(const std::string& path) {
+  std::string bytes;
+  if (path == "-") {
+    bytes.assign(std::istreambuf_iterator<char>(std::cin), {});
+  } else {
+    ASSIGN_OR_RETURN(bytes, read_file(path, client::kRowFileBytesMax));
+  }
+  return client::gunzip_if_packed(std::move(bytes));
+}
+
+/// True if the first row names a column of the model. Asked only where rows must be cut: a short
+/// file travels as it is.
+Result<bool> has_header(client::Client& server, const std::string& model, std::string_view text) {
+  ASSIGN_OR_RETURN(const v1::Model info, server.get_model(model));
+  const auto rows = client::csv_fields(text.substr(0, text.find('\n')));
+  if (rows.empty()) return false;
+  for (const std::string& field : rows[0]) {
+    if (field == info.schema().target()) return true;
+    for (const v1::DatasetSchema::Column& column : info.schema().columns()) {
+      if (column.name() == field) return true;
+    }
+  }
+  return false;
+}
+
+Result<std::vector<v1::PredictRequest>> make_requests(client::Client& server,
+                                                      const std::string& model,
+                                                      const Options& options) {
+  const bool csv = !options.csv.empty();
+  ASSIGN_OR_RETURN(const std::string bytes, read_rows(csv ? options.csv : options.idx));
+  bool header = false;
+  if (csv && bytes.size() > client::kPredictBytesMax) {
+    ASSIGN_OR_RETURN(header, has_header(server, model, bytes));
+  }
+  ASSIGN_OR_RETURN(std::vector<std::string> pieces,
+                   csv ? client::split_csv(bytes, header, client::kPredictBytesMax)
+                       : client::split_idx(bytes, client::kPredictBytesMax));
+  std::vector<v1::PredictRequest> requests;
+  for (std::string& piece : pieces) {
+    v1::PredictRequest& request = requests.emplace_back();
+    request.set_name(model);
+    if (csv) {
+      request.set_csv(std::move(piece));
+    } else {
+      request.set_idx_images(std::move(piece));
+    }
+  }
+  return requests;
+}
+
+float probability_of(const v1::Prediction& p) {
+  const auto index = static_cast<int>(p.label_index());
+  return index >= 0 && index < p.probabilities_size() ? p.probabilities(index) : 0;
+}
+
+std::string percent(float share) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%.1f%%", 100.0 * static_cast<double>(share));
+  return text;
+}
+
+std::string render_table(const v1::PredictResponse& answer, bool colour) {
+  if (!answer.classification()) {
+    Table table({{"ROW", true}, {"PREDICTION", true}});
+    for (int i = 0; i < answer.predictions_size(); ++i) {
+      table.add({std::to_string(i + 1), human_number(answer.predictions(i).value())});
+    }
+    return table.render(colour);
+  }
+  Table table({{"ROW", true}, {"PREDICTION"}, {"PROBABILITY", true}, {"NEXT BEST"}});
+  for (int i = 0; i < answer.predictions_size(); ++i) {
+    const v1::Prediction& p = answer.predictions(i);
+    int second = -1;
+    for (int k = 0; k < p.probabilities_size(); ++k) {
+      if (k == p.label_index()) continue;
+      if (second < 0 || p.probabilities(k) > p.probabilities(second)) second = k;
+    }
+    std::string next;
+    if (second >= 0 && second < answer.classes_size()) {
+      next = answer.classes(second) + " (" + percent(p.probabilities(second)) + ")";
+    }
+    const float probability = probability_of(p);
+    table.add({std::to_string(i + 1), p.label(),
+               Cell(percent(probability), probability < 0.5f ? Style::kNotice : Style::kPlain),
+               next});
+  }
+  return table.render(colour);
+}
+
+std::string render_csv(const v1::PredictResponse& answer) {
+  std::string out = "row,prediction";
+  for (const std::string& name : answer.classes()) out += "," + csv_field("p_" + name);
+  out += "\n";
+  char number[40];
+  for (int i = 0; i < answer.predictions_size(); ++i) {
+    const v1::Prediction& p = answer.predictions(i);
+    out += std::to_string(i + 1) + ",";
+    if (answer.classification()) {
+      out += csv_field(p.label());
+      for (const float share : p.probabilities()) {
+        std::snprintf(number, sizeof number, ",%.9g", static_cast<double>(share));
+        out += number;
+      }
+    } else {
+      std::snprintf(number, sizeof number, "%.17g", p.value());
+      out += number;
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+Result<int> run(Session& session, const Options& options) {
+  if (options.csv.empty() == options.idx.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "USAGE",
+                      "give the rows by --csv FILE or by --idx FILE, - is stdin");
+  }
+  ASSIGN_OR_RETURN(const std::string model, session.full_name("models", options.model));
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  ASSIGN_OR_RETURN(const std::vector<v1::PredictRequest> requests,
+                   make_requests(*server, model, options));
+  v1::PredictResponse all;
+  for (const v1::PredictRequest& request : requests) {
+    ASSIGN_OR_RETURN(v1::PredictResponse answer, server->predict(request));
+    if (all.predictions_size() == 0) {
+      all = std::move(answer);
+      continue;
+    }
+    for (v1::Prediction& p : *answer.mutable_predictions()) *all.add_predictions() = std::move(p);
+  }
+  if (session.format() == Format::kCsv) {
+    session.out().write(render_csv(all));
+    return static_cast<int>(client::kExitOk);
+  }
+  std::vector<std::string> labels;
+  for (const v1::Prediction& p : all.predictions()) {
+    labels.push_back(all.classification() ? p.label() : human_number(p.value()));
+  }
+  if (session.format() == Format::kName) {
+    for (const std::string& label : labels) session.out().line(safe_text(label));
+  } else {
+    session.show(all, [&] { return render_table(all, session.out().colour()); }, {});
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command predict_command() {
+  auto o = std::make_shared<Options>();
+  return {"predict",
+          "Predict raw rows with a trained model",
+          {"trainyard predict digits-1 --csv rows.csv",
+           "head -5 rows.csv | trainyard predict digits-1 --csv -",
+           "trainyard predict mnist-lenet --idx t10k-images-idx3-ubyte.gz -o csv > answers.csv"},
+          "CSV rows have the feature columns by their header, in any order, or without a header in "
+          "the order of the\n"
+          "training data. Long files are sent in pieces. -o csv has a probability for each class, "
+          "-o name the\n"
+          "predictions alone, one on a line.",
+          [o](OptionSet& options) {
+            options.positional("MODEL", o->model, "the model's name: that of its job");
+            options.text("--csv", "FILE", o->csv, "CSV rows, plain or gzip; - is standard input");
+            options.text("--idx", "FILE", o->idx, "IDX images, plain or gzip; - is standard input");
+          },
+          [o](Session& session) { return run(session, *o); }};
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,199 @@
+#include "client/cli/session.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "client/lib/names.h"
+#include "src/base/handle.h"
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+namespace {
+
+std::atomic<int> g_signal_pipe = -1;  // written by the handler; -1 while nobody listens
+
+extern "C" void on_interrupt(int) {
+  const int fd = g_signal_pipe;
+  if (fd >= 0) {
+    const char byte = 1;
+    [[maybe_unused]] const ssize_t written = ::write(fd, &byte, 1);
+  }
+}
+
+struct Advice {
+  const char* reason;
+  const char* text;
+};
+constexpr Advice kAdvice[] = {
+    {"SERVER_NOT_RUNNING",
+     "start one with 'trainyardd', or name a running one with --server or TRAINYARD_SERVER; "
+     "'trainyard local run "
+     "SPEC' trains without a server"},
+    {"SERVER_UNREACHABLE",
+     "is trainyardd running there, and over TLS, do --ca-file or the system know its certificate? "
+     "--server and TRAINYARD_SERVER name another one"},
+    {"SERVER_DRAINING", "the server is stopping; try again when it is back"},
+    {"JOB_NOT_FOUND", "'trainyard list' shows the jobs"},
+    {"DATASET_NOT_FOUND",
+     "'trainyard dataset list' shows the datasets; 'dataset: {path: ...}' in the spec uploads one"},
+    {"MODEL_NOT_FOUND",
+     "'trainyard model list' shows the models; a job has one when it has SUCCEEDED"},
+    {"JOB_EXISTS", "choose another name, or leave 'name' out and the server makes one"},
+    {"DATASET_EXISTS", "choose another name, or delete that dataset first"},
+    {"UNAUTHENTICATED",
+     "name the file with your token with --token-file, or in the configuration file"},
+    {"CREDENTIALS_MISSING",
+     "name the file with your token with --token-file, or in the configuration file"},
+    {"DEADLINE_EXCEEDED", "--timeout gives it longer"},
+};
+
+}  // namespace
+
+/// Turns SIGINT into a stop request. After the first one the default action is back.
+struct Session::Interrupts {
+  std::stop_source source;
+  UniqueFd read_end;
+  UniqueFd write_end;
+  std::jthread listener;
+
+  Interrupts() {
+    int fds[2];
+    TRAINYARD_CHECK(::pipe(fds) == 0, "a pipe for signals");
+    read_end = UniqueFd(fds[0]);
+    write_end = UniqueFd(fds[1]);
+    g_signal_pipe = write_end.get();
+    struct sigaction action {};
+    action.sa_handler = on_interrupt;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    ::sigaction(SIGINT, &action, nullptr);
+    listener = std::jthread([this] {
+      char byte = 0;
+      if (::read(read_end.get(), &byte, 1) == 1 && byte == 1) source.request_stop();
+    });
+  }
+  ~Interrupts() {
+    ::signal(SIGINT, SIG_DFL);
+    g_signal_pipe = -1;
+    const char byte = 0;  // wakes the listener
+    [[maybe_unused]] const ssize_t written = ::write(write_end.get(), &byte, 1);
+  }
+};
+
+Session::Session(const GlobalOptions& options, const client::Environment& env)
+    : options_(options),
+      env_(env),
+      out_(stdout, options.no_colour, env),
+      err_(stderr, options.no_colour, env) {}
+Session::~Session() = default;
+
+Result<std::unique_ptr<Session>> Session::open(const GlobalOptions& options,
+                                               const client::Environment& env) {
+  std::unique_ptr<Session> session(new Session(options, env));
+  const std::string text = options.output.empty() ? env("TRAINYARD_OUTPUT") : options.output;
+  if (text.empty()) return session;
+  const auto format = find_format(text);
+  if (!format) {
+    return make_error(ErrorCode::kInvalidArgument, "USAGE",
+                      "--output: " + quoted_value(text) +
+                          " is not known, expected table, wide, json, "
+                          "yaml, name or jsonl");
+  }
+  session->format_ = *format;
+  return session;
+}
+
+Result<client::Client*> Session::client() {
+  if (client_ == nullptr) {
+    ASSIGN_OR_RETURN(const client::Connection connection,
+                     client::resolve_connection(options_.connection, env_));
+    ASSIGN_OR_RETURN(client_, client::Client::connect(connection));
+    if (err_.is_terminal()) {
+      client_->on_slow_call([this](bool waiting) {
+        err_.write(waiting ? "\rwaiting for the server ...\x1b[K" : "\r\x1b[K");
+      });
+    }
+  }
+  return client_.get();
+}
+
+Result<std::string> Session::full_name(std::string_view collection, const std::string& text) {
+  ASSIGN_OR_RETURN(client::Client * connected, client());
+  return client::full_name(collection, text, connected->connection().tenant);
+}
+
+std::stop_token Session::interrupted() {
+  if (interrupts_ == nullptr) interrupts_ = std::make_unique<Interrupts>();
+  return interrupts_->source.get_token();
+}
+
+void Session::show(const google::protobuf::Message& message,
+                   const std::function<std::string()>& table,
+                   const std::vector<std::string>& names) {
+  switch (format_) {
+    case Format::kTable:
+    case Format::kWide:
+    case Format::kCsv:
+      out_.write(table());
+      return;
+    case Format::kJson:
+      out_.line(to_json(message, true));
+      return;
+    case Format::kJsonl:
+      out_.line(to_json(message, false));
+      return;
+    case Format::kYaml:
+      out_.line(to_yaml(message));
+      return;
+    case Format::kName:
+      for (const std::string& name : names) out_.line(safe_text(client::short_name(name)));
+      return;
+  }
+}
+
+void Session::hint(std::string_view text) {
+  if (err_.is_terminal()) err_.line(err_.styled(Style::kDim, text));
+}
+
+Progress Session::progress(const std::string& title, Terminal& terminal) const {
+  ProgressSink sink;
+  sink.live = terminal.is_terminal();
+  sink.utf8 = terminal.utf8();
+  sink.colour = terminal.colour();
+  sink.width = [&terminal] { return terminal.width(); };
+  sink.write = [&terminal](std::string_view text) { terminal.write(text); };
+  sink.now = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  };
+  return Progress(title, std::move(sink));
+}
+
+int report_error(const Error& error, Terminal& err, Format format, bool verbose) {
+  const int code = client::exit_code_of(error);
+  if (format == Format::kJson || format == Format::kJsonl || format == Format::kYaml) {
+    err.line(error_json(error));
+    return code;
+  }
+  err.line(err.styled(Style::kBad, "trainyard:") + " " + safe_text(error.message) + " [" +
+           safe_text(error.reason) + "]");
+  if (error.violations.size() > 1) {
+    for (const FieldViolation& v : error.violations) {
+      err.line("  " + safe_text(v.field) + ": " + safe_text(v.description));
+    }
+  }
+  for (const Advice& advice : kAdvice) {
+    if (error.reason == advice.reason) err.line(advice.text);
+  }
+  if (verbose) {
+    for (const auto& [key, value] : error.metadata) {
+      err.line("  " + safe_text(key) + ": " + safe_text(value));
+    }
+  }
+  return code;
+}
+
+}  // namespace trainyard::cli

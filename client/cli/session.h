@@ -1,0 +1,78 @@
+// client/cli/session.h: what every command works with: streams, output format, the server, Ctrl-C.
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "client/cli/output.h"
+#include "client/cli/progress.h"
+#include "client/cli/table.h"
+#include "client/cli/terminal.h"
+#include "client/lib/client.h"
+#include "client/lib/exit_code.h"
+
+namespace trainyard::cli {
+
+/// Options that every command takes.
+struct GlobalOptions {
+  client::ConnectionFlags connection;
+  std::string output;  // empty: TRAINYARD_OUTPUT, then table
+  bool no_colour = false;
+  bool verbose = false;
+  bool help = false;
+  double wait_s = 0;  // --timeout of a command that waits for a job
+};
+
+class Session {
+ public:
+  /// Refuses an unknown output format.
+  static Result<std::unique_ptr<Session>> open(const GlobalOptions& options,
+                                               const client::Environment& env);
+  ~Session();
+
+  Terminal& out() { return out_; }
+  Terminal& err() { return err_; }
+  Format format() const { return format_; }
+  /// True where the answer goes to a program: then nothing but it belongs on stdout.
+  bool machine() const { return format_ != Format::kTable && format_ != Format::kWide; }
+  bool verbose() const { return options_.verbose; }
+  /// How long to wait for a job; 0: as long as it takes.
+  double wait_s() const { return options_.wait_s; }
+
+  /// Connects at the first call.
+  Result<client::Client*> client();
+  /// `text` as a full name in the connection's tenant.
+  Result<std::string> full_name(std::string_view collection, const std::string& text);
+
+  /// Requested by the first Ctrl-C; the second one ends the program at once.
+  std::stop_token interrupted();
+
+  /// Prints an answer in the chosen format: `table` for people, `names` one per line for -o name.
+  void show(const google::protobuf::Message& message, const std::function<std::string()>& table,
+            const std::vector<std::string>& names);
+  /// A line on stderr, only where a person reads it.
+  void hint(std::string_view text);
+  /// A progress display on stderr, or on stdout.
+  Progress progress(const std::string& title, Terminal& terminal) const;
+
+ private:
+  Session(const GlobalOptions& options, const client::Environment& env);
+  GlobalOptions options_;
+  client::Environment env_;
+  Terminal out_;
+  Terminal err_;
+  Format format_ = Format::kTable;
+  std::unique_ptr<client::Client> client_;
+  struct Interrupts;
+  std::unique_ptr<Interrupts> interrupts_;
+};
+
+/// One line with the reason in brackets, the refused fields if there are several, and what to do
+/// next; with a machine format one JSON object. Returns the exit code.
+int report_error(const Error& error, Terminal& err, Format format, bool verbose);
+
+}  // namespace trainyard::cli

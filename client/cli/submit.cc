@@ -1,0 +1,92 @@
+// trainyard submit: a spec file becomes a SubmitJobRequest; prints the job's name.
+#include <memory>
+
+#include "client/cli/command.h"
+#include "client/cli/follow_view.h"
+#include "client/cli/job_view.h"
+#include "client/cli/upload_view.h"
+#include "client/lib/names.h"
+#include "client/lib/spec_file.h"
+
+namespace trainyard::cli {
+namespace {
+
+struct Options {
+  std::string spec;
+  std::vector<std::string> sets;
+  std::string request_id;
+  bool watch = false;
+  bool wait = false;
+  bool dry_run = false;
+};
+
+Result<int> run(Session& session, const Options& options) {
+  // The file is read before the server is asked: a typing error needs no server.
+  ASSIGN_OR_RETURN(const client::SpecFile spec, client::read_spec_file(options.spec, options.sets));
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+
+  v1::SubmitJobRequest request;
+  request.set_parent(server->parent());
+  request.set_job_id(spec.file.name());
+  *request.mutable_spec() = spec.job_spec();
+  request.set_validate_only(options.dry_run);
+  request.set_request_id(options.request_id.empty() ? client::make_uuid() : options.request_id);
+  if (spec.has_data()) {
+    ASSIGN_OR_RETURN(const v1::Dataset dataset,
+                     ensure_dataset_shown(session, spec.file.dataset(), spec.folder));
+    request.mutable_spec()->mutable_dataset()->set_name(dataset.name());
+  }
+  auto submitted = server->submit_job(request);
+  if (!submitted.ok()) return spec.with_positions(std::move(submitted).error());
+  const v1::Job& job = *submitted;
+  if (options.dry_run) {
+    session.show(job, [&] { return render_plan(job, session.out().colour()); }, {job.name()});
+    session.hint("The spec is good; nothing was submitted.");
+    return static_cast<int>(client::kExitOk);
+  }
+
+  const std::string id(client::short_name(job.name()));
+  const bool stays = options.watch || options.wait;
+  session.show(job, [&] { return id + "\n"; }, {job.name()});
+  if (options.watch) {
+    // stdout holds the name alone (or the job, for a program), so the show goes to stderr.
+    if (session.machine()) return wait_for_the_end(session, job.name(), session.wait_s());
+    return watch_to_the_end(session, job.name(), 0, session.err());
+  }
+  if (options.wait) return wait_for_the_end(session, job.name(), session.wait_s());
+  if (!stays)
+    session.hint("'trainyard watch " + id + "' shows it learn, 'trainyard get " + id +
+                 "' what it is doing.");
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command submit_command() {
+  auto o = std::make_shared<Options>();
+  return {
+      "submit",
+      "Submit a job",
+      {"trainyard submit spec.yaml", "trainyard submit spec.yaml --watch",
+       "trainyard submit spec.yaml --set recipe.optimizer.learning_rate=0.1 --set recipe.epochs=20",
+       "job=$(trainyard submit spec.yaml --wait) && trainyard model export \"$job\""},
+      "SPEC is a YAML or JSON file (docs/job_spec.md), or - for standard input. Files that it "
+      "names are uploaded\n"
+      "if the server does not have their content. Prints the job's name. With --watch and --wait "
+      "the exit code\n"
+      "is the job's: 0 SUCCEEDED, 1 FAILED, 8 CANCELLED.",
+      [o](OptionSet& options) {
+        options.positional("SPEC", o->spec, "the job's spec file");
+        options.texts("--set", "PATH=VALUE", o->sets,
+                      "change a field of the spec; may be given several times");
+        options.flag("-w,--watch", o->watch, "show the job learn until it ends");
+        options.flag("--wait", o->wait, "wait until the job ends");
+        options.flag("--dry-run", o->dry_run, "check and plan; submit nothing (data is uploaded)");
+        options.text("--request-id", "UUID", o->request_id,
+                     "submitting again with the same id is the same job");
+      },
+      [o](Session& session) { return run(session, *o); },
+      true};
+}
+
+}  // namespace trainyard::cli

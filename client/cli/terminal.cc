@@ -1,0 +1,136 @@
+#include "client/cli/terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace trainyard::cli {
+namespace {
+
+/// Decodes the code point at `i`; length 0 if the bytes there are not UTF-8.
+struct CodePoint {
+  uint32_t value = 0;
+  size_t length = 0;
+};
+CodePoint decode(std::string_view s, size_t i) {
+  const auto c = static_cast<unsigned char>(s[i]);
+  if (c < 0x80) return {c, 1};
+  const size_t length = c >= 0xf0 && c < 0xf5 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 0;
+  if (length == 0 || c >= 0xf5 || i + length > s.size()) return {};
+  uint32_t value = c & (0x7fu >> length);
+  for (size_t k = 1; k < length; ++k) {
+    const auto next = static_cast<unsigned char>(s[i + k]);
+    if ((next & 0xc0) != 0x80) return {};
+    value = value << 6 | (next & 0x3f);
+  }
+  const bool overlong = (length == 3 && value < 0x800) || (length == 4 && value < 0x10000);
+  if (overlong || value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) return {};
+  return {value, length};
+}
+
+/// Characters that take no room and change how others are read: bidirectional overrides,
+/// zero-width, byte order marks, line separators.
+bool is_invisible(uint32_t c) {
+  return (c >= 0x7f && c < 0xa0) || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+         (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) ||
+         (c >= 0xe0000 && c <= 0xe007f);
+}
+
+std::string_view code_of(Style style) {
+  switch (style) {
+    case Style::kPlain:
+      return "";
+    case Style::kDim:
+      return "2";
+    case Style::kBold:
+      return "1";
+    case Style::kGood:
+      return "32";
+    case Style::kBad:
+      return "31";
+    case Style::kBusy:
+      return "36";
+    case Style::kNotice:
+      return "33";
+  }
+  return "";
+}
+
+}  // namespace
+
+bool wants_colour(bool is_terminal, bool no_colour_flag, const client::Environment& env) {
+  if (no_colour_flag || !env("TRAINYARD_NO_COLOR").empty()) return false;
+  if (const std::string force = env("FORCE_COLOR"); !force.empty()) return force != "0";
+  return is_terminal && env("NO_COLOR").empty() && env("TERM") != "dumb";
+}
+
+Terminal::Terminal(std::FILE* file, bool no_colour_flag, const client::Environment& env)
+    : file_(file), is_terminal_(::isatty(::fileno(file)) == 1 && env("TERM") != "dumb") {
+  colour_ = wants_colour(is_terminal_, no_colour_flag, env);
+  std::string locale = env("LC_ALL");
+  if (locale.empty()) locale = env("LC_CTYPE");
+  if (locale.empty()) locale = env("LANG");
+  std::transform(locale.begin(), locale.end(), locale.begin(), ::tolower);
+  utf8_ = locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
+}
+
+int Terminal::width() const {
+  winsize size{};
+  if (::ioctl(::fileno(file_), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+std::string paint(bool colour, Style style, std::string_view text) {
+  if (!colour || style == Style::kPlain) return std::string(text);
+  return "\x1b[" + std::string(code_of(style)) + "m" + std::string(text) + "\x1b[0m";
+}
+
+std::string Terminal::styled(Style style, std::string_view text) const {
+  return paint(colour_, style, text);
+}
+
+bool Terminal::write(std::string_view text) {
+  return std::fwrite(text.data(), 1, text.size(), file_) == text.size() && std::fflush(file_) == 0;
+}
+bool Terminal::line(std::string_view text) { return write(std::string(text) + "\n"); }
+
+std::string safe_text(std::string_view text) {
+  std::string out;
+  char escaped[16];
+  for (size_t i = 0; i < text.size();) {
+    const CodePoint c = decode(text, i);
+    if (c.length == 0 || c.value < 0x20) {
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(text[i]));
+      out += escaped;
+      ++i;
+      continue;
+    }
+    if (is_invisible(c.value)) {
+      std::snprintf(escaped, sizeof escaped, "\\u{%x}", c.value);
+      out += escaped;
+    } else {
+      out += text.substr(i, c.length);
+    }
+    i += c.length;
+  }
+  return out;
+}
+
+int display_width(std::string_view text) {
+  int width = 0;
+  for (size_t i = 0; i < text.size();) {
+    const CodePoint c = decode(text, i);
+    const bool combining = c.value >= 0x300 && c.value < 0x370;
+    const bool wide =
+        (c.value >= 0x1100 && c.value < 0x1160) || (c.value >= 0x2e80 && c.value < 0xa4d0) ||
+        (c.value >= 0xac00 && c.value < 0xd7a4) || (c.value >= 0xf900 && c.value < 0xfb00) ||
+        (c.value >= 0xff00 && c.value < 0xff61) || (c.value >= 0x1f300 && c.value < 0x1fb00);
+    width += combining ? 0 : wide ? 2 : 1;
+    i += c.length == 0 ? 1 : c.length;
+  }
+  return width;
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,20 @@
+// trainyard version: this program's version; the server's is in `daemon status`.
+#include "client/cli/command.h"
+
+namespace trainyard::cli {
+
+Command version_command() {
+  return {"version",
+          "Print the version of this program",
+          {"trainyard version"},
+          "",
+          [](OptionSet&) {},
+          [](Session& session) -> Result<int> {
+            session.out().line(session.machine() && session.format() != Format::kName
+                                   ? "{\"version\": \"" TRAINYARD_VERSION "\"}"
+                                   : "trainyard " TRAINYARD_VERSION);
+            return static_cast<int>(client::kExitOk);
+          }};
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,30 @@
+// trainyard wait: until a job has ended; the exit code says how.
+#include <memory>
+
+#include "client/cli/command.h"
+#include "client/cli/follow_view.h"
+
+namespace trainyard::cli {
+
+Command wait_command() {
+  auto name = std::make_shared<std::string>();
+  return {"wait",
+          "Wait until a job ends; the exit code is the job's",
+          {"trainyard wait digits-1 && trainyard model export digits-1",
+           "trainyard wait digits-1 --timeout 60"},
+          "Exit codes: 0 SUCCEEDED, 1 FAILED, 8 CANCELLED, 124 when --timeout seconds are over.",
+          [name](OptionSet& options) { options.positional("JOB", *name, "the job's name"); },
+          [name](Session& session) -> Result<int> {
+            ASSIGN_OR_RETURN(const std::string full, session.full_name("jobs", *name));
+            ASSIGN_OR_RETURN(const int code, wait_for_the_end(session, full, session.wait_s()));
+            if (session.machine()) {
+              ASSIGN_OR_RETURN(client::Client * server, session.client());
+              ASSIGN_OR_RETURN(const v1::Job job, server->get_job(full));
+              session.show(job, [] { return std::string(); }, {job.name()});
+            }
+            return code;
+          },
+          true};
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,34 @@
+// trainyard watch: a job's events from the store, then as they happen. Goes on where it was when
+// the connection breaks.
+#include <memory>
+
+#include "client/cli/command.h"
+#include "client/cli/follow_view.h"
+
+namespace trainyard::cli {
+namespace {
+struct Options {
+  std::string name;
+  int64_t after = 0;
+};
+}  // namespace
+
+Command watch_command() {
+  auto o = std::make_shared<Options>();
+  return {"watch",
+          "Show a job learn, from its beginning until it ends",
+          {"trainyard watch digits-1", "trainyard watch digits-1 -o jsonl | jq .metrics"},
+          "Ctrl-C stops watching; the job goes on. With -o json or jsonl each event is one line. "
+          "The exit code is the\n"
+          "job's: 0 SUCCEEDED, 1 FAILED, 8 CANCELLED.",
+          [o](OptionSet& options) {
+            options.positional("JOB", o->name, "the job's name");
+            options.integer("--after", "SEQ", o->after, "begin behind this event, default 0");
+          },
+          [o](Session& session) -> Result<int> {
+            ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", o->name));
+            return watch_to_the_end(session, name, o->after, session.out());
+          }};
+}
+
+}  // namespace trainyard::cli

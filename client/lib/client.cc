@@ -1,0 +1,392 @@
+#include "client/lib/client.h"
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "client/lib/rpc_error.h"
+#include "src/base/files.h"
+#include "trainyard/v1/dataset_service.grpc.pb.h"
+#include "trainyard/v1/job_service.grpc.pb.h"
+#include "trainyard/v1/model_service.grpc.pb.h"
+#include "trainyard/v1/system_service.grpc.pb.h"
+
+namespace trainyard::client {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kRetryPause{100};  // then twice as long each time
+constexpr milliseconds kRetryPauseMax{1000};
+constexpr milliseconds kSlowCall{1000};
+constexpr milliseconds kPredictTimeout{120'000};
+constexpr milliseconds kHealthTimeout{5'000};
+constexpr milliseconds kStreamSilenceMax{45'000};  // three heartbeats of the server
+constexpr int64_t kCaFileBytesMax = 1 << 20;
+constexpr int kMessageBytesMax = 64 << 20;  // answers: predictions of many classes
+
+Result<std::shared_ptr<grpc::Channel>> open_channel(const Connection& connection) {
+  grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY,
+              0);  // http_proxy is for the web, not for a training server
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  // The name misleads: this is how long one try to connect may take. A busy machine needs its time.
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  args.SetMaxReceiveMessageSize(kMessageBytesMax);
+  args.SetUserAgentPrefix("trainyard/" TRAINYARD_VERSION);
+  if (connection.is_unix() || connection.plaintext) {
+    if (connection.is_unix()) args.SetString(GRPC_ARG_DEFAULT_AUTHORITY, "localhost");
+    return grpc::CreateCustomChannel(connection.server, grpc::InsecureChannelCredentials(), args);
+  }
+  grpc::SslCredentialsOptions options;
+  if (!connection.ca_file.empty()) {
+    ASSIGN_OR_RETURN(options.pem_root_certs, read_file(connection.ca_file, kCaFileBytesMax));
+  }
+  return grpc::CreateCustomChannel(connection.server, grpc::SslCredentials(options), args);
+}
+
+/// Cancels a stream when asked to stop, or when nothing has come for kStreamSilenceMax.
+class StreamGuard {
+ public:
+  StreamGuard(grpc::ClientContext& context, const std::stop_token& stop)
+      : context_(context),
+        on_stop_(stop, Cancel{context}),
+        watcher_([this](std::stop_token s) { watch(s); }) {}
+
+  void heard() {
+    const std::scoped_lock lock(mu_);
+    last_ = Clock::now();
+  }
+  bool silent() const {
+    const std::scoped_lock lock(mu_);
+    return silent_;
+  }
+
+ private:
+  struct Cancel {
+    grpc::ClientContext& context;
+    void operator()() const { context.TryCancel(); }
+  };
+  void watch(const std::stop_token& ended) {
+    std::unique_lock lock(mu_);
+    while (!ended.stop_requested()) {
+      const Clock::time_point until = last_ + kStreamSilenceMax;
+      if (Clock::now() >= until) {
+        silent_ = true;
+        context_.TryCancel();
+        return;
+      }
+      changed_.wait_until(lock, ended, until, [] { return false; });
+    }
+  }
+
+  grpc::ClientContext& context_;
+  mutable std::mutex mu_;
+  std::condition_variable_any changed_;
+  Clock::time_point last_ = Clock::now();  // GUARDED_BY(mu_)
+  bool silent_ = false;                    // GUARDED_BY(mu_)
+  std::stop_callback<Cancel> on_stop_;
+  std::jthread watcher_;  // last: stops and joins before the rest goes
+};
+
+/// Tells after kSlowCall that a call is still going on, and then when it is over.
+class SlowCallNotice {
+ public:
+  explicit SlowCallNotice(const std::function<void(bool)>& observer) {
+    if (!observer) return;
+    timer_ = std::jthread([&observer](std::stop_token over) {
+      std::mutex mu;
+      std::condition_variable_any never;
+      std::unique_lock lock(mu);
+      never.wait_for(lock, over, kSlowCall, [] { return false; });
+      if (over.stop_requested()) return;
+      observer(true);
+      never.wait(lock, over, [] { return false; });
+      observer(false);
+    });
+  }
+
+ private:
+  std::jthread timer_;
+};
+
+enum class Retry { kNever, kUnavailable };
+
+}  // namespace
+
+struct Client::Impl {
+  Connection connection;
+  std::string authorization;  // "Bearer ...", or empty
+  std::function<void(bool)> slow_observer;
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::JobService::Stub> jobs;
+  std::unique_ptr<v1::DatasetService::Stub> datasets;
+  std::unique_ptr<v1::ModelService::Stub> models;
+  std::unique_ptr<v1::SystemService::Stub> system;
+
+  void prepare(grpc::ClientContext& context) const {
+    if (!authorization.empty()) context.AddMetadata("authorization", authorization);
+  }
+
+  template <typename Response, typename Stub, typename Method, typename Request>
+  Result<Response> call(Stub& stub, Method method, const Request& request, Retry retry,
+                        milliseconds timeout) const {
+    const SlowCallNotice notice(slow_observer);
+    const auto deadline = std::chrono::system_clock::now() + timeout;
+    milliseconds pause = kRetryPause;
+    for (int attempt = 0;; ++attempt) {
+      grpc::ClientContext context;
+      prepare(context);
+      context.set_deadline(deadline);
+      Response response;
+      const grpc::Status status = (stub.*method)(&context, request, &response);
+      if (status.ok()) return response;
+      const bool again = retry == Retry::kUnavailable && attempt < kRetriesMax &&
+                         status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+                         std::chrono::system_clock::now() + pause < deadline;
+      if (!again) return to_error(status, connection.server);
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, kRetryPauseMax);
+    }
+  }
+  template <typename Response, typename Stub, typename Method, typename Request>
+  Result<Response> call(Stub& stub, Method method, const Request& request, Retry retry) const {
+    return call<Response>(stub, method, request, retry, milliseconds(connection.timeout_ms));
+  }
+};
+
+Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Client::~Client() = default;
+void Client::on_slow_call(std::function<void(bool)> observer) {
+  impl_->slow_observer = std::move(observer);
+}
+const Connection& Client::connection() const { return impl_->connection; }
+
+Result<std::unique_ptr<Client>> Client::connect(const Connection& connection) {
+  // gRPC's own log lines would stand between ours; GRPC_VERBOSITY brings them back.
+  ::setenv("GRPC_VERBOSITY", "NONE", 0);
+  if (Status probe = probe_server(connection); !probe.ok()) return std::move(probe).error();
+  auto impl = std::make_unique<Impl>();
+  impl->connection = connection;
+  if (!connection.token_file.empty()) {
+    ASSIGN_OR_RETURN(const std::string token, read_token(connection.token_file));
+    impl->authorization = "Bearer " + token;
+  }
+  ASSIGN_OR_RETURN(impl->channel, open_channel(connection));
+  impl->jobs = v1::JobService::NewStub(impl->channel);
+  impl->datasets = v1::DatasetService::NewStub(impl->channel);
+  impl->models = v1::ModelService::NewStub(impl->channel);
+  impl->system = v1::SystemService::NewStub(impl->channel);
+  return std::unique_ptr<Client>(new Client(std::move(impl)));
+}
+
+Result<v1::Job> Client::submit_job(const v1::SubmitJobRequest& request) {
+  const bool safe = !request.request_id().empty() || request.validate_only();
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::SubmitJob, request,
+                              safe ? Retry::kUnavailable : Retry::kNever);
+}
+Result<v1::Job> Client::get_job(const std::string& name) {
+  v1::GetJobRequest request;
+  request.set_name(name);
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::GetJob, request,
+                              Retry::kUnavailable);
+}
+Result<v1::ListJobsResponse> Client::list_jobs(const v1::ListJobsRequest& request) {
+  return impl_->call<v1::ListJobsResponse>(*impl_->jobs, &v1::JobService::Stub::ListJobs, request,
+                                           Retry::kUnavailable);
+}
+Result<v1::Job> Client::cancel_job(const std::string& name) {
+  v1::CancelJobRequest request;
+  request.set_name(name);
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::CancelJob, request,
+                              Retry::kUnavailable);  // a durable wish: twice is once
+}
+Status Client::delete_job(const std::string& name) {
+  v1::DeleteJobRequest request;
+  request.set_name(name);
+  ASSIGN_OR_RETURN(const google::protobuf::Empty done,
+                   impl_->call<google::protobuf::Empty>(
+                       *impl_->jobs, &v1::JobService::Stub::DeleteJob, request, Retry::kNever));
+  return {};
+}
+
+Status Client::watch_job(const v1::WatchJobRequest& request, std::stop_token stop,
+                         const std::function<bool(const v1::WatchJobResponse&)>& on_message) {
+  grpc::ClientContext context;
+  impl_->prepare(context);
+  StreamGuard guard(context, stop);
+  const auto reader = impl_->jobs->WatchJob(&context, request);
+  v1::WatchJobResponse message;
+  bool left = false;
+  while (reader->Read(&message)) {
+    guard.heard();
+    if (!on_message(message)) {
+      left = true;
+      context.TryCancel();
+      break;
+    }
+  }
+  while (left && reader->Read(&message)) continue;  // Finish() wants the stream drained
+  const grpc::Status status = reader->Finish();
+  if (status.ok() || left || stop.stop_requested()) return {};
+  if (guard.silent()) {
+    return make_error(ErrorCode::kUnavailable, "SERVER_SILENT",
+                      "the server at " + impl_->connection.server + " sent nothing for 45 s");
+  }
+  return to_error(status, impl_->connection.server);
+}
+
+Result<v1::Upload> Client::get_upload(const std::string& name) {
+  v1::GetUploadRequest request;
+  request.set_name(name);
+  return impl_->call<v1::Upload>(*impl_->datasets, &v1::DatasetService::Stub::GetUpload, request,
+                                 Retry::kUnavailable);
+}
+
+namespace {
+class GrpcUploadStream final : public UploadStream {
+ public:
+  GrpcUploadStream(v1::DatasetService::Stub& stub, const std::string& authorization,
+                   std::string server)
+      : server_(std::move(server)) {
+    if (!authorization.empty()) context_.AddMetadata("authorization", authorization);
+    writer_ = stub.UploadFile(&context_, &response_);
+  }
+  bool write(const v1::UploadFileRequest& message) override { return writer_->Write(message); }
+  Result<v1::Upload> close() override {
+    writer_->WritesDone();
+    const grpc::Status status = writer_->Finish();
+    if (!status.ok()) return to_error(status, server_);
+    return response_;
+  }
+  void cancel() override { context_.TryCancel(); }
+
+ private:
+  std::string server_;
+  grpc::ClientContext context_;
+  v1::Upload response_;
+  std::unique_ptr<grpc::ClientWriter<v1::UploadFileRequest>> writer_;
+};
+}  // namespace
+
+std::unique_ptr<UploadStream> Client::open_upload() {
+  return std::make_unique<GrpcUploadStream>(*impl_->datasets, impl_->authorization,
+                                            impl_->connection.server);
+}
+Result<v1::Dataset> Client::create_dataset(const v1::CreateDatasetRequest& request) {
+  // The same content and options again is the same dataset, so trying twice is safe.
+  return impl_->call<v1::Dataset>(*impl_->datasets, &v1::DatasetService::Stub::CreateDataset,
+                                  request, Retry::kUnavailable);
+}
+Result<v1::Dataset> Client::get_dataset(const std::string& name) {
+  v1::GetDatasetRequest request;
+  request.set_name(name);
+  return impl_->call<v1::Dataset>(*impl_->datasets, &v1::DatasetService::Stub::GetDataset, request,
+                                  Retry::kUnavailable);
+}
+Result<v1::ListDatasetsResponse> Client::list_datasets(const v1::ListDatasetsRequest& request) {
+  return impl_->call<v1::ListDatasetsResponse>(
+      *impl_->datasets, &v1::DatasetService::Stub::ListDatasets, request, Retry::kUnavailable);
+}
+Status Client::delete_dataset(const std::string& name) {
+  v1::DeleteDatasetRequest request;
+  request.set_name(name);
+  ASSIGN_OR_RETURN(
+      const google::protobuf::Empty done,
+      impl_->call<google::protobuf::Empty>(
+          *impl_->datasets, &v1::DatasetService::Stub::DeleteDataset, request, Retry::kNever));
+  return {};
+}
+
+Result<v1::Model> Client::get_model(const std::string& name) {
+  v1::GetModelRequest request;
+  request.set_name(name);
+  return impl_->call<v1::Model>(*impl_->models, &v1::ModelService::Stub::GetModel, request,
+                                Retry::kUnavailable);
+}
+Result<v1::ListModelsResponse> Client::list_models(const v1::ListModelsRequest& request) {
+  return impl_->call<v1::ListModelsResponse>(*impl_->models, &v1::ModelService::Stub::ListModels,
+                                             request, Retry::kUnavailable);
+}
+Status Client::delete_model(const std::string& name) {
+  v1::DeleteModelRequest request;
+  request.set_name(name);
+  ASSIGN_OR_RETURN(
+      const google::protobuf::Empty done,
+      impl_->call<google::protobuf::Empty>(*impl_->models, &v1::ModelService::Stub::DeleteModel,
+                                           request, Retry::kNever));
+  return {};
+}
+Status Client::download_model(
+    const std::string& name, std::stop_token stop,
+    const std::function<Status(const v1::DownloadModelResponse&)>& on_message) {
+  v1::DownloadModelRequest request;
+  request.set_name(name);
+  grpc::ClientContext context;
+  impl_->prepare(context);
+  StreamGuard guard(context, stop);
+  const auto reader = impl_->models->DownloadModel(&context, request);
+  v1::DownloadModelResponse message;
+  Status handled;
+  while (handled.ok() && reader->Read(&message)) {
+    guard.heard();
+    handled = on_message(message);
+  }
+  if (!handled.ok()) {
+    context.TryCancel();
+    while (reader->Read(&message)) continue;
+  }
+  const grpc::Status status = reader->Finish();
+  if (!handled.ok()) return handled;
+  if (!status.ok()) return to_error(status, impl_->connection.server);
+  return {};
+}
+Result<v1::PredictResponse> Client::predict(const v1::PredictRequest& request) {
+  return impl_->call<v1::PredictResponse>(*impl_->models, &v1::ModelService::Stub::Predict, request,
+                                          Retry::kUnavailable, kPredictTimeout);
+}
+
+Result<v1::ServerInfo> Client::get_server_info() {
+  return impl_->call<v1::ServerInfo>(*impl_->system, &v1::SystemService::Stub::GetServerInfo,
+                                     v1::GetServerInfoRequest(), Retry::kUnavailable);
+}
+Result<v1::ListDevicesResponse> Client::list_devices() {
+  return impl_->call<v1::ListDevicesResponse>(*impl_->system, &v1::SystemService::Stub::ListDevices,
+                                              v1::ListDevicesRequest(), Retry::kUnavailable);
+}
+
+Result<bool> Client::check_health() {
+  // HealthCheckRequest{} is zero bytes; HealthCheckResponse{SERVING} is field 1, a varint, value 1.
+  grpc::GenericStub stub(impl_->channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kHealthTimeout);
+  const grpc::ByteBuffer request(nullptr, 0);
+  grpc::ByteBuffer response;
+  std::promise<grpc::Status> done;
+  stub.UnaryCall(&context, "/grpc.health.v1.Health/Check", grpc::StubOptions(), &request, &response,
+                 [&](grpc::Status status) { done.set_value(std::move(status)); });
+  const grpc::Status status = done.get_future().get();
+  if (!status.ok()) return to_error(status, impl_->connection.server);
+  std::vector<grpc::Slice> slices;
+  if (!response.Dump(&slices).ok()) return false;
+  std::string bytes;
+  for (const grpc::Slice& slice : slices) {
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return bytes == "\x08\x01";
+}
+
+}  // namespace trainyard::client

@@ -1,0 +1,91 @@
+// client/lib/client.h: the Trainyard API as plain calls.
+//
+// Unary calls have a deadline (Connection::timeout_ms). Reads, and submits with a request_id, are
+// retried while the server is UNAVAILABLE, with growing pauses, up to kRetriesMax times and never
+// beyond the deadline. Everything else is sent once. Thread-safe. gRPC stays out of this header, so
+// that few units pay for it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "client/lib/connection.h"
+#include "src/base/result.h"
+#include "trainyard/v1/dataset_service.pb.h"
+#include "trainyard/v1/job_service.pb.h"
+#include "trainyard/v1/model_service.pb.h"
+#include "trainyard/v1/system_service.pb.h"
+
+namespace trainyard::client {
+
+class UploadStream;
+
+class Client {
+ public:
+  static constexpr int kRetriesMax = 4;
+
+  /// Reads the credentials and, for a Unix socket, looks whether anyone listens. No network traffic
+  /// for TCP: the first call connects.
+  static Result<std::unique_ptr<Client>> connect(const Connection& connection);
+  ~Client();
+
+  /// `observer(true)` when a unary call has taken a second, `observer(false)` when it is over.
+  /// Called from a thread of its own. Set it before the first call.
+  void on_slow_call(std::function<void(bool)> observer);
+
+  const Connection& connection() const;
+  std::string parent() const { return "tenants/" + connection().tenant; }
+
+  Result<v1::Job> submit_job(const v1::SubmitJobRequest& request);
+  Result<v1::Job> get_job(const std::string& name);
+  Result<v1::ListJobsResponse> list_jobs(const v1::ListJobsRequest& request);
+  Result<v1::Job> cancel_job(const std::string& name);
+  Status delete_job(const std::string& name);
+  /// One WatchJob stream, to its end. `on_message` returns false to leave. A stop, a handler that
+  /// leaves and the end of the job are OK. UNAVAILABLE also when the server falls silent for longer
+  /// than its heartbeats allow. follow.h reconnects.
+  Status watch_job(const v1::WatchJobRequest& request, std::stop_token stop,
+                   const std::function<bool(const v1::WatchJobResponse&)>& on_message);
+
+  Result<v1::Upload> get_upload(const std::string& name);
+  std::unique_ptr<UploadStream> open_upload();
+  Result<v1::Dataset> create_dataset(const v1::CreateDatasetRequest& request);
+  Result<v1::Dataset> get_dataset(const std::string& name);
+  Result<v1::ListDatasetsResponse> list_datasets(const v1::ListDatasetsRequest& request);
+  Status delete_dataset(const std::string& name);
+
+  Result<v1::Model> get_model(const std::string& name);
+  Result<v1::ListModelsResponse> list_models(const v1::ListModelsRequest& request);
+  Status delete_model(const std::string& name);
+  Status download_model(const std::string& name, std::stop_token stop,
+                        const std::function<Status(const v1::DownloadModelResponse&)>& on_message);
+  /// Predicting takes as long as it takes: its deadline is kPredictTimeoutMs.
+  Result<v1::PredictResponse> predict(const v1::PredictRequest& request);
+
+  Result<v1::ServerInfo> get_server_info();
+  Result<v1::ListDevicesResponse> list_devices();
+  /// grpc.health.v1: true for SERVING. Sends no token.
+  Result<bool> check_health();
+
+ private:
+  struct Impl;
+  explicit Client(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// One UploadFile call (client/lib/upload.h drives it). Not thread-safe.
+class UploadStream {
+ public:
+  virtual ~UploadStream() = default;
+  /// False if the stream is broken: then close() tells why.
+  virtual bool write(const v1::UploadFileRequest& message) = 0;
+  /// Ends the stream and waits for the answer.
+  virtual Result<v1::Upload> close() = 0;
+  /// Breaks it from another thread.
+  virtual void cancel() = 0;
+};
+
+}  // namespace trainyard::client

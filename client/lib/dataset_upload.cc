@@ -1,0 +1,97 @@
+#include "client/lib/dataset_upload.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+namespace trainyard::client {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr milliseconds kPollFirst{20};
+constexpr milliseconds kPollMax{1000};
+
+struct NamedSource {
+  v1::DatasetSource::Role role;
+  const std::string* path;
+};
+
+/// In the order of the roles; the ones that `file` has.
+std::vector<NamedSource> sources_of(const v1::DatasetFile& file) {
+  using Source = v1::DatasetSource;
+  std::vector<NamedSource> all = {{Source::DATA, &file.path()},
+                                  {Source::TEST, &file.test_path()},
+                                  {Source::TRAIN_IMAGES, &file.train_images()},
+                                  {Source::TRAIN_LABELS, &file.train_labels()},
+                                  {Source::TEST_IMAGES, &file.test_images()},
+                                  {Source::TEST_LABELS, &file.test_labels()}};
+  std::erase_if(all, [](const NamedSource& s) { return s.path->empty(); });
+  return all;
+}
+
+Result<v1::Dataset> wait_until_ready(Client& client, v1::Dataset dataset, std::stop_token stop) {
+  std::mutex mu;
+  std::condition_variable_any never;
+  milliseconds pause = kPollFirst;
+  while (dataset.state() == v1::Dataset::INGESTING) {
+    {
+      std::unique_lock lock(mu);
+      never.wait_for(lock, stop, pause, [] { return false; });
+    }
+    if (stop.stop_requested()) {
+      return make_error(ErrorCode::kCancelled, "INTERRUPTED",
+                        dataset.name() + ": no longer waiting; the server goes on reading it");
+    }
+    pause = std::min(pause * 3 / 2, kPollMax);
+    ASSIGN_OR_RETURN(dataset, client.get_dataset(dataset.name()));
+  }
+  if (dataset.state() == v1::Dataset::FAILED) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      dataset.reason().empty() ? "DATASET_INVALID" : dataset.reason(),
+                      dataset.message());
+  }
+  return dataset;
+}
+
+}  // namespace
+
+v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
+  v1::DatasetSpec spec;
+  for (const NamedSource& source : sources_of(file)) {
+    v1::DatasetSource& added = *spec.add_sources();
+    added.set_role(source.role);
+    added.set_filename(std::filesystem::path(*source.path).filename().string());
+  }
+  if (file.path().empty()) {
+    spec.mutable_idx();
+  } else {
+    *spec.mutable_csv() = file.csv();
+  }
+  return spec;
+}
+
+std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
+                                                 const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> paths;
+  for (const NamedSource& source : sources_of(file)) paths.push_back(folder / *source.path);
+  return paths;
+}
+
+Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
+                                   const std::filesystem::path& folder,
+                                   const DatasetObserver& observer, std::stop_token stop) {
+  v1::CreateDatasetRequest request;
+  request.set_parent(client.parent());
+  request.set_dataset_id(file.name());
+  *request.mutable_spec() = dataset_spec(file);
+  const std::vector<std::filesystem::path> paths = dataset_paths(file, folder);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    ASSIGN_OR_RETURN(std::string sha256, upload_file(client, paths[i], observer.uploading, stop));
+    request.mutable_spec()->mutable_sources(static_cast<int>(i))->set_sha256(std::move(sha256));
+  }
+  ASSIGN_OR_RETURN(v1::Dataset dataset, client.create_dataset(request));
+  if (dataset.state() == v1::Dataset::INGESTING && observer.ingesting) observer.ingesting(dataset);
+  return wait_until_ready(client, std::move(dataset), stop);
+}
+
+}  // namespace trainyard::client

@@ -1,0 +1,32 @@
+// client/lib/dataset_upload.h: a dataset on the server, made from local files if it is not there
+// yet.
+#pragma once
+
+#include <functional>
+#include <stop_token>
+#include <string>
+
+#include "client/lib/upload.h"
+#include "trainyard/v1/spec_file.pb.h"
+
+namespace trainyard::client {
+
+struct DatasetObserver {
+  UploadObserver uploading;
+  std::function<void(const v1::Dataset&)> ingesting;  // once, if the server has to work
+};
+
+/// Uploads the files that `file` names (relative to `folder`), creates the dataset and waits until
+/// it is READY. Content that the server has is not sent again. A failed ingest is an error with the
+/// reason and the sentence that the server stored.
+Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
+                                   const std::filesystem::path& folder,
+                                   const DatasetObserver& observer, std::stop_token stop);
+
+/// The wire's description of `file`, without digests: roles and file names in order.
+v1::DatasetSpec dataset_spec(const v1::DatasetFile& file);
+/// The paths that belong to dataset_spec(file).sources(), in order.
+std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
+                                                 const std::filesystem::path& folder);
+
+}  // namespace trainyard::client

@@ -1,0 +1,80 @@
+#include "client/lib/follow.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+namespace trainyard::client {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+void pause_for(milliseconds pause, const std::stop_token& stop) {
+  std::mutex mu;
+  std::condition_variable_any never;
+  std::unique_lock lock(mu);
+  never.wait_for(lock, stop, pause, [] { return false; });
+}
+
+}  // namespace
+
+bool is_terminal(v1::JobState state) {
+  return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
+}
+
+Status follow_job(Client& client, const std::string& name, int64_t after, std::stop_token stop,
+                  const FollowHandler& handler) {
+  int64_t seen = after;
+  bool ended = false;  // a terminal state came, or the handler left
+  Status gap;
+  milliseconds pause{100};
+  bool answered = false;  // a server that was never there is told at once
+  Clock::time_point last_answer = Clock::now();
+  while (true) {
+    v1::WatchJobRequest request;
+    request.set_name(name);
+    request.set_after(seen);
+    Status status = client.watch_job(request, stop, [&](const v1::WatchJobResponse& message) {
+      answered = true;
+      last_answer = Clock::now();
+      pause = milliseconds(100);
+      if (message.has_start()) {
+        if (handler.started) handler.started(message.start());
+        // A finished job whose events we have all seen has nothing more to say.
+        ended = is_terminal(message.start().job().state()) && message.start().newest_seq() <= seen;
+        return !ended;
+      }
+      if (!message.has_event()) return true;  // a heartbeat, or a kind that we do not know
+      const v1::Event& event = message.event();
+      if (event.seq() != seen + 1) {
+        gap = make_error(
+            ErrorCode::kDataLoss, "EVENT_GAP",
+            "event " + std::to_string(event.seq()) + " came after event " + std::to_string(seen));
+        return false;
+      }
+      seen = event.seq();
+      if (handler.event && !handler.event(event)) {
+        ended = true;
+        return false;
+      }
+      if (event.has_state() && is_terminal(event.state().state())) ended = true;
+      return true;
+    });
+    if (!gap.ok()) return gap;
+    if (ended || stop.stop_requested()) return {};
+    if (status.ok()) {  // the server ended the stream before the job: as good as a broken one
+      status = make_error(ErrorCode::kUnavailable, "STREAM_ENDED", "the event stream ended early");
+    }
+    if (status.error().code != ErrorCode::kUnavailable || !answered ||
+        Clock::now() - last_answer > std::chrono::seconds(kReconnectSecondsMax)) {
+      return status;
+    }
+    if (handler.reconnecting) handler.reconnecting(status.error());
+    pause_for(pause, stop);
+    pause = std::min(pause * 2, milliseconds(2000));
+  }
+}
+
+}  // namespace trainyard::client

@@ -1,0 +1,52 @@
+#include "client/lib/names.h"
+
+#include <cstdio>
+#include <random>
+
+#include "src/base/text.h"
+
+namespace trainyard::client {
+
+Result<std::string> full_name(std::string_view collection, std::string_view text,
+                              std::string_view tenant) {
+  const std::string noun(collection.substr(0, collection.size() - 1));
+  const auto malformed = [&](const std::string& why) {
+    return make_error(ErrorCode::kInvalidArgument, "NAME_MALFORMED",
+                      noun + " name " + quoted_value(text) + " " + why);
+  };
+  if (text.empty()) return malformed("is empty");
+  if (text.find('/') == text.npos) {
+    return "tenants/" + std::string(tenant) + "/" + std::string(collection) + "/" +
+           std::string(text);
+  }
+  // tenants/{tenant}/{collection}/{id}
+  const size_t first = text.find('/');
+  const size_t second = text.find('/', first + 1);
+  const size_t third = second == text.npos ? text.npos : text.find('/', second + 1);
+  const bool shaped = third != text.npos && text.substr(0, first) == "tenants" &&
+                      third + 1 < text.size() && text.find('/', third + 1) == text.npos;
+  if (!shaped)
+    return malformed("is not of the form NAME or tenants/TENANT/" + std::string(collection) +
+                     "/NAME");
+  const std::string_view found = text.substr(second + 1, third - second - 1);
+  if (found != collection)
+    return malformed("names one of the " + quoted_value(found) + ", not a " + noun);
+  return std::string(text);
+}
+
+std::string_view short_name(std::string_view name) {
+  const size_t slash = name.rfind('/');
+  return slash == name.npos ? name : name.substr(slash + 1);
+}
+
+std::string make_uuid() {
+  std::random_device device;
+  const auto word = [&] { return static_cast<unsigned>(device()); };
+  const unsigned a = word(), b = word(), c = word(), d = word();
+  char text[37];
+  std::snprintf(text, sizeof text, "%08x-%04x-4%03x-%04x-%04x%08x", a, b >> 16, b & 0xfff,
+                (c >> 16 & 0x3fff) | 0x8000, c & 0xffff, d);
+  return text;
+}
+
+}  // namespace trainyard::client

@@ -1,0 +1,23 @@
+// client/lib/names.h: resource names, from what people type to what travels, and back.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "src/base/result.h"
+
+namespace trainyard::client {
+
+/// `digits-1` and `tenants/default/jobs/digits-1` both become the latter. `collection` is "jobs",
+/// "datasets" or "models"; `tenant` the one of the connection. Refuses an empty id, slashes in the
+/// wrong place and names of another collection.
+Result<std::string> full_name(std::string_view collection, std::string_view text,
+                              std::string_view tenant);
+
+/// The last segment: what tables show and people type.
+std::string_view short_name(std::string_view name);
+
+/// A random UUID (version 4), for request_id.
+std::string make_uuid();
+
+}  // namespace trainyard::client

@@ -1,0 +1,34 @@
+// client/lib/predict_rows.h: raw rows of a file as Predict requests that each fit a message.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/result.h"
+
+namespace trainyard::client {
+
+inline constexpr size_t kPredictBytesMax = 3 << 20;     // of one request, by the API
+inline constexpr int64_t kRowFileBytesMax = 1LL << 30;  // unpacked
+
+/// Unpacks gzip, which its first two bytes tell; anything else is returned as it is.
+Result<std::string> gunzip_if_packed(std::string bytes);
+
+/// Cuts CSV text between rows (never inside quotes) into pieces of at most `bytes_max`, each
+/// beginning with the header if there is one. A row longer than that is refused.
+Result<std::vector<std::string>> split_csv(std::string_view text, bool has_header,
+                                           size_t bytes_max);
+
+/// The same for an IDX file of images: each piece is an IDX file of its own.
+Result<std::vector<std::string>> split_idx(std::string_view bytes, size_t bytes_max);
+
+/// Fields of CSV text by row, quotes resolved. For what is shown beside predictions; the server
+/// judges.
+std::vector<std::vector<std::string>> csv_fields(std::string_view text);
+
+/// Sizes of an IDX file's dimensions; empty if the bytes are no IDX file of unsigned bytes.
+std::vector<int64_t> idx_shape(std::string_view bytes);
+
+}  // namespace trainyard::client

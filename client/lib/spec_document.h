@@ -1,0 +1,88 @@
+// client/lib/spec_document.h: YAML and JSON as a tree with positions, read strictly.
+//
+// One reader for both syntaxes and for `--set path=value`. It refuses what YAML would silently
+// accept and people do not mean: keys given twice, anchors and aliases, tags, several documents,
+// nesting over kSpecDepthMax, files over kSpecBytesMax. Scalars stay text here: what a value means
+// is decided by the field that takes it (spec_message.h), so that `010`, `yes` and `.nan` are never
+// guessed at.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/result.h"
+
+namespace trainyard::client {
+
+inline constexpr int64_t kSpecBytesMax = 1 << 20;
+inline constexpr int kSpecDepthMax = 32;
+inline constexpr int kSpecValuesMax = 100'000;
+inline constexpr size_t kSpecProblemsMax = 16;
+
+/// Where a value was written. `source` is an index into SpecDocument::sources; line and column
+/// count from 1, and 0 means that the source has no lines (`--set`).
+struct SpecPosition {
+  int source = 0;
+  int line = 0;
+  int column = 0;
+};
+
+struct SpecEntry;
+
+struct SpecValue {
+  enum class Kind : uint8_t { kNull, kScalar, kSequence, kMap };
+  Kind kind = Kind::kNull;
+  SpecPosition at;
+  std::string text;     // scalar
+  bool quoted = false;  // scalar: written in quotes or as a block, so it is text for certain
+  std::vector<SpecValue> items;    // sequence
+  std::vector<SpecEntry> entries;  // map, in the order of the file
+
+  const SpecEntry* find(std::string_view key) const;
+  SpecEntry* find(std::string_view key);
+};
+
+struct SpecEntry {
+  std::string key;
+  SpecPosition key_at;
+  SpecValue value;
+};
+
+/// One thing wrong with a document. `field` is a path as the user would write it.
+struct SpecProblem {
+  SpecPosition at;
+  std::string reason;  // FIELD_UNKNOWN, FIELD_TYPE, ...
+  std::string field;
+  std::string description;
+};
+
+class SpecDocument {
+ public:
+  /// Reads `text`; `name` stands before each problem ("job.yaml:3:5: ..."). A text whose first byte
+  /// that is not white space is `{` must be strict JSON; every other text is YAML.
+  static Result<SpecDocument> parse(std::string_view text, std::string name);
+  /// The same for a file; "-" is standard input.
+  static Result<SpecDocument> read(const std::filesystem::path& path);
+
+  /// `recipe.optimizer.learning_rate=0.1`, `model.layers[2].conv.strides=[2, 2]`. The value is
+  /// YAML; an empty value or `null` removes the key. Maps that are missing on the way are made.
+  Status set(std::string_view assignment);
+
+  const SpecValue& root() const { return root_; }
+  /// Position of the value at `path`, or of the nearest value above it that exists.
+  SpecPosition locate(std::string_view path) const;
+  /// "job.yaml:3:5", "--set recipe.steps".
+  std::string describe(const SpecPosition& at) const;
+  /// All problems as one refusal: its violations name position and field, the message is the only
+  /// problem or says how many there are.
+  Error to_error(const std::vector<SpecProblem>& problems) const;
+
+ private:
+  SpecValue root_;
+  std::vector<std::string> sources_;
+};
+
+}  // namespace trainyard::client

@@ -1,0 +1,181 @@
+#include "client/lib/spec_file.h"
+
+#include "client/lib/spec_message.h"
+#include "src/base/text.h"
+
+namespace trainyard::client {
+namespace {
+
+constexpr const char* kRequired = "FIELD_REQUIRED";
+
+bool is_csv(const v1::DatasetFile& file) {
+  return !file.path().empty() || !file.test_path().empty() || file.has_csv();
+}
+bool is_idx(const v1::DatasetFile& file) {
+  return !file.train_images().empty() || !file.train_labels().empty() ||
+         !file.test_images().empty() || !file.test_labels().empty();
+}
+
+void check_layers(const v1::ModelSpec& model, const SpecDocument& document,
+                  std::vector<SpecProblem>& problems) {
+  for (int i = 0; i < model.layers_size(); ++i) {
+    if (model.layers(i).op_case() != v1::Layer::OP_NOT_SET) continue;
+    const std::string path = "model.layers[" + std::to_string(i) + "]";
+    const SpecPosition at = document.locate(path);
+    bool told = false;  // an unknown field in the layer says it better
+    for (const SpecProblem& problem : problems) told |= problem.field.starts_with(path);
+    if (!told)
+      problems.push_back({at, kRequired, path, "names no operation such as conv, gemm or relu"});
+  }
+}
+
+void check_required(const v1::JobFile& file, const SpecDocument& document,
+                    std::vector<SpecProblem>& problems) {
+  const auto require = [&](bool present, const char* name, const char* example) {
+    if (present) return;
+    problems.push_back({document.root().at, kRequired, name,
+                        std::string("required and not there, for example ") + example});
+  };
+  require(file.has_dataset() || document.root().find("dataset"), "dataset",
+          "'dataset: {name: digits}'");
+  require(file.has_model() || document.root().find("model"), "model", "'model: {lenet5: {}}'");
+  require(file.has_recipe() || document.root().find("recipe"), "recipe",
+          "'recipe: {epochs: 5, optimizer: {learning_rate: 0.1}}'");
+}
+
+Result<SpecFile> finish_spec_file(SpecDocument document, const std::filesystem::path& folder,
+                                  std::span<const std::string> sets) {
+  SpecFile spec;
+  spec.folder = folder;
+  for (const std::string& assignment : sets) {
+    if (Status set = document.set(assignment); !set.ok()) return std::move(set).error();
+  }
+  std::vector<SpecProblem> problems;
+  read_spec_message(document.root(), "", spec.file, problems);
+  check_required(spec.file, document, problems);
+  check_layers(spec.file.model(), document, problems);
+  if (spec.file.has_dataset())
+    check_dataset_file(spec.file.dataset(), "dataset", &document, problems);
+  if (!problems.empty()) return document.to_error(problems);
+  spec.document = std::move(document);
+  return spec;
+}
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path == "-" ? std::filesystem::path() : path.parent_path();
+}
+
+}  // namespace
+
+v1::JobSpec SpecFile::job_spec() const {
+  v1::JobSpec spec;
+  if (!has_data()) spec.mutable_dataset()->set_name(file.dataset().name());
+  *spec.mutable_model() = file.model();
+  *spec.mutable_recipe() = file.recipe();
+  if (file.has_resources()) *spec.mutable_resources() = file.resources();
+  spec.set_priority(file.priority());
+  *spec.mutable_labels() = file.labels();
+  return spec;
+}
+
+bool SpecFile::has_data() const { return is_csv(file.dataset()) || is_idx(file.dataset()); }
+
+Error SpecFile::with_positions(Error error) const {
+  std::string first;
+  for (FieldViolation& violation : error.violations) {
+    std::string field = violation.field;
+    if (field.starts_with("spec.")) field.erase(0, 5);
+    if (field == "job_id") field = "name";
+    const std::string position = document.describe(document.locate(field));
+    if (first.empty()) first = position;
+    violation.field = position + ": " + field;
+  }
+  if (error.violations.size() == 1) {
+    // The server's sentence stays: it may say more than its field, such as the name of a layer.
+    if (error.message.starts_with("spec.")) error.message.erase(0, 5);
+    error.message = first + ": " + error.message;
+  } else if (error.violations.size() > 1) {
+    error.message = document.describe({0, 0, 0}) + " has " +
+                    std::to_string(error.violations.size()) + " problems";
+  }
+  return error;
+}
+
+void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
+                        const SpecDocument* document, std::vector<SpecProblem>& problems) {
+  const auto add = [&](const char* reason, const std::string& name, std::string description) {
+    const std::string field = prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
+    problems.push_back({document ? document->locate(field) : SpecPosition{}, reason, field,
+                        std::move(description)});
+  };
+  const bool csv = is_csv(file);
+  const bool idx = is_idx(file);
+  if (csv && idx) {
+    return add("FIELD_CONFLICT", "",
+               "has both CSV fields (path, csv) and IDX fields (train_images), "
+               "expected one kind");
+  }
+  if (csv) {
+    if (file.path().empty())
+      add(kRequired, "path", "required with csv: the file that holds the rows");
+    if (file.csv().target().empty()) {
+      add(kRequired, "csv.target", "required with path: the column to learn");
+    }
+    if (file.csv().delimiter().size() > 1) {
+      add("FIELD_OUT_OF_RANGE", "csv.delimiter",
+          quoted_value(file.csv().delimiter()) + ", expected one character such as \",\" or \";\"");
+    }
+    return;
+  }
+  if (idx) {
+    if (file.train_images().empty()) add(kRequired, "train_images", "required for IDX data");
+    if (file.train_labels().empty()) add(kRequired, "train_labels", "required for IDX data");
+    if (file.test_images().empty() != file.test_labels().empty()) {
+      const char* missing = file.test_images().empty() ? "test_images" : "test_labels";
+      add(kRequired, missing, "required: a test set is images and labels");
+    }
+    return;
+  }
+  if (file.name().empty()) {
+    add(kRequired, "",
+        "says nothing, expected a name, or path with csv, or train_images and "
+        "train_labels");
+  }
+}
+
+Result<SpecFile> read_spec_file(const std::filesystem::path& path,
+                                std::span<const std::string> sets) {
+  ASSIGN_OR_RETURN(SpecDocument document, SpecDocument::read(path));
+  return finish_spec_file(std::move(document), folder_of(path), sets);
+}
+
+Result<SpecFile> parse_spec_file(std::string_view text, std::string name,
+                                 const std::filesystem::path& folder,
+                                 std::span<const std::string> sets) {
+  ASSIGN_OR_RETURN(SpecDocument document, SpecDocument::parse(text, std::move(name)));
+  return finish_spec_file(std::move(document), folder, sets);
+}
+
+Result<std::pair<v1::DatasetFile, std::filesystem::path>> read_dataset_file(
+    const std::filesystem::path& path, std::span<const std::string> sets) {
+  ASSIGN_OR_RETURN(SpecDocument document, SpecDocument::read(path));
+  for (const std::string& assignment : sets) {
+    if (Status set = document.set(assignment); !set.ok()) return std::move(set).error();
+  }
+  std::vector<SpecProblem> problems;
+  v1::DatasetFile dataset;
+  std::string prefix;
+  if (document.root().find("model") != nullptr || document.root().find("dataset") != nullptr) {
+    v1::JobFile job;
+    read_spec_message(document.root(), "", job, problems);
+    dataset = job.dataset();
+    prefix = "dataset";
+  } else {
+    read_spec_message(document.root(), "", dataset, problems);
+  }
+  check_dataset_file(dataset, prefix, &document, problems);
+  if (!problems.empty()) return document.to_error(problems);
+  return std::pair(std::move(dataset), folder_of(path));
+}
+
+}  // namespace trainyard::client

@@ -1,0 +1,47 @@
+// client/lib/spec_file.h: a job spec file: from the path that a user types to a checked JobFile.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "client/lib/spec_document.h"
+#include "trainyard/v1/job_spec.pb.h"
+#include "trainyard/v1/spec_file.pb.h"
+
+namespace trainyard::client {
+
+struct SpecFile {
+  SpecDocument document;
+  v1::JobFile file;
+  std::filesystem::path folder;  // paths in the file are relative to it
+
+  /// The part that travels. dataset.name is filled if the file names a dataset and no path.
+  v1::JobSpec job_spec() const;
+  /// True if the file brings data: then the client uploads before it submits.
+  bool has_data() const;
+  /// The server's refusal, with this file's line and column before each field that it names.
+  Error with_positions(Error error) const;
+};
+
+/// Reads, applies `sets` in order, maps and checks what only the client can check (the dataset's
+/// paths; missing parts). Everything else is the server's to judge. Refusals list all problems, up
+/// to 16.
+Result<SpecFile> read_spec_file(const std::filesystem::path& path,
+                                std::span<const std::string> sets);
+/// The same for a text; `folder` is where relative paths begin.
+Result<SpecFile> parse_spec_file(std::string_view text, std::string name,
+                                 const std::filesystem::path& folder,
+                                 std::span<const std::string> sets);
+
+/// A file that only describes a dataset (DatasetFile), or a job file, whose dataset is taken.
+Result<std::pair<v1::DatasetFile, std::filesystem::path>> read_dataset_file(
+    const std::filesystem::path& path, std::span<const std::string> sets);
+
+/// Checks that hold for every DatasetFile, also one made from flags. Each problem's position is
+/// that of the field in `document`, if there is one.
+void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
+                        const SpecDocument* document, std::vector<SpecProblem>& problems);
+
+}  // namespace trainyard::client

@@ -1,0 +1,115 @@
+#include "client/lib/upload.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "src/base/crc32c.h"
+#include "src/base/files.h"
+#include "src/base/sha256.h"
+
+namespace trainyard::client {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Errors after which the same bytes may well arrive: the connection broke, a chunk was damaged on
+/// the way, the server committed less than we thought, or an earlier stream of ours is not closed
+/// yet.
+bool may_resume(const Error& error) {
+  return error.code == ErrorCode::kUnavailable || error.reason == "CHUNK_CHECKSUM" ||
+         error.reason == "UPLOAD_OFFSET_MISMATCH" || error.reason == "UPLOAD_BUSY" ||
+         error.reason == "UPLOAD_PAUSED";
+}
+
+/// One stream from `offset` to the end.
+Result<v1::Upload> send_from(Client& client, std::string_view bytes, const std::string& sha256,
+                             int64_t offset, UploadProgress progress,
+                             const UploadObserver& observer, std::stop_token stop) {
+  const auto stream = client.open_upload();
+  const std::stop_callback on_stop(stop, [&] { stream->cancel(); });
+  v1::UploadFileRequest message;
+  message.mutable_start()->set_parent(client.parent());
+  message.mutable_start()->set_sha256(sha256);
+  message.mutable_start()->set_size_bytes(progress.total_bytes);
+  message.mutable_start()->set_offset(offset);
+  bool open = stream->write(message);
+  while (open && offset < progress.total_bytes) {
+    const auto data =
+        bytes.substr(static_cast<size_t>(offset), static_cast<size_t>(kUploadChunkBytes));
+    auto* chunk = message.mutable_chunk();
+    chunk->set_offset(offset);
+    chunk->set_data(data.data(), data.size());
+    chunk->set_crc32c(crc32c(data));
+    open = stream->write(message);
+    offset += static_cast<int64_t>(data.size());
+    progress.sent_bytes = offset;
+    if (open && observer) observer(progress);
+  }
+  if (open) {
+    message.mutable_finish();
+    open = stream->write(message);
+  }
+  return stream->close();  // tells why, if the stream was broken
+}
+
+}  // namespace
+
+Result<std::string> upload_file(Client& client, const std::filesystem::path& path,
+                                const UploadObserver& observer, std::stop_token stop) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed)) {
+    const bool there = std::filesystem::exists(path, failed);
+    return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND",
+                      path.string() + (there ? ": not a regular file" : ": no such file"));
+  }
+  ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
+  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()),
+                               file.bytes().size());
+  if (bytes.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "DATASET_INVALID",
+                      path.string() + ": the file is empty");
+  }
+  const std::string sha256 = sha256_hex(bytes);
+  const std::string name = client.parent() + "/uploads/" + sha256;
+
+  UploadProgress progress{path.filename().string(), 0, static_cast<int64_t>(bytes.size())};
+  int64_t best_committed = -1;
+  int tries = 0;
+  Error last;
+  milliseconds pause{100};
+  while (true) {
+    if (stop.stop_requested()) {
+      return make_error(ErrorCode::kCancelled, "INTERRUPTED",
+                        path.string() +
+                            ": upload interrupted; what arrived is kept for an hour, the same "
+                            "command goes on from there");
+    }
+    ASSIGN_OR_RETURN(const v1::Upload have, client.get_upload(name));
+    if (have.complete()) return sha256;
+    if (have.committed_size() < 0 || have.committed_size() > progress.total_bytes) {
+      return make_error(ErrorCode::kDataLoss, "UPLOAD_OFFSET_MISMATCH",
+                        path.string() + ": the server says that it has " +
+                            std::to_string(have.committed_size()) + " bytes of " +
+                            std::to_string(progress.total_bytes));
+    }
+    tries = have.committed_size() > best_committed ? 0 : tries + 1;
+    best_committed = std::max(best_committed, have.committed_size());
+    if (tries > kUploadTriesMax) return last;
+
+    progress.sent_bytes = have.committed_size();
+    auto sent = send_from(client, bytes, sha256, have.committed_size(), progress, observer, stop);
+    if (sent.ok() && sent->complete()) return sha256;
+    if (!sent.ok() && !stop.stop_requested() && !may_resume(sent.error()))
+      return std::move(sent).error();
+    last = sent.ok() ? make_error(ErrorCode::kDataLoss, "UPLOAD_INCOMPLETE",
+                                  path.string() + ": the server did not take the whole file")
+                     : std::move(sent).error();
+    if (tries > 0) {
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, milliseconds(2000));
+    }
+  }
+}
+
+}  // namespace trainyard::client

@@ -1,0 +1,30 @@
+// client/lib/upload.h: one file to the server, by its content, resuming where an earlier try
+// stopped.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <stop_token>
+#include <string>
+
+#include "client/lib/client.h"
+
+namespace trainyard::client {
+
+struct UploadProgress {
+  std::string filename;
+  int64_t sent_bytes = 0;  // committed before, plus sent now
+  int64_t total_bytes = 0;
+};
+using UploadObserver = std::function<void(const UploadProgress&)>;
+
+/// Digests the file, asks what the server has, and sends the rest in chunks with CRC-32C. A stream
+/// that breaks is resumed at the committed size, up to kUploadTriesMax times without any progress.
+/// A file whose content the server has is not sent at all. Returns the SHA-256.
+inline constexpr int kUploadTriesMax = 5;
+inline constexpr int64_t kUploadChunkBytes = 1 << 20;
+Result<std::string> upload_file(Client& client, const std::filesystem::path& path,
+                                const UploadObserver& observer, std::stop_token stop);
+
+}  // namespace trainyard::client

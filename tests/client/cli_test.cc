@@ -1,0 +1,444 @@
+// The real program against the fake server: what goes to stdout, what to stderr, and with which
+// exit code.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "tests/client/fake_server.h"
+
+namespace trainyard::client {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Done {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+std::string slurp(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+class Cli : public testing::Test {
+ protected:
+  /// Starts `trainyard arguments...` with stdout and stderr in files and stdin from `input`.
+  pid_t start(const std::vector<std::string>& arguments, const std::string& input = "") {
+    std::ofstream(server_.folder() / "in", std::ios::binary) << input;
+    std::vector<std::string> words = {TRAINYARD_PROGRAM};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    std::vector<std::string> variables = {"TRAINYARD_SERVER=" + server_.address(),
+                                          "HOME=" + server_.folder().string(), "TZ=UTC",
+                                          "PATH=/usr/bin:/bin"};
+    for (const std::string& extra : environment_) variables.push_back(extra);
+    std::vector<char*> envp;
+    for (std::string& variable : variables) envp.push_back(variable.data());
+    envp.push_back(nullptr);
+    const std::string in = server_.folder() / "in";
+    const std::string out = server_.folder() / "out";
+    const std::string err = server_.folder() / "err";
+    const pid_t pid = ::fork();
+    if (pid != 0) return pid;
+    ::dup2(::open(in.c_str(), O_RDONLY), 0);
+    ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
+    ::dup2(::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
+    ::execve(argv[0], argv.data(), envp.data());
+    ::_exit(127);
+  }
+  Done finish(pid_t pid) {
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    Done done;
+    done.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    done.out = slurp(server_.folder() / "out");
+    done.err = slurp(server_.folder() / "err");
+    return done;
+  }
+  Done run(const std::vector<std::string>& arguments, const std::string& input = "") {
+    return finish(start(arguments, input));
+  }
+  std::string spec(const std::string& text =
+                       "name: digits-1\ndataset: {name: digits}\nmodel: {lenet5: }\n"
+                       "recipe: {epochs: 1, optimizer: {learning_rate: 0.1}}\n") {
+    const fs::path path = server_.folder() / "job.yaml";
+    std::ofstream(path) << text;
+    return path;
+  }
+  FakeServer server_;
+  std::vector<std::string> environment_;
+};
+
+TEST_F(Cli, SubmitPrintsTheNameAlone) {
+  const Done done = run({"submit", spec()});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out, "digits-1\n");
+  EXPECT_EQ(done.err, "") << "hints are for terminals";
+  ASSERT_EQ(server_.state().submits.size(), 1u);
+  EXPECT_EQ(server_.state().submits[0].request_id().size(), 36u);
+  EXPECT_EQ(server_.state().submits[0].spec().dataset().name(), "digits");
+}
+
+TEST_F(Cli, SubmitReadsStandardInputAndSets) {
+  const Done done =
+      run({"submit", "-", "--set", "recipe.epochs=7", "--set=name=other-name"}, slurp(spec()));
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out, "other-name\n");
+  EXPECT_EQ(server_.state().submits[0].spec().recipe().epochs(), 7);
+}
+
+TEST_F(Cli, SubmitUploadsTheDataThatASpecNames) {
+  const std::string text =
+      "dataset: {path: " TRAINYARD_SOURCE_DIR
+      "/examples/digits.csv.gz, csv: {target: c64}}\n"
+      "model: {lenet5: }\nrecipe: {epochs: 1, optimizer: {learning_rate: 0.1}}\n";
+  const Done done = run({"submit", spec(text)});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out, "job-made1\n");
+  EXPECT_EQ(server_.state().submits[0].spec().dataset().name(),
+            "tenants/default/datasets/d-0123456789abcdef");
+  EXPECT_EQ(server_.state().complete.size(), 1u);
+}
+
+TEST_F(Cli, DryRunSubmitsNothing) {
+  const Done done = run({"submit", spec(), "--dry-run"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("1,234,567"), std::string::npos) << done.out;
+  EXPECT_TRUE(server_.state().submits[0].validate_only());
+  EXPECT_TRUE(server_.state().jobs.empty());
+}
+
+TEST_F(Cli, ABadSpecNeedsNoServer) {
+  server_.stop();
+  const Done done =
+      run({"submit", spec("dataset: {name: d}\nmodel: {lenet5: }\nrecipe: {epoch: 1}\n")});
+  EXPECT_EQ(done.code, 2);
+  EXPECT_EQ(done.out, "");
+  EXPECT_EQ(done.err,
+            "trainyard: " + (server_.folder() / "job.yaml").string() +
+                ":3:10: recipe.epoch: unknown field, did you mean 'epochs'? [FIELD_UNKNOWN]\n");
+}
+
+TEST_F(Cli, SeveralProblemsStandOnALineEach) {
+  const Done done = run(
+      {"submit", spec("dataset: {name: d}\nmodel: {lenet5: }\nrecipe: {epoch: 1, seeed: 2}\n")});
+  EXPECT_EQ(done.code, 2);
+  EXPECT_EQ(std::count(done.err.begin(), done.err.end(), '\n'), 3) << done.err;
+  EXPECT_NE(done.err.find("job.yaml:3:20: recipe.seeed: unknown field, did you mean 'seed'?"),
+            std::string::npos);
+}
+
+TEST_F(Cli, TheServersRefusalPointsIntoTheFile) {
+  server_.state().submit_error = field_error("FIELD_OUT_OF_RANGE", "recipe.optimizer.learning_rate",
+                                             "0 is out of range, expected above 0");
+  const Done done = run({"submit", spec()});
+  EXPECT_EQ(done.code, 2);
+  EXPECT_NE(done.err.find("job.yaml:4:48: recipe.optimizer.learning_rate: 0 is out of range"),
+            std::string::npos)
+      << done.err;
+}
+
+struct CodeCase {
+  ErrorCode code;
+  int exit_code;
+};
+class CliCodes : public Cli, public testing::WithParamInterface<CodeCase> {};
+TEST_P(CliCodes, EachKindOfFailureHasItsExitCode) {
+  server_.state().submit_error = make_error(GetParam().code, "SOME_REASON", "a sentence");
+  const Done done = run({"submit", spec()});
+  EXPECT_EQ(done.code, GetParam().exit_code) << done.err;
+  EXPECT_EQ(done.err, "trainyard: a sentence [SOME_REASON]\n");
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, CliCodes,
+    testing::Values(CodeCase{ErrorCode::kInvalidArgument, 2}, CodeCase{ErrorCode::kOutOfRange, 2},
+                    CodeCase{ErrorCode::kUnauthenticated, 3},
+                    CodeCase{ErrorCode::kPermissionDenied, 3}, CodeCase{ErrorCode::kNotFound, 4},
+                    CodeCase{ErrorCode::kAlreadyExists, 5}, CodeCase{ErrorCode::kAborted, 5},
+                    CodeCase{ErrorCode::kFailedPrecondition, 5},
+                    CodeCase{ErrorCode::kResourceExhausted, 6},
+                    CodeCase{ErrorCode::kUnavailable, 7}, CodeCase{ErrorCode::kInternal, 1},
+                    CodeCase{ErrorCode::kDataLoss, 1},
+                    CodeCase{ErrorCode::kDeadlineExceeded, 124}));
+
+TEST_F(Cli, AServerThatDoesNotRunIsSevenAndSaysHowToStartIt) {
+  const Done done = run({"list", "--server", "unix:" + (server_.folder() / "none.sock").string()});
+  EXPECT_EQ(done.code, 7);
+  EXPECT_NE(done.err.find("[SERVER_NOT_RUNNING]"), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("'trainyardd'"), std::string::npos) << done.err;
+}
+
+TEST_F(Cli, ErrorsAreObjectsForPrograms) {
+  const Done done = run({"get", "nobody", "-o", "json"});
+  EXPECT_EQ(done.code, 4);
+  EXPECT_EQ(done.out, "");
+  EXPECT_EQ(done.err.substr(0, 60),
+            "{\"error\":{\"code\":\"NOT_FOUND\",\"reason\":\"JOB_NOT_FOUND\",\"messa");
+}
+
+TEST_F(Cli, ListTurnsPages) {
+  add_job(server_.state(), "digits-1", v1::RUNNING, 5);
+  add_job(server_.state(), "digits-2", v1::QUEUED, 0);
+  add_job(server_.state(), "digits-3", v1::FAILED, 0);
+  server_.state().jobs["tenants/default/jobs/digits-2"].set_message("waits for \x1b[31m a device");
+  const Done names = run({"list", "-o", "name"});
+  EXPECT_EQ(names.out, "digits-1\ndigits-2\ndigits-3\n");
+  const Done table = run({"list"});
+  EXPECT_EQ(std::count(table.out.begin(), table.out.end(), '\n'), 4) << table.out;
+  EXPECT_NE(table.out.find("waits for \\x1b[31m a device"), std::string::npos) << table.out;
+  EXPECT_EQ(run({"list", "--limit", "2", "-o", "name"}).out, "digits-1\ndigits-2\n");
+  EXPECT_EQ(run({"list", "--state", "sleeping"}).code, 2);
+  EXPECT_NE(run({"list", "-o", "json"}).out.find("\"name\": \"tenants/default/jobs/digits-2\""),
+            std::string::npos);
+}
+
+TEST_F(Cli, WaitExitsWithTheJobsOutcome) {
+  add_job(server_.state(), "good-1", v1::SUCCEEDED, 5);
+  add_job(server_.state(), "bad-1", v1::FAILED, 5);
+  add_job(server_.state(), "gone-1", v1::CANCELLED, 5);
+  add_job(server_.state(), "busy-1", v1::RUNNING, 5);
+  EXPECT_EQ(run({"wait", "good-1"}).code, 0);
+  EXPECT_EQ(run({"wait", "bad-1"}).code, 1);
+  EXPECT_EQ(run({"wait", "tenants/default/jobs/gone-1"}).code, 8);
+  const Done slow = run({"wait", "busy-1", "--timeout", "0.3"});
+  EXPECT_EQ(slow.code, 124);
+  EXPECT_NE(slow.err.find("WAIT_TIMEOUT"), std::string::npos) << slow.err;
+}
+
+TEST_F(Cli, WatchWritesLinesIntoAPipe) {
+  add_job(server_.state(), "digits-1", v1::SUCCEEDED, 30);
+  const Done done = run({"watch", "digits-1"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("RUNNING on cpu\n"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("  20%  step 20/100  epoch 2/10  64 samples/s  ETA 80 s  loss 0.05\n"),
+            std::string::npos)
+      << done.out;
+  EXPECT_NE(done.out.find("careful \\x1b[2J now\n"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("SUCCEEDED after 29 s"), std::string::npos) << done.out;
+  EXPECT_EQ(done.out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(done.out.find('\r'), std::string::npos);
+}
+
+TEST_F(Cli, WatchAsJsonLinesIsTheStream) {
+  add_job(server_.state(), "digits-1", v1::FAILED, 10);
+  const Done done = run({"watch", "digits-1", "-o", "jsonl", "--after", "4"});
+  EXPECT_EQ(done.code, 1);
+  EXPECT_EQ(std::count(done.out.begin(), done.out.end(), '\n'), 6) << done.out;
+  EXPECT_EQ(done.out.substr(0, 11), "{\"seq\":\"5\",");
+}
+
+TEST_F(Cli, CtrlCDetachesAndSaysHowToCancel) {
+  add_job(server_.state(), "digits-1", v1::RUNNING, 5);
+  const pid_t pid = start({"watch", "digits-1"});
+  for (int i = 0; i < 1000 && slurp(server_.folder() / "out").find("careful") == std::string::npos;
+       ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ::kill(pid, SIGINT);
+  const Done done = finish(pid);
+  EXPECT_EQ(done.code, 130);
+  EXPECT_NE(done.err.find("'trainyard cancel digits-1'"), std::string::npos) << done.err;
+}
+
+TEST_F(Cli, SubmitWatchKeepsTheNameAloneOnStdout) {
+  add_job(server_.state(), "digits-1", v1::SUCCEEDED, 30);
+  const Done done = run({"submit", spec(), "--watch"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out, "digits-1\n");
+  EXPECT_NE(done.err.find("SUCCEEDED"), std::string::npos);
+}
+
+TEST_F(Cli, LogsShowLinesAndStatesAndEnd) {
+  add_job(server_.state(), "digits-1", v1::RUNNING, 8);
+  const Done done = run({"logs", "digits-1"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out,
+            "2023-11-14 22:13:21  STATE  RUNNING on cpu\n2023-11-14 22:13:23  WARN   careful "
+            "\\x1b[2J now\n");
+}
+
+TEST_F(Cli, CancelAndDelete) {
+  add_job(server_.state(), "digits-1", v1::RUNNING, 2);
+  EXPECT_EQ(run({"cancel", "digits-1"}).code, 0);
+  EXPECT_EQ(run({"cancel", "digits-1"}).code, 0);
+  EXPECT_EQ(run({"delete", "digits-1"}).code, 2) << "nobody can answer the question";
+  EXPECT_EQ(run({"delete", "digits-1", "--confirm", "digits-2"}).code, 2);
+  EXPECT_EQ(run({"delete", "digits-1", "--yes"}).code, 5) << "it has not ended";
+  server_.state().jobs["tenants/default/jobs/digits-1"].set_state(v1::CANCELLED);
+  EXPECT_EQ(run({"delete", "digits-1", "--confirm=digits-1"}).code, 0);
+  EXPECT_EQ(run({"delete", "digits-1", "-y"}).code, 4);
+}
+
+TEST_F(Cli, PredictReadsRowsAndWritesEachFormat) {
+  const Done table = run({"predict", "m-1", "--csv", "-"}, "1,2\n3,4\n");
+  EXPECT_EQ(table.code, 0) << table.err;
+  EXPECT_EQ(table.out,
+            "ROW  PREDICTION  PROBABILITY  NEXT BEST\n  1  b                 75.0%  a (25.0%)\n"
+            "  2  b                 75.0%  a (25.0%)\n");
+  EXPECT_EQ(server_.state().predicts[0].csv(), "1,2\n3,4\n");
+  EXPECT_EQ(run({"predict", "m-1", "--csv", "-", "-o", "csv"}, "1,2\n").out,
+            "row,prediction,p_a,p_b\n1,b,0.25,0.75\n");
+  EXPECT_EQ(run({"predict", "m-1", "--csv", "-", "-o", "name"}, "1,2\n").out, "b\n");
+  EXPECT_EQ(run({"predict", "m-1"}).code, 2);
+  EXPECT_EQ(run({"predict", "m-1", "--csv", "/no/such/file"}).code, 4);
+  EXPECT_EQ(run({"list", "-o", "csv"}).code, 2);
+}
+
+TEST_F(Cli, PredictSendsLongFilesInPiecesInOrder) {
+  server_.state().models["tenants/default/models/m-1"].mutable_schema()->add_columns()->set_name(
+      "a");
+  std::string rows = "a,b\n";
+  while (rows.size() < 7'000'000) rows += "123456789,123456789\n";
+  const Done done = run({"predict", "m-1", "--csv", "-", "-o", "name"}, rows);
+  EXPECT_EQ(done.code, 0) << done.err;
+  ASSERT_EQ(server_.state().predicts.size(), 3u);
+  std::string joined = "a,b\n";
+  for (const v1::PredictRequest& request : server_.state().predicts) {
+    EXPECT_LE(request.csv().size(), 3u << 20);
+    EXPECT_EQ(request.csv().substr(0, 4), "a,b\n");
+    joined += request.csv().substr(4);
+  }
+  EXPECT_EQ(joined, rows);
+}
+
+TEST_F(Cli, ExportWritesFilesAndNamesTheFolder) {
+  server_.state().model_files = {{"model.json", "{}"}, {"model.safetensors", "weights"}};
+  const std::string out = server_.folder() / "export";
+  const Done done = run({"model", "export", "m-1", "--out", out});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out, out + "\n");
+  EXPECT_EQ(slurp(out + "/model.safetensors"), "weights");
+}
+
+TEST_F(Cli, HealthIsZeroOrOne) {
+  const Done good = run({"health"});
+  EXPECT_EQ(good.code, 0) << good.err;
+  EXPECT_EQ(good.out, "SERVING\n");
+  server_.stop();
+  server_.state().serving = false;
+  server_.start();
+  EXPECT_EQ(run({"health"}).code, 1);
+  server_.stop();
+  EXPECT_EQ(run({"health"}).code, 1) << "not 7: container health checks know 0 and 1";
+}
+
+TEST_F(Cli, DaemonAndDevicesAndVersion) {
+  const Done status = run({"daemon", "status"});
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_NE(status.out.find("9.9.9"), std::string::npos);
+  EXPECT_NE(status.out.find("warning: SQLite is \\x1b[31mold"), std::string::npos) << status.out;
+  EXPECT_NE(run({"device", "list"}).out.find("no GPU here"), std::string::npos);
+  EXPECT_EQ(run({"version"}).out.substr(0, 10), "trainyard ");
+  EXPECT_EQ(run({"--version"}).code, 0);
+}
+
+TEST_F(Cli, UsageErrorsAreTwoAndSuggestTheNearest) {
+  const auto says = [&](const std::vector<std::string>& arguments, const std::string& words) {
+    const Done done = run(arguments);
+    EXPECT_EQ(done.code, 2) << done.out << done.err;
+    EXPECT_EQ(done.out, "");
+    EXPECT_NE(done.err.find(words), std::string::npos) << done.err;
+  };
+  says({"sumbit", "x.yaml"}, "did you mean 'trainyard submit'?");
+  says({"dataset", "uplod"}, "did you mean 'trainyard dataset upload'?");
+  says({"list", "--stat", "queued"}, "did you mean '--state'?");
+  says({"get"}, "JOB is required");
+  says({"get", "a", "b"}, "unexpected argument 'b'");
+  says({"list", "--limit", "many"}, "--limit");
+  says({"list", "-o", "xml"}, "expected table");
+  says({"dataset"}, "dataset upload");
+  says({"completion", "tcsh"}, "expected bash, zsh or fish");
+}
+
+TEST_F(Cli, HelpBeginsWithExamples) {
+  EXPECT_EQ(run({}).code, 0);
+  const Done help = run({"help", "submit"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_LT(help.out.find("Examples:"), help.out.find("Usage:"));
+  EXPECT_EQ(run({"submit", "--help"}).out, help.out);
+  EXPECT_EQ(run({"dataset", "upload", "-h"}).code, 0);
+  EXPECT_EQ(run({"--server", "unix:/x", "help"}).code, 2);
+  EXPECT_EQ(run({"--server", server_.address(), "list"}).code, 0)
+      << "global options may stand first";
+}
+
+TEST_F(Cli, CompletionScriptsParse) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const Done done = run({"completion", shell});
+    EXPECT_EQ(done.code, 0);
+    EXPECT_NE(done.out.find("dataset"), std::string::npos);
+  }
+  const fs::path script = server_.folder() / "completion.bash";
+  std::ofstream(script) << run({"completion", "bash"}).out;
+  EXPECT_EQ(std::system(("bash -n " + script.string()).c_str()), 0);
+  const std::string command = "bash -c 'source " + script.string() +
+                              "; COMP_WORDS=(trainyard data); COMP_CWORD=1; _trainyard; test "
+                              "\"${COMPREPLY[0]}\" = dataset'";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+}
+
+TEST_F(Cli, ATokenFromAFileIsSent) {
+  add_job(server_.state(), "digits-1", v1::QUEUED, 0);
+  const fs::path token = server_.folder() / "token";
+  std::ofstream(token) << "my-secret-token\n";
+  fs::permissions(token, fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(run({"get", "digits-1", "--token-file", token}).code, 0);
+  EXPECT_EQ(server_.state().authorizations.back(), "Bearer my-secret-token");
+  fs::permissions(token, fs::perms::others_read, fs::perm_options::add);
+  EXPECT_EQ(run({"get", "digits-1", "--token-file", token}).code, 3);
+}
+
+TEST_F(Cli, ForcedColourColours) {
+  add_job(server_.state(), "digits-1", v1::FAILED, 0);
+  EXPECT_EQ(run({"list"}).out.find('\x1b'), std::string::npos);
+  environment_ = {"FORCE_COLOR=1"};
+  EXPECT_NE(run({"list"}).out.find("\x1b[31mFAILED"), std::string::npos);
+  EXPECT_EQ(run({"list", "--no-color"}).out.find('\x1b'), std::string::npos);
+}
+
+TEST_F(Cli, LocalRunTrainsWithoutAServerAndGoesOnWhereItStopped) {
+  server_.stop();
+  const std::string spec_path = TRAINYARD_SOURCE_DIR "/examples/digits_cnn.yaml";
+  const std::string out = server_.folder() / "run";
+  const std::vector<std::string> arguments = {
+      "local",           "run",   spec_path, "--threads", "1",   "--set",
+      "recipe.epochs=1", "--out", out,       "-o",        "json"};
+  const Done done = run(arguments);
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("\"steps_done\":\"22\""), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("\"val/accuracy\":0."), std::string::npos) << done.out;
+  EXPECT_TRUE(fs::exists(out + "/model/model.safetensors"));
+  EXPECT_NE(run(arguments).err.find("resumed from step 22"), std::string::npos);
+  EXPECT_EQ(run({"local", "run", spec()}).code, 2) << "a dataset name needs a server";
+  const Done shapes =
+      run({"local", "run", spec_path, "--set", "model.layers[0].conv.kernel_shape=50"});
+  EXPECT_EQ(shapes.code, 2);
+  EXPECT_NE(shapes.err.find("--set model.layers[0].conv.kernel_shape: model.layers[0]"),
+            std::string::npos)
+      << shapes.err;
+}
+
+TEST_F(Cli, AReaderThatLeavesIsNoCrash) {
+  add_job(server_.state(), "digits-1", v1::SUCCEEDED, 30);
+  const std::string command =
+      std::string("TRAINYARD_SERVER=") + server_.address() + " " + TRAINYARD_PROGRAM +
+      " watch digits-1 -o jsonl | head -1 >/dev/null; test ${PIPESTATUS[0]} -lt 2";
+  EXPECT_EQ(std::system(("bash -c '" + command + "'").c_str()), 0);
+}
+
+}  // namespace
+}  // namespace trainyard::client

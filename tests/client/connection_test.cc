@@ -1,0 +1,142 @@
+// Which server: flag over environment over configuration file over the usual sockets; secrets from
+// files alone.
+#include "client/lib/connection.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "client/lib/names.h"
+
+namespace trainyard::client {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ConnectionTest : public testing::Test {
+ protected:
+  ConnectionTest() {
+    std::string folder = (fs::temp_directory_path() / "trainyard-connection-XXXXXX").string();
+    folder_ = ::mkdtemp(folder.data());
+    vars_["XDG_CONFIG_HOME"] = folder_.string();
+    fs::create_directory(folder_ / "trainyard");
+  }
+  ~ConnectionTest() override { fs::remove_all(folder_); }
+  void config(const std::string& text) { std::ofstream(folder_ / "trainyard/config.yaml") << text; }
+  Result<Connection> resolve(const ConnectionFlags& flags = {}) {
+    return resolve_connection(flags, [this](const char* name) {
+      const auto found = vars_.find(name);
+      return found == vars_.end() ? std::string() : found->second;
+    });
+  }
+  std::string refusal(const ConnectionFlags& flags = {}) {
+    const auto connection = resolve(flags);
+    return connection.ok() ? "accepted" : connection.error().message;
+  }
+  fs::path folder_;
+  std::map<std::string, std::string> vars_;
+};
+
+TEST_F(ConnectionTest, FlagBeatsEnvironmentBeatsFile) {
+  config(
+      "context: lab\ncontexts:\n  lab: {server: \"lab:7000\", ca_file: ca.pem, tenant: us}\n  "
+      "home: {server: /s}\n");
+  auto connection = resolve();
+  ASSERT_TRUE(connection.ok()) << connection.error().message;
+  EXPECT_EQ(connection->server, "lab:7000");
+  EXPECT_EQ(connection->tenant, "us");
+  EXPECT_EQ(connection->ca_file, folder_ / "trainyard/ca.pem")
+      << "relative to the configuration file";
+  EXPECT_FALSE(connection->plaintext);
+  vars_["TRAINYARD_CONTEXT"] = "home";
+  EXPECT_EQ(resolve()->server, "unix:/s");
+  vars_["TRAINYARD_SERVER"] = "unix:/from/env";
+  EXPECT_EQ(resolve()->server, "unix:/from/env");
+  ConnectionFlags flags;
+  flags.server = "unix:///from/flag";
+  EXPECT_EQ(resolve(flags)->server, "unix:/from/flag");
+}
+
+TEST_F(ConnectionTest, WithoutAnyTheUsualSocketIsTaken) {
+  vars_["HOME"] = folder_.string();
+  const auto connection = resolve();
+  ASSERT_TRUE(connection.ok());
+  EXPECT_TRUE(connection->server.ends_with("/trainyard.sock")) << connection->server;
+  EXPECT_TRUE(connection->is_unix());
+}
+
+TEST_F(ConnectionTest, LoopbackNeedsNoTls) {
+  ConnectionFlags flags;
+  flags.server = "127.0.0.1:7000";
+  EXPECT_TRUE(resolve(flags)->plaintext);
+  flags.server = "gpu.example:7000";
+  EXPECT_FALSE(resolve(flags)->plaintext);
+  flags.plaintext = true;
+  EXPECT_TRUE(resolve(flags)->plaintext);
+}
+
+TEST_F(ConnectionTest, WrongSettingsAreNamed) {
+  ConnectionFlags flags;
+  flags.server = "nonsense";
+  EXPECT_EQ(refusal(flags), "server 'nonsense': expected unix:/path or host:port");
+  flags.server = "host:99999";
+  EXPECT_NE(refusal(flags), "accepted");
+  flags.server = "unix:" + std::string(200, 'x');
+  EXPECT_NE(refusal(flags).find("107 bytes"), std::string::npos);
+  flags.server = "unix:/s";
+  flags.timeout_s = -1;
+  EXPECT_NE(refusal(flags).find("--timeout"), std::string::npos);
+  flags.timeout_s = 0;
+  flags.context = "nope";
+  EXPECT_NE(refusal(flags).find("there is no configuration file"), std::string::npos);
+  config("contexts: {lab: {server: \"a:1\"}}\n");
+  EXPECT_NE(refusal(flags).find("which has lab"), std::string::npos);
+  config("contexts: {nope: {sever: \"a:1\"}}\n");
+  EXPECT_NE(refusal(flags).find("config.yaml:1:19: unknown or wrong 'sever'"), std::string::npos)
+      << refusal(flags);
+  config("contexst: {}\n");
+  EXPECT_NE(refusal(flags).find("config.yaml:1:1"), std::string::npos);
+  vars_["TRAINYARD_CONFIG"] = "/nowhere/config.yaml";
+  EXPECT_NE(refusal(flags), "accepted") << "a file that was named must be there";
+}
+
+TEST_F(ConnectionTest, ATokenThatOthersCanReadIsRefused) {
+  const fs::path path = folder_ / "token";
+  std::ofstream(path) << "secret-token-1\n";
+  fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(*read_token(path), "secret-token-1");
+  fs::permissions(path, fs::perms::group_read, fs::perm_options::add);
+  const auto open = read_token(path);
+  ASSERT_FALSE(open.ok());
+  EXPECT_NE(open.error().message.find("chmod 600"), std::string::npos);
+  fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
+  std::ofstream(path) << "two words\n";
+  EXPECT_FALSE(read_token(path).ok());
+  EXPECT_FALSE(read_token(folder_ / "none").ok());
+}
+
+TEST(Names, LastSegmentAndFullNameAreTheSame) {
+  EXPECT_EQ(*full_name("jobs", "digits-1", "default"), "tenants/default/jobs/digits-1");
+  EXPECT_EQ(*full_name("jobs", "tenants/other/jobs/x", "default"), "tenants/other/jobs/x");
+  EXPECT_EQ(short_name("tenants/default/jobs/digits-1"), "digits-1");
+  for (const char* bad :
+       {"", "jobs/x", "tenants/a/models/x", "tenants/a/jobs/", "tenants/a/jobs/x/y", "/"}) {
+    const auto name = full_name("jobs", bad, "default");
+    ASSERT_FALSE(name.ok()) << bad;
+    EXPECT_EQ(name.error().reason, "NAME_MALFORMED");
+  }
+}
+
+TEST(Names, UuidsAreDifferentAndWellFormed) {
+  const std::string uuid = make_uuid();
+  ASSERT_EQ(uuid.size(), 36u);
+  EXPECT_EQ(uuid[14], '4');
+  EXPECT_NE(std::string("89ab").find(uuid[19]), std::string::npos);
+  EXPECT_NE(uuid, make_uuid());
+}
+
+}  // namespace
+}  // namespace trainyard::client

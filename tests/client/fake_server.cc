@@ -1,0 +1,499 @@
+#include "tests/client/fake_server.h"
+
+#include <grpcpp/ext/health_check_service_server_builder_option.h>
+#include <grpcpp/grpcpp.h>
+#include <stdlib.h>
+
+#include <atomic>
+#include <optional>
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "src/base/crc32c.h"
+#include "src/base/sha256.h"
+#include "trainyard/v1/dataset_service.grpc.pb.h"
+#include "trainyard/v1/job_service.grpc.pb.h"
+#include "trainyard/v1/model_service.grpc.pb.h"
+#include "trainyard/v1/system_service.grpc.pb.h"
+
+namespace trainyard::client {
+namespace {
+
+/// As the real server: canonical code, sentence, ErrorInfo, BadRequest.
+grpc::Status to_status(const Error& error) {
+  google::rpc::Status details;
+  details.set_code(static_cast<int>(error.code));
+  details.set_message(error.message);
+  google::rpc::ErrorInfo info;
+  info.set_reason(error.reason);
+  info.set_domain("trainyard");
+  info.mutable_metadata()->insert(error.metadata.begin(), error.metadata.end());
+  details.add_details()->PackFrom(info);
+  if (!error.violations.empty()) {
+    google::rpc::BadRequest bad;
+    for (const FieldViolation& v : error.violations) {
+      auto* added = bad.add_field_violations();
+      added->set_field(v.field);
+      added->set_description(v.description);
+    }
+    details.add_details()->PackFrom(bad);
+  }
+  return grpc::Status(static_cast<grpc::StatusCode>(error.code), error.message,
+                      details.SerializeAsString());
+}
+grpc::Status refuse(ErrorCode code, const std::string& reason, const std::string& message) {
+  return to_status(make_error(code, reason, message));
+}
+const grpc::Status kBroken(grpc::StatusCode::UNAVAILABLE, "connection reset by a test");
+
+/// Answers a unary call at once.
+grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, const grpc::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(status);
+  return reactor;
+}
+
+/// Sends messages one after another, then ends with a status; or, to play a job that goes on, not
+/// before the client has left.
+template <typename Message>
+class StreamOut final : public grpc::ServerWriteReactor<Message> {
+ public:
+  StreamOut(std::vector<Message> messages, grpc::Status end, bool stays)
+      : messages_(std::move(messages)), end_(std::move(end)), stays_(stays) {
+    write_next();
+  }
+  void OnWriteDone(bool ok) override {
+    if (ok) return write_next();
+    end(kBroken);
+  }
+  void OnCancel() override {
+    const std::scoped_lock lock(mu_);
+    left_ = true;
+    if (waits_) end(grpc::Status::CANCELLED);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void write_next() {
+    if (next_ < messages_.size()) return this->StartWrite(&messages_[next_++]);
+    const std::scoped_lock lock(mu_);
+    waits_ = stays_ && !left_;
+    if (!waits_) end(end_);
+  }
+  void end(const grpc::Status& status) {
+    if (!ended_.exchange(true)) this->Finish(status);
+  }
+  std::vector<Message> messages_;
+  size_t next_ = 0;
+  grpc::Status end_;
+  bool stays_;
+  std::mutex mu_;
+  bool waits_ = false;  // GUARDED_BY(mu_)
+  bool left_ = false;   // GUARDED_BY(mu_)
+  std::atomic<bool> ended_ = false;
+};
+
+class Jobs final : public v1::JobService::CallbackService {
+ public:
+  explicit Jobs(FakeState& s) : s_(s) {}
+  grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
+                                      const v1::SubmitJobRequest* request, v1::Job* job) override {
+    const std::scoped_lock lock(s_.mu);
+    return answer(context, submit(*request, job));
+  }
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
+                                   const v1::GetJobRequest* request, v1::Job* job) override {
+    const std::scoped_lock lock(s_.mu);
+    const auto auth = context->client_metadata().find("authorization");
+    s_.authorizations.push_back(auth == context->client_metadata().end()
+                                    ? ""
+                                    : std::string(auth->second.data(), auth->second.size()));
+    return answer(context, find(request->name(), job));
+  }
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
+                                     const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override {
+    const std::scoped_lock lock(s_.mu);
+    // One job a page: the client has to turn them.
+    const size_t index = request->page_token().empty() ? 0 : std::stoul(request->page_token());
+    auto job = s_.jobs.begin();
+    std::advance(job, static_cast<std::ptrdiff_t>(std::min(index, s_.jobs.size())));
+    if (job != s_.jobs.end()) {
+      *response->add_jobs() = job->second;
+      if (index + 1 < s_.jobs.size()) response->set_next_page_token(std::to_string(index + 1));
+    }
+    return answer(context, grpc::Status::OK);
+  }
+  grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
+      grpc::CallbackServerContext*, const v1::WatchJobRequest* request) override {
+    const std::scoped_lock lock(s_.mu);
+    s_.watch_after.push_back(request->after());
+    std::vector<v1::WatchJobResponse> out(1);
+    const grpc::Status found = find(request->name(), out[0].mutable_start()->mutable_job());
+    if (!found.ok()) return new StreamOut<v1::WatchJobResponse>({}, found, false);
+    const std::vector<v1::Event>& events = s_.events[request->name()];
+    out[0].mutable_start()->set_oldest_seq(events.empty() ? 0 : 1);
+    out[0].mutable_start()->set_newest_seq(static_cast<int64_t>(events.size()));
+    bool ended = false;
+    for (const v1::Event& event : events) {
+      if (event.seq() <= request->after() || event.seq() == s_.watch_skip_seq) continue;
+      *out.emplace_back().mutable_event() = event;
+      ended = event.has_state() && event.state().state() >= v1::SUCCEEDED;
+      if (static_cast<int64_t>(out.size()) - 1 == s_.watch_cut_events && !ended) {
+        return new StreamOut<v1::WatchJobResponse>(std::move(out), kBroken, false);
+      }
+    }
+    const bool stays = !ended && !s_.watch_ends_early;
+    return new StreamOut<v1::WatchJobResponse>(std::move(out), grpc::Status::OK, stays);
+  }
+  grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
+                                      const v1::CancelJobRequest* request, v1::Job* job) override {
+    const std::scoped_lock lock(s_.mu);
+    return answer(context, find(request->name(), job));
+  }
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
+                                      const v1::DeleteJobRequest* request,
+                                      google::protobuf::Empty*) override {
+    const std::scoped_lock lock(s_.mu);
+    v1::Job job;
+    const grpc::Status found = find(request->name(), &job);
+    if (!found.ok()) return answer(context, found);
+    if (job.state() < v1::SUCCEEDED) {
+      return answer(context, refuse(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
+                                    "the job has not ended"));
+    }
+    s_.jobs.erase(request->name());
+    return answer(context, grpc::Status::OK);
+  }
+
+ private:
+  grpc::Status submit(const v1::SubmitJobRequest& request, v1::Job* job) {
+    s_.submits.push_back(request);
+    if (s_.submit_unavailable > 0) {
+      --s_.submit_unavailable;
+      return kBroken;
+    }
+    if (!s_.submit_error.reason.empty()) return to_status(s_.submit_error);
+    const std::string id = request.job_id().empty() ? "job-made1" : request.job_id();
+    job->set_name("tenants/default/jobs/" + id);
+    *job->mutable_spec() = request.spec();
+    job->set_state(v1::QUEUED);
+    job->mutable_plan()->set_parameter_count(1234567);
+    job->mutable_plan()->set_steps_total(100);
+    job->mutable_plan()->set_steps_per_epoch(10);
+    if (request.validate_only()) return grpc::Status::OK;
+    job->set_uid("u-1");
+    if (s_.jobs.count(job->name()) == 0) s_.jobs[job->name()] = *job;
+    return grpc::Status::OK;
+  }
+  grpc::Status find(const std::string& name, v1::Job* job) {
+    const auto found = s_.jobs.find(name);
+    if (found == s_.jobs.end())
+      return refuse(ErrorCode::kNotFound, "JOB_NOT_FOUND", "there is no job " + name);
+    *job = found->second;
+    return grpc::Status::OK;
+  }
+  FakeState& s_;
+};
+
+/// One UploadFile stream: checks what the contract asks of the client.
+class UploadIn final : public grpc::ServerReadReactor<v1::UploadFileRequest> {
+ public:
+  UploadIn(FakeState& s, v1::Upload* upload) : s_(s), upload_(upload) {
+    const std::scoped_lock lock(s_.mu);
+    ++s_.upload_streams;
+    StartRead(&message_);
+  }
+  void OnReadDone(bool ok) override {
+    const std::scoped_lock lock(s_.mu);
+    if (!ok)
+      return Finish(
+          refuse(ErrorCode::kAborted, "UPLOAD_PAUSED", "the stream ended without finish"));
+    const std::optional<grpc::Status> end = take();
+    if (end) return Finish(*end);
+    StartRead(&message_);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  /// A status if the stream is over.
+  std::optional<grpc::Status> take() {
+    if (!started_) return take_start();
+    return message_.has_finish() ? take_finish() : take_chunk();
+  }
+  std::optional<grpc::Status> take_start() {
+    started_ = true;
+    start_ = message_.start();
+    if (!message_.has_start()) {
+      s_.contract_breaks.push_back("the first message is no start");
+      return refuse(ErrorCode::kInvalidArgument, "REQUEST_MALFORMED", "no start");
+    }
+    if (!s_.upload_error.reason.empty()) return to_status(s_.upload_error);
+    const std::string& have = s_.uploads[start_.sha256()];
+    if (start_.offset() == static_cast<int64_t>(have.size())) return std::nullopt;
+    s_.contract_breaks.push_back("start at " + std::to_string(start_.offset()) + ", committed " +
+                                 std::to_string(have.size()));
+    return refuse(ErrorCode::kOutOfRange, "UPLOAD_OFFSET_MISMATCH", "offset");
+  }
+  std::optional<grpc::Status> take_chunk() {
+    std::string& have = s_.uploads[start_.sha256()];
+    const auto& chunk = message_.chunk();
+    const auto size = static_cast<int64_t>(chunk.data().size());
+    s_.upload_bytes += size;
+    if (chunk.offset() != static_cast<int64_t>(have.size()) || size > (1 << 20) ||
+        crc32c(chunk.data()) != chunk.crc32c()) {
+      s_.contract_breaks.push_back("a chunk at " + std::to_string(chunk.offset()));
+    }
+    if (s_.upload_damage_chunks > 0) {
+      --s_.upload_damage_chunks;
+      return refuse(ErrorCode::kDataLoss, "CHUNK_CHECKSUM", "damaged on the way");
+    }
+    have += chunk.data();
+    taken_ += size;
+    if (s_.upload_cut_bytes > 0 && taken_ >= s_.upload_cut_bytes) return kBroken;
+    return std::nullopt;
+  }
+  grpc::Status take_finish() {
+    std::string& have = s_.uploads[start_.sha256()];
+    if (static_cast<int64_t>(have.size()) != start_.size_bytes() ||
+        sha256_hex(have) != start_.sha256()) {
+      have.clear();
+      return refuse(ErrorCode::kInvalidArgument, "CONTENT_HASH_MISMATCH", "digest");
+    }
+    s_.complete[start_.sha256()] = true;
+    upload_->set_complete(true);
+    upload_->set_committed_size(start_.size_bytes());
+    return grpc::Status::OK;
+  }
+  FakeState& s_;
+  v1::Upload* upload_;
+  v1::UploadFileRequest message_;
+  v1::UploadFileRequest::Start start_;
+  bool started_ = false;
+  int64_t taken_ = 0;
+};
+
+class Datasets final : public v1::DatasetService::CallbackService {
+ public:
+  explicit Datasets(FakeState& s) : s_(s) {}
+  grpc::ServerReadReactor<v1::UploadFileRequest>* UploadFile(grpc::CallbackServerContext*,
+                                                             v1::Upload* upload) override {
+    return new UploadIn(s_, upload);
+  }
+  grpc::ServerUnaryReactor* GetUpload(grpc::CallbackServerContext* context,
+                                      const v1::GetUploadRequest* request,
+                                      v1::Upload* upload) override {
+    const std::scoped_lock lock(s_.mu);
+    const std::string sha256 = request->name().substr(request->name().rfind('/') + 1);
+    upload->set_name(request->name());
+    const auto found = s_.uploads.find(sha256);
+    if (found != s_.uploads.end())
+      upload->set_committed_size(static_cast<int64_t>(found->second.size()));
+    upload->set_complete(s_.complete.count(sha256) > 0);
+    return answer(context, grpc::Status::OK);
+  }
+  grpc::ServerUnaryReactor* CreateDataset(grpc::CallbackServerContext* context,
+                                          const v1::CreateDatasetRequest* request,
+                                          v1::Dataset* dataset) override {
+    const std::scoped_lock lock(s_.mu);
+    s_.created = *request;
+    for (const auto& source : request->spec().sources()) {
+      if (s_.complete.count(source.sha256()) == 0) {
+        return answer(context,
+                      refuse(ErrorCode::kFailedPrecondition, "UPLOAD_INCOMPLETE", source.sha256()));
+      }
+    }
+    fill(dataset);
+    return answer(context, grpc::Status::OK);
+  }
+  grpc::ServerUnaryReactor* GetDataset(grpc::CallbackServerContext* context,
+                                       const v1::GetDatasetRequest*,
+                                       v1::Dataset* dataset) override {
+    const std::scoped_lock lock(s_.mu);
+    fill(dataset);
+    return answer(context, grpc::Status::OK);
+  }
+
+ private:
+  void fill(v1::Dataset* dataset) {
+    const std::string id =
+        s_.created.dataset_id().empty() ? "d-0123456789abcdef" : s_.created.dataset_id();
+    dataset->set_name("tenants/default/datasets/" + id);
+    if (s_.dataset_polls-- > 0) {
+      dataset->set_state(v1::Dataset::INGESTING);
+    } else if (!s_.dataset_failure.reason.empty()) {
+      dataset->set_state(v1::Dataset::FAILED);
+      dataset->set_reason(s_.dataset_failure.reason);
+      dataset->set_message(s_.dataset_failure.message);
+    } else {
+      dataset->set_state(v1::Dataset::READY);
+    }
+  }
+  FakeState& s_;
+};
+
+class Models final : public v1::ModelService::CallbackService {
+ public:
+  explicit Models(FakeState& s) : s_(s) {}
+  grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
+                                     const v1::GetModelRequest* request,
+                                     v1::Model* model) override {
+    const std::scoped_lock lock(s_.mu);
+    const auto found = s_.models.find(request->name());
+    if (found == s_.models.end()) {
+      return answer(context,
+                    refuse(ErrorCode::kNotFound, "MODEL_NOT_FOUND", "there is no such model"));
+    }
+    *model = found->second;
+    return answer(context, grpc::Status::OK);
+  }
+  grpc::ServerWriteReactor<v1::DownloadModelResponse>* DownloadModel(
+      grpc::CallbackServerContext*, const v1::DownloadModelRequest*) override {
+    const std::scoped_lock lock(s_.mu);
+    auto files = s_.model_files;
+    if (!s_.odd_file_name.empty()) files[s_.odd_file_name] = "x";
+    std::vector<v1::DownloadModelResponse> out;
+    for (const auto& [name, content] : files) {
+      auto* header = out.emplace_back().mutable_header();
+      header->set_filename(name);
+      header->set_size_bytes(static_cast<int64_t>(content.size()));
+      header->set_sha256(sha256_hex(content));
+      for (size_t at = 0; at < content.size(); at += 1000) {
+        std::string data = content.substr(at, 1000);
+        if (s_.damage_model_files) data[0] = static_cast<char>(data[0] ^ 1);
+        out.emplace_back().set_data(data);
+      }
+    }
+    return new StreamOut<v1::DownloadModelResponse>(std::move(out), grpc::Status::OK, false);
+  }
+  /// Each row is class "b" with 0.75.
+  grpc::ServerUnaryReactor* Predict(grpc::CallbackServerContext* context,
+                                    const v1::PredictRequest* request,
+                                    v1::PredictResponse* response) override {
+    const std::scoped_lock lock(s_.mu);
+    s_.predicts.push_back(*request);
+    response->set_classification(true);
+    response->add_classes("a");
+    response->add_classes("b");
+    for (const char c : request->csv()) {
+      if (c != '\n') continue;
+      auto* p = response->add_predictions();
+      p->set_label("b");
+      p->set_label_index(1);
+      p->add_probabilities(0.25f);
+      p->add_probabilities(0.75f);
+    }
+    return answer(context, grpc::Status::OK);
+  }
+
+ private:
+  FakeState& s_;
+};
+
+class System final : public v1::SystemService::CallbackService {
+ public:
+  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
+                                          const v1::GetServerInfoRequest*,
+                                          v1::ServerInfo* info) override {
+    info->set_version("9.9.9");
+    info->add_warnings("SQLite is \x1b[31mold");
+    return answer(context, grpc::Status::OK);
+  }
+  grpc::ServerUnaryReactor* ListDevices(grpc::CallbackServerContext* context,
+                                        const v1::ListDevicesRequest*,
+                                        v1::ListDevicesResponse* response) override {
+    auto* cpu = response->add_devices();
+    cpu->set_name("devices/cpu");
+    cpu->set_kind(v1::Device::CPU);
+    cpu->set_health(v1::Device::HEALTHY);
+    response->set_note("no GPU here");
+    return answer(context, grpc::Status::OK);
+  }
+};
+
+}  // namespace
+
+struct FakeServer::Services {
+  explicit Services(FakeState& state) : jobs(state), datasets(state), models(state) {}
+  Jobs jobs;
+  Datasets datasets;
+  Models models;
+  System system;
+  std::unique_ptr<grpc::Server> server;
+};
+
+// The callback API, like the real server: gRPC 1.51's synchronous one now and then sleeps 10 s over
+// a large message.
+FakeServer::FakeServer() : state_(std::make_unique<FakeState>()) {
+  std::string folder = (std::filesystem::temp_directory_path() / "trainyard-fake-XXXXXX").string();
+  TRAINYARD_CHECK(::mkdtemp(folder.data()) != nullptr, "a temporary folder");
+  folder_ = folder;
+  socket_ = folder_ / "s.sock";
+  services_ = std::make_unique<Services>(*state_);
+  start();
+}
+
+FakeServer::~FakeServer() {
+  stop();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void FakeServer::start() {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address(), grpc::InsecureServerCredentials());
+  builder.RegisterService(&services_->jobs);
+  builder.RegisterService(&services_->datasets);
+  builder.RegisterService(&services_->models);
+  builder.RegisterService(&services_->system);
+  services_->server = builder.BuildAndStart();
+  TRAINYARD_CHECK(services_->server != nullptr, "the fake server listens on " + address());
+  services_->server->GetHealthCheckService()->SetServingStatus(state_->serving);
+}
+
+void FakeServer::stop() {
+  if (services_->server == nullptr) return;
+  services_->server->Shutdown(std::chrono::system_clock::now());
+  services_->server->Wait();
+  services_->server.reset();
+}
+
+Connection FakeServer::connection() const {
+  Connection c;
+  c.server = address();
+  return c;
+}
+
+void add_job(FakeState& state, const std::string& id, v1::JobState job_state, int count) {
+  const std::scoped_lock lock(state.mu);
+  const std::string name = "tenants/default/jobs/" + id;
+  v1::Job& job = state.jobs[name];
+  job.set_name(name);
+  job.set_state(job_state);
+  job.set_newest_seq(count);
+  job.mutable_plan()->set_steps_total(100);
+  job.mutable_plan()->set_steps_per_epoch(10);
+  for (int seq = 1; seq <= count; ++seq) {
+    v1::Event& event = state.events[name].emplace_back();
+    event.set_seq(seq);
+    event.set_attempt(1);
+    event.mutable_time()->set_seconds(1'700'000'000 + seq);
+    if (seq == 1) {
+      event.mutable_state()->set_state(v1::RUNNING);
+      event.mutable_state()->set_device("devices/cpu");
+    } else if (seq == count && job_state >= v1::SUCCEEDED) {
+      event.mutable_state()->set_state(job_state);
+    } else if (seq == 3) {
+      event.mutable_log()->set_level(v1::LogLine::WARN);
+      event.mutable_log()->set_text("careful \x1b[2J now");
+    } else {
+      v1::MetricSeries& series = *event.mutable_metrics()->add_series();
+      series.set_key("train/loss");
+      series.add_steps(seq);
+      series.add_values(1.0 / seq);
+    }
+  }
+}
+
+}  // namespace trainyard::client
