@@ -1,0 +1,176 @@
+"""Starts the real daemon and drives the real command line. Standard library alone.
+
+TRAINYARD_BIN names the folder with trainyardd, trainyard-worker and trainyard (ctest sets it).
+TRAINYARD_TEST_DATA names the folder with real data; tests that need it skip without it.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("TRAINYARD_BIN", SOURCE / "build/release/bin"))
+DATA = pathlib.Path(os.environ.get("TRAINYARD_TEST_DATA", SOURCE.parent / "shared/data"))
+EXAMPLES = SOURCE / "examples"
+
+
+def wait_until(condition, what, timeout_s=30.0, interval_s=0.02):
+    """Polls until condition() is true and returns its value; fails the test with `what` otherwise."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(interval_s)
+    raise AssertionError(f"timed out after {timeout_s} s: {what}")
+
+
+def is_running(pid):
+    """Whether a process runs. One that has ended may stay in /proc as a zombie, where nobody reaps orphans."""
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+class Daemon:
+    """A trainyardd on a state folder of its own. Restart it on the same folder with start()."""
+
+    def __init__(self, folder, *arguments):
+        self.state = pathlib.Path(folder)
+        self.socket = self.state / "trainyard.sock"
+        self.arguments = list(arguments)
+        self.process = None
+        self.log_path = self.state.parent / (self.state.name + ".log")
+
+    def start(self):
+        log = open(self.log_path, "ab")
+        self.process = subprocess.Popen(
+            [BIN / "trainyardd", "--state-dir", str(self.state), *self.arguments],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        log.close()
+        wait_until(self.healthy, "the daemon is healthy; its log:\n" + self.log(), timeout_s=20)
+        return self
+
+    def healthy(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"trainyardd ended with {self.process.returncode}:\n{self.log()}")
+        return self.socket.exists() and self.cli("health", check=False).returncode == 0
+
+    def log(self):
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self, timeout_s=30):
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(timeout_s)
+        return self.process.returncode if self.process else None
+
+    def cli(self, *arguments, check=True, input=None, cwd=None, env=None):
+        """Runs `trainyard` against this daemon; fails the test on a non-zero exit unless check is False."""
+        environment = dict(os.environ, TRAINYARD_SERVER=f"unix:{self.socket}", NO_COLOR="1", **(env or {}))
+        done = subprocess.run([BIN / "trainyard", *map(str, arguments)], capture_output=True, text=True,
+                              input=input, stdin=None if input is not None else subprocess.DEVNULL,
+                              cwd=cwd, env=environment, timeout=300)
+        if check and done.returncode != 0:
+            raise AssertionError(f"trainyard {' '.join(map(str, arguments))} ended with {done.returncode}\n"
+                                 f"{done.stdout}{done.stderr}\n--- daemon log\n{self.log()[-4000:]}")
+        return done
+
+    def json(self, *arguments):
+        return json.loads(self.cli(*arguments, "-o", "json").stdout)
+
+    def job(self, name):
+        return self.json("get", name)
+
+    def submit(self, spec, *arguments):
+        return self.cli("submit", spec, *arguments).stdout.strip()
+
+    def events(self, name, after=0):
+        """All events of a finished job, as dictionaries."""
+        lines = self.cli("watch", name, "--after", after, "-o", "jsonl", check=False).stdout.splitlines()
+        messages = [json.loads(line) for line in lines if line.strip()]
+        return [m["event"] if "event" in m else m for m in messages if "seq" in m or "event" in m]
+
+    def worker_pids(self):
+        """Processes whose parent is the daemon and whose program is trainyard-worker."""
+        pids = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            match = re.match(r"(\d+) \((.*)\) (\S) (\d+)", stat)
+            if match and match[2].startswith("trainyard-work") and match[3] != "Z" \
+                    and int(match[4]) == self.process.pid:
+                pids.append(int(match[1]))
+        return pids
+
+
+class DaemonTest(unittest.TestCase):
+    """A test case with one daemon per class, in a temporary folder that is removed at the end."""
+
+    arguments = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-e2e-"))
+        cls.daemon = Daemon(cls.folder / "state", *cls.arguments).start()
+
+    @classmethod
+    def tearDownClass(cls):
+        try:
+            cls.daemon.stop()
+        finally:
+            shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(text, bytes):
+            path.write_bytes(text)
+        else:
+            path.write_text(text)
+        return path
+
+    def assert_refused(self, done, exit_code, *words):
+        """The command failed with this exit code, said each of `words` on stderr, and said it shortly."""
+        self.assertEqual(done.returncode, exit_code, done.stdout + done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+        self.assertLess(len(done.stderr), 4000)
+
+
+def digits_spec(folder, name, model="  mlp: {hidden: [64]}", recipe="", dataset=None):
+    """A job file on the committed digits; returns its path."""
+    dataset = dataset or f"""
+  path: {EXAMPLES / 'digits.csv.gz'}
+  csv: {{header: false, target: c64, target_kind: class, image: [1, 8, 8]}}"""
+    text = f"""name: {name}
+dataset:{dataset}
+model:
+{model}
+recipe:
+  epochs: 3
+  batch_size: 50
+  seed: 7
+  optimizer: {{type: sgd, learning_rate: 0.05, momentum: 0.9}}
+{recipe}"""
+    path = pathlib.Path(folder) / f"{name}.yaml"
+    path.write_text(text)
+    return path

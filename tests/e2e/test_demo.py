@@ -1,0 +1,61 @@
+"""The demo, as someone who tries Trainyard for the first time runs it. Catches a demo that no longer works in a pipe,
+that has become slow, or that leaves a daemon or files behind."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from harness import BIN, SOURCE, wait_until
+
+# Everything after the build takes under 20 s on an idle machine; tests share theirs.
+SECONDS_MAX = 90
+
+
+@unittest.skipUnless(BIN == SOURCE / "build/release/bin", "the demo runs what is in build/release")
+class Demo(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="demo-", dir="/tmp")
+        self.addCleanup(self.folder.cleanup)
+        self.process = subprocess.Popen(
+            [SOURCE / "scripts/demo", "--no-build"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, start_new_session=True, env=dict(os.environ, TMPDIR=self.folder.name))
+        self.addCleanup(self.process.stdout.close)
+
+    def assert_nothing_is_left(self):
+        self.assertEqual(list(pathlib.Path(self.folder.name).iterdir()), [])
+        for entry in pathlib.Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    command = (entry / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                self.assertNotIn(self.folder.name.encode(), command, f"process {entry.name} is left")
+
+    def test_it_learns_and_cleans_up(self):
+        begin = time.monotonic()
+        output, _ = self.process.communicate(timeout=SECONDS_MAX)
+        self.assertEqual(self.process.returncode, 0, output)
+        self.assertLess(time.monotonic() - begin, SECONDS_MAX)
+        right = re.search(r"(\d+) of 297 right", output)
+        self.assertIsNotNone(right, output)
+        self.assertGreater(int(right[1]), 0.93 * 297)
+        self.assertNotIn("\x1b", output)  # a pipe gets no colour and no cursor movement
+        self.assertTrue((SOURCE / "build/demo/model/model.safetensors").exists())
+        self.assert_nothing_is_left()
+
+    def test_ctrl_c_stops_the_daemon(self):
+        wait_until(lambda: any(pathlib.Path(self.folder.name).glob("*/trainyard.sock")), "the daemon listens")
+        time.sleep(1)
+        os.killpg(self.process.pid, signal.SIGINT)  # as a terminal does: the script and what it runs
+        self.process.communicate(timeout=30)
+        self.assertEqual(self.process.returncode, 130)
+        self.assert_nothing_is_left()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,116 @@
+"""A user's first hour: submit, watch, look, predict, export. Catches a break anywhere on the path."""
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import struct
+import unittest
+
+from harness import EXAMPLES, DaemonTest, digits_spec
+
+
+class Digits(DaemonTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.done = cls.daemon.cli("submit", EXAMPLES / "digits_cnn.yaml", "--watch")
+        cls.name = cls.done.stdout.splitlines()[0].strip()
+
+    def test_submit_prints_the_name_alone_and_the_job_succeeds(self):
+        self.assertRegex(self.name, r"^[a-z][a-z0-9-]*$")
+        job = self.daemon.job(self.name)
+        self.assertEqual(job["state"], "SUCCEEDED", job)
+        self.assertEqual(job["device"], "devices/cpu")
+        self.assertEqual(self.daemon.cli("wait", self.name).returncode, 0)
+
+    def test_it_learned(self):
+        metrics = self.daemon.job(self.name)["progress"]["metrics"]
+        self.assertGreater(metrics["val/accuracy"], 0.96, metrics)
+
+    def test_every_step_is_in_the_stream_once_and_in_order(self):
+        events = self.daemon.events(self.name)
+        self.assertEqual([int(e["seq"]) for e in events], list(range(1, len(events) + 1)))
+        steps = [int(s) for e in events for series in e.get("metrics", {}).get("series", [])
+                 if series["key"] == "train/loss" for s in series["steps"]]
+        total = int(self.daemon.job(self.name)["progress"]["steps_total"])
+        self.assertEqual(len(steps), total)
+        self.assertEqual(steps, list(range(steps[0], steps[0] + total)))
+
+    def test_watch_after_a_sequence_number_is_the_rest_of_the_stream(self):
+        events = self.daemon.events(self.name)
+        self.assertEqual(self.daemon.events(self.name, after=3), events[3:])
+
+    def test_planned_arena_is_the_used_arena(self):
+        # The worker says both in its last log line or outcome; the plan that the daemon shows must be there too.
+        plan = self.daemon.job(self.name)["plan"]
+        self.assertGreater(int(plan["parameter_count"]), 0)
+        self.assertGreater(int(plan["memory"]["parameter_bytes"]), 0)
+
+    def test_predict_raw_rows(self):
+        text = gzip.open(EXAMPLES / "digits.csv.gz", "rt").read().splitlines()
+        rows = [line.rsplit(",", 1) for line in text[:200]]
+        path = self.write("rows.csv", "\n".join(r[0] for r in rows) + "\n")
+        answer = self.daemon.json("predict", self.name, "--csv", path)
+        labels = [p["label"] for p in answer["predictions"]]
+        self.assertEqual(len(labels), 200)
+        right = sum(a == b[1] for a, b in zip(labels, rows))
+        self.assertGreater(right, 190)
+
+    def test_export_is_a_safetensors_file_with_its_preprocessing(self):
+        out = self.folder / "export"
+        self.daemon.cli("model", "export", self.name, "--out", out)
+        blob = (out / "model.safetensors").read_bytes()
+        (size,) = struct.unpack("<Q", blob[:8])
+        header = json.loads(blob[8:8 + size])
+        ends = [t["data_offsets"][1] for k, t in header.items() if k != "__metadata__"]
+        self.assertEqual(8 + size + max(ends), len(blob))
+        self.assertIn("preprocessing", json.loads((out / "model.json").read_text()))
+        model = self.daemon.json("model", "get", self.name)
+        self.assertEqual(model["digest"], hashlib.sha256(blob).hexdigest())
+
+    def test_tables_and_json_list_the_job(self):
+        self.assertIn(self.name, self.daemon.cli("list").stdout)
+        names = [j["name"] for j in self.daemon.json("list")["jobs"]]
+        self.assertIn(f"tenants/default/jobs/{self.name}", names)
+        self.assertIn(self.name, self.daemon.cli("model", "list").stdout)
+        self.assertIn("cpu", self.daemon.cli("device", "list").stdout)
+
+    def test_the_same_content_is_ingested_once(self):
+        before = self.daemon.json("dataset", "list")["datasets"]
+        spec = digits_spec(self.folder, "again")
+        self.daemon.submit(spec, "--wait")
+        self.assertEqual(len(self.daemon.json("dataset", "list")["datasets"]), len(before))
+
+    def test_wait_tells_the_outcome_of_a_failed_job(self):
+        spec = digits_spec(self.folder, "explodes").read_text().replace("learning_rate: 0.05", "learning_rate: 1e6")
+        path = self.write("explodes.yaml", spec)
+        name = self.daemon.submit(path)
+        self.assertEqual(self.daemon.cli("wait", name, check=False).returncode, 1)
+        job = self.daemon.job(name)
+        self.assertEqual((job["state"], job["reason"]), ("FAILED", "LOSS_NOT_FINITE"))
+        self.assertRegex(job["message"], r"step \d+")
+        series = [s for e in self.daemon.events(name) for s in e.get("metrics", {}).get("series", [])
+                  if s["key"] == "train/loss"]
+        self.assertTrue(series[-1].get("non_finite"), "the loss that ended the job is marked in the stream")
+
+    def test_same_seed_same_bits_and_other_seed_other_bits(self):
+        digests = []
+        for i, seed in enumerate((7, 7, 8)):
+            path = self.write(f"bits{i}.yaml", digits_spec(self.folder, f"bits-{i}").read_text()
+                              .replace("seed: 7", f"seed: {seed}"))
+            self.daemon.submit(path, "--wait")
+            digests.append(self.daemon.json("model", "get", f"bits-{i}")["digest"])
+        self.assertEqual(digests[0], digests[1])
+        self.assertNotEqual(digests[0], digests[2])
+
+    def test_delete(self):
+        name = self.daemon.submit(digits_spec(self.folder, "short-lived"), "--wait").splitlines()[0]
+        self.daemon.cli("delete", name, "--yes")
+        self.assertEqual(self.daemon.cli("get", name, check=False).returncode, 4)
+        self.daemon.cli("model", "get", name)  # the model stays
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

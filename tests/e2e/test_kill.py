@@ -1,0 +1,105 @@
+"""kill -9 at any time costs at most the steps since the last checkpoint, and no bit of the result."""
+
+import os
+import random
+import signal
+import time
+import unittest
+
+from harness import DaemonTest, digits_spec, is_running, wait_until
+
+MODEL = """  layers:
+    - conv: {out_channels: 16, kernel_shape: [3], pads: [1]}
+    - batch_normalization: {}
+    - relu: {}
+    - max_pool: {kernel_shape: [2]}
+    - dropout: {ratio: 0.2}
+    - gemm: {}"""
+RECIPE = """  validation_split: 0.2
+  checkpoint_every_steps: 20
+"""
+
+
+class Kill(DaemonTest):
+    def spec(self, name):
+        text = digits_spec(self.folder, name, MODEL, RECIPE).read_text().replace("epochs: 3", "epochs: 40")
+        return self.write(f"{name}.yaml", text)
+
+    def digest(self, name):
+        return self.daemon.json("model", "get", name)["digest"]
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        self = cls("test_worker_killed")
+        cls.daemon.submit(self.spec("undisturbed"), "--wait")
+        cls.expected = self.digest("undisturbed")
+
+    def wait_for_checkpoint(self, name, beyond=0):
+        def saved():
+            job = self.daemon.job(name)
+            self.assertNotIn(job["state"], ("SUCCEEDED", "FAILED"), "too fast or failed: " + str(job))
+            return int(job.get("checkpoint_step", 0)) > beyond and job["state"] == "RUNNING"
+        wait_until(saved, f"{name} has a checkpoint beyond step {beyond}")
+
+    def finish(self, name):
+        self.daemon.cli("wait", name)
+        self.assertEqual(self.digest(name), self.expected)
+
+    def test_worker_killed(self):
+        name = self.daemon.submit(self.spec("worker-killed"))
+        self.wait_for_checkpoint(name)
+        os.kill(self.daemon.worker_pids()[0], signal.SIGKILL)
+        self.finish(name)
+        job = self.daemon.job(name)
+        self.assertEqual(job["attempt"], 2)
+        states = [e["state"] for e in self.daemon.events(name) if "state" in e]
+        resumed = [int(s.get("resumed_from_step", 0)) for s in states if s["state"] == "RUNNING"]
+        self.assertGreater(resumed[-1], 0, "the second attempt started over")
+
+    def test_daemon_killed(self):
+        name = self.daemon.submit(self.spec("daemon-killed"))
+        queued = self.daemon.submit(self.spec("queued-behind"))
+        self.wait_for_checkpoint(name)
+        workers = self.daemon.worker_pids()
+        self.daemon.kill()
+        self.daemon.start()
+        self.finish(name)
+        self.finish(queued)
+        self.assertFalse(any(is_running(pid) for pid in workers), "an old worker lives on")
+        seqs = [int(e["seq"]) for e in self.daemon.events(name)]
+        self.assertEqual(seqs, list(range(1, len(seqs) + 1)))
+
+    def test_daemon_stopped_gracefully(self):
+        name = self.daemon.submit(self.spec("daemon-stopped"))
+        self.wait_for_checkpoint(name)
+        self.assertEqual(self.daemon.stop(), 0)
+        self.daemon.start()
+        self.finish(name)
+
+    def test_killed_at_random_times(self):
+        rng = random.Random(int(os.environ.get("TRAINYARD_TEST_SEED", "1")))
+        name = self.daemon.submit(self.spec("killed-often"))
+        for _ in range(4):
+            time.sleep(rng.uniform(0.0, 0.4))
+            if self.daemon.job(name)["state"] in ("SUCCEEDED", "FAILED"):
+                break
+            pids = self.daemon.worker_pids()
+            if pids:
+                os.kill(pids[0], signal.SIGKILL)
+        self.finish(name)
+
+    def test_cancel_twice_and_a_worker_that_hangs(self):
+        text = self.spec("cancelled").read_text().replace("epochs: 40", "epochs: 100000")
+        name = self.daemon.submit(self.write("cancelled.yaml", text))
+        wait_until(lambda: self.daemon.job(name)["state"] == "RUNNING", "it runs")
+        self.daemon.cli("cancel", name)
+        self.daemon.cli("cancel", name)
+        self.assertEqual(self.daemon.cli("wait", name, check=False).returncode, 8)
+        self.assertEqual(self.daemon.job(name)["state"], "CANCELLED")
+        self.daemon.cli("cancel", name)  # also on a finished job
+        wait_until(lambda: not self.daemon.worker_pids(), "no worker is left", timeout_s=5)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
