@@ -1,0 +1,141 @@
+// How fast sources become a dataset, and a dataset batches. Each line also tells the limit that
+// nothing could pass on this machine, measured in the same run: reading a file's bytes and finding
+// its line ends for CSV, inflating them for gzip, copying as many bytes for the loader.
+//
+//   data_bench [FOLDER]    default: TRAINYARD_TEST_DATA; the folder of tests' real data
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "src/base/philox.h"
+#include "src/data/byte_source.h"
+#include "src/data/loader.h"
+
+namespace trainyard {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kRepetitions = 5;
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double best_of(const std::function<void()>& work) {
+  double best = 1e300;
+  for (int i = 0; i < kRepetitions; ++i) best = std::min(best, seconds_of(work));
+  return best;
+}
+
+/// Bytes of a source after decompression; with the line ends found, as a reader must.
+int64_t scan(const fs::path& path, bool lines) {
+  const auto source = open_file_source(path, "data").value();
+  std::vector<char> chunk(1 << 20);
+  int64_t bytes = 0;
+  int64_t ends = 0;
+  for (size_t n; (n = source->read(chunk).value()) > 0;) {
+    bytes += static_cast<int64_t>(n);
+    if (lines) ends += std::count(chunk.begin(), chunk.begin() + static_cast<int64_t>(n), '\n');
+  }
+  asm volatile("" : : "r"(ends));  // a count that nobody reads would be left out by the compiler
+  return bytes;
+}
+
+void bench_ingest(const char* name, const IngestRequest& request, const fs::path& folder) {
+  int64_t bytes = 0;
+  const double limit = best_of([&] {
+    bytes = 0;
+    for (const IngestSource& s : request.sources) bytes += scan(s.path, request.format == "csv");
+  });
+  int64_t rows = 0;
+  const double seconds = best_of([&] {
+    fs::remove_all(folder);
+    const auto schema = ingest(request, folder, local_files());
+    TRAINYARD_CHECK(schema.ok(), schema.error().message);
+    rows = schema->train_rows + schema->test_rows;
+  });
+  std::printf("ingest   %-9s %9.0f rows/s %8.1f MB/s  %6.1f ms   limit %8.1f MB/s (%2.0f %%)\n",
+              name, static_cast<double>(rows) / seconds, static_cast<double>(bytes) / seconds / 1e6,
+              seconds * 1e3, static_cast<double>(bytes) / limit / 1e6, 100 * limit / seconds);
+}
+
+void bench_dataset(const fs::path& folder) {
+  std::printf("open     %6.2f ms, with digest %6.1f ms\n",
+              1e3 * best_of([&] { (void)Dataset::open(folder, false).value(); }),
+              1e3 * best_of([&] { (void)Dataset::open(folder, true).value(); }));
+  const Dataset d = Dataset::open(folder, false).value();
+  std::vector<int64_t> rows;
+  const double split = best_of([&] { rows = split_rows(d.train().rows, 0.1, 1).train; });
+  const double permute = best_of([&] { (void)permutation(std::ssize(rows), 1, 2, 3); });
+  Preprocessing p;
+  const double fit = best_of([&] { p = fit_preprocessing(d.schema(), d.train(), rows); });
+  std::printf("start    split %.2f ms, fit %.2f ms, an epoch's order %.2f ms\n", split * 1e3,
+              fit * 1e3, permute * 1e3);
+
+  Loader::Options options;
+  options.batch_size = 64;
+  constexpr int kSteps = 3000;
+  for (const int threads : {1, 2}) {
+    options.threads = threads;
+    size_t floats = 0;
+    const double seconds = best_of([&] {
+      Loader loader(d.schema(), p, d.train(), rows, options);
+      for (int i = 0; i < kSteps; ++i) floats = loader.next().input.size();
+    });
+    std::vector<float> from(floats, 1), to(floats);
+    const double copy = best_of([&] {
+      for (int i = 0; i < kSteps; ++i) {
+        std::memcpy(to.data(), from.data(), floats * sizeof(float));
+        asm volatile("" : : "g"(to.data()) : "memory");
+      }
+    });
+    std::printf(
+        "loader   batch 64, %d thread%s %9.0f samples/s   limit %9.0f samples/s (%2.0f %%)\n",
+        threads, threads > 1 ? "s" : " ", kSteps * 64 / seconds, kSteps * 64 / copy,
+        100 * copy / seconds);
+  }
+}
+
+int run(const fs::path& data) {
+  std::string pattern = (fs::temp_directory_path() / "trainyard-bench-XXXXXX").string();
+  const fs::path folder = ::mkdtemp(pattern.data());
+  CsvOptions price;
+  price.target = "price";
+  bench_ingest("diamonds", {"csv", {{"data", data / "tabular/diamonds.csv"}}, price},
+               folder / "diamonds");
+  const fs::path mnist = data / "mnist";
+  bench_ingest("mnist",
+               {"idx",
+                {{"train_images", mnist / "train-images-idx3-ubyte.gz"},
+                 {"train_labels", mnist / "train-labels-idx1-ubyte.gz"},
+                 {"test_images", mnist / "t10k-images-idx3-ubyte.gz"},
+                 {"test_labels", mnist / "t10k-labels-idx1-ubyte.gz"}},
+                {}},
+               folder / "mnist");
+  bench_dataset(folder / "mnist");
+  fs::remove_all(folder);
+  return 0;
+}
+
+}  // namespace
+}  // namespace trainyard
+
+int main(int argc, char** argv) {
+  const char* folder = argc > 1 ? argv[1] : std::getenv("TRAINYARD_TEST_DATA");
+  if (folder == nullptr || !std::filesystem::is_directory(folder)) {
+    std::fprintf(stderr, "no folder of real data: give it, or set TRAINYARD_TEST_DATA\n");
+    return 2;
+  }
+  return trainyard::run(folder);
+}

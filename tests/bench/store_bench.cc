@@ -1,0 +1,156 @@
+// tests/bench/store_bench.cc: durable submits per second, and the share of what the disk allows.
+//
+//   store_bench [DIRECTORY]   on the disk to be measured; default: the current directory
+//
+// Prints the disk's own limit first (fdatasync of one 4 KiB page after the other), then submits:
+// one at a time, with some in flight, and events of a running job. Everything is acknowledged after
+// the commit (synchronous=FULL).
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <vector>
+
+#include "server/store/store.h"
+#include "src/base/handle.h"
+
+namespace {
+
+using namespace trainyard;
+using namespace trainyard::server;
+
+constexpr int64_t kMeasureUs = 2'000'000;
+
+int64_t now_us() { return system_clock().steady_us(); }
+
+void print(const char* what, std::vector<int64_t>& latencies_us, int64_t elapsed_us) {
+  std::sort(latencies_us.begin(), latencies_us.end());
+  const size_t n = latencies_us.size();
+  std::printf("%-34s %9.0f /s   p50 %6lld us   p99 %6lld us   worst %7lld us\n", what,
+              1e6 * static_cast<double>(n) / static_cast<double>(elapsed_us),
+              static_cast<long long>(latencies_us[n / 2]),
+              static_cast<long long>(latencies_us[n * 99 / 100]),
+              static_cast<long long>(latencies_us.back()));
+}
+
+void measure_disk(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / "fdatasync";
+  const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  const std::vector<char> page(4096, 'x');
+  std::vector<int64_t> latencies;
+  const int64_t begin = now_us();
+  for (off_t at = 0; now_us() - begin < kMeasureUs; at += 4096) {
+    const int64_t start = now_us();
+    if (::pwrite(fd.get(), page.data(), page.size(), at) < 0 || ::fdatasync(fd.get()) != 0) return;
+    latencies.push_back(now_us() - start);
+  }
+  print("fdatasync of 4 KiB", latencies, now_us() - begin);
+  std::filesystem::remove(path);
+}
+
+// Keeps `in_flight` changes on their way for two seconds.
+template <typename Start>
+void measure(const char* what, int in_flight, Start start) {
+  std::mutex mu;
+  std::condition_variable wake;
+  int flying = 0;
+  bool failed = false;
+  std::vector<int64_t> latencies;
+  const int64_t begin = now_us();
+  while (now_us() - begin < kMeasureUs && !failed) {
+    {
+      std::unique_lock lock(mu);
+      wake.wait(lock, [&] { return flying < in_flight; });
+      ++flying;
+    }
+    start([&, sent = now_us()](const Result<Job>& result) {
+      const std::lock_guard lock(mu);
+      failed |= !result.ok();
+      latencies.push_back(now_us() - sent);
+      --flying;
+      wake.notify_one();
+    });
+  }
+  std::unique_lock lock(mu);
+  wake.wait(lock, [&] { return flying == 0; });
+  if (failed) std::printf("%s: refused\n", what);
+  print(what, latencies, now_us() - begin);
+}
+
+NewJob bench_job() {
+  static int64_t count = 0;
+  NewJob job;
+  job.spec.mutable_dataset()->set_name("tenants/default/datasets/digits");
+  job.spec.mutable_recipe()->set_epochs(10);
+  for (int i = 0; i < 8; ++i)
+    (*job.spec.mutable_labels())["label-" + std::to_string(i)] = "a value of the usual size";
+  job.request_id = "request-" + std::to_string(++count);
+  job.request_digest = std::string(64, 'a');
+  return job;
+}
+
+int run(const std::filesystem::path& directory) {
+  measure_disk(directory);
+  StoreOptions options;
+  options.state_dir = directory / "state";
+  options.queued_jobs_max = int64_t{1} << 40;
+  Result<std::unique_ptr<Store>> opened = Store::open(options);
+  if (!opened.ok()) {
+    std::printf("%s\n", opened.error().message.c_str());
+    return 1;
+  }
+  Store& store = **opened;
+  for (const int in_flight : {1, 16, 128, 1024}) {
+    const std::string what = "durable submits, " + std::to_string(in_flight) + " in flight";
+    measure(what.c_str(), in_flight,
+            [&](Done<Job> done) { store.jobs().submit(bench_job(), std::move(done)); });
+  }
+  Job job = store.jobs().submit(bench_job()).value();
+  job = store.jobs().start_attempt(job.uid, "devices/cpu", "n", "R", "m").value();
+  AttemptUpdate update;
+  update.job_uid = job.uid;
+  update.attempt = 1;
+  v1::MetricSeries* series = update.events.emplace_back().mutable_metrics()->add_series();
+  series->set_key("train/loss");
+  for (int i = 0; i < 10; ++i) {
+    series->add_steps(i);
+    series->add_values(0.5);
+  }
+  measure("metric reports of one job, 64", 64,
+          [&](Done<Job> done) { store.jobs().update_attempt(update, std::move(done)); });
+  std::vector<int64_t> latencies;
+  const int64_t begin = now_us();
+  while (now_us() - begin < kMeasureUs) {
+    const int64_t start = now_us();
+    if (!store.jobs().find_uid(job.uid).ok()) return 1;
+    latencies.push_back(now_us() - start);
+  }
+  print("reads of a job, one thread", latencies, now_us() - begin);
+
+  const int64_t count = store.jobs().count().value().queued;
+  options.state_dir = directory / "state";
+  opened = std::unique_ptr<Store>();  // closed
+  const int64_t closed = now_us();
+  opened = Store::open(options);
+  if (!opened.ok()) return 1;
+  std::printf("opening with %lld jobs: %lld ms\n", static_cast<long long>(count),
+              static_cast<long long>((now_us() - closed) / 1000));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string pattern = std::string(argc > 1 ? argv[1] : ".") + "/store_bench_XXXXXX";
+  if (::mkdtemp(pattern.data()) == nullptr) {
+    std::printf("cannot make a directory in %s\n", argc > 1 ? argv[1] : ".");
+    return 1;
+  }
+  const int code = run(pattern);
+  std::error_code ignored;
+  std::filesystem::remove_all(pattern, ignored);
+  return code;
+}

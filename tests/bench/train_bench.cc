@@ -1,0 +1,180 @@
+// Training speed of the models that every comparison uses, on the cpu backend, batches in memory.
+//
+//   train_bench [seconds]    a table: samples per second, share of the measured fp32 peak, planned
+//                            and used arena bytes, for threads 1 and 2
+//   train_bench --serve      answers "MODEL BATCH THREADS SECONDS" lines on standard input with one
+//                            JSON line each; compare_pytorch.py drives it in turns with PyTorch
+//
+// One step is what the training loop does: batch in, forward, backward, update, loss and logits
+// out.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <tuple>
+
+#include "kernels/math/philox.h"
+#include "src/train/session.h"
+#include "tests/bench/peak_flops.h"
+
+namespace trainyard {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kBatches = 8;  // different ones in turn, so that no input stays in a cache
+constexpr int64_t kClasses = 10;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+ModelSpec model_of(const std::string& name) {
+  ModelSpec spec;
+  if (name == "lenet5") {
+    spec.preset = "lenet5";
+  } else {
+    spec.preset = "mlp";
+    spec.parameters.set(
+        "hidden", name == "mlp" ? std::vector<int64_t>{512, 512} : std::vector<int64_t>{256, 128});
+  }
+  return spec;
+}
+
+// A model, its memory and its batches: built once, run in many rounds.
+class Case {
+ public:
+  Case(const std::string& model, int64_t batch, int threads)
+      : batch_(batch), backend_(make_cpu_backend(threads)) {
+    const ModelInterface interface {
+      model == "lenet5" ? Shape{1, 28, 28} : Shape{784}, true, kClasses
+    };
+    Recipe recipe;
+    recipe.batch_size = batch;
+    recipe.optimizer.momentum = 0.9;
+    RunPrograms programs;
+    programs.train = compile_training(model_of(model), recipe, interface, batch).value();
+    flops_ = programs.train.program.flops;
+    session_ = std::make_unique<Session>(std::move(programs), *backend_);
+    session_->initialise(1);
+    const auto values = static_cast<size_t>(batch * 784);
+    for (int64_t b = 0; b < kBatches; ++b) {
+      std::vector<float>& input = inputs_.emplace_back(values);
+      std::vector<int32_t>& target = targets_.emplace_back(static_cast<size_t>(batch));
+      for (size_t i = 0; i < values; ++i) {
+        input[i] = math::uniform01<float>(math::philox_u32(1, 1, static_cast<uint64_t>(b), i));
+      }
+      for (size_t i = 0; i < target.size(); ++i) {
+        target[i] =
+            static_cast<int32_t>(math::philox_u32(1, 2, static_cast<uint64_t>(b), i) % kClasses);
+      }
+    }
+    run(0.1);  // first touches, sleeping threads
+  }
+
+  /// Samples per second over at least `seconds`.
+  double run(double seconds) {
+    const Clock::time_point start = Clock::now();
+    int64_t steps = 0;
+    do {
+      step();
+      ++steps;
+    } while (seconds_since(start) < seconds);
+    return static_cast<double>(steps * batch_) / seconds_since(start);
+  }
+
+  /// GFLOP per sample: each multiplication and addition of the program that the plan counts.
+  double gflop_per_sample() const {
+    return static_cast<double>(flops_) / static_cast<double>(batch_) * 1e-9;
+  }
+  int64_t planned_bytes() const { return session_->arena_planned_bytes(); }
+  int64_t used_bytes() const { return session_->arena_used_bytes(); }
+
+ private:
+  void step() {
+    const auto b = static_cast<size_t>(step_ % kBatches);
+    Session::StepInputs inputs;
+    inputs.input = std::as_bytes(std::span(inputs_[b]));
+    inputs.target = std::as_bytes(std::span(targets_[b]));
+    inputs.step = step_++;
+    inputs.learning_rate = 0.01f;
+    (void)session_->run_step(inputs);
+  }
+
+  int64_t batch_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Session> session_;
+  int64_t flops_ = 0;
+  int64_t step_ = 0;
+  std::vector<std::vector<float>> inputs_;
+  std::vector<std::vector<int32_t>> targets_;
+};
+
+void print_table(double seconds) {
+  const double peak[] = {0, bench::measure_peak_gflops(1), bench::measure_peak_gflops(2)};
+  std::printf("fp32 peak, measured: %.0f GFLOP/s on 1 thread, %.0f on 2\n\n", peak[1], peak[2]);
+  std::printf("%-10s %6s %8s %12s %10s %8s %14s %14s %6s\n", "model", "batch", "threads",
+              "samples/s", "GFLOP/s", "of peak", "planned bytes", "used bytes", "diff");
+  for (const char* model : {"mlp", "mlp_small", "lenet5"}) {
+    for (const int64_t batch : {64, 128}) {
+      for (const int threads : {1, 2}) {
+        Case c(model, batch, threads);
+        std::vector<double> rates;
+        for (int i = 0; i < 5; ++i) rates.push_back(c.run(seconds / 5));
+        std::ranges::sort(rates);
+        const double rate = rates[2];
+        const double gflops = rate * c.gflop_per_sample();
+        std::printf("%-10s %6lld %8d %12.0f %10.1f %7.1f%% %14lld %14lld %6lld\n", model,
+                    static_cast<long long>(batch), threads, rate, gflops,
+                    100 * gflops / peak[threads], static_cast<long long>(c.planned_bytes()),
+                    static_cast<long long>(c.used_bytes()),
+                    static_cast<long long>(c.planned_bytes() - c.used_bytes()));
+        std::fflush(stdout);
+      }
+    }
+  }
+}
+
+void serve() {
+  std::map<std::tuple<std::string, int64_t, int>, std::unique_ptr<Case>> cases;
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    std::istringstream in(line);
+    std::string model;
+    int64_t batch = 0;
+    int threads = 0;
+    double seconds = 0;
+    in >> model;
+    if (model == "peak") {
+      in >> threads;
+      std::printf("{\"gflops\": %.2f}\n", bench::measure_peak_gflops(threads));
+      std::fflush(stdout);
+      continue;
+    }
+    in >> batch >> threads >> seconds;
+    auto& c = cases[{model, batch, threads}];
+    if (c == nullptr) c = std::make_unique<Case>(model, batch, threads);
+    const double rate = c->run(seconds);
+    std::printf(
+        "{\"samples_per_second\": %.1f, \"gflop_per_sample\": %.9f, \"planned_bytes\": %lld, "
+        "\"used_bytes\": %lld}\n",
+        rate, c->gflop_per_sample(), static_cast<long long>(c->planned_bytes()),
+        static_cast<long long>(c->used_bytes()));
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "--serve") {
+    trainyard::serve();
+  } else {
+    trainyard::print_table(argc > 1 ? std::atof(argv[1]) : 2.0);
+  }
+  return 0;
+}
