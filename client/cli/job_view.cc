@@ -22,14 +22,15 @@ int64_t batch_size_of(const v1::Job& job) {
   return job.spec().recipe().has_batch_size() ? job.spec().recipe().batch_size() : 64;
 }
 
+// The preset's name and its sizes, "mlp 512 512", or how many layers there are.
 std::string model_text(const v1::ModelSpec& model) {
-  if (model.has_lenet5()) return "lenet5";
-  if (model.has_mlp()) {
-    std::string out = "mlp";
-    for (const int64_t units : model.mlp().hidden()) out += " " + std::to_string(units);
-    return out;
+  if (model.preset_case() == v1::ModelSpec::PRESET_NOT_SET) {
+    return std::to_string(model.layers_size()) + " layers";
   }
-  return std::to_string(model.layers_size()) + " layers";
+  const auto* preset = v1::ModelSpec::descriptor()->FindFieldByNumber(model.preset_case());
+  std::string text = preset->name();
+  for (const int64_t units : model.mlp().hidden()) text += " " + std::to_string(units);
+  return text;
 }
 
 std::string memory_text(const v1::MemoryPlan& m) {

@@ -43,8 +43,23 @@ std::string enum_name(Enum value) {
   return descriptor == nullptr ? "" : lower(descriptor->name());
 }
 
-// Every field that is set becomes an attribute of the same name.
-Attributes to_attributes(const Message& message) {
+// The field of a oneof that is set, or null.
+const FieldDescriptor* set_field(const Message& message, const char* oneof) {
+  return message.GetReflection()->GetOneofFieldDescriptor(
+      message, message.GetDescriptor()->FindOneofByName(oneof));
+}
+
+std::string value_names(const google::protobuf::EnumDescriptor& type) {
+  std::string names;
+  for (int i = 1; i < type.value_count(); ++i) {  // 0 is "unspecified"
+    names += (i > 1 ? ", " : "") + lower(type.value(i)->name());
+  }
+  return names;
+}
+
+// Every field that is set becomes an attribute of the same name; an enum's value its lower case
+// name.
+Attributes to_attributes(const Message& message, const std::string& path, Violations& violations) {
   Attributes attributes;
   const auto* reflection = message.GetReflection();
   std::vector<const FieldDescriptor*> fields;
@@ -68,6 +83,18 @@ Attributes to_attributes(const Message& message) {
       case FieldDescriptor::CPPTYPE_STRING:
         attributes.set(field->name(), reflection->GetString(message, field));
         break;
+      case FieldDescriptor::CPPTYPE_ENUM: {
+        const int number = reflection->GetEnumValue(message, field);
+        const auto* value = field->enum_type()->FindValueByNumber(number);
+        if (value == nullptr) {
+          violations.add("FIELD_UNSUPPORTED", path + "." + field->name(),
+                         std::to_string(number) + " is not known, expected one of " +
+                             value_names(*field->enum_type()));
+        } else if (number != 0) {
+          attributes.set(field->name(), lower(value->name()));
+        }
+        break;
+      }
       default:
         TRAINYARD_CHECK(false,
                         "layer field " + field->full_name() + " has a type without an attribute");
@@ -80,44 +107,32 @@ LayerSpec to_layer(const v1::Layer& layer, int index, Violations& violations) {
   LayerSpec out;
   out.name = layer.name();
   out.inputs.assign(layer.inputs().begin(), layer.inputs().end());
-  const FieldDescriptor* op = layer.GetReflection()->GetOneofFieldDescriptor(
-      layer, layer.GetDescriptor()->FindOneofByName("op"));
+  const FieldDescriptor* op = set_field(layer, "op");
   if (op == nullptr) {
     violations.add("FIELD_REQUIRED", "model.layers[" + std::to_string(index) + "]",
                    "has no op; expected one such as gemm, conv or relu");
     return out;
   }
   out.op = onnx_name(op->name());
-  out.attributes = to_attributes(layer.GetReflection()->GetMessage(layer, op));
+  out.attributes =
+      to_attributes(layer.GetReflection()->GetMessage(layer, op),
+                    "model.layers[" + std::to_string(index) + "]." + op->name(), violations);
   return out;
 }
 
 ModelSpec to_model(const v1::ModelSpec& model, Violations& violations) {
   ModelSpec out;
-  const int given = int{model.has_mlp()} + int{model.has_lenet5()} + int{model.layers_size() > 0};
-  if (given != 1) {
-    violations.add(
-        "FIELD_REQUIRED", "model",
-        given == 0 ? "is empty; expected exactly one of mlp, lenet5, layers"
-                   : "names several architectures; expected exactly one of mlp, lenet5, layers");
+  const FieldDescriptor* preset = set_field(model, "preset");
+  if ((preset != nullptr) == (model.layers_size() > 0)) {
+    violations.add("FIELD_REQUIRED", "model",
+                   preset == nullptr ? "is empty; expected a preset or layers"
+                                     : "has a preset and layers; expected one of them");
     return out;
   }
-  if (model.has_mlp()) {
-    const v1::Mlp& mlp = model.mlp();
-    out.preset = "mlp";
-    out.parameters.set("hidden", std::vector<int64_t>(mlp.hidden().begin(), mlp.hidden().end()));
-    if (mlp.activation() != v1::ACTIVATION_UNSPECIFIED) {
-      const std::string name = enum_name(mlp.activation());
-      if (name.empty()) {
-        violations.add("FIELD_UNSUPPORTED", "model.mlp.activation",
-                       std::to_string(mlp.activation()) +
-                           " is not known, expected relu, sigmoid, tanh or gelu");
-      }
-      out.parameters.set("activation", name);
-    }
-    if (mlp.has_dropout()) out.parameters.set("dropout", mlp.dropout());
-  } else if (model.has_lenet5()) {
-    out.preset = "lenet5";
+  if (preset != nullptr) {
+    out.preset = preset->name();
+    out.parameters = to_attributes(model.GetReflection()->GetMessage(model, preset),
+                                   "model." + out.preset, violations);
   }
   for (int i = 0; i < model.layers_size(); ++i)
     out.layers.push_back(to_layer(model.layers(i), i, violations));

@@ -109,8 +109,9 @@ ModelInterface DatasetSchema::interface() const {
     }
     result.input = Shape{features};
   }
-  result.classification = target.kind == TargetSchema::Kind::kClass;
-  result.outputs = result.classification ? static_cast<int64_t>(target.classes.size()) : 1;
+  result.target =
+      target.kind == TargetSchema::Kind::kClass ? TargetForm::kClass : TargetForm::kNumeric;
+  result.outputs = result.classification() ? static_cast<int64_t>(target.classes.size()) : 1;
   return result;
 }
 

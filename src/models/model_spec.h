@@ -30,11 +30,21 @@ struct ModelSpec {
   std::string loss;
 };
 
+/// What the data asks a model to give.
+enum class TargetForm : uint8_t {
+  kClass,      // one score per class: [N, outputs]
+  kNumeric,    // numbers: [N, outputs]
+  kNextToken,  // at each position one score per token of the vocabulary: [N, T, outputs]
+};
+
 /// What the data offers and asks: the shape of one input sample, and of one target.
 struct ModelInterface {
-  Shape input;  // [F] or [C, H, W]
-  bool classification = true;
-  int64_t outputs = 0;  // classes K, or numeric targets (1)
+  Shape input;             // [F] or [C, H, W] numbers, or [T] tokens
+  int64_t vocabulary = 0;  // > 0: the input is I32 tokens in [0, vocabulary)
+  TargetForm target = TargetForm::kClass;
+  int64_t outputs = 0;  // classes K, numeric targets (1), or the vocabulary
+
+  bool classification() const { return target == TargetForm::kClass; }
 };
 
 struct BuildOptions {
@@ -46,11 +56,12 @@ struct BuildOptions {
 
 struct Model {
   Graph graph;
-  TensorId input = kNoTensor;   // [N, ...]
-  TensorId target = kNoTensor;  // [N] I32 classes or [N, 1] numbers; training only
+  TensorId input = kNoTensor;  // [N, ...]
+  TensorId target =
+      kNoTensor;  // I32 classes [N] or tokens [N * T], or numbers [N, 1]; training only
   TensorId step =
       kNoTensor;  // I64 [1], the optimizer step from 0; present if an op draws random numbers
-  TensorId output = kNoTensor;  // logits [N, K] or prediction [N, 1]
+  TensorId output = kNoTensor;  // logits [N, K] or [N, T, V], or prediction [N, 1]
   TensorId loss = kNoTensor;    // [1]; training only
 };
 

@@ -36,7 +36,7 @@ Evaluation evaluate_rows(Session& session, const DatasetSchema& schema,
     const std::span<const float> output = session.evaluate(std::as_bytes(std::span(input)));
     for (size_t i = 0; i < count; ++i) {
       const auto row = static_cast<size_t>(rows[first + i]);
-      if (interface.classification) {
+      if (interface.classification()) {
         const std::span<const float> logits = output.subspan(i * outputs, outputs);
         const int64_t label = partition.target_class[row];
         loss += cross_entropy(logits, label);

@@ -34,7 +34,7 @@ Loop::Loop(const LoopContext& context, Session& session, Files& files, Reporter&
       rate_time_(MetricBuffer::Clock::now()),
       rate_step_(state.step) {
   const ModelInterface interface = context.data.schema().interface();
-  classification_ = interface.classification;
+  classification_ = interface.classification();
   outputs_ = static_cast<size_t>(interface.outputs);
 }
 

@@ -87,7 +87,7 @@ class LoadedPredictor final : public Predictor {
     const auto values =
         std::span<const float>(output_).subspan(static_cast<size_t>(row) * outputs, outputs);
     Prediction p;
-    if (interface_.classification) {
+    if (interface_.classification()) {
       p.label = argmax(values);
       p.probabilities = softmax(values);
     } else {

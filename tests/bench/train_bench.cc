@@ -50,7 +50,7 @@ class Case {
   Case(const std::string& model, int64_t batch, int threads)
       : batch_(batch), backend_(make_cpu_backend(threads)) {
     const ModelInterface interface {
-      model == "lenet5" ? Shape{1, 28, 28} : Shape{784}, true, kClasses
+      model == "lenet5" ? Shape{1, 28, 28} : Shape{784}, 0, TargetForm::kClass, kClasses
     };
     Recipe recipe;
     recipe.batch_size = batch;

@@ -60,7 +60,7 @@ TEST(CsvIngest, TargetKindFollowsItsValues) {
     }
     const IngestedCsv d(options, text);
     if (!d.ok()) return d.message();
-    std::string result = d->schema().interface().classification ? "class" : "numeric";
+    std::string result = d->schema().interface().classification() ? "class" : "numeric";
     for (const std::string& name : d->schema().target.classes) result += " " + name;
     return result;
   };

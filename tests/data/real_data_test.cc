@@ -111,7 +111,7 @@ TEST_F(RealData, Diamonds) {
   const auto d = csv("diamonds.csv", csv_options("price"));
   ASSERT_TRUE(d.ok()) << d.error().message;
   EXPECT_EQ(d->train().rows, 53940);
-  EXPECT_FALSE(d->schema().interface().classification);
+  EXPECT_FALSE(d->schema().interface().classification());
   EXPECT_EQ(d->schema().numeric_columns(), 6);
   EXPECT_EQ(d->schema().interface().input, Shape({6 + 5 + 7 + 8}));
   const Preprocessing p = fit_all(*d);

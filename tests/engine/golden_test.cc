@@ -79,10 +79,10 @@ GoldenModel model_of(const std::string& name) {
   if (name.starts_with("mlp")) {
     m.spec.preset = "mlp";
     m.spec.parameters.set("hidden", std::vector<int64_t>{512, 512});
-    m.interface = {{kPixels}, true, kClasses};
+    m.interface = {{kPixels}, 0, TargetForm::kClass, kClasses};
   } else {
     m.spec.preset = "lenet5";
-    m.interface = {{1, 28, 28}, true, kClasses};
+    m.interface = {{1, 28, 28}, 0, TargetForm::kClass, kClasses};
   }
   return m;
 }

@@ -10,8 +10,8 @@
 namespace trainyard {
 namespace {
 
-const ModelInterface kDigits28{{1, 28, 28}, true, 10};
-const ModelInterface kDigits8{{1, 8, 8}, true, 10};
+const ModelInterface kDigits28{{1, 28, 28}, 0, TargetForm::kClass, 10};
+const ModelInterface kDigits8{{1, 8, 8}, 0, TargetForm::kClass, 10};
 
 LayerSpec layer(std::string op, Attributes attributes = {}, std::string name = "",
                 std::vector<std::string> inputs = {}) {
@@ -74,10 +74,12 @@ TEST(ModelBuild, LeNetTakesSmallImagesWithPaddedConvolutions) {
   EXPECT_EQ(tensor(model, "conv1.weight").type.shape, (Shape{20, 1, 3, 3}));
   EXPECT_EQ(tensor(model, "conv1").type.shape, (Shape{2, 20, 8, 8}));
   EXPECT_EQ(tensor(model, "fc1.weight").type.shape, (Shape{500, 200}));
-  EXPECT_NE(refusal(preset("lenet5"), {{1, 7, 8}, true, 10}).message.find("at least 8x8"),
+  EXPECT_NE(refusal(preset("lenet5"), {{1, 7, 8}, 0, TargetForm::kClass, 10})
+                .message.find("at least 8x8"),
             std::string::npos);
-  EXPECT_NE(refusal(preset("lenet5"), {{64}, true, 10}).message.find("use model.mlp"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal(preset("lenet5"), {{64}, 0, TargetForm::kClass, 10}).message.find("use model.mlp"),
+      std::string::npos);
 }
 
 TEST(ModelBuild, PresetEqualsItsWrittenOutLayers) {
@@ -97,7 +99,7 @@ TEST(ModelBuild, InitialDistributionsAreThoseOfPyTorch) {
       build_model(
           layers({layer("Conv", {{"out_channels", int64_t{6}}, {"kernel_shape", int64_t{5}}}),
                   layer("BatchNormalization"), layer("Gemm")}),
-          {{3, 12, 12}, true, 4}, {.batch_size = 2})
+          {{3, 12, 12}, 0, TargetForm::kClass, 4}, {.batch_size = 2})
           .value();
   const Initializer conv = tensor(model, "conv1.weight").initializer;
   EXPECT_EQ(conv.kind, Initializer::Kind::kUniform);
@@ -115,7 +117,7 @@ TEST(ModelBuild, BranchesJoinByName) {
                                           layer("Gemm", {{"units", int64_t{8}}}, "b", {"input"}),
                                           layer("Relu", {}, "c"),
                                           layer("Add", {}, "sum", {"a", "c"}), layer("Gemm")}),
-                                  {{5}, true, 3}, {.batch_size = 2})
+                                  {{5}, 0, TargetForm::kClass, 3}, {.batch_size = 2})
                           .value();
   EXPECT_EQ(tensor(model, "sum").type.shape, (Shape{2, 8}));
   EXPECT_EQ(tensor(model, "gemm1.weight").type.shape, (Shape{3, 8}));
@@ -136,12 +138,12 @@ TEST(ModelBuild, ReshapeInfersOneSize) {
                                          {"kernel_shape", int64_t{3}},
                                          {"pads", int64_t{1}}}),
                           layer("Gemm")}),
-                  {{24}, true, 2}, {.batch_size = 5})
+                  {{24}, 0, TargetForm::kClass, 2}, {.batch_size = 5})
           .value();
   EXPECT_EQ(tensor(model, "conv1").type.shape, (Shape{5, 2, 4, 6}));
   const Error e =
       refusal(layers({layer("Reshape", {{"shape", std::vector<int64_t>{5, -1}}}), layer("Gemm")}),
-              {{24}, true, 2});
+              {{24}, 0, TargetForm::kClass, 2});
   EXPECT_NE(e.message.find("model.layers[0] 'reshape1': shape: [5, -1] does not hold the 24"),
             std::string::npos)
       << e.message;
@@ -222,7 +224,7 @@ TEST(ModelRefusals, LossMustFitTheTarget) {
   ModelSpec spec = preset("mlp");
   spec.loss = "MeanSquaredError";
   EXPECT_EQ(refusal(spec).violations[0].field, "model.loss");
-  EXPECT_TRUE(build_model(spec, {{4}, false, 1}, {}).ok());
+  EXPECT_TRUE(build_model(spec, {{4}, 0, TargetForm::kNumeric, 1}, {}).ok());
   EXPECT_EQ(refusal(preset("mpl")).violations[0].field, "model");
   EXPECT_EQ(refusal(preset("mlp", {{"hiden", int64_t{3}}})).violations[0].field, "model.mlp.hiden");
 }
@@ -231,7 +233,7 @@ TEST(ModelRefusals, HugeModelsAreRefusedNotOverflowed) {
   const Attributes wide{{"units", int64_t{1048576}}};
   const Error e = refusal(
       layers({layer("Gemm", wide), layer("Gemm", wide), layer("Gemm", wide), layer("Gemm")}),
-      {{2000000}, true, 10});
+      {{2000000}, 0, TargetForm::kClass, 10});
   EXPECT_NE(e.message.find("model.layers[0] 'gemm1'"), std::string::npos) << e.message;
 }
 

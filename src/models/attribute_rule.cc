@@ -1,4 +1,4 @@
-#include "src/models/layer_schema.h"
+#include "src/models/attribute_rule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,94 +10,6 @@ namespace trainyard {
 namespace {
 
 using Kind = AttributeRule::Kind;
-
-// Bounds are far above any sensible model and low enough that no product of them overflows before
-// Shape::fits() has looked at it.
-constexpr double kUnitsMax = 1048576;
-constexpr double kChannelsMax = 65536;
-constexpr double kWindowMax = 1024;
-
-AttributeRule dims(std::string_view name, bool required, double min, double max,
-                   std::vector<int64_t> lengths) {
-  AttributeRule rule;
-  rule.kind = Kind::kDims;
-  rule.name = name;
-  rule.required = required;
-  rule.min = min;
-  rule.max = max;
-  rule.lengths = std::move(lengths);
-  return rule;
-}
-
-AttributeRule integer(std::string_view name, bool required, double min, double max) {
-  AttributeRule rule;
-  rule.name = name;
-  rule.required = required;
-  rule.min = min;
-  rule.max = max;
-  return rule;
-}
-
-AttributeRule boolean(std::string_view name) {
-  AttributeRule rule;
-  rule.kind = Kind::kBool;
-  rule.name = name;
-  rule.max = 1;
-  return rule;
-}
-
-AttributeRule real(std::string_view name, bool required, double min, double max, bool min_excluded,
-                   bool max_excluded) {
-  AttributeRule rule;
-  rule.kind = Kind::kFloat;
-  rule.name = name;
-  rule.required = required;
-  rule.min = min;
-  rule.max = max;
-  rule.min_excluded = min_excluded;
-  rule.max_excluded = max_excluded;
-  return rule;
-}
-
-std::vector<AttributeRule> pool_attributes(bool average) {
-  std::vector<AttributeRule> rules = {dims("kernel_shape", true, 1, kWindowMax, {1, 2}),
-                                      dims("strides", false, 1, kWindowMax, {1, 2}),
-                                      dims("pads", false, 0, kWindowMax, {1, 4})};
-  if (average) rules.push_back(boolean("count_include_pad"));
-  return rules;
-}
-
-std::vector<LayerRule> make_rules() {
-  AttributeRule approximate;
-  approximate.kind = Kind::kText;
-  approximate.name = "approximate";
-  approximate.choices = {"none", "tanh"};
-  return {
-      {"Gemm", "gemm", 1, {integer("units", false, 1, kUnitsMax), boolean("bias")}},
-      {"Conv",
-       "conv",
-       1,
-       {integer("out_channels", true, 1, kChannelsMax),
-        dims("kernel_shape", true, 1, kWindowMax, {1, 2}),
-        dims("strides", false, 1, kWindowMax, {1, 2}), dims("pads", false, 0, kWindowMax, {1, 4}),
-        boolean("bias")}},
-      {"MaxPool", "max_pool", 1, pool_attributes(false)},
-      {"AveragePool", "average_pool", 1, pool_attributes(true)},
-      {"GlobalAveragePool", "global_average_pool", 1, {}},
-      {"Relu", "relu", 1, {}},
-      {"Sigmoid", "sigmoid", 1, {}},
-      {"Tanh", "tanh", 1, {}},
-      {"Gelu", "gelu", 1, {approximate}},
-      {"Add", "add", 2, {}},
-      {"Flatten", "flatten", 1, {integer("axis", false, 1, 1)}},
-      {"Reshape", "reshape", 1, {dims("shape", true, -1, kUnitsMax, {})}},
-      {"Dropout", "dropout", 1, {real("ratio", true, 0, 1, false, true)}},
-      {"BatchNormalization",
-       "batch_normalization",
-       1,
-       {real("epsilon", false, 0, 1, true, false), real("momentum", false, 0, 1, false, false)}},
-  };
-}
 
 std::string number_text(double v) {
   if (v == std::floor(v) && std::fabs(v) < 1e15) return std::to_string(static_cast<int64_t>(v));
@@ -205,6 +117,57 @@ Problem check_value(const AttributeRule& rule, const Attribute& value) {
   return {};
 }
 
+}  // namespace
+
+AttributeRule dims_rule(std::string_view name, bool required, double min, double max,
+                        std::vector<int64_t> lengths) {
+  AttributeRule rule;
+  rule.kind = Kind::kDims;
+  rule.name = name;
+  rule.required = required;
+  rule.min = min;
+  rule.max = max;
+  rule.lengths = std::move(lengths);
+  return rule;
+}
+
+AttributeRule integer_rule(std::string_view name, bool required, double min, double max) {
+  AttributeRule rule;
+  rule.name = name;
+  rule.required = required;
+  rule.min = min;
+  rule.max = max;
+  return rule;
+}
+
+AttributeRule boolean_rule(std::string_view name) {
+  AttributeRule rule;
+  rule.kind = Kind::kBool;
+  rule.name = name;
+  rule.max = 1;
+  return rule;
+}
+
+AttributeRule choice_rule(std::string_view name, std::vector<std::string_view> choices) {
+  AttributeRule rule;
+  rule.kind = Kind::kText;
+  rule.name = name;
+  rule.choices = std::move(choices);
+  return rule;
+}
+
+AttributeRule real_rule(std::string_view name, bool required, RealBounds bounds) {
+  AttributeRule rule;
+  rule.kind = Kind::kFloat;
+  rule.name = name;
+  rule.required = required;
+  rule.min = bounds.min;
+  rule.max = bounds.max;
+  rule.min_excluded = bounds.min_excluded;
+  rule.max_excluded = bounds.max_excluded;
+  return rule;
+}
+
 std::vector<int64_t> spell_out(const Attributes& attributes, std::string_view name, size_t count,
                                std::vector<int64_t> fallback) {
   const Attribute* value = attributes.find(name);
@@ -217,20 +180,6 @@ std::vector<int64_t> spell_out(const Attributes& attributes, std::string_view na
   }
   if (list.size() == 1) list.resize(count, list[0]);
   return list;
-}
-
-}  // namespace
-
-const std::vector<LayerRule>& layer_rules() {
-  static const std::vector<LayerRule> rules = make_rules();
-  return rules;
-}
-
-const LayerRule* find_layer_rule(std::string_view op) {
-  for (const LayerRule& rule : layer_rules()) {
-    if (rule.op == op) return &rule;
-  }
-  return nullptr;
 }
 
 void check_attributes(const std::vector<AttributeRule>& rules, const Attributes& attributes,
@@ -266,35 +215,6 @@ void check_attributes(const std::vector<AttributeRule>& rules, const Attributes&
                      "is required: " + std::string(expected_type(rule.kind)) + range);
     }
   }
-}
-
-void check_attributes(const LayerRule& rule, const Attributes& attributes, const std::string& path,
-                      const std::string& where, Violations& violations) {
-  check_attributes(rule.attributes, attributes, path + "." + std::string(rule.field), where,
-                   violations);
-}
-
-Attributes complete_attributes(const LayerRule& rule, const Attributes& attributes) {
-  Attributes full = attributes;
-  if (rule.op == "Conv" || rule.op == "MaxPool" || rule.op == "AveragePool") {
-    const auto kernel = spell_out(attributes, "kernel_shape", 2, {});
-    const auto strides = rule.op == "Conv" ? std::vector<int64_t>{1, 1} : kernel;
-    full.set("kernel_shape", kernel);
-    full.set("strides", spell_out(attributes, "strides", 2, strides));
-    full.set("pads", spell_out(attributes, "pads", 4, {0, 0, 0, 0}));
-  }
-  if (rule.op == "AveragePool") {
-    full.set("count_include_pad", attributes.get_int("count_include_pad", 0));
-  }
-  if (rule.op == "Conv" || rule.op == "Gemm") full.set("bias", attributes.get_int("bias", 1));
-  if (rule.op == "Gelu") full.set("approximate", attributes.get_string("approximate", "none"));
-  if (rule.op == "Flatten") full.set("axis", int64_t{1});
-  if (rule.op == "Reshape") full.set("shape", spell_out(attributes, "shape", 1, {}));
-  if (rule.op == "BatchNormalization") {
-    full.set("epsilon", attributes.get_float("epsilon", 1e-5));
-    full.set("momentum", attributes.get_float("momentum", 0.9));
-  }
-  return full;
 }
 
 }  // namespace trainyard

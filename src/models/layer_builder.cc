@@ -1,0 +1,128 @@
+#include <algorithm>
+#include <cmath>
+
+#include "src/graph/op.h"
+#include "src/models/layer.h"
+
+namespace trainyard {
+
+namespace {
+
+// What an op's infer refuses, with the layer as the user knows it before it. The op's message is
+// "<node>: <attribute or input>: ..."; the node's name is in `where` already.
+Error name_layer(const ResolvedLayer& layer, Error e) {
+  const std::string prefix = layer.name + ": ";
+  if (e.message.starts_with(prefix)) e.message.erase(0, prefix.size());
+  std::string field = layer.path;
+  if (!e.violations.empty()) {
+    const std::string& name = e.violations.front().field;
+    const auto known = std::ranges::find(layer.kind->attributes, name, &AttributeRule::name);
+    if (known != layer.kind->attributes.end()) {
+      field += "." + std::string(layer.kind->field) + "." + name;
+    }
+  }
+  e.violations = {{std::move(field), e.message}};
+  e.message = layer.where + ": " + e.message;
+  return e;
+}
+
+}  // namespace
+
+const std::vector<LayerKind>& layer_kinds() {
+  static const std::vector<LayerKind> kinds = [] {
+    std::vector<LayerKind> all;
+    for (auto family :
+         {dense_layers, image_layers, elementwise_layers, normalization_layers, shape_layers}) {
+      std::ranges::move(family(), std::back_inserter(all));
+    }
+    return all;
+  }();
+  return kinds;
+}
+
+const LayerKind* find_layer_kind(std::string_view op) {
+  const auto it = std::ranges::find(layer_kinds(), op, &LayerKind::op);
+  return it == layer_kinds().end() ? nullptr : &*it;
+}
+
+TensorId LayerBuilder::add_tensor(std::string name, Shape shape, DType dtype, Role role,
+                                  Initializer initializer) {
+  TensorInfo info;
+  info.name = std::move(name);
+  info.type = {std::move(shape), dtype};
+  info.role = role;
+  info.initializer = initializer;
+  return model_.graph.add_tensor(std::move(info));
+}
+
+Result<TensorId> LayerBuilder::add_parameter(const ResolvedLayer& layer, std::string_view suffix,
+                                             Shape shape, Initializer initializer) {
+  if (!shape.fits()) {
+    return shape_error(layer, "its " + std::string(suffix) + " would have shape " +
+                                  shape.to_string() + ", more than " +
+                                  std::to_string(Shape::kElementsMax) + " elements");
+  }
+  return add_tensor(layer.name + "." + std::string(suffix), std::move(shape), options_.dtype,
+                    Role::kParameter, initializer);
+}
+
+Result<TensorId> LayerBuilder::add_fan_in_parameter(const ResolvedLayer& layer,
+                                                    std::string_view suffix, Shape shape,
+                                                    int64_t fan_in) {
+  const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
+  return add_parameter(layer, suffix, std::move(shape),
+                       {Initializer::Kind::kUniform, -bound, bound});
+}
+
+TensorId LayerBuilder::add_constant(const ResolvedLayer& layer, std::string_view suffix,
+                                    int64_t size, Role role, double value) {
+  return add_tensor(layer.name + "." + std::string(suffix), Shape{size}, options_.dtype, role,
+                    {Initializer::Kind::kConstant, value, 0});
+}
+
+Result<TensorId> LayerBuilder::add_node(const ResolvedLayer& layer, std::string name,
+                                        std::string_view op, Attributes attributes,
+                                        std::vector<TensorId> inputs,
+                                        std::vector<std::string> saved) {
+  std::vector<std::string> outputs = {name};
+  for (const std::string& s : saved) outputs.push_back(s.empty() ? "" : name + "." + s);
+  auto node = model_.graph.add_node(std::move(name), get_op(op), std::move(attributes),
+                                    std::move(inputs), std::move(outputs));
+  if (!node.ok()) return name_layer(layer, std::move(node).error());
+  return model_.graph.node(*node).outputs[0];
+}
+
+TensorId LayerBuilder::step() {
+  if (model_.step == kNoTensor) {
+    model_.step = add_tensor("step", Shape{1}, DType::kI64, Role::kInput, {});
+  }
+  return model_.step;
+}
+
+Error LayerBuilder::shape_error(const ResolvedLayer& layer, const std::string& description) {
+  Error e = field_error("SHAPE_MISMATCH", layer.path, description);
+  e.message = layer.where + ": " + description;
+  return e;
+}
+
+Error LayerBuilder::required_error(const ResolvedLayer& layer, std::string_view attribute,
+                                   const std::string& description) {
+  const std::string name(attribute);
+  Error e =
+      field_error("FIELD_REQUIRED", layer.path + "." + std::string(layer.kind->field) + "." + name,
+                  description);
+  e.message = layer.where + ": " + name + ": " + description;
+  return e;
+}
+
+Status LayerBuilder::need_image(const ResolvedLayer& layer, TensorId x) const {
+  if (shape(x).rank() == 4) return {};
+  return shape_error(layer, "needs images [N, C, H, W], but its input is " + shape(x).to_string());
+}
+
+std::vector<TensorId> with_bias(TensorId x, TensorId weight, TensorId bias) {
+  return bias == kNoTensor ? std::vector<TensorId>{x, weight}
+                           : std::vector<TensorId>{x, weight, bias};
+}
+
+}  // namespace trainyard

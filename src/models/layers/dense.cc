@@ -1,0 +1,49 @@
+// Fully connected layers.
+#include "src/models/layer.h"
+
+namespace trainyard {
+
+namespace {
+
+using Outputs = Result<std::vector<TensorId>>;
+
+void complete_gemm(Attributes& a) { a.set("bias", a.get_int("bias", 1)); }
+
+// A last layer without units is sized from the dataset's target.
+Outputs build_gemm(LayerBuilder& b, const ResolvedLayer& layer, std::span<const TensorId> inputs) {
+  TensorId x = inputs[0];
+  if (b.shape(x).rank() > 2) {
+    ASSIGN_OR_RETURN(
+        x, b.add_node(layer, layer.name + "/flatten", "Flatten", {{"axis", int64_t{1}}}, {x}));
+  }
+  int64_t units = layer.attributes.get_int("units", 0);
+  if (units == 0) {
+    if (!b.is_last()) {
+      return LayerBuilder::required_error(
+          layer, "units", "is required for every layer but the last: a whole number in 1..1048576");
+    }
+    units = b.interface().outputs;
+  }
+  const int64_t features = b.shape(x)[1];
+  ASSIGN_OR_RETURN(const TensorId w,
+                   b.add_fan_in_parameter(layer, "weight", Shape{units, features}, features));
+  TensorId bias = kNoTensor;
+  if (layer.attributes.get_int("bias", 1) != 0) {
+    ASSIGN_OR_RETURN(bias, b.add_fan_in_parameter(layer, "bias", Shape{units}, features));
+  }
+  ASSIGN_OR_RETURN(const TensorId y, b.add_node(layer, layer.name, "Gemm", {{"transB", int64_t{1}}},
+                                                with_bias(x, w, bias)));
+  return {{y}};
+}
+
+}  // namespace
+
+std::vector<LayerKind> dense_layers() {
+  return {{.op = "Gemm",
+           .field = "gemm",
+           .attributes = {integer_rule("units", false, 1, kUnitsMax), boolean_rule("bias")},
+           .complete = complete_gemm,
+           .build = build_gemm}};
+}
+
+}  // namespace trainyard

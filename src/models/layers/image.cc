@@ -1,0 +1,95 @@
+// Layers on images [N, C, H, W].
+#include "src/models/layer.h"
+
+namespace trainyard {
+
+namespace {
+
+using Outputs = Result<std::vector<TensorId>>;
+
+// kernel_shape and strides get two entries, pads four; a pool's strides default to its window.
+void complete_window(Attributes& a, bool pool) {
+  const std::vector<int64_t> kernel = spell_out(a, "kernel_shape", 2, {});
+  a.set("kernel_shape", kernel);
+  a.set("strides", spell_out(a, "strides", 2, pool ? kernel : std::vector<int64_t>{1, 1}));
+  a.set("pads", spell_out(a, "pads", 4, {0, 0, 0, 0}));
+}
+
+void complete_conv(Attributes& a) {
+  complete_window(a, false);
+  a.set("bias", a.get_int("bias", 1));
+}
+
+void complete_max_pool(Attributes& a) { complete_window(a, true); }
+
+void complete_average_pool(Attributes& a) {
+  complete_window(a, true);
+  a.set("count_include_pad", a.get_int("count_include_pad", 0));
+}
+
+Outputs build_conv(LayerBuilder& b, const ResolvedLayer& layer, std::span<const TensorId> inputs) {
+  const TensorId x = inputs[0];
+  if (Status s = b.need_image(layer, x); !s.ok()) return std::move(s).error();
+  const int64_t channels = b.shape(x)[1];
+  const int64_t out_channels = layer.attributes.get_int("out_channels", 0);
+  const std::vector<int64_t> kernel = layer.attributes.get_ints("kernel_shape", {});
+  const int64_t fan_in = channels * kernel[0] * kernel[1];
+  ASSIGN_OR_RETURN(
+      const TensorId w,
+      b.add_fan_in_parameter(layer, "weight", Shape{out_channels, channels, kernel[0], kernel[1]},
+                             fan_in));
+  TensorId bias = kNoTensor;
+  if (layer.attributes.get_int("bias", 1) != 0) {
+    ASSIGN_OR_RETURN(bias, b.add_fan_in_parameter(layer, "bias", Shape{out_channels}, fan_in));
+  }
+  Attributes attributes;
+  for (const char* name : {"kernel_shape", "strides", "pads"}) {
+    attributes.set(name, layer.attributes.get_ints(name, {}));
+  }
+  ASSIGN_OR_RETURN(const TensorId y, b.add_node(layer, layer.name, "Conv", std::move(attributes),
+                                                with_bias(x, w, bias)));
+  return {{y}};
+}
+
+Outputs build_pool(LayerBuilder& b, const ResolvedLayer& layer, std::span<const TensorId> inputs) {
+  if (Status s = b.need_image(layer, inputs[0]); !s.ok()) return std::move(s).error();
+  ASSIGN_OR_RETURN(const TensorId y,
+                   b.add_node(layer, layer.name, layer.kind->op, layer.attributes, {inputs[0]}));
+  return {{y}};
+}
+
+std::vector<AttributeRule> window_rules() {
+  return {dims_rule("kernel_shape", true, 1, kWindowMax, {1, 2}),
+          dims_rule("strides", false, 1, kWindowMax, {1, 2}),
+          dims_rule("pads", false, 0, kWindowMax, {1, 4})};
+}
+
+std::vector<AttributeRule> operator+(std::vector<AttributeRule> rules, AttributeRule more) {
+  rules.push_back(std::move(more));
+  return rules;
+}
+
+}  // namespace
+
+std::vector<LayerKind> image_layers() {
+  std::vector<AttributeRule> conv = {integer_rule("out_channels", true, 1, kChannelsMax)};
+  for (AttributeRule& rule : window_rules()) conv.push_back(std::move(rule));
+  return {{.op = "Conv",
+           .field = "conv",
+           .attributes = std::move(conv) + boolean_rule("bias"),
+           .complete = complete_conv,
+           .build = build_conv},
+          {.op = "MaxPool",
+           .field = "max_pool",
+           .attributes = window_rules(),
+           .complete = complete_max_pool,
+           .build = build_pool},
+          {.op = "AveragePool",
+           .field = "average_pool",
+           .attributes = window_rules() + boolean_rule("count_include_pad"),
+           .complete = complete_average_pool,
+           .build = build_pool},
+          {.op = "GlobalAveragePool", .field = "global_average_pool", .build = build_pool}};
+}
+
+}  // namespace trainyard

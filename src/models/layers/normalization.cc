@@ -1,0 +1,45 @@
+// Normalisation layers.
+#include "src/models/layer.h"
+
+namespace trainyard {
+
+namespace {
+
+using Outputs = Result<std::vector<TensorId>>;
+
+void complete_batch_norm(Attributes& a) {
+  a.set("epsilon", a.get_float("epsilon", 1e-5));
+  a.set("momentum", a.get_float("momentum", 0.9));
+}
+
+Outputs build_batch_norm(LayerBuilder& b, const ResolvedLayer& layer,
+                         std::span<const TensorId> inputs) {
+  const TensorId x = inputs[0];
+  const int64_t channels = b.shape(x)[1];
+  const TensorId scale = b.add_constant(layer, "weight", channels, Role::kParameter, 1);
+  const TensorId bias = b.add_constant(layer, "bias", channels, Role::kParameter, 0);
+  const TensorId mean = b.add_constant(layer, "running_mean", channels, Role::kState, 0);
+  const TensorId var = b.add_constant(layer, "running_var", channels, Role::kState, 1);
+  const bool training = b.options().training;
+  Attributes attributes = layer.attributes;
+  attributes.set("training_mode", int64_t{training ? 1 : 0});
+  ASSIGN_OR_RETURN(const TensorId y,
+                   b.add_node(layer, layer.name, "BatchNormalization", std::move(attributes),
+                              {x, scale, bias, mean, var},
+                              training ? std::vector<std::string>{"saved_mean", "saved_inv_std"}
+                                       : std::vector<std::string>{"", ""}));
+  return {{y}};
+}
+
+}  // namespace
+
+std::vector<LayerKind> normalization_layers() {
+  return {{.op = "BatchNormalization",
+           .field = "batch_normalization",
+           .attributes = {real_rule("epsilon", false, {.max = 1, .min_excluded = true}),
+                          real_rule("momentum", false, {.max = 1})},
+           .complete = complete_batch_norm,
+           .build = build_batch_norm}};
+}
+
+}  // namespace trainyard

@@ -1,0 +1,31 @@
+// src/models/preset.h: named models. A preset is nothing but a layer list, sized from the dataset,
+// which users can print and change; presets stand in src/models/presets/, one file per family.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "src/models/attribute_rule.h"
+#include "src/models/model_spec.h"
+
+namespace trainyard {
+
+struct PresetKind {
+  std::string_view name;  // "lenet5": the key in a spec file
+  std::vector<AttributeRule> parameters;
+  /// `parameters` are checked. Refuses a dataset that the model does not fit.
+  Result<std::vector<LayerSpec>> (*expand)(const Attributes& parameters,
+                                           const ModelInterface& interface) = nullptr;
+};
+
+/// All presets, in the order of the families; and one by its name, or null.
+const std::vector<PresetKind>& preset_kinds();
+const PresetKind* find_preset_kind(std::string_view name);
+
+// The families.
+std::vector<PresetKind> classic_presets();
+
+/// The op of an activation as a preset's parameter names it: "relu" -> "Relu".
+std::string_view activation_op(std::string_view field);
+
+}  // namespace trainyard

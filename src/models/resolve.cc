@@ -1,0 +1,184 @@
+// Names, attributes and wiring of a layer list, checked for all layers at once. Linear in the
+// number of layers.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "src/base/text.h"
+#include "src/models/layer.h"
+
+namespace trainyard {
+
+namespace {
+
+constexpr size_t kLayersMax = 4096;
+constexpr size_t kNameLengthMax = 63;
+// Tensors of the training program itself.
+constexpr std::array<std::string_view, 5> kReservedNames = {"input", "target", "loss", "step",
+                                                            "learning_rate"};
+
+bool is_layer_name(std::string_view name) {
+  if (name.empty() || name.size() > kNameLengthMax || name[0] < 'a' || name[0] > 'z') return false;
+  return std::ranges::all_of(
+      name, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
+}
+
+// Names and wiring of all layers; problems are gathered.
+class Resolver {
+ public:
+  explicit Resolver(std::string preset) : preset_(std::move(preset)) {}
+
+  Result<std::vector<ResolvedLayer>> resolve(const std::vector<LayerSpec>& layers) {
+    if (layers.empty()) {
+      return field_error("FIELD_REQUIRED", "model", "is empty; expected a preset or layers");
+    }
+    if (layers.size() > kLayersMax) {
+      return field_error("FIELD_OUT_OF_RANGE", "model.layers",
+                         "has " + std::to_string(layers.size()) + " layers, expected at most " +
+                             std::to_string(kLayersMax));
+    }
+    for (const LayerSpec& layer : layers) {
+      if (!layer.name.empty()) later_.insert(layer.name);
+    }
+    for (size_t i = 0; i < layers.size(); ++i) resolve_layer(layers[i], i);
+    check_all_used();
+    if (!violations_.empty()) return violations_.to_error();
+    return std::move(resolved_);
+  }
+
+ private:
+  void resolve_layer(const LayerSpec& spec, size_t index) {
+    ResolvedLayer layer;
+    layer.path =
+        preset_.empty() ? "model.layers[" + std::to_string(index) + "]" : "model." + preset_;
+    layer.kind = find_layer_kind(spec.op);
+    layer.name = spec.name.empty() ? default_name(layer.kind) : spec.name;
+    layer.where = layer.path + " " +
+                  (spec.name.empty() ? "'" + layer.name + "'" : quoted_value_single(spec.name));
+    check_name(spec, layer);
+    if (layer.kind == nullptr) {
+      refuse_op(spec.op, layer);
+    } else {
+      check_attributes(layer.kind->attributes, spec.attributes,
+                       layer.path + "." + std::string(layer.kind->field), layer.where, violations_);
+      resolve_inputs(spec, layer);
+    }
+    if (violations_.empty()) {
+      layer.attributes = spec.attributes;
+      if (layer.kind->complete != nullptr) layer.kind->complete(layer.attributes);
+    }
+    names_.insert(layer.name);
+    resolved_.push_back(std::move(layer));
+  }
+
+  // Layer names in messages stand in single quotes; anything strange in them is escaped.
+  static std::string quoted_value_single(const std::string& name) {
+    return is_layer_name(name) ? "'" + name + "'" : quoted_value(name);
+  }
+
+  // "conv1": the op and a counter, skipping what the user has named so.
+  std::string default_name(const LayerKind* kind) {
+    const std::string stem(kind == nullptr ? "layer" : kind->field);
+    std::string name;
+    do {
+      name = stem + std::to_string(++counters_[stem]);
+    } while (later_.contains(name));
+    return name;
+  }
+
+  void check_name(const LayerSpec& spec, const ResolvedLayer& layer) {
+    const std::string field = layer.path + ".name";
+    if (!spec.name.empty() && !is_layer_name(spec.name)) {
+      violations_.add("NAME_MALFORMED", field,
+                      quoted_value(spec.name) +
+                          " is not a layer name, expected a letter, then letters, digits and _, "
+                          "lower case, at most 63");
+    } else if (std::ranges::find(kReservedNames, spec.name) != kReservedNames.end()) {
+      violations_.add("NAME_RESERVED", field,
+                      "'" + spec.name + "' is reserved, expected any other name");
+    } else if (names_.contains(layer.name)) {
+      violations_.add("FIELD_DUPLICATE", field,
+                      "'" + layer.name + "' is used twice, expected a name of its own");
+    }
+  }
+
+  void refuse_op(const std::string& op, const ResolvedLayer& layer) {
+    std::vector<std::string> known;
+    for (const LayerKind& kind : layer_kinds()) known.emplace_back(kind.op);
+    std::string description = quoted_value(op) + " is not known";
+    if (const auto nearest = nearest_name(op, known)) {
+      description += ", did you mean '" + *nearest + "'?";
+    } else {
+      description += ", expected one of";
+      for (size_t i = 0; i < known.size(); ++i) description += (i > 0 ? ", " : " ") + known[i];
+    }
+    violations_.add("FIELD_UNKNOWN", layer.path + ".op", layer.where + ": op", description);
+  }
+
+  void resolve_inputs(const LayerSpec& spec, ResolvedLayer& layer) {
+    const std::string field = layer.path + ".inputs";
+    const std::string where = layer.where + ": inputs";
+    layer.inputs = spec.inputs;
+    if (layer.inputs.empty()) layer.inputs = {resolved_.empty() ? "input" : resolved_.back().name};
+    const auto count = static_cast<int64_t>(layer.inputs.size());
+    const LayerKind& kind = *layer.kind;
+    if (count < kind.inputs || count > kind.inputs_max) {
+      violations_.add(
+          "FIELD_OUT_OF_RANGE", field, where,
+          "names " + std::to_string(count) + ", but " + spec.op + " takes " +
+              std::to_string(kind.inputs) +
+              (kind.inputs_max > kind.inputs ? " to " + std::to_string(kind.inputs_max) : ""));
+    }
+    for (const std::string& input : layer.inputs) {
+      const std::string producer = input.substr(0, input.find('.'));
+      if (producer == "input" || names_.contains(producer)) {
+        used_.insert(producer);
+        continue;
+      }
+      violations_.add("FIELD_UNKNOWN", field, where, unknown_input(producer, layer.name));
+    }
+  }
+
+  std::string unknown_input(const std::string& input, const std::string& self) const {
+    if (input == self) return "'" + input + "' is the layer itself, expected an earlier layer";
+    if (later_.contains(input)) {
+      return "'" + input + "' comes later, expected an earlier layer or 'input'";
+    }
+    std::vector<std::string> known(names_.begin(), names_.end());
+    known.emplace_back("input");
+    std::string text = quoted_value(input) + " is not a layer";
+    if (const auto nearest = nearest_name(input, known)) {
+      return text + ", did you mean '" + *nearest + "'?";
+    }
+    return text + ", expected an earlier layer or 'input'";
+  }
+
+  void check_all_used() {
+    // With wrong wiring every layer behind the mistake would look unused.
+    if (!violations_.empty()) return;
+    for (size_t i = 0; i + 1 < resolved_.size(); ++i) {
+      const ResolvedLayer& layer = resolved_[i];
+      if (used_.contains(layer.name)) continue;
+      violations_.add("LAYER_UNUSED", layer.path, layer.where,
+                      "nothing reads it; name it in the inputs of a later layer or remove it");
+    }
+  }
+
+  std::string preset_;  // empty: the layers are the user's own
+  Violations violations_;
+  std::set<std::string> names_;
+  std::set<std::string> later_;  // every name that the user gives anywhere
+  std::set<std::string> used_;
+  std::map<std::string, int64_t> counters_;
+  std::vector<ResolvedLayer> resolved_;
+};
+
+}  // namespace
+
+Result<std::vector<ResolvedLayer>> resolve_layers(const std::vector<LayerSpec>& layers,
+                                                  const std::string& preset) {
+  return Resolver(preset).resolve(layers);
+}
+
+}  // namespace trainyard
