@@ -18,6 +18,7 @@ void complete_window(Attributes& a, bool pool) {
 void complete_conv(Attributes& a) {
   complete_window(a, false);
   a.set("bias", a.get_int("bias", 1));
+  if (a.find("dilations") != nullptr) a.set("dilations", spell_out(a, "dilations", 2, {}));
 }
 
 void complete_max_pool(Attributes& a) { complete_window(a, true); }
@@ -34,12 +35,24 @@ Outputs build_conv(LayerBuilder& b, const ResolvedLayer& layer, std::span<const 
   const int64_t out_channels = layer.attributes.get_int("out_channels", 0);
   const std::vector<int64_t> kernel = layer.attributes.get_ints("kernel_shape", {});
   const int64_t taps = kernel[0] * kernel[1];
+  const int64_t group = layer.attributes.get_int("group", 1);
+  if (channels % group != 0 || out_channels % group != 0) {
+    return LayerBuilder::shape_error(
+        layer, "group: " + std::to_string(group) + ", expected a divisor of the channels in, " +
+                   std::to_string(channels) + ", and of out_channels, " +
+                   std::to_string(out_channels));
+  }
   ASSIGN_OR_RETURN(const LayerBuilder::Weights w,
-                   b.add_weights(layer, Shape{out_channels, channels, kernel[0], kernel[1]},
-                                 out_channels, channels * taps, out_channels * taps));
+                   b.add_weights(layer, Shape{out_channels, channels / group, kernel[0], kernel[1]},
+                                 out_channels, channels / group * taps, out_channels * taps));
   Attributes attributes;
   for (const char* name : {"kernel_shape", "strides", "pads"}) {
     attributes.set(name, layer.attributes.get_ints(name, {}));
+  }
+  if (group > 1) attributes.set("group", group);
+  if (const auto dilations = layer.attributes.get_ints("dilations", {1, 1});
+      dilations != std::vector<int64_t>{1, 1}) {
+    attributes.set("dilations", dilations);
   }
   ASSIGN_OR_RETURN(const TensorId y, b.add_node(layer, layer.name, "Conv", std::move(attributes),
                                                 with_bias(x, w.weight, w.bias)));
@@ -68,11 +81,12 @@ std::vector<AttributeRule> operator+(std::vector<AttributeRule> rules,
 }  // namespace
 
 std::vector<LayerKind> image_layers() {
-  const std::vector<AttributeRule> out_channels = {
-      integer_rule("out_channels", true, 1, kChannelsMax)};
+  const std::vector<AttributeRule> own = {integer_rule("out_channels", true, 1, kChannelsMax),
+                                          integer_rule("group", false, 1, kChannelsMax),
+                                          dims_rule("dilations", false, 1, kWindowMax, {1, 2})};
   return {{.op = "Conv",
            .field = "conv",
-           .attributes = out_channels + window_rules() + weight_rules(),
+           .attributes = own + window_rules() + weight_rules(),
            .complete = complete_conv,
            .build = build_conv},
           {.op = "MaxPool",
