@@ -24,6 +24,7 @@ const PresetKind* find_preset_kind(std::string_view name);
 
 // The families.
 std::vector<PresetKind> classic_presets();
+std::vector<PresetKind> transformer_presets();
 
 /// The op of an activation as a preset's parameter names it: "relu" -> "Relu".
 std::string_view activation_op(std::string_view field);

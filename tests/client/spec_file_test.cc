@@ -120,8 +120,9 @@ TEST(SpecFile, WrongTypesNameFieldValueAndWhatIsExpected) {
             "job.yaml:3:52: recipe.shuffle: 'yes', expected true or false");
   EXPECT_EQ(recipe("shuffle: \"true\"").size(), 1u);
   EXPECT_EQ(recipe("shuffle: 1").size(), 1u);
-  EXPECT_EQ(problems_of(spec_with("5")),
-            Lines{"job.yaml:2:8: model: '5', expected fields such as mlp, lenet5, layers or loss"});
+  EXPECT_EQ(
+      problems_of(spec_with("5")),
+      Lines{"job.yaml:2:8: model: '5', expected fields such as mlp, lenet5, gpt2 or vit_tiny"});
   EXPECT_EQ(
       problems_of(spec_with("{layers: {relu: {}}}")),
       Lines{"job.yaml:2:17: model.layers: a group of fields, expected a list (- item) of layers"});
