@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/math/host_device.h"
+#include "kernels/math/transcendental.h"
 
 namespace trainyard::math {
 
@@ -24,7 +25,7 @@ struct Relu {  // saves y
 struct Sigmoid {  // saves y
   template <typename T>
   TRAINYARD_HD static T f(T x) {
-    const T e = std::exp(x < T(0) ? x : -x);  // in (0, 1]
+    const T e = exp(x < T(0) ? x : -x);  // in (0, 1]
     return x < T(0) ? e / (T(1) + e) : T(1) / (T(1) + e);
   }
   template <typename T>
@@ -36,7 +37,7 @@ struct Sigmoid {  // saves y
 struct Tanh {  // saves y
   template <typename T>
   TRAINYARD_HD static T f(T x) {
-    return std::tanh(x);
+    return tanh(x);
   }
   template <typename T>
   TRAINYARD_HD static T df(T y, T dy) {
@@ -49,7 +50,7 @@ struct Tanh {  // saves y
 struct GeluErf {  // saves x
   template <typename T>
   TRAINYARD_HD static T cdf(T x) {
-    return T(0.5) * (T(1) + std::erf(x * T(0.70710678118654752440)));  // 1 / sqrt(2)
+    return T(0.5) * (T(1) + erf(x * T(0.70710678118654752440)));  // 1 / sqrt(2)
   }
   template <typename T>
   TRAINYARD_HD static T f(T x) {
@@ -57,7 +58,7 @@ struct GeluErf {  // saves x
   }
   template <typename T>
   TRAINYARD_HD static T df(T x, T dy) {
-    const T pdf = T(0.39894228040143267794) * std::exp(T(-0.5) * x * x);  // 1 / sqrt(2 pi)
+    const T pdf = T(0.39894228040143267794) * exp(T(-0.5) * x * x);  // 1 / sqrt(2 pi)
     return dy * (cdf(x) + x * pdf);
   }
 };
@@ -70,11 +71,11 @@ struct GeluTanh {  // saves x
   }
   template <typename T>
   TRAINYARD_HD static T f(T x) {
-    return T(0.5) * x * (T(1) + std::tanh(inner(x)));
+    return T(0.5) * x * (T(1) + tanh(inner(x)));
   }
   template <typename T>
   TRAINYARD_HD static T df(T x, T dy) {
-    const T t = std::tanh(inner(x));
+    const T t = tanh(inner(x));
     const T d_inner = T(0.79788456080286535588) * (T(1) + T(3 * 0.044715) * x * x);
     return dy * (T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * d_inner);
   }

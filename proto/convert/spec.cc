@@ -18,6 +18,7 @@ using google::protobuf::Message;
 
 // "max_pool" -> "MaxPool": a layer's field name is its ONNX name in snake case.
 std::string onnx_name(std::string_view field) {
+  if (field == "rms_normalization") return "RMSNormalization";  // abbreviations stay capital
   std::string name;
   bool upper = true;
   for (const char c : field) {

@@ -21,6 +21,7 @@ namespace trainyard {
 constexpr double kUnitsMax = 1048576;
 constexpr double kChannelsMax = 65536;
 constexpr double kWindowMax = 1024;
+constexpr double kEmbeddingsMax = 16777216;
 
 constexpr size_t kLayersMax = 10000;  // blocks written out
 
@@ -51,6 +52,7 @@ std::vector<LayerKind> image_layers();
 std::vector<LayerKind> elementwise_layers();
 std::vector<LayerKind> normalization_layers();
 std::vector<LayerKind> shape_layers();
+std::vector<LayerKind> sequence_layers();
 
 /// A layer whose names, attributes and wiring are known to be good.
 struct ResolvedLayer {
@@ -85,6 +87,7 @@ class LayerBuilder {
   const ModelInterface& interface() const { return interface_; }
   const BuildOptions& options() const { return options_; }
   Model& model() { return model_; }
+  const Graph& graph() const { return model_.graph; }
   const TensorType& type(TensorId id) const { return model_.graph.tensor(id).type; }
   const Shape& shape(TensorId id) const { return type(id).shape; }
   /// True while the model's last layer is built: its size may follow from the dataset.

@@ -6,22 +6,30 @@
 #include "src/graph/op.h"
 #include "src/ops/adam_update.h"
 #include "src/ops/add.h"
+#include "src/ops/attention.h"
 #include "src/ops/average_pool.h"
 #include "src/ops/batch_normalization.h"
 #include "src/ops/constant_of_shape.h"
 #include "src/ops/conv.h"
 #include "src/ops/dropout.h"
 #include "src/ops/flatten.h"
+#include "src/ops/gather.h"
 #include "src/ops/gelu.h"
 #include "src/ops/gemm.h"
 #include "src/ops/global_average_pool.h"
+#include "src/ops/image_to_sequence.h"
+#include "src/ops/layer_normalization.h"
+#include "src/ops/mat_mul.h"
 #include "src/ops/max_pool.h"
 #include "src/ops/mean_squared_error.h"
+#include "src/ops/position_embedding.h"
 #include "src/ops/relu.h"
 #include "src/ops/reorder.h"
 #include "src/ops/reshape.h"
+#include "src/ops/sequence_pool.h"
 #include "src/ops/sgd_update.h"
 #include "src/ops/sigmoid.h"
+#include "src/ops/softmax.h"
 #include "src/ops/softmax_xent.h"
 #include "src/ops/tanh.h"
 
@@ -48,6 +56,26 @@ const std::vector<const Op*>& registry() {
       global_average_pool_grad_op(),
       batch_normalization_op(),
       batch_normalization_grad_op(),
+      layer_normalization_op(),
+      layer_normalization_grad_op(),
+      rms_normalization_op(),
+      rms_normalization_grad_op(),
+      gather_op(),
+      gather_grad_op(),
+      position_embedding_op(),
+      position_embedding_grad_op(),
+      sequence_pool_op(),
+      sequence_pool_grad_op(),
+      image_to_sequence_op(),
+      image_to_sequence_grad_op(),
+      attention_op(),
+      attention_grad_op(),
+      mat_mul_op(),
+      mat_mul_grad_op(),
+      softmax_op(),
+      softmax_grad_op(),
+      log_softmax_op(),
+      log_softmax_grad_op(),
       gemm_op(),
       gemm_grad_op(),
       gelu_op(),

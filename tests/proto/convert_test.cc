@@ -1,14 +1,18 @@
 // Catches: a spec that means something else to the engine than on the wire, and refusals that do
 // not name the field as the user wrote it.
+#include <google/protobuf/descriptor.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "proto/convert/data.h"
 #include "proto/convert/run.h"
 #include "proto/convert/spec.h"
+#include "src/models/layer.h"
+#include "src/models/preset.h"
 
 namespace trainyard {
 namespace {
@@ -84,6 +88,43 @@ TEST(ConvertSpec, BlocksKeepTheirValuesAndTypes) {
                                          kRecipe));
   ASSERT_FALSE(null.ok());
   EXPECT_TRUE(names_field(null.error(), "model.layers[0].use.with.p"));
+}
+
+std::set<std::string> names_of(const google::protobuf::Descriptor& message) {
+  std::set<std::string> names;
+  for (int i = 0; i < message.field_count(); ++i) names.insert(message.field(i)->name());
+  return names;
+}
+
+std::set<std::string> names_of(const std::vector<AttributeRule>& rules) {
+  std::set<std::string> names;
+  for (const AttributeRule& rule : rules) names.emplace(rule.name);
+  return names;
+}
+
+// A layer or preset that only one side knows could be written and not run, or not be written.
+TEST(ConvertSpec, WireAndEngineKnowTheSameLayersAndPresets) {
+  const auto* ops = v1::Layer::descriptor()->FindOneofByName("op");
+  EXPECT_EQ(static_cast<size_t>(ops->field_count()), layer_kinds().size() + 1);
+  for (int i = 0; i < ops->field_count(); ++i) {
+    const auto* field = ops->field(i);
+    if (field->name() == "use") continue;  // stands for a block, and is no layer itself
+    const auto spec =
+        to_engine(parse_spec("model { layers { " + field->name() + " {} } }" + kRecipe));
+    ASSERT_TRUE(spec.ok()) << spec.error().message;
+    const LayerKind* kind = find_layer_kind(spec->model.layers[0].op);
+    ASSERT_NE(kind, nullptr) << field->name() << " became " << spec->model.layers[0].op;
+    EXPECT_EQ(kind->field, field->name());
+    EXPECT_EQ(names_of(kind->attributes), names_of(*field->message_type())) << field->name();
+  }
+  const auto* presets = v1::ModelSpec::descriptor()->FindOneofByName("preset");
+  EXPECT_EQ(static_cast<size_t>(presets->field_count()), preset_kinds().size());
+  for (int i = 0; i < presets->field_count(); ++i) {
+    const auto* field = presets->field(i);
+    const PresetKind* kind = find_preset_kind(field->name());
+    ASSERT_NE(kind, nullptr) << field->name();
+    EXPECT_EQ(names_of(kind->parameters), names_of(*field->message_type())) << field->name();
+  }
 }
 
 TEST(ConvertSpec, AdamwDecaysByDefaultAsInPyTorch) {
