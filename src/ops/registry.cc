@@ -6,67 +6,90 @@
 #include "src/graph/op.h"
 #include "src/ops/adam_update.h"
 #include "src/ops/add.h"
+#include "src/ops/arithmetic.h"
 #include "src/ops/average_pool.h"
 #include "src/ops/batch_normalization.h"
+#include "src/ops/concat.h"
 #include "src/ops/constant_of_shape.h"
 #include "src/ops/conv.h"
 #include "src/ops/dropout.h"
+#include "src/ops/expand.h"
 #include "src/ops/flatten.h"
 #include "src/ops/gelu.h"
 #include "src/ops/gemm.h"
 #include "src/ops/global_average_pool.h"
 #include "src/ops/max_pool.h"
 #include "src/ops/mean_squared_error.h"
+#include "src/ops/reduce.h"
 #include "src/ops/relu.h"
 #include "src/ops/reorder.h"
 #include "src/ops/reshape.h"
 #include "src/ops/sgd_update.h"
 #include "src/ops/sigmoid.h"
+#include "src/ops/slice.h"
 #include "src/ops/softmax_xent.h"
 #include "src/ops/tanh.h"
+#include "src/ops/transpose.h"
+#include "src/ops/unary.h"
 
 namespace trainyard {
 namespace {
 
 const std::vector<const Op*>& registry() {
-  static const std::vector<const Op*> ops = {
-      add_op(),
-      relu_op(),
-      relu_grad_op(),
-      reorder_op(),
-      sigmoid_op(),
-      sigmoid_grad_op(),
-      tanh_op(),
-      tanh_grad_op(),
-      conv_op(),
-      conv_grad_op(),
-      max_pool_op(),
-      max_pool_grad_op(),
-      average_pool_op(),
-      average_pool_grad_op(),
-      global_average_pool_op(),
-      global_average_pool_grad_op(),
-      batch_normalization_op(),
-      batch_normalization_grad_op(),
-      gemm_op(),
-      gemm_grad_op(),
-      gelu_op(),
-      gelu_grad_op(),
-      flatten_op(),
-      flatten_grad_op(),
-      reshape_op(),
-      reshape_grad_op(),
-      dropout_op(),
-      dropout_grad_op(),
-      softmax_xent_op(),
-      softmax_xent_grad_op(),
-      mean_squared_error_op(),
-      mean_squared_error_grad_op(),
-      constant_of_shape_op(),
-      sgd_update_op(),
-      adam_update_op(),
-      adamw_update_op(),
-  };
+  static const std::vector<const Op*> ops = [] {
+    std::vector<const Op*> all = {
+        add_op(),
+        concat_op(),
+        concat_grad_op(),
+        split_op(),
+        split_grad_op(),
+        slice_op(),
+        slice_grad_op(),
+        transpose_op(),
+        expand_op(),
+        sum_to_op(),
+        relu_op(),
+        relu_grad_op(),
+        reorder_op(),
+        sigmoid_op(),
+        sigmoid_grad_op(),
+        tanh_op(),
+        tanh_grad_op(),
+        conv_op(),
+        conv_grad_op(),
+        max_pool_op(),
+        max_pool_grad_op(),
+        average_pool_op(),
+        average_pool_grad_op(),
+        global_average_pool_op(),
+        global_average_pool_grad_op(),
+        batch_normalization_op(),
+        batch_normalization_grad_op(),
+        gemm_op(),
+        gemm_grad_op(),
+        gelu_op(),
+        gelu_grad_op(),
+        flatten_op(),
+        flatten_grad_op(),
+        reshape_op(),
+        reshape_grad_op(),
+        dropout_op(),
+        dropout_grad_op(),
+        softmax_xent_op(),
+        softmax_xent_grad_op(),
+        mean_squared_error_op(),
+        mean_squared_error_grad_op(),
+        constant_of_shape_op(),
+        sgd_update_op(),
+        adam_update_op(),
+        adamw_update_op(),
+    };
+    // Families whose members differ in a row of a table alone.
+    for (const auto family : {arithmetic_ops(), reduce_ops(), unary_ops()}) {
+      all.insert(all.end(), family.begin(), family.end());
+    }
+    return all;
+  }();
   return ops;
 }
 

@@ -73,4 +73,7 @@ class CaseBuilder {
 /// Rows of tests/support/image_cases.cc: convolution, pooling, normalisation.
 void append_image_cases(std::vector<GraphCase>& cases);
 
+/// Rows of tests/support/basic_cases.cc: movement, arithmetic, activations, reductions, losses.
+void append_basic_cases(std::vector<GraphCase>& cases);
+
 }  // namespace trainyard::testing
