@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,6 +53,7 @@ std::vector<LayerKind> image_layers();
 std::vector<LayerKind> elementwise_layers();
 std::vector<LayerKind> normalization_layers();
 std::vector<LayerKind> shape_layers();
+std::vector<LayerKind> arithmetic_layers();
 std::vector<LayerKind> sequence_layers();
 
 /// A layer whose names, attributes and wiring are known to be good.
@@ -117,6 +119,13 @@ class LayerBuilder {
   Result<TensorId> add_node(const ResolvedLayer& layer, std::string name, std::string_view op,
                             Attributes attributes, std::vector<TensorId> inputs,
                             std::vector<std::string> saved = {});
+  /// As add_node, for an op with several outputs: all of them, "name", "name.1", "name.2", ...
+  Result<std::vector<TensorId>> add_node_with_outputs(const ResolvedLayer& layer,
+                                                      std::string_view op, Attributes attributes,
+                                                      std::vector<TensorId> inputs, int64_t count);
+  /// True if axis 0 of the tensor is the batch: it depends on the data. Parameters, constants and
+  /// what is computed from them alone have size 1 there.
+  bool has_batch(TensorId id);
   /// The step number as a graph input, made when first asked for: randomness is keyed by it.
   TensorId step();
 
@@ -124,6 +133,9 @@ class LayerBuilder {
   static Error shape_error(const ResolvedLayer& layer, const std::string& description);
   static Error required_error(const ResolvedLayer& layer, std::string_view attribute,
                               const std::string& description);
+  /// Refuses axes of an attribute that `x` does not have, and axis 0, the batch.
+  Status need_sample_axes(const ResolvedLayer& layer, std::string_view attribute,
+                          const std::vector<int64_t>& axes, TensorId x) const;
   /// Refuses what is not a batch of images [N, C, H, W].
   Status need_image(const ResolvedLayer& layer, TensorId x) const;
 
@@ -131,6 +143,7 @@ class LayerBuilder {
   const ModelInterface& interface_;
   const BuildOptions& options_;
   Model model_;
+  std::map<TensorId, bool> has_batch_;  // known so far
   bool is_last_ = false;
 };
 

@@ -32,7 +32,7 @@ const std::vector<LayerKind>& layer_kinds() {
   static const std::vector<LayerKind> kinds = [] {
     std::vector<LayerKind> all;
     for (auto family : {dense_layers, image_layers, elementwise_layers, normalization_layers,
-                        shape_layers, sequence_layers}) {
+                        shape_layers, sequence_layers, arithmetic_layers}) {
       std::ranges::move(family(), std::back_inserter(all));
     }
     return all;
@@ -123,6 +123,30 @@ Result<TensorId> LayerBuilder::add_node(const ResolvedLayer& layer, std::string 
   return model_.graph.node(*node).outputs[0];
 }
 
+Result<std::vector<TensorId>> LayerBuilder::add_node_with_outputs(const ResolvedLayer& layer,
+                                                                  std::string_view op,
+                                                                  Attributes attributes,
+                                                                  std::vector<TensorId> inputs,
+                                                                  int64_t count) {
+  std::vector<std::string> more;
+  for (int64_t i = 1; i < count; ++i) more.push_back(std::to_string(i));
+  ASSIGN_OR_RETURN(const TensorId first, add_node(layer, layer.name, op, std::move(attributes),
+                                                  std::move(inputs), std::move(more)));
+  return model_.graph.node(model_.graph.tensor(first).producer).outputs;
+}
+
+bool LayerBuilder::has_batch(TensorId id) {
+  if (id == kNoTensor) return false;
+  if (const auto known = has_batch_.find(id); known != has_batch_.end()) return known->second;
+  const NodeId producer = model_.graph.tensor(id).producer;
+  bool batch = id == model_.input;
+  if (producer != kNoNode) {
+    const std::vector<TensorId>& inputs = model_.graph.node(producer).inputs;
+    batch = std::ranges::any_of(inputs, [this](TensorId input) { return has_batch(input); });
+  }
+  return has_batch_[id] = batch;
+}
+
 TensorId LayerBuilder::step() {
   if (model_.step == kNoTensor) {
     model_.step = add_tensor("step", Shape{1}, DType::kI64, Role::kInput, {});
@@ -144,6 +168,25 @@ Error LayerBuilder::required_error(const ResolvedLayer& layer, std::string_view 
                   description);
   e.message = layer.where + ": " + name + ": " + description;
   return e;
+}
+
+Status LayerBuilder::need_sample_axes(const ResolvedLayer& layer, std::string_view attribute,
+                                      const std::vector<int64_t>& axes, TensorId x) const {
+  const int64_t rank = shape(x).rank();
+  for (const int64_t axis : axes) {
+    const std::string text = std::string(attribute) + ": " + std::to_string(axis);
+    if (axis == 0 || axis == -rank) {
+      return shape_error(layer, text + " is the batch, whose samples stay apart; expected 1.." +
+                                    std::to_string(rank - 1) + " or -1..-" +
+                                    std::to_string(rank - 1));
+    }
+    if (axis < -rank || axis >= rank) {
+      return shape_error(layer, text + " is not an axis of " + shape(x).to_string() +
+                                    ", expected 1.." + std::to_string(rank - 1) + " or -1..-" +
+                                    std::to_string(rank - 1));
+    }
+  }
+  return {};
 }
 
 Status LayerBuilder::need_image(const ResolvedLayer& layer, TensorId x) const {

@@ -149,7 +149,9 @@ class Resolver {
     const std::string field = layer.path + ".inputs";
     const std::string where = layer.where + ": inputs";
     layer.inputs = spec.inputs;
-    if (layer.inputs.empty()) layer.inputs = {resolved_.empty() ? "input" : resolved_.back().name};
+    if (layer.inputs.empty() && layer.kind->inputs_max > 0) {
+      layer.inputs = {resolved_.empty() ? "input" : resolved_.back().name};
+    }
     const auto count = static_cast<int64_t>(layer.inputs.size());
     const LayerKind& kind = *layer.kind;
     if (count < kind.inputs || count > kind.inputs_max) {

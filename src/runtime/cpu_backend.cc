@@ -9,6 +9,8 @@ class CpuBackend final : public HostBackend {
  public:
   explicit CpuBackend(int threads) : context_{threads} {
     table_.add(cpu_elementwise_kernels());
+    table_.add(cpu_activation_kernels());
+    table_.add(cpu_box_kernels());
     table_.add(cpu_dense_kernels());
     table_.add(cpu_image_kernels());
     table_.add(cpu_sequence_kernels());

@@ -8,6 +8,8 @@ class ReferenceBackend final : public HostBackend {
  public:
   ReferenceBackend() {
     table_.add(reference_elementwise_kernels());
+    table_.add(reference_activation_kernels());
+    table_.add(reference_box_kernels());
     table_.add(reference_dense_kernels());
     table_.add(reference_image_kernels());
     table_.add(reference_sequence_kernels());

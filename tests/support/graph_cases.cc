@@ -170,6 +170,7 @@ std::vector<GraphCase> all_cases() {
   row("AdamUpdate/later", [](DType t) { return adam_update(t, "AdamUpdate", 41); });
   row("AdamWUpdate", [](DType t) { return adam_update(t, "AdamWUpdate", 2); });
   append_image_cases(cases);
+  append_basic_cases(cases);
   append_sequence_cases(cases);
   return cases;
 }

@@ -76,4 +76,7 @@ void append_image_cases(std::vector<GraphCase>& cases);
 /// Rows of tests/support/sequence_cases.cc: normalisation of positions, embeddings, attention.
 void append_sequence_cases(std::vector<GraphCase>& cases);
 
+/// Rows of tests/support/basic_cases.cc: movement, arithmetic, activations, reductions, losses.
+void append_basic_cases(std::vector<GraphCase>& cases);
+
 }  // namespace trainyard::testing
