@@ -8,6 +8,7 @@
 #include "src/ops/add.h"
 #include "src/ops/average_pool.h"
 #include "src/ops/batch_normalization.h"
+#include "src/ops/batch_normalization_relu.h"
 #include "src/ops/constant_of_shape.h"
 #include "src/ops/conv.h"
 #include "src/ops/dropout.h"
@@ -48,6 +49,9 @@ const std::vector<const Op*>& registry() {
       global_average_pool_grad_op(),
       batch_normalization_op(),
       batch_normalization_grad_op(),
+      batch_normalization_relu_op(),
+      batch_normalization_relu_grad_op(),
+      batch_normalization_replay_op(),
       gemm_op(),
       gemm_grad_op(),
       gelu_op(),
