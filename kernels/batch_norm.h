@@ -12,6 +12,11 @@
 //   db = sum dy,   dscale = sum dy * xhat
 //   dx = scale * inv_std * (dy - db/M - xhat * dscale/M)
 //
+// Followed by max(0, .), and by the sum of a residual before it, in the same sweeps:
+//   y = max(0, (x - mean) * inv_std * scale + b + residual)
+// Its gradient first takes g = dy where y > 0, else 0, and goes on with g for dy. What y was is
+// read from y, or, where there was no residual, found again from x: that saves reading y.
+//
 // Source: Ioffe, Szegedy, "Batch Normalization" (2015), algorithm 1 and section 3.
 #pragma once
 
@@ -28,10 +33,14 @@ struct BatchNormDims {
   int64_t values_per_channel() const { return x.N * x.H * x.W; }
 };
 
-/// Shapes    x, y, dy, dx [N, C, H, W], all with the same strides; everything else [C].
-/// Writes    all of y, mean, inv_std, dx, dscale, db (assigned); running_* are read and updated.
-///           dx, dscale, db may be nullptr if not wanted.
-/// Aliasing  y may be x in inference; dx may be dy.
+/// Shapes    x, y, dy, dx, residual, g [N, C, H, W], all with the same strides; everything else
+/// [C]. Writes    all of y, mean, inv_std, dx, dscale, db (assigned); running_* are read and
+/// updated.
+///           dx, dscale, db, g may be nullptr if not wanted, residual if there is none. Exactly one
+///           of `y` and `b` of batch_norm_relu_backward is given.
+/// Aliasing  y may be x in inference and replay; dx may be dy. In batch_norm_relu_backward one of
+/// dx
+///           and g may be dy, and one may be y.
 /// Numerics  two passes (mean, then squared deviations), so no cancellation for large means.
 /// Errors    none of its own: the op has checked M >= 2 for training.
 namespace reference {
@@ -44,6 +53,19 @@ void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s, const T
 template <typename T>
 void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, const T* x, const T* dy,
                          const T* scale, const T* mean, const T* inv_std, T* dx, T* dscale, T* db);
+/// Training's y once more, from the statistics that it saved; `relu` and `residual` as they were.
+template <typename T>
+void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s, const T* x, const T* scale,
+                       const T* b, const T* mean, const T* inv_std, const T* residual, bool relu,
+                       T* y);
+/// y = max(0, y + residual): behind training or inference.
+template <typename T>
+void add_relu(int64_t count, const T* residual, T* y);
+/// `spare` holds as many values as x; it is used if neither dx nor g is wanted.
+template <typename T>
+void batch_norm_relu_backward(const BatchNormDims& d, const ImageStrides& s, const T* x,
+                              const T* dy, const T* scale, const T* mean, const T* inv_std,
+                              const T* b, const T* y, T* dx, T* dscale, T* db, T* g, T* spare);
 }  // namespace reference
 
 /// As above; sums go over fixed blocks of rows that are then added in double in their order, so the
@@ -62,6 +84,25 @@ void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, const fl
                          const float* dy, const float* scale, const float* mean,
                          const float* inv_std, float* dx, float* dscale, float* db, void* workspace,
                          Team& team);
+
+/// The bits are those of the three steps one after another.
+void batch_norm_relu_training(const BatchNormDims& d, const ImageStrides& s, const float* x,
+                              const float* scale, const float* b, float* running_mean,
+                              float* running_var, const float* residual, float* y, float* mean,
+                              float* inv_std, void* workspace, Team& team);
+void batch_norm_relu_inference(const BatchNormDims& d, const ImageStrides& s, const float* x,
+                               const float* scale, const float* b, const float* running_mean,
+                               const float* running_var, const float* residual, float* y,
+                               void* workspace, Team& team);
+void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s, const float* x,
+                       const float* scale, const float* b, const float* mean, const float* inv_std,
+                       const float* residual, bool relu, float* y, void* workspace, Team& team);
+int64_t batch_norm_relu_backward_workspace_bytes(const BatchNormDims& d, const ImageStrides& s,
+                                                 bool wants_dx_or_g);
+void batch_norm_relu_backward(const BatchNormDims& d, const ImageStrides& s, const float* x,
+                              const float* dy, const float* scale, const float* mean,
+                              const float* inv_std, const float* b, const float* y, float* dx,
+                              float* dscale, float* db, float* g, void* workspace, Team& team);
 }  // namespace cpu
 
 }  // namespace trainyard::kernels

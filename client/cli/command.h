@@ -37,6 +37,7 @@ std::string general_help();
 int run_command_line(const std::vector<std::string>& arguments, const client::Environment& env);
 
 Command submit_command();
+Command plan_command();
 Command list_command();
 Command get_command();
 Command watch_command();

@@ -122,10 +122,10 @@ int run_found(const Command& command, std::vector<std::string> arguments, bool h
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = [] {
-    std::vector<Command> list = {submit_command(),   list_command(),   get_command(),
-                                 watch_command(),    wait_command(),   logs_command(),
-                                 cancel_command(),   delete_command(), predict_command(),
-                                 local_run_command()};
+    std::vector<Command> list = {submit_command(),  plan_command(),     list_command(),
+                                 get_command(),     watch_command(),    wait_command(),
+                                 logs_command(),    cancel_command(),   delete_command(),
+                                 predict_command(), local_run_command()};
     for (Command& c : dataset_commands()) list.push_back(std::move(c));
     for (Command& c : model_commands()) list.push_back(std::move(c));
     list.push_back(device_list_command());
@@ -183,6 +183,8 @@ std::string general_help() {
       "Trainyard trains neural networks that are described as data.\n\n"
       "Examples:\n"
       "  trainyard submit examples/digits_cnn.yaml --watch    train and look on\n"
+      "  trainyard plan examples/digits_cnn.yaml              layers, memory and device, before it "
+      "runs\n"
       "  trainyard list                                       jobs and what they wait for\n"
       "  trainyard predict JOB --csv rows.csv                 use what was learned\n"
       "  trainyard local run examples/digits_cnn.yaml         train here, without a server\n"

@@ -1,8 +1,6 @@
 // trainyard local run: a spec trained in this process, with no daemon: the shortest way to debug
 // the engine. Reads the data, builds, trains and writes as the worker does, by the same engine
 // calls.
-#include <stdlib.h>
-
 #include <chrono>
 #include <ctime>
 #include <memory>
@@ -10,14 +8,10 @@
 
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
-#include "client/lib/dataset_upload.h"
+#include "client/cli/local_job.h"
 #include "client/lib/spec_file.h"
-#include "proto/convert/data.h"
-#include "proto/convert/run.h"
-#include "proto/convert/spec.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
-#include "src/data/dataset.h"
 #include "src/runtime/open_backend.h"
 #include "src/train/trainer.h"
 
@@ -25,8 +19,6 @@ namespace trainyard::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kThreadsMax = 256;
 
 struct Options {
   std::string spec;
@@ -39,24 +31,6 @@ struct Options {
 double now_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
-
-/// A folder that goes with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string path = (fs::temp_directory_path() / "trainyard-local-XXXXXX").string();
-    TRAINYARD_CHECK(::mkdtemp(path.data()) != nullptr, "a temporary folder can be made in " + path);
-    path_ = path;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 class ProgressReporter final : public Reporter {
  public:
@@ -90,31 +64,6 @@ class ProgressReporter final : public Reporter {
   bool live_;
 };
 
-/// The spec's device as the engine's name. `auto` is the CPU: nobody here weighs one device against
-/// the other.
-Result<std::string> pick_device(const v1::Resources& resources, const std::string& flag) {
-  std::string wish = flag;
-  if (wish.empty()) wish = resources.device() == v1::Resources::GPU ? "gpu" : "cpu";
-  if (wish == "cpu") return std::string("devices/cpu");
-  if (wish == "gpu") return std::string("devices/gpu-0");
-  return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                    "--device: " + quoted_value(wish) + ", expected cpu or gpu");
-}
-
-Status read_data(const client::SpecFile& spec, const fs::path& folder) {
-  const std::vector<fs::path> paths = client::dataset_paths(spec.file.dataset(), spec.folder);
-  for (const fs::path& path : paths) {
-    std::error_code ignored;
-    if (!fs::is_regular_file(path, ignored)) {
-      return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND", path.string() + ": no such file");
-    }
-  }
-  ASSIGN_OR_RETURN(const IngestRequest request,
-                   to_ingest_request(client::dataset_spec(spec.file.dataset()), paths));
-  ASSIGN_OR_RETURN(const DatasetSchema schema, ingest(request, folder, local_files()));
-  return {};
-}
-
 void show_result(Session& session, const TrainResult& result, double seconds,
                  const std::string& model) {
   google::protobuf::Map<std::string, double> metrics;
@@ -143,26 +92,13 @@ void show_result(Session& session, const TrainResult& result, double seconds,
 
 Result<int> run(Session& session, const Options& options) {
   ASSIGN_OR_RETURN(const client::SpecFile spec, client::read_spec_file(options.spec, options.sets));
-  if (!spec.has_data()) {
-    return make_error(
-        ErrorCode::kInvalidArgument, "FIELD_REQUIRED",
-        "dataset: 'local run' reads files itself and knows no dataset names, give a path");
-  }
-  v1::JobSpec job_spec = spec.job_spec();
-  job_spec.mutable_dataset()->set_name("local");
-  auto engine = to_engine(job_spec);
-  if (!engine.ok()) return spec.with_positions(std::move(engine).error());
-  if (options.threads < 0 || options.threads > kThreadsMax) {
-    return make_error(ErrorCode::kInvalidArgument, "USAGE", "--threads: expected 1..256");
-  }
+  ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "local run"));
   ASSIGN_OR_RETURN(const std::string device, pick_device(spec.file.resources(), options.device));
 
   TrainJob job;
-  job.model = engine->model;
-  job.recipe = engine->recipe;
-  job.threads = static_cast<int>(options.threads);
-  if (job.threads == 0) job.threads = spec.file.resources().threads();
-  if (job.threads == 0) job.threads = usable_cores();
+  job.model = engine.model;
+  job.recipe = engine.recipe;
+  ASSIGN_OR_RETURN(job.threads, pick_threads(spec.file.resources(), options.threads));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend(device, job.threads));
 
   const TemporaryFolder temporary;
@@ -174,7 +110,7 @@ Result<int> run(Session& session, const Options& options) {
     if (Status made = local_files().create_directories(folder); !made.ok())
       return std::move(made).error();
   }
-  if (Status read = read_data(spec, job.dataset); !read.ok()) return std::move(read).error();
+  ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, job.dataset));
 
   const std::string title = spec.file.name().empty() ? "local" : spec.file.name();
   Progress progress = session.progress(title, session.err());

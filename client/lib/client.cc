@@ -198,6 +198,10 @@ Result<v1::Job> Client::submit_job(const v1::SubmitJobRequest& request) {
   return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::SubmitJob, request,
                               safe ? Retry::kUnavailable : Retry::kNever);
 }
+Result<v1::JobPlan> Client::plan_job(const v1::PlanJobRequest& request) {
+  return impl_->call<v1::JobPlan>(*impl_->jobs, &v1::JobService::Stub::PlanJob, request,
+                                  Retry::kUnavailable);
+}
 Result<v1::Job> Client::get_job(const std::string& name) {
   v1::GetJobRequest request;
   request.set_name(name);

@@ -40,6 +40,7 @@ class Client {
   std::string parent() const { return "tenants/" + connection().tenant; }
 
   Result<v1::Job> submit_job(const v1::SubmitJobRequest& request);
+  Result<v1::JobPlan> plan_job(const v1::PlanJobRequest& request);
   Result<v1::Job> get_job(const std::string& name);
   Result<v1::ListJobsResponse> list_jobs(const v1::ListJobsRequest& request);
   Result<v1::Job> cancel_job(const std::string& name);

@@ -34,7 +34,7 @@ TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
 CALLS = {
     "JobService": {"SubmitJob": "SubmitJobRequest Job", "GetJob": "GetJobRequest Job",
                    "ListJobs": "ListJobsRequest ListJobsResponse", "WatchJob": "WatchJobRequest >WatchJobResponse",
-                   "CancelJob": "CancelJobRequest Job"},
+                   "CancelJob": "CancelJobRequest Job", "PlanJob": "PlanJobRequest JobPlan"},
     "DatasetService": {"UploadFile": "<UploadFileRequest Upload", "GetUpload": "GetUploadRequest Upload",
                        "CreateDataset": "CreateDatasetRequest Dataset", "GetDataset": "GetDatasetRequest Dataset"},
     "ModelService": {"Predict": "PredictRequest PredictResponse", "GetModel": "GetModelRequest Model",

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "kernels/math/activations.h"
+
 namespace trainyard::kernels::reference {
 namespace {
 
@@ -67,13 +69,53 @@ void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, const T*
   }
 }
 
-#define INSTANTIATE(T)                                                                       \
-  template void batch_norm_training<T>(const BatchNormDims&, const ImageStrides&, const T*,  \
-                                       const T*, const T*, T*, T*, T*, T*, T*);              \
-  template void batch_norm_inference<T>(const BatchNormDims&, const ImageStrides&, const T*, \
-                                        const T*, const T*, const T*, const T*, T*);         \
-  template void batch_norm_backward<T>(const BatchNormDims&, const ImageStrides&, const T*,  \
-                                       const T*, const T*, const T*, const T*, T*, T*, T*);
+template <typename T>
+void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s, const T* x, const T* scale,
+                       const T* b, const T* mean, const T* inv_std, const T* residual, bool relu,
+                       T* y) {
+  for (int64_t c = 0; c < d.x.C; ++c) {
+    for_each_value(d.x, s, c, [&](int64_t i) {
+      T v = (x[i] - mean[c]) * inv_std[c] * scale[c] + b[c];
+      if (residual != nullptr) v += residual[i];
+      y[i] = relu ? math::Relu::f(v) : v;
+    });
+  }
+}
+
+template <typename T>
+void add_relu(int64_t count, const T* residual, T* y) {
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = math::Relu::f(residual == nullptr ? y[i] : y[i] + residual[i]);
+  }
+}
+
+template <typename T>
+void batch_norm_relu_backward(const BatchNormDims& d, const ImageStrides& s, const T* x,
+                              const T* dy, const T* scale, const T* mean, const T* inv_std,
+                              const T* b, const T* y, T* dx, T* dscale, T* db, T* g, T* spare) {
+  T* masked = g != nullptr ? g : dx != nullptr ? dx : spare;
+  for (int64_t c = 0; c < d.x.C; ++c) {
+    for_each_value(d.x, s, c, [&](int64_t i) {
+      const T out = y != nullptr ? y[i] : (x[i] - mean[c]) * inv_std[c] * scale[c] + b[c];
+      masked[i] = math::Relu::df(out, dy[i]);
+    });
+  }
+  batch_norm_backward<T>(d, s, x, masked, scale, mean, inv_std, dx, dscale, db);
+}
+
+#define INSTANTIATE(T)                                                                            \
+  template void batch_norm_training<T>(const BatchNormDims&, const ImageStrides&, const T*,       \
+                                       const T*, const T*, T*, T*, T*, T*, T*);                   \
+  template void batch_norm_inference<T>(const BatchNormDims&, const ImageStrides&, const T*,      \
+                                        const T*, const T*, const T*, const T*, T*);              \
+  template void batch_norm_backward<T>(const BatchNormDims&, const ImageStrides&, const T*,       \
+                                       const T*, const T*, const T*, const T*, T*, T*, T*);       \
+  template void batch_norm_replay<T>(const BatchNormDims&, const ImageStrides&, const T*,         \
+                                     const T*, const T*, const T*, const T*, const T*, bool, T*); \
+  template void add_relu<T>(int64_t, const T*, T*);                                               \
+  template void batch_norm_relu_backward<T>(const BatchNormDims&, const ImageStrides&, const T*,  \
+                                            const T*, const T*, const T*, const T*, const T*,     \
+                                            const T*, T*, T*, T*, T*, T*);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE

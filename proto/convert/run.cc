@@ -25,6 +25,30 @@ v1::RunPlan to_proto(const RunPlan& plan) {
   return out;
 }
 
+v1::JobPlan to_proto(const JobPlan& plan) {
+  v1::JobPlan out;
+  *out.mutable_run() = to_proto(plan.run);
+  for (const LayerRow& row : plan.layers) {
+    v1::LayerPlan* layer = out.add_layers();
+    layer->set_name(row.name);
+    layer->set_op(row.op);
+    const auto& dims = row.output.shape.dims();
+    layer->mutable_output_shape()->Add(dims.begin(), dims.end());
+    layer->set_output_type(std::string(name_of(row.output.dtype)));
+    layer->set_parameter_count(row.parameter_count);
+    layer->set_flops_forward(row.flops_forward);
+    layer->set_flops_step(row.flops_step);
+  }
+  for (const std::string& warning : plan.warnings) out.add_warnings(warning);
+  out.set_dump(plan.dump);
+  return out;
+}
+
+int64_t total_bytes(const v1::MemoryPlan& m) {
+  return m.parameter_bytes() + m.state_bytes() + m.optimizer_bytes() + m.gradient_bytes() +
+         m.activation_bytes() + m.input_bytes() + m.workspace_bytes();
+}
+
 v1::MetricBatch to_proto(std::span<const MetricPoint> points) {
   v1::MetricBatch batch;
   std::map<std::string_view, v1::MetricSeries*> by_key;

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "src/data/schema.h"
+#include "src/train/job_plan.h"
 #include "src/train/predictor.h"
 #include "src/train/trainer.h"
 #include "trainyard/v1/job_service.pb.h"
@@ -13,6 +14,10 @@
 namespace trainyard {
 
 v1::RunPlan to_proto(const RunPlan& plan);
+/// All but what only the caller knows: spec, device, threads, fit.
+v1::JobPlan to_proto(const JobPlan& plan);
+/// Sum of all parts.
+int64_t total_bytes(const v1::MemoryPlan& memory);
 
 /// Points as columns, one series per key in order of first appearance. Values that are not finite
 /// are marked, never sent as numbers.

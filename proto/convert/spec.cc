@@ -324,6 +324,16 @@ Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
   out.seed = r.seed();
   if (r.has_shuffle()) out.shuffle = r.shuffle();
   out.validation_split = r.validation_split();
+  if (r.recompute() != v1::Recipe::RECOMPUTE_UNSPECIFIED) {
+    const std::optional<Recompute> recompute = find_recompute(enum_name(r.recompute()));
+    if (recompute) {
+      out.recompute = *recompute;
+    } else {
+      violations.add(
+          "FIELD_UNSUPPORTED", "recipe.recompute",
+          std::to_string(r.recompute()) + " is not known, expected none, blocks or full");
+    }
+  }
   return out;
 }
 

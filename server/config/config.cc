@@ -72,7 +72,7 @@ Status assign_log_level(Config& c, std::string_view text) {
 }
 
 /// "67108864", "64MiB", "64GiB".
-Status assign_upload_bytes(Config& c, std::string_view text) {
+Status assign_bytes(const char* name, int64_t& target, std::string_view text) {
   std::string_view digits = text;
   int64_t unit = 1;
   for (const auto& [suffix, bytes] :
@@ -86,10 +86,16 @@ Status assign_upload_bytes(Config& c, std::string_view text) {
   constexpr int64_t kMax = int64_t{1} << 46;
   const std::optional<int64_t> count = parse_integer(digits);
   if (!count || *count < 1 || *count > kMax / unit) {
-    return refuse("upload_bytes_max", text, "a number of bytes, also as 512MiB or 64GiB");
+    return refuse(name, text, "a number of bytes, also as 512MiB or 64GiB");
   }
-  c.upload_bytes_max = *count * unit;
+  target = *count * unit;
   return {};
+}
+
+Setting bytes_setting(const char* name, const char* help, int64_t Config::*field) {
+  return {name, help, false, [name, field](Config& c, std::string_view text) {
+            return assign_bytes(name, c.*field, text);
+          }};
 }
 
 std::filesystem::path default_state_dir() {
@@ -122,10 +128,14 @@ const std::vector<Setting>& settings() {
       int_setting("gpu_slots", "Jobs at a time on each GPU", &Config::gpu_slots, 1, 64),
       int_setting("threads_per_job", "CPU threads of a job that names none; 0: cores / cpu_slots",
                   &Config::threads_per_job, 0, 256),
+      bytes_setting("cpu_memory_bytes_max",
+                    "Memory that one job on the CPU may plan with; default: the machine's",
+                    &Config::cpu_memory_bytes_max),
       {"log_level", "debug, info, warn or error", false, assign_log_level},
       path_setting("worker", "Worker program; default trainyard-worker beside trainyardd",
                    &Config::worker),
-      {"upload_bytes_max", "Largest file that may be uploaded", false, assign_upload_bytes},
+      bytes_setting("upload_bytes_max", "Largest file that may be uploaded",
+                    &Config::upload_bytes_max),
       int_setting("queued_jobs_max", "Jobs that may wait at a time", &Config::queued_jobs_max, 1,
                   1000000),
       int_setting("watch_streams_max", "Watch streams at a time", &Config::watch_streams_max, 1,
@@ -256,6 +266,8 @@ std::string describe_config(const Config& c) {
          line("cpu_slots", std::to_string(c.cpu_slots)) +
          line("gpu_slots", std::to_string(c.gpu_slots)) +
          line("threads_per_job", std::to_string(c.threads_per_job)) +
+         line("cpu_memory_bytes_max",
+              c.cpu_memory_bytes_max > 0 ? std::to_string(c.cpu_memory_bytes_max) : "") +
          line("log_level", c.log_level) + line("worker", c.worker) +
          line("upload_bytes_max", std::to_string(c.upload_bytes_max)) +
          line("queued_jobs_max", std::to_string(c.queued_jobs_max)) +

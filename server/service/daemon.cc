@@ -85,8 +85,9 @@ struct Daemon::Impl {
         predict(supervisor,
                 {paths, config.predicts_max, int64_t{config.predict_timeout_seconds} * 1000,
                  config.threads_per_job}),
-        context{config, paths,      *parts.clock, *parts.files, *store,
-                hub,    *inventory, ingest,       predict,      executor} {
+        measure(supervisor, paths),
+        context{config,     paths,  *parts.clock, *parts.files, *store,  hub,
+                *inventory, ingest, predict,      measure,      executor} {
     context.start_time_us = parts.clock->wall_us();
   }
 
@@ -107,6 +108,7 @@ struct Daemon::Impl {
   Dispatcher dispatcher;
   IngestRunner ingest;
   PredictRunner predict;
+  MeasureRunner measure;
   ServiceContext context;
   std::unique_ptr<PublicServices> services;
   std::unique_ptr<grpc::Service> worker_service;
@@ -186,6 +188,7 @@ void Daemon::drain() {
   impl_->context.draining = true;
   impl_->services->watch_streams().drain();
   impl_->predict.drain();
+  impl_->measure.drain();
   impl_->ingest.drain();
   impl_->dispatcher.drain(grace_ms);
   impl_->supervisor.stop_all("drain", grace_ms);

@@ -53,6 +53,16 @@ Result<v1::Job> JobHandlers::submit(const v1::SubmitJobRequest& request) {
   return to_proto(stored);
 }
 
+void JobHandlers::plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done) {
+  if (service_.draining) return done(draining_error());
+  if (Status s = check_parent(request.parent()); !s.ok()) return done(s.error());
+  if (!request.has_spec()) {
+    return done(
+        field_error("FIELD_REQUIRED", "spec", "is missing, expected dataset, model and recipe"));
+  }
+  planner_->plan_in_full(request, std::move(done));
+}
+
 Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(const Job job, service_.store.jobs().find(kTenant, id));

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "server/service/context.h"
+#include "server/store/done.h"
 #include "src/base/result.h"
 #include "trainyard/v1/job_service.pb.h"
 
@@ -15,6 +16,7 @@ class JobHandlers {
   explicit JobHandlers(ServiceContext& service);
   ~JobHandlers();
   Result<v1::Job> submit(const v1::SubmitJobRequest& request);
+  void plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done);
   Result<v1::Job> get(const v1::GetJobRequest& request) const;
   Result<v1::ListJobsResponse> list(const v1::ListJobsRequest& request) const;
   Result<v1::Job> cancel(const v1::CancelJobRequest& request);

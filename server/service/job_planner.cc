@@ -15,7 +15,7 @@
 #include "src/base/text.h"
 #include "src/base/violations.h"
 #include "src/data/dataset.h"
-#include "src/train/trainer.h"
+#include "src/train/job_plan.h"
 
 namespace trainyard::server {
 namespace {
@@ -23,6 +23,7 @@ namespace {
 constexpr int kLabelsMax = 32;
 constexpr size_t kLabelKeyMax = 63;
 constexpr size_t kLabelValueMax = 256;
+constexpr size_t kDumpBytesMax = 3 << 20;  // a message may have 4 MiB
 
 bool has_control(std::string_view text) {
   return std::any_of(text.begin(), text.end(),
@@ -58,38 +59,58 @@ DeviceWish wish_of(const v1::JobSpec& spec) {
   }
 }
 
-bool may_use(DeviceWish wish, const Device& device) {
-  if (device.kind == DeviceKind::kGpu) return wish != DeviceWish::kCpu && device.schedulable;
-  return wish != DeviceWish::kGpu;
-}
+struct Choice {
+  std::string device;
+  std::string advice;  // why, in a sentence
+};
 
-int64_t total_bytes(const v1::MemoryPlan& m) {
-  return m.parameter_bytes() + m.state_bytes() + m.optimizer_bytes() + m.gradient_bytes() +
-         m.activation_bytes() + m.input_bytes() + m.workspace_bytes();
-}
-
-/// Refuses a job whose memory plan fits on none of the devices that it may use.
-Status check_memory(DeviceWish wish, const v1::RunPlan& plan, const Devices& devices) {
-  int64_t largest = 0;
-  for (const Device& device : devices.devices) {
-    if (may_use(wish, device)) largest = std::max(largest, device.memory_bytes);
+/// Where the job would start now, as decide() places it.
+Choice choose_device(DeviceWish wish, const Devices& devices) {
+  if (wish != DeviceWish::kCpu) {
+    for (const Device& device : devices.devices) {
+      if (device.kind != DeviceKind::kGpu || !device.schedulable) continue;
+      return {device.name,
+              wish == DeviceWish::kGpu ? "A GPU, as asked." : "A GPU (" + device.model + ")."};
+    }
   }
-  const int64_t needed = total_bytes(plan.memory());
-  if (largest == 0 || needed <= largest) return {};
-  Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE",
-                       "the job needs " + human_bytes(needed) + " of memory, " +
-                           human_bytes(needed - largest) +
-                           " more than the largest device it may use has (" + human_bytes(largest) +
-                           "); a smaller batch_size or model would fit");
-  e.metadata = {{"bytes_needed", std::to_string(needed)},
-                {"bytes_largest_device", std::to_string(largest)},
-                {"bytes_short", std::to_string(needed - largest)}};
-  return e;
+  Choice cpu{"devices/cpu", "The CPU, as asked."};
+  if (wish != DeviceWish::kCpu) {
+    cpu.advice =
+        devices.note.empty() ? "The CPU: this server has no GPU." : "The CPU: " + devices.note;
+  }
+  return cpu;
+}
+
+PlanDump dump_of(v1::PlanJobRequest::Dump dump) {
+  switch (dump) {
+    case v1::PlanJobRequest::GRAPH:
+      return PlanDump::kGraph;
+    case v1::PlanJobRequest::PROGRAM:
+      return PlanDump::kProgram;
+    case v1::PlanJobRequest::MEMORY:
+      return PlanDump::kMemory;
+    default:
+      return PlanDump::kNone;
+  }
 }
 
 }  // namespace
 
-Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
+/// A spec that is right, on a dataset that is there.
+struct JobPlanner::CheckedJob {
+  v1::JobSpec spec;  // as accepted
+  EngineSpec engine;
+  Dataset dataset;
+  DeviceWish wish = DeviceWish::kAuto;
+};
+
+struct JobPlanner::FullPlan {
+  CheckedJob job;
+  DatasetSchema schema;
+  v1::JobPlan plan;
+};
+
+Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const {
   Violations violations;
   check_labels(spec, violations);
   if (spec.dataset().name().empty()) {
@@ -97,39 +118,149 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
   }
   // The engine's own checks come first, so that a user learns of all problems of the spec at once
   // and of a missing dataset only then.
-  if (Result<EngineSpec> engine = to_engine(spec); !engine.ok()) violations.add(engine.error());
+  CheckedJob job;
+  if (Result<EngineSpec> engine = to_engine(spec); engine.ok()) {
+    job.engine = std::move(engine).value();
+  } else {
+    violations.add(engine.error());
+  }
   if (!violations.empty()) return violations.to_error();
 
-  PlannedJob planned;
-  ASSIGN_OR_RETURN(planned.dataset_id,
+  ASSIGN_OR_RETURN(const std::string id,
                    parse_id_or_name(Collection::kDatasets, "dataset.name", spec.dataset().name()));
-  ASSIGN_OR_RETURN(const Dataset dataset,
-                   service_.store.datasets().find("default", planned.dataset_id));
-  if (dataset.state != v1::Dataset::READY) {
-    const bool failed = dataset.state == v1::Dataset::FAILED;
+  ASSIGN_OR_RETURN(job.dataset, service_.store.datasets().find("default", id));
+  if (job.dataset.state != v1::Dataset::READY) {
+    const bool failed = job.dataset.state == v1::Dataset::FAILED;
     Error e = make_error(
         ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
-        failed ? "dataset " + planned.dataset_id + " could not be ingested: " + dataset.message
-               : "dataset " + planned.dataset_id +
-                     " is still being ingested; submit again when it is READY");
-    e.metadata["dataset"] = dataset.name();
+        failed ? "dataset " + id + " could not be ingested: " + job.dataset.message
+               : "dataset " + id + " is still being ingested; submit again when it is READY");
+    e.metadata["dataset"] = job.dataset.name();
     return e;
   }
-  planned.spec = spec;
-  planned.spec.mutable_dataset()->set_name(dataset.name());
+  job.spec = spec;
+  job.spec.mutable_dataset()->set_name(job.dataset.name());
   // Recorded with the job: equal thread counts give equal bits, whatever the server's default
   // becomes.
   if (!spec.resources().has_threads()) {
-    planned.spec.mutable_resources()->set_threads(service_.config.threads_per_job);
+    job.spec.mutable_resources()->set_threads(service_.config.threads_per_job);
   }
-  ASSIGN_OR_RETURN(planned.plan, plan_on_dataset(spec, dataset));
+  job.wish = wish_of(spec);
+  return job;
+}
 
+Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
+  ASSIGN_OR_RETURN(CheckedJob job, check(spec));
+  PlannedJob planned;
+  planned.dataset_id = job.dataset.id;
+  ASSIGN_OR_RETURN(planned.plan, plan_on_dataset(spec, job.dataset));
   const Devices devices = this->devices();
-  const DeviceWish wish = wish_of(spec);
-  if (Status s = check_satisfiable(wish, devices); !s.ok()) return s.error();
-  if (Status s = check_memory(wish, planned.plan, devices); !s.ok()) return s.error();
-  planned.plan.set_device_advice(device_advice(spec, devices));
+  if (Status s = check_satisfiable(job.wish, devices); !s.ok()) return s.error();
+  const int64_t needed = total_bytes(planned.plan.memory());
+  ASSIGN_OR_RETURN(const Room room, find_room(job.wish, devices, needed));
+  if (room.memory_bytes > 0 && needed > room.available_bytes()) {
+    ASSIGN_OR_RETURN(const DatasetSchema schema,
+                     read_schema(service_.paths.dataset(job.dataset.digest)));
+    const FitAdvice advice =
+        advise_fit(job.engine.model, job.engine.recipe, schema, room.available_bytes(), 0);
+    Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE",
+                         shortage_text(needed, room) + "; " + describe(advice));
+    e.metadata = {{"bytes_needed", std::to_string(needed)},
+                  {"bytes_available", std::to_string(room.available_bytes())},
+                  {"bytes_short", std::to_string(needed - room.available_bytes())},
+                  {"batch_size_that_fits", std::to_string(advice.batch_size)}};
+    return e;
+  }
+  planned.plan.set_device_advice(choose_device(job.wish, devices).advice);
+  planned.spec = std::move(job.spec);
   return planned;
+}
+
+Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& request) {
+  if (!v1::PlanJobRequest::Dump_IsValid(request.dump())) {
+    return field_error(
+        "FIELD_UNSUPPORTED", "dump",
+        std::to_string(request.dump()) + " is not known, expected graph, program or memory");
+  }
+  FullPlan full;
+  ASSIGN_OR_RETURN(full.job, check(request.spec()));
+  const Result<DatasetSchema> schema = read_schema(service_.paths.dataset(full.job.dataset.digest));
+  if (!schema.ok()) return internal_error("PlanJob", schema.error().message);  // it was READY
+  full.schema = *schema;
+  ASSIGN_OR_RETURN(const JobPlan plan, plan_job(full.job.engine.model, full.job.engine.recipe,
+                                                full.schema, dump_of(request.dump())));
+  if (plan.dump.size() > kDumpBytesMax) {
+    return make_error(ErrorCode::kOutOfRange, "DUMP_TOO_LARGE",
+                      "the dump has " + human_bytes(static_cast<int64_t>(plan.dump.size())) +
+                          ", more than the 3 MiB that travel; 'trainyard plan --local' prints it");
+  }
+  full.plan = to_proto(plan);
+  *full.plan.mutable_spec() = full.job.spec;
+  full.plan.set_threads(full.job.spec.resources().threads());
+  return full;
+}
+
+void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done) {
+  Result<FullPlan> planned = plan_layers(request);
+  if (!planned.ok()) return done(std::move(planned).error());
+  const Devices devices = this->devices();
+  if (Status s = check_satisfiable(planned->job.wish, devices); !s.ok()) return done(s.error());
+  const Choice choice = choose_device(planned->job.wish, devices);
+  planned->plan.set_device(choice.device);
+  planned->plan.mutable_run()->set_device_advice(choice.advice);
+
+  v1::MeasureTask task;
+  *task.mutable_spec() = planned->job.spec;
+  task.set_dataset_dir(service_.paths.dataset(planned->job.dataset.digest).string());
+  task.set_device(choice.device);
+  task.set_threads(planned->plan.threads());
+  service_.measure.run(
+      std::move(task), [this, devices, done = std::move(done),
+                        full = std::move(planned).value()](Result<int64_t> workspace) mutable {
+        v1::JobPlan& plan = full.plan;
+        if (workspace.ok()) {
+          plan.set_workspace_measured(true);
+          plan.mutable_run()->mutable_memory()->set_workspace_bytes(*workspace);
+        } else if (workspace.error().code == ErrorCode::kInternal ||
+                   workspace.error().code == ErrorCode::kDeadlineExceeded) {
+          plan.add_warnings("the kernels' workspace is not known: " + workspace.error().message);
+        } else {
+          return done(std::move(workspace).error());
+        }
+        *plan.mutable_fit() = fit_of(full, total_bytes(plan.run().memory()), devices);
+        done(std::move(plan));
+      });
+}
+
+Result<Room> JobPlanner::find_room(DeviceWish wish, const Devices& devices,
+                                   int64_t needed_bytes) const {
+  const int64_t cpu_limit = service_.config.cpu_memory_bytes_max;
+  // With all that is in use now counted as others': most jobs fit even so.
+  const Room least = largest_room(wish, devices, {}, cpu_limit);
+  if (least.memory_bytes == 0 || needed_bytes <= least.available_bytes()) return least;
+  ASSIGN_OR_RETURN(const std::vector<Job> jobs, service_.store.jobs().list_unfinished());
+  return largest_room(wish, devices, jobs, cpu_limit);
+}
+
+v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t needed_bytes,
+                                 const Devices& devices) const {
+  v1::MemoryFit fit;
+  fit.set_bytes_needed(needed_bytes);
+  const Result<Room> room = find_room(full.job.wish, devices, needed_bytes);
+  if (!room.ok() || room->memory_bytes == 0) {  // nobody knows: it is not held against the job
+    fit.set_fits(true);
+    return fit;
+  }
+  const int64_t available = room->available_bytes();
+  fit.set_bytes_available(available);
+  fit.set_fits(needed_bytes <= available);
+  if (fit.fits()) return fit;
+  const FitAdvice advice = advise_fit(full.job.engine.model, full.job.engine.recipe, full.schema,
+                                      available, full.plan.run().memory().workspace_bytes());
+  fit.set_bytes_short(needed_bytes - available);
+  fit.set_message(shortage_text(needed_bytes, *room) + "; " + describe(advice));
+  fit.set_batch_size(advice.batch_size);
+  return fit;
 }
 
 Devices JobPlanner::devices() {
@@ -173,17 +304,6 @@ Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const D
     }
   }
   return on_wire;
-}
-
-std::string JobPlanner::device_advice(const v1::JobSpec& spec, const Devices& devices) const {
-  const DeviceWish wish = wish_of(spec);
-  if (wish == DeviceWish::kCpu) return "The CPU, as asked.";
-  for (const Device& device : devices.devices) {
-    if (device.kind == DeviceKind::kGpu && device.schedulable) {
-      return wish == DeviceWish::kGpu ? "A GPU, as asked." : "A GPU (" + device.model + ").";
-    }
-  }
-  return devices.note.empty() ? "The CPU: this server has no GPU." : "The CPU: " + devices.note;
 }
 
 }  // namespace trainyard::server

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "server/service/context.h"
+#include "server/service/memory_fit.h"
+#include "server/store/done.h"
 #include "src/base/result.h"
 #include "src/data/schema.h"
 #include "trainyard/v1/job_service.pb.h"
@@ -26,16 +28,27 @@ struct PlannedJob {
 class JobPlanner {
  public:
   explicit JobPlanner(ServiceContext& service) : service_(service) {}
+  /// For a submit: refuses what fits on no device. The kernels' workspace is not known yet and not
+  /// counted; the worker adds it to the plan when it starts.
   Result<PlannedJob> plan(const v1::JobSpec& spec);
+  /// For PlanJob: the whole answer. A worker measures the workspace.
+  void plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done);
 
  private:
   static constexpr size_t kPlansKeptMax = 256;
   static constexpr int64_t kDevicesKeptUs = 1'000'000;
 
+  struct CheckedJob;
+  struct FullPlan;
+
+  Result<CheckedJob> check(const v1::JobSpec& spec) const;
   Result<v1::RunPlan> plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset);
+  Result<FullPlan> plan_layers(const v1::PlanJobRequest& request);
   /// The devices as they were within the last second: reading them costs more than planning a job.
   Devices devices();
-  std::string device_advice(const v1::JobSpec& spec, const Devices& devices) const;
+  /// Where the job could have most memory. Jobs are looked at only if `needed_bytes` leaves doubt.
+  Result<Room> find_room(DeviceWish wish, const Devices& devices, int64_t needed_bytes) const;
+  v1::MemoryFit fit_of(const FullPlan& plan, int64_t needed_bytes, const Devices& devices) const;
 
   ServiceContext& service_;
   std::mutex mu_;

@@ -26,7 +26,8 @@ using Unary = grpc::ServerUnaryReactor;
 using J = v1::JobService;
 using RawJobs = J::WithRawCallbackMethod_SubmitJob<J::WithRawCallbackMethod_GetJob<
     J::WithRawCallbackMethod_ListJobs<J::WithRawCallbackMethod_WatchJob<
-    J::WithRawCallbackMethod_CancelJob<J::WithRawCallbackMethod_DeleteJob<J::Service>>>>>>;
+    J::WithRawCallbackMethod_CancelJob<J::WithRawCallbackMethod_DeleteJob<
+    J::WithRawCallbackMethod_PlanJob<J::Service>>>>>>>;
 using D = v1::DatasetService;
 using RawDatasets = D::WithRawCallbackMethod_UploadFile<D::WithRawCallbackMethod_GetUpload<
     D::WithRawCallbackMethod_CreateDataset<D::WithRawCallbackMethod_GetDataset<
@@ -49,6 +50,11 @@ class Jobs final : public RawJobs {
   Unary* SubmitJob(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::SubmitJobRequest, v1::Job>(
         service_, "SubmitJob", c, in, out, [this](const auto& r) { return handlers_.submit(r); });
+  }
+  Unary* PlanJob(Context* c, const Bytes* in, Bytes* out) override {
+    return serve_later<v1::PlanJobRequest, v1::JobPlan>(
+        service_, "PlanJob", c, in, out,
+        [this](const auto& r, const auto& done) { handlers_.plan(r, done); });
   }
   Unary* GetJob(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::GetJobRequest, v1::Job>(service_, "GetJob", c, in, out,

@@ -1,12 +1,9 @@
 // server/supervisor/predict.h: predicts raw rows, in a worker process, because they are untrusted.
 #pragma once
 
-#include <memory>
 #include <string>
 
-#include "server/config/paths.h"
-#include "server/store/done.h"
-#include "server/supervisor/supervisor.h"
+#include "server/supervisor/errand.h"
 #include "trainyard/v1/model_service.pb.h"
 
 namespace trainyard::server {
@@ -29,11 +26,11 @@ class PredictRunner {
   void run(const std::string& job_uid, const v1::PredictRequest& request,
            Done<v1::PredictResponse> done);
   /// Answers what waits, and every later call, with UNAVAILABLE/SERVER_DRAINING.
-  void drain();
+  void drain() { errands_.drain(); }
 
  private:
-  struct Impl;
-  std::shared_ptr<Impl> impl_;  // also held by the tasks that run
+  const PredictOptions options_;
+  ErrandRunner errands_;
 };
 
 }  // namespace trainyard::server

@@ -15,6 +15,7 @@
 #include "src/runtime/cuda_error.h"
 #include "src/runtime/open_backend.h"
 #include "src/train/predictor.h"
+#include "src/train/session.h"
 #include "src/train/trainer.h"
 
 namespace trainyard {
@@ -72,6 +73,20 @@ Result<v1::Outcome> run_predict(const v1::PredictTask& task) {
   return outcome;
 }
 
+Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
+  ASSIGN_OR_RETURN(const EngineSpec spec, to_engine(task.spec()));
+  ASSIGN_OR_RETURN(const DatasetSchema schema, read_schema(task.dataset_dir()));
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(spec.recipe, schema));
+  ASSIGN_OR_RETURN(RunPrograms programs, compile_run(spec.model, spec.recipe, schema, shape));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                   open_backend(task.device(), task.threads()));
+  if (Status s = check_kernels(programs, *backend); !s.ok()) return std::move(s).error();
+  v1::Outcome outcome;
+  outcome.set_kind(v1::Outcome::SUCCEEDED);
+  outcome.set_workspace_bytes(measure_workspace(std::move(programs), *backend));
+  return outcome;
+}
+
 Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& stream,
                              const std::stop_token& stop) {
   switch (assignment.kind_case()) {
@@ -81,6 +96,8 @@ Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& str
       return run_ingest(assignment.ingest());
     case v1::Assignment::kPredict:
       return run_predict(assignment.predict());
+    case v1::Assignment::kMeasure:
+      return run_measure(assignment.measure());
     case v1::Assignment::KIND_NOT_SET:
       break;
   }

@@ -21,6 +21,8 @@ std::string_view name_of(Role role) {
       return "activation";
     case Role::kGradient:
       return "gradient";
+    case Role::kRemoved:
+      return "removed";
   }
   return "?";
 }
@@ -38,8 +40,9 @@ std::string_view name_of(Phase phase) {
 }
 
 TensorId Graph::add_tensor(TensorInfo info) {
-  TRAINYARD_CHECK(info.role != Role::kActivation && info.role != Role::kGradient,
-                  "tensor " + info.name + " has no producer, but role activation or gradient");
+  TRAINYARD_CHECK(
+      info.role != Role::kActivation && info.role != Role::kGradient && info.role != Role::kRemoved,
+      "tensor " + info.name + " has no producer, but role activation or gradient");
   info.producer = kNoNode;
   return define(std::move(info));
 }
@@ -117,6 +120,36 @@ void Graph::replace_input(NodeId node, int64_t i, TensorId tensor_id) {
   input = tensor_id;
 }
 
+void Graph::rewrite(std::vector<Node> nodes) {
+  std::vector<NodeId> producers(tensors_.size(), kNoNode);
+  node_names_.clear();
+  for (size_t k = 0; k < nodes.size(); ++k) {
+    TRAINYARD_CHECK(node_names_.insert(nodes[k].name).second,
+                    "node name " + nodes[k].name + " is used twice");
+    for (const TensorId id : nodes[k].outputs) {
+      if (id == kNoTensor) continue;
+      NodeId& producer = producers.at(static_cast<size_t>(id));
+      TRAINYARD_CHECK(tensor(id).producer != kNoNode && producer == kNoNode,
+                      nodes[k].name + " cannot define " + tensor(id).name);
+      producer = static_cast<NodeId>(k);
+    }
+  }
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    TensorInfo& t = tensors_[i];
+    if (t.producer == kNoNode) continue;
+    t.producer = producers[i];
+    if (t.producer != kNoNode) continue;
+    TRAINYARD_CHECK(
+        std::find(outputs_.begin(), outputs_.end(), static_cast<TensorId>(i)) == outputs_.end(),
+        "the output " + t.name + " was removed");
+    tensor_by_name_.erase(t.name);
+    t.role = Role::kRemoved;
+    t.layout = Layout::kRowMajor;
+    t.type.shape = Shape{0};
+  }
+  nodes_ = std::move(nodes);
+}
+
 std::optional<TensorId> Graph::find_tensor(std::string_view name) const {
   const auto it = tensor_by_name_.find(name);
   if (it == tensor_by_name_.end()) return std::nullopt;
@@ -138,7 +171,7 @@ std::string Graph::dump() const {
   std::string text;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const TensorInfo& t = tensors_[i];
-    if (t.producer != kNoNode) continue;
+    if (t.producer != kNoNode || t.role == Role::kRemoved) continue;
     text += std::string(name_of(t.role)) + " " + t.name + ": " +
             type_text(static_cast<TensorId>(i)) + "\n";
   }

@@ -39,6 +39,7 @@ enum class Role : uint8_t {
   kOptimizerState,  // momentum and the like; saved beside the weights, not part of a model
   kActivation,      // also the gradient of an activation
   kGradient,        // of a parameter, or a summand of one; always row-major
+  kRemoved,         // by a pass: its id stays taken, nothing else is left of it
 };
 std::string_view name_of(Role role);
 
@@ -89,6 +90,11 @@ class Graph {
                              Phase phase);
   /// Lets a node read another tensor of the same type instead. For passes.
   void replace_input(NodeId node, int64_t i, TensorId tensor_id);
+
+  /// Replaces all nodes: for passes that merge, clone or drop some. `nodes` are in topological
+  /// order; their outputs are tensors of this graph that were computed before, each once. What no
+  /// node computes any more is removed (Role::kRemoved), which no marked output may be. Types stay.
+  void rewrite(std::vector<Node> nodes);
 
   const TensorInfo& tensor(TensorId id) const { return tensors_.at(static_cast<size_t>(id)); }
   const Node& node(NodeId id) const { return nodes_.at(static_cast<size_t>(id)); }

@@ -18,6 +18,7 @@ bool is_persistent(Role role) {
 void Graph::verify() const {
   std::set<std::string_view> names;
   for (const TensorInfo& t : tensors_) {
+    if (t.role == Role::kRemoved) continue;
     TRAINYARD_CHECK(names.insert(t.name).second, "tensor name " + t.name + " is used twice");
     const bool computed = t.role == Role::kActivation || t.role == Role::kGradient;
     TRAINYARD_CHECK(
@@ -38,6 +39,8 @@ void Graph::verify() const {
       const auto index = static_cast<size_t>(id);
       TRAINYARD_CHECK(defined.at(index),
                       n.name + " reads " + tensor(id).name + " before it is defined");
+      TRAINYARD_CHECK(tensor(id).role != Role::kRemoved,
+                      n.name + " reads " + tensor(id).name + ", which was removed");
       TRAINYARD_CHECK(!mutated[index],
                       n.name + " reads " + tensor(id).name + " after it was updated in place");
     }

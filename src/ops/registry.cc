@@ -10,6 +10,7 @@
 #include "src/ops/attention.h"
 #include "src/ops/average_pool.h"
 #include "src/ops/batch_normalization.h"
+#include "src/ops/batch_normalization_relu.h"
 #include "src/ops/concat.h"
 #include "src/ops/constant_of_shape.h"
 #include "src/ops/conv.h"
@@ -93,6 +94,9 @@ const std::vector<const Op*>& registry() {
         softmax_grad_op(),
         log_softmax_op(),
         log_softmax_grad_op(),
+        batch_normalization_relu_op(),
+        batch_normalization_relu_grad_op(),
+        batch_normalization_replay_op(),
         gemm_op(),
         gemm_grad_op(),
         gelu_op(),

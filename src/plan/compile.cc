@@ -2,7 +2,6 @@
 
 #include "src/base/check.h"
 #include "src/graph/op.h"
-#include "src/passes/assign_layouts.h"
 #include "src/plan/liveness.h"
 #include "src/plan/placement.h"
 #include "src/plan/program.h"
@@ -81,7 +80,9 @@ void place_transient(Program& program) {
 Program compile(Graph graph, const CompileOptions& options) {
   Program program;
   program.graph = std::move(graph);
-  if (options.channels_last) assign_layouts(program.graph);
+  PassOptions passes = options.passes;
+  passes.layouts = passes.layouts && options.channels_last;
+  run_passes(program.graph, passes, options.recompute);
   program.graph.verify();
   program.order = schedule(program.graph);
   program.placements.resize(program.graph.tensors().size());

@@ -9,6 +9,7 @@
 
 #include "src/base/result.h"
 #include "src/graph/graph.h"
+#include "src/passes/passes.h"
 
 namespace trainyard {
 
@@ -63,10 +64,13 @@ struct Program {
 
 struct CompileOptions {
   bool channels_last = true;  // let rank-4 activations be NHWC where the ops take it
+  Recompute recompute = Recompute::kNone;
+  PassOptions passes = default_passes();
   const PersistentLayout* persistent = nullptr;  // agree with an earlier program of the same job
 };
 
-/// Layout pass, schedule, liveness, placement. `graph` is taken over; its tensor ids stay valid.
+/// Passes, schedule, liveness, placement. `graph` is taken over; its tensor ids stay valid,
+/// though a pass may have removed a tensor that nobody marked.
 /// Inputs and marked outputs keep their memory for the whole run: an input that is not written
 /// again still holds its value in the next run.
 Program compile(Graph graph, const CompileOptions& options);

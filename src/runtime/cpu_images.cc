@@ -173,6 +173,67 @@ std::unique_ptr<Kernel> make_batch_norm_grad(CpuContext& context, const Graph& g
       cpu::batch_norm_workspace_bytes(d));
 }
 
+const float* optional_in(const KernelArgs& a, size_t i) {
+  return i < a.inputs.size() ? a.in<float>(i) : nullptr;
+}
+
+std::unique_ptr<Kernel> make_batch_norm_relu(CpuContext& context, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  require_f32(n, x);
+  const BatchNormDims d = batch_norm_dims(n, x);
+  const ImageStrides s = image_strides(x);
+  const int64_t workspace = cpu::batch_norm_workspace_bytes(d);
+  if (n.attributes.get_int("training_mode", 0) == 0) {
+    return make_kernel(
+        [=, &team = context.team](const KernelArgs& a) {
+          cpu::batch_norm_relu_inference(d, s, a.in<float>(0), a.in<float>(1), a.in<float>(2),
+                                         a.in<float>(3), a.in<float>(4), optional_in(a, 5),
+                                         a.out<float>(0), a.workspace, team);
+        },
+        workspace);
+  }
+  return make_kernel(
+      [=, &team = context.team](const KernelArgs& a) {
+        cpu::batch_norm_relu_training(d, s, a.in<float>(0), a.in<float>(1), a.in<float>(2),
+                                      a.mut<float>(0), a.mut<float>(1), optional_in(a, 5),
+                                      a.out<float>(0), a.out<float>(1), a.out<float>(2),
+                                      a.workspace, team);
+      },
+      workspace);
+}
+
+std::unique_ptr<Kernel> make_batch_norm_relu_grad(CpuContext& context, const Graph& g,
+                                                  const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  require_f32(n, x);
+  const BatchNormDims d = batch_norm_dims(n, x);
+  const ImageStrides s = image_strides(x);
+  const bool wants_dx_or_g = has_output(n, 0) || has_output(n, 3);
+  return make_kernel(
+      [=, &team = context.team](const KernelArgs& a) {
+        cpu::batch_norm_relu_backward(d, s, a.in<float>(0), a.in<float>(4), a.in<float>(1),
+                                      a.in<float>(2), a.in<float>(3), a.in<float>(5),
+                                      optional_in(a, 6), a.out<float>(0), a.out<float>(1),
+                                      a.out<float>(2), a.out<float>(3), a.workspace, team);
+      },
+      cpu::batch_norm_relu_backward_workspace_bytes(d, s, wants_dx_or_g));
+}
+
+std::unique_ptr<Kernel> make_batch_norm_replay(CpuContext& context, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  require_f32(n, x);
+  const BatchNormDims d = batch_norm_dims(n, x);
+  const ImageStrides s = image_strides(x);
+  const bool relu = n.attributes.get_int("relu", 0) == 1;
+  return make_kernel(
+      [=, &team = context.team](const KernelArgs& a) {
+        cpu::batch_norm_replay(d, s, a.in<float>(0), a.in<float>(1), a.in<float>(2), a.in<float>(3),
+                               a.in<float>(4), optional_in(a, 5), relu, a.out<float>(0),
+                               a.workspace, team);
+      },
+      cpu::batch_norm_workspace_bytes(d));
+}
+
 }  // namespace
 
 std::span<const CpuEntry> cpu_image_kernels() {
@@ -187,6 +248,9 @@ std::span<const CpuEntry> cpu_image_kernels() {
       {"GlobalAveragePoolGrad", make_global_pool_grad},
       {"BatchNormalization", make_batch_norm},
       {"BatchNormalizationGrad", make_batch_norm_grad},
+      {"BatchNormalizationRelu", make_batch_norm_relu},
+      {"BatchNormalizationReluGrad", make_batch_norm_relu_grad},
+      {"BatchNormalizationReplay", make_batch_norm_replay},
   };
   return kEntries;
 }

@@ -134,6 +134,64 @@ std::unique_ptr<Kernel> make_batch_norm_grad(ReferenceContext&, const Graph& g, 
   });
 }
 
+template <typename T>
+const T* optional_in(const KernelArgs& a, size_t i) {
+  return i < a.inputs.size() ? a.in<T>(i) : nullptr;
+}
+
+std::unique_ptr<Kernel> make_batch_norm_relu(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const BatchNormDims d = batch_norm_dims(n, x);
+  const ImageStrides s = image_strides(x);
+  const int64_t count = x.type.shape.elements();
+  const bool training = n.attributes.get_int("training_mode", 0) == 1;
+  return with_float_type(x.type.dtype, [&]<typename T>(T) -> std::unique_ptr<Kernel> {
+    if (!training) {
+      return make_kernel([=](const KernelArgs& a) {
+        reference::batch_norm_inference<T>(d, s, a.in<T>(0), a.in<T>(1), a.in<T>(2), a.in<T>(3),
+                                           a.in<T>(4), a.out<T>(0));
+        reference::add_relu<T>(count, optional_in<T>(a, 5), a.out<T>(0));
+      });
+    }
+    return make_kernel([=](const KernelArgs& a) {
+      reference::batch_norm_training<T>(d, s, a.in<T>(0), a.in<T>(1), a.in<T>(2), a.mut<T>(0),
+                                        a.mut<T>(1), a.out<T>(0), a.out<T>(1), a.out<T>(2));
+      reference::add_relu<T>(count, optional_in<T>(a, 5), a.out<T>(0));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_batch_norm_relu_grad(ReferenceContext&, const Graph& g,
+                                                  const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const BatchNormDims d = batch_norm_dims(n, x);
+  const ImageStrides s = image_strides(x);
+  const bool needs_spare = !has_output(n, 0) && !has_output(n, 3);
+  return with_float_type(x.type.dtype, [&]<typename T>(T) {
+    return make_kernel(
+        [=](const KernelArgs& a) {
+          reference::batch_norm_relu_backward<T>(
+              d, s, a.in<T>(0), a.in<T>(4), a.in<T>(1), a.in<T>(2), a.in<T>(3), a.in<T>(5),
+              optional_in<T>(a, 6), a.out<T>(0), a.out<T>(1), a.out<T>(2), a.out<T>(3),
+              static_cast<T*>(a.workspace));
+        },
+        needs_spare ? x.type.bytes() : 0);
+  });
+}
+
+std::unique_ptr<Kernel> make_batch_norm_replay(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const BatchNormDims d = batch_norm_dims(n, x);
+  const ImageStrides s = image_strides(x);
+  const bool relu = n.attributes.get_int("relu", 0) == 1;
+  return with_float_type(x.type.dtype, [&]<typename T>(T) {
+    return make_kernel([=](const KernelArgs& a) {
+      reference::batch_norm_replay<T>(d, s, a.in<T>(0), a.in<T>(1), a.in<T>(2), a.in<T>(3),
+                                      a.in<T>(4), optional_in<T>(a, 5), relu, a.out<T>(0));
+    });
+  });
+}
+
 }  // namespace
 
 std::span<const ReferenceEntry> reference_image_kernels() {
@@ -148,6 +206,9 @@ std::span<const ReferenceEntry> reference_image_kernels() {
       {"GlobalAveragePoolGrad", make_global_pool_grad},
       {"BatchNormalization", make_batch_norm},
       {"BatchNormalizationGrad", make_batch_norm_grad},
+      {"BatchNormalizationRelu", make_batch_norm_relu},
+      {"BatchNormalizationReluGrad", make_batch_norm_relu_grad},
+      {"BatchNormalizationReplay", make_batch_norm_replay},
   };
   return kEntries;
 }

@@ -24,7 +24,8 @@ Result<BoundProgram> compile_training(const ModelSpec& spec, const Recipe& recip
   bound.learning_rate = update.learning_rate;
   bound.loss = model.loss;
   bound.output = model.output;
-  bound.program = compile(std::move(model.graph), {});
+  bound.layers = layer_table(model.graph);
+  bound.program = compile(std::move(model.graph), {.recompute = recipe.recompute});
   bound.batch_size = batch_size;
   return bound;
 }

@@ -8,6 +8,7 @@
 
 #include "src/base/result.h"
 #include "src/plan/program.h"
+#include "src/train/job_plan.h"
 #include "src/train/recipe_check.h"
 #include "src/train/trainer.h"
 
@@ -23,6 +24,7 @@ struct BoundProgram {
   TensorId loss = kNoTensor;           // training
   TensorId output = kNoTensor;         // logits [N, K] or predictions [N, 1]
   int64_t batch_size = 0;
+  std::vector<LayerRow> layers;  // training: what was built, before any pass changed it
 };
 
 struct RunPrograms {

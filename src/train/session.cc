@@ -48,6 +48,15 @@ Status check_kernels(const RunPrograms& programs, const Backend& backend) {
                         names + "; choose another device");
 }
 
+int64_t measure_workspace(RunPrograms programs, Backend& backend) {
+  int64_t bytes = PreparedProgram(std::move(programs.train.program), backend).workspace_bytes();
+  if (programs.evaluate.has_value()) {
+    const PreparedProgram evaluate(std::move(programs.evaluate->program), backend);
+    bytes = std::max(bytes, evaluate.workspace_bytes());
+  }
+  return bytes;
+}
+
 Session::Session(RunPrograms programs, Backend& backend) {
   train_ids_ = take_ids(programs.train);
   const int64_t persistent = programs.train.program.persistent_bytes;

@@ -26,6 +26,10 @@ struct Snapshot {
 /// has no kernel.
 Status check_kernels(const RunPrograms& programs, const Backend& backend);
 
+/// Bytes that the kernels of the programs ask for besides the plan's: known once they are prepared,
+/// by this backend with its threads, and then exact. Allocates nothing on the device.
+int64_t measure_workspace(RunPrograms programs, Backend& backend);
+
 /// Not thread-safe. After construction nothing is allocated on the device.
 class Session {
  public:

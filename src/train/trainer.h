@@ -32,6 +32,7 @@ struct Recipe {
   int64_t evaluate_every_steps = 0;    // 0: at the end of each epoch
   int64_t checkpoint_every_steps = 0;  // 0: at the end of each epoch
   int keep_checkpoints = 2;
+  Recompute recompute = Recompute::kNone;  // costs time, saves memory, changes no bit
 };
 
 struct TrainJob {

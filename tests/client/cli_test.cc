@@ -122,6 +122,84 @@ TEST_F(Cli, DryRunSubmitsNothing) {
   EXPECT_TRUE(server_.state().jobs.empty());
 }
 
+v1::JobPlan deep_plan(int blocks) {
+  v1::JobPlan plan;
+  const auto add = [&](const std::string& name, const std::string& op, int64_t parameters) {
+    v1::LayerPlan& layer = *plan.add_layers();
+    layer.set_name(name);
+    layer.set_op(op);
+    layer.add_output_shape(64);
+    layer.add_output_shape(128);
+    layer.set_parameter_count(parameters);
+    layer.set_flops_step(2'000'000);
+  };
+  add("stem", "Gemm", 100);
+  for (int k = 0; k < blocks; ++k) {
+    const std::string name =
+        "block" + std::to_string(k) + "_with_a_name_that_is_far_too_long_to_show";
+    add(name + "_gemm", "Gemm", 5000);
+    add(name + "_relu", "Relu", 0);
+  }
+  add("head", "Gemm", 10);
+  plan.mutable_run()->set_parameter_count(1234567);
+  plan.mutable_run()->set_steps_total(100);
+  plan.mutable_run()->set_steps_per_epoch(10);
+  plan.mutable_run()->mutable_memory()->set_parameter_bytes(4 << 20);
+  plan.mutable_run()->mutable_memory()->set_activation_bytes(1 << 20);
+  plan.mutable_fit()->set_fits(true);
+  plan.set_device("devices/cpu");
+  return plan;
+}
+
+TEST_F(Cli, PlanOfADatasetsNameAsksTheServer) {
+  server_.state().plan = deep_plan(1);
+  const Done done = run({"plan", spec()});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("1,234,567"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("block0"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("parameters"), std::string::npos) << done.out;
+  ASSERT_EQ(server_.state().plans.size(), 1u);
+  EXPECT_EQ(server_.state().plans[0].spec().dataset().name(), "digits");
+  EXPECT_TRUE(server_.state().submits.empty());
+  const Done dump = run({"plan", spec(), "--dump", "memory"});
+  EXPECT_EQ(dump.out, "the dump\n");
+  EXPECT_EQ(server_.state().plans[1].dump(), v1::PlanJobRequest::MEMORY);
+}
+
+TEST_F(Cli, PlanTellsARepeatedBlockOnceAndCutsNames) {
+  server_.state().plan = deep_plan(40);
+  const Done done = run({"plan", spec()});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("39 times more"), std::string::npos) << done.out;
+  EXPECT_LT(std::count(done.out.begin(), done.out.end(), '\n'), 20) << done.out;
+  EXPECT_EQ(done.out.find("far_too_long_to_show_gemm"), std::string::npos) << done.out;
+  const Done all = run({"plan", spec(), "--layers", "all"});
+  EXPECT_GT(std::count(all.out.begin(), all.out.end(), '\n'), 80);
+  EXPECT_EQ(run({"plan", spec(), "--layers", "2"}).code, 2);
+}
+
+TEST_F(Cli, PlanOfAJobThatDoesNotFitIsShownAndExitsAsSubmitDoes) {
+  server_.state().plan = deep_plan(1);
+  server_.state().plan.mutable_fit()->set_fits(false);
+  server_.state().plan.mutable_fit()->set_message("the job needs 9 GiB, 1 GiB more");
+  const Done done = run({"plan", spec()});
+  EXPECT_EQ(done.code, 2);
+  EXPECT_NE(done.out.find("1 GiB more"), std::string::npos) << done.out;
+}
+
+TEST_F(Cli, PlanOfFilesNeedsNoServerAndSendsNothing) {
+  server_.stop();
+  const Done done = run(
+      {"plan", std::string(TRAINYARD_SOURCE_DIR) + "/examples/digits_cnn.yaml", "--threads", "1"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("Conv"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("workspace"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("cpu with 1 thread"), std::string::npos) << done.out;
+  const Done json =
+      run({"plan", std::string(TRAINYARD_SOURCE_DIR) + "/examples/digits_cnn.yaml", "-o", "json"});
+  EXPECT_NE(json.out.find("\"workspace_measured\": true"), std::string::npos) << json.out;
+}
+
 TEST_F(Cli, ABadSpecNeedsNoServer) {
   server_.stop();
   const Done done =

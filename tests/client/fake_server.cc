@@ -146,6 +146,14 @@ class Jobs final : public v1::JobService::CallbackService {
     const bool stays = !ended && !s_.watch_ends_early;
     return new StreamOut<v1::WatchJobResponse>(std::move(out), grpc::Status::OK, stays);
   }
+  grpc::ServerUnaryReactor* PlanJob(grpc::CallbackServerContext* context,
+                                    const v1::PlanJobRequest* request, v1::JobPlan* plan) override {
+    const std::scoped_lock lock(s_.mu);
+    s_.plans.push_back(*request);
+    *plan = s_.plan;
+    if (request->dump() != v1::PlanJobRequest::DUMP_UNSPECIFIED) plan->set_dump("the dump\n");
+    return answer(context, grpc::Status::OK);
+  }
   grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
                                       const v1::CancelJobRequest* request, v1::Job* job) override {
     const std::scoped_lock lock(s_.mu);

@@ -37,9 +37,11 @@ struct FakeState {
   int dataset_polls = 0;  // GetDataset answers INGESTING so often
   Error dataset_failure;  // then FAILED with this reason
   bool serving = true;
+  v1::JobPlan plan;
 
   // --- what was seen
   std::vector<v1::SubmitJobRequest> submits;
+  std::vector<v1::PlanJobRequest> plans;
   std::vector<int64_t> watch_after;
   std::map<std::string, std::string> uploads;  // sha256 -> committed bytes
   std::map<std::string, bool> complete;

@@ -123,6 +123,73 @@ TEST(PlanRun, TellsAllProblemsAtOnce) {
   EXPECT_NE(e.message.find("(and 4 more problems)"), std::string::npos) << e.message;
 }
 
+TEST(JobPlan, LayersSumToTheProgram) {
+  const JobPlan plan =
+      plan_job(mlp(), good_recipe(), digits_schema(100), PlanDump::kProgram).value();
+  int64_t parameters = 0;
+  for (const LayerRow& row : plan.layers) parameters += row.parameter_count;
+  EXPECT_EQ(parameters, plan.run.parameter_count);
+  EXPECT_EQ(plan.layers.back().name, "loss");
+  const LayerRow& first = plan.layers[1].op == "Gemm" ? plan.layers[1] : plan.layers[0];
+  EXPECT_EQ(first.output.shape, (Shape{10, 12}));
+  EXPECT_GT(first.flops_step, first.flops_forward);
+  EXPECT_FALSE(plan.dump.empty());
+  ASSERT_EQ(plan.warnings.size(), 1u);
+  EXPECT_NE(plan.warnings[0].find("recipe.validation_split"), std::string::npos);
+}
+
+TEST(JobPlan, WarnsOfRowsThatAreLeftOut) {
+  Recipe r = good_recipe();
+  r.batch_size = 60;
+  const JobPlan plan = plan_job(mlp(), r, digits_schema(100), PlanDump::kNone).value();
+  EXPECT_NE(plan.warnings[0].find("leaves out 40 of 100 rows"), std::string::npos);
+}
+
+TEST(JobPlan, FindsTheLargestBatchThatFits) {
+  Recipe r = good_recipe();
+  r.batch_size = 90;
+  const auto needs = [&](int64_t batch) {
+    Recipe other = r;
+    other.batch_size = batch;
+    return plan_run(mlp(), other, digits_schema(100)).value().memory.total();
+  };
+  const FitAdvice advice = advise_fit(mlp(), r, digits_schema(100), needs(37), 0);
+  EXPECT_GE(advice.batch_size, 37);
+  EXPECT_LE(needs(advice.batch_size), needs(37));
+  EXPECT_GT(needs(advice.batch_size + 1), needs(37));
+  EXPECT_EQ(describe(advice),
+            "recipe.batch_size: " + std::to_string(advice.batch_size) + " would fit");
+  EXPECT_EQ(advise_fit(mlp(), r, digits_schema(100), 1000, 0).batch_size, 0);
+}
+
+// What `plan` tells before a job is what the job's arena then has, and every byte of it is used:
+// for every preset that takes images, over batches and threads drawn at random.
+TEST(JobPlan, IsTheArenaToTheByte) {
+  for (const std::string& preset : preset_names()) {
+    ModelSpec model;
+    model.preset = preset;
+    for (uint64_t seed = 0; seed < 6; ++seed) {
+      DatasetSchema schema = digits_schema(200);
+      schema.image = {1, 28, 28};
+      Recipe r = good_recipe();
+      r.batch_size = 1 + math::philox_u32(seed, 1, 0, 0) % 70;
+      r.validation_split = seed % 2 == 0 ? 0.25 : 0;
+      r.recompute = seed % 3 == 0 ? Recompute::kBlocks : Recompute::kNone;
+      const Result<RunShape> shape = check_recipe(r, schema);
+      ASSERT_TRUE(shape.ok());
+      Result<RunPrograms> programs = compile_run(model, r, schema, *shape);
+      if (!programs.ok()) break;  // not a model for these images
+      SCOPED_TRACE(preset + " seed " + std::to_string(seed));
+      RunPlan plan = describe_run(*programs, *shape);
+      const auto backend = make_cpu_backend(1 + static_cast<int>(seed % 3));
+      plan.memory.workspace_bytes = measure_workspace(*programs, *backend);
+      Session session(std::move(*programs), *backend);
+      EXPECT_EQ(plan.memory.total(), session.arena_planned_bytes());
+      EXPECT_EQ(session.arena_used_bytes(), session.arena_planned_bytes());
+    }
+  }
+}
+
 TEST(Initialise, DependsOnSeedNameAndIndexAlone) {
   TensorInfo t;
   t.name = "fc1.weight";

@@ -66,11 +66,12 @@ class ServiceApi : public ServiceTest {
 
 TEST_F(ServiceApi, EveryUnaryMethodRefusesBrokenBytesInWords) {
   for (const char* method :
-       {"JobService/SubmitJob", "JobService/GetJob", "JobService/ListJobs", "JobService/CancelJob",
-        "JobService/DeleteJob", "DatasetService/GetUpload", "DatasetService/CreateDataset",
-        "DatasetService/GetDataset", "DatasetService/ListDatasets", "DatasetService/DeleteDataset",
-        "ModelService/ListModels", "ModelService/GetModel", "ModelService/Predict",
-        "ModelService/DeleteModel", "SystemService/GetServerInfo", "SystemService/ListDevices"}) {
+       {"JobService/SubmitJob", "JobService/PlanJob", "JobService/GetJob", "JobService/ListJobs",
+        "JobService/CancelJob", "JobService/DeleteJob", "DatasetService/GetUpload",
+        "DatasetService/CreateDataset", "DatasetService/GetDataset", "DatasetService/ListDatasets",
+        "DatasetService/DeleteDataset", "ModelService/ListModels", "ModelService/GetModel",
+        "ModelService/Predict", "ModelService/DeleteModel", "SystemService/GetServerInfo",
+        "SystemService/ListDevices"}) {
     const std::string path = std::string("/trainyard.v1.") + method;
     const grpc::Status cut = call_raw(path, "\x0a\x7fxx");
     EXPECT_EQ(cut.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;

@@ -211,6 +211,50 @@ TEST_F(ServiceJob, ValidateOnlyPlansAndStoresNothing) {
   EXPECT_EQ(reason_of(jobs_->GetJob(context().get(), get, &job)), "JOB_NOT_FOUND");
 }
 
+TEST_F(ServiceJob, PlanHasLayersMemoryAndTheMeasuredWorkspace) {
+  v1::PlanJobRequest request;
+  *request.mutable_spec() = job_request("", "").spec();
+  request.set_dump(v1::PlanJobRequest::MEMORY);
+  v1::JobPlan plan;
+  ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &plan).ok());
+  ASSERT_EQ(plan.layers_size(), 4);  // two dense layers, an activation between, the loss
+  EXPECT_EQ(plan.layers(0).op(), "Gemm");
+  EXPECT_EQ(plan.layers(0).parameter_count(), 4 * 8 + 8);
+  EXPECT_EQ(plan.run().parameter_count(), 4 * 8 + 8 + 8 * 3 + 3);
+  EXPECT_EQ(plan.run().memory().workspace_bytes(), 4096);
+  EXPECT_TRUE(plan.workspace_measured());
+  EXPECT_TRUE(plan.fit().fits());
+  EXPECT_EQ(plan.device(), "devices/cpu");
+  EXPECT_EQ(plan.spec().dataset().name(), "tenants/default/datasets/iris");
+  EXPECT_NE(plan.dump().find("persistent "), std::string::npos);
+  EXPECT_EQ(plan.warnings_size(), 1) << "nothing is held out";
+}
+
+TEST_F(ServiceJob, PlanWithoutAWorkersAnswerSaysSo) {
+  v1::PlanJobRequest request;
+  *request.mutable_spec() = job_request("", "die").spec();
+  v1::JobPlan plan;
+  ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &plan).ok());
+  EXPECT_FALSE(plan.workspace_measured());
+  EXPECT_NE(plan.warnings(plan.warnings_size() - 1).find("workspace"), std::string::npos);
+}
+
+TEST_F(ServiceJob, PlanOfWhatDoesNotFitSaysByHowMuchAndSubmitRefusesIt) {
+  v1::SubmitJobRequest submitted = job_request("", "");
+  for (int i = 0; i < 2; ++i)
+    submitted.mutable_spec()->mutable_model()->mutable_mlp()->add_hidden(65536);
+  v1::PlanJobRequest request;
+  *request.mutable_spec() = submitted.spec();
+  v1::JobPlan plan;
+  ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &plan).ok());
+  EXPECT_FALSE(plan.fit().fits());
+  EXPECT_EQ(plan.fit().bytes_available(), int64_t{8} << 30);
+  EXPECT_EQ(plan.fit().bytes_short(), plan.fit().bytes_needed() - (int64_t{8} << 30));
+  EXPECT_NE(plan.fit().message().find("no batch_size fits"), std::string::npos);
+  v1::Job job;
+  EXPECT_EQ(reason_of(submit(submitted, &job)), "RESOURCES_IMPOSSIBLE");
+}
+
 TEST_F(ServiceJob, ABadSpecIsRefusedByFieldAndNothingIsStored) {
   const auto refusal = [&](const std::function<void(v1::SubmitJobRequest&)>& change) {
     v1::SubmitJobRequest request = job_request("", "");

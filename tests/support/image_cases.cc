@@ -36,6 +36,50 @@ CaseGraph batch_norm(DType dtype, bool is_image, bool training) {
   return b.finish(outputs[0]);
 }
 
+// What passes put together behind a normalisation: an activation alone; a residual that comes from
+// an image or from another normalisation, read by both branches.
+CaseGraph batch_norm_relu(DType dtype, bool is_image) {
+  CaseBuilder b(dtype);
+  const TensorId x = is_image ? b.image("x", {3, 5, 3, 2}) : b.parameter("x", {7, 3});
+  const int64_t C = is_image ? 5 : 3;
+  const auto outputs =
+      b.node("n", "BatchNormalization", {{"training_mode", int64_t{1}}},
+             {x, b.parameter("scale", {C}), b.parameter("b", {C}),
+              b.state("running_mean", {C}, 0.25), b.state("running_var", {C}, 0.75)},
+             3);
+  return b.finish(b.one("y", "Relu", {}, {outputs[0]}));
+}
+
+CaseGraph batch_norm_residual(DType dtype, bool two_norms) {
+  CaseBuilder b(dtype);
+  const Attributes training{{"training_mode", int64_t{1}}};
+  const auto norm = [&](const std::string& name, TensorId x) {
+    return b.node(name, "BatchNormalization", training,
+                  {x, b.parameter(name + ".scale", {4}), b.parameter(name + ".b", {4}),
+                   b.state(name + ".mean", {4}, 0.5), b.state(name + ".var", {4}, 0.5)},
+                  3)[0];
+  };
+  const TensorId x = b.image("x", {2, 3, 4, 3});
+  const TensorId h = b.one("h", "Conv", {}, {x, b.parameter("w1", {4, 3, 1, 1})});
+  const TensorId g = b.one("g", "Conv", {}, {x, b.parameter("w2", {4, 3, 1, 1})});
+  const TensorId residual = two_norms ? norm("shortcut", g) : g;
+  const TensorId sum = b.one("sum", "Add", {}, {norm("main", h), residual});
+  const TensorId y = b.one("y", "Relu", {}, {sum});
+  return b.finish(b.one("z", "Conv", {}, {y, b.parameter("w3", {2, 4, 1, 1})}));
+}
+
+CaseGraph batch_norm_replay(DType dtype, bool residual) {
+  CaseBuilder b(dtype);
+  std::vector<TensorId> inputs = {b.image("x", {2, 3, 4, 5}), b.parameter("scale", {3}),
+                                  b.parameter("b", {3}), b.parameter("saved_mean", {3}),
+                                  b.optimizer_state("saved_inv_std", {3})};
+  if (residual) inputs.push_back(b.image("residual", {2, 3, 4, 5}));
+  const TensorId y = b.one("y", "BatchNormalizationReplay", {{"relu", int64_t{residual}}}, inputs);
+  CaseGraph c = b.finish_update();
+  c.graph.mark_output(y);
+  return c;
+}
+
 // Two branches over one image, elementwise ops between layers, and a flatten: one channels-last
 // component with its borders.
 CaseGraph residual_net(DType dtype) {
@@ -104,6 +148,12 @@ void append_image_cases(std::vector<GraphCase>& cases) {
   row("GlobalAveragePool", [](DType t) { return pool(t, "GlobalAveragePool", {2, 5, 3, 3}, {}); });
   row("BatchNormalization/image", [](DType t) { return batch_norm(t, true, true); });
   row("BatchNormalization/rows", [](DType t) { return batch_norm(t, false, true); });
+  row("BatchNormalizationRelu/image", [](DType t) { return batch_norm_relu(t, true); });
+  row("BatchNormalizationRelu/rows", [](DType t) { return batch_norm_relu(t, false); });
+  row("BatchNormalizationRelu/residual", [](DType t) { return batch_norm_residual(t, false); });
+  row("BatchNormalizationRelu/two_norms", [](DType t) { return batch_norm_residual(t, true); });
+  row("BatchNormalizationReplay/plain", [](DType t) { return batch_norm_replay(t, false); });
+  row("BatchNormalizationReplay/residual", [](DType t) { return batch_norm_replay(t, true); });
   row("ResidualNet", residual_net);
 }
 

@@ -35,12 +35,22 @@ TensorId image_part(CaseBuilder& b, Dice& dice) {
   for (int64_t k = 1; k <= count; ++k) {
     const std::string name = "conv" + std::to_string(k);
     const TensorId x = pick(dice, images);
-    switch (dice.below(3)) {
+    switch (dice.below(5)) {
       case 0:
         images.push_back(b.one(name, "Conv", same, {x, b.parameter(name + ".w", {4, 4, 3, 3})}));
         break;
       case 1:
         images.push_back(b.one(name, "Tanh", {}, {x}));
+        break;
+      case 2:
+        images.push_back(b.one(name, "Relu", {}, {x}));
+        break;
+      case 3:
+        images.push_back(
+            b.node(name, "BatchNormalization", {{"training_mode", int64_t{1}}},
+                   {x, b.parameter(name + ".scale", {4}), b.parameter(name + ".bias", {4}),
+                    b.state(name + ".mean", {4}, 0.5), b.state(name + ".var", {4}, 0.5)},
+                   3)[0]);
         break;
       default:
         images.push_back(b.one(name, "Add", {}, {x, pick(dice, images)}));

@@ -73,7 +73,9 @@ CaseResult run_case(const CaseGraph& c, Backend& backend, const RunOptions& opti
       }
     }
   }
-  Program program = compile(std::move(graph), {.channels_last = options.channels_last});
+  Program program = compile(std::move(graph), {.channels_last = options.channels_last,
+                                               .recompute = options.recompute,
+                                               .passes = options.passes});
   verify(program);
   PreparedProgram prepared(std::move(program), backend);
   const Program& p = prepared.program();

@@ -16,6 +16,8 @@ struct RunOptions {
   /// memory is planned as in a real job.
   bool keep_all = true;
   int runs = 1;  // a later run must find everything as a first one does
+  Recompute recompute = Recompute::kNone;
+  PassOptions passes = default_passes();
 };
 
 struct CaseResult {

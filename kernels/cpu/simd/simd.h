@@ -48,6 +48,25 @@ struct BatchNormLoops {
   // dx = scale[c] * dy - (x - mean[c]) * slope[c] - shift[c]
   void (*backward_rows)(int64_t rows, int64_t C, const float* x, const float* dy, const float* mean,
                         const float* scale, const float* slope, const float* shift, float* dx);
+  // The same followed by max(0, .), with a residual before it (nullptr: none).
+  // y = max(0, (x - mean[c]) * scale[c] + shift[c] + residual)
+  void (*normalise_relu_rows)(int64_t rows, int64_t C, const float* x, const float* mean,
+                              const float* scale, const float* shift, const float* residual,
+                              float* y);
+  // normalise_rows with a residual and without max
+  void (*normalise_add_rows)(int64_t rows, int64_t C, const float* x, const float* mean,
+                             const float* scale, const float* shift, const float* residual,
+                             float* y);
+  // gradient_rows and backward_rows of g = dy where the output was above 0. The output is y, or
+  // where that is nullptr (x - mean[c]) * gain[c] + bias[c].
+  void (*gradient_relu_rows)(int64_t rows, int64_t C, const float* x, const float* dy,
+                             const float* mean, const float* y, const float* gain,
+                             const float* bias, float* dy_sum, float* product_sum);
+  // dx and g may be nullptr
+  void (*backward_relu_rows)(int64_t rows, int64_t C, const float* x, const float* dy,
+                             const float* mean, const float* y, const float* gain,
+                             const float* bias, const float* scale, const float* slope,
+                             const float* shift, float* dx, float* g);
 };
 const BatchNormLoops& batch_norm_loops();
 

@@ -1,0 +1,78 @@
+#include "client/cli/local_job.h"
+
+#include <stdlib.h>
+
+#include <system_error>
+#include <vector>
+
+#include "client/lib/dataset_upload.h"
+#include "proto/convert/data.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
+#include "src/data/dataset.h"
+#include "src/runtime/open_backend.h"
+
+namespace trainyard::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kThreadsMax = 256;
+
+}  // namespace
+
+TemporaryFolder::TemporaryFolder() {
+  std::string path = (fs::temp_directory_path() / "trainyard-local-XXXXXX").string();
+  TRAINYARD_CHECK(::mkdtemp(path.data()) != nullptr, "a temporary folder can be made in " + path);
+  path_ = path;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+Result<EngineSpec> local_engine(const client::SpecFile& spec, const std::string& command) {
+  if (!spec.has_data()) {
+    return make_error(
+        ErrorCode::kInvalidArgument, "FIELD_REQUIRED",
+        "dataset: '" + command + "' reads files itself and knows no dataset names, give a path");
+  }
+  v1::JobSpec job_spec = spec.job_spec();
+  job_spec.mutable_dataset()->set_name("local");
+  auto engine = to_engine(job_spec);
+  if (!engine.ok()) return spec.with_positions(std::move(engine).error());
+  return engine;
+}
+
+Result<DatasetSchema> read_local_data(const client::SpecFile& spec, const fs::path& folder) {
+  const std::vector<fs::path> paths = client::dataset_paths(spec.file.dataset(), spec.folder);
+  for (const fs::path& path : paths) {
+    std::error_code ignored;
+    if (!fs::is_regular_file(path, ignored)) {
+      return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND", path.string() + ": no such file");
+    }
+  }
+  ASSIGN_OR_RETURN(const IngestRequest request,
+                   to_ingest_request(client::dataset_spec(spec.file.dataset()), paths));
+  return ingest(request, folder, local_files());
+}
+
+Result<std::string> pick_device(const v1::Resources& resources, const std::string& flag) {
+  std::string wish = flag;
+  if (wish.empty()) wish = resources.device() == v1::Resources::GPU ? "gpu" : "cpu";
+  if (wish == "cpu") return std::string("devices/cpu");
+  if (wish == "gpu") return std::string("devices/gpu-0");
+  return make_error(ErrorCode::kInvalidArgument, "USAGE",
+                    "--device: " + quoted_value(wish) + ", expected cpu or gpu");
+}
+
+Result<int> pick_threads(const v1::Resources& resources, int64_t flag) {
+  if (flag < 0 || flag > kThreadsMax) {
+    return make_error(ErrorCode::kInvalidArgument, "USAGE", "--threads: expected 1..256");
+  }
+  if (flag > 0) return static_cast<int>(flag);
+  return resources.threads() > 0 ? resources.threads() : usable_cores();
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,43 @@
+// client/cli/local_job.h: what `local run` and `plan` share: a spec's data read in this process,
+// and where it would run.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "client/lib/spec_file.h"
+#include "proto/convert/spec.h"
+#include "src/base/result.h"
+#include "src/data/schema.h"
+
+namespace trainyard::cli {
+
+/// A folder that goes with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// The spec for the engine, its refusals with line and column. Refuses a dataset without a path:
+/// `command` knows no dataset names.
+Result<EngineSpec> local_engine(const client::SpecFile& spec, const std::string& command);
+
+/// The spec's files as a typed dataset in `folder`.
+Result<DatasetSchema> read_local_data(const client::SpecFile& spec,
+                                      const std::filesystem::path& folder);
+
+/// The spec's device as the engine's name, `flag` before it. `auto` is the CPU: nobody here weighs
+/// one device against the other.
+Result<std::string> pick_device(const v1::Resources& resources, const std::string& flag);
+
+/// `flag`, else the spec's, else all cores.
+Result<int> pick_threads(const v1::Resources& resources, int64_t flag);
+
+}  // namespace trainyard::cli

@@ -1,0 +1,239 @@
+#include "client/cli/plan_view.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "client/cli/output.h"
+#include "client/cli/table.h"
+#include "client/lib/names.h"
+#include "proto/convert/run.h"
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+namespace {
+
+constexpr int kBlockMax = 64;      // rows of a block whose repetitions are told once
+constexpr int kBarWidthMax = 40;   // columns of the longest bar
+constexpr int kOtherColumns = 52;  // of the layer table, besides the name
+constexpr int kNameWidthMin = 12;
+
+bool same_row(const v1::LayerPlan& a, const v1::LayerPlan& b) {
+  return a.op() == b.op() && a.parameter_count() == b.parameter_count() &&
+         a.flops_step() == b.flops_step() &&
+         std::equal(a.output_shape().begin(), a.output_shape().end(), b.output_shape().begin(),
+                    b.output_shape().end());
+}
+
+/// A run of rows: shown one by one, or as `repeats` more copies of the block before it.
+struct Part {
+  int begin = 0;
+  int end = 0;      // behind the last row
+  int repeats = 0;  // 0: shown
+};
+
+/// How many times rows [at, at + period) follow themselves.
+int repeats_of(const v1::JobPlan& plan, int at, int period) {
+  int repeats = 0;
+  for (int row = at + period; row + period <= plan.layers_size(); row += period, ++repeats) {
+    for (int k = 0; k < period; ++k) {
+      if (!same_row(plan.layers(at + k), plan.layers(row + k))) return repeats;
+    }
+  }
+  return repeats;
+}
+
+std::vector<Part> parts_of(const v1::JobPlan& plan, int64_t rows_max) {
+  const int count = plan.layers_size();
+  if (rows_max == 0 || count <= rows_max) return {{0, count, 0}};
+  std::vector<Part> parts;
+  int shown_from = 0;
+  for (int at = 0; at < count;) {
+    int best_period = 0, best_repeats = 0;
+    for (int period = 1; period <= std::min(kBlockMax, (count - at) / 2); ++period) {
+      const int repeats = repeats_of(plan, at, period);
+      // One line is spent on telling it.
+      if (repeats * period > best_repeats * best_period && repeats * period > 1) {
+        best_period = period;
+        best_repeats = repeats;
+      }
+    }
+    if (best_repeats == 0) {
+      ++at;
+      continue;
+    }
+    const int block_end = at + best_period;
+    parts.push_back({shown_from, block_end, 0});
+    parts.push_back({block_end, block_end + best_period * best_repeats, best_repeats});
+    at = shown_from = parts.back().end;
+  }
+  parts.push_back({shown_from, count, 0});
+  std::erase_if(parts, [](const Part& p) { return p.begin == p.end; });
+  return parts;
+}
+
+/// The middle is what names of deep blocks share least, so the ends are kept.
+std::string cut(const std::string& name, int width, bool utf8) {
+  const std::string text = safe_text(name);
+  if (display_width(text) <= width) return text;
+  const std::string dots = utf8 ? "\u2026" : "..";
+  const auto keep = static_cast<size_t>(std::max(2, width - display_width(dots)));
+  const size_t head = keep / 2;  // bytes: a layer's name is ASCII
+  return text.substr(0, head) + dots + text.substr(text.size() - (keep - head));
+}
+
+std::string shape_text(const v1::LayerPlan& layer) {
+  std::string text;
+  for (const int64_t d : layer.output_shape())
+    text += (text.empty() ? "" : "x") + std::to_string(d);
+  return text;
+}
+
+std::string flops_text(int64_t flops) {
+  return flops == 0 ? "" : human_number(static_cast<double>(flops), true);
+}
+
+class LayerTable {
+ public:
+  LayerTable(const v1::JobPlan& plan, const PlanViewOptions& options)
+      : plan_(plan),
+        options_(options),
+        name_width_(std::max(kNameWidthMin, options.width - kOtherColumns)),
+        table_({{"LAYER"}, {"OP"}, {"OUTPUT"}, {"PARAMETERS", true}, {"FLOP/STEP", true}}) {}
+
+  std::string render() {
+    const std::vector<Part> parts = parts_of(plan_, options_.layers_max);
+    int64_t rows = 0;
+    for (const Part& p : parts) rows += p.repeats > 0 ? 1 : p.end - p.begin;
+    // Still too many: the beginning and the end are shown.
+    const int64_t limit = options_.layers_max == 0 ? rows : options_.layers_max;
+    const int64_t head = rows <= limit ? rows : (limit * 2 + 2) / 3;
+    const int64_t tail_from = rows <= limit ? rows : rows - (limit - head);
+    int64_t row = 0;
+    int skipped_from = -1;
+    for (const Part& p : parts) {
+      for (int i = p.begin; i < p.end; ++row) {
+        const int next = p.repeats > 0 ? p.end : i + 1;
+        if (row < head || row >= tail_from) {
+          if (skipped_from >= 0) add_skipped(skipped_from, i);
+          skipped_from = -1;
+          p.repeats > 0 ? add_repeats(p) : add(plan_.layers(i));
+        } else if (skipped_from < 0) {
+          skipped_from = i;
+        }
+        i = next;
+      }
+    }
+    add_total();
+    return table_.render(options_.colour);
+  }
+
+ private:
+  void add(const v1::LayerPlan& layer) {
+    table_.add({cut(layer.name(), name_width_, options_.utf8), layer.op(), shape_text(layer),
+                layer.parameter_count() > 0 ? grouped(layer.parameter_count()) : "",
+                flops_text(layer.flops_step())});
+  }
+  void add_dim(std::string name, std::string op, int begin, int end) {
+    int64_t parameters = 0, flops = 0;
+    for (int i = begin; i < end; ++i) {
+      parameters += plan_.layers(i).parameter_count();
+      flops += plan_.layers(i).flops_step();
+    }
+    table_.add({Cell(std::move(name), Style::kDim), Cell(std::move(op), Style::kDim), "",
+                Cell(parameters > 0 ? grouped(parameters) : "", Style::kDim),
+                Cell(flops_text(flops), Style::kDim)});
+  }
+  void add_repeats(const Part& p) {
+    const int period = (p.end - p.begin) / p.repeats;
+    const std::string times =
+        p.repeats == 1 ? "once more" : std::to_string(p.repeats) + " times more";
+    add_dim(dots() + cut(plan_.layers(p.end - 1).name(), name_width_ - 4, options_.utf8),
+            (period == 1 ? "the same " : "these " + std::to_string(period) + " ") + times, p.begin,
+            p.end);
+  }
+  void add_skipped(int begin, int end) {
+    add_dim(dots() + std::to_string(end - begin) + " layers", "", begin, end);
+  }
+  void add_total() {
+    // FLOPs of a step have the updates too, which belong to no layer.
+    table_.add({Cell("total", Style::kBold), "", "",
+                Cell(grouped(plan_.run().parameter_count()), Style::kBold),
+                Cell(flops_text(plan_.run().flops_per_step()), Style::kBold)});
+  }
+  std::string dots() const { return options_.utf8 ? "\u2026 " : ".. "; }
+
+  const v1::JobPlan& plan_;
+  const PlanViewOptions& options_;
+  const int name_width_;
+  Table table_;
+};
+
+std::string memory_table(const v1::JobPlan& plan, const PlanViewOptions& options) {
+  const v1::MemoryPlan& m = plan.run().memory();
+  const std::pair<const char*, int64_t> rows[] = {{"parameters", m.parameter_bytes()},
+                                                  {"gradients", m.gradient_bytes()},
+                                                  {"optimizer state", m.optimizer_bytes()},
+                                                  {"state", m.state_bytes()},
+                                                  {"activations", m.activation_bytes()},
+                                                  {"workspace", m.workspace_bytes()},
+                                                  {"inputs", m.input_bytes()}};
+  int64_t largest = 1;
+  for (const auto& [name, bytes] : rows) largest = std::max(largest, bytes);
+  const int bar_max = std::clamp(options.width - 32, 0, kBarWidthMax);
+  Table table({{"MEMORY"}, {"BYTES", true}, {""}});
+  for (const auto& [name, bytes] : rows) {
+    std::string bar;
+    const auto length =
+        static_cast<int>(static_cast<double>(bytes) / static_cast<double>(largest) * bar_max + 0.5);
+    for (int i = 0; i < length; ++i) bar += options.utf8 ? "\u2588" : "#";
+    const bool unknown = std::string_view(name) == "workspace" && !plan.workspace_measured();
+    if (bytes == 0 && !unknown) continue;
+    table.add({name, unknown ? "unknown" : human_bytes(bytes), Cell(bar, Style::kBusy)});
+  }
+  table.add({Cell("total", Style::kBold), Cell(human_bytes(total_bytes(m)), Style::kBold), ""});
+  return table.render(options.colour);
+}
+
+std::string fields(const v1::JobPlan& plan, bool colour) {
+  const v1::RunPlan& run = plan.run();
+  std::string rows = grouped(run.train_rows()) + " to train";
+  if (run.validation_rows() > 0) rows += ", " + grouped(run.validation_rows()) + " to validate";
+  if (run.test_rows() > 0) rows += ", " + grouped(run.test_rows()) + " to test";
+  const double epochs = run.steps_per_epoch() > 0 ? static_cast<double>(run.steps_total()) /
+                                                        static_cast<double>(run.steps_per_epoch())
+                                                  : 0;
+  std::vector<std::pair<std::string, Cell>> list;
+  list.emplace_back("rows", rows);
+  list.emplace_back("steps", grouped(run.steps_total()) + " (" + grouped(run.steps_per_epoch()) +
+                                 " an epoch, " + human_number(epochs) + " epochs)");
+  list.emplace_back("work", human_number(static_cast<double>(run.flops_per_step()) *
+                                             static_cast<double>(run.steps_total()),
+                                         true) +
+                                " FLOP in all");
+  std::string device(client::short_name(plan.device()));
+  if (plan.threads() > 0) {
+    device +=
+        " with " + std::to_string(plan.threads()) + (plan.threads() == 1 ? " thread" : " threads");
+  }
+  if (!run.device_advice().empty()) device += ": " + run.device_advice();
+  list.emplace_back("device", device);
+  const v1::MemoryFit& fit = plan.fit();
+  if (fit.fits() && fit.bytes_available() > 0) {
+    list.emplace_back(
+        "fits", Cell("in " + human_bytes(fit.bytes_available()) + " of memory", Style::kGood));
+  }
+  for (const std::string& warning : plan.warnings()) {
+    list.emplace_back("warning", Cell(warning, Style::kNotice));
+  }
+  if (!fit.fits()) list.emplace_back("does not fit", Cell(fit.message(), Style::kBad));
+  return render_fields(list, colour);
+}
+
+}  // namespace
+
+std::string render_job_plan(const v1::JobPlan& plan, const PlanViewOptions& options) {
+  return LayerTable(plan, options).render() + "\n" + memory_table(plan, options) + "\n" +
+         fields(plan, options.colour);
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,22 @@
+// client/cli/plan_view.h: a job's plan on a terminal.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "client/cli/terminal.h"
+#include "trainyard/v1/job_service.pb.h"
+
+namespace trainyard::cli {
+
+struct PlanViewOptions {
+  int64_t layers_max = 24;  // rows of the layer table; 0: all
+  int width = 80;           // columns
+  bool utf8 = true;
+  bool colour = false;
+};
+
+/// The layers, with repetitions of a block told once, then memory, then everything else.
+std::string render_job_plan(const v1::JobPlan& plan, const PlanViewOptions& options);
+
+}  // namespace trainyard::cli

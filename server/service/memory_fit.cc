@@ -1,0 +1,57 @@
+#include "server/service/memory_fit.h"
+
+#include <algorithm>
+
+#include "proto/convert/run.h"
+#include "src/base/text.h"
+
+namespace trainyard::server {
+namespace {
+
+/// Less than this is the machine's own breathing: it is not told, and not held against a job.
+constexpr int64_t kOthersIgnoredBytes = int64_t{64} << 20;
+
+Room room_on(const Device& device, const std::vector<Job>& active, int64_t cpu_limit_bytes) {
+  Room room{device.name, device.memory_bytes, 0};
+  int64_t ours = 0;
+  for (const Job& job : active) {
+    if (is_active(job.state) && job.device == device.name) ours += total_bytes(job.plan.memory());
+  }
+  const int64_t others = device.memory_used_bytes - ours;
+  if (others > kOthersIgnoredBytes) room.others_bytes = std::min(others, room.memory_bytes);
+  if (device.kind == DeviceKind::kCpu && cpu_limit_bytes > 0 &&
+      cpu_limit_bytes < room.available_bytes()) {
+    room = {device.name, cpu_limit_bytes, 0};
+  }
+  return room;
+}
+
+}  // namespace
+
+bool may_use(DeviceWish wish, const Device& device) {
+  if (device.kind == DeviceKind::kGpu) return wish != DeviceWish::kCpu && device.schedulable;
+  return wish != DeviceWish::kGpu;
+}
+
+Room largest_room(DeviceWish wish, const Devices& devices, const std::vector<Job>& active,
+                  int64_t cpu_limit_bytes) {
+  Room largest;
+  for (const Device& device : devices.devices) {
+    if (!may_use(wish, device)) continue;
+    Room room = room_on(device, active, cpu_limit_bytes);
+    if (largest.device.empty() || room.available_bytes() > largest.available_bytes()) {
+      largest = std::move(room);
+    }
+  }
+  return largest;
+}
+
+std::string shortage_text(int64_t needed_bytes, const Room& room) {
+  std::string text = "the job needs " + human_bytes(needed_bytes) + " of memory, " +
+                     human_bytes(needed_bytes - room.available_bytes()) + " more than " +
+                     room.device + " has for it (" + human_bytes(room.memory_bytes);
+  if (room.others_bytes > 0) text += ", of which others use " + human_bytes(room.others_bytes);
+  return text + ")";
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,36 @@
+// server/service/memory_fit.h: whether a job's memory plan fits on a device of this server.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/inventory/inventory.h"
+#include "server/scheduler/scheduler.h"
+#include "server/store/job.h"
+
+namespace trainyard::server {
+
+/// What a device could give to one job while no other job of this server runs.
+struct Room {
+  std::string device;
+  int64_t memory_bytes = 0;  // of the device, or the server's limit for it
+  int64_t others_bytes = 0;  // in use by programs that are no jobs of this server
+  int64_t available_bytes() const {
+    return memory_bytes > others_bytes ? memory_bytes - others_bytes : 0;
+  }
+};
+
+/// True if a job with this wish may ever run there.
+bool may_use(DeviceWish wish, const Device& device);
+
+/// The device with most room among those that the job may use. `active` are the jobs that run now:
+/// what they planned with comes back, so it does not count as others'. Without a known size,
+/// memory_bytes is 0. `cpu_limit_bytes` bounds the CPU's memory; 0: its size does.
+Room largest_room(DeviceWish wish, const Devices& devices, const std::vector<Job>& active,
+                  int64_t cpu_limit_bytes);
+
+/// "The job needs ... more than ...", without what would help.
+std::string shortage_text(int64_t needed_bytes, const Room& room);
+
+}  // namespace trainyard::server

@@ -1,0 +1,42 @@
+// server/supervisor/errand.h: asks a worker process one question and waits for its outcome. For
+// what a call needs at once and the daemon must not do itself: predicting, preparing kernels.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "server/config/paths.h"
+#include "server/store/done.h"
+#include "server/supervisor/supervisor.h"
+#include "trainyard/v1/worker_service.pb.h"
+
+namespace trainyard::server {
+
+struct ErrandOptions {
+  StatePaths paths;
+  std::string kind;     // for logs
+  int running_max = 1;  // processes at a time
+  int waiting_max = 1;  // calls that wait for one of them
+  int64_t time_max_ms = 60'000;
+  Error busy;  // the answer where running_max run and waiting_max wait
+  Error late;  // the answer after time_max_ms
+};
+
+/// Thread-safe.
+class ErrandRunner {
+ public:
+  ErrandRunner(Supervisor& supervisor, ErrandOptions options);
+
+  /// `done` is called once, with an outcome that SUCCEEDED or the error: what the worker refused,
+  /// `busy`, `late`, INTERNAL/WORKER_LOST, UNAVAILABLE/SERVER_DRAINING.
+  void run(v1::Assignment assignment, Done<v1::Outcome> done);
+  /// Answers what waits, and every later call, with UNAVAILABLE/SERVER_DRAINING.
+  void drain();
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;  // also held by the tasks that run
+};
+
+}  // namespace trainyard::server

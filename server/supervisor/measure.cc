@@ -1,0 +1,34 @@
+#include "server/supervisor/measure.h"
+
+#include <utility>
+
+namespace trainyard::server {
+namespace {
+
+constexpr int kRunningMax = 1;  // it prepares on the cores that jobs compute on
+constexpr int kWaitingMax = 32;
+constexpr int64_t kTimeMaxMs = 20'000;
+
+}  // namespace
+
+MeasureRunner::MeasureRunner(Supervisor& supervisor, StatePaths paths)
+    : errands_(supervisor, {std::move(paths), "measure", kRunningMax, kWaitingMax, kTimeMaxMs,
+                            make_error(ErrorCode::kResourceExhausted, "PLAN_BUSY",
+                                       "too many plans wait; call again in a moment"),
+                            make_error(ErrorCode::kDeadlineExceeded, "PLAN_TIMEOUT",
+                                       "preparing the kernels took too long")}) {}
+
+void MeasureRunner::run(v1::MeasureTask task, Done<int64_t> done) {
+  v1::Assignment assignment;
+  *assignment.mutable_measure() = std::move(task);
+  errands_.run(std::move(assignment), [done = std::move(done)](Result<v1::Outcome> outcome) {
+    if (!outcome.ok()) return done(std::move(outcome).error());
+    if (outcome->workspace_bytes() < 0) {
+      return done(make_error(ErrorCode::kInternal, "WORKER_PROTOCOL",
+                             "the worker reported a negative workspace"));
+    }
+    done(outcome->workspace_bytes());
+  });
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,24 @@
+// server/supervisor/measure.h: learns how much workspace a job's kernels need, from a worker that
+// prepares them as it would to train. Kernels choose their algorithms by the machine's instruction
+// set and the job's threads; the daemon contains none and does not guess.
+#pragma once
+
+#include "server/supervisor/errand.h"
+
+namespace trainyard::server {
+
+/// Thread-safe.
+class MeasureRunner {
+ public:
+  MeasureRunner(Supervisor& supervisor, StatePaths paths);
+
+  /// `done` is called once, with the bytes. RESOURCE_EXHAUSTED/PLAN_BUSY; DEADLINE_EXCEEDED/
+  /// PLAN_TIMEOUT; INTERNAL/WORKER_LOST; what the worker refuses (MODEL_OP_UNSUPPORTED).
+  void run(v1::MeasureTask task, Done<int64_t> done);
+  void drain() { errands_.drain(); }
+
+ private:
+  ErrandRunner errands_;
+};
+
+}  // namespace trainyard::server

@@ -1,0 +1,87 @@
+#include "src/passes/passes.h"
+
+#include <cstdlib>
+
+#include "src/base/check.h"
+#include "src/passes/assign_layouts.h"
+#include "src/passes/fuse.h"
+#include "src/passes/recompute.h"
+#include "src/passes/simplify.h"
+
+namespace trainyard {
+namespace {
+
+void check(const Graph& graph) {
+#ifndef NDEBUG
+  graph.verify();
+#else
+  (void)graph;  // compile() verifies the last one
+#endif
+}
+
+}  // namespace
+
+std::optional<Recompute> find_recompute(std::string_view name) {
+  for (const Recompute r : {Recompute::kNone, Recompute::kBlocks, Recompute::kFull}) {
+    if (name_of(r) == name) return r;
+  }
+  return std::nullopt;
+}
+
+std::string_view name_of(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::kNone:
+      return "none";
+    case Recompute::kBlocks:
+      return "blocks";
+    case Recompute::kFull:
+      return "full";
+  }
+  return "?";
+}
+
+PassOptions default_passes() {
+  PassOptions passes;
+  const char* without = std::getenv("TRAINYARD_WITHOUT_PASSES");
+  if (without == nullptr) return passes;
+  std::string_view rest = without;
+  while (!rest.empty()) {
+    const std::string_view name = rest.substr(0, rest.find(','));
+    rest.remove_prefix(name.size() < rest.size() ? name.size() + 1 : rest.size());
+    bool* pass = name == "fold"        ? &passes.fold
+                 : name == "dead_code" ? &passes.dead_code
+                 : name == "fuse"      ? &passes.fuse
+                 : name == "layouts"   ? &passes.layouts
+                                       : nullptr;
+    TRAINYARD_CHECK(pass != nullptr, "TRAINYARD_WITHOUT_PASSES: there is no pass " +
+                                         std::string(name) +
+                                         "; expected fold, dead_code, fuse, layouts");
+    *pass = false;
+  }
+  return passes;
+}
+
+void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute) {
+  if (passes.fold) {
+    fold_constants(graph);
+    check(graph);
+  }
+  if (passes.dead_code) {
+    remove_dead_code(graph);
+    check(graph);
+  }
+  if (passes.fuse) {
+    fuse(graph);
+    check(graph);
+  }
+  if (recompute != Recompute::kNone) {
+    recompute_activations(graph, recompute);
+    check(graph);
+  }
+  if (passes.layouts) {
+    assign_layouts(graph);
+    check(graph);
+  }
+}
+
+}  // namespace trainyard

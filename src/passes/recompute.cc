@@ -1,0 +1,199 @@
+#include "src/passes/recompute.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "src/base/check.h"
+#include "src/graph/op.h"
+#include "src/ops/batch_normalization.h"
+#include "src/ops/batch_normalization_relu.h"
+
+namespace trainyard {
+namespace {
+
+// A node with so many FLOPs for each element that it gives is a product: between two of them a cut
+// makes sense. Elementwise chains stay with the product before them.
+constexpr int64_t kProductFlops = 16;
+
+class Recomputation {
+ public:
+  Recomputation(Graph& graph, Recompute recompute) : graph_(graph) {
+    const auto& nodes = graph.nodes();
+    while (forward_count_ < static_cast<NodeId>(nodes.size()) &&
+           nodes[static_cast<size_t>(forward_count_)].phase == Phase::kForward) {
+      ++forward_count_;
+    }
+    find_segments(recompute);
+  }
+
+  void run() {
+    if (ends_.size() < 2) return;
+    // The last segment is where backward begins: its activations are in use then.
+    for (size_t s = 0; s + 1 < ends_.size(); ++s) plan_segment(s);
+    if (clones_.empty()) return;
+    std::vector<Node> nodes;
+    for (NodeId k = 0; k < original_count_; ++k) {
+      if (const auto it = clones_.find(k); it != clones_.end()) {
+        for (Node& clone : it->second) nodes.push_back(std::move(clone));
+      }
+      nodes.push_back(graph_.node(k));
+      if (k < forward_count_) continue;
+      for (TensorId& id : nodes.back().inputs) {
+        if (const auto again = again_.find(id); again != again_.end()) id = again->second;
+      }
+    }
+    graph_.rewrite(std::move(nodes));
+  }
+
+ private:
+  const Node& node(NodeId k) const { return graph_.node(k); }
+  bool is_forward(TensorId id) const {
+    const NodeId producer = graph_.tensor(id).producer;
+    return producer != kNoNode && producer < forward_count_;
+  }
+  bool is_product(NodeId k) const {
+    int64_t elements = 1;
+    for (const TensorId id : node(k).outputs) {
+      if (id != kNoTensor) elements += graph_.tensor(id).type.shape.elements();
+    }
+    return node(k).op->cost(graph_, node(k)).flops >= kProductFlops * elements;
+  }
+
+  /// ends_[s] is the last node of segment s. One tensor alone goes from each to the next.
+  void find_segments(Recompute recompute) {
+    std::vector<NodeId> last_use(graph_.tensors().size(), kNoNode);
+    for (NodeId k = 0; k < forward_count_; ++k) {
+      for (const TensorId id : node(k).inputs) {
+        if (id != kNoTensor) last_use[static_cast<size_t>(id)] = k;
+      }
+    }
+    int64_t open = 0;  // computed tensors that a later forward node reads
+    std::vector<int64_t> closing(static_cast<size_t>(forward_count_) + 1);
+    std::vector<NodeId> ends;
+    NodeId narrow = kNoNode;   // the newest narrow place since a product
+    bool has_product = false;  // in the segment so far
+    for (NodeId k = 0; k < forward_count_; ++k) {
+      if (is_product(k)) {
+        if (has_product && narrow != kNoNode) {
+          ends.push_back(narrow);
+          narrow = kNoNode;
+        }
+        has_product = true;
+      }
+      for (const TensorId id : node(k).outputs) {
+        if (id == kNoTensor) continue;
+        const NodeId last = last_use[static_cast<size_t>(id)];
+        if (last > k) {
+          ++open;
+          ++closing[static_cast<size_t>(last)];
+        }
+      }
+      open -= closing[static_cast<size_t>(k)];
+      if (open == 1 && has_product) narrow = k;
+    }
+    if (forward_count_ > 0) ends.push_back(forward_count_ - 1);
+    if (recompute == Recompute::kFull && ends.size() > 3) {
+      const auto count = static_cast<size_t>(std::sqrt(static_cast<double>(ends.size())) + 0.5);
+      std::vector<NodeId> fewer;
+      for (size_t i = 1; i <= count; ++i) fewer.push_back(ends[ends.size() * i / count - 1]);
+      ends = std::move(fewer);
+    }
+    ends_ = std::move(ends);
+  }
+
+  /// Chooses what of segment `s` is computed again, and where.
+  void plan_segment(size_t s) {
+    const NodeId begin = s == 0 ? 0 : ends_[s - 1] + 1;
+    const NodeId end = ends_[s] + 1;
+    // What later segments read is kept, and what is marked lives on anyway.
+    std::set<TensorId> kept(graph_.outputs().begin(), graph_.outputs().end());
+    for (NodeId k = end; k < forward_count_; ++k) {
+      for (const TensorId id : node(k).inputs) kept.insert(id);
+    }
+    NodeId first_reader = kNoNode;
+    std::set<TensorId> wanted;
+    for (NodeId k = forward_count_; k < original_count_; ++k) {
+      for (const TensorId id : node(k).inputs) {
+        if (id == kNoTensor || kept.contains(id) || !can_repeat(id, begin, end)) continue;
+        if (first_reader == kNoNode) first_reader = k;
+        wanted.insert(id);
+      }
+    }
+    if (wanted.empty()) return;
+    std::set<NodeId> repeated;
+    for (NodeId k = end - 1; k >= begin; --k) {
+      const Node& n = node(k);
+      const bool is_wanted = std::ranges::any_of(
+          n.outputs, [&](TensorId id) { return id != kNoTensor && wanted.contains(id); });
+      if (!is_wanted) continue;
+      repeated.insert(k);
+      for (const TensorId id : n.inputs) {
+        if (id != kNoTensor && !kept.contains(id) && can_repeat(id, begin, end)) wanted.insert(id);
+      }
+    }
+    for (const NodeId k : repeated) clone(k, first_reader);
+  }
+
+  /// True if a node of [begin, end) computes it and can do so again. The statistics that a batch
+  /// normalisation saves are small and kept.
+  bool can_repeat(TensorId id, NodeId begin, NodeId end) const {
+    const NodeId producer = graph_.tensor(id).producer;
+    if (producer < begin || producer >= end) return false;
+    const Node& n = node(producer);
+    if (is_batch_norm(n))
+      return id == n.outputs[0] && n.attributes.get_int("training_mode", 0) == 1;
+    return std::ranges::none_of(n.op->mutated_inputs(), [&](int64_t i) {
+      return i < static_cast<int64_t>(n.inputs.size()) &&
+             n.inputs[static_cast<size_t>(i)] != kNoTensor;
+    });
+  }
+  static bool is_batch_norm(const Node& n) {
+    return n.op == batch_normalization_op() || n.op == batch_normalization_relu_op();
+  }
+
+  void clone(NodeId k, NodeId before) {
+    Node copy = node(k);
+    if (is_batch_norm(copy)) {
+      const bool relu = copy.op == batch_normalization_relu_op();
+      const TensorId residual = copy.inputs.size() > 5 ? copy.inputs[5] : kNoTensor;
+      copy.op = batch_normalization_replay_op();
+      copy.attributes = {{"relu", int64_t{relu}}};
+      copy.inputs = {copy.inputs[0],  copy.inputs[1],  copy.inputs[2],
+                     copy.outputs[1], copy.outputs[2], residual};
+      copy.outputs = {copy.outputs[0]};
+    }
+    for (TensorId& id : copy.inputs) {
+      if (const auto again = again_.find(id); again != again_.end()) id = again->second;
+    }
+    std::vector<std::string> names;
+    for (const TensorId id : copy.outputs) {
+      names.push_back(id == kNoTensor ? "" : graph_.tensor(id).name + "/again");
+    }
+    // Added at the end, where everything is there, and moved by run().
+    const NodeId added = graph_
+                             .add_node(copy.name + "/again", *copy.op, copy.attributes, copy.inputs,
+                                       std::move(names), Phase::kBackward)
+                             .value();
+    for (size_t i = 0; i < copy.outputs.size(); ++i) {
+      if (copy.outputs[i] != kNoTensor) again_[copy.outputs[i]] = graph_.node(added).outputs[i];
+    }
+    clones_[before].push_back(graph_.node(added));
+  }
+
+  Graph& graph_;
+  const NodeId original_count_ = static_cast<NodeId>(graph_.nodes().size());
+  NodeId forward_count_ = 0;
+  std::vector<NodeId> ends_;
+  std::map<NodeId, std::vector<Node>> clones_;  // by the node that they stand before
+  std::map<TensorId, TensorId> again_;          // a tensor and its clone
+};
+
+}  // namespace
+
+void recompute_activations(Graph& graph, Recompute recompute) {
+  if (recompute != Recompute::kNone) Recomputation(graph, recompute).run();
+}
+
+}  // namespace trainyard

@@ -1,0 +1,154 @@
+#include "src/train/job_plan.h"
+
+#include <map>
+#include <set>
+
+#include "src/graph/op.h"
+#include "src/train/programs.h"
+
+namespace trainyard {
+namespace {
+
+/// The forward node that a backward node belongs to: "conv1/grad", "conv1/grad_sum1",
+/// "bn1.saved_mean/grad_sum1". Parts are taken off the end until a forward node is named.
+int64_t row_of(const std::map<std::string, int64_t, std::less<>>& rows, std::string_view name) {
+  while (true) {
+    if (const auto it = rows.find(name); it != rows.end()) return it->second;
+    const size_t cut = name.find_last_of("/.");
+    if (cut == std::string_view::npos) return -1;
+    name = name.substr(0, cut);
+  }
+}
+
+std::vector<std::string> warnings_of(const Recipe& recipe, const RunShape& shape,
+                                     const Graph& graph) {
+  std::vector<std::string> warnings;
+  const int64_t used = shape.steps_per_epoch * recipe.batch_size;
+  if (const int64_t left = shape.train_rows - used; left * 10 >= shape.train_rows) {
+    warnings.push_back("each epoch leaves out " + std::to_string(left) + " of " +
+                       std::to_string(shape.train_rows) + " rows, which do not fill a batch of " +
+                       std::to_string(recipe.batch_size) +
+                       (recipe.shuffle ? "; other rows each time" : "; the same rows each time"));
+  }
+  if (shape.validation_rows == 0 && shape.test_rows == 0) {
+    warnings.push_back(
+        "no rows are held out, so nothing tells how good the model is on rows that it has not "
+        "seen; set recipe.validation_split");
+  }
+  if (shape.steps_total < shape.steps_per_epoch) {
+    warnings.push_back("the job ends after " + std::to_string(shape.steps_total) + " of the " +
+                       std::to_string(shape.steps_per_epoch) +
+                       " steps of an epoch: it never sees all rows");
+  }
+  if (recipe.batch_size == 1) {
+    for (const Node& node : graph.nodes()) {
+      if (node.op->type() != "BatchNormalization") continue;
+      warnings.push_back(node.name +
+                         " takes its statistics from the batch, and recipe.batch_size is 1");
+      break;
+    }
+  }
+  std::set<TensorId> updated;
+  for (const Node& node : graph.nodes()) {
+    for (const int64_t i : node.op->mutated_inputs()) {
+      updated.insert(node.inputs.at(static_cast<size_t>(i)));
+    }
+  }
+  for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
+    if (graph.tensor(id).role != Role::kParameter || updated.contains(id)) continue;
+    warnings.push_back(graph.tensor(id).name + " is not trained: the loss does not depend on it");
+  }
+  return warnings;
+}
+
+std::string dump_of(const Program& program, PlanDump dump) {
+  switch (dump) {
+    case PlanDump::kGraph:
+      return program.graph.dump();
+    case PlanDump::kProgram:
+      return program.dump_program();
+    case PlanDump::kMemory:
+      return program.dump_memory();
+    case PlanDump::kNone:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<LayerRow> layer_table(const Graph& graph) {
+  std::vector<LayerRow> rows;
+  std::map<std::string, int64_t, std::less<>> by_name;
+  std::set<TensorId> counted;
+  for (const Node& node : graph.nodes()) {
+    const int64_t flops = node.op->cost(graph, node).flops;
+    if (node.phase == Phase::kForward) {
+      LayerRow row;
+      row.name = node.name;
+      row.op = node.op->type();
+      if (!node.outputs.empty() && node.outputs[0] != kNoTensor) {
+        row.output = graph.tensor(node.outputs[0]).type;
+      }
+      for (const TensorId id : node.inputs) {
+        if (id == kNoTensor || graph.tensor(id).role != Role::kParameter) continue;
+        if (counted.insert(id).second) {
+          row.parameter_count += graph.tensor(id).type.shape.elements();
+        }
+      }
+      row.flops_forward = row.flops_step = flops;
+      by_name[node.name] = static_cast<int64_t>(rows.size());
+      rows.push_back(std::move(row));
+    } else if (node.phase == Phase::kBackward) {
+      const int64_t row = row_of(by_name, node.name);
+      if (row >= 0) rows[static_cast<size_t>(row)].flops_step += flops;
+    }
+  }
+  return rows;
+}
+
+std::optional<PlanDump> find_plan_dump(std::string_view name) {
+  if (name == "graph") return PlanDump::kGraph;
+  if (name == "program") return PlanDump::kProgram;
+  if (name == "memory") return PlanDump::kMemory;
+  return std::nullopt;
+}
+
+Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
+                         PlanDump dump) {
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, schema));
+  ASSIGN_OR_RETURN(RunPrograms programs, compile_run(model, recipe, schema, shape));
+  JobPlan plan;
+  plan.run = describe_run(programs, shape);
+  plan.layers = std::move(programs.train.layers);
+  plan.warnings = warnings_of(recipe, shape, programs.train.program.graph);
+  plan.dump = dump_of(programs.train.program, dump);
+  return plan;
+}
+
+FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
+                     int64_t limit_bytes, int64_t workspace_bytes) {
+  const auto fits = [&](int64_t batch_size) {
+    Recipe smaller = recipe;
+    smaller.batch_size = batch_size;
+    const Result<RunPlan> plan = plan_run(model, smaller, schema);
+    return plan.ok() && plan->memory.total() + workspace_bytes <= limit_bytes;
+  };
+  FitAdvice advice;
+  int64_t low = 0, high = recipe.batch_size;  // low fits (or is 0), high does not
+  while (low + 1 < high) {
+    const int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  advice.batch_size = low;
+  return advice;
+}
+
+std::string describe(const FitAdvice& advice) {
+  if (advice.batch_size > 0) {
+    return "recipe.batch_size: " + std::to_string(advice.batch_size) + " would fit";
+  }
+  return "no batch_size fits; only a smaller model would";
+}
+
+}  // namespace trainyard

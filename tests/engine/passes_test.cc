@@ -1,0 +1,234 @@
+// Each pass alone: what it turns a small graph into (golden files), and that results with and
+// without it agree to the bit. A pass that loses a reader, moves a node before its inputs or lets
+// running statistics be updated twice shows here.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "src/graph/op.h"
+#include "src/ops/constant_of_shape.h"
+#include "src/passes/fuse.h"
+#include "src/passes/recompute.h"
+#include "src/passes/simplify.h"
+#include "tests/support/golden.h"
+#include "tests/support/graph_cases.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/run_case.h"
+
+namespace trainyard {
+namespace {
+
+using testing::CaseBuilder;
+using testing::CaseGraph;
+using testing::CaseResult;
+using testing::RunOptions;
+using Ints = std::vector<int64_t>;
+
+constexpr uint64_t kRandomGraphs = 60;
+
+/// Residual blocks as in ResNet, dropout and a head; every parameter's gradient is marked.
+CaseGraph blocks(DType dtype, int count) {
+  CaseBuilder b(dtype);
+  const Attributes same{{"pads", Ints{1, 1, 1, 1}}};
+  const auto norm = [&](const std::string& name, TensorId x) {
+    return b.node(name, "BatchNormalization", {{"training_mode", int64_t{1}}},
+                  {x, b.parameter(name + ".scale", {4}), b.parameter(name + ".bias", {4}),
+                   b.state(name + ".mean", {4}, 0.5), b.state(name + ".var", {4}, 0.5)},
+                  3)[0];
+  };
+  const auto conv = [&](const std::string& name, TensorId x, int64_t C) {
+    return b.one(name, "Conv", same, {x, b.parameter(name + ".weight", {4, C, 3, 3})});
+  };
+  const TensorId step = b.step(7);
+  TensorId x = b.one("stem.relu", "Relu", {},
+                     {norm("stem.bn", conv("stem", b.input("x", {2, 3, 6, 6}), 3))});
+  for (int k = 1; k <= count; ++k) {
+    const std::string name = "block" + std::to_string(k);
+    const TensorId h =
+        b.one(name + ".relu1", "Relu", {}, {norm(name + ".bn1", conv(name + ".conv1", x, 4))});
+    const TensorId g = norm(name + ".bn2", conv(name + ".conv2", h, 4));
+    x = b.one(name + ".relu2", "Relu", {}, {b.one(name + ".add", "Add", {}, {g, x})});
+  }
+  const TensorId flat = b.one("flat", "Flatten", {}, {x});
+  const TensorId kept =
+      b.one("drop", "Dropout", {{"ratio", 0.25}, {"stream", int64_t{3}}}, {flat, step});
+  const TensorId z =
+      b.one("head", "Gemm", {{"transB", int64_t{1}}}, {kept, b.parameter("head.weight", {5, 144})});
+  CaseGraph c = b.finish_with_loss(
+      b.node("loss", "SoftmaxCrossEntropyLoss", {}, {z, b.labels("labels", 2, 5)}, 2)[0]);
+  std::map<TensorId, TensorId> gradients;
+  return testing::with_gradients(std::move(c), &gradients);
+}
+
+int64_t count_of(const Graph& graph, std::string_view op) {
+  return std::ranges::count_if(graph.nodes(), [&](const Node& n) { return n.op->type() == op; });
+}
+
+void expect_same_bits(const CaseResult& got, const CaseResult& expected) {
+  ASSERT_EQ(got.values.size(), expected.values.size());
+  for (const auto& [name, values] : expected.values) EXPECT_EQ(got.values.at(name), values) << name;
+}
+
+RunOptions real_job(bool channels_last) {
+  return {.channels_last = channels_last, .keep_all = false, .runs = 2};
+}
+
+TEST(PassFuse, PutsNormalisationResidualAndActivationTogether) {
+  CaseGraph c = blocks(DType::kF32, 1);
+  const std::string before = c.graph.dump();
+  fuse(c.graph);
+  c.graph.verify();
+  testing::expect_golden("pass_fuse.txt", "== before\n" + before + "== after\n" + c.graph.dump());
+  EXPECT_EQ(count_of(c.graph, "BatchNormalizationRelu"), 3);
+  EXPECT_EQ(count_of(c.graph, "BatchNormalizationReluGrad"), 3);
+  EXPECT_EQ(count_of(c.graph, "Relu") + count_of(c.graph, "ReluGrad"), 0);
+}
+
+TEST(PassFuse, LeavesAloneWhatSomebodyElseReads) {
+  CaseBuilder b(DType::kF32);
+  const TensorId n = b.node("n", "BatchNormalization", {},
+                            {b.input("x", {3, 4}), b.parameter("s", {4}), b.parameter("b", {4}),
+                             b.state("m", {4}, 0), b.state("v", {4}, 1)},
+                            3)[0];
+  const TensorId r = b.one("r", "Relu", {}, {n});
+  CaseGraph c = b.finish(b.one("y", "Add", {}, {r, n}));
+  fuse(c.graph);
+  EXPECT_EQ(count_of(c.graph, "BatchNormalization"), 1);
+  CaseBuilder marked(DType::kF32);
+  const TensorId m = marked.node(
+      "n", "BatchNormalization", {},
+      {marked.input("x", {3, 4}), marked.parameter("s", {4}), marked.parameter("b", {4}),
+       marked.state("m", {4}, 0), marked.state("v", {4}, 1)},
+      3)[0];
+  CaseGraph d = marked.finish(marked.one("r", "Relu", {}, {m}));
+  d.graph.mark_output(m);
+  fuse(d.graph);
+  EXPECT_EQ(count_of(d.graph, "BatchNormalization"), 1);
+}
+
+TEST(PassFuse, ChangesNoBitOnTheCpu) {
+  const CaseGraph c = blocks(DType::kF32, 3);
+  for (const int threads : {1, 3}) {
+    const auto cpu = make_cpu_backend(threads);
+    for (const bool channels_last : {true, false}) {
+      SCOPED_TRACE(channels_last ? "channels-last" : "row-major");
+      RunOptions options = real_job(channels_last);
+      const CaseResult fused = testing::run_case(c, *cpu, options);
+      options.passes.fuse = false;
+      const CaseResult plain = testing::run_case(c, *cpu, options);
+      EXPECT_EQ(count_of(plain.program.graph, "BatchNormalizationRelu"), 0);
+      EXPECT_EQ(count_of(fused.program.graph, "BatchNormalizationRelu"), 7);
+      expect_same_bits(fused, plain);
+      EXPECT_LE(fused.planned_bytes, plain.planned_bytes);
+      EXPECT_EQ(fused.planned_bytes, fused.used_bytes);
+    }
+  }
+}
+
+TEST(PassRecompute, ClonesAreInFrontOfTheirReaders) {
+  CaseGraph c = blocks(DType::kF32, 2);
+  fuse(c.graph);
+  recompute_activations(c.graph, Recompute::kBlocks);
+  c.graph.verify();
+  testing::expect_golden("pass_recompute.txt", c.graph.dump());
+  EXPECT_GT(count_of(c.graph, "BatchNormalizationReplay"), 0);
+}
+
+TEST(PassRecompute, ChangesNoBitAndSavesMemory) {
+  const CaseGraph c = blocks(DType::kF32, 9);
+  const auto cpu = make_cpu_backend(2);
+  for (const bool fuses : {true, false}) {
+    for (const bool channels_last : {true, false}) {
+      SCOPED_TRACE(channels_last ? "channels-last" : "row-major");
+      RunOptions options = real_job(channels_last);
+      options.passes.fuse = fuses;
+      const CaseResult kept = testing::run_case(c, *cpu, options);
+      options.recompute = Recompute::kBlocks;
+      const CaseResult some = testing::run_case(c, *cpu, options);
+      options.recompute = Recompute::kFull;
+      const CaseResult most = testing::run_case(c, *cpu, options);
+      expect_same_bits(some, kept);  // running statistics among them
+      expect_same_bits(most, kept);
+      EXPECT_LT(some.program.transient_bytes, kept.program.transient_bytes * 3 / 4);
+      EXPECT_LT(most.program.transient_bytes, kept.program.transient_bytes * 3 / 4);
+      EXPECT_GT(some.program.flops, kept.program.flops);
+      EXPECT_EQ(some.planned_bytes, some.used_bytes);
+    }
+  }
+}
+
+TEST(PassFold, ConstantsBecomeOne) {
+  CaseBuilder b(DType::kF32);
+  const auto constant = [&](const std::string& name, double value) {
+    return b.one(name, "ConstantOfShape",
+                 {{"shape", Ints{2, 3}}, {"value", value}, {"dtype", std::string("F32")}}, {});
+  };
+  const TensorId sum = b.one("sum", "Add", {}, {constant("one", 0.1), constant("two", 0.2)});
+  const TensorId wide = b.one("wide", "Reshape", {{"shape", Ints{3, 2}}}, {sum});
+  const TensorId y = b.one("y", "Add", {}, {wide, b.parameter("p", {3, 2})});
+  CaseGraph c = b.finish(y);
+  fold_constants(c.graph);
+  c.graph.verify();
+  remove_dead_code(c.graph);
+  c.graph.verify();
+  EXPECT_EQ(count_of(c.graph, "ConstantOfShape"), 1);
+  EXPECT_EQ(count_of(c.graph, "Reshape"), 0);
+  const Node& folded = c.graph.node(c.graph.tensor(wide).producer);
+  EXPECT_EQ(folded.attributes.get_float("value", 0), static_cast<double>(0.1f + 0.2f));
+}
+
+TEST(PassDeadCode, DropsWhatNobodyNeedsAndKeepsUpdates) {
+  CaseBuilder b(DType::kF32);
+  const TensorId x = b.input("x", {4, 3});
+  b.one("unused", "Tanh", {}, {b.one("also_unused", "Relu", {}, {x})});
+  b.node(
+      "statistics", "BatchNormalization", {{"training_mode", int64_t{1}}},
+      {x, b.parameter("s", {3}), b.parameter("b", {3}), b.state("m", {3}, 0), b.state("v", {3}, 1)},
+      3);
+  CaseGraph c = b.finish(b.one("y", "Gelu", {}, {b.parameter("p", {4, 3})}));
+  const TensorId unused = c.graph.find_tensor("unused").value();
+  remove_dead_code(c.graph);
+  c.graph.verify();
+  EXPECT_EQ(count_of(c.graph, "Tanh") + count_of(c.graph, "Relu"), 0);
+  EXPECT_EQ(count_of(c.graph, "BatchNormalization"), 1);
+  EXPECT_EQ(c.graph.tensor(unused).role, Role::kRemoved);
+  EXPECT_FALSE(c.graph.find_tensor("unused").has_value());
+  EXPECT_EQ(c.graph.dump().find("unused"), std::string::npos);
+}
+
+TEST(PassOptions, AreSwitchedOffByName) {
+  ASSERT_EQ(::setenv("TRAINYARD_WITHOUT_PASSES", "fuse,layouts", 1), 0);
+  const PassOptions passes = default_passes();
+  EXPECT_FALSE(passes.fuse);
+  EXPECT_FALSE(passes.layouts);
+  EXPECT_TRUE(passes.fold && passes.dead_code);
+  ASSERT_EQ(::setenv("TRAINYARD_WITHOUT_PASSES", "fusion", 1), 0);
+  EXPECT_THROW(default_passes(), InvariantError);
+  ::unsetenv("TRAINYARD_WITHOUT_PASSES");
+}
+
+// Over graphs that nobody thought of: all passes against none, the recomputed against the kept, and
+// every byte of the plan used.
+TEST(PassRandom, ResultsAgreeAndThePlanIsExact) {
+  const auto cpu = make_cpu_backend(2);
+  for (uint64_t seed = 0; seed < kRandomGraphs; ++seed) {
+    SCOPED_TRACE(seed);
+    const CaseGraph c = testing::random_training_graph(seed, DType::kF32);
+    for (const bool channels_last : {true, false}) {
+      RunOptions options = real_job(channels_last);
+      options.runs = 1;
+      const CaseResult all = testing::run_case(c, *cpu, options);
+      EXPECT_EQ(all.planned_bytes, all.used_bytes);
+      options.recompute = seed % 2 == 0 ? Recompute::kBlocks : Recompute::kFull;
+      const CaseResult again = testing::run_case(c, *cpu, options);
+      EXPECT_EQ(again.planned_bytes, again.used_bytes);
+      expect_same_bits(again, all);
+      options.recompute = Recompute::kNone;
+      options.passes.fold = options.passes.dead_code = options.passes.fuse = false;
+      expect_same_bits(testing::run_case(c, *cpu, options), all);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainyard
