@@ -12,7 +12,7 @@ namespace trainyard {
 
 struct PresetKind {
   std::string_view name;  // "lenet5": the key in a spec file
-  std::vector<AttributeRule> parameters;
+  std::vector<AttributeRule> parameters = {};
   /// `parameters` are checked. Refuses a dataset that the model does not fit.
   Result<std::vector<LayerSpec>> (*expand)(const Attributes& parameters,
                                            const ModelInterface& interface) = nullptr;

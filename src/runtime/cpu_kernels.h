@@ -25,5 +25,6 @@ std::span<const CpuEntry> cpu_elementwise_kernels();
 std::span<const CpuEntry> cpu_dense_kernels();
 std::span<const CpuEntry> cpu_image_kernels();
 std::span<const CpuEntry> cpu_training_kernels();
+std::span<const CpuEntry> cpu_update_kernels();
 
 }  // namespace trainyard
