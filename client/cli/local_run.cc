@@ -160,6 +160,10 @@ Result<int> run(Session& session, const Options& options) {
   TrainJob job;
   job.model = engine->model;
   job.recipe = engine->recipe;
+  // There are no jobs here: the name is a folder that `model export` or --out has written.
+  if (const std::string& source = job.recipe.initial_weights.source; !source.empty()) {
+    job.initial_weights = spec.folder / source / "model.safetensors";
+  }
   job.threads = static_cast<int>(options.threads);
   if (job.threads == 0) job.threads = spec.file.resources().threads();
   if (job.threads == 0) job.threads = usable_cores();

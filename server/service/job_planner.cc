@@ -68,6 +68,23 @@ int64_t total_bytes(const v1::MemoryPlan& m) {
          m.activation_bytes() + m.input_bytes() + m.workspace_bytes();
 }
 
+/// The model whose weights the job begins with must be there.
+Status check_initial_weights(const v1::JobSpec& spec, Store& store) {
+  if (!spec.recipe().has_initial_weights()) return {};
+  const v1::InitialWeights& weights = spec.recipe().initial_weights();
+  const bool job = !weights.job().empty();
+  const std::string field = std::string("recipe.initial_weights.") + (job ? "job" : "model");
+  ASSIGN_OR_RETURN(const std::string id,
+                   parse_id_or_name(job ? Collection::kJobs : Collection::kModels, field,
+                                    job ? weights.job() : weights.model()));
+  if (store.models().find("default", id).ok()) return {};
+  Error e = make_error(
+      ErrorCode::kNotFound, "MODEL_NOT_FOUND",
+      field + ": there is no model " + id + (job ? "; a job has one when it has SUCCEEDED" : ""));
+  e.violations.push_back({field, "there is no model " + id});
+  return e;
+}
+
 /// Refuses a job whose memory plan fits on none of the devices that it may use.
 Status check_memory(DeviceWish wish, const v1::RunPlan& plan, const Devices& devices) {
   int64_t largest = 0;
@@ -122,6 +139,7 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
   if (!spec.resources().has_threads()) {
     planned.spec.mutable_resources()->set_threads(service_.config.threads_per_job);
   }
+  if (Status s = check_initial_weights(spec, service_.store); !s.ok()) return s.error();
   ASSIGN_OR_RETURN(planned.plan, plan_on_dataset(spec, dataset));
 
   const Devices devices = this->devices();
