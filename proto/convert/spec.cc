@@ -5,6 +5,7 @@
 #include <google/protobuf/reflection.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "src/base/violations.h"
@@ -103,20 +104,87 @@ Attributes to_attributes(const Message& message, const std::string& path, Violat
   return attributes;
 }
 
-LayerSpec to_layer(const v1::Layer& layer, int index, Violations& violations) {
+// A parameter of a block: a number, text, truth, or a list of whole numbers.
+void read_value(const google::protobuf::Value& value, const std::string& name,
+                const std::string& path, Attributes& out, Violations& violations) {
+  using Value = google::protobuf::Value;
+  const auto is_whole = [](double v) { return std::trunc(v) == v && std::fabs(v) < 1e15; };
+  switch (value.kind_case()) {
+    case Value::kNumberValue:
+      if (is_whole(value.number_value())) {
+        return out.set(name, static_cast<int64_t>(value.number_value()));
+      }
+      return out.set(name, value.number_value());
+    case Value::kBoolValue:
+      return out.set(name, int64_t{value.bool_value() ? 1 : 0});
+    case Value::kStringValue:
+      return out.set(name, value.string_value());
+    case Value::kListValue: {
+      std::vector<int64_t> list;
+      for (const Value& entry : value.list_value().values()) {
+        if (entry.kind_case() != Value::kNumberValue || !is_whole(entry.number_value())) break;
+        list.push_back(static_cast<int64_t>(entry.number_value()));
+      }
+      if (list.size() == static_cast<size_t>(value.list_value().values_size())) {
+        return out.set(name, std::move(list));
+      }
+      break;
+    }
+    default:
+      break;
+  }
+  violations.add(
+      "FIELD_TYPE", path,
+      "has the wrong type, expected a number, text, true, false or a list of whole numbers");
+}
+
+Attributes to_values(const google::protobuf::Map<std::string, google::protobuf::Value>& values,
+                     const std::string& path, Violations& violations) {
+  Attributes out;
+  for (const auto& [name, value] : values) {
+    read_value(value, name, path + "." + name, out, violations);
+  }
+  return out;
+}
+
+LayerSpec to_layer(const v1::Layer& layer, const std::string& path, Violations& violations) {
   LayerSpec out;
   out.name = layer.name();
   out.inputs.assign(layer.inputs().begin(), layer.inputs().end());
+  out.bind.insert(layer.bind().begin(), layer.bind().end());
   const FieldDescriptor* op = set_field(layer, "op");
   if (op == nullptr) {
-    violations.add("FIELD_REQUIRED", "model.layers[" + std::to_string(index) + "]",
-                   "has no op; expected one such as gemm, conv or relu");
+    violations.add("FIELD_REQUIRED", path, "has no op; expected one such as gemm, conv or relu");
     return out;
   }
   out.op = onnx_name(op->name());
-  out.attributes =
-      to_attributes(layer.GetReflection()->GetMessage(layer, op),
-                    "model.layers[" + std::to_string(index) + "]." + op->name(), violations);
+  if (layer.has_use()) {
+    out.block = layer.use().block();
+    if (layer.use().has_repeat()) out.repeat = layer.use().repeat();
+    out.attributes = to_values(layer.use().with(), path + ".use.with", violations);
+    return out;
+  }
+  out.attributes = to_attributes(layer.GetReflection()->GetMessage(layer, op),
+                                 path + "." + op->name(), violations);
+  return out;
+}
+
+std::vector<LayerSpec> to_layers(const google::protobuf::RepeatedPtrField<v1::Layer>& layers,
+                                 const std::string& path, Violations& violations) {
+  std::vector<LayerSpec> out;
+  for (int i = 0; i < layers.size(); ++i) {
+    out.push_back(to_layer(layers.Get(i), path + "[" + std::to_string(i) + "]", violations));
+  }
+  return out;
+}
+
+BlockSpec to_block(const v1::Block& block, const std::string& path, Violations& violations) {
+  BlockSpec out;
+  out.name = block.name();
+  out.inputs.assign(block.inputs().begin(), block.inputs().end());
+  out.parameters.assign(block.parameters().begin(), block.parameters().end());
+  out.defaults = to_values(block.defaults(), path + ".defaults", violations);
+  out.layers = to_layers(block.layers(), path + ".layers", violations);
   return out;
 }
 
@@ -134,8 +202,11 @@ ModelSpec to_model(const v1::ModelSpec& model, Violations& violations) {
     out.parameters = to_attributes(model.GetReflection()->GetMessage(model, preset),
                                    "model." + out.preset, violations);
   }
-  for (int i = 0; i < model.layers_size(); ++i)
-    out.layers.push_back(to_layer(model.layers(i), i, violations));
+  out.layers = to_layers(model.layers(), "model.layers", violations);
+  for (int i = 0; i < model.blocks_size(); ++i) {
+    out.blocks.push_back(
+        to_block(model.blocks(i), "model.blocks[" + std::to_string(i) + "]", violations));
+  }
   switch (model.loss()) {
     case v1::LOSS_UNSPECIFIED:
       break;

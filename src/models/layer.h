@@ -22,6 +22,8 @@ constexpr double kUnitsMax = 1048576;
 constexpr double kChannelsMax = 65536;
 constexpr double kWindowMax = 1024;
 
+constexpr size_t kLayersMax = 10000;  // blocks written out
+
 class LayerBuilder;
 struct ResolvedLayer;
 
@@ -60,6 +62,15 @@ struct ResolvedLayer {
   std::string where;                // "model.layers[3] 'conv2'"
 };
 
+/// One part of a name: [a-z][a-z0-9_]*, at most 63 characters; and what to say about another.
+bool is_name_part(std::string_view part);
+constexpr const char* kNameRule =
+    " is not a name, expected a letter, then letters, digits and _, lower case, at most 63";
+
+/// The names of all layers of a list: those given, and for the others the op (or the block) and a
+/// counter.
+std::vector<std::string> name_layers(const std::vector<LayerSpec>& layers);
+
 /// Checks names, attributes and wiring of all layers; problems come all at once. `preset` is empty
 /// for a layer list of the user's.
 Result<std::vector<ResolvedLayer>> resolve_layers(const std::vector<LayerSpec>& layers,
@@ -88,6 +99,13 @@ class LayerBuilder {
   /// PyTorch's default for Linear and Conv: weight and bias uniform in +-1/sqrt(fan_in).
   Result<TensorId> add_fan_in_parameter(const ResolvedLayer& layer, std::string_view suffix,
                                         Shape shape, int64_t fan_in);
+  /// "<layer>.weight" of `shape` and, unless `bias: false`, "<layer>.bias" of `units`, drawn as the
+  /// layer's `initializer` says (weight_rules below). `fan_in` and `fan_out` are PyTorch's.
+  struct Weights {
+    TensorId weight = kNoTensor, bias = kNoTensor;
+  };
+  Result<Weights> add_weights(const ResolvedLayer& layer, Shape shape, int64_t units,
+                              int64_t fan_in, int64_t fan_out);
   /// A parameter or state of `size` equal values.
   TensorId add_constant(const ResolvedLayer& layer, std::string_view suffix, int64_t size,
                         Role role, double value);
@@ -112,6 +130,12 @@ class LayerBuilder {
   Model model_;
   bool is_last_ = false;
 };
+
+/// What add_weights reads: `bias`, `initializer` and `initializer_std`.
+///   uniform         weight and bias uniform in +-1/sqrt(fan_in): PyTorch's default, and ours
+///   kaiming_normal  weight normal with deviation sqrt(2/fan_out), bias 0 (He et al. 2015)
+///   normal          weight normal with deviation initializer_std, bias 0
+std::vector<AttributeRule> weight_rules();
 
 /// A left-out bias is a missing last input, not kNoTensor in the middle.
 std::vector<TensorId> with_bias(TensorId x, TensorId weight, TensorId bias);

@@ -74,6 +74,37 @@ Result<TensorId> LayerBuilder::add_fan_in_parameter(const ResolvedLayer& layer,
                        {Initializer::Kind::kUniform, -bound, bound});
 }
 
+Result<LayerBuilder::Weights> LayerBuilder::add_weights(const ResolvedLayer& layer, Shape shape,
+                                                        int64_t units, int64_t fan_in,
+                                                        int64_t fan_out) {
+  const std::string initializer = layer.attributes.get_string("initializer", "uniform");
+  const double std = layer.attributes.get_float("initializer_std", 0);
+  if (initializer == "normal" && std == 0) {
+    return required_error(layer, "initializer_std", "is required with initializer: normal");
+  }
+  if (initializer != "normal" && std != 0) {
+    Error e = required_error(layer, "initializer_std",
+                             "has no effect here; remove it or choose initializer: normal");
+    e.reason = "FIELD_UNUSED";
+    return e;
+  }
+  const bool has_bias = layer.attributes.get_int("bias", 1) != 0;
+  Weights w;
+  if (initializer == "uniform") {
+    ASSIGN_OR_RETURN(w.weight, add_fan_in_parameter(layer, "weight", std::move(shape), fan_in));
+    if (has_bias) {
+      ASSIGN_OR_RETURN(w.bias, add_fan_in_parameter(layer, "bias", Shape{units}, fan_in));
+    }
+    return w;
+  }
+  const double deviation =
+      initializer == "normal" ? std : std::sqrt(2.0 / static_cast<double>(fan_out));
+  ASSIGN_OR_RETURN(w.weight, add_parameter(layer, "weight", std::move(shape),
+                                           {Initializer::Kind::kNormal, 0, deviation}));
+  if (has_bias) w.bias = add_constant(layer, "bias", units, Role::kParameter, 0);
+  return w;
+}
+
 TensorId LayerBuilder::add_constant(const ResolvedLayer& layer, std::string_view suffix,
                                     int64_t size, Role role, double value) {
   return add_tensor(layer.name + "." + std::string(suffix), Shape{size}, options_.dtype, role,
@@ -118,6 +149,11 @@ Error LayerBuilder::required_error(const ResolvedLayer& layer, std::string_view 
 Status LayerBuilder::need_image(const ResolvedLayer& layer, TensorId x) const {
   if (shape(x).rank() == 4) return {};
   return shape_error(layer, "needs images [N, C, H, W], but its input is " + shape(x).to_string());
+}
+
+std::vector<AttributeRule> weight_rules() {
+  return {boolean_rule("bias"), choice_rule("initializer", {"uniform", "kaiming_normal", "normal"}),
+          real_rule("initializer_std", false, {.max = 1000, .min_excluded = true})};
 }
 
 std::vector<TensorId> with_bias(TensorId x, TensorId weight, TensorId bias) {

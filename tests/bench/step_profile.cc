@@ -1,6 +1,6 @@
 // Where a training step's time goes: each node's best time of many steps (the best, because it is
 // what a busy machine changes least), its median, and the best one's GFLOP/s and GB/s. usage:
-// step_profile [mlp|mlp_wide|lenet] [batch] [threads]
+// step_profile [mlp|mlp_wide|lenet|PRESET[:side]] [batch] [threads], for example resnet18:224
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -46,6 +46,11 @@ Example compile_example(const std::string& name, int64_t batch) {
   if (name == "lenet") {
     model.preset = "lenet5";
     interface.input = Shape{1, 28, 28};
+  } else if (!name.starts_with("mlp")) {
+    const size_t colon = name.find(':');
+    const int64_t side = colon == name.npos ? 32 : std::atoll(name.c_str() + colon + 1);
+    model.preset = name.substr(0, colon);
+    interface.input = Shape{3, side, side};
   } else {
     model.preset = "mlp";
     model.parameters.set("hidden", name == "mlp_wide" ? std::vector<int64_t>{512, 512}
@@ -181,8 +186,9 @@ int main(int argc, char** argv) {
   const auto example = trainyard::compile_example(name, batch);
   const auto backend = trainyard::make_cpu_backend(threads);
   trainyard::Profiler profiler(example, *backend);
-  profiler.run(20);  // warm
-  profiler.run(name == "lenet" ? 200 : 1000);
+  const bool large = name != "lenet" && !name.starts_with("mlp");
+  profiler.run(large ? 2 : 20);  // warm
+  profiler.run(large ? 12 : name == "lenet" ? 200 : 1000);
   std::printf("%s batch %lld threads %d\n", name.c_str(), static_cast<long long>(batch), threads);
   profiler.print(trainyard::bench::measure_peak_gflops(threads));
   return 0;

@@ -50,3 +50,11 @@ def initial_uniform(seed, name, shape, fan_in):
     count = int(np.prod(shape))
     u = uniform01(seed, stream_of(name), 0, count)
     return (-bound + (bound - -bound) * u).astype(np.float32).reshape(shape)
+
+
+def initial_normal(seed, name, shape, std):
+    """Normal numbers of mean 0, drawn as src/train/initialise.cc does."""
+    count = int(np.prod(shape))
+    u = uniform01(seed, stream_of(name), 0, 2 * count)
+    values = std * np.sqrt(-2 * np.log(1 - u[0::2])) * np.cos(2 * np.pi * u[1::2])
+    return values.astype(np.float32).reshape(shape)

@@ -59,6 +59,33 @@ TEST(ConvertSpec, LayersKeepOnnxNamesAndAttributes) {
   EXPECT_EQ(layers[3].attributes.get_float("epsilon", 0), 0.001);
 }
 
+TEST(ConvertSpec, BlocksKeepTheirValuesAndTypes) {
+  const auto spec = to_engine(parse_spec(std::string(R"(model {
+    blocks { name: "b" inputs: ["x"] parameters: ["units", "ratio"]
+             defaults { key: "ratio" value { number_value: 0.5 } }
+             layers { gemm {} bind { key: "units" value: "units" } }
+             layers { dropout {} bind { key: "ratio" value: "ratio" } } }
+    layers { name: "u" use { block: "b" repeat: 3 with { key: "units" value { number_value: 8 } } } }
+    layers { gemm { initializer: NORMAL initializer_std: 0.02 } } })") +
+                                         kRecipe));
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  const BlockSpec& block = spec->model.blocks.at(0);
+  EXPECT_EQ(block.inputs, std::vector<std::string>{"x"});
+  EXPECT_EQ(block.defaults.get_float("ratio", 0), 0.5);
+  EXPECT_EQ(block.layers.at(1).bind.at("ratio"), "ratio");
+  const LayerSpec& use = spec->model.layers.at(0);
+  EXPECT_EQ(use.op, "Use");
+  EXPECT_EQ(use.block, "b");
+  EXPECT_EQ(use.repeat, 3);
+  EXPECT_EQ(use.attributes.get_int("units", 0), 8);
+  EXPECT_EQ(spec->model.layers.at(1).attributes.get_string("initializer", ""), "normal");
+  const auto null = to_engine(parse_spec(std::string(R"(model {
+    layers { use { block: "b" with { key: "p" value { null_value: NULL_VALUE } } } } })") +
+                                         kRecipe));
+  ASSERT_FALSE(null.ok());
+  EXPECT_TRUE(names_field(null.error(), "model.layers[0].use.with.p"));
+}
+
 TEST(ConvertSpec, AdamwDecaysByDefaultAsInPyTorch) {
   const auto spec = to_engine(parse_spec(
       "model { lenet5 {} } recipe { steps: 9 optimizer { type: ADAMW learning_rate: 0.001 } }"));
