@@ -4,6 +4,8 @@
 
 #include "src/base/check.h"
 #include "src/graph/op.h"
+#include "src/ops/accumulate_gradient.h"
+#include "src/ops/adafactor_update.h"
 #include "src/ops/adam_update.h"
 #include "src/ops/add.h"
 #include "src/ops/arithmetic.h"
@@ -11,6 +13,7 @@
 #include "src/ops/average_pool.h"
 #include "src/ops/batch_normalization.h"
 #include "src/ops/batch_normalization_relu.h"
+#include "src/ops/clip_gradient.h"
 #include "src/ops/concat.h"
 #include "src/ops/constant_of_shape.h"
 #include "src/ops/conv.h"
@@ -21,16 +24,21 @@
 #include "src/ops/gelu.h"
 #include "src/ops/gemm.h"
 #include "src/ops/global_average_pool.h"
+#include "src/ops/gradient_norm.h"
 #include "src/ops/image_to_sequence.h"
 #include "src/ops/layer_normalization.h"
+#include "src/ops/lion_update.h"
 #include "src/ops/mat_mul.h"
 #include "src/ops/max_pool.h"
 #include "src/ops/mean_squared_error.h"
+#include "src/ops/moving_average_update.h"
+#include "src/ops/muon_update.h"
 #include "src/ops/position_embedding.h"
 #include "src/ops/reduce.h"
 #include "src/ops/relu.h"
 #include "src/ops/reorder.h"
 #include "src/ops/reshape.h"
+#include "src/ops/rmsprop_update.h"
 #include "src/ops/sequence_pool.h"
 #include "src/ops/sgd_update.h"
 #include "src/ops/sigmoid.h"
@@ -97,6 +105,14 @@ const std::vector<const Op*>& registry() {
         batch_normalization_relu_op(),
         batch_normalization_relu_grad_op(),
         batch_normalization_replay_op(),
+        rmsprop_update_op(),
+        lion_update_op(),
+        adafactor_update_op(),
+        muon_update_op(),
+        gradient_norm_op(),
+        clip_gradient_op(),
+        accumulate_gradient_op(),
+        moving_average_update_op(),
         gemm_op(),
         gemm_grad_op(),
         gelu_op(),

@@ -15,6 +15,7 @@ class CpuBackend final : public HostBackend {
     table_.add(cpu_image_kernels());
     table_.add(cpu_sequence_kernels());
     table_.add(cpu_training_kernels());
+    table_.add(cpu_update_kernels());
   }
   std::string_view name() const override { return "cpu"; }
   bool has_kernel(std::string_view op_type) const override { return table_.contains(op_type); }

@@ -17,5 +17,6 @@ std::span<const ReferenceEntry> reference_image_kernels();
 std::span<const ReferenceEntry> reference_dense_kernels();
 std::span<const ReferenceEntry> reference_sequence_kernels();
 std::span<const ReferenceEntry> reference_training_kernels();
+std::span<const ReferenceEntry> reference_update_kernels();
 
 }  // namespace trainyard

@@ -170,6 +170,30 @@ TEST(CpuParity, SequencesThatAreSplitOverThreads) {
   }
 }
 
+CaseGraph matrix_update(DType dtype, const std::string& op, const Shape& shape) {
+  CaseBuilder b(dtype);
+  const TensorId p = b.parameter("p", shape), g = b.input("g", shape);
+  const TensorId rate = b.input_f32("rate", 0.125);
+  if (op == "MuonUpdate") {
+    b.node("update", op, {}, {p, g, rate, b.optimizer_state("m", shape)}, 0, Phase::kUpdate);
+  } else {
+    b.node("update", op, {},
+           {p, g, rate, b.step(41), b.optimizer_state("column", {shape[1]}),
+            b.optimizer_state("row", {shape[0]})},
+           0, Phase::kUpdate);
+  }
+  return b.finish_update();
+}
+
+CaseGraph large_norm(DType dtype) {
+  CaseBuilder b(dtype);
+  const TensorId g1 = b.input("g1", {100'003}), g2 = b.input("g2", {70'001});
+  const auto norm =
+      b.node("norm", "GradientNorm", {{"max_norm", 1.5}}, {g1, g2}, 2, Phase::kUpdate);
+  b.node("clipped", "ClipGradient", {{"bound", 0.1}}, {g1, norm[1]}, 1, Phase::kUpdate);
+  return b.finish_update();
+}
+
 TEST(CpuParity, SizesThatAreSplitOverThreads) {
   for (const std::string activation : {"Relu", "Sigmoid", "Tanh", "Gelu"}) {
     check_case(
@@ -186,6 +210,23 @@ TEST(CpuParity, SizesThatAreSplitOverThreads) {
       {"SgdUpdate 100003", [](DType t) { return update(t, "SgdUpdate", 100'003); }},
       {"AdamUpdate 100003", [](DType t) { return update(t, "AdamUpdate", 100'003); }},
       {"AdamWUpdate 100003", [](DType t) { return update(t, "AdamWUpdate", 100'003); }},
+      {"AdafactorUpdate 301x333",
+       [](DType t) {
+         return matrix_update(t, "AdafactorUpdate", {301, 333});
+       }},
+      {"AdafactorUpdate 70001x2",
+       [](DType t) {
+         return matrix_update(t, "AdafactorUpdate", {70'001, 2});
+       }},
+      {"MuonUpdate 97x203",
+       [](DType t) {
+         return matrix_update(t, "MuonUpdate", {97, 203});
+       }},
+      {"MuonUpdate 203x97",
+       [](DType t) {
+         return matrix_update(t, "MuonUpdate", {203, 97});
+       }},
+      {"GradientNorm 170004", large_norm},
   };
   for (const GraphCase& test : cases) {
     check_case(test);

@@ -135,6 +135,68 @@ TEST(ConvertSpec, AdamwDecaysByDefaultAsInPyTorch) {
   EXPECT_EQ(spec->recipe.steps, 9);
 }
 
+TEST(ConvertSpec, RecipesSayAllThatTheEngineKnows) {
+  const auto spec = to_engine(parse_spec(R"(model { lenet5 {} } recipe {
+    steps: 100 batch_size: 64 accumulate_steps: 4 validation_split: 0.1
+    optimizer { type: MUON learning_rate: 0.02 fallback_learning_rate: 0.001
+                adjust_rate: MATCH_RMS_ADAMW weight_decay_on: MATRICES }
+    schedule { type: MULTI_STEP milestones: [10, 20] gamma: 0.5 warmup_steps: 3 }
+    clip_gradients { norm: 1 }
+    ema { decay: 0.99 }
+    parameter_groups { match: "conv*" freeze: true }
+    parameter_groups { match: "*.bias" weight_decay: 0 learning_rate_factor: 2 }
+    keep_best { metric: "val/accuracy" }
+    early_stopping { metric: "val/loss" mode: MIN patience: 5 min_delta: 0.001 }
+    initial_weights { job: "digits-1" include: "conv*" exclude: ["*.bias"] skip_mismatched: true }
+    metrics: ["top_2_accuracy", "confusion_matrix"] })"));
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  const Recipe& r = spec->recipe;
+  EXPECT_EQ(r.optimizer.type, "muon");
+  EXPECT_EQ(r.optimizer.momentum, 0.95);
+  EXPECT_TRUE(r.optimizer.nesterov);
+  EXPECT_EQ(r.optimizer.weight_decay, 0.1);
+  EXPECT_EQ(r.optimizer.weight_decay_on, "matrices");
+  EXPECT_EQ(r.optimizer.adjust_rate, "match_rms_adamw");
+  EXPECT_EQ(r.optimizer.fallback_learning_rate, 0.001);
+  EXPECT_EQ(r.schedule.type, "multi_step");
+  EXPECT_EQ(r.schedule.milestones, (std::vector<int64_t>{10, 20}));
+  EXPECT_EQ(r.accumulate_steps, 4);
+  EXPECT_EQ(r.clip_norm, 1);
+  EXPECT_EQ(r.clip_value, 0);
+  EXPECT_EQ(r.ema_decay, 0.99);
+  ASSERT_EQ(r.parameter_groups.size(), 2u);
+  EXPECT_EQ(r.parameter_groups[0].freeze, true);
+  EXPECT_FALSE(r.parameter_groups[0].weight_decay.has_value());
+  EXPECT_EQ(r.parameter_groups[1].weight_decay, 0.0);
+  EXPECT_EQ(r.parameter_groups[1].learning_rate_factor, 2.0);
+  EXPECT_EQ(r.keep_best.metric, "val/accuracy");
+  EXPECT_EQ(r.keep_best.mode, "");
+  EXPECT_EQ(r.early_stopping.mode, "min");
+  EXPECT_EQ(r.early_stopping.patience, 5);
+  EXPECT_EQ(r.initial_weights.source, "digits-1");
+  EXPECT_TRUE(r.initial_weights.skip_mismatched);
+  EXPECT_EQ(r.metrics.size(), 2u);
+}
+
+TEST(ConvertSpec, RecipesWithoutSenseAreRefusedByTheirFields) {
+  const auto spec = to_engine(parse_spec(R"(model { lenet5 {} } recipe {
+    steps: 1 accumulate_steps: 0
+    optimizer { type: LION learning_rate: 0.1 epsilon: 1e-8 }
+    schedule { type: LINEAR power: 2 }
+    clip_gradients { norm: 1 value: 1 }
+    ema { }
+    keep_best { }
+    early_stopping { metric: "val/loss" }
+    initial_weights { } })"));
+  ASSERT_FALSE(spec.ok());
+  for (const char* field :
+       {"recipe.accumulate_steps", "recipe.optimizer.epsilon", "recipe.schedule.power",
+        "recipe.clip_gradients", "recipe.ema.decay", "recipe.keep_best.metric",
+        "recipe.early_stopping.patience", "recipe.initial_weights"}) {
+    EXPECT_TRUE(names_field(spec.error(), field)) << field;
+  }
+}
+
 TEST(ConvertSpec, AllProblemsAtOnceByTheirNames) {
   const auto spec = to_engine(parse_spec(R"(
     recipe { epochs: 1 steps: 1 batch_size: 0 optimizer { type: ADAM momentum: 0.9 } schedule { gamma: 0.5 } }
