@@ -10,6 +10,7 @@
 #include "src/ops/batch_normalization.h"
 #include "src/ops/constant_of_shape.h"
 #include "src/ops/conv.h"
+#include "src/ops/conv_transpose.h"
 #include "src/ops/dropout.h"
 #include "src/ops/flatten.h"
 #include "src/ops/gelu.h"
@@ -40,6 +41,8 @@ const std::vector<const Op*>& registry() {
       tanh_grad_op(),
       conv_op(),
       conv_grad_op(),
+      conv_transpose_op(),
+      conv_transpose_grad_op(),
       max_pool_op(),
       max_pool_grad_op(),
       average_pool_op(),
