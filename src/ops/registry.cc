@@ -17,6 +17,7 @@
 #include "src/ops/concat.h"
 #include "src/ops/constant_of_shape.h"
 #include "src/ops/conv.h"
+#include "src/ops/conv_transpose.h"
 #include "src/ops/dropout.h"
 #include "src/ops/expand.h"
 #include "src/ops/flatten.h"
@@ -113,6 +114,8 @@ const std::vector<const Op*>& registry() {
         clip_gradient_op(),
         accumulate_gradient_op(),
         moving_average_update_op(),
+        conv_transpose_op(),
+        conv_transpose_grad_op(),
         gemm_op(),
         gemm_grad_op(),
         gelu_op(),

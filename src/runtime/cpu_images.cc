@@ -67,6 +67,64 @@ class ConvGradKernel final : public Kernel {
   int64_t dw_offset_ = 0, dw_bytes_ = 0;
 };
 
+class ConvTransposeKernel final : public Kernel {
+ public:
+  ConvTransposeKernel(CpuContext& context, const Graph& g, const Node& n)
+      : bias_(has_input(n, 2)),
+        conv_(conv_transpose_dims(n.attributes, input_info(g, n, 0).type.shape,
+                                  input_info(g, n, 1).type.shape),
+              conv_options(input_info(g, n, 0), bias_), context.team) {}
+  int64_t workspace_bytes() const override { return conv_.workspace_bytes(); }
+  void run(const KernelArgs& a) override {
+    conv_.run(a.in<float>(0), a.in<float>(1), bias_ ? a.in<float>(2) : nullptr, a.out<float>(0),
+              a.workspace);
+  }
+
+ private:
+  bool bias_;
+  cpu::ConvTransposeForward conv_;
+};
+
+class ConvTransposeGradKernel final : public Kernel {
+ public:
+  ConvTransposeGradKernel(CpuContext& context, const Graph& g, const Node& n)
+      : team_(context.team) {
+    const TensorInfo& x = input_info(g, n, 0);
+    const ConvDims d =
+        conv_transpose_dims(n.attributes, x.type.shape, input_info(g, n, 1).type.shape);
+    dy_ = d.x;
+    channels_last_ = conv_options(x, false).channels_last;
+    if (has_output(n, 0)) {
+      data_ = std::make_unique<cpu::ConvTransposeBackwardData>(d, channels_last_, team_);
+      workspace_bytes_ = data_->workspace_bytes();
+    }
+    if (has_output(n, 1)) {
+      weights_ = std::make_unique<cpu::ConvTransposeBackwardWeights>(d, channels_last_, team_);
+      workspace_bytes_ = std::max(workspace_bytes_, weights_->workspace_bytes());
+    }
+    if (has_output(n, 2)) {
+      workspace_bytes_ = std::max(workspace_bytes_, cpu::image_bias_workspace_bytes(dy_));
+    }
+  }
+  int64_t workspace_bytes() const override { return workspace_bytes_; }
+  void run(const KernelArgs& a) override {
+    const float *x = a.in<float>(0), *w = a.in<float>(1), *dy = a.in<float>(2);
+    if (data_) data_->run(dy, w, a.out<float>(0), a.workspace);
+    if (weights_) weights_->run(x, dy, a.out<float>(1), a.workspace);
+    if (float* db = a.out<float>(2); db != nullptr) {
+      cpu::image_bias_gradient(dy_, channels_last_, dy, db, a.workspace, team_);
+    }
+  }
+
+ private:
+  cpu::Team& team_;
+  ImageDims dy_{};
+  bool channels_last_ = false;
+  std::unique_ptr<cpu::ConvTransposeBackwardData> data_;
+  std::unique_ptr<cpu::ConvTransposeBackwardWeights> weights_;
+  int64_t workspace_bytes_ = 0;
+};
+
 template <typename K>
 std::unique_ptr<Kernel> make(CpuContext& context, const Graph& g, const Node& n) {
   require_f32(n, input_info(g, n, 0));
@@ -240,6 +298,8 @@ std::span<const CpuEntry> cpu_image_kernels() {
   static constexpr CpuEntry kEntries[] = {
       {"Conv", make<ConvKernel>},
       {"ConvGrad", make<ConvGradKernel>},
+      {"ConvTranspose", make<ConvTransposeKernel>},
+      {"ConvTransposeGrad", make<ConvTransposeGradKernel>},
       {"MaxPool", make_max_pool},
       {"MaxPoolGrad", make_max_pool_grad},
       {"AveragePool", make_average_pool},

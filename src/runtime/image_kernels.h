@@ -4,8 +4,10 @@
 
 #include "kernels/batch_norm.h"
 #include "kernels/conv.h"
+#include "kernels/conv_transpose.h"
 #include "kernels/pool.h"
 #include "src/graph/graph.h"
+#include "src/ops/conv_transpose.h"
 #include "src/ops/window.h"
 
 namespace trainyard {

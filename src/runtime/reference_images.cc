@@ -35,6 +35,36 @@ std::unique_ptr<Kernel> make_conv_grad(ReferenceContext&, const Graph& g, const 
   });
 }
 
+std::unique_ptr<Kernel> make_conv_transpose(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const ConvDims d =
+      conv_transpose_dims(n.attributes, x.type.shape, input_info(g, n, 1).type.shape);
+  const ImageStrides xs = image_strides(x), ys = image_strides(output_info(g, n, 0));
+  const bool bias = has_input(n, 2);
+  return with_float_type(x.type.dtype, [&]<typename T>(T) {
+    return make_kernel([=](const KernelArgs& a) {
+      reference::conv_transpose_forward<T>(d, xs, a.in<T>(0), a.in<T>(1),
+                                           bias ? a.in<T>(2) : nullptr, ys, a.out<T>(0));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_conv_transpose_grad(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const ConvDims d =
+      conv_transpose_dims(n.attributes, x.type.shape, input_info(g, n, 1).type.shape);
+  const ImageStrides xs = image_strides(x), ys = image_strides(input_info(g, n, 2));
+  return with_float_type(x.type.dtype, [&]<typename T>(T) {
+    return make_kernel([=](const KernelArgs& a) {
+      if (a.out<T>(0) != nullptr) {
+        reference::conv_transpose_backward_data<T>(d, ys, a.in<T>(2), a.in<T>(1), xs, a.out<T>(0));
+      }
+      reference::conv_transpose_backward_weights<T>(d, xs, a.in<T>(0), ys, a.in<T>(2), a.out<T>(1),
+                                                    a.out<T>(2));
+    });
+  });
+}
+
 std::unique_ptr<Kernel> make_max_pool(ReferenceContext&, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
   const PoolDims d = pool_dims(n, x.type.shape);
@@ -198,6 +228,8 @@ std::span<const ReferenceEntry> reference_image_kernels() {
   static constexpr ReferenceEntry kEntries[] = {
       {"Conv", make_conv},
       {"ConvGrad", make_conv_grad},
+      {"ConvTranspose", make_conv_transpose},
+      {"ConvTransposeGrad", make_conv_transpose_grad},
       {"MaxPool", make_max_pool},
       {"MaxPoolGrad", make_max_pool_grad},
       {"AveragePool", make_average_pool},

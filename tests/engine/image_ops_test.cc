@@ -51,6 +51,27 @@ TEST(ConvInfer, GivesTheOutputShape) {
             (Shape{1, 6, 5, 3}));
 }
 
+TEST(ConvTransposeInfer, GivesTheOutputShapeAndRefusesWhatDoesNotFit) {
+  const Shape x{2, 4, 7, 5}, w{4, 6, 3, 3};
+  EXPECT_EQ(output({"ConvTranspose", {x, w, {6}}, {}}), (Shape{2, 6, 9, 7}));
+  EXPECT_EQ(output({"ConvTranspose",
+                    {x, {4, 3, 3, 3}},
+                    {{"group", int64_t{2}},
+                     {"strides", Ints{2, 3}},
+                     {"pads", Ints{1, 1, 1, 0}},
+                     {"output_padding", Ints{1, 2}}}}),
+            (Shape{2, 6, 14, 16}));
+  EXPECT_EQ(refusal({"ConvTranspose", {x, {5, 6, 3, 3}}, {}}),
+            "w: shape [5, 6, 3, 3] takes 5 channels, expected 4 as x [2, 4, 7, 5]");
+  EXPECT_EQ(refusal({"ConvTranspose", {x, w}, {{"group", int64_t{3}}}}),
+            "group: 3, expected a divisor of the channels in, 4");
+  EXPECT_EQ(refusal({"ConvTranspose", {x, w}, {{"output_padding", Ints{1, 0}}}}),
+            "output_padding: [1, 0], expected two values from 0, below strides [1, 1]");
+  EXPECT_EQ(refusal({"ConvTranspose", {{1, 4, 1, 1}, w}, {{"pads", Ints{2, 0, 1, 0}}}}),
+            "pads: leave no pixel: the output would be [1, 6, 0, 3]");
+  EXPECT_EQ(refusal({"ConvTranspose", {x, w, {5}}, {}}), "b: shape [5], expected [6]");
+}
+
 TEST(ConvInfer, RefusesWhatDoesNotFit) {
   const Shape x{2, 3, 8, 8}, w{4, 3, 3, 3};
   EXPECT_EQ(refusal({"Conv", {{2, 3, 8}, w}, {}}),

@@ -135,5 +135,40 @@ TEST(ImagePresets, RefuseWhatTheyDoNotFit) {
             std::string::npos);
 }
 
+// PyTorch's ConvTranspose2d: fan-in counts the channels out of one group.
+TEST(ImageLayers, GroupsAndTransposesHaveTheRightWeights) {
+  const auto layer = [](std::string op, Attributes attributes) {
+    return LayerSpec{"", std::move(op), {}, std::move(attributes)};
+  };
+  ModelSpec spec;
+  spec.layers = {layer("Conv", {{"out_channels", int64_t{8}},
+                                {"kernel_shape", int64_t{3}},
+                                {"group", int64_t{4}},
+                                {"dilations", int64_t{2}}}),
+                 layer("ConvTranspose", {{"out_channels", int64_t{6}},
+                                         {"kernel_shape", int64_t{3}},
+                                         {"strides", int64_t{2}},
+                                         {"output_padding", int64_t{1}},
+                                         {"group", int64_t{2}}}),
+                 layer("Gemm", {})};
+  const Model model = build(spec, images(9, 10, 4));
+  EXPECT_EQ(tensor(model, "conv1.weight").type.shape, (Shape{8, 1, 3, 3}));
+  EXPECT_EQ(tensor(model, "conv1").type.shape, (Shape{2, 8, 5, 5}));
+  EXPECT_DOUBLE_EQ(tensor(model, "conv1.weight").initializer.b, 1 / std::sqrt(9.0));
+  EXPECT_EQ(tensor(model, "conv_transpose1.weight").type.shape, (Shape{8, 3, 3, 3}));
+  EXPECT_DOUBLE_EQ(tensor(model, "conv_transpose1.weight").initializer.b, 1 / std::sqrt(27.0));
+  EXPECT_EQ(tensor(model, "conv_transpose1").type.shape, (Shape{2, 6, 12, 12}));
+  spec.layers[0].attributes.set("group", int64_t{3});
+  EXPECT_EQ(refusal(spec, images(9, 10, 4)),
+            "model.layers[0] 'conv1': group: 3, expected a divisor of the channels in, 4, and of "
+            "out_channels, 8");
+  spec.layers[0].attributes.set("group", int64_t{4});
+  spec.layers[1].attributes.set("output_padding", int64_t{2});
+  EXPECT_EQ(
+      refusal(spec, images(9, 10, 4)),
+      "model.layers[1] 'conv_transpose1': output_padding: [2, 2], expected two values from 0, "
+      "below strides [2, 2]");
+}
+
 }  // namespace
 }  // namespace trainyard

@@ -12,6 +12,14 @@ CaseGraph conv(DType dtype, const Shape& x, const Shape& w, bool bias, Attribute
   return b.finish(b.one("y", "Conv", std::move(attributes), inputs));
 }
 
+CaseGraph conv_transpose(DType dtype, const Shape& x, const Shape& w, int64_t K, bool bias,
+                         Attributes attributes) {
+  CaseBuilder b(dtype);
+  std::vector<TensorId> inputs = {b.image("x", x), b.parameter("w", w)};
+  if (bias) inputs.push_back(b.parameter("b", {K}));
+  return b.finish(b.one("y", "ConvTranspose", std::move(attributes), inputs));
+}
+
 // The image is the graph's input: dx is left out, and a Reorder stands in front.
 CaseGraph conv_first_layer(DType dtype, const Shape& x) {
   CaseBuilder b(dtype);
@@ -126,6 +134,25 @@ void append_image_cases(std::vector<GraphCase>& cases) {
   row("Conv/depthwise_multiplied", [](DType t) {
     return conv(t, {1, 4, 5, 5}, {8, 1, 3, 3}, false,
                 {{"group", int64_t{4}}, {"dilations", Ints{2, 2}}});
+  });
+  row("ConvTranspose/one", [](DType t) {
+    return conv_transpose(t, {1, 1, 1, 1}, {1, 1, 1, 1}, 1, true, {});
+  });
+  row("ConvTranspose/odd", [](DType t) {
+    return conv_transpose(t, {2, 3, 3, 5}, {3, 7, 3, 2}, 7, true, {});
+  });
+  row("ConvTranspose/doubling", [](DType t) {
+    return conv_transpose(
+        t, {2, 4, 3, 4}, {4, 5, 3, 3}, 5, true,
+        {{"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}, {"output_padding", Ints{1, 1}}});
+  });
+  row("ConvTranspose/grouped_dilated", [](DType t) {
+    return conv_transpose(t, {1, 6, 4, 3}, {6, 2, 2, 3}, 6, false,
+                          {{"group", int64_t{3}},
+                           {"dilations", Ints{2, 1}},
+                           {"strides", Ints{1, 3}},
+                           {"pads", Ints{0, 1, 1, 0}},
+                           {"output_padding", Ints{0, 2}}});
   });
   row("Conv/first_layer", [](DType t) { return conv_first_layer(t, {2, 3, 5, 5}); });
   row("Conv/first_layer_gray", [](DType t) { return conv_first_layer(t, {2, 1, 5, 5}); });

@@ -18,7 +18,9 @@ void complete_window(Attributes& a, bool pool) {
 void complete_conv(Attributes& a) {
   complete_window(a, false);
   a.set("bias", a.get_int("bias", 1));
-  if (a.find("dilations") != nullptr) a.set("dilations", spell_out(a, "dilations", 2, {}));
+  for (const char* name : {"dilations", "output_padding"}) {
+    if (a.find(name) != nullptr) a.set(name, spell_out(a, name, 2, {}));
+  }
 }
 
 void complete_max_pool(Attributes& a) { complete_window(a, true); }
@@ -26,6 +28,26 @@ void complete_max_pool(Attributes& a) { complete_window(a, true); }
 void complete_average_pool(Attributes& a) {
   complete_window(a, true);
   a.set("count_include_pad", a.get_int("count_include_pad", 0));
+}
+
+// The layer's settings that the op takes too; those at their defaults are left out.
+void copy_group_and_dilations(const ResolvedLayer& layer, Attributes& attributes) {
+  if (const int64_t group = layer.attributes.get_int("group", 1); group > 1) {
+    attributes.set("group", group);
+  }
+  if (const auto dilations = layer.attributes.get_ints("dilations", {1, 1});
+      dilations != std::vector<int64_t>{1, 1}) {
+    attributes.set("dilations", dilations);
+  }
+}
+
+Status check_group(const ResolvedLayer& layer, int64_t channels, int64_t out_channels) {
+  const int64_t group = layer.attributes.get_int("group", 1);
+  if (channels % group == 0 && out_channels % group == 0) return {};
+  return LayerBuilder::shape_error(layer, "group: " + std::to_string(group) +
+                                              ", expected a divisor of the channels in, " +
+                                              std::to_string(channels) + ", and of out_channels, " +
+                                              std::to_string(out_channels));
 }
 
 Outputs build_conv(LayerBuilder& b, const ResolvedLayer& layer, std::span<const TensorId> inputs) {
@@ -36,12 +58,7 @@ Outputs build_conv(LayerBuilder& b, const ResolvedLayer& layer, std::span<const 
   const std::vector<int64_t> kernel = layer.attributes.get_ints("kernel_shape", {});
   const int64_t taps = kernel[0] * kernel[1];
   const int64_t group = layer.attributes.get_int("group", 1);
-  if (channels % group != 0 || out_channels % group != 0) {
-    return LayerBuilder::shape_error(
-        layer, "group: " + std::to_string(group) + ", expected a divisor of the channels in, " +
-                   std::to_string(channels) + ", and of out_channels, " +
-                   std::to_string(out_channels));
-  }
+  if (Status s = check_group(layer, channels, out_channels); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const LayerBuilder::Weights w,
                    b.add_weights(layer, Shape{out_channels, channels / group, kernel[0], kernel[1]},
                                  out_channels, channels / group * taps, out_channels * taps));
@@ -49,13 +66,38 @@ Outputs build_conv(LayerBuilder& b, const ResolvedLayer& layer, std::span<const 
   for (const char* name : {"kernel_shape", "strides", "pads"}) {
     attributes.set(name, layer.attributes.get_ints(name, {}));
   }
-  if (group > 1) attributes.set("group", group);
-  if (const auto dilations = layer.attributes.get_ints("dilations", {1, 1});
-      dilations != std::vector<int64_t>{1, 1}) {
-    attributes.set("dilations", dilations);
-  }
+  copy_group_and_dilations(layer, attributes);
   ASSIGN_OR_RETURN(const TensorId y, b.add_node(layer, layer.name, "Conv", std::move(attributes),
                                                 with_bias(x, w.weight, w.bias)));
+  return {{y}};
+}
+
+Outputs build_conv_transpose(LayerBuilder& b, const ResolvedLayer& layer,
+                             std::span<const TensorId> inputs) {
+  const TensorId x = inputs[0];
+  if (Status s = b.need_image(layer, x); !s.ok()) return std::move(s).error();
+  const int64_t channels = b.shape(x)[1];
+  const int64_t out_channels = layer.attributes.get_int("out_channels", 0);
+  const std::vector<int64_t> kernel = layer.attributes.get_ints("kernel_shape", {});
+  const int64_t taps = kernel[0] * kernel[1];
+  const int64_t group = layer.attributes.get_int("group", 1);
+  if (Status s = check_group(layer, channels, out_channels); !s.ok()) return std::move(s).error();
+  const int64_t group_out = out_channels / group;
+  ASSIGN_OR_RETURN(const LayerBuilder::Weights w,
+                   b.add_weights(layer, Shape{channels, group_out, kernel[0], kernel[1]},
+                                 out_channels, group_out * taps, channels * taps));
+  Attributes attributes;
+  for (const char* name : {"kernel_shape", "strides", "pads"}) {
+    attributes.set(name, layer.attributes.get_ints(name, {}));
+  }
+  copy_group_and_dilations(layer, attributes);
+  if (const auto extra = layer.attributes.get_ints("output_padding", {0, 0});
+      extra != std::vector<int64_t>{0, 0}) {
+    attributes.set("output_padding", extra);
+  }
+  ASSIGN_OR_RETURN(const TensorId y,
+                   b.add_node(layer, layer.name, "ConvTranspose", std::move(attributes),
+                              with_bias(x, w.weight, w.bias)));
   return {{y}};
 }
 
@@ -89,6 +131,12 @@ std::vector<LayerKind> image_layers() {
            .attributes = own + window_rules() + weight_rules(),
            .complete = complete_conv,
            .build = build_conv},
+          {.op = "ConvTranspose",
+           .field = "conv_transpose",
+           .attributes = own + window_rules() + weight_rules() +
+                         std::vector{dims_rule("output_padding", false, 0, kWindowMax, {1, 2})},
+           .complete = complete_conv,
+           .build = build_conv_transpose},
           {.op = "MaxPool",
            .field = "max_pool",
            .attributes = window_rules(),
