@@ -74,11 +74,9 @@ Status check_initial_weights(const v1::JobSpec& spec, Store& store) {
                    parse_id_or_name(job ? Collection::kJobs : Collection::kModels, field,
                                     job ? weights.job() : weights.model()));
   if (store.models().find("default", id).ok()) return {};
-  Error e = make_error(
+  return make_error(
       ErrorCode::kNotFound, "MODEL_NOT_FOUND",
       field + ": there is no model " + id + (job ? "; a job has one when it has SUCCEEDED" : ""));
-  e.violations.push_back({field, "there is no model " + id});
-  return e;
 }
 
 /// Where the job would start now, as decide() places it.

@@ -129,8 +129,8 @@ PersistentLayout layout_of(const RunPrograms& programs) {
 
 int64_t RunPrograms::persistent_bytes() const { return last_of(*this).persistent_bytes; }
 
-Result<RunPrograms> compile_training(const ModelSpec& spec, const Recipe& recipe,
-                                     const ModelInterface& interface) {
+Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
+                                 const ModelInterface& interface) {
   BuildOptions options;
   options.batch_size = recipe.micro_batch();
   options.seed = recipe.seed;
@@ -169,6 +169,15 @@ Result<RunPrograms> compile_training(const ModelSpec& spec, const Recipe& recipe
   return programs;
 }
 
+Result<BoundProgram> compile_training(const ModelSpec& spec, Recipe recipe,
+                                      const ModelInterface& interface, int64_t batch_size) {
+  TRAINYARD_CHECK(recipe.accumulate_steps == 1 && recipe.ema_decay == 0,
+                  "a step of this recipe is several programs");
+  recipe.batch_size = batch_size;
+  ASSIGN_OR_RETURN(RunPrograms programs, compile_step(spec, recipe, interface));
+  return std::move(programs.train);
+}
+
 Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterface& interface,
                                        int64_t batch_size, const PersistentLayout* persistent) {
   BuildOptions options;
@@ -188,7 +197,7 @@ Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterfa
 Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
                                 const DatasetSchema& schema, const RunShape& shape) {
   const ModelInterface interface = schema.interface();
-  ASSIGN_OR_RETURN(RunPrograms programs, compile_training(model, recipe, interface));
+  ASSIGN_OR_RETURN(RunPrograms programs, compile_step(model, recipe, interface));
   if (shape.evaluation_batch > 0) {
     const PersistentLayout layout =
         evaluated_layout(layout_of(programs), programs.train.program.graph);

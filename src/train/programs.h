@@ -44,8 +44,13 @@ struct RunPrograms {
 inline constexpr std::string_view kAverageSuffix = ".ema";
 
 /// What a step needs: train, update and average.
-Result<RunPrograms> compile_training(const ModelSpec& model, const Recipe& recipe,
-                                     const ModelInterface& interface);
+Result<RunPrograms> compile_step(const ModelSpec& model, const Recipe& recipe,
+                                 const ModelInterface& interface);
+
+/// Forward, backward and update of one step in one program, for recipes without micro-batches and
+/// average.
+Result<BoundProgram> compile_training(const ModelSpec& model, Recipe recipe,
+                                      const ModelInterface& interface, int64_t batch_size);
 
 /// Forward alone, in evaluation mode. `persistent`: lay parameters out as that program does.
 Result<BoundProgram> compile_inference(const ModelSpec& model, const ModelInterface& interface,

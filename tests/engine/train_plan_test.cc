@@ -255,9 +255,8 @@ TEST(Evaluate, PartialBatchesCountEachRowOnce) {
   const auto backend = make_cpu_backend(1);
   const auto session_of = [&](int64_t evaluation_batch) {
     const ModelInterface interface = schema.interface();
-    Recipe recipe = good_recipe();
-    recipe.batch_size = 10;
-    RunPrograms programs = compile_training(mlp(), recipe, interface).value();
+    RunPrograms programs;
+    programs.train = compile_training(mlp(), good_recipe(), interface, 10).value();
     const PersistentLayout layout = persistent_layout(programs.train.program);
     programs.evaluate = compile_inference(mlp(), interface, evaluation_batch, &layout).value();
     auto session = std::make_unique<Session>(std::move(programs), *backend);

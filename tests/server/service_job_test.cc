@@ -269,6 +269,10 @@ TEST_F(ServiceJob, ABadSpecIsRefusedByFieldAndNothingIsStored) {
   EXPECT_EQ(refusal([](auto& r) { r.mutable_spec()->clear_dataset(); }), "FIELD_REQUIRED");
   EXPECT_EQ(refusal([](auto& r) { r.mutable_spec()->mutable_dataset()->set_name("nowhere"); }),
             "DATASET_NOT_FOUND");
+  EXPECT_EQ(refusal([](auto& r) {
+              r.mutable_spec()->mutable_recipe()->mutable_initial_weights()->set_job("nowhere");
+            }),
+            "MODEL_NOT_FOUND");
   EXPECT_EQ(refusal([](auto& r) { r.mutable_spec()->mutable_recipe()->set_batch_size(1000); }),
             "FIELD_OUT_OF_RANGE");
   EXPECT_EQ(refusal([](auto& r) {
