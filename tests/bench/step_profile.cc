@@ -1,6 +1,8 @@
 // Where a training step's time goes: each node's best time of many steps (the best, because it is
 // what a busy machine changes least), its median, and the best one's GFLOP/s and GB/s. usage:
-// step_profile [mlp|mlp_wide|lenet] [batch] [threads]
+// step_profile [mlp|mlp_wide|lenet|residual] [batch] [threads] [none|blocks|full]
+// `residual` is nine residual blocks on 32x32 images; the last argument is what is recomputed.
+// TRAINYARD_WITHOUT_PASSES=fuse shows the step without fusion.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -39,13 +41,59 @@ struct Example {
   int64_t batch = 0;
 };
 
-Example compile_example(const std::string& name, int64_t batch) {
+/// Residual blocks as in a ResNet for small images: three stages of three blocks of two
+/// convolutions, 16, 32 and 64 channels.
+std::vector<LayerSpec> residual_layers() {
+  std::vector<LayerSpec> layers;
+  const auto add = [&](std::string name, std::string op, std::vector<std::string> inputs,
+                       Attributes attributes) {
+    layers.push_back({std::move(name), std::move(op), std::move(inputs), std::move(attributes)});
+  };
+  const auto conv = [&](const std::string& name, const std::string& input, int64_t channels,
+                        int64_t size, int64_t stride) {
+    add(name, "Conv", {input},
+        {{"out_channels", channels},
+         {"kernel_shape", std::vector<int64_t>{size}},
+         {"pads", std::vector<int64_t>{size / 2}},
+         {"strides", std::vector<int64_t>{stride}},
+         {"bias", int64_t{0}}});
+    add(name + "_norm", "BatchNormalization", {name}, {});
+  };
+  conv("stem", "input", 16, 3, 1);
+  add("x0", "Relu", {"stem_norm"}, {});
+  int64_t k = 0;
+  for (const int64_t channels : {16, 32, 64}) {
+    for (int block = 0; block < 3; ++block, ++k) {
+      const std::string x = "x" + std::to_string(k), n = std::to_string(k + 1);
+      const int64_t stride = block == 0 && channels > 16 ? 2 : 1;
+      conv("a" + n, x, channels, 3, stride);
+      add("r" + n, "Relu", {"a" + n + "_norm"}, {});
+      conv("b" + n, "r" + n, channels, 3, 1);
+      std::string shortcut = x;
+      if (stride == 2) {
+        conv("s" + n, x, channels, 1, 2);
+        shortcut = "s" + n + "_norm";
+      }
+      add("sum" + n, "Add", {"b" + n + "_norm", shortcut}, {});
+      add("x" + n, "Relu", {"sum" + n}, {});
+    }
+  }
+  add("pool", "GlobalAveragePool", {"x" + std::to_string(k)}, {});
+  add("flat", "Flatten", {"pool"}, {});
+  add("head", "Gemm", {"flat"}, {});
+  return layers;
+}
+
+Example compile_example(const std::string& name, int64_t batch, Recompute recompute) {
   ModelSpec model;
   ModelInterface interface;
   interface.outputs = 10;
   if (name == "lenet") {
     model.preset = "lenet5";
     interface.input = Shape{1, 28, 28};
+  } else if (name == "residual") {
+    model.layers = residual_layers();
+    interface.input = Shape{3, 32, 32};
   } else {
     model.preset = "mlp";
     model.parameters.set("hidden", name == "mlp_wide" ? std::vector<int64_t>{512, 512}
@@ -59,7 +107,8 @@ Example compile_example(const std::string& name, int64_t batch) {
   OptimizerSpec optimizer;
   optimizer.momentum = 0.9;
   const UpdateInputs update = append_optimizer(built.graph, optimizer, gradients, built.step);
-  return {compile(std::move(built.graph), {}), built.input, update.learning_rate, batch};
+  return {compile(std::move(built.graph), {.recompute = recompute}), built.input,
+          update.learning_rate, batch};
 }
 
 // Like Executor, but with a clock between the steps.
@@ -178,12 +227,17 @@ int main(int argc, char** argv) {
   const int64_t batch = argc > 2 ? std::atoll(argv[2]) : 64;
   const int threads =
       argc > 3 ? std::atoi(argv[3]) : static_cast<int>(std::thread::hardware_concurrency());
-  const auto example = trainyard::compile_example(name, batch);
+  const auto recompute = trainyard::find_recompute(argc > 4 ? argv[4] : "none");
+  if (!recompute) return 2;
+  const auto example = trainyard::compile_example(name, batch, *recompute);
   const auto backend = trainyard::make_cpu_backend(threads);
   trainyard::Profiler profiler(example, *backend);
-  profiler.run(20);  // warm
-  profiler.run(name == "lenet" ? 200 : 1000);
-  std::printf("%s batch %lld threads %d\n", name.c_str(), static_cast<long long>(batch), threads);
+  profiler.run(name == "residual" ? 2 : 20);  // warm
+  profiler.run(name == "residual" ? 20 : name == "lenet" ? 200 : 1000);
+  std::printf("%s batch %lld threads %d, %lld + %lld bytes\n", name.c_str(),
+              static_cast<long long>(batch), threads,
+              static_cast<long long>(example.program.persistent_bytes),
+              static_cast<long long>(example.program.transient_bytes));
   profiler.print(trainyard::bench::measure_peak_gflops(threads));
   return 0;
 }
