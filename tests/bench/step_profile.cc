@@ -211,8 +211,8 @@ int main(int argc, char** argv) {
   const auto backend = trainyard::make_cpu_backend(threads);
   trainyard::Profiler profiler(example, *backend);
   const bool large = name.starts_with("gpt") || name.starts_with("vit");
-  profiler.run(large ? 2 : 20);  // warm
-  profiler.run(large ? 5 : name == "lenet" ? 200 : 1000);
+  profiler.run(large ? 1 : 20);  // warm
+  profiler.run(large ? 3 : name == "lenet" ? 200 : 1000);
   std::printf("%s batch %lld threads %d\n", name.c_str(), static_cast<long long>(batch), threads);
   profiler.print(trainyard::bench::measure_peak_gflops(threads));
   return 0;
