@@ -3,6 +3,7 @@
 // running statistics be updated twice shows here.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "src/graph/op.h"
