@@ -11,11 +11,12 @@
 
 namespace trainyard {
 
-/// Means over rows. Sums run in double, in the order of the rows, so equal weights give equal bits.
+/// Means over rows, or over all tokens of a stream's windows. Sums run in double, in the order of
+/// the rows, so equal weights give equal bits.
 struct Evaluation {
   int64_t rows = 0;
   double loss = 0;      // cross-entropy in nats, or squared error of the standardised target
-  double accuracy = 0;  // classification
+  double accuracy = 0;  // classes and next tokens
   double mae = 0;       // regression: mean absolute error in the target's own units
 };
 
@@ -30,8 +31,8 @@ Evaluation evaluate_rows(Session& session, const DatasetSchema& schema,
                          const Preprocessing& preprocessing, const Partition& partition,
                          std::span<const int64_t> rows);
 
-/// "<prefix>/loss", and "<prefix>/accuracy" or "<prefix>/mae".
-std::vector<MetricPoint> to_metrics(const Evaluation& e, const std::string& prefix,
-                                    bool classification, int64_t step);
+/// "<prefix>/loss", and "<prefix>/accuracy" where there are scores, or "<prefix>/mae".
+std::vector<MetricPoint> to_metrics(const Evaluation& e, const std::string& prefix, bool scores,
+                                    int64_t step);
 
 }  // namespace trainyard

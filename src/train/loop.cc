@@ -1,7 +1,6 @@
 #include "src/train/loop.h"
 
 #include <cmath>
-#include <numeric>
 
 #include "src/train/evaluate.h"
 
@@ -33,8 +32,9 @@ Loop::Loop(const LoopContext& context, Session& session, Files& files, Reporter&
       saved_step_(state.step > 0 ? state.step : -1),
       rate_time_(MetricBuffer::Clock::now()),
       rate_step_(state.step) {
-  const ModelInterface interface = context.data.schema().interface();
+  const ModelInterface interface = context.data.schema().interface(context.shape.context_length);
   classification_ = interface.classification();
+  scores_ = interface.target != TargetForm::kNumeric;
   outputs_ = static_cast<size_t>(interface.outputs);
 }
 
@@ -46,6 +46,7 @@ Status Loop::run(const std::stop_token& stop) {
     options.batch_size = recipe.batch_size;
     options.seed = recipe.seed;
     options.shuffle = recipe.shuffle;
+    options.shift_max = context_.split.shift_max;
     options.first_step = state_.step;
     Loader loader(context_.data.schema(), context_.preprocessing, context_.data.train(),
                   context_.split.train, options);
@@ -79,9 +80,8 @@ Status Loop::run_step(Loader& loader) {
                                        context_.shape.steps_total);
   const Batch& batch = loader.next();
   Session::StepInputs inputs;
-  inputs.input = std::as_bytes(std::span(batch.input));
-  inputs.target = classification_ ? std::as_bytes(std::span(batch.target_class))
-                                  : std::as_bytes(std::span(batch.target_numeric));
+  inputs.input = batch.input_bytes();
+  inputs.target = batch.target_bytes();
   inputs.step = state_.step;
   inputs.learning_rate = static_cast<float>(rate);
   const double loss = session_.run_step(inputs);
@@ -134,7 +134,7 @@ void Loop::evaluate_validation() {
   if (context_.split.validation.empty() || validation_step_ == state_.step) return;
   const Evaluation e = evaluate_rows(session_, context_.data.schema(), context_.preprocessing,
                                      context_.data.train(), context_.split.validation);
-  validation_metrics_ = to_metrics(e, "val", classification_, state_.step);
+  validation_metrics_ = to_metrics(e, "val", scores_, state_.step);
   validation_step_ = state_.step;
   for (const MetricPoint& m : validation_metrics_) metrics_.add(m.key, m.step, m.value);
   metrics_.flush();
@@ -181,11 +181,11 @@ Status Loop::finish() {
   final_metrics_.insert(final_metrics_.end(), validation_metrics_.begin(),
                         validation_metrics_.end());
   if (context_.shape.test_rows > 0) {
-    std::vector<int64_t> rows(static_cast<size_t>(context_.shape.test_rows));
-    std::iota(rows.begin(), rows.end(), 0);
+    const std::vector<int64_t> rows =
+        test_rows(context_.data.schema(), context_.shape.context_length);
     const Evaluation e = evaluate_rows(session_, context_.data.schema(), context_.preprocessing,
                                        context_.data.test(), rows);
-    for (const MetricPoint& m : to_metrics(e, "test", classification_, step)) {
+    for (const MetricPoint& m : to_metrics(e, "test", scores_, step)) {
       final_metrics_.push_back(m);
       metrics_.add(m.key, m.step, m.value);
     }

@@ -47,7 +47,7 @@ Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterfa
 
 Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
                                 const DatasetSchema& schema, const RunShape& shape) {
-  const ModelInterface interface = schema.interface();
+  const ModelInterface interface = schema.interface(shape.context_length);
   RunPrograms programs;
   ASSIGN_OR_RETURN(programs.train, compile_training(model, recipe, interface, recipe.batch_size));
   if (shape.evaluation_batch > 0) {
