@@ -30,7 +30,7 @@ struct LayerKind {
   std::string_view field;  // "max_pool": the key in a spec file, and the stem of default names
   int64_t inputs = 1;      // how many inputs the layer takes, at least
   int64_t inputs_max = 1;  // and at most
-  std::vector<AttributeRule> attributes;
+  std::vector<AttributeRule> attributes = {};
   /// Fills defaults in and spells short forms out. Null: the attributes are complete as given.
   void (*complete)(Attributes& attributes) = nullptr;
   /// Adds the layer's nodes and parameters; returns its outputs, of which later layers read the
@@ -49,6 +49,7 @@ std::vector<LayerKind> image_layers();
 std::vector<LayerKind> elementwise_layers();
 std::vector<LayerKind> normalization_layers();
 std::vector<LayerKind> shape_layers();
+std::vector<LayerKind> text_layers();
 
 /// A layer whose names, attributes and wiring are known to be good.
 struct ResolvedLayer {

@@ -12,7 +12,7 @@ namespace trainyard {
 
 struct PresetKind {
   std::string_view name;  // "lenet5": the key in a spec file
-  std::vector<AttributeRule> parameters;
+  std::vector<AttributeRule> parameters = {};
   /// `parameters` are checked. Refuses a dataset that the model does not fit.
   Result<std::vector<LayerSpec>> (*expand)(const Attributes& parameters,
                                            const ModelInterface& interface) = nullptr;
@@ -24,6 +24,7 @@ const PresetKind* find_preset_kind(std::string_view name);
 
 // The families.
 std::vector<PresetKind> classic_presets();
+std::vector<PresetKind> text_presets();
 
 /// The op of an activation as a preset's parameter names it: "relu" -> "Relu".
 std::string_view activation_op(std::string_view field);

@@ -11,12 +11,14 @@
 #include "src/ops/constant_of_shape.h"
 #include "src/ops/conv.h"
 #include "src/ops/dropout.h"
+#include "src/ops/embedding_bag.h"
 #include "src/ops/flatten.h"
 #include "src/ops/gelu.h"
 #include "src/ops/gemm.h"
 #include "src/ops/global_average_pool.h"
 #include "src/ops/max_pool.h"
 #include "src/ops/mean_squared_error.h"
+#include "src/ops/recurrent.h"
 #include "src/ops/relu.h"
 #include "src/ops/reorder.h"
 #include "src/ops/reshape.h"
@@ -58,6 +60,12 @@ const std::vector<const Op*>& registry() {
       reshape_grad_op(),
       dropout_op(),
       dropout_grad_op(),
+      lstm_op(),
+      lstm_grad_op(),
+      gru_op(),
+      gru_grad_op(),
+      embedding_bag_op(),
+      embedding_bag_grad_op(),
       softmax_xent_op(),
       softmax_xent_grad_op(),
       mean_squared_error_op(),

@@ -11,6 +11,7 @@ class CpuBackend final : public HostBackend {
     table_.add(cpu_elementwise_kernels());
     table_.add(cpu_dense_kernels());
     table_.add(cpu_image_kernels());
+    table_.add(cpu_text_kernels());
     table_.add(cpu_training_kernels());
   }
   std::string_view name() const override { return "cpu"; }

@@ -24,6 +24,7 @@ inline void require_f32(const Node& node, const TensorInfo& t) {
 std::span<const CpuEntry> cpu_elementwise_kernels();
 std::span<const CpuEntry> cpu_dense_kernels();
 std::span<const CpuEntry> cpu_image_kernels();
+std::span<const CpuEntry> cpu_text_kernels();
 std::span<const CpuEntry> cpu_training_kernels();
 
 }  // namespace trainyard

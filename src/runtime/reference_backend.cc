@@ -10,6 +10,7 @@ class ReferenceBackend final : public HostBackend {
     table_.add(reference_elementwise_kernels());
     table_.add(reference_dense_kernels());
     table_.add(reference_image_kernels());
+    table_.add(reference_text_kernels());
     table_.add(reference_training_kernels());
   }
   std::string_view name() const override { return "reference"; }

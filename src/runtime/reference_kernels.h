@@ -13,6 +13,7 @@ using ReferenceEntry = KernelEntry<ReferenceContext>;
 std::span<const ReferenceEntry> reference_elementwise_kernels();
 std::span<const ReferenceEntry> reference_image_kernels();
 std::span<const ReferenceEntry> reference_dense_kernels();
+std::span<const ReferenceEntry> reference_text_kernels();
 std::span<const ReferenceEntry> reference_training_kernels();
 
 }  // namespace trainyard

@@ -170,6 +170,7 @@ std::vector<GraphCase> all_cases() {
   row("AdamUpdate/later", [](DType t) { return adam_update(t, "AdamUpdate", 41); });
   row("AdamWUpdate", [](DType t) { return adam_update(t, "AdamWUpdate", 2); });
   append_image_cases(cases);
+  append_text_cases(cases);
   return cases;
 }
 
@@ -219,11 +220,15 @@ TensorId CaseBuilder::input_f32(const std::string& name, double value) {
 }
 
 TensorId CaseBuilder::labels(const std::string& name, int64_t N, int64_t K) {
-  std::vector<double> values(static_cast<size_t>(N));
+  return tokens(name, {N}, K);
+}
+
+TensorId CaseBuilder::tokens(const std::string& name, Shape shape, int64_t vocabulary) {
+  std::vector<double> values(static_cast<size_t>(shape.elements()));
   for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<double>(static_cast<int64_t>(i * i + i + 1) % K);
+    values[i] = static_cast<double>(static_cast<int64_t>(i * i + i + 1) % vocabulary);
   }
-  return add(name, {{N}, DType::kI32}, Role::kInput, std::move(values));
+  return add(name, {std::move(shape), DType::kI32}, Role::kInput, std::move(values));
 }
 
 TensorId CaseBuilder::step(int64_t value) {

@@ -1,6 +1,8 @@
 #include "kernels/cpu/simd/simd.h"
 #include "kernels/cpu/simd/columns.h"
 #include "kernels/cpu/simd/elementwise.h"
+#include "kernels/cpu/simd/embedding_bag.h"
+#include "kernels/cpu/simd/recurrent.h"
 #include "kernels/cpu/simd/update.h"
 
 #include <cstdlib>
@@ -51,6 +53,8 @@ TRAINYARD_SELECT(ElementwiseLoops, elementwise_loops)
 TRAINYARD_SELECT(UpdateLoops, update_loops)
 TRAINYARD_SELECT(ColumnLoops, column_loops)
 TRAINYARD_SELECT(BatchNormLoops, batch_norm_loops)
+TRAINYARD_SELECT(RecurrentLoops, recurrent_loops)
+TRAINYARD_SELECT(EmbeddingBagLoops, embedding_bag_loops)
 #undef TRAINYARD_SELECT
 
 }  // namespace trainyard::kernels::cpu
