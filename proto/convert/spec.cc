@@ -15,8 +15,10 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// "max_pool" -> "MaxPool": a layer's field name is its ONNX name in snake case.
+// "max_pool" -> "MaxPool": a layer's field name is its ONNX name in snake case, acronyms apart.
 std::string onnx_name(std::string_view field) {
+  if (field == "lstm") return "LSTM";
+  if (field == "gru") return "GRU";
   std::string name;
   bool upper = true;
   for (const char c : field) {
@@ -242,6 +244,8 @@ Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
              "recipe.checkpoint_every_steps", out.checkpoint_every_steps, violations);
   read_count(r.has_keep_checkpoints(), r.keep_checkpoints(), 1, "recipe.keep_checkpoints",
              out.keep_checkpoints, violations);
+  read_count(r.has_context_length(), r.context_length(), 1, "recipe.context_length",
+             out.context_length, violations);
   if (!r.has_optimizer()) {
     violations.add("FIELD_REQUIRED", "recipe.optimizer",
                    "is missing, expected for example {type: sgd, learning_rate: 0.01}");
