@@ -64,8 +64,7 @@ TEST(PredictRows, GzipIsUnpackedAndDamageRefused) {
 TEST(PredictRows, LinesAreCutBetweenThem) {
   const std::string text = "one\ntwo \"three\n\nfour";
   EXPECT_EQ(*split_lines(text, 100), (std::vector<std::string>{text}));
-  EXPECT_EQ(*split_lines(text, 12),
-            (std::vector<std::string>{"one\n", "two \"three\n\n", "four"}));
+  EXPECT_EQ(*split_lines(text, 12), (std::vector<std::string>{"one\n", "two \"three\n\n", "four"}));
   EXPECT_EQ(*split_lines("a\n", 2), (std::vector<std::string>{"a\n"}));
   const auto refused = split_lines(text, 6);
   ASSERT_FALSE(refused.ok());
