@@ -20,7 +20,10 @@ struct UploadOptions {
   std::string name, csv, test, target, target_kind, delimiter;
   bool no_header = false;
   std::string image;
-  std::vector<std::string> categorical, ignore;
+  std::vector<std::string> categorical, ignore, text_columns;
+  std::string text, tokenizer;
+  int64_t vocabulary_size = 0, max_length = 0;
+  double test_share = 0;
   std::string train_images, train_labels, test_images, test_labels;
 };
 
@@ -45,15 +48,32 @@ Result<std::vector<int64_t>> parse_image(const std::string& text) {
       "--image: " + quoted_value(text) + ", expected channels,height,width such as 1,8,8");
 }
 
+Result<v1::Tokenizer> parse_tokenizer(const std::string& name) {
+  if (name.empty()) return v1::TOKENIZER_UNSPECIFIED;
+  if (name == "char") return v1::CHAR;
+  if (name == "byte") return v1::BYTE;
+  if (name == "word") return v1::WORD;
+  return make_error(ErrorCode::kInvalidArgument, "USAGE",
+                    "--tokenizer: " + quoted_value(name) + ", expected word, char or byte");
+}
+
 Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
   v1::DatasetFile file;
   file.set_name(o.name);
-  file.set_path(o.csv);
+  if (!o.csv.empty() && !o.text.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "USAGE", "give --csv or --text; not both");
+  }
+  file.set_path(o.csv.empty() ? o.text : o.csv);
   file.set_test_path(o.test);
   file.set_train_images(o.train_images);
   file.set_train_labels(o.train_labels);
   file.set_test_images(o.test_images);
   file.set_test_labels(o.test_labels);
+  ASSIGN_OR_RETURN(const v1::Tokenizer tokenizer, parse_tokenizer(o.tokenizer));
+  if (!o.text.empty()) {
+    file.mutable_text()->set_tokenizer(tokenizer);
+    if (o.test_share != 0) file.mutable_text()->set_test_share(o.test_share);
+  }
   if (!o.csv.empty() || !o.target.empty()) {
     v1::CsvFormat& csv = *file.mutable_csv();
     csv.set_target(o.target);
@@ -72,6 +92,10 @@ Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
     }
     for (const std::string& column : o.categorical) csv.add_categorical(column);
     for (const std::string& column : o.ignore) csv.add_ignore(column);
+    for (const std::string& column : o.text_columns) csv.add_text(column);
+    csv.set_tokenizer(tokenizer);
+    if (o.vocabulary_size != 0) csv.set_vocabulary_size(o.vocabulary_size);
+    if (o.max_length != 0) csv.set_max_length(o.max_length);
   }
   std::vector<client::SpecProblem> problems;
   client::check_dataset_file(file, "", nullptr, problems);
@@ -87,11 +111,39 @@ std::string shape_text(const v1::DatasetSchema& schema) {
     return "images " + std::to_string(schema.image(0)) + " x " + std::to_string(schema.image(1)) +
            " x " + std::to_string(schema.image(2));
   }
+  if (schema.has_text()) {
+    const v1::DatasetSchema::Text& text = schema.text();
+    const std::string of = " of " + grouped(text.vocabulary_size());
+    return text.max_length() == 0 ? "a text, tokens" + of
+                                  : grouped(text.max_length()) + " tokens" + of;
+  }
   return schema.columns_size() > 0 ? std::to_string(schema.columns_size()) + " columns" : "";
+}
+
+std::string tokenizer_text(const v1::DatasetSchema& schema) {
+  if (!schema.has_text()) return "";
+  std::string name = v1::Tokenizer_Name(schema.text().tokenizer());
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name;
+}
+
+std::string pieces_text(const v1::DatasetSchema& schema) {
+  constexpr size_t kShown = 200;
+  std::string pieces;
+  for (const std::string& piece : schema.text().pieces()) {
+    if (pieces.size() > kShown) return pieces + " ...";
+    pieces += (pieces.empty() ? "" : " ") + (piece == " " ? "' '" : safe_text(piece));
+  }
+  return pieces;
+}
+
+std::string kind_text(const v1::DatasetSchema::Column& column) {
+  return column.categorical() ? "category" : column.text() ? "text" : "number";
 }
 
 std::string target_text(const v1::DatasetSchema& schema) {
   if (schema.classification()) return std::to_string(schema.classes_size()) + " classes";
+  if (schema.has_text() && schema.text().max_length() == 0) return "next token";
   return schema.target().empty() ? "" : "number";
 }
 
@@ -117,6 +169,7 @@ std::string render_dataset(const v1::Dataset& d, bool colour) {
     classes += (classes.empty() ? "" : ", ") + name;
   }
   std::string rows;
+  const bool stream = s.has_text() && s.text().max_length() == 0;
   if (s.train_rows() > 0)
     rows = grouped(s.train_rows()) + " to train, " + grouped(s.test_rows()) + " to test";
   std::string out = render_fields(
@@ -124,8 +177,10 @@ std::string render_dataset(const v1::Dataset& d, bool colour) {
        {"state", Cell(v1::Dataset::State_Name(d.state()), style_of(d.state()))},
        {"why", d.message().empty() ? d.reason() : d.message() + " [" + d.reason() + "]"},
        {"files", sources},
-       {"rows", rows},
+       {stream ? "tokens" : "rows", rows},
        {"inputs", shape_text(s)},
+       {"tokenizer", tokenizer_text(s)},
+       {"vocabulary", pieces_text(s)},
        {"target", s.target().empty() ? target_text(s) : s.target() + " (" + target_text(s) + ")"},
        {"classes", classes},
        {"size", d.size_bytes() > 0 ? human_bytes(d.size_bytes()) : ""},
@@ -139,8 +194,7 @@ std::string render_dataset(const v1::Dataset& d, bool colour) {
     for (int i = 0; i < c.categories_size() && categories.size() < 60; ++i) {
       categories += (i > 0 ? ", " : "") + c.categories(i);
     }
-    table.add({c.name(), c.categorical() ? "category" : "number", grouped(c.missing_count()),
-               categories});
+    table.add({c.name(), kind_text(c), grouped(c.missing_count()), categories});
   }
   return out + "\n" + table.render(colour);
 }
@@ -149,9 +203,9 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
   v1::DatasetFile file;
   std::filesystem::path folder;
   if (!o.file.empty()) {
-    if (!o.csv.empty() || !o.train_images.empty()) {
+    if (!o.csv.empty() || !o.text.empty() || !o.train_images.empty()) {
       return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                        "give a spec file, or --csv, or --train-images; not two");
+                        "give a spec file, or --csv, or --text, or --train-images; not two");
     }
     ASSIGN_OR_RETURN(auto read, client::read_dataset_file(o.file, o.sets));
     file = std::move(read.first);
@@ -162,9 +216,8 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
   }
   if (file.path().empty() && file.train_images().empty()) {
     return make_error(ErrorCode::kInvalidArgument, "FIELD_REQUIRED",
-                      "nothing to upload: give --csv FILE --target COLUMN, or --train-images and "
-                      "--train-labels, or a "
-                      "spec file with a dataset path");
+                      "nothing to upload: give --csv FILE --target COLUMN, or --text FILE, or "
+                      "--train-images and --train-labels, or a spec file with a dataset path");
   }
   ASSIGN_OR_RETURN(const v1::Dataset dataset, ensure_dataset_shown(session, file, folder));
   session.show(dataset, [&] { return std::string(short_name(dataset.name())) + "\n"; },
@@ -183,6 +236,8 @@ Command upload_command() {
        "trainyard dataset upload --csv digits.csv.gz --no-header --target c64 --image 1,8,8",
        "trainyard dataset upload --train-images train-images-idx3-ubyte.gz --train-labels "
        "train-labels-idx1-ubyte.gz --name mnist",
+       "trainyard dataset upload --text input.txt --name shakespeare",
+       "trainyard dataset upload --csv news.csv --text-column title --target topic",
        "trainyard dataset upload spec.yaml"},
       "Files are known by their content: what the server has is not sent again, and an upload that "
       "was cut goes on\n"
@@ -201,6 +256,18 @@ Command upload_command() {
         options.text("--image", "C,H,W", o->image, "the columns are pixels of an image");
         options.texts("--categorical", "COLUMN", o->categorical, "numbers that mean categories");
         options.texts("--ignore", "COLUMN", o->ignore, "a column to leave out");
+        options.texts("--text-column", "COLUMN", o->text_columns,
+                      "a column of text; others are then left out");
+        options.text("--text", "FILE", o->text, "one text, for language models");
+        options.text("--tokenizer", "KIND", o->tokenizer,
+                     "of text columns: word (default), char, byte; of a text: char (default), byte",
+                     {"word", "char", "byte"});
+        options.integer("--vocabulary-size", "N", o->vocabulary_size,
+                        "words that are known, default 10000");
+        options.integer("--max-length", "N", o->max_length,
+                        "tokens of a row with text columns, default 128");
+        options.number("--test-share", "SHARE", o->test_share,
+                       "the end of the text that is the test set, 0 to 0.9");
         options.text("--train-images", "FILE", o->train_images, "IDX images, plain or gzip");
         options.text("--train-labels", "FILE", o->train_labels, "IDX labels");
         options.text("--test-images", "FILE", o->test_images, "IDX images of a test set");

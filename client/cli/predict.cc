@@ -17,6 +17,7 @@ struct Options {
   std::string model;
   std::string csv;
   std::string idx;
+  std::string text;
 };
 
 Result<std::string> read_rows(const std::string& path) {
@@ -48,20 +49,26 @@ Result<std::vector<v1::PredictRequest>> make_requests(client::Client& server,
                                                       const std::string& model,
                                                       const Options& options) {
   const bool csv = !options.csv.empty();
-  ASSIGN_OR_RETURN(const std::string bytes, read_rows(csv ? options.csv : options.idx));
+  const bool text = !options.text.empty();
+  ASSIGN_OR_RETURN(const std::string bytes, read_rows(csv    ? options.csv
+                                                      : text ? options.text
+                                                             : options.idx));
   bool header = false;
   if (csv && bytes.size() > client::kPredictBytesMax) {
     ASSIGN_OR_RETURN(header, has_header(server, model, bytes));
   }
   ASSIGN_OR_RETURN(std::vector<std::string> pieces,
-                   csv ? client::split_csv(bytes, header, client::kPredictBytesMax)
-                       : client::split_idx(bytes, client::kPredictBytesMax));
+                   csv    ? client::split_csv(bytes, header, client::kPredictBytesMax)
+                   : text ? client::split_lines(bytes, client::kPredictBytesMax)
+                          : client::split_idx(bytes, client::kPredictBytesMax));
   std::vector<v1::PredictRequest> requests;
   for (std::string& piece : pieces) {
     v1::PredictRequest& request = requests.emplace_back();
     request.set_name(model);
     if (csv) {
       request.set_csv(std::move(piece));
+    } else if (text) {
+      request.set_text(std::move(piece));
     } else {
       request.set_idx_images(std::move(piece));
     }
@@ -132,9 +139,11 @@ std::string render_csv(const v1::PredictResponse& answer) {
 }
 
 Result<int> run(Session& session, const Options& options) {
-  if (options.csv.empty() == options.idx.empty()) {
+  const int given = (options.csv.empty() ? 0 : 1) + (options.idx.empty() ? 0 : 1) +
+                    (options.text.empty() ? 0 : 1);
+  if (given != 1) {
     return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                      "give the rows by --csv FILE or by --idx FILE, - is stdin");
+                      "give the rows by --csv FILE, --idx FILE or --text FILE, - is stdin");
   }
   ASSIGN_OR_RETURN(const std::string model, session.full_name("models", options.model));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
@@ -173,6 +182,7 @@ Command predict_command() {
           "Predict raw rows with a trained model",
           {"trainyard predict digits-1 --csv rows.csv",
            "head -5 rows.csv | trainyard predict digits-1 --csv -",
+           "echo 'Stocks fall after rate decision' | trainyard predict news --text -",
            "trainyard predict mnist-lenet --idx t10k-images-idx3-ubyte.gz -o csv > answers.csv"},
           "CSV rows have the feature columns by their header, in any order, or without a header in "
           "the order of the\n"
@@ -183,6 +193,8 @@ Command predict_command() {
             options.positional("MODEL", o->model, "the model's name: that of its job");
             options.text("--csv", "FILE", o->csv, "CSV rows, plain or gzip; - is standard input");
             options.text("--idx", "FILE", o->idx, "IDX images, plain or gzip; - is standard input");
+            options.text("--text", "FILE", o->text,
+                         "a row of text on each line, plain or gzip; - is standard input");
           },
           [o](Session& session) { return run(session, *o); }};
 }

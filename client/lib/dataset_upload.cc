@@ -62,7 +62,9 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
     added.set_role(source.role);
     added.set_filename(std::filesystem::path(*source.path).filename().string());
   }
-  if (file.path().empty()) {
+  if (file.has_text()) {
+    *spec.mutable_text() = file.text();
+  } else if (file.path().empty()) {
     spec.mutable_idx();
   } else {
     *spec.mutable_csv() = file.csv();

@@ -80,6 +80,22 @@ Result<std::vector<std::string>> split_csv(std::string_view text, bool has_heade
   return pieces;
 }
 
+Result<std::vector<std::string>> split_lines(std::string_view text, size_t bytes_max) {
+  std::vector<std::string> pieces(1);
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
+    const std::string_view line = text.substr(begin, end - begin);
+    if (line.size() > bytes_max) {
+      return invalid("the line at byte " + std::to_string(begin) + " is longer than " +
+                     human_bytes(static_cast<int64_t>(bytes_max)));
+    }
+    if (pieces.back().size() + line.size() > bytes_max) pieces.emplace_back();
+    pieces.back() += line;
+    begin = end;
+  }
+  return pieces;
+}
+
 std::vector<int64_t> idx_shape(std::string_view bytes) {
   if (bytes.size() < 4 || bytes[0] != 0 || bytes[1] != 0 || bytes[2] != 8) return {};
   const size_t rank = static_cast<unsigned char>(bytes[3]);

@@ -21,6 +21,9 @@ Result<std::string> gunzip_if_packed(std::string bytes);
 Result<std::vector<std::string>> split_csv(std::string_view text, bool has_header,
                                            size_t bytes_max);
 
+/// Lines of text, in pieces of at most `bytes_max`.
+Result<std::vector<std::string>> split_lines(std::string_view text, size_t bytes_max);
+
 /// The same for an IDX file of images: each piece is an IDX file of its own.
 Result<std::vector<std::string>> split_idx(std::string_view bytes, size_t bytes_max);
 

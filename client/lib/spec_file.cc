@@ -8,8 +8,8 @@ namespace {
 
 constexpr const char* kRequired = "FIELD_REQUIRED";
 
-bool is_csv(const v1::DatasetFile& file) {
-  return !file.path().empty() || !file.test_path().empty() || file.has_csv();
+bool is_csv(const v1::DatasetFile& file) {  // or a text
+  return !file.path().empty() || !file.test_path().empty() || file.has_csv() || file.has_text();
 }
 bool is_idx(const v1::DatasetFile& file) {
   return !file.train_images().empty() || !file.train_labels().empty() ||
@@ -118,14 +118,22 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
   const bool idx = is_idx(file);
   if (csv && idx) {
     return add("FIELD_CONFLICT", "",
-               "has both CSV fields (path, csv) and IDX fields (train_images), "
+               "has both CSV or text fields (path, csv, text) and IDX fields (train_images), "
                "expected one kind");
+  }
+  if (file.has_csv() && file.has_text()) {
+    return add("FIELD_CONFLICT", "", "has csv and text, expected one of them");
+  }
+  if (file.has_text()) {
+    if (file.path().empty()) add(kRequired, "path", "required with text: the file that holds it");
+    return;
   }
   if (csv) {
     if (file.path().empty())
       add(kRequired, "path", "required with csv: the file that holds the rows");
     if (file.csv().target().empty()) {
-      add(kRequired, "csv.target", "required with path: the column to learn");
+      add(kRequired, "csv.target",
+          "required with path: the column to learn (or text: {}, if the file is one text)");
     }
     if (file.csv().delimiter().size() > 1) {
       add("FIELD_OUT_OF_RANGE", "csv.delimiter",
@@ -144,7 +152,7 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
   }
   if (file.name().empty()) {
     add(kRequired, "",
-        "says nothing, expected a name, or path with csv, or train_images and "
+        "says nothing, expected a name, or path with csv or text, or train_images and "
         "train_labels");
   }
 }

@@ -9,7 +9,7 @@ namespace trainyard {
 namespace {
 
 void check_roles(const v1::DatasetSpec& spec, Violations& violations) {
-  const bool csv = spec.has_csv();
+  const bool csv = !spec.has_idx();  // or a text
   const auto allowed = [csv](v1::DatasetSource::Role role) {
     const bool is_csv = role == v1::DatasetSource::DATA || role == v1::DatasetSource::TEST;
     return role != v1::DatasetSource::ROLE_UNSPECIFIED && v1::DatasetSource::Role_IsValid(role) &&
@@ -48,6 +48,50 @@ void check_roles(const v1::DatasetSpec& spec, Violations& violations) {
   }
 }
 
+std::string tokenizer_name(v1::Tokenizer tokenizer, std::string_view fallback,
+                           std::string_view field, std::string_view accepted,
+                           Violations& violations) {
+  if (tokenizer == v1::TOKENIZER_UNSPECIFIED) return std::string(fallback);
+  std::string name = v1::Tokenizer_Name(tokenizer);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  if (name.empty() || accepted.find(name) == std::string_view::npos) {
+    violations.add("FIELD_UNSUPPORTED", std::string(field),
+                   (name.empty() ? std::to_string(tokenizer) : name) +
+                       " is not possible, expected " + std::string(accepted));
+  }
+  return name;
+}
+
+void read_csv_text(const v1::CsvFormat& csv, CsvOptions& out, Violations& violations) {
+  const auto unused = [&](bool given, const char* field) {
+    if (given) {
+      violations.add("FIELD_UNUSED", field, "has no effect here; remove it or set spec.csv.text");
+    }
+  };
+  out.text.assign(csv.text().begin(), csv.text().end());
+  if (out.text.empty()) {
+    unused(csv.tokenizer() != v1::TOKENIZER_UNSPECIFIED, "spec.csv.tokenizer");
+    unused(csv.has_vocabulary_size(), "spec.csv.vocabulary_size");
+    unused(csv.has_max_length(), "spec.csv.max_length");
+    return;
+  }
+  out.tokenizer = tokenizer_name(csv.tokenizer(), "word", "spec.csv.tokenizer",
+                                 "word, char or byte", violations);
+  if (csv.has_vocabulary_size() && out.tokenizer != "word") {
+    violations.add("FIELD_UNUSED", "spec.csv.vocabulary_size",
+                   "has no effect here; remove it or choose tokenizer: word");
+  }
+  if (csv.has_vocabulary_size()) out.vocabulary_size = csv.vocabulary_size();
+  if (csv.has_max_length()) out.max_length = csv.max_length();
+}
+
+void read_text(const v1::TextFormat& text, TextOptions& out, Violations& violations) {
+  out.tokenizer =
+      tokenizer_name(text.tokenizer(), "char", "spec.text.tokenizer", "char or byte", violations);
+  out.test_share = text.test_share();
+}
+
 void read_csv(const v1::CsvFormat& csv, CsvOptions& out, Violations& violations) {
   if (csv.has_header()) out.header = csv.header();
   if (csv.delimiter().size() > 1) {
@@ -78,6 +122,21 @@ void read_csv(const v1::CsvFormat& csv, CsvOptions& out, Violations& violations)
   out.image.assign(csv.image().begin(), csv.image().end());
   out.categorical.assign(csv.categorical().begin(), csv.categorical().end());
   out.ignore.assign(csv.ignore().begin(), csv.ignore().end());
+  read_csv_text(csv, out, violations);
+}
+
+constexpr int kPiecesShown = 256;
+
+void add_text(const TextSchema& text, v1::DatasetSchema::Text& out) {
+  out.set_tokenizer(text.tokenizer == TokenizerKind::kByte   ? v1::BYTE
+                    : text.tokenizer == TokenizerKind::kChar ? v1::CHAR
+                                                             : v1::WORD);
+  out.set_vocabulary_size(text.vocabulary_size());
+  out.set_max_length(text.max_length);
+  for (const std::string& piece : text.pieces) {
+    if (out.pieces_size() == kPiecesShown) break;
+    out.add_pieces(piece);
+  }
 }
 
 }  // namespace
@@ -104,8 +163,11 @@ Result<IngestRequest> to_ingest_request(const v1::DatasetSpec& spec,
     read_csv(spec.csv(), request.csv, violations);
   } else if (spec.has_idx()) {
     request.format = "idx";
+  } else if (spec.has_text()) {
+    request.format = "text";
+    read_text(spec.text(), request.text, violations);
   } else {
-    return field_error("FIELD_REQUIRED", "spec.format", "is missing, expected csv or idx");
+    return field_error("FIELD_REQUIRED", "spec.format", "is missing, expected csv, idx or text");
   }
   check_roles(spec, violations);
   if (!violations.empty()) return violations.to_error();
@@ -123,6 +185,7 @@ v1::DatasetSchema to_proto(const DatasetSchema& schema) {
     c->set_categorical(column.kind == ColumnSchema::Kind::kCategorical);
     for (const std::string& category : column.categories) c->add_categories(category);
     c->set_missing_count(column.missing_count);
+    c->set_text(column.kind == ColumnSchema::Kind::kText);
   }
   for (const int64_t d : schema.image.dims()) out.add_image(d);
   out.set_target(schema.target.name);
@@ -130,6 +193,7 @@ v1::DatasetSchema to_proto(const DatasetSchema& schema) {
   for (const std::string& name : schema.target.classes) out.add_classes(name);
   out.set_train_rows(schema.train_rows);
   out.set_test_rows(schema.test_rows);
+  if (schema.kind == DatasetSchema::Kind::kText) add_text(schema.text, *out.mutable_text());
   return out;
 }
 

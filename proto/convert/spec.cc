@@ -16,9 +16,11 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// "max_pool" -> "MaxPool": a layer's field name is its ONNX name in snake case.
+// "max_pool" -> "MaxPool": a layer's field name is its ONNX name in snake case, acronyms apart.
 std::string onnx_name(std::string_view field) {
   if (field == "rms_normalization") return "RMSNormalization";  // abbreviations stay capital
+  if (field == "lstm") return "LSTM";
+  if (field == "gru") return "GRU";
   std::string name;
   bool upper = true;
   for (const char c : field) {
@@ -435,6 +437,8 @@ Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
              out.keep_checkpoints, violations);
   read_count(r.has_accumulate_steps(), r.accumulate_steps(), 1, "recipe.accumulate_steps",
              out.accumulate_steps, violations);
+  read_count(r.has_context_length(), r.context_length(), 1, "recipe.context_length",
+             out.context_length, violations);
   if (!r.has_optimizer()) {
     violations.add("FIELD_REQUIRED", "recipe.optimizer",
                    "is missing, expected for example {type: sgd, learning_rate: 0.01}");

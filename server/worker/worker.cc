@@ -58,15 +58,27 @@ Result<v1::Outcome> run_ingest(const v1::IngestTask& task) {
   return outcome;
 }
 
+Result<RawRows> read_rows(const DatasetSchema& schema, const v1::PredictRequest& request) {
+  switch (request.rows_case()) {
+    case v1::PredictRequest::kCsv:
+      return parse_raw_rows(schema, "csv", request.csv());
+    case v1::PredictRequest::kIdxImages:
+      return parse_raw_rows(schema, "idx", request.idx_images());
+    case v1::PredictRequest::kText:
+      return parse_raw_rows(schema, "text", request.text());
+    case v1::PredictRequest::ROWS_NOT_SET:
+      break;
+  }
+  return field_error("FIELD_REQUIRED", "rows", "is missing, expected csv, idx_images or text");
+}
+
 Result<v1::Outcome> run_predict(const v1::PredictTask& task) {
   const v1::PredictRequest& request = task.request();
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    open_backend("devices/cpu", task.threads()));
   ASSIGN_OR_RETURN(const std::unique_ptr<Predictor> predictor,
                    Predictor::open(task.model_dir(), *backend));
-  const bool csv = request.rows_case() == v1::PredictRequest::kCsv;
-  ASSIGN_OR_RETURN(const RawRows rows, parse_raw_rows(predictor->schema(), csv ? "csv" : "idx",
-                                                      csv ? request.csv() : request.idx_images()));
+  ASSIGN_OR_RETURN(const RawRows rows, read_rows(predictor->schema(), request));
   ASSIGN_OR_RETURN(const std::vector<Prediction> predictions, predictor->predict(rows));
   v1::Outcome outcome;
   outcome.set_kind(v1::Outcome::SUCCEEDED);

@@ -57,23 +57,51 @@ std::string quoted_value(std::string_view value) {
   return out + "'";
 }
 
-bool is_utf8(std::string_view text) {
-  const auto* p = reinterpret_cast<const unsigned char*>(text.data());
+bool is_utf8(std::string_view text) { return !find_invalid_utf8(text).has_value(); }
+
+std::optional<size_t> find_invalid_utf8(std::string_view text) {
+  const auto* const begin = reinterpret_cast<const unsigned char*>(text.data());
+  const auto* p = begin;
   const auto* const end = p + text.size();
   while (p != end) {
+    const auto at = static_cast<size_t>(p - begin);
     const unsigned lead = *p++;
     if (lead < 0x80) continue;
     const int tail = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
-    if (lead < 0xc2 || lead > 0xf4 || end - p < tail) return false;
+    if (lead < 0xc2 || lead > 0xf4 || end - p < tail) return at;
     uint32_t code = lead & (0x3fu >> tail);
     for (int i = 0; i < tail; ++i, ++p) {
-      if ((*p & 0xc0) != 0x80) return false;
+      if ((*p & 0xc0) != 0x80) return at;
       code = code << 6 | (*p & 0x3fu);
     }
-    if (tail == 2 && (code < 0x800 || (code >= 0xd800 && code < 0xe000))) return false;
-    if (tail == 3 && (code < 0x10000 || code > 0x10ffff)) return false;
+    if (tail == 2 && (code < 0x800 || (code >= 0xd800 && code < 0xe000))) return at;
+    if (tail == 3 && (code < 0x10000 || code > 0x10ffff)) return at;
   }
-  return true;
+  return std::nullopt;
+}
+
+char32_t take_code_point(std::string_view& text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const size_t tail = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : lead >= 0x80 ? 1 : 0;
+  char32_t code = tail == 0 ? lead : lead & (0x3fu >> tail);
+  for (size_t i = 1; i <= tail; ++i) {
+    code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3fu);
+  }
+  text.remove_prefix(tail + 1);
+  return code;
+}
+
+void append_utf8(std::string& text, char32_t code) {
+  const auto tail = [&](int shift) { return static_cast<char>(0x80 | (code >> shift & 0x3f)); };
+  if (code < 0x80) {
+    text += static_cast<char>(code);
+  } else if (code < 0x800) {
+    text += {static_cast<char>(0xc0 | code >> 6), tail(0)};
+  } else if (code < 0x10000) {
+    text += {static_cast<char>(0xe0 | code >> 12), tail(6), tail(0)};
+  } else {
+    text += {static_cast<char>(0xf0 | code >> 18), tail(12), tail(6), tail(0)};
+  }
 }
 
 std::string human_bytes(int64_t bytes) {

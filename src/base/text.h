@@ -21,6 +21,11 @@ std::string quoted_value(std::string_view value);
 /// True for well-formed UTF-8 (no overlong forms, no surrogates). Names are stored in JSON, which
 /// holds nothing else.
 bool is_utf8(std::string_view text);
+/// Offset of the first byte that is not part of well-formed UTF-8; nothing if all of it is.
+std::optional<size_t> find_invalid_utf8(std::string_view text);
+/// Takes the first code point off `text`, which is well-formed UTF-8 and not empty.
+char32_t take_code_point(std::string_view& text);
+void append_utf8(std::string& text, char32_t code_point);
 
 /// 1536 -> "1.5 KiB". Three significant digits, binary units.
 std::string human_bytes(int64_t bytes);

@@ -1,4 +1,7 @@
 // The second pass over CSV files: the rows into typed arrays.
+#include <algorithm>
+#include <optional>
+
 #include "src/base/text.h"
 #include "src/data/byte_source.h"
 #include "src/data/csv_columns.h"
@@ -14,8 +17,50 @@ namespace {
 using RoleKind = ColumnRole::Kind;
 
 int64_t row_bytes(const RowFiller::Layout& layout) {
-  return 4 * (layout.numeric + layout.categorical + 1) +
+  return 4 * (layout.numeric + layout.categorical + layout.text_length + 1) +
          layout.pixels * static_cast<int64_t>(size_of(layout.pixel_dtype));
+}
+
+/// A pass of its own over the training file, for the pieces that its text is made of. Bytes have
+/// none to find.
+Status learn_vocabulary(const CsvOptions& options, const CellReader& cells,
+                        const std::filesystem::path& path, const std::vector<std::string>& names,
+                        DatasetSchema& schema) {
+  if (schema.text.tokenizer == TokenizerKind::kByte) return {};
+  std::vector<size_t> columns;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (std::ranges::find(options.text, names[i]) != options.text.end()) columns.push_back(i);
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, "data"));
+  CsvReader reader(*source, options.delimiter, "data");
+  VocabularyCounter counter(schema.text.tokenizer);
+  std::vector<std::string_view> fields;
+  Problems problems;
+  int64_t row = options.header ? -1 : 0;
+  while (!problems.full()) {
+    ASSIGN_OR_RETURN(const bool more, reader.next(fields));
+    if (!more) break;
+    if (++row == 0) continue;  // the header
+    for (const size_t i : columns) {
+      if (i >= fields.size()) return dataset_error("data", "the file changed while it was read");
+      if (cells.read(fields[i]).kind == Cell::Kind::kMissing) continue;
+      if (const std::optional<size_t> bad = find_invalid_utf8(fields[i])) {
+        problems.add(place_of("data", row, reader.line(), names[i]),
+                     "byte " + std::to_string(*bad) + " of the text (" +
+                         quoted_value(fields[i].substr(*bad, 1)) + ") is not UTF-8");
+      } else if (Status s = counter.add(fields[i], "data"); !s.ok()) {
+        return s;
+      }
+    }
+  }
+  if (!problems.empty()) return problems.error();
+  const bool words = schema.text.tokenizer == TokenizerKind::kWord;
+  schema.text.pieces = counter.pieces(words ? options.vocabulary_size : kVocabularyMax);
+  if (schema.text.pieces.empty()) {
+    return dataset_error("csv.text", "the text columns hold no " +
+                                         std::string(name_of(schema.text.tokenizer)) + " at all");
+  }
+  return {};
 }
 
 /// The second pass over one file.
@@ -108,6 +153,11 @@ Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::file
   const auto role_of = [&](const RowFiller::Layout& layout, size_t i) {
     return layout.roles[i].kind;
   };
+  if (schema.kind == DatasetSchema::Kind::kText) {
+    if (Status s = learn_vocabulary(options, cells, train, train_scan.names, schema); !s.ok()) {
+      return std::move(s).error();
+    }
+  }
   ASSIGN_OR_RETURN(RowFiller::Layout train_layout,
                    build_layout(schema, train_scan.names, "data", TargetUse::kNeeded));
   RowFiller::Layout test_layout;
@@ -141,7 +191,7 @@ Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::file
   size_t column = 0;
   for (size_t i = 0; i < missing.size(); ++i) {
     const RoleKind role = role_of(train_layout, i);
-    if (role == RoleKind::kNumeric || role == RoleKind::kCategorical) {
+    if (role == RoleKind::kNumeric || role == RoleKind::kCategorical || role == RoleKind::kText) {
       schema.columns[column++].missing_count = missing[i];
     }
   }

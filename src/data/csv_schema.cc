@@ -53,6 +53,31 @@ ColumnSchema::Kind infer_column(const CsvOptions& options, const std::string& na
                                                             : ColumnSchema::Kind::kCategorical;
 }
 
+Status check_text(const CsvOptions& options) {
+  const auto unused = [](const char* field) {
+    return dataset_error(field,
+                         "has no effect beside csv.text: columns that are not named there "
+                         "are left out");
+  };
+  if (!options.image.empty()) return unused("csv.image");
+  if (!options.categorical.empty()) return unused("csv.categorical");
+  if (!options.ignore.empty()) return unused("csv.ignore");
+  if (!find_tokenizer(options.tokenizer)) {
+    return dataset_error("csv.tokenizer",
+                         quoted_value(options.tokenizer) + ", expected word, char or byte");
+  }
+  const auto in_range = [](const char* field, int64_t value, int64_t max) -> Status {
+    if (value >= 1 && value <= max) return {};
+    return dataset_error(
+        field, std::to_string(value) + " is out of range, expected 1.." + std::to_string(max));
+  };
+  if (Status s = in_range("csv.vocabulary_size", options.vocabulary_size, kVocabularyMax);
+      !s.ok()) {
+    return s;
+  }
+  return in_range("csv.max_length", options.max_length, kTextLengthMax);
+}
+
 }  // namespace
 
 Status check_options(const CsvOptions& options, const std::vector<std::string>& columns) {
@@ -83,6 +108,10 @@ Status check_options(const CsvOptions& options, const std::vector<std::string>& 
       return dataset_error("csv.categorical", "an image has no categories, expected an empty list");
     }
   }
+  if (Status s = check_list("csv.text", options.text); !s.ok()) return s;
+  if (!options.text.empty()) {
+    if (Status s = check_text(options); !s.ok()) return s;
+  }
   const std::string& kind = options.target_kind;
   if (!kind.empty() && kind != "class" && kind != "numeric") {
     return dataset_error("csv.target_kind", quoted_value(kind) + ", expected class or numeric");
@@ -99,7 +128,14 @@ Status check_options(const CsvOptions& options, const std::vector<std::string>& 
 
 Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& scan) {
   DatasetSchema schema;
-  schema.kind = options.image.empty() ? DatasetSchema::Kind::kTabular : DatasetSchema::Kind::kImage;
+  const bool text = !options.text.empty();
+  schema.kind = text                    ? DatasetSchema::Kind::kText
+                : options.image.empty() ? DatasetSchema::Kind::kTabular
+                                        : DatasetSchema::Kind::kImage;
+  if (text) {
+    schema.text.tokenizer = *find_tokenizer(options.tokenizer);
+    schema.text.max_length = options.max_length;
+  }
   schema.train_rows = scan.rows;
   schema.source_columns = scan.names;
   schema.delimiter = options.delimiter;
@@ -110,11 +146,15 @@ Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& sca
     const std::string& name = scan.names[i];
     if (name == options.target) {
       schema.target.kind = infer_target(options, scan.counts[i], scan);
-    } else if (contains(options.ignore, name)) {
+    } else if (contains(options.ignore, name) || (text && !contains(options.text, name))) {
       schema.ignored_columns.push_back(name);
     } else {
       ++features;
       if (schema.kind == DatasetSchema::Kind::kImage) continue;
+      if (text) {
+        schema.columns.push_back({ColumnSchema::Kind::kText, name, {}, 0});
+        continue;
+      }
       schema.columns.push_back({infer_column(options, name, scan.counts[i]), name, {}, 0});
     }
   }
@@ -152,9 +192,21 @@ Result<RowFiller::Layout> build_layout(const DatasetSchema& schema,
     }
   }
   for (const ColumnSchema& c : schema.columns) {
-    roles[c.name] = c.kind == ColumnSchema::Kind::kNumeric
-                        ? ColumnRole{RoleKind::kNumeric, layout.numeric++}
-                        : ColumnRole{RoleKind::kCategorical, layout.categorical++};
+    switch (c.kind) {
+      case ColumnSchema::Kind::kNumeric:
+        roles[c.name] = {RoleKind::kNumeric, layout.numeric++};
+        break;
+      case ColumnSchema::Kind::kCategorical:
+        roles[c.name] = {RoleKind::kCategorical, layout.categorical++};
+        break;
+      case ColumnSchema::Kind::kText:
+        roles[c.name] = {RoleKind::kText, 0};
+        break;
+    }
+  }
+  if (schema.kind == DatasetSchema::Kind::kText) {
+    layout.tokenizer = make_tokenizer(schema.text);
+    layout.text_length = schema.text.max_length;
   }
   Problems problems;
   std::unordered_map<std::string_view, size_t> found;

@@ -46,6 +46,12 @@ bool codes_in_range(const DatasetSchema& schema, const Partition& p) {
   for (size_t i = 0; i < p.category.size(); ++i) {
     if (p.category[i] < -1 || p.category[i] >= counts[i % counts.size()]) return false;
   }
+  const auto vocabulary =
+      static_cast<int32_t>(p.tokens.empty() ? 0 : schema.text.vocabulary_size());
+  if (!std::all_of(p.tokens.begin(), p.tokens.end(),
+                   [vocabulary](int32_t t) { return t >= 0 && t < vocabulary; })) {
+    return false;
+  }
   const auto classes = static_cast<int32_t>(schema.target.classes.size());
   return std::all_of(p.target_class.begin(), p.target_class.end(),
                      [classes](int32_t label) { return label >= 0 && label < classes; });
@@ -99,7 +105,7 @@ Result<Dataset> Dataset::open(const std::filesystem::path& folder, bool verify_d
   if (dataset.train_.rows == 0) return damaged("has no rows");
   if (!codes_in_range(dataset.schema_, dataset.train_) ||
       !codes_in_range(dataset.schema_, dataset.test_)) {
-    return damaged("has labels or categories out of range");
+    return damaged("has labels, categories or tokens out of range");
   }
   dataset.data_ = *std::move(data);
   return dataset;

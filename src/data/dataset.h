@@ -6,7 +6,8 @@
 //     train.image    U8 or F32 [rows, C, H, W]
 //     train.image_sums I64 [rows, C, 2], for U8 images: sum and sum of squares of each channel's
 //                      pixels, so that fitting a job's preprocessing need not read every pixel
-//     train.target   I32 [rows] or F32 [rows]
+//     train.tokens   I32 [rows, max_length], or [tokens] of a stream
+//     train.target   I32 [rows] or F32 [rows]; none for a stream
 //     test.*         the same, if there is a test set
 //   digest                SHA-256 of the two files above, as sha256sum writes it, written last: its
 //                         presence means complete
@@ -23,13 +24,15 @@
 
 namespace trainyard {
 
-/// Rows of one partition; spans into the map, empty where the schema has no such columns.
+/// Rows of one partition; spans into the map, empty where the schema has no such columns. A stream
+/// has a row for each token: the window that begins there.
 struct Partition {
   int64_t rows = 0;
   std::span<const float> numeric;
   std::span<const int32_t> category;
   std::span<const uint8_t> image_u8;
   std::span<const float> image_f32;
+  std::span<const int32_t> tokens;
   std::span<const int64_t> image_sums;  // [rows, C, 2]; only with image_u8, and not for raw rows
   std::span<const int32_t> target_class;
   std::span<const float> target_numeric;
@@ -66,18 +69,31 @@ struct CsvOptions {
   std::vector<std::string> categorical;  // columns to take as categories although they hold numbers
   std::vector<std::string> ignore;       // columns to leave out
   std::vector<std::string> missing = DatasetSchema{}.missing_values;
+  // Columns to read as text, joined by blanks in file order; all others but the target are then
+  // left out.
+  std::vector<std::string> text;
+  std::string tokenizer = "word";   // "word", "char", "byte"
+  int64_t vocabulary_size = 10000;  // word: the most frequent ones
+  int64_t max_length = 128;         // tokens of a row: longer ones are cut, shorter ones padded
+};
+
+/// One text as a stream of tokens.
+struct TextOptions {
+  std::string tokenizer = "char";  // "char", "byte"
+  double test_share = 0;           // [0, 0.9]: this much of the end is the test set
 };
 
 struct IngestSource {
-  std::string role;  // csv: "data" or "test"; idx: "train_images", "train_labels", "test_images",
-                     // "test_labels"
+  std::string role;  // csv, text: "data" or "test"; idx: "train_images", "train_labels",
+                     // "test_images", "test_labels"
   std::filesystem::path path;
 };
 
 struct IngestRequest {
-  std::string format;  // "csv" or "idx"; gzip is recognised by its magic bytes
+  std::string format;  // "csv", "idx" or "text"; gzip is recognised by its magic bytes
   std::vector<IngestSource> sources;
   CsvOptions csv;
+  TextOptions text = {};
 };
 
 /// Parses untrusted bytes into `folder` (created; must not exist). Memory is bounded by the typed

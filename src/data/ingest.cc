@@ -68,7 +68,11 @@ Result<TypedDataset> read_sources(const IngestRequest& request) {
     return read_idx_dataset(
         {paths["train_images"], paths["train_labels"], paths["test_images"], paths["test_labels"]});
   }
-  return dataset_error("format", quoted_value(request.format) + ", expected csv or idx");
+  if (request.format == "text") {
+    ASSIGN_OR_RETURN(SourcePaths paths, check_sources(request, {"data"}, {"test"}));
+    return read_text_dataset(request.text, paths["data"], paths["test"]);
+  }
+  return dataset_error("format", quoted_value(request.format) + ", expected csv, idx or text");
 }
 
 /// schema.json. A failing digest of a source is an I/O error.
@@ -85,6 +89,15 @@ Result<std::string> schema_json(const IngestRequest& request, const DatasetSchem
         {"image", o.image},   {"categorical", o.categorical},
         {"ignore", o.ignore}, {"missing", o.missing},
     };
+    if (!o.text.empty()) {
+      json["options"]["csv"].update({{"text", o.text},
+                                     {"tokenizer", o.tokenizer},
+                                     {"vocabulary_size", o.vocabulary_size},
+                                     {"max_length", o.max_length}});
+    }
+  } else if (request.format == "text") {
+    json["options"]["text"] = {{"tokenizer", request.text.tokenizer},
+                               {"test_share", request.text.test_share}};
   }
   json["sources"] = nlohmann::json::array();
   for (const IngestSource& source : request.sources) {

@@ -15,6 +15,12 @@ inline constexpr size_t kNameBytesMax = 256;               // a column's, catego
 inline constexpr int64_t kImageValuesMax = int64_t{1} << 28;  // of one image
 inline constexpr int64_t kInputSizeMax = int64_t{1} << 28;    // of one sample, one-hot columns too
 inline constexpr size_t kRawBytesMax = size_t{1} << 30;       // rows to predict, decompressed
+inline constexpr int64_t kVocabularyMax = int64_t{1} << 20;   // different tokens
+inline constexpr int64_t kTextLengthMax = 65536;              // tokens of one row of text
+inline constexpr int64_t kContextLengthMax = 65536;           // tokens of one sample of a stream
+inline constexpr int64_t kDistinctWordsMax = int64_t{4} << 20;  // kept while they are counted
+inline constexpr size_t kWordBytesMax = 64;  // a longer word is unknown to every vocabulary
+inline constexpr int64_t kRawTokensMax = int64_t{1} << 28;  // of rows to predict, padding too
 inline constexpr int64_t kSchemaBytesMax = int64_t{256} << 20;
 
 }  // namespace trainyard

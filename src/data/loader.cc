@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "src/base/philox.h"
+#include "src/data/windows.h"
 
 namespace trainyard {
 
@@ -43,18 +44,43 @@ Split split_rows(int64_t rows, double validation_fraction, uint64_t seed) {
   return split;
 }
 
+Split split_dataset(const DatasetSchema& schema, int64_t context_length, double validation_fraction,
+                    uint64_t seed) {
+  if (!schema.stream()) return split_rows(schema.train_rows, validation_fraction, seed);
+  const WindowPlan plan = plan_windows(schema, context_length, validation_fraction);
+  return {window_starts(0, plan.train, context_length),
+          window_starts(plan.validation_first, plan.validation, context_length), plan.shift_max};
+}
+
+std::vector<int64_t> test_rows(const DatasetSchema& schema, int64_t context_length) {
+  if (!schema.stream()) return window_starts(0, schema.test_rows, 1);
+  return window_starts(0, plan_windows(schema, context_length, 0).test, context_length);
+}
+
 void fill_batch(const RowTransform& transform, const Partition& partition,
                 std::span<const int64_t> rows, Batch& batch) {
   const auto count = rows.size();
   const auto size = static_cast<size_t>(transform.input_size());
   batch.rows = std::ssize(rows);
-  batch.input.resize(count * size);
-  batch.target_class.resize(partition.target_class.empty() ? 0 : count);
+  const bool text = transform.text();
+  const bool stream = transform.stream();
+  batch.input.resize(text ? 0 : count * size);
+  batch.tokens.resize(text ? count * size : 0);
+  batch.target_class.resize(stream ? count * size : partition.target_class.empty() ? 0 : count);
   batch.target_numeric.resize(partition.target_numeric.empty() ? 0 : count);
   for (size_t i = 0; i < count; ++i) {
     TRAINYARD_DCHECK(rows[i] >= 0 && rows[i] < partition.rows, "row out of range");
     const auto row = static_cast<size_t>(rows[i]);
-    transform.apply(partition, rows[i], batch.input.data() + i * size);
+    if (stream) {
+      transform.copy_tokens(partition, rows[i], batch.tokens.data() + i * size);
+      transform.copy_tokens(partition, rows[i] + 1, batch.target_class.data() + i * size);
+      continue;
+    }
+    if (text) {
+      transform.copy_tokens(partition, rows[i], batch.tokens.data() + i * size);
+    } else {
+      transform.apply(partition, rows[i], batch.input.data() + i * size);
+    }
     if (!batch.target_class.empty()) batch.target_class[i] = partition.target_class[row];
     if (!batch.target_numeric.empty()) {
       batch.target_numeric[i] = transform.standardise_target(partition.target_numeric[row]);
@@ -104,7 +130,10 @@ struct Loader::Impl {
     TRAINYARD_CHECK(o.first_step >= 0 && o.prefetch_batches > 0 && o.threads > 0,
                     "loader options out of range");
     for (const int64_t row : rows) {
-      TRAINYARD_CHECK(row >= 0 && row < partition.rows, "row out of range");
+      // A window ends with the target of its last token.
+      const int64_t after = transform.stream() ? transform.input_size() : 0;
+      TRAINYARD_CHECK(row >= 0 && row + options.shift_max + after < partition.rows,
+                      "row out of range");
     }
     slots.resize(static_cast<size_t>(o.prefetch_batches + 1));
     for (int i = 0; i < o.threads; ++i) {
@@ -136,6 +165,12 @@ struct Loader::Impl {
         selected[static_cast<size_t>(i)] =
             rows[static_cast<size_t>((*order)[static_cast<size_t>(first + i)])];
       }
+    }
+    if (options.shuffle && options.shift_max > 0) {
+      const uint32_t draw =
+          math::philox_u32(options.seed, stream_of("window"), static_cast<uint64_t>(epoch), 0);
+      const int64_t shift = int64_t{draw} % (options.shift_max + 1);
+      for (int64_t& row : selected) row += shift;
     }
     fill_batch(transform, partition, selected, batch);
   }

@@ -2,7 +2,8 @@
 //
 // Epoch e visits the training rows in a Philox permutation keyed by (seed, "shuffle", e); step s of
 // the job is batch s % steps_per_epoch of epoch s / steps_per_epoch. The last rows of an epoch that
-// do not fill a batch are left out (other rows each epoch). Threads prepare the next batches ahead.
+// do not fill a batch are left out (other rows each epoch). The rows of a stream are the tokens at
+// which its windows begin (src/data/windows.h). Threads prepare the next batches ahead.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +24,30 @@ int64_t validation_row_count(int64_t rows, double validation_fraction);
 struct Split {
   std::vector<int64_t> train;
   std::vector<int64_t> validation;
+  int64_t shift_max = 0;  // of a stream's training windows, in tokens
 };
 Split split_rows(int64_t rows, double validation_fraction, uint64_t seed);
 
+/// The split of a dataset; of a stream, into windows of `context_length`.
+Split split_dataset(const DatasetSchema& schema, int64_t context_length, double validation_fraction,
+                    uint64_t seed);
+/// All rows, or windows, of its test set.
+std::vector<int64_t> test_rows(const DatasetSchema& schema, int64_t context_length);
+
 struct Batch {
   int64_t rows = 0;
-  std::vector<float> input;           // [rows, ...]
-  std::vector<int32_t> target_class;  // [rows]
+  std::vector<float> input;           // [rows, ...], or
+  std::vector<int32_t> tokens;        // [rows, T]
+  std::vector<int32_t> target_class;  // [rows], or the next tokens [rows, T]
   std::vector<float> target_numeric;  // [rows], standardised
+
+  std::span<const std::byte> input_bytes() const {
+    return tokens.empty() ? std::as_bytes(std::span(input)) : std::as_bytes(std::span(tokens));
+  }
+  std::span<const std::byte> target_bytes() const {
+    return target_class.empty() ? std::as_bytes(std::span(target_numeric))
+                                : std::as_bytes(std::span(target_class));
+  }
 };
 
 /// Fills `batch` with `rows` of the partition, in their order: for evaluation, where each row is
@@ -44,6 +61,7 @@ class Loader {
     int64_t batch_size = 1;
     uint64_t seed = 0;
     bool shuffle = true;
+    int64_t shift_max = 0;         // with shuffle: rows of an epoch are moved by 0 .. shift_max
     int64_t first_step = 0;        // resume: start here
     int64_t prefetch_batches = 4;  // bound of the queue between the threads and next()
     int threads = 1;               // they change the speed alone, never a batch

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/json_fields.h"
+#include "src/data/limits.h"
 
 namespace trainyard {
 namespace {
@@ -105,11 +106,12 @@ bool usable(const std::vector<double>& std) {
 }  // namespace
 
 std::string Preprocessing::to_json() const {
-  const nlohmann::json json = {
+  nlohmann::json json = {
       {"numeric_mean", numeric_mean}, {"numeric_std", numeric_std}, {"image_mean", image_mean},
       {"image_std", image_std},       {"image_scale", image_scale}, {"target_mean", target_mean},
       {"target_std", target_std},
   };
+  if (context_length > 0) json["context_length"] = context_length;
   return json.dump();  // prints the shortest text that reads back as the same double
 }
 
@@ -124,6 +126,9 @@ Result<Preprocessing> Preprocessing::from_json(std::string_view text) {
   p.image_scale = fields.number("image_scale");
   p.target_mean = fields.number("target_mean");
   p.target_std = fields.number("target_std");
+  if (json.contains("context_length")) {
+    p.context_length = fields.integer("context_length", 1, kContextLengthMax);
+  }
   if (p.numeric_mean.size() != p.numeric_std.size()) {
     fields.refuse("numeric_mean and numeric_std differ in length");
   }
@@ -142,12 +147,14 @@ bool Preprocessing::fits(const DatasetSchema& schema) const {
   const int64_t numeric = image ? 0 : schema.numeric_columns();
   const int64_t channels = image ? schema.image[0] : 0;
   return std::ssize(numeric_mean) == numeric && std::ssize(numeric_std) == numeric &&
-         std::ssize(image_mean) == channels && std::ssize(image_std) == channels;
+         std::ssize(image_mean) == channels && std::ssize(image_std) == channels &&
+         (context_length > 0) == schema.stream();
 }
 
 Preprocessing fit_preprocessing(const DatasetSchema& schema, const Partition& partition,
-                                std::span<const int64_t> rows) {
+                                std::span<const int64_t> rows, int64_t context_length) {
   Preprocessing p;
+  if (schema.stream()) p.context_length = context_length;
   if (schema.kind == DatasetSchema::Kind::kImage) fit_image(schema, partition, rows, p);
   const int64_t columns = schema.numeric_columns();
   for (int64_t c = 0; c < columns; ++c) {
@@ -175,8 +182,9 @@ Preprocessing fit_preprocessing(const DatasetSchema& schema, const Partition& pa
 RowTransform::RowTransform(const DatasetSchema& schema, const Preprocessing& p)
     : p_(p),
       image_(schema.kind == DatasetSchema::Kind::kImage),
-      input_size_(schema.interface().input.elements()) {
+      text_(schema.kind == DatasetSchema::Kind::kText) {
   TRAINYARD_CHECK(p.fits(schema), "the preprocessing was fitted for another schema");
+  input_size_ = schema.interface(p.context_length).input.elements();
   if (image_) {
     channels_ = schema.image[0];
     pixels_ = schema.image[1] * schema.image[2];
@@ -211,6 +219,11 @@ void RowTransform::apply_tabular(const Partition& partition, int64_t row, float*
     out += count;
     ++code;
   }
+}
+
+void RowTransform::copy_tokens(const Partition& partition, int64_t row, int32_t* out) const {
+  const int64_t first = stream() ? row : row * input_size_;
+  std::copy_n(partition.tokens.data() + first, input_size_, out);
 }
 
 void RowTransform::apply(const Partition& partition, int64_t row, float* out) const {
@@ -254,6 +267,7 @@ Partition RawRows::view() const {
   p.category = category;
   p.image_u8 = image_u8;
   p.image_f32 = image_f32;
+  p.tokens = tokens;
   return p;
 }
 

@@ -4,6 +4,7 @@
 //
 //   numeric      (x - mean) / std; missing -> 0 (the mean)
 //   categorical  one-hot over the schema's categories; missing or unseen -> all zeros
+//   text         tokens as they are: rows cut and padded at ingest, or windows of a stream
 //   image        (x / 255 - mean[c]) / std[c] for U8, (x - mean[c]) / std[c] for F32
 //   target       classes as they are; numeric targets are standardised, predictions are mapped back
 //
@@ -27,6 +28,7 @@ struct Preprocessing {
   std::vector<double> image_mean, image_std;  // by channel
   double image_scale = 1;                     // 1/255 for U8
   double target_mean = 0, target_std = 1;
+  int64_t context_length = 0;  // tokens of one sample of a stream
 
   bool operator==(const Preprocessing&) const = default;
   /// Every number comes back from from_json() as it was, to the bit.
@@ -39,7 +41,7 @@ struct Preprocessing {
 
 /// `rows` are indices into `partition`. Sums run in row order in double: same rows, same bits.
 Preprocessing fit_preprocessing(const DatasetSchema& schema, const Partition& partition,
-                                std::span<const int64_t> rows);
+                                std::span<const int64_t> rows, int64_t context_length = 0);
 
 /// A Preprocessing ready to be applied to many rows. Const and thread-safe after construction;
 /// borrows nothing.
@@ -49,6 +51,11 @@ class RowTransform {
   RowTransform(const DatasetSchema& schema, const Preprocessing& p);
   /// Elements of one input sample.
   int64_t input_size() const { return input_size_; }
+  /// True if samples are tokens; and if they are windows of a stream.
+  bool text() const { return text_; }
+  bool stream() const { return p_.context_length > 0; }
+  /// Text: the input_size() tokens of row `row`, or those of a stream from token `row` on.
+  void copy_tokens(const Partition& partition, int64_t row, int32_t* out) const;
   /// Writes row `row` of the partition: input_size() floats.
   void apply(const Partition& partition, int64_t row, float* out) const;
   /// A numeric target, standardised; and a prediction mapped back to the target's own units.
@@ -60,6 +67,7 @@ class RowTransform {
 
   Preprocessing p_;
   bool image_ = false;
+  bool text_ = false;
   int64_t input_size_ = 0;
   int64_t channels_ = 0;
   int64_t pixels_ = 0;                            // per channel
@@ -73,13 +81,14 @@ void transform_row(const DatasetSchema& schema, const Preprocessing& p, const Pa
                    int64_t row, float* out);
 
 /// Raw rows for predict: CSV with the schema's feature columns (by header name, any order; without
-/// a header, in the schema's order; a target column may be present and is ignored), or IDX images.
-/// Owns its rows. Refusals as in ingest.
+/// a header, in the schema's order; a target column may be present and is ignored), IDX images, or
+/// "text": a row of text on each line. Owns its rows. Refusals as in ingest.
 struct RawRows {
   std::vector<float> numeric;
   std::vector<int32_t> category;
   std::vector<uint8_t> image_u8;
   std::vector<float> image_f32;
+  std::vector<int32_t> tokens;
   int64_t rows = 0;
   Partition view() const;
 };

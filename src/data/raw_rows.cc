@@ -1,5 +1,6 @@
 // Rows for predict: parsed by the code that reads training data, under a schema that is known.
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "src/base/text.h"
@@ -84,6 +85,13 @@ Result<std::vector<std::string>> names_by_position(const DatasetSchema& schema,
                  (schema.target.name.empty() ? std::string() : ", with the target or without"));
 }
 
+/// Short rows are padded: what they become is bounded apart from what they take.
+Status check_tokens(const RawRows& rows) {
+  if (std::ssize(rows.tokens) <= kRawTokensMax) return {};
+  return dataset_error(kWhat, "more than " + std::to_string(kRawTokensMax) +
+                                  " tokens with padding; send fewer rows");
+}
+
 Result<RawRows> parse_csv(const DatasetSchema& schema, ByteSource& source) {
   // An IDX dataset has no column names: give its pixels some.
   DatasetSchema named = schema;
@@ -124,15 +132,61 @@ Result<RawRows> parse_csv(const DatasetSchema& schema, ByteSource& source) {
     } else {
       filler.add(fields, reader.line());
     }
+    if (Status s = check_tokens(rows); !s.ok()) return std::move(s).error();
     ASSIGN_OR_RETURN(more, reader.next(fields));
   }
   if (!problems.empty()) return problems.error();
   return static_cast<RawRows&&>(std::move(rows));
 }
 
+/// One row on each line; its end, LF or CRLF, is no part of it.
+Result<RawRows> parse_lines(const DatasetSchema& schema, ByteSource& source) {
+  if (schema.kind != DatasetSchema::Kind::kText) {
+    return dataset_error(kWhat, "text, but the model was trained on " +
+                                    std::string(schema.kind == DatasetSchema::Kind::kImage
+                                                    ? "images, expected CSV or IDX"
+                                                    : "columns, expected CSV"));
+  }
+  std::string text;
+  std::vector<char> buffer(size_t{64} << 10);
+  for (;;) {
+    ASSIGN_OR_RETURN(const size_t n, source.read(buffer));
+    if (n == 0) break;
+    text.append(buffer.data(), n);
+  }
+  if (text.empty()) return dataset_error(kWhat, "there are no rows");
+  const std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(schema.text);
+  const bool bytes = schema.text.tokenizer == TokenizerKind::kByte;
+  RawRows rows;
+  Problems problems;
+  for (std::string_view rest = text; !rest.empty() && !problems.full();) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    ++rows.rows;
+    const std::optional<size_t> bad = bytes ? std::nullopt : find_invalid_utf8(line);
+    if (bad) {
+      problems.add(std::string(kWhat) + ": line " + std::to_string(rows.rows),
+                   "byte " + std::to_string(*bad) + " (" + quoted_value(line.substr(*bad, 1)) +
+                       ") is not UTF-8");
+      continue;
+    }
+    const auto length = static_cast<size_t>(schema.text.max_length);
+    tokenizer->encode(line, schema.text.max_length, rows.tokens);
+    rows.tokens.resize(static_cast<size_t>(rows.rows) * length, 0);
+    if (Status s = check_tokens(rows); !s.ok()) return std::move(s).error();
+  }
+  if (!problems.empty()) return problems.error();
+  return rows;
+}
+
 Result<RawRows> parse_idx(const DatasetSchema& schema, ByteSource& source) {
   if (schema.kind != DatasetSchema::Kind::kImage) {
-    return dataset_error(kWhat, "IDX images, but the model was trained on columns, expected CSV");
+    return dataset_error(kWhat, std::string("IDX images, but the model was trained on ") +
+                                    (schema.kind == DatasetSchema::Kind::kText
+                                         ? "text, expected CSV or lines of text"
+                                         : "columns, expected CSV"));
   }
   ASSIGN_OR_RETURN(IdxImages images,
                    read_idx_images(source, kWhat, static_cast<int64_t>(kRawBytesMax)));
@@ -153,11 +207,13 @@ Result<RawRows> parse_idx(const DatasetSchema& schema, ByteSource& source) {
 
 Result<RawRows> parse_raw_rows(const DatasetSchema& schema, std::string_view format,
                                std::string_view bytes) {
+  if (schema.stream()) return dataset_error(kWhat, "the model continues text, it has no rows");
   const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kWhat);
   BoundedSource bounded(*source);
   if (format == "csv") return parse_csv(schema, bounded);
   if (format == "idx") return parse_idx(schema, bounded);
-  return dataset_error("format", quoted_value(format) + ", expected csv or idx");
+  if (format == "text") return parse_lines(schema, bounded);
+  return dataset_error("format", quoted_value(format) + ", expected csv, idx or text");
 }
 
 }  // namespace trainyard

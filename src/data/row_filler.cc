@@ -30,6 +30,7 @@ void RowFiller::reserve(int64_t rows) {
   const auto n = static_cast<size_t>(rows);
   rows_.numeric.reserve(n * static_cast<size_t>(layout_.numeric));
   rows_.category.reserve(n * static_cast<size_t>(layout_.categorical));
+  rows_.tokens.reserve(n * static_cast<size_t>(layout_.text_length));
   const size_t pixels = n * static_cast<size_t>(layout_.pixels);
   if (layout_.pixel_dtype == DType::kU8) {
     rows_.image_u8.reserve(pixels);
@@ -68,6 +69,9 @@ void RowFiller::add(std::span<const std::string_view> fields, int64_t line) {
       case ColumnRole::Kind::kPixel:
         set_pixel(column, fields[column]);
         break;
+      case ColumnRole::Kind::kText:
+        add_text(column, fields[column]);
+        break;
       case ColumnRole::Kind::kTargetClass:
         set_class(column, fields[column]);
         break;
@@ -76,7 +80,29 @@ void RowFiller::add(std::span<const std::string_view> fields, int64_t line) {
         break;
     }
   }
+  if (layout_.tokenizer != nullptr) finish_text();
   ++rows_.rows;
+}
+
+void RowFiller::add_text(size_t column, std::string_view text) {
+  if (cells_.read(text).kind == Cell::Kind::kMissing) {
+    ++missing_[column];
+    return;
+  }
+  if (const std::optional<size_t> bad = find_invalid_utf8(text)) {
+    refuse(column, "byte " + std::to_string(*bad) + " of the text (" +
+                       quoted_value(text.substr(*bad, 1)) + ") is not UTF-8");
+    return;
+  }
+  if (!text_.empty()) text_ += ' ';
+  text_ += text;
+}
+
+void RowFiller::finish_text() {
+  const size_t end = rows_.tokens.size() + static_cast<size_t>(layout_.text_length);
+  layout_.tokenizer->encode(text_, layout_.text_length, rows_.tokens);
+  rows_.tokens.resize(end, 0);  // the padding
+  text_.clear();
 }
 
 void RowFiller::set_numeric(size_t column, std::string_view text) {

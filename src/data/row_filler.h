@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@ struct ColumnRole {
     kNumeric,
     kCategorical,
     kPixel,
+    kText,
     kTargetClass,
     kTargetNumeric
   } kind = Kind::kIgnored;
@@ -44,6 +46,8 @@ class RowFiller {
     std::vector<std::string> names;  // by column of the file, for messages
     int64_t numeric = 0, categorical = 0, pixels = 0;
     DType pixel_dtype = DType::kF32;
+    std::shared_ptr<const Tokenizer> tokenizer;  // where columns are text; of many layouts
+    int64_t text_length = 0;                     // tokens of a row
   };
   RowFiller(std::string what, Layout layout, const CellReader& cells, Codebook& codebook,
             TypedRows& rows, Problems& problems);
@@ -60,6 +64,8 @@ class RowFiller {
   void set_numeric(size_t column, std::string_view text);
   void set_category(size_t column, std::string_view text);
   void set_pixel(size_t column, std::string_view text);
+  void add_text(size_t column, std::string_view text);
+  void finish_text();
   void set_class(size_t column, std::string_view text);
   void set_target(size_t column, std::string_view text);
   /// The code of a new name, or -1 with a problem.
@@ -78,6 +84,7 @@ class RowFiller {
   Problems& problems_;
   std::vector<int64_t> missing_;
   std::vector<bool> overflowed_;
+  std::string text_;  // of the row
   int64_t line_ = 0;
 };
 

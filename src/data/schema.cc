@@ -35,8 +35,10 @@ Result<ColumnSchema> column_from_json(const nlohmann::json& json) {
       fields.refuse("categories: expected at most " + std::to_string(kCategoriesMax) +
                     " different names");
     }
+  } else if (kind == "text") {
+    column.kind = ColumnSchema::Kind::kText;
   } else if (kind != "numeric") {
-    fields.refuse("kind: expected numeric or categorical");
+    fields.refuse("kind: expected numeric, categorical or text");
   }
   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
   return column;
@@ -55,11 +57,43 @@ Result<TargetSchema> target_from_json(const nlohmann::json& json) {
     }
   } else if (kind == "numeric") {
     target.kind = TargetSchema::Kind::kNumeric;
+  } else if (kind == "next_token") {
+    target.kind = TargetSchema::Kind::kNextToken;
   } else {
-    fields.refuse("kind: expected class or numeric");
+    fields.refuse("kind: expected class, numeric or next_token");
   }
   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
   return target;
+}
+
+bool is_piece(TokenizerKind kind, std::string_view piece) {
+  if (piece.empty() || !is_utf8(piece)) return false;
+  if (kind == TokenizerKind::kWord) return piece.size() <= kWordBytesMax;
+  (void)take_code_point(piece);
+  return piece.empty();
+}
+
+Result<TextSchema> text_from_json(const nlohmann::json& json) {
+  JsonFields fields(json, "schema: text", kReason);
+  TextSchema text;
+  const std::optional<TokenizerKind> kind = find_tokenizer(fields.text("tokenizer"));
+  if (kind) {
+    text.tokenizer = *kind;
+  } else {
+    fields.refuse("tokenizer: expected byte, char or word");
+  }
+  text.max_length = fields.integer("max_length", 0, kTextLengthMax);
+  text.pieces = fields.texts("pieces");
+  const bool bytes = kind == TokenizerKind::kByte;
+  if (std::ssize(text.pieces) > kVocabularyMax || bytes != text.pieces.empty() ||
+      first_duplicate(text.pieces) || !std::ranges::all_of(text.pieces, [&](const std::string& p) {
+        return is_piece(text.tokenizer, p);
+      })) {
+    fields.refuse("pieces: expected at most " + std::to_string(kVocabularyMax) +
+                  " different pieces of the tokenizer, and none for bytes");
+  }
+  if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
+  return text;
 }
 
 /// The source's columns must hold each feature once, so that raw rows can be read by position.
@@ -94,13 +128,20 @@ int64_t DatasetSchema::numeric_columns() const {
   });
 }
 int64_t DatasetSchema::categorical_columns() const {
-  return static_cast<int64_t>(columns.size()) - numeric_columns();
+  return std::count_if(columns.begin(), columns.end(), [](const ColumnSchema& c) {
+    return c.kind == ColumnSchema::Kind::kCategorical;
+  });
 }
 
-ModelInterface DatasetSchema::interface() const {
+ModelInterface DatasetSchema::interface(int64_t context_length) const {
   ModelInterface result;
   if (kind == Kind::kImage) {
     result.input = image;
+  } else if (kind == Kind::kText) {
+    TRAINYARD_CHECK(!stream() || context_length > 0, "a stream without a context length");
+    result.input = Shape{stream() ? context_length : text.max_length};
+    result.vocabulary = text.vocabulary_size();
+    result.padding = text.padding_id();
   } else {
     int64_t features = 0;
     for (const ColumnSchema& c : columns) {
@@ -109,15 +150,26 @@ ModelInterface DatasetSchema::interface() const {
     }
     result.input = Shape{features};
   }
-  result.target =
-      target.kind == TargetSchema::Kind::kClass ? TargetForm::kClass : TargetForm::kNumeric;
-  result.outputs = result.classification() ? static_cast<int64_t>(target.classes.size()) : 1;
+  switch (target.kind) {
+    case TargetSchema::Kind::kClass:
+      result.target = TargetForm::kClass;
+      result.outputs = std::ssize(target.classes);
+      break;
+    case TargetSchema::Kind::kNumeric:
+      result.target = TargetForm::kNumeric;
+      result.outputs = 1;
+      break;
+    case TargetSchema::Kind::kNextToken:
+      result.target = TargetForm::kNextToken;
+      result.outputs = result.vocabulary;
+      break;
+  }
   return result;
 }
 
 std::string DatasetSchema::to_json() const {
   nlohmann::json json;
-  json["kind"] = kind == Kind::kImage ? "image" : "tabular";
+  json["kind"] = kind == Kind::kImage ? "image" : kind == Kind::kText ? "text" : "tabular";
   json["columns"] = nlohmann::json::array();
   for (const ColumnSchema& c : columns) {
     nlohmann::json column = {{"name", c.name}, {"missing_count", c.missing_count}};
@@ -125,7 +177,7 @@ std::string DatasetSchema::to_json() const {
       column["kind"] = "categorical";
       column["categories"] = c.categories;
     } else {
-      column["kind"] = "numeric";
+      column["kind"] = c.kind == ColumnSchema::Kind::kText ? "text" : "numeric";
     }
     json["columns"].push_back(std::move(column));
   }
@@ -133,12 +185,17 @@ std::string DatasetSchema::to_json() const {
     json["image"] = image.dims();
     json["image_dtype"] = name_of(image_dtype);
   }
+  if (kind == Kind::kText) {
+    json["text"] = {{"tokenizer", name_of(text.tokenizer)},
+                    {"max_length", text.max_length},
+                    {"pieces", text.pieces}};
+  }
   json["target"] = {{"name", target.name}};
   if (target.kind == TargetSchema::Kind::kClass) {
     json["target"]["kind"] = "class";
     json["target"]["classes"] = target.classes;
   } else {
-    json["target"]["kind"] = "numeric";
+    json["target"]["kind"] = target.kind == TargetSchema::Kind::kNumeric ? "numeric" : "next_token";
   }
   json["train_rows"] = train_rows;
   json["test_rows"] = test_rows;
@@ -167,8 +224,11 @@ Result<DatasetSchema> DatasetSchema::from_json(std::string_view text) {
     } else {
       fields.refuse("image_dtype: expected U8 or F32");
     }
+  } else if (kind == "text") {
+    schema.kind = Kind::kText;
+    ASSIGN_OR_RETURN(schema.text, text_from_json(fields.child("text")));
   } else if (kind != "tabular") {
-    fields.refuse("kind: expected tabular or image");
+    fields.refuse("kind: expected tabular, image or text");
   }
   for (const nlohmann::json& column : fields.child("columns")) {
     ASSIGN_OR_RETURN(schema.columns.emplace_back(), column_from_json(column));
@@ -192,6 +252,13 @@ Result<DatasetSchema> DatasetSchema::from_json(std::string_view text) {
   };
   if (schema.kind == Kind::kImage && !schema.columns.empty()) {
     return refuse("an image has no columns");
+  }
+  const auto texts =
+      std::ranges::count(schema.columns, ColumnSchema::Kind::kText, &ColumnSchema::kind);
+  if (texts != (schema.kind == Kind::kText ? std::ssize(schema.columns) : 0) ||
+      schema.stream() != (schema.target.kind == TargetSchema::Kind::kNextToken) ||
+      (schema.kind == Kind::kText && schema.stream() != schema.columns.empty())) {
+    return refuse("columns and target do not fit the kind");
   }
   int64_t features = 0;
   for (const ColumnSchema& c : schema.columns) {

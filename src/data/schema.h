@@ -8,32 +8,35 @@
 #include <vector>
 
 #include "src/base/result.h"
+#include "src/data/tokenizer.h"
 #include "src/models/model_spec.h"
 #include "src/tensor/shape.h"
 
 namespace trainyard {
 
 struct ColumnSchema {
-  enum class Kind : uint8_t { kNumeric, kCategorical } kind = Kind::kNumeric;
+  enum class Kind : uint8_t { kNumeric, kCategorical, kText } kind = Kind::kNumeric;
   std::string name;
   std::vector<std::string> categories;  // categorical: sorted; code = index
   int64_t missing_count = 0;            // in the training rows
 };
 
 struct TargetSchema {
-  enum class Kind : uint8_t { kClass, kNumeric } kind = Kind::kClass;
+  /// kNextToken: each token of a text is the target of those before it.
+  enum class Kind : uint8_t { kClass, kNumeric, kNextToken } kind = Kind::kClass;
   std::string name;
   std::vector<std::string> classes;  // class: label = index; whole numbers sorted as numbers
 };
 
 struct DatasetSchema {
-  enum class Kind : uint8_t { kTabular, kImage } kind = Kind::kTabular;
-  std::vector<ColumnSchema> columns;  // tabular features in file order, target left out
+  enum class Kind : uint8_t { kTabular, kImage, kText } kind = Kind::kTabular;
+  std::vector<ColumnSchema> columns;  // features in file order, target left out
+  TextSchema text;                    // text: rows of tokens, or one stream of them
   Shape image;                        // image: [C, H, W]
   DType image_dtype = DType::kU8;     // image: U8 (0..255) or F32
   TargetSchema target;
-  int64_t train_rows = 0;
-  int64_t test_rows = 0;  // rows that came as a test set of their own; never trained on
+  int64_t train_rows = 0;  // of a stream: its tokens
+  int64_t test_rows = 0;   // what came as a test set of its own; never trained on
 
   // How CSV rows are read again for predict. The columns are all of the source's, in file order
   // (features, target, ignored ones); empty for IDX.
@@ -44,8 +47,11 @@ struct DatasetSchema {
 
   int64_t numeric_columns() const;
   int64_t categorical_columns() const;
-  /// Sample shape that the preprocessing produces, and the outputs that the target asks for.
-  ModelInterface interface() const;
+  /// True for one stream of tokens, of which samples are windows: a language model's text.
+  bool stream() const { return kind == Kind::kText && text.stream(); }
+  /// Sample shape that the preprocessing produces, and the outputs that the target asks for. A
+  /// sample of a stream has `context_length` tokens, which the job decides; others ignore it.
+  ModelInterface interface(int64_t context_length = 0) const;
   std::string to_json() const;
   /// Refusal: DATASET_INVALID. What it returns is consistent with itself.
   static Result<DatasetSchema> from_json(std::string_view text);

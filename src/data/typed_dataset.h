@@ -23,6 +23,11 @@ struct IdxPaths {
 };
 Result<TypedDataset> read_idx_dataset(const IdxPaths& paths);
 
+/// `train` and `test` (empty path: the share that the options say) are texts.
+Result<TypedDataset> read_text_dataset(const TextOptions& options,
+                                       const std::filesystem::path& train,
+                                       const std::filesystem::path& test);
+
 /// Refuses, by RESOURCE_EXHAUSTED/DATASET_TOO_LARGE, what this machine's memory cannot hold.
 Status check_memory(int64_t bytes, const std::string& what);
 

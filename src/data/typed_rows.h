@@ -37,6 +37,11 @@ void visit_arrays(const DatasetSchema& schema, const std::string& prefix, Partit
       visit(prefix + ".image", TensorType{{n, i[0], i[1], i[2]}, DType::kF32}, p.image_f32);
     }
   }
+  if (schema.kind == DatasetSchema::Kind::kText) {
+    const Shape tokens = schema.stream() ? Shape{n} : Shape{n, schema.text.max_length};
+    visit(prefix + ".tokens", TensorType{tokens, DType::kI32}, p.tokens);
+    if (schema.stream()) return;
+  }
   const int64_t numeric = schema.numeric_columns();
   const int64_t categorical = schema.categorical_columns();
   if (numeric > 0) visit(prefix + ".numeric", TensorType{{n, numeric}, DType::kF32}, p.numeric);

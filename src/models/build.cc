@@ -131,7 +131,10 @@ Result<Model> build_graph(const std::vector<ResolvedLayer>& layers, const std::s
   if (Status s = check_output(builder, model.output, layers.back()); !s.ok()) {
     return std::move(s).error();
   }
-  model.graph.mark_output(model.output);
+  // The loop reads no scores of tokens while it trains, and they are the largest tensor of all.
+  if (!options.training || interface.target != TargetForm::kNextToken) {
+    model.graph.mark_output(model.output);
+  }
   if (options.training) {
     if (Status s = add_loss(builder, loss); !s.ok()) return std::move(s).error();
   }

@@ -55,6 +55,7 @@ std::vector<LayerKind> normalization_layers();
 std::vector<LayerKind> shape_layers();
 std::vector<LayerKind> arithmetic_layers();
 std::vector<LayerKind> sequence_layers();
+std::vector<LayerKind> text_layers();
 
 /// A layer whose names, attributes and wiring are known to be good.
 struct ResolvedLayer {

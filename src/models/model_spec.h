@@ -60,7 +60,8 @@ struct ModelInterface {
   Shape input;             // [F] or [C, H, W] numbers, or [T] tokens
   int64_t vocabulary = 0;  // > 0: the input is I32 tokens in [0, vocabulary)
   TargetForm target = TargetForm::kClass;
-  int64_t outputs = 0;  // classes K, numeric targets (1), or the vocabulary
+  int64_t outputs = 0;   // classes K, numeric targets (1), or the vocabulary
+  int64_t padding = -1;  // the token that fills short rows of text up; -1: there is none
 
   bool classification() const { return target == TargetForm::kClass; }
 };

@@ -33,6 +33,7 @@ LayerSpec preset_layer(std::string name, std::string_view op, Attributes attribu
 /// SHAPE_MISMATCH unless a sample is an image of at least `side_min` x `side_min`.
 Status need_images(const ModelInterface& interface, const std::string& preset, int64_t side_min);
 std::vector<PresetKind> transformer_presets();
+std::vector<PresetKind> text_presets();
 
 /// The op of an activation as a preset's parameter names it: "relu" -> "Relu".
 std::string_view activation_op(std::string_view field);

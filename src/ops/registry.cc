@@ -19,6 +19,7 @@
 #include "src/ops/conv.h"
 #include "src/ops/conv_transpose.h"
 #include "src/ops/dropout.h"
+#include "src/ops/embedding_bag.h"
 #include "src/ops/expand.h"
 #include "src/ops/flatten.h"
 #include "src/ops/gather.h"
@@ -35,6 +36,7 @@
 #include "src/ops/moving_average_update.h"
 #include "src/ops/muon_update.h"
 #include "src/ops/position_embedding.h"
+#include "src/ops/recurrent.h"
 #include "src/ops/reduce.h"
 #include "src/ops/relu.h"
 #include "src/ops/reorder.h"
@@ -116,6 +118,12 @@ const std::vector<const Op*>& registry() {
         moving_average_update_op(),
         conv_transpose_op(),
         conv_transpose_grad_op(),
+        lstm_op(),
+        lstm_grad_op(),
+        gru_op(),
+        gru_grad_op(),
+        embedding_bag_op(),
+        embedding_bag_grad_op(),
         gemm_op(),
         gemm_grad_op(),
         gelu_op(),

@@ -14,6 +14,7 @@ class CpuBackend final : public HostBackend {
     table_.add(cpu_dense_kernels());
     table_.add(cpu_image_kernels());
     table_.add(cpu_sequence_kernels());
+    table_.add(cpu_text_kernels());
     table_.add(cpu_training_kernels());
     table_.add(cpu_update_kernels());
   }

@@ -27,6 +27,7 @@ std::span<const CpuEntry> cpu_box_kernels();
 std::span<const CpuEntry> cpu_dense_kernels();
 std::span<const CpuEntry> cpu_image_kernels();
 std::span<const CpuEntry> cpu_sequence_kernels();
+std::span<const CpuEntry> cpu_text_kernels();
 std::span<const CpuEntry> cpu_training_kernels();
 std::span<const CpuEntry> cpu_update_kernels();
 

@@ -138,6 +138,15 @@ void Executor::read(TensorId id, std::span<std::byte> bytes) const {
   permute(t.type.shape, size_of(t.type.dtype), false, permuted.data(), bytes.data());
 }
 
+void Executor::read(TensorId id, std::span<std::byte> bytes, size_t offset) const {
+  const TensorInfo& t = program().graph.tensor(id);
+  TRAINYARD_CHECK(!is_permuted(t) && offset + bytes.size() <= static_cast<size_t>(t.type.bytes()),
+                  t.name + ": a part of it that it does not have");
+  prepared_.backend_.synchronize();
+  prepared_.backend_.copy_to_host(bytes.data(), address(id) + offset,
+                                  static_cast<int64_t>(bytes.size()));
+}
+
 void Executor::run() {
   for (size_t step = 0; step < args_.size(); ++step) {
     prepared_.kernels_[step]->run(args_[step]);

@@ -66,9 +66,10 @@ class Executor {
 
   const Program& program() const { return prepared_.program(); }
   /// Copies a tensor between the host (row-major) and the device. `bytes` must be the tensor's
-  /// size.
+  /// size; read() may begin at byte `offset` of the tensor and read any part.
   void write(TensorId id, std::span<const std::byte> bytes);
   void read(TensorId id, std::span<std::byte> bytes) const;
+  void read(TensorId id, std::span<std::byte> bytes, size_t offset) const;
   void run();
   /// Highest byte of the arena that any step was bound to, workspace included: what the plan is
   /// measured against.

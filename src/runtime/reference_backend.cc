@@ -13,6 +13,7 @@ class ReferenceBackend final : public HostBackend {
     table_.add(reference_dense_kernels());
     table_.add(reference_image_kernels());
     table_.add(reference_sequence_kernels());
+    table_.add(reference_text_kernels());
     table_.add(reference_training_kernels());
     table_.add(reference_update_kernels());
   }

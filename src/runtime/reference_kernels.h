@@ -16,6 +16,7 @@ std::span<const ReferenceEntry> reference_box_kernels();
 std::span<const ReferenceEntry> reference_image_kernels();
 std::span<const ReferenceEntry> reference_dense_kernels();
 std::span<const ReferenceEntry> reference_sequence_kernels();
+std::span<const ReferenceEntry> reference_text_kernels();
 std::span<const ReferenceEntry> reference_training_kernels();
 std::span<const ReferenceEntry> reference_update_kernels();
 

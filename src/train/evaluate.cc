@@ -3,44 +3,63 @@
 #include <algorithm>
 #include <tuple>
 
+#include "src/data/loader.h"
+
 namespace trainyard {
+
+namespace {
+
+// What each token takes in the text, in bytes. An unknown one counts as one: its own are not kept.
+std::vector<int64_t> bytes_of_tokens(const TextSchema& text) {
+  std::vector<int64_t> bytes(static_cast<size_t>(text.vocabulary_size()), 1);
+  auto next = static_cast<size_t>(text.first_piece_id());
+  for (const std::string& piece : text.pieces) bytes[next++] = std::ssize(piece);
+  return bytes;
+}
+
+}  // namespace
 
 Evaluator::Evaluator(Session& session, const DatasetSchema& schema,
                      const Preprocessing& preprocessing, std::vector<std::string> names)
     : session_(session),
       preprocessing_(preprocessing),
-      interface_(schema.interface()),
+      interface_(schema.interface(preprocessing.context_length)),
       transform_(schema, preprocessing),
-      names_(std::move(names)),
-      input_(static_cast<size_t>(session.evaluation_batch() * transform_.input_size())) {}
+      names_(std::move(names)) {
+  if (interface_.target == TargetForm::kNextToken) token_bytes_ = bytes_of_tokens(schema.text);
+}
 
-void Evaluator::add_row(const Partition& partition, int64_t row, std::span<const float> output,
-                        MetricAccumulator& metrics) const {
-  const auto at = static_cast<size_t>(row);
-  if (interface_.classification()) {
-    metrics.add_scores(output, partition.target_class[at]);
+// Row `i` of the batch, row `row` of the partition.
+void Evaluator::add_row(const Partition& partition, int64_t row, size_t i,
+                        std::span<const float> output, MetricAccumulator& metrics) const {
+  if (interface_.target == TargetForm::kNumeric) {
+    const double target = partition.target_numeric[static_cast<size_t>(row)];
+    const double predicted = output[0];
+    metrics.add_number(predicted, (target - preprocessing_.target_mean) / preprocessing_.target_std,
+                       predicted * preprocessing_.target_std + preprocessing_.target_mean, target);
     return;
   }
-  const double target = partition.target_numeric[at];
-  const double predicted = output[0];
-  metrics.add_number(predicted, (target - preprocessing_.target_mean) / preprocessing_.target_std,
-                     predicted * preprocessing_.target_std + preprocessing_.target_mean, target);
+  const auto outputs = static_cast<size_t>(interface_.outputs);
+  const size_t positions = output.size() / outputs;  // of a sequence; else 1
+  for (size_t t = 0; t < positions; ++t) {
+    const int32_t label = batch_.target_class[i * positions + t];
+    const int64_t bytes = token_bytes_.empty() ? 1 : token_bytes_[static_cast<size_t>(label)];
+    metrics.add_scores(output.subspan(t * outputs, outputs), label, bytes);
+  }
 }
 
 Evaluation Evaluator::evaluate(const Partition& partition, std::span<const int64_t> rows) {
-  const auto width = static_cast<size_t>(transform_.input_size());
-  const auto outputs = static_cast<size_t>(interface_.outputs);
   const auto batch = static_cast<size_t>(session_.evaluation_batch());
   MetricAccumulator metrics(names_, interface_);
+  std::vector<int64_t> selected;
   for (size_t first = 0; first < rows.size(); first += batch) {
-    const size_t count = std::min(batch, rows.size() - first);
-    for (size_t i = 0; i < batch; ++i) {
-      const int64_t row = rows[first + std::min(i, count - 1)];
-      transform_.apply(partition, row, input_.data() + i * width);
-    }
-    const std::span<const float> output = session_.evaluate(std::as_bytes(std::span(input_)));
-    for (size_t i = 0; i < count; ++i) {
-      add_row(partition, rows[first + i], output.subspan(i * outputs, outputs), metrics);
+    const std::span<const int64_t> part = rows.subspan(first, std::min(batch, rows.size() - first));
+    selected.assign(part.begin(), part.end());
+    selected.resize(batch, selected.back());
+    fill_batch(transform_, partition, selected, batch_);
+    session_.evaluate(batch_.input_bytes());
+    for (size_t i = 0; i < part.size(); ++i) {
+      add_row(partition, part[i], i, session_.evaluation_output(static_cast<int64_t>(i)), metrics);
     }
   }
   Evaluation e;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/data/loader.h"
 #include "src/data/preprocessing.h"
 #include "src/train/metric_accumulator.h"
 #include "src/train/session.h"
@@ -32,7 +33,7 @@ class Evaluator {
   Evaluation evaluate(const Partition& partition, std::span<const int64_t> rows);
 
  private:
-  void add_row(const Partition& partition, int64_t row, std::span<const float> output,
+  void add_row(const Partition& partition, int64_t row, size_t i, std::span<const float> output,
                MetricAccumulator& metrics) const;
 
   Session& session_;
@@ -40,7 +41,8 @@ class Evaluator {
   const ModelInterface interface_;
   const RowTransform transform_;
   const std::vector<std::string> names_;
-  std::vector<float> input_;
+  std::vector<int64_t> token_bytes_;  // of a stream of tokens: what each takes in the text
+  Batch batch_;
 };
 
 /// "<prefix>/<metric>" for every value.

@@ -1,7 +1,6 @@
 #include "src/train/loop.h"
 
 #include <cmath>
-#include <numeric>
 
 #include "src/train/evaluate.h"
 #include "src/train/metrics.h"
@@ -34,7 +33,7 @@ Loop::Loop(const LoopContext& context, Session& session, Files& files, Reporter&
       saved_step_(state_.step > 0 ? state_.step : -1),
       rate_time_(MetricBuffer::Clock::now()),
       rate_step_(state_.step) {
-  const ModelInterface interface = context.data.schema().interface();
+  const ModelInterface interface = context.data.schema().interface(context.shape.context_length);
   if (session.evaluation_batch() > 0) {
     evaluator_.emplace(session, context.data.schema(), context.preprocessing,
                        evaluation_metrics(context.job.recipe, interface));
@@ -51,6 +50,7 @@ Status Loop::run(const std::stop_token& stop) {
     options.batch_size = recipe.batch_size;
     options.seed = recipe.seed;
     options.shuffle = recipe.shuffle;
+    options.shift_max = context_.split.shift_max;
     options.first_step = state_.step;
     Loader loader(context_.data.schema(), context_.preprocessing, context_.data.train(),
                   context_.split.train, options);
@@ -84,9 +84,8 @@ Status Loop::run_step(Loader& loader) {
                                        context_.shape.steps_total);
   const Batch& batch = loader.next();
   Session::StepInputs inputs;
-  inputs.input = std::as_bytes(std::span(batch.input));
-  inputs.target = classification_ ? std::as_bytes(std::span(batch.target_class))
-                                  : std::as_bytes(std::span(batch.target_numeric));
+  inputs.input = batch.input_bytes();
+  inputs.target = batch.target_bytes();
   inputs.step = state_.step;
   inputs.learning_rate = static_cast<float>(rate);
   const double loss = session_.run_step(inputs);
@@ -257,8 +256,8 @@ Status Loop::finish() {
   if (classification_) final_metrics_.push_back({"train/accuracy", step, state_.train_accuracy});
   if (validation_step_ >= 0) add_final("val", validation_, validation_step_);
   if (context_.shape.test_rows > 0) {
-    std::vector<int64_t> rows(static_cast<size_t>(context_.shape.test_rows));
-    std::iota(rows.begin(), rows.end(), 0);
+    const std::vector<int64_t> rows =
+        test_rows(context_.data.schema(), context_.shape.context_length);
     const Evaluation e = evaluator_->evaluate(context_.data.test(), rows);
     add_final("test", e, step);
     for (const MetricPoint& m : to_metrics(e, "test", step)) {

@@ -68,7 +68,7 @@ class Loop {
   Reporter& reporter_;
   MetricBuffer metrics_;
   LoopState state_;
-  bool classification_;
+  bool classification_;  // one class per sample: its accuracy is read off every step
   size_t outputs_;
   int64_t saved_step_ = -1;  // step of the newest checkpoint of this run
   double reported_learning_rate_ = -1;

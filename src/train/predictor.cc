@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "src/data/loader.h"
 #include "src/runtime/executor.h"
 #include "src/train/evaluate.h"
 #include "src/train/model_artifact.h"
@@ -31,7 +32,8 @@ class LoadedPredictor final : public Predictor {
  public:
   LoadedPredictor(ModelInfo info, BoundProgram bound, Backend& backend)
       : info_(std::move(info)),
-        interface_(info_.schema.interface()),
+        interface_(info_.schema.interface(info_.preprocessing.context_length)),
+        transform_(info_.schema, info_.preprocessing),
         input_id_(bound.input),
         output_id_(bound.output) {
     const int64_t persistent = bound.program.persistent_bytes;
@@ -39,7 +41,6 @@ class LoadedPredictor final : public Predictor {
     PreparedProgram prepared(std::move(bound.program), backend);
     arena_.emplace(backend, persistent, transient, prepared.workspace_bytes());
     executor_.emplace(std::move(prepared), *arena_);
-    input_.resize(static_cast<size_t>(kPredictBatch * interface_.input.elements()));
     output_.resize(static_cast<size_t>(kPredictBatch * interface_.outputs));
   }
 
@@ -64,16 +65,16 @@ class LoadedPredictor final : public Predictor {
 
   Result<std::vector<Prediction>> predict(const RawRows& rows) override {
     const Partition partition = rows.view();
-    const int64_t width = interface_.input.elements();
     std::vector<Prediction> predictions;
     predictions.reserve(static_cast<size_t>(rows.rows));
     for (int64_t first = 0; first < rows.rows; first += kPredictBatch) {
       const int64_t count = std::min(kPredictBatch, rows.rows - first);
+      std::vector<int64_t> selected(static_cast<size_t>(kPredictBatch));
       for (int64_t i = 0; i < kPredictBatch; ++i) {
-        transform_row(info_.schema, info_.preprocessing, partition, first + std::min(i, count - 1),
-                      input_.data() + i * width);
+        selected[static_cast<size_t>(i)] = first + std::min(i, count - 1);
       }
-      executor_->write(input_id_, std::as_bytes(std::span(input_)));
+      fill_batch(transform_, partition, selected, batch_);
+      executor_->write(input_id_, batch_.input_bytes());
       executor_->run();
       executor_->read(output_id_, std::as_writable_bytes(std::span(output_)));
       for (int64_t i = 0; i < count; ++i) predictions.push_back(to_prediction(i));
@@ -99,10 +100,12 @@ class LoadedPredictor final : public Predictor {
 
   ModelInfo info_;
   ModelInterface interface_;
+  RowTransform transform_;
   TensorId input_id_, output_id_;
   std::optional<Arena> arena_;
   std::optional<Executor> executor_;
-  std::vector<float> input_, output_;
+  Batch batch_;
+  std::vector<float> output_;
 };
 
 }  // namespace
@@ -110,6 +113,15 @@ class LoadedPredictor final : public Predictor {
 Result<std::unique_ptr<Predictor>> Predictor::open(const std::filesystem::path& folder,
                                                    Backend& backend) {
   ASSIGN_OR_RETURN(LoadedModel loaded, read_model(folder));
+  if (!loaded.info.preprocessing.fits(loaded.info.schema)) {
+    return make_error(ErrorCode::kInvalidArgument, "MODEL_FILE_INVALID",
+                      "model.json: the preprocessing does not fit the schema");
+  }
+  if (loaded.info.schema.stream()) {
+    return make_error(ErrorCode::kFailedPrecondition, "PREDICT_UNSUPPORTED",
+                      "the model continues text: it has no rows to predict, and generating text is "
+                      "not supported; export its weights to use it elsewhere");
+  }
   ASSIGN_OR_RETURN(
       BoundProgram bound,
       compile_inference(loaded.info.model, loaded.info.schema.interface(), kPredictBatch, nullptr));

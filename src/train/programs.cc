@@ -196,7 +196,7 @@ Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterfa
 
 Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
                                 const DatasetSchema& schema, const RunShape& shape) {
-  const ModelInterface interface = schema.interface();
+  const ModelInterface interface = schema.interface(shape.context_length);
   ASSIGN_OR_RETURN(RunPrograms programs, compile_step(model, recipe, interface));
   if (shape.evaluation_batch > 0) {
     const PersistentLayout layout =

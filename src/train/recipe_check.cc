@@ -4,7 +4,9 @@
 #include <string>
 
 #include "src/base/violations.h"
+#include "src/data/limits.h"
 #include "src/data/loader.h"
+#include "src/data/windows.h"
 #include "src/train/metrics.h"
 
 namespace trainyard {
@@ -156,21 +158,68 @@ void check_initial_weights(const InitialWeights& w, Violations& violations) {
   check(w.exclude, "exclude");
 }
 
+// A text's samples are windows, and long ones: there may be none.
+void count_windows(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
+                   Violations& violations) {
+  const int64_t length = shape.context_length;
+  const WindowPlan plan = plan_windows(schema, length, r.validation_split);
+  shape.train_rows = plan.train;
+  shape.validation_rows = plan.validation;
+  shape.test_rows = plan.test;
+  const auto too_short = [&](const char* part, int64_t tokens) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.context_length",
+                   std::to_string(length) + " tokens and the one after them do not fit in the " +
+                       part + " of " + std::to_string(tokens) + " tokens, expected 1.." +
+                       std::to_string(std::max<int64_t>(tokens - 1, 1)));
+  };
+  if (schema.train_rows - 1 < length) {
+    too_short("training text", schema.train_rows);
+  } else if (schema.test_rows > 0 && plan.test == 0) {
+    too_short("test text", schema.test_rows);
+  }
+}
+
+void check_context(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
+                   Violations& violations) {
+  if (!schema.stream()) {
+    if (r.context_length != 0) {
+      violations.add("FIELD_UNUSED", "recipe.context_length",
+                     schema.kind == DatasetSchema::Kind::kText
+                         ? "has no effect here: the rows of this dataset have " +
+                               std::to_string(schema.text.max_length) + " tokens each; remove it"
+                         : "has no effect here: only a text has a context; remove it");
+    }
+    return;
+  }
+  check_range(violations, "recipe.context_length", r.context_length, 0, kContextLengthMax);
+  shape.context_length =
+      r.context_length > 0 ? std::min(r.context_length, kContextLengthMax) : kContextLengthDefault;
+}
+
 void check_rows(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
                 Violations& violations) {
-  const int64_t held_out = validation_row_count(schema.train_rows, r.validation_split);
-  shape.validation_rows = held_out;
-  shape.train_rows = schema.train_rows - held_out;
-  shape.test_rows = schema.test_rows;
+  if (schema.stream()) {
+    const size_t before = violations.count();
+    count_windows(r, schema, shape, violations);
+    if (violations.count() > before) return;
+  } else {
+    shape.validation_rows = validation_row_count(schema.train_rows, r.validation_split);
+    shape.train_rows = schema.train_rows - shape.validation_rows;
+    shape.test_rows = schema.test_rows;
+  }
+  const int64_t held_out = shape.validation_rows;
   if (r.validation_split > 0 && (held_out == 0 || shape.train_rows == 0)) {
-    violations.add("FIELD_OUT_OF_RANGE", "recipe.validation_split",
-                   number(r.validation_split) + " of " + std::to_string(schema.train_rows) +
-                       " rows leaves no " + (held_out == 0 ? "validation" : "training") +
-                       " row, expected a share that leaves both");
+    violations.add(
+        "FIELD_OUT_OF_RANGE", "recipe.validation_split",
+        number(r.validation_split) + " of " + std::to_string(shape.train_rows + held_out) +
+            (schema.stream() ? " windows" : " rows") + " leaves no " +
+            (held_out == 0 ? "validation" : "training") + (schema.stream() ? " window" : " row") +
+            ", expected a share that leaves both");
     return;
   }
   if (r.batch_size > shape.train_rows) {
-    std::string rows = "the " + std::to_string(shape.train_rows) + " training rows";
+    std::string rows = "the " + std::to_string(shape.train_rows) +
+                       (schema.stream() ? " training windows" : " training rows");
     if (held_out > 0) {
       rows += " (" + std::to_string(held_out) + " more are held out by recipe.validation_split)";
     }
@@ -194,13 +243,14 @@ Result<RunShape> check_recipe(const Recipe& r, const DatasetSchema& schema) {
     violations.add(std::move(s).error());
   }
   check_intervals(r, violations);
+  check_context(r, schema, shape, violations);
   check_accumulation(r, violations);
   check_gradients(r, violations);
   if (Status s = check_parameter_groups(r.parameter_groups); !s.ok()) {
     violations.add(std::move(s).error());
   }
   check_initial_weights(r.initial_weights, violations);
-  check_metrics(r, schema.interface(), r.validation_split > 0, violations);
+  check_metrics(r, schema.interface(shape.context_length), r.validation_split > 0, violations);
   const bool split_ok = r.validation_split >= 0 && r.validation_split <= kSplitMax;  // not NaN
   if (!split_ok) {
     violations.add("FIELD_OUT_OF_RANGE", "recipe.validation_split",
@@ -224,7 +274,10 @@ Result<RunShape> check_recipe(const Recipe& r, const DatasetSchema& schema) {
                            std::to_string(shape.steps_total));
   }
   const int64_t rows = std::max(shape.validation_rows, shape.test_rows);
-  shape.evaluation_batch = std::min(rows, std::max(r.micro_batch(), kEvaluationBatchMin));
+  // Windows are many rows of scores each: a batch of them is never small.
+  const int64_t batch =
+      schema.stream() ? r.micro_batch() : std::max(r.micro_batch(), kEvaluationBatchMin);
+  shape.evaluation_batch = std::min(rows, batch);
   return shape;
 }
 

@@ -10,6 +10,10 @@ namespace trainyard {
 
 namespace {
 
+// Outputs of an evaluation are read back this many at a time, or one row: the scores of a language
+// model's batch may be larger than all else on the host.
+constexpr int64_t kOutputElements = int64_t{1} << 20;
+
 bool is_weight(const TensorInfo& t) { return t.role == Role::kParameter || t.role == Role::kState; }
 
 size_t elements(const Graph& graph, TensorId id) {
@@ -94,11 +98,17 @@ Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches)
   train_.emplace(std::move(train), *arena_);
   if (update.has_value()) update_.emplace(std::move(*update), *arena_);
   if (average.has_value()) average_.emplace(std::move(*average), *arena_);
-  logits_.resize(elements(graph(), train_ids_.output) * static_cast<size_t>(micro_batches_));
+  if (graph().tensor(train_ids_.output).type.shape.rank() == 2) {
+    logits_.resize(elements(graph(), train_ids_.output) * static_cast<size_t>(micro_batches_));
+  }
   if (evaluate.has_value()) {
     evaluation_batch_ = evaluate_ids_.batch_size;
     evaluate_.emplace(std::move(*evaluate), *arena_);
-    evaluation_output_.resize(elements(evaluate_->program().graph, evaluate_ids_.output));
+    const size_t size = elements(evaluate_->program().graph, evaluate_ids_.output);
+    evaluation_row_elements_ = static_cast<int64_t>(size) / evaluation_batch_;
+    const int64_t rows =
+        std::clamp<int64_t>(kOutputElements / evaluation_row_elements_, 1, evaluation_batch_);
+    evaluation_output_.resize(static_cast<size_t>(rows * evaluation_row_elements_));
   }
   find_saved();
 }
@@ -217,6 +227,7 @@ float Session::run_micro_batch(const StepInputs& inputs, int64_t index) {
   train_->run();
   float loss = 0;
   train_->read(train_ids_.loss, std::as_writable_bytes(std::span(&loss, 1)));
+  if (logits_.empty()) return loss;
   const size_t size = logits_.size() / static_cast<size_t>(micro_batches_);
   train_->read(train_ids_.output, std::as_writable_bytes(std::span(logits_).subspan(
                                       size * static_cast<size_t>(index), size)));
@@ -244,12 +255,24 @@ float Session::run_step(const StepInputs& inputs) {
   return static_cast<float>(loss / static_cast<double>(micro_batches_));
 }
 
-std::span<const float> Session::evaluate(std::span<const std::byte> input) {
+void Session::evaluate(std::span<const std::byte> input) {
   TRAINYARD_CHECK(evaluate_.has_value(), "the job has nothing to evaluate");
   evaluate_->write(evaluate_ids_.input, input);
   evaluate_->run();
-  evaluate_->read(evaluate_ids_.output, std::as_writable_bytes(std::span(evaluation_output_)));
-  return evaluation_output_;
+  evaluation_first_ = evaluation_batch_;  // nothing is read yet
+}
+
+std::span<const float> Session::evaluation_output(int64_t row) {
+  TRAINYARD_CHECK(row >= 0 && row < evaluation_batch_, "row out of range");
+  const auto width = static_cast<size_t>(evaluation_row_elements_);
+  const auto held = std::ssize(evaluation_output_) / evaluation_row_elements_;
+  if (row < evaluation_first_ || row >= evaluation_first_ + held) {
+    evaluation_first_ = std::min(row, evaluation_batch_ - held);
+    evaluate_->read(evaluate_ids_.output, std::as_writable_bytes(std::span(evaluation_output_)),
+                    static_cast<size_t>(evaluation_first_) * width * sizeof(float));
+  }
+  return std::span<const float>(evaluation_output_)
+      .subspan(static_cast<size_t>(row - evaluation_first_) * width, width);
 }
 
 int64_t Session::arena_used_bytes() const {

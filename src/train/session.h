@@ -66,15 +66,18 @@ class Session {
     float learning_rate = 0;
   };
   /// One optimizer step, of all micro-batches. Returns the mean loss; `logits()` is the step's
-  /// output, by row of the batch.
+  /// output [N, K], by row of the batch, and empty for a model that scores the tokens of a
+  /// sequence: those are too many to read at every step.
   float run_step(const StepInputs& inputs);
   std::span<const float> logits() const { return logits_; }
   /// The global norm of the step's gradients, before clipping, if the job looks at it.
   bool has_gradient_norm() const { return update_ids().gradient_norm != kNoTensor; }
   float gradient_norm() const { return gradient_norm_; }
 
-  /// One batch of the evaluation program; `input` holds evaluation_batch() rows.
-  std::span<const float> evaluate(std::span<const std::byte> input);
+  /// One batch of the evaluation program; `input` holds evaluation_batch() rows. Then
+  /// evaluation_output(row) is what it gave for each of them, valid until the next call.
+  void evaluate(std::span<const std::byte> input);
+  std::span<const float> evaluation_output(int64_t row);
   int64_t evaluation_batch() const { return evaluation_batch_; }
 
   int64_t arena_planned_bytes() const { return arena_->size_bytes(); }
@@ -109,7 +112,9 @@ class Session {
   int64_t micro_batches_ = 1;
   int64_t evaluation_batch_ = 0;
   float gradient_norm_ = 0;
-  std::vector<float> logits_, evaluation_output_;
+  std::vector<float> logits_;
+  std::vector<float> evaluation_output_;  // of rows from evaluation_first_ on
+  int64_t evaluation_row_elements_ = 0, evaluation_first_ = 0;
 };
 
 }  // namespace trainyard

@@ -40,8 +40,10 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
   ASSIGN_OR_RETURN(const std::string digest, job_digest(job));
 
   RunPlan plan = describe_run(programs, shape);
-  const Split split = split_rows(schema.train_rows, job.recipe.validation_split, job.recipe.seed);
-  const Preprocessing preprocessing = fit_preprocessing(schema, data.train(), split.train);
+  const Split split =
+      split_dataset(schema, shape.context_length, job.recipe.validation_split, job.recipe.seed);
+  const Preprocessing preprocessing =
+      fit_preprocessing(schema, data.train(), split.train, shape.context_length);
 
   Session session(std::move(programs), backend, shape.micro_batches);
   plan.memory.workspace_bytes = session.workspace_bytes();

@@ -53,6 +53,7 @@ struct Recipe {
   uint64_t seed = 0;
   bool shuffle = true;
   double validation_split = 0;         // share of the training rows held out, [0, 0.9]
+  int64_t context_length = 0;          // tokens of a sample of a text; 0: kContextLengthDefault
   int64_t evaluate_every_steps = 0;    // 0: at the end of each epoch
   int64_t checkpoint_every_steps = 0;  // 0: at the end of each epoch
   int keep_checkpoints = 2;
@@ -71,6 +72,9 @@ struct Recipe {
 
   int64_t micro_batch() const { return batch_size / accumulate_steps; }
 };
+
+/// Where the recipe says nothing and the dataset is a text.
+inline constexpr int64_t kContextLengthDefault = 256;
 
 struct TrainJob {
   ModelSpec model;

@@ -61,6 +61,16 @@ TEST(PredictRows, GzipIsUnpackedAndDamageRefused) {
   EXPECT_EQ(*gunzip_if_packed("plain"), "plain");
 }
 
+TEST(PredictRows, LinesAreCutBetweenThem) {
+  const std::string text = "one\ntwo \"three\n\nfour";
+  EXPECT_EQ(*split_lines(text, 100), (std::vector<std::string>{text}));
+  EXPECT_EQ(*split_lines(text, 12), (std::vector<std::string>{"one\n", "two \"three\n\n", "four"}));
+  EXPECT_EQ(*split_lines("a\n", 2), (std::vector<std::string>{"a\n"}));
+  const auto refused = split_lines(text, 6);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("the line at byte 4"), std::string::npos);
+}
+
 TEST(PredictRows, FieldsResolveQuotes) {
   const auto rows = csv_fields(
       "\xef\xbb\xbf"

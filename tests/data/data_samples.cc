@@ -72,6 +72,14 @@ IngestedCsv::IngestedCsv(const CsvOptions& options, std::string_view train,
   dataset_ = ingest_and_open(request, folder_ / "typed");
 }
 
+IngestedText::IngestedText(std::string_view train, const TextOptions& options,
+                           std::optional<std::string_view> test)
+    : dataset_(Error{}) {
+  IngestRequest request{"text", {{"data", folder_.write("train.txt", train)}}, {}, options};
+  if (test) request.sources.push_back({"test", folder_.write("test.txt", *test)});
+  dataset_ = ingest_and_open(request, folder_ / "typed");
+}
+
 IngestedIdx::IngestedIdx(std::string_view train_images, std::string_view train_labels,
                          std::string_view test_images, std::string_view test_labels)
     : dataset_(Error{}) {

@@ -37,6 +37,21 @@ class IngestedCsv {
   Result<Dataset> dataset_;
 };
 
+/// The same for one text.
+class IngestedText {
+ public:
+  explicit IngestedText(std::string_view train, const TextOptions& options = {},
+                        std::optional<std::string_view> test = std::nullopt);
+  bool ok() const { return dataset_.ok(); }
+  const Dataset& operator*() const { return dataset_.value(); }
+  const Dataset* operator->() const { return &dataset_.value(); }
+  std::string message() const { return ok() ? "" : dataset_.error().message; }
+
+ private:
+  TemporaryFolder folder_;
+  Result<Dataset> dataset_;
+};
+
 /// The same for IDX. Empty test_images: no test set.
 class IngestedIdx {
  public:

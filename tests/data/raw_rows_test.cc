@@ -64,7 +64,7 @@ TEST(RawRows, BadRowsAreRefusedWithTheirPlace) {
             "rows: 1 fields in the first row, and they are no header; expected the 2 feature "
             "columns, with the target or without");
   EXPECT_EQ(parse_raw_rows(table.dataset->schema(), "json", "{}").error().message,
-            "format: 'json', expected csv or idx");
+            "format: 'json', expected csv, idx or text");
   EXPECT_FALSE(parse_raw_rows(table.dataset->schema(), "idx", idx_file(8, {1, 1, 1}, "x")).ok());
   const std::string text = "size,colour\n1,\"red\"\n";
   for (size_t size = 0; size < text.size(); ++size) (void)table.parse(text.substr(0, size));

@@ -2,6 +2,7 @@
 // the digits are part of the project.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -116,6 +117,38 @@ TEST_F(RealData, Diamonds) {
   EXPECT_EQ(d->schema().interface().input, Shape({6 + 5 + 7 + 8}));
   const Preprocessing p = fit_all(*d);
   EXPECT_NEAR(p.target_mean, 3932.7997, 1e-3);
+}
+
+TEST_F(RealData, TinyShakespeareHasItsKnownCharacters) {
+  IngestRequest request{
+      "text", {{"data", *real_data_folder() / "tinyshakespeare" / "input.txt"}}, {}};
+  request.text.test_share = 0.1;
+  const auto d = ingested(folder_, request);
+  ASSERT_TRUE(d.ok()) << d.error().message;
+  EXPECT_EQ(d->train().rows + d->test().rows, 1115394);
+  EXPECT_EQ(d->schema().text.pieces.size(), 65u);
+  std::string text;
+  for (const int32_t t : d->train().tokens.first(13)) {
+    text += d->schema().text.pieces[static_cast<size_t>(t - 1)];
+  }
+  EXPECT_EQ(text, "First Citizen");
+}
+
+TEST_F(RealData, AgNewsTopics) {
+  CsvOptions options = csv_options("c0");
+  options.header = false;
+  options.text = {"c1", "c2"};
+  options.max_length = 64;
+  const auto d =
+      ingested(folder_, {"csv", {{"data", *real_data_folder() / "ag_news" / "test.csv"}}, options});
+  ASSERT_TRUE(d.ok()) << d.error().message;
+  EXPECT_EQ(d->train().rows, 7600);
+  EXPECT_EQ(d->schema().target.classes, (std::vector<std::string>{"1", "2", "3", "4"}));
+  EXPECT_EQ(d->schema().text.pieces.size(), 10000u);
+  EXPECT_EQ(d->schema().text.pieces.front(), "the");
+  const auto known = std::ranges::count_if(d->train().tokens, [](int32_t t) { return t > 1; });
+  const auto words = std::ranges::count_if(d->train().tokens, [](int32_t t) { return t > 0; });
+  EXPECT_GT(static_cast<double>(known), 0.9 * static_cast<double>(words));
 }
 
 }  // namespace

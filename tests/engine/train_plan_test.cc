@@ -277,7 +277,8 @@ TEST(Evaluate, PartialBatchesCountEachRowOnce) {
     for (size_t i = 0; i < 64; ++i) {
       input[i] = (pixels[static_cast<size_t>(row) * 64 + i] - 0.5f) / 0.25f;
     }
-    const auto z = single->evaluate(std::as_bytes(std::span(input)));
+    single->evaluate(std::as_bytes(std::span(input)));
+    const auto z = single->evaluation_output(0);
     double sum = 0;
     size_t best = 0;
     for (size_t k = 0; k < 3; ++k) {

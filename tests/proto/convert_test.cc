@@ -122,6 +122,20 @@ TEST(ConvertSpec, WireAndEngineKnowTheSameLayersAndPresets) {
   }
 }
 
+TEST(ConvertSpec, TextModels) {
+  const auto spec = to_engine(parse_spec(R"(
+    model { layers { lstm { hidden_size: 3 direction: "reverse" } } layers { gru { hidden_size: 2 } }
+            layers { embedding_bag { embedding_dim: 4 mode: SUM } } }
+    recipe { steps: 1 context_length: 12 optimizer { learning_rate: 0.1 } })"));
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->model.layers[0].op, "LSTM");
+  EXPECT_EQ(spec->model.layers[0].attributes.get_string("direction", ""), "reverse");
+  EXPECT_EQ(spec->model.layers[1].op, "GRU");
+  EXPECT_EQ(spec->model.layers[2].op, "EmbeddingBag");
+  EXPECT_EQ(spec->model.layers[2].attributes.get_string("mode", ""), "sum");
+  EXPECT_EQ(spec->recipe.context_length, 12);
+}
+
 TEST(ConvertSpec, AdamwDecaysByDefaultAsInPyTorch) {
   const auto spec = to_engine(parse_spec(
       "model { lenet5 {} } recipe { steps: 9 optimizer { type: ADAMW learning_rate: 0.001 } }"));
@@ -229,6 +243,44 @@ TEST(ConvertData, RolesBelongToFormats) {
   ASSERT_TRUE(request.ok()) << request.error().message;
   EXPECT_EQ(request->sources[0].role, "data");
   EXPECT_EQ(request->csv.target, "y");
+}
+
+TEST(ConvertData, TextOptionsAreReadAndUnusedOnesRefused) {
+  v1::DatasetSpec spec;
+  spec.add_sources()->set_role(v1::DatasetSource::DATA);
+  const std::vector<std::filesystem::path> paths = {"/x"};
+  spec.mutable_text()->set_test_share(0.25);
+  auto request = to_ingest_request(spec, paths);
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->format, "text");
+  EXPECT_EQ(request->text.tokenizer, "char");
+  EXPECT_EQ(request->text.test_share, 0.25);
+  spec.mutable_text()->set_tokenizer(v1::WORD);
+  request = to_ingest_request(spec, paths);
+  ASSERT_FALSE(request.ok());
+  EXPECT_TRUE(names_field(request.error(), "spec.text.tokenizer"));
+
+  v1::CsvFormat& csv = *spec.mutable_csv();
+  csv.set_target("y");
+  csv.set_tokenizer(v1::BYTE);
+  csv.set_vocabulary_size(5);
+  csv.set_max_length(7);
+  request = to_ingest_request(spec, paths);  // without a text column
+  ASSERT_FALSE(request.ok());
+  for (const char* field :
+       {"spec.csv.tokenizer", "spec.csv.vocabulary_size", "spec.csv.max_length"}) {
+    EXPECT_TRUE(names_field(request.error(), field)) << field;
+  }
+  csv.add_text("t");
+  request = to_ingest_request(spec, paths);  // bytes have no vocabulary to choose
+  ASSERT_FALSE(request.ok());
+  EXPECT_TRUE(names_field(request.error(), "spec.csv.vocabulary_size"));
+  csv.clear_vocabulary_size();
+  request = to_ingest_request(spec, paths);
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->csv.text, (std::vector<std::string>{"t"}));
+  EXPECT_EQ(request->csv.tokenizer, "byte");
+  EXPECT_EQ(request->csv.max_length, 7);
 }
 
 TEST(ConvertRun, ValuesThatAreNotFiniteAreMarked) {

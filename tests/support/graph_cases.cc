@@ -270,6 +270,7 @@ std::vector<GraphCase> all_cases() {
   append_image_cases(cases);
   append_basic_cases(cases);
   append_sequence_cases(cases);
+  append_text_cases(cases);
   return cases;
 }
 

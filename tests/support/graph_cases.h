@@ -78,5 +78,7 @@ void append_sequence_cases(std::vector<GraphCase>& cases);
 
 /// Rows of tests/support/basic_cases.cc: movement, arithmetic, activations, reductions, losses.
 void append_basic_cases(std::vector<GraphCase>& cases);
+/// Rows of tests/support/text_cases.cc: recurrent layers, bags of tokens.
+void append_text_cases(std::vector<GraphCase>& cases);
 
 }  // namespace trainyard::testing

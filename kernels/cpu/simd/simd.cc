@@ -4,6 +4,8 @@
 #include "kernels/cpu/simd/attention.h"
 #include "kernels/cpu/simd/columns.h"
 #include "kernels/cpu/simd/elementwise.h"
+#include "kernels/cpu/simd/embedding_bag.h"
+#include "kernels/cpu/simd/recurrent.h"
 #include "kernels/cpu/simd/reduce.h"
 #include "kernels/cpu/simd/rows.h"
 #include "kernels/cpu/simd/strided.h"
@@ -61,8 +63,10 @@ TRAINYARD_SELECT(StridedLoops, strided_loops)
 TRAINYARD_SELECT(UpdateLoops, update_loops)
 TRAINYARD_SELECT(ColumnLoops, column_loops)
 TRAINYARD_SELECT(BatchNormLoops, batch_norm_loops)
-TRAINYARD_SELECT(RowLoops, row_loops)
 TRAINYARD_SELECT(AttentionLoops, attention_loops)
+TRAINYARD_SELECT(EmbeddingBagLoops, embedding_bag_loops)
+TRAINYARD_SELECT(RecurrentLoops, recurrent_loops)
+TRAINYARD_SELECT(RowLoops, row_loops)
 #undef TRAINYARD_SELECT
 
 }  // namespace trainyard::kernels::cpu

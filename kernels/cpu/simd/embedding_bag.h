@@ -1,0 +1,13 @@
+// kernels/cpu/simd/embedding_bag.h: the inner loop of bags of tokens.
+#pragma once
+
+#include <cstdint>
+
+namespace trainyard::kernels::cpu {
+
+struct EmbeddingBagLoops {
+  void (*add_scaled)(int64_t count, float scale, const float* x, float* y);  // y += scale * x
+};
+const EmbeddingBagLoops& embedding_bag_loops();
+
+}  // namespace trainyard::kernels::cpu

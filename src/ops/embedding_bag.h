@@ -1,0 +1,17 @@
+// src/ops/embedding_bag.h: a row of tokens as the sum or mean of its tokens' vectors.
+// Inputs      table [V, D]; tokens I32 [N, T] in [0, V), no gradient.       Output  y [N, D]
+// Attributes  mode: mean (default) or sum; padding_idx: the token that is left out, -1 none. A row
+//             of nothing else gives zeros.
+// Gradients   table, assigned.
+// Refuses     other ranks and types, empty tensors, a padding_idx that is no token.
+// Kernels     embedding_bag, embedding_bag_backward (kernels/embedding_bag.h)
+#pragma once
+
+#include "src/graph/op.h"
+
+namespace trainyard {
+
+const Op* embedding_bag_op();       // "EmbeddingBag"
+const Op* embedding_bag_grad_op();  // "EmbeddingBagGrad": (tokens, dy) -> dtable; attribute rows: V
+
+}  // namespace trainyard

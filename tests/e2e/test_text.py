@@ -1,0 +1,107 @@
+"""Text through the service: rows that are classified, and one text that is continued. Catches a step of the way that
+does not know tokens: upload, schema, plan, training, predict."""
+
+import unittest
+
+from harness import DaemonTest
+
+TOPICS = {"sport": ["team", "match", "goal", "coach"], "money": ["bank", "rates", "shares", "loan"]}
+
+
+def news(rows):
+    """Rows of two topics that share all words but two."""
+    text = "topic,title,body,id\n"
+    for i in range(rows):
+        topic = ("sport", "money")[i % 2]
+        words = TOPICS[topic]
+        text += (f'{topic},The {words[i // 2 % 4]} today,"word{i % 19}, and the '
+                 f'{words[i // 8 % 4].upper()}!",{i}\n')
+    return text
+
+
+BIGRAMS = """
+dataset: {{name: {dataset}}}
+model:
+  layers:
+    - embedding_bag: {{embedding_dim: 16}}
+    - gemm: {{units: 8}}
+    - reshape: {{shape: [{context}, -1]}}
+recipe:
+  steps: 80
+  batch_size: 16
+  context_length: {context}
+  validation_split: 0.2
+  optimizer: {{type: adam, learning_rate: 0.05}}
+"""
+
+
+class Text(DaemonTest):
+    def test_rows_of_text_are_classified(self):
+        self.write("news.csv", news(160))
+        spec = self.write("news.yaml", """
+name: news-topics
+dataset:
+  name: news
+  path: news.csv
+  csv: {target: topic, text: [title, body], vocabulary_size: 30, max_length: 9}
+model:
+  embedding_bag_classifier: {embedding_dim: 16, dropout: 0.1}
+recipe:
+  epochs: 15
+  batch_size: 16
+  optimizer: {type: adam, learning_rate: 0.02}
+  validation_split: 0.25
+""")
+        self.daemon.cli("submit", spec, "--watch")
+        self.assertEqual(self.daemon.job("news-topics")["progress"]["metrics"]["val/accuracy"], 1)
+        schema = self.daemon.json("dataset", "get", "news")["schema"]
+        self.assertEqual(schema["text"]["tokenizer"], "WORD")
+        self.assertEqual(int(schema["text"]["vocabulary_size"]), 32)
+        self.assertEqual(int(schema["text"]["max_length"]), 9)
+        self.assertEqual(schema["text"]["pieces"][0], "the")
+        self.assertEqual([c["name"] for c in schema["columns"]], ["title", "body"])
+        self.assertIn("word", self.daemon.cli("dataset", "get", "news").stdout)
+
+        lines = self.write("lines.txt", "the coach of the TEAM\nA loan, says the bank.\n")
+        answer = self.daemon.json("predict", "news-topics", "--text", lines)
+        self.assertEqual([p["label"] for p in answer["predictions"]], ["sport", "money"])
+        rows = self.write("rows.csv", "body,title\nthe bank,Higher rates\n")
+        answer = self.daemon.json("predict", "news-topics", "--csv", rows)
+        self.assertEqual([p["label"] for p in answer["predictions"]], ["money"])
+        bad = self.write("bad.txt", b"good\nbad \xff\n")
+        done = self.daemon.cli("predict", "news-topics", "--text", bad, check=False)
+        self.assert_refused(done, done.returncode, "line 2", "not UTF-8")
+        self.assertNotEqual(done.returncode, 0)
+
+    def test_one_text_is_continued(self):
+        text = self.write("input.txt", "abcdefg" * 200)
+        self.daemon.cli("dataset", "upload", "--text", text, "--name", "letters", "--test-share", "0.1")
+        schema = self.daemon.json("dataset", "get", "letters")["schema"]
+        self.assertEqual(int(schema["train_rows"]), 1260)
+        self.assertEqual(int(schema["test_rows"]), 140)
+        self.assertEqual(schema["text"]["pieces"], list("abcdefg"))
+        spec = self.write("letters.yaml", "name: letters\n" + BIGRAMS.format(dataset="letters", context=1))
+        self.daemon.cli("submit", spec, "--watch")
+        metrics = self.daemon.job("letters")["progress"]["metrics"]
+        self.assertEqual(metrics["val/accuracy"], 1)
+        self.assertEqual(metrics["test/accuracy"], 1)
+        lines = self.write("start.txt", "abc\n")
+        done = self.daemon.cli("predict", "letters", "--text", lines, check=False)
+        self.assert_refused(done, done.returncode, "continues text")
+        self.assertNotEqual(done.returncode, 0)
+
+        too_long = self.write("long.yaml", BIGRAMS.format(dataset="letters", context=1300))
+        done = self.daemon.cli("submit", too_long, check=False)
+        self.assert_refused(done, done.returncode, "context_length", "1..1259")
+        self.assertNotEqual(done.returncode, 0)
+
+    def test_what_is_no_text_is_refused_with_its_byte(self):
+        path = self.write("latin1.txt", "caf\xe9 noir".encode("latin-1"))
+        done = self.daemon.cli("dataset", "upload", "--text", path, check=False)
+        self.assert_refused(done, done.returncode, "byte 3", "UTF-8")
+        self.assertNotEqual(done.returncode, 0)
+        self.daemon.cli("dataset", "upload", "--text", path, "--tokenizer", "byte")
+
+
+if __name__ == "__main__":
+    unittest.main()
