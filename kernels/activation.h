@@ -16,18 +16,19 @@ namespace trainyard::kernels {
 
 namespace reference {  // T is float or double
 template <typename F, typename T>
-void activation_forward(int64_t count, const T* x, T* y);
+void activation_forward(int64_t count, const T* x, T* y, const F& f = {});
 template <typename F, typename T>
-void activation_backward(int64_t count, const T* saved, const T* dy, T* dx);
+void activation_backward(int64_t count, const T* saved, const T* dy, T* dx, const F& f = {});
 }  // namespace reference
 
 /// The same bits for a team of any size.
 namespace cpu {
 class Team;  // kernels/cpu/team.h
 template <typename F>
-void activation_forward(int64_t count, const float* x, float* y, Team& team);
+void activation_forward(int64_t count, const float* x, float* y, Team& team, const F& f = {});
 template <typename F>
-void activation_backward(int64_t count, const float* saved, const float* dy, float* dx, Team& team);
+void activation_backward(int64_t count, const float* saved, const float* dy, float* dx, Team& team,
+                         const F& f = {});
 }  // namespace cpu
 
 namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()

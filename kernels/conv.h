@@ -1,10 +1,11 @@
-// kernels/conv.h: two-dimensional convolution (correlation, as ONNX Conv), group 1, dilation 1.
+// kernels/conv.h: two-dimensional convolution (correlation, as ONNX Conv).
 //
-//   y[n,k,p,q]  = b[k] + sum_{c,r,s} x[n, c, p*sh - pt + r, q*sw - pl + s] * w[k,c,r,s]
-//   dx[n,c,h,w] = sum_{k,r,s} dy[n,k,p,q] * w[k,c,r,s]      over all p*sh - pt + r = h (w alike)
-//   dw[k,c,r,s] = sum_{n,p,q} dy[n,k,p,q] * x[n, c, p*sh - pt + r, q*sw - pl + s]
+//   y[n,k,p,q]  = b[k] + sum_{c,r,s} x[n, c, p*sh - pt + r*eh, q*sw - pl + s*ew] * w[k,c,r,s]
+//   dx[n,c,h,w] = sum_{k,r,s} dy[n,k,p,q] * w[k,c,r,s]   over all p*sh - pt + r*eh = h (w alike)
+//   dw[k,c,r,s] = sum_{n,p,q} dy[n,k,p,q] * x[n, c, p*sh - pt + r*eh, q*sw - pl + s*ew]
 //   db[k]       = sum_{n,p,q} dy[n,k,p,q]
-// x is 0 outside the image.
+// x is 0 outside the image; eh, ew are the dilations. With G groups, filter k sees only the C/G
+// channels of its group k / (K/G), and w has that many: [K, C/G, R, S].
 //
 // Source: Goodfellow, Bengio, Courville, "Deep Learning" (2016), section 9.5.
 #pragma once
@@ -20,14 +21,16 @@ struct ConvDims {
   ImageDims x;  // [N, C, H, W]
   int64_t K;    // channels out
   Window window;
+  int64_t group = 1;  // divides C and K
   ImageDims y() const { return {x.N, K, window.P(x.H), window.Q(x.W)}; }
-  int64_t weight_elements() const { return K * x.C * window.R * window.S; }
+  int64_t group_channels() const { return x.C / group; }
+  int64_t weight_elements() const { return K * group_channels() * window.R * window.S; }
   /// Multiply-adds count 2; padding counts as if it were data.
-  int64_t flops() const { return 2 * y().elements() * x.C * window.R * window.S; }
+  int64_t flops() const { return 2 * y().elements() * group_channels() * window.R * window.S; }
 };
 
-/// Shapes    x [N, C, H, W], y [N, K, P, Q] by strides; w [K, C, R, S] row-major; b [K] or nullptr.
-/// Writes    all of each output (assigned, never added to); reads none, so all may start
+/// Shapes    x [N, C, H, W], y [N, K, P, Q] by strides; w [K, C/G, R, S] row-major; b [K] or
+/// nullptr. Writes    all of each output (assigned, never added to); reads none, so all may start
 ///           uninitialised. dw and db may be nullptr if not wanted.
 /// Aliasing  none.
 /// Numerics  reference sums in T, in the order c, r, s (forward), k, r, s (dx), n, p, q (dw).

@@ -37,9 +37,17 @@ struct Window {
   int64_t R, S;
   int64_t stride_h = 1, stride_w = 1;
   int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
+  int64_t dilation_h = 1, dilation_w = 1;  // distance of neighbouring cells; pools have 1
 
-  constexpr int64_t P(int64_t H) const { return (H + pad_top + pad_bottom - R) / stride_h + 1; }
-  constexpr int64_t Q(int64_t W) const { return (W + pad_left + pad_right - S) / stride_w + 1; }
+  /// Rows and columns from the first cell to the last.
+  constexpr int64_t height() const { return (R - 1) * dilation_h + 1; }
+  constexpr int64_t width() const { return (S - 1) * dilation_w + 1; }
+  constexpr int64_t P(int64_t H) const {
+    return (H + pad_top + pad_bottom - height()) / stride_h + 1;
+  }
+  constexpr int64_t Q(int64_t W) const {
+    return (W + pad_left + pad_right - width()) / stride_w + 1;
+  }
 };
 
 /// Where the window of output row p meets the image: rows [begin, end) of the filter lie inside.

@@ -2,11 +2,18 @@
 //
 /// Shapes    p, g, v, m `count` elements; learning_rate and step one number, in device memory,
 ///           because they change every step; step counts from 0.
-/// Updates   p; sgd: v unless it is null (no momentum); adam: m and v. Reads g.
+/// Updates   p; sgd: v unless it is null (no momentum); adam: m and v; rmsprop: s, and a and b
+///           unless they are null (not centered, no momentum); lion: m; muon: m, the momentum.
+///           Reads g. `rate_factor` multiplies the learning rate.
+/// Adafactor p [batch, rows, columns] keeps row [batch, rows] and column [batch, columns]; with
+///           rows 0 it is a vector of `columns` and keeps `column`, its whole variance; row is
+///           null.
+/// Muon      p [rows, columns]; the iteration runs in the workspace, in the gradient's precision.
 /// Aliasing  none.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "kernels/math/optimizers.h"
 
@@ -16,12 +23,43 @@ struct SgdParams {
   int64_t count;
   double momentum, weight_decay;
   bool nesterov;
+  double rate_factor = 1;
 };
 
 struct AdamParams {
   int64_t count;
   double beta1, beta2, epsilon, weight_decay;
   bool decoupled;  // AdamW
+  double rate_factor = 1;
+};
+
+struct RmspropParams {
+  int64_t count;
+  double alpha, epsilon, momentum, weight_decay, rate_factor;
+};
+
+struct LionParams {
+  int64_t count;
+  double beta1, beta2, weight_decay, rate_factor;
+};
+
+struct AdafactorParams {
+  int64_t batch, rows, columns;  // rows 0: a vector
+  double beta2_decay, epsilon, scale_min, clip_threshold, weight_decay, rate_factor;
+  int64_t count() const { return rows == 0 ? columns : batch * rows * columns; }
+};
+
+struct MuonParams {
+  int64_t rows, columns;
+  double momentum, weight_decay, rate_factor;
+  bool nesterov, match_adamw;
+  int64_t iterations;
+};
+
+/// average = p at step 0, else average + (1 - decay) (p - average).
+struct MovingAverageParams {
+  int64_t count;
+  double decay;
 };
 
 namespace reference {  // T is float or double
@@ -30,15 +68,50 @@ void sgd(const SgdParams& s, const T* g, const float* learning_rate, T* p, T* v)
 template <typename T>
 void adam(const AdamParams& s, const T* g, const float* learning_rate, const int64_t* step, T* p,
           T* m, T* v);
+template <typename T>
+void rmsprop(const RmspropParams& s, const T* g, const float* learning_rate, T* p, T* square, T* a,
+             T* b);
+template <typename T>
+void lion(const LionParams& s, const T* g, const float* learning_rate, T* p, T* m);
+template <typename T>
+void adafactor(const AdafactorParams& s, const T* g, const float* learning_rate,
+               const int64_t* step, T* p, T* row, T* column);
+int64_t muon_workspace_elements(const MuonParams& s);
+template <typename T>
+void muon(const MuonParams& s, const T* g, const float* learning_rate, T* p, T* m, T* workspace);
+template <typename T>
+void moving_average(const MovingAverageParams& s, const T* p, const int64_t* step, T* average);
 }  // namespace reference
 
-/// The same bits for a team of any size.
+/// The same bits for a team of any size; Muon's products (oneDNN) for teams of one size.
 namespace cpu {
 class Team;  // kernels/cpu/team.h
 void sgd(const SgdParams& s, const float* g, const float* learning_rate, float* p, float* v,
          Team& team);
 void adam(const AdamParams& s, const float* g, const float* learning_rate, const int64_t* step,
           float* p, float* m, float* v, Team& team);
+void rmsprop(const RmspropParams& s, const float* g, const float* learning_rate, float* p,
+             float* square, float* a, float* b, Team& team);
+void lion(const LionParams& s, const float* g, const float* learning_rate, float* p, float* m,
+          Team& team);
+int64_t adafactor_workspace_bytes(const AdafactorParams& s);
+void adafactor(const AdafactorParams& s, const float* g, const float* learning_rate,
+               const int64_t* step, float* p, float* row, float* column, void* workspace,
+               Team& team);
+void moving_average(const MovingAverageParams& s, const float* p, const int64_t* step,
+                    float* average, Team& team);
+
+class Muon {
+ public:
+  Muon(const MuonParams& s, Team& team);
+  ~Muon();
+  int64_t workspace_bytes() const;
+  void run(const float* g, const float* learning_rate, float* p, float* m, void* workspace);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 }  // namespace cpu
 
 }  // namespace trainyard::kernels

@@ -16,11 +16,12 @@ bool is_idx(const v1::DatasetFile& file) {
          !file.test_images().empty() || !file.test_labels().empty();
 }
 
-void check_layers(const v1::ModelSpec& model, const SpecDocument& document,
+template <typename Layers>
+void check_layers(const Layers& layers, const std::string& list, const SpecDocument& document,
                   std::vector<SpecProblem>& problems) {
-  for (int i = 0; i < model.layers_size(); ++i) {
-    if (model.layers(i).op_case() != v1::Layer::OP_NOT_SET) continue;
-    const std::string path = "model.layers[" + std::to_string(i) + "]";
+  for (int i = 0; i < layers.size(); ++i) {
+    if (layers[i].op_case() != v1::Layer::OP_NOT_SET) continue;
+    const std::string path = list + "[" + std::to_string(i) + "]";
     const SpecPosition at = document.locate(path);
     bool told = false;  // an unknown field in the layer says it better
     for (const SpecProblem& problem : problems) told |= problem.field.starts_with(path);
@@ -53,7 +54,12 @@ Result<SpecFile> finish_spec_file(SpecDocument document, const std::filesystem::
   std::vector<SpecProblem> problems;
   read_spec_message(document.root(), "", spec.file, problems);
   check_required(spec.file, document, problems);
-  check_layers(spec.file.model(), document, problems);
+  const v1::ModelSpec& model = spec.file.model();
+  check_layers(model.layers(), "model.layers", document, problems);
+  for (int i = 0; i < model.blocks_size(); ++i) {
+    check_layers(model.blocks(i).layers(), "model.blocks[" + std::to_string(i) + "].layers",
+                 document, problems);
+  }
   if (spec.file.has_dataset())
     check_dataset_file(spec.file.dataset(), "dataset", &document, problems);
   if (!problems.empty()) return document.to_error(problems);

@@ -1,6 +1,7 @@
 #include "client/lib/spec_message.h"
 
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/struct.pb.h>
 
 #include <algorithm>
 #include <cctype>
@@ -218,8 +219,37 @@ class Reader {
     for (const SpecEntry& entry : value.entries) {
       pb::Message& pair = *message.GetReflection()->AddMessage(&message, &field);
       pair.GetReflection()->SetString(&pair, type.map_key(), entry.key);
-      read_scalar(entry.value, child(path, entry.key), *type.map_value(), pair);
+      if (type.map_value()->cpp_type() == Field::CPPTYPE_MESSAGE) {
+        read_any(entry.value, child(path, entry.key),
+                 *static_cast<pb::Value*>(
+                     pair.GetReflection()->MutableMessage(&pair, type.map_value())));
+      } else {
+        read_scalar(entry.value, child(path, entry.key), *type.map_value(), pair);
+      }
     }
+  }
+
+  /// A value of any type: number, truth, text, or a list of them. Which is right, the reader of the
+  /// value knows.
+  void read_any(const SpecValue& value, const std::string& path, pb::Value& out) {
+    if (value.kind == SpecValue::Kind::kSequence) {
+      out.mutable_list_value();
+      for (size_t i = 0; i < value.items.size(); ++i) {
+        read_any(value.items[i], path + "[" + std::to_string(i) + "]",
+                 *out.mutable_list_value()->add_values());
+      }
+      return;
+    }
+    if (value.kind != SpecValue::Kind::kScalar) {
+      return add(value.at, kType, path, shown(value) + ", expected a number, text, true or false");
+    }
+    if (value.quoted || (!is_number(value.text) && value.text != "true" && value.text != "false")) {
+      return out.set_string_value(value.text);
+    }
+    read_scalar(value, path,
+                *pb::Value::descriptor()->FindFieldByName(is_number(value.text) ? "number_value"
+                                                                                : "bool_value"),
+                out);
   }
 
   void read_repeated(const SpecValue& value, const std::string& path, const Field& field,

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "kernels/cpu/simd/activation.h"
 #include "kernels/cpu/simd/elementwise.h"
 #include "kernels/cpu/simd/simd.h"
 #include "kernels/cpu/team.h"
@@ -125,7 +126,7 @@ void add_relu_all(const BatchNormDims& d, const float* residual, float* y, Team&
         if (residual != nullptr) {
           elementwise_loops().add(end - begin, y + begin, residual + begin, y + begin);
         }
-        elementwise_loops().relu.forward(end - begin, y + begin, y + begin);
+        activation_loops().Relu.forward(math::Relu{}, end - begin, y + begin, y + begin);
       });
 }
 

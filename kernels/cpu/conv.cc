@@ -39,7 +39,7 @@ ConvDims with_images(ConvDims d, int64_t N) {
 // that backward ones are derived from. `w` may be a format of any.
 struct ConvSetup {
   Desc x, b, y;
-  Dims strides, pads_begin, pads_end;
+  Dims strides, dilates, pads_begin, pads_end;
   ForwardDesc forward;
 
   ConvSetup(const ConvDims& d, const ConvOptions& o, const Desc& w) {
@@ -49,23 +49,27 @@ struct ConvSetup {
     y = Desc({out.N, out.C, out.H, out.W}, kF32, tag);
     if (o.bias) b = Desc({d.K}, kF32, Tag::x);
     strides = {d.window.stride_h, d.window.stride_w};
+    dilates = {d.window.dilation_h - 1, d.window.dilation_w - 1};  // oneDNN counts from 0
     pads_begin = {d.window.pad_top, d.window.pad_left};
     pads_end = {d.window.pad_bottom, d.window.pad_right};
     const auto kind = dnnl::prop_kind::forward_training;
     const auto desc = o.bias ? dnnl::convolution_forward::desc(kind, kDirect, x, w, b, y, strides,
-                                                               pads_begin, pads_end)
+                                                               dilates, pads_begin, pads_end)
                              : dnnl::convolution_forward::desc(kind, kDirect, x, w, y, strides,
-                                                               pads_begin, pads_end);
+                                                               dilates, pads_begin, pads_end);
     forward = ForwardDesc(desc, user_scratchpad(), onednn_engine());
   }
 };
 
-Desc plain_weights(const ConvDims& d) {
-  return Desc({d.K, d.x.C, d.window.R, d.window.S}, kF32, Tag::oihw);
+Desc weights_desc(const ConvDims& d, bool plain) {
+  if (d.group == 1) {
+    return Desc({d.K, d.x.C, d.window.R, d.window.S}, kF32, plain ? Tag::oihw : Tag::any);
+  }
+  return Desc({d.group, d.K / d.group, d.group_channels(), d.window.R, d.window.S}, kF32,
+              plain ? Tag::goihw : Tag::any);
 }
-Desc any_weights(const ConvDims& d) {
-  return Desc({d.K, d.x.C, d.window.R, d.window.S}, kF32, Tag::any);
-}
+Desc plain_weights(const ConvDims& d) { return weights_desc(d, true); }
+Desc any_weights(const ConvDims& d) { return weights_desc(d, false); }
 
 /// Slices of images must agree on the weights' inner format: the first one chooses.
 void check_same(const Desc& first, const Desc& other) {
@@ -81,6 +85,7 @@ class WeightReorder {
     int64_t parts =
         std::clamp<int64_t>(std::min(d.weight_elements() / kWeightsPerThread, d.K / kFilterStep), 1,
                             static_cast<int64_t>(team.size()));
+    if (d.group > 1) parts = 1;
     for (int64_t i = 0; i < parts && parts > 1; ++i) {
       const Range k = part_of(d.K, i, parts, kFilterStep);
       const Dims dims = {k.size(), d.x.C, d.window.R, d.window.S}, offsets = {k.begin, 0, 0, 0};
@@ -197,7 +202,7 @@ struct ConvBackwardData::Impl {
                             any_weights(d));
       const dnnl::convolution_backward_data::primitive_desc pd(
           dnnl::convolution_backward_data::desc(kDirect, setup.x, w, setup.y, setup.strides,
-                                                setup.pads_begin, setup.pads_end),
+                                                setup.dilates, setup.pads_begin, setup.pads_end),
           user_scratchpad(), onednn_engine(), setup.forward);
       if (i == 0) w = pd.weights_desc();
       check_same(w, pd.weights_desc());
@@ -256,9 +261,9 @@ struct ConvBackwardWeights::Impl {
       using Backward = dnnl::convolution_backward_weights;
       const auto desc = options.bias
                             ? Backward::desc(kDirect, setup.x, dw, setup.b, setup.y, setup.strides,
-                                             setup.pads_begin, setup.pads_end)
+                                             setup.dilates, setup.pads_begin, setup.pads_end)
                             : Backward::desc(kDirect, setup.x, dw, setup.y, setup.strides,
-                                             setup.pads_begin, setup.pads_end);
+                                             setup.dilates, setup.pads_begin, setup.pads_end);
       const Backward::primitive_desc pd(desc, user_scratchpad(), onednn_engine(), setup.forward);
       if (i == 0) dw = pd.diff_weights_desc();
       check_same(dw, pd.diff_weights_desc());

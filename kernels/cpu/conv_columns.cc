@@ -60,6 +60,7 @@ float* floats_at(void* workspace, int64_t offset) {
 
 // Too few channels make patches that are slow to copy, one tap has nothing to gain.
 bool columns_suit_backward_data(const ConvDims& d) {
+  if (d.group > 1 || d.window.dilation_h > 1 || d.window.dilation_w > 1) return false;
   return d.x.C >= 8 && d.K >= 8 && d.window.R * d.window.S > 1 && lanes_used(patch_size(d)) > 0.9 &&
          lanes_used(d.x.C) < 0.75;
 }

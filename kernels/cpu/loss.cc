@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "kernels/cpu/simd/rows.h"
 #include "kernels/cpu/team.h"
 #include "kernels/mse.h"
 #include "kernels/softmax_xent.h"
@@ -29,12 +30,9 @@ void softmax_xent_forward(const SoftmaxXentDims& d, const float* z, const int32_
     for (int64_t n = begin; n < end; ++n) {
       const float* z_row = z + n * d.classes;
       float* p_row = p + n * d.classes;
-      float max = z_row[0];
-      for (int64_t k = 1; k < d.classes; ++k) max = max < z_row[k] ? z_row[k] : max;
       const float z_label = z_row[label[n]];  // before p overwrites it
       float sum = 0;
-      for (int64_t k = 0; k < d.classes; ++k) sum += p_row[k] = std::exp(z_row[k] - max);
-      for (int64_t k = 0; k < d.classes; ++k) p_row[k] /= sum;
+      const float max = row_loops().softmax(d.classes, z_row, p_row, &sum);
       terms[n] = static_cast<double>(std::log(sum) - (z_label - max));
     }
   });
@@ -49,7 +47,7 @@ void softmax_xent_backward(const SoftmaxXentDims& d, const float* p, const int32
       const float* p_row = p + n * d.classes;
       float* dz_row = dz + n * d.classes;
       const float p_label = p_row[label[n]];  // dz may be p
-      for (int64_t k = 0; k < d.classes; ++k) dz_row[k] = scale * p_row[k];
+      row_loops().scale(d.classes, scale, p_row, dz_row);
       dz_row[label[n]] = scale * (p_label - 1.0f);
     }
   });

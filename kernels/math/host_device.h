@@ -1,8 +1,10 @@
-// kernels/math/host_device.h: marks a function for both compilers.
+// kernels/math/host_device.h: marks a function for both compilers. On the host it is always
+// inlined: loops around it must vectorise, and a copy of it compiled for one instruction set must
+// never be the one that the linker keeps for all (kernels/cpu/simd/simd.h).
 #pragma once
 
 #ifdef __CUDACC__
 #define TRAINYARD_HD __host__ __device__
 #else
-#define TRAINYARD_HD
+#define TRAINYARD_HD [[gnu::always_inline]]
 #endif

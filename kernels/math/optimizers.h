@@ -1,5 +1,5 @@
-// kernels/math/optimizers.h: one parameter's update by SGD, Adam and AdamW, the formulas of
-// PyTorch's torch.optim (single-tensor form), so that runs can be compared step by step.
+// kernels/math/optimizers.h: one parameter's update, the formulas of PyTorch's torch.optim
+// (single-tensor form) where it has them, so that runs can be compared step by step.
 #pragma once
 
 #include <cmath>
@@ -63,6 +63,115 @@ TRAINYARD_HD inline void adam(const AdamConstants<T>& c, T g, T& p, T& m, T& v) 
   m += c.beta1_rest * (g - m);
   v = c.beta2 * v + c.beta2_rest * g * g;
   p -= c.step_size * m / (std::sqrt(v) * c.inverse_root + c.epsilon);
+}
+
+template <typename T>
+struct RmspropConstants {
+  T learning_rate, alpha, alpha_rest, epsilon, momentum, weight_decay;
+};
+
+// g' = g + weight_decay p;  s = alpha s + (1 - alpha) g'^2;  centered: a += (1 - alpha) (g' - a);
+// d = g' / (sqrt(s - a^2) + eps);  momentum: b = momentum b + d, p -= lr b;  else p -= lr d.
+// `a` is null unless centered, `b` without momentum.
+// Source: Hinton, "Neural Networks for Machine Learning" (2012), lecture 6e; centered: Graves 2013.
+template <typename T>
+TRAINYARD_HD inline void rmsprop(const RmspropConstants<T>& c, T g, T& p, T& s, T* a, T* b) {
+  g += c.weight_decay * p;
+  s = c.alpha * s + c.alpha_rest * g * g;
+  T variance = s;
+  if (a != nullptr) {
+    *a += c.alpha_rest * (g - *a);
+    // Rounding can take the difference below 0, where s is all mean.
+    variance -= *a * *a;
+    variance = variance < T(0) ? T(0) : variance;
+  }
+  T d = g / (std::sqrt(variance) + c.epsilon);
+  if (b != nullptr) {
+    *b = c.momentum * *b + d;
+    d = *b;
+  }
+  p -= c.learning_rate * d;
+}
+
+template <typename T>
+struct LionConstants {
+  T learning_rate, beta1, beta1_rest, beta2, beta2_rest;
+  T kept_share;  // 1 - lr weight_decay
+};
+
+// p *= 1 - lr weight_decay;  p -= lr sign(beta1 m + (1 - beta1) g);  m = beta2 m + (1 - beta2) g.
+// Source: Chen et al., "Symbolic Discovery of Optimization Algorithms" (2023), program 2.
+template <typename T>
+TRAINYARD_HD inline void lion(const LionConstants<T>& c, T g, T& p, T& m) {
+  const T direction = c.beta1 * m + c.beta1_rest * g;
+  // sign(0) is 0; a NaN stays one, so that it is seen.
+  const T sign = direction > T(0) ? T(1) : (direction < T(0) ? T(-1) : direction);
+  p = p * c.kept_share - c.learning_rate * sign;
+  m = c.beta2 * m + c.beta2_rest * g;
+}
+
+// Adafactor, as PyTorch has it. Source: Shazeer, Stern (2018), algorithms 4 and 5.
+struct AdafactorConstants {
+  double new_share;   // t^beta2_decay: what a variance takes of the new squares
+  double kept_share;  // 1 - lr weight_decay
+  double step;        // alpha: max(scale_min, rms(p)) min(lr, 1 / sqrt(t))
+};
+/// `step` counts from 0; `square_sum` is that of the parameter before the update.
+inline AdafactorConstants adafactor_constants(double learning_rate, double beta2_decay,
+                                              double scale_min, double weight_decay, int64_t step,
+                                              double square_sum, int64_t count) {
+  const double t = static_cast<double>(step) + 1;
+  const double rate = std::fmin(learning_rate, 1 / std::sqrt(t));
+  const double rms = std::sqrt(square_sum / static_cast<double>(count));
+  // A NaN passes: fmax would hide it.
+  const double scale = rms < scale_min ? scale_min : rms;
+  return {std::pow(t, beta2_decay), 1 - learning_rate * weight_decay, scale * rate};
+}
+/// The step per unit of update: an update whose root mean square is beyond `threshold` is shrunk.
+inline double adafactor_step(double step, double update_square_sum, int64_t count,
+                             double threshold) {
+  const double rms = std::sqrt(update_square_sum / static_cast<double>(count)) / threshold;
+  return step / (rms < 1 ? 1 : rms);
+}
+/// One element of the update: g over the root of its estimated variance.
+template <typename T>
+TRAINYARD_HD inline T adafactor_update(T g, T variance, T epsilon_squared) {
+  return g / std::sqrt(variance < epsilon_squared ? epsilon_squared : variance);
+}
+
+// Muon. The quintic iteration X <- a X + (b A + c A^2) X with A = X X^T drives the singular values
+// of X towards 1. Source: Jordan et al., "Muon: An optimizer for hidden layers in neural networks"
+// (2024), whose coefficients these are.
+inline constexpr double kMuonA = 3.4445, kMuonB = -4.7750, kMuonC = 2.0315;
+inline constexpr double kMuonEpsilon = 1e-7;  // least norm that a gradient is divided by
+
+/// The rate of an orthogonal step for a matrix [rows, columns]: "original" keeps the output's scale
+/// whatever the shape, "match_rms_adamw" gives the step the size of AdamW's (Liu et al. 2025).
+inline double muon_rate(double learning_rate, bool match_adamw, int64_t rows, int64_t columns) {
+  const auto r = static_cast<double>(rows), c = static_cast<double>(columns);
+  return learning_rate *
+         (match_adamw ? 0.2 * std::sqrt(std::fmax(r, c)) : std::sqrt(std::fmax(1.0, r / c)));
+}
+
+// The moving average of a parameter; the first one is the parameter itself.
+template <typename T>
+TRAINYARD_HD inline T moving_average(T average, T p, T new_share) {
+  return average + new_share * (p - average);
+}
+
+// What clipping the global norm multiplies gradients by, as torch.nn.utils.clip_grad_norm_; its
+// epsilon guards against a norm of 0. No bound (0) gives 1; a norm that is NaN gives NaN.
+inline double clip_scale(double norm, double max_norm) {
+  if (max_norm == 0) return 1;
+  const double scale = max_norm / (norm + 1e-6);
+  return scale > 1 ? 1 : scale;
+}
+
+// A gradient times `scale`, then cut to [-bound, bound]. Infinity bounds nothing; a NaN stays one.
+template <typename T>
+TRAINYARD_HD inline T clip_gradient(T g, T scale, T bound) {
+  g *= scale;
+  return g < -bound ? -bound : (g > bound ? bound : g);
 }
 
 }  // namespace trainyard::math

@@ -5,6 +5,7 @@
 #include <google/protobuf/reflection.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "src/base/violations.h"
@@ -17,6 +18,7 @@ using google::protobuf::Message;
 
 // "max_pool" -> "MaxPool": a layer's field name is its ONNX name in snake case.
 std::string onnx_name(std::string_view field) {
+  if (field == "rms_normalization") return "RMSNormalization";  // abbreviations stay capital
   std::string name;
   bool upper = true;
   for (const char c : field) {
@@ -103,20 +105,87 @@ Attributes to_attributes(const Message& message, const std::string& path, Violat
   return attributes;
 }
 
-LayerSpec to_layer(const v1::Layer& layer, int index, Violations& violations) {
+// A parameter of a block: a number, text, truth, or a list of whole numbers.
+void read_value(const google::protobuf::Value& value, const std::string& name,
+                const std::string& path, Attributes& out, Violations& violations) {
+  using Value = google::protobuf::Value;
+  const auto is_whole = [](double v) { return std::trunc(v) == v && std::fabs(v) < 1e15; };
+  switch (value.kind_case()) {
+    case Value::kNumberValue:
+      if (is_whole(value.number_value())) {
+        return out.set(name, static_cast<int64_t>(value.number_value()));
+      }
+      return out.set(name, value.number_value());
+    case Value::kBoolValue:
+      return out.set(name, int64_t{value.bool_value() ? 1 : 0});
+    case Value::kStringValue:
+      return out.set(name, value.string_value());
+    case Value::kListValue: {
+      std::vector<int64_t> list;
+      for (const Value& entry : value.list_value().values()) {
+        if (entry.kind_case() != Value::kNumberValue || !is_whole(entry.number_value())) break;
+        list.push_back(static_cast<int64_t>(entry.number_value()));
+      }
+      if (list.size() == static_cast<size_t>(value.list_value().values_size())) {
+        return out.set(name, std::move(list));
+      }
+      break;
+    }
+    default:
+      break;
+  }
+  violations.add(
+      "FIELD_TYPE", path,
+      "has the wrong type, expected a number, text, true, false or a list of whole numbers");
+}
+
+Attributes to_values(const google::protobuf::Map<std::string, google::protobuf::Value>& values,
+                     const std::string& path, Violations& violations) {
+  Attributes out;
+  for (const auto& [name, value] : values) {
+    read_value(value, name, path + "." + name, out, violations);
+  }
+  return out;
+}
+
+LayerSpec to_layer(const v1::Layer& layer, const std::string& path, Violations& violations) {
   LayerSpec out;
   out.name = layer.name();
   out.inputs.assign(layer.inputs().begin(), layer.inputs().end());
+  out.bind.insert(layer.bind().begin(), layer.bind().end());
   const FieldDescriptor* op = set_field(layer, "op");
   if (op == nullptr) {
-    violations.add("FIELD_REQUIRED", "model.layers[" + std::to_string(index) + "]",
-                   "has no op; expected one such as gemm, conv or relu");
+    violations.add("FIELD_REQUIRED", path, "has no op; expected one such as gemm, conv or relu");
     return out;
   }
   out.op = onnx_name(op->name());
-  out.attributes =
-      to_attributes(layer.GetReflection()->GetMessage(layer, op),
-                    "model.layers[" + std::to_string(index) + "]." + op->name(), violations);
+  if (layer.has_use()) {
+    out.block = layer.use().block();
+    if (layer.use().has_repeat()) out.repeat = layer.use().repeat();
+    out.attributes = to_values(layer.use().with(), path + ".use.with", violations);
+    return out;
+  }
+  out.attributes = to_attributes(layer.GetReflection()->GetMessage(layer, op),
+                                 path + "." + op->name(), violations);
+  return out;
+}
+
+std::vector<LayerSpec> to_layers(const google::protobuf::RepeatedPtrField<v1::Layer>& layers,
+                                 const std::string& path, Violations& violations) {
+  std::vector<LayerSpec> out;
+  for (int i = 0; i < layers.size(); ++i) {
+    out.push_back(to_layer(layers.Get(i), path + "[" + std::to_string(i) + "]", violations));
+  }
+  return out;
+}
+
+BlockSpec to_block(const v1::Block& block, const std::string& path, Violations& violations) {
+  BlockSpec out;
+  out.name = block.name();
+  out.inputs.assign(block.inputs().begin(), block.inputs().end());
+  out.parameters.assign(block.parameters().begin(), block.parameters().end());
+  out.defaults = to_values(block.defaults(), path + ".defaults", violations);
+  out.layers = to_layers(block.layers(), path + ".layers", violations);
   return out;
 }
 
@@ -134,8 +203,11 @@ ModelSpec to_model(const v1::ModelSpec& model, Violations& violations) {
     out.parameters = to_attributes(model.GetReflection()->GetMessage(model, preset),
                                    "model." + out.preset, violations);
   }
-  for (int i = 0; i < model.layers_size(); ++i)
-    out.layers.push_back(to_layer(model.layers(i), i, violations));
+  out.layers = to_layers(model.layers(), "model.layers", violations);
+  for (int i = 0; i < model.blocks_size(); ++i) {
+    out.blocks.push_back(
+        to_block(model.blocks(i), "model.blocks[" + std::to_string(i) + "]", violations));
+  }
   switch (model.loss()) {
     case v1::LOSS_UNSPECIFIED:
       break;
@@ -153,61 +225,180 @@ ModelSpec to_model(const v1::ModelSpec& model, Violations& violations) {
   return out;
 }
 
-void refuse_unused(bool given, std::string_view field, std::string_view owner,
-                   Violations& violations) {
-  if (!given) return;
-  violations.add("FIELD_UNUSED", std::string(field),
-                 "has no effect here; remove it or choose " + std::string(owner));
+// Fields that are set, though the chosen type does not look at them: `uses` and `users` know.
+void refuse_unused(const Message& message, const std::string& path, const std::string& type,
+                   bool (*uses)(std::string_view, std::string_view),
+                   std::string (*users)(std::string_view), Violations& violations) {
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (uses(type, field->name())) continue;
+    violations.add("FIELD_UNUSED", path + "." + field->name(),
+                   "has no effect here; remove it or choose type: " + users(field->name()));
+  }
+}
+
+// The name of an enum's value; `fallback` for 0 and, with a refusal, for a number that we do not
+// know.
+template <typename Enum>
+std::string read_enum(Enum value, const std::string& field, const std::string& fallback,
+                      Violations& violations) {
+  if (static_cast<int>(value) == 0) return fallback;
+  const std::string name = enum_name(value);
+  if (!name.empty()) return name;
+  violations.add("FIELD_UNSUPPORTED", field,
+                 std::to_string(static_cast<int>(value)) + " is not known, expected one of " +
+                     value_names(*google::protobuf::GetEnumDescriptor<Enum>()));
+  return fallback;
+}
+
+double default_weight_decay(const std::string& type) {
+  return type == "adamw" ? 0.01 : type == "muon" ? 0.1 : 0.0;
 }
 
 OptimizerSpec to_optimizer(const v1::Optimizer& o, Violations& violations) {
-  OptimizerSpec out;
-  out.type = o.type() == v1::Optimizer::TYPE_UNSPECIFIED ? "sgd" : enum_name(o.type());
-  if (out.type.empty()) {
-    violations.add("FIELD_UNSUPPORTED", "recipe.optimizer.type",
-                   std::to_string(o.type()) + " is not known, expected sgd, adam or adamw");
-    out.type = "sgd";
-  }
+  const std::string path = "recipe.optimizer";
+  const std::string type = read_enum(o.type(), path + ".type", "sgd", violations);
+  OptimizerSpec out = default_optimizer(type);
   if (!o.has_learning_rate()) {
-    violations.add("FIELD_REQUIRED", "recipe.optimizer.learning_rate",
-                   "is missing, expected a number > 0");
+    violations.add("FIELD_REQUIRED", path + ".learning_rate", "is missing, expected a number > 0");
   }
+  refuse_unused(o, path, type, optimizer_uses, optimizer_users, violations);
   out.learning_rate = o.learning_rate();
-  const bool sgd = out.type == "sgd";
-  refuse_unused(!sgd && o.has_momentum(), "recipe.optimizer.momentum", "type: sgd", violations);
-  refuse_unused(!sgd && o.has_nesterov(), "recipe.optimizer.nesterov", "type: sgd", violations);
-  refuse_unused(sgd && o.has_beta1(), "recipe.optimizer.beta1", "type: adam or adamw", violations);
-  refuse_unused(sgd && o.has_beta2(), "recipe.optimizer.beta2", "type: adam or adamw", violations);
-  refuse_unused(sgd && o.has_epsilon(), "recipe.optimizer.epsilon", "type: adam or adamw",
-                violations);
-  out.momentum = o.momentum();
-  out.nesterov = o.nesterov();
+  out.weight_decay = o.has_weight_decay() ? o.weight_decay() : default_weight_decay(type);
+  out.weight_decay_on =
+      read_enum(o.weight_decay_on(), path + ".weight_decay_on", "all", violations);
+  if (o.has_momentum()) out.momentum = o.momentum();
+  if (o.has_nesterov()) out.nesterov = o.nesterov();
   if (o.has_beta1()) out.beta1 = o.beta1();
   if (o.has_beta2()) out.beta2 = o.beta2();
   if (o.has_epsilon()) out.epsilon = o.epsilon();
-  out.weight_decay = o.has_weight_decay() ? o.weight_decay() : (out.type == "adamw" ? 0.01 : 0.0);
+  if (o.has_alpha()) out.alpha = o.alpha();
+  if (o.has_centered()) out.centered = o.centered();
+  if (o.has_beta2_decay()) out.beta2_decay = o.beta2_decay();
+  if (o.has_clip_threshold()) out.clip_threshold = o.clip_threshold();
+  if (o.has_scale_min()) out.scale_min = o.scale_min();
+  if (o.has_newton_schulz_steps()) out.newton_schulz_steps = o.newton_schulz_steps();
+  out.adjust_rate = read_enum(o.adjust_rate(), path + ".adjust_rate", "original", violations);
+  if (o.has_fallback_learning_rate()) {
+    out.fallback_learning_rate = o.fallback_learning_rate();
+    if (out.fallback_learning_rate == 0) {  // which would mean "as learning_rate"
+      violations.add("FIELD_OUT_OF_RANGE", path + ".fallback_learning_rate",
+                     "0 is out of range, expected more than 0 and at most 1e6");
+    }
+  }
   return out;
 }
 
 ScheduleSpec to_schedule(const v1::Schedule& s, Violations& violations) {
   ScheduleSpec out;
-  out.type = s.type() == v1::Schedule::TYPE_UNSPECIFIED ? "constant" : enum_name(s.type());
-  if (out.type.empty()) {
-    violations.add("FIELD_UNSUPPORTED", "recipe.schedule.type",
-                   std::to_string(s.type()) + " is not known, expected constant, step or cosine");
-    out.type = "constant";
-  }
-  const bool step = out.type == "step";
-  const bool cosine = out.type == "cosine";
-  refuse_unused(!step && s.has_step_size(), "recipe.schedule.step_size", "type: step", violations);
-  refuse_unused(!step && s.has_gamma(), "recipe.schedule.gamma", "type: step", violations);
-  refuse_unused(!cosine && s.has_min_learning_rate(), "recipe.schedule.min_learning_rate",
-                "type: cosine", violations);
+  out.type = read_enum(s.type(), "recipe.schedule.type", "constant", violations);
+  refuse_unused(s, "recipe.schedule", out.type, schedule_uses, schedule_users, violations);
   out.warmup_steps = s.warmup_steps();
   out.step_size = s.step_size();
+  out.milestones.assign(s.milestones().begin(), s.milestones().end());
   if (s.has_gamma()) out.gamma = s.gamma();
   out.min_learning_rate = s.min_learning_rate();
+  if (s.has_power()) out.power = s.power();
+  if (s.has_pct_start()) out.pct_start = s.pct_start();
+  if (s.has_div_factor()) out.div_factor = s.div_factor();
+  if (s.has_final_div_factor()) out.final_div_factor = s.final_div_factor();
   return out;
+}
+
+// A number whose 0 means "off" to the engine: written out, it must be more.
+double read_positive(bool given, double value, const std::string& field, Violations& violations) {
+  if (given && !(value > 0)) {
+    violations.add("FIELD_OUT_OF_RANGE", field, "is out of range, expected a number more than 0");
+    return 0;
+  }
+  return value;
+}
+
+void require_metric(const std::string& metric, const std::string& field, Violations& violations) {
+  if (!metric.empty()) return;
+  violations.add("FIELD_REQUIRED", field, "is missing, expected a metric such as val/loss");
+}
+
+std::string to_mode(v1::MetricMode mode, const std::string& field, Violations& violations) {
+  return read_enum(mode, field, "", violations);
+}
+
+void read_stopping(const v1::Recipe& r, Recipe& out, Violations& violations) {
+  if (r.has_keep_best()) {
+    const std::string path = "recipe.keep_best";
+    out.keep_best.metric = r.keep_best().metric();
+    require_metric(out.keep_best.metric, path + ".metric", violations);
+    out.keep_best.mode = to_mode(r.keep_best().mode(), path + ".mode", violations);
+  }
+  if (r.has_early_stopping()) {
+    const std::string path = "recipe.early_stopping";
+    const v1::EarlyStopping& stop = r.early_stopping();
+    out.early_stopping.metric = stop.metric();
+    require_metric(stop.metric(), path + ".metric", violations);
+    out.early_stopping.mode = to_mode(stop.mode(), path + ".mode", violations);
+    out.early_stopping.min_delta = stop.min_delta();
+    out.early_stopping.patience = stop.patience();
+    if (!stop.has_patience()) {
+      out.early_stopping.patience = 1;
+      violations.add("FIELD_REQUIRED", path + ".patience",
+                     "is missing, expected a number of evaluations, such as 5");
+    }
+  }
+}
+
+void read_initial_weights(const v1::InitialWeights& w, InitialWeights& out,
+                          Violations& violations) {
+  if (w.job().empty() == w.model().empty()) {
+    violations.add("FIELD_REQUIRED", "recipe.initial_weights",
+                   w.job().empty() ? "names neither a job nor a model; expected one of them"
+                                   : "names a job and a model; expected one of them");
+  }
+  out.source = w.job().empty() ? w.model() : w.job();
+  out.include.assign(w.include().begin(), w.include().end());
+  out.exclude.assign(w.exclude().begin(), w.exclude().end());
+  out.skip_mismatched = w.skip_mismatched();
+}
+
+ParameterGroup to_parameter_group(const v1::ParameterGroup& g) {
+  ParameterGroup out;
+  out.match = g.match();
+  if (g.has_freeze()) out.freeze = g.freeze();
+  if (g.has_learning_rate_factor()) out.learning_rate_factor = g.learning_rate_factor();
+  if (g.has_weight_decay()) out.weight_decay = g.weight_decay();
+  return out;
+}
+
+// What happens to gradients and weights around the optimizer.
+void read_options(const v1::Recipe& r, Recipe& out, Violations& violations) {
+  if (r.has_clip_gradients()) {
+    const v1::ClipGradients& clip = r.clip_gradients();
+    const std::string path = "recipe.clip_gradients";
+    if (clip.has_norm() == clip.has_value()) {
+      violations.add("FIELD_REQUIRED", path,
+                     clip.has_norm() ? "has both norm and value; expected exactly one"
+                                     : "has neither norm nor value; expected exactly one");
+    } else {
+      out.clip_norm = read_positive(clip.has_norm(), clip.norm(), path + ".norm", violations);
+      out.clip_value = read_positive(clip.has_value(), clip.value(), path + ".value", violations);
+    }
+  }
+  if (r.has_ema()) {
+    if (!r.ema().has_decay()) {
+      violations.add("FIELD_REQUIRED", "recipe.ema.decay",
+                     "is missing, expected a number such as 0.999");
+    }
+    out.ema_decay =
+        read_positive(r.ema().has_decay(), r.ema().decay(), "recipe.ema.decay", violations);
+  }
+  for (const v1::ParameterGroup& g : r.parameter_groups()) {
+    out.parameter_groups.push_back(to_parameter_group(g));
+  }
+  read_stopping(r, out, violations);
+  if (r.has_initial_weights()) {
+    read_initial_weights(r.initial_weights(), out.initial_weights, violations);
+  }
+  out.metrics.assign(r.metrics().begin(), r.metrics().end());
 }
 
 // An optional count where leaving it out means a default: an explicit value must be at least
@@ -242,6 +433,8 @@ Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
              "recipe.checkpoint_every_steps", out.checkpoint_every_steps, violations);
   read_count(r.has_keep_checkpoints(), r.keep_checkpoints(), 1, "recipe.keep_checkpoints",
              out.keep_checkpoints, violations);
+  read_count(r.has_accumulate_steps(), r.accumulate_steps(), 1, "recipe.accumulate_steps",
+             out.accumulate_steps, violations);
   if (!r.has_optimizer()) {
     violations.add("FIELD_REQUIRED", "recipe.optimizer",
                    "is missing, expected for example {type: sgd, learning_rate: 0.01}");
@@ -262,6 +455,7 @@ Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
           std::to_string(r.recompute()) + " is not known, expected none, blocks or full");
     }
   }
+  read_options(r, out, violations);
   return out;
 }
 

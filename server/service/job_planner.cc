@@ -64,6 +64,23 @@ struct Choice {
   std::string advice;  // why, in a sentence
 };
 
+/// The model whose weights the job begins with must be there.
+Status check_initial_weights(const v1::JobSpec& spec, Store& store) {
+  if (!spec.recipe().has_initial_weights()) return {};
+  const v1::InitialWeights& weights = spec.recipe().initial_weights();
+  const bool job = !weights.job().empty();
+  const std::string field = std::string("recipe.initial_weights.") + (job ? "job" : "model");
+  ASSIGN_OR_RETURN(const std::string id,
+                   parse_id_or_name(job ? Collection::kJobs : Collection::kModels, field,
+                                    job ? weights.job() : weights.model()));
+  if (store.models().find("default", id).ok()) return {};
+  Error e = make_error(
+      ErrorCode::kNotFound, "MODEL_NOT_FOUND",
+      field + ": there is no model " + id + (job ? "; a job has one when it has SUCCEEDED" : ""));
+  e.violations.push_back({field, "there is no model " + id});
+  return e;
+}
+
 /// Where the job would start now, as decide() places it.
 Choice choose_device(DeviceWish wish, const Devices& devices) {
   if (wish != DeviceWish::kCpu) {
@@ -145,6 +162,7 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
   if (!spec.resources().has_threads()) {
     job.spec.mutable_resources()->set_threads(service_.config.threads_per_job);
   }
+  if (Status s = check_initial_weights(spec, service_.store); !s.ok()) return s.error();
   job.wish = wish_of(spec);
   return job;
 }

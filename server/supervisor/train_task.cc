@@ -62,7 +62,26 @@ Result<v1::Assignment> TrainTask::assignment() {
   task.set_model_dir(options_.paths.model(job_.uid).string());
   task.set_device(job_.device);
   task.set_threads(options_.threads);
+  task.set_initial_weights_path(initial_weights_path());
   return assignment;
+}
+
+std::string TrainTask::completed_message(const v1::Outcome& outcome) const {
+  const int64_t total = job_.plan.steps_total();
+  if (outcome.steps_done() >= total) return "All steps are done.";
+  return "Stopped early, as the recipe asks, after step " + std::to_string(outcome.steps_done()) +
+         " of " + std::to_string(total) + ".";
+}
+
+std::string TrainTask::initial_weights_path() const {
+  const v1::InitialWeights& weights = job_.spec.recipe().initial_weights();
+  const std::string& name = weights.model().empty() ? weights.job() : weights.model();
+  if (name.empty()) return "";
+  // Submit has checked that there is such a model; deleted since, the worker says so, unless the
+  // job resumes and does not need it.
+  const Result<Model> model = store_.models().find(job_.tenant, name.substr(name.rfind('/') + 1));
+  if (!model.ok()) return "";
+  return (options_.paths.model(model->job_uid) / "model.safetensors").string();
 }
 
 void TrainTask::report(const v1::WorkerReport& report, Done<void> done) {
@@ -100,7 +119,7 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
       for (const auto& [key, value] : outcome.final_metrics()) {
         update.final_metrics.emplace_back(key, value);
       }
-      update.move = terminal(JobState::kSucceeded, "COMPLETED", "All steps are done.");
+      update.move = terminal(JobState::kSucceeded, "COMPLETED", completed_message(outcome));
       break;
     }
     case v1::Outcome::STOPPED: {

@@ -34,6 +34,9 @@ class TrainTask final : public TaskOwner {
   void ended(const TaskEnd& end) override;
 
  private:
+  /// The weights that the job begins with; empty where it wants none or they are gone.
+  std::string initial_weights_path() const;
+  std::string completed_message(const v1::Outcome& outcome) const;
   Result<AttemptUpdate> update_from_outcome(const v1::WorkerReport& report);
   Result<NewModel> read_model() const;
   Move move_after(const TaskEnd& end, const Job& job) const;

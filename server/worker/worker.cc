@@ -30,6 +30,7 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   job.model = spec.model;
   job.recipe = spec.recipe;
   job.dataset = task.dataset_dir();
+  job.initial_weights = task.initial_weights_path();
   job.checkpoints = task.checkpoint_dir();
   job.model_output = task.model_dir();
   job.threads = task.threads();

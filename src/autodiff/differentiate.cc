@@ -20,9 +20,9 @@ struct Share {
 
 class Differentiation {
  public:
-  Differentiation(Graph& graph, TensorId loss)
+  Differentiation(Graph& graph, TensorId loss, const std::set<TensorId>& frozen)
       : graph_(graph), forward_count_(static_cast<NodeId>(graph.nodes().size())), loss_(loss) {
-    find_dependent_tensors();
+    find_dependent_tensors(frozen);
   }
 
   std::map<TensorId, TensorId> run();
@@ -30,7 +30,7 @@ class Differentiation {
  private:
   class Context;
 
-  void find_dependent_tensors();
+  void find_dependent_tensors(const std::set<TensorId>& frozen);
   void seed_loss();
   TensorId summed_gradient(TensorId id);
 
@@ -97,9 +97,10 @@ class Differentiation::Context final : public GradientContext {
   std::vector<TensorId> grad_outputs_;
 };
 
-void Differentiation::find_dependent_tensors() {
+void Differentiation::find_dependent_tensors(const std::set<TensorId>& frozen) {
   for (size_t i = 0; i < graph_.tensors().size(); ++i) {
-    if (graph_.tensors()[i].role == Role::kParameter) dependent_.insert(static_cast<TensorId>(i));
+    const auto id = static_cast<TensorId>(i);
+    if (graph_.tensor(id).role == Role::kParameter && !frozen.contains(id)) dependent_.insert(id);
   }
   for (const Node& node : graph_.nodes()) {
     if (std::none_of(node.inputs.begin(), node.inputs.end(),
@@ -169,8 +170,9 @@ std::map<TensorId, TensorId> Differentiation::run() {
 
 }  // namespace
 
-std::map<TensorId, TensorId> differentiate(Graph& graph, TensorId loss) {
-  return Differentiation(graph, loss).run();
+std::map<TensorId, TensorId> differentiate(Graph& graph, TensorId loss,
+                                           const std::set<TensorId>& frozen) {
+  return Differentiation(graph, loss, frozen).run();
 }
 
 }  // namespace trainyard

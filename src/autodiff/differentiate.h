@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 
 #include "src/graph/graph.h"
 
@@ -10,7 +11,9 @@ namespace trainyard {
 /// Appends nodes (Phase::kBackward) that compute d loss / d parameter for every parameter that
 /// `loss` depends on, and returns the gradient tensor of each. `loss` has shape [1]. Gradients of a
 /// tensor with several readers are summed by Add in the order of its readers. Every gradient is
-/// assigned.
-std::map<TensorId, TensorId> differentiate(Graph& graph, TensorId loss);
+/// assigned. Parameters in `frozen` are constants: they get no gradient, and nothing is computed
+/// for them alone.
+std::map<TensorId, TensorId> differentiate(Graph& graph, TensorId loss,
+                                           const std::set<TensorId>& frozen = {});
 
 }  // namespace trainyard

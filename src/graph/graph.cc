@@ -17,6 +17,8 @@ std::string_view name_of(Role role) {
       return "state";
     case Role::kOptimizerState:
       return "optimizer_state";
+    case Role::kAccumulator:
+      return "accumulator";
     case Role::kActivation:
       return "activation";
     case Role::kGradient:

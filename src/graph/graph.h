@@ -37,6 +37,7 @@ enum class Role : uint8_t {
   kParameter,       // trained; saved
   kState,           // not trained, but saved: running statistics
   kOptimizerState,  // momentum and the like; saved beside the weights, not part of a model
+  kAccumulator,     // a sum over the micro-batches of one step; kept between runs, not saved
   kActivation,      // also the gradient of an activation
   kGradient,        // of a parameter, or a summand of one; always row-major
   kRemoved,         // by a pass: its id stays taken, nothing else is left of it

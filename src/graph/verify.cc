@@ -10,7 +10,8 @@ namespace trainyard {
 namespace {
 
 bool is_persistent(Role role) {
-  return role == Role::kParameter || role == Role::kState || role == Role::kOptimizerState;
+  return role == Role::kParameter || role == Role::kState || role == Role::kOptimizerState ||
+         role == Role::kAccumulator;
 }
 
 }  // namespace

@@ -101,7 +101,9 @@ Problem check_value(const AttributeRule& rule, const Attribute& value) {
     case Kind::kText: {
       const auto* text = std::get_if<std::string>(&value);
       if (text == nullptr) return type_problem(rule);
-      if (std::ranges::find(rule.choices, *text) != rule.choices.end()) return {};
+      if (rule.choices.empty() || std::ranges::find(rule.choices, *text) != rule.choices.end()) {
+        return {};
+      }
       std::string expected;
       for (const std::string_view c : rule.choices) {
         expected += (expected.empty() ? "" : " or ") + std::string(c);
@@ -155,6 +157,8 @@ AttributeRule choice_rule(std::string_view name, std::vector<std::string_view> c
   rule.choices = std::move(choices);
   return rule;
 }
+
+AttributeRule text_rule(std::string_view name) { return choice_rule(name, {}); }
 
 AttributeRule real_rule(std::string_view name, bool required, RealBounds bounds) {
   AttributeRule rule;

@@ -27,13 +27,14 @@ struct AttributeRule {
   bool min_excluded = false;     // (min, max]
   std::vector<int64_t> lengths;  // kDims: how many entries are accepted; empty: as below
   int64_t count_min = 1, count_max = 8;
-  std::vector<std::string_view> choices;  // kText
+  std::vector<std::string_view> choices;  // kText; empty: any text
 };
 
 // Rules, spelt shortly. Bounds are inclusive unless said otherwise.
 AttributeRule integer_rule(std::string_view name, bool required, double min, double max);
 AttributeRule boolean_rule(std::string_view name);
 AttributeRule choice_rule(std::string_view name, std::vector<std::string_view> choices);
+AttributeRule text_rule(std::string_view name);  // any text
 AttributeRule dims_rule(std::string_view name, bool required, double min, double max,
                         std::vector<int64_t> lengths = {});
 struct RealBounds {

@@ -5,6 +5,7 @@
 
 #include "src/base/text.h"
 #include "src/graph/op.h"
+#include "src/models/blocks.h"
 #include "src/models/layer.h"
 #include "src/models/model_spec.h"
 
@@ -167,9 +168,14 @@ Result<Model> build_model(const ModelSpec& spec, const ModelInterface& interface
         "DATASET_INVALID", "dataset",
         "the target has " + std::to_string(interface.outputs) + " classes, expected at least 2");
   }
+  if (!spec.preset.empty() && !spec.blocks.empty()) {
+    return field_error("FIELD_UNUSED", "model.blocks", "has no effect beside a preset; remove it");
+  }
   std::vector<LayerSpec> layers = spec.layers;
   if (!spec.preset.empty()) {
     ASSIGN_OR_RETURN(layers, expand_preset(spec, interface));
+  } else if (uses_blocks(spec)) {
+    ASSIGN_OR_RETURN(layers, expand_blocks(spec));
   }
   ASSIGN_OR_RETURN(const std::string loss, choose_loss(spec, interface));
   ASSIGN_OR_RETURN(const std::vector<ResolvedLayer> resolved, resolve_layers(layers, spec.preset));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,9 @@ namespace trainyard {
 constexpr double kUnitsMax = 1048576;
 constexpr double kChannelsMax = 65536;
 constexpr double kWindowMax = 1024;
+constexpr double kEmbeddingsMax = 16777216;
+
+constexpr size_t kLayersMax = 10000;  // blocks written out
 
 class LayerBuilder;
 struct ResolvedLayer;
@@ -49,6 +53,8 @@ std::vector<LayerKind> image_layers();
 std::vector<LayerKind> elementwise_layers();
 std::vector<LayerKind> normalization_layers();
 std::vector<LayerKind> shape_layers();
+std::vector<LayerKind> arithmetic_layers();
+std::vector<LayerKind> sequence_layers();
 
 /// A layer whose names, attributes and wiring are known to be good.
 struct ResolvedLayer {
@@ -59,6 +65,15 @@ struct ResolvedLayer {
   std::string path;                 // "model.layers[3]" or "model.lenet5"
   std::string where;                // "model.layers[3] 'conv2'"
 };
+
+/// One part of a name: [a-z][a-z0-9_]*, at most 63 characters; and what to say about another.
+bool is_name_part(std::string_view part);
+constexpr const char* kNameRule =
+    " is not a name, expected a letter, then letters, digits and _, lower case, at most 63";
+
+/// The names of all layers of a list: those given, and for the others the op (or the block) and a
+/// counter.
+std::vector<std::string> name_layers(const std::vector<LayerSpec>& layers);
 
 /// Checks names, attributes and wiring of all layers; problems come all at once. `preset` is empty
 /// for a layer list of the user's.
@@ -74,6 +89,7 @@ class LayerBuilder {
   const ModelInterface& interface() const { return interface_; }
   const BuildOptions& options() const { return options_; }
   Model& model() { return model_; }
+  const Graph& graph() const { return model_.graph; }
   const TensorType& type(TensorId id) const { return model_.graph.tensor(id).type; }
   const Shape& shape(TensorId id) const { return type(id).shape; }
   /// True while the model's last layer is built: its size may follow from the dataset.
@@ -88,6 +104,13 @@ class LayerBuilder {
   /// PyTorch's default for Linear and Conv: weight and bias uniform in +-1/sqrt(fan_in).
   Result<TensorId> add_fan_in_parameter(const ResolvedLayer& layer, std::string_view suffix,
                                         Shape shape, int64_t fan_in);
+  /// "<layer>.weight" of `shape` and, unless `bias: false`, "<layer>.bias" of `units`, drawn as the
+  /// layer's `initializer` says (weight_rules below). `fan_in` and `fan_out` are PyTorch's.
+  struct Weights {
+    TensorId weight = kNoTensor, bias = kNoTensor;
+  };
+  Result<Weights> add_weights(const ResolvedLayer& layer, Shape shape, int64_t units,
+                              int64_t fan_in, int64_t fan_out);
   /// A parameter or state of `size` equal values.
   TensorId add_constant(const ResolvedLayer& layer, std::string_view suffix, int64_t size,
                         Role role, double value);
@@ -96,6 +119,13 @@ class LayerBuilder {
   Result<TensorId> add_node(const ResolvedLayer& layer, std::string name, std::string_view op,
                             Attributes attributes, std::vector<TensorId> inputs,
                             std::vector<std::string> saved = {});
+  /// As add_node, for an op with several outputs: all of them, "name", "name.1", "name.2", ...
+  Result<std::vector<TensorId>> add_node_with_outputs(const ResolvedLayer& layer,
+                                                      std::string_view op, Attributes attributes,
+                                                      std::vector<TensorId> inputs, int64_t count);
+  /// True if axis 0 of the tensor is the batch: it depends on the data. Parameters, constants and
+  /// what is computed from them alone have size 1 there.
+  bool has_batch(TensorId id);
   /// The step number as a graph input, made when first asked for: randomness is keyed by it.
   TensorId step();
 
@@ -103,6 +133,9 @@ class LayerBuilder {
   static Error shape_error(const ResolvedLayer& layer, const std::string& description);
   static Error required_error(const ResolvedLayer& layer, std::string_view attribute,
                               const std::string& description);
+  /// Refuses axes of an attribute that `x` does not have, and axis 0, the batch.
+  Status need_sample_axes(const ResolvedLayer& layer, std::string_view attribute,
+                          const std::vector<int64_t>& axes, TensorId x) const;
   /// Refuses what is not a batch of images [N, C, H, W].
   Status need_image(const ResolvedLayer& layer, TensorId x) const;
 
@@ -110,8 +143,15 @@ class LayerBuilder {
   const ModelInterface& interface_;
   const BuildOptions& options_;
   Model model_;
+  std::map<TensorId, bool> has_batch_;  // known so far
   bool is_last_ = false;
 };
+
+/// What add_weights reads: `bias`, `initializer` and `initializer_std`.
+///   uniform         weight and bias uniform in +-1/sqrt(fan_in): PyTorch's default, and ours
+///   kaiming_normal  weight normal with deviation sqrt(2/fan_out), bias 0 (He et al. 2015)
+///   normal          weight normal with deviation initializer_std, bias 0
+std::vector<AttributeRule> weight_rules();
 
 /// A left-out bias is a missing last input, not kNoTensor in the middle.
 std::vector<TensorId> with_bias(TensorId x, TensorId weight, TensorId bias);

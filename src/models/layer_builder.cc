@@ -31,8 +31,8 @@ Error name_layer(const ResolvedLayer& layer, Error e) {
 const std::vector<LayerKind>& layer_kinds() {
   static const std::vector<LayerKind> kinds = [] {
     std::vector<LayerKind> all;
-    for (auto family :
-         {dense_layers, image_layers, elementwise_layers, normalization_layers, shape_layers}) {
+    for (auto family : {dense_layers, image_layers, elementwise_layers, normalization_layers,
+                        shape_layers, sequence_layers, arithmetic_layers}) {
       std::ranges::move(family(), std::back_inserter(all));
     }
     return all;
@@ -74,6 +74,37 @@ Result<TensorId> LayerBuilder::add_fan_in_parameter(const ResolvedLayer& layer,
                        {Initializer::Kind::kUniform, -bound, bound});
 }
 
+Result<LayerBuilder::Weights> LayerBuilder::add_weights(const ResolvedLayer& layer, Shape shape,
+                                                        int64_t units, int64_t fan_in,
+                                                        int64_t fan_out) {
+  const std::string initializer = layer.attributes.get_string("initializer", "uniform");
+  const double std = layer.attributes.get_float("initializer_std", 0);
+  if (initializer == "normal" && std == 0) {
+    return required_error(layer, "initializer_std", "is required with initializer: normal");
+  }
+  if (initializer != "normal" && std != 0) {
+    Error e = required_error(layer, "initializer_std",
+                             "has no effect here; remove it or choose initializer: normal");
+    e.reason = "FIELD_UNUSED";
+    return e;
+  }
+  const bool has_bias = layer.attributes.get_int("bias", 1) != 0;
+  Weights w;
+  if (initializer == "uniform") {
+    ASSIGN_OR_RETURN(w.weight, add_fan_in_parameter(layer, "weight", std::move(shape), fan_in));
+    if (has_bias) {
+      ASSIGN_OR_RETURN(w.bias, add_fan_in_parameter(layer, "bias", Shape{units}, fan_in));
+    }
+    return w;
+  }
+  const double deviation =
+      initializer == "normal" ? std : std::sqrt(2.0 / static_cast<double>(fan_out));
+  ASSIGN_OR_RETURN(w.weight, add_parameter(layer, "weight", std::move(shape),
+                                           {Initializer::Kind::kNormal, 0, deviation}));
+  if (has_bias) w.bias = add_constant(layer, "bias", units, Role::kParameter, 0);
+  return w;
+}
+
 TensorId LayerBuilder::add_constant(const ResolvedLayer& layer, std::string_view suffix,
                                     int64_t size, Role role, double value) {
   return add_tensor(layer.name + "." + std::string(suffix), Shape{size}, options_.dtype, role,
@@ -90,6 +121,30 @@ Result<TensorId> LayerBuilder::add_node(const ResolvedLayer& layer, std::string 
                                     std::move(inputs), std::move(outputs));
   if (!node.ok()) return name_layer(layer, std::move(node).error());
   return model_.graph.node(*node).outputs[0];
+}
+
+Result<std::vector<TensorId>> LayerBuilder::add_node_with_outputs(const ResolvedLayer& layer,
+                                                                  std::string_view op,
+                                                                  Attributes attributes,
+                                                                  std::vector<TensorId> inputs,
+                                                                  int64_t count) {
+  std::vector<std::string> more;
+  for (int64_t i = 1; i < count; ++i) more.push_back(std::to_string(i));
+  ASSIGN_OR_RETURN(const TensorId first, add_node(layer, layer.name, op, std::move(attributes),
+                                                  std::move(inputs), std::move(more)));
+  return model_.graph.node(model_.graph.tensor(first).producer).outputs;
+}
+
+bool LayerBuilder::has_batch(TensorId id) {
+  if (id == kNoTensor) return false;
+  if (const auto known = has_batch_.find(id); known != has_batch_.end()) return known->second;
+  const NodeId producer = model_.graph.tensor(id).producer;
+  bool batch = id == model_.input;
+  if (producer != kNoNode) {
+    const std::vector<TensorId>& inputs = model_.graph.node(producer).inputs;
+    batch = std::ranges::any_of(inputs, [this](TensorId input) { return has_batch(input); });
+  }
+  return has_batch_[id] = batch;
 }
 
 TensorId LayerBuilder::step() {
@@ -115,9 +170,33 @@ Error LayerBuilder::required_error(const ResolvedLayer& layer, std::string_view 
   return e;
 }
 
+Status LayerBuilder::need_sample_axes(const ResolvedLayer& layer, std::string_view attribute,
+                                      const std::vector<int64_t>& axes, TensorId x) const {
+  const int64_t rank = shape(x).rank();
+  for (const int64_t axis : axes) {
+    const std::string text = std::string(attribute) + ": " + std::to_string(axis);
+    if (axis == 0 || axis == -rank) {
+      return shape_error(layer, text + " is the batch, whose samples stay apart; expected 1.." +
+                                    std::to_string(rank - 1) + " or -1..-" +
+                                    std::to_string(rank - 1));
+    }
+    if (axis < -rank || axis >= rank) {
+      return shape_error(layer, text + " is not an axis of " + shape(x).to_string() +
+                                    ", expected 1.." + std::to_string(rank - 1) + " or -1..-" +
+                                    std::to_string(rank - 1));
+    }
+  }
+  return {};
+}
+
 Status LayerBuilder::need_image(const ResolvedLayer& layer, TensorId x) const {
   if (shape(x).rank() == 4) return {};
   return shape_error(layer, "needs images [N, C, H, W], but its input is " + shape(x).to_string());
+}
+
+std::vector<AttributeRule> weight_rules() {
+  return {boolean_rule("bias"), choice_rule("initializer", {"uniform", "kaiming_normal", "normal"}),
+          real_rule("initializer_std", false, {.max = 1000, .min_excluded = true})};
 }
 
 std::vector<TensorId> with_bias(TensorId x, TensorId weight, TensorId bias) {

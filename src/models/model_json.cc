@@ -52,22 +52,88 @@ Result<std::string> text_of(const Json& json, const char* key) {
   return it->get<std::string>();
 }
 
+// A list of names, or none where it is absent.
+Result<std::vector<std::string>> names_of(const Json& json, const char* key) {
+  std::vector<std::string> names;
+  const auto it = json.find(key);
+  if (it == json.end()) return names;
+  if (!it->is_array()) return invalid(std::string(key) + " must be a list of names");
+  for (const Json& name : *it) {
+    if (!name.is_string()) return invalid(std::string(key) + " must be a list of names");
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
 Result<LayerSpec> layer_from_json(const Json& json) {
   if (!json.is_object()) return invalid("a layer must be an object");
   LayerSpec layer;
   ASSIGN_OR_RETURN(layer.name, text_of(json, "name"));
   ASSIGN_OR_RETURN(layer.op, text_of(json, "op"));
-  if (const auto inputs = json.find("inputs"); inputs != json.end()) {
-    if (!inputs->is_array()) return invalid("inputs must be a list of names");
-    for (const Json& input : *inputs) {
-      if (!input.is_string()) return invalid("inputs must be a list of names");
-      layer.inputs.push_back(input.get<std::string>());
-    }
-  }
+  ASSIGN_OR_RETURN(layer.block, text_of(json, "block"));
+  ASSIGN_OR_RETURN(layer.inputs, names_of(json, "inputs"));
   if (const auto attributes = json.find("attributes"); attributes != json.end()) {
     ASSIGN_OR_RETURN(layer.attributes, attributes_from_json(*attributes));
   }
+  if (const auto repeat = json.find("repeat"); repeat != json.end()) {
+    if (!repeat->is_number_integer()) return invalid("repeat must be a whole number");
+    layer.repeat = repeat->get<int64_t>();
+  }
+  if (const auto bind = json.find("bind"); bind != json.end()) {
+    if (!bind->is_object()) return invalid("bind must be an object");
+    for (const auto& [attribute, parameter] : bind->items()) {
+      if (!parameter.is_string()) return invalid("bind holds names");
+      layer.bind[attribute] = parameter.get<std::string>();
+    }
+  }
   return layer;
+}
+
+Result<std::vector<LayerSpec>> layers_from_json(const Json& json) {
+  std::vector<LayerSpec> layers;
+  const auto list = json.find("layers");
+  if (list == json.end()) return layers;
+  if (!list->is_array()) return invalid("layers must be a list");
+  for (const Json& item : *list) {
+    ASSIGN_OR_RETURN(LayerSpec layer, layer_from_json(item));
+    layers.push_back(std::move(layer));
+  }
+  return layers;
+}
+
+Result<BlockSpec> block_from_json(const Json& json) {
+  if (!json.is_object()) return invalid("a block must be an object");
+  BlockSpec block;
+  ASSIGN_OR_RETURN(block.name, text_of(json, "name"));
+  ASSIGN_OR_RETURN(block.inputs, names_of(json, "inputs"));
+  ASSIGN_OR_RETURN(block.parameters, names_of(json, "parameters"));
+  if (const auto defaults = json.find("defaults"); defaults != json.end()) {
+    ASSIGN_OR_RETURN(block.defaults, attributes_from_json(*defaults));
+  }
+  ASSIGN_OR_RETURN(block.layers, layers_from_json(json));
+  return block;
+}
+
+Json to_json(const std::vector<LayerSpec>& layers) {
+  Json list = Json::array();
+  for (const LayerSpec& layer : layers) {
+    Json item = {{"op", layer.op}, {"attributes", to_json(layer.attributes)}};
+    if (!layer.name.empty()) item["name"] = layer.name;
+    if (!layer.inputs.empty()) item["inputs"] = layer.inputs;
+    if (!layer.bind.empty()) item["bind"] = layer.bind;
+    if (!layer.block.empty()) item["block"] = layer.block;
+    if (layer.repeat.has_value()) item["repeat"] = *layer.repeat;
+    list.push_back(std::move(item));
+  }
+  return list;
+}
+
+Json to_json(const BlockSpec& block) {
+  Json json = {{"name", block.name}, {"layers", to_json(block.layers)}};
+  if (!block.inputs.empty()) json["inputs"] = block.inputs;
+  if (!block.parameters.empty()) json["parameters"] = block.parameters;
+  if (!block.defaults.items().empty()) json["defaults"] = to_json(block.defaults);
+  return json;
 }
 
 }  // namespace
@@ -78,16 +144,8 @@ std::string model_to_json(const ModelSpec& spec) {
     json["preset"] = spec.preset;
     json["parameters"] = to_json(spec.parameters);
   }
-  if (!spec.layers.empty()) {
-    Json layers = Json::array();
-    for (const LayerSpec& layer : spec.layers) {
-      Json item = {{"op", layer.op}, {"attributes", to_json(layer.attributes)}};
-      if (!layer.name.empty()) item["name"] = layer.name;
-      if (!layer.inputs.empty()) item["inputs"] = layer.inputs;
-      layers.push_back(std::move(item));
-    }
-    json["layers"] = std::move(layers);
-  }
+  if (!spec.layers.empty()) json["layers"] = to_json(spec.layers);
+  for (const BlockSpec& block : spec.blocks) json["blocks"].push_back(to_json(block));
   if (!spec.loss.empty()) json["loss"] = spec.loss;
   // Names come from outside: bytes that are not UTF-8 must not become an exception.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -102,11 +160,12 @@ Result<ModelSpec> model_from_json(std::string_view text) {
   if (const auto parameters = json.find("parameters"); parameters != json.end()) {
     ASSIGN_OR_RETURN(spec.parameters, attributes_from_json(*parameters));
   }
-  if (const auto layers = json.find("layers"); layers != json.end()) {
-    if (!layers->is_array()) return invalid("layers must be a list");
-    for (const Json& item : *layers) {
-      ASSIGN_OR_RETURN(LayerSpec layer, layer_from_json(item));
-      spec.layers.push_back(std::move(layer));
+  ASSIGN_OR_RETURN(spec.layers, layers_from_json(json));
+  if (const auto blocks = json.find("blocks"); blocks != json.end()) {
+    if (!blocks->is_array()) return invalid("blocks must be a list");
+    for (const Json& item : *blocks) {
+      ASSIGN_OR_RETURN(BlockSpec block, block_from_json(item));
+      spec.blocks.push_back(std::move(block));
     }
   }
   return spec;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,22 @@ struct LayerSpec {
   std::string op;
   std::vector<std::string> inputs;
   Attributes attributes;
+  /// In a block: attributes that take their value from the block's parameters.
+  std::map<std::string, std::string> bind = {};
+  /// Op "Use" (blocks.h): the block that stands here; `attributes` are its parameters' values.
+  std::string block = {};
+  std::optional<int64_t> repeat = {};  // in a row, numbered: "layer1/0/conv1"
+  /// Of a layer that a block was written out to: "model.blocks[0].layers[2]", and `block` names it.
+  std::string origin = {};
+};
+
+/// Layers that are defined once and used by name (blocks.h).
+struct BlockSpec {
+  std::string name;
+  std::vector<std::string> inputs;      // names inside the block; empty: "input"
+  std::vector<std::string> parameters;  // names that `bind` may use
+  Attributes defaults;                  // of parameters that a use may leave out
+  std::vector<LayerSpec> layers;        // the last one is the block's output
 };
 
 /// Either `preset` with `parameters`, or `layers`. An empty `loss` follows the target: classes
@@ -28,6 +45,7 @@ struct ModelSpec {
   Attributes parameters;  // of the preset: hidden=[512, 512], activation="relu", dropout=0.1
   std::vector<LayerSpec> layers;
   std::string loss;
+  std::vector<BlockSpec> blocks = {};  // for `layers`; each may use those before it
 };
 
 /// What the data asks a model to give.

@@ -12,7 +12,7 @@ namespace trainyard {
 
 struct PresetKind {
   std::string_view name;  // "lenet5": the key in a spec file
-  std::vector<AttributeRule> parameters;
+  std::vector<AttributeRule> parameters = {};
   /// `parameters` are checked. Refuses a dataset that the model does not fit.
   Result<std::vector<LayerSpec>> (*expand)(const Attributes& parameters,
                                            const ModelInterface& interface) = nullptr;
@@ -24,6 +24,15 @@ const PresetKind* find_preset_kind(std::string_view name);
 
 // The families.
 std::vector<PresetKind> classic_presets();
+std::vector<PresetKind> vgg_presets();
+std::vector<PresetKind> resnet_presets();
+
+/// Layers of a preset, spelt shortly. Without `inputs` a layer reads the one before it.
+LayerSpec preset_layer(std::string name, std::string_view op, Attributes attributes = {},
+                       std::vector<std::string> inputs = {});
+/// SHAPE_MISMATCH unless a sample is an image of at least `side_min` x `side_min`.
+Status need_images(const ModelInterface& interface, const std::string& preset, int64_t side_min);
+std::vector<PresetKind> transformer_presets();
 
 /// The op of an activation as a preset's parameter names it: "relu" -> "Relu".
 std::string_view activation_op(std::string_view field);

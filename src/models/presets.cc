@@ -9,7 +9,9 @@ namespace trainyard {
 const std::vector<PresetKind>& preset_kinds() {
   static const std::vector<PresetKind> kinds = [] {
     std::vector<PresetKind> all;
-    for (auto family : {classic_presets}) std::ranges::move(family(), std::back_inserter(all));
+    for (auto family : {classic_presets, vgg_presets, resnet_presets, transformer_presets}) {
+      std::ranges::move(family(), std::back_inserter(all));
+    }
     return all;
   }();
   return kinds;
@@ -18,6 +20,27 @@ const std::vector<PresetKind>& preset_kinds() {
 const PresetKind* find_preset_kind(std::string_view name) {
   const auto it = std::ranges::find(preset_kinds(), name, &PresetKind::name);
   return it == preset_kinds().end() ? nullptr : &*it;
+}
+
+LayerSpec preset_layer(std::string name, std::string_view op, Attributes attributes,
+                       std::vector<std::string> inputs) {
+  LayerSpec layer;
+  layer.name = std::move(name);
+  layer.op = op;
+  layer.inputs = std::move(inputs);
+  layer.attributes = std::move(attributes);
+  return layer;
+}
+
+Status need_images(const ModelInterface& interface, const std::string& preset, int64_t side_min) {
+  const Shape& x = interface.input;
+  if (x.rank() == 3 && x[1] >= side_min && x[2] >= side_min) return {};
+  const std::string side = std::to_string(side_min);
+  std::string description = "needs images of at least " + side + "x" + side +
+                            ", but one sample of the dataset is " + x.to_string();
+  if (x.rank() != 3)
+    description += interface.vocabulary > 0 ? " tokens" : "; use model.mlp for rows";
+  return field_error("SHAPE_MISMATCH", "model." + preset, std::move(description));
 }
 
 std::string_view activation_op(std::string_view field) {

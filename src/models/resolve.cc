@@ -12,16 +12,34 @@ namespace trainyard {
 
 namespace {
 
-constexpr size_t kLayersMax = 4096;
-constexpr size_t kNameLengthMax = 63;
+constexpr size_t kPartLengthMax = 63;
+constexpr size_t kNameLengthMax = 255;
 // Tensors of the training program itself.
 constexpr std::array<std::string_view, 5> kReservedNames = {"input", "target", "loss", "step",
                                                             "learning_rate"};
 
+bool is_part(std::string_view part) {
+  return !part.empty() && part.size() <= kPartLengthMax && std::ranges::all_of(part, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+// Parts joined by "/", as blocks make them: "layer1/0/conv1". The first begins with a letter.
 bool is_layer_name(std::string_view name) {
-  if (name.empty() || name.size() > kNameLengthMax || name[0] < 'a' || name[0] > 'z') return false;
-  return std::ranges::all_of(
-      name, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
+  if (name.size() > kNameLengthMax || name.empty() || name[0] < 'a' || name[0] > 'z') return false;
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t end = std::min(name.find('/', begin), name.size());
+    if (!is_part(name.substr(begin, end - begin))) return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
+// The groups that a name stands in: "layer1" and "layer1/0" for "layer1/0/conv1".
+void add_groups(std::string_view name, std::set<std::string, std::less<>>& groups) {
+  for (size_t slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1)) {
+    groups.emplace(name.substr(0, slash));
+  }
 }
 
 // Names and wiring of all layers; problems are gathered.
@@ -38,31 +56,34 @@ class Resolver {
                          "has " + std::to_string(layers.size()) + " layers, expected at most " +
                              std::to_string(kLayersMax));
     }
+    const std::vector<std::string> names = name_layers(layers);
     for (const LayerSpec& layer : layers) {
       if (!layer.name.empty()) later_.insert(layer.name);
+      add_groups(layer.name, groups_);
     }
-    for (size_t i = 0; i < layers.size(); ++i) resolve_layer(layers[i], i);
+    for (size_t i = 0; i < layers.size(); ++i) resolve_layer(layers[i], names[i], i);
     check_all_used();
     if (!violations_.empty()) return violations_.to_error();
     return std::move(resolved_);
   }
 
  private:
-  void resolve_layer(const LayerSpec& spec, size_t index) {
+  void resolve_layer(const LayerSpec& spec, const std::string& name, size_t index) {
     ResolvedLayer layer;
-    layer.path =
-        preset_.empty() ? "model.layers[" + std::to_string(index) + "]" : "model." + preset_;
+    layer.path = !spec.origin.empty() ? spec.origin
+                 : preset_.empty()    ? "model.layers[" + std::to_string(index) + "]"
+                                      : "model." + preset_;
     layer.kind = find_layer_kind(spec.op);
-    layer.name = spec.name.empty() ? default_name(layer.kind) : spec.name;
-    layer.where = layer.path + " " +
-                  (spec.name.empty() ? "'" + layer.name + "'" : quoted_value_single(spec.name));
-    check_name(spec, layer);
-    if (layer.kind == nullptr) {
-      refuse_op(spec.op, layer);
+    layer.name = name;
+    layer.where = layer.path + " " + quoted_value_single(name) +
+                  (spec.block.empty() ? "" : " of block '" + spec.block + "'");
+    // A layer of a block that is used a hundred times has one problem and not a hundred.
+    if (!told_.contains(layer.path)) {
+      const size_t before = violations_.count();
+      check_layer(spec, layer);
+      if (violations_.count() > before) tell(layer);
     } else {
-      check_attributes(layer.kind->attributes, spec.attributes,
-                       layer.path + "." + std::string(layer.kind->field), layer.where, violations_);
-      resolve_inputs(spec, layer);
+      layer.inputs = spec.inputs;
     }
     if (violations_.empty()) {
       layer.attributes = spec.attributes;
@@ -72,34 +93,42 @@ class Resolver {
     resolved_.push_back(std::move(layer));
   }
 
+  void check_layer(const LayerSpec& spec, ResolvedLayer& layer) {
+    check_name(spec, layer);
+    if (layer.kind == nullptr) {
+      refuse_op(spec.op, layer);
+    } else {
+      check_attributes(layer.kind->attributes, spec.attributes,
+                       layer.path + "." + std::string(layer.kind->field), layer.where, violations_);
+      resolve_inputs(spec, layer);
+    }
+  }
+
+  void tell(const ResolvedLayer& layer) {
+    if (preset_.empty()) told_.insert(layer.path);
+  }
+
   // Layer names in messages stand in single quotes; anything strange in them is escaped.
   static std::string quoted_value_single(const std::string& name) {
     return is_layer_name(name) ? "'" + name + "'" : quoted_value(name);
-  }
-
-  // "conv1": the op and a counter, skipping what the user has named so.
-  std::string default_name(const LayerKind* kind) {
-    const std::string stem(kind == nullptr ? "layer" : kind->field);
-    std::string name;
-    do {
-      name = stem + std::to_string(++counters_[stem]);
-    } while (later_.contains(name));
-    return name;
   }
 
   void check_name(const LayerSpec& spec, const ResolvedLayer& layer) {
     const std::string field = layer.path + ".name";
     if (!spec.name.empty() && !is_layer_name(spec.name)) {
       violations_.add("NAME_MALFORMED", field,
-                      quoted_value(spec.name) +
-                          " is not a layer name, expected a letter, then letters, digits and _, "
-                          "lower case, at most 63");
-    } else if (std::ranges::find(kReservedNames, spec.name) != kReservedNames.end()) {
+                      quoted_value(spec.name) + kNameRule + "; parts may be joined by /");
+    } else if (std::ranges::find(kReservedNames, spec.name.substr(0, spec.name.find('/'))) !=
+               kReservedNames.end()) {
       violations_.add("NAME_RESERVED", field,
                       "'" + spec.name + "' is reserved, expected any other name");
     } else if (names_.contains(layer.name)) {
       violations_.add("FIELD_DUPLICATE", field,
                       "'" + layer.name + "' is used twice, expected a name of its own");
+    } else if (groups_.contains(layer.name)) {
+      violations_.add("FIELD_DUPLICATE", field,
+                      "'" + layer.name + "' also begins the names of other layers ('" + layer.name +
+                          "/...'), expected a name of its own");
     }
   }
 
@@ -120,7 +149,9 @@ class Resolver {
     const std::string field = layer.path + ".inputs";
     const std::string where = layer.where + ": inputs";
     layer.inputs = spec.inputs;
-    if (layer.inputs.empty()) layer.inputs = {resolved_.empty() ? "input" : resolved_.back().name};
+    if (layer.inputs.empty() && layer.kind->inputs_max > 0) {
+      layer.inputs = {resolved_.empty() ? "input" : resolved_.back().name};
+    }
     const auto count = static_cast<int64_t>(layer.inputs.size());
     const LayerKind& kind = *layer.kind;
     if (count < kind.inputs || count > kind.inputs_max) {
@@ -159,7 +190,8 @@ class Resolver {
     if (!violations_.empty()) return;
     for (size_t i = 0; i + 1 < resolved_.size(); ++i) {
       const ResolvedLayer& layer = resolved_[i];
-      if (used_.contains(layer.name)) continue;
+      if (used_.contains(layer.name) || told_.contains(layer.path)) continue;
+      tell(layer);
       violations_.add("LAYER_UNUSED", layer.path, layer.where,
                       "nothing reads it; name it in the inputs of a later layer or remove it");
     }
@@ -170,11 +202,38 @@ class Resolver {
   std::set<std::string> names_;
   std::set<std::string> later_;  // every name that the user gives anywhere
   std::set<std::string> used_;
-  std::map<std::string, int64_t> counters_;
+  std::set<std::string, std::less<>> groups_;
+  std::set<std::string> told_;  // paths of layers with a problem
   std::vector<ResolvedLayer> resolved_;
 };
 
 }  // namespace
+
+bool is_name_part(std::string_view part) {
+  return is_part(part) && part[0] >= 'a' && part[0] <= 'z';
+}
+
+std::vector<std::string> name_layers(const std::vector<LayerSpec>& layers) {
+  std::set<std::string, std::less<>> given;
+  for (const LayerSpec& layer : layers) {
+    given.insert(layer.name);
+    add_groups(layer.name, given);
+  }
+  std::map<std::string, int64_t> counters;
+  std::vector<std::string> names;
+  for (const LayerSpec& layer : layers) {
+    names.push_back(layer.name);
+    if (!layer.name.empty()) continue;
+    const LayerKind* kind = find_layer_kind(layer.op);
+    const std::string stem = kind != nullptr             ? std::string(kind->field)
+                             : is_name_part(layer.block) ? layer.block
+                                                         : "layer";
+    do {
+      names.back() = stem + std::to_string(++counters[stem]);
+    } while (given.contains(names.back()));
+  }
+  return names;
+}
 
 Result<std::vector<ResolvedLayer>> resolve_layers(const std::vector<LayerSpec>& layers,
                                                   const std::string& preset) {

@@ -12,7 +12,7 @@ class AdamUpdate final : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"p", "g", "learning_rate", "step", "m", "v"}, 6,
-                   {"beta1", "beta2", "epsilon", "weight_decay"});
+                   {"beta1", "beta2", "epsilon", "weight_decay", "rate_factor"});
     check.float_type(0).dtype(2, DType::kF32).shape(2, {1}).dtype(3, DType::kI64).shape(3, {1});
     for (const int64_t i : {1, 4, 5}) check.same_dtype(i, 0).same_shape(i, 0);
     if (!check.ok()) return check.error();

@@ -2,7 +2,7 @@
 // the gradient, AdamWUpdate shrinks the parameter. Inputs      p, updated; g, as p; learning_rate
 // F32 [1]; step I64 [1], from 0; m and v, the moments,
 //             as p, updated.
-// Attributes  beta1, beta2, epsilon, weight_decay; defaults 0.9, 0.999, 1e-8, 0.
+// Attributes  beta1, beta2, epsilon, weight_decay, rate_factor; defaults 0.9, 0.999, 1e-8, 0, 1.
 // Kernels     adam (kernels/optimizer.h)
 #pragma once
 

@@ -1,6 +1,7 @@
 #include "src/ops/add.h"
 
-#include "src/ops/shape_helpers.h"
+#include "src/ops/arithmetic.h"
+#include "src/ops/axes.h"
 
 namespace trainyard {
 namespace {
@@ -10,15 +11,15 @@ class Add final : public Op {
   std::string_view type() const override { return "Add"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"a", "b"}, 2);
-    check.float_type(0).same_dtype(1, 0).same_shape(1, 0);
-    if (!check.ok()) return check.error();
-    return std::vector{c.input(0)};
+    return infer_broadcast(c);
   }
 
   void differentiate(GradientContext& c) const override {
-    if (c.needs_grad(0)) c.set_grad(0, c.grad_output(0));
-    if (c.needs_grad(1)) c.set_grad(1, c.grad_output(0));
+    for (int64_t i = 0; i < 2; ++i) {
+      if (!c.needs_grad(i)) continue;
+      c.set_grad(i, sum_to(c, i == 0 ? "grad_a" : "grad_b", c.grad_output(0),
+                           c.graph().tensor(c.input(i)).type.shape));
+    }
   }
 
   Cost cost(const Graph& graph, const Node& node) const override {

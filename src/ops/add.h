@@ -1,9 +1,9 @@
-// src/ops/add.h: c = a + b, without broadcasting.
-// Inputs     a, b, of one shape.    Output  c, as a.
+// src/ops/add.h: c = a + b, broadcast as numpy does.
+// Inputs     a, b, of shapes that broadcast.    Output  c, of the shape of both.
 // Saves      nothing.
-// Gradients  both inputs, each is the gradient of c itself: no kernel.
-// Refuses    shapes or types that differ.
-// Kernels    add (kernels/elementwise.h)
+// Gradients  both inputs, each is the gradient of c itself, summed over what was repeated (SumTo).
+// Refuses    shapes that do not broadcast, types that differ.
+// Kernels    add (kernels/elementwise.h), arithmetic of Add (kernels/arithmetic.h)
 #pragma once
 
 #include "src/graph/op.h"

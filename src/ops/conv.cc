@@ -8,13 +8,17 @@ namespace {
 // What forward and gradient refuse alike; x is input 0, w input 1.
 void check_conv(OpChecks& check, const InferContext& c) {
   check.float_type(0).rank(0, 4).not_empty(0).same_dtype(1, 0).rank(1, 4).not_empty(1);
-  check.int_in("group", 1, 1, 1);
+  check.int_in("group", 1, 1, 65536);
   check_window(check, c, /*kernel_required=*/false, /*pads_below_kernel=*/false);
   if (!check.ok()) return;
   const Shape& x = c.input(0).shape;
   const Shape& w = c.input(1).shape;
-  check.require(w[1] == x[1], "SHAPE_MISMATCH", "w",
-                "shape " + w.to_string() + " takes " + std::to_string(w[1]) +
+  const int64_t group = c.attributes().get_int("group", 1);
+  check.require(x[1] % group == 0 && w[0] % group == 0, "ATTRIBUTE_OUT_OF_RANGE", "group",
+                std::to_string(group) + ", expected a divisor of the channels in, " +
+                    std::to_string(x[1]) + ", and out, " + std::to_string(w[0]));
+  check.require(w[1] * group == x[1], "SHAPE_MISMATCH", "w",
+                "shape " + w.to_string() + " takes " + std::to_string(w[1] * group) +
                     " channels, expected " + std::to_string(x[1]) + " as x " + x.to_string());
   const kernels::Window window = window_of(c.attributes(), w[2], w[3]);
   check.require(window.R == w[2] && window.S == w[3], "SHAPE_MISMATCH", "kernel_shape",

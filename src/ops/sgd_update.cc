@@ -11,7 +11,7 @@ class SgdUpdate final : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"p", "g", "learning_rate", "v"}, 3,
-                   {"momentum", "nesterov", "weight_decay"});
+                   {"momentum", "nesterov", "weight_decay", "rate_factor"});
     check.float_type(0).same_dtype(1, 0).same_shape(1, 0).dtype(2, DType::kF32).shape(2, {1});
     check.same_dtype(3, 0).same_shape(3, 0).int_in("nesterov", 0, 0, 1);
     if (!check.ok()) return check.error();

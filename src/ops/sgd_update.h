@@ -1,6 +1,7 @@
 // src/ops/sgd_update.h: one step of stochastic gradient descent, in place.
 // Inputs      p, updated; g, as p; learning_rate F32 [1]; v, as p, updated: only with momentum.
-// Attributes  momentum, nesterov (0 or 1), weight_decay; default 0.
+// Attributes  momentum, nesterov (0 or 1), weight_decay, default 0; rate_factor, default 1:
+//             multiplies the learning rate.
 // Refuses     v without momentum and momentum without v.
 // Kernels     sgd (kernels/optimizer.h)
 #pragma once

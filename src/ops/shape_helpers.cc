@@ -8,7 +8,11 @@ namespace trainyard {
 
 OpChecks::OpChecks(const InferContext& c, std::initializer_list<std::string_view> input_names,
                    int64_t required, std::initializer_list<std::string_view> attribute_names)
-    : c_(c), input_names_(input_names) {
+    : OpChecks(c, std::vector(input_names), required, std::vector(attribute_names)) {}
+
+OpChecks::OpChecks(const InferContext& c, std::vector<std::string_view> input_names,
+                   int64_t required, const std::vector<std::string_view>& attribute_names)
+    : c_(c), input_names_(std::move(input_names)) {
   const auto accepted = static_cast<int64_t>(input_names_.size());
   if (c.input_count() > accepted) {
     refuse("INPUT_COUNT", "inputs",

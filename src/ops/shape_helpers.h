@@ -21,6 +21,9 @@ class OpChecks {
   /// Refuses fewer than `required` or more than all named inputs, and attributes with other names.
   OpChecks(const InferContext& c, std::initializer_list<std::string_view> input_names,
            int64_t required, std::initializer_list<std::string_view> attribute_names = {});
+  /// For ops whose names come from elsewhere.
+  OpChecks(const InferContext& c, std::vector<std::string_view> input_names, int64_t required,
+           const std::vector<std::string_view>& attribute_names);
 
   OpChecks& rank(int64_t i, int64_t rank);
   OpChecks& rank_at_least(int64_t i, int64_t rank);

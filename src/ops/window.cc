@@ -33,8 +33,8 @@ void check_window(OpChecks& check, const InferContext& c, bool kernel_required,
   check_list(check, attributes, "dilations", 2, 1);
   if (!check.ok()) return;
   const auto dilations = attributes.get_ints("dilations", {1, 1});
-  check.require(dilations == std::vector<int64_t>{1, 1}, "UNSUPPORTED", "dilations",
-                text_of(dilations) + " is not supported, expected [1, 1]");
+  check.require(!pads_below_kernel || dilations == std::vector<int64_t>{1, 1}, "UNSUPPORTED",
+                "dilations", text_of(dilations) + " is not supported, expected [1, 1]");
   if (!check.ok() || !pads_below_kernel) return;
   const kernels::Window w = window_of(attributes);
   check.require(w.pad_top < w.R && w.pad_bottom < w.R && w.pad_left < w.S && w.pad_right < w.S,
@@ -47,17 +47,20 @@ kernels::Window window_of(const Attributes& attributes, int64_t R, int64_t S) {
   const auto kernel = attributes.get_ints("kernel_shape", {R, S});
   const auto strides = attributes.get_ints("strides", {1, 1});
   const auto pads = attributes.get_ints("pads", {0, 0, 0, 0});
-  return {kernel.at(0), kernel.at(1), strides.at(0), strides.at(1),
-          pads.at(0),   pads.at(1),   pads.at(2),    pads.at(3)};
+  const auto dilations = attributes.get_ints("dilations", {1, 1});
+  return {kernel.at(0), kernel.at(1), strides.at(0), strides.at(1),   pads.at(0),
+          pads.at(1),   pads.at(2),   pads.at(3),    dilations.at(0), dilations.at(1)};
 }
 
 void check_window_fits(OpChecks& check, const kernels::Window& w, const Shape& x) {
   if (!check.ok()) return;
   const int64_t height = x[2] + w.pad_top + w.pad_bottom;
   const int64_t width = x[3] + w.pad_left + w.pad_right;
-  check.require(w.R <= height && w.S <= width, "SHAPE_MISMATCH", "kernel_shape",
-                text_of({w.R, w.S}) + " is larger than the image " + text_of({x[2], x[3]}) +
-                    " with its padding, " + text_of({height, width}));
+  check.require(w.height() <= height && w.width() <= width, "SHAPE_MISMATCH", "kernel_shape",
+                text_of({w.height(), w.width()}) +
+                    (w.height() == w.R && w.width() == w.S ? "" : " (dilated)") +
+                    " is larger than the image " + text_of({x[2], x[3]}) + " with its padding, " +
+                    text_of({height, width}));
 }
 
 Shape window_output(const kernels::Window& window, const Shape& x, int64_t channels) {

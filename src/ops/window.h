@@ -1,6 +1,6 @@
 // src/ops/window.h: the attributes of sliding windows (Conv, MaxPool, AveragePool), with ONNX's
 // names and defaults: kernel_shape [R, S], strides [1, 1], pads [0, 0, 0, 0] as [top, left, bottom,
-// right].
+// right], dilations [1, 1].
 #pragma once
 
 #include "kernels/image.h"
@@ -11,7 +11,7 @@ namespace trainyard {
 
 /// Refuses lists of the wrong length and values out of range. `kernel_required` is false where the
 /// weights tell the size. Pads of a pool must be smaller than the window (`pads_below_kernel`), so
-/// that each window meets the image.
+/// that each window meets the image, and a pool has no dilations.
 void check_window(OpChecks& check, const InferContext& c, bool kernel_required,
                   bool pads_below_kernel);
 

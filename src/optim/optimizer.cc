@@ -1,7 +1,15 @@
 #include "src/optim/optimizer.h"
 
+#include <algorithm>
+
 #include "src/base/check.h"
+#include "src/ops/adafactor_update.h"
 #include "src/ops/adam_update.h"
+#include "src/ops/clip_gradient.h"
+#include "src/ops/gradient_norm.h"
+#include "src/ops/lion_update.h"
+#include "src/ops/muon_update.h"
+#include "src/ops/rmsprop_update.h"
 #include "src/ops/sgd_update.h"
 
 namespace trainyard {
@@ -11,49 +19,157 @@ TensorId add_scalar_input(Graph& graph, const std::string& name, DType dtype) {
   return graph.add_tensor({name, {{1}, dtype}, Role::kInput, Layout::kRowMajor, kNoNode, {}});
 }
 
-/// Zero at first, of the parameter's type.
-TensorId add_moment(Graph& graph, TensorId parameter, const std::string& suffix) {
-  const TensorInfo& p = graph.tensor(parameter);
-  return graph.add_tensor(
-      {p.name + "." + suffix, p.type, Role::kOptimizerState, Layout::kRowMajor, kNoNode, {}});
+/// Appends the updates of one job. One member per optimizer; each adds its state and its node.
+class Updates {
+ public:
+  Updates(Graph& graph, const OptimizerSpec& spec, UpdateInputs inputs)
+      : graph_(graph), spec_(spec), inputs_(inputs) {}
+
+  void add(TensorId parameter, TensorId gradient, const ParameterRule& rule) {
+    p_ = parameter;
+    g_ = gradient;
+    rule_ = rule;
+    const std::string& type = spec_.type;
+    if (type == "sgd") return sgd();
+    if (type == "rmsprop") return rmsprop();
+    if (type == "lion") return lion();
+    if (type == "adafactor") return adafactor();
+    if (type == "muon" && rule.hidden_matrix) return muon();
+    if (type == "muon" && spec_.fallback_learning_rate > 0) {
+      rule_.rate_factor *= spec_.fallback_learning_rate / spec_.learning_rate;
+    }
+    adam(type == "adam" ? *adam_update_op() : *adamw_update_op());
+  }
+
+ private:
+  /// Zero at first; of the parameter's type, and of its shape unless another is given.
+  TensorId state(const std::string& suffix) { return state(suffix, graph_.tensor(p_).type.shape); }
+  TensorId state(const std::string& suffix, const Shape& shape) {
+    const TensorInfo& p = graph_.tensor(p_);
+    return graph_.add_tensor({p.name + "." + suffix,
+                              {shape, p.type.dtype},
+                              Role::kOptimizerState,
+                              Layout::kRowMajor,
+                              kNoNode,
+                              {}});
+  }
+
+  void node(const Op& op, Attributes attributes, std::vector<TensorId> inputs) {
+    attributes.set("weight_decay", rule_.weight_decay);
+    if (rule_.rate_factor != 1) attributes.set("rate_factor", rule_.rate_factor);
+    inputs.insert(inputs.begin(), {p_, g_, inputs_.learning_rate});
+    graph_
+        .add_node(graph_.tensor(p_).name + "/update", op, std::move(attributes), std::move(inputs),
+                  {}, Phase::kUpdate)
+        .value();
+  }
+
+  void sgd() {
+    const TensorId velocity = spec_.momentum == 0 ? kNoTensor : state("momentum");
+    node(*sgd_update_op(), {{"momentum", spec_.momentum}, {"nesterov", int64_t{spec_.nesterov}}},
+         {velocity});
+  }
+  void adam(const Op& op) {
+    const TensorId m = state("exp_avg");
+    const TensorId v = state("exp_avg_sq");
+    node(op, {{"beta1", spec_.beta1}, {"beta2", spec_.beta2}, {"epsilon", spec_.epsilon}},
+         {inputs_.step, m, v});
+  }
+  void rmsprop() {
+    const TensorId square = state("square_avg");
+    const TensorId mean = spec_.centered ? state("grad_avg") : kNoTensor;
+    const TensorId velocity = spec_.momentum == 0 ? kNoTensor : state("momentum");
+    node(*rmsprop_update_op(),
+         {{"alpha", spec_.alpha}, {"epsilon", spec_.epsilon}, {"momentum", spec_.momentum}},
+         {square, mean, velocity});
+  }
+  void lion() {
+    node(*lion_update_op(), {{"beta1", spec_.beta1}, {"beta2", spec_.beta2}}, {state("exp_avg")});
+  }
+  void adafactor() {
+    const FactoredShapes shapes = factored_shapes(graph_.tensor(p_).type.shape);
+    const TensorId column = state("col_var", shapes.column);
+    const TensorId row =
+        graph_.tensor(p_).type.shape.rank() > 1 ? state("row_var", shapes.row) : kNoTensor;
+    node(*adafactor_update_op(),
+         {{"beta2_decay", spec_.beta2_decay},
+          {"epsilon", spec_.epsilon},
+          {"scale_min", spec_.scale_min},
+          {"clip_threshold", spec_.clip_threshold}},
+         {inputs_.step, column, row});
+  }
+  void muon() {
+    node(*muon_update_op(),
+         {{"momentum", spec_.momentum},
+          {"nesterov", int64_t{spec_.nesterov}},
+          {"iterations", spec_.newton_schulz_steps},
+          {"match_adamw", int64_t{spec_.adjust_rate == "match_rms_adamw"}}},
+         {state("momentum")});
+  }
+
+  Graph& graph_;
+  const OptimizerSpec& spec_;
+  const UpdateInputs inputs_;
+  TensorId p_ = kNoTensor, g_ = kNoTensor;
+  ParameterRule rule_;
+};
+
+bool counts_steps(const std::string& type) {
+  return type == "adam" || type == "adamw" || type == "adafactor" || type == "muon";
 }
 
 }  // namespace
 
 UpdateInputs append_optimizer(Graph& graph, const OptimizerSpec& spec,
-                              const std::map<TensorId, TensorId>& gradients, TensorId step) {
-  const bool is_sgd = spec.type == "sgd";
-  TRAINYARD_CHECK(is_sgd || spec.type == "adam" || spec.type == "adamw",
+                              const std::map<TensorId, TensorId>& gradients, TensorId step,
+                              const std::map<TensorId, ParameterRule>& rules) {
+  TRAINYARD_CHECK(std::ranges::count(optimizer_types(), spec.type) == 1,
                   "optimizer " + spec.type + " was not checked");
   UpdateInputs inputs{add_scalar_input(graph, "learning_rate", DType::kF32), step};
-  if (!is_sgd && step == kNoTensor) inputs.step = add_scalar_input(graph, "step", DType::kI64);
+  if (counts_steps(spec.type) && step == kNoTensor) {
+    inputs.step = add_scalar_input(graph, "step", DType::kI64);
+  }
+  Updates updates(graph, spec, inputs);
   for (const auto& [parameter, gradient] : gradients) {
-    const std::string name = graph.tensor(parameter).name + "/update";
-    if (is_sgd) {
-      const TensorId velocity =
-          spec.momentum == 0 ? kNoTensor : add_moment(graph, parameter, "momentum");
-      graph
-          .add_node(name, *sgd_update_op(),
-                    {{"momentum", spec.momentum},
-                     {"nesterov", int64_t{spec.nesterov}},
-                     {"weight_decay", spec.weight_decay}},
-                    {parameter, gradient, inputs.learning_rate, velocity}, {}, Phase::kUpdate)
-          .value();
-      continue;
-    }
-    const TensorId m = add_moment(graph, parameter, "exp_avg");
-    const TensorId v = add_moment(graph, parameter, "exp_avg_sq");
-    graph
-        .add_node(name, spec.type == "adamw" ? *adamw_update_op() : *adam_update_op(),
-                  {{"beta1", spec.beta1},
-                   {"beta2", spec.beta2},
-                   {"epsilon", spec.epsilon},
-                   {"weight_decay", spec.weight_decay}},
-                  {parameter, gradient, inputs.learning_rate, inputs.step, m, v}, {},
-                  Phase::kUpdate)
-        .value();
+    const auto rule = rules.find(parameter);
+    updates.add(
+        parameter, gradient,
+        rule != rules.end() ? rule->second : ParameterRule{.weight_decay = spec.weight_decay});
   }
   return inputs;
+}
+
+PreparedGradients append_clipping(Graph& graph, const GradientSpec& spec,
+                                  const std::map<TensorId, TensorId>& gradients) {
+  PreparedGradients prepared{gradients, kNoTensor};
+  TensorId scale = kNoTensor;
+  if (spec.clip_norm > 0 || spec.measure_norm) {
+    std::vector<TensorId> all;
+    for (const auto& [parameter, gradient] : gradients) all.push_back(gradient);
+    const NodeId node =
+        graph
+            .add_node("gradient_norm", *gradient_norm_op(), {{"max_norm", spec.clip_norm}},
+                      std::move(all),
+                      {"gradient_norm", spec.clip_norm > 0 ? "gradient_norm/scale" : ""},
+                      Phase::kUpdate)
+            .value();
+    prepared.norm = graph.node(node).outputs[0];
+    scale = graph.node(node).outputs[1];
+    graph.mark_output(prepared.norm);
+  }
+  if (scale == kNoTensor && spec.clip_value == 0) return prepared;
+  for (auto& [parameter, gradient] : prepared.gradients) {
+    const std::string name = graph.tensor(parameter).name + "/clip";
+    std::vector<TensorId> inputs = {gradient};
+    if (scale != kNoTensor) inputs.push_back(scale);
+    const NodeId node = graph
+                            .add_node(name, *clip_gradient_op(), {{"bound", spec.clip_value}},
+                                      std::move(inputs), {name}, Phase::kUpdate)
+                            .value();
+    gradient = graph.node(node).outputs[0];
+    graph.set_role(gradient, Role::kGradient);
+  }
+  return prepared;
 }
 
 }  // namespace trainyard

@@ -1,9 +1,11 @@
-// src/optim/optimizer.h: optimizers as update nodes, schedules as functions of the step.
+// src/optim/optimizer.h: optimizers and learning-rate schedules as data, and as graph nodes.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/base/result.h"
@@ -11,24 +13,53 @@
 
 namespace trainyard {
 
-/// Names, defaults and formulas as in PyTorch's torch.optim (docs/optimizers.md).
+/// Names, defaults and formulas as in PyTorch's torch.optim where it has them
+/// (docs/optimizers.md). A field belongs to the types that optimizer_users() names.
 struct OptimizerSpec {
-  std::string type = "sgd";  // "sgd", "adam", "adamw"
+  std::string type = "sgd";
   double learning_rate = 0.01;
-  double momentum = 0;                                // sgd
-  bool nesterov = false;                              // sgd; needs momentum > 0
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adam, adamw
-  double weight_decay = 0;  // sgd, adam: added to the gradient; adamw: decoupled
+  double momentum = 0;
+  bool nesterov = false;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0;              // sgd, adam, rmsprop: added to the gradient; else decoupled
+  std::string weight_decay_on = "all";  // or "matrices": not biases, normalisation, embeddings
+  double alpha = 0.99;                  // rmsprop: share of the squares that is kept
+  bool centered = false;                // rmsprop
+  double beta2_decay = -0.8;            // adafactor
+  double clip_threshold = 1;            // adafactor: largest root mean square of an update
+  double scale_min = 1e-3;              // adafactor: least scale of a parameter
+  int64_t newton_schulz_steps = 5;      // muon
+  std::string adjust_rate = "original";  // muon: or "match_rms_adamw"
+  double fallback_learning_rate = 0;     // muon: of what AdamW trains; 0: learning_rate
 };
 
+/// The spec of a type with its own defaults, which differ (muon's momentum is 0.95). An unknown
+/// type gets those of sgd; check_optimizer() refuses it.
+OptimizerSpec default_optimizer(std::string_view type);
+
+std::span<const std::string> optimizer_types();
+std::span<const std::string> schedule_types();
+/// The types that look at a field of the spec, "sgd, rmsprop or muon"; empty: all do.
+std::string optimizer_users(std::string_view field);
+bool optimizer_uses(std::string_view type, std::string_view field);
+std::string schedule_users(std::string_view field);
+bool schedule_uses(std::string_view type, std::string_view field);
+
 struct ScheduleSpec {
-  std::string type = "constant";  // "constant", "step", "cosine"
+  std::string type = "constant";
   // Steps before any schedule: the rate climbs in equal parts from 0, which is never used, to
-  // the learning rate: rate * (s + 1) / (warmup_steps + 1). The schedule counts from there.
+  // the first rate of the schedule: rate * (s + 1) / (warmup_steps + 1). The schedule counts from
+  // there.
   int64_t warmup_steps = 0;
-  int64_t step_size = 0;         // step: every this many steps ...
-  double gamma = 0.1;            // ... times gamma
-  double min_learning_rate = 0;  // cosine: end value, reached at steps_total
+  int64_t step_size = 0;  // step: every this many steps ...
+  double gamma = 0.1;     // ... times gamma; multi_step: at each milestone; exponential:
+                          // every step
+  std::vector<int64_t> milestones = {};  // multi_step: ascending
+  double min_learning_rate = 0;          // cosine, linear, polynomial: rate of the last step
+  double power = 1;                      // polynomial
+  double pct_start = 0.3;                // one_cycle: share of the steps that climb
+  double div_factor = 25;                // one_cycle: first rate is learning_rate / div_factor ...
+  double final_div_factor = 1e4;         // ... and the last one that over final_div_factor
 };
 
 /// Learning rate of step s (0-based) of steps_total.
@@ -37,15 +68,39 @@ double learning_rate_at(const ScheduleSpec& schedule, double base, int64_t step,
 
 Status check_optimizer(const OptimizerSpec& spec, const ScheduleSpec& schedule);
 
+/// How the optimizer treats one parameter.
+struct ParameterRule {
+  bool frozen = false;
+  double rate_factor = 1;
+  double weight_decay = 0;
+  bool hidden_matrix = false;  // Muon's; other parameters are AdamW's
+};
+
+/// What happens to gradients before the update.
+struct GradientSpec {
+  double clip_norm = 0;       // 0: not clipped
+  double clip_value = 0;      // 0: not clipped
+  bool measure_norm = false;  // report it though nothing is clipped
+};
+
 struct UpdateInputs {
   TensorId learning_rate = kNoTensor;  // F32 [1], graph input
   TensorId step = kNoTensor;           // I64 [1], graph input, 0-based
 };
 
 /// Appends one update node (Phase::kUpdate) per parameter, and its optimizer state
-/// ("<param>.momentum",
-/// "<param>.exp_avg", "<param>.exp_avg_sq"). `step` may exist already (dropout) and is then shared.
+/// ("<param>.momentum", "<param>.exp_avg", "<param>.exp_avg_sq"). `step` may exist already
+/// (dropout) and is then shared. A parameter without a rule gets the spec's weight decay.
 UpdateInputs append_optimizer(Graph& graph, const OptimizerSpec& spec,
-                              const std::map<TensorId, TensorId>& gradients, TensorId step);
+                              const std::map<TensorId, TensorId>& gradients, TensorId step,
+                              const std::map<TensorId, ParameterRule>& rules = {});
+
+struct PreparedGradients {
+  std::map<TensorId, TensorId> gradients;  // by parameter, as the optimizer shall see them
+  TensorId norm = kNoTensor;               // [1], before clipping; a marked output
+};
+/// Appends the nodes (Phase::kUpdate) that measure and clip.
+PreparedGradients append_clipping(Graph& graph, const GradientSpec& spec,
+                                  const std::map<TensorId, TensorId>& gradients);
 
 }  // namespace trainyard

@@ -5,23 +5,50 @@
 #include "src/optim/optimizer.h"
 
 namespace trainyard {
+namespace {
+
+double cosine(double from, double to, double share) {
+  return to + 0.5 * (from - to) * (1 + std::cos(std::numbers::pi * share));
+}
+
+/// Two cosines, as torch.optim.lr_scheduler.OneCycleLR: up to `base`, then down to almost nothing.
+double one_cycle(const ScheduleSpec& s, double base, int64_t done, int64_t steps) {
+  const double first = base / s.div_factor;
+  const double peak = s.pct_start * static_cast<double>(steps) - 1;
+  const auto at = static_cast<double>(done), last = static_cast<double>(steps - 1);
+  if (at <= peak) return cosine(first, base, peak > 0 ? at / peak : 1);
+  const double share = last > peak ? std::min(1.0, (at - peak) / (last - peak)) : 1;
+  return cosine(base, first / s.final_div_factor, share);
+}
+
+/// Step `done` of `steps`, warm-up not counted.
+double scheduled_rate(const ScheduleSpec& s, double base, int64_t done, int64_t steps) {
+  if (s.type == "step") return base * std::pow(s.gamma, static_cast<double>(done / s.step_size));
+  if (s.type == "multi_step") {
+    const auto passed = std::ranges::upper_bound(s.milestones, done) - s.milestones.begin();
+    return base * std::pow(s.gamma, static_cast<double>(passed));
+  }
+  if (s.type == "exponential") return base * std::pow(s.gamma, static_cast<double>(done));
+  if (s.type == "one_cycle") return one_cycle(s, base, done, steps);
+  const double share = std::min(
+      1.0, static_cast<double>(done) / static_cast<double>(std::max<int64_t>(steps - 1, 1)));
+  if (s.type == "cosine") return cosine(base, s.min_learning_rate, share);
+  if (s.type == "linear" || s.type == "polynomial") {
+    const double power = s.type == "linear" ? 1 : s.power;
+    return s.min_learning_rate + (base - s.min_learning_rate) * std::pow(1 - share, power);
+  }
+  return base;
+}
+
+}  // namespace
 
 double learning_rate_at(const ScheduleSpec& schedule, double base, int64_t step,
                         int64_t steps_total) {
   const int64_t warmup = schedule.warmup_steps;
-  if (step < warmup) return base * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
-  // Counted from the end of the warm-up.
-  const int64_t done = step - warmup;
-  if (schedule.type == "step") {
-    return base * std::pow(schedule.gamma, static_cast<double>(done / schedule.step_size));
-  }
-  if (schedule.type == "cosine") {
-    const int64_t last = std::max<int64_t>(steps_total - 1 - warmup, 1);
-    const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(last));
-    return schedule.min_learning_rate +
-           0.5 * (base - schedule.min_learning_rate) * (1 + std::cos(std::numbers::pi * share));
-  }
-  return base;
+  const int64_t steps = steps_total - warmup;
+  if (step >= warmup) return scheduled_rate(schedule, base, step - warmup, steps);
+  return scheduled_rate(schedule, base, 0, steps) * static_cast<double>(step + 1) /
+         static_cast<double>(warmup + 1);
 }
 
 }  // namespace trainyard

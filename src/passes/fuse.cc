@@ -62,7 +62,9 @@ class Fusion {
       const Node& add = nodes_[relu];
       residual = add.inputs[0] == nodes_[k].outputs[0] ? add.inputs[1] : add.inputs[0];
       const std::optional<size_t> behind = only_reader(add.outputs[0]);
-      const bool alike = graph_.tensor(residual).type == graph_.tensor(add.outputs[0]).type;
+      const TensorType& sum = graph_.tensor(add.outputs[0]).type;  // neither side broadcasts
+      const bool alike =
+          graph_.tensor(residual).type == sum && graph_.tensor(nodes_[k].outputs[0]).type == sum;
       if (!behind || !is_activation(residual) || !alike) return;
       relu = *behind;
     }

@@ -15,7 +15,8 @@ namespace {
 void place_persistent(Program& program, const PersistentLayout* earlier) {
   int64_t end = earlier == nullptr ? 0 : earlier->size_bytes;
   MemoryBreakdown& memory = program.memory;
-  for (const Role role : {Role::kParameter, Role::kState, Role::kOptimizerState}) {
+  for (const Role role :
+       {Role::kParameter, Role::kState, Role::kOptimizerState, Role::kAccumulator}) {
     for (size_t i = 0; i < program.graph.tensors().size(); ++i) {
       const TensorInfo& t = program.graph.tensors()[i];
       if (t.role != role) continue;
@@ -28,14 +29,16 @@ void place_persistent(Program& program, const PersistentLayout* earlier) {
         end += place.size_bytes;
       }
       program.placements[i] = place;
-      (role == Role::kParameter ? memory.parameter_bytes
-       : role == Role::kState   ? memory.state_bytes
-                                : memory.optimizer_bytes) += place.size_bytes;
+      (role == Role::kParameter     ? memory.parameter_bytes
+       : role == Role::kState       ? memory.state_bytes
+       : role == Role::kAccumulator ? memory.gradient_bytes
+                                    : memory.optimizer_bytes) += place.size_bytes;
     }
   }
   program.persistent_bytes = end;
   // What an earlier program keeps and this one does not know is optimizer state.
-  memory.optimizer_bytes = end - memory.parameter_bytes - memory.state_bytes;
+  memory.optimizer_bytes =
+      end - memory.parameter_bytes - memory.state_bytes - memory.gradient_bytes;
 }
 
 /// Splits the transient segment by purpose as of the step where most is live.
@@ -57,7 +60,7 @@ void account_transient(Program& program, const std::vector<Buffer>& buffers) {
     }
   }
   program.memory.input_bytes = at_peak.input_bytes;
-  program.memory.gradient_bytes = at_peak.gradient_bytes;
+  program.memory.gradient_bytes += at_peak.gradient_bytes;  // beside the accumulators
   program.memory.activation_bytes =
       program.transient_bytes - at_peak.input_bytes - at_peak.gradient_bytes;
 }

@@ -20,7 +20,8 @@ struct Buffer {
 std::vector<Buffer> find_buffers(const Graph& graph, const std::vector<NodeId>& order);
 
 constexpr bool is_persistent(Role role) {
-  return role == Role::kParameter || role == Role::kState || role == Role::kOptimizerState;
+  return role == Role::kParameter || role == Role::kState || role == Role::kOptimizerState ||
+         role == Role::kAccumulator;
 }
 int64_t padded_bytes(int64_t bytes);
 

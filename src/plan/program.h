@@ -15,8 +15,9 @@ namespace trainyard {
 
 constexpr int64_t kArenaAlignment = 64;  // bytes; a cache line, a 512-bit vector
 
-/// Where a tensor lives. The persistent segment holds parameters, state and optimizer state and is
-/// shared by all programs of a job (train, evaluate); the transient one is laid out per program.
+/// Where a tensor lives. The persistent segment holds parameters, state, optimizer state and
+/// gradient sums and is shared by all programs of a job (train, evaluate); the transient one is
+/// laid out per program.
 enum class Segment : uint8_t { kPersistent, kTransient };
 
 struct Placement {
@@ -32,7 +33,7 @@ struct MemoryBreakdown {
   int64_t parameter_bytes = 0;
   int64_t state_bytes = 0;
   int64_t optimizer_bytes = 0;
-  int64_t gradient_bytes = 0;    // of parameters
+  int64_t gradient_bytes = 0;    // of parameters, and their sums over micro-batches
   int64_t activation_bytes = 0;  // activations and their gradients, after packing
   int64_t input_bytes = 0;
   int64_t workspace_bytes = 0;  // filled when a backend has prepared the kernels

@@ -9,9 +9,13 @@ class CpuBackend final : public HostBackend {
  public:
   explicit CpuBackend(int threads) : context_{threads} {
     table_.add(cpu_elementwise_kernels());
+    table_.add(cpu_activation_kernels());
+    table_.add(cpu_box_kernels());
     table_.add(cpu_dense_kernels());
     table_.add(cpu_image_kernels());
+    table_.add(cpu_sequence_kernels());
     table_.add(cpu_training_kernels());
+    table_.add(cpu_update_kernels());
   }
   std::string_view name() const override { return "cpu"; }
   bool has_kernel(std::string_view op_type) const override { return table_.contains(op_type); }

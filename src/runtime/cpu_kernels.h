@@ -22,8 +22,12 @@ inline void require_f32(const Node& node, const TensorInfo& t) {
 }
 
 std::span<const CpuEntry> cpu_elementwise_kernels();
+std::span<const CpuEntry> cpu_activation_kernels();
+std::span<const CpuEntry> cpu_box_kernels();
 std::span<const CpuEntry> cpu_dense_kernels();
 std::span<const CpuEntry> cpu_image_kernels();
+std::span<const CpuEntry> cpu_sequence_kernels();
 std::span<const CpuEntry> cpu_training_kernels();
+std::span<const CpuEntry> cpu_update_kernels();
 
 }  // namespace trainyard

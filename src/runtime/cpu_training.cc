@@ -1,4 +1,4 @@
-// Losses and parameter updates.
+// Losses, and constants such as the gradient they begin with.
 #include "kernels/elementwise.h"
 #include "kernels/mse.h"
 #include "src/runtime/cpu_kernels.h"
@@ -56,21 +56,6 @@ std::unique_ptr<Kernel> make_constant(CpuContext& context, const Graph& g, const
   });
 }
 
-std::unique_ptr<Kernel> make_sgd(CpuContext& context, const Graph& g, const Node& n) {
-  require_f32(n, input_info(g, n, 0));
-  return make_kernel([p = sgd_params(g, n), &team = context.team](const KernelArgs& a) {
-    cpu::sgd(p, a.in<float>(1), a.in<float>(2), a.mut<float>(0), a.mut<float>(1), team);
-  });
-}
-
-std::unique_ptr<Kernel> make_adam(CpuContext& context, const Graph& g, const Node& n) {
-  require_f32(n, input_info(g, n, 0));
-  return make_kernel([p = adam_params(g, n), &team = context.team](const KernelArgs& a) {
-    cpu::adam(p, a.in<float>(1), a.in<float>(2), a.in<int64_t>(3), a.mut<float>(0), a.mut<float>(1),
-              a.mut<float>(2), team);
-  });
-}
-
 }  // namespace
 
 std::span<const CpuEntry> cpu_training_kernels() {
@@ -80,9 +65,6 @@ std::span<const CpuEntry> cpu_training_kernels() {
       {"MeanSquaredError", make_mse},
       {"MeanSquaredErrorGrad", make_mse_grad},
       {"ConstantOfShape", make_constant},
-      {"SgdUpdate", make_sgd},
-      {"AdamUpdate", make_adam},
-      {"AdamWUpdate", make_adam},
   };
   return kEntries;
 }

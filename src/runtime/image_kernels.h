@@ -21,7 +21,8 @@ inline kernels::ImageStrides image_strides(const TensorInfo& t) {
 /// `x` the convolution's input, `w` its weights.
 inline kernels::ConvDims conv_dims(const Node& node, const TensorInfo& x, const TensorInfo& w) {
   const Shape& s = w.type.shape;
-  return {image_dims(x.type.shape), s[0], window_of(node.attributes, s[2], s[3])};
+  return {image_dims(x.type.shape), s[0], window_of(node.attributes, s[2], s[3]),
+          node.attributes.get_int("group", 1)};
 }
 
 inline kernels::PoolDims pool_dims(const Node& node, const Shape& x) {

@@ -8,9 +8,13 @@ class ReferenceBackend final : public HostBackend {
  public:
   ReferenceBackend() {
     table_.add(reference_elementwise_kernels());
+    table_.add(reference_activation_kernels());
+    table_.add(reference_box_kernels());
     table_.add(reference_dense_kernels());
     table_.add(reference_image_kernels());
+    table_.add(reference_sequence_kernels());
     table_.add(reference_training_kernels());
+    table_.add(reference_update_kernels());
   }
   std::string_view name() const override { return "reference"; }
   bool has_kernel(std::string_view op_type) const override { return table_.contains(op_type); }

@@ -1,4 +1,4 @@
-// Losses and parameter updates.
+// Losses, and constants such as the gradient they begin with.
 #include "kernels/elementwise.h"
 #include "kernels/mse.h"
 #include "src/runtime/op_params.h"
@@ -55,25 +55,6 @@ std::unique_ptr<Kernel> make_constant(ReferenceContext&, const Graph& g, const N
   });
 }
 
-std::unique_ptr<Kernel> make_sgd(ReferenceContext&, const Graph& g, const Node& n) {
-  const SgdParams p = sgd_params(g, n);
-  return with_float_type(input_info(g, n, 0).type.dtype, [&]<typename T>(T) {
-    return make_kernel([p](const KernelArgs& a) {
-      reference::sgd(p, a.in<T>(1), a.in<float>(2), a.mut<T>(0), a.mut<T>(1));
-    });
-  });
-}
-
-std::unique_ptr<Kernel> make_adam(ReferenceContext&, const Graph& g, const Node& n) {
-  const AdamParams p = adam_params(g, n);
-  return with_float_type(input_info(g, n, 0).type.dtype, [&]<typename T>(T) {
-    return make_kernel([p](const KernelArgs& a) {
-      reference::adam(p, a.in<T>(1), a.in<float>(2), a.in<int64_t>(3), a.mut<T>(0), a.mut<T>(1),
-                      a.mut<T>(2));
-    });
-  });
-}
-
 }  // namespace
 
 std::span<const ReferenceEntry> reference_training_kernels() {
@@ -83,9 +64,6 @@ std::span<const ReferenceEntry> reference_training_kernels() {
       {"MeanSquaredError", make_mse},
       {"MeanSquaredErrorGrad", make_mse_grad},
       {"ConstantOfShape", make_constant},
-      {"SgdUpdate", make_sgd},
-      {"AdamUpdate", make_adam},
-      {"AdamWUpdate", make_adam},
   };
   return kEntries;
 }

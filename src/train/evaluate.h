@@ -2,36 +2,54 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "src/data/preprocessing.h"
+#include "src/train/metric_accumulator.h"
 #include "src/train/session.h"
 
 namespace trainyard {
 
-/// Means over rows. Sums run in double, in the order of the rows, so equal weights give equal bits.
+using ConfusionMatrices = std::map<std::string, std::vector<std::vector<int64_t>>>;
+
 struct Evaluation {
-  int64_t rows = 0;
-  double loss = 0;      // cross-entropy in nats, or squared error of the standardised target
-  double accuracy = 0;  // classification
-  double mae = 0;       // regression: mean absolute error in the target's own units
+  std::vector<std::pair<std::string, double>> values;  // by metric, in the order of the names
+  std::vector<std::vector<int64_t>> confusion;         // [label][prediction], if it was asked for
 };
 
-/// Cross-entropy of one row, by log-sum-exp.
-double cross_entropy(std::span<const float> logits, int64_t label);
-/// Index of the largest value, the first of equal ones.
-int64_t argmax(std::span<const float> values);
+/// Evaluates rows of one dataset by one model; keeps what is the same for all of them.
+class Evaluator {
+ public:
+  /// `names`: metrics.h. All references outlive it.
+  Evaluator(Session& session, const DatasetSchema& schema, const Preprocessing& preprocessing,
+            std::vector<std::string> names);
 
-/// Runs `rows` of the partition through the evaluation program in batches of its fixed size. The
-/// last batch is filled up with copies of its last row, which are not counted.
-Evaluation evaluate_rows(Session& session, const DatasetSchema& schema,
-                         const Preprocessing& preprocessing, const Partition& partition,
-                         std::span<const int64_t> rows);
+  /// Runs `rows` of the partition, at least one, through the evaluation program in batches of its
+  /// fixed size. The last batch is filled up with copies of its last row, which are not counted.
+  Evaluation evaluate(const Partition& partition, std::span<const int64_t> rows);
 
-/// "<prefix>/loss", and "<prefix>/accuracy" or "<prefix>/mae".
-std::vector<MetricPoint> to_metrics(const Evaluation& e, const std::string& prefix,
-                                    bool classification, int64_t step);
+ private:
+  void add_row(const Partition& partition, int64_t row, std::span<const float> output,
+               MetricAccumulator& metrics) const;
+
+  Session& session_;
+  const Preprocessing& preprocessing_;
+  const ModelInterface interface_;
+  const RowTransform transform_;
+  const std::vector<std::string> names_;
+  std::vector<float> input_;
+};
+
+/// "<prefix>/<metric>" for every value.
+std::vector<MetricPoint> to_metrics(const Evaluation& e, const std::string& prefix, int64_t step);
+
+/// Lines of a table, labels down and predictions across. Beyond kConfusionClassesShown classes
+/// those that are confused most often, as a list.
+inline constexpr size_t kConfusionClassesShown = 20;
+std::string confusion_text(const std::vector<std::vector<int64_t>>& confusion,
+                           const std::vector<std::string>& classes);
 
 }  // namespace trainyard

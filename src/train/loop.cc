@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "src/train/evaluate.h"
+#include "src/train/metrics.h"
 
 namespace trainyard {
 
@@ -29,11 +30,15 @@ Loop::Loop(const LoopContext& context, Session& session, Files& files, Reporter&
       files_(files),
       reporter_(reporter),
       metrics_(reporter),
-      state_(state),
-      saved_step_(state.step > 0 ? state.step : -1),
+      state_(std::move(state)),
+      saved_step_(state_.step > 0 ? state_.step : -1),
       rate_time_(MetricBuffer::Clock::now()),
-      rate_step_(state.step) {
+      rate_step_(state_.step) {
   const ModelInterface interface = context.data.schema().interface();
+  if (session.evaluation_batch() > 0) {
+    evaluator_.emplace(session, context.data.schema(), context.preprocessing,
+                       evaluation_metrics(context.job.recipe, interface));
+  }
   classification_ = interface.classification();
   outputs_ = static_cast<size_t>(interface.outputs);
 }
@@ -41,7 +46,7 @@ Loop::Loop(const LoopContext& context, Session& session, Files& files, Reporter&
 Status Loop::run(const std::stop_token& stop) {
   const Recipe& recipe = context_.job.recipe;
   const RunShape& shape = context_.shape;
-  if (state_.step < shape.steps_total) {
+  if (state_.step < shape.steps_total && !stops_early()) {
     Loader::Options options;
     options.batch_size = recipe.batch_size;
     options.seed = recipe.seed;
@@ -49,7 +54,7 @@ Status Loop::run(const std::stop_token& stop) {
     options.first_step = state_.step;
     Loader loader(context_.data.schema(), context_.preprocessing, context_.data.train(),
                   context_.split.train, options);
-    while (state_.step < shape.steps_total) {
+    while (state_.step < shape.steps_total && !stops_early()) {
       if (stop.stop_requested()) {
         if (Status s = checkpoint(); !s.ok()) return s;
         metrics_.flush();
@@ -112,6 +117,9 @@ void Loop::report_step(double learning_rate) {
     metrics_.add("train/learning_rate", state_.step, learning_rate);
     reported_learning_rate_ = learning_rate;
   }
+  if (session_.has_gradient_norm()) {
+    metrics_.add("train/gradient_norm", state_.step, static_cast<double>(session_.gradient_norm()));
+  }
 }
 
 void Loop::report_rates(const Loader& loader) {
@@ -132,20 +140,57 @@ void Loop::report_rates(const Loader& loader) {
 
 void Loop::evaluate_validation() {
   if (context_.split.validation.empty() || validation_step_ == state_.step) return;
-  const Evaluation e = evaluate_rows(session_, context_.data.schema(), context_.preprocessing,
-                                     context_.data.train(), context_.split.validation);
-  validation_metrics_ = to_metrics(e, "val", classification_, state_.step);
+  validation_ = evaluator_->evaluate(context_.data.train(), context_.split.validation);
   validation_step_ = state_.step;
-  for (const MetricPoint& m : validation_metrics_) metrics_.add(m.key, m.step, m.value);
+  for (const MetricPoint& m : to_metrics(validation_, "val", state_.step)) {
+    metrics_.add(m.key, m.step, m.value);
+  }
+  judge(validation_);
   metrics_.flush();
   // Evaluation is no part of the training rate.
   rate_time_ = MetricBuffer::Clock::now();
   rate_step_ = state_.step;
 }
 
+void Loop::judge(const Evaluation& e) {
+  if (state_.step <= state_.evaluated_step) return;  // resumed behind it: it is in the state
+  state_.evaluated_step = state_.step;
+  const auto value_of = [&](const std::string& metric) {
+    for (const auto& [name, value] : e.values) {
+      if ("val/" + name == metric) return value;
+    }
+    TRAINYARD_CHECK(false, metric + " was not evaluated");
+  };
+  if (const KeepBest& keep = context_.job.recipe.keep_best; !keep.metric.empty()) {
+    const double value = value_of(keep.metric);
+    const bool less = minimises(keep.metric, keep.mode);
+    BestState& best = state_.best;
+    const bool first = best.step == 0;
+    if (std::isfinite(value) && (first || (less ? value < best.value : value > best.value))) {
+      best = {value, state_.step, std::make_shared<const Snapshot>(session_.evaluated_weights())};
+    }
+  }
+  if (const EarlyStopping& stop = context_.job.recipe.early_stopping; !stop.metric.empty()) {
+    const double value = value_of(stop.metric);
+    StoppingState& s = state_.stopping;
+    const double gain = minimises(stop.metric, stop.mode) ? s.best - value : value - s.best;
+    // Any finite value improves on none.
+    if (std::isfinite(value) && (!s.any || gain > stop.min_delta)) {
+      s = {true, value, 0};
+    } else {
+      ++s.evaluations_since;
+    }
+  }
+}
+
+bool Loop::stops_early() const {
+  const EarlyStopping& stop = context_.job.recipe.early_stopping;
+  return !stop.metric.empty() && state_.stopping.evaluations_since >= stop.patience;
+}
+
 Status Loop::checkpoint() {
   if (saved_step_ == state_.step) return {};
-  Snapshot snapshot = session_.snapshot();
+  const Snapshot snapshot = session_.snapshot();
   if (const std::string bad = find_not_finite(snapshot); !bad.empty()) {
     return not_finite("after step " + std::to_string(state_.step) + " " + bad +
                       " has values that are not finite");
@@ -157,7 +202,6 @@ Status Loop::checkpoint() {
   } else {
     reporter_.checkpoint_failed(state_.step, saved.error());
   }
-  if (state_.step == context_.shape.steps_total) final_snapshot_ = std::move(snapshot);
   return {};
 }
 
@@ -170,23 +214,54 @@ Error Loop::not_finite(const std::string& what) const {
   return e;
 }
 
+void Loop::choose_model() {
+  if (stops_early()) {
+    const EarlyStopping& stop = context_.job.recipe.early_stopping;
+    reporter_.log("stopped early after step " + std::to_string(state_.step) + " of " +
+                  std::to_string(context_.shape.steps_total) + ": " + stop.metric +
+                  " has not improved on " + short_number(state_.stopping.best) + " for " +
+                  std::to_string(state_.stopping.evaluations_since) + " evaluations");
+  }
+  if (state_.best.weights == nullptr) {
+    model_ = session_.evaluated_weights();
+    return;
+  }
+  reporter_.log("the model is that of step " + std::to_string(state_.best.step) + ", where " +
+                context_.job.recipe.keep_best.metric +
+                " was best: " + short_number(state_.best.value));
+  // Training has ended: the best weights may take the place of the last ones.
+  session_.set_evaluated_weights(*state_.best.weights);
+  model_ = session_.evaluated_weights();
+  validation_ = evaluator_->evaluate(context_.data.train(), context_.split.validation);
+  validation_step_ = state_.best.step;
+}
+
+void Loop::add_final(const std::string& prefix, const Evaluation& e, int64_t step) {
+  for (const MetricPoint& m : to_metrics(e, prefix, step)) final_metrics_.push_back(m);
+  if (e.confusion.empty()) return;
+  confusion_[prefix] = e.confusion;
+  const std::vector<std::string>& classes = context_.data.schema().target.classes;
+  reporter_.log(prefix +
+                (classes.size() > kConfusionClassesShown
+                     ? " confusions:"
+                     : " confusion matrix, labels down and predictions across:") +
+                confusion_text(e.confusion, classes));
+}
+
 Status Loop::finish() {
   const int64_t step = state_.step;
   evaluate_validation();
   if (Status s = checkpoint(); !s.ok()) return s;
-  // Resumed after the last step: nothing was saved in this run, but the artifact needs the weights.
-  if (final_snapshot_.weights.empty()) final_snapshot_ = session_.snapshot();
+  choose_model();
   final_metrics_ = {{"train/loss", step, state_.train_loss}};
   if (classification_) final_metrics_.push_back({"train/accuracy", step, state_.train_accuracy});
-  final_metrics_.insert(final_metrics_.end(), validation_metrics_.begin(),
-                        validation_metrics_.end());
+  if (validation_step_ >= 0) add_final("val", validation_, validation_step_);
   if (context_.shape.test_rows > 0) {
     std::vector<int64_t> rows(static_cast<size_t>(context_.shape.test_rows));
     std::iota(rows.begin(), rows.end(), 0);
-    const Evaluation e = evaluate_rows(session_, context_.data.schema(), context_.preprocessing,
-                                       context_.data.test(), rows);
-    for (const MetricPoint& m : to_metrics(e, "test", classification_, step)) {
-      final_metrics_.push_back(m);
+    const Evaluation e = evaluator_->evaluate(context_.data.test(), rows);
+    add_final("test", e, step);
+    for (const MetricPoint& m : to_metrics(e, "test", step)) {
       metrics_.add(m.key, m.step, m.value);
     }
   }

@@ -1,12 +1,14 @@
 // src/train/loop.h: the step loop. Everything it needs has been checked and allocated before.
 #pragma once
 
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "src/base/result.h"
 #include "src/data/loader.h"
+#include "src/train/evaluate.h"
 #include "src/train/metric_buffer.h"
 #include "src/train/recipe_check.h"
 #include "src/train/resume.h"
@@ -35,16 +37,26 @@ class Loop {
   /// the first step is step 1.
   Status run(const std::stop_token& stop);
 
-  /// After run(): metrics of the last step, the validation rows and the test set.
+  /// After run(): metrics of the last step, and of the model on the validation rows and the test
+  /// set.
   const std::vector<MetricPoint>& final_metrics() const { return final_metrics_; }
   const LoopState& state() const { return state_; }
-  const Snapshot& final_snapshot() const { return final_snapshot_; }
+  /// The model: the last weights, their averages, or those of the best evaluation.
+  const Snapshot& model() const { return model_; }
+  /// [label][prediction] by "val" and "test", where the job reports them.
+  const ConfusionMatrices& confusion() const { return confusion_; }
 
  private:
   Status run_step(Loader& loader);
   void report_step(double learning_rate);
   void report_rates(const Loader& loader);
   void evaluate_validation();
+  /// Counts an evaluation: is it the best, and how long was there none better.
+  void judge(const Evaluation& e);
+  bool stops_early() const;
+  void choose_model();
+  /// Evaluates the model on a set of rows for the final metrics.
+  void add_final(const std::string& prefix, const Evaluation& e, int64_t step);
   /// Refuses weights that are not finite; a failing disk is reported and training goes on.
   Status checkpoint();
   Error not_finite(const std::string& what) const;
@@ -63,9 +75,12 @@ class Loop {
   MetricBuffer::Clock::time_point rate_time_;
   int64_t rate_step_ = 0;
   double rate_wait_ = 0;
-  std::vector<MetricPoint> final_metrics_, validation_metrics_;
+  std::optional<Evaluator> evaluator_;
+  std::vector<MetricPoint> final_metrics_;
+  Evaluation validation_;
   int64_t validation_step_ = -1;
-  Snapshot final_snapshot_;
+  ConfusionMatrices confusion_;
+  Snapshot model_;
 };
 
 }  // namespace trainyard

@@ -22,14 +22,19 @@ Error invalid(const std::string& what) {
 std::string info_to_json(const ModelInfo& info) {
   Json metrics = Json::object();
   for (const MetricPoint& m : info.metrics) metrics[m.key] = m.value;  // NaN becomes null
-  const Json json = {{"format_version", kFormatVersion},
-                     {"producer", "trainyard " TRAINYARD_VERSION},
-                     {"model", Json::parse(model_to_json(info.model))},
-                     {"schema", Json::parse(info.schema.to_json())},
-                     {"preprocessing", Json::parse(info.preprocessing.to_json())},
-                     {"metrics", std::move(metrics)},
-                     {"steps", info.steps},
-                     {"parameter_count", info.parameter_count}};
+  Json json = {{"format_version", kFormatVersion},
+               {"producer", "trainyard " TRAINYARD_VERSION},
+               {"model", Json::parse(model_to_json(info.model))},
+               {"schema", Json::parse(info.schema.to_json())},
+               {"preprocessing", Json::parse(info.preprocessing.to_json())},
+               {"metrics", std::move(metrics)},
+               {"steps", info.steps},
+               {"parameter_count", info.parameter_count}};
+  if (!info.confusion.empty()) json["confusion_matrix"] = info.confusion;
+  if (!info.best_metric.empty()) {
+    json["best"] = {
+        {"metric", info.best_metric}, {"value", info.best_value}, {"step", info.best_step}};
+  }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

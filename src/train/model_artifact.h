@@ -2,7 +2,8 @@
 //
 //   model.safetensors   parameters and state, by name
 //   model.json          {format_version, producer, model, schema, preprocessing, metrics, steps,
-//                        parameter_count}
+//                        parameter_count}; where the job asked for them confusion_matrix ({"test":
+//                        [[label][prediction]]}) and best ({metric, value, step})
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "src/checkpoint/safetensors.h"
 #include "src/data/preprocessing.h"
 #include "src/models/model_spec.h"
+#include "src/train/evaluate.h"
 #include "src/train/trainer.h"
 
 namespace trainyard {
@@ -26,6 +28,11 @@ struct ModelInfo {
   std::vector<MetricPoint> metrics;
   int64_t steps = 0;
   int64_t parameter_count = 0;
+  ConfusionMatrices confusion = {};
+  // The evaluation that chose the model; no metric where it is the last one.
+  std::string best_metric = {};
+  double best_value = 0;
+  int64_t best_step = 0;
 };
 
 /// Writes `folder` by way of a temporary sibling. A folder that is already there (an attempt that

@@ -4,30 +4,169 @@
 
 #include "src/autodiff/differentiate.h"
 #include "src/graph/op.h"
+#include "src/ops/accumulate_gradient.h"
+#include "src/ops/moving_average_update.h"
+#include "src/train/metrics.h"
 
 namespace trainyard {
 
-Result<BoundProgram> compile_training(const ModelSpec& spec, const Recipe& recipe,
-                                      const ModelInterface& interface, int64_t batch_size) {
+namespace {
+
+TensorId add_index_input(Graph& graph, const std::string& name) {
+  return graph.add_tensor({name, {{1}, DType::kI64}, Role::kInput, Layout::kRowMajor, kNoNode, {}});
+}
+
+/// A tensor of another program of the job, in the memory that they share.
+TensorId add_shared(Graph& graph, const TensorInfo& t) {
+  return graph.add_tensor({t.name, t.type, t.role, Layout::kRowMajor, kNoNode, t.initializer});
+}
+
+GradientSpec gradient_spec(const Recipe& recipe) {
+  return {recipe.clip_norm, recipe.clip_value, reports(recipe, "gradient_norm")};
+}
+
+/// Clips and updates, at the end of `bound`'s graph.
+void append_update(Graph& graph, const Recipe& recipe,
+                   const std::map<TensorId, TensorId>& gradients,
+                   const std::map<TensorId, ParameterRule>& rules, TensorId step,
+                   BoundProgram& bound) {
+  const PreparedGradients prepared = append_clipping(graph, gradient_spec(recipe), gradients);
+  const UpdateInputs inputs =
+      append_optimizer(graph, recipe.optimizer, prepared.gradients, step, rules);
+  bound.gradient_norm = prepared.norm;
+  bound.learning_rate = inputs.learning_rate;
+  bound.step = inputs.step != kNoTensor ? inputs.step : step;
+}
+
+/// The model's backward pass adds to a sum per parameter; a program of its own updates from those.
+void accumulate(Graph& graph, const Recipe& recipe, const std::map<TensorId, TensorId>& gradients,
+                const std::map<TensorId, ParameterRule>& rules, RunPrograms& programs) {
+  BoundProgram& train = programs.train;
+  train.micro_step = add_index_input(graph, "micro_step");
+  Graph update;
+  std::map<TensorId, TensorId> sums;  // by parameter, in the other graph
+  std::map<TensorId, ParameterRule> update_rules;
+  for (const auto& [parameter, gradient] : gradients) {
+    const TensorInfo p = graph.tensor(parameter);
+    const TensorId sum = graph.add_tensor(
+        {p.name + ".grad_sum", p.type, Role::kAccumulator, Layout::kRowMajor, kNoNode, {}});
+    graph
+        .add_node(p.name + "/accumulate", *accumulate_gradient_op(),
+                  {{"share", 1.0 / static_cast<double>(recipe.accumulate_steps)}},
+                  {sum, gradient, train.micro_step}, {}, Phase::kUpdate)
+        .value();
+    const TensorId there = add_shared(update, p);
+    sums[there] = add_shared(update, graph.tensor(sum));
+    update_rules[there] = rules.at(parameter);
+  }
+  BoundProgram bound;
+  append_update(update, recipe, sums, update_rules, kNoTensor, bound);
+  bound.program.graph = std::move(update);
+  programs.update = std::move(bound);
+}
+
+BoundProgram compile_average(const Graph& graph, double decay, const PersistentLayout& persistent) {
+  BoundProgram bound;
+  Graph average;
+  bound.step = add_index_input(average, "step");
+  for (const TensorInfo& t : graph.tensors()) {
+    if (t.role != Role::kParameter) continue;
+    const TensorId p = add_shared(average, t);
+    const std::string name = t.name + std::string(kAverageSuffix);
+    const TensorId mean =
+        average.add_tensor({name, t.type, Role::kOptimizerState, Layout::kRowMajor, kNoNode, {}});
+    average
+        .add_node(name + "/update", *moving_average_update_op(), {{"decay", decay}},
+                  {mean, p, bound.step}, {}, Phase::kUpdate)
+        .value();
+  }
+  bound.program = compile(std::move(average), {.persistent = &persistent});
+  return bound;
+}
+
+/// Where evaluation finds parameters: in their averages, if there are some.
+PersistentLayout evaluated_layout(PersistentLayout layout, const Graph& graph) {
+  for (const TensorInfo& t : graph.tensors()) {
+    if (t.role != Role::kParameter) continue;
+    const auto average = layout.by_name.find(t.name + std::string(kAverageSuffix));
+    if (average != layout.by_name.end()) layout.by_name[t.name] = average->second;
+  }
+  return layout;
+}
+
+template <typename F>
+void for_each_program(const RunPrograms& programs, const F& f) {
+  f(programs.train.program);
+  for (const auto* other : {&programs.update, &programs.average, &programs.evaluate}) {
+    if (other->has_value()) f((*other)->program);
+  }
+}
+
+/// Everything that the job keeps, in the last program that added to it.
+const Program& last_of(const RunPrograms& programs) {
+  const Program* last = &programs.train.program;
+  if (programs.update.has_value()) last = &programs.update->program;
+  if (programs.average.has_value()) last = &programs.average->program;
+  return *last;
+}
+
+/// The layout of a program and of those before it.
+PersistentLayout merged(PersistentLayout before, const Program& program) {
+  const PersistentLayout own = persistent_layout(program);
+  before.by_name.insert(own.by_name.begin(), own.by_name.end());
+  before.size_bytes = own.size_bytes;
+  return before;
+}
+
+PersistentLayout layout_of(const RunPrograms& programs) {
+  PersistentLayout layout = persistent_layout(programs.train.program);
+  if (programs.update.has_value()) layout = merged(std::move(layout), programs.update->program);
+  if (programs.average.has_value()) layout = merged(std::move(layout), programs.average->program);
+  return layout;
+}
+
+}  // namespace
+
+int64_t RunPrograms::persistent_bytes() const { return last_of(*this).persistent_bytes; }
+
+Result<RunPrograms> compile_training(const ModelSpec& spec, const Recipe& recipe,
+                                     const ModelInterface& interface) {
   BuildOptions options;
-  options.batch_size = batch_size;
+  options.batch_size = recipe.micro_batch();
   options.seed = recipe.seed;
   ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
-  const auto gradients = differentiate(model.graph, model.loss);
-  const UpdateInputs update =
-      append_optimizer(model.graph, recipe.optimizer, gradients, model.step);
+  ASSIGN_OR_RETURN(const auto rules,
+                   resolve_parameter_rules(model.graph, recipe.optimizer, recipe.parameter_groups));
+  std::set<TensorId> frozen;
+  for (const auto& [id, rule] : rules) {
+    if (rule.frozen) frozen.insert(id);
+  }
+  const auto gradients = differentiate(model.graph, model.loss, frozen);
 
-  BoundProgram bound;
-  bound.input = model.input;
-  bound.target = model.target;
-  bound.step = update.step != kNoTensor ? update.step : model.step;
-  bound.learning_rate = update.learning_rate;
-  bound.loss = model.loss;
-  bound.output = model.output;
-  bound.layers = layer_table(model.graph);
-  bound.program = compile(std::move(model.graph), {.recompute = recipe.recompute});
-  bound.batch_size = batch_size;
-  return bound;
+  RunPrograms programs;
+  BoundProgram& train = programs.train;
+  train.input = model.input;
+  train.target = model.target;
+  train.step = model.step;
+  train.loss = model.loss;
+  train.output = model.output;
+  train.batch_size = recipe.micro_batch();
+  train.layers = layer_table(model.graph);
+  if (recipe.accumulate_steps > 1) {
+    accumulate(model.graph, recipe, gradients, rules, programs);
+  } else {
+    append_update(model.graph, recipe, gradients, rules, model.step, train);
+  }
+  train.program = compile(std::move(model.graph), {.recompute = recipe.recompute});
+  if (programs.update.has_value()) {
+    const PersistentLayout layout = persistent_layout(train.program);
+    programs.update->program =
+        compile(std::move(programs.update->program.graph), {.persistent = &layout});
+  }
+  if (recipe.ema_decay > 0) {
+    programs.average = compile_average(train.program.graph, recipe.ema_decay, layout_of(programs));
+  }
+  return programs;
 }
 
 Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterface& interface,
@@ -49,10 +188,10 @@ Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterfa
 Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
                                 const DatasetSchema& schema, const RunShape& shape) {
   const ModelInterface interface = schema.interface();
-  RunPrograms programs;
-  ASSIGN_OR_RETURN(programs.train, compile_training(model, recipe, interface, recipe.batch_size));
+  ASSIGN_OR_RETURN(RunPrograms programs, compile_training(model, recipe, interface));
   if (shape.evaluation_batch > 0) {
-    const PersistentLayout layout = persistent_layout(programs.train.program);
+    const PersistentLayout layout =
+        evaluated_layout(layout_of(programs), programs.train.program.graph);
     ASSIGN_OR_RETURN(programs.evaluate,
                      compile_inference(model, interface, shape.evaluation_batch, &layout));
   }
@@ -70,15 +209,19 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
   plan.train_rows = shape.train_rows;
   plan.validation_rows = shape.validation_rows;
   plan.test_rows = shape.test_rows;
-  plan.flops_per_step = train.flops;
-  plan.memory = train.memory;
-  if (programs.evaluate.has_value()) {
-    const Program& evaluate = programs.evaluate->program;
-    plan.memory.activation_bytes +=
-        std::max<int64_t>(0, evaluate.transient_bytes - train.transient_bytes);
-    plan.memory.workspace_bytes =
-        std::max(train.memory.workspace_bytes, evaluate.memory.workspace_bytes);
+  plan.flops_per_step = train.flops * shape.micro_batches;
+  for (const auto* other : {&programs.update, &programs.average}) {
+    if (other->has_value()) plan.flops_per_step += (*other)->program.flops;
   }
+  plan.memory = train.memory;
+  int64_t transient = train.transient_bytes;
+  for_each_program(programs, [&](const Program& p) {
+    transient = std::max(transient, p.transient_bytes);
+    plan.memory.workspace_bytes = std::max(plan.memory.workspace_bytes, p.memory.workspace_bytes);
+  });
+  plan.memory.activation_bytes += transient - train.transient_bytes;
+  // What the programs behind the first one keep is optimizer state.
+  plan.memory.optimizer_bytes += programs.persistent_bytes() - train.persistent_bytes;
   return plan;
 }
 

@@ -20,6 +20,8 @@ struct BoundProgram {
   TensorId input = kNoTensor;
   TensorId target = kNoTensor;         // training
   TensorId step = kNoTensor;           // training, where an op or the optimizer asks for it
+  TensorId micro_step = kNoTensor;     // training by micro-batches: which one of its step
+  TensorId gradient_norm = kNoTensor;  // where it is clipped or reported
   TensorId learning_rate = kNoTensor;  // training
   TensorId loss = kNoTensor;           // training
   TensorId output = kNoTensor;         // logits [N, K] or predictions [N, 1]
@@ -29,12 +31,21 @@ struct BoundProgram {
 
 struct RunPrograms {
   BoundProgram train;
-  std::optional<BoundProgram> evaluate;  // shares train's persistent segment
+  // By micro-batches `train` adds up gradients alone, and this updates.
+  std::optional<BoundProgram> update;
+  std::optional<BoundProgram> average;   // after each step: the moving average of the weights
+  std::optional<BoundProgram> evaluate;  // reads the averaged weights where there are some
+
+  /// All of them share one persistent segment; the last one knows its size.
+  int64_t persistent_bytes() const;
 };
 
-/// Forward, backward and update of one step.
-Result<BoundProgram> compile_training(const ModelSpec& model, const Recipe& recipe,
-                                      const ModelInterface& interface, int64_t batch_size);
+/// A moving average is called "<parameter>.ema".
+inline constexpr std::string_view kAverageSuffix = ".ema";
+
+/// What a step needs: train, update and average.
+Result<RunPrograms> compile_training(const ModelSpec& model, const Recipe& recipe,
+                                     const ModelInterface& interface);
 
 /// Forward alone, in evaluation mode. `persistent`: lay parameters out as that program does.
 Result<BoundProgram> compile_inference(const ModelSpec& model, const ModelInterface& interface,

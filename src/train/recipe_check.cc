@@ -5,6 +5,7 @@
 
 #include "src/base/violations.h"
 #include "src/data/loader.h"
+#include "src/train/metrics.h"
 
 namespace trainyard {
 
@@ -14,6 +15,9 @@ constexpr int64_t kEpochsMax = 1'000'000;
 constexpr int64_t kStepsMax = int64_t{1} << 40;
 constexpr double kSplitMax = 0.9;
 constexpr int kCheckpointsMax = 100;
+constexpr int64_t kAccumulateStepsMax = 65536;
+constexpr double kClipMax = 1e30;
+constexpr size_t kPatternLengthMax = 256;
 // Evaluation has no backward pass, so that a small training batch need not make it slow: at least
 // this many rows at once, if there are as many.
 constexpr int64_t kEvaluationBatchMin = 64;
@@ -58,26 +62,98 @@ void check_intervals(const Recipe& r, Violations& violations) {
 // Values that were changed although the chosen type never looks at them. A value that equals the
 // default cannot be told from one left out; the wire contract can and refuses that too.
 void check_unused(const Recipe& r, Violations& violations) {
-  const OptimizerSpec& o = r.optimizer;
-  const OptimizerSpec defaults;
-  const auto unused = [&](bool changed, const char* field, const char* owner) {
+  const auto unused = [&](bool changed, const std::string& owner, const char* field,
+                          const std::string& users) {
     if (changed) {
-      violations.add("FIELD_UNUSED", field,
-                     std::string("has no effect here; remove it or choose ") + owner);
+      violations.add("FIELD_UNUSED", "recipe." + owner + "." + field,
+                     "has no effect here; remove it or choose type: " + users);
     }
   };
-  const bool sgd = o.type == "sgd";
-  unused(!sgd && o.momentum != 0, "recipe.optimizer.momentum", "type: sgd");
-  unused(!sgd && o.nesterov, "recipe.optimizer.nesterov", "type: sgd");
-  unused(sgd && o.beta1 != defaults.beta1, "recipe.optimizer.beta1", "type: adam or adamw");
-  unused(sgd && o.beta2 != defaults.beta2, "recipe.optimizer.beta2", "type: adam or adamw");
-  unused(sgd && o.epsilon != defaults.epsilon, "recipe.optimizer.epsilon", "type: adam or adamw");
+  const OptimizerSpec& o = r.optimizer;
+  const OptimizerSpec usual = default_optimizer(o.type);
+  const auto optimizer = [&](const char* field, bool changed) {
+    unused(changed && !optimizer_uses(o.type, field), "optimizer", field, optimizer_users(field));
+  };
+  optimizer("momentum", o.momentum != usual.momentum);
+  optimizer("nesterov", o.nesterov != usual.nesterov);
+  optimizer("beta1", o.beta1 != usual.beta1);
+  optimizer("beta2", o.beta2 != usual.beta2);
+  optimizer("epsilon", o.epsilon != usual.epsilon);
+  optimizer("alpha", o.alpha != usual.alpha);
+  optimizer("centered", o.centered != usual.centered);
+  optimizer("beta2_decay", o.beta2_decay != usual.beta2_decay);
+  optimizer("clip_threshold", o.clip_threshold != usual.clip_threshold);
+  optimizer("scale_min", o.scale_min != usual.scale_min);
+  optimizer("newton_schulz_steps", o.newton_schulz_steps != usual.newton_schulz_steps);
+  optimizer("adjust_rate", o.adjust_rate != usual.adjust_rate);
+  optimizer("fallback_learning_rate", o.fallback_learning_rate != usual.fallback_learning_rate);
   const ScheduleSpec& s = r.schedule;
   const ScheduleSpec constant;
-  unused(s.type != "step" && s.step_size != 0, "recipe.schedule.step_size", "type: step");
-  unused(s.type != "step" && s.gamma != constant.gamma, "recipe.schedule.gamma", "type: step");
-  unused(s.type != "cosine" && s.min_learning_rate != 0, "recipe.schedule.min_learning_rate",
-         "type: cosine");
+  const auto schedule = [&](const char* field, bool changed) {
+    unused(changed && !schedule_uses(s.type, field), "schedule", field, schedule_users(field));
+  };
+  schedule("step_size", s.step_size != constant.step_size);
+  schedule("gamma", s.gamma != constant.gamma);
+  schedule("milestones", !s.milestones.empty());
+  schedule("min_learning_rate", s.min_learning_rate != constant.min_learning_rate);
+  schedule("power", s.power != constant.power);
+  schedule("pct_start", s.pct_start != constant.pct_start);
+  schedule("div_factor", s.div_factor != constant.div_factor);
+  schedule("final_div_factor", s.final_div_factor != constant.final_div_factor);
+}
+
+// Up to 16 divisors, to say what would have been accepted.
+std::string divisors(int64_t n) {
+  std::string text;
+  int shown = 0;
+  for (int64_t k = 1; k <= std::min<int64_t>(n, kAccumulateStepsMax) && shown < 16; ++k) {
+    if (n % k != 0) continue;
+    text += (shown++ > 0 ? ", " : "") + std::to_string(k);
+  }
+  return text;
+}
+
+void check_accumulation(const Recipe& r, Violations& violations) {
+  if (r.accumulate_steps < 1 || r.accumulate_steps > kAccumulateStepsMax) {
+    check_range(violations, "recipe.accumulate_steps", r.accumulate_steps, 1, kAccumulateStepsMax);
+  } else if (r.batch_size >= 1 && r.batch_size % r.accumulate_steps != 0) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.accumulate_steps",
+                   std::to_string(r.accumulate_steps) + " does not divide recipe.batch_size " +
+                       std::to_string(r.batch_size) + ", expected one of " +
+                       divisors(r.batch_size));
+  }
+}
+
+// NaN fails every comparison.
+void check_gradients(const Recipe& r, Violations& violations) {
+  for (const auto& [field, value] : {std::pair{"recipe.clip_gradients.norm", r.clip_norm},
+                                     {"recipe.clip_gradients.value", r.clip_value}}) {
+    if (!(value >= 0 && value <= kClipMax)) {
+      violations.add("FIELD_OUT_OF_RANGE", field,
+                     number(value) + " is out of range, expected more than 0 and at most 1e30");
+    }
+  }
+  if (r.clip_norm > 0 && r.clip_value > 0) {
+    violations.add("FIELD_UNUSED", "recipe.clip_gradients",
+                   "has both norm and value; expected exactly one");
+  }
+  if (!(r.ema_decay >= 0 && r.ema_decay < 1)) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.ema.decay",
+                   number(r.ema_decay) + " is out of range, expected more than 0 and less than 1");
+  }
+}
+
+void check_initial_weights(const InitialWeights& w, Violations& violations) {
+  const auto check = [&](const std::vector<std::string>& patterns, const char* field) {
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      if (!patterns[i].empty() && patterns[i].size() <= kPatternLengthMax) continue;
+      violations.add("FIELD_OUT_OF_RANGE",
+                     "recipe.initial_weights." + std::string(field) + "[" + std::to_string(i) + "]",
+                     "expected a pattern of 1..256 characters, such as conv*");
+    }
+  };
+  check(w.include, "include");
+  check(w.exclude, "exclude");
 }
 
 void check_rows(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
@@ -118,6 +194,13 @@ Result<RunShape> check_recipe(const Recipe& r, const DatasetSchema& schema) {
     violations.add(std::move(s).error());
   }
   check_intervals(r, violations);
+  check_accumulation(r, violations);
+  check_gradients(r, violations);
+  if (Status s = check_parameter_groups(r.parameter_groups); !s.ok()) {
+    violations.add(std::move(s).error());
+  }
+  check_initial_weights(r.initial_weights, violations);
+  check_metrics(r, schema.interface(), r.validation_split > 0, violations);
   const bool split_ok = r.validation_split >= 0 && r.validation_split <= kSplitMax;  // not NaN
   if (!split_ok) {
     violations.add("FIELD_OUT_OF_RANGE", "recipe.validation_split",
@@ -131,6 +214,7 @@ Result<RunShape> check_recipe(const Recipe& r, const DatasetSchema& schema) {
   }
   if (!violations.empty()) return violations.to_error();
 
+  shape.micro_batches = r.accumulate_steps;
   shape.steps_per_epoch = shape.train_rows / r.batch_size;
   shape.steps_total = r.steps > 0 ? r.steps : r.epochs * shape.steps_per_epoch;
   if (r.schedule.warmup_steps > shape.steps_total) {
@@ -140,7 +224,7 @@ Result<RunShape> check_recipe(const Recipe& r, const DatasetSchema& schema) {
                            std::to_string(shape.steps_total));
   }
   const int64_t rows = std::max(shape.validation_rows, shape.test_rows);
-  shape.evaluation_batch = std::min(rows, std::max(r.batch_size, kEvaluationBatchMin));
+  shape.evaluation_batch = std::min(rows, std::max(r.micro_batch(), kEvaluationBatchMin));
   return shape;
 }
 

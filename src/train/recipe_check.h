@@ -16,6 +16,7 @@ struct RunShape {
   int64_t test_rows = 0;
   int64_t steps_per_epoch = 0;
   int64_t steps_total = 0;
+  int64_t micro_batches = 1;     // runs of the training program in one step
   int64_t evaluation_batch = 0;  // rows per run of the evaluation program; 0: nothing to evaluate
 };
 

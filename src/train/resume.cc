@@ -15,19 +15,78 @@ using Json = nlohmann::json;
 
 constexpr int64_t kDigestFileMax = 4096;
 
+// Fields of types that came later are written for those types alone, so that checkpoints of older
+// jobs keep their digest.
 Json to_json(const OptimizerSpec& o) {
-  return {{"type", o.type},         {"learning_rate", o.learning_rate},
-          {"momentum", o.momentum}, {"nesterov", o.nesterov},
-          {"beta1", o.beta1},       {"beta2", o.beta2},
-          {"epsilon", o.epsilon},   {"weight_decay", o.weight_decay}};
+  Json json = {{"type", o.type},         {"learning_rate", o.learning_rate},
+               {"momentum", o.momentum}, {"nesterov", o.nesterov},
+               {"beta1", o.beta1},       {"beta2", o.beta2},
+               {"epsilon", o.epsilon},   {"weight_decay", o.weight_decay}};
+  if (o.weight_decay_on != "all") json["weight_decay_on"] = o.weight_decay_on;
+  const auto own = [&](const char* field, const Json& value) {
+    if (optimizer_uses(o.type, field)) json[field] = value;
+  };
+  own("alpha", o.alpha);
+  own("centered", o.centered);
+  own("beta2_decay", o.beta2_decay);
+  own("clip_threshold", o.clip_threshold);
+  own("scale_min", o.scale_min);
+  own("newton_schulz_steps", o.newton_schulz_steps);
+  own("adjust_rate", o.adjust_rate);
+  own("fallback_learning_rate", o.fallback_learning_rate);
+  return json;
 }
 
 Json to_json(const ScheduleSpec& s) {
-  return {{"type", s.type},
-          {"warmup_steps", s.warmup_steps},
-          {"step_size", s.step_size},
-          {"gamma", s.gamma},
-          {"min_learning_rate", s.min_learning_rate}};
+  Json json = {{"type", s.type},
+               {"warmup_steps", s.warmup_steps},
+               {"step_size", s.step_size},
+               {"gamma", s.gamma},
+               {"min_learning_rate", s.min_learning_rate}};
+  const auto own = [&](const char* field, const Json& value) {
+    if (schedule_uses(s.type, field)) json[field] = value;
+  };
+  own("milestones", s.milestones);
+  own("power", s.power);
+  own("pct_start", s.pct_start);
+  own("div_factor", s.div_factor);
+  own("final_div_factor", s.final_div_factor);
+  return json;
+}
+
+Json to_json(const ParameterGroup& g) {
+  Json json = {{"match", g.match}};
+  if (g.freeze) json["freeze"] = *g.freeze;
+  if (g.learning_rate_factor) json["learning_rate_factor"] = *g.learning_rate_factor;
+  if (g.weight_decay) json["weight_decay"] = *g.weight_decay;
+  return json;
+}
+
+// What a recipe has only if it asks for it.
+void add_options(const Recipe& r, Json& json) {
+  if (r.accumulate_steps != 1) json["accumulate_steps"] = r.accumulate_steps;
+  if (r.clip_norm != 0) json["clip_norm"] = r.clip_norm;
+  if (r.clip_value != 0) json["clip_value"] = r.clip_value;
+  if (r.ema_decay != 0) json["ema_decay"] = r.ema_decay;
+  for (const ParameterGroup& g : r.parameter_groups) json["parameter_groups"].push_back(to_json(g));
+  if (const InitialWeights& w = r.initial_weights; !w.source.empty()) {
+    json["initial_weights"] = {{"source", w.source},
+                               {"include", w.include},
+                               {"exclude", w.exclude},
+                               {"skip_mismatched", w.skip_mismatched}};
+  }
+  if (!r.keep_best.metric.empty()) {
+    json["keep_best"] = {{"metric", r.keep_best.metric}, {"mode", r.keep_best.mode}};
+  }
+  if (const EarlyStopping& e = r.early_stopping; !e.metric.empty()) {
+    json["early_stopping"] = {{"metric", e.metric},
+                              {"patience", e.patience},
+                              {"min_delta", e.min_delta},
+                              {"mode", e.mode}};
+  }
+  if (json.contains("keep_best") || json.contains("early_stopping")) {
+    json["evaluate_every_steps"] = r.evaluate_every_steps;
+  }
 }
 
 template <typename T>
@@ -45,15 +104,53 @@ Error damaged_state(const std::filesystem::path& path) {
                     "checkpoint " + path.filename().string() + ": its loop state is unreadable");
 }
 
+// The weights of the best evaluation, copied out of the optimizer's file.
+std::shared_ptr<const Snapshot> kept_weights(const SafetensorsFile& optimizer) {
+  auto snapshot = std::make_shared<Snapshot>();
+  for (const TensorView& t : optimizer.tensors()) {
+    if (!t.name.starts_with(kKeptPrefix)) continue;
+    snapshot->storage.emplace_back(t.bytes.begin(), t.bytes.end());
+    snapshot->weights.push_back(
+        {t.name.substr(kKeptPrefix.size()), t.type, snapshot->storage.back()});
+  }
+  return snapshot;
+}
+
+Json to_json(const LoopState& state) {
+  Json json = {{"train_loss", state.train_loss}, {"train_accuracy", state.train_accuracy}};
+  if (state.evaluated_step > 0) json["evaluated_step"] = state.evaluated_step;
+  if (state.best.step > 0) {
+    json["best"] = {{"value", state.best.value}, {"step", state.best.step}};
+  }
+  if (state.evaluated_step > 0) {
+    json["stopping"] = {{"any", state.stopping.any},
+                        {"best", state.stopping.best},
+                        {"since", state.stopping.evaluations_since}};
+  }
+  return json;
+}
+
 Result<LoopState> loop_state(const LoadedCheckpoint& checkpoint) {
   const Json json = Json::parse(checkpoint.state.extra_json, nullptr, /*allow_exceptions=*/false);
   LoopState state;
   state.step = checkpoint.state.step;
-  if (!json.is_object()) return damaged_state(checkpoint.path);
-  for (auto& [key, value] : {std::pair{"train_loss", &state.train_loss},
-                             std::pair{"train_accuracy", &state.train_accuracy}}) {
-    if (!json.contains(key) || !json[key].is_number()) return damaged_state(checkpoint.path);
-    *value = json[key].get<double>();
+  try {
+    state.train_loss = json.at("train_loss").get<double>();
+    state.train_accuracy = json.at("train_accuracy").get<double>();
+    state.evaluated_step = json.value("evaluated_step", int64_t{0});
+    if (json.contains("best")) {
+      state.best.value = json.at("best").at("value").get<double>();
+      state.best.step = json.at("best").at("step").get<int64_t>();
+      state.best.weights = kept_weights(checkpoint.optimizer);
+    }
+    if (json.contains("stopping")) {
+      const Json& stopping = json.at("stopping");
+      state.stopping.any = stopping.at("any").get<bool>();
+      state.stopping.best = stopping.at("best").get<double>();
+      state.stopping.evaluations_since = stopping.at("since").get<int64_t>();
+    }
+  } catch (const Json::exception&) {
+    return damaged_state(checkpoint.path);
   }
   return state;
 }
@@ -63,16 +160,17 @@ Result<LoopState> loop_state(const LoadedCheckpoint& checkpoint) {
 Result<std::string> job_digest(const TrainJob& job) {
   ASSIGN_OR_RETURN(const std::string dataset, read_file(job.dataset / "digest", kDigestFileMax));
   const Recipe& r = job.recipe;
-  const Json json = {{"dataset", dataset},
-                     {"model", model_to_json(job.model)},
-                     {"epochs", r.epochs},
-                     {"steps", r.steps},
-                     {"batch_size", r.batch_size},
-                     {"optimizer", to_json(r.optimizer)},
-                     {"schedule", to_json(r.schedule)},
-                     {"seed", r.seed},
-                     {"shuffle", r.shuffle},
-                     {"validation_split", r.validation_split}};
+  Json json = {{"dataset", dataset},
+               {"model", model_to_json(job.model)},
+               {"epochs", r.epochs},
+               {"steps", r.steps},
+               {"batch_size", r.batch_size},
+               {"optimizer", to_json(r.optimizer)},
+               {"schedule", to_json(r.schedule)},
+               {"seed", r.seed},
+               {"shuffle", r.shuffle},
+               {"validation_split", r.validation_split}};
+  add_options(r, json);
   return sha256_hex(json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -95,11 +193,15 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const std:
   checkpoint.threads = job.threads;
   checkpoint.backend = backend;
   checkpoint.job_digest = digest;
-  checkpoint.extra_json =
-      Json{{"train_loss", state.train_loss}, {"train_accuracy", state.train_accuracy}}.dump();
-  ASSIGN_OR_RETURN(
-      std::filesystem::path path,
-      save_checkpoint(files, job.checkpoints, checkpoint, snapshot.weights, snapshot.optimizer));
+  checkpoint.extra_json = to_json(state).dump();
+  std::vector<TensorView> optimizer = snapshot.optimizer;
+  if (state.best.weights != nullptr) {
+    for (const TensorView& t : state.best.weights->weights) {
+      optimizer.push_back({std::string(kKeptPrefix) + t.name, t.type, t.bytes});
+    }
+  }
+  ASSIGN_OR_RETURN(std::filesystem::path path, save_checkpoint(files, job.checkpoints, checkpoint,
+                                                               snapshot.weights, optimizer));
   prune_checkpoints(files, job.checkpoints, job.recipe.keep_checkpoints);
   return path;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -13,15 +14,33 @@
 
 namespace trainyard {
 
+/// The best evaluation so far, and what its model was.
+struct BestState {
+  double value = 0;
+  int64_t step = 0;  // 0: there is none yet
+  std::shared_ptr<const Snapshot> weights;
+};
+
+/// How long the watched metric has not improved.
+struct StoppingState {
+  bool any = false;
+  double best = 0;
+  int64_t evaluations_since = 0;
+};
+
 /// What the loop carries from step to step, apart from the tensors.
 struct LoopState {
   int64_t step = 0;  // steps done
   double train_loss = 0;
   double train_accuracy = 0;
+  int64_t evaluated_step = 0;  // the evaluations up to here are counted in what follows
+  BestState best;
+  StoppingState stopping;
 };
 
 /// SHA-256 of all that decides the numbers of a run: model, recipe and the dataset's digest. How
-/// often a job is evaluated or checkpointed is left out: it changes no bit.
+/// often a job is checkpointed is left out, and how often it is evaluated, unless evaluations
+/// decide which model is kept: they change no bit.
 Result<std::string> job_digest(const TrainJob& job);
 
 /// The first parameter or state tensor that holds a NaN or an infinity, or empty.

@@ -22,11 +22,17 @@ BoundProgram take_ids(const BoundProgram& bound) {
   ids.input = bound.input;
   ids.target = bound.target;
   ids.step = bound.step;
+  ids.micro_step = bound.micro_step;
+  ids.gradient_norm = bound.gradient_norm;
   ids.learning_rate = bound.learning_rate;
   ids.loss = bound.loss;
   ids.output = bound.output;
   ids.batch_size = bound.batch_size;
   return ids;
+}
+
+void write_scalar(Executor& executor, TensorId id, const auto& value) {
+  if (id != kNoTensor) executor.write(id, std::as_bytes(std::span(&value, 1)));
 }
 
 }  // namespace
@@ -39,7 +45,9 @@ Status check_kernels(const RunPrograms& programs, const Backend& backend) {
     }
   };
   look(programs.train.program);
-  if (programs.evaluate.has_value()) look(programs.evaluate->program);
+  for (const auto* other : {&programs.update, &programs.average, &programs.evaluate}) {
+    if (other->has_value()) look((*other)->program);
+  }
   if (missing.empty()) return {};
   std::string names;
   for (const std::string& name : missing) names += (names.empty() ? "" : ", ") + name;
@@ -49,45 +57,70 @@ Status check_kernels(const RunPrograms& programs, const Backend& backend) {
 }
 
 int64_t measure_workspace(RunPrograms programs, Backend& backend) {
-  int64_t bytes = PreparedProgram(std::move(programs.train.program), backend).workspace_bytes();
-  if (programs.evaluate.has_value()) {
-    const PreparedProgram evaluate(std::move(programs.evaluate->program), backend);
-    bytes = std::max(bytes, evaluate.workspace_bytes());
+  int64_t bytes = 0;
+  const auto look = [&](BoundProgram& bound) {
+    const PreparedProgram prepared(std::move(bound.program), backend);
+    bytes = std::max(bytes, prepared.workspace_bytes());
+  };
+  look(programs.train);
+  for (auto* other : {&programs.update, &programs.average, &programs.evaluate}) {
+    if (other->has_value()) look(**other);
   }
   return bytes;
 }
 
-Session::Session(RunPrograms programs, Backend& backend) {
-  train_ids_ = take_ids(programs.train);
-  const int64_t persistent = programs.train.program.persistent_bytes;
-  int64_t transient = programs.train.program.transient_bytes;
-  PreparedProgram train(std::move(programs.train.program), backend);
-  int64_t workspace = train.workspace_bytes();
-  std::optional<PreparedProgram> evaluate;
-  if (programs.evaluate.has_value()) {
-    evaluate_ids_ = take_ids(*programs.evaluate);
-    evaluation_batch_ = evaluate_ids_.batch_size;
-    transient = std::max(transient, programs.evaluate->program.transient_bytes);
-    evaluate.emplace(std::move(programs.evaluate->program), backend);
-    workspace = std::max(workspace, evaluate->workspace_bytes());
-  }
+Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches)
+    : micro_batches_(micro_batches) {
+  const int64_t persistent = programs.persistent_bytes();
+  int64_t transient = 0;
+  int64_t workspace = 0;
+  const auto prepare = [&](BoundProgram& bound, BoundProgram& ids) {
+    ids = take_ids(bound);
+    transient = std::max(transient, bound.program.transient_bytes);
+    PreparedProgram prepared(std::move(bound.program), backend);
+    workspace = std::max(workspace, prepared.workspace_bytes());
+    return prepared;
+  };
+  const auto prepare_optional = [&](std::optional<BoundProgram>& bound, BoundProgram& ids) {
+    std::optional<PreparedProgram> prepared;
+    if (bound.has_value()) prepared.emplace(prepare(*bound, ids));
+    return prepared;
+  };
+  PreparedProgram train = prepare(programs.train, train_ids_);
+  auto update = prepare_optional(programs.update, update_ids_);
+  auto average = prepare_optional(programs.average, average_ids_);
+  auto evaluate = prepare_optional(programs.evaluate, evaluate_ids_);
   arena_.emplace(backend, persistent, transient, workspace);
   train_.emplace(std::move(train), *arena_);
-  logits_.resize(elements(graph(), train_ids_.output));
+  if (update.has_value()) update_.emplace(std::move(*update), *arena_);
+  if (average.has_value()) average_.emplace(std::move(*average), *arena_);
+  logits_.resize(elements(graph(), train_ids_.output) * static_cast<size_t>(micro_batches_));
   if (evaluate.has_value()) {
+    evaluation_batch_ = evaluate_ids_.batch_size;
     evaluate_.emplace(std::move(*evaluate), *arena_);
     evaluation_output_.resize(elements(evaluate_->program().graph, evaluate_ids_.output));
+  }
+  find_saved();
+}
+
+void Session::find_saved() {
+  for (auto* executor : {&train_, &update_, &average_}) {
+    if (!executor->has_value()) continue;
+    const Graph& g = (*executor)->program().graph;
+    for (TensorId id = 0; id < static_cast<TensorId>(g.tensors().size()); ++id) {
+      const TensorInfo& t = g.tensor(id);
+      if (!is_weight(t) && t.role != Role::kOptimizerState) continue;
+      if (saved_by_name_.emplace(t.name, saved_.size()).second) saved_.push_back({&**executor, id});
+    }
   }
 }
 
 void Session::initialise(uint64_t seed) {
   std::vector<std::byte> values;
-  for (size_t i = 0; i < graph().tensors().size(); ++i) {
-    const TensorInfo& t = graph().tensors()[i];
-    if (!is_weight(t) && t.role != Role::kOptimizerState) continue;
-    values.resize(static_cast<size_t>(t.type.bytes()));
-    initialise_tensor(t, seed, values);
-    train_->write(static_cast<TensorId>(i), values);
+  for (const Saved& s : saved_) {
+    values.resize(static_cast<size_t>(s.info().type.bytes()));
+    initialise_tensor(s.info(), seed, values);
+    s.executor->write(s.id, values);
   }
 }
 
@@ -97,50 +130,118 @@ Status Session::load(const SafetensorsFile& weights, const SafetensorsFile& opti
   const auto mismatch = [](const std::string& what) {
     return make_error(ErrorCode::kDataLoss, "CHECKPOINT_MISMATCH", "checkpoint: " + what);
   };
-  for (size_t i = 0; i < graph().tensors().size(); ++i) {
-    const TensorInfo& t = graph().tensors()[i];
-    const bool weight = is_weight(t);
-    if (!weight && t.role != Role::kOptimizerState) continue;
-    ++(weight ? weight_count : optimizer_count);
-    const TensorView* view = (weight ? weights : optimizer).find(t.name);
+  for (const Saved& s : saved_) {
+    const TensorInfo& t = s.info();
+    ++(s.is_weight() ? weight_count : optimizer_count);
+    const TensorView* view = (s.is_weight() ? weights : optimizer).find(t.name);
     if (view == nullptr) return mismatch("tensor " + t.name + " is missing");
     if (view->type != t.type) {
       return mismatch("tensor " + t.name + " has shape " + view->type.shape.to_string() +
                       ", expected " + t.type.shape.to_string());
     }
-    train_->write(static_cast<TensorId>(i), view->bytes);
+    s.executor->write(s.id, view->bytes);
   }
-  if (weights.tensors().size() != weight_count || optimizer.tensors().size() != optimizer_count) {
+  const auto kept = static_cast<size_t>(std::ranges::count_if(
+      optimizer.tensors(), [](const TensorView& t) { return t.name.starts_with(kKeptPrefix); }));
+  if (weights.tensors().size() != weight_count ||
+      optimizer.tensors().size() != optimizer_count + kept) {
     return mismatch("it has tensors that this model does not have");
   }
   return {};
 }
 
 Snapshot Session::snapshot() const {
-  Snapshot s;
-  for (size_t i = 0; i < graph().tensors().size(); ++i) {
-    const TensorInfo& t = graph().tensors()[i];
-    if (!is_weight(t) && t.role != Role::kOptimizerState) continue;
-    s.storage.emplace_back(static_cast<size_t>(t.type.bytes()));
-    train_->read(static_cast<TensorId>(i), s.storage.back());
+  Snapshot snapshot;
+  for (const Saved& s : saved_) {
+    const TensorInfo& t = s.info();
+    snapshot.storage.emplace_back(static_cast<size_t>(t.type.bytes()));
+    s.executor->read(s.id, snapshot.storage.back());
     // A vector keeps its memory when the outer vector moves it, so the span stays good.
-    (is_weight(t) ? s.weights : s.optimizer).push_back({t.name, t.type, s.storage.back()});
+    (s.is_weight() ? snapshot.weights : snapshot.optimizer)
+        .push_back({t.name, t.type, snapshot.storage.back()});
   }
-  return s;
+  return snapshot;
 }
 
-float Session::run_step(const StepInputs& inputs) {
-  train_->write(train_ids_.input, inputs.input);
-  train_->write(train_ids_.target, inputs.target);
-  if (train_ids_.step != kNoTensor) {
-    train_->write(train_ids_.step, std::as_bytes(std::span(&inputs.step, 1)));
+const Session::Saved& Session::evaluated(const Saved& weight) const {
+  const auto average = saved_by_name_.find(weight.info().name + std::string(kAverageSuffix));
+  return average == saved_by_name_.end() ? weight : saved_[average->second];
+}
+
+Snapshot Session::evaluated_weights() const {
+  Snapshot snapshot;
+  for (const Saved& s : saved_) {
+    if (!s.is_weight()) continue;
+    const Saved& from = evaluated(s);
+    snapshot.storage.emplace_back(static_cast<size_t>(s.info().type.bytes()));
+    from.executor->read(from.id, snapshot.storage.back());
+    snapshot.weights.push_back({s.info().name, s.info().type, snapshot.storage.back()});
   }
-  train_->write(train_ids_.learning_rate, std::as_bytes(std::span(&inputs.learning_rate, 1)));
+  return snapshot;
+}
+
+void Session::set_evaluated_weights(const Snapshot& weights) {
+  for (const TensorView& view : weights.weights) {
+    const Saved& to = evaluated(saved_[saved_by_name_.at(view.name)]);
+    to.executor->write(to.id, view.bytes);
+  }
+}
+
+std::vector<TensorInfo> Session::weight_tensors() const {
+  std::vector<TensorInfo> tensors;
+  for (const Saved& s : saved_) {
+    if (s.is_weight()) tensors.push_back(s.info());
+  }
+  return tensors;
+}
+
+void Session::write_weight(std::string_view name, std::span<const std::byte> bytes) {
+  const auto it = saved_by_name_.find(name);
+  TRAINYARD_CHECK(it != saved_by_name_.end(), "no weight " + std::string(name));
+  const Saved& s = saved_[it->second];
+  s.executor->write(s.id, bytes);
+}
+
+float Session::run_micro_batch(const StepInputs& inputs, int64_t index) {
+  const auto part = [&](std::span<const std::byte> bytes) {
+    const size_t size = bytes.size() / static_cast<size_t>(micro_batches_);
+    return bytes.subspan(size * static_cast<size_t>(index), size);
+  };
+  train_->write(train_ids_.input, part(inputs.input));
+  train_->write(train_ids_.target, part(inputs.target));
+  write_scalar(*train_, train_ids_.micro_step, index);
+  // Keys what is random in the model: each micro-batch draws its own.
+  const int64_t step = inputs.step * micro_batches_ + index;
+  write_scalar(*train_, train_ids_.step, step);
+  if (!update_.has_value()) write_scalar(*train_, train_ids_.learning_rate, inputs.learning_rate);
   train_->run();
   float loss = 0;
   train_->read(train_ids_.loss, std::as_writable_bytes(std::span(&loss, 1)));
-  train_->read(train_ids_.output, std::as_writable_bytes(std::span(logits_)));
+  const size_t size = logits_.size() / static_cast<size_t>(micro_batches_);
+  train_->read(train_ids_.output, std::as_writable_bytes(std::span(logits_).subspan(
+                                      size * static_cast<size_t>(index), size)));
   return loss;
+}
+
+float Session::run_step(const StepInputs& inputs) {
+  double loss = 0;
+  for (int64_t k = 0; k < micro_batches_; ++k) {
+    loss += static_cast<double>(run_micro_batch(inputs, k));
+  }
+  if (update_.has_value()) {
+    write_scalar(*update_, update_ids_.step, inputs.step);
+    write_scalar(*update_, update_ids_.learning_rate, inputs.learning_rate);
+    update_->run();
+  }
+  if (has_gradient_norm()) {
+    updater().read(update_ids().gradient_norm,
+                   std::as_writable_bytes(std::span(&gradient_norm_, 1)));
+  }
+  if (average_.has_value()) {
+    write_scalar(*average_, average_ids_.step, inputs.step);
+    average_->run();
+  }
+  return static_cast<float>(loss / static_cast<double>(micro_batches_));
 }
 
 std::span<const float> Session::evaluate(std::span<const std::byte> input) {
@@ -152,8 +253,11 @@ std::span<const float> Session::evaluate(std::span<const std::byte> input) {
 }
 
 int64_t Session::arena_used_bytes() const {
-  const int64_t train = train_->used_bytes();
-  return evaluate_.has_value() ? std::max(train, evaluate_->used_bytes()) : train;
+  int64_t used = 0;
+  for (const auto* executor : {&train_, &update_, &average_, &evaluate_}) {
+    if (executor->has_value()) used = std::max(used, (*executor)->used_bytes());
+  }
+  return used;
 }
 
 }  // namespace trainyard

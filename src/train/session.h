@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +23,9 @@ struct Snapshot {
   std::vector<TensorView> optimizer;  // optimizer state
 };
 
+/// In optimizer.safetensors: what the loop keeps there beside the optimizer's state.
+inline constexpr std::string_view kKeptPrefix = "best/";
+
 /// FAILED_PRECONDITION/MODEL_OP_UNSUPPORTED naming each op of the programs for which the backend
 /// has no kernel.
 Status check_kernels(const RunPrograms& programs, const Backend& backend);
@@ -33,14 +37,27 @@ int64_t measure_workspace(RunPrograms programs, Backend& backend);
 /// Not thread-safe. After construction nothing is allocated on the device.
 class Session {
  public:
-  Session(RunPrograms programs, Backend& backend);
+  /// `micro_batches`: how many of them are one step.
+  Session(RunPrograms programs, Backend& backend, int64_t micro_batches = 1);
 
   void initialise(uint64_t seed);
   /// Takes parameters, state and optimizer state from files; every tensor must be there with its
   /// type, and nothing else may be. DATA_LOSS/CHECKPOINT_MISMATCH otherwise, and the session is
   /// then not to be used.
+  /// Tensors of `optimizer` whose names begin with kKeptPrefix are the loop's and are left alone.
   Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer);
   Snapshot snapshot() const;
+
+  /// What is evaluated and becomes the model: weights alone, parameters by their moving averages
+  /// where there are some.
+  Snapshot evaluated_weights() const;
+  /// Puts weights back where evaluated_weights() found them. Training from here on is undefined.
+  void set_evaluated_weights(const Snapshot& weights);
+
+  /// Parameters and state, for weights from elsewhere.
+  std::vector<TensorInfo> weight_tensors() const;
+  /// `name` is one of weight_tensors(), `bytes` of its size.
+  void write_weight(std::string_view name, std::span<const std::byte> bytes);
 
   struct StepInputs {
     std::span<const std::byte> input;
@@ -48,9 +65,13 @@ class Session {
     int64_t step = 0;  // 0-based
     float learning_rate = 0;
   };
-  /// One optimizer step. Returns the loss; `logits()` is the step's output.
+  /// One optimizer step, of all micro-batches. Returns the mean loss; `logits()` is the step's
+  /// output, by row of the batch.
   float run_step(const StepInputs& inputs);
   std::span<const float> logits() const { return logits_; }
+  /// The global norm of the step's gradients, before clipping, if the job looks at it.
+  bool has_gradient_norm() const { return update_ids().gradient_norm != kNoTensor; }
+  float gradient_norm() const { return gradient_norm_; }
 
   /// One batch of the evaluation program; `input` holds evaluation_batch() rows.
   std::span<const float> evaluate(std::span<const std::byte> input);
@@ -61,12 +82,33 @@ class Session {
   int64_t workspace_bytes() const { return arena_->workspace_bytes(); }
 
  private:
-  const Graph& graph() const { return train_->program().graph; }
+  /// A tensor that a checkpoint holds, and a program that can reach it.
+  struct Saved {
+    Executor* executor;
+    TensorId id;
+    const TensorInfo& info() const { return executor->program().graph.tensor(id); }
+    bool is_weight() const {
+      return info().role == Role::kParameter || info().role == Role::kState;
+    }
+  };
 
-  BoundProgram train_ids_, evaluate_ids_;  // ids only; the programs live in the executors
+  const Graph& graph() const { return train_->program().graph; }
+  const BoundProgram& update_ids() const { return update_.has_value() ? update_ids_ : train_ids_; }
+  Executor& updater() { return update_.has_value() ? *update_ : *train_; }
+  void find_saved();
+  /// Where a weight is evaluated.
+  const Saved& evaluated(const Saved& weight) const;
+  float run_micro_batch(const StepInputs& inputs, int64_t index);
+
+  // Ids only; the programs live in the executors.
+  BoundProgram train_ids_, update_ids_, average_ids_, evaluate_ids_;
   std::optional<Arena> arena_;
-  std::optional<Executor> train_, evaluate_;
+  std::optional<Executor> train_, update_, average_, evaluate_;
+  std::vector<Saved> saved_;  // weights and optimizer state, in the order of the programs
+  std::map<std::string, size_t, std::less<>> saved_by_name_;
+  int64_t micro_batches_ = 1;
   int64_t evaluation_batch_ = 0;
+  float gradient_norm_ = 0;
   std::vector<float> logits_, evaluation_output_;
 };
 

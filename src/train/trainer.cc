@@ -1,11 +1,33 @@
 // One job from spec to trained model: open the data, plan, allocate, load, loop, write the model.
 #include "src/train/trainer.h"
 
+#include "src/train/initial_weights.h"
 #include "src/train/loop.h"
 #include "src/train/model_artifact.h"
 #include "src/train/programs.h"
 
 namespace trainyard {
+
+namespace {
+
+/// First values: drawn, and then another model's where the recipe has one.
+Status begin(const TrainJob& job, Session& session, Reporter& reporter) {
+  session.initialise(job.recipe.seed);
+  const InitialWeights& spec = job.recipe.initial_weights;
+  if (spec.source.empty()) return {};
+  const auto file = SafetensorsFile::open(job.initial_weights);
+  if (!file.ok()) {
+    return make_error(ErrorCode::kFailedPrecondition, "INITIAL_WEIGHTS_UNREADABLE",
+                      "recipe.initial_weights: the weights of " + spec.source +
+                          " cannot be read: " + file.error().message);
+  }
+  const auto report = load_initial_weights(spec, *file, session);
+  if (!report.ok()) return report.error();
+  reporter.log(report->text(spec.source));
+  return {};
+}
+
+}  // namespace
 
 Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, Reporter& reporter,
                           std::stop_token stop) {
@@ -21,11 +43,13 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
   const Split split = split_rows(schema.train_rows, job.recipe.validation_split, job.recipe.seed);
   const Preprocessing preprocessing = fit_preprocessing(schema, data.train(), split.train);
 
-  Session session(std::move(programs), backend);
+  Session session(std::move(programs), backend, shape.micro_batches);
   plan.memory.workspace_bytes = session.workspace_bytes();
   ASSIGN_OR_RETURN(const std::optional<LoopState> resumed,
                    resume(job, digest, backend.name(), session, reporter));
-  if (!resumed.has_value()) session.initialise(job.recipe.seed);
+  if (!resumed.has_value()) {
+    if (Status s = begin(job, session, reporter); !s.ok()) return std::move(s).error();
+  }
   plan.first_step = resumed.value_or(LoopState{}).step;
   reporter.started(plan);
 
@@ -33,11 +57,16 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
   Loop loop(context, session, files, reporter, resumed.value_or(LoopState{}));
   if (Status s = loop.run(stop); !s.ok()) return std::move(s).error();
 
-  const ModelInfo info{job.model,         schema,
-                       preprocessing,     loop.final_metrics(),
-                       loop.state().step, plan.parameter_count};
-  if (Status s = write_model(files, job.model_output, info, loop.final_snapshot().weights);
-      !s.ok()) {
+  ModelInfo info{job.model,         schema,
+                 preprocessing,     loop.final_metrics(),
+                 loop.state().step, plan.parameter_count,
+                 loop.confusion()};
+  if (const BestState& best = loop.state().best; best.weights != nullptr) {
+    info.best_metric = job.recipe.keep_best.metric;
+    info.best_value = best.value;
+    info.best_step = best.step;
+  }
+  if (Status s = write_model(files, job.model_output, info, loop.model().weights); !s.ok()) {
     return std::move(s).error();
   }
   return TrainResult{loop.state().step, loop.final_metrics(), session.arena_planned_bytes(),

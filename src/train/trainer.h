@@ -13,11 +13,35 @@
 #include "src/base/result.h"
 #include "src/data/dataset.h"
 #include "src/models/model_spec.h"
-#include "src/optim/optimizer.h"
+#include "src/optim/parameter_groups.h"
 #include "src/plan/program.h"
 #include "src/runtime/backend.h"
 
 namespace trainyard {
+
+/// Keeps the weights of the evaluation where `metric` ("val/accuracy") was best, and trains on: the
+/// job's model is that one. Off where the metric is empty.
+struct KeepBest {
+  std::string metric = {};
+  std::string mode = {};  // "min" or "max"; empty: what is better for the metric
+};
+
+/// Ends the job after `patience` evaluations in a row without an improvement of more than
+/// `min_delta` over the best one. Off where the metric is empty.
+struct EarlyStopping {
+  std::string metric = {};
+  int64_t patience = 1;
+  double min_delta = 0;
+  std::string mode = {};
+};
+
+/// Weights to begin with, from another job's model: tensors are matched by name. Patterns are those
+/// of src/base/glob.h; without `include` all names count.
+struct InitialWeights {
+  std::string source = {};  // the model's name, for messages; empty: none
+  std::vector<std::string> include = {}, exclude = {};
+  bool skip_mismatched = false;  // a shape that differs is left as drawn; else it is refused
+};
 
 /// Everything that decides the numbers of a run, apart from data and device.
 struct Recipe {
@@ -33,13 +57,27 @@ struct Recipe {
   int64_t checkpoint_every_steps = 0;  // 0: at the end of each epoch
   int keep_checkpoints = 2;
   Recompute recompute = Recompute::kNone;  // costs time, saves memory, changes no bit
+  // Each step's batch runs as this many micro-batches of batch_size / accumulate_steps rows, and
+  // their mean gradient updates: the large batch's result in the small one's memory.
+  int64_t accumulate_steps = 1;
+  double clip_norm = 0;   // global norm of all gradients; 0: not clipped
+  double clip_value = 0;  // each gradient's elements; 0: not clipped
+  double ema_decay = 0;   // moving average of the weights, evaluated and exported; 0: none
+  std::vector<ParameterGroup> parameter_groups;
+  KeepBest keep_best;
+  EarlyStopping early_stopping;
+  InitialWeights initial_weights;
+  std::vector<std::string> metrics;  // beside the target's usual ones (src/train/metrics.h)
+
+  int64_t micro_batch() const { return batch_size / accumulate_steps; }
 };
 
 struct TrainJob {
   ModelSpec model;
   Recipe recipe;
-  std::filesystem::path dataset;      // folder of the typed dataset
-  std::filesystem::path checkpoints;  // folder; the newest valid checkpoint in it is resumed
+  std::filesystem::path dataset;          // folder of the typed dataset
+  std::filesystem::path initial_weights;  // model.safetensors of recipe.initial_weights
+  std::filesystem::path checkpoints;      // folder; the newest valid checkpoint in it is resumed
   std::filesystem::path
       model_output;  // folder of the trained model (model.h); written when the job succeeds
   int threads = 1;
@@ -80,7 +118,7 @@ class Reporter {
 };
 
 struct TrainResult {
-  int64_t steps_done = 0;
+  int64_t steps_done = 0;  // fewer than planned after an early stop
   std::vector<MetricPoint> final_metrics;
   int64_t arena_planned_bytes = 0;
   int64_t arena_used_bytes = 0;

@@ -1,13 +1,14 @@
 // Where a training step's time goes: each node's best time of many steps (the best, because it is
-// what a busy machine changes least), its median, and the best one's GFLOP/s and GB/s. usage:
-// step_profile [mlp|mlp_wide|lenet|residual] [batch] [threads] [none|blocks|full]
-// `residual` is nine residual blocks on 32x32 images; the last argument is what is recomputed.
-// TRAINYARD_WITHOUT_PASSES=fuse shows the step without fusion.
+// what a busy machine changes least), its median, and the best one's GFLOP/s and GB/s; of whole
+// steps also the CPU time of all threads, which other processes change little. usage: step_profile
+// [mlp|mlp_wide|lenet|gpt_mini|gpt_small|vit_tiny|PRESET[:side]] [batch] [threads], for example
+// resnet18:224
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <thread>
 #include <vector>
@@ -39,61 +40,36 @@ struct Example {
   Program program;
   TensorId input = kNoTensor, learning_rate = kNoTensor;
   int64_t batch = 0;
+  int64_t vocabulary = 0;
 };
 
-/// Residual blocks as in a ResNet for small images: three stages of three blocks of two
-/// convolutions, 16, 32 and 64 channels.
-std::vector<LayerSpec> residual_layers() {
-  std::vector<LayerSpec> layers;
-  const auto add = [&](std::string name, std::string op, std::vector<std::string> inputs,
-                       Attributes attributes) {
-    layers.push_back({std::move(name), std::move(op), std::move(inputs), std::move(attributes)});
-  };
-  const auto conv = [&](const std::string& name, const std::string& input, int64_t channels,
-                        int64_t size, int64_t stride) {
-    add(name, "Conv", {input},
-        {{"out_channels", channels},
-         {"kernel_shape", std::vector<int64_t>{size}},
-         {"pads", std::vector<int64_t>{size / 2}},
-         {"strides", std::vector<int64_t>{stride}},
-         {"bias", int64_t{0}}});
-    add(name + "_norm", "BatchNormalization", {name}, {});
-  };
-  conv("stem", "input", 16, 3, 1);
-  add("x0", "Relu", {"stem_norm"}, {});
-  int64_t k = 0;
-  for (const int64_t channels : {16, 32, 64}) {
-    for (int block = 0; block < 3; ++block, ++k) {
-      const std::string x = "x" + std::to_string(k), n = std::to_string(k + 1);
-      const int64_t stride = block == 0 && channels > 16 ? 2 : 1;
-      conv("a" + n, x, channels, 3, stride);
-      add("r" + n, "Relu", {"a" + n + "_norm"}, {});
-      conv("b" + n, "r" + n, channels, 3, 1);
-      std::string shortcut = x;
-      if (stride == 2) {
-        conv("s" + n, x, channels, 1, 2);
-        shortcut = "s" + n + "_norm";
-      }
-      add("sum" + n, "Add", {"b" + n + "_norm", shortcut}, {});
-      add("x" + n, "Relu", {"sum" + n}, {});
-    }
-  }
-  add("pool", "GlobalAveragePool", {"x" + std::to_string(k)}, {});
-  add("flat", "Flatten", {"pool"}, {});
-  add("head", "Gemm", {"flat"}, {});
-  return layers;
-}
-
-Example compile_example(const std::string& name, int64_t batch, Recompute recompute) {
+Example compile_example(const std::string& name, int64_t batch) {
   ModelSpec model;
   ModelInterface interface;
   interface.outputs = 10;
+  OptimizerSpec optimizer;
+  optimizer.momentum = 0.9;
   if (name == "lenet") {
     model.preset = "lenet5";
     interface.input = Shape{1, 28, 28};
-  } else if (name == "residual") {
-    model.layers = residual_layers();
+  } else if (name == "gpt_mini" || name == "gpt_small") {
+    const bool small = name == "gpt_small";
+    model.preset = "gpt2";
+    model.parameters.set("size", std::string(small ? "small" : "mini"));
+    interface.vocabulary = interface.outputs = small ? 50257 : 65;
+    interface.input = Shape{small ? 64 : 256};
+    interface.target = TargetForm::kNextToken;
+    optimizer.type = "adamw";
+  } else if (name == "vit_tiny") {
+    model.preset = name;
+    model.parameters.set("patch_size", int64_t{4});
     interface.input = Shape{3, 32, 32};
+    optimizer.type = "adamw";
+  } else if (!name.starts_with("mlp")) {
+    const size_t colon = name.find(':');
+    const int64_t side = colon == name.npos ? 32 : std::atoll(name.c_str() + colon + 1);
+    model.preset = name.substr(0, colon);
+    interface.input = Shape{3, side, side};
   } else {
     model.preset = "mlp";
     model.parameters.set("hidden", name == "mlp_wide" ? std::vector<int64_t>{512, 512}
@@ -104,11 +80,9 @@ Example compile_example(const std::string& name, int64_t batch, Recompute recomp
   options.batch_size = batch;
   Model built = build_model(model, interface, options).value();
   const auto gradients = differentiate(built.graph, built.loss);
-  OptimizerSpec optimizer;
-  optimizer.momentum = 0.9;
   const UpdateInputs update = append_optimizer(built.graph, optimizer, gradients, built.step);
-  return {compile(std::move(built.graph), {.recompute = recompute}), built.input,
-          update.learning_rate, batch};
+  return {compile(std::move(built.graph), {}), built.input, update.learning_rate, batch,
+          interface.vocabulary};
 }
 
 // Like Executor, but with a clock between the steps.
@@ -142,8 +116,10 @@ class Profiler {
     }
     for (int step = 0; step < steps; ++step) {
       const auto start = Clock::now();
+      const std::clock_t cpu_start = std::clock();
       for (size_t i = 0; i < kernels_.size(); ++i) kernels_[i]->run(args_[i]);
       steps_.push_back(us_since(start));
+      cpu_steps_.push_back(static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC * 1e6);
     }
   }
 
@@ -162,7 +138,10 @@ class Profiler {
     }
     const double us = median(steps_), best = *std::min_element(steps_.begin(), steps_.end());
     const double flops = static_cast<double>(example_.program.flops);
-    std::printf("sum of nodes %.1f us; step median %.1f us, best %.1f us\n", sum, us, best);
+    std::printf(
+        "sum of nodes %.1f us; step median %.1f us, best %.1f us; CPU median %.1f us, best "
+        "%.1f us\n",
+        sum, us, best, median(cpu_steps_), *std::min_element(cpu_steps_.begin(), cpu_steps_.end()));
     std::printf("samples/s median %.0f, best %.0f; %.0f GFLOP/s, best %.0f, peak %.0f\n",
                 static_cast<double>(example_.batch) / us * 1e6,
                 static_cast<double>(example_.batch) / best * 1e6, flops / us / 1e3,
@@ -195,6 +174,13 @@ class Profiler {
     for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
       const TensorInfo& t = graph.tensor(id);
       if (t.role != Role::kParameter && id != example_.input) continue;
+      if (t.type.dtype == DType::kI32) {
+        auto* tokens = reinterpret_cast<int32_t*>(address(id));
+        for (int64_t i = 0; i < t.type.shape.elements(); ++i) {
+          tokens[i] = static_cast<int32_t>(i * i % example_.vocabulary);
+        }
+        continue;
+      }
       auto* values = reinterpret_cast<float*>(address(id));
       const float low = id == example_.input ? 0.0f : -0.05f,
                   high = id == example_.input ? 1 : 0.05f;
@@ -216,7 +202,7 @@ class Profiler {
   std::vector<KernelArgs> args_;
   void *persistent_, *transient_, *workspace_;
   std::vector<std::vector<double>> times_;
-  std::vector<double> steps_;
+  std::vector<double> steps_, cpu_steps_;
 };
 
 }  // namespace
@@ -227,17 +213,13 @@ int main(int argc, char** argv) {
   const int64_t batch = argc > 2 ? std::atoll(argv[2]) : 64;
   const int threads =
       argc > 3 ? std::atoi(argv[3]) : static_cast<int>(std::thread::hardware_concurrency());
-  const auto recompute = trainyard::find_recompute(argc > 4 ? argv[4] : "none");
-  if (!recompute) return 2;
-  const auto example = trainyard::compile_example(name, batch, *recompute);
+  const auto example = trainyard::compile_example(name, batch);
   const auto backend = trainyard::make_cpu_backend(threads);
   trainyard::Profiler profiler(example, *backend);
-  profiler.run(name == "residual" ? 2 : 20);  // warm
-  profiler.run(name == "residual" ? 20 : name == "lenet" ? 200 : 1000);
-  std::printf("%s batch %lld threads %d, %lld + %lld bytes\n", name.c_str(),
-              static_cast<long long>(batch), threads,
-              static_cast<long long>(example.program.persistent_bytes),
-              static_cast<long long>(example.program.transient_bytes));
+  const bool large = name != "lenet" && !name.starts_with("mlp");
+  profiler.run(large ? 2 : 20);  // warm
+  profiler.run(large ? 8 : name == "lenet" ? 200 : 1000);
+  std::printf("%s batch %lld threads %d\n", name.c_str(), static_cast<long long>(batch), threads);
   profiler.print(trainyard::bench::measure_peak_gflops(threads));
   return 0;
 }

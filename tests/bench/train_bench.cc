@@ -55,8 +55,7 @@ class Case {
     Recipe recipe;
     recipe.batch_size = batch;
     recipe.optimizer.momentum = 0.9;
-    RunPrograms programs;
-    programs.train = compile_training(model_of(model), recipe, interface, batch).value();
+    RunPrograms programs = compile_training(model_of(model), recipe, interface).value();
     flops_ = programs.train.program.flops;
     session_ = std::make_unique<Session>(std::move(programs), *backend_);
     session_->initialise(1);

@@ -7,6 +7,8 @@
 #include <sstream>
 
 #include "client/lib/spec_file.h"
+#include "proto/convert/spec.h"
+#include "src/models/model_spec.h"
 
 namespace trainyard::client {
 namespace {
@@ -56,6 +58,52 @@ TEST(SpecExamples, EveryBlockInTheReferenceIsAccepted) {
   }
   EXPECT_FALSE(open);
   EXPECT_GE(count, 6);
+}
+
+// The text of the block of docs/job_spec.md that holds `mark`.
+std::string block_with(const std::string& mark) {
+  std::ifstream in(fs::path(TRAINYARD_SOURCE_DIR) / "docs/job_spec.md");
+  std::stringstream all;
+  all << in.rdbuf();
+  const std::string text = all.str();
+  const size_t at = text.find(mark);
+  const size_t begin = text.rfind("```yaml\n", at) + 8;
+  return text.substr(begin, text.find("```", at) - begin);
+}
+
+// The reference promises that its ResNet-18 is the preset's, name by name.
+TEST(SpecExamples, ResNetByHandIsThePreset) {
+  const auto file = parse_spec_file(block_with("name: resnet18-by-hand"), "docs", "", {});
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  const auto by_hand = to_engine(file->job_spec());
+  ASSERT_TRUE(by_hand.ok()) << by_hand.error().message;
+  ModelSpec preset;
+  preset.preset = "resnet18";
+  const ModelInterface cifar{{3, 32, 32}, 0, TargetForm::kClass, 10};
+  const auto a = build_model(by_hand->model, cifar, {.batch_size = 2});
+  const auto b = build_model(preset, cifar, {.batch_size = 2});
+  ASSERT_TRUE(a.ok()) << a.error().message;
+  EXPECT_EQ(a->graph.dump(), b->graph.dump());
+  ASSERT_EQ(a->graph.tensors().size(), b->graph.tensors().size());
+  for (size_t i = 0; i < a->graph.tensors().size(); ++i) {
+    const Initializer &x = a->graph.tensors()[i].initializer,
+                      &y = b->graph.tensors()[i].initializer;
+    EXPECT_TRUE(x.kind == y.kind && x.a == y.a && x.b == y.b) << a->graph.tensors()[i].name;
+  }
+}
+
+// What the reader accepts the engine accepts too: blocks and presets on data of their kind.
+TEST(SpecExamples, BlocksAndImagePresetsBuild) {
+  const ModelInterface cifar{{3, 32, 32}, 0, TargetForm::kClass, 10};
+  for (const char* mark : {"name: cifar10-resnet18", "vgg11: {", "name: residual\n      inputs",
+                           "initializer_std: 0.01"}) {
+    const auto file = parse_spec_file(block_with(mark), "docs", "", {});
+    ASSERT_TRUE(file.ok()) << mark << file.error().message;
+    const auto spec = to_engine(file->job_spec());
+    ASSERT_TRUE(spec.ok()) << mark << spec.error().message;
+    const auto model = build_model(spec->model, cifar, {.batch_size = 2});
+    EXPECT_TRUE(model.ok()) << mark << model.error().message;
+  }
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from harness import BIN, SOURCE, wait_until
+from harness import BIN, SOURCE
 
 # Everything after the build takes under 20 s on an idle machine; tests share theirs.
 SECONDS_MAX = 90
@@ -48,13 +48,22 @@ class Demo(unittest.TestCase):
         self.assertTrue((SOURCE / "build/demo/model/model.safetensors").exists())
         self.assert_nothing_is_left()
 
-    def test_ctrl_c_stops_the_daemon(self):
-        wait_until(lambda: any(pathlib.Path(self.folder.name).glob("*/trainyard.sock")), "the daemon listens")
-        time.sleep(1)
-        os.killpg(self.process.pid, signal.SIGINT)  # as a terminal does: the script and what it runs
-        self.process.communicate(timeout=30)
-        self.assertEqual(self.process.returncode, 130)
+    def interrupt_after(self, headline):
+        """Reads up to the line that begins so, then does as Ctrl-C in a terminal: signals the script and what it runs."""
+        while not self.process.stdout.readline().startswith(headline):
+            self.assertIsNone(self.process.poll(), f"the demo ended before it said {headline!r}")
+        os.killpg(self.process.pid, signal.SIGINT)
+        output, _ = self.process.communicate(timeout=SECONDS_MAX)
+        self.assertNotIn("was killed", output)
         self.assert_nothing_is_left()
+
+    def test_ctrl_c_while_it_trains(self):
+        self.interrupt_after("Training")
+        self.assertEqual(self.process.returncode, 130)
+
+    def test_ctrl_c_while_it_cleans_up(self):
+        self.interrupt_after("The job's spec is")  # its last line
+        self.assertIn(self.process.returncode, (0, 130))
 
 
 if __name__ == "__main__":

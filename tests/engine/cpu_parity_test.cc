@@ -133,6 +133,67 @@ CaseGraph update(DType dtype, const std::string& op, int64_t count) {
   return b.finish_update();
 }
 
+// Table, positions, one attention block on a residual stream, pooling: T passes one tile of
+// queries.
+CaseGraph transformer(DType dtype, int64_t N, int64_t T, int64_t H, int64_t D, bool causal) {
+  CaseBuilder b(dtype);
+  const int64_t width = H * D, rows = N * T;
+  const Attributes transposed{{"transB", int64_t{1}}};
+  const TensorId tokens = b.tokens("tokens", {N, T}, 41);
+  const TensorId e = b.one("e", "Gather", {}, {b.parameter("table", {41, width}), tokens});
+  const TensorId x = b.one("x", "PositionEmbedding", {}, {e, b.parameter("position", {T, width})});
+  const TensorId n = b.node("n", "LayerNormalization", {},
+                            {x, b.parameter("scale", {width}), b.parameter("b", {width})}, 3)[0];
+  const TensorId flat = b.one("flat", "Reshape", {{"shape", Ints{rows, width}}}, {n});
+  const TensorId product =
+      b.one("product", "Gemm", transposed, {flat, b.parameter("w", {3 * width, width})});
+  const TensorId qkv = b.one("qkv", "Reshape", {{"shape", Ints{N, T, 3 * width}}}, {product});
+  // The weights are large: this scale keeps the scores from picking single keys.
+  const TensorId a =
+      b.node("a", "Attention",
+             {{"q_num_heads", H}, {"is_causal", int64_t{causal}}, {"scale", 0.01}}, {qkv}, 2)[0];
+  const TensorId sum = b.one("sum", "Add", {}, {x, a});
+  const TensorId r =
+      b.node("r", "RMSNormalization", {}, {sum, b.parameter("scale2", {width})}, 2)[0];
+  return b.finish(b.one("y", "SequencePool", {{"mode", std::string("mean")}}, {r, tokens}));
+}
+
+TEST(CpuParity, SequencesThatAreSplitOverThreads) {
+  const std::vector<GraphCase> cases = {
+      {"causal 3x70x2x17", [](DType t) { return transformer(t, 3, 70, 2, 17, true); }},
+      {"both ways 1x131x1x64", [](DType t) { return transformer(t, 1, 131, 1, 64, false); }},
+      {"causal 1x130x3x33", [](DType t) { return transformer(t, 1, 130, 3, 33, true); }},
+  };
+  for (const GraphCase& test : cases) {
+    check_case(test);
+    if (HasFatalFailure()) return;
+  }
+}
+
+CaseGraph matrix_update(DType dtype, const std::string& op, const Shape& shape) {
+  CaseBuilder b(dtype);
+  const TensorId p = b.parameter("p", shape), g = b.input("g", shape);
+  const TensorId rate = b.input_f32("rate", 0.125);
+  if (op == "MuonUpdate") {
+    b.node("update", op, {}, {p, g, rate, b.optimizer_state("m", shape)}, 0, Phase::kUpdate);
+  } else {
+    b.node("update", op, {},
+           {p, g, rate, b.step(41), b.optimizer_state("column", {shape[1]}),
+            b.optimizer_state("row", {shape[0]})},
+           0, Phase::kUpdate);
+  }
+  return b.finish_update();
+}
+
+CaseGraph large_norm(DType dtype) {
+  CaseBuilder b(dtype);
+  const TensorId g1 = b.input("g1", {100'003}), g2 = b.input("g2", {70'001});
+  const auto norm =
+      b.node("norm", "GradientNorm", {{"max_norm", 1.5}}, {g1, g2}, 2, Phase::kUpdate);
+  b.node("clipped", "ClipGradient", {{"bound", 0.1}}, {g1, norm[1]}, 1, Phase::kUpdate);
+  return b.finish_update();
+}
+
 TEST(CpuParity, SizesThatAreSplitOverThreads) {
   for (const std::string activation : {"Relu", "Sigmoid", "Tanh", "Gelu"}) {
     check_case(
@@ -149,6 +210,23 @@ TEST(CpuParity, SizesThatAreSplitOverThreads) {
       {"SgdUpdate 100003", [](DType t) { return update(t, "SgdUpdate", 100'003); }},
       {"AdamUpdate 100003", [](DType t) { return update(t, "AdamUpdate", 100'003); }},
       {"AdamWUpdate 100003", [](DType t) { return update(t, "AdamWUpdate", 100'003); }},
+      {"AdafactorUpdate 301x333",
+       [](DType t) {
+         return matrix_update(t, "AdafactorUpdate", {301, 333});
+       }},
+      {"AdafactorUpdate 70001x2",
+       [](DType t) {
+         return matrix_update(t, "AdafactorUpdate", {70'001, 2});
+       }},
+      {"MuonUpdate 97x203",
+       [](DType t) {
+         return matrix_update(t, "MuonUpdate", {97, 203});
+       }},
+      {"MuonUpdate 203x97",
+       [](DType t) {
+         return matrix_update(t, "MuonUpdate", {203, 97});
+       }},
+      {"GradientNorm 170004", large_norm},
   };
   for (const GraphCase& test : cases) {
     check_case(test);
@@ -161,6 +239,7 @@ TEST(CpuBackend, SameThreadsGiveTheSameBits) {
   std::map<TensorId, TensorId> gradients;
   for (const auto& build :
        {std::function<CaseGraph()>([] { return conv_net(DType::kF32, 9, 3, 20); }),
+        std::function<CaseGraph()>([] { return transformer(DType::kF32, 3, 70, 2, 17, true); }),
         std::function<CaseGraph()>([] { return mlp(DType::kF32, 64, 200, 130, 10, "Gelu"); })}) {
     const CaseGraph c = testing::with_gradients(build(), &gradients);
     for (const int threads : {1, 2, 3}) {

@@ -131,9 +131,7 @@ void run_case(const std::string& name, Backend& backend) {
   recipe.optimizer = optimizer_of(expected["optimizer"]);
   recipe.batch_size = batch_size;
   const GoldenModel model = model_of(name);
-  RunPrograms programs;
-  programs.train = compile_training(model.spec, recipe, model.interface, batch_size).value();
-  Session session(std::move(programs), backend);
+  Session session(compile_training(model.spec, recipe, model.interface).value(), backend);
   session.initialise(seed);
 
   double worst = 0;

@@ -82,7 +82,8 @@ std::vector<Refusal> refusals() {
        "Add",
        {},
        {f32({2, 3}), f32({3, 2})},
-       "fc: b: shape [3, 2], expected [2, 3] as a"},
+       "fc: b: shape [3, 2] does not broadcast with [2, 3] of a, expected sizes that are equal or "
+       "1, from the last axis on"},
       {"FlattenAxis",
        "Flatten",
        {{"axis", int64_t{3}}},

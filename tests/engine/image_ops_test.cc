@@ -45,6 +45,10 @@ TEST(ConvInfer, GivesTheOutputShape) {
                      {"group", int64_t{1}},
                      {"dilations", Ints{1, 1}}}}),
             (Shape{1, 4, 5, 3}));
+  EXPECT_EQ(output({"Conv",
+                    {{1, 6, 9, 9}, {6, 1, 3, 3}},
+                    {{"group", int64_t{6}}, {"dilations", Ints{2, 3}}}}),
+            (Shape{1, 6, 5, 3}));
 }
 
 TEST(ConvInfer, RefusesWhatDoesNotFit) {
@@ -67,9 +71,12 @@ TEST(ConvInfer, RefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal({"Conv", {x, w}, {{"pads", Ints{0, 0, 0, -1}}}}),
             "pads: [0, 0, 0, -1], expected 4 integers in 0..65536");
   EXPECT_EQ(refusal({"Conv", {x, w}, {{"group", int64_t{3}}}}),
-            "group: 3 is out of range, expected 1");
-  EXPECT_EQ(refusal({"Conv", {x, w}, {{"dilations", Ints{2, 2}}}}),
-            "dilations: [2, 2] is not supported, expected [1, 1]");
+            "group: 3, expected a divisor of the channels in, 3, and out, 4");
+  EXPECT_EQ(refusal({"Conv", {x, {6, 3, 3, 3}}, {{"group", int64_t{3}}}}),
+            "w: shape [6, 3, 3, 3] takes 9 channels, expected 3 as x [2, 3, 8, 8]");
+  EXPECT_EQ(refusal({"Conv", {x, w}, {{"dilations", Ints{4, 4}}}}),
+            "kernel_shape: [9, 9] (dilated) is larger than the image [8, 8] with its padding, "
+            "[8, 8]");
   EXPECT_NE(refusal({"Conv", {x, w}, {{"stride", Ints{2, 2}}}}).find("did you mean 'strides'?"),
             std::string::npos);
   EXPECT_EQ(refusal({"Conv", {x}, {}}), "w: this input is required");

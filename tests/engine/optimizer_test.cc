@@ -195,8 +195,9 @@ TEST(CheckOptimizer, RefusesByFieldWithTheValueAndTheRange) {
       {{.learning_rate = inf}, {}, rate + "inf" + expected},
       {{.type = "adm"},
        {},
-       "recipe.optimizer.type: 'adm' is not known, expected one of sgd, adam, adamw; did you "
-       "mean 'adam'?"},
+       "recipe.optimizer.type: 'adm' is not known, expected one of sgd, adam, adamw, rmsprop, "
+       "lion, "
+       "adafactor, muon; did you mean 'adam'?"},
       {{.momentum = 1},
        {},
        "recipe.optimizer.momentum: 1 is out of range, expected 0 or more and less than 1"},

@@ -254,9 +254,10 @@ TEST(Evaluate, PartialBatchesCountEachRowOnce) {
 
   const auto backend = make_cpu_backend(1);
   const auto session_of = [&](int64_t evaluation_batch) {
-    RunPrograms programs;
     const ModelInterface interface = schema.interface();
-    programs.train = compile_training(mlp(), good_recipe(), interface, 10).value();
+    Recipe recipe = good_recipe();
+    recipe.batch_size = 10;
+    RunPrograms programs = compile_training(mlp(), recipe, interface).value();
     const PersistentLayout layout = persistent_layout(programs.train.program);
     programs.evaluate = compile_inference(mlp(), interface, evaluation_batch, &layout).value();
     auto session = std::make_unique<Session>(std::move(programs), *backend);
@@ -266,7 +267,8 @@ TEST(Evaluate, PartialBatchesCountEachRowOnce) {
   std::vector<int64_t> rows(kRows);
   std::iota(rows.begin(), rows.end(), 0);
   const auto batched = session_of(16);
-  const Evaluation e = evaluate_rows(*batched, schema, preprocessing, partition, rows);
+  const Evaluation e =
+      Evaluator(*batched, schema, preprocessing, {"loss", "accuracy"}).evaluate(partition, rows);
 
   const auto single = session_of(1);
   double loss = 0;
@@ -287,9 +289,9 @@ TEST(Evaluate, PartialBatchesCountEachRowOnce) {
     loss += std::log(sum) - static_cast<double>(z[label]);
     correct += best == label ? 1 : 0;
   }
-  EXPECT_EQ(e.rows, kRows);
-  EXPECT_NEAR(e.loss, loss / kRows, 1e-6);
-  EXPECT_DOUBLE_EQ(e.accuracy, static_cast<double>(correct) / kRows);
+  ASSERT_EQ(e.values.size(), 2u);
+  EXPECT_NEAR(e.values[0].second, loss / kRows, 1e-6);
+  EXPECT_DOUBLE_EQ(e.values[1].second, static_cast<double>(correct) / kRows);
 }
 
 TEST(Evaluate, CrossEntropyIsFiniteForHugeLogits) {

@@ -50,3 +50,11 @@ def initial_uniform(seed, name, shape, fan_in):
     count = int(np.prod(shape))
     u = uniform01(seed, stream_of(name), 0, count)
     return (-bound + (bound - -bound) * u).astype(np.float32).reshape(shape)
+
+
+def initial_normal(seed, name, shape, deviation):
+    """Box and Muller's transform of pairs of numbers, as src/train/initialise.cc has it."""
+    count = int(np.prod(shape))
+    pairs = uniform01(seed, stream_of(name), 0, 2 * count).reshape(count, 2)
+    z = np.sqrt(-2 * np.log(1 - pairs[:, 0])) * np.cos(2 * np.pi * pairs[:, 1])
+    return (deviation * z).astype(np.float32).reshape(shape)

@@ -1,14 +1,18 @@
 // Catches: a spec that means something else to the engine than on the wire, and refusals that do
 // not name the field as the user wrote it.
+#include <google/protobuf/descriptor.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "proto/convert/data.h"
 #include "proto/convert/run.h"
 #include "proto/convert/spec.h"
+#include "src/models/layer.h"
+#include "src/models/preset.h"
 
 namespace trainyard {
 namespace {
@@ -59,12 +63,138 @@ TEST(ConvertSpec, LayersKeepOnnxNamesAndAttributes) {
   EXPECT_EQ(layers[3].attributes.get_float("epsilon", 0), 0.001);
 }
 
+TEST(ConvertSpec, BlocksKeepTheirValuesAndTypes) {
+  const auto spec = to_engine(parse_spec(std::string(R"(model {
+    blocks { name: "b" inputs: ["x"] parameters: ["units", "ratio"]
+             defaults { key: "ratio" value { number_value: 0.5 } }
+             layers { gemm {} bind { key: "units" value: "units" } }
+             layers { dropout {} bind { key: "ratio" value: "ratio" } } }
+    layers { name: "u" use { block: "b" repeat: 3 with { key: "units" value { number_value: 8 } } } }
+    layers { gemm { initializer: NORMAL initializer_std: 0.02 } } })") +
+                                         kRecipe));
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  const BlockSpec& block = spec->model.blocks.at(0);
+  EXPECT_EQ(block.inputs, std::vector<std::string>{"x"});
+  EXPECT_EQ(block.defaults.get_float("ratio", 0), 0.5);
+  EXPECT_EQ(block.layers.at(1).bind.at("ratio"), "ratio");
+  const LayerSpec& use = spec->model.layers.at(0);
+  EXPECT_EQ(use.op, "Use");
+  EXPECT_EQ(use.block, "b");
+  EXPECT_EQ(use.repeat, 3);
+  EXPECT_EQ(use.attributes.get_int("units", 0), 8);
+  EXPECT_EQ(spec->model.layers.at(1).attributes.get_string("initializer", ""), "normal");
+  const auto null = to_engine(parse_spec(std::string(R"(model {
+    layers { use { block: "b" with { key: "p" value { null_value: NULL_VALUE } } } } })") +
+                                         kRecipe));
+  ASSERT_FALSE(null.ok());
+  EXPECT_TRUE(names_field(null.error(), "model.layers[0].use.with.p"));
+}
+
+std::set<std::string> names_of(const google::protobuf::Descriptor& message) {
+  std::set<std::string> names;
+  for (int i = 0; i < message.field_count(); ++i) names.insert(message.field(i)->name());
+  return names;
+}
+
+std::set<std::string> names_of(const std::vector<AttributeRule>& rules) {
+  std::set<std::string> names;
+  for (const AttributeRule& rule : rules) names.emplace(rule.name);
+  return names;
+}
+
+// A layer or preset that only one side knows could be written and not run, or not be written.
+TEST(ConvertSpec, WireAndEngineKnowTheSameLayersAndPresets) {
+  const auto* ops = v1::Layer::descriptor()->FindOneofByName("op");
+  EXPECT_EQ(static_cast<size_t>(ops->field_count()), layer_kinds().size() + 1);
+  for (int i = 0; i < ops->field_count(); ++i) {
+    const auto* field = ops->field(i);
+    if (field->name() == "use") continue;  // stands for a block, and is no layer itself
+    const auto spec =
+        to_engine(parse_spec("model { layers { " + field->name() + " {} } }" + kRecipe));
+    ASSERT_TRUE(spec.ok()) << spec.error().message;
+    const LayerKind* kind = find_layer_kind(spec->model.layers[0].op);
+    ASSERT_NE(kind, nullptr) << field->name() << " became " << spec->model.layers[0].op;
+    EXPECT_EQ(kind->field, field->name());
+    EXPECT_EQ(names_of(kind->attributes), names_of(*field->message_type())) << field->name();
+  }
+  const auto* presets = v1::ModelSpec::descriptor()->FindOneofByName("preset");
+  EXPECT_EQ(static_cast<size_t>(presets->field_count()), preset_kinds().size());
+  for (int i = 0; i < presets->field_count(); ++i) {
+    const auto* field = presets->field(i);
+    const PresetKind* kind = find_preset_kind(field->name());
+    ASSERT_NE(kind, nullptr) << field->name();
+    EXPECT_EQ(names_of(kind->parameters), names_of(*field->message_type())) << field->name();
+  }
+}
+
 TEST(ConvertSpec, AdamwDecaysByDefaultAsInPyTorch) {
   const auto spec = to_engine(parse_spec(
       "model { lenet5 {} } recipe { steps: 9 optimizer { type: ADAMW learning_rate: 0.001 } }"));
   ASSERT_TRUE(spec.ok());
   EXPECT_EQ(spec->recipe.optimizer.weight_decay, 0.01);
   EXPECT_EQ(spec->recipe.steps, 9);
+}
+
+TEST(ConvertSpec, RecipesSayAllThatTheEngineKnows) {
+  const auto spec = to_engine(parse_spec(R"(model { lenet5 {} } recipe {
+    steps: 100 batch_size: 64 accumulate_steps: 4 validation_split: 0.1
+    optimizer { type: MUON learning_rate: 0.02 fallback_learning_rate: 0.001
+                adjust_rate: MATCH_RMS_ADAMW weight_decay_on: MATRICES }
+    schedule { type: MULTI_STEP milestones: [10, 20] gamma: 0.5 warmup_steps: 3 }
+    clip_gradients { norm: 1 }
+    ema { decay: 0.99 }
+    parameter_groups { match: "conv*" freeze: true }
+    parameter_groups { match: "*.bias" weight_decay: 0 learning_rate_factor: 2 }
+    keep_best { metric: "val/accuracy" }
+    early_stopping { metric: "val/loss" mode: MIN patience: 5 min_delta: 0.001 }
+    initial_weights { job: "digits-1" include: "conv*" exclude: ["*.bias"] skip_mismatched: true }
+    metrics: ["top_2_accuracy", "confusion_matrix"] })"));
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  const Recipe& r = spec->recipe;
+  EXPECT_EQ(r.optimizer.type, "muon");
+  EXPECT_EQ(r.optimizer.momentum, 0.95);
+  EXPECT_TRUE(r.optimizer.nesterov);
+  EXPECT_EQ(r.optimizer.weight_decay, 0.1);
+  EXPECT_EQ(r.optimizer.weight_decay_on, "matrices");
+  EXPECT_EQ(r.optimizer.adjust_rate, "match_rms_adamw");
+  EXPECT_EQ(r.optimizer.fallback_learning_rate, 0.001);
+  EXPECT_EQ(r.schedule.type, "multi_step");
+  EXPECT_EQ(r.schedule.milestones, (std::vector<int64_t>{10, 20}));
+  EXPECT_EQ(r.accumulate_steps, 4);
+  EXPECT_EQ(r.clip_norm, 1);
+  EXPECT_EQ(r.clip_value, 0);
+  EXPECT_EQ(r.ema_decay, 0.99);
+  ASSERT_EQ(r.parameter_groups.size(), 2u);
+  EXPECT_EQ(r.parameter_groups[0].freeze, true);
+  EXPECT_FALSE(r.parameter_groups[0].weight_decay.has_value());
+  EXPECT_EQ(r.parameter_groups[1].weight_decay, 0.0);
+  EXPECT_EQ(r.parameter_groups[1].learning_rate_factor, 2.0);
+  EXPECT_EQ(r.keep_best.metric, "val/accuracy");
+  EXPECT_EQ(r.keep_best.mode, "");
+  EXPECT_EQ(r.early_stopping.mode, "min");
+  EXPECT_EQ(r.early_stopping.patience, 5);
+  EXPECT_EQ(r.initial_weights.source, "digits-1");
+  EXPECT_TRUE(r.initial_weights.skip_mismatched);
+  EXPECT_EQ(r.metrics.size(), 2u);
+}
+
+TEST(ConvertSpec, RecipesWithoutSenseAreRefusedByTheirFields) {
+  const auto spec = to_engine(parse_spec(R"(model { lenet5 {} } recipe {
+    steps: 1 accumulate_steps: 0
+    optimizer { type: LION learning_rate: 0.1 epsilon: 1e-8 }
+    schedule { type: LINEAR power: 2 }
+    clip_gradients { norm: 1 value: 1 }
+    ema { }
+    keep_best { }
+    early_stopping { metric: "val/loss" }
+    initial_weights { } })"));
+  ASSERT_FALSE(spec.ok());
+  for (const char* field :
+       {"recipe.accumulate_steps", "recipe.optimizer.epsilon", "recipe.schedule.power",
+        "recipe.clip_gradients", "recipe.ema.decay", "recipe.keep_best.metric",
+        "recipe.early_stopping.patience", "recipe.initial_weights"}) {
+    EXPECT_TRUE(names_field(spec.error(), field)) << field;
+  }
 }
 
 TEST(ConvertSpec, AllProblemsAtOnceByTheirNames) {

@@ -134,6 +134,86 @@ CaseGraph adam_update(DType dtype, const std::string& op, int64_t step) {
   return b.finish_update();
 }
 
+CaseGraph rmsprop_update(DType dtype, bool centered, double momentum, int64_t count) {
+  CaseBuilder b(dtype);
+  const Shape shape{count};
+  // Squares beyond 1 and means below: their difference is far from 0, where roundings would show.
+  const TensorId p = b.parameter("p", shape), g = b.input("g", shape);
+  const TensorId square = b.state("square", shape, 1.5);
+  const TensorId mean = centered ? b.optimizer_state("mean", shape) : kNoTensor;
+  const TensorId velocity = momentum == 0 ? kNoTensor : b.optimizer_state("velocity", shape);
+  b.node("update", "RmspropUpdate",
+         {{"momentum", momentum}, {"weight_decay", 0.01}, {"rate_factor", 0.5}},
+         {p, g, b.input_f32("learning_rate", 0.125), square, mean, velocity}, 0, Phase::kUpdate);
+  return b.finish_update();
+}
+
+CaseGraph lion_update(DType dtype, int64_t count) {
+  CaseBuilder b(dtype);
+  const Shape shape{count};
+  const TensorId p = b.parameter("p", shape), g = b.input("g", shape);
+  b.node("update", "LionUpdate", {{"weight_decay", 0.01}},
+         {p, g, b.input_f32("learning_rate", 0.125), b.optimizer_state("m", shape)}, 0,
+         Phase::kUpdate);
+  return b.finish_update();
+}
+
+CaseGraph adafactor_update(DType dtype, const Shape& shape, int64_t step) {
+  CaseBuilder b(dtype);
+  std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
+  const int64_t columns = dims.back();
+  const TensorId p = b.parameter("p", shape), g = b.input("g", shape);
+  TensorId row = kNoTensor;
+  if (dims.size() > 1) {
+    dims.pop_back();
+    row = b.optimizer_state("row", Shape(dims));
+    dims.back() = columns;
+  }
+  const TensorId column = b.optimizer_state("column", Shape(dims));
+  b.node("update", "AdafactorUpdate", {{"weight_decay", 0.01}},
+         {p, g, b.input_f32("learning_rate", 0.125), b.step(step), column, row}, 0, Phase::kUpdate);
+  return b.finish_update();
+}
+
+CaseGraph muon_update(DType dtype, const Shape& shape, bool nesterov, bool match_adamw) {
+  CaseBuilder b(dtype);
+  const TensorId p = b.parameter("p", shape), g = b.input("g", shape);
+  b.node("update", "MuonUpdate",
+         {{"weight_decay", 0.01},
+          {"nesterov", int64_t{nesterov}},
+          {"match_adamw", int64_t{match_adamw}}},
+         {p, g, b.input_f32("learning_rate", 0.125), b.optimizer_state("m", shape)}, 0,
+         Phase::kUpdate);
+  return b.finish_update();
+}
+
+// Clipped to a norm, or not: the tensors' norm is a few units.
+CaseGraph clip(DType dtype, double max_norm, double bound) {
+  CaseBuilder b(dtype);
+  const TensorId g1 = b.input("g1", {33}), g2 = b.input("g2", {5, 7}), g3 = b.input("g3", {1});
+  const auto norm =
+      b.node("norm", "GradientNorm", {{"max_norm", max_norm}}, {g1, g2, g3}, 2, Phase::kUpdate);
+  b.node("clipped", "ClipGradient", {{"bound", bound}}, {g1, norm[1]}, 1, Phase::kUpdate);
+  b.node("unscaled", "ClipGradient", {{"bound", bound}}, {g2}, 1, Phase::kUpdate);
+  return b.finish_update();
+}
+
+CaseGraph accumulate(DType dtype, int64_t micro_step) {
+  CaseBuilder b(dtype);
+  const TensorId sum = b.optimizer_state("sum", {33});
+  b.node("accumulate", "AccumulateGradient", {{"share", 0.25}},
+         {sum, b.input("g", {33}), b.step(micro_step)}, 0, Phase::kUpdate);
+  return b.finish_update();
+}
+
+CaseGraph moving_average(DType dtype, int64_t step) {
+  CaseBuilder b(dtype);
+  const TensorId average = b.optimizer_state("average", {33});
+  b.node("average/update", "MovingAverageUpdate", {{"decay", 0.9}},
+         {average, b.parameter("p", {33}), b.step(step)}, 0, Phase::kUpdate);
+  return b.finish_update();
+}
+
 std::vector<GraphCase> all_cases() {
   std::vector<GraphCase> cases;
   const auto row = [&](std::string name, std::function<CaseGraph(DType)> build) {
@@ -169,7 +249,27 @@ std::vector<GraphCase> all_cases() {
   row("AdamUpdate/first", [](DType t) { return adam_update(t, "AdamUpdate", 0); });
   row("AdamUpdate/later", [](DType t) { return adam_update(t, "AdamUpdate", 41); });
   row("AdamWUpdate", [](DType t) { return adam_update(t, "AdamWUpdate", 2); });
+  row("RmspropUpdate", [](DType t) { return rmsprop_update(t, false, 0, 33); });
+  row("RmspropUpdate/centered", [](DType t) { return rmsprop_update(t, true, 0, 1); });
+  row("RmspropUpdate/momentum", [](DType t) { return rmsprop_update(t, false, 0.9, 33); });
+  row("RmspropUpdate/both", [](DType t) { return rmsprop_update(t, true, 0.9, 37); });
+  row("LionUpdate", [](DType t) { return lion_update(t, 33); });
+  row("AdafactorUpdate/vector", [](DType t) { return adafactor_update(t, {33}, 3); });
+  row("AdafactorUpdate/one", [](DType t) { return adafactor_update(t, {1, 1}, 0); });
+  row("AdafactorUpdate/matrix", [](DType t) { return adafactor_update(t, {7, 33}, 41); });
+  row("AdafactorUpdate/filters", [](DType t) { return adafactor_update(t, {5, 3, 3, 2}, 2); });
+  row("MuonUpdate/wide", [](DType t) { return muon_update(t, {7, 33}, true, false); });
+  row("MuonUpdate/tall", [](DType t) { return muon_update(t, {33, 7}, false, true); });
+  row("MuonUpdate/one", [](DType t) { return muon_update(t, {1, 1}, true, false); });
+  row("GradientNorm/clips", [](DType t) { return clip(t, 0.5, 0); });
+  row("GradientNorm/measures", [](DType t) { return clip(t, 0, 0.3); });
+  row("AccumulateGradient/first", [](DType t) { return accumulate(t, 0); });
+  row("AccumulateGradient/later", [](DType t) { return accumulate(t, 3); });
+  row("MovingAverageUpdate/first", [](DType t) { return moving_average(t, 0); });
+  row("MovingAverageUpdate/later", [](DType t) { return moving_average(t, 9); });
   append_image_cases(cases);
+  append_basic_cases(cases);
+  append_sequence_cases(cases);
   return cases;
 }
 
@@ -219,11 +319,15 @@ TensorId CaseBuilder::input_f32(const std::string& name, double value) {
 }
 
 TensorId CaseBuilder::labels(const std::string& name, int64_t N, int64_t K) {
-  std::vector<double> values(static_cast<size_t>(N));
+  return tokens(name, {N}, K);
+}
+
+TensorId CaseBuilder::tokens(const std::string& name, Shape shape, int64_t vocabulary) {
+  std::vector<double> values(static_cast<size_t>(shape.elements()));
   for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<double>(static_cast<int64_t>(i * i + i + 1) % K);
+    values[i] = static_cast<double>(static_cast<int64_t>(i * i + i + 1) % vocabulary);
   }
-  return add(name, {{N}, DType::kI32}, Role::kInput, std::move(values));
+  return add(name, {std::move(shape), DType::kI32}, Role::kInput, std::move(values));
 }
 
 TensorId CaseBuilder::step(int64_t value) {

@@ -42,9 +42,10 @@ class CaseBuilder {
   TensorId state(const std::string& name, Shape shape, double value);
   TensorId optimizer_state(const std::string& name, Shape shape);  // values in [0.1, 1]
   TensorId input(const std::string& name, Shape shape);
-  TensorId input_f32(const std::string& name, double value);       // [1]
-  TensorId labels(const std::string& name, int64_t N, int64_t K);  // I32
-  TensorId step(int64_t value);                                    // I64 [1]
+  TensorId input_f32(const std::string& name, double value);                  // [1]
+  TensorId labels(const std::string& name, int64_t N, int64_t K);             // I32
+  TensorId tokens(const std::string& name, Shape shape, int64_t vocabulary);  // I32, any rank
+  TensorId step(int64_t value);                                               // I64 [1]
 
   /// Appends a node and returns its outputs; outputs are named "name", "name.1", ...
   std::vector<TensorId> node(const std::string& name, const std::string& op, Attributes attributes,
@@ -72,5 +73,10 @@ class CaseBuilder {
 
 /// Rows of tests/support/image_cases.cc: convolution, pooling, normalisation.
 void append_image_cases(std::vector<GraphCase>& cases);
+/// Rows of tests/support/sequence_cases.cc: normalisation of positions, embeddings, attention.
+void append_sequence_cases(std::vector<GraphCase>& cases);
+
+/// Rows of tests/support/basic_cases.cc: movement, arithmetic, activations, reductions, losses.
+void append_basic_cases(std::vector<GraphCase>& cases);
 
 }  // namespace trainyard::testing

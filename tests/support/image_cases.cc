@@ -111,6 +111,22 @@ void append_image_cases(std::vector<GraphCase>& cases) {
     return conv(t, {2, 2, 6, 5}, {3, 2, 3, 3}, false,
                 {{"strides", Ints{2, 3}}, {"pads", Ints{1, 2, 0, 1}}});
   });
+  row("Conv/dilated", [](DType t) {
+    return conv(t, {2, 3, 9, 8}, {5, 3, 3, 2}, true,
+                {{"dilations", Ints{2, 3}}, {"pads", Ints{2, 1, 1, 3}}});
+  });
+  row("Conv/grouped", [](DType t) {
+    return conv(t, {2, 6, 5, 7}, {9, 2, 3, 3}, true,
+                {{"group", int64_t{3}}, {"pads", Ints{1, 1, 1, 1}}});
+  });
+  row("Conv/depthwise", [](DType t) {
+    return conv(t, {2, 17, 6, 5}, {17, 1, 3, 3}, true,
+                {{"group", int64_t{17}}, {"strides", Ints{2, 1}}, {"pads", Ints{1, 1, 1, 1}}});
+  });
+  row("Conv/depthwise_multiplied", [](DType t) {
+    return conv(t, {1, 4, 5, 5}, {8, 1, 3, 3}, false,
+                {{"group", int64_t{4}}, {"dilations", Ints{2, 2}}});
+  });
   row("Conv/first_layer", [](DType t) { return conv_first_layer(t, {2, 3, 5, 5}); });
   row("Conv/first_layer_gray", [](DType t) { return conv_first_layer(t, {2, 1, 5, 5}); });
   for (const std::string op : {"MaxPool", "AveragePool"}) {

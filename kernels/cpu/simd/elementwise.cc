@@ -1,29 +1,10 @@
-// Elementwise loops around the formulas in kernels/math.
+// Loops over spans and small matrices.
 #include "kernels/cpu/simd/elementwise.h"
 
 #include "kernels/cpu/simd/variant.h"
-#include "kernels/math/activations.h"
 
 namespace trainyard::kernels::cpu {
 namespace {
-
-// `omp simd` promises that iterations are independent. In-place use (y is x) keeps that promise.
-template <typename F>
-void forward(int64_t count, const float* x, float* y) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) y[i] = F::f(x[i]);
-}
-
-template <typename F>
-void backward(int64_t count, const float* saved, const float* dy, float* dx) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) dx[i] = F::df(saved[i], dy[i]);
-}
-
-template <typename F>
-constexpr ActivationLoops activation() {
-  return {forward<F>, backward<F>};
-}
 
 void add(int64_t count, const float* a, const float* b, float* c) {
 #pragma omp simd
@@ -92,16 +73,7 @@ void dropout(const DropoutParams& p, uint64_t step, int64_t begin, int64_t end, 
 
 const ElementwiseLoops& TRAINYARD_VARIANT(elementwise_loops)();
 const ElementwiseLoops& TRAINYARD_VARIANT(elementwise_loops)() {
-  static constexpr ElementwiseLoops kLoops = {activation<math::Relu>(),
-                                              activation<math::Sigmoid>(),
-                                              activation<math::Tanh>(),
-                                              activation<math::GeluErf>(),
-                                              activation<math::GeluTanh>(),
-                                              add,
-                                              fill,
-                                              column_sums,
-                                              transpose,
-                                              dropout};
+  static constexpr ElementwiseLoops kLoops = {add, fill, column_sums, transpose, dropout};
   return kLoops;
 }
 

@@ -7,13 +7,7 @@
 
 namespace trainyard::kernels::cpu {
 
-struct ActivationLoops {
-  void (*forward)(int64_t count, const float* x, float* y);  // y may be x
-  void (*backward)(int64_t count, const float* saved, const float* dy, float* dx);
-};
-
 struct ElementwiseLoops {
-  ActivationLoops relu, sigmoid, tanh, gelu_erf, gelu_tanh;
   void (*add)(int64_t count, const float* a, const float* b, float* c);
   void (*fill)(int64_t count, float value, float* y);
   // sum[c] = sum over rows, in their order, of x[r * stride + c]

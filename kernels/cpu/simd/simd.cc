@@ -1,6 +1,12 @@
 #include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/simd/activation.h"
+#include "kernels/cpu/simd/arithmetic.h"
+#include "kernels/cpu/simd/attention.h"
 #include "kernels/cpu/simd/columns.h"
 #include "kernels/cpu/simd/elementwise.h"
+#include "kernels/cpu/simd/reduce.h"
+#include "kernels/cpu/simd/rows.h"
+#include "kernels/cpu/simd/strided.h"
 #include "kernels/cpu/simd/update.h"
 
 #include <cstdlib>
@@ -48,9 +54,15 @@ Isa best_isa() {
   }
 TRAINYARD_SELECT(PoolLoops, pool_loops)
 TRAINYARD_SELECT(ElementwiseLoops, elementwise_loops)
+TRAINYARD_SELECT(ActivationLoops, activation_loops)
+TRAINYARD_SELECT(ArithmeticLoops, arithmetic_loops)
+TRAINYARD_SELECT(ReduceLoops, reduce_loops)
+TRAINYARD_SELECT(StridedLoops, strided_loops)
 TRAINYARD_SELECT(UpdateLoops, update_loops)
 TRAINYARD_SELECT(ColumnLoops, column_loops)
 TRAINYARD_SELECT(BatchNormLoops, batch_norm_loops)
+TRAINYARD_SELECT(RowLoops, row_loops)
+TRAINYARD_SELECT(AttentionLoops, attention_loops)
 #undef TRAINYARD_SELECT
 
 }  // namespace trainyard::kernels::cpu

@@ -25,23 +25,21 @@ Outputs build_gemm(LayerBuilder& b, const ResolvedLayer& layer, std::span<const 
     units = b.interface().outputs;
   }
   const int64_t features = b.shape(x)[1];
-  ASSIGN_OR_RETURN(const TensorId w,
-                   b.add_fan_in_parameter(layer, "weight", Shape{units, features}, features));
-  TensorId bias = kNoTensor;
-  if (layer.attributes.get_int("bias", 1) != 0) {
-    ASSIGN_OR_RETURN(bias, b.add_fan_in_parameter(layer, "bias", Shape{units}, features));
-  }
+  ASSIGN_OR_RETURN(const LayerBuilder::Weights w,
+                   b.add_weights(layer, Shape{units, features}, units, features, units));
   ASSIGN_OR_RETURN(const TensorId y, b.add_node(layer, layer.name, "Gemm", {{"transB", int64_t{1}}},
-                                                with_bias(x, w, bias)));
+                                                with_bias(x, w.weight, w.bias)));
   return {{y}};
 }
 
 }  // namespace
 
 std::vector<LayerKind> dense_layers() {
+  std::vector<AttributeRule> gemm = weight_rules();
+  gemm.insert(gemm.begin(), integer_rule("units", false, 1, kUnitsMax));
   return {{.op = "Gemm",
            .field = "gemm",
-           .attributes = {integer_rule("units", false, 1, kUnitsMax), boolean_rule("bias")},
+           .attributes = std::move(gemm),
            .complete = complete_gemm,
            .build = build_gemm}};
 }

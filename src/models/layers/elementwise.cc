@@ -1,4 +1,4 @@
-// Layers that work on each element by itself: activations, arithmetic, dropout.
+// Layers that work on each element by itself: activations, dropout.
 #include "src/base/philox.h"
 #include "src/models/layer.h"
 
@@ -23,6 +23,25 @@ Outputs build_dropout(LayerBuilder& b, const ResolvedLayer& layer,
   return {{y}};
 }
 
+// Far beyond every sensible constant, and far from overflowing.
+constexpr double kConstantMax = 1e30;
+
+AttributeRule constant_rule(std::string_view name) {
+  return real_rule(name, false, {.min = -kConstantMax, .max = kConstantMax});
+}
+AttributeRule positive_rule(std::string_view name) {
+  return real_rule(name, false, {.max = kConstantMax, .min_excluded = true});
+}
+
+Outputs build_clip(LayerBuilder& b, const ResolvedLayer& layer, std::span<const TensorId> inputs) {
+  if (layer.attributes.items().empty()) {
+    return LayerBuilder::required_error(layer, "min", "or max is required, or both");
+  }
+  ASSIGN_OR_RETURN(const TensorId y,
+                   b.add_node(layer, layer.name, "Clip", layer.attributes, {inputs[0]}));
+  return {{y}};
+}
+
 }  // namespace
 
 std::vector<LayerKind> elementwise_layers() {
@@ -33,7 +52,33 @@ std::vector<LayerKind> elementwise_layers() {
            .field = "gelu",
            .attributes = {choice_rule("approximate", {"none", "tanh"})},
            .complete = complete_gelu},
-          {.op = "Add", .field = "add", .inputs = 2, .inputs_max = 2},
+          {.op = "LeakyRelu", .field = "leaky_relu", .attributes = {constant_rule("alpha")}},
+          {.op = "ThresholdedRelu",
+           .field = "thresholded_relu",
+           .attributes = {constant_rule("alpha")}},
+          {.op = "Elu", .field = "elu", .attributes = {constant_rule("alpha")}},
+          {.op = "Selu",
+           .field = "selu",
+           .attributes = {constant_rule("alpha"), constant_rule("gamma")}},
+          {.op = "Celu", .field = "celu", .attributes = {positive_rule("alpha")}},
+          {.op = "Softplus", .field = "softplus"},
+          {.op = "Softsign", .field = "softsign"},
+          {.op = "HardSigmoid",
+           .field = "hard_sigmoid",
+           .attributes = {constant_rule("alpha"), constant_rule("beta")}},
+          {.op = "HardSwish", .field = "hard_swish"},
+          {.op = "Swish", .field = "swish", .attributes = {constant_rule("alpha")}},
+          {.op = "Mish", .field = "mish"},
+          {.op = "Neg", .field = "neg"},
+          {.op = "Abs", .field = "abs"},
+          {.op = "Exp", .field = "exp"},
+          {.op = "Log", .field = "log"},
+          {.op = "Sqrt", .field = "sqrt"},
+          {.op = "Reciprocal", .field = "reciprocal"},
+          {.op = "Clip",
+           .field = "clip",
+           .attributes = {constant_rule("min"), constant_rule("max")},
+           .build = build_clip},
           {.op = "Dropout",
            .field = "dropout",
            .attributes = {real_rule("ratio", true, {.max = 1, .max_excluded = true})},

@@ -18,6 +18,7 @@ void complete_window(Attributes& a, bool pool) {
 void complete_conv(Attributes& a) {
   complete_window(a, false);
   a.set("bias", a.get_int("bias", 1));
+  if (a.find("dilations") != nullptr) a.set("dilations", spell_out(a, "dilations", 2, {}));
 }
 
 void complete_max_pool(Attributes& a) { complete_window(a, true); }
@@ -33,21 +34,28 @@ Outputs build_conv(LayerBuilder& b, const ResolvedLayer& layer, std::span<const 
   const int64_t channels = b.shape(x)[1];
   const int64_t out_channels = layer.attributes.get_int("out_channels", 0);
   const std::vector<int64_t> kernel = layer.attributes.get_ints("kernel_shape", {});
-  const int64_t fan_in = channels * kernel[0] * kernel[1];
-  ASSIGN_OR_RETURN(
-      const TensorId w,
-      b.add_fan_in_parameter(layer, "weight", Shape{out_channels, channels, kernel[0], kernel[1]},
-                             fan_in));
-  TensorId bias = kNoTensor;
-  if (layer.attributes.get_int("bias", 1) != 0) {
-    ASSIGN_OR_RETURN(bias, b.add_fan_in_parameter(layer, "bias", Shape{out_channels}, fan_in));
+  const int64_t taps = kernel[0] * kernel[1];
+  const int64_t group = layer.attributes.get_int("group", 1);
+  if (channels % group != 0 || out_channels % group != 0) {
+    return LayerBuilder::shape_error(
+        layer, "group: " + std::to_string(group) + ", expected a divisor of the channels in, " +
+                   std::to_string(channels) + ", and of out_channels, " +
+                   std::to_string(out_channels));
   }
+  ASSIGN_OR_RETURN(const LayerBuilder::Weights w,
+                   b.add_weights(layer, Shape{out_channels, channels / group, kernel[0], kernel[1]},
+                                 out_channels, channels / group * taps, out_channels * taps));
   Attributes attributes;
   for (const char* name : {"kernel_shape", "strides", "pads"}) {
     attributes.set(name, layer.attributes.get_ints(name, {}));
   }
+  if (group > 1) attributes.set("group", group);
+  if (const auto dilations = layer.attributes.get_ints("dilations", {1, 1});
+      dilations != std::vector<int64_t>{1, 1}) {
+    attributes.set("dilations", dilations);
+  }
   ASSIGN_OR_RETURN(const TensorId y, b.add_node(layer, layer.name, "Conv", std::move(attributes),
-                                                with_bias(x, w, bias)));
+                                                with_bias(x, w.weight, w.bias)));
   return {{y}};
 }
 
@@ -64,19 +72,21 @@ std::vector<AttributeRule> window_rules() {
           dims_rule("pads", false, 0, kWindowMax, {1, 4})};
 }
 
-std::vector<AttributeRule> operator+(std::vector<AttributeRule> rules, AttributeRule more) {
-  rules.push_back(std::move(more));
+std::vector<AttributeRule> operator+(std::vector<AttributeRule> rules,
+                                     const std::vector<AttributeRule>& more) {
+  rules.insert(rules.end(), more.begin(), more.end());
   return rules;
 }
 
 }  // namespace
 
 std::vector<LayerKind> image_layers() {
-  std::vector<AttributeRule> conv = {integer_rule("out_channels", true, 1, kChannelsMax)};
-  for (AttributeRule& rule : window_rules()) conv.push_back(std::move(rule));
+  const std::vector<AttributeRule> own = {integer_rule("out_channels", true, 1, kChannelsMax),
+                                          integer_rule("group", false, 1, kChannelsMax),
+                                          dims_rule("dilations", false, 1, kWindowMax, {1, 2})};
   return {{.op = "Conv",
            .field = "conv",
-           .attributes = std::move(conv) + boolean_rule("bias"),
+           .attributes = own + window_rules() + weight_rules(),
            .complete = complete_conv,
            .build = build_conv},
           {.op = "MaxPool",
@@ -86,7 +96,7 @@ std::vector<LayerKind> image_layers() {
            .build = build_pool},
           {.op = "AveragePool",
            .field = "average_pool",
-           .attributes = window_rules() + boolean_rule("count_include_pad"),
+           .attributes = window_rules() + std::vector{boolean_rule("count_include_pad")},
            .complete = complete_average_pool,
            .build = build_pool},
           {.op = "GlobalAveragePool", .field = "global_average_pool", .build = build_pool}};

@@ -34,12 +34,10 @@ Layers expand_mlp(const Attributes& parameters, const ModelInterface&) {
 // The activation stands behind the pooling: for a monotone function the two commute, value and
 // gradient, and behind the pooling there is a quarter of the work.
 Layers expand_lenet5(const Attributes&, const ModelInterface& interface) {
-  const Shape& x = interface.input;
-  if (x.rank() != 3 || x[1] < kLeNetSideMin || x[2] < kLeNetSideMin) {
-    return field_error("SHAPE_MISMATCH", "model.lenet5",
-                       "needs images of at least 8x8, but one sample of the dataset is " +
-                           x.to_string() + (x.rank() == 3 ? "" : "; use model.mlp for rows"));
+  if (Status s = need_images(interface, "lenet5", kLeNetSideMin); !s.ok()) {
+    return std::move(s).error();
   }
+  const Shape& x = interface.input;
   const bool plain = x[1] >= kLeNetSidePlain && x[2] >= kLeNetSidePlain;
   const std::vector<int64_t> kernel =
       plain ? std::vector<int64_t>{5, 5} : std::vector<int64_t>{3, 3};

@@ -1,0 +1,61 @@
+// kernels/attention.h: scaled dot-product attention of each head by itself, without a matrix of all
+// scores in memory.
+//
+//   s[i,j] = scale * q[i] . k[j],  j <= i where causal (others do not take part)
+//   lse[i] = log sum_j exp(s[i,j]),   p[i,j] = exp(s[i,j] - lse[i]),   y[i] = sum_j p[i,j] v[j]
+//
+//   delta[i] = dy[i] . y[i],   ds[i,j] = p[i,j] * (dy[i] . v[j] - delta[i])
+//   dv[j] = sum_i p[i,j] dy[i],  dq[i] = scale * sum_j ds[i,j] k[j],  dk[j] = scale * sum_i ds[i,j]
+//   q[i]
+//
+// Backward computes p again from q, k and lse. Sources: Vaswani et al., "Attention Is All You Need"
+// (2017); Dao et al., "FlashAttention" (2022), algorithms 1 and 4 without dropout.
+//
+/// Shapes    q, y, dy, dq [N, Tq, H, D]; k, v, dk, dv [N, Tk, H, D]; lse [N, H, Tq]. D is
+/// contiguous
+///           and heads follow each other; positions lie q_row, kv_row and H * D (y, dy) apart, so
+///           that q, k and v may be interleaved in one tensor. Gradients lie as their inputs do.
+/// Writes    all of y; lse, dq, dk, dv where not nullptr; assigned.
+/// Aliasing  none.
+/// Numerics  a row's greatest score is subtracted before exp, so nothing overflows.
+#pragma once
+
+#include <cstdint>
+
+namespace trainyard::kernels {
+
+struct AttentionDims {
+  int64_t N, H, Tq, Tk, D;  // all >= 1
+  int64_t q_row, kv_row;    // elements from one position to the next
+  double scale;
+  bool causal;
+};
+
+template <typename T>
+struct AttentionGradients {
+  T *dq, *dk, *dv;  // nullptr where not wanted
+};
+
+namespace reference {  // T is float or double
+template <typename T>
+void attention_forward(const AttentionDims& d, const T* q, const T* k, const T* v, T* y, T* lse);
+template <typename T>
+void attention_backward(const AttentionDims& d, const T* q, const T* k, const T* v, const T* y,
+                        const T* lse, const T* dy, const AttentionGradients<T>& out);
+}  // namespace reference
+
+/// Scores exist in tiles of 64 x 64. Heads are split over the team, in forward also parts of one
+/// head's queries; no sum is split, so the thread count changes no bit. `workspace` is 64-byte
+/// aligned.
+namespace cpu {
+class Team;  // kernels/cpu/team.h
+int64_t attention_forward_workspace_bytes(const AttentionDims& d, const Team& team);
+void attention_forward(const AttentionDims& d, const float* q, const float* k, const float* v,
+                       float* y, float* lse, void* workspace, Team& team);
+int64_t attention_backward_workspace_bytes(const AttentionDims& d, const Team& team);
+void attention_backward(const AttentionDims& d, const float* q, const float* k, const float* v,
+                        const float* y, const float* lse, const float* dy,
+                        const AttentionGradients<float>& out, void* workspace, Team& team);
+}  // namespace cpu
+
+}  // namespace trainyard::kernels

@@ -1,0 +1,90 @@
+#include "kernels/attention.h"
+
+#include "kernels/cpu/simd/attention.h"
+#include "kernels/cpu/team.h"
+
+namespace trainyard::kernels::cpu {
+namespace {
+
+HeadDims head_dims(const AttentionDims& d) {
+  return {d.Tq, d.Tk, d.D, d.q_row, d.kv_row, d.H * d.D, static_cast<float>(d.scale), d.causal};
+}
+
+/// Where the head `index` of all N * H begins.
+struct HeadOffsets {
+  int64_t q, kv, y, lse;
+  HeadOffsets(const AttentionDims& d, int64_t index) {
+    const int64_t n = index / d.H, h = index % d.H;
+    q = n * d.Tq * d.q_row + h * d.D;
+    kv = n * d.Tk * d.kv_row + h * d.D;
+    y = (n * d.Tq * d.H + h) * d.D;
+    lse = index * d.Tq;
+  }
+};
+
+int64_t query_tiles(const AttentionDims& d) { return (d.Tq + kAttentionTile - 1) / kAttentionTile; }
+
+// Parts that the queries of a head are cut into: more than one where there are fewer heads than
+// threads.
+int64_t parts_per_head(const AttentionDims& d, const Team& team) {
+  const int64_t heads = d.N * d.H;
+  return std::min(query_tiles(d), (team.size() + heads - 1) / heads);
+}
+
+// A head's work in multiply-adds, against what a thread's waking costs.
+int64_t grain(const AttentionDims& d) { return grain_of(d.Tq * d.Tk * 4); }
+
+// Scratch of the part of a team that parallel_for gives `index`: each has its own.
+template <typename F>
+void for_items(int64_t items, int64_t grain, int64_t scratch, void* workspace, Team& team,
+               const F& f) {
+  const int64_t parts = std::clamp<int64_t>(items / grain, 1, static_cast<int64_t>(team.size()));
+  team.run(static_cast<int>(parts), [&](int index) {
+    float* own = static_cast<float*>(workspace) + index * scratch;
+    const Range range = part_of(items, index, parts);
+    for (int64_t i = range.begin; i < range.end; ++i) f(i, own);
+  });
+}
+
+float* at(float* base, int64_t offset) { return base == nullptr ? nullptr : base + offset; }
+
+}  // namespace
+
+int64_t attention_forward_workspace_bytes(const AttentionDims& d, const Team& team) {
+  return team.size() * attention_loops().forward_scratch(head_dims(d)) *
+         static_cast<int64_t>(sizeof(float));
+}
+
+void attention_forward(const AttentionDims& d, const float* q, const float* k, const float* v,
+                       float* y, float* lse, void* workspace, Team& team) {
+  const HeadDims head = head_dims(d);
+  const AttentionLoops& loops = attention_loops();
+  const int64_t parts = parts_per_head(d, team), tiles = query_tiles(d);
+  for_items(d.N * d.H * parts, grain(d), loops.forward_scratch(head), workspace, team,
+            [&](int64_t i, float* scratch) {
+              const HeadOffsets o(d, i / parts);
+              const Range range = part_of(tiles, i % parts, parts);
+              loops.forward(head, range.begin, range.end, q + o.q, k + o.kv, v + o.kv, y + o.y,
+                            at(lse, o.lse), scratch);
+            });
+}
+
+int64_t attention_backward_workspace_bytes(const AttentionDims& d, const Team& team) {
+  return team.size() * attention_loops().backward_scratch(head_dims(d)) *
+         static_cast<int64_t>(sizeof(float));
+}
+
+void attention_backward(const AttentionDims& d, const float* q, const float* k, const float* v,
+                        const float* y, const float* lse, const float* dy,
+                        const AttentionGradients<float>& out, void* workspace, Team& team) {
+  const HeadDims head = head_dims(d);
+  const AttentionLoops& loops = attention_loops();
+  for_items(d.N * d.H, grain(d), loops.backward_scratch(head), workspace, team,
+            [&](int64_t i, float* scratch) {
+              const HeadOffsets o(d, i);
+              loops.backward(head, q + o.q, k + o.kv, v + o.kv, y + o.y, lse + o.lse, dy + o.y,
+                             at(out.dq, o.q), at(out.dk, o.kv), at(out.dv, o.kv), scratch);
+            });
+}
+
+}  // namespace trainyard::kernels::cpu

@@ -1,0 +1,131 @@
+#include "kernels/embedding.h"
+
+#include <cstring>
+
+#include "kernels/cpu/simd/elementwise.h"
+#include "kernels/cpu/simd/rows.h"
+#include "kernels/cpu/team.h"
+
+namespace trainyard::kernels::cpu {
+namespace {
+
+void copy_row(int64_t count, const float* x, float* y) {
+  std::memcpy(y, x, static_cast<size_t>(count) * sizeof(float));
+}
+void clear_row(int64_t count, float* y) {
+  std::memset(y, 0, static_cast<size_t>(count) * sizeof(float));
+}
+
+bool counts(const int32_t* token, int64_t i) { return token == nullptr || token[i] != 0; }
+
+// One over the number of positions of sequence n that count; 0 if none does.
+float pool_weight(const SequencePoolDims& d, const int32_t* token, int64_t n) {
+  int64_t count = 0;
+  for (int64_t t = 0; t < d.T; ++t) count += counts(token, n * d.T + t) ? 1 : 0;
+  return count == 0 ? 0.0f : 1.0f / static_cast<float>(count);
+}
+
+// Columns of a sum that are worth a thread, in whole cache lines.
+constexpr int64_t kColumnStep = 16;
+
+template <typename F>
+void by_columns(int64_t columns, int64_t rows, Team& team, const F& f) {
+  const int64_t blocks = (columns + kColumnStep - 1) / kColumnStep;
+  team.parallel_for(blocks, grain_of(rows * kColumnStep), [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * kColumnStep;
+    f(first, std::min(columns, end * kColumnStep) - first);
+  });
+}
+
+}  // namespace
+
+void gather(const GatherDims& d, const float* table, const int32_t* index, float* y, Team& team) {
+  team.parallel_for(d.count, grain_of(d.width), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      copy_row(d.width, table + index[i] * d.width, y + i * d.width);
+    }
+  });
+}
+
+void gather_backward(const GatherDims& d, const int32_t* index, const float* dy, float* dtable,
+                     Team& team) {
+  team.parallel_for(d.rows * d.width, kElementsPerThread,
+                    [&](int64_t begin, int64_t end) { clear_row(end - begin, dtable + begin); });
+  by_columns(d.width, d.count, team, [&](int64_t first, int64_t width) {
+    for (int64_t i = 0; i < d.count; ++i) {
+      row_loops().accumulate(width, dy + i * d.width + first, dtable + index[i] * d.width + first);
+    }
+  });
+}
+
+void add_positions(const PositionDims& d, const float* x, const float* position,
+                   const float* prefix, float* y, Team& team) {
+  const int64_t length = d.prefix + d.T;
+  team.parallel_for(d.N * length, grain_of(d.D), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t n = i / length, t = i % length;
+      const float* in = t < d.prefix ? prefix + t * d.D : x + (n * d.T + t - d.prefix) * d.D;
+      elementwise_loops().add(d.D, in, position + t * d.D, y + i * d.D);
+    }
+  });
+}
+
+// Positions are independent of each other, so they are what is split.
+void add_positions_backward(const PositionDims& d, const float* dy, float* dx, float* dposition,
+                            float* dprefix, Team& team) {
+  const int64_t length = d.prefix + d.T;
+  team.parallel_for(length, grain_of(d.N * d.D), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const bool in_prefix = t < d.prefix;
+      float* sum = dposition != nullptr ? dposition + t * d.D : nullptr;
+      if (sum == nullptr && in_prefix && dprefix != nullptr) sum = dprefix + t * d.D;
+      if (sum != nullptr) clear_row(d.D, sum);
+      for (int64_t n = 0; n < d.N; ++n) {
+        const float* row = dy + (n * length + t) * d.D;
+        if (sum != nullptr) row_loops().accumulate(d.D, row, sum);
+        if (dx != nullptr && !in_prefix) copy_row(d.D, row, dx + (n * d.T + t - d.prefix) * d.D);
+      }
+      if (in_prefix && dposition != nullptr && dprefix != nullptr) {
+        copy_row(d.D, sum, dprefix + t * d.D);
+      }
+    }
+  });
+}
+
+void sequence_pool(const SequencePoolDims& d, const float* x, const int32_t* token, float* y,
+                   Team& team) {
+  team.parallel_for(d.N, grain_of(d.mean ? d.T * d.D : d.D), [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      const float* rows = x + n * d.T * d.D;
+      float* out = y + n * d.D;
+      if (!d.mean) {
+        copy_row(d.D, rows, out);
+        continue;
+      }
+      clear_row(d.D, out);
+      for (int64_t t = 0; t < d.T; ++t) {
+        if (counts(token, n * d.T + t)) row_loops().accumulate(d.D, rows + t * d.D, out);
+      }
+      row_loops().scale(d.D, pool_weight(d, token, n), out, out);
+    }
+  });
+}
+
+void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const float* dy,
+                            float* dx, Team& team) {
+  team.parallel_for(d.N, grain_of(d.T * d.D), [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      const float weight = d.mean ? pool_weight(d, token, n) : 1.0f;
+      for (int64_t t = 0; t < d.T; ++t) {
+        float* out = dx + (n * d.T + t) * d.D;
+        if (d.mean ? counts(token, n * d.T + t) : t == 0) {
+          row_loops().scale(d.D, weight, dy + n * d.D, out);
+        } else {
+          clear_row(d.D, out);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace trainyard::kernels::cpu

@@ -1,0 +1,59 @@
+#include "kernels/movement.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/simd/strided.h"
+#include "kernels/cpu/team.h"
+
+namespace trainyard::kernels::cpu {
+namespace {
+
+// The axis along which x lies contiguously while y's runs jump through it, or -1.
+int transposed_axis(const Box<2>& box) {
+  if (box.rank < 2 || box.run_stride()[0] <= 1 || box.run_stride()[1] != 1) return -1;
+  for (int i = 0; i < box.rank - 1; ++i) {
+    if (box.stride[i][0] == 1) return i;
+  }
+  return -1;
+}
+
+// `axis` and the innermost one are a matrix to transpose; the others say where each one lies.
+void copy_transposed(const Box<2>& box, int axis, const float* x, float* y, Team& team) {
+  const int64_t rows = box.run();
+  const int64_t columns = box.size[axis];
+  const int64_t x_stride = box.run_stride()[0];
+  const int64_t y_stride = box.stride[axis][1];
+  Box<2> matrices;
+  for (int i = 0; i < box.rank - 1; ++i) {
+    if (i != axis) matrices.append(box.size[i], box.stride[i]);
+  }
+  // Strips of columns are the items, so that one large matrix is split too.
+  constexpr int64_t kStrip = 64;
+  const int64_t strips = (columns + kStrip - 1) / kStrip;
+  team.parallel_for(matrices.elements() * strips, grain_of(rows * std::min(columns, kStrip)),
+                    [&](int64_t begin, int64_t end) {
+                      for (int64_t item = begin; item < end; ++item) {
+                        const auto [x_at, y_at] = matrices.offsets_of(item / strips);
+                        const int64_t first = item % strips * kStrip;
+                        strided_loops().transpose(rows, std::min(kStrip, columns - first),
+                                                  x + x_at + first, x_stride,
+                                                  y + y_at + first * y_stride, y_stride);
+                      }
+                    });
+}
+
+}  // namespace
+
+void copy(const Box<2>& box, const float* x, float* y, Team& team) {
+  if (const int axis = transposed_axis(box); axis >= 0) {
+    return copy_transposed(box, axis, x, y, team);
+  }
+  const Box<2>::Offsets stride = box.run_stride();
+  team.parallel_for(box.elements(), kElementsPerThread, [&](int64_t begin, int64_t end) {
+    box.for_each_run(begin, end, [&](const Box<2>::Offsets& at, int64_t count) {
+      strided_loops().copy(count, x + at[0], stride[0], y + at[1], stride[1]);
+    });
+  });
+}
+
+}  // namespace trainyard::kernels::cpu

@@ -1,0 +1,306 @@
+// The operands of a head are packed first: rows of D values padded to whole vectors, and, where a
+// product runs over D, tiles of 64 keys transposed. All products then run on dense memory without
+// remainders, and a tile's operands stay in the nearest cache.
+#include "kernels/cpu/simd/attention.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cpu/simd/variant.h"
+#include "kernels/math/transcendental.h"
+
+namespace trainyard::kernels::cpu {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int64_t kLanes = 16, kBlockVectors = 4;  // 16 of 32 registers are sums
+#elif defined(__AVX2__)
+constexpr int64_t kLanes = 8, kBlockVectors = 2;  // 8 of 16
+#else
+constexpr int64_t kLanes = 4, kBlockVectors = 2;
+#endif
+typedef float Vector __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
+
+constexpr int64_t kTile = kAttentionTile;
+constexpr int64_t kBlockRows = 4;
+constexpr float kMasked =
+    -1e30f;  // its exp is 0 beside any score that a float can hold with digits
+
+int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Rows c[0..3] of `kVectors` vectors: += or = sum over k of a[r * a_row + k * a_step] * b[k].
+template <int64_t kVectors, bool kAccumulate>
+void block(int64_t K, const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_row,
+           float* c, int64_t c_row) {
+  Vector sum[kBlockRows][kVectors];
+  for (int64_t r = 0; r < kBlockRows; ++r) {
+    for (int64_t j = 0; j < kVectors; ++j) {
+      sum[r][j] =
+          kAccumulate ? *reinterpret_cast<const Vector*>(c + r * c_row + j * kLanes) : Vector{};
+    }
+  }
+  for (int64_t k = 0; k < K; ++k, a += a_step, b += b_row) {
+    Vector column[kVectors];
+    for (int64_t j = 0; j < kVectors; ++j) {
+      column[j] = *reinterpret_cast<const Vector*>(b + j * kLanes);
+    }
+    for (int64_t r = 0; r < kBlockRows; ++r) {
+      const float factor = a[r * a_row];
+      for (int64_t j = 0; j < kVectors; ++j) sum[r][j] += factor * column[j];
+    }
+  }
+  for (int64_t r = 0; r < kBlockRows; ++r) {
+    for (int64_t j = 0; j < kVectors; ++j) {
+      *reinterpret_cast<Vector*>(c + r * c_row + j * kLanes) = sum[r][j];
+    }
+  }
+}
+
+/// c [M, N] (+)= a [M, K] b [K, N]; M a multiple of 4, N of a vector; a by strides, so that it may
+/// be a transposed one.
+template <bool kAccumulate>
+void multiply(int64_t M, int64_t N, int64_t K, const float* a, int64_t a_row, int64_t a_step,
+              const float* b, int64_t b_row, float* c, int64_t c_row) {
+  int64_t n = 0;
+  for (int64_t left = N / kLanes; left > 0;) {
+    const int64_t vectors = smaller(left, kBlockVectors);
+    for (int64_t m = 0; m < M; m += kBlockRows) {
+      const float* a_block = a + m * a_row;
+      float* c_block = c + m * c_row + n;
+      if (vectors == kBlockVectors) {
+        block<kBlockVectors, kAccumulate>(K, a_block, a_row, a_step, b + n, b_row, c_block, c_row);
+      } else if (vectors == 3) {
+        block<3, kAccumulate>(K, a_block, a_row, a_step, b + n, b_row, c_block, c_row);
+      } else if (vectors == 2) {
+        block<2, kAccumulate>(K, a_block, a_row, a_step, b + n, b_row, c_block, c_row);
+      } else {
+        block<1, kAccumulate>(K, a_block, a_row, a_step, b + n, b_row, c_block, c_row);
+      }
+    }
+    n += vectors * kLanes;
+    left -= vectors;
+  }
+}
+
+/// to [padded rows, width] = factor * from [rows, D], padded with 0.
+void pack_rows(int64_t rows, int64_t padded, int64_t D, int64_t width, const float* from,
+               int64_t from_row, float factor, float* to) {
+  for (int64_t t = 0; t < padded; ++t, to += width) {
+    const float* row = from + t * from_row;
+    const int64_t count = t < rows ? D : 0;
+    for (int64_t i = 0; i < count; ++i) to[i] = factor * row[i];
+    for (int64_t i = count; i < width; ++i) to[i] = 0;
+  }
+}
+
+/// to [D, 64] = a tile of `rows` rows [rows, D] transposed, padded with 0.
+void pack_tile(int64_t rows, int64_t D, const float* from, int64_t from_row, float* to) {
+  if (rows == kTile) {
+    for (int64_t i = 0; i < D; ++i) {
+      for (int64_t t = 0; t < kTile; ++t) to[i * kTile + t] = from[t * from_row + i];
+    }
+    return;
+  }
+  for (int64_t i = 0; i < D; ++i) {
+    for (int64_t t = 0; t < kTile; ++t) to[i * kTile + t] = t < rows ? from[t * from_row + i] : 0;
+  }
+}
+
+void unpack_rows(int64_t rows, int64_t D, int64_t width, const float* from, float factor, float* to,
+                 int64_t to_row) {
+  for (int64_t t = 0; t < rows; ++t, from += width, to += to_row) {
+    for (int64_t i = 0; i < D; ++i) to[i] = factor * from[i];
+  }
+}
+
+/// Sizes in floats, all multiples of 16.
+struct Sizes {
+  int64_t width;  // D, padded to 16
+  int64_t q_tiles, k_tiles;
+  int64_t q_rows, k_rows;  // padded to whole tiles
+  explicit Sizes(const HeadDims& d)
+      : width(round_up(d.D, 16)),
+        q_tiles((d.Tq + kTile - 1) / kTile),
+        k_tiles((d.Tk + kTile - 1) / kTile),
+        q_rows(q_tiles * kTile),
+        k_rows(k_tiles * kTile) {}
+  int64_t tile_of_keys() const { return width * kTile; }
+  /// Key tiles that the queries of a tile see.
+  int64_t keys_seen(const HeadDims& d, int64_t q_tile) const {
+    return d.causal ? smaller(q_tile + 1, k_tiles) : k_tiles;
+  }
+};
+
+/// How many keys of the tile that begins with key j0 the query i sees: at most 64, perhaps none.
+int64_t keys_seen_by(const HeadDims& d, int64_t i, int64_t j0) {
+  int64_t seen = d.Tk - j0;
+  if (d.causal) seen = smaller(seen, i + 1 - j0);
+  return seen < 0 ? 0 : smaller(seen, kTile);
+}
+
+void mask(const HeadDims& d, int64_t i0, int64_t rows, int64_t j0, float* s) {
+  if (j0 + kTile <= d.Tk && (!d.causal || j0 + kTile <= i0 + 1)) return;  // all of the tile is seen
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t j = keys_seen_by(d, i0 + r, j0); j < kTile; ++j) s[r * kTile + j] = kMasked;
+  }
+}
+
+int64_t forward_scratch(const HeadDims& d) {
+  const Sizes z(d);
+  return 2 * z.k_rows * z.width + 2 * kTile * z.width + kTile * kTile + 2 * kTile;
+}
+
+/// One tile of scores: the running maximum and sum of each row move on, s becomes exp(s - max), and
+/// what y holds so far is scaled to the new maximum.
+void online_softmax(int64_t rows, int64_t width, float* s, float* max, float* sum, float* y) {
+  for (int64_t r = 0; r < rows; ++r) {
+    float* row = s + r * kTile;
+    float greatest = max[r];
+#pragma omp simd reduction(max : greatest)
+    for (int64_t j = 0; j < kTile; ++j) greatest = greatest < row[j] ? row[j] : greatest;
+    float total = 0;
+#pragma omp simd reduction(+ : total)
+    for (int64_t j = 0; j < kTile; ++j) {
+      const float p = math::exp(row[j] - greatest);
+      row[j] = p;
+      total += p;
+    }
+    const float shrink = math::exp(max[r] - greatest);
+    sum[r] = sum[r] * shrink + total;
+    max[r] = greatest;
+    float* y_row = y + r * width;
+#pragma omp simd
+    for (int64_t i = 0; i < width; ++i) y_row[i] *= shrink;
+  }
+}
+
+void forward(const HeadDims& d, int64_t tile_begin, int64_t tile_end, const float* q,
+             const float* k, const float* v, float* y, float* lse, float* scratch) {
+  const Sizes z(d);
+  float* keys = scratch;  // transposed tiles
+  float* values = keys + z.k_rows * z.width;
+  float* queries = values + z.k_rows * z.width;  // of one tile
+  float* out = queries + kTile * z.width;
+  float* s = out + kTile * z.width;
+  float *max = s + kTile * kTile, *sum = max + kTile;
+  const int64_t tiles = z.keys_seen(d, tile_end - 1);
+  for (int64_t j = 0; j < tiles; ++j) {
+    const int64_t j0 = j * kTile, rows = smaller(kTile, d.Tk - j0);
+    pack_tile(rows, d.D, k + j0 * d.kv_row, d.kv_row, keys + j * z.tile_of_keys());
+    pack_rows(rows, kTile, d.D, z.width, v + j0 * d.kv_row, d.kv_row, 1, values + j0 * z.width);
+  }
+  for (int64_t i = tile_begin; i < tile_end; ++i) {
+    const int64_t i0 = i * kTile, queries_here = smaller(kTile, d.Tq - i0);
+    const int64_t rows = round_up(queries_here, kBlockRows);
+    pack_rows(queries_here, rows, d.D, z.width, q + i0 * d.q_row, d.q_row, d.scale, queries);
+    std::memset(out, 0, static_cast<size_t>(rows * z.width) * sizeof(float));
+    for (int64_t r = 0; r < rows; ++r) {
+      max[r] = kMasked;
+      sum[r] = 0;
+    }
+    for (int64_t j = 0; j < z.keys_seen(d, i); ++j) {
+      multiply<false>(rows, kTile, d.D, queries, z.width, 1, keys + j * z.tile_of_keys(), kTile, s,
+                      kTile);
+      mask(d, i0, rows, j * kTile, s);
+      online_softmax(rows, z.width, s, max, sum, out);
+      multiply<true>(rows, z.width, smaller(kTile, d.Tk - j * kTile), s, kTile, 1,
+                     values + j * kTile * z.width, z.width, out, z.width);
+    }
+    for (int64_t r = 0; r < queries_here; ++r) {
+      unpack_rows(1, d.D, z.width, out + r * z.width, 1.0f / sum[r], y + (i0 + r) * d.y_row, 0);
+      if (lse != nullptr) lse[i0 + r] = max[r] + std::log(sum[r]);
+    }
+  }
+}
+
+int64_t backward_scratch(const HeadDims& d) {
+  const Sizes z(d);
+  return 5 * z.k_rows * z.width + 3 * kTile * z.width + 2 * kTile * kTile + 2 * kTile;
+}
+
+/// s becomes p = exp(s - lse), dp becomes ds = p * (dp - delta).
+void softmax_backward(int64_t rows, const float* lse, const float* delta, float* s, float* dp) {
+  for (int64_t r = 0; r < rows; ++r) {
+    float *p_row = s + r * kTile, *ds_row = dp + r * kTile;
+    const float log_sum = lse[r], shift = delta[r];
+#pragma omp simd
+    for (int64_t j = 0; j < kTile; ++j) {
+      const float p = math::exp(p_row[j] - log_sum);
+      p_row[j] = p;
+      ds_row[j] = p * (ds_row[j] - shift);
+    }
+  }
+}
+
+void backward(const HeadDims& d, const float* q, const float* k, const float* v, const float* y,
+              const float* lse, const float* dy, float* dq, float* dk, float* dv, float* scratch) {
+  const Sizes z(d);
+  const int64_t all = z.k_rows * z.width;
+  float* keys = scratch;            // as they are, for dq
+  float* keys_across = keys + all;  // transposed tiles
+  float* values_across = keys_across + all;
+  float* dkeys = values_across + all;
+  float* dvalues = dkeys + all;
+  float* queries = dvalues + all;  // of one tile, as all that follows
+  float* dout = queries + kTile * z.width;
+  float* dqueries = dout + kTile * z.width;
+  float* s = dqueries + kTile * z.width;
+  float* ds = s + kTile * kTile;
+  float *log_sum = ds + kTile * kTile, *delta = log_sum + kTile;
+  for (int64_t j = 0; j < z.k_tiles; ++j) {
+    const int64_t j0 = j * kTile, rows = smaller(kTile, d.Tk - j0);
+    pack_rows(rows, kTile, d.D, z.width, k + j0 * d.kv_row, d.kv_row, 1, keys + j0 * z.width);
+    pack_tile(rows, d.D, k + j0 * d.kv_row, d.kv_row, keys_across + j * z.tile_of_keys());
+    pack_tile(rows, d.D, v + j0 * d.kv_row, d.kv_row, values_across + j * z.tile_of_keys());
+  }
+  std::memset(dkeys, 0, static_cast<size_t>(2 * all) * sizeof(float));
+  for (int64_t i = 0; i < z.q_tiles; ++i) {
+    const int64_t i0 = i * kTile, queries_here = smaller(kTile, d.Tq - i0);
+    const int64_t rows = round_up(queries_here, kBlockRows);
+    pack_rows(queries_here, rows, d.D, z.width, q + i0 * d.q_row, d.q_row, d.scale, queries);
+    pack_rows(queries_here, rows, d.D, z.width, dy + i0 * d.y_row, d.y_row, 1, dout);
+    std::memset(dqueries, 0, static_cast<size_t>(rows * z.width) * sizeof(float));
+    for (int64_t r = 0; r < rows; ++r) {
+      float sum = 0;
+      if (r < queries_here) {
+        const float* y_row = y + (i0 + r) * d.y_row;
+        const float* dy_row = dy + (i0 + r) * d.y_row;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t c = 0; c < d.D; ++c) sum += y_row[c] * dy_row[c];
+      }
+      delta[r] = sum;
+      log_sum[r] = r < queries_here ? lse[i0 + r] : -kMasked;  // rows of padding get p = 0
+    }
+    for (int64_t j = 0; j < z.keys_seen(d, i); ++j) {
+      const int64_t j0 = j * kTile;
+      multiply<false>(rows, kTile, d.D, queries, z.width, 1, keys_across + j * z.tile_of_keys(),
+                      kTile, s, kTile);
+      multiply<false>(rows, kTile, d.D, dout, z.width, 1, values_across + j * z.tile_of_keys(),
+                      kTile, ds, kTile);
+      mask(d, i0, rows, j0, s);
+      softmax_backward(rows, log_sum, delta, s, ds);
+      multiply<true>(kTile, z.width, rows, s, 1, kTile, dout, z.width, dvalues + j0 * z.width,
+                     z.width);
+      multiply<true>(kTile, z.width, rows, ds, 1, kTile, queries, z.width, dkeys + j0 * z.width,
+                     z.width);
+      multiply<true>(rows, z.width, kTile, ds, kTile, 1, keys + j0 * z.width, z.width, dqueries,
+                     z.width);
+    }
+    if (dq != nullptr) {
+      unpack_rows(queries_here, d.D, z.width, dqueries, d.scale, dq + i0 * d.q_row, d.q_row);
+    }
+  }
+  if (dk != nullptr) unpack_rows(d.Tk, d.D, z.width, dkeys, 1, dk, d.kv_row);
+  if (dv != nullptr) unpack_rows(d.Tk, d.D, z.width, dvalues, 1, dv, d.kv_row);
+}
+
+}  // namespace
+
+const AttentionLoops& TRAINYARD_VARIANT(attention_loops)();
+const AttentionLoops& TRAINYARD_VARIANT(attention_loops)() {
+  static constexpr AttentionLoops kLoops = {forward_scratch, backward_scratch, forward, backward};
+  return kLoops;
+}
+
+}  // namespace trainyard::kernels::cpu

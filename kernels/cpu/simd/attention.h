@@ -1,0 +1,34 @@
+// kernels/cpu/simd/attention.h: attention of one head, in tiles; see simd.h and
+// kernels/attention.h.
+#pragma once
+
+#include <cstdint>
+
+namespace trainyard::kernels::cpu {
+
+/// One head of one sequence. Rows of q, k and v lie q_row and kv_row apart, those of y and dy
+/// y_row.
+struct HeadDims {
+  int64_t Tq, Tk, D;
+  int64_t q_row, kv_row, y_row;
+  float scale;
+  bool causal;
+};
+
+constexpr int64_t kAttentionTile = 64;  // queries, and keys, of a tile
+
+struct AttentionLoops {
+  // Floats of scratch, a multiple of 16.
+  int64_t (*forward_scratch)(const HeadDims& d);
+  int64_t (*backward_scratch)(const HeadDims& d);
+  // Queries of the tiles [tile_begin, tile_end). lse may be nullptr.
+  void (*forward)(const HeadDims& d, int64_t tile_begin, int64_t tile_end, const float* q,
+                  const float* k, const float* v, float* y, float* lse, float* scratch);
+  // dq, dk and dv may be nullptr.
+  void (*backward)(const HeadDims& d, const float* q, const float* k, const float* v,
+                   const float* y, const float* lse, const float* dy, float* dq, float* dk,
+                   float* dv, float* scratch);
+};
+const AttentionLoops& attention_loops();
+
+}  // namespace trainyard::kernels::cpu

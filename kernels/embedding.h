@@ -1,0 +1,71 @@
+// kernels/embedding.h: what stands at the two ends of a sequence model: rows of a table by index,
+// learned positions in front of the blocks, and pooling over the positions behind them.
+//
+//   gather          y[i] = table[index[i]]            dtable[v] = sum over i with index[i] == v
+//   dy[i] add_positions   y[n, t] = (t < P ? prefix[t] : x[n, t - P]) + position[t]
+//                   dx[n, t] = dy[n, P + t]   dposition[t] = sum_n dy[n, t]   dprefix[t] the same
+//   sequence_pool   first: y[n] = x[n, 0];   mean: y[n] = mean over t of x[n, t], of which those
+//   with
+//                   token[n, t] == 0 are left out where tokens are given (none left: y[n] = 0)
+//
+/// Shapes    table, dtable [V, D]; index [count] with values in [0, V); x, dx [N, T, D]; position
+///           [P + T, D]; prefix [P, D], P may be 0; y of add_positions [N, P + T, D], of
+///           sequence_pool [N, D]; token [N, T] or nullptr.
+/// Writes    all of each output that is not null, assigned: rows that no index names get 0.
+/// Aliasing  none, but y may be x in add_positions where P is 0.
+/// Numerics  sums run in the order of i, n or t.
+/// Errors    none of its own: the dataset reader has checked the indices.
+#pragma once
+
+#include <cstdint>
+
+namespace trainyard::kernels {
+
+struct GatherDims {
+  int64_t count;  // indices
+  int64_t rows;   // V
+  int64_t width;  // D
+};
+
+struct PositionDims {
+  int64_t N, T, D;
+  int64_t prefix;  // P
+};
+
+struct SequencePoolDims {
+  int64_t N, T, D;
+  bool mean;  // else the first position
+};
+
+namespace reference {  // T is float or double
+template <typename T>
+void gather(const GatherDims& d, const T* table, const int32_t* index, T* y);
+template <typename T>
+void gather_backward(const GatherDims& d, const int32_t* index, const T* dy, T* dtable);
+template <typename T>
+void add_positions(const PositionDims& d, const T* x, const T* position, const T* prefix, T* y);
+template <typename T>
+void add_positions_backward(const PositionDims& d, const T* dy, T* dx, T* dposition, T* dprefix);
+template <typename T>
+void sequence_pool(const SequencePoolDims& d, const T* x, const int32_t* token, T* y);
+template <typename T>
+void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const T* dy, T* dx);
+}  // namespace reference
+
+/// The same bits for a team of any size: sums are cut along D, never along what is summed.
+namespace cpu {
+class Team;  // kernels/cpu/team.h
+void gather(const GatherDims& d, const float* table, const int32_t* index, float* y, Team& team);
+void gather_backward(const GatherDims& d, const int32_t* index, const float* dy, float* dtable,
+                     Team& team);
+void add_positions(const PositionDims& d, const float* x, const float* position,
+                   const float* prefix, float* y, Team& team);
+void add_positions_backward(const PositionDims& d, const float* dy, float* dx, float* dposition,
+                            float* dprefix, Team& team);
+void sequence_pool(const SequencePoolDims& d, const float* x, const int32_t* token, float* y,
+                   Team& team);
+void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const float* dy,
+                            float* dx, Team& team);
+}  // namespace cpu
+
+}  // namespace trainyard::kernels

@@ -1,0 +1,54 @@
+// kernels/gradient.h: what is done to parameter gradients between backward and the update.
+//
+//   norm   = sqrt(sum over all tensors of g^2)
+//   scale  = min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_
+//   clip   y = g scale, cut to [-bound, bound] (kernels/math/optimizers.h)
+//   accumulate  sum = share g for the first micro-batch, else sum + share g
+//
+/// Shapes    each tensor `count` elements; norm, scale, micro_step one number in device memory.
+/// Writes    norm, scale unless it is null, y, sum.
+/// Aliasing  clip: y may be g.
+/// Numerics  squares are summed in double, over fixed blocks in a fixed order: the same bits for a
+///           team of any size.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/math/optimizers.h"
+
+namespace trainyard::kernels {
+
+struct GradientNormParams {
+  std::vector<int64_t> counts;  // by tensor
+  double max_norm = 0;          // 0: scale is 1
+};
+
+struct ClipGradientParams {
+  int64_t count;
+  double bound;  // 0: none
+};
+
+namespace reference {  // T is float or double
+template <typename T>
+void gradient_norm(const GradientNormParams& s, std::span<const void* const> g, T* norm, T* scale);
+template <typename T>
+void clip_gradient(const ClipGradientParams& s, const T* g, const T* scale, T* y);
+template <typename T>
+void accumulate_gradient(int64_t count, double share, const T* g, const int64_t* micro_step,
+                         T* sum);
+}  // namespace reference
+
+namespace cpu {
+class Team;  // kernels/cpu/team.h
+int64_t gradient_norm_workspace_bytes(const GradientNormParams& s);
+void gradient_norm(const GradientNormParams& s, std::span<const void* const> g, float* norm,
+                   float* scale, void* workspace, Team& team);
+void clip_gradient(const ClipGradientParams& s, const float* g, const float* scale, float* y,
+                   Team& team);
+void accumulate_gradient(int64_t count, double share, const float* g, const int64_t* micro_step,
+                         float* sum, Team& team);
+}  // namespace cpu
+
+}  // namespace trainyard::kernels

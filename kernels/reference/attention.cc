@@ -1,0 +1,113 @@
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace trainyard::kernels::reference {
+namespace {
+
+// One head of one sequence: vectors by position.
+template <typename T>
+struct Rows {
+  T* base;
+  int64_t row;
+  T* operator[](int64_t t) const { return base + t * row; }
+};
+
+template <typename T>
+T dot(int64_t D, const T* a, const T* b) {
+  T sum = T(0);
+  for (int64_t c = 0; c < D; ++c) sum += a[c] * b[c];
+  return sum;
+}
+
+int64_t keys_seen(const AttentionDims& d, int64_t i) {
+  return d.causal ? std::min(i + 1, d.Tk) : d.Tk;
+}
+
+template <typename T>
+void forward_head(const AttentionDims& d, Rows<const T> q, Rows<const T> k, Rows<const T> v,
+                  Rows<T> y, T* lse) {
+  const T scale = static_cast<T>(d.scale);
+  for (int64_t i = 0; i < d.Tq; ++i) {
+    const int64_t keys = keys_seen(d, i);
+    T max = -std::numeric_limits<T>::infinity();
+    for (int64_t j = 0; j < keys; ++j) max = std::max(max, scale * dot(d.D, q[i], k[j]));
+    T sum = T(0);
+    std::fill_n(y[i], d.D, T(0));
+    for (int64_t j = 0; j < keys; ++j) {
+      const T p = std::exp(scale * dot(d.D, q[i], k[j]) - max);
+      sum += p;
+      for (int64_t c = 0; c < d.D; ++c) y[i][c] += p * v[j][c];
+    }
+    for (int64_t c = 0; c < d.D; ++c) y[i][c] /= sum;
+    if (lse != nullptr) lse[i] = max + std::log(sum);
+  }
+}
+
+template <typename T>
+void backward_head(const AttentionDims& d, Rows<const T> q, Rows<const T> k, Rows<const T> v,
+                   Rows<const T> y, const T* lse, Rows<const T> dy, Rows<T> dq, Rows<T> dk,
+                   Rows<T> dv) {
+  const T scale = static_cast<T>(d.scale);
+  for (int64_t j = 0; j < d.Tk; ++j) {
+    if (dk.base != nullptr) std::fill_n(dk[j], d.D, T(0));
+    if (dv.base != nullptr) std::fill_n(dv[j], d.D, T(0));
+  }
+  for (int64_t i = 0; i < d.Tq; ++i) {
+    if (dq.base != nullptr) std::fill_n(dq[i], d.D, T(0));
+    const T delta = dot(d.D, dy[i], y[i]);
+    for (int64_t j = 0; j < keys_seen(d, i); ++j) {
+      const T p = std::exp(scale * dot(d.D, q[i], k[j]) - lse[i]);
+      const T ds = scale * p * (dot(d.D, dy[i], v[j]) - delta);
+      for (int64_t c = 0; c < d.D; ++c) {
+        if (dv.base != nullptr) dv[j][c] += p * dy[i][c];
+        if (dq.base != nullptr) dq[i][c] += ds * k[j][c];
+        if (dk.base != nullptr) dk[j][c] += ds * q[i][c];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void attention_forward(const AttentionDims& d, const T* q, const T* k, const T* v, T* y, T* lse) {
+  const int64_t y_row = d.H * d.D;
+  for (int64_t n = 0; n < d.N; ++n) {
+    for (int64_t h = 0; h < d.H; ++h) {
+      const int64_t q_at = n * d.Tq * d.q_row + h * d.D, kv_at = n * d.Tk * d.kv_row + h * d.D;
+      forward_head<T>(d, {q + q_at, d.q_row}, {k + kv_at, d.kv_row}, {v + kv_at, d.kv_row},
+                      {y + n * d.Tq * y_row + h * d.D, y_row},
+                      lse == nullptr ? nullptr : lse + (n * d.H + h) * d.Tq);
+    }
+  }
+}
+
+template <typename T>
+void attention_backward(const AttentionDims& d, const T* q, const T* k, const T* v, const T* y,
+                        const T* lse, const T* dy, const AttentionGradients<T>& out) {
+  const int64_t y_row = d.H * d.D;
+  const auto at = [](T* base, int64_t offset) { return base == nullptr ? base : base + offset; };
+  for (int64_t n = 0; n < d.N; ++n) {
+    for (int64_t h = 0; h < d.H; ++h) {
+      const int64_t q_at = n * d.Tq * d.q_row + h * d.D, kv_at = n * d.Tk * d.kv_row + h * d.D;
+      const int64_t y_at = n * d.Tq * y_row + h * d.D;
+      backward_head<T>(d, {q + q_at, d.q_row}, {k + kv_at, d.kv_row}, {v + kv_at, d.kv_row},
+                       {y + y_at, y_row}, lse + (n * d.H + h) * d.Tq, {dy + y_at, y_row},
+                       {at(out.dq, q_at), d.q_row}, {at(out.dk, kv_at), d.kv_row},
+                       {at(out.dv, kv_at), d.kv_row});
+    }
+  }
+}
+
+#define TRAINYARD_INSTANTIATE(T)                                                                  \
+  template void attention_forward<T>(const AttentionDims&, const T*, const T*, const T*, T*, T*); \
+  template void attention_backward<T>(const AttentionDims&, const T*, const T*, const T*,         \
+                                      const T*, const T*, const T*, const AttentionGradients<T>&);
+TRAINYARD_INSTANTIATE(float)
+TRAINYARD_INSTANTIATE(double)
+#undef TRAINYARD_INSTANTIATE
+
+}  // namespace trainyard::kernels::reference

@@ -1,0 +1,102 @@
+#include "kernels/embedding.h"
+
+#include <algorithm>
+
+namespace trainyard::kernels::reference {
+namespace {
+
+// One over the number of positions of sequence n that count; 0 if none does.
+template <typename T>
+T pool_weight(const SequencePoolDims& d, const int32_t* token, int64_t n) {
+  if (token == nullptr) return T(1) / static_cast<T>(d.T);
+  const int32_t* row = token + n * d.T;
+  const auto count = d.T - std::count(row, row + d.T, 0);
+  return count == 0 ? T(0) : T(1) / static_cast<T>(count);
+}
+
+}  // namespace
+
+template <typename T>
+void gather(const GatherDims& d, const T* table, const int32_t* index, T* y) {
+  for (int64_t i = 0; i < d.count; ++i) {
+    std::copy_n(table + index[i] * d.width, d.width, y + i * d.width);
+  }
+}
+
+template <typename T>
+void gather_backward(const GatherDims& d, const int32_t* index, const T* dy, T* dtable) {
+  std::fill_n(dtable, d.rows * d.width, T(0));
+  for (int64_t i = 0; i < d.count; ++i) {
+    for (int64_t c = 0; c < d.width; ++c) dtable[index[i] * d.width + c] += dy[i * d.width + c];
+  }
+}
+
+template <typename T>
+void add_positions(const PositionDims& d, const T* x, const T* position, const T* prefix, T* y) {
+  const int64_t length = d.prefix + d.T;
+  for (int64_t n = 0; n < d.N; ++n) {
+    for (int64_t t = 0; t < length; ++t) {
+      const T* in = t < d.prefix ? prefix + t * d.D : x + (n * d.T + t - d.prefix) * d.D;
+      T* out = y + (n * length + t) * d.D;
+      for (int64_t c = 0; c < d.D; ++c) out[c] = in[c] + position[t * d.D + c];
+    }
+  }
+}
+
+template <typename T>
+void add_positions_backward(const PositionDims& d, const T* dy, T* dx, T* dposition, T* dprefix) {
+  const int64_t length = d.prefix + d.T;
+  for (int64_t t = 0; t < length; ++t) {
+    for (int64_t c = 0; c < d.D; ++c) {
+      T sum = T(0);
+      for (int64_t n = 0; n < d.N; ++n) {
+        const T g = dy[(n * length + t) * d.D + c];
+        sum += g;
+        if (dx != nullptr && t >= d.prefix) dx[(n * d.T + t - d.prefix) * d.D + c] = g;
+      }
+      if (dposition != nullptr) dposition[t * d.D + c] = sum;
+      if (dprefix != nullptr && t < d.prefix) dprefix[t * d.D + c] = sum;
+    }
+  }
+}
+
+template <typename T>
+void sequence_pool(const SequencePoolDims& d, const T* x, const int32_t* token, T* y) {
+  for (int64_t n = 0; n < d.N; ++n) {
+    const T* rows = x + n * d.T * d.D;
+    const T weight = d.mean ? pool_weight<T>(d, token, n) : T(1);
+    for (int64_t c = 0; c < d.D; ++c) {
+      T sum = T(0);
+      for (int64_t t = 0; t < (d.mean ? d.T : 1); ++t) {
+        if (!d.mean || token == nullptr || token[n * d.T + t] != 0) sum += rows[t * d.D + c];
+      }
+      y[n * d.D + c] = sum * weight;
+    }
+  }
+}
+
+template <typename T>
+void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const T* dy, T* dx) {
+  for (int64_t n = 0; n < d.N; ++n) {
+    const T weight = d.mean ? pool_weight<T>(d, token, n) : T(1);
+    for (int64_t t = 0; t < d.T; ++t) {
+      const bool counts = d.mean ? token == nullptr || token[n * d.T + t] != 0 : t == 0;
+      for (int64_t c = 0; c < d.D; ++c) {
+        dx[(n * d.T + t) * d.D + c] = counts ? dy[n * d.D + c] * weight : T(0);
+      }
+    }
+  }
+}
+
+#define TRAINYARD_INSTANTIATE(T)                                                         \
+  template void gather<T>(const GatherDims&, const T*, const int32_t*, T*);              \
+  template void gather_backward<T>(const GatherDims&, const int32_t*, const T*, T*);     \
+  template void add_positions<T>(const PositionDims&, const T*, const T*, const T*, T*); \
+  template void add_positions_backward<T>(const PositionDims&, const T*, T*, T*, T*);    \
+  template void sequence_pool<T>(const SequencePoolDims&, const T*, const int32_t*, T*); \
+  template void sequence_pool_backward<T>(const SequencePoolDims&, const int32_t*, const T*, T*);
+TRAINYARD_INSTANTIATE(float)
+TRAINYARD_INSTANTIATE(double)
+#undef TRAINYARD_INSTANTIATE
+
+}  // namespace trainyard::kernels::reference

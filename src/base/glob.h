@@ -1,0 +1,11 @@
+// src/base/glob.h: name patterns as in a shell: * is any run of characters, ? any one character.
+#pragma once
+
+#include <string_view>
+
+namespace trainyard {
+
+/// True if the whole of `text` matches. Time is at most the product of the lengths.
+bool glob_match(std::string_view pattern, std::string_view text);
+
+}  // namespace trainyard

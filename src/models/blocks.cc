@@ -1,0 +1,333 @@
+#include "src/models/blocks.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "src/base/text.h"
+#include "src/models/layer.h"
+
+namespace trainyard {
+
+namespace {
+
+constexpr size_t kBlocksMax = 256;
+constexpr size_t kNamesMax = 64;  // inputs of a block, and parameters
+
+std::string index(const std::string& path, size_t i) {
+  return path + "[" + std::to_string(i) + "]";
+}
+
+std::string not_known(const std::string& name, const std::vector<std::string>& known,
+                      const std::string& what) {
+  std::string text = quoted_value(name) + " is not " + what;
+  if (const auto nearest = nearest_name(name, known)) {
+    return text + ", did you mean '" + *nearest + "'?";
+  }
+  if (known.empty()) return text + "; there are none here";
+  text += ", expected one of";
+  for (size_t i = 0; i < known.size(); ++i) text += (i > 0 ? ", " : " ") + known[i];
+  return text;
+}
+
+std::vector<std::string> inputs_of(const BlockSpec& block) {
+  return block.inputs.empty() ? std::vector<std::string>{"input"} : block.inputs;
+}
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// What can be said about blocks without writing them out; and how large they become.
+class BlockChecker {
+ public:
+  explicit BlockChecker(const ModelSpec& spec) : spec_(spec) {}
+
+  Status check() {
+    if (spec_.blocks.size() > kBlocksMax) {
+      return field_error("FIELD_OUT_OF_RANGE", "model.blocks",
+                         "has " + std::to_string(spec_.blocks.size()) +
+                             " blocks, expected at most " + std::to_string(kBlocksMax));
+    }
+    for (size_t i = 0; i < spec_.blocks.size(); ++i) check_block(spec_.blocks[i], i);
+    const size_t total = check_layers(spec_.layers, "model.layers", nullptr);
+    for (size_t i = 0; i < spec_.blocks.size() && violations_.empty(); ++i) {
+      if (used_.contains(spec_.blocks[i].name)) continue;
+      violations_.add("LAYER_UNUSED", index("model.blocks", i),
+                      index("model.blocks", i) + " '" + spec_.blocks[i].name + "'",
+                      "nothing uses it; remove it or use it in a layer");
+    }
+    if (violations_.empty() && total > kLayersMax) {
+      violations_.add("FIELD_OUT_OF_RANGE", "model.layers",
+                      "has more than " + std::to_string(kLayersMax) +
+                          " layers when its blocks are written out, expected at most that many");
+    }
+    if (!violations_.empty()) return violations_.to_error();
+    return {};
+  }
+
+ private:
+  void check_block(const BlockSpec& block, size_t i) {
+    const std::string path = index("model.blocks", i);
+    const std::string where =
+        path + " " + (is_name_part(block.name) ? "'" + block.name + "'" : quoted_value(block.name));
+    if (!is_name_part(block.name)) {
+      violations_.add("NAME_MALFORMED", path + ".name", quoted_value(block.name) + kNameRule);
+    } else if (sizes_.contains(block.name)) {
+      violations_.add("FIELD_DUPLICATE", path + ".name",
+                      "'" + block.name + "' is used twice, expected a name of its own");
+    }
+    check_names(block.inputs, path + ".inputs", where + ": inputs");
+    check_names(block.parameters, path + ".parameters", where + ": parameters");
+    for (const auto& [name, value] : block.defaults.items()) {
+      if (contains(block.parameters, name)) continue;
+      violations_.add("FIELD_UNKNOWN", path + ".defaults." + name, where + ": defaults",
+                      not_known(name, block.parameters, "a parameter of the block"));
+    }
+    if (block.layers.empty()) {
+      violations_.add("FIELD_REQUIRED", path + ".layers", where + ": layers",
+                      "is empty, expected at least one layer");
+    }
+    const size_t size = check_layers(block.layers, path + ".layers", &block);
+    check_all_read(block, path, where);
+    sizes_.emplace(block.name, size);
+    blocks_.emplace(block.name, &block);
+    known_.push_back(block.name);
+  }
+
+  void check_names(const std::vector<std::string>& names, const std::string& path,
+                   const std::string& where) {
+    if (names.size() > kNamesMax) {
+      violations_.add("FIELD_OUT_OF_RANGE", path, where,
+                      "has " + std::to_string(names.size()) + " names, expected at most " +
+                          std::to_string(kNamesMax));
+    }
+    std::set<std::string> seen;
+    for (const std::string& name : names) {
+      if (!is_name_part(name)) {
+        violations_.add("NAME_MALFORMED", path, where, quoted_value(name) + kNameRule);
+      } else if (!seen.insert(name).second) {
+        violations_.add("FIELD_DUPLICATE", path, where, "'" + name + "' is given twice");
+      }
+    }
+  }
+
+  // A parameter or an input that nothing inside reads would be accepted and ignored.
+  void check_all_read(const BlockSpec& block, const std::string& path, const std::string& where) {
+    if (!violations_.empty()) return;
+    std::set<std::string> read;
+    for (size_t i = 0; i < block.layers.size(); ++i) {
+      const LayerSpec& layer = block.layers[i];
+      for (const auto& [attribute, parameter] : layer.bind) read.insert(parameter + "()");
+      for (const std::string& input : layer.inputs) read.insert(input.substr(0, input.find('.')));
+      if (i == 0 && layer.inputs.empty()) read.insert(inputs_of(block)[0]);
+    }
+    for (const std::string& input : inputs_of(block)) {
+      if (read.contains(input)) continue;
+      violations_.add("BLOCK_INPUT_UNUSED", path + ".inputs", where + ": inputs",
+                      "no layer of the block reads '" + input + "'; remove it or name it");
+    }
+    for (const std::string& parameter : block.parameters) {
+      if (read.contains(parameter + "()")) continue;
+      violations_.add("BLOCK_PARAMETER_UNUSED", path + ".parameters", where + ": parameters",
+                      "no layer of the block takes '" + parameter + "'; remove it or bind it");
+    }
+  }
+
+  // Returns how many layers the list becomes, at most one more than are allowed.
+  size_t check_layers(const std::vector<LayerSpec>& layers, const std::string& path,
+                      const BlockSpec* block) {
+    size_t total = 0;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const LayerSpec& layer = layers[i];
+      const std::string field = index(path, i);
+      if (block != nullptr && contains(inputs_of(*block), layer.name)) {
+        violations_.add("FIELD_DUPLICATE", field + ".name",
+                        "'" + layer.name + "' is an input of the block, expected another name");
+      }
+      check_bind(layer, field, block);
+      total += layer.op == kUseOp ? check_use(layer, field) : 1;
+      total = std::min(total, kLayersMax + 1);
+    }
+    return total;
+  }
+
+  void check_bind(const LayerSpec& layer, const std::string& field, const BlockSpec* block) {
+    for (const auto& [attribute, parameter] : layer.bind) {
+      const std::string at = field + ".bind." + attribute;
+      if (block == nullptr) {
+        violations_.add("FIELD_UNUSED", at, "has no effect outside a block; give the value itself");
+      } else if (!contains(block->parameters, parameter)) {
+        violations_.add(
+            "FIELD_UNKNOWN", at,
+            not_known(parameter, block->parameters, "a parameter of block '" + block->name + "'"));
+      }
+      if (layer.attributes.find(attribute) != nullptr) {
+        violations_.add("FIELD_DUPLICATE", at,
+                        "'" + attribute + "' is bound and given, expected one of them");
+      }
+    }
+  }
+
+  size_t check_use(const LayerSpec& layer, const std::string& field) {
+    used_.insert(layer.block);
+    const std::string at = field + ".use";
+    const auto found = blocks_.find(layer.block);
+    if (found == blocks_.end()) {
+      violations_.add("FIELD_UNKNOWN", at + ".block", unknown_block(layer.block));
+      return 1;
+    }
+    const BlockSpec& block = *found->second;
+    const int64_t repeat = layer.repeat.value_or(1);
+    if (repeat < 1 || repeat > static_cast<int64_t>(kLayersMax)) {
+      violations_.add(
+          "FIELD_OUT_OF_RANGE", at + ".repeat",
+          std::to_string(repeat) + " is out of range, expected 1.." + std::to_string(kLayersMax));
+      return 1;
+    }
+    check_arguments(layer, at, block);
+    const size_t given = std::max<size_t>(layer.inputs.size(), 1);
+    if (given != inputs_of(block).size()) {
+      violations_.add("FIELD_OUT_OF_RANGE", field + ".inputs",
+                      "names " + std::to_string(given) + ", but block '" + block.name + "' takes " +
+                          std::to_string(inputs_of(block).size()));
+    }
+    return std::min(sizes_.at(block.name) * static_cast<size_t>(repeat), kLayersMax + 1);
+  }
+
+  void check_arguments(const LayerSpec& layer, const std::string& at, const BlockSpec& block) {
+    const auto check_known = [&](const std::string& name) {
+      if (contains(block.parameters, name)) return;
+      violations_.add(
+          "FIELD_UNKNOWN", at + ".with." + name,
+          not_known(name, block.parameters, "a parameter of block '" + block.name + "'"));
+    };
+    for (const auto& [name, value] : layer.attributes.items()) check_known(name);
+    for (const auto& [name, parameter] : layer.bind) check_known(name);
+    for (const std::string& name : block.parameters) {
+      if (layer.attributes.find(name) != nullptr || layer.bind.contains(name) ||
+          block.defaults.find(name) != nullptr) {
+        continue;
+      }
+      violations_.add("FIELD_REQUIRED", at + ".with." + name,
+                      "is required: block '" + block.name + "' has no default for it");
+    }
+  }
+
+  std::string unknown_block(const std::string& name) const {
+    const auto later = std::ranges::find(spec_.blocks, name, &BlockSpec::name);
+    if (later != spec_.blocks.end()) {
+      return "'" + name + "' is this block itself or comes later, expected an earlier block";
+    }
+    return not_known(name, known_, "a block");
+  }
+
+  const ModelSpec& spec_;
+  Violations violations_;
+  std::map<std::string, const BlockSpec*> blocks_;  // those checked so far
+  std::map<std::string, size_t> sizes_;
+  std::vector<std::string> known_;
+  std::set<std::string> used_;
+};
+
+// Writes checked blocks out.
+class BlockExpander {
+ public:
+  explicit BlockExpander(const ModelSpec& spec) {
+    for (size_t i = 0; i < spec.blocks.size(); ++i) {
+      const BlockSpec& block = spec.blocks[i];
+      blocks_[block.name] = {&block, index("model.blocks", i) + ".layers",
+                             name_layers(block.layers)};
+    }
+  }
+
+  std::vector<LayerSpec> expand(const std::vector<LayerSpec>& layers) {
+    const std::vector<std::string> names = name_layers(layers);
+    (void)expand_list(layers, names, {{"input", "input"}}, "input", {}, {"", "model.layers", ""});
+    return std::move(out_);
+  }
+
+ private:
+  struct Block {
+    const BlockSpec* spec = nullptr;
+    std::string path;
+    std::vector<std::string> names;
+  };
+  // By local name, what the layer is called outside: "conv1" -> "layer1/0/conv1".
+  using Scope = std::map<std::string, std::string>;
+  struct Place {
+    std::string prefix;  // "layer1/0/"
+    std::string path;    // "model.blocks[0].layers"
+    std::string block;   // name
+  };
+
+  // A name that is not in scope becomes one that no layer has, or that comes later: resolve_layers
+  // refuses it in its own words.
+  static std::string translate(const std::string& reference, const Scope& scope,
+                               const std::string& prefix) {
+    const std::string head = reference.substr(0, reference.find('.'));
+    const auto found = scope.find(head);
+    if (found == scope.end()) return prefix + reference;
+    const std::string rest = reference.substr(head.size());
+    if (!rest.empty() && found->second.find('.') != std::string::npos) return prefix + reference;
+    return found->second + rest;
+  }
+
+  // Appends the list's layers; returns the name of its last output.
+  std::string expand_list(const std::vector<LayerSpec>& layers,
+                          const std::vector<std::string>& names, Scope scope, std::string before,
+                          const Attributes& parameters, const Place& place) {
+    for (size_t i = 0; i < layers.size(); ++i) {
+      LayerSpec layer = layers[i];
+      layer.name = place.prefix + names[i];
+      layer.origin = index(place.path, i);
+      for (std::string& input : layer.inputs) input = translate(input, scope, place.prefix);
+      if (layer.inputs.empty()) layer.inputs = {before};
+      for (const auto& [attribute, parameter] : layer.bind) {
+        layer.attributes.set(attribute, *parameters.find(parameter));
+      }
+      layer.bind.clear();
+      before = layer.op == kUseOp ? expand_use(layer) : layer.name;
+      scope[names[i]] = before;
+      if (layer.op == kUseOp) continue;
+      layer.block = place.block;
+      out_.push_back(std::move(layer));
+    }
+    return before;
+  }
+
+  std::string expand_use(const LayerSpec& use) {
+    const Block& block = blocks_.at(use.block);
+    Attributes parameters = block.spec->defaults;
+    for (const auto& [name, value] : use.attributes.items()) parameters.set(name, value);
+    const std::vector<std::string> inputs = inputs_of(*block.spec);
+    std::string x = use.inputs[0];
+    for (int64_t r = 0; r < use.repeat.value_or(1); ++r) {
+      Scope scope;
+      for (size_t i = 0; i < inputs.size(); ++i) scope[inputs[i]] = i == 0 ? x : use.inputs[i];
+      std::string prefix = use.name + "/";
+      if (use.repeat.has_value()) prefix += std::to_string(r) + "/";
+      x = expand_list(block.spec->layers, block.names, std::move(scope), x, parameters,
+                      {std::move(prefix), block.path, block.spec->name});
+    }
+    return x;
+  }
+
+  std::map<std::string, Block> blocks_;
+  std::vector<LayerSpec> out_;
+};
+
+}  // namespace
+
+bool uses_blocks(const ModelSpec& spec) {
+  return !spec.blocks.empty() || std::ranges::any_of(spec.layers, [](const LayerSpec& layer) {
+    return layer.op == kUseOp || !layer.bind.empty();
+  });
+}
+
+Result<std::vector<LayerSpec>> expand_blocks(const ModelSpec& spec) {
+  if (Status s = BlockChecker(spec).check(); !s.ok()) return std::move(s).error();
+  return BlockExpander(spec).expand(spec.layers);
+}
+
+}  // namespace trainyard

@@ -1,0 +1,317 @@
+// Layers on sequences: tokens [N, T], positions [N, T, D].
+#include "src/base/text.h"
+#include "src/models/layer.h"
+
+namespace trainyard {
+
+namespace {
+
+using Outputs = Result<std::vector<TensorId>>;
+
+/// `weight_std`: weights normal with this deviation, biases 0. Without it: PyTorch's defaults.
+AttributeRule weight_std_rule() { return real_rule("weight_std", false, {.max = 1000}); }
+
+Initializer normal(double deviation) { return {Initializer::Kind::kNormal, 0, deviation}; }
+
+Error field_refusal(const ResolvedLayer& layer, std::string_view reason, std::string_view attribute,
+                    const std::string& description) {
+  const std::string name(attribute);
+  Error e =
+      field_error(std::string(reason),
+                  layer.path + "." + std::string(layer.kind->field) + "." + name, description);
+  e.message = layer.where + ": " + name + ": " + description;
+  return e;
+}
+
+Status need_sequence(const LayerBuilder& b, const ResolvedLayer& layer, TensorId x) {
+  if (b.shape(x).rank() == 3) return {};
+  return LayerBuilder::shape_error(
+      layer, "needs a sequence [N, T, D], but its input is " + b.shape(x).to_string());
+}
+
+/// `axis`, counted from the front.
+Result<int64_t> axis_behind_batch(const ResolvedLayer& layer, const Shape& x) {
+  const int64_t given = layer.attributes.get_int("axis", -1);
+  const int64_t axis = given < 0 ? given + x.rank() : given;
+  if (axis >= 1 && axis < x.rank()) return axis;
+  return field_refusal(layer, "FIELD_OUT_OF_RANGE", "axis",
+                       std::to_string(given) + " is not a dimension behind the batch of " +
+                           x.to_string() + ", expected 1.." + std::to_string(x.rank() - 1) +
+                           " or -1.." + std::to_string(1 - x.rank()));
+}
+
+// --- linear: the same product at every position ---
+
+void complete_linear(Attributes& a) { a.set("bias", a.get_int("bias", 1)); }
+
+/// The weight of the layer that `tied_to` names.
+Result<TensorId> tied_weight(const LayerBuilder& b, const ResolvedLayer& layer, int64_t features) {
+  const std::string source = layer.attributes.get_string("tied_to", "");
+  const Graph& graph = b.graph();
+  const auto weight = graph.find_tensor(source + ".weight");
+  if (!weight || graph.tensor(*weight).role != Role::kParameter) {
+    return field_refusal(layer, "FIELD_UNKNOWN", "tied_to",
+                         quoted_value(source) +
+                             " is not a layer with a weight, expected the name of an earlier one");
+  }
+  const Shape& shape = b.shape(*weight);
+  if (shape.rank() != 2 || shape[1] != features) {
+    return field_refusal(layer, "SHAPE_MISMATCH", "tied_to",
+                         "the weight of '" + source + "' is " + shape.to_string() +
+                             ", expected [units, " + std::to_string(features) + "]");
+  }
+  if (layer.attributes.find("units") != nullptr || layer.attributes.find("weight_std") != nullptr) {
+    const char* given = layer.attributes.find("units") != nullptr ? "units" : "weight_std";
+    return field_refusal(layer, "FIELD_UNUSED", given,
+                         "follows from tied_to; expected one of both");
+  }
+  return *weight;
+}
+
+Result<int64_t> units_of(const LayerBuilder& b, const ResolvedLayer& layer) {
+  const int64_t units = layer.attributes.get_int("units", 0);
+  if (units > 0) return units;
+  if (b.is_last()) return b.interface().outputs;
+  return LayerBuilder::required_error(
+      layer, "units", "is required for every layer but the last: a whole number in 1..1048576");
+}
+
+struct LinearParameters {
+  TensorId weight = kNoTensor, bias = kNoTensor;
+};
+
+Result<LinearParameters> linear_parameters(LayerBuilder& b, const ResolvedLayer& layer,
+                                           int64_t features) {
+  LinearParameters p;
+  const Attribute* deviation = layer.attributes.find("weight_std");
+  if (layer.attributes.find("tied_to") != nullptr) {
+    ASSIGN_OR_RETURN(p.weight, tied_weight(b, layer, features));
+  } else {
+    ASSIGN_OR_RETURN(const int64_t units, units_of(b, layer));
+    const Shape shape{units, features};
+    if (deviation != nullptr) {
+      const double std = layer.attributes.get_float("weight_std", 0);
+      ASSIGN_OR_RETURN(p.weight, b.add_parameter(layer, "weight", shape, normal(std)));
+    } else {
+      ASSIGN_OR_RETURN(p.weight, b.add_fan_in_parameter(layer, "weight", shape, features));
+    }
+  }
+  if (layer.attributes.get_int("bias", 1) == 0) return p;
+  const int64_t units = b.shape(p.weight)[0];
+  if (deviation != nullptr) {
+    p.bias = b.add_constant(layer, "bias", units, Role::kParameter, 0);
+  } else {
+    ASSIGN_OR_RETURN(p.bias, b.add_fan_in_parameter(layer, "bias", Shape{units}, features));
+  }
+  return p;
+}
+
+// Positions are rows of one product.
+Outputs build_linear(LayerBuilder& b, const ResolvedLayer& layer,
+                     std::span<const TensorId> inputs) {
+  TensorId x = inputs[0];
+  std::vector<int64_t> dims = b.shape(x).dims();
+  const bool is_matrix = dims.size() == 2;
+  ASSIGN_OR_RETURN(const LinearParameters p, linear_parameters(b, layer, dims.back()));
+  if (!is_matrix) {
+    const std::vector<int64_t> rows = {b.shape(x).elements() / dims.back(), dims.back()};
+    ASSIGN_OR_RETURN(x, b.add_node(layer, layer.name + "/rows", "Reshape", {{"shape", rows}}, {x}));
+  }
+  ASSIGN_OR_RETURN(TensorId y,
+                   b.add_node(layer, layer.name + (is_matrix ? "" : "/product"), "Gemm",
+                              {{"transB", int64_t{1}}}, with_bias(x, p.weight, p.bias)));
+  if (!is_matrix) {
+    dims.back() = b.shape(y)[1];
+    ASSIGN_OR_RETURN(y, b.add_node(layer, layer.name, "Reshape", {{"shape", dims}}, {y}));
+  }
+  return {{y}};
+}
+
+// --- embeddings ---
+
+Outputs build_embedding(LayerBuilder& b, const ResolvedLayer& layer,
+                        std::span<const TensorId> inputs) {
+  if (b.type(inputs[0]).dtype != DType::kI32) {
+    return LayerBuilder::shape_error(
+        layer, "needs tokens, but its input is numbers " + b.shape(inputs[0]).to_string());
+  }
+  const int64_t vocabulary = b.interface().vocabulary;
+  const int64_t rows = layer.attributes.get_int("num_embeddings", vocabulary);
+  if (rows < vocabulary) {
+    return field_refusal(layer, "FIELD_OUT_OF_RANGE", "num_embeddings",
+                         std::to_string(rows) +
+                             " is less than the dataset's vocabulary, expected " +
+                             std::to_string(vocabulary) + " or more");
+  }
+  const int64_t width = layer.attributes.get_int("embedding_dim", 0);
+  ASSIGN_OR_RETURN(const TensorId table,
+                   b.add_parameter(layer, "weight", Shape{rows, width},
+                                   normal(layer.attributes.get_float("weight_std", 1))));
+  ASSIGN_OR_RETURN(const TensorId y,
+                   b.add_node(layer, layer.name, "Gather", {}, {table, inputs[0]}));
+  return {{y}};
+}
+
+void complete_position_embedding(Attributes& a) {
+  a.set("class_token", a.get_int("class_token", 0));
+  a.set("weight_std", a.get_float("weight_std", 0.02));
+}
+
+Outputs build_position_embedding(LayerBuilder& b, const ResolvedLayer& layer,
+                                 std::span<const TensorId> inputs) {
+  const TensorId x = inputs[0];
+  if (Status s = need_sequence(b, layer, x); !s.ok()) return std::move(s).error();
+  const int64_t width = b.shape(x)[2];
+  const int64_t prefix = layer.attributes.get_int("class_token", 0);
+  ASSIGN_OR_RETURN(const TensorId position,
+                   b.add_parameter(layer, "weight", Shape{prefix + b.shape(x)[1], width},
+                                   normal(layer.attributes.get_float("weight_std", 0.02))));
+  std::vector<TensorId> operands = {x, position};
+  if (prefix > 0) {
+    ASSIGN_OR_RETURN(const TensorId token,
+                     b.add_parameter(layer, "class_token", Shape{prefix, width}, {}));
+    operands.push_back(token);
+  }
+  ASSIGN_OR_RETURN(const TensorId y,
+                   b.add_node(layer, layer.name, "PositionEmbedding", {}, std::move(operands)));
+  return {{y}};
+}
+
+// --- attention and normalisation of positions ---
+
+void complete_attention(Attributes& a) { a.set("is_causal", a.get_int("is_causal", 0)); }
+
+Outputs build_attention(LayerBuilder& b, const ResolvedLayer& layer,
+                        std::span<const TensorId> inputs) {
+  if (inputs.size() == 2) {
+    return LayerBuilder::shape_error(
+        layer, "inputs: names 2, expected 1 (query, key and value side by side) or 3");
+  }
+  for (const TensorId x : inputs) {
+    if (Status s = need_sequence(b, layer, x); !s.ok()) return std::move(s).error();
+  }
+  ASSIGN_OR_RETURN(const TensorId y, b.add_node(layer, layer.name, "Attention", layer.attributes,
+                                                {inputs.begin(), inputs.end()},
+                                                {b.options().training ? "log_sum_exp" : ""}));
+  return {{y}};
+}
+
+void complete_layer_norm(Attributes& a) {
+  a.set("axis", a.get_int("axis", -1));
+  a.set("epsilon", a.get_float("epsilon", 1e-5));
+  a.set("bias", a.get_int("bias", 1));
+}
+
+void complete_rms_norm(Attributes& a) {
+  a.set("axis", a.get_int("axis", -1));
+  a.set("epsilon", a.get_float("epsilon", 1e-5));
+}
+
+// Both normalisations; the batch is not normalised over.
+Outputs build_normalization(LayerBuilder& b, const ResolvedLayer& layer,
+                            std::span<const TensorId> inputs) {
+  const Shape x = b.shape(inputs[0]);
+  ASSIGN_OR_RETURN(const int64_t axis, axis_behind_batch(layer, x));
+  const Shape vector(std::vector<int64_t>(x.dims().begin() + axis, x.dims().end()));
+  const Initializer one{Initializer::Kind::kConstant, 1, 0};
+  ASSIGN_OR_RETURN(const TensorId scale, b.add_parameter(layer, "weight", vector, one));
+  std::vector<TensorId> operands = {inputs[0], scale};
+  const bool is_layer = layer.kind->op == "LayerNormalization";
+  if (is_layer && layer.attributes.get_int("bias", 1) != 0) {
+    ASSIGN_OR_RETURN(const TensorId bias, b.add_parameter(layer, "bias", vector, {}));
+    operands.push_back(bias);
+  }
+  std::vector<std::string> saved = {"inv_rms"};
+  if (is_layer) saved = {"mean", "inv_std_dev"};
+  if (!b.options().training) saved.assign(saved.size(), "");
+  ASSIGN_OR_RETURN(
+      const TensorId y,
+      b.add_node(layer, layer.name, layer.kind->op,
+                 {{"axis", axis}, {"epsilon", layer.attributes.get_float("epsilon", 1e-5)}},
+                 std::move(operands), std::move(saved)));
+  return {{y}};
+}
+
+// --- products and softmax by themselves ---
+
+void complete_softmax(Attributes& a) { a.set("axis", a.get_int("axis", -1)); }
+
+// Samples do not mix: the batch is not what softmax runs over.
+Outputs build_softmax(LayerBuilder& b, const ResolvedLayer& layer,
+                      std::span<const TensorId> inputs) {
+  ASSIGN_OR_RETURN(const int64_t axis, axis_behind_batch(layer, b.shape(inputs[0])));
+  ASSIGN_OR_RETURN(const TensorId y,
+                   b.add_node(layer, layer.name, layer.kind->op, {{"axis", axis}}, {inputs[0]}));
+  return {{y}};
+}
+
+// --- between images, sequences and vectors ---
+
+void complete_sequence_pool(Attributes& a) { a.set("mode", a.get_string("mode", "mean")); }
+
+Outputs build_image_to_sequence(LayerBuilder& b, const ResolvedLayer& layer,
+                                std::span<const TensorId> inputs) {
+  if (Status s = b.need_image(layer, inputs[0]); !s.ok()) return std::move(s).error();
+  ASSIGN_OR_RETURN(const TensorId y,
+                   b.add_node(layer, layer.name, "ImageToSequence", {}, {inputs[0]}));
+  return {{y}};
+}
+
+}  // namespace
+
+std::vector<LayerKind> sequence_layers() {
+  const AttributeRule epsilon = real_rule("epsilon", false, {.max = 1, .min_excluded = true});
+  return {
+      {.op = "Linear",
+       .field = "linear",
+       .attributes = {integer_rule("units", false, 1, kUnitsMax), boolean_rule("bias"),
+                      text_rule("tied_to"), weight_std_rule()},
+       .complete = complete_linear,
+       .build = build_linear},
+      {.op = "Embedding",
+       .field = "embedding",
+       .attributes = {integer_rule("num_embeddings", false, 1, kEmbeddingsMax),
+                      integer_rule("embedding_dim", true, 1, kUnitsMax), weight_std_rule()},
+       .build = build_embedding},
+      {.op = "PositionEmbedding",
+       .field = "position_embedding",
+       .attributes = {boolean_rule("class_token"), weight_std_rule()},
+       .complete = complete_position_embedding,
+       .build = build_position_embedding},
+      {.op = "Attention",
+       .field = "attention",
+       .inputs_max = 3,
+       .attributes = {integer_rule("q_num_heads", true, 1, 1024), boolean_rule("is_causal"),
+                      real_rule("scale", false, {.max = 1000, .min_excluded = true})},
+       .complete = complete_attention,
+       .build = build_attention},
+      {.op = "LayerNormalization",
+       .field = "layer_normalization",
+       .attributes = {integer_rule("axis", false, -8, 8), epsilon, boolean_rule("bias")},
+       .complete = complete_layer_norm,
+       .build = build_normalization},
+      {.op = "RMSNormalization",
+       .field = "rms_normalization",
+       .attributes = {integer_rule("axis", false, -8, 8), epsilon},
+       .complete = complete_rms_norm,
+       .build = build_normalization},
+      {.op = "MatMul", .field = "mat_mul", .inputs = 2, .inputs_max = 2},
+      {.op = "Softmax",
+       .field = "softmax",
+       .attributes = {integer_rule("axis", false, -8, 8)},
+       .complete = complete_softmax,
+       .build = build_softmax},
+      {.op = "LogSoftmax",
+       .field = "log_softmax",
+       .attributes = {integer_rule("axis", false, -8, 8)},
+       .complete = complete_softmax,
+       .build = build_softmax},
+      {.op = "SequencePool",
+       .field = "sequence_pool",
+       .inputs_max = 2,
+       .attributes = {choice_rule("mode", {"mean", "first"})},
+       .complete = complete_sequence_pool},
+      {.op = "ImageToSequence", .field = "image_to_sequence", .build = build_image_to_sequence}};
+}
+
+}  // namespace trainyard

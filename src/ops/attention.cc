@@ -1,0 +1,124 @@
+#include "src/ops/attention.h"
+
+#include <cmath>
+
+#include "src/ops/shape_helpers.h"
+
+namespace trainyard {
+namespace {
+
+/// query is input `first`, key and value follow it.
+void check_operands(OpChecks& check, const InferContext& c, int64_t first) {
+  check.float_type(first).rank(first, 3).not_empty(first);
+  for (int64_t i = first + 1; i < first + 3; ++i) {
+    check.same_dtype(i, first).rank(i, 3).not_empty(i);
+  }
+  check.require(c.has_input(first + 1) == c.has_input(first + 2), "INPUT_COUNT", "value",
+                "expected key and value, or neither of them");
+  check.int_in("q_num_heads", 0, 1, 65536).int_in("is_causal", 0, 0, 1);
+  const double scale = c.attributes().get_float("scale", 1);
+  check.require(scale > 0 && std::isfinite(scale), "ATTRIBUTE_OUT_OF_RANGE", "scale",
+                std::to_string(scale) + " is out of range, expected a number above 0");
+  if (!check.ok()) return;
+  const Shape& q = c.input(first).shape;
+  const bool packed = !c.has_input(first + 1);
+  const int64_t parts = (packed ? 3 : 1) * c.attributes().get_int("q_num_heads", 1);
+  check.require(q[2] % parts == 0, "SHAPE_MISMATCH", "q_num_heads",
+                "the width " + std::to_string(q[2]) + " of query " + q.to_string() +
+                    " is not a multiple of " + (packed ? "3 times the heads, " : "the heads, ") +
+                    std::to_string(parts));
+  if (!check.ok() || packed) return;
+  check.shape(first + 1, {q[0], c.input(first + 1).shape[1], q[2]})
+      .same_shape(first + 2, first + 1);
+}
+
+Shape output_shape(const InferContext& c, int64_t first) {
+  const Shape& q = c.input(first).shape;
+  return {q[0], q[1], c.has_input(first + 1) ? q[2] : q[2] / 3};
+}
+
+Shape log_sum_exp_shape(const InferContext& c, int64_t first) {
+  const Shape& q = c.input(first).shape;
+  return {q[0], c.attributes().get_int("q_num_heads", 1), q[1]};
+}
+
+/// Multiply-adds of one product over all pairs of positions: half of them where causal.
+int64_t pair_flops(const Graph& graph, const Node& node, const Shape& y, TensorId key) {
+  const int64_t keys = key == kNoTensor ? y[1] : graph.tensor(key).type.shape[1];
+  const int64_t flops = 2 * y.elements() * keys;
+  return node.attributes.get_int("is_causal", 0) != 0 ? flops / 2 : flops;
+}
+
+class Attention final : public Op {
+ public:
+  std::string_view type() const override { return "Attention"; }
+
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check(c, {"query", "key", "value"}, 1, {"q_num_heads", "is_causal", "scale"});
+    check_operands(check, c, 0);
+    if (!check.ok()) return check.error();
+    const DType dtype = c.input(0).dtype;
+    return std::vector{TensorType{output_shape(c, 0), dtype},
+                       TensorType{log_sum_exp_shape(c, 0), dtype}};
+  }
+
+  void differentiate(GradientContext& c) const override {
+    TRAINYARD_CHECK(c.output(1) != kNoTensor, c.node().name + ": backward needs log_sum_exp");
+    std::vector<TensorId> inputs = {c.output(0), c.output(1), c.grad_output(0)};
+    const std::vector<TensorId>& operands = c.node().inputs;
+    inputs.insert(inputs.end(), operands.begin(), operands.end());
+    std::vector<bool> wanted(3);
+    for (size_t i = 0; i < operands.size(); ++i) wanted[i] = c.needs_grad(static_cast<int64_t>(i));
+    const auto grads =
+        c.add("grad", *attention_grad_op(), c.node().attributes, std::move(inputs), wanted);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (wanted[i]) c.set_grad(static_cast<int64_t>(i), grads[i]);
+    }
+  }
+
+  Cost cost(const Graph& graph, const Node& node) const override {
+    Cost cost = Op::cost(graph, node);
+    const TensorId key = node.inputs.size() > 1 ? node.inputs[1] : kNoTensor;
+    cost.flops = 2 * pair_flops(graph, node, graph.tensor(node.outputs[0]).type.shape, key);
+    return cost;
+  }
+};
+
+class AttentionGrad final : public Op {
+ public:
+  std::string_view type() const override { return "AttentionGrad"; }
+
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check(c, {"y", "log_sum_exp", "dy", "query", "key", "value"}, 4,
+                   {"q_num_heads", "is_causal", "scale"});
+    check_operands(check, c, 3);
+    if (!check.ok()) return check.error();
+    check.same_dtype(0, 3).shape(0, output_shape(c, 3));
+    check.same_dtype(1, 3).shape(1, log_sum_exp_shape(c, 3));
+    check.same_dtype(2, 3).same_shape(2, 0);
+    if (!check.ok()) return check.error();
+    const bool packed = !c.has_input(4);
+    // What a packed node lacks is left out; its type is never looked at.
+    return std::vector{c.input(3), c.input(packed ? 3 : 4), c.input(packed ? 3 : 5)};
+  }
+
+  Cost cost(const Graph& graph, const Node& node) const override {
+    Cost cost = Op::cost(graph, node);
+    const TensorId key = node.inputs.size() > 4 ? node.inputs[4] : kNoTensor;
+    cost.flops = 5 * pair_flops(graph, node, graph.tensor(node.inputs[0]).type.shape, key);
+    return cost;
+  }
+};
+
+}  // namespace
+
+const Op* attention_op() {
+  static const Attention op;
+  return &op;
+}
+const Op* attention_grad_op() {
+  static const AttentionGrad op;
+  return &op;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,158 @@
+#include "src/ops/layer_normalization.h"
+
+#include "src/ops/shape_helpers.h"
+
+namespace trainyard {
+namespace {
+
+Shape normalized_shape(const Shape& x, int64_t axis) {
+  return Shape(std::vector<int64_t>(x.dims().begin() + axis, x.dims().end()));
+}
+
+Shape statistics_shape(const Shape& x, int64_t axis) {
+  std::vector<int64_t> dims = x.dims();
+  for (size_t i = static_cast<size_t>(axis); i < dims.size(); ++i) dims[i] = 1;
+  return Shape(std::move(dims));
+}
+
+// What forward and gradient refuse alike: x is input 0, scale input 1.
+void check_common(OpChecks& check, const InferContext& c) {
+  check.float_type(0).rank_at_least(0, 1).not_empty(0).same_dtype(1, 0);
+  if (!check.ok()) return;
+  const Shape& x = c.input(0).shape;
+  check.int_in("axis", -1, -x.rank(), x.rank() - 1);
+  const double epsilon = c.attributes().get_float("epsilon", 1e-5);
+  check.require(epsilon > 0 && epsilon <= 1, "ATTRIBUTE_OUT_OF_RANGE", "epsilon",
+                std::to_string(epsilon) + " is out of range, expected above 0, at most 1");
+  if (!check.ok()) return;
+  check.shape(1, normalized_shape(x, normalization_axis(c.attributes(), x)));
+}
+
+Cost cost_per_element(const Op& op, const Graph& graph, const Node& node, int64_t flops) {
+  Cost cost = op.Op::cost(graph, node);
+  cost.flops = flops * graph.tensor(node.inputs[0]).type.shape.elements();
+  return cost;
+}
+
+class LayerNormalization final : public Op {
+ public:
+  std::string_view type() const override { return "LayerNormalization"; }
+
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check(c, {"x", "scale", "b"}, 2, {"axis", "epsilon"});
+    check_common(check, c);
+    check.same_dtype(2, 0).same_shape(2, 1);
+    if (!check.ok()) return check.error();
+    const TensorType& x = c.input(0);
+    const TensorType statistics{
+        statistics_shape(x.shape, normalization_axis(c.attributes(), x.shape)), x.dtype};
+    return std::vector{x, statistics, statistics};
+  }
+
+  void differentiate(GradientContext& c) const override {
+    TRAINYARD_CHECK(c.output(1) != kNoTensor && c.output(2) != kNoTensor,
+                    c.node().name + ": backward needs mean and inv_std_dev");
+    const bool has_bias = c.node().inputs.size() > 2 && c.input(2) != kNoTensor;
+    const std::vector<bool> wanted = {c.needs_grad(0), c.needs_grad(1),
+                                      has_bias && c.needs_grad(2)};
+    const auto grads =
+        c.add("grad", *layer_normalization_grad_op(), c.node().attributes,
+              {c.input(0), c.input(1), c.grad_output(0), c.output(2), c.output(1)}, wanted);
+    for (int64_t i = 0; i < 3; ++i) {
+      if (wanted[static_cast<size_t>(i)]) c.set_grad(i, grads[static_cast<size_t>(i)]);
+    }
+  }
+
+  Cost cost(const Graph& graph, const Node& node) const override {
+    return cost_per_element(*this, graph, node, 8);
+  }
+  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+};
+
+class RmsNormalization final : public Op {
+ public:
+  std::string_view type() const override { return "RMSNormalization"; }
+
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check(c, {"x", "scale"}, 2, {"axis", "epsilon"});
+    check_common(check, c);
+    if (!check.ok()) return check.error();
+    const TensorType& x = c.input(0);
+    return std::vector{
+        x, TensorType{statistics_shape(x.shape, normalization_axis(c.attributes(), x.shape)),
+                      x.dtype}};
+  }
+
+  void differentiate(GradientContext& c) const override {
+    TRAINYARD_CHECK(c.output(1) != kNoTensor, c.node().name + ": backward needs inv_rms");
+    const std::vector<bool> wanted = {c.needs_grad(0), c.needs_grad(1)};
+    const auto grads = c.add("grad", *rms_normalization_grad_op(), c.node().attributes,
+                             {c.input(0), c.input(1), c.grad_output(0), c.output(1)}, wanted);
+    for (int64_t i = 0; i < 2; ++i) {
+      if (wanted[static_cast<size_t>(i)]) c.set_grad(i, grads[static_cast<size_t>(i)]);
+    }
+  }
+
+  Cost cost(const Graph& graph, const Node& node) const override {
+    return cost_per_element(*this, graph, node, 5);
+  }
+  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+};
+
+/// Both gradients: `inputs` is 5 with a mean, 4 without.
+class NormalizationGrad final : public Op {
+ public:
+  NormalizationGrad(std::string_view type, bool has_mean) : type_(type), has_mean_(has_mean) {}
+  std::string_view type() const override { return type_; }
+
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check =
+        has_mean_ ? OpChecks(c, {"x", "scale", "dy", "inv_std_dev", "mean"}, 5, {"axis", "epsilon"})
+                  : OpChecks(c, {"x", "scale", "dy", "inv_rms"}, 4, {"axis", "epsilon"});
+    check_common(check, c);
+    check.same_dtype(2, 0).same_shape(2, 0);
+    if (!check.ok()) return check.error();
+    const Shape& x = c.input(0).shape;
+    const Shape statistics = statistics_shape(x, normalization_axis(c.attributes(), x));
+    check.same_dtype(3, 0).shape(3, statistics).same_dtype(4, 0).shape(4, statistics);
+    if (!check.ok()) return check.error();
+    std::vector<TensorType> types = {c.input(0), c.input(1)};
+    if (has_mean_) types.push_back(c.input(1));
+    return types;
+  }
+
+  Cost cost(const Graph& graph, const Node& node) const override {
+    return cost_per_element(*this, graph, node, has_mean_ ? 14 : 12);
+  }
+  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 2}}; }
+
+ private:
+  std::string_view type_;
+  bool has_mean_;
+};
+
+}  // namespace
+
+int64_t normalization_axis(const Attributes& attributes, const Shape& x) {
+  const int64_t axis = attributes.get_int("axis", -1);
+  return axis < 0 ? axis + x.rank() : axis;
+}
+
+const Op* layer_normalization_op() {
+  static const LayerNormalization op;
+  return &op;
+}
+const Op* layer_normalization_grad_op() {
+  static const NormalizationGrad op("LayerNormalizationGrad", /*has_mean=*/true);
+  return &op;
+}
+const Op* rms_normalization_op() {
+  static const RmsNormalization op;
+  return &op;
+}
+const Op* rms_normalization_grad_op() {
+  static const NormalizationGrad op("RMSNormalizationGrad", /*has_mean=*/false);
+  return &op;
+}
+
+}  // namespace trainyard

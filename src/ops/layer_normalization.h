@@ -1,0 +1,28 @@
+// src/ops/layer_normalization.h: ONNX LayerNormalization and RMSNormalization: each sample is
+// normalised over its dimensions from `axis` on.
+// Inputs     x, rank >= 1; scale, of shape x.shape[axis:]; LayerNormalization: b, as scale,
+// optional. Outputs    y, as x; LayerNormalization: mean and inv_std_dev, RMSNormalization:
+// inv_rms, of shape
+//            x.shape[:axis] with ones behind it, written for backward (may be left out).
+// Attributes axis, default -1; epsilon, default 1e-5, in (0, 1].
+// Saves      x, scale and the outputs behind y.
+// Gradients  x, scale, b, assigned: one node, what nobody needs is left out.
+// Refuses    empty inputs; axis out of range; scale or b of another shape.
+// Kernels    layer_norm_forward, layer_norm_backward (kernels/layer_norm.h)
+#pragma once
+
+#include "src/graph/op.h"
+
+namespace trainyard {
+
+const Op* layer_normalization_op();  // "LayerNormalization"
+/// "LayerNormalizationGrad": (x, scale, dy, inv_std_dev, mean) -> (dx, dscale, db)
+const Op* layer_normalization_grad_op();
+const Op* rms_normalization_op();  // "RMSNormalization"
+const Op*
+rms_normalization_grad_op();  // "RMSNormalizationGrad": (x, scale, dy, inv_rms) -> (dx, dscale)
+
+/// The first normalised dimension, counted from the front.
+int64_t normalization_axis(const Attributes& attributes, const Shape& x);
+
+}  // namespace trainyard

@@ -1,0 +1,13 @@
+// src/ops/lion_update.h: one step of Lion, in place.
+// Inputs      p, updated; g, as p; learning_rate F32 [1]; m, the momentum, as p, updated.
+// Attributes  beta1, beta2, weight_decay, rate_factor; defaults 0.9, 0.99, 0, 1.
+// Kernels     lion (kernels/optimizer.h)
+#pragma once
+
+#include "src/graph/op.h"
+
+namespace trainyard {
+
+const Op* lion_update_op();  // "LionUpdate"
+
+}  // namespace trainyard

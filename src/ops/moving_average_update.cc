@@ -1,0 +1,34 @@
+#include "src/ops/moving_average_update.h"
+
+#include "src/ops/shape_helpers.h"
+
+namespace trainyard {
+namespace {
+
+class MovingAverageUpdate final : public Op {
+ public:
+  std::string_view type() const override { return "MovingAverageUpdate"; }
+
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check(c, {"average", "p", "step"}, 3, {"decay"});
+    check.float_type(0).same_dtype(1, 0).same_shape(1, 0).dtype(2, DType::kI64).shape(2, {1});
+    if (!check.ok()) return check.error();
+    return std::vector<TensorType>{};
+  }
+
+  Cost cost(const Graph& graph, const Node& node) const override {
+    Cost cost = Op::cost(graph, node);
+    cost.flops = 3 * graph.tensor(node.inputs[0]).type.shape.elements();
+    return cost;
+  }
+  std::vector<int64_t> mutated_inputs() const override { return {0}; }
+};
+
+}  // namespace
+
+const Op* moving_average_update_op() {
+  static const MovingAverageUpdate op;
+  return &op;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,19 @@
+// src/ops/transpose.h: axes in another order.
+// Inputs      x.    Output  y, axis i of which is axis perm[i] of x.
+// Attributes  perm: default the axes reversed, as in ONNX.
+// Saves       nothing.
+// Gradients   x, assigned: a Transpose by the inverse permutation.
+// Refuses     a perm that is no permutation of the axes.
+// Kernels     copy (kernels/movement.h)
+#pragma once
+
+#include "src/graph/op.h"
+
+namespace trainyard {
+
+const Op* transpose_op();  // "Transpose"
+
+/// perm, or its default.
+std::vector<int64_t> transpose_perm(const Attributes& attributes, int64_t rank);
+
+}  // namespace trainyard

@@ -1,0 +1,36 @@
+// src/optim/parameter_groups.h: what an optimizer does differently for some parameters, by name.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/optim/optimizer.h"
+
+namespace trainyard {
+
+/// Parameters whose name matches `match` (src/base/glob.h) get what is given. Groups apply in
+/// order: where two match, the later one has the last word on what it gives.
+struct ParameterGroup {
+  std::string match = {};
+  std::optional<bool> freeze = {};  // false: what an earlier group froze trains after all
+  std::optional<double> learning_rate_factor = {};
+  std::optional<double> weight_decay = {};
+};
+
+/// Ranges and fields that have no effect, by the name that users write:
+/// recipe.parameter_groups[0].match.
+Status check_parameter_groups(const std::vector<ParameterGroup>& groups);
+
+/// The rule of every parameter of a forward graph. Refuses a pattern that matches none, with the
+/// names that are near, and groups that freeze everything.
+Result<std::map<TensorId, ParameterRule>> resolve_parameter_rules(
+    const Graph& graph, const OptimizerSpec& optimizer, const std::vector<ParameterGroup>& groups);
+
+/// For a pattern that matches nothing: "matches no parameter; did you mean 'fc1.weight'?", or the
+/// first of the names there are.
+std::string no_match(const std::string& pattern, const std::vector<std::string>& names);
+
+}  // namespace trainyard

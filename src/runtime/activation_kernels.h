@@ -1,0 +1,73 @@
+// src/runtime/activation_kernels.h: kernels of functions of one number, for every backend that runs
+// on the host; the backend brings its loops, as in box_kernels.h.
+#pragma once
+
+#include "kernels/activation.h"
+#include "src/runtime/kernel_table.h"
+
+namespace trainyard {
+
+/// The function with its members set from the attributes of those names.
+template <typename F>
+F formula_of(const Attributes& attributes) {
+  F f;
+  if constexpr (requires { f.alpha; }) f.alpha = attributes.get_float("alpha", f.alpha);
+  if constexpr (requires { f.beta; }) f.beta = attributes.get_float("beta", f.beta);
+  if constexpr (requires { f.gamma; }) f.gamma = attributes.get_float("gamma", f.gamma);
+  if constexpr (requires { f.min; }) f.min = attributes.get_float("min", f.min);
+  if constexpr (requires { f.max; }) f.max = attributes.get_float("max", f.max);
+  return f;
+}
+
+template <typename F, typename Context>
+std::unique_ptr<Kernel> make_activation(Context& context, const Graph& g, const Node& n) {
+  const TensorInfo& y = output_info(g, n, 0);
+  const F f = formula_of<F>(n.attributes);
+  return with_loops(context, n, y, [&]<typename Loops, typename T>(Loops loops, T) {
+    return make_kernel([f, loops, count = y.type.shape.elements()](const KernelArgs& a) {
+      loops.activation(f, count, a.in<T>(0), a.out<T>(0));
+    });
+  });
+}
+
+template <typename F, typename Context>
+std::unique_ptr<Kernel> make_activation_grad(Context& context, const Graph& g, const Node& n) {
+  const TensorInfo& dx = output_info(g, n, 0);
+  const F f = formula_of<F>(n.attributes);
+  return with_loops(context, n, dx, [&]<typename Loops, typename T>(Loops loops, T) {
+    return make_kernel([f, loops, count = dx.type.shape.elements()](const KernelArgs& a) {
+      loops.activation_grad(f, count, a.in<T>(0), a.in<T>(1), a.out<T>(0));
+    });
+  });
+}
+
+template <typename Context>
+std::unique_ptr<Kernel> make_gelu(Context& c, const Graph& g, const Node& n) {
+  return n.attributes.get_string("approximate", "none") == "tanh"
+             ? make_activation<math::GeluTanh>(c, g, n)
+             : make_activation<math::GeluErf>(c, g, n);
+}
+
+template <typename Context>
+std::unique_ptr<Kernel> make_gelu_grad(Context& c, const Graph& g, const Node& n) {
+  return n.attributes.get_string("approximate", "none") == "tanh"
+             ? make_activation_grad<math::GeluTanh>(c, g, n)
+             : make_activation_grad<math::GeluErf>(c, g, n);
+}
+
+/// The rows of a backend's table.
+template <typename Context>
+std::span<const KernelEntry<Context>> activation_kernels() {
+  using C = Context;
+  static constexpr KernelEntry<C> kEntries[] = {
+#define TRAINYARD_ROW(F) \
+  {#F, make_activation<math::F, C>}, {#F "Grad", make_activation_grad<math::F, C>},
+      TRAINYARD_FOR_EACH_UNARY_OP(TRAINYARD_ROW)
+#undef TRAINYARD_ROW
+          {"Gelu", make_gelu<C>},
+      {"GeluGrad", make_gelu_grad<C>},
+  };
+  return kEntries;
+}
+
+}  // namespace trainyard

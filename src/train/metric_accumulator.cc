@@ -1,0 +1,177 @@
+#include "src/train/metric_accumulator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <optional>
+
+#include "src/base/check.h"
+#include "src/train/metrics.h"
+
+namespace trainyard {
+
+namespace {
+
+/// Area under the curve of score[i * stride] for the rows whose label is `positive`, by the rank
+/// sum (Mann, Whitney 1947). Nothing where all rows, or none, are positive.
+std::optional<double> area_under_curve(const std::vector<double>& scores, size_t stride,
+                                       size_t offset, const std::vector<int32_t>& labels,
+                                       int32_t positive) {
+  const size_t n = labels.size();
+  const auto score = [&](size_t i) { return scores[i * stride + offset]; };
+  std::vector<size_t> order(n);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(
+      order, [&](size_t a, size_t b) { return std::pair(score(a), a) < std::pair(score(b), b); });
+  double rank_sum = 0;
+  double positives = 0;
+  for (size_t first = 0; first < n;) {
+    size_t last = first;  // of equal scores, which share their mean rank
+    double among = 0;
+    for (; last < n && score(order[last]) == score(order[first]); ++last) {
+      among += labels[order[last]] == positive ? 1 : 0;
+    }
+    rank_sum += among * (static_cast<double>(first + last + 1) / 2);
+    positives += among;
+    first = last;
+  }
+  const double negatives = static_cast<double>(n) - positives;
+  if (positives == 0 || negatives == 0) return std::nullopt;
+  return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives);
+}
+
+bool has(const std::vector<std::string>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+double ratio(int64_t part, int64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+}  // namespace
+
+double cross_entropy(std::span<const float> logits, int64_t label) {
+  const double top = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float z : logits) sum += std::exp(static_cast<double>(z) - top);
+  return top + std::log(sum) - static_cast<double>(logits[static_cast<size_t>(label)]);
+}
+
+int64_t argmax(std::span<const float> values) {
+  return std::ranges::max_element(values) - values.begin();
+}
+
+MetricAccumulator::MetricAccumulator(const std::vector<std::string>& names,
+                                     const ModelInterface& interface)
+    : names_(names), outputs_(static_cast<size_t>(interface.outputs)) {
+  keeps_scores_ = has(names, "roc_auc");
+  keeps_confusion_ = has(names, "confusion_matrix");
+  for (const std::string& name : names) {
+    if (const auto k = top_k_of(name)) top_k_[name] = *k;
+  }
+  if (interface.classification()) {
+    labelled_.resize(outputs_);
+    predicted_.resize(outputs_);
+    hits_.resize(outputs_);
+  }
+  if (keeps_confusion_) confusion_.resize(outputs_, std::vector<int64_t>(outputs_));
+}
+
+void MetricAccumulator::add_scores(std::span<const float> logits, int64_t label, int64_t bytes) {
+  const double loss = cross_entropy(logits, label);
+  const int64_t predicted = argmax(logits);
+  ++rows_;
+  bytes_ += bytes;
+  loss_ += loss;
+  correct_ += predicted == label ? 1 : 0;
+  if (!top_k_.empty()) {
+    // As argmax: of equal scores the first one wins.
+    const auto at = static_cast<size_t>(label);
+    int64_t before = 0;
+    for (size_t k = 0; k < logits.size(); ++k) {
+      before += logits[k] > logits[at] || (logits[k] == logits[at] && k < at) ? 1 : 0;
+    }
+    for (const auto& [name, k] : top_k_) top_k_correct_[name] += before < k ? 1 : 0;
+  }
+  if (labelled_.empty()) return;
+  ++labelled_[static_cast<size_t>(label)];
+  ++predicted_[static_cast<size_t>(predicted)];
+  if (predicted == label) ++hits_[static_cast<size_t>(label)];
+  if (keeps_confusion_) {
+    ++confusion_[static_cast<size_t>(label)][static_cast<size_t>(predicted)];
+  }
+  if (!keeps_scores_) return;
+  labels_.push_back(static_cast<int32_t>(label));
+  if (outputs_ == 2) {
+    scores_.push_back(static_cast<double>(logits[1]) - static_cast<double>(logits[0]));
+    return;
+  }
+  const double log_sum = loss + static_cast<double>(logits[static_cast<size_t>(label)]);
+  for (const float z : logits) scores_.push_back(std::exp(static_cast<double>(z) - log_sum));
+}
+
+void MetricAccumulator::add_number(double predicted_standard, double target_standard,
+                                   double predicted, double target) {
+  ++rows_;
+  loss_ += (predicted_standard - target_standard) * (predicted_standard - target_standard);
+  absolute_ += std::fabs(predicted - target);
+  squared_ += (predicted - target) * (predicted - target);
+  const double distance = target - target_mean_;
+  target_mean_ += distance / static_cast<double>(rows_);
+  target_deviation_ += distance * (target - target_mean_);
+}
+
+double MetricAccumulator::per_class(const std::string& name) const {
+  int64_t classes = 0;
+  double sum = 0;
+  for (size_t k = 0; k < outputs_; ++k) {
+    if (labelled_[k] + predicted_[k] == 0) continue;
+    ++classes;
+    sum += name.starts_with("precision") ? ratio(hits_[k], predicted_[k])
+           : name.starts_with("recall")  ? ratio(hits_[k], labelled_[k])
+                                         : ratio(2 * hits_[k], labelled_[k] + predicted_[k]);
+  }
+  return sum / static_cast<double>(classes);
+}
+
+double MetricAccumulator::roc_auc() const {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  if (outputs_ == 2) return area_under_curve(scores_, 1, 0, labels_, 1).value_or(kNone);
+  double sum = 0;
+  int64_t classes = 0;
+  for (size_t k = 0; k < outputs_; ++k) {
+    const auto area = area_under_curve(scores_, outputs_, k, labels_, static_cast<int32_t>(k));
+    if (!area) continue;
+    sum += *area;
+    ++classes;
+  }
+  return classes == 0 ? kNone : sum / static_cast<double>(classes);
+}
+
+double MetricAccumulator::r2() const {
+  if (target_deviation_ == 0) return squared_ == 0 ? 1 : 0;
+  return 1 - squared_ / target_deviation_;
+}
+
+double MetricAccumulator::value(const std::string& name) const {
+  TRAINYARD_CHECK(rows_ > 0 && has(names_, name), "metric " + name + " was not accumulated");
+  const auto n = static_cast<double>(rows_);
+  if (name == "loss") return loss_ / n;
+  if (const auto it = top_k_.find(name); it != top_k_.end()) {
+    return static_cast<double>(top_k_correct_.at(name)) / n;
+  }
+  if (name == "accuracy" || name.ends_with("_micro")) return static_cast<double>(correct_) / n;
+  if (name.ends_with("_macro")) return per_class(name);
+  if (name == "roc_auc") return roc_auc();
+  if (name == "mae") return absolute_ / n;
+  if (name == "rmse") return std::sqrt(squared_ / n);
+  if (name == "r2") return r2();
+  if (name == "perplexity") return std::exp(loss_ / n);
+  if (name == "bits_per_byte") {
+    return loss_ / std::numbers::ln2 / static_cast<double>(std::max<int64_t>(bytes_, 1));
+  }
+  TRAINYARD_CHECK(false, "metric " + name + " has no formula");
+}
+
+}  // namespace trainyard

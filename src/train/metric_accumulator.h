@@ -1,0 +1,69 @@
+// src/train/metric_accumulator.h: the metrics of an evaluation, from the model's output of each
+// row.
+//
+// Formulas are those of scikit-learn where it has them:
+//   precision, recall, F1   macro: the mean over the classes that occur as a label or a prediction,
+//                           a class without one counting 0; micro: over all rows, which is accuracy
+//   roc_auc                 two classes: by rank, ties counting half. More: the mean over classes,
+//                           each against all others, by its probability; classes without a row, or
+//                           without any other, are left out
+//   r2                      1 - squared errors / squared deviations of the targets; 1 or 0 where
+//                           the targets do not differ
+// loss is cross-entropy in nats, or the squared error of the standardised target; mae and rmse are
+// in the target's own units. perplexity is e^loss, bits_per_byte loss / ln 2 per byte of text.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/models/model_spec.h"
+
+namespace trainyard {
+
+/// Cross-entropy of one row, by log-sum-exp.
+double cross_entropy(std::span<const float> logits, int64_t label);
+/// Index of the largest value, the first of equal ones.
+int64_t argmax(std::span<const float> values);
+
+/// Not thread-safe. Sums run in double, in the order of the rows: equal weights give equal bits.
+class MetricAccumulator {
+ public:
+  /// Keeps what `names` (metrics.h) need and no more: roc_auc needs the scores of every row.
+  MetricAccumulator(const std::vector<std::string>& names, const ModelInterface& interface);
+
+  /// One row of classes, or one token; `bytes` is what its text takes.
+  void add_scores(std::span<const float> logits, int64_t label, int64_t bytes = 1);
+  /// One number: in units of the standardised target, and in its own.
+  void add_number(double predicted_standard, double target_standard, double predicted,
+                  double target);
+
+  /// Value of a metric of the list, "confusion_matrix" excepted. At least one row was added.
+  double value(const std::string& name) const;
+  /// [label][prediction]: rows counted; empty unless it was asked for.
+  const std::vector<std::vector<int64_t>>& confusion() const { return confusion_; }
+
+ private:
+  double per_class(const std::string& name) const;
+  double roc_auc() const;
+  double r2() const;
+
+  std::vector<std::string> names_;
+  size_t outputs_;
+  bool keeps_scores_ = false, keeps_confusion_ = false;
+  int64_t rows_ = 0, bytes_ = 0;
+  double loss_ = 0;
+  int64_t correct_ = 0;
+  std::map<std::string, int64_t> top_k_correct_;
+  std::map<std::string, int64_t> top_k_;
+  std::vector<int64_t> labelled_, predicted_, hits_;  // by class
+  std::vector<std::vector<int64_t>> confusion_;
+  std::vector<double> scores_;  // [rows, K] probabilities; of two classes the margin alone
+  std::vector<int32_t> labels_;
+  double absolute_ = 0, squared_ = 0;
+  double target_mean_ = 0, target_deviation_ = 0;  // running: Welford 1962
+};
+
+}  // namespace trainyard

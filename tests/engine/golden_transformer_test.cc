@@ -1,0 +1,176 @@
+// Transformers against PyTorch: initial weights and batches are Philox numbers that
+// tests/golden/make_transformer_golden.py draws too, so the losses of 50 steps must agree within
+// 1e-4 relative.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "kernels/math/philox.h"
+#include "src/base/philox.h"
+#include "src/runtime/backend.h"
+#include "src/train/session.h"
+
+namespace trainyard {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kLossBound = 1e-4;
+constexpr int64_t kVocabulary = 37;
+constexpr int64_t kClasses = 5;
+
+const Json& golden() {
+  static const Json json = [] {
+    std::ifstream file(TRAINYARD_SOURCE_DIR "/tests/golden/pytorch_transformers.json");
+    return Json::parse(file);
+  }();
+  return json;
+}
+
+// Batches as tests/golden/reference_transformers.py makes them.
+struct Batch {
+  std::vector<int32_t> tokens;
+  std::vector<float> pixels;
+  std::vector<int32_t> target;
+};
+
+struct Draw {
+  uint64_t seed, step;
+  int64_t operator()(const char* stream, int64_t i) const {
+    return math::philox_u32(seed, stream_of(stream), step, static_cast<uint64_t>(i));
+  }
+  double uniform(const char* stream, int64_t i) const {
+    return math::uniform01<double>(
+        math::philox_u32(seed, stream_of(stream), step, static_cast<uint64_t>(i)));
+  }
+};
+
+Batch next_token_batch(const Draw& draw, int64_t rows, int64_t context) {
+  Batch batch;
+  for (int64_t n = 0; n < rows; ++n) {
+    const int64_t start = draw("golden/token", n) % kVocabulary;
+    const auto token = [&](int64_t t) {
+      return static_cast<int32_t>((start + t * (1 + start % 3)) % kVocabulary);
+    };
+    for (int64_t t = 0; t < context; ++t) {
+      batch.tokens.push_back(token(t));
+      batch.target.push_back(token(t + 1));
+    }
+  }
+  return batch;
+}
+
+Batch text_class_batch(const Draw& draw, int64_t rows, int64_t context) {
+  Batch batch;
+  for (int64_t n = 0; n < rows; ++n) {
+    const int64_t label = draw("golden/label", n) % kClasses;
+    const int64_t length = context / 2 + draw("golden/length", n) % (context / 2 + 1);
+    batch.target.push_back(static_cast<int32_t>(label));
+    for (int64_t t = 0; t < context; ++t) {
+      const int64_t r = draw("golden/token", n * context + t);
+      const int64_t token = (r & 1) != 0 ? 1 + label : 1 + (r >> 8) % (kVocabulary - 1);
+      batch.tokens.push_back(static_cast<int32_t>(t < length ? token : 0));
+    }
+  }
+  return batch;
+}
+
+Batch image_batch(const Draw& draw, int64_t rows, int64_t pixels) {
+  Batch batch;
+  const Draw pattern{draw.seed, 0};
+  for (int64_t n = 0; n < rows; ++n) {
+    const int64_t label = draw("golden/label", n) % kClasses;
+    batch.target.push_back(static_cast<int32_t>(label));
+    for (int64_t i = 0; i < pixels; ++i) {
+      const double noise = draw.uniform("golden/noise", n * pixels + i) - 0.5;
+      const double shape = pattern.uniform("golden/pattern", label * pixels + i) - 0.5;
+      batch.pixels.push_back(static_cast<float>(0.5 * noise + 1.5 * shape));
+    }
+  }
+  return batch;
+}
+
+struct GoldenModel {
+  ModelSpec spec;
+  ModelInterface interface;
+  Batch batch(const Draw& draw, int64_t rows) const {
+    if (spec.preset == "gpt2") return next_token_batch(draw, rows, interface.input[0]);
+    if (interface.vocabulary > 0) return text_class_batch(draw, rows, interface.input[0]);
+    return image_batch(draw, rows, interface.input.elements());
+  }
+};
+
+GoldenModel model_of(const std::string& name) {
+  GoldenModel m;
+  if (name.starts_with("gpt2")) {
+    m.spec.preset = "gpt2";
+    m.spec.parameters = {{"size", std::string("nano")}, {"n_layer", int64_t{2}}};
+    m.interface = {{72}, kVocabulary, TargetForm::kNextToken, kVocabulary};
+  } else if (name.starts_with("vit")) {
+    const bool mean = name.starts_with("vit_tiny_mean");
+    m.spec.preset = "vit_tiny";
+    m.spec.parameters = {{"patch_size", int64_t{mean ? 8 : 4}},
+                         {"pool", std::string(mean ? "mean" : "class_token")}};
+    m.interface = {{3, 16, 16}, 0, TargetForm::kClass, kClasses};
+  } else {
+    m.spec.preset = "transformer_classifier";
+    m.spec.parameters = {{"n_embd", int64_t{32}}};
+    m.interface = {{20}, kVocabulary, TargetForm::kClass, kClasses};
+  }
+  return m;
+}
+
+void run_case(const std::string& name, int threads) {
+  const auto& cases = golden()["cases"];
+  const auto it =
+      std::find_if(cases.begin(), cases.end(), [&](const Json& c) { return c["name"] == name; });
+  ASSERT_NE(it, cases.end()) << name;
+  const Json& expected = *it;
+  const uint64_t seed = golden()["seed"];
+  const int64_t rows = expected["batch_size"];
+  const Json& optimizer = expected["optimizer"];
+
+  Recipe recipe;
+  recipe.optimizer.type = optimizer["type"];
+  recipe.optimizer.learning_rate = optimizer["learning_rate"];
+  recipe.optimizer.momentum = optimizer.value("momentum", 0.0);
+  recipe.optimizer.weight_decay = optimizer.value("weight_decay", 0.0);
+  recipe.batch_size = rows;
+  const GoldenModel model = model_of(name);
+  RunPrograms programs;
+  programs.train = compile_training(model.spec, recipe, model.interface, rows).value();
+  const auto backend = make_cpu_backend(threads);
+  Session session(std::move(programs), *backend);
+  session.initialise(seed);
+
+  double worst = 0;
+  const auto steps = static_cast<int64_t>(expected["losses"].size());
+  ASSERT_EQ(steps, 50);
+  for (int64_t step = 0; step < steps; ++step) {
+    const Batch batch = model.batch({seed, static_cast<uint64_t>(step)}, rows);
+    Session::StepInputs inputs;
+    inputs.input = batch.tokens.empty() ? std::as_bytes(std::span(batch.pixels))
+                                        : std::as_bytes(std::span(batch.tokens));
+    inputs.target = std::as_bytes(std::span(batch.target));
+    inputs.step = step;
+    inputs.learning_rate = static_cast<float>(recipe.optimizer.learning_rate);
+    const double loss = session.run_step(inputs);
+    const double golden_loss = expected["losses"][static_cast<size_t>(step)];
+    ASSERT_NEAR(loss, golden_loss, kLossBound * golden_loss) << "step " << step + 1;
+    worst = std::max(worst, std::fabs(loss - golden_loss) / golden_loss);
+  }
+  std::printf("%s: losses within %.1e of PyTorch\n", name.c_str(), worst);
+  EXPECT_EQ(session.arena_used_bytes(), session.arena_planned_bytes());
+}
+
+TEST(PyTorchGolden, Gpt2WithAdamW) { run_case("gpt2_adamw", 1); }
+TEST(PyTorchGolden, Gpt2WithSgd) { run_case("gpt2_sgd", 2); }
+TEST(PyTorchGolden, VitWithAClassToken) { run_case("vit_tiny_adam", 2); }
+TEST(PyTorchGolden, VitWithMeanPooling) { run_case("vit_tiny_mean_sgd", 1); }
+TEST(PyTorchGolden, TransformerClassifierWithAdam) { run_case("transformer_classifier_adam", 1); }
+TEST(PyTorchGolden, TransformerClassifierWithSgd) { run_case("transformer_classifier_sgd", 2); }
+
+}  // namespace
+}  // namespace trainyard

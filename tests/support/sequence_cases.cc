@@ -1,0 +1,179 @@
+#include "tests/support/graph_cases.h"
+
+namespace trainyard::testing {
+namespace {
+
+CaseGraph layer_norm(DType dtype, const Shape& x, int64_t axis, bool bias, double epsilon = 1e-5) {
+  CaseBuilder b(dtype);
+  const auto first = static_cast<size_t>(axis < 0 ? axis + x.rank() : axis);
+  const Shape vector(
+      std::vector<int64_t>(x.dims().begin() + static_cast<int64_t>(first), x.dims().end()));
+  std::vector<TensorId> inputs = {b.parameter("x", x), b.parameter("scale", vector)};
+  if (bias) inputs.push_back(b.parameter("b", vector));
+  return b.finish(
+      b.node("y", "LayerNormalization", {{"axis", axis}, {"epsilon", epsilon}}, inputs, 3)[0]);
+}
+
+CaseGraph rms_norm(DType dtype, const Shape& x, double epsilon) {
+  CaseBuilder b(dtype);
+  return b.finish(b.node("y", "RMSNormalization", {{"epsilon", epsilon}},
+                         {b.parameter("x", x), b.parameter("scale", {x[x.rank() - 1]})}, 2)[0]);
+}
+
+CaseGraph gather(DType dtype, const Shape& table, const Shape& indices) {
+  CaseBuilder b(dtype);
+  return b.finish(b.one("y", "Gather", {},
+                        {b.parameter("table", table), b.tokens("indices", indices, table[0])}));
+}
+
+// The head reads the table that the embedding reads: both gradients are summed.
+CaseGraph tied_embedding(DType dtype) {
+  CaseBuilder b(dtype);
+  const TensorId table = b.parameter("table", {7, 5});
+  const TensorId tokens = b.tokens("tokens", {2, 3}, 7);
+  const TensorId x = b.one("x", "Gather", {}, {table, tokens});
+  const TensorId rows = b.one("rows", "Reshape", {{"shape", std::vector<int64_t>{6, 5}}}, {x});
+  const TensorId z = b.one("z", "Gemm", {{"transB", int64_t{1}}}, {rows, table});
+  return b.finish_with_loss(
+      b.node("loss", "SoftmaxCrossEntropyLoss", {}, {z, b.labels("labels", 6, 7)}, 2)[0]);
+}
+
+CaseGraph positions(DType dtype, const Shape& x, int64_t prefix) {
+  CaseBuilder b(dtype);
+  std::vector<TensorId> inputs = {b.parameter("x", x),
+                                  b.parameter("position", {prefix + x[1], x[2]})};
+  if (prefix > 0) inputs.push_back(b.parameter("prefix", {prefix, x[2]}));
+  return b.finish(b.one("y", "PositionEmbedding", {}, inputs));
+}
+
+// x is data: the gradient node leaves dx out.
+CaseGraph positions_of_data(DType dtype) {
+  CaseBuilder b(dtype);
+  return b.finish(b.one(
+      "y", "PositionEmbedding", {},
+      {b.input("x", {3, 2, 5}), b.parameter("position", {3, 5}), b.parameter("prefix", {1, 5})}));
+}
+
+CaseGraph sequence_pool(DType dtype, const Shape& x, const std::string& mode, int64_t vocabulary) {
+  CaseBuilder b(dtype);
+  std::vector<TensorId> inputs = {b.parameter("x", x)};
+  if (vocabulary > 0) inputs.push_back(b.tokens("tokens", {x[0], x[1]}, vocabulary));
+  return b.finish(b.one("y", "SequencePool", {{"mode", mode}}, inputs));
+}
+
+CaseGraph image_to_sequence(DType dtype, const Shape& x) {
+  CaseBuilder b(dtype);
+  return b.finish(b.one("y", "ImageToSequence", {}, {b.image("x", x)}));
+}
+
+// Behind a convolution the image is channels-last: nothing moves.
+CaseGraph patches(DType dtype) {
+  CaseBuilder b(dtype);
+  const TensorId h =
+      b.one("h", "Conv", {{"strides", std::vector<int64_t>{2, 2}}},
+            {b.input("x", {2, 3, 4, 6}), b.parameter("w", {5, 3, 2, 2}), b.parameter("b", {5})});
+  return b.finish(b.one("y", "ImageToSequence", {}, {h}));
+}
+
+struct AttentionCase {
+  int64_t N, Tq, Tk, H, D;
+  bool causal = false;
+};
+
+CaseGraph attention(DType dtype, const AttentionCase& a) {
+  CaseBuilder b(dtype);
+  const TensorId q = b.parameter("q", {a.N, a.Tq, a.H * a.D}),
+                 k = b.parameter("k", {a.N, a.Tk, a.H * a.D}),
+                 v = b.parameter("v", {a.N, a.Tk, a.H * a.D});
+  return b.finish(b.node("y", "Attention",
+                         {{"q_num_heads", a.H}, {"is_causal", int64_t{a.causal}}, {"scale", 0.75}},
+                         {q, k, v}, 2)[0]);
+}
+
+CaseGraph packed_attention(DType dtype, const AttentionCase& a) {
+  CaseBuilder b(dtype);
+  const TensorId qkv = b.parameter("qkv", {a.N, a.Tq, 3 * a.H * a.D});
+  return b.finish(b.node("y", "Attention", {{"q_num_heads", a.H}, {"is_causal", int64_t{a.causal}}},
+                         {qkv}, 2)[0]);
+}
+
+// Only the query is trained.
+CaseGraph attention_to_data(DType dtype) {
+  CaseBuilder b(dtype);
+  return b.finish(b.node(
+      "y", "Attention", {{"q_num_heads", int64_t{2}}},
+      {b.parameter("q", {2, 3, 6}), b.input("k", {2, 4, 6}), b.input("v", {2, 4, 6})}, 2)[0]);
+}
+
+CaseGraph mat_mul(DType dtype, const Shape& a, const Shape& b) {
+  CaseBuilder builder(dtype);
+  return builder.finish(
+      builder.one("y", "MatMul", {}, {builder.parameter("a", a), builder.parameter("b", b)}));
+}
+
+// Only b is trained.
+CaseGraph mat_mul_of_data(DType dtype) {
+  CaseBuilder b(dtype);
+  return b.finish(b.one("y", "MatMul", {}, {b.input("a", {2, 3, 5}), b.parameter("b", {2, 5, 4})}));
+}
+
+CaseGraph softmax(DType dtype, const std::string& op, const Shape& x, int64_t axis) {
+  CaseBuilder b(dtype);
+  return b.finish(b.one("y", op, {{"axis", axis}}, {b.parameter("x", x)}));
+}
+
+}  // namespace
+
+void append_sequence_cases(std::vector<GraphCase>& cases) {
+  const auto row = [&](std::string name, std::function<CaseGraph(DType)> build) {
+    cases.push_back({std::move(name), std::move(build)});
+  };
+  // One value is its own mean: dx is 0, and what rounding leaves of it is divided by epsilon's
+  // root.
+  row("LayerNormalization/one", [](DType t) { return layer_norm(t, {1, 1}, -1, true, 1.0); });
+  row("LayerNormalization/odd", [](DType t) { return layer_norm(t, {2, 3, 17}, -1, true); });
+  row("LayerNormalization/two_axes", [](DType t) { return layer_norm(t, {3, 5, 7}, 1, false); });
+  row("RMSNormalization/one", [](DType t) { return rms_norm(t, {1, 1}, 1.0); });
+  row("RMSNormalization/odd", [](DType t) { return rms_norm(t, {5, 19}, 1e-3); });
+  row("Gather/one", [](DType t) { return gather(t, {1, 1}, {1}); });
+  row("Gather/odd", [](DType t) { return gather(t, {5, 3}, {2, 7}); });
+  row("Gather/tables", [](DType t) { return gather(t, {3, 2, 5}, {2, 1, 4}); });
+  row("Gather/tied", tied_embedding);
+  row("PositionEmbedding/one", [](DType t) { return positions(t, {1, 1, 1}, 0); });
+  row("PositionEmbedding/odd", [](DType t) { return positions(t, {3, 5, 7}, 0); });
+  row("PositionEmbedding/prefix", [](DType t) { return positions(t, {3, 2, 5}, 2); });
+  row("PositionEmbedding/data", positions_of_data);
+  row("SequencePool/mean", [](DType t) { return sequence_pool(t, {3, 5, 7}, "mean", 0); });
+  row("SequencePool/first", [](DType t) { return sequence_pool(t, {3, 5, 7}, "first", 0); });
+  row("SequencePool/padded", [](DType t) { return sequence_pool(t, {3, 5, 7}, "mean", 3); });
+  row("SequencePool/nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "mean", 1); });
+  row("ImageToSequence", [](DType t) { return image_to_sequence(t, {2, 3, 2, 5}); });
+  row("ImageToSequence/patches", patches);
+  row("MatMul/one", [](DType t) { return mat_mul(t, {1, 1}, {1, 1}); });
+  row("MatMul/odd", [](DType t) { return mat_mul(t, {3, 5, 7}, {3, 7, 11}); });
+  row("MatMul/one_right", [](DType t) { return mat_mul(t, {2, 3, 5, 4}, {4, 3}); });
+  row("MatMul/one_left", [](DType t) { return mat_mul(t, {3, 5}, {2, 5, 4}); });
+  row("MatMul/both_broadcast", [](DType t) { return mat_mul(t, {2, 1, 3, 5}, {3, 5, 2}); });
+  row("MatMul/row", [](DType t) { return mat_mul(t, {5}, {2, 5, 3}); });
+  row("MatMul/column", [](DType t) { return mat_mul(t, {2, 3, 5}, {5}); });
+  row("MatMul/dot", [](DType t) { return mat_mul(t, {5}, {5}); });
+  row("MatMul/data", mat_mul_of_data);
+  for (const std::string op : {"Softmax", "LogSoftmax"}) {
+    row(op + "/one", [op](DType t) { return softmax(t, op, {1, 1}, -1); });
+    row(op + "/odd", [op](DType t) { return softmax(t, op, {3, 2, 37}, -1); });
+    row(op + "/inside", [op](DType t) { return softmax(t, op, {3, 5, 7}, 1); });
+    row(op + "/first", [op](DType t) { return softmax(t, op, {5, 3}, 0); });
+  }
+  row("Attention/one", [](DType t) { return attention(t, {1, 1, 1, 1, 1}); });
+  row("Attention/odd", [](DType t) { return attention(t, {2, 3, 5, 3, 5}); });
+  row("Attention/causal", [](DType t) { return attention(t, {2, 5, 5, 1, 7, true}); });
+  row("Attention/causal_more_queries", [](DType t) { return attention(t, {1, 7, 3, 2, 3, true}); });
+  row("Attention/causal_more_keys", [](DType t) { return attention(t, {1, 3, 7, 2, 3, true}); });
+  row("Attention/packed", [](DType t) { return packed_attention(t, {2, 5, 5, 3, 3}); });
+  row("Attention/packed_causal", [](DType t) {
+    return packed_attention(t, {1, 5, 5, 2, 5, true});
+  });
+  row("Attention/data", attention_to_data);
+}
+
+}  // namespace trainyard::testing
