@@ -1,8 +1,9 @@
 // Where a training step's time goes: each node's best time of many steps (the best, because it is
 // what a busy machine changes least), its median, and the best one's GFLOP/s and GB/s; of whole
 // steps also the CPU time of all threads, which other processes change little. usage: step_profile
-// [mlp|mlp_wide|lenet|gpt_mini|gpt_small|vit_tiny|PRESET[:side]] [batch] [threads], for example
-// resnet18:224
+// [mlp|mlp_wide|lenet|gpt_mini|gpt_small|vit_tiny|PRESET[:side]] [batch] [threads]
+// [none|blocks|full: what is recomputed], for example resnet18:224. TRAINYARD_WITHOUT_PASSES=fuse
+// shows it without fusion.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -43,7 +44,7 @@ struct Example {
   int64_t vocabulary = 0;
 };
 
-Example compile_example(const std::string& name, int64_t batch) {
+Example compile_example(const std::string& name, int64_t batch, Recompute recompute) {
   ModelSpec model;
   ModelInterface interface;
   interface.outputs = 10;
@@ -81,8 +82,8 @@ Example compile_example(const std::string& name, int64_t batch) {
   Model built = build_model(model, interface, options).value();
   const auto gradients = differentiate(built.graph, built.loss);
   const UpdateInputs update = append_optimizer(built.graph, optimizer, gradients, built.step);
-  return {compile(std::move(built.graph), {}), built.input, update.learning_rate, batch,
-          interface.vocabulary};
+  return {compile(std::move(built.graph), {.recompute = recompute}), built.input,
+          update.learning_rate, batch, interface.vocabulary};
 }
 
 // Like Executor, but with a clock between the steps.
@@ -213,13 +214,18 @@ int main(int argc, char** argv) {
   const int64_t batch = argc > 2 ? std::atoll(argv[2]) : 64;
   const int threads =
       argc > 3 ? std::atoi(argv[3]) : static_cast<int>(std::thread::hardware_concurrency());
-  const auto example = trainyard::compile_example(name, batch);
+  const auto recompute = trainyard::find_recompute(argc > 4 ? argv[4] : "none");
+  if (!recompute) return 2;
+  const auto example = trainyard::compile_example(name, batch, *recompute);
   const auto backend = trainyard::make_cpu_backend(threads);
   trainyard::Profiler profiler(example, *backend);
   const bool large = name != "lenet" && !name.starts_with("mlp");
   profiler.run(large ? 2 : 20);  // warm
   profiler.run(large ? 8 : name == "lenet" ? 200 : 1000);
-  std::printf("%s batch %lld threads %d\n", name.c_str(), static_cast<long long>(batch), threads);
+  std::printf("%s batch %lld threads %d, %lld bytes kept, %lld in a step\n", name.c_str(),
+              static_cast<long long>(batch), threads,
+              static_cast<long long>(example.program.persistent_bytes),
+              static_cast<long long>(example.program.transient_bytes));
   profiler.print(trainyard::bench::measure_peak_gflops(threads));
   return 0;
 }
