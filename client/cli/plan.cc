@@ -83,7 +83,7 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& optio
     const FitAdvice advice = advise_fit(engine.model, engine.recipe, schema, available,
                                         planned->run.memory.workspace_bytes);
     fit.set_bytes_short(needed - available);
-    fit.set_batch_size(advice.batch_size);
+    set_advice(advice, fit);
     fit.set_message("the job needs " + human_bytes(needed) + " of memory, " +
                     human_bytes(needed - available) + " more than this machine has (" +
                     human_bytes(available) + "); " + describe(advice));

@@ -44,6 +44,21 @@ v1::JobPlan to_proto(const JobPlan& plan) {
   return out;
 }
 
+void set_advice(const FitAdvice& advice, v1::MemoryFit& fit) {
+  fit.set_batch_size(advice.batch_size);
+  fit.set_accumulate_steps(advice.accumulate_steps);
+  switch (advice.recompute) {
+    case Recompute::kNone:
+      break;
+    case Recompute::kBlocks:
+      fit.set_recompute(v1::Recipe::BLOCKS);
+      break;
+    case Recompute::kFull:
+      fit.set_recompute(v1::Recipe::FULL);
+      break;
+  }
+}
+
 int64_t total_bytes(const v1::MemoryPlan& m) {
   return m.parameter_bytes() + m.state_bytes() + m.optimizer_bytes() + m.gradient_bytes() +
          m.activation_bytes() + m.input_bytes() + m.workspace_bytes();

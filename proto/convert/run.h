@@ -16,6 +16,8 @@ namespace trainyard {
 v1::RunPlan to_proto(const RunPlan& plan);
 /// All but what only the caller knows: spec, device, threads, fit.
 v1::JobPlan to_proto(const JobPlan& plan);
+/// What would make it fit, without words.
+void set_advice(const FitAdvice& advice, v1::MemoryFit& fit);
 /// Sum of all parts.
 int64_t total_bytes(const v1::MemoryPlan& memory);
 

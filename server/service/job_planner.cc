@@ -184,7 +184,9 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
     e.metadata = {{"bytes_needed", std::to_string(needed)},
                   {"bytes_available", std::to_string(room.available_bytes())},
                   {"bytes_short", std::to_string(needed - room.available_bytes())},
-                  {"batch_size_that_fits", std::to_string(advice.batch_size)}};
+                  {"batch_size_that_fits", std::to_string(advice.batch_size)},
+                  {"accumulate_steps_that_fit", std::to_string(advice.accumulate_steps)},
+                  {"recompute_that_fits", std::string(name_of(advice.recompute))}};
     return e;
   }
   planned.plan.set_device_advice(choose_device(job.wish, devices).advice);
@@ -275,7 +277,7 @@ v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t needed_bytes,
                                       available, full.plan.run().memory().workspace_bytes());
   fit.set_bytes_short(needed_bytes - available);
   fit.set_message(shortage_text(needed_bytes, *room) + "; " + describe(advice));
-  fit.set_batch_size(advice.batch_size);
+  set_advice(advice, fit);
   return fit;
 }
 

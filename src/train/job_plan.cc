@@ -1,5 +1,6 @@
 #include "src/train/job_plan.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -8,6 +9,8 @@
 
 namespace trainyard {
 namespace {
+
+constexpr int64_t kMicroBatchesMax = 1024;  // more would be tried for nothing
 
 /// The forward node that a backward node belongs to: "conv1/grad", "conv1/grad_sum1",
 /// "bn1.saved_mean/grad_sum1". Parts are taken off the end until a forward node is named.
@@ -48,15 +51,22 @@ std::vector<std::string> warnings_of(const Recipe& recipe, const RunShape& shape
       break;
     }
   }
-  std::set<TensorId> updated;
+  // By micro-batches a parameter is updated by another program, from its sum.
+  std::set<std::string> updated;
   for (const Node& node : graph.nodes()) {
     for (const int64_t i : node.op->mutated_inputs()) {
-      updated.insert(node.inputs.at(static_cast<size_t>(i)));
+      const TensorId id = node.inputs.at(static_cast<size_t>(i));
+      if (id != kNoTensor) updated.insert(graph.tensor(id).name);
     }
   }
-  for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
-    if (graph.tensor(id).role != Role::kParameter || updated.contains(id)) continue;
-    warnings.push_back(graph.tensor(id).name + " is not trained: the loss does not depend on it");
+  const bool freezes = std::ranges::any_of(
+      recipe.parameter_groups, [](const ParameterGroup& g) { return g.freeze.value_or(false); });
+  for (const TensorInfo& t : graph.tensors()) {
+    if (freezes || t.role != Role::kParameter || updated.contains(t.name) ||
+        updated.contains(t.name + ".grad_sum")) {
+      continue;
+    }
+    warnings.push_back(t.name + " is not trained: the loss does not depend on it");
   }
   return warnings;
 }
@@ -128,27 +138,53 @@ Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const Dat
 
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
                      int64_t limit_bytes, int64_t workspace_bytes) {
-  const auto fits = [&](int64_t batch_size) {
-    Recipe smaller = recipe;
-    smaller.batch_size = batch_size;
-    const Result<RunPlan> plan = plan_run(model, smaller, schema);
+  const auto fits = [&](const auto& change) {
+    Recipe changed = recipe;
+    change(changed);
+    const Result<RunPlan> plan = plan_run(model, changed, schema);
     return plan.ok() && plan->memory.total() + workspace_bytes <= limit_bytes;
   };
   FitAdvice advice;
-  int64_t low = 0, high = recipe.batch_size;  // low fits (or is 0), high does not
+  for (const Recompute r : {Recompute::kBlocks, Recompute::kFull}) {
+    if (r <= recipe.recompute || advice.recompute != Recompute::kNone) continue;
+    if (fits([&](Recipe& changed) { changed.recompute = r; })) advice.recompute = r;
+  }
+  for (int64_t k = recipe.accumulate_steps + 1; k <= std::min(recipe.batch_size, kMicroBatchesMax);
+       ++k) {
+    if (recipe.batch_size % k != 0) continue;
+    if (fits([&](Recipe& changed) { changed.accumulate_steps = k; })) {
+      advice.accumulate_steps = k;
+      break;
+    }
+  }
+  // In units that the micro-batches divide.
+  const int64_t unit = std::max<int64_t>(1, recipe.accumulate_steps);
+  int64_t low = 0, high = recipe.batch_size / unit;  // low fits (or is 0), high does not
   while (low + 1 < high) {
     const int64_t middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
+    (fits([&](Recipe& changed) { changed.batch_size = middle * unit; }) ? low : high) = middle;
   }
-  advice.batch_size = low;
+  advice.batch_size = low * unit;
   return advice;
 }
 
 std::string describe(const FitAdvice& advice) {
-  if (advice.batch_size > 0) {
-    return "recipe.batch_size: " + std::to_string(advice.batch_size) + " would fit";
+  std::vector<std::string> ways;
+  if (advice.recompute != Recompute::kNone) {
+    ways.push_back("recipe.recompute: " + std::string(name_of(advice.recompute)));
   }
-  return "no batch_size fits; only a smaller model would";
+  if (advice.accumulate_steps > 0) {
+    ways.push_back("recipe.accumulate_steps: " + std::to_string(advice.accumulate_steps));
+  }
+  if (advice.batch_size > 0) {
+    ways.push_back("recipe.batch_size: " + std::to_string(advice.batch_size));
+  }
+  if (ways.empty()) return "no batch_size fits; only a smaller model would";
+  std::string text;
+  for (size_t i = 0; i < ways.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == ways.size() ? " or " : ", ") + ways[i];
+  }
+  return text + " would fit";
 }
 
 }  // namespace trainyard

@@ -43,14 +43,18 @@ struct JobPlan {
 Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
                          PlanDump dump);
 
-/// What would make a job fit that needs more than `limit_bytes`.
+/// What would make a job fit that needs more than `limit_bytes`; each alone, the rest unchanged.
 struct FitAdvice {
-  int64_t batch_size = 0;  // the largest that fits, everything else alike; 0: none does
+  // The least that fits of what gives the same result; kNone and 0 where nothing does.
+  Recompute recompute = Recompute::kNone;
+  int64_t accumulate_steps = 0;
+  int64_t batch_size = 0;  // the largest that fits; 0: none does
 };
 /// `workspace_bytes` is what the kernels take on top, if it is known.
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
                      int64_t limit_bytes, int64_t workspace_bytes);
-/// "recipe.batch_size: 48 would fit": the advice in words; never empty.
+/// "recipe.recompute: blocks, recipe.accumulate_steps: 4 or recipe.batch_size: 48 would fit": the
+/// advice in words; never empty.
 std::string describe(const FitAdvice& advice);
 
 }  // namespace trainyard

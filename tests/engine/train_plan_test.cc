@@ -157,8 +157,14 @@ TEST(JobPlan, FindsTheLargestBatchThatFits) {
   EXPECT_GE(advice.batch_size, 37);
   EXPECT_LE(needs(advice.batch_size), needs(37));
   EXPECT_GT(needs(advice.batch_size + 1), needs(37));
+  ASSERT_GT(advice.accumulate_steps, 1);
+  Recipe accumulated = r;
+  accumulated.accumulate_steps = advice.accumulate_steps;
+  EXPECT_LE(plan_run(mlp(), accumulated, digits_schema(100)).value().memory.total(), needs(37));
+  EXPECT_EQ(advice.recompute, Recompute::kNone) << "nothing is kept that could be recomputed";
   EXPECT_EQ(describe(advice),
-            "recipe.batch_size: " + std::to_string(advice.batch_size) + " would fit");
+            "recipe.accumulate_steps: " + std::to_string(advice.accumulate_steps) +
+                " or recipe.batch_size: " + std::to_string(advice.batch_size) + " would fit");
   EXPECT_EQ(advise_fit(mlp(), r, digits_schema(100), 1000, 0).batch_size, 0);
 }
 
