@@ -6,7 +6,12 @@ namespace trainyard {
 namespace {
 
 void check_attributes(OpChecks& check, const InferContext& c) {
-  check.int_in("ceil_mode", 0, 0, 0).int_in("count_include_pad", 0, 0, 1);
+  check.int_in("ceil_mode", 0, 0, 1).int_in("count_include_pad", 0, 0, 1);
+  // What a window behind the padding divides by, PyTorch and versions of ONNX do not agree on.
+  const Attributes& a = c.attributes();
+  check.require(a.get_int("ceil_mode", 0) == 0 || a.get_int("count_include_pad", 0) == 0,
+                "UNSUPPORTED", "ceil_mode",
+                "is not supported beside count_include_pad, expected one of them");
   check_window(check, c, /*kernel_required=*/true, /*pads_below_kernel=*/true);
 }
 
@@ -23,8 +28,8 @@ class AveragePool final : public Op {
     if (check.ok()) check_window_fits(check, window_of(c.attributes()), c.input(0).shape);
     if (!check.ok()) return check.error();
     const TensorType& x = c.input(0);
-    return std::vector{
-        TensorType{window_output(window_of(c.attributes()), x.shape, x.shape[1]), x.dtype}};
+    return std::vector{TensorType{
+        window_output(pool_window(c.attributes(), x.shape), x.shape, x.shape[1]), x.dtype}};
   }
 
   void differentiate(GradientContext& c) const override {
@@ -59,7 +64,7 @@ class AveragePoolGrad final : public Op {
     if (!check.ok()) return check.error();
     const Shape x = input_shape_of(c.attributes());
     check_window_fits(check, window_of(c.attributes()), x);
-    if (check.ok()) check.shape(0, window_output(window_of(c.attributes()), x, x[1]));
+    if (check.ok()) check.shape(0, window_output(pool_window(c.attributes(), x), x, x[1]));
     if (!check.ok()) return check.error();
     return std::vector{TensorType{x, c.input(0).dtype}};
   }

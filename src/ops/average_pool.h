@@ -6,7 +6,7 @@
 // Saves      nothing; the gradient node carries input_shape.
 // Gradients  x, assigned.
 // Refuses    other ranks, pads not below kernel_shape, a window larger than the padded image, other
-//            dilations or ceil_mode, count_include_pad outside 0..1.
+//            dilations, ceil_mode beside count_include_pad.
 // Kernels    average_pool_forward, average_pool_backward (kernels/pool.h)
 #pragma once
 

@@ -5,7 +5,7 @@
 // Saves      x: backward finds the maximum again, which costs less than keeping indices.
 // Gradients  x, assigned; the first maximum of a window gets dy.
 // Refuses    other ranks, pads not below kernel_shape, a window larger than the padded image, other
-//            dilations, ceil_mode or storage_order.
+//            dilations or storage_order.
 // Kernels    max_pool_forward, max_pool_backward (kernels/pool.h)
 #pragma once
 

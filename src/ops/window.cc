@@ -52,6 +52,21 @@ kernels::Window window_of(const Attributes& attributes, int64_t R, int64_t S) {
           pads.at(1),   pads.at(2),   pads.at(3),    dilations.at(0), dilations.at(1)};
 }
 
+kernels::Window pool_window(const Attributes& attributes, const Shape& x) {
+  kernels::Window w = window_of(attributes);
+  if (attributes.get_int("ceil_mode", 0) == 0) return w;
+  // How much is missing behind for one more window, if that begins inside.
+  const auto missing = [](int64_t size, int64_t before, int64_t behind, int64_t kernel,
+                          int64_t stride) {
+    const int64_t room = size + before + behind - kernel;
+    const int64_t next = (room / stride + 1) * stride;
+    return room % stride != 0 && next < size + before ? next - room : 0;
+  };
+  w.pad_bottom += missing(x[2], w.pad_top, w.pad_bottom, w.R, w.stride_h);
+  w.pad_right += missing(x[3], w.pad_left, w.pad_right, w.S, w.stride_w);
+  return w;
+}
+
 void check_window_fits(OpChecks& check, const kernels::Window& w, const Shape& x) {
   if (!check.ok()) return;
   const int64_t height = x[2] + w.pad_top + w.pad_bottom;

@@ -18,6 +18,10 @@ void check_window(OpChecks& check, const InferContext& c, bool kernel_required,
 /// Reads what check_window has accepted. R and S are used where kernel_shape is absent.
 kernels::Window window_of(const Attributes& attributes, int64_t R = 0, int64_t S = 0);
 
+/// The window of a pool over `x`. With ceil_mode a last window that begins inside the image or the
+/// padding before it counts too, which is the same as padding more behind.
+kernels::Window pool_window(const Attributes& attributes, const Shape& x);
+
 /// Refuses a window larger than the padded image `x` [N, C, H, W].
 void check_window_fits(OpChecks& check, const kernels::Window& window, const Shape& x);
 

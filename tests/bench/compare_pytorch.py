@@ -2,7 +2,7 @@
 """Training speed beside PyTorch, same cores, same arithmetic, in turns within one run.
 
     venv/bin/python tests/bench/compare_pytorch.py build/cpu-release/bin/train_bench \\
-        [--pairs 7] [--seconds 1.5] [--compile] [--out tests/bench/results/FILE.md]
+        [--pairs 7] [--seconds 1.5] [--compile] [--models resnet18,vgg11 --batches 64] [--out tests/bench/results/FILE.md]
 
 Each side first shows what it does at each of its settings (threads 1 and 2; PyTorch also with
 sleeping instead of spinning OpenMP threads, fused and per-tensor optimizer, and with --compile
@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import sys
 
-MODELS = ["mlp", "mlp_small", "lenet5"]
+MODELS = ["mlp", "mlp_small", "lenet5"]  # also image presets with their side: resnet18, resnet18:224
 BATCHES = [64, 128]
 NAMES = {"mlp": "MLP 784-512-512-10", "mlp_small": "MLP 784-256-128-10", "lenet5": "LeNet-5"}
 
@@ -30,21 +30,34 @@ def torch_worker():
     import time
 
     import torch
+    from image_models import make_image_model
     from reference_models import make_lenet5, make_mlp
 
     setting = json.loads(os.environ["PEER_SETTING"])
     torch.set_num_threads(setting["threads"])
     cases = {}
 
+    def make_model(name, batch):
+        if name == "lenet5":
+            return make_lenet5(), (batch, 1, 28, 28)
+        if name.startswith("mlp"):
+            return make_mlp((512, 512) if name == "mlp" else (256, 128)), (batch, 784)
+        preset, _, side = name.partition(":")
+        side = int(side or 32)
+        return make_image_model(preset, side, 10), (batch, 3, side, side)
+
     def make_case(name, batch):
         torch.manual_seed(1)
-        model = make_lenet5() if name == "lenet5" else make_mlp(
-            (512, 512) if name == "mlp" else (256, 128))
-        shape = (batch, 1, 28, 28) if name == "lenet5" else (batch, 784)
+        model, shape = make_model(name, batch)
+        layout = torch.channels_last if setting["channels_last"] else torch.contiguous_format
+        if len(shape) == 4:
+            model = model.to(memory_format=layout)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9,
                                     fused=setting["fused"])
         loss_of = torch.nn.CrossEntropyLoss()
         xs = [torch.rand(shape) for _ in range(8)]
+        if len(shape) == 4:
+            xs = [x.contiguous(memory_format=layout) for x in xs]
         ys = [torch.randint(0, 10, (batch,)) for _ in range(8)]
         call = torch.compile(lambda x, y: loss_of(model(x), y)) if setting["compile"] else (
             lambda x, y: loss_of(model(x), y))
@@ -57,7 +70,7 @@ def torch_worker():
             call(xs[i], ys[i]).backward()
             optimizer.step()
 
-        for _ in range(20):
+        for _ in range(20 if len(shape) == 2 or shape[1] == 1 else 2):
             step()
         return step
 
@@ -95,16 +108,20 @@ class Process:
         self.process.wait()
 
 
-def peer_settings(with_compile):
+def peer_settings(with_compile, models):
+    if not all(m.startswith("mlp") or m == "lenet5" for m in models):
+        # Large convolutions: the layout and the threads decide, not the optimizer or the waiting.
+        return [{"threads": t, "wait": "default", "fused": True, "compile": with_compile,
+                 "channels_last": c} for t in (1, 2) for c in (False, True)]
     settings = []
     for threads in (1, 2):
         for wait in ("default", "passive") if threads > 1 else ("default",):
             for fused in (False, True):
                 settings.append({"threads": threads, "wait": wait, "fused": fused,
-                                 "compile": False})
+                                 "compile": False, "channels_last": False})
         if with_compile:
             settings.append({"threads": threads, "wait": "default", "fused": True,
-                             "compile": True})
+                             "compile": True, "channels_last": False})
     return settings
 
 
@@ -120,6 +137,7 @@ def label(setting):
     return (f"{setting['threads']} thread{'s' if setting['threads'] > 1 else ''}"
             + (", passive wait" if setting["wait"] == "passive" else "")
             + (", fused SGD" if setting["fused"] else "")
+            + (", channels last" if setting["channels_last"] else "")
             + (", torch.compile" if setting["compile"] else ""))
 
 
@@ -129,11 +147,11 @@ def spread(values):
 
 def compare(args):
     ours = Process([args.train_bench, "--serve"])
-    peers = [(s, start_peer(s)) for s in peer_settings(args.compile)]
+    peers = [(s, start_peer(s)) for s in peer_settings(args.compile, args.models.split(","))]
     peak = {t: ours.ask(f"peak {t}")["gflops"] for t in (1, 2)}
     rows, settings, torch_version = [], [], ""
     for model in args.models.split(","):
-        for batch in BATCHES:
+        for batch in args.batches:
             trial = min(args.seconds, 1.0)
             our_rates = {t: ours.ask(f"{model} {batch} {t} {trial}")["samples_per_second"]
                          for t in (1, 2)}
@@ -153,7 +171,7 @@ def compare(args):
             ratio = statistics.median(x / y for x, y in zip(a, b))
             gflop = last["gflop_per_sample"]
             rows.append([
-                NAMES[model], batch, f"{statistics.median(a):,.0f}", threads,
+                NAMES.get(model, model), batch, f"{statistics.median(a):,.0f}", threads,
                 statistics.median(a) * gflop,  # a share of the peak once that is known
                 f"{statistics.median(b):,.0f}", label(peers[best][0]),
                 statistics.median(b) * gflop,
@@ -186,6 +204,8 @@ def main():
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--batches", default=BATCHES,
+                        type=lambda text: [int(b) for b in text.split(",")])
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--out", type=pathlib.Path)
     args = parser.parse_args()
@@ -202,7 +222,7 @@ def main():
     lines += ["| " + " | ".join(str(v) for v in row) + " |" for row in rows]
     lines += ["", "Trials that chose the settings, samples per second:", ""]
     for model, batch, our_rates, peer_rates in settings:
-        lines.append(f"- {NAMES[model]}, batch {batch}: ours "
+        lines.append(f"- {NAMES.get(model, model)}, batch {batch}: ours "
                      + ", ".join(f"{t} thr. {r:,.0f}" for t, r in our_rates.items())
                      + "; PyTorch " + "; ".join(f"{n}: {r:,.0f}" for n, r in peer_rates))
     text = "\n".join(lines) + "\n"

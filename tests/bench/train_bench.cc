@@ -2,7 +2,8 @@
 //
 //   train_bench [seconds]    a table: samples per second, share of the measured fp32 peak, planned
 //                            and used arena bytes, for threads 1 and 2
-//   train_bench --serve      answers "MODEL BATCH THREADS SECONDS" lines on standard input with one
+//   train_bench --serve      for these and for image presets ("resnet18:224") answers "MODEL BATCH
+//   THREADS SECONDS" lines on standard input with one
 //                            JSON line each; compare_pytorch.py drives it in turns with PyTorch
 //
 // One step is what the training loop does: batch in, forward, backward, update, loss and logits
@@ -34,8 +35,8 @@ double seconds_since(Clock::time_point start) {
 
 ModelSpec model_of(const std::string& name) {
   ModelSpec spec;
-  if (name == "lenet5") {
-    spec.preset = "lenet5";
+  if (!name.starts_with("mlp")) {
+    spec.preset = name.substr(0, name.find(':'));
   } else {
     spec.preset = "mlp";
     spec.parameters.set(
@@ -44,14 +45,21 @@ ModelSpec model_of(const std::string& name) {
   return spec;
 }
 
+// "resnet18:224" is a preset on images of 224 x 224; the side is 32 if it is left out.
+Shape input_of(const std::string& name) {
+  if (name == "lenet5") return {1, 28, 28};
+  if (name.starts_with("mlp")) return {784};
+  const size_t colon = name.find(':');
+  const int64_t side = colon == name.npos ? 32 : std::stoll(name.substr(colon + 1));
+  return {3, side, side};
+}
+
 // A model, its memory and its batches: built once, run in many rounds.
 class Case {
  public:
   Case(const std::string& model, int64_t batch, int threads)
       : batch_(batch), backend_(make_cpu_backend(threads)) {
-    const ModelInterface interface {
-      model == "lenet5" ? Shape{1, 28, 28} : Shape{784}, 0, TargetForm::kClass, kClasses
-    };
+    const ModelInterface interface { input_of(model), 0, TargetForm::kClass, kClasses };
     Recipe recipe;
     recipe.batch_size = batch;
     recipe.optimizer.momentum = 0.9;
@@ -60,7 +68,7 @@ class Case {
     flops_ = programs.train.program.flops;
     session_ = std::make_unique<Session>(std::move(programs), *backend_);
     session_->initialise(1);
-    const auto values = static_cast<size_t>(batch * 784);
+    const auto values = static_cast<size_t>(batch * interface.input.elements());
     for (int64_t b = 0; b < kBatches; ++b) {
       std::vector<float>& input = inputs_.emplace_back(values);
       std::vector<int32_t>& target = targets_.emplace_back(static_cast<size_t>(batch));

@@ -2,7 +2,7 @@
 // and what is wrong with it is told once, by its own name.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 
 #include "src/models/blocks.h"
 #include "src/models/layer.h"
@@ -234,10 +234,10 @@ TEST(BlockLimits, AreCheckedBeforeAnythingIsMade) {
   EXPECT_EQ(refusal(model(blocks, {use("b59"), layer("Gemm")})).reason, "FIELD_OUT_OF_RANGE");
   EXPECT_EQ(refusal(model({blocks[0]}, {use("b0", {}, "x", {}, 10000), layer("Gemm")})).reason,
             "FIELD_OUT_OF_RANGE");
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process: the machine may be busy
   const ModelSpec spec = model({blocks[0]}, {use("b0", {}, "x", {}, 9999), layer("Gemm")});
   EXPECT_TRUE(build_model(spec, kRows, {.batch_size = 4}).ok());
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(std::clock() - start, 2 * CLOCKS_PER_SEC);
 }
 
 }  // namespace

@@ -125,8 +125,26 @@ TEST(PoolInfer, RefusesWhatDoesNotFit) {
         refusal({op, {{1, 2, 5, 5}}, {{"kernel_shape", Ints{2, 2}}, {"pads", Ints{0, 2, 0, 0}}}}),
         "pads: [0, 2, 0, 0], expected values below kernel_shape [2, 2]");
     EXPECT_EQ(
-        refusal({op, {{1, 2, 5, 5}}, {{"kernel_shape", Ints{2, 2}}, {"ceil_mode", int64_t{1}}}}),
-        "ceil_mode: 1 is out of range, expected 0");
+        refusal({op, {{1, 2, 5, 5}}, {{"kernel_shape", Ints{2, 2}}, {"ceil_mode", int64_t{2}}}}),
+        "ceil_mode: 2 is out of range, expected 0..1");
+    EXPECT_EQ(
+        output({op, {{1, 2, 5, 5}}, {{"kernel_shape", Ints{2, 2}}, {"ceil_mode", int64_t{1}}}}),
+        (Shape{1, 2, 4, 4}));
+    // As PyTorch: windows of 2 and 3 on 5 and 6 cells; the second would begin in the padding
+    // behind.
+    EXPECT_EQ(
+        output(
+            {op,
+             {{1, 2, 5, 5}},
+             {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"ceil_mode", int64_t{1}}}}),
+        (Shape{1, 2, 3, 3}));
+    EXPECT_EQ(output({op,
+                      {{1, 2, 6, 7}},
+                      {{"kernel_shape", Ints{3, 3}},
+                       {"strides", Ints{3, 3}},
+                       {"pads", Ints{0, 1, 1, 1}},
+                       {"ceil_mode", int64_t{1}}}}),
+              (Shape{1, 2, 2, 3}));
     EXPECT_EQ(refusal({op, {{1, 2}}, {{"kernel_shape", Ints{2, 2}}}}),
               "x: shape [1, 2] has rank 2, expected rank 4");
   }

@@ -166,6 +166,15 @@ void append_image_cases(std::vector<GraphCase>& cases) {
           {{"kernel_shape", Ints{3, 2}}, {"strides", Ints{2, 1}}, {"pads", Ints{1, 0, 1, 1}}});
     });
   }
+  for (const std::string op : {"MaxPool", "AveragePool"}) {
+    row(op + "/ceil_mode", [op](DType t) {
+      return pool(t, op, {2, 3, 6, 5},
+                  {{"kernel_shape", Ints{2, 3}},
+                   {"strides", Ints{4, 2}},
+                   {"pads", Ints{1, 0, 0, 1}},
+                   {"ceil_mode", int64_t{1}}});
+    });
+  }
   row("AveragePool/include_pad", [](DType t) {
     return pool(t, "AveragePool", {1, 2, 5, 5},
                 {{"kernel_shape", Ints{3, 3}},

@@ -139,12 +139,13 @@ std::vector<LayerKind> image_layers() {
            .build = build_conv_transpose},
           {.op = "MaxPool",
            .field = "max_pool",
-           .attributes = window_rules(),
+           .attributes = window_rules() + std::vector{boolean_rule("ceil_mode")},
            .complete = complete_max_pool,
            .build = build_pool},
           {.op = "AveragePool",
            .field = "average_pool",
-           .attributes = window_rules() + std::vector{boolean_rule("count_include_pad")},
+           .attributes = window_rules() +
+                         std::vector{boolean_rule("count_include_pad"), boolean_rule("ceil_mode")},
            .complete = complete_average_pool,
            .build = build_pool},
           {.op = "GlobalAveragePool", .field = "global_average_pool", .build = build_pool}};
