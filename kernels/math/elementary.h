@@ -6,7 +6,7 @@
 // library's. Errors, measured over floats of all magnitudes (tests/kernels/math_elementary_test.cc):
 //
 //   exp    1.5 ulp, gradual underflow and overflow as IEEE says
-//   expm1  2 ulp, for x up to 88        log   1.5 ulp        log1p  2 ulp, for x in [0, 1]
+//   expm1  2 ulp, for x up to 88        log   2 ulp          log1p  2 ulp, for x in [0, 1]
 //   tanh   3 ulp                        erf   2.5 ulp
 //
 // NaN goes through all of them. Polynomials were fitted for the least relative error on the
