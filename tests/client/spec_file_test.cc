@@ -150,9 +150,8 @@ TEST(SpecFile, NumbersAreFiniteAndWrittenInFull) {
 TEST(SpecFile, EnumsListWhatIsAccepted) {
   EXPECT_EQ(problems_of(spec_with("{lenet5: {}}",
                                   "{epochs: 1, optimizer: {type: adamm, learning_rate: 1}}")),
-            Lines{"job.yaml:3:39: recipe.optimizer.type: 'adamm' is not known, expected sgd, adam "
-                  "or adamw; "
-                  "did you mean 'adam'?"});
+            Lines{"job.yaml:3:39: recipe.optimizer.type: 'adamm' is not known, expected sgd, adam, "
+                  "adamw, rmsprop, lion, adafactor or muon; did you mean 'adam'?"});
   EXPECT_EQ(
       problems_of(spec_with() + "resources: {device: GPU}\n"),
       Lines{"job.yaml:4:21: resources.device: 'GPU' is not known, expected auto, cpu or gpu"});

@@ -139,7 +139,8 @@ TEST(ReferenceBackend, FaultsOnAnOpWithoutAKernel) {
   EXPECT_FALSE(backend->has_kernel("Unknown"));
   CaseBuilder b(DType::kF32);
   CaseGraph c = b.finish(b.parameter("p", {2}));
-  c.graph.add_node("n", op, {}, {0}, {"out"}).value();
+  const NodeId node = c.graph.add_node("n", op, {}, {0}, {"out"}).value();
+  c.graph.mark_output(c.graph.node(node).outputs[0]);  // or it would be dead code
   EXPECT_THROW(PreparedProgram(compile(std::move(c.graph), {}), *backend), InvariantError);
 }
 
