@@ -3,7 +3,8 @@
 // In float, on the host, they are polynomials without branches and without calls, so that a loop
 // around them becomes vector instructions of any width; the same steps in every width, so that
 // instruction sets differ by fused multiply-adds alone. In double, and on devices, they are the C
-// library's. Errors, measured over floats of all magnitudes (tests/kernels/math_elementary_test.cc):
+// library's. Errors, measured over floats of all magnitudes
+// (tests/kernels/math_elementary_test.cc):
 //
 //   exp    1.5 ulp, gradual underflow and overflow as IEEE says
 //   expm1  2 ulp, for x up to 88        log   2 ulp          log1p  2 ulp, for x in [0, 1]

@@ -219,7 +219,8 @@ TEST(ConvertSpec, AllProblemsAtOnceByTheirNames) {
 }
 
 TEST(ConvertSpec, TwoArchitecturesAndEmptyLayersAreRefused) {
-  EXPECT_FALSE(to_engine(parse_spec(std::string("model { lenet5 {} layers { relu {} } }") + kRecipe)).ok());
+  EXPECT_FALSE(
+      to_engine(parse_spec(std::string("model { lenet5 {} layers { relu {} } }") + kRecipe)).ok());
   const auto spec =
       to_engine(parse_spec(std::string("model { layers { name: \"x\" } }") + kRecipe));
   ASSERT_FALSE(spec.ok());
