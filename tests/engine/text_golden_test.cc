@@ -81,6 +81,34 @@ ModelSpec bag(std::string mode) {
   return spec;
 }
 
+ModelSpec lstm_classifier() {
+  ModelSpec spec;
+  spec.preset = "lstm_classifier";
+  spec.parameters = {{"embedding_dim", int64_t{12}},
+                     {"hidden_size", int64_t{16}},
+                     {"layers", int64_t{2}},
+                     {"bidirectional", int64_t{1}}};
+  return spec;
+}
+
+ModelSpec gru_classifier() {
+  ModelSpec spec;
+  spec.preset = "lstm_classifier";
+  spec.parameters = {{"cell", std::string("gru")},
+                     {"embedding_dim", int64_t{12}},
+                     {"hidden_size", int64_t{16}},
+                     {"bidirectional", int64_t{1}},
+                     {"pooling", std::string("last")}};
+  return spec;
+}
+
+ModelSpec text_cnn() {
+  ModelSpec spec;
+  spec.preset = "text_cnn";
+  spec.parameters = {{"embedding_dim", int64_t{12}}, {"filters", int64_t{10}}, {"dropout", 0.0}};
+  return spec;
+}
+
 void expect_losses(const std::string& name, const ModelSpec& spec, bool text, int threads) {
   const auto& cases = golden()["cases"];
   const auto it =
@@ -130,6 +158,9 @@ TEST(TextGolden, Gru) { expect_losses("gru", recurrent("GRU", 24, "forward"), fa
 TEST(TextGolden, GruReverse) {
   expect_losses("gru_reverse", recurrent("GRU", 17, "reverse"), false, 1);
 }
+TEST(TextGolden, LstmClassifier) { expect_losses("lstm_classifier", lstm_classifier(), true, 2); }
+TEST(TextGolden, GruClassifier) { expect_losses("gru_classifier", gru_classifier(), true, 1); }
+TEST(TextGolden, TextCnn) { expect_losses("text_cnn", text_cnn(), true, 2); }
 TEST(TextGolden, EmbeddingBagMean) { expect_losses("bag_mean", bag("mean"), true, 2); }
 TEST(TextGolden, EmbeddingBagSum) { expect_losses("bag_sum", bag("sum"), true, 1); }
 

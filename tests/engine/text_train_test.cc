@@ -192,6 +192,8 @@ TEST(TextTraining, RefusesWhatDoesNotFit) {
   const ModelSpec bag = preset("embedding_bag_classifier");
   EXPECT_EQ(message(bigram_model(8), stream, 1), "accepted");
   EXPECT_EQ(message(bag, rows, 0), "accepted");
+  ModelSpec wide = preset("text_cnn");
+  wide.parameters.set("widths", std::vector<int64_t>{3, 7});
   const struct {
     std::string text, start;
   } cases[] = {
@@ -214,6 +216,11 @@ TEST(TextTraining, RefusesWhatDoesNotFit) {
       {message(bag, stream, 4),
        "model.embedding_bag_classifier: reads rows of text, but the "
        "dataset is one text"},
+      {message(preset("text_cnn"), table, 0), "model.text_cnn: reads rows of text"},
+      {message(preset("lstm_classifier"), stream, 4), "model.lstm_classifier: reads rows of text"},
+      {message(wide, rows, 0),
+       "model.text_cnn: takes rows of 7 (its widest filter) to 1024 "
+       "tokens, but the dataset's have 6"},
       {message(preset("lenet5"), rows, 0), "model.lenet5: needs images"},
       {message(preset("mlp"), rows, 0), "model.mlp 'fc1': x: "},
       {message(bigram_model(7), stream, 1),

@@ -90,12 +90,71 @@ class Bag(nn.Module):
         return self.fc(self.embedding(x))
 
 
+class Classifier(nn.Module):
+    """lstm_classifier: the mean over the positions that are no padding, or the last state."""
+
+    def __init__(self, kind, size, hidden, layers, both_ways, last):
+        super().__init__()
+        self.last = last
+        self.embedding = nn.Embedding(VOCABULARY, size)
+        self.rnn = nn.ModuleList()
+        for i in range(layers):
+            width = size if i == 0 else hidden * (2 if both_ways else 1)
+            self.rnn.append(kind(width, hidden, batch_first=True, bidirectional=both_ways))
+        features = hidden * (2 if both_ways else 1)
+        self.fc = nn.Linear(features, CLASSES)
+        with torch.no_grad():
+            self.embedding.weight.copy_(normal("embedding.weight", (VOCABULARY, size)))
+            for i, rnn in enumerate(self.rnn):
+                for name, p in rnn.named_parameters():
+                    way = ("_reverse" if "reverse" in name else "_forward") if both_ways else ""
+                    suffix = name.removesuffix("_reverse").removesuffix("_l0")
+                    p.copy_(uniform(f"rnn{i + 1}{way}.{suffix}", tuple(p.shape), hidden))
+            self.fc.weight.copy_(uniform("fc.weight", (CLASSES, features), features))
+            self.fc.bias.copy_(uniform("fc.bias", (CLASSES,), features))
+
+    def forward(self, x):
+        y = self.embedding(x)
+        for rnn in self.rnn:
+            y, state = rnn(y)
+        if self.last:
+            state = state[0] if isinstance(state, tuple) else state
+            return self.fc(torch.cat(list(state), dim=1))
+        mask = (x != 0).to(y.dtype)[:, :, None]
+        return self.fc((y * mask).sum(1) / mask.sum(1))
+
+
+class TextCnn(nn.Module):
+    def __init__(self, size, filters, widths):
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, size)
+        self.conv = nn.ModuleList(nn.Conv2d(1, filters, (w, size)) for w in widths)
+        features = filters * len(widths)
+        self.fc = nn.Linear(features, CLASSES)
+        with torch.no_grad():
+            self.embedding.weight.copy_(normal("embedding.weight", (VOCABULARY, size)))
+            for i, conv in enumerate(self.conv):
+                fan_in = int(np.prod(conv.weight.shape[1:]))
+                conv.weight.copy_(uniform(f"conv{i + 1}.weight", tuple(conv.weight.shape), fan_in))
+                conv.bias.copy_(uniform(f"conv{i + 1}.bias", (filters,), fan_in))
+            self.fc.weight.copy_(uniform("fc.weight", (CLASSES, features), features))
+            self.fc.bias.copy_(uniform("fc.bias", (CLASSES,), features))
+
+    def forward(self, x):
+        y = self.embedding(x)[:, None]
+        return self.fc(torch.cat([c(y).relu().amax((2, 3)) for c in self.conv], dim=1))
+
+
 CASES = [
     # name, model, batch, optimizer
     ("lstm", lambda: Recurrent(nn.LSTM, 24, False), numbers, ("adam", 0.003)),
     ("lstm_reverse", lambda: Recurrent(nn.LSTM, 17, True), numbers, ("sgd", 0.1)),
     ("gru", lambda: Recurrent(nn.GRU, 24, False), numbers, ("adam", 0.003)),
     ("gru_reverse", lambda: Recurrent(nn.GRU, 17, True), numbers, ("sgd", 0.1)),
+    ("lstm_classifier", lambda: Classifier(nn.LSTM, 12, 16, 2, True, False), tokens,
+     ("adam", 0.003)),
+    ("gru_classifier", lambda: Classifier(nn.GRU, 12, 16, 1, True, True), tokens, ("adam", 0.003)),
+    ("text_cnn", lambda: TextCnn(12, 10, [3, 4, 5]), tokens, ("adam", 0.003)),
     ("bag_mean", lambda: Bag("mean", 16), tokens, ("adam", 0.01)),
     ("bag_sum", lambda: Bag("sum", 16), tokens, ("sgd", 0.02)),
 ]

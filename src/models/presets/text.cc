@@ -1,4 +1,6 @@
 // Models that classify rows of text.
+#include <algorithm>
+
 #include "src/models/preset.h"
 
 namespace trainyard {
@@ -6,11 +8,6 @@ namespace trainyard {
 namespace {
 
 using Layers = Result<std::vector<LayerSpec>>;
-
-LayerSpec layer(std::string name, std::string_view op, Attributes attributes = {},
-                std::vector<std::string> inputs = {}) {
-  return {std::move(name), std::string(op), std::move(inputs), std::move(attributes)};
-}
 
 Status need_rows_of_text(std::string_view preset, const ModelInterface& interface) {
   if (interface.vocabulary > 0 && interface.target != TargetForm::kNextToken) return {};
@@ -21,6 +18,108 @@ Status need_rows_of_text(std::string_view preset, const ModelInterface& interfac
           : "reads rows of text, but the dataset has none; ingest a column with csv.text");
 }
 
+// --- recurrent ---
+
+// Outputs of a layer of both directions: a list of names to read.
+std::vector<LayerSpec> recurrent_layer(const std::string& name, const std::string& op,
+                                       int64_t hidden, bool both_ways, const std::string& input) {
+  const Attributes forward = {{"hidden_size", hidden}};
+  if (!both_ways) return {preset_layer(name, op, forward, {input})};
+  const Attributes reverse = {{"hidden_size", hidden}, {"direction", std::string("reverse")}};
+  return {
+      preset_layer(name + "_forward", op, forward, {input}),
+      preset_layer(name + "_reverse", op, reverse, {input}),
+      preset_layer(name, "Concat", {{"axis", int64_t{2}}}, {name + "_forward", name + "_reverse"})};
+}
+
+// What stands behind the last step of the top layer, or the mean over its positions. Padding is
+// left out of the mean; for the last state it counts, because rows are filled up at their end.
+std::vector<LayerSpec> pooled(bool last, bool both_ways, const std::string& top) {
+  if (!last) return {preset_layer("pool", "SequencePool", {}, {top, "input"})};
+  if (!both_ways) return {preset_layer("pool", "Flatten", {}, {top + ".1"})};
+  return {preset_layer("pool", "Concat", {{"axis", int64_t{1}}},
+                       {top + "_forward.1", top + "_reverse.1"})};
+}
+
+Layers expand_lstm_classifier(const Attributes& parameters, const ModelInterface& interface) {
+  if (Status s = need_rows_of_text("lstm_classifier", interface); !s.ok()) {
+    return std::move(s).error();
+  }
+  const std::string op = parameters.get_string("cell", "lstm") == "lstm" ? "LSTM" : "GRU";
+  const bool both_ways = parameters.get_int("bidirectional", 0) != 0;
+  const bool last = parameters.get_string("pooling", "mean") == "last";
+  const int64_t hidden = parameters.get_int("hidden_size", 128);
+  const double dropout = parameters.get_float("dropout", 0);
+  std::vector<LayerSpec> layers = {preset_layer(
+      "embedding", "Embedding", {{"embedding_dim", parameters.get_int("embedding_dim", 128)}})};
+  std::string top = "embedding";
+  const int64_t depth = parameters.get_int("layers", 1);
+  for (int64_t i = 1; i <= depth; ++i) {
+    const std::string name = "rnn" + std::to_string(i);
+    // Of the last layer's directions nothing reads the sequences side by side.
+    const bool joined = both_ways && !(last && i == depth);
+    auto step = recurrent_layer(name, op, hidden, both_ways, top);
+    if (both_ways && !joined) step.pop_back();
+    layers.insert(layers.end(), step.begin(), step.end());
+    top = name;
+    if (dropout > 0 && i < depth) {
+      top = "dropout" + std::to_string(i);
+      layers.push_back(preset_layer(top, "Dropout", {{"ratio", dropout}}, {name}));
+    }
+  }
+  const auto pool = pooled(last, both_ways, top);
+  layers.insert(layers.end(), pool.begin(), pool.end());
+  if (dropout > 0) layers.push_back(preset_layer("dropout", "Dropout", {{"ratio", dropout}}));
+  layers.push_back(preset_layer("fc", "Gemm"));
+  return layers;
+}
+
+// --- convolutional: Kim, "Convolutional Neural Networks for Sentence Classification" (2014) ---
+
+constexpr int64_t kPooledMax = 1024;  // positions that a pool's window covers
+
+Layers expand_text_cnn(const Attributes& parameters, const ModelInterface& interface) {
+  if (Status s = need_rows_of_text("text_cnn", interface); !s.ok()) return std::move(s).error();
+  const std::vector<int64_t> widths = spell_out(parameters, "widths", 1, {3, 4, 5});
+  const int64_t filters = parameters.get_int("filters", 100);
+  const int64_t size = parameters.get_int("embedding_dim", 128);
+  const int64_t length = interface.input[0];
+  const int64_t widest = *std::ranges::max_element(widths);
+  if (length < widest || length > kPooledMax) {
+    return field_error("SHAPE_MISMATCH", "model.text_cnn",
+                       "takes rows of " + std::to_string(widest) + " (its widest filter) to " +
+                           std::to_string(kPooledMax) + " tokens, but the dataset's have " +
+                           std::to_string(length) + "; ingest it with another csv.max_length");
+  }
+  std::vector<LayerSpec> layers = {
+      preset_layer("embedding", "Embedding", {{"embedding_dim", size}}),
+      preset_layer("rows", "Reshape", {{"shape", std::vector<int64_t>{1, length, size}}})};
+  std::vector<std::string> features;
+  for (size_t i = 0; i < widths.size(); ++i) {
+    const std::string n = std::to_string(i + 1);
+    const int64_t width = widths[i];
+    layers.push_back(preset_layer(
+        "conv" + n, "Conv",
+        {{"out_channels", filters}, {"kernel_shape", std::vector<int64_t>{width, size}}},
+        {"rows"}));
+    // The maximum over all positions; behind it there is less for the activation to do.
+    layers.push_back(preset_layer("pool" + n, "MaxPool",
+                                  {{"kernel_shape", std::vector<int64_t>{length - width + 1, 1}}}));
+    layers.push_back(preset_layer("relu" + n, "Relu"));
+    features.push_back("flatten" + n);
+    layers.push_back(preset_layer(features.back(), "Flatten"));
+  }
+  if (features.size() > 1) {
+    layers.push_back(preset_layer("features", "Concat", {{"axis", int64_t{1}}}, features));
+  }
+  const double dropout = parameters.get_float("dropout", 0.5);
+  if (dropout > 0) layers.push_back(preset_layer("dropout", "Dropout", {{"ratio", dropout}}));
+  layers.push_back(preset_layer("fc", "Gemm"));
+  return layers;
+}
+
+// --- bag of tokens ---
+
 // The fast text classifier of Joulin et al., "Bag of Tricks for Efficient Text Classification"
 // (2016), over words alone: their mean, and a linear layer.
 Layers expand_embedding_bag_classifier(const Attributes& parameters,
@@ -29,13 +128,13 @@ Layers expand_embedding_bag_classifier(const Attributes& parameters,
     return std::move(s).error();
   }
   std::vector<LayerSpec> layers = {
-      layer("embedding", "EmbeddingBag",
-            {{"embedding_dim", parameters.get_int("embedding_dim", 64)},
-             {"mode", parameters.get_string("mode", "mean")}})};
+      preset_layer("embedding", "EmbeddingBag",
+                   {{"embedding_dim", parameters.get_int("embedding_dim", 64)},
+                    {"mode", parameters.get_string("mode", "mean")}})};
   if (const double dropout = parameters.get_float("dropout", 0); dropout > 0) {
-    layers.push_back(layer("dropout", "Dropout", {{"ratio", dropout}}));
+    layers.push_back(preset_layer("dropout", "Dropout", {{"ratio", dropout}}));
   }
-  layers.push_back(layer("fc", "Gemm"));
+  layers.push_back(preset_layer("fc", "Gemm"));
   return layers;
 }
 
@@ -46,10 +145,23 @@ AttributeRule dropout_rule() {
 }  // namespace
 
 std::vector<PresetKind> text_presets() {
-  return {{.name = "embedding_bag_classifier",
-           .parameters = {integer_rule("embedding_dim", false, 1, 65536),
-                          choice_rule("mode", {"mean", "sum"}), dropout_rule()},
-           .expand = expand_embedding_bag_classifier}};
+  AttributeRule widths = dims_rule("widths", false, 1, kPooledMax);
+  widths.count_max = 16;
+  const AttributeRule embedding = integer_rule("embedding_dim", false, 1, 1024);
+  return {
+      {.name = "lstm_classifier",
+       .parameters = {choice_rule("cell", {"lstm", "gru"}), embedding,
+                      integer_rule("hidden_size", false, 1, 16384),
+                      integer_rule("layers", false, 1, 16), boolean_rule("bidirectional"),
+                      choice_rule("pooling", {"mean", "last"}), dropout_rule()},
+       .expand = expand_lstm_classifier},
+      {.name = "text_cnn",
+       .parameters = {embedding, integer_rule("filters", false, 1, 16384), widths, dropout_rule()},
+       .expand = expand_text_cnn},
+      {.name = "embedding_bag_classifier",
+       .parameters = {integer_rule("embedding_dim", false, 1, 65536),
+                      choice_rule("mode", {"mean", "sum"}), dropout_rule()},
+       .expand = expand_embedding_bag_classifier}};
 }
 
 }  // namespace trainyard
