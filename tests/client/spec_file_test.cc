@@ -212,7 +212,8 @@ TEST(SpecFile, DatasetFieldsBelongTogether) {
   };
   EXPECT_EQ(dataset("{path: a.csv, csv: {target: y}}"), Lines{});
   EXPECT_EQ(dataset("{path: a.csv}"),
-            Lines{"job.yaml:1:1: dataset.csv.target: required with path: the column to learn"});
+            Lines{"job.yaml:1:1: dataset.csv.target: required with path: the column to learn (or "
+                  "text: {}, if the file is one text)"});
   EXPECT_EQ(dataset("{csv: {target: y}}"),
             Lines{"job.yaml:1:1: dataset.path: required with csv: the file that holds the rows"});
   EXPECT_EQ(dataset("{train_images: a}"),

@@ -205,8 +205,11 @@ TEST_F(ServiceApi, PredictAnswersRefusesAndIsBounded) {
     });
   }
   for (std::thread& t : callers) t.join();
-  EXPECT_EQ(busy, 2);
-  EXPECT_EQ(late, 2 * config_.predicts_max);
+  // Each gets one of the two answers; no more than the bound were let in. On a busy machine the
+  // place of the request before may not be free yet.
+  EXPECT_EQ(busy + late, 2 * config_.predicts_max + 2);
+  EXPECT_GE(busy, 2);
+  EXPECT_GE(late, 1);
   request.set_name("tenants/default/models/nothing");
   EXPECT_EQ(reason_of(models_->Predict(context().get(), request, &response)), "MODEL_NOT_FOUND");
 }
