@@ -329,13 +329,10 @@ struct Clip {  // saves x
 
 /// X(F) for the functions that are ops of the same name, and for all: Gelu is one op with two
 /// forms. Backends instantiate their loops from these lists.
-#define TRAINYARD_FOR_EACH_UNARY_OP(X)                                                        \
-  X(Relu)                                                                                     \
-  X(Sigmoid)                                                                                  \
-  X(Tanh)                                                                                     \
-  X(LeakyRelu)                                                                                \
-  X(ThresholdedRelu)                                                                          \
-  X(Elu)                                                                                      \
-  X(Selu) X(Celu) X(Softplus) X(Softsign) X(HardSigmoid) X(HardSwish) X(Swish) X(Mish) X(Neg) \
-      X(Abs) X(Exp) X(Log) X(Sqrt) X(Reciprocal) X(Clip)
+// clang-format off: it does not settle on this list
+#define TRAINYARD_FOR_EACH_UNARY_OP(X) \
+  X(Relu) X(Sigmoid) X(Tanh) X(LeakyRelu) X(ThresholdedRelu) X(Elu) X(Selu) X(Celu) \
+  X(Softplus) X(Softsign) X(HardSigmoid) X(HardSwish) X(Swish) X(Mish) X(Neg) X(Abs) \
+  X(Exp) X(Log) X(Sqrt) X(Reciprocal) X(Clip)
+// clang-format on
 #define TRAINYARD_FOR_EACH_ACTIVATION(X) TRAINYARD_FOR_EACH_UNARY_OP(X) X(GeluErf) X(GeluTanh)
