@@ -329,7 +329,8 @@ struct Clip {  // saves x
 
 /// X(F) for the functions that are ops of the same name, and for all: Gelu is one op with two
 /// forms. Backends instantiate their loops from these lists.
-// clang-format off: it does not settle on this list
+// It does not settle on this list.
+// clang-format off
 #define TRAINYARD_FOR_EACH_UNARY_OP(X) \
   X(Relu) X(Sigmoid) X(Tanh) X(LeakyRelu) X(ThresholdedRelu) X(Elu) X(Selu) X(Celu) \
   X(Softplus) X(Softsign) X(HardSigmoid) X(HardSwish) X(Swish) X(Mish) X(Neg) X(Abs) \
