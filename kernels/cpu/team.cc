@@ -51,7 +51,7 @@ Team::Team(int threads) {
 Team::~Team() {
   for (const auto& slot : slots_) {  // a job without a function ends the thread
     slot->function = nullptr;
-    slot->posted.fetch_add(1, std::memory_order_release);
+    slot->posted.fetch_add(1, std::memory_order_seq_cst);
     slot->posted.notify_one();
   }
 }
@@ -66,7 +66,9 @@ void Team::serve(Slot& slot, int index) {
     } catch (...) {
       slot.error = std::current_exception();
     }
-    slot.done.store(seen + 1, std::memory_order_release);
+    // Sequentially consistent: notify_one() first looks whether somebody waits, and may skip the
+    // wake-up if that look came before the store is seen by one who is about to sleep.
+    slot.done.store(seen + 1, std::memory_order_seq_cst);
     slot.done.notify_one();
   }
 }
@@ -76,7 +78,7 @@ void Team::dispatch(int parts, Function function, const void* context) {
     Slot& slot = *slots_[static_cast<size_t>(i - 1)];
     slot.function = function;
     slot.context = context;
-    slot.posted.fetch_add(1, std::memory_order_release);
+    slot.posted.fetch_add(1, std::memory_order_seq_cst);  // as `done` in serve()
     slot.posted.notify_one();
   }
   std::exception_ptr error;

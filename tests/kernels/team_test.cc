@@ -64,6 +64,24 @@ TEST(Team, WaitsForASlowWorker) {
   EXPECT_TRUE(done);
 }
 
+// Workers that end just when the caller turns from watching to sleeping: the wake-up must not fall
+// between the two.
+TEST(Team, WakesACallerThatIsAboutToSleep) {
+  Team team(2);
+  int rounds = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const auto busy = std::chrono::nanoseconds(50'000 + round * 37 % 40'000);
+    team.run(2, [&](int i) {
+      if (i == 0) return;
+      const auto end = std::chrono::steady_clock::now() + busy;
+      while (std::chrono::steady_clock::now() < end) {
+      }
+      ++rounds;
+    });
+  }
+  EXPECT_EQ(rounds, 3000);
+}
+
 TEST(Team, ThrowsWhatAThreadThrew) {
   Team team(3);
   for (const int thrower : {0, 1, 2}) {
