@@ -2,13 +2,13 @@
 """Training speed beside PyTorch, same cores, same arithmetic, in turns within one run.
 
     venv/bin/python tests/bench/compare_pytorch.py build/cpu-release/bin/train_bench \\
-        [--pairs 7] [--seconds 1.5] [--compile] [--models resnet18,vgg11 --batches 64] [--out tests/bench/results/FILE.md]
+        [--pairs 7] [--seconds 1.5] [--compile] [--models resnet18,vgg11:224 --batches 64] [--out FILE.md]
 
 Each side first shows what it does at each of its settings (threads 1 and 2; PyTorch also with
 sleeping instead of spinning OpenMP threads, fused and per-tensor optimizer, and with --compile
 through torch.compile). The best setting of each side then runs A/B/A/B; the table has the medians,
 their spread, the ratio, and each side's share of the fp32 peak measured in the same run. A step is
-batch in memory, forward, backward, SGD with momentum; ours also hands out loss and logits.
+batch in memory, forward, backward, update; ours also hands out loss and logits.
 """
 
 import argparse
@@ -19,9 +19,15 @@ import statistics
 import subprocess
 import sys
 
-MODELS = ["mlp", "mlp_small", "lenet5"]  # also image presets with their side: resnet18, resnet18:224
-BATCHES = [64, 128]
-NAMES = {"mlp": "MLP 784-512-512-10", "mlp_small": "MLP 784-256-128-10", "lenet5": "LeNet-5"}
+# Model and usual batch; the names are those of bench_models.h.
+MODELS = {"mlp": 128, "mlp_small": 128, "lenet5": 64, "vgg11": 32, "resnet18": 32, "resnet50": 16, "vit_tiny": 32,
+          "gpt2_mini": 4, "gpt2_small": 2, "transformer_classifier": 32, "text_cnn": 32, "lstm_classifier": 32,
+          "embedding_bag_classifier": 64}
+NAMES = {"mlp": "MLP 784-512-512-10", "mlp_small": "MLP 784-256-128-10", "lenet5": "LeNet-5",
+         "vit_tiny": "ViT-Tiny, 32 px in patches of 4", "gpt2_mini": "GPT, 10.7 M, context 256",
+         "gpt2_small": "GPT-2 124M, context 64"}
+WORDS, ROW_LENGTH = 20000, 128
+TOKENS = {"gpt2_mini": (65, 256), "gpt2_small": (50257, 64)}
 
 
 def torch_worker():
@@ -30,35 +36,65 @@ def torch_worker():
     import time
 
     import torch
-    from image_models import make_image_model
+    from image_models import RESNET, VGG, make_image_model
     from reference_models import make_lenet5, make_mlp
+    from reference_text import Bag, Classifier, TextCnn
+    from reference_transformers import (GPT2, GPT_SIZES, VIT_SIZES, TransformerClassifier, ViT,
+                                        initialise_transformer)
 
     setting = json.loads(os.environ["PEER_SETTING"])
     torch.set_num_threads(setting["threads"])
     cases = {}
 
     def make_model(name, batch):
+        """The model, and a sample's shape; tokens have a vocabulary."""
         if name == "lenet5":
-            return make_lenet5(), (batch, 1, 28, 28)
+            return make_lenet5(), (1, 28, 28)
         if name.startswith("mlp"):
-            return make_mlp((512, 512) if name == "mlp" else (256, 128)), (batch, 784)
+            return make_mlp((512, 512) if name == "mlp" else (256, 128)), (784,)
+        if name.startswith("gpt2"):
+            depth, heads, width = GPT_SIZES[name.split("_")[1]]
+            model = GPT2(*TOKENS[name], depth=depth, heads=heads, width=width)
+            initialise_transformer(model, 1)  # the tied embedding's default would be far too large
+            return model, (TOKENS[name][1],)
+        text = {"transformer_classifier": lambda: TransformerClassifier(WORDS, ROW_LENGTH, 10),
+                "text_cnn": lambda: TextCnn(WORDS, 128, 100, [3, 4, 5], 10),
+                "lstm_classifier": lambda: Classifier(torch.nn.LSTM, WORDS, 128, 128, 1, False, False, 10),
+                "embedding_bag_classifier": lambda: Bag(WORDS, "mean", 64, 10)}
+        if name in text:
+            return text[name](), (ROW_LENGTH,)
         preset, _, side = name.partition(":")
         side = int(side or 32)
-        return make_image_model(preset, side, 10), (batch, 3, side, side)
+        if preset in VIT_SIZES:
+            return ViT((3, side, side), 10, *VIT_SIZES[preset], patch_size=4 if side < 64 else 16), (3, side, side)
+        options = {"dropout": 0.0} if preset in VGG else {}
+        return make_image_model(preset, side, 10, **options), (3, side, side)
 
     def make_case(name, batch):
         torch.manual_seed(1)
-        model, shape = make_model(name, batch)
+        model, sample = make_model(name, batch)
+        vocabulary = TOKENS[name][0] if name in TOKENS else WORDS if sample == (ROW_LENGTH,) else 0
         layout = torch.channels_last if setting["channels_last"] else torch.contiguous_format
-        if len(shape) == 4:
+        images = len(sample) == 3
+        if images:
             model = model.to(memory_format=layout)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9,
-                                    fused=setting["fused"])
+        # As bench_models.h: transformers and text models by AdamW.
+        if vocabulary or name.startswith("vit"):
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0,
+                                          fused=setting["fused"])
+        else:
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9,
+                                        fused=setting["fused"])
         loss_of = torch.nn.CrossEntropyLoss()
-        xs = [torch.rand(shape) for _ in range(8)]
-        if len(shape) == 4:
+        shape = (batch, *sample)
+        if vocabulary:
+            xs = [torch.randint(1, vocabulary, shape) for _ in range(8)]
+        else:
+            xs = [torch.rand(shape) for _ in range(8)]
+        if images:
             xs = [x.contiguous(memory_format=layout) for x in xs]
-        ys = [torch.randint(0, 10, (batch,)) for _ in range(8)]
+        targets = (batch * sample[0], vocabulary) if name in TOKENS else (batch, 10)
+        ys = [torch.randint(0, targets[1], targets[:1]) for _ in range(8)]
         call = torch.compile(lambda x, y: loss_of(model(x), y)) if setting["compile"] else (
             lambda x, y: loss_of(model(x), y))
         state = {"step": 0}
@@ -70,11 +106,23 @@ def torch_worker():
             call(xs[i], ys[i]).backward()
             optimizer.step()
 
-        for _ in range(20 if len(shape) == 2 or shape[1] == 1 else 2):
+        for _ in range(20 if name.startswith("mlp") or name == "lenet5" else 2):
             step()
         return step
 
+    def peak_bytes():
+        for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+
     for line in sys.stdin:
+        if line.startswith("memory"):
+            _, name, batch = line.split()
+            before = peak_bytes()
+            step = make_case(name, int(batch))
+            step()
+            print(json.dumps({"before_bytes": before, "peak_bytes": peak_bytes()}), flush=True)
+            continue
         name, batch, seconds = line.split()
         batch, seconds = int(batch), float(seconds)
         key = (name, batch)
@@ -108,11 +156,12 @@ class Process:
         self.process.wait()
 
 
-def peer_settings(with_compile, models):
-    if not all(m.startswith("mlp") or m == "lenet5" for m in models):
-        # Large convolutions: the layout and the threads decide, not the optimizer or the waiting.
+def peer_settings(with_compile, model):
+    if not model.startswith("mlp") and model != "lenet5":
+        # Larger models: the layout and the threads decide, not the optimizer or the waiting.
+        images = model.startswith(("vgg", "resnet"))
         return [{"threads": t, "wait": "default", "fused": True, "compile": with_compile,
-                 "channels_last": c} for t in (1, 2) for c in (False, True)]
+                 "channels_last": c} for t in (1, 2) for c in ((False, True) if images else (False,))]
     settings = []
     for threads in (1, 2):
         for wait in ("default", "passive") if threads > 1 else ("default",):
@@ -145,47 +194,57 @@ def spread(values):
     return (max(values) - min(values)) / statistics.median(values)
 
 
-def compare(args):
+def measure(args, model, batch):
+    """One row of the table: both sides at their best setting, in turns. Processes end with the row."""
     ours = Process([args.train_bench, "--serve"])
-    peers = [(s, start_peer(s)) for s in peer_settings(args.compile, args.models.split(","))]
-    peak = {t: ours.ask(f"peak {t}")["gflops"] for t in (1, 2)}
-    rows, settings, torch_version = [], [], ""
-    for model in args.models.split(","):
-        for batch in args.batches:
-            trial = min(args.seconds, 1.0)
-            our_rates = {t: ours.ask(f"{model} {batch} {t} {trial}")["samples_per_second"]
-                         for t in (1, 2)}
-            threads = max(our_rates, key=our_rates.get)
-            peer_rates = [p.ask(f"{model} {batch} {trial}") for _, p in peers]
-            best = max(range(len(peers)), key=lambda i: peer_rates[i]["samples_per_second"])
-            torch_version = peer_rates[best]["torch"]
-            settings.append((model, batch, our_rates,
-                             [(label(s), r["samples_per_second"])
-                              for (s, _), r in zip(peers, peer_rates)]))
-            a, b, last = [], [], None
-            for _ in range(args.pairs):
-                last = ours.ask(f"{model} {batch} {threads} {args.seconds}")
-                a.append(last["samples_per_second"])
-                b.append(peers[best][1].ask(f"{model} {batch} {args.seconds}")
-                         ["samples_per_second"])
-            ratio = statistics.median(x / y for x, y in zip(a, b))
-            gflop = last["gflop_per_sample"]
-            rows.append([
-                NAMES.get(model, model), batch, f"{statistics.median(a):,.0f}", threads,
-                statistics.median(a) * gflop,  # a share of the peak once that is known
-                f"{statistics.median(b):,.0f}", label(peers[best][0]),
-                statistics.median(b) * gflop,
-                f"**{ratio:.2f}×**", f"{100 * spread(a):.0f} / {100 * spread(b):.0f} %",
-                last["planned_bytes"] - last["used_bytes"]])
-            print(*rows[-1], sep="  ", file=sys.stderr, flush=True)
-    # Again at the end: the best of both is the peak, whatever disturbed one of them.
-    peak = {t: max(peak[t], ours.ask(f"peak {t}")["gflops"]) for t in peak}
-    for row in rows:
-        row[4], row[7] = (f"{100 * gflops / peak[2]:.1f} %" for gflops in (row[4], row[7]))
-    ours.close()
+    peers = [(s, start_peer(s)) for s in peer_settings(args.compile, model)]
+    trial = min(args.seconds, 1.0)
+    our_rates = {t: ours.ask(f"{model} {batch} {t} {trial}")["samples_per_second"] for t in (1, 2)}
+    peer_rates = [p.ask(f"{model} {batch} {trial}")["samples_per_second"] for _, p in peers]
+    threads = max(our_rates, key=our_rates.get)
+    setting, peer = peers[max(range(len(peers)), key=lambda i: peer_rates[i])]
     for _, p in peers:
-        p.close()
-    return rows, settings, peak, torch_version
+        if p is not peer:
+            p.close()
+    a, b, last = [], [], None
+    for _ in range(args.pairs):
+        last = ours.ask(f"{model} {batch} {threads} {args.seconds}")
+        a.append(last["samples_per_second"])
+        b.append(peer.ask(f"{model} {batch} {args.seconds}")["samples_per_second"])
+    ours.close()
+    peer.close()
+    fresh = start_peer(setting)
+    their_memory = fresh.ask(f"memory {model} {batch}")
+    fresh.close()
+    memory = json.loads(subprocess.run([args.train_bench, "--memory", model, str(batch)], check=True,
+                                       capture_output=True, text=True).stdout)
+    gflop = last["gflop_per_sample"]
+    row = {"model": NAMES.get(model, model), "batch": batch, "ours": statistics.median(a), "threads": threads,
+           "our_gflops": statistics.median(a) * gflop, "theirs": statistics.median(b), "setting": label(setting),
+           "their_gflops": statistics.median(b) * gflop,
+           "ratio": statistics.median(x / y for x, y in zip(a, b)),
+           "spread": f"{100 * spread(a):.0f} / {100 * spread(b):.0f} %",
+           "our_memory": memory["peak_bytes"], "their_memory": their_memory["peak_bytes"],
+           "their_base": their_memory["before_bytes"],
+           "arena": memory["planned_bytes"], "difference": last["planned_bytes"] - last["used_bytes"]}
+    trials = (model, batch, our_rates, [(label(s), r) for (s, _), r in zip(peers, peer_rates)])
+    print(row, file=sys.stderr, flush=True)
+    return row, trials
+
+
+def compare(args):
+    meter = Process([args.train_bench, "--serve"])
+    peak = {t: meter.ask(f"peak {t}")["gflops"] for t in (1, 2)}
+    rows, settings = [], []
+    for model in args.models.split(","):
+        for batch in args.batches or [MODELS.get(model.partition(":")[0], 32)]:
+            row, trials = measure(args, model, batch)
+            rows.append(row)
+            settings.append(trials)
+            # Again and again: the best is the peak, whatever disturbed another one.
+            peak = {t: max(peak[t], meter.ask(f"peak {t}")["gflops"]) for t in peak}
+    meter.close()
+    return rows, settings, peak
 
 
 def cpu_name():
@@ -203,28 +262,37 @@ def main():
     parser.add_argument("train_bench")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.5)
-    parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--batches", default=BATCHES,
+    parser.add_argument("--models", default=",".join(MODELS),
+                        help="names of bench_models.h")
+    parser.add_argument("--batches", help="instead of each model's usual one",
                         type=lambda text: [int(b) for b in text.split(",")])
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--out", type=pathlib.Path)
     args = parser.parse_args()
     load_before = os.getloadavg()[0]
-    rows, settings, peak, version = compare(args)
-    head = ["model", "batch", "ours/s", "threads", "of peak", "PyTorch/s", "its best setting",
-            "of peak", "ratio", "spread", "arena planned - used, bytes"]
-    lines = [f"# Training speed beside PyTorch {version}", "",
+    rows, settings, peak = compare(args)
+    from importlib.metadata import version
+    mib = 1024 * 1024
+    head = ["model", "batch", "ours/s", "threads", "of peak", "PyTorch/s", "its best setting", "of peak", "ratio",
+            "spread", "memory: ours, MiB", "PyTorch (bare import), MiB", "arena, MiB", "planned - used, bytes"]
+    lines = [f"# Training speed and memory beside PyTorch {version('torch')}", "",
              f"{cpu_name()}, {os.cpu_count()} cores; fp32 peak measured in this run "
              f"{peak[2]:.0f} GFLOP/s (1 thread {peak[1]:.0f}); load average before "
              f"{load_before:.1f}; medians of {args.pairs} interleaved pairs of "
-             f"{args.seconds} s.", "",
+             f"{args.seconds} s. Memory is the largest resident set of a process that trains this model alone.", "",
              "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    lines += ["| " + " | ".join(str(v) for v in row) + " |" for row in rows]
+    for r in rows:
+        cells = [r["model"], r["batch"], f"{r['ours']:,.4g}", r["threads"], f"{100 * r['our_gflops'] / peak[2]:.1f} %",
+                 f"{r['theirs']:,.4g}", r["setting"], f"{100 * r['their_gflops'] / peak[2]:.1f} %",
+                 f"**{r['ratio']:.2f}×**", r["spread"], f"{r['our_memory'] / mib:.0f}",
+                 f"{r['their_memory'] / mib:.0f} ({r['their_base'] / mib:.0f})", f"{r['arena'] / mib:.1f}",
+                 r["difference"]]
+        lines.append("| " + " | ".join(str(c) for c in cells) + " |")
     lines += ["", "Trials that chose the settings, samples per second:", ""]
     for model, batch, our_rates, peer_rates in settings:
         lines.append(f"- {NAMES.get(model, model)}, batch {batch}: ours "
                      + ", ".join(f"{t} thr. {r:,.0f}" for t, r in our_rates.items())
-                     + "; PyTorch " + "; ".join(f"{n}: {r:,.0f}" for n, r in peer_rates))
+                     + "; PyTorch " + "; ".join(f"{n}: {r:,.4g}" for n, r in peer_rates))
     text = "\n".join(lines) + "\n"
     print(text)
     if args.out:

@@ -1,8 +1,8 @@
 // Where a training step's time goes: each node's best time of many steps (the best, because it is
 // what a busy machine changes least), its median, and the best one's GFLOP/s and GB/s; of whole
 // steps also the CPU time of all threads, which other processes change little. usage: step_profile
-// [mlp|mlp_wide|lenet|gpt_mini|gpt_small|vit_tiny|PRESET[:side]] [batch] [threads]
-// [none|blocks|full], for example resnet18:224; the last argument is what is recomputed.
+// [MODEL] [batch] [threads] [none|blocks|full], with a model of bench_models.h, for example
+// resnet18:224; the last argument is what is recomputed.
 // TRAINYARD_WITHOUT_PASSES=fuse shows the step without fusion.
 #include <algorithm>
 #include <chrono>
@@ -21,6 +21,7 @@
 #include "src/optim/optimizer.h"
 #include "src/plan/program.h"
 #include "src/runtime/backend.h"
+#include "tests/bench/bench_models.h"
 #include "tests/bench/peak_flops.h"
 
 namespace trainyard {
@@ -45,45 +46,14 @@ struct Example {
 };
 
 Example compile_example(const std::string& name, int64_t batch, Recompute recompute) {
-  ModelSpec model;
-  ModelInterface interface;
-  interface.outputs = 10;
-  OptimizerSpec optimizer;
-  optimizer.momentum = 0.9;
-  if (name == "lenet") {
-    model.preset = "lenet5";
-    interface.input = Shape{1, 28, 28};
-  } else if (name == "gpt_mini" || name == "gpt_small") {
-    const bool small = name == "gpt_small";
-    model.preset = "gpt2";
-    model.parameters.set("size", std::string(small ? "small" : "mini"));
-    interface.vocabulary = interface.outputs = small ? 50257 : 65;
-    interface.input = Shape{small ? 64 : 256};
-    interface.target = TargetForm::kNextToken;
-    optimizer.type = "adamw";
-  } else if (name == "vit_tiny") {
-    model.preset = name;
-    model.parameters.set("patch_size", int64_t{4});
-    interface.input = Shape{3, 32, 32};
-    optimizer.type = "adamw";
-  } else if (!name.starts_with("mlp")) {
-    const size_t colon = name.find(':');
-    const int64_t side = colon == name.npos ? 32 : std::atoll(name.c_str() + colon + 1);
-    model.preset = name.substr(0, colon);
-    interface.input = Shape{3, side, side};
-  } else {
-    model.preset = "mlp";
-    model.parameters.set("hidden", name == "mlp_wide" ? std::vector<int64_t>{512, 512}
-                                                      : std::vector<int64_t>{256, 128});
-    interface.input = Shape{784};
-  }
+  const bench::BenchModel m = bench::bench_model(name);
   BuildOptions options;
   options.batch_size = batch;
-  Model built = build_model(model, interface, options).value();
+  Model built = build_model(m.model, m.interface, options).value();
   const auto gradients = differentiate(built.graph, built.loss);
-  const UpdateInputs update = append_optimizer(built.graph, optimizer, gradients, built.step);
+  const UpdateInputs update = append_optimizer(built.graph, m.optimizer, gradients, built.step);
   return {compile(std::move(built.graph), {.recompute = recompute}), built.input,
-          update.learning_rate, batch, interface.vocabulary};
+          update.learning_rate, batch, m.interface.vocabulary};
 }
 
 // Like Executor, but with a clock between the steps.
@@ -210,7 +180,7 @@ class Profiler {
 }  // namespace trainyard
 
 int main(int argc, char** argv) {
-  const std::string name = argc > 1 ? argv[1] : "mlp";
+  const std::string name = argc > 1 ? argv[1] : "mlp_small";
   const int64_t batch = argc > 2 ? std::atoll(argv[2]) : 64;
   const int threads =
       argc > 3 ? std::atoi(argv[3]) : static_cast<int>(std::thread::hardware_concurrency());
@@ -219,9 +189,9 @@ int main(int argc, char** argv) {
   const auto example = trainyard::compile_example(name, batch, *recompute);
   const auto backend = trainyard::make_cpu_backend(threads);
   trainyard::Profiler profiler(example, *backend);
-  const bool large = name != "lenet" && !name.starts_with("mlp");
+  const bool large = name != "lenet5" && !name.starts_with("mlp");
   profiler.run(large ? 2 : 20);  // warm
-  profiler.run(large ? 8 : name == "lenet" ? 200 : 1000);
+  profiler.run(large ? 8 : name == "lenet5" ? 200 : 1000);
   std::printf("%s batch %lld threads %d, %lld + %lld bytes\n", name.c_str(),
               static_cast<long long>(batch), threads,
               static_cast<long long>(example.program.persistent_bytes),

@@ -2,15 +2,19 @@
 //
 //   train_bench [seconds]    a table: samples per second, share of the measured fp32 peak, planned
 //                            and used arena bytes, for threads 1 and 2
-//   train_bench --serve      for these and for image presets ("resnet18:224") answers "MODEL BATCH
-//   THREADS SECONDS" lines on standard input with one
+//   train_bench --serve      answers "MODEL BATCH THREADS SECONDS" lines on standard input with one
 //                            JSON line each; compare_pytorch.py drives it in turns with PyTorch
+//   train_bench --memory MODEL BATCH
+//                            three steps, and the largest memory the process had
 //
+// Models are those of bench_models.h.
 // One step is what the training loop does: batch in, forward, backward, update, loss and logits
 // out.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -19,6 +23,7 @@
 
 #include "kernels/math/philox.h"
 #include "src/train/session.h"
+#include "tests/bench/bench_models.h"
 #include "tests/bench/peak_flops.h"
 
 namespace trainyard {
@@ -27,31 +32,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kBatches = 8;  // different ones in turn, so that no input stays in a cache
-constexpr int64_t kClasses = 10;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-ModelSpec model_of(const std::string& name) {
-  ModelSpec spec;
-  if (!name.starts_with("mlp")) {
-    spec.preset = name.substr(0, name.find(':'));
-  } else {
-    spec.preset = "mlp";
-    spec.parameters.set(
-        "hidden", name == "mlp" ? std::vector<int64_t>{512, 512} : std::vector<int64_t>{256, 128});
-  }
-  return spec;
-}
-
-// "resnet18:224" is a preset on images of 224 x 224; the side is 32 if it is left out.
-Shape input_of(const std::string& name) {
-  if (name == "lenet5") return {1, 28, 28};
-  if (name.starts_with("mlp")) return {784};
-  const size_t colon = name.find(':');
-  const int64_t side = colon == name.npos ? 32 : std::stoll(name.substr(colon + 1));
-  return {3, side, side};
 }
 
 // A model, its memory and its batches: built once, run in many rounds.
@@ -59,27 +42,16 @@ class Case {
  public:
   Case(const std::string& model, int64_t batch, int threads)
       : batch_(batch), backend_(make_cpu_backend(threads)) {
-    const ModelInterface interface { input_of(model), 0, TargetForm::kClass, kClasses };
+    const bench::BenchModel m = bench::bench_model(model);
     Recipe recipe;
     recipe.batch_size = batch;
-    recipe.optimizer.momentum = 0.9;
+    recipe.optimizer = m.optimizer;
     RunPrograms programs;
-    programs.train = compile_training(model_of(model), recipe, interface, batch).value();
+    programs.train = compile_training(m.model, recipe, m.interface, batch).value();
     flops_ = programs.train.program.flops;
     session_ = std::make_unique<Session>(std::move(programs), *backend_);
     session_->initialise(1);
-    const auto values = static_cast<size_t>(batch * interface.input.elements());
-    for (int64_t b = 0; b < kBatches; ++b) {
-      std::vector<float>& input = inputs_.emplace_back(values);
-      std::vector<int32_t>& target = targets_.emplace_back(static_cast<size_t>(batch));
-      for (size_t i = 0; i < values; ++i) {
-        input[i] = math::uniform01<float>(math::philox_u32(1, 1, static_cast<uint64_t>(b), i));
-      }
-      for (size_t i = 0; i < target.size(); ++i) {
-        target[i] =
-            static_cast<int32_t>(math::philox_u32(1, 2, static_cast<uint64_t>(b), i) % kClasses);
-      }
-    }
+    for (int64_t b = 0; b < kBatches; ++b) add_batch(m.interface, static_cast<uint64_t>(b));
     run(0.1);  // first touches, sleeping threads
   }
 
@@ -102,10 +74,33 @@ class Case {
   int64_t used_bytes() const { return session_->arena_used_bytes(); }
 
  private:
+  void add_batch(const ModelInterface& interface, uint64_t b) {
+    const auto values = static_cast<size_t>(batch_ * interface.input.elements());
+    std::vector<std::byte>& input = inputs_.emplace_back(values * 4);  // floats or tokens
+    for (size_t i = 0; i < values; ++i) {
+      const uint32_t random = math::philox_u32(1, 1, b, i);
+      if (interface.vocabulary > 0) {  // no padding, which is token 0
+        const auto token =
+            static_cast<int32_t>(1 + random % static_cast<uint64_t>(interface.vocabulary - 1));
+        std::memcpy(input.data() + 4 * i, &token, 4);
+      } else {
+        const float value = math::uniform01<float>(random);
+        std::memcpy(input.data() + 4 * i, &value, 4);
+      }
+    }
+    const bool next_token = interface.target == TargetForm::kNextToken;
+    std::vector<int32_t>& target =
+        targets_.emplace_back(static_cast<size_t>(batch_ * (next_token ? interface.input[0] : 1)));
+    for (size_t i = 0; i < target.size(); ++i) {
+      target[i] = static_cast<int32_t>(math::philox_u32(1, 2, b, i) %
+                                       static_cast<uint64_t>(interface.outputs));
+    }
+  }
+
   void step() {
     const auto b = static_cast<size_t>(step_ % kBatches);
     Session::StepInputs inputs;
-    inputs.input = std::as_bytes(std::span(inputs_[b]));
+    inputs.input = inputs_[b];
     inputs.target = std::as_bytes(std::span(targets_[b]));
     inputs.step = step_++;
     inputs.learning_rate = 0.01f;
@@ -117,7 +112,7 @@ class Case {
   std::unique_ptr<Session> session_;
   int64_t flops_ = 0;
   int64_t step_ = 0;
-  std::vector<std::vector<float>> inputs_;
+  std::vector<std::vector<std::byte>> inputs_;
   std::vector<std::vector<int32_t>> targets_;
 };
 
@@ -167,12 +162,31 @@ void serve() {
     if (c == nullptr) c = std::make_unique<Case>(model, batch, threads);
     const double rate = c->run(seconds);
     std::printf(
-        "{\"samples_per_second\": %.1f, \"gflop_per_sample\": %.9f, \"planned_bytes\": %lld, "
+        "{\"samples_per_second\": %.3f, \"gflop_per_sample\": %.9f, \"planned_bytes\": %lld, "
         "\"used_bytes\": %lld}\n",
         rate, c->gflop_per_sample(), static_cast<long long>(c->planned_bytes()),
         static_cast<long long>(c->used_bytes()));
     std::fflush(stdout);
   }
+}
+
+// The process's largest resident memory in bytes, from the kernel's books.
+int64_t peak_resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
+  }
+  return 0;
+}
+
+void print_memory(const std::string& model, int64_t batch) {
+  const int64_t before = peak_resident_bytes();
+  Case c(model, batch, 2);
+  c.run(0);
+  c.run(0);
+  std::printf("{\"before_bytes\": %lld, \"peak_bytes\": %lld, \"planned_bytes\": %lld}\n",
+              static_cast<long long>(before), static_cast<long long>(peak_resident_bytes()),
+              static_cast<long long>(c.planned_bytes()));
 }
 
 }  // namespace
@@ -181,6 +195,8 @@ void serve() {
 int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "--serve") {
     trainyard::serve();
+  } else if (argc > 3 && std::string(argv[1]) == "--memory") {
+    trainyard::print_memory(argv[2], std::atoll(argv[3]));
   } else {
     trainyard::print_table(argc > 1 ? std::atof(argv[1]) : 2.0);
   }

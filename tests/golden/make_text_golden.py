@@ -13,9 +13,9 @@ import sys
 import numpy as np
 import torch
 from philox import philox_u32, stream_of, uniform01
+from reference_text import SEED, Bag, Classifier, TextCnn, uniform
 from torch import nn
 
-SEED = 20241107
 STEPS = 50
 BATCH = 16
 CLASSES = 4
@@ -43,19 +43,6 @@ def tokens(step):
     return torch.from_numpy(rows.astype(np.int64)), torch.from_numpy(labels.astype(np.int64))
 
 
-def uniform(name, shape, fan_in):
-    bound = 1.0 / np.sqrt(float(fan_in))
-    u = uniform01(SEED, stream_of(name), 0, int(np.prod(shape)))
-    return torch.from_numpy((-bound + (bound - -bound) * u).astype(np.float32).reshape(shape))
-
-
-def normal(name, shape):
-    """As src/train/initialise.cc: element i takes draws 2i and 2i + 1 (Box and Muller)."""
-    u = uniform01(SEED, stream_of(name), 0, 2 * int(np.prod(shape))).reshape(-1, 2)
-    z = np.sqrt(-2 * np.log(1 - u[:, 0])) * np.cos(2 * np.pi * u[:, 1])
-    return torch.from_numpy(z.astype(np.float32).reshape(shape))
-
-
 class Recurrent(nn.Module):
     """A recurrent layer over the numbers, in either direction, and a linear layer on its last step."""
 
@@ -76,87 +63,18 @@ class Recurrent(nn.Module):
         return self.fc(y[:, -1])
 
 
-class Bag(nn.Module):
-    def __init__(self, mode, size):
-        super().__init__()
-        self.embedding = nn.EmbeddingBag(VOCABULARY, size, mode=mode, padding_idx=0)
-        self.fc = nn.Linear(size, CLASSES)
-        with torch.no_grad():
-            self.embedding.weight.copy_(normal("embedding.weight", (VOCABULARY, size)))
-            self.fc.weight.copy_(uniform("fc.weight", (CLASSES, size), size))
-            self.fc.bias.copy_(uniform("fc.bias", (CLASSES,), size))
-
-    def forward(self, x):
-        return self.fc(self.embedding(x))
-
-
-class Classifier(nn.Module):
-    """lstm_classifier: the mean over the positions that are no padding, or the last state."""
-
-    def __init__(self, kind, size, hidden, layers, both_ways, last):
-        super().__init__()
-        self.last = last
-        self.embedding = nn.Embedding(VOCABULARY, size)
-        self.rnn = nn.ModuleList()
-        for i in range(layers):
-            width = size if i == 0 else hidden * (2 if both_ways else 1)
-            self.rnn.append(kind(width, hidden, batch_first=True, bidirectional=both_ways))
-        features = hidden * (2 if both_ways else 1)
-        self.fc = nn.Linear(features, CLASSES)
-        with torch.no_grad():
-            self.embedding.weight.copy_(normal("embedding.weight", (VOCABULARY, size)))
-            for i, rnn in enumerate(self.rnn):
-                for name, p in rnn.named_parameters():
-                    way = ("_reverse" if "reverse" in name else "_forward") if both_ways else ""
-                    suffix = name.removesuffix("_reverse").removesuffix("_l0")
-                    p.copy_(uniform(f"rnn{i + 1}{way}.{suffix}", tuple(p.shape), hidden))
-            self.fc.weight.copy_(uniform("fc.weight", (CLASSES, features), features))
-            self.fc.bias.copy_(uniform("fc.bias", (CLASSES,), features))
-
-    def forward(self, x):
-        y = self.embedding(x)
-        for rnn in self.rnn:
-            y, state = rnn(y)
-        if self.last:
-            state = state[0] if isinstance(state, tuple) else state
-            return self.fc(torch.cat(list(state), dim=1))
-        mask = (x != 0).to(y.dtype)[:, :, None]
-        return self.fc((y * mask).sum(1) / mask.sum(1))
-
-
-class TextCnn(nn.Module):
-    def __init__(self, size, filters, widths):
-        super().__init__()
-        self.embedding = nn.Embedding(VOCABULARY, size)
-        self.conv = nn.ModuleList(nn.Conv2d(1, filters, (w, size)) for w in widths)
-        features = filters * len(widths)
-        self.fc = nn.Linear(features, CLASSES)
-        with torch.no_grad():
-            self.embedding.weight.copy_(normal("embedding.weight", (VOCABULARY, size)))
-            for i, conv in enumerate(self.conv):
-                fan_in = int(np.prod(conv.weight.shape[1:]))
-                conv.weight.copy_(uniform(f"conv{i + 1}.weight", tuple(conv.weight.shape), fan_in))
-                conv.bias.copy_(uniform(f"conv{i + 1}.bias", (filters,), fan_in))
-            self.fc.weight.copy_(uniform("fc.weight", (CLASSES, features), features))
-            self.fc.bias.copy_(uniform("fc.bias", (CLASSES,), features))
-
-    def forward(self, x):
-        y = self.embedding(x)[:, None]
-        return self.fc(torch.cat([c(y).relu().amax((2, 3)) for c in self.conv], dim=1))
-
-
 CASES = [
     # name, model, batch, optimizer
     ("lstm", lambda: Recurrent(nn.LSTM, 24, False), numbers, ("adam", 0.003)),
     ("lstm_reverse", lambda: Recurrent(nn.LSTM, 17, True), numbers, ("sgd", 0.1)),
     ("gru", lambda: Recurrent(nn.GRU, 24, False), numbers, ("adam", 0.003)),
     ("gru_reverse", lambda: Recurrent(nn.GRU, 17, True), numbers, ("sgd", 0.1)),
-    ("lstm_classifier", lambda: Classifier(nn.LSTM, 12, 16, 2, True, False), tokens,
+    ("lstm_classifier", lambda: Classifier(nn.LSTM, VOCABULARY, 12, 16, 2, True, False, CLASSES), tokens,
      ("adam", 0.003)),
-    ("gru_classifier", lambda: Classifier(nn.GRU, 12, 16, 1, True, True), tokens, ("adam", 0.003)),
-    ("text_cnn", lambda: TextCnn(12, 10, [3, 4, 5]), tokens, ("adam", 0.003)),
-    ("bag_mean", lambda: Bag("mean", 16), tokens, ("adam", 0.01)),
-    ("bag_sum", lambda: Bag("sum", 16), tokens, ("sgd", 0.02)),
+    ("gru_classifier", lambda: Classifier(nn.GRU, VOCABULARY, 12, 16, 1, True, True, CLASSES), tokens, ("adam", 0.003)),
+    ("text_cnn", lambda: TextCnn(VOCABULARY, 12, 10, [3, 4, 5], CLASSES), tokens, ("adam", 0.003)),
+    ("bag_mean", lambda: Bag(VOCABULARY, "mean", 16, CLASSES), tokens, ("adam", 0.01)),
+    ("bag_sum", lambda: Bag(VOCABULARY, "sum", 16, CLASSES), tokens, ("sgd", 0.02)),
 ]
 
 

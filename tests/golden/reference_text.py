@@ -1,0 +1,90 @@
+"""The text presets in PyTorch, with the engine's names and initial weights."""
+
+import numpy as np
+import torch
+from philox import stream_of, uniform01
+from torch import nn
+
+SEED = 20241107
+
+
+def uniform(name, shape, fan_in):
+    bound = 1.0 / np.sqrt(float(fan_in))
+    u = uniform01(SEED, stream_of(name), 0, int(np.prod(shape)))
+    return torch.from_numpy((-bound + (bound - -bound) * u).astype(np.float32).reshape(shape))
+
+
+def normal(name, shape):
+    """As src/train/initialise.cc: element i takes draws 2i and 2i + 1 (Box and Muller)."""
+    u = uniform01(SEED, stream_of(name), 0, 2 * int(np.prod(shape))).reshape(-1, 2)
+    z = np.sqrt(-2 * np.log(1 - u[:, 0])) * np.cos(2 * np.pi * u[:, 1])
+    return torch.from_numpy(z.astype(np.float32).reshape(shape))
+
+
+class Bag(nn.Module):
+    def __init__(self, vocabulary, mode, size, classes):
+        super().__init__()
+        self.embedding = nn.EmbeddingBag(vocabulary, size, mode=mode, padding_idx=0)
+        self.fc = nn.Linear(size, classes)
+        with torch.no_grad():
+            self.embedding.weight.copy_(normal("embedding.weight", (vocabulary, size)))
+            self.fc.weight.copy_(uniform("fc.weight", (classes, size), size))
+            self.fc.bias.copy_(uniform("fc.bias", (classes,), size))
+
+    def forward(self, x):
+        return self.fc(self.embedding(x))
+
+
+class Classifier(nn.Module):
+    """lstm_classifier: the mean over the positions that are no padding, or the last state."""
+
+    def __init__(self, kind, vocabulary, size, hidden, layers, both_ways, last, classes):
+        super().__init__()
+        self.last = last
+        self.embedding = nn.Embedding(vocabulary, size)
+        self.rnn = nn.ModuleList()
+        for i in range(layers):
+            width = size if i == 0 else hidden * (2 if both_ways else 1)
+            self.rnn.append(kind(width, hidden, batch_first=True, bidirectional=both_ways))
+        features = hidden * (2 if both_ways else 1)
+        self.fc = nn.Linear(features, classes)
+        with torch.no_grad():
+            self.embedding.weight.copy_(normal("embedding.weight", (vocabulary, size)))
+            for i, rnn in enumerate(self.rnn):
+                for name, p in rnn.named_parameters():
+                    way = ("_reverse" if "reverse" in name else "_forward") if both_ways else ""
+                    suffix = name.removesuffix("_reverse").removesuffix("_l0")
+                    p.copy_(uniform(f"rnn{i + 1}{way}.{suffix}", tuple(p.shape), hidden))
+            self.fc.weight.copy_(uniform("fc.weight", (classes, features), features))
+            self.fc.bias.copy_(uniform("fc.bias", (classes,), features))
+
+    def forward(self, x):
+        y = self.embedding(x)
+        for rnn in self.rnn:
+            y, state = rnn(y)
+        if self.last:
+            state = state[0] if isinstance(state, tuple) else state
+            return self.fc(torch.cat(list(state), dim=1))
+        mask = (x != 0).to(y.dtype)[:, :, None]
+        return self.fc((y * mask).sum(1) / mask.sum(1))
+
+
+class TextCnn(nn.Module):
+    def __init__(self, vocabulary, size, filters, widths, classes):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, size)
+        self.conv = nn.ModuleList(nn.Conv2d(1, filters, (w, size)) for w in widths)
+        features = filters * len(widths)
+        self.fc = nn.Linear(features, classes)
+        with torch.no_grad():
+            self.embedding.weight.copy_(normal("embedding.weight", (vocabulary, size)))
+            for i, conv in enumerate(self.conv):
+                fan_in = int(np.prod(conv.weight.shape[1:]))
+                conv.weight.copy_(uniform(f"conv{i + 1}.weight", tuple(conv.weight.shape), fan_in))
+                conv.bias.copy_(uniform(f"conv{i + 1}.bias", (filters,), fan_in))
+            self.fc.weight.copy_(uniform("fc.weight", (classes, features), features))
+            self.fc.bias.copy_(uniform("fc.bias", (classes,), features))
+
+    def forward(self, x):
+        y = self.embedding(x)[:, None]
+        return self.fc(torch.cat([c(y).relu().amax((2, 3)) for c in self.conv], dim=1))
