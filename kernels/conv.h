@@ -53,9 +53,14 @@ void conv_backward_weights(const ConvDims& d, const ImageStrides& xs, const T* x
 /// for teams of the same size. `workspace` is 64-byte aligned. Not thread-safe.
 namespace cpu {
 class Team;  // kernels/cpu/team.h
+/// kDirect: oneDNN's convolution. kColumns: a matrix product over patches (conv_columns.h), for
+/// channels-last images without groups and dilations alone.
+enum class ConvAlgorithm : uint8_t { kByShape, kDirect, kColumns };
+
 struct ConvOptions {
   bool channels_last = true;
   bool bias = true;  // forward adds b; backward can give db
+  ConvAlgorithm algorithm = ConvAlgorithm::kByShape;  // others for tests and benchmarks
 };
 
 class ConvForward {

@@ -132,6 +132,7 @@ std::vector<Slice> slices_of(const ConvDims& d, int parts) {
 
 struct ConvForward::Impl {
   Team& team;
+  std::unique_ptr<ColumnsForward> columns;  // instead of all below
   std::vector<Slice> slices;
   WeightReorder reorder_w;
   int64_t w_offset = 0;
@@ -140,6 +141,10 @@ struct ConvForward::Impl {
   Impl(const ConvDims& d, const ConvOptions& options, Team& t) : team(t) {
     const SingleThreadScope scope;
     const int parts = parts_of(d, team);
+    if (columns_suit_forward(d, options)) {
+      columns = std::make_unique<ColumnsForward>(d, options.bias, parts, team);
+      return;
+    }
     slices = slices_of(d, parts);
     Desc w = any_weights(d);
     for (int i = 0; i < parts; ++i) {
@@ -164,10 +169,13 @@ struct ConvForward::Impl {
 ConvForward::ConvForward(const ConvDims& d, const ConvOptions& options, Team& team)
     : impl_(std::make_unique<Impl>(d, options, team)) {}
 ConvForward::~ConvForward() = default;
-int64_t ConvForward::workspace_bytes() const { return impl_->workspace.size_bytes(); }
+int64_t ConvForward::workspace_bytes() const {
+  return impl_->columns ? impl_->columns->workspace_bytes() : impl_->workspace.size_bytes();
+}
 
 void ConvForward::run(const float* x, const float* w, const float* b, float* y, void* workspace) {
   Impl& m = *impl_;
+  if (m.columns) return m.columns->run(x, w, b, y, workspace);
   const void* inner_w = w;
   if (m.reorder_w) {
     inner_w = at_offset(workspace, m.w_offset);
@@ -191,7 +199,7 @@ struct ConvBackwardData::Impl {
   Impl(const ConvDims& d, const ConvOptions& options, Team& t) : team(t) {
     const SingleThreadScope scope;
     const int parts = parts_of(d, team);
-    if (options.channels_last && columns_suit_backward_data(d)) {
+    if (columns_suit_backward_data(d, options)) {
       columns = std::make_unique<ColumnsBackwardData>(d, parts, team);
       return;
     }
@@ -243,6 +251,7 @@ void ConvBackwardData::run(const float* dy, const float* w, float* dx, void* wor
 // Each slice gives its own dw and db; they are then added in the order of the slices.
 struct ConvBackwardWeights::Impl {
   Team& team;
+  std::unique_ptr<ColumnsBackwardWeights> columns;  // instead of all below
   std::vector<Slice> slices;
   WeightReorder reorder_dw;
   int64_t dw_elements = 0;  // in the inner format, padding included
@@ -253,6 +262,10 @@ struct ConvBackwardWeights::Impl {
   Impl(const ConvDims& d, const ConvOptions& options, Team& t) : team(t), K(d.K) {
     const SingleThreadScope scope;
     const int parts = parts_of(d, team);
+    if (columns_suit_backward_weights(d, options)) {
+      columns = std::make_unique<ColumnsBackwardWeights>(d, parts, team);
+      return;
+    }
     slices = slices_of(d, parts);
     Desc dw = any_weights(d);
     for (int i = 0; i < parts; ++i) {
@@ -285,11 +298,14 @@ struct ConvBackwardWeights::Impl {
 ConvBackwardWeights::ConvBackwardWeights(const ConvDims& d, const ConvOptions& options, Team& team)
     : impl_(std::make_unique<Impl>(d, options, team)) {}
 ConvBackwardWeights::~ConvBackwardWeights() = default;
-int64_t ConvBackwardWeights::workspace_bytes() const { return impl_->workspace.size_bytes(); }
+int64_t ConvBackwardWeights::workspace_bytes() const {
+  return impl_->columns ? impl_->columns->workspace_bytes() : impl_->workspace.size_bytes();
+}
 
 void ConvBackwardWeights::run(const float* x, const float* dy, float* dw, float* db,
                               void* workspace) {
   Impl& m = *impl_;
+  if (m.columns) return m.columns->run(x, dy, dw, db, workspace);
   const auto parts = m.slices.size();
   const auto part_dw = [&](size_t i) -> float* {
     // The first slice writes where the sum is wanted.

@@ -32,7 +32,13 @@ Matmul::Matmul(const MatmulDims& d) {
   Desc bias;
   if (d.bias) bias = Desc({1, d.N}, kF32, dnnl::memory::format_tag::ab);
   const auto desc = d.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
-  dnnl::matmul::primitive_desc pd(desc, user_scratchpad(), onednn_engine());
+  dnnl::primitive_attr attributes = user_scratchpad();
+  if (d.accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum();
+    attributes.set_post_ops(sum);
+  }
+  dnnl::matmul::primitive_desc pd(desc, attributes, onednn_engine());
   if (wants_panels(d)) choose_panels(pd);
   workspace_.add(pd.scratchpad_desc());
   primitive_ = PreparedPrimitive(dnnl::matmul(pd), {{DNNL_ARG_SRC, a},

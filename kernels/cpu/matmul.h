@@ -14,11 +14,12 @@ struct MatrixStrides {
   int64_t row, column;
 };
 
-/// c [M, N] = a [M, K] * b [K, N] (+ bias [N])
+/// c [M, N] = a [M, K] * b [K, N] (+ bias [N]) (+ c)
 struct MatmulDims {
   int64_t M, N, K;
   MatrixStrides a, b, c;
   bool bias = false;
+  bool accumulate = false;  // c is added to, not assigned
 };
 
 class Matmul {
@@ -27,7 +28,7 @@ class Matmul {
   explicit Matmul(const MatmulDims& d);
   explicit operator bool() const { return static_cast<bool>(primitive_); }
   int64_t workspace_bytes() const { return workspace_.size_bytes(); }
-  /// `bias` is nullptr unless MatmulDims::bias. All of c is assigned.
+  /// `bias` is nullptr unless MatmulDims::bias.
   void run(const float* a, const float* b, const float* bias, float* c, void* workspace) {
     primitive_.run({a, b, bias, c, workspace});
   }

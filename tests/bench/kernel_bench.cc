@@ -67,40 +67,78 @@ void BM_Peak(benchmark::State& state) {
 }
 BENCHMARK(BM_Peak);
 
-ConvDims lenet_conv(int64_t which) {
-  if (which == 1) return {{64, 1, 28, 28}, 20, {5, 5}};
-  return {{64, 20, 12, 12}, 50, {5, 5}};
+// The convolutions of LeNet (batch 64), of ResNet-18 on 32 x 32 (batch 32), and of a text CNN.
+const std::vector<std::pair<std::string, ConvDims>>& convolutions() {
+  static const std::vector<std::pair<std::string, ConvDims>> all = {
+      {"lenet1", {{64, 1, 28, 28}, 20, {5, 5}}},
+      {"lenet2", {{64, 20, 12, 12}, 50, {5, 5}}},
+      {"stem", {{32, 3, 32, 32}, 64, {3, 3, 1, 1, 1, 1, 1, 1}}},
+      {"64x32", {{32, 64, 32, 32}, 64, {3, 3, 1, 1, 1, 1, 1, 1}}},
+      {"128x16", {{32, 128, 16, 16}, 128, {3, 3, 1, 1, 1, 1, 1, 1}}},
+      {"128x16_stride2", {{32, 64, 32, 32}, 128, {3, 3, 2, 2, 1, 1, 1, 1}}},
+      {"256x8", {{32, 256, 8, 8}, 256, {3, 3, 1, 1, 1, 1, 1, 1}}},
+      {"512x4", {{32, 512, 4, 4}, 512, {3, 3, 1, 1, 1, 1, 1, 1}}},
+      {"512x2", {{32, 512, 2, 2}, 512, {3, 3, 1, 1, 1, 1, 1, 1}}},
+      {"1x1_256_64x32", {{16, 256, 32, 32}, 64, {1, 1}}},
+      {"1x1_64_256x32", {{16, 64, 32, 32}, 256, {1, 1}}},
+      {"1x1_2048_512x4", {{16, 2048, 4, 4}, 512, {1, 1}}},
+      {"1x1_64_128x16_stride2", {{32, 64, 32, 32}, 128, {1, 1, 2, 2}}},
+      {"text3", {{32, 1, 128, 128}, 100, {3, 128}}},
+  };
+  return all;
+}
+
+/// What a benchmark of convolutions works with: argument 0 picks the shape, 1 the algorithm.
+struct ConvCase {
+  const ConvDims& d;
+  cpu::ConvOptions options;
+  Buffer x, w, b, y;
+  explicit ConvCase(benchmark::State& state)
+      : d(convolutions().at(static_cast<size_t>(state.range(0))).second),
+        options{true, true, static_cast<cpu::ConvAlgorithm>(state.range(1))},
+        x(d.x.elements()),
+        w(d.weight_elements()),
+        b(d.K),
+        y(d.y().elements()) {
+    const char* names[] = {"", " direct", " columns"};
+    state.SetLabel(convolutions()[static_cast<size_t>(state.range(0))].first +
+                   names[state.range(1)]);
+  }
+};
+
+void convolution_arguments(benchmark::internal::Benchmark* bench) {
+  for (int64_t i = 0; i < std::ssize(convolutions()); ++i) {
+    for (const int64_t algorithm : {1, 2}) bench->Args({i, algorithm});
+  }
+  bench->UseRealTime();
 }
 
 void BM_ConvForward(benchmark::State& state) {
-  const ConvDims d = lenet_conv(state.range(0));
-  cpu::ConvForward conv(d, {true, true}, team());
-  const Buffer x(d.x.elements()), w(d.weight_elements()), b(d.K), y(d.y().elements()),
-      workspace(conv.workspace_bytes() / 4);
-  for (auto _ : state) conv.run(x.get(), w.get(), b.get(), y.get(), workspace.get());
-  report(state, static_cast<double>(d.flops()));
+  const ConvCase c(state);
+  cpu::ConvForward conv(c.d, c.options, team());
+  const Buffer workspace(conv.workspace_bytes() / 4);
+  for (auto _ : state) conv.run(c.x.get(), c.w.get(), c.b.get(), c.y.get(), workspace.get());
+  report(state, static_cast<double>(c.d.flops()));
 }
-BENCHMARK(BM_ConvForward)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(BM_ConvForward)->Apply(convolution_arguments);
 
 void BM_ConvBackwardData(benchmark::State& state) {
-  const ConvDims d = lenet_conv(state.range(0));
-  cpu::ConvBackwardData conv(d, {true, true}, team());
-  const Buffer dx(d.x.elements()), w(d.weight_elements()), dy(d.y().elements()),
-      workspace(conv.workspace_bytes() / 4);
-  for (auto _ : state) conv.run(dy.get(), w.get(), dx.get(), workspace.get());
-  report(state, static_cast<double>(d.flops()));
+  const ConvCase c(state);
+  cpu::ConvBackwardData conv(c.d, c.options, team());
+  const Buffer workspace(conv.workspace_bytes() / 4);
+  for (auto _ : state) conv.run(c.y.get(), c.w.get(), c.x.get(), workspace.get());
+  report(state, static_cast<double>(c.d.flops()));
 }
-BENCHMARK(BM_ConvBackwardData)->Arg(2)->UseRealTime();  // the first layer needs no dx
+BENCHMARK(BM_ConvBackwardData)->Apply(convolution_arguments);
 
 void BM_ConvBackwardWeights(benchmark::State& state) {
-  const ConvDims d = lenet_conv(state.range(0));
-  cpu::ConvBackwardWeights conv(d, {true, true}, team());
-  const Buffer x(d.x.elements()), dw(d.weight_elements()), db(d.K), dy(d.y().elements()),
-      workspace(conv.workspace_bytes() / 4);
-  for (auto _ : state) conv.run(x.get(), dy.get(), dw.get(), db.get(), workspace.get());
-  report(state, static_cast<double>(d.flops()));
+  const ConvCase c(state);
+  cpu::ConvBackwardWeights conv(c.d, c.options, team());
+  const Buffer workspace(conv.workspace_bytes() / 4);
+  for (auto _ : state) conv.run(c.x.get(), c.y.get(), c.w.get(), c.b.get(), workspace.get());
+  report(state, static_cast<double>(c.d.flops()));
 }
-BENCHMARK(BM_ConvBackwardWeights)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(BM_ConvBackwardWeights)->Apply(convolution_arguments);
 
 void BM_MaxPool(benchmark::State& state) {
   const PoolDims d{{64, 20, 24, 24}, {2, 2, 2, 2}};

@@ -83,22 +83,34 @@ const std::vector<ConvDims>& conv_cases() {
       {{3, 10, 30, 31}, 9, {5, 5, 1, 1, 2, 2, 2, 2}},
       {{3, 11, 6, 5}, 9, {3, 3, 1, 1, 3, 4, 5, 3}},
       {{4, 10, 13, 11}, 21, {5, 5, 3, 2, 1, 4, 2, 0}},
+      // Windows as wide as the image, and a dw of several chunks with a tail.
+      {{3, 1, 29, 24}, 10, {4, 24}},
+      {{9, 67, 14, 14}, 18, {3, 3, 1, 1, 1, 1, 1, 1}},
   };
   return cases;
 }
 
+std::vector<std::pair<bool, cpu::ConvAlgorithm>> conv_ways() {
+  using cpu::ConvAlgorithm;
+  return {{true, ConvAlgorithm::kByShape},
+          {true, ConvAlgorithm::kDirect},
+          {true, ConvAlgorithm::kColumns},
+          {false, ConvAlgorithm::kByShape}};
+}
+
 TEST(ConvKernels, CpuMatchesTheReferenceLoops) {
   for (const ConvDims& d : conv_cases()) {
-    for (const bool channels_last : {true, false}) {
+    for (const auto& [channels_last, algorithm] : conv_ways()) {
       for (const bool bias : {true, false}) {
         for (const int threads : {1, 2}) {
-          const std::string what = describe(d.x, d.window, channels_last, threads);
+          const std::string what = describe(d.x, d.window, channels_last, threads) + " algorithm " +
+                                   std::to_string(static_cast<int>(algorithm));
           const ImageDims yd = d.y();
           const ImageStrides xs = strides(d.x, channels_last), ys = strides(yd, channels_last);
           const auto x = random_values(d.x.elements(), 1), dy = random_values(yd.elements(), 2);
           const auto w = random_values(d.weight_elements(), 3), b = random_values(d.K, 4);
           const int64_t taps = d.window.R * d.window.S;
-          const cpu::ConvOptions options{channels_last, bias};
+          const cpu::ConvOptions options{channels_last, bias, algorithm};
           cpu::Team team(threads);
 
           auto y = unwritten(yd.elements()), y_expected = y;

@@ -12,6 +12,8 @@
 namespace trainyard::kernels::cpu {
 
 struct ColumnLoops {
+  // columns [rows * Q, R * S * C] of the output rows [first, first + rows); 0 outside the image
+  void (*gather)(const ConvDims& d, const float* x, int64_t first, int64_t rows, float* columns);
   // dx += columns [rows * Q, R * S * C] of the output rows [first, first + rows), each value where
   // its patch lies; what lies outside the image is dropped
   void (*scatter_add)(const ConvDims& d, const float* columns, int64_t first, int64_t rows,
