@@ -94,8 +94,9 @@ void pack_rows(int64_t rows, int64_t padded, int64_t D, int64_t width, const flo
   }
 }
 
-/// to [D, 64] = a tile of `rows` rows [rows, D] transposed, padded with 0.
-void pack_tile(int64_t rows, int64_t D, const float* from, int64_t from_row, float* to) {
+/// to [D, 64] = a tile of `rows` rows [rows, D] transposed, padded with 0 up to `columns`.
+void pack_tile(int64_t rows, int64_t columns, int64_t D, const float* from, int64_t from_row,
+               float* to) {
   if (rows == kTile) {
     for (int64_t i = 0; i < D; ++i) {
       for (int64_t t = 0; t < kTile; ++t) to[i * kTile + t] = from[t * from_row + i];
@@ -103,7 +104,7 @@ void pack_tile(int64_t rows, int64_t D, const float* from, int64_t from_row, flo
     return;
   }
   for (int64_t i = 0; i < D; ++i) {
-    for (int64_t t = 0; t < kTile; ++t) to[i * kTile + t] = t < rows ? from[t * from_row + i] : 0;
+    for (int64_t t = 0; t < columns; ++t) to[i * kTile + t] = t < rows ? from[t * from_row + i] : 0;
   }
 }
 
@@ -132,17 +133,24 @@ struct Sizes {
   }
 };
 
-/// How many keys of the tile that begins with key j0 the query i sees: at most 64, perhaps none.
-int64_t keys_seen_by(const HeadDims& d, int64_t i, int64_t j0) {
-  int64_t seen = d.Tk - j0;
-  if (d.causal) seen = smaller(seen, i + 1 - j0);
-  return seen < 0 ? 0 : smaller(seen, kTile);
-}
+/// The tile that begins with key j0: how many keys it has, and how many columns are computed for
+/// them, whole vectors. A short sequence does not pay for 64.
+struct KeyTile {
+  int64_t j0, keys, columns;
+  KeyTile(const HeadDims& d, int64_t index)
+      : j0(index * kTile), keys(smaller(kTile, d.Tk - j0)), columns(round_up(keys, 16)) {}
+  /// How many of them the query i sees, perhaps none.
+  int64_t seen_by(const HeadDims& d, int64_t i) const {
+    if (!d.causal) return keys;
+    const int64_t seen = smaller(keys, i + 1 - j0);
+    return seen < 0 ? 0 : seen;
+  }
+};
 
-void mask(const HeadDims& d, int64_t i0, int64_t rows, int64_t j0, float* s) {
-  if (j0 + kTile <= d.Tk && (!d.causal || j0 + kTile <= i0 + 1)) return;  // all of the tile is seen
+void mask(const HeadDims& d, int64_t i0, int64_t rows, const KeyTile& tile, float* s) {
+  if (tile.seen_by(d, i0) == tile.columns) return;  // every query sees all of the tile
   for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t j = keys_seen_by(d, i0 + r, j0); j < kTile; ++j) s[r * kTile + j] = kMasked;
+    for (int64_t j = tile.seen_by(d, i0 + r); j < tile.columns; ++j) s[r * kTile + j] = kMasked;
   }
 }
 
@@ -153,15 +161,16 @@ int64_t forward_scratch(const HeadDims& d) {
 
 /// One tile of scores: the running maximum and sum of each row move on, s becomes exp(s - max), and
 /// what y holds so far is scaled to the new maximum.
-void online_softmax(int64_t rows, int64_t width, float* s, float* max, float* sum, float* y) {
+void online_softmax(int64_t rows, int64_t columns, int64_t width, float* s, float* max, float* sum,
+                    float* y) {
   for (int64_t r = 0; r < rows; ++r) {
     float* row = s + r * kTile;
     float greatest = max[r];
 #pragma omp simd reduction(max : greatest)
-    for (int64_t j = 0; j < kTile; ++j) greatest = greatest < row[j] ? row[j] : greatest;
+    for (int64_t j = 0; j < columns; ++j) greatest = greatest < row[j] ? row[j] : greatest;
     float total = 0;
 #pragma omp simd reduction(+ : total)
-    for (int64_t j = 0; j < kTile; ++j) {
+    for (int64_t j = 0; j < columns; ++j) {
       const float p = math::exp(row[j] - greatest);
       row[j] = p;
       total += p;
@@ -186,9 +195,10 @@ void forward(const HeadDims& d, int64_t tile_begin, int64_t tile_end, const floa
   float *max = s + kTile * kTile, *sum = max + kTile;
   const int64_t tiles = z.keys_seen(d, tile_end - 1);
   for (int64_t j = 0; j < tiles; ++j) {
-    const int64_t j0 = j * kTile, rows = smaller(kTile, d.Tk - j0);
-    pack_tile(rows, d.D, k + j0 * d.kv_row, d.kv_row, keys + j * z.tile_of_keys());
-    pack_rows(rows, kTile, d.D, z.width, v + j0 * d.kv_row, d.kv_row, 1, values + j0 * z.width);
+    const KeyTile t(d, j);
+    pack_tile(t.keys, t.columns, d.D, k + t.j0 * d.kv_row, d.kv_row, keys + j * z.tile_of_keys());
+    pack_rows(t.keys, t.keys, d.D, z.width, v + t.j0 * d.kv_row, d.kv_row, 1,
+              values + t.j0 * z.width);
   }
   for (int64_t i = tile_begin; i < tile_end; ++i) {
     const int64_t i0 = i * kTile, queries_here = smaller(kTile, d.Tq - i0);
@@ -200,12 +210,13 @@ void forward(const HeadDims& d, int64_t tile_begin, int64_t tile_end, const floa
       sum[r] = 0;
     }
     for (int64_t j = 0; j < z.keys_seen(d, i); ++j) {
-      multiply<false>(rows, kTile, d.D, queries, z.width, 1, keys + j * z.tile_of_keys(), kTile, s,
-                      kTile);
-      mask(d, i0, rows, j * kTile, s);
-      online_softmax(rows, z.width, s, max, sum, out);
-      multiply<true>(rows, z.width, smaller(kTile, d.Tk - j * kTile), s, kTile, 1,
-                     values + j * kTile * z.width, z.width, out, z.width);
+      const KeyTile t(d, j);
+      multiply<false>(rows, t.columns, d.D, queries, z.width, 1, keys + j * z.tile_of_keys(), kTile,
+                      s, kTile);
+      mask(d, i0, rows, t, s);
+      online_softmax(rows, t.columns, z.width, s, max, sum, out);
+      multiply<true>(rows, z.width, t.keys, s, kTile, 1, values + t.j0 * z.width, z.width, out,
+                     z.width);
     }
     for (int64_t r = 0; r < queries_here; ++r) {
       unpack_rows(1, d.D, z.width, out + r * z.width, 1.0f / sum[r], y + (i0 + r) * d.y_row, 0);
@@ -220,12 +231,13 @@ int64_t backward_scratch(const HeadDims& d) {
 }
 
 /// s becomes p = exp(s - lse), dp becomes ds = p * (dp - delta).
-void softmax_backward(int64_t rows, const float* lse, const float* delta, float* s, float* dp) {
+void softmax_backward(int64_t rows, int64_t columns, const float* lse, const float* delta, float* s,
+                      float* dp) {
   for (int64_t r = 0; r < rows; ++r) {
     float *p_row = s + r * kTile, *ds_row = dp + r * kTile;
     const float log_sum = lse[r], shift = delta[r];
 #pragma omp simd
-    for (int64_t j = 0; j < kTile; ++j) {
+    for (int64_t j = 0; j < columns; ++j) {
       const float p = math::exp(p_row[j] - log_sum);
       p_row[j] = p;
       ds_row[j] = p * (ds_row[j] - shift);
@@ -249,10 +261,11 @@ void backward(const HeadDims& d, const float* q, const float* k, const float* v,
   float* ds = s + kTile * kTile;
   float *log_sum = ds + kTile * kTile, *delta = log_sum + kTile;
   for (int64_t j = 0; j < z.k_tiles; ++j) {
-    const int64_t j0 = j * kTile, rows = smaller(kTile, d.Tk - j0);
-    pack_rows(rows, kTile, d.D, z.width, k + j0 * d.kv_row, d.kv_row, 1, keys + j0 * z.width);
-    pack_tile(rows, d.D, k + j0 * d.kv_row, d.kv_row, keys_across + j * z.tile_of_keys());
-    pack_tile(rows, d.D, v + j0 * d.kv_row, d.kv_row, values_across + j * z.tile_of_keys());
+    const KeyTile t(d, j);
+    const float *k_tile = k + t.j0 * d.kv_row, *v_tile = v + t.j0 * d.kv_row;
+    pack_rows(t.keys, t.keys, d.D, z.width, k_tile, d.kv_row, 1, keys + t.j0 * z.width);
+    pack_tile(t.keys, t.columns, d.D, k_tile, d.kv_row, keys_across + j * z.tile_of_keys());
+    pack_tile(t.keys, t.columns, d.D, v_tile, d.kv_row, values_across + j * z.tile_of_keys());
   }
   std::memset(dkeys, 0, static_cast<size_t>(2 * all) * sizeof(float));
   for (int64_t i = 0; i < z.q_tiles; ++i) {
@@ -273,18 +286,19 @@ void backward(const HeadDims& d, const float* q, const float* k, const float* v,
       log_sum[r] = r < queries_here ? lse[i0 + r] : -kMasked;  // rows of padding get p = 0
     }
     for (int64_t j = 0; j < z.keys_seen(d, i); ++j) {
-      const int64_t j0 = j * kTile;
-      multiply<false>(rows, kTile, d.D, queries, z.width, 1, keys_across + j * z.tile_of_keys(),
-                      kTile, s, kTile);
-      multiply<false>(rows, kTile, d.D, dout, z.width, 1, values_across + j * z.tile_of_keys(),
-                      kTile, ds, kTile);
-      mask(d, i0, rows, j0, s);
-      softmax_backward(rows, log_sum, delta, s, ds);
-      multiply<true>(kTile, z.width, rows, s, 1, kTile, dout, z.width, dvalues + j0 * z.width,
+      const KeyTile t(d, j);
+      const int64_t key_rows = round_up(t.keys, kBlockRows), tile = j * z.tile_of_keys();
+      multiply<false>(rows, t.columns, d.D, queries, z.width, 1, keys_across + tile, kTile, s,
+                      kTile);
+      multiply<false>(rows, t.columns, d.D, dout, z.width, 1, values_across + tile, kTile, ds,
+                      kTile);
+      mask(d, i0, rows, t, s);
+      softmax_backward(rows, t.columns, log_sum, delta, s, ds);
+      multiply<true>(key_rows, z.width, rows, s, 1, kTile, dout, z.width, dvalues + t.j0 * z.width,
                      z.width);
-      multiply<true>(kTile, z.width, rows, ds, 1, kTile, queries, z.width, dkeys + j0 * z.width,
-                     z.width);
-      multiply<true>(rows, z.width, kTile, ds, kTile, 1, keys + j0 * z.width, z.width, dqueries,
+      multiply<true>(key_rows, z.width, rows, ds, 1, kTile, queries, z.width,
+                     dkeys + t.j0 * z.width, z.width);
+      multiply<true>(rows, z.width, t.keys, ds, kTile, 1, keys + t.j0 * z.width, z.width, dqueries,
                      z.width);
     }
     if (dq != nullptr) {
