@@ -1,13 +1,21 @@
-// kernels/softmax_xent.h: softmax followed by cross-entropy against integer labels.
+// kernels/softmax_xent.h: softmax followed by cross-entropy against integer labels, or against the
+// distribution that smoothing makes of them.
 //
 //   p[n,k]  = exp(z[n,k] - m[n]) / sum_j exp(z[n,j] - m[n]),   m[n] = max_j z[n,j]
-//   loss    = -(1/N) sum_n log p[n, label[n]], taken from z by log-sum-exp, not from a rounded p
-//   dz[n,k] = dloss (p[n,k] - [k == label[n]]) / N
+//   c[n,k]  = (1 - s) w[label[n]] [k == label[n]] + (s/K) w[k],  s the smoothing, w the weights
+//   loss    = -(1/W) sum_n sum_k c[n,k] log p[n,k],              W = sum_n w[label[n]]
+//   dz[n,k] = (dloss/W) (p[n,k] sum_j c[n,j] - c[n,k])
 //
-// Source: Goodfellow, Bengio, Courville, "Deep Learning" (2016), sections 4.1 and 6.2.2.3.
+// Logarithms are taken from z by log-sum-exp, not from a rounded p. Rows with the ignored label
+// count in no sum and have no gradient; where W is 0, because all are ignored or weigh nothing,
+// loss and gradient are 0. Of a divergence, which has no weights, the entropy of c is taken off
+// each row: 0 is left where p is c.
 //
-/// Shapes    z, dz, p [N, K]; label [N] with values in [0, K); loss, dloss [1].
-/// Units     loss in nats, mean over rows.
+// Sources: Goodfellow, Bengio, Courville, "Deep Learning" (2016), sections 4.1 and 6.2.2.3;
+// smoothing: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision" (2015).
+//
+/// Shapes    z, dz, p (prob) [N, K]; label [N] with values in [0, K); loss, dloss [1].
+/// Units     loss in nats, mean over rows by weight.
 /// Writes    all of p and loss (dz), assigned.
 /// Aliasing  p may be z; dz may be p.
 /// Numerics  no overflow while each row's max - min fits T; rows are summed in double, in order.
@@ -15,29 +23,35 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace trainyard::kernels {
 
-struct SoftmaxXentDims {
+struct SoftmaxXentParams {
   int64_t rows;     // N >= 1
   int64_t classes;  // K >= 2
+  double smoothing = 0;
+  int64_t ignored = -1;              // a label; -1: none
+  std::vector<double> weights = {};  // [K]; empty: all are 1
+  bool divergence = false;
 };
 
 namespace reference {  // T is float or double
 template <typename T>
-void softmax_xent_forward(SoftmaxXentDims d, const T* z, const int32_t* label, T* loss, T* p);
+void softmax_xent_forward(const SoftmaxXentParams& p, const T* z, const int32_t* label, T* loss,
+                          T* prob);
 template <typename T>
-void softmax_xent_backward(SoftmaxXentDims d, const T* p, const int32_t* label, const T* dloss,
-                           T* dz);
+void softmax_xent_backward(const SoftmaxXentParams& p, const T* prob, const int32_t* label,
+                           const T* dloss, T* dz);
 }  // namespace reference
 
 /// The rows' losses are added by one thread in their order, so the thread count changes no bit.
 namespace cpu {
 class Team;  // kernels/cpu/team.h
-int64_t softmax_xent_workspace_bytes(const SoftmaxXentDims& d);
-void softmax_xent_forward(const SoftmaxXentDims& d, const float* z, const int32_t* label,
-                          float* loss, float* p, void* workspace, Team& team);
-void softmax_xent_backward(const SoftmaxXentDims& d, const float* p, const int32_t* label,
+int64_t softmax_xent_workspace_bytes(const SoftmaxXentParams& p);
+void softmax_xent_forward(const SoftmaxXentParams& p, const float* z, const int32_t* label,
+                          float* loss, float* prob, void* workspace, Team& team);
+void softmax_xent_backward(const SoftmaxXentParams& p, const float* prob, const int32_t* label,
                            const float* dloss, float* dz, Team& team);
 }  // namespace cpu
 

@@ -60,6 +60,52 @@ void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string,
   fields.emplace_back("device", plan.device_advice());
 }
 
+// "12 taken: conv1.weight, conv1.bias, ..., 2 not in the source"
+std::string initial_weights_text(const v1::InitialWeightsReport& report) {
+  constexpr int kNamesShown = 3;
+  std::string text = "of " + report.source();
+  const auto add = [&](const v1::InitialWeightsReport::Names& names, const char* what) {
+    if (names.count() == 0) return;
+    text += "; " + grouped(names.count()) + " " + what + " (";
+    for (int i = 0; i < std::min(names.names_size(), kNamesShown); ++i) {
+      text += (i > 0 ? ", " : "") + names.names(i);
+    }
+    text += names.count() > kNamesShown ? ", ...)" : ")";
+  };
+  add(report.taken(), "taken");
+  add(report.left_out(), "left out");
+  add(report.missing(), "not in the source");
+  add(report.mismatched(), "of another shape");
+  add(report.unused(), "of the source unused");
+  return text;
+}
+
+// Labels down and predictions across; of more classes than a screen is wide, the mistakes alone.
+std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour) {
+  constexpr int kClassesShown = 20;
+  if (matrix.rows_size() == 0 || matrix.rows_size() > kClassesShown) {
+    Table table({{"CONFUSED, " + matrix.rows_of()}, {"TAKEN FOR"}, {"ROWS", true}});
+    for (const auto& m : matrix.mistakes()) {
+      table.add({m.label(), m.prediction(), grouped(m.count())});
+    }
+    return table.render(colour);
+  }
+  // A title is ours; names of classes come from outside, and stand in cells, which are made safe.
+  std::vector<Column> columns = {{"CONFUSION, " + matrix.rows_of()}};
+  for (int k = 0; k < matrix.classes_size(); ++k) columns.push_back({"", true});
+  Table table(std::move(columns));
+  std::vector<Cell> cells = {"label / predicted"};
+  for (const std::string& name : matrix.classes()) cells.emplace_back(name);
+  table.add(std::move(cells));
+  for (int i = 0; i < matrix.rows_size(); ++i) {
+    cells = {i < matrix.classes_size() ? matrix.classes(i) : ""};
+    for (const int64_t count : matrix.rows(i).counts()) cells.emplace_back(grouped(count));
+    cells.resize(static_cast<size_t>(matrix.classes_size()) + 1);
+    table.add(std::move(cells));
+  }
+  return table.render(colour);
+}
+
 }  // namespace
 
 std::string state_name(v1::JobState state) {
@@ -144,6 +190,9 @@ std::string render_job(const v1::Job& job, bool colour) {
   fields.emplace_back("ended", ended);
   fields.emplace_back("model", std::string(short_name(job.model())));
   if (job.has_plan()) add_plan_fields(job.plan(), fields);
+  if (job.plan().has_initial_weights()) {
+    fields.emplace_back("first weights", initial_weights_text(job.plan().initial_weights()));
+  }
   std::string out = render_fields(fields, colour);
   if (!p.metrics().empty()) {
     out += "\n";
@@ -151,6 +200,9 @@ std::string render_job(const v1::Job& job, bool colour) {
     std::map<std::string, double> sorted(p.metrics().begin(), p.metrics().end());
     for (const auto& [key, value] : sorted) table.add({key, human_number(value)});
     out += table.render(colour);
+  }
+  for (const v1::ConfusionMatrix& matrix : p.confusion_matrices()) {
+    out += "\n" + render_confusion(matrix, colour);
   }
   return out;
 }

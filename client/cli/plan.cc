@@ -62,7 +62,7 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& optio
   auto planned = plan_job(engine.model, engine.recipe, schema, dump);
   if (!planned.ok()) return spec.with_positions(std::move(planned).error());
 
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(engine.recipe, schema));
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(engine.recipe, engine.model, schema));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(engine.model, engine.recipe, schema, shape));
   if (Status s = check_kernels(programs, *backend); !s.ok()) return std::move(s).error();
   planned->run.memory.workspace_bytes = measure_workspace(std::move(programs), *backend);

@@ -87,7 +87,30 @@ std::string percent(float share) {
   return text;
 }
 
+// "0.12 0.98 ...": of a row that a model of its input gave back, the first numbers.
+std::string reconstruction_text(const v1::Prediction& p, int shown) {
+  std::string text;
+  for (int k = 0; k < std::min(p.reconstruction_size(), shown); ++k) {
+    text += (k > 0 ? " " : "") + human_number(static_cast<double>(p.reconstruction(k)));
+  }
+  return text + (p.reconstruction_size() > shown ? " ..." : "");
+}
+
+std::string prediction_text(const v1::PredictResponse& answer, const v1::Prediction& p) {
+  if (answer.classification()) return p.label();
+  if (p.reconstruction_size() > 0) return reconstruction_text(p, p.reconstruction_size());
+  return human_number(p.value());
+}
+
 std::string render_table(const v1::PredictResponse& answer, bool colour) {
+  if (answer.predictions_size() > 0 && answer.predictions(0).reconstruction_size() > 0) {
+    constexpr int kShown = 8;
+    Table table({{"ROW", true}, {"RECONSTRUCTION"}});
+    for (int i = 0; i < answer.predictions_size(); ++i) {
+      table.add({std::to_string(i + 1), reconstruction_text(answer.predictions(i), kShown)});
+    }
+    return table.render(colour);
+  }
   if (!answer.classification()) {
     Table table({{"ROW", true}, {"PREDICTION", true}});
     for (int i = 0; i < answer.predictions_size(); ++i) {
@@ -116,21 +139,27 @@ std::string render_table(const v1::PredictResponse& answer, bool colour) {
 }
 
 std::string render_csv(const v1::PredictResponse& answer) {
-  std::string out = "row,prediction";
+  const int values =
+      answer.predictions_size() > 0 ? answer.predictions(0).reconstruction_size() : 0;
+  std::string out = values > 0 ? "row" : "row,prediction";
+  for (int k = 0; k < values; ++k) out += ",x" + std::to_string(k);
   for (const std::string& name : answer.classes()) out += "," + csv_field("p_" + name);
   out += "\n";
   char number[40];
+  const auto append = [&](float value) {
+    std::snprintf(number, sizeof number, ",%.9g", static_cast<double>(value));
+    out += number;
+  };
   for (int i = 0; i < answer.predictions_size(); ++i) {
     const v1::Prediction& p = answer.predictions(i);
-    out += std::to_string(i + 1) + ",";
-    if (answer.classification()) {
-      out += csv_field(p.label());
-      for (const float share : p.probabilities()) {
-        std::snprintf(number, sizeof number, ",%.9g", static_cast<double>(share));
-        out += number;
-      }
+    out += std::to_string(i + 1);
+    if (values > 0) {
+      for (const float x : p.reconstruction()) append(x);
+    } else if (answer.classification()) {
+      out += "," + csv_field(p.label());
+      for (const float share : p.probabilities()) append(share);
     } else {
-      std::snprintf(number, sizeof number, "%.17g", p.value());
+      std::snprintf(number, sizeof number, ",%.17g", p.value());
       out += number;
     }
     out += "\n";
@@ -164,7 +193,7 @@ Result<int> run(Session& session, const Options& options) {
   }
   std::vector<std::string> labels;
   for (const v1::Prediction& p : all.predictions()) {
-    labels.push_back(all.classification() ? p.label() : human_number(p.value()));
+    labels.push_back(prediction_text(all, p));
   }
   if (session.format() == Format::kName) {
     for (const std::string& label : labels) session.out().line(safe_text(label));
@@ -188,7 +217,9 @@ Command predict_command() {
           "the order of the\n"
           "training data. Long files are sent in pieces. -o csv has a probability for each class, "
           "-o name the\n"
-          "predictions alone, one on a line.",
+          "predictions alone, one on a line. A model of its input gives each row back as numbers: "
+          "-o csv "
+          "has them all.",
           [o](OptionSet& options) {
             options.positional("MODEL", o->model, "the model's name: that of its job");
             options.text("--csv", "FILE", o->csv, "CSV rows, plain or gzip; - is standard input");

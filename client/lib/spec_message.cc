@@ -205,9 +205,32 @@ class Reader {
       const bool may_be_empty =
           field.real_containing_oneof() != nullptr || field.message_type()->field_count() == 0;
       if (value.kind == SpecValue::Kind::kNull && may_be_empty) return (void)present();
+      if (value.kind == SpecValue::Kind::kScalar && is_choice(*field.message_type())) {
+        return read_choice(value, path, present());
+      }
       return add(value.at, kType, path, shown(value) + ", expected " + expected_type(field));
     }
     read_scalar(value, path, field, message);
+  }
+
+  /// True if a message is nothing but a choice of one of its fields: `loss: huber` says as much as
+  /// `loss: {huber: {}}`.
+  static bool is_choice(const pb::Descriptor& type) {
+    return type.oneof_decl_count() == 1 && type.oneof_decl(0)->field_count() == type.field_count();
+  }
+
+  void read_choice(const SpecValue& value, const std::string& path, pb::Message& message) {
+    const pb::Descriptor& type = *message.GetDescriptor();
+    if (const Field* chosen = type.FindFieldByName(value.text)) {
+      message.GetReflection()->MutableMessage(&message, chosen);
+      return;
+    }
+    std::vector<std::string> names;
+    for (int i = 0; i < type.field_count(); ++i) names.push_back(type.field(i)->name());
+    const auto near = nearest_name(value.text, names);
+    add(value.at, "FIELD_UNSUPPORTED", path,
+        quoted_value(value.text) + " is not known, expected " + joined(names) +
+            (near ? "; did you mean '" + *near + "'?" : ""));
   }
 
   void read_map(const SpecValue& value, const std::string& path, const Field& field,

@@ -1,8 +1,9 @@
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/cpu/simd/rows.h"
 #include "kernels/cpu/team.h"
-#include "kernels/mse.h"
+#include "kernels/pointwise_loss.h"
 #include "kernels/softmax_xent.h"
 
 namespace trainyard::kernels::cpu {
@@ -15,59 +16,127 @@ double add_up(int64_t count, const double* terms) {
   return total;
 }
 
-constexpr int64_t kMseBlock = 4096;  // elements whose squares are added before blocks are
+// The target c of a row is `on(label)` at its label and `off(k)` everywhere.
+class SoftTarget {
+ public:
+  explicit SoftTarget(const SoftmaxXentParams& p)
+      : p_(p), share_(p.smoothing / static_cast<double>(p.classes)) {
+    off_sum_ = p.smoothing;
+    if (!p.weights.empty()) off_sum_ = share_ * add_up(p.classes, p.weights.data());
+    if (!p.divergence) return;
+    const double at_label = 1 - p.smoothing + share_;
+    entropy_ = -at_label * std::log(at_label);
+    if (share_ > 0) entropy_ -= static_cast<double>(p.classes - 1) * share_ * std::log(share_);
+  }
+
+  bool counts(int32_t label) const { return label != p_.ignored; }
+  bool smooth() const { return share_ > 0; }
+  double weight(int32_t label) const {
+    return p_.weights.empty() ? 1 : p_.weights[static_cast<size_t>(label)];
+  }
+  double on(int32_t label) const { return (1 - p_.smoothing) * weight(label); }
+  double off(int64_t k) const {
+    return p_.weights.empty() ? share_ : share_ * p_.weights[static_cast<size_t>(k)];
+  }
+  double sum(int32_t label) const { return on(label) + off_sum_; }
+  double entropy() const { return entropy_; }
+
+  // W of the batch.
+  double total_weight(const int32_t* label) const {
+    double total = 0;
+    for (int64_t n = 0; n < p_.rows; ++n) total += counts(label[n]) ? weight(label[n]) : 0;
+    return total;
+  }
+
+ private:
+  const SoftmaxXentParams& p_;
+  double share_, off_sum_, entropy_ = 0;
+};
+
+constexpr int64_t kLossBlock = 4096;  // elements whose losses are added before blocks are
 
 }  // namespace
 
-int64_t softmax_xent_workspace_bytes(const SoftmaxXentDims& d) {
-  return d.rows * static_cast<int64_t>(sizeof(double));
+int64_t softmax_xent_workspace_bytes(const SoftmaxXentParams& p) {
+  return p.rows * static_cast<int64_t>(sizeof(double));
 }
 
-void softmax_xent_forward(const SoftmaxXentDims& d, const float* z, const int32_t* label,
-                          float* loss, float* p, void* workspace, Team& team) {
+void softmax_xent_forward(const SoftmaxXentParams& p, const float* z, const int32_t* label,
+                          float* loss, float* prob, void* workspace, Team& team) {
   double* terms = static_cast<double*>(workspace);
-  team.parallel_for(d.rows, grain_of(16 * d.classes), [&](int64_t begin, int64_t end) {
+  const SoftTarget target(p);
+  team.parallel_for(p.rows, grain_of(16 * p.classes), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
-      const float* z_row = z + n * d.classes;
-      float* p_row = p + n * d.classes;
-      const float z_label = z_row[label[n]];  // before p overwrites it
+      const float* z_row = z + n * p.classes;
+      // Read before p overwrites them.
+      const float z_label = z_row[label[n]];
+      double others = 0;
+      if (target.smooth()) {
+        for (int64_t k = 0; k < p.classes; ++k) {
+          others += target.off(k) * static_cast<double>(z_row[k]);
+        }
+      }
       float sum = 0;
-      const float max = row_loops().softmax(d.classes, z_row, p_row, &sum);
-      terms[n] = static_cast<double>(std::log(sum) - (z_label - max));
+      const float max = row_loops().softmax(p.classes, z_row, prob + n * p.classes, &sum);
+      terms[n] = 0;
+      if (!target.counts(label[n])) continue;
+      // sum_k c (max + log sum - z_k)
+      const double log_sum = static_cast<double>(std::log(sum));
+      terms[n] =
+          target.on(label[n]) * (log_sum - static_cast<double>(z_label - max)) - target.entropy();
+      if (target.smooth()) {
+        const double off_sum = target.sum(label[n]) - target.on(label[n]);
+        terms[n] += off_sum * (static_cast<double>(max) + log_sum) - others;
+      }
     }
   });
-  *loss = static_cast<float>(add_up(d.rows, terms) / static_cast<double>(d.rows));
+  const double weight = target.total_weight(label);
+  *loss = static_cast<float>(weight == 0 ? 0 : add_up(p.rows, terms) / weight);
 }
 
-void softmax_xent_backward(const SoftmaxXentDims& d, const float* p, const int32_t* label,
+void softmax_xent_backward(const SoftmaxXentParams& p, const float* prob, const int32_t* label,
                            const float* dloss, float* dz, Team& team) {
-  const float scale = *dloss / static_cast<float>(d.rows);
-  team.parallel_for(d.rows, grain_of(d.classes), [&](int64_t begin, int64_t end) {
+  const SoftTarget target(p);
+  const double weight = target.total_weight(label);
+  const double scale = weight == 0 ? 0 : static_cast<double>(*dloss) / weight;
+  team.parallel_for(p.rows, grain_of(p.classes), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
-      const float* p_row = p + n * d.classes;
-      float* dz_row = dz + n * d.classes;
+      float* dz_row = dz + n * p.classes;
+      if (weight == 0 || !target.counts(label[n])) {
+        std::fill_n(dz_row, p.classes, 0.0f);
+        continue;
+      }
+      const float* p_row = prob + n * p.classes;
       const float p_label = p_row[label[n]];  // dz may be p
-      row_loops().scale(d.classes, scale, p_row, dz_row);
-      dz_row[label[n]] = scale * (p_label - 1.0f);
+      const double sum = target.sum(label[n]);
+      row_loops().scale(p.classes, static_cast<float>(scale * sum), p_row, dz_row);
+      if (target.smooth()) {
+        for (int64_t k = 0; k < p.classes; ++k) {
+          dz_row[k] -= static_cast<float>(scale * target.off(k));
+        }
+      }
+      // From p - c in one go: where both are near 1, their scaled difference would keep few digits.
+      const double c = target.on(label[n]) + target.off(label[n]);
+      dz_row[label[n]] = static_cast<float>(scale * (sum * static_cast<double>(p_label) - c));
     }
   });
 }
 
-int64_t mse_workspace_bytes(int64_t count) {
-  return (count + kMseBlock - 1) / kMseBlock * static_cast<int64_t>(sizeof(double));
+int64_t pointwise_loss_workspace_bytes(int64_t count) {
+  return (count + kLossBlock - 1) / kLossBlock * static_cast<int64_t>(sizeof(double));
 }
 
-void mse_forward(int64_t count, const float* y, const float* t, float* loss, void* workspace,
-                 Team& team) {
+template <typename F, typename Target>
+void pointwise_loss(const F& f, int64_t count, const float* y, const Target* t, float* loss,
+                    void* workspace, Team& team) {
   double* terms = static_cast<double*>(workspace);
-  const int64_t blocks = (count + kMseBlock - 1) / kMseBlock;
-  team.parallel_for(blocks, kElementsPerThread / kMseBlock, [&](int64_t begin, int64_t end) {
+  const int64_t blocks = (count + kLossBlock - 1) / kLossBlock;
+  team.parallel_for(blocks, kElementsPerThread / kLossBlock, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
-      const int64_t last = std::min(count, (block + 1) * kMseBlock);
+      const int64_t last = std::min(count, (block + 1) * kLossBlock);
       double sum = 0;
-      for (int64_t i = block * kMseBlock; i < last; ++i) {
-        const double error = static_cast<double>(y[i] - t[i]);
-        sum += error * error;
+      for (int64_t i = block * kLossBlock; i < last; ++i) {
+        sum += static_cast<double>(f.f(y[i], static_cast<float>(t[i])));
       }
       terms[block] = sum;
     }
@@ -75,12 +144,23 @@ void mse_forward(int64_t count, const float* y, const float* t, float* loss, voi
   *loss = static_cast<float>(add_up(blocks, terms) / static_cast<double>(count));
 }
 
-void mse_backward(int64_t count, const float* y, const float* t, const float* dloss, float* dy,
-                  Team& team) {
-  const float scale = *dloss * (2.0f / static_cast<float>(count));
+template <typename F, typename Target>
+void pointwise_loss_grad(const F& f, int64_t count, const float* y, const Target* t,
+                         const float* dloss, float* dy, Team& team) {
+  const float scale = *dloss / static_cast<float>(count);
   team.parallel_for(count, kElementsPerThread, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) dy[i] = scale * (y[i] - t[i]);
+    for (int64_t i = begin; i < end; ++i) dy[i] = scale * f.df(y[i], static_cast<float>(t[i]));
   });
 }
+
+#define TRAINYARD_INSTANTIATE_FOR(F, Target)                                                \
+  template void pointwise_loss<math::F, Target>(const math::F&, int64_t, const float*,      \
+                                                const Target*, float*, void*, Team&);       \
+  template void pointwise_loss_grad<math::F, Target>(const math::F&, int64_t, const float*, \
+                                                     const Target*, const float*, float*, Team&);
+#define TRAINYARD_INSTANTIATE(F)      \
+  TRAINYARD_INSTANTIATE_FOR(F, float) \
+  TRAINYARD_INSTANTIATE_FOR(F, int32_t)
+TRAINYARD_FOR_EACH_POINTWISE_LOSS(TRAINYARD_INSTANTIATE)
 
 }  // namespace trainyard::kernels::cpu

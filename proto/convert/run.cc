@@ -1,9 +1,32 @@
 #include "proto/convert/run.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
+#include "src/train/confusion.h"
+
 namespace trainyard {
+
+namespace {
+
+void set_names(const std::vector<std::string>& names, v1::InitialWeightsReport::Names& out) {
+  constexpr size_t kNamesMax = 50;
+  out.set_count(std::ssize(names));
+  const auto shown = std::span(names).first(std::min(names.size(), kNamesMax));
+  out.mutable_names()->Add(shown.begin(), shown.end());
+}
+
+void set_report(const InitialWeightsReport& report, v1::InitialWeightsReport& out) {
+  out.set_source(report.source);
+  set_names(report.taken, *out.mutable_taken());
+  set_names(report.left_out, *out.mutable_left_out());
+  set_names(report.missing, *out.mutable_missing());
+  set_names(report.mismatched, *out.mutable_mismatched());
+  set_names(report.unused, *out.mutable_unused());
+}
+
+}  // namespace
 
 v1::RunPlan to_proto(const RunPlan& plan) {
   v1::RunPlan out;
@@ -13,6 +36,7 @@ v1::RunPlan to_proto(const RunPlan& plan) {
   out.set_train_rows(plan.train_rows);
   out.set_validation_rows(plan.validation_rows);
   out.set_test_rows(plan.test_rows);
+  if (plan.initial_weights) set_report(*plan.initial_weights, *out.mutable_initial_weights());
   out.set_flops_per_step(plan.flops_per_step);
   auto* memory = out.mutable_memory();
   memory->set_parameter_bytes(plan.memory.parameter_bytes);
@@ -86,13 +110,41 @@ v1::MetricBatch to_proto(std::span<const MetricPoint> points) {
   return batch;
 }
 
+std::vector<v1::ConfusionMatrix> to_proto(const ConfusionMatrices& matrices,
+                                          const std::vector<std::string>& classes) {
+  constexpr size_t kClassesMax = 64, kMistakesMax = 20;
+  std::vector<v1::ConfusionMatrix> out;
+  for (const auto& [rows_of, counts] : matrices) {
+    v1::ConfusionMatrix& matrix = out.emplace_back();
+    matrix.set_rows_of(rows_of);
+    if (classes.size() <= kClassesMax) {
+      matrix.mutable_classes()->Add(classes.begin(), classes.end());
+      for (const auto& row : counts) {
+        matrix.add_rows()->mutable_counts()->Add(row.begin(), row.end());
+      }
+    }
+    for (const Mistake& mistake : most_confused(counts, kMistakesMax)) {
+      auto* to = matrix.add_mistakes();
+      to->set_label(classes.at(mistake.label));
+      to->set_prediction(classes.at(mistake.prediction));
+      to->set_count(mistake.count);
+    }
+  }
+  return out;
+}
+
 v1::PredictResponse to_proto(std::span<const Prediction> predictions, const DatasetSchema& schema) {
   v1::PredictResponse out;
-  out.set_classification(schema.target.kind == TargetSchema::Kind::kClass);
-  for (const std::string& name : schema.target.classes) out.add_classes(name);
+  const bool reconstructs = !predictions.empty() && !predictions[0].reconstruction.empty();
+  out.set_classification(schema.target.kind == TargetSchema::Kind::kClass && !reconstructs);
+  if (out.classification()) {
+    for (const std::string& name : schema.target.classes) out.add_classes(name);
+  }
   for (const Prediction& p : predictions) {
     v1::Prediction* to = out.add_predictions();
-    if (out.classification()) {
+    if (reconstructs) {
+      to->mutable_reconstruction()->Add(p.reconstruction.begin(), p.reconstruction.end());
+    } else if (out.classification()) {
       to->set_label(schema.target.classes.at(static_cast<size_t>(p.label)));
       to->set_label_index(p.label);
       to->mutable_probabilities()->Add(p.probabilities.begin(), p.probabilities.end());

@@ -25,6 +25,9 @@ int64_t total_bytes(const v1::MemoryPlan& memory);
 /// are marked, never sent as numbers.
 v1::MetricBatch to_proto(std::span<const MetricPoint> points);
 
+std::vector<v1::ConfusionMatrix> to_proto(const ConfusionMatrices& matrices,
+                                          const std::vector<std::string>& classes);
+
 v1::PredictResponse to_proto(std::span<const Prediction> predictions, const DatasetSchema& schema);
 
 /// A refusal as a worker's outcome, and back.

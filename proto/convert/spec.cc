@@ -9,6 +9,7 @@
 #include <string>
 
 #include "src/base/violations.h"
+#include "src/models/loss.h"
 
 namespace trainyard {
 namespace {
@@ -70,8 +71,15 @@ Attributes to_attributes(const Message& message, const std::string& path, Violat
   reflection->ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
     if (field->is_repeated()) {
-      const auto values = reflection->GetRepeatedFieldRef<int64_t>(message, field);
-      attributes.set(field->name(), std::vector<int64_t>(values.begin(), values.end()));
+      const auto set_list = [&]<typename T>(T) {
+        const auto values = reflection->GetRepeatedFieldRef<T>(message, field);
+        attributes.set(field->name(), std::vector<T>(values.begin(), values.end()));
+      };
+      if (field->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
+        set_list(double());
+      } else {
+        set_list(int64_t());
+      }
       continue;
     }
     switch (field->cpp_type()) {
@@ -191,6 +199,33 @@ BlockSpec to_block(const v1::Block& block, const std::string& path, Violations& 
   return out;
 }
 
+// The name of an enum's value; `fallback` for 0 and, with a refusal, for a number that we do not
+// know.
+template <typename Enum>
+std::string read_enum(Enum value, const std::string& field, const std::string& fallback,
+                      Violations& violations) {
+  if (static_cast<int>(value) == 0) return fallback;
+  const std::string name = enum_name(value);
+  if (!name.empty()) return name;
+  violations.add("FIELD_UNSUPPORTED", field,
+                 std::to_string(static_cast<int>(value)) + " is not known, expected one of " +
+                     value_names(*google::protobuf::GetEnumDescriptor<Enum>()));
+  return fallback;
+}
+
+LossSpec to_loss(const v1::Loss& loss, Violations& violations) {
+  const FieldDescriptor* kind = set_field(loss, "kind");
+  if (kind == nullptr) {
+    violations.add("FIELD_REQUIRED", "model.loss",
+                   "names no loss, expected one such as softmax_cross_entropy or huber");
+    return {};
+  }
+  const auto known = std::ranges::find(loss_kinds(), kind->name(), &LossKind::field);
+  TRAINYARD_CHECK(known != loss_kinds().end(), "no loss " + kind->name());
+  return {std::string(known->op), to_attributes(loss.GetReflection()->GetMessage(loss, kind),
+                                                "model.loss." + kind->name(), violations)};
+}
+
 ModelSpec to_model(const v1::ModelSpec& model, Violations& violations) {
   ModelSpec out;
   const FieldDescriptor* preset = set_field(model, "preset");
@@ -210,20 +245,8 @@ ModelSpec to_model(const v1::ModelSpec& model, Violations& violations) {
     out.blocks.push_back(
         to_block(model.blocks(i), "model.blocks[" + std::to_string(i) + "]", violations));
   }
-  switch (model.loss()) {
-    case v1::LOSS_UNSPECIFIED:
-      break;
-    case v1::SOFTMAX_CROSS_ENTROPY:
-      out.loss = "SoftmaxCrossEntropyLoss";
-      break;
-    case v1::MEAN_SQUARED_ERROR:
-      out.loss = "MeanSquaredError";
-      break;
-    default:
-      violations.add("FIELD_UNSUPPORTED", "model.loss",
-                     std::to_string(model.loss()) +
-                         " is not known, expected softmax_cross_entropy or mean_squared_error");
-  }
+  if (model.has_loss()) out.loss = to_loss(model.loss(), violations);
+  out.target = read_enum(model.target(), "model.target", "", violations);
   return out;
 }
 
@@ -238,20 +261,6 @@ void refuse_unused(const Message& message, const std::string& path, const std::s
     violations.add("FIELD_UNUSED", path + "." + field->name(),
                    "has no effect here; remove it or choose type: " + users(field->name()));
   }
-}
-
-// The name of an enum's value; `fallback` for 0 and, with a refusal, for a number that we do not
-// know.
-template <typename Enum>
-std::string read_enum(Enum value, const std::string& field, const std::string& fallback,
-                      Violations& violations) {
-  if (static_cast<int>(value) == 0) return fallback;
-  const std::string name = enum_name(value);
-  if (!name.empty()) return name;
-  violations.add("FIELD_UNSUPPORTED", field,
-                 std::to_string(static_cast<int>(value)) + " is not known, expected one of " +
-                     value_names(*google::protobuf::GetEnumDescriptor<Enum>()));
-  return fallback;
 }
 
 double default_weight_decay(const std::string& type) {

@@ -85,7 +85,11 @@ Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& reques
   }
   ASSIGN_OR_RETURN(const JobPage page, service_.store.jobs().list(query));
   v1::ListJobsResponse response;
-  for (const Job& job : page.jobs) *response.add_jobs() = to_proto(job);
+  for (const Job& job : page.jobs) {
+    v1::Job& listed = *response.add_jobs() = to_proto(job);
+    listed.mutable_progress()->clear_confusion_matrices();  // large, for a list of a thousand jobs
+    listed.mutable_plan()->clear_initial_weights();
+  }
   response.set_next_page_token(page.next_page_token);
   return response;
 }

@@ -65,6 +65,8 @@ AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
       update.step = report.outcome().steps_done();
       for (const auto& [key, value] : report.outcome().final_metrics())
         update.final_metrics.emplace_back(key, value);
+      update.confusion_matrices.assign(report.outcome().confusion_matrices().begin(),
+                                       report.outcome().confusion_matrices().end());
       break;
     case v1::WorkerReport::KIND_NOT_SET:
       break;

@@ -113,6 +113,7 @@ struct AttemptUpdate {
   std::optional<Move> move;
   std::optional<NewModel> model;                              // only with a move to SUCCEEDED
   std::vector<std::pair<std::string, double>> final_metrics;  // into progress.metrics
+  std::vector<v1::ConfusionMatrix> confusion_matrices;        // into progress
 };
 
 /// What a worker's report changes, for every kind but the outcome, whose meaning is the

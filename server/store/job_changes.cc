@@ -214,7 +214,13 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
 
   JobEdit edit(context, job);
   if (update.plan) {
+    const v1::InitialWeightsReport initial_weights = job.plan.initial_weights();
+    const bool known = job.plan.has_initial_weights();
     job.plan = *update.plan;
+    // An attempt that resumes began with its checkpoint: what the first one found stays true.
+    if (known && !job.plan.has_initial_weights()) {
+      *job.plan.mutable_initial_weights() = initial_weights;
+    }
     job.progress.set_steps_total(job.plan.steps_total());
     job.progress.set_steps_per_epoch(job.plan.steps_per_epoch());
   }
@@ -229,6 +235,9 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
     edit.append(event);
   }
   for (const auto& [key, value] : update.final_metrics) set_metric(job, key, value);
+  for (const v1::ConfusionMatrix& matrix : update.confusion_matrices) {
+    *job.progress.add_confusion_matrices() = matrix;
+  }
   if (number > 0) attempt.acknowledged = number;
   if (update.move && !begins) {
     if (Status s = edit.move(*update.move); !s.ok()) return s.error();

@@ -119,6 +119,8 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
       for (const auto& [key, value] : outcome.final_metrics()) {
         update.final_metrics.emplace_back(key, value);
       }
+      update.confusion_matrices.assign(outcome.confusion_matrices().begin(),
+                                       outcome.confusion_matrices().end());
       update.move = terminal(JobState::kSucceeded, "COMPLETED", completed_message(outcome));
       break;
     }

@@ -42,6 +42,9 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   outcome.set_steps_done(result.steps_done);
   for (const MetricPoint& point : result.final_metrics)
     (*outcome.mutable_final_metrics())[point.key] = point.value;
+  for (v1::ConfusionMatrix& matrix : to_proto(result.confusion, result.classes)) {
+    *outcome.add_confusion_matrices() = std::move(matrix);
+  }
   outcome.set_arena_planned_bytes(result.arena_planned_bytes);
   outcome.set_arena_used_bytes(result.arena_used_bytes);
   return outcome;
@@ -89,7 +92,7 @@ Result<v1::Outcome> run_predict(const v1::PredictTask& task) {
 Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   ASSIGN_OR_RETURN(const EngineSpec spec, to_engine(task.spec()));
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_schema(task.dataset_dir()));
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(spec.recipe, schema));
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(spec.recipe, spec.model, schema));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(spec.model, spec.recipe, schema, shape));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    open_backend(task.device(), task.threads()));

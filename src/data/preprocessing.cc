@@ -152,10 +152,19 @@ bool Preprocessing::fits(const DatasetSchema& schema) const {
 }
 
 Preprocessing fit_preprocessing(const DatasetSchema& schema, const Partition& partition,
-                                std::span<const int64_t> rows, int64_t context_length) {
+                                std::span<const int64_t> rows, int64_t context_length,
+                                bool unit_pixels) {
   Preprocessing p;
   if (schema.stream()) p.context_length = context_length;
-  if (schema.kind == DatasetSchema::Kind::kImage) fit_image(schema, partition, rows, p);
+  if (unit_pixels) {
+    TRAINYARD_CHECK(schema.kind == DatasetSchema::Kind::kImage && schema.image_dtype == DType::kU8,
+                    "only 8-bit pixels are shares of their largest value");
+    p.image_scale = kByteScale;
+    p.image_mean.assign(static_cast<size_t>(schema.image[0]), 0);
+    p.image_std.assign(static_cast<size_t>(schema.image[0]), 1);
+  } else if (schema.kind == DatasetSchema::Kind::kImage) {
+    fit_image(schema, partition, rows, p);
+  }
   const int64_t columns = schema.numeric_columns();
   for (int64_t c = 0; c < columns; ++c) {
     const Moments m = fit_moments([&](const auto& add) {
@@ -250,6 +259,21 @@ void RowTransform::apply(const Partition& partition, int64_t row, float* out) co
 
 float RowTransform::standardise_target(float value) const {
   return static_cast<float>((static_cast<double>(value) - p_.target_mean) / p_.target_std);
+}
+void RowTransform::restore_input(std::span<float> sample) const {
+  const auto restore = [](float& x, double mean, double std, double scale) {
+    x = static_cast<float>((static_cast<double>(x) * std + mean) / scale);
+  };
+  if (image_) {
+    for (size_t i = 0; i < sample.size(); ++i) {
+      const size_t c = i / static_cast<size_t>(pixels_);
+      restore(sample[i], p_.image_mean[c], p_.image_std[c], p_.image_scale);
+    }
+    return;
+  }
+  for (size_t c = 0; c < p_.numeric_mean.size(); ++c) {
+    restore(sample[c], p_.numeric_mean[c], p_.numeric_std[c], 1);
+  }
 }
 double RowTransform::restore_target(float value) const {
   return static_cast<double>(value) * p_.target_std + p_.target_mean;

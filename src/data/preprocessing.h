@@ -5,7 +5,8 @@
 //   numeric      (x - mean) / std; missing -> 0 (the mean)
 //   categorical  one-hot over the schema's categories; missing or unseen -> all zeros
 //   text         tokens as they are: rows cut and padded at ingest, or windows of a stream
-//   image        (x / 255 - mean[c]) / std[c] for U8, (x - mean[c]) / std[c] for F32
+//   image        (x / 255 - mean[c]) / std[c] for U8, (x - mean[c]) / std[c] for F32; x / 255
+//                where the pixels are to be shares in [0, 1]
 //   target       classes as they are; numeric targets are standardised, predictions are mapped back
 //
 // A tabular input is the numeric columns, then the one-hot groups, each in schema order.
@@ -40,8 +41,10 @@ struct Preprocessing {
 };
 
 /// `rows` are indices into `partition`. Sums run in row order in double: same rows, same bits.
+/// `unit_pixels`: pixels, which must be 8-bit, become shares in [0, 1] and are not standardised.
 Preprocessing fit_preprocessing(const DatasetSchema& schema, const Partition& partition,
-                                std::span<const int64_t> rows, int64_t context_length = 0);
+                                std::span<const int64_t> rows, int64_t context_length = 0,
+                                bool unit_pixels = false);
 
 /// A Preprocessing ready to be applied to many rows. Const and thread-safe after construction;
 /// borrows nothing.
@@ -60,6 +63,9 @@ class RowTransform {
   void apply(const Partition& partition, int64_t row, float* out) const;
   /// A numeric target, standardised; and a prediction mapped back to the target's own units.
   float standardise_target(float value) const;
+  /// An input sample, input_size() numbers, mapped back: pixels and numeric columns to their own
+  /// units; what stands for a category stays as it is.
+  void restore_input(std::span<float> sample) const;
   double restore_target(float value) const;
 
  private:

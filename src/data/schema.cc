@@ -137,6 +137,7 @@ ModelInterface DatasetSchema::interface(int64_t context_length) const {
   ModelInterface result;
   if (kind == Kind::kImage) {
     result.input = image;
+    result.bytes = image_dtype == DType::kU8;
   } else if (kind == Kind::kText) {
     TRAINYARD_CHECK(!stream() || context_length > 0, "a stream without a context length");
     result.input = Shape{stream() ? context_length : text.max_length};

@@ -14,16 +14,21 @@ std::string text_of(double value) {
   return error == std::errc() ? std::string(buffer, end) : "?";
 }
 
+std::string list_of(const auto& values, const auto& entry_text) {
+  std::string text = "[";
+  for (const auto& value : values) text += (text.size() > 1 ? ", " : "") + entry_text(value);
+  return text + "]";
+}
+
 std::string text_of(const Attribute& value) {
   if (const auto* i = std::get_if<int64_t>(&value)) return std::to_string(*i);
   if (const auto* d = std::get_if<double>(&value)) return text_of(*d);
   if (const auto* s = std::get_if<std::string>(&value)) return '"' + *s + '"';
-  std::string text = "[";
-  for (const int64_t i : std::get<std::vector<int64_t>>(value)) {
-    if (text.size() > 1) text += ", ";
-    text += std::to_string(i);
+  if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
+    return list_of(*numbers, [](double v) { return text_of(v); });
   }
-  return text + "]";
+  return list_of(std::get<std::vector<int64_t>>(value),
+                 [](int64_t v) { return std::to_string(v); });
 }
 
 template <typename T>
@@ -63,6 +68,16 @@ std::vector<int64_t> Attributes::get_ints(std::string_view name,
   const Attribute* value = find(name);
   return value == nullptr ? fallback
                           : typed<std::vector<int64_t>>(name, *value, "a list of integers");
+}
+
+std::vector<double> Attributes::get_floats(std::string_view name,
+                                           std::vector<double> fallback) const {
+  const Attribute* value = find(name);
+  if (value == nullptr) return fallback;
+  if (const auto* integers = std::get_if<std::vector<int64_t>>(value)) {
+    return {integers->begin(), integers->end()};
+  }
+  return typed<std::vector<double>>(name, *value, "a list of numbers");
 }
 
 std::string Attributes::to_string() const {

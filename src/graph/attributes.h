@@ -10,7 +10,8 @@
 
 namespace trainyard {
 
-using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
+using Attribute =
+    std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
 
 class Attributes {
  public:
@@ -24,9 +25,11 @@ class Attributes {
   /// The value, or `fallback` where the attribute is absent. A value of another type is a fault:
   /// the user's types are checked when layers are built (src/models), before a node exists.
   int64_t get_int(std::string_view name, int64_t fallback) const;
-  double get_float(std::string_view name, double fallback) const;  // an integer attribute converts
+  // Integers convert where numbers are asked for.
+  double get_float(std::string_view name, double fallback) const;
   std::string get_string(std::string_view name, std::string_view fallback) const;
   std::vector<int64_t> get_ints(std::string_view name, std::vector<int64_t> fallback) const;
+  std::vector<double> get_floats(std::string_view name, std::vector<double> fallback) const;
 
   const std::map<std::string, Attribute, std::less<>>& items() const { return items_; }
   std::string to_string() const;  // {kernel_shape=[5, 5], strides=[1, 1]}

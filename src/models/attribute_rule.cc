@@ -46,6 +46,8 @@ std::string_view expected_type(Kind kind) {
       return "text";
     case Kind::kDims:
       return "a list of whole numbers";
+    case Kind::kNumbers:
+      return "a list of numbers";
   }
   return "?";
 }
@@ -65,7 +67,8 @@ Problem check_number(const AttributeRule& rule, double v) {
   return {"FIELD_OUT_OF_RANGE", number_text(v) + " is out of range, expected " + range_text(rule)};
 }
 
-Problem check_dims(const AttributeRule& rule, const std::vector<int64_t>& values) {
+template <typename T>
+Problem check_list(const AttributeRule& rule, const std::vector<T>& values) {
   const auto count = static_cast<int64_t>(values.size());
   const bool fits = rule.lengths.empty()
                         ? count >= rule.count_min && count <= rule.count_max
@@ -81,7 +84,7 @@ Problem check_dims(const AttributeRule& rule, const std::vector<int64_t>& values
     return {"FIELD_OUT_OF_RANGE",
             "has " + std::to_string(count) + " entries, expected " + expected};
   }
-  for (const int64_t v : values) {
+  for (const T v : values) {
     if (Problem p = check_number(rule, static_cast<double>(v)); !p.reason.empty()) return p;
   }
   return {};
@@ -111,9 +114,16 @@ Problem check_value(const AttributeRule& rule, const Attribute& value) {
       return {"FIELD_UNSUPPORTED", quoted_value(*text) + " is not known, expected " + expected};
     }
     case Kind::kDims: {
-      if (number) return check_dims(rule, {*number});
+      if (number) return check_list<int64_t>(rule, {*number});
       const auto* list = std::get_if<std::vector<int64_t>>(&value);
-      return list ? check_dims(rule, *list) : type_problem(rule);
+      return list ? check_list(rule, *list) : type_problem(rule);
+    }
+    case Kind::kNumbers: {
+      if (const auto* integers = std::get_if<std::vector<int64_t>>(&value)) {
+        return check_list(rule, *integers);
+      }
+      const auto* list = std::get_if<std::vector<double>>(&value);
+      return list ? check_list(rule, *list) : type_problem(rule);
     }
   }
   return {};

@@ -18,14 +18,15 @@ struct AttributeRule {
     kFloat,  // takes an integer too
     kBool,   // an integer attribute, 0 or 1
     kText,
-    kDims,  // a list of integers; one integer stands for a list of one
+    kDims,     // a list of integers; one integer stands for a list of one
+    kNumbers,  // a list of numbers
   } kind = Kind::kInt;
   std::string_view name;
   bool required = false;
   double min = 0, max = 0;       // of the number, or of each entry
   bool max_excluded = false;     // [min, max)
   bool min_excluded = false;     // (min, max]
-  std::vector<int64_t> lengths;  // kDims: how many entries are accepted; empty: as below
+  std::vector<int64_t> lengths;  // of lists: how many entries are accepted; empty: as below
   int64_t count_min = 1, count_max = 8;
   std::vector<std::string_view> choices;  // kText; empty: any text
 };

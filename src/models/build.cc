@@ -7,7 +7,7 @@
 #include "src/graph/op.h"
 #include "src/models/blocks.h"
 #include "src/models/layer.h"
-#include "src/models/model_spec.h"
+#include "src/models/loss.h"
 
 namespace trainyard {
 
@@ -59,6 +59,9 @@ std::string_view describe(TargetForm target) {
       return "; end with a gemm layer without units";
     case TargetForm::kNextToken:
       return " (at each position one score per token)";
+    case TargetForm::kInput:
+      return " (the input itself, or flat); end with a layer of its shape or a gemm layer without "
+             "units";
   }
   return "";
 }
@@ -68,38 +71,63 @@ Status check_output(const LayerBuilder& builder, TensorId output, const Resolved
   std::vector<int64_t> expected = {builder.options().batch_size};
   if (interface.target == TargetForm::kNextToken) expected.push_back(interface.input[0]);
   expected.push_back(interface.outputs);
-  if (builder.shape(output) == Shape(expected)) return {};
+  const Shape& shape = builder.shape(output);
+  if (shape == Shape(expected)) return {};
+  if (interface.target == TargetForm::kInput) {
+    expected.pop_back();
+    expected.insert(expected.end(), interface.input.dims().begin(), interface.input.dims().end());
+    if (shape == Shape(expected)) return {};
+  }
   std::string text = Shape(expected).to_string();
   text.replace(1, std::to_string(expected[0]).size(), "N");
-  return LayerBuilder::shape_error(last, "its output is " + builder.shape(output).to_string() +
+  return LayerBuilder::shape_error(last, "its output is " + shape.to_string() +
                                              ", but the dataset asks for " + text +
                                              std::string(describe(interface.target)));
 }
 
-// The loss reads rows of scores: positions of a sequence are rows too.
-Result<TensorId> scores_by_row(LayerBuilder& builder, TensorId output) {
-  const Shape& shape = builder.shape(output);
-  if (shape.rank() == 2) return output;
-  Graph& graph = builder.model().graph;
-  std::vector<int64_t> rows = {shape[0] * shape[1], shape[2]};
+Result<TensorId> add_reshape(LayerBuilder& builder, const std::string& name, TensorId x,
+                             std::vector<int64_t> shape) {
   ASSIGN_OR_RETURN(const NodeId node,
-                   graph.add_node("loss/scores", get_op("Reshape"), {{"shape", std::move(rows)}},
-                                  {output}, {"loss/scores"}));
-  return graph.node(node).outputs[0];
+                   builder.model().graph.add_node(name, get_op("Reshape"),
+                                                  {{"shape", std::move(shape)}}, {x}, {name}));
+  return builder.graph().node(node).outputs[0];
 }
 
-Status add_loss(LayerBuilder& builder, const std::string& loss) {
+// Scores by row: positions of a sequence are rows too.
+Result<TensorId> add_scores(LayerBuilder& builder, TensorId output) {
+  const Shape& shape = builder.shape(output);
+  if (shape.rank() == 2) return output;
+  return add_reshape(builder, "loss/scores", output, {shape[0] * shape[1], shape[2]});
+}
+
+// Samples as rows of numbers: images are read back and compared as such.
+Result<TensorId> add_rows(LayerBuilder& builder, const std::string& name, TensorId x) {
+  const Shape& shape = builder.shape(x);
+  if (shape.rank() == 2) return x;
+  return add_reshape(builder, name, x, {shape[0], shape.elements() / shape[0]});
+}
+
+Status add_loss(LayerBuilder& builder, const Objective& objective) {
   Model& model = builder.model();
-  const bool xent = loss == "SoftmaxCrossEntropyLoss";
-  Result<TensorId> scores = scores_by_row(builder, model.output);
-  if (!scores.ok()) return scores.error();
-  const Shape& rows = builder.shape(*scores);
-  model.target = builder.add_tensor("target", xent ? Shape{rows[0]} : rows,
-                                    xent ? DType::kI32 : builder.options().dtype, Role::kInput, {});
+  const bool reconstructs = objective.interface.target == TargetForm::kInput;
+  Result<TensorId> output = model.output;
+  Result<TensorId> target = kNoTensor;
+  if (reconstructs) {
+    target = add_rows(builder, "loss/input", model.input);
+    if (!target.ok()) return target.error();
+  } else {
+    output = add_scores(builder, model.output);
+    if (!output.ok()) return output.error();
+    const Shape& rows = builder.shape(*output);
+    const bool labels = objective.interface.target != TargetForm::kNumeric;
+    target = model.target =
+        builder.add_tensor("target", labels ? Shape{rows[0]} : rows,
+                           labels ? DType::kI32 : builder.options().dtype, Role::kInput, {});
+  }
   std::vector<std::string> outputs = {"loss"};
-  if (xent) outputs.emplace_back("loss.prob");  // for the backward pass
-  auto node =
-      model.graph.add_node("loss", get_op(loss), {}, {*scores, model.target}, std::move(outputs));
+  if (objective.loss->classes) outputs.emplace_back("loss.prob");  // for the backward pass
+  auto node = model.graph.add_node("loss", get_op(objective.loss->op), objective.attributes,
+                                   {*output, *target}, std::move(outputs));
   if (!node.ok()) {
     Error e = std::move(node).error();
     e.violations = {{"model.loss", e.message}};
@@ -110,8 +138,9 @@ Status add_loss(LayerBuilder& builder, const std::string& loss) {
   return {};
 }
 
-Result<Model> build_graph(const std::vector<ResolvedLayer>& layers, const std::string& loss,
-                          const ModelInterface& interface, const BuildOptions& options) {
+Result<Model> build_graph(const std::vector<ResolvedLayer>& layers, const Objective& objective,
+                          const BuildOptions& options) {
+  const ModelInterface& interface = objective.interface;
   std::vector<int64_t> dims = {options.batch_size};
   dims.insert(dims.end(), interface.input.dims().begin(), interface.input.dims().end());
   const Shape input_shape(std::move(dims));
@@ -131,58 +160,59 @@ Result<Model> build_graph(const std::vector<ResolvedLayer>& layers, const std::s
   if (Status s = check_output(builder, model.output, layers.back()); !s.ok()) {
     return std::move(s).error();
   }
-  // The loop reads no scores of tokens while it trains, and they are the largest tensor of all.
-  if (!options.training || interface.target != TargetForm::kNextToken) {
+  if (interface.target == TargetForm::kInput) {
+    ASSIGN_OR_RETURN(model.output, add_rows(builder, "reconstruction", model.output));
+  }
+  // The loop reads no scores of tokens and no reconstruction while it trains (session.h).
+  if (!options.training || interface.target == TargetForm::kClass ||
+      interface.target == TargetForm::kNumeric) {
     model.graph.mark_output(model.output);
   }
   if (options.training) {
-    if (Status s = add_loss(builder, loss); !s.ok()) return std::move(s).error();
+    if (Status s = add_loss(builder, objective); !s.ok()) return std::move(s).error();
   }
   return std::move(model);
 }
 
-Result<std::string> choose_loss(const ModelSpec& spec, const ModelInterface& interface) {
-  const bool numeric = interface.target == TargetForm::kNumeric;
-  const std::string fitting = numeric ? "MeanSquaredError" : "SoftmaxCrossEntropyLoss";
-  if (spec.loss.empty() || spec.loss == fitting) return fitting;
-  if (spec.loss != "SoftmaxCrossEntropyLoss" && spec.loss != "MeanSquaredError") {
-    return field_error("FIELD_UNSUPPORTED", "model.loss",
-                       quoted_value(spec.loss) +
-                           " is not known, expected softmax_cross_entropy or mean_squared_error");
-  }
-  return field_error(
-      "FIELD_UNSUPPORTED", "model.loss",
-      numeric ? "softmax_cross_entropy does not fit a numeric target, expected mean_squared_error"
-              : "mean_squared_error does not fit a target of classes, expected "
-                "softmax_cross_entropy");
-}
-
-}  // namespace
-
-Result<Model> build_model(const ModelSpec& spec, const ModelInterface& interface,
-                          const BuildOptions& options) {
-  TRAINYARD_CHECK(options.batch_size >= 1, "batch_size must be positive");
-  if (!spec.preset.empty() && !spec.layers.empty()) {
-    return field_error("FIELD_DUPLICATE", "model",
-                       "names several architectures; expected a preset or layers, not both");
-  }
-  if (interface.outputs < (interface.target == TargetForm::kNumeric ? 1 : 2)) {
-    return field_error(
-        "DATASET_INVALID", "dataset",
-        "the target has " + std::to_string(interface.outputs) + " classes, expected at least 2");
-  }
-  if (!spec.preset.empty() && !spec.blocks.empty()) {
-    return field_error("FIELD_UNUSED", "model.blocks", "has no effect beside a preset; remove it");
-  }
+// The model's layers, written out and checked.
+Result<std::vector<ResolvedLayer>> list_layers(const ModelSpec& spec,
+                                               const ModelInterface& interface) {
   std::vector<LayerSpec> layers = spec.layers;
   if (!spec.preset.empty()) {
     ASSIGN_OR_RETURN(layers, expand_preset(spec, interface));
   } else if (uses_blocks(spec)) {
     ASSIGN_OR_RETURN(layers, expand_blocks(spec));
   }
-  ASSIGN_OR_RETURN(const std::string loss, choose_loss(spec, interface));
-  ASSIGN_OR_RETURN(const std::vector<ResolvedLayer> resolved, resolve_layers(layers, spec.preset));
-  return build_graph(resolved, loss, interface, options);
+  return resolve_layers(layers, spec.preset);
+}
+
+}  // namespace
+
+Result<Model> build_model(const ModelSpec& spec, const ModelInterface& data,
+                          const BuildOptions& options) {
+  TRAINYARD_CHECK(options.batch_size >= 1, "batch_size must be positive");
+  if (!spec.preset.empty() && !spec.layers.empty()) {
+    return field_error("FIELD_DUPLICATE", "model",
+                       "names several architectures; expected a preset or layers, not both");
+  }
+  if (data.outputs < (data.target == TargetForm::kNumeric ? 1 : 2)) {
+    return field_error(
+        "DATASET_INVALID", "dataset",
+        "the target has " + std::to_string(data.outputs) + " classes, expected at least 2");
+  }
+  const Result<Objective> objective = find_objective(spec, data);
+  if (!spec.preset.empty() && !spec.blocks.empty()) {
+    return field_error("FIELD_UNUSED", "model.blocks", "has no effect beside a preset; remove it");
+  }
+  const Result<std::vector<ResolvedLayer>> layers =
+      list_layers(spec, objective.ok() ? objective->interface : data);
+  if (objective.ok() && layers.ok()) return build_graph(*layers, *objective, options);
+  if (objective.ok()) return layers.error();
+  if (layers.ok()) return objective.error();
+  Violations both;
+  both.add(objective.error());
+  both.add(layers.error());
+  return both.to_error();
 }
 
 }  // namespace trainyard

@@ -1,5 +1,6 @@
 #include "src/models/model_json.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace trainyard {
@@ -31,12 +32,14 @@ Result<Attributes> attributes_from_json(const Json& json) {
     } else if (value.is_string()) {
       attributes.set(name, value.get<std::string>());
     } else if (value.is_array()) {
-      std::vector<int64_t> list;
-      for (const Json& entry : value) {
-        if (!entry.is_number_integer()) return invalid("attribute lists hold whole numbers");
-        list.push_back(entry.get<int64_t>());
+      const auto all = [&](auto predicate) { return std::ranges::all_of(value, predicate); };
+      if (all([](const Json& entry) { return entry.is_number_integer(); })) {
+        attributes.set(name, value.get<std::vector<int64_t>>());
+      } else if (all([](const Json& entry) { return entry.is_number(); })) {
+        attributes.set(name, value.get<std::vector<double>>());
+      } else {
+        return invalid("attribute lists hold numbers");
       }
-      attributes.set(name, std::move(list));
     } else {
       return invalid("attribute of an unknown type");
     }
@@ -146,7 +149,13 @@ std::string model_to_json(const ModelSpec& spec) {
   }
   if (!spec.layers.empty()) json["layers"] = to_json(spec.layers);
   for (const BlockSpec& block : spec.blocks) json["blocks"].push_back(to_json(block));
-  if (!spec.loss.empty()) json["loss"] = spec.loss;
+  if (!spec.target.empty()) json["target"] = spec.target;
+  // A name alone where that says all: so it was written before losses had attributes.
+  if (!spec.loss.attributes.items().empty()) {
+    json["loss"] = {{"op", spec.loss.op}, {"attributes", to_json(spec.loss.attributes)}};
+  } else if (!spec.loss.op.empty()) {
+    json["loss"] = spec.loss.op;
+  }
   // Names come from outside: bytes that are not UTF-8 must not become an exception.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -156,7 +165,15 @@ Result<ModelSpec> model_from_json(std::string_view text) {
   if (!json.is_object()) return invalid("not a JSON object");
   ModelSpec spec;
   ASSIGN_OR_RETURN(spec.preset, text_of(json, "preset"));
-  ASSIGN_OR_RETURN(spec.loss, text_of(json, "loss"));
+  ASSIGN_OR_RETURN(spec.target, text_of(json, "target"));
+  if (const auto loss = json.find("loss"); loss != json.end() && loss->is_object()) {
+    ASSIGN_OR_RETURN(spec.loss.op, text_of(*loss, "op"));
+    if (const auto attributes = loss->find("attributes"); attributes != loss->end()) {
+      ASSIGN_OR_RETURN(spec.loss.attributes, attributes_from_json(*attributes));
+    }
+  } else {
+    ASSIGN_OR_RETURN(spec.loss.op, text_of(json, "loss"));
+  }
   if (const auto parameters = json.find("parameters"); parameters != json.end()) {
     ASSIGN_OR_RETURN(spec.parameters, attributes_from_json(*parameters));
   }

@@ -1,6 +1,7 @@
 // src/models/model_spec.h: a model as data, and how it becomes a forward graph.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -38,21 +39,29 @@ struct BlockSpec {
   std::vector<LayerSpec> layers;        // the last one is the block's output
 };
 
-/// Either `preset` with `parameters`, or `layers`. An empty `loss` follows the target: classes
-/// train by "SoftmaxCrossEntropyLoss", numbers by "MeanSquaredError".
+/// A loss as a user writes it; kinds and attributes are those of src/models/loss.h. An empty op
+/// follows the target: classes train by "SoftmaxCrossEntropyLoss", numbers by "MeanSquaredError".
+struct LossSpec {
+  std::string op;
+  Attributes attributes = {};
+};
+
+/// Either `preset` with `parameters`, or `layers`.
 struct ModelSpec {
   std::string preset;     // "mlp", "lenet5", or empty
   Attributes parameters;  // of the preset: hidden=[512, 512], activation="relu", dropout=0.1
   std::vector<LayerSpec> layers;
-  std::string loss;
+  LossSpec loss;
   std::vector<BlockSpec> blocks = {};  // for `layers`; each may use those before it
+  std::string target = {};             // "input": the model learns its own input
 };
 
-/// What the data asks a model to give.
+/// What the data, or the spec, asks a model to give.
 enum class TargetForm : uint8_t {
-  kClass,      // one score per class: [N, outputs]
+  kClass,      // one score per class: [N, outputs]; or one for two classes, the second one's
   kNumeric,    // numbers: [N, outputs]
   kNextToken,  // at each position one score per token of the vocabulary: [N, T, outputs]
+  kInput,      // the input itself, whatever the data's target: [N, outputs]
 };
 
 /// What the data offers and asks: the shape of one input sample, and of one target.
@@ -60,10 +69,12 @@ struct ModelInterface {
   Shape input;             // [F] or [C, H, W] numbers, or [T] tokens
   int64_t vocabulary = 0;  // > 0: the input is I32 tokens in [0, vocabulary)
   TargetForm target = TargetForm::kClass;
-  int64_t outputs = 0;   // classes K, numeric targets (1), or the vocabulary
+  int64_t outputs = 0;   // classes K, numeric targets (1), the vocabulary, or the input's elements
   int64_t padding = -1;  // the token that fills short rows of text up; -1: there is none
+  bool bytes = false;    // the input is an image of 8-bit pixels
 
   bool classification() const { return target == TargetForm::kClass; }
+  int64_t classes() const { return classification() ? std::max<int64_t>(outputs, 2) : 0; }
 };
 
 struct BuildOptions {
@@ -75,12 +86,12 @@ struct BuildOptions {
 
 struct Model {
   Graph graph;
-  TensorId input = kNoTensor;  // [N, ...]
-  TensorId target =
-      kNoTensor;  // I32 classes [N] or tokens [N * T], or numbers [N, 1]; training only
+  TensorId input = kNoTensor;   // [N, ...]
+  TensorId target = kNoTensor;  // I32 classes [N] or tokens [N * T], or numbers [N, 1]; training
+                                // only, and not where the input is the target
   TensorId step =
       kNoTensor;  // I64 [1], the optimizer step from 0; present if an op draws random numbers
-  TensorId output = kNoTensor;  // logits [N, K] or [N, T, V], or prediction [N, 1]
+  TensorId output = kNoTensor;  // logits [N, K] or [N, T, V], prediction [N, 1], reconstruction
   TensorId loss = kNoTensor;    // [1]; training only
 };
 

@@ -16,6 +16,7 @@ struct PresetKind {
   /// `parameters` are checked. Refuses a dataset that the model does not fit.
   Result<std::vector<LayerSpec>> (*expand)(const Attributes& parameters,
                                            const ModelInterface& interface) = nullptr;
+  bool reconstructs = false;  // learns its own input
 };
 
 /// All presets, in the order of the families; and one by its name, or null.
@@ -26,15 +27,15 @@ const PresetKind* find_preset_kind(std::string_view name);
 std::vector<PresetKind> classic_presets();
 std::vector<PresetKind> vgg_presets();
 std::vector<PresetKind> resnet_presets();
+std::vector<PresetKind> transformer_presets();
+std::vector<PresetKind> text_presets();
+std::vector<PresetKind> autoencoder_presets();
 
 /// Layers of a preset, spelt shortly. Without `inputs` a layer reads the one before it.
 LayerSpec preset_layer(std::string name, std::string_view op, Attributes attributes = {},
                        std::vector<std::string> inputs = {});
 /// SHAPE_MISMATCH unless a sample is an image of at least `side_min` x `side_min`.
 Status need_images(const ModelInterface& interface, const std::string& preset, int64_t side_min);
-std::vector<PresetKind> transformer_presets();
-std::vector<PresetKind> text_presets();
-
 /// The op of an activation as a preset's parameter names it: "relu" -> "Relu".
 std::string_view activation_op(std::string_view field);
 

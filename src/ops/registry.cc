@@ -32,9 +32,9 @@
 #include "src/ops/lion_update.h"
 #include "src/ops/mat_mul.h"
 #include "src/ops/max_pool.h"
-#include "src/ops/mean_squared_error.h"
 #include "src/ops/moving_average_update.h"
 #include "src/ops/muon_update.h"
+#include "src/ops/pointwise_loss.h"
 #include "src/ops/position_embedding.h"
 #include "src/ops/recurrent.h"
 #include "src/ops/reduce.h"
@@ -135,16 +135,15 @@ const std::vector<const Op*>& registry() {
         dropout_op(),
         dropout_grad_op(),
         softmax_xent_op(),
+        kl_divergence_op(),
         softmax_xent_grad_op(),
-        mean_squared_error_op(),
-        mean_squared_error_grad_op(),
         constant_of_shape_op(),
         sgd_update_op(),
         adam_update_op(),
         adamw_update_op(),
     };
     // Families whose members differ in a row of a table alone.
-    for (const auto family : {arithmetic_ops(), reduce_ops(), unary_ops()}) {
+    for (const auto family : {arithmetic_ops(), reduce_ops(), unary_ops(), pointwise_loss_ops()}) {
       all.insert(all.end(), family.begin(), family.end());
     }
     return all;

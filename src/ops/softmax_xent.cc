@@ -1,5 +1,8 @@
 #include "src/ops/softmax_xent.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "src/ops/shape_helpers.h"
 
 namespace trainyard {
@@ -13,13 +16,29 @@ void check_scores(OpChecks& check, const InferContext& c, std::string_view score
   check.require(z[1] >= 2, "SHAPE_MISMATCH", scores,
                 "shape " + z.to_string() + " has one class, expected at least 2");
   check.shape(1, {z[0]});
+  const Attributes& a = c.attributes();
+  const double smoothing = a.get_float("label_smoothing", 0);
+  check.require(smoothing >= 0 && smoothing < 1, "ATTRIBUTE_OUT_OF_RANGE", "label_smoothing",
+                "is out of range, expected [0, 1)");
+  if (a.find("ignore_index") != nullptr) check.int_in("ignore_index", 0, 0, z[1] - 1);
+  const std::vector<double> weights = a.get_floats("class_weights", {});
+  const bool good =
+      std::ranges::all_of(weights, [](double w) { return w >= 0 && std::isfinite(w); });
+  const bool any = weights.empty() || std::ranges::any_of(weights, [](double w) { return w > 0; });
+  check.require(good && any, "ATTRIBUTE_OUT_OF_RANGE", "class_weights",
+                "expected numbers of 0 or more, not all 0");
+  check.require(weights.empty() || std::ssize(weights) == z[1], "ATTRIBUTE_OUT_OF_RANGE",
+                "class_weights",
+                "has " + std::to_string(weights.size()) + " entries, expected " +
+                    std::to_string(z[1]) + ", one per class");
 }
 
 class SoftmaxXentGrad final : public Op {
  public:
   std::string_view type() const override { return "SoftmaxCrossEntropyLossGrad"; }
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"prob", "labels", "dloss"}, 3);
+    OpChecks check(c, {"prob", "labels", "dloss"}, 3,
+                   {"label_smoothing", "ignore_index", "class_weights"});
     check_scores(check, c, "prob");
     check.same_dtype(2, 0).shape(2, {1});
     if (!check.ok()) return check.error();
@@ -35,11 +54,19 @@ class SoftmaxXentGrad final : public Op {
 
 class SoftmaxXent final : public Op {
  public:
-  std::string_view type() const override { return "SoftmaxCrossEntropyLoss"; }
+  explicit SoftmaxXent(bool divergence) : divergence_(divergence) {}
+  std::string_view type() const override {
+    return divergence_ ? "KullbackLeiblerDivergence" : "SoftmaxCrossEntropyLoss";
+  }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"logits", "labels"}, 2);
+    std::vector<std::string_view> attributes = {"label_smoothing", "ignore_index"};
+    if (!divergence_) attributes.emplace_back("class_weights");
+    OpChecks check(c, {"logits", "labels"}, 2, attributes);
     check_scores(check, c, "logits");
+    // Of one-hot labels it is the cross-entropy.
+    check.require(!divergence_ || c.attributes().get_float("label_smoothing", 0) > 0,
+                  "ATTRIBUTE_OUT_OF_RANGE", "label_smoothing", "is out of range, expected (0, 1)");
     if (!check.ok()) return check.error();
     return std::vector{TensorType{{1}, c.input(0).dtype}, c.input(0)};
   }
@@ -47,7 +74,7 @@ class SoftmaxXent final : public Op {
   void differentiate(GradientContext& c) const override {
     TRAINYARD_CHECK(c.grad_output(1) == kNoTensor,
                     c.node().name + ": prob is for reading, it has no gradient");
-    c.set_grad(0, c.add("grad", *softmax_xent_grad_op(), {},
+    c.set_grad(0, c.add("grad", *softmax_xent_grad_op(), c.node().attributes,
                         {c.output(1), c.input(1), c.grad_output(0)}, {true})[0]);
   }
 
@@ -57,12 +84,19 @@ class SoftmaxXent final : public Op {
     return cost;
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{1, 0}}; }
+
+ private:
+  bool divergence_;
 };
 
 }  // namespace
 
 const Op* softmax_xent_op() {
-  static const SoftmaxXent op;
+  static const SoftmaxXent op(/*divergence=*/false);
+  return &op;
+}
+const Op* kl_divergence_op() {
+  static const SoftmaxXent op(/*divergence=*/true);
   return &op;
 }
 const Op* softmax_xent_grad_op() {

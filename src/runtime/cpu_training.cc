@@ -1,6 +1,6 @@
 // Losses, and constants such as the gradient they begin with.
 #include "kernels/elementwise.h"
-#include "kernels/mse.h"
+#include "kernels/pointwise_loss.h"
 #include "src/runtime/cpu_kernels.h"
 #include "src/runtime/op_params.h"
 
@@ -11,38 +11,48 @@ using namespace kernels;  // NOLINT: contracts and cpu:: kernels
 
 std::unique_ptr<Kernel> make_softmax_xent(CpuContext& context, const Graph& g, const Node& n) {
   require_f32(n, input_info(g, n, 0));
-  const SoftmaxXentDims d = softmax_xent_dims(g, n);
+  const SoftmaxXentParams p = softmax_xent_params(g, n);
   return make_kernel(
-      [d, &team = context.team](const KernelArgs& a) {
-        cpu::softmax_xent_forward(d, a.in<float>(0), a.in<int32_t>(1), a.out<float>(0),
+      [p, &team = context.team](const KernelArgs& a) {
+        cpu::softmax_xent_forward(p, a.in<float>(0), a.in<int32_t>(1), a.out<float>(0),
                                   a.out<float>(1), a.workspace, team);
       },
-      cpu::softmax_xent_workspace_bytes(d));
+      cpu::softmax_xent_workspace_bytes(p));
 }
 
 std::unique_ptr<Kernel> make_softmax_xent_grad(CpuContext& context, const Graph& g, const Node& n) {
   require_f32(n, input_info(g, n, 0));
-  return make_kernel([d = softmax_xent_dims(g, n), &team = context.team](const KernelArgs& a) {
-    cpu::softmax_xent_backward(d, a.in<float>(0), a.in<int32_t>(1), a.in<float>(2), a.out<float>(0),
+  return make_kernel([p = softmax_xent_params(g, n), &team = context.team](const KernelArgs& a) {
+    cpu::softmax_xent_backward(p, a.in<float>(0), a.in<int32_t>(1), a.in<float>(2), a.out<float>(0),
                                team);
   });
 }
 
-std::unique_ptr<Kernel> make_mse(CpuContext& context, const Graph& g, const Node& n) {
+template <typename F>
+std::unique_ptr<Kernel> make_pointwise_loss(CpuContext& context, const Graph& g, const Node& n) {
   require_f32(n, input_info(g, n, 0));
   const int64_t count = input_info(g, n, 0).type.shape.elements();
-  return make_kernel(
-      [count, &team = context.team](const KernelArgs& a) {
-        cpu::mse_forward(count, a.in<float>(0), a.in<float>(1), a.out<float>(0), a.workspace, team);
-      },
-      cpu::mse_workspace_bytes(count));
+  return with_target_type<float>(g, n, [&]<typename Target>(Target) {
+    return make_kernel(
+        [f = loss_of<F>(n.attributes), count, &team = context.team](const KernelArgs& a) {
+          cpu::pointwise_loss(f, count, a.in<float>(0), a.in<Target>(1), a.out<float>(0),
+                              a.workspace, team);
+        },
+        cpu::pointwise_loss_workspace_bytes(count));
+  });
 }
 
-std::unique_ptr<Kernel> make_mse_grad(CpuContext& context, const Graph& g, const Node& n) {
+template <typename F>
+std::unique_ptr<Kernel> make_pointwise_loss_grad(CpuContext& context, const Graph& g,
+                                                 const Node& n) {
   require_f32(n, input_info(g, n, 0));
-  return make_kernel([count = input_info(g, n, 0).type.shape.elements(),
-                      &team = context.team](const KernelArgs& a) {
-    cpu::mse_backward(count, a.in<float>(0), a.in<float>(1), a.in<float>(2), a.out<float>(0), team);
+  const int64_t count = input_info(g, n, 0).type.shape.elements();
+  return with_target_type<float>(g, n, [&]<typename Target>(Target) {
+    return make_kernel(
+        [f = loss_of<F>(n.attributes), count, &team = context.team](const KernelArgs& a) {
+          cpu::pointwise_loss_grad(f, count, a.in<float>(0), a.in<Target>(1), a.in<float>(2),
+                                   a.out<float>(0), team);
+        });
   });
 }
 
@@ -61,10 +71,13 @@ std::unique_ptr<Kernel> make_constant(CpuContext& context, const Graph& g, const
 std::span<const CpuEntry> cpu_training_kernels() {
   static constexpr CpuEntry kEntries[] = {
       {"SoftmaxCrossEntropyLoss", make_softmax_xent},
+      {"KullbackLeiblerDivergence", make_softmax_xent},
       {"SoftmaxCrossEntropyLossGrad", make_softmax_xent_grad},
-      {"MeanSquaredError", make_mse},
-      {"MeanSquaredErrorGrad", make_mse_grad},
-      {"ConstantOfShape", make_constant},
+#define TRAINYARD_ROW(F) \
+  {#F, make_pointwise_loss<math::F>}, {#F "Grad", make_pointwise_loss_grad<math::F>},
+      TRAINYARD_FOR_EACH_POINTWISE_LOSS(TRAINYARD_ROW)
+#undef TRAINYARD_ROW
+          {"ConstantOfShape", make_constant},
   };
   return kEntries;
 }

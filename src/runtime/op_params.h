@@ -10,6 +10,7 @@
 #include "kernels/gemm.h"
 #include "kernels/gradient.h"
 #include "kernels/layer_norm.h"
+#include "kernels/math/losses.h"
 #include "kernels/optimizer.h"
 #include "kernels/softmax.h"
 #include "kernels/softmax_xent.h"
@@ -109,10 +110,33 @@ inline kernels::DropoutParams dropout_params(const Graph& g, const Node& n) {
           static_cast<uint32_t>(n.attributes.get_int("stream", 0))};
 }
 
-/// SoftmaxCrossEntropyLoss and its gradient: scores come first.
-inline kernels::SoftmaxXentDims softmax_xent_dims(const Graph& g, const Node& n) {
+/// SoftmaxCrossEntropyLoss, KullbackLeiblerDivergence and their gradient: scores come first.
+inline kernels::SoftmaxXentParams softmax_xent_params(const Graph& g, const Node& n) {
   const Shape& z = input_info(g, n, 0).type.shape;
-  return {z[0], z[1]};
+  return {z[0],
+          z[1],
+          n.attributes.get_float("label_smoothing", 0),
+          n.attributes.get_int("ignore_index", -1),
+          n.attributes.get_floats("class_weights", {}),
+          n.op->type() == "KullbackLeiblerDivergence"};
+}
+
+/// A loss of kernels/math/losses.h with its members set from the attributes of those names.
+template <typename F>
+F loss_of(const Attributes& attributes) {
+  F f;
+  if constexpr (requires { f.delta; }) f.delta = attributes.get_float("delta", f.delta);
+  if constexpr (requires { f.pos_weight; }) {
+    f.pos_weight = attributes.get_float("pos_weight", f.pos_weight);
+  }
+  return f;
+}
+
+/// Calls f(Target()) with the type in which a loss or its gradient gets its target: input 1, a
+/// class or a number as the predictions T.
+template <typename T, typename Function>
+std::unique_ptr<Kernel> with_target_type(const Graph& g, const Node& n, const Function& f) {
+  return input_info(g, n, 1).type.dtype == DType::kI32 ? f(int32_t()) : f(T());
 }
 
 inline kernels::SgdParams sgd_params(const Graph& g, const Node& n) {

@@ -1,6 +1,6 @@
 // Losses, and constants such as the gradient they begin with.
 #include "kernels/elementwise.h"
-#include "kernels/mse.h"
+#include "kernels/pointwise_loss.h"
 #include "src/runtime/op_params.h"
 #include "src/runtime/reference_kernels.h"
 
@@ -10,37 +10,46 @@ namespace {
 using namespace kernels;  // NOLINT: contracts and reference:: loops
 
 std::unique_ptr<Kernel> make_softmax_xent(ReferenceContext&, const Graph& g, const Node& n) {
-  const SoftmaxXentDims d = softmax_xent_dims(g, n);
+  const SoftmaxXentParams p = softmax_xent_params(g, n);
   return with_float_type(input_info(g, n, 0).type.dtype, [&]<typename T>(T) {
-    return make_kernel([d](const KernelArgs& a) {
-      reference::softmax_xent_forward(d, a.in<T>(0), a.in<int32_t>(1), a.out<T>(0), a.out<T>(1));
+    return make_kernel([p](const KernelArgs& a) {
+      reference::softmax_xent_forward(p, a.in<T>(0), a.in<int32_t>(1), a.out<T>(0), a.out<T>(1));
     });
   });
 }
 
 std::unique_ptr<Kernel> make_softmax_xent_grad(ReferenceContext&, const Graph& g, const Node& n) {
-  const SoftmaxXentDims d = softmax_xent_dims(g, n);
+  const SoftmaxXentParams p = softmax_xent_params(g, n);
   return with_float_type(input_info(g, n, 0).type.dtype, [&]<typename T>(T) {
-    return make_kernel([d](const KernelArgs& a) {
-      reference::softmax_xent_backward(d, a.in<T>(0), a.in<int32_t>(1), a.in<T>(2), a.out<T>(0));
+    return make_kernel([p](const KernelArgs& a) {
+      reference::softmax_xent_backward(p, a.in<T>(0), a.in<int32_t>(1), a.in<T>(2), a.out<T>(0));
     });
   });
 }
 
-std::unique_ptr<Kernel> make_mse(ReferenceContext&, const Graph& g, const Node& n) {
+template <typename F>
+std::unique_ptr<Kernel> make_pointwise_loss(ReferenceContext&, const Graph& g, const Node& n) {
   const TensorType type = input_info(g, n, 0).type;
+  const F f = loss_of<F>(n.attributes);
   return with_float_type(type.dtype, [&]<typename T>(T) {
-    return make_kernel([count = type.shape.elements()](const KernelArgs& a) {
-      reference::mse_forward(count, a.in<T>(0), a.in<T>(1), a.out<T>(0));
+    return with_target_type<T>(g, n, [&]<typename Target>(Target) {
+      return make_kernel([f, count = type.shape.elements()](const KernelArgs& a) {
+        reference::pointwise_loss(f, count, a.in<T>(0), a.in<Target>(1), a.out<T>(0));
+      });
     });
   });
 }
 
-std::unique_ptr<Kernel> make_mse_grad(ReferenceContext&, const Graph& g, const Node& n) {
+template <typename F>
+std::unique_ptr<Kernel> make_pointwise_loss_grad(ReferenceContext&, const Graph& g, const Node& n) {
   const TensorType type = input_info(g, n, 0).type;
+  const F f = loss_of<F>(n.attributes);
   return with_float_type(type.dtype, [&]<typename T>(T) {
-    return make_kernel([count = type.shape.elements()](const KernelArgs& a) {
-      reference::mse_backward(count, a.in<T>(0), a.in<T>(1), a.in<T>(2), a.out<T>(0));
+    return with_target_type<T>(g, n, [&]<typename Target>(Target) {
+      return make_kernel([f, count = type.shape.elements()](const KernelArgs& a) {
+        reference::pointwise_loss_grad(f, count, a.in<T>(0), a.in<Target>(1), a.in<T>(2),
+                                       a.out<T>(0));
+      });
     });
   });
 }
@@ -60,10 +69,13 @@ std::unique_ptr<Kernel> make_constant(ReferenceContext&, const Graph& g, const N
 std::span<const ReferenceEntry> reference_training_kernels() {
   static constexpr ReferenceEntry kEntries[] = {
       {"SoftmaxCrossEntropyLoss", make_softmax_xent},
+      {"KullbackLeiblerDivergence", make_softmax_xent},
       {"SoftmaxCrossEntropyLossGrad", make_softmax_xent_grad},
-      {"MeanSquaredError", make_mse},
-      {"MeanSquaredErrorGrad", make_mse_grad},
-      {"ConstantOfShape", make_constant},
+#define TRAINYARD_ROW(F) \
+  {#F, make_pointwise_loss<math::F>}, {#F "Grad", make_pointwise_loss_grad<math::F>},
+      TRAINYARD_FOR_EACH_POINTWISE_LOSS(TRAINYARD_ROW)
+#undef TRAINYARD_ROW
+          {"ConstantOfShape", make_constant},
   };
   return kEntries;
 }

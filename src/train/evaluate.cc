@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "kernels/math/activations.h"
 #include "src/data/loader.h"
 
 namespace trainyard {
@@ -20,26 +21,36 @@ std::vector<int64_t> bytes_of_tokens(const TextSchema& text) {
 }  // namespace
 
 Evaluator::Evaluator(Session& session, const DatasetSchema& schema,
-                     const Preprocessing& preprocessing, std::vector<std::string> names)
+                     const Preprocessing& preprocessing, const Objective& objective,
+                     std::vector<std::string> names)
     : session_(session),
       preprocessing_(preprocessing),
-      interface_(schema.interface(preprocessing.context_length)),
+      objective_(objective),
       transform_(schema, preprocessing),
       names_(std::move(names)) {
-  if (interface_.target == TargetForm::kNextToken) token_bytes_ = bytes_of_tokens(schema.text);
+  if (objective.interface.target == TargetForm::kNextToken)
+    token_bytes_ = bytes_of_tokens(schema.text);
 }
 
 // Row `i` of the batch, row `row` of the partition.
 void Evaluator::add_row(const Partition& partition, int64_t row, size_t i,
                         std::span<const float> output, MetricAccumulator& metrics) const {
-  if (interface_.target == TargetForm::kNumeric) {
+  if (objective_.interface.target == TargetForm::kInput) {
+    const auto input = std::span(batch_.input).subspan(i * output.size(), output.size());
+    for (size_t k = 0; k < output.size(); ++k) {
+      const double y = output[k], x = input[k];
+      metrics.add_number(y, x, objective_.unit_input() ? math::Sigmoid::f(y) : y, x);
+    }
+    return;
+  }
+  if (objective_.interface.target == TargetForm::kNumeric) {
     const double target = partition.target_numeric[static_cast<size_t>(row)];
     const double predicted = output[0];
     metrics.add_number(predicted, (target - preprocessing_.target_mean) / preprocessing_.target_std,
                        predicted * preprocessing_.target_std + preprocessing_.target_mean, target);
     return;
   }
-  const auto outputs = static_cast<size_t>(interface_.outputs);
+  const auto outputs = static_cast<size_t>(objective_.interface.outputs);
   const size_t positions = output.size() / outputs;  // of a sequence; else 1
   for (size_t t = 0; t < positions; ++t) {
     const int32_t label = batch_.target_class[i * positions + t];
@@ -50,7 +61,7 @@ void Evaluator::add_row(const Partition& partition, int64_t row, size_t i,
 
 Evaluation Evaluator::evaluate(const Partition& partition, std::span<const int64_t> rows) {
   const auto batch = static_cast<size_t>(session_.evaluation_batch());
-  MetricAccumulator metrics(names_, interface_);
+  MetricAccumulator metrics(names_, objective_);
   std::vector<int64_t> selected;
   for (size_t first = 0; first < rows.size(); first += batch) {
     const std::span<const int64_t> part = rows.subspan(first, std::min(batch, rows.size() - first));
@@ -74,58 +85,6 @@ std::vector<MetricPoint> to_metrics(const Evaluation& e, const std::string& pref
   std::vector<MetricPoint> points;
   for (const auto& [name, value] : e.values) points.push_back({prefix + "/" + name, step, value});
   return points;
-}
-
-namespace {
-
-constexpr size_t kNameShown = 12;  // characters of a class
-constexpr size_t kPairsShown = 20;
-
-std::string cell(std::string text, size_t width) {
-  if (text.size() > kNameShown) {
-    size_t end = kNameShown;  // not inside a character of several bytes
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-    text.resize(end);
-  }
-  return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
-}
-
-std::string most_confused(const std::vector<std::vector<int64_t>>& confusion,
-                          const std::vector<std::string>& classes) {
-  std::vector<std::tuple<int64_t, size_t, size_t>> pairs;  // fewest last
-  for (size_t i = 0; i < confusion.size(); ++i) {
-    for (size_t j = 0; j < confusion.size(); ++j) {
-      if (i != j && confusion[i][j] > 0) pairs.emplace_back(-confusion[i][j], i, j);
-    }
-  }
-  std::ranges::sort(pairs);
-  if (pairs.size() > kPairsShown) pairs.resize(kPairsShown);
-  std::string text;
-  for (const auto& [count, i, j] : pairs) {
-    text += "\n" + std::to_string(-count) + " of " + classes[i] + " taken for " + classes[j];
-  }
-  return text.empty() ? "\nnone" : text;
-}
-
-}  // namespace
-
-std::string confusion_text(const std::vector<std::vector<int64_t>>& confusion,
-                           const std::vector<std::string>& classes) {
-  if (confusion.size() > kConfusionClassesShown) return most_confused(confusion, classes);
-  size_t width = 5;
-  for (const std::string& name : classes)
-    width = std::max(width, std::min(name.size(), kNameShown));
-  for (const auto& row : confusion) {
-    for (const int64_t count : row) width = std::max(width, std::to_string(count).size());
-  }
-  ++width;
-  std::string text = "\n" + cell("", width);
-  for (const std::string& name : classes) text += cell(name, width);
-  for (size_t i = 0; i < confusion.size(); ++i) {
-    text += "\n" + cell(classes[i], width);
-    for (const int64_t count : confusion[i]) text += cell(std::to_string(count), width);
-  }
-  return text;
 }
 
 }  // namespace trainyard

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,8 +13,6 @@
 
 namespace trainyard {
 
-using ConfusionMatrices = std::map<std::string, std::vector<std::vector<int64_t>>>;
-
 struct Evaluation {
   std::vector<std::pair<std::string, double>> values;  // by metric, in the order of the names
   std::vector<std::vector<int64_t>> confusion;         // [label][prediction], if it was asked for
@@ -26,7 +23,7 @@ class Evaluator {
  public:
   /// `names`: metrics.h. All references outlive it.
   Evaluator(Session& session, const DatasetSchema& schema, const Preprocessing& preprocessing,
-            std::vector<std::string> names);
+            const Objective& objective, std::vector<std::string> names);
 
   /// Runs `rows` of the partition, at least one, through the evaluation program in batches of its
   /// fixed size. The last batch is filled up with copies of its last row, which are not counted.
@@ -38,7 +35,7 @@ class Evaluator {
 
   Session& session_;
   const Preprocessing& preprocessing_;
-  const ModelInterface interface_;
+  const Objective objective_;
   const RowTransform transform_;
   const std::vector<std::string> names_;
   std::vector<int64_t> token_bytes_;  // of a stream of tokens: what each takes in the text
@@ -47,11 +44,5 @@ class Evaluator {
 
 /// "<prefix>/<metric>" for every value.
 std::vector<MetricPoint> to_metrics(const Evaluation& e, const std::string& prefix, int64_t step);
-
-/// Lines of a table, labels down and predictions across. Beyond kConfusionClassesShown classes
-/// those that are confused most often, as a list.
-inline constexpr size_t kConfusionClassesShown = 20;
-std::string confusion_text(const std::vector<std::vector<int64_t>>& confusion,
-                           const std::vector<std::string>& classes);
 
 }  // namespace trainyard

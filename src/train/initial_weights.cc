@@ -39,7 +39,7 @@ void check_patterns(const std::vector<std::string>& patterns, const char* field,
 
 }  // namespace
 
-std::string InitialWeightsReport::text(const std::string& source) const {
+std::string InitialWeightsReport::text() const {
   return "initial weights from " + source + line("taken", taken) +
          line("left out by the recipe", left_out) +
          line("not in the source, drawn at random", missing) +
@@ -58,6 +58,7 @@ Result<InitialWeightsReport> load_initial_weights(const InitialWeights& spec,
   if (!violations.empty()) return violations.to_error();
 
   InitialWeightsReport report;
+  report.source = spec.source;
   std::vector<std::pair<std::string, const TensorView*>> found;
   for (const TensorInfo& t : tensors) {
     const bool wanted = (spec.include.empty() || matches_any(spec.include, t.name)) &&

@@ -126,7 +126,7 @@ std::optional<PlanDump> find_plan_dump(std::string_view name) {
 
 Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
                          PlanDump dump) {
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, schema));
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(model, recipe, schema, shape));
   JobPlan plan;
   plan.run = describe_run(programs, shape);

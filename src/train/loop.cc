@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "src/train/confusion.h"
 #include "src/train/evaluate.h"
 #include "src/train/metrics.h"
 
@@ -33,13 +34,12 @@ Loop::Loop(const LoopContext& context, Session& session, Files& files, Reporter&
       saved_step_(state_.step > 0 ? state_.step : -1),
       rate_time_(MetricBuffer::Clock::now()),
       rate_step_(state_.step) {
-  const ModelInterface interface = context.data.schema().interface(context.shape.context_length);
+  const Objective& objective = context.shape.objective;
   if (session.evaluation_batch() > 0) {
-    evaluator_.emplace(session, context.data.schema(), context.preprocessing,
-                       evaluation_metrics(context.job.recipe, interface));
+    evaluator_.emplace(session, context.data.schema(), context.preprocessing, objective,
+                       evaluation_metrics(context.job.recipe, objective.interface));
   }
-  classification_ = interface.classification();
-  outputs_ = static_cast<size_t>(interface.outputs);
+  classification_ = objective.interface.classification();
 }
 
 Status Loop::run(const std::stop_token& stop) {
@@ -97,16 +97,23 @@ Status Loop::run_step(Loader& loader) {
   }
   ++state_.step;
   state_.train_loss = loss;
-  if (classification_) {
-    int64_t correct = 0;
-    for (size_t i = 0; i < batch.target_class.size(); ++i) {
-      const auto row = session_.logits().subspan(i * outputs_, outputs_);
-      correct += argmax(row) == batch.target_class[i] ? 1 : 0;
-    }
-    state_.train_accuracy = static_cast<double>(correct) / static_cast<double>(batch.rows);
-  }
+  if (classification_) count_correct(batch);
   report_step(rate);
   return {};
+}
+
+void Loop::count_correct(const Batch& batch) {
+  const Objective& objective = context_.shape.objective;
+  const auto outputs = static_cast<size_t>(objective.interface.outputs);
+  int64_t correct = 0, rows = 0;
+  for (size_t i = 0; i < batch.target_class.size(); ++i) {
+    const int32_t label = batch.target_class[i];
+    if (label == objective.ignored_label()) continue;
+    const ClassScores scores(session_.logits().subspan(i * outputs, outputs));
+    correct += argmax(scores.get()) == label ? 1 : 0;
+    ++rows;
+  }
+  if (rows > 0) state_.train_accuracy = static_cast<double>(correct) / static_cast<double>(rows);
 }
 
 void Loop::report_step(double learning_rate) {

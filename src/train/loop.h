@@ -48,6 +48,8 @@ class Loop {
 
  private:
   Status run_step(Loader& loader);
+  /// The accuracy of the step that ran last. A batch of which no row counts leaves it as it was.
+  void count_correct(const Batch& batch);
   void report_step(double learning_rate);
   void report_rates(const Loader& loader);
   void evaluate_validation();
@@ -68,8 +70,7 @@ class Loop {
   Reporter& reporter_;
   MetricBuffer metrics_;
   LoopState state_;
-  bool classification_;  // one class per sample: its accuracy is read off every step
-  size_t outputs_;
+  bool classification_;      // one class per sample: its accuracy is read off every step
   int64_t saved_step_ = -1;  // step of the newest checkpoint of this run
   double reported_learning_rate_ = -1;
   MetricBuffer::Clock::time_point rate_time_;

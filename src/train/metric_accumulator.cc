@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <numeric>
 #include <optional>
@@ -63,27 +64,32 @@ int64_t argmax(std::span<const float> values) {
 }
 
 MetricAccumulator::MetricAccumulator(const std::vector<std::string>& names,
-                                     const ModelInterface& interface)
-    : names_(names), outputs_(static_cast<size_t>(interface.outputs)) {
+                                     const Objective& objective)
+    : names_(names),
+      loss_(objective),
+      ignored_(objective.ignored_label()),
+      classes_(static_cast<size_t>(objective.interface.classes())) {
   keeps_scores_ = has(names, "roc_auc");
   keeps_confusion_ = has(names, "confusion_matrix");
   for (const std::string& name : names) {
     if (const auto k = top_k_of(name)) top_k_[name] = *k;
   }
-  if (interface.classification()) {
-    labelled_.resize(outputs_);
-    predicted_.resize(outputs_);
-    hits_.resize(outputs_);
-  }
-  if (keeps_confusion_) confusion_.resize(outputs_, std::vector<int64_t>(outputs_));
+  labelled_.resize(classes_);
+  predicted_.resize(classes_);
+  hits_.resize(classes_);
+  if (keeps_confusion_) confusion_.resize(classes_, std::vector<int64_t>(classes_));
 }
 
-void MetricAccumulator::add_scores(std::span<const float> logits, int64_t label, int64_t bytes) {
-  const double loss = cross_entropy(logits, label);
+void MetricAccumulator::add_scores(std::span<const float> output, int64_t label, int64_t bytes) {
+  if (label == ignored_) return;
+  const ClassScores scores(output);
+  const std::span<const float> logits = scores.get();
+  const double row_entropy = cross_entropy(logits, label);
   const int64_t predicted = argmax(logits);
   ++rows_;
   bytes_ += bytes;
-  loss_ += loss;
+  cross_entropy_ += row_entropy;
+  loss_.add_scores(logits, label, row_entropy);
   correct_ += predicted == label ? 1 : 0;
   if (!top_k_.empty()) {
     // As argmax: of equal scores the first one wins.
@@ -103,18 +109,18 @@ void MetricAccumulator::add_scores(std::span<const float> logits, int64_t label,
   }
   if (!keeps_scores_) return;
   labels_.push_back(static_cast<int32_t>(label));
-  if (outputs_ == 2) {
+  if (classes_ == 2) {
     scores_.push_back(static_cast<double>(logits[1]) - static_cast<double>(logits[0]));
     return;
   }
-  const double log_sum = loss + static_cast<double>(logits[static_cast<size_t>(label)]);
+  const double log_sum = row_entropy + static_cast<double>(logits[static_cast<size_t>(label)]);
   for (const float z : logits) scores_.push_back(std::exp(static_cast<double>(z) - log_sum));
 }
 
-void MetricAccumulator::add_number(double predicted_standard, double target_standard,
-                                   double predicted, double target) {
+void MetricAccumulator::add_number(double output, double output_target, double predicted,
+                                   double target) {
   ++rows_;
-  loss_ += (predicted_standard - target_standard) * (predicted_standard - target_standard);
+  loss_.add_number(output, output_target);
   absolute_ += std::fabs(predicted - target);
   squared_ += (predicted - target) * (predicted - target);
   const double distance = target - target_mean_;
@@ -125,7 +131,7 @@ void MetricAccumulator::add_number(double predicted_standard, double target_stan
 double MetricAccumulator::per_class(const std::string& name) const {
   int64_t classes = 0;
   double sum = 0;
-  for (size_t k = 0; k < outputs_; ++k) {
+  for (size_t k = 0; k < classes_; ++k) {
     if (labelled_[k] + predicted_[k] == 0) continue;
     ++classes;
     sum += name.starts_with("precision") ? ratio(hits_[k], predicted_[k])
@@ -137,11 +143,11 @@ double MetricAccumulator::per_class(const std::string& name) const {
 
 double MetricAccumulator::roc_auc() const {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  if (outputs_ == 2) return area_under_curve(scores_, 1, 0, labels_, 1).value_or(kNone);
+  if (classes_ == 2) return area_under_curve(scores_, 1, 0, labels_, 1).value_or(kNone);
   double sum = 0;
   int64_t classes = 0;
-  for (size_t k = 0; k < outputs_; ++k) {
-    const auto area = area_under_curve(scores_, outputs_, k, labels_, static_cast<int32_t>(k));
+  for (size_t k = 0; k < classes_; ++k) {
+    const auto area = area_under_curve(scores_, classes_, k, labels_, static_cast<int32_t>(k));
     if (!area) continue;
     sum += *area;
     ++classes;
@@ -155,9 +161,10 @@ double MetricAccumulator::r2() const {
 }
 
 double MetricAccumulator::value(const std::string& name) const {
-  TRAINYARD_CHECK(rows_ > 0 && has(names_, name), "metric " + name + " was not accumulated");
+  TRAINYARD_CHECK(has(names_, name), "metric " + name + " was not accumulated");
+  if (rows_ == 0) return std::numeric_limits<double>::quiet_NaN();
   const auto n = static_cast<double>(rows_);
-  if (name == "loss") return loss_ / n;
+  if (name == "loss") return loss_.value();
   if (const auto it = top_k_.find(name); it != top_k_.end()) {
     return static_cast<double>(top_k_correct_.at(name)) / n;
   }
@@ -167,9 +174,9 @@ double MetricAccumulator::value(const std::string& name) const {
   if (name == "mae") return absolute_ / n;
   if (name == "rmse") return std::sqrt(squared_ / n);
   if (name == "r2") return r2();
-  if (name == "perplexity") return std::exp(loss_ / n);
+  if (name == "perplexity") return std::exp(cross_entropy_ / n);
   if (name == "bits_per_byte") {
-    return loss_ / std::numbers::ln2 / static_cast<double>(std::max<int64_t>(bytes_, 1));
+    return cross_entropy_ / std::numbers::ln2 / static_cast<double>(std::max<int64_t>(bytes_, 1));
   }
   TRAINYARD_CHECK(false, "metric " + name + " has no formula");
 }

@@ -9,17 +9,21 @@
 //                           without any other, are left out
 //   r2                      1 - squared errors / squared deviations of the targets; 1 or 0 where
 //                           the targets do not differ
-// loss is cross-entropy in nats, or the squared error of the standardised target; mae and rmse are
-// in the target's own units. perplexity is e^loss, bits_per_byte loss / ln 2 per byte of text.
+// loss is the job's, with its options, in the units in which it trains; mae and rmse are in the
+// target's own units, or those of the input as the model sees it. perplexity is e^c, bits_per_byte
+// c / ln 2 per byte of text, c the cross-entropy, whatever the loss. Rows with the label that the
+// loss ignores count nowhere; a metric without a row is NaN.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "src/models/model_spec.h"
+#include "src/models/loss.h"
+#include "src/train/loss_sum.h"
 
 namespace trainyard {
 
@@ -27,20 +31,33 @@ namespace trainyard {
 double cross_entropy(std::span<const float> logits, int64_t label);
 /// Index of the largest value, the first of equal ones.
 int64_t argmax(std::span<const float> values);
+/// One score per class, from what the model gives: of one logit z for two classes these are 0 and
+/// z, which softmax makes 1 - sigmoid(z) and sigmoid(z).
+class ClassScores {
+ public:
+  explicit ClassScores(std::span<const float> output)
+      : pair_{0, output[0]}, scores_(output.size() > 1 ? output : std::span<const float>(pair_)) {}
+  ClassScores(const ClassScores&) = delete;
+  ClassScores& operator=(const ClassScores&) = delete;
+  std::span<const float> get() const { return scores_; }
+
+ private:
+  std::array<float, 2> pair_;
+  std::span<const float> scores_;
+};
 
 /// Not thread-safe. Sums run in double, in the order of the rows: equal weights give equal bits.
 class MetricAccumulator {
  public:
   /// Keeps what `names` (metrics.h) need and no more: roc_auc needs the scores of every row.
-  MetricAccumulator(const std::vector<std::string>& names, const ModelInterface& interface);
+  MetricAccumulator(const std::vector<std::string>& names, const Objective& objective);
 
   /// One row of classes, or one token; `bytes` is what its text takes.
-  void add_scores(std::span<const float> logits, int64_t label, int64_t bytes = 1);
-  /// One number: in units of the standardised target, and in its own.
-  void add_number(double predicted_standard, double target_standard, double predicted,
-                  double target);
+  void add_scores(std::span<const float> output, int64_t label, int64_t bytes = 1);
+  /// One number: as the loss takes it, and in its own units.
+  void add_number(double output, double output_target, double predicted, double target);
 
-  /// Value of a metric of the list, "confusion_matrix" excepted. At least one row was added.
+  /// Value of a metric of the list, "confusion_matrix" excepted.
   double value(const std::string& name) const;
   /// [label][prediction]: rows counted; empty unless it was asked for.
   const std::vector<std::vector<int64_t>>& confusion() const { return confusion_; }
@@ -51,10 +68,12 @@ class MetricAccumulator {
   double r2() const;
 
   std::vector<std::string> names_;
-  size_t outputs_;
+  LossSum loss_;
+  int64_t ignored_;
+  size_t classes_;  // 0: the target is none of a class per row
   bool keeps_scores_ = false, keeps_confusion_ = false;
   int64_t rows_ = 0, bytes_ = 0;
-  double loss_ = 0;
+  double cross_entropy_ = 0;
   int64_t correct_ = 0;
   std::map<std::string, int64_t> top_k_correct_;
   std::map<std::string, int64_t> top_k_;

@@ -29,6 +29,8 @@ Names known_metrics(TargetForm form) {
       return {"loss", "mae", "rmse", "r2"};
     case TargetForm::kNextToken:
       return {"loss", "accuracy", "perplexity", "bits_per_byte"};
+    case TargetForm::kInput:
+      return {"loss", "mae", "rmse"};
   }
   return {};
 }
@@ -36,14 +38,18 @@ Names known_metrics(TargetForm form) {
 Names usual_metrics(const ModelInterface& interface) {
   switch (interface.target) {
     case TargetForm::kClass:
-      if (interface.outputs == 2) return {"loss", "accuracy", "f1_macro", "roc_auc"};
+      if (interface.classes() == 2) return {"loss", "accuracy", "f1_macro", "roc_auc"};
       return {"loss", "accuracy", "f1_macro"};
     case TargetForm::kNumeric:
-      return {"loss", "mae", "rmse", "r2"};
     case TargetForm::kNextToken:
-      return {"loss", "accuracy", "perplexity", "bits_per_byte"};
+    case TargetForm::kInput:
+      return known_metrics(interface.target);
   }
   return {};
+}
+
+bool scores_classes(TargetForm form) {
+  return form == TargetForm::kClass || form == TargetForm::kNextToken;
 }
 
 bool has(const Names& names, std::string_view name) {
@@ -62,19 +68,20 @@ void check_name(const std::string& name, const std::string& field, const ModelIn
   const Names known = known_metrics(interface.target);
   if (has(known, name)) return;
   const auto k = top_k_of(name);
-  if (k && interface.target != TargetForm::kNumeric) {
-    if (*k < interface.outputs) return;
+  if (k && scores_classes(interface.target)) {
+    const int64_t classes = std::max(interface.classes(), interface.outputs);
+    if (*k < classes) return;
     violations.add("FIELD_OUT_OF_RANGE", field,
-                   quoted_value(name) + " of " + std::to_string(interface.outputs) +
+                   quoted_value(name) + " of " + std::to_string(classes) +
                        " classes is always 1, expected top_K_accuracy with K below that");
     return;
   }
   const auto near = nearest_name(name, known);
   violations.add("FIELD_UNKNOWN_VALUE", field,
                  quoted_value(name) + " is not a metric of this target, expected one of " +
-                     joined(known) +
-                     (interface.target == TargetForm::kNumeric ? "" : ", top_K_accuracy") + ", " +
-                     joined(step_metrics()) + (near ? "; did you mean '" + *near + "'?" : ""));
+                     joined(known) + (scores_classes(interface.target) ? ", top_K_accuracy" : "") +
+                     ", " + joined(step_metrics()) +
+                     (near ? "; did you mean '" + *near + "'?" : ""));
 }
 
 void check_mode(const std::string& mode, const std::string& field, Violations& violations) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "kernels/math/activations.h"
 #include "src/data/loader.h"
 #include "src/runtime/executor.h"
 #include "src/train/evaluate.h"
@@ -30,9 +31,9 @@ std::vector<float> softmax(std::span<const float> logits) {
 
 class LoadedPredictor final : public Predictor {
  public:
-  LoadedPredictor(ModelInfo info, BoundProgram bound, Backend& backend)
+  LoadedPredictor(ModelInfo info, Objective objective, BoundProgram bound, Backend& backend)
       : info_(std::move(info)),
-        interface_(info_.schema.interface(info_.preprocessing.context_length)),
+        objective_(std::move(objective)),
         transform_(info_.schema, info_.preprocessing),
         input_id_(bound.input),
         output_id_(bound.output) {
@@ -41,7 +42,7 @@ class LoadedPredictor final : public Predictor {
     PreparedProgram prepared(std::move(bound.program), backend);
     arena_.emplace(backend, persistent, transient, prepared.workspace_bytes());
     executor_.emplace(std::move(prepared), *arena_);
-    output_.resize(static_cast<size_t>(kPredictBatch * interface_.outputs));
+    output_.resize(static_cast<size_t>(kPredictBatch * objective_.interface.outputs));
   }
 
   Status load(const SafetensorsFile& weights) {
@@ -84,13 +85,20 @@ class LoadedPredictor final : public Predictor {
 
  private:
   Prediction to_prediction(int64_t row) const {
-    const auto outputs = static_cast<size_t>(interface_.outputs);
+    const auto outputs = static_cast<size_t>(objective_.interface.outputs);
     const auto values =
         std::span<const float>(output_).subspan(static_cast<size_t>(row) * outputs, outputs);
     Prediction p;
-    if (interface_.classification()) {
-      p.label = argmax(values);
-      p.probabilities = softmax(values);
+    if (objective_.interface.classification()) {
+      const ClassScores scores(values);
+      p.label = argmax(scores.get());
+      p.probabilities = softmax(scores.get());
+    } else if (objective_.interface.target == TargetForm::kInput) {
+      p.reconstruction.assign(values.begin(), values.end());
+      if (objective_.unit_input()) {
+        for (float& x : p.reconstruction) x = math::Sigmoid::f(x);
+      }
+      transform_.restore_input(p.reconstruction);
     } else {
       p.value = static_cast<double>(values[0]) * info_.preprocessing.target_std +
                 info_.preprocessing.target_mean;
@@ -99,7 +107,7 @@ class LoadedPredictor final : public Predictor {
   }
 
   ModelInfo info_;
-  ModelInterface interface_;
+  Objective objective_;
   RowTransform transform_;
   TensorId input_id_, output_id_;
   std::optional<Arena> arena_;
@@ -122,11 +130,13 @@ Result<std::unique_ptr<Predictor>> Predictor::open(const std::filesystem::path& 
                       "the model continues text: it has no rows to predict, and generating text is "
                       "not supported; export its weights to use it elsewhere");
   }
+  ASSIGN_OR_RETURN(Objective objective,
+                   find_objective(loaded.info.model, loaded.info.schema.interface()));
   ASSIGN_OR_RETURN(
       BoundProgram bound,
       compile_inference(loaded.info.model, loaded.info.schema.interface(), kPredictBatch, nullptr));
-  auto predictor =
-      std::make_unique<LoadedPredictor>(std::move(loaded.info), std::move(bound), backend);
+  auto predictor = std::make_unique<LoadedPredictor>(std::move(loaded.info), std::move(objective),
+                                                     std::move(bound), backend);
   if (Status s = predictor->load(loaded.weights); !s.ok()) return std::move(s).error();
   return std::unique_ptr<Predictor>(std::move(predictor));
 }

@@ -17,9 +17,10 @@
 namespace trainyard {
 
 struct Prediction {
-  int64_t label = -1;                // classification: index into schema().target.classes
-  std::vector<float> probabilities;  // classification: one per class
-  double value = 0;                  // regression, in the target's own units
+  int64_t label = -1;                 // classification: index into schema().target.classes
+  std::vector<float> probabilities;   // classification: one per class
+  double value = 0;                   // regression, in the target's own units
+  std::vector<float> reconstruction;  // of a model of its input: RowTransform::restore_input
 };
 
 class Predictor {

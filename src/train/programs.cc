@@ -236,7 +236,7 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
 
 Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe,
                          const DatasetSchema& schema) {
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, schema));
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema));
   ASSIGN_OR_RETURN(const RunPrograms programs, compile_run(model, recipe, schema, shape));
   return describe_run(programs, shape);
 }

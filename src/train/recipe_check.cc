@@ -231,7 +231,8 @@ void check_rows(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
 
 }  // namespace
 
-Result<RunShape> check_recipe(const Recipe& r, const DatasetSchema& schema) {
+Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model,
+                              const DatasetSchema& schema) {
   Violations violations;
   RunShape shape;
   if (schema.train_rows < 1) {
@@ -250,7 +251,13 @@ Result<RunShape> check_recipe(const Recipe& r, const DatasetSchema& schema) {
     violations.add(std::move(s).error());
   }
   check_initial_weights(r.initial_weights, violations);
-  check_metrics(r, schema.interface(shape.context_length), r.validation_split > 0, violations);
+  Result<Objective> objective = find_objective(model, schema.interface(shape.context_length));
+  if (objective.ok()) {
+    check_metrics(r, objective->interface, r.validation_split > 0, violations);
+    shape.objective = std::move(*objective);
+  } else {
+    violations.add(objective.error());
+  }
   const bool split_ok = r.validation_split >= 0 && r.validation_split <= kSplitMax;  // not NaN
   if (!split_ok) {
     violations.add("FIELD_OUT_OF_RANGE", "recipe.validation_split",

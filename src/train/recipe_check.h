@@ -5,11 +5,13 @@
 
 #include "src/base/result.h"
 #include "src/data/schema.h"
+#include "src/models/loss.h"
 #include "src/train/trainer.h"
 
 namespace trainyard {
 
-/// The row and step counts that follow from a recipe and a dataset's size.
+/// The row and step counts that follow from a recipe and a dataset's size, and what the model
+/// trains for.
 struct RunShape {
   int64_t train_rows = 0;
   int64_t validation_rows = 0;
@@ -19,10 +21,12 @@ struct RunShape {
   int64_t micro_batches = 1;     // runs of the training program in one step
   int64_t context_length = 0;    // of a text's samples, which are the rows above; else 0
   int64_t evaluation_batch = 0;  // rows per run of the evaluation program; 0: nothing to evaluate
+  Objective objective;
 };
 
 /// Refuses every field that is out of range or has no effect, all at once (up to 16), by the name
-/// that users write: recipe.batch_size.
-Result<RunShape> check_recipe(const Recipe& recipe, const DatasetSchema& schema);
+/// that users write: recipe.batch_size. Of the model it looks at what it trains for.
+Result<RunShape> check_recipe(const Recipe& recipe, const ModelSpec& model,
+                              const DatasetSchema& schema);
 
 }  // namespace trainyard

@@ -98,7 +98,7 @@ Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches)
   train_.emplace(std::move(train), *arena_);
   if (update.has_value()) update_.emplace(std::move(*update), *arena_);
   if (average.has_value()) average_.emplace(std::move(*average), *arena_);
-  if (graph().tensor(train_ids_.output).type.shape.rank() == 2) {
+  if (std::ranges::find(graph().outputs(), train_ids_.output) != graph().outputs().end()) {
     logits_.resize(elements(graph(), train_ids_.output) * static_cast<size_t>(micro_batches_));
   }
   if (evaluate.has_value()) {
@@ -218,7 +218,7 @@ float Session::run_micro_batch(const StepInputs& inputs, int64_t index) {
     return bytes.subspan(size * static_cast<size_t>(index), size);
   };
   train_->write(train_ids_.input, part(inputs.input));
-  train_->write(train_ids_.target, part(inputs.target));
+  if (train_ids_.target != kNoTensor) train_->write(train_ids_.target, part(inputs.target));
   write_scalar(*train_, train_ids_.micro_step, index);
   // Keys what is random in the model: each micro-batch draws its own.
   const int64_t step = inputs.step * micro_batches_ + index;

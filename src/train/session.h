@@ -66,8 +66,8 @@ class Session {
     float learning_rate = 0;
   };
   /// One optimizer step, of all micro-batches. Returns the mean loss; `logits()` is the step's
-  /// output [N, K], by row of the batch, and empty for a model that scores the tokens of a
-  /// sequence: those are too many to read at every step.
+  /// output [N, K], by row of the batch, and empty for a model of tokens or of its input: those are
+  /// too many numbers to read at every step.
   float run_step(const StepInputs& inputs);
   std::span<const float> logits() const { return logits_; }
   /// The global norm of the step's gradients, before clipping, if the job looks at it.

@@ -11,20 +11,20 @@ namespace trainyard {
 namespace {
 
 /// First values: drawn, and then another model's where the recipe has one.
-Status begin(const TrainJob& job, Session& session, Reporter& reporter) {
+Result<std::optional<InitialWeightsReport>> begin(const TrainJob& job, Session& session,
+                                                  Reporter& reporter) {
   session.initialise(job.recipe.seed);
   const InitialWeights& spec = job.recipe.initial_weights;
-  if (spec.source.empty()) return {};
+  if (spec.source.empty()) return std::optional<InitialWeightsReport>();
   const auto file = SafetensorsFile::open(job.initial_weights);
   if (!file.ok()) {
     return make_error(ErrorCode::kFailedPrecondition, "INITIAL_WEIGHTS_UNREADABLE",
                       "recipe.initial_weights: the weights of " + spec.source +
                           " cannot be read: " + file.error().message);
   }
-  const auto report = load_initial_weights(spec, *file, session);
-  if (!report.ok()) return report.error();
-  reporter.log(report->text(spec.source));
-  return {};
+  ASSIGN_OR_RETURN(InitialWeightsReport report, load_initial_weights(spec, *file, session));
+  reporter.log(report.text());
+  return std::optional(std::move(report));
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
   // The digest was verified when the dataset was made; sizes are checked again here.
   ASSIGN_OR_RETURN(const Dataset data, Dataset::open(job.dataset, /*verify_digest=*/false));
   const DatasetSchema& schema = data.schema();
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(job.recipe, schema));
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(job.recipe, job.model, schema));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(job.model, job.recipe, schema, shape));
   if (Status s = check_kernels(programs, backend); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const std::string digest, job_digest(job));
@@ -42,15 +42,15 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
   RunPlan plan = describe_run(programs, shape);
   const Split split =
       split_dataset(schema, shape.context_length, job.recipe.validation_split, job.recipe.seed);
-  const Preprocessing preprocessing =
-      fit_preprocessing(schema, data.train(), split.train, shape.context_length);
+  const Preprocessing preprocessing = fit_preprocessing(
+      schema, data.train(), split.train, shape.context_length, shape.objective.unit_input());
 
   Session session(std::move(programs), backend, shape.micro_batches);
   plan.memory.workspace_bytes = session.workspace_bytes();
   ASSIGN_OR_RETURN(const std::optional<LoopState> resumed,
                    resume(job, digest, backend.name(), session, reporter));
   if (!resumed.has_value()) {
-    if (Status s = begin(job, session, reporter); !s.ok()) return std::move(s).error();
+    ASSIGN_OR_RETURN(plan.initial_weights, begin(job, session, reporter));
   }
   plan.first_step = resumed.value_or(LoopState{}).step;
   reporter.started(plan);
@@ -71,8 +71,9 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
   if (Status s = write_model(files, job.model_output, info, loop.model().weights); !s.ok()) {
     return std::move(s).error();
   }
-  return TrainResult{loop.state().step, loop.final_metrics(), session.arena_planned_bytes(),
-                     session.arena_used_bytes()};
+  return TrainResult{
+      loop.state().step,     loop.final_metrics(),          loop.confusion(),
+      schema.target.classes, session.arena_planned_bytes(), session.arena_used_bytes()};
 }
 
 }  // namespace trainyard

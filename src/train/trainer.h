@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -87,6 +89,18 @@ struct TrainJob {
   int threads = 1;
 };
 
+/// What became of `initial_weights`. By tensor name, each in the model's order.
+struct InitialWeightsReport {
+  std::string source;
+  std::vector<std::string> taken;
+  std::vector<std::string> left_out;    // by the patterns
+  std::vector<std::string> missing;     // in the source
+  std::vector<std::string> mismatched;  // "fc2.weight [10, 84] where [3, 84] is needed"
+  std::vector<std::string> unused;      // of the source
+  /// One line per kind that is not empty.
+  std::string text() const;
+};
+
 /// What is known before the first step.
 struct RunPlan {
   int64_t parameter_count = 0;
@@ -96,6 +110,7 @@ struct RunPlan {
   int64_t train_rows = 0, validation_rows = 0, test_rows = 0;
   MemoryBreakdown memory;
   int64_t flops_per_step = 0;
+  std::optional<InitialWeightsReport> initial_weights;  // of a run that began with some
 };
 
 /// Checks everything that can be checked without the data's content, builds and compiles the
@@ -121,9 +136,14 @@ class Reporter {
   virtual void log(std::string_view message) = 0;
 };
 
+/// [label][prediction] by "val" and "test": rows counted.
+using ConfusionMatrices = std::map<std::string, std::vector<std::vector<int64_t>>>;
+
 struct TrainResult {
   int64_t steps_done = 0;  // fewer than planned after an early stop
   std::vector<MetricPoint> final_metrics;
+  ConfusionMatrices confusion;       // where the recipe asks for them
+  std::vector<std::string> classes;  // their rows and columns
   int64_t arena_planned_bytes = 0;
   int64_t arena_used_bytes = 0;
 };

@@ -56,7 +56,7 @@ labels: {team: "7"}
   EXPECT_EQ(job.model().layers(2).op_case(), v1::Layer::kSigmoid);
   EXPECT_EQ(job.model().layers(3).inputs(1), "input");
   EXPECT_EQ(job.model().layers(4).op_case(), v1::Layer::kGemm);
-  EXPECT_EQ(job.model().loss(), v1::SOFTMAX_CROSS_ENTROPY);
+  EXPECT_TRUE(job.model().loss().has_softmax_cross_entropy());
   EXPECT_EQ(job.recipe().seed(), UINT64_MAX);
   EXPECT_EQ(job.recipe().optimizer().type(), v1::Optimizer::ADAMW);
   EXPECT_DOUBLE_EQ(job.recipe().optimizer().learning_rate(), 1e-3);
@@ -65,6 +65,31 @@ labels: {team: "7"}
   EXPECT_EQ(job.resources().device(), v1::Resources::CPU);
   EXPECT_EQ(job.priority(), -3);
   EXPECT_EQ(job.labels().at("team"), "7");
+}
+
+TEST(SpecFile, ALossIsANameOrANameWithSettings) {
+  const auto read = [](const std::string& loss) {
+    return parse_spec_file("dataset: {name: d}\nmodel:\n  mlp:\n  target: input\n  loss: " + loss +
+                               "\nrecipe: {epochs: 1, optimizer: {learning_rate: 0.1}}\n",
+                           "job.yaml", "", {});
+  };
+  const auto name = read("huber");
+  ASSERT_TRUE(name.ok()) << name.error().message;
+  EXPECT_TRUE(name->file.model().loss().has_huber());
+  EXPECT_EQ(name->file.model().target(), v1::ModelSpec::INPUT);
+  const auto settings = read("{softmax_cross_entropy: {class_weights: [1, 2.5], ignore_index: 1}}");
+  ASSERT_TRUE(settings.ok()) << settings.error().message;
+  const auto& loss = settings->file.model().loss().softmax_cross_entropy();
+  EXPECT_EQ(loss.class_weights(1), 2.5);
+  EXPECT_EQ(loss.ignore_index(), 1);
+  EXPECT_EQ(read("hubert").error().message,
+            "job.yaml:5:9: model.loss: 'hubert' is not known, expected softmax_cross_entropy, "
+            "binary_cross_entropy, mean_squared_error, mean_absolute_error, huber or "
+            "kl_divergence; did you mean 'huber'?");
+  EXPECT_NE(read("{huber: {dleta: 1}}").error().message.find("did you mean 'delta'?"),
+            std::string::npos);
+  EXPECT_NE(read("{huber: {}, mean_squared_error: {}}").error().message.find("only one of them"),
+            std::string::npos);
 }
 
 TEST(SpecFile, ReadsTheSameFromJson) {

@@ -222,7 +222,7 @@ TEST(ModelRefusals, WiringProblemsAreNamed) {
 
 TEST(ModelRefusals, LossMustFitTheTarget) {
   ModelSpec spec = preset("mlp");
-  spec.loss = "MeanSquaredError";
+  spec.loss.op = "MeanSquaredError";
   EXPECT_EQ(refusal(spec).violations[0].field, "model.loss");
   EXPECT_TRUE(build_model(spec, {{4}, 0, TargetForm::kNumeric, 1}, {}).ok());
   EXPECT_EQ(refusal(preset("mpl")).violations[0].field, "model");
@@ -243,7 +243,7 @@ TEST(ModelJson, KeepsTypesAndBuildsTheSameGraph) {
              "c"),
        layer("BatchNormalization", {{"epsilon", 1.0}}),
        layer("Gelu", {{"approximate", std::string("tanh")}}, "", {"c"}), layer("Gemm")});
-  spec.loss = "SoftmaxCrossEntropyLoss";
+  spec.loss.op = "SoftmaxCrossEntropyLoss";
   const std::string text = model_to_json(spec);
   const ModelSpec read = model_from_json(text).value();
   EXPECT_EQ(model_to_json(read), text);

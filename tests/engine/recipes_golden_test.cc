@@ -196,13 +196,18 @@ void expect_values(const MetricAccumulator& metrics, const Json& values) {
   }
 }
 
+// With the loss that a target has by itself.
+Objective objective_of(const ModelInterface& interface) {
+  return find_objective({}, interface).value();
+}
+
 TEST(RecipesGolden, MetricsOfClasses) {
   for (const Json& c : golden()["metrics"]["classes"]) {
     const auto classes = static_cast<int64_t>(c["confusion"].size());
     SCOPED_TRACE(classes);
     std::vector<std::string> names = names_of(c["values"]);
     names.push_back("confusion_matrix");
-    MetricAccumulator metrics(names, {{1}, 0, TargetForm::kClass, classes});
+    MetricAccumulator metrics(names, objective_of({{1}, 0, TargetForm::kClass, classes}));
     for (size_t i = 0; i < c["labels"].size(); ++i) {
       metrics.add_scores(c["logits"][i].get<std::vector<float>>(), c["labels"][i]);
     }
@@ -213,7 +218,7 @@ TEST(RecipesGolden, MetricsOfClasses) {
 
 TEST(RecipesGolden, MetricsOfNumbersAndTokens) {
   const Json& numbers = golden()["metrics"]["numbers"];
-  MetricAccumulator m(names_of(numbers["values"]), {{1}, 0, TargetForm::kNumeric, 1});
+  MetricAccumulator m(names_of(numbers["values"]), objective_of({{1}, 0, TargetForm::kNumeric, 1}));
   for (size_t i = 0; i < numbers["target"].size(); ++i) {
     const double predicted = numbers["predicted"][i], target = numbers["target"][i];
     m.add_number(predicted, target, predicted, target);
@@ -223,7 +228,7 @@ TEST(RecipesGolden, MetricsOfNumbersAndTokens) {
   const Json& tokens = golden()["metrics"]["tokens"];
   const auto vocabulary = static_cast<int64_t>(tokens["logits"][0].size());
   MetricAccumulator t(names_of(tokens["values"]),
-                      {{8}, vocabulary, TargetForm::kNextToken, vocabulary});
+                      objective_of({{8}, vocabulary, TargetForm::kNextToken, vocabulary}));
   for (size_t i = 0; i < tokens["labels"].size(); ++i) {
     t.add_scores(tokens["logits"][i].get<std::vector<float>>(), tokens["labels"][i],
                  tokens["bytes"][i]);

@@ -181,7 +181,7 @@ TEST(JobPlan, IsTheArenaToTheByte) {
       r.batch_size = 1 + math::philox_u32(seed, 1, 0, 0) % 70;
       r.validation_split = seed % 2 == 0 ? 0.25 : 0;
       r.recompute = seed % 3 == 0 ? Recompute::kBlocks : Recompute::kNone;
-      const Result<RunShape> shape = check_recipe(r, schema);
+      const Result<RunShape> shape = check_recipe(r, model, schema);
       ASSERT_TRUE(shape.ok());
       Result<RunPrograms> programs = compile_run(model, r, schema, *shape);
       if (!programs.ok()) break;  // not a model for these images
@@ -272,8 +272,9 @@ TEST(Evaluate, PartialBatchesCountEachRowOnce) {
   std::vector<int64_t> rows(kRows);
   std::iota(rows.begin(), rows.end(), 0);
   const auto batched = session_of(16);
-  const Evaluation e =
-      Evaluator(*batched, schema, preprocessing, {"loss", "accuracy"}).evaluate(partition, rows);
+  const Objective objective = find_objective(mlp(), schema.interface()).value();
+  const Evaluation e = Evaluator(*batched, schema, preprocessing, objective, {"loss", "accuracy"})
+                           .evaluate(partition, rows);
 
   const auto single = session_of(1);
   double loss = 0;

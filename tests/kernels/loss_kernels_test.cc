@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/mse.h"
 #include "kernels/optimizer.h"
+#include "kernels/pointwise_loss.h"
 #include "kernels/softmax_xent.h"
 
 namespace trainyard::kernels {
@@ -57,15 +57,94 @@ TEST(SoftmaxXent, NaNInALogitReachesTheLoss) {
   EXPECT_TRUE(std::isnan(loss));
 }
 
-TEST(Mse, IsTheMeanOverAllElements) {
+// A batch without a row that counts divides by nothing: it must teach nothing, not NaN.
+TEST(SoftmaxXent, ABatchWithoutARowThatCountsTeachesNothing) {
+  const std::vector<double> z = {1, 2, 3, 4};
+  const std::vector<int32_t> label = {1, 1};
+  for (const bool weights : {false, true}) {
+    SoftmaxXentParams params{2, 2};
+    if (weights) {
+      params.weights = {3, 0};
+    } else {
+      params.ignored = 1;
+    }
+    std::vector<double> p(4, 9), dz(4, 9);
+    double loss = 9;
+    const double dloss = 1;
+    reference::softmax_xent_forward<double>(params, z.data(), label.data(), &loss, p.data());
+    reference::softmax_xent_backward<double>(params, p.data(), label.data(), &dloss, dz.data());
+    EXPECT_EQ(loss, 0);
+    EXPECT_EQ(dz, std::vector<double>(4, 0));
+    EXPECT_NEAR(p[1], 1 / (1 + std::exp(-1)), 1e-15);  // what is predicted is there all the same
+  }
+}
+
+// Entropy that is not taken off, or is off by a class, leaves more or less than 0.
+TEST(SoftmaxXent, TheDivergenceOfTheSmoothedLabelsFromThemselvesIsZero) {
+  SoftmaxXentParams params{1, 5, 0.3};
+  params.divergence = true;
+  std::vector<double> z(5, std::log(0.06)), p(5);
+  z[2] = std::log(0.76);
+  const int32_t label = 2;
+  double loss = 9;
+  reference::softmax_xent_forward<double>(params, z.data(), &label, &loss, p.data());
+  EXPECT_NEAR(loss, 0, 1e-15);
+  params.divergence = false;
+  reference::softmax_xent_forward<double>(params, z.data(), &label, &loss, p.data());
+  EXPECT_NEAR(loss, -4 * 0.06 * std::log(0.06) - 0.76 * std::log(0.76), 1e-15);
+}
+
+TEST(PointwiseLoss, IsTheMeanOverAllElements) {
+  const math::MeanSquaredError f;
   const std::vector<double> y = {1, 2, 3, 4}, t = {1, 0, 0, 0};
   double loss = 0;
-  reference::mse_forward<double>(4, y.data(), t.data(), &loss);
+  reference::pointwise_loss(f, 4, y.data(), t.data(), &loss);
   EXPECT_DOUBLE_EQ(loss, (4 + 9 + 16) / 4.0);
   std::vector<double> dy(4);
   const double dloss = 3;
-  reference::mse_backward<double>(4, y.data(), t.data(), &dloss, dy.data());
+  reference::pointwise_loss_grad(f, 4, y.data(), t.data(), &dloss, dy.data());
   EXPECT_EQ(dy, (std::vector<double>{0, 3, 4.5, 6}));
+}
+
+TEST(PointwiseLoss, HuberIsSquareInsideAndStraightOutside) {
+  const math::HuberLoss f{2};
+  EXPECT_EQ(f.f(1.0, 0.5), 0.125);
+  EXPECT_EQ(f.f(2.0, 0.0), 2);  // both say so at delta
+  EXPECT_EQ(f.f(5.0, 0.0), 2 * (5 - 1));
+  EXPECT_EQ(f.f(-5.0, 0.0), 2 * (5 - 1));
+  EXPECT_EQ(f.df(1.0, 0.5), 0.5);
+  EXPECT_EQ(f.df(5.0, 0.0), 2);
+  EXPECT_EQ(f.df(-5.0, 0.0), -2);
+}
+
+TEST(PointwiseLoss, AbsoluteErrorHasNoSlopeAtTheTarget) {
+  const math::MeanAbsoluteError f;
+  EXPECT_EQ(f.f(1.0, 3.0), 2);
+  EXPECT_EQ(f.df(1.0, 3.0), -1);
+  EXPECT_EQ(f.df(3.0, 1.0), 1);
+  EXPECT_EQ(f.df(3.0, 3.0), 0);
+}
+
+// By a rounded probability these would be log(0), or e^500.
+TEST(PointwiseLoss, BinaryCrossEntropyKeepsItsDigitsFarOut) {
+  const math::BinaryCrossEntropyLoss f, weighted{3};
+  EXPECT_EQ(f.f(-500.0f, 1.0f), 500.0f);
+  EXPECT_EQ(f.f(500.0f, 0.0f), 500.0f);
+  EXPECT_EQ(f.f(500.0f, 1.0f), 0.0f);
+  EXPECT_EQ(f.df(-500.0f, 1.0f), -1.0f);
+  EXPECT_EQ(f.df(500.0f, 0.0f), 1.0f);
+  EXPECT_NEAR(f.f(0.0, 1.0), std::log(2.0), 1e-15);
+  EXPECT_NEAR(weighted.f(0.5, 1.0), 3 * f.f(0.5, 1.0), 1e-15);
+  EXPECT_EQ(weighted.f(0.5, 0.0), f.f(0.5, 0.0));  // the weight is of what is yes alone
+}
+
+TEST(PointwiseLoss, NaNReachesLossAndGradient) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+#define TRAINYARD_EXPECT_NAN(F)                   \
+  EXPECT_TRUE(std::isnan(math::F{}.f(nan, 0.0))); \
+  EXPECT_TRUE(std::isnan(math::F{}.df(nan, 0.0)));
+  TRAINYARD_FOR_EACH_POINTWISE_LOSS(TRAINYARD_EXPECT_NAN)
+#undef TRAINYARD_EXPECT_NAN
 }
 
 // In float, 1 - 0.999^1 computed naively keeps four digits; the first steps of Adam would be off.

@@ -11,6 +11,7 @@
 #include "proto/convert/run.h"
 #include "proto/convert/spec.h"
 #include "src/models/layer.h"
+#include "src/models/loss.h"
 #include "src/models/preset.h"
 
 namespace trainyard {
@@ -98,7 +99,7 @@ bool has_all(const google::protobuf::Descriptor& message, const std::vector<Attr
 }
 
 // A layer or preset that only one side knows could be written and not run, or not be written.
-TEST(ConvertSpec, WireAndEngineKnowTheSameLayersAndPresets) {
+TEST(ConvertSpec, WireAndEngineKnowTheSameLayersLossesAndPresets) {
   const auto* ops = v1::Layer::descriptor()->FindOneofByName("op");
   EXPECT_EQ(static_cast<size_t>(ops->field_count()), layer_kinds().size() + 1);
   for (int i = 0; i < ops->field_count(); ++i) {
@@ -112,6 +113,18 @@ TEST(ConvertSpec, WireAndEngineKnowTheSameLayersAndPresets) {
     EXPECT_EQ(kind->field, field->name());
     EXPECT_TRUE(has_all(*field->message_type(), kind->attributes)) << field->name();
   }
+  const auto* losses = v1::Loss::descriptor()->FindOneofByName("kind");
+  EXPECT_EQ(static_cast<size_t>(losses->field_count()), loss_kinds().size());
+  for (int i = 0; i < losses->field_count(); ++i) {
+    const auto* field = losses->field(i);
+    const auto spec = to_engine(
+        parse_spec("model { mlp {} loss { " + field->name() + " {} } }" + std::string(kRecipe)));
+    ASSERT_TRUE(spec.ok()) << spec.error().message;
+    const LossKind* kind = find_loss_kind(spec->model.loss.op);
+    ASSERT_NE(kind, nullptr) << field->name() << " became " << spec->model.loss.op;
+    EXPECT_EQ(kind->field, field->name());
+    EXPECT_TRUE(has_all(*field->message_type(), kind->attributes)) << field->name();
+  }
   const auto* presets = v1::ModelSpec::descriptor()->FindOneofByName("preset");
   EXPECT_EQ(static_cast<size_t>(presets->field_count()), preset_kinds().size());
   for (int i = 0; i < presets->field_count(); ++i) {
@@ -120,6 +133,26 @@ TEST(ConvertSpec, WireAndEngineKnowTheSameLayersAndPresets) {
     ASSERT_NE(kind, nullptr) << field->name();
     EXPECT_TRUE(has_all(*field->message_type(), kind->parameters)) << field->name();
   }
+}
+
+TEST(ConvertSpec, LossesKeepTheirSettings) {
+  const auto spec = to_engine(parse_spec(std::string(R"(model {
+    autoencoder { type: DENSE hidden: 8 } target: INPUT
+    loss { softmax_cross_entropy { label_smoothing: 0.25 class_weights: [1, 0.5] ignore_index: 0 } } })") +
+                                         kRecipe));
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  const Attributes& loss = spec->model.loss.attributes;
+  EXPECT_EQ(loss.get_float("label_smoothing", 0), 0.25);
+  EXPECT_EQ(loss.get_floats("class_weights", {}), (std::vector<double>{1, 0.5}));
+  EXPECT_EQ(loss.get_int("ignore_index", -1), 0);  // an explicit 0 is a class
+  EXPECT_EQ(spec->model.target, "input");
+  EXPECT_EQ(spec->model.parameters.get_string("type", ""), "dense");
+  const auto silent = to_engine(parse_spec(std::string("model { mlp {} }") + kRecipe));
+  EXPECT_TRUE(silent->model.loss.op.empty());
+  EXPECT_TRUE(silent->model.target.empty());
+  const auto empty = to_engine(parse_spec(std::string("model { mlp {} loss {} }") + kRecipe));
+  ASSERT_FALSE(empty.ok());
+  EXPECT_TRUE(names_field(empty.error(), "model.loss"));
 }
 
 TEST(ConvertSpec, TextModels) {
@@ -296,6 +329,37 @@ TEST(ConvertRun, ValuesThatAreNotFiniteAreMarked) {
   EXPECT_EQ(batch.series(0).non_finite(0).index(), 1);
   EXPECT_EQ(batch.series(0).non_finite(0).kind(), v1::NonFinite::NOT_A_NUMBER);
   EXPECT_EQ(batch.series(1).non_finite(0).kind(), v1::NonFinite::NEGATIVE_INFINITY);
+}
+
+// Of many classes the matrix would not fit into an answer: the mistakes alone do.
+TEST(ConvertRun, ConfusionMatricesStayShort) {
+  const auto small = to_proto({{"val", {{5, 1}, {2, 7}}}}, {"a", "b"});
+  ASSERT_EQ(small.size(), 1u);
+  EXPECT_EQ(small[0].rows_of(), "val");
+  EXPECT_EQ(small[0].classes(1), "b");
+  EXPECT_EQ(small[0].rows(1).counts(0), 2);
+  ASSERT_EQ(small[0].mistakes_size(), 2);
+  EXPECT_EQ(small[0].mistakes(0).label(), "b");  // the most frequent one first
+  EXPECT_EQ(small[0].mistakes(0).prediction(), "a");
+  EXPECT_EQ(small[0].mistakes(0).count(), 2);
+  std::vector<std::vector<int64_t>> counts(65, std::vector<int64_t>(65, 1));
+  const auto large = to_proto({{"test", counts}}, std::vector<std::string>(65, "c"));
+  EXPECT_EQ(large[0].rows_size(), 0);
+  EXPECT_EQ(large[0].mistakes_size(), 20);
+}
+
+TEST(ConvertRun, InitialWeightsAreToldWithTheirNumbers) {
+  RunPlan plan;
+  EXPECT_FALSE(to_proto(plan).has_initial_weights());
+  plan.initial_weights.emplace();
+  plan.initial_weights->source = "digits-1";
+  plan.initial_weights->taken.assign(70, "w");
+  plan.initial_weights->missing = {"fc3.bias"};
+  const v1::InitialWeightsReport report = to_proto(plan).initial_weights();
+  EXPECT_EQ(report.source(), "digits-1");
+  EXPECT_EQ(report.taken().count(), 70);
+  EXPECT_EQ(report.taken().names_size(), 50);
+  EXPECT_EQ(report.missing().names(0), "fc3.bias");
 }
 
 TEST(ConvertRun, ErrorsSurviveTheWire) {

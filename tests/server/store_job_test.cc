@@ -156,6 +156,7 @@ TEST_F(StoreJob, LifeOfAJobIsOneSequenceOfEvents) {
   AttemptUpdate end = update_of(job, 4);
   end.move = move_to(JobState::kSucceeded, "DONE");
   end.final_metrics = {{"test/accuracy", 0.98}};
+  end.confusion_matrices.emplace_back().set_rows_of("test");
   end.model = NewModel{"d1", 400, 100, {}};
   job = jobs().update_attempt(end).value();
   EXPECT_EQ(job.state, JobState::kSucceeded);
@@ -163,6 +164,8 @@ TEST_F(StoreJob, LifeOfAJobIsOneSequenceOfEvents) {
   EXPECT_GT(job.end_time_us, 0);
 
   reopen();
+  ASSERT_EQ(jobs().find_uid(job.uid)->progress.confusion_matrices_size(), 1);
+  EXPECT_EQ(jobs().find_uid(job.uid)->progress.confusion_matrices(0).rows_of(), "test");
   const std::vector<v1::Event> events = all_events(*store, job.uid);
   ASSERT_EQ(events.size(), 6u);
   EXPECT_EQ(events[0].state().state(), v1::QUEUED);
@@ -510,6 +513,20 @@ TEST_F(StoreJob, UpdateFromReportsOfAWorker) {
   job = jobs().update_attempt(update_from_report(job.uid, 1, report)).value();
   EXPECT_EQ(job.progress.step(), 130);
   EXPECT_EQ(job.newest_seq, 3);
+}
+
+// A second attempt begins with the checkpoint and knows nothing of what the first one began with.
+TEST_F(StoreJob, InitialWeightsOfTheFirstAttemptAreKept) {
+  Job job = run_job(*store);
+  AttemptUpdate first = update_of(job, 2);
+  first.plan.emplace().mutable_initial_weights()->set_source("digits-1");
+  job = jobs().update_attempt(first).value();
+  EXPECT_EQ(job.plan.initial_weights().source(), "digits-1");
+  AttemptUpdate second = update_of(job, 3);
+  second.plan.emplace().set_steps_total(7);
+  job = jobs().update_attempt(second).value();
+  EXPECT_EQ(job.plan.steps_total(), 7);
+  EXPECT_EQ(job.plan.initial_weights().source(), "digits-1");
 }
 
 }  // namespace

@@ -87,17 +87,61 @@ CaseGraph dropout(DType dtype, double ratio, Shape shape) {
                         {x, b.step(3)}));
 }
 
-CaseGraph softmax_xent(DType dtype, int64_t N, int64_t K) {
+CaseGraph class_loss(DType dtype, const std::string& op, const Attributes& attributes, int64_t N,
+                     int64_t K) {
   CaseBuilder b(dtype);
   const TensorId z = b.parameter("logits", {N, K});
-  return b.finish_with_loss(
-      b.node("loss", "SoftmaxCrossEntropyLoss", {}, {z, b.labels("labels", N, K)}, 2)[0]);
+  return b.finish_with_loss(b.node("loss", op, attributes, {z, b.labels("labels", N, K)}, 2)[0]);
 }
 
-CaseGraph mean_squared_error(DType dtype, Shape shape) {
+CaseGraph number_loss(DType dtype, const std::string& op, const Attributes& attributes,
+                      const Shape& shape) {
   CaseBuilder b(dtype);
   const TensorId y = b.parameter("prediction", shape);
-  return b.finish_with_loss(b.one("loss", "MeanSquaredError", {}, {y, b.input("wanted", shape)}));
+  return b.finish_with_loss(b.one("loss", op, attributes, {y, b.input("wanted", shape)}));
+}
+
+CaseGraph binary_loss(DType dtype, int64_t N) {
+  CaseBuilder b(dtype);
+  const TensorId y = b.parameter("prediction", {N, 1});
+  return b.finish_with_loss(b.one("loss", "BinaryCrossEntropyLoss", {{"pos_weight", 2.5}},
+                                  {y, b.labels("labels", N, 2)}));
+}
+
+void append_losses(std::vector<GraphCase>& cases) {
+  const auto of_classes = [&](const std::string& op, const char* name, const Attributes& attributes,
+                              int64_t N, int64_t K) {
+    cases.push_back(
+        {op + "/" + name, [=](DType t) { return class_loss(t, op, attributes, N, K); }});
+  };
+  const std::string xent = "SoftmaxCrossEntropyLoss", divergence = "KullbackLeiblerDivergence";
+  std::vector<double> weights(11);
+  for (size_t k = 0; k < weights.size(); ++k) weights[k] = 0.25 * static_cast<double>(k);
+  of_classes(xent, "two", {}, 1, 2);
+  of_classes(xent, "odd", {}, 9, 11);
+  of_classes(xent, "smooth", {{"label_smoothing", 0.25}}, 9, 11);
+  of_classes(xent, "weights", {{"class_weights", weights}}, 9, 11);
+  of_classes(xent, "ignored", {{"ignore_index", int64_t{7}}}, 9, 11);
+  of_classes(xent, "none_counts", {{"ignore_index", int64_t{1}}}, 1, 2);
+  of_classes(xent, "all",
+             {{"label_smoothing", 0.125}, {"class_weights", weights}, {"ignore_index", int64_t{3}}},
+             13, 11);
+  of_classes(divergence, "two", {{"label_smoothing", 0.5}}, 1, 2);
+  of_classes(divergence, "odd", {{"label_smoothing", 0.25}, {"ignore_index", int64_t{7}}}, 9, 11);
+  const auto of_numbers = [&](const std::string& op, const Attributes& attributes) {
+    for (const Shape& shape : {Shape{1, 1}, Shape{13, 3}, Shape{3, 2, 5, 7}}) {
+      cases.push_back({op + "/" + shape.to_string(),
+                       [=](DType t) { return number_loss(t, op, attributes, shape); }});
+    }
+  };
+  of_numbers("MeanSquaredError", {});
+  of_numbers("MeanAbsoluteError", {});
+  of_numbers("HuberLoss", {{"delta", 0.5}});
+  of_numbers("BinaryCrossEntropyLoss", {});
+  for (const int64_t N : {1, 17}) {
+    cases.push_back({"BinaryCrossEntropyLoss/classes" + std::to_string(N),
+                     [N](DType t) { return binary_loss(t, N); }});
+  }
 }
 
 CaseGraph constant(DType dtype) {
@@ -238,10 +282,6 @@ std::vector<GraphCase> all_cases() {
   row("Reshape", reshape);
   row("Dropout", [](DType t) { return dropout(t, 0.4, {3, 37}); });
   row("Dropout/zero", [](DType t) { return dropout(t, 0, {2, 3}); });
-  row("SoftmaxCrossEntropyLoss/two", [](DType t) { return softmax_xent(t, 1, 2); });
-  row("SoftmaxCrossEntropyLoss/odd", [](DType t) { return softmax_xent(t, 9, 11); });
-  row("MeanSquaredError/one", [](DType t) { return mean_squared_error(t, {1, 1}); });
-  row("MeanSquaredError/odd", [](DType t) { return mean_squared_error(t, {13, 3}); });
   row("ConstantOfShape", constant);
   row("SgdUpdate/plain", [](DType t) { return sgd_update(t, 0, false); });
   row("SgdUpdate/momentum", [](DType t) { return sgd_update(t, 0.9, false); });
@@ -267,6 +307,7 @@ std::vector<GraphCase> all_cases() {
   row("AccumulateGradient/later", [](DType t) { return accumulate(t, 3); });
   row("MovingAverageUpdate/first", [](DType t) { return moving_average(t, 0); });
   row("MovingAverageUpdate/later", [](DType t) { return moving_average(t, 9); });
+  append_losses(cases);
   append_image_cases(cases);
   append_basic_cases(cases);
   append_sequence_cases(cases);

@@ -1,0 +1,31 @@
+#include "kernels/pointwise_loss.h"
+
+namespace trainyard::kernels::reference {
+
+template <typename F, typename T, typename Target>
+void pointwise_loss(const F& f, int64_t count, const T* y, const Target* t, T* loss) {
+  double total = 0;
+  for (int64_t i = 0; i < count; ++i) total += static_cast<double>(f.f(y[i], static_cast<T>(t[i])));
+  *loss = static_cast<T>(total / static_cast<double>(count));
+}
+
+template <typename F, typename T, typename Target>
+void pointwise_loss_grad(const F& f, int64_t count, const T* y, const Target* t, const T* dloss,
+                         T* dy) {
+  const T scale = *dloss / static_cast<T>(count);
+  for (int64_t i = 0; i < count; ++i) dy[i] = scale * f.df(y[i], static_cast<T>(t[i]));
+}
+
+#define TRAINYARD_INSTANTIATE_FOR(F, T, Target)                                            \
+  template void pointwise_loss<math::F, T, Target>(const math::F&, int64_t, const T*,      \
+                                                   const Target*, T*);                     \
+  template void pointwise_loss_grad<math::F, T, Target>(const math::F&, int64_t, const T*, \
+                                                        const Target*, const T*, T*);
+#define TRAINYARD_INSTANTIATE(F)               \
+  TRAINYARD_INSTANTIATE_FOR(F, float, float)   \
+  TRAINYARD_INSTANTIATE_FOR(F, double, double) \
+  TRAINYARD_INSTANTIATE_FOR(F, float, int32_t) \
+  TRAINYARD_INSTANTIATE_FOR(F, double, int32_t)
+TRAINYARD_FOR_EACH_POINTWISE_LOSS(TRAINYARD_INSTANTIATE)
+
+}  // namespace trainyard::kernels::reference

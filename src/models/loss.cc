@@ -1,0 +1,194 @@
+#include "src/models/loss.h"
+
+#include <algorithm>
+
+#include "src/base/text.h"
+#include "src/models/preset.h"
+
+namespace trainyard {
+
+namespace {
+
+constexpr double kFactorMax = 1e6;  // weights and deltas: far beyond any sensible one
+
+using enum TargetForm;
+
+AttributeRule smoothing_rule(bool required) {
+  return real_rule("label_smoothing", required,
+                   {.max = 1, .min_excluded = required, .max_excluded = true});
+}
+
+AttributeRule factor_rule(std::string_view name) {
+  return real_rule(name, false, {.max = kFactorMax, .min_excluded = true});
+}
+
+std::string_view describe(TargetForm target) {
+  switch (target) {
+    case kClass:
+      return "a target of classes";
+    case kNumeric:
+      return "a numeric target";
+    case kNextToken:
+      return "the next token";
+    case kInput:
+      return "the input as target";
+  }
+  return "";
+}
+
+// Why a loss cannot be used, though its form of target is the right one; empty if it can.
+std::string_view misfit(const LossKind& kind, const ModelInterface& data) {
+  if (kind.field != "binary_cross_entropy") return "";
+  if (data.target == kClass && data.outputs != 2) {
+    return "is for two classes, and the dataset has more";
+  }
+  if (data.target == kInput && !data.bytes) {
+    return "takes the input as shares of 0 to 1, which the pixels of an 8-bit image are and the "
+           "values of this dataset are not";
+  }
+  return "";
+}
+
+bool fits(const LossKind& kind, const ModelInterface& data) {
+  return std::ranges::find(kind.targets, data.target) != kind.targets.end() &&
+         misfit(kind, data).empty();
+}
+
+std::string fitting_fields(const ModelInterface& data) {
+  std::string text;
+  for (const LossKind& kind : loss_kinds()) {
+    if (fits(kind, data)) text += (text.empty() ? "" : ", ") + std::string(kind.field);
+  }
+  return text;
+}
+
+const LossKind* choose_kind(const LossSpec& spec, const ModelInterface& data,
+                            Violations& violations) {
+  if (spec.op.empty()) {
+    // The kinds of a target stand in the order in which they are likely.
+    return &*std::ranges::find_if(loss_kinds(), [&](const LossKind& k) { return fits(k, data); });
+  }
+  const LossKind* kind = find_loss_kind(spec.op);
+  if (kind == nullptr) {
+    violations.add("FIELD_UNSUPPORTED", "model.loss",
+                   quoted_value(spec.op) + " is not known, expected " + fitting_fields(data));
+    return nullptr;
+  }
+  if (fits(*kind, data)) return kind;
+  const std::string_view why = misfit(*kind, data);
+  violations.add(
+      "FIELD_UNSUPPORTED", "model.loss",
+      std::string(kind->field) + " " +
+          (why.empty() ? "does not fit " + std::string(describe(data.target)) : std::string(why)) +
+          ", expected " + fitting_fields(data));
+  return kind;
+}
+
+// What the rules cannot say, because it depends on the number of classes K.
+void check_classes(const Attributes& attributes, const std::string& path, int64_t K,
+                   Violations& violations) {
+  const auto refuse = [&](const std::string& name, std::string description) {
+    violations.add("FIELD_OUT_OF_RANGE", path + "." + name, std::move(description));
+  };
+  const int64_t ignored = attributes.get_int("ignore_index", 0);
+  if (ignored >= K) {
+    refuse("ignore_index",
+           std::to_string(ignored) + " is no class, expected 0.." + std::to_string(K - 1));
+  }
+  const std::vector<double> weights = attributes.get_floats("class_weights", {});
+  if (attributes.find("class_weights") == nullptr) return;
+  if (std::ssize(weights) != K) {
+    refuse("class_weights", "has " + std::to_string(weights.size()) + " entries, expected " +
+                                std::to_string(K) + ", one per class");
+  }
+  if (std::ranges::all_of(weights, [](double w) { return w == 0; })) {
+    refuse("class_weights", "are all 0, expected one more than 0 at least");
+  }
+}
+
+// The data's interface with the target that the spec asks for.
+ModelInterface choose_target(const ModelSpec& spec, ModelInterface data, Violations& violations) {
+  const PresetKind* preset = find_preset_kind(spec.preset);
+  const bool implied = preset != nullptr && preset->reconstructs;
+  const std::string field = implied ? "model." + spec.preset : "model.target";
+  if (!spec.target.empty() && spec.target != "input") {
+    violations.add("FIELD_UNSUPPORTED", "model.target",
+                   quoted_value(spec.target) + " is not known, expected input");
+    return data;
+  }
+  if (spec.target.empty() && !implied) return data;
+  if (data.vocabulary > 0) {
+    violations.add("FIELD_UNSUPPORTED", field,
+                   "learns its own input, which must be numbers or an image, not text");
+    return data;
+  }
+  data.target = kInput;
+  data.outputs = data.input.elements();
+  return data;
+}
+
+}  // namespace
+
+const std::vector<LossKind>& loss_kinds() {
+  AttributeRule weights;
+  weights.kind = AttributeRule::Kind::kNumbers;
+  weights.name = "class_weights";
+  weights.max = kFactorMax;
+  weights.count_max = 1048576;
+  const AttributeRule ignored = integer_rule("ignore_index", false, 0, 1048575);
+  static const std::vector<LossKind> kinds = {
+      {.op = "SoftmaxCrossEntropyLoss",
+       .field = "softmax_cross_entropy",
+       .targets = {kClass, kNextToken},
+       .attributes = {smoothing_rule(false), weights, ignored},
+       .classes = true},
+      {.op = "KullbackLeiblerDivergence",
+       .field = "kl_divergence",
+       .targets = {kClass, kNextToken},
+       .attributes = {smoothing_rule(true), ignored},
+       .classes = true},
+      {.op = "MeanSquaredError", .field = "mean_squared_error", .targets = {kNumeric, kInput}},
+      {.op = "MeanAbsoluteError", .field = "mean_absolute_error", .targets = {kNumeric, kInput}},
+      {.op = "HuberLoss",
+       .field = "huber",
+       .targets = {kNumeric, kInput},
+       .attributes = {factor_rule("delta")}},
+      {.op = "BinaryCrossEntropyLoss",
+       .field = "binary_cross_entropy",
+       .targets = {kClass, kInput},
+       .attributes = {factor_rule("pos_weight")}}};
+  return kinds;
+}
+
+const LossKind* find_loss_kind(std::string_view op) {
+  const auto it = std::ranges::find(loss_kinds(), op, &LossKind::op);
+  return it == loss_kinds().end() ? nullptr : &*it;
+}
+
+bool Objective::unit_input() const {
+  return interface.target == kInput && loss->field == "binary_cross_entropy";
+}
+
+Result<Objective> find_objective(const ModelSpec& spec, const ModelInterface& data) {
+  Violations violations;
+  Objective objective;
+  objective.interface = choose_target(spec, data, violations);
+  objective.attributes = spec.loss.attributes;
+  const LossKind* kind = choose_kind(spec.loss, objective.interface, violations);
+  objective.loss = kind;
+  if (kind != nullptr) {
+    const std::string path = "model.loss." + std::string(kind->field);
+    const size_t before = violations.count();
+    check_attributes(kind->attributes, objective.attributes, path, path, violations);
+    // Only what has the right type can be looked at.
+    if (kind->classes && violations.count() == before) {
+      check_classes(objective.attributes, path, objective.interface.outputs, violations);
+    }
+    // One score, of the second class: the first one's is 0.
+    if (objective.interface.target == kClass && !kind->classes) objective.interface.outputs = 1;
+  }
+  if (!violations.empty()) return violations.to_error();
+  return objective;
+}
+
+}  // namespace trainyard
