@@ -34,11 +34,15 @@ int64_t parts_per_head(const AttentionDims& d, const Team& team) {
 // A head's work in multiply-adds, against what a thread's waking costs.
 int64_t grain(const AttentionDims& d) { return grain_of(d.Tq * d.Tk * 4); }
 
-// Scratch of the part of a team that parallel_for gives `index`: each has its own.
+// How many parts of a team share `items`; each has scratch of its own.
+int64_t team_parts(int64_t items, int64_t grain, const Team& team) {
+  return std::clamp<int64_t>(items / grain, 1, static_cast<int64_t>(team.size()));
+}
+
 template <typename F>
 void for_items(int64_t items, int64_t grain, int64_t scratch, void* workspace, Team& team,
                const F& f) {
-  const int64_t parts = std::clamp<int64_t>(items / grain, 1, static_cast<int64_t>(team.size()));
+  const int64_t parts = team_parts(items, grain, team);
   team.run(static_cast<int>(parts), [&](int index) {
     float* own = static_cast<float*>(workspace) + index * scratch;
     const Range range = part_of(items, index, parts);
@@ -51,8 +55,8 @@ float* at(float* base, int64_t offset) { return base == nullptr ? nullptr : base
 }  // namespace
 
 int64_t attention_forward_workspace_bytes(const AttentionDims& d, const Team& team) {
-  return team.size() * attention_loops().forward_scratch(head_dims(d)) *
-         static_cast<int64_t>(sizeof(float));
+  return team_parts(d.N * d.H * parts_per_head(d, team), grain(d), team) *
+         attention_loops().forward_scratch(head_dims(d)) * static_cast<int64_t>(sizeof(float));
 }
 
 void attention_forward(const AttentionDims& d, const float* q, const float* k, const float* v,
@@ -70,7 +74,7 @@ void attention_forward(const AttentionDims& d, const float* q, const float* k, c
 }
 
 int64_t attention_backward_workspace_bytes(const AttentionDims& d, const Team& team) {
-  return team.size() * attention_loops().backward_scratch(head_dims(d)) *
+  return team_parts(d.N * d.H, grain(d), team) * attention_loops().backward_scratch(head_dims(d)) *
          static_cast<int64_t>(sizeof(float));
 }
 
