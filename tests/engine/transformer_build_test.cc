@@ -128,12 +128,13 @@ TEST(TransformerPresets, RefuseDataThatTheyDoNotFit) {
 }
 
 TEST(SequenceLayers, StartAsInPyTorch) {
-  const Model model =
-      build(layers({layer("Embedding", {{"embedding_dim", int64_t{6}}}, "e"),
-                    layer("Linear", {{"units", int64_t{5}}}, "l"),
-                    layer("LayerNormalization", {}, "n"), layer("RMSNormalization", {}, "r"),
-                    layer("SequencePool"), layer("Linear", {{"weight_std", 0.5}}, "head")}),
-            kReviews);
+  const Model model = build(
+      layers({layer("Embedding", {{"embedding_dim", int64_t{6}}}, "e"),
+              layer("Linear", {{"units", int64_t{5}}}, "l"), layer("LayerNormalization", {}, "n"),
+              layer("RMSNormalization", {}, "r"), layer("SequencePool"),
+              layer("Linear", {{"initializer", std::string("normal")}, {"initializer_std", 0.5}},
+                    "head")}),
+      kReviews);
   EXPECT_EQ(tensor(model, "e.weight").type.shape, (Shape{100, 6}));
   EXPECT_EQ(tensor(model, "e.weight").initializer.kind, Initializer::Kind::kNormal);
   EXPECT_EQ(tensor(model, "e.weight").initializer.b, 1);
