@@ -7,7 +7,8 @@ namespace trainyard::kernels::cpu {
 namespace {
 
 HeadDims head_dims(const AttentionDims& d) {
-  return {d.Tq, d.Tk, d.D, d.q_row, d.kv_row, d.H * d.D, static_cast<float>(d.scale), d.causal};
+  return {d.Tq,     d.Tk,         d.D, d.q_row, d.kv_row, d.H * d.D, static_cast<float>(d.scale),
+          d.causal, d.dropout > 0};
 }
 
 /// Where the head `index` of all N * H begins.
@@ -21,6 +22,15 @@ struct HeadOffsets {
     lse = index * d.Tq;
   }
 };
+
+HeadDropout head_dropout(const AttentionDims& d, const int64_t* step, int64_t index) {
+  return {d.dropout,
+          d.seed,
+          step == nullptr ? 0 : static_cast<uint64_t>(*step),
+          d.stream,
+          index * d.Tq * d.dropout_row(),
+          d.dropout_row()};
+}
 
 int64_t query_tiles(const AttentionDims& d) { return (d.Tq + kAttentionTile - 1) / kAttentionTile; }
 
@@ -59,8 +69,8 @@ int64_t attention_forward_workspace_bytes(const AttentionDims& d, const Team& te
          attention_loops().forward_scratch(head_dims(d)) * static_cast<int64_t>(sizeof(float));
 }
 
-void attention_forward(const AttentionDims& d, const float* q, const float* k, const float* v,
-                       float* y, float* lse, void* workspace, Team& team) {
+void attention_forward(const AttentionDims& d, const int64_t* step, const float* q, const float* k,
+                       const float* v, float* y, float* lse, void* workspace, Team& team) {
   const HeadDims head = head_dims(d);
   const AttentionLoops& loops = attention_loops();
   const int64_t parts = parts_per_head(d, team), tiles = query_tiles(d);
@@ -68,8 +78,8 @@ void attention_forward(const AttentionDims& d, const float* q, const float* k, c
             [&](int64_t i, float* scratch) {
               const HeadOffsets o(d, i / parts);
               const Range range = part_of(tiles, i % parts, parts);
-              loops.forward(head, range.begin, range.end, q + o.q, k + o.kv, v + o.kv, y + o.y,
-                            at(lse, o.lse), scratch);
+              loops.forward(head, head_dropout(d, step, i / parts), range.begin, range.end, q + o.q,
+                            k + o.kv, v + o.kv, y + o.y, at(lse, o.lse), scratch);
             });
 }
 
@@ -78,16 +88,17 @@ int64_t attention_backward_workspace_bytes(const AttentionDims& d, const Team& t
          static_cast<int64_t>(sizeof(float));
 }
 
-void attention_backward(const AttentionDims& d, const float* q, const float* k, const float* v,
-                        const float* y, const float* lse, const float* dy,
+void attention_backward(const AttentionDims& d, const int64_t* step, const float* q, const float* k,
+                        const float* v, const float* y, const float* lse, const float* dy,
                         const AttentionGradients<float>& out, void* workspace, Team& team) {
   const HeadDims head = head_dims(d);
   const AttentionLoops& loops = attention_loops();
   for_items(d.N * d.H, grain(d), loops.backward_scratch(head), workspace, team,
             [&](int64_t i, float* scratch) {
               const HeadOffsets o(d, i);
-              loops.backward(head, q + o.q, k + o.kv, v + o.kv, y + o.y, lse + o.lse, dy + o.y,
-                             at(out.dq, o.q), at(out.dk, o.kv), at(out.dv, o.kv), scratch);
+              loops.backward(head, head_dropout(d, step, i), q + o.q, k + o.kv, v + o.kv, y + o.y,
+                             lse + o.lse, dy + o.y, at(out.dq, o.q), at(out.dk, o.kv),
+                             at(out.dv, o.kv), scratch);
             });
 }
 

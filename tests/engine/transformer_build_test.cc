@@ -203,8 +203,8 @@ TEST(SequenceLayers, RefusalsNameTheLayer) {
       kReviews, "model.layers[1]", "expected 1 (query, key and value side by side) or 3");
   expect_refusal(layers({e, layer("LayerNormalization", {{"axis", int64_t{0}}}), pool, head}),
                  kReviews, "model.layers[1].layer_normalization.axis", "expected 1..2 or -1..-2");
-  expect_refusal(layers({e, layer("SequencePool", {{"mode", std::string("last")}}), head}),
-                 kReviews, "model.layers[1].sequence_pool.mode", "expected mean or first");
+  expect_refusal(layers({e, layer("SequencePool", {{"mode", std::string("lasst")}}), head}),
+                 kReviews, "model.layers[1].sequence_pool.mode", "expected mean or first or last");
   expect_refusal(
       layers(
           {e, layer("SequencePool", {{"mode", std::string("first")}}, "", {"e", "input"}), head}),

@@ -1,4 +1,5 @@
 // Layers on sequences: tokens [N, T], positions [N, T, D].
+#include "src/base/philox.h"
 #include "src/base/text.h"
 #include "src/models/layer.h"
 
@@ -136,9 +137,9 @@ Outputs build_embedding(LayerBuilder& b, const ResolvedLayer& layer,
   return {{y}};
 }
 
-void complete_position_embedding(Attributes& a) {
 constexpr double kPositionStd = 0.02;  // of the transformers' papers; PyTorch has no such layer
 
+void complete_position_embedding(Attributes& a) {
   a.set("class_token", a.get_int("class_token", 0));
 }
 
@@ -166,6 +167,19 @@ Outputs build_position_embedding(LayerBuilder& b, const ResolvedLayer& layer,
 
 void complete_attention(Attributes& a) { a.set("is_causal", a.get_int("is_causal", 0)); }
 
+// Outside training there is no dropout. With it the step stands behind query, key and value.
+void add_dropout(LayerBuilder& b, const ResolvedLayer& layer, Attributes& attributes,
+                 std::vector<TensorId>& operands) {
+  attributes.set("dropout", 0.0);
+  const double ratio = layer.attributes.get_float("dropout", 0);
+  if (!b.options().training || ratio == 0) return;
+  attributes.set("dropout", ratio);
+  attributes.set("seed", static_cast<int64_t>(b.options().seed));
+  attributes.set("stream", int64_t{stream_of(layer.name)});
+  operands.resize(3, kNoTensor);
+  operands.push_back(b.step());
+}
+
 Outputs build_attention(LayerBuilder& b, const ResolvedLayer& layer,
                         std::span<const TensorId> inputs) {
   if (inputs.size() == 2) {
@@ -175,9 +189,12 @@ Outputs build_attention(LayerBuilder& b, const ResolvedLayer& layer,
   for (const TensorId x : inputs) {
     if (Status s = need_sequence(b, layer, x); !s.ok()) return std::move(s).error();
   }
-  ASSIGN_OR_RETURN(const TensorId y, b.add_node(layer, layer.name, "Attention", layer.attributes,
-                                                {inputs.begin(), inputs.end()},
-                                                {b.options().training ? "log_sum_exp" : ""}));
+  Attributes attributes = layer.attributes;
+  std::vector<TensorId> operands(inputs.begin(), inputs.end());
+  if (attributes.find("dropout") != nullptr) add_dropout(b, layer, attributes, operands);
+  ASSIGN_OR_RETURN(const TensorId y,
+                   b.add_node(layer, layer.name, "Attention", std::move(attributes),
+                              std::move(operands), {b.options().training ? "log_sum_exp" : ""}));
   return {{y}};
 }
 
@@ -245,6 +262,10 @@ Outputs build_image_to_sequence(LayerBuilder& b, const ResolvedLayer& layer,
 }  // namespace
 
 std::vector<LayerKind> sequence_layers() {
+  const AttributeRule std =
+      real_rule("initializer_std", false, {.max = 1000, .min_excluded = true});
+  std::vector<AttributeRule> linear = weight_rules();
+  linear.insert(linear.begin(), {integer_rule("units", false, 1, kUnitsMax), text_rule("tied_to")});
   const AttributeRule epsilon = real_rule("epsilon", false, {.max = 1, .min_excluded = true});
   return {
       {.op = "Linear",
@@ -261,16 +282,13 @@ std::vector<LayerKind> sequence_layers() {
        .field = "position_embedding",
        .attributes = {boolean_rule("class_token"), std},
        .complete = complete_position_embedding,
-  const AttributeRule std =
-      real_rule("initializer_std", false, {.max = 1000, .min_excluded = true});
-  std::vector<AttributeRule> linear = weight_rules();
-  linear.insert(linear.begin(), {integer_rule("units", false, 1, kUnitsMax), text_rule("tied_to")});
        .build = build_position_embedding},
       {.op = "Attention",
        .field = "attention",
        .inputs_max = 3,
        .attributes = {integer_rule("q_num_heads", true, 1, 1024), boolean_rule("is_causal"),
-                      real_rule("scale", false, {.max = 1000, .min_excluded = true})},
+                      real_rule("scale", false, {.max = 1000, .min_excluded = true}),
+                      real_rule("dropout", false, {.max = 1, .max_excluded = true})},
        .complete = complete_attention,
        .build = build_attention},
       {.op = "LayerNormalization",
@@ -297,7 +315,7 @@ std::vector<LayerKind> sequence_layers() {
       {.op = "SequencePool",
        .field = "sequence_pool",
        .inputs_max = 2,
-       .attributes = {choice_rule("mode", {"mean", "first"})},
+       .attributes = {choice_rule("mode", {"mean", "first", "last"})},
        .complete = complete_sequence_pool},
       {.op = "ImageToSequence", .field = "image_to_sequence", .build = build_image_to_sequence}};
 }

@@ -20,7 +20,7 @@ struct BlockOptions {
   bool causal = false;
   bool gelu_tanh = false;
   double epsilon = 1e-5;
-  double dropout = 0;                  // of what both branches add
+  double dropout = 0;                  // of attention, and of what both branches add
   double projection_std = kWeightStd;  // of the layers that end the branches
 };
 
@@ -52,8 +52,9 @@ class TransformerLayers {
     const Attributes norm{{"epsilon", o.epsilon}};
     add(prefix + "_ln_1", "LayerNormalization", norm);
     add_linear(prefix + "_attn_qkv", 3 * o.width);
-    add(prefix + "_attn", "Attention",
-        {{"q_num_heads", o.heads}, {"is_causal", int64_t{o.causal ? 1 : 0}}});
+    Attributes attention{{"q_num_heads", o.heads}, {"is_causal", int64_t{o.causal ? 1 : 0}}};
+    if (o.dropout > 0) attention.set("dropout", o.dropout);
+    add(prefix + "_attn", "Attention", std::move(attention));
     add_linear(prefix + "_attn_proj", o.width, o.projection_std);
     add_dropout(prefix + "_attn_drop", o.dropout);
     add(prefix + "_add_1", "Add", {}, {input, layers_.back().name});
