@@ -2,14 +2,18 @@
 // scores in memory.
 //
 //   s[i,j] = scale * q[i] . k[j],  j <= i where causal (others do not take part)
-//   lse[i] = log sum_j exp(s[i,j]),   p[i,j] = exp(s[i,j] - lse[i]),   y[i] = sum_j p[i,j] v[j]
+//   lse[i] = log sum_j exp(s[i,j]),   p[i,j] = exp(s[i,j] - lse[i])
+//   y[i] = sum_j m[i,j] p[i,j] v[j],  m[i,j] = 1 / (1 - ratio) where dropout keeps it, else 0
 //
-//   delta[i] = dy[i] . y[i],   ds[i,j] = p[i,j] * (dy[i] . v[j] - delta[i])
-//   dv[j] = sum_i p[i,j] dy[i],  dq[i] = scale * sum_j ds[i,j] k[j],  dk[j] = scale * sum_i ds[i,j]
-//   q[i]
+//   delta[i] = dy[i] . y[i],   ds[i,j] = p[i,j] * (m[i,j] dy[i] . v[j] - delta[i])
+//   dv[j] = sum_i m[i,j] p[i,j] dy[i],  dq[i] = scale * sum_j ds[i,j] k[j],  dk[j] = scale * sum_i
+//   ds[i,j] q[i]
 //
-// Backward computes p again from q, k and lse. Sources: Vaswani et al., "Attention Is All You Need"
-// (2017); Dao et al., "FlashAttention" (2022), algorithms 1 and 4 without dropout.
+// Backward computes p again from q, k and lse, and draws m again: pair (i, j) of head h of sequence
+// n is element ((n * H + h) * Tq + i) * Tk' + j of dropout (kernels/dropout.h), Tk' being Tk
+// rounded up to 4, so that a block of four numbers serves four neighbours of one row. Sources:
+// Vaswani et al., "Attention Is All You Need" (2017); Dao et al., "FlashAttention" (2022),
+// algorithms 1 and 4.
 //
 /// Shapes    q, y, dy, dq [N, Tq, H, D]; k, v, dk, dv [N, Tk, H, D]; lse [N, H, Tq]. D is
 /// contiguous
@@ -22,6 +26,8 @@
 
 #include <cstdint>
 
+#include "kernels/dropout.h"
+
 namespace trainyard::kernels {
 
 struct AttentionDims {
@@ -29,6 +35,10 @@ struct AttentionDims {
   int64_t q_row, kv_row;    // elements from one position to the next
   double scale;
   bool causal;
+  double dropout = 0;  // ratio, [0, 1)
+  uint64_t seed = 0;
+  uint32_t stream = 0;
+  int64_t dropout_row() const { return (Tk + 3) / 4 * 4; }
 };
 
 template <typename T>
@@ -37,11 +47,14 @@ struct AttentionGradients {
 };
 
 namespace reference {  // T is float or double
+/// `step` may be nullptr without dropout.
 template <typename T>
-void attention_forward(const AttentionDims& d, const T* q, const T* k, const T* v, T* y, T* lse);
+void attention_forward(const AttentionDims& d, const int64_t* step, const T* q, const T* k,
+                       const T* v, T* y, T* lse);
 template <typename T>
-void attention_backward(const AttentionDims& d, const T* q, const T* k, const T* v, const T* y,
-                        const T* lse, const T* dy, const AttentionGradients<T>& out);
+void attention_backward(const AttentionDims& d, const int64_t* step, const T* q, const T* k,
+                        const T* v, const T* y, const T* lse, const T* dy,
+                        const AttentionGradients<T>& out);
 }  // namespace reference
 
 /// Scores exist in tiles of 64 x 64. Heads are split over the team, in forward also parts of one
@@ -50,11 +63,11 @@ void attention_backward(const AttentionDims& d, const T* q, const T* k, const T*
 namespace cpu {
 class Team;  // kernels/cpu/team.h
 int64_t attention_forward_workspace_bytes(const AttentionDims& d, const Team& team);
-void attention_forward(const AttentionDims& d, const float* q, const float* k, const float* v,
-                       float* y, float* lse, void* workspace, Team& team);
+void attention_forward(const AttentionDims& d, const int64_t* step, const float* q, const float* k,
+                       const float* v, float* y, float* lse, void* workspace, Team& team);
 int64_t attention_backward_workspace_bytes(const AttentionDims& d, const Team& team);
-void attention_backward(const AttentionDims& d, const float* q, const float* k, const float* v,
-                        const float* y, const float* lse, const float* dy,
+void attention_backward(const AttentionDims& d, const int64_t* step, const float* q, const float* k,
+                        const float* v, const float* y, const float* lse, const float* dy,
                         const AttentionGradients<float>& out, void* workspace, Team& team);
 }  // namespace cpu
 

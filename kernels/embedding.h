@@ -4,7 +4,10 @@
 //   gather          y[i] = table[index[i]]            dtable[v] = sum over i with index[i] == v
 //   dy[i] add_positions   y[n, t] = (t < P ? prefix[t] : x[n, t - P]) + position[t]
 //                   dx[n, t] = dy[n, P + t]   dposition[t] = sum_n dy[n, t]   dprefix[t] the same
-//   sequence_pool   first: y[n] = x[n, 0];   mean: y[n] = mean over t of x[n, t], of which those
+//   sequence_pool   first: y[n] = x[n, 0];   last: y[n] = x[n, T - 1], or where tokens are given x
+//   at
+//                   the last t with token[n, t] != 0 (none: y[n] = 0);   mean: y[n] = mean over t
+//                   of x[n, t], of which those
 //   with
 //                   token[n, t] == 0 are left out where tokens are given (none left: y[n] = 0)
 //
@@ -32,9 +35,18 @@ struct PositionDims {
   int64_t prefix;  // P
 };
 
+enum class PoolMode : uint8_t { kMean, kFirst, kLast };
+
 struct SequencePoolDims {
   int64_t N, T, D;
-  bool mean;  // else the first position
+  PoolMode mode;
+  /// Of modes first and last: the position that counts in row n, -1 where there is none.
+  int64_t position(const int32_t* token, int64_t n) const {
+    int64_t t = mode == PoolMode::kFirst ? 0 : T - 1;
+    if (mode == PoolMode::kFirst || token == nullptr) return t;
+    while (t >= 0 && token[n * T + t] == 0) --t;
+    return t;
+  }
 };
 
 namespace reference {  // T is float or double

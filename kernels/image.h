@@ -37,7 +37,7 @@ struct Window {
   int64_t R, S;
   int64_t stride_h = 1, stride_w = 1;
   int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
-  int64_t dilation_h = 1, dilation_w = 1;  // distance of neighbouring cells; pools have 1
+  int64_t dilation_h = 1, dilation_w = 1;  // distance of neighbouring cells
 
   /// Rows and columns from the first cell to the last.
   constexpr int64_t height() const { return (R - 1) * dilation_h + 1; }
@@ -50,12 +50,15 @@ struct Window {
   }
 };
 
-/// Where the window of output row p meets the image: rows [begin, end) of the filter lie inside.
+/// Where the window of output row p meets the image: cells [begin, end) of `count` lie inside, the
+/// first at `start` and `dilation` apart.
 struct WindowRange {
   int64_t begin, end;
 };
-constexpr WindowRange window_range(int64_t start, int64_t length, int64_t size) {
-  return {start < 0 ? -start : 0, start + length > size ? size - start : length};
+constexpr WindowRange window_range(int64_t start, int64_t count, int64_t dilation, int64_t size) {
+  const int64_t begin = start < 0 ? (dilation - 1 - start) / dilation : 0;
+  const int64_t inside = start < size ? (size - start + dilation - 1) / dilation : 0;
+  return {begin, inside < count ? inside : count};
 }
 
 }  // namespace trainyard::kernels

@@ -7,7 +7,8 @@ namespace trainyard::kernels::cpu {
 namespace {
 
 HeadDims head_dims(const AttentionDims& d) {
-  return {d.Tq, d.Tk, d.D, d.q_row, d.kv_row, d.H * d.D, static_cast<float>(d.scale), d.causal};
+  return {d.Tq,     d.Tk,         d.D, d.q_row, d.kv_row, d.H * d.D, static_cast<float>(d.scale),
+          d.causal, d.dropout > 0};
 }
 
 /// Where the head `index` of all N * H begins.
@@ -22,6 +23,15 @@ struct HeadOffsets {
   }
 };
 
+HeadDropout head_dropout(const AttentionDims& d, const int64_t* step, int64_t index) {
+  return {d.dropout,
+          d.seed,
+          step == nullptr ? 0 : static_cast<uint64_t>(*step),
+          d.stream,
+          index * d.Tq * d.dropout_row(),
+          d.dropout_row()};
+}
+
 int64_t query_tiles(const AttentionDims& d) { return (d.Tq + kAttentionTile - 1) / kAttentionTile; }
 
 // Parts that the queries of a head are cut into: more than one where there are fewer heads than
@@ -34,11 +44,15 @@ int64_t parts_per_head(const AttentionDims& d, const Team& team) {
 // A head's work in multiply-adds, against what a thread's waking costs.
 int64_t grain(const AttentionDims& d) { return grain_of(d.Tq * d.Tk * 4); }
 
-// Scratch of the part of a team that parallel_for gives `index`: each has its own.
+// How many parts of a team share `items`; each has scratch of its own.
+int64_t team_parts(int64_t items, int64_t grain, const Team& team) {
+  return std::clamp<int64_t>(items / grain, 1, static_cast<int64_t>(team.size()));
+}
+
 template <typename F>
 void for_items(int64_t items, int64_t grain, int64_t scratch, void* workspace, Team& team,
                const F& f) {
-  const int64_t parts = std::clamp<int64_t>(items / grain, 1, static_cast<int64_t>(team.size()));
+  const int64_t parts = team_parts(items, grain, team);
   team.run(static_cast<int>(parts), [&](int index) {
     float* own = static_cast<float*>(workspace) + index * scratch;
     const Range range = part_of(items, index, parts);
@@ -51,12 +65,12 @@ float* at(float* base, int64_t offset) { return base == nullptr ? nullptr : base
 }  // namespace
 
 int64_t attention_forward_workspace_bytes(const AttentionDims& d, const Team& team) {
-  return team.size() * attention_loops().forward_scratch(head_dims(d)) *
-         static_cast<int64_t>(sizeof(float));
+  return team_parts(d.N * d.H * parts_per_head(d, team), grain(d), team) *
+         attention_loops().forward_scratch(head_dims(d)) * static_cast<int64_t>(sizeof(float));
 }
 
-void attention_forward(const AttentionDims& d, const float* q, const float* k, const float* v,
-                       float* y, float* lse, void* workspace, Team& team) {
+void attention_forward(const AttentionDims& d, const int64_t* step, const float* q, const float* k,
+                       const float* v, float* y, float* lse, void* workspace, Team& team) {
   const HeadDims head = head_dims(d);
   const AttentionLoops& loops = attention_loops();
   const int64_t parts = parts_per_head(d, team), tiles = query_tiles(d);
@@ -64,26 +78,27 @@ void attention_forward(const AttentionDims& d, const float* q, const float* k, c
             [&](int64_t i, float* scratch) {
               const HeadOffsets o(d, i / parts);
               const Range range = part_of(tiles, i % parts, parts);
-              loops.forward(head, range.begin, range.end, q + o.q, k + o.kv, v + o.kv, y + o.y,
-                            at(lse, o.lse), scratch);
+              loops.forward(head, head_dropout(d, step, i / parts), range.begin, range.end, q + o.q,
+                            k + o.kv, v + o.kv, y + o.y, at(lse, o.lse), scratch);
             });
 }
 
 int64_t attention_backward_workspace_bytes(const AttentionDims& d, const Team& team) {
-  return team.size() * attention_loops().backward_scratch(head_dims(d)) *
+  return team_parts(d.N * d.H, grain(d), team) * attention_loops().backward_scratch(head_dims(d)) *
          static_cast<int64_t>(sizeof(float));
 }
 
-void attention_backward(const AttentionDims& d, const float* q, const float* k, const float* v,
-                        const float* y, const float* lse, const float* dy,
+void attention_backward(const AttentionDims& d, const int64_t* step, const float* q, const float* k,
+                        const float* v, const float* y, const float* lse, const float* dy,
                         const AttentionGradients<float>& out, void* workspace, Team& team) {
   const HeadDims head = head_dims(d);
   const AttentionLoops& loops = attention_loops();
   for_items(d.N * d.H, grain(d), loops.backward_scratch(head), workspace, team,
             [&](int64_t i, float* scratch) {
               const HeadOffsets o(d, i);
-              loops.backward(head, q + o.q, k + o.kv, v + o.kv, y + o.y, lse + o.lse, dy + o.y,
-                             at(out.dq, o.q), at(out.dk, o.kv), at(out.dv, o.kv), scratch);
+              loops.backward(head, head_dropout(d, step, i), q + o.q, k + o.kv, v + o.kv, y + o.y,
+                             lse + o.lse, dy + o.y, at(out.dq, o.q), at(out.dk, o.kv),
+                             at(out.dv, o.kv), scratch);
             });
 }
 

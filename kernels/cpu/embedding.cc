@@ -94,31 +94,40 @@ void add_positions_backward(const PositionDims& d, const float* dy, float* dx, f
 
 void sequence_pool(const SequencePoolDims& d, const float* x, const int32_t* token, float* y,
                    Team& team) {
-  team.parallel_for(d.N, grain_of(d.mean ? d.T * d.D : d.D), [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      const float* rows = x + n * d.T * d.D;
-      float* out = y + n * d.D;
-      if (!d.mean) {
-        copy_row(d.D, rows, out);
-        continue;
-      }
-      clear_row(d.D, out);
-      for (int64_t t = 0; t < d.T; ++t) {
-        if (counts(token, n * d.T + t)) row_loops().accumulate(d.D, rows + t * d.D, out);
-      }
-      row_loops().scale(d.D, pool_weight(d, token, n), out, out);
-    }
-  });
+  team.parallel_for(d.N, grain_of(d.mode == PoolMode::kMean ? d.T * d.D : d.D),
+                    [&](int64_t begin, int64_t end) {
+                      for (int64_t n = begin; n < end; ++n) {
+                        const float* rows = x + n * d.T * d.D;
+                        float* out = y + n * d.D;
+                        if (d.mode != PoolMode::kMean) {
+                          const int64_t t = d.position(token, n);
+                          if (t < 0) {
+                            clear_row(d.D, out);
+                          } else {
+                            copy_row(d.D, rows + t * d.D, out);
+                          }
+                          continue;
+                        }
+                        clear_row(d.D, out);
+                        for (int64_t t = 0; t < d.T; ++t) {
+                          if (counts(token, n * d.T + t))
+                            row_loops().accumulate(d.D, rows + t * d.D, out);
+                        }
+                        row_loops().scale(d.D, pool_weight(d, token, n), out, out);
+                      }
+                    });
 }
 
 void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const float* dy,
                             float* dx, Team& team) {
   team.parallel_for(d.N, grain_of(d.T * d.D), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
-      const float weight = d.mean ? pool_weight(d, token, n) : 1.0f;
+      const bool mean = d.mode == PoolMode::kMean;
+      const float weight = mean ? pool_weight(d, token, n) : 1.0f;
+      const int64_t only = mean ? -1 : d.position(token, n);
       for (int64_t t = 0; t < d.T; ++t) {
         float* out = dx + (n * d.T + t) * d.D;
-        if (d.mean ? counts(token, n * d.T + t) : t == 0) {
+        if (mean ? counts(token, n * d.T + t) : t == only) {
           row_loops().scale(d.D, weight, dy + n * d.D, out);
         } else {
           clear_row(d.D, out);

@@ -26,9 +26,24 @@ int64_t keys_seen(const AttentionDims& d, int64_t i) {
   return d.causal ? std::min(i + 1, d.Tk) : d.Tk;
 }
 
+// m[i, j] of one head: what dropout multiplies a probability with.
 template <typename T>
-void forward_head(const AttentionDims& d, Rows<const T> q, Rows<const T> k, Rows<const T> v,
-                  Rows<T> y, T* lse) {
+struct Mask {
+  const AttentionDims& d;
+  int64_t head;  // of all N * H
+  uint64_t step;
+  T operator()(int64_t i, int64_t j) const {
+    if (d.dropout == 0) return T(1);
+    const int64_t index = (head * d.Tq + i) * d.dropout_row() + j;
+    const uint32_t drawn = math::philox_u32(d.seed, d.stream, step, static_cast<uint64_t>(index));
+    const bool kept = math::dropout_keeps(drawn, math::dropout_threshold(d.dropout));
+    return kept ? static_cast<T>(1 / (1 - d.dropout)) : T(0);
+  }
+};
+
+template <typename T>
+void forward_head(const AttentionDims& d, const Mask<T>& mask, Rows<const T> q, Rows<const T> k,
+                  Rows<const T> v, Rows<T> y, T* lse) {
   const T scale = static_cast<T>(d.scale);
   for (int64_t i = 0; i < d.Tq; ++i) {
     const int64_t keys = keys_seen(d, i);
@@ -39,7 +54,8 @@ void forward_head(const AttentionDims& d, Rows<const T> q, Rows<const T> k, Rows
     for (int64_t j = 0; j < keys; ++j) {
       const T p = std::exp(scale * dot(d.D, q[i], k[j]) - max);
       sum += p;
-      for (int64_t c = 0; c < d.D; ++c) y[i][c] += p * v[j][c];
+      const T kept = mask(i, j) * p;
+      for (int64_t c = 0; c < d.D; ++c) y[i][c] += kept * v[j][c];
     }
     for (int64_t c = 0; c < d.D; ++c) y[i][c] /= sum;
     if (lse != nullptr) lse[i] = max + std::log(sum);
@@ -47,9 +63,9 @@ void forward_head(const AttentionDims& d, Rows<const T> q, Rows<const T> k, Rows
 }
 
 template <typename T>
-void backward_head(const AttentionDims& d, Rows<const T> q, Rows<const T> k, Rows<const T> v,
-                   Rows<const T> y, const T* lse, Rows<const T> dy, Rows<T> dq, Rows<T> dk,
-                   Rows<T> dv) {
+void backward_head(const AttentionDims& d, const Mask<T>& mask, Rows<const T> q, Rows<const T> k,
+                   Rows<const T> v, Rows<const T> y, const T* lse, Rows<const T> dy, Rows<T> dq,
+                   Rows<T> dk, Rows<T> dv) {
   const T scale = static_cast<T>(d.scale);
   for (int64_t j = 0; j < d.Tk; ++j) {
     if (dk.base != nullptr) std::fill_n(dk[j], d.D, T(0));
@@ -60,9 +76,10 @@ void backward_head(const AttentionDims& d, Rows<const T> q, Rows<const T> k, Row
     const T delta = dot(d.D, dy[i], y[i]);
     for (int64_t j = 0; j < keys_seen(d, i); ++j) {
       const T p = std::exp(scale * dot(d.D, q[i], k[j]) - lse[i]);
-      const T ds = scale * p * (dot(d.D, dy[i], v[j]) - delta);
+      const T m = mask(i, j);
+      const T ds = scale * p * (m * dot(d.D, dy[i], v[j]) - delta);
       for (int64_t c = 0; c < d.D; ++c) {
-        if (dv.base != nullptr) dv[j][c] += p * dy[i][c];
+        if (dv.base != nullptr) dv[j][c] += m * p * dy[i][c];
         if (dq.base != nullptr) dq[i][c] += ds * k[j][c];
         if (dk.base != nullptr) dk[j][c] += ds * q[i][c];
       }
@@ -73,39 +90,45 @@ void backward_head(const AttentionDims& d, Rows<const T> q, Rows<const T> k, Row
 }  // namespace
 
 template <typename T>
-void attention_forward(const AttentionDims& d, const T* q, const T* k, const T* v, T* y, T* lse) {
+void attention_forward(const AttentionDims& d, const int64_t* step, const T* q, const T* k,
+                       const T* v, T* y, T* lse) {
+  const uint64_t drawn_at = step == nullptr ? 0 : static_cast<uint64_t>(*step);
   const int64_t y_row = d.H * d.D;
   for (int64_t n = 0; n < d.N; ++n) {
     for (int64_t h = 0; h < d.H; ++h) {
       const int64_t q_at = n * d.Tq * d.q_row + h * d.D, kv_at = n * d.Tk * d.kv_row + h * d.D;
-      forward_head<T>(d, {q + q_at, d.q_row}, {k + kv_at, d.kv_row}, {v + kv_at, d.kv_row},
-                      {y + n * d.Tq * y_row + h * d.D, y_row},
+      forward_head<T>(d, {d, n * d.H + h, drawn_at}, {q + q_at, d.q_row}, {k + kv_at, d.kv_row},
+                      {v + kv_at, d.kv_row}, {y + n * d.Tq * y_row + h * d.D, y_row},
                       lse == nullptr ? nullptr : lse + (n * d.H + h) * d.Tq);
     }
   }
 }
 
 template <typename T>
-void attention_backward(const AttentionDims& d, const T* q, const T* k, const T* v, const T* y,
-                        const T* lse, const T* dy, const AttentionGradients<T>& out) {
+void attention_backward(const AttentionDims& d, const int64_t* step, const T* q, const T* k,
+                        const T* v, const T* y, const T* lse, const T* dy,
+                        const AttentionGradients<T>& out) {
+  const uint64_t drawn_at = step == nullptr ? 0 : static_cast<uint64_t>(*step);
   const int64_t y_row = d.H * d.D;
   const auto at = [](T* base, int64_t offset) { return base == nullptr ? base : base + offset; };
   for (int64_t n = 0; n < d.N; ++n) {
     for (int64_t h = 0; h < d.H; ++h) {
       const int64_t q_at = n * d.Tq * d.q_row + h * d.D, kv_at = n * d.Tk * d.kv_row + h * d.D;
       const int64_t y_at = n * d.Tq * y_row + h * d.D;
-      backward_head<T>(d, {q + q_at, d.q_row}, {k + kv_at, d.kv_row}, {v + kv_at, d.kv_row},
-                       {y + y_at, y_row}, lse + (n * d.H + h) * d.Tq, {dy + y_at, y_row},
-                       {at(out.dq, q_at), d.q_row}, {at(out.dk, kv_at), d.kv_row},
-                       {at(out.dv, kv_at), d.kv_row});
+      backward_head<T>(d, {d, n * d.H + h, drawn_at}, {q + q_at, d.q_row}, {k + kv_at, d.kv_row},
+                       {v + kv_at, d.kv_row}, {y + y_at, y_row}, lse + (n * d.H + h) * d.Tq,
+                       {dy + y_at, y_row}, {at(out.dq, q_at), d.q_row},
+                       {at(out.dk, kv_at), d.kv_row}, {at(out.dv, kv_at), d.kv_row});
     }
   }
 }
 
-#define TRAINYARD_INSTANTIATE(T)                                                                  \
-  template void attention_forward<T>(const AttentionDims&, const T*, const T*, const T*, T*, T*); \
-  template void attention_backward<T>(const AttentionDims&, const T*, const T*, const T*,         \
-                                      const T*, const T*, const T*, const AttentionGradients<T>&);
+#define TRAINYARD_INSTANTIATE(T)                                                                \
+  template void attention_forward<T>(const AttentionDims&, const int64_t*, const T*, const T*,  \
+                                     const T*, T*, T*);                                         \
+  template void attention_backward<T>(const AttentionDims&, const int64_t*, const T*, const T*, \
+                                      const T*, const T*, const T*, const T*,                   \
+                                      const AttentionGradients<T>&);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)
 #undef TRAINYARD_INSTANTIATE

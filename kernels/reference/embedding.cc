@@ -14,6 +14,11 @@ T pool_weight(const SequencePoolDims& d, const int32_t* token, int64_t n) {
   return count == 0 ? T(0) : T(1) / static_cast<T>(count);
 }
 
+bool counts(const SequencePoolDims& d, const int32_t* token, int64_t n, int64_t t) {
+  if (d.mode != PoolMode::kMean) return t == d.position(token, n);
+  return token == nullptr || token[n * d.T + t] != 0;
+}
+
 }  // namespace
 
 template <typename T>
@@ -64,11 +69,12 @@ template <typename T>
 void sequence_pool(const SequencePoolDims& d, const T* x, const int32_t* token, T* y) {
   for (int64_t n = 0; n < d.N; ++n) {
     const T* rows = x + n * d.T * d.D;
-    const T weight = d.mean ? pool_weight<T>(d, token, n) : T(1);
+    const bool mean = d.mode == PoolMode::kMean;
+    const T weight = mean ? pool_weight<T>(d, token, n) : T(1);
     for (int64_t c = 0; c < d.D; ++c) {
       T sum = T(0);
-      for (int64_t t = 0; t < (d.mean ? d.T : 1); ++t) {
-        if (!d.mean || token == nullptr || token[n * d.T + t] != 0) sum += rows[t * d.D + c];
+      for (int64_t t = 0; t < d.T; ++t) {
+        if (counts(d, token, n, t)) sum += rows[t * d.D + c];
       }
       y[n * d.D + c] = sum * weight;
     }
@@ -78,11 +84,11 @@ void sequence_pool(const SequencePoolDims& d, const T* x, const int32_t* token, 
 template <typename T>
 void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const T* dy, T* dx) {
   for (int64_t n = 0; n < d.N; ++n) {
-    const T weight = d.mean ? pool_weight<T>(d, token, n) : T(1);
+    const T weight = d.mode == PoolMode::kMean ? pool_weight<T>(d, token, n) : T(1);
     for (int64_t t = 0; t < d.T; ++t) {
-      const bool counts = d.mean ? token == nullptr || token[n * d.T + t] != 0 : t == 0;
+      const bool is_counted = counts(d, token, n, t);
       for (int64_t c = 0; c < d.D; ++c) {
-        dx[(n * d.T + t) * d.D + c] = counts ? dy[n * d.D + c] * weight : T(0);
+        dx[(n * d.T + t) * d.D + c] = is_counted ? dy[n * d.D + c] * weight : T(0);
       }
     }
   }

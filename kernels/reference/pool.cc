@@ -6,13 +6,21 @@ namespace {
 // One output cell's window, cut to the image.
 struct Cells {
   int64_t h0, w0;  // of the window's first cell; may be negative
+  int64_t dilation_h, dilation_w;
   WindowRange r, s;
+  int64_t h(int64_t r_index) const { return h0 + r_index * dilation_h; }
+  int64_t w(int64_t s_index) const { return w0 + s_index * dilation_w; }
 };
 
 Cells cells_of(const PoolDims& d, int64_t p, int64_t q) {
   const Window& win = d.window;
   const int64_t h0 = p * win.stride_h - win.pad_top, w0 = q * win.stride_w - win.pad_left;
-  return {h0, w0, window_range(h0, win.R, d.x.H), window_range(w0, win.S, d.x.W)};
+  return {h0,
+          w0,
+          win.dilation_h,
+          win.dilation_w,
+          window_range(h0, win.R, win.dilation_h, d.x.H),
+          window_range(w0, win.S, win.dilation_w, d.x.W)};
 }
 
 template <typename F>
@@ -41,10 +49,10 @@ void fill_zero(const ImageDims& d, const ImageStrides& s, T* x) {
 // Offset in x of the window's maximum: the first, but a NaN replaces what was found before it.
 template <typename T>
 int64_t argmax(const Cells& cells, const ImageStrides& xs, int64_t n, int64_t c, const T* x) {
-  int64_t best = xs.at(n, c, cells.h0 + cells.r.begin, cells.w0 + cells.s.begin);
+  int64_t best = xs.at(n, c, cells.h(cells.r.begin), cells.w(cells.s.begin));
   for (int64_t r = cells.r.begin; r < cells.r.end; ++r) {
     for (int64_t s = cells.s.begin; s < cells.s.end; ++s) {
-      const int64_t i = xs.at(n, c, cells.h0 + r, cells.w0 + s);
+      const int64_t i = xs.at(n, c, cells.h(r), cells.w(s));
       if (x[i] > x[best] || x[i] != x[i]) best = i;
     }
   }
@@ -84,7 +92,7 @@ void average_pool_forward(const PoolDims& d, const ImageStrides& xs, const T* x,
     T sum = T(0);
     for (int64_t r = cells.r.begin; r < cells.r.end; ++r) {
       for (int64_t s = cells.s.begin; s < cells.s.end; ++s) {
-        sum += x[xs.at(n, c, cells.h0 + r, cells.w0 + s)];
+        sum += x[xs.at(n, c, cells.h(r), cells.w(s))];
       }
     }
     y[ys.at(n, c, p, q)] = sum / divisor<T>(d, cells);
@@ -100,7 +108,7 @@ void average_pool_backward(const PoolDims& d, const ImageStrides& ys, const T* d
     const T share = dy[ys.at(n, c, p, q)] / divisor<T>(d, cells);
     for (int64_t r = cells.r.begin; r < cells.r.end; ++r) {
       for (int64_t s = cells.s.begin; s < cells.s.end; ++s) {
-        dx[xs.at(n, c, cells.h0 + r, cells.w0 + s)] += share;
+        dx[xs.at(n, c, cells.h(r), cells.w(s))] += share;
       }
     }
   });

@@ -1,6 +1,8 @@
 #include "src/ops/attention.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "src/ops/shape_helpers.h"
 
@@ -19,6 +21,13 @@ void check_operands(OpChecks& check, const InferContext& c, int64_t first) {
   const double scale = c.attributes().get_float("scale", 1);
   check.require(scale > 0 && std::isfinite(scale), "ATTRIBUTE_OUT_OF_RANGE", "scale",
                 std::to_string(scale) + " is out of range, expected a number above 0");
+  const double dropout = c.attributes().get_float("dropout", 0);
+  check.require(dropout >= 0 && dropout < 1, "ATTRIBUTE_OUT_OF_RANGE", "dropout",
+                std::to_string(dropout) + " is out of range, expected 0 or more and less than 1");
+  check.require((dropout > 0) == c.has_input(first + 3), "INPUT_COUNT", "step",
+                "is given with dropout, and with it alone");
+  check.dtype(first + 3, DType::kI64).shape(first + 3, {1});
+  check.int_in("stream", 0, 0, std::numeric_limits<uint32_t>::max());
   if (!check.ok()) return;
   const Shape& q = c.input(first).shape;
   const bool packed = !c.has_input(first + 1);
@@ -54,7 +63,8 @@ class Attention final : public Op {
   std::string_view type() const override { return "Attention"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"query", "key", "value"}, 1, {"q_num_heads", "is_causal", "scale"});
+    OpChecks check(c, {"query", "key", "value", "step"}, 1,
+                   {"q_num_heads", "is_causal", "scale", "dropout", "seed", "stream"});
     check_operands(check, c, 0);
     if (!check.ok()) return check.error();
     const DType dtype = c.input(0).dtype;
@@ -68,7 +78,9 @@ class Attention final : public Op {
     const std::vector<TensorId>& operands = c.node().inputs;
     inputs.insert(inputs.end(), operands.begin(), operands.end());
     std::vector<bool> wanted(3);
-    for (size_t i = 0; i < operands.size(); ++i) wanted[i] = c.needs_grad(static_cast<int64_t>(i));
+    for (size_t i = 0; i < std::min(operands.size(), wanted.size()); ++i) {
+      wanted[i] = operands[i] != kNoTensor && c.needs_grad(static_cast<int64_t>(i));
+    }
     const auto grads =
         c.add("grad", *attention_grad_op(), c.node().attributes, std::move(inputs), wanted);
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -89,8 +101,8 @@ class AttentionGrad final : public Op {
   std::string_view type() const override { return "AttentionGrad"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"y", "log_sum_exp", "dy", "query", "key", "value"}, 4,
-                   {"q_num_heads", "is_causal", "scale"});
+    OpChecks check(c, {"y", "log_sum_exp", "dy", "query", "key", "value", "step"}, 4,
+                   {"q_num_heads", "is_causal", "scale", "dropout", "seed", "stream"});
     check_operands(check, c, 3);
     if (!check.ok()) return check.error();
     check.same_dtype(0, 3).shape(0, output_shape(c, 3));

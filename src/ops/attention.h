@@ -3,14 +3,17 @@
 // Inputs      query [N, Tq, H * D]; key and value [N, Tk, H * D], both or neither. Without them
 //             query holds all three, [N, T, 3 * H * D]: at each position q, then k, then v, and in
 //             each of them the heads one after the other. (ONNX has no packed form.)
+//             With dropout, behind them: step, I64 [1].
 // Outputs     y [N, Tq, H * D]; log_sum_exp [N, H, Tq] of the scores, for backward (may be left
-// out). Attributes  q_num_heads: H, required; is_causal, default 0: position i sees the keys 0..i;
-// scale
-//             of the scores, default 1 / sqrt(D).
+//             out).
+// Attributes  q_num_heads: H, required; is_causal, default 0: position i sees the keys 0..i; scale
+//             of the scores, default 1 / sqrt(D); dropout of the probabilities, default 0, drawn by
+//             seed and stream as Dropout's mask is. (ONNX has no dropout here.)
 // Saves       its inputs, y and log_sum_exp.
 // Gradients   query, key, value, assigned: one node, what nobody needs is left out.
 // Refuses     other ranks; a width that the heads do not divide; key without value; shapes that do
-//             not agree; a scale that is not positive and finite.
+//             not agree; a scale that is not positive and finite; dropout outside 0 to 1, or
+//             without step.
 // Kernels     attention_forward, attention_backward (kernels/attention.h)
 #pragma once
 
@@ -19,7 +22,7 @@
 namespace trainyard {
 
 const Op* attention_op();  // "Attention"
-/// "AttentionGrad": (y, log_sum_exp, dy, query, key, value) -> (dquery, dkey, dvalue)
+/// "AttentionGrad": (y, log_sum_exp, dy, query, key, value, step) -> (dquery, dkey, dvalue)
 const Op* attention_grad_op();
 
 }  // namespace trainyard

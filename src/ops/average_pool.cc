@@ -25,7 +25,7 @@ class AveragePool final : public Op {
         {"kernel_shape", "strides", "pads", "count_include_pad", "dilations", "ceil_mode"});
     check.float_type(0).rank(0, 4).not_empty(0);
     check_attributes(check, c);
-    if (check.ok()) check_window_fits(check, window_of(c.attributes()), c.input(0).shape);
+    if (check.ok()) check_pool_fits(check, c.attributes(), c.input(0).shape);
     if (!check.ok()) return check.error();
     const TensorType& x = c.input(0);
     return std::vector{TensorType{
@@ -63,7 +63,7 @@ class AveragePoolGrad final : public Op {
     check_input_shape(check, c);
     if (!check.ok()) return check.error();
     const Shape x = input_shape_of(c.attributes());
-    check_window_fits(check, window_of(c.attributes()), x);
+    check_pool_fits(check, c.attributes(), x);
     if (check.ok()) check.shape(0, window_output(pool_window(c.attributes(), x), x, x[1]));
     if (!check.ok()) return check.error();
     return std::vector{TensorType{x, c.input(0).dtype}};

@@ -5,8 +5,9 @@
 //            PyTorch's default is count_include_pad 1.
 // Saves      nothing; the gradient node carries input_shape.
 // Gradients  x, assigned.
-// Refuses    other ranks, pads not below kernel_shape, a window larger than the padded image, other
-//            dilations, ceil_mode beside count_include_pad.
+// Refuses    other ranks, pads not below kernel_shape, a window larger than the padded image or
+// with
+//            no cell inside it, ceil_mode beside count_include_pad.
 // Kernels    average_pool_forward, average_pool_backward (kernels/pool.h)
 #pragma once
 

@@ -9,7 +9,7 @@ void check_max_pool(OpChecks& check, const InferContext& c) {
   check.float_type(0).rank(0, 4).not_empty(0);
   check.int_in("ceil_mode", 0, 0, 1).int_in("storage_order", 0, 0, 0);
   check_window(check, c, /*kernel_required=*/true, /*pads_below_kernel=*/true);
-  if (check.ok()) check_window_fits(check, window_of(c.attributes()), c.input(0).shape);
+  if (check.ok()) check_pool_fits(check, c.attributes(), c.input(0).shape);
 }
 
 TensorType output_type(const InferContext& c) {

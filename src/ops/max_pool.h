@@ -4,8 +4,9 @@
 //            ceil_mode 0, storage_order 0.
 // Saves      x: backward finds the maximum again, which costs less than keeping indices.
 // Gradients  x, assigned; the first maximum of a window gets dy.
-// Refuses    other ranks, pads not below kernel_shape, a window larger than the padded image, other
-//            dilations or storage_order.
+// Refuses    other ranks, pads not below kernel_shape, a window larger than the padded image or
+// with
+//            no cell inside it, other storage_order.
 // Kernels    max_pool_forward, max_pool_backward (kernels/pool.h)
 #pragma once
 

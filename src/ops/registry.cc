@@ -27,6 +27,7 @@
 #include "src/ops/gemm.h"
 #include "src/ops/global_average_pool.h"
 #include "src/ops/gradient_norm.h"
+#include "src/ops/group_normalization.h"
 #include "src/ops/image_to_sequence.h"
 #include "src/ops/layer_normalization.h"
 #include "src/ops/lion_update.h"
@@ -34,6 +35,7 @@
 #include "src/ops/max_pool.h"
 #include "src/ops/moving_average_update.h"
 #include "src/ops/muon_update.h"
+#include "src/ops/pad.h"
 #include "src/ops/pointwise_loss.h"
 #include "src/ops/position_embedding.h"
 #include "src/ops/recurrent.h"
@@ -41,6 +43,7 @@
 #include "src/ops/relu.h"
 #include "src/ops/reorder.h"
 #include "src/ops/reshape.h"
+#include "src/ops/resize.h"
 #include "src/ops/rmsprop_update.h"
 #include "src/ops/sequence_pool.h"
 #include "src/ops/sgd_update.h"
@@ -65,6 +68,10 @@ const std::vector<const Op*>& registry() {
         split_grad_op(),
         slice_op(),
         slice_grad_op(),
+        pad_op(),
+        pad_grad_op(),
+        resize_op(),
+        resize_grad_op(),
         transpose_op(),
         expand_op(),
         sum_to_op(),
@@ -85,6 +92,9 @@ const std::vector<const Op*>& registry() {
         global_average_pool_grad_op(),
         batch_normalization_op(),
         batch_normalization_grad_op(),
+        group_normalization_op(),
+        instance_normalization_op(),
+        group_normalization_grad_op(),
         layer_normalization_op(),
         layer_normalization_grad_op(),
         rms_normalization_op(),

@@ -7,9 +7,9 @@ namespace {
 
 void check_mode(OpChecks& check, const InferContext& c) {
   const std::string mode = c.attributes().get_string("mode", "mean");
-  check.require(mode == "mean" || mode == "first", "ATTRIBUTE_OUT_OF_RANGE", "mode",
-                "'" + mode + "' is not known, expected mean or first");
-  check.require(mode == "mean" || !c.has_input(1), "INPUT_COUNT", "tokens",
+  check.require(mode == "mean" || mode == "first" || mode == "last", "ATTRIBUTE_OUT_OF_RANGE",
+                "mode", "'" + mode + "' is not known, expected mean, first or last");
+  check.require(mode != "first" || !c.has_input(1), "INPUT_COUNT", "tokens",
                 "mode first takes no tokens, expected one input");
 }
 

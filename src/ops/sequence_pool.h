@@ -2,8 +2,10 @@
 // masks and ReduceSum.
 // Inputs      x [N, T, D]; tokens [N, T], I32, optional, no gradient: positions whose token is 0
 //             (padding) do not count.
-// Output      y [N, D]: the mean over the positions that count (0 if none does), or the first one.
-// Attributes  mode: "mean" (default) or "first".
+// Output      y [N, D]: the mean over the positions that count, or the first, or the last of those
+// that
+//             count; 0 if none does.
+// Attributes  mode: "mean" (default), "first" or "last".
 // Gradients   x, assigned.
 // Refuses     other ranks and types; tokens with mode first; another mode.
 // Kernels     sequence_pool, sequence_pool_backward (kernels/embedding.h)

@@ -9,6 +9,18 @@ constexpr int64_t kWindowMax = 65536;  // far above any use; keeps P and Q free 
 
 std::string text_of(const std::vector<int64_t>& values) { return Shape(values).to_string(); }
 
+bool is_dilated(const kernels::Window& w) { return w.height() != w.R || w.width() != w.S; }
+
+/// True if each of `count` windows along one dimension has a cell inside it.
+bool windows_meet(int64_t count, int64_t stride, int64_t pad, int64_t cells, int64_t dilation,
+                  int64_t size) {
+  for (int64_t p = 0; p < count; ++p) {
+    const auto range = kernels::window_range(p * stride - pad, cells, dilation, size);
+    if (range.begin >= range.end) return false;
+  }
+  return true;
+}
+
 void check_list(OpChecks& check, const Attributes& attributes, std::string_view name, size_t length,
                 int64_t low) {
   if (!check.ok() || attributes.find(name) == nullptr) return;
@@ -32,15 +44,13 @@ void check_window(OpChecks& check, const InferContext& c, bool kernel_required,
   check_list(check, attributes, "pads", 4, 0);
   check_list(check, attributes, "dilations", 2, 1);
   if (!check.ok()) return;
-  const auto dilations = attributes.get_ints("dilations", {1, 1});
-  check.require(!pads_below_kernel || dilations == std::vector<int64_t>{1, 1}, "UNSUPPORTED",
-                "dilations", text_of(dilations) + " is not supported, expected [1, 1]");
-  if (!check.ok() || !pads_below_kernel) return;
+  if (!pads_below_kernel) return;
   const kernels::Window w = window_of(attributes);
-  check.require(w.pad_top < w.R && w.pad_bottom < w.R && w.pad_left < w.S && w.pad_right < w.S,
+  check.require(w.pad_top < w.height() && w.pad_bottom < w.height() && w.pad_left < w.width() &&
+                    w.pad_right < w.width(),
                 "ATTRIBUTE_OUT_OF_RANGE", "pads",
                 text_of(attributes.get_ints("pads", {})) + ", expected values below kernel_shape " +
-                    text_of({w.R, w.S}));
+                    text_of({w.height(), w.width()}) + (is_dilated(w) ? " (dilated)" : ""));
 }
 
 kernels::Window window_of(const Attributes& attributes, int64_t R, int64_t S) {
@@ -62,8 +72,8 @@ kernels::Window pool_window(const Attributes& attributes, const Shape& x) {
     const int64_t next = (room / stride + 1) * stride;
     return room % stride != 0 && next < size + before ? next - room : 0;
   };
-  w.pad_bottom += missing(x[2], w.pad_top, w.pad_bottom, w.R, w.stride_h);
-  w.pad_right += missing(x[3], w.pad_left, w.pad_right, w.S, w.stride_w);
+  w.pad_bottom += missing(x[2], w.pad_top, w.pad_bottom, w.height(), w.stride_h);
+  w.pad_right += missing(x[3], w.pad_left, w.pad_right, w.width(), w.stride_w);
   return w;
 }
 
@@ -72,10 +82,22 @@ void check_window_fits(OpChecks& check, const kernels::Window& w, const Shape& x
   const int64_t height = x[2] + w.pad_top + w.pad_bottom;
   const int64_t width = x[3] + w.pad_left + w.pad_right;
   check.require(w.height() <= height && w.width() <= width, "SHAPE_MISMATCH", "kernel_shape",
-                text_of({w.height(), w.width()}) +
-                    (w.height() == w.R && w.width() == w.S ? "" : " (dilated)") +
+                text_of({w.height(), w.width()}) + (is_dilated(w) ? " (dilated)" : "") +
                     " is larger than the image " + text_of({x[2], x[3]}) + " with its padding, " +
                     text_of({height, width}));
+}
+
+void check_pool_fits(OpChecks& check, const Attributes& attributes, const Shape& x) {
+  if (!check.ok()) return;
+  check_window_fits(check, window_of(attributes), x);
+  if (!check.ok()) return;
+  const kernels::Window w = pool_window(attributes, x);
+  check.require(windows_meet(w.P(x[2]), w.stride_h, w.pad_top, w.R, w.dilation_h, x[2]) &&
+                    windows_meet(w.Q(x[3]), w.stride_w, w.pad_left, w.S, w.dilation_w, x[3]),
+                "SHAPE_MISMATCH", "dilations",
+                text_of({w.dilation_h, w.dilation_w}) + " lead a window past the image " +
+                    text_of({x[2], x[3]}) +
+                    " with none of its cells inside, expected smaller ones or fewer pads");
 }
 
 Shape window_output(const kernels::Window& window, const Shape& x, int64_t channels) {

@@ -10,8 +10,7 @@
 namespace trainyard {
 
 /// Refuses lists of the wrong length and values out of range. `kernel_required` is false where the
-/// weights tell the size. Pads of a pool must be smaller than the window (`pads_below_kernel`), so
-/// that each window meets the image, and a pool has no dilations.
+/// weights tell the size. Pads of a pool must be smaller than the window (`pads_below_kernel`).
 void check_window(OpChecks& check, const InferContext& c, bool kernel_required,
                   bool pads_below_kernel);
 
@@ -24,6 +23,8 @@ kernels::Window pool_window(const Attributes& attributes, const Shape& x);
 
 /// Refuses a window larger than the padded image `x` [N, C, H, W].
 void check_window_fits(OpChecks& check, const kernels::Window& window, const Shape& x);
+/// The same for a pool, and refuses one of which some window has no cell inside the image.
+void check_pool_fits(OpChecks& check, const Attributes& attributes, const Shape& x);
 
 /// [N, channels, P, Q].
 Shape window_output(const kernels::Window& window, const Shape& x, int64_t channels);

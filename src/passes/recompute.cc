@@ -112,6 +112,7 @@ class Recomputation {
     for (NodeId k = end; k < forward_count_; ++k) {
       for (const TensorId id : node(k).inputs) kept.insert(id);
     }
+    keep_beside(begin, end, kept);
     NodeId first_reader = kNoNode;
     std::set<TensorId> wanted;
     for (NodeId k = forward_count_; k < original_count_; ++k) {
@@ -133,7 +134,22 @@ class Recomputation {
         if (id != kNoTensor && !kept.contains(id) && can_repeat(id, begin, end)) wanted.insert(id);
       }
     }
-    for (const NodeId k : repeated) clone(k, first_reader);
+    for (const NodeId k : repeated) clone(k, first_reader, kept);
+  }
+
+  /// A node that gives a kept tensor is not repeated for what is no larger: the statistics of a
+  /// normalisation, the sums of attention.
+  void keep_beside(NodeId begin, NodeId end, std::set<TensorId>& kept) const {
+    const auto elements = [&](TensorId id) { return graph_.tensor(id).type.shape.elements(); };
+    for (NodeId k = begin; k < end; ++k) {
+      int64_t largest = 0;
+      for (const TensorId id : node(k).outputs) {
+        if (id != kNoTensor && kept.contains(id)) largest = std::max(largest, elements(id));
+      }
+      for (const TensorId id : node(k).outputs) {
+        if (id != kNoTensor && elements(id) <= largest) kept.insert(id);
+      }
+    }
   }
 
   /// True if a node of [begin, end) computes it and can do so again. The statistics that a batch
@@ -153,7 +169,8 @@ class Recomputation {
     return n.op == batch_normalization_op() || n.op == batch_normalization_relu_op();
   }
 
-  void clone(NodeId k, NodeId before) {
+  /// Readers of what is kept go on reading it: they may stand before the clone.
+  void clone(NodeId k, NodeId before, const std::set<TensorId>& kept) {
     Node copy = node(k);
     if (is_batch_norm(copy)) {
       const bool relu = copy.op == batch_normalization_relu_op();
@@ -177,7 +194,8 @@ class Recomputation {
                                        std::move(names), Phase::kBackward)
                              .value();
     for (size_t i = 0; i < copy.outputs.size(); ++i) {
-      if (copy.outputs[i] != kNoTensor) again_[copy.outputs[i]] = graph_.node(added).outputs[i];
+      const TensorId id = copy.outputs[i];
+      if (id != kNoTensor && !kept.contains(id)) again_[id] = graph_.node(added).outputs[i];
     }
     clones_[before].push_back(graph_.node(added));
   }

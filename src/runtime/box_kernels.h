@@ -13,6 +13,7 @@
 #include "src/ops/transpose.h"
 #include "src/runtime/boxes.h"
 #include "src/runtime/kernel_table.h"
+#include "src/runtime/resampling.h"
 
 namespace trainyard {
 
@@ -227,6 +228,17 @@ std::unique_ptr<Kernel> make_reduce_value_grad(Context& context, const Graph& g,
   });
 }
 
+/// Pad, Resize and their gradients.
+template <auto kParams, typename Context>
+std::unique_ptr<Kernel> make_resample(Context& context, const Graph& g, const Node& n) {
+  return with_loops(context, n, output_info(g, n, 0),
+                    [&]<typename Loops, typename T>(Loops loops, T) {
+                      return make_kernel([p = kParams(g, n), loops](const KernelArgs& a) {
+                        loops.resample(p, a.in<T>(0), a.out<T>(0));
+                      });
+                    });
+}
+
 /// The rows of a backend's table.
 template <typename Context>
 std::span<const KernelEntry<Context>> box_kernels() {
@@ -242,6 +254,10 @@ std::span<const KernelEntry<Context>> box_kernels() {
       {"SplitGrad", make_join<C>},
       {"Split", make_cut<C>},
       {"ConcatGrad", make_cut<C>},
+      {"Pad", make_resample<pad_params, C>},
+      {"PadGrad", make_resample<pad_grad_params, C>},
+      {"Resize", make_resample<resize_params, C>},
+      {"ResizeGrad", make_resample<resize_grad_params, C>},
 #define TRAINYARD_ROW(F) {#F, make_arithmetic<math::F, C>},
       TRAINYARD_FOR_EACH_ARITHMETIC(TRAINYARD_ROW)
 #undef TRAINYARD_ROW

@@ -1,4 +1,4 @@
-// Functions of one number, movement, arithmetic and reductions on the CPU.
+// Functions of one number, movement, resampling, arithmetic and reductions on the CPU.
 #include "kernels/activation.h"
 #include "kernels/arithmetic.h"
 #include "kernels/movement.h"
@@ -22,6 +22,9 @@ struct CpuLoops {
   }
   void copy(const kernels::Box<2>& box, const float* x, float* y) const {
     kernels::cpu::copy(box, x, y, *team);
+  }
+  void resample(const kernels::ResampleParams& p, const float* x, float* y) const {
+    kernels::cpu::resample(p, x, y, *team);
   }
   template <typename F>
   void arithmetic(const kernels::Box<3>& box, const float* a, const float* b, float* y) const {

@@ -292,6 +292,34 @@ std::unique_ptr<Kernel> make_batch_norm_replay(CpuContext& context, const Graph&
       cpu::batch_norm_workspace_bytes(d));
 }
 
+std::unique_ptr<Kernel> make_group_norm(CpuContext& context, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  require_f32(n, x);
+  const GroupNormDims d = group_norm_dims(n, x, group_count(n, x));
+  const ImageStrides s = group_norm_strides(x, d);
+  return make_kernel(
+      [=, &team = context.team](const KernelArgs& a) {
+        cpu::group_norm_forward(d, s, a.in<float>(0), a.in<float>(1), a.in<float>(2),
+                                a.out<float>(0), a.out<float>(1), a.out<float>(2), a.workspace,
+                                team);
+      },
+      cpu::group_norm_workspace_bytes(d));
+}
+
+std::unique_ptr<Kernel> make_group_norm_grad(CpuContext& context, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  require_f32(n, x);
+  const GroupNormDims d = group_norm_dims(n, x, input_info(g, n, 2).type.shape[1]);
+  const ImageStrides s = group_norm_strides(x, d);
+  return make_kernel(
+      [=, &team = context.team](const KernelArgs& a) {
+        cpu::group_norm_backward(d, s, a.in<float>(0), a.in<float>(1), a.in<float>(2),
+                                 a.in<float>(3), a.in<float>(4), a.out<float>(0), a.out<float>(1),
+                                 a.out<float>(2), a.workspace, team);
+      },
+      cpu::group_norm_workspace_bytes(d));
+}
+
 }  // namespace
 
 std::span<const CpuEntry> cpu_image_kernels() {
@@ -311,6 +339,9 @@ std::span<const CpuEntry> cpu_image_kernels() {
       {"BatchNormalizationRelu", make_batch_norm_relu},
       {"BatchNormalizationReluGrad", make_batch_norm_relu_grad},
       {"BatchNormalizationReplay", make_batch_norm_replay},
+      {"GroupNormalization", make_group_norm},
+      {"InstanceNormalization", make_group_norm},
+      {"GroupNormalizationGrad", make_group_norm_grad},
   };
   return kEntries;
 }

@@ -129,8 +129,8 @@ std::unique_ptr<Kernel> make_attention(CpuContext& context, const Graph& g, cons
         const AttentionOperands<const float> x(p, a.in<float>(0),
                                                p.packed ? nullptr : a.in<float>(1),
                                                p.packed ? nullptr : a.in<float>(2));
-        cpu::attention_forward(p.dims, x.q, x.k, x.v, a.out<float>(0), a.out<float>(1), a.workspace,
-                               team);
+        cpu::attention_forward(p.dims, attention_step(a, 0), x.q, x.k, x.v, a.out<float>(0),
+                               a.out<float>(1), a.workspace, team);
       },
       cpu::attention_forward_workspace_bytes(p.dims, context.team));
 }
@@ -144,8 +144,9 @@ std::unique_ptr<Kernel> make_attention_grad(CpuContext& context, const Graph& g,
                                                p.packed ? nullptr : a.in<float>(4),
                                                p.packed ? nullptr : a.in<float>(5));
         const AttentionOperands<float> dx(p, a.out<float>(0), a.out<float>(1), a.out<float>(2));
-        cpu::attention_backward(p.dims, x.q, x.k, x.v, a.in<float>(0), a.in<float>(1),
-                                a.in<float>(2), {dx.q, dx.k, dx.v}, a.workspace, team);
+        cpu::attention_backward(p.dims, attention_step(a, 3), x.q, x.k, x.v, a.in<float>(0),
+                                a.in<float>(1), a.in<float>(2), {dx.q, dx.k, dx.v}, a.workspace,
+                                team);
       },
       cpu::attention_backward_workspace_bytes(p.dims, context.team));
 }

@@ -61,9 +61,15 @@ inline kernels::PositionDims position_dims(const Shape& x, int64_t prefix) {
   return {x[0], x[1], x[2], prefix};
 }
 
+inline kernels::PoolMode pool_mode(std::string_view name) {
+  return name == "mean"    ? kernels::PoolMode::kMean
+         : name == "first" ? kernels::PoolMode::kFirst
+                           : kernels::PoolMode::kLast;
+}
+
 /// SequencePool and its gradient, by x [N, T, D].
 inline kernels::SequencePoolDims sequence_pool_dims(const Node& n, const Shape& x) {
-  return {x[0], x[1], x[2], n.attributes.get_string("mode", "mean") == "mean"};
+  return {x[0], x[1], x[2], pool_mode(n.attributes.get_string("mode", "mean"))};
 }
 
 /// Attention and its gradient. Packed operands lie in one tensor, `part` elements apart.
@@ -87,7 +93,15 @@ inline AttentionParams attention_params(const Graph& g, const Node& n, size_t qu
   d.q_row = d.kv_row = q[2];
   d.scale = n.attributes.get_float("scale", 1 / std::sqrt(static_cast<double>(d.D)));
   d.causal = n.attributes.get_int("is_causal", 0) != 0;
+  d.dropout = n.attributes.get_float("dropout", 0);
+  d.seed = static_cast<uint64_t>(n.attributes.get_int("seed", 0));
+  d.stream = static_cast<uint32_t>(n.attributes.get_int("stream", 0));
   return p;
+}
+
+/// The optimizer step, which stands behind query, key and value; nullptr without dropout.
+inline const int64_t* attention_step(const KernelArgs& a, size_t query) {
+  return a.inputs.size() > query + 3 ? a.in<int64_t>(query + 3) : nullptr;
 }
 
 /// Where q, k and v begin; T may be const. What is left out stays nullptr.

@@ -1,4 +1,4 @@
-// Functions of one number, movement, arithmetic and reductions as plain loops.
+// Functions of one number, movement, resampling, arithmetic and reductions as plain loops.
 #include "kernels/activation.h"
 #include "kernels/arithmetic.h"
 #include "kernels/movement.h"
@@ -21,6 +21,10 @@ struct ReferenceLoops {
   template <typename T>
   void copy(const kernels::Box<2>& box, const T* x, T* y) const {
     kernels::reference::copy(box, x, y);
+  }
+  template <typename T>
+  void resample(const kernels::ResampleParams& p, const T* x, T* y) const {
+    kernels::reference::resample(p, 0, p.rows(), x, y);
   }
   template <typename F, typename T>
   void arithmetic(const kernels::Box<3>& box, const T* a, const T* b, T* y) const {

@@ -222,6 +222,30 @@ std::unique_ptr<Kernel> make_batch_norm_replay(ReferenceContext&, const Graph& g
   });
 }
 
+std::unique_ptr<Kernel> make_group_norm(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const GroupNormDims d = group_norm_dims(n, x, group_count(n, x));
+  const ImageStrides s = group_norm_strides(x, d);
+  return with_float_type(x.type.dtype, [&]<typename T>(T) {
+    return make_kernel([=](const KernelArgs& a) {
+      reference::group_norm_forward<T>(d, s, a.in<T>(0), a.in<T>(1), a.in<T>(2), a.out<T>(0),
+                                       a.out<T>(1), a.out<T>(2));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_group_norm_grad(ReferenceContext&, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const GroupNormDims d = group_norm_dims(n, x, input_info(g, n, 2).type.shape[1]);
+  const ImageStrides s = group_norm_strides(x, d);
+  return with_float_type(x.type.dtype, [&]<typename T>(T) {
+    return make_kernel([=](const KernelArgs& a) {
+      reference::group_norm_backward<T>(d, s, a.in<T>(0), a.in<T>(1), a.in<T>(2), a.in<T>(3),
+                                        a.in<T>(4), a.out<T>(0), a.out<T>(1), a.out<T>(2));
+    });
+  });
+}
+
 }  // namespace
 
 std::span<const ReferenceEntry> reference_image_kernels() {
@@ -241,6 +265,9 @@ std::span<const ReferenceEntry> reference_image_kernels() {
       {"BatchNormalizationRelu", make_batch_norm_relu},
       {"BatchNormalizationReluGrad", make_batch_norm_relu_grad},
       {"BatchNormalizationReplay", make_batch_norm_replay},
+      {"GroupNormalization", make_group_norm},
+      {"InstanceNormalization", make_group_norm},
+      {"GroupNormalizationGrad", make_group_norm_grad},
   };
   return kEntries;
 }

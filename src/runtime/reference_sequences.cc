@@ -134,7 +134,8 @@ std::unique_ptr<Kernel> make_attention(ReferenceContext&, const Graph& g, const 
     return make_kernel([p](const KernelArgs& a) {
       const AttentionOperands<const T> x(p, a.in<T>(0), p.packed ? nullptr : a.in<T>(1),
                                          p.packed ? nullptr : a.in<T>(2));
-      reference::attention_forward(p.dims, x.q, x.k, x.v, a.out<T>(0), a.out<T>(1));
+      reference::attention_forward(p.dims, attention_step(a, 0), x.q, x.k, x.v, a.out<T>(0),
+                                   a.out<T>(1));
     });
   });
 }
@@ -146,8 +147,8 @@ std::unique_ptr<Kernel> make_attention_grad(ReferenceContext&, const Graph& g, c
       const AttentionOperands<const T> x(p, a.in<T>(3), p.packed ? nullptr : a.in<T>(4),
                                          p.packed ? nullptr : a.in<T>(5));
       const AttentionOperands<T> dx(p, a.out<T>(0), a.out<T>(1), a.out<T>(2));
-      reference::attention_backward<T>(p.dims, x.q, x.k, x.v, a.in<T>(0), a.in<T>(1), a.in<T>(2),
-                                       {dx.q, dx.k, dx.v});
+      reference::attention_backward<T>(p.dims, attention_step(a, 3), x.q, x.k, x.v, a.in<T>(0),
+                                       a.in<T>(1), a.in<T>(2), {dx.q, dx.k, dx.v});
     });
   });
 }

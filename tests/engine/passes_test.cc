@@ -158,6 +158,29 @@ TEST(PassRecompute, ChangesNoBitAndSavesMemory) {
   }
 }
 
+// The last tensor of a segment is kept, and its readers in the backward pass stand before what is
+// computed again: they must not be told to wait for that.
+TEST(PassRecompute, LeavesANormalisationAtACutAsItIs) {
+  CaseBuilder b(DType::kF32);
+  const Attributes trans_b{{"transB", int64_t{1}}};
+  TensorId x = b.input("x", {6, 16});
+  for (const std::string n : {"1", "2", "3"}) {
+    x = b.one("fc" + n, "Gemm", trans_b, {x, b.parameter("w" + n, {16, 16})});
+    x = b.one("gelu" + n, "Gelu", {}, {x});
+    x = b.node("norm" + n, "LayerNormalization", {}, {x, b.parameter("scale" + n, {16})}, 3)[0];
+  }
+  std::map<TensorId, TensorId> gradients;
+  const CaseGraph c = testing::with_gradients(b.finish(x), &gradients);
+  const auto cpu = make_cpu_backend(1);
+  RunOptions options = real_job(true);
+  const CaseResult kept = testing::run_case(c, *cpu, options);
+  options.recompute = Recompute::kBlocks;
+  const CaseResult again = testing::run_case(c, *cpu, options);
+  expect_same_bits(again, kept);
+  EXPECT_EQ(count_of(again.program.graph, "Gelu"), 6) << "once more in each segment";
+  EXPECT_EQ(count_of(again.program.graph, "LayerNormalization"), 3) << "their sums are kept";
+}
+
 TEST(PassFold, ConstantsBecomeOne) {
   CaseBuilder b(DType::kF32);
   const auto constant = [&](const std::string& name, double value) {

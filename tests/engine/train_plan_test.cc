@@ -168,34 +168,6 @@ TEST(JobPlan, FindsTheLargestBatchThatFits) {
   EXPECT_EQ(advise_fit(mlp(), r, digits_schema(100), 1000, 0).batch_size, 0);
 }
 
-// What `plan` tells before a job is what the job's arena then has, and every byte of it is used:
-// for every preset that takes images, over batches and threads drawn at random.
-TEST(JobPlan, IsTheArenaToTheByte) {
-  for (const std::string& preset : preset_names()) {
-    ModelSpec model;
-    model.preset = preset;
-    for (uint64_t seed = 0; seed < 6; ++seed) {
-      DatasetSchema schema = digits_schema(200);
-      schema.image = {1, 28, 28};
-      Recipe r = good_recipe();
-      r.batch_size = 1 + math::philox_u32(seed, 1, 0, 0) % 70;
-      r.validation_split = seed % 2 == 0 ? 0.25 : 0;
-      r.recompute = seed % 3 == 0 ? Recompute::kBlocks : Recompute::kNone;
-      const Result<RunShape> shape = check_recipe(r, model, schema);
-      ASSERT_TRUE(shape.ok());
-      Result<RunPrograms> programs = compile_run(model, r, schema, *shape);
-      if (!programs.ok()) break;  // not a model for these images
-      SCOPED_TRACE(preset + " seed " + std::to_string(seed));
-      RunPlan plan = describe_run(*programs, *shape);
-      const auto backend = make_cpu_backend(1 + static_cast<int>(seed % 3));
-      plan.memory.workspace_bytes = measure_workspace(*programs, *backend);
-      Session session(std::move(*programs), *backend);
-      EXPECT_EQ(plan.memory.total(), session.arena_planned_bytes());
-      EXPECT_EQ(session.arena_used_bytes(), session.arena_planned_bytes());
-    }
-  }
-}
-
 TEST(Initialise, DependsOnSeedNameAndIndexAlone) {
   TensorInfo t;
   t.name = "fc1.weight";

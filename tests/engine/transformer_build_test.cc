@@ -128,12 +128,13 @@ TEST(TransformerPresets, RefuseDataThatTheyDoNotFit) {
 }
 
 TEST(SequenceLayers, StartAsInPyTorch) {
-  const Model model =
-      build(layers({layer("Embedding", {{"embedding_dim", int64_t{6}}}, "e"),
-                    layer("Linear", {{"units", int64_t{5}}}, "l"),
-                    layer("LayerNormalization", {}, "n"), layer("RMSNormalization", {}, "r"),
-                    layer("SequencePool"), layer("Linear", {{"weight_std", 0.5}}, "head")}),
-            kReviews);
+  const Model model = build(
+      layers({layer("Embedding", {{"embedding_dim", int64_t{6}}}, "e"),
+              layer("Linear", {{"units", int64_t{5}}}, "l"), layer("LayerNormalization", {}, "n"),
+              layer("RMSNormalization", {}, "r"), layer("SequencePool"),
+              layer("Linear", {{"initializer", std::string("normal")}, {"initializer_std", 0.5}},
+                    "head")}),
+      kReviews);
   EXPECT_EQ(tensor(model, "e.weight").type.shape, (Shape{100, 6}));
   EXPECT_EQ(tensor(model, "e.weight").initializer.kind, Initializer::Kind::kNormal);
   EXPECT_EQ(tensor(model, "e.weight").initializer.b, 1);
@@ -202,8 +203,8 @@ TEST(SequenceLayers, RefusalsNameTheLayer) {
       kReviews, "model.layers[1]", "expected 1 (query, key and value side by side) or 3");
   expect_refusal(layers({e, layer("LayerNormalization", {{"axis", int64_t{0}}}), pool, head}),
                  kReviews, "model.layers[1].layer_normalization.axis", "expected 1..2 or -1..-2");
-  expect_refusal(layers({e, layer("SequencePool", {{"mode", std::string("last")}}), head}),
-                 kReviews, "model.layers[1].sequence_pool.mode", "expected mean or first");
+  expect_refusal(layers({e, layer("SequencePool", {{"mode", std::string("lasst")}}), head}),
+                 kReviews, "model.layers[1].sequence_pool.mode", "expected mean or first or last");
   expect_refusal(
       layers(
           {e, layer("SequencePool", {{"mode", std::string("first")}}, "", {"e", "input"}), head}),

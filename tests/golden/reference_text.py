@@ -36,7 +36,7 @@ class Bag(nn.Module):
 
 
 class Classifier(nn.Module):
-    """lstm_classifier: the mean over the positions that are no padding, or the last state."""
+    """lstm_classifier: the mean over the positions that are no padding, or behind the last of them."""
 
     def __init__(self, kind, vocabulary, size, hidden, layers, both_ways, last, classes):
         super().__init__()
@@ -61,10 +61,12 @@ class Classifier(nn.Module):
     def forward(self, x):
         y = self.embedding(x)
         for rnn in self.rnn:
-            y, state = rnn(y)
-        if self.last:
-            state = state[0] if isinstance(state, tuple) else state
-            return self.fc(torch.cat(list(state), dim=1))
+            y, _ = rnn(y)
+        if self.last:  # forward behind the last token, backward behind the first
+            at = (x != 0).sum(1) - 1
+            rows = torch.arange(len(x))
+            hidden = y.shape[2] // 2
+            return self.fc(torch.cat([y[rows, at, :hidden], y[:, 0, hidden:]], dim=1))
         mask = (x != 0).to(y.dtype)[:, :, None]
         return self.fc((y * mask).sum(1) / mask.sum(1))
 

@@ -44,6 +44,30 @@ CaseGraph batch_norm(DType dtype, bool is_image, bool training) {
   return b.finish(outputs[0]);
 }
 
+CaseGraph group_norm(DType dtype, const Shape& x, int64_t groups, bool scaled_alone) {
+  CaseBuilder b(dtype);
+  const TensorId image = scaled_alone ? b.input("x", x) : b.image("x", x);
+  const std::vector<TensorId> inputs = {image, b.parameter("scale", {x[1]}),
+                                        b.parameter("b", {x[1]})};
+  if (groups == 0) return b.finish(b.node("y", "InstanceNormalization", {}, inputs, 3)[0]);
+  return b.finish(b.node("y", "GroupNormalization", {{"num_groups", groups}}, inputs, 3)[0]);
+}
+
+// A parameter of any rank goes through the op.
+CaseGraph moved(DType dtype, const std::string& op, const Shape& x, Attributes attributes) {
+  CaseBuilder b(dtype);
+  return b.finish(b.one("y", op, std::move(attributes), {b.parameter("x", x)}));
+}
+
+// Between two convolutions everything is channels-last.
+CaseGraph resampled_net(DType dtype, const std::string& op, Attributes attributes) {
+  CaseBuilder b(dtype);
+  const TensorId x = b.input("x", {2, 3, 5, 4});
+  const TensorId h = b.one("h", "Conv", {}, {x, b.parameter("w1", {5, 3, 2, 2})});
+  const TensorId r = b.one("r", op, std::move(attributes), {h});
+  return b.finish(b.one("y", "Conv", {}, {r, b.parameter("w2", {3, 5, 2, 2})}));
+}
+
 // What passes put together behind a normalisation: an activation alone; a residual that comes from
 // an image or from another normalisation, read by both branches.
 CaseGraph batch_norm_relu(DType dtype, bool is_image) {
@@ -180,6 +204,101 @@ void append_image_cases(std::vector<GraphCase>& cases) {
                 {{"kernel_shape", Ints{3, 3}},
                  {"pads", Ints{1, 1, 1, 1}},
                  {"count_include_pad", int64_t{1}}});
+  });
+  for (const std::string op : {"MaxPool", "AveragePool"}) {
+    row(op + "/dilated", [op](DType t) {
+      return pool(t, op, {2, 5, 9, 8},
+                  {{"kernel_shape", Ints{3, 2}},
+                   {"strides", Ints{2, 1}},
+                   {"dilations", Ints{2, 3}},
+                   {"pads", Ints{1, 2, 2, 1}}});
+    });
+    row(op + "/dilated_ceil_mode", [op](DType t) {
+      return pool(t, op, {1, 3, 8, 7},
+                  {{"kernel_shape", Ints{2, 2}},
+                   {"strides", Ints{2, 2}},
+                   {"dilations", Ints{2, 1}},
+                   {"ceil_mode", int64_t{1}}});
+    });
+    // No neighbours, and yet the shape that has a path of its own.
+    row(op + "/halving_dilated", [op](DType t) {
+      return pool(
+          t, op, {1, 4, 6, 6},
+          {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"dilations", Ints{2, 2}}});
+    });
+  }
+  row("GroupNormalization/image", [](DType t) { return group_norm(t, {2, 6, 3, 5}, 3, false); });
+  row("GroupNormalization/one_group", [](DType t) {
+    return group_norm(t, {3, 5, 2, 3}, 1, false);
+  });
+  row("GroupNormalization/first", [](DType t) { return group_norm(t, {2, 4, 3, 3}, 2, true); });
+  row("GroupNormalization/rows", [](DType t) { return group_norm(t, {3, 8}, 2, true); });
+  row("GroupNormalization/large", [](DType t) {
+    return group_norm(t, {1, 34, 23, 29}, 17, false);
+  });
+  row("InstanceNormalization/image", [](DType t) { return group_norm(t, {2, 7, 3, 4}, 0, false); });
+  row("InstanceNormalization/one_row", [](DType t) {
+    return group_norm(t, {1, 1, 1, 5}, 0, false);
+  });
+  row("InstanceNormalization/sequence", [](DType t) { return group_norm(t, {3, 5, 7}, 0, true); });
+  for (const std::string mode : {"constant", "reflect", "edge"}) {
+    const auto pads = [mode](Ints values) {
+      return Attributes{{"pads", std::move(values)}, {"axes", Ints{2, 3}}, {"mode", mode}};
+    };
+    row("Pad/" + mode, [pads](DType t) {
+      return pool(t, "Pad", {2, 3, 4, 5}, pads({1, 3, 2, 4}));
+    });
+    row("Pad/" + mode + "_one_side", [pads](DType t) {
+      return pool(t, "Pad", {1, 1, 2, 7}, pads({0, 0, 0, 5}));
+    });
+    row("Pad/" + mode + "_between", [pads](DType t) {
+      return resampled_net(t, "Pad", pads({1, 1, 2, 2}));
+    });
+    row("Pad/" + mode + "_all_axes", [mode](DType t) {
+      return moved(t, "Pad", {3, 2, 5}, {{"pads", Ints{2, 1, 0, 1, 0, 3}}, {"mode", mode}});
+    });
+  }
+  row("Pad/value", [](DType t) {
+    return moved(t, "Pad", {2, 1}, {{"pads", Ints{1, 2, 0, 1}}, {"value", -0.5}});
+  });
+  for (const std::string mode : {"nearest", "linear"}) {
+    for (const std::string where : {"half_pixel", "align_corners", "asymmetric"}) {
+      const auto resize = [mode, where](std::pair<const std::string, Attribute> size) {
+        return Attributes{
+            std::move(size), {"mode", mode}, {"coordinate_transformation_mode", where}};
+      };
+      const std::string name = "Resize/" + mode + "_" + where;
+      row(name + "_larger", [resize](DType t) {
+        return pool(t, "Resize", {2, 3, 3, 5}, resize({"sizes", Ints{7, 11}}));
+      });
+      row(name + "_smaller", [resize](DType t) {
+        return pool(t, "Resize", {1, 2, 7, 9}, resize({"scales", 0.6}));
+      });
+      row(name + "_from_one", [resize](DType t) {
+        return pool(t, "Resize", {1, 1, 1, 4}, resize({"sizes", Ints{3, 1}}));
+      });
+    }
+  }
+  for (const std::string how : {"round_prefer_ceil", "floor", "ceil"}) {
+    row("Resize/" + how, [how](DType t) {
+      return pool(t, "Resize", {1, 2, 4, 3}, {{"sizes", Ints{6, 9}}, {"nearest_mode", how}});
+    });
+  }
+  // PyTorch's nearest.
+  const Attributes floor{{"coordinate_transformation_mode", std::string("asymmetric")},
+                         {"nearest_mode", std::string("floor")}};
+  row("Resize/asymmetric_floor", [floor](DType t) {
+    Attributes larger = floor;
+    larger.set("sizes", Ints{7, 11});
+    return pool(t, "Resize", {2, 3, 3, 5}, larger);
+  });
+  row("Resize/asymmetric_floor_smaller", [floor](DType t) {
+    Attributes smaller = floor;
+    smaller.set("scales", 0.6);
+    return pool(t, "Resize", {1, 2, 7, 9}, smaller);
+  });
+  row("Resize/between", [](DType t) {
+    return resampled_net(t, "Resize", {{"scales", 1.5}, {"mode", std::string("linear")}});
   });
   row("GlobalAveragePool", [](DType t) { return pool(t, "GlobalAveragePool", {2, 5, 3, 3}, {}); });
   row("BatchNormalization/image", [](DType t) { return batch_norm(t, true, true); });

@@ -78,23 +78,38 @@ CaseGraph patches(DType dtype) {
 struct AttentionCase {
   int64_t N, Tq, Tk, H, D;
   bool causal = false;
+  double dropout = 0;
 };
+
+/// The step behind query, key and value, where there is dropout; packed operands leave two out.
+void add_dropout(CaseBuilder& b, const AttentionCase& a, Attributes& attributes,
+                 std::vector<TensorId>& inputs) {
+  if (a.dropout == 0) return;
+  attributes.set("dropout", a.dropout);
+  attributes.set("seed", int64_t{5});
+  attributes.set("stream", int64_t{11});
+  inputs.resize(3, kNoTensor);
+  inputs.push_back(b.step(3));
+}
 
 CaseGraph attention(DType dtype, const AttentionCase& a) {
   CaseBuilder b(dtype);
   const TensorId q = b.parameter("q", {a.N, a.Tq, a.H * a.D}),
                  k = b.parameter("k", {a.N, a.Tk, a.H * a.D}),
                  v = b.parameter("v", {a.N, a.Tk, a.H * a.D});
-  return b.finish(b.node("y", "Attention",
-                         {{"q_num_heads", a.H}, {"is_causal", int64_t{a.causal}}, {"scale", 0.75}},
-                         {q, k, v}, 2)[0]);
+  Attributes attributes{{"q_num_heads", a.H}, {"is_causal", int64_t{a.causal}}, {"scale", 0.75}};
+  std::vector<TensorId> inputs = {q, k, v};
+  add_dropout(b, a, attributes, inputs);
+  return b.finish(b.node("y", "Attention", std::move(attributes), std::move(inputs), 2)[0]);
 }
 
 CaseGraph packed_attention(DType dtype, const AttentionCase& a) {
   CaseBuilder b(dtype);
   const TensorId qkv = b.parameter("qkv", {a.N, a.Tq, 3 * a.H * a.D});
-  return b.finish(b.node("y", "Attention", {{"q_num_heads", a.H}, {"is_causal", int64_t{a.causal}}},
-                         {qkv}, 2)[0]);
+  Attributes attributes{{"q_num_heads", a.H}, {"is_causal", int64_t{a.causal}}};
+  std::vector<TensorId> inputs = {qkv};
+  add_dropout(b, a, attributes, inputs);
+  return b.finish(b.node("y", "Attention", std::move(attributes), std::move(inputs), 2)[0]);
 }
 
 // Only the query is trained.
@@ -145,6 +160,9 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
   row("PositionEmbedding/data", positions_of_data);
   row("SequencePool/mean", [](DType t) { return sequence_pool(t, {3, 5, 7}, "mean", 0); });
   row("SequencePool/first", [](DType t) { return sequence_pool(t, {3, 5, 7}, "first", 0); });
+  row("SequencePool/last", [](DType t) { return sequence_pool(t, {3, 5, 7}, "last", 0); });
+  row("SequencePool/last_padded", [](DType t) { return sequence_pool(t, {3, 5, 7}, "last", 3); });
+  row("SequencePool/last_nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "last", 1); });
   row("SequencePool/padded", [](DType t) { return sequence_pool(t, {3, 5, 7}, "mean", 3); });
   row("SequencePool/nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "mean", 1); });
   row("ImageToSequence", [](DType t) { return image_to_sequence(t, {2, 3, 2, 5}); });
@@ -172,6 +190,14 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
   row("Attention/packed", [](DType t) { return packed_attention(t, {2, 5, 5, 3, 3}); });
   row("Attention/packed_causal", [](DType t) {
     return packed_attention(t, {1, 5, 5, 2, 5, true});
+  });
+  row("Attention/dropout", [](DType t) { return attention(t, {2, 3, 5, 3, 5, false, 0.25}); });
+  row("Attention/dropout_causal", [](DType t) { return attention(t, {1, 7, 6, 2, 3, true, 0.5}); });
+  row("Attention/dropout_packed", [](DType t) {
+    return packed_attention(t, {2, 9, 9, 2, 3, true, 0.3});
+  });
+  row("Attention/dropout_tiles", [](DType t) {
+    return attention(t, {1, 67, 70, 1, 2, false, 0.1});
   });
   row("Attention/data", attention_to_data);
 }

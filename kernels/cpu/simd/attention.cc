@@ -154,9 +154,36 @@ void mask(const HeadDims& d, int64_t i0, int64_t rows, const KeyTile& tile, floa
   }
 }
 
+/// m [rows, 64]: what dropout multiplies the probabilities of a tile with.
+void draw_mask(const HeadDropout& dropout, int64_t i0, int64_t rows, int64_t j0, float* m) {
+  const uint32_t threshold = math::dropout_threshold(dropout.ratio);
+  const float scale = static_cast<float>(1 / (1 - dropout.ratio));
+  constexpr int64_t kBlocks = kTile / 4;  // of four numbers, drawn together: one per lane
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t first = (dropout.first + (i0 + r) * dropout.row + j0) / 4;
+    uint32_t random[4][kBlocks];
+#pragma omp simd
+    for (int64_t lane = 0; lane < kBlocks; ++lane) {
+      const math::Philox4 block = math::philox_block(dropout.seed, dropout.stream, dropout.step,
+                                                     static_cast<uint64_t>(first + lane));
+      for (int k = 0; k < 4; ++k) random[k][lane] = block.v[k];
+    }
+    for (int64_t j = 0; j < kTile; ++j) {
+      m[r * kTile + j] = math::dropout_keeps(random[j % 4][j / 4], threshold) ? scale : 0.0f;
+    }
+  }
+}
+
+void multiply_elements(int64_t count, const float* m, float* x) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) x[i] *= m[i];
+}
+
+int64_t mask_scratch(const HeadDims& d) { return d.drops ? kTile * kTile : 0; }
+
 int64_t forward_scratch(const HeadDims& d) {
   const Sizes z(d);
-  return 2 * z.k_rows * z.width + 2 * kTile * z.width + kTile * kTile + 2 * kTile;
+  return 2 * z.k_rows * z.width + 2 * kTile * z.width + kTile * kTile + 2 * kTile + mask_scratch(d);
 }
 
 /// One tile of scores: the running maximum and sum of each row move on, s becomes exp(s - max), and
@@ -184,8 +211,8 @@ void online_softmax(int64_t rows, int64_t columns, int64_t width, float* s, floa
   }
 }
 
-void forward(const HeadDims& d, int64_t tile_begin, int64_t tile_end, const float* q,
-             const float* k, const float* v, float* y, float* lse, float* scratch) {
+void forward(const HeadDims& d, const HeadDropout& dropout, int64_t tile_begin, int64_t tile_end,
+             const float* q, const float* k, const float* v, float* y, float* lse, float* scratch) {
   const Sizes z(d);
   float* keys = scratch;  // transposed tiles
   float* values = keys + z.k_rows * z.width;
@@ -193,6 +220,7 @@ void forward(const HeadDims& d, int64_t tile_begin, int64_t tile_end, const floa
   float* out = queries + kTile * z.width;
   float* s = out + kTile * z.width;
   float *max = s + kTile * kTile, *sum = max + kTile;
+  float* dropped = sum + kTile;
   const int64_t tiles = z.keys_seen(d, tile_end - 1);
   for (int64_t j = 0; j < tiles; ++j) {
     const KeyTile t(d, j);
@@ -215,6 +243,10 @@ void forward(const HeadDims& d, int64_t tile_begin, int64_t tile_end, const floa
                       s, kTile);
       mask(d, i0, rows, t, s);
       online_softmax(rows, t.columns, z.width, s, max, sum, out);
+      if (d.drops) {
+        draw_mask(dropout, i0, rows, t.j0, dropped);
+        multiply_elements(rows * kTile, dropped, s);
+      }
       multiply<true>(rows, z.width, t.keys, s, kTile, 1, values + t.j0 * z.width, z.width, out,
                      z.width);
     }
@@ -227,7 +259,8 @@ void forward(const HeadDims& d, int64_t tile_begin, int64_t tile_end, const floa
 
 int64_t backward_scratch(const HeadDims& d) {
   const Sizes z(d);
-  return 5 * z.k_rows * z.width + 3 * kTile * z.width + 2 * kTile * kTile + 2 * kTile;
+  return 5 * z.k_rows * z.width + 3 * kTile * z.width + 2 * kTile * kTile + 2 * kTile +
+         mask_scratch(d);
 }
 
 /// s becomes p = exp(s - lse), dp becomes ds = p * (dp - delta).
@@ -245,8 +278,9 @@ void softmax_backward(int64_t rows, int64_t columns, const float* lse, const flo
   }
 }
 
-void backward(const HeadDims& d, const float* q, const float* k, const float* v, const float* y,
-              const float* lse, const float* dy, float* dq, float* dk, float* dv, float* scratch) {
+void backward(const HeadDims& d, const HeadDropout& dropout, const float* q, const float* k,
+              const float* v, const float* y, const float* lse, const float* dy, float* dq,
+              float* dk, float* dv, float* scratch) {
   const Sizes z(d);
   const int64_t all = z.k_rows * z.width;
   float* keys = scratch;            // as they are, for dq
@@ -260,6 +294,7 @@ void backward(const HeadDims& d, const float* q, const float* k, const float* v,
   float* s = dqueries + kTile * z.width;
   float* ds = s + kTile * kTile;
   float *log_sum = ds + kTile * kTile, *delta = log_sum + kTile;
+  float* dropped = delta + kTile;
   for (int64_t j = 0; j < z.k_tiles; ++j) {
     const KeyTile t(d, j);
     const float *k_tile = k + t.j0 * d.kv_row, *v_tile = v + t.j0 * d.kv_row;
@@ -293,7 +328,12 @@ void backward(const HeadDims& d, const float* q, const float* k, const float* v,
       multiply<false>(rows, t.columns, d.D, dout, z.width, 1, values_across + tile, kTile, ds,
                       kTile);
       mask(d, i0, rows, t, s);
+      if (d.drops) {
+        draw_mask(dropout, i0, rows, t.j0, dropped);
+        multiply_elements(rows * kTile, dropped, ds);
+      }
       softmax_backward(rows, t.columns, log_sum, delta, s, ds);
+      if (d.drops) multiply_elements(rows * kTile, dropped, s);
       multiply<true>(key_rows, z.width, rows, s, 1, kTile, dout, z.width, dvalues + t.j0 * z.width,
                      z.width);
       multiply<true>(key_rows, z.width, rows, ds, 1, kTile, queries, z.width,

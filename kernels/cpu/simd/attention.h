@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/math/dropout.h"
+
 namespace trainyard::kernels::cpu {
 
 /// One head of one sequence. Rows of q, k and v lie q_row and kv_row apart, those of y and dy
@@ -13,6 +15,16 @@ struct HeadDims {
   int64_t q_row, kv_row, y_row;
   float scale;
   bool causal;
+  bool drops;  // there is dropout
+};
+
+/// Dropout of one head's probabilities, where HeadDims says so: pair (i, j) draws number
+/// first + i * row + j.
+struct HeadDropout {
+  double ratio;
+  uint64_t seed, step;
+  uint32_t stream;
+  int64_t first, row;  // multiples of 4
 };
 
 constexpr int64_t kAttentionTile = 64;  // queries, and keys, of a tile
@@ -22,12 +34,13 @@ struct AttentionLoops {
   int64_t (*forward_scratch)(const HeadDims& d);
   int64_t (*backward_scratch)(const HeadDims& d);
   // Queries of the tiles [tile_begin, tile_end). lse may be nullptr.
-  void (*forward)(const HeadDims& d, int64_t tile_begin, int64_t tile_end, const float* q,
-                  const float* k, const float* v, float* y, float* lse, float* scratch);
+  void (*forward)(const HeadDims& d, const HeadDropout& dropout, int64_t tile_begin,
+                  int64_t tile_end, const float* q, const float* k, const float* v, float* y,
+                  float* lse, float* scratch);
   // dq, dk and dv may be nullptr.
-  void (*backward)(const HeadDims& d, const float* q, const float* k, const float* v,
-                   const float* y, const float* lse, const float* dy, float* dq, float* dk,
-                   float* dv, float* scratch);
+  void (*backward)(const HeadDims& d, const HeadDropout& dropout, const float* q, const float* k,
+                   const float* v, const float* y, const float* lse, const float* dy, float* dq,
+                   float* dk, float* dv, float* scratch);
 };
 const AttentionLoops& attention_loops();
 

@@ -40,15 +40,29 @@ inline __attribute__((always_inline)) void for_channels(int64_t C, const F& f) {
 struct Cells {
   int64_t h0, w0, r_begin, r_end, s_begin, s_end;
 };
+// As window_range() in kernels/image.h.
+inline __attribute__((always_inline)) int64_t first_inside(int64_t start, int64_t dilation) {
+  return start < 0 ? (dilation - 1 - start) / dilation : 0;
+}
+inline __attribute__((always_inline)) int64_t end_inside(int64_t start, int64_t count,
+                                                         int64_t dilation, int64_t size) {
+  const int64_t inside = start < size ? (size - start + dilation - 1) / dilation : 0;
+  return inside < count ? inside : count;
+}
 inline __attribute__((always_inline)) Cells cells_of(const PoolDims& d, int64_t p, int64_t q) {
   const Window& win = d.window;
   const int64_t h0 = p * win.stride_h - win.pad_top, w0 = q * win.stride_w - win.pad_left;
   return {h0,
           w0,
-          h0 < 0 ? -h0 : 0,
-          h0 + win.R > d.x.H ? d.x.H - h0 : win.R,
-          w0 < 0 ? -w0 : 0,
-          w0 + win.S > d.x.W ? d.x.W - w0 : win.S};
+          first_inside(h0, win.dilation_h),
+          end_inside(h0, win.R, win.dilation_h, d.x.H),
+          first_inside(w0, win.dilation_w),
+          end_inside(w0, win.S, win.dilation_w, d.x.W)};
+}
+// Offset of the cell (r, s) of a window in its image.
+inline __attribute__((always_inline)) int64_t cell_at(const PoolDims& d, const Cells& k, int64_t r,
+                                                      int64_t s) {
+  return ((k.h0 + r * d.window.dilation_h) * d.x.W + k.w0 + s * d.window.dilation_w) * d.x.C;
 }
 
 struct Sizes {
@@ -56,15 +70,18 @@ struct Sizes {
 };
 inline __attribute__((always_inline)) Sizes sizes_of(const PoolDims& d) {
   const Window& w = d.window;
-  const int64_t P = (d.x.H + w.pad_top + w.pad_bottom - w.R) / w.stride_h + 1;
-  const int64_t Q = (d.x.W + w.pad_left + w.pad_right - w.S) / w.stride_w + 1;
+  const int64_t P =
+      (d.x.H + w.pad_top + w.pad_bottom - (w.R - 1) * w.dilation_h - 1) / w.stride_h + 1;
+  const int64_t Q =
+      (d.x.W + w.pad_left + w.pad_right - (w.S - 1) * w.dilation_w - 1) / w.stride_w + 1;
   return {P, Q, d.x.H * d.x.W * d.x.C, P * Q * d.x.C};
 }
 
 // Windows that tile the image: every cell belongs to at most one, so dx is assigned, not added to.
 inline __attribute__((always_inline)) bool is_2x2_tiling(const Window& w) {
   return w.R == 2 && w.S == 2 && w.stride_h == 2 && w.stride_w == 2 && w.pad_top == 0 &&
-         w.pad_left == 0 && w.pad_bottom == 0 && w.pad_right == 0;
+         w.pad_left == 0 && w.pad_bottom == 0 && w.pad_right == 0 && w.dilation_h == 1 &&
+         w.dilation_w == 1;
 }
 
 void max_2x2(const PoolDims& d, const Sizes& z, const float* x, float* y) {
@@ -103,11 +120,11 @@ void max_forward(const PoolDims& d, const float* x, float* y, int64_t begin, int
     for (int64_t p = 0; p < z.P; ++p) {
       for (int64_t q = 0; q < z.Q; ++q, out += C) {
         const Cells k = cells_of(d, p, q);
-        std::memcpy(out, image + ((k.h0 + k.r_begin) * d.x.W + k.w0 + k.s_begin) * C,
+        std::memcpy(out, image + cell_at(d, k, k.r_begin, k.s_begin),
                     static_cast<size_t>(C) * sizeof(float));
         for (int64_t r = k.r_begin; r < k.r_end; ++r) {
           for (int64_t s = k.s_begin; s < k.s_end; ++s) {
-            const float* cell = image + ((k.h0 + r) * d.x.W + k.w0 + s) * C;
+            const float* cell = image + cell_at(d, k, r, s);
 #pragma omp simd
             for (int64_t c = 0; c < C; ++c) out[c] = beats(cell[c], out[c]) ? cell[c] : out[c];
           }
@@ -159,8 +176,7 @@ void max_backward_window(const PoolDims& d, const Cells& k, int64_t c0, int64_t 
                          const float* image, const float* g, float* dimage) {
   float best[kChunk];
   int32_t which[kChunk];
-  const int64_t C = d.x.C;
-  const float* first = image + ((k.h0 + k.r_begin) * d.x.W + k.w0 + k.s_begin) * C + c0;
+  const float* first = image + cell_at(d, k, k.r_begin, k.s_begin) + c0;
   for (int64_t c = 0; c < count; ++c) {
     best[c] = first[c];
     which[c] = 0;
@@ -168,7 +184,7 @@ void max_backward_window(const PoolDims& d, const Cells& k, int64_t c0, int64_t 
   int32_t index = 0;
   for (int64_t r = k.r_begin; r < k.r_end; ++r) {
     for (int64_t s = k.s_begin; s < k.s_end; ++s, ++index) {
-      const float* cell = image + ((k.h0 + r) * d.x.W + k.w0 + s) * C + c0;
+      const float* cell = image + cell_at(d, k, r, s) + c0;
 #pragma omp simd
       for (int64_t c = 0; c < count; ++c) {
         which[c] = beats(cell[c], best[c]) ? index : which[c];
@@ -179,7 +195,7 @@ void max_backward_window(const PoolDims& d, const Cells& k, int64_t c0, int64_t 
   index = 0;
   for (int64_t r = k.r_begin; r < k.r_end; ++r) {
     for (int64_t s = k.s_begin; s < k.s_end; ++s, ++index) {
-      float* cell = dimage + ((k.h0 + r) * d.x.W + k.w0 + s) * C + c0;
+      float* cell = dimage + cell_at(d, k, r, s) + c0;
 #pragma omp simd
       for (int64_t c = 0; c < count; ++c) cell[c] += which[c] == index ? g[c] : 0.0f;
     }
@@ -230,7 +246,7 @@ void average_forward(const PoolDims& d, const float* x, float* y, int64_t begin,
         std::memset(out, 0, static_cast<size_t>(C) * sizeof(float));
         for (int64_t r = k.r_begin; r < k.r_end; ++r) {
           for (int64_t s = k.s_begin; s < k.s_end; ++s) {
-            const float* cell = image + ((k.h0 + r) * d.x.W + k.w0 + s) * C;
+            const float* cell = image + cell_at(d, k, r, s);
 #pragma omp simd
             for (int64_t c = 0; c < C; ++c) out[c] += cell[c];
           }
@@ -256,7 +272,7 @@ void average_backward(const PoolDims& d, const float* dy, float* dx, int64_t beg
         const float divisor = divisor_of(d, k);
         for (int64_t r = k.r_begin; r < k.r_end; ++r) {
           for (int64_t s = k.s_begin; s < k.s_end; ++s) {
-            float* cell = dimage + ((k.h0 + r) * d.x.W + k.w0 + s) * C;
+            float* cell = dimage + cell_at(d, k, r, s);
 #pragma omp simd
             for (int64_t c = 0; c < C; ++c) cell[c] += g[c] / divisor;
           }

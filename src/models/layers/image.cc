@@ -23,10 +23,13 @@ void complete_conv(Attributes& a) {
   }
 }
 
-void complete_max_pool(Attributes& a) { complete_window(a, true); }
+void complete_max_pool(Attributes& a) {
+  complete_window(a, true);
+  if (a.find("dilations") != nullptr) a.set("dilations", spell_out(a, "dilations", 2, {}));
+}
 
 void complete_average_pool(Attributes& a) {
-  complete_window(a, true);
+  complete_max_pool(a);
   a.set("count_include_pad", a.get_int("count_include_pad", 0));
 }
 
@@ -108,6 +111,19 @@ Outputs build_pool(LayerBuilder& b, const ResolvedLayer& layer, std::span<const 
   return {{y}};
 }
 
+void complete_resize(Attributes& a) {
+  a.set("mode", a.get_string("mode", "nearest"));
+  if (a.find("sizes") != nullptr) a.set("sizes", spell_out(a, "sizes", 2, {}));
+}
+
+Outputs build_resize(LayerBuilder& b, const ResolvedLayer& layer,
+                     std::span<const TensorId> inputs) {
+  if (Status s = b.need_image(layer, inputs[0]); !s.ok()) return std::move(s).error();
+  ASSIGN_OR_RETURN(const TensorId y,
+                   b.add_node(layer, layer.name, "Resize", layer.attributes, {inputs[0]}));
+  return {{y}};
+}
+
 std::vector<AttributeRule> window_rules() {
   return {dims_rule("kernel_shape", true, 1, kWindowMax, {1, 2}),
           dims_rule("strides", false, 1, kWindowMax, {1, 2}),
@@ -123,9 +139,9 @@ std::vector<AttributeRule> operator+(std::vector<AttributeRule> rules,
 }  // namespace
 
 std::vector<LayerKind> image_layers() {
+  const AttributeRule dilations = dims_rule("dilations", false, 1, kWindowMax, {1, 2});
   const std::vector<AttributeRule> own = {integer_rule("out_channels", true, 1, kChannelsMax),
-                                          integer_rule("group", false, 1, kChannelsMax),
-                                          dims_rule("dilations", false, 1, kWindowMax, {1, 2})};
+                                          integer_rule("group", false, 1, kChannelsMax), dilations};
   return {{.op = "Conv",
            .field = "conv",
            .attributes = own + window_rules() + weight_rules(),
@@ -139,16 +155,27 @@ std::vector<LayerKind> image_layers() {
            .build = build_conv_transpose},
           {.op = "MaxPool",
            .field = "max_pool",
-           .attributes = window_rules() + std::vector{boolean_rule("ceil_mode")},
+           .attributes = window_rules() + std::vector{boolean_rule("ceil_mode"), dilations},
            .complete = complete_max_pool,
            .build = build_pool},
           {.op = "AveragePool",
            .field = "average_pool",
-           .attributes = window_rules() +
-                         std::vector{boolean_rule("count_include_pad"), boolean_rule("ceil_mode")},
+           .attributes = window_rules() + std::vector{boolean_rule("count_include_pad"),
+                                                      boolean_rule("ceil_mode"), dilations},
            .complete = complete_average_pool,
            .build = build_pool},
-          {.op = "GlobalAveragePool", .field = "global_average_pool", .build = build_pool}};
+          {.op = "GlobalAveragePool", .field = "global_average_pool", .build = build_pool},
+          {.op = "Resize",
+           .field = "resize",
+           .attributes = {dims_rule("sizes", false, 1, 65536, {1, 2}),
+                          real_rule("scales", false, {.max = 65536, .min_excluded = true}),
+                          choice_rule("mode", {"nearest", "linear"}),
+                          choice_rule("coordinate_transformation_mode",
+                                      {"half_pixel", "align_corners", "asymmetric"}),
+                          choice_rule("nearest_mode", {"round_prefer_floor", "round_prefer_ceil",
+                                                       "floor", "ceil"})},
+           .complete = complete_resize,
+           .build = build_resize}};
 }
 
 }  // namespace trainyard

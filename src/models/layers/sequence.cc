@@ -1,4 +1,5 @@
 // Layers on sequences: tokens [N, T], positions [N, T, D].
+#include "src/base/philox.h"
 #include "src/base/text.h"
 #include "src/models/layer.h"
 
@@ -8,10 +9,10 @@ namespace {
 
 using Outputs = Result<std::vector<TensorId>>;
 
-/// `weight_std`: weights normal with this deviation, biases 0. Without it: PyTorch's defaults.
-AttributeRule weight_std_rule() { return real_rule("weight_std", false, {.max = 1000}); }
-
-Initializer normal(double deviation) { return {Initializer::Kind::kNormal, 0, deviation}; }
+/// Tables are normal with the deviation `initializer_std`.
+Initializer table_initializer(const ResolvedLayer& layer, double fallback) {
+  return {Initializer::Kind::kNormal, 0, layer.attributes.get_float("initializer_std", fallback)};
+}
 
 Error field_refusal(const ResolvedLayer& layer, std::string_view reason, std::string_view attribute,
                     const std::string& description) {
@@ -60,8 +61,8 @@ Result<TensorId> tied_weight(const LayerBuilder& b, const ResolvedLayer& layer, 
                          "the weight of '" + source + "' is " + shape.to_string() +
                              ", expected [units, " + std::to_string(features) + "]");
   }
-  if (layer.attributes.find("units") != nullptr || layer.attributes.find("weight_std") != nullptr) {
-    const char* given = layer.attributes.find("units") != nullptr ? "units" : "weight_std";
+  for (const char* given : {"units", "initializer", "initializer_std"}) {
+    if (layer.attributes.find(given) == nullptr) continue;
     return field_refusal(layer, "FIELD_UNUSED", given,
                          "follows from tied_to; expected one of both");
   }
@@ -76,34 +77,19 @@ Result<int64_t> units_of(const LayerBuilder& b, const ResolvedLayer& layer) {
       layer, "units", "is required for every layer but the last: a whole number in 1..1048576");
 }
 
-struct LinearParameters {
-  TensorId weight = kNoTensor, bias = kNoTensor;
-};
-
-Result<LinearParameters> linear_parameters(LayerBuilder& b, const ResolvedLayer& layer,
-                                           int64_t features) {
-  LinearParameters p;
-  const Attribute* deviation = layer.attributes.find("weight_std");
-  if (layer.attributes.find("tied_to") != nullptr) {
-    ASSIGN_OR_RETURN(p.weight, tied_weight(b, layer, features));
-  } else {
+Result<LayerBuilder::Weights> linear_weights(LayerBuilder& b, const ResolvedLayer& layer,
+                                             int64_t features) {
+  if (layer.attributes.find("tied_to") == nullptr) {
     ASSIGN_OR_RETURN(const int64_t units, units_of(b, layer));
-    const Shape shape{units, features};
-    if (deviation != nullptr) {
-      const double std = layer.attributes.get_float("weight_std", 0);
-      ASSIGN_OR_RETURN(p.weight, b.add_parameter(layer, "weight", shape, normal(std)));
-    } else {
-      ASSIGN_OR_RETURN(p.weight, b.add_fan_in_parameter(layer, "weight", shape, features));
-    }
+    return b.add_weights(layer, Shape{units, features}, units, features, units);
   }
-  if (layer.attributes.get_int("bias", 1) == 0) return p;
-  const int64_t units = b.shape(p.weight)[0];
-  if (deviation != nullptr) {
-    p.bias = b.add_constant(layer, "bias", units, Role::kParameter, 0);
-  } else {
-    ASSIGN_OR_RETURN(p.bias, b.add_fan_in_parameter(layer, "bias", Shape{units}, features));
+  LayerBuilder::Weights w;
+  ASSIGN_OR_RETURN(w.weight, tied_weight(b, layer, features));
+  if (layer.attributes.get_int("bias", 1) != 0) {
+    ASSIGN_OR_RETURN(w.bias,
+                     b.add_fan_in_parameter(layer, "bias", Shape{b.shape(w.weight)[0]}, features));
   }
-  return p;
+  return w;
 }
 
 // Positions are rows of one product.
@@ -112,14 +98,14 @@ Outputs build_linear(LayerBuilder& b, const ResolvedLayer& layer,
   TensorId x = inputs[0];
   std::vector<int64_t> dims = b.shape(x).dims();
   const bool is_matrix = dims.size() == 2;
-  ASSIGN_OR_RETURN(const LinearParameters p, linear_parameters(b, layer, dims.back()));
+  ASSIGN_OR_RETURN(const LayerBuilder::Weights w, linear_weights(b, layer, dims.back()));
   if (!is_matrix) {
     const std::vector<int64_t> rows = {b.shape(x).elements() / dims.back(), dims.back()};
     ASSIGN_OR_RETURN(x, b.add_node(layer, layer.name + "/rows", "Reshape", {{"shape", rows}}, {x}));
   }
   ASSIGN_OR_RETURN(TensorId y,
                    b.add_node(layer, layer.name + (is_matrix ? "" : "/product"), "Gemm",
-                              {{"transB", int64_t{1}}}, with_bias(x, p.weight, p.bias)));
+                              {{"transB", int64_t{1}}}, with_bias(x, w.weight, w.bias)));
   if (!is_matrix) {
     dims.back() = b.shape(y)[1];
     ASSIGN_OR_RETURN(y, b.add_node(layer, layer.name, "Reshape", {{"shape", dims}}, {y}));
@@ -144,17 +130,17 @@ Outputs build_embedding(LayerBuilder& b, const ResolvedLayer& layer,
                              std::to_string(vocabulary) + " or more");
   }
   const int64_t width = layer.attributes.get_int("embedding_dim", 0);
-  ASSIGN_OR_RETURN(const TensorId table,
-                   b.add_parameter(layer, "weight", Shape{rows, width},
-                                   normal(layer.attributes.get_float("weight_std", 1))));
+  ASSIGN_OR_RETURN(const TensorId table, b.add_parameter(layer, "weight", Shape{rows, width},
+                                                         table_initializer(layer, 1)));
   ASSIGN_OR_RETURN(const TensorId y,
                    b.add_node(layer, layer.name, "Gather", {}, {table, inputs[0]}));
   return {{y}};
 }
 
+constexpr double kPositionStd = 0.02;  // of the transformers' papers; PyTorch has no such layer
+
 void complete_position_embedding(Attributes& a) {
   a.set("class_token", a.get_int("class_token", 0));
-  a.set("weight_std", a.get_float("weight_std", 0.02));
 }
 
 Outputs build_position_embedding(LayerBuilder& b, const ResolvedLayer& layer,
@@ -165,7 +151,7 @@ Outputs build_position_embedding(LayerBuilder& b, const ResolvedLayer& layer,
   const int64_t prefix = layer.attributes.get_int("class_token", 0);
   ASSIGN_OR_RETURN(const TensorId position,
                    b.add_parameter(layer, "weight", Shape{prefix + b.shape(x)[1], width},
-                                   normal(layer.attributes.get_float("weight_std", 0.02))));
+                                   table_initializer(layer, kPositionStd)));
   std::vector<TensorId> operands = {x, position};
   if (prefix > 0) {
     ASSIGN_OR_RETURN(const TensorId token,
@@ -181,6 +167,19 @@ Outputs build_position_embedding(LayerBuilder& b, const ResolvedLayer& layer,
 
 void complete_attention(Attributes& a) { a.set("is_causal", a.get_int("is_causal", 0)); }
 
+// Outside training there is no dropout. With it the step stands behind query, key and value.
+void add_dropout(LayerBuilder& b, const ResolvedLayer& layer, Attributes& attributes,
+                 std::vector<TensorId>& operands) {
+  attributes.set("dropout", 0.0);
+  const double ratio = layer.attributes.get_float("dropout", 0);
+  if (!b.options().training || ratio == 0) return;
+  attributes.set("dropout", ratio);
+  attributes.set("seed", static_cast<int64_t>(b.options().seed));
+  attributes.set("stream", int64_t{stream_of(layer.name)});
+  operands.resize(3, kNoTensor);
+  operands.push_back(b.step());
+}
+
 Outputs build_attention(LayerBuilder& b, const ResolvedLayer& layer,
                         std::span<const TensorId> inputs) {
   if (inputs.size() == 2) {
@@ -190,9 +189,12 @@ Outputs build_attention(LayerBuilder& b, const ResolvedLayer& layer,
   for (const TensorId x : inputs) {
     if (Status s = need_sequence(b, layer, x); !s.ok()) return std::move(s).error();
   }
-  ASSIGN_OR_RETURN(const TensorId y, b.add_node(layer, layer.name, "Attention", layer.attributes,
-                                                {inputs.begin(), inputs.end()},
-                                                {b.options().training ? "log_sum_exp" : ""}));
+  Attributes attributes = layer.attributes;
+  std::vector<TensorId> operands(inputs.begin(), inputs.end());
+  if (attributes.find("dropout") != nullptr) add_dropout(b, layer, attributes, operands);
+  ASSIGN_OR_RETURN(const TensorId y,
+                   b.add_node(layer, layer.name, "Attention", std::move(attributes),
+                              std::move(operands), {b.options().training ? "log_sum_exp" : ""}));
   return {{y}};
 }
 
@@ -260,29 +262,33 @@ Outputs build_image_to_sequence(LayerBuilder& b, const ResolvedLayer& layer,
 }  // namespace
 
 std::vector<LayerKind> sequence_layers() {
+  const AttributeRule std =
+      real_rule("initializer_std", false, {.max = 1000, .min_excluded = true});
+  std::vector<AttributeRule> linear = weight_rules();
+  linear.insert(linear.begin(), {integer_rule("units", false, 1, kUnitsMax), text_rule("tied_to")});
   const AttributeRule epsilon = real_rule("epsilon", false, {.max = 1, .min_excluded = true});
   return {
       {.op = "Linear",
        .field = "linear",
-       .attributes = {integer_rule("units", false, 1, kUnitsMax), boolean_rule("bias"),
-                      text_rule("tied_to"), weight_std_rule()},
+       .attributes = std::move(linear),
        .complete = complete_linear,
        .build = build_linear},
       {.op = "Embedding",
        .field = "embedding",
        .attributes = {integer_rule("num_embeddings", false, 1, kEmbeddingsMax),
-                      integer_rule("embedding_dim", true, 1, kUnitsMax), weight_std_rule()},
+                      integer_rule("embedding_dim", true, 1, kUnitsMax), std},
        .build = build_embedding},
       {.op = "PositionEmbedding",
        .field = "position_embedding",
-       .attributes = {boolean_rule("class_token"), weight_std_rule()},
+       .attributes = {boolean_rule("class_token"), std},
        .complete = complete_position_embedding,
        .build = build_position_embedding},
       {.op = "Attention",
        .field = "attention",
        .inputs_max = 3,
        .attributes = {integer_rule("q_num_heads", true, 1, 1024), boolean_rule("is_causal"),
-                      real_rule("scale", false, {.max = 1000, .min_excluded = true})},
+                      real_rule("scale", false, {.max = 1000, .min_excluded = true}),
+                      real_rule("dropout", false, {.max = 1, .max_excluded = true})},
        .complete = complete_attention,
        .build = build_attention},
       {.op = "LayerNormalization",
@@ -309,7 +315,7 @@ std::vector<LayerKind> sequence_layers() {
       {.op = "SequencePool",
        .field = "sequence_pool",
        .inputs_max = 2,
-       .attributes = {choice_rule("mode", {"mean", "first"})},
+       .attributes = {choice_rule("mode", {"mean", "first", "last"})},
        .complete = complete_sequence_pool},
       {.op = "ImageToSequence", .field = "image_to_sequence", .build = build_image_to_sequence}};
 }

@@ -54,6 +54,34 @@ void complete_axis(Attributes& a) { a.set("axis", a.get_int("axis", 1)); }
 
 void complete_axes(Attributes& a) { a.set("axes", spell_out(a, "axes", 1, {})); }
 
+// One number pads images at all four sides. Without axes the last ones are meant.
+Outputs build_pad(LayerBuilder& b, const ResolvedLayer& layer, std::span<const TensorId> inputs) {
+  const TensorId x = inputs[0];
+  const int64_t rank = b.shape(x).rank();
+  Attributes attributes = layer.attributes;
+  std::vector<int64_t> pads = spell_out(attributes, "pads", 1, {});
+  if (pads.size() == 1) {
+    if (Status s = b.need_image(layer, x); !s.ok()) return std::move(s).error();
+    pads.resize(4, pads[0]);
+  }
+  const auto count = static_cast<int64_t>(pads.size() / 2);
+  if (attributes.find("axes") == nullptr && (pads.size() % 2 != 0 || count >= rank)) {
+    return LayerBuilder::shape_error(layer, "pads: has " + std::to_string(pads.size()) +
+                                                " entries, expected two for each of 1.." +
+                                                std::to_string(rank - 1) +
+                                                " axes of one sample of " + b.shape(x).to_string());
+  }
+  std::vector<int64_t> last(static_cast<size_t>(count));
+  std::iota(last.begin(), last.end(), rank - count);
+  std::vector<int64_t> axes = spell_out(attributes, "axes", 1, std::move(last));
+  if (Status s = b.need_sample_axes(layer, "axes", axes, x); !s.ok()) return std::move(s).error();
+  attributes.set("pads", std::move(pads));
+  attributes.set("axes", std::move(axes));
+  ASSIGN_OR_RETURN(const TensorId y,
+                   b.add_node(layer, layer.name, "Pad", std::move(attributes), {x}));
+  return {{y}};
+}
+
 // A layer that is one node of its op on axes of the sample.
 Outputs build_on_axes(LayerBuilder& b, const ResolvedLayer& layer, TensorId x,
                       std::vector<int64_t> axes, Attributes attributes) {
@@ -237,53 +265,61 @@ void complete_perm(Attributes& a) { a.set("perm", spell_out(a, "perm", 1, {})); 
 std::vector<LayerKind> shape_layers() {
   AttributeRule split = dims_rule("split", false, 1, kUnitsMax);
   split.count_max = kPartsMax;
-  return {{.op = "Flatten",
-           .field = "flatten",
-           .attributes = {integer_rule("axis", false, 1, 1)},
-           .complete = complete_flatten},
-          {.op = "Reshape",
-           .field = "reshape",
-           .attributes = {dims_rule("shape", true, -1, kUnitsMax)},
-           .complete = complete_reshape,
-           .build = build_reshape},
-          {.op = "Concat",
-           .field = "concat",
-           .inputs_max = kPartsMax,
-           .attributes = {axis_rule()},
-           .complete = complete_axis,
-           .build = build_concat},
-          {.op = "Split",
-           .field = "split",
-           .attributes = {axis_rule(), split, integer_rule("num_outputs", false, 1, kPartsMax)},
-           .complete = complete_split,
-           .build = build_split},
-          {.op = "Slice",
-           .field = "slice",
-           .attributes = {dims_rule("starts", true, -kPositionMax, kPositionMax),
-                          dims_rule("ends", true, -kPositionMax, kPositionMax), axes_rule(false),
-                          dims_rule("steps", false, 1, kUnitsMax)},
-           .complete = complete_slice,
-           .build = build_slice},
-          {.op = "Transpose",
-           .field = "transpose",
-           .attributes = {dims_rule("perm", true, 0, 7)},
-           .complete = complete_perm,
-           .build = build_transpose},
-          {.op = "Squeeze",
-           .field = "squeeze",
-           .attributes = {axes_rule(false)},
-           .complete = complete_axes,
-           .build = build_squeeze},
-          {.op = "Unsqueeze",
-           .field = "unsqueeze",
-           .attributes = {axes_rule(true)},
-           .complete = complete_axes,
-           .build = build_unsqueeze},
-          {.op = "Expand",
-           .field = "expand",
-           .attributes = {dims_rule("shape", true, 1, kUnitsMax)},
-           .complete = complete_reshape,
-           .build = build_expand}};
+  AttributeRule pads = dims_rule("pads", true, 0, 65536);
+  pads.count_max = 14;  // of a sample's seven axes
+  return {
+      {.op = "Flatten",
+       .field = "flatten",
+       .attributes = {integer_rule("axis", false, 1, 1)},
+       .complete = complete_flatten},
+      {.op = "Reshape",
+       .field = "reshape",
+       .attributes = {dims_rule("shape", true, -1, kUnitsMax)},
+       .complete = complete_reshape,
+       .build = build_reshape},
+      {.op = "Concat",
+       .field = "concat",
+       .inputs_max = kPartsMax,
+       .attributes = {axis_rule()},
+       .complete = complete_axis,
+       .build = build_concat},
+      {.op = "Split",
+       .field = "split",
+       .attributes = {axis_rule(), split, integer_rule("num_outputs", false, 1, kPartsMax)},
+       .complete = complete_split,
+       .build = build_split},
+      {.op = "Pad",
+       .field = "pad",
+       .attributes = {pads, axes_rule(false), choice_rule("mode", {"constant", "reflect", "edge"}),
+                      real_rule("value", false, {.min = -kUnitsMax, .max = kUnitsMax})},
+       .build = build_pad},
+      {.op = "Slice",
+       .field = "slice",
+       .attributes = {dims_rule("starts", true, -kPositionMax, kPositionMax),
+                      dims_rule("ends", true, -kPositionMax, kPositionMax), axes_rule(false),
+                      dims_rule("steps", false, 1, kUnitsMax)},
+       .complete = complete_slice,
+       .build = build_slice},
+      {.op = "Transpose",
+       .field = "transpose",
+       .attributes = {dims_rule("perm", true, 0, 7)},
+       .complete = complete_perm,
+       .build = build_transpose},
+      {.op = "Squeeze",
+       .field = "squeeze",
+       .attributes = {axes_rule(false)},
+       .complete = complete_axes,
+       .build = build_squeeze},
+      {.op = "Unsqueeze",
+       .field = "unsqueeze",
+       .attributes = {axes_rule(true)},
+       .complete = complete_axes,
+       .build = build_unsqueeze},
+      {.op = "Expand",
+       .field = "expand",
+       .attributes = {dims_rule("shape", true, 1, kUnitsMax)},
+       .complete = complete_reshape,
+       .build = build_expand}};
 }
 
 }  // namespace trainyard

@@ -32,13 +32,16 @@ std::vector<LayerSpec> recurrent_layer(const std::string& name, const std::strin
       preset_layer(name, "Concat", {{"axis", int64_t{2}}}, {name + "_forward", name + "_reverse"})};
 }
 
-// What stands behind the last step of the top layer, or the mean over its positions. Padding is
-// left out of the mean; for the last state it counts, because rows are filled up at their end.
+// What stands behind the last token of the row, or the mean over its tokens; padding, which fills
+// rows up at their end, is left out of both. What reads from the end has read a row behind its
+// first token.
 std::vector<LayerSpec> pooled(bool last, bool both_ways, const std::string& top) {
   if (!last) return {preset_layer("pool", "SequencePool", {}, {top, "input"})};
-  if (!both_ways) return {preset_layer("pool", "Flatten", {}, {top + ".1"})};
-  return {preset_layer("pool", "Concat", {{"axis", int64_t{1}}},
-                       {top + "_forward.1", top + "_reverse.1"})};
+  const Attributes mode = {{"mode", std::string("last")}};
+  if (!both_ways) return {preset_layer("pool", "SequencePool", mode, {top, "input"})};
+  return {
+      preset_layer("pool_forward", "SequencePool", mode, {top + "_forward", "input"}),
+      preset_layer("pool", "Concat", {{"axis", int64_t{1}}}, {"pool_forward", top + "_reverse.1"})};
 }
 
 Layers expand_lstm_classifier(const Attributes& parameters, const ModelInterface& interface) {

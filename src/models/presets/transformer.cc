@@ -20,7 +20,7 @@ struct BlockOptions {
   bool causal = false;
   bool gelu_tanh = false;
   double epsilon = 1e-5;
-  double dropout = 0;                  // of what both branches add
+  double dropout = 0;                  // of attention, and of what both branches add
   double projection_std = kWeightStd;  // of the layers that end the branches
 };
 
@@ -36,8 +36,14 @@ class TransformerLayers {
     if (ratio > 0) add(name, "Dropout", {{"ratio", ratio}});
   }
 
-  void add_linear(const std::string& name, int64_t units, double weight_std = kWeightStd) {
-    add(name, "Linear", {{"units", units}, {"weight_std", weight_std}});
+  void add_linear(const std::string& name, int64_t units, double std = kWeightStd) {
+    add(name, "Linear",
+        {{"units", units}, {"initializer", std::string("normal")}, {"initializer_std", std}});
+  }
+  /// The last layer, sized from the dataset.
+  void add_head() {
+    add("head", "Linear",
+        {{"initializer", std::string("normal")}, {"initializer_std", kWeightStd}});
   }
 
   /// Layers "<prefix>_ln_1" to "<prefix>_add_2".
@@ -46,8 +52,9 @@ class TransformerLayers {
     const Attributes norm{{"epsilon", o.epsilon}};
     add(prefix + "_ln_1", "LayerNormalization", norm);
     add_linear(prefix + "_attn_qkv", 3 * o.width);
-    add(prefix + "_attn", "Attention",
-        {{"q_num_heads", o.heads}, {"is_causal", int64_t{o.causal ? 1 : 0}}});
+    Attributes attention{{"q_num_heads", o.heads}, {"is_causal", int64_t{o.causal ? 1 : 0}}};
+    if (o.dropout > 0) attention.set("dropout", o.dropout);
+    add(prefix + "_attn", "Attention", std::move(attention));
     add_linear(prefix + "_attn_proj", o.width, o.projection_std);
     add_dropout(prefix + "_attn_drop", o.dropout);
     add(prefix + "_add_1", "Add", {}, {input, layers_.back().name});
@@ -116,8 +123,8 @@ Layers expand_gpt2(const Attributes& parameters, const ModelInterface& interface
     return std::move(s).error();
   }
   TransformerLayers layers;
-  layers.add("wte", "Embedding", {{"embedding_dim", block.width}, {"weight_std", kWeightStd}});
-  layers.add("wpe", "PositionEmbedding", {{"weight_std", kWeightStd}});
+  layers.add("wte", "Embedding", {{"embedding_dim", block.width}, {"initializer_std", kWeightStd}});
+  layers.add("wpe", "PositionEmbedding", {{"initializer_std", kWeightStd}});
   layers.add_dropout("drop", block.dropout);
   for (int64_t i = 0; i < depth; ++i) layers.add_block("h" + std::to_string(i), block);
   layers.add("ln_f", "LayerNormalization", {{"epsilon", block.epsilon}});
@@ -157,13 +164,13 @@ Layers expand_vit(const Attributes& parameters, const ModelInterface& interface,
              {{"out_channels", size.width}, {"kernel_shape", window}, {"strides", window}});
   layers.add("patches", "ImageToSequence");
   layers.add("pos_embed", "PositionEmbedding",
-             {{"class_token", int64_t{class_token ? 1 : 0}}, {"weight_std", kWeightStd}});
+             {{"class_token", int64_t{class_token ? 1 : 0}}, {"initializer_std", kWeightStd}});
   layers.add_dropout("pos_drop", block.dropout);
   for (int64_t i = 0; i < 12; ++i) layers.add_block("h" + std::to_string(i), block);
   // Of a class token alone, normalising before or behind the choice is the same.
   layers.add("pool", "SequencePool", {{"mode", std::string(class_token ? "first" : "mean")}});
   layers.add("norm", "LayerNormalization", {{"epsilon", block.epsilon}});
-  layers.add("head", "Linear", {{"weight_std", kWeightStd}});
+  layers.add_head();
   return layers.take();
 }
 
@@ -191,14 +198,14 @@ Layers expand_classifier(const Attributes& parameters, const ModelInterface& int
     return std::move(s).error();
   }
   TransformerLayers layers;
-  layers.add("wte", "Embedding", {{"embedding_dim", block.width}, {"weight_std", kWeightStd}});
-  layers.add("wpe", "PositionEmbedding", {{"weight_std", kWeightStd}});
+  layers.add("wte", "Embedding", {{"embedding_dim", block.width}, {"initializer_std", kWeightStd}});
+  layers.add("wpe", "PositionEmbedding", {{"initializer_std", kWeightStd}});
   layers.add_dropout("drop", block.dropout);
   const int64_t depth = parameters.get_int("n_layer", 2);
   for (int64_t i = 0; i < depth; ++i) layers.add_block("h" + std::to_string(i), block);
   layers.add("ln_f", "LayerNormalization", {{"epsilon", block.epsilon}});
   layers.add("pool", "SequencePool", {{"mode", std::string("mean")}}, {"ln_f", "input"});
-  layers.add("head", "Linear", {{"weight_std", kWeightStd}});
+  layers.add_head();
   return layers.take();
 }
 

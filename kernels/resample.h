@@ -1,0 +1,56 @@
+// kernels/resample.h: a tensor whose elements are weighted sums of another's, along each axis for
+// itself: padding, resizing, and the gradients of both.
+//
+//   y[i_1, ..., i_r] = sum over k_1, ..., k_r of w_1(i_1, k_1) ... w_r(i_r, k_r) x[k_1, ..., k_r]
+//
+// w_a(i, .) is a short list for each i of an axis; most axes are left as they are. Where a list is
+// empty y is `fill`. A gradient has the transposed lists, so that each element of it, too, is
+// assigned once.
+//
+/// Shapes    x and y by the strides of the axes, outermost first.
+/// Writes    all of y, assigned.
+/// Aliasing  none.
+/// Numerics  sums in the order of the lists, outer axes first; weights are products of at most two
+///           that are not 1.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace trainyard::kernels {
+
+struct ResampledAxis {
+  int64_t size = 1;  // of y
+  int64_t x_stride = 0, y_stride = 0;
+  /// Element i has the entries begin[i] .. begin[i + 1] of `from` and `weight`. No lists: element i
+  /// is x's element i.
+  std::vector<int64_t> begin = {}, from = {};
+  std::vector<double> weight = {};
+  bool is_plain() const { return begin.empty(); }
+};
+
+struct ResampleParams {
+  std::vector<ResampledAxis> axes;  // at least one
+  double fill = 0;
+  /// Elements of all axes but the innermost.
+  int64_t rows() const {
+    int64_t n = 1;
+    for (size_t a = 0; a + 1 < axes.size(); ++a) n *= axes[a].size;
+    return n;
+  }
+};
+
+namespace reference {  // T is float or double
+/// Rows [begin, end) of y.
+template <typename T>
+void resample(const ResampleParams& p, int64_t begin, int64_t end, const T* x, T* y);
+}  // namespace reference
+
+/// The same bits for a team of any size.
+namespace cpu {
+class Team;  // kernels/cpu/team.h
+void resample(const ResampleParams& p, const float* x, float* y, Team& team);
+}  // namespace cpu
+
+}  // namespace trainyard::kernels

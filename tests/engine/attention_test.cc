@@ -1,0 +1,65 @@
+// Dropout of attention's probabilities. Its gradient and its parity between backends are cases in
+// tests/support/sequence_cases.cc.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "tests/support/run_case.h"
+
+namespace trainyard {
+namespace {
+
+using testing::CaseBuilder;
+using testing::CaseGraph;
+
+constexpr int64_t kKeys = 90, kQueries = 70, kHeads = 3;
+
+/// Queries of 0 see all keys alike, and value j is one at j alone: y[i, j] is m[i, j] / keys.
+std::vector<double> masks(Backend& backend, double ratio, int64_t step, int64_t stream) {
+  CaseBuilder b(DType::kF32);
+  const TensorId q = b.input("q", {1, kQueries, kHeads * kKeys}),
+                 k = b.input("k", {1, kKeys, kHeads * kKeys}),
+                 v = b.input("v", {1, kKeys, kHeads * kKeys});
+  const TensorId y =
+      b.node("y", "Attention", {{"q_num_heads", kHeads}, {"dropout", ratio}, {"stream", stream}},
+             {q, k, v, b.step(step)}, 2)[0];
+  CaseGraph c = b.finish_update();
+  c.graph.mark_output(y);
+  std::fill(c.values.at(q).begin(), c.values.at(q).end(), 0.0);
+  for (size_t i = 0; i < c.values.at(v).size(); ++i) {
+    const auto row = static_cast<int64_t>(i) / (kHeads * kKeys);
+    c.values.at(v)[i] = static_cast<int64_t>(i) % kKeys == row ? 1 : 0;
+  }
+  return testing::run_case(c, backend, {}).values.at("y");
+}
+
+TEST(AttentionDropout, DropsTheShareAndScalesTheRest) {
+  for (const bool is_cpu : {false, true}) {
+    const auto backend = is_cpu ? make_cpu_backend(2) : make_reference_backend();
+    const std::vector<double> y = masks(*backend, 0.25, 4, 9);
+    double kept = 0;
+    for (const double value : y) {
+      if (value == 0) continue;
+      ++kept;
+      EXPECT_NEAR(value, 1 / (0.75 * kKeys), 1e-7);
+    }
+    // Four deviations of a mean of so many draws.
+    const auto n = static_cast<double>(y.size());
+    EXPECT_NEAR(kept / n, 0.75, 4 * std::sqrt(0.25 * 0.75 / n));
+  }
+}
+
+TEST(AttentionDropout, DrawsAnewForEachStepLayerQueryAndHead) {
+  const auto cpu = make_cpu_backend(1);
+  const std::vector<double> y = masks(*cpu, 0.5, 4, 9);
+  EXPECT_EQ(y, masks(*cpu, 0.5, 4, 9));
+  EXPECT_NE(y, masks(*cpu, 0.5, 5, 9));
+  EXPECT_NE(y, masks(*cpu, 0.5, 4, 10));
+  std::set<std::vector<double>> rows;
+  for (auto row = y.begin(); row != y.end(); row += kKeys) rows.emplace(row, row + kKeys);
+  EXPECT_EQ(std::ssize(rows), kQueries * kHeads);
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Writes pytorch_ops.json: values and gradients of single ops, and how PyTorch's layers start, for
+tests/engine/op_golden_test.cc.
+
+    venv/bin/python tests/golden/make_op_golden.py
+
+Each case is the one of that name in tests/support/image_cases.cc, in double: operands are Philox numbers drawn
+by name, the loss is the mean squared error against a target drawn alike, so that every element of the result has
+a gradient of its own. Of each tensor the file holds its norm and its product with another such draw.
+"""
+
+import json
+import pathlib
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from philox import stream_of, uniform01
+
+SEED = 20240229
+
+
+def draw(name, shape):
+    """As draw() in tests/support/graph_cases.cc."""
+    count = int(np.prod(shape))
+    u = uniform01(SEED, stream_of(name), 0, count) * 2 - 1
+    return torch.from_numpy((np.where(u < 0, -0.1, 0.1) + 0.9 * u).reshape(shape))
+
+
+def operand(name, shape):
+    return draw(name, shape).requires_grad_()
+
+
+def probes(tensor):
+    flat = tensor.detach().reshape(-1)
+    return [float(flat.norm()), float(flat @ draw("probe", flat.shape))]
+
+
+def case(name, op, x, image=True, **parameters):
+    """`x` and `parameters` are shapes; op(x, **parameters) is y. An image's parameter is its flat form."""
+    tensors = {key: operand(key, shape) for key, shape in parameters.items()}
+    flat = operand("x_flat" if image else "x", x)
+    y = op(flat, **tensors)
+    F.mse_loss(y, draw("target", y.shape)).backward()
+    gradients = {("x_flat" if image else "x"): probes(flat.grad)}
+    gradients.update({key: probes(t.grad) for key, t in tensors.items()})
+    return {"case": name, "shape": list(y.shape), "y": probes(y), "gradients": gradients}
+
+
+def padded(x, top, left, bottom, right, value=0.0):
+    return F.pad(x, (left, right, top, bottom), value=value)
+
+
+def convolutions():
+    def conv(pads=(0, 0, 0, 0), **options):
+        return lambda x, w, b=None: F.conv2d(padded(x, *pads), w, b, **options)
+
+    return [
+        case("Conv/odd", conv(), (2, 3, 5, 7), w=(5, 3, 3, 2), b=(5,)),
+        case("Conv/strided_padded", conv((1, 2, 0, 1), stride=(2, 3)), (2, 2, 6, 5), w=(3, 2, 3, 3)),
+        case("Conv/dilated", conv((2, 1, 1, 3), dilation=(2, 3)), (2, 3, 9, 8), w=(5, 3, 3, 2), b=(5,)),
+        case("Conv/grouped", conv((1, 1, 1, 1), groups=3), (2, 6, 5, 7), w=(9, 2, 3, 3), b=(9,)),
+        case("Conv/depthwise", conv((1, 1, 1, 1), groups=17, stride=(2, 1)), (2, 17, 6, 5),
+             w=(17, 1, 3, 3), b=(17,)),
+        case("Conv/depthwise_multiplied", conv(groups=4, dilation=2), (1, 4, 5, 5), w=(8, 1, 3, 3)),
+    ]
+
+
+def transposed_convolutions():
+    def conv(crop=(0, 0, 0, 0), **options):
+        """`crop`: what asymmetric pads take off, [top, left, bottom, right]."""
+        def op(x, w, b=None):
+            y = F.conv_transpose2d(x, w, b, **options)
+            return y[:, :, crop[0]:y.shape[2] - crop[2], crop[1]:y.shape[3] - crop[3]]
+        return op
+
+    return [
+        case("ConvTranspose/odd", conv(), (2, 3, 3, 5), w=(3, 7, 3, 2), b=(7,)),
+        case("ConvTranspose/doubling", conv(stride=2, padding=1, output_padding=1), (2, 4, 3, 4),
+             w=(4, 5, 3, 3), b=(5,)),
+        case("ConvTranspose/grouped_dilated",
+             conv((0, 1, 1, 0), groups=3, dilation=(2, 1), stride=(1, 3), output_padding=(0, 2)),
+             (1, 6, 4, 3), w=(6, 2, 2, 3)),
+    ]
+
+
+def pools():
+    """PyTorch pads both sides alike, so images are padded first: by -inf for maxima; the mean of what is inside is
+    the mean of all by the mean of ones. Dilated means are sums of picked cells."""
+    def maximum(kernel, stride, pads=(0, 0, 0, 0), **options):
+        return lambda x: F.max_pool2d(padded(x, *pads, value=-np.inf), kernel, stride, **options)
+
+    def mean(kernel, stride, pads=(0, 0, 0, 0), dilation=(1, 1), include_pad=False, ceil_mode=False):
+        def op(x):
+            ones = torch.ones_like(x)
+            def total(t):
+                t = padded(t, *pads)
+                if ceil_mode:
+                    return F.avg_pool2d(t, kernel, stride, ceil_mode=True, divisor_override=1)
+                t = F.unfold(t, kernel, dilation, 0, stride).reshape(*x.shape[:2], np.prod(kernel), -1).sum(2)
+                return t
+            cells = float(np.prod(kernel)) if include_pad else total(ones)
+            y = total(x) / cells
+            if ceil_mode:
+                return y
+            rows = (x.shape[2] + pads[0] + pads[2] - dilation[0] * (kernel[0] - 1) - 1) // stride[0] + 1
+            return y.reshape(*x.shape[:2], rows, -1)
+        return op
+
+    overlapping = {"pads": (1, 0, 1, 1)}
+    dilated = {"pads": (1, 2, 2, 1), "dilation": (2, 3)}
+    return [
+        case("MaxPool/halving", maximum((2, 2), (2, 2)), (2, 3, 4, 6)),
+        case("MaxPool/overlapping_padded", maximum((3, 2), (2, 1), **overlapping), (1, 2, 5, 7)),
+        case("MaxPool/ceil_mode", maximum((2, 3), (4, 2), (1, 0, 0, 1), ceil_mode=True), (2, 3, 6, 5)),
+        case("MaxPool/dilated", maximum((3, 2), (2, 1), **dilated), (2, 5, 9, 8)),
+        case("MaxPool/dilated_ceil_mode", maximum((2, 2), (2, 2), dilation=(2, 1), ceil_mode=True), (1, 3, 8, 7)),
+        case("MaxPool/halving_dilated", maximum((2, 2), (2, 2), dilation=2), (1, 4, 6, 6)),
+        case("AveragePool/halving", mean((2, 2), (2, 2)), (2, 3, 4, 6)),
+        case("AveragePool/overlapping_padded", mean((3, 2), (2, 1), **overlapping), (1, 2, 5, 7)),
+        case("AveragePool/ceil_mode", mean((2, 3), (4, 2), (1, 0, 0, 1), ceil_mode=True), (2, 3, 6, 5)),
+        case("AveragePool/dilated", mean((3, 2), (2, 1), **dilated), (2, 5, 9, 8)),
+        case("AveragePool/halving_dilated", mean((2, 2), (2, 2), dilation=(2, 2)), (1, 4, 6, 6)),
+        case("AveragePool/include_pad", mean((3, 3), (1, 1), (1, 1, 1, 1), include_pad=True), (1, 2, 5, 5)),
+    ]
+
+
+def normalisations():
+    def group(groups):
+        return lambda x, scale, b: F.group_norm(x, groups, scale, b)
+
+    def instance(x, scale, b):
+        return F.instance_norm(x, weight=scale, bias=b)
+
+    def vectors(channels):
+        return {"scale": (channels,), "b": (channels,)}
+
+    return [
+        case("GroupNormalization/image", group(3), (2, 6, 3, 5), **vectors(6)),
+        case("GroupNormalization/one_group", group(1), (3, 5, 2, 3), **vectors(5)),
+        case("GroupNormalization/large", group(17), (1, 34, 23, 29), **vectors(34)),
+        case("InstanceNormalization/image", instance, (2, 7, 3, 4), **vectors(7)),
+        case("InstanceNormalization/one_row", instance, (1, 1, 1, 5), **vectors(1)),
+    ]
+
+
+def resampled():
+    cases = []
+    for mode, theirs in {"constant": "constant", "reflect": "reflect", "edge": "replicate"}.items():
+        # PyTorch reflects what is shorter than the image alone, as ONNX does.
+        cases.append(case(f"Pad/{mode}", lambda x, m=theirs: F.pad(x, (3, 4, 1, 2), m), (2, 3, 4, 5)))
+        cases.append(case(f"Pad/{mode}_one_side", lambda x, m=theirs: F.pad(x, (0, 5, 0, 0), m), (1, 1, 2, 7)))
+    cases.append(case("Pad/value", lambda x: F.pad(x, (2, 1, 1, 0), value=-0.5), (2, 1), image=False))
+
+    def linear(aligned, **size):
+        return lambda x: F.interpolate(x, mode="bilinear", align_corners=aligned, **size)
+
+    def nearest(exact, **size):
+        return lambda x: F.interpolate(x, mode="nearest-exact" if exact else "nearest", **size)
+
+    larger, one = {"size": (7, 11)}, {"size": (3, 1)}
+    smaller = {"scale_factor": 0.6, "recompute_scale_factor": False}
+    for kind, aligned in {"half_pixel": False, "align_corners": True}.items():
+        cases.append(case(f"Resize/linear_{kind}_larger", linear(aligned, **larger), (2, 3, 3, 5)))
+        cases.append(case(f"Resize/linear_{kind}_from_one", linear(aligned, **one), (1, 1, 1, 4)))
+    cases.append(case("Resize/linear_half_pixel_smaller", linear(False, **smaller), (1, 2, 7, 9)))
+    # PyTorch's nearest is asymmetric and floor, its nearest-exact half_pixel and round_prefer_ceil.
+    cases.append(case("Resize/asymmetric_floor", nearest(False, **larger), (2, 3, 3, 5)))
+    cases.append(case("Resize/asymmetric_floor_smaller", nearest(False, **smaller), (1, 2, 7, 9)))
+    cases.append(case("Resize/round_prefer_ceil", nearest(True, size=(6, 9)), (1, 2, 4, 3)))
+    return cases
+
+
+def starts():
+    """For each parameter of a layer large enough to tell: its largest absolute value and its deviation."""
+    torch.manual_seed(1)
+    nn = torch.nn
+    # name, PyTorch's layer, and what its parameters are called in the engine, where that differs
+    layers = {
+        "gemm": nn.Linear(400, 300),
+        "linear": nn.Linear(400, 300),
+        "conv": nn.Conv2d(40, 64, (3, 5), groups=4),
+        "conv_transpose": nn.ConvTranspose2d(40, 64, (3, 5), groups=4),
+        "embedding": nn.Embedding(700, 60),
+        "embedding_bag": nn.EmbeddingBag(700, 60),
+        "lstm": nn.LSTM(50, 70),
+        "gru": nn.GRU(50, 70),
+        "batch_normalization": nn.BatchNorm2d(40),
+        "group_normalization": nn.GroupNorm(4, 40),
+        "instance_normalization": nn.InstanceNorm2d(40, affine=True),
+        "layer_normalization": nn.LayerNorm(400),
+        "rms_normalization": nn.RMSNorm(400),
+        "p_relu": nn.PReLU(40),
+    }
+    result = {}
+    for name, layer in layers.items():
+        result[name] = {key.removesuffix("_l0"): [float(p.detach().abs().max()), float(p.detach().std())]
+                        for key, p in layer.named_parameters()}
+    return result
+
+
+def main():
+    torch.set_num_threads(1)
+    cases = convolutions() + transposed_convolutions() + pools() + normalisations() + resampled()
+    out = {"torch": torch.__version__, "cases": cases, "starts": starts()}
+    path = pathlib.Path(__file__).with_name("pytorch_ops.json")
+    text = json.dumps(out, separators=(",", ":"))
+    path.write_text(text.replace('{"case"', '\n{"case"').replace('"starts"', '\n"starts"') + "\n")
+    print(f"{path.name}: {len(cases)} cases, {path.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()
