@@ -21,6 +21,7 @@ class MeanSquaredErrorGrad final : public Op {
     return cost;
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  PrecisionRule precision_rule() const override { return {.f32_outputs = {0}, .f32_inputs = {2}}; }
 };
 
 class MeanSquaredError final : public Op {
@@ -44,6 +45,9 @@ class MeanSquaredError final : public Op {
     Cost cost = Op::cost(graph, node);
     cost.flops = 3 * graph.tensor(node.inputs[0]).type.shape.elements();
     return cost;
+  }
+  PrecisionRule precision_rule() const override {
+    return {.f32_outputs = {0}, .f32_inputs = {0, 1}};
   }
 };
 
