@@ -19,10 +19,11 @@ void fill(int64_t count, float value, float* y, Team& team) {
   });
 }
 
-void copy(int64_t count, const float* x, float* y, Team& team) {
+void copy(int64_t bytes, const std::byte* x, std::byte* y, Team& team) {
   if (x == y) return;
-  team.parallel_for(count, kElementsPerThread, [&](int64_t begin, int64_t end) {
-    std::memcpy(y + begin, x + begin, static_cast<size_t>(end - begin) * sizeof(float));
+  constexpr int64_t kBytesPerThread = kElementsPerThread * static_cast<int64_t>(sizeof(float));
+  team.parallel_for(bytes, kBytesPerThread, [&](int64_t begin, int64_t end) {
+    std::memcpy(y + begin, x + begin, static_cast<size_t>(end - begin));
   });
 }
 

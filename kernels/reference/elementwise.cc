@@ -8,20 +8,17 @@ void add(int64_t count, const T* a, const T* b, T* c) {
 }
 
 template <typename T>
-void copy(int64_t count, const T* x, T* y) {
-  if (x == y) return;  // the plan gave both the same memory
-  for (int64_t i = 0; i < count; ++i) y[i] = x[i];
-}
-
-template <typename T>
 void fill(int64_t count, T value, T* y) {
   for (int64_t i = 0; i < count; ++i) y[i] = value;
 }
 
+void copy(int64_t bytes, const std::byte* x, std::byte* y) {
+  if (x == y) return;  // the plan gave both the same memory
+  for (int64_t i = 0; i < bytes; ++i) y[i] = x[i];
+}
+
 template void add<float>(int64_t, const float*, const float*, float*);
 template void add<double>(int64_t, const double*, const double*, double*);
-template void copy<float>(int64_t, const float*, float*);
-template void copy<double>(int64_t, const double*, double*);
 template void fill<float>(int64_t, float, float*);
 template void fill<double>(int64_t, double, double*);
 

@@ -147,6 +147,7 @@ void Graph::rewrite(std::vector<Node> nodes) {
     tensor_by_name_.erase(t.name);
     t.role = Role::kRemoved;
     t.layout = Layout::kRowMajor;
+    t.storage = Storage::kAsTyped;
     t.type.shape = Shape{0};
   }
   nodes_ = std::move(nodes);
@@ -166,7 +167,7 @@ void Graph::mark_output(TensorId id) {
 std::string Graph::dump() const {
   const auto type_text = [this](TensorId id) {
     const TensorInfo& t = tensor(id);
-    return std::string(name_of(t.type.dtype)) + t.type.shape.to_string() +
+    return (t.is_bf16() ? "BF16" : std::string(name_of(t.type.dtype))) + t.type.shape.to_string() +
            (t.layout == Layout::kChannelsLast ? "@nhwc" : "");
   };
   const auto name_text = [this](TensorId id) { return id == kNoTensor ? "-" : tensor(id).name; };

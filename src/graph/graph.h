@@ -62,6 +62,10 @@ struct TensorInfo {
   Layout layout = Layout::kRowMajor;
   NodeId producer = kNoNode;
   Initializer initializer;  // parameters and state
+  Storage storage = Storage::kAsTyped;
+
+  bool is_bf16() const { return storage == Storage::kBf16; }
+  int64_t stored_bytes() const { return is_bf16() ? type.bytes() / 2 : type.bytes(); }
 };
 
 struct Node {
@@ -105,6 +109,9 @@ class Graph {
 
   void set_layout(TensorId id, Layout layout) {
     tensors_.at(static_cast<size_t>(id)).layout = layout;
+  }
+  void set_storage(TensorId id, Storage storage) {
+    tensors_.at(static_cast<size_t>(id)).storage = storage;
   }
   /// Nodes define activations; differentiate() marks the gradients of parameters.
   void set_role(TensorId id, Role role) { tensors_.at(static_cast<size_t>(id)).role = role; }

@@ -19,14 +19,14 @@ void Op::differentiate(GradientContext& c) const {
 Cost Op::cost(const Graph& graph, const Node& node) const {
   Cost cost;
   for (const TensorId id : node.inputs) {
-    if (id != kNoTensor) cost.bytes += graph.tensor(id).type.bytes();
+    if (id != kNoTensor) cost.bytes += graph.tensor(id).stored_bytes();
   }
   for (const TensorId id : node.outputs) {
-    if (id != kNoTensor) cost.bytes += graph.tensor(id).type.bytes();
+    if (id != kNoTensor) cost.bytes += graph.tensor(id).stored_bytes();
   }
   for (const int64_t i : mutated_inputs()) {  // written as well as read
     const TensorId id = node.inputs.at(static_cast<size_t>(i));
-    if (id != kNoTensor) cost.bytes += graph.tensor(id).type.bytes();
+    if (id != kNoTensor) cost.bytes += graph.tensor(id).stored_bytes();
   }
   return cost;
 }

@@ -65,6 +65,18 @@ enum class LayoutRule : uint8_t {
   kChannelsLastToo  // conv, pool, normalisation: prefers channels-last, takes either, all alike
 };
 
+/// What a lower precision (src/passes/assign_precision.h) may do to an op's tensors.
+struct PrecisionRule {
+  /// Outputs that stay F32: losses, and statistics that backward divides by.
+  std::vector<int64_t> f32_outputs = {};
+  /// Inputs whose producer should leave them F32: what a loss is taken of.
+  std::vector<int64_t> f32_inputs = {};
+  /// Inputs that a product multiplies: read from a copy in bf16 where they are not stored so.
+  std::vector<int64_t> factors = {};
+  /// Input 0 and output 0 hold the same numbers, in the same storage where both are computed.
+  bool moves = false;
+};
+
 class Op {
  public:
   virtual ~Op() = default;
@@ -83,6 +95,7 @@ class Op {
   /// where the input has no later reader and both have one size and one layout.
   virtual std::vector<std::pair<int64_t, int64_t>> may_alias() const { return {}; }
   virtual LayoutRule layout_rule() const { return LayoutRule::kRowMajorOnly; }
+  virtual PrecisionRule precision_rule() const { return {}; }
 };
 
 /// The registry: an explicit list in src/ops/registry.cc.

@@ -94,6 +94,9 @@ class Attention final : public Op {
     cost.flops = 2 * pair_flops(graph, node, graph.tensor(node.outputs[0]).type.shape, key);
     return cost;
   }
+  PrecisionRule precision_rule() const override {
+    return {.f32_outputs = {1}, .factors = {0, 1, 2}};
+  }
 };
 
 class AttentionGrad final : public Op {
@@ -120,6 +123,7 @@ class AttentionGrad final : public Op {
     cost.flops = 5 * pair_flops(graph, node, graph.tensor(node.inputs[0]).type.shape, key);
     return cost;
   }
+  PrecisionRule precision_rule() const override { return {.factors = {3, 4, 5}}; }
 };
 
 }  // namespace

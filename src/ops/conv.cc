@@ -68,6 +68,7 @@ class Conv final : public Op {
   }
 
   LayoutRule layout_rule() const override { return LayoutRule::kChannelsLastToo; }
+  PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };
 
 class ConvGrad final : public Op {
@@ -94,6 +95,7 @@ class ConvGrad final : public Op {
   }
 
   LayoutRule layout_rule() const override { return LayoutRule::kChannelsLastToo; }
+  PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };
 
 }  // namespace

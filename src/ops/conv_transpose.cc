@@ -87,6 +87,7 @@ class ConvTranspose final : public Op {
   }
 
   LayoutRule layout_rule() const override { return LayoutRule::kChannelsLastToo; }
+  PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };
 
 class ConvTransposeGrad final : public Op {
@@ -117,6 +118,7 @@ class ConvTransposeGrad final : public Op {
   }
 
   LayoutRule layout_rule() const override { return LayoutRule::kChannelsLastToo; }
+  PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };
 
 }  // namespace

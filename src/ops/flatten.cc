@@ -19,6 +19,7 @@ class FlattenGrad final : public Op {
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
+  PrecisionRule precision_rule() const override { return {.moves = true}; }
 };
 
 class Flatten final : public Op {
@@ -47,6 +48,7 @@ class Flatten final : public Op {
 
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
+  PrecisionRule precision_rule() const override { return {.moves = true}; }
 };
 
 }  // namespace

@@ -54,6 +54,7 @@ class Gemm final : public Op {
     }
     return cost;
   }
+  PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };
 
 class GemmGrad final : public Op {
@@ -80,6 +81,7 @@ class GemmGrad final : public Op {
     }
     return cost;
   }
+  PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };
 
 }  // namespace

@@ -59,6 +59,7 @@ class GroupNormalization final : public Op {
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
   LayoutRule layout_rule() const override { return LayoutRule::kChannelsLastToo; }
+  PrecisionRule precision_rule() const override { return {.f32_outputs = {1, 2}}; }
 
  private:
   std::string_view type_;

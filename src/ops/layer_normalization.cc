@@ -67,6 +67,7 @@ class LayerNormalization final : public Op {
     return cost_per_element(*this, graph, node, 8);
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  PrecisionRule precision_rule() const override { return {.f32_outputs = {1, 2}}; }
 };
 
 class RmsNormalization final : public Op {
@@ -97,6 +98,7 @@ class RmsNormalization final : public Op {
     return cost_per_element(*this, graph, node, 5);
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  PrecisionRule precision_rule() const override { return {.f32_outputs = {1}}; }
 };
 
 /// Both gradients: `inputs` is 5 with a mean, 4 without.

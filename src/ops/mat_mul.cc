@@ -102,6 +102,7 @@ class MatMul final : public Op {
     cost.flops = multiply_flops(graph, node);
     return cost;
   }
+  PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };
 
 class MatMulGrad final : public Op {
@@ -122,6 +123,7 @@ class MatMulGrad final : public Op {
     }
     return cost;
   }
+  PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };
 
 }  // namespace

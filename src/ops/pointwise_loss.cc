@@ -62,6 +62,7 @@ class PointwiseLossGrad final : public Op {
     return cost;
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  PrecisionRule precision_rule() const override { return {.f32_outputs = {0}, .f32_inputs = {2}}; }
 
  private:
   const Row& row_;
@@ -89,6 +90,9 @@ class PointwiseLoss final : public Op {
     Cost cost = Op::cost(graph, node);
     cost.flops = row_.flops * graph.tensor(node.inputs[0]).type.shape.elements();
     return cost;
+  }
+  PrecisionRule precision_rule() const override {
+    return {.f32_outputs = {0}, .f32_inputs = {0, 1}};
   }
 
  private:

@@ -81,6 +81,9 @@ class Recurrent final : public Op {
     cost.flops = product_flops(graph, node);
     return cost;
   }
+  PrecisionRule precision_rule() const override {
+    return {.f32_outputs = {3}, .factors = {0, 1, 2}};
+  }
 
  private:
   Cell cell_;
@@ -116,6 +119,7 @@ class RecurrentGrad final : public Op {
     }
     return cost;
   }
+  PrecisionRule precision_rule() const override { return {.factors = {0, 1, 2}}; }
 
  private:
   Cell cell_;

@@ -13,6 +13,7 @@
 #include "src/ops/average_pool.h"
 #include "src/ops/batch_normalization.h"
 #include "src/ops/batch_normalization_relu.h"
+#include "src/ops/cast.h"
 #include "src/ops/clip_gradient.h"
 #include "src/ops/concat.h"
 #include "src/ops/constant_of_shape.h"
@@ -78,6 +79,7 @@ const std::vector<const Op*>& registry() {
         relu_op(),
         relu_grad_op(),
         reorder_op(),
+        cast_op(),
         sigmoid_op(),
         sigmoid_grad_op(),
         tanh_op(),

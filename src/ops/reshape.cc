@@ -48,6 +48,7 @@ class ReshapeGrad final : public Op {
     return infer_reshape(c, "dy");
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  PrecisionRule precision_rule() const override { return {.moves = true}; }
 };
 
 class Reshape final : public Op {
@@ -62,6 +63,7 @@ class Reshape final : public Op {
         0, c.add("grad", *reshape_grad_op(), {{"shape", shape}}, {c.grad_output(0)}, {true})[0]);
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  PrecisionRule precision_rule() const override { return {.moves = true}; }
 };
 
 }  // namespace

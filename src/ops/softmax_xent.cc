@@ -50,6 +50,7 @@ class SoftmaxXentGrad final : public Op {
     return cost;
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  PrecisionRule precision_rule() const override { return {.f32_outputs = {0}, .f32_inputs = {2}}; }
 };
 
 class SoftmaxXent final : public Op {
@@ -84,6 +85,9 @@ class SoftmaxXent final : public Op {
     return cost;
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{1, 0}}; }
+  PrecisionRule precision_rule() const override {
+    return {.f32_outputs = {0, 1}, .f32_inputs = {0}};
+  }
 
  private:
   bool divergence_;

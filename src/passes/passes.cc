@@ -4,6 +4,7 @@
 
 #include "src/base/check.h"
 #include "src/passes/assign_layouts.h"
+#include "src/passes/assign_precision.h"
 #include "src/passes/fuse.h"
 #include "src/passes/recompute.h"
 #include "src/passes/simplify.h"
@@ -61,7 +62,24 @@ PassOptions default_passes() {
   return passes;
 }
 
-void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute) {
+std::optional<Precision> find_precision(std::string_view name) {
+  for (const Precision p : {Precision::kFp32, Precision::kBf16}) {
+    if (name_of(p) == name) return p;
+  }
+  return std::nullopt;
+}
+
+std::string_view name_of(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      return "fp32";
+    case Precision::kBf16:
+      return "bf16";
+  }
+  return "?";
+}
+
+void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Precision precision) {
   if (passes.fold) {
     fold_constants(graph);
     check(graph);
@@ -80,6 +98,10 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute) {
   }
   if (passes.layouts) {
     assign_layouts(graph);
+    check(graph);
+  }
+  if (precision == Precision::kBf16) {
+    assign_bf16(graph);
     check(graph);
   }
 }

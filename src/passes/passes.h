@@ -24,6 +24,13 @@ enum class Recompute : uint8_t {
 std::optional<Recompute> find_recompute(std::string_view name);
 std::string_view name_of(Recompute recompute);
 
+/// How activations, their gradients and the weights of products are stored and multiplied. Sums,
+/// losses, statistics, parameters, their gradients and the optimizer are F32 in both.
+enum class Precision : uint8_t { kFp32, kBf16 };
+/// "fp32", "bf16".
+std::optional<Precision> find_precision(std::string_view name);
+std::string_view name_of(Precision precision);
+
 struct PassOptions {
   bool fold = true;       // constants are computed once
   bool dead_code = true;  // what nobody needs is not computed
@@ -35,6 +42,6 @@ struct PassOptions {
 PassOptions default_passes();
 
 /// Runs the passes in their order; `graph.verify()` after each in debug builds.
-void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute);
+void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Precision precision);
 
 }  // namespace trainyard

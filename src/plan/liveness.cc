@@ -44,7 +44,7 @@ TensorId reusable_input(const Graph& graph, const Node& node, int64_t output, in
     const TensorInfo& in = graph.tensor(id);
     if (in.producer == kNoNode || lives[static_cast<size_t>(id)].last != step) continue;
     if (in.type.bytes() != out.type.bytes() || in.type.dtype != out.type.dtype) continue;
-    if (in.layout != out.layout) continue;
+    if (in.layout != out.layout || in.storage != out.storage) continue;
     if (std::count(node.inputs.begin(), node.inputs.end(), id) > 1) continue;
     taken[static_cast<size_t>(id)] = true;
     return id;
@@ -66,8 +66,10 @@ std::vector<Buffer> find_buffers(const Graph& graph, const std::vector<NodeId>& 
   const auto open_buffer = [&](TensorId id) {
     const auto index = static_cast<size_t>(id);
     buffer_of[index] = buffers.size();
-    buffers.push_back(
-        {{id}, padded_bytes(graph.tensor(id).type.bytes()), lives[index].first, lives[index].last});
+    buffers.push_back({{id},
+                       padded_bytes(graph.tensor(id).stored_bytes()),
+                       lives[index].first,
+                       lives[index].last});
   };
   for (size_t i = 0; i < lives.size(); ++i) {
     if (graph.tensors()[i].role == Role::kInput) open_buffer(static_cast<TensorId>(i));

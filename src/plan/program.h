@@ -66,6 +66,7 @@ struct Program {
 struct CompileOptions {
   bool channels_last = true;  // let rank-4 activations be NHWC where the ops take it
   Recompute recompute = Recompute::kNone;
+  Precision precision = Precision::kFp32;
   PassOptions passes = default_passes();
   const PersistentLayout* persistent = nullptr;  // agree with an earlier program of the same job
 };

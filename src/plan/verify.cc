@@ -48,7 +48,7 @@ void check_bounds(const Program& program) {
     TRAINYARD_CHECK(persistent == is_persistent(t.role), t.name + " is in the wrong segment");
     TRAINYARD_CHECK(p.offset_bytes >= 0 && p.offset_bytes % kArenaAlignment == 0,
                     t.name + " is not aligned");
-    TRAINYARD_CHECK(p.size_bytes >= t.type.bytes(), t.name + " has too little memory");
+    TRAINYARD_CHECK(p.size_bytes >= t.stored_bytes(), t.name + " has too little memory");
     TRAINYARD_CHECK(p.offset_bytes + p.size_bytes <=
                         (persistent ? program.persistent_bytes : program.transient_bytes),
                     t.name + " ends behind its segment");

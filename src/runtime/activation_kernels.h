@@ -24,9 +24,10 @@ std::unique_ptr<Kernel> make_activation(Context& context, const Graph& g, const 
   const TensorInfo& y = output_info(g, n, 0);
   const F f = formula_of<F>(n.attributes);
   return with_loops(context, n, y, [&]<typename Loops, typename T>(Loops loops, T) {
-    return make_kernel([f, loops, count = y.type.shape.elements()](const KernelArgs& a) {
-      loops.activation(f, count, a.in<T>(0), a.out<T>(0));
-    });
+    return make_pointwise_kernel(y.type.shape.elements(),
+                                 [f, loops](const KernelArgs& a, int64_t count) {
+                                   loops.activation(f, count, a.in<T>(0), a.out<T>(0));
+                                 });
   });
 }
 
@@ -35,9 +36,10 @@ std::unique_ptr<Kernel> make_activation_grad(Context& context, const Graph& g, c
   const TensorInfo& dx = output_info(g, n, 0);
   const F f = formula_of<F>(n.attributes);
   return with_loops(context, n, dx, [&]<typename Loops, typename T>(Loops loops, T) {
-    return make_kernel([f, loops, count = dx.type.shape.elements()](const KernelArgs& a) {
-      loops.activation_grad(f, count, a.in<T>(0), a.in<T>(1), a.out<T>(0));
-    });
+    return make_pointwise_kernel(
+        dx.type.shape.elements(), [f, loops](const KernelArgs& a, int64_t count) {
+          loops.activation_grad(f, count, a.in<T>(0), a.in<T>(1), a.out<T>(0));
+        });
   });
 }
 

@@ -137,11 +137,26 @@ std::unique_ptr<Kernel> make_cut(Context& context, const Graph& g, const Node& n
   });
 }
 
+/// One run of elements, side by side in every operand.
+inline bool is_span(const kernels::Box<3>& box) {
+  return box.rank == 1 && box.stride[0] == kernels::Box<3>::Offsets{1, 1, 1};
+}
+inline kernels::Box<3> span_box(int64_t count) {
+  kernels::Box<3> box;
+  box.append(count, {1, 1, 1});
+  return box;
+}
+
 template <typename F, typename Context>
 std::unique_ptr<Kernel> make_arithmetic(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& y = output_info(g, n, 0);
   const kernels::Box<3> box = broadcast_box(input_info(g, n, 0), input_info(g, n, 1), y);
   return with_loops(context, n, y, [&]<typename Loops, typename T>(Loops loops, T) {
+    if (is_span(box)) {
+      return make_pointwise_kernel(box.elements(), [loops](const KernelArgs& a, int64_t count) {
+        loops.template arithmetic<F>(span_box(count), a.in<T>(0), a.in<T>(1), a.out<T>(0));
+      });
+    }
     return make_kernel([box, loops](const KernelArgs& a) {
       loops.template arithmetic<F>(box, a.in<T>(0), a.in<T>(1), a.out<T>(0));
     });
@@ -153,6 +168,12 @@ std::unique_ptr<Kernel> make_arithmetic_grad(Context& context, const Graph& g, c
   const TensorInfo& dy = input_info(g, n, 2);
   const kernels::Box<3> box = broadcast_box(input_info(g, n, 0), input_info(g, n, 1), dy);
   return with_loops(context, n, dy, [&]<typename Loops, typename T>(Loops loops, T) {
+    if (is_span(box)) {
+      return make_pointwise_kernel(box.elements(), [loops](const KernelArgs& a, int64_t count) {
+        loops.template arithmetic_grad<F>(span_box(count), a.in<T>(0), a.in<T>(1), a.in<T>(2),
+                                          a.out<T>(0), a.out<T>(1));
+      });
+    }
     return make_kernel([box, loops](const KernelArgs& a) {
       loops.template arithmetic_grad<F>(box, a.in<T>(0), a.in<T>(1), a.in<T>(2), a.out<T>(0),
                                         a.out<T>(1));

@@ -1,4 +1,5 @@
 #include "src/base/check.h"
+#include "src/runtime/bf16_kernel.h"
 #include "src/runtime/cpu_kernels.h"
 #include "src/runtime/host_memory.h"
 
@@ -21,7 +22,7 @@ class CpuBackend final : public HostBackend {
   std::string_view name() const override { return "cpu"; }
   bool has_kernel(std::string_view op_type) const override { return table_.contains(op_type); }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
-    return table_.make(context_, graph, node);
+    return with_storage(table_.make(context_, graph, node), conversion_of(context_), graph, node);
   }
 
  private:

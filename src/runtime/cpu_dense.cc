@@ -2,6 +2,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "kernels/layout.h"
+#include "src/runtime/bf16_kernel.h"
 #include "src/runtime/cpu_kernels.h"
 #include "src/runtime/op_params.h"
 
@@ -61,9 +62,7 @@ std::unique_ptr<Kernel> make_flatten(CpuContext& context, const Graph& g, const 
       cpu::nhwc_to_nchw(d, a.in<float>(0), a.out<float>(0), team);
     });
   }
-  return make_kernel([count = x.type.shape.elements(), &team = context.team](const KernelArgs& a) {
-    cpu::copy(count, a.in<float>(0), a.out<float>(0), team);
-  });
+  return make_stored_copy(conversion_of(context), x, output_info(g, n, 0));
 }
 
 std::unique_ptr<Kernel> make_flatten_grad(CpuContext& context, const Graph& g, const Node& n) {
@@ -74,9 +73,7 @@ std::unique_ptr<Kernel> make_flatten_grad(CpuContext& context, const Graph& g, c
       cpu::nchw_to_nhwc(d, a.in<float>(0), a.out<float>(0), team);
     });
   }
-  return make_kernel([count = dx.type.shape.elements(), &team = context.team](const KernelArgs& a) {
-    cpu::copy(count, a.in<float>(0), a.out<float>(0), team);
-  });
+  return make_stored_copy(conversion_of(context), input_info(g, n, 0), dx);
 }
 
 std::unique_ptr<Kernel> make_dropout(CpuContext& context, const Graph& g, const Node& n) {

@@ -1,4 +1,5 @@
 #include "kernels/layout.h"
+#include "src/runtime/bf16_kernel.h"
 #include "src/runtime/cpu_kernels.h"
 #include "src/runtime/op_params.h"
 
@@ -21,11 +22,16 @@ std::unique_ptr<Kernel> make_reorder(CpuContext& context, const Graph& g, const 
   });
 }
 
+std::unique_ptr<Kernel> make_cast(CpuContext& context, const Graph& g, const Node& n) {
+  return make_stored_copy(conversion_of(context), input_info(g, n, 0), output_info(g, n, 0));
+}
+
 }  // namespace
 
 std::span<const CpuEntry> cpu_elementwise_kernels() {
   static constexpr CpuEntry kEntries[] = {
       {"Reorder", make_reorder},
+      {"Cast", make_cast},
   };
   return kEntries;
 }

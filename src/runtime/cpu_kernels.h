@@ -3,7 +3,9 @@
 
 #include <span>
 
+#include "kernels/bf16.h"
 #include "kernels/cpu/team.h"
+#include "kernels/elementwise.h"
 #include "src/runtime/kernel_table.h"
 
 namespace trainyard {
@@ -12,6 +14,32 @@ struct CpuContext {
   explicit CpuContext(int threads) : team(threads) {}
   kernels::cpu::Team team;  // fixed for the job: results depend on its size
 };
+/// Between storages, and within one (bf16_kernel.h).
+struct CpuConversion {
+  kernels::cpu::Team* team;
+  void widen(int64_t count, const math::Bf16* x, float* y) const {
+    kernels::cpu::widen(count, x, y, *team);
+  }
+  void narrow(int64_t count, const float* x, math::Bf16* y) const {
+    kernels::cpu::narrow(count, x, y, *team);
+  }
+  void copy(int64_t bytes, const std::byte* x, std::byte* y) const {
+    kernels::cpu::copy(bytes, x, y, *team);
+  }
+  int parts_max() const { return team->size(); }
+  /// f(part, begin, end) on disjoint ranges, each part on a thread of its own.
+  template <typename F>
+  void for_parts(int64_t count, const F& f) const {
+    const int parts = static_cast<int>(
+        std::clamp<int64_t>(count / (kernels::cpu::kElementsPerThread / 4), 1, team->size()));
+    team->run(parts, [&](int part) {
+      const kernels::cpu::Range range = kernels::cpu::part_of(count, part, parts);
+      f(part, range.begin, range.end);
+    });
+  }
+};
+inline CpuConversion conversion_of(CpuContext& context) { return {&context.team}; }
+
 using CpuEntry = KernelEntry<CpuContext>;
 
 /// Faults for what this backend does not compute in: it is F32 alone, F64 is the reference's.

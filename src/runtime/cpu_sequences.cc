@@ -1,6 +1,7 @@
 // Sequences: normalisation of positions, embeddings, attention and the products it is made of.
 #include "kernels/elementwise.h"
 #include "kernels/layout.h"
+#include "src/runtime/bf16_kernel.h"
 #include "src/runtime/cpu_kernels.h"
 #include "src/runtime/op_params.h"
 
@@ -96,10 +97,7 @@ std::unique_ptr<Kernel> make_image_to_sequence(CpuContext& context, const Graph&
   const TensorInfo& x = input_info(g, n, 0);
   require_f32(n, x);
   if (x.layout == Layout::kChannelsLast) {
-    return make_kernel(
-        [count = x.type.shape.elements(), &team = context.team](const KernelArgs& a) {
-          cpu::copy(count, a.in<float>(0), a.out<float>(0), team);
-        });
+    return make_stored_copy(conversion_of(context), x, output_info(g, n, 0));
   }
   return make_kernel([d = image_dims(x.type.shape), &team = context.team](const KernelArgs& a) {
     cpu::nchw_to_nhwc(d, a.in<float>(0), a.out<float>(0), team);
@@ -111,10 +109,7 @@ std::unique_ptr<Kernel> make_image_to_sequence_grad(CpuContext& context, const G
   const TensorInfo& dx = output_info(g, n, 0);
   require_f32(n, dx);
   if (dx.layout == Layout::kChannelsLast) {
-    return make_kernel(
-        [count = dx.type.shape.elements(), &team = context.team](const KernelArgs& a) {
-          cpu::copy(count, a.in<float>(0), a.out<float>(0), team);
-        });
+    return make_stored_copy(conversion_of(context), input_info(g, n, 0), dx);
   }
   return make_kernel([d = image_dims(dx.type.shape), &team = context.team](const KernelArgs& a) {
     cpu::nhwc_to_nchw(d, a.in<float>(0), a.out<float>(0), team);

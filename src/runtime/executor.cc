@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/math/bf16.h"
 #include "src/base/check.h"
 #include "src/graph/op.h"
 
@@ -116,6 +117,7 @@ void Executor::write(TensorId id, std::span<const std::byte> bytes) {
   TRAINYARD_CHECK(static_cast<int64_t>(bytes.size()) == t.type.bytes(),
                   t.name + ": " + std::to_string(bytes.size()) + " bytes written, it has " +
                       std::to_string(t.type.bytes()));
+  TRAINYARD_CHECK(!t.is_bf16(), t.name + " is computed, it cannot be written");
   if (!is_permuted(t)) {
     prepared_.backend_.copy_to_device(address(id), bytes.data(), t.type.bytes());
     return;
@@ -131,8 +133,7 @@ void Executor::read(TensorId id, std::span<std::byte> bytes) const {
   TRAINYARD_CHECK(static_cast<int64_t>(bytes.size()) == t.type.bytes(),
                   t.name + ": " + std::to_string(bytes.size()) + " bytes read, it has " +
                       std::to_string(t.type.bytes()));
-  prepared_.backend_.synchronize();
-  prepared_.backend_.copy_to_host(bytes.data(), address(id), t.type.bytes());
+  copy_out(id, bytes, 0);
   if (!is_permuted(t)) return;
   const std::vector<std::byte> permuted(bytes.begin(), bytes.end());
   permute(t.type.shape, size_of(t.type.dtype), false, permuted.data(), bytes.data());
@@ -142,9 +143,23 @@ void Executor::read(TensorId id, std::span<std::byte> bytes, size_t offset) cons
   const TensorInfo& t = program().graph.tensor(id);
   TRAINYARD_CHECK(!is_permuted(t) && offset + bytes.size() <= static_cast<size_t>(t.type.bytes()),
                   t.name + ": a part of it that it does not have");
+  copy_out(id, bytes, offset);
+}
+
+void Executor::copy_out(TensorId id, std::span<std::byte> bytes, size_t offset) const {
   prepared_.backend_.synchronize();
-  prepared_.backend_.copy_to_host(bytes.data(), address(id) + offset,
-                                  static_cast<int64_t>(bytes.size()));
+  if (!program().graph.tensor(id).is_bf16()) {
+    prepared_.backend_.copy_to_host(bytes.data(), address(id) + offset,
+                                    static_cast<int64_t>(bytes.size()));
+    return;
+  }
+  std::vector<math::Bf16> stored(bytes.size() / sizeof(float));
+  prepared_.backend_.copy_to_host(stored.data(), address(id) + offset / 2,
+                                  static_cast<int64_t>(bytes.size() / 2));
+  for (size_t i = 0; i < stored.size(); ++i) {
+    const float value = math::widen(stored[i]);
+    std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
+  }
 }
 
 void Executor::run() {

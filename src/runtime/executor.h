@@ -65,8 +65,9 @@ class Executor {
   Executor(PreparedProgram prepared, Arena& arena);
 
   const Program& program() const { return prepared_.program(); }
-  /// Copies a tensor between the host (row-major) and the device. `bytes` must be the tensor's
-  /// size; read() may begin at byte `offset` of the tensor and read any part.
+  /// Copies a tensor between the host (row-major, of its type however it is stored) and the device.
+  /// `bytes` must be the size of its type; read() may begin at byte `offset` and read any part.
+  /// What is stored in bf16 is computed, and cannot be written.
   void write(TensorId id, std::span<const std::byte> bytes);
   void read(TensorId id, std::span<std::byte> bytes) const;
   void read(TensorId id, std::span<std::byte> bytes, size_t offset) const;
@@ -77,6 +78,7 @@ class Executor {
 
  private:
   std::byte* address(TensorId id) const;
+  void copy_out(TensorId id, std::span<std::byte> bytes, size_t offset) const;
   void check_numerics(size_t step) const;
   PreparedProgram prepared_;
   Arena& arena_;

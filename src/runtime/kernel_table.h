@@ -4,6 +4,7 @@
 // one function that returns it; the backend's own file lists these functions.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <span>
@@ -46,19 +47,56 @@ class KernelTable {
 };
 
 /// A kernel from a function object that holds its prepared dimensions: run() calls f(args).
+template <bool kTakesBf16, typename F>
+class FunctionKernel final : public Kernel {
+ public:
+  FunctionKernel(F function, int64_t bytes) : f_(std::move(function)), bytes_(bytes) {}
+  int64_t workspace_bytes() const override { return bytes_; }
+  bool takes_bf16() const override { return kTakesBf16; }
+  void run(const KernelArgs& args) override { f_(args); }
+
+ private:
+  F f_;
+  int64_t bytes_;
+};
 template <typename F>
 std::unique_ptr<Kernel> make_kernel(F f, int64_t workspace_bytes = 0) {
-  class FunctionKernel final : public Kernel {
+  return std::make_unique<FunctionKernel<false, F>>(std::move(f), workspace_bytes);
+}
+/// As make_kernel, of a function that was prepared for how each tensor is stored.
+template <typename F>
+std::unique_ptr<Kernel> make_stored_kernel(F f, int64_t workspace_bytes = 0) {
+  return std::make_unique<FunctionKernel<true, F>>(std::move(f), workspace_bytes);
+}
+
+/// A kernel whose element i is a function of the elements i of its inputs alone, so that it can run
+/// on any span of them.
+class PointwiseKernel : public Kernel {
+ public:
+  explicit PointwiseKernel(int64_t count) : count_(count) {}
+  int64_t count() const { return count_; }
+  /// `count` elements from where the pointers of `args` stand. Spans below a thread's worth may run
+  /// on any thread.
+  virtual void run_span(const KernelArgs& args, int64_t count) const = 0;
+  void run(const KernelArgs& args) final { run_span(args, count_); }
+
+ private:
+  int64_t count_;
+};
+
+/// run() calls f(args, count).
+template <typename F>
+std::unique_ptr<Kernel> make_pointwise_kernel(int64_t count, F f) {
+  class FunctionKernel final : public PointwiseKernel {
    public:
-    FunctionKernel(F function, int64_t bytes) : f_(std::move(function)), bytes_(bytes) {}
-    int64_t workspace_bytes() const override { return bytes_; }
-    void run(const KernelArgs& args) override { f_(args); }
+    FunctionKernel(int64_t elements, F function)
+        : PointwiseKernel(elements), f_(std::move(function)) {}
+    void run_span(const KernelArgs& args, int64_t elements) const override { f_(args, elements); }
 
    private:
     F f_;
-    int64_t bytes_;
   };
-  return std::make_unique<FunctionKernel>(std::move(f), workspace_bytes);
+  return std::make_unique<FunctionKernel>(count, std::move(f));
 }
 
 /// Calls f(T()) with T = float or double.
@@ -74,6 +112,11 @@ inline const TensorInfo& input_info(const Graph& graph, const Node& node, size_t
 }
 inline const TensorInfo& output_info(const Graph& graph, const Node& node, size_t i) {
   return graph.tensor(node.outputs.at(i));
+}
+/// True if a tensor of the node is stored in bf16.
+inline bool touches_bf16(const Graph& graph, const Node& node) {
+  const auto is_bf16 = [&](TensorId id) { return id != kNoTensor && graph.tensor(id).is_bf16(); };
+  return std::ranges::any_of(node.inputs, is_bf16) || std::ranges::any_of(node.outputs, is_bf16);
 }
 inline bool has_input(const Node& node, size_t i) {
   return i < node.inputs.size() && node.inputs[i] != kNoTensor;

@@ -1,3 +1,4 @@
+#include "src/runtime/bf16_kernel.h"
 #include "src/runtime/host_memory.h"
 #include "src/runtime/reference_kernels.h"
 
@@ -20,7 +21,7 @@ class ReferenceBackend final : public HostBackend {
   std::string_view name() const override { return "reference"; }
   bool has_kernel(std::string_view op_type) const override { return table_.contains(op_type); }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
-    return table_.make(context_, graph, node);
+    return with_storage(table_.make(context_, graph, node), conversion_of(context_), graph, node);
   }
 
  private:

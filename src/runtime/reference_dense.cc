@@ -2,6 +2,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "kernels/layout.h"
+#include "src/runtime/bf16_kernel.h"
 #include "src/runtime/op_params.h"
 #include "src/runtime/reference_kernels.h"
 
@@ -32,30 +33,27 @@ std::unique_ptr<Kernel> make_gemm_grad(ReferenceContext&, const Graph& g, const 
 }
 
 // Flatten reads an image in logical order, its gradient writes one; the rest is a copy.
-std::unique_ptr<Kernel> make_flatten(ReferenceContext&, const Graph& g, const Node& n) {
+std::unique_ptr<Kernel> make_flatten(ReferenceContext& context, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
-  return with_float_type(x.type.dtype, [&]<typename T>(T) -> std::unique_ptr<Kernel> {
-    if (x.layout == Layout::kChannelsLast) {
-      return make_kernel([d = image_dims(x.type.shape)](const KernelArgs& a) {
-        reference::nhwc_to_nchw(d, a.in<T>(0), a.out<T>(0));
-      });
-    }
-    return make_kernel([count = x.type.shape.elements()](const KernelArgs& a) {
-      reference::copy(count, a.in<T>(0), a.out<T>(0));
+  if (x.layout == Layout::kRowMajor) {
+    return make_stored_copy(conversion_of(context), x, output_info(g, n, 0));
+  }
+  return with_float_type(x.type.dtype, [&]<typename T>(T) {
+    return make_kernel([d = image_dims(x.type.shape)](const KernelArgs& a) {
+      reference::nhwc_to_nchw(d, a.in<T>(0), a.out<T>(0));
     });
   });
 }
 
-std::unique_ptr<Kernel> make_flatten_grad(ReferenceContext&, const Graph& g, const Node& n) {
+std::unique_ptr<Kernel> make_flatten_grad(ReferenceContext& context, const Graph& g,
+                                          const Node& n) {
   const TensorInfo& dx = output_info(g, n, 0);
-  return with_float_type(dx.type.dtype, [&]<typename T>(T) -> std::unique_ptr<Kernel> {
-    if (dx.layout == Layout::kChannelsLast) {
-      return make_kernel([d = image_dims(dx.type.shape)](const KernelArgs& a) {
-        reference::nchw_to_nhwc(d, a.in<T>(0), a.out<T>(0));
-      });
-    }
-    return make_kernel([count = dx.type.shape.elements()](const KernelArgs& a) {
-      reference::copy(count, a.in<T>(0), a.out<T>(0));
+  if (dx.layout == Layout::kRowMajor) {
+    return make_stored_copy(conversion_of(context), input_info(g, n, 0), dx);
+  }
+  return with_float_type(dx.type.dtype, [&]<typename T>(T) {
+    return make_kernel([d = image_dims(dx.type.shape)](const KernelArgs& a) {
+      reference::nchw_to_nhwc(d, a.in<T>(0), a.out<T>(0));
     });
   });
 }

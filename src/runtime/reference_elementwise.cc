@@ -1,4 +1,5 @@
 #include "kernels/layout.h"
+#include "src/runtime/bf16_kernel.h"
 #include "src/runtime/op_params.h"
 #include "src/runtime/reference_kernels.h"
 
@@ -20,11 +21,16 @@ std::unique_ptr<Kernel> make_reorder(ReferenceContext&, const Graph& g, const No
   });
 }
 
+std::unique_ptr<Kernel> make_cast(ReferenceContext& context, const Graph& g, const Node& n) {
+  return make_stored_copy(conversion_of(context), input_info(g, n, 0), output_info(g, n, 0));
+}
+
 }  // namespace
 
 std::span<const ReferenceEntry> reference_elementwise_kernels() {
   static constexpr ReferenceEntry kEntries[] = {
       {"Reorder", make_reorder},
+      {"Cast", make_cast},
   };
   return kEntries;
 }

@@ -3,11 +3,32 @@
 
 #include <span>
 
+#include "kernels/bf16.h"
+#include "kernels/elementwise.h"
 #include "src/runtime/kernel_table.h"
 
 namespace trainyard {
 
 struct ReferenceContext {};  // plain loops share nothing
+/// Between storages, and within one (bf16_kernel.h).
+struct ReferenceConversion {
+  void widen(int64_t count, const math::Bf16* x, float* y) const {
+    kernels::reference::widen(count, x, y);
+  }
+  void narrow(int64_t count, const float* x, math::Bf16* y) const {
+    kernels::reference::narrow(count, x, y);
+  }
+  void copy(int64_t bytes, const std::byte* x, std::byte* y) const {
+    kernels::reference::copy(bytes, x, y);
+  }
+  int parts_max() const { return 1; }
+  template <typename F>
+  void for_parts(int64_t count, const F& f) const {
+    f(0, int64_t{0}, count);
+  }
+};
+inline ReferenceConversion conversion_of(ReferenceContext&) { return {}; }
+
 using ReferenceEntry = KernelEntry<ReferenceContext>;
 
 std::span<const ReferenceEntry> reference_elementwise_kernels();

@@ -66,6 +66,11 @@ inline bool layouts_share_bytes(const Shape& s) {
   return s.rank() != 4 || s[1] <= 1 || s[2] * s[3] <= 1;
 }
 
+/// How many bits hold an element of an F32 tensor. kBf16 keeps the upper half of each: the same
+/// range, 8 significant bits. Only what a program computes may be stored so; parameters, state and
+/// what enters a program are as typed.
+enum class Storage : uint8_t { kAsTyped, kBf16 };
+
 struct TensorType {
   Shape shape;
   DType dtype = DType::kF32;

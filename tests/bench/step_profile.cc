@@ -1,9 +1,11 @@
 // Where a training step's time goes: each node's best time of many steps (the best, because it is
 // what a busy machine changes least), its median, and the best one's GFLOP/s and GB/s; of whole
 // steps also the CPU time of all threads, which other processes change little. usage: step_profile
-// [MODEL] [batch] [threads] [none|blocks|full], with a model of bench_models.h, for example
-// resnet18:224; the last argument is what is recomputed.
+// [MODEL] [batch] [threads] [none|blocks|full] [fp32|bf16], with a model of bench_models.h, for
+// example resnet18:224; the last two are what is recomputed and the precision.
 // TRAINYARD_WITHOUT_PASSES=fuse shows the step without fusion.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -45,15 +47,16 @@ struct Example {
   int64_t vocabulary = 0;
 };
 
-Example compile_example(const std::string& name, int64_t batch, Recompute recompute) {
+Example compile_example(const std::string& name, int64_t batch, Recompute recompute,
+                         Precision precision) {
   const bench::BenchModel m = bench::bench_model(name);
   BuildOptions options;
   options.batch_size = batch;
   Model built = build_model(m.model, m.interface, options).value();
   const auto gradients = differentiate(built.graph, built.loss);
   const UpdateInputs update = append_optimizer(built.graph, m.optimizer, gradients, built.step);
-  return {compile(std::move(built.graph), {.recompute = recompute}), built.input,
-          update.learning_rate, batch, m.interface.vocabulary};
+  return {compile(std::move(built.graph), {.recompute = recompute, .precision = precision}),
+          built.input, update.learning_rate, batch, m.interface.vocabulary};
 }
 
 // Like Executor, but with a clock between the steps.
@@ -66,6 +69,7 @@ class Profiler {
       kernels_.push_back(backend.prepare(p.graph, p.graph.node(id)));
       workspace_bytes = std::max(workspace_bytes, kernels_.back()->workspace_bytes());
     }
+    workspace_bytes_ = workspace_bytes;
     persistent_ = backend.allocate(p.persistent_bytes + 64);
     transient_ = backend.allocate(p.transient_bytes + 64);
     workspace_ = backend.allocate(workspace_bytes + 64);
@@ -75,6 +79,8 @@ class Profiler {
   ~Profiler() {
     for (void* memory : {persistent_, transient_, workspace_}) backend_.release(memory);
   }
+
+  int64_t workspace_bytes() const { return workspace_bytes_; }
 
   void run(int steps) {
     times_.assign(kernels_.size(), {});
@@ -172,6 +178,7 @@ class Profiler {
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<KernelArgs> args_;
   void *persistent_, *transient_, *workspace_;
+  int64_t workspace_bytes_ = 0;
   std::vector<std::vector<double>> times_;
   std::vector<double> steps_, cpu_steps_;
 };
@@ -185,17 +192,22 @@ int main(int argc, char** argv) {
   const int threads =
       argc > 3 ? std::atoi(argv[3]) : static_cast<int>(std::thread::hardware_concurrency());
   const auto recompute = trainyard::find_recompute(argc > 4 ? argv[4] : "none");
-  if (!recompute) return 2;
-  const auto example = trainyard::compile_example(name, batch, *recompute);
+  const auto precision = trainyard::find_precision(argc > 5 ? argv[5] : "fp32");
+  if (!recompute || !precision) return 2;
+  const auto example = trainyard::compile_example(name, batch, *recompute, *precision);
   const auto backend = trainyard::make_cpu_backend(threads);
   trainyard::Profiler profiler(example, *backend);
   const bool large = name != "lenet5" && !name.starts_with("mlp");
   profiler.run(large ? 2 : 20);  // warm
   profiler.run(large ? 8 : name == "lenet5" ? 200 : 1000);
-  std::printf("%s batch %lld threads %d, %lld + %lld bytes\n", name.c_str(),
-              static_cast<long long>(batch), threads,
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  std::printf("%s batch %lld threads %d %s, %lld + %lld + %lld bytes, most resident %ld KiB\n",
+              name.c_str(), static_cast<long long>(batch), threads,
+              std::string(name_of(*precision)).c_str(),
               static_cast<long long>(example.program.persistent_bytes),
-              static_cast<long long>(example.program.transient_bytes));
+              static_cast<long long>(example.program.transient_bytes),
+              static_cast<long long>(profiler.workspace_bytes()), usage.ru_maxrss);
   profiler.print(trainyard::bench::measure_peak_gflops(threads));
   return 0;
 }

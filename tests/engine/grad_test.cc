@@ -126,7 +126,7 @@ TEST(GraphCases, CoverEveryRegisteredOp) {
     CaseGraph c = test.build(DType::kF32);
     std::map<TensorId, TensorId> gradients;
     if (c.loss != kNoTensor) c = testing::with_gradients(std::move(c), &gradients);
-    const Program program = compile(std::move(c.graph), {});
+    const Program program = compile(std::move(c.graph), {.precision = Precision::kBf16});
     for (const Node& node : program.graph.nodes()) covered.insert(std::string(node.op->type()));
   }
   for (const Op* op : all_ops()) {

@@ -65,17 +65,26 @@ CaseGraph with_gradients(CaseGraph c, std::map<TensorId, TensorId>* gradients) {
 }
 
 CaseResult run_case(const CaseGraph& c, Backend& backend, const RunOptions& options) {
+  CompileOptions compiled{.channels_last = options.channels_last,
+                          .recompute = options.recompute,
+                          .precision = options.precision,
+                          .passes = options.passes};
   Graph graph = c.graph;
   if (options.keep_all) {
-    for (const Node& node : c.graph.nodes()) {
+    if (options.precision != Precision::kFp32) {  // what is marked before the passes stays F32
+      PassOptions passes = options.passes;
+      passes.layouts = passes.layouts && options.channels_last;
+      run_passes(graph, passes, options.recompute, options.precision);
+      compiled = {.channels_last = false, .passes = {false, false, false, false}};
+    }
+    const std::vector<Node> nodes = graph.nodes();
+    for (const Node& node : nodes) {
       for (const TensorId id : node.outputs) {
         if (id != kNoTensor) graph.mark_output(id);
       }
     }
   }
-  Program program = compile(std::move(graph), {.channels_last = options.channels_last,
-                                               .recompute = options.recompute,
-                                               .passes = options.passes});
+  Program program = compile(std::move(graph), compiled);
   verify(program);
   PreparedProgram prepared(std::move(program), backend);
   const Program& p = prepared.program();

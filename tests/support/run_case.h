@@ -17,6 +17,7 @@ struct RunOptions {
   bool keep_all = true;
   int runs = 1;  // a later run must find everything as a first one does
   Recompute recompute = Recompute::kNone;
+  Precision precision = Precision::kFp32;
   PassOptions passes = default_passes();
 };
 

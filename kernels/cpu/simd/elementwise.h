@@ -4,11 +4,14 @@
 #include <cstdint>
 
 #include "kernels/dropout.h"
+#include "kernels/math/bf16.h"
 
 namespace trainyard::kernels::cpu {
 
 struct ElementwiseLoops {
   void (*add)(int64_t count, const float* a, const float* b, float* c);
+  void (*widen)(int64_t count, const math::Bf16* x, float* y);
+  void (*narrow)(int64_t count, const float* x, math::Bf16* y);
   void (*fill)(int64_t count, float value, float* y);
   // sum[c] = sum over rows, in their order, of x[r * stride + c]
   void (*column_sums)(int64_t rows, int64_t stride, int64_t columns, const float* x, float* sum);

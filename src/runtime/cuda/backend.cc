@@ -16,7 +16,10 @@ bool CudaBackend::has_kernel(std::string_view op_type) const { return table_.con
 
 std::unique_ptr<Kernel> CudaBackend::prepare(const Graph& graph, const Node& node) {
   device_.make_current();
-  return table_.make(device_, graph, node);
+  std::unique_ptr<Kernel> kernel = table_.make(device_, graph, node);
+  TRAINYARD_CHECK(kernel->takes_bf16() || !touches_bf16(graph, node),
+                  node.name + ": the cuda backend has no kernel for bf16");
+  return kernel;
 }
 
 void* CudaBackend::allocate(int64_t bytes) {

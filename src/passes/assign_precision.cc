@@ -1,0 +1,81 @@
+#include "src/passes/assign_precision.h"
+
+#include <map>
+#include <vector>
+
+#include "src/graph/op.h"
+#include "src/ops/cast.h"
+
+namespace trainyard {
+namespace {
+
+bool has_choice(const TensorInfo& t) {
+  return t.role == Role::kActivation && t.type.dtype == DType::kF32;
+}
+
+/// Which tensors stay F32, by id.
+std::vector<bool> kept_in_f32(const Graph& graph) {
+  std::vector<bool> kept(graph.tensors().size());
+  const auto keep = [&](const std::vector<TensorId>& ids, int64_t i) {
+    if (i >= static_cast<int64_t>(ids.size())) return;
+    const TensorId id = ids[static_cast<size_t>(i)];
+    if (id != kNoTensor && has_choice(graph.tensor(id))) kept[static_cast<size_t>(id)] = true;
+  };
+  for (const TensorId id : graph.outputs()) kept[static_cast<size_t>(id)] = true;
+  for (const Node& node : graph.nodes()) {
+    const PrecisionRule rule = node.op->precision_rule();
+    for (const int64_t i : rule.f32_outputs) keep(node.outputs, i);
+    for (const int64_t i : rule.f32_inputs) keep(node.inputs, i);
+    if (node.phase != Phase::kUpdate) continue;
+    for (size_t i = 0; i < node.outputs.size(); ++i) keep(node.outputs, static_cast<int64_t>(i));
+  }
+  // What is only moved has one storage all the way: another would be a copy more, and rounding in
+  // between would undo what is kept. First to where it is computed, then on to where it goes.
+  for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
+    if (!node->op->precision_rule().moves || !kept[static_cast<size_t>(node->outputs[0])]) continue;
+    keep(node->inputs, 0);
+  }
+  for (const Node& node : graph.nodes()) {
+    if (!node.op->precision_rule().moves || !kept[static_cast<size_t>(node.inputs[0])]) continue;
+    keep(node.outputs, 0);
+  }
+  return kept;
+}
+
+/// Lets every product read its factors in bf16.
+void insert_casts(Graph& graph) {
+  std::map<TensorId, TensorId> narrow;
+  for (NodeId k = 0; k < static_cast<NodeId>(graph.nodes().size()); ++k) {
+    const std::vector<int64_t> factors = graph.node(k).op->precision_rule().factors;
+    for (const int64_t i : factors) {
+      if (i >= static_cast<int64_t>(graph.node(k).inputs.size())) continue;
+      const TensorId id = graph.node(k).inputs[static_cast<size_t>(i)];
+      if (id == kNoTensor || graph.tensor(id).is_bf16()) continue;
+      if (graph.tensor(id).type.dtype != DType::kF32) continue;
+      if (!narrow.contains(id)) {
+        const std::string name = graph.tensor(id).name + "/bf16";
+        const Layout layout = graph.tensor(id).layout;
+        graph.insert_node(k, name, *cast_op(), {}, {id}, {name}, graph.node(k).phase).value();
+        narrow[id] = graph.node(k).outputs[0];
+        graph.set_layout(narrow[id], layout);
+        graph.set_storage(narrow[id], Storage::kBf16);
+        ++k;
+      }
+      graph.replace_input(k, i, narrow[id]);
+    }
+  }
+}
+
+}  // namespace
+
+void assign_bf16(Graph& graph) {
+  const std::vector<bool> kept = kept_in_f32(graph);
+  for (size_t i = 0; i < kept.size(); ++i) {
+    if (!kept[i] && has_choice(graph.tensors()[i])) {
+      graph.set_storage(static_cast<TensorId>(i), Storage::kBf16);
+    }
+  }
+  insert_casts(graph);
+}
+
+}  // namespace trainyard

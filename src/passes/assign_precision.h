@@ -1,0 +1,16 @@
+// src/passes/assign_precision.h: stores what a program computes in bf16.
+//
+// Activations and their gradients become BF16, except for what ops keep in F32
+// (Op::precision_rule()), what is marked for reading (the loss, logits), scores that a loss is
+// taken of, and everything of the update. Parameters, state and gradients of parameters stay F32.
+// Where a product reads a parameter or an input, a Cast to bf16 is inserted: once per run, for
+// forward and backward.
+#pragma once
+
+#include "src/graph/graph.h"
+
+namespace trainyard {
+
+void assign_bf16(Graph& graph);
+
+}  // namespace trainyard

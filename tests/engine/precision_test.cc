@@ -1,0 +1,212 @@
+// precision: bf16. What is stored how (golden file and rules), and what it computes: each node
+// gives exactly what its F32 kernel gives for the numbers that its inputs hold, rounded once. So
+// the result is a function of the graph, whichever kernel takes bf16 itself and whichever is
+// converted around.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "kernels/math/bf16.h"
+#include "src/graph/op.h"
+#include "src/passes/assign_precision.h"
+#include "src/plan/liveness.h"
+#include "tests/support/golden.h"
+#include "tests/support/graph_cases.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/run_case.h"
+
+namespace trainyard {
+namespace {
+
+using testing::CaseBuilder;
+using testing::CaseGraph;
+using testing::CaseResult;
+using testing::GraphCase;
+using testing::RunOptions;
+using Ints = std::vector<int64_t>;
+
+CaseGraph differentiated(CaseGraph c) {
+  std::map<TensorId, TensorId> gradients;
+  return c.loss == kNoTensor ? std::move(c) : testing::with_gradients(std::move(c), &gradients);
+}
+
+/// A convolution with its normalisation, a dense layer, a loss on reshaped scores.
+CaseGraph small_net() {
+  CaseBuilder b(DType::kF32);
+  const TensorId h = b.one("conv", "Conv", {{"pads", Ints{1, 1, 1, 1}}},
+                           {b.input("x", {2, 3, 5, 5}), b.parameter("conv.weight", {4, 3, 3, 3})});
+  const TensorId n = b.node("norm", "BatchNormalization", {{"training_mode", int64_t{1}}},
+                            {h, b.parameter("norm.scale", {4}), b.parameter("norm.bias", {4}),
+                             b.state("norm.mean", {4}, 0), b.state("norm.var", {4}, 1)},
+                            3)[0];
+  const TensorId flat = b.one("flat", "Flatten", {}, {b.one("relu", "Relu", {}, {n})});
+  const TensorId z =
+      b.one("head", "Gemm", {{"transB", int64_t{1}}},
+            {flat, b.parameter("head.weight", {6, 100}), b.parameter("head.bias", {6})});
+  const TensorId scores = b.one("scores", "Reshape", {{"shape", Ints{4, 3}}}, {z});
+  return differentiated(b.finish_with_loss(
+      b.node("loss", "SoftmaxCrossEntropyLoss", {}, {scores, b.labels("labels", 4, 3)}, 2)[0]));
+}
+
+TEST(PassPrecision, StoresActivationsAndCopiesOfWeights) {
+  CaseGraph c = small_net();
+  const std::string before = c.graph.dump();
+  assign_bf16(c.graph);
+  c.graph.verify();
+  testing::expect_golden("pass_precision.txt",
+                         "== before\n" + before + "== after\n" + c.graph.dump());
+}
+
+// The rules, over every case: a new op cannot slip a parameter's gradient or a loss into bf16.
+TEST(PassPrecision, KeepsWhatMustStayF32) {
+  for (const GraphCase& test : testing::graph_cases()) {
+    SCOPED_TRACE(test.name);
+    CaseGraph c = differentiated(test.build(DType::kF32));
+    assign_bf16(c.graph);
+    c.graph.verify();
+    std::set<std::string> casts;
+    for (const Node& node : c.graph.nodes()) {
+      if (node.op->type() == "Cast") {
+        EXPECT_TRUE(casts.insert(c.graph.tensor(node.inputs[0]).name).second) << "cast twice";
+      }
+      for (const int64_t i : node.op->precision_rule().factors) {
+        if (i >= static_cast<int64_t>(node.inputs.size())) continue;
+        const TensorId id = node.inputs[static_cast<size_t>(i)];
+        EXPECT_TRUE(id == kNoTensor || c.graph.tensor(id).is_bf16()) << node.name;
+      }
+      for (const TensorId id : node.outputs) {
+        if (id == kNoTensor || node.phase != Phase::kUpdate) continue;
+        EXPECT_FALSE(c.graph.tensor(id).is_bf16()) << node.name;
+      }
+    }
+    for (const TensorId id : c.graph.outputs()) {
+      EXPECT_FALSE(c.graph.tensor(id).is_bf16()) << c.graph.tensor(id).name;
+    }
+    for (const TensorInfo& t : c.graph.tensors()) {
+      EXPECT_TRUE(!t.is_bf16() || t.role == Role::kActivation) << t.name;
+      EXPECT_EQ(t.stored_bytes(), t.type.bytes() / (t.is_bf16() ? 2 : 1));
+    }
+    CaseGraph wide = differentiated(test.build(DType::kF64));
+    const std::string dump = wide.graph.dump();
+    assign_bf16(wide.graph);
+    EXPECT_EQ(wide.graph.dump(), dump) << "F64 is left alone";
+  }
+}
+
+/// The node alone in F32, on values in row-major order.
+std::map<std::string, std::vector<double>> run_alone(
+    const Graph& graph, const Node& node, Backend& backend,
+    const std::function<std::vector<double>(TensorId)>& value_of) {
+  CaseGraph alone;
+  std::map<TensorId, TensorId> ids = {{kNoTensor, kNoTensor}};
+  std::vector<TensorId> inputs;
+  for (const TensorId id : node.inputs) {
+    if (!ids.contains(id)) {
+      const TensorInfo& t = graph.tensor(id);
+      const Role role = is_persistent(t.role) ? t.role : Role::kInput;
+      ids[id] = alone.graph.add_tensor({t.name, t.type, role, Layout::kRowMajor, kNoNode, {}});
+      alone.values[ids[id]] = value_of(id);
+    }
+    inputs.push_back(ids[id]);
+  }
+  std::vector<std::string> names;
+  for (const TensorId id : node.outputs) {
+    names.push_back(id == kNoTensor ? "" : graph.tensor(id).name);
+  }
+  alone.graph.add_node(node.name, *node.op, node.attributes, inputs, names, node.phase).value();
+  return testing::run_case(alone, backend, {.channels_last = false}).values;
+}
+
+void expect_rounded_once(const CaseGraph& c, Backend& backend) {
+  RunOptions options;
+  options.channels_last = false;
+  options.precision = Precision::kBf16;
+  const CaseResult all = testing::run_case(c, backend, options);
+  EXPECT_EQ(all.planned_bytes, all.used_bytes);
+  const Graph& graph = all.program.graph;
+  const auto value_of = [&](TensorId id) {
+    const auto given = c.values.find(id);  // as it was before any update
+    return given != c.values.end() ? given->second : all.values.at(graph.tensor(id).name);
+  };
+  for (const Node& node : graph.nodes()) {
+    SCOPED_TRACE(node.name + " " + std::string(node.op->type()));
+    for (const auto& [name, expected] : run_alone(graph, node, backend, value_of)) {
+      const bool is_bf16 = graph.tensor(graph.find_tensor(name).value()).is_bf16();
+      const std::vector<double>& got = all.values.at(name);
+      ASSERT_EQ(got.size(), expected.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        const auto exact = static_cast<float>(expected[i]);
+        ASSERT_EQ(static_cast<float>(got[i]), is_bf16 ? math::widen(math::narrow(exact)) : exact)
+            << name << "[" << i << "]";
+      }
+    }
+  }
+}
+
+TEST(Precision, EachNodeRoundsOnceWhatItComputesInF32) {
+  const auto reference = make_reference_backend();
+  const auto cpu = make_cpu_backend(2);
+  for (const GraphCase& test : testing::graph_cases()) {
+    SCOPED_TRACE(test.name);
+    const CaseGraph c = differentiated(test.build(DType::kF32));
+    expect_rounded_once(c, *reference);
+    expect_rounded_once(c, *cpu);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Memory is reused as in a real job, several times over: what shares memory must not disturb what
+// is converted. Recompute changes no bit, nor does a second run or another backend of one size.
+TEST(Precision, RepeatsBitByBitAndUsesThePlan) {
+  const auto cpu = make_cpu_backend(2), other = make_cpu_backend(2);
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const CaseGraph c = testing::random_training_graph(seed, DType::kF32);
+    for (const bool channels_last : {true, false}) {
+      RunOptions options{.channels_last = channels_last, .keep_all = false};
+      options.precision = Precision::kBf16;
+      const CaseResult first = testing::run_case(c, *cpu, options);
+      EXPECT_EQ(first.planned_bytes, first.used_bytes);
+      options.runs = 2;
+      EXPECT_EQ(testing::run_case(c, *other, options).values, first.values);
+      options.recompute = seed % 2 == 0 ? Recompute::kBlocks : Recompute::kFull;
+      const CaseResult again = testing::run_case(c, *cpu, options);
+      EXPECT_EQ(again.values, first.values);
+      EXPECT_EQ(again.planned_bytes, again.used_bytes);
+      options.precision = Precision::kFp32;
+      EXPECT_NE(testing::run_case(c, *cpu, options).values, first.values) << "nothing was rounded";
+    }
+  }
+}
+
+// A kept tensor is read as F32 from wherever it lies; what is computed cannot be written.
+TEST(Precision, ReadsWidenAndWritesAreRefused) {
+  CaseBuilder b(DType::kF32);
+  const TensorId h = b.one("h", "Relu", {}, {b.input("x", {1, 3, 2, 2})});
+  CaseGraph c = b.finish(b.one("y", "Tanh", {}, {h}));
+  assign_bf16(c.graph);
+  c.graph.mark_output(h);
+  ASSERT_TRUE(c.graph.tensor(h).is_bf16());
+  const auto cpu = make_cpu_backend(1);
+  PreparedProgram prepared(compile(c.graph, {}), *cpu);
+  const Program& p = prepared.program();
+  Arena arena(*cpu, p.persistent_bytes, p.transient_bytes, prepared.workspace_bytes());
+  Executor executor(std::move(prepared), arena);
+  for (const auto& [id, values] : c.values) testing::write_values(executor, id, values);
+  executor.run();
+  const std::vector<double> whole = testing::read_values(executor, h);
+  const std::vector<double>& x = c.values.at(c.graph.find_tensor("x").value());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const auto positive = static_cast<float>(std::max(x[i], 0.0));
+    EXPECT_EQ(static_cast<float>(whole[i]), math::widen(math::narrow(positive)));
+  }
+  std::vector<float> part(5);
+  executor.read(h, std::as_writable_bytes(std::span(part)), 3 * sizeof(float));
+  for (size_t i = 0; i < part.size(); ++i) EXPECT_EQ(part[i], static_cast<float>(whole[i + 3]));
+  const std::vector<float> values(12);
+  EXPECT_THROW(executor.write(h, std::as_bytes(std::span(values))), InvariantError);
+}
+
+}  // namespace
+}  // namespace trainyard
