@@ -122,9 +122,9 @@ Result<std::unique_ptr<Predictor>> Predictor::open(const std::filesystem::path& 
                       "the model continues text: it has no rows to predict, and generating text is "
                       "not supported; export its weights to use it elsewhere");
   }
-  ASSIGN_OR_RETURN(
-      BoundProgram bound,
-      compile_inference(loaded.info.model, loaded.info.schema.interface(), kPredictBatch, nullptr));
+  ASSIGN_OR_RETURN(BoundProgram bound,
+                   compile_inference(loaded.info.model, loaded.info.schema.interface(),
+                                     kPredictBatch, nullptr, loaded.info.precision));
   auto predictor =
       std::make_unique<LoadedPredictor>(std::move(loaded.info), std::move(bound), backend);
   if (Status s = predictor->load(loaded.weights); !s.ok()) return std::move(s).error();
