@@ -468,6 +468,15 @@ Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
           std::to_string(r.recompute()) + " is not known, expected none, blocks or full");
     }
   }
+  if (r.precision() != v1::Recipe::PRECISION_UNSPECIFIED) {
+    const std::optional<Precision> precision = find_precision(enum_name(r.precision()));
+    if (precision) {
+      out.precision = *precision;
+    } else {
+      violations.add("FIELD_UNSUPPORTED", "recipe.precision",
+                     std::to_string(r.precision()) + " is not known, expected fp32 or bf16");
+    }
+  }
   read_options(r, out, violations);
   return out;
 }

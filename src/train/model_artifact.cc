@@ -29,7 +29,8 @@ std::string info_to_json(const ModelInfo& info) {
                {"preprocessing", Json::parse(info.preprocessing.to_json())},
                {"metrics", std::move(metrics)},
                {"steps", info.steps},
-               {"parameter_count", info.parameter_count}};
+               {"parameter_count", info.parameter_count},
+               {"precision", std::string(name_of(info.precision))}};
   if (!info.confusion.empty()) json["confusion_matrix"] = info.confusion;
   if (!info.best_metric.empty()) {
     json["best"] = {
@@ -61,6 +62,14 @@ Result<ModelInfo> info_from_json(const std::string& text) {
   ASSIGN_OR_RETURN(info.model, model_from_json(json["model"].dump()));
   ASSIGN_OR_RETURN(info.schema, DatasetSchema::from_json(json["schema"].dump()));
   ASSIGN_OR_RETURN(info.preprocessing, Preprocessing::from_json(json["preprocessing"].dump()));
+  if (json.contains("precision")) {
+    const Json& name = json["precision"];
+    const auto precision =
+        name.is_string() ? find_precision(name.get<std::string>()) : std::nullopt;
+    if (!precision)
+      return invalid("precision " + name.dump() + " is not known, expected fp32 or bf16");
+    info.precision = *precision;
+  }
   for (const auto& [key, value] : json["metrics"].items()) {
     if (value.is_number()) info.metrics.push_back({key, info.steps, value.get<double>()});
   }

@@ -2,7 +2,8 @@
 //
 //   model.safetensors   parameters and state, by name
 //   model.json          {format_version, producer, model, schema, preprocessing, metrics, steps,
-//                        parameter_count}; where the job asked for them confusion_matrix ({"test":
+//                        parameter_count, precision}; where the job asked for them confusion_matrix
+//                        ({"test":
 //                        [[label][prediction]]}) and best ({metric, value, step})
 #pragma once
 
@@ -28,6 +29,7 @@ struct ModelInfo {
   std::vector<MetricPoint> metrics;
   int64_t steps = 0;
   int64_t parameter_count = 0;
+  Precision precision = Precision::kFp32;  // that the model computes in; its weights are F32
   ConfusionMatrices confusion = {};
   // The evaluation that chose the model; no metric where it is the last one.
   std::string best_metric = {};

@@ -132,9 +132,9 @@ Result<std::unique_ptr<Predictor>> Predictor::open(const std::filesystem::path& 
   }
   ASSIGN_OR_RETURN(Objective objective,
                    find_objective(loaded.info.model, loaded.info.schema.interface()));
-  ASSIGN_OR_RETURN(
-      BoundProgram bound,
-      compile_inference(loaded.info.model, loaded.info.schema.interface(), kPredictBatch, nullptr));
+  ASSIGN_OR_RETURN(BoundProgram bound,
+                   compile_inference(loaded.info.model, loaded.info.schema.interface(),
+                                     kPredictBatch, nullptr, loaded.info.precision));
   auto predictor = std::make_unique<LoadedPredictor>(std::move(loaded.info), std::move(objective),
                                                      std::move(bound), backend);
   if (Status s = predictor->load(loaded.weights); !s.ok()) return std::move(s).error();

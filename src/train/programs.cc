@@ -157,7 +157,8 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   } else {
     append_update(model.graph, recipe, gradients, rules, model.step, train);
   }
-  train.program = compile(std::move(model.graph), {.recompute = recipe.recompute});
+  train.program = compile(std::move(model.graph),
+                          {.recompute = recipe.recompute, .precision = recipe.precision});
   if (programs.update.has_value()) {
     const PersistentLayout layout = persistent_layout(train.program);
     programs.update->program =
@@ -179,13 +180,15 @@ Result<BoundProgram> compile_training(const ModelSpec& spec, Recipe recipe,
 }
 
 Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterface& interface,
-                                       int64_t batch_size, const PersistentLayout* persistent) {
+                                       int64_t batch_size, const PersistentLayout* persistent,
+                                       Precision precision) {
   BuildOptions options;
   options.batch_size = batch_size;
   options.training = false;
   ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
   CompileOptions compile_options;
   compile_options.persistent = persistent;
+  compile_options.precision = precision;
   BoundProgram bound;
   bound.input = model.input;
   bound.output = model.output;
@@ -201,8 +204,8 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
   if (shape.evaluation_batch > 0) {
     const PersistentLayout layout =
         evaluated_layout(layout_of(programs), programs.train.program.graph);
-    ASSIGN_OR_RETURN(programs.evaluate,
-                     compile_inference(model, interface, shape.evaluation_batch, &layout));
+    ASSIGN_OR_RETURN(programs.evaluate, compile_inference(model, interface, shape.evaluation_batch,
+                                                          &layout, recipe.precision));
   }
   return programs;
 }

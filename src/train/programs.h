@@ -54,7 +54,8 @@ Result<BoundProgram> compile_training(const ModelSpec& model, Recipe recipe,
 
 /// Forward alone, in evaluation mode. `persistent`: lay parameters out as that program does.
 Result<BoundProgram> compile_inference(const ModelSpec& model, const ModelInterface& interface,
-                                       int64_t batch_size, const PersistentLayout* persistent);
+                                       int64_t batch_size, const PersistentLayout* persistent,
+                                       Precision precision);
 
 Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
                                 const DatasetSchema& schema, const RunShape& shape);

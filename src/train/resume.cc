@@ -64,6 +64,7 @@ Json to_json(const ParameterGroup& g) {
 
 // What a recipe has only if it asks for it.
 void add_options(const Recipe& r, Json& json) {
+  if (r.precision != Precision::kFp32) json["precision"] = name_of(r.precision);
   if (r.accumulate_steps != 1) json["accumulate_steps"] = r.accumulate_steps;
   if (r.clip_norm != 0) json["clip_norm"] = r.clip_norm;
   if (r.clip_value != 0) json["clip_value"] = r.clip_value;

@@ -59,9 +59,13 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
   Loop loop(context, session, files, reporter, resumed.value_or(LoopState{}));
   if (Status s = loop.run(stop); !s.ok()) return std::move(s).error();
 
-  ModelInfo info{job.model,         schema,
-                 preprocessing,     loop.final_metrics(),
-                 loop.state().step, plan.parameter_count,
+  ModelInfo info{job.model,
+                 schema,
+                 preprocessing,
+                 loop.final_metrics(),
+                 loop.state().step,
+                 plan.parameter_count,
+                 job.recipe.precision,
                  loop.confusion()};
   if (const BestState& best = loop.state().best; best.weights != nullptr) {
     info.best_metric = job.recipe.keep_best.metric;

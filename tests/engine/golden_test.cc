@@ -17,6 +17,7 @@
 #include "src/base/philox.h"
 #include "src/runtime/backend.h"
 #include "src/train/session.h"
+#include "tests/engine/bf16_golden.h"
 
 namespace trainyard {
 namespace {
@@ -118,7 +119,7 @@ void expect_weights(const Snapshot& snapshot, const Json& parameters, double bou
   std::printf("  weights within %.1e of their root mean square\n", worst);
 }
 
-void run_case(const std::string& name, Backend& backend) {
+void run_case(const std::string& name, Backend& backend, Precision precision = Precision::kFp32) {
   const auto& cases = golden()["cases"];
   const auto it =
       std::find_if(cases.begin(), cases.end(), [&](const Json& c) { return c["name"] == name; });
@@ -130,14 +131,17 @@ void run_case(const std::string& name, Backend& backend) {
   Recipe recipe;
   recipe.optimizer = optimizer_of(expected["optimizer"]);
   recipe.batch_size = batch_size;
+  recipe.precision = precision;
   const GoldenModel model = model_of(name);
   RunPrograms programs;
   programs.train = compile_training(model.spec, recipe, model.interface, batch_size).value();
   Session session(std::move(programs), backend);
   session.initialise(seed);
 
+  const testing::GoldenLosses golden_losses =
+      testing::golden_losses(name, precision, expected["losses"], kLossBound);
   double worst = 0;
-  const auto steps = static_cast<int64_t>(expected["losses"].size());
+  const auto steps = static_cast<int64_t>(golden_losses.losses.size());
   ASSERT_EQ(steps, 100);
   for (int64_t step = 0; step < steps; ++step) {
     const GoldenBatch batch = golden_batch(seed, static_cast<uint64_t>(step), batch_size);
@@ -147,21 +151,24 @@ void run_case(const std::string& name, Backend& backend) {
     inputs.step = step;
     inputs.learning_rate = static_cast<float>(recipe.optimizer.learning_rate);
     const double loss = session.run_step(inputs);
-    const double golden_loss = expected["losses"][static_cast<size_t>(step)];
-    ASSERT_NEAR(loss, golden_loss, kLossBound * golden_loss) << "step " << step + 1;
+    const double golden_loss = golden_losses.losses[static_cast<size_t>(step)];
+    ASSERT_NEAR(loss, golden_loss, golden_losses.bound * golden_loss) << "step " << step + 1;
     worst = std::max(worst, std::fabs(loss - golden_loss) / golden_loss);
   }
   std::printf("%s on %s: losses within %.1e of PyTorch\n", name.c_str(),
               std::string(backend.name()).c_str(), worst);
+  EXPECT_EQ(session.arena_used_bytes(), session.arena_planned_bytes());
+  if (precision != Precision::kFp32) return;
   expect_weights(session.snapshot(), expected["parameters"],
                  name.starts_with("mlp") ? kWeightBoundMlp : kWeightBoundLeNet);
-  EXPECT_EQ(session.arena_used_bytes(), session.arena_planned_bytes());
 }
 
 TEST(PyTorchGolden, MlpWithSgdMomentum) { run_case("mlp_sgd", *make_cpu_backend(1)); }
 TEST(PyTorchGolden, MlpWithAdam) { run_case("mlp_adam", *make_cpu_backend(1)); }
 TEST(PyTorchGolden, LeNetWithSgdMomentum) { run_case("lenet5_sgd", *make_cpu_backend(1)); }
 TEST(PyTorchGolden, LeNetOnTwoThreads) { run_case("lenet5_sgd", *make_cpu_backend(2)); }
+TEST(PyTorchGolden, MlpInBf16) { run_case("mlp_adam", *make_cpu_backend(2), Precision::kBf16); }
+TEST(PyTorchGolden, LeNetInBf16) { run_case("lenet5_sgd", *make_cpu_backend(2), Precision::kBf16); }
 
 }  // namespace
 }  // namespace trainyard

@@ -11,6 +11,7 @@
 #include "src/base/philox.h"
 #include "src/runtime/backend.h"
 #include "src/train/session.h"
+#include "tests/engine/bf16_golden.h"
 
 namespace trainyard {
 namespace {
@@ -122,7 +123,7 @@ GoldenModel model_of(const std::string& name) {
   return m;
 }
 
-void run_case(const std::string& name, int threads) {
+void run_case(const std::string& name, int threads, Precision precision = Precision::kFp32) {
   const auto& cases = golden()["cases"];
   const auto it =
       std::find_if(cases.begin(), cases.end(), [&](const Json& c) { return c["name"] == name; });
@@ -138,6 +139,7 @@ void run_case(const std::string& name, int threads) {
   recipe.optimizer.momentum = optimizer.value("momentum", 0.0);
   recipe.optimizer.weight_decay = optimizer.value("weight_decay", 0.0);
   recipe.batch_size = rows;
+  recipe.precision = precision;
   const GoldenModel model = model_of(name);
   RunPrograms programs;
   programs.train = compile_training(model.spec, recipe, model.interface, rows).value();
@@ -145,8 +147,10 @@ void run_case(const std::string& name, int threads) {
   Session session(std::move(programs), *backend);
   session.initialise(seed);
 
+  const testing::GoldenLosses golden_losses =
+      testing::golden_losses(name, precision, expected["losses"], kLossBound);
   double worst = 0;
-  const auto steps = static_cast<int64_t>(expected["losses"].size());
+  const auto steps = static_cast<int64_t>(golden_losses.losses.size());
   ASSERT_EQ(steps, 50);
   for (int64_t step = 0; step < steps; ++step) {
     const Batch batch = model.batch({seed, static_cast<uint64_t>(step)}, rows);
@@ -157,8 +161,8 @@ void run_case(const std::string& name, int threads) {
     inputs.step = step;
     inputs.learning_rate = static_cast<float>(recipe.optimizer.learning_rate);
     const double loss = session.run_step(inputs);
-    const double golden_loss = expected["losses"][static_cast<size_t>(step)];
-    ASSERT_NEAR(loss, golden_loss, kLossBound * golden_loss) << "step " << step + 1;
+    const double golden_loss = golden_losses.losses[static_cast<size_t>(step)];
+    ASSERT_NEAR(loss, golden_loss, golden_losses.bound * golden_loss) << "step " << step + 1;
     worst = std::max(worst, std::fabs(loss - golden_loss) / golden_loss);
   }
   std::printf("%s: losses within %.1e of PyTorch\n", name.c_str(), worst);
@@ -166,6 +170,8 @@ void run_case(const std::string& name, int threads) {
 }
 
 TEST(PyTorchGolden, Gpt2WithAdamW) { run_case("gpt2_adamw", 1); }
+TEST(PyTorchGolden, Gpt2InBf16) { run_case("gpt2_adamw", 2, Precision::kBf16); }
+TEST(PyTorchGolden, VitInBf16) { run_case("vit_tiny_adam", 2, Precision::kBf16); }
 TEST(PyTorchGolden, Gpt2WithSgd) { run_case("gpt2_sgd", 2); }
 TEST(PyTorchGolden, VitWithAClassToken) { run_case("vit_tiny_adam", 2); }
 TEST(PyTorchGolden, VitWithMeanPooling) { run_case("vit_tiny_mean_sgd", 1); }

@@ -16,6 +16,7 @@
 #include "src/base/philox.h"
 #include "src/runtime/backend.h"
 #include "src/train/session.h"
+#include "tests/engine/bf16_golden.h"
 
 namespace trainyard {
 namespace {
@@ -80,7 +81,7 @@ ModelSpec model_of(const Json& json) {
   return spec;
 }
 
-void run_case(const std::string& name, int threads) {
+void run_case(const std::string& name, int threads, Precision precision = Precision::kFp32) {
   const auto& cases = golden()["cases"];
   const auto it =
       std::find_if(cases.begin(), cases.end(), [&](const Json& c) { return c["name"] == name; });
@@ -93,6 +94,7 @@ void run_case(const std::string& name, int threads) {
   recipe.optimizer.learning_rate = expected["optimizer"]["learning_rate"];
   recipe.optimizer.momentum = expected["optimizer"]["momentum"];
   recipe.batch_size = batch_size;
+  recipe.precision = precision;
   const ModelInterface interface { {3, kSide, kSide}, 0, TargetForm::kClass, kClasses };
   const std::unique_ptr<Backend> backend = make_cpu_backend(threads);
   RunPrograms programs;
@@ -100,9 +102,11 @@ void run_case(const std::string& name, int threads) {
   Session session(std::move(programs), *backend);
   session.initialise(seed);
 
-  const double loss_bound = std::max(kLossBound, 3 * expected["fp32_loss_error"].get<double>());
+  const testing::GoldenLosses golden_losses =
+      testing::golden_losses(name, precision, expected["losses"],
+                             std::max(kLossBound, 3 * expected["fp32_loss_error"].get<double>()));
   double worst = 0;
-  const auto steps = static_cast<int64_t>(expected["losses"].size());
+  const auto steps = static_cast<int64_t>(golden_losses.losses.size());
   ASSERT_EQ(steps, 50);
   for (int64_t step = 0; step < steps; ++step) {
     const ImageBatch batch = image_batch(seed, static_cast<uint64_t>(step), batch_size);
@@ -112,9 +116,14 @@ void run_case(const std::string& name, int threads) {
     inputs.step = step;
     inputs.learning_rate = static_cast<float>(recipe.optimizer.learning_rate);
     const double loss = session.run_step(inputs);
-    const double golden_loss = expected["losses"][static_cast<size_t>(step)];
-    ASSERT_NEAR(loss, golden_loss, loss_bound * golden_loss) << "step " << step + 1;
+    const double golden_loss = golden_losses.losses[static_cast<size_t>(step)];
+    ASSERT_NEAR(loss, golden_loss, golden_losses.bound * golden_loss) << "step " << step + 1;
     worst = std::max(worst, std::fabs(loss - golden_loss) / golden_loss);
+  }
+  EXPECT_EQ(session.arena_used_bytes(), session.arena_planned_bytes());
+  if (precision != Precision::kFp32) {
+    std::printf("%s in bf16: losses within %.1e of PyTorch\n", name.c_str(), worst);
+    return;
   }
   const Snapshot snapshot = session.snapshot();
   EXPECT_EQ(snapshot.weights.size(), expected["norms"].size());
@@ -133,12 +142,12 @@ void run_case(const std::string& name, int threads) {
   }
   std::printf("%s: losses within %.1e of PyTorch, norms within %.1e\n", name.c_str(), worst,
               worst_norm);
-  EXPECT_EQ(session.arena_used_bytes(), session.arena_planned_bytes());
 }
 
 TEST(PyTorchImages, Vgg11) { run_case("vgg11", 2); }
 TEST(PyTorchImages, Vgg11WithBatchNormalization) { run_case("vgg11_bn", 1); }
 TEST(PyTorchImages, ResNet18) { run_case("resnet18", 2); }
+TEST(PyTorchImages, ResNet18InBf16) { run_case("resnet18", 2, Precision::kBf16); }
 TEST(PyTorchImages, ResNet50) { run_case("resnet50", 1); }
 
 }  // namespace

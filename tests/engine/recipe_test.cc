@@ -126,7 +126,7 @@ TEST(Recipe, AccumulationGivesTheLargeBatchsResult) {
   EXPECT_NEAR(rs.series["test/mae"][15], rl.series["test/mae"][15], 1e-5);
 }
 
-TEST(Recipe, AccumulationClippingAndAverageResumeTogether) {
+void expect_accumulation_clipping_and_average_resume(Precision precision) {
   const Workspace w;
   make_dataset(w, true, 100, 20);
   TrainJob job = job_in(w, "a");
@@ -135,7 +135,15 @@ TEST(Recipe, AccumulationClippingAndAverageResumeTogether) {
   job.recipe.clip_norm = 0.5;
   job.recipe.ema_decay = 0.8;
   job.recipe.parameter_groups = {{.match = "conv1.*", .learning_rate_factor = 0.1}};
+  job.recipe.precision = precision;
   expect_resumes_to_the_same_bits(w, job);
+}
+
+TEST(Recipe, AccumulationClippingAndAverageResumeTogether) {
+  expect_accumulation_clipping_and_average_resume(Precision::kFp32);
+}
+TEST(Recipe, AccumulationClippingAndAverageResumeTogetherInBf16) {
+  expect_accumulation_clipping_and_average_resume(Precision::kBf16);
 }
 
 TEST(Recipe, AverageIsEvaluatedAndExported) {

@@ -13,6 +13,7 @@
 #include "src/base/philox.h"
 #include "src/runtime/backend.h"
 #include "src/train/session.h"
+#include "tests/engine/bf16_golden.h"
 
 namespace trainyard {
 namespace {
@@ -109,7 +110,8 @@ ModelSpec text_cnn() {
   return spec;
 }
 
-void expect_losses(const std::string& name, const ModelSpec& spec, bool text, int threads) {
+void expect_losses(const std::string& name, const ModelSpec& spec, bool text, int threads,
+                   Precision precision = Precision::kFp32) {
   const auto& cases = golden()["cases"];
   const auto it =
       std::find_if(cases.begin(), cases.end(), [&](const Json& c) { return c["name"] == name; });
@@ -118,6 +120,7 @@ void expect_losses(const std::string& name, const ModelSpec& spec, bool text, in
   Recipe recipe;
   recipe.optimizer.type = expected["optimizer"]["type"];
   recipe.optimizer.learning_rate = expected["optimizer"]["learning_rate"];
+  recipe.precision = precision;
   ModelInterface interface { {kSteps * kFeatures}, 0, TargetForm::kClass, kClasses };
   if (text) interface = {{kLength}, kVocabulary, TargetForm::kClass, kClasses, 0};
   RunPrograms programs;
@@ -127,8 +130,10 @@ void expect_losses(const std::string& name, const ModelSpec& spec, bool text, in
   const auto backend = make_cpu_backend(threads);
   Session session(std::move(programs), *backend);
   session.initialise(golden()["seed"]);
+  const testing::GoldenLosses golden_losses =
+      testing::golden_losses(name, precision, expected["losses"], kLossBound);
   double worst = 0;
-  const auto steps = static_cast<int64_t>(expected["losses"].size());
+  const auto steps = static_cast<int64_t>(golden_losses.losses.size());
   ASSERT_EQ(steps, 50);
   for (int64_t step = 0; step < steps; ++step) {
     const GoldenBatch batch = batch_of(text, static_cast<uint64_t>(step));
@@ -139,8 +144,8 @@ void expect_losses(const std::string& name, const ModelSpec& spec, bool text, in
     inputs.step = step;
     inputs.learning_rate = static_cast<float>(recipe.optimizer.learning_rate);
     const double loss = session.run_step(inputs);
-    const double golden_loss = expected["losses"][static_cast<size_t>(step)];
-    ASSERT_NEAR(loss, golden_loss, kLossBound * golden_loss) << "step " << step + 1;
+    const double golden_loss = golden_losses.losses[static_cast<size_t>(step)];
+    ASSERT_NEAR(loss, golden_loss, golden_losses.bound * golden_loss) << "step " << step + 1;
     worst = std::max(worst, std::fabs(loss - golden_loss) / golden_loss);
   }
   std::printf("%s: losses within %.1e of PyTorch\n", name.c_str(), worst);
@@ -159,6 +164,9 @@ TEST(TextGolden, GruReverse) {
   expect_losses("gru_reverse", recurrent("GRU", 17, "reverse"), false, 1);
 }
 TEST(TextGolden, LstmClassifier) { expect_losses("lstm_classifier", lstm_classifier(), true, 2); }
+TEST(TextGolden, LstmClassifierInBf16) {
+  expect_losses("lstm_classifier", lstm_classifier(), true, 2, Precision::kBf16);
+}
 TEST(TextGolden, GruClassifier) { expect_losses("gru_classifier", gru_classifier(), true, 1); }
 TEST(TextGolden, TextCnn) { expect_losses("text_cnn", text_cnn(), true, 2); }
 TEST(TextGolden, EmbeddingBagMean) { expect_losses("bag_mean", bag("mean"), true, 2); }

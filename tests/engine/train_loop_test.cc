@@ -134,14 +134,16 @@ TEST(Training, EvaluationAndCheckpointsChangeNoBit) {
 
 // Stopped in the middle of an epoch; the resumed run must not notice, dropout, running statistics
 // and optimizer state included.
-TEST(Training, StopAndResumeEqualsNeverStopped) {
+void expect_resumed_like_whole(Precision precision) {
   const Workspace w;
   make_dataset(w, true, 100);
-  const TrainJob whole = image_job(w, "whole");
+  TrainJob whole = image_job(w, "whole");
+  whole.recipe.precision = precision;
   Recorder rw;
   ASSERT_TRUE(run(whole, rw).ok());
 
   TrainJob parts = image_job(w, "parts");
+  parts.recipe = whole.recipe;
   parts.recipe.checkpoint_every_steps = 7;
   std::stop_source stop;
   Recorder first;
@@ -165,6 +167,35 @@ TEST(Training, StopAndResumeEqualsNeverStopped) {
   for (const auto& [step, loss] : second.series["train/loss"]) {
     EXPECT_EQ(loss, rw.series["train/loss"][step]) << step;
   }
+}
+
+TEST(Training, StopAndResumeEqualsNeverStopped) { expect_resumed_like_whole(Precision::kFp32); }
+TEST(Training, StopAndResumeEqualsNeverStoppedInBf16) {
+  expect_resumed_like_whole(Precision::kBf16);
+}
+
+// The weights between steps are F32: a checkpoint has the tensors of an fp32 job's, and steps that
+// are smaller than bf16 can tell add up.
+TEST(Training, Bf16KeepsItsWeightsInF32) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const TrainJob wide = image_job(w, "wide");
+  TrainJob job = image_job(w, "narrow");
+  job.recipe.precision = Precision::kBf16;
+  Recorder rw, r;
+  const auto expected = run(wide, rw);
+  const auto result = run(job, r);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  EXPECT_EQ(result->arena_planned_bytes, result->arena_used_bytes);
+  EXPECT_NE(weights_of(job), weights_of(wide));
+  const auto tensors = SafetensorsFile::open(job.model_output / "model.safetensors").value();
+  for (const TensorView& t : tensors.tensors()) EXPECT_EQ(t.type.dtype, DType::kF32) << t.name;
+  EXPECT_EQ(checkpoint_of(job, 15, "weights.safetensors").size(),
+            checkpoint_of(wide, 15, "weights.safetensors").size());
+  EXPECT_EQ(r.plan.memory.parameter_bytes, rw.plan.memory.parameter_bytes);
+  EXPECT_EQ(r.plan.memory.optimizer_bytes, rw.plan.memory.optimizer_bytes);
+  EXPECT_LT(r.plan.memory.activation_bytes, rw.plan.memory.activation_bytes * 2 / 3);
+  EXPECT_NEAR(r.series["train/loss"][15], rw.series["train/loss"][15], 0.1);
 }
 
 TEST(Training, StopBeforeTheFirstStepLeavesAResumableJob) {
@@ -280,10 +311,14 @@ TEST(Training, RefusesTheCheckpointOfAnotherJob) {
   TrainJob job = image_job(w, "a");
   Recorder first, second;
   ASSERT_TRUE(run(job, first).ok());
+  TrainJob narrow = job;
+  narrow.recipe.precision = Precision::kBf16;
   job.recipe.optimizer.learning_rate = 0.02;
-  const auto result = run(job, second);
-  ASSERT_FALSE(result.ok());
-  EXPECT_EQ(result.error().reason, "CHECKPOINT_FOREIGN");
+  for (const TrainJob& other : {job, narrow}) {
+    const auto result = run(other, second);
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().reason, "CHECKPOINT_FOREIGN");
+  }
 }
 
 TEST(Training, LossThatIsNotFiniteNamesTheStepAndKeepsTheCheckpoint) {
@@ -351,10 +386,16 @@ TEST(Training, RegressionLearnsAndPredictsInTheTargetsUnits) {
   EXPECT_NEAR(predictions[1].value, 3 + 5 + 0.05, 0.1);
 }
 
-TEST(Predictor, AgreesWithTheTestMetricAndDoesNotDependOnTheRequest) {
+// Of a bf16 job too: what predicts computes as what was evaluated did.
+class PredictorOf : public ::testing::TestWithParam<Precision> {};
+INSTANTIATE_TEST_SUITE_P(Precisions, PredictorOf,
+                         ::testing::Values(Precision::kFp32, Precision::kBf16));
+
+TEST_P(PredictorOf, AJobAgreesWithTheTestMetricAndDoesNotDependOnTheRequest) {
   const Workspace w;
   make_dataset(w, true, 100, 70);
-  const TrainJob job = image_job(w, "a");
+  TrainJob job = image_job(w, "a");
+  job.recipe.precision = GetParam();
   Recorder r;
   ASSERT_TRUE(run(job, r).ok());
   const auto backend = make_cpu_backend(1);

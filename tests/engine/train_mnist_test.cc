@@ -82,9 +82,7 @@ TEST_F(Mnist, MlpReaches98Percent) {
   EXPECT_GE(test_accuracy(model, recipe), 0.98);
 }
 
-TEST_F(Mnist, LeNetReaches99Percent) {
-  ModelSpec model;
-  model.preset = "lenet5";
+Recipe lenet_recipe() {
   Recipe recipe;
   recipe.epochs = 3;
   recipe.batch_size = 64;
@@ -93,6 +91,20 @@ TEST_F(Mnist, LeNetReaches99Percent) {
   recipe.schedule.type = "cosine";
   recipe.schedule.warmup_steps = 100;
   recipe.seed = 1;
+  return recipe;
+}
+
+TEST_F(Mnist, LeNetReaches99Percent) {
+  ModelSpec model;
+  model.preset = "lenet5";
+  EXPECT_GE(test_accuracy(model, lenet_recipe()), 0.99);
+}
+
+TEST_F(Mnist, LeNetReaches99PercentInBf16) {
+  ModelSpec model;
+  model.preset = "lenet5";
+  Recipe recipe = lenet_recipe();
+  recipe.precision = Precision::kBf16;
   EXPECT_GE(test_accuracy(model, recipe), 0.99);
 }
 

@@ -52,6 +52,66 @@ Error refusal_after(Change change) {
   return refusal(r);
 }
 
+struct StepMemory {
+  MemoryBreakdown planned;
+  int64_t workspace_bytes = 0;
+  int64_t varying_bytes() const {  // what precision can change: all but what lasts between steps
+    return planned.activation_bytes + planned.gradient_bytes + workspace_bytes;
+  }
+};
+
+StepMemory step_memory(const ModelSpec& model, const ModelInterface& interface, int64_t batch,
+                       Precision precision, Backend& backend) {
+  Recipe recipe;
+  recipe.optimizer.type = "adamw";
+  recipe.precision = precision;
+  RunPrograms programs;
+  programs.train = compile_training(model, recipe, interface, batch).value();
+  StepMemory memory{programs.train.program.memory};
+  memory.workspace_bytes = measure_workspace(std::move(programs), backend);
+  return memory;
+}
+
+// Half of the activations, less what conversions and copies of weights take back.
+TEST(PlanRun, Bf16SavesMemoryWhereActivationsAreMost) {
+  struct Row {
+    const char* preset;
+    Attributes parameters;
+    ModelInterface interface;
+    int64_t batch;
+    double share_max;  // of what fp32 takes beside parameters and optimizer
+  };
+  const ModelInterface image{{3, 32, 32}, 0, TargetForm::kClass, 10};
+  const std::vector<Row> rows = {
+      {"resnet18", {}, image, 32, 0.8},
+      {"gpt2", {{"size", std::string("mini")}}, {{256}, 65, TargetForm::kNextToken, 65}, 8, 0.7},
+      {"vit_tiny", {{"patch_size", int64_t{4}}}, image, 32, 0.7},
+  };
+  const auto backend = make_cpu_backend(2);
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.preset);
+    ModelSpec model;
+    model.preset = row.preset;
+    model.parameters = row.parameters;
+    const auto memory = [&](Precision precision) {
+      return step_memory(model, row.interface, row.batch, precision, *backend);
+    };
+    const StepMemory wide = memory(Precision::kFp32), narrow = memory(Precision::kBf16);
+    EXPECT_EQ(narrow.planned.parameter_bytes, wide.planned.parameter_bytes);
+    EXPECT_EQ(narrow.planned.optimizer_bytes, wide.planned.optimizer_bytes);
+    const double share =
+        static_cast<double>(narrow.varying_bytes()) / static_cast<double>(wide.varying_bytes());
+    EXPECT_LT(share, row.share_max);
+    for (const auto& [name, m] : {std::pair{"fp32", wide}, std::pair{"bf16", narrow}}) {
+      std::printf("%s %s: activations %.1f MiB, gradients %.1f, workspace %.1f, all %.1f\n",
+                  row.preset, name, static_cast<double>(m.planned.activation_bytes) / 0x1p20,
+                  static_cast<double>(m.planned.gradient_bytes) / 0x1p20,
+                  static_cast<double>(m.workspace_bytes) / 0x1p20,
+                  static_cast<double>(m.planned.total() + m.workspace_bytes) / 0x1p20);
+    }
+  }
+}
+
 TEST(PlanRun, CountsStepsParametersAndBytes) {
   Recipe r = good_recipe();
   r.validation_split = 0.25;
@@ -236,7 +296,8 @@ TEST(Evaluate, PartialBatchesCountEachRowOnce) {
     RunPrograms programs;
     programs.train = compile_training(mlp(), good_recipe(), interface, 10).value();
     const PersistentLayout layout = persistent_layout(programs.train.program);
-    programs.evaluate = compile_inference(mlp(), interface, evaluation_batch, &layout).value();
+    programs.evaluate =
+        compile_inference(mlp(), interface, evaluation_batch, &layout, Precision::kFp32).value();
     auto session = std::make_unique<Session>(std::move(programs), *backend);
     session->initialise(4);
     return session;

@@ -179,7 +179,7 @@ TEST(ConvertSpec, AdamwDecaysByDefaultAsInPyTorch) {
 
 TEST(ConvertSpec, RecipesSayAllThatTheEngineKnows) {
   const auto spec = to_engine(parse_spec(R"(model { lenet5 {} } recipe {
-    steps: 100 batch_size: 64 accumulate_steps: 4 validation_split: 0.1
+    steps: 100 batch_size: 64 accumulate_steps: 4 validation_split: 0.1 precision: BF16
     optimizer { type: MUON learning_rate: 0.02 fallback_learning_rate: 0.001
                 adjust_rate: MATCH_RMS_ADAMW weight_decay_on: MATRICES }
     schedule { type: MULTI_STEP milestones: [10, 20] gamma: 0.5 warmup_steps: 3 }
@@ -203,6 +203,7 @@ TEST(ConvertSpec, RecipesSayAllThatTheEngineKnows) {
   EXPECT_EQ(r.schedule.type, "multi_step");
   EXPECT_EQ(r.schedule.milestones, (std::vector<int64_t>{10, 20}));
   EXPECT_EQ(r.accumulate_steps, 4);
+  EXPECT_EQ(r.precision, Precision::kBf16);
   EXPECT_EQ(r.clip_norm, 1);
   EXPECT_EQ(r.clip_value, 0);
   EXPECT_EQ(r.ema_decay, 0.99);
@@ -262,8 +263,16 @@ TEST(ConvertSpec, TwoArchitecturesAndEmptyLayersAreRefused) {
 
 TEST(ConvertSpec, UnknownEnumNumbersAreRefused) {
   v1::JobSpec spec = parse_spec(std::string("model { lenet5 {} }") + kRecipe);
+  EXPECT_EQ(to_engine(spec)->recipe.precision, Precision::kFp32);
   spec.mutable_recipe()->mutable_optimizer()->set_type(static_cast<v1::Optimizer::Type>(77));
   EXPECT_FALSE(to_engine(spec).ok());
+  spec = parse_spec(std::string("model { lenet5 {} }") + kRecipe);
+  spec.mutable_recipe()->set_precision(static_cast<v1::Recipe::Precision>(16));
+  const auto refused = to_engine(spec);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_TRUE(names_field(refused.error(), "recipe.precision"));
+  EXPECT_NE(refused.error().message.find("expected fp32 or bf16"), std::string::npos)
+      << refused.error().message;
 }
 
 TEST(ConvertData, RolesBelongToFormats) {
