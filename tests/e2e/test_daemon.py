@@ -1,16 +1,14 @@
 """The daemon's own manners: locks, ports, listeners, idle cost, start and stop."""
 
-import os
 import pathlib
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
-from harness import BIN, SOURCE, Daemon, DaemonTest, digits_spec, wait_until
+from harness import BIN, Daemon, DaemonTest, digits_spec, wait_until
 
 IDLE_RSS_KIB_MAX = 30 * 1024
 
@@ -89,15 +87,6 @@ class Manners(DaemonTest):
         done = daemon.cli("list", "--server", f"127.0.0.1:{port}")
         self.assertEqual(done.returncode, 0)
         daemon.stop()
-
-    def test_plain_python_client(self):
-        """client/python/check_api.py: generated stubs and reflection. Skips where grpcio is missing."""
-        python = os.environ.get("TRAINYARD_GRPC_PYTHON", sys.executable)
-        if subprocess.run([python, "-c", "import grpc_tools, grpc_reflection"], capture_output=True).returncode != 0:
-            self.skipTest("grpcio-tools and grpcio-reflection are not installed for " + python)
-        done = subprocess.run([python, SOURCE / "client/python/check_api.py", "--server",
-                               f"unix:{self.daemon.socket}"], capture_output=True, text=True, timeout=120)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,35 @@
+"""Trainyard for Python: submit training jobs, watch them learn, use the models. docs/python.md is the manual.
+
+    import trainyard
+
+    with trainyard.Client() as client:
+        job = client.submit("examples/digits_cnn.yaml")
+        for event in client.watch(job):
+            print(event)
+        print(client.predict(job, rows).labels)
+"""
+
+import os as _os
+
+# gRPC's own log lines would stand between the caller's; setting GRPC_VERBOSITY brings them back.
+_os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+from trainyard import v1
+from trainyard._upload import Progress
+from trainyard._version import __version__
+from trainyard.client import Client, Devices
+from trainyard.errors import (CallCancelledError, ConflictError, DeadlineExceededError, FieldViolation, InternalError,
+                              InvalidArgumentError, JobCancelledError, JobEndedError, JobFailedError, NotAllowedError,
+                              NotFoundError, ResourceExhaustedError, TrainyardError, UnavailableError)
+from trainyard.events import (CheckpointEvent, Event, LogEvent, MetricPoint, MetricsEvent, OtherEvent,
+                              StateEvent, is_final, state_name)
+from trainyard.predictions import Predictions
+from trainyard.v1 import JobState
+
+__all__ = [
+    "CallCancelledError", "CheckpointEvent", "Client", "ConflictError", "DeadlineExceededError", "Devices", "Event",
+    "FieldViolation", "InternalError", "InvalidArgumentError", "JobCancelledError", "JobEndedError", "JobFailedError",
+    "JobState", "LogEvent", "MetricPoint", "MetricsEvent", "NotAllowedError", "NotFoundError", "OtherEvent",
+    "Predictions", "Progress", "ResourceExhaustedError", "StateEvent", "TrainyardError", "UnavailableError",
+    "__version__", "is_final", "state_name", "v1",
+]

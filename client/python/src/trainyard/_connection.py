@@ -1,0 +1,197 @@
+"""Which server to talk to, and with which credentials: the same rules as the command line (docs/cli.md).
+
+argument > environment > configuration file > the sockets where a daemon of this user or of this machine listens.
+Secrets are only ever read from files.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard._document import Document, Kind, Value
+from trainyard.errors import InvalidArgumentError, NotAllowedError, NotFoundError, UnavailableError
+
+SOCKET_PATH_BYTES_MAX = 107
+TOKEN_BYTES_MAX = 4096
+TIMEOUT_S_MAX = 3600.0
+
+
+@dataclass
+class Connection:
+    server: str = ""  # "unix:/path" or "host:port"
+    tenant: str = "default"
+    ca_file: Path | None = None  # PEM; TLS with these roots
+    token_file: Path | None = None  # bearer token, readable by its owner alone
+    plaintext: bool = False  # TCP without TLS to an address that is not loopback
+    timeout_s: float = 10.0  # of each unary call
+
+    @property
+    def is_unix(self) -> bool:
+        return self.server.startswith("unix:")
+
+
+def _config_error(message: str) -> InvalidArgumentError:
+    return InvalidArgumentError(message, reason="CONFIG_INVALID")
+
+
+def _find_config(named: str | os.PathLike[str] | None, env: Mapping[str, str]) -> Path | None:
+    named = named or env.get("TRAINYARD_CONFIG")
+    if named:
+        return Path(named)
+    home = env.get("XDG_CONFIG_HOME") or (env["HOME"] + "/.config" if env.get("HOME") else "")
+    candidates = [Path(home, "trainyard/config.yaml")] if home else []
+    candidates.append(Path("/etc/trainyard/client.yaml"))
+    return next((path for path in candidates if path.exists()), None)
+
+
+def _apply_config(connection: Connection, path: Path | None, context: str) -> None:
+    if path is None:
+        if context:
+            raise _config_error(f"context '{context}': there is no configuration file "
+                                "(~/.config/trainyard/config.yaml)")
+        return
+    document = Document.read(path)
+    contexts: Value | None = None
+    for key, entry in document.root.entries.items():
+        if key == "context" and entry.value.kind is Kind.SCALAR:
+            context = context or entry.value.text
+        elif key == "contexts" and entry.value.kind is Kind.MAP:
+            contexts = entry.value
+        else:
+            raise _config_error(f"{entry.key_at}: unknown or wrong '{key}', expected context (a name) and contexts "
+                                "(a map)")
+    if not context:
+        return
+    chosen = contexts.entries.get(context) if contexts else None
+    if chosen is None or chosen.value.kind is not Kind.MAP:
+        known = ", ".join(contexts.entries) if contexts else ""
+        raise _config_error(f"context '{context}' is not in {path}, which has {known or 'none'}")
+    for key, entry in chosen.value.entries.items():
+        text = entry.value.text
+        if entry.value.kind is not Kind.SCALAR:
+            raise _config_error(f"{entry.key_at}: {key}: expected one value")
+        if key in ("server", "tenant"):
+            setattr(connection, key, text)
+        elif key in ("ca_file", "token_file"):
+            setattr(connection, key, path.parent / text)  # an absolute path stays as it is
+        elif key == "plaintext" and text in ("true", "false"):
+            connection.plaintext = text == "true"
+        else:
+            raise _config_error(f"{entry.key_at}: unknown or wrong '{key}', expected server, tenant, ca_file, "
+                                "token_file or plaintext (true or false)")
+
+
+def default_sockets(env: Mapping[str, str]) -> list[Path]:
+    """Where a daemon may listen when nobody says otherwise, most specific first."""
+    sockets = []
+    if os.geteuid() != 0:
+        if env.get("XDG_RUNTIME_DIR"):
+            sockets.append(Path(env["XDG_RUNTIME_DIR"], "trainyard/trainyard.sock"))
+        if env.get("XDG_STATE_HOME", "").startswith("/"):
+            sockets.append(Path(env["XDG_STATE_HOME"], "trainyard/trainyard.sock"))
+        elif env.get("HOME", "").startswith("/"):
+            sockets.append(Path(env["HOME"], ".local/state/trainyard/trainyard.sock"))
+    return [*sockets, Path("/var/lib/trainyard/trainyard.sock")]
+
+
+def _default_server(env: Mapping[str, str]) -> str:
+    sockets = default_sockets(env)
+    # Where the daemon of this user would listen, if nobody listens anywhere: for the message.
+    fallback = sockets[-2] if len(sockets) > 1 else sockets[-1]
+    return f"unix:{next((path for path in sockets if path.is_socket()), fallback)}"
+
+
+def _check_server(connection: Connection) -> None:
+    server = connection.server
+    if server.startswith("/"):
+        server = "unix:" + server
+    if server.startswith("unix://"):
+        server = "unix:" + server[len("unix://"):]
+    connection.server = server
+
+    def refuse(expected: str) -> InvalidArgumentError:
+        return _config_error(f"server '{server}': expected {expected}")
+
+    if connection.is_unix:
+        path = server[len("unix:"):]
+        if not path:
+            raise refuse("unix:/path/to/trainyard.sock")
+        if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+            raise refuse(f"a socket path of at most {SOCKET_PATH_BYTES_MAX} bytes, which is all that Linux takes")
+        return
+    host, _, port = server.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
+        raise refuse("unix:/path or host:port")
+    loopback = host in ("localhost", "[::1]") or host.startswith("127.")
+    if loopback and connection.ca_file is None:
+        connection.plaintext = True
+
+
+def resolve(address: str | None, *, context: str | None, ca_file: str | os.PathLike[str] | None,
+            token_file: str | os.PathLike[str] | None, config_file: str | os.PathLike[str] | None, plaintext: bool,
+            timeout_s: float, env: Mapping[str, str] = os.environ) -> Connection:
+    """Puts arguments, environment, configuration and defaults together. CONFIG_INVALID names what is wrong."""
+    connection = Connection()
+    _apply_config(connection, _find_config(config_file, env), context or env.get("TRAINYARD_CONTEXT", ""))
+    connection.server = address or env.get("TRAINYARD_SERVER") or connection.server or _default_server(env)
+    connection.tenant = env.get("TRAINYARD_TENANT") or connection.tenant
+    if ca_file is not None:
+        connection.ca_file = Path(ca_file)
+    if token_file is not None:
+        connection.token_file = Path(token_file)
+    connection.plaintext = plaintext or connection.plaintext
+    if not 0 < timeout_s <= TIMEOUT_S_MAX:
+        raise _config_error(f"timeout_s: {timeout_s}, expected seconds above 0 and up to 3600")
+    connection.timeout_s = timeout_s
+    _check_server(connection)
+    return connection
+
+
+def read_token(path: Path) -> str:
+    """The token, without its line end. Refuses a file that others can read."""
+    try:
+        with open(path, "rb") as file:
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                raise NotAllowedError(f"token file {path} can be read by others; make it yours alone: chmod 600 {path}",
+                                      reason="TOKEN_FILE_INVALID")
+            token = file.read(TOKEN_BYTES_MAX).rstrip(b"\r\n ")
+    except OSError as error:
+        raise NotFoundError(f"token file {path}: {error.strerror}", reason="FILE_NOT_FOUND") from None
+    if not token or any(not 0x21 <= byte <= 0x7E for byte in token):
+        raise InvalidArgumentError(f"token file {path} holds no token: expected one line of printable characters",
+                                   reason="TOKEN_FILE_INVALID")
+    return token.decode("ascii")
+
+
+def read_roots(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise NotFoundError(f"ca_file {path}: {error.strerror}", reason="FILE_NOT_FOUND") from None
+
+
+def probe(connection: Connection) -> None:
+    """For a Unix socket, tells at once whether someone listens: gRPC's own reason is not one that helps."""
+    if not connection.is_unix:
+        return
+    path = connection.server[len("unix:"):]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
+        try:
+            attempt.connect(path)
+        except PermissionError:
+            raise NotAllowedError(f"no permission for the server's socket {path}; ask its operator to add you to the "
+                                  "socket's group", reason="SOCKET_NOT_ALLOWED") from None
+        except FileNotFoundError:
+            raise UnavailableError(f"no server is running: there is no socket {path}",
+                                   reason="SERVER_NOT_RUNNING") from None
+        except OSError as error:
+            if error.errno == errno.EAGAIN:
+                return  # its queue of connections is full: it runs
+            raise UnavailableError(f"no server is running: nobody listens on {path}",
+                                   reason="SERVER_NOT_RUNNING") from None

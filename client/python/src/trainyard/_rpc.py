@@ -1,0 +1,200 @@
+"""The API's calls, typed: channel, credentials, deadlines, retries, and errors of this package instead of gRPC's."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import grpc
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import Message
+
+from trainyard import v1
+from trainyard._connection import Connection, probe, read_roots, read_token
+from trainyard._version import __version__
+from trainyard.errors import UnavailableError, from_rpc
+
+RETRIES_MAX = 4
+RETRY_PAUSE_S, RETRY_PAUSE_S_MAX = 0.1, 1.0
+PREDICT_TIMEOUT_S = 120.0
+HEALTH_TIMEOUT_S = 5.0
+SILENCE_S_MAX = 45.0  # three heartbeats of the server
+MESSAGE_BYTES_MAX = 64 << 20  # answers: predictions of many classes
+
+Q = TypeVar("Q", bound=Message)
+R = TypeVar("R", bound=Message)
+
+
+@dataclass(frozen=True)
+class Method(Generic[Q, R]):
+    """One RPC. `retry`: sent again while the server is UNAVAILABLE, because twice is as good as once."""
+
+    path: str  # "JobService/GetJob"
+    request: type[Q]
+    response: type[R]
+    retry: bool = True
+
+    @property
+    def wire_path(self) -> str:
+        return "/trainyard.v1." + self.path
+
+
+SUBMIT_JOB = Method("JobService/SubmitJob", v1.SubmitJobRequest, v1.Job)  # always with a request_id
+PLAN_JOB = Method("JobService/PlanJob", v1.PlanJobRequest, v1.JobPlan)
+GET_JOB = Method("JobService/GetJob", v1.GetJobRequest, v1.Job)
+LIST_JOBS = Method("JobService/ListJobs", v1.ListJobsRequest, v1.ListJobsResponse)
+CANCEL_JOB = Method("JobService/CancelJob", v1.CancelJobRequest, v1.Job)  # a durable wish: twice is once
+DELETE_JOB = Method("JobService/DeleteJob", v1.DeleteJobRequest, Empty, retry=False)
+WATCH_JOB = Method("JobService/WatchJob", v1.WatchJobRequest, v1.WatchJobResponse)
+GET_UPLOAD = Method("DatasetService/GetUpload", v1.GetUploadRequest, v1.Upload)
+UPLOAD_FILE = Method("DatasetService/UploadFile", v1.UploadFileRequest, v1.Upload)
+# The same content and options again is the same dataset.
+CREATE_DATASET = Method("DatasetService/CreateDataset", v1.CreateDatasetRequest, v1.Dataset)
+GET_DATASET = Method("DatasetService/GetDataset", v1.GetDatasetRequest, v1.Dataset)
+LIST_DATASETS = Method("DatasetService/ListDatasets", v1.ListDatasetsRequest, v1.ListDatasetsResponse)
+DELETE_DATASET = Method("DatasetService/DeleteDataset", v1.DeleteDatasetRequest, Empty, retry=False)
+LIST_MODELS = Method("ModelService/ListModels", v1.ListModelsRequest, v1.ListModelsResponse)
+GET_MODEL = Method("ModelService/GetModel", v1.GetModelRequest, v1.Model)
+DOWNLOAD_MODEL = Method("ModelService/DownloadModel", v1.DownloadModelRequest, v1.DownloadModelResponse)
+PREDICT = Method("ModelService/Predict", v1.PredictRequest, v1.PredictResponse)
+DELETE_MODEL = Method("ModelService/DeleteModel", v1.DeleteModelRequest, Empty, retry=False)
+GET_SERVER_INFO = Method("SystemService/GetServerInfo", v1.GetServerInfoRequest, v1.ServerInfo)
+LIST_DEVICES = Method("SystemService/ListDevices", v1.ListDevicesRequest, v1.ListDevicesResponse)
+
+
+class Stream(Generic[R]):
+    """Messages of one call. UNAVAILABLE / SERVER_SILENT when none came for SILENCE_S_MAX while one was waited for: a
+    connection can die without a word. Use it in `with`: leaving ends the call."""
+
+    def __init__(self, call: Any, server: str) -> None:
+        self._call = call
+        self._server = server
+        self._waiting_since: float | None = None
+        self._silent = False
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, name="trainyard-silence", daemon=True).start()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(1.0):
+            since = self._waiting_since
+            if since is not None and time.monotonic() - since > SILENCE_S_MAX:
+                self._silent = True
+                self._call.cancel()
+                return
+
+    def __enter__(self) -> Stream[R]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._call.cancel()
+
+    def __iter__(self) -> Iterator[R]:
+        return self
+
+    def __next__(self) -> R:
+        self._waiting_since = time.monotonic()
+        try:
+            message: R = next(self._call)
+        except grpc.RpcError as error:
+            if self._silent:
+                raise UnavailableError(f"the server at {self._server} sent nothing for {SILENCE_S_MAX:.0f} s",
+                                       reason="SERVER_SILENT") from None
+            raise from_rpc(error, self._server) from None
+        finally:
+            self._waiting_since = None
+        return message
+
+
+class Channel:
+    """A connection and its credentials. Thread-safe."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Reads the credentials and, for a Unix socket, looks whether anyone listens. No network traffic for TCP."""
+        probe(connection)
+        self.connection = connection
+        self.parent = f"tenants/{connection.tenant}"
+        self._metadata: list[tuple[str, str]] = []
+        if connection.token_file is not None:
+            self._metadata.append(("authorization", "Bearer " + read_token(connection.token_file)))
+        options: list[tuple[str, Any]] = [
+            ("grpc.enable_http_proxy", 0),  # http_proxy is for the web, not for a training server
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.min_reconnect_backoff_ms", 5000),  # in fact how long one try to connect may take
+            ("grpc.max_reconnect_backoff_ms", 2000),
+            ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+            ("grpc.primary_user_agent", f"trainyard-python/{__version__}"),
+        ]
+        if connection.is_unix:
+            options.append(("grpc.default_authority", "localhost"))
+        if connection.is_unix or connection.plaintext:
+            self._channel = grpc.insecure_channel(connection.server, options)
+        else:
+            roots = read_roots(connection.ca_file) if connection.ca_file is not None else None
+            self._channel = grpc.secure_channel(connection.server, grpc.ssl_channel_credentials(roots), options)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def call(self, method: Method[Q, R], request: Q, timeout_s: float | None = None) -> R:
+        """A unary call with one deadline for all of its tries."""
+        stub = self._channel.unary_unary(method.wire_path, request_serializer=method.request.SerializeToString,
+                                         response_deserializer=method.response.FromString)
+        deadline = time.monotonic() + (self.connection.timeout_s if timeout_s is None else timeout_s)
+        pause = RETRY_PAUSE_S
+        for attempt in range(RETRIES_MAX + 1):
+            try:
+                response: R = stub(request, timeout=max(deadline - time.monotonic(), 0.0), metadata=self._metadata)
+                return response
+            except grpc.RpcError as error:
+                again = (method.retry and attempt < RETRIES_MAX and error.code() is grpc.StatusCode.UNAVAILABLE
+                         and time.monotonic() + pause < deadline)
+                if not again:
+                    raise from_rpc(error, self.connection.server) from None
+            time.sleep(pause)
+            pause = min(pause * 2, RETRY_PAUSE_S_MAX)
+        raise AssertionError("the last try returns or raises")
+
+    def stream(self, method: Method[Q, R], request: Q, timeout_s: float | None = None) -> Stream[R]:
+        """A call that answers with a stream, sent once."""
+        stub = self._channel.unary_stream(method.wire_path, request_serializer=method.request.SerializeToString,
+                                          response_deserializer=method.response.FromString)
+        return Stream(stub(request, timeout=timeout_s, metadata=self._metadata), self.connection.server)
+
+    def send(self, method: Method[Q, R], requests: Iterator[Q]) -> R:
+        """A call that sends a stream, once. What `requests` raises comes out of here."""
+        raised: list[BaseException] = []
+
+        def guarded() -> Iterator[Q]:
+            try:
+                yield from requests
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                raised.append(error)
+                raise
+
+        stub = self._channel.stream_unary(method.wire_path, request_serializer=method.request.SerializeToString,
+                                          response_deserializer=method.response.FromString)
+        call = stub.future(guarded(), metadata=self._metadata)
+        try:
+            response: R = call.result()
+            return response
+        except grpc.RpcError as error:
+            if raised:
+                raise raised[0] from None
+            raise from_rpc(error, self.connection.server) from None
+        finally:
+            call.cancel()  # no effect on a call that is over; ends it on Ctrl-C
+
+    def check_health(self) -> bool:
+        """grpc.health.v1. Sends no token. HealthCheckRequest{} is no bytes, {SERVING} is field 1 with value 1."""
+        stub = self._channel.unary_unary("/grpc.health.v1.Health/Check")
+        try:
+            answer: bytes = stub(b"", timeout=HEALTH_TIMEOUT_S)
+        except grpc.RpcError as error:
+            raise from_rpc(error, self.connection.server) from None
+        return answer == b"\x08\x01"

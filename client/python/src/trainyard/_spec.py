@@ -1,0 +1,413 @@
+"""Spec files: a document's tree to the message JobFile or DatasetFile, strictly, by the messages' own descriptors.
+
+The command line reads specs by the same rules (client/lib/spec_message.cc): every field is understood or refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.struct_pb2 import Value as AnyValue
+
+from trainyard import v1
+from trainyard._document import Document, Entry, Kind, Problem, Value, refusal
+from trainyard.errors import FieldViolation, InvalidArgumentError, TrainyardError
+
+# Descriptors of messages, fields and enums: what their types are called differs between versions of protobuf.
+_Descriptor: TypeAlias = Any
+
+Spec: TypeAlias = "str | os.PathLike[str] | Mapping[str, object]"
+
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?", re.ASCII)
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
+_WHOLE_RANGES = {
+    FieldDescriptor.CPPTYPE_INT32: (-(1 << 31), (1 << 31) - 1),
+    FieldDescriptor.CPPTYPE_INT64: (-(1 << 63), (1 << 63) - 1),
+    FieldDescriptor.CPPTYPE_UINT64: (0, (1 << 64) - 1),
+}
+# Words of other tools, for the hint alone.
+_FAMILIAR = {
+    "dense": "gemm", "linear": "gemm", "fc": "gemm", "conv2d": "conv", "maxpool2d": "max_pool",
+    "avgpool2d": "average_pool", "batchnorm": "batch_normalization", "batchnorm2d": "batch_normalization",
+    "out_features": "units", "filters": "out_channels", "kernel_size": "kernel_shape", "padding": "pads",
+    "lr": "learning_rate", "batch": "batch_size", "val_split": "validation_split", "label": "target",
+}
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " or ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def _nearest(word: str, names: Sequence[str]) -> str | None:
+    found = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def _child(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _enum_numbers(enum: _Descriptor) -> dict[str, int]:
+    return {value.name.lower(): value.number for value in enum.values if value.number != 0}
+
+
+def _expected(field: _Descriptor) -> str:
+    if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+        return "true or false"
+    if field.cpp_type == FieldDescriptor.CPPTYPE_UINT64:
+        return "a whole number from 0"
+    if field.cpp_type in _WHOLE_RANGES:
+        return "a whole number"
+    if field.cpp_type == FieldDescriptor.CPPTYPE_DOUBLE:
+        return "a number"
+    if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
+        return _joined(list(_enum_numbers(field.enum_type)))
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return "text"
+    names: list[str] = [f.name for f in field.message_type.fields[:4]]
+    return "fields such as " + _joined(names) if names else "nothing after the colon, or {}"
+
+
+def _shown(value: Value) -> str:
+    if value.kind is not Kind.SCALAR:
+        return str(value.kind.value)
+    text = value.text[:64] + ("..." if len(value.text) > 64 else "")
+    return repr(text) + (" (text)" if value.quoted else "")
+
+
+def _is_repeated(field: _Descriptor) -> bool:
+    # `label` is deprecated in new versions of protobuf, `is_repeated` is not there in old ones.
+    repeated = getattr(field, "is_repeated", None)
+    return bool(repeated if repeated is not None else field.label == FieldDescriptor.LABEL_REPEATED)
+
+
+def _is_map(field: _Descriptor) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def _real_oneof(field: _Descriptor) -> Any:
+    """The oneof that the field is in, but for those of `optional` fields, which have one member and a made-up name."""
+    oneof = field.containing_oneof
+    synthetic = oneof is not None and len(oneof.fields) == 1 and oneof.name == "_" + field.name
+    return None if synthetic else oneof
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def add(self, at: str, reason: str, path: str, description: str) -> None:
+        self.problems.append(Problem(reason, FieldViolation(path, description, at)))
+
+    def read_message(self, value: Value, path: str, message: Message) -> None:
+        fields: Mapping[str, _Descriptor] = message.DESCRIPTOR.fields_by_name
+        chosen: dict[str, str] = {}
+        for key, entry in value.entries.items():
+            field = fields.get(key)
+            if field is None:
+                self.add(entry.key_at, "FIELD_UNKNOWN", _child(path, key), self._unknown(message.DESCRIPTOR, path, key))
+                continue
+            oneof = _real_oneof(field)
+            if oneof is not None and chosen.setdefault(oneof.name, key) != key:
+                self.add(entry.key_at, "FIELD_CONFLICT", _child(path, key),
+                         f"stands beside '{chosen[oneof.name]}', only one of them can be given here")
+                continue
+            self._read_field(entry, _child(path, key), field, message)
+
+    @staticmethod
+    def _unknown(kind: _Descriptor, path: str, key: str) -> str:
+        names = [f.name for f in kind.fields]
+        familiar = _FAMILIAR.get(key.lower())
+        if familiar in names:
+            return f"unknown field, it is called '{familiar}' here"
+        near = _nearest(key, names)
+        if near:
+            return f"unknown field, did you mean '{near}'?"
+        for field in kind.fields:  # right name, one level too high
+            if field.message_type is not None and not _is_repeated(field) and key in field.message_type.fields_by_name:
+                return f"unknown field here, it belongs to '{_child(path, field.name)}'"
+        return f"unknown field, expected {_joined(names)}" if names else "unknown field, there are none here"
+
+    def _read_field(self, entry: Entry, path: str, field: _Descriptor, message: Message) -> None:
+        value = entry.value
+        if _is_map(field):
+            self._read_map(value, path, field, message)
+        elif _is_repeated(field):
+            self._read_repeated(value, path, field, message)
+        elif field.message_type is None:
+            number_or_text = self._scalar(value, path, field)
+            if number_or_text is not None:
+                setattr(message, field.name, number_or_text)
+        else:
+            # `- relu:` and `lenet5:` say all there is to say; an empty `recipe:` was forgotten.
+            may_be_empty = _real_oneof(field) is not None or not field.message_type.fields
+            if value.kind is not Kind.MAP and not (value.kind is Kind.NULL and may_be_empty):
+                self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected {_expected(field)}")
+                return
+            sub = getattr(message, field.name)
+            sub.SetInParent()
+            self.read_message(value, path, sub)
+
+    def _read_map(self, value: Value, path: str, field: _Descriptor, message: Message) -> None:
+        if value.kind is not Kind.MAP:
+            self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected names with values")
+            return
+        target = getattr(message, field.name)
+        value_field = field.message_type.fields_by_name["value"]
+        for key, entry in value.entries.items():
+            if value_field.message_type is not None:
+                self._read_any(entry.value, _child(path, key), target[key])
+            else:
+                text = self._scalar(entry.value, _child(path, key), value_field)
+                if text is not None:
+                    target[key] = text
+
+    def _read_any(self, value: Value, path: str, out: AnyValue) -> None:
+        """A value of any type: number, truth, text, or a list of them. Which is right, its reader knows."""
+        if value.kind is Kind.SEQUENCE:
+            out.list_value.SetInParent()
+            for i, item in enumerate(value.items):
+                self._read_any(item, f"{path}[{i}]", out.list_value.values.add())
+        elif value.kind is not Kind.SCALAR:
+            self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected a number, text, true or false")
+        elif not value.quoted and value.text in ("true", "false"):
+            out.bool_value = value.text == "true"
+        elif not value.quoted and _NUMBER.fullmatch(value.text):
+            number = self._scalar(value, path, AnyValue.DESCRIPTOR.fields_by_name["number_value"])
+            if isinstance(number, float):
+                out.number_value = number
+        else:
+            out.string_value = value.text
+
+    def _read_repeated(self, value: Value, path: str, field: _Descriptor, message: Message) -> None:
+        target = getattr(message, field.name)
+        of_messages = field.message_type is not None
+        items = [value] if value.kind is Kind.SCALAR and not of_messages else value.items  # kernel_shape: 5
+        if value.kind is not Kind.SEQUENCE and items is value.items:
+            self.add(value.at, "FIELD_TYPE", path,
+                     f"{_shown(value)}, expected a list{' (- item)' if of_messages else ''} of "
+                     f"{field.name if of_messages else _expected(field)}")
+            return
+        for i, item in enumerate(items):
+            item_path = path if item is value else f"{path}[{i}]"
+            if not of_messages:
+                scalar = self._scalar(item, item_path, field)
+                if scalar is not None:
+                    target.append(scalar)
+                continue
+            sub = target.add()
+            if item.kind is Kind.MAP:
+                self.read_message(item, item_path, sub)
+            elif item.kind is Kind.SCALAR and item.text in field.message_type.fields_by_name:
+                self.add(item.at, "FIELD_TYPE", item_path, f"{_shown(item)} lacks its colon, write '- {item.text}:'")
+            else:
+                self.add(item.at, "FIELD_TYPE", item_path, f"{_shown(item)}, expected fields (name: value)")
+
+    def _scalar(self, value: Value, path: str, field: _Descriptor) -> bool | int | float | str | None:
+        """The value in the field's type, or None after telling what is wrong with it."""
+        def refuse(expected: str) -> None:
+            self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected {expected}")
+
+        text = value.text
+        kind = field.cpp_type
+        if value.kind is not Kind.SCALAR:
+            refuse(_expected(field))
+        elif kind == FieldDescriptor.CPPTYPE_BOOL:
+            if not value.quoted and text in ("true", "false"):
+                return text == "true"
+            refuse(_expected(field))
+        elif kind in _WHOLE_RANGES:
+            low, high = _WHOLE_RANGES[kind]
+            if value.quoted or not _WHOLE.fullmatch(text):
+                leading = not value.quoted and re.fullmatch("0[0-9]+", text)
+                refuse(_expected(field) + (" without leading zeros" if leading else ""))
+            elif len(text) > 20 or not low <= int(text) <= high:
+                self.add(value.at, "FIELD_OUT_OF_RANGE", path, f"{text[:64]} is out of range, expected {low}..{high}")
+            else:
+                return int(text)
+        elif kind == FieldDescriptor.CPPTYPE_DOUBLE:
+            if value.quoted or not _NUMBER.fullmatch(text):
+                if not value.quoted and text.startswith(".") and _NUMBER.fullmatch("0" + text):
+                    refuse(f"a number such as 0{text}")
+                else:
+                    unbounded = text.lower().lstrip("-.") in ("nan", "inf", "infinity")
+                    refuse("a finite number" if unbounded and not value.quoted else "a number")
+            elif not math.isfinite(float(text)):
+                self.add(value.at, "FIELD_OUT_OF_RANGE", path, f"{text[:64]} is beyond what a 64-bit number can hold")
+            else:
+                return float(text)
+        elif kind == FieldDescriptor.CPPTYPE_ENUM:
+            numbers = _enum_numbers(field.enum_type)
+            if text in numbers:
+                return numbers[text]
+            near = _nearest(text, list(numbers))
+            self.add(value.at, "FIELD_UNSUPPORTED", path, f"{text[:64]!r} is not known, expected "
+                     f"{_joined(list(numbers))}" + (f"; did you mean '{near}'?" if near else ""))
+        elif not value.quoted and (_NUMBER.fullmatch(text) or text in ("true", "false")):
+            refuse(f'text; put it in quotes: "{text}"')
+        else:
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                refuse("text that UTF-8 can hold")
+            else:
+                return text
+        return None
+
+
+@dataclass(frozen=True)
+class DatasetDocument:
+    """The dataset of a spec, by path or by name. Paths are relative to `folder`."""
+
+    file: v1.DatasetFile
+    folder: Path
+
+    def sources(self) -> Iterator[tuple[v1.DatasetSource.Role, Path]]:
+        """Roles and files, in the order in which they travel."""
+        role = v1.DatasetSource.Role
+        for which, path in ((role.DATA, self.file.path), (role.TEST, self.file.test_path),
+                            (role.TRAIN_IMAGES, self.file.train_images), (role.TRAIN_LABELS, self.file.train_labels),
+                            (role.TEST_IMAGES, self.file.test_images), (role.TEST_LABELS, self.file.test_labels)):
+            if path:
+                yield which, self.folder / path
+
+    def format(self) -> v1.DatasetSpec:
+        """The wire's description, without sources."""
+        if self.file.HasField("text"):
+            return v1.DatasetSpec(text=self.file.text)
+        if self.file.path:
+            return v1.DatasetSpec(csv=self.file.csv)
+        return v1.DatasetSpec(idx=v1.IdxFormat())
+
+
+@dataclass(frozen=True)
+class JobDocument:
+    file: v1.JobFile
+    dataset: DatasetDocument
+    document: Document
+
+    def has_data(self) -> bool:
+        return any(True for _ in self.dataset.sources())
+
+    def job_spec(self) -> v1.JobSpec:
+        spec = v1.JobSpec(model=self.file.model, recipe=self.file.recipe, priority=self.file.priority,
+                          labels=self.file.labels)
+        if not self.has_data():
+            spec.dataset.name = self.file.dataset.name
+        if self.file.HasField("resources"):
+            spec.resources.CopyFrom(self.file.resources)
+        return spec
+
+    def with_positions(self, error: TrainyardError) -> TrainyardError:
+        """The server's refusal with the places in the spec of the fields that it names."""
+        placed = []
+        for violation in error.violations:
+            field = "name" if violation.field == "job_id" else violation.field.removeprefix("spec.")
+            placed.append(FieldViolation(field, violation.description, self.document.locate(field)))
+        if not placed:
+            return error
+        if len(placed) == 1:  # the server's sentence stays: it may say more than its field, such as a layer's name
+            message = error.message.removeprefix("spec.")
+            message = f"{placed[0].position}: {message}" if placed[0].position else message
+        else:
+            message = f"{self.document.name} has {len(placed)} problems"
+        return type(error)(message, reason=error.reason, code=error.code, metadata=error.metadata, violations=placed)
+
+
+def open_document(spec: Spec, folder: str | os.PathLike[str] | None) -> tuple[Document, Path]:
+    """The document that `spec` is or names, and the folder that its paths are relative to."""
+    if isinstance(spec, Mapping):
+        return Document.of(spec, "spec"), Path(folder or ".")
+    if isinstance(spec, str) and ("\n" in spec or spec.lstrip().startswith("{")):
+        return Document.parse(spec, "spec"), Path(folder or ".")
+    if not isinstance(spec, (str, os.PathLike)):
+        raise InvalidArgumentError(f"spec: a {type(spec).__name__}, expected the path of a spec file, its text "
+                                   "(several lines, or JSON) or a dict", reason="FIELD_TYPE")
+    return Document.read(spec), Path(folder) if folder is not None else Path(spec).parent
+
+
+def _check_layers(layers: Sequence[v1.Layer], where: str, document: Document, reader: _Reader) -> None:
+    for i, layer in enumerate(layers):
+        path = f"{where}[{i}]"
+        told = any(p.violation.field.startswith(path) for p in reader.problems)  # an unknown field says it better
+        if layer.WhichOneof("op") is None and not told:
+            reader.add(document.locate(path), "FIELD_REQUIRED", path, "names no operation such as conv, gemm or relu")
+
+
+def _check_dataset(file: v1.DatasetFile, prefix: str, document: Document, reader: _Reader) -> None:
+    def add(reason: str, name: str, description: str) -> None:
+        field = ".".join(part for part in (prefix, name) if part)
+        reader.add(document.locate(field), reason, field, description)
+
+    table = bool(file.path or file.test_path) or file.HasField("csv") or file.HasField("text")
+    images = bool(file.train_images or file.train_labels or file.test_images or file.test_labels)
+    if table and images:
+        add("FIELD_CONFLICT", "", "has both CSV or text fields (path, csv, text) and IDX fields (train_images), "
+            "expected one kind")
+    elif file.HasField("csv") and file.HasField("text"):
+        add("FIELD_CONFLICT", "", "has csv and text, expected one of them")
+    elif file.HasField("text"):
+        if not file.path:
+            add("FIELD_REQUIRED", "path", "required with text: the file that holds it")
+    elif table:
+        if not file.path:
+            add("FIELD_REQUIRED", "path", "required with csv: the file that holds the rows")
+        if not file.csv.target:
+            add("FIELD_REQUIRED", "csv.target", "required with path: the column to learn (or text: {}, if the file is "
+                "one text)")
+        if len(file.csv.delimiter.encode()) > 1:
+            add("FIELD_OUT_OF_RANGE", "csv.delimiter", f"{file.csv.delimiter!r}, expected one character such as \",\" "
+                "or \";\"")
+    elif images:
+        for name in ("train_images", "train_labels"):
+            if not getattr(file, name):
+                add("FIELD_REQUIRED", name, "required for IDX data")
+        if bool(file.test_images) != bool(file.test_labels):
+            add("FIELD_REQUIRED", "test_labels" if file.test_images else "test_images",
+                "required: a test set is images and labels")
+    elif not file.name:
+        add("FIELD_REQUIRED", "", "says nothing, expected a name, or path with csv or text, or train_images and "
+            "train_labels")
+
+
+def read_job(spec: Spec, folder: str | os.PathLike[str] | None = None) -> JobDocument:
+    """A whole spec. All problems are told at once, up to 16."""
+    document, base = open_document(spec, folder)
+    reader = _Reader()
+    file = v1.JobFile()
+    reader.read_message(document.root, "", file)
+    for name, example in (("dataset", "'dataset: {name: digits}'"), ("model", "'model: {lenet5: {}}'"),
+                          ("recipe", "'recipe: {epochs: 5, optimizer: {learning_rate: 0.1}}'")):
+        if name not in document.root.entries:
+            reader.add(document.root.at, "FIELD_REQUIRED", name, f"required and not there, for example {example}")
+    _check_layers(file.model.layers, "model.layers", document, reader)
+    for i, block in enumerate(file.model.blocks):
+        _check_layers(block.layers, f"model.blocks[{i}].layers", document, reader)
+    if file.HasField("dataset"):
+        _check_dataset(file.dataset, "dataset", document, reader)
+    if reader.problems:
+        raise refusal(reader.problems, document.name)
+    return JobDocument(file, DatasetDocument(file.dataset, base), document)
+
+
+def read_dataset(spec: Spec, folder: str | os.PathLike[str] | None = None) -> DatasetDocument:
+    """The dataset of a whole spec, or a spec of a dataset alone (the fields below `dataset`)."""
+    document, base = open_document(spec, folder)
+    reader = _Reader()
+    whole = not {"model", "dataset"}.isdisjoint(document.root.entries)
+    job = v1.JobFile()
+    file = job.dataset
+    reader.read_message(document.root, "", job if whole else file)
+    _check_dataset(file, "dataset" if whole else "", document, reader)
+    if reader.problems:
+        raise refusal(reader.problems, document.name)
+    return DatasetDocument(file, base)

@@ -1,0 +1,129 @@
+"""Files to the server by their content, and datasets made of them (client/lib/upload.cc, dataset_upload.cc)."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import google_crc32c
+
+from trainyard import v1
+from trainyard._rpc import CREATE_DATASET, GET_DATASET, GET_UPLOAD, UPLOAD_FILE, Channel
+from trainyard.errors import InternalError, InvalidArgumentError, NotFoundError, TrainyardError, UnavailableError
+
+CHUNK_BYTES = 1 << 20
+TRIES_MAX = 5  # without any progress
+_POLL_S, _POLL_S_MAX = 0.02, 1.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a transfer is. An upload calls back from a thread of its own."""
+
+    filename: str
+    done_bytes: int  # of an upload: what the server had before, plus what was sent
+    total_bytes: int
+
+
+Observer = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is uploaded: a file, or bytes under a name that people will see."""
+
+    filename: str
+    source: Path | bytes
+
+    @contextmanager
+    def open(self) -> Iterator[mmap.mmap | bytes]:
+        if isinstance(self.source, bytes):
+            yield self.source
+            return
+        try:
+            file = open(self.source, "rb")  # closed below; errors of the body are not ours
+        except OSError as error:
+            raise NotFoundError(f"{self.source}: {(error.strerror or str(error)).lower()}",
+                                reason="FILE_NOT_FOUND") from None
+        with file:
+            if file.seek(0, 2) == 0:
+                raise InvalidArgumentError(f"{self.source}: the file is empty", reason="DATASET_INVALID")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                yield mapped
+
+
+def _may_resume(error: TrainyardError) -> bool:
+    """After which the same bytes may well arrive: the connection broke, a chunk was damaged on its way, the server
+    committed less than we thought, or an earlier stream of ours is not closed yet."""
+    return isinstance(error, UnavailableError) or error.reason in (
+        "CHUNK_CHECKSUM", "UPLOAD_OFFSET_MISMATCH", "UPLOAD_BUSY", "UPLOAD_PAUSED")
+
+
+def upload(channel: Channel, content: Content, progress: Observer | None) -> str:
+    """Sends what the server does not have of the content, and returns its SHA-256.
+
+    A stream that breaks is resumed at the committed size, up to TRIES_MAX times without any progress.
+    """
+    with content.open() as data:
+        total = len(data)
+        sha256 = hashlib.sha256(data).hexdigest()
+
+        def requests(offset: int) -> Iterator[v1.UploadFileRequest]:
+            yield v1.UploadFileRequest(start=v1.UploadFileRequest.Start(
+                parent=channel.parent, sha256=sha256, size_bytes=total, offset=offset))
+            while offset < total:
+                chunk = bytes(data[offset:offset + CHUNK_BYTES])
+                yield v1.UploadFileRequest(chunk=v1.UploadFileRequest.Chunk(
+                    offset=offset, data=chunk, crc32c=google_crc32c.value(chunk)))
+                offset += len(chunk)
+                if progress is not None:
+                    progress(Progress(content.filename, offset, total))
+            yield v1.UploadFileRequest(finish=v1.UploadFileRequest.Finish())
+
+        best, tries, pause = -1, 0, 0.1
+        last: TrainyardError | None = None
+        while True:
+            have = channel.call(GET_UPLOAD, v1.GetUploadRequest(name=f"{channel.parent}/uploads/{sha256}"))
+            if have.complete:
+                return sha256
+            if not 0 <= have.committed_size <= total:
+                raise InternalError(f"{content.filename}: the server says that it has {have.committed_size} bytes of "
+                                    f"{total}", reason="UPLOAD_OFFSET_MISMATCH", code="DATA_LOSS")
+            tries = 0 if have.committed_size > best else tries + 1
+            best = max(best, have.committed_size)
+            if tries > TRIES_MAX and last is not None:
+                raise last
+            try:
+                if channel.send(UPLOAD_FILE, requests(have.committed_size)).complete:
+                    return sha256
+                last = InternalError(f"{content.filename}: the server did not take the whole file",
+                                     reason="UPLOAD_INCOMPLETE", code="DATA_LOSS")
+            except TrainyardError as error:
+                if not _may_resume(error):
+                    raise
+                last = error
+            if tries > 0:
+                time.sleep(pause)
+                pause = min(pause * 2, 2.0)
+
+
+def ensure_dataset(channel: Channel, name: str, spec: v1.DatasetSpec,
+                   sources: Sequence[tuple[v1.DatasetSource.Role, Content]], progress: Observer | None) -> v1.Dataset:
+    """Uploads the sources, creates the dataset and waits until it is READY. What the server has is not sent again."""
+    request = v1.CreateDatasetRequest(parent=channel.parent, dataset_id=name, spec=spec)
+    for role, content in sources:
+        request.spec.sources.add(role=role, sha256=upload(channel, content, progress), filename=content.filename)
+    dataset = channel.call(CREATE_DATASET, request)
+    pause = _POLL_S
+    while dataset.state == v1.Dataset.INGESTING:
+        time.sleep(pause)
+        pause = min(pause * 1.5, _POLL_S_MAX)
+        dataset = channel.call(GET_DATASET, v1.GetDatasetRequest(name=dataset.name))
+    if dataset.state == v1.Dataset.FAILED:
+        raise InvalidArgumentError(dataset.message, reason=dataset.reason or "DATASET_INVALID")
+    return dataset

@@ -1,0 +1,499 @@
+"""The client: jobs, datasets and models of a Trainyard server."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from trainyard import _rpc as rpc
+from trainyard import data, v1
+from trainyard._connection import resolve
+from trainyard._spec import JobDocument, Spec, read_dataset, read_job
+from trainyard._upload import Content, Observer, Progress, ensure_dataset
+from trainyard.errors import (DeadlineExceededError, InternalError, InvalidArgumentError,
+                              JobCancelledError, JobFailedError, TrainyardError)
+from trainyard.events import Event, MetricsEvent, follow, is_final, state_name
+from trainyard.predictions import Predictions, Rows, collect, requests_of
+from trainyard.v1 import JobState
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+PAGE_SIZE_MAX = 1000
+_FILE_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,127}")
+
+
+class Devices(list[v1.Device]):
+    """The server's devices. `note` says why there is no GPU, and what to install; it may be empty."""
+
+    def __init__(self, devices: Iterable[v1.Device], note: str) -> None:
+        super().__init__(devices)
+        self.note = note
+
+
+class Client:
+    """A connection to one server. Thread-safe; `with Client() as client:` closes it.
+
+    Without an address it is found as the command line finds it (docs/cli.md, "Which server"): TRAINYARD_SERVER, the
+    configuration file's context, a Unix socket where a daemon of this user or of this machine listens.
+
+    Results are the messages of proto/trainyard/v1 (`trainyard.v1`), whose comments say what each field means. Jobs,
+    datasets and models may be given by short name (`digits-1`), by full name (`tenants/default/jobs/digits-1`) or as
+    the message itself. Calls raise subclasses of `TrainyardError`. Reads, `submit` and `cancel` are tried again while
+    the server is unavailable, up to four times within `timeout_s`; everything else is sent once.
+    """
+
+    def __init__(self, address: str | None = None, *, context: str | None = None,
+                 ca_file: str | os.PathLike[str] | None = None, token_file: str | os.PathLike[str] | None = None,
+                 config_file: str | os.PathLike[str] | None = None, plaintext: bool = False,
+                 timeout_s: float = 10.0) -> None:
+        """
+        address      "unix:/path" or "host:port"
+        context      of the configuration file, instead of TRAINYARD_CONTEXT and the file's own `context`
+        ca_file      PEM roots for TLS; TCP to another machine uses TLS, with the system's roots without this
+        token_file   one line, readable by its owner alone (mode 0600)
+        config_file  instead of TRAINYARD_CONFIG, ~/.config/trainyard/config.yaml and /etc/trainyard/client.yaml
+        plaintext    TCP without TLS to another machine
+        timeout_s    seconds for each answer, above 0 and up to 3600
+
+        UnavailableError / SERVER_NOT_RUNNING if nobody listens on a Unix socket; TCP connects with the first call.
+        InvalidArgumentError / CONFIG_INVALID names a wrong setting.
+        """
+        connection = resolve(address, context=context, ca_file=ca_file, token_file=token_file,
+                             config_file=config_file, plaintext=plaintext, timeout_s=timeout_s)
+        self._channel = rpc.Channel(connection)
+
+    def close(self) -> None:
+        """Ends the connection, and every stream on it."""
+        self._channel.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"trainyard.Client({self.server!r})"
+
+    @property
+    def server(self) -> str:
+        """The address in use: "unix:/path" or "host:port"."""
+        return self._channel.connection.server
+
+    # --- jobs -----------------------------------------------------------------------------------------------------
+
+    def submit(self, spec: Spec, *, name: str | None = None, folder: str | os.PathLike[str] | None = None,
+               request_id: str | None = None, progress: Observer | None = None) -> v1.Job:
+        """Submits a job and returns it as QUEUED: it is stored, and survives a power loss.
+
+        spec        the path of a spec file; its text, YAML of several lines or JSON; or a dict of the same form
+                    (docs/job_spec.md). Files that it names are uploaded if the server lacks their content.
+        name        the job's id instead of the spec's `name`; the server makes one without either
+        folder      what the spec's paths are relative to: by default the folder of the file, else the current one
+        request_id  a UUID: submitting the same again with it is the same job
+        progress    called with a `Progress` as an upload advances
+
+        InvalidArgumentError lists the refused fields in `violations`, with line and column for YAML.
+        ConflictError / JOB_EXISTS if the name is taken.
+        """
+        return self._send_job(spec, name, folder, progress, request_id, validate_only=False)
+
+    def check(self, spec: Spec, *, name: str | None = None, folder: str | os.PathLike[str] | None = None,
+              progress: Observer | None = None) -> v1.Job:
+        """What `submit` would return or raise, with nothing submitted: the job has a plan and no uid. Data that the
+        spec names is uploaded all the same, because the check needs it."""
+        return self._send_job(spec, name, folder, progress, None, validate_only=True)
+
+    def plan(self, spec: Spec, *, folder: str | os.PathLike[str] | None = None,
+             progress: Observer | None = None) -> v1.JobPlan:
+        """What the spec would become on the server: layers, FLOPs, memory in bytes, device, warnings. Runs nothing,
+        but uploads the data that the spec names. A job that does not fit is planned too: `plan.fit` tells what it
+        lacks."""
+        document = read_job(spec, folder)
+        request = v1.PlanJobRequest(parent=self._channel.parent, spec=self._wire_spec(document, progress))
+        try:
+            return self._channel.call(rpc.PLAN_JOB, request)
+        except TrainyardError as error:
+            raise document.with_positions(error) from None
+
+    def job(self, job: str | v1.Job) -> v1.Job:
+        """The job as it is now. NotFoundError / JOB_NOT_FOUND."""
+        return self._channel.call(rpc.GET_JOB, v1.GetJobRequest(name=self._name("jobs", job)))
+
+    def jobs(self, *, states: Iterable[JobState | str] = (), limit: int | None = None) -> list[v1.Job]:
+        """Jobs, newest first: only those in `states` ("RUNNING", JobState.RUNNING), and at most `limit`."""
+        wanted: list[JobState | str] = []
+        for state in states:
+            if isinstance(state, str) and state.upper() not in JobState.keys()[1:]:
+                raise InvalidArgumentError(f"states: '{state}' is not known, expected "
+                                           f"{', '.join(JobState.keys()[1:])}", reason="FIELD_UNSUPPORTED")
+            wanted.append(state.upper() if isinstance(state, str) else state)
+
+        def page(token: str, size: int) -> tuple[Iterable[v1.Job], str]:
+            answer = self._channel.call(rpc.LIST_JOBS, v1.ListJobsRequest(
+                parent=self._channel.parent, page_size=size, page_token=token, states=wanted))
+            return answer.jobs, answer.next_page_token
+        return _pages(page, limit)
+
+    def cancel(self, job: str | v1.Job) -> v1.Job:
+        """Asks the job to end; safe to repeat, and on a finished job it changes nothing. The job that comes back may
+        still be RUNNING, with `cancel_requested`, until its worker has stopped."""
+        return self._channel.call(rpc.CANCEL_JOB, v1.CancelJobRequest(name=self._name("jobs", job)))
+
+    def delete(self, job: str | v1.Job) -> None:
+        """Removes a finished job with its events and checkpoints; its model stays. ConflictError /
+        JOB_STATE_CONFLICT while it is not finished."""
+        self._channel.call(rpc.DELETE_JOB, v1.DeleteJobRequest(name=self._name("jobs", job)))
+
+    def watch(self, job: str | v1.Job, *, after: int = 0,
+              on_reconnect: Callable[[TrainyardError], None] | None = None) -> Iterator[Event]:
+        """The job's events behind sequence number `after`, each once and in order, until the job ends.
+
+        A connection that breaks is tried again for two minutes and goes on behind the last event; `on_reconnect` is
+        told why. Then, or if the server was never there, UnavailableError. Leaving the loop ends the stream, not the
+        job. InvalidArgumentError / SEQUENCE_IN_FUTURE if `after` is beyond the newest event.
+        """
+        if after < 0:
+            raise InvalidArgumentError(f"after: {after}, expected a sequence number from 0", reason="FIELD_OUT_OF_RANGE")
+        return follow(self._channel, self._name("jobs", job), after, on_reconnect=on_reconnect)
+
+    def wait(self, job: str | v1.Job, *, timeout_s: float | None = None, check: bool = True) -> v1.Job:
+        """The job once it has ended, across broken connections.
+
+        With `check`, JobFailedError or JobCancelledError unless it SUCCEEDED. DeadlineExceededError / WAIT_TIMEOUT
+        after `timeout_s` seconds; the job goes on.
+        """
+        if timeout_s is not None and not timeout_s > 0:
+            raise InvalidArgumentError(f"timeout_s: {timeout_s}, expected seconds above 0", reason="FIELD_OUT_OF_RANGE")
+        found = self.job(job)
+        if not is_final(found.state):
+            try:
+                for _ in follow(self._channel, found.name, found.newest_seq, timeout_s=timeout_s):
+                    pass
+            except DeadlineExceededError:
+                raise DeadlineExceededError(f"{_short(found.name)} has not ended within {timeout_s:g} s; it goes on",
+                                            reason="WAIT_TIMEOUT") from None
+            found = self.job(found)
+        if check and found.state != JobState.SUCCEEDED:
+            kind = JobCancelledError if found.state == JobState.CANCELLED else JobFailedError
+            raise kind(f"{_short(found.name)} {state_name(found.state)}: {found.message}", reason=found.reason,
+                       job=found)
+        return found
+
+    def metric_series(self, job: str | v1.Job) -> dict[str, dict[int, float]]:
+        """All metrics so far, by key and step: `{"train/loss": {1: 2.3, 2: 2.1}, ...}`. Values may be NaN or infinite.
+        Where an attempt repeats a step after a resume, the newer value counts."""
+        series: dict[str, dict[int, float]] = {}
+        for event in follow(self._channel, self._name("jobs", job), 0, only_past=True):
+            if isinstance(event, MetricsEvent):
+                for point in event.points:
+                    series.setdefault(point.key, {})[point.step] = point.value
+        return series
+
+    def metrics(self, job: str | v1.Job) -> pd.DataFrame:
+        """All metrics so far: a row for each step, a column for each series, NaN where a step has no value of it.
+        Needs pandas; `metric_series` does not."""
+        import pandas as pd
+
+        frame = pd.DataFrame({key: pd.Series(points, dtype="float64")
+                              for key, points in sorted(self.metric_series(job).items())})
+        frame.index = frame.index.astype("int64")
+        return frame.sort_index().rename_axis("step")
+
+    # --- datasets -------------------------------------------------------------------------------------------------
+
+    def upload_dataset(self, spec: Spec, *, name: str | None = None, folder: str | os.PathLike[str] | None = None,
+                       progress: Observer | None = None) -> v1.Dataset:
+        """Brings files to the server and returns the dataset once it is READY.
+
+        spec    a job spec, of which the dataset is taken, or the fields below its `dataset`: a path, text or dict
+        name    the dataset's id instead of the spec's
+
+        Content that the server has is not sent again, and the same content with the same options is the same dataset.
+        NotFoundError / FILE_NOT_FOUND; InvalidArgumentError / DATASET_INVALID names row and column;
+        ConflictError / DATASET_EXISTS if the name has other content.
+        """
+        document = read_dataset(spec, folder)
+        sources = [(role, Content(path.name, path)) for role, path in document.sources()]
+        if not sources:
+            raise InvalidArgumentError(f"the dataset '{document.file.name}' names no files, expected path, or "
+                                       "train_images and train_labels", reason="FIELD_REQUIRED")
+        return ensure_dataset(self._channel, name or document.file.name, document.format(), sources, progress)
+
+    def upload_frame(self, frame: pd.DataFrame, target: str, *, name: str | None = None,
+                     test: pd.DataFrame | None = None, progress: Observer | None = None,
+                     **options: object) -> v1.Dataset:
+        """A pandas DataFrame as a dataset with the column `target` to learn; `test` has the rows of a test set.
+
+        `options` are the fields of `dataset.csv` in docs/job_spec.md: target_kind="class", categorical=[...],
+        ignore=[...], image=[C, H, W], text=[...], tokenizer, vocabulary_size, max_length. Without
+        `categorical`, the columns of pandas' category type are the categories. The index is left out. Returns and raises as `upload_dataset`.
+        """
+        if target not in map(str, frame.columns):
+            raise InvalidArgumentError(f"target: '{target}' is not a column, expected one of "
+                                       f"{', '.join(map(str, frame.columns[:20]))}", reason="DATASET_INVALID")
+        for fixed in ("header", "delimiter", "target"):
+            if fixed in options:
+                raise InvalidArgumentError(f"{fixed}: not an option of a frame", reason="FIELD_UNKNOWN")
+        csv = {**options, "target": target}
+        if not {"categorical", "image", "text"} & options.keys():
+            ignore = options.get("ignore", ())
+            left_out = {target, *([ignore] if isinstance(ignore, str) else ignore if isinstance(ignore, (list, tuple)) else [])}
+            csv["categorical"] = [column for column in data.frame_categories(frame) if column not in left_out]
+        document = read_dataset({"path": "frame.csv", "csv": csv})
+        role = v1.DatasetSource.Role
+        sources = [(role.DATA, Content("frame.csv", data.frame_to_csv(frame)))]
+        if test is not None:
+            sources.append((role.TEST, Content("test.csv", data.frame_to_csv(test))))
+        return ensure_dataset(self._channel, name or "", document.format(), sources, progress)
+
+    def upload_arrays(self, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], *, name: str | None = None,
+                      test_x: np.ndarray[Any, Any] | None = None, test_y: np.ndarray[Any, Any] | None = None,
+                      target_kind: str | None = None, progress: Observer | None = None) -> v1.Dataset:
+        """NumPy arrays as a dataset; `test_x` and `test_y` are a test set.
+
+        x [N, H, W] or [N, C, H, W]  images: whole numbers 0..255 are bytes, else finite floats. y [N]: classes from 0.
+        x [N, F]                     a table with columns x0, x1, ...; NaN is missing. y [N]: classes or numbers, which
+                                     `target_kind` ("class" or "numeric") tells apart where their values do not.
+
+        Returns and raises as `upload_dataset`.
+        """
+        import numpy as np
+
+        x = np.asarray(x)
+        role = v1.DatasetSource.Role
+        if (test_x is None) != (test_y is None):
+            raise InvalidArgumentError("a test set is test_x and test_y, expected both or none", reason="FIELD_REQUIRED")
+        sets = [(x, np.asarray(y), "")]
+        if test_x is not None and test_y is not None:
+            sets.append((np.asarray(test_x), np.asarray(test_y), "test_"))
+        for rows, labels, prefix in sets:
+            if rows.ndim != x.ndim or labels.shape != rows.shape[:1]:
+                raise InvalidArgumentError(
+                    f"{prefix}x has shape {list(rows.shape)} and {prefix}y {list(labels.shape)}, expected as many "
+                    "labels [N] as rows" + (" and rows as in x" if prefix else ""), reason="DATASET_INVALID")
+        sources: list[tuple[v1.DatasetSource.Role, Content]] = []
+        if x.ndim == 2:
+            csv = {"target": "target", **({"target_kind": target_kind} if target_kind else {})}
+            spec = read_dataset({"path": "arrays.csv", "csv": csv}).format()
+            for (rows, labels, prefix), which in zip(sets, (role.DATA, role.TEST)):
+                sources.append((which, Content(f"{prefix}arrays.csv", data.table_to_csv(rows, labels))))
+        else:
+            if target_kind not in (None, "class"):
+                raise InvalidArgumentError(f"target_kind: '{target_kind}', expected class: labels of images are classes",
+                                           reason="FIELD_UNSUPPORTED")
+            spec = v1.DatasetSpec(idx=v1.IdxFormat())
+            for (images, labels, prefix), (image_role, label_role) in zip(
+                    sets, ((role.TRAIN_IMAGES, role.TRAIN_LABELS), (role.TEST_IMAGES, role.TEST_LABELS))):
+                sources.append((image_role, Content(f"{prefix}images.idx", data.images_to_idx(images))))
+                sources.append((label_role, Content(f"{prefix}labels.idx", data.labels_to_idx(labels))))
+        return ensure_dataset(self._channel, name or "", spec, sources, progress)
+
+    def dataset(self, dataset: str | v1.Dataset) -> v1.Dataset:
+        """The dataset as it is now. NotFoundError / DATASET_NOT_FOUND."""
+        return self._channel.call(rpc.GET_DATASET, v1.GetDatasetRequest(name=self._name("datasets", dataset)))
+
+    def datasets(self, *, limit: int | None = None) -> list[v1.Dataset]:
+        """Datasets, newest first."""
+        def page(token: str, size: int) -> tuple[Iterable[v1.Dataset], str]:
+            answer = self._channel.call(rpc.LIST_DATASETS, v1.ListDatasetsRequest(
+                parent=self._channel.parent, page_size=size, page_token=token))
+            return answer.datasets, answer.next_page_token
+        return _pages(page, limit)
+
+    def delete_dataset(self, dataset: str | v1.Dataset) -> None:
+        """ConflictError / DATASET_IN_USE while an unfinished job names it."""
+        self._channel.call(rpc.DELETE_DATASET, v1.DeleteDatasetRequest(name=self._name("datasets", dataset)))
+
+    # --- models ---------------------------------------------------------------------------------------------------
+
+    def model(self, model: str | v1.Model | v1.Job) -> v1.Model:
+        """A trained model; it has its job's name. NotFoundError / MODEL_NOT_FOUND."""
+        return self._channel.call(rpc.GET_MODEL, v1.GetModelRequest(name=self._model_name(model)))
+
+    def models(self, *, limit: int | None = None) -> list[v1.Model]:
+        """Trained models, newest first."""
+        def page(token: str, size: int) -> tuple[Iterable[v1.Model], str]:
+            answer = self._channel.call(rpc.LIST_MODELS, v1.ListModelsRequest(
+                parent=self._channel.parent, page_size=size, page_token=token))
+            return answer.models, answer.next_page_token
+        return _pages(page, limit)
+
+    def delete_model(self, model: str | v1.Model | v1.Job) -> None:
+        """Removes the model's files. Its job, if there still is one, stays."""
+        self._channel.call(rpc.DELETE_MODEL, v1.DeleteModelRequest(name=self._model_name(model)))
+
+    def download_model(self, model: str | v1.Model | v1.Job, folder: str | os.PathLike[str], *,
+                       progress: Observer | None = None) -> list[Path]:
+        """Writes model.safetensors and model.json (its preprocessing) into `folder`, which is made if need be, and
+        returns their paths. A file gets its name only when its SHA-256 is right: InternalError /
+        CONTENT_HASH_MISMATCH if it never is."""
+        request = v1.DownloadModelRequest(name=self._model_name(model))
+        target, paths = Path(folder), list[Path]()
+        part: _Part | None = None
+        try:
+            with self._channel.stream(rpc.DOWNLOAD_MODEL, request) as messages:
+                for message in messages:
+                    if message.WhichOneof("kind") == "header":
+                        if part is not None:
+                            paths.append(part.finish())
+                        part = None
+                        part = _Part(target, message.header)
+                    elif part is None:
+                        raise InternalError("model data before its file header", reason="STREAM_MALFORMED",
+                                            code="DATA_LOSS")
+                    else:
+                        part.append(message.data)
+                    if progress is not None and part is not None:
+                        progress(Progress(part.filename, part.written, part.size))
+            if part is not None:
+                paths.append(part.finish())
+        finally:
+            if part is not None:
+                part.discard()
+        if not paths:
+            raise InternalError("the model has no files", reason="STREAM_MALFORMED", code="DATA_LOSS")
+        return paths
+
+    def predict(self, model: str | v1.Model | v1.Job, rows: Rows) -> Predictions:
+        """Predicts raw rows; the server applies the model's own preprocessing.
+
+        rows    a DataFrame, whose columns are found by name; an array [N, F], whose columns are in the training data's
+                order; images [N, H, W] or [N, C, H, W]; a list of rows, each a list of values in that order or a dict by
+                column; or, for a model of text columns, a list of texts. None and NaN are missing values.
+
+        Rows that do not fit a request (3 MiB) are sent in several. InvalidArgumentError / DATASET_INVALID names row
+        and column, counted within the request. A request has two minutes.
+        """
+        name = self._model_name(model)
+        return collect(self._channel.call(rpc.PREDICT, request, rpc.PREDICT_TIMEOUT_S)
+                       for request in requests_of(name, rows))
+
+    # --- the server -----------------------------------------------------------------------------------------------
+
+    def devices(self) -> Devices:
+        """The devices that jobs run on, with memory in bytes and the jobs on them."""
+        answer = self._channel.call(rpc.LIST_DEVICES, v1.ListDevicesRequest())
+        return Devices(answer.devices, answer.note)
+
+    def server_info(self) -> v1.ServerInfo:
+        """Version, jobs queued and running, limits in bytes, and what its operator should know."""
+        return self._channel.call(rpc.GET_SERVER_INFO, v1.GetServerInfoRequest())
+
+    def health(self) -> bool:
+        """True if the server serves, False if it is up and does not (it is stopping). Needs no token.
+        UnavailableError if nobody answers."""
+        return self._channel.check_health()
+
+    # --------------------------------------------------------------------------------------------------------------
+
+    def _send_job(self, spec: Spec, name: str | None, folder: str | os.PathLike[str] | None,
+                  progress: Observer | None, request_id: str | None, *, validate_only: bool) -> v1.Job:
+        document = read_job(spec, folder)
+        request = v1.SubmitJobRequest(parent=self._channel.parent, job_id=name or document.file.name,
+                                      spec=self._wire_spec(document, progress),
+                                      request_id=request_id or str(uuid.uuid4()), validate_only=validate_only)
+        try:
+            return self._channel.call(rpc.SUBMIT_JOB, request)
+        except TrainyardError as error:
+            raise document.with_positions(error) from None
+
+    def _wire_spec(self, document: JobDocument, progress: Observer | None) -> v1.JobSpec:
+        spec = document.job_spec()
+        if document.has_data():
+            dataset = document.dataset
+            sources = [(role, Content(path.name, path)) for role, path in dataset.sources()]
+            spec.dataset.name = ensure_dataset(self._channel, dataset.file.name, dataset.format(), sources,
+                                               progress).name
+        return spec
+
+    def _model_name(self, model: str | v1.Model | v1.Job) -> str:
+        if isinstance(model, v1.Job):
+            return self._name("models", model.model or _short(model.name))
+        return self._name("models", model)
+
+    def _name(self, collection: str, given: str | v1.Job | v1.Dataset | v1.Model) -> str:
+        """`digits-1` and `tenants/default/jobs/digits-1` both become the latter."""
+        text = given if isinstance(given, str) else given.name
+        noun = collection[:-1]
+        parts = text.split("/")
+
+        def malformed(why: str) -> InvalidArgumentError:
+            return InvalidArgumentError(f"{noun} name '{text}' {why}", reason="NAME_MALFORMED")
+
+        if not text:
+            raise malformed("is empty")
+        if len(parts) == 1:
+            return f"{self._channel.parent}/{collection}/{text}"
+        if len(parts) != 4 or parts[0] != "tenants" or not parts[3]:
+            raise malformed(f"is not of the form NAME or tenants/TENANT/{collection}/NAME")
+        if parts[2] != collection:
+            raise malformed(f"names one of the '{parts[2]}', not a {noun}")
+        return text
+
+
+class _Part:
+    """A model's file that is being written."""
+
+    def __init__(self, folder: Path, header: v1.DownloadModelResponse.FileHeader) -> None:
+        self.filename, self.size, self.written = header.filename, header.size_bytes, 0
+        if not _FILE_NAME.fullmatch(self.filename) or self.size < 0:
+            raise InternalError(f"the server sent the file name {self.filename!r}, which is not written",
+                                reason="FILE_NAME_REFUSED", code="DATA_LOSS")
+        self._sha256 = header.sha256
+        self._digest = hashlib.sha256()
+        self._target = folder / self.filename
+        self._path = folder / (self.filename + ".part")
+        folder.mkdir(parents=True, exist_ok=True)  # only now: an unknown model leaves no folder behind
+        self._file = open(self._path, "wb")
+
+    def append(self, bytes_: bytes) -> None:
+        self.written += len(bytes_)
+        if self.written > self.size:
+            raise self._damaged("is longer than announced")
+        self._digest.update(bytes_)
+        self._file.write(bytes_)
+
+    def finish(self) -> Path:
+        if self.written != self.size:
+            raise self._damaged("is shorter than announced")
+        if self._digest.hexdigest() != self._sha256:
+            raise self._damaged("does not match its SHA-256")
+        self._file.close()
+        os.replace(self._path, self._target)
+        return self._target
+
+    def discard(self) -> None:
+        """Removes what is there of a file that was not finished."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+    def _damaged(self, what: str) -> InternalError:
+        return InternalError(f"{self.filename} {what}; try again", reason="CONTENT_HASH_MISMATCH", code="DATA_LOSS")
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _pages(page: Callable[[str, int], tuple[Iterable[Any], str]], limit: int | None) -> list[Any]:
+    """All items of a list call, or the first `limit`."""
+    if limit is not None and limit < 1:
+        raise InvalidArgumentError(f"limit: {limit}, expected 1 or more", reason="FIELD_OUT_OF_RANGE")
+    items: list[Any] = []
+    token = ""
+    while True:
+        size = PAGE_SIZE_MAX if limit is None else min(PAGE_SIZE_MAX, limit - len(items))
+        found, token = page(token, size)
+        items += found
+        if not token or len(items) == limit:
+            return items

@@ -1,0 +1,144 @@
+"""Arrays and frames as the files that the server reads: IDX and CSV (docs/datasets.md)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from trainyard.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    Array = np.ndarray[Any, Any]
+
+_IDX_U8, _IDX_I32, _IDX_F32 = 0x08, 0x0C, 0x0D
+
+
+def _refuse(message: str) -> InvalidArgumentError:
+    return InvalidArgumentError(message, reason="DATASET_INVALID")
+
+
+def _idx(code: int, array: Array, wire_type: str) -> bytes:
+    header = struct.pack(f">BBBB{array.ndim}I", 0, 0, code, array.ndim, *array.shape)
+    return header + array.astype(wire_type).tobytes()
+
+
+def images_to_idx(images: Array) -> bytes:
+    """An IDX file of images [N, H, W] or [N, C, H, W].
+
+    Whole numbers of any integer type must lie in 0..255 and become bytes; floats become 32-bit floats and must be
+    finite. The server scales bytes by 1/255 and standardises both. InvalidArgumentError tells what else was found.
+    """
+    import numpy as np
+
+    images = np.asarray(images)
+    if images.ndim not in (3, 4) or images.size == 0:
+        raise _refuse(f"images: shape {list(images.shape)}, expected [N, H, W] or [N, C, H, W] with N >= 1")
+    if images.dtype.kind in "iu":
+        low, high = int(images.min()), int(images.max())
+        if low < 0 or high > 255:
+            raise _refuse(f"images: whole numbers from {low} to {high}, expected 0..255, or floats")
+        return _idx(_IDX_U8, images, "u1")
+    if images.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            narrow = images.astype(">f4")
+        if not np.isfinite(narrow).all():
+            raise _refuse("images: NaN, infinity or numbers beyond 32-bit floats, expected finite ones")
+        return _idx(_IDX_F32, narrow, ">f4")
+    raise _refuse(f"images: type {images.dtype}, expected whole numbers 0..255 or floats")
+
+
+def labels_to_idx(labels: Array) -> bytes:
+    """An IDX file of class labels [N]: whole numbers from 0."""
+    import numpy as np
+
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or labels.size == 0:
+        raise _refuse(f"labels: shape {list(labels.shape)}, expected [N] with N >= 1")
+    if labels.dtype.kind not in "iu":
+        raise _refuse(f"labels: type {labels.dtype}, expected whole numbers from 0")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high > 0x7FFFFFFF:
+        raise _refuse(f"labels: from {low} to {high}, expected 0..2147483647")
+    return _idx(_IDX_U8, labels, "u1") if high < 256 else _idx(_IDX_I32, labels, ">i4")
+
+
+def _number(value: object) -> str:
+    return "" if value is None or value != value else repr(value)  # NaN is not itself; missing is an empty field
+
+
+def table_to_csv(rows: Array, target: Array | None = None) -> bytes:
+    """CSV of a numeric table [N, F], NaN as missing. With `target` [N] there is a header: x0, x1, ..., target."""
+    import numpy as np
+
+    rows = np.asarray(rows)
+    if rows.ndim != 2 or rows.size == 0:
+        raise _refuse(f"rows: shape {list(rows.shape)}, expected [N, F] with N, F >= 1")
+    if rows.dtype.kind not in "iufb":
+        raise _refuse(f"rows: type {rows.dtype}, expected numbers; use a DataFrame for columns of text")
+    numbers = rows.astype(np.int64) if rows.dtype.kind == "b" else rows
+    # item() gives Python numbers, whose repr is the shortest text that reads back the same; a 32-bit float widened to
+    # 64 bits would show its rounding, so it is taken through NumPy's own shortest text.
+    lines: list[str]
+    if numbers.dtype.kind == "f" and numbers.dtype.itemsize < 8:
+        lines = [",".join("" if text == "nan" else text for text in row) for row in numbers.astype(str).tolist()]
+    else:
+        lines = [",".join(map(_number, row)) for row in numbers.tolist()]
+    if target is None:
+        return ("\n".join(lines) + "\n").encode()
+    target = np.asarray(target)
+    if target.shape != (len(lines),):
+        raise _refuse(f"target: shape {list(target.shape)}, expected [{len(lines)}], one for each row")
+    if target.dtype.kind in "iufb":
+        fields = target.astype(str).tolist()
+    else:
+        fields = [csv_field(str(value)) for value in target.tolist()]
+    header = ",".join([*(f"x{i}" for i in range(rows.shape[1])), "target"])
+    return "\n".join([header, *(f"{line},{field}" for line, field in zip(lines, fields)), ""]).encode()
+
+
+def csv_field(text: str) -> str:
+    """`text` as one field, quoted where it must be."""
+    if text == "" or text != text.strip() or any(c in text for c in ',"\n\r'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def values_to_csv(rows: Sequence[Sequence[object]], header: Iterable[str] | None = None) -> bytes:
+    """CSV of rows of Python values: None and NaN are missing."""
+    def cell(value: object) -> str:
+        if isinstance(value, str):
+            return csv_field(value)
+        if value is None or value != value:
+            return ""
+        return str(value)
+
+    lines = [",".join(map(csv_field, header))] if header is not None else []
+    lines += [",".join(map(cell, row)) for row in rows]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def frame_to_csv(frame: pd.DataFrame) -> bytes:
+    """CSV of a frame with its columns' names as header, without its index. Missing values are empty fields.
+
+    Columns that pandas keeps as categories are categories for the server only if they hold text, or if they are named
+    in the dataset's `categorical`, which `Client.upload_frame` sees to.
+    """
+    names = [str(name) for name in frame.columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if not names or frame.empty:
+        raise _refuse(f"frame: {len(frame)} rows of {len(names)} columns, expected one at least of both")
+    if twice:
+        raise _refuse(f"frame: columns named twice: {', '.join(twice)}; names must differ, as text")
+    text: str = frame.to_csv(index=False, header=names, na_rep="", lineterminator="\n")
+    return text.encode()
+
+
+def frame_categories(frame: pd.DataFrame) -> list[str]:
+    """Names of the columns that pandas keeps as categories."""
+    import pandas as pd
+
+    return [str(name) for name, dtype in zip(frame.columns, frame.dtypes) if isinstance(dtype, pd.CategoricalDtype)]

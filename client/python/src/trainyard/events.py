@@ -1,0 +1,165 @@
+"""A job's events, typed. `Client.watch` yields them in order, each once."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TypeAlias
+
+from trainyard import v1
+from trainyard._rpc import WATCH_JOB, Channel
+from trainyard.errors import DeadlineExceededError, InternalError, TrainyardError, UnavailableError
+from trainyard.v1 import JobState
+
+RECONNECT_S_MAX = 120.0
+_PAUSE_S, _PAUSE_S_MAX = 0.1, 2.0
+
+
+def state_name(state: JobState) -> str:
+    """"RUNNING"; "STATE_9" for a state that only a newer server knows."""
+    return JobState.Name(state) if state in JobState.values() else f"STATE_{int(state)}"
+
+
+def is_final(state: JobState) -> bool:
+    """Whether a job in this state has ended."""
+    return state in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+
+
+@dataclass(frozen=True)
+class _Event:
+    seq: int  # from 1, per job, no gaps
+    time: datetime  # UTC; never decreases within a job
+    attempt: int
+
+
+@dataclass(frozen=True)
+class StateEvent(_Event):
+    """The job moved to `state`, because of `reason` (a stable key) and `message` (a sentence)."""
+
+    state: JobState
+    reason: str
+    message: str
+    device: str  # devices/cpu, or empty
+    resumed_from_step: int  # 0: from the start
+
+    @property
+    def state_name(self) -> str:
+        return state_name(self.state)
+
+
+@dataclass(frozen=True)
+class MetricPoint:
+    key: str  # train/loss, val/accuracy
+    step: int
+    value: float  # may be NaN or infinite
+
+
+@dataclass(frozen=True)
+class MetricsEvent(_Event):
+    points: tuple[MetricPoint, ...]
+
+
+@dataclass(frozen=True)
+class CheckpointEvent(_Event):
+    """A checkpoint was saved; or, if `error` says why, was not: then training goes on and the earlier one stays."""
+
+    step: int
+    size_bytes: int
+    error: str
+
+
+@dataclass(frozen=True)
+class LogEvent(_Event):
+    level: str  # INFO, WARN, ERROR
+    text: str
+
+
+@dataclass(frozen=True)
+class OtherEvent(_Event):
+    """A kind of event that this version does not know."""
+
+
+Event: TypeAlias = StateEvent | MetricsEvent | CheckpointEvent | LogEvent | OtherEvent
+
+_NON_FINITE = {v1.NonFinite.NOT_A_NUMBER: math.nan, v1.NonFinite.POSITIVE_INFINITY: math.inf,
+               v1.NonFinite.NEGATIVE_INFINITY: -math.inf}
+
+
+def _points(batch: v1.MetricBatch) -> Iterator[MetricPoint]:
+    for series in batch.series:
+        values = list(series.values)
+        for marked in series.non_finite:
+            values[marked.index] = _NON_FINITE.get(marked.kind, math.nan)
+        for step, value in zip(series.steps, values):
+            yield MetricPoint(series.key, step, value)
+
+
+def typed(event: v1.Event) -> Event:
+    head = (event.seq, event.time.ToDatetime(timezone.utc), event.attempt)
+    kind = event.WhichOneof("kind")
+    if kind == "state":
+        state = event.state
+        return StateEvent(*head, state.state, state.reason, state.message, state.device,
+                          state.resumed_from_step)
+    if kind == "metrics":
+        return MetricsEvent(*head, tuple(_points(event.metrics)))
+    if kind == "checkpoint":
+        return CheckpointEvent(*head, event.checkpoint.step, event.checkpoint.size_bytes, event.checkpoint.error)
+    if kind == "log":
+        level = event.log.level
+        known = level in v1.LogLine.Level.values()
+        return LogEvent(*head, v1.LogLine.Level.Name(level) if known else f"LEVEL_{level}", event.log.text)
+    return OtherEvent(*head)
+
+
+def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[TrainyardError], None] | None = None,
+           timeout_s: float | None = None, only_past: bool = False) -> Iterator[Event]:
+    """Events behind `after` to the job's end, across broken connections, as client/lib/follow.h does it.
+
+    A connection that breaks is tried again, from the last event on, until the server has not answered for
+    RECONNECT_S_MAX; a server that was never there is told at once. `only_past` ends with the newest event there was at
+    the first answer. DeadlineExceededError after `timeout_s`.
+    """
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    seen, last = after, None
+    answered_at: float | None = None
+    pause = _PAUSE_S
+    while True:
+        broken: TrainyardError = UnavailableError("the event stream ended early", reason="STREAM_ENDED")
+        try:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            with channel.stream(WATCH_JOB, v1.WatchJobRequest(name=name, after=seen), left) as messages:
+                for message in messages:
+                    pause = _PAUSE_S
+                    answered_at = time.monotonic()
+                    kind = message.WhichOneof("kind")
+                    if kind == "start":
+                        if only_past and last is None:
+                            last = message.start.newest_seq
+                        if is_final(message.start.job.state):
+                            last = message.start.newest_seq
+                        if last is not None and last <= seen:
+                            return
+                    elif kind == "event":
+                        event = typed(message.event)
+                        if event.seq != seen + 1:
+                            raise InternalError(f"event {event.seq} came after event {seen}", reason="EVENT_GAP",
+                                                code="DATA_LOSS")
+                        seen = event.seq
+                        yield event
+                        answered_at = time.monotonic()  # the time that the caller took is not the server's
+                        if seen == last or (isinstance(event, StateEvent) and is_final(event.state)):
+                            return
+        except UnavailableError as error:
+            broken = error
+        if answered_at is None or time.monotonic() - answered_at > RECONNECT_S_MAX:
+            raise broken
+        if deadline is not None and time.monotonic() + pause >= deadline:
+            raise DeadlineExceededError(broken.message, reason="DEADLINE_EXCEEDED")
+        if on_reconnect is not None:
+            on_reconnect(broken)
+        time.sleep(pause)
+        pause = min(pause * 2, _PAUSE_S_MAX)

@@ -1,0 +1,142 @@
+"""Rows to predict, from Python values to requests that each fit a message; and the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from trainyard import v1
+from trainyard.data import frame_to_csv, images_to_idx, table_to_csv, values_to_csv
+from trainyard.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+REQUEST_BYTES_MAX = 3 << 20
+
+Rows: TypeAlias = ("np.ndarray[Any, Any] | pd.DataFrame | Sequence[str] | Sequence[Sequence[object]] | "
+                   "Sequence[Mapping[str, object]]")
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """One prediction for each row, in order."""
+
+    classification: bool
+    classes: tuple[str, ...]  # of a classification
+    labels: tuple[str, ...]  # classification: the class's name, else empty
+    probabilities: tuple[tuple[float, ...], ...]  # classification: by class, as in `classes`, else empty
+    values: tuple[float, ...]  # regression: in the target's units, else empty
+
+    def __len__(self) -> int:
+        return len(self.labels) if self.classification else len(self.values)
+
+    def to_numpy(self) -> np.ndarray[Any, Any]:
+        """Probabilities [N, K] of a classification, values [N] of a regression. Needs NumPy."""
+        import numpy as np
+
+        return np.asarray(self.probabilities if self.classification else self.values, dtype=np.float64)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A column `prediction`, and p_CLASS for each class. Needs pandas."""
+        import pandas as pd
+
+        if not self.classification:
+            return pd.DataFrame({"prediction": self.values})
+        shares = pd.DataFrame(list(self.probabilities), columns=[f"p_{name}" for name in self.classes])
+        shares.insert(0, "prediction", list(self.labels))
+        return shares
+
+
+def _refuse(message: str) -> InvalidArgumentError:
+    return InvalidArgumentError(message, reason="DATASET_INVALID")
+
+
+def _pieces(rows: Any, encode: Any) -> Iterator[bytes]:
+    """`encode(rows)`, halved until each piece fits a request."""
+    data: bytes = encode(rows)
+    if len(data) <= REQUEST_BYTES_MAX:
+        yield data
+        return
+    if len(rows) == 1:
+        raise _refuse(f"a row of {len(data)} bytes, expected at most {REQUEST_BYTES_MAX}")
+    # As many rows at a time as fit on average, with some room for rows that are longer.
+    step = max(1, min(len(rows) // 2, len(rows) * REQUEST_BYTES_MAX * 9 // (len(data) * 10)))
+    for begin in range(0, len(rows), step):
+        yield from _pieces(rows[begin:begin + step], encode)
+
+
+def _text(rows: Sequence[str]) -> bytes:
+    return ("\n".join(rows) + "\n").encode()
+
+
+def _list_requests(name: str, rows: Sequence[Any]) -> Iterator[v1.PredictRequest]:
+    kinds = {str if isinstance(row, str) else dict if isinstance(row, Mapping) else list for row in rows}
+    if len(kinds) > 1:
+        raise _refuse("rows: texts, dicts and lists together, expected one kind")
+    if kinds == {str}:
+        for i, row in enumerate(rows):
+            if "\n" in row or "\r" in row:
+                raise _refuse(f"rows[{i}]: a text with a line break, which ends a row; replace it by a blank, or give "
+                              "a DataFrame with the text column's name")
+        yield from (v1.PredictRequest(name=name, text=piece) for piece in _pieces(rows, _text))
+        return
+    header: list[str] | None = None
+    if kinds == {dict}:
+        header = list(rows[0])
+        for i, row in enumerate(rows):
+            if row.keys() != rows[0].keys():
+                raise _refuse(f"rows[{i}]: has {', '.join(map(str, row))}; expected the first row's "
+                              f"{', '.join(map(str, header))}")
+        rows = [[row[key] for key in header] for row in rows]
+    else:
+        for i, row in enumerate(rows):
+            one_row = isinstance(row, Sequence) or getattr(row, "ndim", 0) == 1
+            if not one_row or isinstance(row, bytes):
+                raise _refuse(f"rows[{i}]: a {type(row).__name__}, expected the values of one row")
+    yield from (v1.PredictRequest(name=name, csv=piece)
+                for piece in _pieces(rows, lambda part: values_to_csv(part, header)))
+
+
+def requests_of(name: str, rows: Rows) -> Iterator[v1.PredictRequest]:
+    """The requests that predict `rows` with the model `name`."""
+    shape = getattr(rows, "shape", None)
+    columns = getattr(rows, "columns", None)
+    if columns is not None:
+        yield from (v1.PredictRequest(name=name, csv=piece) for piece in _pieces(rows, frame_to_csv))
+    elif shape is not None:
+        import numpy as np
+
+        array = np.asarray(rows)
+        # Pixels that are floats go as text too, which suits models trained on bytes and on floats.
+        if array.ndim == 2 or (array.ndim in (3, 4) and array.dtype.kind == "f"):
+            flat = array.reshape(len(array), -1) if array.size else array
+            yield from (v1.PredictRequest(name=name, csv=piece) for piece in _pieces(flat, table_to_csv))
+        elif array.ndim in (3, 4):
+            yield from (v1.PredictRequest(name=name, idx_images=piece) for piece in _pieces(array, images_to_idx))
+        else:
+            raise _refuse(f"rows: shape {list(array.shape)}, expected [N, F], [N, H, W] or [N, C, H, W]")
+    elif isinstance(rows, Sequence) and not isinstance(rows, (str, bytes)):
+        if not rows:
+            raise _refuse("rows: there are none")
+        yield from _list_requests(name, rows)
+    else:
+        raise _refuse(f"rows: a {type(rows).__name__}, expected a list of rows, a NumPy array or a DataFrame")
+
+
+def collect(answers: Iterator[v1.PredictResponse]) -> Predictions:
+    classification, classes = False, tuple[str, ...]()
+    labels: list[str] = []
+    probabilities: list[tuple[float, ...]] = []
+    values: list[float] = []
+    for answer in answers:
+        classification, classes = answer.classification, tuple(answer.classes)
+        for prediction in answer.predictions:
+            if classification:
+                labels.append(prediction.label)
+                probabilities.append(tuple(prediction.probabilities))
+            else:
+                values.append(prediction.value)
+    return Predictions(classification, classes, tuple(labels), tuple(probabilities), tuple(values))

@@ -1,0 +1,8 @@
+"""The messages of the API, generated from proto/trainyard/v1: its comments tell what each field means."""
+
+from trainyard.v1.dataset_service_pb2 import *
+from trainyard.v1.job_service_pb2 import *
+from trainyard.v1.job_spec_pb2 import *
+from trainyard.v1.model_service_pb2 import *
+from trainyard.v1.spec_file_pb2 import *
+from trainyard.v1.system_service_pb2 import *

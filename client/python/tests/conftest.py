@@ -1,0 +1,79 @@
+"""Every test talks to a real daemon (tests/e2e/harness.py). The messages are generated anew, so that they are proto/'s."""
+
+import gzip
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+
+PYTHON = pathlib.Path(__file__).resolve().parents[1]
+SOURCE = PYTHON.parents[1]
+sys.path[:0] = [str(PYTHON), str(PYTHON / "src"), str(SOURCE / "tests/e2e")]
+
+from generate import generate  # noqa: E402
+
+generate(PYTHON / "src")
+
+import trainyard  # noqa: E402
+from harness import Daemon  # noqa: E402
+
+DIGITS = SOURCE / "examples/digits.csv.gz"
+
+
+@pytest.fixture(scope="session")
+def daemon_folder():
+    # Not tmp_path: the path of a Unix socket may have 107 bytes at most.
+    with tempfile.TemporaryDirectory(prefix="trainyard-py-") as folder:
+        yield pathlib.Path(folder)
+
+
+@pytest.fixture(scope="session")
+def daemon(daemon_folder):
+    running = Daemon(daemon_folder / "state").start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def own_daemon():
+    """One that a test may kill."""
+    with tempfile.TemporaryDirectory(prefix="trainyard-py-") as folder:
+        running = Daemon(pathlib.Path(folder) / "state").start()
+        yield running
+        running.stop()
+
+
+@pytest.fixture(scope="session")
+def client(daemon):
+    with trainyard.Client(f"unix:{daemon.socket}") as connected:
+        yield connected
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """Pixels [1797, 64] from 0 to 16, and labels."""
+    with gzip.open(DIGITS) as file:
+        rows = np.loadtxt(file, delimiter=",", dtype=np.int64)
+    return rows[:, :64], rows[:, 64]
+
+
+def digits_spec(**changes):
+    """A small job on the digits, as a dict; `changes` replace parts of its recipe."""
+    return {
+        "dataset": {"path": str(DIGITS),
+                    "csv": {"header": False, "target": "c64", "target_kind": "class", "image": [1, 8, 8]}},
+        "model": {"mlp": {"hidden": [64]}},
+        "recipe": {"epochs": 8, "batch_size": 50, "seed": 5, "validation_split": 0.2,
+                   "optimizer": {"type": "adam", "learning_rate": 0.003}, **changes},
+    }
+
+
+@pytest.fixture(scope="session")
+def trained(client):
+    return client.wait(client.submit(digits_spec(), name="trained"))
+
+
+# Long enough that a test can act while it runs; cancelled, or ended with its daemon.
+ENDLESS = {"epochs": 100_000, "checkpoint_every_steps": 50}

@@ -1,0 +1,153 @@
+"""Which server, with which credentials, and what is said when there is none."""
+
+import os
+import socket
+import subprocess
+import tempfile
+import pathlib
+
+import pytest
+from harness import Daemon
+from test_jobs import refused
+
+import trainyard
+from trainyard._connection import resolve
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+NOTHING = dict(context=None, ca_file=None, token_file=None, config_file=None, plaintext=False, timeout_s=10.0)
+
+
+def resolved(address=None, env=None, **given):
+    return resolve(address, **{**NOTHING, **given}, env=env or {})
+
+
+def test_the_server_tells_about_itself(client):
+    assert client.health() is True
+    info = client.server_info()
+    assert info.version == trainyard.__version__ and not info.draining
+    devices = client.devices()
+    assert [d.name for d in devices][:1] == ["devices/cpu"] and devices[0].memory_bytes > 0
+    assert isinstance(devices.note, str)
+
+
+def test_argument_before_environment_before_configuration(tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("context: lab\ncontexts:\n  lab: {server: 'lab.example:7443', ca_file: ca.pem, token_file: /t, "
+                      "tenant: default}\n  here: {server: /run/x.sock}\n")
+    env = {"TRAINYARD_CONFIG": str(config)}
+    lab = resolved(env=env)
+    assert (lab.server, lab.ca_file, str(lab.token_file)) == ("lab.example:7443", tmp_path / "ca.pem", "/t")
+    assert resolved(env={**env, "TRAINYARD_CONTEXT": "here"}).server == "unix:/run/x.sock"
+    assert resolved(env=env, context="here").server == "unix:/run/x.sock"
+    assert resolved(env={**env, "TRAINYARD_SERVER": "a:1"}).server == "a:1"
+    assert resolved("unix:///b.sock", env={**env, "TRAINYARD_SERVER": "a:1"}).server == "unix:/b.sock"
+    assert resolved("localhost:1").plaintext and not resolved("far.example:1").plaintext
+    assert not resolved("localhost:1", ca_file="x.pem").plaintext
+    refused(trainyard.InvalidArgumentError, lambda: resolved(env=env, context="lib"), "lab, here")
+
+
+@pytest.mark.parametrize(("text", "word"), [
+    ("contxt: a\n", "1:1: unknown or wrong 'contxt'"), ("context: a\n", "which has none"),
+    ("context: a\ncontexts:\n  a: {sever: x}\n", "3:7: unknown or wrong 'sever'"),
+    ("context: a\ncontexts:\n  a: {plaintext: yes}\n", "expected server"),
+])
+def test_wrong_configuration(tmp_path, text, word):
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    refused(trainyard.InvalidArgumentError, lambda: resolved(config_file=path), word)
+
+
+@pytest.mark.parametrize("address", ["host", "host:", "host:0", "host:65536", ":80", "unix:", "unix:/" + "x" * 120])
+def test_wrong_addresses(address):
+    assert refused(trainyard.InvalidArgumentError, lambda: trainyard.Client(address), "expected").reason \
+        == "CONFIG_INVALID"
+
+
+def test_wrong_timeouts():
+    for timeout in (0, -1, 4000, float("nan")):
+        refused(trainyard.InvalidArgumentError, lambda: trainyard.Client("a:1", timeout_s=timeout), "timeout_s")
+
+
+def test_nobody_listens(tmp_path):
+    for path in (tmp_path / "none.sock", tmp_path / "dead.sock"):
+        if path.name == "dead.sock":
+            with socket.socket(socket.AF_UNIX) as dead:
+                dead.bind(str(path))
+        error = refused(trainyard.UnavailableError, lambda: trainyard.Client(str(path)), "no server is running")
+        assert error.reason == "SERVER_NOT_RUNNING"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with trainyard.Client(f"127.0.0.1:{port}", timeout_s=2) as client:
+        assert refused(trainyard.UnavailableError, client.server_info).reason == "SERVER_UNREACHABLE"
+        assert refused(trainyard.UnavailableError, lambda: next(client.watch("x"))).reason == "SERVER_UNREACHABLE"
+
+
+def test_a_server_that_never_answers_is_given_up(tmp_path):
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(tmp_path / "mute.sock"))
+        mute.listen()
+        with trainyard.Client(f"unix:{tmp_path}/mute.sock", timeout_s=0.5) as client:
+            with pytest.raises((trainyard.DeadlineExceededError, trainyard.UnavailableError)):
+                client.jobs()
+
+
+def test_a_stream_that_falls_silent_is_unavailable(client, monkeypatch):
+    from conftest import ENDLESS, digits_spec
+
+    from trainyard import _rpc as rpc
+    job = client.submit({**digits_spec(), "recipe": {**digits_spec()["recipe"], **ENDLESS}})
+    blocker = client.submit(digits_spec())  # waits behind it: no events until then
+    monkeypatch.setattr(rpc, "SILENCE_S_MAX", 0.5)
+    with client._channel.stream(rpc.WATCH_JOB, rpc.WATCH_JOB.request(name=blocker.name)) as messages:
+        error = refused(trainyard.UnavailableError, lambda: list(messages))
+    assert error.reason == "SERVER_SILENT"
+    client.cancel(job)
+    client.cancel(blocker)
+
+
+@pytest.fixture(scope="module")
+def secured():
+    """A daemon on TCP with TLS and a token."""
+    with tempfile.TemporaryDirectory(prefix="trainyard-py-") as name:
+        folder = pathlib.Path(name)
+        made = subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+             "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", folder / "key.pem", "-out",
+             folder / "ca.pem"], capture_output=True, text=True)
+        if made.returncode != 0:
+            pytest.skip("openssl made no certificate: " + made.stderr)
+        for file in ("token", "key.pem"):
+            (folder / file).touch(mode=0o600)
+        (folder / "token").write_text(TOKEN + "\n")
+        os.chmod(folder / "key.pem", 0o600)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        daemon = Daemon(folder / "state", "--listen", f"127.0.0.1:{port}", "--tls-certificate", str(folder / "ca.pem"),
+                        "--tls-key", str(folder / "key.pem"), "--token-file", str(folder / "token")).start()
+        yield folder, f"localhost:{port}"
+        daemon.stop()
+
+
+def test_tls_and_token(secured):
+    folder, address = secured
+    with trainyard.Client(address, ca_file=folder / "ca.pem", token_file=folder / "token") as client:
+        assert client.jobs() == [] and client.health()
+    with trainyard.Client(address, ca_file=folder / "ca.pem") as client:
+        assert client.health()  # needs no token
+        assert refused(trainyard.NotAllowedError, client.jobs).code == "UNAUTHENTICATED"
+    wrong = folder / "wrong"
+    wrong.touch(mode=0o600)
+    wrong.write_text("x" * 32)
+    with trainyard.Client(address, ca_file=folder / "ca.pem", token_file=wrong) as client:
+        assert refused(trainyard.NotAllowedError, client.jobs).code == "UNAUTHENTICATED"
+    with trainyard.Client(address, timeout_s=2, plaintext=True) as client:
+        with pytest.raises((trainyard.UnavailableError, trainyard.DeadlineExceededError)):
+            client.jobs()
+    wrong.write_text("two words")
+    refused(trainyard.InvalidArgumentError, lambda: trainyard.Client(address, token_file=wrong), "holds no token")
+    wrong.chmod(0o644)
+    refused(trainyard.NotAllowedError, lambda: trainyard.Client(address, token_file=wrong), "chmod 600")
+    refused(trainyard.NotFoundError, lambda: trainyard.Client(address, token_file=folder / "none"), "token file")
+    refused(trainyard.NotFoundError, lambda: trainyard.Client(address, ca_file=folder / "none"), "ca_file")

@@ -1,0 +1,263 @@
+"""Datasets from files, arrays and frames; models and predictions; and what each refuses."""
+
+import hashlib
+import json
+import struct
+
+import google_crc32c
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import DIGITS, digits_spec
+from test_jobs import refused
+
+import trainyard
+from trainyard import _rpc as rpc
+from trainyard import data, v1
+
+CSV = {"header": False, "target": "c64", "target_kind": "class", "image": [1, 8, 8]}
+
+
+def test_upload_dataset_takes_a_dataset_or_a_whole_spec_and_sends_content_once(client):
+    second = []
+    alone = client.upload_dataset({"path": str(DIGITS), "csv": CSV}, name="digits")
+    whole = client.upload_dataset(digits_spec(), name="digits", progress=second.append)
+    assert alone == whole == client.dataset("digits") and not second
+    assert alone.state == v1.Dataset.READY and list(alone.schema.image) == [1, 8, 8]
+    assert alone.name in [d.name for d in client.datasets()]
+    job = client.check({**digits_spec(), "dataset": {"name": "digits"}})
+    assert job.spec.dataset.name == alone.name
+    assert [s.filename for s in alone.spec.sources] == ["digits.csv.gz"]
+
+
+def test_progress_counts_to_the_end_and_its_errors_come_out(client, tmp_path):
+    rows = np.random.default_rng(1).normal(size=(60_000, 3))
+    path = tmp_path / "rows.csv"
+    path.write_bytes(data.table_to_csv(rows, rows.sum(1)))
+    spec = {"path": "rows.csv", "csv": {"target": "target"}}
+
+    def stop(progress):
+        if progress.done_bytes > 1 << 20:
+            raise KeyError("stop here")
+    with pytest.raises(KeyError, match="stop here"):
+        client.upload_dataset(spec, folder=tmp_path, progress=stop)
+    seen = []
+    dataset = client.upload_dataset(spec, folder=tmp_path, progress=seen.append)
+    assert dataset.schema.train_rows == 60_000 and not dataset.schema.classification
+    total = path.stat().st_size
+    assert {p.total_bytes for p in seen} == {total} and seen[-1].done_bytes == total
+    assert [p.done_bytes for p in seen] == sorted(p.done_bytes for p in seen)
+    assert seen[0].done_bytes > 1 << 20, "it went on behind what the first try had brought"
+
+
+def test_an_upload_goes_on_behind_what_the_server_has(client, tmp_path):
+    """A stream that just ends is a pause: the next one begins at the committed size."""
+    text = b"a,b,target\n" + b"".join(b"%d,%d,%d\n" % (i, i * 7, i % 3) for i in range(150_000))
+    (tmp_path / "long.csv").write_bytes(text)
+    sha256 = hashlib.sha256(text).hexdigest()
+    chunk = text[:1 << 20]
+    paused = client._channel.send(rpc.UPLOAD_FILE, iter([
+        v1.UploadFileRequest(start=dict(sha256=sha256, size_bytes=len(text), offset=0)),
+        v1.UploadFileRequest(chunk=dict(offset=0, data=chunk, crc32c=google_crc32c.value(chunk)))]))
+    assert not paused.complete and paused.committed_size == 1 << 20
+    seen = []
+    client.upload_dataset({"path": "long.csv", "csv": {"target": "target"}}, folder=tmp_path, progress=seen.append)
+    assert seen[0].done_bytes == min(2 << 20, len(text)) and seen[-1].done_bytes == len(text)
+
+
+def test_datasets_that_are_refused(client, tmp_path):
+    (tmp_path / "empty.csv").write_bytes(b"")
+    (tmp_path / "bad.csv").write_text("x,y\n1,2\n3\n")
+    spec = {"path": "bad.csv", "csv": {"target": "y"}}
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_dataset(spec, folder=tmp_path), "row 2", "line 3")
+    refused(trainyard.InvalidArgumentError,
+            lambda: client.upload_dataset({**spec, "path": "empty.csv"}, folder=tmp_path), "the file is empty")
+    refused(trainyard.NotFoundError, lambda: client.upload_dataset({**spec, "path": "none.csv"}, folder=tmp_path))
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_dataset({"name": "digits"}), "names no files")
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_dataset({"path": "x", "cvs": {}}), "'csv'")
+    refused(trainyard.NotFoundError, lambda: client.dataset("nobody"), "DATASET_NOT_FOUND")
+
+
+def test_delete_dataset_and_a_name_with_other_content(client):
+    frame = pd.DataFrame({"a": range(40), "y": [i % 2 for i in range(40)]})
+    client.upload_frame(frame, "y", name="short-lived")
+    error = refused(trainyard.ConflictError, lambda: client.upload_frame(frame + 1, "y", name="short-lived"))
+    assert error.reason == "DATASET_EXISTS"
+    client.delete_dataset("short-lived")
+    refused(trainyard.NotFoundError, lambda: client.dataset("short-lived"))
+
+
+def test_a_frame_keeps_its_columns_kinds(client):
+    frame = pd.DataFrame({
+        "age": [22.0, None, 35.5, 41.0] * 10,
+        "class code": pd.Categorical([1, 2, 3, 1] * 10),
+        "port, of": ["S", "C \"x\"", "line\nbreak", None] * 10,
+        "id": range(40),
+        "alive": ["no", "yes"] * 20,
+    }, index=range(100, 140))
+    dataset = client.upload_frame(frame, "alive", ignore=["id"], test=frame.head(8))
+    columns = {c.name: c for c in dataset.schema.columns}
+    assert list(dataset.schema.classes) == ["no", "yes"]
+    assert set(columns) == {"age", "class code", "port, of"}
+    assert not columns["age"].categorical and columns["age"].missing_count == 10
+    assert columns["class code"].categorical and list(columns["class code"].categories) == ["1", "2", "3"]
+    assert list(columns["port, of"].categories) == ['C "x"', "S", "line\nbreak"]
+    assert (dataset.schema.train_rows, dataset.schema.test_rows) == (40, 8)
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_frame(frame, "dead"), "'dead' is not a column", "age")
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_frame(frame, "alive", catgorical=["age"]),
+            "did you mean 'categorical'")
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_frame(frame, "alive", delimiter=";"), "delimiter")
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_frame(frame.head(0), "alive"), "0 rows")
+    doubled = pd.DataFrame([[1, 2]], columns=["y", "y"])
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_frame(doubled, "y"), "named twice: y")
+
+
+def test_a_model_of_frames_finds_columns_by_name(client):
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"a": rng.normal(size=400), "b": rng.choice(["u", "v"], 400)})
+    frame["price"] = 3 * frame["a"] + (frame["b"] == "u") * 2 + 10
+    dataset = client.upload_frame(frame, "price", target_kind="numeric")
+    job = client.submit({"dataset": {"name": dataset.name.rpartition("/")[2]}, "model": {"mlp": {"hidden": [32]}},
+                         "recipe": {"epochs": 40, "batch_size": 20, "optimizer": {"type": "adam", "learning_rate": 0.01}}})
+    job = client.wait(job)
+    by_name = client.predict(job, frame[["b", "a"]])
+    assert not by_name.classification and by_name.labels == () and len(by_name) == 400
+    assert np.abs(by_name.to_numpy() - frame["price"]).mean() < 0.3
+    assert list(by_name.to_frame().columns) == ["prediction"]
+    assert client.predict(job, frame[["a", "b"]].values.tolist()) == by_name
+    assert client.predict(job, frame[["b", "a"]].to_dict("records")) == by_name
+    refused(trainyard.InvalidArgumentError, lambda: client.predict(job, frame[["a"]]), "DATASET_INVALID")
+    refused(trainyard.InvalidArgumentError, lambda: client.predict(job, [{"a": 1, "b": "u"}, {"a": 1}]), "rows[1]")
+    assert client.predict(job, [{"a": None, "b": float("nan")}]).values[0] == pytest.approx(10, abs=3)
+
+
+@pytest.mark.parametrize(("scale", "dtype"), [(1, np.uint8), (1, np.int64), (1 / 16, np.float32), (1 / 16, np.float64)])
+def test_arrays_of_images(client, digits, scale, dtype):
+    x, y = (digits[0].reshape(-1, 8, 8) * scale).astype(dtype), digits[1]
+    dataset = client.upload_arrays(x[:1500], y[:1500], test_x=x[1500:], test_y=y[1500:])
+    assert list(dataset.schema.image) == [1, 8, 8] and len(dataset.schema.classes) == 10
+    assert (dataset.schema.train_rows, dataset.schema.test_rows) == (1500, 297)
+    spec = {**digits_spec(), "dataset": {"name": dataset.name.rpartition("/")[2]}}
+    job = client.wait(client.submit(spec))
+    predictions = client.predict(job, x[1500:])
+    right = np.mean([int(label) == truth for label, truth in zip(predictions.labels, y[1500:])])
+    assert right == pytest.approx(job.progress.metrics["test/accuracy"], abs=1e-9) and right > 0.8
+    assert predictions.to_numpy().shape == (297, 10)
+    assert np.allclose(predictions.to_numpy().sum(1), 1, atol=1e-5)
+
+
+def test_arrays_of_numbers(client, digits):
+    x = digits[0] / 16
+    x[3, 5] = np.nan
+    dataset = client.upload_arrays(x, digits[1], target_kind="class")
+    assert dataset.schema.columns[5].missing_count == 1 and len(dataset.schema.columns) == 64
+    assert len(dataset.schema.classes) == 10
+    names = np.array(["cat", "dog"])[digits[1] % 2]
+    assert list(client.upload_arrays(x, names).schema.classes) == ["cat", "dog"]
+
+
+def test_arrays_that_are_refused(client):
+    images, labels = np.zeros((4, 8, 8), np.uint8), np.arange(4)
+    for x, y, word in ((images + 0.5, labels[:3], "as many labels"), (images.astype(int) - 1, labels, "0..255"),
+                       (images * 1j, labels, "complex"), (images * np.nan, labels, "NaN"), (images, labels - 1, "-1"),
+                       (images, labels + 0.5, "whole numbers"), (images[0, 0], labels, "shape"),
+                       (images.astype(float) + 1e300, labels, "32-bit"), (images[:0], labels[:0], "N >= 1"),
+                       (np.array([["a"]]), np.array([1]), "DataFrame")):
+        refused(trainyard.InvalidArgumentError, lambda: client.upload_arrays(x, y), word)
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_arrays(images, labels, test_x=images), "both or none")
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_arrays(images, labels, target_kind="numeric"), "class")
+
+
+def test_every_number_reads_back_the_same():
+    narrow = np.float32([[0.1, 16777217, 1e-45, np.nan, -0.0]])
+    wide = narrow.astype(np.float64) / 3
+    for rows in (narrow, wide, np.array([[1, -2, 2**62, 0, 3]]), np.array([[True, False]])):
+        text = data.table_to_csv(rows).decode().strip()
+        back = np.array([[float(f) if f else np.nan for f in text.split(",")]]).astype(rows.dtype)
+        assert np.array_equal(back, rows, equal_nan=rows.dtype.kind == "f")
+    big = data.labels_to_idx(np.array([1, 300]))
+    assert struct.unpack(">BBBBIii", big) == (0, 0, 0x0C, 1, 2, 1, 300)
+
+
+def test_predict_takes_lists_arrays_and_frames_and_they_agree(client, trained, digits):
+    pixels, labels = digits
+    wanted = client.predict(trained, pixels)
+    assert sum(int(a) == b for a, b in zip(wanted.labels, labels)) > 1700
+    assert wanted.classification and wanted.values == () and wanted.classes == tuple(str(i) for i in range(10))
+    images = pixels.reshape(-1, 8, 8)
+    frame = pd.DataFrame(pixels, columns=[f"c{i}" for i in range(64)])
+    for rows in (pixels.astype(np.float32), images.astype(np.uint8), images.astype(float), images[:, None], frame,
+                 frame[frame.columns[::-1]], pixels.tolist(), [tuple(row) for row in pixels.tolist()], list(pixels)):
+        assert client.predict(trained, rows) == wanted
+    table = wanted.to_frame()
+    assert list(table.columns) == ["prediction", *(f"p_{i}" for i in range(10))] and len(table) == 1797
+    assert client.predict(client.model(trained), pixels[:1]).labels == wanted.labels[:1]
+    assert client.predict("trained", pixels[:1]).labels == wanted.labels[:1]
+
+
+def test_many_rows_go_in_pieces(client, trained, digits, monkeypatch):
+    pixels = digits[0][:100]
+    whole = client.predict(trained, pixels)
+    monkeypatch.setattr("trainyard.predictions.REQUEST_BYTES_MAX", 5000)
+    for rows in (pixels, pixels.tolist(), pixels.reshape(-1, 8, 8)):
+        assert client.predict(trained, rows) == whole
+    monkeypatch.setattr("trainyard.predictions.REQUEST_BYTES_MAX", 50)
+    refused(trainyard.InvalidArgumentError, lambda: client.predict(trained, digits[0]), "expected at most 50")
+
+
+def test_rows_that_are_refused(client, trained, digits):
+    row = digits[0][0].tolist()
+    for rows, word in (([], "none"), ([row[:-1]], "63 fields"), ([[*row[:-1], "x"]], "'x'"), ([row, "text"], "one kind"),
+                       ("text", "a str"), (7, "a int"), ([1, 2], "a int"), (np.zeros(64), "shape"),
+                       (np.zeros((2, 9, 9), np.uint8), "expected U8 of"), ([[*row[:-1], 300]], "300"), (["a b"], "text")):
+        refused(trainyard.InvalidArgumentError, lambda: client.predict(trained, rows), word)
+    assert refused(trainyard.NotFoundError, lambda: client.predict("nobody", [row])).reason == "MODEL_NOT_FOUND"
+
+
+def test_texts(client):
+    good, bad = ["what a fine day", "fine and good", "good, good"], ["awful rain", "what awful noise", "a bad, awful day"]
+    frame = pd.DataFrame({"said": (good + bad) * 20, "mood": (["up"] * 3 + ["down"] * 3) * 20})
+    dataset = client.upload_frame(frame, "mood", text=["said"], max_length=8)
+    job = client.wait(client.submit({
+        "dataset": {"name": dataset.name.rpartition("/")[2]}, "model": {"embedding_bag_classifier": {"embedding_dim": 8}},
+        "recipe": {"epochs": 20, "batch_size": 20, "optimizer": {"type": "adam", "learning_rate": 0.05}}}))
+    assert client.predict(job, good + bad).labels == ("up",) * 3 + ("down",) * 3
+    assert client.predict(job, pd.DataFrame({"said": ["fine\nday"]})).labels == ("up",)
+    refused(trainyard.InvalidArgumentError, lambda: client.predict(job, ["a", "b\nc"]), "rows[1]", "line break")
+
+
+def test_download_model(client, trained, tmp_path):
+    seen = []
+    paths = client.download_model(trained, tmp_path / "deep/model", progress=seen.append)
+    assert sorted(p.name for p in paths) == ["model.json", "model.safetensors"]
+    assert sorted(p.name for p in (tmp_path / "deep/model").iterdir()) == ["model.json", "model.safetensors"]
+    blob = (tmp_path / "deep/model/model.safetensors").read_bytes()
+    assert hashlib.sha256(blob).hexdigest() == client.model(trained).digest
+    (size,) = struct.unpack("<Q", blob[:8])
+    assert max(t["data_offsets"][1] for k, t in json.loads(blob[8:8 + size]).items() if k != "__metadata__") \
+        == len(blob) - 8 - size
+    assert "preprocessing" in json.loads((tmp_path / "deep/model/model.json").read_text())
+    assert seen[-1].done_bytes == seen[-1].total_bytes
+    refused(trainyard.NotFoundError, lambda: client.download_model("nobody", tmp_path / "none"), "MODEL_NOT_FOUND")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_damaged_download_leaves_no_file(client, trained, tmp_path, monkeypatch):
+    honest = rpc.Stream.__next__
+
+    def flip(stream):
+        message = honest(stream)
+        if message.WhichOneof("kind") == "data":
+            message.data = bytes([message.data[0] ^ 1]) + message.data[1:]
+        return message
+    monkeypatch.setattr(rpc.Stream, "__next__", flip)
+    error = refused(trainyard.InternalError, lambda: client.download_model(trained, tmp_path), "does not match")
+    assert error.reason == "CONTENT_HASH_MISMATCH" and list(tmp_path.iterdir()) == []
+
+
+def test_models_are_listed_and_deleted(client):
+    job = client.wait(client.submit(digits_spec(epochs=1)))
+    assert job.model in [m.name for m in client.models()] and client.models(limit=1)[0].name == job.model
+    client.delete_model(job)
+    refused(trainyard.NotFoundError, lambda: client.model(job), "MODEL_NOT_FOUND")
+    assert client.job(job).state == trainyard.JobState.SUCCEEDED

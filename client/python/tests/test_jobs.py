@@ -1,0 +1,262 @@
+"""Submit, look, watch, wait, metrics, cancel, delete: and what each refuses."""
+
+import json
+import math
+import threading
+import time
+import uuid
+
+import pandas as pd
+import pytest
+from conftest import DIGITS, ENDLESS, SOURCE, digits_spec
+
+import trainyard
+from trainyard import JobState
+
+
+def refused(kind, call, *words):
+    with pytest.raises(kind) as caught:
+        call()
+    for word in words:
+        assert word in str(caught.value)
+    return caught.value
+
+
+def test_a_spec_may_be_a_path_a_text_or_a_dict_and_means_the_same(client, tmp_path):
+    yaml = (f"dataset:\n  path: {DIGITS}\n  csv: {{header: false, target: c64, target_kind: class, image: [1, 8, 8]}}\n"
+            "model:\n  mlp: {hidden: 64}\nrecipe:\n  epochs: 8\n  batch_size: 50\n  seed: 5\n  validation_split: 0.2\n"
+            "  optimizer: {type: adam, learning_rate: 3e-3}\n")
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml)
+    specs = [digits_spec(), yaml, json.dumps(digits_spec()), path, str(path)]
+    jobs = [client.check(spec) for spec in specs]
+    assert all(job.spec == jobs[0].spec for job in jobs)
+    assert jobs[0].plan.parameter_count == 64 * 64 + 64 + 64 * 10 + 10
+    assert jobs[0].uid == "" and jobs[0].name not in [j.name for j in client.jobs()]
+
+
+def test_paths_are_relative_to_the_spec_file_or_the_folder_given(client, tmp_path):
+    spec = digits_spec()
+    spec["dataset"]["path"] = "rows.csv.gz"
+    (tmp_path / "rows.csv.gz").write_bytes(DIGITS.read_bytes())
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    by_file = client.check(tmp_path / "spec.json")
+    by_folder = client.check(spec, folder=tmp_path)
+    assert by_file.spec.dataset.name == by_folder.spec.dataset.name
+    refused(trainyard.NotFoundError, lambda: client.check(spec, folder=SOURCE), "rows.csv.gz: no such file")
+
+
+def test_submit_tells_progress_and_a_request_id_makes_it_safe_to_repeat(client):
+    spec = digits_spec(epochs=1)
+    request = str(uuid.uuid4())
+    first = client.submit(spec, request_id=request)
+    assert first.state == JobState.QUEUED and first.uid
+    assert client.submit(spec, request_id=request).name == first.name
+    client.wait(first)
+
+
+def test_wait_returns_the_end_and_the_job_learned(client, trained):
+    assert trained.state == JobState.SUCCEEDED and trainyard.is_final(trained.state)
+    assert trained.model == "tenants/default/models/trained"
+    assert trained.progress.metrics["val/accuracy"] > 0.9
+    assert client.job("trained") == client.job(trained) == client.job(trained.name) == trained
+
+
+def test_watch_yields_every_event_once_and_typed(client, trained):
+    events = list(client.watch(trained))
+    assert [e.seq for e in events] == list(range(1, trained.newest_seq + 1))
+    states = [e.state_name for e in events if isinstance(e, trainyard.StateEvent)]
+    assert states == ["QUEUED", "STARTING", "RUNNING", "SUCCEEDED"]
+    assert [e.step for e in events if isinstance(e, trainyard.CheckpointEvent)][-1] == trained.progress.steps_total
+    losses = [p for e in events if isinstance(e, trainyard.MetricsEvent) for p in e.points if p.key == "train/loss"]
+    assert [p.step for p in losses] == list(range(1, trained.progress.steps_total + 1))
+    assert losses[-1].value < losses[0].value
+    assert all(a.time <= b.time and a.time.utcoffset().total_seconds() == 0 for a, b in zip(events, events[1:]))
+    half = len(events) // 2
+    assert list(client.watch(trained, after=half)) == events[half:]
+    assert list(client.watch(trained, after=len(events))) == []
+
+
+def test_watch_refuses_what_cannot_be(client, trained):
+    refused(trainyard.InvalidArgumentError, lambda: next(client.watch(trained, after=-1)), "expected a sequence number")
+    error = refused(trainyard.InvalidArgumentError, lambda: next(client.watch(trained, after=10_000)))
+    assert (error.reason, error.code) == ("SEQUENCE_IN_FUTURE", "OUT_OF_RANGE")
+    assert refused(trainyard.NotFoundError, lambda: next(client.watch("nobody"))).reason == "JOB_NOT_FOUND"
+
+
+def test_leaving_a_watch_ends_the_stream_and_not_the_job(client):
+    job = client.submit(digits_spec(**ENDLESS))
+    for event in client.watch(job):
+        if isinstance(event, trainyard.MetricsEvent):
+            break
+    assert client.job(job).state == JobState.RUNNING
+    partial = client.metric_series(job)  # of a job that goes on: what there is, and no waiting
+    assert partial["train/loss"]
+    refused(trainyard.DeadlineExceededError, lambda: client.wait(job, timeout_s=0.3), "has not ended within 0.3 s")
+    with pytest.raises(TimeoutError):
+        client.wait(job, timeout_s=0.1)
+    assert refused(trainyard.ConflictError, lambda: client.delete(job)).reason == "JOB_STATE_CONFLICT"
+    assert job.name in [j.name for j in client.jobs(states=["running"])]
+    client.cancel(job)
+    client.cancel(job)  # safe to repeat
+    error = refused(trainyard.JobCancelledError, lambda: client.wait(job), "CANCELLED")
+    assert error.job.state == JobState.CANCELLED and isinstance(error, trainyard.JobEndedError)
+    assert client.wait(job, check=False).state == JobState.CANCELLED
+    client.delete(job)
+    assert refused(trainyard.NotFoundError, lambda: client.job(job)).reason == "JOB_NOT_FOUND"
+
+
+def test_a_failed_job_says_why_and_its_last_loss_is_not_finite(client):
+    spec = digits_spec(optimizer={"type": "sgd", "learning_rate": 1e6})
+    job = client.submit(spec)
+    error = refused(trainyard.JobFailedError, lambda: client.wait(job), "FAILED", "step")
+    assert error.reason == "LOSS_NOT_FINITE"
+    losses = client.metric_series(job)["train/loss"]
+    assert not math.isfinite(losses[max(losses)])
+
+
+def test_metrics_are_a_row_for_each_step_and_a_column_for_each_series(client, trained):
+    frame = client.metrics(trained)
+    assert frame.index.name == "step" and list(frame.index) == list(range(1, trained.progress.steps_total + 1))
+    assert frame["train/loss"].notna().all()
+    evaluated = frame["val/accuracy"].dropna()
+    assert len(evaluated) == 8 and evaluated.iloc[-1] == trained.progress.metrics["val/accuracy"]
+    assert isinstance(frame, pd.DataFrame) and set(frame.columns) == set(client.metric_series(trained))
+
+
+def test_jobs_are_listed_newest_first_across_pages(client, trained, monkeypatch):
+    for _ in range(2):
+        client.wait(client.submit(digits_spec(epochs=1)))
+    everything = client.jobs()
+    monkeypatch.setattr("trainyard.client.PAGE_SIZE_MAX", 2)
+    assert [j.name for j in client.jobs()] == [j.name for j in everything]
+    assert [j.name for j in client.jobs(limit=3)] == [j.name for j in everything[:3]]
+    assert all(j.state == JobState.SUCCEEDED for j in client.jobs(states=[JobState.SUCCEEDED]))
+    refused(trainyard.InvalidArgumentError, lambda: client.jobs(states=["done"]), "'done'", "SUCCEEDED")
+    refused(trainyard.InvalidArgumentError, lambda: client.jobs(limit=0), "expected 1 or more")
+
+
+def test_plan_shows_layers_and_memory_and_what_a_job_lacks(client):
+    plan = client.plan(digits_spec())
+    assert [layer.op for layer in plan.layers if layer.parameter_count] == ["Gemm", "Gemm"]
+    assert plan.run.parameter_count == 4810 and plan.run.memory.parameter_bytes >= 4 * 4810
+    assert plan.fit.fits and plan.device == "devices/cpu"
+    huge = digits_spec(batch_size=1400, epochs=1)
+    huge["model"] = {"mlp": {"hidden": [65536, 65536]}}
+    fit = client.plan(huge).fit
+    assert not fit.fits and fit.bytes_short > 0 and fit.message
+    error = refused(trainyard.InvalidArgumentError, lambda: client.submit(huge))
+    assert error.reason == "RESOURCES_IMPOSSIBLE"
+
+
+def test_wrong_specs_are_refused_with_every_field_and_its_place(client):
+    text = ("dataset: {name: x}\nmodel:\n  mlp: {hiden: [1]}\nrecipe:\n  epochs: 1.5\n  epochs: 2\n"
+            "  optimizer: {type: adan, lr: .1}\n  shuffle: yes\n  seed: \"3\"\n")
+    refused(trainyard.InvalidArgumentError, lambda: client.submit(text), "spec:6:3: recipe.epochs: given twice")
+    error = refused(trainyard.InvalidArgumentError, lambda: client.submit(text.replace("  epochs: 2\n", "")),
+                    "spec has 6 problems")
+    told = [str(v) for v in error.violations]
+    assert told == [
+        "spec:3:9: model.mlp.hiden: unknown field, did you mean 'hidden'?",
+        "spec:5:11: recipe.epochs: '1.5', expected a whole number",
+        "spec:6:21: recipe.optimizer.type: 'adan' is not known, expected sgd, adam, adamw, rmsprop, lion, adafactor or "
+        "muon; did you mean 'adam'?",
+        "spec:6:27: recipe.optimizer.lr: unknown field, it is called 'learning_rate' here",
+        "spec:7:12: recipe.shuffle: 'yes', expected true or false",
+        "spec:8:9: recipe.seed: '3' (text), expected a whole number from 0",
+    ]
+
+
+@pytest.mark.parametrize(("spec", "words"), [
+    ({}, ["dataset: required", "model: required", "recipe: required"]),
+    ("a: &b 1\nc: *b\n", ["anchors (&name) are not supported"]),
+    ("a: !!python/object:os.system x\nb: 1\n", ["tags are not supported"]),
+    ("- a\n- b\n", ["expected fields (name: value)"]),
+    ("a: [1\nb: 2\n", ["not valid YAML"]),
+    ('{"a": 1, "a": 2}', ["a: given twice"]),
+    ('{"a": }', ["not valid JSON", "spec:1:7"]),
+    ("[" * 40 + "\n" + "]" * 40, ["nested more than 32"]),
+    ('{"a":' + "[" * 100_000, ["nested more than 32"]),
+    ("a: 1\n---\nb: 2\n", ["a second document"]),
+    ("a: " + "x" * (1 << 20) + "\n", ["larger than 1 MiB"]),
+    ({"dataset": {"name": "x"}, "model": {"mlp": {"hidden": [1, None]}}, "recipe": {"epochs": float("nan")}},
+     ["model.mlp.hidden[1]: nothing, expected a whole number", "recipe.epochs: 'nan', expected a whole number"]),
+    ({"dataset": {"name": "x"}, "model": {"layers": ["relu", {}]}, "recipe": {"epochs": 2**70}},
+     ["lacks its colon", "names no operation", "recipe.epochs: 1180591620717411303424 is out of range"]),
+    ({"dataset": {"name": "x"}, "model": {"mlp": {}, "lenet5": None}, "recipe": None},
+     ["only one of them can be given here", "recipe: nothing, expected fields"]),
+    ({"dataset": {"path": "a", "train_images": "b"}, "model": {"lenet5": None}, "recipe": {"epochs": 1}},
+     ["dataset: has both CSV or text fields"]),
+    ({"dataset": object()}, ["a value of type object"]),
+    ({1: 2}, ["the key 1 is no text"]),
+    (b"bytes", ["a bytes, expected the path of a spec file"]),
+])
+def test_a_spec_that_cannot_be_read(client, spec, words):
+    refused(trainyard.InvalidArgumentError, lambda: client.submit(spec), *words)
+
+
+def test_a_spec_file_that_is_not_there_or_no_text(client, tmp_path):
+    refused(trainyard.NotFoundError, lambda: client.submit(tmp_path / "none.yaml"), "none.yaml: no such file")
+    refused(trainyard.NotFoundError, lambda: client.submit(tmp_path), "directory")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    refused(trainyard.InvalidArgumentError, lambda: client.submit(tmp_path / "binary.yaml"), "not UTF-8")
+
+
+def test_what_the_server_refuses_comes_with_its_place_too(client):
+    text = (f"dataset:\n  path: {DIGITS}\n  csv: {{header: false, target: c64, image: [1, 8, 8]}}\n"
+            "model:\n  layers:\n    - conv: {out_channels: 4, kernel_shape: [20, 20]}\n    - flatten:\n    - gemm:\n"
+            "recipe: {epochs: 1, optimizer: {learning_rate: 0.1}}\n")
+    error = refused(trainyard.InvalidArgumentError, lambda: client.submit(text), "larger than the image", "spec:6:")
+    assert error.reason == "SHAPE_MISMATCH" and error.violations[0].field.startswith("model.layers[0]")
+    error = refused(trainyard.NotFoundError, lambda: client.submit(
+        {**digits_spec(), "dataset": {"name": "nobody"}}), "nobody")
+    assert error.reason == "DATASET_NOT_FOUND"
+    error = refused(trainyard.InvalidArgumentError, lambda: client.submit(digits_spec(), name="X"))
+    assert error.violations[0].field == "name"
+
+
+def test_a_name_in_use_is_a_conflict(client, trained):
+    assert refused(trainyard.ConflictError, lambda: client.submit(digits_spec(), name="trained")).reason == "JOB_EXISTS"
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "tenants/default/models/trained", "tenants/default/jobs/"])
+def test_names_of_a_wrong_form(client, name):
+    assert refused(trainyard.InvalidArgumentError, lambda: client.job(name)).reason == "NAME_MALFORMED"
+
+
+def test_a_watch_goes_on_across_a_daemon_that_was_killed(own_daemon):
+    client = trainyard.Client(f"unix:{own_daemon.socket}")
+    job = client.submit(digits_spec(epochs=40, checkpoint_every_steps=100))
+    breaks, events = [], []
+
+    def restart():
+        time.sleep(1.0)
+        own_daemon.start()
+
+    killer = None
+    for event in client.watch(job, on_reconnect=breaks.append):
+        events.append(event)
+        if killer is None and isinstance(event, trainyard.CheckpointEvent):
+            own_daemon.kill()
+            killer = threading.Thread(target=restart)
+            killer.start()
+    killer.join()
+    assert breaks and all(isinstance(b, trainyard.UnavailableError) for b in breaks)
+    assert [e.seq for e in events] == list(range(1, len(events) + 1))
+    states = [e for e in events if isinstance(e, trainyard.StateEvent)]
+    assert states[-1].state_name == "SUCCEEDED" and max(e.attempt for e in states) == 2
+    assert client.wait(job).attempt == 2
+    assert list(client.metrics(job).index) == list(range(1, client.job(job).progress.steps_total + 1))
+
+
+def test_wait_goes_on_across_a_daemon_that_stopped_in_good_order(own_daemon):
+    client = trainyard.Client(f"unix:{own_daemon.socket}")
+    job = client.submit(digits_spec(epochs=30, checkpoint_every_steps=100))
+    done = []
+    waiter = threading.Thread(target=lambda: done.append(client.wait(job)))
+    waiter.start()
+    time.sleep(0.5)
+    own_daemon.stop()
+    own_daemon.start()
+    waiter.join(300)
+    assert done and done[0].state == JobState.SUCCEEDED

@@ -1,0 +1,50 @@
+"""The reader of specs, against every spec that the manual and the examples show. Needs no daemon."""
+
+import re
+
+import pytest
+from conftest import SOURCE
+
+from trainyard._document import Document
+from trainyard._spec import read_job
+
+BLOCKS = re.findall(r"```(yaml|json)\n(.*?)```", (SOURCE / "docs/job_spec.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("text", [text for _, text in BLOCKS])
+def test_every_spec_of_the_manual_is_read(text):
+    job = read_job(text)
+    spec = job.job_spec()
+    assert spec.model.WhichOneof("preset") or spec.model.layers, "a model came out of it"
+    assert spec.recipe.epochs or spec.recipe.steps
+
+
+def test_there_are_specs_in_the_manual():
+    assert len(BLOCKS) > 20 and {"yaml", "json"} == {kind for kind, _ in BLOCKS}
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_every_example_is_read(path):
+    job = read_job(path)
+    assert job.dataset.folder == path.parent and job.has_data()
+
+
+def test_a_dict_reads_as_its_yaml_does():
+    text = "dataset: {name: x}\nmodel:\n  layers:\n    - conv: {out_channels: 4, kernel_shape: 3}\n    - relu:\n" \
+           "    - gemm: {units: 3}\nrecipe: {steps: 7, optimizer: {type: lion, learning_rate: 1e-4}}\n" \
+           "labels: {run: \"5\"}\npriority: -3\n"
+    fields = {"dataset": {"name": "x"}, "priority": -3, "labels": {"run": "5"},
+              "model": {"layers": [{"conv": {"out_channels": 4, "kernel_shape": [3]}}, {"relu": {}},
+                                   {"gemm": {"units": 3}}]},
+              "recipe": {"steps": 7, "optimizer": {"type": "lion", "learning_rate": 1e-4}}}
+    spec = read_job(text).job_spec()
+    assert spec == read_job(fields).job_spec()
+    assert spec.recipe.optimizer.learning_rate == 1e-4 and spec.model.layers[1].WhichOneof("op") == "relu"
+
+
+def test_places_of_fields():
+    document = Document.parse("a:\n  b:\n    - {c: 1}\n    - {c: 2}\n", "x")
+    assert document.locate("a.b[1].c") == "x:4:11"
+    assert document.locate("a.b[1].none") == "x:4:7"
+    assert document.locate("a.b[9]") == "x:2:3"
+    assert document.locate("none") == document.root.at == "x:1:1"
