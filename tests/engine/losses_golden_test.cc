@@ -181,7 +181,8 @@ void run_case(const Json& expected, Backend& backend) {
   recipe.optimizer.momentum = 0.9;
   RunPrograms programs = compile_step(model, recipe, data).value();
   const PersistentLayout layout = persistent_layout(programs.train.program);
-  programs.evaluate = compile_inference(model, data, recipe.batch_size, &layout).value();
+  programs.evaluate =
+      compile_inference(model, data, recipe.batch_size, &layout, Precision::kFp32).value();
   Session session(std::move(programs), backend);
   session.initialise(golden()["seed"]);
   double worst = 0;

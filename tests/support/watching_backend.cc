@@ -22,7 +22,7 @@ class WatchedKernel final : public Kernel {
                 const Node& node)
       : inner_(std::move(inner)), backend_(backend), name_(node.name) {
     const auto bytes = [&](TensorId id) {
-      return id == kNoTensor ? 0 : graph.tensor(id).type.bytes();
+      return id == kNoTensor ? 0 : graph.tensor(id).stored_bytes();
     };
     for (const TensorId id : node.inputs) inputs_.push_back(bytes(id));
     for (const TensorId id : node.outputs) outputs_.push_back(bytes(id));
