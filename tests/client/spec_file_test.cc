@@ -154,8 +154,8 @@ TEST(SpecFile, EnumsListWhatIsAccepted) {
                   "adamw, rmsprop, lion, adafactor or muon; did you mean 'adam'?"});
   EXPECT_EQ(problems_of(spec_with("{lenet5: {}}",
                                   "{optimizer: {learning_rate: 1}, epochs: 1, precision: fp16}")),
-            Lines{"job.yaml:3:61: recipe.precision: 'fp16' is not known, expected fp32 or bf16; "
-                  "did you mean 'bf16'?"});
+            Lines{"job.yaml:3:63: recipe.precision: 'fp16' is not known, expected fp32 or bf16; "
+                  "did you mean 'fp32'?"});
   EXPECT_EQ(
       problems_of(spec_with() + "resources: {device: GPU}\n"),
       Lines{"job.yaml:4:21: resources.device: 'GPU' is not known, expected auto, cpu or gpu"});
