@@ -13,11 +13,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "kernels/math/philox.h"
-#include "src/base/philox.h"
 #include "src/runtime/backend.h"
 #include "src/train/session.h"
 #include "tests/engine/bf16_golden.h"
+#include "tests/engine/golden_batch.h"
 
 namespace trainyard {
 namespace {
@@ -36,38 +35,6 @@ const Json& golden() {
     return Json::parse(file);
   }();
   return json;
-}
-
-// As golden_batch() in tests/golden/reference_models.py.
-struct GoldenBatch {
-  std::vector<float> input;
-  std::vector<int32_t> target;
-};
-double uniform(uint64_t seed, const char* stream, uint64_t step, int64_t index) {
-  return math::uniform01<double>(
-      math::philox_u32(seed, stream_of(stream), step, static_cast<uint64_t>(index)));
-}
-
-GoldenBatch golden_batch(uint64_t seed, uint64_t step, int64_t rows) {
-  static const std::vector<double> pattern = [seed] {
-    std::vector<double> p;
-    for (int64_t i = 0; i < kClasses * kPixels; ++i)
-      p.push_back(uniform(seed, "golden/pattern", 0, i));
-    return p;
-  }();
-  GoldenBatch batch;
-  for (int64_t n = 0; n < rows; ++n) {
-    const auto label = static_cast<int64_t>(
-        math::philox_u32(seed, stream_of("golden/label"), step, static_cast<uint64_t>(n)) %
-        kClasses);
-    batch.target.push_back(static_cast<int32_t>(label));
-    for (int64_t i = 0; i < kPixels; ++i) {
-      const double noise = uniform(seed, "golden/noise", step, n * kPixels + i) - 0.5;
-      const double shape = pattern[static_cast<size_t>(label * kPixels + i)] - 0.5;
-      batch.input.push_back(static_cast<float>(0.5 * noise + 1.5 * shape));
-    }
-  }
-  return batch;
 }
 
 struct GoldenModel {
@@ -144,7 +111,8 @@ void run_case(const std::string& name, Backend& backend, Precision precision = P
   const auto steps = static_cast<int64_t>(golden_losses.losses.size());
   ASSERT_EQ(steps, 100);
   for (int64_t step = 0; step < steps; ++step) {
-    const GoldenBatch batch = golden_batch(seed, static_cast<uint64_t>(step), batch_size);
+    const testing::GoldenBatch batch =
+        testing::golden_batch(seed, static_cast<uint64_t>(step), batch_size, kPixels, kClasses);
     Session::StepInputs inputs;
     inputs.input = std::as_bytes(std::span(batch.input));
     inputs.target = std::as_bytes(std::span(batch.target));

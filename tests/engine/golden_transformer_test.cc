@@ -12,6 +12,7 @@
 #include "src/runtime/backend.h"
 #include "src/train/session.h"
 #include "tests/engine/bf16_golden.h"
+#include "tests/engine/golden_batch.h"
 
 namespace trainyard {
 namespace {
@@ -41,10 +42,6 @@ struct Draw {
   uint64_t seed, step;
   int64_t operator()(const char* stream, int64_t i) const {
     return math::philox_u32(seed, stream_of(stream), step, static_cast<uint64_t>(i));
-  }
-  double uniform(const char* stream, int64_t i) const {
-    return math::uniform01<double>(
-        math::philox_u32(seed, stream_of(stream), step, static_cast<uint64_t>(i)));
   }
 };
 
@@ -79,18 +76,8 @@ Batch text_class_batch(const Draw& draw, int64_t rows, int64_t context) {
 }
 
 Batch image_batch(const Draw& draw, int64_t rows, int64_t pixels) {
-  Batch batch;
-  const Draw pattern{draw.seed, 0};
-  for (int64_t n = 0; n < rows; ++n) {
-    const int64_t label = draw("golden/label", n) % kClasses;
-    batch.target.push_back(static_cast<int32_t>(label));
-    for (int64_t i = 0; i < pixels; ++i) {
-      const double noise = draw.uniform("golden/noise", n * pixels + i) - 0.5;
-      const double shape = pattern.uniform("golden/pattern", label * pixels + i) - 0.5;
-      batch.pixels.push_back(static_cast<float>(0.5 * noise + 1.5 * shape));
-    }
-  }
-  return batch;
+  testing::GoldenBatch drawn = testing::golden_batch(draw.seed, draw.step, rows, pixels, kClasses);
+  return {{}, std::move(drawn.input), std::move(drawn.target)};
 }
 
 struct GoldenModel {

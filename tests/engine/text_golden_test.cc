@@ -14,6 +14,7 @@
 #include "src/runtime/backend.h"
 #include "src/train/session.h"
 #include "tests/engine/bf16_golden.h"
+#include "tests/engine/golden_batch.h"
 
 namespace trainyard {
 namespace {
@@ -33,34 +34,28 @@ const Json& golden() {
   return json;
 }
 
-struct GoldenBatch {
+// As numbers() and tokens() in tests/golden/make_text_golden.py. Tokens have no `numbers`.
+struct TextBatch {
   std::vector<float> numbers;
   std::vector<int32_t> tokens;
   std::vector<int32_t> target;
 };
-
-// As numbers() and tokens() in tests/golden/make_text_golden.py.
-GoldenBatch batch_of(bool text, uint64_t step) {
+TextBatch batch_of(bool text, uint64_t step) {
   const uint64_t seed = golden()["seed"];
   const int64_t rows = golden()["batch_size"];
-  const auto draw = [&](const char* stream, uint64_t at, int64_t index) {
-    return math::philox_u32(seed, stream_of(stream), at, static_cast<uint64_t>(index));
+  testing::GoldenBatch drawn =
+      testing::golden_batch(seed, step, rows, text ? 0 : kSteps * kFeatures, kClasses);
+  TextBatch batch{std::move(drawn.input), {}, std::move(drawn.target)};
+  const auto draw = [&](const char* stream, int64_t index) {
+    return int64_t{math::philox_u32(seed, stream_of(stream), step, static_cast<uint64_t>(index))};
   };
-  GoldenBatch batch;
-  constexpr int64_t kSize = kSteps * kFeatures;
-  for (int64_t n = 0; n < rows; ++n) {
-    const int64_t label = draw("golden/label", step, n) % kClasses;
-    batch.target.push_back(static_cast<int32_t>(label));
-    const int64_t length = 1 + draw("golden/length", step, n) % kLength;
-    for (int64_t t = 0; text && t < kLength; ++t) {
+  for (int64_t n = 0; text && n < rows; ++n) {
+    const int64_t label = batch.target[static_cast<size_t>(n)];
+    const int64_t length = 1 + draw("golden/length", n) % kLength;
+    for (int64_t t = 0; t < kLength; ++t) {
       const int64_t token =
-          1 + (draw("golden/token", step, n * kLength + t) % 20 + label * 9) % (kVocabulary - 1);
+          1 + (draw("golden/token", n * kLength + t) % 20 + label * 9) % (kVocabulary - 1);
       batch.tokens.push_back(t < length ? static_cast<int32_t>(token) : 0);
-    }
-    for (int64_t i = 0; !text && i < kSize; ++i) {
-      const auto u = math::uniform01<double>(draw("golden/noise", step, n * kSize + i));
-      const auto p = math::uniform01<double>(draw("golden/pattern", 0, label * kSize + i));
-      batch.numbers.push_back(static_cast<float>(0.5 * (u - 0.5) + 1.5 * (p - 0.5)));
     }
   }
   return batch;
@@ -136,7 +131,7 @@ void expect_losses(const std::string& name, const ModelSpec& spec, bool text, in
   const auto steps = static_cast<int64_t>(golden_losses.losses.size());
   ASSERT_EQ(steps, 50);
   for (int64_t step = 0; step < steps; ++step) {
-    const GoldenBatch batch = batch_of(text, static_cast<uint64_t>(step));
+    const TextBatch batch = batch_of(text, static_cast<uint64_t>(step));
     Session::StepInputs inputs;
     inputs.input =
         text ? std::as_bytes(std::span(batch.tokens)) : std::as_bytes(std::span(batch.numbers));
