@@ -47,6 +47,7 @@ Command cancel_command();
 Command delete_command();
 Command predict_command();
 Command local_run_command();
+Command local_export_command();
 std::vector<Command> dataset_commands();
 std::vector<Command> model_commands();
 Command device_list_command();

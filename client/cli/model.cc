@@ -7,9 +7,12 @@
 #include "client/cli/command.h"
 #include "client/cli/confirm.h"
 #include "client/cli/job_view.h"
+#include "client/cli/local_job.h"
+#include "client/cli/onnx_file.h"
 #include "client/lib/model_export.h"
 #include "client/lib/names.h"
 #include "src/base/text.h"
+#include "src/onnx/export_model.h"
 
 namespace trainyard::cli {
 namespace {
@@ -84,36 +87,62 @@ Command get_model_command() {
 
 struct ExportOptions {
   std::string name;
+  std::string format = "safetensors";
   std::string out;
 };
 
+Result<int> export_folder(Session& session, client::Client& server, const std::string& name,
+                          const std::string& folder) {
+  ASSIGN_OR_RETURN(const auto files,
+                   client::export_model(server, name, folder, session.interrupted()));
+  session.out().line(session.format() == Format::kJson || session.format() == Format::kJsonl
+                         ? client::export_json(folder, files)
+                         : folder);
+  for (const client::ExportedFile& file : files) {
+    session.hint("  " + file.filename + "  " + human_bytes(file.size_bytes));
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
+// The server gives the model's folder, and the engine in this program writes the other format.
+Result<int> export_onnx(Session& session, client::Client& server, const std::string& name,
+                        const std::string& file) {
+  if (Status s = onnx::check_target(file); !s.ok()) return std::move(s).error();
+  const TemporaryFolder folder;
+  auto fetched = client::export_model(server, name, folder.path(), session.interrupted());
+  if (!fetched.ok()) return std::move(fetched).error();
+  return write_onnx_file(session, folder.path(), file);
+}
+
 Command export_command() {
   auto o = std::make_shared<ExportOptions>();
-  return {
-      "model export",
-      "Fetch a trained model: safetensors and its preprocessing",
-      {"trainyard model export digits-1", "trainyard model export digits-1 --out models/digits"},
-      "Writes model.safetensors and model.json into a folder, by default named like the model. "
-      "Files are checked\n"
-      "against their SHA-256 before they get their names. Prints the folder.",
-      [o](OptionSet& options) {
-        options.positional("MODEL", o->name, "the model's name: that of its job");
-        options.text("--out", "FOLDER", o->out, "where to write, default the model's name");
-      },
-      [o](Session& session) -> Result<int> {
-        ASSIGN_OR_RETURN(const std::string full, session.full_name("models", o->name));
-        ASSIGN_OR_RETURN(client::Client * server, session.client());
-        const std::string folder = o->out.empty() ? std::string(short_name(full)) : o->out;
-        ASSIGN_OR_RETURN(const auto files,
-                         client::export_model(*server, full, folder, session.interrupted()));
-        session.out().line(session.format() == Format::kJson || session.format() == Format::kJsonl
-                               ? client::export_json(folder, files)
-                               : folder);
-        for (const client::ExportedFile& file : files) {
-          session.hint("  " + file.filename + "  " + human_bytes(file.size_bytes));
-        }
-        return static_cast<int>(client::kExitOk);
-      }};
+  return {"model export",
+          "Fetch a trained model with its preprocessing: safetensors or ONNX",
+          {"trainyard model export digits-1", "trainyard model export digits-1 --out models/digits",
+           "trainyard model export digits-1 --format onnx --out digits.onnx"},
+          "safetensors: model.safetensors and model.json in a folder, by default named like the "
+          "model.\n"
+          "onnx: one new file, by default MODEL.onnx, that takes raw pixels and numbers.\n"
+          "What the server sends is checked against its SHA-256 first. Prints the folder or file.",
+          [o](OptionSet& options) {
+            options.positional("MODEL", o->name, "the model's name: that of its job");
+            options.text("--format", "FORMAT", o->format, "safetensors, the default, or onnx",
+                         {"safetensors", "onnx"});
+            options.text("--out", "PATH", o->out, "where to write, default the model's name");
+          },
+          [o](Session& session) -> Result<int> {
+            const bool is_onnx = o->format == "onnx";
+            if (!is_onnx && o->format != "safetensors") {
+              return unknown_format(o->format, "safetensors or onnx").error();
+            }
+            ASSIGN_OR_RETURN(const std::string full, session.full_name("models", o->name));
+            ASSIGN_OR_RETURN(client::Client * server, session.client());
+            const std::string name(short_name(full));
+            if (is_onnx) {
+              return export_onnx(session, *server, full, o->out.empty() ? name + ".onnx" : o->out);
+            }
+            return export_folder(session, *server, full, o->out.empty() ? name : o->out);
+          }};
 }
 
 struct DeleteOptions {

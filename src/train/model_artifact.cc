@@ -112,8 +112,20 @@ Result<LoadedModel> read_model(const std::filesystem::path& folder) {
   LoadedModel loaded;
   ASSIGN_OR_RETURN(const std::string text, read_file(folder / kInfoFile, kModelJsonMax));
   ASSIGN_OR_RETURN(loaded.info, info_from_json(text));
+  if (!loaded.info.preprocessing.fits(loaded.info.schema)) {
+    return invalid("the preprocessing does not fit the schema");
+  }
   ASSIGN_OR_RETURN(loaded.weights, SafetensorsFile::open(folder / kWeightsFile));
   return loaded;
+}
+
+Result<const TensorView*> find_weight(const SafetensorsFile& weights, const TensorInfo& tensor) {
+  const TensorView* view = weights.find(tensor.name);
+  if (view != nullptr && view->type == tensor.type) return view;
+  return make_error(ErrorCode::kInvalidArgument, "MODEL_FILE_INVALID",
+                    "model.safetensors: tensor " + tensor.name +
+                        (view == nullptr ? " is missing" : " has another shape or type") +
+                        ", expected " + tensor.type.shape.to_string());
 }
 
 }  // namespace trainyard

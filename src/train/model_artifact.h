@@ -46,7 +46,12 @@ struct LoadedModel {
   ModelInfo info;
   SafetensorsFile weights;
 };
-/// NOT_FOUND/FILE_NOT_FOUND, or MODEL_FILE_INVALID saying what is wrong.
+/// NOT_FOUND/FILE_NOT_FOUND, or MODEL_FILE_INVALID saying what is wrong. The preprocessing fits the
+/// schema; whether the weights fit the model, find_weight tells.
 Result<LoadedModel> read_model(const std::filesystem::path& folder);
+
+/// The weight of a parameter or state tensor; MODEL_FILE_INVALID if it is missing or of another
+/// type.
+Result<const TensorView*> find_weight(const SafetensorsFile& weights, const TensorInfo& tensor);
 
 }  // namespace trainyard

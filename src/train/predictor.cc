@@ -50,13 +50,7 @@ class LoadedPredictor final : public Predictor {
     for (size_t i = 0; i < graph.tensors().size(); ++i) {
       const TensorInfo& t = graph.tensors()[i];
       if (t.role != Role::kParameter && t.role != Role::kState) continue;
-      const TensorView* view = weights.find(t.name);
-      if (view == nullptr || view->type != t.type) {
-        return make_error(ErrorCode::kInvalidArgument, "MODEL_FILE_INVALID",
-                          "model.safetensors: tensor " + t.name +
-                              (view == nullptr ? " is missing" : " has another shape or type") +
-                              ", expected " + t.type.shape.to_string());
-      }
+      ASSIGN_OR_RETURN(const TensorView* view, find_weight(weights, t));
       executor_->write(static_cast<TensorId>(i), view->bytes);
     }
     return {};
@@ -121,10 +115,6 @@ class LoadedPredictor final : public Predictor {
 Result<std::unique_ptr<Predictor>> Predictor::open(const std::filesystem::path& folder,
                                                    Backend& backend) {
   ASSIGN_OR_RETURN(LoadedModel loaded, read_model(folder));
-  if (!loaded.info.preprocessing.fits(loaded.info.schema)) {
-    return make_error(ErrorCode::kInvalidArgument, "MODEL_FILE_INVALID",
-                      "model.json: the preprocessing does not fit the schema");
-  }
   if (loaded.info.schema.stream()) {
     return make_error(ErrorCode::kFailedPrecondition, "PREDICT_UNSUPPORTED",
                       "the model continues text: it has no rows to predict, and generating text is "

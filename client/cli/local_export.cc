@@ -1,0 +1,38 @@
+// trainyard local export: a model folder of `local run` or `model export`, in another format.
+#include <memory>
+
+#include "client/cli/command.h"
+#include "client/cli/onnx_file.h"
+
+namespace trainyard::cli {
+namespace {
+
+struct Options {
+  std::string folder;
+  std::string format = "onnx";
+  std::string out = "model.onnx";
+};
+
+}  // namespace
+
+Command local_export_command() {
+  auto o = std::make_shared<Options>();
+  return {
+      "local export",
+      "Write a model folder as an ONNX file, without a server",
+      {"trainyard local export runs/1/model --out digits.onnx"},
+      "FOLDER is what 'local run --out' and 'model export' write. The file takes raw pixels and "
+      "numbers: its\n"
+      "preprocessing is part of it. Prints the file's name.",
+      [o](OptionSet& options) {
+        options.positional("FOLDER", o->folder, "with model.safetensors and model.json");
+        options.text("--format", "FORMAT", o->format, "onnx, the default", {"onnx"});
+        options.text("--out", "FILE", o->out, "a new file, default model.onnx");
+      },
+      [o](Session& session) -> Result<int> {
+        if (o->format != "onnx") return unknown_format(o->format, "onnx").error();
+        return write_onnx_file(session, o->folder, o->out);
+      }};
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,26 @@
+#include "client/cli/onnx_file.h"
+
+#include <nlohmann/json.hpp>
+
+#include "src/base/files.h"
+#include "src/base/text.h"
+#include "src/onnx/export_model.h"
+
+namespace trainyard::cli {
+
+Status unknown_format(const std::string& format, const std::string& formats) {
+  return make_error(ErrorCode::kInvalidArgument, "USAGE",
+                    "--format: " + quoted_value(format) + ", expected " + formats);
+}
+
+Result<int> write_onnx_file(Session& session, const std::filesystem::path& folder,
+                            const std::string& file) {
+  ASSIGN_OR_RETURN(const int64_t size, onnx::export_model(local_files(), folder, file));
+  const nlohmann::ordered_json object = {{"file", file}, {"size_bytes", std::to_string(size)}};
+  const bool is_json = session.format() == Format::kJson || session.format() == Format::kJsonl;
+  session.out().line(is_json ? object.dump() : file);
+  session.hint("  " + human_bytes(size));
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,176 @@
+#include "src/onnx/export_model.h"
+
+#include <unistd.h>
+
+#include <limits>
+
+#include "src/base/text.h"
+#include "src/graph/op.h"
+#include "src/models/model_spec.h"
+#include "src/onnx/interface.h"
+#include "src/onnx/op_table.h"
+#include "src/passes/simplify.h"
+#include "src/train/model_artifact.h"
+
+namespace trainyard::onnx {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What Protobuf's readers take.
+constexpr int64_t kFileBytesMax = std::numeric_limits<int32_t>::max();
+
+// Shapes are static here and open there. A size that holds the batch is one that differs between
+// two graphs of one model that differ in nothing but the batch.
+constexpr int64_t kOneBatch = 2;
+constexpr int64_t kOtherBatch = 3;
+
+Error unsupported(const std::string& what) {
+  return make_error(ErrorCode::kFailedPrecondition, "ONNX_UNSUPPORTED", what);
+}
+
+Result<Model> build_inference(const ModelInfo& info, int64_t batch) {
+  ASSIGN_OR_RETURN(Model model,
+                   build_model(info.model, info.schema.interface(info.preprocessing.context_length),
+                               {.batch_size = batch, .training = false}));
+  remove_dead_code(model.graph);
+  return model;
+}
+
+/// The attribute `shape` with kBatch where it holds the batch; empty where there is none.
+Result<std::vector<int64_t>> any_batch(const Node& node, const Node& other) {
+  const auto depends = [&] {
+    return unsupported("layer " + node.name + " does something else for another size of the batch");
+  };
+  std::vector<int64_t> shape = node.attributes.get_ints("shape", {});
+  const std::vector<int64_t> other_shape = other.attributes.get_ints("shape", {});
+  if (node.op != other.op || shape.size() != other_shape.size()) return depends();
+  int64_t open = 0;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == other_shape[i]) continue;
+    if (shape[i] * kOtherBatch != other_shape[i] * kOneBatch || ++open > 1) return depends();
+    if (node.op->type() != "Reshape" && (i > 0 || shape[i] != kOneBatch)) return depends();
+    shape[i] = kBatch;
+  }
+  return shape;
+}
+
+/// The names of all values, by tensor.
+std::vector<std::string> value_names(const Model& model, const std::string& input) {
+  std::vector<std::string> names;
+  for (const TensorInfo& t : model.graph.tensors()) {
+    names.push_back(is_interface_name(t.name) ? t.name + ":layer" : t.name);
+  }
+  names.at(static_cast<size_t>(model.input)) = input;
+  return names;
+}
+
+Status write_weights(GraphWriter& onnx, const Graph& graph, const SafetensorsFile& weights) {
+  std::vector<bool> read(graph.tensors().size());
+  for (const Node& node : graph.nodes()) {
+    for (const TensorId id : node.inputs) {
+      if (id != kNoTensor) read[static_cast<size_t>(id)] = true;
+    }
+  }
+  for (size_t i = 0; i < read.size(); ++i) {
+    const TensorInfo& t = graph.tensors()[i];
+    if (!read[i] || (t.role != Role::kParameter && t.role != Role::kState)) continue;
+    ASSIGN_OR_RETURN(const TensorView* view, find_weight(weights, t));
+    onnx.add_initializer(t.name, t.type, view->bytes);
+  }
+  return {};
+}
+
+Result<ProtobufMessage> graph_message(const LoadedModel& loaded) {
+  const ModelInfo& info = loaded.info;
+  ASSIGN_OR_RETURN(const Model model, build_inference(info, kOneBatch));
+  ASSIGN_OR_RETURN(const Model other, build_inference(info, kOtherBatch));
+  const std::vector<Node>& nodes = model.graph.nodes();
+  TRAINYARD_CHECK(nodes.size() == other.graph.nodes().size(), "one model, two graphs");
+  if (Status s = check_ops(model.graph); !s.ok()) return std::move(s).error();
+
+  GraphWriter onnx;
+  const InputNames input = write_inputs(onnx, info.schema, info.preprocessing);
+  const std::vector<std::string> names = value_names(model, input.value);
+  if (Status s = write_weights(onnx, model.graph, loaded.weights); !s.ok()) {
+    return std::move(s).error();
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    ASSIGN_OR_RETURN(std::vector<int64_t> shape, any_batch(nodes[i], other.graph.nodes()[i]));
+    NodeWriter writer(onnx, model.graph, nodes[i], names, std::move(shape), input.source);
+    write_node(writer);
+  }
+  write_outputs(onnx, info.schema, info.preprocessing, names.at(static_cast<size_t>(model.output)));
+  return std::move(onnx).finish(info.model.preset.empty() ? "layers" : info.model.preset);
+}
+
+ProtobufMessage model_message(ProtobufMessage graph,
+                              const std::map<std::string, std::string>& metadata) {
+  // Field numbers of ModelProto, OperatorSetIdProto and StringStringEntryProto.
+  constexpr int kFileVersion = 1, kProducer = 2, kProducerVersion = 3, kGraph = 7, kOpsets = 8,
+                kMetadata = 14;
+  constexpr int kOpsetVersion = 2;
+  constexpr int kKey = 1, kValue = 2;
+  ProtobufMessage opset;  // of the default domain
+  opset.add_int(kOpsetVersion, kOpset);
+  ProtobufMessage model;
+  model.add_int(kFileVersion, kIrVersion);
+  model.add_text(kProducer, "trainyard");
+  model.add_text(kProducerVersion, TRAINYARD_VERSION);
+  model.add_message(kGraph, std::move(graph));
+  model.add_message(kOpsets, std::move(opset));
+  for (const auto& [key, value] : metadata) {
+    ProtobufMessage entry;
+    entry.add_text(kKey, key);
+    entry.add_text(kValue, value);
+    model.add_message(kMetadata, std::move(entry));
+  }
+  return model;
+}
+
+Status write_durable(Files& files, const fs::path& file, const ProtobufMessage& model) {
+  fs::path temporary = file;
+  temporary += ".tmp";
+  Status s = files.write_file(temporary, model.parts());
+  if (s.ok()) s = files.rename_durable(temporary, file);
+  if (!s.ok()) (void)files.remove_all(temporary);
+  return s;
+}
+
+}  // namespace
+
+Status check_target(const fs::path& file) {
+  std::error_code ignored;
+  if (fs::exists(fs::symlink_status(file, ignored))) {
+    return make_error(ErrorCode::kAlreadyExists, "FILE_EXISTS",
+                      file.string() + " exists; expected the name of a new file");
+  }
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  if (!fs::is_directory(folder, ignored)) {
+    return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND",
+                      file.string() + ": there is no folder " + folder.string());
+  }
+  if (::access(folder.c_str(), W_OK) != 0) {
+    return make_error(ErrorCode::kPermissionDenied, "FILE_NOT_WRITABLE",
+                      file.string() + ": the folder " + folder.string() + " is not writable");
+  }
+  return {};
+}
+
+Result<int64_t> export_model(Files& files, const fs::path& model_folder, const fs::path& file) {
+  if (Status s = check_target(file); !s.ok()) return std::move(s).error();
+  ASSIGN_OR_RETURN(const LoadedModel loaded, read_model(model_folder));
+  ASSIGN_OR_RETURN(ProtobufMessage graph, graph_message(loaded));
+  const ProtobufMessage model = model_message(
+      std::move(graph), interface_metadata(loaded.info.schema, loaded.info.preprocessing));
+  const int64_t size = model.size_bytes();
+  if (size > kFileBytesMax) {
+    return make_error(ErrorCode::kFailedPrecondition, "ONNX_TOO_LARGE",
+                      "the model takes " + human_bytes(size) +
+                          ", and one ONNX file holds less than 2 GiB; export it as safetensors");
+  }
+  if (Status s = write_durable(files, file, model); !s.ok()) return std::move(s).error();
+  return size;
+}
+
+}  // namespace trainyard::onnx

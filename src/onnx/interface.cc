@@ -1,0 +1,179 @@
+#include "src/onnx/interface.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+namespace trainyard::onnx {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The model's input. No layer can be called so, and what is computed on the way has a colon.
+constexpr const char* kInput = "input";
+
+std::string cast(GraphWriter& onnx, const std::string& x, DType dtype, const std::string& name) {
+  return onnx.add_node("Cast", {x}, name, {{"to", data_type_of(dtype)}});
+}
+
+/// (x scale - mean) / std, in double. `shape` is that of mean and std.
+std::string standardise(GraphWriter& onnx, const std::string& x, double scale, const Shape& shape,
+                        const std::vector<double>& mean, const std::vector<double>& std) {
+  const std::string name = x + ":";
+  onnx.add_doubles(name + "mean", shape, mean);
+  onnx.add_doubles(name + "std", shape, std);
+  std::string value = cast(onnx, x, DType::kF64, name + "double");
+  if (scale != 1) {
+    onnx.add_doubles(name + "scale", Shape{}, {scale});
+    value = onnx.add_node("Mul", {value, name + "scale"}, name + "scaled");
+  }
+  value = onnx.add_node("Sub", {value, name + "mean"}, name + "centred");
+  return onnx.add_node("Div", {value, name + "std"}, name + "standardised");
+}
+
+InputNames write_image(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p) {
+  const Shape& x = schema.image;
+  onnx.add_input("image", schema.image_dtype, {kBatch, x[0], x[1], x[2]},
+                 schema.image_dtype == DType::kU8 ? "pixels, 0 to 255: [N, channels, rows, columns]"
+                                                  : "pixels: [N, channels, rows, columns]");
+  const std::string value =
+      standardise(onnx, "image", p.image_scale, Shape{x[0], 1, 1}, p.image_mean, p.image_std);
+  return {"image", cast(onnx, value, DType::kF32, kInput)};
+}
+
+InputNames write_table(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p) {
+  const int64_t numbers = schema.numeric_columns();
+  const int64_t codes = schema.interface().input[0] - numbers;
+  std::vector<std::string> parts;
+  if (numbers > 0) {
+    onnx.add_input("numeric", DType::kF32, {kBatch, numbers},
+                   "the numeric columns in the order of 'columns', in their own units; NaN where a "
+                   "value is missing");
+    const std::string value =
+        cast(onnx, standardise(onnx, "numeric", 1, Shape{numbers}, p.numeric_mean, p.numeric_std),
+             DType::kF32, "numeric:single");
+    const std::string missing = onnx.add_node("IsNaN", {"numeric"}, "numeric:missing");
+    parts.push_back(
+        onnx.add_node("Where", {missing, onnx.constant(0.0f), value}, "numeric:complete"));
+  }
+  if (codes > 0) {
+    onnx.add_input("categorical", DType::kF32, {kBatch, codes},
+                   "for each categorical column in the order of 'columns' one number for each of "
+                   "its categories: 1 for that of the row, else 0; all 0 where it is missing");
+    parts.emplace_back("categorical");
+  }
+  std::string source = numbers > 0 ? "numeric" : "categorical";
+  return {std::move(source), onnx.add_node("Concat", parts, kInput, {{"axis", int64_t{1}}})};
+}
+
+InputNames write_tokens(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p) {
+  const int64_t length = schema.interface(p.context_length).input[0];
+  onnx.add_input("tokens", DType::kI64, {kBatch, length},
+                 schema.stream() ? "ids of successive tokens, see 'text'"
+                                 : "ids of the tokens of a row, cut and padded, see 'text'");
+  return {"tokens", "tokens"};
+}
+
+Json text_metadata(const DatasetSchema& schema, const Preprocessing& p) {
+  const TextSchema& text = schema.text;
+  Json json = {{"tokenizer", name_of(text.tokenizer)},
+               {"length", schema.stream() ? p.context_length : text.max_length},
+               {"vocabulary_size", text.vocabulary_size()},
+               {"first_piece_id", text.first_piece_id()},
+               {"pieces", text.pieces}};
+  if (text.padding_id() >= 0) json["padding_id"] = text.padding_id();
+  if (text.unknown_id() >= 0) json["unknown_id"] = text.unknown_id();
+  return json;
+}
+
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+bool is_interface_name(std::string_view name) {
+  static constexpr std::array kNames = {"image",  "numeric",       "categorical", "tokens",
+                                        "logits", "probabilities", "prediction"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
+InputNames write_inputs(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p) {
+  switch (schema.kind) {
+    case DatasetSchema::Kind::kImage:
+      return write_image(onnx, schema, p);
+    case DatasetSchema::Kind::kText:
+      return write_tokens(onnx, schema, p);
+    case DatasetSchema::Kind::kTabular:
+      break;
+  }
+  return write_table(onnx, schema, p);
+}
+
+void write_outputs(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p,
+                   const std::string& output) {
+  const ModelInterface interface = schema.interface(p.context_length);
+  switch (schema.target.kind) {
+    case TargetSchema::Kind::kClass:
+      onnx.add_node("Identity", {output}, "logits");
+      onnx.add_node("Softmax", {"logits"}, "probabilities", {{"axis", int64_t{-1}}});
+      onnx.add_output("logits", {kBatch, interface.outputs}, "one score for each of 'classes'");
+      onnx.add_output("probabilities", {kBatch, interface.outputs},
+                      "softmax of logits: the probability of each of 'classes'");
+      return;
+    case TargetSchema::Kind::kNextToken:
+      onnx.add_node("Identity", {output}, "logits");
+      onnx.add_output("logits", {kBatch, interface.input[0], interface.outputs},
+                      "for the token behind each position one score for each token");
+      return;
+    case TargetSchema::Kind::kNumeric:
+      break;
+  }
+  onnx.add_doubles("prediction:mean", Shape{}, {p.target_mean});
+  onnx.add_doubles("prediction:std", Shape{}, {p.target_std});
+  const std::string value = cast(onnx, output, DType::kF64, "prediction:double");
+  const std::string scaled = onnx.add_node("Mul", {value, "prediction:std"}, "prediction:scaled");
+  const std::string sum = onnx.add_node("Add", {scaled, "prediction:mean"}, "prediction:sum");
+  cast(onnx, sum, DType::kF32, "prediction");
+  onnx.add_output("prediction", {kBatch, interface.outputs}, "the target, in its own unit");
+}
+
+std::map<std::string, std::string> interface_metadata(const DatasetSchema& schema,
+                                                      const Preprocessing& p) {
+  std::map<std::string, std::string> metadata;
+  switch (schema.target.kind) {
+    case TargetSchema::Kind::kClass:
+      metadata["task"] = "classification";
+      metadata["classes"] = dump(schema.target.classes);
+      break;
+    case TargetSchema::Kind::kNumeric:
+      metadata["task"] = "regression";
+      break;
+    case TargetSchema::Kind::kNextToken:
+      metadata["task"] = "next_token";
+      break;
+  }
+  if (!schema.target.name.empty()) metadata["target"] = schema.target.name;
+  switch (schema.kind) {
+    case DatasetSchema::Kind::kText:
+      metadata["text"] = dump(text_metadata(schema, p));
+      break;
+    case DatasetSchema::Kind::kImage:
+      break;
+    case DatasetSchema::Kind::kTabular:
+      Json columns = Json::array();
+      for (const ColumnSchema& c : schema.columns) {
+        Json column = {{"name", c.name}, {"kind", "numeric"}};
+        if (c.kind == ColumnSchema::Kind::kCategorical) {
+          column["kind"] = "categorical";
+          column["categories"] = c.categories;
+        }
+        columns.push_back(std::move(column));
+      }
+      metadata["columns"] = dump(columns);
+      break;
+  }
+  return metadata;
+}
+
+}  // namespace trainyard::onnx

@@ -1,0 +1,45 @@
+// src/onnx/interface.h: what goes into an ONNX file and what comes out: a model with its
+// preprocessing, so that users hand in pixels and raw numbers and get classes and units of theirs.
+//
+//   images       image [N, C, H, W], U8 or F32 as the dataset's pixels are
+//   tables       numeric F32 [N, columns], NaN where a value is missing; categorical F32 [N,
+//   codes],
+//                the one-hot codes of all categorical columns side by side. Either may not be
+//                there.
+//   text         tokens I64 [N, T]
+//
+//   classes      logits and probabilities, both [N, K]
+//   a number     prediction [N, 1], in the target's unit
+//   next token   logits [N, T, V]
+//
+// Preprocessing and the way back to a number's unit are in double, as in training and predict.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "src/data/preprocessing.h"
+#include "src/onnx/graph_writer.h"
+
+namespace trainyard::onnx {
+
+/// True for the names above: no other value of the graph may be called so.
+bool is_interface_name(std::string_view name);
+
+struct InputNames {
+  std::string source;  // an input of the file
+  std::string value;   // what the model's input tensor becomes
+};
+/// Adds the inputs and the nodes of the preprocessing.
+InputNames write_inputs(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p);
+
+/// Adds the outputs, computed from what the model's output tensor has become.
+void write_outputs(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p,
+                   const std::string& output);
+
+/// The file's metadata_props: text, or JSON where there is more to say. Keys as in docs/onnx.md.
+std::map<std::string, std::string> interface_metadata(const DatasetSchema& schema,
+                                                      const Preprocessing& p);
+
+}  // namespace trainyard::onnx

@@ -1,0 +1,223 @@
+// Sequences and rows of tokens: attention, normalisation, recurrence, embeddings, softmax.
+#include <cmath>
+#include <limits>
+
+#include "src/onnx/op_table.h"
+#include "src/ops/layer_normalization.h"
+
+namespace trainyard::onnx {
+namespace {
+
+using Names = std::vector<std::string>;
+
+void write_softmax(NodeWriter& w) {
+  w.put(w.op(), {w.input(0)}, {{"axis", w.attributes().get_int("axis", -1)}});
+}
+
+void write_layer_normalization(NodeWriter& w) {
+  w.put("LayerNormalization", w.inputs(),
+        {{"axis", normalization_axis(w.attributes(), w.shape(0))},
+         {"epsilon", w.attributes().get_float("epsilon", 1e-5)}});
+}
+
+// y = x / sqrt(mean(x^2) + epsilon) * scale; one node of the name came with opset 23.
+void write_rms_normalization(NodeWriter& w) {
+  std::vector<int64_t> axes;
+  for (int64_t i = normalization_axis(w.attributes(), w.shape(0)); i < w.shape(0).rank(); ++i) {
+    axes.push_back(i);
+  }
+  const auto epsilon = static_cast<float>(w.attributes().get_float("epsilon", 1e-5));
+  const std::string square = w.put_between("square", "Mul", {w.input(0), w.input(0)});
+  const std::string mean = w.put_between("mean", "ReduceMean", {square, w.onnx().constant(axes)});
+  const std::string sum = w.put_between("sum", "Add", {mean, w.onnx().constant(epsilon)});
+  const std::string rms = w.put_between("rms", "Sqrt", {sum});
+  w.put("Mul", {w.put_between("normal", "Div", {w.input(0), rms}), w.input(1)});
+}
+
+// softmax(scale q k^T + mask) v, head by head; one node of the name came with opset 23.
+void write_attention(NodeWriter& w) {
+  GraphWriter& onnx = w.onnx();
+  const int64_t heads = w.attributes().get_int("q_num_heads", 1);
+  const bool is_packed = !w.has_input(1);
+  const int64_t width = w.shape(0)[2] / (is_packed ? 3 : 1);  // of all heads
+  const int64_t head = width / heads;
+  Names qkv = {w.input(0), w.input(1), w.input(2)};
+  if (is_packed) {
+    qkv = {w.between("query"), w.between("key"), w.between("value")};
+    onnx.add_node_with_outputs("Split", {w.input(0), onnx.constant({width, width, width})}, qkv,
+                               {{"axis", int64_t{2}}});
+  }
+  const int64_t queries = w.shape(0)[1];
+  const int64_t keys = w.shape(is_packed ? 0 : 1)[1];
+  const auto by_head = [&](const std::string& x, const std::string& what, int64_t positions,
+                           std::vector<int64_t> perm) {
+    const std::string split = w.put_between(what + "_heads", "Reshape",
+                                            {x, onnx.constant({kBatch, positions, heads, head})});
+    return w.put_between(what + "_by_head", "Transpose", {split}, {{"perm", std::move(perm)}});
+  };
+  const std::string query = by_head(qkv[0], "query", queries, {0, 2, 1, 3});
+  const std::string key = by_head(qkv[1], "key", keys, {0, 2, 3, 1});
+  const std::string value = by_head(qkv[2], "value", keys, {0, 2, 1, 3});
+
+  const double scale = w.attributes().get_float("scale", 1 / std::sqrt(static_cast<double>(head)));
+  const std::string scaled =
+      w.put_between("scaled", "Mul", {query, onnx.constant(static_cast<float>(scale))});
+  std::string scores = w.put_between("scores", "MatMul", {scaled, key});
+  if (w.attributes().get_int("is_causal", 0) != 0) {
+    // Minus infinity above the diagonal, 0 elsewhere.
+    const std::string hidden = w.put_between(
+        "hidden", "Expand",
+        {onnx.constant(-std::numeric_limits<float>::infinity()), onnx.constant({queries, keys})});
+    const std::string mask = w.put_between("mask", "Trilu", {hidden, onnx.constant(int64_t{1})},
+                                           {{"upper", int64_t{1}}});
+    scores = w.put_between("masked", "Add", {scores, mask});
+  }
+  const std::string weights =
+      w.put_between("weights", "Softmax", {scores}, {{"axis", int64_t{-1}}});
+  const std::string mixed = w.put_between("mixed", "MatMul", {weights, value});
+  const std::string back =
+      w.put_between("back", "Transpose", {mixed}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
+  w.put("Reshape", {back, onnx.constant({kBatch, queries, width})});
+}
+
+/// Rows of `x`, cut into gates and put together in ONNX's order: which of ours stands where.
+std::string reorder_gates(NodeWriter& w, size_t input, const std::vector<size_t>& order,
+                          int64_t hidden) {
+  const std::string what = "operand" + std::to_string(input);
+  Names gates;
+  for (size_t i = 0; i < order.size(); ++i) {
+    gates.push_back(w.between(what + "_gate" + std::to_string(i)));
+  }
+  const std::vector<int64_t> sizes(order.size(), hidden);
+  w.onnx().add_node_with_outputs("Split", {w.input(input), w.onnx().constant(sizes)}, gates,
+                                 {{"axis", int64_t{0}}});
+  Names reordered;
+  for (const size_t i : order) reordered.push_back(gates[i]);
+  return w.put_between(what + "_gates", "Concat", std::move(reordered), {{"axis", int64_t{0}}});
+}
+
+// ONNX: time first, a dimension for the directions, gates i, o, f, c and z, r, h where ours are
+// i, f, g, o and r, z, n. Batch first (layout 1) is not what runtimes have. Gates of weights are
+// moved when a runtime loads the file, so that initialisers stay what training calls them.
+void write_recurrent(NodeWriter& w) {
+  GraphWriter& onnx = w.onnx();
+  const bool is_lstm = w.op() == "LSTM";
+  const int64_t hidden = w.shape(2)[1];
+  const std::vector<size_t> order =
+      is_lstm ? std::vector<size_t>{0, 3, 1, 2} : std::vector<size_t>{1, 0, 2};
+  const std::string first = onnx.constant(std::vector<int64_t>{0});
+  const std::vector<int64_t> swap = {1, 0, 2};
+
+  Names operands = {w.put_between("time_first", "Transpose", {w.input(0)}, {{"perm", swap}})};
+  for (const size_t i : {size_t{1}, size_t{2}}) {
+    operands.push_back(w.put_between("weights" + std::to_string(i), "Unsqueeze",
+                                     {reorder_gates(w, i, order, hidden), first}));
+  }
+  if (w.has_input(3)) {
+    const std::string biases =
+        w.put_between("both_biases", "Concat",
+                      {reorder_gates(w, 3, order, hidden), reorder_gates(w, 4, order, hidden)},
+                      {{"axis", int64_t{0}}});
+    operands.push_back(w.put_between("biases", "Unsqueeze", {biases, first}));
+  }
+  Attributes attributes = {{"hidden_size", hidden},
+                           {"direction", w.attributes().get_string("direction", "forward")}};
+  if (!is_lstm) attributes.set("linear_before_reset", int64_t{1});
+  onnx.add_node_with_outputs(w.op(), operands, {w.between("sequence"), w.between("last")},
+                             attributes);
+  const std::string sequence = w.put_between(
+      "one_direction", "Squeeze", {w.between("sequence"), onnx.constant(std::vector<int64_t>{1})});
+  w.put("Transpose", {sequence}, {{"perm", swap}});
+  onnx.add_node("Squeeze", {w.between("last"), first}, w.output(1));
+}
+
+/// Sum or mean of the vectors [N, T, D] whose token is not `padding`; zeros where there is none.
+void write_masked_sum(NodeWriter& w, const std::string& vectors, const std::string& tokens,
+                      int64_t padding, bool is_mean) {
+  GraphWriter& onnx = w.onnx();
+  const std::string second = onnx.constant(std::vector<int64_t>{1});
+  const std::string equal = w.put_between("is_padding", "Equal", {tokens, onnx.constant(padding)});
+  const std::string counts = w.put_between("counts", "Not", {equal});
+  const std::string mask =
+      w.put_between("mask", "Cast", {counts}, {{"to", data_type_of(DType::kF32)}});
+  const std::string row = w.put_between("row", "Unsqueeze", {mask, second});  // [N, 1, T]
+  const std::string product = w.put_between("product", "MatMul", {row, vectors});
+  if (!is_mean) return w.put("Squeeze", {product, second});
+  const std::string sum = w.put_between("sum", "Squeeze", {product, second});
+  const std::string count = w.put_between("count", "ReduceSum", {mask, second});  // [N, 1]
+  const std::string at_least_one = w.put_between("divisor", "Max", {count, onnx.constant(1.0f)});
+  w.put("Div", {sum, at_least_one});
+}
+
+void write_sequence_pool(NodeWriter& w) {
+  GraphWriter& onnx = w.onnx();
+  if (w.attributes().get_string("mode", "mean") == "first") {
+    return w.put("Gather", {w.input(0), onnx.constant(int64_t{0})}, {{"axis", int64_t{1}}});
+  }
+  if (w.has_input(1)) return write_masked_sum(w, w.input(0), w.input(1), 0, /*is_mean=*/true);
+  w.put("ReduceMean", {w.input(0), onnx.constant(std::vector<int64_t>{1})},
+        {{"keepdims", int64_t{0}}});
+}
+
+void write_embedding_bag(NodeWriter& w) {
+  const bool is_mean = w.attributes().get_string("mode", "mean") == "mean";
+  const int64_t padding = w.attributes().get_int("padding_idx", -1);
+  const std::string vectors = w.put_between("vectors", "Gather", {w.input(0), w.input(1)});
+  if (padding >= 0) return write_masked_sum(w, vectors, w.input(1), padding, is_mean);
+  w.put(is_mean ? "ReduceMean" : "ReduceSum", {vectors, w.onnx().constant(std::vector<int64_t>{1})},
+        {{"keepdims", int64_t{0}}});
+}
+
+void write_gather(NodeWriter& w) { w.put("Gather", w.inputs(), {{"axis", int64_t{0}}}); }
+
+void write_position_embedding(NodeWriter& w) {
+  std::string x = w.input(0);
+  if (w.has_input(2)) {
+    const Shape& prefix = w.shape(2);
+    GraphWriter& onnx = w.onnx();
+    const std::string shape =
+        w.put_between("prefix_shape", "Concat", {w.batch(), onnx.constant({prefix[0], prefix[1]})},
+                      {{"axis", int64_t{0}}});
+    const std::string repeated = w.put_between("prefix", "Expand", {w.input(2), shape});
+    x = w.put_between("with_prefix", "Concat", {repeated, x}, {{"axis", int64_t{1}}});
+  }
+  w.put("Add", {x, w.input(1)});
+}
+
+}  // namespace
+
+std::vector<OpRow> sequence_rows() {
+  const std::vector<std::string_view> recurrent = {"Split", "Concat", "Unsqueeze", "Squeeze",
+                                                   "Transpose"};
+  const auto with = [&](std::string_view op) {
+    std::vector<std::string_view> ops = {op};
+    ops.insert(ops.end(), recurrent.begin(), recurrent.end());
+    return ops;
+  };
+  return {{.op = "Softmax", .write = write_softmax},
+          {.op = "LogSoftmax", .write = write_softmax},
+          {.op = "LayerNormalization", .write = write_layer_normalization},
+          {.op = "RMSNormalization",
+           .onnx = {"Mul", "ReduceMean", "Add", "Sqrt", "Div"},
+           .write = write_rms_normalization},
+          {.op = "Attention",
+           .onnx = {"Split", "Reshape", "Transpose", "Mul", "MatMul", "Expand", "Trilu", "Add",
+                    "Softmax"},
+           .write = write_attention},
+          {.op = "LSTM", .onnx = with("LSTM"), .write = write_recurrent},
+          {.op = "GRU", .onnx = with("GRU"), .write = write_recurrent},
+          {.op = "Gather", .write = write_gather},
+          {.op = "EmbeddingBag",
+           .onnx = {"Gather", "Equal", "Not", "Cast", "Unsqueeze", "MatMul", "Squeeze", "ReduceSum",
+                    "ReduceMean", "Max", "Div"},
+           .write = write_embedding_bag},
+          {.op = "SequencePool",
+           .onnx = {"Gather", "ReduceMean", "Equal", "Not", "Cast", "Unsqueeze", "MatMul",
+                    "Squeeze", "ReduceSum", "Max", "Div"},
+           .write = write_sequence_pool},
+          {.op = "PositionEmbedding",
+           .onnx = {"Add", "Shape", "Expand", "Concat"},
+           .write = write_position_embedding}};
+}
+
+}  // namespace trainyard::onnx

@@ -1,0 +1,453 @@
+"""Models as ONNX files: onnx.checker reads them, onnxruntime runs them on raw rows, and what it computes is what
+`trainyard predict` answers, for every preset and every layer. Catches a node that means something else in ONNX, a
+preprocessing that is not the model's, and a file that knows one batch size alone.
+
+TRAINYARD_ONNX_PYTHON names a Python with onnx and onnxruntime (requirements_onnx.txt); without one, all that needs them
+is skipped. The names of presets on the command line test those alone."""
+
+import csv
+import gzip
+import json
+import os
+import re
+import sys
+import unittest
+
+from harness import EXAMPLES, DaemonTest
+
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime
+except ImportError as missing:
+    python = os.environ.get("TRAINYARD_ONNX_PYTHON")
+    if python and os.environ.get("TRAINYARD_ONNX_TRIED") != python:
+        os.execve(python, [python, *sys.argv], dict(os.environ, TRAINYARD_ONNX_TRIED=python))
+    onnxruntime = None
+    print(f"{missing.name} is not installed for {sys.executable}", file=sys.stderr)
+
+needs_onnxruntime = unittest.skipIf(onnxruntime is None, "onnx and onnxruntime are not installed")
+
+BOUND = 1e-5  # absolute on probabilities, relative on numbers
+
+DIGITS = f"""
+  path: {EXAMPLES / 'digits.csv.gz'}
+  csv: {{header: false, target: c64, target_kind: class, image: [1, 8, 8]}}"""
+
+
+def spec(dataset, model, recipe=""):
+    steps = 3 if "vit_" in model or "vgg" in model else 40  # enough for answers that differ from row to row
+    return f"""
+dataset:{dataset}
+model:{model}
+recipe:
+  steps: {steps}
+  batch_size: 8
+  optimizer: {{type: adam, learning_rate: 0.005}}{recipe}
+"""
+
+
+def job_name(name):
+    return name.replace("_", "-") + "-model"
+
+
+def digits_rows():
+    with gzip.open(EXAMPLES / "digits.csv.gz", "rt") as file:
+        return [line.rsplit(",", 1)[0] for line in file.read().splitlines()[:5]]
+
+
+def wide_images():
+    """36 grey images of 32 x 32, a class each third."""
+    lines = [",".join([f"p{i}" for i in range(1024)] + ["kind"])]
+    for row in range(36):
+        pixels = [(row * 37 + i * (i % 7 + row % 3) + i // 32 * 11) % 256 for i in range(1024)]
+        lines.append(",".join(map(str, pixels)) + f",{'abc'[row % 3]}")
+    return lines
+
+
+def passengers(target):
+    """Numbers, some of them missing and one column far from 0, and categories."""
+    lines = ["year,age,port,fare,cabin," + target]
+    for i in range(80):
+        age = "" if i % 9 == 4 else str(i * 7 % 61 + 0.5)
+        port = ["S", "C", "Q", ""][i % 4]
+        value = f"{1000 + 13.5 * (i % 17)}" if target == "price" else ["no", "yes"][i * i % 3 % 2]
+        lines.append(f"{190000 + i % 5},{age},{port},{7.25 + i * 3 % 40},{'AB'[i % 2]}{i % 3},{value}")
+    return lines
+
+
+def news():
+    words = {"sport": ["team", "match", "goal", "coach"], "money": ["bank", "rates", "shares", "loan"]}
+    lines = ["topic,text"]
+    for i in range(64):
+        topic = ("sport", "money")[i % 2]
+        lines.append(f"{topic},{words[topic][i // 2 % 4]} word{i % 19} and {words[topic][i // 8 % 4]} today x{i}")
+    return lines
+
+
+IMAGE_MODELS = {
+    "mlp": "\n  mlp: {hidden: [16, 12], activation: gelu, dropout: 0.2}",
+    "lenet5": "\n  lenet5:",
+    "resnet18": "\n  resnet18: {width: 4}",
+    "resnet34": "\n  resnet34: {width: 4}",
+    "resnet50": "\n  resnet50: {width: 4}",
+    "vit_tiny": "\n  vit_tiny: {patch_size: 4}",
+    "vit_small": "\n  vit_small: {patch_size: 4, pool: mean}",
+    "vit_base": "\n  vit_base: {patch_size: 8}",
+}
+WIDE_MODELS = {
+    "vgg11": "\n  vgg11: {width: 16}",
+    "vgg13": "\n  vgg13: {width: 16, batch_normalization: true}",
+    "vgg16": "\n  vgg16: {width: 16, batch_normalization: true}",
+    "vgg19": "\n  vgg19: {width: 16, batch_normalization: true}",
+    "resnet18_imagenet": "\n  resnet18: {width: 4, stem: imagenet}",
+}
+TEXT_MODELS = {
+    "lstm_classifier": ("word", "\n  lstm_classifier: {embedding_dim: 8, hidden_size: 6, layers: 2, bidirectional: true}"),
+    "gru_classifier": ("byte", "\n  lstm_classifier: {cell: gru, embedding_dim: 8, hidden_size: 7, pooling: last}"),
+    "text_cnn": ("char", "\n  text_cnn: {embedding_dim: 8, filters: 5}"),
+    "embedding_bag_classifier": ("word", "\n  embedding_bag_classifier: {embedding_dim: 8}"),
+    "embedding_bag_sum": ("char", "\n  embedding_bag_classifier: {embedding_dim: 8, mode: sum}"),
+    "transformer_classifier": ("word", "\n  transformer_classifier: {n_layer: 2, n_head: 2, n_embd: 8}"),
+}
+
+# What presets do not use: every other layer, and settings with more than one meaning.
+LAYERS = {
+    "windows": """
+  layers:
+    - conv: {out_channels: 6, kernel_shape: [3, 2], strides: [2, 1], pads: [1, 0, 0, 1]}
+    - p_relu:
+    - average_pool: {kernel_shape: 3, strides: 2, pads: 1, ceil_mode: true}
+    - conv: {out_channels: 6, kernel_shape: 3, pads: 2, dilations: 2, group: 3, bias: false}
+    - leaky_relu: {alpha: 0.2}
+    - conv_transpose: {out_channels: 4, kernel_shape: 3, strides: 2, pads: 1, output_padding: 1, group: 2}
+    - average_pool: {kernel_shape: 3, strides: 1, pads: 1, count_include_pad: true}
+    - max_pool: {kernel_shape: 3, strides: 2, pads: 1, ceil_mode: true}
+    - batch_normalization: {epsilon: 0.01}
+    - p_relu: {shared: true}
+    - gemm: {units: 9, bias: false}
+    - gemm:""",
+    "functions": """
+  layers:
+    - gemm: {units: 12, initializer: normal, initializer_std: 1}
+    - swish: {alpha: 1.5}
+    - thresholded_relu: {alpha: -0.1}
+    - elu: {alpha: 0.7}
+    - selu:
+    - celu: {alpha: 1.3}
+    - softplus:
+    - softsign:
+    - hard_sigmoid:
+    - gelu: {approximate: tanh}
+    - hard_swish:
+    - mish:
+    - gemm: {units: 12, initializer: normal, initializer_std: 1}
+    - tanh:
+    - sigmoid:
+    - clip: {min: 0.1}
+    - clip: {min: 0.1, max: 0.9}
+    - clip: {max: 0.8}
+    - gemm: {units: 12, initializer: normal, initializer_std: 1}
+    - softplus:
+    - log:
+    - neg:
+    - exp:
+    - sqrt:
+    - reciprocal:
+    - abs:
+      name: values
+    - constant: {value: 0.25, shape: [12]}
+      name: quarter
+    - parameter: {shape: 12}
+      name: logits
+    - sub:
+      name: less
+      inputs: [values, quarter]
+    - mul:
+      inputs: [less, less]
+      name: squared
+    - max:
+      inputs: [squared, logits]
+      name: larger
+    - min:
+      inputs: [larger, values]
+      name: image
+    - div:
+      inputs: [image, values]
+      name: quotient
+    - pow:
+      inputs: [values, quarter]
+    - add:
+      inputs: [pow1, quotient]
+    - rms_normalization:
+    - gemm:""",
+    "movement": """
+  layers:
+    - reshape: {shape: [8, -1]}
+      name: rows
+    - split: {split: [3, 5]}
+      name: parts
+    - split: {axis: -1, num_outputs: 3}
+      inputs: [rows]
+      name: columns
+    - slice: {starts: [1, -3], ends: [100, -1], axes: [1, 2], steps: [2, 1]}
+      inputs: [rows]
+    - transpose: {perm: [0, 2, 1]}
+    - unsqueeze: {axes: [1, -1]}
+    - squeeze: {axes: 1}
+    - expand: {shape: [2, 4, 3]}
+    - reduce_max: {axes: 2}
+    - squeeze:
+    - flatten:
+      name: a
+    - reduce_sum: {axes: [1, 2], keepdims: false}
+      inputs: [parts]
+      name: b0
+    - unsqueeze: {axes: 1}
+      name: b
+    - reduce_l2: {axes: 2, keepdims: false}
+      inputs: [parts.1]
+      name: c
+    - reduce_min: {axes: -1, keepdims: false}
+      inputs: [columns.2]
+      name: d
+    - reduce_mean: {axes: [1, 2], keepdims: false}
+      inputs: [columns.0]
+      name: e0
+    - reshape: {shape: [1]}
+      name: e
+    - parameter: {shape: [1, 8]}
+      name: token
+    - concat: {axis: 1}
+      inputs: [rows, token]
+      name: tokens
+    - parameter: {shape: [8, 5], init: uniform}
+      name: matrix
+    - mat_mul:
+      inputs: [tokens, matrix]
+    - softmax: {axis: 1}
+    - log_softmax:
+    - flatten:
+      name: f
+    - concat: {axis: 1}
+      inputs: [a, b, c, d, e, f]
+    - layer_normalization: {bias: false}
+    - gemm:""",
+    "sequences": """
+  layers:
+    - reshape: {shape: [8, 8]}
+      name: rows
+    - linear: {units: 12}
+    - position_embedding: {class_token: true}
+      name: positions
+    - layer_normalization:
+    - linear: {units: 36}
+    - attention: {q_num_heads: 3, is_causal: true, scale: 0.3}
+      name: mixed
+    - linear: {units: 6}
+      name: query
+    - linear: {units: 6}
+      name: key
+      inputs: [rows]
+    - attention: {q_num_heads: 2, is_causal: true}
+      inputs: [query, key, key]
+    - gru: {hidden_size: 5, direction: reverse, bias: false}
+    - lstm: {hidden_size: 5, direction: reverse}
+      name: read
+    - sequence_pool: {mode: first}
+      name: first
+    - sequence_pool:
+      name: mean
+      inputs: [read]
+    - concat: {axis: 1}
+      inputs: [first, mean, read.1]
+    - gemm:""",
+}
+
+
+def tokens_of(texts, text):
+    """What the metadata of a file says about its tokens, in a few lines."""
+    ids = {piece: i + text["first_piece_id"] for i, piece in enumerate(text["pieces"])}
+    rows = []
+    for line in texts:
+        if text["tokenizer"] == "byte":
+            row = [b + text["first_piece_id"] for b in line.encode()]
+        else:
+            pieces = list(line) if text["tokenizer"] == "char" else re.findall("[a-z0-9]+", line.lower())
+            row = [ids.get(piece, text.get("unknown_id")) for piece in pieces]
+        row = row[:text["length"]]
+        rows.append(row + [text.get("padding_id", 0)] * (text["length"] - len(row)))
+    return np.array(rows, np.int64)
+
+
+class File:
+    """An ONNX file: checked, and ready to run."""
+
+    def __init__(self, path):
+        content = path.read_bytes()
+        model = onnx.load_from_string(content)
+        onnx.checker.check_model(model, full_check=True)
+        # Written by other code from the same fields: the same bytes.
+        assert model.SerializeToString(deterministic=True) == content, "Protobuf writes other bytes"
+        self.model = model
+        self.metadata = {p.key: p.value for p in model.metadata_props}
+        self.session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        self.inputs = {i.name: i for i in self.session.get_inputs()}
+
+    def run(self, feeds, count):
+        """All outputs for the first `count` rows."""
+        names = [o.name for o in self.session.get_outputs()]
+        return dict(zip(names, self.session.run(names, {k: v[:count] for k, v in feeds.items()})))
+
+    def feeds(self, rows, header=None):
+        """Raw rows, CSV lines without the target, as the file's inputs."""
+        cells = list(csv.reader(rows))
+        if "image" in self.inputs:
+            image = self.inputs["image"]
+            kind = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32}[image.type]
+            return {"image": np.array(cells, np.float64).astype(kind).reshape([-1, *image.shape[1:]])}
+        if "tokens" in self.inputs:
+            return {"tokens": tokens_of([row[0] for row in cells], json.loads(self.metadata["text"]))}
+        numeric, categorical = [], []
+        for row in cells:
+            cell = dict(zip(header, row))
+            columns = json.loads(self.metadata["columns"])
+            numeric.append([float(cell[c["name"]] or "nan") for c in columns if c["kind"] == "numeric"])
+            categorical.append([float(cell[c["name"]] == value) for c in columns if c["kind"] == "categorical"
+                                for value in c["categories"]])
+        return {"numeric": np.array(numeric, np.float32), "categorical": np.array(categorical, np.float32)}
+
+
+class Onnx(DaemonTest):
+    def exported(self, name, text):
+        """Trains by a spec and exports; returns the file."""
+        job = job_name(name)
+        self.daemon.cli("submit", self.write(f"{name}.yaml", f"name: {job}\n{text}"), "--wait")
+        path = self.folder / f"{name}.onnx"
+        done = self.daemon.cli("model", "export", job, "--format", "onnx", "--out", path)
+        self.assertEqual(done.stdout.strip(), str(path))
+        return File(path)
+
+    def judge(self, name, text, rows, header=None):
+        """Exports, and compares with predict for three rows at once and for one."""
+        file = self.exported(name, text)
+        lines = ([",".join(header)] if header else []) + rows
+        answer = self.daemon.json("predict", job_name(name), "--csv",
+                                  self.write("rows.csv", "\n".join(lines) + "\n"))
+        feeds = file.feeds(rows, header)
+        for count in (3, 1):
+            outputs = file.run(feeds, count)
+            expected = answer["predictions"][:count]
+            if file.metadata["task"] == "regression":
+                values = np.array([p["value"] for p in expected])
+                error = np.abs(outputs["prediction"][:, 0] / values - 1).max()
+            else:
+                self.assertEqual(json.loads(file.metadata["classes"]), answer["classes"])
+                values = np.array([p["probabilities"] for p in expected])
+                error = np.abs(outputs["probabilities"] - values).max()
+                self.assertEqual([answer["classes"][k] for k in outputs["logits"].argmax(1)],
+                                 [p["label"] for p in expected])
+            self.assertLess(error, BOUND, f"{name}, batch {count}")
+            if count > 1:  # answers that are all alike would judge nothing
+                self.assertGreater(np.ptp(values, axis=0).max(), 10 * BOUND, name)
+        print(f"{name}: {error:.1e}")
+        return file
+
+    def wanted(self, models):
+        return [(name, m) for name, m in models.items() if not ONLY or name in ONLY]
+
+    @needs_onnxruntime
+    def test_images(self):
+        for name, model in self.wanted({**IMAGE_MODELS, **LAYERS}):
+            with self.subTest(name):
+                self.judge(name, spec(DIGITS, model), digits_rows())
+
+    @needs_onnxruntime
+    def test_wide_images(self):
+        lines = wide_images()
+        path = self.write("wide.csv", "\n".join(lines) + "\n")
+        dataset = f"\n  path: {path}\n  csv: {{target: kind, image: [1, 32, 32]}}"
+        for name, model in self.wanted(WIDE_MODELS):
+            with self.subTest(name):
+                self.judge(name, spec(dataset, model), [line.rsplit(",", 1)[0] for line in lines[1:6]],
+                           lines[0].split(",")[:-1])
+
+    @needs_onnxruntime
+    def test_tables(self):
+        for target in ("survived", "price"):
+            lines = passengers(target)
+            path = self.write(f"{target}.csv", "\n".join(lines) + "\n")
+            dataset = f"\n  path: {path}\n  csv: {{target: {target}}}"
+            with self.subTest(target):
+                rows = [line.rsplit(",", 1)[0] for line in lines[4:9]]
+                file = self.judge(target, spec(dataset, "\n  mlp: {hidden: [8]}"), rows, lines[0].split(",")[:-1])
+                self.assertEqual(file.metadata["target"], target)
+
+    @needs_onnxruntime
+    def test_rows_of_text(self):
+        lines = news()
+        path = self.write("news.csv", "\n".join(lines) + "\n")
+        for name, (tokenizer, model) in self.wanted(TEXT_MODELS):
+            size = ", vocabulary_size: 25" if tokenizer == "word" else ""
+            dataset = (f"\n  path: {path}\n  csv: {{target: topic, text: [text], tokenizer: {tokenizer}, "
+                       f"max_length: 23{size}}}")
+            with self.subTest(name):
+                self.judge(name, spec(dataset, model),
+                           ["a goal by the Coach of team7", '""', lines[5].split(",")[1]], ["text"])
+
+    @needs_onnxruntime
+    def test_next_tokens(self):
+        """There is no predict to compare with: the loss over a test text is."""
+        context = 12
+        test = "to be or not to be, that is the question whether"[:4 * context + 1]
+        train = self.write("train.txt", "the question is whether to be or not to be, that is " * 9)
+        self.write("test.txt", test)
+        for tokenizer in ("char", "byte"):
+            name = f"gpt2-{tokenizer}"
+            dataset = f"\n  path: {train}\n  test_path: test.txt\n  text: {{tokenizer: {tokenizer}}}"
+            with self.subTest(name):
+                file = self.exported(name, spec(dataset, "\n  gpt2: {n_layer: 2, n_head: 2, n_embd: 12}",
+                                                f"\n  context_length: {context}"))
+                text = dict(json.loads(file.metadata["text"]), length=len(test))
+                stream = tokens_of([test], text)[0]
+                windows = (len(test) - 1) // context
+                tokens = stream[:windows * context].reshape(windows, context)
+                following = stream[1:windows * context + 1].reshape(windows, context)
+                expected = self.daemon.job(job_name(name))["progress"]["metrics"]["test/loss"]
+                logits = file.run({"tokens": tokens}, windows)["logits"].astype(np.float64)
+                scores = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+                loss = -np.take_along_axis(scores, following[..., None], -1).mean()
+                self.assertLess(abs(loss / expected - 1), BOUND)
+                one = file.run({"tokens": tokens}, 1)["logits"]
+                self.assertLess(np.abs(one - logits[:1]).max(), BOUND)
+
+    def test_wrong_input(self):
+        model = self.write("small.yaml", "name: small-model\n" + spec(DIGITS, "\n  mlp: {hidden: [4]}"))
+        self.daemon.cli("submit", model, "--wait")
+        taken = self.write("taken.onnx", "somebody's")
+        export = ["model", "export", "small-model", "--out"]
+
+        def refused(code, words, *arguments):
+            self.assert_refused(self.daemon.cli(*arguments, check=False), code, *words)
+
+        refused(2, ["onx", "safetensors or onnx"], *export, "x", "--format", "onx")
+        refused(5, ["taken.onnx", "FILE_EXISTS"], *export, taken, "--format", "onnx")
+        refused(4, ["no folder", "away"], *export, self.folder / "away/m.onnx", "--format", "onnx")
+        refused(4, ["nobody"], "model", "export", "nobody-1", "--format", "onnx", "--out", self.folder / "n.onnx")
+        refused(4, ["away"], "local", "export", self.folder / "away", "--out", self.folder / "n.onnx")
+        self.assertEqual(taken.read_text(), "somebody's")
+        self.assertEqual(list(self.folder.glob("n.onnx*")), [])
+
+        # The folder of the other format gives the same file without a server.
+        self.daemon.cli(*export, self.folder / "small")
+        self.daemon.cli(*export, self.folder / "a.onnx", "--format", "onnx")
+        done = self.daemon.json("local", "export", self.folder / "small", "--out", self.folder / "b.onnx")
+        self.assertEqual(int(done["size_bytes"]), (self.folder / "a.onnx").stat().st_size)
+        self.assertEqual((self.folder / "a.onnx").read_bytes(), (self.folder / "b.onnx").read_bytes())
+
+
+ONLY = set()
+
+if __name__ == "__main__":
+    ONLY = {argument for argument in sys.argv[1:] if not argument.startswith("-")}
+    unittest.main(verbosity=2, argv=[sys.argv[0], *(a for a in sys.argv[1:] if a.startswith("-"))])
