@@ -81,7 +81,7 @@ Status write_weights(GraphWriter& onnx, const Graph& graph, const SafetensorsFil
   return {};
 }
 
-Result<ProtobufMessage> graph_message(const LoadedModel& loaded) {
+Result<ProtobufMessage> graph_message(const LoadedModel& loaded, const Objective& objective) {
   const ModelInfo& info = loaded.info;
   ASSIGN_OR_RETURN(const Model model, build_inference(info, kOneBatch));
   ASSIGN_OR_RETURN(const Model other, build_inference(info, kOtherBatch));
@@ -100,7 +100,8 @@ Result<ProtobufMessage> graph_message(const LoadedModel& loaded) {
     NodeWriter writer(onnx, model.graph, nodes[i], names, std::move(shape), input.source);
     write_node(writer);
   }
-  write_outputs(onnx, info.schema, info.preprocessing, names.at(static_cast<size_t>(model.output)));
+  write_outputs(onnx, objective, info.schema, info.preprocessing,
+                names.at(static_cast<size_t>(model.output)));
   return std::move(onnx).finish(info.model.preset.empty() ? "layers" : info.model.preset);
 }
 
@@ -160,9 +161,13 @@ Status check_target(const fs::path& file) {
 Result<int64_t> export_model(Files& files, const fs::path& model_folder, const fs::path& file) {
   if (Status s = check_target(file); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const LoadedModel loaded, read_model(model_folder));
-  ASSIGN_OR_RETURN(ProtobufMessage graph, graph_message(loaded));
+  const ModelInfo& info = loaded.info;
+  ASSIGN_OR_RETURN(
+      const Objective objective,
+      find_objective(info.model, info.schema.interface(info.preprocessing.context_length)));
+  ASSIGN_OR_RETURN(ProtobufMessage graph, graph_message(loaded, objective));
   const ProtobufMessage model = model_message(
-      std::move(graph), interface_metadata(loaded.info.schema, loaded.info.preprocessing));
+      std::move(graph), interface_metadata(objective, info.schema, info.preprocessing));
   const int64_t size = model.size_bytes();
   if (size > kFileBytesMax) {
     return make_error(ErrorCode::kFailedPrecondition, "ONNX_TOO_LARGE",

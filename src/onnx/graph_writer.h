@@ -18,9 +18,10 @@
 namespace trainyard::onnx {
 
 // The operator set that the files ask for, and the version of the file format that came with it.
-// Opset 18 has all that is needed in one node or a few, and runtimes since early 2023 know it.
-constexpr int64_t kOpset = 18;
-constexpr int64_t kIrVersion = 8;
+// Opset 19 has all that is needed in one node or a few, and runtimes since the middle of 2023 know
+// it.
+constexpr int64_t kOpset = 19;
+constexpr int64_t kIrVersion = 9;
 
 /// A dimension of an input or output: a size, or kBatch, which is written as "N".
 constexpr int64_t kBatch = -1;

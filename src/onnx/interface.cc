@@ -94,7 +94,7 @@ std::string dump(const Json& json) {
 
 bool is_interface_name(std::string_view name) {
   static constexpr std::array kNames = {"image",  "numeric",       "categorical", "tokens",
-                                        "logits", "probabilities", "prediction"};
+                                        "logits", "probabilities", "prediction",  "reconstruction"};
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
@@ -110,50 +110,105 @@ InputNames write_inputs(GraphWriter& onnx, const DatasetSchema& schema, const Pr
   return write_table(onnx, schema, p);
 }
 
-void write_outputs(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p,
-                   const std::string& output) {
-  const ModelInterface interface = schema.interface(p.context_length);
-  switch (schema.target.kind) {
-    case TargetSchema::Kind::kClass:
-      onnx.add_node("Identity", {output}, "logits");
-      onnx.add_node("Softmax", {"logits"}, "probabilities", {{"axis", int64_t{-1}}});
-      onnx.add_output("logits", {kBatch, interface.outputs}, "one score for each of 'classes'");
-      onnx.add_output("probabilities", {kBatch, interface.outputs},
-                      "softmax of logits: the probability of each of 'classes'");
-      return;
-    case TargetSchema::Kind::kNextToken:
+namespace {
+
+/// Scores of classes, or the one score of two classes: the other one's is 0.
+void write_classes(GraphWriter& onnx, int64_t outputs, const std::string& output) {
+  std::string scores = output;
+  if (outputs == 1) {
+    const std::string zero = onnx.add_node("Sub", {output, output}, "logits:zero");
+    scores = onnx.add_node("Concat", {zero, output}, "logits:both", {{"axis", int64_t{1}}});
+    outputs = 2;
+  }
+  onnx.add_node("Identity", {scores}, "logits");
+  onnx.add_node("Softmax", {"logits"}, "probabilities", {{"axis", int64_t{-1}}});
+  onnx.add_output("logits", {kBatch, outputs}, "one score for each of 'classes'");
+  onnx.add_output("probabilities", {kBatch, outputs},
+                  "softmax of logits: the probability of each of 'classes'");
+}
+
+/// value * std + mean, over `scale`: standardise() taken back. The result is in F32.
+void write_restored(GraphWriter& onnx, const std::string& output, const std::string& name,
+                    const Shape& shape, const std::vector<double>& mean,
+                    const std::vector<double>& std, double scale) {
+  onnx.add_doubles(name + ":mean", shape, mean);
+  onnx.add_doubles(name + ":std", shape, std);
+  const std::string wide = cast(onnx, output, DType::kF64, name + ":double");
+  const std::string scaled = onnx.add_node("Mul", {wide, name + ":std"}, name + ":scaled");
+  std::string value = onnx.add_node("Add", {scaled, name + ":mean"}, name + ":sum");
+  if (scale != 1) {
+    onnx.add_doubles(name + ":scale", Shape{}, {scale});
+    value = onnx.add_node("Div", {value, name + ":scale"}, name + ":restored");
+  }
+  cast(onnx, value, DType::kF32, name);
+}
+
+/// The input as the model gives it back, in the input's units. Codes of categories stay as they
+/// are.
+void write_reconstruction(GraphWriter& onnx, const Objective& objective,
+                          const DatasetSchema& schema, const Preprocessing& p, std::string output) {
+  const std::string name = "reconstruction";
+  if (objective.unit_input()) output = onnx.add_node("Sigmoid", {output}, name + ":share");
+  std::vector<int64_t> dims = {kBatch};
+  const Shape& input = objective.interface.input;
+  dims.insert(dims.end(), input.dims().begin(), input.dims().end());
+  output = onnx.add_node("Reshape", {output, onnx.constant(dims)}, name + ":input");
+  if (schema.kind == DatasetSchema::Kind::kImage) {
+    write_restored(onnx, output, name, Shape{input[0], 1, 1}, p.image_mean, p.image_std,
+                   p.image_scale);
+  } else {
+    std::vector<double> mean = p.numeric_mean, std = p.numeric_std;
+    mean.resize(static_cast<size_t>(input[0]), 0);
+    std.resize(static_cast<size_t>(input[0]), 1);
+    write_restored(onnx, output, name, Shape{input[0]}, mean, std, 1);
+  }
+  onnx.add_output(name, dims, "the input as the model gives it back, in the input's units");
+}
+
+}  // namespace
+
+void write_outputs(GraphWriter& onnx, const Objective& objective, const DatasetSchema& schema,
+                   const Preprocessing& p, const std::string& output) {
+  const ModelInterface& interface = objective.interface;
+  switch (interface.target) {
+    case TargetForm::kClass:
+      return write_classes(onnx, interface.outputs, output);
+    case TargetForm::kInput:
+      return write_reconstruction(onnx, objective, schema, p, output);
+    case TargetForm::kNextToken:
       onnx.add_node("Identity", {output}, "logits");
       onnx.add_output("logits", {kBatch, interface.input[0], interface.outputs},
                       "for the token behind each position one score for each token");
       return;
-    case TargetSchema::Kind::kNumeric:
+    case TargetForm::kNumeric:
       break;
   }
-  onnx.add_doubles("prediction:mean", Shape{}, {p.target_mean});
-  onnx.add_doubles("prediction:std", Shape{}, {p.target_std});
-  const std::string value = cast(onnx, output, DType::kF64, "prediction:double");
-  const std::string scaled = onnx.add_node("Mul", {value, "prediction:std"}, "prediction:scaled");
-  const std::string sum = onnx.add_node("Add", {scaled, "prediction:mean"}, "prediction:sum");
-  cast(onnx, sum, DType::kF32, "prediction");
+  write_restored(onnx, output, "prediction", Shape{}, {p.target_mean}, {p.target_std}, 1);
   onnx.add_output("prediction", {kBatch, interface.outputs}, "the target, in its own unit");
 }
 
-std::map<std::string, std::string> interface_metadata(const DatasetSchema& schema,
+std::map<std::string, std::string> interface_metadata(const Objective& objective,
+                                                      const DatasetSchema& schema,
                                                       const Preprocessing& p) {
   std::map<std::string, std::string> metadata;
-  switch (schema.target.kind) {
-    case TargetSchema::Kind::kClass:
+  switch (objective.interface.target) {
+    case TargetForm::kClass:
       metadata["task"] = "classification";
       metadata["classes"] = dump(schema.target.classes);
       break;
-    case TargetSchema::Kind::kNumeric:
+    case TargetForm::kNumeric:
       metadata["task"] = "regression";
       break;
-    case TargetSchema::Kind::kNextToken:
+    case TargetForm::kNextToken:
       metadata["task"] = "next_token";
       break;
+    case TargetForm::kInput:
+      metadata["task"] = "reconstruction";
+      break;
   }
-  if (!schema.target.name.empty()) metadata["target"] = schema.target.name;
+  if (objective.interface.target != TargetForm::kInput && !schema.target.name.empty()) {
+    metadata["target"] = schema.target.name;
+  }
   switch (schema.kind) {
     case DatasetSchema::Kind::kText:
       metadata["text"] = dump(text_metadata(schema, p));

@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include "src/data/preprocessing.h"
+#include "src/models/loss.h"
 #include "src/onnx/graph_writer.h"
 
 namespace trainyard::onnx {
@@ -35,11 +36,12 @@ struct InputNames {
 InputNames write_inputs(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p);
 
 /// Adds the outputs, computed from what the model's output tensor has become.
-void write_outputs(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p,
-                   const std::string& output);
+void write_outputs(GraphWriter& onnx, const Objective& objective, const DatasetSchema& schema,
+                   const Preprocessing& p, const std::string& output);
 
 /// The file's metadata_props: text, or JSON where there is more to say. Keys as in docs/onnx.md.
-std::map<std::string, std::string> interface_metadata(const DatasetSchema& schema,
+std::map<std::string, std::string> interface_metadata(const Objective& objective,
+                                                      const DatasetSchema& schema,
                                                       const Preprocessing& p);
 
 }  // namespace trainyard::onnx

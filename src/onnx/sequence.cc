@@ -1,6 +1,7 @@
 // Sequences and rows of tokens: attention, normalisation, recurrence, embeddings, softmax.
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "src/onnx/op_table.h"
 #include "src/ops/layer_normalization.h"
@@ -149,10 +150,35 @@ void write_masked_sum(NodeWriter& w, const std::string& vectors, const std::stri
   w.put("Div", {sum, at_least_one});
 }
 
+/// The vector of the last token that is no padding, zeros where there is none: the position with
+/// the largest number t + 1, where padding has the number 0.
+void write_last_token(NodeWriter& w) {
+  GraphWriter& onnx = w.onnx();
+  std::vector<int64_t> numbers(static_cast<size_t>(w.shape(0)[1]));
+  std::iota(numbers.begin(), numbers.end(), int64_t{1});
+  const std::string equal =
+      w.put_between("is_padding", "Equal", {w.input(1), onnx.constant(int64_t{0})});
+  const std::string counts = w.put_between("counts", "Not", {equal});
+  const std::string mask =
+      w.put_between("mask", "Cast", {counts}, {{"to", data_type_of(DType::kI64)}});
+  const std::string ranks = w.put_between("ranks", "Mul", {mask, onnx.constant(numbers)});
+  const std::string last = w.put_between("last", "ArgMax", {ranks}, {{"axis", int64_t{1}}});
+  const std::string vector =
+      w.put_between("vector", "GatherND", {w.input(0), last}, {{"batch_dims", int64_t{1}}});
+  const std::string some =
+      w.put_between("some", "ReduceMax", {mask, onnx.constant(std::vector<int64_t>{1})});
+  const std::string share =
+      w.put_between("share", "Cast", {some}, {{"to", data_type_of(DType::kF32)}});
+  w.put("Mul", {vector, share});
+}
+
 void write_sequence_pool(NodeWriter& w) {
   GraphWriter& onnx = w.onnx();
-  if (w.attributes().get_string("mode", "mean") == "first") {
-    return w.put("Gather", {w.input(0), onnx.constant(int64_t{0})}, {{"axis", int64_t{1}}});
+  const std::string mode = w.attributes().get_string("mode", "mean");
+  if (mode == "last" && w.has_input(1)) return write_last_token(w);
+  if (mode != "mean") {
+    const int64_t position = mode == "last" ? w.shape(0)[1] - 1 : 0;
+    return w.put("Gather", {w.input(0), onnx.constant(position)}, {{"axis", int64_t{1}}});
   }
   if (w.has_input(1)) return write_masked_sum(w, w.input(0), w.input(1), 0, /*is_mean=*/true);
   w.put("ReduceMean", {w.input(0), onnx.constant(std::vector<int64_t>{1})},
@@ -213,7 +239,7 @@ std::vector<OpRow> sequence_rows() {
            .write = write_embedding_bag},
           {.op = "SequencePool",
            .onnx = {"Gather", "ReduceMean", "Equal", "Not", "Cast", "Unsqueeze", "MatMul",
-                    "Squeeze", "ReduceSum", "Max", "Div"},
+                    "Squeeze", "ReduceSum", "Max", "Div", "Mul", "ArgMax", "GatherND", "ReduceMax"},
            .write = write_sequence_pool},
           {.op = "PositionEmbedding",
            .onnx = {"Add", "Shape", "Expand", "Concat"},

@@ -94,6 +94,8 @@ IMAGE_MODELS = {
     "vit_tiny": "\n  vit_tiny: {patch_size: 4}",
     "vit_small": "\n  vit_small: {patch_size: 4, pool: mean}",
     "vit_base": "\n  vit_base: {patch_size: 8}",
+    "autoencoder": "\n  autoencoder: {latent: 4}",
+    "autoencoder_shares": "\n  autoencoder: {type: dense, hidden: [12], latent: 4}\n  loss: binary_cross_entropy",
 }
 WIDE_MODELS = {
     "vgg11": "\n  vgg11: {width: 16}",
@@ -104,6 +106,7 @@ WIDE_MODELS = {
 }
 TEXT_MODELS = {
     "lstm_classifier": ("word", "\n  lstm_classifier: {embedding_dim: 8, hidden_size: 6, layers: 2, bidirectional: true}"),
+    "last_token": ("char", "\n  lstm_classifier: {cell: gru, embedding_dim: 8, hidden_size: 5, pooling: last}"),
     "gru_classifier": ("byte", "\n  lstm_classifier: {cell: gru, embedding_dim: 8, hidden_size: 7, pooling: last}"),
     "text_cnn": ("char", "\n  text_cnn: {embedding_dim: 8, filters: 5}"),
     "embedding_bag_classifier": ("word", "\n  embedding_bag_classifier: {embedding_dim: 8}"),
@@ -126,6 +129,19 @@ LAYERS = {
     - batch_normalization: {epsilon: 0.01}
     - p_relu: {shared: true}
     - gemm: {units: 9, bias: false}
+    - gemm:""",
+    "normal_groups": """
+  layers:
+    - conv: {out_channels: 6, kernel_shape: 3, pads: 1}
+    - group_normalization: {num_groups: 3}
+    - pad: {pads: [1, 0, 2, 1], axes: [2, 3], mode: reflect}
+    - pad: {pads: [0, 1], axes: [3], value: 0.5}
+    - max_pool: {kernel_shape: 2, dilations: 2}
+    - resize: {scales: 1.7, mode: linear}
+    - instance_normalization:
+    - resize: {sizes: [9, 7], nearest_mode: floor, coordinate_transformation_mode: asymmetric}
+    - average_pool: {kernel_shape: 2, dilations: [2, 1], strides: 2}
+    - pad: {pads: [1, 1], axes: [2], mode: edge}
     - gemm:""",
     "functions": """
   layers:
@@ -338,7 +354,11 @@ class Onnx(DaemonTest):
         for count in (3, 1):
             outputs = file.run(feeds, count)
             expected = answer["predictions"][:count]
-            if file.metadata["task"] == "regression":
+            if file.metadata["task"] == "reconstruction":
+                values = np.array([p["reconstruction"] for p in expected])
+                given = outputs["reconstruction"].reshape(count, -1)
+                error = np.abs(given - values).max() / np.abs(values).max()
+            elif file.metadata["task"] == "regression":
                 values = np.array([p["value"] for p in expected])
                 error = np.abs(outputs["prediction"][:, 0] / values - 1).max()
             else:
@@ -374,13 +394,16 @@ class Onnx(DaemonTest):
 
     @needs_onnxruntime
     def test_tables(self):
-        for target in ("survived", "price"):
+        one_score = "\n  loss: binary_cross_entropy"
+        for name, target, loss in (("survived", "survived", ""), ("one_score", "survived", one_score),
+                                   ("price", "price", "")):
             lines = passengers(target)
             path = self.write(f"{target}.csv", "\n".join(lines) + "\n")
             dataset = f"\n  path: {path}\n  csv: {{target: {target}}}"
-            with self.subTest(target):
+            with self.subTest(name):
                 rows = [line.rsplit(",", 1)[0] for line in lines[4:9]]
-                file = self.judge(target, spec(dataset, "\n  mlp: {hidden: [8]}"), rows, lines[0].split(",")[:-1])
+                file = self.judge(name, spec(dataset, "\n  mlp: {hidden: [8]}" + loss), rows,
+                                  lines[0].split(",")[:-1])
                 self.assertEqual(file.metadata["target"], target)
 
     @needs_onnxruntime
