@@ -59,7 +59,7 @@ enum class ConvAlgorithm : uint8_t { kByShape, kDirect, kColumns };
 
 struct ConvOptions {
   bool channels_last = true;
-  bool bias = true;  // forward adds b; backward can give db
+  bool bias = true;                                   // forward adds b; backward can give db
   ConvAlgorithm algorithm = ConvAlgorithm::kByShape;  // others for tests and benchmarks
 };
 

@@ -48,7 +48,7 @@ struct Example {
 };
 
 Example compile_example(const std::string& name, int64_t batch, Recompute recompute,
-                         Precision precision) {
+                        Precision precision) {
   const bench::BenchModel m = bench::bench_model(name);
   BuildOptions options;
   options.batch_size = batch;
