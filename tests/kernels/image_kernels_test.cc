@@ -85,7 +85,7 @@ const std::vector<ConvDims>& conv_cases() {
       {{4, 10, 13, 11}, 21, {5, 5, 3, 2, 1, 4, 2, 0}},
       // Windows as wide as the image, and a dw of several chunks with a tail.
       {{3, 1, 29, 24}, 10, {4, 24}},
-      {{9, 67, 14, 14}, 18, {3, 3, 1, 1, 1, 1, 1, 1}},
+      {{9, 67, 14, 14}, 2, {3, 3, 1, 1, 1, 1, 1, 1}},
   };
   return cases;
 }

@@ -7,6 +7,7 @@ from conftest import SOURCE
 
 from trainyard._document import Document
 from trainyard._spec import read_job
+from trainyard.errors import InvalidArgumentError
 
 BLOCKS = re.findall(r"```(yaml|json)\n(.*?)```", (SOURCE / "docs/job_spec.md").read_text(), re.DOTALL)
 
@@ -40,6 +41,14 @@ def test_a_dict_reads_as_its_yaml_does():
     spec = read_job(text).job_spec()
     assert spec == read_job(fields).job_spec()
     assert spec.recipe.optimizer.learning_rate == 1e-4 and spec.model.layers[1].WhichOneof("op") == "relu"
+
+
+def test_a_choice_may_be_its_name_alone():
+    text = "dataset: {{name: x}}\nmodel: {{lenet5: {{}}, loss: {}}}\nrecipe: {{steps: 1, optimizer: {{type: sgd, " \
+           "learning_rate: 1}}}}\n"
+    assert read_job(text.format("huber")).job_spec() == read_job(text.format("{huber: {}}")).job_spec()
+    with pytest.raises(InvalidArgumentError, match="model.loss: 'hubber' is not known, .*did you mean 'huber'?"):
+        read_job(text.format("hubber"))
 
 
 def test_places_of_fields():

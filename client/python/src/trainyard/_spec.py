@@ -101,6 +101,11 @@ def _real_oneof(field: _Descriptor) -> Any:
     return None if synthetic else oneof
 
 
+def _is_choice(kind: _Descriptor) -> bool:
+    """Whether a message is nothing but a choice of one field: `loss: huber` says as much as `loss: {huber: {}}`."""
+    return len(kind.oneofs) == 1 and len(kind.oneofs[0].fields) == len(kind.fields)
+
+
 class _Reader:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -150,12 +155,24 @@ class _Reader:
         else:
             # `- relu:` and `lenet5:` say all there is to say; an empty `recipe:` was forgotten.
             may_be_empty = _real_oneof(field) is not None or not field.message_type.fields
+            if value.kind is Kind.SCALAR and _is_choice(field.message_type):
+                self._read_choice(value, path, getattr(message, field.name))
+                return
             if value.kind is not Kind.MAP and not (value.kind is Kind.NULL and may_be_empty):
                 self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected {_expected(field)}")
                 return
             sub = getattr(message, field.name)
             sub.SetInParent()
             self.read_message(value, path, sub)
+
+    def _read_choice(self, value: Value, path: str, message: Message) -> None:
+        names = [field.name for field in message.DESCRIPTOR.fields]
+        if value.text in names:
+            getattr(message, value.text).SetInParent()
+            return
+        near = _nearest(value.text, names)
+        self.add(value.at, "FIELD_UNSUPPORTED", path, f"{value.text[:64]!r} is not known, expected {_joined(names)}"
+                 + (f"; did you mean '{near}'?" if near else ""))
 
     def _read_map(self, value: Value, path: str, field: _Descriptor, message: Message) -> None:
         if value.kind is not Kind.MAP:
