@@ -199,6 +199,8 @@ def measure(args, model, batch):
     ours = Process([args.train_bench, "--serve"])
     peers = [(s, start_peer(s)) for s in peer_settings(args.compile, model)]
     trial = min(args.seconds, 1.0)
+    for _, p in peers:  # all have loaded before anything counts
+        p.ask(f"{model} {batch} 0")
     our_rates = {t: ours.ask(f"{model} {batch} {t} {trial}")["samples_per_second"] for t in (1, 2)}
     peer_rates = [p.ask(f"{model} {batch} {trial}")["samples_per_second"] for _, p in peers]
     threads = max(our_rates, key=our_rates.get)
