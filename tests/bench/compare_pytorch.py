@@ -36,7 +36,7 @@ def torch_worker():
     import time
 
     import torch
-    from image_models import RESNET, VGG, make_image_model
+    from image_models import VGG, make_image_model
     from reference_models import make_lenet5, make_mlp
     from reference_text import Bag, Classifier, TextCnn
     from reference_transformers import (GPT2, GPT_SIZES, VIT_SIZES, TransformerClassifier, ViT,

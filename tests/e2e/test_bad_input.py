@@ -1,11 +1,10 @@
 """Bad input of every kind: a sentence that names the field, the right exit code, and nothing lost."""
 
 import gzip
-import hashlib
 import struct
 import unittest
 
-from harness import EXAMPLES, DaemonTest, digits_spec
+from harness import DaemonTest, digits_spec
 
 IDX_SPEC = """name: idx
 dataset:

@@ -1,14 +1,12 @@
 """The daemon's own manners: locks, ports, listeners, idle cost, start and stop."""
 
 import pathlib
-import shutil
 import socket
 import subprocess
-import tempfile
 import time
 import unittest
 
-from harness import BIN, Daemon, DaemonTest, digits_spec, wait_until
+from harness import BIN, Daemon, DaemonTest, digits_spec
 
 IDLE_RSS_KIB_MAX = 30 * 1024
 

@@ -1,9 +1,7 @@
 """A user's first hour: submit, watch, look, predict, export. Catches a break anywhere on the path."""
 
-import csv
 import gzip
 import hashlib
-import io
 import json
 import struct
 import unittest
