@@ -45,6 +45,8 @@ Command wait_command();
 Command logs_command();
 Command cancel_command();
 Command delete_command();
+Command metrics_export_command();
+Command plot_command();
 Command predict_command();
 Command local_run_command();
 Command local_export_command();

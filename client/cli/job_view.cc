@@ -2,8 +2,8 @@
 
 #include <cmath>
 #include <ctime>
-#include <limits>
 
+#include "client/lib/metric_history.h"
 #include "client/lib/names.h"
 #include "src/base/text.h"
 
@@ -215,18 +215,6 @@ std::string render_plan(const v1::Job& job, bool colour) {
   return render_fields(fields, colour);
 }
 
-double metric_value(const v1::MetricSeries& series, int index) {
-  for (const v1::NonFinite& n : series.non_finite()) {
-    if (n.index() != index) continue;
-    if (n.kind() == v1::NonFinite::POSITIVE_INFINITY)
-      return std::numeric_limits<double>::infinity();
-    if (n.kind() == v1::NonFinite::NEGATIVE_INFINITY)
-      return -std::numeric_limits<double>::infinity();
-    return std::numeric_limits<double>::quiet_NaN();
-  }
-  return series.values(index);
-}
-
 JobView::JobView(Session& session, Terminal& terminal, const std::string& name)
     : name_(short_name(name)),
       progress_(session.progress(name_, terminal)),
@@ -272,11 +260,9 @@ void JobView::event(const v1::Event& event) {
   if (event.has_state()) {
     show_state(time_s, event.state());
   } else if (event.has_metrics()) {
-    for (const v1::MetricSeries& series : event.metrics().series()) {
-      const int count = std::min(series.steps_size(), series.values_size());
-      if (count > 0)
-        progress_.metric(series.key(), series.steps(count - 1), metric_value(series, count - 1));
-    }
+    client::visit_samples(event, [this](const std::string& key, const client::MetricSample& s) {
+      progress_.metric(key, s.step, s.value);
+    });
     progress_.update(time_s);
   } else if (event.has_checkpoint()) {
     const v1::CheckpointSaved& saved = event.checkpoint();

@@ -20,8 +20,6 @@ std::string progress_summary(const v1::Job& job);
 std::string render_job(const v1::Job& job, bool colour);
 /// What is known before the first step: `submit --dry-run`.
 std::string render_plan(const v1::Job& job, bool colour);
-/// "train/loss=nan" and the like become words.
-double metric_value(const v1::MetricSeries& series, int index);
 
 /// Shows a job's events on a terminal or in a pipe. Feed it by follow_job().
 class JobView {

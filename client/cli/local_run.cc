@@ -10,6 +10,7 @@
 #include "client/cli/job_view.h"
 #include "client/cli/local_job.h"
 #include "client/lib/spec_file.h"
+#include "client/lib/tensorboard.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/runtime/open_backend.h"
@@ -25,6 +26,7 @@ struct Options {
   std::vector<std::string> sets;
   std::string device;
   std::string out;
+  std::string tensorboard;
   int64_t threads = 0;
 };
 
@@ -34,8 +36,10 @@ double now_s() {
 
 class ProgressReporter final : public Reporter {
  public:
-  ProgressReporter(Progress& progress, int64_t batch_size, bool live)
-      : progress_(progress), batch_size_(batch_size), live_(live) {}
+  /// `curves` may be null.
+  ProgressReporter(Progress& progress, int64_t batch_size, bool live,
+                   client::TensorBoardFile* curves)
+      : progress_(progress), batch_size_(batch_size), live_(live), curves_(curves) {}
 
   void started(const trainyard::RunPlan& plan) override {
     progress_.plan(plan.steps_total, plan.steps_per_epoch, batch_size_);
@@ -46,8 +50,17 @@ class ProgressReporter final : public Reporter {
     progress_.note(now_s(), Style::kDim, text);
   }
   void metrics(std::span<const MetricPoint> points) override {
-    for (const MetricPoint& point : points) progress_.metric(point.key, point.step, point.value);
-    progress_.update(now_s());
+    const double time_s = now_s();
+    for (const MetricPoint& point : points) {
+      progress_.metric(point.key, point.step, point.value);
+      if (curves_ != nullptr) curves_->add(point.key, {point.step, point.value, time_s});
+    }
+    progress_.update(time_s);
+    if (curves_ == nullptr) return;
+    if (const Status s = curves_->flush(); !s.ok()) {  // training goes on without
+      progress_.note(time_s, Style::kNotice, s.error().message);
+      curves_ = nullptr;
+    }
   }
   void checkpoint_saved(int64_t step, const fs::path&) override {
     if (!live_) progress_.note(now_s(), Style::kDim, "checkpoint at step " + std::to_string(step));
@@ -62,6 +75,7 @@ class ProgressReporter final : public Reporter {
   Progress& progress_;
   int64_t batch_size_;
   bool live_;
+  client::TensorBoardFile* curves_;
 };
 
 void show_result(Session& session, const TrainResult& result, double seconds,
@@ -118,7 +132,13 @@ Result<int> run(Session& session, const Options& options) {
 
   const std::string title = spec.file.name().empty() ? "local" : spec.file.name();
   Progress progress = session.progress(title, session.err());
-  ProgressReporter reporter(progress, job.recipe.batch_size, session.err().is_terminal());
+  std::optional<client::TensorBoardFile> curves;
+  if (!options.tensorboard.empty()) {
+    ASSIGN_OR_RETURN(curves,
+                     client::TensorBoardFile::create(options.tensorboard, now_s(), "trainyard"));
+  }
+  ProgressReporter reporter(progress, job.recipe.batch_size, session.err().is_terminal(),
+                            curves ? &*curves : nullptr);
   const double begin = now_s();
   auto result = train(job, *backend, local_files(), reporter, session.interrupted());
   progress.finish();
@@ -153,6 +173,8 @@ Command local_run_command() {
         options.texts("--set", "PATH=VALUE", o->sets,
                       "change a field of the spec; may be given several times");
         options.text("--out", "FOLDER", o->out, "keep model and checkpoints here");
+        options.text("--tensorboard", "FOLDER", o->tensorboard,
+                     "write the metrics there as event files, while it trains");
         options.text("--device", "DEVICE", o->device,
                      "cpu or gpu; default: the spec's, auto is cpu", {"cpu", "gpu"});
         options.integer("--threads", "N", o->threads,

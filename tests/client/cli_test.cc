@@ -402,6 +402,55 @@ TEST_F(Cli, ExportWritesFilesAndNamesTheFolder) {
   EXPECT_EQ(slurp(out + "/model.safetensors"), "weights");
 }
 
+TEST_F(Cli, ExportWritesMetricsForOtherTools) {
+  add_job(server_.state(), "digits-1", v1::SUCCEEDED, 6);
+  add_job(server_.state(), "digits-2", v1::RUNNING, 5);
+  const std::string runs = server_.folder() / "runs";
+  Done done = run({"export", "digits-1", "digits-2", "--csv", "-"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out,
+            "job,key,step,time,value\n"
+            "digits-1,train/loss,2,1700000002,0.5\n"
+            "digits-1,train/loss,4,1700000004,0.25\n"
+            "digits-1,train/loss,5,1700000005,0.2\n"
+            "digits-2,train/loss,2,1700000002,0.5\n"
+            "digits-2,train/loss,4,1700000004,0.25\n"
+            "digits-2,train/loss,5,1700000005,0.2\n");
+  done = run({"export", "digits-1", "--json", "-", "--tensorboard", runs});
+  EXPECT_EQ(done.out, runs + "/digits-1\n" +
+                          R"({"jobs":[{"job":"digits-1","metrics":{"train/loss":{"steps":[2,4,5],)"
+                          R"("times":[1700000002.0,1700000004.0,1700000005.0],)"
+                          R"("values":[0.5,0.25,0.2]}}}]})"
+                          "\n");
+  const std::string first = slurp(runs + "/digits-1/events.out.tfevents.0.trainyard");
+  EXPECT_GT(first.size(), 40u + 3 * 30u);
+  done = run({"export", "digits-1", "--follow", "--tensorboard", runs});  // it has ended: no wait
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(slurp(runs + "/digits-1/events.out.tfevents.0.trainyard"), first);
+  done = run({"export", "digits-1", "--csv", "-", "--key", "val/*"});
+  EXPECT_EQ(done.out, "job,key,step,time,value\n");
+  EXPECT_EQ(done.err, "warning: digits-1 has no metrics of these keys\n");
+  EXPECT_EQ(run({"export", "digits-1"}).code, 2);
+  EXPECT_EQ(run({"export", "digits-1", "digits-2", "--follow", "--tensorboard", runs}).code, 2);
+  EXPECT_EQ(run({"export", "nobody-1", "--csv", "-"}).code, 4);
+}
+
+TEST_F(Cli, PlotDrawsJobsTogether) {
+  add_job(server_.state(), "digits-1", v1::SUCCEEDED, 6);
+  add_job(server_.state(), "digits-2", v1::RUNNING, 5);
+  Done done = run({"plot", "digits-1", "digits-2", "--rows", "5"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_TRUE(done.out.starts_with("loss\n* digits-1 train/loss   o digits-2 train/loss\n"))
+      << done.out;
+  done = run({"plot", "digits-1", "--svg", "-"});
+  EXPECT_TRUE(done.out.starts_with("<svg ")) << done.out;
+  done = run({"plot", "digits-1", "--metric", "val/*"});
+  EXPECT_EQ(done.code, 4);
+  EXPECT_NE(done.err.find("there are train/loss [METRIC_NOT_FOUND]"), std::string::npos);
+  EXPECT_EQ(run({"plot", "digits-1", "--smooth", "1"}).code, 2);
+  EXPECT_EQ(run({"plot", "digits-1", "--rows", "1"}).code, 2);
+}
+
 TEST_F(Cli, HealthIsZeroOrOne) {
   const Done good = run({"health"});
   EXPECT_EQ(good.code, 0) << good.err;

@@ -1,0 +1,145 @@
+#include "client/cli/chart.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "client/cli/chart_scale.h"
+
+namespace trainyard::cli {
+namespace {
+
+bool is_shown(double y, bool logarithmic) { return std::isfinite(y) && (!logarithmic || y > 0); }
+
+/// `folds` times each `every`-th power of ten.
+std::vector<double> decade_ticks(double low, double high, const std::vector<int>& folds,
+                                 int every) {
+  std::vector<double> ticks;
+  const int last = static_cast<int>(std::ceil(std::log10(high)));
+  for (int power = static_cast<int>(std::floor(std::log10(low))); power <= last; power += every) {
+    for (const int fold : folds) {
+      const double tick = fold * std::pow(10.0, power);
+      if (tick >= low * (1 - 1e-9) && tick <= high * (1 + 1e-9)) ticks.push_back(tick);
+    }
+  }
+  return ticks;
+}
+
+}  // namespace
+
+Curve smooth(Curve curve, double weight) {
+  double average = 0, total = 0;
+  for (auto& [x, y] : curve.points) {
+    if (!std::isfinite(y)) continue;
+    average = weight * average + (1 - weight) * y;
+    total = weight * total + (1 - weight);
+    y = average / total;
+  }
+  return curve;
+}
+
+std::vector<double> axis_ticks(double low, double high, int count_max, bool logarithmic) {
+  if (logarithmic) {
+    std::vector<double> ticks = decade_ticks(low, high, {1, 2, 5}, 1);
+    for (int every = 1; static_cast<int>(ticks.size()) > count_max; ++every) {
+      ticks = decade_ticks(low, high, {1}, every);
+    }
+    if (ticks.size() >= 3) return ticks;  // less than a decade: as on a plain axis
+  }
+  const double width = (high - low) / count_max;
+  double step = std::pow(10.0, std::floor(std::log10(width)));
+  for (const double fold : {1.0, 2.0, 5.0, 10.0}) {
+    if (step * fold >= width * (1 - 1e-9)) {
+      step *= fold;
+      break;
+    }
+  }
+  std::vector<double> ticks;
+  for (double k = std::ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; ++k) {
+    ticks.push_back(k * step);
+  }
+  return ticks;
+}
+
+std::string tick_text(double value) {
+  char text[32];
+  const double size = std::abs(value);
+  if (size >= 1e4 && size < 1e6) {
+    std::snprintf(text, sizeof text, "%.4gk", value / 1e3);
+  } else if (size >= 1e6 && size < 1e9) {
+    std::snprintf(text, sizeof text, "%.4gM", value / 1e6);
+  } else {
+    std::snprintf(text, sizeof text, "%.4g", size < 1e-12 ? 0.0 : value);
+  }
+  return text;
+}
+
+Scale::Scale(double low, double high, bool logarithmic)
+    : low_(low), high_(high), logarithmic_(logarithmic) {}
+
+std::optional<double> Scale::at(double value) const {
+  if (!is_shown(value, logarithmic_)) return std::nullopt;
+  if (logarithmic_) return (std::log(value) - std::log(low_)) / (std::log(high_) - std::log(low_));
+  return (value - low_) / (high_ - low_);
+}
+
+ChartScales scales_of(const Chart& chart) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  double x_low = kInfinity, x_high = -kInfinity, y_low = kInfinity, y_high = -kInfinity;
+  for (const Curve& curve : chart.curves) {
+    for (const auto& [x, y] : curve.points) {
+      if (!is_shown(y, chart.logarithmic)) continue;
+      x_low = std::min(x_low, x), x_high = std::max(x_high, x);
+      y_low = std::min(y_low, y), y_high = std::max(y_high, y);
+    }
+  }
+  if (x_low > x_high) x_low = 0, x_high = 1, y_low = 1, y_high = 2;  // nothing to show
+  if (x_low == x_high) x_low -= 1, x_high += 1;
+  if (y_low == y_high) {
+    const double room = y_low == 0 ? 1 : std::abs(y_low) / 2;
+    y_low -= room, y_high += room;
+  }
+  return {Scale(x_low, x_high, false), Scale(y_low, y_high, chart.logarithmic)};
+}
+
+std::vector<std::vector<std::pair<double, double>>> curve_pieces(const Curve& curve,
+                                                                 const ChartScales& scales,
+                                                                 int columns) {
+  std::vector<std::vector<std::pair<double, double>>> pieces;
+  std::vector<std::pair<double, double>> piece, column;  // of the piece: those of one column
+  int column_at = -1;
+  const auto close_column = [&] {
+    if (column.size() > 2) {
+      const auto [low, high] =
+          std::minmax_element(column.begin(), column.end(),
+                              [](const auto& a, const auto& b) { return a.second < b.second; });
+      std::vector<std::pair<double, double>> both = {*low, *high};
+      if (high < low) std::swap(both[0], both[1]);
+      column = both;
+    }
+    piece.insert(piece.end(), column.begin(), column.end());
+    column.clear();
+  };
+  const auto close_piece = [&] {
+    close_column();
+    if (!piece.empty()) pieces.push_back(std::move(piece));
+    piece.clear();
+    column_at = -1;
+  };
+  for (const auto& [x, y] : curve.points) {
+    const auto px = scales.x.at(x), py = scales.y.at(y);
+    if (!px || !py) {
+      close_piece();
+      continue;
+    }
+    const int at = static_cast<int>(*px * columns);
+    if (at != column_at) close_column();
+    column_at = at;
+    column.emplace_back(*px, *py);
+  }
+  close_piece();
+  return pieces;
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,36 @@
+// client/cli/chart_scale.h: from values to places on a chart.
+#pragma once
+
+#include <optional>
+
+#include "client/cli/chart.h"
+
+namespace trainyard::cli {
+
+class Scale {
+ public:
+  Scale(double low, double high, bool logarithmic);
+  /// [0, 1] within the range; nothing for what cannot be shown.
+  std::optional<double> at(double value) const;
+  double low() const { return low_; }
+  double high() const { return high_; }
+  bool logarithmic() const { return logarithmic_; }
+
+ private:
+  double low_, high_;
+  bool logarithmic_;
+};
+
+struct ChartScales {
+  Scale x, y;
+};
+/// Ranges of all that can be shown, never empty: a single value gets room around it.
+ChartScales scales_of(const Chart& chart);
+
+/// A curve in [0, 1] x [0, 1], in pieces between its gaps, with at most two points (the lowest and
+/// the highest) for each of `columns` places on the x axis.
+std::vector<std::vector<std::pair<double, double>>> curve_pieces(const Curve& curve,
+                                                                 const ChartScales& scales,
+                                                                 int columns);
+
+}  // namespace trainyard::cli

@@ -1,0 +1,240 @@
+// trainyard export: jobs' metrics for other tools: TensorBoard event files, CSV, JSON.
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "client/cli/command.h"
+#include "client/lib/metric_history.h"
+#include "client/lib/names.h"
+#include "client/lib/tensorboard.h"
+#include "src/base/files.h"
+#include "src/base/glob.h"
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using client::MetricHistory;
+using client::MetricSample;
+
+struct Options {
+  std::vector<std::string> jobs;
+  std::string tensorboard;
+  std::string csv;
+  std::string json;
+  std::vector<std::string> keys;
+  bool follow = false;
+};
+
+struct JobMetrics {
+  std::string name;  // short
+  MetricHistory history;
+};
+
+bool wanted(const Options& options, const std::string& key) {
+  if (options.keys.empty()) return true;
+  for (const std::string& pattern : options.keys) {
+    if (glob_match(pattern, key)) return true;
+  }
+  return false;
+}
+
+Error usage_error(const std::string& message) {
+  return make_error(ErrorCode::kInvalidArgument, "USAGE", message);
+}
+
+/// The shortest text that reads back as the same number; NaN, Infinity, -Infinity.
+std::string number_text(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
+  return {buffer, end};
+}
+
+std::string csv_text(const std::vector<JobMetrics>& jobs) {
+  std::string out = "job,key,step,time,value\n";
+  for (const JobMetrics& job : jobs) {
+    for (const auto& [key, samples] : job.history.series()) {
+      for (const MetricSample& s : samples) {
+        out += job.name + "," + key + "," + std::to_string(s.step) + "," + number_text(s.time_s) +
+               "," + number_text(s.value) + "\n";
+      }
+    }
+  }
+  return out;
+}
+
+/// Numbers that JSON cannot say are strings, as in proto JSON.
+nlohmann::ordered_json json_number(double value) {
+  if (std::isfinite(value)) return value;
+  return number_text(value);
+}
+
+std::string json_text(const std::vector<JobMetrics>& jobs) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const JobMetrics& job : jobs) {
+    nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
+    for (const auto& [key, samples] : job.history.series()) {
+      nlohmann::ordered_json& series = metrics[key];
+      series = {{"steps", nlohmann::ordered_json::array()},
+                {"times", nlohmann::ordered_json::array()},
+                {"values", nlohmann::ordered_json::array()}};
+      for (const MetricSample& s : samples) {
+        series["steps"].push_back(s.step);
+        series["times"].push_back(s.time_s);
+        series["values"].push_back(json_number(s.value));
+      }
+    }
+    list.push_back({{"job", job.name}, {"metrics", std::move(metrics)}});
+  }
+  return nlohmann::ordered_json({{"jobs", std::move(list)}}).dump() + "\n";
+}
+
+/// To a file, whole or not at all, or to standard output for "-".
+Status write_text(Session& session, const std::string& path, const std::string& text) {
+  if (path == "-") {
+    session.out().write(text);
+    return {};
+  }
+  if (Status s = replace_file(local_files(), path, text); !s.ok()) return s;
+  session.out().line(path);
+  return {};
+}
+
+/// The whole history as an event file; the returned path is its folder.
+Result<fs::path> write_tensorboard(const fs::path& folder, const v1::Job& job,
+                                   const JobMetrics& metrics) {
+  const fs::path run = folder / metrics.name;
+  const auto created = static_cast<double>(job.create_time().seconds());
+  ASSIGN_OR_RETURN(client::TensorBoardFile file,
+                   client::TensorBoardFile::create(run, created, "trainyard"));
+  for (const auto& [key, samples] : metrics.history.series()) {
+    for (const MetricSample& sample : samples) file.add(key, sample);
+  }
+  if (Status s = file.flush(); !s.ok()) return std::move(s).error();
+  return run;
+}
+
+/// One job, sample by sample, until it ends.
+Result<int> follow_into(Session& session, client::Client& server, const std::string& name,
+                        const Options& options) {
+  ASSIGN_OR_RETURN(const v1::Job job, server.get_job(name));
+  const std::string id(client::short_name(name));
+  ASSIGN_OR_RETURN(client::TensorBoardFile file,
+                   client::TensorBoardFile::create(fs::path(options.tensorboard) / id,
+                                                   static_cast<double>(job.create_time().seconds()),
+                                                   "trainyard"));
+  session.out().line((fs::path(options.tensorboard) / id).string());
+  session.hint("  writing until the job ends; Ctrl-C stops writing, the job goes on");
+  std::map<std::string, int64_t> last;  // a resumed job tells some steps again, with equal values
+  Status written;
+  const std::stop_token stop = session.interrupted();
+  const auto read = client::read_events(server, name, true, stop, [&](const v1::Event& event) {
+    client::visit_samples(event, [&](const std::string& key, const MetricSample& sample) {
+      const auto [seen, fresh] = last.try_emplace(key, sample.step);
+      if (!wanted(options, key) || (!fresh && sample.step <= seen->second)) return;
+      seen->second = sample.step;
+      file.add(key, sample);
+    });
+    if (event.has_metrics()) written = file.flush();
+    return written.ok();
+  });
+  if (!written.ok()) return std::move(written).error();
+  if (!read.ok()) return read.error();
+  return static_cast<int>(stop.stop_requested() ? client::kExitInterrupted : client::kExitOk);
+}
+
+Status check(const Options& options) {
+  const int targets = !options.tensorboard.empty() + !options.csv.empty() + !options.json.empty();
+  if (targets == 0) {
+    return usage_error("say where to: --tensorboard FOLDER, --csv FILE or --json FILE");
+  }
+  if (options.csv == "-" && options.json == "-") {
+    return usage_error("--csv and --json cannot both go to standard output");
+  }
+  if (options.follow && (options.jobs.size() != 1 || options.tensorboard.empty() || targets != 1)) {
+    return usage_error("--follow is for one job and --tensorboard alone");
+  }
+  return {};
+}
+
+Result<int> run(Session& session, const Options& options) {
+  if (Status s = check(options); !s.ok()) return std::move(s).error();
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  std::vector<JobMetrics> jobs;
+  std::vector<v1::Job> heads;
+  const std::stop_token stop = session.interrupted();
+  for (const std::string& text : options.jobs) {
+    ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
+    if (options.follow) return follow_into(session, *server, name, options);
+    JobMetrics job{std::string(client::short_name(name)), {}};
+    ASSIGN_OR_RETURN(
+        v1::Job head, client::read_events(*server, name, false, stop, [&](const v1::Event& event) {
+          client::visit_samples(event, [&](const std::string& key, const MetricSample& sample) {
+            if (wanted(options, key)) job.history.add(key, sample);
+          });
+          return true;
+        }));
+    if (stop.stop_requested()) return static_cast<int>(client::kExitInterrupted);
+    if (job.history.series().empty()) {
+      session.err().line("warning: " + job.name + " has no metrics" +
+                         (options.keys.empty() ? " yet" : " of these keys"));
+    }
+    jobs.push_back(std::move(job));
+    heads.push_back(std::move(head));
+  }
+  if (!options.tensorboard.empty()) {
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      ASSIGN_OR_RETURN(const fs::path folder,
+                       write_tensorboard(options.tensorboard, heads[i], jobs[i]));
+      session.out().line(folder.string());
+    }
+    session.hint("  tensorboard --logdir " + options.tensorboard);
+  }
+  if (!options.csv.empty()) {
+    if (Status s = write_text(session, options.csv, csv_text(jobs)); !s.ok()) {
+      return std::move(s).error();
+    }
+  }
+  if (!options.json.empty()) {
+    if (Status s = write_text(session, options.json, json_text(jobs)); !s.ok()) {
+      return std::move(s).error();
+    }
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command metrics_export_command() {
+  auto o = std::make_shared<Options>();
+  return {
+      "export",
+      "Write jobs' metrics for TensorBoard, spreadsheets and scripts",
+      {"trainyard export digits-1 digits-2 --tensorboard runs", "trainyard export digits-1 --csv -",
+       "trainyard export digits-1 --tensorboard runs --follow"},
+      "TensorBoard files go to FOLDER/JOB, which 'tensorboard --logdir FOLDER' shows as one run "
+      "each; a job that is\n"
+      "exported again replaces its file. CSV has the columns job, key, step, time (seconds since "
+      "1970) and value.\n"
+      "- is standard output. Models are exported by 'trainyard model export'.",
+      [o](OptionSet& options) {
+        options.positionals("JOB", o->jobs, "jobs' names");
+        options.text("--tensorboard", "FOLDER", o->tensorboard,
+                     "event files, a folder for each job");
+        options.text("--csv", "FILE", o->csv, "a row for each value");
+        options.text("--json", "FILE", o->json, "steps, times and values by job and key");
+        options.texts("--key", "PATTERN", o->keys,
+                      "these metrics alone, such as train/loss or 'val/*'; may be given several "
+                      "times");
+        options.flag("-f,--follow", o->follow,
+                     "with --tensorboard: go on writing until the job ends");
+      },
+      [o](Session& session) { return run(session, *o); }};
+}
+
+}  // namespace trainyard::cli

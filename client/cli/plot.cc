@@ -1,0 +1,163 @@
+// trainyard plot: curves of one or several jobs, in the terminal or as SVG.
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "client/cli/chart.h"
+#include "client/cli/command.h"
+#include "client/lib/metric_history.h"
+#include "client/lib/names.h"
+#include "src/base/files.h"
+#include "src/base/glob.h"
+
+namespace trainyard::cli {
+namespace {
+
+constexpr int kDefaultRows = 14;
+
+struct Options {
+  std::vector<std::string> jobs;
+  std::vector<std::string> metrics;
+  double smoothing = 0;
+  bool logarithmic = false;
+  std::string svg;
+  int64_t rows = kDefaultRows;
+};
+
+/// A chart for each measure: "train/loss" and "val/loss" share the one of "loss".
+std::string measure_of(const std::string& key) { return key.substr(key.rfind('/') + 1); }
+
+using Histories = std::vector<std::pair<std::string, client::MetricHistory>>;  // by job
+
+/// Measures to show: those that patterns name, or the loss and what validation tells.
+std::vector<std::string> chosen_measures(const Histories& jobs, const Options& options) {
+  std::vector<std::string> measures;
+  const auto add = [&](const std::string& measure) {
+    if (std::find(measures.begin(), measures.end(), measure) == measures.end()) {
+      measures.push_back(measure);
+    }
+  };
+  for (const auto& [name, history] : jobs) {
+    for (const auto& [key, samples] : history.series()) {
+      if (options.metrics.empty()) {
+        if (measure_of(key) == "loss" || key.starts_with("val/")) add(measure_of(key));
+      }
+      for (const std::string& pattern : options.metrics) {
+        if (glob_match(pattern, key) || glob_match(pattern, measure_of(key))) add(measure_of(key));
+      }
+    }
+  }
+  std::stable_partition(measures.begin(), measures.end(),
+                        [](const std::string& m) { return m == "loss"; });
+  return measures;
+}
+
+bool is_wanted(const std::string& key, const Options& options) {
+  if (options.metrics.empty()) return true;
+  return std::any_of(options.metrics.begin(), options.metrics.end(), [&](const std::string& p) {
+    return glob_match(p, key) || glob_match(p, measure_of(key));
+  });
+}
+
+std::vector<Chart> make_charts(const Histories& jobs, const Options& options) {
+  std::vector<Chart> charts;
+  for (const std::string& measure : chosen_measures(jobs, options)) {
+    Chart chart{measure, {}, options.logarithmic};
+    for (const auto& [name, history] : jobs) {
+      for (const auto& [key, samples] : history.series()) {
+        if (measure_of(key) != measure || !is_wanted(key, options)) continue;
+        Curve curve{jobs.size() > 1 ? name + " " + key : key, {}};
+        for (const client::MetricSample& s : samples) {
+          curve.points.emplace_back(static_cast<double>(s.step), s.value);
+        }
+        chart.curves.push_back(options.smoothing > 0 ? smooth(std::move(curve), options.smoothing)
+                                                     : std::move(curve));
+      }
+    }
+    charts.push_back(std::move(chart));
+  }
+  return charts;
+}
+
+Status check(const Options& options) {
+  const auto refuse = [](const std::string& message) {
+    return make_error(ErrorCode::kInvalidArgument, "USAGE", message);
+  };
+  if (!(options.smoothing >= 0 && options.smoothing < 1)) {
+    return refuse("--smooth: expected a number from 0, no smoothing, to below 1");
+  }
+  if (options.rows < 3 || options.rows > 200) return refuse("--rows: expected 3 to 200");
+  return {};
+}
+
+Result<int> run(Session& session, const Options& options) {
+  if (Status s = check(options); !s.ok()) return std::move(s).error();
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  const std::stop_token stop = session.interrupted();
+  Histories jobs;
+  for (const std::string& text : options.jobs) {
+    ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
+    client::MetricHistory history;
+    const auto read = client::read_events(*server, name, false, stop, [&](const v1::Event& event) {
+      history.add(event);
+      return true;
+    });
+    if (!read.ok()) return read.error();
+    if (stop.stop_requested()) return static_cast<int>(client::kExitInterrupted);
+    jobs.emplace_back(client::short_name(name), std::move(history));
+  }
+  const std::vector<Chart> charts = make_charts(jobs, options);
+  if (charts.empty()) {
+    std::string keys;
+    for (const auto& [name, history] : jobs) {
+      for (const auto& [key, samples] : history.series()) {
+        if (keys.find(key) == std::string::npos) keys += (keys.empty() ? "" : ", ") + key;
+      }
+    }
+    return make_error(ErrorCode::kNotFound, "METRIC_NOT_FOUND",
+                      keys.empty() ? "there is nothing to plot yet: no metrics were reported"
+                                   : "no such metric; there are " + keys);
+  }
+  if (options.svg == "-") {
+    session.out().write(draw_svg(charts));
+  } else if (!options.svg.empty()) {
+    if (Status s = replace_file(local_files(), options.svg, draw_svg(charts)); !s.ok()) {
+      return std::move(s).error();
+    }
+    session.out().line(options.svg);
+  } else {
+    const Terminal& out = session.out();
+    const TerminalCanvas canvas{out.width(), static_cast<int>(options.rows), out.utf8(),
+                                out.colour()};
+    for (size_t i = 0; i < charts.size(); ++i) {
+      session.out().write((i > 0 ? "\n" : "") + draw_terminal(charts[i], canvas));
+    }
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command plot_command() {
+  auto o = std::make_shared<Options>();
+  return {"plot",
+          "Draw the curves of one or several jobs",
+          {"trainyard plot digits-1", "trainyard plot digits-1 digits-2 --metric loss --smooth 0.9",
+           "trainyard plot digits-1 --svg curves.svg"},
+          "A chart for each measure, over steps: without --metric the loss and what was measured "
+          "on the validation rows.",
+          [o](OptionSet& options) {
+            options.positionals("JOB", o->jobs, "jobs' names");
+            options.texts("--metric", "PATTERN", o->metrics,
+                          "such as loss, val/accuracy or 'train/*'; may be given several times");
+            options.number("--smooth", "WEIGHT", o->smoothing,
+                           "from 0 to below 1: averages that forget, as TensorBoard's");
+            options.flag("--log", o->logarithmic, "a logarithmic y axis");
+            options.text("--svg", "FILE", o->svg, "write an SVG file; - is standard output");
+            options.integer("--rows", "N", o->rows,
+                            "height of a chart in the terminal, default 14");
+          },
+          [o](Session& session) { return run(session, *o); }};
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,44 @@
+// client/lib/metric_history.h: a job's metrics, gathered from its events.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "client/lib/client.h"
+
+namespace trainyard::client {
+
+struct MetricSample {
+  int64_t step = 0;
+  double value = 0;   // may be NaN or infinite
+  double time_s = 0;  // since 1970, of the event that brought it
+};
+
+/// Calls visit(key, sample) for each value of the event, in its order; other kinds have none.
+void visit_samples(const v1::Event& event,
+                   const std::function<void(const std::string& key, const MetricSample&)>& visit);
+
+/// Samples by key, in rising order of their steps, each step once. A job that was resumed from a
+/// checkpoint tells some steps again: what it told last counts.
+class MetricHistory {
+ public:
+  void add(const v1::Event& event);
+  void add(const std::string& key, const MetricSample& sample);
+  const std::map<std::string, std::vector<MetricSample>>& series() const { return series_; }
+
+ private:
+  std::map<std::string, std::vector<MetricSample>> series_;
+};
+
+/// Calls `on_event` with the events that a job has so far, without waiting for more; `follow`: and
+/// with those that come, until the job ends. Returns the job as it was when the stream began.
+/// `on_event` returns false to leave. A stop is OK, as in follow_job.
+Result<v1::Job> read_events(Client& client, const std::string& name, bool follow,
+                            std::stop_token stop,
+                            const std::function<bool(const v1::Event&)>& on_event);
+
+}  // namespace trainyard::client

@@ -1,0 +1,130 @@
+// Curves as people see them: in cells of a terminal, and as SVG.
+#include "client/cli/chart.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "client/cli/terminal.h"
+
+namespace trainyard::cli {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::stringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST(AxisTicks, AreRoundNumbersWithinTheRange) {
+  EXPECT_EQ(axis_ticks(0, 10, 5, false), (std::vector<double>{0, 2, 4, 6, 8, 10}));
+  EXPECT_EQ(axis_ticks(1, 264, 5, false), (std::vector<double>{100, 200}));
+  EXPECT_EQ(axis_ticks(0.001, 1000, 10, true).size(), 7u);
+  EXPECT_EQ(axis_ticks(0.1, 1, 9, true), (std::vector<double>{0.1, 0.2, 0.5, 1}));
+  for (const double tick : axis_ticks(3.2, 3.9, 6, true)) {  // less than a decade
+    EXPECT_GE(tick, 3.2);
+    EXPECT_LE(tick, 3.9 + 1e-9);
+  }
+  EXPECT_GE(axis_ticks(3.2, 3.9, 6, true).size(), 3u);
+}
+
+TEST(AxisTicks, ReadShort) {
+  EXPECT_EQ(tick_text(0.05), "0.05");
+  EXPECT_EQ(tick_text(12000), "12k");
+  EXPECT_EQ(tick_text(2.5e6), "2.5M");
+  EXPECT_EQ(tick_text(0), "0");
+  EXPECT_EQ(tick_text(1e-6), "1e-06");
+}
+
+TEST(Smooth, BeginsAtTheFirstValueAndForgets) {
+  const Curve out = smooth({"a", {{1, 4}, {2, 4}, {3, kNaN}, {4, 0}}}, 0.5);
+  EXPECT_DOUBLE_EQ(out.points[0].second, 4);
+  EXPECT_DOUBLE_EQ(out.points[1].second, 4);
+  EXPECT_TRUE(std::isnan(out.points[2].second));
+  EXPECT_DOUBLE_EQ(out.points[3].second, 1.5 / 0.875);
+}
+
+TEST(DrawTerminal, ARisingLineGoesFromBottomLeftToTopRight) {
+  const Chart chart{"loss", {{"train/loss", {{0, 0}, {100, 1}}}}};
+  const auto lines =
+      lines_of(draw_terminal(chart, {.columns = 40, .rows = 8, .utf8 = false, .colour = false}));
+  ASSERT_EQ(lines.size(), 2u + 8u + 2u);  // title, names, rows, axis, numbers
+  EXPECT_EQ(lines[0], "loss");
+  EXPECT_EQ(lines[1], "* train/loss");
+  EXPECT_EQ(lines[2].back(), '*');
+  EXPECT_EQ(static_cast<int>(lines[2].size()), 40) << "the last column is used";
+  EXPECT_NE(lines[9].find("+*"), std::string::npos) << lines[9];
+  EXPECT_EQ(lines[9].find("0 "), lines[9].find_first_not_of(' ')) << "the axis is labelled";
+  EXPECT_NE(lines[11].find("100"), std::string::npos);
+}
+
+TEST(DrawTerminal, BrailleNeedsColourOrASingleCurve) {
+  const Curve one{"a", {{0, 0}, {1, 1}}}, two{"b", {{0, 1}, {1, 0}}};
+  const std::string dots = "\xe2\xa0", blocks = "\xe2\xa3";  // U+2800 .. U+283f, U+28c0 .. U+28ff
+  EXPECT_GT(count(draw_terminal({"t", {one}}, {40, 8, true, false}), dots), 0);
+  const std::string letters = draw_terminal({"t", {one, two}}, {40, 8, true, false});
+  EXPECT_EQ(count(letters, dots) + count(letters, blocks), 0);
+  EXPECT_GT(count(letters, "o"), 3);
+  EXPECT_GT(count(draw_terminal({"t", {one, two}}, {40, 8, true, true}), dots), 0);
+}
+
+TEST(DrawTerminal, NoLineIsLongerThanTheTerminal) {
+  Chart chart{"measure", {}};
+  for (int i = 0; i < 9; ++i) {
+    chart.curves.push_back({"a-rather-long-job-name-" + std::to_string(i), {{1, i}, {1e7, 2 * i}}});
+  }
+  for (const int columns : {40, 60, 80, 133}) {
+    for (const std::string& line : lines_of(draw_terminal(chart, {columns, 6, true, false}))) {
+      EXPECT_LE(display_width(line), columns) << line;
+    }
+  }
+}
+
+TEST(DrawTerminal, WhatCannotBeShownLeavesAGapAndNothingIsAllRight) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Chart odd{"t", {{"a", {{0, kNaN}, {1, 1}, {2, infinity}, {3, 0}, {4, 2}}}}, true};
+  EXPECT_GT(count(draw_terminal(odd, {40, 6, false, false}), "*"), 2);
+  const std::vector<Chart> bare = {{"t", {}},
+                                   {"t", {{"a", {}}}},
+                                   {"t", {{"a", {{5, 5}}}}},
+                                   {"t", {{"a", {{1, 0}, {2, 0}}}}},
+                                   {"t", {{"a", {{1, kNaN}}}}},
+                                   {"t", {{"a", {{1, -1}, {2, -2}}}}, true}};
+  for (const Chart& chart : bare) {
+    EXPECT_EQ(lines_of(draw_terminal(chart, {30, 4, true, false})).size(),
+              (chart.curves.empty() ? 1u : 2u) + 4u + 2u);
+    EXPECT_EQ(draw_svg({chart}).find("nan"), std::string::npos);
+  }
+}
+
+TEST(DrawSvg, OnePathForEachPieceAndTextIsEscaped) {
+  const std::string svg =
+      draw_svg({{"a < b & c", {{"x", {{0, 0}, {1, 1}, {2, kNaN}, {3, 1}, {4, 0}}}}},
+                {"second", {{"y", {{0, 1}, {9, 2}}}}}});
+  EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+  EXPECT_NE(svg.find("a &lt; b &amp; c"), std::string::npos);
+  EXPECT_EQ(count(svg, "<path"), 2);
+  EXPECT_EQ(count(svg, "M"), 3) << "a gap is no line";
+}
+
+TEST(DrawSvg, ALongCurveIsThinnedToWhatCanBeSeen) {
+  Curve curve{"noise", {}};
+  for (int i = 0; i < 1'000'000; ++i) curve.points.emplace_back(i, i % 7);
+  const std::string svg = draw_svg({{"t", {std::move(curve)}}});
+  EXPECT_LT(svg.size(), 40'000u);
+  EXPECT_GT(count(svg, "L"), 600);
+}
+
+}  // namespace
+}  // namespace trainyard::cli
