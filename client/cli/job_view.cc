@@ -80,6 +80,8 @@ std::string initial_weights_text(const v1::InitialWeightsReport& report) {
   return text;
 }
 
+}  // namespace
+
 // Labels down and predictions across; of more classes than a screen is wide, the mistakes alone.
 std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour) {
   constexpr int kClassesShown = 20;
@@ -105,8 +107,6 @@ std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour) {
   }
   return table.render(colour);
 }
-
-}  // namespace
 
 std::string state_name(v1::JobState state) {
   const std::string& name = v1::JobState_Name(state);

@@ -16,6 +16,8 @@ int exit_code_of_job(v1::JobState state);
 /// "val/accuracy 0.983, val/loss 0.0612": what a user looks at first, at most three.
 std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics);
 std::string progress_summary(const v1::Job& job);
+/// Labels down and predictions across, or the most frequent mistakes.
+std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour);
 /// Everything about one job.
 std::string render_job(const v1::Job& job, bool colour);
 /// What is known before the first step: `submit --dry-run`.

@@ -1,4 +1,4 @@
-// trainyard model list|get|export|delete.
+// trainyard model list|get|evaluate|export|delete.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -184,6 +184,7 @@ std::vector<Command> model_commands() {
                   [](OptionSet&) {},
                   run_list});
   list.push_back(get_model_command());
+  list.push_back(model_evaluate_command());
   list.push_back(export_command());
   list.push_back(delete_model_command());
   return list;

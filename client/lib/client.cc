@@ -32,6 +32,7 @@ constexpr milliseconds kRetryPause{100};  // then twice as long each time
 constexpr milliseconds kRetryPauseMax{1000};
 constexpr milliseconds kSlowCall{1000};
 constexpr milliseconds kPredictTimeout{120'000};
+constexpr milliseconds kEvaluateTimeout{3600'000};
 constexpr milliseconds kHealthTimeout{5'000};
 constexpr milliseconds kStreamSilenceMax{45'000};  // three heartbeats of the server
 constexpr int64_t kCaFileBytesMax = 1 << 20;
@@ -361,6 +362,29 @@ Status Client::download_model(
 Result<v1::PredictResponse> Client::predict(const v1::PredictRequest& request) {
   return impl_->call<v1::PredictResponse>(*impl_->models, &v1::ModelService::Stub::Predict, request,
                                           Retry::kUnavailable, kPredictTimeout);
+}
+
+Status Client::generate(const v1::GenerateRequest& request, std::stop_token stop,
+                        const std::function<bool(const v1::GenerateResponse&)>& on_text) {
+  grpc::ClientContext context;
+  impl_->prepare(context);
+  const std::stop_callback on_stop(stop, [&context] { context.TryCancel(); });
+  const auto reader = impl_->models->Generate(&context, request);
+  v1::GenerateResponse piece;
+  bool left = false;
+  while (reader->Read(&piece)) {
+    if (left || on_text(piece)) continue;
+    left = true;
+    context.TryCancel();
+  }
+  const grpc::Status status = reader->Finish();
+  if (status.ok() || left || stop.stop_requested()) return {};
+  return to_error(status, impl_->connection.server);
+}
+
+Result<v1::EvaluateResponse> Client::evaluate(const v1::EvaluateRequest& request) {
+  return impl_->call<v1::EvaluateResponse>(*impl_->models, &v1::ModelService::Stub::Evaluate,
+                                           request, Retry::kUnavailable, kEvaluateTimeout);
 }
 
 Result<v1::ServerInfo> Client::get_server_info() {

@@ -66,6 +66,12 @@ class Client {
   /// Predicting takes as long as it takes: its deadline is kPredictTimeoutMs.
   Result<v1::PredictResponse> predict(const v1::PredictRequest& request);
 
+  /// `on_text` gets each piece as it is drawn. A stop is OK. No deadline: text takes its time.
+  Status generate(const v1::GenerateRequest& request, std::stop_token stop,
+                  const std::function<bool(const v1::GenerateResponse&)>& on_text);
+  /// Its deadline is an hour.
+  Result<v1::EvaluateResponse> evaluate(const v1::EvaluateRequest& request);
+
   Result<v1::ServerInfo> get_server_info();
   Result<v1::ListDevicesResponse> list_devices();
   /// grpc.health.v1: true for SERVING. Sends no token.

@@ -133,6 +133,28 @@ std::vector<v1::ConfusionMatrix> to_proto(const ConfusionMatrices& matrices,
   return out;
 }
 
+v1::EvaluateResponse to_proto(const ModelEvaluation& evaluation) {
+  v1::EvaluateResponse out;
+  out.set_rows(evaluation.partition == "test" ? v1::EvaluateRequest::TEST
+                                              : v1::EvaluateRequest::TRAIN);
+  out.set_row_count(evaluation.rows);
+  for (const auto& [name, value] : evaluation.values) (*out.mutable_metrics())[name] = value;
+  if (evaluation.confusion.empty()) return out;
+  const std::vector<std::string>& classes = evaluation.target.classes;
+  *out.mutable_confusion() =
+      to_proto(ConfusionMatrices{{evaluation.partition, evaluation.confusion}}, classes).front();
+  const std::vector<ClassFigures> figures = class_figures(evaluation.confusion);
+  for (size_t k = 0; k < figures.size(); ++k) {
+    v1::EvaluateResponse::ClassFigures& to = *out.add_classes();
+    to.set_label(classes.at(k));
+    to.set_row_count(figures[k].rows);
+    to.set_precision(figures[k].precision);
+    to.set_recall(figures[k].recall);
+    to.set_f1(figures[k].f1);
+  }
+  return out;
+}
+
 v1::PredictResponse to_proto(std::span<const Prediction> predictions, const DatasetSchema& schema) {
   v1::PredictResponse out;
   const bool reconstructs = !predictions.empty() && !predictions[0].reconstruction.empty();

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "src/data/schema.h"
+#include "src/train/evaluate_model.h"
 #include "src/train/job_plan.h"
 #include "src/train/predictor.h"
 #include "src/train/trainer.h"
@@ -29,6 +30,8 @@ std::vector<v1::ConfusionMatrix> to_proto(const ConfusionMatrices& matrices,
                                           const std::vector<std::string>& classes);
 
 v1::PredictResponse to_proto(std::span<const Prediction> predictions, const DatasetSchema& schema);
+
+v1::EvaluateResponse to_proto(const ModelEvaluation& evaluation);
 
 /// A refusal as a worker's outcome, and back.
 v1::Outcome to_outcome(const Error& error);

@@ -10,6 +10,8 @@ namespace trainyard::server {
 namespace {
 constexpr const char* kTenant = "default";
 constexpr size_t kPredictBytesMax = 3 << 20;
+constexpr size_t kPromptBytesMax = 1 << 20;
+constexpr int64_t kTokensMax = 65536;
 }  // namespace
 
 Result<Model> ModelHandlers::find(const std::string& name) const {
@@ -43,6 +45,43 @@ void ModelHandlers::predict(const v1::PredictRequest& request, Done<v1::PredictR
         std::to_string(bytes) + " bytes, expected csv, idx_images or text of 1 to 3145728 bytes"));
   }
   service_.predict.run(model->job_uid, request, std::move(done));
+}
+
+Result<Errand> ModelHandlers::generate(const v1::GenerateRequest& request,
+                                       std::function<void(const v1::GenerateResponse&)> on_text,
+                                       Done<void> done) {
+  if (service_.draining) return draining_error();
+  ASSIGN_OR_RETURN(const Model model, find(request.name()));
+  if (request.prompt().empty() || request.prompt().size() > kPromptBytesMax) {
+    return field_error(request.prompt().empty() ? "FIELD_REQUIRED" : "FIELD_OUT_OF_RANGE", "prompt",
+                       std::to_string(request.prompt().size()) +
+                           " bytes, expected a text of 1 to 1048576 bytes to go on from");
+  }
+  if (request.has_token_count() &&
+      (request.token_count() < 1 || request.token_count() > kTokensMax)) {
+    return field_error("FIELD_OUT_OF_RANGE", "token_count",
+                       std::to_string(request.token_count()) + ", expected 1 to 65536");
+  }
+  return service_.predict.generate(model.job_uid, request, std::move(on_text), std::move(done));
+}
+
+void ModelHandlers::evaluate(const v1::EvaluateRequest& request, Done<v1::EvaluateResponse> done) {
+  if (service_.draining) return done(draining_error());
+  const auto digest = [&]() -> Result<std::string> {
+    ASSIGN_OR_RETURN(const std::string id,
+                     parse_name(Collection::kDatasets, "dataset", request.dataset()));
+    ASSIGN_OR_RETURN(const Dataset dataset, service_.store.datasets().find(kTenant, id));
+    if (dataset.state != v1::Dataset::READY) {
+      return make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
+                        "dataset: " + id + " is not ready; 'dataset get' tells its state");
+    }
+    return dataset.digest;
+  };
+  const Result<Model> model = find(request.name());
+  if (!model.ok()) return done(model.error());
+  const Result<std::string> dataset = digest();
+  if (!dataset.ok()) return done(dataset.error());
+  service_.predict.evaluate(model->job_uid, *dataset, request, std::move(done));
 }
 
 Status ModelHandlers::remove(const v1::DeleteModelRequest& request) {

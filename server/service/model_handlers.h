@@ -14,6 +14,11 @@ class ModelHandlers {
   Result<v1::Model> get(const v1::GetModelRequest& request) const;
   Result<v1::ListModelsResponse> list(const v1::ListModelsRequest& request) const;
   void predict(const v1::PredictRequest& request, Done<v1::PredictResponse> done);
+  /// As PredictRunner::generate; a refusal comes at once, and then `done` is not called.
+  Result<Errand> generate(const v1::GenerateRequest& request,
+                          std::function<void(const v1::GenerateResponse&)> on_text,
+                          Done<void> done);
+  void evaluate(const v1::EvaluateRequest& request, Done<v1::EvaluateResponse> done);
   Status remove(const v1::DeleteModelRequest& request);
 
  private:

@@ -2,6 +2,7 @@
 
 #include "server/service/dataset_handlers.h"
 #include "server/service/download_stream.h"
+#include "server/service/generate_stream.h"
 #include "server/service/job_handlers.h"
 #include "server/service/model_handlers.h"
 #include "server/service/system_handlers.h"
@@ -35,7 +36,8 @@ using RawDatasets = D::WithRawCallbackMethod_UploadFile<D::WithRawCallbackMethod
 using M = v1::ModelService;
 using RawModels = M::WithRawCallbackMethod_ListModels<M::WithRawCallbackMethod_GetModel<
     M::WithRawCallbackMethod_DownloadModel<M::WithRawCallbackMethod_Predict<
-    M::WithRawCallbackMethod_DeleteModel<M::Service>>>>>;
+    M::WithRawCallbackMethod_Generate<M::WithRawCallbackMethod_Evaluate<
+    M::WithRawCallbackMethod_DeleteModel<M::Service>>>>>>>;
 using S = v1::SystemService;
 using RawSystem = S::WithRawCallbackMethod_GetServerInfo<
     S::WithRawCallbackMethod_ListDevices<S::Service>>;
@@ -137,6 +139,14 @@ class Models final : public RawModels {
     return serve_later<v1::PredictRequest, v1::PredictResponse>(
         service_, "Predict", c, in, out,
         [this](const auto& r, auto done) { handlers_.predict(r, std::move(done)); });
+  }
+  grpc::ServerWriteReactor<Bytes>* Generate(Context* c, const Bytes* in) override {
+    return open_generate_stream(service_, handlers_, c, in);
+  }
+  Unary* Evaluate(Context* c, const Bytes* in, Bytes* out) override {
+    return serve_later<v1::EvaluateRequest, v1::EvaluateResponse>(
+        service_, "Evaluate", c, in, out,
+        [this](const auto& r, auto done) { handlers_.evaluate(r, std::move(done)); });
   }
   Unary* DeleteModel(Context* c, const Bytes* in, Bytes* out) override {
     return serve_empty<v1::DeleteModelRequest>(

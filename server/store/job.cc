@@ -68,6 +68,7 @@ AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
       update.confusion_matrices.assign(report.outcome().confusion_matrices().begin(),
                                        report.outcome().confusion_matrices().end());
       break;
+    case v1::WorkerReport::kGenerated:  // of no attempt: a job draws no text
     case v1::WorkerReport::KIND_NOT_SET:
       break;
   }

@@ -1,7 +1,8 @@
 #include "server/supervisor/errand.h"
 
+#include <algorithm>
 #include <deque>
-#include <functional>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -9,6 +10,8 @@
 
 namespace trainyard::server {
 namespace {
+
+constexpr int64_t kCancelGraceMs = 1000;
 
 Error draining_error() {
   return make_error(ErrorCode::kUnavailable, "SERVER_DRAINING",
@@ -18,10 +21,11 @@ Error draining_error() {
 class ErrandTask final : public TaskOwner {
  public:
   ErrandTask(const ErrandOptions& options, v1::Assignment assignment, Done<v1::Outcome> done,
-             std::function<void()> gone)
+             ErrandRunner::ReportHandler on_report, std::function<void()> gone)
       : options_(options),
         assignment_(std::move(assignment)),
         done_(std::move(done)),
+        on_report_(std::move(on_report)),
         gone_(std::move(gone)) {}
 
   Status spawned(pid_t, int64_t) override { return {}; }
@@ -37,6 +41,8 @@ class ErrandTask final : public TaskOwner {
         error.message = options_.paths.hide(error.message);
         answer(std::move(error));
       }
+    } else if (on_report_) {
+      on_report_(report);
     }
     done({});
   }
@@ -67,6 +73,7 @@ class ErrandTask final : public TaskOwner {
   const v1::Assignment assignment_;
   std::mutex mu_;
   Done<v1::Outcome> done_;  // GUARDED_BY(mu_): empty once called
+  const ErrandRunner::ReportHandler on_report_;
   const std::function<void()> gone_;
 };
 
@@ -76,30 +83,45 @@ struct ErrandRunner::Impl : std::enable_shared_from_this<ErrandRunner::Impl> {
   Impl(Supervisor& s, ErrandOptions o) : supervisor(s), options(std::move(o)) {}
 
   struct Item {
+    Errand errand = 0;
     v1::Assignment assignment;
     Done<v1::Outcome> done;
+    ReportHandler on_report;
+  };
+  struct Running {
+    std::string task;  // empty until the supervisor has named it
+    bool cancelled = false;
   };
 
   void start(Item item) {
+    const Errand errand = item.errand;
     Supervisor::NewTask fresh;
     fresh.kind = options.kind;
     fresh.time_max_ms = options.time_max_ms;
-    fresh.owner =
-        std::make_shared<ErrandTask>(options, std::move(item.assignment), std::move(item.done),
-                                     [impl = shared_from_this()] { impl->task_gone(); });
-    (void)supervisor.start(std::move(fresh));
+    fresh.owner = std::make_shared<ErrandTask>(
+        options, std::move(item.assignment), std::move(item.done), std::move(item.on_report),
+        [impl = shared_from_this(), errand] { impl->task_gone(errand); });
+    const std::string task = supervisor.start(std::move(fresh));
+    bool cancelled = false;
+    {
+      const std::lock_guard lock(mu);
+      const auto it = running.find(errand);
+      if (it == running.end()) return;  // it is over already
+      it->second.task = task;
+      cancelled = it->second.cancelled;
+    }
+    if (cancelled) supervisor.stop(task, "cancel", kCancelGraceMs);
   }
 
-  void task_gone() {
+  void task_gone(Errand errand) {
     Item next;
     {
       const std::lock_guard lock(mu);
-      if (waiting.empty()) {
-        --running;
-        return;
-      }
+      running.erase(errand);
+      if (waiting.empty()) return;
       next = std::move(waiting.front());
       waiting.pop_front();
+      running[next.errand] = {};
     }
     start(std::move(next));
   }
@@ -107,33 +129,60 @@ struct ErrandRunner::Impl : std::enable_shared_from_this<ErrandRunner::Impl> {
   Supervisor& supervisor;
   const ErrandOptions options;
   std::mutex mu;
-  int running = 0;           // GUARDED_BY(mu)
-  std::deque<Item> waiting;  // GUARDED_BY(mu), at most options.waiting_max
-  bool draining = false;     // GUARDED_BY(mu)
+  Errand last = 0;                    // GUARDED_BY(mu)
+  std::map<Errand, Running> running;  // GUARDED_BY(mu), at most options.running_max
+  std::deque<Item> waiting;           // GUARDED_BY(mu), at most options.waiting_max
+  bool draining = false;              // GUARDED_BY(mu)
 };
 
 ErrandRunner::ErrandRunner(Supervisor& supervisor, ErrandOptions options)
     : impl_(std::make_shared<Impl>(supervisor, std::move(options))) {}
 
-void ErrandRunner::run(v1::Assignment assignment, Done<v1::Outcome> done) {
-  Impl::Item item{std::move(assignment), std::move(done)};
+Errand ErrandRunner::run(v1::Assignment assignment, Done<v1::Outcome> done,
+                         ReportHandler on_report) {
+  Impl::Item item{0, std::move(assignment), std::move(done), std::move(on_report)};
   {
     std::unique_lock lock(impl_->mu);
+    item.errand = ++impl_->last;
+    const Errand errand = item.errand;
     if (impl_->draining) {
       lock.unlock();
-      return item.done(draining_error());
+      item.done(draining_error());
+      return errand;
     }
-    if (impl_->running >= impl_->options.running_max) {
+    if (static_cast<int>(impl_->running.size()) >= impl_->options.running_max) {
       if (static_cast<int>(impl_->waiting.size()) < impl_->options.waiting_max) {
         impl_->waiting.push_back(std::move(item));
-        return;
+        return errand;
       }
       lock.unlock();
-      return item.done(impl_->options.busy);
+      item.done(impl_->options.busy);
+      return errand;
     }
-    ++impl_->running;
+    impl_->running[errand] = {};
   }
+  const Errand errand = item.errand;
   impl_->start(std::move(item));
+  return errand;
+}
+
+void ErrandRunner::cancel(Errand errand) {
+  std::string task;
+  Done<v1::Outcome> done;
+  {
+    const std::lock_guard lock(impl_->mu);
+    if (const auto it = impl_->running.find(errand); it != impl_->running.end()) {
+      it->second.cancelled = true;
+      task = it->second.task;
+    }
+    const auto it = std::ranges::find(impl_->waiting, errand, &Impl::Item::errand);
+    if (it != impl_->waiting.end()) {
+      done = std::move(it->done);
+      impl_->waiting.erase(it);
+    }
+  }
+  if (!task.empty()) impl_->supervisor.stop(task, "cancel", kCancelGraceMs);
+  if (done) done(make_error(ErrorCode::kCancelled, "CANCELLED", "the caller left"));
 }
 
 void ErrandRunner::drain() {

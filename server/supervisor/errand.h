@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,14 +24,23 @@ struct ErrandOptions {
   Error late;  // the answer after time_max_ms
 };
 
+/// Names one call of run().
+using Errand = int64_t;
+
 /// Thread-safe.
 class ErrandRunner {
  public:
+  using ReportHandler = std::function<void(const v1::WorkerReport&)>;
+
   ErrandRunner(Supervisor& supervisor, ErrandOptions options);
 
   /// `done` is called once, with an outcome that SUCCEEDED or the error: what the worker refused,
-  /// `busy`, `late`, INTERNAL/WORKER_LOST, UNAVAILABLE/SERVER_DRAINING.
-  void run(v1::Assignment assignment, Done<v1::Outcome> done);
+  /// `busy`, `late`, INTERNAL/WORKER_LOST, UNAVAILABLE/SERVER_DRAINING, CANCELLED after cancel().
+  /// `on_report` gets what the worker reports before its outcome, in order.
+  Errand run(v1::Assignment assignment, Done<v1::Outcome> done, ReportHandler on_report = nullptr);
+  /// Nobody waits for the answer any more: the worker is stopped, or never started. One that has
+  /// been answered is no error.
+  void cancel(Errand errand);
   /// Answers what waits, and every later call, with UNAVAILABLE/SERVER_DRAINING.
   void drain();
 

@@ -1,6 +1,8 @@
-// server/supervisor/predict.h: predicts raw rows, in a worker process, because they are untrusted.
+// server/supervisor/predict.h: what trained models are asked, each question in a worker process of
+// its own: rows to predict (they are untrusted), text to go on with, datasets to be measured on.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "server/supervisor/errand.h"
@@ -10,27 +12,40 @@ namespace trainyard::server {
 
 struct PredictOptions {
   StatePaths paths;
-  int running_max = 2;  // as many again may wait
+  int running_max = 2;  // of each kind of question; as many again may wait
   int64_t time_max_ms = 60'000;
   int threads = 1;
 };
 
-/// Thread-safe.
+/// Thread-safe. Each `done` is called once. Refusals: what the worker refused;
+/// RESOURCE_EXHAUSTED/*_BUSY; DEADLINE_EXCEEDED/*_TIMEOUT; INTERNAL/WORKER_LOST.
 class PredictRunner {
  public:
   PredictRunner(Supervisor& supervisor, PredictOptions options);
 
-  /// With the model of that job. `done` is called once. Refusals: what the worker refused
-  /// (DATASET_INVALID); RESOURCE_EXHAUSTED/PREDICT_BUSY; DEADLINE_EXCEEDED/PREDICT_TIMEOUT;
-  /// INTERNAL/WORKER_LOST.
+  /// With the model of that job.
   void run(const std::string& job_uid, const v1::PredictRequest& request,
            Done<v1::PredictResponse> done);
+
+  /// `on_text` gets each piece, in order, before `done`. Takes up to kGenerateTimeMaxMs.
+  Errand generate(const std::string& job_uid, const v1::GenerateRequest& request,
+                  std::function<void(const v1::GenerateResponse&)> on_text, Done<void> done);
+  /// The caller left.
+  void cancel_generate(Errand errand) { generates_.cancel(errand); }
+
+  /// On the dataset of that digest. Takes up to kEvaluateTimeMaxMs.
+  void evaluate(const std::string& job_uid, const std::string& dataset_digest,
+                const v1::EvaluateRequest& request, Done<v1::EvaluateResponse> done);
+
   /// Answers what waits, and every later call, with UNAVAILABLE/SERVER_DRAINING.
-  void drain() { errands_.drain(); }
+  void drain();
+
+  static constexpr int64_t kGenerateTimeMaxMs = 600'000;
+  static constexpr int64_t kEvaluateTimeMaxMs = 3600'000;
 
  private:
   const PredictOptions options_;
-  ErrandRunner errands_;
+  ErrandRunner predicts_, generates_, evaluates_;
 };
 
 }  // namespace trainyard::server

@@ -14,6 +14,8 @@
 #include "src/data/dataset.h"
 #include "src/runtime/cuda_error.h"
 #include "src/runtime/open_backend.h"
+#include "src/train/evaluate_model.h"
+#include "src/train/generator.h"
 #include "src/train/predictor.h"
 #include "src/train/session.h"
 #include "src/train/trainer.h"
@@ -89,6 +91,52 @@ Result<v1::Outcome> run_predict(const v1::PredictTask& task) {
   return outcome;
 }
 
+Result<v1::Outcome> run_generate(const v1::GenerateTask& task, ReportStream& stream,
+                                 const std::stop_token& stop) {
+  constexpr int64_t kTokenCount = 256;
+  const v1::GenerateRequest& request = task.request();
+  Sampling sampling;
+  if (request.has_temperature()) sampling.temperature = request.temperature();
+  if (request.has_top_p()) sampling.top_p = request.top_p();
+  sampling.top_k = request.top_k();
+  sampling.seed = request.seed();
+  if (Status s = check_sampling(sampling); !s.ok()) return std::move(s).error();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                   open_backend("devices/cpu", task.threads()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Generator> generator,
+                   Generator::open(task.model_dir(), *backend));
+  int64_t count = 0;
+  Status done = generator->generate(request.prompt(),
+                                    request.has_token_count() ? request.token_count() : kTokenCount,
+                                    sampling, stop, [&](std::string_view text) {
+                                      v1::WorkerReport report;
+                                      report.mutable_generated()->set_text(std::string(text));
+                                      report.mutable_generated()->set_token_count(++count);
+                                      stream.send(std::move(report));
+                                    });
+  if (!done.ok()) return std::move(done).error();
+  v1::Outcome outcome;
+  outcome.set_kind(v1::Outcome::SUCCEEDED);
+  return outcome;
+}
+
+Result<v1::Outcome> run_evaluate(const v1::EvaluateTask& task) {
+  const v1::EvaluateRequest& request = task.request();
+  const bool any = request.rows() == v1::EvaluateRequest::ROWS_UNSPECIFIED;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                   open_backend("devices/cpu", task.threads()));
+  ASSIGN_OR_RETURN(const ModelEvaluation evaluation,
+                   evaluate_model(task.model_dir(), task.dataset_dir(),
+                                  any                                           ? ""
+                                  : request.rows() == v1::EvaluateRequest::TEST ? "test"
+                                                                                : "train",
+                                  {request.metrics().begin(), request.metrics().end()}, *backend));
+  v1::Outcome outcome;
+  outcome.set_kind(v1::Outcome::SUCCEEDED);
+  *outcome.mutable_evaluation() = to_proto(evaluation);
+  return outcome;
+}
+
 Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   ASSIGN_OR_RETURN(const EngineSpec spec, to_engine(task.spec()));
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_schema(task.dataset_dir()));
@@ -114,6 +162,10 @@ Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& str
       return run_predict(assignment.predict());
     case v1::Assignment::kMeasure:
       return run_measure(assignment.measure());
+    case v1::Assignment::kGenerate:
+      return run_generate(assignment.generate(), stream, stop);
+    case v1::Assignment::kEvaluate:
+      return run_evaluate(assignment.evaluate());
     case v1::Assignment::KIND_NOT_SET:
       break;
   }

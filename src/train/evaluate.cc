@@ -20,10 +20,10 @@ std::vector<int64_t> bytes_of_tokens(const TextSchema& text) {
 
 }  // namespace
 
-Evaluator::Evaluator(Session& session, const DatasetSchema& schema,
+Evaluator::Evaluator(BatchModel& model, const DatasetSchema& schema,
                      const Preprocessing& preprocessing, const Objective& objective,
                      std::vector<std::string> names)
-    : session_(session),
+    : model_(model),
       preprocessing_(preprocessing),
       objective_(objective),
       transform_(schema, preprocessing),
@@ -60,7 +60,7 @@ void Evaluator::add_row(const Partition& partition, int64_t row, size_t i,
 }
 
 Evaluation Evaluator::evaluate(const Partition& partition, std::span<const int64_t> rows) {
-  const auto batch = static_cast<size_t>(session_.evaluation_batch());
+  const auto batch = static_cast<size_t>(model_.evaluation_batch());
   MetricAccumulator metrics(names_, objective_);
   std::vector<int64_t> selected;
   for (size_t first = 0; first < rows.size(); first += batch) {
@@ -68,9 +68,9 @@ Evaluation Evaluator::evaluate(const Partition& partition, std::span<const int64
     selected.assign(part.begin(), part.end());
     selected.resize(batch, selected.back());
     fill_batch(transform_, partition, selected, batch_);
-    session_.evaluate(batch_.input_bytes());
+    model_.evaluate(batch_.input_bytes());
     for (size_t i = 0; i < part.size(); ++i) {
-      add_row(partition, part[i], i, session_.evaluation_output(static_cast<int64_t>(i)), metrics);
+      add_row(partition, part[i], i, model_.evaluation_output(static_cast<int64_t>(i)), metrics);
     }
   }
   Evaluation e;

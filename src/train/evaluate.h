@@ -1,6 +1,7 @@
 // src/train/evaluate.h: metrics over a set of rows, exact for any number of rows.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -9,7 +10,7 @@
 #include "src/data/loader.h"
 #include "src/data/preprocessing.h"
 #include "src/train/metric_accumulator.h"
-#include "src/train/session.h"
+#include "src/train/trainer.h"
 
 namespace trainyard {
 
@@ -18,11 +19,22 @@ struct Evaluation {
   std::vector<std::vector<int64_t>> confusion;         // [label][prediction], if it was asked for
 };
 
+/// A model as an evaluation sees it: a program of a fixed batch.
+class BatchModel {
+ public:
+  virtual ~BatchModel() = default;
+  virtual int64_t evaluation_batch() const = 0;
+  /// `input` holds evaluation_batch() rows. Then evaluation_output(row) is what it gave for each of
+  /// them, valid until the next call.
+  virtual void evaluate(std::span<const std::byte> input) = 0;
+  virtual std::span<const float> evaluation_output(int64_t row) = 0;
+};
+
 /// Evaluates rows of one dataset by one model; keeps what is the same for all of them.
 class Evaluator {
  public:
   /// `names`: metrics.h. All references outlive it.
-  Evaluator(Session& session, const DatasetSchema& schema, const Preprocessing& preprocessing,
+  Evaluator(BatchModel& model, const DatasetSchema& schema, const Preprocessing& preprocessing,
             const Objective& objective, std::vector<std::string> names);
 
   /// Runs `rows` of the partition, at least one, through the evaluation program in batches of its
@@ -33,7 +45,7 @@ class Evaluator {
   void add_row(const Partition& partition, int64_t row, size_t i, std::span<const float> output,
                MetricAccumulator& metrics) const;
 
-  Session& session_;
+  BatchModel& model_;
   const Preprocessing& preprocessing_;
   const Objective objective_;
   const RowTransform transform_;

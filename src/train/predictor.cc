@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "kernels/math/activations.h"
 #include "src/data/loader.h"
-#include "src/runtime/executor.h"
 #include "src/train/evaluate.h"
+#include "src/train/inference.h"
 #include "src/train/model_artifact.h"
-#include "src/train/programs.h"
 
 namespace trainyard {
 
@@ -31,30 +29,12 @@ std::vector<float> softmax(std::span<const float> logits) {
 
 class LoadedPredictor final : public Predictor {
  public:
-  LoadedPredictor(ModelInfo info, Objective objective, BoundProgram bound, Backend& backend)
+  LoadedPredictor(ModelInfo info, Objective objective, std::unique_ptr<Inference> inference)
       : info_(std::move(info)),
         objective_(std::move(objective)),
         transform_(info_.schema, info_.preprocessing),
-        input_id_(bound.input),
-        output_id_(bound.output) {
-    const int64_t persistent = bound.program.persistent_bytes;
-    const int64_t transient = bound.program.transient_bytes;
-    PreparedProgram prepared(std::move(bound.program), backend);
-    arena_.emplace(backend, persistent, transient, prepared.workspace_bytes());
-    executor_.emplace(std::move(prepared), *arena_);
-    output_.resize(static_cast<size_t>(kPredictBatch * objective_.interface.outputs));
-  }
-
-  Status load(const SafetensorsFile& weights) {
-    const Graph& graph = executor_->program().graph;
-    for (size_t i = 0; i < graph.tensors().size(); ++i) {
-      const TensorInfo& t = graph.tensors()[i];
-      if (t.role != Role::kParameter && t.role != Role::kState) continue;
-      ASSIGN_OR_RETURN(const TensorView* view, find_weight(weights, t));
-      executor_->write(static_cast<TensorId>(i), view->bytes);
-    }
-    return {};
-  }
+        inference_(std::move(inference)),
+        output_(static_cast<size_t>(kPredictBatch * objective_.interface.outputs)) {}
 
   const DatasetSchema& schema() const override { return info_.schema; }
 
@@ -69,9 +49,8 @@ class LoadedPredictor final : public Predictor {
         selected[static_cast<size_t>(i)] = first + std::min(i, count - 1);
       }
       fill_batch(transform_, partition, selected, batch_);
-      executor_->write(input_id_, batch_.input_bytes());
-      executor_->run();
-      executor_->read(output_id_, std::as_writable_bytes(std::span(output_)));
+      inference_->run(batch_.input_bytes());
+      inference_->read_output(output_);
       for (int64_t i = 0; i < count; ++i) predictions.push_back(to_prediction(i));
     }
     return predictions;
@@ -103,9 +82,7 @@ class LoadedPredictor final : public Predictor {
   ModelInfo info_;
   Objective objective_;
   RowTransform transform_;
-  TensorId input_id_, output_id_;
-  std::optional<Arena> arena_;
-  std::optional<Executor> executor_;
+  std::unique_ptr<Inference> inference_;
   Batch batch_;
   std::vector<float> output_;
 };
@@ -117,18 +94,17 @@ Result<std::unique_ptr<Predictor>> Predictor::open(const std::filesystem::path& 
   ASSIGN_OR_RETURN(LoadedModel loaded, read_model(folder));
   if (loaded.info.schema.stream()) {
     return make_error(ErrorCode::kFailedPrecondition, "PREDICT_UNSUPPORTED",
-                      "the model continues text: it has no rows to predict, and generating text is "
-                      "not supported; export its weights to use it elsewhere");
+                      "the model continues text: it has no rows to predict; ask it to generate");
   }
   ASSIGN_OR_RETURN(Objective objective,
                    find_objective(loaded.info.model, loaded.info.schema.interface()));
   ASSIGN_OR_RETURN(BoundProgram bound,
                    compile_inference(loaded.info.model, loaded.info.schema.interface(),
                                      kPredictBatch, nullptr, loaded.info.precision));
-  auto predictor = std::make_unique<LoadedPredictor>(std::move(loaded.info), std::move(objective),
-                                                     std::move(bound), backend);
-  if (Status s = predictor->load(loaded.weights); !s.ok()) return std::move(s).error();
-  return std::unique_ptr<Predictor>(std::move(predictor));
+  ASSIGN_OR_RETURN(std::unique_ptr<Inference> inference,
+                   Inference::open(std::move(bound), loaded.weights, backend));
+  return std::unique_ptr<Predictor>(std::make_unique<LoadedPredictor>(
+      std::move(loaded.info), std::move(objective), std::move(inference)));
 }
 
 }  // namespace trainyard

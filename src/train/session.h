@@ -12,6 +12,7 @@
 #include "src/base/result.h"
 #include "src/checkpoint/safetensors.h"
 #include "src/runtime/executor.h"
+#include "src/train/evaluate.h"
 #include "src/train/programs.h"
 
 namespace trainyard {
@@ -35,7 +36,7 @@ Status check_kernels(const RunPrograms& programs, const Backend& backend);
 int64_t measure_workspace(RunPrograms programs, Backend& backend);
 
 /// Not thread-safe. After construction nothing is allocated on the device.
-class Session {
+class Session final : public BatchModel {
  public:
   /// `micro_batches`: how many of them are one step.
   Session(RunPrograms programs, Backend& backend, int64_t micro_batches = 1);
@@ -74,11 +75,10 @@ class Session {
   bool has_gradient_norm() const { return update_ids().gradient_norm != kNoTensor; }
   float gradient_norm() const { return gradient_norm_; }
 
-  /// One batch of the evaluation program; `input` holds evaluation_batch() rows. Then
-  /// evaluation_output(row) is what it gave for each of them, valid until the next call.
-  void evaluate(std::span<const std::byte> input);
-  std::span<const float> evaluation_output(int64_t row);
-  int64_t evaluation_batch() const { return evaluation_batch_; }
+  // By the evaluation program.
+  void evaluate(std::span<const std::byte> input) override;
+  std::span<const float> evaluation_output(int64_t row) override;
+  int64_t evaluation_batch() const override { return evaluation_batch_; }
 
   int64_t arena_planned_bytes() const { return arena_->size_bytes(); }
   int64_t arena_used_bytes() const;

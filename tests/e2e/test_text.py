@@ -90,6 +90,19 @@ recipe:
         self.assert_refused(done, done.returncode, "continues text")
         self.assertNotEqual(done.returncode, 0)
 
+        done = self.daemon.cli("generate", "letters", "--prompt", "abc", "--tokens", "12", "--temperature", "0")
+        self.assertEqual(done.stdout, "defgabcdefga\n")
+        answer = self.daemon.json("generate", "letters", "--prompt", "g", "--tokens", "2", "--top-k", "1")
+        self.assertEqual(answer, {"text": "ab", "token_count": "2"})
+        for options, words in ((["--prompt", "aXc"], ["'X'"]), (["--tokens", "0"], ["token_count"]),
+                               (["--top-p", "2"], ["top_p"])):
+            done = self.daemon.cli("generate", "letters", *["--prompt", "a"][:2 * ("--prompt" not in options)], *options,
+                                   check=False)
+            self.assert_refused(done, 2, *words)
+        answer = self.daemon.json("model", "evaluate", "letters", "letters")
+        self.assertEqual((answer["rows"], answer["row_count"]), ("TEST", "139"))
+        self.assertEqual(answer["metrics"]["accuracy"], 1)
+
         too_long = self.write("long.yaml", BIGRAMS.format(dataset="letters", context=1300))
         done = self.daemon.cli("submit", too_long, check=False)
         self.assert_refused(done, done.returncode, "context_length", "1..1259")

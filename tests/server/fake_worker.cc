@@ -1,5 +1,6 @@
 // A worker that computes nothing and misbehaves on request: it speaks WorkerService like the real
-// one, and does what the label "act" of its job says. Ingest is the real one; predict echoes.
+// one, and does what the label "act" of its job says. Ingest is the real one; predict and generate
+// echo.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -168,6 +169,31 @@ void predict(const v1::PredictTask& task, FakeWorker& worker) {
   worker.outcome(std::move(done));
 }
 
+void generate(const v1::GenerateTask& task, FakeWorker& worker) {
+  const std::string& prompt = task.request().prompt();
+  if (prompt == "die") ::raise(SIGABRT);
+  for (int64_t i = 1; i <= task.request().token_count(); ++i) {
+    v1::WorkerReport report;
+    report.mutable_generated()->set_text(prompt);
+    report.mutable_generated()->set_token_count(i);
+    worker.send(std::move(report));
+  }
+  if (prompt == "endless") {
+    worker.wait_for_stop();
+    return worker.outcome(v1::Outcome::STOPPED);
+  }
+  worker.outcome(v1::Outcome::SUCCEEDED);
+}
+
+void evaluate(const v1::EvaluateTask& task, FakeWorker& worker) {
+  const Result<DatasetSchema> schema = read_schema(task.dataset_dir());
+  if (!schema.ok()) return worker.outcome(to_outcome(schema.error()));
+  v1::Outcome done;
+  done.set_kind(v1::Outcome::SUCCEEDED);
+  done.mutable_evaluation()->set_row_count(schema->train_rows);
+  worker.outcome(std::move(done));
+}
+
 void measure(const v1::MeasureTask& task, FakeWorker& worker) {
   if (task.spec().labels().contains("act")) ::raise(SIGABRT);
   v1::Outcome done;
@@ -194,6 +220,8 @@ int run(const std::string& socket, const std::string& task) {
   if (assignment.has_train()) train(assignment.train(), worker);
   if (assignment.has_ingest()) ingest(assignment.ingest(), worker);
   if (assignment.has_predict()) predict(assignment.predict(), worker);
+  if (assignment.has_generate()) generate(assignment.generate(), worker);
+  if (assignment.has_evaluate()) evaluate(assignment.evaluate(), worker);
   if (assignment.has_measure()) measure(assignment.measure(), worker);
   ::_exit(0);
 }

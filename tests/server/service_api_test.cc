@@ -70,8 +70,8 @@ TEST_F(ServiceApi, EveryUnaryMethodRefusesBrokenBytesInWords) {
         "JobService/CancelJob", "JobService/DeleteJob", "DatasetService/GetUpload",
         "DatasetService/CreateDataset", "DatasetService/GetDataset", "DatasetService/ListDatasets",
         "DatasetService/DeleteDataset", "ModelService/ListModels", "ModelService/GetModel",
-        "ModelService/Predict", "ModelService/DeleteModel", "SystemService/GetServerInfo",
-        "SystemService/ListDevices"}) {
+        "ModelService/Predict", "ModelService/Evaluate", "ModelService/DeleteModel",
+        "SystemService/GetServerInfo", "SystemService/ListDevices"}) {
     const std::string path = std::string("/trainyard.v1.") + method;
     const grpc::Status cut = call_raw(path, "\x0a\x7fxx");
     EXPECT_EQ(cut.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
@@ -214,6 +214,66 @@ TEST_F(ServiceApi, PredictAnswersRefusesAndIsBounded) {
   EXPECT_EQ(reason_of(models_->Predict(context().get(), request, &response)), "MODEL_NOT_FOUND");
 }
 
+TEST_F(ServiceApi, GenerateStreamsAndEndsWithItsCaller) {
+  make_dataset();
+  submit("poet-1", "");
+  wait_for("poet-1", v1::SUCCEEDED);
+  v1::GenerateRequest request;
+  request.set_name("tenants/default/models/poet-1");
+  const auto generate = [&](std::string* text) {
+    auto call = context();
+    auto stream = models_->Generate(call.get(), request);
+    v1::GenerateResponse piece;
+    while (stream->Read(&piece)) *text += piece.text();
+    return reason_of(stream->Finish());
+  };
+  std::string text;
+  request.set_prompt("echo");
+  request.set_token_count(1000);
+  EXPECT_EQ(generate(&text), "");
+  EXPECT_EQ(text.size(), 4000u) << "all of it, in order";
+  EXPECT_EQ(text.substr(0, 12), "echoechoecho");
+  text.clear();
+  request.set_prompt("die");
+  EXPECT_EQ(generate(&text), "WORKER_LOST");
+  request.set_prompt("");
+  EXPECT_EQ(generate(&text), "FIELD_REQUIRED");
+  request.set_prompt("echo");
+  request.set_token_count(0);
+  EXPECT_EQ(generate(&text), "FIELD_OUT_OF_RANGE");
+
+  // A caller that leaves: its worker ends, and its place is free again.
+  request.set_prompt("endless");
+  request.set_token_count(1);
+  for (int i = 0; i < 3 * config_.predicts_max; ++i) {
+    auto call = context();
+    auto stream = models_->Generate(call.get(), request);
+    v1::GenerateResponse piece;
+    ASSERT_TRUE(stream->Read(&piece)) << i << ": " << reason_of(stream->Finish());
+    call->TryCancel();
+    while (stream->Read(&piece)) continue;
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+}
+
+TEST_F(ServiceApi, EvaluateAsksForAModelAndADataset) {
+  make_dataset();
+  submit("judge-1", "");
+  wait_for("judge-1", v1::SUCCEEDED);
+  v1::EvaluateRequest request;
+  request.set_name("tenants/default/models/judge-1");
+  request.set_dataset("tenants/default/datasets/iris");
+  v1::EvaluateResponse response;
+  ASSERT_TRUE(models_->Evaluate(context().get(), request, &response).ok());
+  EXPECT_EQ(response.row_count(), 120);
+  request.set_dataset("tenants/default/datasets/nothing");
+  EXPECT_EQ(reason_of(models_->Evaluate(context().get(), request, &response)), "DATASET_NOT_FOUND");
+  request.set_dataset("iris");
+  EXPECT_EQ(reason_of(models_->Evaluate(context().get(), request, &response)), "NAME_MALFORMED");
+  request.set_name("tenants/default/models/nothing");
+  EXPECT_EQ(reason_of(models_->Evaluate(context().get(), request, &response)), "MODEL_NOT_FOUND");
+}
+
 TEST_F(ServiceApi, SystemTellsOfDevicesAndItself) {
   v1::ServerInfo info;
   ASSERT_TRUE(system_->GetServerInfo(context().get(), {}, &info).ok());
@@ -289,6 +349,11 @@ TEST_F(ServiceApi, OnTcpEveryMethodAsksForTheTokenBeforeAnythingElse) {
   v1::DownloadModelResponse part;
   EXPECT_FALSE(download->Read(&part));
   EXPECT_EQ(reason_of(download->Finish()), "CREDENTIALS_MISSING");
+  auto generate_context = context();
+  auto generate = models_->Generate(generate_context.get(), {});
+  v1::GenerateResponse piece;
+  EXPECT_FALSE(generate->Read(&piece));
+  EXPECT_EQ(reason_of(generate->Finish()), "CREDENTIALS_MISSING");
 
   v1::ServerInfo info;
   auto wrong = context();

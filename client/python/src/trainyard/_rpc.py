@@ -20,6 +20,8 @@ from trainyard.errors import UnavailableError, from_rpc
 RETRIES_MAX = 4
 RETRY_PAUSE_S, RETRY_PAUSE_S_MAX = 0.1, 1.0
 PREDICT_TIMEOUT_S = 120.0
+GENERATE_TIMEOUT_S = 900.0
+EVALUATE_TIMEOUT_S = 3600.0
 HEALTH_TIMEOUT_S = 5.0
 SILENCE_S_MAX = 45.0  # three heartbeats of the server
 MESSAGE_BYTES_MAX = 64 << 20  # answers: predictions of many classes
@@ -60,6 +62,8 @@ LIST_MODELS = Method("ModelService/ListModels", v1.ListModelsRequest, v1.ListMod
 GET_MODEL = Method("ModelService/GetModel", v1.GetModelRequest, v1.Model)
 DOWNLOAD_MODEL = Method("ModelService/DownloadModel", v1.DownloadModelRequest, v1.DownloadModelResponse)
 PREDICT = Method("ModelService/Predict", v1.PredictRequest, v1.PredictResponse)
+GENERATE = Method("ModelService/Generate", v1.GenerateRequest, v1.GenerateResponse, retry=False)
+EVALUATE = Method("ModelService/Evaluate", v1.EvaluateRequest, v1.EvaluateResponse)
 DELETE_MODEL = Method("ModelService/DeleteModel", v1.DeleteModelRequest, Empty, retry=False)
 GET_SERVER_INFO = Method("SystemService/GetServerInfo", v1.GetServerInfoRequest, v1.ServerInfo)
 LIST_DEVICES = Method("SystemService/ListDevices", v1.ListDevicesRequest, v1.ListDevicesResponse)
@@ -69,9 +73,10 @@ class Stream(Generic[R]):
     """Messages of one call. UNAVAILABLE / SERVER_SILENT when none came for SILENCE_S_MAX while one was waited for: a
     connection can die without a word. Use it in `with`: leaving ends the call."""
 
-    def __init__(self, call: Any, server: str) -> None:
+    def __init__(self, call: Any, server: str, silence_s_max: float = SILENCE_S_MAX) -> None:
         self._call = call
         self._server = server
+        self._silence_s_max = silence_s_max
         self._waiting_since: float | None = None
         self._silent = False
         self._closed = threading.Event()
@@ -80,7 +85,7 @@ class Stream(Generic[R]):
     def _watch(self) -> None:
         while not self._closed.wait(1.0):
             since = self._waiting_since
-            if since is not None and time.monotonic() - since > SILENCE_S_MAX:
+            if since is not None and time.monotonic() - since > self._silence_s_max:
                 self._silent = True
                 self._call.cancel()
                 return
@@ -101,7 +106,7 @@ class Stream(Generic[R]):
             message: R = next(self._call)
         except grpc.RpcError as error:
             if self._silent:
-                raise UnavailableError(f"the server at {self._server} sent nothing for {SILENCE_S_MAX:.0f} s",
+                raise UnavailableError(f"the server at {self._server} sent nothing for {self._silence_s_max:.0f} s",
                                        reason="SERVER_SILENT") from None
             raise from_rpc(error, self._server) from None
         finally:
@@ -158,11 +163,13 @@ class Channel:
             pause = min(pause * 2, RETRY_PAUSE_S_MAX)
         raise AssertionError("the last try returns or raises")
 
-    def stream(self, method: Method[Q, R], request: Q, timeout_s: float | None = None) -> Stream[R]:
+    def stream(self, method: Method[Q, R], request: Q, timeout_s: float | None = None,
+               silence_s_max: float = SILENCE_S_MAX) -> Stream[R]:
         """A call that answers with a stream, sent once."""
         stub = self._channel.unary_stream(method.wire_path, request_serializer=method.request.SerializeToString,
                                           response_deserializer=method.response.FromString)
-        return Stream(stub(request, timeout=timeout_s, metadata=self._metadata), self.connection.server)
+        return Stream(stub(request, timeout=timeout_s, metadata=self._metadata), self.connection.server,
+                      silence_s_max)
 
     def send(self, method: Method[Q, R], requests: Iterator[Q]) -> R:
         """A call that sends a stream, once. What `requests` raises comes out of here."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -377,6 +378,47 @@ class Client:
         name = self._model_name(model)
         return collect(self._channel.call(rpc.PREDICT, request, rpc.PREDICT_TIMEOUT_S)
                        for request in requests_of(name, rows))
+
+    def generate(self, model: str | v1.Model | v1.Job, prompt: str | bytes, *, tokens: int = 256,
+                 temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0) -> Iterator[str]:
+        """Goes on with a text by a language model: yields what each new token stands for, as it is drawn. Leaving the
+        loop ends it; the same arguments give the same text.
+
+        temperature  0 always takes the likeliest token; below 1 sticks to what is likely
+        top_k        draw from that many of the likeliest tokens; 0: from all
+        top_p        draw from the fewest tokens whose probabilities reach it (nucleus sampling)
+
+        InvalidArgumentError / PROMPT_INVALID for a prompt that is empty or has characters that the model does not
+        know; ConflictError / GENERATE_UNSUPPORTED for a model that does not continue text.
+        """
+        request = v1.GenerateRequest(name=self._model_name(model), token_count=tokens, temperature=temperature,
+                                     prompt=prompt.encode() if isinstance(prompt, str) else prompt, top_k=top_k,
+                                     top_p=top_p, seed=seed)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a byte model gives characters in parts
+        with self._channel.stream(rpc.GENERATE, request, rpc.GENERATE_TIMEOUT_S, rpc.GENERATE_TIMEOUT_S) as pieces:
+            for piece in pieces:
+                if text := decoder.decode(piece.text):
+                    yield text
+        if text := decoder.decode(b"", final=True):
+            yield text
+
+    def evaluate(self, model: str | v1.Model | v1.Job, dataset: str | v1.Dataset, *, rows: str | None = None,
+                 metrics: Sequence[str] = ()) -> v1.EvaluateResponse:
+        """Measures a model on a dataset of the server, which need not be the one that it learned from: columns,
+        categories and classes are found by name.
+
+        rows     "test" or "train"; default: the test set if there is one
+        metrics  beside those of the target: "top_5_accuracy", "roc_auc", ... as in a recipe
+
+        Of classes the answer has figures for each class and the confusion matrix. InvalidArgumentError /
+        EVALUATE_MISMATCH names what the dataset lacks.
+        """
+        choice = {None: "ROWS_UNSPECIFIED", "test": "TEST", "train": "TRAIN"}
+        if rows not in choice:
+            raise InvalidArgumentError(f"rows: {rows!r}, expected 'test' or 'train'", reason="FIELD_UNKNOWN_VALUE")
+        request = v1.EvaluateRequest(name=self._model_name(model), dataset=self._name("datasets", dataset),
+                                     rows=v1.EvaluateRequest.Rows.Value(choice[rows]), metrics=metrics)
+        return self._channel.call(rpc.EVALUATE, request, rpc.EVALUATE_TIMEOUT_S)
 
     # --- the server -----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,97 @@
+// trainyard model evaluate: a trained model measured on a dataset of the server.
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "client/cli/command.h"
+#include "client/cli/job_view.h"
+#include "client/lib/names.h"
+
+namespace trainyard::cli {
+namespace {
+
+constexpr int kClassesShown = 40;
+
+struct Options {
+  std::string model;
+  std::string dataset;
+  std::string rows;
+  std::vector<std::string> metrics;
+};
+
+std::string share(double value) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%.3f", value);
+  return text;
+}
+
+std::string render(const v1::EvaluateResponse& answer, bool colour) {
+  Table metrics({{"METRIC"}, {"VALUE", true}});
+  for (const auto& [name, value] :
+       std::map<std::string, double>(answer.metrics().begin(), answer.metrics().end())) {
+    metrics.add({name, human_number(value)});
+  }
+  std::string out = metrics.render(colour);
+  if (answer.classes_size() > 0) {
+    // The classes that are found worst are worth a look; a few are shown in their own order.
+    std::vector<const v1::EvaluateResponse::ClassFigures*> classes;
+    for (const auto& figures : answer.classes()) classes.push_back(&figures);
+    const bool cut = answer.classes_size() > kClassesShown;
+    if (cut) {
+      std::ranges::stable_sort(classes, {}, [](const auto* c) { return c->f1(); });
+      classes.resize(kClassesShown);
+    }
+    Table table({{"CLASS"}, {"ROWS", true}, {"PRECISION", true}, {"RECALL", true}, {"F1", true}});
+    for (const auto* c : classes) {
+      table.add({c->label(), grouped(c->row_count()), share(c->precision()), share(c->recall()),
+                 share(c->f1())});
+    }
+    out += "\n" + table.render(colour);
+    if (cut) {
+      out += "the " + std::to_string(kClassesShown) + " with the lowest F1 of " +
+             std::to_string(answer.classes_size()) + "; -o json has all\n";
+    }
+  }
+  if (answer.has_confusion()) out += "\n" + render_confusion(answer.confusion(), colour);
+  return out;
+}
+
+Result<int> run(Session& session, const Options& options) {
+  v1::EvaluateRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_name(), session.full_name("models", options.model));
+  ASSIGN_OR_RETURN(*request.mutable_dataset(), session.full_name("datasets", options.dataset));
+  if (options.rows == "test") request.set_rows(v1::EvaluateRequest::TEST);
+  if (options.rows == "train") request.set_rows(v1::EvaluateRequest::TRAIN);
+  request.mutable_metrics()->Add(options.metrics.begin(), options.metrics.end());
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  ASSIGN_OR_RETURN(const v1::EvaluateResponse answer, server->evaluate(request));
+  session.show(answer, [&] { return render(answer, session.out().colour()); }, {});
+  session.hint("  on " + grouped(answer.row_count()) +
+               (answer.rows() == v1::EvaluateRequest::TEST ? " test rows" : " training rows"));
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command model_evaluate_command() {
+  auto o = std::make_shared<Options>();
+  return {"model evaluate",
+          "Measure a trained model on a dataset",
+          {"trainyard model evaluate digits-1 digits",
+           "trainyard model evaluate news-1 news-of-may --metric top_2_accuracy -o json"},
+          "The dataset need not be the one that the model learned from: columns, categories and "
+          "classes are found by\n"
+          "their names. Figures for each class and the confusion matrix come with a model of "
+          "classes.",
+          [o](OptionSet& options) {
+            options.positional("MODEL", o->model, "the model's name: that of its job");
+            options.positional("DATASET", o->dataset, "a dataset of the server");
+            options.text("--rows", "PART", o->rows,
+                         "test or train; default: the test set if there is one", {"test", "train"});
+            options.texts("--metric", "NAME", o->metrics,
+                          "another metric, as in a recipe; may be given several times");
+          },
+          [o](Session& session) { return run(session, *o); }};
+}
+
+}  // namespace trainyard::cli

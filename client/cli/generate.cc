@@ -1,0 +1,129 @@
+// trainyard generate: a language model continues a text, shown as it is drawn.
+#include <cmath>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "client/cli/command.h"
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string prompt = "\n";
+  int64_t tokens = 256;
+  double temperature = 1;
+  int64_t top_k = 0;
+  double top_p = 1;
+  int64_t seed = 0;
+};
+
+/// Text for a terminal, which must not obey what a model makes up: control bytes are shown, line
+/// ends and tabs stay. A character whose bytes have not all come waits for the rest.
+class TerminalText {
+ public:
+  std::string add(std::string_view bytes) {
+    waiting_ += bytes;
+    const size_t bad = find_invalid_utf8(waiting_).value_or(waiting_.size());
+    // The end of a character has at most three bytes to come; what stays wrong is shown as it is.
+    const size_t ready = waiting_.size() - bad < 4 ? bad : waiting_.size();
+    const std::string text = waiting_.substr(0, ready);
+    waiting_.erase(0, ready);
+    return shown(text);
+  }
+  std::string rest() { return shown(std::exchange(waiting_, {})); }
+
+ private:
+  static std::string shown(const std::string& text) {
+    std::string out;
+    size_t begin = 0;
+    for (size_t i = 0; i <= text.size(); ++i) {
+      if (i < text.size() && text[i] != '\n' && text[i] != '\t') continue;
+      out += safe_text(std::string_view(text).substr(begin, i - begin));
+      if (i < text.size()) out += text[i];
+      begin = i + 1;
+    }
+    return out;
+  }
+  std::string waiting_;
+};
+
+Result<v1::GenerateRequest> make_request(const Options& options, const std::string& model) {
+  v1::GenerateRequest request;
+  request.set_name(model);
+  std::string prompt = options.prompt;
+  if (prompt == "-") prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+  request.set_prompt(prompt);
+  request.set_token_count(options.tokens);
+  request.set_temperature(options.temperature);
+  request.set_top_k(options.top_k);
+  request.set_top_p(options.top_p);
+  if (options.seed < 0) {
+    return make_error(ErrorCode::kInvalidArgument, "USAGE", "--seed: expected 0 or more");
+  }
+  request.set_seed(static_cast<uint64_t>(options.seed));
+  return request;
+}
+
+Result<int> run(Session& session, const Options& options) {
+  ASSIGN_OR_RETURN(const std::string model, session.full_name("models", options.model));
+  ASSIGN_OR_RETURN(const v1::GenerateRequest request, make_request(options, model));
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  const std::stop_token stop = session.interrupted();
+  const bool lines = session.format() == Format::kJsonl;
+  const bool whole = session.machine() && !lines;
+  const bool terminal = session.out().is_terminal();
+  TerminalText shown;
+  std::string text;
+  int64_t count = 0;
+  if (terminal && !session.machine()) {
+    session.out().write(
+        paint(session.out().colour(), Style::kDim, shown.add(request.prompt()) + shown.rest()));
+  }
+  const Status done = server->generate(request, stop, [&](const v1::GenerateResponse& piece) {
+    count = piece.token_count();
+    if (lines) return session.out().line(to_json(piece, false));
+    if (whole) {
+      text += piece.text();
+      return true;
+    }
+    return session.out().write(terminal ? shown.add(piece.text()) : piece.text());
+  });
+  if (!session.machine()) session.out().write((terminal ? shown.rest() : "") + "\n");
+  if (!done.ok()) return done.error();
+  if (whole) {
+    const nlohmann::ordered_json object = {{"text", text}, {"token_count", std::to_string(count)}};
+    session.out().line(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+  return static_cast<int>(stop.stop_requested() ? client::kExitInterrupted : client::kExitOk);
+}
+
+}  // namespace
+
+Command generate_command() {
+  auto o = std::make_shared<Options>();
+  return {"generate",
+          "Go on with a text by a language model",
+          {"trainyard generate shakespeare-1 --prompt 'ROMEO:' --tokens 500",
+           "trainyard generate shakespeare-1 --temperature 0.8 --top-k 40 --seed 7"},
+          "The text comes as it is drawn; the same options give the same text. Ctrl-C ends it.",
+          [o](OptionSet& options) {
+            options.positional("MODEL", o->model, "a model of one text: the name of its job");
+            options.text("--prompt", "TEXT", o->prompt,
+                         "the text to go on from, default a line end; - is standard input");
+            options.integer("--tokens", "N", o->tokens, "how many to add, default 256");
+            options.number("--temperature", "T", o->temperature,
+                           "below 1 sticks to what is likely, 0 always takes the likeliest; "
+                           "default 1");
+            options.integer("--top-k", "K", o->top_k, "draw from the K likeliest tokens");
+            options.number("--top-p", "P", o->top_p,
+                           "draw from the fewest tokens whose probabilities reach P");
+            options.integer("--seed", "N", o->seed, "another text; default 0");
+          },
+          [o](Session& session) { return run(session, *o); }};
+}
+
+}  // namespace trainyard::cli

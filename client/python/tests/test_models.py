@@ -1,0 +1,72 @@
+"""What trained models are asked: text to go on with, and datasets to be measured on."""
+
+import pytest
+from test_jobs import refused
+
+import trainyard
+
+
+@pytest.fixture(scope="session")
+def letters(client, tmp_path_factory):
+    """A model that knows which of seven letters follows which."""
+    folder = tmp_path_factory.mktemp("letters")
+    (folder / "input.txt").write_text("abcdefg" * 200)
+    spec = {"dataset": {"path": "input.txt", "text": {}},
+            "model": {"gpt2": {"n_layer": 1, "n_head": 2, "n_embd": 16, "dropout": 0.0}},
+            "recipe": {"steps": 150, "batch_size": 16, "context_length": 5,
+                       "optimizer": {"type": "adam", "learning_rate": 0.01}}}
+    return client.wait(client.submit(spec, folder=folder))
+
+
+def test_text_goes_on_piece_by_piece_and_the_seed_makes_it(client, letters):
+    pieces = list(client.generate(letters, "abc", tokens=9, temperature=0))
+    assert "".join(pieces) == "defgabcde"
+    warm = {"tokens": 40, "temperature": 20.0, "seed": 7}
+    text = "".join(client.generate(letters, b"a", **warm))
+    assert len(text) == 40 and text == "".join(client.generate(letters, "a", **warm))
+    assert text != "".join(client.generate(letters, "a", **{**warm, "seed": 8}))
+    assert set("".join(client.generate(letters, "a", tokens=40, temperature=20.0, top_k=2))) < set("abcdefg")
+
+
+def test_leaving_the_loop_ends_it(client, letters):
+    for _ in range(6):  # more than may run and wait at a time
+        for piece in client.generate(letters, "a", tokens=60_000):
+            assert piece
+            break
+
+
+def test_generate_refuses(client, letters, trained):
+    def run(model=letters, prompt="abc", **options):
+        return lambda: list(client.generate(model, prompt, **options))
+
+    refused(trainyard.InvalidArgumentError, run(prompt=""), "prompt", "1 to 1048576")
+    assert refused(trainyard.InvalidArgumentError, run(prompt="abX"), "'X'").reason == "PROMPT_INVALID"
+    refused(trainyard.InvalidArgumentError, run(tokens=0), "token_count", "1 to 65536")
+    refused(trainyard.InvalidArgumentError, run(top_p=0.0), "top_p")
+    refused(trainyard.InvalidArgumentError, run(temperature=-1.0), "temperature")
+    assert refused(trainyard.ConflictError, run(model=trained)).reason == "GENERATE_UNSUPPORTED"
+    refused(trainyard.NotFoundError, run(model="nobody"), "nobody")
+
+
+def test_evaluate_measures_classes(client, trained):
+    dataset = client.job(trained).spec.dataset.name
+    answer = client.evaluate(trained, dataset, metrics=["top_2_accuracy"])
+    assert answer.row_count == 1797 and answer.rows == trainyard.v1.EvaluateRequest.TRAIN
+    assert 0.9 < answer.metrics["accuracy"] <= answer.metrics["top_2_accuracy"] <= 1
+    assert [c.label for c in answer.classes] == [str(digit) for digit in range(10)]
+    assert sum(c.row_count for c in answer.classes) == 1797
+    hits = sum(row.counts[k] for k, row in enumerate(answer.confusion.rows))
+    assert hits / 1797 == pytest.approx(answer.metrics["accuracy"], abs=1e-12)
+    scores = [c.f1 for c in answer.classes]
+    assert sum(scores) / 10 == pytest.approx(answer.metrics["f1_macro"], abs=1e-9)
+
+
+def test_evaluate_refuses(client, trained, letters):
+    text = client.job(letters).spec.dataset.name
+    digits = client.job(trained).spec.dataset.name
+    error = refused(trainyard.InvalidArgumentError, lambda: client.evaluate(trained, text), "one text", "images")
+    assert error.reason == "EVALUATE_MISMATCH"
+    refused(trainyard.InvalidArgumentError, lambda: client.evaluate(trained, digits, rows="test"), "no test set")
+    refused(trainyard.InvalidArgumentError, lambda: client.evaluate(trained, digits, rows="all"), "'test' or 'train'")
+    refused(trainyard.InvalidArgumentError, lambda: client.evaluate(trained, digits, metrics=["r2"]), "r2")
+    refused(trainyard.NotFoundError, lambda: client.evaluate(trained, "nothing"), "nothing")

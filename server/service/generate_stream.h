@@ -1,0 +1,16 @@
+// server/service/generate_stream.h: one Generate stream: the text as it is drawn.
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include "server/service/context.h"
+#include "server/service/model_handlers.h"
+
+namespace trainyard::server {
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* open_generate_stream(
+    ServiceContext& service, ModelHandlers& models, grpc::CallbackServerContext* context,
+    const grpc::ByteBuffer* request);
+
+}  // namespace trainyard::server

@@ -1,0 +1,221 @@
+#include "src/data/align.h"
+
+#include <algorithm>
+#include <map>
+
+#include "src/base/text.h"
+#include "src/base/violations.h"
+
+namespace trainyard {
+namespace {
+
+constexpr const char* kReason = "EVALUATE_MISMATCH";
+
+const char* kind_text(const DatasetSchema& schema) {
+  if (schema.stream()) return "one text";
+  switch (schema.kind) {
+    case DatasetSchema::Kind::kTabular:
+      return "a table";
+    case DatasetSchema::Kind::kImage:
+      return "images";
+    case DatasetSchema::Kind::kText:
+      return "rows of text";
+  }
+  return "";
+}
+
+/// By index in `from`: the index in `to`, or -1.
+std::vector<int32_t> indices_by_name(const std::vector<std::string>& from,
+                                     const std::vector<std::string>& to) {
+  std::map<std::string_view, int32_t> at;
+  for (size_t i = 0; i < to.size(); ++i) at.emplace(to[i], static_cast<int32_t>(i));
+  std::vector<int32_t> indices;
+  for (const std::string& name : from) {
+    const auto it = at.find(name);
+    indices.push_back(it == at.end() ? -1 : it->second);
+  }
+  return indices;
+}
+
+/// Where a column of a kind stands among those of its kind; -1 if there is none.
+int64_t place_among(const DatasetSchema& schema, ColumnSchema::Kind kind, const std::string& name) {
+  int64_t place = 0;
+  for (const ColumnSchema& column : schema.columns) {
+    if (column.kind != kind) continue;
+    if (column.name == name) return place;
+    ++place;
+  }
+  return -1;
+}
+
+std::vector<const ColumnSchema*> columns_of(const DatasetSchema& schema, ColumnSchema::Kind kind) {
+  std::vector<const ColumnSchema*> columns;
+  for (const ColumnSchema& column : schema.columns) {
+    if (column.kind == kind) columns.push_back(&column);
+  }
+  return columns;
+}
+
+const char* name_of_kind(ColumnSchema::Kind kind) {
+  return kind == ColumnSchema::Kind::kNumeric ? "numeric" : "categorical";
+}
+
+void check_columns(const DatasetSchema& model, const DatasetSchema& data, Violations& problems) {
+  for (const ColumnSchema& column : model.columns) {
+    if (place_among(data, column.kind, column.name) >= 0) continue;
+    const bool there = std::ranges::any_of(
+        data.columns, [&](const ColumnSchema& c) { return c.name == column.name; });
+    problems.add(kReason, "dataset",
+                 (there ? "its column " : "lacks the column ") + quoted_value(column.name) +
+                     (there ? " is not " : ", which is ") + name_of_kind(column.kind) +
+                     (there ? ", as the model's is" : ""));
+  }
+}
+
+void check_target(const DatasetSchema& model, const DatasetSchema& data, const Partition& rows,
+                  Violations& problems) {
+  if (model.target.kind != data.target.kind) {
+    const bool classes = model.target.kind == TargetSchema::Kind::kClass;
+    problems.add(kReason, "dataset",
+                 classes ? "its target is a number; the model's are classes"
+                         : "its target are classes; the model's is a number");
+    return;
+  }
+  if (model.target.kind != TargetSchema::Kind::kClass) return;
+  const std::vector<int32_t> codes = indices_by_name(data.target.classes, model.target.classes);
+  std::vector<bool> told(codes.size(), false);
+  for (const int32_t label : rows.target_class) {
+    const auto i = static_cast<size_t>(label);
+    if (codes[i] >= 0 || told[i]) continue;
+    told[i] = true;
+    problems.add(kReason, "dataset",
+                 "has rows of the class " + quoted_value(data.target.classes[i]) +
+                     ", which the model does not know");
+  }
+}
+
+Status check(const DatasetSchema& model, const DatasetSchema& data, const Partition& rows) {
+  Violations problems;
+  if (model.kind != data.kind || model.stream() != data.stream()) {
+    problems.add(kReason, "dataset",
+                 std::string("holds ") + kind_text(data) + "; the model reads " + kind_text(model));
+    return problems.to_error();
+  }
+  if (model.kind == DatasetSchema::Kind::kImage &&
+      (model.image != data.image || model.image_dtype != data.image_dtype)) {
+    problems.add(kReason, "dataset",
+                 "its images are " + data.image.to_string() + " of " +
+                     std::string(name_of(data.image_dtype)) + "; the model reads " +
+                     model.image.to_string() + " of " + std::string(name_of(model.image_dtype)));
+  }
+  if (model.kind == DatasetSchema::Kind::kText) {
+    if (model.text.tokenizer != data.text.tokenizer) {
+      problems.add(kReason, "dataset",
+                   "its tokenizer is " + std::string(name_of(data.text.tokenizer)) +
+                       "; the model's is " + std::string(name_of(model.text.tokenizer)));
+    }
+    if (model.text.max_length != data.text.max_length) {
+      problems.add(kReason, "dataset",
+                   "its rows have " + std::to_string(data.text.max_length) +
+                       " tokens; the model reads " + std::to_string(model.text.max_length));
+    }
+  }
+  if (model.kind == DatasetSchema::Kind::kTabular) check_columns(model, data, problems);
+  if (!model.stream()) check_target(model, data, rows, problems);
+  return problems.empty() ? Status() : Status(problems.to_error());
+}
+
+std::vector<float> pick_numeric(const DatasetSchema& model, const DatasetSchema& data,
+                                const Partition& rows) {
+  const auto wanted = columns_of(model, ColumnSchema::Kind::kNumeric);
+  const int64_t stride = data.numeric_columns();
+  std::vector<float> out;
+  out.reserve(static_cast<size_t>(rows.rows) * wanted.size());
+  std::vector<int64_t> places;
+  for (const ColumnSchema* column : wanted) {
+    places.push_back(place_among(data, column->kind, column->name));
+  }
+  for (int64_t row = 0; row < rows.rows; ++row) {
+    for (const int64_t place : places) {
+      out.push_back(rows.numeric[static_cast<size_t>(row * stride + place)]);
+    }
+  }
+  return out;
+}
+
+std::vector<int32_t> pick_categories(const DatasetSchema& model, const DatasetSchema& data,
+                                     const Partition& rows) {
+  const auto wanted = columns_of(model, ColumnSchema::Kind::kCategorical);
+  const auto there = columns_of(data, ColumnSchema::Kind::kCategorical);
+  struct Source {
+    int64_t place;
+    std::vector<int32_t> codes;
+  };
+  std::vector<Source> sources;
+  for (const ColumnSchema* column : wanted) {
+    const int64_t place = place_among(data, column->kind, column->name);
+    sources.push_back({place, indices_by_name(there[static_cast<size_t>(place)]->categories,
+                                              column->categories)});
+  }
+  std::vector<int32_t> out;
+  out.reserve(static_cast<size_t>(rows.rows) * wanted.size());
+  for (int64_t row = 0; row < rows.rows; ++row) {
+    for (const Source& source : sources) {
+      const int32_t code =
+          rows.category[static_cast<size_t>(row * std::ssize(there) + source.place)];
+      out.push_back(code < 0 ? -1 : source.codes[static_cast<size_t>(code)]);
+    }
+  }
+  return out;
+}
+
+std::vector<int32_t> map_tokens(const TextSchema& model, const TextSchema& data,
+                                std::span<const int32_t> tokens) {
+  std::vector<int32_t> codes(static_cast<size_t>(data.first_piece_id()));
+  for (size_t id = 0; id < codes.size(); ++id) {  // padding and unknown stand where they stood
+    codes[id] = static_cast<int32_t>(id);
+  }
+  for (const int32_t piece : indices_by_name(data.pieces, model.pieces)) {
+    codes.push_back(
+        static_cast<int32_t>(piece < 0 ? model.unknown_id() : model.first_piece_id() + piece));
+  }
+  std::vector<int32_t> out;
+  out.reserve(tokens.size());
+  for (const int32_t token : tokens) out.push_back(codes[static_cast<size_t>(token)]);
+  return out;
+}
+
+bool same_columns(const DatasetSchema& a, const DatasetSchema& b) {
+  return std::ranges::equal(a.columns, b.columns, [](const ColumnSchema& x, const ColumnSchema& y) {
+    return x.name == y.name && x.kind == y.kind && x.categories == y.categories;
+  });
+}
+
+}  // namespace
+
+Result<AlignedRows> AlignedRows::align(const DatasetSchema& model, const DatasetSchema& data,
+                                       const Partition& rows) {
+  if (Status s = check(model, data, rows); !s.ok()) return std::move(s).error();
+  AlignedRows out;
+  out.view_ = rows;
+  if (model.kind == DatasetSchema::Kind::kTabular && !same_columns(model, data)) {
+    out.own_.numeric = pick_numeric(model, data, rows);
+    out.own_.category = pick_categories(model, data, rows);
+    out.view_.numeric = out.own_.numeric;
+    out.view_.category = out.own_.category;
+  }
+  if (model.kind == DatasetSchema::Kind::kText && model.text.pieces != data.text.pieces) {
+    out.own_.tokens = map_tokens(model.text, data.text, rows.tokens);
+    out.view_.tokens = out.own_.tokens;
+  }
+  if (!model.stream() && model.target.classes != data.target.classes) {
+    const std::vector<int32_t> codes = indices_by_name(data.target.classes, model.target.classes);
+    for (const int32_t label : rows.target_class) {
+      out.own_classes_.push_back(codes[static_cast<size_t>(label)]);
+    }
+    out.view_.target_class = out.own_classes_;
+  }
+  return out;
+}
+
+}  // namespace trainyard

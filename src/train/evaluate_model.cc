@@ -1,0 +1,118 @@
+#include "src/train/evaluate_model.h"
+
+#include <algorithm>
+
+#include "src/data/align.h"
+#include "src/data/loader.h"
+#include "src/train/evaluate.h"
+#include "src/train/inference.h"
+#include "src/train/metrics.h"
+#include "src/train/model_artifact.h"
+
+namespace trainyard {
+namespace {
+
+// Rows in one run of the program. Windows of a text are many rows of logits each.
+constexpr int64_t kRowsBatch = 64, kWindowsBatch = 4;
+
+class InferenceModel final : public BatchModel {
+ public:
+  InferenceModel(Inference& inference, int64_t batch, int64_t row_size)
+      : inference_(inference), batch_(batch), row_(static_cast<size_t>(row_size)) {}
+  int64_t evaluation_batch() const override { return batch_; }
+  void evaluate(std::span<const std::byte> input) override { inference_.run(input); }
+  std::span<const float> evaluation_output(int64_t row) override {
+    inference_.read_output(row_, row * std::ssize(row_));
+    return row_;
+  }
+
+ private:
+  Inference& inference_;
+  const int64_t batch_;
+  std::vector<float> row_;
+};
+
+Result<std::string> pick_partition(const std::string& asked, const DatasetSchema& schema) {
+  if (asked.empty()) return std::string(schema.test_rows > 0 ? "test" : "train");
+  if (asked == "test" && schema.test_rows == 0) {
+    return field_error("EVALUATE_NO_ROWS", "rows",
+                       "the dataset has no test set; take its TRAIN rows");
+  }
+  return asked;
+}
+
+Result<std::vector<std::string>> pick_metrics(const std::vector<std::string>& asked,
+                                              const ModelInterface& interface) {
+  Recipe recipe;
+  recipe.metrics = asked;
+  Violations violations;
+  check_metrics(recipe, interface, false, violations);
+  if (!violations.empty()) return violations.to_error();
+  if (interface.target == TargetForm::kClass && !reports(recipe, "confusion_matrix")) {
+    recipe.metrics.push_back("confusion_matrix");
+  }
+  return evaluation_metrics(recipe, interface);
+}
+
+}  // namespace
+
+std::vector<ClassFigures> class_figures(const std::vector<std::vector<int64_t>>& confusion) {
+  std::vector<ClassFigures> figures(confusion.size());
+  for (size_t k = 0; k < confusion.size(); ++k) {
+    int64_t predicted = 0;
+    for (size_t i = 0; i < confusion.size(); ++i) {
+      figures[k].rows += confusion[k][i];
+      predicted += confusion[i][k];
+    }
+    const auto hits = static_cast<double>(confusion[k][k]);
+    ClassFigures& f = figures[k];
+    if (predicted > 0) f.precision = hits / static_cast<double>(predicted);
+    if (f.rows > 0) f.recall = hits / static_cast<double>(f.rows);
+    if (hits > 0) f.f1 = 2 * f.precision * f.recall / (f.precision + f.recall);
+  }
+  return figures;
+}
+
+Result<ModelEvaluation> evaluate_model(const std::filesystem::path& model,
+                                       const std::filesystem::path& dataset,
+                                       const std::string& partition,
+                                       const std::vector<std::string>& metrics, Backend& backend) {
+  ASSIGN_OR_RETURN(LoadedModel loaded, read_model(model));
+  const ModelInfo& info = loaded.info;
+  ASSIGN_OR_RETURN(const Dataset data, Dataset::open(dataset, false));
+  ModelEvaluation out;
+  ASSIGN_OR_RETURN(out.partition, pick_partition(partition, data.schema()));
+  const bool test = out.partition == "test";
+  ASSIGN_OR_RETURN(
+      const AlignedRows aligned,
+      AlignedRows::align(info.schema, data.schema(), test ? data.test() : data.train()));
+
+  const int64_t context = info.preprocessing.context_length;
+  const ModelInterface interface = info.schema.interface(context);
+  ASSIGN_OR_RETURN(const Objective objective, find_objective(info.model, interface));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                   pick_metrics(metrics, objective.interface));
+  const std::vector<int64_t> rows =
+      test ? test_rows(data.schema(), context) : split_dataset(data.schema(), context, 0, 0).train;
+  if (rows.empty()) {
+    return field_error("EVALUATE_NO_ROWS", "dataset",
+                       "its " + out.partition + " rows are less than one sample");
+  }
+  out.rows = std::ssize(rows);
+
+  const int64_t batch = info.schema.stream() ? kWindowsBatch : kRowsBatch;
+  ASSIGN_OR_RETURN(BoundProgram bound,
+                   compile_inference(info.model, interface, batch, nullptr, info.precision));
+  const int64_t row_size = bound.program.graph.tensor(bound.output).type.shape.elements() / batch;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Inference> inference,
+                   Inference::open(std::move(bound), loaded.weights, backend));
+  InferenceModel rows_of(*inference, batch, row_size);
+  Evaluator evaluator(rows_of, info.schema, info.preprocessing, objective, names);
+  Evaluation evaluation = evaluator.evaluate(aligned.view(), rows);
+  out.values = std::move(evaluation.values);
+  out.confusion = std::move(evaluation.confusion);
+  out.target = info.schema.target;
+  return out;
+}
+
+}  // namespace trainyard

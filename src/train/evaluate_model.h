@@ -1,0 +1,40 @@
+// src/train/evaluate_model.h: a trained model measured on a dataset that it need not have seen.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/data/schema.h"
+#include "src/runtime/backend.h"
+
+namespace trainyard {
+
+/// Precision, recall and F1 of one class; 0 where there is nothing to divide by.
+struct ClassFigures {
+  int64_t rows = 0;  // with this label
+  double precision = 0, recall = 0, f1 = 0;
+};
+/// By class, from [label][prediction].
+std::vector<ClassFigures> class_figures(const std::vector<std::vector<int64_t>>& confusion);
+
+struct ModelEvaluation {
+  std::string partition;                               // "train" or "test"
+  int64_t rows = 0;                                    // of a text: windows
+  std::vector<std::pair<std::string, double>> values;  // by metric
+  std::vector<std::vector<int64_t>> confusion;         // [label][prediction], of classes
+  TargetSchema target;                                 // of the model
+};
+
+/// `partition` is "train", "test" or "" for the test set where there is one, else the training
+/// rows. `metrics` are computed beside the usual ones of the target. The dataset's schema may
+/// differ from the model's (src/data/align.h). Refusals: EVALUATE_MISMATCH; EVALUATE_NO_ROWS; what
+/// check_metrics says; those of read_model and Dataset::open.
+Result<ModelEvaluation> evaluate_model(const std::filesystem::path& model,
+                                       const std::filesystem::path& dataset,
+                                       const std::string& partition,
+                                       const std::vector<std::string>& metrics, Backend& backend);
+
+}  // namespace trainyard
