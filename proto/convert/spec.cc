@@ -380,6 +380,18 @@ ParameterGroup to_parameter_group(const v1::ParameterGroup& g) {
   return out;
 }
 
+AugmentationSpec to_augmentation(const v1::Augmentation& a, const std::string& path,
+                                 Violations& violations) {
+  const FieldDescriptor* kind = set_field(a, "kind");
+  if (kind == nullptr) {
+    violations.add("FIELD_REQUIRED", path,
+                   "names no augmentation, expected one such as random_horizontal_flip");
+    return {};
+  }
+  return {kind->name(), to_attributes(a.GetReflection()->GetMessage(a, kind),
+                                      path + "." + kind->name(), violations)};
+}
+
 // What happens to gradients and weights around the optimizer.
 void read_options(const v1::Recipe& r, Recipe& out, Violations& violations) {
   if (r.has_clip_gradients()) {
@@ -404,6 +416,10 @@ void read_options(const v1::Recipe& r, Recipe& out, Violations& violations) {
   }
   for (const v1::ParameterGroup& g : r.parameter_groups()) {
     out.parameter_groups.push_back(to_parameter_group(g));
+  }
+  for (int i = 0; i < r.augmentation_size(); ++i) {
+    out.augmentation.push_back(to_augmentation(
+        r.augmentation(i), "recipe.augmentation[" + std::to_string(i) + "]", violations));
   }
   read_stopping(r, out, violations);
   if (r.has_initial_weights()) {

@@ -58,7 +58,7 @@ std::vector<int64_t> test_rows(const DatasetSchema& schema, int64_t context_leng
 }
 
 void fill_batch(const RowTransform& transform, const Partition& partition,
-                std::span<const int64_t> rows, Batch& batch) {
+                std::span<const int64_t> rows, Batch& batch, const ImageEdit& edit) {
   const auto count = rows.size();
   const auto size = static_cast<size_t>(transform.input_size());
   batch.rows = std::ssize(rows);
@@ -79,7 +79,7 @@ void fill_batch(const RowTransform& transform, const Partition& partition,
     if (text) {
       transform.copy_tokens(partition, rows[i], batch.tokens.data() + i * size);
     } else {
-      transform.apply(partition, rows[i], batch.input.data() + i * size);
+      transform.apply(partition, rows[i], batch.input.data() + i * size, edit);
     }
     if (!batch.target_class.empty()) batch.target_class[i] = partition.target_class[row];
     if (!batch.target_numeric.empty()) {
@@ -172,7 +172,11 @@ struct Loader::Impl {
       const int64_t shift = int64_t{draw} % (options.shift_max + 1);
       for (int64_t& row : selected) row += shift;
     }
-    fill_batch(transform, partition, selected, batch);
+    if (options.augmenter.empty()) return fill_batch(transform, partition, selected, batch);
+    std::vector<float> scratch;
+    fill_batch(transform, partition, selected, batch, [&](int64_t row, std::span<float> image) {
+      options.augmenter.apply(image, options.seed, epoch, row, scratch);
+    });
   }
 
   bool has_space() const { return claim_step < next_step + options.prefetch_batches; }

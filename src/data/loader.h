@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "src/data/augment.h"
 #include "src/data/preprocessing.h"
 
 namespace trainyard {
@@ -53,7 +54,7 @@ struct Batch {
 /// Fills `batch` with `rows` of the partition, in their order: for evaluation, where each row is
 /// seen once and the last batch may be short.
 void fill_batch(const RowTransform& transform, const Partition& partition,
-                std::span<const int64_t> rows, Batch& batch);
+                std::span<const int64_t> rows, Batch& batch, const ImageEdit& edit = nullptr);
 
 class Loader {
  public:
@@ -65,6 +66,7 @@ class Loader {
     int64_t first_step = 0;        // resume: start here
     int64_t prefetch_batches = 4;  // bound of the queue between the threads and next()
     int threads = 1;               // they change the speed alone, never a batch
+    Augmenter augmenter = {};      // of images, anew in every epoch
   };
   /// `partition` must outlive the loader; `rows` are indices into it, at least batch_size of them.
   Loader(const DatasetSchema& schema, const Preprocessing& preprocessing,

@@ -235,8 +235,27 @@ void RowTransform::copy_tokens(const Partition& partition, int64_t row, int32_t*
   std::copy_n(partition.tokens.data() + first, input_size_, out);
 }
 
-void RowTransform::apply(const Partition& partition, int64_t row, float* out) const {
+void RowTransform::apply_edited(const Partition& partition, int64_t row, float* out,
+                                const ImageEdit& edit) const {
+  const int64_t size = channels_ * pixels_;
+  if (!partition.image_u8.empty()) {
+    std::copy_n(partition.image_u8.data() + row * size, size, out);
+  } else {
+    std::copy_n(partition.image_f32.data() + row * size, size, out);
+  }
+  edit(row, {out, static_cast<size_t>(size)});
+  for (int64_t c = 0; c < channels_; ++c) {
+    const auto channel = static_cast<size_t>(c);
+    const auto scale = static_cast<float>(p_.image_scale / p_.image_std[channel]);
+    const auto shift = static_cast<float>(p_.image_mean[channel] / p_.image_std[channel]);
+    for (int64_t i = 0; i < pixels_; ++i, ++out) *out = *out * scale - shift;
+  }
+}
+
+void RowTransform::apply(const Partition& partition, int64_t row, float* out,
+                         const ImageEdit& edit) const {
   if (!image_) return apply_tabular(partition, row, out);
+  if (edit) return apply_edited(partition, row, out, edit);
   const int64_t start = row * channels_ * pixels_;
   for (int64_t c = 0; c < channels_; ++c) {
     const auto channel = static_cast<size_t>(c);

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,6 +47,9 @@ Preprocessing fit_preprocessing(const DatasetSchema& schema, const Partition& pa
                                 std::span<const int64_t> rows, int64_t context_length = 0,
                                 bool unit_pixels = false);
 
+/// Called with a row and its image [C, H, W].
+using ImageEdit = std::function<void(int64_t row, std::span<float> image)>;
+
 /// A Preprocessing ready to be applied to many rows. Const and thread-safe after construction;
 /// borrows nothing.
 class RowTransform {
@@ -59,8 +63,10 @@ class RowTransform {
   bool stream() const { return p_.context_length > 0; }
   /// Text: the input_size() tokens of row `row`, or those of a stream from token `row` on.
   void copy_tokens(const Partition& partition, int64_t row, int32_t* out) const;
-  /// Writes row `row` of the partition: input_size() floats.
-  void apply(const Partition& partition, int64_t row, float* out) const;
+  /// Writes row `row` of the partition: input_size() floats. `edit` changes an image before it is
+  /// standardised, in the units in which it is stored.
+  void apply(const Partition& partition, int64_t row, float* out,
+             const ImageEdit& edit = nullptr) const;
   /// A numeric target, standardised; and a prediction mapped back to the target's own units.
   float standardise_target(float value) const;
   /// An input sample, input_size() numbers, mapped back: pixels and numeric columns to their own
@@ -70,6 +76,8 @@ class RowTransform {
 
  private:
   void apply_tabular(const Partition& partition, int64_t row, float* out) const;
+  void apply_edited(const Partition& partition, int64_t row, float* out,
+                    const ImageEdit& edit) const;
 
   Preprocessing p_;
   bool image_ = false;

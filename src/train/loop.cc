@@ -52,6 +52,8 @@ Status Loop::run(const std::stop_token& stop) {
     options.shuffle = recipe.shuffle;
     options.shift_max = context_.split.shift_max;
     options.first_step = state_.step;
+    options.augmenter =
+        make_augmenter(recipe.augmentation, context_.data.schema(), context_.preprocessing);
     Loader loader(context_.data.schema(), context_.preprocessing, context_.data.train(),
                   context_.split.train, options);
     while (state_.step < shape.steps_total && !stops_early()) {

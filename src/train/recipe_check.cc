@@ -7,6 +7,7 @@
 #include "src/data/limits.h"
 #include "src/data/loader.h"
 #include "src/data/windows.h"
+#include "src/train/augmentation.h"
 #include "src/train/metrics.h"
 
 namespace trainyard {
@@ -251,6 +252,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model,
     violations.add(std::move(s).error());
   }
   check_initial_weights(r.initial_weights, violations);
+  check_augmentation(r.augmentation, schema, violations);
   Result<Objective> objective = find_objective(model, schema.interface(shape.context_length));
   if (objective.ok()) {
     check_metrics(r, objective->interface, r.validation_split > 0, violations);

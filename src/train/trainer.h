@@ -18,6 +18,7 @@
 #include "src/optim/parameter_groups.h"
 #include "src/plan/program.h"
 #include "src/runtime/backend.h"
+#include "src/train/augmentation.h"
 
 namespace trainyard {
 
@@ -71,6 +72,7 @@ struct Recipe {
   KeepBest keep_best;
   EarlyStopping early_stopping;
   InitialWeights initial_weights;
+  std::vector<AugmentationSpec> augmentation;  // of training images, in order
   std::vector<std::string> metrics;  // beside the target's usual ones (src/train/metrics.h)
 
   int64_t micro_batch() const { return batch_size / accumulate_steps; }

@@ -146,6 +146,27 @@ TEST(Recipe, AccumulationClippingAndAverageResumeTogetherInBf16) {
   expect_accumulation_clipping_and_average_resume(Precision::kBf16);
 }
 
+TEST(Recipe, AugmentationChangesTheRunAndResumesToTheSameBits) {
+  const Workspace w;
+  make_dataset(w, true, 100, 20);
+  TrainJob job = job_in(w, "a");
+  Recorder plain;
+  ASSERT_TRUE(run(job, plain).ok());
+  const std::string weights = weights_of(job);
+  job.recipe.augmentation = {{"random_crop", {{"padding", int64_t{1}}}},
+                             {"random_horizontal_flip"},
+                             {"random_rotation", {{"degrees", 10.0}}},
+                             {"color_jitter", {{"brightness", 0.2}, {"contrast", 0.2}}},
+                             {"cutout", {{"size", int64_t{2}}}}};
+  job.checkpoints = w / "b-checkpoints";
+  job.model_output = w / "b-model";
+  Recorder augmented;
+  ASSERT_TRUE(run(job, augmented).ok());
+  EXPECT_NE(weights_of(job), weights);
+  EXPECT_NE(augmented.series["train/loss"][1], plain.series["train/loss"][1]);
+  expect_resumes_to_the_same_bits(w, job);
+}
+
 TEST(Recipe, AverageIsEvaluatedAndExported) {
   const Workspace w;
   make_dataset(w, true, 100, 30);
@@ -361,6 +382,28 @@ TEST(Recipe, RefusalsNameTheFieldAndWhatIsAccepted) {
          r.early_stopping = {"val/loss", 1, 0, "up"};
        },
        "recipe.early_stopping.mode: 'up' is not known"},
+      {[](Recipe& r) { r.augmentation = {{"flip"}}; },
+       "recipe.augmentation[0]: 'flip' is not known, expected random_horizontal_flip, "},
+      {[](Recipe& r) { r.augmentation = {{"cutout"}}; },
+       "recipe.augmentation[0].cutout: size is missing"},
+      {[](Recipe& r) {
+         r.augmentation = {{"random_crop", {{"padding", int64_t{9}}}}};
+       },
+       "recipe.augmentation[0].random_crop.padding: 9 is more than the images' 8 pixels, expected "
+       "1..8"},
+      {[](Recipe& r) {
+         r.augmentation = {{"random_resized_crop", {{"scale", std::vector<double>{0.9, 0.1}}}}};
+       },
+       "recipe.augmentation[0].random_resized_crop.scale: its first number is larger"},
+      {[](Recipe& r) { r.augmentation = {{"color_jitter"}}; },
+       "recipe.augmentation[0].color_jitter: says nothing"},
+      {[](Recipe& r) {
+         r.augmentation = {{"color_jitter", {{"hue", 0.1}}}};
+       },
+       "recipe.augmentation[0].color_jitter.hue: is for images of 3 channels; the dataset's have "
+       "1"},
+      {[](Recipe& r) { r.augmentation.resize(17, {"random_horizontal_flip"}); },
+       "recipe.augmentation: has 17 entries, expected 16 at most"},
       {[](Recipe& r) { r.optimizer.alpha = 0.5; }, "recipe.optimizer.alpha: has no effect here"},
       {[](Recipe& r) { r.optimizer.weight_decay_on = "some"; },
        "recipe.optimizer.weight_decay_on: 'some' is not known"},

@@ -1,0 +1,168 @@
+#include "src/train/augmentation.h"
+
+#include <algorithm>
+
+#include "src/base/text.h"
+
+namespace trainyard {
+namespace {
+
+constexpr size_t kListMax = 16;
+constexpr double kPixelsMax = 65536;
+constexpr double kFactorMax = 100;
+
+AttributeRule chance_rule() { return real_rule("p", false, {.max = 1}); }
+AttributeRule factor_rule(std::string_view name) {
+  return real_rule(name, false, {.max = kFactorMax});
+}
+AttributeRule pair_rule(std::string_view name, double max) {
+  AttributeRule rule = real_rule(name, false, {.max = max, .min_excluded = true});
+  rule.kind = AttributeRule::Kind::kNumbers;
+  rule.lengths = {2};
+  return rule;
+}
+
+Augmentation make_resized_crop(const Attributes& a) {
+  const RandomResizedCrop usual;
+  const auto scale = a.get_floats("scale", {usual.scale_min, usual.scale_max});
+  const auto ratio = a.get_floats("ratio", {usual.ratio_min, usual.ratio_max});
+  return RandomResizedCrop{scale[0], scale[1], ratio[0], ratio[1]};
+}
+
+Augmentation make_jitter(const Attributes& a) {
+  return ColorJitter{a.get_float("brightness", 0), a.get_float("contrast", 0),
+                     a.get_float("saturation", 0), a.get_float("hue", 0)};
+}
+
+void check_pair(const AugmentationSpec& spec, std::string_view name, const std::string& path,
+                Violations& violations) {
+  const std::vector<double> pair = spec.attributes.get_floats(name, {0, 1});
+  if (pair.size() == 2 && pair[0] > pair[1]) {
+    violations.add("FIELD_OUT_OF_RANGE", path + "." + std::string(name),
+                   "its first number is larger than its second, expected [least, most]");
+  }
+}
+
+// What the rules cannot say, because it depends on the images or on several fields.
+void check_fit(const AugmentationSpec& spec, const DatasetSchema& schema, const std::string& path,
+               Violations& violations) {
+  const Shape& image = schema.image;
+  const int64_t side = std::max(image[1], image[2]);
+  const auto refuse = [&](std::string_view name, std::string description) {
+    violations.add("FIELD_OUT_OF_RANGE", path + (name.empty() ? "" : "." + std::string(name)),
+                   std::move(description));
+  };
+  if (spec.kind == "random_crop" || spec.kind == "cutout") {
+    const std::string_view name = spec.kind == "cutout" ? "size" : "padding";
+    const int64_t pixels = spec.attributes.get_int(name, 1);
+    if (pixels > side) {
+      refuse(name, std::to_string(pixels) + " is more than the images' " + std::to_string(side) +
+                       " pixels, expected 1.." + std::to_string(side));
+    }
+  }
+  if (spec.kind == "random_resized_crop") {
+    check_pair(spec, "scale", path, violations);
+    check_pair(spec, "ratio", path, violations);
+  }
+  if (spec.kind == "color_jitter") {
+    if (schema.image_dtype != DType::kU8) {
+      refuse("", "is for pixels of 8 bits; the dataset's are " +
+                     std::string(name_of(schema.image_dtype)));
+    }
+    if (spec.attributes.items().empty()) {
+      refuse("", "says nothing, expected brightness, contrast, saturation or hue");
+    }
+    for (const char* name : {"saturation", "hue"}) {
+      if (image[0] != 3 && spec.attributes.find(name) != nullptr) {
+        refuse(name, "is for images of 3 channels; the dataset's have " + std::to_string(image[0]));
+      }
+    }
+  }
+}
+
+const AugmentationKind* find_kind(std::string_view field) {
+  const auto it = std::ranges::find(augmentation_kinds(), field, &AugmentationKind::field);
+  return it == augmentation_kinds().end() ? nullptr : &*it;
+}
+
+}  // namespace
+
+const std::vector<AugmentationKind>& augmentation_kinds() {
+  static const std::vector<AugmentationKind> kinds = {
+      {"random_horizontal_flip",
+       {chance_rule()},
+       [](const Attributes& a) -> Augmentation {
+         return RandomHorizontalFlip{a.get_float("p", 0.5)};
+       }},
+      {"random_vertical_flip",
+       {chance_rule()},
+       [](const Attributes& a) -> Augmentation {
+         return RandomVerticalFlip{a.get_float("p", 0.5)};
+       }},
+      {"random_crop",
+       {integer_rule("padding", true, 1, kPixelsMax)},
+       [](const Attributes& a) -> Augmentation { return RandomCrop{a.get_int("padding", 0)}; }},
+      {"random_resized_crop", {pair_rule("scale", 1), pair_rule("ratio", 100)}, make_resized_crop},
+      {"random_rotation",
+       {real_rule("degrees", true, {.max = 180, .min_excluded = true})},
+       [](const Attributes& a) -> Augmentation {
+         return RandomRotation{a.get_float("degrees", 0)};
+       }},
+      {"color_jitter",
+       {factor_rule("brightness"), factor_rule("contrast"), factor_rule("saturation"),
+        real_rule("hue", false, {.max = 0.5})},
+       make_jitter},
+      {"cutout",
+       {integer_rule("size", true, 1, kPixelsMax)},
+       [](const Attributes& a) -> Augmentation { return Cutout{a.get_int("size", 0)}; }},
+  };
+  return kinds;
+}
+
+void check_augmentation(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema,
+                        Violations& violations) {
+  if (list.empty()) return;
+  if (schema.kind != DatasetSchema::Kind::kImage) {
+    violations.add("FIELD_UNUSED", "recipe.augmentation",
+                   "is for images, and the dataset has none; remove it");
+    return;
+  }
+  if (list.size() > kListMax) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.augmentation",
+                   "has " + std::to_string(list.size()) + " entries, expected 16 at most");
+    return;
+  }
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string entry = "recipe.augmentation[" + std::to_string(i) + "]";
+    const AugmentationKind* kind = find_kind(list[i].kind);
+    if (kind == nullptr) {
+      std::string names;
+      for (const AugmentationKind& k : augmentation_kinds()) {
+        names += (names.empty() ? "" : ", ") + std::string(k.field);
+      }
+      violations.add("FIELD_UNSUPPORTED", entry,
+                     quoted_value(list[i].kind) + " is not known, expected " + names);
+      continue;
+    }
+    const std::string path = entry + "." + list[i].kind;
+    const size_t before = violations.count();
+    check_attributes(kind->attributes, list[i].attributes, path, path, violations);
+    if (violations.count() == before) check_fit(list[i], schema, path, violations);
+  }
+}
+
+Augmenter make_augmenter(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema,
+                         const Preprocessing& preprocessing) {
+  if (list.empty()) return {};
+  std::vector<Augmentation> augmentations;
+  for (const AugmentationSpec& spec : list) {
+    augmentations.push_back(find_kind(spec.kind)->make(spec.attributes));
+  }
+  std::vector<float> mean;  // as the pixels are stored
+  for (const double m : preprocessing.image_mean) {
+    mean.push_back(static_cast<float>(m / preprocessing.image_scale));
+  }
+  return Augmenter(std::move(augmentations), schema.image, std::move(mean));
+}
+
+}  // namespace trainyard
