@@ -385,7 +385,7 @@ TEST(Recipe, RefusalsNameTheFieldAndWhatIsAccepted) {
       {[](Recipe& r) { r.augmentation = {{"flip"}}; },
        "recipe.augmentation[0]: 'flip' is not known, expected random_horizontal_flip, "},
       {[](Recipe& r) { r.augmentation = {{"cutout"}}; },
-       "recipe.augmentation[0].cutout: size is missing"},
+       "recipe.augmentation[0].cutout: size: is required"},
       {[](Recipe& r) {
          r.augmentation = {{"random_crop", {{"padding", int64_t{9}}}}};
        },
