@@ -54,6 +54,7 @@ Command local_export_command();
 std::vector<Command> dataset_commands();
 std::vector<Command> model_commands();
 Command model_evaluate_command();
+Command dataset_preview_command();
 Command device_list_command();
 Command daemon_status_command();
 Command health_command();

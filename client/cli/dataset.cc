@@ -375,6 +375,7 @@ std::vector<Command> dataset_commands() {
                   [](OptionSet&) {},
                   run_list});
   list.push_back(get_dataset_command());
+  list.push_back(dataset_preview_command());
   list.push_back(delete_dataset_command());
   return list;
 }

@@ -559,6 +559,26 @@ TEST_F(Cli, LocalRunTrainsWithoutAServerAndGoesOnWhereItStopped) {
       << shapes.err;
 }
 
+TEST_F(Cli, PreviewWritesAPngWithoutAServer) {
+  server_.stop();
+  const std::string sheet = server_.folder() / "sheet.png";
+  Done done = run({"dataset", "preview", TRAINYARD_SOURCE_DIR "/examples/digits_cnn.yaml", "--out",
+                   sheet, "--images", "3", "-o", "json"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("\"lines\":[{\"row\":\"0\",\"label\":\"0\"}"), std::string::npos)
+      << done.out;
+  EXPECT_TRUE(slurp(sheet).starts_with("\x89PNG\r\n"));
+  const std::string text =
+      "dataset: {path: " TRAINYARD_SOURCE_DIR
+      "/examples/digits.csv.gz, csv: {header: false, target: c64, image: [1, 8, 8]}}\n"
+      "model: {lenet5: }\nrecipe:\n  epochs: 1\n  optimizer: {learning_rate: 0.1}\n"
+      "  augmentation:\n    - random_crop: {padding: 9}\n";
+  done = run({"dataset", "preview", spec(text), "--out", sheet});
+  EXPECT_EQ(done.code, 2);
+  EXPECT_NE(done.err.find("job.yaml:7:"), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("expected 1..8"), std::string::npos) << done.err;
+}
+
 TEST_F(Cli, AReaderThatLeavesIsNoCrash) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 30);
   const std::string command =

@@ -1,0 +1,92 @@
+// trainyard dataset preview: a spec's images as a PNG, beside what its augmentation makes of them.
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "client/cli/command.h"
+#include "client/cli/local_job.h"
+#include "client/lib/spec_file.h"
+#include "src/base/files.h"
+#include "src/data/contact_sheet.h"
+#include "src/data/loader.h"
+#include "src/train/augmentation.h"
+
+namespace trainyard::cli {
+namespace {
+
+struct Options {
+  std::string spec;
+  std::vector<std::string> sets;
+  std::string out = "preview.png";
+  SheetOptions sheet;
+};
+
+Result<int> run(Session& session, const Options& options) {
+  ASSIGN_OR_RETURN(const client::SpecFile spec, client::read_spec_file(options.spec, options.sets));
+  ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "dataset preview"));
+  const TemporaryFolder temporary;
+  const std::filesystem::path folder = temporary.path() / "dataset";
+  ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, folder));
+  Violations violations;
+  check_augmentation(engine.recipe.augmentation, schema, violations);
+  if (!violations.empty()) return spec.with_positions(violations.to_error());
+  ASSIGN_OR_RETURN(const Dataset data, Dataset::open(folder, false));
+  const Recipe& recipe = engine.recipe;
+  Augmenter augmenter;
+  if (!recipe.augmentation.empty()) {  // as the job would fit it
+    const Split split = split_dataset(schema, 0, recipe.validation_split, recipe.seed);
+    augmenter = make_augmenter(recipe.augmentation, schema,
+                               fit_preprocessing(schema, data.train(), split.train));
+  }
+  SheetOptions sheet_options = options.sheet;
+  sheet_options.seed = recipe.seed;
+  ASSIGN_OR_RETURN(const Sheet sheet, make_sheet(data, augmenter, sheet_options));
+  if (Status s = replace_file(local_files(), options.out, encode_png(sheet)); !s.ok()) {
+    return std::move(s).error();
+  }
+  if (session.machine()) {
+    nlohmann::ordered_json lines = nlohmann::ordered_json::array();
+    for (const Sheet::Line& line : sheet.lines) {
+      lines.push_back({{"row", std::to_string(line.row)}, {"label", line.label}});
+    }
+    session.out().line(nlohmann::ordered_json({{"file", options.out}, {"lines", std::move(lines)}})
+                           .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return static_cast<int>(client::kExitOk);
+  }
+  session.out().line(options.out);
+  Table table({{"LINE", true}, {"ROW", true}, {"LABEL"}});
+  for (size_t i = 0; i < sheet.lines.size(); ++i) {
+    table.add({std::to_string(i + 1), grouped(sheet.lines[i].row + 1), sheet.lines[i].label});
+  }
+  session.err().write(table.render(session.err().colour()));
+  if (augmenter.empty()) session.hint("  the recipe has no augmentation: originals alone");
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command dataset_preview_command() {
+  auto o = std::make_shared<Options>();
+  return {
+      "dataset preview",
+      "Look at a spec's images and their augmentation, as a PNG",
+      {"trainyard dataset preview examples/cifar10_resnet.yaml --out sheet.png",
+       "trainyard dataset preview spec.yaml --images 16 --versions 11 --epoch 3"},
+      "Each line has an image, as it is stored, and what the spec's augmentation makes of it in "
+      "one epoch after the\n"
+      "other, exactly as a job of this spec would see it. Reads the files that the spec names; "
+      "no server is asked.",
+      [o](OptionSet& options) {
+        options.positional("SPEC", o->spec, "a job's spec file; its dataset has a path");
+        options.texts("--set", "PATH=VALUE", o->sets,
+                      "change a field of the spec; may be given several times");
+        options.text("--out", "FILE", o->out, "the PNG file, default preview.png");
+        options.integer("--images", "N", o->sheet.images,
+                        "lines, spread evenly over the training rows; default 8");
+        options.integer("--versions", "N", o->sheet.versions,
+                        "augmented versions of each; default 7");
+        options.integer("--epoch", "E", o->sheet.epoch, "of the first version; default 0");
+      },
+      [o](Session& session) { return run(session, *o); }};
+}
+
+}  // namespace trainyard::cli
