@@ -187,8 +187,30 @@ CaseGraph transformer(DType dtype, int64_t N, int64_t T, int64_t H, int64_t D, b
   return b.finish(b.one("y", "SequencePool", {{"mode", std::string("mean")}}, {r, tokens}));
 }
 
+// Forward and back over one sequence.
+CaseGraph recurrent(DType dtype, const std::string& op, int64_t N, int64_t T, int64_t F,
+                    int64_t H) {
+  CaseBuilder b(dtype);
+  const int64_t GH = (op == "LSTM" ? 4 : 3) * H;
+  const TensorId x = b.input("x", {N, T, F});
+  const auto layer = [&](const std::string& name) {
+    return b.node(name, op, {{"direction", name}},
+                  {x, b.parameter("w_" + name, {GH, F}), b.parameter("r_" + name, {GH, H}),
+                   b.parameter("wb_" + name, {GH}), b.parameter("rb_" + name, {GH})},
+                  4);
+  };
+  const auto forward = layer("forward"), reverse = layer("reverse");
+  const TensorId sum = b.one("sum", "Add", {}, {forward[0], reverse[0]});
+  return b.finish(b.one("flat", "Reshape", {{"shape", Ints{N * T, H}}}, {sum}));
+}
+
 TEST(CpuParity, SequencesThatAreSplitOverThreads) {
   const std::vector<GraphCase> cases = {
+      {"LSTM 19x6x70x67", [](DType t) { return recurrent(t, "LSTM", 19, 6, 70, 67); }},
+      {"GRU 19x6x70x67", [](DType t) { return recurrent(t, "GRU", 19, 6, 70, 67); }},
+      // The product with x is made ahead of the steps: too much to keep near.
+      {"LSTM 3x2x700x150", [](DType t) { return recurrent(t, "LSTM", 3, 2, 700, 150); }},
+      {"GRU 3x2x700x150", [](DType t) { return recurrent(t, "GRU", 3, 2, 700, 150); }},
       {"causal 3x70x2x17", [](DType t) { return transformer(t, 3, 70, 2, 17, true); }},
       {"both ways 1x131x1x64", [](DType t) { return transformer(t, 1, 131, 1, 64, false); }},
       {"causal 1x130x3x33", [](DType t) { return transformer(t, 1, 130, 3, 33, true); }},
@@ -269,6 +291,8 @@ TEST(CpuBackend, SameThreadsGiveTheSameBits) {
   for (const auto& build :
        {std::function<CaseGraph()>([] { return conv_net(DType::kF32, 9, 3, 20); }),
         std::function<CaseGraph()>([] { return transformer(DType::kF32, 3, 70, 2, 17, true); }),
+        std::function<CaseGraph()>([] { return recurrent(DType::kF32, "LSTM", 7, 5, 70, 67); }),
+        std::function<CaseGraph()>([] { return recurrent(DType::kF32, "GRU", 7, 5, 70, 67); }),
         std::function<CaseGraph()>([] { return mlp(DType::kF32, 64, 200, 130, 10, "Gelu"); })}) {
     const CaseGraph c = testing::with_gradients(build(), &gradients);
     for (const int threads : {1, 2, 3}) {
