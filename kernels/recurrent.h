@@ -50,13 +50,14 @@ template <typename T>
 void recurrent_backward(const RecurrentDims& d, const RecurrentBackwardArgs<T>& p);
 }  // namespace reference
 
-/// Prepared once. Each thread takes rows of the batch through all steps, so that nobody waits
-/// between two of them. `workspace` is 64-byte aligned. Not thread-safe.
+/// Prepared once. Biases may be given or not. Each thread takes rows of the batch through all
+/// steps, so that nobody waits between two of them. `workspace` is 64-byte aligned. Not
+/// thread-safe.
 namespace cpu {
 class Team;  // kernels/cpu/team.h
 class RecurrentForward {
  public:
-  RecurrentForward(const RecurrentDims& d, bool bias, Team& team);
+  RecurrentForward(const RecurrentDims& d, Team& team);
   ~RecurrentForward();
   int64_t workspace_bytes() const;
   void run(const RecurrentForwardArgs<float>& p, void* workspace);

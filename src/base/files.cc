@@ -85,15 +85,19 @@ Files& local_files() {
   return files;
 }
 
-Status replace_file(Files& files, const std::filesystem::path& path, std::string_view text) {
+Status replace_file(Files& files, const std::filesystem::path& path,
+                    std::span<const std::span<const std::byte>> parts) {
   std::filesystem::path temporary = path;
   temporary += ".tmp";
+  Status s = files.write_file(temporary, parts);
+  if (s.ok()) s = files.rename_durable(temporary, path);
+  if (!s.ok()) (void)files.remove_all(temporary);
+  return s;
+}
+
+Status replace_file(Files& files, const std::filesystem::path& path, std::string_view text) {
   const std::span<const std::byte> part = std::as_bytes(std::span(text.data(), text.size()));
-  if (Status s = files.write_file(temporary, std::span(&part, 1)); !s.ok()) {
-    (void)files.remove_all(temporary);
-    return s;
-  }
-  return files.rename_durable(temporary, path);
+  return replace_file(files, path, std::span(&part, 1));
 }
 
 Result<std::string> read_file(const std::filesystem::path& path, int64_t bytes_max) {

@@ -36,7 +36,10 @@ class Files {
 /// EFBIG; UNAVAILABLE/STORAGE_ERROR for the rest. Thread-safe.
 Files& local_files();
 
-/// Writes `text` to `path` by way of `path`.tmp: a reader sees the old content or the new one.
+/// Writes `parts`, one after another, to `path` by way of `path`.tmp: a reader sees the old content
+/// or the new one. After an error there is no temporary file either.
+Status replace_file(Files& files, const std::filesystem::path& path,
+                    std::span<const std::span<const std::byte>> parts);
 Status replace_file(Files& files, const std::filesystem::path& path, std::string_view text);
 
 /// Reads a whole file of at most `bytes_max` bytes. NOT_FOUND/FILE_NOT_FOUND if it is not there.

@@ -129,15 +129,6 @@ ProtobufMessage model_message(ProtobufMessage graph,
   return model;
 }
 
-Status write_durable(Files& files, const fs::path& file, const ProtobufMessage& model) {
-  fs::path temporary = file;
-  temporary += ".tmp";
-  Status s = files.write_file(temporary, model.parts());
-  if (s.ok()) s = files.rename_durable(temporary, file);
-  if (!s.ok()) (void)files.remove_all(temporary);
-  return s;
-}
-
 }  // namespace
 
 Status check_target(const fs::path& file) {
@@ -174,7 +165,7 @@ Result<int64_t> export_model(Files& files, const fs::path& model_folder, const f
                       "the model takes " + human_bytes(size) +
                           ", and one ONNX file holds less than 2 GiB; export it as safetensors");
   }
-  if (Status s = write_durable(files, file, model); !s.ok()) return std::move(s).error();
+  if (Status s = replace_file(files, file, model.parts()); !s.ok()) return std::move(s).error();
   return size;
 }
 

@@ -9,7 +9,7 @@ using namespace kernels;  // NOLINT: contracts and cpu:: kernels
 class RecurrentKernel final : public Kernel {
  public:
   RecurrentKernel(CpuContext& context, const Graph& g, const Node& n)
-      : bias_(has_input(n, 4)), layer_(recurrent_dims(g, n), bias_, context.team) {}
+      : bias_(has_input(n, 4)), layer_(recurrent_dims(g, n), context.team) {}
   int64_t workspace_bytes() const override { return layer_.workspace_bytes(); }
   void run(const KernelArgs& a) override {
     layer_.run(recurrent_forward_args<float>(a, bias_), a.workspace);

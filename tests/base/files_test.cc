@@ -23,6 +23,28 @@ TEST(Files, ReplaceFileLeavesNoTemporaryFile) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Files, ReplaceFileWritesPartsInOrder) {
+  const auto folder = temporary_folder();
+  const std::string first = "one ", second = "two";
+  const std::vector<std::span<const std::byte>> parts = {
+      std::as_bytes(std::span(first)), {}, std::as_bytes(std::span(second))};
+  ASSERT_TRUE(replace_file(local_files(), folder / "a", parts).ok());
+  EXPECT_EQ(read_file(folder / "a", 100).value(), "one two");
+  std::filesystem::remove_all(folder);
+}
+
+// A folder of that name cannot be replaced by a file: the rename fails after the write.
+TEST(Files, FailedRenameLeavesNoTemporaryFile) {
+  const auto folder = temporary_folder();
+  std::filesystem::create_directory(folder / "a");
+  const Status s = replace_file(local_files(), folder / "a", "one");
+  ASSERT_FALSE(s.ok());
+  EXPECT_EQ(s.error().reason, "STORAGE_ERROR");
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "a"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "a.tmp"));
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Files, FullDiskIsResourceExhausted) {
   const std::string text(1 << 16, 'x');
   const auto part = std::as_bytes(std::span(text.data(), text.size()));

@@ -90,55 +90,74 @@ const std::vector<ConvDims>& conv_cases() {
   return cases;
 }
 
-std::vector<std::pair<bool, cpu::ConvAlgorithm>> conv_ways() {
+std::vector<cpu::ConvAlgorithm> conv_algorithms(bool channels_last) {
   using cpu::ConvAlgorithm;
-  return {{true, ConvAlgorithm::kByShape},
-          {true, ConvAlgorithm::kDirect},
-          {true, ConvAlgorithm::kColumns},
-          {false, ConvAlgorithm::kByShape}};
+  if (!channels_last) return {ConvAlgorithm::kByShape};
+  return {ConvAlgorithm::kByShape, ConvAlgorithm::kDirect, ConvAlgorithm::kColumns};
+}
+
+/// Inputs of a convolution in one layout, and what the reference loops make of them.
+struct ConvExpected {
+  std::vector<float> x, dy, w, b;
+  std::vector<float> y, y_without_bias, dx, dw, db;
+
+  ConvExpected(const ConvDims& d, bool channels_last)
+      : x(random_values(d.x.elements(), 1)),
+        dy(random_values(d.y().elements(), 2)),
+        w(random_values(d.weight_elements(), 3)),
+        b(random_values(d.K, 4)),
+        y(unwritten(d.y().elements())),
+        y_without_bias(y),
+        dx(unwritten(d.x.elements())),
+        dw(unwritten(d.weight_elements())),
+        db(unwritten(d.K)) {
+    const ImageStrides xs = strides(d.x, channels_last), ys = strides(d.y(), channels_last);
+    reference::conv_forward<float>(d, xs, x.data(), w.data(), b.data(), ys, y.data());
+    reference::conv_forward<float>(d, xs, x.data(), w.data(), nullptr, ys, y_without_bias.data());
+    reference::conv_backward_data<float>(d, ys, dy.data(), w.data(), xs, dx.data());
+    reference::conv_backward_weights<float>(d, xs, x.data(), ys, dy.data(), dw.data(), db.data());
+  }
+};
+
+void check_conv(const ConvDims& d, const cpu::ConvOptions& options, int threads,
+                const ConvExpected& expected, const std::string& what) {
+  const int64_t taps = d.window.R * d.window.S, outputs = d.y().N * d.y().H * d.y().W;
+  cpu::Team team(threads);
+
+  auto y = unwritten(d.y().elements());
+  cpu::ConvForward forward(d, options, team);
+  AlignedBytes forward_space(forward.workspace_bytes());
+  forward.run(expected.x.data(), expected.w.data(), options.bias ? expected.b.data() : nullptr,
+              y.data(), forward_space.data);
+  expect_near(y, options.bias ? expected.y : expected.y_without_bias, tolerance(d.x.C * taps),
+              "y, " + what);
+
+  auto dx = unwritten(d.x.elements());
+  cpu::ConvBackwardData data(d, options, team);
+  AlignedBytes data_space(data.workspace_bytes());
+  data.run(expected.dy.data(), expected.w.data(), dx.data(), data_space.data);
+  expect_near(dx, expected.dx, tolerance(d.K * taps), "dx, " + what);
+
+  auto dw = unwritten(d.weight_elements()), db = unwritten(d.K);
+  cpu::ConvBackwardWeights weights(d, options, team);
+  AlignedBytes weights_space(weights.workspace_bytes());
+  weights.run(expected.x.data(), expected.dy.data(), dw.data(), options.bias ? db.data() : nullptr,
+              weights_space.data);
+  expect_near(dw, expected.dw, tolerance(outputs), "dw, " + what);
+  if (options.bias) expect_near(db, expected.db, tolerance(outputs), "db, " + what);
 }
 
 TEST(ConvKernels, CpuMatchesTheReferenceLoops) {
   for (const ConvDims& d : conv_cases()) {
-    for (const auto& [channels_last, algorithm] : conv_ways()) {
-      for (const bool bias : {true, false}) {
-        for (const int threads : {1, 2}) {
-          const std::string what = describe(d.x, d.window, channels_last, threads) + " algorithm " +
-                                   std::to_string(static_cast<int>(algorithm));
-          const ImageDims yd = d.y();
-          const ImageStrides xs = strides(d.x, channels_last), ys = strides(yd, channels_last);
-          const auto x = random_values(d.x.elements(), 1), dy = random_values(yd.elements(), 2);
-          const auto w = random_values(d.weight_elements(), 3), b = random_values(d.K, 4);
-          const int64_t taps = d.window.R * d.window.S;
-          const cpu::ConvOptions options{channels_last, bias, algorithm};
-          cpu::Team team(threads);
-
-          auto y = unwritten(yd.elements()), y_expected = y;
-          cpu::ConvForward forward(d, options, team);
-          AlignedBytes forward_space(forward.workspace_bytes());
-          forward.run(x.data(), w.data(), bias ? b.data() : nullptr, y.data(), forward_space.data);
-          reference::conv_forward<float>(d, xs, x.data(), w.data(), bias ? b.data() : nullptr, ys,
-                                         y_expected.data());
-          expect_near(y, y_expected, tolerance(d.x.C * taps), "y, " + what);
-
-          auto dx = unwritten(d.x.elements()), dx_expected = dx;
-          cpu::ConvBackwardData data(d, options, team);
-          AlignedBytes data_space(data.workspace_bytes());
-          data.run(dy.data(), w.data(), dx.data(), data_space.data);
-          reference::conv_backward_data<float>(d, ys, dy.data(), w.data(), xs, dx_expected.data());
-          expect_near(dx, dx_expected, tolerance(d.K * taps), "dx, " + what);
-
-          auto dw = unwritten(d.weight_elements()), dw_expected = dw;
-          auto db = unwritten(d.K), db_expected = db;
-          cpu::ConvBackwardWeights weights(d, options, team);
-          AlignedBytes weights_space(weights.workspace_bytes());
-          weights.run(x.data(), dy.data(), dw.data(), bias ? db.data() : nullptr,
-                      weights_space.data);
-          reference::conv_backward_weights<float>(d, xs, x.data(), ys, dy.data(),
-                                                  dw_expected.data(), db_expected.data());
-          const int64_t outputs = yd.N * yd.H * yd.W;
-          expect_near(dw, dw_expected, tolerance(outputs), "dw, " + what);
-          if (bias) expect_near(db, db_expected, tolerance(outputs), "db, " + what);
+    for (const bool channels_last : {true, false}) {
+      const ConvExpected expected(d, channels_last);
+      for (const cpu::ConvAlgorithm algorithm : conv_algorithms(channels_last)) {
+        for (const bool bias : {true, false}) {
+          for (const int threads : {1, 2}) {
+            check_conv(d, {channels_last, bias, algorithm}, threads, expected,
+                       describe(d.x, d.window, channels_last, threads) + " algorithm " +
+                           std::to_string(static_cast<int>(algorithm)));
+          }
         }
       }
     }

@@ -6,81 +6,27 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/cpu/simd/products.h"
 #include "kernels/cpu/simd/variant.h"
 #include "kernels/math/transcendental.h"
 
 namespace trainyard::kernels::cpu {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int64_t kLanes = 16, kBlockVectors = 4;  // 16 of 32 registers are sums
-#elif defined(__AVX2__)
-constexpr int64_t kLanes = 8, kBlockVectors = 2;  // 8 of 16
-#else
-constexpr int64_t kLanes = 4, kBlockVectors = 2;
-#endif
-typedef float Vector __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
-
 constexpr int64_t kTile = kAttentionTile;
-constexpr int64_t kBlockRows = 4;
+constexpr int64_t kRowStep = 4;  // rows are padded to it
 constexpr float kMasked =
     -1e30f;  // its exp is 0 beside any score that a float can hold with digits
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Rows c[0..3] of `kVectors` vectors: += or = sum over k of a[r * a_row + k * a_step] * b[k].
-template <int64_t kVectors, bool kAccumulate>
-void block(int64_t K, const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_row,
-           float* c, int64_t c_row) {
-  Vector sum[kBlockRows][kVectors];
-  for (int64_t r = 0; r < kBlockRows; ++r) {
-    for (int64_t j = 0; j < kVectors; ++j) {
-      sum[r][j] =
-          kAccumulate ? *reinterpret_cast<const Vector*>(c + r * c_row + j * kLanes) : Vector{};
-    }
-  }
-  for (int64_t k = 0; k < K; ++k, a += a_step, b += b_row) {
-    Vector column[kVectors];
-    for (int64_t j = 0; j < kVectors; ++j) {
-      column[j] = *reinterpret_cast<const Vector*>(b + j * kLanes);
-    }
-    for (int64_t r = 0; r < kBlockRows; ++r) {
-      const float factor = a[r * a_row];
-      for (int64_t j = 0; j < kVectors; ++j) sum[r][j] += factor * column[j];
-    }
-  }
-  for (int64_t r = 0; r < kBlockRows; ++r) {
-    for (int64_t j = 0; j < kVectors; ++j) {
-      *reinterpret_cast<Vector*>(c + r * c_row + j * kLanes) = sum[r][j];
-    }
-  }
-}
-
-/// c [M, N] (+)= a [M, K] b [K, N]; M a multiple of 4, N of a vector; a by strides, so that it may
-/// be a transposed one.
+/// c [M, N] (+)= a [M, K] b [K, N]; N a multiple of a vector; a by strides, so that it may be a
+/// transposed one.
 template <bool kAccumulate>
 void multiply(int64_t M, int64_t N, int64_t K, const float* a, int64_t a_row, int64_t a_step,
               const float* b, int64_t b_row, float* c, int64_t c_row) {
-  int64_t n = 0;
-  for (int64_t left = N / kLanes; left > 0;) {
-    const int64_t vectors = smaller(left, kBlockVectors);
-    for (int64_t m = 0; m < M; m += kBlockRows) {
-      const float* a_block = a + m * a_row;
-      float* c_block = c + m * c_row + n;
-      if (vectors == kBlockVectors) {
-        block<kBlockVectors, kAccumulate>(K, a_block, a_row, a_step, b + n, b_row, c_block, c_row);
-      } else if (vectors == 3) {
-        block<3, kAccumulate>(K, a_block, a_row, a_step, b + n, b_row, c_block, c_row);
-      } else if (vectors == 2) {
-        block<2, kAccumulate>(K, a_block, a_row, a_step, b + n, b_row, c_block, c_row);
-      } else {
-        block<1, kAccumulate>(K, a_block, a_row, a_step, b + n, b_row, c_block, c_row);
-      }
-    }
-    n += vectors * kLanes;
-    left -= vectors;
-  }
+  multiply_columns<kRowStep, kAccumulate>(M, N / kLanes, K, a, a_row, a_step, b, b_row, c, c_row);
 }
 
 /// to [padded rows, width] = factor * from [rows, D], padded with 0.
@@ -230,7 +176,7 @@ void forward(const HeadDims& d, const HeadDropout& dropout, int64_t tile_begin, 
   }
   for (int64_t i = tile_begin; i < tile_end; ++i) {
     const int64_t i0 = i * kTile, queries_here = smaller(kTile, d.Tq - i0);
-    const int64_t rows = round_up(queries_here, kBlockRows);
+    const int64_t rows = round_up(queries_here, kRowStep);
     pack_rows(queries_here, rows, d.D, z.width, q + i0 * d.q_row, d.q_row, d.scale, queries);
     std::memset(out, 0, static_cast<size_t>(rows * z.width) * sizeof(float));
     for (int64_t r = 0; r < rows; ++r) {
@@ -305,7 +251,7 @@ void backward(const HeadDims& d, const HeadDropout& dropout, const float* q, con
   std::memset(dkeys, 0, static_cast<size_t>(2 * all) * sizeof(float));
   for (int64_t i = 0; i < z.q_tiles; ++i) {
     const int64_t i0 = i * kTile, queries_here = smaller(kTile, d.Tq - i0);
-    const int64_t rows = round_up(queries_here, kBlockRows);
+    const int64_t rows = round_up(queries_here, kRowStep);
     pack_rows(queries_here, rows, d.D, z.width, q + i0 * d.q_row, d.q_row, d.scale, queries);
     pack_rows(queries_here, rows, d.D, z.width, dy + i0 * d.y_row, d.y_row, 1, dout);
     std::memset(dqueries, 0, static_cast<size_t>(rows * z.width) * sizeof(float));
@@ -322,7 +268,7 @@ void backward(const HeadDims& d, const HeadDropout& dropout, const float* q, con
     }
     for (int64_t j = 0; j < z.keys_seen(d, i); ++j) {
       const KeyTile t(d, j);
-      const int64_t key_rows = round_up(t.keys, kBlockRows), tile = j * z.tile_of_keys();
+      const int64_t key_rows = round_up(t.keys, kRowStep), tile = j * z.tile_of_keys();
       multiply<false>(rows, t.columns, d.D, queries, z.width, 1, keys_across + tile, kTile, s,
                       kTile);
       multiply<false>(rows, t.columns, d.D, dout, z.width, 1, values_across + tile, kTile, ds,
