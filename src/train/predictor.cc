@@ -120,13 +120,11 @@ Result<std::unique_ptr<Predictor>> Predictor::open(const std::filesystem::path& 
                       "the model continues text: it has no rows to predict, and generating text is "
                       "not supported; export its weights to use it elsewhere");
   }
-  ASSIGN_OR_RETURN(Objective objective,
-                   find_objective(loaded.info.model, loaded.info.schema.interface()));
   ASSIGN_OR_RETURN(BoundProgram bound,
-                   compile_inference(loaded.info.model, loaded.info.schema.interface(),
-                                     kPredictBatch, nullptr, loaded.info.precision));
-  auto predictor = std::make_unique<LoadedPredictor>(std::move(loaded.info), std::move(objective),
-                                                     std::move(bound), backend);
+                   compile_inference(loaded.info.model, loaded.info.interface(), kPredictBatch,
+                                     nullptr, loaded.info.precision));
+  auto predictor = std::make_unique<LoadedPredictor>(
+      std::move(loaded.info), std::move(loaded.objective), std::move(bound), backend);
   if (Status s = predictor->load(loaded.weights); !s.ok()) return std::move(s).error();
   return std::unique_ptr<Predictor>(std::move(predictor));
 }
