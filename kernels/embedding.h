@@ -1,6 +1,7 @@
 // kernels/embedding.h: what stands at the two ends of a sequence model: rows of a table by index,
 // learned positions in front of the blocks, and pooling over the positions behind them.
 //
+//   to_index        index[i] = x[i], a whole number
 //   gather          y[i] = table[index[i]]            dtable[v] = sum over i with index[i] == v
 //   dy[i] add_positions   y[n, t] = (t < P ? prefix[t] : x[n, t - P]) + position[t]
 //                   dx[n, t] = dy[n, P + t]   dposition[t] = sum_n dy[n, t]   dprefix[t] the same
@@ -17,7 +18,8 @@
 /// Writes    all of each output that is not null, assigned: rows that no index names get 0.
 /// Aliasing  none, but y may be x in add_positions where P is 0.
 /// Numerics  sums run in the order of i, n or t.
-/// Errors    none of its own: the dataset reader has checked the indices.
+/// Errors    none of its own: the dataset reader has checked the indices, and preprocessing makes
+///           those of to_index.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +53,8 @@ struct SequencePoolDims {
 
 namespace reference {  // T is float or double
 template <typename T>
+void to_index(int64_t count, const T* x, int32_t* index);
+template <typename T>
 void gather(const GatherDims& d, const T* table, const int32_t* index, T* y);
 template <typename T>
 void gather_backward(const GatherDims& d, const int32_t* index, const T* dy, T* dtable);
@@ -67,6 +71,7 @@ void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, con
 /// The same bits for a team of any size: sums are cut along D, never along what is summed.
 namespace cpu {
 class Team;  // kernels/cpu/team.h
+void to_index(int64_t count, const float* x, int32_t* index, Team& team);
 void gather(const GatherDims& d, const float* table, const int32_t* index, float* y, Team& team);
 void gather_backward(const GatherDims& d, const int32_t* index, const float* dy, float* dtable,
                      Team& team);

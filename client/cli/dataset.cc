@@ -1,6 +1,9 @@
 // trainyard dataset upload|list|get|delete.
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <memory>
+#include <numeric>
 
 #include "client/cli/command.h"
 #include "client/cli/confirm.h"
@@ -137,6 +140,49 @@ std::string pieces_text(const v1::DatasetSchema& schema) {
   return pieces;
 }
 
+std::string number_text(double value) {
+  if (std::fabs(value) < 1e15 && value == std::trunc(value)) {
+    return grouped(static_cast<int64_t>(value));
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
+/// "0.2 to 5.01, mean 0.7979, std 0.474"
+std::string numbers_text(const v1::DatasetSchema::Numbers& numbers) {
+  return number_text(numbers.min()) + " to " + number_text(numbers.max()) + ", mean " +
+         number_text(numbers.mean()) + ", std " + number_text(numbers.std());
+}
+
+/// "Ideal 21,551, Premium 13,791, ... 1 more": the most frequent first, where they were counted.
+std::string counted_names(const google::protobuf::RepeatedPtrField<std::string>& names,
+                          const google::protobuf::RepeatedField<int64_t>& counts,
+                          size_t length_max) {
+  std::vector<int> order(static_cast<size_t>(names.size()));
+  std::iota(order.begin(), order.end(), 0);
+  const bool counted = counts.size() == names.size();
+  if (counted) std::ranges::stable_sort(order, std::greater(), [&](int i) { return counts[i]; });
+  std::string text;
+  int shown = 0;
+  for (const int i : order) {
+    if (text.size() > length_max) {
+      return text + ", ... " + grouped(names.size() - shown) + " more";
+    }
+    text += (shown++ > 0 ? ", " : "") + safe_text(names[i]);
+    if (counted) text += " " + grouped(counts[i]);
+  }
+  return text;
+}
+
+std::string channels_text(const v1::DatasetSchema& schema) {
+  std::string text;
+  for (const v1::DatasetSchema::Numbers& channel : schema.channels()) {
+    text += (text.empty() ? "" : "; ") + numbers_text(channel);
+  }
+  return text;
+}
+
 std::string kind_text(const v1::DatasetSchema::Column& column) {
   return column.categorical() ? "category" : column.text() ? "text" : "number";
 }
@@ -153,20 +199,14 @@ Style style_of(v1::Dataset::State state) {
                                         : Style::kBusy;
 }
 
+constexpr size_t kClassesShown = 200, kNamesShown = 60;  // characters, about
+
 std::string render_dataset(const v1::Dataset& d, bool colour) {
   const v1::DatasetSchema& s = d.schema();
   std::string sources;
   for (const v1::DatasetSource& source : d.spec().sources()) {
     sources += (sources.empty() ? "" : ", ") +
                (source.filename().empty() ? source.sha256() : source.filename());
-  }
-  std::string classes;
-  for (const std::string& name : s.classes()) {
-    if (classes.size() > 200) {
-      classes += ", ...";
-      break;
-    }
-    classes += (classes.empty() ? "" : ", ") + name;
   }
   std::string rows;
   const bool stream = s.has_text() && s.text().max_length() == 0;
@@ -179,22 +219,24 @@ std::string render_dataset(const v1::Dataset& d, bool colour) {
        {"files", sources},
        {stream ? "tokens" : "rows", rows},
        {"inputs", shape_text(s)},
+       {s.channels_size() > 1 ? "channels" : "pixels", channels_text(s)},
        {"tokenizer", tokenizer_text(s)},
        {"vocabulary", pieces_text(s)},
+       {"tokens a row",
+        s.text().has_tokens_per_row() ? numbers_text(s.text().tokens_per_row()) : ""},
        {"target", s.target().empty() ? target_text(s) : s.target() + " (" + target_text(s) + ")"},
-       {"classes", classes},
+       {"values", s.has_target_numbers() ? numbers_text(s.target_numbers()) : ""},
+       {"classes", counted_names(s.classes(), s.class_counts(), kClassesShown)},
        {"size", d.size_bytes() > 0 ? human_bytes(d.size_bytes()) : ""},
        {"created", local_time(d.create_time())},
        {"digest", d.digest()}},
       colour);
   if (s.columns_size() == 0) return out;
-  Table table({{"COLUMN"}, {"KIND"}, {"MISSING", true}, {"CATEGORIES"}});
+  Table table({{"COLUMN"}, {"KIND"}, {"MISSING", true}, {"VALUES"}});
   for (const v1::DatasetSchema::Column& c : s.columns()) {
-    std::string categories;
-    for (int i = 0; i < c.categories_size() && categories.size() < 60; ++i) {
-      categories += (i > 0 ? ", " : "") + c.categories(i);
-    }
-    table.add({c.name(), kind_text(c), grouped(c.missing_count()), categories});
+    table.add({c.name(), kind_text(c), grouped(c.missing_count()),
+               c.has_numbers() ? numbers_text(c.numbers())
+                               : counted_names(c.categories(), c.category_counts(), kNamesShown)});
   }
   return out + "\n" + table.render(colour);
 }

@@ -1,6 +1,7 @@
 #include "client/lib/spec_message.h"
 
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/descriptor.pb.h>
 #include <google/protobuf/struct.pb.h>
 
 #include <algorithm>
@@ -145,7 +146,7 @@ class Reader {
     std::map<const pb::OneofDescriptor*, const SpecEntry*> chosen;
     for (const SpecEntry& entry : value.entries) {
       const Field* field = type.FindFieldByName(entry.key);
-      if (field == nullptr) {
+      if (field == nullptr || field->options().deprecated()) {  // what only stored specs hold
         add(entry.key_at, "FIELD_UNKNOWN", child(path, entry.key),
             unknown_field(type, path, entry.key));
         continue;
@@ -170,7 +171,9 @@ class Reader {
   static std::string unknown_field(const pb::Descriptor& type, const std::string& path,
                                    const std::string& key) {
     std::vector<std::string> names;
-    for (int i = 0; i < type.field_count(); ++i) names.push_back(type.field(i)->name());
+    for (int i = 0; i < type.field_count(); ++i) {
+      if (!type.field(i)->options().deprecated()) names.push_back(type.field(i)->name());
+    }
     if (const auto familiar = familiar_names().find(lower(key));
         familiar != familiar_names().end()) {
       const std::string name(familiar->second);
@@ -194,6 +197,10 @@ class Reader {
   void read_field(const SpecEntry& entry, const std::string& path, const Field& field,
                   pb::Message& message) {
     const SpecValue& value = entry.value;
+    if (field.message_type() == pb::Value::descriptor() && !field.is_repeated()) {
+      pb::Message& any = *message.GetReflection()->MutableMessage(&message, &field);
+      return read_any(value, path, *static_cast<pb::Value*>(&any), /*may_be_named=*/true);
+    }
     if (field.is_map()) return read_map(value, path, field, message);
     if (field.is_repeated()) return read_repeated(value, path, field, message);
     if (field.cpp_type() == Field::CPPTYPE_MESSAGE) {
@@ -252,14 +259,22 @@ class Reader {
     }
   }
 
-  /// A value of any type: number, truth, text, or a list of them. Which is right, the reader of the
-  /// value knows.
-  void read_any(const SpecValue& value, const std::string& path, pb::Value& out) {
+  /// A value of any type: number, truth, text, a list of them, or, if they `may_be_named`, some
+  /// with names. Which is right, the reader of the value knows.
+  void read_any(const SpecValue& value, const std::string& path, pb::Value& out,
+                bool may_be_named = false) {
     if (value.kind == SpecValue::Kind::kSequence) {
       out.mutable_list_value();
       for (size_t i = 0; i < value.items.size(); ++i) {
         read_any(value.items[i], path + "[" + std::to_string(i) + "]",
                  *out.mutable_list_value()->add_values());
+      }
+      return;
+    }
+    if (value.kind == SpecValue::Kind::kMap && may_be_named) {
+      auto& fields = *out.mutable_struct_value()->mutable_fields();
+      for (const SpecEntry& entry : value.entries) {
+        read_any(entry.value, child(path, entry.key), fields[entry.key]);
       }
       return;
     }

@@ -39,6 +39,12 @@ void by_columns(int64_t columns, int64_t rows, Team& team, const F& f) {
 
 }  // namespace
 
+void to_index(int64_t count, const float* x, int32_t* index, Team& team) {
+  team.parallel_for(count, kElementsPerThread, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) index[i] = static_cast<int32_t>(x[i]);
+  });
+}
+
 void gather(const GatherDims& d, const float* table, const int32_t* index, float* y, Team& team) {
   team.parallel_for(d.count, grain_of(d.width), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

@@ -22,6 +22,11 @@ bool counts(const SequencePoolDims& d, const int32_t* token, int64_t n, int64_t 
 }  // namespace
 
 template <typename T>
+void to_index(int64_t count, const T* x, int32_t* index) {
+  for (int64_t i = 0; i < count; ++i) index[i] = static_cast<int32_t>(x[i]);
+}
+
+template <typename T>
 void gather(const GatherDims& d, const T* table, const int32_t* index, T* y) {
   for (int64_t i = 0; i < d.count; ++i) {
     std::copy_n(table + index[i] * d.width, d.width, y + i * d.width);
@@ -95,6 +100,7 @@ void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, con
 }
 
 #define TRAINYARD_INSTANTIATE(T)                                                         \
+  template void to_index<T>(int64_t, const T*, int32_t*);                                \
   template void gather<T>(const GatherDims&, const T*, const int32_t*, T*);              \
   template void gather_backward<T>(const GatherDims&, const int32_t*, const T*, T*);     \
   template void add_positions<T>(const PositionDims&, const T*, const T*, const T*, T*); \

@@ -125,6 +125,33 @@ void read_csv(const v1::CsvFormat& csv, CsvOptions& out, Violations& violations)
   read_csv_text(csv, out, violations);
 }
 
+void set_numbers(const NumberStatistics& s, v1::DatasetSchema::Numbers& out) {
+  out.set_min(s.min);
+  out.set_max(s.max);
+  out.set_mean(s.mean);
+  out.set_std(s.std);
+}
+
+void add_statistics(const DatasetSchema& schema, v1::DatasetSchema& out) {
+  const DatasetStatistics& s = *schema.statistics;
+  size_t numeric = 0, categorical = 0;
+  for (v1::DatasetSchema::Column& column : *out.mutable_columns()) {
+    if (column.categorical()) {
+      for (const int64_t count : s.categories[categorical]) column.add_category_counts(count);
+      ++categorical;
+    } else if (!column.text()) {
+      if (s.numeric[numeric]) set_numbers(*s.numeric[numeric], *column.mutable_numbers());
+      ++numeric;
+    }
+  }
+  for (const int64_t count : s.classes) out.add_class_counts(count);
+  if (s.target) set_numbers(*s.target, *out.mutable_target_numbers());
+  for (const NumberStatistics& channel : s.channels) set_numbers(channel, *out.add_channels());
+  if (s.tokens_per_row) {
+    set_numbers(*s.tokens_per_row, *out.mutable_text()->mutable_tokens_per_row());
+  }
+}
+
 constexpr int kPiecesShown = 256;
 
 void add_text(const TextSchema& text, v1::DatasetSchema::Text& out) {
@@ -194,6 +221,7 @@ v1::DatasetSchema to_proto(const DatasetSchema& schema) {
   out.set_train_rows(schema.train_rows);
   out.set_test_rows(schema.test_rows);
   if (schema.kind == DatasetSchema::Kind::kText) add_text(schema.text, *out.mutable_text());
+  if (schema.statistics) add_statistics(schema, out);
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/reflection.h>
+#include <google/protobuf/struct.pb.h>
 
 #include <algorithm>
 #include <cmath>
@@ -62,6 +63,49 @@ std::string value_names(const google::protobuf::EnumDescriptor& type) {
   return names;
 }
 
+// A value whose type is its reader's affair: a number, text, truth, a list of numbers, or whole
+// numbers by name.
+void read_value(const google::protobuf::Value& value, const std::string& name,
+                const std::string& path, Attributes& out, Violations& violations) {
+  using Value = google::protobuf::Value;
+  const auto is_whole = [](const Value& v) {
+    return v.kind_case() == Value::kNumberValue &&
+           std::trunc(v.number_value()) == v.number_value() && std::fabs(v.number_value()) < 1e15;
+  };
+  switch (value.kind_case()) {
+    case Value::kNumberValue:
+      if (is_whole(value)) return out.set(name, static_cast<int64_t>(value.number_value()));
+      return out.set(name, value.number_value());
+    case Value::kBoolValue:
+      return out.set(name, int64_t{value.bool_value() ? 1 : 0});
+    case Value::kStringValue:
+      return out.set(name, value.string_value());
+    case Value::kListValue: {
+      const auto& values = value.list_value().values();
+      std::vector<double> list;
+      for (const Value& entry : values) {
+        if (entry.kind_case() == Value::kNumberValue) list.push_back(entry.number_value());
+      }
+      if (std::ssize(list) != values.size()) break;
+      if (!std::ranges::all_of(values, is_whole)) return out.set(name, std::move(list));
+      return out.set(name, std::vector<int64_t>(list.begin(), list.end()));
+    }
+    case Value::kStructValue: {
+      NamedInts named;
+      for (const auto& [key, entry] : value.struct_value().fields()) {
+        if (is_whole(entry)) named[key] = static_cast<int64_t>(entry.number_value());
+      }
+      if (std::ssize(named) != static_cast<int64_t>(value.struct_value().fields().size())) break;
+      return out.set(name, std::move(named));
+    }
+    default:
+      break;
+  }
+  violations.add("FIELD_TYPE", path,
+                 "has the wrong type, expected a number, text, true, false, a list of numbers or "
+                 "whole numbers by name");
+}
+
 // Every field that is set becomes an attribute of the same name; an enum's value its lower case
 // name.
 Attributes to_attributes(const Message& message, const std::string& path, Violations& violations) {
@@ -107,46 +151,19 @@ Attributes to_attributes(const Message& message, const std::string& path, Violat
         }
         break;
       }
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        if (const auto* value = dynamic_cast<const google::protobuf::Value*>(
+                &reflection->GetMessage(message, field))) {
+          read_value(*value, field->name(), path + "." + field->name(), attributes, violations);
+          break;
+        }
+        [[fallthrough]];
       default:
         TRAINYARD_CHECK(false,
                         "layer field " + field->full_name() + " has a type without an attribute");
     }
   }
   return attributes;
-}
-
-// A parameter of a block: a number, text, truth, or a list of whole numbers.
-void read_value(const google::protobuf::Value& value, const std::string& name,
-                const std::string& path, Attributes& out, Violations& violations) {
-  using Value = google::protobuf::Value;
-  const auto is_whole = [](double v) { return std::trunc(v) == v && std::fabs(v) < 1e15; };
-  switch (value.kind_case()) {
-    case Value::kNumberValue:
-      if (is_whole(value.number_value())) {
-        return out.set(name, static_cast<int64_t>(value.number_value()));
-      }
-      return out.set(name, value.number_value());
-    case Value::kBoolValue:
-      return out.set(name, int64_t{value.bool_value() ? 1 : 0});
-    case Value::kStringValue:
-      return out.set(name, value.string_value());
-    case Value::kListValue: {
-      std::vector<int64_t> list;
-      for (const Value& entry : value.list_value().values()) {
-        if (entry.kind_case() != Value::kNumberValue || !is_whole(entry.number_value())) break;
-        list.push_back(static_cast<int64_t>(entry.number_value()));
-      }
-      if (list.size() == static_cast<size_t>(value.list_value().values_size())) {
-        return out.set(name, std::move(list));
-      }
-      break;
-    }
-    default:
-      break;
-  }
-  violations.add(
-      "FIELD_TYPE", path,
-      "has the wrong type, expected a number, text, true, false or a list of whole numbers");
 }
 
 Attributes to_values(const google::protobuf::Map<std::string, google::protobuf::Value>& values,
@@ -222,8 +239,13 @@ LossSpec to_loss(const v1::Loss& loss, Violations& violations) {
   }
   const auto known = std::ranges::find(loss_kinds(), kind->name(), &LossKind::field);
   TRAINYARD_CHECK(known != loss_kinds().end(), "no loss " + kind->name());
-  return {std::string(known->op), to_attributes(loss.GetReflection()->GetMessage(loss, kind),
-                                                "model.loss." + kind->name(), violations)};
+  const Attributes settings = to_attributes(loss.GetReflection()->GetMessage(loss, kind),
+                                            "model.loss." + kind->name(), violations);
+  LossSpec out{std::string(known->op)};
+  for (const auto& [name, value] : settings.items()) {
+    out.attributes.set(name == "class_weight_list" ? "class_weights" : name, value);
+  }
+  return out;
 }
 
 ModelSpec to_model(const v1::ModelSpec& model, Violations& violations) {

@@ -9,6 +9,7 @@
 #include "src/data/dataset.h"
 #include "src/data/dataset_folder.h"
 #include "src/data/problems.h"
+#include "src/data/statistics.h"
 #include "src/data/typed_dataset.h"
 
 namespace trainyard {
@@ -152,6 +153,7 @@ Result<DatasetSchema> ingest(const IngestRequest& request, const fs::path& folde
                       "the dataset's folder exists already");
   }
   ASSIGN_OR_RETURN(TypedDataset data, read_sources(request));
+  data.schema.statistics = measure(data.schema, data.train.view());
   fs::path temporary = folder;
   temporary += ".tmp";
   const auto write = [&]() -> Status {

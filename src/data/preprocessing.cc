@@ -112,6 +112,7 @@ std::string Preprocessing::to_json() const {
       {"target_std", target_std},
   };
   if (context_length > 0) json["context_length"] = context_length;
+  if (category_codes) json["category_codes"] = true;
   return json.dump();  // prints the shortest text that reads back as the same double
 }
 
@@ -129,6 +130,7 @@ Result<Preprocessing> Preprocessing::from_json(std::string_view text) {
   if (json.contains("context_length")) {
     p.context_length = fields.integer("context_length", 1, kContextLengthMax);
   }
+  if (json.contains("category_codes")) p.category_codes = fields.boolean("category_codes");
   if (p.numeric_mean.size() != p.numeric_std.size()) {
     fields.refuse("numeric_mean and numeric_std differ in length");
   }
@@ -148,15 +150,17 @@ bool Preprocessing::fits(const DatasetSchema& schema) const {
   const int64_t channels = image ? schema.image[0] : 0;
   return std::ssize(numeric_mean) == numeric && std::ssize(numeric_std) == numeric &&
          std::ssize(image_mean) == channels && std::ssize(image_std) == channels &&
-         (context_length > 0) == schema.stream();
+         (context_length > 0) == schema.stream() &&
+         (!category_codes || schema.categorical_columns() > 0);
 }
 
 Preprocessing fit_preprocessing(const DatasetSchema& schema, const Partition& partition,
-                                std::span<const int64_t> rows, int64_t context_length,
-                                bool unit_pixels) {
+                                std::span<const int64_t> rows,
+                                const PreprocessingOptions& options) {
   Preprocessing p;
-  if (schema.stream()) p.context_length = context_length;
-  if (unit_pixels) {
+  if (schema.stream()) p.context_length = options.context_length;
+  p.category_codes = options.category_codes;
+  if (options.unit_pixels) {
     TRAINYARD_CHECK(schema.kind == DatasetSchema::Kind::kImage && schema.image_dtype == DType::kU8,
                     "only 8-bit pixels are shares of their largest value");
     p.image_scale = kByteScale;
@@ -193,7 +197,8 @@ RowTransform::RowTransform(const DatasetSchema& schema, const Preprocessing& p)
       image_(schema.kind == DatasetSchema::Kind::kImage),
       text_(schema.kind == DatasetSchema::Kind::kText) {
   TRAINYARD_CHECK(p.fits(schema), "the preprocessing was fitted for another schema");
-  input_size_ = schema.interface(p.context_length).input.elements();
+  input_size_ = p.category_codes ? schema.numeric_columns() + schema.categorical_columns()
+                                 : schema.interface(p.context_length).input.elements();
   if (image_) {
     channels_ = schema.image[0];
     pixels_ = schema.image[1] * schema.image[2];
@@ -223,9 +228,14 @@ void RowTransform::apply_tabular(const Partition& partition, int64_t row, float*
   const int32_t* code =
       partition.category.data() + static_cast<size_t>(row) * category_count_.size();
   for (const int32_t count : category_count_) {
-    std::fill_n(out, count, 0.0f);
-    if (*code >= 0 && *code < count) out[*code] = 1.0f;
-    out += count;
+    const bool known = *code >= 0 && *code < count;
+    if (p_.category_codes) {
+      *out++ = known ? static_cast<float>(*code + 1) : 0.0f;
+    } else {
+      std::fill_n(out, count, 0.0f);
+      if (known) out[*code] = 1.0f;
+      out += count;
+    }
     ++code;
   }
 }

@@ -3,13 +3,15 @@
 // model.
 //
 //   numeric      (x - mean) / std; missing -> 0 (the mean)
-//   categorical  one-hot over the schema's categories; missing or unseen -> all zeros
+//   categorical  one-hot over the schema's categories; missing or unseen -> all zeros. Or, where
+//                the model embeds them, a code: 1 + the category's index; missing or unseen -> 0
 //   text         tokens as they are: rows cut and padded at ingest, or windows of a stream
 //   image        (x / 255 - mean[c]) / std[c] for U8, (x - mean[c]) / std[c] for F32; x / 255
 //                where the pixels are to be shares in [0, 1]
 //   target       classes as they are; numeric targets are standardised, predictions are mapped back
 //
-// A tabular input is the numeric columns, then the one-hot groups, each in schema order.
+// A tabular input is the numeric columns, then the one-hot groups or the codes, each in schema
+// order.
 #pragma once
 
 #include <array>
@@ -30,7 +32,8 @@ struct Preprocessing {
   std::vector<double> image_mean, image_std;  // by channel
   double image_scale = 1;                     // 1/255 for U8
   double target_mean = 0, target_std = 1;
-  int64_t context_length = 0;  // tokens of one sample of a stream
+  int64_t context_length = 0;   // tokens of one sample of a stream
+  bool category_codes = false;  // of a table; else one-hot
 
   bool operator==(const Preprocessing&) const = default;
   /// Every number comes back from from_json() as it was, to the bit.
@@ -41,11 +44,18 @@ struct Preprocessing {
   bool fits(const DatasetSchema& schema) const;
 };
 
+/// What a job's model asks of its input.
+struct PreprocessingOptions {
+  int64_t context_length = 0;
+  bool unit_pixels = false;  // pixels, which must be 8-bit, become shares in [0, 1] and are not
+                             // standardised
+  bool category_codes = false;
+};
+
 /// `rows` are indices into `partition`. Sums run in row order in double: same rows, same bits.
-/// `unit_pixels`: pixels, which must be 8-bit, become shares in [0, 1] and are not standardised.
 Preprocessing fit_preprocessing(const DatasetSchema& schema, const Partition& partition,
-                                std::span<const int64_t> rows, int64_t context_length = 0,
-                                bool unit_pixels = false);
+                                std::span<const int64_t> rows,
+                                const PreprocessingOptions& options = {});
 
 /// Called with a row and its image [C, H, W].
 using ImageEdit = std::function<void(int64_t row, std::span<float> image)>;
@@ -89,8 +99,7 @@ class RowTransform {
   std::vector<int32_t> category_count_;           // by categorical column
 };
 
-/// Writes row `row` of the partition as a model input (schema.interface().input elements). For many
-/// rows, keep a RowTransform.
+/// Writes row `row` of the partition as a model input. For many rows, keep a RowTransform.
 void transform_row(const DatasetSchema& schema, const Preprocessing& p, const Partition& partition,
                    int64_t row, float* out);
 

@@ -7,6 +7,7 @@
 #include "src/base/json_fields.h"
 #include "src/base/text.h"
 #include "src/data/limits.h"
+#include "src/data/statistics.h"
 
 namespace trainyard {
 namespace {
@@ -146,8 +147,12 @@ ModelInterface DatasetSchema::interface(int64_t context_length) const {
   } else {
     int64_t features = 0;
     for (const ColumnSchema& c : columns) {
-      features +=
-          c.kind == ColumnSchema::Kind::kNumeric ? 1 : static_cast<int64_t>(c.categories.size());
+      if (c.kind == ColumnSchema::Kind::kNumeric) {
+        ++features;
+        continue;
+      }
+      result.categories.push_back({c.name, std::ssize(c.categories)});
+      features += result.categories.back().count;
     }
     result.input = Shape{features};
   }
@@ -155,6 +160,7 @@ ModelInterface DatasetSchema::interface(int64_t context_length) const {
     case TargetSchema::Kind::kClass:
       result.target = TargetForm::kClass;
       result.outputs = std::ssize(target.classes);
+      if (statistics) result.class_counts = statistics->classes;
       break;
     case TargetSchema::Kind::kNumeric:
       result.target = TargetForm::kNumeric;
@@ -204,6 +210,7 @@ std::string DatasetSchema::to_json() const {
   json["ignored_columns"] = ignored_columns;
   json["delimiter"] = std::string(1, delimiter);
   json["missing_values"] = missing_values;
+  if (statistics) json["statistics"] = statistics_to_json(*statistics);
   return json.dump();
 }
 
@@ -245,6 +252,9 @@ Result<DatasetSchema> DatasetSchema::from_json(std::string_view text) {
     schema.delimiter = delimiter[0];
   } else {
     fields.refuse("delimiter: expected one ASCII byte");
+  }
+  if (json.contains("statistics")) {
+    ASSIGN_OR_RETURN(schema.statistics, statistics_from_json(fields.child("statistics"), schema));
   }
   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,25 @@ struct TargetSchema {
   std::vector<std::string> classes;  // class: label = index; whole numbers sorted as numbers
 };
 
+/// Of a population of numbers; the deviation divides by their count, as NumPy's does.
+struct NumberStatistics {
+  double min = 0, max = 0, mean = 0, std = 0;
+
+  bool operator==(const NumberStatistics&) const = default;
+};
+
+/// What the training rows hold, counted at ingest (statistics.h).
+struct DatasetStatistics {
+  std::vector<std::optional<NumberStatistics>> numeric;  // by numeric column; none: all missing
+  std::vector<std::vector<int64_t>> categories;    // by categorical column: rows of each category
+  std::vector<int64_t> classes;                    // rows of each class
+  std::optional<NumberStatistics> target;          // a number
+  std::vector<NumberStatistics> channels;          // of images, in the pixels' own unit
+  std::optional<NumberStatistics> tokens_per_row;  // of rows of text, cut and without the padding
+
+  bool operator==(const DatasetStatistics&) const = default;
+};
+
 struct DatasetSchema {
   enum class Kind : uint8_t { kTabular, kImage, kText } kind = Kind::kTabular;
   std::vector<ColumnSchema> columns;  // features in file order, target left out
@@ -37,6 +57,7 @@ struct DatasetSchema {
   TargetSchema target;
   int64_t train_rows = 0;  // of a stream: its tokens
   int64_t test_rows = 0;   // what came as a test set of its own; never trained on
+  std::optional<DatasetStatistics> statistics;  // none: from before they were counted
 
   // How CSV rows are read again for predict. The columns are all of the source's, in file order
   // (features, target, ignored ones); empty for IDX.

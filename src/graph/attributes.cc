@@ -27,6 +27,10 @@ std::string text_of(const Attribute& value) {
   if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
     return list_of(*numbers, [](double v) { return text_of(v); });
   }
+  if (const auto* named = std::get_if<NamedInts>(&value)) {
+    return list_of(*named,
+                   [](const auto& v) { return '"' + v.first + "\": " + std::to_string(v.second); });
+  }
   return list_of(std::get<std::vector<int64_t>>(value),
                  [](int64_t v) { return std::to_string(v); });
 }

@@ -10,8 +10,9 @@
 
 namespace trainyard {
 
-using Attribute =
-    std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
+using NamedInts = std::map<std::string, int64_t, std::less<>>;
+using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>,
+                               std::vector<double>, NamedInts>;
 
 class Attributes {
  public:

@@ -34,6 +34,13 @@ bool in_range(const AttributeRule& rule, double v) {
   return above && below;
 }
 
+// "word or char or ", for what may be said besides.
+std::string choices_text(const AttributeRule& rule) {
+  std::string text;
+  for (const std::string_view c : rule.choices) text += std::string(c) + " or ";
+  return text;
+}
+
 std::string_view expected_type(Kind kind) {
   switch (kind) {
     case Kind::kInt:
@@ -48,6 +55,8 @@ std::string_view expected_type(Kind kind) {
       return "a list of whole numbers";
     case Kind::kNumbers:
       return "a list of numbers";
+    case Kind::kWidths:
+      return "a whole number or whole numbers by name";
   }
   return "?";
 }
@@ -56,10 +65,25 @@ std::string_view expected_type(Kind kind) {
 struct Problem {
   std::string reason;
   std::string description;
+  std::string name = {};  // of an entry, where those have names
 };
 
 Problem type_problem(const AttributeRule& rule) {
-  return {"FIELD_TYPE", "has the wrong type, expected " + std::string(expected_type(rule.kind))};
+  return {"FIELD_TYPE", "has the wrong type, expected " +
+                            (rule.kind == Kind::kText ? "" : choices_text(rule)) +
+                            std::string(expected_type(rule.kind))};
+}
+
+// A text where one of the choices, or something else, may stand.
+Problem check_choice(const AttributeRule& rule, const std::string& text) {
+  if (std::ranges::find(rule.choices, text) != rule.choices.end()) return {};
+  std::string expected = choices_text(rule);
+  if (rule.kind == Kind::kText) {
+    expected.erase(expected.size() - std::string_view(" or ").size());
+  } else {
+    expected += expected_type(rule.kind);
+  }
+  return {"FIELD_UNSUPPORTED", quoted_value(text) + " is not known, expected " + expected};
 }
 
 Problem check_number(const AttributeRule& rule, double v) {
@@ -92,6 +116,7 @@ Problem check_list(const AttributeRule& rule, const std::vector<T>& values) {
 
 Problem check_value(const AttributeRule& rule, const Attribute& value) {
   const auto* number = std::get_if<int64_t>(&value);
+  const auto* text = std::get_if<std::string>(&value);
   switch (rule.kind) {
     case Kind::kInt:
     case Kind::kBool:
@@ -101,29 +126,34 @@ Problem check_value(const AttributeRule& rule, const Attribute& value) {
       const auto* real_number = std::get_if<double>(&value);
       return real_number ? check_number(rule, *real_number) : type_problem(rule);
     }
-    case Kind::kText: {
-      const auto* text = std::get_if<std::string>(&value);
+    case Kind::kText:
       if (text == nullptr) return type_problem(rule);
-      if (rule.choices.empty() || std::ranges::find(rule.choices, *text) != rule.choices.end()) {
-        return {};
-      }
-      std::string expected;
-      for (const std::string_view c : rule.choices) {
-        expected += (expected.empty() ? "" : " or ") + std::string(c);
-      }
-      return {"FIELD_UNSUPPORTED", quoted_value(*text) + " is not known, expected " + expected};
-    }
+      return rule.choices.empty() ? Problem{} : check_choice(rule, *text);
     case Kind::kDims: {
       if (number) return check_list<int64_t>(rule, {*number});
       const auto* list = std::get_if<std::vector<int64_t>>(&value);
       return list ? check_list(rule, *list) : type_problem(rule);
     }
     case Kind::kNumbers: {
+      if (text != nullptr && !rule.choices.empty()) return check_choice(rule, *text);
       if (const auto* integers = std::get_if<std::vector<int64_t>>(&value)) {
         return check_list(rule, *integers);
       }
       const auto* list = std::get_if<std::vector<double>>(&value);
       return list ? check_list(rule, *list) : type_problem(rule);
+    }
+    case Kind::kWidths: {
+      if (text != nullptr) return check_choice(rule, *text);
+      if (number) return check_number(rule, static_cast<double>(*number));
+      const auto* named = std::get_if<NamedInts>(&value);
+      if (named == nullptr) return type_problem(rule);
+      for (const auto& [name, width] : *named) {
+        Problem p = check_number(rule, static_cast<double>(width));
+        if (p.reason.empty()) continue;
+        p.name = name;
+        return p;
+      }
+      return {};
     }
   }
   return {};
@@ -217,7 +247,8 @@ void check_attributes(const std::vector<AttributeRule>& rules, const Attributes&
     }
     Problem p = check_value(*rule, value);
     if (!p.reason.empty()) {
-      violations.add(std::move(p.reason), path + "." + name, where + ": " + name,
+      const std::string entry = p.name.empty() ? name : name + "." + p.name;
+      violations.add(std::move(p.reason), path + "." + entry, where + ": " + entry,
                      std::move(p.description));
     }
   }

@@ -19,7 +19,8 @@ struct AttributeRule {
     kBool,   // an integer attribute, 0 or 1
     kText,
     kDims,     // a list of integers; one integer stands for a list of one
-    kNumbers,  // a list of numbers
+    kNumbers,  // a list of numbers, or one of the choices
+    kWidths,   // one integer for all, integers by name, or one of the choices
   } kind = Kind::kInt;
   std::string_view name;
   bool required = false;
@@ -28,7 +29,7 @@ struct AttributeRule {
   bool min_excluded = false;     // (min, max]
   std::vector<int64_t> lengths;  // of lists: how many entries are accepted; empty: as below
   int64_t count_min = 1, count_max = 8;
-  std::vector<std::string_view> choices;  // kText; empty: any text
+  std::vector<std::string_view> choices;  // texts; none: any text where the kind is kText
 };
 
 // Rules, spelt shortly. Bounds are inclusive unless said otherwise.

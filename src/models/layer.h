@@ -56,6 +56,13 @@ std::vector<LayerKind> shape_layers();
 std::vector<LayerKind> arithmetic_layers();
 std::vector<LayerKind> sequence_layers();
 std::vector<LayerKind> text_layers();
+std::vector<LayerKind> category_layers();
+
+/// Numbers of a category's vector where nothing else is said: fastai's rule, by the table's rows,
+/// which are the column's categories and one for what is missing or unknown.
+int64_t category_embedding_dim(int64_t categories);
+/// "'cutt' is not a categorical column, did you mean 'cut'?"
+std::string no_column(const std::string& name, const ModelInterface& interface);
 
 /// A layer whose names, attributes and wiring are known to be good.
 struct ResolvedLayer {
@@ -90,6 +97,7 @@ class LayerBuilder {
   const ModelInterface& interface() const { return interface_; }
   const BuildOptions& options() const { return options_; }
   Model& model() { return model_; }
+  TensorId input() const { return model_.input; }  // of the model
   const Graph& graph() const { return model_.graph; }
   const TensorType& type(TensorId id) const { return model_.graph.tensor(id).type; }
   const Shape& shape(TensorId id) const { return type(id).shape; }

@@ -31,8 +31,9 @@ Error name_layer(const ResolvedLayer& layer, Error e) {
 const std::vector<LayerKind>& layer_kinds() {
   static const std::vector<LayerKind> kinds = [] {
     std::vector<LayerKind> all;
-    for (auto family : {dense_layers, image_layers, elementwise_layers, normalization_layers,
-                        shape_layers, sequence_layers, text_layers, arithmetic_layers}) {
+    for (auto family :
+         {dense_layers, image_layers, elementwise_layers, normalization_layers, shape_layers,
+          sequence_layers, text_layers, category_layers, arithmetic_layers}) {
       std::ranges::move(family(), std::back_inserter(all));
     }
     return all;

@@ -106,6 +106,40 @@ void check_classes(const Attributes& attributes, const std::string& path, int64_
   }
 }
 
+// `balanced` becomes a list, by the rows that each class has. False if it cannot.
+bool balance_weights(Attributes& attributes, const std::string& path, const ModelInterface& data,
+                     Violations& violations) {
+  const Attribute* given = attributes.find("class_weights");
+  if (given == nullptr || !std::holds_alternative<std::string>(*given)) return true;
+  const auto refuse = [&](const std::string& why) {
+    violations.add("FIELD_UNSUPPORTED", path + ".class_weights",
+                   "balanced " + why + ", expected a list of numbers");
+    return false;
+  };
+  const std::vector<int64_t>& counts = data.class_counts;
+  if (data.target == kNextToken) return refuse("is for classes, and a text has none");
+  if (counts.empty()) {
+    return refuse(
+        "needs the rows of each class, and the dataset is from before they were counted; delete "
+        "it and upload it again");
+  }
+  int64_t rows = 0;
+  for (size_t k = 0; k < counts.size(); ++k) {
+    if (counts[k] == 0) {
+      return refuse("has no weight for class " + std::to_string(k) +
+                    " (counted from 0), of which there is no training row");
+    }
+    rows += counts[k];
+  }
+  std::vector<double> weights;
+  for (const int64_t count : counts) {
+    weights.push_back(static_cast<double>(rows) /
+                      (static_cast<double>(counts.size()) * static_cast<double>(count)));
+  }
+  attributes.set("class_weights", std::move(weights));
+  return true;
+}
+
 // The data's interface with the target that the spec asks for.
 ModelInterface choose_target(const ModelSpec& spec, ModelInterface data, Violations& violations) {
   const PresetKind* preset = find_preset_kind(spec.preset);
@@ -127,12 +161,54 @@ ModelInterface choose_target(const ModelSpec& spec, ModelInterface data, Violati
   return data;
 }
 
+// Where the model asks for its categorical columns as codes; empty if it does not.
+std::string embedding_field(const ModelSpec& spec) {
+  const PresetKind* preset = find_preset_kind(spec.preset);
+  if (preset != nullptr && spec.parameters.find(kEmbeddingParameter) != nullptr &&
+      std::ranges::find(preset->parameters, kEmbeddingParameter, &AttributeRule::name) !=
+          preset->parameters.end()) {
+    return "model." + spec.preset + "." + std::string(kEmbeddingParameter);
+  }
+  const auto find = [](const std::vector<LayerSpec>& layers, const std::string& path) {
+    const auto layer = std::ranges::find(layers, "CategoryEmbedding", &LayerSpec::op);
+    return layer == layers.end() ? std::string()
+                                 : path + ".layers[" + std::to_string(layer - layers.begin()) +
+                                       "].category_embedding";
+  };
+  std::string field = find(spec.layers, "model");
+  for (size_t i = 0; i < spec.blocks.size() && field.empty(); ++i) {
+    field = find(spec.blocks[i].layers, "model.blocks[" + std::to_string(i) + "]");
+  }
+  return field;
+}
+
+// The data's interface with categories as the model takes them.
+ModelInterface choose_categories(const ModelSpec& spec, ModelInterface data,
+                                 Violations& violations) {
+  const std::string field = embedding_field(spec);
+  if (field.empty()) return data;
+  if (data.categories.empty()) {
+    violations.add("FIELD_UNUSED", field,
+                   "has no effect: the dataset has no categorical columns; remove it, or list "
+                   "columns whose numbers mean categories in dataset.csv.categorical");
+    return data;
+  }
+  if (data.target == kInput) {
+    violations.add("FIELD_UNSUPPORTED", field,
+                   "does not fit the input as target, in which each category is a number of its "
+                   "own; remove it, or learn the dataset's target");
+    return data;
+  }
+  return data.with_category_codes();
+}
+
 }  // namespace
 
 const std::vector<LossKind>& loss_kinds() {
   AttributeRule weights;
   weights.kind = AttributeRule::Kind::kNumbers;
   weights.name = "class_weights";
+  weights.choices = {"balanced"};
   weights.max = kFactorMax;
   weights.count_max = 1048576;
   const AttributeRule ignored = integer_rule("ignore_index", false, 0, 1048575);
@@ -172,7 +248,7 @@ bool Objective::unit_input() const {
 Result<Objective> find_objective(const ModelSpec& spec, const ModelInterface& data) {
   Violations violations;
   Objective objective;
-  objective.interface = choose_target(spec, data, violations);
+  objective.interface = choose_categories(spec, choose_target(spec, data, violations), violations);
   objective.attributes = spec.loss.attributes;
   const LossKind* kind = choose_kind(spec.loss, objective.interface, violations);
   objective.loss = kind;
@@ -181,7 +257,8 @@ Result<Objective> find_objective(const ModelSpec& spec, const ModelInterface& da
     const size_t before = violations.count();
     check_attributes(kind->attributes, objective.attributes, path, path, violations);
     // Only what has the right type can be looked at.
-    if (kind->classes && violations.count() == before) {
+    if (kind->classes && violations.count() == before &&
+        balance_weights(objective.attributes, path, objective.interface, violations)) {
       check_classes(objective.attributes, path, objective.interface.outputs, violations);
     }
     // One score, of the second class: the first one's is 0.

@@ -25,7 +25,7 @@ const LossKind* find_loss_kind(std::string_view op);
 struct Objective {
   ModelInterface interface;
   const LossKind* loss = nullptr;
-  Attributes attributes;  // of the loss, checked
+  Attributes attributes;  // of the loss, checked; `balanced` class weights are numbers
 
   /// True if the input's pixels go in as shares in [0, 1], because they are the targets of a
   /// cross-entropy; else the input is standardised.
@@ -34,7 +34,8 @@ struct Objective {
   int64_t ignored_label() const { return attributes.get_int("ignore_index", -1); }
 };
 
-/// Refuses a loss that does not fit the target, and attributes out of range, all at once.
+/// Refuses a loss that does not fit the target, attributes out of range, and embeddings of
+/// categories where there are none, all at once.
 Result<Objective> find_objective(const ModelSpec& spec, const ModelInterface& data);
 
 }  // namespace trainyard

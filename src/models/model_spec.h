@@ -64,6 +64,14 @@ enum class TargetForm : uint8_t {
   kInput,      // the input itself, whatever the data's target: [N, outputs]
 };
 
+/// A column of a table that holds categories.
+struct CategoricalColumn {
+  std::string name;
+  int64_t count = 0;  // of categories
+
+  bool operator==(const CategoricalColumn&) const = default;
+};
+
 /// What the data offers and asks: the shape of one input sample, and of one target.
 struct ModelInterface {
   Shape input;             // [F] or [C, H, W] numbers, or [T] tokens
@@ -72,7 +80,15 @@ struct ModelInterface {
   int64_t outputs = 0;   // classes K, numeric targets (1), the vocabulary, or the input's elements
   int64_t padding = -1;  // the token that fills short rows of text up; -1: there is none
   bool bytes = false;    // the input is an image of 8-bit pixels
+  // Of a table, in the order in which they stand in the input, behind the numeric columns.
+  std::vector<CategoricalColumn> categories = {};
+  // Each of them is one number, 0 for a missing or unknown category and else 1 + its index; or one
+  // number for each category (one-hot).
+  bool category_codes = false;
+  std::vector<int64_t> class_counts = {};  // training rows of each class; empty: not known
 
+  /// The same table with its categories as codes.
+  ModelInterface with_category_codes() const;
   bool classification() const { return target == TargetForm::kClass; }
   int64_t classes() const { return classification() ? std::max<int64_t>(outputs, 2) : 0; }
 };

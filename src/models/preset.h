@@ -31,6 +31,9 @@ std::vector<PresetKind> transformer_presets();
 std::vector<PresetKind> text_presets();
 std::vector<PresetKind> autoencoder_presets();
 
+/// The parameter that asks for embeddings of categorical columns.
+inline constexpr std::string_view kEmbeddingParameter = "embedding";
+
 /// Layers of a preset, spelt shortly. Without `inputs` a layer reads the one before it.
 LayerSpec preset_layer(std::string name, std::string_view op, Attributes attributes = {},
                        std::vector<std::string> inputs = {});

@@ -30,9 +30,8 @@ Error unsupported(const std::string& what) {
 }
 
 Result<Model> build_inference(const ModelInfo& info, int64_t batch) {
-  ASSIGN_OR_RETURN(Model model,
-                   build_model(info.model, info.schema.interface(info.preprocessing.context_length),
-                               {.batch_size = batch, .training = false}));
+  ASSIGN_OR_RETURN(Model model, build_model(info.model, info.interface(),
+                                            {.batch_size = batch, .training = false}));
   remove_dead_code(model.graph);
   return model;
 }
@@ -81,7 +80,7 @@ Status write_weights(GraphWriter& onnx, const Graph& graph, const SafetensorsFil
   return {};
 }
 
-Result<ProtobufMessage> graph_message(const LoadedModel& loaded, const Objective& objective) {
+Result<ProtobufMessage> graph_message(const LoadedModel& loaded) {
   const ModelInfo& info = loaded.info;
   ASSIGN_OR_RETURN(const Model model, build_inference(info, kOneBatch));
   ASSIGN_OR_RETURN(const Model other, build_inference(info, kOtherBatch));
@@ -100,7 +99,7 @@ Result<ProtobufMessage> graph_message(const LoadedModel& loaded, const Objective
     NodeWriter writer(onnx, model.graph, nodes[i], names, std::move(shape), input.source);
     write_node(writer);
   }
-  write_outputs(onnx, objective, info.schema, info.preprocessing,
+  write_outputs(onnx, loaded.objective, info.schema, info.preprocessing,
                 names.at(static_cast<size_t>(model.output)));
   return std::move(onnx).finish(info.model.preset.empty() ? "layers" : info.model.preset);
 }
@@ -153,12 +152,9 @@ Result<int64_t> export_model(Files& files, const fs::path& model_folder, const f
   if (Status s = check_target(file); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const LoadedModel loaded, read_model(model_folder));
   const ModelInfo& info = loaded.info;
-  ASSIGN_OR_RETURN(
-      const Objective objective,
-      find_objective(info.model, info.schema.interface(info.preprocessing.context_length)));
-  ASSIGN_OR_RETURN(ProtobufMessage graph, graph_message(loaded, objective));
+  ASSIGN_OR_RETURN(ProtobufMessage graph, graph_message(loaded));
   const ProtobufMessage model = model_message(
-      std::move(graph), interface_metadata(objective, info.schema, info.preprocessing));
+      std::move(graph), interface_metadata(loaded.objective, info.schema, info.preprocessing));
   const int64_t size = model.size_bytes();
   if (size > kFileBytesMax) {
     return make_error(ErrorCode::kFailedPrecondition, "ONNX_TOO_LARGE",

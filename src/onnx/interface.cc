@@ -43,7 +43,8 @@ InputNames write_image(GraphWriter& onnx, const DatasetSchema& schema, const Pre
 
 InputNames write_table(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p) {
   const int64_t numbers = schema.numeric_columns();
-  const int64_t codes = schema.interface().input[0] - numbers;
+  const int64_t columns = schema.categorical_columns();
+  const int64_t categories = schema.interface().input[0] - numbers;
   std::vector<std::string> parts;
   if (numbers > 0) {
     onnx.add_input("numeric", DType::kF32, {kBatch, numbers},
@@ -56,8 +57,15 @@ InputNames write_table(GraphWriter& onnx, const DatasetSchema& schema, const Pre
     parts.push_back(
         onnx.add_node("Where", {missing, onnx.constant(0.0f), value}, "numeric:complete"));
   }
-  if (codes > 0) {
-    onnx.add_input("categorical", DType::kF32, {kBatch, codes},
+  if (p.category_codes) {
+    onnx.add_input(
+        "categorical", DType::kI64, {kBatch, columns},
+        "for each categorical column in the order of 'columns' the row's category: 1 for "
+        "the first of its categories, 2 for the second; 0 where it is missing or none of "
+        "them");
+    parts.push_back(cast(onnx, "categorical", DType::kF32, "categorical:single"));
+  } else if (categories > 0) {
+    onnx.add_input("categorical", DType::kF32, {kBatch, categories},
                    "for each categorical column in the order of 'columns' one number for each of "
                    "its categories: 1 for that of the row, else 0; all 0 where it is missing");
     parts.emplace_back("categorical");

@@ -3,9 +3,9 @@
 //
 //   images       image [N, C, H, W], U8 or F32 as the dataset's pixels are
 //   tables       numeric F32 [N, columns], NaN where a value is missing; categorical F32 [N,
-//   codes],
-//                the one-hot codes of all categorical columns side by side. Either may not be
-//                there.
+//                categories], the one-hot codes of all categorical columns side by side, or, where
+//                the model embeds them, I64 [N, columns], 0 for missing and unknown, else 1 + the
+//                category's index. Either may not be there.
 //   text         tokens I64 [N, T]
 //
 //   classes      logits and probabilities, both [N, K]

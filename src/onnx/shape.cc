@@ -55,6 +55,9 @@ void write_slice(NodeWriter& w) {
          onnx.constant(w.attributes().get_ints("steps", steps))});
 }
 
+// Only integers are made by layers: storages belong to passes, and export has none.
+void write_cast(NodeWriter& w) { w.put("Cast", {w.input(0)}, {{"to", data_type_of(DType::kI32)}}); }
+
 void write_transpose(NodeWriter& w) {
   w.put("Transpose", {w.input(0)}, {{"perm", transpose_perm(w.attributes(), w.shape(0).rank())}});
 }
@@ -68,7 +71,8 @@ std::vector<OpRow> shape_rows() {
           {.op = "Concat", .write = write_concat},
           {.op = "Split", .write = write_split},
           {.op = "Slice", .write = write_slice},
-          {.op = "Transpose", .write = write_transpose}};
+          {.op = "Transpose", .write = write_transpose},
+          {.op = "Cast", .write = write_cast}};
 }
 
 }  // namespace trainyard::onnx

@@ -9,11 +9,15 @@ class Cast final : public Op {
  public:
   std::string_view type() const override { return "Cast"; }
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"x"}, 1);
+    OpChecks check(c, {"x"}, 1, {"to"});
     check.float_type(0);
+    const std::string to = c.attributes().get_string("to", "");
+    check.require(to.empty() || to == "I32", "ATTRIBUTE_OUT_OF_RANGE", "to", to + ", expected I32");
     if (!check.ok()) return check.error();
-    return std::vector{c.input(0)};
+    return std::vector{TensorType{c.input(0).shape, to.empty() ? c.input(0).dtype : DType::kI32}};
   }
+  // bf16 holds no index beyond 256.
+  PrecisionRule precision_rule() const override { return {.f32_inputs = {0}}; }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
 };
 

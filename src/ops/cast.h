@@ -1,7 +1,9 @@
-// src/ops/cast.h: the same numbers in another storage (ONNX: to BFLOAT16). The type stays F32: how
-// a tensor is stored is a property of its own, TensorInfo::storage. Inputs     x, any shape. Output
-// y, as x; each in its tensor's own storage. Gradients  none: the precision pass inserts it after
-// differentiation. Kernels    widen, narrow (kernels/bf16.h)
+// src/ops/cast.h: the same numbers in another form.
+// Inputs      x, any shape.    Output  y, as x.
+// Attributes  to: "I32" makes whole numbers integers, which Gather takes. Without it the type stays
+//             and the storage, TensorInfo::storage, is each tensor's own (ONNX: to BFLOAT16).
+// Gradients   none: integers have none, and storages are assigned after differentiation.
+// Kernels     widen, narrow (kernels/bf16.h); to_index (kernels/embedding.h)
 #pragma once
 
 #include "src/graph/op.h"

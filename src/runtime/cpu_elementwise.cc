@@ -1,3 +1,4 @@
+#include "kernels/embedding.h"
 #include "kernels/layout.h"
 #include "src/runtime/bf16_kernel.h"
 #include "src/runtime/cpu_kernels.h"
@@ -23,6 +24,13 @@ std::unique_ptr<Kernel> make_reorder(CpuContext& context, const Graph& g, const 
 }
 
 std::unique_ptr<Kernel> make_cast(CpuContext& context, const Graph& g, const Node& n) {
+  if (output_info(g, n, 0).type.dtype == DType::kI32) {
+    require_f32(n, input_info(g, n, 0));
+    const int64_t count = input_info(g, n, 0).type.shape.elements();
+    return make_kernel([count, &team = context.team](const KernelArgs& a) {
+      cpu::to_index(count, a.in<float>(0), a.out<int32_t>(0), team);
+    });
+  }
   return make_stored_copy(conversion_of(context), input_info(g, n, 0), output_info(g, n, 0));
 }
 

@@ -1,3 +1,4 @@
+#include "kernels/embedding.h"
 #include "kernels/layout.h"
 #include "src/runtime/bf16_kernel.h"
 #include "src/runtime/op_params.h"
@@ -22,6 +23,14 @@ std::unique_ptr<Kernel> make_reorder(ReferenceContext&, const Graph& g, const No
 }
 
 std::unique_ptr<Kernel> make_cast(ReferenceContext& context, const Graph& g, const Node& n) {
+  const TensorType& x = input_info(g, n, 0).type;
+  if (output_info(g, n, 0).type.dtype == DType::kI32) {
+    return with_float_type(x.dtype, [count = x.shape.elements()]<typename T>(T) {
+      return make_kernel([count](const KernelArgs& a) {
+        reference::to_index(count, a.in<T>(0), a.out<int32_t>(0));
+      });
+    });
+  }
   return make_stored_copy(conversion_of(context), input_info(g, n, 0), output_info(g, n, 0));
 }
 

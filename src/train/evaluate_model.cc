@@ -88,8 +88,7 @@ Result<ModelEvaluation> evaluate_model(const std::filesystem::path& model,
       AlignedRows::align(info.schema, data.schema(), test ? data.test() : data.train()));
 
   const int64_t context = info.preprocessing.context_length;
-  const ModelInterface interface = info.schema.interface(context);
-  ASSIGN_OR_RETURN(const Objective objective, find_objective(info.model, interface));
+  const Objective& objective = loaded.objective;
   ASSIGN_OR_RETURN(const std::vector<std::string> names,
                    pick_metrics(metrics, objective.interface));
   const std::vector<int64_t> rows =
@@ -102,7 +101,7 @@ Result<ModelEvaluation> evaluate_model(const std::filesystem::path& model,
 
   const int64_t batch = info.schema.stream() ? kWindowsBatch : kRowsBatch;
   ASSIGN_OR_RETURN(BoundProgram bound,
-                   compile_inference(info.model, interface, batch, nullptr, info.precision));
+                   compile_inference(info.model, info.interface(), batch, nullptr, info.precision));
   const int64_t row_size = bound.program.graph.tensor(bound.output).type.shape.elements() / batch;
   ASSIGN_OR_RETURN(const std::unique_ptr<Inference> inference,
                    Inference::open(std::move(bound), loaded.weights, backend));

@@ -115,6 +115,10 @@ Result<LoadedModel> read_model(const std::filesystem::path& folder) {
   if (!loaded.info.preprocessing.fits(loaded.info.schema)) {
     return invalid("the preprocessing does not fit the schema");
   }
+  ASSIGN_OR_RETURN(loaded.objective, find_objective(loaded.info.model, loaded.info.interface()));
+  if (loaded.objective.interface.category_codes != loaded.info.preprocessing.category_codes) {
+    return invalid("the preprocessing does not give categories as the model takes them");
+  }
   ASSIGN_OR_RETURN(loaded.weights, SafetensorsFile::open(folder / kWeightsFile));
   return loaded;
 }

@@ -16,7 +16,7 @@
 #include "src/base/result.h"
 #include "src/checkpoint/safetensors.h"
 #include "src/data/preprocessing.h"
-#include "src/models/model_spec.h"
+#include "src/models/loss.h"
 #include "src/train/evaluate.h"
 #include "src/train/trainer.h"
 
@@ -35,6 +35,9 @@ struct ModelInfo {
   std::string best_metric = {};
   double best_value = 0;
   int64_t best_step = 0;
+
+  /// What the model's data offers.
+  ModelInterface interface() const { return schema.interface(preprocessing.context_length); }
 };
 
 /// Writes `folder` by way of a temporary sibling. A folder that is already there (an attempt that
@@ -44,10 +47,11 @@ Status write_model(Files& files, const std::filesystem::path& folder, const Mode
 
 struct LoadedModel {
   ModelInfo info;
+  Objective objective;
   SafetensorsFile weights;
 };
 /// NOT_FOUND/FILE_NOT_FOUND, or MODEL_FILE_INVALID saying what is wrong. The preprocessing fits the
-/// schema; whether the weights fit the model, find_weight tells.
+/// schema and gives what the model takes; whether the weights fit the model, find_weight tells.
 Result<LoadedModel> read_model(const std::filesystem::path& folder);
 
 /// The weight of a parameter or state tensor; MODEL_FILE_INVALID if it is missing or of another

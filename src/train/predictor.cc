@@ -96,15 +96,13 @@ Result<std::unique_ptr<Predictor>> Predictor::open(const std::filesystem::path& 
     return make_error(ErrorCode::kFailedPrecondition, "PREDICT_UNSUPPORTED",
                       "the model continues text: it has no rows to predict; ask it to generate");
   }
-  ASSIGN_OR_RETURN(Objective objective,
-                   find_objective(loaded.info.model, loaded.info.schema.interface()));
   ASSIGN_OR_RETURN(BoundProgram bound,
-                   compile_inference(loaded.info.model, loaded.info.schema.interface(),
-                                     kPredictBatch, nullptr, loaded.info.precision));
+                   compile_inference(loaded.info.model, loaded.info.interface(), kPredictBatch,
+                                     nullptr, loaded.info.precision));
   ASSIGN_OR_RETURN(std::unique_ptr<Inference> inference,
                    Inference::open(std::move(bound), loaded.weights, backend));
   return std::unique_ptr<Predictor>(std::make_unique<LoadedPredictor>(
-      std::move(loaded.info), std::move(objective), std::move(inference)));
+      std::move(loaded.info), std::move(loaded.objective), std::move(inference)));
 }
 
 }  // namespace trainyard

@@ -42,8 +42,10 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
   RunPlan plan = describe_run(programs, shape);
   const Split split =
       split_dataset(schema, shape.context_length, job.recipe.validation_split, job.recipe.seed);
-  const Preprocessing preprocessing = fit_preprocessing(
-      schema, data.train(), split.train, shape.context_length, shape.objective.unit_input());
+  const Preprocessing preprocessing =
+      fit_preprocessing(schema, data.train(), split.train,
+                        {shape.context_length, shape.objective.unit_input(),
+                         shape.objective.interface.category_codes});
 
   Session session(std::move(programs), backend, shape.micro_batches);
   plan.memory.workspace_bytes = session.workspace_bytes();

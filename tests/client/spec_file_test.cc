@@ -92,6 +92,31 @@ TEST(SpecFile, ALossIsANameOrANameWithSettings) {
             std::string::npos);
 }
 
+// One field, several forms of it: which are right, the server knows.
+TEST(SpecFile, AValueMayBeTextANumberOrNumbersWithNames) {
+  const auto mlp = [](const std::string& embedding) {
+    const auto spec =
+        parse_spec_file(spec_with("{mlp: {embedding: " + embedding + "}}"), "job.yaml", "", {});
+    EXPECT_TRUE(spec.ok()) << spec.error().message;
+    return spec->job_spec().model().mlp().embedding();
+  };
+  EXPECT_EQ(mlp("auto").string_value(), "auto");
+  EXPECT_EQ(mlp("8").number_value(), 8);
+  EXPECT_EQ(mlp("{cut: 4, \"Color of stone\": 6}").struct_value().fields().at("cut").number_value(),
+            4);
+  EXPECT_EQ(problems_of(spec_with("{mlp: {embedding: {cut: {width: 4}}}}")).size(), 1u);
+  const std::string loss = "{mlp: {}, loss: {softmax_cross_entropy: ";
+  const auto spec =
+      parse_spec_file(spec_with(loss + "{class_weights: balanced}}}"), "job.yaml", "", {});
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->job_spec().model().loss().softmax_cross_entropy().class_weights().string_value(),
+            "balanced");
+  // What only stored specs hold.
+  const auto stored = problems_of(spec_with(loss + "{class_weight_list: [1]}}}"));
+  ASSERT_EQ(stored.size(), 1u);
+  EXPECT_NE(stored[0].find("did you mean 'class_weights'?"), std::string::npos) << stored[0];
+}
+
 TEST(SpecFile, ReadsTheSameFromJson) {
   const auto spec = parse_spec_file(
       R"({"dataset": {"name": "digits"}, "model": {"mlp": {"hidden": [512, 512], "dropout": 0.1}},

@@ -48,6 +48,31 @@ TEST(Preprocessing, StandardisesAndEncodes) {
   EXPECT_NEAR(transform.restore_target(transform.standardise_target(30)), 30, 1e-5);
 }
 
+TEST(Preprocessing, CategoriesAsCodes) {
+  const IngestedCsv d(csv_options("price"), kTable, "size,colour,constant,price\n1,pink,0.1,1\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  const std::vector<int64_t> rows = {0, 1, 2, 3};
+  const Preprocessing p =
+      fit_preprocessing(d->schema(), d->train(), rows, {.category_codes = true});
+  const RowTransform transform(d->schema(), p);
+  ASSERT_EQ(transform.input_size(), 3);
+  const auto code = [&](const Partition& partition, int64_t row) {
+    std::vector<float> out(3, NAN);
+    transform.apply(partition, row, out.data());
+    return out[2];
+  };
+  EXPECT_EQ(code(d->train(), 0), 3);  // blue, green, red
+  EXPECT_EQ(code(d->train(), 1), 1);
+  EXPECT_EQ(code(d->train(), 2), 2);
+  EXPECT_EQ(code(d->train(), 3), 0) << "missing";
+  EXPECT_EQ(code(d->test(), 0), 0) << "unseen";
+  EXPECT_EQ(Preprocessing::from_json(p.to_json()).value(), p);
+  Preprocessing one_hot = p;
+  one_hot.category_codes = false;
+  EXPECT_EQ(one_hot.to_json().find("category_codes"), std::string::npos) << "as it always was";
+  EXPECT_EQ(fit_preprocessing(d->schema(), d->train(), rows), one_hot);
+}
+
 TEST(Preprocessing, ImagesByChannelAndTheSumsAgreeWithThePixels) {
   CsvOptions options = csv_options("y");
   options.image = {2, 1, 2};

@@ -50,7 +50,7 @@ TEST(TextIngest, CharactersOfTheTrainingPartAreTheVocabulary) {
   EXPECT_EQ(copy(d->train().tokens), (Tokens{3, 2, 4, 1, 3}));
   EXPECT_EQ(copy(d->test().tokens), (Tokens{2, 3, 0}));
   EXPECT_EQ(s.train_rows, 5);
-  EXPECT_EQ(s.test_rows, 3);
+  EXPECT_EQ(s.test_rows, {.context_length = 3});
   const ModelInterface interface = s.interface(4);
   EXPECT_EQ(interface.input, Shape({4}));
   EXPECT_EQ(interface.vocabulary, 5);
@@ -269,7 +269,8 @@ TEST(Windows, BatchesAreTokensAndTheOnesAfterThem) {
   const IngestedText d(text);  // token i + 1 at place i
   ASSERT_TRUE(d.ok()) << d.message();
   const Split split = split_dataset(d->schema(), 4, 0.25, 3);
-  const Preprocessing p = fit_preprocessing(d->schema(), d->train(), split.train, 4);
+  const Preprocessing p =
+      fit_preprocessing(d->schema(), d->train(), split.train, {.context_length = 4});
   EXPECT_EQ(split.validation.size(), 4u);
   Loader::Options options;
   options.batch_size = 2;

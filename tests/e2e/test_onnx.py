@@ -329,9 +329,13 @@ class File:
             cell = dict(zip(header, row))
             columns = json.loads(self.metadata["columns"])
             numeric.append([float(cell[c["name"]] or "nan") for c in columns if c["kind"] == "numeric"])
-            categorical.append([float(cell[c["name"]] == value) for c in columns if c["kind"] == "categorical"
-                                for value in c["categories"]])
-        return {"numeric": np.array(numeric, np.float32), "categorical": np.array(categorical, np.float32)}
+            named = [(cell[c["name"]], c["categories"]) for c in columns if c["kind"] == "categorical"]
+            if self.inputs["categorical"].type == "tensor(int64)":  # embeddings
+                categorical.append([names.index(value) + 1 if value in names else 0 for value, names in named])
+            else:
+                categorical.append([float(value == name) for value, names in named for name in names])
+        kind = {"tensor(int64)": np.int64, "tensor(float)": np.float32}[self.inputs["categorical"].type]
+        return {"numeric": np.array(numeric, np.float32), "categorical": np.array(categorical, kind)}
 
 
 class Onnx(DaemonTest):
@@ -395,14 +399,25 @@ class Onnx(DaemonTest):
     @needs_onnxruntime
     def test_tables(self):
         one_score = "\n  loss: binary_cross_entropy"
-        for name, target, loss in (("survived", "survived", ""), ("one_score", "survived", one_score),
-                                   ("price", "price", "")):
+        by_hand = """
+  layers:
+    - {name: port, inputs: [input], category_embedding: {column: port, embedding_dim: 2, initializer_std: 1}}
+    - {name: numbers, inputs: [input], slice: {starts: 0, ends: 3}}
+    - {inputs: [port, numbers], concat: {}}
+    - gemm:"""
+        for name, target, model in (
+                ("survived", "survived", "\n  mlp: {hidden: [8]}"),
+                ("one_score", "survived", "\n  mlp: {hidden: [8]}" + one_score),
+                ("price", "price", "\n  mlp: {hidden: [8]}"),
+                ("embedding", "survived", "\n  mlp: {hidden: [8], embedding: auto}"),
+                ("embedding_price", "price", "\n  mlp: {hidden: [8], embedding: {cabin: 3}}"),
+                ("embedding_layers", "survived", by_hand)):
             lines = passengers(target)
             path = self.write(f"{target}.csv", "\n".join(lines) + "\n")
             dataset = f"\n  path: {path}\n  csv: {{target: {target}}}"
             with self.subTest(name):
-                rows = [line.rsplit(",", 1)[0] for line in lines[4:9]]
-                file = self.judge(name, spec(dataset, "\n  mlp: {hidden: [8]}" + loss), rows,
+                rows = [line.rsplit(",", 1)[0] for line in lines[4:9]] + ["190002,30,X,9.5,Z1"]  # unseen categories
+                file = self.judge(name, spec(dataset, model), rows,
                                   lines[0].split(",")[:-1])
                 self.assertEqual(file.metadata["target"], target)
 

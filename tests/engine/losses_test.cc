@@ -155,6 +155,36 @@ TEST(Losses, AreRefusedTogetherWithLayersAndRecipe) {
   EXPECT_EQ(model.error().violations[1].field, "model.layers[0].gemm.unts");
 }
 
+// scikit-learn: compute_class_weight("balanced", classes=[0, 1, 2], y=[0] * 6 + [1] * 3 + [2] * 1)
+// is [0.5555..., 1.1111..., 3.3333...].
+TEST(Losses, BalancedWeightsAreThoseOfScikitLearn) {
+  ModelInterface data{{4}, 0, TargetForm::kClass, 3};
+  data.class_counts = {6, 3, 1};
+  const ModelSpec spec =
+      with_loss("SoftmaxCrossEntropyLoss", {{"class_weights", std::string("balanced")}});
+  const auto weights = find_objective(spec, data)->attributes.get_floats("class_weights", {});
+  ASSERT_EQ(weights.size(), 3u);
+  EXPECT_DOUBLE_EQ(weights[0], 10.0 / 18);
+  EXPECT_DOUBLE_EQ(weights[1], 10.0 / 9);
+  EXPECT_DOUBLE_EQ(weights[2], 10.0 / 3);
+
+  const auto refusal = [&](const ModelInterface& d, const std::string& given) {
+    const auto objective =
+        find_objective(with_loss("SoftmaxCrossEntropyLoss", {{"class_weights", given}}), d);
+    EXPECT_FALSE(objective.ok());
+    EXPECT_EQ(objective.error().violations.at(0).field,
+              "model.loss.softmax_cross_entropy.class_weights");
+    return objective.error().message;
+  };
+  EXPECT_NE(refusal(data, "balance").find("expected balanced or a list of numbers"),
+            std::string::npos);
+  data.class_counts = {6, 0, 1};
+  EXPECT_NE(refusal(data, "balanced").find("class 1 (counted from 0)"), std::string::npos);
+  data.class_counts.clear();
+  EXPECT_NE(refusal(data, "balanced").find("upload it again"), std::string::npos);
+  EXPECT_NE(refusal(kText, "balanced").find("a text has none"), std::string::npos);
+}
+
 TEST(Losses, SurviveTheModelFile) {
   const ModelSpec spec =
       with_loss("SoftmaxCrossEntropyLoss",

@@ -4,7 +4,7 @@
     python3 -m venv venv && venv/bin/pip install torch numpy
     venv/bin/python tests/golden/make_losses_golden.py
 
-Every loss with its options, and the autoencoders, train a small model for 50 steps. Initial weights
+Every loss with its options, the autoencoders, and tables with embeddings of categories train a small model for 50 steps. Initial weights
 and batches are Philox numbers (philox.py), so the file holds models and results alone.
 """
 
@@ -25,6 +25,9 @@ FEATURES = 12
 CLASSES = 4
 TOKENS, VOCABULARY = 7, 5
 IMAGE = (2, 9, 6)  # an odd and an even side, which the decoder must find again
+NUMBERS = 4
+CATEGORIES = {"Cut of stone": 5, "cut_of_stone": 12}  # two columns whose layers would have one name
+CLASS_COUNTS = [50, 10, 30, 110]
 RATE = 0.05
 RATES = {"autoencoder_binary": 1.0}  # a mean over all pixels: small gradients
 
@@ -66,6 +69,21 @@ def token_batch(step):
     return tokens.reshape(BATCH, TOKENS), following
 
 
+def table_batch(step):
+    """Four numbers and two codes, of which the first says the class, as the first number does a bit."""
+    x = (2 * uniform("numbers", step, BATCH * NUMBERS) - 1).reshape(BATCH, NUMBERS)
+    codes = [integers(f"codes{i}", step, BATCH) % (count + 1)
+             for i, count in enumerate(CATEGORIES.values())]
+    label = codes[0] % CLASSES
+    x[:, 0] += 0.5 * label
+    return np.column_stack([x, *codes]).astype(np.float32), label
+
+
+def table_number_batch(step):
+    x, label = table_batch(step)
+    return x, (label - x[:, 1]).astype(np.float32).reshape(BATCH, 1)
+
+
 def row_batch(step):
     """Twelve columns made of three numbers, and noise."""
     code = 2 * uniform("code", step, BATCH * 3).reshape(BATCH, 3) - 1
@@ -89,7 +107,7 @@ def pixel_batch(step):
 
 
 BATCHES = {"class": class_batch(CLASSES), "two_classes": class_batch(2), "number": number_batch,
-           "token": token_batch, "row": row_batch, "pixel": pixel_batch}
+           "token": token_batch, "table": table_batch, "table_number": table_number_batch, "row": row_batch, "pixel": pixel_batch}
 
 
 def stack(*layers):
@@ -106,6 +124,27 @@ def mlp(outputs):
 
 def token_model():
     return stack(("embedding", nn.Embedding(VOCABULARY, 8)), ("head", nn.Linear(8, VOCABULARY)))
+
+
+class TableModel(nn.Module):
+    """An embedding for each column behind the numbers, and an MLP."""
+
+    def __init__(self, widths, outputs):
+        super().__init__()
+        self.embedding_cut_of_stone, self.embedding_cut_of_stone_2 = (
+            nn.Embedding(count + 1, width) for count, width in zip(CATEGORIES.values(), widths))
+        self.fc1 = nn.Linear(NUMBERS + sum(widths), 16)
+        self.fc2 = nn.Linear(16, outputs)
+
+    def forward(self, x):
+        codes = x[:, NUMBERS:].long()
+        columns = torch.cat([x[:, :NUMBERS], self.embedding_cut_of_stone(codes[:, 0]),
+                             self.embedding_cut_of_stone_2(codes[:, 1])], 1)
+        return self.fc2(F.relu(self.fc1(columns)))
+
+
+def fastai_width(categories):
+    return min(600, round(1.6 * (categories + 1) ** 0.56))
 
 
 def dense_autoencoder():
@@ -128,8 +167,9 @@ def conv_autoencoder():
 def initialise_all(model):
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if name == "embedding.weight":
-                p.copy_(torch.from_numpy(initial_normal(SEED, name, tuple(p.shape), 1.0)))
+            if name.startswith("embedding"):
+                std = 1.0 if name == "embedding.weight" else 0.01  # of tokens, of categories
+                p.copy_(torch.from_numpy(initial_normal(SEED, name, tuple(p.shape), std)))
     initialise_others = {n: p for n, p in model.named_parameters() if not n.startswith("embedding")}
     holder = nn.Module()
     holder.named_parameters = lambda: initialise_others.items()
@@ -150,8 +190,13 @@ DENSE = {"preset": "autoencoder",
          "parameters": {"hidden": [10], "latent": 3, "activation": "tanh"}}
 CONV = {"preset": "autoencoder", "parameters": {"channels": [4, 6], "latent": 5}}
 WEIGHTS = [0.5, 2.0, 1.0, 0.25]
+BALANCED = [sum(CLASS_COUNTS) / (CLASSES * count) for count in CLASS_COUNTS]
 XENT, KL = "SoftmaxCrossEntropyLoss", "KullbackLeiblerDivergence"
 MSE, MAE, HUBER, BCE = "MeanSquaredError", "MeanAbsoluteError", "HuberLoss", "BinaryCrossEntropyLoss"
+
+
+def embedded(widths):
+    return {"preset": "mlp", "parameters": {"hidden": [16], "embedding": widths}}
 
 
 def xent(z, y, weights=None, **options):
@@ -170,6 +215,8 @@ CASES = [
      lambda z, y: xent(z, y, label_smoothing=0.2)),
     ("weights", "class", MLP, XENT, {"class_weights": WEIGHTS}, lambda: mlp(CLASSES),
      lambda z, y: xent(z, y, WEIGHTS)),
+    ("balanced", "class", MLP, XENT, {"class_weights": "balanced", "label_smoothing": 0.1},
+     lambda: mlp(CLASSES), lambda z, y: xent(z, y, BALANCED, label_smoothing=0.1)),
     ("ignored", "class", MLP, XENT, {"ignore_index": 2}, lambda: mlp(CLASSES),
      lambda z, y: xent(z, y, ignore_index=2)),
     ("all_options", "class", MLP, XENT,
@@ -193,6 +240,11 @@ CASES = [
     ("huber", "number", MLP, HUBER, {}, lambda: mlp(1), F.huber_loss),
     ("huber_delta", "number", MLP, HUBER, {"delta": 0.3}, lambda: mlp(1),
      lambda y, t: F.huber_loss(y, t, delta=0.3)),
+    ("embedding", "table", embedded("auto"), XENT, {},
+     lambda: TableModel([fastai_width(c) for c in CATEGORIES.values()], CLASSES), xent),
+    ("embedding_width", "table", embedded(3), XENT, {}, lambda: TableModel([3, 3], CLASSES), xent),
+    ("embedding_widths", "table_number", embedded({"cut_of_stone": 2}), MSE, {},
+     lambda: TableModel([fastai_width(CATEGORIES["Cut of stone"]), 2], 1), F.mse_loss),
     ("autoencoder", "row", DENSE, "", {}, dense_autoencoder, F.mse_loss),
     ("autoencoder_huber", "row", DENSE, HUBER, {"delta": 0.5}, dense_autoencoder,
      lambda y, t: F.huber_loss(y, t, delta=0.5)),
@@ -231,7 +283,9 @@ def main():
         cases.append({"name": name, "form": form, "model": spec, "learning_rate": rate,
                       "losses": losses})
     out = {"seed": SEED, "batch": BATCH, "features": FEATURES, "classes": CLASSES, "tokens": TOKENS,
-           "vocabulary": VOCABULARY, "image": list(IMAGE), "cases": cases}
+           "vocabulary": VOCABULARY, "image": list(IMAGE),
+           "numbers": NUMBERS, "categories": [{"name": n, "count": c} for n, c in CATEGORIES.items()],
+           "class_counts": CLASS_COUNTS, "cases": cases}
     path = pathlib.Path(__file__).parent / "losses.json"
     path.write_text(json.dumps(out, indent=1) + "\n")
 

@@ -135,10 +135,42 @@ TEST(ConvertSpec, WireAndEngineKnowTheSameLayersLossesAndPresets) {
   }
 }
 
+TEST(ConvertSpec, ValuesOfAnyTypeKeepTheirs) {
+  const auto read = [](const std::string& model) {
+    return to_engine(parse_spec("model { " + model + " }" + kRecipe));
+  };
+  const auto embedding = [&](const std::string& value) {
+    const auto spec = read("mlp { embedding { " + value + " } }");
+    EXPECT_TRUE(spec.ok()) << spec.error().message;
+    return *spec->model.parameters.find("embedding");
+  };
+  EXPECT_EQ(embedding("string_value: 'auto'"), Attribute("auto"));
+  EXPECT_EQ(embedding("number_value: 8"), Attribute(int64_t{8}));
+  EXPECT_EQ(embedding("struct_value { fields { key: 'cut' value { number_value: 4 } } }"),
+            Attribute(NamedInts{{"cut", 4}}));
+  const auto wrong = read(
+      "mlp { embedding { struct_value { fields { key: 'cut' value { number_value: 4.5 } } } } }");
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_TRUE(names_field(wrong.error(), "model.mlp.embedding"));
+
+  const auto weights = [&](const std::string& field) {
+    const auto spec = read("mlp {} loss { softmax_cross_entropy { " + field + " } }");
+    EXPECT_TRUE(spec.ok()) << spec.error().message;
+    return *spec->model.loss.attributes.find("class_weights");
+  };
+  EXPECT_EQ(weights("class_weights { string_value: 'balanced' }"), Attribute("balanced"));
+  EXPECT_EQ(weights("class_weights { list_value { values { number_value: 1 } values { "
+                    "number_value: 2.5 } } }"),
+            Attribute(std::vector<double>{1, 2.5}));
+  // As jobs hold it that were stored before class_weights could be anything but a list.
+  EXPECT_EQ(weights("class_weight_list: [1, 2.5]"), Attribute(std::vector<double>{1, 2.5}));
+}
+
 TEST(ConvertSpec, LossesKeepTheirSettings) {
   const auto spec = to_engine(parse_spec(std::string(R"(model {
     autoencoder { type: DENSE hidden: 8 } target: INPUT
-    loss { softmax_cross_entropy { label_smoothing: 0.25 class_weights: [1, 0.5] ignore_index: 0 } } })") +
+    loss { softmax_cross_entropy { label_smoothing: 0.25 ignore_index: 0
+             class_weights { list_value { values { number_value: 1 } values { number_value: 0.5 } } } } } })") +
                                          kRecipe));
   ASSERT_TRUE(spec.ok()) << spec.error().message;
   const Attributes& loss = spec->model.loss.attributes;

@@ -26,6 +26,16 @@ CaseGraph gather(DType dtype, const Shape& table, const Shape& indices) {
                         {b.parameter("table", table), b.tokens("indices", indices, table[0])}));
 }
 
+// Numbers of the data as indices.
+CaseGraph gather_codes(DType dtype) {
+  CaseBuilder b(dtype);
+  const TensorId codes = b.input("codes", {5});
+  const TensorId index = b.one("index", "Cast", {{"to", "I32"}}, {codes});
+  CaseGraph c = b.finish(b.one("y", "Gather", {}, {b.parameter("table", {4, 3}), index}));
+  c.values[codes] = {0, 3, 1, 3, 2};
+  return c;
+}
+
 // The head reads the table that the embedding reads: both gradients are summed.
 CaseGraph tied_embedding(DType dtype) {
   CaseBuilder b(dtype);
@@ -154,6 +164,7 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
   row("Gather/odd", [](DType t) { return gather(t, {5, 3}, {2, 7}); });
   row("Gather/tables", [](DType t) { return gather(t, {3, 2, 5}, {2, 1, 4}); });
   row("Gather/tied", tied_embedding);
+  row("Gather/codes", gather_codes);
   row("PositionEmbedding/one", [](DType t) { return positions(t, {1, 1, 1}, 0); });
   row("PositionEmbedding/odd", [](DType t) { return positions(t, {3, 5, 7}, 0); });
   row("PositionEmbedding/prefix", [](DType t) { return positions(t, {3, 2, 5}, 2); });

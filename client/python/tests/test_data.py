@@ -103,6 +103,9 @@ def test_a_frame_keeps_its_columns_kinds(client):
     assert columns["class code"].categorical and list(columns["class code"].categories) == ["1", "2", "3"]
     assert list(columns["port, of"].categories) == ['C "x"', "S", "line\nbreak"]
     assert (dataset.schema.train_rows, dataset.schema.test_rows) == (40, 8)
+    assert list(dataset.schema.class_counts) == [20, 20]
+    assert list(columns["class code"].category_counts) == [20, 10, 10]
+    assert (columns["age"].numbers.min, columns["age"].numbers.max) == (22.0, 41.0)
     refused(trainyard.InvalidArgumentError, lambda: client.upload_frame(frame, "dead"), "'dead' is not a column", "age")
     refused(trainyard.InvalidArgumentError, lambda: client.upload_frame(frame, "alive", catgorical=["age"]),
             "did you mean 'categorical'")

@@ -51,6 +51,24 @@ def test_a_choice_may_be_its_name_alone():
         read_job(text.format("hubber"))
 
 
+def test_a_value_may_be_text_a_number_or_numbers_with_names():
+    def embedding(value):
+        spec = {"dataset": {"name": "x"}, "model": {"mlp": {"embedding": value}},
+                "recipe": {"steps": 1, "optimizer": {"learning_rate": 1}}}
+        return read_job(spec).job_spec().model.mlp.embedding
+
+    assert embedding("auto").string_value == "auto" and embedding(8).number_value == 8
+    assert embedding({"cut": 4}).struct_value.fields["cut"].number_value == 4
+    with pytest.raises(InvalidArgumentError, match="model.mlp.embedding.cut: .*expected a number"):
+        embedding({"cut": {"width": 4}})
+    text = "dataset: {{name: x}}\nmodel: {{mlp: {{}}, loss: {{softmax_cross_entropy: {}}}}}\nrecipe: {{steps: 1, " \
+           "optimizer: {{learning_rate: 1}}}}\n"
+    loss = read_job(text.format("{class_weights: balanced}")).job_spec().model.loss
+    assert loss.softmax_cross_entropy.class_weights.string_value == "balanced"
+    with pytest.raises(InvalidArgumentError, match="did you mean 'class_weights'?"):
+        read_job(text.format("{class_weight_list: [1]}"))
+
+
 def test_places_of_fields():
     document = Document.parse("a:\n  b:\n    - {c: 1}\n    - {c: 2}\n", "x")
     assert document.locate("a.b[1].c") == "x:4:11"

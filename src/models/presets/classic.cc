@@ -1,4 +1,8 @@
 // mlp and lenet5.
+#include <algorithm>
+#include <set>
+
+#include "src/models/layer.h"
 #include "src/models/preset.h"
 
 namespace trainyard {
@@ -14,11 +18,70 @@ LayerSpec layer(std::string name, std::string_view op, Attributes attributes = {
   return {std::move(name), std::string(op), {}, std::move(attributes)};
 }
 
-Layers expand_mlp(const Attributes& parameters, const ModelInterface&) {
+// "embedding_sepal_width" for the column "Sepal width"; a number behind it where another column's
+// is the same.
+std::string embedding_name(const std::string& column, std::set<std::string>& taken) {
+  constexpr size_t kColumnBytesMax = 40;  // a layer's name has 63 at most
+  std::string name = "embedding_";
+  for (const char c : column.substr(0, kColumnBytesMax)) {
+    const bool digit = c >= '0' && c <= '9';
+    const bool lower = c >= 'a' && c <= 'z';
+    const bool upper = c >= 'A' && c <= 'Z';
+    name += digit || lower ? c : upper ? static_cast<char>(c - 'A' + 'a') : '_';
+  }
+  std::string free = name;
+  for (int i = 2; !taken.insert(free).second; ++i) free = name + "_" + std::to_string(i);
+  return free;
+}
+
+// The numeric columns, and behind them a vector for each categorical one.
+Status embed_categories(const Attribute& embedding, const ModelInterface& interface,
+                        std::vector<LayerSpec>& layers) {
+  const auto* all = std::get_if<int64_t>(&embedding);
+  const auto* named = std::get_if<NamedInts>(&embedding);
+  if (named != nullptr) {
+    Violations violations;
+    for (const auto& [name, width] : *named) {
+      if (std::ranges::find(interface.categories, name, &CategoricalColumn::name) ==
+          interface.categories.end()) {
+        violations.add("FIELD_UNKNOWN", "model.mlp.embedding." + name, no_column(name, interface));
+      }
+    }
+    if (!violations.empty()) return violations.to_error();
+  }
+  std::vector<std::string> parts;
+  if (const int64_t numbers = interface.input[0] - std::ssize(interface.categories); numbers > 0) {
+    parts.emplace_back("numbers");
+    layers.push_back(
+        {parts.back(), "Slice", {"input"}, {{"starts", int64_t{0}}, {"ends", numbers}}});
+  }
+  std::set<std::string> taken;
+  for (const CategoricalColumn& column : interface.categories) {
+    int64_t width = category_embedding_dim(column.count);
+    if (all != nullptr) width = *all;
+    if (named != nullptr && named->contains(column.name)) width = named->at(column.name);
+    parts.push_back(embedding_name(column.name, taken));
+    layers.push_back({parts.back(),
+                      "CategoryEmbedding",
+                      {"input"},
+                      {{"column", column.name}, {"embedding_dim", width}}});
+  }
+  layers.push_back({"columns", "Concat", parts, {}});
+  return {};
+}
+
+Layers expand_mlp(const Attributes& parameters, const ModelInterface& interface) {
   const std::string activation = parameters.get_string("activation", "relu");
   const double dropout = parameters.get_float("dropout", 0);
   int number = 0;
   std::vector<LayerSpec> layers;
+  // Without codes in the input the objective has been refused (find_objective).
+  if (const Attribute* embedding = parameters.find(kEmbeddingParameter);
+      embedding != nullptr && interface.category_codes) {
+    if (Status s = embed_categories(*embedding, interface, layers); !s.ok()) {
+      return std::move(s).error();
+    }
+  }
   for (const int64_t units : spell_out(parameters, "hidden", 1, {})) {
     const std::string suffix = std::to_string(++number);
     layers.push_back(layer("fc" + suffix, "Gemm", {{"units", units}}));
@@ -64,9 +127,15 @@ std::vector<PresetKind> classic_presets() {
   AttributeRule hidden = dims_rule("hidden", false, 1, 65536);
   hidden.count_min = 0;
   hidden.count_max = 64;
+  AttributeRule embedding;
+  embedding.kind = AttributeRule::Kind::kWidths;
+  embedding.name = kEmbeddingParameter;
+  embedding.min = 1;
+  embedding.max = kChannelsMax;
+  embedding.choices = {"auto"};
   return {{"mlp",
            {hidden, choice_rule("activation", {"relu", "sigmoid", "tanh", "gelu"}),
-            real_rule("dropout", false, {.max = 1, .max_excluded = true})},
+            real_rule("dropout", false, {.max = 1, .max_excluded = true}), embedding},
            expand_mlp},
           {"lenet5", {}, expand_lenet5}};
 }

@@ -118,7 +118,7 @@ class _Reader:
         chosen: dict[str, str] = {}
         for key, entry in value.entries.items():
             field = fields.get(key)
-            if field is None:
+            if field is None or field.GetOptions().deprecated:  # what only stored specs hold
                 self.add(entry.key_at, "FIELD_UNKNOWN", _child(path, key), self._unknown(message.DESCRIPTOR, path, key))
                 continue
             oneof = _real_oneof(field)
@@ -130,7 +130,7 @@ class _Reader:
 
     @staticmethod
     def _unknown(kind: _Descriptor, path: str, key: str) -> str:
-        names = [f.name for f in kind.fields]
+        names = [f.name for f in kind.fields if not f.GetOptions().deprecated]
         familiar = _FAMILIAR.get(key.lower())
         if familiar in names:
             return f"unknown field, it is called '{familiar}' here"
@@ -144,7 +144,9 @@ class _Reader:
 
     def _read_field(self, entry: Entry, path: str, field: _Descriptor, message: Message) -> None:
         value = entry.value
-        if _is_map(field):
+        if field.message_type is not None and field.message_type.full_name == AnyValue.DESCRIPTOR.full_name:
+            self._read_any(value, path, getattr(message, field.name), may_be_named=True)
+        elif _is_map(field):
             self._read_map(value, path, field, message)
         elif _is_repeated(field):
             self._read_repeated(value, path, field, message)
@@ -188,12 +190,17 @@ class _Reader:
                 if text is not None:
                     target[key] = text
 
-    def _read_any(self, value: Value, path: str, out: AnyValue) -> None:
-        """A value of any type: number, truth, text, or a list of them. Which is right, its reader knows."""
+    def _read_any(self, value: Value, path: str, out: AnyValue, may_be_named: bool = False) -> None:
+        """A value of any type: number, truth, text, a list of them, or some with names. Which is right, its reader
+        knows."""
         if value.kind is Kind.SEQUENCE:
             out.list_value.SetInParent()
             for i, item in enumerate(value.items):
                 self._read_any(item, f"{path}[{i}]", out.list_value.values.add())
+        elif value.kind is Kind.MAP and may_be_named:
+            out.struct_value.SetInParent()
+            for key, entry in value.entries.items():
+                self._read_any(entry.value, _child(path, key), out.struct_value.fields[key])
         elif value.kind is not Kind.SCALAR:
             self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected a number, text, true or false")
         elif not value.quoted and value.text in ("true", "false"):

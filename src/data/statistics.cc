@@ -1,0 +1,190 @@
+#include "src/data/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "src/base/json_fields.h"
+#include "src/data/limits.h"
+
+namespace trainyard {
+namespace {
+
+constexpr const char* kReason = "DATASET_INVALID";
+
+/// Of the numbers that `visit` hands to its argument, always in the same order; none of none. Two
+/// passes: a one-pass variance loses its digits for large means.
+template <typename Visit>
+std::optional<NumberStatistics> measure_numbers(const Visit& visit) {
+  int64_t count = 0;
+  double sum = 0;
+  NumberStatistics s{std::numeric_limits<double>::infinity(),
+                     -std::numeric_limits<double>::infinity()};
+  visit([&](double x) {
+    ++count;
+    sum += x;
+    s.min = std::min(s.min, x);
+    s.max = std::max(s.max, x);
+  });
+  if (count == 0) return std::nullopt;
+  const auto n = static_cast<double>(count);
+  // A rounded mean may lie outside of equal values.
+  s.mean = std::clamp(sum / n, s.min, s.max);
+  double squares = 0;
+  visit([&](double x) { squares += (x - s.mean) * (x - s.mean); });
+  s.std = std::sqrt(squares / n);
+  return s;
+}
+
+/// How often each of `kinds` codes stands at `first`, `first` + `stride`, ...; -1 is missing.
+std::vector<int64_t> count_codes(std::span<const int32_t> codes, size_t first, size_t stride,
+                                 size_t kinds) {
+  std::vector<int64_t> counts(kinds);
+  for (size_t i = first; i < codes.size(); i += stride) {
+    if (codes[i] >= 0) ++counts.at(static_cast<size_t>(codes[i]));
+  }
+  return counts;
+}
+
+/// Of channel `c` of all images.
+template <typename T>
+NumberStatistics measure_channel(std::span<const T> images, const Shape& image, int64_t c) {
+  const auto pixels = static_cast<size_t>(image[1] * image[2]);
+  const auto stride = static_cast<size_t>(image[0]) * pixels;
+  const auto all = measure_numbers([&](const auto& add) {
+    for (size_t i = static_cast<size_t>(c) * pixels; i < images.size(); i += stride) {
+      for (const T x : images.subspan(i, pixels)) add(static_cast<double>(x));
+    }
+  });
+  return all.value_or(NumberStatistics{});
+}
+
+std::optional<NumberStatistics> measure_column(std::span<const float> values, size_t first,
+                                               size_t stride) {
+  return measure_numbers([&](const auto& add) {
+    for (size_t i = first; i < values.size(); i += stride) {
+      if (!std::isnan(values[i])) add(static_cast<double>(values[i]));
+    }
+  });
+}
+
+std::optional<NumberStatistics> measure_lengths(const TextSchema& text, const Partition& train) {
+  const auto length = static_cast<size_t>(text.max_length);
+  return measure_numbers([&](const auto& add) {
+    for (size_t i = 0; i < train.tokens.size(); i += length) {
+      const auto row = train.tokens.subspan(i, length);
+      add(static_cast<double>(std::ssize(row) - std::ranges::count(row, text.padding_id())));
+    }
+  });
+}
+
+nlohmann::json numbers_to_json(const std::optional<NumberStatistics>& s) {
+  if (!s) return nullptr;
+  return {{"min", s->min}, {"max", s->max}, {"mean", s->mean}, {"std", s->std}};
+}
+
+Result<std::optional<NumberStatistics>> numbers_from_json(const nlohmann::json& json) {
+  if (json.is_null()) return std::optional<NumberStatistics>();
+  JsonFields fields(json, "schema: statistics", kReason);
+  NumberStatistics s{fields.number("min"), fields.number("max"), fields.number("mean"),
+                     fields.number("std")};
+  if (Status status = fields.finish(); !status.ok()) return std::move(status).error();
+  return std::optional(s);
+}
+
+Error mismatch() {
+  return make_error(ErrorCode::kInvalidArgument, kReason,
+                    "schema: the statistics are those of another schema");
+}
+
+Result<std::vector<int64_t>> counts_from_json(const nlohmann::json& json, int64_t rows,
+                                              size_t kinds) {
+  if (!json.is_array() || json.size() != kinds) return mismatch();
+  std::vector<int64_t> counts;
+  int64_t left = rows;
+  for (const nlohmann::json& count : json) {
+    if (!count.is_number_integer()) return mismatch();
+    counts.push_back(count.get<int64_t>());
+    if (counts.back() < 0 || counts.back() > left) return mismatch();
+    left -= counts.back();
+  }
+  return counts;
+}
+
+}  // namespace
+
+DatasetStatistics measure(const DatasetSchema& schema, const Partition& train) {
+  DatasetStatistics s;
+  const auto numeric = static_cast<size_t>(schema.numeric_columns());
+  for (size_t c = 0; c < numeric; ++c) {
+    s.numeric.push_back(measure_column(train.numeric, c, numeric));
+  }
+  const auto categorical = static_cast<size_t>(schema.categorical_columns());
+  for (const ColumnSchema& column : schema.columns) {
+    if (column.kind != ColumnSchema::Kind::kCategorical) continue;
+    s.categories.push_back(
+        count_codes(train.category, s.categories.size(), categorical, column.categories.size()));
+  }
+  s.classes = count_codes(train.target_class, 0, 1, schema.target.classes.size());
+  s.target = measure_column(train.target_numeric, 0, 1);
+  if (schema.kind == DatasetSchema::Kind::kImage) {
+    for (int64_t c = 0; c < schema.image[0]; ++c) {
+      s.channels.push_back(schema.image_dtype == DType::kU8
+                               ? measure_channel(train.image_u8, schema.image, c)
+                               : measure_channel(train.image_f32, schema.image, c));
+    }
+  }
+  if (schema.kind == DatasetSchema::Kind::kText && !schema.stream()) {
+    s.tokens_per_row = measure_lengths(schema.text, train);
+  }
+  return s;
+}
+
+nlohmann::json statistics_to_json(const DatasetStatistics& s) {
+  nlohmann::json json = {{"numeric", nlohmann::json::array()},
+                         {"categories", s.categories},
+                         {"classes", s.classes},
+                         {"target", numbers_to_json(s.target)},
+                         {"channels", nlohmann::json::array()},
+                         {"tokens_per_row", numbers_to_json(s.tokens_per_row)}};
+  for (const auto& column : s.numeric) json["numeric"].push_back(numbers_to_json(column));
+  for (const auto& channel : s.channels) json["channels"].push_back(numbers_to_json(channel));
+  return json;
+}
+
+Result<DatasetStatistics> statistics_from_json(const nlohmann::json& json,
+                                               const DatasetSchema& schema) {
+  JsonFields fields(json, "schema: statistics", kReason);
+  DatasetStatistics s;
+  for (const nlohmann::json& column : fields.child("numeric")) {
+    ASSIGN_OR_RETURN(s.numeric.emplace_back(), numbers_from_json(column));
+  }
+  const nlohmann::json& categories = fields.child("categories");
+  for (const ColumnSchema& column : schema.columns) {
+    if (column.kind != ColumnSchema::Kind::kCategorical) continue;
+    const size_t i = s.categories.size();
+    if (!categories.is_array() || i >= categories.size()) return mismatch();
+    ASSIGN_OR_RETURN(s.categories.emplace_back(),
+                     counts_from_json(categories[i], schema.train_rows, column.categories.size()));
+  }
+  ASSIGN_OR_RETURN(s.classes, counts_from_json(fields.child("classes"), schema.train_rows,
+                                               schema.target.classes.size()));
+  ASSIGN_OR_RETURN(s.target, numbers_from_json(fields.child("target")));
+  for (const nlohmann::json& channel : fields.child("channels")) {
+    ASSIGN_OR_RETURN(const auto numbers, numbers_from_json(channel));
+    if (!numbers) return mismatch();
+    s.channels.push_back(*numbers);
+  }
+  ASSIGN_OR_RETURN(s.tokens_per_row, numbers_from_json(fields.child("tokens_per_row")));
+  if (Status status = fields.finish(); !status.ok()) return std::move(status).error();
+  const bool image = schema.kind == DatasetSchema::Kind::kImage;
+  if (std::ssize(s.numeric) != schema.numeric_columns() ||
+      categories.size() != s.categories.size() ||
+      std::ssize(s.channels) != (image ? schema.image[0] : 0)) {
+    return mismatch();
+  }
+  return s;
+}
+
+}  // namespace trainyard

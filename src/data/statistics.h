@@ -1,0 +1,18 @@
+// src/data/statistics.h: counts and moments of a dataset's training rows, of all formats alike.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "src/data/dataset.h"
+
+namespace trainyard {
+
+/// One pass or two over every array. Sums run in row order in double: same rows, same bits.
+DatasetStatistics measure(const DatasetSchema& schema, const Partition& train);
+
+nlohmann::json statistics_to_json(const DatasetStatistics& s);
+/// Refusal: DATASET_INVALID, also if they are not those of `schema`.
+Result<DatasetStatistics> statistics_from_json(const nlohmann::json& json,
+                                               const DatasetSchema& schema);
+
+}  // namespace trainyard
