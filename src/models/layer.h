@@ -90,6 +90,7 @@ class LayerBuilder {
   const ModelInterface& interface() const { return interface_; }
   const BuildOptions& options() const { return options_; }
   Model& model() { return model_; }
+  const Model& model() const { return model_; }
   const Graph& graph() const { return model_.graph; }
   const TensorType& type(TensorId id) const { return model_.graph.tensor(id).type; }
   const Shape& shape(TensorId id) const { return type(id).shape; }
