@@ -316,7 +316,11 @@ Result<bool> fold_concat(NodeImport& n) {
       const Constant* c = n.find_constant(i);
       const int64_t width = outer == 0 ? 0 : c->elements() / outer;
       const auto append = [&](auto& into, const auto& from) {
-        into.insert(into.end(), from.begin() + row * width, from.begin() + (row + 1) * width);
+        if (c->is_splat) {
+          into.insert(into.end(), static_cast<size_t>(width), from.front());
+        } else {
+          into.insert(into.end(), from.begin() + row * width, from.begin() + (row + 1) * width);
+        }
       };
       if (is_float) {
         append(floats, *c->floats);
@@ -537,6 +541,37 @@ Result<bool> fold_unsqueeze(NodeImport& n, const Constant& c) {
   return true;
 }
 
+// Movement of a constant of an open shape, such as the initial state of an LSTM. One number stands
+// for all of it, so that only its dimensions change.
+Result<bool> fold_open_splat(NodeImport& n, const Constant& c) {
+  constexpr int64_t kStandIn = int64_t{1} << 30;  // for the batch
+  if (n.op() == "Transpose") {
+    std::vector<int64_t> perm(c.dims.size());
+    std::iota(perm.rbegin(), perm.rend(), 0);
+    ASSIGN_OR_RETURN(perm, n.axes(n.get_ints("perm", perm), std::ssize(c.dims)));
+    std::vector<Extent> dims;
+    for (const int64_t p : perm) dims.push_back(c.dims[static_cast<size_t>(p)]);
+    (void)n.give(with_dims(c, std::move(dims)));
+    return true;
+  }
+  if (n.op() == "Slice") {
+    std::vector<int64_t> dims = counts_of(c.dims);
+    for (size_t i = 0; i < dims.size(); ++i) {
+      if (c.dims[i].batch) dims[i] = kStandIn;
+    }
+    ASSIGN_OR_RETURN(const bool folded, fold_slice(n, c, dims));
+    Constant cut = std::get<Constant>(*n.importer().find(n.node().outputs[0]));
+    for (size_t i = 0; i < dims.size(); ++i) {
+      if (!c.dims[i].batch) continue;
+      if (cut.dims[i].count != kStandIn) return n.refuse("cuts the batch");
+      cut.dims[i] = c.dims[i];
+    }
+    (void)n.give(std::move(cut));
+    return folded;
+  }
+  return n.refuse("of a constant of an open shape");
+}
+
 }  // namespace
 
 Result<std::vector<Extent>> reshape_target(NodeImport& n, const std::vector<Extent>& from,
@@ -643,24 +678,16 @@ Result<bool> fold_movement(NodeImport& n) {
   }
   if (op == "Squeeze") return fold_squeeze(n, c);
   if (op == "Unsqueeze") return fold_unsqueeze(n, c);
-  if (has_batch(c.dims)) {
-    // One number for all: where it stands in which order makes no difference.
-    if (op != "Transpose" || !c.is_splat) return n.refuse("of a constant of an open shape");
-    std::vector<int64_t> perm(c.dims.size());
-    std::iota(perm.rbegin(), perm.rend(), 0);
-    ASSIGN_OR_RETURN(perm, n.axes(n.get_ints("perm", perm), std::ssize(c.dims)));
-    std::vector<Extent> dims;
-    for (const int64_t p : perm) dims.push_back(c.dims[static_cast<size_t>(p)]);
-    (void)n.give(with_dims(c, std::move(dims)));
-    return true;
-  }
+  if (has_batch(c.dims)) return fold_open_splat(n, c);
   const std::vector<int64_t> dims = counts_of(c.dims);
   if (op == "Transpose") return fold_transpose(n, c, dims);
   if (op == "Gather") return n.has_input(1) ? fold_gather(n, c, dims) : n.refuse("has no indices");
   if (op == "Slice") return fold_slice(n, c, dims);
   if (op == "Expand") return fold_expand(n, c, dims);
   if (op == "Flatten") {
-    ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 1), std::ssize(dims) + 1));
+    int64_t axis = n.get_int("axis", 1);
+    if (axis < 0) axis += std::ssize(dims);
+    ASSIGN_OR_RETURN(axis, n.axis(axis, std::ssize(dims) + 1));
     Extent rows, columns;
     for (size_t i = 0; i < dims.size(); ++i) {
       (static_cast<int64_t>(i) < axis ? rows : columns).count *= dims[i];

@@ -34,7 +34,9 @@ Status import_reshape(NodeImport& n) {
 
 Status import_flatten(NodeImport& n) {
   ASSIGN_OR_RETURN(const View x, n.view(0));
-  ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 1), x.rank() + 1));
+  int64_t axis = n.get_int("axis", 1);
+  if (axis < 0) axis += x.rank();  // and not of one more, where it may stand
+  ASSIGN_OR_RETURN(axis, n.axis(axis, x.rank() + 1));
   View y = x;
   y.dims.assign(2, {});
   for (int64_t i = 0; i < x.rank(); ++i) {

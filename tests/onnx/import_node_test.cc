@@ -122,7 +122,7 @@ TEST(OnnxImportNodes, GiveWhatTheNodeTestsExpect) {
       batched += as_batch.empty();
       single += as_sample.empty();
       if (!as_batch.empty() && !as_sample.empty()) {
-        refused[name + (test.outputs.size() > 1 ? "." + std::to_string(i) : "")] = as_sample;
+        refused[name + (test.outputs.size() > 1 ? "." + std::to_string(i) : "")] = as_batch;
       }
     }
   }
