@@ -55,6 +55,7 @@ std::vector<Command> dataset_commands();
 std::vector<Command> model_commands();
 Command model_evaluate_command();
 Command dataset_preview_command();
+Command import_model_command();  // one of them
 Command device_list_command();
 Command daemon_status_command();
 Command health_command();

@@ -1,4 +1,4 @@
-// trainyard model list|get|evaluate|export|delete.
+// trainyard model list|get|export|delete; evaluate and import have files of their own.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -186,6 +186,7 @@ std::vector<Command> model_commands() {
   list.push_back(get_model_command());
   list.push_back(model_evaluate_command());
   list.push_back(export_command());
+  list.push_back(import_model_command());
   list.push_back(delete_model_command());
   return list;
 }

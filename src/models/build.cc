@@ -1,55 +1,15 @@
 // From a layer list to a forward graph. Names, attributes and wiring are checked first, all layers
 // at once (resolve.cc); shapes then follow layer by layer and stop at the first that does not fit,
 // because everything behind it would only repeat the problem.
-#include <map>
-
-#include "src/base/text.h"
 #include "src/graph/op.h"
 #include "src/models/blocks.h"
 #include "src/models/layer.h"
 #include "src/models/loss.h"
+#include "src/models/network.h"
 
 namespace trainyard {
 
 namespace {
-
-// "split1.2": output 2 of split1; "split1": its first.
-Result<TensorId> find_output(const std::map<std::string, std::vector<TensorId>>& by_name,
-                             const ResolvedLayer& reader, const std::string& reference) {
-  const size_t dot = reference.find('.');
-  const std::vector<TensorId>& outputs = by_name.at(reference.substr(0, dot));
-  if (dot == std::string::npos) return outputs[0];
-  const std::string index = reference.substr(dot + 1);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (index == std::to_string(i)) return outputs[i];
-  }
-  Error e = field_error(
-      "FIELD_UNKNOWN", reader.path + ".inputs",
-      quoted_value(reference) + " does not exist, expected " + reference.substr(0, dot) + ".0" +
-          (outputs.size() > 1 ? " to ." + std::to_string(outputs.size() - 1) : ""));
-  e.message = reader.where + ": inputs: " + e.violations[0].description;
-  return e;
-}
-
-Result<TensorId> build_layer(LayerBuilder& builder, const ResolvedLayer& layer,
-                             std::map<std::string, std::vector<TensorId>>& by_name) {
-  std::vector<TensorId> inputs;
-  for (const std::string& reference : layer.inputs) {
-    ASSIGN_OR_RETURN(const TensorId id, find_output(by_name, layer, reference));
-    inputs.push_back(id);
-  }
-  std::vector<TensorId> outputs;
-  if (layer.kind->build != nullptr) {
-    ASSIGN_OR_RETURN(outputs, layer.kind->build(builder, layer, inputs));
-  } else {
-    ASSIGN_OR_RETURN(const TensorId y,
-                     builder.add_node(layer, layer.name, layer.kind->op, layer.attributes, inputs));
-    outputs = {y};
-  }
-  const TensorId first = outputs.at(0);
-  by_name[layer.name] = std::move(outputs);
-  return first;
-}
 
 std::string_view describe(TargetForm target) {
   switch (target) {
@@ -141,21 +101,11 @@ Status add_loss(LayerBuilder& builder, const Objective& objective) {
 Result<Model> build_graph(const std::vector<ResolvedLayer>& layers, const Objective& objective,
                           const BuildOptions& options) {
   const ModelInterface& interface = objective.interface;
-  std::vector<int64_t> dims = {options.batch_size};
-  dims.insert(dims.end(), interface.input.dims().begin(), interface.input.dims().end());
-  const Shape input_shape(std::move(dims));
-  if (!input_shape.fits()) {
-    return field_error("SHAPE_OUT_OF_RANGE", "recipe.batch_size",
-                       "a batch of shape " + input_shape.to_string() + " is too large");
-  }
-  LayerBuilder builder(interface, options);
+  ASSIGN_OR_RETURN(Network network, Network::start(interface, options));
+  LayerBuilder& builder = network.builder();
   Model& model = builder.model();
-  const DType input_type = interface.vocabulary > 0 ? DType::kI32 : options.dtype;
-  model.input = builder.add_tensor("input", input_shape, input_type, Role::kInput, {});
-  std::map<std::string, std::vector<TensorId>> by_name = {{"input", {model.input}}};
   for (const ResolvedLayer& layer : layers) {
-    builder.set_last(&layer == &layers.back());
-    ASSIGN_OR_RETURN(model.output, build_layer(builder, layer, by_name));
+    ASSIGN_OR_RETURN(model.output, network.add(layer, &layer == &layers.back()));
   }
   if (Status s = check_output(builder, model.output, layers.back()); !s.ok()) {
     return std::move(s).error();

@@ -98,6 +98,7 @@ class LayerBuilder {
   const BuildOptions& options() const { return options_; }
   Model& model() { return model_; }
   TensorId input() const { return model_.input; }  // of the model
+  const Model& model() const { return model_; }
   const Graph& graph() const { return model_.graph; }
   const TensorType& type(TensorId id) const { return model_.graph.tensor(id).type; }
   const Shape& shape(TensorId id) const { return type(id).shape; }

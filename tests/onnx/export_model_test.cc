@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "src/models/model_spec.h"
+#include "src/onnx/import_model.h"
 #include "src/train/model_artifact.h"
 
 namespace trainyard::onnx {
@@ -110,6 +111,24 @@ TEST_F(OnnxExport, WritesWeightsUnderTheirNames) {
   EXPECT_FALSE(fs::exists(file().string() + ".tmp"));
 }
 
+// The network alone comes back, under the same names: the preprocessing in the file is not taken.
+TEST_F(OnnxExport, ComesBackAsTheLayersThatItWas) {
+  write();
+  ASSERT_TRUE(run().ok());
+  const auto model = import_model(file(), ImportOptions{});
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(layers_to_yaml(model->layers),
+            "layers:\n  - gemm: {units: 3}\n    name: fc1\n  - relu:\n    name: relu1\n"
+            "  - gemm: {units: 2}\n    name: fc2\n");
+  std::vector<std::string> names;
+  for (const ImportedWeight& w : model->weights) {
+    names.push_back(w.name);
+    for (const float x : w.values) EXPECT_EQ(x, 0.5f) << w.name;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"}));
+  EXPECT_EQ(model->input_shape, Shape({2}));
+}
+
 TEST_F(OnnxExport, NeverReplacesAFile) {
   write();
   std::ofstream(file()) << "somebody's";
@@ -138,24 +157,5 @@ TEST_F(OnnxExport, LeavesNothingBehindWhenItFails) {
 }
 
 // 6 numbers, reshaped to [batch, 6 / batch]: no shape with an open batch says that.
-TEST_F(OnnxExport, RefusesAModelThatIsAnotherForEachBatch) {
-  info_.model.preset.clear();
-  info_.model.parameters = {};
-  LayerSpec table;
-  table.name = "table";
-  table.op = "Parameter";
-  table.attributes.set("shape", std::vector<int64_t>{6});
-  LayerSpec rows;
-  rows.name = "rows";
-  rows.op = "Reshape";
-  rows.attributes.set("shape", std::vector<int64_t>{-1});
-  LayerSpec last;
-  last.op = "Gemm";
-  info_.model.layers = {table, rows, last};
-  write();
-  expect_refusal(run(), "ONNX_UNSUPPORTED", "rows");
-  expect_nothing_left();
-}
-
 }  // namespace
 }  // namespace trainyard::onnx

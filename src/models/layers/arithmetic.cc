@@ -80,6 +80,10 @@ Outputs build_parameter(LayerBuilder& b, const ResolvedLayer& layer, std::span<c
   if (init == "uniform") {
     initializer = {Initializer::Kind::kUniform, value - scale, value + scale};
   }
+  if (layer.attributes.get_int("trainable", 1) == 0) {
+    return {{b.add_tensor(layer.name + ".weight", Shape(std::move(dims)), b.options().dtype,
+                          Role::kState, initializer)}};
+  }
   ASSIGN_OR_RETURN(const TensorId p,
                    b.add_parameter(layer, "weight", Shape(std::move(dims)), initializer));
   return {{p}};
@@ -92,6 +96,7 @@ void complete_shape(Attributes& a, std::vector<int64_t> fallback) {
 void complete_parameter(Attributes& a) {
   complete_shape(a, {});
   a.set("init", a.get_string("init", "normal"));
+  a.set("trainable", a.get_int("trainable", 1));
 }
 
 void complete_constant(Attributes& a) { complete_shape(a, {1}); }
@@ -162,7 +167,7 @@ std::vector<LayerKind> arithmetic_layers() {
            .attributes = {dims_rule("shape", true, 1, kUnitsMax),
                           choice_rule("init", {"normal", "uniform", "constant"}),
                           real_rule("value", false, {.min = -kValueMax, .max = kValueMax}),
-                          real_rule("scale", false, {.max = kValueMax})},
+                          real_rule("scale", false, {.max = kValueMax}), boolean_rule("trainable")},
            .complete = complete_parameter,
            .build = build_parameter},
           {.op = "Constant",

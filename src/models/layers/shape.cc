@@ -21,7 +21,7 @@ void complete_reshape(Attributes& a) { a.set("shape", spell_out(a, "shape", 1, {
 Outputs build_reshape(LayerBuilder& b, const ResolvedLayer& layer,
                       std::span<const TensorId> inputs) {
   const std::vector<int64_t> wanted = layer.attributes.get_ints("shape", {});
-  const int64_t batch = b.options().batch_size;
+  const int64_t batch = b.shape(inputs[0])[0];  // 1 of what is computed from parameters alone
   const int64_t elements = b.shape(inputs[0]).elements() / batch;
   int64_t known = 1;
   int64_t open = 0;

@@ -1,0 +1,464 @@
+// What moves elements. Most of it is a view (import_value.h) and becomes a layer only where a later
+// operation needs the elements in that order.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "src/onnx/import_table.h"
+
+namespace trainyard::onnx {
+namespace {
+
+using A = AttributeSpec;
+using Ints = std::vector<int64_t>;
+
+// --- views alone ---
+
+Status import_transpose(NodeImport& n) {
+  ASSIGN_OR_RETURN(const View x, n.view(0));
+  Ints perm(x.dims.size());
+  std::iota(perm.rbegin(), perm.rend(), 0);
+  ASSIGN_OR_RETURN(perm, n.axes(n.get_ints("perm", perm), x.rank()));
+  if (perm.size() != x.dims.size()) return n.refuse("perm does not name every dimension");
+  View y = x;
+  for (size_t i = 0; i < perm.size(); ++i) y.dims[i] = x.dims[static_cast<size_t>(perm[i])];
+  return n.give(y);
+}
+
+Status import_reshape(NodeImport& n) {
+  ASSIGN_OR_RETURN(const std::vector<Extent> shape, n.extents(1, "the shape"));
+  ASSIGN_OR_RETURN(const View x, n.view(0));
+  ASSIGN_OR_RETURN(const std::vector<Extent> target, reshape_target(n, x.extents(), shape));
+  return n.give(n.importer().reshape(x, target));
+}
+
+Status import_flatten(NodeImport& n) {
+  ASSIGN_OR_RETURN(const View x, n.view(0));
+  int64_t axis = n.get_int("axis", 1);
+  if (axis < 0) axis += x.rank();  // and not of one more, where it may stand
+  ASSIGN_OR_RETURN(axis, n.axis(axis, x.rank() + 1));
+  View y = x;
+  y.dims.assign(2, {});
+  for (int64_t i = 0; i < x.rank(); ++i) {
+    const std::vector<int>& dim = x.dims[static_cast<size_t>(i)];
+    auto& into = y.dims[i < axis ? 0 : 1];
+    into.insert(into.end(), dim.begin(), dim.end());
+  }
+  return n.give(y);
+}
+
+Status import_squeeze(NodeImport& n) {
+  ASSIGN_OR_RETURN(const auto given, n.ints_of("axes", 1));
+  ASSIGN_OR_RETURN(const View x, n.view(0));
+  ASSIGN_OR_RETURN(const Ints axes, n.axes(given.value_or(Ints()), x.rank()));
+  View y = x;
+  y.dims.clear();
+  for (int64_t i = 0; i < x.rank(); ++i) {
+    const std::vector<int>& dim = x.dims[static_cast<size_t>(i)];
+    const bool named = std::ranges::find(axes, i) != axes.end();
+    if (named && !dim.empty()) return n.refuse("of a dimension that is not 1");
+    if (!named && (given || !dim.empty())) y.dims.push_back(dim);
+  }
+  return n.give(y);
+}
+
+Status import_unsqueeze(NodeImport& n) {
+  ASSIGN_OR_RETURN(const auto given, n.ints_of("axes", 1));
+  if (!given) return n.refuse("axes are missing");
+  ASSIGN_OR_RETURN(View x, n.view(0));
+  ASSIGN_OR_RETURN(Ints axes, n.axes(*given, x.rank() + std::ssize(*given)));
+  std::ranges::sort(axes);
+  for (const int64_t axis : axes) x.dims.insert(x.dims.begin() + axis, std::vector<int>{});
+  return n.give(x);
+}
+
+// --- along one dimension ---
+
+/// The view of a layer that has the axes of a canonical operand, some of them with other sizes.
+View resized(const Importer::Canonical& c, const std::string& layer, const Ints& sizes) {
+  View y;
+  y.layer = layer;
+  for (size_t k = 0; k < c.view.dims.size(); ++k) {
+    if (c.axis[k] > 0) {
+      y.push_dim(sizes[static_cast<size_t>(c.axis[k] - 1)]);
+      continue;
+    }
+    auto& dim = y.dims.emplace_back();
+    for (const int atom : c.view.dims[k]) {
+      dim.push_back(atom == 0 ? 0 : static_cast<int>(y.atoms.size()));
+      if (atom != 0) y.atoms.push_back(c.view.atoms[static_cast<size_t>(atom)]);
+    }
+  }
+  return y;
+}
+
+struct Cut {
+  int64_t start = 0, end = 0, step = 1;
+};
+
+/// Slices along dimensions of a view, all at once.
+Result<View> slice(NodeImport& n, const View& x, const std::map<int64_t, Cut>& cuts) {
+  ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
+  Ints starts, ends, axes, steps;
+  for (const auto& [axis, cut] : cuts) {
+    const int64_t at = c.axis[static_cast<size_t>(axis)];
+    if (at < 0) return n.refuse("cuts the batch, or a dimension that it is part of");
+    starts.push_back(cut.start);
+    ends.push_back(cut.end);
+    steps.push_back(cut.step);
+    axes.push_back(at);
+  }
+  Attributes a{{"starts", starts}, {"ends", ends}, {"axes", axes}};
+  if (std::ranges::any_of(steps, [](int64_t s) { return s != 1; })) a.set("steps", steps);
+  ASSIGN_OR_RETURN(const std::string layer,
+                   n.importer().add_layer("Slice", std::move(a), {c.layer}));
+  return resized(c, layer, n.importer().sizes_of(layer));
+}
+
+Status import_slice(NodeImport& n) {
+  ASSIGN_OR_RETURN(const auto starts, n.ints_of("starts", 1));
+  std::vector<Extent> ends;
+  if (n.has_input(2)) {
+    ASSIGN_OR_RETURN(ends, n.extents(2, "ends"));
+  } else {
+    for (const int64_t e : n.get_ints("ends")) ends.push_back({e, false});
+  }
+  ASSIGN_OR_RETURN(const auto given, n.ints_of("axes", 3));
+  ASSIGN_OR_RETURN(const View x, n.view(0));
+  if (!starts || starts->size() != ends.size()) return n.refuse("starts and ends differ");
+  Ints axes(starts->size()), steps(starts->size(), 1);
+  std::iota(axes.begin(), axes.end(), 0);
+  ASSIGN_OR_RETURN(axes, n.axes(given.value_or(axes), x.rank()));
+  if (n.has_input(4)) {
+    ASSIGN_OR_RETURN(steps, n.ints(4, "steps"));
+  }
+  if (axes.size() != starts->size() || steps.size() != starts->size()) {
+    return n.refuse("starts, ends, axes and steps have different lengths");
+  }
+  std::map<int64_t, Cut> cuts;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Extent size = x.extent(x.dims[static_cast<size_t>(axes[i])]);
+    const int64_t start = (*starts)[i], step = steps[i];
+    const bool to_end =
+        ends[i] == size || (!ends[i].batch && (ends[i].count >= 1'000'000'000'000 ||
+                                               (!size.batch && ends[i].count >= size.count)));
+    if (start == 0 && step == 1 &&
+        (to_end || ends[i].count >= std::numeric_limits<int32_t>::max())) {
+      continue;  // all of it
+    }
+    if (size.batch || ends[i].batch) return n.refuse("cuts the batch");
+    if (step < 1) return n.refuse("steps of " + std::to_string(step) + ", expected 1 or more");
+    const int64_t last = size.count;
+    const auto bounded = [last](int64_t p) {
+      return std::clamp<int64_t>(p < 0 ? p + last : p, 0, last);
+    };
+    const Cut cut{bounded(start), bounded(ends[i].count), std::min(step, last)};
+    if (cut.start >= cut.end) return n.refuse("leaves nothing");
+    cuts[axes[i]] = cut;
+  }
+  if (cuts.empty()) return n.give(x);
+  return n.give(slice(n, x, cuts));
+}
+
+Status import_split(NodeImport& n) {
+  ASSIGN_OR_RETURN(auto parts, n.ints_of("split", 1));
+  ASSIGN_OR_RETURN(const View x, n.view(0));
+  ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 0), x.rank()));
+  const auto at = static_cast<size_t>(axis);
+  const Extent whole = x.extent(x.dims[at]);
+  if (whole.batch) return n.refuse("cuts the batch");
+  const auto count = std::ssize(n.node().outputs);
+  if (!parts) {
+    const int64_t size = (whole.count + count - 1) / count;  // the last one may be smaller
+    parts.emplace(static_cast<size_t>(count), size);
+    parts->back() = whole.count - size * (count - 1);
+  }
+  int64_t sum = 0;
+  for (const int64_t part : *parts) {
+    if (part < 1 || part > whole.count) return n.refuse("a part of size " + std::to_string(part));
+    sum += part;
+  }
+  if (std::ssize(*parts) != count || sum != whole.count) {
+    return n.refuse("parts " + Shape(*parts).to_string() + " of " + std::to_string(whole.count));
+  }
+  ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
+  ASSIGN_OR_RETURN(
+      const std::string layer,
+      n.importer().add_layer("Split", {{"axis", c.axis[at]}, {"split", *parts}}, {c.layer}));
+  for (size_t i = 0; i < parts->size(); ++i) {
+    const std::string part = layer + "." + std::to_string(i);
+    (void)n.give(resized(c, part, n.importer().sizes_of(part)), i);
+  }
+  return {};
+}
+
+Status import_concat(NodeImport& n) {
+  const auto rank = std::ssize(n.dims(0));
+  ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 1), rank));
+  const auto at = static_cast<size_t>(axis);
+  std::vector<std::string> inputs;
+  std::optional<Importer::Canonical> first;
+  std::vector<View> parts;
+  for (size_t i = 0; i < n.input_count(); ++i) {
+    ASSIGN_OR_RETURN(View x, n.view(i));
+    if (x.rank() != rank) return n.refuse("of " + to_string(x.extents()) + " beside another rank");
+    if (x.extent(x.dims[at]).batch) return n.refuse("joins samples");
+    parts.push_back(std::move(x));
+  }
+  // Where the batch stands in one part it stands in all; parameters are the same for every sample.
+  for (View& x : parts) {
+    for (size_t k = 0; k < x.dims.size(); ++k) {
+      const bool batch = std::ranges::any_of(
+          parts, [&](const View& other) { return other.dims[k] == std::vector<int>{0}; });
+      if (batch && x.dims[k].empty() && !n.importer().has_batch(x.layer)) x.dims[k] = {0};
+      for (const View& other : parts) {
+        const bool fits = k == at || x.extent(x.dims[k]) == other.extent(other.dims[k]) ||
+                          (batch && other.dims[k].empty());
+        if (!fits)
+          return n.refuse("of " + to_string(x.extents()) + " and " + to_string(other.extents()));
+      }
+    }
+  }
+  for (const View& x : parts) {
+    ASSIGN_OR_RETURN(Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
+    if (c.axis[at] < 0) return n.refuse("along a dimension that the batch is part of");
+    if (first && (c.axis != first->axis || c.view.dims.size() != first->view.dims.size())) {
+      return n.refuse("of values whose batch stands in different places");
+    }
+    inputs.push_back(c.layer);
+    if (!first) first = std::move(c);
+  }
+  if (inputs.size() == 1) return n.give(first->view);
+  ASSIGN_OR_RETURN(const std::string layer,
+                   n.importer().add_layer("Concat", {{"axis", first->axis[at]}}, inputs));
+  return n.give(resized(*first, layer, n.importer().sizes_of(layer)));
+}
+
+// --- more elements ---
+
+Status import_pad(NodeImport& n) {
+  ASSIGN_OR_RETURN(const auto pads, n.ints_of("pads", 1));
+  ASSIGN_OR_RETURN(const View x, n.view(0));
+  Ints axes(x.dims.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (n.has_input(3)) {
+    ASSIGN_OR_RETURN(axes, n.ints(3, "axes"));
+  }
+  ASSIGN_OR_RETURN(axes, n.axes(axes, x.rank()));
+  if (!pads || pads->size() != 2 * axes.size())
+    return n.refuse("pads are not two for each dimension");
+  double value = n.get_float("value", 0);
+  if (n.has_input(2)) {
+    ASSIGN_OR_RETURN(value, n.number(2, "value"));
+  }
+  const std::string mode = n.get_text("mode", "constant");
+  if (mode != "constant" && mode != "reflect" && mode != "edge") return n.refuse("mode " + mode);
+  ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
+  Ints before, behind, at;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t first = (*pads)[i], last = (*pads)[i + axes.size()];
+    if (first == 0 && last == 0) continue;
+    const int64_t axis = c.axis[static_cast<size_t>(axes[i])];
+    if (axis < 0) return n.refuse("pads the batch");
+    if (first < 0 || last < 0) return n.refuse("negative pads, expected a Slice");
+    before.push_back(first);
+    behind.push_back(last);
+    at.push_back(axis);
+  }
+  if (at.empty()) return n.give(x);
+  Ints all = before;
+  all.insert(all.end(), behind.begin(), behind.end());
+  Attributes a{{"pads", all}, {"axes", at}, {"mode", mode}};
+  if (mode == "constant" && value != 0) a.set("value", value);
+  ASSIGN_OR_RETURN(const std::string layer, n.importer().add_layer("Pad", std::move(a), {c.layer}));
+  return n.give(resized(c, layer, n.importer().sizes_of(layer)));
+}
+
+Status import_expand(NodeImport& n) {
+  ASSIGN_OR_RETURN(std::vector<Extent> wanted, n.extents(1, "the shape"));
+  ASSIGN_OR_RETURN(View x, n.view(0));
+  while (x.dims.size() < wanted.size()) x.dims.insert(x.dims.begin(), std::vector<int>{});
+  while (wanted.size() < x.dims.size()) wanted.insert(wanted.begin(), Extent{});
+  const auto fixed = n.importer().fixed_batch();
+  bool grows = false;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const Extent now = x.extent(x.dims[i]);
+    if (wanted[i] == now || wanted[i] == Extent{}) continue;
+    if (now.batch && fixed && wanted[i] == Extent{now.count * *fixed, false}) continue;
+    if (!x.dims[i].empty()) return n.refuse(to_string(x.extents()) + " to " + to_string(wanted));
+    if (wanted[i] == Extent{1, true}) {
+      if (n.importer().has_batch(x.layer))
+        return n.refuse("repeats what a sample has for all others");
+      x.dims[i] = {0};  // the same for every sample: broadcast where it is used
+      continue;
+    }
+    if (wanted[i].batch || wanted[i].count < 1) return n.refuse("to " + to_string(wanted));
+    grows = true;
+  }
+  if (!grows) return n.give(x);
+  ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
+  Ints shape = n.importer().sizes_of(c.layer);
+  for (size_t k = 0; k < wanted.size(); ++k) {
+    if (c.axis[k] < 0) continue;
+    int64_t& size = shape[static_cast<size_t>(c.axis[k] - 1)];
+    size = std::max(size, wanted[k].count);
+  }
+  ASSIGN_OR_RETURN(const std::string layer,
+                   n.importer().add_layer("Expand", {{"shape", shape}}, {c.layer}));
+  return n.give(resized(c, layer, n.importer().sizes_of(layer)));
+}
+
+// --- reductions ---
+
+Status import_reduce(NodeImport& n) {
+  ASSIGN_OR_RETURN(const auto given, n.ints_of("axes", 1));
+  ASSIGN_OR_RETURN(View x, n.view(0));
+  if ((!given || given->empty()) && n.get_int("noop_with_empty_axes", 0) != 0) return n.give(x);
+  Ints all(x.dims.size());
+  std::iota(all.begin(), all.end(), 0);
+  ASSIGN_OR_RETURN(const Ints axes, n.axes(given && !given->empty() ? *given : all, x.rank()));
+  std::string op(n.op());
+  if (op == "ReduceL1") {
+    ASSIGN_OR_RETURN(x, n.importer().unary("Abs", {}, x));
+  } else if (op == "ReduceSumSquare") {
+    ASSIGN_OR_RETURN(x, n.importer().binary("Mul", x, x));
+  }
+  if (op == "ReduceL1" || op == "ReduceSumSquare") op = "ReduceSum";
+  ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x));
+  Ints at;
+  for (const int64_t axis : axes) {
+    const auto i = static_cast<size_t>(axis);
+    if (x.extent(x.dims[i]).batch) return n.refuse("over the batch, which mixes samples");
+    if (c.axis[i] > 0) at.push_back(c.axis[i]);
+  }
+  std::ranges::sort(at);
+  const bool keeps = n.get_int("keepdims", 1) != 0;
+  View y;
+  y.layer = c.layer;
+  for (size_t k = 0; k < c.view.dims.size(); ++k) {
+    const bool gone = std::ranges::find(axes, static_cast<int64_t>(k)) != axes.end();
+    if (gone && !keeps) continue;
+    auto& dim = y.dims.emplace_back();
+    if (gone) continue;
+    for (const int atom : c.view.dims[k]) {
+      dim.push_back(atom == 0 ? 0 : static_cast<int>(y.atoms.size()));
+      if (atom != 0) y.atoms.push_back(c.view.atoms[static_cast<size_t>(atom)]);
+    }
+  }
+  if (at.empty()) {
+    if (op == "ReduceL2") {
+      ASSIGN_OR_RETURN(y, n.importer().unary("Abs", {}, y));
+    }
+    return n.give(y);
+  }
+  Attributes a{{"axes", at}};
+  // A sample keeps at least one axis.
+  if (!keeps && at.size() < n.importer().sizes_of(c.layer).size()) a.set("keepdims", int64_t{0});
+  ASSIGN_OR_RETURN(y.layer, n.importer().add_layer(op, std::move(a), {c.layer}));
+  return n.give(y);
+}
+
+}  // namespace
+
+Result<View> take_index(NodeImport& n, const View& x, int64_t axis, int64_t index) {
+  const Extent size = x.extent(x.dims[static_cast<size_t>(axis)]);
+  const int64_t at = index < 0 ? index + size.count : index;
+  if (size.batch) return n.refuse("picks samples out of the batch");
+  if (at < 0 || at >= size.count)
+    return n.refuse("index " + std::to_string(index) + " is out of range");
+  View y = x;
+  if (size.count > 1) {
+    ASSIGN_OR_RETURN(y, slice(n, x, {{axis, {at, at + 1, 1}}}));
+  }
+  y.dims.erase(y.dims.begin() + axis);
+  return y;
+}
+
+Result<View> take_range(NodeImport& n, const View& x, int64_t axis, const Ints& indices) {
+  const Extent size = x.extent(x.dims[static_cast<size_t>(axis)]);
+  const int64_t step = indices.size() > 1 ? indices[1] - indices[0] : 1;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const int64_t expected = indices[0] + static_cast<int64_t>(i) * step;
+    if (size.batch || step < 1 || indices[i] != expected || indices[i] < 0 ||
+        indices[i] >= size.count) {
+      return n.refuse("picks elements that are no ascending range, or samples");
+    }
+  }
+  if (indices.empty()) return n.refuse("picks nothing");
+  return slice(n, x, {{axis, {indices.front(), indices.back() + 1, step}}});
+}
+
+std::vector<ImportRow> shape_imports() {
+  const std::string_view view = "reshape, transpose, where one is needed";
+  std::vector<ImportRow> rows = {
+      {.op = "Transpose",
+       .becomes = "transpose, where one is needed",
+       .attributes = {{"perm", A::kInts}},
+       .import = import_transpose,
+       .fold = fold_movement},
+      {.op = "Reshape",
+       .becomes = view,
+       .limits = "sizes that mix samples",
+       .attributes = {{"allowzero"}},
+       .import = import_reshape,
+       .fold = fold_movement},
+      {.op = "Flatten",
+       .becomes = "flatten, where one is needed",
+       .attributes = {{"axis"}},
+       .import = import_flatten,
+       .fold = fold_movement},
+      {.op = "Squeeze",
+       .becomes = "reshape, where one is needed",
+       .attributes = {{"axes", A::kInts}},
+       .import = import_squeeze,
+       .fold = fold_movement},
+      {.op = "Unsqueeze",
+       .becomes = "reshape, where one is needed",
+       .attributes = {{"axes", A::kInts}},
+       .import = import_unsqueeze,
+       .fold = fold_movement},
+      {.op = "Slice",
+       .becomes = "slice",
+       .limits = "of the batch; steps below 1",
+       .attributes = {{"starts", A::kInts}, {"ends", A::kInts}, {"axes", A::kInts}},
+       .import = import_slice,
+       .fold = fold_movement},
+      {.op = "Split",
+       .becomes = "split",
+       .limits = "of the batch",
+       .attributes = {{"axis"}, {"split", A::kInts}, {"num_outputs"}},
+       .import = import_split},
+      {.op = "Concat",
+       .becomes = "concat",
+       .limits = "of samples",
+       .attributes = {{"axis"}},
+       .import = import_concat,
+       .fold = fold_movement},
+      {.op = "Pad",
+       .becomes = "pad",
+       .limits = "of the batch; negative pads; mode wrap",
+       .attributes = {{"pads", A::kInts}, {"value", A::kFloat}, {"mode", A::kText}},
+       .import = import_pad},
+      {.op = "Expand",
+       .since = 8,
+       .becomes = "expand",
+       .limits = "of one sample to several",
+       .import = import_expand,
+       .fold = fold_movement}};
+  for (const auto& [op, becomes] : {std::pair("ReduceSum", "reduce_sum"),
+                                    {"ReduceMean", "reduce_mean"},
+                                    {"ReduceMin", "reduce_min"},
+                                    {"ReduceMax", "reduce_max"},
+                                    {"ReduceL1", "abs, reduce_sum"},
+                                    {"ReduceL2", "reduce_l2"},
+                                    {"ReduceSumSquare", "mul, reduce_sum"}}) {
+    rows.push_back({.op = op,
+                    .becomes = becomes,
+                    .limits = "over the batch",
+                    .attributes = {{"axes", A::kInts}, {"keepdims"}, {"noop_with_empty_axes"}},
+                    .import = import_reduce});
+  }
+  return rows;
+}
+
+}  // namespace trainyard::onnx

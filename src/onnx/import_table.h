@@ -1,0 +1,113 @@
+// src/onnx/import_table.h: what each ONNX operation becomes in a layer list. One row for each, most
+// of them a layer of the same name; docs/onnx.md has this table, and a test holds the two together.
+//
+// Where opsets differ in meaning, the row's function looks at node.opset(); where an argument moved
+// from an attribute to an input, NodeImport::ints_of reads either.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/onnx/importer.h"
+
+namespace trainyard::onnx {
+
+/// What the function of a row works with: a node whose attributes are those of the row.
+class NodeImport {
+ public:
+  NodeImport(Importer& importer, const NodeProto& node) : importer_(importer), node_(node) {}
+
+  Importer& importer() { return importer_; }
+  const NodeProto& node() const { return node_; }
+  std::string_view op() const { return node_.op; }
+  int64_t opset() const { return importer_.opset(); }
+  /// ONNX_UNSUPPORTED about this node.
+  Error refuse(const std::string& what) const { return unsupported_node(node_, what); }
+
+  bool has(std::string_view attribute) const { return node_.find(attribute) != nullptr; }
+  int64_t get_int(std::string_view name, int64_t fallback) const;
+  double get_float(std::string_view name, double fallback) const;
+  std::string get_text(std::string_view name, std::string_view fallback) const;
+  std::vector<int64_t> get_ints(std::string_view name, std::vector<int64_t> fallback = {}) const;
+
+  size_t input_count() const { return node_.inputs.size(); }
+  bool has_input(size_t i) const { return i < node_.inputs.size() && !node_.inputs[i].empty(); }
+  const Value& input(size_t i) const;  // a fault if it is left out
+  std::vector<Extent> dims(size_t i) const { return dims_of(input(i)); }
+  const Constant* find_constant(size_t i) const;  // null: left out, or no constant
+  /// A constant of floats or whole numbers; `what` names it in the refusal.
+  Result<const Constant*> floats(size_t i, const char* what) const;
+  Result<std::vector<Extent>> extents(size_t i, const char* what) const;
+  Result<std::vector<int64_t>> ints(size_t i, const char* what) const;
+  /// One number, of either type.
+  Result<double> number(size_t i, const char* what) const;
+  /// The attribute or the input; nothing where there is neither.
+  Result<std::optional<std::vector<int64_t>>> ints_of(std::string_view attribute, size_t i) const;
+  /// The layer that computes an input; constants become one.
+  Result<View> view(size_t i);
+  /// An axis counted from the front; refused where a value of `rank` has none such.
+  Result<int64_t> axis(int64_t given, int64_t rank) const;
+  Result<std::vector<int64_t>> axes(const std::vector<int64_t>& given, int64_t rank) const;
+
+  bool wants_output(size_t i) const;
+  Status give(Value value, size_t output = 0);
+  Status give(View view, size_t output = 0) { return give(Value(std::move(view)), output); }
+  Status give(Result<View> view, size_t output = 0);
+
+ private:
+  Importer& importer_;
+  const NodeProto& node_;
+};
+
+struct AttributeSpec {
+  enum Type : uint8_t { kFloat = 1, kInt = 2, kText = 3, kTensor = 4, kFloats = 6, kInts = 7 };
+  std::string_view name;
+  Type type = kInt;
+};
+
+struct ImportRow {
+  std::string_view op;
+  int64_t since = 1;         // the first opset that has it; 1 also for those older than kOpsetMin
+  std::string_view becomes;  // the layers, or what it is here, for the table of the documentation
+  std::string_view limits = {};  // what of it is refused
+  std::vector<AttributeSpec> attributes = {};
+  /// Null: its inputs must be constants.
+  Status (*import)(NodeImport& n) = nullptr;
+  /// Where all inputs are constants. Gives the outputs, or returns false: then `import` does.
+  Result<bool> (*fold)(NodeImport& n) = nullptr;
+};
+
+const std::vector<ImportRow>& import_rows();
+const ImportRow* find_import_row(std::string_view op);
+/// Refuses attributes that the row does not have, and those of another type.
+Status check_node_attributes(const NodeProto& node, const ImportRow& row);
+
+/// The table of docs/onnx.md.
+std::string import_table_markdown();
+
+// The families.
+std::vector<ImportRow> constant_imports();
+std::vector<ImportRow> elementwise_imports();
+std::vector<ImportRow> image_imports();
+std::vector<ImportRow> shape_imports();
+std::vector<ImportRow> sequence_imports();
+
+// Folding of what moves elements, for the rows that also have layers (import_constant.cc).
+Result<bool> fold_movement(NodeImport& n);
+Result<bool> fold_arithmetic(NodeImport& n);
+Result<bool> fold_unary(NodeImport& n);
+Result<bool> fold_cast(NodeImport& n);
+Result<bool> fold_where(NodeImport& n);
+
+/// Element `index` along an axis, which goes; and several, of an ascending range.
+Result<View> take_index(NodeImport& n, const View& x, int64_t axis, int64_t index);
+Result<View> take_range(NodeImport& n, const View& x, int64_t axis,
+                        const std::vector<int64_t>& indices);
+
+/// The target of a Reshape with 0 and -1 worked out.
+Result<std::vector<Extent>> reshape_target(NodeImport& n, const std::vector<Extent>& from,
+                                           const std::vector<Extent>& shape);
+
+}  // namespace trainyard::onnx

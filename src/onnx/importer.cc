@@ -1,0 +1,422 @@
+// The graph: which of its values matter, what goes in and comes out, and the list of layers that is
+// left at the end. What becomes of single nodes is in import_table.h, what becomes of views in
+// importer_layers.cc.
+#include "src/onnx/importer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/base/text.h"
+#include "src/onnx/import_table.h"
+#include "src/onnx/wire_reader.h"
+
+namespace trainyard::onnx {
+namespace {
+
+constexpr int64_t kImportBatch = 2;  // any: what holds the batch is known by itself
+constexpr int64_t kCheckBatch = 3;
+constexpr size_t kNotesMax = 64;
+
+Error unsupported_file(const std::string& what) {
+  return make_error(ErrorCode::kFailedPrecondition, "ONNX_UNSUPPORTED", what);
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + quoted_value(name);
+  return text;
+}
+
+const NodeProto* find_producer(const GraphProto& graph, std::string_view value) {
+  for (const NodeProto& node : graph.nodes) {
+    if (std::ranges::find(node.outputs, value) != node.outputs.end()) return &node;
+  }
+  return nullptr;
+}
+
+// --- files that this program has written (interface.h) ---
+
+/// The value that the model computes, before the nodes that turn it into what users are given.
+std::string own_output(const GraphProto& graph, const std::string& output) {
+  const auto input_of = [&](std::string_view value, bool last) -> std::string {
+    const NodeProto* node = find_producer(graph, value);
+    if (node == nullptr || node->inputs.empty()) return "";
+    return last ? node->inputs.back() : node->inputs.front();
+  };
+  if (output == "prediction") return input_of("prediction:double", false);
+  if (output == "reconstruction") {
+    const std::string value = input_of("reconstruction:input", false);
+    return value == "reconstruction:share" ? input_of(value, false) : value;
+  }
+  const std::string value = input_of("logits", false);
+  return value == "logits:both" ? input_of(value, true) : value;
+}
+
+}  // namespace
+
+Error unsupported_node(const NodeProto& node, const std::string& what) {
+  return unsupported_file(node.describe() + ": " + what);
+}
+
+void Importer::note(std::string sentence) {
+  if (model_.notes.size() < kNotesMax &&
+      std::ranges::find(model_.notes, sentence) == model_.notes.end()) {
+    model_.notes.push_back(std::move(sentence));
+  }
+}
+
+const Value* Importer::find(const std::string& name) const {
+  const auto it = values_.find(name);
+  return it == values_.end() ? nullptr : &it->second;
+}
+
+void Importer::define(const std::string& name, Value value) {
+  if (!name.empty()) values_.insert_or_assign(name, std::move(value));
+}
+
+const NodeProto* Importer::only_reader(const std::string& name) const {
+  const auto it = readers_.find(name);
+  return it != readers_.end() && it->second.size() == 1 && name != output_value_
+             ? it->second.front()
+             : nullptr;
+}
+
+const NodeProto* Importer::producer_of(const std::string& value) const {
+  const auto it = producers_.find(value);
+  return it == producers_.end() ? nullptr : it->second;
+}
+
+Result<Constant> Importer::decode(const TensorProto& tensor) const {
+  ASSIGN_OR_RETURN(TensorValues values, file_.decode_tensor(tensor));
+  if (values.is_float) return float_constant(values.dims, std::move(values.floats));
+  std::vector<Extent> ints;
+  ints.reserve(values.ints.size());
+  for (const int64_t x : values.ints) ints.push_back({x, false});
+  return int_constant(values.dims, std::move(ints));
+}
+
+Result<ImportedModel> Importer::run(const OnnxFile& file, const ImportOptions& options) {
+  if (file.opset() < kOpsetMin || file.opset() > kOpsetMax) {
+    return unsupported_file("the file is of opset " + std::to_string(file.opset()) + ", expected " +
+                            std::to_string(kOpsetMin) + " to " + std::to_string(kOpsetMax));
+  }
+  Importer importer(file, options);
+  for (const auto step :
+       {&Importer::choose_output, &Importer::choose_nodes, &Importer::define_initializers,
+        &Importer::define_input, &Importer::import_nodes, &Importer::finish_output}) {
+    if (Status s = (importer.*step)(); !s.ok()) return std::move(s).error();
+  }
+  return importer.result();
+}
+
+Status Importer::choose_output() {
+  const GraphProto& graph = file_.graph();
+  std::vector<std::string> names;
+  for (const ValueProto& v : graph.outputs) names.push_back(v.name);
+  if (names.empty()) return invalid_file("the graph has no outputs");
+  model_.output = options_.output.empty() ? names.front() : options_.output;
+  if (std::ranges::find(names, model_.output) == names.end()) {
+    return field_error(
+        "FIELD_UNKNOWN_VALUE", "output",
+        quoted_value(model_.output) + " is not an output, expected " + list_of(names));
+  }
+  output_value_ = model_.output;
+  if (file_.producer() == "trainyard" && file_.metadata().contains("task")) {
+    output_value_ = own_output(graph, model_.output);
+    source_ = find_producer(graph, "input");
+    if (output_value_.empty()) {
+      return invalid_file("it was written by trainyard, but output " + quoted_value(model_.output) +
+                          " is not one of its kinds");
+    }
+    note(
+        "The file was exported by trainyard: its preprocessing and what follows the model's "
+        "output were left out, a job has its own.");
+  } else if (names.size() > 1) {
+    note("The file has several outputs, " + list_of(names) + "; the model is " +
+         quoted_value(model_.output) + ".");
+  }
+  return {};
+}
+
+Status Importer::choose_nodes() {
+  for (const NodeProto& node : file_.graph().nodes) {
+    for (const std::string& output : node.outputs) {
+      if (output.empty()) continue;
+      if (!producers_.emplace(output, &node).second) {
+        return invalid_file(node.describe() + " gives " + quoted_value(output) +
+                            ", which another node gives too");
+      }
+    }
+  }
+  std::set<const NodeProto*> needed;
+  std::vector<std::string> open = {output_value_};
+  while (!open.empty()) {
+    const std::string value = std::move(open.back());
+    open.pop_back();
+    const auto producer = producers_.find(value);
+    if (producer == producers_.end() || producer->second == source_) continue;
+    if (!needed.insert(producer->second).second) continue;
+    for (const std::string& input : producer->second->inputs) open.push_back(input);
+  }
+  for (const NodeProto& node : file_.graph().nodes) {
+    if (!needed.contains(&node)) continue;
+    nodes_.push_back(&node);
+    for (const std::string& input : node.inputs) readers_[input].push_back(&node);
+  }
+  // Constants may stand behind the nodes that a pattern begins with (import_erf).
+  std::ranges::stable_partition(nodes_, [](const NodeProto* n) { return n->op == "Constant"; });
+  model_.nodes = std::ssize(nodes_);
+  model_.opset = opset();
+  return check_ops();
+}
+
+Status Importer::check_ops() const {
+  std::map<std::string, std::string> unknown;  // nodes, by op
+  for (const NodeProto* node : nodes_) {
+    const bool is_standard = node->domain.empty() || node->domain == "ai.onnx";
+    const ImportRow* row = is_standard ? find_import_row(node->op) : nullptr;
+    if (row != nullptr && row->since <= opset()) continue;
+    std::string op = is_standard ? node->op : node->domain + "." + node->op;
+    if (row != nullptr) op += " before opset " + std::to_string(row->since);
+    std::string& nodes = unknown[std::move(op)];
+    nodes +=
+        (nodes.empty() ? "" : ", ") +
+        quoted_value(!node->name.empty() || node->outputs.empty() ? node->name : node->outputs[0]);
+  }
+  if (unknown.empty()) return {};
+  std::string all;
+  for (const auto& [op, nodes] : unknown) {
+    const std::string shown = quoted_value(op);
+    all += (all.empty() ? "" : "; ") + shown.substr(1, shown.size() - 2) + " (" + nodes + ")";
+  }
+  return unsupported_file("the file has operations that no layer stands for: " + all);
+}
+
+Status Importer::define_initializers() {
+  for (const TensorProto& tensor : file_.graph().initializers) {
+    if (!readers_.contains(tensor.name) && tensor.name != output_value_) continue;
+    ASSIGN_OR_RETURN(Constant constant, decode(tensor));
+    // Single numbers are settings (an epsilon, a scale) far more often than parameters.
+    constant.trainable = constant.is_float && constant.stored() > 1;
+    for (const float x :
+         *(constant.is_float ? constant.floats : std::make_shared<const std::vector<float>>())) {
+      if (!std::isfinite(x)) constant.trainable = false;
+    }
+    constant.initializer = tensor.name;
+    define(tensor.name, std::move(constant));
+  }
+  return {};
+}
+
+Status Importer::define_input() {
+  const GraphProto& graph = file_.graph();
+  std::vector<const ValueProto*> inputs;
+  for (const ValueProto& v : graph.inputs) {
+    const bool is_read = readers_.contains(v.name) || v.name == output_value_;
+    if (find(v.name) == nullptr && (is_read || source_ != nullptr)) inputs.push_back(&v);
+  }
+  std::vector<std::string> names;
+  for (const ValueProto* v : inputs) names.push_back(v->name);
+  if (inputs.empty()) return unsupported_file("no output of the file depends on an input");
+  if (inputs.size() > 1 && source_ == nullptr) {
+    return unsupported_file("the model has several inputs, " + list_of(names) +
+                            "; a layer list has one");
+  }
+  const ValueProto& input = *inputs.front();
+  model_.input = input.name;
+  input_value_ = source_ != nullptr ? "input" : input.name;
+  if (!input.has_shape) {
+    return unsupported_file("input " + quoted_value(input.name) + " has no shape in the file");
+  }
+  std::vector<DimensionProto> dims = input.dims;
+  if (source_ != nullptr && inputs.size() == 2 && dims.size() == 2 && inputs[1]->dims.size() == 2) {
+    dims[1].size += inputs[1]->dims[1].size;  // of a table: numbers, then codes
+  }
+  if (dims.size() > 7) {
+    return unsupported_file("input " + quoted_value(input.name) + " has " +
+                            std::to_string(dims.size()) + " dimensions, expected at most 7");
+  }
+  for (DimensionProto& d : dims) {
+    const auto given = options_.sizes.find(d.name);
+    if (d.size < 0 && given != options_.sizes.end()) d.size = given->second;
+  }
+  std::optional<size_t> batch;
+  if (options_.batched && !dims.empty()) {
+    const auto open = std::ranges::find_if(dims, [](const auto& d) { return d.size < 0; });
+    batch = open == dims.end() ? 0 : static_cast<size_t>(open - dims.begin());
+    if (open == dims.end()) fixed_batch_ = dims[0].size;
+    if (fixed_batch_ && *fixed_batch_ < 1) {
+      return unsupported_file("input " + quoted_value(input.name) + " has a batch of 0");
+    }
+  }
+  View view;
+  view.layer = "input";
+  std::vector<int64_t> sample;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (batch == i) {
+      model_.input_batch = static_cast<int64_t>(i);
+      view.push_batch();
+      continue;
+    }
+    if (dims[i].size < 1 || static_cast<double>(dims[i].size) > kUnitsMax) {
+      return unsupported_file(
+          "input " + quoted_value(input.name) + ": dimension " + std::to_string(i) +
+          (dims[i].size < 0
+               ? (dims[i].name.empty() ? std::string() : " " + quoted_value(dims[i].name)) +
+                     " is open, and only the batch may be; give its size"
+               : " has size " + std::to_string(dims[i].size) + ", expected 1 to 1048576"));
+    }
+    view.push_dim(dims[i].size);
+    sample.push_back(dims[i].size);
+  }
+  if (sample.empty()) sample.push_back(1);
+  const bool tokens = input.element_type == static_cast<int64_t>(ElementType::kInt64) ||
+                      input.element_type == static_cast<int64_t>(ElementType::kInt32);
+  if (!is_float_type(input.element_type) && !tokens &&
+      input.element_type != static_cast<int64_t>(ElementType::kUint8)) {
+    return unsupported_file("input " + quoted_value(input.name) + " holds " +
+                            name_of(input.element_type) + ", expected numbers or int64 tokens");
+  }
+  model_.input_shape = Shape(sample);
+  interface_ = std::make_unique<ModelInterface>();
+  interface_->input = model_.input_shape;
+  interface_->outputs = 1;
+  interface_->vocabulary = tokens ? 1 : 0;
+  build_options_ = std::make_unique<BuildOptions>();
+  build_options_->batch_size = kImportBatch;
+  build_options_->training = false;
+  ASSIGN_OR_RETURN(Network network, Network::start(*interface_, *build_options_));
+  network_.emplace(std::move(network));
+  define(input_value_, std::move(view));
+  return {};
+}
+
+Status Importer::import_nodes() {
+  for (const NodeProto* node : nodes_) {
+    if (done_.contains(node)) continue;
+    const ImportRow& row = *find_import_row(node->op);
+    if (Status s = check_node_attributes(*node, row); !s.ok()) return s;
+    bool all_constant = true;
+    for (const std::string& input : node->inputs) {
+      if (input.empty()) continue;
+      const Value* value = find(input);
+      if (value == nullptr) {
+        const NodeProto* producer = producer_of(input);
+        if (producer != nullptr &&
+            std::ranges::find(nodes_, producer) < std::ranges::find(nodes_, node)) {
+          return unsupported_node(
+              *producer, "its output " + quoted_value(input) + " is read, and no layer has it");
+        }
+        return invalid_file(node->describe() + " reads " + quoted_value(input) +
+                            ", which no input, initialiser or earlier node gives");
+      }
+      all_constant = all_constant && std::holds_alternative<Constant>(*value);
+    }
+    NodeImport n(*this, *node);
+    if (all_constant && row.fold != nullptr) {
+      ASSIGN_OR_RETURN(const bool folded, row.fold(n));
+      if (folded) {
+        ++model_.folded_nodes;
+        for (const std::string& output : node->outputs) {
+          const Value* value = find(output);
+          if (value != nullptr) folded_sum_ += std::get<Constant>(*value).stored();
+        }
+        if (folded_sum_ > kFoldedSumMax) {
+          return unsupported_node(*node, "constants of more than " + std::to_string(kFoldedSumMax) +
+                                             " elements in all");
+        }
+        continue;
+      }
+    }
+    if (row.import == nullptr) {
+      return unsupported_node(*node, "depends on the model's input, expected constants alone");
+    }
+    Status s = row.import(n);
+    if (!s.ok()) {
+      const bool is_told = s.error().message.starts_with("node ");
+      return is_told ? s : unsupported_node(*node, s.error().message);
+    }
+  }
+  return {};
+}
+
+Status Importer::finish_output() {
+  const Value* value = find(output_value_);
+  if (value == nullptr) {
+    return invalid_file("nothing gives output " + quoted_value(model_.output));
+  }
+  const View* view = std::get_if<View>(value);
+  if (view == nullptr || !has_batch(view->layer)) {
+    return unsupported_file("output " + quoted_value(model_.output) +
+                            " does not depend on the input");
+  }
+  for (size_t i = 0; i < view->dims.size(); ++i) {
+    if (view->extent(view->dims[i]).batch) model_.output_batch = static_cast<int64_t>(i);
+  }
+  if (model_.output_batch > 0) {
+    note("The batch is not the first dimension of the file's output; in the model it is.");
+  }
+  ASSIGN_OR_RETURN(Canonical last, canonical(*view, /*keep_ones=*/true));
+  if (last.layer == "input" || last.layer.find('.') != std::string::npos) {
+    ASSIGN_OR_RETURN(last.layer,
+                     add_layer("Reshape", {{"shape", sizes_of(last.layer)}}, {last.layer}));
+  }
+  // What nothing reads in the end: arrangements, the other outputs of an LSTM.
+  std::set<std::string> needed = {last.layer};
+  std::vector<LayerSpec> kept;
+  for (auto it = layers_.rbegin(); it != layers_.rend(); ++it) {
+    if (!needed.contains(it->name)) continue;
+    for (const std::string& input : it->inputs) needed.insert(input.substr(0, input.find('.')));
+    kept.push_back(std::move(*it));
+  }
+  layers_.assign(std::move_iterator(kept.rbegin()), std::move_iterator(kept.rend()));
+  return {};
+}
+
+// The list is built again as a job would: from the names alone, and for another batch.
+Result<ImportedModel> Importer::result() {
+  ASSIGN_OR_RETURN(const std::vector<ResolvedLayer> resolved, resolve_layers(layers_, ""));
+  const BuildOptions options{.batch_size = kCheckBatch, .training = false};
+  ASSIGN_OR_RETURN(Network network, Network::start(*interface_, options));
+  for (const ResolvedLayer& layer : resolved) {
+    const Result<TensorId> added = network.add(layer);
+    if (!added.ok()) return added.error();
+  }
+  for (const TensorInfo& t : network.model().graph.tensors()) {
+    if (t.role != Role::kParameter && t.role != Role::kState) continue;
+    const auto found = weights_.find(t.name);
+    TRAINYARD_CHECK(found != weights_.end() && std::ssize(found->second) == t.type.shape.elements(),
+                    "imported weights of " + t.name);
+    if (t.role == Role::kParameter) model_.parameter_count += t.type.shape.elements();
+    model_.weights.push_back({t.name, t.type.shape, std::move(found->second)});
+  }
+  const std::vector<int64_t>& dims = network.builder().shape(network.model().output).dims();
+  TRAINYARD_CHECK(dims[0] == kCheckBatch &&
+                      sizes_of(layers_.back().name) == std::vector(dims.begin() + 1, dims.end()),
+                  "an imported model that depends on the batch");
+  model_.output_shape = Shape(std::vector<int64_t>(dims.begin() + 1, dims.end()));
+  const std::string& last = layers_.back().op;
+  if (last == "Softmax" || last == "LogSoftmax" || last == "Sigmoid") {
+    note("The last layer is " + last +
+         ". Losses of classes take scores: leave it out to train by softmax_cross_entropy.");
+  }
+  for (const LayerSpec& layer : layers_) {
+    if (layer.op != "Embedding") continue;
+    const int64_t rows = layer.attributes.get_int("num_embeddings", 0);
+    model_.vocabulary = model_.vocabulary == 0 ? rows : std::min(model_.vocabulary, rows);
+  }
+  model_.layers = std::move(layers_);
+  return std::move(model_);
+}
+
+Result<ImportedModel> import_model(const OnnxFile& file, const ImportOptions& options) {
+  return Importer::run(file, options);
+}
+
+Result<ImportedModel> import_model(const std::filesystem::path& path,
+                                   const ImportOptions& options) {
+  ASSIGN_OR_RETURN(const OnnxFile file, OnnxFile::open(path));
+  return Importer::run(file, options);
+}
+
+}  // namespace trainyard::onnx

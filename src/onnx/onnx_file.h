@@ -1,0 +1,138 @@
+// src/onnx/onnx_file.h: an ONNX file as data: its nodes, initialisers, inputs and outputs, each
+// checked by itself. What they mean is import_model.h's business.
+//
+// Limits: kNodesMax nodes, kRankMax dimensions. Numbers of tensors stay where they are, in the
+// mapped file, until decode_tensor() is asked for them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/files.h"
+#include "src/base/result.h"
+
+namespace trainyard::onnx {
+
+constexpr size_t kNodesMax = 100'000;
+
+/// TensorProto.DataType.
+enum class ElementType : uint8_t {
+  kUndefined = 0,
+  kFloat = 1,
+  kUint8 = 2,
+  kInt8 = 3,
+  kUint16 = 4,
+  kInt16 = 5,
+  kInt32 = 6,
+  kInt64 = 7,
+  kString = 8,
+  kBool = 9,
+  kFloat16 = 10,
+  kDouble = 11,
+  kUint32 = 12,
+  kUint64 = 13,
+  kBfloat16 = 16,
+};
+std::string name_of(int64_t element_type);  // "float16"; "element type 99"
+bool is_float_type(int64_t element_type);
+bool is_int_type(int64_t element_type);  // and bool
+
+/// TensorProto. The values are in one of the fields, or in a file beside this one.
+struct TensorProto {
+  std::string name;
+  std::vector<int64_t> dims;
+  int64_t element_type = 0;
+  std::span<const std::byte> raw;
+  std::vector<float> floats;
+  std::vector<double> doubles;
+  std::vector<int64_t> ints;  // int32_data, int64_data or uint64_data
+  bool is_external = false;
+  std::map<std::string, std::string> external;  // location, offset, length
+  size_t at = 0;                                // where the file has it
+};
+
+/// A tensor's values: all that are no floating-point numbers are whole ones.
+struct TensorValues {
+  std::vector<int64_t> dims;
+  bool is_float = true;
+  std::vector<float> floats;
+  std::vector<int64_t> ints;
+};
+
+struct AttributeProto {
+  std::string name;
+  int64_t type = 0;
+  double f = 0;
+  int64_t i = 0;
+  std::string s;
+  std::shared_ptr<const TensorProto> tensor;
+  std::vector<float> floats;
+  std::vector<int64_t> ints;
+  bool is_graph = false;  // a graph inside the node: what If and Loop have
+};
+
+struct NodeProto {
+  std::string name, op, domain;
+  std::vector<std::string> inputs, outputs;
+  std::vector<AttributeProto> attributes;
+
+  const AttributeProto* find(std::string_view attribute) const;
+  /// "Conv 'conv1'", or by the first output where the node has no name.
+  std::string describe() const;
+};
+
+/// A dimension that is open has a name, or neither.
+struct DimensionProto {
+  int64_t size = -1;
+  std::string name;
+};
+
+struct ValueProto {
+  std::string name;
+  int64_t element_type = 0;
+  bool has_shape = false;
+  std::vector<DimensionProto> dims;
+};
+
+struct GraphProto {
+  std::vector<NodeProto> nodes;
+  std::vector<TensorProto> initializers;
+  std::vector<ValueProto> inputs, outputs;
+};
+
+class OnnxFile {
+ public:
+  /// NOT_FOUND/FILE_NOT_FOUND, or ONNX_INVALID saying what is wrong and where.
+  static Result<OnnxFile> open(const std::filesystem::path& path);
+  /// Borrows `bytes`. External data is looked for in `folder`.
+  static Result<OnnxFile> parse(std::span<const std::byte> bytes,
+                                const std::filesystem::path& folder = {});
+
+  const GraphProto& graph() const { return graph_; }
+  int64_t opset() const { return opset_; }  // of the default domain
+  const std::string& producer() const { return producer_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  /// Checks a tensor's type, shape and values against each other, then takes memory for it.
+  Result<TensorValues> decode_tensor(const TensorProto& tensor) const;
+
+ private:
+  Result<std::span<const std::byte>> external_bytes(const TensorProto& tensor) const;
+
+  MappedFile file_;
+  std::filesystem::path folder_;
+  GraphProto graph_;
+  int64_t opset_ = 0;
+  std::string producer_;
+  std::map<std::string, std::string> metadata_;
+  /// External files that are open, by location.
+  mutable std::map<std::string, MappedFile> beside_;
+};
+
+}  // namespace trainyard::onnx

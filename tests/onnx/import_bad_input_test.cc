@@ -1,0 +1,240 @@
+// Broken and hostile files: each is refused with a sentence, and none is more than that. A file of
+// PyTorch's is cut at every byte and changed at every byte; others are made with what they need to
+// be wrong. Catches a length that is believed, and a path that leads out of the model's folder.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "src/onnx/protobuf_message.h"
+#include "tests/onnx/import_support.h"
+
+namespace trainyard::onnx {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::byte> golden_file(const std::string& name) {
+  const auto file =
+      SafetensorsFile::open(TRAINYARD_SOURCE_DIR "/tests/golden/onnx_models.safetensors").value();
+  const TensorView* view = file.find(name + "/model");
+  TRAINYARD_CHECK(view != nullptr, name);
+  return {view->bytes.begin(), view->bytes.end()};
+}
+
+Result<ImportedModel> import_bytes(std::span<const std::byte> bytes, const fs::path& folder = {}) {
+  ASSIGN_OR_RETURN(const OnnxFile file, OnnxFile::parse(bytes, folder));
+  return import_model(file, {});
+}
+
+// --- files of few fields ---
+
+ProtobufMessage value(const std::string& name, const std::vector<int64_t>& dims) {
+  ProtobufMessage shape;
+  for (const int64_t d : dims) {
+    ProtobufMessage dim;
+    if (d < 0) {
+      dim.add_text(2, "N");
+    } else {
+      dim.add_int(1, d);
+    }
+    shape.add_message(1, std::move(dim));
+  }
+  ProtobufMessage tensor, type, v;
+  tensor.add_int(1, 1);
+  tensor.add_message(2, std::move(shape));
+  type.add_message(1, std::move(tensor));
+  v.add_text(1, name);
+  v.add_message(2, std::move(type));
+  return v;
+}
+
+struct Node {
+  std::string op;
+  std::vector<std::string> inputs, outputs;
+};
+
+ProtobufMessage floats(const std::string& name, const std::vector<int64_t>& dims,
+                       const std::string& raw) {
+  ProtobufMessage t;
+  for (const int64_t d : dims) t.add_int(1, d);
+  t.add_int(2, 1);
+  t.add_text(8, name);
+  t.add_text(9, raw);
+  return t;
+}
+
+std::string model_of(const std::vector<Node>& nodes, std::vector<ProtobufMessage> tensors = {},
+                     const std::string& output = "y") {
+  ProtobufMessage graph;
+  for (const Node& node : nodes) {
+    ProtobufMessage m;
+    for (const std::string& input : node.inputs) m.add_text(1, input);
+    for (const std::string& name : node.outputs) m.add_text(2, name);
+    m.add_text(3, "the_" + node.op);
+    m.add_text(4, node.op);
+    graph.add_message(1, std::move(m));
+  }
+  for (ProtobufMessage& t : tensors) graph.add_message(5, std::move(t));
+  graph.add_message(11, value("x", {-1, 2}));
+  graph.add_message(12, value(output, {-1, 2}));
+  ProtobufMessage opset, model;
+  opset.add_int(2, 17);
+  model.add_int(1, 8);
+  model.add_message(7, std::move(graph));
+  model.add_message(8, std::move(opset));
+  std::string bytes;
+  for (const auto part : model.parts()) {
+    bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
+  }
+  return bytes;
+}
+
+std::string refusal(const std::string& bytes, const fs::path& folder = {}) {
+  const auto model = import_bytes(std::as_bytes(std::span(bytes)), folder);
+  EXPECT_FALSE(model.ok());
+  return model.ok() ? "" : model.error().message;
+}
+
+#define EXPECT_TELLS(text, part) \
+  EXPECT_NE(std::string(text).find(part), std::string::npos) << (text)
+
+TEST(OnnxBadInput, TakesTheFilesThatTheOthersAreMadeFrom) {
+  const std::string good = model_of({{"Relu", {"x"}, {"y"}}});
+  EXPECT_TRUE(import_bytes(std::as_bytes(std::span(good))).ok());
+}
+
+TEST(OnnxBadInput, CutAtEveryByteIsRefusedOrAWholeModel) {
+  const std::vector<std::byte> whole = golden_file("mlp_torchscript");
+  for (size_t size = 0; size < whole.size(); ++size) {
+    const auto model = import_bytes(std::span(whole).first(size));
+    EXPECT_TRUE(model.ok() || !model.error().message.empty());
+  }
+}
+
+TEST(OnnxBadInput, ChangedAtEveryByteNeverEndsThis) {
+  for (const auto& [name, step] : {std::pair("mlp_torchscript", 1), {"residual_torchscript", 5}}) {
+    std::vector<std::byte> bytes = golden_file(name);
+    int taken = 0;
+    for (size_t i = 0; i < bytes.size(); i += static_cast<size_t>(step)) {
+      const std::byte before = bytes[i];
+      for (const int change : {0x01, 0x80}) {
+        bytes[i] = before ^ static_cast<std::byte>(change);
+        taken += import_bytes(bytes).ok();
+      }
+      bytes[i] = before;
+    }
+    EXPECT_GT(taken, 0) << "most bytes are weights and names";
+  }
+}
+
+TEST(OnnxBadInput, LengthsThatLieAreRefusedBeforeMemoryIsTaken) {
+  // A graph of 2^60 bytes; a tensor of 2^39 elements with four bytes of them.
+  EXPECT_TELLS(refusal(std::string("\x3a\x80\x80\x80\x80\x80\x80\x80\x80\x10", 10)), "are left");
+  const std::string huge = model_of({{"Add", {"x", "w"}, {"y"}}}, [] {
+    std::vector<ProtobufMessage> t;
+    t.push_back(floats("w", {1 << 20, 1 << 19}, "\1\1\1\1"));
+    return t;
+  }());
+  EXPECT_TELLS(refusal(huge), "has 4 bytes of data");
+  std::vector<ProtobufMessage> impossible;
+  impossible.push_back(floats("w", {int64_t{1} << 62, 4}, "\1\1\1\1"));
+  EXPECT_TELLS(refusal(model_of({{"Add", {"x", "w"}, {"y"}}}, std::move(impossible))),
+               "not possible");
+}
+
+TEST(OnnxBadInput, GraphsThatAreNoneAreRefused) {
+  EXPECT_TELLS(refusal(""), "no graph");
+  EXPECT_TELLS(refusal("\xff"), "not a valid ONNX file");
+  EXPECT_TELLS(refusal(model_of({{"Add", {"x", "y"}, {"z"}}, {"Relu", {"z"}, {"y"}}})),
+               "reads 'y'");
+  EXPECT_TELLS(refusal(model_of({{"Add", {"x", "w"}, {"y"}}})), "reads 'w'");
+  EXPECT_TELLS(refusal(model_of({{"Relu", {"x"}, {"y"}}, {"Neg", {"x"}, {"y"}}})),
+               "another node gives too");
+  EXPECT_TELLS(refusal(model_of({{"Relu", {"x"}, {"z"}}})), "no output of the file depends");
+  EXPECT_TELLS(refusal(model_of({{"Add", {"x"}, {"y"}}})), "needs two inputs");
+  EXPECT_TELLS(refusal(model_of({{"Relu", {}, {"y"}}})), "no output of the file depends");
+  EXPECT_TELLS(refusal(model_of({{"Clip", {"x", "x"}, {"y"}}})), "min is not one constant number");
+}
+
+TEST(OnnxBadInput, AllUnknownOperationsAreNamedAtOnce) {
+  const std::string text = refusal(model_of(
+      {{"NonZero", {"x"}, {"a"}}, {"Bernoulli", {"a"}, {"b"}}, {"NonZero", {"b"}, {"y"}}}));
+  EXPECT_TELLS(text, "Bernoulli ('the_Bernoulli')");
+  EXPECT_TELLS(text, "NonZero ('the_NonZero', 'the_NonZero')");
+}
+
+// --- data beside the file ---
+
+class OnnxExternalData : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "trainyard-onnx-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+    fs::create_directories(root_ / "model" / "parts");
+    for (const char* name : {"outside.bin", "model/inside.bin", "model/parts/deep.bin"}) {
+      std::ofstream(root_ / name, std::ios::binary) << std::string("\0\0\x80\x3f\0\0\0\x40", 8);
+    }
+    fs::create_symlink(root_ / "outside.bin", root_ / "model" / "link.bin");
+    fs::create_directory_symlink(root_, root_ / "model" / "up");
+    fs::create_symlink("inside.bin", root_ / "model" / "near.bin");
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  std::string model(const std::string& location, const std::string& offset = "",
+                    const std::string& length = "") {
+    ProtobufMessage t;
+    t.add_int(1, 2);
+    t.add_int(2, 1);
+    t.add_text(8, "w");
+    for (const auto& [key, text] :
+         {std::pair("location", &location), {"offset", &offset}, {"length", &length}}) {
+      if (text->empty()) continue;
+      ProtobufMessage entry;
+      entry.add_text(1, key);
+      entry.add_text(2, *text);
+      t.add_message(13, std::move(entry));
+    }
+    t.add_int(14, 1);
+    std::vector<ProtobufMessage> tensors;
+    tensors.push_back(std::move(t));
+    return model_of({{"Add", {"x", "w"}, {"y"}}}, std::move(tensors));
+  }
+  fs::path folder() const { return root_ / "model"; }
+
+  fs::path root_;
+};
+
+TEST_F(OnnxExternalData, IsReadFromTheModelsFolder) {
+  for (const char* location : {"inside.bin", "parts/deep.bin", "near.bin"}) {
+    const std::string bytes = model(location);
+    const auto imported = import_bytes(std::as_bytes(std::span(bytes)), folder());
+    ASSERT_TRUE(imported.ok()) << imported.error().message;
+    EXPECT_EQ(imported->weights.at(0).values, (std::vector<float>{1, 2})) << location;
+  }
+  const std::string bytes = model("inside.bin", "0", "8");
+  EXPECT_TRUE(import_bytes(std::as_bytes(std::span(bytes)), folder()).ok());
+}
+
+TEST_F(OnnxExternalData, IsReadFromNowhereElse) {
+  for (const std::string& location :
+       {std::string("../outside.bin"), (root_ / "outside.bin").string(),
+        std::string("parts/../../outside.bin"), std::string("link.bin"),
+        std::string("up/outside.bin"), std::string("missing.bin"), std::string("parts"),
+        std::string(), std::string("/dev/zero"), std::string("inside.bin\0x", 12)}) {
+    EXPECT_TELLS(refusal(model(location), folder()), "external location") << location;
+  }
+}
+
+TEST_F(OnnxExternalData, StaysWithinTheOtherFile) {
+  EXPECT_TELLS(refusal(model("inside.bin", "1", "8"), folder()), "which has 8");
+  EXPECT_TELLS(refusal(model("inside.bin", "9223372036854775807", "8"), folder()), "which has 8");
+  EXPECT_TELLS(refusal(model("inside.bin", "4"), folder()), "has 4 bytes of data");
+  EXPECT_TELLS(refusal(model("inside.bin", "-4"), folder()), "expected a whole number");
+  EXPECT_TELLS(refusal(model("inside.bin", "four"), folder()), "expected a whole number");
+}
+
+}  // namespace
+}  // namespace trainyard::onnx

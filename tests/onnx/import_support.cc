@@ -1,0 +1,64 @@
+#include "tests/onnx/import_support.h"
+
+#include <cstring>
+
+#include "src/models/network.h"
+#include "tests/support/run_case.h"
+
+namespace trainyard::testing {
+
+std::vector<double> run_imported(const onnx::ImportedModel& model, int64_t batch,
+                                 const std::vector<double>& input, Backend& backend) {
+  ModelInterface interface;
+  interface.input = model.input_shape;
+  interface.vocabulary = model.vocabulary;
+  interface.outputs = 1;
+  const BuildOptions options{.batch_size = batch, .training = false};
+  const auto layers = resolve_layers(model.layers, "");
+  TRAINYARD_CHECK(layers.ok(), layers.ok() ? "" : layers.error().message);
+  auto network = Network::start(interface, options);
+  for (const ResolvedLayer& layer : *layers) {
+    const auto added = network->add(layer);
+    TRAINYARD_CHECK(added.ok(), added.ok() ? "" : added.error().message);
+  }
+  CaseGraph c;
+  c.graph = network->model().graph;
+  c.graph.mark_output(network->model().output);
+  c.values[network->model().input] = input;
+  for (const onnx::ImportedWeight& w : model.weights) {
+    const auto id = c.graph.find_tensor(w.name);
+    TRAINYARD_CHECK(id.has_value(), "no parameter is called " + w.name);
+    c.values[*id].assign(w.values.begin(), w.values.end());
+  }
+  const CaseResult result = run_case(c, backend, {.keep_all = false});
+  return result.values.at(c.graph.tensor(network->model().output).name);
+}
+
+std::vector<double> axis_to_front(const std::vector<double>& values,
+                                  const std::vector<int64_t>& dims, int64_t from) {
+  int64_t outer = 1, inner = 1;
+  for (int64_t i = 0; i < from; ++i) outer *= dims[static_cast<size_t>(i)];
+  for (auto i = static_cast<size_t>(from) + 1; i < dims.size(); ++i) inner *= dims[i];
+  const int64_t size = dims[static_cast<size_t>(from)];
+  std::vector<double> result;
+  for (int64_t n = 0; n < size; ++n) {
+    for (int64_t o = 0; o < outer; ++o) {
+      for (int64_t i = 0; i < inner; ++i) {
+        result.push_back(values[static_cast<size_t>((o * size + n) * inner + i)]);
+      }
+    }
+  }
+  return result;
+}
+
+std::vector<double> numbers_of(const TensorView& tensor) {
+  const auto count = static_cast<size_t>(tensor.type.shape.elements());
+  const auto as = [&]<typename T>(T) {
+    std::vector<T> values(count);
+    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+    return std::vector<double>(values.begin(), values.end());
+  };
+  return tensor.type.dtype == DType::kI32 ? as(int32_t()) : as(float());
+}
+
+}  // namespace trainyard::testing
