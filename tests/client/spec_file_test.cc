@@ -80,7 +80,7 @@ TEST(SpecFile, ALossIsANameOrANameWithSettings) {
   const auto settings = read("{softmax_cross_entropy: {class_weights: [1, 2.5], ignore_index: 1}}");
   ASSERT_TRUE(settings.ok()) << settings.error().message;
   const auto& loss = settings->file.model().loss().softmax_cross_entropy();
-  EXPECT_EQ(loss.class_weights(1), 2.5);
+  EXPECT_EQ(loss.class_weights().list_value().values(1).number_value(), 2.5);
   EXPECT_EQ(loss.ignore_index(), 1);
   EXPECT_EQ(read("hubert").error().message,
             "job.yaml:5:9: model.loss: 'hubert' is not known, expected softmax_cross_entropy, "

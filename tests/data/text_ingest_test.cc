@@ -50,7 +50,7 @@ TEST(TextIngest, CharactersOfTheTrainingPartAreTheVocabulary) {
   EXPECT_EQ(copy(d->train().tokens), (Tokens{3, 2, 4, 1, 3}));
   EXPECT_EQ(copy(d->test().tokens), (Tokens{2, 3, 0}));
   EXPECT_EQ(s.train_rows, 5);
-  EXPECT_EQ(s.test_rows, {.context_length = 3});
+  EXPECT_EQ(s.test_rows, 3);
   const ModelInterface interface = s.interface(4);
   EXPECT_EQ(interface.input, Shape({4}));
   EXPECT_EQ(interface.vocabulary, 5);
@@ -306,7 +306,7 @@ TEST(Windows, PreprocessingKeepsTheContextLength) {
   const IngestedText d("hello");
   ASSERT_TRUE(d.ok()) << d.message();
   const std::vector<int64_t> rows = {0};
-  const Preprocessing p = fit_preprocessing(d->schema(), d->train(), rows, 3);
+  const Preprocessing p = fit_preprocessing(d->schema(), d->train(), rows, {.context_length = 3});
   const auto again = Preprocessing::from_json(p.to_json());
   ASSERT_TRUE(again.ok()) << again.error().message;
   EXPECT_EQ(*again, p);
