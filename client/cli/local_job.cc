@@ -7,10 +7,10 @@
 
 #include "client/lib/dataset_upload.h"
 #include "proto/convert/data.h"
+#include "src/base/cores.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/data/dataset.h"
-#include "src/runtime/open_backend.h"
 
 namespace trainyard::cli {
 namespace {
