@@ -49,7 +49,7 @@ Result<DatasetSchema> read_local_data(const client::SpecFile& spec, const fs::pa
   const std::vector<fs::path> paths = client::dataset_paths(spec.file.dataset(), spec.folder);
   for (const fs::path& path : paths) {
     std::error_code ignored;
-    if (!fs::is_regular_file(path, ignored)) {
+    if (!fs::is_regular_file(path, ignored) && !client::is_data_folder(spec.file.dataset(), path)) {
       return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND", path.string() + ": no such file");
     }
   }
