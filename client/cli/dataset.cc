@@ -1,9 +1,11 @@
 // trainyard dataset upload|list|get|delete.
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "client/cli/command.h"
 #include "client/cli/confirm.h"
@@ -28,10 +30,12 @@ struct UploadOptions {
   int64_t vocabulary_size = 0, max_length = 0;
   double test_share = 0;
   std::string train_images, train_labels, test_images, test_labels;
+  std::string images, cifar, size, resize, labels;
+  int64_t channels = 0, seed = -1;
 };
 
-/// "1,8,8"
-Result<std::vector<int64_t>> parse_image(const std::string& text) {
+/// "1,8,8": `count` numbers.
+std::optional<std::vector<int64_t>> parse_sizes(const std::string& text, size_t count) {
   std::vector<int64_t> shape;
   size_t begin = 0;
   while (begin <= text.size()) {
@@ -39,16 +43,40 @@ Result<std::vector<int64_t>> parse_image(const std::string& text) {
     const std::string part = text.substr(begin, end - begin);
     if (part.empty() || part.size() > 6 ||
         part.find_first_not_of("0123456789") != std::string::npos) {
-      shape.clear();
-      break;
+      return std::nullopt;
     }
     shape.push_back(std::stoll(part));
     begin = end + 1;
   }
-  if (shape.size() == 3) return shape;
-  return make_error(
-      ErrorCode::kInvalidArgument, "USAGE",
-      "--image: " + quoted_value(text) + ", expected channels,height,width such as 1,8,8");
+  if (shape.size() != count) return std::nullopt;
+  return shape;
+}
+
+Error usage(const std::string& flag, const std::string& value, const std::string& expected) {
+  return make_error(ErrorCode::kInvalidArgument, "USAGE",
+                    flag + ": " + quoted_value(value) + ", expected " + expected);
+}
+
+Status read_images_flags(const UploadOptions& o, v1::ImagesFormat& images) {
+  if (!o.size.empty()) {
+    const auto size = parse_sizes(o.size, 2);
+    if (!size) return usage("--size", o.size, "height,width such as 32,32");
+    for (const int64_t side : *size) images.add_size(side);
+  }
+  if (!o.resize.empty()) {
+    std::string name = o.resize;
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
+    v1::ImagesFormat::Resize mode{};
+    if (!v1::ImagesFormat::Resize_Parse(name, &mode) || mode == 0) {
+      return usage("--resize", o.resize, "stretch, crop or pad");
+    }
+    images.set_resize(mode);
+  }
+  if (o.channels != 0) images.set_channels(o.channels);
+  images.set_labels(o.labels);
+  if (o.test_share != 0) images.set_test_share(o.test_share);
+  if (o.seed >= 0) images.set_seed(static_cast<uint64_t>(o.seed));
+  return {};
 }
 
 Result<v1::Tokenizer> parse_tokenizer(const std::string& name) {
@@ -63,10 +91,20 @@ Result<v1::Tokenizer> parse_tokenizer(const std::string& name) {
 Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
   v1::DatasetFile file;
   file.set_name(o.name);
-  if (!o.csv.empty() && !o.text.empty()) {
-    return make_error(ErrorCode::kInvalidArgument, "USAGE", "give --csv or --text; not both");
+  for (const std::string* path : {&o.csv, &o.text, &o.images, &o.cifar}) {
+    if (path->empty()) continue;
+    if (!file.path().empty()) {
+      return make_error(ErrorCode::kInvalidArgument, "USAGE",
+                        "give one of --csv, --text, --images and --cifar");
+    }
+    file.set_path(*path);
   }
-  file.set_path(o.csv.empty() ? o.text : o.csv);
+  if (!o.cifar.empty()) file.mutable_cifar();
+  if (!o.images.empty()) {
+    if (Status s = read_images_flags(o, *file.mutable_images()); !s.ok()) {
+      return std::move(s).error();
+    }
+  }
   file.set_test_path(o.test);
   file.set_train_images(o.train_images);
   file.set_train_labels(o.train_labels);
@@ -90,8 +128,9 @@ Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
           "--target-kind: " + quoted_value(o.target_kind) + ", expected class or numeric");
     }
     if (!o.image.empty()) {
-      ASSIGN_OR_RETURN(const std::vector<int64_t> shape, parse_image(o.image));
-      for (const int64_t size : shape) csv.add_image(size);
+      const auto shape = parse_sizes(o.image, 3);
+      if (!shape) return usage("--image", o.image, "channels,height,width such as 1,8,8");
+      for (const int64_t size : *shape) csv.add_image(size);
     }
     for (const std::string& column : o.categorical) csv.add_categorical(column);
     for (const std::string& column : o.ignore) csv.add_ignore(column);
@@ -111,8 +150,12 @@ Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
 
 std::string shape_text(const v1::DatasetSchema& schema) {
   if (schema.image_size() == 3) {
-    return "images " + std::to_string(schema.image(0)) + " x " + std::to_string(schema.image(1)) +
-           " x " + std::to_string(schema.image(2));
+    std::string text = "images " + std::to_string(schema.image(0)) + " x " +
+                       std::to_string(schema.image(1)) + " x " + std::to_string(schema.image(2));
+    if (schema.resize() == v1::ImagesFormat::STRETCH) text += ", stretched";
+    if (schema.resize() == v1::ImagesFormat::CROP) text += ", cropped";
+    if (schema.resize() == v1::ImagesFormat::PAD) text += ", padded";
+    return text;
   }
   if (schema.has_text()) {
     const v1::DatasetSchema::Text& text = schema.text();
@@ -220,6 +263,9 @@ std::string render_dataset(const v1::Dataset& d, bool colour) {
        {stream ? "tokens" : "rows", rows},
        {"inputs", shape_text(s)},
        {s.channels_size() > 1 ? "channels" : "pixels", channels_text(s)},
+       {"skipped", s.skipped_files() > 0
+                       ? grouped(s.skipped_files()) + " files that are no images or have no label"
+                       : ""},
        {"tokenizer", tokenizer_text(s)},
        {"vocabulary", pieces_text(s)},
        {"tokens a row",
@@ -245,9 +291,11 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
   v1::DatasetFile file;
   std::filesystem::path folder;
   if (!o.file.empty()) {
-    if (!o.csv.empty() || !o.text.empty() || !o.train_images.empty()) {
+    if (!o.csv.empty() || !o.text.empty() || !o.images.empty() || !o.cifar.empty() ||
+        !o.train_images.empty()) {
       return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                        "give a spec file, or --csv, or --text, or --train-images; not two");
+                        "give a spec file, or --csv, --text, --images, --cifar or --train-images; "
+                        "not two");
     }
     ASSIGN_OR_RETURN(auto read, client::read_dataset_file(o.file, o.sets));
     file = std::move(read.first);
@@ -259,7 +307,8 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
   if (file.path().empty() && file.train_images().empty()) {
     return make_error(ErrorCode::kInvalidArgument, "FIELD_REQUIRED",
                       "nothing to upload: give --csv FILE --target COLUMN, or --text FILE, or "
-                      "--train-images and --train-labels, or a spec file with a dataset path");
+                      "--images PATH, or --cifar PATH, or --train-images and --train-labels, or a "
+                      "spec file with a dataset path");
   }
   ASSIGN_OR_RETURN(const v1::Dataset dataset, ensure_dataset_shown(session, file, folder));
   session.show(dataset, [&] { return std::string(short_name(dataset.name())) + "\n"; },
@@ -280,6 +329,7 @@ Command upload_command() {
        "train-labels-idx1-ubyte.gz --name mnist",
        "trainyard dataset upload --text input.txt --name shakespeare",
        "trainyard dataset upload --csv news.csv --text-column title --target topic",
+       "trainyard dataset upload --images photos/ --size 64,64 --resize crop --test-share 0.2",
        "trainyard dataset upload spec.yaml"},
       "Files are known by their content: what the server has is not sent again, and an upload that "
       "was cut goes on\n"
@@ -292,7 +342,7 @@ Command upload_command() {
         options.text("--target", "COLUMN", o->target, "the column to learn");
         options.text("--target-kind", "KIND", o->target_kind, "class or numeric",
                      {"class", "numeric"});
-        options.text("--test", "FILE", o->test, "rows of a test set");
+        options.text("--test", "PATH", o->test, "rows or images of a test set");
         options.flag("--no-header", o->no_header, "the CSV has no header: columns are c0, c1, ...");
         options.text("--delimiter", "CHARACTER", o->delimiter, "default , ; \\t for a tab");
         options.text("--image", "C,H,W", o->image, "the columns are pixels of an image");
@@ -308,8 +358,21 @@ Command upload_command() {
                         "words that are known, default 10000");
         options.integer("--max-length", "N", o->max_length,
                         "tokens of a row with text columns, default 128");
+        options.text("--images", "PATH", o->images,
+                     "a folder or archive of JPEG and PNG files, a folder for each class");
+        options.text("--size", "H,W", o->size, "make all images this high and wide");
+        options.text("--resize", "MODE", o->resize, "how: stretch (default), crop or pad",
+                     {"stretch", "crop", "pad"});
+        options.integer("--channels", "N", o->channels,
+                        "1 (grey) or 3; default 3 if any image has colour");
+        options.text("--labels", "FILE", o->labels,
+                     "a CSV among the images: columns file, and class or number");
+        options.integer("--seed", "N", o->seed, "of the draw of --test-share, default 0");
+        options.text("--cifar", "PATH", o->cifar,
+                     "a folder or archive with CIFAR-10's or CIFAR-100's binary files");
         options.number("--test-share", "SHARE", o->test_share,
-                       "the end of the text that is the test set, 0 to 0.9");
+                       "0 to 0.9: the end of the text, or this much of each class of images, is "
+                       "the test set");
         options.text("--train-images", "FILE", o->train_images, "IDX images, plain or gzip");
         options.text("--train-labels", "FILE", o->train_labels, "IDX labels");
         options.text("--test-images", "FILE", o->test_images, "IDX images of a test set");

@@ -7,10 +7,10 @@
 
 #include "client/lib/dataset_upload.h"
 #include "proto/convert/data.h"
+#include "src/base/cores.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/data/dataset.h"
-#include "src/runtime/open_backend.h"
 
 namespace trainyard::cli {
 namespace {
@@ -49,7 +49,7 @@ Result<DatasetSchema> read_local_data(const client::SpecFile& spec, const fs::pa
   const std::vector<fs::path> paths = client::dataset_paths(spec.file.dataset(), spec.folder);
   for (const fs::path& path : paths) {
     std::error_code ignored;
-    if (!fs::is_regular_file(path, ignored)) {
+    if (!fs::is_regular_file(path, ignored) && !client::is_data_folder(spec.file.dataset(), path)) {
       return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND", path.string() + ": no such file");
     }
   }

@@ -51,6 +51,12 @@ void OptionSet::texts(const std::string& names, const std::string& value,
   impl_->add_row(names, value, help).choices = std::move(choices);
 }
 
+void OptionSet::paths(const std::string& names, const std::string& value,
+                      std::vector<std::string>& target, const std::string& help) {
+  impl_->app.add_option(names, target, help);
+  impl_->add_row(names, value, help);
+}
+
 void OptionSet::number(const std::string& names, const std::string& value, double& target,
                        const std::string& help) {
   impl_->app.add_option(names, target, help);

@@ -32,6 +32,9 @@ class OptionSet {
             const std::string& help, std::vector<std::string> choices = {});
   void texts(const std::string& names, const std::string& value, std::vector<std::string>& target,
              const std::string& help, std::vector<std::string> choices = {});
+  /// Takes all arguments up to the next option, as a shell's pattern makes them.
+  void paths(const std::string& names, const std::string& value, std::vector<std::string>& target,
+             const std::string& help);
   void number(const std::string& names, const std::string& value, double& target,
               const std::string& help);
   void integer(const std::string& names, const std::string& value, int64_t& target,

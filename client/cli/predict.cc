@@ -1,5 +1,6 @@
 // trainyard predict: raw rows to a trained model; its own preprocessing is applied by the server.
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -7,7 +8,9 @@
 #include "client/cli/command.h"
 #include "client/lib/names.h"
 #include "client/lib/predict_rows.h"
+#include "client/lib/upload.h"
 #include "src/base/files.h"
+#include "src/base/folder_files.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
@@ -18,7 +21,53 @@ struct Options {
   std::string csv;
   std::string idx;
   std::string text;
+  std::vector<std::string> images;
 };
+
+/// The requests, and what each row is called.
+struct Rows {
+  std::vector<v1::PredictRequest> requests;
+  std::vector<std::string> names;  // of image files; else empty: rows are numbered
+};
+
+/// A folder's images, or one file.
+Result<std::vector<std::string>> image_paths(const std::vector<std::string>& given) {
+  std::vector<std::string> paths;
+  for (const std::string& path : given) {
+    std::error_code failed;
+    if (!std::filesystem::is_directory(path, failed)) {
+      paths.push_back(path);
+      continue;
+    }
+    ASSIGN_OR_RETURN(const std::vector<std::string> files, list_folder_files(path, path));
+    for (const std::string& file : files) {
+      if (is_image_path(file)) paths.push_back((std::filesystem::path(path) / file).string());
+    }
+  }
+  if (!paths.empty()) return paths;
+  return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND",
+                    given[0] + ": there are no JPEG or PNG files (.jpg, .jpeg, .png)");
+}
+
+/// As many files in each request as fit.
+Result<Rows> image_requests(const std::string& model, const std::vector<std::string>& given) {
+  Rows rows;
+  ASSIGN_OR_RETURN(rows.names, image_paths(given));
+  size_t bytes = 0;
+  for (const std::string& path : rows.names) {
+    ASSIGN_OR_RETURN(std::string content, read_file(path, client::kPredictBytesMax));
+    if (rows.requests.empty() || bytes + content.size() > client::kPredictBytesMax ||
+        rows.requests.back().images().files_size() == client::kPredictImagesMax) {
+      rows.requests.emplace_back().set_name(model);
+      bytes = 0;
+    }
+    bytes += content.size();
+    v1::ImageFiles::File& file = *rows.requests.back().mutable_images()->add_files();
+    file.set_name(client::shown_name(path));
+    file.set_content(std::move(content));
+  }
+  return rows;
+}
 
 Result<std::string> read_rows(const std::string& path) {
   std::string bytes;
@@ -102,23 +151,28 @@ std::string prediction_text(const v1::PredictResponse& answer, const v1::Predict
   return human_number(p.value());
 }
 
-std::string render_table(const v1::PredictResponse& answer, bool colour) {
+std::string render_table(const v1::PredictResponse& answer, const std::vector<std::string>& names,
+                         bool colour) {
+  const auto name_of_row = [&](int i) {
+    return names.empty() ? std::to_string(i + 1) : safe_text(names[static_cast<size_t>(i)]);
+  };
+  const Column row{names.empty() ? "ROW" : "FILE", names.empty()};
   if (answer.predictions_size() > 0 && answer.predictions(0).reconstruction_size() > 0) {
     constexpr int kShown = 8;
-    Table table({{"ROW", true}, {"RECONSTRUCTION"}});
+    Table table({row, {"RECONSTRUCTION"}});
     for (int i = 0; i < answer.predictions_size(); ++i) {
-      table.add({std::to_string(i + 1), reconstruction_text(answer.predictions(i), kShown)});
+      table.add({name_of_row(i), reconstruction_text(answer.predictions(i), kShown)});
     }
     return table.render(colour);
   }
   if (!answer.classification()) {
-    Table table({{"ROW", true}, {"PREDICTION", true}});
+    Table table({row, {"PREDICTION", true}});
     for (int i = 0; i < answer.predictions_size(); ++i) {
-      table.add({std::to_string(i + 1), human_number(answer.predictions(i).value())});
+      table.add({name_of_row(i), human_number(answer.predictions(i).value())});
     }
     return table.render(colour);
   }
-  Table table({{"ROW", true}, {"PREDICTION"}, {"PROBABILITY", true}, {"NEXT BEST"}});
+  Table table({row, {"PREDICTION"}, {"PROBABILITY", true}, {"NEXT BEST"}});
   for (int i = 0; i < answer.predictions_size(); ++i) {
     const v1::Prediction& p = answer.predictions(i);
     int second = -1;
@@ -131,17 +185,18 @@ std::string render_table(const v1::PredictResponse& answer, bool colour) {
       next = answer.classes(second) + " (" + percent(p.probabilities(second)) + ")";
     }
     const float probability = probability_of(p);
-    table.add({std::to_string(i + 1), p.label(),
+    table.add({name_of_row(i), p.label(),
                Cell(percent(probability), probability < 0.5f ? Style::kNotice : Style::kPlain),
                next});
   }
   return table.render(colour);
 }
 
-std::string render_csv(const v1::PredictResponse& answer) {
+std::string render_csv(const v1::PredictResponse& answer, const std::vector<std::string>& names) {
   const int values =
       answer.predictions_size() > 0 ? answer.predictions(0).reconstruction_size() : 0;
-  std::string out = values > 0 ? "row" : "row,prediction";
+  std::string out = names.empty() ? "row" : "file";
+  if (values == 0) out += ",prediction";
   for (int k = 0; k < values; ++k) out += ",x" + std::to_string(k);
   for (const std::string& name : answer.classes()) out += "," + csv_field("p_" + name);
   out += "\n";
@@ -152,7 +207,7 @@ std::string render_csv(const v1::PredictResponse& answer) {
   };
   for (int i = 0; i < answer.predictions_size(); ++i) {
     const v1::Prediction& p = answer.predictions(i);
-    out += std::to_string(i + 1);
+    out += names.empty() ? std::to_string(i + 1) : csv_field(names[static_cast<size_t>(i)]);
     if (values > 0) {
       for (const float x : p.reconstruction()) append(x);
     } else if (answer.classification()) {
@@ -169,18 +224,29 @@ std::string render_csv(const v1::PredictResponse& answer) {
 
 Result<int> run(Session& session, const Options& options) {
   const int given = (options.csv.empty() ? 0 : 1) + (options.idx.empty() ? 0 : 1) +
-                    (options.text.empty() ? 0 : 1);
+                    (options.text.empty() ? 0 : 1) + (options.images.empty() ? 0 : 1);
   if (given != 1) {
     return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                      "give the rows by --csv FILE, --idx FILE or --text FILE, - is stdin");
+                      "give the rows by --csv FILE, --idx FILE or --text FILE, - is stdin, or by "
+                      "--images FILE...");
   }
   ASSIGN_OR_RETURN(const std::string model, session.full_name("models", options.model));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  ASSIGN_OR_RETURN(const std::vector<v1::PredictRequest> requests,
-                   make_requests(*server, model, options));
+  Rows rows;
+  if (options.images.empty()) {
+    ASSIGN_OR_RETURN(rows.requests, make_requests(*server, model, options));
+  } else {
+    ASSIGN_OR_RETURN(rows, image_requests(model, options.images));
+  }
   v1::PredictResponse all;
-  for (const v1::PredictRequest& request : requests) {
+  for (const v1::PredictRequest& request : rows.requests) {
     ASSIGN_OR_RETURN(v1::PredictResponse answer, server->predict(request));
+    if (!rows.names.empty() && answer.predictions_size() != request.images().files_size()) {
+      return make_error(ErrorCode::kDataLoss, "STREAM_MALFORMED",
+                        "the server sent " + std::to_string(answer.predictions_size()) +
+                            " predictions for " + std::to_string(request.images().files_size()) +
+                            " images");
+    }
     if (all.predictions_size() == 0) {
       all = std::move(answer);
       continue;
@@ -188,7 +254,7 @@ Result<int> run(Session& session, const Options& options) {
     for (v1::Prediction& p : *answer.mutable_predictions()) *all.add_predictions() = std::move(p);
   }
   if (session.format() == Format::kCsv) {
-    session.out().write(render_csv(all));
+    session.out().write(render_csv(all, rows.names));
     return static_cast<int>(client::kExitOk);
   }
   std::vector<std::string> labels;
@@ -198,7 +264,7 @@ Result<int> run(Session& session, const Options& options) {
   if (session.format() == Format::kName) {
     for (const std::string& label : labels) session.out().line(safe_text(label));
   } else {
-    session.show(all, [&] { return render_table(all, session.out().colour()); }, {});
+    session.show(all, [&] { return render_table(all, rows.names, session.out().colour()); }, {});
   }
   return static_cast<int>(client::kExitOk);
 }
@@ -212,6 +278,7 @@ Command predict_command() {
           {"trainyard predict digits-1 --csv rows.csv",
            "head -5 rows.csv | trainyard predict digits-1 --csv -",
            "echo 'Stocks fall after rate decision' | trainyard predict news --text -",
+           "trainyard predict pets --images photos/*.jpg",
            "trainyard predict mnist-lenet --idx t10k-images-idx3-ubyte.gz -o csv > answers.csv"},
           "CSV rows have the feature columns by their header, in any order, or without a header in "
           "the order of the\n"
@@ -226,6 +293,8 @@ Command predict_command() {
             options.text("--idx", "FILE", o->idx, "IDX images, plain or gzip; - is standard input");
             options.text("--text", "FILE", o->text,
                          "a row of text on each line, plain or gzip; - is standard input");
+            options.paths("--images", "FILE...", o->images,
+                          "JPEG and PNG files, or folders of them; 3 MiB at most each");
           },
           [o](Session& session) { return run(session, *o); }};
 }

@@ -60,10 +60,14 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
   for (const NamedSource& source : sources_of(file)) {
     v1::DatasetSource& added = *spec.add_sources();
     added.set_role(source.role);
-    added.set_filename(std::filesystem::path(*source.path).filename().string());
+    added.set_filename(shown_name(*source.path));
   }
   if (file.has_text()) {
     *spec.mutable_text() = file.text();
+  } else if (file.has_images()) {
+    *spec.mutable_images() = file.images();
+  } else if (file.has_cifar()) {
+    *spec.mutable_cifar() = file.cifar();
   } else if (file.path().empty()) {
     spec.mutable_idx();
   } else {
@@ -79,6 +83,11 @@ std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
   return paths;
 }
 
+bool is_data_folder(const v1::DatasetFile& file, const std::filesystem::path& path) {
+  std::error_code failed;
+  return (file.has_images() || file.has_cifar()) && std::filesystem::is_directory(path, failed);
+}
+
 Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
                                    const std::filesystem::path& folder,
                                    const DatasetObserver& observer, std::stop_token stop) {
@@ -88,7 +97,10 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
   *request.mutable_spec() = dataset_spec(file);
   const std::vector<std::filesystem::path> paths = dataset_paths(file, folder);
   for (size_t i = 0; i < paths.size(); ++i) {
-    ASSIGN_OR_RETURN(std::string sha256, upload_file(client, paths[i], observer.uploading, stop));
+    ASSIGN_OR_RETURN(std::string sha256,
+                     is_data_folder(file, paths[i])
+                         ? upload_folder(client, paths[i], observer.uploading, stop)
+                         : upload_file(client, paths[i], observer.uploading, stop));
     request.mutable_spec()->mutable_sources(static_cast<int>(i))->set_sha256(std::move(sha256));
   }
   ASSIGN_OR_RETURN(v1::Dataset dataset, client.create_dataset(request));

@@ -16,9 +16,9 @@ struct DatasetObserver {
   std::function<void(const v1::Dataset&)> ingesting;  // once, if the server has to work
 };
 
-/// Uploads the files that `file` names (relative to `folder`), creates the dataset and waits until
-/// it is READY. Content that the server has is not sent again. A failed ingest is an error with the
-/// reason and the sentence that the server stored.
+/// Uploads the files and folders that `file` names (relative to `folder`), creates the dataset and
+/// waits until it is READY. Content that the server has is not sent again. A failed ingest is an
+/// error with the reason and the sentence that the server stored.
 Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
                                    const std::filesystem::path& folder,
                                    const DatasetObserver& observer, std::stop_token stop);
@@ -28,5 +28,8 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file);
 /// The paths that belong to dataset_spec(file).sources(), in order.
 std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
                                                  const std::filesystem::path& folder);
+
+/// True for a folder that is a source of `file`: images and CIFAR may be one.
+bool is_data_folder(const v1::DatasetFile& file, const std::filesystem::path& path);
 
 }  // namespace trainyard::client

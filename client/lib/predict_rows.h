@@ -11,6 +11,7 @@
 namespace trainyard::client {
 
 inline constexpr size_t kPredictBytesMax = 3 << 20;     // of one request, by the API
+inline constexpr int kPredictImagesMax = 4096;          // of one request
 inline constexpr int64_t kRowFileBytesMax = 1LL << 30;  // unpacked
 
 /// Unpacks gzip, which its first two bytes tell; anything else is returned as it is.

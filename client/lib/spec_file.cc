@@ -8,8 +8,17 @@ namespace {
 
 constexpr const char* kRequired = "FIELD_REQUIRED";
 
-bool is_csv(const v1::DatasetFile& file) {  // or a text
-  return !file.path().empty() || !file.test_path().empty() || file.has_csv() || file.has_text();
+/// Formats whose data is at `path`.
+std::vector<const char*> path_formats(const v1::DatasetFile& file) {
+  std::vector<const char*> names;
+  if (file.has_csv()) names.push_back("csv");
+  if (file.has_text()) names.push_back("text");
+  if (file.has_images()) names.push_back("images");
+  if (file.has_cifar()) names.push_back("cifar");
+  return names;
+}
+bool has_path(const v1::DatasetFile& file) {
+  return !file.path().empty() || !file.test_path().empty() || !path_formats(file).empty();
 }
 bool is_idx(const v1::DatasetFile& file) {
   return !file.train_images().empty() || !file.train_labels().empty() ||
@@ -84,7 +93,7 @@ v1::JobSpec SpecFile::job_spec() const {
   return spec;
 }
 
-bool SpecFile::has_data() const { return is_csv(file.dataset()) || is_idx(file.dataset()); }
+bool SpecFile::has_data() const { return has_path(file.dataset()) || is_idx(file.dataset()); }
 
 Error SpecFile::with_positions(Error error) const {
   std::string first;
@@ -114,26 +123,38 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
     problems.push_back({document ? document->locate(field) : SpecPosition{}, reason, field,
                         std::move(description)});
   };
-  const bool csv = is_csv(file);
+  const std::vector<const char*> formats = path_formats(file);
   const bool idx = is_idx(file);
-  if (csv && idx) {
+  if (has_path(file) && idx) {
     return add("FIELD_CONFLICT", "",
-               "has both CSV or text fields (path, csv, text) and IDX fields (train_images), "
-               "expected one kind");
+               "has both path fields (path, csv, text, images, cifar) and IDX fields "
+               "(train_images), expected one kind");
   }
-  if (file.has_csv() && file.has_text()) {
-    return add("FIELD_CONFLICT", "", "has csv and text, expected one of them");
+  if (formats.size() > 1) {
+    return add("FIELD_CONFLICT", "",
+               std::string("has ") + formats[0] + " and " + formats[1] + ", expected one of them");
   }
   if (file.has_text()) {
     if (file.path().empty()) add(kRequired, "path", "required with text: the file that holds it");
     return;
   }
-  if (csv) {
+  if (file.has_images() || file.has_cifar()) {
+    if (file.path().empty()) {
+      add(kRequired, "path",
+          std::string("required with ") + formats[0] + ": the folder or archive that holds them");
+    }
+    if (file.has_cifar() && !file.test_path().empty()) {
+      add("FIELD_UNUSED", "test_path", "has no effect with cifar: its test set is beside the rest");
+    }
+    return;
+  }
+  if (has_path(file)) {
     if (file.path().empty())
       add(kRequired, "path", "required with csv: the file that holds the rows");
     if (file.csv().target().empty()) {
       add(kRequired, "csv.target",
-          "required with path: the column to learn (or text: {}, if the file is one text)");
+          "required with path: the column to learn (or text: {} for one text, images: {} for a "
+          "folder or archive of images, cifar: {})");
     }
     if (file.csv().delimiter().size() > 1) {
       add("FIELD_OUT_OF_RANGE", "csv.delimiter",
@@ -152,8 +173,8 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
   }
   if (file.name().empty()) {
     add(kRequired, "",
-        "says nothing, expected a name, or path with csv or text, or train_images and "
-        "train_labels");
+        "says nothing, expected a name, or path with csv, text, images or cifar, or train_images "
+        "and train_labels");
   }
 }
 

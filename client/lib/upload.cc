@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "client/lib/tar_folder.h"
 #include "src/base/crc32c.h"
 #include "src/base/files.h"
 #include "src/base/sha256.h"
@@ -22,8 +23,55 @@ bool may_resume(const Error& error) {
          error.reason == "UPLOAD_PAUSED";
 }
 
+/// What is uploaded: bytes that are there, or made as they are asked for.
+class Content {
+ public:
+  virtual ~Content() = default;
+  virtual int64_t size() const = 0;
+  /// The `count` bytes from `offset` on, valid until the next call.
+  virtual Result<std::string_view> read(int64_t offset, int64_t count) = 0;
+};
+
+class MappedContent final : public Content {
+ public:
+  explicit MappedContent(MappedFile file) : file_(std::move(file)) {}
+  int64_t size() const override { return std::ssize(file_.bytes()); }
+  Result<std::string_view> read(int64_t offset, int64_t count) override {
+    return std::string_view(reinterpret_cast<const char*>(file_.bytes().data()) + offset,
+                            static_cast<size_t>(count));
+  }
+
+ private:
+  MappedFile file_;
+};
+
+class FolderContent final : public Content {
+ public:
+  explicit FolderContent(TarFolder tar) : tar_(std::move(tar)) {}
+  int64_t size() const override { return tar_.size(); }
+  Result<std::string_view> read(int64_t offset, int64_t count) override {
+    piece_.clear();
+    if (Status s = tar_.read(offset, count, piece_); !s.ok()) return std::move(s).error();
+    return std::string_view(piece_);
+  }
+
+ private:
+  TarFolder tar_;
+  std::string piece_;
+};
+
+Result<std::string> digest_of(Content& content) {
+  Sha256 digest;
+  for (int64_t offset = 0; offset < content.size(); offset += kUploadChunkBytes) {
+    ASSIGN_OR_RETURN(const std::string_view piece,
+                     content.read(offset, std::min(kUploadChunkBytes, content.size() - offset)));
+    digest.update(piece);
+  }
+  return digest.finish();
+}
+
 /// One stream from `offset` to the end.
-Result<v1::Upload> send_from(Client& client, std::string_view bytes, const std::string& sha256,
+Result<v1::Upload> send_from(Client& client, Content& content, const std::string& sha256,
                              int64_t offset, UploadProgress progress,
                              const UploadObserver& observer, std::stop_token stop) {
   const auto stream = client.open_upload();
@@ -35,8 +83,14 @@ Result<v1::Upload> send_from(Client& client, std::string_view bytes, const std::
   message.mutable_start()->set_offset(offset);
   bool open = stream->write(message);
   while (open && offset < progress.total_bytes) {
-    const auto data =
-        bytes.substr(static_cast<size_t>(offset), static_cast<size_t>(kUploadChunkBytes));
+    const int64_t count = std::min(kUploadChunkBytes, progress.total_bytes - offset);
+    const Result<std::string_view> piece = content.read(offset, count);
+    if (!piece.ok()) {
+      stream->cancel();
+      (void)stream->close();
+      return piece.error();
+    }
+    const std::string_view data = *piece;
     auto* chunk = message.mutable_chunk();
     chunk->set_offset(offset);
     chunk->set_data(data.data(), data.size());
@@ -53,27 +107,13 @@ Result<v1::Upload> send_from(Client& client, std::string_view bytes, const std::
   return stream->close();  // tells why, if the stream was broken
 }
 
-}  // namespace
-
-Result<std::string> upload_file(Client& client, const std::filesystem::path& path,
-                                const UploadObserver& observer, std::stop_token stop) {
-  std::error_code failed;
-  if (!std::filesystem::is_regular_file(path, failed)) {
-    const bool there = std::filesystem::exists(path, failed);
-    return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND",
-                      path.string() + (there ? ": not a regular file" : ": no such file"));
-  }
-  ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
-  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()),
-                               file.bytes().size());
-  if (bytes.empty()) {
-    return make_error(ErrorCode::kInvalidArgument, "DATASET_INVALID",
-                      path.string() + ": the file is empty");
-  }
-  const std::string sha256 = sha256_hex(bytes);
+/// Sends what the server does not have of the content, and returns its SHA-256.
+Result<std::string> upload(Client& client, Content& content, const std::filesystem::path& path,
+                           const UploadObserver& observer, std::stop_token stop) {
+  ASSIGN_OR_RETURN(const std::string sha256, digest_of(content));
   const std::string name = client.parent() + "/uploads/" + sha256;
 
-  UploadProgress progress{path.filename().string(), 0, static_cast<int64_t>(bytes.size())};
+  UploadProgress progress{shown_name(path), 0, content.size()};
   int64_t best_committed = -1;
   int tries = 0;
   Error last;
@@ -98,7 +138,7 @@ Result<std::string> upload_file(Client& client, const std::filesystem::path& pat
     if (tries > kUploadTriesMax) return last;
 
     progress.sent_bytes = have.committed_size();
-    auto sent = send_from(client, bytes, sha256, have.committed_size(), progress, observer, stop);
+    auto sent = send_from(client, content, sha256, have.committed_size(), progress, observer, stop);
     if (sent.ok() && sent->complete()) return sha256;
     if (!sent.ok() && !stop.stop_requested() && !may_resume(sent.error()))
       return std::move(sent).error();
@@ -110,6 +150,36 @@ Result<std::string> upload_file(Client& client, const std::filesystem::path& pat
       pause = std::min(pause * 2, milliseconds(2000));
     }
   }
+}
+
+}  // namespace
+
+std::string shown_name(const std::filesystem::path& path) {
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+Result<std::string> upload_file(Client& client, const std::filesystem::path& path,
+                                const UploadObserver& observer, std::stop_token stop) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed)) {
+    const bool there = std::filesystem::exists(path, failed);
+    return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND",
+                      path.string() + (there ? ": not a regular file" : ": no such file"));
+  }
+  ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
+  MappedContent content(std::move(file));
+  if (content.size() == 0) {
+    return make_error(ErrorCode::kInvalidArgument, "DATASET_INVALID",
+                      path.string() + ": the file is empty");
+  }
+  return upload(client, content, path, observer, stop);
+}
+
+Result<std::string> upload_folder(Client& client, const std::filesystem::path& path,
+                                  const UploadObserver& observer, std::stop_token stop) {
+  ASSIGN_OR_RETURN(TarFolder tar, TarFolder::open(path));
+  FolderContent content(std::move(tar));
+  return upload(client, content, path, observer, stop);
 }
 
 }  // namespace trainyard::client

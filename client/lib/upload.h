@@ -17,6 +17,8 @@ struct UploadProgress {
   int64_t sent_bytes = 0;  // committed before, plus sent now
   int64_t total_bytes = 0;
 };
+/// The last part of a file's or folder's path, for people.
+std::string shown_name(const std::filesystem::path& path);
 using UploadObserver = std::function<void(const UploadProgress&)>;
 
 /// Digests the file, asks what the server has, and sends the rest in chunks with CRC-32C. A stream
@@ -26,5 +28,9 @@ inline constexpr int kUploadTriesMax = 5;
 inline constexpr int64_t kUploadChunkBytes = 1 << 20;
 Result<std::string> upload_file(Client& client, const std::filesystem::path& path,
                                 const UploadObserver& observer, std::stop_token stop);
+
+/// The same for a folder, as the tar of client/lib/tar_folder.h: the same files, the same digest.
+Result<std::string> upload_folder(Client& client, const std::filesystem::path& path,
+                                  const UploadObserver& observer, std::stop_token stop);
 
 }  // namespace trainyard::client

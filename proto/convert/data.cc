@@ -1,19 +1,36 @@
 #include "proto/convert/data.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "src/base/violations.h"
 
 namespace trainyard {
 namespace {
 
+constexpr std::array<std::pair<v1::ImagesFormat::Resize, ResizeMode>, 3> kResizes = {
+    {{v1::ImagesFormat::STRETCH, ResizeMode::kStretch},
+     {v1::ImagesFormat::CROP, ResizeMode::kCrop},
+     {v1::ImagesFormat::PAD, ResizeMode::kPad}}};
+
+std::optional<ResizeMode> to_resize(v1::ImagesFormat::Resize resize) {
+  for (const auto& [wire, mode] : kResizes) {
+    if (wire == resize) return mode;
+  }
+  return std::nullopt;
+}
+
 void check_roles(const v1::DatasetSpec& spec, Violations& violations) {
-  const bool csv = !spec.has_idx();  // or a text
-  const auto allowed = [csv](v1::DatasetSource::Role role) {
-    const bool is_csv = role == v1::DatasetSource::DATA || role == v1::DatasetSource::TEST;
-    return role != v1::DatasetSource::ROLE_UNSPECIFIED && v1::DatasetSource::Role_IsValid(role) &&
-           is_csv == csv;
+  const bool by_data = !spec.has_idx();
+  const auto allowed = [&](v1::DatasetSource::Role role) {
+    if (role == v1::DatasetSource::ROLE_UNSPECIFIED || !v1::DatasetSource::Role_IsValid(role)) {
+      return false;
+    }
+    if (role == v1::DatasetSource::TEST) return by_data && !spec.has_cifar();
+    return (role == v1::DatasetSource::DATA) == by_data;
   };
   const auto count = [&spec](v1::DatasetSource::Role role) {
     return std::count_if(spec.sources().begin(), spec.sources().end(),
@@ -23,11 +40,12 @@ void check_roles(const v1::DatasetSpec& spec, Violations& violations) {
     const auto role = spec.sources(i).role();
     const std::string field = "spec.sources[" + std::to_string(i) + "].role";
     if (!allowed(role)) {
-      violations.add(
-          "FIELD_UNSUPPORTED", field,
-          "does not belong to this format, expected " +
-              std::string(csv ? "DATA or TEST"
-                              : "TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES or TEST_LABELS"));
+      violations.add("FIELD_UNSUPPORTED", field,
+                     "does not belong to this format, expected " +
+                         std::string(spec.has_cifar() ? "DATA"
+                                     : by_data        ? "DATA or TEST"
+                                               : "TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES or "
+                                                 "TEST_LABELS"));
     } else if (count(role) > 1) {
       violations.add("FIELD_DUPLICATE", field, to_role(role) + " is given more than once");
     }
@@ -36,7 +54,7 @@ void check_roles(const v1::DatasetSpec& spec, Violations& violations) {
     if (count(role) == 0)
       violations.add("FIELD_REQUIRED", "spec.sources", "has no source with role " + to_role(role));
   };
-  if (csv) {
+  if (by_data) {
     require(v1::DatasetSource::DATA);
     return;
   }
@@ -152,6 +170,37 @@ void add_statistics(const DatasetSchema& schema, v1::DatasetSchema& out) {
   }
 }
 
+void read_images(const v1::ImagesFormat& images, ImagesOptions& out, Violations& violations) {
+  using Images = v1::ImagesFormat;
+  out.size.assign(images.size().begin(), images.size().end());
+  if (images.resize() != Images::RESIZE_UNSPECIFIED) {
+    const std::optional<ResizeMode> mode = to_resize(images.resize());
+    if (!mode) {
+      violations.add("FIELD_UNSUPPORTED", "spec.images.resize",
+                     std::to_string(images.resize()) +
+                         " is not known, expected stretch, crop or "
+                         "pad");
+    } else if (out.size.empty()) {
+      violations.add("FIELD_UNUSED", "spec.images.resize",
+                     "has no effect here; remove it or set spec.images.size");
+    } else {
+      out.resize = name_of(*mode);
+    }
+  }
+  if (images.has_channels() && images.channels() != 1 && images.channels() != 3) {
+    violations.add("FIELD_OUT_OF_RANGE", "spec.images.channels",
+                   std::to_string(images.channels()) + ", expected 1 (grey) or 3 (colour)");
+  }
+  out.channels = images.channels();
+  out.labels = images.labels();
+  out.test_share = images.test_share();
+  out.seed = images.seed();
+  if (images.has_seed() && out.test_share == 0) {
+    violations.add("FIELD_UNUSED", "spec.images.seed",
+                   "has no effect here; remove it or set spec.images.test_share");
+  }
+}
+
 constexpr int kPiecesShown = 256;
 
 void add_text(const TextSchema& text, v1::DatasetSchema::Text& out) {
@@ -193,8 +242,14 @@ Result<IngestRequest> to_ingest_request(const v1::DatasetSpec& spec,
   } else if (spec.has_text()) {
     request.format = "text";
     read_text(spec.text(), request.text, violations);
+  } else if (spec.has_images()) {
+    request.format = "images";
+    read_images(spec.images(), request.images, violations);
+  } else if (spec.has_cifar()) {
+    request.format = "cifar";
   } else {
-    return field_error("FIELD_REQUIRED", "spec.format", "is missing, expected csv, idx or text");
+    return field_error("FIELD_REQUIRED", "spec.format",
+                       "is missing, expected csv, idx, text, images or cifar");
   }
   check_roles(spec, violations);
   if (!violations.empty()) return violations.to_error();
@@ -220,6 +275,10 @@ v1::DatasetSchema to_proto(const DatasetSchema& schema) {
   for (const std::string& name : schema.target.classes) out.add_classes(name);
   out.set_train_rows(schema.train_rows);
   out.set_test_rows(schema.test_rows);
+  for (const auto& [wire, mode] : kResizes) {
+    if (mode == schema.resize) out.set_resize(wire);
+  }
+  out.set_skipped_files(schema.skipped_files);
   if (schema.kind == DatasetSchema::Kind::kText) add_text(schema.text, *out.mutable_text());
   if (schema.statistics) add_statistics(schema, out);
   return out;

@@ -38,11 +38,13 @@ void ModelHandlers::predict(const v1::PredictRequest& request, Done<v1::PredictR
   if (service_.draining) return done(draining_error());
   const Result<Model> model = find(request.name());
   if (!model.ok()) return done(model.error());
-  const size_t bytes = request.csv().size() + request.idx_images().size() + request.text().size();
+  size_t bytes = request.csv().size() + request.idx_images().size() + request.text().size();
+  for (const v1::ImageFiles::File& file : request.images().files()) bytes += file.content().size();
   if (bytes == 0 || bytes > kPredictBytesMax) {
-    return done(field_error(
-        bytes == 0 ? "FIELD_REQUIRED" : "FIELD_OUT_OF_RANGE", "rows",
-        std::to_string(bytes) + " bytes, expected csv, idx_images or text of 1 to 3145728 bytes"));
+    return done(
+        field_error(bytes == 0 ? "FIELD_REQUIRED" : "FIELD_OUT_OF_RANGE", "rows",
+                    std::to_string(bytes) +
+                        " bytes, expected csv, idx_images, text or images of 1 to 3145728 bytes"));
   }
   service_.predict.run(model->job_uid, request, std::move(done));
 }

@@ -71,10 +71,18 @@ Result<RawRows> read_rows(const DatasetSchema& schema, const v1::PredictRequest&
       return parse_raw_rows(schema, "idx", request.idx_images());
     case v1::PredictRequest::kText:
       return parse_raw_rows(schema, "text", request.text());
+    case v1::PredictRequest::kImages: {
+      std::vector<RawImage> images;
+      for (const v1::ImageFiles::File& file : request.images().files()) {
+        images.push_back({file.name(), file.content()});
+      }
+      return parse_raw_images(schema, images);
+    }
     case v1::PredictRequest::ROWS_NOT_SET:
       break;
   }
-  return field_error("FIELD_REQUIRED", "rows", "is missing, expected csv, idx_images or text");
+  return field_error("FIELD_REQUIRED", "rows",
+                     "is missing, expected csv, idx_images, text or images");
 }
 
 Result<v1::Outcome> run_predict(const v1::PredictTask& task) {

@@ -29,6 +29,30 @@ Error io_error(std::string_view what, const std::filesystem::path& path, int err
                     std::string(what) + " " + path.string() + ": " + std::strerror(err));
 }
 
+class LocalFiller final : public FileFiller {
+ public:
+  LocalFiller(UniqueFd fd, std::filesystem::path path)
+      : fd_(std::move(fd)), path_(std::move(path)) {}
+  Status write_at(int64_t offset, std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t n = ::pwrite(fd_.get(), bytes.data(), bytes.size(), offset);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return io_error("cannot write", path_, errno);
+      bytes = bytes.subspan(static_cast<size_t>(n));
+      offset += n;
+    }
+    return {};
+  }
+  Status finish() override {
+    if (::fsync(fd_.get()) != 0) return io_error("cannot fsync", path_, errno);
+    return {};
+  }
+
+ private:
+  UniqueFd fd_;
+  std::filesystem::path path_;
+};
+
 class LocalFiles final : public Files {
  public:
   Status write_file(const std::filesystem::path& path,
@@ -47,6 +71,18 @@ class LocalFiles final : public Files {
     // this one.
     if (::fsync(fd.get()) != 0) return io_error("cannot fsync", path, errno);
     return {};
+  }
+
+  Result<std::unique_ptr<FileFiller>> create_file(const std::filesystem::path& path,
+                                                  int64_t bytes) override {
+    UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640));
+    if (!fd) return io_error("cannot create", path, errno);
+    // Not posix_fallocate: where the file system cannot, it would write every block.
+    if (bytes > 0 && ::fallocate(fd.get(), 0, 0, bytes) != 0 &&
+        (errno != EOPNOTSUPP || ::ftruncate(fd.get(), bytes) != 0)) {
+      return io_error("cannot make room for", path, errno);
+    }
+    return std::make_unique<LocalFiller>(std::move(fd), path);
   }
 
   Status rename_durable(const std::filesystem::path& from,

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,16 @@
 
 namespace trainyard {
 
+/// A new file that is filled in any order. Closing it without finish() leaves it as it is.
+class FileFiller {
+ public:
+  virtual ~FileFiller() = default;
+  /// Thread-safe. `offset` and the bytes lie within the file's size.
+  virtual Status write_at(int64_t offset, std::span<const std::byte> bytes) = 0;
+  /// fsyncs. Does not sync the directory.
+  virtual Status finish() = 0;
+};
+
 class Files {
  public:
   virtual ~Files() = default;
@@ -23,6 +34,9 @@ class Files {
   /// directory.
   virtual Status write_file(const std::filesystem::path& path,
                             std::span<const std::span<const std::byte>> parts) = 0;
+  /// Creates or truncates `path` with `bytes` bytes, all zero, and takes the room for them.
+  virtual Result<std::unique_ptr<FileFiller>> create_file(const std::filesystem::path& path,
+                                                          int64_t bytes) = 0;
   /// Atomic rename, then fsync of the target's directory. Directories too.
   virtual Status rename_durable(const std::filesystem::path& from,
                                 const std::filesystem::path& to) = 0;

@@ -42,6 +42,10 @@ void JsonFields::refuse_type(const char* key, const char* expected) {
   refuse(std::string(key) + ": expected " + expected);
 }
 
+bool JsonFields::has(const char* key) const {
+  return !error_ && object_.find(key) != object_.end();
+}
+
 const nlohmann::json* JsonFields::find(const char* key) {
   if (error_) return nullptr;
   read_.insert(key);

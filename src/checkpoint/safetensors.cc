@@ -12,6 +12,7 @@ namespace trainyard {
 namespace {
 
 constexpr size_t kLengthBytes = 8;
+using TypedName = std::pair<std::string, TensorType>;
 
 uint64_t read_length(std::span<const std::byte> bytes) {
   uint64_t n = 0;
@@ -20,7 +21,7 @@ uint64_t read_length(std::span<const std::byte> bytes) {
 }
 
 /// Length and padded JSON: everything before the data.
-Result<std::string> build_prefix(std::span<const TensorView> tensors,
+Result<std::string> build_prefix(std::span<const TypedName> tensors,
                                  const SafetensorsMetadata& metadata) {
   // Text, not a json object: nlohmann's objects would sort the names, or search them one by one.
   std::string json = "{";
@@ -28,17 +29,15 @@ Result<std::string> build_prefix(std::span<const TensorView> tensors,
   try {
     if (!metadata.empty()) json += "\"__metadata__\":" + nlohmann::json(metadata).dump();
     int64_t offset = 0;
-    for (const TensorView& t : tensors) {
-      TRAINYARD_CHECK(t.type.bytes() == static_cast<int64_t>(t.bytes.size()),
-                      "tensor " + t.name + " has bytes that do not fit its type");
-      TRAINYARD_CHECK(t.name != "__metadata__", "a tensor cannot be named __metadata__");
-      names.push_back(t.name);
-      const int64_t end = offset + t.type.bytes();
-      const nlohmann::json entry = {{"dtype", name_of(t.type.dtype)},
-                                    {"shape", t.type.shape.dims()},
+    for (const auto& [name, type] : tensors) {
+      TRAINYARD_CHECK(name != "__metadata__", "a tensor cannot be named __metadata__");
+      names.push_back(name);
+      const int64_t end = offset + type.bytes();
+      const nlohmann::json entry = {{"dtype", name_of(type.dtype)},
+                                    {"shape", type.shape.dims()},
                                     {"data_offsets", {offset, end}}};
       if (json.size() > 1) json += ',';
-      json += nlohmann::json(t.name).dump() + ":" + entry.dump();
+      json += nlohmann::json(name).dump() + ":" + entry.dump();
       offset = end;
     }
   } catch (const nlohmann::json::type_error&) {
@@ -67,13 +66,30 @@ Result<std::string> build_prefix(std::span<const TensorView> tensors,
 Result<std::string> write_safetensors_in_place(Files& files, const std::filesystem::path& path,
                                                std::span<const TensorView> tensors,
                                                const SafetensorsMetadata& metadata) {
-  ASSIGN_OR_RETURN(const std::string prefix, build_prefix(tensors, metadata));
+  std::vector<TypedName> types;
+  for (const TensorView& t : tensors) {
+    TRAINYARD_CHECK(t.type.bytes() == static_cast<int64_t>(t.bytes.size()),
+                    "tensor " + t.name + " has bytes that do not fit its type");
+    types.emplace_back(t.name, t.type);
+  }
+  ASSIGN_OR_RETURN(const std::string prefix, build_prefix(types, metadata));
   std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(prefix))};
   for (const TensorView& t : tensors) parts.push_back(t.bytes);
   Sha256 digest;
   for (const auto& part : parts) digest.update(part);
   if (Status s = files.write_file(path, parts); !s.ok()) return std::move(s).error();
   return digest.finish();
+}
+
+Result<SafetensorsLayout> lay_out_safetensors(std::span<const TypedName> tensors) {
+  SafetensorsLayout layout;
+  ASSIGN_OR_RETURN(layout.prefix, build_prefix(tensors, {}));
+  layout.bytes = std::ssize(layout.prefix);
+  for (const auto& [name, type] : tensors) {
+    layout.offsets.push_back(layout.bytes);
+    layout.bytes += type.bytes();
+  }
+  return layout;
 }
 
 Result<std::string> write_safetensors(Files& files, const std::filesystem::path& path,

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/base/files.h"
@@ -43,6 +44,16 @@ Result<std::string> write_safetensors(Files& files, const std::filesystem::path&
 Result<std::string> write_safetensors_in_place(Files& files, const std::filesystem::path& path,
                                                std::span<const TensorView> tensors,
                                                const SafetensorsMetadata& metadata);
+
+/// A file whose tensors are written later and in any order: its first bytes, and where the tensors'
+/// bytes go. Refusals as of write_safetensors().
+struct SafetensorsLayout {
+  std::string prefix;
+  std::vector<int64_t> offsets;  // by tensor, in the file
+  int64_t bytes = 0;             // of the file
+};
+Result<SafetensorsLayout> lay_out_safetensors(
+    std::span<const std::pair<std::string, TensorType>> tensors);
 
 /// A mapped file. Everything in the header is checked before any tensor is handed out: no duplicate
 /// keys, ranges that cover the buffer exactly, sizes that match. Refusal: MODEL_FILE_INVALID with

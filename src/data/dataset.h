@@ -83,22 +83,33 @@ struct TextOptions {
   double test_share = 0;           // [0, 0.9]: this much of the end is the test set
 };
 
+/// A folder or an archive of JPEG and PNG files.
+struct ImagesOptions {
+  std::vector<int64_t> size;       // [H, W]; empty: all images have one size
+  std::string resize = "stretch";  // with size: "stretch", "crop", "pad"
+  int64_t channels = 0;            // 1, 3, or 0: 3 if any image has colour
+  std::string labels;              // path of a CSV in it: file, and class or number; empty: folders
+  double test_share = 0;           // [0, 0.9]: this much of each class is the test set
+  uint64_t seed = 0;               // of the draw of test_share
+};
+
 struct IngestSource {
-  std::string role;  // csv, text: "data" or "test"; idx: "train_images", "train_labels",
-                     // "test_images", "test_labels"
+  std::string role;  // csv, text, images: "data" or "test"; cifar: "data"; idx: "train_images",
+                     // "train_labels", "test_images", "test_labels"
   std::filesystem::path path;
 };
 
 struct IngestRequest {
-  std::string format;  // "csv", "idx" or "text"; gzip is recognised by its magic bytes
+  std::string format;  // "csv", "idx", "text", "images", "cifar"; gzip is known by its first bytes
   std::vector<IngestSource> sources;
   CsvOptions csv;
   TextOptions text = {};
+  ImagesOptions images = {};
 };
 
 /// Parses untrusted bytes into `folder` (created; must not exist). Memory is bounded by the typed
-/// data. The folder appears complete or not at all. Refusals: DATASET_INVALID with row and column
-/// of the first 16 problems; STORAGE_FULL.
+/// data, and of an image folder by a few batches. The folder appears complete or not at all.
+/// Refusals: DATASET_INVALID with row and column of the first 16 problems; STORAGE_FULL.
 Result<DatasetSchema> ingest(const IngestRequest& request, const std::filesystem::path& folder,
                              Files& files);
 

@@ -5,12 +5,12 @@
 
 #include "src/base/sha256.h"
 #include "src/base/text.h"
-#include "src/checkpoint/safetensors.h"
 #include "src/data/dataset.h"
 #include "src/data/dataset_folder.h"
 #include "src/data/problems.h"
 #include "src/data/statistics.h"
 #include "src/data/typed_dataset.h"
+#include "src/data/typed_writer.h"
 
 namespace trainyard {
 namespace {
@@ -73,7 +73,16 @@ Result<TypedDataset> read_sources(const IngestRequest& request) {
     ASSIGN_OR_RETURN(SourcePaths paths, check_sources(request, {"data"}, {"test"}));
     return read_text_dataset(request.text, paths["data"], paths["test"]);
   }
-  return dataset_error("format", quoted_value(request.format) + ", expected csv, idx or text");
+  if (request.format == "images") {
+    ASSIGN_OR_RETURN(SourcePaths paths, check_sources(request, {"data"}, {"test"}));
+    return read_images_dataset(request.images, paths["data"], paths["test"]);
+  }
+  if (request.format == "cifar") {
+    ASSIGN_OR_RETURN(SourcePaths paths, check_sources(request, {"data"}, {}));
+    return read_cifar_dataset(paths["data"]);
+  }
+  return dataset_error("format",
+                       quoted_value(request.format) + ", expected csv, idx, text, images or cifar");
 }
 
 /// schema.json. A failing digest of a source is an I/O error.
@@ -99,27 +108,21 @@ Result<std::string> schema_json(const IngestRequest& request, const DatasetSchem
   } else if (request.format == "text") {
     json["options"]["text"] = {{"tokenizer", request.text.tokenizer},
                                {"test_share", request.text.test_share}};
+  } else if (request.format == "images") {
+    const ImagesOptions& o = request.images;
+    json["options"]["images"] = {{"size", o.size},         {"resize", o.resize},
+                                 {"channels", o.channels}, {"labels", o.labels},
+                                 {"seed", o.seed},         {"test_share", o.test_share}};
   }
   json["sources"] = nlohmann::json::array();
   for (const IngestSource& source : request.sources) {
+    // A folder is read in place, by a client that keeps no dataset: there is no file to digest.
+    std::error_code ec;
+    if (fs::is_directory(source.path, ec)) continue;
     ASSIGN_OR_RETURN(const std::string digest, sha256_file(source.path));
     json["sources"].push_back({{"role", source.role}, {"sha256", digest}});
   }
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
-
-/// The arrays, largest elements first, so that each one is aligned in the file.
-std::vector<TensorView> arrays_of(const DatasetSchema& schema, Partition& train, Partition& test) {
-  std::vector<TensorView> arrays;
-  const auto add = [&](const std::string& name, const TensorType& type, auto& span) {
-    arrays.push_back({name, type, std::as_bytes(span)});
-  };
-  visit_arrays(schema, "train", train, add);
-  visit_arrays(schema, "test", test, add);
-  std::stable_sort(arrays.begin(), arrays.end(), [](const TensorView& a, const TensorView& b) {
-    return size_of(a.type.dtype) > size_of(b.type.dtype);
-  });
-  return arrays;
 }
 
 Status write_text(Files& files, const fs::path& path, const std::string& text) {
@@ -127,16 +130,14 @@ Status write_text(Files& files, const fs::path& path, const std::string& text) {
   return files.write_file(path, std::span(&part, 1));
 }
 
-Status write_folder(const IngestRequest& request, const TypedDataset& data, const fs::path& folder,
+Status write_folder(const IngestRequest& request, TypedDataset& data, const fs::path& folder,
                     Files& files) {
-  ASSIGN_OR_RETURN(const std::string schema, schema_json(request, data.schema));
   if (Status s = files.create_directories(folder); !s.ok()) return s;
-  if (Status s = write_text(files, folder / "schema.json", schema); !s.ok()) return s;
-  Partition train = data.train.view();
-  Partition test = data.test.view();
   ASSIGN_OR_RETURN(const std::string data_digest,
-                   write_safetensors_in_place(files, folder / "data.safetensors",
-                                              arrays_of(data.schema, train, test), {}));
+                   write_typed_dataset(files, folder / "data.safetensors", data));
+  data.schema.statistics = measure(data.schema, data.train);
+  ASSIGN_OR_RETURN(const std::string schema, schema_json(request, data.schema));
+  if (Status s = write_text(files, folder / "schema.json", schema); !s.ok()) return s;
   if (Status s = write_text(files, folder / "digest", digest_text(sha256_hex(schema), data_digest));
       !s.ok()) {
     return s;
@@ -153,7 +154,6 @@ Result<DatasetSchema> ingest(const IngestRequest& request, const fs::path& folde
                       "the dataset's folder exists already");
   }
   ASSIGN_OR_RETURN(TypedDataset data, read_sources(request));
-  data.schema.statistics = measure(data.schema, data.train.view());
   fs::path temporary = folder;
   temporary += ".tmp";
   const auto write = [&]() -> Status {

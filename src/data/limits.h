@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/base/folder_files.h"  // kTreeFilesMax and its like
+
 namespace trainyard {
 
 inline constexpr int64_t kRowsMax = int64_t{1} << 31;
@@ -20,7 +22,16 @@ inline constexpr int64_t kTextLengthMax = 65536;              // tokens of one r
 inline constexpr int64_t kContextLengthMax = 65536;           // tokens of one sample of a stream
 inline constexpr int64_t kDistinctWordsMax = int64_t{4} << 20;  // kept while they are counted
 inline constexpr size_t kWordBytesMax = 64;  // a longer word is unknown to every vocabulary
-inline constexpr int64_t kRawTokensMax = int64_t{1} << 28;  // of rows to predict, padding too
+inline constexpr int64_t kRawTokensMax = int64_t{1} << 28;    // of rows to predict, padding too
+inline constexpr int64_t kImagePixelsMax = int64_t{1} << 26;  // of one image file
+inline constexpr int64_t kImageSideMax = 16384;               // of images that are resized
+inline constexpr double kTestShareMax = 0.9;
+inline constexpr size_t kImageFileBytesMax = size_t{256} << 20;
+inline constexpr size_t kLabelsBytesMax = size_t{256} << 20;  // of a CSV beside images
+// What an archive may hold: so many times its own size, but always kArchiveContentMin. Images do
+// not shrink further; a text of zeros shrinks a thousand times.
+inline constexpr int64_t kArchiveRatioMax = 200;
+inline constexpr int64_t kArchiveContentMin = int64_t{64} << 20;
 inline constexpr int64_t kSchemaBytesMax = int64_t{256} << 20;
 
 }  // namespace trainyard

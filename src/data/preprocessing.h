@@ -118,4 +118,13 @@ struct RawRows {
 Result<RawRows> parse_raw_rows(const DatasetSchema& schema, std::string_view format,
                                std::string_view bytes);
 
+/// Image files to predict, JPEG or PNG, for a model of byte images: brought to its channels and
+/// size as the ingest did. Where the ingest resized nothing, other sizes are refused. Refusals as
+/// in ingest, the first 16 files at once.
+struct RawImage {
+  std::string name;  // for messages
+  std::string_view bytes;
+};
+Result<RawRows> parse_raw_images(const DatasetSchema& schema, std::span<const RawImage> images);
+
 }  // namespace trainyard

@@ -191,6 +191,8 @@ std::string DatasetSchema::to_json() const {
   if (kind == Kind::kImage) {
     json["image"] = image.dims();
     json["image_dtype"] = name_of(image_dtype);
+    if (resize != ResizeMode::kNone) json["resize"] = name_of(resize);
+    if (skipped_files > 0) json["skipped_files"] = skipped_files;
   }
   if (kind == Kind::kText) {
     json["text"] = {{"tokenizer", name_of(text.tokenizer)},
@@ -231,6 +233,14 @@ Result<DatasetSchema> DatasetSchema::from_json(std::string_view text) {
       schema.image_dtype = *dtype;
     } else {
       fields.refuse("image_dtype: expected U8 or F32");
+    }
+    if (fields.has("resize")) {
+      const std::optional<ResizeMode> resize = find_resize(fields.text("resize"));
+      if (!resize) fields.refuse("resize: expected none, stretch, crop or pad");
+      schema.resize = resize.value_or(ResizeMode::kNone);
+    }
+    if (fields.has("skipped_files")) {
+      schema.skipped_files = fields.integer("skipped_files", 0, kTreeFilesMax);
     }
   } else if (kind == "text") {
     schema.kind = Kind::kText;

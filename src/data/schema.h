@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/base/result.h"
+#include "src/data/image_resize.h"
 #include "src/data/tokenizer.h"
 #include "src/models/model_spec.h"
 #include "src/tensor/shape.h"
@@ -50,10 +51,12 @@ struct DatasetStatistics {
 
 struct DatasetSchema {
   enum class Kind : uint8_t { kTabular, kImage, kText } kind = Kind::kTabular;
-  std::vector<ColumnSchema> columns;  // features in file order, target left out
-  TextSchema text;                    // text: rows of tokens, or one stream of them
-  Shape image;                        // image: [C, H, W]
-  DType image_dtype = DType::kU8;     // image: U8 (0..255) or F32
+  std::vector<ColumnSchema> columns;      // features in file order, target left out
+  TextSchema text;                        // text: rows of tokens, or one stream of them
+  Shape image;                            // image: [C, H, W]
+  DType image_dtype = DType::kU8;         // image: U8 (0..255) or F32
+  ResizeMode resize = ResizeMode::kNone;  // image: how files of other sizes become [H, W]
+  int64_t skipped_files = 0;              // of an image folder: files that are no images of it
   TargetSchema target;
   int64_t train_rows = 0;  // of a stream: its tokens
   int64_t test_rows = 0;   // what came as a test set of its own; never trained on

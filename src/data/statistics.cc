@@ -48,16 +48,42 @@ std::vector<int64_t> count_codes(std::span<const int32_t> codes, size_t first, s
 }
 
 /// Of channel `c` of all images.
-template <typename T>
-NumberStatistics measure_channel(std::span<const T> images, const Shape& image, int64_t c) {
+NumberStatistics measure_channel(std::span<const float> images, const Shape& image, int64_t c) {
   const auto pixels = static_cast<size_t>(image[1] * image[2]);
   const auto stride = static_cast<size_t>(image[0]) * pixels;
   const auto all = measure_numbers([&](const auto& add) {
     for (size_t i = static_cast<size_t>(c) * pixels; i < images.size(); i += stride) {
-      for (const T x : images.subspan(i, pixels)) add(static_cast<double>(x));
+      for (const float x : images.subspan(i, pixels)) add(static_cast<double>(x));
     }
   });
   return all.value_or(NumberStatistics{});
+}
+
+/// By channel, of images of bytes.
+std::vector<NumberStatistics> measure_bytes(const TypedRows& train, const Shape& image) {
+  const auto channels = static_cast<size_t>(image[0]);
+  std::vector<ByteRange> ranges = train.image_ranges;
+  if (ranges.empty()) {
+    ranges.resize(channels);
+    const auto size = static_cast<size_t>(image.elements());
+    for (size_t i = 0; i < train.image_u8.size(); i += size) {
+      widen_ranges(std::span(train.image_u8).subspan(i, size), ranges);
+    }
+  }
+  const auto count = static_cast<double>(train.rows * image[1] * image[2]);
+  std::vector<NumberStatistics> statistics;
+  for (size_t c = 0; c < channels; ++c) {
+    int64_t sum = 0, squares = 0;
+    for (size_t i = 2 * c; i < train.image_sums.size(); i += 2 * channels) {
+      sum += train.image_sums[i];
+      squares += train.image_sums[i + 1];
+    }
+    NumberStatistics s{static_cast<double>(ranges[c].low), static_cast<double>(ranges[c].high)};
+    s.mean = static_cast<double>(sum) / count;
+    s.std = std::sqrt(std::max(0.0, static_cast<double>(squares) / count - s.mean * s.mean));
+    statistics.push_back(s);
+  }
+  return statistics;
 }
 
 std::optional<NumberStatistics> measure_column(std::span<const float> values, size_t first,
@@ -114,7 +140,8 @@ Result<std::vector<int64_t>> counts_from_json(const nlohmann::json& json, int64_
 
 }  // namespace
 
-DatasetStatistics measure(const DatasetSchema& schema, const Partition& train) {
+DatasetStatistics measure(const DatasetSchema& schema, const TypedRows& rows) {
+  const Partition train = rows.view();
   DatasetStatistics s;
   const auto numeric = static_cast<size_t>(schema.numeric_columns());
   for (size_t c = 0; c < numeric; ++c) {
@@ -128,11 +155,11 @@ DatasetStatistics measure(const DatasetSchema& schema, const Partition& train) {
   }
   s.classes = count_codes(train.target_class, 0, 1, schema.target.classes.size());
   s.target = measure_column(train.target_numeric, 0, 1);
-  if (schema.kind == DatasetSchema::Kind::kImage) {
+  if (schema.kind == DatasetSchema::Kind::kImage && schema.image_dtype == DType::kU8) {
+    s.channels = measure_bytes(rows, schema.image);
+  } else if (schema.kind == DatasetSchema::Kind::kImage) {
     for (int64_t c = 0; c < schema.image[0]; ++c) {
-      s.channels.push_back(schema.image_dtype == DType::kU8
-                               ? measure_channel(train.image_u8, schema.image, c)
-                               : measure_channel(train.image_f32, schema.image, c));
+      s.channels.push_back(measure_channel(train.image_f32, schema.image, c));
     }
   }
   if (schema.kind == DatasetSchema::Kind::kText && !schema.stream()) {

@@ -3,12 +3,13 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "src/data/dataset.h"
+#include "src/data/typed_rows.h"
 
 namespace trainyard {
 
-/// One pass or two over every array. Sums run in row order in double: same rows, same bits.
-DatasetStatistics measure(const DatasetSchema& schema, const Partition& train);
+/// One pass or two over every array; of U8 images over their sums alone. Sums run in row order in
+/// double: same rows, same bits. Streamed images have been written.
+DatasetStatistics measure(const DatasetSchema& schema, const TypedRows& train);
 
 nlohmann::json statistics_to_json(const DatasetStatistics& s);
 /// Refusal: DATASET_INVALID, also if they are not those of `schema`.

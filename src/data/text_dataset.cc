@@ -12,7 +12,6 @@
 namespace trainyard {
 namespace {
 
-constexpr double kTestShareMax = 0.9;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 /// The whole file: what it takes is checked as it comes, because gzip does not say.

@@ -1,16 +1,33 @@
 // src/data/typed_dataset.h: what the readers of all formats make, before it is written to a folder.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
 #include "src/data/dataset.h"
 #include "src/data/schema.h"
 #include "src/data/typed_rows.h"
 
 namespace trainyard {
 
+/// Pixels that are too many for memory: they go from their source straight to the typed file.
+class ImageStream {
+ public:
+  /// Takes the pixels of one row of the training or the test partition. Thread-safe.
+  using Sink = std::function<Status(bool test, int64_t row, std::span<const uint8_t> pixels)>;
+  virtual ~ImageStream() = default;
+  /// Gives every row of both partitions once, in any order.
+  virtual Status write(const Sink& sink) = 0;
+};
+
 struct TypedDataset {
   DatasetSchema schema;
+  // With `images`: without image_u8; image_sums and image_ranges come with writing.
   TypedRows train;
   TypedRows test;
+  std::unique_ptr<ImageStream> images;
 };
 
 /// `train` and `test` (empty path: no test set) are CSV files.
@@ -27,6 +44,14 @@ Result<TypedDataset> read_idx_dataset(const IdxPaths& paths);
 Result<TypedDataset> read_text_dataset(const TextOptions& options,
                                        const std::filesystem::path& train,
                                        const std::filesystem::path& test);
+
+/// `data` and `test` (empty path: none) are folders or archives. Reads every image's header.
+Result<TypedDataset> read_images_dataset(const ImagesOptions& options,
+                                         const std::filesystem::path& data,
+                                         const std::filesystem::path& test);
+
+/// `data` is a folder or an archive with the binary files of CIFAR-10 or CIFAR-100.
+Result<TypedDataset> read_cifar_dataset(const std::filesystem::path& data);
 
 /// Refuses, by RESOURCE_EXHAUSTED/DATASET_TOO_LARGE, what this machine's memory cannot hold.
 Status check_memory(int64_t bytes, const std::string& what);

@@ -1,5 +1,7 @@
 #include "src/data/typed_rows.h"
 
+#include <algorithm>
+
 namespace trainyard {
 
 Partition TypedRows::view() const {
@@ -8,6 +10,14 @@ Partition TypedRows::view() const {
   p.target_class = target_class;
   p.target_numeric = target_numeric;
   return p;
+}
+
+void widen_ranges(std::span<const uint8_t> pixels, std::vector<ByteRange>& ranges) {
+  const size_t size = pixels.size() / ranges.size();
+  for (size_t c = 0; c < ranges.size(); ++c) {
+    const auto [low, high] = std::ranges::minmax(pixels.subspan(c * size, size));
+    ranges[c] = {std::min(ranges[c].low, low), std::max(ranges[c].high, high)};
+  }
 }
 
 std::vector<int64_t> sum_images(std::span<const uint8_t> pixels, int64_t rows, const Shape& image) {

@@ -11,12 +11,21 @@
 
 namespace trainyard {
 
+/// Least and largest byte.
+struct ByteRange {
+  uint8_t low = 255, high = 0;
+};
+
 struct TypedRows : RawRows {
   std::vector<int64_t> image_sums;
+  std::vector<ByteRange> image_ranges;  // by channel, of U8 images that were never in memory
   std::vector<int32_t> target_class;
   std::vector<float> target_numeric;
   Partition view() const;
 };
+
+/// Widens the ranges of an image's channels, [C], to hold its pixels.
+void widen_ranges(std::span<const uint8_t> pixels, std::vector<ByteRange>& ranges);
 
 /// image_sums of U8 images (src/data/dataset.h).
 std::vector<int64_t> sum_images(std::span<const uint8_t> pixels, int64_t rows, const Shape& image);

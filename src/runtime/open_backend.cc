@@ -1,19 +1,12 @@
 #include "src/runtime/open_backend.h"
 
-#include <sched.h>
-
 #include <charconv>
 
+#include "src/base/cores.h"
 #include "src/base/text.h"
 #include "src/runtime/cuda_module.h"
 
 namespace trainyard {
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 Result<std::unique_ptr<Backend>> open_backend(std::string_view device, int threads) {
   if (device == "devices/cpu") return make_cpu_backend(threads > 0 ? threads : usable_cores());

@@ -14,7 +14,4 @@ namespace trainyard {
 /// and what open_cuda_backend() refuses.
 Result<std::unique_ptr<Backend>> open_backend(std::string_view device, int threads);
 
-/// Cores that this process may run on.
-int usable_cores();
-
 }  // namespace trainyard

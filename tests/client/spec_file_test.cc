@@ -265,9 +265,18 @@ TEST(SpecFile, DatasetFieldsBelongTogether) {
         spec_with("{lenet5: {}}", "{epochs: 1, optimizer: {learning_rate: 1}}", text));
   };
   EXPECT_EQ(dataset("{path: a.csv, csv: {target: y}}"), Lines{});
-  EXPECT_EQ(dataset("{path: a.csv}"),
-            Lines{"job.yaml:1:1: dataset.csv.target: required with path: the column to learn (or "
-                  "text: {}, if the file is one text)"});
+  EXPECT_EQ(
+      dataset("{path: a.csv}"),
+      Lines{"job.yaml:1:1: dataset.csv.target: required with path: the column to learn (or "
+            "text: {} for one text, images: {} for a folder or archive of images, cifar: {})"});
+  EXPECT_EQ(dataset("{path: a, images: {size: [4, 4], resize: pad}}"), Lines{});
+  EXPECT_EQ(dataset("{path: a, test_path: b, images: {}}"), Lines{});
+  EXPECT_EQ(dataset("{path: a, cifar: {}}"), Lines{});
+  EXPECT_EQ(dataset("{images: {}}"), Lines{"job.yaml:1:1: dataset.path: required with images: the "
+                                           "folder or archive that holds them"});
+  EXPECT_EQ(dataset("{path: a, images: {}, cifar: {}}"),
+            Lines{"job.yaml:1:1: dataset: has images and cifar, expected one of them"});
+  EXPECT_EQ(dataset("{path: a, test_path: b, cifar: {}}").size(), 1u);
   EXPECT_EQ(dataset("{csv: {target: y}}"),
             Lines{"job.yaml:1:1: dataset.path: required with csv: the file that holds the rows"});
   EXPECT_EQ(dataset("{train_images: a}"),

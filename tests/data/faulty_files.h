@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <mutex>
 #include <vector>
 
 #include "src/base/files.h"
@@ -34,6 +35,13 @@ class FaultyFiles final : public Files {
     (void)files_.write_file(path, mode_ == Mode::kAfter ? parts : cut);
     return error();
   }
+  Result<std::unique_ptr<FileFiller>> create_file(const std::filesystem::path& path,
+                                                  int64_t bytes) override {
+    if (fails()) return error();
+    auto inner = files_.create_file(path, bytes);
+    if (!inner.ok()) return inner;
+    return std::make_unique<Filler>(*this, *std::move(inner));
+  }
   Status rename_durable(const std::filesystem::path& from,
                         const std::filesystem::path& to) override {
     if (!fails()) return files_.rename_durable(from, to);
@@ -53,7 +61,24 @@ class FaultyFiles final : public Files {
   }
 
  private:
+  class Filler final : public FileFiller {
+   public:
+    Filler(FaultyFiles& files, std::unique_ptr<FileFiller> inner)
+        : files_(files), inner_(std::move(inner)) {}
+    Status write_at(int64_t offset, std::span<const std::byte> bytes) override {
+      if (!files_.fails()) return inner_->write_at(offset, bytes);
+      (void)inner_->write_at(offset, bytes.first(bytes.size() / 2));
+      return error();
+    }
+    Status finish() override { return files_.fails() ? Status(error()) : Status(); }
+
+   private:
+    FaultyFiles& files_;
+    std::unique_ptr<FileFiller> inner_;
+  };
+
   bool fails() {
+    const std::lock_guard lock(mu_);
     const int operation = operations_++;
     if (mode_ == Mode::kCrash && fail_at_ >= 0 && operation >= fail_at_) {
       ++crashed_;
@@ -67,6 +92,7 @@ class FaultyFiles final : public Files {
   UnsyncedFiles files_;
   int fail_at_;
   Mode mode_;
+  std::mutex mu_;  // a filler is written by several threads
   int operations_ = 0;
   int crashed_ = 0;
 };

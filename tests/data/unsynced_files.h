@@ -20,6 +20,10 @@ class UnsyncedFiles final : public Files {
     }
     return out.flush() ? Status() : Status(failed());
   }
+  Result<std::unique_ptr<FileFiller>> create_file(const std::filesystem::path& path,
+                                                  int64_t bytes) override {
+    return local_files().create_file(path, bytes);
+  }
   Status rename_durable(const std::filesystem::path& from,
                         const std::filesystem::path& to) override {
     std::error_code ec;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "src/base/cores.h"
 #include "src/runtime/open_backend.h"
 #include "src/train/predictor.h"
 #include "tests/engine/train_support.h"

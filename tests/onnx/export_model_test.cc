@@ -24,6 +24,9 @@ class FullDisk final : public Files {
     (void)local_files().write_file(path, parts);
     return make_error(ErrorCode::kResourceExhausted, "STORAGE_FULL", "no space is left");
   }
+  Result<std::unique_ptr<FileFiller>> create_file(const fs::path&, int64_t) override {
+    return make_error(ErrorCode::kResourceExhausted, "STORAGE_FULL", "no space is left");
+  }
   Status rename_durable(const fs::path& from, const fs::path& to) override {
     return local_files().rename_durable(from, to);
   }

@@ -320,6 +320,60 @@ TEST(ConvertData, RolesBelongToFormats) {
   EXPECT_EQ(request->csv.target, "y");
 }
 
+TEST(ConvertData, ImageOptionsAreReadAndUnusedOnesRefused) {
+  v1::DatasetSpec spec;
+  spec.add_sources()->set_role(v1::DatasetSource::DATA);
+  spec.add_sources()->set_role(v1::DatasetSource::TEST);
+  const std::vector<std::filesystem::path> paths = {"/x", "/y"};
+  v1::ImagesFormat& images = *spec.mutable_images();
+  images.add_size(32);
+  images.add_size(24);
+  images.set_resize(v1::ImagesFormat::PAD);
+  images.set_channels(1);
+  images.set_labels("labels.csv");
+  auto request = to_ingest_request(spec, paths);
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->format, "images");
+  EXPECT_EQ(request->images.size, (std::vector<int64_t>{32, 24}));
+  EXPECT_EQ(request->images.resize, "pad");
+  EXPECT_EQ(request->images.channels, 1);
+  EXPECT_EQ(request->images.labels, "labels.csv");
+  EXPECT_EQ(request->sources[1].role, "test");
+
+  images.clear_size();
+  images.set_seed(3);
+  images.set_channels(0);
+  request = to_ingest_request(spec, paths);
+  ASSERT_FALSE(request.ok());
+  EXPECT_TRUE(names_field(request.error(), "spec.images.resize"));
+  EXPECT_TRUE(names_field(request.error(), "spec.images.seed"));
+  EXPECT_TRUE(names_field(request.error(), "spec.images.channels"));
+  images.set_resize(static_cast<v1::ImagesFormat::Resize>(9));
+  request = to_ingest_request(spec, paths);
+  ASSERT_FALSE(request.ok());
+  EXPECT_TRUE(names_field(request.error(), "spec.images.resize"));
+
+  spec.mutable_cifar();  // its test set is beside the rest
+  request = to_ingest_request(spec, paths);
+  ASSERT_FALSE(request.ok());
+  EXPECT_TRUE(names_field(request.error(), "spec.sources[1].role"));
+  spec.mutable_sources()->RemoveLast();
+  request = to_ingest_request(spec, std::span(paths).first(1));
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->format, "cifar");
+}
+
+TEST(ConvertData, TheWayImagesWereResizedTravels) {
+  DatasetSchema schema;
+  schema.kind = DatasetSchema::Kind::kImage;
+  schema.image = Shape{1, 2, 2};
+  EXPECT_EQ(to_proto(schema).resize(), v1::ImagesFormat::RESIZE_UNSPECIFIED);
+  schema.resize = ResizeMode::kCrop;
+  schema.skipped_files = 7;
+  EXPECT_EQ(to_proto(schema).resize(), v1::ImagesFormat::CROP);
+  EXPECT_EQ(to_proto(schema).skipped_files(), 7);
+}
+
 TEST(ConvertData, TextOptionsAreReadAndUnusedOnesRefused) {
   v1::DatasetSpec spec;
   spec.add_sources()->set_role(v1::DatasetSource::DATA);

@@ -20,6 +20,8 @@ from google.protobuf.struct_pb2 import Value as AnyValue
 
 from trainyard import v1
 from trainyard._document import Document, Entry, Kind, Problem, Value, refusal
+from trainyard._tar import TarFolder
+from trainyard._upload import Content
 from trainyard.errors import FieldViolation, InvalidArgumentError, TrainyardError
 
 # Descriptors of messages, fields and enums: what their types are called differs between versions of protobuf.
@@ -304,10 +306,20 @@ class DatasetDocument:
             if path:
                 yield which, self.folder / path
 
+    def contents(self) -> list[tuple[v1.DatasetSource.Role, Content]]:
+        """What to upload: files, and folders where the format may be one."""
+        folders = self.file.HasField("images") or self.file.HasField("cifar")
+        return [(role, Content(path.name, TarFolder(path) if folders and path.is_dir() else path))
+                for role, path in self.sources()]
+
     def format(self) -> v1.DatasetSpec:
         """The wire's description, without sources."""
         if self.file.HasField("text"):
             return v1.DatasetSpec(text=self.file.text)
+        if self.file.HasField("images"):
+            return v1.DatasetSpec(images=self.file.images)
+        if self.file.HasField("cifar"):
+            return v1.DatasetSpec(cifar=self.file.cifar)
         if self.file.path:
             return v1.DatasetSpec(csv=self.file.csv)
         return v1.DatasetSpec(idx=v1.IdxFormat())
@@ -372,22 +384,28 @@ def _check_dataset(file: v1.DatasetFile, prefix: str, document: Document, reader
         field = ".".join(part for part in (prefix, name) if part)
         reader.add(document.locate(field), reason, field, description)
 
-    table = bool(file.path or file.test_path) or file.HasField("csv") or file.HasField("text")
+    formats = [name for name in ("csv", "text", "images", "cifar") if file.HasField(name)]
+    at_path = bool(file.path or file.test_path or formats)
     images = bool(file.train_images or file.train_labels or file.test_images or file.test_labels)
-    if table and images:
-        add("FIELD_CONFLICT", "", "has both CSV or text fields (path, csv, text) and IDX fields (train_images), "
-            "expected one kind")
-    elif file.HasField("csv") and file.HasField("text"):
-        add("FIELD_CONFLICT", "", "has csv and text, expected one of them")
+    if at_path and images:
+        add("FIELD_CONFLICT", "", "has both path fields (path, csv, text, images, cifar) and IDX fields "
+            "(train_images), expected one kind")
+    elif len(formats) > 1:
+        add("FIELD_CONFLICT", "", f"has {formats[0]} and {formats[1]}, expected one of them")
     elif file.HasField("text"):
         if not file.path:
             add("FIELD_REQUIRED", "path", "required with text: the file that holds it")
-    elif table:
+    elif file.HasField("images") or file.HasField("cifar"):
+        if not file.path:
+            add("FIELD_REQUIRED", "path", f"required with {formats[0]}: the folder or archive that holds them")
+        if file.HasField("cifar") and file.test_path:
+            add("FIELD_UNUSED", "test_path", "has no effect with cifar: its test set is beside the rest")
+    elif at_path:
         if not file.path:
             add("FIELD_REQUIRED", "path", "required with csv: the file that holds the rows")
         if not file.csv.target:
-            add("FIELD_REQUIRED", "csv.target", "required with path: the column to learn (or text: {}, if the file is "
-                "one text)")
+            add("FIELD_REQUIRED", "csv.target", "required with path: the column to learn (or text: {} for one text, "
+                "images: {} for a folder or archive of images, cifar: {})")
         if len(file.csv.delimiter.encode()) > 1:
             add("FIELD_OUT_OF_RANGE", "csv.delimiter", f"{file.csv.delimiter!r}, expected one character such as \",\" "
                 "or \";\"")
@@ -399,8 +417,8 @@ def _check_dataset(file: v1.DatasetFile, prefix: str, document: Document, reader
             add("FIELD_REQUIRED", "test_labels" if file.test_images else "test_images",
                 "required: a test set is images and labels")
     elif not file.name:
-        add("FIELD_REQUIRED", "", "says nothing, expected a name, or path with csv or text, or train_images and "
-            "train_labels")
+        add("FIELD_REQUIRED", "", "says nothing, expected a name, or path with csv, text, images or cifar, or "
+            "train_images and train_labels")
 
 
 def read_job(spec: Spec, folder: str | os.PathLike[str] | None = None) -> JobDocument:

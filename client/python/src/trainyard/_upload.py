@@ -14,6 +14,7 @@ import google_crc32c
 
 from trainyard import v1
 from trainyard._rpc import CREATE_DATASET, GET_DATASET, GET_UPLOAD, UPLOAD_FILE, Channel
+from trainyard._tar import TarFolder
 from trainyard.errors import InternalError, InvalidArgumentError, NotFoundError, TrainyardError, UnavailableError
 
 CHUNK_BYTES = 1 << 20
@@ -35,14 +36,14 @@ Observer = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Content:
-    """What is uploaded: a file, or bytes under a name that people will see."""
+    """What is uploaded: a file, a folder as a tar, or bytes under a name that people will see."""
 
     filename: str
-    source: Path | bytes
+    source: Path | bytes | TarFolder
 
     @contextmanager
-    def open(self) -> Iterator[mmap.mmap | bytes]:
-        if isinstance(self.source, bytes):
+    def open(self) -> Iterator[mmap.mmap | bytes | TarFolder]:
+        if isinstance(self.source, (bytes, TarFolder)):
             yield self.source
             return
         try:
@@ -64,6 +65,15 @@ def _may_resume(error: TrainyardError) -> bool:
         "CHUNK_CHECKSUM", "UPLOAD_OFFSET_MISMATCH", "UPLOAD_BUSY", "UPLOAD_PAUSED")
 
 
+def _digest(data: mmap.mmap | bytes | TarFolder) -> str:
+    if not isinstance(data, TarFolder):
+        return hashlib.sha256(data).hexdigest()
+    digest = hashlib.sha256()
+    for piece in data.pieces(CHUNK_BYTES):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
 def upload(channel: Channel, content: Content, progress: Observer | None) -> str:
     """Sends what the server does not have of the content, and returns its SHA-256.
 
@@ -71,7 +81,7 @@ def upload(channel: Channel, content: Content, progress: Observer | None) -> str
     """
     with content.open() as data:
         total = len(data)
-        sha256 = hashlib.sha256(data).hexdigest()
+        sha256 = _digest(data)
 
         def requests(offset: int) -> Iterator[v1.UploadFileRequest]:
             yield v1.UploadFileRequest(start=v1.UploadFileRequest.Start(

@@ -224,7 +224,7 @@ class Client:
         ConflictError / DATASET_EXISTS if the name has other content.
         """
         document = read_dataset(spec, folder)
-        sources = [(role, Content(path.name, path)) for role, path in document.sources()]
+        sources = document.contents()
         if not sources:
             raise InvalidArgumentError(f"the dataset '{document.file.name}' names no files, expected path, or "
                                        "train_images and train_labels", reason="FIELD_REQUIRED")
@@ -370,7 +370,10 @@ class Client:
 
         rows    a DataFrame, whose columns are found by name; an array [N, F], whose columns are in the training data's
                 order; images [N, H, W] or [N, C, H, W]; a list of rows, each a list of values in that order or a dict by
-                column; or, for a model of text columns, a list of texts. None and NaN are missing values.
+                column; or, for a model of text columns, a list of texts. None and NaN are missing values. Or image
+                files: a list of paths (pathlib.Path) of JPEG and PNG files, of their bytes, or of Pillow images and
+                arrays [H, W] or [H, W, C] of bytes of any size, which need Pillow. The server brings them to the
+                model's size and channels as its dataset's ingest did.
 
         Rows that do not fit a request (3 MiB) are sent in several. InvalidArgumentError / DATASET_INVALID names row
         and column, counted within the request. A request has two minutes.
@@ -453,8 +456,7 @@ class Client:
         spec = document.job_spec()
         if document.has_data():
             dataset = document.dataset
-            sources = [(role, Content(path.name, path)) for role, path in dataset.sources()]
-            spec.dataset.name = ensure_dataset(self._channel, dataset.file.name, dataset.format(), sources,
+            spec.dataset.name = ensure_dataset(self._channel, dataset.file.name, dataset.format(), dataset.contents(),
                                                progress).name
         return spec
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trainyard import v1
 from trainyard.data import frame_to_csv, images_to_idx, table_to_csv, values_to_csv
-from trainyard.errors import InvalidArgumentError
+from trainyard.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+    from PIL import Image
 
 REQUEST_BYTES_MAX = 3 << 20
+REQUEST_IMAGES_MAX = 4096
 
 Rows: TypeAlias = ("np.ndarray[Any, Any] | pd.DataFrame | Sequence[str] | Sequence[Sequence[object]] | "
-                   "Sequence[Mapping[str, object]]")
+                   "Sequence[Mapping[str, object]] | Sequence[Path] | Sequence[bytes] | Sequence[Image.Image] | "
+                   "Sequence[np.ndarray[Any, Any]]")
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,45 @@ def _list_requests(name: str, rows: Sequence[Any]) -> Iterator[v1.PredictRequest
                 for piece in _pieces(rows, lambda part: values_to_csv(part, header)))
 
 
+def _is_image(row: Any) -> bool:
+    """Files, their bytes, Pillow's images, and arrays with two axes or three."""
+    return isinstance(row, (Path, bytes)) or (hasattr(row, "save") and hasattr(row, "mode")) or (
+        getattr(row, "ndim", 0) in (2, 3) and hasattr(row, "dtype"))
+
+
+def _image_file(row: Any, index: int) -> v1.ImageFiles.File:
+    if isinstance(row, bytes):
+        return v1.ImageFiles.File(name=f"rows[{index}]", content=row)
+    if isinstance(row, Path):
+        try:
+            return v1.ImageFiles.File(name=row.name, content=row.read_bytes())
+        except OSError as error:
+            raise NotFoundError(f"{row}: {(error.strerror or str(error)).lower()}", reason="FILE_NOT_FOUND") from None
+    from PIL import Image
+
+    if getattr(row, "dtype", "uint8") != "uint8":
+        raise _refuse(f"rows[{index}]: an array of {row.dtype}, expected bytes (uint8) for an image file")
+    out = io.BytesIO()
+    (row if hasattr(row, "save") else Image.fromarray(row.squeeze(-1) if row.shape[-1:] == (1,) else row)).save(out, "PNG")
+    return v1.ImageFiles.File(name=f"rows[{index}]", content=out.getvalue())
+
+
+def _image_requests(name: str, rows: Sequence[Any]) -> Iterator[v1.PredictRequest]:
+    request, size = v1.PredictRequest(name=name), 0
+    for index, row in enumerate(rows):
+        if not _is_image(row):
+            raise _refuse(f"rows[{index}]: a {type(row).__name__} among images, expected one kind")
+        file = _image_file(row, index)
+        if len(file.content) > REQUEST_BYTES_MAX:
+            raise _refuse(f"{file.name}: {len(file.content)} bytes, expected at most {REQUEST_BYTES_MAX}")
+        if size + len(file.content) > REQUEST_BYTES_MAX or len(request.images.files) == REQUEST_IMAGES_MAX:
+            yield request
+            request, size = v1.PredictRequest(name=name), 0
+        request.images.files.append(file)
+        size += len(file.content)
+    yield request
+
+
 def requests_of(name: str, rows: Rows) -> Iterator[v1.PredictRequest]:
     """The requests that predict `rows` with the model `name`."""
     shape = getattr(rows, "shape", None)
@@ -121,7 +165,7 @@ def requests_of(name: str, rows: Rows) -> Iterator[v1.PredictRequest]:
     elif isinstance(rows, Sequence) and not isinstance(rows, (str, bytes)):
         if not rows:
             raise _refuse("rows: there are none")
-        yield from _list_requests(name, rows)
+        yield from (_image_requests if _is_image(rows[0]) else _list_requests)(name, rows)
     else:
         raise _refuse(f"rows: a {type(rows).__name__}, expected a list of rows, a NumPy array or a DataFrame")
 

@@ -1,0 +1,99 @@
+"""Folders of images as datasets, and image files to predict."""
+
+import io
+import json
+import tarfile
+
+import numpy as np
+import pytest
+from test_jobs import refused
+
+import trainyard
+from trainyard import v1
+from trainyard._tar import TarFolder
+
+Image = pytest.importorskip("PIL.Image")
+
+
+def save(path, shade, size=(8, 8)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", size, shade).save(path)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    root = tmp_path_factory.mktemp("images") / "pictures"
+    for i in range(20):
+        save(root / "train" / ("dark", "light")[i % 2] / f"{i}.png", (20, 220)[i % 2] + i, (8 + i % 3, 8))
+        save(root / "test" / ("dark", "light")[i % 2] / f"{i}.jpg", (30, 210)[i % 2] + i)
+    (root / ".hidden").write_text("x")
+    (root / "notes.txt").write_text("x")
+    return root
+
+
+SPEC = {"path": "pictures", "images": {"size": [8, 8], "resize": "pad"}}
+
+
+@pytest.fixture(scope="module")
+def shades(client, pictures):
+    client.upload_dataset(SPEC, folder=pictures.parent, name="py-shades")
+    return client.wait(client.submit({
+        "dataset": {"name": "py-shades"}, "model": {"mlp": {"hidden": [8]}},
+        "recipe": {"epochs": 12, "batch_size": 4, "optimizer": {"type": "adam", "learning_rate": 0.02}}}, name="py-shades"))
+
+
+def test_a_folder_is_a_dataset_and_the_command_line_packs_the_same_bytes(client, daemon, pictures):
+    dataset = client.upload_dataset(SPEC, folder=pictures.parent, name="py-shades")
+    assert list(dataset.schema.image) == [1, 8, 8] and list(dataset.schema.classes) == ["dark", "light"]
+    assert (dataset.schema.train_rows, dataset.schema.test_rows, dataset.schema.skipped_files) == (20, 20, 1)
+    assert dataset.schema.resize == v1.ImagesFormat.PAD
+    told = json.loads(daemon.cli("dataset", "upload", "--images", str(pictures), "--size", "8,8", "--resize", "pad", "-o",
+                                 "json").stdout)
+    assert told["digest"] == dataset.digest
+    assert [s.sha256 for s in dataset.spec.sources] == [s["sha256"] for s in told["spec"]["sources"]]
+
+
+def test_the_tar_is_one_that_others_read_in_any_pieces(tmp_path):
+    root = tmp_path / "files"
+    contents = {"a/1.png": b"one", "a.png": b"x" * 512, "b/" + "n" * 99: b"", "c" * 120 + "/" + "d" * 130: b"long",
+                "e" * 99 + "/" + "f" * 99: b"split", "V\u00f6gel/1.png": b"v"}
+    for name, content in contents.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+    packed = TarFolder(root)
+    whole = packed[0:len(packed)]
+    assert len(whole) == len(packed)
+    with tarfile.open(fileobj=io.BytesIO(whole)) as archive:
+        found = {member.name: archive.extractfile(member).read() for member in archive}
+    assert found == contents and list(found) == sorted(contents, key=str.encode)
+    for size in (1, 7, 511, 512, 513, 4000):
+        assert b"".join(packed.pieces(size)) == whole
+    (tmp_path / "empty").mkdir()
+    refused(trainyard.InvalidArgumentError, lambda: TarFolder(tmp_path / "empty"), "there are no files")
+
+
+def test_predict_takes_paths_bytes_pillow_and_arrays_and_they_agree(client, shades, pictures, monkeypatch):
+    assert client.job(shades).progress.metrics["test/accuracy"] == 1
+    paths = sorted((pictures / "train").glob("*/*.png"))
+    wanted = client.predict(shades, paths)
+    assert list(wanted.labels) == [path.parent.name for path in paths]
+    images = [Image.open(path) for path in paths]
+    arrays = [np.asarray(image) for image in images]
+    for rows in ([path.read_bytes() for path in paths], images, arrays, [array[:, :, None] for array in arrays],
+                 [image.convert("RGB") for image in images]):
+        assert client.predict(shades, rows) == wanted
+    monkeypatch.setattr("trainyard.predictions.REQUEST_IMAGES_MAX", 3)
+    assert client.predict(shades, paths) == wanted
+
+
+def test_what_is_no_image_is_refused(client, shades, pictures, tmp_path):
+    (tmp_path / "text.png").write_text("hello")
+    good = pictures / "test" / "dark" / "0.jpg"
+    refused(trainyard.InvalidArgumentError, lambda: client.predict(shades, [good, tmp_path / "text.png"]), "text.png")
+    refused(trainyard.InvalidArgumentError, lambda: client.predict(shades, [good, 3]), "rows[1]")
+    refused(trainyard.InvalidArgumentError, lambda: client.predict(shades, [np.zeros((8, 8))]), "expected bytes")
+    refused(trainyard.NotFoundError, lambda: client.predict(shades, [tmp_path / "none.png"]), "none.png")
+    refused(trainyard.InvalidArgumentError,
+            lambda: client.upload_dataset({"path": "pictures", "images": {}}, folder=pictures.parent), "images.size")
+    refused(trainyard.InvalidArgumentError,
+            lambda: client.upload_dataset({"path": "x", "images": {}, "cifar": {}}), "images and cifar")

@@ -1,0 +1,392 @@
+// A dataset of image files. Two passes: headers first, for classes, sizes and counts; then the
+// pixels, decoded by several threads straight into the typed file. Rows are in the order of the
+// paths, so a folder and its archives make the same dataset.
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "src/base/cores.h"
+#include "src/base/philox.h"
+#include "src/base/text.h"
+#include "src/data/image_listing.h"
+#include "src/data/image_resize.h"
+#include "src/data/limits.h"
+#include "src/data/problems.h"
+#include "src/data/typed_dataset.h"
+
+namespace trainyard {
+namespace {
+
+using Part = ListedImage::Part;
+constexpr int kThreadsMax = 16;                  // each may hold an image of kImagePixelsMax
+constexpr size_t kBatchBytes = size_t{1} << 20;  // of files that wait for a thread, together
+constexpr size_t kBatchesWaitingMax = 2 * kThreadsMax;
+
+// --- checks of the options ---------------------------------------------------------------------
+
+Status check_options(const ImagesOptions& o, bool has_test) {
+  if (!o.size.empty()) {
+    const Shape size(o.size);
+    const bool sides = size.rank() == 2 && std::ranges::all_of(o.size, [](int64_t side) {
+                         return side >= 1 && side <= kImageSideMax;
+                       });
+    if (!sides) {
+      return dataset_error("images.size", size.to_string() +
+                                              ", expected [height, width], each 1 to " +
+                                              std::to_string(kImageSideMax));
+    }
+  }
+  const std::optional<ResizeMode> mode = find_resize(o.resize);
+  if (!mode || mode == ResizeMode::kNone) {
+    return dataset_error("images.resize",
+                         quoted_value(o.resize) + ", expected stretch, crop or pad");
+  }
+  if (o.channels != 0 && o.channels != 1 && o.channels != 3) {
+    return dataset_error("images.channels",
+                         std::to_string(o.channels) + ", expected 1 (grey) or 3 (colour)");
+  }
+  if (!(o.test_share >= 0 && o.test_share <= kTestShareMax)) {
+    return dataset_error("images.test_share",
+                         std::to_string(o.test_share) + " is out of range, expected 0 to 0.9");
+  }
+  if (o.test_share > 0 && has_test) {
+    return dataset_error("images.test_share", "there is a test set already, in " +
+                                                  std::string("test_path or in the folder test/") +
+                                                  "; remove one");
+  }
+  return {};
+}
+
+// --- from listings to rows ---------------------------------------------------------------------
+
+/// The images of one partition in the order of their paths.
+std::vector<ListedImage*> images_of(std::vector<ImageListing>& listings, Part part) {
+  std::vector<ListedImage*> images;
+  for (ImageListing& listing : listings) {
+    for (ListedImage& image : listing.images) {
+      if (image.part == part) images.push_back(&image);
+    }
+  }
+  std::sort(images.begin(), images.end(),
+            [](const ListedImage* a, const ListedImage* b) { return a->path < b->path; });
+  return images;
+}
+
+/// Moves `share` of each label's training images to the test set, to the nearest whole number, but
+/// never all.
+void draw_test_set(std::vector<ImageListing>& listings, double share, uint64_t seed) {
+  std::map<std::string_view, std::vector<ListedImage*>> by_label;
+  for (ListedImage* image : images_of(listings, Part::kTrain)) {
+    by_label[image->label].push_back(image);
+  }
+  uint64_t index = 0;
+  for (auto& [label, images] : by_label) {
+    const int64_t count = std::ssize(images);
+    const int64_t drawn =
+        std::min<int64_t>(std::llround(share * static_cast<double>(count)), count - 1);
+    const std::vector<int64_t> order = permutation(count, seed, stream_of("test_share"), index++);
+    for (int64_t i = 0; i < drawn; ++i) {
+      images[static_cast<size_t>(order[static_cast<size_t>(i)])]->part = Part::kTest;
+    }
+  }
+}
+
+Status set_classes(std::vector<ImageListing>& listings, TargetSchema& target) {
+  const std::vector<ListedImage*> train = images_of(listings, Part::kTrain);
+  std::set<std::string_view> names;
+  for (const ListedImage* image : train) names.insert(image->label);
+  if (std::ssize(names) < 2 || std::ssize(names) > kClassesMax) {
+    return dataset_error("data", (names.size() == 1 ? "every image to train is of the class " +
+                                                          quoted_value(*names.begin())
+                                                    : std::to_string(names.size()) + " classes") +
+                                     ", expected 2 to " + std::to_string(kClassesMax) +
+                                     " classes, each a folder or a name in the labels");
+  }
+  target.classes.assign(names.begin(), names.end());
+  Problems problems;
+  std::set<std::string_view> told;
+  for (ImageListing& listing : listings) {
+    for (ListedImage& image : listing.images) {
+      if (image.part == Part::kLeftOut) continue;
+      const auto at = std::lower_bound(target.classes.begin(), target.classes.end(), image.label);
+      if (at != target.classes.end() && *at == image.label) {
+        image.code = static_cast<int32_t>(at - target.classes.begin());
+      } else if (told.insert(image.label).second) {
+        problems.add(place_in_tree(listing.what, image.path),
+                     "the class " + quoted_value(image.label) + " has no image to train");
+      }
+    }
+  }
+  return problems.empty() ? Status() : Status(problems.error());
+}
+
+/// [C, H, W]: the one size of all images, or what the options say.
+Result<Shape> find_image_shape(const ImagesOptions& options,
+                               const std::vector<ImageListing>& listings) {
+  struct Seen {
+    int64_t count = 0;
+    std::string first;
+  };
+  std::map<std::pair<int64_t, int64_t>, Seen> sizes;
+  bool colour = false;
+  for (const ImageListing& listing : listings) {
+    for (const ListedImage& image : listing.images) {
+      if (image.part == Part::kLeftOut) continue;
+      colour |= image.info.colour;
+      Seen& seen = sizes[{image.info.height, image.info.width}];
+      if (seen.count++ == 0) seen.first = place_in_tree(listing.what, image.path);
+    }
+  }
+  const int64_t channels = options.channels != 0 ? options.channels : colour ? 3 : 1;
+  if (!options.size.empty()) return Shape{channels, options.size[0], options.size[1]};
+  if (sizes.size() == 1) {
+    const auto [height, width] = sizes.begin()->first;
+    return Shape{channels, height, width};
+  }
+  std::vector<std::pair<std::pair<int64_t, int64_t>, Seen>> by_count(sizes.begin(), sizes.end());
+  std::stable_sort(by_count.begin(), by_count.end(),
+                   [](const auto& a, const auto& b) { return a.second.count > b.second.count; });
+  Problems problems;
+  for (const auto& [size, seen] : by_count) {
+    problems.add(seen.first, std::to_string(size.first) + " x " + std::to_string(size.second) +
+                                 " pixels, as " + std::to_string(seen.count) + " of the images; " +
+                                 std::to_string(sizes.size()) +
+                                 " sizes differ: give images.size: [height, width]");
+  }
+  return problems.error();
+}
+
+void fill_rows(std::vector<ImageListing>& listings, Part part, bool numeric, TypedRows& rows) {
+  for (ListedImage* image : images_of(listings, part)) {
+    image->row = rows.rows++;
+    if (numeric) {
+      rows.target_numeric.push_back(image->number);
+    } else {
+      rows.target_class.push_back(image->code);
+    }
+  }
+}
+
+// --- the second pass ---------------------------------------------------------------------------
+
+struct Work {
+  size_t listing;
+  size_t image;
+  std::string bytes;
+};
+using Batch = std::vector<Work>;
+
+/// Threads that take batches until finish().
+class DecodeTeam {
+ public:
+  explicit DecodeTeam(std::function<void(Work&)> work) : work_(std::move(work)) {
+    const int count = std::clamp(usable_cores(), 1, kThreadsMax);
+    for (int i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
+  }
+  ~DecodeTeam() { close(); }
+
+  /// Waits while too many batches wait. False once a thread has failed.
+  bool push(Batch batch) {
+    std::unique_lock lock(mu_);
+    changed_.wait(lock, [&] { return waiting_.size() < kBatchesWaitingMax || fault_; });
+    if (fault_) return false;
+    waiting_.push_back(std::move(batch));
+    changed_.notify_all();
+    return true;
+  }
+  /// Waits until everything is done; throws the fault of a thread.
+  void finish() {
+    close();
+    if (fault_) std::rethrow_exception(fault_);
+  }
+
+ private:
+  void close() {
+    {
+      const std::lock_guard lock(mu_);
+      closed_ = true;
+    }
+    changed_.notify_all();
+    threads_.clear();  // joins
+  }
+  void run() noexcept {
+    for (;;) {
+      Batch batch;
+      {
+        std::unique_lock lock(mu_);
+        changed_.wait(lock, [&] { return !waiting_.empty() || closed_ || fault_; });
+        if (waiting_.empty() || fault_) return;
+        batch = std::move(waiting_.front());
+        waiting_.pop_front();
+      }
+      changed_.notify_all();
+      try {
+        for (Work& work : batch) work_(work);
+      } catch (...) {
+        const std::lock_guard lock(mu_);
+        fault_ = std::current_exception();
+        changed_.notify_all();
+        return;
+      }
+    }
+  }
+
+  const std::function<void(Work&)> work_;
+  std::mutex mu_;
+  std::condition_variable changed_;
+  std::deque<Batch> waiting_;  // GUARDED_BY(mu_), at most kBatchesWaitingMax
+  bool closed_ = false;        // GUARDED_BY(mu_)
+  std::exception_ptr fault_;   // GUARDED_BY(mu_)
+  std::vector<std::jthread> threads_;
+};
+
+class DecodedImages final : public ImageStream {
+ public:
+  DecodedImages(std::vector<ImageListing> listings, Shape image, ResizeMode resize)
+      : listings_(std::move(listings)), image_(std::move(image)), resize_(resize) {}
+
+  Status write(const Sink& sink) override {
+    DecodeTeam team([&](Work& work) { decode(work, sink); });
+    for (size_t l = 0; l < listings_.size(); ++l) {
+      if (Status s = send(l, team); !s.ok()) return s;
+    }
+    team.finish();
+    if (failed_) return *failed_;
+    if (problems_.empty()) return {};
+    Problems problems;
+    for (const auto& [key, error] : problems_) problems.add(error);
+    return problems.error();
+  }
+
+ private:
+  using Key = std::pair<size_t, std::string>;  // the source and the path: the order of messages
+
+  /// Reads the files of a listing again and hands them to the team.
+  Status send(size_t l, DecodeTeam& team) {
+    ImageListing& listing = listings_[l];
+    if (Status s = listing.tree->rewind(); !s.ok()) return s;
+    Batch batch;
+    size_t bytes = 0;
+    size_t i = 0;
+    for (;;) {
+      ASSIGN_OR_RETURN(const bool more, listing.tree->next());
+      if (!more) break;
+      if (!is_image_path(listing.tree->path())) continue;
+      if (i == listing.images.size() || listing.images[i].path != listing.tree->path()) {
+        return dataset_error(listing.what, "the files have changed while they were read");
+      }
+      if (listing.images[i].part != Part::kLeftOut) {
+        ASSIGN_OR_RETURN(std::string file,
+                         read_tree_file(*listing.tree, kImageFileBytesMax,
+                                        place_in_tree(listing.what, listing.tree->path())));
+        bytes += file.size();
+        batch.push_back({l, i, std::move(file)});
+        if (bytes >= kBatchBytes) {
+          if (!team.push(std::exchange(batch, {}))) return {};  // finish() tells
+          bytes = 0;
+        }
+      }
+      ++i;
+    }
+    if (i != listing.images.size()) {
+      return dataset_error(listing.what, "the files have changed while they were read");
+    }
+    (void)team.push(std::move(batch));
+    return {};
+  }
+
+  void decode(Work& work, const Sink& sink) {
+    {
+      const std::lock_guard lock(mu_);
+      if (failed_) return;
+    }
+    const ImageListing& listing = listings_[work.listing];
+    const ListedImage& image = listing.images[work.image];
+    const std::string place = place_in_tree(listing.what, image.path);
+    Result<ImagePixels> pixels = decode_image(work.bytes, image_[0], place);
+    if (pixels.ok() && (pixels->height != image.info.height || pixels->width != image.info.width)) {
+      pixels = dataset_error(place, "the file has changed while it was read");
+    }
+    if (!pixels.ok()) {
+      const std::lock_guard lock(mu_);
+      problems_.emplace(Key{work.listing, image.path}, pixels.error());
+      if (problems_.size() > Problems::kCountMax) problems_.erase(std::prev(problems_.end()));
+      return;
+    }
+    std::vector<uint8_t> planes(static_cast<size_t>(image_.elements()));
+    place_image(*pixels, image_, resize_, planes);
+    if (Status s = sink(image.part == Part::kTest, image.row, planes); !s.ok()) {
+      const std::lock_guard lock(mu_);
+      if (!failed_) failed_ = std::move(s).error();
+    }
+  }
+
+  std::vector<ImageListing> listings_;
+  const Shape image_;
+  const ResizeMode resize_;
+  std::mutex mu_;
+  std::map<Key, Error> problems_;  // GUARDED_BY(mu_): the first ones in order, whoever found them
+  std::optional<Error> failed_;    // GUARDED_BY(mu_): of the sink
+};
+
+}  // namespace
+
+Result<TypedDataset> read_images_dataset(const ImagesOptions& options,
+                                         const std::filesystem::path& data,
+                                         const std::filesystem::path& test) {
+  if (Status s = check_options(options, !test.empty()); !s.ok()) return std::move(s).error();
+  std::vector<ImageListing> listings;
+  ASSIGN_OR_RETURN(listings.emplace_back(), list_images(options, data, "data", true));
+  if (Status s = check_options(options, listings[0].has_test); !s.ok()) {
+    return std::move(s).error();
+  }
+  if (!test.empty()) {
+    if (listings[0].has_test) {
+      return dataset_error("test_path",
+                           "data has a test set already, in its folder test/, val/ or "
+                           "valid/; remove one");
+    }
+    ASSIGN_OR_RETURN(listings.emplace_back(), list_images(options, test, "test", false));
+    if (listings[1].numeric != listings[0].numeric) {
+      return dataset_error("test", "its labels are not of the kind of the training data's");
+    }
+    for (ListedImage& image : listings[1].images) {
+      if (image.part == Part::kTrain) image.part = Part::kTest;
+    }
+  }
+  if (options.test_share > 0) draw_test_set(listings, options.test_share, options.seed);
+
+  TypedDataset result;
+  DatasetSchema& schema = result.schema;
+  schema.kind = DatasetSchema::Kind::kImage;
+  schema.target.name = listings[0].numeric ? "number" : "class";
+  if (images_of(listings, Part::kTrain).empty()) {
+    return dataset_error("data", "there are no images to train");
+  }
+  if (listings[0].numeric) {
+    schema.target.kind = TargetSchema::Kind::kNumeric;
+  } else if (Status s = set_classes(listings, schema.target); !s.ok()) {
+    return std::move(s).error();
+  }
+  ASSIGN_OR_RETURN(schema.image, find_image_shape(options, listings));
+  if (!options.size.empty()) schema.resize = *find_resize(options.resize);
+  if (schema.image.elements() > kImageValuesMax) {
+    return dataset_error("data", "images of " + schema.image.to_string() + ", expected at most " +
+                                     std::to_string(kImageValuesMax) +
+                                     " values; give a smaller images.size");
+  }
+  for (const ImageListing& listing : listings) schema.skipped_files += listing.skipped;
+  fill_rows(listings, Part::kTrain, listings[0].numeric, result.train);
+  fill_rows(listings, Part::kTest, listings[0].numeric, result.test);
+  schema.train_rows = result.train.rows;
+  schema.test_rows = result.test.rows;
+  result.images = std::make_unique<DecodedImages>(std::move(listings), schema.image, schema.resize);
+  return result;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,90 @@
+// Catches: an archive whose pieces do not fit together, which would break uploads that go on where
+// they stopped, and bytes that depend on more than the files' paths and contents.
+#include "client/lib/tar_folder.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace trainyard::client {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TarOfFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "trainyard-tar-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  void write(const std::string& path, const std::string& content) const {
+    fs::create_directories((folder_ / path).parent_path());
+    std::ofstream(folder_ / path, std::ios::binary) << content;
+  }
+  std::string whole() const {
+    Result<TarFolder> tar = TarFolder::open(folder_);
+    std::string bytes;
+    EXPECT_TRUE(tar.ok()) << tar.error().message;
+    EXPECT_TRUE(tar->read(0, tar->size(), bytes).ok());
+    EXPECT_EQ(std::ssize(bytes), tar->size());
+    return bytes;
+  }
+  fs::path folder_;
+};
+
+TEST_F(TarOfFolder, HoldsTheFilesInOrderAndNothingElse) {
+  write("b/2.png", std::string(512, 'x'));
+  write("b.png", "one");
+  write("b/.hidden", "x");
+  write("__MACOSX/b/1.png", "x");
+  write("empty.txt", "");
+  const std::string bytes = whole();
+  ASSERT_EQ(bytes.size(), 512u * (2 + 2 + 1 + 2));
+  EXPECT_TRUE(bytes.starts_with("b.png")) << "'.' sorts before '/'";
+  EXPECT_EQ(bytes.substr(512, 4), std::string("one\0", 4));
+  EXPECT_EQ(bytes.substr(1024, 8), std::string("b/2.png\0", 8));
+  EXPECT_EQ(bytes.substr(1024 + 124, 12), std::string("00000001000\0", 12));
+  EXPECT_EQ(bytes.substr(4 * 512, 10), std::string("empty.txt\0", 10));
+  EXPECT_EQ(bytes.substr(5 * 512), std::string(1024, '\0'));
+
+  fs::permissions(folder_ / "b.png", fs::perms::owner_read);
+  fs::last_write_time(folder_ / "b.png", fs::file_time_type::clock::now() - std::chrono::hours(9));
+  EXPECT_EQ(whole(), bytes);
+}
+
+TEST_F(TarOfFolder, EveryPieceIsThatOfTheWhole) {
+  write("a/1.png", std::string(700, 'a'));
+  write("a/2.png", "bc");
+  write(std::string(99, 'd') + "/" + std::string(99, 'e'), "long");      // name and prefix
+  write(std::string(120, 'f') + "/" + std::string(130, 'g'), "longer");  // a pax header
+  const std::string bytes = whole();
+  EXPECT_NE(bytes.find(" path=" + std::string(120, 'f')), std::string::npos);
+  TarFolder tar = TarFolder::open(folder_).value();
+  for (const int64_t step : {1, 7, 511, 512, 513, 5000}) {
+    std::string together;
+    for (int64_t at = 0; at < tar.size(); at += step) {
+      ASSERT_TRUE(tar.read(at, std::min(step, tar.size() - at), together).ok());
+    }
+    EXPECT_EQ(together, bytes) << step;
+  }
+}
+
+TEST_F(TarOfFolder, RefusesWhatItCannotPack) {
+  EXPECT_NE(TarFolder::open(folder_).error().message.find("there are no files"), std::string::npos);
+  write("a/1.png", "abc");
+  fs::create_directory_symlink(folder_ / "a", folder_ / "a/again");
+  EXPECT_NE(TarFolder::open(folder_).error().message.find("does a link lead back?"),
+            std::string::npos);
+  fs::remove(folder_ / "a/again");
+  TarFolder tar = TarFolder::open(folder_).value();
+  write("a/1.png", "a");
+  std::string bytes;
+  EXPECT_NE(tar.read(0, tar.size(), bytes).error().message.find("become shorter"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace trainyard::client

@@ -1,0 +1,55 @@
+// tests/data/image_samples.h: image files and archives made in a test.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/data/dataset.h"
+#include "tests/data/temporary_folder.h"
+
+namespace trainyard {
+
+/// One of tests/golden/image_files.json.
+struct GoldenImage {
+  std::string name, file, grey, rgb;  // planes of bytes
+  int64_t height = 0, width = 0;
+  int tolerance = 0;
+  bool colour = false;
+};
+const std::vector<GoldenImage>& golden_images();
+const GoldenImage& golden_image(std::string_view name);
+
+struct GoldenResize {
+  int64_t height, width;
+  std::string stretch, crop, pad;
+};
+struct GoldenResizes {
+  std::string source;  // a PNG file
+  std::vector<GoldenResize> sizes;
+};
+GoldenResizes golden_resizes();
+
+/// A grey PNG file whose pixels are all `value`.
+std::string grey_png(uint8_t value, uint32_t height = 2, uint32_t width = 2);
+/// A PNG of colour with one value for each channel.
+std::string colour_png(uint8_t red, uint8_t green, uint8_t blue);
+/// A PNG header that claims a size, with no pixels behind it.
+std::string png_header(uint32_t height, uint32_t width);
+
+struct ArchiveFile {
+  std::string path;
+  std::string content;
+  enum class Kind { kFile, kFolder, kLink, kHardLink, kPipe } kind = Kind::kFile;
+};
+/// `format`: "ustar", "pax", "gnutar" or "zip"; `filter`: "", "gzip", "xz", "zstd".
+std::string archive_of(const std::vector<ArchiveFile>& files, const std::string& format = "ustar",
+                       const std::string& filter = "");
+/// The same files on disk.
+void write_files(const std::filesystem::path& folder, const std::vector<ArchiveFile>& files);
+
+/// Two classes with two grey images each: cats/1.png (10), cats/2.png (20), dogs/1.png (30),
+/// dogs/2.png (40).
+std::vector<ArchiveFile> pets();
+
+}  // namespace trainyard

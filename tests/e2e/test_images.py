@@ -1,0 +1,95 @@
+"""Images through the service: a folder that is uploaded, trained on and predicted. Catches a step of the way that does
+not know image files: packing, ingest, schema, plan, training, predict."""
+
+import struct
+import tarfile
+import unittest
+import zlib
+
+from harness import DaemonTest
+
+
+def png(shade, height=8, width=8):
+    """A grey picture with a bright left half and `shade` on the right."""
+    def chunk(name, body):
+        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+    rows = b"".join(b"\0" + b"\xf0" * (width // 2) + bytes([shade]) * (width - width // 2) for _ in range(height))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+SPEC = """
+name: shades-mlp
+dataset:
+  name: shades
+  path: pictures
+  images: {size: [8, 8], resize: stretch}
+model:
+  mlp: {hidden: [8]}
+recipe:
+  epochs: 12
+  batch_size: 8
+  optimizer: {type: adam, learning_rate: 0.02}
+"""
+
+
+class Images(DaemonTest):
+    def pictures(self, folder="pictures"):
+        root = self.folder / folder
+        for part, count in (("train", 24), ("test", 4)):
+            for i in range(count):
+                name = ("dark", "light")[i % 2]
+                path = root / part / name / f"{i}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(png((20, 220)[i % 2] + i, *((8, 8) if i % 3 else (12, 10))))
+        (root / "README.txt").write_text("two shades\n")
+        return root
+
+    def test_a_folder_is_trained_on_and_pictures_are_predicted(self):
+        root = self.pictures()
+        spec = self.write("shades.yaml", SPEC)
+        self.daemon.cli("submit", spec, "--watch")
+        self.assertEqual(self.daemon.job("shades-mlp")["progress"]["metrics"]["test/accuracy"], 1)
+        dataset = self.daemon.json("dataset", "get", "shades")
+        self.assertEqual(dataset["schema"]["classes"], ["dark", "light"])
+        self.assertEqual(dataset["schema"]["image"], ["1", "8", "8"])
+        self.assertEqual(dataset["schema"]["resize"], "STRETCH")
+        shown = self.daemon.cli("dataset", "get", "shades").stdout
+        self.assertIn("1 x 8 x 8, stretched", shown)
+        self.assertIn("1 files that are no images", shown)
+
+        dark, light = root / "test/dark/0.png", root / "test/light/1.png"
+        answer = self.daemon.json("predict", "shades-mlp", "--images", str(light), str(dark))
+        self.assertEqual([p["label"] for p in answer["predictions"]], ["light", "dark"])
+        table = self.daemon.cli("predict", "shades-mlp", "--images", str(root / "test")).stdout
+        self.assertRegex(table, r"dark/0\.png +dark")
+        self.assertEqual(len(table.splitlines()), 5)
+        csv = self.daemon.cli("predict", "shades-mlp", "--images", str(dark), "-o", "csv").stdout
+        self.assertTrue(csv.startswith("file,prediction,p_dark,p_light\n"))
+        text = self.write("text.png", "hello")
+        done = self.daemon.cli("predict", "shades-mlp", "--images", text, check=False)
+        self.assert_refused(done, done.returncode, "text.png", "neither a JPEG nor a PNG")
+        self.assertNotEqual(done.returncode, 0)
+
+        local = self.daemon.cli("local", "run", spec, "-o", "json")
+        self.assertIn("test/accuracy", local.stdout)
+
+    def test_a_folder_and_its_archive_hold_the_same_images(self):
+        root = self.pictures()
+        by_folder = self.daemon.json("dataset", "upload", "--images", str(root), "--size", "8,8", "--name", "folder")
+        with tarfile.open(self.folder / "pictures.tar.xz", "w:xz") as archive:
+            archive.add(root, "pictures")
+        by_tar = self.daemon.json("dataset", "upload", "--images", str(self.folder / "pictures.tar.xz"), "--size", "8,8")
+        self.assertEqual(by_folder["schema"], by_tar["schema"])
+        again = self.daemon.json("dataset", "upload", "--images", str(root), "--size", "8,8")
+        self.assertEqual(again["digest"], by_folder["digest"])
+
+        (root / "train/dark/cut.png").write_bytes(png(1)[:-20])
+        done = self.daemon.cli("dataset", "upload", "--images", str(root), "--size", "8,8", check=False)
+        self.assert_refused(done, done.returncode, "train/dark/cut.png", "cut short")
+        done = self.daemon.cli("dataset", "upload", "--images", str(root / "test"), check=False)
+        self.assert_refused(done, done.returncode, "images.size")
+
+
+if __name__ == "__main__":
+    unittest.main()
