@@ -50,6 +50,7 @@ Command local_run_command();
 Command local_export_command();
 std::vector<Command> dataset_commands();
 std::vector<Command> model_commands();
+Command import_model_command();  // one of them
 Command device_list_command();
 Command daemon_status_command();
 Command health_command();

@@ -1,4 +1,4 @@
-// trainyard model list|get|export|delete.
+// trainyard model list|get|export|delete; import is in model_import.cc.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -185,6 +185,7 @@ std::vector<Command> model_commands() {
                   run_list});
   list.push_back(get_model_command());
   list.push_back(export_command());
+  list.push_back(import_model_command());
   list.push_back(delete_model_command());
   return list;
 }

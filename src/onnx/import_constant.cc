@@ -132,7 +132,7 @@ Result<bool> fold_constant_of_shape(NodeImport& n) {
     ASSIGN_OR_RETURN(value, n.importer().decode(*a->tensor));
   }
   if (value.stored() != 1) return n.refuse("value has several elements");
-  if (!has_batch(dims) && !may_hold(product(counts_of(dims)))) return too_large(n);
+  if (!may_hold(product(counts_of(dims)))) return too_large(n);
   value.dims = dims;
   value.is_splat = true;
   (void)n.give(std::move(value));
@@ -347,7 +347,7 @@ Result<bool> fold_expand(NodeImport& n, const Constant& c, const std::vector<int
       Extent& e = result[result.size() - wanted.size() + i];
       if (e == Extent{}) e = wanted[i];
     }
-    if (!has_batch(result) && !may_hold(product(counts_of(result)))) return too_large(n);
+    if (!may_hold(product(counts_of(result)))) return too_large(n);
     Constant splat = with_dims(c, std::move(result));
     splat.is_splat = true;
     if (c.is_float) {

@@ -19,8 +19,6 @@ Status import_unary(NodeImport& n) {
   return n.give(n.importer().unary(n.op(), std::move(attributes), x));
 }
 
-// The defaults of these differ from the layer's in no opset; they are written out where ONNX's op
-// has them, so that a reader need not know.
 Status import_gelu(NodeImport& n) {
   const std::string approximate = n.get_text("approximate", "none");
   if (approximate != "none" && approximate != "tanh")
@@ -179,6 +177,28 @@ Status import_cast(NodeImport& n) {
   return n.refuse((tokens ? "of tokens to " : "of numbers to ") + name_of(to));
 }
 
+// To the type of another value, which only matters where it is not known which that is.
+Status import_cast_like(NodeImport& n) {
+  if (!n.has_input(0) || !n.has_input(1)) return n.refuse("needs two inputs");
+  const Constant* like = n.find_constant(1);
+  const auto* like_view = std::get_if<View>(&n.input(1));
+  const bool to_float =
+      like_view != nullptr ? !n.importer().is_tokens(like_view->layer) : like->is_float;
+  const Constant* x = n.find_constant(0);
+  if (x == nullptr) {
+    const bool tokens = n.importer().is_tokens(std::get<View>(n.input(0)).layer);
+    return tokens == to_float ? n.refuse("between tokens and numbers") : n.give(n.input(0));
+  }
+  if (x->is_float == to_float) return n.give(*x);
+  if (!to_float || has_batch(*x->ints)) return n.refuse("of numbers to whole ones");
+  std::vector<float> values;
+  for (const Extent& e : *x->ints) values.push_back(static_cast<float>(e.count));
+  Constant result = *x;
+  result.is_float = true;
+  result.floats = std::make_shared<const std::vector<float>>(std::move(values));
+  return n.give(std::move(result));
+}
+
 // A choice by a constant: x * mask + (0 where mask, else y).
 Status import_where(NodeImport& n) {
   const Constant* test = n.find_constant(0);
@@ -264,6 +284,12 @@ std::vector<ImportRow> elementwise_imports() {
        .attributes = {{"to"}, {"saturate"}},
        .import = import_cast,
        .fold = fold_cast},
+      {.op = "CastLike",
+       .since = 15,
+       .becomes = "nothing",
+       .limits = "between tokens and numbers",
+       .attributes = {{"saturate"}},
+       .import = import_cast_like},
       {.op = "Where",
        .since = 9,
        .becomes = "mul, add",

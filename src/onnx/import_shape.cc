@@ -292,7 +292,7 @@ Status import_expand(NodeImport& n) {
       x.dims[i] = {0};  // the same for every sample: broadcast where it is used
       continue;
     }
-    if (wanted[i].batch) return n.refuse("to " + to_string(wanted));
+    if (wanted[i].batch || wanted[i].count < 1) return n.refuse("to " + to_string(wanted));
     grows = true;
   }
   if (!grows) return n.give(x);

@@ -8,6 +8,8 @@
 
 namespace trainyard::onnx {
 
+constexpr int64_t kListMax = 1 << 16;  // of equal numbers that stand for indices or sizes
+
 // --- attributes ---
 
 int64_t NodeImport::get_int(std::string_view name, int64_t fallback) const {
@@ -56,7 +58,9 @@ Result<std::vector<Extent>> NodeImport::extents(size_t i, const char* what) cons
                   (has_input(i) ? " is not a constant list of whole numbers" : " is missing"));
   }
   if (!c->is_splat) return *c->ints;
-  if (has_batch(c->dims)) return refuse(std::string(what) + " has an open length");
+  if (has_batch(c->dims) || c->elements() > kListMax) {
+    return refuse(std::string(what) + " has an open length, or a very large one");
+  }
   return std::vector<Extent>(static_cast<size_t>(c->elements()), c->ints->front());
 }
 

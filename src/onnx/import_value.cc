@@ -39,6 +39,10 @@ int64_t Constant::elements() const {
   return n;
 }
 
+bool Constant::empty() const {
+  return stored() == 0 || std::ranges::any_of(dims, [](const Extent& e) { return e.count < 1; });
+}
+
 bool Constant::uniform() const {
   if (stored() == 0) return false;
   if (!is_float)

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <variant>
@@ -40,7 +41,9 @@ struct Constant {
 
   /// Elements, of static dims.
   int64_t elements() const;
-  size_t stored() const { return is_float ? floats->size() : ints->size(); }
+  int64_t stored() const { return is_float ? std::ssize(*floats) : std::ssize(*ints); }
+  /// True if it has no elements: nothing that a layer computes is like it.
+  bool empty() const;
   /// True if all elements are one number.
   bool uniform() const;
 };

@@ -245,6 +245,9 @@ Status Importer::define_input() {
     const auto open = std::ranges::find_if(dims, [](const auto& d) { return d.size < 0; });
     batch = open == dims.end() ? 0 : static_cast<size_t>(open - dims.begin());
     if (open == dims.end()) fixed_batch_ = dims[0].size;
+    if (fixed_batch_ && *fixed_batch_ < 1) {
+      return unsupported_file("input " + quoted_value(input.name) + " has a batch of 0");
+    }
   }
   View view;
   view.layer = "input";
@@ -314,6 +317,14 @@ Status Importer::import_nodes() {
       ASSIGN_OR_RETURN(const bool folded, row.fold(n));
       if (folded) {
         ++model_.folded_nodes;
+        for (const std::string& output : node->outputs) {
+          const Value* value = find(output);
+          if (value != nullptr) folded_sum_ += std::get<Constant>(*value).stored();
+        }
+        if (folded_sum_ > kFoldedSumMax) {
+          return unsupported_node(*node, "constants of more than " + std::to_string(kFoldedSumMax) +
+                                             " elements in all");
+        }
         continue;
       }
     }

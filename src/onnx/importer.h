@@ -18,8 +18,10 @@
 namespace trainyard::onnx {
 
 constexpr int64_t kOpsetMin = 7, kOpsetMax = 22;
-/// No constant is computed that has more elements. Initialisers may: they are in the file.
-constexpr int64_t kFoldedElementsMax = int64_t{1} << 26;
+/// No constant is computed that has more elements, nor more in all of them together. Initialisers
+/// may have: they are in the file.
+constexpr int64_t kFoldedElementsMax = int64_t{1} << 24;
+constexpr int64_t kFoldedSumMax = int64_t{1} << 27;
 
 Error unsupported_node(const NodeProto& node, const std::string& what);
 
@@ -125,6 +127,7 @@ class Importer {
   std::map<std::string, std::vector<const NodeProto*>> readers_;
   std::map<std::string, Value> values_;
   std::optional<int64_t> fixed_batch_;
+  int64_t folded_sum_ = 0;
 
   std::unique_ptr<ModelInterface> interface_;
   std::unique_ptr<BuildOptions> build_options_;

@@ -418,7 +418,10 @@ Result<std::string> Importer::arrange_operand(const Value& operand, const View& 
 }
 
 Result<View> Importer::to_view(const Constant& constant) {
-  if (!constant.is_float) return misfit("whole numbers, expected what a layer computes");
+  if (!constant.is_float || constant.empty()) {
+    return misfit(constant.is_float ? "a constant without elements"
+                                    : "whole numbers, expected what a layer computes");
+  }
   View view = shape_view(constant);
   std::vector<JointAtom> atoms;
   for (size_t i = 1; i < view.atoms.size(); ++i) {
@@ -470,6 +473,10 @@ Result<View> Importer::binary(std::string_view op, const Value& a, const Value& 
   if (std::holds_alternative<Constant>(a) && std::holds_alternative<Constant>(b)) {
     ASSIGN_OR_RETURN(const View first, to_view(std::get<Constant>(a)));
     return binary(op, first, b);
+  }
+  for (const Value* value : {&a, &b}) {
+    const auto* constant = std::get_if<Constant>(value);
+    if (constant != nullptr && constant->empty()) return misfit("a constant without elements");
   }
   View va = view_of(a), vb = view_of(b);
   const size_t rank = std::max(va.dims.size(), vb.dims.size());

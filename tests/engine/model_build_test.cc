@@ -237,6 +237,32 @@ TEST(ModelRefusals, HugeModelsAreRefusedNotOverflowed) {
   EXPECT_NE(e.message.find("model.layers[0] 'gemm1'"), std::string::npos) << e.message;
 }
 
+// Values that a job neither draws nor trains are state: saved with the model, and never updated.
+TEST(ModelBuild, AParameterThatIsNotTrainableIsState) {
+  const auto role_of = [](int64_t trainable) {
+    const Attributes a{{"shape", std::vector<int64_t>{4}}, {"trainable", trainable}};
+    const ModelSpec spec =
+        layers({layer("Gemm", {{"units", int64_t{4}}}, "fc"), layer("Parameter", a, "shift"),
+                layer("Add", {}, "sum", {"fc", "shift"}), layer("Gemm")});
+    const Model model =
+        build_model(spec, {{4}, 0, TargetForm::kClass, 3}, {.batch_size = 2}).value();
+    return model.graph.tensor(*model.graph.find_tensor("shift.weight")).role;
+  };
+  EXPECT_EQ(role_of(1), Role::kParameter);
+  EXPECT_EQ(role_of(0), Role::kState);
+}
+
+// What has no batch keeps none when it is reshaped, whatever size the batch of a job has.
+TEST(ModelBuild, AReshapedParameterIsTheSameForEverySample) {
+  const ModelSpec spec =
+      layers({layer("Parameter", {{"shape", std::vector<int64_t>{6}}}, "table"),
+              layer("Reshape", {{"shape", std::vector<int64_t>{2, 3}}}, "rows", {"table"}),
+              layer("Reshape", {{"shape", std::vector<int64_t>{2, 3}}}, "x", {"input"}),
+              layer("Mul", {}, "product", {"x", "rows"}), layer("Gemm")});
+  const Model model = build_model(spec, {{6}, 0, TargetForm::kClass, 3}, {.batch_size = 3}).value();
+  EXPECT_EQ(model.graph.tensor(*model.graph.find_tensor("rows")).type.shape, Shape({1, 2, 3}));
+}
+
 TEST(ModelJson, KeepsTypesAndBuildsTheSameGraph) {
   ModelSpec spec = layers(
       {layer("Conv", {{"out_channels", int64_t{6}}, {"kernel_shape", std::vector<int64_t>{3, 3}}},

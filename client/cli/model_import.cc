@@ -1,0 +1,109 @@
+// trainyard model import: an ONNX file as a layer list and weights.
+#include <charconv>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "client/cli/command.h"
+#include "client/cli/job_view.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
+#include "src/onnx/import_model.h"
+
+namespace trainyard::cli {
+namespace {
+
+struct Options {
+  std::string file;
+  std::string out;
+  std::string output;
+  std::vector<std::string> sizes;
+  bool unbatched = false;
+};
+
+Error usage(const std::string& what) {
+  return make_error(ErrorCode::kInvalidArgument, "USAGE", what);
+}
+
+// "seq=128"
+Status read_size(const std::string& text, std::map<std::string, int64_t>& sizes) {
+  const size_t equals = text.find('=');
+  int64_t size = 0;
+  if (equals != std::string::npos) {
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + equals + 1, end, size);
+    if (error != std::errc() || stop != end) size = 0;
+  }
+  if (size < 1)
+    return usage("--size: " + quoted_value(text) + ", expected NAME=SIZE, such as seq=128");
+  sizes[text.substr(0, equals)] = size;
+  return {};
+}
+
+std::string sample_text(const Shape& shape) {
+  const std::string text = shape.to_string();
+  return "[N, " + text.substr(1);
+}
+
+Result<int> run(Session& session, const Options& o) {
+  if (o.out.empty()) return usage("--out is required: the name of a new folder");
+  onnx::ImportOptions options{.sizes = {}, .output = o.output, .batched = !o.unbatched};
+  for (const std::string& size : o.sizes) {
+    if (Status s = read_size(size, options.sizes); !s.ok()) return std::move(s).error();
+  }
+  ASSIGN_OR_RETURN(const onnx::ImportedModel model, onnx::import_model(o.file, options));
+  if (Status s = onnx::write_imported(local_files(), model, o.out); !s.ok()) {
+    return std::move(s).error();
+  }
+  if (session.format() == Format::kJson || session.format() == Format::kJsonl) {
+    const nlohmann::ordered_json object = {
+        {"folder", o.out},
+        {"input", {{"name", model.input}, {"shape", model.input_shape.dims()}}},
+        {"output", {{"name", model.output}, {"shape", model.output_shape.dims()}}},
+        {"vocabulary", model.vocabulary},
+        {"opset", model.opset},
+        {"nodes", model.nodes},
+        {"folded_nodes", model.folded_nodes},
+        {"layers", model.layers.size()},
+        {"parameter_count", std::to_string(model.parameter_count)},
+        {"notes", model.notes}};
+    session.out().line(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return static_cast<int>(client::kExitOk);
+  }
+  session.out().line(o.out);
+  session.hint("  input   " + safe_text(model.input) + " " + sample_text(model.input_shape) +
+               (model.vocabulary > 0 ? ", tokens below " + std::to_string(model.vocabulary) : ""));
+  session.hint("  output  " + safe_text(model.output) + " " + sample_text(model.output_shape));
+  session.hint("  " + std::to_string(model.layers.size()) + " layers, " +
+               grouped(model.parameter_count) + " parameters, from " + std::to_string(model.nodes) +
+               " nodes of opset " + std::to_string(model.opset) + ", " +
+               std::to_string(model.folded_nodes) + " of them computed");
+  for (const std::string& note : model.notes) session.hint("  " + safe_text(note));
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command import_model_command() {
+  auto o = std::make_shared<Options>();
+  return {"model import",
+          "Read an ONNX file as a layer list and weights, without a server",
+          {"trainyard model import resnet.onnx --out resnet",
+           "trainyard model import bert.onnx --out bert --size seq=128"},
+          "Writes model.yaml, the layers as they stand under 'model:' of a job file, and\n"
+          "model.safetensors, their weights. What no layer stands for is refused, all of it at "
+          "once.\n"
+          "Prints the folder.",
+          [o](OptionSet& options) {
+            options.positional("FILE", o->file, "an ONNX file of opset 7 to 22");
+            options.text("--out", "FOLDER", o->out, "a new folder");
+            options.text("--output-name", "NAME", o->output,
+                         "which of the file's outputs is the model's, default the first");
+            options.texts("--size", "NAME=SIZE", o->sizes,
+                          "the size of a dimension that is open in the file; not of the batch");
+            options.flag("--unbatched", o->unbatched,
+                         "the file computes one sample: none of its dimensions is the batch");
+          },
+          [o](Session& session) { return run(session, *o); }};
+}
+
+}  // namespace trainyard::cli

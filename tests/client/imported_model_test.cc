@@ -1,0 +1,48 @@
+// What `model import` writes is what a user could have: the reader of job files takes it, and gives
+// back the same layers. Catches an attribute that is written in a way that no spec file has.
+#include <gtest/gtest.h>
+
+#include "client/lib/spec_file.h"
+#include "proto/convert/spec.h"
+#include "src/checkpoint/safetensors.h"
+#include "src/onnx/import_model.h"
+
+namespace trainyard::client {
+namespace {
+
+/// Text two spaces further to the right.
+std::string indented(const std::string& text) {
+  std::string result = "  ";
+  for (const char c : text) {
+    result += c;
+    if (c == '\n') result += "  ";
+  }
+  return result + "\n";
+}
+
+TEST(ImportedModel, StandsInAJobFileAsItIs) {
+  const auto golden =
+      SafetensorsFile::open(TRAINYARD_SOURCE_DIR "/tests/golden/onnx_models.safetensors");
+  ASSERT_TRUE(golden.ok()) << golden.error().message;
+  int models = 0;
+  for (const TensorView& t : golden->tensors()) {
+    if (!t.name.ends_with("/model")) continue;
+    const auto file = onnx::OnnxFile::parse(t.bytes);
+    ASSERT_TRUE(file.ok()) << t.name;
+    const auto model = onnx::import_model(*file, {});
+    ASSERT_TRUE(model.ok()) << t.name << ": " << model.error().message;
+    const std::string layers = onnx::layers_to_yaml(model->layers);
+    const auto spec = parse_spec_file("dataset: {name: any}\nmodel:\n" + indented(layers) +
+                                          "recipe: {epochs: 1, optimizer: {learning_rate: 0.1}}\n",
+                                      "job.yaml", "", {});
+    ASSERT_TRUE(spec.ok()) << t.name << ": " << spec.error().message << "\n" << layers;
+    const auto job = to_engine(spec->job_spec());
+    ASSERT_TRUE(job.ok()) << t.name << ": " << job.error().message;
+    EXPECT_EQ(onnx::layers_to_yaml(job->model.layers), layers) << t.name;
+    ++models;
+  }
+  EXPECT_GT(models, 5);
+}
+
+}  // namespace
+}  // namespace trainyard::client
