@@ -96,7 +96,7 @@ Command import_model_command() {
           [o](OptionSet& options) {
             options.positional("FILE", o->file, "an ONNX file of opset 7 to 22");
             options.text("--out", "FOLDER", o->out, "a new folder");
-            options.text("--output", "NAME", o->output,
+            options.text("--output-name", "NAME", o->output,
                          "which of the file's outputs is the model's, default the first");
             options.texts("--size", "NAME=SIZE", o->sizes,
                           "the size of a dimension that is open in the file; not of the batch");

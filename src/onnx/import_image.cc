@@ -107,6 +107,11 @@ Attributes attributes_of(const Window& w) {
 
 // --- convolutions ---
 
+std::vector<float> spelt_out(const Constant& c) {
+  if (!c.is_splat) return *c.floats;
+  return std::vector<float>(static_cast<size_t>(c.elements()), c.floats->front());
+}
+
 Status import_conv(NodeImport& n) {
   const bool transposes = n.op() == "ConvTranspose";
   ASSIGN_OR_RETURN(const Constant* weight, n.floats(1, "the weight"));
@@ -138,8 +143,7 @@ Status import_conv(NodeImport& n) {
   const Constant* bias = nullptr;
   if (n.has_input(2)) {
     ASSIGN_OR_RETURN(bias, n.floats(2, "the bias"));
-    if (bias->elements() != out_channels || bias->is_splat)
-      return n.refuse("a bias of another size");
+    if (bias->elements() != out_channels) return n.refuse("a bias of another size");
   } else {
     a.set("bias", int64_t{0});
   }
@@ -148,7 +152,7 @@ Status import_conv(NodeImport& n) {
                                                                Importer::name_hint(*weight)));
   importer.set_weight(layer, "weight", *weight->floats);
   importer.remember_weight(weight->initializer, layer);
-  if (bias != nullptr) importer.set_weight(layer, "bias", *bias->floats);
+  if (bias != nullptr) importer.set_weight(layer, "bias", spelt_out(*bias));
   return n.give(view_of(n, layer, image.is_row));
 }
 
@@ -206,11 +210,6 @@ Status channel_vectors(NodeImport& n, size_t first, size_t count, int64_t channe
     if (c->elements() != channels) return n.refuse("a vector of another size than the channels");
   }
   return {};
-}
-
-std::vector<float> spelt_out(const Constant& c) {
-  if (!c.is_splat) return *c.floats;
-  return std::vector<float>(static_cast<size_t>(c.elements()), c.floats->front());
 }
 
 /// [N, C] as it is; more dimensions as an image, those behind the third as one.
