@@ -2,6 +2,7 @@
 #pragma once
 
 #include "server/service/context.h"
+#include "server/service/uploads.h"
 #include "src/base/result.h"
 #include "trainyard/v1/model_service.pb.h"
 
@@ -9,7 +10,8 @@ namespace trainyard::server {
 
 class ModelHandlers {
  public:
-  explicit ModelHandlers(ServiceContext& service) : service_(service) {}
+  ModelHandlers(ServiceContext& service, Uploads& uploads) : service_(service), uploads_(uploads) {}
+  void create(const v1::CreateModelRequest& request, Done<v1::Model> done);
   Result<Model> find(const std::string& name) const;
   Result<v1::Model> get(const v1::GetModelRequest& request) const;
   Result<v1::ListModelsResponse> list(const v1::ListModelsRequest& request) const;
@@ -18,6 +20,7 @@ class ModelHandlers {
 
  private:
   ServiceContext& service_;
+  Uploads& uploads_;
 };
 
 }  // namespace trainyard::server
