@@ -45,7 +45,11 @@ std::string memory_text(const v1::MemoryPlan& m) {
 }
 
 void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string, Cell>>& fields) {
-  fields.emplace_back("parameters", grouped(plan.parameter_count()));
+  const int64_t trained = plan.trained_parameter_count();  // 0: of an older server
+  fields.emplace_back("parameters", grouped(plan.parameter_count()) +
+                                        (trained > 0 && trained != plan.parameter_count()
+                                             ? ", " + grouped(trained) + " trained"
+                                             : ""));
   fields.emplace_back(
       "steps", grouped(plan.steps_total()) + " (" + grouped(plan.steps_per_epoch()) + " an epoch)");
   std::string rows = grouped(plan.train_rows()) + " to train";
@@ -58,26 +62,6 @@ void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string,
         "work", human_number(static_cast<double>(plan.flops_per_step()), true) + " FLOP a step");
   }
   fields.emplace_back("device", plan.device_advice());
-}
-
-// "12 taken: conv1.weight, conv1.bias, ..., 2 not in the source"
-std::string initial_weights_text(const v1::InitialWeightsReport& report) {
-  constexpr int kNamesShown = 3;
-  std::string text = "of " + report.source();
-  const auto add = [&](const v1::InitialWeightsReport::Names& names, const char* what) {
-    if (names.count() == 0) return;
-    text += "; " + grouped(names.count()) + " " + what + " (";
-    for (int i = 0; i < std::min(names.names_size(), kNamesShown); ++i) {
-      text += (i > 0 ? ", " : "") + names.names(i);
-    }
-    text += names.count() > kNamesShown ? ", ...)" : ")";
-  };
-  add(report.taken(), "taken");
-  add(report.left_out(), "left out");
-  add(report.missing(), "not in the source");
-  add(report.mismatched(), "of another shape");
-  add(report.unused(), "of the source unused");
-  return text;
 }
 
 }  // namespace
@@ -106,6 +90,25 @@ std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour) {
     table.add(std::move(cells));
   }
   return table.render(colour);
+}
+
+std::string initial_weights_text(const v1::InitialWeightsReport& report) {
+  constexpr int kNamesShown = 3;
+  std::string text = "of " + report.source();
+  const auto add = [&](const v1::InitialWeightsReport::Names& names, const char* what) {
+    if (names.count() == 0) return;
+    text += "; " + grouped(names.count()) + " " + what + " (";
+    for (int i = 0; i < std::min(names.names_size(), kNamesShown); ++i) {
+      text += (i > 0 ? ", " : "") + names.names(i);
+    }
+    text += names.count() > kNamesShown ? ", ...)" : ")";
+  };
+  add(report.taken(), "taken");
+  add(report.left_out(), "left out");
+  add(report.missing(), "not in the source");
+  add(report.mismatched(), "of another shape");
+  add(report.unused(), "of the source unused");
+  return text;
 }
 
 std::string state_name(v1::JobState state) {

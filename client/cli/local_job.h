@@ -33,6 +33,11 @@ Result<EngineSpec> local_engine(const client::SpecFile& spec, const std::string&
 Result<DatasetSchema> read_local_data(const client::SpecFile& spec,
                                       const std::filesystem::path& folder);
 
+/// The file that recipe.initial_weights means here: its path, or, as there are no jobs, the weights
+/// in the folder of that name, which `model export` or --out has written. Empty where it asks for
+/// none.
+std::filesystem::path local_weights(const client::SpecFile& spec, const Recipe& recipe);
+
 /// The spec's device as the engine's name, `flag` before it. `auto` is the CPU: nobody here weighs
 /// one device against the other.
 Result<std::string> pick_device(const v1::Resources& resources, const std::string& flag);

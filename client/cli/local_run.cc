@@ -112,10 +112,7 @@ Result<int> run(Session& session, const Options& options) {
   TrainJob job;
   job.model = engine.model;
   job.recipe = engine.recipe;
-  // There are no jobs here: the name is a folder that `model export` or --out has written.
-  if (const std::string& source = job.recipe.initial_weights.source; !source.empty()) {
-    job.initial_weights = spec.folder / source / "model.safetensors";
-  }
+  job.initial_weights = local_weights(spec, engine.recipe);
   ASSIGN_OR_RETURN(job.threads, pick_threads(spec.file.resources(), options.threads));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend(device, job.threads));
 

@@ -1,4 +1,4 @@
-// trainyard model list|get|export|delete; evaluate and import have files of their own.
+// trainyard model upload|list|get|export|delete; evaluate and import have files of their own.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -9,8 +9,10 @@
 #include "client/cli/job_view.h"
 #include "client/cli/local_job.h"
 #include "client/cli/onnx_file.h"
+#include "client/cli/upload_view.h"
 #include "client/lib/model_export.h"
 #include "client/lib/names.h"
+#include "proto/convert/run.h"
 #include "src/base/text.h"
 #include "src/onnx/export_model.h"
 
@@ -20,21 +22,64 @@ namespace {
 using client::short_name;
 
 std::string render_model(const v1::Model& m, bool colour) {
-  std::string out = render_fields({{"model", std::string(short_name(m.name()))},
-                                   {"job", std::string(short_name(m.job()))},
-                                   {"parameters", grouped(m.parameter_count())},
-                                   {"size", human_bytes(m.size_bytes())},
-                                   {"learned", m.schema().target()},
-                                   {"created", local_time(m.create_time())},
-                                   {"digest", m.digest()}},
-                                  colour);
-  if (m.metrics().empty()) return out;
-  Table table({{"METRIC"}, {"VALUE", true}});
-  for (const auto& [key, value] :
-       std::map<std::string, double>(m.metrics().begin(), m.metrics().end())) {
-    table.add({key, human_number(value)});
+  std::string out = render_fields(
+      {{"model", std::string(short_name(m.name()))},
+       {"job", m.job().empty() ? "none: weights alone" : std::string(short_name(m.job()))},
+       {"parameters", grouped(m.parameter_count())},
+       {"tensors", m.tensor_count() > 0 ? grouped(m.tensor_count()) : ""},
+       {"size", human_bytes(m.size_bytes())},
+       {"learned", m.schema().target()},
+       {"created", local_time(m.create_time())},
+       {"digest", m.digest()}},
+      colour);
+  if (!m.metrics().empty()) {
+    Table table({{"METRIC"}, {"VALUE", true}});
+    for (const auto& [key, value] :
+         std::map<std::string, double>(m.metrics().begin(), m.metrics().end())) {
+      table.add({key, human_number(value)});
+    }
+    out += "\n" + table.render(colour);
   }
-  return out + "\n" + table.render(colour);
+  if (m.tensors().empty()) return out;
+  constexpr int kTensorsShown = 20;
+  Table table({{"TENSOR"}, {"TYPE"}, {"SHAPE"}});
+  for (int i = 0; i < std::min(m.tensors_size(), kTensorsShown); ++i) {
+    const v1::WeightTensor& t = m.tensors(i);
+    table.add({t.name(), t.dtype(), to_engine(t).shape.to_string()});
+  }
+  out += "\n" + table.render(colour);
+  if (m.tensors_size() > kTensorsShown) {
+    out += "and " + std::to_string(m.tensors_size() - kTensorsShown) + " more; -o json has all\n";
+  }
+  return out;
+}
+
+struct UploadOptions {
+  std::string file;
+  std::string name;
+};
+
+Command upload_command() {
+  auto o = std::make_shared<UploadOptions>();
+  return {"model upload",
+          "Bring weights from elsewhere: a safetensors file",
+          {"trainyard model upload resnet18.safetensors --name resnet18-imagenet"},
+          "Its use is recipe.initial_weights: {model: NAME}. The server checks the file's header; "
+          "content that it has\n"
+          "is not sent again. Without a name it is called after its content. Prints the name.",
+          [o](OptionSet& options) {
+            options.positional("FILE", o->file, "the safetensors file");
+            options.text("--name", "NAME", o->name, "the model's name");
+          },
+          [o](Session& session) -> Result<int> {
+            ASSIGN_OR_RETURN(const v1::Model model,
+                             ensure_weights_shown(session, o->file, o->name));
+            session.show(model, [&] { return std::string(short_name(model.name())) + "\n"; },
+                         {model.name()});
+            session.hint("'trainyard model get " + safe_text(short_name(model.name())) +
+                         "' shows its tensors.");
+            return static_cast<int>(client::kExitOk);
+          }};
 }
 
 Result<int> run_list(Session& session) {
@@ -56,7 +101,8 @@ Result<int> run_list(Session& session) {
         Table table({{"NAME"}, {"PARAMETERS", true}, {"SIZE", true}, {"METRICS"}, {"AGE", true}});
         for (const v1::Model& m : all.models()) {
           table.add({std::string(short_name(m.name())), grouped(m.parameter_count()),
-                     human_bytes(m.size_bytes()), metric_summary(m.metrics()),
+                     human_bytes(m.size_bytes()),
+                     m.job().empty() ? "weights alone" : metric_summary(m.metrics()),
                      age_of(m.create_time())});
         }
         return table.render(session.out().colour());
@@ -73,7 +119,7 @@ Command get_model_command() {
           {"trainyard model get digits-1"},
           "",
           [name](OptionSet& options) {
-            options.positional("MODEL", *name, "the model's name: that of its job");
+            options.positional("MODEL", *name, "the model's name: a trained one has its job's");
           },
           [name](Session& session) -> Result<int> {
             ASSIGN_OR_RETURN(const std::string full, session.full_name("models", *name));
@@ -108,6 +154,12 @@ Result<int> export_folder(Session& session, client::Client& server, const std::s
 Result<int> export_onnx(Session& session, client::Client& server, const std::string& name,
                         const std::string& file) {
   if (Status s = onnx::check_target(file); !s.ok()) return std::move(s).error();
+  ASSIGN_OR_RETURN(const v1::Model model, server.get_model(name));
+  if (model.job().empty()) {
+    return make_error(ErrorCode::kFailedPrecondition, "EXPORT_UNSUPPORTED",
+                      safe_text(short_name(name)) +
+                          " is weights alone, without a network; its format is safetensors");
+  }
   const TemporaryFolder folder;
   auto fetched = client::export_model(server, name, folder.path(), session.interrupted());
   if (!fetched.ok()) return std::move(fetched).error();
@@ -125,7 +177,7 @@ Command export_command() {
           "onnx: one new file, by default MODEL.onnx, that takes raw pixels and numbers.\n"
           "What the server sends is checked against its SHA-256 first. Prints the folder or file.",
           [o](OptionSet& options) {
-            options.positional("MODEL", o->name, "the model's name: that of its job");
+            options.positional("MODEL", o->name, "the model's name: a trained one has its job's");
             options.text("--format", "FORMAT", o->format, "safetensors, the default, or onnx",
                          {"safetensors", "onnx"});
             options.text("--out", "PATH", o->out, "where to write, default the model's name");
@@ -157,7 +209,7 @@ Command delete_model_command() {
           {"trainyard model delete digits-1 --yes"},
           "",
           [o](OptionSet& options) {
-            options.positional("MODEL", o->name, "the model's name: that of its job");
+            options.positional("MODEL", o->name, "the model's name: a trained one has its job's");
             add_confirm_options(options, o->confirm);
           },
           [o](Session& session) -> Result<int> {
@@ -183,6 +235,7 @@ std::vector<Command> model_commands() {
                   "",
                   [](OptionSet&) {},
                   run_list});
+  list.push_back(upload_command());
   list.push_back(get_model_command());
   list.push_back(model_evaluate_command());
   list.push_back(export_command());

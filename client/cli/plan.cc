@@ -15,6 +15,7 @@
 #include "src/runtime/open_backend.h"
 #include "src/train/job_plan.h"
 #include "src/train/session.h"
+#include "src/train/weight_match.h"
 
 namespace trainyard::cli {
 namespace {
@@ -62,6 +63,14 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& optio
   auto planned = plan_job(engine.model, engine.recipe, schema, dump);
   if (!planned.ok()) return spec.with_positions(std::move(planned).error());
 
+  if (spec.has_weights()) {
+    ASSIGN_OR_RETURN(const WeightsFile weights,
+                     WeightsFile::open(local_weights(spec, engine.recipe)));
+    auto report = plan_initial_weights(engine.model, engine.recipe, schema, weights.tensors());
+    if (!report.ok()) return spec.with_positions(std::move(report).error());
+    planned->run.initial_weights = std::move(*report);
+  }
+
   ASSIGN_OR_RETURN(const RunShape shape, check_recipe(engine.recipe, engine.model, schema));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(engine.model, engine.recipe, schema, shape));
   if (Status s = check_kernels(programs, *backend); !s.ok()) return std::move(s).error();
@@ -96,13 +105,8 @@ Result<v1::JobPlan> plan_there(Session& session, const client::SpecFile& spec,
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   v1::PlanJobRequest request;
   request.set_parent(server->parent());
-  *request.mutable_spec() = spec.job_spec();
   request.set_dump(dump);
-  if (spec.has_data()) {
-    ASSIGN_OR_RETURN(const v1::Dataset dataset,
-                     ensure_dataset_shown(session, spec.file.dataset(), spec.folder));
-    request.mutable_spec()->mutable_dataset()->set_name(dataset.name());
-  }
+  ASSIGN_OR_RETURN(*request.mutable_spec(), bring_files_shown(session, spec));
   auto plan = server->plan_job(request);
   if (!plan.ok()) return spec.with_positions(std::move(plan).error());
   return plan;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "client/cli/job_view.h"
 #include "client/cli/output.h"
 #include "client/cli/table.h"
 #include "client/lib/names.h"
@@ -199,10 +200,18 @@ std::string fields(const v1::JobPlan& plan, bool colour) {
   std::string rows = grouped(run.train_rows()) + " to train";
   if (run.validation_rows() > 0) rows += ", " + grouped(run.validation_rows()) + " to validate";
   if (run.test_rows() > 0) rows += ", " + grouped(run.test_rows()) + " to test";
+  const int64_t trained = run.trained_parameter_count();
   const double epochs = run.steps_per_epoch() > 0 ? static_cast<double>(run.steps_total()) /
                                                         static_cast<double>(run.steps_per_epoch())
                                                   : 0;
   std::vector<std::pair<std::string, Cell>> list;
+  if (trained > 0 && trained != run.parameter_count()) {
+    list.emplace_back("trained",
+                      grouped(trained) + " of " + grouped(run.parameter_count()) + " parameters");
+  }
+  if (run.has_initial_weights()) {
+    list.emplace_back("first weights", initial_weights_text(run.initial_weights()));
+  }
   list.emplace_back("rows", rows);
   list.emplace_back("steps", grouped(run.steps_total()) + " (" + grouped(run.steps_per_epoch()) +
                                  " an epoch, " + human_number(epochs) + " epochs)");

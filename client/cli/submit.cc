@@ -28,14 +28,9 @@ Result<int> run(Session& session, const Options& options) {
   v1::SubmitJobRequest request;
   request.set_parent(server->parent());
   request.set_job_id(spec.file.name());
-  *request.mutable_spec() = spec.job_spec();
   request.set_validate_only(options.dry_run);
   request.set_request_id(options.request_id.empty() ? client::make_uuid() : options.request_id);
-  if (spec.has_data()) {
-    ASSIGN_OR_RETURN(const v1::Dataset dataset,
-                     ensure_dataset_shown(session, spec.file.dataset(), spec.folder));
-    request.mutable_spec()->mutable_dataset()->set_name(dataset.name());
-  }
+  ASSIGN_OR_RETURN(*request.mutable_spec(), bring_files_shown(session, spec));
   auto submitted = server->submit_job(request);
   if (!submitted.ok()) return spec.with_positions(std::move(submitted).error());
   const v1::Job& job = *submitted;

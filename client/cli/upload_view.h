@@ -1,14 +1,21 @@
-// client/cli/upload_view.h: what is told while a dataset is brought to the server. On stderr, where
+// client/cli/upload_view.h: what is told while files are brought to the server. On stderr, where
 // people read it.
 #pragma once
 
 #include "client/cli/session.h"
 #include "client/lib/dataset_upload.h"
+#include "client/lib/spec_file.h"
 
 namespace trainyard::cli {
 
 /// ensure_dataset() with a progress line. The answer is READY.
 Result<v1::Dataset> ensure_dataset_shown(Session& session, const v1::DatasetFile& file,
                                          const std::filesystem::path& folder);
+/// ensure_weights() with a progress line.
+Result<v1::Model> ensure_weights_shown(Session& session, const std::filesystem::path& path,
+                                       const std::string& name);
+/// The spec as it travels, once the server has the files that it names: its data, and the weights
+/// that it begins with.
+Result<v1::JobSpec> bring_files_shown(Session& session, const client::SpecFile& spec);
 
 }  // namespace trainyard::cli

@@ -316,6 +316,10 @@ Status Client::delete_dataset(const std::string& name) {
   return {};
 }
 
+Result<v1::Model> Client::create_model(const v1::CreateModelRequest& request) {
+  return impl_->call<v1::Model>(*impl_->models, &v1::ModelService::Stub::CreateModel, request,
+                                Retry::kUnavailable);
+}
 Result<v1::Model> Client::get_model(const std::string& name) {
   v1::GetModelRequest request;
   request.set_name(name);

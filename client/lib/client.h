@@ -58,6 +58,8 @@ class Client {
   Result<v1::ListDatasetsResponse> list_datasets(const v1::ListDatasetsRequest& request);
   Status delete_dataset(const std::string& name);
 
+  /// Made of an upload; checked by the server before it answers.
+  Result<v1::Model> create_model(const v1::CreateModelRequest& request);
   Result<v1::Model> get_model(const std::string& name);
   Result<v1::ListModelsResponse> list_models(const v1::ListModelsRequest& request);
   Status delete_model(const std::string& name);

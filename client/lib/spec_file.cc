@@ -95,6 +95,11 @@ v1::JobSpec SpecFile::job_spec() const {
 
 bool SpecFile::has_data() const { return has_path(file.dataset()) || is_idx(file.dataset()); }
 
+bool SpecFile::has_weights() const {
+  const v1::InitialWeights& weights = file.recipe().initial_weights();
+  return !weights.path().empty() && weights.job().empty() && weights.model().empty();
+}
+
 Error SpecFile::with_positions(Error error) const {
   std::string first;
   for (FieldViolation& violation : error.violations) {

@@ -21,6 +21,9 @@ struct SpecFile {
   v1::JobSpec job_spec() const;
   /// True if the file brings data: then the client uploads before it submits.
   bool has_data() const;
+  /// True if it begins with the weights of a file: those are uploaded too. Not where it names
+  /// another source beside the path, which is refused.
+  bool has_weights() const;
   /// The server's refusal, with this file's line and column before each field that it names.
   Error with_positions(Error error) const;
 };

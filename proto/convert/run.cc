@@ -17,26 +17,41 @@ void set_names(const std::vector<std::string>& names, v1::InitialWeightsReport::
   out.mutable_names()->Add(shown.begin(), shown.end());
 }
 
-void set_report(const InitialWeightsReport& report, v1::InitialWeightsReport& out) {
+}  // namespace
+
+v1::InitialWeightsReport to_proto(const InitialWeightsReport& report) {
+  v1::InitialWeightsReport out;
   out.set_source(report.source);
   set_names(report.taken, *out.mutable_taken());
   set_names(report.left_out, *out.mutable_left_out());
   set_names(report.missing, *out.mutable_missing());
   set_names(report.mismatched, *out.mutable_mismatched());
   set_names(report.unused, *out.mutable_unused());
+  return out;
 }
 
-}  // namespace
+v1::WeightTensor to_proto(const FileTensor& tensor) {
+  v1::WeightTensor out;
+  out.set_name(tensor.name);
+  out.set_dtype(tensor.dtype);
+  out.mutable_shape()->Add(tensor.shape.dims().begin(), tensor.shape.dims().end());
+  return out;
+}
+
+FileTensor to_engine(const v1::WeightTensor& tensor) {
+  return {tensor.name(), tensor.dtype(), Shape({tensor.shape().begin(), tensor.shape().end()})};
+}
 
 v1::RunPlan to_proto(const RunPlan& plan) {
   v1::RunPlan out;
   out.set_parameter_count(plan.parameter_count);
+  out.set_trained_parameter_count(plan.trained_parameter_count);
   out.set_steps_total(plan.steps_total);
   out.set_steps_per_epoch(plan.steps_per_epoch);
   out.set_train_rows(plan.train_rows);
   out.set_validation_rows(plan.validation_rows);
   out.set_test_rows(plan.test_rows);
-  if (plan.initial_weights) set_report(*plan.initial_weights, *out.mutable_initial_weights());
+  if (plan.initial_weights) *out.mutable_initial_weights() = to_proto(*plan.initial_weights);
   out.set_flops_per_step(plan.flops_per_step);
   auto* memory = out.mutable_memory();
   memory->set_parameter_bytes(plan.memory.parameter_bytes);

@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "src/checkpoint/weights_file.h"
 #include "src/data/schema.h"
 #include "src/train/evaluate_model.h"
 #include "src/train/job_plan.h"
@@ -15,6 +16,12 @@
 namespace trainyard {
 
 v1::RunPlan to_proto(const RunPlan& plan);
+v1::InitialWeightsReport to_proto(const InitialWeightsReport& report);
+
+/// A tensor of a safetensors file, without its values.
+v1::WeightTensor to_proto(const FileTensor& tensor);
+FileTensor to_engine(const v1::WeightTensor& tensor);
+
 /// All but what only the caller knows: spec, device, threads, fit.
 v1::JobPlan to_proto(const JobPlan& plan);
 /// What would make it fit, without words.

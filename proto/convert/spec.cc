@@ -382,12 +382,14 @@ void read_stopping(const v1::Recipe& r, Recipe& out, Violations& violations) {
 
 void read_initial_weights(const v1::InitialWeights& w, InitialWeights& out,
                           Violations& violations) {
-  if (w.job().empty() == w.model().empty()) {
+  const int given = !w.job().empty() + !w.model().empty() + !w.path().empty();
+  if (given != 1) {
     violations.add("FIELD_REQUIRED", "recipe.initial_weights",
-                   w.job().empty() ? "names neither a job nor a model; expected one of them"
-                                   : "names a job and a model; expected one of them");
+                   given == 0 ? "names no source; expected one of job, model and path"
+                              : "names several sources; expected one of job, model and path");
   }
-  out.source = w.job().empty() ? w.model() : w.job();
+  out.source = !w.job().empty() ? w.job() : !w.model().empty() ? w.model() : w.path();
+  out.rename = {w.rename().begin(), w.rename().end()};
   out.include.assign(w.include().begin(), w.include().end());
   out.exclude.assign(w.exclude().begin(), w.exclude().end());
   out.skip_mismatched = w.skip_mismatched();
@@ -412,6 +414,20 @@ AugmentationSpec to_augmentation(const v1::Augmentation& a, const std::string& p
   }
   return {kind->name(), to_attributes(a.GetReflection()->GetMessage(a, kind),
                                       path + "." + kind->name(), violations)};
+}
+
+LoraSpec to_lora(const v1::Lora& lora, Violations& violations) {
+  LoraSpec out;
+  out.rank = lora.rank();
+  if (out.rank == 0) {
+    violations.add("FIELD_REQUIRED", "recipe.lora.rank", "is missing or 0, expected 1..1024");
+    out.rank = 1;
+  }
+  out.alpha = static_cast<double>(std::max<int64_t>(out.rank, 1));
+  if (lora.has_alpha()) out.alpha = lora.alpha();
+  out.dropout = lora.dropout();
+  out.targets.assign(lora.targets().begin(), lora.targets().end());
+  return out;
 }
 
 // What happens to gradients and weights around the optimizer.
@@ -447,6 +463,7 @@ void read_options(const v1::Recipe& r, Recipe& out, Violations& violations) {
   if (r.has_initial_weights()) {
     read_initial_weights(r.initial_weights(), out.initial_weights, violations);
   }
+  if (r.has_lora()) out.lora = to_lora(r.lora(), violations);
   out.metrics.assign(r.metrics().begin(), r.metrics().end());
 }
 

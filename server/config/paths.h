@@ -27,6 +27,10 @@ class StatePaths {
   std::filesystem::path model(const std::string& job_uid) const {
     return root_ / "models" / job_uid;
   }
+  /// The weights of a model; without a job they are an upload.
+  std::filesystem::path weights(const std::string& job_uid, const std::string& digest) const {
+    return job_uid.empty() ? upload(digest) : model(job_uid) / "model.safetensors";
+  }
   std::filesystem::path job(const std::string& job_uid) const { return root_ / "jobs" / job_uid; }
   std::filesystem::path checkpoints(const std::string& job_uid) const {
     return job(job_uid) / "checkpoints";

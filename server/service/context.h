@@ -15,6 +15,7 @@
 #include "server/service/executor.h"
 #include "server/store/store.h"
 #include "server/supervisor/ingest.h"
+#include "server/supervisor/inspect.h"
 #include "server/supervisor/measure.h"
 #include "server/supervisor/predict.h"
 #include "src/base/clock.h"
@@ -34,6 +35,7 @@ struct ServiceContext {
   IngestRunner& ingest;
   PredictRunner& predict;
   MeasureRunner& measure;
+  InspectRunner& inspect;
   Executor& executor;
   const Token* token = nullptr;  // null: none is asked for
   int64_t start_time_us = 0;

@@ -86,8 +86,9 @@ struct Daemon::Impl {
                 {paths, config.predicts_max, int64_t{config.predict_timeout_seconds} * 1000,
                  config.threads_per_job}),
         measure(supervisor, paths),
+        inspect(supervisor, paths),
         context{config,     paths,  *parts.clock, *parts.files, *store,  hub,
-                *inventory, ingest, predict,      measure,      executor} {
+                *inventory, ingest, predict,      measure,      inspect, executor} {
     context.start_time_us = parts.clock->wall_us();
   }
 
@@ -109,6 +110,7 @@ struct Daemon::Impl {
   IngestRunner ingest;
   PredictRunner predict;
   MeasureRunner measure;
+  InspectRunner inspect;
   ServiceContext context;
   std::unique_ptr<PublicServices> services;
   std::unique_ptr<grpc::Service> worker_service;
@@ -189,6 +191,7 @@ void Daemon::drain() {
   impl_->services->watch_streams().drain();
   impl_->predict.drain();
   impl_->measure.drain();
+  impl_->inspect.drain();
   impl_->ingest.drain();
   impl_->dispatcher.drain(grace_ms);
   impl_->supervisor.stop_all("drain", grace_ms);

@@ -4,9 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <string>
+#include <vector>
 
 #include "server/service/auth.h"
 #include "server/service/status.h"
@@ -18,7 +18,6 @@ namespace trainyard::server {
 namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
-constexpr std::array kFiles = {"model.safetensors", "model.json"};
 
 /// Deletes itself in OnDone. Reads from the disk happen on the executor; one chunk is in memory.
 class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
@@ -49,16 +48,28 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
 
   Status step() {
-    if (folder_.empty()) {
+    if (names_.empty()) {
       v1::DownloadModelRequest request;
       if (Status s = parse_request(*request_, request); !s.ok()) return s;
       ASSIGN_OR_RETURN(model_, models_.find(request.name()));
-      folder_ = service_.paths.model(model_.job_uid);
+      paths_.push_back(service_.paths.weights(model_.job_uid, model_.digest));
+      names_.push_back("model.safetensors");
+      if (!model_.weights_alone()) {
+        names_.push_back("model.json");
+        paths_.push_back(service_.paths.model(model_.job_uid) / names_.back());
+        for (const char* name : {"adapter_model.safetensors", "adapter_config.json"}) {
+          const std::filesystem::path path = service_.paths.model(model_.job_uid) / name;
+          std::error_code ignored;
+          if (!std::filesystem::exists(path, ignored)) continue;
+          names_.emplace_back(name);
+          paths_.push_back(path);
+        }
+      }
     }
     v1::DownloadModelResponse response;
     if (left_bytes_ > 0) {
       if (Status s = read_chunk(*response.mutable_data()); !s.ok()) return s;
-    } else if (file_index_ < kFiles.size()) {
+    } else if (file_index_ < names_.size()) {
       if (Status s = open_file(*response.mutable_header()); !s.ok()) return s;
       ++file_index_;
     } else {
@@ -71,8 +82,8 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
 
   Status open_file(v1::DownloadModelResponse::FileHeader& header) {
-    const std::string name = kFiles[file_index_];
-    const std::filesystem::path path = folder_ / name;
+    const std::string& name = names_[file_index_];
+    const std::filesystem::path& path = paths_[file_index_];
     file_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat st {};
     if (!file_ || ::fstat(file_.get(), &st) != 0) {
@@ -110,7 +121,8 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   ModelHandlers& models_;
   const grpc::ByteBuffer* request_;
   Model model_;
-  std::filesystem::path folder_;
+  std::vector<std::string> names_;            // of the model's files, in the order of the stream
+  std::vector<std::filesystem::path> paths_;  // where they lie
   size_t file_index_ = 0;
   UniqueFd file_;
   int64_t left_bytes_ = 0;

@@ -43,6 +43,7 @@ Result<v1::Job> JobHandlers::submit(const v1::SubmitJobRequest& request) {
   job.spec = std::move(planned.spec);
   job.plan = std::move(planned.plan);
   job.dataset_id = std::move(planned.dataset_id);
+  job.initial_model_id = std::move(planned.initial_model_id);
   job.request_id = request.request_id();
   v1::SubmitJobRequest body = request;
   body.clear_request_id();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "proto/convert/run.h"
 #include "proto/convert/spec.h"
@@ -16,6 +17,7 @@
 #include "src/base/violations.h"
 #include "src/data/dataset.h"
 #include "src/train/job_plan.h"
+#include "src/train/weight_match.h"
 
 namespace trainyard::server {
 namespace {
@@ -64,19 +66,29 @@ struct Choice {
   std::string advice;  // why, in a sentence
 };
 
-/// The model whose weights the job begins with must be there.
-Status check_initial_weights(const v1::JobSpec& spec, Store& store) {
-  if (!spec.recipe().has_initial_weights()) return {};
+/// The model whose weights the job begins with, which must be there.
+Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec, Store& store) {
+  if (!spec.recipe().has_initial_weights()) return std::optional<Model>();
   const v1::InitialWeights& weights = spec.recipe().initial_weights();
+  if (!weights.path().empty()) {
+    return field_error("FIELD_UNSUPPORTED", "recipe.initial_weights.path",
+                       "a server opens no path of a client's; upload the file and name the model");
+  }
   const bool job = !weights.job().empty();
   const std::string field = std::string("recipe.initial_weights.") + (job ? "job" : "model");
   ASSIGN_OR_RETURN(const std::string id,
                    parse_id_or_name(job ? Collection::kJobs : Collection::kModels, field,
                                     job ? weights.job() : weights.model()));
-  if (store.models().find("default", id).ok()) return {};
+  Result<Model> model = store.models().find("default", id);
+  if (model.ok() && !(job && model->weights_alone())) {
+    return std::optional<Model>(std::move(*model));
+  }
+  if (!model.ok() && model.error().reason != "MODEL_NOT_FOUND") return model.error();
   return make_error(
       ErrorCode::kNotFound, "MODEL_NOT_FOUND",
-      field + ": there is no model " + id + (job ? "; a job has one when it has SUCCEEDED" : ""));
+      field + ": there is no " +
+          (model.ok() ? "job " + id + "; the model of that name is weights alone, say model: " + id
+                      : "model " + id + (job ? "; a job has one when it has SUCCEEDED" : "")));
 }
 
 /// Where the job would start now, as decide() places it.
@@ -117,6 +129,22 @@ struct JobPlanner::CheckedJob {
   EngineSpec engine;
   Dataset dataset;
   DeviceWish wish = DeviceWish::kAuto;
+  std::optional<Model> initial_weights;
+
+  /// What would be taken. Nothing where the job asks for none, or for those of an older daemon's
+  /// job, whose tensors are not known.
+  Result<std::optional<v1::InitialWeightsReport>> plan_weights(const DatasetSchema& schema) const {
+    std::optional<v1::InitialWeightsReport> planned;
+    if (!initial_weights || initial_weights->tensors.empty()) return planned;
+    std::vector<FileTensor> tensors;
+    for (const v1::WeightTensor& t : initial_weights->tensors) {
+      tensors.push_back(trainyard::to_engine(t));
+    }
+    ASSIGN_OR_RETURN(const InitialWeightsReport report,
+                     plan_initial_weights(engine.model, engine.recipe, schema, tensors));
+    planned = trainyard::to_proto(report);
+    return planned;
+  }
 };
 
 struct JobPlanner::FullPlan {
@@ -160,7 +188,7 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
   if (!spec.resources().has_threads()) {
     job.spec.mutable_resources()->set_threads(service_.config.threads_per_job);
   }
-  if (Status s = check_initial_weights(spec, service_.store); !s.ok()) return s.error();
+  ASSIGN_OR_RETURN(job.initial_weights, find_initial_weights(spec, service_.store));
   job.wish = wish_of(spec);
   return job;
 }
@@ -170,6 +198,13 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
   PlannedJob planned;
   planned.dataset_id = job.dataset.id;
   ASSIGN_OR_RETURN(planned.plan, plan_on_dataset(spec, job.dataset));
+  if (job.initial_weights) {
+    planned.initial_model_id = job.initial_weights->id;
+    ASSIGN_OR_RETURN(const DatasetSchema schema,
+                     read_schema(service_.paths.dataset(job.dataset.digest)));
+    ASSIGN_OR_RETURN(auto report, job.plan_weights(schema));
+    if (report) *planned.plan.mutable_initial_weights() = std::move(*report);
+  }
   const Devices devices = this->devices();
   if (Status s = check_satisfiable(job.wish, devices); !s.ok()) return s.error();
   const int64_t needed = total_bytes(planned.plan.memory());
@@ -213,6 +248,8 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
                           ", more than the 3 MiB that travel; 'trainyard plan --local' prints it");
   }
   full.plan = to_proto(plan);
+  ASSIGN_OR_RETURN(auto report, full.job.plan_weights(full.schema));
+  if (report) *full.plan.mutable_run()->mutable_initial_weights() = std::move(*report);
   *full.plan.mutable_spec() = full.job.spec;
   full.plan.set_threads(full.job.spec.resources().threads());
   return full;

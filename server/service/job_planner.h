@@ -21,6 +21,7 @@ struct PlannedJob {
   v1::JobSpec spec;  // as accepted: full dataset name, thread count filled in
   v1::RunPlan plan;
   std::string dataset_id;
+  std::string initial_model_id;  // of recipe.initial_weights; empty: none
 };
 
 /// Thread-safe. Plans are pure functions of (dataset, model, recipe), so the newest are kept: a

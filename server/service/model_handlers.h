@@ -2,6 +2,7 @@
 #pragma once
 
 #include "server/service/context.h"
+#include "server/service/uploads.h"
 #include "src/base/result.h"
 #include "trainyard/v1/model_service.pb.h"
 
@@ -9,7 +10,8 @@ namespace trainyard::server {
 
 class ModelHandlers {
  public:
-  explicit ModelHandlers(ServiceContext& service) : service_(service) {}
+  ModelHandlers(ServiceContext& service, Uploads& uploads) : service_(service), uploads_(uploads) {}
+  void create(const v1::CreateModelRequest& request, Done<v1::Model> done);
   Result<Model> find(const std::string& name) const;
   Result<v1::Model> get(const v1::GetModelRequest& request) const;
   Result<v1::ListModelsResponse> list(const v1::ListModelsRequest& request) const;
@@ -22,7 +24,11 @@ class ModelHandlers {
   Status remove(const v1::DeleteModelRequest& request);
 
  private:
+  /// FAILED_PRECONDITION/PREDICT_UNSUPPORTED for weights alone.
+  Result<Model> find_network(const std::string& name) const;
+
   ServiceContext& service_;
+  Uploads& uploads_;
 };
 
 }  // namespace trainyard::server

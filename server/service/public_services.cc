@@ -34,10 +34,10 @@ using RawDatasets = D::WithRawCallbackMethod_UploadFile<D::WithRawCallbackMethod
     D::WithRawCallbackMethod_CreateDataset<D::WithRawCallbackMethod_GetDataset<
     D::WithRawCallbackMethod_ListDatasets<D::WithRawCallbackMethod_DeleteDataset<D::Service>>>>>>;
 using M = v1::ModelService;
-using RawModels = M::WithRawCallbackMethod_ListModels<M::WithRawCallbackMethod_GetModel<
-    M::WithRawCallbackMethod_DownloadModel<M::WithRawCallbackMethod_Predict<
-    M::WithRawCallbackMethod_Generate<M::WithRawCallbackMethod_Evaluate<
-    M::WithRawCallbackMethod_DeleteModel<M::Service>>>>>>>;
+using RawModels = M::WithRawCallbackMethod_CreateModel<M::WithRawCallbackMethod_ListModels<
+    M::WithRawCallbackMethod_GetModel<M::WithRawCallbackMethod_DownloadModel<
+    M::WithRawCallbackMethod_Predict<M::WithRawCallbackMethod_Generate<
+    M::WithRawCallbackMethod_Evaluate<M::WithRawCallbackMethod_DeleteModel<M::Service>>>>>>>>;
 using S = v1::SystemService;
 using RawSystem = S::WithRawCallbackMethod_GetServerInfo<
     S::WithRawCallbackMethod_ListDevices<S::Service>>;
@@ -87,6 +87,7 @@ class Jobs final : public RawJobs {
 class Datasets final : public RawDatasets {
  public:
   explicit Datasets(ServiceContext& service) : service_(service), handlers_(service) {}
+  Uploads& uploads() { return handlers_.uploads(); }
 
   grpc::ServerReadReactor<Bytes>* UploadFile(Context* c, Bytes* out) override {
     return open_upload_stream(service_, handlers_.uploads(), c, out);
@@ -122,8 +123,14 @@ class Datasets final : public RawDatasets {
 
 class Models final : public RawModels {
  public:
-  explicit Models(ServiceContext& service) : service_(service), handlers_(service) {}
+  Models(ServiceContext& service, Uploads& uploads)
+      : service_(service), handlers_(service, uploads) {}
 
+  Unary* CreateModel(Context* c, const Bytes* in, Bytes* out) override {
+    return serve_later<v1::CreateModelRequest, v1::Model>(
+        service_, "CreateModel", c, in, out,
+        [this](const auto& r, auto done) { handlers_.create(r, std::move(done)); });
+  }
   Unary* ListModels(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::ListModelsRequest, v1::ListModelsResponse>(
         service_, "ListModels", c, in, out, [this](const auto& r) { return handlers_.list(r); });
@@ -182,7 +189,10 @@ class System final : public RawSystem {
 
 struct PublicServices::Impl {
   Impl(ServiceContext& service, int64_t watch_heartbeat_ms)
-      : jobs(service, watch_heartbeat_ms), datasets(service), models(service), system(service) {}
+      : jobs(service, watch_heartbeat_ms),
+        datasets(service),
+        models(service, datasets.uploads()),
+        system(service) {}
   Jobs jobs;
   Datasets datasets;
   Models models;

@@ -210,4 +210,15 @@ void Uploads::expire() {
   }
 }
 
+void Uploads::discard(const std::string& sha256) {
+  {
+    const std::lock_guard lock(mu_);
+    if (!busy_.insert(sha256).second) return;
+  }
+  // No stream brings the file while its row and then the file itself go.
+  const Result<bool> removed = store_.uploads().remove_unused(kTenant, sha256);
+  if (removed.ok() && *removed) (void)files_.remove_all(paths_.upload(sha256));
+  release(sha256);
+}
+
 }  // namespace trainyard::server

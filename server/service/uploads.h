@@ -67,6 +67,8 @@ class Uploads {
   Result<Upload> find(const std::string& sha256) const;
   /// Removes parts that got no byte for an hour.
   void expire();
+  /// Removes a file that was a model, unless another model is made of it or it is being brought.
+  void discard(const std::string& sha256);
 
  private:
   friend class UploadWriter;

@@ -54,6 +54,8 @@ struct NewJob {
   // The id of the dataset the spec names. Checked to be READY in the transaction that stores the
   // job, and kept from deletion until the job has ended. Empty: not checked.
   std::string dataset_id;
+  // The id of the model that the job begins with, checked and kept likewise. Empty: none.
+  std::string initial_model_id;
   // Optional. A second submit with the same one and the same digest answers with the first job.
   std::string request_id;
   std::string request_digest;  // SHA-256 of what was asked, so that another body is told apart
@@ -93,6 +95,7 @@ struct NewModel {
   int64_t size_bytes = 0;
   int64_t parameter_count = 0;
   v1::DatasetSchema schema;
+  std::vector<v1::WeightTensor> tensors;
 };
 
 /// Everything that one message of a worker, or one observation of the supervisor, changes: all of

@@ -101,6 +101,13 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   if (Status s = check_quota(db, job.tenant, queued_jobs_max); !s.ok()) return s.error();
   if (!asked.dataset_id.empty())
     if (Status s = check_dataset(db, job.tenant, asked.dataset_id); !s.ok()) return s.error();
+  if (!asked.initial_model_id.empty() &&
+      !has_row(db, "SELECT 1 FROM models WHERE tenant = ? AND id = ?", job.tenant,
+               asked.initial_model_id)) {
+    return make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
+                      "spec.recipe.initial_weights: there is no model " +
+                          quoted_value(asked.initial_model_id) + " any more.");
+  }
 
   job.uid = random_uid(context.now_us);
   job.spec = asked.spec;
@@ -110,7 +117,7 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   job.event_time_us = context.now_us;
   job.reason = asked.reason;
   job.message = asked.message;
-  insert_job(db, job, asked.dataset_id);
+  insert_job(db, job, asked);
   if (!asked.request_id.empty()) {
     Query query(db,
                 "INSERT INTO request_ids (tenant, request_id, digest, job_uid, time_us)"
@@ -193,12 +200,16 @@ void note_event(Job& job, const v1::Event& event) {
 void insert_model(WriteContext& context, Job& job, const NewModel& model) {
   v1::Progress metrics;
   *metrics.mutable_metrics() = job.progress.metrics();
+  v1::Model blob;
+  blob.mutable_tensors()->Add(model.tensors.begin(), model.tensors.end());
   Query query(context.db,
               "INSERT INTO models (tenant, id, job_uid, digest, size_bytes, parameter_count,"
-              " metrics, schema, create_time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
+              " metrics, schema, create_time_us, tensor_count, tensors)"
+              " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   query.bind(job.tenant).bind(job.id).bind(job.uid).bind(model.digest).bind(model.size_bytes);
   query.bind(model.parameter_count).bind_blob(metrics.SerializeAsString());
-  query.bind_blob(model.schema.SerializeAsString()).bind(context.now_us).run();
+  query.bind_blob(model.schema.SerializeAsString()).bind(context.now_us);
+  query.bind(std::ssize(model.tensors)).bind_blob(blob.SerializeAsString()).run();
   job.model = job.id;
 }
 

@@ -105,18 +105,19 @@ std::vector<Job> read_jobs(Connection& db, std::string_view tenant, int64_t befo
   return read_all(query);
 }
 
-void insert_job(Connection& db, Job& job, std::string_view dataset_id) {
+void insert_job(Connection& db, Job& job, const NewJob& asked) {
   Query query(
       db,
       "INSERT INTO jobs (tenant, id, uid, dataset, spec, state, reason, message, priority,"
       " cancel_requested, attempt, device, create_time_us, start_time_us, end_time_us, plan,"
       " progress, checkpoint_step, model, newest_seq, event_time_us, workers_lost,"
-      " retry_time_us)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', ?, 0, 0, ?, x'', 0, '', 1, ?, 0, 0)");
-  query.bind(job.tenant).bind(job.id).bind(job.uid).bind(dataset_id);
+      " retry_time_us, initial_model)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', ?, 0, 0, ?, x'', 0, '', 1, ?, 0, 0, ?)");
+  query.bind(job.tenant).bind(job.id).bind(job.uid).bind(asked.dataset_id);
   query.bind_blob(job.spec.SerializeAsString()).bind(static_cast<int64_t>(job.state));
   query.bind(job.reason).bind(job.message).bind(int64_t{job.priority}).bind(job.create_time_us);
-  query.bind_blob(job.plan.SerializeAsString()).bind(job.event_time_us).run();
+  query.bind_blob(job.plan.SerializeAsString()).bind(job.event_time_us);
+  query.bind(asked.initial_model_id).run();
   job.order = db.last_row();
 }
 

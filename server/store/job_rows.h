@@ -24,7 +24,7 @@ std::vector<Job> read_jobs(Connection& db, std::string_view tenant, int64_t befo
                            int64_t state_bits, int64_t count_max);
 
 /// A new QUEUED job, whose first event the caller appends. Fills job.order.
-void insert_job(Connection& db, Job& job, std::string_view dataset_id);
+void insert_job(Connection& db, Job& job, const NewJob& asked);
 /// Writes everything that may change.
 void save_job(Connection& db, const Job& job);
 

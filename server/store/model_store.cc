@@ -1,19 +1,21 @@
 #include "server/store/model_store.h"
 
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "server/store/page_token.h"
 #include "server/store/proto_time.h"
 #include "server/store/store_core.h"
+#include "src/base/text.h"
 
 namespace trainyard::server {
 namespace {
 
 #define MODEL_COLUMNS                                                                          \
   "tenant, id, job_uid, digest, size_bytes, parameter_count, metrics, schema, create_time_us," \
-  " number"
-constexpr int kNumberColumn = 9;
+  " tensor_count"
+constexpr int kNextColumn = 10;
 
 Model read_model(const Query& row) {
   Model m;
@@ -26,15 +28,82 @@ Model read_model(const Query& row) {
   if (!m.metrics.ParseFromString(row.text(6)) || !m.schema.ParseFromString(row.text(7)))
     throw SqliteError(SQLITE_CORRUPT, 0, "a model's blob does not parse");
   m.create_time_us = row.integer(8);
+  m.tensor_count = row.integer(9);
   return m;
 }
 
-Result<Model> get_model(Connection& db, const std::string& tenant, const std::string& id) {
-  Query query(db, "SELECT " MODEL_COLUMNS " FROM models WHERE tenant = ? AND id = ?");
+std::optional<Model> find_model(Connection& db, const std::string& tenant, const std::string& id) {
+  Query query(db, "SELECT " MODEL_COLUMNS ", tensors FROM models WHERE tenant = ? AND id = ?");
   query.bind(tenant).bind(id);
-  if (query.step()) return read_model(query);
+  if (!query.step()) return std::nullopt;
+  Model model = read_model(query);
+  v1::Model blob;
+  if (!blob.ParseFromString(query.text(kNextColumn)))
+    throw SqliteError(SQLITE_CORRUPT, 0, "a model's blob does not parse");
+  model.tensors.assign(blob.tensors().begin(), blob.tensors().end());
+  return model;
+}
+
+Result<Model> get_model(Connection& db, const std::string& tenant, const std::string& id) {
+  if (std::optional<Model> model = find_model(db, tenant, id)) return std::move(*model);
   return make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
                     "name: there is no model tenants/" + tenant + "/models/" + id + ".");
+}
+
+Status check_upload(Connection& db, const std::string& tenant, const std::string& sha256) {
+  Query query(db, "SELECT 1 FROM uploads WHERE tenant = ? AND sha256 = ? AND complete = 1");
+  query.bind(tenant).bind(sha256);
+  if (query.step()) return {};
+  return make_error(ErrorCode::kFailedPrecondition, "UPLOAD_INCOMPLETE",
+                    "sha256: the file " + sha256.substr(0, 12) + "... was not uploaded completely");
+}
+
+Result<Model> create_model(WriteContext& context, const NewWeights& asked) {
+  const auto taken = [&](const std::string& what) {
+    return make_error(
+        ErrorCode::kAlreadyExists, "MODEL_EXISTS",
+        "model_id: " + quoted_value(asked.id) + " names " + what + "; choose another id");
+  };
+  if (std::optional<Model> same = find_model(context.db, asked.tenant, asked.id)) {
+    if (!same->weights_alone()) return taken("a job's model");
+    if (same->digest != asked.sha256) return taken("a model of other content");
+    return std::move(*same);
+  }
+  {
+    Query query(context.db, "SELECT 1 FROM jobs WHERE tenant = ? AND id = ?");
+    query.bind(asked.tenant).bind(asked.id);
+    if (query.step()) return taken("a job, whose model will be called so");
+  }
+  if (Status s = check_upload(context.db, asked.tenant, asked.sha256); !s.ok()) return s.error();
+  v1::Model blob;
+  blob.mutable_tensors()->Add(asked.tensors.begin(), asked.tensors.end());
+  Query query(context.db,
+              "INSERT INTO models (tenant, id, job_uid, digest, size_bytes, parameter_count,"
+              " metrics, schema, create_time_us, tensor_count, tensors)"
+              " VALUES (?, ?, '', ?, ?, ?, x'', x'', ?, ?, ?)");
+  query.bind(asked.tenant).bind(asked.id).bind(asked.sha256).bind(asked.size_bytes);
+  query.bind(asked.parameter_count).bind(context.now_us).bind(std::ssize(asked.tensors));
+  query.bind_blob(blob.SerializeAsString()).run();
+  return get_model(context.db, asked.tenant, asked.id);
+}
+
+Result<Model> remove_model(WriteContext& context, const std::string& tenant,
+                           const std::string& id) {
+  ASSIGN_OR_RETURN(Model model, get_model(context.db, tenant, id));
+  {
+    Query query(context.db,
+                "SELECT id FROM jobs INDEXED BY jobs_unfinished"
+                " WHERE tenant = ? AND state < 5 AND initial_model = ? LIMIT 1");
+    query.bind(tenant).bind(id);
+    if (query.step()) {
+      return make_error(ErrorCode::kFailedPrecondition, "MODEL_IN_USE",
+                        "name: the unfinished job " + query.text(0) + " begins with " +
+                            model.name() + "; cancel the job or wait for its end.");
+    }
+  }
+  Query query(context.db, "DELETE FROM models WHERE tenant = ? AND id = ?");
+  query.bind(tenant).bind(id).run();
+  return model;
 }
 
 }  // namespace
@@ -43,12 +112,14 @@ v1::Model to_proto(const Model& m) {
   v1::Model out;
   out.set_name(m.name());
   // A model is named by the job that trained it.
-  out.set_job("tenants/" + m.tenant + "/jobs/" + m.id);
+  if (!m.weights_alone()) out.set_job("tenants/" + m.tenant + "/jobs/" + m.id);
   out.set_digest(m.digest);
   out.set_size_bytes(m.size_bytes);
   out.set_parameter_count(m.parameter_count);
   *out.mutable_metrics() = m.metrics.metrics();
-  *out.mutable_schema() = m.schema;
+  if (!m.weights_alone()) *out.mutable_schema() = m.schema;
+  out.set_tensor_count(m.tensor_count);
+  out.mutable_tensors()->Add(m.tensors.begin(), m.tensors.end());
   *out.mutable_create_time() = to_timestamp(m.create_time_us);
   return out;
 }
@@ -67,8 +138,9 @@ Result<ModelPage> ModelStore::list(const std::string& tenant, int32_t page_size,
   }
   return core_.read<ModelPage>([&](Connection& db) -> Result<ModelPage> {
     ModelPage page;
-    Query query(db, "SELECT " MODEL_COLUMNS
-                    " FROM models WHERE tenant = ? AND number < ? ORDER BY number DESC LIMIT ?");
+    Query query(
+        db, "SELECT " MODEL_COLUMNS
+            ", number FROM models WHERE tenant = ? AND number < ? ORDER BY number DESC LIMIT ?");
     query.bind(tenant).bind(before).bind(count_max + 1);
     int64_t last = 0;
     while (query.step()) {
@@ -76,22 +148,27 @@ Result<ModelPage> ModelStore::list(const std::string& tenant, int32_t page_size,
         page.next_page_token = make_page_token(core_.page_token_key, signed_query, last);
         break;
       }
-      last = query.integer(kNumberColumn);
+      last = query.integer(kNextColumn);
       page.models.push_back(read_model(query));
     }
     return page;
   });
 }
 
+void ModelStore::create(NewWeights weights, Done<Model> done) {
+  core_.change<Model>([weights = std::move(weights)](
+                          WriteContext& context) { return create_model(context, weights); },
+                      std::move(done));
+}
+Result<Model> ModelStore::create(NewWeights weights) {
+  return wait_for<Model>(core_,
+                         [&](Done<Model> done) { create(std::move(weights), std::move(done)); });
+}
+
 void ModelStore::remove(std::string tenant, std::string id, Done<Model> done) {
-  core_.change<Model>(
-      [tenant = std::move(tenant), id = std::move(id)](WriteContext& context) -> Result<Model> {
-        ASSIGN_OR_RETURN(Model model, get_model(context.db, tenant, id));
-        Query query(context.db, "DELETE FROM models WHERE tenant = ? AND id = ?");
-        query.bind(tenant).bind(id).run();
-        return model;
-      },
-      std::move(done), Urgency::kEssential);
+  core_.change<Model>([tenant = std::move(tenant), id = std::move(id)](
+                          WriteContext& context) { return remove_model(context, tenant, id); },
+                      std::move(done), Urgency::kEssential);
 }
 Result<Model> ModelStore::remove(const std::string& tenant, const std::string& id) {
   return wait_for<Model>(core_, [&](Done<Model> done) { remove(tenant, id, std::move(done)); });

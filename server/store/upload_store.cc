@@ -105,6 +105,20 @@ void UploadStore::remove(std::string tenant, std::string sha256, Done<void> done
       std::move(done), Urgency::kEssential);
 }
 
+void UploadStore::remove_unused(std::string tenant, std::string sha256, Done<bool> done) {
+  core_.change<bool>(
+      [tenant = std::move(tenant),
+       sha256 = std::move(sha256)](WriteContext& context) -> Result<bool> {
+        Query used(context.db, "SELECT 1 FROM models WHERE job_uid = '' AND digest = ? LIMIT 1");
+        used.bind(sha256);
+        if (used.step()) return false;
+        Query query(context.db, "DELETE FROM uploads WHERE tenant = ? AND sha256 = ?");
+        query.bind(tenant).bind(sha256).run();
+        return true;
+      },
+      std::move(done), Urgency::kEssential);
+}
+
 Result<Upload> UploadStore::find(const std::string& tenant, const std::string& sha256) const {
   return core_.read<Upload>([&](Connection& db) -> Result<Upload> {
     if (std::optional<Upload> upload = find_upload(db, tenant, sha256)) return std::move(*upload);
@@ -136,6 +150,10 @@ Result<Upload> UploadStore::advance(const std::string& tenant, const std::string
 Result<Upload> UploadStore::complete(const std::string& tenant, const std::string& sha256) {
   return wait_for<Upload>(core_,
                           [&](Done<Upload> done) { complete(tenant, sha256, std::move(done)); });
+}
+Result<bool> UploadStore::remove_unused(const std::string& tenant, const std::string& sha256) {
+  return wait_for<bool>(core_,
+                        [&](Done<bool> done) { remove_unused(tenant, sha256, std::move(done)); });
 }
 Status UploadStore::remove(const std::string& tenant, const std::string& sha256) {
   return wait_for<void>(core_, [&](Done<void> done) { remove(tenant, sha256, std::move(done)); });

@@ -41,6 +41,10 @@ class UploadStore {
   /// Forgets it; its file is yours to remove. A row that is not there is no error.
   void remove(std::string tenant, std::string sha256, Done<void> done);
   Status remove(const std::string& tenant, const std::string& sha256);
+  /// Forgets it if no model is made of it; tells whether it did, and its file is then yours to
+  /// remove.
+  void remove_unused(std::string tenant, std::string sha256, Done<bool> done);
+  Result<bool> remove_unused(const std::string& tenant, const std::string& sha256);
 
   /// A file never seen has committed_size 0: that is no error.
   Result<Upload> find(const std::string& tenant, const std::string& sha256) const;

@@ -81,7 +81,7 @@ std::string TrainTask::initial_weights_path() const {
   // job resumes and does not need it.
   const Result<Model> model = store_.models().find(job_.tenant, name.substr(name.rfind('/') + 1));
   if (!model.ok()) return "";
-  return (options_.paths.model(model->job_uid) / "model.safetensors").string();
+  return options_.paths.weights(model->job_uid, model->digest).string();
 }
 
 void TrainTask::report(const v1::WorkerReport& report, Done<void> done) {
@@ -108,7 +108,7 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
   update.report_number = report.number();
   switch (outcome.kind()) {
     case v1::Outcome::SUCCEEDED: {
-      Result<NewModel> model = read_model();
+      Result<NewModel> model = read_model(outcome);
       if (!model.ok()) {
         update.move = terminal(JobState::kFailed, "INTERNAL",
                                "the worker reported success, but " + model.error().message);
@@ -149,7 +149,7 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
   return update;
 }
 
-Result<NewModel> TrainTask::read_model() const {
+Result<NewModel> TrainTask::read_model(const v1::Outcome& outcome) const {
   const std::filesystem::path file = options_.paths.model(job_.uid) / "model.safetensors";
   NewModel model;
   std::error_code ec;
@@ -160,6 +160,7 @@ Result<NewModel> TrainTask::read_model() const {
   ASSIGN_OR_RETURN(model.digest, sha256_file(file));
   model.parameter_count = parameter_count_;
   model.schema = options_.schema;
+  model.tensors.assign(outcome.tensors().begin(), outcome.tensors().end());
   return model;
 }
 

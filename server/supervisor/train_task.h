@@ -38,7 +38,7 @@ class TrainTask final : public TaskOwner {
   std::string initial_weights_path() const;
   std::string completed_message(const v1::Outcome& outcome) const;
   Result<AttemptUpdate> update_from_outcome(const v1::WorkerReport& report);
-  Result<NewModel> read_model() const;
+  Result<NewModel> read_model(const v1::Outcome& outcome) const;
   Move move_after(const TaskEnd& end, const Job& job) const;
 
   Store& store_;

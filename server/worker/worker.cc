@@ -11,6 +11,7 @@
 #include "proto/convert/spec.h"
 #include "server/worker/wire_reporter.h"
 #include "src/base/text.h"
+#include "src/checkpoint/weights_file.h"
 #include "src/data/dataset.h"
 #include "src/runtime/cuda_error.h"
 #include "src/runtime/open_backend.h"
@@ -22,6 +23,23 @@
 
 namespace trainyard {
 namespace {
+
+constexpr size_t kTensorTableBytesMax = 2 << 20;  // a message may have 4 MiB
+
+/// The file's tensors without their values.
+Result<v1::Outcome> tensor_table(const std::filesystem::path& path) {
+  ASSIGN_OR_RETURN(const WeightsFile file, WeightsFile::open(path));
+  v1::Outcome outcome;
+  outcome.set_kind(v1::Outcome::SUCCEEDED);
+  for (const FileTensor& t : file.tensors()) *outcome.add_tensors() = to_proto(t);
+  if (outcome.ByteSizeLong() <= kTensorTableBytesMax) return outcome;
+  return make_error(ErrorCode::kInvalidArgument, "MODEL_FILE_INVALID",
+                    "safetensors: the names and shapes of " +
+                        std::to_string(file.tensors().size()) +
+                        " tensors take more than the 2 MiB that are accepted");
+}
+
+Result<v1::Outcome> run_inspect(const v1::InspectTask& task) { return tensor_table(task.path()); }
 
 Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
                               const std::stop_token& stop) {
@@ -49,6 +67,10 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   }
   outcome.set_arena_planned_bytes(result.arena_planned_bytes);
   outcome.set_arena_used_bytes(result.arena_used_bytes);
+  // A model with too many tensors for a table is one all the same.
+  if (auto table = tensor_table(job.model_output / "model.safetensors"); table.ok()) {
+    *outcome.mutable_tensors() = std::move(*table->mutable_tensors());
+  }
   return outcome;
 }
 
@@ -174,6 +196,8 @@ Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& str
       return run_generate(assignment.generate(), stream, stop);
     case v1::Assignment::kEvaluate:
       return run_evaluate(assignment.evaluate());
+    case v1::Assignment::kInspect:
+      return run_inspect(assignment.inspect());
     case v1::Assignment::KIND_NOT_SET:
       break;
   }

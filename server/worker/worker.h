@@ -1,6 +1,6 @@
 // server/worker/worker.h: one task from assignment to outcome. A worker computes one thing and
-// ends: it trains a job's attempt, ingests a dataset (untrusted bytes), or predicts rows with a
-// model.
+// ends: it trains a job's attempt, ingests a dataset (untrusted bytes), reads an uploaded weights
+// file's header, or predicts rows with a model.
 #pragma once
 
 #include <stop_token>

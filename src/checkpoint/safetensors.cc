@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 #include "src/base/sha256.h"
 #include "src/base/text.h"
@@ -13,12 +14,6 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;
 using TypedName = std::pair<std::string, TensorType>;
-
-uint64_t read_length(std::span<const std::byte> bytes) {
-  uint64_t n = 0;
-  for (size_t i = 0; i < kLengthBytes; ++i) n |= std::to_integer<uint64_t>(bytes[i]) << (8 * i);
-  return n;
-}
 
 /// Length and padded JSON: everything before the data.
 Result<std::string> build_prefix(std::span<const TypedName> tensors,
@@ -106,35 +101,20 @@ Result<std::string> write_safetensors(Files& files, const std::filesystem::path&
 }
 
 Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> bytes) {
-  if (bytes.size() < kLengthBytes) {
-    return safetensors_error(
-        "header_too_small", "",
-        "the file has " + std::to_string(bytes.size()) + " bytes, the header length alone has 8");
-  }
-  const uint64_t length = read_length(bytes);
-  if (length > kSafetensorsHeaderBytesMax) {
-    return safetensors_error("header_too_large", "",
-                             "the header length is " + std::to_string(length) + ", at most " +
-                                 std::to_string(kSafetensorsHeaderBytesMax) + " is accepted");
-  }
-  if (length > bytes.size() - kLengthBytes) {
-    return safetensors_error("bad_length", "",
-                             "the header length is " + std::to_string(length) +
-                                 ", but the file has only " +
-                                 std::to_string(bytes.size() - kLengthBytes) + " more bytes");
-  }
-  const std::span<const std::byte> json = bytes.subspan(kLengthBytes, length);
-  const std::span<const std::byte> data = bytes.subspan(kLengthBytes + length);
-  ASSIGN_OR_RETURN(SafetensorsHeader header,
-                   parse_safetensors_header(
-                       {reinterpret_cast<const char*>(json.data()), json.size()}, data.size()));
+  ASSIGN_OR_RETURN(SafetensorsParts parts, split_safetensors(bytes));
   SafetensorsFile file;
   file.bytes_ = bytes;
-  file.metadata_ = std::move(header.metadata);
-  file.tensors_.reserve(header.entries.size());
-  for (SafetensorsEntry& e : header.entries) {
-    file.tensors_.push_back(
-        {std::move(e.name), std::move(e.type), data.subspan(e.begin, e.end - e.begin)});
+  file.metadata_ = std::move(parts.header.metadata);
+  file.tensors_.reserve(parts.header.entries.size());
+  for (SafetensorsEntry& e : parts.header.entries) {
+    const std::optional<DType> dtype = find_dtype(e.dtype);
+    if (!dtype) {
+      return safetensors_error("dtype_unsupported", e.name,
+                               "dtype " + e.dtype + " is not one of F32, F64, I32, I64, U8");
+    }
+    file.tensors_.push_back({std::move(e.name),
+                             {std::move(e.shape), *dtype},
+                             parts.data.subspan(e.begin, e.end - e.begin)});
   }
   file.by_name_.resize(file.tensors_.size());
   std::iota(file.by_name_.begin(), file.by_name_.end(), size_t{0});

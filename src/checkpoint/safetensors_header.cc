@@ -1,6 +1,7 @@
 #include "src/checkpoint/safetensors_header.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -8,6 +9,7 @@
 #include <unordered_set>
 
 #include "src/base/text.h"
+#include "src/checkpoint/safetensors.h"
 
 namespace trainyard {
 namespace {
@@ -81,9 +83,8 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
         return refuse("bad_offset", "data_offsets has " + std::to_string(entry_.offsets.size()) +
                                         " numbers, expected [begin, end]");
       }
-      header.entries.push_back({std::move(entry_.name),
-                                {Shape(std::move(entry_.shape)), entry_.dtype},
-                                entry_.offsets[0],
+      header.entries.push_back({std::move(entry_.name), std::move(entry_.dtype),
+                                Shape(std::move(entry_.shape)), entry_.offsets[0],
                                 entry_.offsets[1]});
     }
     state_ = state_ == State::kTop ? State::kStart : State::kTop;
@@ -110,12 +111,12 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     if (state_ != State::kEntry || field_ != Field::kDtype) {
       return refuse("bad_info", "unexpected text in " + place());
     }
-    const std::optional<DType> dtype = find_dtype(value);
-    if (!dtype) {
+    if (safetensors_dtype_bytes(value) == 0) {
       return refuse("dtype_unsupported",
-                    "dtype " + quoted_value(value) + " is not one of F32, F64, I32, I64, U8");
+                    "dtype " + quoted_value(value) +
+                        " is not known, expected one such as F32, F64, F16, BF16, I64 or BOOL");
     }
-    entry_.dtype = *dtype;
+    entry_.dtype = value;
     return true;
   }
 
@@ -158,7 +159,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   enum class Field : uint8_t { kDtype, kShape, kOffsets };
   struct Entry {
     std::string name;
-    DType dtype = DType::kF32;
+    std::string dtype;
     std::vector<int64_t> shape;
     std::vector<uint64_t> offsets;
     unsigned seen = 0;
@@ -198,22 +199,23 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   std::unordered_set<std::string> names_;
 };
 
-/// shape x dtype against the range, with overflow checked before any product is taken.
+/// shape x dtype against the range, with overflow checked before any product is taken: no shape
+/// that fits has so many elements that eight times as many bytes would not.
 Status check_size(const SafetensorsEntry& e) {
   if (e.end < e.begin) {
     return safetensors_error("bad_offset", e.name,
                              "data_offsets end " + std::to_string(e.end) + " is before begin " +
                                  std::to_string(e.begin));
   }
-  if (!e.type.shape.fits()) {
-    return safetensors_error("overflow", e.name,
-                             "shape " + e.type.shape.to_string() + " is too large");
+  if (!e.shape.fits()) {
+    return safetensors_error("overflow", e.name, "shape " + e.shape.to_string() + " is too large");
   }
-  if (static_cast<uint64_t>(e.type.bytes()) != e.end - e.begin) {
+  const uint64_t bytes =
+      static_cast<uint64_t>(e.shape.elements()) * safetensors_dtype_bytes(e.dtype);
+  if (bytes != e.end - e.begin) {
     return safetensors_error("bad_info", e.name,
-                             "shape " + e.type.shape.to_string() + " of " +
-                                 std::string(name_of(e.type.dtype)) + " needs " +
-                                 std::to_string(e.type.bytes()) + " bytes, data_offsets span " +
+                             "shape " + e.shape.to_string() + " of " + e.dtype + " needs " +
+                                 std::to_string(bytes) + " bytes, data_offsets span " +
                                  std::to_string(e.end - e.begin));
   }
   return {};
@@ -256,6 +258,31 @@ Error safetensors_error(std::string rule, std::string tensor, std::string messag
   return e;
 }
 
+size_t safetensors_dtype_bytes(std::string_view dtype) {
+  struct Row {
+    std::string_view name;
+    size_t bytes;
+  };
+  static constexpr std::array kRows = std::to_array<Row>({{"F32", 4},
+                                                          {"F64", 8},
+                                                          {"I32", 4},
+                                                          {"I64", 8},
+                                                          {"U8", 1},
+                                                          {"BF16", 2},
+                                                          {"F16", 2},
+                                                          {"BOOL", 1},
+                                                          {"I8", 1},
+                                                          {"I16", 2},
+                                                          {"U16", 2},
+                                                          {"U32", 4},
+                                                          {"U64", 8},
+                                                          {"C64", 8},
+                                                          {"F8_E4M3", 1},
+                                                          {"F8_E5M2", 1}});
+  const auto row = std::ranges::find(kRows, dtype, &Row::name);
+  return row == kRows.end() ? 0 : row->bytes;
+}
+
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, uint64_t data_bytes) {
   if (json.empty() || json.front() != '{') {
     return safetensors_error("bad_start", "", "the header does not begin with '{'");
@@ -275,6 +302,37 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, uint64
     return std::move(s).error();
   }
   return std::move(handler.header);
+}
+
+Result<SafetensorsParts> split_safetensors(std::span<const std::byte> file) {
+  constexpr size_t kLengthBytes = 8;
+  if (file.size() < kLengthBytes) {
+    return safetensors_error(
+        "header_too_small", "",
+        "the file has " + std::to_string(file.size()) + " bytes, the header length alone has 8");
+  }
+  uint64_t length = 0;
+  for (size_t i = 0; i < kLengthBytes; ++i) {
+    length |= std::to_integer<uint64_t>(file[i]) << (8 * i);
+  }
+  if (length > kSafetensorsHeaderBytesMax) {
+    return safetensors_error("header_too_large", "",
+                             "the header length is " + std::to_string(length) + ", at most " +
+                                 std::to_string(kSafetensorsHeaderBytesMax) + " is accepted");
+  }
+  if (length > file.size() - kLengthBytes) {
+    return safetensors_error("bad_length", "",
+                             "the header length is " + std::to_string(length) +
+                                 ", but the file has only " +
+                                 std::to_string(file.size() - kLengthBytes) + " more bytes");
+  }
+  const std::span<const std::byte> json = file.subspan(kLengthBytes, length);
+  SafetensorsParts parts;
+  parts.data = file.subspan(kLengthBytes + length);
+  ASSIGN_OR_RETURN(parts.header, parse_safetensors_header(
+                                     {reinterpret_cast<const char*>(json.data()), json.size()},
+                                     parts.data.size()));
+  return parts;
 }
 
 }  // namespace trainyard

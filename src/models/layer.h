@@ -118,9 +118,14 @@ class LayerBuilder {
   /// layer's `initializer` says (weight_rules below). `fan_in` and `fan_out` are PyTorch's.
   struct Weights {
     TensorId weight = kNoTensor, bias = kNoTensor;
+    bool tied = false;  // the weight is another layer's
   };
   Result<Weights> add_weights(const ResolvedLayer& layer, Shape shape, int64_t units,
                               int64_t fan_in, int64_t fan_out);
+  /// x W^T + b, a node called `name`; with the low-rank addition where the layer is a target of
+  /// options().lora. A tied weight never is.
+  Result<TensorId> add_product(const ResolvedLayer& layer, const std::string& name, TensorId x,
+                               const Weights& w);
   /// A parameter or state of `size` equal values.
   TensorId add_constant(const ResolvedLayer& layer, std::string_view suffix, int64_t size,
                         Role role, double value);
@@ -150,6 +155,10 @@ class LayerBuilder {
   Status need_image(const ResolvedLayer& layer, TensorId x) const;
 
  private:
+  bool is_lora_target(const std::string& layer) const;
+  Result<TensorId> add_lora(const ResolvedLayer& layer, const std::string& name, TensorId x,
+                            const Weights& w);
+
   const ModelInterface& interface_;
   const BuildOptions& options_;
   Model model_;

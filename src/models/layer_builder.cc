@@ -1,8 +1,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/base/glob.h"
+#include "src/base/philox.h"
 #include "src/graph/op.h"
 #include "src/models/layer.h"
+#include "src/models/lora.h"
 
 namespace trainyard {
 
@@ -104,6 +107,62 @@ Result<LayerBuilder::Weights> LayerBuilder::add_weights(const ResolvedLayer& lay
                                            {Initializer::Kind::kNormal, 0, deviation}));
   if (has_bias) w.bias = add_constant(layer, "bias", units, Role::kParameter, 0);
   return w;
+}
+
+Result<TensorId> LayerBuilder::add_product(const ResolvedLayer& layer, const std::string& name,
+                                           TensorId x, const Weights& w) {
+  if (!w.tied) {
+    model_.products.push_back(layer.name);
+    if (is_lora_target(layer.name)) return add_lora(layer, name, x, w);
+  }
+  return add_node(layer, name, "Gemm", {{"transB", int64_t{1}}}, with_bias(x, w.weight, w.bias));
+}
+
+bool LayerBuilder::is_lora_target(const std::string& layer) const {
+  return std::ranges::any_of(options_.lora.targets,
+                             [&](const std::string& p) { return glob_match(p, layer); });
+}
+
+// W x + b + scale * B A x. The scale is taken where there is least to multiply, at [N, rank].
+Result<TensorId> LayerBuilder::add_lora(const ResolvedLayer& layer, const std::string& name,
+                                        TensorId x, const Weights& w) {
+  const LoraSpec& lora = options_.lora;
+  const int64_t outputs = shape(w.weight)[0], inputs = shape(w.weight)[1];
+  if (const int64_t rank_max = std::min(outputs, inputs); lora.rank > rank_max) {
+    return field_error("FIELD_OUT_OF_RANGE", "recipe.lora.rank",
+                       std::to_string(lora.rank) + " is larger than the smaller side of " +
+                           layer.name + ".weight " + shape(w.weight).to_string() +
+                           ", expected 1.." + std::to_string(rank_max));
+  }
+  const Attributes product = {{"transB", int64_t{1}}};
+  ASSIGN_OR_RETURN(const TensorId base, add_node(layer, name + "/base", "Gemm", product,
+                                                 with_bias(x, w.weight, w.bias)));
+  TensorId u = x;
+  if (options_.training && lora.dropout > 0) {
+    const std::string dropout = name + "/lora_dropout";
+    ASSIGN_OR_RETURN(u, add_node(layer, dropout, "Dropout",
+                                 {{"ratio", lora.dropout},
+                                  {"seed", static_cast<int64_t>(options_.seed)},
+                                  {"stream", int64_t{stream_of(dropout)}}},
+                                 {u, step()}));
+  }
+  ASSIGN_OR_RETURN(const TensorId a,
+                   add_fan_in_parameter(layer, kLoraA.substr(1), Shape{lora.rank, inputs}, inputs));
+  ASSIGN_OR_RETURN(const TensorId b,
+                   add_parameter(layer, kLoraB.substr(1), Shape{outputs, lora.rank},
+                                 {Initializer::Kind::kConstant, 0, 0}));
+  ASSIGN_OR_RETURN(u, add_node(layer, name + "/lora_A", "Gemm", product, {u, a}));
+  if (const double scale = lora_scale(lora); scale != 1) {
+    ASSIGN_OR_RETURN(const TensorId factor,
+                     add_node(layer, name + "/lora_scale", "ConstantOfShape",
+                              {{"shape", std::vector<int64_t>{1, 1}},
+                               {"value", scale},
+                               {"dtype", std::string(name_of(options_.dtype))}},
+                              {}));
+    ASSIGN_OR_RETURN(u, add_node(layer, name + "/lora_scaled", "Mul", {}, {u, factor}));
+  }
+  ASSIGN_OR_RETURN(u, add_node(layer, name + "/lora_B", "Gemm", product, {u, b}));
+  return add_node(layer, name, "Add", {}, {base, u});
 }
 
 TensorId LayerBuilder::add_constant(const ResolvedLayer& layer, std::string_view suffix,

@@ -93,11 +93,20 @@ struct ModelInterface {
   int64_t classes() const { return classification() ? std::max<int64_t>(outputs, 2) : 0; }
 };
 
+/// Low-rank additions to the weights of some layers (Hu et al. 2021); src/models/lora.h.
+struct LoraSpec {
+  int64_t rank = 0;  // 0: none
+  double alpha = 0;  // B A is scaled by alpha / rank
+  double dropout = 0;
+  std::vector<std::string> targets = {};  // patterns of layers' names
+};
+
 struct BuildOptions {
   int64_t batch_size = 1;
   bool training = true;       // dropout and batch statistics on; adds loss and target
   DType dtype = DType::kF32;  // F64 for gradient checks
   uint64_t seed = 0;          // keys dropout; weights are drawn by initialise_parameters()
+  LoraSpec lora = {};
 };
 
 struct Model {
@@ -109,6 +118,7 @@ struct Model {
       kNoTensor;  // I64 [1], the optimizer step from 0; present if an op draws random numbers
   TensorId output = kNoTensor;  // logits [N, K] or [N, T, V], prediction [N, 1], reconstruction
   TensorId loss = kNoTensor;    // [1]; training only
+  std::vector<std::string> products = {};  // layers that LoraSpec::targets may match
 };
 
 /// Builds the forward graph. Refusals name the layer ("model.layers[3] 'conv2': kernel_shape:

@@ -51,8 +51,9 @@ bool is_matrix(const Graph& graph, TensorId id, const std::vector<NodeId>& reade
 
 }  // namespace
 
-std::string no_match(const std::string& pattern, const std::vector<std::string>& names) {
-  std::string text = quoted_value(pattern) + " matches no parameter";
+std::string no_match(const std::string& pattern, const std::vector<std::string>& names,
+                     std::string_view what) {
+  std::string text = quoted_value(pattern) + " matches no " + std::string(what);
   if (const auto near = nearest_name(pattern, names))
     return text + "; did you mean '" + *near + "'?";
   for (size_t i = 0; i < std::min(names.size(), kNamesShown); ++i) {
@@ -94,7 +95,8 @@ Status check_parameter_groups(const std::vector<ParameterGroup>& groups) {
 }
 
 Result<std::map<TensorId, ParameterRule>> resolve_parameter_rules(
-    const Graph& graph, const OptimizerSpec& optimizer, const std::vector<ParameterGroup>& groups) {
+    const Graph& graph, const OptimizerSpec& optimizer, const std::vector<ParameterGroup>& groups,
+    const std::vector<ParameterGroup>& first) {
   const auto readers = readers_of(graph);
   // The last node with a matrix of its own gives the output.
   NodeId last = kNoNode;
@@ -115,9 +117,7 @@ Result<std::map<TensorId, ParameterRule>> resolve_parameter_rules(
         matrix && t.type.shape.rank() == 2 && it->second.back() != last &&
         std::ranges::none_of(it->second, [&](NodeId k) { return looks_up(graph.node(k)); });
   }
-  Violations violations;
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const ParameterGroup& g = groups[i];
+  const auto apply = [&](const ParameterGroup& g) {
     bool matched = false;
     for (auto& [id, rule] : rules) {
       if (!glob_match(g.match, graph.tensor(id).name)) continue;
@@ -126,9 +126,13 @@ Result<std::map<TensorId, ParameterRule>> resolve_parameter_rules(
       if (g.learning_rate_factor) rule.rate_factor = *g.learning_rate_factor;
       if (g.weight_decay) rule.weight_decay = *g.weight_decay;
     }
-    if (!matched) {
-      violations.add("FIELD_UNKNOWN_VALUE", field_of(i, "match"), no_match(g.match, names));
-    }
+    return matched;
+  };
+  for (const ParameterGroup& g : first) (void)apply(g);
+  Violations violations;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (apply(groups[i])) continue;
+    violations.add("FIELD_UNKNOWN_VALUE", field_of(i, "match"), no_match(groups[i].match, names));
   }
   if (violations.empty() && !rules.empty() &&
       std::ranges::all_of(rules, [](const auto& r) { return r.second.frozen; })) {

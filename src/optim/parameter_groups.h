@@ -25,12 +25,15 @@ struct ParameterGroup {
 Status check_parameter_groups(const std::vector<ParameterGroup>& groups);
 
 /// The rule of every parameter of a forward graph. Refuses a pattern that matches none, with the
-/// names that are near, and groups that freeze everything.
+/// names that are near, and groups that freeze everything. `first` are groups that stand before the
+/// user's and may match nothing.
 Result<std::map<TensorId, ParameterRule>> resolve_parameter_rules(
-    const Graph& graph, const OptimizerSpec& optimizer, const std::vector<ParameterGroup>& groups);
+    const Graph& graph, const OptimizerSpec& optimizer, const std::vector<ParameterGroup>& groups,
+    const std::vector<ParameterGroup>& first = {});
 
 /// For a pattern that matches nothing: "matches no parameter; did you mean 'fc1.weight'?", or the
 /// first of the names there are.
-std::string no_match(const std::string& pattern, const std::vector<std::string>& names);
+std::string no_match(const std::string& pattern, const std::vector<std::string>& names,
+                     std::string_view what = "parameter");
 
 }  // namespace trainyard

@@ -1,16 +1,16 @@
-// src/train/initial_weights.h: weights to begin with, from another job's model, by name.
+// src/train/initial_weights.h: weights to begin with, from a safetensors file, by name.
 #pragma once
 
 #include "src/base/result.h"
-#include "src/checkpoint/safetensors.h"
+#include "src/checkpoint/weights_file.h"
 #include "src/train/session.h"
 #include "src/train/trainer.h"
 
 namespace trainyard {
 
-/// Writes what matches into the session. Refuses a shape that differs, unless the recipe skips
-/// those, an include pattern that matches no name of the model, and a source without a match.
+/// Writes what matches (src/train/weight_match.h) into the session, as F32. Refuses what
+/// match_weights() refuses, and values that are not finite.
 Result<InitialWeightsReport> load_initial_weights(const InitialWeights& spec,
-                                                  const SafetensorsFile& source, Session& session);
+                                                  const WeightsFile& source, Session& session);
 
 }  // namespace trainyard

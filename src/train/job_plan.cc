@@ -59,14 +59,21 @@ std::vector<std::string> warnings_of(const Recipe& recipe, const RunShape& shape
       if (id != kNoTensor) updated.insert(graph.tensor(id).name);
     }
   }
-  const bool freezes = std::ranges::any_of(
-      recipe.parameter_groups, [](const ParameterGroup& g) { return g.freeze.value_or(false); });
+  const bool freezes = recipe.lora.rank > 0 ||
+                       std::ranges::any_of(recipe.parameter_groups, [](const ParameterGroup& g) {
+                         return g.freeze.value_or(false);
+                       });
   for (const TensorInfo& t : graph.tensors()) {
     if (freezes || t.role != Role::kParameter || updated.contains(t.name) ||
         updated.contains(t.name + ".grad_sum")) {
       continue;
     }
     warnings.push_back(t.name + " is not trained: the loss does not depend on it");
+  }
+  if (recipe.lora.rank > 0 && recipe.initial_weights.source.empty()) {
+    warnings.push_back(
+        "recipe.lora adapts weights that are drawn at random, because there is no "
+        "recipe.initial_weights");
   }
   return warnings;
 }

@@ -14,6 +14,8 @@ constexpr int64_t kFormatVersion = 1;
 constexpr int64_t kModelJsonMax = int64_t{64} << 20;  // schemas with many categories are long
 constexpr const char* kWeightsFile = "model.safetensors";
 constexpr const char* kInfoFile = "model.json";
+constexpr const char* kAdapterFile = "adapter_model.safetensors";  // PEFT's names
+constexpr const char* kAdapterConfigFile = "adapter_config.json";
 
 Error invalid(const std::string& what) {
   return make_error(ErrorCode::kInvalidArgument, "MODEL_FILE_INVALID", "model.json: " + what);
@@ -79,7 +81,7 @@ Result<ModelInfo> info_from_json(const std::string& text) {
 }  // namespace
 
 Status write_model(Files& files, const std::filesystem::path& folder, const ModelInfo& info,
-                   std::span<const TensorView> weights) {
+                   std::span<const TensorView> weights, const LoraModel* adapter) {
   std::filesystem::path temporary = folder;
   temporary += ".tmp";
   std::filesystem::path replaced = folder;
@@ -93,6 +95,12 @@ Status write_model(Files& files, const std::filesystem::path& folder, const Mode
                                           {"producer", "trainyard " TRAINYARD_VERSION}};
     auto digest = write_safetensors(files, temporary / kWeightsFile, weights, metadata);
     if (!digest.ok()) return std::move(digest).error();
+    if (adapter != nullptr) {
+      digest = write_safetensors(files, temporary / kAdapterFile, adapter->adapter, metadata);
+      if (!digest.ok()) return std::move(digest).error();
+      Status s = replace_file(files, temporary / kAdapterConfigFile, adapter->adapter_config);
+      if (!s.ok()) return s;
+    }
     if (Status s = replace_file(files, temporary / kInfoFile, info_to_json(info)); !s.ok()) {
       return s;
     }

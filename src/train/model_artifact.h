@@ -5,6 +5,9 @@
 //                        parameter_count, precision}; where the job asked for them confusion_matrix
 //                        ({"test":
 //                        [[label][prediction]]}) and best ({metric, value, step})
+//   adapter_model.safetensors, adapter_config.json
+//                        of a job with recipe.lora: what it added, as PEFT keeps it; the weights
+//                        have it in them already
 #pragma once
 
 #include <cstdint>
@@ -18,6 +21,7 @@
 #include "src/data/preprocessing.h"
 #include "src/models/loss.h"
 #include "src/train/evaluate.h"
+#include "src/train/lora.h"
 #include "src/train/trainer.h"
 
 namespace trainyard {
@@ -43,7 +47,7 @@ struct ModelInfo {
 /// Writes `folder` by way of a temporary sibling. A folder that is already there (an attempt that
 /// died between this and its report) is replaced.
 Status write_model(Files& files, const std::filesystem::path& folder, const ModelInfo& info,
-                   std::span<const TensorView> weights);
+                   std::span<const TensorView> weights, const LoraModel* adapter = nullptr);
 
 struct LoadedModel {
   ModelInfo info;

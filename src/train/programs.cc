@@ -6,6 +6,7 @@
 #include "src/graph/op.h"
 #include "src/ops/accumulate_gradient.h"
 #include "src/ops/moving_average_update.h"
+#include "src/train/lora.h"
 #include "src/train/metrics.h"
 
 namespace trainyard {
@@ -134,9 +135,12 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   BuildOptions options;
   options.batch_size = recipe.micro_batch();
   options.seed = recipe.seed;
+  options.lora = recipe.lora;
   ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
+  if (Status s = check_lora_model(recipe, model); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const auto rules,
-                   resolve_parameter_rules(model.graph, recipe.optimizer, recipe.parameter_groups));
+                   resolve_parameter_rules(model.graph, recipe.optimizer, recipe.parameter_groups,
+                                           lora_groups(recipe.lora)));
   std::set<TensorId> frozen;
   for (const auto& [id, rule] : rules) {
     if (rule.frozen) frozen.insert(id);
@@ -144,6 +148,9 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   const auto gradients = differentiate(model.graph, model.loss, frozen);
 
   RunPrograms programs;
+  for (const auto& [parameter, gradient] : gradients) {
+    programs.trained_parameter_count += model.graph.tensor(parameter).type.shape.elements();
+  }
   BoundProgram& train = programs.train;
   train.input = model.input;
   train.target = model.target;
@@ -181,10 +188,11 @@ Result<BoundProgram> compile_training(const ModelSpec& spec, Recipe recipe,
 
 Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterface& interface,
                                        int64_t batch_size, const PersistentLayout* persistent,
-                                       Precision precision) {
+                                       Precision precision, const LoraSpec& lora) {
   BuildOptions options;
   options.batch_size = batch_size;
   options.training = false;
+  options.lora = lora;
   ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
   CompileOptions compile_options;
   compile_options.persistent = persistent;
@@ -205,7 +213,7 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
     const PersistentLayout layout =
         evaluated_layout(layout_of(programs), programs.train.program.graph);
     ASSIGN_OR_RETURN(programs.evaluate, compile_inference(model, interface, shape.evaluation_batch,
-                                                          &layout, recipe.precision));
+                                                          &layout, recipe.precision, recipe.lora));
   }
   return programs;
 }
@@ -214,8 +222,10 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
   const Program& train = programs.train.program;
   RunPlan plan;
   for (const TensorInfo& t : train.graph.tensors()) {
-    if (t.role == Role::kParameter) plan.parameter_count += t.type.shape.elements();
+    if (t.role != Role::kParameter || is_lora(t.name)) continue;
+    plan.parameter_count += t.type.shape.elements();
   }
+  plan.trained_parameter_count = programs.trained_parameter_count;
   plan.steps_total = shape.steps_total;
   plan.steps_per_epoch = shape.steps_per_epoch;
   plan.train_rows = shape.train_rows;

@@ -35,6 +35,7 @@ struct RunPrograms {
   std::optional<BoundProgram> update;
   std::optional<BoundProgram> average;   // after each step: the moving average of the weights
   std::optional<BoundProgram> evaluate;  // reads the averaged weights where there are some
+  int64_t trained_parameter_count = 0;
 
   /// All of them share one persistent segment; the last one knows its size.
   int64_t persistent_bytes() const;
@@ -53,9 +54,10 @@ Result<BoundProgram> compile_training(const ModelSpec& model, Recipe recipe,
                                       const ModelInterface& interface, int64_t batch_size);
 
 /// Forward alone, in evaluation mode. `persistent`: lay parameters out as that program does.
+/// `lora`: while a job trains with it; a finished model's weights have it in them.
 Result<BoundProgram> compile_inference(const ModelSpec& model, const ModelInterface& interface,
                                        int64_t batch_size, const PersistentLayout* persistent,
-                                       Precision precision);
+                                       Precision precision, const LoraSpec& lora = {});
 
 Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
                                 const DatasetSchema& schema, const RunShape& shape);

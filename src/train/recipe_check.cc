@@ -8,6 +8,7 @@
 #include "src/data/loader.h"
 #include "src/data/windows.h"
 #include "src/train/augmentation.h"
+#include "src/train/lora.h"
 #include "src/train/metrics.h"
 
 namespace trainyard {
@@ -157,6 +158,11 @@ void check_initial_weights(const InitialWeights& w, Violations& violations) {
   };
   check(w.include, "include");
   check(w.exclude, "exclude");
+  for (const auto& [prefix, replacement] : w.rename) {
+    if (std::max(prefix.size(), replacement.size()) <= kPatternLengthMax) continue;
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.initial_weights.rename",
+                   "expected beginnings of names, of at most 256 characters");
+  }
 }
 
 // A text's samples are windows, and long ones: there may be none.
@@ -253,6 +259,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model,
   }
   check_initial_weights(r.initial_weights, violations);
   check_augmentation(r.augmentation, schema, violations);
+  if (Status s = check_lora(r.lora); !s.ok()) violations.add(std::move(s).error());
   Result<Objective> objective = find_objective(model, schema.interface(shape.context_length));
   if (objective.ok()) {
     check_metrics(r, objective->interface, r.validation_split > 0, violations);

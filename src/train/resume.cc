@@ -75,6 +75,13 @@ void add_options(const Recipe& r, Json& json) {
                                {"include", w.include},
                                {"exclude", w.exclude},
                                {"skip_mismatched", w.skip_mismatched}};
+    if (!w.rename.empty()) json["initial_weights"]["rename"] = w.rename;
+  }
+  if (r.lora.rank > 0) {
+    json["lora"] = {{"rank", r.lora.rank},
+                    {"alpha", r.lora.alpha},
+                    {"dropout", r.lora.dropout},
+                    {"targets", r.lora.targets}};
   }
   if (!r.keep_best.metric.empty()) {
     json["keep_best"] = {{"metric", r.keep_best.metric}, {"mode", r.keep_best.mode}};

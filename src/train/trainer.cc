@@ -16,7 +16,7 @@ Result<std::optional<InitialWeightsReport>> begin(const TrainJob& job, Session& 
   session.initialise(job.recipe.seed);
   const InitialWeights& spec = job.recipe.initial_weights;
   if (spec.source.empty()) return std::optional<InitialWeightsReport>();
-  const auto file = SafetensorsFile::open(job.initial_weights);
+  const auto file = WeightsFile::open(job.initial_weights);
   if (!file.ok()) {
     return make_error(ErrorCode::kFailedPrecondition, "INITIAL_WEIGHTS_UNREADABLE",
                       "recipe.initial_weights: the weights of " + spec.source +
@@ -74,9 +74,14 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
     info.best_value = best.value;
     info.best_step = best.step;
   }
-  if (Status s = write_model(files, job.model_output, info, loop.model().weights); !s.ok()) {
-    return std::move(s).error();
+  Status written;
+  if (job.recipe.lora.rank > 0) {
+    const LoraModel model = split_lora(job.recipe, loop.model().weights);
+    written = write_model(files, job.model_output, info, model.weights, &model);
+  } else {
+    written = write_model(files, job.model_output, info, loop.model().weights);
   }
+  if (!written.ok()) return std::move(written).error();
   return TrainResult{
       loop.state().step,     loop.final_metrics(),          loop.confusion(),
       schema.target.classes, session.arena_planned_bytes(), session.arena_used_bytes()};

@@ -38,10 +38,12 @@ struct EarlyStopping {
   std::string mode = {};
 };
 
-/// Weights to begin with, from another job's model: tensors are matched by name. Patterns are those
-/// of src/base/glob.h; without `include` all names count.
+/// Weights to begin with, from another model: tensors are matched by name. Patterns are those of
+/// src/base/glob.h; without `include` all names count.
 struct InitialWeights {
-  std::string source = {};  // the model's name, for messages; empty: none
+  std::string source = {};  // the model's or file's name, for messages; empty: none
+  // A source's name that begins with a key begins with its value here; the longest key counts.
+  std::map<std::string, std::string> rename = {};
   std::vector<std::string> include = {}, exclude = {};
   bool skip_mismatched = false;  // a shape that differs is left as drawn; else it is refused
 };
@@ -73,6 +75,7 @@ struct Recipe {
   EarlyStopping early_stopping;
   InitialWeights initial_weights;
   std::vector<AugmentationSpec> augmentation;  // of training images, in order
+  LoraSpec lora;                               // rank 0: all parameters train that no group freezes
   std::vector<std::string> metrics;  // beside the target's usual ones (src/train/metrics.h)
 
   int64_t micro_batch() const { return batch_size / accumulate_steps; }
@@ -85,7 +88,7 @@ struct TrainJob {
   ModelSpec model;
   Recipe recipe;
   std::filesystem::path dataset;          // folder of the typed dataset
-  std::filesystem::path initial_weights;  // model.safetensors of recipe.initial_weights
+  std::filesystem::path initial_weights;  // the file of recipe.initial_weights
   std::filesystem::path checkpoints;      // folder; the newest valid checkpoint in it is resumed
   std::filesystem::path
       model_output;  // folder of the trained model (model.h); written when the job succeeds
@@ -106,14 +109,15 @@ struct InitialWeightsReport {
 
 /// What is known before the first step.
 struct RunPlan {
-  int64_t parameter_count = 0;
+  int64_t parameter_count = 0;          // of the model that comes out
+  int64_t trained_parameter_count = 0;  // that the optimizer changes
   int64_t steps_total = 0;
   int64_t steps_per_epoch = 0;
   int64_t first_step = 0;  // > 0 after a resume
   int64_t train_rows = 0, validation_rows = 0, test_rows = 0;
   MemoryBreakdown memory;
   int64_t flops_per_step = 0;
-  std::optional<InitialWeightsReport> initial_weights;  // of a run that began with some
+  std::optional<InitialWeightsReport> initial_weights;  // where the recipe asks for some
 };
 
 /// Checks everything that can be checked without the data's content, builds and compiles the

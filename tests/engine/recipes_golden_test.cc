@@ -1,4 +1,5 @@
-// Optimizers, clipping, accumulation, parameter groups, the moving average, schedules and metrics
+// Optimizers, clipping, accumulation, parameter groups, low-rank additions, the moving average,
+// schedules and metrics
 // against what PyTorch computed (tests/golden/make_recipes_golden.py, which says how).
 //
 // Bounds: the loss of each of 50 steps within 1e-4 relative. Final weights within 2e-4 of their
@@ -90,6 +91,10 @@ Recipe recipe_of(const Json& json) {
       group.learning_rate_factor = g["learning_rate_factor"].get<double>();
     }
     recipe.parameter_groups.push_back(group);
+  }
+  if (options.contains("lora")) {
+    const Json& lora = options["lora"];
+    recipe.lora = {lora["rank"], lora["alpha"], 0, lora["targets"]};
   }
   return recipe;
 }

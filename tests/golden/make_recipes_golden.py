@@ -4,8 +4,8 @@
     python3 -m venv venv && venv/bin/pip install torch numpy
     venv/bin/python tests/golden/make_recipes_golden.py
 
-Optimizers, clipping, accumulation, parameter groups and the moving average train a small MLP for 50
-steps; schedules are listed by step; metrics are written out in numpy, by scikit-learn's definitions.
+Optimizers, clipping, accumulation, parameter groups, low-rank additions and the moving average train
+a small MLP for 50 steps; schedules are listed by step; metrics are written out in numpy, by scikit-learn's definitions.
 Initial weights and batches are Philox numbers (philox.py), so the file holds results alone.
 
 Two optimizers need care. Lion is not in torch.optim: its paper's program 2 is written out. Muon in
@@ -31,16 +31,37 @@ CLASSES = 4
 HIDDEN = [16, 20]
 
 
-def make_model():
+class LoraLinear(nn.Linear):
+    """W x + b + alpha / rank * B A x (Hu et al. 2021); A is drawn as nn.Linear's weight, B is 0."""
+
+    def __init__(self, inputs, outputs, lora):
+        super().__init__(inputs, outputs)
+        self.scale = lora["alpha"] / lora["rank"]
+        self.lora_A = nn.Linear(inputs, lora["rank"], bias=False)
+        self.lora_B = nn.Linear(lora["rank"], outputs, bias=False)
+        self.requires_grad_(False)
+        self.lora_A.requires_grad_(True)
+        self.lora_B.requires_grad_(True)
+
+    def forward(self, x):
+        return super().forward(x) + self.scale * self.lora_B(self.lora_A(x))
+
+
+def make_model(lora=None):
     model = nn.Sequential()
     features = FEATURES
     sizes = HIDDEN + [CLASSES]
     for i, units in enumerate(sizes):
-        model.add_module(f"fc{i + 1}", nn.Linear(features, units))
+        adapted = lora is not None and f"fc{i + 1}" in lora["targets"]
+        linear = LoraLinear(features, units, lora) if adapted else nn.Linear(features, units)
+        model.add_module(f"fc{i + 1}", linear)
         if i + 1 < len(sizes):
             model.add_module(f"relu{i + 1}", nn.ReLU())
         features = units
     initialise(model, SEED)
+    for module in model.modules():
+        if isinstance(module, LoraLinear):
+            nn.init.zeros_(module.lora_B.weight)
     return model
 
 
@@ -88,7 +109,7 @@ def make_optimizers(model, o):
     lr = o["learning_rate"]
     decay = o.get("weight_decay", 0.0)
     betas = (o.get("beta1", 0.9), o.get("beta2", 0.99 if kind == "lion" else 0.999))
-    params = list(model.parameters())
+    params = [p for p in model.parameters() if p.requires_grad]
     if kind == "sgd":
         return [torch.optim.SGD(params, lr=lr, momentum=o.get("momentum", 0),
                                 nesterov=o.get("nesterov", False), weight_decay=decay)]
@@ -119,8 +140,8 @@ def make_optimizers(model, o):
 
 
 def train(case):
-    model = make_model()
     recipe = case.get("recipe", {})
+    model = make_model(recipe.get("lora"))
     if "groups" in case:
         optimizers = [case["groups"](model)]
     else:
@@ -204,6 +225,10 @@ CASES = [
                    "weight_decay_on": "matrices"},
      "recipe": {"parameter_groups": [{"match": "fc1.*", "freeze": True},
                                      {"match": "fc3.*", "learning_rate_factor": 3.0}]}},
+    {"name": "lora",
+     "optimizer": {"type": "adamw", "learning_rate": 0.01, "weight_decay": 0.1},
+     "recipe": {"lora": {"rank": 4, "alpha": 8.0, "targets": ["fc1", "fc2"]},
+                "parameter_groups": [{"match": "fc3.*", "freeze": False}]}},
 ]
 
 

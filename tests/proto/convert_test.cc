@@ -221,7 +221,9 @@ TEST(ConvertSpec, RecipesSayAllThatTheEngineKnows) {
     parameter_groups { match: "*.bias" weight_decay: 0 learning_rate_factor: 2 }
     keep_best { metric: "val/accuracy" }
     early_stopping { metric: "val/loss" mode: MIN patience: 5 min_delta: 0.001 }
-    initial_weights { job: "digits-1" include: "conv*" exclude: ["*.bias"] skip_mismatched: true }
+    initial_weights { job: "digits-1" include: "conv*" exclude: ["*.bias"] skip_mismatched: true
+                      rename { key: "net." value: "" } }
+    lora { rank: 4 dropout: 0.1 targets: ["fc*", "code"] }
     metrics: ["top_2_accuracy", "confusion_matrix"] })"));
   ASSERT_TRUE(spec.ok()) << spec.error().message;
   const Recipe& r = spec->recipe;
@@ -250,6 +252,11 @@ TEST(ConvertSpec, RecipesSayAllThatTheEngineKnows) {
   EXPECT_EQ(r.early_stopping.patience, 5);
   EXPECT_EQ(r.initial_weights.source, "digits-1");
   EXPECT_TRUE(r.initial_weights.skip_mismatched);
+  EXPECT_EQ(r.initial_weights.rename.at("net."), "");
+  EXPECT_EQ(r.lora.rank, 4);
+  EXPECT_EQ(r.lora.alpha, 4) << "the rank, where nothing is said";
+  EXPECT_EQ(r.lora.dropout, 0.1);
+  EXPECT_EQ(r.lora.targets, (std::vector<std::string>{"fc*", "code"}));
   EXPECT_EQ(r.metrics.size(), 2u);
 }
 
@@ -262,12 +269,12 @@ TEST(ConvertSpec, RecipesWithoutSenseAreRefusedByTheirFields) {
     ema { }
     keep_best { }
     early_stopping { metric: "val/loss" }
-    initial_weights { } })"));
+    initial_weights { } lora { } })"));
   ASSERT_FALSE(spec.ok());
   for (const char* field :
        {"recipe.accumulate_steps", "recipe.optimizer.epsilon", "recipe.schedule.power",
         "recipe.clip_gradients", "recipe.ema.decay", "recipe.keep_best.metric",
-        "recipe.early_stopping.patience", "recipe.initial_weights"}) {
+        "recipe.early_stopping.patience", "recipe.initial_weights", "recipe.lora.rank"}) {
     EXPECT_TRUE(names_field(spec.error(), field)) << field;
   }
 }

@@ -202,6 +202,15 @@ void measure(const v1::MeasureTask& task, FakeWorker& worker) {
   worker.outcome(std::move(done));
 }
 
+void inspect(const v1::InspectTask& task, FakeWorker& worker) {
+  const Result<WeightsFile> file = WeightsFile::open(task.path());
+  if (!file.ok()) return worker.outcome(to_outcome(file.error()));
+  v1::Outcome done;
+  done.set_kind(v1::Outcome::SUCCEEDED);
+  for (const FileTensor& t : file->tensors()) *done.add_tensors() = to_proto(t);
+  worker.outcome(std::move(done));
+}
+
 int run(const std::string& socket, const std::string& task) {
   std::string nonce;
   std::getline(std::cin, nonce);
@@ -223,6 +232,7 @@ int run(const std::string& socket, const std::string& task) {
   if (assignment.has_generate()) generate(assignment.generate(), worker);
   if (assignment.has_evaluate()) evaluate(assignment.evaluate(), worker);
   if (assignment.has_measure()) measure(assignment.measure(), worker);
+  if (assignment.has_inspect()) inspect(assignment.inspect(), worker);
   ::_exit(0);
 }
 

@@ -69,9 +69,9 @@ TEST_F(ServiceApi, EveryUnaryMethodRefusesBrokenBytesInWords) {
        {"JobService/SubmitJob", "JobService/PlanJob", "JobService/GetJob", "JobService/ListJobs",
         "JobService/CancelJob", "JobService/DeleteJob", "DatasetService/GetUpload",
         "DatasetService/CreateDataset", "DatasetService/GetDataset", "DatasetService/ListDatasets",
-        "DatasetService/DeleteDataset", "ModelService/ListModels", "ModelService/GetModel",
-        "ModelService/Predict", "ModelService/Evaluate", "ModelService/DeleteModel",
-        "SystemService/GetServerInfo", "SystemService/ListDevices"}) {
+        "DatasetService/DeleteDataset", "ModelService/CreateModel", "ModelService/ListModels",
+        "ModelService/GetModel", "ModelService/Predict", "ModelService/Evaluate",
+        "ModelService/DeleteModel", "SystemService/GetServerInfo", "SystemService/ListDevices"}) {
     const std::string path = std::string("/trainyard.v1.") + method;
     const grpc::Status cut = call_raw(path, "\x0a\x7fxx");
     EXPECT_EQ(cut.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
@@ -272,6 +272,95 @@ TEST_F(ServiceApi, EvaluateAsksForAModelAndADataset) {
   EXPECT_EQ(reason_of(models_->Evaluate(context().get(), request, &response)), "NAME_MALFORMED");
   request.set_name("tenants/default/models/nothing");
   EXPECT_EQ(reason_of(models_->Evaluate(context().get(), request, &response)), "MODEL_NOT_FOUND");
+}
+
+// The file is kept once, for as long as a model is made of it; no model goes that a job needs.
+TEST_F(ServiceApi, AModelOfWeightsAloneIsMadeOfAnUpload) {
+  make_dataset();
+  const auto file = [](const std::string& name) {
+    const std::string header =
+        "{\"" + name + "\":{\"dtype\":\"F32\",\"shape\":[8,4],\"data_offsets\":[0,128]}}";
+    return std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header +
+           std::string(128, '\0');
+  };
+  const auto create = [&](const std::string& content, const std::string& id, v1::Model* model) {
+    v1::CreateModelRequest request;
+    request.set_model_id(id);
+    request.set_sha256(sha256_hex(content));
+    return models_->CreateModel(context().get(), request, model);
+  };
+  const std::string weights = file("fc1.weight");
+  v1::Model model;
+  EXPECT_EQ(reason_of(create(weights, "base", &model)), "UPLOAD_INCOMPLETE");
+  v1::Upload up;
+  ASSERT_TRUE(upload(weights, &up).ok());
+  EXPECT_EQ(reason_of(create(weights, "No", &model)), "NAME_MALFORMED");
+  const grpc::Status made = create(weights, "base", &model);
+  ASSERT_TRUE(made.ok()) << made.error_message();
+  EXPECT_EQ(model.name(), "tenants/default/models/base");
+  EXPECT_EQ(model.job(), "");
+  EXPECT_EQ(model.parameter_count(), 32);
+  ASSERT_EQ(model.tensors_size(), 1);
+  EXPECT_EQ(model.tensors(0).name(), "fc1.weight");
+  EXPECT_TRUE(create(weights, "base", &model).ok());
+  EXPECT_TRUE(create(weights, "", &model).ok());
+  EXPECT_EQ(model.name(), "tenants/default/models/w-" + sha256_hex(weights).substr(0, 16));
+
+  const std::string other = file("odd.weight");
+  ASSERT_TRUE(upload(other, &up).ok());
+  EXPECT_EQ(reason_of(create(other, "base", &model)), "MODEL_EXISTS");
+  submit("trained", "");
+  wait_for("trained", v1::SUCCEEDED);
+  EXPECT_EQ(reason_of(create(other, "trained", &model)), "MODEL_EXISTS");
+  const std::string bad = "no safetensors file";
+  ASSERT_TRUE(upload(bad, &up).ok());
+  EXPECT_EQ(reason_of(create(bad, "bad-file", &model)), "MODEL_FILE_INVALID");
+  v1::Job job;
+  v1::SubmitJobRequest taken = job_request("base", "");
+  EXPECT_EQ(reason_of(submit(taken, &job)), "JOB_EXISTS");
+
+  // A job that begins with it, and is told at submit what of it will be taken.
+  v1::SubmitJobRequest request = job_request("tuned", "wait_for_stop");
+  request.mutable_spec()->mutable_recipe()->mutable_initial_weights()->set_model("base");
+  const grpc::Status submitted = submit(request, &job);
+  ASSERT_TRUE(submitted.ok()) << submitted.error_message();
+  EXPECT_EQ(job.plan().initial_weights().taken().count(), 1);
+  EXPECT_EQ(job.plan().initial_weights().missing().count(), 3);
+  v1::DeleteModelRequest remove;
+  google::protobuf::Empty empty;
+  remove.set_name("tenants/default/models/base");
+  EXPECT_EQ(reason_of(models_->DeleteModel(context().get(), remove, &empty)), "MODEL_IN_USE");
+  EXPECT_TRUE(create(other, "odd-one", &model).ok());
+  request.mutable_spec()->mutable_recipe()->mutable_initial_weights()->set_model("odd-one");
+  request.set_job_id("none");
+  EXPECT_EQ(reason_of(submit(request, &job)), "INITIAL_WEIGHTS_MISMATCH");
+  request.mutable_spec()->mutable_recipe()->mutable_initial_weights()->set_job("odd-one");
+  request.mutable_spec()->mutable_recipe()->mutable_initial_weights()->clear_model();
+  EXPECT_EQ(reason_of(submit(request, &job)), "MODEL_NOT_FOUND");
+  request.mutable_spec()->mutable_recipe()->mutable_initial_weights()->clear_job();
+  request.mutable_spec()->mutable_recipe()->mutable_initial_weights()->set_path("/etc/passwd");
+  EXPECT_EQ(reason_of(submit(request, &job)), "FIELD_UNSUPPORTED");
+
+  v1::PredictRequest predict;
+  predict.set_name(remove.name());
+  predict.set_csv("1");
+  v1::PredictResponse predicted;
+  EXPECT_EQ(reason_of(models_->Predict(context().get(), predict, &predicted)),
+            "PREDICT_UNSUPPORTED");
+  ASSERT_TRUE(cancel("tuned", &job).ok());
+  wait_for("tuned", v1::CANCELLED);
+  const std::filesystem::path stored = config_.state_dir / "uploads" / sha256_hex(weights);
+  EXPECT_TRUE(models_->DeleteModel(context().get(), remove, &empty).ok());
+  EXPECT_TRUE(std::filesystem::exists(stored)) << "another model is made of it";
+  remove.set_name("tenants/default/models/w-" + sha256_hex(weights).substr(0, 16));
+  EXPECT_TRUE(models_->DeleteModel(context().get(), remove, &empty).ok());
+  EXPECT_FALSE(std::filesystem::exists(stored));
+  stop();
+  start();  // what is left is there after a restart
+  v1::GetModelRequest get;
+  get.set_name("tenants/default/models/odd-one");
+  ASSERT_TRUE(models_->GetModel(context().get(), get, &model).ok());
+  EXPECT_EQ(model.tensors(0).name(), "odd.weight");
 }
 
 TEST_F(ServiceApi, SystemTellsOfDevicesAndItself) {

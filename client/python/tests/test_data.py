@@ -264,3 +264,27 @@ def test_models_are_listed_and_deleted(client):
     client.delete_model(job)
     refused(trainyard.NotFoundError, lambda: client.model(job), "MODEL_NOT_FOUND")
     assert client.job(job).state == trainyard.JobState.SUCCEEDED
+
+
+def test_weights_of_a_file_begin_a_job(client, trained, tmp_path):
+    weights, _ = client.download_model(trained, tmp_path)
+    model = client.upload_weights(weights, name="file-weights")
+    assert model.job == "" and {t.name for t in model.tensors} == {"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"}
+    assert client.upload_weights(weights, name="file-weights") == model
+    assert client.model("file-weights").tensor_count == 4
+    assert not next(m for m in client.models() if m.name == model.name).tensors
+    # By its name, and by the path in a spec, which is relative to the folder.
+    by_name = client.check(digits_spec(initial_weights={"model": "file-weights"}))
+    by_path = client.check(digits_spec(initial_weights={"path": "model.safetensors"}), folder=tmp_path)
+    for job in (by_name, by_path):
+        assert job.plan.initial_weights.taken.count == 4
+    assert by_path.spec.recipe.initial_weights.path == ""
+    lora = client.plan(digits_spec(initial_weights={"model": "file-weights"}, lora={"rank": 2, "targets": ["fc1"]}))
+    assert lora.run.trained_parameter_count == 2 * (64 + 64)
+    refused(trainyard.InvalidArgumentError, lambda: client.check(digits_spec(lora={"rank": 2, "targets": ["fc9"]})),
+            "'fc9' matches no gemm or linear layer")
+    broken = tmp_path / "broken.safetensors"
+    broken.write_bytes(b"\x07" + bytes(7) + b"{}")
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_weights(broken), "safetensors")
+    refused(trainyard.ConflictError, lambda: client.predict("file-weights", [[0.0] * 64]), "weights alone")
+    client.delete_model("file-weights")

@@ -27,8 +27,7 @@ Outputs build_gemm(LayerBuilder& b, const ResolvedLayer& layer, std::span<const 
   const int64_t features = b.shape(x)[1];
   ASSIGN_OR_RETURN(const LayerBuilder::Weights w,
                    b.add_weights(layer, Shape{units, features}, units, features, units));
-  ASSIGN_OR_RETURN(const TensorId y, b.add_node(layer, layer.name, "Gemm", {{"transB", int64_t{1}}},
-                                                with_bias(x, w.weight, w.bias)));
+  ASSIGN_OR_RETURN(const TensorId y, b.add_product(layer, layer.name, x, w));
   return {{y}};
 }
 

@@ -2,6 +2,7 @@
 #include "src/base/philox.h"
 #include "src/base/text.h"
 #include "src/models/layer.h"
+#include "src/models/lora.h"
 
 namespace trainyard {
 
@@ -61,6 +62,11 @@ Result<TensorId> tied_weight(const LayerBuilder& b, const ResolvedLayer& layer, 
                          "the weight of '" + source + "' is " + shape.to_string() +
                              ", expected [units, " + std::to_string(features) + "]");
   }
+  if (graph.find_tensor(source + std::string(kLoraA))) {
+    return field_refusal(layer, "FIELD_CONFLICT", "tied_to",
+                         quoted_value(source) +
+                             " is a target of recipe.lora, whose weight no other layer can share");
+  }
   for (const char* given : {"units", "initializer", "initializer_std"}) {
     if (layer.attributes.find(given) == nullptr) continue;
     return field_refusal(layer, "FIELD_UNUSED", given,
@@ -84,6 +90,7 @@ Result<LayerBuilder::Weights> linear_weights(LayerBuilder& b, const ResolvedLaye
     return b.add_weights(layer, Shape{units, features}, units, features, units);
   }
   LayerBuilder::Weights w;
+  w.tied = true;
   ASSIGN_OR_RETURN(w.weight, tied_weight(b, layer, features));
   if (layer.attributes.get_int("bias", 1) != 0) {
     ASSIGN_OR_RETURN(w.bias,
@@ -104,8 +111,7 @@ Outputs build_linear(LayerBuilder& b, const ResolvedLayer& layer,
     ASSIGN_OR_RETURN(x, b.add_node(layer, layer.name + "/rows", "Reshape", {{"shape", rows}}, {x}));
   }
   ASSIGN_OR_RETURN(TensorId y,
-                   b.add_node(layer, layer.name + (is_matrix ? "" : "/product"), "Gemm",
-                              {{"transB", int64_t{1}}}, with_bias(x, w.weight, w.bias)));
+                   b.add_product(layer, layer.name + (is_matrix ? "" : "/product"), x, w));
   if (!is_matrix) {
     dims.back() = b.shape(y)[1];
     ASSIGN_OR_RETURN(y, b.add_node(layer, layer.name, "Reshape", {{"shape", dims}}, {y}));

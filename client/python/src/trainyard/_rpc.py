@@ -58,6 +58,8 @@ CREATE_DATASET = Method("DatasetService/CreateDataset", v1.CreateDatasetRequest,
 GET_DATASET = Method("DatasetService/GetDataset", v1.GetDatasetRequest, v1.Dataset)
 LIST_DATASETS = Method("DatasetService/ListDatasets", v1.ListDatasetsRequest, v1.ListDatasetsResponse)
 DELETE_DATASET = Method("DatasetService/DeleteDataset", v1.DeleteDatasetRequest, Empty, retry=False)
+# The same content under the same name again is the same model.
+CREATE_MODEL = Method("ModelService/CreateModel", v1.CreateModelRequest, v1.Model)
 LIST_MODELS = Method("ModelService/ListModels", v1.ListModelsRequest, v1.ListModelsResponse)
 GET_MODEL = Method("ModelService/GetModel", v1.GetModelRequest, v1.Model)
 DOWNLOAD_MODEL = Method("ModelService/DownloadModel", v1.DownloadModelRequest, v1.DownloadModelResponse)

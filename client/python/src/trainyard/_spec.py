@@ -334,6 +334,12 @@ class JobDocument:
     def has_data(self) -> bool:
         return any(True for _ in self.dataset.sources())
 
+    def weights(self) -> Path | None:
+        """The file whose weights the job begins with. None where the spec names another source beside it, which the
+        server refuses."""
+        weights = self.file.recipe.initial_weights
+        return self.dataset.folder / weights.path if weights.path and not (weights.job or weights.model) else None
+
     def job_spec(self) -> v1.JobSpec:
         spec = v1.JobSpec(model=self.file.model, recipe=self.file.recipe, priority=self.file.priority,
                           labels=self.file.labels)

@@ -1,4 +1,5 @@
-"""Files to the server by their content, and datasets made of them (client/lib/upload.cc, dataset_upload.cc)."""
+"""Files to the server by their content, and datasets and models made of them (client/lib/upload.cc,
+dataset_upload.cc, weights_upload.cc)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from pathlib import Path
 import google_crc32c
 
 from trainyard import v1
-from trainyard._rpc import CREATE_DATASET, GET_DATASET, GET_UPLOAD, UPLOAD_FILE, Channel
+from trainyard._rpc import CREATE_DATASET, CREATE_MODEL, GET_DATASET, GET_UPLOAD, UPLOAD_FILE, Channel
 from trainyard._tar import TarFolder
 from trainyard.errors import InternalError, InvalidArgumentError, NotFoundError, TrainyardError, UnavailableError
 
@@ -120,6 +121,12 @@ def upload(channel: Channel, content: Content, progress: Observer | None) -> str
             if tries > 0:
                 time.sleep(pause)
                 pause = min(pause * 2, 2.0)
+
+
+def ensure_weights(channel: Channel, name: str, path: Path, progress: Observer | None) -> v1.Model:
+    """Uploads a safetensors file and makes a model of weights alone. What the server has is not sent again."""
+    sha256 = upload(channel, Content(path.name, path), progress)
+    return channel.call(CREATE_MODEL, v1.CreateModelRequest(parent=channel.parent, model_id=name, sha256=sha256))
 
 
 def ensure_dataset(channel: Channel, name: str, spec: v1.DatasetSpec,

@@ -16,7 +16,7 @@ from trainyard import _rpc as rpc
 from trainyard import data, v1
 from trainyard._connection import resolve
 from trainyard._spec import JobDocument, Spec, read_dataset, read_job
-from trainyard._upload import Content, Observer, Progress, ensure_dataset
+from trainyard._upload import Content, Observer, Progress, ensure_dataset, ensure_weights
 from trainyard.errors import (DeadlineExceededError, InternalError, InvalidArgumentError,
                               JobCancelledError, JobFailedError, TrainyardError)
 from trainyard.events import Event, MetricsEvent, follow, is_final, state_name
@@ -317,12 +317,22 @@ class Client:
 
     # --- models ---------------------------------------------------------------------------------------------------
 
+    def upload_weights(self, path: str | os.PathLike[str], *, name: str | None = None,
+                       progress: Observer | None = None) -> v1.Model:
+        """Brings a safetensors file to the server as a model of weights alone, for `initial_weights: {model: NAME}`.
+        Without a name it is called after its content, which is not sent where the server has it.
+
+        InvalidArgumentError / MODEL_FILE_INVALID says what is wrong with the file; ConflictError / MODEL_EXISTS if the
+        name has other content. `trainyard.torch_weights` makes such files of PyTorch's weights.
+        """
+        return ensure_weights(self._channel, name or "", Path(path), progress)
+
     def model(self, model: str | v1.Model | v1.Job) -> v1.Model:
-        """A trained model; it has its job's name. NotFoundError / MODEL_NOT_FOUND."""
+        """A model: a trained one has its job's name. NotFoundError / MODEL_NOT_FOUND."""
         return self._channel.call(rpc.GET_MODEL, v1.GetModelRequest(name=self._model_name(model)))
 
     def models(self, *, limit: int | None = None) -> list[v1.Model]:
-        """Trained models, newest first."""
+        """Models, newest first; without their `tensors`."""
         def page(token: str, size: int) -> tuple[Iterable[v1.Model], str]:
             answer = self._channel.call(rpc.LIST_MODELS, v1.ListModelsRequest(
                 parent=self._channel.parent, page_size=size, page_token=token))
@@ -330,13 +340,14 @@ class Client:
         return _pages(page, limit)
 
     def delete_model(self, model: str | v1.Model | v1.Job) -> None:
-        """Removes the model's files. Its job, if there still is one, stays."""
+        """Removes the model's files. Its job, if there still is one, stays. ConflictError / MODEL_IN_USE while an
+        unfinished job begins with it."""
         self._channel.call(rpc.DELETE_MODEL, v1.DeleteModelRequest(name=self._model_name(model)))
 
     def download_model(self, model: str | v1.Model | v1.Job, folder: str | os.PathLike[str], *,
                        progress: Observer | None = None) -> list[Path]:
-        """Writes model.safetensors and model.json (its preprocessing) into `folder`, which is made if need be, and
-        returns their paths. A file gets its name only when its SHA-256 is right: InternalError /
+        """Writes model.safetensors and, but for weights alone, model.json (its preprocessing) into `folder`, which is
+        made if need be, and returns their paths. A file gets its name only when its SHA-256 is right: InternalError /
         CONTENT_HASH_MISMATCH if it never is."""
         request = v1.DownloadModelRequest(name=self._model_name(model))
         target, paths = Path(folder), list[Path]()
@@ -458,6 +469,11 @@ class Client:
             dataset = document.dataset
             spec.dataset.name = ensure_dataset(self._channel, dataset.file.name, dataset.format(), dataset.contents(),
                                                progress).name
+        weights = document.weights()
+        if weights is not None:
+            source = spec.recipe.initial_weights
+            source.ClearField("path")
+            source.model = _short(ensure_weights(self._channel, "", weights, progress).name)
         return spec
 
     def _model_name(self, model: str | v1.Model | v1.Job) -> str:

@@ -1,0 +1,15 @@
+#include "client/lib/weights_upload.h"
+
+namespace trainyard::client {
+
+Result<v1::Model> ensure_weights(Client& client, const std::filesystem::path& path,
+                                 const std::string& name, const UploadObserver& observer,
+                                 std::stop_token stop) {
+  v1::CreateModelRequest request;
+  request.set_parent(client.parent());
+  request.set_model_id(name);
+  ASSIGN_OR_RETURN(*request.mutable_sha256(), upload_file(client, path, observer, stop));
+  return client.create_model(request);
+}
+
+}  // namespace trainyard::client

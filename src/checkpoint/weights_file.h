@@ -1,0 +1,43 @@
+// src/checkpoint/weights_file.h: a safetensors file from elsewhere, with types that the engine does
+// not compute in. Weights of any float type become F32.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/files.h"
+#include "src/base/result.h"
+#include "src/tensor/shape.h"
+
+namespace trainyard {
+
+struct FileTensor {
+  std::string name;
+  std::string dtype;  // the format's name: "BF16"
+  Shape shape;
+};
+
+/// Whether to_f32() takes it: F32, F64, F16, BF16.
+bool converts_to_f32(std::string_view dtype);
+/// Row-major bytes of such a type as F32, rounded to the nearest; F64 beyond its range is infinite.
+std::vector<float> to_f32(std::string_view dtype, std::span<const std::byte> bytes);
+
+/// A mapped file whose header was checked as SafetensorsFile's is; of any type of the format.
+class WeightsFile {
+ public:
+  static Result<WeightsFile> open(const std::filesystem::path& path);
+  static Result<WeightsFile> parse(std::span<const std::byte> bytes);  // borrows `bytes`
+  const std::vector<FileTensor>& tensors() const { return tensors_; }
+  /// Of tensors()[index].
+  std::span<const std::byte> bytes(size_t index) const { return bytes_.at(index); }
+
+ private:
+  MappedFile file_;
+  std::vector<FileTensor> tensors_;
+  std::vector<std::span<const std::byte>> bytes_;
+};
+
+}  // namespace trainyard

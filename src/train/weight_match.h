@@ -1,0 +1,34 @@
+// src/train/weight_match.h: which tensors of a weights file a model begins with, by name. Pure: the
+// daemon tells so at submit from a table of names and shapes, the worker with the file at hand.
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/checkpoint/weights_file.h"
+#include "src/data/schema.h"
+#include "src/graph/graph.h"
+#include "src/train/trainer.h"
+
+namespace trainyard {
+
+struct WeightMatch {
+  InitialWeightsReport report;
+  std::vector<std::pair<std::string, size_t>> taken;  // the model's name; the source's index
+};
+
+/// `model` are the parameters and state of the network. Refuses a shape or a type that differs,
+/// unless the recipe skips those, a pattern or a prefix that matches nothing, two tensors that
+/// would have one name, and a source without a match.
+Result<WeightMatch> match_weights(const InitialWeights& spec, std::span<const FileTensor> source,
+                                  std::span<const TensorInfo> model);
+
+/// The report that a job with this recipe would give.
+Result<InitialWeightsReport> plan_initial_weights(const ModelSpec& model, const Recipe& recipe,
+                                                  const DatasetSchema& schema,
+                                                  std::span<const FileTensor> source);
+
+}  // namespace trainyard
