@@ -95,7 +95,7 @@ struct NewModel {
   int64_t size_bytes = 0;
   int64_t parameter_count = 0;
   v1::DatasetSchema schema;
-  std::vector<v1::WeightTensor> tensors;
+  std::vector<v1::WeightTensor> tensors = {};
 };
 
 /// Everything that one message of a worker, or one observation of the supervisor, changes: all of
