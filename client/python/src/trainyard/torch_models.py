@@ -1,0 +1,65 @@
+"""A torch.nn.Module as a job's model: PyTorch exports it as ONNX, and `trainyard model import` makes a layer list and
+weights of that. Needs PyTorch with the packages that its exporter asks for (onnx, onnxscript), and the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainyard.errors import InvalidArgumentError, NotFoundError
+
+
+def from_torch(module: Any, example: Any, folder: str | os.PathLike[str], *,
+               program: str = "trainyard") -> dict[str, Any]:
+    """Parts of a job's spec that train `module` on from its weights, as they are:
+
+        parts = from_torch(module, torch.zeros(2, 3, 32, 32), "resnet")
+        client.submit({"dataset": {"name": "cifar10"}, "model": parts["model"],
+                       "recipe": {"epochs": 3, "optimizer": {"type": "adam", "learning_rate": 1e-3},
+                                  "initial_weights": parts["initial_weights"]}})
+
+    module   takes one tensor whose first dimension is the batch; it is exported as it is in evaluation, without merging
+             layers
+    example  an input of the right shape and type; how many samples it has does not matter
+    folder   a new one, for model.yaml (the layers, to be read and edited) and model.safetensors
+    program  the command line, a name on the path or a file
+
+    Left out of "recipe", "initial_weights" makes a job of the same network that starts anew. InvalidArgumentError /
+    ONNX_UNSUPPORTED names what no layer stands for; NotFoundError if there is no command line.
+    """
+    import torch
+
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "model.onnx"
+        training = module.training
+        module.eval()
+        try:
+            torch.onnx.export(module, (example,), str(file), input_names=["input"], output_names=["output"],
+                              dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=1 << 16)},), dynamo=True,
+                              optimize=False, external_data=False, verbose=False)
+        finally:
+            module.train(training)
+        try:
+            done = subprocess.run([program, "model", "import", str(file), "--out", os.fspath(folder), "-o", "json"],
+                                  capture_output=True, text=True)
+        except FileNotFoundError:
+            raise NotFoundError(f"program: {program!r} was not found; expected the trainyard command line on the path "
+                                "or its file", reason="FILE_NOT_FOUND") from None
+    if done.returncode != 0:
+        raise _error(done.stderr)
+    layers = yaml.safe_load((Path(folder) / "model.yaml").read_text())
+    return {"model": layers, "initial_weights": {"path": str(Path(folder).resolve() / "model.safetensors")}}
+
+
+def _error(text: str) -> InvalidArgumentError:
+    """What the command line said: an object where it knows the mistake."""
+    try:
+        error = yaml.safe_load(text)["error"]  # JSON is YAML
+        return InvalidArgumentError(error["message"], reason=error["reason"])
+    except (yaml.YAMLError, KeyError, TypeError):
+        return InvalidArgumentError(text.strip() or "the import failed", reason="ONNX_UNSUPPORTED")
