@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "src/base/handle.h"
 #include "src/base/text.h"
@@ -98,13 +99,12 @@ class ArchiveTree final : public FileTree {
   const std::string& path() const override { return path_; }
 
   Result<bool> read(std::string& out, size_t bytes_max) override {
+    // By way of a buffer: `out` would else have room for a block, however small the file is.
     while (out.size() < bytes_max) {
-      const size_t begin = out.size();
-      out.resize(std::min(bytes_max, begin + kBlockBytes));
-      const la_ssize_t n =
-          archive_read_data(archive_.get(), out.data() + begin, out.size() - begin);
-      out.resize(begin + static_cast<size_t>(std::max<la_ssize_t>(n, 0)));
+      const la_ssize_t n = archive_read_data(archive_.get(), block_.data(),
+                                             std::min(bytes_max - out.size(), block_.size()));
       if (n < 0) return damaged(place());
+      out.append(block_.data(), static_cast<size_t>(n));
       content_bytes_ += n;
       if (Status s = check_content(); !s.ok()) return std::move(s).error();
       if (n == 0) return false;
@@ -184,6 +184,7 @@ class ArchiveTree final : public FileTree {
   const int64_t content_max_;
   const std::string what_;
   ArchiveHandle archive_;  // reads fd_ and so goes first
+  std::vector<char> block_ = std::vector<char>(kBlockBytes);
   std::string path_;
   int64_t entries_ = 0;
   int64_t content_bytes_ = 0;  // handed out; of a zip, whose filter counts what is compressed

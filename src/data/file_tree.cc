@@ -42,15 +42,14 @@ class FolderTree final : public FileTree {
       file_.reset(::open((root_ / path()).c_str(), O_RDONLY | O_CLOEXEC));
       if (!file_) return storage_error(place_in_tree(what_, path()), "open the file", errno);
     }
-    while (out.size() < bytes_max) {
-      const size_t begin = out.size();
-      out.resize(std::min(bytes_max, begin + kPieceBytes));
-      const ssize_t n = ::read(file_.get(), out.data() + begin, out.size() - begin);
+    while (out.size() < bytes_max) {  // by way of a buffer: `out` takes what the file has, no more
+      const ssize_t n =
+          ::read(file_.get(), piece_.data(), std::min(bytes_max - out.size(), piece_.size()));
       const int read_error = errno;
-      out.resize(begin + static_cast<size_t>(std::max<ssize_t>(n, 0)));
       if (n < 0 && read_error == EINTR) continue;
       if (n < 0) return storage_error(place_in_tree(what_, path()), "read the file", read_error);
       if (n == 0) return false;
+      out.append(piece_.data(), static_cast<size_t>(n));
     }
     return true;
   }
@@ -67,6 +66,7 @@ class FolderTree final : public FileTree {
   const std::vector<std::string> paths_;
   size_t next_ = 0;
   UniqueFd file_;
+  std::vector<char> piece_ = std::vector<char>(kPieceBytes);
 };
 
 }  // namespace

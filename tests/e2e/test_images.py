@@ -75,7 +75,7 @@ class Images(DaemonTest):
         self.assertIn("test/accuracy", local.stdout)
 
     def test_a_folder_and_its_archive_hold_the_same_images(self):
-        root = self.pictures()
+        root = self.pictures("others")
         by_folder = self.daemon.json("dataset", "upload", "--images", str(root), "--size", "8,8", "--name", "folder")
         with tarfile.open(self.folder / "pictures.tar.xz", "w:xz") as archive:
             archive.add(root, "pictures")
