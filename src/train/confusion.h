@@ -16,6 +16,14 @@ struct Mistake {
 std::vector<Mistake> most_confused(const std::vector<std::vector<int64_t>>& confusion,
                                    size_t count_max);
 
+/// Precision, recall and F1 of one class; 0 where there is nothing to divide by.
+struct ClassFigures {
+  int64_t rows = 0;  // with this label
+  double precision = 0, recall = 0, f1 = 0;
+};
+/// By class, from [label][prediction].
+std::vector<ClassFigures> class_figures(const std::vector<std::vector<int64_t>>& confusion);
+
 /// Lines of a table, labels down and predictions across. Beyond kConfusionClassesShown classes
 /// those that are confused most often, as a list.
 inline constexpr size_t kConfusionClassesShown = 20;

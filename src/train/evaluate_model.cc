@@ -56,23 +56,6 @@ Result<std::vector<std::string>> pick_metrics(const std::vector<std::string>& as
 
 }  // namespace
 
-std::vector<ClassFigures> class_figures(const std::vector<std::vector<int64_t>>& confusion) {
-  std::vector<ClassFigures> figures(confusion.size());
-  for (size_t k = 0; k < confusion.size(); ++k) {
-    int64_t predicted = 0;
-    for (size_t i = 0; i < confusion.size(); ++i) {
-      figures[k].rows += confusion[k][i];
-      predicted += confusion[i][k];
-    }
-    const auto hits = static_cast<double>(confusion[k][k]);
-    ClassFigures& f = figures[k];
-    if (predicted > 0) f.precision = hits / static_cast<double>(predicted);
-    if (f.rows > 0) f.recall = hits / static_cast<double>(f.rows);
-    if (hits > 0) f.f1 = 2 * f.precision * f.recall / (f.precision + f.recall);
-  }
-  return figures;
-}
-
 Result<ModelEvaluation> evaluate_model(const std::filesystem::path& model,
                                        const std::filesystem::path& dataset,
                                        const std::string& partition,

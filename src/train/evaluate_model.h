@@ -12,14 +12,6 @@
 
 namespace trainyard {
 
-/// Precision, recall and F1 of one class; 0 where there is nothing to divide by.
-struct ClassFigures {
-  int64_t rows = 0;  // with this label
-  double precision = 0, recall = 0, f1 = 0;
-};
-/// By class, from [label][prediction].
-std::vector<ClassFigures> class_figures(const std::vector<std::vector<int64_t>>& confusion);
-
 struct ModelEvaluation {
   std::string partition;                               // "train" or "test"
   int64_t rows = 0;                                    // of a text: windows

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "src/train/confusion.h"
 #include "src/train/evaluate_model.h"
 #include "src/train/generator.h"
 #include "tests/engine/train_support.h"

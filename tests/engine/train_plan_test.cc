@@ -9,6 +9,7 @@
 #include "src/base/philox.h"
 #include "src/train/evaluate.h"
 #include "src/train/initialise.h"
+#include "src/train/session.h"
 
 namespace trainyard {
 namespace {
