@@ -12,13 +12,19 @@ namespace {
 constexpr const char* kWeightsFile = "model.safetensors";
 constexpr const char* kLayersFile = "model.yaml";
 
-/// The shortest text that reads back as the same float: attributes of ONNX are floats.
+/// The shortest text that reads back as the same float: attributes of ONNX are floats. With a
+/// point where there is an exponent, or readers of YAML 1.1 take it for a word.
 std::string text_of(double value) {
   char buffer[32];
   const auto [end, error] =
       std::to_chars(buffer, buffer + sizeof buffer, static_cast<float>(value));
   TRAINYARD_CHECK(error == std::errc(), "a float has less than 32 characters");
-  return {buffer, end};
+  std::string text(buffer, end);
+  const size_t exponent = text.find('e');
+  if (exponent != std::string::npos && text.find('.') == std::string::npos) {
+    text.insert(exponent, ".0");
+  }
+  return text;
 }
 
 template <typename T>

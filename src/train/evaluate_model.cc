@@ -4,6 +4,7 @@
 
 #include "src/data/align.h"
 #include "src/data/loader.h"
+#include "src/data/windows.h"
 #include "src/train/evaluate.h"
 #include "src/train/inference.h"
 #include "src/train/metrics.h"
@@ -54,6 +55,12 @@ Result<std::vector<std::string>> pick_metrics(const std::vector<std::string>& as
   return evaluation_metrics(recipe, interface);
 }
 
+/// All rows of a partition; of a stream of `count` tokens, windows side by side.
+std::vector<int64_t> all_rows(const DatasetSchema& schema, int64_t count, int64_t context) {
+  if (!schema.stream()) return window_starts(0, count, 1);
+  return window_starts(0, std::max<int64_t>(count - 1, 0) / context, context);
+}
+
 }  // namespace
 
 Result<ModelEvaluation> evaluate_model(const std::filesystem::path& model,
@@ -75,7 +82,7 @@ Result<ModelEvaluation> evaluate_model(const std::filesystem::path& model,
   ASSIGN_OR_RETURN(const std::vector<std::string> names,
                    pick_metrics(metrics, objective.interface));
   const std::vector<int64_t> rows =
-      test ? test_rows(data.schema(), context) : split_dataset(data.schema(), context, 0, 0).train;
+      all_rows(data.schema(), test ? data.schema().test_rows : data.schema().train_rows, context);
   if (rows.empty()) {
     return field_error("EVALUATE_NO_ROWS", "dataset",
                        "its " + out.partition + " rows are less than one sample");

@@ -138,7 +138,6 @@ def normalisations():
     return [
         case("GroupNormalization/image", group(3), (2, 6, 3, 5), **vectors(6)),
         case("GroupNormalization/one_group", group(1), (3, 5, 2, 3), **vectors(5)),
-        case("GroupNormalization/large", group(17), (1, 34, 23, 29), **vectors(34)),
         case("InstanceNormalization/image", instance, (2, 7, 3, 4), **vectors(7)),
         case("InstanceNormalization/one_row", instance, (1, 1, 1, 5), **vectors(1)),
     ]
