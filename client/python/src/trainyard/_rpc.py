@@ -75,7 +75,7 @@ class Stream(Generic[R]):
     """Messages of one call. UNAVAILABLE / SERVER_SILENT when none came for SILENCE_S_MAX while one was waited for: a
     connection can die without a word. Use it in `with`: leaving ends the call."""
 
-    def __init__(self, call: Any, server: str, silence_s_max: float = SILENCE_S_MAX) -> None:
+    def __init__(self, call: Any, server: str, silence_s_max: float) -> None:
         self._call = call
         self._server = server
         self._silence_s_max = silence_s_max
@@ -166,12 +166,12 @@ class Channel:
         raise AssertionError("the last try returns or raises")
 
     def stream(self, method: Method[Q, R], request: Q, timeout_s: float | None = None,
-               silence_s_max: float = SILENCE_S_MAX) -> Stream[R]:
+               silence_s_max: float | None = None) -> Stream[R]:
         """A call that answers with a stream, sent once."""
         stub = self._channel.unary_stream(method.wire_path, request_serializer=method.request.SerializeToString,
                                           response_deserializer=method.response.FromString)
         return Stream(stub(request, timeout=timeout_s, metadata=self._metadata), self.connection.server,
-                      silence_s_max)
+                      SILENCE_S_MAX if silence_s_max is None else silence_s_max)
 
     def send(self, method: Method[Q, R], requests: Iterator[Q]) -> R:
         """A call that sends a stream, once. What `requests` raises comes out of here."""

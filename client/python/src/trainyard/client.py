@@ -431,7 +431,7 @@ class Client:
         if rows not in choice:
             raise InvalidArgumentError(f"rows: {rows!r}, expected 'test' or 'train'", reason="FIELD_UNKNOWN_VALUE")
         request = v1.EvaluateRequest(name=self._model_name(model), dataset=self._name("datasets", dataset),
-                                     rows=v1.EvaluateRequest.Rows.Value(choice[rows]), metrics=metrics)
+                                     rows=choice[rows], metrics=metrics)
         return self._channel.call(rpc.EVALUATE, request, rpc.EVALUATE_TIMEOUT_S)
 
     # --- the server -----------------------------------------------------------------------------------------------
