@@ -35,11 +35,7 @@ struct JobMetrics {
 };
 
 bool wanted(const Options& options, const std::string& key) {
-  if (options.keys.empty()) return true;
-  for (const std::string& pattern : options.keys) {
-    if (glob_match(pattern, key)) return true;
-  }
-  return false;
+  return options.keys.empty() || matches_any(options.keys, key);
 }
 
 Error usage_error(const std::string& message) {

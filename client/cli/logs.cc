@@ -3,6 +3,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
+#include "client/lib/metric_history.h"
 #include "client/lib/names.h"
 
 namespace trainyard::cli {
@@ -38,22 +39,14 @@ std::string render(const v1::Event& event, bool colour) {
 Result<int> run(Session& session, const Options& options) {
   ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", options.name));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  int64_t until = 0;  // without --follow: the newest event when we began
-  client::FollowHandler handler;
-  handler.started = [&](const v1::WatchJobResponse::Start& start) {
-    if (until == 0) until = start.newest_seq();
-  };
-  handler.event = [&](const v1::Event& event) {
-    bool goes_on = true;
-    if (event.has_log() || event.has_state()) {
-      goes_on = session.out().line(session.machine() ? to_json(event, false)
-                                                     : render(event, session.out().colour()));
-    }
-    return goes_on && (options.follow || event.seq() < until);
-  };
   const std::stop_token stop = session.interrupted();
-  const Status followed = client::follow_job(*server, name, 0, stop, handler);
-  if (!followed.ok()) return followed.error();
+  const auto read =
+      client::read_events(*server, name, options.follow, stop, [&](const v1::Event& event) {
+        if (!event.has_log() && !event.has_state()) return true;
+        return session.out().line(session.machine() ? to_json(event, false)
+                                                    : render(event, session.out().colour()));
+      });
+  if (!read.ok()) return read.error();
   return static_cast<int>(stop.stop_requested() ? client::kExitInterrupted : client::kExitOk);
 }
 

@@ -29,34 +29,24 @@ std::string measure_of(const std::string& key) { return key.substr(key.rfind('/'
 
 using Histories = std::vector<std::pair<std::string, client::MetricHistory>>;  // by job
 
+bool is_wanted(const std::string& key, const Options& options) {
+  return options.metrics.empty() || matches_any(options.metrics, key) ||
+         matches_any(options.metrics, measure_of(key));
+}
+
 /// Measures to show: those that patterns name, or the loss and what validation tells.
 std::vector<std::string> chosen_measures(const Histories& jobs, const Options& options) {
   std::vector<std::string> measures;
-  const auto add = [&](const std::string& measure) {
-    if (std::find(measures.begin(), measures.end(), measure) == measures.end()) {
-      measures.push_back(measure);
-    }
-  };
   for (const auto& [name, history] : jobs) {
     for (const auto& [key, samples] : history.series()) {
-      if (options.metrics.empty()) {
-        if (measure_of(key) == "loss" || key.starts_with("val/")) add(measure_of(key));
-      }
-      for (const std::string& pattern : options.metrics) {
-        if (glob_match(pattern, key) || glob_match(pattern, measure_of(key))) add(measure_of(key));
-      }
+      const std::string measure = measure_of(key);
+      const bool usual = measure == "loss" || key.starts_with("val/");
+      if (!(options.metrics.empty() ? usual : is_wanted(key, options))) continue;
+      if (std::ranges::find(measures, measure) == measures.end()) measures.push_back(measure);
     }
   }
-  std::stable_partition(measures.begin(), measures.end(),
-                        [](const std::string& m) { return m == "loss"; });
+  std::ranges::stable_partition(measures, [](const std::string& m) { return m == "loss"; });
   return measures;
-}
-
-bool is_wanted(const std::string& key, const Options& options) {
-  if (options.metrics.empty()) return true;
-  return std::any_of(options.metrics.begin(), options.metrics.end(), [&](const std::string& p) {
-    return glob_match(p, key) || glob_match(p, measure_of(key));
-  });
 }
 
 std::vector<Chart> make_charts(const Histories& jobs, const Options& options) {

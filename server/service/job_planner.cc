@@ -173,13 +173,7 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
                    parse_id_or_name(Collection::kDatasets, "dataset.name", spec.dataset().name()));
   ASSIGN_OR_RETURN(job.dataset, service_.store.datasets().find("default", id));
   if (job.dataset.state != v1::Dataset::READY) {
-    const bool failed = job.dataset.state == v1::Dataset::FAILED;
-    Error e = make_error(
-        ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
-        failed ? "dataset " + id + " could not be ingested: " + job.dataset.message
-               : "dataset " + id + " is still being ingested; submit again when it is READY");
-    e.metadata["dataset"] = job.dataset.name();
-    return e;
+    return not_ready_error(job.dataset, "submit");
   }
   job.spec = spec;
   job.spec.mutable_dataset()->set_name(job.dataset.name());

@@ -138,10 +138,7 @@ void ModelHandlers::evaluate(const v1::EvaluateRequest& request, Done<v1::Evalua
     ASSIGN_OR_RETURN(const std::string id,
                      parse_name(Collection::kDatasets, "dataset", request.dataset()));
     ASSIGN_OR_RETURN(const Dataset dataset, service_.store.datasets().find(kTenant, id));
-    if (dataset.state != v1::Dataset::READY) {
-      return make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
-                        "dataset: " + id + " is not ready; 'dataset get' tells its state");
-    }
+    if (dataset.state != v1::Dataset::READY) return not_ready_error(dataset, "call");
     return dataset.digest;
   };
   const Result<Model> model = find_network(request.name());

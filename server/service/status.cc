@@ -9,6 +9,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "server/config/log.h"
+#include "server/store/dataset_store.h"
 
 namespace trainyard::server {
 namespace {
@@ -86,6 +87,16 @@ Error internal_error(std::string_view method, std::string_view what) {
 Error draining_error() {
   return make_error(ErrorCode::kUnavailable, "SERVER_DRAINING",
                     "the server is stopping; call again when it is back");
+}
+
+Error not_ready_error(const Dataset& dataset, std::string_view call) {
+  Error e = make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
+                       dataset.state == v1::Dataset::FAILED
+                           ? "dataset " + dataset.id + " could not be ingested: " + dataset.message
+                           : "dataset " + dataset.id + " is still being ingested; " +
+                                 std::string(call) + " again when it is READY");
+  e.metadata["dataset"] = dataset.name();
+  return e;
 }
 
 Error busy_error() {

@@ -9,10 +9,13 @@
 #include <grpcpp/support/status.h>
 
 #include <cstddef>
+#include <string_view>
 
 #include "src/base/result.h"
 
 namespace trainyard::server {
+
+struct Dataset;
 
 constexpr size_t kDetailsBytesMax = 6 * 1024;
 constexpr size_t kViolationsMax = 16;
@@ -26,5 +29,7 @@ Error internal_error(std::string_view method, std::string_view what);
 /// The refusals that several handlers share.
 Error draining_error();
 Error busy_error();
+/// Of one that is not READY. `call`: what the caller may do again, "submit".
+Error not_ready_error(const Dataset& dataset, std::string_view call);
 
 }  // namespace trainyard::server

@@ -1,5 +1,7 @@
 #include "src/base/glob.h"
 
+#include <algorithm>
+
 namespace trainyard {
 
 // After a mismatch the last * takes one character more; earlier ones never need to.
@@ -22,6 +24,10 @@ bool glob_match(std::string_view pattern, std::string_view text) {
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
+}
+
+bool matches_any(std::span<const std::string> patterns, std::string_view text) {
+  return std::ranges::any_of(patterns, [&](const auto& p) { return glob_match(p, text); });
 }
 
 }  // namespace trainyard

@@ -1,11 +1,16 @@
 // src/base/glob.h: name patterns as in a shell: * is any run of characters, ? any one character.
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace trainyard {
 
 /// True if the whole of `text` matches. Time is at most the product of the lengths.
 bool glob_match(std::string_view pattern, std::string_view text);
+
+/// True if one of the patterns does.
+bool matches_any(std::span<const std::string> patterns, std::string_view text);
 
 }  // namespace trainyard

@@ -2,8 +2,6 @@
 
 #include <archive.h>
 #include <archive_entry.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +11,7 @@
 
 #include "src/base/handle.h"
 #include "src/base/text.h"
+#include "src/data/byte_source.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
 
@@ -194,18 +193,9 @@ class ArchiveTree final : public FileTree {
 
 Result<std::unique_ptr<FileTree>> open_archive_tree(const std::filesystem::path& path,
                                                     const std::string& what) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  const int open_error = errno;
-  if (!fd) {
-    return make_error(open_error == ENOENT ? ErrorCode::kNotFound : ErrorCode::kUnavailable,
-                      open_error == ENOENT ? "FILE_NOT_FOUND" : "STORAGE_ERROR",
-                      what + ": cannot open the file: " + std::strerror(open_error));
-  }
-  struct stat st {};
-  if (::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) {
-    return dataset_error(what, "neither a folder nor a regular file");
-  }
-  auto tree = std::make_unique<ArchiveTree>(std::move(fd), st.st_size, what);
+  ASSIGN_OR_RETURN(RegularFile file,
+                   open_regular_file(path, what, "neither a folder nor a regular file"));
+  auto tree = std::make_unique<ArchiveTree>(std::move(file.fd), file.bytes, what);
   if (Status s = tree->rewind(); !s.ok()) return std::move(s).error();
   return tree;
 }

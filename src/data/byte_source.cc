@@ -120,8 +120,8 @@ std::unique_ptr<ByteSource> decompressed(std::unique_ptr<ByteSource> source, std
 
 }  // namespace
 
-Result<std::unique_ptr<ByteSource>> open_file_source(const std::filesystem::path& path,
-                                                     const std::string& what) {
+Result<RegularFile> open_regular_file(const std::filesystem::path& path, const std::string& what,
+                                      const std::string& otherwise) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   const int open_error = errno;
   if (!fd) {
@@ -131,11 +131,17 @@ Result<std::unique_ptr<ByteSource>> open_file_source(const std::filesystem::path
   }
   struct stat st {};
   if (::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) {
-    return dataset_error(what, "not a regular file");
+    return dataset_error(what, otherwise);
   }
+  return RegularFile{std::move(fd), st.st_size};
+}
+
+Result<std::unique_ptr<ByteSource>> open_file_source(const std::filesystem::path& path,
+                                                     const std::string& what) {
+  ASSIGN_OR_RETURN(RegularFile file, open_regular_file(path, what, "not a regular file"));
   char start[2] = {};
-  const ssize_t n = ::pread(fd.get(), start, sizeof start, 0);
-  return decompressed(std::make_unique<FileSource>(std::move(fd), st.st_size, what),
+  const ssize_t n = ::pread(file.fd.get(), start, sizeof start, 0);
+  return decompressed(std::make_unique<FileSource>(std::move(file.fd), file.bytes, what),
                       {start, n > 0 ? static_cast<size_t>(n) : 0}, what);
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/base/handle.h"
 #include "src/base/result.h"
 
 namespace trainyard {
@@ -23,6 +24,15 @@ class ByteSource {
   virtual int64_t bytes_max() const = 0;
   virtual bool compressed() const = 0;
 };
+
+struct RegularFile {
+  UniqueFd fd;
+  int64_t bytes = 0;
+};
+/// For reading. FILE_NOT_FOUND, STORAGE_ERROR, or DATASET_INVALID with `otherwise` for what is
+/// none.
+Result<RegularFile> open_regular_file(const std::filesystem::path& path, const std::string& what,
+                                      const std::string& otherwise);
 
 /// `what` names the source in messages ("train_images").
 Result<std::unique_ptr<ByteSource>> open_file_source(const std::filesystem::path& path,

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "src/base/check.h"
+#include "src/data/typed_rows.h"
 
 namespace trainyard {
 namespace {
@@ -28,18 +29,6 @@ Status check(const DatasetSchema& schema, const SheetOptions& options) {
   };
   if (Status s = range("images", options.images, 1, kImagesMax); !s.ok()) return s;
   return range("versions", options.versions, 0, kVersionsMax);
-}
-
-/// The image of a row in raw units.
-std::vector<float> raw_image(const Partition& rows, const Shape& image, int64_t row) {
-  const auto size = static_cast<size_t>(image.elements());
-  const size_t first = static_cast<size_t>(row) * size;
-  if (!rows.image_u8.empty()) {
-    const auto pixels = rows.image_u8.subspan(first, size);
-    return {pixels.begin(), pixels.end()};
-  }
-  const auto pixels = rows.image_f32.subspan(first, size);
-  return {pixels.begin(), pixels.end()};
 }
 
 std::string label_of(const DatasetSchema& schema, const Partition& rows, int64_t row) {
@@ -107,11 +96,11 @@ Result<Sheet> make_sheet(const Dataset& data, const Augmenter& augmenter,
   }
   sheet.pixels.assign(static_cast<size_t>(sheet.width * sheet.height * 3), 255);
   Painter painter(sheet, image, schema.image_dtype == DType::kU8, scale);
-  std::vector<float> scratch;
+  std::vector<float> original(static_cast<size_t>(image.elements())), scratch;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = i * rows.rows / count;
     sheet.lines.push_back({row, label_of(schema, rows, row)});
-    const std::vector<float> original = raw_image(rows, image, row);
+    copy_image(rows, row, original);
     painter.paint(original, i, 0);
     for (int64_t k = 1; k < columns; ++k) {
       std::vector<float> version = original;
@@ -128,11 +117,10 @@ std::string encode_png(const Sheet& sheet) {
   image.width = static_cast<png_uint_32>(sheet.width);
   image.height = static_cast<png_uint_32>(sheet.height);
   image.format = PNG_FORMAT_RGB;
-  png_alloc_size_t size = 0;
-  bool done = png_image_write_to_memory(&image, nullptr, &size, 0, sheet.pixels.data(), 0, nullptr);
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
   std::string bytes(size, '\0');
-  done = done &&
-         png_image_write_to_memory(&image, bytes.data(), &size, 0, sheet.pixels.data(), 0, nullptr);
+  const bool done =
+      png_image_write_to_memory(&image, bytes.data(), &size, 0, sheet.pixels.data(), 0, nullptr);
   TRAINYARD_CHECK(done, std::string("libpng: ") + image.message);
   bytes.resize(size);
   return bytes;

@@ -7,6 +7,7 @@
 
 #include "src/base/json_fields.h"
 #include "src/data/limits.h"
+#include "src/data/typed_rows.h"
 
 namespace trainyard {
 namespace {
@@ -247,13 +248,9 @@ void RowTransform::copy_tokens(const Partition& partition, int64_t row, int32_t*
 
 void RowTransform::apply_edited(const Partition& partition, int64_t row, float* out,
                                 const ImageEdit& edit) const {
-  const int64_t size = channels_ * pixels_;
-  if (!partition.image_u8.empty()) {
-    std::copy_n(partition.image_u8.data() + row * size, size, out);
-  } else {
-    std::copy_n(partition.image_f32.data() + row * size, size, out);
-  }
-  edit(row, {out, static_cast<size_t>(size)});
+  const std::span<float> image(out, static_cast<size_t>(channels_ * pixels_));
+  copy_image(partition, row, image);
+  edit(row, image);
   for (int64_t c = 0; c < channels_; ++c) {
     const auto channel = static_cast<size_t>(c);
     const auto scale = static_cast<float>(p_.image_scale / p_.image_std[channel]);

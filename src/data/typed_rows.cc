@@ -1,7 +1,5 @@
 #include "src/data/typed_rows.h"
 
-#include <algorithm>
-
 namespace trainyard {
 
 Partition TypedRows::view() const {
@@ -12,11 +10,20 @@ Partition TypedRows::view() const {
   return p;
 }
 
+void copy_image(const Partition& rows, int64_t row, std::span<float> out) {
+  const size_t first = static_cast<size_t>(row) * out.size();
+  if (!rows.image_u8.empty()) {
+    std::ranges::copy(rows.image_u8.subspan(first, out.size()), out.begin());
+  } else {
+    std::ranges::copy(rows.image_f32.subspan(first, out.size()), out.begin());
+  }
+}
+
 void widen_ranges(std::span<const uint8_t> pixels, std::vector<ByteRange>& ranges) {
   const size_t size = pixels.size() / ranges.size();
   for (size_t c = 0; c < ranges.size(); ++c) {
     const auto [low, high] = std::ranges::minmax(pixels.subspan(c * size, size));
-    ranges[c] = {std::min(ranges[c].low, low), std::max(ranges[c].high, high)};
+    ranges[c].widen({low, high});
   }
 }
 

@@ -2,6 +2,7 @@
 // order of the arrays there: one table for the writer and the reader.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,10 @@ namespace trainyard {
 /// Least and largest byte.
 struct ByteRange {
   uint8_t low = 255, high = 0;
+  void widen(const ByteRange& o) {
+    low = std::min(low, o.low);
+    high = std::max(high, o.high);
+  }
 };
 
 struct TypedRows : RawRows {
@@ -23,6 +28,9 @@ struct TypedRows : RawRows {
   std::vector<float> target_numeric;
   Partition view() const;
 };
+
+/// The image of a row, out.size() values, in the units in which it is stored.
+void copy_image(const Partition& rows, int64_t row, std::span<float> out);
 
 /// Widens the ranges of an image's channels, [C], to hold its pixels.
 void widen_ranges(std::span<const uint8_t> pixels, std::vector<ByteRange>& ranges);

@@ -50,8 +50,10 @@ Result<std::string> write_streamed(Files& files, const std::filesystem::path& pa
     const std::vector<int64_t> own = sum_images(pixels, 1, image);
     std::copy(own.begin(), own.end(), sums.begin() + row * std::ssize(own));
     if (!test) {
+      std::vector<ByteRange> ranges(static_cast<size_t>(image[0]));
+      widen_ranges(pixels, ranges);
       const std::lock_guard lock(mu);
-      widen_ranges(pixels, data.train.image_ranges);
+      for (size_t c = 0; c < ranges.size(); ++c) data.train.image_ranges[c].widen(ranges[c]);
     }
     return file->write_at((test ? test_offset : train_offset) + row * image.elements(),
                           std::as_bytes(pixels));

@@ -119,8 +119,7 @@ Result<TensorId> LayerBuilder::add_product(const ResolvedLayer& layer, const std
 }
 
 bool LayerBuilder::is_lora_target(const std::string& layer) const {
-  return std::ranges::any_of(options_.lora.targets,
-                             [&](const std::string& p) { return glob_match(p, layer); });
+  return matches_any(options_.lora.targets, layer);
 }
 
 // W x + b + scale * B A x. The scale is taken where there is least to multiply, at [N, rank].

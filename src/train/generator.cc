@@ -36,8 +36,7 @@ std::vector<std::string> texts_of(const TextSchema& text) {
 }
 
 Error prompt_error(const std::string& description) {
-  Error error = field_error("PROMPT_INVALID", "prompt", description);
-  return error;
+  return field_error("PROMPT_INVALID", "prompt", description);
 }
 
 class LoadedGenerator final : public Generator {

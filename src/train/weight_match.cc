@@ -15,10 +15,6 @@ namespace {
 
 constexpr size_t kNamesShown = 8;
 
-bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
-  return std::ranges::any_of(patterns, [&](const auto& p) { return glob_match(p, name); });
-}
-
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (size_t i = 0; i < std::min(names.size(), kNamesShown); ++i) {

@@ -44,5 +44,10 @@ TEST(ImportedModel, StandsInAJobFileAsItIs) {
   EXPECT_GT(models, 5);
 }
 
+TEST(ImportedModel, SmallNumbersAreNumbersForEveryReaderOfYaml) {
+  const LayerSpec layer{"norm", "BatchNormalization", {}, {{"epsilon", 1e-5}}};
+  EXPECT_NE(onnx::layers_to_yaml({layer}).find("epsilon: 1.0e-05"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace trainyard::client
