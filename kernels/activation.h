@@ -8,9 +8,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/view.h"
 #include "kernels/math/activations.h"
-
-struct CUstream_st;  // cudaStream_t without the CUDA headers
 
 namespace trainyard::kernels {
 
@@ -33,10 +32,10 @@ void activation_backward(int64_t count, const float* saved, const float* dy, flo
 
 namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
 template <typename F>
-void activation_forward(int64_t count, const float* x, float* y, CUstream_st* stream);
+void activation_forward(int64_t count, In x, Out y, CUstream_st* stream, const F& f = {});
 template <typename F>
-void activation_backward(int64_t count, const float* saved, const float* dy, float* dx,
-                         CUstream_st* stream);
+void activation_backward(int64_t count, In saved, In dy, Out dx, CUstream_st* stream,
+                         const F& f = {});
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

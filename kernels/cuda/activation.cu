@@ -1,4 +1,8 @@
 // The formulas are those of the CPU, from kernels/math/activations.h; this file only walks memory.
+//
+// Access   four neighbours for each thread, whole lines for each warp. forward reads x and writes y,
+//          8 B an element (4 in bf16); backward reads two and writes one, 12 B (6).
+// Time     bytes / 4.8 TB/s on an H200: 64 Mi elements in 112 us forward, 168 us backward, in F32.
 #include "kernels/activation.h"
 
 #include "kernels/cuda/launch.h"
@@ -6,48 +10,57 @@
 namespace trainyard::kernels::cuda {
 namespace {
 
-// x and y may be one array: each thread reads an element before it writes it, and no other touches
-// it. So neither is __restrict__.
+// x and y may be one array: each thread reads its elements before it writes them, and no other
+// touches them. So neither is __restrict__.
 template <typename F>
-__global__ void forward(int64_t count, const float* x, float* y) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
-    y[i] = F::f(x[i]);
+TRAINYARD_KERNEL void forward(int64_t count, bool fours, In x, Out y, F f) {
+  if (!fours) {
+    for (int64_t i = thread_index(); i < count; i += thread_count()) y.set(i, f.f(x[i]));
+    return;
+  }
+  for (int64_t i = 4 * thread_index(); i < count; i += 4 * thread_count()) {
+    Four v = load4(x, i);
+    for (float& e : v.v) e = f.f(e);
+    store4(y, i, v);
   }
 }
 
 template <typename F>
-__global__ void backward(int64_t count, const float* saved, const float* dy, float* dx) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
-    dx[i] = F::df(saved[i], dy[i]);
+TRAINYARD_KERNEL void backward(int64_t count, bool fours, In saved, In dy, Out dx, F f) {
+  if (!fours) {
+    for (int64_t i = thread_index(); i < count; i += thread_count()) {
+      dx.set(i, f.df(saved[i], dy[i]));
+    }
+    return;
+  }
+  for (int64_t i = 4 * thread_index(); i < count; i += 4 * thread_count()) {
+    const Four s = load4(saved, i);
+    Four v = load4(dy, i);
+    for (int k = 0; k < 4; ++k) v.v[k] = f.df(s.v[k], v.v[k]);
+    store4(dx, i, v);
   }
 }
 
 }  // namespace
 
 template <typename F>
-void activation_forward(int64_t count, const float* x, float* y, CUstream_st* stream) {
-  if (count == 0) return;  // a grid of no blocks is an error
-  forward<F><<<blocks_for(count), kBlockThreads, 0, stream>>>(count, x, y);
+void activation_forward(int64_t count, In x, Out y, CUstream_st* stream, const F& f) {
+  const bool fours = count % 4 == 0 && takes_four(x) && takes_four(y);
+  launch(grid_for(fours ? count / 4 : count), stream, forward<F>, count, fours, x, y, f);
 }
 
 template <typename F>
-void activation_backward(int64_t count, const float* saved, const float* dy, float* dx,
-                         CUstream_st* stream) {
-  if (count == 0) return;
-  backward<F><<<blocks_for(count), kBlockThreads, 0, stream>>>(count, saved, dy, dx);
+void activation_backward(int64_t count, In saved, In dy, Out dx, CUstream_st* stream, const F& f) {
+  const bool fours = count % 4 == 0 && takes_four(saved) && takes_four(dy) && takes_four(dx);
+  launch(grid_for(fours ? count / 4 : count), stream, backward<F>, count, fours, saved, dy, dx, f);
 }
 
-#define TRAINYARD_INSTANTIATE(F)                                                          \
-  template void activation_forward<math::F>(int64_t, const float*, float*, CUstream_st*); \
-  template void activation_backward<math::F>(int64_t, const float*, const float*, float*, \
-                                             CUstream_st*);
-TRAINYARD_INSTANTIATE(Relu)
-TRAINYARD_INSTANTIATE(Sigmoid)
-TRAINYARD_INSTANTIATE(Tanh)
-TRAINYARD_INSTANTIATE(GeluErf)
-TRAINYARD_INSTANTIATE(GeluTanh)
+#define TRAINYARD_INSTANTIATE(F)                                                       \
+  template void activation_forward<math::F>(int64_t, In, Out, CUstream_st*,            \
+                                            const math::F&);                           \
+  template void activation_backward<math::F>(int64_t, In, In, Out, CUstream_st*,       \
+                                             const math::F&);
+TRAINYARD_FOR_EACH_ACTIVATION(TRAINYARD_INSTANTIATE)
 #undef TRAINYARD_INSTANTIATE
 
 }  // namespace trainyard::kernels::cuda

@@ -1,21 +1,76 @@
-// kernels/cuda/launch.h: how elementwise kernels are launched.
+// kernels/cuda/launch.h: how kernels are launched. Compiled by nvcc they run on a GPU; compiled by
+// the host's compiler they run on the emulator, so that the same source is tested where there is no
+// GPU (emulator.h). What differs is here and nowhere else: kernels use threadIdx, blockIdx,
+// blockDim, gridDim, __syncthreads() and __shfl_xor_sync() as CUDA has them, and the macros below.
 #pragma once
 
-#include <cuda_runtime_api.h>
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#else
+#include "kernels/cuda/emulator.h"
+#endif
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+
+#include "kernels/cuda/view.h"
 
 namespace trainyard::kernels::cuda {
 
+constexpr int kWarp = 32;
 constexpr int kBlockThreads = 256;
 /// A grid-stride loop covers the rest: enough blocks to fill the largest GPU several times over,
 /// and within the grid's limit for any element count.
 constexpr int64_t kBlocksMax = 65535;
 
-/// Blocks for n >= 1 elements.
-inline unsigned blocks_for(int64_t n) {
-  return static_cast<unsigned>(std::min((n + kBlockThreads - 1) / kBlockThreads, kBlocksMax));
+struct Grid {
+  int64_t blocks;  // 0: nothing is launched
+  int threads = kBlockThreads;
+  int shared_bytes = 0;  // of TRAINYARD_DYNAMIC_SHARED; at most 48 KiB
+};
+/// A thread for each of n elements, or for as many as the grid has.
+inline Grid grid_for(int64_t n) {
+  return {std::min((n + kBlockThreads - 1) / kBlockThreads, kBlocksMax)};
 }
+
+#ifdef __CUDACC__
+#define TRAINYARD_KERNEL __global__
+#define TRAINYARD_DEVICE __device__ __forceinline__
+/// An array that the threads of a block share: TRAINYARD_SHARED float tile[32][33];
+#define TRAINYARD_SHARED __shared__
+/// TRAINYARD_DYNAMIC_SHARED(float, row): the block's Grid::shared_bytes, as a pointer `row`.
+#define TRAINYARD_DYNAMIC_SHARED(T, name)                     \
+  extern __shared__ __align__(16) unsigned char name##_raw[]; \
+  T* const name = reinterpret_cast<T*>(name##_raw)
+
+/// Asynchronous. A launch that failed is told by cudaPeekAtLastError().
+template <typename... Parameters, typename... Arguments>
+void launch(const Grid& grid, CUstream_st* stream, void (*kernel)(Parameters...),
+            const Arguments&... arguments) {
+  if (grid.blocks == 0) return;  // a grid of no blocks is an error
+  kernel<<<static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.threads),
+           static_cast<size_t>(grid.shared_bytes), stream>>>(static_cast<Parameters>(arguments)...);
+}
+#else
+#define TRAINYARD_KERNEL
+#define TRAINYARD_DEVICE inline
+#define TRAINYARD_SHARED static
+#define TRAINYARD_DYNAMIC_SHARED(T, name) \
+  T* const name = static_cast<T*>(emulator::dynamic_shared())
+
+template <typename... Parameters, typename... Arguments>
+void launch(const Grid& grid, CUstream_st* stream, void (*kernel)(Parameters...),
+            const Arguments&... arguments) {
+  if (grid.blocks == 0) return;
+  emulator::launch(
+      grid.blocks, grid.threads, grid.shared_bytes, stream,
+      [kernel, ... values = static_cast<Parameters>(arguments)] { kernel(values...); });
+}
+#endif
+
+/// The first element of a thread in a grid-stride loop, and the step to its next.
+TRAINYARD_DEVICE int64_t thread_index() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+TRAINYARD_DEVICE int64_t thread_count() { return int64_t{gridDim.x} * blockDim.x; }
 
 }  // namespace trainyard::kernels::cuda

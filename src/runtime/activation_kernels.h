@@ -1,5 +1,5 @@
-// src/runtime/activation_kernels.h: kernels of functions of one number, for every backend that runs
-// on the host; the backend brings its loops, as in box_kernels.h.
+// src/runtime/activation_kernels.h: kernels of functions of one number, for every backend; the
+// backend brings its loops, as in box_kernels.h.
 #pragma once
 
 #include "kernels/activation.h"
@@ -23,10 +23,10 @@ template <typename F, typename Context>
 std::unique_ptr<Kernel> make_activation(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& y = output_info(g, n, 0);
   const F f = formula_of<F>(n.attributes);
-  return with_loops(context, n, y, [&]<typename Loops, typename T>(Loops loops, T) {
+  return with_loops(context, g, n, y, [&](auto loops) {
     return make_pointwise_kernel(y.type.shape.elements(),
                                  [f, loops](const KernelArgs& a, int64_t count) {
-                                   loops.activation(f, count, a.in<T>(0), a.out<T>(0));
+                                   loops.activation(f, count, loops.in(a, 0), loops.out(a, 0));
                                  });
   });
 }
@@ -35,10 +35,10 @@ template <typename F, typename Context>
 std::unique_ptr<Kernel> make_activation_grad(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& dx = output_info(g, n, 0);
   const F f = formula_of<F>(n.attributes);
-  return with_loops(context, n, dx, [&]<typename Loops, typename T>(Loops loops, T) {
+  return with_loops(context, g, n, dx, [&](auto loops) {
     return make_pointwise_kernel(
         dx.type.shape.elements(), [f, loops](const KernelArgs& a, int64_t count) {
-          loops.activation_grad(f, count, a.in<T>(0), a.in<T>(1), a.out<T>(0));
+          loops.activation_grad(f, count, loops.in(a, 0), loops.in(a, 1), loops.out(a, 0));
         });
   });
 }

@@ -1,9 +1,10 @@
 // src/runtime/box_kernels.h: kernels that walk boxes: movement, arithmetic with broadcasting,
-// reductions. What they are told about a node is the same for every backend that runs on the host,
-// so the makers stand here once; a backend brings its loops (`with_loops`) and lists the table.
+// reductions. What they are told about a node is the same for every backend, so the makers stand
+// here once; a backend brings its loops (`with_loops`) and lists the table.
 //
-//   with_loops(context, node, tensor, f) calls f(loops, T()), T the type that the backend computes
-//   the tensor in, and loops an object that is copied into the kernel.
+//   with_loops(context, graph, node, tensor, f) calls f(loops), for a tensor that says what the
+//   backend computes in. Loops are copied into the kernel; in(args, i) and out(args, i) are a
+//   node's operands as the loops take them: anything like a pointer.
 #pragma once
 
 #include "kernels/arithmetic.h"
@@ -17,25 +18,46 @@
 
 namespace trainyard {
 
+/// What loops on the host have in common; `Loops` brings copy and arithmetic.
+template <typename Loops, typename T>
+struct HostOperands {
+  const T* in(const KernelArgs& a, size_t i) const { return a.in<T>(i); }
+  T* out(const KernelArgs& a, size_t i) const { return a.out<T>(i); }
+  /// y[box] = 0
+  void zero(kernels::Box<2> box, T* y) const {
+    static constexpr T kZero = 0;
+    for (int k = 0; k < box.rank; ++k) box.stride[k][0] = 0;
+    static_cast<const Loops&>(*this).copy(box, &kZero, y);
+  }
+  /// y[box] = factor * x[box]
+  void scale(const kernels::Box<2>& box, double factor, const T* x, T* y) const {
+    kernels::Box<3> with_factor;
+    for (int k = 0; k < box.rank; ++k) {
+      with_factor.append(box.size[k], {box.stride[k][0], 0, box.stride[k][1]});
+    }
+    const auto by = static_cast<T>(factor);
+    static_cast<const Loops&>(*this).template arithmetic<math::Mul>(with_factor, x, &by, y);
+  }
+};
+
 template <typename Context>
 std::unique_ptr<Kernel> make_transpose(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
   const auto perm = transpose_perm(n.attributes, x.type.shape.rank());
   const kernels::Box<2> box = transpose_box(x, output_info(g, n, 0), perm);
-  return with_loops(context, n, x, [&]<typename Loops, typename T>(Loops loops, T) {
+  return with_loops(context, g, n, x, [&](auto loops) {
     return make_kernel(
-        [box, loops](const KernelArgs& a) { loops.copy(box, a.in<T>(0), a.out<T>(0)); });
+        [box, loops](const KernelArgs& a) { loops.copy(box, loops.in(a, 0), loops.out(a, 0)); });
   });
 }
 
 template <typename Context>
 std::unique_ptr<Kernel> make_expand(Context& context, const Graph& g, const Node& n) {
   const kernels::Box<2> box = broadcast_box(input_info(g, n, 0), output_info(g, n, 0));
-  return with_loops(
-      context, n, output_info(g, n, 0), [&]<typename Loops, typename T>(Loops loops, T) {
-        return make_kernel(
-            [box, loops](const KernelArgs& a) { loops.copy(box, a.in<T>(0), a.out<T>(0)); });
-      });
+  return with_loops(context, g, n, output_info(g, n, 0), [&](auto loops) {
+    return make_kernel(
+        [box, loops](const KernelArgs& a) { loops.copy(box, loops.in(a, 0), loops.out(a, 0)); });
+  });
 }
 
 template <typename Context>
@@ -43,20 +65,18 @@ std::unique_ptr<Kernel> make_slice(Context& context, const Graph& g, const Node&
   const TensorInfo& x = input_info(g, n, 0);
   const SliceBox cut = slice_box(n.attributes, x.type.shape);
   const PartBox part = part_box(x, output_info(g, n, 0), cut.first, cut.step, false);
-  return with_loops(context, n, x, [&]<typename Loops, typename T>(Loops loops, T) {
+  return with_loops(context, g, n, x, [&](auto loops) {
     return make_kernel([part, loops](const KernelArgs& a) {
-      loops.copy(part.box, a.in<T>(0) + part.offset, a.out<T>(0));
+      loops.copy(part.box, loops.in(a, 0) + part.offset, loops.out(a, 0));
     });
   });
 }
 
-/// Zeros, everywhere.
-template <typename T, typename Loops>
-void write_zeros(const Loops& loops, int64_t count, T* y) {
-  static constexpr T kZero = 0;
-  kernels::Box<2> all;
-  all.append(count, {0, 1});
-  loops.copy(all, &kZero, y);
+/// One run of elements of y.
+inline kernels::Box<2> whole_box(int64_t count) {
+  kernels::Box<2> box;
+  box.append(count, {0, 1});
+  return box;
 }
 
 template <typename Context>
@@ -64,10 +84,10 @@ std::unique_ptr<Kernel> make_slice_grad(Context& context, const Graph& g, const 
   const TensorInfo& dx = output_info(g, n, 0);
   const SliceBox cut = slice_box(n.attributes, dx.type.shape);
   const PartBox part = part_box(dx, input_info(g, n, 0), cut.first, cut.step, true);
-  return with_loops(context, n, dx, [&]<typename Loops, typename T>(Loops loops, T) {
+  return with_loops(context, g, n, dx, [&](auto loops) {
     return make_kernel([part, loops, count = dx.type.shape.elements()](const KernelArgs& a) {
-      write_zeros(loops, count, a.out<T>(0));
-      loops.copy(part.box, a.in<T>(0), a.out<T>(0) + part.offset);
+      loops.zero(whole_box(count), loops.out(a, 0));
+      loops.copy(part.box, loops.in(a, 0), loops.out(a, 0) + part.offset);
     });
   });
 }
@@ -103,17 +123,15 @@ std::unique_ptr<Kernel> make_join(Context& context, const Graph& g, const Node& 
     sizes.push_back(x[positive_axis(axis, x.rank())]);
   }
   std::vector<PartBox> parts = parts_of(y, axis, sizes, true);
-  return with_loops(context, n, y, [&]<typename Loops, typename T>(Loops loops, T) {
+  return with_loops(context, g, n, y, [&](auto loops) {
     return make_kernel([parts = std::move(parts), loops](const KernelArgs& a) {
-      static constexpr T kZero = 0;
       for (size_t i = 0; i < parts.size(); ++i) {
-        if (const T* x = a.in<T>(i); x != nullptr) {
-          loops.copy(parts[i].box, x, a.out<T>(0) + parts[i].offset);
-          continue;
+        const auto to = loops.out(a, 0) + parts[i].offset;
+        if (const auto x = loops.in(a, i)) {
+          loops.copy(parts[i].box, x, to);
+        } else {
+          loops.zero(parts[i].box, to);
         }
-        kernels::Box<2> zeros = parts[i].box;
-        for (int k = 0; k < zeros.rank; ++k) zeros.stride[k][0] = 0;
-        loops.copy(zeros, &kZero, a.out<T>(0) + parts[i].offset);
       }
     });
   });
@@ -126,11 +144,11 @@ std::unique_ptr<Kernel> make_cut(Context& context, const Graph& g, const Node& n
   const Shape& shape = x.type.shape;
   const int64_t axis = positive_axis(n.attributes.get_int("axis", 0), shape.rank());
   std::vector<PartBox> parts = parts_of(x, axis, split_sizes(n.attributes, shape[axis]), false);
-  return with_loops(context, n, x, [&]<typename Loops, typename T>(Loops loops, T) {
+  return with_loops(context, g, n, x, [&](auto loops) {
     return make_kernel([parts = std::move(parts), loops](const KernelArgs& a) {
       for (size_t i = 0; i < parts.size(); ++i) {
-        if (T* y = a.out<T>(i); y != nullptr) {
-          loops.copy(parts[i].box, a.in<T>(0) + parts[i].offset, y);
+        if (const auto to = loops.out(a, i)) {
+          loops.copy(parts[i].box, loops.in(a, 0) + parts[i].offset, to);
         }
       }
     });
@@ -151,14 +169,15 @@ template <typename F, typename Context>
 std::unique_ptr<Kernel> make_arithmetic(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& y = output_info(g, n, 0);
   const kernels::Box<3> box = broadcast_box(input_info(g, n, 0), input_info(g, n, 1), y);
-  return with_loops(context, n, y, [&]<typename Loops, typename T>(Loops loops, T) {
+  return with_loops(context, g, n, y, [&](auto loops) {
     if (is_span(box)) {
       return make_pointwise_kernel(box.elements(), [loops](const KernelArgs& a, int64_t count) {
-        loops.template arithmetic<F>(span_box(count), a.in<T>(0), a.in<T>(1), a.out<T>(0));
+        loops.template arithmetic<F>(span_box(count), loops.in(a, 0), loops.in(a, 1),
+                                     loops.out(a, 0));
       });
     }
     return make_kernel([box, loops](const KernelArgs& a) {
-      loops.template arithmetic<F>(box, a.in<T>(0), a.in<T>(1), a.out<T>(0));
+      loops.template arithmetic<F>(box, loops.in(a, 0), loops.in(a, 1), loops.out(a, 0));
     });
   });
 }
@@ -167,26 +186,26 @@ template <typename F, typename Context>
 std::unique_ptr<Kernel> make_arithmetic_grad(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& dy = input_info(g, n, 2);
   const kernels::Box<3> box = broadcast_box(input_info(g, n, 0), input_info(g, n, 1), dy);
-  return with_loops(context, n, dy, [&]<typename Loops, typename T>(Loops loops, T) {
+  return with_loops(context, g, n, dy, [&](auto loops) {
     if (is_span(box)) {
       return make_pointwise_kernel(box.elements(), [loops](const KernelArgs& a, int64_t count) {
-        loops.template arithmetic_grad<F>(span_box(count), a.in<T>(0), a.in<T>(1), a.in<T>(2),
-                                          a.out<T>(0), a.out<T>(1));
+        loops.template arithmetic_grad<F>(span_box(count), loops.in(a, 0), loops.in(a, 1),
+                                          loops.in(a, 2), loops.out(a, 0), loops.out(a, 1));
       });
     }
     return make_kernel([box, loops](const KernelArgs& a) {
-      loops.template arithmetic_grad<F>(box, a.in<T>(0), a.in<T>(1), a.in<T>(2), a.out<T>(0),
-                                        a.out<T>(1));
+      loops.template arithmetic_grad<F>(box, loops.in(a, 0), loops.in(a, 1), loops.in(a, 2),
+                                        loops.out(a, 0), loops.out(a, 1));
     });
   });
 }
 
 template <typename Context>
-std::unique_ptr<Kernel> make_reduction(Context& context, const Node& n, const TensorInfo& x,
-                                       const kernels::ReduceParams& p) {
-  return with_loops(context, n, x, [&]<typename Loops, typename T>(Loops loops, T) {
+std::unique_ptr<Kernel> make_reduction(Context& context, const Graph& g, const Node& n,
+                                       const TensorInfo& x, const kernels::ReduceParams& p) {
+  return with_loops(context, g, n, x, [&](auto loops) {
     return make_kernel(
-        [p, loops](const KernelArgs& a) { loops.reduce(p, a.in<T>(0), a.out<T>(0)); });
+        [p, loops](const KernelArgs& a) { loops.reduce(p, loops.in(a, 0), loops.out(a, 0)); });
   });
 }
 
@@ -194,7 +213,7 @@ template <typename Context>
 std::unique_ptr<Kernel> make_sum_to(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& dy = input_info(g, n, 0);
   const TensorInfo& dx = output_info(g, n, 0);
-  return make_reduction(context, n, dy,
+  return make_reduction(context, g, n, dy,
                         reduce_params(dy, dx, broadcast_strides(dx, dy.type.shape)));
 }
 
@@ -212,7 +231,7 @@ std::unique_ptr<Kernel> make_reduce(Context& context, const Graph& g, const Node
       reduce_params(x, y, reduced_strides(y, rank, reduce_axes(n.attributes, rank)));
   p.how = kHow;
   if (kMean) p.factor = 1 / reduced_count(x, y);
-  return make_reduction(context, n, x, p);
+  return make_reduction(context, g, n, x, p);
 }
 
 /// dx = dy / count, broadcast.
@@ -222,14 +241,13 @@ std::unique_ptr<Kernel> make_reduce_sum_grad(Context& context, const Graph& g, c
   const TensorInfo& dx = output_info(g, n, 0);
   const std::vector<int64_t>& size = dx.type.shape.dims();
   const auto rank = static_cast<int64_t>(size.size());
-  const kernels::Box<3> box =
-      make_box<3>(size, memory_order(dx),
-                  {reduced_strides(dy, rank, reduce_axes(n.attributes, rank)),
-                   std::vector<int64_t>(size.size(), 0), strides_of(dx)});
+  const kernels::Box<2> box =
+      make_box<2>(size, memory_order(dx),
+                  {reduced_strides(dy, rank, reduce_axes(n.attributes, rank)), strides_of(dx)});
   const double factor = kMean ? 1 / reduced_count(dx, dy) : 1;
-  return with_loops(context, n, dx, [&]<typename Loops, typename T>(Loops loops, T) {
-    return make_kernel([box, loops, factor = static_cast<T>(factor)](const KernelArgs& a) {
-      loops.template arithmetic<math::Mul>(box, a.in<T>(0), &factor, a.out<T>(0));
+  return with_loops(context, g, n, dx, [&](auto loops) {
+    return make_kernel([box, loops, factor](const KernelArgs& a) {
+      loops.scale(box, factor, loops.in(a, 0), loops.out(a, 0));
     });
   });
 }
@@ -242,9 +260,9 @@ std::unique_ptr<Kernel> make_reduce_value_grad(Context& context, const Graph& g,
   kernels::ReduceParams p =
       reduce_params(x, y, reduced_strides(y, rank, reduce_axes(n.attributes, rank)));
   p.how = kHow;
-  return with_loops(context, n, x, [&]<typename Loops, typename T>(Loops loops, T) {
+  return with_loops(context, g, n, x, [&](auto loops) {
     return make_kernel([p, loops](const KernelArgs& a) {
-      loops.reduce_grad(p, a.in<T>(0), a.in<T>(1), a.in<T>(2), a.out<T>(0));
+      loops.reduce_grad(p, loops.in(a, 0), loops.in(a, 1), loops.in(a, 2), loops.out(a, 0));
     });
   });
 }
@@ -252,12 +270,11 @@ std::unique_ptr<Kernel> make_reduce_value_grad(Context& context, const Graph& g,
 /// Pad, Resize and their gradients.
 template <auto kParams, typename Context>
 std::unique_ptr<Kernel> make_resample(Context& context, const Graph& g, const Node& n) {
-  return with_loops(context, n, output_info(g, n, 0),
-                    [&]<typename Loops, typename T>(Loops loops, T) {
-                      return make_kernel([p = kParams(g, n), loops](const KernelArgs& a) {
-                        loops.resample(p, a.in<T>(0), a.out<T>(0));
-                      });
-                    });
+  return with_loops(context, g, n, output_info(g, n, 0), [&](auto loops) {
+    return make_kernel([p = kParams(g, n), loops](const KernelArgs& a) {
+      loops.resample(p, loops.in(a, 0), loops.out(a, 0));
+    });
+  });
 }
 
 /// The rows of a backend's table.

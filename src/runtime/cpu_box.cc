@@ -9,7 +9,8 @@
 
 namespace trainyard {
 
-struct CpuLoops {
+struct CpuLoops : HostOperands<CpuLoops, float> {
+  explicit CpuLoops(kernels::cpu::Team& t) : team(&t) {}
   kernels::cpu::Team* team;
   template <typename F>
   void activation(const F& f, int64_t count, const float* x, float* y) const {
@@ -45,9 +46,10 @@ struct CpuLoops {
 };
 
 template <typename F>
-std::unique_ptr<Kernel> with_loops(CpuContext& context, const Node& n, const TensorInfo& t, F f) {
+std::unique_ptr<Kernel> with_loops(CpuContext& context, const Graph&, const Node& n,
+                                   const TensorInfo& t, F f) {
   require_f32(n, t);
-  return f(CpuLoops{&context.team}, float());
+  return f(CpuLoops(context.team));
 }
 
 std::span<const CpuEntry> cpu_activation_kernels() { return activation_kernels<CpuContext>(); }

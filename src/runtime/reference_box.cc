@@ -9,37 +9,34 @@
 
 namespace trainyard {
 
-struct ReferenceLoops {
-  template <typename F, typename T>
+template <typename T>
+struct ReferenceLoops : HostOperands<ReferenceLoops<T>, T> {
+  template <typename F>
   void activation(const F& f, int64_t count, const T* x, T* y) const {
     kernels::reference::activation_forward(count, x, y, f);
   }
-  template <typename F, typename T>
+  template <typename F>
   void activation_grad(const F& f, int64_t count, const T* saved, const T* dy, T* dx) const {
     kernels::reference::activation_backward(count, saved, dy, dx, f);
   }
-  template <typename T>
   void copy(const kernels::Box<2>& box, const T* x, T* y) const {
     kernels::reference::copy(box, x, y);
   }
-  template <typename T>
   void resample(const kernels::ResampleParams& p, const T* x, T* y) const {
     kernels::reference::resample(p, 0, p.rows(), x, y);
   }
-  template <typename F, typename T>
+  template <typename F>
   void arithmetic(const kernels::Box<3>& box, const T* a, const T* b, T* y) const {
     kernels::reference::arithmetic<F>(box, a, b, y);
   }
-  template <typename F, typename T>
+  template <typename F>
   void arithmetic_grad(const kernels::Box<3>& box, const T* a, const T* b, const T* dy, T* da,
                        T* db) const {
     kernels::reference::arithmetic_grad<F>(box, a, b, dy, da, db);
   }
-  template <typename T>
   void reduce(const kernels::ReduceParams& p, const T* x, T* y) const {
     kernels::reference::reduce(p, x, y);
   }
-  template <typename T>
   void reduce_grad(const kernels::ReduceParams& p, const T* x, const T* y, const T* dy,
                    T* dx) const {
     kernels::reference::reduce_grad(p, x, y, dy, dx);
@@ -47,9 +44,9 @@ struct ReferenceLoops {
 };
 
 template <typename F>
-std::unique_ptr<Kernel> with_loops(ReferenceContext&, const Node&, const TensorInfo& t, F f) {
-  return with_float_type(t.type.dtype,
-                         [&]<typename T>(T zero) { return f(ReferenceLoops{}, zero); });
+std::unique_ptr<Kernel> with_loops(ReferenceContext&, const Graph&, const Node&,
+                                   const TensorInfo& t, F f) {
+  return with_float_type(t.type.dtype, [&]<typename T>(T) { return f(ReferenceLoops<T>()); });
 }
 
 std::span<const ReferenceEntry> reference_activation_kernels() {

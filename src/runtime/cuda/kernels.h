@@ -2,13 +2,32 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
+#include "kernels/cuda/view.h"
 #include "src/runtime/cuda/device.h"
 #include "src/runtime/kernel_table.h"
 
 namespace trainyard::cuda {
 
 using CudaEntry = KernelEntry<const Device>;
+
+/// A node's operands as kernels take them. How each is stored is asked once, when the kernel is
+/// prepared.
+class Operands {
+ public:
+  Operands(const Graph& graph, const Node& node);
+  /// nullptr inside where it is left out.
+  kernels::cuda::In in(const KernelArgs& a, size_t i) const {
+    return {i < a.inputs.size() ? a.inputs[i] : nullptr, i < in_.size() && in_[i]};
+  }
+  kernels::cuda::Out out(const KernelArgs& a, size_t i) const {
+    return {i < a.outputs.size() ? a.outputs[i] : nullptr, i < out_.size() && out_[i]};
+  }
+
+ private:
+  std::vector<bool> in_, out_;  // whether it is bf16
+};
 
 std::span<const CudaEntry> activation_kernels();
 std::span<const CudaEntry> gemm_kernels();

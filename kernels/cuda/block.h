@@ -1,0 +1,43 @@
+// kernels/cuda/block.h: sums and extremes over the threads of a warp or a block, in an order that
+// is always the same. All threads must take part; blocks have a multiple of 32 threads.
+#pragma once
+
+#include "kernels/cuda/launch.h"
+
+namespace trainyard::kernels::cuda {
+
+struct Sum {
+  static constexpr float kIdentity = 0.0f;
+  TRAINYARD_HD float operator()(float a, float b) const { return a + b; }
+};
+/// NaN wins.
+struct Max {
+  static constexpr float kIdentity = -3.402823466e38f;
+  TRAINYARD_HD float operator()(float a, float b) const { return a > b || a != a ? a : b; }
+};
+
+/// Every thread of the warp gets it.
+template <typename Op>
+TRAINYARD_DEVICE float warp_reduce(float value, Op op) {
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    value = op(value, __shfl_xor_sync(0xFFFFFFFFu, value, distance));
+  }
+  return value;
+}
+
+/// Every thread of the block gets it.
+template <typename Op>
+TRAINYARD_DEVICE float block_reduce(float value, Op op) {
+  TRAINYARD_SHARED float of_warp[kWarp];
+  value = warp_reduce(value, op);
+  __syncthreads();  // the last call's values have been read
+  if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  float total = of_warp[0];
+  for (unsigned w = 1; w < blockDim.x / kWarp; ++w) total = op(total, of_warp[w]);
+  return total;
+}
+TRAINYARD_DEVICE float block_sum(float value) { return block_reduce(value, Sum()); }
+TRAINYARD_DEVICE float block_max(float value) { return block_reduce(value, Max()); }
+
+}  // namespace trainyard::kernels::cuda
