@@ -119,9 +119,9 @@ Result<Run> train(const Network& network, Backend& backend) {
   session.initialise(kSeed);
   Run run;
   run.initial = session.snapshot();
+  const auto rate = static_cast<float>(network.recipe.optimizer.learning_rate);
   for (int64_t step = 0; step < kSteps; ++step) {
-    run.losses.push_back(session.run_step(
-        {input, target, step, static_cast<float>(network.recipe.optimizer.learning_rate)}));
+    run.losses.push_back(session.run_step({input, target, step, rate}).loss);
   }
   run.weights = session.snapshot();
   return run;
