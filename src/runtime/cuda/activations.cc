@@ -1,4 +1,5 @@
-// Functions of one number. The makers are those of every backend (src/runtime/activation_kernels.h).
+// Functions of one number. The makers are those of every backend
+// (src/runtime/activation_kernels.h).
 #include "src/runtime/activation_kernels.h"
 
 #include "src/runtime/cuda/kernels.h"
