@@ -44,6 +44,9 @@ inline Grid grid_for(int64_t n) {
   extern __shared__ __align__(16) unsigned char name##_raw[]; \
   T* const name = reinterpret_cast<T*>(name##_raw)
 
+/// Before a loop whose arrays must lie in registers.
+#define TRAINYARD_UNROLL _Pragma("unroll")
+
 /// Asynchronous. A launch that failed is told by cudaPeekAtLastError().
 template <typename... Parameters, typename... Arguments>
 void launch(const Grid& grid, CUstream_st* stream, void (*kernel)(Parameters...),
@@ -56,6 +59,7 @@ void launch(const Grid& grid, CUstream_st* stream, void (*kernel)(Parameters...)
 #define TRAINYARD_KERNEL
 #define TRAINYARD_DEVICE inline
 #define TRAINYARD_SHARED static
+#define TRAINYARD_UNROLL
 #define TRAINYARD_DYNAMIC_SHARED(T, name) \
   T* const name = static_cast<T*>(emulator::dynamic_shared())
 

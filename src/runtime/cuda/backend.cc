@@ -55,7 +55,10 @@ Operands::Operands(const Graph& graph, const Node& node) {
 }
 
 CudaBackend::CudaBackend(int ordinal) : device_(ordinal) {
-  for (const auto table : {activation_kernels, gemm_kernels}) table_.add(table());
+  for (const auto table : {activation_kernels, attention_kernels, elementwise_kernels, gemm_kernels,
+                           mat_mul_kernels, sequence_kernels, training_kernels}) {
+    table_.add(table());
+  }
 }
 
 bool CudaBackend::has_kernel(std::string_view op_type) const { return table_.contains(op_type); }
