@@ -56,7 +56,7 @@ Operands::Operands(const Graph& graph, const Node& node) {
 
 CudaBackend::CudaBackend(int ordinal) : device_(ordinal) {
   for (const auto table : {activation_kernels, attention_kernels, elementwise_kernels, gemm_kernels,
-                           mat_mul_kernels, sequence_kernels, training_kernels}) {
+                           mat_mul_kernels, sequence_kernels, text_kernels, training_kernels}) {
     table_.add(table());
   }
 }

@@ -35,6 +35,7 @@ std::span<const CudaEntry> elementwise_kernels();
 std::span<const CudaEntry> gemm_kernels();
 std::span<const CudaEntry> mat_mul_kernels();
 std::span<const CudaEntry> sequence_kernels();
+std::span<const CudaEntry> text_kernels();
 std::span<const CudaEntry> training_kernels();
 
 }  // namespace trainyard::cuda
