@@ -74,7 +74,7 @@ struct Sizes {
   }
 };
 
-struct Shared {
+struct alignas(16) Shared {
   float scores[kTile * kScoreRow];
   float operands[2][kTile * kChunk];  // or [kTile, 2 kChunk]
 };
@@ -226,7 +226,8 @@ TRAINYARD_DEVICE void store_scores(Shared& shared, int i, const Four& p) {
 }
 
 template <int kChunks, int kColumns>
-TRAINYARD_KERNEL void forward_tiles(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
+TRAINYARD_KERNEL_OF(kBlockThreads, kChunks == 1 ? 2 : 1)
+void forward_tiles(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
   TRAINYARD_SHARED Shared shared;
   const int64_t tiles = (s.Tq + kTile - 1) / kTile;
   const int64_t head = blockIdx.x / tiles;
@@ -290,8 +291,9 @@ TRAINYARD_KERNEL void write_delta(Sizes s, In y, In dy, float* delta) {
 }
 
 template <int kChunks, int kColumns>
-TRAINYARD_KERNEL void query_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
-                                           const float* delta, In dy, Out dq) {
+TRAINYARD_KERNEL_OF(kBlockThreads, kChunks == 1 ? 2 : 1)
+void query_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
+                          const float* delta, In dy, Out dq) {
   TRAINYARD_SHARED Shared shared;
   const int64_t tiles = (s.Tq + kTile - 1) / kTile;
   const int64_t head = blockIdx.x / tiles;
@@ -335,8 +337,9 @@ TRAINYARD_KERNEL void query_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In 
 
 // Rows are keys here, columns queries.
 template <int kChunks, int kColumns>
-TRAINYARD_KERNEL void key_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
-                                         const float* delta, In dy, Out dk, Out dv) {
+TRAINYARD_KERNEL_OF(kBlockThreads, kChunks == 1 ? 2 : 1)
+void key_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
+                        const float* delta, In dy, Out dk, Out dv) {
   TRAINYARD_SHARED Shared shared;
   const int64_t tiles = (s.Tk + kTile - 1) / kTile;
   const int64_t head = blockIdx.x / tiles, first = blockIdx.x % tiles * kTile;

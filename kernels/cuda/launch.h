@@ -36,6 +36,9 @@ inline Grid grid_for(int64_t n) {
 
 #ifdef __CUDACC__
 #define TRAINYARD_KERNEL __global__
+/// A kernel of blocks of that many threads, so many of which are to fit a multiprocessor at once:
+/// the compiler keeps to the registers that they have.
+#define TRAINYARD_KERNEL_OF(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #define TRAINYARD_DEVICE __device__ __forceinline__
 /// An array that the threads of a block share: TRAINYARD_SHARED float tile[32][33];
 #define TRAINYARD_SHARED __shared__
@@ -57,6 +60,7 @@ void launch(const Grid& grid, CUstream_st* stream, void (*kernel)(Parameters...)
 }
 #else
 #define TRAINYARD_KERNEL
+#define TRAINYARD_KERNEL_OF(threads, blocks)
 #define TRAINYARD_DEVICE inline
 #define TRAINYARD_SHARED static
 #define TRAINYARD_UNROLL
