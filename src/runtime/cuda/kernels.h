@@ -31,5 +31,6 @@ class Operands {
 
 std::span<const CudaEntry> activation_kernels();
 std::span<const CudaEntry> gemm_kernels();
+std::span<const CudaEntry> update_kernels();
 
 }  // namespace trainyard::cuda
