@@ -30,6 +30,7 @@ class Operands {
 };
 
 std::span<const CudaEntry> activation_kernels();
+std::span<const CudaEntry> box_kernels();
 std::span<const CudaEntry> gemm_kernels();
 std::span<const CudaEntry> update_kernels();
 
