@@ -1,3 +1,6 @@
+// Access   neighbouring threads read neighbouring columns, so that each row is read in whole lines;
+//          one pass over x, 4 B an element (2 in bf16).
+// Time     bytes / 4.8 TB/s on an H200: [8192, 3072] in F32 in 21 us, plus a launch for the parts.
 #include "kernels/cuda/column_sum.h"
 
 #include "kernels/cuda/launch.h"
@@ -5,22 +8,48 @@
 namespace trainyard::kernels::cuda {
 namespace {
 
-// Neighbouring threads read neighbouring columns, so each row is read in whole lines.
-__global__ void sum_columns(int64_t rows, int64_t columns, const float* __restrict__ x,
-                            float* __restrict__ out) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t j = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; j < columns; j += step) {
+constexpr int64_t kRowsPerPart = 64;
+constexpr int64_t kPartsMax = 512;
+
+struct Parts {
+  int64_t count, rows;  // rows of each but the last
+};
+Parts parts_of(int64_t rows) {
+  const int64_t count = std::clamp<int64_t>(rows / kRowsPerPart, 1, kPartsMax);
+  const int64_t each = (rows + count - 1) / count;
+  return {(rows + each - 1) / each, each};
+}
+
+// Thread (part, j): the sum of a part's rows in column j.
+TRAINYARD_KERNEL void sum_parts(int64_t rows, int64_t columns, Parts parts, In x, float* out) {
+  const int64_t all = parts.count * columns;
+  for (int64_t i = thread_index(); i < all; i += thread_count()) {
+    const int64_t part = i / columns, j = i % columns;
+    const int64_t end = std::min(rows, (part + 1) * parts.rows);
     float sum = 0;
-    for (int64_t i = 0; i < rows; ++i) sum += x[i * columns + j];
-    out[j] = sum;
+    for (int64_t r = part * parts.rows; r < end; ++r) sum += x[r * columns + j];
+    out[i] = sum;
   }
 }
 
 }  // namespace
 
-void column_sum(int64_t rows, int64_t columns, const float* x, float* out, CUstream_st* stream) {
-  if (columns == 0) return;  // a grid of no blocks is an error
-  sum_columns<<<blocks_for(columns), kBlockThreads, 0, stream>>>(rows, columns, x, out);
+int64_t column_sum_workspace_bytes(int64_t rows, int64_t columns) {
+  const int64_t parts = parts_of(rows).count;
+  return parts > 1 ? parts * columns * static_cast<int64_t>(sizeof(float)) : 0;
+}
+
+void column_sum(int64_t rows, int64_t columns, In x, float* out, void* workspace,
+                CUstream_st* stream) {
+  const Parts parts = parts_of(rows);
+  if (parts.count == 1) {
+    launch(grid_for(columns), stream, sum_parts, rows, columns, parts, x, out);
+    return;
+  }
+  auto* const of_part = static_cast<float*>(workspace);
+  launch(grid_for(parts.count * columns), stream, sum_parts, rows, columns, parts, x, of_part);
+  launch(grid_for(columns), stream, sum_parts, parts.count, columns, Parts{1, parts.count},
+         In{of_part, false}, out);
 }
 
 }  // namespace trainyard::kernels::cuda

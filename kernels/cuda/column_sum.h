@@ -2,16 +2,19 @@
 //
 /// Shapes    x [rows, columns] row-major, out [columns].
 /// Writes    all of out, assigned.
-/// Numerics  each sum runs from the first row to the last, in one thread: the same bits in every
-/// run.
+/// Numerics  parts of the rows are summed by threads of their own and then added in their order:
+/// the
+///           same bits in every run.
 #pragma once
 
 #include <cstdint>
 
-struct CUstream_st;  // cudaStream_t without the CUDA headers
+#include "kernels/cuda/view.h"
 
 namespace trainyard::kernels::cuda {  // asynchronous; a failed launch: cudaPeekAtLastError()
 
-void column_sum(int64_t rows, int64_t columns, const float* x, float* out, CUstream_st* stream);
+int64_t column_sum_workspace_bytes(int64_t rows, int64_t columns);
+void column_sum(int64_t rows, int64_t columns, In x, float* out, void* workspace,
+                CUstream_st* stream);
 
 }  // namespace trainyard::kernels::cuda

@@ -172,15 +172,16 @@ TRAINYARD_KERNEL void divide_by_norm(int64_t count, int64_t parts, const double*
   double sum = 0;
   for (int64_t i = threadIdx.x; i < parts; i += blockDim.x) sum += squares[i];
   const double norm = std::sqrt(block_sum(sum));
-  const auto scale = static_cast<float>(1 / (norm < math::kMuonEpsilon ? math::kMuonEpsilon : norm));
+  const auto scale =
+      static_cast<float>(1 / (norm < math::kMuonEpsilon ? math::kMuonEpsilon : norm));
   for (int64_t i = thread_index(); i < count; i += thread_count()) x[i] *= scale;
 }
 
 TRAINYARD_KERNEL void polynomial(int64_t side, const float* gram, float* square) {
   const int64_t count = side * side;
   for (int64_t i = thread_index(); i < count; i += thread_count()) {
-    float v = static_cast<float>(math::kMuonB) * gram[i] +
-              static_cast<float>(math::kMuonC) * square[i];
+    float v =
+        static_cast<float>(math::kMuonB) * gram[i] + static_cast<float>(math::kMuonC) * square[i];
     if (i % (side + 1) == 0) v += static_cast<float>(math::kMuonA);
     square[i] = v;
   }

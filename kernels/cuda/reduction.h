@@ -1,6 +1,7 @@
-// kernels/cuda/reduction.h: many results, each made of many terms, in two stages. The first cuts the
-// terms of a result into slices, so that a few results fill the GPU too; the second joins the slices.
-// Within a block threads join by halves. All of it is in an order that the shapes alone decide.
+// kernels/cuda/reduction.h: many results, each made of many terms, in two stages. The first cuts
+// the terms of a result into slices, so that a few results fill the GPU too; the second joins the
+// slices. Within a block threads join by halves. All of it is in an order that the shapes alone
+// decide.
 //
 // What is reduced is a source, copied into the kernel:
 //
@@ -40,7 +41,8 @@ inline ReductionPlan plan_reduction(int64_t results, int64_t terms, Adjacent adj
   ReductionPlan p{results, terms};
   p.results_first = adjacent == Adjacent::kResults;
   int64_t along_terms = kBlockThreads;
-  if (p.results_first) along_terms /= std::min<int64_t>(kWarp, power_of_two(std::max<int64_t>(results, 1)));
+  if (p.results_first)
+    along_terms /= std::min<int64_t>(kWarp, power_of_two(std::max<int64_t>(results, 1)));
   along_terms = std::min(along_terms, power_of_two(std::max<int64_t>(terms, 1)));
   p.lanes = static_cast<int32_t>(kBlockThreads / along_terms);
   const int64_t groups = p.blocks();
@@ -57,7 +59,8 @@ inline ReductionPlan plan_reduction(int64_t results, int64_t terms, Adjacent adj
 /// Of the partial results; 0 where one stage is enough.
 template <typename Source>
 int64_t reduction_workspace_bytes(const ReductionPlan& p) {
-  return p.slices == 1 ? 0 : p.slices * p.results * static_cast<int64_t>(sizeof(typename Source::Acc));
+  return p.slices == 1 ? 0
+                       : p.slices * p.results * static_cast<int64_t>(sizeof(typename Source::Acc));
 }
 
 template <typename Source>

@@ -1,4 +1,5 @@
-// Access   neighbouring threads write neighbouring elements of y and gather from x, which the caches
+// Access   neighbouring threads write neighbouring elements of y and gather from x, which the
+// caches
 //          hold; the lists of an axis are a few KiB and stay there too. y is written once, x read
 //          once from memory: 8 B an element of the larger one (4 in bf16).
 // Time     bytes / 4.8 TB/s on an H200, while lists are short: doubling 16 Mi elements to 64 Mi in
@@ -32,7 +33,7 @@ struct Resampling {
   int rank = 0, lists = 0;  // axes; those of them that have lists
   Divisor size[kRankMax];
   int64_t x_stride[kRankMax] = {}, y_stride[kRankMax] = {};
-  int32_t list_of[kRankMax] = {};  // -1: the axis is plain
+  int32_t list_of[kRankMax] = {};      // -1: the axis is plain
   int64_t first_begin[kRankMax] = {};  // by list
   const int64_t* from = nullptr;       // times the stride of x
   const float* weight = nullptr;

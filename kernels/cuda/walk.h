@@ -11,7 +11,8 @@
 namespace trainyard::kernels::cuda {
 
 /// A divisor of at least 1. Numbers below 2^31 are multiplied by ceil(2^p / value), p = 31 +
-/// ceil(log2 value): the error of the factor is below 2^(p - 31), so that of the product is below 1.
+/// ceil(log2 value): the error of the factor is below 2^(p - 31), so that of the product is
+/// below 1.
 struct Divisor {
   int64_t value = 1;
   uint32_t factor = 0, shift = 0;
@@ -21,7 +22,8 @@ struct Divisor {
     if (n < 2 || n >= int64_t{1} << 31) return;
     const auto bits = static_cast<uint32_t>(std::bit_width(static_cast<uint64_t>(n - 1)));
     const uint64_t power = uint64_t{1} << (31 + bits);
-    factor = static_cast<uint32_t>((power + static_cast<uint64_t>(n) - 1) / static_cast<uint64_t>(n));
+    factor =
+        static_cast<uint32_t>((power + static_cast<uint64_t>(n) - 1) / static_cast<uint64_t>(n));
     shift = bits - 1;
   }
   TRAINYARD_HD int64_t quotient(int64_t n) const {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -47,6 +48,13 @@ class Kernel {
   virtual void run(const KernelArgs& args) = 0;
 };
 
+/// Kernels that were submitted once and can be submitted again as a whole, with the same arguments.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void replay() = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -54,6 +62,11 @@ class Backend {
   virtual bool has_kernel(std::string_view op_type) const = 0;
   /// A fault if the backend has no kernel for the op: plan() of the model has asked has_kernel.
   virtual std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) = 0;
+  /// Records what `submit` runs, without running it. Every kernel has run before, so that none has
+  /// anything left to set up. nullptr: the backend gains nothing by it.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& /*submit*/) {
+    return nullptr;
+  }
 
   /// Device memory, zeroed, aligned to kArenaAlignment. Throws std::bad_alloc.
   virtual void* allocate(int64_t bytes) = 0;

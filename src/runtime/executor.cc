@@ -163,6 +163,18 @@ void Executor::copy_out(TensorId id, std::span<std::byte> bytes, size_t offset) 
 }
 
 void Executor::run() {
+  if (runs_ == Runs::kFirst && !checks_numerics_) {
+    recording_ = prepared_.backend_.record([&] { run_kernels(); });
+  }
+  if (runs_ != Runs::kMore) runs_ = runs_ == Runs::kNone ? Runs::kFirst : Runs::kMore;
+  if (recording_ != nullptr) {
+    recording_->replay();
+  } else {
+    run_kernels();
+  }
+}
+
+void Executor::run_kernels() {
   for (size_t step = 0; step < args_.size(); ++step) {
     prepared_.kernels_[step]->run(args_[step]);
     if (checks_numerics_) check_numerics(step);

@@ -71,6 +71,8 @@ class Executor {
   void write(TensorId id, std::span<const std::byte> bytes);
   void read(TensorId id, std::span<std::byte> bytes) const;
   void read(TensorId id, std::span<std::byte> bytes, size_t offset) const;
+  /// The first run submits the kernels one by one; from the second on they are replayed as a
+  /// whole where the backend can record them.
   void run();
   /// Highest byte of the arena that any step was bound to, workspace included: what the plan is
   /// measured against.
@@ -80,9 +82,12 @@ class Executor {
   std::byte* address(TensorId id) const;
   void copy_out(TensorId id, std::span<std::byte> bytes, size_t offset) const;
   void check_numerics(size_t step) const;
+  void run_kernels();
   PreparedProgram prepared_;
   Arena& arena_;
   std::vector<KernelArgs> args_;
+  std::unique_ptr<Recording> recording_;
+  enum class Runs : uint8_t { kNone, kFirst, kMore } runs_ = Runs::kNone;
   int64_t used_bytes_ = 0;
   bool checks_numerics_ = false;
 };

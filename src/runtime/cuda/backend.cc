@@ -1,46 +1,100 @@
 #include "src/runtime/cuda/backend.h"
 
 #include <algorithm>
-#include <new>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "src/base/check.h"
 #include "src/plan/program.h"
 #include "src/runtime/cuda/kernels.h"
 
 namespace trainyard::cuda {
+namespace {
 
-CudaBackend::CudaBackend(int ordinal) : device_(ordinal) { table_.add(activation_kernels()); }
+/// A kernel whose launches are checked: what went wrong is told with the node's name.
+class CheckedKernel final : public Kernel {
+ public:
+  CheckedKernel(std::unique_ptr<Kernel> kernel, const Node& node)
+      : kernel_(std::move(kernel)), what_(node.name + " (" + std::string(node.op->type()) + ")") {}
+  int64_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
+  bool takes_bf16() const override { return true; }  // operands say how they are stored (view.h)
+  void run(const KernelArgs& args) override {
+    kernel_->run(args);
+    check(cudaPeekAtLastError(), what_);
+  }
+
+ private:
+  std::unique_ptr<Kernel> kernel_;
+  std::string what_;
+};
+
+using CapturedGraph = Handle<CUgraph_st, cudaGraphDestroy>;
+using GraphExec = Handle<CUgraphExec_st, cudaGraphExecDestroy>;
+
+class GraphRecording final : public Recording {
+ public:
+  GraphRecording(const Device& device, GraphExec graph)
+      : device_(device), graph_(std::move(graph)) {}
+  void replay() override {
+    device_.make_current();
+    check(cudaGraphLaunch(graph_.get(), device_.stream()), "cudaGraphLaunch");
+  }
+
+ private:
+  const Device& device_;
+  GraphExec graph_;
+};
+
+}  // namespace
+
+Operands::Operands(const Graph& graph, const Node& node) {
+  const auto stored = [&](TensorId id) { return id != kNoTensor && graph.tensor(id).is_bf16(); };
+  for (const TensorId id : node.inputs) in_.push_back(stored(id));
+  for (const TensorId id : node.outputs) out_.push_back(stored(id));
+}
+
+CudaBackend::CudaBackend(int ordinal) : device_(ordinal) {
+  for (const auto table : {activation_kernels, box_kernels, gemm_kernels, update_kernels})
+    table_.add(table());
+}
 
 bool CudaBackend::has_kernel(std::string_view op_type) const { return table_.contains(op_type); }
 
 std::unique_ptr<Kernel> CudaBackend::prepare(const Graph& graph, const Node& node) {
   device_.make_current();
-  std::unique_ptr<Kernel> kernel = table_.make(device_, graph, node);
-  TRAINYARD_CHECK(kernel->takes_bf16() || !touches_bf16(graph, node),
-                  node.name + ": the cuda backend has no kernel for bf16");
-  return kernel;
+  return std::make_unique<CheckedKernel>(table_.make(device_, graph, node), node);
+}
+
+std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& submit) {
+  device_.make_current();
+  // What another thread of the process does with CUDA meanwhile is no part of it.
+  check(cudaStreamBeginCapture(device_.stream(), cudaStreamCaptureModeThreadLocal),
+        "cudaStreamBeginCapture");
+  cudaGraph_t captured = nullptr;
+  try {
+    submit();
+  } catch (...) {
+    (void)cudaStreamEndCapture(device_.stream(), &captured);
+    const CapturedGraph owner(captured);
+    throw;
+  }
+  const cudaError_t status = cudaStreamEndCapture(device_.stream(), &captured);
+  const CapturedGraph graph(captured);
+  check(status, "cudaStreamEndCapture");
+  cudaGraphExec_t exec = nullptr;
+  check(cudaGraphInstantiate(&exec, graph.get(), 0), "cudaGraphInstantiate");
+  return std::make_unique<GraphRecording>(device_, GraphExec(exec));
 }
 
 void* CudaBackend::allocate(int64_t bytes) {
   TRAINYARD_CHECK(bytes >= 0, "allocate(" + std::to_string(bytes) + ")");
-  device_.make_current();
-  const auto size = static_cast<size_t>(std::max(bytes, kArenaAlignment));
-  void* memory = nullptr;
-  const cudaError_t status = cudaMalloc(&memory, size);  // aligned to 256 bytes at least
-  if (status == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();  // not sticky: the next call must not find it
-    throw std::bad_alloc();
-  }
-  check(status, "cudaMalloc of " + std::to_string(size) + " bytes");
-  try {
-    check(cudaMemsetAsync(memory, 0, size, device_.stream()), "zeroing the arena");
-    device_.synchronize();
-  } catch (...) {
-    release(memory);
-    throw;
-  }
-  return memory;
+  DeviceMemory memory = device_.allocate(std::max(bytes, kArenaAlignment));
+  check(cudaMemsetAsync(memory.get(), 0, static_cast<size_t>(std::max(bytes, kArenaAlignment)),
+                        device_.stream()),
+        "zeroing the arena");
+  device_.synchronize();
+  return memory.release();
 }
 
 void CudaBackend::release(void* memory) noexcept {
@@ -49,10 +103,9 @@ void CudaBackend::release(void* memory) noexcept {
 
 void CudaBackend::copy_to_device(void* device, const void* host, int64_t bytes) {
   device_.make_current();
-  check(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice,
-                        device_.stream()),
-        "copying to the GPU");
-  device_.synchronize();  // the caller may reuse `host` at once
+  if (!staging_.has_value()) staging_.emplace(device_);
+  staging_->copy_to_device(device,
+                           {static_cast<const std::byte*>(host), static_cast<size_t>(bytes)});
 }
 
 void CudaBackend::copy_to_host(void* host, const void* device, int64_t bytes) {

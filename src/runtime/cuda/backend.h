@@ -4,11 +4,14 @@
 // model with another op can be planned onto the CPU.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "src/runtime/backend.h"
 #include "src/runtime/cuda/device.h"
+#include "src/runtime/cuda/staging.h"
 #include "src/runtime/kernel_table.h"
 
 namespace trainyard::cuda {
@@ -21,15 +24,19 @@ class CudaBackend final : public Backend {
   std::string_view name() const override { return "cuda"; }
   bool has_kernel(std::string_view op_type) const override;
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
+  /// A CUDA graph.
+  std::unique_ptr<Recording> record(const std::function<void()>& submit) override;
 
   void* allocate(int64_t bytes) override;
   void release(void* memory) noexcept override;
+  /// Through pinned memory; the GPU need not be done with what came before.
   void copy_to_device(void* device, const void* host, int64_t bytes) override;
   void copy_to_host(void* host, const void* device, int64_t bytes) override;
   void synchronize() override;
 
  private:
   const Device device_;
+  std::optional<Staging> staging_;  // made by the first copy: a plan needs none
   KernelTable<const Device> table_;
 };
 

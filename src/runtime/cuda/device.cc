@@ -1,6 +1,8 @@
 #include "src/runtime/cuda/device.h"
 
+#include <algorithm>
 #include <array>
+#include <new>
 
 namespace trainyard::cuda {
 namespace {
@@ -55,9 +57,7 @@ Device::Device(int ordinal) : ordinal_(ordinal) {
                     cudaErrorInvalidDevice);
   }
   make_current();
-  cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  stream_.reset(stream);
+  stream_ = make_stream();
   cublasLtHandle_t blas = nullptr;
   check(cublasLtCreate(&blas), "cublasLtCreate");
   blas_.reset(blas);
@@ -65,6 +65,39 @@ Device::Device(int ordinal) : ordinal_(ordinal) {
   check(cudnnCreate(&dnn), "cudnnCreate");
   dnn_.reset(dnn);
   check(cudnnSetStream(dnn_.get(), stream_.get()), "cudnnSetStream");
+}
+
+Stream Device::make_stream() {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  return Stream(stream);
+}
+
+Event Device::make_event() {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  return Event(event);
+}
+
+DeviceMemory Device::allocate(int64_t bytes) const {
+  make_current();
+  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, size);  // aligned to 256 bytes at least
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();  // not sticky: the next call must not find it
+    throw std::bad_alloc();
+  }
+  check(status, "cudaMalloc of " + std::to_string(size) + " bytes");
+  return DeviceMemory(memory);
+}
+
+DeviceMemory Device::upload(std::span<const std::byte> bytes) const {
+  DeviceMemory memory = allocate(static_cast<int64_t>(bytes.size()));
+  check(cudaMemcpyAsync(memory.get(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream()),
+        "copying a kernel's constants");
+  synchronize();
+  return memory;
 }
 
 void Device::make_current() const { check(cudaSetDevice(ordinal_), "cudaSetDevice"); }

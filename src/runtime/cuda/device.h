@@ -6,6 +6,8 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
+#include <cstddef>
+#include <span>
 #include <string>
 
 #include "src/base/handle.h"
@@ -19,6 +21,9 @@ void check(cublasStatus_t status, const std::string& what);
 void check(cudnnStatus_t status, const std::string& what);
 
 using Stream = Handle<CUstream_st, cudaStreamDestroy>;
+using Event = Handle<CUevent_st, cudaEventDestroy>;
+using DeviceMemory = Handle<void, cudaFree>;
+using PinnedMemory = Handle<void, cudaFreeHost>;
 using BlasLt = Handle<cublasLtContext, cublasLtDestroy>;
 using Dnn = Handle<cudnnContext, cudnnDestroy>;
 
@@ -40,6 +45,15 @@ class Device {
   /// current already.
   void make_current() const;
   void synchronize() const;
+
+  /// Throws std::bad_alloc where the device has no room, CudaError for every other failure.
+  DeviceMemory allocate(int64_t bytes) const;
+  /// Constants of a kernel, copied once when it is prepared.
+  DeviceMemory upload(std::span<const std::byte> bytes) const;
+
+  /// Creates a stream or an event of this device.
+  static Stream make_stream();
+  static Event make_event();
 
   int ordinal() const { return ordinal_; }
   cudaStream_t stream() const { return stream_.get(); }

@@ -2,24 +2,24 @@
 
 #include <string>
 
+#include "kernels/cuda/convert.h"
 #include "src/base/check.h"
 
 namespace trainyard::cuda {
 namespace {
 
-MatrixLayout column_major(int64_t rows, int64_t columns) {
-  cublasLtMatrixLayout_t layout = nullptr;
-  const cublasStatus_t status = cublasLtMatrixLayoutCreate(
-      &layout, CUDA_R_32F, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows);
-  MatrixLayout owner(layout);
-  check(status, "cublasLtMatrixLayoutCreate");
-  return owner;
-}
+int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 template <typename T>
 void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
   check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value),
         "cublasLtMatmulDescSetAttribute " + std::to_string(attribute));
+}
+
+template <typename T>
+void set(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute, const T& value) {
+  check(cublasLtMatrixLayoutSetAttribute(layout, attribute, &value, sizeof value),
+        "cublasLtMatrixLayoutSetAttribute " + std::to_string(attribute));
 }
 
 template <typename T>
@@ -29,12 +29,32 @@ void prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttri
         "cublasLtMatmulPreferenceSetAttribute " + std::to_string(attribute));
 }
 
+/// A row-major [rows, columns] matrix is a column-major one of `columns` rows.
+MatrixLayout row_major(int64_t rows, int64_t columns, int64_t row, bool bf16, int64_t batch,
+                       int64_t stride) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  const cublasStatus_t status = cublasLtMatrixLayoutCreate(
+      &layout, bf16 ? CUDA_R_16BF : CUDA_R_32F, static_cast<uint64_t>(columns),
+      static_cast<uint64_t>(rows), row > 0 ? row : columns);
+  MatrixLayout owner(layout);
+  check(status, "cublasLtMatrixLayoutCreate");
+  if (batch > 1) {
+    set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(batch));
+    set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
+  }
+  return owner;
+}
+
+std::string words_of(const MatmulDims& d) {
+  return std::to_string(d.m) + "x" + std::to_string(d.n) + "x" + std::to_string(d.k) +
+         (d.batch > 1 ? ", " + std::to_string(d.batch) + " of them" : "");
+}
+
 }  // namespace
 
 MatmulDescription::MatmulDescription(const MatmulDims& d) {
-  TRAINYARD_CHECK(d.m > 0 && d.n > 0 && d.k > 0,
-                  "matmul " + std::to_string(d.m) + "x" + std::to_string(d.n) + "x" +
-                      std::to_string(d.k) + ": every dimension must be above 0");
+  TRAINYARD_CHECK(d.m > 0 && d.n > 0 && d.k > 0 && d.batch > 0 && d.batch <= INT32_MAX,
+                  "matmul " + words_of(d) + ": every dimension must be above 0");
   cublasLtMatmulDesc_t created = nullptr;
   const cublasStatus_t status = cublasLtMatmulDescCreate(&created, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   operation.reset(created);
@@ -43,14 +63,20 @@ MatmulDescription::MatmulDescription(const MatmulDims& d) {
   set(created, CUBLASLT_MATMUL_DESC_TRANSB, d.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(created, CUBLASLT_MATMUL_DESC_EPILOGUE,
       d.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
-  // A row-major [r, c] matrix is a column-major one of c rows and r columns.
-  b = d.transpose_b ? column_major(d.k, d.n) : column_major(d.n, d.k);
-  a = d.transpose_a ? column_major(d.m, d.k) : column_major(d.k, d.m);
-  c = column_major(d.n, d.m);
+  if (d.bias) {
+    set(created, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, d.c_bf16 ? CUDA_R_16BF : CUDA_R_32F);
+  }
+  b = d.transpose_b ? row_major(d.n, d.k, d.row_b, d.operands_bf16, d.batch, d.stride_b)
+                    : row_major(d.k, d.n, d.row_b, d.operands_bf16, d.batch, d.stride_b);
+  a = d.transpose_a ? row_major(d.k, d.m, d.row_a, d.operands_bf16, d.batch, d.stride_a)
+                    : row_major(d.m, d.k, d.row_a, d.operands_bf16, d.batch, d.stride_a);
+  c = row_major(d.m, d.n, d.row_c, d.c_bf16, d.batch, d.stride_c);
 }
 
 Matmul::Matmul(const Device& device, const MatmulDims& dims)
-    : device_(device), description_(dims), bias_(dims.bias) {
+    : device_(device), dims_(dims), description_(dims) {
+  TRAINYARD_CHECK(dims.operands_bf16 || !dims.c_bf16,
+                  "cuBLASLt makes no bf16 product of F32 operands");
   cublasLtMatmulPreference_t created = nullptr;
   const cublasStatus_t status = cublasLtMatmulPreferenceCreate(&created);
   const MatmulPreference preference(created);
@@ -61,27 +87,91 @@ Matmul::Matmul(const Device& device, const MatmulDims& dims)
   prefer(created, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE |
                                CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    prefer(created, attribute, dims.alignment);
+  }
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
   check(cublasLtMatmulAlgoGetHeuristic(
             device.blas(), description_.operation.get(), description_.b.get(), description_.a.get(),
             description_.c.get(), description_.c.get(), created, 1, &result, &found),
-        "choosing an algorithm for a product of " + std::to_string(dims.m) + "x" +
-            std::to_string(dims.n) + "x" + std::to_string(dims.k));
-  TRAINYARD_CHECK(found == 1, "cuBLASLt proposes no algorithm within the workspace");
+        "choosing an algorithm for a product of " + words_of(dims));
+  if (found != 1) {
+    throw CudaError("cuBLASLt proposes no algorithm for a product of " + words_of(dims),
+                    CUBLAS_STATUS_NOT_SUPPORTED);
+  }
   algorithm_ = result.algo;
-  workspace_bytes_ = static_cast<int64_t>(result.workspaceSize);
+  library_bytes_ = static_cast<int64_t>(result.workspaceSize);
+  if (dims.bias && dims.c_bf16) {
+    bias_bytes_ = aligned(2 * dims.n);
+  }
 }
 
-void Matmul::run(const float* a, const float* b, const float* bias, float* c,
-                 void* workspace) const {
-  if (bias_) set(description_.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-  const float one = 1, zero = 0;  // zero: c is assigned, whatever it held
-  check(cublasLtMatmul(device_.blas(), description_.operation.get(), &one, b, description_.b.get(),
-                       a, description_.a.get(), &zero, c, description_.c.get(), c,
-                       description_.c.get(), &algorithm_, workspace,
-                       static_cast<size_t>(workspace_bytes_), device_.stream()),
-        "cublasLtMatmul");
+void Matmul::run(const void* a, const void* b, const float* bias, void* c, void* workspace) const {
+  const void* added = bias;
+  if (bias_bytes_ > 0) {
+    kernels::cuda::convert(dims_.n, {bias, false}, {workspace, true}, device_.stream());
+    added = workspace;
+  }
+  if (dims_.bias) set(description_.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, added);
+  const float one = 1, old = dims_.accumulate ? 1 : 0;  // 0: c is assigned, whatever it held
+  check(
+      cublasLtMatmul(device_.blas(), description_.operation.get(), &one, b, description_.b.get(), a,
+                     description_.a.get(), &old, c, description_.c.get(), c, description_.c.get(),
+                     &algorithm_, static_cast<std::byte*>(workspace) + bias_bytes_,
+                     static_cast<size_t>(library_bytes_), device_.stream()),
+      "cublasLtMatmul");
+}
+
+namespace {
+
+MatmulDims stored(MatmulDims dims, bool any_bf16, bool c_bf16) {
+  dims.operands_bf16 = any_bf16;
+  dims.c_bf16 = c_bf16;
+  return dims;
+}
+
+/// Elements from the first to the last of an operand.
+int64_t extent(int64_t batch, int64_t stride, int64_t rows, int64_t columns, int64_t row) {
+  return (batch - 1) * stride + (rows - 1) * (row > 0 ? row : columns) + columns;
+}
+
+}  // namespace
+
+Product::Product(const Device& device, MatmulDims d, bool a_bf16, bool b_bf16, bool c_bf16)
+    : device_(device), product_(device, stored(d, a_bf16 || b_bf16 || c_bf16, c_bf16)) {
+  if (!a_bf16 && !b_bf16 && !c_bf16) return;
+  if (!a_bf16) {
+    a_elements_ =
+        extent(d.batch, d.stride_a, d.transpose_a ? d.k : d.m, d.transpose_a ? d.m : d.k, d.row_a);
+    a_bytes_ = aligned(2 * a_elements_);
+  }
+  if (!b_bf16) {
+    b_elements_ =
+        extent(d.batch, d.stride_b, d.transpose_b ? d.n : d.k, d.transpose_b ? d.k : d.n, d.row_b);
+    b_bytes_ = aligned(2 * b_elements_);
+  }
+}
+
+int64_t Product::workspace_bytes() const {
+  return a_bytes_ + b_bytes_ + product_.workspace_bytes();
+}
+
+void Product::run(kernels::cuda::In a, kernels::cuda::In b, const float* bias, kernels::cuda::Out c,
+                  void* workspace) const {
+  auto* next = static_cast<std::byte*>(workspace);
+  const auto narrowed = [&](kernels::cuda::In x, int64_t elements, int64_t bytes) -> const void* {
+    if (elements == 0) return x.data;
+    void* const to = next;
+    next += bytes;
+    kernels::cuda::convert(elements, x, {to, true}, device_.stream());
+    return to;
+  };
+  const void* const left = narrowed(a, a_elements_, a_bytes_);
+  const void* const right = narrowed(b, b_elements_, b_bytes_);
+  product_.run(left, right, bias, c.data, next);
 }
 
 }  // namespace trainyard::cuda

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/view.h"
 #include "src/base/handle.h"
 #include "src/runtime/cuda/device.h"
 
@@ -14,13 +15,23 @@ namespace trainyard::cuda {
 /// algorithm does not depend on what happens to be free.
 constexpr int64_t kMatmulWorkspaceMax = int64_t{32} << 20;
 
-/// c[m, n] = op(a) op(b) (+ bias[n] on each row), all row-major F32. op(a) is [m, k]: a is stored
+/// c[m, n] = op(a) op(b) (+ bias[n] on each row) (+ c), all row-major. op(a) is [m, k]: a is stored
 /// so, or as [k, m] with transpose_a. op(b) is [k, n]: b is stored so, or as [n, k] with
-/// transpose_b.
+/// transpose_b. Sums are made in F32, whatever is stored.
 struct MatmulDims {
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
-  bool bias = false;
+  bool bias = false;  // F32
+  /// So many products; operands of product i begin i * stride elements further. A stride of 0: all
+  /// products share the operand.
+  int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
+  /// How a and b are stored, which must be alike, and c.
+  bool operands_bf16 = false, c_bf16 = false;
+  bool accumulate = false;  // onto what c holds
+  /// Elements from one stored row to the next; 0: as many as a row has.
+  int64_t row_a = 0, row_b = 0, row_c = 0;
+  /// What every address that is handed to run() is a multiple of, in bytes.
+  uint32_t alignment = 16;
 };
 
 using MatmulDesc = Handle<cublasLtMatmulDescOpaque_t, cublasLtMatmulDescDestroy>;
@@ -41,16 +52,34 @@ class Matmul {
   /// split its sum in an order that changes from run to run, and none computes in TF32.
   Matmul(const Device& device, const MatmulDims& dims);
 
-  int64_t workspace_bytes() const { return workspace_bytes_; }
+  int64_t workspace_bytes() const { return bias_bytes_ + library_bytes_; }
   /// Asynchronous on the device's stream. `bias` is read if dims.bias.
-  void run(const float* a, const float* b, const float* bias, float* c, void* workspace) const;
+  void run(const void* a, const void* b, const float* bias, void* c, void* workspace) const;
 
  private:
   const Device& device_;
+  MatmulDims dims_;
   MatmulDescription description_;
-  bool bias_;
   cublasLtMatmulAlgo_t algorithm_{};
-  int64_t workspace_bytes_ = 0;
+  int64_t bias_bytes_ = 0;  // of the workspace, in front: cuBLASLt adds a bias of c's type alone
+  int64_t library_bytes_ = 0;
+};
+
+/// A product of tensors however each is stored: cuBLASLt multiplies F32 by F32 or bf16 by bf16, so
+/// where anything is bf16, an operand that is not is narrowed into the workspace first.
+class Product {
+ public:
+  /// `dims` without how its matrices are stored, which the flags say.
+  Product(const Device& device, MatmulDims dims, bool a_bf16, bool b_bf16, bool c_bf16);
+  int64_t workspace_bytes() const;
+  void run(kernels::cuda::In a, kernels::cuda::In b, const float* bias, kernels::cuda::Out c,
+           void* workspace) const;
+
+ private:
+  const Device& device_;
+  int64_t a_elements_ = 0, b_elements_ = 0;  // that are narrowed
+  int64_t a_bytes_ = 0, b_bytes_ = 0;        // of the workspace that they take
+  Matmul product_;
 };
 
 }  // namespace trainyard::cuda

@@ -1,6 +1,6 @@
 // Parameter updates, and what happens to gradients before. What changes from step to step - the
-// learning rate, the step - is read from device memory by the kernels, so that a recorded step can be
-// replayed.
+// learning rate, the step - is read from device memory by the kernels, so that a recorded step can
+// be replayed.
 #include <algorithm>
 #include <optional>
 

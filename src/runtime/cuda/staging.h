@@ -1,0 +1,53 @@
+// src/runtime/cuda/staging.h: copies to the GPU that neither wait for it nor keep it waiting.
+//
+// Bytes go into pinned memory, from there to the GPU on a stream of their own while the GPU still
+// computes, and on the GPU to their place in the order of its work:
+//
+//   host ─memcpy─▶ pinned slot ─copy stream─▶ device slot ─main stream─▶ destination
+//
+// So the inputs of a step cross the bus during the step before it. A step with more input than all
+// slots hold waits for the rest.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "src/runtime/cuda/device.h"
+
+namespace trainyard::cuda {
+
+class Staging {
+ public:
+  static constexpr int64_t kSlotBytes = int64_t{8} << 20;
+  static constexpr size_t kSlots = 8;
+  /// Below this a copy goes from the pinned slot straight to its place: the detour costs more.
+  static constexpr int64_t kDirectBytes = int64_t{64} << 10;
+
+  /// Device memory and pinned memory of kSlots * kSlotBytes each. Throws std::bad_alloc.
+  explicit Staging(const Device& device);
+  /// Waits for copies that are under way.
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  /// `host` is free again when it returns; `device` has the bytes for what is submitted to the
+  /// device's stream from then on.
+  void copy_to_device(void* device, std::span<const std::byte> host);
+
+ private:
+  struct Slot {
+    Event copied;    // out of the pinned part
+    Event consumed;  // out of the device's part
+  };
+  void copy_chunk(std::byte* device, std::span<const std::byte> host);
+
+  const Device& device_;
+  Stream stream_;
+  PinnedMemory pinned_;
+  DeviceMemory staged_;
+  std::array<Slot, kSlots> slots_;
+  size_t next_ = 0;
+};
+
+}  // namespace trainyard::cuda

@@ -1,0 +1,203 @@
+// The functions of the CUDA runtime that the backend calls. See fake_cuda.h.
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/emulator.h"
+#include "tests/cuda/fake_cuda.h"
+
+using Work = std::function<void()>;
+
+struct CUstream_st {
+  bool recording = false;
+  bool broken = false;  // something was asked for that cannot be recorded
+  std::vector<Work> works;
+};
+struct CUevent_st {
+  bool recorded = false;
+};
+struct CUgraph_st {
+  std::vector<Work> works;
+};
+struct CUgraphExec_st {
+  std::vector<Work> works;
+};
+
+namespace {
+
+std::map<void*, int64_t> allocations;
+int64_t allocated = 0, limit = int64_t{1} << 34, replayed = 0;
+CUstream_st* recording_stream = nullptr;
+cudaError_t last_error = cudaSuccess;
+
+cudaError_t fail(cudaError_t error) {
+  last_error = error;
+  return error;
+}
+
+/// What may not happen while a stream records.
+cudaError_t must_not_record() {
+  if (recording_stream == nullptr) return cudaSuccess;
+  recording_stream->broken = true;
+  return fail(cudaErrorStreamCaptureUnsupported);
+}
+
+/// Launches of the emulator come through here, as all else that a stream does.
+const bool installed = [] {
+  trainyard::kernels::cuda::emulator::submit = trainyard::testing::submit_to_stream;
+  return true;
+}();
+
+}  // namespace
+
+namespace trainyard::testing {
+
+void submit_to_stream(CUstream_st* stream, Work work) {
+  if (stream == nullptr) std::abort();  // the default stream is not used
+  if (stream->recording) {
+    stream->works.push_back(std::move(work));
+  } else {
+    work();
+  }
+}
+int64_t replayed_works() { return replayed; }
+int64_t device_bytes() { return allocated; }
+void set_device_limit(int64_t bytes) { limit = bytes; }
+
+}  // namespace trainyard::testing
+
+extern "C" {
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    default:
+      return "an error";
+  }
+}
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+cudaError_t cudaPeekAtLastError() { return last_error; }
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
+cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? cudaSuccess : fail(cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaMalloc(void** memory, size_t size) {
+  if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
+  if (static_cast<int64_t>(size) > limit) return fail(cudaErrorMemoryAllocation);
+  *memory = std::aligned_alloc(256, (size + 255) / 256 * 256);
+  if (*memory == nullptr) return fail(cudaErrorMemoryAllocation);
+  std::memset(*memory, 0xFF, size);  // a GPU's memory holds anything: NaN shows
+  allocations[*memory] = static_cast<int64_t>(size);
+  allocated += static_cast<int64_t>(size);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  if (memory == nullptr) return cudaSuccess;
+  const auto it = allocations.find(memory);
+  if (it == allocations.end()) return fail(cudaErrorInvalidValue);
+  allocated -= it->second;
+  allocations.erase(it);
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** memory, size_t size) {
+  if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
+  *memory = std::malloc(size);
+  return *memory == nullptr ? fail(cudaErrorMemoryAllocation) : cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  trainyard::testing::submit_to_stream(stream, [=] { std::memcpy(to, from, size); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t size, cudaStream_t stream) {
+  trainyard::testing::submit_to_stream(stream, [=] { std::memset(memory, value, size); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  if (flags != cudaStreamNonBlocking) return fail(cudaErrorInvalidValue);
+  *stream = new CUstream_st;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return must_not_record(); }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return must_not_record(); }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  event->recorded = true;
+  return must_not_record();
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return must_not_record(); }
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (recording_stream != nullptr) return fail(cudaErrorIllegalState);
+  stream->recording = true;
+  stream->broken = false;
+  stream->works.clear();
+  recording_stream = stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = nullptr;
+  if (recording_stream != stream) return fail(cudaErrorIllegalState);
+  recording_stream = nullptr;
+  stream->recording = false;
+  if (stream->broken) return fail(cudaErrorStreamCaptureInvalidated);
+  *graph = new CUgraph_st{std::move(stream->works)};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  *exec = new CUgraphExec_st{graph->works};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  for (const Work& work : exec->works) {
+    ++replayed;
+    trainyard::testing::submit_to_stream(stream, work);
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  delete exec;
+  return cudaSuccess;
+}
+
+}  // extern "C"
