@@ -43,7 +43,7 @@ struct Resampling {
 
 TRAINYARD_KERNEL void gather(Resampling r, In x, Out y) {
   for (int64_t i = thread_index(); i < r.count; i += thread_count()) {
-    int32_t first[kRankMax], length[kRankMax];
+    int32_t first[kRankMax] = {}, length[kRankMax] = {};
     int64_t x_at = 0, y_at = 0, rest = i;
     int32_t terms = 1;  // of all lists but the innermost together
     for (int a = r.rank - 1; a >= 0; --a) {
