@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "kernels/box.h"
+#include "kernels/cuda/view.h"
 #include "kernels/math/arithmetic.h"
 
 namespace trainyard::kernels {
@@ -32,5 +33,12 @@ template <typename F>
 void arithmetic_grad(const Box<3>& box, const float* a, const float* b, const float* dy, float* da,
                      float* db, Team& team);
 }  // namespace cpu
+
+namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
+template <typename F>
+void arithmetic(const Box<3>& box, In a, In b, Out y, CUstream_st* stream);
+template <typename F>
+void arithmetic_grad(const Box<3>& box, In a, In b, In dy, Out da, Out db, CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -22,6 +22,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/view.h"
 #include "kernels/image.h"
 
 namespace trainyard::kernels {
@@ -104,5 +105,27 @@ void batch_norm_relu_backward(const BatchNormDims& d, const ImageStrides& s, con
                               const float* inv_std, const float* b, const float* y, float* dx,
                               float* dscale, float* db, float* g, void* workspace, Team& team);
 }  // namespace cpu
+
+/// As above; `residual` may be left out, `relu` says whether max(0, .) follows. x is read twice:
+/// its statistics are joined from short pieces, each by sums about its first value, which lose
+/// nothing to large means.
+namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
+int64_t batch_norm_workspace_bytes(const BatchNormDims& d, const ImageStrides& s);
+void batch_norm_training(const BatchNormDims& d, const ImageStrides& s, In x, const float* scale,
+                         const float* b, float* running_mean, float* running_var, In residual,
+                         bool relu, Out y, float* mean, float* inv_std, void* workspace,
+                         CUstream_st* stream);
+void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s, In x, const float* scale,
+                          const float* b, const float* running_mean, const float* running_var,
+                          In residual, bool relu, Out y, void* workspace, CUstream_st* stream);
+void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s, In x, const float* scale,
+                       const float* b, const float* mean, const float* inv_std, In residual,
+                       bool relu, Out y, CUstream_st* stream);
+/// With `relu` exactly one of y and b is given, without it neither is.
+void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, In x, In dy,
+                         const float* scale, const float* mean, const float* inv_std, bool relu,
+                         const float* b, In y, Out dx, float* dscale, float* db, Out g,
+                         void* workspace, CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

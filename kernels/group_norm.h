@@ -22,6 +22,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/view.h"
 #include "kernels/image.h"
 
 namespace trainyard::kernels {
@@ -56,5 +57,16 @@ void group_norm_backward(const GroupNormDims& d, const ImageStrides& s, const fl
                          const float* dy, float* dx, float* dscale, float* db, void* workspace,
                          Team& team);
 }  // namespace cpu
+
+/// As above; statistics as in batch_norm.h.
+namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
+int64_t group_norm_workspace_bytes(const GroupNormDims& d, const ImageStrides& s);
+void group_norm_forward(const GroupNormDims& d, const ImageStrides& s, In x, const float* scale,
+                        const float* b, Out y, float* mean, float* inv_std, void* workspace,
+                        CUstream_st* stream);
+void group_norm_backward(const GroupNormDims& d, const ImageStrides& s, In x, const float* scale,
+                         const float* mean, const float* inv_std, In dy, Out dx, float* dscale,
+                         float* db, void* workspace, CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "kernels/box.h"
+#include "kernels/cuda/view.h"
 
 namespace trainyard::kernels {
 
@@ -24,5 +25,13 @@ namespace cpu {
 class Team;  // kernels/cpu/team.h
 void copy(const Box<2>& box, const float* x, float* y, Team& team);
 }  // namespace cpu
+
+namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
+void copy(const Box<2>& box, In x, Out y, CUstream_st* stream);
+/// y[box] = factor * x[box]
+void scale(const Box<2>& box, double factor, In x, Out y, CUstream_st* stream);
+/// y[box] = 0; operand 0 of the box is not read.
+void zero(const Box<2>& box, Out y, CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "kernels/cuda/view.h"
 #include "kernels/math/optimizers.h"
 
 namespace trainyard::kernels {
@@ -46,7 +47,7 @@ struct LionParams {
 struct AdafactorParams {
   int64_t batch, rows, columns;  // rows 0: a vector
   double beta2_decay, epsilon, scale_min, clip_threshold, weight_decay, rate_factor;
-  int64_t count() const { return rows == 0 ? columns : batch * rows * columns; }
+  constexpr int64_t count() const { return rows == 0 ? columns : batch * rows * columns; }
 };
 
 struct MuonParams {
@@ -113,5 +114,32 @@ class Muon {
   std::unique_ptr<Impl> impl_;
 };
 }  // namespace cpu
+
+namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
+void sgd(const SgdParams& s, In g, const float* learning_rate, float* p, float* v,
+         CUstream_st* stream);
+void adam(const AdamParams& s, In g, const float* learning_rate, const int64_t* step, float* p,
+          float* m, float* v, CUstream_st* stream);
+void rmsprop(const RmspropParams& s, In g, const float* learning_rate, float* p, float* square,
+             float* a, float* b, CUstream_st* stream);
+void lion(const LionParams& s, In g, const float* learning_rate, float* p, float* m,
+          CUstream_st* stream);
+int64_t adafactor_workspace_bytes(const AdafactorParams& s);
+void adafactor(const AdafactorParams& s, In g, const float* learning_rate, const int64_t* step,
+               float* p, float* row, float* column, void* workspace, CUstream_st* stream);
+void moving_average(const MovingAverageParams& s, const float* p, const int64_t* step,
+                    float* average, CUstream_st* stream);
+
+// What surrounds the products of Muon, which a library computes (src/runtime/cuda/updates.cc).
+int64_t muon_norm_workspace_bytes();
+/// The momentum is updated; x is the direction, divided by its norm.
+void muon_begin(const MuonParams& s, In g, float* m, float* x, void* workspace,
+                CUstream_st* stream);
+/// a I + b A + c A^2 in the place of A^2, for A and A^2 [side, side]: an iteration is then
+/// X <- that X.
+void muon_polynomial(int64_t side, const float* gram, float* square, CUstream_st* stream);
+void muon_end(const MuonParams& s, const float* x, const float* learning_rate, float* p,
+              CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/view.h"
 #include "kernels/image.h"
 
 namespace trainyard::kernels {
@@ -62,5 +63,22 @@ void global_average_pool_forward(const ImageDims& d, const ImageStrides& xs, con
 void global_average_pool_backward(const ImageDims& d, const float* dy, const ImageStrides& xs,
                                   float* dx, Team& team);
 }  // namespace cpu
+
+namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
+void max_pool_forward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,
+                      Out y, CUstream_st* stream);
+int64_t max_pool_backward_workspace_bytes(const PoolDims& d);
+void max_pool_backward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,
+                       In dy, Out dx, void* workspace, CUstream_st* stream);
+void average_pool_forward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,
+                          Out y, CUstream_st* stream);
+void average_pool_backward(const PoolDims& d, const ImageStrides& ys, In dy, const ImageStrides& xs,
+                           Out dx, CUstream_st* stream);
+int64_t global_average_pool_workspace_bytes(const ImageDims& d, const ImageStrides& xs);
+void global_average_pool_forward(const ImageDims& d, const ImageStrides& xs, In x, Out y,
+                                 void* workspace, CUstream_st* stream);
+void global_average_pool_backward(const ImageDims& d, In dy, const ImageStrides& xs, Out dx,
+                                  CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "kernels/box.h"
+#include "kernels/cuda/view.h"
 
 namespace trainyard::kernels {
 
@@ -45,5 +46,13 @@ void reduce(const ReduceParams& p, const float* x, float* y, Team& team);
 void reduce_grad(const ReduceParams& p, const float* x, const float* y, const float* dy, float* dx,
                  Team& team);
 }  // namespace cpu
+
+namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
+int64_t reduce_workspace_bytes(const ReduceParams& p);
+void reduce(const ReduceParams& p, In x, Out y, void* workspace, CUstream_st* stream);
+int64_t reduce_grad_workspace_bytes(const ReduceParams& p);
+void reduce_grad(const ReduceParams& p, In x, In y, In dy, Out dx, void* workspace,
+                 CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -18,6 +18,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cuda/view.h"
+
 namespace trainyard::kernels {
 
 struct ResampledAxis {
@@ -52,5 +54,11 @@ namespace cpu {
 class Team;  // kernels/cpu/team.h
 void resample(const ResampleParams& p, const float* x, float* y, Team& team);
 }  // namespace cpu
+
+namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
+/// The lists as the kernel reads them, to be copied to the device.
+std::vector<std::byte> resample_tables(const ResampleParams& p);
+void resample(const ResampleParams& p, const void* tables, In x, Out y, CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

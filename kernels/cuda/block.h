@@ -8,7 +8,10 @@ namespace trainyard::kernels::cuda {
 
 struct Sum {
   static constexpr float kIdentity = 0.0f;
-  TRAINYARD_HD float operator()(float a, float b) const { return a + b; }
+  template <typename T>
+  TRAINYARD_HD T operator()(T a, T b) const {
+    return a + b;
+  }
 };
 /// NaN wins.
 struct Max {
@@ -17,8 +20,8 @@ struct Max {
 };
 
 /// Every thread of the warp gets it.
-template <typename Op>
-TRAINYARD_DEVICE float warp_reduce(float value, Op op) {
+template <typename T, typename Op>  // T is float or double
+TRAINYARD_DEVICE T warp_reduce(T value, Op op) {
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
     value = op(value, __shfl_xor_sync(0xFFFFFFFFu, value, distance));
   }
@@ -26,18 +29,21 @@ TRAINYARD_DEVICE float warp_reduce(float value, Op op) {
 }
 
 /// Every thread of the block gets it.
-template <typename Op>
-TRAINYARD_DEVICE float block_reduce(float value, Op op) {
-  TRAINYARD_SHARED float of_warp[kWarp];
+template <typename T, typename Op>
+TRAINYARD_DEVICE T block_reduce(T value, Op op) {
+  TRAINYARD_SHARED T of_warp[kWarp];
   value = warp_reduce(value, op);
   __syncthreads();  // the last call's values have been read
   if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = value;
   __syncthreads();
-  float total = of_warp[0];
+  T total = of_warp[0];
   for (unsigned w = 1; w < blockDim.x / kWarp; ++w) total = op(total, of_warp[w]);
   return total;
 }
-TRAINYARD_DEVICE float block_sum(float value) { return block_reduce(value, Sum()); }
+template <typename T>
+TRAINYARD_DEVICE T block_sum(T value) {
+  return block_reduce(value, Sum());
+}
 TRAINYARD_DEVICE float block_max(float value) { return block_reduce(value, Max()); }
 
 }  // namespace trainyard::kernels::cuda

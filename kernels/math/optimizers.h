@@ -117,9 +117,10 @@ struct AdafactorConstants {
   double step;        // alpha: max(scale_min, rms(p)) min(lr, 1 / sqrt(t))
 };
 /// `step` counts from 0; `square_sum` is that of the parameter before the update.
-inline AdafactorConstants adafactor_constants(double learning_rate, double beta2_decay,
-                                              double scale_min, double weight_decay, int64_t step,
-                                              double square_sum, int64_t count) {
+TRAINYARD_HD inline AdafactorConstants adafactor_constants(double learning_rate, double beta2_decay,
+                                                           double scale_min, double weight_decay,
+                                                           int64_t step, double square_sum,
+                                                           int64_t count) {
   const double t = static_cast<double>(step) + 1;
   const double rate = std::fmin(learning_rate, 1 / std::sqrt(t));
   const double rms = std::sqrt(square_sum / static_cast<double>(count));
@@ -128,8 +129,8 @@ inline AdafactorConstants adafactor_constants(double learning_rate, double beta2
   return {std::pow(t, beta2_decay), 1 - learning_rate * weight_decay, scale * rate};
 }
 /// The step per unit of update: an update whose root mean square is beyond `threshold` is shrunk.
-inline double adafactor_step(double step, double update_square_sum, int64_t count,
-                             double threshold) {
+TRAINYARD_HD inline double adafactor_step(double step, double update_square_sum, int64_t count,
+                                          double threshold) {
   const double rms = std::sqrt(update_square_sum / static_cast<double>(count)) / threshold;
   return step / (rms < 1 ? 1 : rms);
 }
@@ -147,7 +148,8 @@ inline constexpr double kMuonEpsilon = 1e-7;  // least norm that a gradient is d
 
 /// The rate of an orthogonal step for a matrix [rows, columns]: "original" keeps the output's scale
 /// whatever the shape, "match_rms_adamw" gives the step the size of AdamW's (Liu et al. 2025).
-inline double muon_rate(double learning_rate, bool match_adamw, int64_t rows, int64_t columns) {
+TRAINYARD_HD inline double muon_rate(double learning_rate, bool match_adamw, int64_t rows,
+                                     int64_t columns) {
   const auto r = static_cast<double>(rows), c = static_cast<double>(columns);
   return learning_rate *
          (match_adamw ? 0.2 * std::sqrt(std::fmax(r, c)) : std::sqrt(std::fmax(1.0, r / c)));
@@ -161,7 +163,7 @@ TRAINYARD_HD inline T moving_average(T average, T p, T new_share) {
 
 // What clipping the global norm multiplies gradients by, as torch.nn.utils.clip_grad_norm_; its
 // epsilon guards against a norm of 0. No bound (0) gives 1; a norm that is NaN gives NaN.
-inline double clip_scale(double norm, double max_norm) {
+TRAINYARD_HD inline double clip_scale(double norm, double max_norm) {
   if (max_norm == 0) return 1;
   const double scale = max_norm / (norm + 1e-6);
   return scale > 1 ? 1 : scale;

@@ -4,7 +4,8 @@
 //
 //   with_loops(context, graph, node, tensor, f) calls f(loops), for a tensor that says what the
 //   backend computes in. Loops are copied into the kernel; in(args, i) and out(args, i) are a
-//   node's operands as the loops take them: anything like a pointer.
+//   node's operands as the loops take them: anything like a pointer. What loops need besides, they
+//   say: the workspace of a reduction, and what they make of a resampling when it is prepared.
 #pragma once
 
 #include "kernels/arithmetic.h"
@@ -23,6 +24,9 @@ template <typename Loops, typename T>
 struct HostOperands {
   const T* in(const KernelArgs& a, size_t i) const { return a.in<T>(i); }
   T* out(const KernelArgs& a, size_t i) const { return a.out<T>(i); }
+  int64_t reduce_workspace_bytes(const kernels::ReduceParams&) const { return 0; }
+  int64_t reduce_grad_workspace_bytes(const kernels::ReduceParams&) const { return 0; }
+  kernels::ResampleParams prepared(kernels::ResampleParams p) const { return p; }
   /// y[box] = 0
   void zero(kernels::Box<2> box, T* y) const {
     static constexpr T kZero = 0;
@@ -205,7 +209,10 @@ std::unique_ptr<Kernel> make_reduction(Context& context, const Graph& g, const N
                                        const TensorInfo& x, const kernels::ReduceParams& p) {
   return with_loops(context, g, n, x, [&](auto loops) {
     return make_kernel(
-        [p, loops](const KernelArgs& a) { loops.reduce(p, loops.in(a, 0), loops.out(a, 0)); });
+        [p, loops](const KernelArgs& a) {
+          loops.reduce(p, loops.in(a, 0), loops.out(a, 0), a.workspace);
+        },
+        loops.reduce_workspace_bytes(p));
   });
 }
 
@@ -261,9 +268,12 @@ std::unique_ptr<Kernel> make_reduce_value_grad(Context& context, const Graph& g,
       reduce_params(x, y, reduced_strides(y, rank, reduce_axes(n.attributes, rank)));
   p.how = kHow;
   return with_loops(context, g, n, x, [&](auto loops) {
-    return make_kernel([p, loops](const KernelArgs& a) {
-      loops.reduce_grad(p, loops.in(a, 0), loops.in(a, 1), loops.in(a, 2), loops.out(a, 0));
-    });
+    return make_kernel(
+        [p, loops](const KernelArgs& a) {
+          loops.reduce_grad(p, loops.in(a, 0), loops.in(a, 1), loops.in(a, 2), loops.out(a, 0),
+                            a.workspace);
+        },
+        loops.reduce_grad_workspace_bytes(p));
   });
 }
 
@@ -271,7 +281,7 @@ std::unique_ptr<Kernel> make_reduce_value_grad(Context& context, const Graph& g,
 template <auto kParams, typename Context>
 std::unique_ptr<Kernel> make_resample(Context& context, const Graph& g, const Node& n) {
   return with_loops(context, g, n, output_info(g, n, 0), [&](auto loops) {
-    return make_kernel([p = kParams(g, n), loops](const KernelArgs& a) {
+    return make_kernel([p = loops.prepared(kParams(g, n)), loops](const KernelArgs& a) {
       loops.resample(p, loops.in(a, 0), loops.out(a, 0));
     });
   });

@@ -36,11 +36,12 @@ struct CpuLoops : HostOperands<CpuLoops, float> {
                        float* da, float* db) const {
     kernels::cpu::arithmetic_grad<F>(box, a, b, dy, da, db, *team);
   }
-  void reduce(const kernels::ReduceParams& p, const float* x, float* y) const {
+  void reduce(const kernels::ReduceParams& p, const float* x, float* y,
+              void* /*workspace*/) const {
     kernels::cpu::reduce(p, x, y, *team);
   }
   void reduce_grad(const kernels::ReduceParams& p, const float* x, const float* y, const float* dy,
-                   float* dx) const {
+                   float* dx, void* /*workspace*/) const {
     kernels::cpu::reduce_grad(p, x, y, dy, dx, *team);
   }
 };

@@ -34,11 +34,11 @@ struct ReferenceLoops : HostOperands<ReferenceLoops<T>, T> {
                        T* db) const {
     kernels::reference::arithmetic_grad<F>(box, a, b, dy, da, db);
   }
-  void reduce(const kernels::ReduceParams& p, const T* x, T* y) const {
+  void reduce(const kernels::ReduceParams& p, const T* x, T* y, void* /*workspace*/) const {
     kernels::reference::reduce(p, x, y);
   }
   void reduce_grad(const kernels::ReduceParams& p, const T* x, const T* y, const T* dy,
-                   T* dx) const {
+                   T* dx, void* /*workspace*/) const {
     kernels::reference::reduce_grad(p, x, y, dy, dx);
   }
 };

@@ -1,0 +1,82 @@
+// The formulas are those of the CPU, from kernels/math/arithmetic.h; this file only walks memory.
+//
+// Access   neighbouring threads take neighbouring elements of y, four each where all operands allow
+//          it. An operand that is broadcast comes from the caches. Two dense operands: 12 B an
+//          element (6 in bf16); the gradient of a product: three read, two written, 20 B (10).
+// Time     bytes / 4.8 TB/s on an H200: 64 Mi elements in 168 us, their gradients in 280 us.
+#include "kernels/arithmetic.h"
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/walk.h"
+
+namespace trainyard::kernels::cuda {
+namespace {
+
+// y may be a or b, da or db may be dy: a thread reads its elements before it writes them.
+template <typename F>
+TRAINYARD_KERNEL void combine(Walk<3> walk, In a, In b, Out y) {
+  for (int64_t i = thread_index(); i < walk.count; i += thread_count()) {
+    int64_t at[3];
+    walk.offsets(i, at);
+    if (walk.fours) {
+      const Four left = walk.load(0, a, at[0]), right = walk.load(1, b, at[1]);
+      Four v;
+      for (int k = 0; k < 4; ++k) v.v[k] = F::f(left.v[k], right.v[k]);
+      store4(y, at[2], v);
+    } else {
+      y.set(at[2], F::f(a[at[0]], b[at[1]]));
+    }
+  }
+}
+
+template <typename F>
+TRAINYARD_KERNEL void differentiate(Walk<3> walk, In a, In b, In dy, Out da, Out db) {
+  for (int64_t i = thread_index(); i < walk.count; i += thread_count()) {
+    int64_t at[3];
+    walk.offsets(i, at);
+    if (walk.fours) {
+      const Four left = walk.load(0, a, at[0]), right = walk.load(1, b, at[1]);
+      const Four slope = load4(dy, at[2]);
+      Four v;
+      if (da) {
+        for (int k = 0; k < 4; ++k) v.v[k] = F::da(left.v[k], right.v[k], slope.v[k]);
+        store4(da, at[2], v);
+      }
+      if (db) {
+        for (int k = 0; k < 4; ++k) v.v[k] = F::db(left.v[k], right.v[k], slope.v[k]);
+        store4(db, at[2], v);
+      }
+    } else {
+      const float left = a[at[0]], right = b[at[1]], slope = dy[at[2]];
+      if (da) da.set(at[2], F::da(left, right, slope));
+      if (db) db.set(at[2], F::db(left, right, slope));
+    }
+  }
+}
+
+}  // namespace
+
+template <typename F>
+void arithmetic(const Box<3>& box, In a, In b, Out y, CUstream_st* stream) {
+  const Walk<3> walk(box, takes_four(a) && takes_four(b) && takes_four(y));
+  launch(grid_for(walk.count), stream, combine<F>, walk, a, b, y);
+}
+
+template <typename F>
+void arithmetic_grad(const Box<3>& box, In a, In b, In dy, Out da, Out db, CUstream_st* stream) {
+  const bool aligned =
+      takes_four(a) && takes_four(b) && takes_four(dy) && takes_four(da) && takes_four(db);
+  const Walk<3> walk(box, aligned);
+  launch(grid_for(walk.count), stream, differentiate<F>, walk, a, b, dy, da, db);
+}
+
+#define TRAINYARD_INSTANTIATE(F) \
+  template void arithmetic<math::F>(const Box<3>&, In, In, Out, CUstream_st*);
+TRAINYARD_FOR_EACH_ARITHMETIC(TRAINYARD_INSTANTIATE)
+#undef TRAINYARD_INSTANTIATE
+#define TRAINYARD_INSTANTIATE(F) \
+  template void arithmetic_grad<math::F>(const Box<3>&, In, In, In, Out, Out, CUstream_st*);
+TRAINYARD_FOR_EACH_ARITHMETIC_GRAD(TRAINYARD_INSTANTIATE)
+#undef TRAINYARD_INSTANTIATE
+
+}  // namespace trainyard::kernels::cuda

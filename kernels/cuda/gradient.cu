@@ -1,0 +1,143 @@
+// Access   the norm reads every gradient once, 4 B an element (2 in bf16), whole lines for each
+//          warp. Blocks take fixed chunks of 16384 elements; a table of tensors goes with the
+//          launch, so that a model's many small ones need one launch for 100 of them.
+//          clip reads and writes one tensor, accumulate reads two and writes one.
+// Sums     squares in double, which costs nothing beside the memory on a data centre GPU.
+// Time     bytes / 4.8 TB/s on an H200: the norm of 100 M parameters in 83 us.
+#include "kernels/gradient.h"
+
+#include <limits>
+
+#include "kernels/cuda/block.h"
+#include "kernels/cuda/launch.h"
+
+namespace trainyard::kernels::cuda {
+namespace {
+
+constexpr int64_t kChunk = 16384;
+constexpr int kTensors = 100;  // of a launch, whose parameters are at most 4 KiB
+
+struct Tensors {
+  int count = 0;
+  In g[kTensors];
+  int64_t elements[kTensors] = {};
+  int64_t first_chunk[kTensors] = {};
+};
+static_assert(sizeof(Tensors) < 3900);
+
+int64_t chunks_of(int64_t elements) { return (elements + kChunk - 1) / kChunk; }
+int64_t chunks_of(const GradientNormParams& s) {
+  int64_t chunks = 0;
+  for (const int64_t count : s.counts) chunks += chunks_of(count);
+  return chunks;
+}
+
+TRAINYARD_KERNEL void square_chunks(Tensors t, double* sums) {
+  const int64_t chunk = blockIdx.x;
+  int low = 0, high = t.count - 1;  // the last tensor that begins no later
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (t.first_chunk[middle] <= chunk) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  const In g = t.g[low];
+  const int64_t begin = (chunk - t.first_chunk[low]) * kChunk;
+  const int64_t end = begin + kChunk < t.elements[low] ? begin + kChunk : t.elements[low];
+  double sum = 0;
+  for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
+    const auto v = static_cast<double>(g[i]);
+    sum += v * v;
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) sums[chunk] = sum;
+}
+
+TRAINYARD_KERNEL void join_squares(int64_t chunks, const double* sums, double max_norm, float* norm,
+                                   float* scale) {
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < chunks; i += blockDim.x) sum += sums[i];
+  const double root = std::sqrt(block_sum(sum));
+  if (threadIdx.x != 0) return;
+  *norm = static_cast<float>(root);
+  if (scale != nullptr) *scale = static_cast<float>(math::clip_scale(root, max_norm));
+}
+
+TRAINYARD_KERNEL void clip_elements(int64_t count, bool fours, float bound, In g,
+                                    const float* scale, Out y) {
+  const float factor = scale == nullptr ? 1.0f : *scale;
+  if (!fours) {
+    for (int64_t i = thread_index(); i < count; i += thread_count()) {
+      y.set(i, math::clip_gradient(g[i], factor, bound));
+    }
+    return;
+  }
+  for (int64_t i = 4 * thread_index(); i < count; i += 4 * thread_count()) {
+    Four v = load4(g, i);
+    for (float& e : v.v) e = math::clip_gradient(e, factor, bound);
+    store4(y, i, v);
+  }
+}
+
+TRAINYARD_KERNEL void accumulate_elements(int64_t count, bool fours, float share, In g,
+                                          const int64_t* micro_step, float* sum) {
+  const bool first = *micro_step == 0;
+  if (!fours) {
+    for (int64_t i = thread_index(); i < count; i += thread_count()) {
+      sum[i] = share * g[i] + (first ? 0.0f : sum[i]);
+    }
+    return;
+  }
+  for (int64_t i = 4 * thread_index(); i < count; i += 4 * thread_count()) {
+    Four v = load4(g, i);
+    const Four old = load4({sum, false}, i);
+    for (int e = 0; e < 4; ++e) v.v[e] = share * v.v[e] + (first ? 0.0f : old.v[e]);
+    store4({sum, false}, i, v);
+  }
+}
+
+}  // namespace
+
+int64_t gradient_norm_workspace_bytes(const GradientNormParams& s) {
+  return chunks_of(s) * static_cast<int64_t>(sizeof(double));
+}
+
+void gradient_norm(const GradientNormParams& s, std::span<const In> g, float* norm, float* scale,
+                   void* workspace, CUstream_st* stream) {
+  auto* sums = static_cast<double*>(workspace);
+  for (size_t begin = 0; begin < g.size(); begin += kTensors) {
+    Tensors t;
+    int64_t chunks = 0;
+    for (size_t k = begin; k < std::min(g.size(), begin + kTensors); ++k) {
+      if (s.counts[k] == 0) continue;
+      t.g[t.count] = g[k];
+      t.elements[t.count] = s.counts[k];
+      t.first_chunk[t.count++] = chunks;
+      chunks += chunks_of(s.counts[k]);
+    }
+    launch({chunks}, stream, square_chunks, t, sums);
+    sums += chunks;
+  }
+  launch({1}, stream, join_squares, chunks_of(s), static_cast<double*>(workspace), s.max_norm, norm,
+         scale);
+}
+
+void clip_gradient(const ClipGradientParams& s, In g, const float* scale, Out y,
+                   CUstream_st* stream) {
+  const bool fours = s.count % 4 == 0 && takes_four(g) && takes_four(y);
+  const float bound =
+      s.bound == 0 ? std::numeric_limits<float>::infinity() : static_cast<float>(s.bound);
+  launch(grid_for(fours ? s.count / 4 : s.count), stream, clip_elements, s.count, fours, bound, g,
+         scale, y);
+}
+
+void accumulate_gradient(int64_t count, double share, In g, const int64_t* micro_step, float* sum,
+                         CUstream_st* stream) {
+  const bool fours = count % 4 == 0 && takes_four(g) && takes_four({sum, false});
+  launch(grid_for(fours ? count / 4 : count), stream, accumulate_elements, count, fours,
+         static_cast<float>(share), g, micro_step, sum);
+}
+
+}  // namespace trainyard::kernels::cuda

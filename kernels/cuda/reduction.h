@@ -1,0 +1,126 @@
+// kernels/cuda/reduction.h: many results, each made of many terms, in two stages. The first cuts
+// the terms of a result into slices, so that a few results fill the GPU too; the second joins the
+// slices. Within a block threads join by halves. All of it is in an order that the shapes alone
+// decide.
+//
+// What is reduced is a source, copied into the kernel:
+//
+//   using Acc = ...;                                   // trivial, at most 64 bytes
+//   Acc zero() const;
+//   void add(Acc& acc, int64_t result, int64_t begin, int64_t end, int64_t step) const;
+//   void merge(Acc& acc, const Acc& other) const;
+//   void finish(int64_t result, const Acc& acc) const; // writes
+#pragma once
+
+#include <bit>
+
+#include "kernels/cuda/launch.h"
+
+namespace trainyard::kernels::cuda {
+
+/// Which neighbours lie side by side in memory, and so belong to neighbouring threads.
+enum class Adjacent : uint8_t { kTerms, kResults };
+
+struct ReductionPlan {
+  int64_t results = 0, terms = 0;
+  int64_t slice = 0, slices = 1;  // terms of a slice; slices of a result
+  int32_t lanes = 1;              // threads of a block side by side along results
+  bool results_first = false;     // neighbouring threads take neighbouring results
+
+  int64_t blocks() const { return (results + lanes - 1) / lanes * slices; }
+};
+
+constexpr int64_t kReductionBlocks = 1056;  // eight for each multiprocessor of an H200
+constexpr int64_t kSlicesMax = 512;
+
+inline int64_t power_of_two(int64_t n) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n)));
+}
+
+inline ReductionPlan plan_reduction(int64_t results, int64_t terms, Adjacent adjacent) {
+  ReductionPlan p{results, terms};
+  p.results_first = adjacent == Adjacent::kResults;
+  int64_t along_terms = kBlockThreads;
+  if (p.results_first)
+    along_terms /= std::min<int64_t>(kWarp, power_of_two(std::max<int64_t>(results, 1)));
+  along_terms = std::min(along_terms, power_of_two(std::max<int64_t>(terms, 1)));
+  p.lanes = static_cast<int32_t>(kBlockThreads / along_terms);
+  const int64_t groups = p.blocks();
+  if (groups == 0 || terms == 0) return p;
+  // No thread shall have less than eight terms.
+  const int64_t wanted = std::min({(kReductionBlocks + groups - 1) / groups,
+                                   (terms + 8 * along_terms - 1) / (8 * along_terms), kSlicesMax});
+  const int64_t slice = (terms + wanted - 1) / wanted;
+  p.slice = (slice + along_terms - 1) / along_terms * along_terms;
+  p.slices = (terms + p.slice - 1) / p.slice;
+  return p;
+}
+
+/// Of the partial results; 0 where one stage is enough.
+template <typename Source>
+int64_t reduction_workspace_bytes(const ReductionPlan& p) {
+  return p.slices == 1 ? 0
+                       : p.slices * p.results * static_cast<int64_t>(sizeof(typename Source::Acc));
+}
+
+template <typename Source>
+TRAINYARD_KERNEL void reduce_slices(ReductionPlan p, Source source, typename Source::Acc* partial) {
+  using Acc = typename Source::Acc;
+  TRAINYARD_SHARED Acc joined[kBlockThreads];
+  const int lanes = p.lanes, rows = kBlockThreads / lanes, thread = static_cast<int>(threadIdx.x);
+  const int lane = p.results_first ? thread % lanes : thread / rows;
+  const int row = p.results_first ? thread / lanes : thread % rows;
+  const int64_t blocks = (p.results + lanes - 1) / lanes * p.slices;
+  for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+    const int64_t group = block / p.slices, slice = block - group * p.slices;
+    const int64_t result = group * lanes + lane, begin = slice * p.slice;
+    const int64_t end = begin + p.slice < p.terms ? begin + p.slice : p.terms;
+    Acc acc = source.zero();
+    if (result < p.results) source.add(acc, result, begin + row, end, rows);
+    Acc& own = joined[row * lanes + lane];
+    own = acc;
+    for (int step = rows / 2; step > 0; step /= 2) {
+      __syncthreads();
+      if (row < step) source.merge(own, joined[(row + step) * lanes + lane]);
+    }
+    if (row == 0 && result < p.results) {
+      if (p.slices == 1) {
+        source.finish(result, own);
+      } else {
+        partial[slice * p.results + result] = own;
+      }
+    }
+    __syncthreads();  // before the next block's terms take the place of these
+  }
+}
+
+/// The slices of another source, as a source.
+template <typename Source>
+struct Slices {
+  using Acc = typename Source::Acc;
+  Source source;
+  const Acc* partial;
+  int64_t results;
+  TRAINYARD_DEVICE Acc zero() const { return source.zero(); }
+  TRAINYARD_DEVICE void add(Acc& acc, int64_t result, int64_t begin, int64_t end,
+                            int64_t step) const {
+    for (int64_t j = begin; j < end; j += step) source.merge(acc, partial[j * results + result]);
+  }
+  TRAINYARD_DEVICE void merge(Acc& acc, const Acc& other) const { source.merge(acc, other); }
+  TRAINYARD_DEVICE void finish(int64_t result, const Acc& acc) const { source.finish(result, acc); }
+};
+
+/// One launch, or two. `workspace` as reduction_workspace_bytes() says.
+template <typename Source>
+void reduce(const ReductionPlan& p, const Source& source, void* workspace, CUstream_st* stream) {
+  auto* partial = static_cast<typename Source::Acc*>(workspace);
+  launch({std::min(p.blocks(), kBlocksMax)}, stream, reduce_slices<Source>, p, source, partial);
+  if (p.slices == 1) return;
+  ReductionPlan joining = plan_reduction(p.results, p.slices, Adjacent::kResults);
+  joining.slices = 1;
+  joining.slice = p.slices;
+  launch({std::min(joining.blocks(), kBlocksMax)}, stream, reduce_slices<Slices<Source>>, joining,
+         Slices<Source>{source, partial, p.results}, partial);
+}
+
+}  // namespace trainyard::kernels::cuda

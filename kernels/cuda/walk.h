@@ -1,0 +1,96 @@
+// kernels/cuda/walk.h: boxes (kernels/box.h) as the threads of a grid walk them. A thread finds its
+// elements by dividing its index, so divisions are by numbers prepared on the host: a product and a
+// shift, where a division of 64 bits would cost more than the memory that it finds.
+#pragma once
+
+#include <bit>
+
+#include "kernels/box.h"
+#include "kernels/cuda/view.h"
+
+namespace trainyard::kernels::cuda {
+
+/// A divisor of at least 1. Numbers below 2^31 are multiplied by ceil(2^p / value), p = 31 +
+/// ceil(log2 value): the error of the factor is below 2^(p - 31), so that of the product is
+/// below 1.
+struct Divisor {
+  int64_t value = 1;
+  uint32_t factor = 0, shift = 0;
+
+  Divisor() = default;
+  explicit Divisor(int64_t n) : value(n) {
+    if (n < 2 || n >= int64_t{1} << 31) return;
+    const auto bits = static_cast<uint32_t>(std::bit_width(static_cast<uint64_t>(n - 1)));
+    const uint64_t power = uint64_t{1} << (31 + bits);
+    factor =
+        static_cast<uint32_t>((power + static_cast<uint64_t>(n) - 1) / static_cast<uint64_t>(n));
+    shift = bits - 1;
+  }
+  TRAINYARD_HD int64_t quotient(int64_t n) const {
+    if (value == 1) return n;
+    if (n < int64_t{1} << 31 && factor != 0) {
+      return static_cast<int64_t>(((static_cast<uint64_t>(n) * factor) >> 32) >> shift);
+    }
+    return n / value;
+  }
+  TRAINYARD_HD int64_t remainder(int64_t n) const { return n - quotient(n) * value; }
+};
+
+/// A box in steps of one element, or of four neighbours of the innermost axis.
+template <int kOperands>
+struct Walk {
+  int64_t count = 1;  // steps
+  int rank = 0;
+  bool fours = false;
+  bool single[kOperands] = {};  // in fours: one element of this operand serves all four
+  Divisor size[kRankMax];
+  int64_t stride[kRankMax][kOperands] = {};
+
+  Walk() = default;
+  explicit Walk(const Box<kOperands>& box) : count(box.elements()), rank(box.rank) {
+    for (int i = 0; i < rank; ++i) {
+      size[i] = Divisor(box.size[i]);
+      for (int k = 0; k < kOperands; ++k) stride[i][k] = box.stride[i][static_cast<size_t>(k)];
+    }
+  }
+  /// In fours, if `aligned` (takes_four of every operand) and the strides allow it.
+  Walk(const Box<kOperands>& box, bool aligned) : Walk(box) {
+    if (!aligned || rank == 0 || size[rank - 1].value % 4 != 0) return;
+    for (int k = 0; k < kOperands; ++k) {
+      const int64_t inner = stride[rank - 1][k];
+      if (inner != 0 && inner != 1) return;
+      for (int i = 0; i + 1 < rank; ++i) {
+        if (inner == 1 && stride[i][k] % 4 != 0) return;
+      }
+    }
+    fours = true;
+    count /= 4;
+    size[rank - 1] = Divisor(size[rank - 1].value / 4);
+    for (int k = 0; k < kOperands; ++k) {
+      single[k] = stride[rank - 1][k] == 0;
+      stride[rank - 1][k] *= 4;
+    }
+  }
+
+  /// Where the operands lie at a step, counted with the innermost axis fastest.
+  TRAINYARD_HD void offsets(int64_t step, int64_t (&at)[kOperands]) const {
+    for (int k = 0; k < kOperands; ++k) at[k] = 0;
+    for (int i = rank - 1; i > 0; --i) {
+      const int64_t rest = size[i].quotient(step);
+      const int64_t index = step - rest * size[i].value;
+      for (int k = 0; k < kOperands; ++k) at[k] += index * stride[i][k];
+      step = rest;
+    }
+    if (rank > 0) {
+      for (int k = 0; k < kOperands; ++k) at[k] += step * stride[0][k];
+    }
+  }
+  /// Operand k at a step in fours.
+  TRAINYARD_HD Four load(int k, const In& x, int64_t at) const {
+    if (!single[k]) return load4(x, at);
+    const float v = x[at];
+    return {{v, v, v, v}};
+  }
+};
+
+}  // namespace trainyard::kernels::cuda
