@@ -55,8 +55,8 @@ Operands::Operands(const Graph& graph, const Node& node) {
 }
 
 CudaBackend::CudaBackend(int ordinal) : device_(ordinal) {
-  for (const auto table :
-       {activation_kernels, box_kernels, gemm_kernels, image_kernels, update_kernels})
+  for (const auto table : {activation_kernels, box_kernels, convolution_kernels, gemm_kernels,
+                           image_kernels, update_kernels})
     table_.add(table());
 }
 

@@ -31,6 +31,7 @@ class Operands {
 
 std::span<const CudaEntry> activation_kernels();
 std::span<const CudaEntry> box_kernels();
+std::span<const CudaEntry> convolution_kernels();
 std::span<const CudaEntry> gemm_kernels();
 std::span<const CudaEntry> image_kernels();
 std::span<const CudaEntry> update_kernels();
