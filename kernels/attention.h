@@ -26,6 +26,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/view.h"
 #include "kernels/dropout.h"
 
 namespace trainyard::kernels {
@@ -70,5 +71,20 @@ void attention_backward(const AttentionDims& d, const int64_t* step, const float
                         const float* v, const float* y, const float* lse, const float* dy,
                         const AttentionGradients<float>& out, void* workspace, Team& team);
 }  // namespace cpu
+
+/// Scores exist in tiles of 64 x 64; no sum is split over blocks. Launches: forward 1; backward 1
+/// for delta, 1 for dq and 1 for dk and dv. Asynchronous on `stream`; a launch that failed is told
+/// by cudaPeekAtLastError().
+namespace cuda {
+/// Whether D is within what the kernels take (4096).
+bool takes_attention(const AttentionDims& d);
+void attention_forward(const AttentionDims& d, const int64_t* step, In q, In k, In v, Out y,
+                       float* lse, CUstream_st* stream);
+int64_t attention_backward_workspace_bytes(const AttentionDims& d);
+/// dq, dk and dv are empty where not wanted.
+void attention_backward(const AttentionDims& d, const int64_t* step, In q, In k, In v, In y,
+                        const float* lse, In dy, Out dq, Out dk, Out dv, void* workspace,
+                        CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

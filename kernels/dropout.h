@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/view.h"
 #include "kernels/math/dropout.h"
 
 namespace trainyard::kernels {
@@ -34,5 +35,10 @@ namespace cpu {
 class Team;  // kernels/cpu/team.h
 void dropout(const DropoutParams& p, const int64_t* step, const float* x, float* y, Team& team);
 }  // namespace cpu
+
+/// One launch. Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
+namespace cuda {
+void dropout(const DropoutParams& p, const int64_t* step, In x, Out y, CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

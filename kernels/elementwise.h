@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/view.h"
+
 namespace trainyard::kernels {
 
 namespace reference {  // T is float or double
@@ -29,5 +31,10 @@ void add(int64_t count, const float* a, const float* b, float* c, Team& team);
 void fill(int64_t count, float value, float* y, Team& team);
 void copy(int64_t bytes, const std::byte* x, std::byte* y, Team& team);
 }  // namespace cpu
+
+/// One launch. Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
+namespace cuda {
+void fill(int64_t count, float value, Out y, CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

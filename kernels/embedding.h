@@ -24,6 +24,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/view.h"
+
 namespace trainyard::kernels {
 
 struct GatherDims {
@@ -84,5 +86,24 @@ void sequence_pool(const SequencePoolDims& d, const float* x, const int32_t* tok
 void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const float* dy,
                             float* dx, Team& team);
 }  // namespace cpu
+
+/// Launches: 1 each, but gather_backward as kernels/cuda/scatter_rows.h says, and
+/// add_positions_backward 1 for dx and 1 or 2 for the rest. Asynchronous on `stream`; a launch that
+/// failed is told by cudaPeekAtLastError().
+namespace cuda {
+void to_index(int64_t count, In x, int32_t* index, CUstream_st* stream);
+void gather(const GatherDims& d, In table, const int32_t* index, Out y, CUstream_st* stream);
+int64_t gather_backward_workspace_bytes(const GatherDims& d);
+void gather_backward(const GatherDims& d, const int32_t* index, In dy, Out dtable, void* workspace,
+                     CUstream_st* stream);
+void add_positions(const PositionDims& d, In x, In position, In prefix, Out y, CUstream_st* stream);
+int64_t add_positions_backward_workspace_bytes(const PositionDims& d);
+void add_positions_backward(const PositionDims& d, In dy, Out dx, Out dposition, Out dprefix,
+                            void* workspace, CUstream_st* stream);
+void sequence_pool(const SequencePoolDims& d, In x, const int32_t* token, Out y,
+                   CUstream_st* stream);
+void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, In dy, Out dx,
+                            CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

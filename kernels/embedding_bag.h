@@ -14,6 +14,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/view.h"
+
 namespace trainyard::kernels {
 
 struct EmbeddingBagDims {
@@ -38,5 +40,15 @@ void embedding_bag(const EmbeddingBagDims& d, const float* table, const int32_t*
 void embedding_bag_backward(const EmbeddingBagDims& d, const int32_t* token, const float* dy,
                             float* dtable, Team& team);
 }  // namespace cpu
+
+/// Launches: 1, and for the gradient 1 and those of kernels/cuda/scatter_rows.h. Asynchronous on
+/// `stream`; a launch that failed is told by cudaPeekAtLastError().
+namespace cuda {
+void embedding_bag(const EmbeddingBagDims& d, In table, const int32_t* token, Out y,
+                   CUstream_st* stream);
+int64_t embedding_bag_backward_workspace_bytes(const EmbeddingBagDims& d);
+void embedding_bag_backward(const EmbeddingBagDims& d, const int32_t* token, In dy, Out dtable,
+                            void* workspace, CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

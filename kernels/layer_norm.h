@@ -21,6 +21,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/view.h"
+
 namespace trainyard::kernels {
 
 struct LayerNormDims {
@@ -49,5 +51,16 @@ void layer_norm_backward(const LayerNormDims& d, const float* x, const float* sc
                          const float* mean, const float* inv_std, const float* dy, float* dx,
                          float* dscale, float* db, void* workspace, Team& team);
 }  // namespace cpu
+
+/// Launches: forward 1; backward 1 for dx and 2 for dscale and db. Asynchronous on `stream`; a
+/// launch that failed is told by cudaPeekAtLastError().
+namespace cuda {
+void layer_norm_forward(const LayerNormDims& d, In x, In scale, In b, Out y, float* mean,
+                        float* inv_std, CUstream_st* stream);
+int64_t layer_norm_backward_workspace_bytes(const LayerNormDims& d);
+void layer_norm_backward(const LayerNormDims& d, In x, In scale, const float* mean,
+                         const float* inv_std, In dy, Out dx, Out dscale, Out db, void* workspace,
+                         CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/view.h"  // CUstream_st
 #include "kernels/math/losses.h"
 
 namespace trainyard::kernels {
@@ -34,5 +35,18 @@ template <typename F, typename Target>
 void pointwise_loss_grad(const F& f, int64_t count, const float* y, const Target* t,
                          const float* dloss, float* dy, Team& team);
 }  // namespace cpu
+
+/// A thread's losses are summed in F32, the blocks' sums in double, in an order that is always the
+/// same. Launches: loss 2, gradient 1. Asynchronous on `stream`; a launch that failed is told by
+/// cudaPeekAtLastError().
+namespace cuda {
+int64_t pointwise_loss_workspace_bytes(int64_t count);
+template <typename F, typename Target>  // Target is float or int32_t
+void pointwise_loss(const F& f, int64_t count, const float* y, const Target* t, float* loss,
+                    void* workspace, CUstream_st* stream);
+template <typename F, typename Target>
+void pointwise_loss_grad(const F& f, int64_t count, const float* y, const Target* t,
+                         const float* dloss, float* dy, CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -20,6 +20,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "kernels/cuda/view.h"
+
 namespace trainyard::kernels {
 
 enum class RecurrentCell : uint8_t { kLstm, kGru };
@@ -28,7 +30,7 @@ struct RecurrentDims {
   RecurrentCell cell;
   int64_t N, T, F, H;  // all >= 1
   bool reverse = false;
-  int64_t gates() const { return cell == RecurrentCell::kLstm ? 4 : 3; }
+  constexpr int64_t gates() const { return cell == RecurrentCell::kLstm ? 4 : 3; }
 };
 
 template <typename T>
@@ -79,5 +81,33 @@ class RecurrentBackward {
   std::unique_ptr<Impl> impl_;
 };
 }  // namespace cpu
+
+/// What of a step is no product: one launch. Step t comes behind step `before`, -1 at the first.
+/// Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
+namespace cuda {
+struct RecurrentForwardStep {
+  const float* a;            // [N, T, G H]: w_ih x; may be gates
+  const float* b;            // [N, G H]: w_hh h, of this step; not read at the first
+  const float *b_ih, *b_hh;  // both or neither
+  Out y, last, gates;        // last is empty but at the last step, or always
+  float* saved;
+  float* h;      // [N, H]: h of the step before becomes this one's
+  Out h_narrow;  // [N, H]: the same for the next product, or empty
+};
+void recurrent_step_forward(const RecurrentDims& d, int64_t t, int64_t before,
+                            const RecurrentForwardStep& p, CUstream_st* stream);
+
+struct RecurrentBackwardStep {
+  In gates, y, dy, dlast;  // dy and dlast may be empty
+  const float* saved;
+  float *dh, *dc;  // [N, H]: from the step behind, to be added to by w_hh (gru) or assigned (lstm)
+  Out da, db;      // [N, T, G H]: the gradients of a and b; db is empty where they are one (lstm)
+  Out step;        // [N, G H]: db of this step
+  Out h_before;    // [N, T, H]: what w_hh was multiplied with
+};
+/// `is_last`: the first one of backward.
+void recurrent_step_backward(const RecurrentDims& d, int64_t t, int64_t before, bool is_last,
+                             const RecurrentBackwardStep& p, CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -11,6 +11,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/view.h"
+
 namespace trainyard::kernels {
 
 struct SoftmaxDims {
@@ -31,5 +33,11 @@ class Team;  // kernels/cpu/team.h
 void softmax_forward(const SoftmaxDims& d, const float* x, float* y, Team& team);
 void softmax_backward(const SoftmaxDims& d, const float* y, const float* dy, float* dx, Team& team);
 }  // namespace cpu
+
+/// One launch. Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
+namespace cuda {
+void softmax_forward(const SoftmaxDims& d, In x, Out y, CUstream_st* stream);
+void softmax_backward(const SoftmaxDims& d, In y, In dy, Out dx, CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -25,6 +25,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cuda/view.h"  // CUstream_st
+
 namespace trainyard::kernels {
 
 struct SoftmaxXentParams {
@@ -54,5 +56,19 @@ void softmax_xent_forward(const SoftmaxXentParams& p, const float* z, const int3
 void softmax_xent_backward(const SoftmaxXentParams& p, const float* prob, const int32_t* label,
                            const float* dloss, float* dz, Team& team);
 }  // namespace cpu
+
+/// A row's loss is summed in F32, the rows' losses in double, in an order that is always the same.
+/// `weights` is p.weights in device memory, in F32; nullptr where that is empty. Launches: 2 each.
+/// Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
+namespace cuda {
+int64_t softmax_xent_forward_workspace_bytes(const SoftmaxXentParams& p);
+void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights, const float* z,
+                          const int32_t* label, float* loss, float* prob, void* workspace,
+                          CUstream_st* stream);
+constexpr int64_t softmax_xent_backward_workspace_bytes() { return sizeof(double); }
+void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights, const float* prob,
+                           const int32_t* label, const float* dloss, float* dz, void* workspace,
+                           CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -51,6 +51,7 @@ Command predict_command();
 Command generate_command();
 Command local_run_command();
 Command local_export_command();
+Command local_check_command();
 std::vector<Command> dataset_commands();
 std::vector<Command> model_commands();
 Command model_evaluate_command();

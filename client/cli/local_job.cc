@@ -1,6 +1,7 @@
 #include "client/cli/local_job.h"
 
 #include <stdlib.h>
+#include <algorithm>
 
 #include <system_error>
 #include <vector>
@@ -69,8 +70,13 @@ Result<std::string> pick_device(const v1::Resources& resources, const std::strin
   if (wish.empty()) wish = resources.device() == v1::Resources::GPU ? "gpu" : "cpu";
   if (wish == "cpu") return std::string("devices/cpu");
   if (wish == "gpu") return std::string("devices/gpu-0");
+  const std::string_view number = wish.starts_with("gpu-") ? std::string_view(wish).substr(4) : "";
+  if (!number.empty() && number.size() <= 3 &&
+      std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; })) {
+    return "devices/" + wish;
+  }
   return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                    "--device: " + quoted_value(wish) + ", expected cpu or gpu");
+                    "--device: " + quoted_value(wish) + ", expected cpu, gpu or gpu-N");
 }
 
 Result<int> pick_threads(const v1::Resources& resources, int64_t flag) {

@@ -36,6 +36,9 @@ inline Grid grid_for(int64_t n) {
 
 #ifdef __CUDACC__
 #define TRAINYARD_KERNEL __global__
+/// A kernel of blocks of that many threads, so many of which are to fit a multiprocessor at once:
+/// the compiler keeps to the registers that they have.
+#define TRAINYARD_KERNEL_OF(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #define TRAINYARD_DEVICE __device__ __forceinline__
 /// An array that the threads of a block share: TRAINYARD_SHARED float tile[32][33];
 #define TRAINYARD_SHARED __shared__
@@ -43,6 +46,9 @@ inline Grid grid_for(int64_t n) {
 #define TRAINYARD_DYNAMIC_SHARED(T, name)                     \
   extern __shared__ __align__(16) unsigned char name##_raw[]; \
   T* const name = reinterpret_cast<T*>(name##_raw)
+
+/// Before a loop whose arrays must lie in registers.
+#define TRAINYARD_UNROLL _Pragma("unroll")
 
 /// Asynchronous. A launch that failed is told by cudaPeekAtLastError().
 template <typename... Parameters, typename... Arguments>
@@ -54,8 +60,10 @@ void launch(const Grid& grid, CUstream_st* stream, void (*kernel)(Parameters...)
 }
 #else
 #define TRAINYARD_KERNEL
+#define TRAINYARD_KERNEL_OF(threads, blocks)
 #define TRAINYARD_DEVICE inline
 #define TRAINYARD_SHARED static
+#define TRAINYARD_UNROLL
 #define TRAINYARD_DYNAMIC_SHARED(T, name) \
   T* const name = static_cast<T*>(emulator::dynamic_shared())
 

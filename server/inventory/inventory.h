@@ -27,6 +27,7 @@ struct Device {
   int32_t slots = 1;              // jobs it may run at a time
   int32_t cores = 0;              // CPU: cores this process may use
   bool schedulable = true;        // jobs may start here
+  bool checking = false;          // not schedulable yet: it is being checked, which takes seconds
 };
 
 struct Devices {
@@ -39,13 +40,13 @@ class Inventory {
   virtual ~Inventory() = default;
   /// Reads everything anew. Thread-safe. Never fails: what cannot be read is UNKNOWN or noted.
   virtual Devices read() = 0;
+  /// It failed a job: what it computes is not trusted until it has been checked again.
+  virtual void doubt(const std::string& /*device*/) {}
 };
 
 struct InventoryOptions {
   // libtrainyard_cuda.so. A GPU without this file is shown, but not schedulable.
   std::filesystem::path cuda_module;
-  // False: the module lacks kernels that training takes. GPUs are shown, but not schedulable.
-  bool cuda_module_trains = true;
   std::string nvml_library = "libnvidia-ml.so.1";
   int32_t cpu_slots = 1;
   int32_t gpu_slots = 1;

@@ -51,8 +51,6 @@ class LocalInventory final : public Inventory {
     if (!gpus->empty() && !has_module)
       devices.note = "No GPU to use: the CUDA module " + options_.cuda_module.filename().string() +
                      " is not installed; install Trainyard's CUDA package.";
-    else if (!gpus->empty() && !options_.cuda_module_trains)
-      devices.note = "No GPU to use: this version of Trainyard does not train on GPUs yet.";
   }
 
   Device to_device(NvmlDevice gpu, bool has_module) const {
@@ -70,9 +68,6 @@ class LocalInventory final : public Inventory {
       device.schedulable = false;
     } else if (!has_module) {
       device.reason = "The CUDA module is not installed.";
-      device.schedulable = false;
-    } else if (!options_.cuda_module_trains) {
-      device.reason = "This version of Trainyard does not train on GPUs yet.";
       device.schedulable = false;
     }
     return device;

@@ -21,6 +21,11 @@ class Slots {
       return d.kind == kind && d.schedulable && d.slots > 0;
     });
   }
+  /// A device of this kind may be usable in some seconds.
+  bool checks_kind(DeviceKind kind) const {
+    return std::any_of(devices_.begin(), devices_.end(),
+                       [&](const Device& d) { return d.kind == kind && d.checking; });
+  }
   /// Any device of this kind, usable now or not.
   bool lists_kind(DeviceKind kind) const {
     return std::any_of(devices_.begin(), devices_.end(),
@@ -51,12 +56,12 @@ Choice choose_kind(const WaitingJob& job, const Slots& slots, const std::string&
   };
   if (job.wish == DeviceWish::kCpu) return assigned(DeviceKind::kCpu, "The job asked for the CPU.");
   if (job.wish == DeviceWish::kGpu) return assigned(DeviceKind::kGpu, "The job asked for a GPU.");
-  if (job.kind_before && slots.has_kind(*job.kind_before))
+  if (job.kind_before && (slots.has_kind(*job.kind_before) || slots.checks_kind(*job.kind_before)))
     return assigned(*job.kind_before, std::string("The same kind of device as before, a ") +
                                           noun_of(*job.kind_before) +
                                           ", so that the result stays "
                                           "the same to the bit.");
-  if (slots.has_kind(DeviceKind::kGpu))
+  if (slots.has_kind(DeviceKind::kGpu) || slots.checks_kind(DeviceKind::kGpu))
     return assigned(DeviceKind::kGpu, "A GPU is there, and the job takes any device.");
   std::string why = gpu_note.empty() ? "No GPU can be used now." : gpu_note;
   return Choice{DeviceKind::kCpu, "CPU_FALLBACK", std::string("Runs on the CPU. ").append(why)};
@@ -68,6 +73,10 @@ WaitDecision wait_for_device(const WaitingJob& job, DeviceKind kind, const Slots
     return {job.uid, "WAITING_FOR_DEVICE",
             std::string("Waits for a free slot: every ") + noun_of(kind) +
                 " slot is taken by jobs of higher priority or submitted earlier."};
+  if (slots.checks_kind(kind))
+    return {job.uid, "WAITING_FOR_DEVICE",
+            std::string("Waits for a ") + noun_of(kind) +
+                ": it is being checked before a job starts on it, which takes some seconds."};
   std::string message = std::string("Waits for a ") + noun_of(kind) + ": ";
   if (kind == DeviceKind::kGpu && !gpu_note.empty())
     message += gpu_note;
@@ -120,7 +129,7 @@ Status check_satisfiable(DeviceWish wish, const Devices& devices) {
   const auto has = [&](DeviceKind kind) {
     return std::any_of(devices.devices.begin(), devices.devices.end(), [&](const Device& d) {
       // A device that is only ill now may be well again; one without its module may not.
-      return d.kind == kind && (d.schedulable || d.health != DeviceHealth::kHealthy);
+      return d.kind == kind && (d.schedulable || d.checking || d.health != DeviceHealth::kHealthy);
     });
   };
   if (wish != DeviceWish::kGpu || has(DeviceKind::kGpu)) return {};

@@ -9,8 +9,8 @@
 //   cpu    the CPU.
 //   gpu    a GPU.
 //   auto   a GPU where the server has one that works, even if it is busy now (the CPU would finish
-//          later), else the CPU, with the reason. After a first attempt: the same kind of device as
-//          before while there is one, since another kind gives other bits.
+//          later) or being checked, else the CPU, with the reason. After a first attempt: the same
+//          kind of device as before while there is one, since another kind gives other bits.
 #pragma once
 
 #include <cstdint>

@@ -7,18 +7,20 @@
 #include <algorithm>
 
 #include "server/config/log.h"
+#include "server/inventory/checked_inventory.h"
 #include "server/service/context.h"
 #include "server/service/listener.h"
 #include "server/service/public_services.h"
 #include "server/service/watch.h"
 #include "server/service/worker_service.h"
+#include "server/supervisor/device_check.h"
 #include "server/supervisor/dispatcher.h"
 #include "src/base/text.h"
-#include "src/runtime/cuda_module.h"
 
 namespace trainyard::server {
 namespace {
 
+constexpr int kCheckThreadsMax = 4;  // its networks are small
 constexpr int kExecutorThreads = 8;  // as many submits wait for one commit together
 constexpr size_t kExecutorQueueMax = 1024;
 constexpr std::chrono::milliseconds kShutdownGrace{500};
@@ -30,6 +32,7 @@ Status check_worker_program(const std::filesystem::path& worker) {
                         " is not a program that can be run; set `worker` to trainyard-worker");
 }
 
+/// GPUs as the driver lists them; whether they compute what they should is not asked here.
 std::unique_ptr<Inventory> local_inventory(const Config& config) {
   InventoryOptions options;
   options.cpu_slots = config.cpu_slots;
@@ -37,7 +40,6 @@ std::unique_ptr<Inventory> local_inventory(const Config& config) {
   // The layout of an installation, and of the build tree: bin/ beside lib/trainyard/.
   options.cuda_module =
       config.worker.parent_path().parent_path() / "lib/trainyard/libtrainyard_cuda.so";
-  options.cuda_module_trains = kCudaModuleTrains;
   return make_local_inventory(std::move(options));
 }
 
@@ -74,7 +76,8 @@ struct Daemon::Impl {
   Impl(Config c, DaemonParts& parts, std::unique_ptr<Store> s)
       : config(std::move(c)),
         paths(config.state_dir),
-        inventory(parts.inventory ? std::move(parts.inventory) : local_inventory(config)),
+        inventory(std::make_unique<CheckedInventory>(
+            parts.inventory ? std::move(parts.inventory) : local_inventory(config), *parts.clock)),
         store(std::move(s)),
         hub(*store),
         executor(kExecutorThreads, kExecutorQueueMax),
@@ -87,6 +90,7 @@ struct Daemon::Impl {
                  config.threads_per_job}),
         measure(supervisor, paths),
         inspect(supervisor, paths),
+        device_checks(supervisor, paths),
         context{config,     paths,  *parts.clock, *parts.files, *store,  hub,
                 *inventory, ingest, predict,      measure,      inspect, executor} {
     context.start_time_us = parts.clock->wall_us();
@@ -100,7 +104,7 @@ struct Daemon::Impl {
 
   const Config config;
   const StatePaths paths;
-  std::unique_ptr<Inventory> inventory;
+  std::unique_ptr<CheckedInventory> inventory;
   std::optional<Token> token;
   std::unique_ptr<Store> store;
   EventHub hub;
@@ -111,6 +115,7 @@ struct Daemon::Impl {
   PredictRunner predict;
   MeasureRunner measure;
   InspectRunner inspect;
+  DeviceCheckRunner device_checks;
   ServiceContext context;
   std::unique_ptr<PublicServices> services;
   std::unique_ptr<grpc::Service> worker_service;
@@ -145,6 +150,12 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     spdlog::error("event=store_failed {}", kv("remedy", "check the disk, restart the daemon"));
     public_listener->set_serving(false);
   };
+  inventory->start(
+      [this](const std::string& device, std::function<void(Status)> done) {
+        device_checks.run(device, std::min(config.threads_per_job, kCheckThreadsMax),
+                          std::move(done));
+      },
+      [this] { dispatcher.devices_changed(); });
   dispatcher.start();
   return {};
 }
@@ -192,6 +203,8 @@ void Daemon::drain() {
   impl_->predict.drain();
   impl_->measure.drain();
   impl_->inspect.drain();
+  impl_->inventory->stop();
+  impl_->device_checks.drain();
   impl_->ingest.drain();
   impl_->dispatcher.drain(grace_ms);
   impl_->supervisor.stop_all("drain", grace_ms);

@@ -216,7 +216,9 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
   Live l{"", started->attempt, decision.device};
   auto owner = std::make_shared<TrainTask>(
       store, clock, *started, std::move(task),
-      [impl = shared_from_this(), uid = job.uid, attempt = started->attempt] {
+      [impl = shared_from_this(), uid = job.uid, attempt = started->attempt,
+       device = decision.device](bool device_fault) {
+        if (device_fault) impl->inventory.doubt(device);
         {
           const std::lock_guard lock(impl->mu);
           impl->ended.emplace_back(uid, attempt);
@@ -284,6 +286,14 @@ Status Dispatcher::recover() {
 
 void Dispatcher::start() {
   impl_->thread = std::jthread([impl = impl_.get()] { impl->run(); });
+}
+
+void Dispatcher::devices_changed() {
+  {
+    const std::lock_guard lock(impl_->mu);
+    impl_->urgent = true;
+  }
+  impl_->changed.notify_one();
 }
 
 void Dispatcher::drain(int64_t grace_ms) {

@@ -34,6 +34,8 @@ class Dispatcher {
   Status recover();
   /// Begins to start jobs.
   void start();
+  /// The devices are not what they were: looks at the queue again.
+  void devices_changed();
   /// Starts nothing any more and asks every worker to stop within `grace_ms`; their jobs return to
   /// the queue.
   void drain(int64_t grace_ms);

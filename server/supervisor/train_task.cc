@@ -40,7 +40,7 @@ std::string printable(std::string_view text) {
 }  // namespace
 
 TrainTask::TrainTask(Store& store, const Clock& clock, Job job, TrainTaskOptions options,
-                     std::function<void()> gone)
+                     std::function<void(bool)> gone)
     : store_(store),
       clock_(clock),
       job_(std::move(job)),
@@ -227,7 +227,7 @@ void TrainTask::ended(const TaskEnd& end) {
     spdlog::error("event=attempt_end_not_stored {} {}", kv("job", job_.name()),
                   kv("message", job.error().message));
   }
-  gone_();
+  gone_(device_fault_);
 }
 
 }  // namespace trainyard::server

@@ -24,9 +24,10 @@ struct TrainTaskOptions {
 
 class TrainTask final : public TaskOwner {
  public:
-  /// `job` as start_attempt() returned it. `gone` is called when the process is, at the very end.
+  /// `job` as start_attempt() returned it. `gone` is called when the process is, at the very end,
+  /// and told whether its device failed.
   TrainTask(Store& store, const Clock& clock, Job job, TrainTaskOptions options,
-            std::function<void()> gone);
+            std::function<void(bool device_fault)> gone);
 
   Status spawned(pid_t pid, int64_t start_time) override;
   Result<v1::Assignment> assignment() override;
@@ -45,7 +46,7 @@ class TrainTask final : public TaskOwner {
   const Clock& clock_;
   const Job job_;
   const TrainTaskOptions options_;
-  const std::function<void()> gone_;
+  const std::function<void(bool)> gone_;
   std::atomic<int64_t> parameter_count_{0};
   std::atomic<bool> stopped_{false};       // the worker said that it stopped as it was asked to
   std::atomic<bool> device_fault_{false};  // the worker said that its device failed

@@ -1,5 +1,6 @@
 #include "server/worker/worker.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <new>
@@ -15,6 +16,7 @@
 #include "src/data/dataset.h"
 #include "src/runtime/cuda_error.h"
 #include "src/runtime/open_backend.h"
+#include "src/train/device_check.h"
 #include "src/train/evaluate_model.h"
 #include "src/train/generator.h"
 #include "src/train/predictor.h"
@@ -181,6 +183,18 @@ Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   return outcome;
 }
 
+Result<v1::Outcome> run_check_device(const v1::CheckDeviceTask& task) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                   open_backend(task.device(), task.threads()));
+  const DeviceCheck check = check_device(*backend, *make_cpu_backend(std::max(1, task.threads())));
+  if (const std::string failure = check.failure(); !failure.empty()) {
+    return make_error(ErrorCode::kFailedPrecondition, "DEVICE_CHECK_FAILED", failure);
+  }
+  v1::Outcome outcome;
+  outcome.set_kind(v1::Outcome::SUCCEEDED);
+  return outcome;
+}
+
 Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& stream,
                              const std::stop_token& stop) {
   switch (assignment.kind_case()) {
@@ -196,6 +210,8 @@ Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& str
       return run_generate(assignment.generate(), stream, stop);
     case v1::Assignment::kEvaluate:
       return run_evaluate(assignment.evaluate());
+    case v1::Assignment::kCheckDevice:
+      return run_check_device(assignment.check_device());
     case v1::Assignment::kInspect:
       return run_inspect(assignment.inspect());
     case v1::Assignment::KIND_NOT_SET:

@@ -75,6 +75,22 @@ class Backend {
   virtual void copy_to_host(void* host, const void* device, int64_t bytes) = 0;
   /// Waits until all submitted work is done.
   virtual void synchronize() = 0;
+
+  /// True where work goes on after it was submitted. Then the next step is submitted before the
+  /// results of this one are looked at.
+  virtual bool runs_ahead() const { return false; }
+  /// Host memory for begin_copy_to_host(), aligned to kArenaAlignment. Throws std::bad_alloc.
+  virtual void* allocate_host(int64_t bytes);
+  virtual void release_host(void* memory) noexcept;
+  /// Submits a copy behind the work so far. `host`, of allocate_host(), has the bytes once a mark()
+  /// that was made later has been waited for.
+  virtual void begin_copy_to_host(void* host, const void* device, int64_t bytes) {
+    copy_to_host(host, device, bytes);
+  }
+  /// A place behind the work so far, and waiting for it. At most kMarks are waited for at a time.
+  static constexpr int64_t kMarks = 4;
+  virtual int64_t mark() { return 0; }
+  virtual void wait(int64_t /*mark*/) {}
 };
 
 /// `threads` is the size of the team that every kernel uses; it is recorded with the job, because

@@ -30,10 +30,6 @@ using CudaModuleOpen = CudaModuleAnswer(int abi, const char* build, int device, 
                                         char* error, size_t error_size);
 constexpr const char* kCudaModuleEntry = "trainyard_cuda_open";
 
-/// Whether the module has every kernel that training a model takes. Until then the daemon shows
-/// GPUs but starts no job on them, so that `auto` means the CPU (docs/cuda.md).
-constexpr bool kCudaModuleTrains = false;
-
 /// <folder of the running program>/../lib/trainyard/libtrainyard_cuda.so: the layout of an
 /// installation and of the build tree. TRAINYARD_CUDA_MODULE in the environment, an absolute path,
 /// replaces it.

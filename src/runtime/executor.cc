@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "kernels/math/bf16.h"
 #include "src/base/check.h"
@@ -46,11 +47,30 @@ int64_t first_non_finite(std::span<const std::byte> bytes) {
   return -1;
 }
 
+/// bf16 numbers as floats; `to` says how many.
+void widen(const std::byte* stored, std::span<std::byte> to) {
+  for (size_t i = 0; i < to.size() / sizeof(float); ++i) {
+    math::Bf16 narrow;
+    std::memcpy(&narrow, stored + i * sizeof narrow, sizeof narrow);
+    const float value = math::widen(narrow);
+    std::memcpy(to.data() + i * sizeof value, &value, sizeof value);
+  }
+}
+
 bool is_permuted(const TensorInfo& t) {
   return t.layout == Layout::kChannelsLast && !layouts_share_bytes(t.type.shape);
 }
 
 }  // namespace
+
+void* Backend::allocate_host(int64_t bytes) {
+  return ::operator new (static_cast<size_t>(bytes),
+                         std::align_val_t{static_cast<size_t>(kArenaAlignment)});
+}
+
+void Backend::release_host(void* memory) noexcept {
+  ::operator delete (memory, std::align_val_t{static_cast<size_t>(kArenaAlignment)});
+}
 
 Arena::Arena(Backend& backend, int64_t persistent_bytes, int64_t transient_bytes,
              int64_t workspace_bytes)
@@ -146,6 +166,27 @@ void Executor::read(TensorId id, std::span<std::byte> bytes, size_t offset) cons
   copy_out(id, bytes, offset);
 }
 
+int64_t Executor::stored_bytes(TensorId id) const {
+  const TensorInfo& t = program().graph.tensor(id);
+  return t.is_bf16() ? t.type.bytes() / 2 : t.type.bytes();
+}
+
+void Executor::begin_read(TensorId id, std::byte* host) const {
+  const TensorInfo& t = program().graph.tensor(id);
+  TRAINYARD_CHECK(!is_permuted(t), t.name + " does not lie row-major");
+  prepared_.backend_.begin_copy_to_host(host, address(id), stored_bytes(id));
+}
+
+void Executor::take(TensorId id, const std::byte* host, std::span<std::byte> bytes) const {
+  const TensorInfo& t = program().graph.tensor(id);
+  TRAINYARD_CHECK(static_cast<int64_t>(bytes.size()) == t.type.bytes(), t.name + ": its size");
+  if (t.is_bf16()) {
+    widen(host, bytes);
+  } else {
+    std::memcpy(bytes.data(), host, bytes.size());
+  }
+}
+
 void Executor::copy_out(TensorId id, std::span<std::byte> bytes, size_t offset) const {
   prepared_.backend_.synchronize();
   if (!program().graph.tensor(id).is_bf16()) {
@@ -153,13 +194,10 @@ void Executor::copy_out(TensorId id, std::span<std::byte> bytes, size_t offset) 
                                     static_cast<int64_t>(bytes.size()));
     return;
   }
-  std::vector<math::Bf16> stored(bytes.size() / sizeof(float));
+  std::vector<std::byte> stored(bytes.size() / 2);
   prepared_.backend_.copy_to_host(stored.data(), address(id) + offset / 2,
-                                  static_cast<int64_t>(bytes.size() / 2));
-  for (size_t i = 0; i < stored.size(); ++i) {
-    const float value = math::widen(stored[i]);
-    std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
-  }
+                                  static_cast<int64_t>(stored.size()));
+  widen(stored.data(), bytes);
 }
 
 void Executor::run() {

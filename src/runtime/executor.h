@@ -36,6 +36,21 @@ class Arena {
   std::byte* base_;
 };
 
+/// Host memory that a device copies to (Backend::allocate_host).
+class HostBuffer {
+ public:
+  HostBuffer(Backend& backend, int64_t bytes)
+      : backend_(backend), memory_(static_cast<std::byte*>(backend.allocate_host(bytes))) {}
+  ~HostBuffer() { backend_.release_host(memory_); }
+  HostBuffer(const HostBuffer&) = delete;
+  HostBuffer& operator=(const HostBuffer&) = delete;
+  std::byte* get() const { return memory_; }
+
+ private:
+  Backend& backend_;
+  std::byte* memory_;
+};
+
 /// Kernels of a program, prepared but not yet bound: their workspace needs are known before the
 /// arena is allocated.
 class PreparedProgram {
@@ -71,6 +86,12 @@ class Executor {
   void write(TensorId id, std::span<const std::byte> bytes);
   void read(TensorId id, std::span<std::byte> bytes) const;
   void read(TensorId id, std::span<std::byte> bytes, size_t offset) const;
+  /// In two parts, so that the device goes on meanwhile: begin_read() submits a copy of a tensor as
+  /// it is stored to `host`, of stored_bytes(); when it has arrived, take() makes of it what read()
+  /// gives. Of tensors that lie row-major.
+  int64_t stored_bytes(TensorId id) const;
+  void begin_read(TensorId id, std::byte* host) const;
+  void take(TensorId id, const std::byte* host, std::span<std::byte> bytes) const;
   /// The first run submits the kernels one by one; from the second on they are replayed as a
   /// whole where the backend can record them.
   void run();

@@ -58,18 +58,27 @@ Status Loop::run(const std::stop_token& stop) {
                   context_.split.train, options);
     while (state_.step < shape.steps_total && !stops_early()) {
       if (stop.stop_requested()) {
+        while (!under_way_.empty()) {
+          if (Status s = finish_step(); !s.ok()) return s;
+        }
         if (Status s = checkpoint(); !s.ok()) return s;
         metrics_.flush();
         return make_error(ErrorCode::kCancelled, "STOPPED",
                           "stopped after step " + std::to_string(state_.step) + " of " +
                               std::to_string(shape.steps_total));
       }
-      if (Status s = run_step(loader); !s.ok()) return s;
+      begin_step(loader);
+      // The device goes on with this step while the one before is looked at, unless somebody waits.
+      const bool waits = !session_.runs_ahead() || is_looked_at(steps_begun());
+      while (std::ssize(under_way_) > (waits ? 0 : Session::kStepsAhead)) {
+        if (Status s = finish_step(); !s.ok()) return s;
+      }
       const int64_t step = state_.step;
       if (metrics_.due() || step == shape.steps_total) {
         report_rates(loader);
         metrics_.flush();
       }
+      if (!under_way_.empty() || !is_looked_at(step)) continue;
       if (is_due(step, recipe.evaluate_every_steps, shape.steps_per_epoch)) evaluate_validation();
       if (is_due(step, recipe.checkpoint_every_steps, shape.steps_per_epoch)) {
         metrics_.flush();
@@ -80,17 +89,34 @@ Status Loop::run(const std::stop_token& stop) {
   return finish();
 }
 
-Status Loop::run_step(Loader& loader) {
+bool Loop::is_looked_at(int64_t step) const {
   const Recipe& recipe = context_.job.recipe;
-  const double rate = learning_rate_at(recipe.schedule, recipe.optimizer.learning_rate, state_.step,
+  const RunShape& shape = context_.shape;
+  return step == shape.steps_total ||
+         is_due(step, recipe.evaluate_every_steps, shape.steps_per_epoch) ||
+         is_due(step, recipe.checkpoint_every_steps, shape.steps_per_epoch);
+}
+
+void Loop::begin_step(Loader& loader) {
+  const Recipe& recipe = context_.job.recipe;
+  const int64_t step = steps_begun();
+  const double rate = learning_rate_at(recipe.schedule, recipe.optimizer.learning_rate, step,
                                        context_.shape.steps_total);
   const Batch& batch = loader.next();
   Session::StepInputs inputs;
   inputs.input = batch.input_bytes();
   inputs.target = batch.target_bytes();
-  inputs.step = state_.step;
+  inputs.step = step;
   inputs.learning_rate = static_cast<float>(rate);
-  const double loss = session_.run_step(inputs);
+  session_.begin_step(inputs);
+  under_way_.push_back({rate, classification_ ? batch.target_class : std::vector<int32_t>()});
+}
+
+Status Loop::finish_step() {
+  const StepUnderWay step = std::move(under_way_.front());
+  under_way_.pop_front();
+  const Session::StepResult result = session_.finish_step();
+  const auto loss = static_cast<double>(result.loss);
   if (!std::isfinite(loss)) {
     metrics_.add("train/loss", state_.step + 1, loss);  // watchers see the value that ended the job
     metrics_.flush();
@@ -99,34 +125,33 @@ Status Loop::run_step(Loader& loader) {
   }
   ++state_.step;
   state_.train_loss = loss;
-  if (classification_) count_correct(batch);
-  report_step(rate);
+  if (classification_) count_correct(step.labels, result.logits);
+  report_step(step.learning_rate, result.gradient_norm);
   return {};
 }
 
-void Loop::count_correct(const Batch& batch) {
+void Loop::count_correct(std::span<const int32_t> labels, std::span<const float> logits) {
   const Objective& objective = context_.shape.objective;
   const auto outputs = static_cast<size_t>(objective.interface.outputs);
   int64_t correct = 0, rows = 0;
-  for (size_t i = 0; i < batch.target_class.size(); ++i) {
-    const int32_t label = batch.target_class[i];
-    if (label == objective.ignored_label()) continue;
-    const ClassScores scores(session_.logits().subspan(i * outputs, outputs));
-    correct += argmax(scores.get()) == label ? 1 : 0;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] == objective.ignored_label()) continue;
+    const ClassScores scores(logits.subspan(i * outputs, outputs));
+    correct += argmax(scores.get()) == labels[i] ? 1 : 0;
     ++rows;
   }
   if (rows > 0) state_.train_accuracy = static_cast<double>(correct) / static_cast<double>(rows);
 }
 
-void Loop::report_step(double learning_rate) {
+void Loop::report_step(double learning_rate, std::optional<float> gradient_norm) {
   metrics_.add("train/loss", state_.step, state_.train_loss);
   if (classification_) metrics_.add("train/accuracy", state_.step, state_.train_accuracy);
   if (learning_rate != reported_learning_rate_) {  // constant rates are told once
     metrics_.add("train/learning_rate", state_.step, learning_rate);
     reported_learning_rate_ = learning_rate;
   }
-  if (session_.has_gradient_norm()) {
-    metrics_.add("train/gradient_norm", state_.step, static_cast<double>(session_.gradient_norm()));
+  if (gradient_norm.has_value()) {
+    metrics_.add("train/gradient_norm", state_.step, static_cast<double>(*gradient_norm));
   }
 }
 

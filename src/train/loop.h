@@ -1,6 +1,7 @@
 // src/train/loop.h: the step loop. Everything it needs has been checked and allocated before.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -47,10 +48,21 @@ class Loop {
   const ConfusionMatrices& confusion() const { return confusion_; }
 
  private:
-  Status run_step(Loader& loader);
-  /// The accuracy of the step that ran last. A batch of which no row counts leaves it as it was.
-  void count_correct(const Batch& batch);
-  void report_step(double learning_rate);
+  /// A step that the device has been given and that is not in `state_` yet.
+  struct StepUnderWay {
+    double learning_rate = 0;
+    std::vector<int32_t> labels;  // where the accuracy is counted
+  };
+  void begin_step(Loader& loader);
+  /// Waits for the oldest step under way and reports it. FAILED_PRECONDITION/LOSS_NOT_FINITE.
+  Status finish_step();
+  /// Steps that have begun.
+  int64_t steps_begun() const { return state_.step + std::ssize(under_way_); }
+  /// True if something looks at the weights behind this step.
+  bool is_looked_at(int64_t step) const;
+  /// The accuracy of a step. A batch of which no row counts leaves it as it was.
+  void count_correct(std::span<const int32_t> labels, std::span<const float> logits);
+  void report_step(double learning_rate, std::optional<float> gradient_norm);
   void report_rates(const Loader& loader);
   void evaluate_validation();
   /// Counts an evaluation: is it the best, and how long was there none better.
@@ -70,8 +82,9 @@ class Loop {
   Reporter& reporter_;
   MetricBuffer metrics_;
   LoopState state_;
-  bool classification_;      // one class per sample: its accuracy is read off every step
-  int64_t saved_step_ = -1;  // step of the newest checkpoint of this run
+  std::deque<StepUnderWay> under_way_;  // oldest first
+  bool classification_;                 // one class per sample: its accuracy is read off every step
+  int64_t saved_step_ = -1;             // step of the newest checkpoint of this run
   double reported_learning_rate_ = -1;
   MetricBuffer::Clock::time_point rate_time_;
   int64_t rate_step_ = 0;

@@ -74,7 +74,7 @@ int64_t measure_workspace(RunPrograms programs, Backend& backend) {
 }
 
 Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches)
-    : micro_batches_(micro_batches) {
+    : backend_(backend), micro_batches_(micro_batches) {
   const int64_t persistent = programs.persistent_bytes();
   int64_t transient = 0;
   int64_t workspace = 0;
@@ -110,6 +110,7 @@ Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches)
         std::clamp<int64_t>(kOutputElements / evaluation_row_elements_, 1, evaluation_batch_);
     evaluation_output_.resize(static_cast<size_t>(rows * evaluation_row_elements_));
   }
+  make_results();
   find_saved();
 }
 
@@ -212,7 +213,20 @@ void Session::write_weight(std::string_view name, std::span<const std::byte> byt
   s.executor->write(s.id, bytes);
 }
 
-float Session::run_micro_batch(const StepInputs& inputs, int64_t index) {
+void Session::make_results() {
+  const auto padded = [](int64_t bytes) {
+    return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  };
+  output_at_ = padded(sizeof(float));
+  micro_batch_bytes_ = output_at_;
+  if (!logits_.empty()) micro_batch_bytes_ += padded(train_->stored_bytes(train_ids_.output));
+  const int64_t bytes = micro_batches_ * micro_batch_bytes_ + padded(sizeof(float));
+  for (int64_t i = 0; i <= kStepsAhead; ++i) {
+    results_.emplace_back(new Results{{backend_, bytes}});
+  }
+}
+
+void Session::begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results) {
   const auto part = [&](std::span<const std::byte> bytes) {
     const size_t size = bytes.size() / static_cast<size_t>(micro_batches_);
     return bytes.subspan(size * static_cast<size_t>(index), size);
@@ -225,19 +239,15 @@ float Session::run_micro_batch(const StepInputs& inputs, int64_t index) {
   write_scalar(*train_, train_ids_.step, step);
   if (!update_.has_value()) write_scalar(*train_, train_ids_.learning_rate, inputs.learning_rate);
   train_->run();
-  float loss = 0;
-  train_->read(train_ids_.loss, std::as_writable_bytes(std::span(&loss, 1)));
-  if (logits_.empty()) return loss;
-  const size_t size = logits_.size() / static_cast<size_t>(micro_batches_);
-  train_->read(train_ids_.output, std::as_writable_bytes(std::span(logits_).subspan(
-                                      size * static_cast<size_t>(index), size)));
-  return loss;
+  train_->begin_read(train_ids_.loss, results);
+  if (!logits_.empty()) train_->begin_read(train_ids_.output, results + output_at_);
 }
 
-float Session::run_step(const StepInputs& inputs) {
-  double loss = 0;
+void Session::begin_step(const StepInputs& inputs) {
+  TRAINYARD_CHECK(steps_begun_ - steps_finished_ <= kStepsAhead, "too many steps under way");
+  Results& results = *results_[static_cast<size_t>(steps_begun_++) % results_.size()];
   for (int64_t k = 0; k < micro_batches_; ++k) {
-    loss += static_cast<double>(run_micro_batch(inputs, k));
+    begin_micro_batch(inputs, k, results.memory.get() + k * micro_batch_bytes_);
   }
   if (update_.has_value()) {
     write_scalar(*update_, update_ids_.step, inputs.step);
@@ -245,14 +255,43 @@ float Session::run_step(const StepInputs& inputs) {
     update_->run();
   }
   if (has_gradient_norm()) {
-    updater().read(update_ids().gradient_norm,
-                   std::as_writable_bytes(std::span(&gradient_norm_, 1)));
+    updater().begin_read(update_ids().gradient_norm,
+                         results.memory.get() + micro_batches_ * micro_batch_bytes_);
   }
   if (average_.has_value()) {
     write_scalar(*average_, average_ids_.step, inputs.step);
     average_->run();
   }
-  return static_cast<float>(loss / static_cast<double>(micro_batches_));
+  results.mark = backend_.mark();
+}
+
+Session::StepResult Session::finish_step() {
+  TRAINYARD_CHECK(steps_finished_ < steps_begun_, "no step is under way");
+  const Results& results = *results_[static_cast<size_t>(steps_finished_++) % results_.size()];
+  backend_.wait(results.mark);
+  const auto take = [](Executor& executor, TensorId id, const std::byte* from,
+                       std::span<float> to) {
+    executor.take(id, from, std::as_writable_bytes(to));
+  };
+  double loss = 0;
+  const size_t rows = logits_.size() / static_cast<size_t>(micro_batches_);
+  for (int64_t k = 0; k < micro_batches_; ++k) {
+    const std::byte* const from = results.memory.get() + k * micro_batch_bytes_;
+    float part = 0;
+    take(*train_, train_ids_.loss, from, std::span(&part, 1));
+    loss += static_cast<double>(part);
+    if (logits_.empty()) continue;
+    take(*train_, train_ids_.output, from + output_at_,
+         std::span(logits_).subspan(rows * static_cast<size_t>(k), rows));
+  }
+  StepResult result{static_cast<float>(loss / static_cast<double>(micro_batches_)), logits_, {}};
+  if (has_gradient_norm()) {
+    float norm = 0;
+    take(updater(), update_ids().gradient_norm,
+         results.memory.get() + micro_batches_ * micro_batch_bytes_, std::span(&norm, 1));
+    result.gradient_norm = norm;
+  }
+  return result;
 }
 
 void Session::evaluate(std::span<const std::byte> input) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -66,14 +67,27 @@ class Session final : public BatchModel {
     int64_t step = 0;  // 0-based
     float learning_rate = 0;
   };
-  /// One optimizer step, of all micro-batches. Returns the mean loss; `logits()` is the step's
-  /// output [N, K], by row of the batch, and empty for a model of tokens or of its input: those are
-  /// too many numbers to read at every step.
-  float run_step(const StepInputs& inputs);
-  std::span<const float> logits() const { return logits_; }
-  /// The global norm of the step's gradients, before clipping, if the job looks at it.
-  bool has_gradient_norm() const { return update_ids().gradient_norm != kNoTensor; }
-  float gradient_norm() const { return gradient_norm_; }
+  struct StepResult {
+    float loss = 0;  // the mean over the micro-batches
+    /// The step's output [N, K], by row of the batch, until the next finish_step(); empty for a
+    /// model of tokens or of its input: those are too many numbers to read at every step.
+    std::span<const float> logits;
+    /// The global norm of the step's gradients, before clipping, if the job looks at it.
+    std::optional<float> gradient_norm;
+  };
+  /// One optimizer step, of all micro-batches.
+  StepResult run_step(const StepInputs& inputs) {
+    begin_step(inputs);
+    return finish_step();
+  }
+  /// The same in two parts. Up to kStepsAhead more steps may begin before the oldest that has not
+  /// been finished is, so that a device that runs ahead never waits for its results to be looked
+  /// at. `inputs` are free when begin_step() returns.
+  static constexpr int64_t kStepsAhead = 1;
+  void begin_step(const StepInputs& inputs);
+  StepResult finish_step();
+  /// Whether beginning a step early gains anything.
+  bool runs_ahead() const { return backend_.runs_ahead(); }
 
   // By the evaluation program.
   void evaluate(std::span<const std::byte> input) override;
@@ -97,12 +111,23 @@ class Session final : public BatchModel {
 
   const Graph& graph() const { return train_->program().graph; }
   const BoundProgram& update_ids() const { return update_.has_value() ? update_ids_ : train_ids_; }
+  bool has_gradient_norm() const { return update_ids().gradient_norm != kNoTensor; }
   Executor& updater() { return update_.has_value() ? *update_ : *train_; }
   void find_saved();
   /// Where a weight is evaluated.
   const Saved& evaluated(const Saved& weight) const;
-  float run_micro_batch(const StepInputs& inputs, int64_t index);
+  void begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results);
+  /// Where a step's results go until they are looked at.
+  void make_results();
 
+  /// A step's results as they come from the device: of each micro-batch the loss and the output,
+  /// behind them the gradient norm.
+  struct Results {
+    HostBuffer memory;
+    int64_t mark = 0;
+  };
+
+  Backend& backend_;
   // Ids only; the programs live in the executors.
   BoundProgram train_ids_, update_ids_, average_ids_, evaluate_ids_;
   std::optional<Arena> arena_;
@@ -111,7 +136,9 @@ class Session final : public BatchModel {
   std::map<std::string, size_t, std::less<>> saved_by_name_;
   int64_t micro_batches_ = 1;
   int64_t evaluation_batch_ = 0;
-  float gradient_norm_ = 0;
+  std::vector<std::unique_ptr<Results>> results_;  // of steps that may be under way at a time
+  int64_t output_at_ = 0, micro_batch_bytes_ = 0;  // in a result: padded, so that all are aligned
+  int64_t steps_begun_ = 0, steps_finished_ = 0;
   std::vector<float> logits_;
   std::vector<float> evaluation_output_;  // of rows from evaluation_first_ on
   int64_t evaluation_row_elements_ = 0, evaluation_first_ = 0;

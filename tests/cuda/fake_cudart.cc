@@ -39,8 +39,22 @@ cudaError_t fail(cudaError_t error) {
   return error;
 }
 
+// TRAINYARD_FAKE_CUDA_FAULT, for tests of a whole daemon: "after=N" is an illegal memory access in
+// the N-th work, which every call tells from then on, as a GPU does; "wrong" makes copies to the
+// host add to a number.
+int64_t works_before_fault = [] {
+  const char* text = std::getenv("TRAINYARD_FAKE_CUDA_FAULT");
+  return text != nullptr && std::strncmp(text, "after=", 6) == 0 ? std::atoll(text + 6) : -1;
+}();
+const bool computes_wrongly = [] {
+  const char* text = std::getenv("TRAINYARD_FAKE_CUDA_FAULT");
+  return text != nullptr && std::strcmp(text, "wrong") == 0;
+}();
+bool is_lost() { return works_before_fault == 0; }
+
 /// What may not happen while a stream records.
 cudaError_t must_not_record() {
+  if (is_lost()) return fail(cudaErrorIllegalAddress);
   if (recording_stream == nullptr) return cudaSuccess;
   recording_stream->broken = true;
   return fail(cudaErrorStreamCaptureUnsupported);
@@ -60,9 +74,10 @@ void submit_to_stream(CUstream_st* stream, Work work) {
   if (stream == nullptr) std::abort();  // the default stream is not used
   if (stream->recording) {
     stream->works.push_back(std::move(work));
-  } else {
-    work();
+    return;
   }
+  if (works_before_fault > 0) --works_before_fault;
+  if (!is_lost()) work();
 }
 int64_t replayed_works() { return replayed; }
 int64_t device_bytes() { return allocated; }
@@ -78,6 +93,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "no error";
     case cudaErrorMemoryAllocation:
       return "out of memory";
+    case cudaErrorIllegalAddress:
+      return "an illegal memory access was encountered";
     case cudaErrorStreamCaptureUnsupported:
       return "operation not permitted when stream is capturing";
     default:
@@ -85,7 +102,7 @@ const char* cudaGetErrorString(cudaError_t error) {
   }
 }
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
-cudaError_t cudaPeekAtLastError() { return last_error; }
+cudaError_t cudaPeekAtLastError() { return is_lost() ? cudaErrorIllegalAddress : last_error; }
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
   return cudaSuccess;
@@ -128,8 +145,18 @@ cudaError_t cudaFreeHost(void* memory) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size, cudaMemcpyKind,
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size, cudaMemcpyKind kind,
                             cudaStream_t stream) {
+  if (computes_wrongly && kind == cudaMemcpyDeviceToHost && size >= sizeof(float)) {
+    trainyard::testing::submit_to_stream(stream, [=] {
+      std::memcpy(to, from, size);
+      float value = 0;
+      std::memcpy(&value, to, sizeof value);
+      value += 1;
+      std::memcpy(to, &value, sizeof value);
+    });
+    return cudaSuccess;
+  }
   trainyard::testing::submit_to_stream(stream, [=] { std::memcpy(to, from, size); });
   return cudaSuccess;
 }

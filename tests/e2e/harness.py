@@ -44,10 +44,11 @@ def is_running(pid):
 class Daemon:
     """A trainyardd on a state folder of its own. Restart it on the same folder with start()."""
 
-    def __init__(self, folder, *arguments):
+    def __init__(self, folder, *arguments, env=None):
         self.state = pathlib.Path(folder)
         self.socket = self.state / "trainyard.sock"
         self.arguments = list(arguments)
+        self.environment = env or {}  # beside this process's own
         self.process = None
         self.log_path = self.state.parent / (self.state.name + ".log")
 
@@ -55,7 +56,7 @@ class Daemon:
         log = open(self.log_path, "ab")
         self.process = subprocess.Popen(
             [BIN / "trainyardd", "--state-dir", str(self.state), *self.arguments],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ, **self.environment))
         log.close()
         wait_until(self.healthy, "the daemon is healthy; its log:\n" + self.log(), timeout_s=20)
         return self

@@ -147,7 +147,7 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
     inputs.target = std::as_bytes(std::span(batch.target));
     inputs.step = step;
     inputs.learning_rate = static_cast<float>(recipe.optimizer.learning_rate);
-    const double loss = session.run_step(inputs);
+    const double loss = session.run_step(inputs).loss;
     const double golden_loss = golden_losses.losses[static_cast<size_t>(step)];
     ASSERT_NEAR(loss, golden_loss, golden_losses.bound * golden_loss) << "step " << step + 1;
     worst = std::max(worst, std::fabs(loss - golden_loss) / golden_loss);

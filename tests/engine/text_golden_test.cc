@@ -138,7 +138,7 @@ void expect_losses(const std::string& name, const ModelSpec& spec, bool text, in
     inputs.target = std::as_bytes(std::span(batch.target));
     inputs.step = step;
     inputs.learning_rate = static_cast<float>(recipe.optimizer.learning_rate);
-    const double loss = session.run_step(inputs);
+    const double loss = session.run_step(inputs).loss;
     const double golden_loss = golden_losses.losses[static_cast<size_t>(step)];
     ASSERT_NEAR(loss, golden_loss, golden_losses.bound * golden_loss) << "step " << step + 1;
     worst = std::max(worst, std::fabs(loss - golden_loss) / golden_loss);

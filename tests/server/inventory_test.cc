@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "server/inventory/checked_inventory.h"
 #include "server/inventory/fake_inventory.h"
 #include "server/inventory/inventory.h"
+#include "tests/server/fake_clock.h"
 
 namespace trainyard::server {
 namespace {
@@ -112,15 +114,6 @@ TEST_F(InventoryTest, WithoutTheCudaModuleAGpuIsShownButNotUsed) {
   EXPECT_NE(d.note.find("libtrainyard_cuda.so"), std::string::npos);
 }
 
-TEST_F(InventoryTest, WhereTheCudaModuleCannotTrainAGpuIsShownButNotUsed) {
-  options.cuda_module_trains = false;
-  const Devices d = make_local_inventory(options)->read();
-  ASSERT_EQ(d.devices.size(), 3u);
-  EXPECT_FALSE(d.devices[1].schedulable);
-  EXPECT_NE(d.devices[1].reason.find("does not train on GPUs yet"), std::string::npos);
-  EXPECT_NE(d.note.find("does not train on GPUs yet"), std::string::npos);
-}
-
 TEST_F(InventoryTest, F28LostGpuIsUnknownTheOtherGoesOn) {
   script("devices=2,broken=1");
   const Devices d = make_local_inventory(options)->read();
@@ -142,6 +135,109 @@ TEST_F(InventoryTest, F30DriverThatStopsAnsweringKeepsItsGpusAsUnknown) {
   EXPECT_TRUE(d.devices[0].schedulable);
   script("devices=2");
   EXPECT_TRUE(inventory->read().devices[1].schedulable);
+}
+
+Device gpu(int index) {
+  Device d;
+  d.name = "devices/gpu-" + std::to_string(index);
+  d.kind = DeviceKind::kGpu;
+  d.uuid = "GPU-" + std::to_string(index);
+  return d;
+}
+
+class CheckedInventoryTest : public ::testing::Test {
+ protected:
+  CheckedInventoryTest() {
+    auto inner = std::make_unique<FakeInventory>(Devices{{Device{}, gpu(0), gpu(1)}, ""});
+    inner_ = inner.get();
+    inventory_ = std::make_unique<CheckedInventory>(std::move(inner), clock_);
+  }
+  void start() {
+    inventory_->start(
+        [this](const std::string& device, std::function<void(Status)> done) {
+          running_.emplace_back(device, std::move(done));
+        },
+        [this] { ++changes_; });
+  }
+  /// Ends the check that has run longest.
+  void end(Status status) {
+    const auto done = running_.front().second;
+    running_.erase(running_.begin());
+    done(std::move(status));
+  }
+
+  FakeClock clock_;
+  FakeInventory* inner_;
+  std::unique_ptr<CheckedInventory> inventory_;
+  std::vector<std::pair<std::string, std::function<void(Status)>>> running_;
+  int changes_ = 0;
+};
+
+TEST_F(CheckedInventoryTest, AGpuTakesJobsAfterItsCheckAlone) {
+  EXPECT_FALSE(inventory_->read().devices[1].schedulable);
+  EXPECT_TRUE(inventory_->read().devices[0].schedulable) << "the CPU";
+  start();
+  ASSERT_EQ(running_.size(), 2U);
+  EXPECT_EQ(running_[0].first, "devices/gpu-0");
+  const Devices before = inventory_->read();
+  EXPECT_EQ(running_.size(), 2U) << "it is checked once";
+  EXPECT_TRUE(before.devices[1].checking);
+  EXPECT_FALSE(before.devices[1].schedulable);
+  EXPECT_NE(before.note.find("being checked"), std::string::npos) << before.note;
+  end({});
+  EXPECT_EQ(changes_, 1);
+  const Devices after = inventory_->read();
+  EXPECT_TRUE(after.devices[1].schedulable);
+  EXPECT_FALSE(after.devices[1].checking);
+  EXPECT_FALSE(after.devices[2].schedulable);
+  EXPECT_EQ(after.note, "");
+}
+
+TEST_F(CheckedInventoryTest, AFailedCheckQuarantinesAndIsTriedAgainLater) {
+  start();
+  end(make_error(ErrorCode::kFailedPrecondition, "DEVICE_CHECK_FAILED", "gpt2: wrong"));
+  Devices d = inventory_->read();
+  EXPECT_EQ(d.devices[1].health, DeviceHealth::kQuarantined);
+  EXPECT_EQ(d.devices[1].reason, "It failed its check: gpt2: wrong.");
+  EXPECT_FALSE(d.devices[1].schedulable || d.devices[1].checking);
+  EXPECT_EQ(running_.size(), 1U);  // of the other GPU
+  clock_.pass(CheckedInventory::kRetryUs);
+  d = inventory_->read();
+  EXPECT_TRUE(d.devices[1].checking);
+  EXPECT_EQ(running_.size(), 2U);
+}
+
+TEST_F(CheckedInventoryTest, AGpuThatFailedAJobIsCheckedAgain) {
+  start();
+  end({});
+  end({});
+  inventory_->doubt("devices/gpu-1");
+  inventory_->doubt("devices/gpu-7");
+  const Devices d = inventory_->read();
+  EXPECT_TRUE(d.devices[1].schedulable);
+  EXPECT_TRUE(d.devices[2].checking);
+  ASSERT_EQ(running_.size(), 1U);
+  EXPECT_EQ(running_[0].first, "devices/gpu-1");
+}
+
+TEST_F(CheckedInventoryTest, WhatIsAlreadyUnusableIsNotChecked) {
+  Device lost = gpu(0);
+  lost.schedulable = false;
+  lost.reason = "The driver does not answer.";
+  inner_->set({{Device{}, lost}, "No GPU."});
+  start();
+  EXPECT_TRUE(running_.empty());
+  EXPECT_EQ(inventory_->read().devices[1].reason, "The driver does not answer.");
+  EXPECT_EQ(inventory_->read().note, "No GPU.");
+}
+
+TEST_F(CheckedInventoryTest, AnAnswerAfterTheEndIsNobodys) {
+  start();
+  inventory_->stop();
+  end({});
+  EXPECT_EQ(changes_, 0);
+  inventory_.reset();
+  end({});
 }
 
 TEST_F(InventoryTest, FakeAnswersWhatItIsToldTo) {

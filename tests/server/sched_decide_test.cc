@@ -78,6 +78,19 @@ TEST(SchedDecide, AutoTakesAGpuAndWaitsForABusyOne) {
   EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
 }
 
+TEST(SchedDecide, AutoWaitsForAGpuThatIsBeingChecked) {
+  Snapshot s;
+  s.inventory.devices = {cpu(), gpu(0, false)};
+  s.inventory.devices[1].checking = true;
+  s.waiting = {job("a", 1), job("b", 2, 0, DeviceWish::kCpu)};
+  const Decisions d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"b@devices/cpu"}));
+  ASSERT_EQ(d.waits.size(), 1u);
+  EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
+  EXPECT_NE(d.waits[0].message.find("being checked"), std::string::npos) << d.waits[0].message;
+  EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, s.inventory).ok());
+}
+
 TEST(SchedDecide, GpuThatCannotBeUsedIsNotWaitedForByAuto) {
   Snapshot s;
   s.inventory.devices = {cpu(), gpu(0, /*schedulable=*/false)};

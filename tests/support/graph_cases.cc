@@ -144,6 +144,27 @@ void append_losses(std::vector<GraphCase>& cases) {
   }
 }
 
+// More rows than a block has threads, rows longer than a warp or a block takes at once, and more
+// numbers than a block.
+void append_large_losses(std::vector<GraphCase>& cases) {
+  const auto row = [&](std::string name, std::function<CaseGraph(DType)> build) {
+    cases.push_back({std::move(name), std::move(build), /*is_large=*/true});
+  };
+  const Attributes smooth{{"label_smoothing", 0.25}};
+  const std::string xent = "SoftmaxCrossEntropyLoss";
+  row(xent + "/rows", [=](DType t) { return class_loss(t, xent, {}, 1100, 3); });
+  row(xent + "/warps", [=](DType t) { return class_loss(t, xent, smooth, 9, 132); });
+  row(xent + "/few_long", [=](DType t) { return class_loss(t, xent, smooth, 3, 301); });
+  row(xent + "/longer", [=](DType t) { return class_loss(t, xent, {}, 2, 1028); });
+  row("KullbackLeiblerDivergence/rows",
+      [=](DType t) { return class_loss(t, "KullbackLeiblerDivergence", smooth, 1100, 3); });
+  row("HuberLoss/many", [](DType t) { return number_loss(t, "HuberLoss", {}, {700, 3}); });
+  row("BinaryCrossEntropyLoss/many", [](DType t) { return binary_loss(t, 1000); });
+  row("Dropout/many", [](DType t) { return dropout(t, 0.3, {37, 29}); });
+  row("Dropout/fours", [](DType t) { return dropout(t, 0.3, {37, 32}); });
+  row("Flatten/tiles", [](DType t) { return flatten(t, {2, 35, 6, 7}); });
+}
+
 CaseGraph constant(DType dtype) {
   CaseBuilder b(dtype);
   const TensorId half = b.one("half", "ConstantOfShape",
@@ -308,6 +329,7 @@ std::vector<GraphCase> all_cases() {
   row("MovingAverageUpdate/first", [](DType t) { return moving_average(t, 0); });
   row("MovingAverageUpdate/later", [](DType t) { return moving_average(t, 9); });
   append_losses(cases);
+  append_large_losses(cases);
   append_image_cases(cases);
   append_basic_cases(cases);
   append_sequence_cases(cases);

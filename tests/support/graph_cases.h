@@ -24,6 +24,8 @@ struct CaseGraph {
 struct GraphCase {
   std::string name;  // "Gemm/no_bias"
   std::function<CaseGraph(DType)> build;
+  /// Of a size that kernels treat otherwise, and of too many elements for central differences.
+  bool is_large = false;
 };
 
 /// All cases. Names are unique.

@@ -147,6 +147,60 @@ CaseGraph softmax(DType dtype, const std::string& op, const Shape& x, int64_t ax
   return b.finish(b.one("y", op, {{"axis", axis}}, {b.parameter("x", x)}));
 }
 
+// Rows and tables beyond what one thread, warp, block or tile takes, in fours and not.
+void append_large(std::vector<GraphCase>& cases) {
+  const auto row = [&](std::string name, std::function<CaseGraph(DType)> build) {
+    cases.push_back({std::move(name), std::move(build), /*is_large=*/true});
+  };
+  row("LayerNormalization/warps", [](DType t) { return layer_norm(t, {5, 132}, -1, true); });
+  row("LayerNormalization/few_long", [](DType t) { return layer_norm(t, {3, 260}, -1, true); });
+  row("LayerNormalization/longer", [](DType t) { return layer_norm(t, {2, 1031}, -1, false); });
+  row("LayerNormalization/many", [](DType t) { return layer_norm(t, {197, 6}, -1, true); });
+  row("RMSNormalization/many", [](DType t) { return rms_norm(t, {150, 8}, 1e-3); });
+  row("RMSNormalization/long", [](DType t) { return rms_norm(t, {2, 1028}, 1e-3); });
+  row("Gather/large_table", [](DType t) { return gather(t, {700, 4}, {3, 211}); });
+  row("Gather/few_rows", [](DType t) { return gather(t, {3, 5}, {2, 130}); });
+  row("Gather/one_row", [](DType t) { return gather(t, {1, 8}, {97}); });
+  row("PositionEmbedding/many", [](DType t) { return positions(t, {130, 2, 4}, 1); });
+  row("PositionEmbedding/fours", [](DType t) { return positions(t, {3, 5, 12}, 2); });
+  row("SequencePool/long", [](DType t) { return sequence_pool(t, {2, 70, 132}, "mean", 3); });
+  row("SequencePool/long_last", [](DType t) { return sequence_pool(t, {2, 70, 33}, "last", 4); });
+  row("ImageToSequence/tiles", [](DType t) { return image_to_sequence(t, {2, 37, 5, 9}); });
+  row("MatMul/heads", [](DType t) { return mat_mul(t, {2, 3, 16, 8}, {2, 3, 8, 20}); });
+  row("MatMul/one_left_of_many", [](DType t) { return mat_mul(t, {16, 8}, {11, 8, 12}); });
+  for (const std::string op : {"Softmax", "LogSoftmax"}) {
+    row(op + "/warps", [op](DType t) { return softmax(t, op, {11, 132}, -1); });
+    row(op + "/few_long", [op](DType t) { return softmax(t, op, {3, 257}, -1); });
+    row(op + "/longer", [op](DType t) { return softmax(t, op, {2, 1100}, -1); });
+    row(op + "/spans", [op](DType t) { return softmax(t, op, {2, 37, 150}, 1); });
+  }
+  // One more than a tile of queries and of keys; widths on both sides of every step of the kernels.
+  row("Attention/tiles", [](DType t) { return attention(t, {2, 65, 130, 2, 12}); });
+  row("Attention/tiles_causal", [](DType t) { return attention(t, {1, 130, 130, 2, 4, true}); });
+  row("Attention/tiles_more_keys", [](DType t) { return attention(t, {1, 66, 140, 1, 3, true}); });
+  row("Attention/tiles_more_queries", [](DType t) {
+    return attention(t, {1, 140, 66, 1, 3, true});
+  });
+  for (const int64_t D : {33, 64, 68, 129, 160, 257, 260}) {
+    row("Attention/width" + std::to_string(D), [D](DType t) {
+      return attention(t, {1, 5, 7, 2, D});
+    });
+  }
+  row("Attention/packed_width", [](DType t) {
+    return packed_attention(t, {1, 66, 66, 2, 36, true});
+  });
+  row("Attention/width_dropout", [](DType t) {
+    return attention(t, {1, 65, 67, 1, 72, true, 0.25});
+  });
+  row("Attention/wide_causal", [](DType t) {
+    return packed_attention(t, {1, 3, 3, 2, 258, true, 0.25});
+  });
+  row("Attention/wide_long", [](DType t) { return attention(t, {1, 2, 300, 1, 257, false, 0.5}); });
+  row("Attention/wide_long_queries", [](DType t) {
+    return attention(t, {1, 300, 2, 1, 257, true, 0.5});
+  });
+}
+
 }  // namespace
 
 void append_sequence_cases(std::vector<GraphCase>& cases) {
@@ -211,6 +265,7 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
     return attention(t, {1, 67, 70, 1, 2, false, 0.1});
   });
   row("Attention/data", attention_to_data);
+  append_large(cases);
 }
 
 }  // namespace trainyard::testing

@@ -79,6 +79,17 @@ void append_text_cases(std::vector<GraphCase>& cases) {
   row("EmbeddingBag/mean", [](DType t) { return embedding_bag(t, 5, 7, 3, 19, "mean", 0); });
   row("EmbeddingBag/sum", [](DType t) { return embedding_bag(t, 4, 3, 11, 33, "sum", -1); });
   row("EmbeddingBag/only_padding", [](DType t) { return embedding_bag(t, 3, 1, 2, 5, "mean", 1); });
+  const auto large = [&](std::string name, std::function<CaseGraph(DType)> build) {
+    cases.push_back({std::move(name), std::move(build), /*is_large=*/true});
+  };
+  for (const std::string op : {"LSTM", "GRU"}) {
+    large(op + "/units", [op](DType t) {
+      return recurrent(t, op, {9, 3, 12, 40}, true, "reverse", Reads::kBoth);
+    });
+  }
+  large("EmbeddingBag/long", [](DType t) { return embedding_bag(t, 23, 30, 5, 132, "mean", 0); });
+  large("EmbeddingBag/large_table",
+        [](DType t) { return embedding_bag(t, 40, 17, 600, 33, "sum", -1); });
 }
 
 }  // namespace trainyard::testing

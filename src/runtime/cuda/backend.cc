@@ -55,9 +55,12 @@ Operands::Operands(const Graph& graph, const Node& node) {
 }
 
 CudaBackend::CudaBackend(int ordinal) : device_(ordinal) {
-  for (const auto table : {activation_kernels, box_kernels, convolution_kernels, gemm_kernels,
-                           image_kernels, update_kernels})
+  for (Event& mark : marks_) mark = Device::make_event();
+  for (const auto table : {activation_kernels, attention_kernels, box_kernels, convolution_kernels,
+                           elementwise_kernels, gemm_kernels, image_kernels, mat_mul_kernels,
+                           sequence_kernels, text_kernels, training_kernels, update_kernels}) {
     table_.add(table());
+  }
 }
 
 bool CudaBackend::has_kernel(std::string_view op_type) const { return table_.contains(op_type); }
@@ -115,6 +118,36 @@ void CudaBackend::copy_to_host(void* host, const void* device, int64_t bytes) {
                         device_.stream()),
         "copying from the GPU");
   device_.synchronize();
+}
+
+void* CudaBackend::allocate_host(int64_t bytes) {
+  device_.make_current();
+  return make_pinned(bytes).release();
+}
+
+void CudaBackend::release_host(void* memory) noexcept { (void)cudaFreeHost(memory); }
+
+void CudaBackend::begin_copy_to_host(void* host, const void* device, int64_t bytes) {
+  device_.make_current();
+  check(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost,
+                        device_.stream()),
+        "copying from the GPU");
+}
+
+int64_t CudaBackend::mark() {
+  device_.make_current();
+  const int64_t mark = marks_made_++;
+  check(cudaEventRecord(marks_[static_cast<size_t>(mark % kMarks)].get(), device_.stream()),
+        "cudaEventRecord");
+  return mark;
+}
+
+void CudaBackend::wait(int64_t mark) {
+  TRAINYARD_CHECK(mark < marks_made_ && mark >= marks_made_ - kMarks, "a mark that is gone");
+  device_.make_current();
+  // Faults of kernels that ran before surface here.
+  check(cudaEventSynchronize(marks_[static_cast<size_t>(mark % kMarks)].get()),
+        "waiting for a step on GPU " + std::to_string(device_.ordinal()));
 }
 
 void CudaBackend::synchronize() {

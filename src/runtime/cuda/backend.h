@@ -4,6 +4,7 @@
 // model with another op can be planned onto the CPU.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -34,8 +35,17 @@ class CudaBackend final : public Backend {
   void copy_to_host(void* host, const void* device, int64_t bytes) override;
   void synchronize() override;
 
+  bool runs_ahead() const override { return true; }
+  void* allocate_host(int64_t bytes) override;  // pinned
+  void release_host(void* memory) noexcept override;
+  void begin_copy_to_host(void* host, const void* device, int64_t bytes) override;
+  int64_t mark() override;
+  void wait(int64_t mark) override;
+
  private:
   const Device device_;
+  std::array<Event, kMarks> marks_;
+  int64_t marks_made_ = 0;
   std::optional<Staging> staging_;  // made by the first copy: a plan needs none
   KernelTable<const Device> table_;
 };

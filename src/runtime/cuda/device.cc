@@ -30,6 +30,18 @@ void check(cudnnStatus_t status, const std::string& what) {
   fail(what, status, words);
 }
 
+PinnedMemory make_pinned(int64_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t status =
+      cudaMallocHost(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();  // not sticky: the next call must not find it
+    throw std::bad_alloc();
+  }
+  check(status, "cudaMallocHost of " + std::to_string(bytes) + " bytes");
+  return PinnedMemory(memory);
+}
+
 int device_count() {
   int count = 0;  // cudaGetDeviceCount leaves it untouched on an error
   const cudaError_t status = cudaGetDeviceCount(&count);

@@ -27,6 +27,9 @@ using PinnedMemory = Handle<void, cudaFreeHost>;
 using BlasLt = Handle<cublasLtContext, cublasLtDestroy>;
 using Dnn = Handle<cudnnContext, cudnnDestroy>;
 
+/// Host memory that a GPU can copy to and from while both go on. Throws std::bad_alloc.
+PinnedMemory make_pinned(int64_t bytes);
+
 /// Number of GPUs that this process may use. Throws CudaError with a sentence about the driver
 /// where CUDA is not usable: without a driver the code is 35 (insufficient driver), not 100 (no
 /// device).

@@ -30,10 +30,16 @@ class Operands {
 };
 
 std::span<const CudaEntry> activation_kernels();
+std::span<const CudaEntry> attention_kernels();
 std::span<const CudaEntry> box_kernels();
 std::span<const CudaEntry> convolution_kernels();
+std::span<const CudaEntry> elementwise_kernels();
 std::span<const CudaEntry> gemm_kernels();
 std::span<const CudaEntry> image_kernels();
+std::span<const CudaEntry> mat_mul_kernels();
+std::span<const CudaEntry> sequence_kernels();
+std::span<const CudaEntry> text_kernels();
+std::span<const CudaEntry> training_kernels();
 std::span<const CudaEntry> update_kernels();
 
 }  // namespace trainyard::cuda

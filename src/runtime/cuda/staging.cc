@@ -2,22 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 namespace trainyard::cuda {
 
 Staging::Staging(const Device& device)
     : device_(device),
       stream_(Device::make_stream()),
+      pinned_(make_pinned(kSlotBytes * static_cast<int64_t>(kSlots))),
       staged_(device.allocate(kSlotBytes * static_cast<int64_t>(kSlots))) {
-  void* memory = nullptr;
-  const cudaError_t status = cudaMallocHost(&memory, static_cast<size_t>(kSlotBytes) * kSlots);
-  if (status == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();
-    throw std::bad_alloc();
-  }
-  check(status, "cudaMallocHost");
-  pinned_.reset(memory);
   for (Slot& s : slots_) {
     s.copied = Device::make_event();
     s.consumed = Device::make_event();

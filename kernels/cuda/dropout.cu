@@ -1,0 +1,48 @@
+// Access   four neighbours for each thread, for which one Philox block is drawn; 8 B an element (4
+// in
+//          bf16).
+// Time     bytes / 4.8 TB/s on an H200: 64 Mi elements in 112 us; about 25 integer operations an
+//          element, which hide behind it.
+#include "kernels/dropout.h"
+
+#include "kernels/cuda/launch.h"
+
+namespace trainyard::kernels::cuda {
+namespace {
+
+struct Draw {
+  uint64_t seed;
+  uint32_t stream, threshold;
+  float scale;
+};
+
+TRAINYARD_KERNEL void drop(int64_t count, bool fours, Draw draw, const int64_t* step, In x, Out y) {
+  const auto at = static_cast<uint64_t>(*step);
+  for (int64_t i = 4 * thread_index(); i < count; i += 4 * thread_count()) {
+    const math::Philox4 random =
+        math::philox_block(draw.seed, draw.stream, at, static_cast<uint64_t>(i / 4));
+    const auto kept = [&](int k, float value) {
+      return math::dropout_keeps(random.v[k], draw.threshold) ? value * draw.scale : 0.0f;
+    };
+    if (fours) {
+      Four v = load4(x, i);
+      for (int k = 0; k < 4; ++k) v.v[k] = kept(k, v.v[k]);
+      store4(y, i, v);
+    } else {
+      for (int k = 0; k < 4; ++k) {
+        if (i + k < count) y.set(i + k, kept(k, x[i + k]));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void dropout(const DropoutParams& p, const int64_t* step, In x, Out y, CUstream_st* stream) {
+  const bool fours = p.count % 4 == 0 && takes_four(x) && takes_four(y);
+  const Draw draw{p.seed, p.stream, math::dropout_threshold(p.ratio),
+                  static_cast<float>(1 / (1 - p.ratio))};
+  launch(grid_for((p.count + 3) / 4), stream, drop, p.count, fours, draw, step, x, y);
+}
+
+}  // namespace trainyard::kernels::cuda

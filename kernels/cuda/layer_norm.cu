@@ -1,0 +1,147 @@
+// Access   a warp for each row, or a block for each of long or few rows. forward reads x and writes
+//          y, 8 B an element (4 in bf16); dx reads x and dy and writes dx, 12 B (6): the further
+//          walks of a row find it in the first cache. dscale and db read x and dy once more, in
+//          whole lines: neighbouring threads take neighbouring columns of a part of the rows.
+// Time     bytes / 4.8 TB/s on an H200: [8192, 768] in bf16 in 5 us forward, 13 us backward.
+#include "kernels/layer_norm.h"
+
+#include <cmath>
+
+#include "kernels/cuda/row.h"
+
+namespace trainyard::kernels::cuda {
+namespace {
+
+template <bool kBlock, int kStep>
+TRAINYARD_KERNEL void forward(int64_t rows, int64_t width, float epsilon, bool rms, In x, In scale,
+                              In b, Out y, float* mean, float* inv_std) {
+  using Threads = RowThreads<kBlock>;
+  for (int64_t row = Threads::first(); row < rows; row += Threads::step()) {
+    const In x_row = x + row * width;
+    const Out y_row = y + row * width;
+    const float W = static_cast<float>(width);
+    float m = 0;
+    if (!rms) {
+      float sum = 0;
+      Threads::template for_packs<kStep>(width, [&](int64_t i) {
+        for (const float e : load<kStep>(x_row, i).v) sum += e;
+      });
+      m = Threads::reduce(sum, Sum()) / W;
+    }
+    float squares = 0;
+    Threads::template for_packs<kStep>(width, [&](int64_t i) {
+      for (const float e : load<kStep>(x_row, i).v) squares += (e - m) * (e - m);
+    });
+    const float inv = 1.0f / std::sqrt(Threads::reduce(squares, Sum()) / W + epsilon);
+    Threads::template for_packs<kStep>(width, [&](int64_t i) {
+      Pack<kStep> v = load<kStep>(x_row, i);
+      const Pack<kStep> s = load<kStep>(scale, i);
+      for (int k = 0; k < kStep; ++k) v.v[k] = (v.v[k] - m) * inv * s.v[k];
+      if (b) {
+        const Pack<kStep> add = load<kStep>(b, i);
+        for (int k = 0; k < kStep; ++k) v.v[k] += add.v[k];
+      }
+      store<kStep>(y_row, i, v);
+    });
+    if (Threads::lane() != 0) continue;
+    if (mean != nullptr) mean[row] = m;
+    if (inv_std != nullptr) inv_std[row] = inv;
+  }
+}
+
+// dx may be dy: each thread reads its elements of a row before it writes them.
+template <bool kBlock, int kStep>
+TRAINYARD_KERNEL void backward(int64_t rows, int64_t width, bool rms, In x, In scale,
+                               const float* mean, const float* inv_std, In dy, Out dx) {
+  using Threads = RowThreads<kBlock>;
+  for (int64_t row = Threads::first(); row < rows; row += Threads::step()) {
+    const In x_row = x + row * width, dy_row = dy + row * width;
+    const float m = rms ? 0.0f : mean[row], inv = inv_std[row];
+    float sum = 0, products = 0;
+    Threads::template for_packs<kStep>(width, [&](int64_t i) {
+      const Pack<kStep> v = load<kStep>(x_row, i), s = load<kStep>(scale, i);
+      const Pack<kStep> d = load<kStep>(dy_row, i);
+      for (int k = 0; k < kStep; ++k) {
+        const float g = d.v[k] * s.v[k];
+        sum += g;
+        products += g * (v.v[k] - m) * inv;
+      }
+    });
+    const float W = static_cast<float>(width);
+    const float g_mean = rms ? 0.0f : Threads::reduce(sum, Sum()) / W;
+    const float product_mean = Threads::reduce(products, Sum()) / W;
+    Threads::template for_packs<kStep>(width, [&](int64_t i) {
+      const Pack<kStep> v = load<kStep>(x_row, i), s = load<kStep>(scale, i);
+      Pack<kStep> d = load<kStep>(dy_row, i);
+      for (int k = 0; k < kStep; ++k) {
+        const float xhat = (v.v[k] - m) * inv;
+        d.v[k] = inv * (d.v[k] * s.v[k] - g_mean - xhat * product_mean);
+      }
+      store<kStep>(dx + row * width, i, d);
+    });
+  }
+}
+
+// sums [parts, 2, width]: of dy * xhat, and of dy.
+TRAINYARD_KERNEL void parameter_parts(int64_t rows, int64_t width, RowParts parts, bool rms, In x,
+                                      const float* mean, const float* inv_std, In dy, float* sums) {
+  for (int64_t i = thread_index(); i < parts.count * width; i += thread_count()) {
+    const int64_t part = i / width, j = i % width;
+    const int64_t end = std::min(rows, (part + 1) * parts.rows);
+    float products = 0, sum = 0;
+    for (int64_t r = part * parts.rows; r < end; ++r) {
+      const float d = dy[r * width + j];
+      products += d * (x[r * width + j] - (rms ? 0.0f : mean[r])) * inv_std[r];
+      sum += d;
+    }
+    sums[2 * part * width + j] = products;
+    sums[(2 * part + 1) * width + j] = sum;
+  }
+}
+
+TRAINYARD_KERNEL void parameter_sums(int64_t width, int64_t parts, const float* sums, Out dscale,
+                                     Out db) {
+  for (int64_t j = thread_index(); j < 2 * width; j += thread_count()) {
+    float total = 0;
+    for (int64_t part = 0; part < parts; ++part) total += sums[2 * part * width + j];
+    if (j < width && dscale) dscale.set(j, total);
+    if (j >= width && db) db.set(j - width, total);
+  }
+}
+
+}  // namespace
+
+void layer_norm_forward(const LayerNormDims& d, In x, In scale, In b, Out y, float* mean,
+                        float* inv_std, CUstream_st* stream) {
+  const bool fours =
+      d.width % 4 == 0 && takes_four(x) && takes_four(scale) && takes_four(b) && takes_four(y);
+  with_rows(d.rows, d.width, fours, [&](auto block, auto step, const Grid& grid) {
+    launch(grid, stream, forward<block.value, step.value>, d.rows, d.width, d.epsilon, d.rms, x,
+           scale, b, y, mean, inv_std);
+  });
+}
+
+int64_t layer_norm_backward_workspace_bytes(const LayerNormDims& d) {
+  return row_parts(d.rows).count * 2 * d.width * static_cast<int64_t>(sizeof(float));
+}
+
+void layer_norm_backward(const LayerNormDims& d, In x, In scale, const float* mean,
+                         const float* inv_std, In dy, Out dx, Out dscale, Out db, void* workspace,
+                         CUstream_st* stream) {
+  if (dscale || db) {  // before dx, which may be dy
+    auto* const sums = static_cast<float*>(workspace);
+    const RowParts parts = row_parts(d.rows);
+    launch(grid_for(parts.count * d.width), stream, parameter_parts, d.rows, d.width, parts, d.rms,
+           x, mean, inv_std, dy, sums);
+    launch(grid_for(2 * d.width), stream, parameter_sums, d.width, parts.count, sums, dscale, db);
+  }
+  if (!dx) return;
+  const bool fours =
+      d.width % 4 == 0 && takes_four(x) && takes_four(scale) && takes_four(dy) && takes_four(dx);
+  with_rows(d.rows, d.width, fours, [&](auto block, auto step, const Grid& grid) {
+    launch(grid, stream, backward<block.value, step.value>, d.rows, d.width, d.rms, x, scale, mean,
+           inv_std, dy, dx);
+  });
+}
+
+}  // namespace trainyard::kernels::cuda

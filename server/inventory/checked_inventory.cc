@@ -1,0 +1,118 @@
+#include "server/inventory/checked_inventory.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace trainyard::server {
+namespace {
+
+enum class Trust : uint8_t { kUnknown, kChecking, kTrusted, kFailed };
+
+struct Verdict {
+  Trust trust = Trust::kUnknown;
+  std::string failure;
+  int64_t time_us = 0;  // of the failure, steady
+};
+
+}  // namespace
+
+struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
+  Impl(std::unique_ptr<Inventory> i, const Clock& c) : inner(std::move(i)), clock(c) {}
+
+  /// What the verdict makes of a device that could run jobs. True if a check is to begin.
+  bool apply(Device& device) {
+    Verdict& v = verdicts[device.uuid];
+    if (v.trust == Trust::kTrusted) return false;
+    const bool again =
+        v.trust == Trust::kFailed && clock.steady_us() - v.time_us >= CheckedInventory::kRetryUs;
+    const bool begins = check && (v.trust == Trust::kUnknown || again);
+    if (begins) v.trust = Trust::kChecking;
+    device.schedulable = false;
+    if (v.trust == Trust::kFailed) {
+      device.health = DeviceHealth::kQuarantined;
+      device.reason = "It failed its check: " + v.failure + ".";
+    } else {
+      device.checking = true;
+      device.reason = "It is being checked before a job starts on it.";
+    }
+    return begins;
+  }
+
+  void finish(const std::string& uuid, const Status& status) {
+    std::function<void()> tell;
+    {
+      const std::lock_guard lock(mu);
+      if (!check) return;  // stopped
+      Verdict& v = verdicts[uuid];
+      v.trust = status.ok() ? Trust::kTrusted : Trust::kFailed;
+      v.failure = status.ok() ? "" : status.error().message;
+      v.time_us = clock.steady_us();
+      tell = changed;
+    }
+    tell();
+  }
+
+  const std::unique_ptr<Inventory> inner;
+  const Clock& clock;
+  std::mutex mu;
+  Check check;                              // GUARDED_BY(mu); empty: not started, or stopped
+  std::function<void()> changed;            // GUARDED_BY(mu)
+  std::map<std::string, Verdict> verdicts;  // GUARDED_BY(mu); by UUID, which survives a renumbering
+  std::map<std::string, std::string> uuids;  // GUARDED_BY(mu); by device name, as last read
+};
+
+CheckedInventory::CheckedInventory(std::unique_ptr<Inventory> inner, const Clock& clock)
+    : impl_(std::make_shared<Impl>(std::move(inner), clock)) {}
+CheckedInventory::~CheckedInventory() { stop(); }
+
+void CheckedInventory::start(Check check, std::function<void()> changed) {
+  {
+    const std::lock_guard lock(impl_->mu);
+    impl_->check = std::move(check);
+    impl_->changed = std::move(changed);
+  }
+  (void)read();  // begins the checks
+}
+
+void CheckedInventory::stop() {
+  const std::lock_guard lock(impl_->mu);
+  impl_->check = nullptr;
+}
+
+Devices CheckedInventory::read() {
+  Devices devices = impl_->inner->read();
+  std::vector<std::pair<std::string, std::string>> begin;  // device, UUID
+  Check check;
+  {
+    const std::lock_guard lock(impl_->mu);
+    bool any_usable = false;
+    std::string why;
+    for (Device& d : devices.devices) {
+      if (d.kind != DeviceKind::kGpu) continue;
+      impl_->uuids[d.name] = d.uuid;
+      if (d.schedulable && impl_->apply(d)) begin.emplace_back(d.name, d.uuid);
+      any_usable |= d.schedulable;
+      if (why.empty() && !d.schedulable) why = d.name + ": " + d.reason;
+    }
+    if (!any_usable && !why.empty() && devices.note.empty()) {
+      devices.note = "No GPU to use now: " + why;
+    }
+    check = impl_->check;
+  }
+  for (const auto& [name, uuid] : begin) {
+    check(name, [impl = impl_, uuid](Status status) { impl->finish(uuid, status); });
+  }
+  return devices;
+}
+
+void CheckedInventory::doubt(const std::string& device) {
+  const std::lock_guard lock(impl_->mu);
+  const auto it = impl_->uuids.find(device);
+  if (it == impl_->uuids.end()) return;
+  Verdict& v = impl_->verdicts[it->second];
+  if (v.trust == Trust::kTrusted) v.trust = Trust::kUnknown;
+}
+
+}  // namespace trainyard::server

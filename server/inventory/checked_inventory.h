@@ -1,0 +1,41 @@
+// server/inventory/checked_inventory.h: an inventory whose GPUs run jobs only after they have been
+// checked: small networks trained on them must come out as on the CPU (src/train/device_check.h).
+//
+// A check begins when a GPU is first seen, after it failed a job, and again some minutes after a
+// failed check. While it runs the GPU takes no job and says why.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "server/inventory/inventory.h"
+#include "src/base/clock.h"
+#include "src/base/result.h"
+
+namespace trainyard::server {
+
+class CheckedInventory final : public Inventory {
+ public:
+  /// Begins a check of a device; `done` is called once, from any thread, with what is wrong.
+  using Check = std::function<void(const std::string& device, std::function<void(Status)> done)>;
+  static constexpr int64_t kRetryUs = 600'000'000;
+
+  explicit CheckedInventory(std::unique_ptr<Inventory> inner, const Clock& clock = system_clock());
+  ~CheckedInventory() override;
+
+  /// Until then no GPU is schedulable. `changed` is called after each check.
+  void start(Check check, std::function<void()> changed);
+  /// Begins no check any more, and forgets those that run.
+  void stop();
+
+  Devices read() override;
+  void doubt(const std::string& device) override;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;  // also held by the checks that run
+};
+
+}  // namespace trainyard::server

@@ -1,0 +1,234 @@
+// Recurrent layers and bags of tokens.
+#include <algorithm>
+#include <optional>
+
+#include "kernels/cuda/column_sum.h"
+#include "kernels/cuda/convert.h"
+#include "src/runtime/cuda/kernels.h"
+#include "src/runtime/cuda/matmul.h"
+#include "src/runtime/text_kernels.h"
+
+namespace trainyard::cuda {
+namespace {
+
+using kernels::RecurrentCell;
+using kernels::RecurrentDims;
+using kernels::cuda::In;
+using kernels::cuda::Out;
+
+constexpr int64_t kFloat = sizeof(float);
+
+/// Pieces of a workspace, by their offsets.
+class Pieces {
+ public:
+  int64_t add(int64_t bytes) {
+    const int64_t offset = bytes_;
+    bytes_ += (bytes + 255) / 256 * 256;
+    return offset;
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  int64_t bytes_ = 0;
+};
+void* at(const KernelArgs& a, int64_t offset) {
+  return static_cast<std::byte*>(a.workspace) + offset;
+}
+
+/// Step s of the run, and the step before it or -1.
+struct Step {
+  int64_t t, before;
+};
+Step step_of(const RecurrentDims& d, int64_t s) {
+  const int64_t t = d.reverse ? d.T - 1 - s : s;
+  return {t, s == 0 ? -1 : d.reverse ? t + 1 : t - 1};
+}
+
+bool is_bf16(const Graph& g, const Node& n, size_t i) { return input_info(g, n, i).is_bf16(); }
+
+/// The product with x is made for all steps at once; then each step is a product with h and a
+/// kernel.
+class RecurrentKernel final : public Kernel {
+ public:
+  RecurrentKernel(const Device& device, const Graph& g, const Node& n)
+      : stream_(device.stream()),
+        operands_(g, n),
+        d_(recurrent_dims(g, n)),
+        bias_(has_input(n, 4)),
+        bf16_(is_bf16(g, n, 2)),
+        input_(device, {d_.N * d_.T, d_.gates() * d_.H, d_.F, false, true}, is_bf16(g, n, 0),
+               is_bf16(g, n, 1), false) {
+    const int64_t GH = d_.gates() * d_.H;
+    if (d_.T > 1) {
+      recurrent_.emplace(device, MatmulDims{d_.N, GH, d_.H, false, true}, bf16_, bf16_, false);
+    }
+    Pieces pieces;
+    product_at_ = pieces.add(
+        std::max(input_.workspace_bytes(), recurrent_ ? recurrent_->workspace_bytes() : 0));
+    // In the gates themselves, where those are F32.
+    a_bytes_ = output_info(g, n, 2).is_bf16() ? d_.N * d_.T * GH * kFloat : 0;
+    a_at_ = pieces.add(a_bytes_);
+    b_at_ = pieces.add(d_.N * GH * kFloat);
+    h_at_ = pieces.add(d_.N * d_.H * kFloat);
+    h_narrow_at_ = pieces.add(bf16_ ? d_.N * d_.H * 2 : 0);
+    bytes_ = pieces.bytes();
+  }
+  int64_t workspace_bytes() const override { return bytes_; }
+
+  void run(const KernelArgs& a) override {
+    void* const memory = at(a, product_at_);
+    auto* const sums = static_cast<float*>(a_bytes_ > 0 ? at(a, a_at_) : a.outputs[2]);
+    auto* const of_h = static_cast<float*>(at(a, b_at_));
+    auto* const h = static_cast<float*>(at(a, h_at_));
+    const Out h_narrow{bf16_ ? at(a, h_narrow_at_) : nullptr, bf16_};
+    input_.run(operands_.in(a, 0), operands_.in(a, 1), nullptr, {sums, false}, memory);
+    for (int64_t s = 0; s < d_.T; ++s) {
+      const auto [t, before] = step_of(d_, s);
+      const Out h_before = bf16_ ? h_narrow : Out{h, false};
+      if (s > 0) recurrent_->run(h_before, operands_.in(a, 2), nullptr, {of_h, false}, memory);
+      kernels::cuda::recurrent_step_forward(d_, t, before,
+                                            {.a = sums,
+                                             .b = of_h,
+                                             .b_ih = bias_ ? a.in<float>(3) : nullptr,
+                                             .b_hh = bias_ ? a.in<float>(4) : nullptr,
+                                             .y = operands_.out(a, 0),
+                                             .last = s + 1 == d_.T ? operands_.out(a, 1) : Out{},
+                                             .gates = operands_.out(a, 2),
+                                             .saved = a.out<float>(3),
+                                             .h = h,
+                                             .h_narrow = h_narrow},
+                                            stream_);
+    }
+  }
+
+ private:
+  CUstream_st* stream_;
+  Operands operands_;
+  RecurrentDims d_;
+  bool bias_;
+  bool bf16_;  // what is multiplied
+  Product input_;
+  std::optional<Product> recurrent_;  // of a step
+  int64_t product_at_ = 0, a_at_ = 0, a_bytes_ = 0, b_at_ = 0, h_at_ = 0, h_narrow_at_ = 0;
+  int64_t bytes_ = 0;
+};
+
+/// The steps leave the gradients of both products' results, for all weights at once.
+class RecurrentGradKernel final : public Kernel {
+ public:
+  RecurrentGradKernel(const Device& device, const Graph& g, const Node& n)
+      : stream_(device.stream()),
+        operands_(g, n),
+        d_(recurrent_dims(g, n)),
+        bf16_(is_bf16(g, n, 2)) {
+    const int64_t GH = d_.gates() * d_.H, rows = d_.N * d_.T;
+    const auto stored = [&](size_t o) { return output_info(g, n, o).is_bf16(); };
+    int64_t product_bytes = kernels::cuda::column_sum_workspace_bytes(rows, GH);
+    const auto make = [&](std::optional<Product>& product, MatmulDims dims, bool a, bool b,
+                          bool c) {
+      product.emplace(device, dims, a, b, c);
+      product_bytes = std::max(product_bytes, product->workspace_bytes());
+    };
+    MatmulDims step{d_.N, d_.H, GH};
+    step.accumulate = !lstm();
+    if (d_.T > 1) make(step_, step, bf16_, bf16_, false);
+    if (has_output(n, 0)) make(dx_, {rows, d_.F, GH}, bf16_, is_bf16(g, n, 1), stored(0));
+    if (has_output(n, 1)) make(dw_ih_, {GH, d_.F, rows, true}, bf16_, is_bf16(g, n, 0), stored(1));
+    if (has_output(n, 2)) make(dw_hh_, {GH, d_.H, rows, true}, bf16_, bf16_, stored(2));
+    const int64_t element = bf16_ ? 2 : 4;
+    Pieces pieces;
+    product_at_ = pieces.add(product_bytes);
+    dh_at_ = pieces.add(d_.N * d_.H * kFloat);
+    dc_at_ = pieces.add(d_.N * d_.H * kFloat);
+    da_at_ = pieces.add(rows * GH * element);
+    db_at_ = lstm() ? da_at_ : pieces.add(rows * GH * element);
+    step_at_ = pieces.add(d_.N * GH * element);
+    h_before_at_ = pieces.add(rows * d_.H * element);
+    sum_at_ = pieces.add(GH * kFloat);
+    bytes_ = pieces.bytes();
+  }
+  int64_t workspace_bytes() const override { return bytes_; }
+
+  void run(const KernelArgs& a) override {
+    void* const memory = at(a, product_at_);
+    const auto piece = [&](int64_t offset) { return Out{at(a, offset), bf16_}; };
+    const Out da = piece(da_at_), db = piece(db_at_), step = piece(step_at_);
+    const Out h_before = piece(h_before_at_), dh{at(a, dh_at_), false};
+    for (int64_t s = d_.T - 1; s >= 0; --s) {
+      const auto [t, before] = step_of(d_, s);
+      kernels::cuda::recurrent_step_backward(d_, t, before, s + 1 == d_.T,
+                                             {.gates = operands_.in(a, 4),
+                                              .y = operands_.in(a, 3),
+                                              .dy = operands_.in(a, 6),
+                                              .dlast = operands_.in(a, 7),
+                                              .saved = a.in<float>(5),
+                                              .dh = static_cast<float*>(dh.data),
+                                              .dc = static_cast<float*>(at(a, dc_at_)),
+                                              .da = da,
+                                              .db = lstm() ? Out{} : db,
+                                              .step = step,
+                                              .h_before = h_before},
+                                             stream_);
+      if (s > 0) step_->run(step, operands_.in(a, 2), nullptr, dh, memory);
+    }
+    if (dx_) dx_->run(da, operands_.in(a, 1), nullptr, operands_.out(a, 0), memory);
+    if (dw_ih_) dw_ih_->run(da, operands_.in(a, 0), nullptr, operands_.out(a, 1), memory);
+    if (dw_hh_) dw_hh_->run(db, h_before, nullptr, operands_.out(a, 2), memory);
+    write_sum(a, da, operands_.out(a, 3));
+    write_sum(a, db, operands_.out(a, 4));
+  }
+
+ private:
+  bool lstm() const { return d_.cell == RecurrentCell::kLstm; }
+  void write_sum(const KernelArgs& a, const In& x, const Out& out) const {
+    if (!out) return;
+    const int64_t GH = d_.gates() * d_.H;
+    auto* const sum = static_cast<float*>(out.is_bf16 ? at(a, sum_at_) : out.data);
+    kernels::cuda::column_sum(d_.N * d_.T, GH, x, sum, at(a, product_at_), stream_);
+    if (out.is_bf16) kernels::cuda::convert(GH, {sum, false}, out, stream_);
+  }
+
+  CUstream_st* stream_;
+  Operands operands_;
+  RecurrentDims d_;
+  bool bf16_;                                         // what is multiplied
+  std::optional<Product> step_, dx_, dw_ih_, dw_hh_;  // step_: from db to dh
+  int64_t product_at_ = 0, dh_at_ = 0, dc_at_ = 0, da_at_ = 0, db_at_ = 0, step_at_ = 0,
+          h_before_at_ = 0, sum_at_ = 0, bytes_ = 0;
+};
+
+template <typename K>
+std::unique_ptr<Kernel> make(const Device& device, const Graph& g, const Node& n) {
+  return std::make_unique<K>(device, g, n);
+}
+
+std::unique_ptr<Kernel> make_embedding_bag(const Device& device, const Graph& g, const Node& n) {
+  return make_kernel([o = Operands(g, n), d = embedding_bag_dims(g, n),
+                      stream = device.stream()](const KernelArgs& a) {
+    kernels::cuda::embedding_bag(d, o.in(a, 0), a.in<int32_t>(1), o.out(a, 0), stream);
+  });
+}
+
+std::unique_ptr<Kernel> make_embedding_bag_grad(const Device& device, const Graph& g,
+                                                const Node& n) {
+  const kernels::EmbeddingBagDims d = embedding_bag_dims(g, n);
+  return make_kernel(
+      [o = Operands(g, n), d, stream = device.stream()](const KernelArgs& a) {
+        kernels::cuda::embedding_bag_backward(d, a.in<int32_t>(0), o.in(a, 1), o.out(a, 0),
+                                              a.workspace, stream);
+      },
+      kernels::cuda::embedding_bag_backward_workspace_bytes(d));
+}
+
+}  // namespace
+
+std::span<const CudaEntry> text_kernels() {
+  static constexpr CudaEntry kEntries[] = {
+      {"LSTM", make<RecurrentKernel>},      {"LSTMGrad", make<RecurrentGradKernel>},
+      {"GRU", make<RecurrentKernel>},       {"GRUGrad", make<RecurrentGradKernel>},
+      {"EmbeddingBag", make_embedding_bag}, {"EmbeddingBagGrad", make_embedding_bag_grad},
+  };
+  return kEntries;
+}
+
+}  // namespace trainyard::cuda

@@ -1,0 +1,206 @@
+#include "src/train/device_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "kernels/math/philox.h"
+#include "src/base/text.h"
+#include "src/models/model_spec.h"
+#include "src/train/programs.h"
+#include "src/train/session.h"
+
+namespace trainyard {
+namespace {
+
+constexpr uint64_t kSeed = 1;
+constexpr int64_t kSteps = 6;
+constexpr int64_t kBatch = 4;
+// Sums in another order, over six steps: 3e-7 and 2e-5 between the plain loops and the cpu backend.
+// A wrong kernel shows in the first digits.
+constexpr double kLossMax = 1e-4, kWeightsMax = 1e-3;
+// Roundings to 8 bits that fall differently: 1e-2 and 2e-1 there, where a batch of 4 is normalised.
+constexpr double kLossMaxBf16 = 1e-1, kWeightsMaxBf16 = 5e-1;
+
+struct Network {
+  std::string name;
+  ModelSpec model;
+  ModelInterface interface;
+  Recipe recipe;
+};
+
+ModelSpec preset(const std::string& name, Attributes parameters) {
+  ModelSpec spec;
+  spec.preset = name;
+  spec.parameters = std::move(parameters);
+  return spec;
+}
+
+Recipe recipe(const std::string& optimizer, double learning_rate) {
+  Recipe r;
+  r.steps = kSteps;
+  r.batch_size = kBatch;
+  r.seed = kSeed;
+  r.optimizer.type = optimizer;
+  r.optimizer.learning_rate = learning_rate;
+  return r;
+}
+
+std::vector<Network> networks() {
+  const auto word = [](const char* value) { return Attribute(std::string(value)); };
+  const ModelInterface digits{{1, 28, 28}, 0, TargetForm::kClass, 10};
+  const ModelInterface photos{{3, 16, 16}, 0, TargetForm::kClass, 10};
+  const ModelInterface table{{37}, 0, TargetForm::kNumeric, 1};
+  const ModelInterface stream{{48}, 65, TargetForm::kNextToken, 65};
+  const ModelInterface rows{{20}, 50, TargetForm::kClass, 4, 0};
+  Recipe momentum = recipe("sgd", 0.01);
+  momentum.optimizer.momentum = 0.9;
+  Recipe adamw = recipe("adamw", 1e-3);
+  Recipe clipped = adamw;
+  clipped.clip_norm = 1;
+  clipped.accumulate_steps = 2;
+  std::vector<Network> all = {
+      {"mlp", preset("mlp", {{"hidden", std::vector<int64_t>{64, 33}}, {"dropout", 0.1}}), table,
+       adamw},
+      {"lenet5", preset("lenet5", {}), digits, momentum},
+      {"resnet18", preset("resnet18", {{"width", int64_t{4}}}), photos, momentum},
+      {"gpt2", preset("gpt2", {{"size", word("nano")}, {"n_layer", int64_t{2}}, {"dropout", 0.1}}),
+       stream, clipped},
+      {"transformer_classifier", preset("transformer_classifier", {{"n_embd", int64_t{24}}}), rows,
+       adamw},
+      {"lstm_classifier", preset("lstm_classifier", {{"hidden_size", int64_t{24}}}), rows, adamw},
+      {"text_cnn", preset("text_cnn", {{"filters", int64_t{8}}}), rows, adamw},
+      {"embedding_bag_classifier", preset("embedding_bag_classifier", {}), rows, adamw},
+  };
+  for (const char* name : {"mlp", "resnet18", "gpt2"}) {
+    Network narrow = *std::ranges::find(all, name, &Network::name);
+    narrow.name += " bf16";
+    narrow.recipe.precision = Precision::kBf16;
+    all.push_back(std::move(narrow));
+  }
+  return all;
+}
+
+/// Numbers in [-1, 1), tokens or classes, by the tensor's type.
+std::vector<std::byte> draw(const TensorInfo& t, int64_t parts, int64_t below, uint32_t stream) {
+  const int64_t count = t.type.shape.elements() * parts;
+  std::vector<std::byte> bytes(static_cast<size_t>(count) * size_of(t.type.dtype));
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t u = math::philox_u32(kSeed, stream, 0, static_cast<uint64_t>(i));
+    std::byte* const to = bytes.data() + static_cast<size_t>(i) * size_of(t.type.dtype);
+    if (t.type.dtype == DType::kI32) {
+      const auto value = static_cast<int32_t>(u % static_cast<uint32_t>(below));
+      std::memcpy(to, &value, sizeof value);
+    } else {
+      const float value = 2 * math::uniform01<float>(u) - 1;
+      std::memcpy(to, &value, sizeof value);
+    }
+  }
+  return bytes;
+}
+
+struct Run {
+  std::vector<float> losses;
+  Snapshot initial, weights;
+};
+
+/// The programs are compiled anew for each run: a session takes them.
+Result<Run> train(const Network& network, Backend& backend) {
+  ASSIGN_OR_RETURN(RunPrograms programs,
+                   compile_step(network.model, network.recipe, network.interface));
+  if (Status s = check_kernels(programs, backend); !s.ok()) return std::move(s).error();
+  const Graph& graph = programs.train.program.graph;
+  const int64_t parts = network.recipe.accumulate_steps;
+  const ModelInterface& data = network.interface;
+  const auto input = draw(graph.tensor(programs.train.input), parts, data.vocabulary, 0);
+  const auto target = draw(graph.tensor(programs.train.target), parts, data.outputs, 1);
+  Session session(std::move(programs), backend, parts);
+  session.initialise(kSeed);
+  Run run;
+  run.initial = session.snapshot();
+  const auto rate = static_cast<float>(network.recipe.optimizer.learning_rate);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    run.losses.push_back(session.run_step({input, target, step, rate}).loss);
+  }
+  run.weights = session.snapshot();
+  return run;
+}
+
+std::string scientific(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0e", value);
+  return text;
+}
+
+/// Norm of a - b.
+double norm_of(std::span<const std::byte> a, std::span<const std::byte> b) {
+  double sum = 0;
+  for (size_t i = 0; i + sizeof(float) <= a.size(); i += sizeof(float)) {
+    float x = 0, y = 0;
+    std::memcpy(&x, a.data() + i, sizeof x);
+    std::memcpy(&y, b.data() + i, sizeof y);
+    sum += (static_cast<double>(x) - y) * (static_cast<double>(x) - y);
+  }
+  return std::sqrt(sum);
+}
+
+DeviceCheckRow compare(const Network& network, const Run& expected, const Run& got,
+                       const Run& again) {
+  DeviceCheckRow row{network.name};
+  for (size_t step = 0; step < expected.losses.size(); ++step) {
+    const double e = expected.losses[step],
+                 difference = std::abs(got.losses[step] - e) / std::abs(e);
+    row.loss = std::isfinite(difference) ? std::max(row.loss, difference) : INFINITY;
+  }
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < expected.weights.storage.size(); ++i) {
+    difference =
+        std::hypot(difference, norm_of(got.weights.storage[i], expected.weights.storage[i]));
+    norm = std::hypot(norm, norm_of(expected.weights.storage[i], expected.initial.storage[i]));
+  }
+  row.weights = std::isfinite(difference) ? difference / norm : INFINITY;
+  row.repeats = got.losses == again.losses && got.weights.storage == again.weights.storage;
+
+  const bool bf16 = network.recipe.precision == Precision::kBf16;
+  const double loss_max = bf16 ? kLossMaxBf16 : kLossMax;
+  const double weights_max = bf16 ? kWeightsMaxBf16 : kWeightsMax;
+  if (!(row.loss <= loss_max)) {
+    row.failure = "its loss differs from the CPU's by " + scientific(row.loss) +
+                  ", relatively; at most " + scientific(loss_max) + " is right";
+  } else if (!(row.weights <= weights_max)) {
+    row.failure = "its weights differ from the CPU's by " + scientific(row.weights) +
+                  ", relatively; at most " + scientific(weights_max) + " is right";
+  } else if (!row.repeats) {
+    row.failure = "a second run gave other bits";
+  }
+  return row;
+}
+
+}  // namespace
+
+std::string DeviceCheck::failure() const {
+  for (const DeviceCheckRow& row : rows) {
+    if (!row.failure.empty()) return row.network + ": " + row.failure;
+  }
+  return "";
+}
+
+DeviceCheck check_device(Backend& device, Backend& judge,
+                         const std::function<void(const DeviceCheckRow&)>& on_row) {
+  DeviceCheck check;
+  for (const Network& network : networks()) {
+    const Result<Run> expected = train(network, judge);
+    const Result<Run> got = train(network, device);
+    if (!expected.ok() || !got.ok()) {
+      check.rows.push_back(
+          {network.name, 0, 0, false, (expected.ok() ? got : expected).error().message});
+    } else {
+      check.rows.push_back(compare(network, *expected, *got, train(network, device).value()));
+    }
+    if (on_row) on_row(check.rows.back());
+  }
+  return check;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,86 @@
+// Catches: a device check that trusts a device which computes something else, or that does not
+// trust one that computes the same.
+#include "src/train/device_check.h"
+
+#include <gtest/gtest.h>
+
+#include "src/runtime/executor.h"
+
+namespace trainyard {
+namespace {
+
+/// The cpu backend, with one op that is wrong.
+class BrokenBackend final : public Backend {
+ public:
+  BrokenBackend(std::string op, bool changes) : op_(std::move(op)), changes_(changes) {}
+  std::string_view name() const override { return "broken"; }
+  bool has_kernel(std::string_view op) const override { return cpu_->has_kernel(op); }
+  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    auto kernel = cpu_->prepare(graph, node);
+    if (node.op->type() != op_) return kernel;
+    return std::make_unique<Broken>(std::move(kernel), changes_ ? &runs_ : nullptr);
+  }
+  void* allocate(int64_t bytes) override { return cpu_->allocate(bytes); }
+  void release(void* memory) noexcept override { cpu_->release(memory); }
+  void copy_to_device(void* to, const void* from, int64_t bytes) override {
+    cpu_->copy_to_device(to, from, bytes);
+  }
+  void copy_to_host(void* to, const void* from, int64_t bytes) override {
+    cpu_->copy_to_host(to, from, bytes);
+  }
+  void synchronize() override { cpu_->synchronize(); }
+
+ private:
+  /// Adds to some elements of what it gives: always the same, or a little more each time.
+  struct Broken final : Kernel {
+    Broken(std::unique_ptr<Kernel> k, int64_t* r) : kernel(std::move(k)), runs(r) {}
+    int64_t workspace_bytes() const override { return kernel->workspace_bytes(); }
+    bool takes_bf16() const override { return kernel->takes_bf16(); }
+    void run(const KernelArgs& args) override {
+      kernel->run(args);
+      const float more = runs == nullptr ? 0.5F : 1e-5F * static_cast<float>((*runs)++);
+      for (int i = 0; i < 4; ++i) args.out<float>(0)[4 * i] += more;
+    }
+    std::unique_ptr<Kernel> kernel;
+    int64_t* runs;
+  };
+  std::unique_ptr<Backend> cpu_ = make_cpu_backend(2);
+  std::string op_;
+  bool changes_;
+  int64_t runs_ = 0;
+};
+
+TEST(DeviceCheck, TrustsTheCpu) {
+  const auto cpu = make_cpu_backend(2);
+  double loss = 0, weights = 0;
+  const auto judge = make_reference_backend();
+  const DeviceCheck check = check_device(*cpu, *judge, [&](const DeviceCheckRow& row) {
+    std::printf("%s: loss %.1e, weights %.1e\n", row.network.c_str(), row.loss, row.weights);
+    if (row.network.ends_with("bf16")) return;
+    loss = std::max(loss, row.loss);
+    weights = std::max(weights, row.weights);
+  });
+  EXPECT_EQ(check.failure(), "");
+  EXPECT_EQ(check.rows.size(), 11U);
+  std::printf("largest differences: loss %.1e, weights %.1e\n", loss, weights);
+}
+
+TEST(DeviceCheck, TellsWhatIsWrong) {
+  BrokenBackend wrong("LayerNormalization", false);
+  const DeviceCheck check = check_device(wrong, *make_cpu_backend(2));
+  for (const DeviceCheckRow& row : check.rows) {
+    const bool has_it = row.network.starts_with("gpt2") || row.network.starts_with("transformer");
+    EXPECT_EQ(!row.failure.empty(), has_it) << row.network << ": " << row.failure;
+  }
+  EXPECT_NE(check.failure().find("gpt2: its weights differ from the CPU's by"), std::string::npos)
+      << check.failure();
+}
+
+TEST(DeviceCheck, SeesWhatDoesNotRepeat) {
+  BrokenBackend changing("GlobalAveragePool", true);
+  const DeviceCheck check = check_device(changing, *make_cpu_backend(2));
+  EXPECT_EQ(check.failure(), "resnet18: a second run gave other bits");
+}
+
+}  // namespace
+}  // namespace trainyard
