@@ -7,6 +7,7 @@
 /// Aliasing  none.
 #pragma once
 
+#include "kernels/cuda/view.h"
 #include "kernels/image.h"
 
 namespace trainyard::kernels {
@@ -23,5 +24,11 @@ class Team;  // kernels/cpu/team.h
 void nchw_to_nhwc(ImageDims d, const float* x, float* y, Team& team);
 void nhwc_to_nchw(ImageDims d, const float* x, float* y, Team& team);
 }  // namespace cpu
+
+/// One launch. Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
+namespace cuda {
+void nchw_to_nhwc(ImageDims d, In x, Out y, CUstream_st* stream);
+void nhwc_to_nchw(ImageDims d, In x, Out y, CUstream_st* stream);
+}  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -1,7 +1,7 @@
 // Access   the norm reads every gradient once, 4 B an element (2 in bf16), whole lines for each
-//          warp. Blocks take fixed chunks of 16384 elements; a table of tensors goes with the
-//          launch, so that a model's many small ones need one launch for 100 of them.
-//          clip reads and writes one tensor, accumulate reads two and writes one.
+//          warp, four each where a tensor allows it. Blocks take fixed chunks of 16384 elements; a
+//          table of tensors goes with the launch, so that a model's many small ones need one launch
+//          for 100 of them. clip reads and writes one tensor, accumulate reads two and writes one.
 // Sums     squares in double, which costs nothing beside the memory on a data centre GPU.
 // Time     bytes / 4.8 TB/s on an H200: the norm of 100 M parameters in 83 us.
 #include "kernels/gradient.h"
@@ -20,6 +20,7 @@ constexpr int kTensors = 100;  // of a launch, whose parameters are at most 4 Ki
 struct Tensors {
   int count = 0;
   In g[kTensors];
+  bool fours[kTensors] = {};
   int64_t elements[kTensors] = {};
   int64_t first_chunk[kTensors] = {};
 };
@@ -47,9 +48,14 @@ TRAINYARD_KERNEL void square_chunks(Tensors t, double* sums) {
   const int64_t begin = (chunk - t.first_chunk[low]) * kChunk;
   const int64_t end = begin + kChunk < t.elements[low] ? begin + kChunk : t.elements[low];
   double sum = 0;
-  for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
-    const auto v = static_cast<double>(g[i]);
-    sum += v * v;
+  const auto take = [&](float v) { sum += static_cast<double>(v) * static_cast<double>(v); };
+  if (t.fours[low]) {
+    for (int64_t i = begin + 4 * threadIdx.x; i < end; i += 4 * blockDim.x) {
+      const Four four = load4(g, i);
+      for (const float v : four.v) take(v);
+    }
+  } else {
+    for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) take(g[i]);
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0) sums[chunk] = sum;
@@ -113,6 +119,7 @@ void gradient_norm(const GradientNormParams& s, std::span<const In> g, float* no
     for (size_t k = begin; k < std::min(g.size(), begin + kTensors); ++k) {
       if (s.counts[k] == 0) continue;
       t.g[t.count] = g[k];
+      t.fours[t.count] = s.counts[k] % 4 == 0 && takes_four(g[k]);
       t.elements[t.count] = s.counts[k];
       t.first_chunk[t.count++] = chunks;
       chunks += chunks_of(s.counts[k]);

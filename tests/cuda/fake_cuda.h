@@ -22,5 +22,7 @@ int64_t device_bytes();
 /// Bytes of device memory that one allocation may have at most; what is more fails as out of
 /// memory.
 void set_device_limit(int64_t bytes);
+/// Whether cuDNN proposes engines for convolutions.
+void set_convolution_engines(bool available);
 
 }  // namespace trainyard::testing

@@ -1,5 +1,408 @@
-// The functions of cuDNN that the backend calls. See fake_cuda.h.
+// The functions of cuDNN that the backend calls. Descriptors keep what they are given and check it
+// as the library does: that an attribute belongs to the descriptor and has its type and count, that
+// nothing required is left out, that shapes fit. Plans compute convolutions from the tensors'
+// strides by plain loops. See fake_cuda.h.
+//
+// The heuristic proposes, before an engine that may be used, one of each kind that may not; those
+// leave NaN behind. Some problems have no engine, so that every detour of the backend is taken:
+// a bias with F32 operands, a gradient with asymmetric pads, results of another type than operands
+// where cuDNN's support is doubtful.
 #include <cudnn.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "kernels/math/bf16.h"
+#include "tests/cuda/fake_cuda.h"
+
+struct cudnnContext {
+  cudaStream_t stream = nullptr;
+};
+
+namespace {
+
+bool has_engines = true;
+
+struct Value {
+  cudnnBackendAttributeType_t type;
+  int64_t count;
+  std::vector<std::byte> bytes;
+};
+
+struct Descriptor {
+  cudnnBackendDescriptorType_t type;
+  bool is_final = false;
+  std::map<int, Value> values;
+
+  template <typename T>
+  T get(int attribute, size_t i = 0) const {
+    const auto it = values.find(attribute);
+    if (it == values.end() || it->second.bytes.size() < (i + 1) * sizeof(T)) std::abort();
+    T value;
+    std::memcpy(&value, it->second.bytes.data() + i * sizeof(T), sizeof value);
+    return value;
+  }
+  template <typename T>
+  void put(int attribute, cudnnBackendAttributeType_t of, const T& value) {
+    Value v{of, 1, std::vector<std::byte>(sizeof(T))};
+    std::memcpy(v.bytes.data(), &value, sizeof value);
+    values[attribute] = std::move(v);
+  }
+};
+
+std::set<const void*> living;  // descriptors
+
+Descriptor* descriptor(const void* d) {
+  if (!living.contains(d)) std::abort();  // used after it was destroyed
+  return static_cast<Descriptor*>(const_cast<void*>(d));
+}
+const Descriptor& child(const Descriptor& d, int attribute, size_t i = 0) {
+  return *descriptor(d.get<cudnnBackendDescriptor_t>(attribute, i));
+}
+
+/// Which attributes a descriptor has: of what type, how many values at least and at most.
+struct Rule {
+  cudnnBackendDescriptorType_t of;
+  cudnnBackendAttributeName_t name;
+  cudnnBackendAttributeType_t type;
+  int64_t least, most;
+  bool required = true;
+};
+const Rule kRules[] = {
+    {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, 1},
+    {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, 1},
+    {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, 4},
+    {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, 4},
+    {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, 1},
+    {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, 1},
+    {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE,
+     1, 1},
+    {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, CUDNN_ATTR_CONVOLUTION_CONV_MODE,
+     CUDNN_TYPE_CONVOLUTION_MODE, 1, 1},
+    {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1,
+     1},
+    {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64,
+     2, 2},
+    {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2,
+     2},
+    {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2,
+     2},
+    {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64,
+     2, 2},
+#define OPERATION(KIND, NAME, X, W, Y)                                                            \
+  {CUDNN_BACKEND_OPERATION_CONVOLUTION_##KIND##_DESCRIPTOR,                                       \
+   CUDNN_ATTR_OPERATION_CONVOLUTION_##NAME##_##X, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},           \
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_##KIND##_DESCRIPTOR,                                   \
+       CUDNN_ATTR_OPERATION_CONVOLUTION_##NAME##_##W, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},       \
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_##KIND##_DESCRIPTOR,                                   \
+       CUDNN_ATTR_OPERATION_CONVOLUTION_##NAME##_##Y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},       \
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_##KIND##_DESCRIPTOR,                                   \
+       CUDNN_ATTR_OPERATION_CONVOLUTION_##NAME##_CONV_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1}, \
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_##KIND##_DESCRIPTOR,                                   \
+       CUDNN_ATTR_OPERATION_CONVOLUTION_##NAME##_ALPHA, CUDNN_TYPE_FLOAT, 1, 1},                  \
+  {                                                                                               \
+    CUDNN_BACKEND_OPERATION_CONVOLUTION_##KIND##_DESCRIPTOR,                                      \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##NAME##_BETA, CUDNN_TYPE_FLOAT, 1, 1                    \
+  }
+    OPERATION(FORWARD, FORWARD, X, W, Y),
+    OPERATION(BACKWARD_DATA, BWD_DATA, DX, W, DY),
+    OPERATION(BACKWARD_FILTER, BWD_FILTER, X, DW, DY),
+#undef OPERATION
+    {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1,
+     1},
+    {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1,
+     1},
+    {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_YDESC,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, CUDNN_ATTR_OPERATIONGRAPH_OPS,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 2},
+    {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE,
+     1, 1},
+    {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, 1},
+    {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE,
+     1, 1},
+    {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 1,
+     8},
+    {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+     CUDNN_TYPE_VOID_PTR, 1, 8},
+    {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
+     1, 1, /*required=*/false},
+};
+
+size_t size_of(cudnnBackendAttributeType_t type) {
+  switch (type) {
+    case CUDNN_TYPE_BOOLEAN:
+      return sizeof(bool);
+    case CUDNN_TYPE_INT64:
+    case CUDNN_TYPE_HANDLE:
+    case CUDNN_TYPE_VOID_PTR:
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR:
+      return 8;
+    default:
+      return 4;  // float and enumerators
+  }
+}
+
+/// A tensor, as a convolution meets it.
+struct Tensor {
+  int64_t id, size[4], stride[4];
+  cudnnDataType_t type;
+  bool is_virtual;
+  explicit Tensor(const Descriptor& d)
+      : id(d.get<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID)),
+        type(d.get<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE)),
+        is_virtual(d.get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL)) {
+    for (size_t i = 0; i < 4; ++i) {
+      size[i] = d.get<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS, i);
+      stride[i] = d.get<int64_t>(CUDNN_ATTR_TENSOR_STRIDES, i);
+    }
+  }
+  int64_t at(int64_t n, int64_t c, int64_t h, int64_t w) const {
+    return n * stride[0] + c * stride[1] + h * stride[2] + w * stride[3];
+  }
+  float read(const void* data, int64_t i) const {
+    return type == CUDNN_DATA_BFLOAT16
+               ? trainyard::math::widen(static_cast<const trainyard::math::Bf16*>(data)[i])
+               : static_cast<const float*>(data)[i];
+  }
+  void write(void* data, int64_t i, float value) const {
+    if (type == CUDNN_DATA_BFLOAT16) {
+      static_cast<trainyard::math::Bf16*>(data)[i] = trainyard::math::narrow(value);
+    } else {
+      static_cast<float*>(data)[i] = value;
+    }
+  }
+};
+
+enum class Pass : uint8_t { kForward, kData, kWeights };
+
+/// The graph of one convolution, read off its descriptors.
+struct Problem {
+  Pass pass;
+  Tensor x, w, y;
+  int64_t stride[2], dilation[2], before[2], behind[2];
+
+  static Problem of(const Descriptor& operation) {
+    switch (operation.type) {
+      case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+        return {operation,
+                Pass::kForward,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC};
+      case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+        return {operation,
+                Pass::kData,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC};
+      case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+        return {operation,
+                Pass::kWeights,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC};
+      default:
+        std::abort();
+    }
+  }
+  Problem(const Descriptor& d, Pass p, int image, int filter, int output, int convolution)
+      : pass(p), x(child(d, image)), w(child(d, filter)), y(child(d, output)) {
+    const Descriptor& c = child(d, convolution);
+    for (size_t i = 0; i < 2; ++i) {
+      stride[i] = c.get<int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, i);
+      dilation[i] = c.get<int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS, i);
+      before[i] = c.get<int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, i);
+      behind[i] = c.get<int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, i);
+    }
+  }
+  bool fits() const {
+    bool yes = x.size[0] == y.size[0] && w.size[0] == y.size[1] && x.size[1] % w.size[1] == 0 &&
+               y.size[1] % (x.size[1] / w.size[1]) == 0;
+    for (size_t i = 0; i < 2; ++i) {
+      const int64_t span = (w.size[2 + i] - 1) * dilation[i] + 1;
+      yes &= y.size[2 + i] == (x.size[2 + i] + before[i] + behind[i] - span) / stride[i] + 1;
+    }
+    return yes;
+  }
+  /// Calls f(n, k, p, q, c of the image, c of the group, h, w, r, s) for every product.
+  template <typename F>
+  void for_products(const F& f) const {
+    const int64_t groups = x.size[1] / w.size[1], filters = y.size[1] / groups;
+    for (int64_t n = 0; n < y.size[0]; ++n) {
+      for (int64_t k = 0; k < y.size[1]; ++k) {
+        for (int64_t p = 0; p < y.size[2]; ++p) {
+          for (int64_t q = 0; q < y.size[3]; ++q) {
+            for (int64_t c = 0; c < w.size[1]; ++c) {
+              for (int64_t r = 0; r < w.size[2]; ++r) {
+                for (int64_t s = 0; s < w.size[3]; ++s) {
+                  const int64_t h = p * stride[0] - before[0] + r * dilation[0];
+                  const int64_t v = q * stride[1] - before[1] + s * dilation[1];
+                  if (h < 0 || h >= x.size[2] || v < 0 || v >= x.size[3]) continue;
+                  f(y.at(n, k, p, q), x.at(n, k / filters * w.size[1] + c, h, v), w.at(k, c, r, s));
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  const Tensor& result() const { return pass == Pass::kForward ? y : pass == Pass::kData ? x : w; }
+};
+
+const Descriptor& graph_of(const Descriptor& engine_config) {
+  return child(engine_config, CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
+}
+bool has_bias(const Descriptor& graph) {
+  return graph.values.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).count == 2;
+}
+
+bool has_engine(const Descriptor& graph) {
+  if (!has_engines) return false;
+  const Problem p = Problem::of(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
+  const Tensor& operand = p.pass == Pass::kForward ? p.x : p.y;
+  const bool bf16 = operand.type == CUDNN_DATA_BFLOAT16;
+  const cudnnDataType_t result = has_bias(graph)
+                                     ? Tensor(child(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 1),
+                                                    CUDNN_ATTR_OPERATION_POINTWISE_YDESC))
+                                           .type
+                                     : p.result().type;
+  if (has_bias(graph) && !bf16) return false;
+  if (!bf16 && result != CUDNN_DATA_FLOAT) return false;
+  if (p.pass == Pass::kWeights && bf16 && result == CUDNN_DATA_FLOAT) return false;
+  const bool asymmetric = p.before[0] != p.behind[0] || p.before[1] != p.behind[1];
+  return !asymmetric || (p.pass == Pass::kForward && bf16);
+}
+
+/// Engines by their number.
+enum Engine : int64_t {
+  kRandomOrder,  // not deterministic
+  kTensorCore,   // TF32, where operands are F32
+  kGreedy,       // more workspace than anyone has
+  kUnwilling,    // makes no plan
+  kGood,
+};
+int64_t workspace_of(int64_t engine) { return engine == kGreedy ? int64_t{1} << 31 : 512; }
+
+cudnnStatus_t finalize(Descriptor& d) {
+  for (const Rule& rule : kRules) {
+    if (rule.of == d.type && rule.required && !d.values.contains(rule.name)) {
+      return CUDNN_STATUS_BAD_PARAM;
+    }
+  }
+  switch (d.type) {
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+      if (!Problem::of(d).fits()) return CUDNN_STATUS_BAD_PARAM;
+      break;
+    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
+      if (!has_engine(child(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH))) {
+        return CUDNN_STATUS_NOT_SUPPORTED;
+      }
+      break;
+    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
+      const Descriptor& config = child(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+      if (config.get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX) == kUnwilling) {
+        return CUDNN_STATUS_NOT_SUPPORTED;
+      }
+      break;
+    }
+    default:
+      break;
+  }
+  d.is_final = true;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+/// Hands `values` out into descriptors that the caller has created.
+cudnnStatus_t fill(int64_t requested, int64_t* count, void* elements,
+                   const std::vector<Descriptor>& values) {
+  *count = static_cast<int64_t>(values.size());
+  auto* out = static_cast<cudnnBackendDescriptor_t*>(elements);
+  for (int64_t i = 0; i < std::min(requested, *count); ++i) {
+    Descriptor* into = descriptor(out[i]);
+    if (into->type != values[static_cast<size_t>(i)].type) return CUDNN_STATUS_BAD_PARAM;
+    *into = values[static_cast<size_t>(i)];
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+template <typename T>
+cudnnStatus_t fill(int64_t requested, int64_t* count, void* elements,
+                   const std::vector<T>& values) {
+  *count = static_cast<int64_t>(values.size());
+  std::copy_n(values.begin(), std::min(requested, *count), static_cast<T*>(elements));
+  return CUDNN_STATUS_SUCCESS;
+}
+
+std::vector<Descriptor> proposals(const Descriptor& heuristic) {
+  std::vector<Descriptor> result;
+  for (const int64_t engine : {kRandomOrder, kTensorCore, kGreedy, kUnwilling, kGood}) {
+    Descriptor config{CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, true, {}};
+    config.put(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, engine);
+    config.put(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+               heuristic.get<cudnnBackendDescriptor_t>(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH));
+    result.push_back(config);
+  }
+  return result;
+}
+
+std::vector<cudnnBackendNumericalNote_t> notes_of(int64_t engine) {
+  if (engine == kRandomOrder) return {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
+  if (engine == kTensorCore) return {CUDNN_NUMERICAL_NOTE_TENSOR_CORE};
+  return {};
+}
+
+void compute(const Problem& p, bool is_good, const Tensor& to, const void* x, const void* w,
+             const void* y, const Tensor* bias, const void* bias_data) {
+  void* const result = const_cast<void*>(p.pass == Pass::kForward ? y
+                                         : p.pass == Pass::kData  ? x
+                                                                  : w);
+  const Tensor& made = p.result();
+  std::map<int64_t, float> sums;
+  for (int64_t a = 0; a < made.size[0]; ++a) {
+    for (int64_t b = 0; b < made.size[1]; ++b) {
+      for (int64_t c = 0; c < made.size[2]; ++c) {
+        for (int64_t d = 0; d < made.size[3]; ++d) {
+          sums[made.at(a, b, c, d)] =
+              bias != nullptr ? bias->read(bias_data, bias->at(0, b, 0, 0)) : 0.0f;
+        }
+      }
+    }
+  }
+  p.for_products([&](int64_t y_at, int64_t x_at, int64_t w_at) {
+    if (p.pass == Pass::kForward) sums[y_at] += p.x.read(x, x_at) * p.w.read(w, w_at);
+    if (p.pass == Pass::kData) sums[x_at] += p.y.read(y, y_at) * p.w.read(w, w_at);
+    if (p.pass == Pass::kWeights) sums[w_at] += p.y.read(y, y_at) * p.x.read(x, x_at);
+  });
+  for (const auto& [at, sum] : sums) to.write(result, at, is_good ? sum : std::nanf(""));
+}
+
+}  // namespace
+
+namespace trainyard::testing {
+void set_convolution_engines(bool available) { has_engines = available; }
+}  // namespace trainyard::testing
 
 extern "C" {
 
@@ -8,13 +411,139 @@ void cudnnGetLastErrorString(char* message, size_t size) {
   if (size > 0) message[0] = '\0';
 }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
-  *handle = reinterpret_cast<cudnnHandle_t>(new int);
+  *handle = new cudnnContext;
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
-  delete reinterpret_cast<int*>(handle);
+  delete handle;
   return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnSetStream(cudnnHandle_t, cudaStream_t) { return CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+  handle->stream = stream;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
+                                           cudnnBackendDescriptor_t* d) {
+  *d = new Descriptor{type, false, {}};
+  living.insert(*d);
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d) {
+  Descriptor* gone = descriptor(d);
+  living.erase(d);
+  delete gone;
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d) { return finalize(*descriptor(d)); }
+
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t of,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t count,
+                                       const void* elements) {
+  Descriptor* d = descriptor(of);
+  const auto* rule = std::find_if(std::begin(kRules), std::end(kRules),
+                                  [&](const Rule& r) { return r.of == d->type && r.name == name; });
+  if (d->is_final || rule == std::end(kRules) || rule->type != type || count < rule->least ||
+      count > rule->most) {
+    return CUDNN_STATUS_BAD_PARAM;
+  }
+  const auto* bytes = static_cast<const std::byte*>(elements);
+  if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+    for (int64_t i = 0; i < count; ++i) {
+      if (!descriptor(static_cast<const cudnnBackendDescriptor_t*>(elements)[i])->is_final) {
+        return CUDNN_STATUS_BAD_PARAM;
+      }
+    }
+  }
+  const size_t size = static_cast<size_t>(count) * size_of(type);
+  d->values[name] = {type, count, std::vector<std::byte>(bytes, bytes + size)};
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const of,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t requested,
+                                       int64_t* count, void* elements) {
+  const Descriptor* d = descriptor(of);
+  if (!d->is_final) return CUDNN_STATUS_BAD_PARAM;
+  const auto engine = [&] { return d->get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX); };
+  if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+    return fill(requested, count, elements, proposals(*d));
+  }
+  if (name == CUDNN_ATTR_ENGINECFG_ENGINE && type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+    Descriptor e = *d;
+    e.type = CUDNN_BACKEND_ENGINE_DESCRIPTOR;
+    return fill(requested, count, elements, std::vector<Descriptor>{e});
+  }
+  if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES && type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+    return fill(requested, count, elements,
+                std::vector<Descriptor>{{CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, true, {}}});
+  }
+  if (name == CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE && type == CUDNN_TYPE_KNOB_TYPE) {
+    return fill(requested, count, elements,
+                std::vector<cudnnBackendKnobType_t>{CUDNN_KNOB_TYPE_TILE_SIZE});
+  }
+  if (name == CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE && type == CUDNN_TYPE_INT64) {
+    return fill(requested, count, elements, std::vector<int64_t>{7});
+  }
+  if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX && type == CUDNN_TYPE_INT64) {
+    return fill(requested, count, elements, std::vector<int64_t>{engine()});
+  }
+  if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE && type == CUDNN_TYPE_NUMERICAL_NOTE) {
+    return fill(requested, count, elements, notes_of(engine()));
+  }
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64) {
+    const Descriptor& config = child(*d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    return fill(
+        requested, count, elements,
+        std::vector<int64_t>{workspace_of(config.get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX))});
+  }
+  return CUDNN_STATUS_BAD_PARAM;
+}
+
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                  cudnnBackendDescriptor_t pack) {
+  const Descriptor &p = *descriptor(plan), &v = *descriptor(pack);
+  if (!p.is_final || !v.is_final) return CUDNN_STATUS_BAD_PARAM;
+  const Descriptor& config = child(p, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  const auto engine = config.get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+  const Descriptor& graph = graph_of(config);
+  const Problem problem = Problem::of(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
+  const auto pointer = [&](const Tensor& t) -> const void* {
+    const Value& ids = v.values.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    for (size_t i = 0; i < static_cast<size_t>(ids.count); ++i) {
+      if (v.get<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, i) != t.id) continue;
+      const auto* data = v.get<const void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, i);
+      if (data == nullptr || reinterpret_cast<uintptr_t>(data) % 16 != 0) std::abort();
+      return data;
+    }
+    std::abort();  // a tensor that was not given
+  };
+  const bool is_good =
+      engine == kGood || (engine == kTensorCore && problem.w.type == CUDNN_DATA_BFLOAT16);
+  Tensor to = problem.result();
+  std::vector<Tensor> bias;
+  const void* bias_data = nullptr;
+  const void* y = nullptr;
+  if (has_bias(graph)) {
+    const Descriptor& addition = child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 1);
+    const Tensor sum(child(addition, CUDNN_ATTR_OPERATION_POINTWISE_XDESC));
+    if (!sum.is_virtual || sum.id != problem.y.id) return CUDNN_STATUS_BAD_PARAM;
+    bias.emplace_back(child(addition, CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
+    bias_data = pointer(bias[0]);
+    to = Tensor(child(addition, CUDNN_ATTR_OPERATION_POINTWISE_YDESC));
+    y = pointer(to);
+  } else {
+    y = pointer(problem.y);
+  }
+  const void *x = pointer(problem.x), *w = pointer(problem.w);
+  auto* workspace = static_cast<float*>(v.get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE));
+  trainyard::testing::submit_to_stream(handle->stream, [=] {
+    std::fill_n(workspace, workspace_of(engine) / 4, std::nanf(""));  // it is the engine's own
+    compute(problem, is_good, to, x, w, y, bias.empty() ? nullptr : &bias[0], bias_data);
+  });
+  return CUDNN_STATUS_SUCCESS;
+}
 
 }  // extern "C"

@@ -82,6 +82,19 @@ CaseGraph batch_norm_relu(DType dtype, bool is_image) {
   return b.finish(b.one("y", "Relu", {}, {outputs[0]}));
 }
 
+// Between two convolutions: channels that fill vectors, in channels-last.
+CaseGraph batch_norm_between(DType dtype, const Shape& shape, bool relu) {
+  CaseBuilder b(dtype);
+  const int64_t C = shape[1];
+  const TensorId x = b.one("h", "Conv", {}, {b.image("x", shape), b.parameter("w1", {C, C, 1, 1})});
+  TensorId y = b.node("n", "BatchNormalization", {{"training_mode", int64_t{1}}},
+                      {x, b.parameter("scale", {C}), b.parameter("b", {C}),
+                       b.state("running_mean", {C}, 0.25), b.state("running_var", {C}, 0.75)},
+                      3)[0];
+  if (relu) y = b.one("r", "Relu", {}, {y});
+  return b.finish(b.one("z", "Conv", {}, {y, b.parameter("w2", {2, C, 1, 1})}));
+}
+
 CaseGraph batch_norm_residual(DType dtype, bool two_norms) {
   CaseBuilder b(dtype);
   const Attributes training{{"training_mode", int64_t{1}}};
@@ -232,6 +245,7 @@ void append_image_cases(std::vector<GraphCase>& cases) {
     return group_norm(t, {3, 5, 2, 3}, 1, false);
   });
   row("GroupNormalization/first", [](DType t) { return group_norm(t, {2, 4, 3, 3}, 2, true); });
+  row("GroupNormalization/fours", [](DType t) { return group_norm(t, {2, 8, 2, 4}, 2, false); });
   row("GroupNormalization/rows", [](DType t) { return group_norm(t, {3, 8}, 2, true); });
   row("InstanceNormalization/image", [](DType t) { return group_norm(t, {2, 7, 3, 4}, 0, false); });
   row("InstanceNormalization/one_row", [](DType t) {
@@ -299,6 +313,12 @@ void append_image_cases(std::vector<GraphCase>& cases) {
   });
   row("GlobalAveragePool", [](DType t) { return pool(t, "GlobalAveragePool", {2, 5, 3, 3}, {}); });
   row("BatchNormalization/image", [](DType t) { return batch_norm(t, true, true); });
+  row("BatchNormalization/fours", [](DType t) {
+    return batch_norm_between(t, {2, 8, 3, 4}, /*relu=*/false);
+  });
+  row("BatchNormalizationRelu/fours", [](DType t) {
+    return batch_norm_between(t, {2, 4, 2, 6}, /*relu=*/true);
+  });
   row("BatchNormalization/rows", [](DType t) { return batch_norm(t, false, true); });
   row("BatchNormalizationRelu/image", [](DType t) { return batch_norm_relu(t, true); });
   row("BatchNormalizationRelu/rows", [](DType t) { return batch_norm_relu(t, false); });

@@ -1,8 +1,7 @@
-// Copies, casts and dropout.
+// Copies, casts, physical orders, and dropout.
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
-#include "kernels/movement.h"
-#include "src/runtime/boxes.h"
+#include "kernels/layout.h"
 #include "src/runtime/cuda/copy.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/op_params.h"
@@ -10,17 +9,20 @@
 namespace trainyard::cuda {
 namespace {
 
-/// The elements of an image from the order of its rows to that of its channels, or back.
+using kernels::ImageDims;
+
+/// From the order of an image's rows to that of its channels, or back.
 std::unique_ptr<Kernel> make_transposed(const Device& device, const Graph& g, const Node& n,
-                                        const TensorInfo& image, bool to_channels_last) {
-  TensorInfo from = image, to = image;
-  from.layout = to_channels_last ? Layout::kRowMajor : Layout::kChannelsLast;
-  to.layout = to_channels_last ? Layout::kChannelsLast : Layout::kRowMajor;
-  const kernels::Box<2> box =
-      make_box<2>(image.type.shape.dims(), memory_order(to), {strides_of(from), strides_of(to)});
-  return make_kernel([o = Operands(g, n), box, stream = device.stream()](const KernelArgs& a) {
-    kernels::cuda::copy(box, o.in(a, 0), o.out(a, 0), stream);
-  });
+                                        ImageDims d, bool to_channels_last) {
+  const auto transpose =
+      to_channels_last ? kernels::cuda::nchw_to_nhwc : kernels::cuda::nhwc_to_nchw;
+  return make_kernel([o = Operands(g, n), d, transpose, stream = device.stream()](
+                         const KernelArgs& a) { transpose(d, o.in(a, 0), o.out(a, 0), stream); });
+}
+
+std::unique_ptr<Kernel> make_reorder(const Device& device, const Graph& g, const Node& n) {
+  const TensorInfo& y = output_info(g, n, 0);
+  return make_transposed(device, g, n, image_dims(y.type.shape), y.layout == Layout::kChannelsLast);
 }
 
 std::unique_ptr<Kernel> make_cast(const Device& device, const Graph& g, const Node& n) {
@@ -34,7 +36,7 @@ std::unique_ptr<Kernel> make_cast(const Device& device, const Graph& g, const No
 // An image whose two orders are the same bytes needs no transposition.
 bool is_transposed(const TensorInfo& t) {
   if (t.type.shape.rank() != 4 || t.layout != Layout::kChannelsLast) return false;
-  const kernels::ImageDims d = image_dims(t.type.shape);
+  const ImageDims d = image_dims(t.type.shape);
   return d.C > 1 && d.pixels() > 1;
 }
 
@@ -42,13 +44,13 @@ bool is_transposed(const TensorInfo& t) {
 std::unique_ptr<Kernel> make_flatten(const Device& device, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
   if (!is_transposed(x)) return make_copy(device, g, n);
-  return make_transposed(device, g, n, x, false);
+  return make_transposed(device, g, n, image_dims(x.type.shape), false);
 }
 
 std::unique_ptr<Kernel> make_flatten_grad(const Device& device, const Graph& g, const Node& n) {
   const TensorInfo& dx = output_info(g, n, 0);
   if (!is_transposed(dx)) return make_copy(device, g, n);
-  return make_transposed(device, g, n, dx, true);
+  return make_transposed(device, g, n, image_dims(dx.type.shape), true);
 }
 
 // Positions of a channels-last image lie as those of a sequence do.
@@ -56,14 +58,14 @@ std::unique_ptr<Kernel> make_image_to_sequence(const Device& device, const Graph
                                                const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
   if (x.layout == Layout::kChannelsLast) return make_copy(device, g, n);
-  return make_transposed(device, g, n, x, true);
+  return make_transposed(device, g, n, image_dims(x.type.shape), true);
 }
 
 std::unique_ptr<Kernel> make_image_to_sequence_grad(const Device& device, const Graph& g,
                                                     const Node& n) {
   const TensorInfo& dx = output_info(g, n, 0);
   if (dx.layout == Layout::kChannelsLast) return make_copy(device, g, n);
-  return make_transposed(device, g, n, dx, false);
+  return make_transposed(device, g, n, image_dims(dx.type.shape), false);
 }
 
 std::unique_ptr<Kernel> make_dropout(const Device& device, const Graph& g, const Node& n) {
@@ -77,6 +79,7 @@ std::unique_ptr<Kernel> make_dropout(const Device& device, const Graph& g, const
 
 std::span<const CudaEntry> elementwise_kernels() {
   static constexpr CudaEntry kEntries[] = {
+      {"Reorder", make_reorder},
       {"Cast", make_cast},
       {"Flatten", make_flatten},
       {"FlattenGrad", make_flatten_grad},

@@ -1,6 +1,4 @@
-// Pooling and normalisation of images, and their change of layout. Convolution: convolutions.cc.
-#include "kernels/movement.h"
-#include "src/runtime/boxes.h"
+// Pooling and normalisation of images. Convolution: convolutions.cc.
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/image_kernels.h"
 
@@ -9,16 +7,6 @@ namespace {
 
 using namespace kernels;  // NOLINT: contracts
 namespace gpu = kernels::cuda;
-
-std::unique_ptr<Kernel> make_reorder(const Device& device, const Graph& g, const Node& n) {
-  const TensorInfo &x = input_info(g, n, 0), &y = output_info(g, n, 0);
-  const Box<2> box =
-      make_box<2>(y.type.shape.dims(), memory_order(y), {strides_of(x), strides_of(y)});
-  return make_kernel(
-      [box, operands = Operands(g, n), stream = device.stream()](const KernelArgs& a) {
-        gpu::copy(box, operands.in(a, 0), operands.out(a, 0), stream);
-      });
-}
 
 std::unique_ptr<Kernel> make_max_pool(const Device& device, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
@@ -168,7 +156,6 @@ std::unique_ptr<Kernel> make_group_norm_grad(const Device& device, const Graph& 
 
 std::span<const CudaEntry> image_kernels() {
   static constexpr CudaEntry kEntries[] = {
-      {"Reorder", make_reorder},
       {"MaxPool", make_max_pool},
       {"MaxPoolGrad", make_max_pool_grad},
       {"AveragePool", make_average_pool},

@@ -32,6 +32,7 @@ class Operands {
 std::span<const CudaEntry> activation_kernels();
 std::span<const CudaEntry> attention_kernels();
 std::span<const CudaEntry> box_kernels();
+std::span<const CudaEntry> convolution_kernels();
 std::span<const CudaEntry> elementwise_kernels();
 std::span<const CudaEntry> gemm_kernels();
 std::span<const CudaEntry> image_kernels();

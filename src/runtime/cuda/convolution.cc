@@ -1,0 +1,539 @@
+#include "src/runtime/cuda/convolution.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kernels/arithmetic.h"
+#include "kernels/movement.h"
+
+namespace trainyard::cuda {
+namespace {
+
+using kernels::Box;
+using kernels::ConvDims;
+using kernels::ImageDims;
+using kernels::ImageStrides;
+using kernels::cuda::In;
+using kernels::cuda::Out;
+
+// Which type an attribute's values have is a property of the attribute; here C++'s type says it.
+template <typename T>
+constexpr cudnnBackendAttributeType_t kTypeOf = CUDNN_TYPE_VOID_PTR;
+template <>
+constexpr cudnnBackendAttributeType_t kTypeOf<int64_t> = CUDNN_TYPE_INT64;
+template <>
+constexpr cudnnBackendAttributeType_t kTypeOf<float> = CUDNN_TYPE_FLOAT;
+template <>
+constexpr cudnnBackendAttributeType_t kTypeOf<bool> = CUDNN_TYPE_BOOLEAN;
+template <>
+constexpr cudnnBackendAttributeType_t kTypeOf<cudnnHandle_t> = CUDNN_TYPE_HANDLE;
+template <>
+constexpr cudnnBackendAttributeType_t kTypeOf<cudnnDataType_t> = CUDNN_TYPE_DATA_TYPE;
+template <>
+constexpr cudnnBackendAttributeType_t kTypeOf<cudnnConvolutionMode_t> = CUDNN_TYPE_CONVOLUTION_MODE;
+template <>
+constexpr cudnnBackendAttributeType_t kTypeOf<cudnnPointwiseMode_t> = CUDNN_TYPE_POINTWISE_MODE;
+template <>
+constexpr cudnnBackendAttributeType_t kTypeOf<cudnnBackendHeurMode_t> = CUDNN_TYPE_HEUR_MODE;
+template <>
+constexpr cudnnBackendAttributeType_t kTypeOf<cudnnBackendKnobType_t> = CUDNN_TYPE_KNOB_TYPE;
+template <>
+constexpr cudnnBackendAttributeType_t kTypeOf<cudnnBackendNumericalNote_t> =
+    CUDNN_TYPE_NUMERICAL_NOTE;
+
+std::string words(const char* what, cudnnBackendAttributeName_t name) {
+  return std::string(what) + " " + std::to_string(name);
+}
+
+BackendDescriptor create(cudnnBackendDescriptorType_t type) {
+  cudnnBackendDescriptor_t created = nullptr;
+  const cudnnStatus_t status = cudnnBackendCreateDescriptor(type, &created);
+  BackendDescriptor owner(created);
+  check(status, "cudnnBackendCreateDescriptor " + std::to_string(type));
+  return owner;
+}
+
+template <typename T, size_t kCount>
+void set(const BackendDescriptor& d, cudnnBackendAttributeName_t name,
+         const std::array<T, kCount>& values) {
+  check(cudnnBackendSetAttribute(d.get(), name, kTypeOf<T>, kCount, values.data()),
+        words("cudnnBackendSetAttribute", name));
+}
+template <typename T>
+void set(const BackendDescriptor& d, cudnnBackendAttributeName_t name, const T& value) {
+  set(d, name, std::array<T, 1>{value});
+}
+void set(const BackendDescriptor& d, cudnnBackendAttributeName_t name,
+         std::initializer_list<cudnnBackendDescriptor_t> values) {
+  check(cudnnBackendSetAttribute(d.get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                 static_cast<int64_t>(values.size()), values.begin()),
+        words("cudnnBackendSetAttribute", name));
+}
+void finalize(const BackendDescriptor& d, const char* what) {
+  check(cudnnBackendFinalize(d.get()), what);
+}
+
+template <typename T>
+T get(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name) {
+  T value{};
+  int64_t count = 0;
+  check(cudnnBackendGetAttribute(d, name, kTypeOf<T>, 1, &count, &value),
+        words("cudnnBackendGetAttribute", name));
+  return value;
+}
+/// Descriptors are handed out into ones that the caller has created.
+std::vector<BackendDescriptor> get_descriptors(cudnnBackendDescriptor_t d,
+                                               cudnnBackendAttributeName_t name,
+                                               cudnnBackendDescriptorType_t type, int64_t most) {
+  std::vector<BackendDescriptor> owners;
+  std::vector<cudnnBackendDescriptor_t> pointers;
+  for (int64_t i = 0; i < most; ++i) {
+    owners.push_back(create(type));
+    pointers.push_back(owners.back().get());
+  }
+  int64_t count = 0;
+  check(cudnnBackendGetAttribute(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count,
+                                 pointers.data()),
+        words("cudnnBackendGetAttribute", name));
+  owners.resize(static_cast<size_t>(std::min(count, most)));
+  return owners;
+}
+
+cudnnDataType_t data_type(bool bf16) { return bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT; }
+
+ImageStrides strides_of(const ImageDims& d, bool channels_last) {
+  return channels_last ? ImageStrides::channels_last(d) : ImageStrides::row_major(d);
+}
+ImageDims filter_dims(const ConvDims& d) {
+  return {d.K, d.group_channels(), d.window.R, d.window.S};
+}
+
+/// What the program's arena and our pieces of the workspace are aligned to, at least.
+constexpr int64_t kAlignment = 16;
+
+BackendDescriptor make_tensor(int64_t name, const ImageDims& d, const ImageStrides& s,
+                              cudnnDataType_t type, bool is_virtual = false) {
+  BackendDescriptor t = create(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  set(t, CUDNN_ATTR_TENSOR_UNIQUE_ID, name);
+  set(t, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
+  set(t, CUDNN_ATTR_TENSOR_DIMENSIONS, std::array<int64_t, 4>{d.N, d.C, d.H, d.W});
+  set(t, CUDNN_ATTR_TENSOR_STRIDES, std::array<int64_t, 4>{s.n, s.c, s.h, s.w});
+  set(t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kAlignment);
+  set(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual);
+  finalize(t, "a cuDNN tensor");
+  return t;
+}
+
+BackendDescriptor make_convolution(const kernels::Window& w) {
+  using Pair = std::array<int64_t, 2>;
+  BackendDescriptor c = create(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  set(c, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
+  set(c, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
+  set(c, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t{2});
+  set(c, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, Pair{w.stride_h, w.stride_w});
+  set(c, CUDNN_ATTR_CONVOLUTION_DILATIONS, Pair{w.dilation_h, w.dilation_w});
+  set(c, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, Pair{w.pad_top, w.pad_left});
+  set(c, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, Pair{w.pad_bottom, w.pad_right});
+  finalize(c, "a cuDNN convolution");
+  return c;
+}
+
+/// The attributes of the three operations, which mean the same under other names.
+struct OperationNames {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t image, filter, output, convolution, alpha, beta;
+};
+OperationNames names_of(ConvolutionPass pass) {
+  switch (pass) {
+    case ConvolutionPass::kForward:
+      break;
+    case ConvolutionPass::kData:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case ConvolutionPass::kWeights:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+  }
+  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+}
+
+int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+bool is_asymmetric(const kernels::Window& w) {
+  return w.pad_top != w.pad_bottom || w.pad_left != w.pad_right;
+}
+
+/// The same convolution of an image that has the larger part of asymmetric pads in it already.
+ConvDims with_symmetric_pads(ConvDims d) {
+  kernels::Window& w = d.window;
+  const int64_t h = std::min(w.pad_top, w.pad_bottom), v = std::min(w.pad_left, w.pad_right);
+  d.x.H += w.pad_top + w.pad_bottom - 2 * h;
+  d.x.W += w.pad_left + w.pad_right - 2 * v;
+  w.pad_top = w.pad_bottom = h;
+  w.pad_left = w.pad_right = v;
+  return d;
+}
+
+}  // namespace
+
+ConvolutionGraph::ConvolutionGraph(const ConvolutionProblem& p, cudnnHandle_t handle) {
+  const ConvDims& d = p.dims;
+  const ImageDims y = d.y(), w = filter_dims(d);
+  const bool forward = p.pass == ConvolutionPass::kForward;
+  const auto type = [&](bool is_result) {
+    return data_type(is_result ? p.result_bf16 : p.operands_bf16);
+  };
+  image_ = make_tensor(kImage, d.x, strides_of(d.x, p.channels_last),
+                       type(p.pass == ConvolutionPass::kData));
+  filter_ = make_tensor(kFilter, w, strides_of(w, p.channels_last),
+                        type(p.pass == ConvolutionPass::kWeights));
+  output_ = make_tensor(kOutput, y, strides_of(y, p.channels_last), type(forward));
+  convolution_ = make_convolution(d.window);
+  if (p.bias) {
+    const ImageDims b{1, d.K, 1, 1};
+    sum_ = make_tensor(kSum, y, strides_of(y, p.channels_last), CUDNN_DATA_FLOAT,
+                       /*is_virtual=*/true);
+    bias_ = make_tensor(kBias, b, strides_of(b, p.channels_last), CUDNN_DATA_FLOAT);
+  }
+  const OperationNames names = names_of(p.pass);
+  operation_ = create(names.type);
+  set(operation_, names.image, {image_.get()});
+  set(operation_, names.filter, {filter_.get()});
+  set(operation_, names.output, {p.bias ? sum_.get() : output_.get()});
+  set(operation_, names.convolution, {convolution_.get()});
+  set(operation_, names.alpha, 1.0f);
+  set(operation_, names.beta, 0.0f);
+  finalize(operation_, "a cuDNN convolution operation");
+  graph_ = create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  if (p.bias) {
+    pointwise_ = create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    set(pointwise_, CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
+    set(pointwise_, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    finalize(pointwise_, "a cuDNN addition");
+    addition_ = create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    set(addition_, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {pointwise_.get()});
+    set(addition_, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {sum_.get()});
+    set(addition_, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, {bias_.get()});
+    set(addition_, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {output_.get()});
+    finalize(addition_, "a cuDNN addition operation");
+    set(graph_, CUDNN_ATTR_OPERATIONGRAPH_OPS, {operation_.get(), addition_.get()});
+  } else {
+    set(graph_, CUDNN_ATTR_OPERATIONGRAPH_OPS, {operation_.get()});
+  }
+  if (handle != nullptr) set(graph_, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
+  finalize(graph_, "a cuDNN operation graph");
+}
+
+std::vector<BackendDescriptor> propose_engines(const ConvolutionGraph& graph,
+                                               cudnnBackendHeurMode_t mode) {
+  const BackendDescriptor heuristic = create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  set(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, {graph.graph()});
+  set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, mode);
+  if (cudnnBackendFinalize(heuristic.get()) != CUDNN_STATUS_SUCCESS) return {};
+  int64_t count = 0;
+  check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr),
+        "counting what a cuDNN heuristic proposes");
+  if (count == 0) return {};
+  return get_descriptors(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                         CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, count);
+}
+
+bool is_allowed(cudnnBackendDescriptor_t engine_config, const ConvolutionProblem& problem) {
+  const auto engine = get_descriptors(engine_config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                      CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+  int64_t count = 0;
+  check(cudnnBackendGetAttribute(engine.at(0).get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                 CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count,
+                                 notes.data()),
+        "reading the notes of a cuDNN engine");
+  return std::none_of(notes.begin(), notes.begin() + count, [&](cudnnBackendNumericalNote_t note) {
+    switch (note) {
+      case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
+      case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
+      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
+        return true;
+      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:  // of F32: TF32
+      // Transforms whose numbers lose several digits of a float.
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
+        return !problem.operands_bf16;
+      default:
+        return false;
+    }
+  });
+}
+
+EngineChoice choice_of(cudnnBackendDescriptor_t engine_config) {
+  EngineChoice choice;
+  const auto engine = get_descriptors(engine_config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                      CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
+  choice.engine = get<int64_t>(engine.at(0).get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+  for (const BackendDescriptor& knob :
+       get_descriptors(engine_config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                       CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS)) {
+    choice.knobs.push_back(
+        {get<cudnnBackendKnobType_t>(knob.get(), CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
+         get<int64_t>(knob.get(), CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)});
+  }
+  return choice;
+}
+
+ConvolutionPlan::ConvolutionPlan(const Device& device, const ConvolutionProblem& problem)
+    : device_(&device), bias_(problem.bias), graph_(problem, device.dnn()) {}
+
+std::optional<ConvolutionPlan> ConvolutionPlan::find(const Device& device,
+                                                     const ConvolutionProblem& problem) {
+  try {
+    ConvolutionPlan plan(device, problem);
+    for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+      for (BackendDescriptor& engine : propose_engines(plan.graph_, mode)) {
+        if (is_allowed(engine.get(), problem) && plan.take(std::move(engine))) return plan;
+      }
+    }
+  } catch (const CudaError& e) {
+    if (CUDNN_STATUS_CATEGORY(e.code()) != CUDNN_STATUS_NOT_SUPPORTED) throw;
+  }
+  return std::nullopt;
+}
+
+bool ConvolutionPlan::take(BackendDescriptor engine_config) {
+  BackendDescriptor plan = create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, device_->dnn());
+  set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {engine_config.get()});
+  // An engine may refuse in its own words; the next is asked.
+  if (cudnnBackendFinalize(plan.get()) != CUDNN_STATUS_SUCCESS) return false;
+  workspace_bytes_ = get<int64_t>(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+  if (workspace_bytes_ > kConvolutionWorkspaceMax) return false;
+  choice_ = choice_of(engine_config.get());
+  engine_config_ = std::move(engine_config);
+  plan_ = std::move(plan);
+  return true;
+}
+
+void ConvolutionPlan::run(const void* image, const void* filter, const void* output,
+                          const float* bias, void* workspace) const {
+  const std::array<int64_t, 4> names{ConvolutionGraph::kImage, ConvolutionGraph::kFilter,
+                                     ConvolutionGraph::kOutput, ConvolutionGraph::kBias};
+  const std::array<const void*, 4> pointers{image, filter, output, bias};
+  const int64_t count = bias_ ? 4 : 3;
+  const BackendDescriptor pack = create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  check(cudnnBackendSetAttribute(pack.get(), CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
+                                 count, names.data()),
+        "naming the tensors of a convolution");
+  check(cudnnBackendSetAttribute(pack.get(), CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+                                 CUDNN_TYPE_VOID_PTR, count, pointers.data()),
+        "giving a convolution its tensors");
+  check(cudnnBackendSetAttribute(pack.get(), CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
+                                 1, &workspace),
+        "giving a convolution its workspace");
+  finalize(pack, "the tensors of a convolution");
+  check(cudnnBackendExecute(device_->dnn(), plan_.get(), pack.get()), "cudnnBackendExecute");
+}
+
+Convolution::Convolution(const Device& device, const std::string& name, ConvolutionPass pass,
+                         const ConvDims& dims, bool channels_last, bool bias, Storage storage)
+    : device_(device),
+      pass_(pass),
+      dims_(dims),
+      inner_(dims),
+      channels_last_(channels_last),
+      bias_(bias),
+      storage_(storage) {
+  const bool mixed = (storage.a_bf16 || storage.b_bf16) != storage.result_bf16;
+  for (const bool padded : {false, true}) {
+    if (padded && !is_asymmetric(dims.window)) continue;
+    for (const bool as_operands : {false, true}) {
+      if (as_operands && !mixed) continue;
+      for (const bool fused : {true, false}) {
+        if (fused && !bias) continue;
+        if (prepare({fused, as_operands, padded})) return;
+      }
+    }
+  }
+  const ImageDims y = dims.y();
+  const kernels::Window& w = dims.window;
+  const auto shape = [](std::initializer_list<int64_t> sizes) {
+    std::string text;
+    for (const int64_t s : sizes) text += (text.empty() ? "[" : ", ") + std::to_string(s);
+    return text + "]";
+  };
+  throw CudaError(name + ": cuDNN has no engine for this convolution: image " +
+                      shape({dims.x.N, dims.x.C, dims.x.H, dims.x.W}) + ", filters " +
+                      shape({dims.K, dims.group_channels(), w.R, w.S}) + ", output " +
+                      shape({y.N, y.C, y.H, y.W}) + ", strides " + shape({w.stride_h, w.stride_w}) +
+                      ", pads " + shape({w.pad_top, w.pad_left, w.pad_bottom, w.pad_right}) +
+                      ", dilations " + shape({w.dilation_h, w.dilation_w}) + ", group " +
+                      std::to_string(dims.group) +
+                      (storage.a_bf16 || storage.b_bf16 ? ", bf16" : ", F32"),
+                  CUDNN_STATUS_NOT_SUPPORTED);
+}
+
+bool Convolution::prepare(const Way& way) {
+  inner_ = way.padded ? with_symmetric_pads(dims_) : dims_;
+  const bool bf16 = storage_.a_bf16 || storage_.b_bf16;
+  const bool result_bf16 = way.result_as_operands ? bf16 : storage_.result_bf16;
+  plan_ = ConvolutionPlan::find(device_,
+                                {pass_, inner_, channels_last_, bf16, result_bf16, way.fused_bias});
+  if (!plan_) return false;
+  fused_bias_ = way.fused_bias;
+  // The filter's order is the parameter's where the two are the same.
+  const bool reorders =
+      channels_last_ && dims_.window.R * dims_.window.S > 1 && dims_.group_channels() > 1;
+  const int64_t image = inner_.x.elements(), filter = dims_.weight_elements();
+  const int64_t output = dims_.y().elements();
+  const bool a_narrows = bf16 != storage_.a_bf16, b_narrows = bf16 != storage_.b_bf16;
+  const bool result_differs = result_bf16 != storage_.result_bf16;
+  workspace_bytes_ = 0;
+  switch (pass_) {
+    case ConvolutionPass::kForward:
+      a_ = form(image, way.padded || a_narrows, bf16);
+      b_ = form(filter, reorders || b_narrows, bf16);
+      result_ = form(output, result_differs, result_bf16);
+      break;
+    case ConvolutionPass::kData:
+      a_ = form(output, a_narrows, bf16);
+      b_ = form(filter, reorders || b_narrows, bf16);
+      result_ = form(image, way.padded || result_differs, result_bf16);
+      break;
+    case ConvolutionPass::kWeights:
+      a_ = form(image, way.padded || a_narrows, bf16);
+      b_ = form(output, b_narrows, bf16);
+      result_ = form(filter, reorders || result_differs, result_bf16);
+      break;
+  }
+  plan_at_ = workspace_bytes_;
+  workspace_bytes_ += plan_->workspace_bytes();
+  return true;
+}
+
+Convolution::Form Convolution::form(int64_t elements, bool is_needed, bool bf16) {
+  if (!is_needed) return {-1, bf16};
+  const Form f{workspace_bytes_, bf16};
+  workspace_bytes_ += aligned(elements * (bf16 ? 2 : 4));
+  return f;
+}
+
+/// Between an image of the op and the larger one of the plan, whichever way; whole if they are of
+/// one size.
+void Convolution::copy_image(const ImageDims& from, In x, const ImageDims& to, Out y) const {
+  const ImageStrides xs = strides_of(from, channels_last_), ys = strides_of(to, channels_last_);
+  const ImageDims d{from.N, from.C, std::min(from.H, to.H), std::min(from.W, to.W)};
+  const kernels::Window &outer = dims_.window, &inner = inner_.window;
+  const int64_t down = outer.pad_top - inner.pad_top, right = outer.pad_left - inner.pad_left;
+  if (from.elements() > to.elements()) x = x + (down * xs.h + right * xs.w);
+  if (from.elements() < to.elements()) y = y + (down * ys.h + right * ys.w);
+  Box<2> box;
+  box.append(d.N, {xs.n, ys.n});
+  if (!channels_last_) box.append(d.C, {xs.c, ys.c});
+  box.append(d.H, {xs.h, ys.h});
+  box.append(d.W, {xs.w, ys.w});
+  if (channels_last_) box.append(d.C, {xs.c, ys.c});
+  kernels::cuda::copy(box, x, y, device_.stream());
+}
+
+/// Between the parameter's order and the plan's.
+void Convolution::copy_filter(bool to_plan, In x, Out y) const {
+  const ImageDims d = filter_dims(dims_);
+  const ImageStrides plan = strides_of(d, channels_last_), own = ImageStrides::row_major(d);
+  const ImageStrides &xs = to_plan ? own : plan, &ys = to_plan ? plan : own;
+  Box<2> box;
+  box.append(d.N, {xs.n, ys.n});
+  if (!to_plan || !channels_last_) box.append(d.C, {xs.c, ys.c});
+  box.append(d.H, {xs.h, ys.h});
+  box.append(d.W, {xs.w, ys.w});
+  if (to_plan && channels_last_) box.append(d.C, {xs.c, ys.c});
+  kernels::cuda::copy(box, x, y, device_.stream());
+}
+
+void Convolution::run(In a, In b, const float* bias, Out result, void* workspace) const {
+  auto* memory = static_cast<std::byte*>(workspace);
+  const auto piece = [&](const Form& f) { return Out{memory + f.at, f.bf16}; };
+  const ImageDims y = dims_.y();
+  if (a_.at >= 0) {
+    const Out to = piece(a_);
+    if (pass_ == ConvolutionPass::kData) {
+      copy_image(y, a, y, to);
+    } else {
+      if (inner_.x.elements() != dims_.x.elements()) {
+        Box<2> whole;
+        whole.append(inner_.x.elements(), {0, 1});
+        kernels::cuda::zero(whole, to, device_.stream());
+      }
+      copy_image(dims_.x, a, inner_.x, to);
+    }
+    a = to;
+  }
+  if (b_.at >= 0) {
+    const Out to = piece(b_);
+    if (pass_ == ConvolutionPass::kWeights) {
+      copy_image(y, b, y, to);
+    } else {
+      copy_filter(/*to_plan=*/true, b, to);
+    }
+    b = to;
+  }
+  const Out made = result_.at >= 0 ? piece(result_) : result;
+  void* const spare = memory == nullptr ? nullptr : memory + plan_at_;
+  switch (pass_) {
+    case ConvolutionPass::kForward:
+      plan_->run(a.data, b.data, made.data, fused_bias_ ? bias : nullptr, spare);
+      break;
+    case ConvolutionPass::kData:
+      plan_->run(made.data, b.data, a.data, nullptr, spare);
+      break;
+    case ConvolutionPass::kWeights:
+      plan_->run(a.data, made.data, b.data, nullptr, spare);
+      break;
+  }
+  if (result_.at >= 0) {
+    switch (pass_) {
+      case ConvolutionPass::kForward:
+        copy_image(y, made, y, result);
+        break;
+      case ConvolutionPass::kData:
+        copy_image(inner_.x, made, dims_.x, result);
+        break;
+      case ConvolutionPass::kWeights:
+        copy_filter(/*to_plan=*/false, made, result);
+        break;
+    }
+  }
+  if (bias_ && !fused_bias_) {
+    add_image_bias(device_, y, strides_of(y, channels_last_), bias, result);
+  }
+}
+
+void add_image_bias(const Device& device, const ImageDims& d, const ImageStrides& s,
+                    const float* bias, Out y) {
+  Box<3> box;
+  box.append(d.N, {s.n, 0, s.n});
+  if (s.is_channels_last(d)) {
+    box.append(d.pixels(), {s.w, 0, s.w});
+    box.append(d.C, {s.c, 1, s.c});
+  } else {
+    box.append(d.C, {s.c, 1, s.c});
+    box.append(d.pixels(), {s.w, 0, s.w});
+  }
+  kernels::cuda::arithmetic<math::Add>(box, y, {bias, false}, y, device.stream());
+}
+
+}  // namespace trainyard::cuda

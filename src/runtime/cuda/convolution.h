@@ -1,0 +1,157 @@
+// src/runtime/cuda/convolution.h: one convolution, or a gradient of one, through cuDNN's graph API,
+// prepared once.
+//
+// cuDNN is told what is computed as a small graph of descriptors (tensors, the convolution, for a
+// bias an addition) and proposes engines for it. Which one is taken is decided here, when the
+// kernel is prepared: the first that is deterministic, computes in F32, needs no more workspace
+// than the budget, and of which a plan can be made.
+#pragma once
+
+#include <cudnn.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/conv.h"
+#include "kernels/cuda/view.h"
+#include "src/base/handle.h"
+#include "src/runtime/cuda/device.h"
+
+namespace trainyard::cuda {
+
+/// Memory that an engine may use besides its operands. A fixed budget, so that the choice does not
+/// depend on what happens to be free.
+constexpr int64_t kConvolutionWorkspaceMax = int64_t{256} << 20;
+
+enum class ConvolutionPass : uint8_t {
+  kForward,  // y of x and w
+  kData,     // dx of dy and w
+  kWeights,  // dw of x and dy
+};
+
+/// What an engine is asked for. Images are both channels-last or both row-major; filters lie as the
+/// images do, [K, R, S, C/G] or [K, C/G, R, S].
+struct ConvolutionProblem {
+  ConvolutionPass pass = ConvolutionPass::kForward;
+  kernels::ConvDims dims;
+  bool channels_last = true;
+  bool operands_bf16 = false, result_bf16 = false;
+  bool bias = false;  // forward: F32, added before y is rounded
+};
+
+/// An engine and its knobs: enough to make the same plan again.
+struct EngineChoice {
+  int64_t engine = -1;
+  struct Knob {
+    int64_t type, value;
+  };
+  std::vector<Knob> knobs;
+};
+
+using BackendDescriptor = Handle<void, cudnnBackendDestroyDescriptor>;
+
+/// The graph of a problem. Made without a device, unless `handle` is given.
+class ConvolutionGraph {
+ public:
+  /// Names of the tensors in the graph.
+  enum Name : int64_t { kImage = 1, kFilter, kOutput, kBias, kSum };
+
+  ConvolutionGraph(const ConvolutionProblem& problem, cudnnHandle_t handle);
+  cudnnBackendDescriptor_t graph() const { return graph_.get(); }
+  /// The tensors of x, w and y, or their gradients.
+  cudnnBackendDescriptor_t image() const { return image_.get(); }
+  cudnnBackendDescriptor_t filter() const { return filter_.get(); }
+  cudnnBackendDescriptor_t output() const { return output_.get(); }
+
+ private:
+  BackendDescriptor image_, filter_, output_, bias_, sum_, convolution_, operation_, pointwise_,
+      addition_, graph_;
+};
+
+/// What a heuristic of cuDNN proposes, best first; nothing where it knows no engine.
+std::vector<BackendDescriptor> propose_engines(const ConvolutionGraph& graph,
+                                               cudnnBackendHeurMode_t mode);
+/// Whether an engine may be used: deterministic, and sums in F32 of what is stored - in particular
+/// no TF32, which would round F32 operands.
+bool is_allowed(cudnnBackendDescriptor_t engine_config, const ConvolutionProblem& problem);
+
+EngineChoice choice_of(cudnnBackendDescriptor_t engine_config);
+
+/// A plan of an engine, and how it is run.
+class ConvolutionPlan {
+ public:
+  /// Nothing if cuDNN has no engine for the problem that is allowed.
+  static std::optional<ConvolutionPlan> find(const Device& device,
+                                             const ConvolutionProblem& problem);
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+  const EngineChoice& choice() const { return choice_; }
+  /// Asynchronous on the device's stream. `bias` is read if the problem has one.
+  void run(const void* image, const void* filter, const void* output, const float* bias,
+           void* workspace) const;
+
+ private:
+  ConvolutionPlan(const Device& device, const ConvolutionProblem& problem);
+  bool take(BackendDescriptor engine_config);
+
+  const Device* device_;
+  bool bias_;
+  ConvolutionGraph graph_;
+  BackendDescriptor engine_config_, plan_;  // in this order: each refers to what is before it
+  EngineChoice choice_;
+  int64_t workspace_bytes_ = 0;
+};
+
+/// A convolution of tensors as the graph has them: filters row-major, each tensor in F32 or bf16,
+/// pads as the op says. Where no engine takes that, operands are brought into another form in the
+/// workspace.
+class Convolution {
+ public:
+  struct Storage {
+    bool a_bf16, b_bf16, result_bf16;
+  };
+  /// Operands a and b: x and w (forward), dy and w (data), x and dy (weights). `name` for the error
+  /// where cuDNN has no engine.
+  Convolution(const Device& device, const std::string& name, ConvolutionPass pass,
+              const kernels::ConvDims& dims, bool channels_last, bool bias, Storage storage);
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+  const EngineChoice& choice() const { return plan_->choice(); }
+  /// `bias` [K] is read by a forward convolution that was prepared with one.
+  void run(kernels::cuda::In a, kernels::cuda::In b, const float* bias, kernels::cuda::Out result,
+           void* workspace) const;
+
+ private:
+  /// An operand or the result in the form of the plan: where it is in the workspace, or -1 where it
+  /// is used as it is.
+  struct Form {
+    int64_t at = -1;
+    bool bf16 = false;
+  };
+  /// How the tensors are brought to the engine; the first that has a plan is taken.
+  struct Way {
+    bool fused_bias, result_as_operands, padded;
+  };
+  bool prepare(const Way& way);
+  Form form(int64_t elements, bool is_needed, bool bf16);
+  void copy_image(const kernels::ImageDims& from, kernels::cuda::In x, const kernels::ImageDims& to,
+                  kernels::cuda::Out y) const;
+  void copy_filter(bool to_plan, kernels::cuda::In x, kernels::cuda::Out y) const;
+
+  const Device& device_;
+  ConvolutionPass pass_;
+  kernels::ConvDims dims_;   // of the op
+  kernels::ConvDims inner_;  // of the plan
+  bool channels_last_, bias_;
+  Storage storage_;
+  bool fused_bias_ = false;
+  Form a_, b_, result_;
+  std::optional<ConvolutionPlan> plan_;
+  int64_t plan_at_ = 0, workspace_bytes_ = 0;
+};
+
+/// y += bias, by channel.
+void add_image_bias(const Device& device, const kernels::ImageDims& d,
+                    const kernels::ImageStrides& s, const float* bias, kernels::cuda::Out y);
+
+}  // namespace trainyard::cuda

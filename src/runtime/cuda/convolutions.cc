@@ -1,0 +1,155 @@
+// Conv, ConvTranspose and their gradients: convolutions through cuDNN (convolution.h), the gradient
+// of a bias by a reduction of ours.
+#include <algorithm>
+#include <optional>
+
+#include "kernels/reduce.h"
+#include "src/runtime/cuda/convolution.h"
+#include "src/runtime/cuda/kernels.h"
+#include "src/runtime/image_kernels.h"
+
+namespace trainyard::cuda {
+namespace {
+
+using kernels::ConvDims;
+using kernels::ImageDims;
+using kernels::ImageStrides;
+
+bool is_channels_last(const TensorInfo& x) { return x.layout == Layout::kChannelsLast; }
+
+/// db = dy summed over everything but its channels.
+class BiasGradient {
+ public:
+  BiasGradient(const Device& device, const ImageDims& d, const ImageStrides& s) : device_(device) {
+    p_.kept.append(d.C, {s.c, 1});
+    p_.reduced.append(d.N, {s.n});
+    p_.reduced.append(d.H, {s.h});
+    p_.reduced.append(d.W, {s.w});
+  }
+  int64_t workspace_bytes() const { return kernels::cuda::reduce_workspace_bytes(p_); }
+  void run(kernels::cuda::In dy, kernels::cuda::Out db, void* workspace) const {
+    kernels::cuda::reduce(p_, dy, db, workspace, device_.stream());
+  }
+
+ private:
+  const Device& device_;
+  kernels::ReduceParams p_;
+};
+
+class ConvKernel final : public Kernel {
+ public:
+  ConvKernel(const Device& device, const Graph& g, const Node& n)
+      : operands_(g, n),
+        bias_(has_input(n, 2)),
+        forward_(device, n.name, ConvolutionPass::kForward,
+                 conv_dims(n, input_info(g, n, 0), input_info(g, n, 1)),
+                 is_channels_last(input_info(g, n, 0)), bias_,
+                 {input_info(g, n, 0).is_bf16(), input_info(g, n, 1).is_bf16(),
+                  output_info(g, n, 0).is_bf16()}) {}
+  int64_t workspace_bytes() const override { return forward_.workspace_bytes(); }
+  void run(const KernelArgs& a) override {
+    forward_.run(operands_.in(a, 0), operands_.in(a, 1), bias_ ? a.in<float>(2) : nullptr,
+                 operands_.out(a, 0), a.workspace);
+  }
+
+ private:
+  Operands operands_;
+  bool bias_;
+  Convolution forward_;
+};
+
+/// A convolution that leads the other way gives the data.
+class ConvTransposeKernel final : public Kernel {
+ public:
+  ConvTransposeKernel(const Device& device, const Graph& g, const Node& n)
+      : device_(device),
+        operands_(g, n),
+        bias_(has_input(n, 2)),
+        dims_(conv_transpose_dims(n.attributes, input_info(g, n, 0).type.shape,
+                                  input_info(g, n, 1).type.shape)),
+        strides_(image_strides(output_info(g, n, 0))),
+        data_(device, n.name, ConvolutionPass::kData, dims_, is_channels_last(input_info(g, n, 0)),
+              /*bias=*/false,
+              {input_info(g, n, 0).is_bf16(), input_info(g, n, 1).is_bf16(),
+               output_info(g, n, 0).is_bf16()}) {}
+  int64_t workspace_bytes() const override { return data_.workspace_bytes(); }
+  void run(const KernelArgs& a) override {
+    const kernels::cuda::Out y = operands_.out(a, 0);
+    data_.run(operands_.in(a, 0), operands_.in(a, 1), nullptr, y, a.workspace);
+    if (bias_) add_image_bias(device_, dims_.x, strides_, a.in<float>(2), y);
+  }
+
+ private:
+  const Device& device_;
+  Operands operands_;
+  bool bias_;
+  ConvDims dims_;
+  ImageStrides strides_;
+  Convolution data_;
+};
+
+/// Both gradients: x, w, dy -> dx, dw, db. One after another on one stream, so they share one
+/// workspace.
+template <bool kTransposed>
+class ConvGradKernel final : public Kernel {
+ public:
+  ConvGradKernel(const Device& device, const Graph& g, const Node& n) : operands_(g, n) {
+    const TensorInfo &x = input_info(g, n, 0), &w = input_info(g, n, 1), &dy = input_info(g, n, 2);
+    const bool channels_last = is_channels_last(x);
+    const ConvDims d = kTransposed ? conv_transpose_dims(n.attributes, x.type.shape, w.type.shape)
+                                   : conv_dims(n, x, w);
+    if (has_output(n, 0)) {
+      data_.emplace(
+          device, n.name, kTransposed ? ConvolutionPass::kForward : ConvolutionPass::kData, d,
+          channels_last, /*bias=*/false,
+          Convolution::Storage{dy.is_bf16(), w.is_bf16(), output_info(g, n, 0).is_bf16()});
+      workspace_bytes_ = data_->workspace_bytes();
+    }
+    if (has_output(n, 1)) {
+      const TensorInfo &image = kTransposed ? dy : x, &output = kTransposed ? x : dy;
+      weights_.emplace(
+          device, n.name, ConvolutionPass::kWeights, d, channels_last, /*bias=*/false,
+          Convolution::Storage{image.is_bf16(), output.is_bf16(), output_info(g, n, 1).is_bf16()});
+      workspace_bytes_ = std::max(workspace_bytes_, weights_->workspace_bytes());
+    }
+    if (has_output(n, 2)) {
+      bias_.emplace(device, kTransposed ? d.x : d.y(), image_strides(dy));
+      workspace_bytes_ = std::max(workspace_bytes_, bias_->workspace_bytes());
+    }
+  }
+  int64_t workspace_bytes() const override { return workspace_bytes_; }
+  void run(const KernelArgs& a) override {
+    const auto x = operands_.in(a, 0), w = operands_.in(a, 1), dy = operands_.in(a, 2);
+    if (data_) data_->run(dy, w, nullptr, operands_.out(a, 0), a.workspace);
+    if (weights_) {
+      weights_->run(kTransposed ? dy : x, kTransposed ? x : dy, nullptr, operands_.out(a, 1),
+                    a.workspace);
+    }
+    if (bias_) bias_->run(dy, operands_.out(a, 2), a.workspace);
+  }
+
+ private:
+  Operands operands_;
+  std::optional<Convolution> data_, weights_;
+  std::optional<BiasGradient> bias_;
+  int64_t workspace_bytes_ = 0;
+};
+
+template <typename K>
+std::unique_ptr<Kernel> make(const Device& device, const Graph& g, const Node& n) {
+  return std::make_unique<K>(device, g, n);
+}
+
+}  // namespace
+
+std::span<const CudaEntry> convolution_kernels() {
+  static constexpr CudaEntry kEntries[] = {
+      {"Conv", make<ConvKernel>},
+      {"ConvGrad", make<ConvGradKernel<false>>},
+      {"ConvTranspose", make<ConvTransposeKernel>},
+      {"ConvTransposeGrad", make<ConvGradKernel<true>>},
+  };
+  return kEntries;
+}
+
+}  // namespace trainyard::cuda

@@ -1,0 +1,381 @@
+// Catches: a CUDA kernel that is right for small shapes alone. The graphs of
+// emulated_parity_test.cc are small, because other tests differentiate them numerically; here
+// kernels meet shapes that need several blocks, slices of a sum, tiles with edges, tables of
+// tensors that take two launches.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "kernels/arithmetic.h"
+#include "kernels/batch_norm.h"
+#include "kernels/cuda/walk.h"
+#include "kernels/gradient.h"
+#include "kernels/group_norm.h"
+#include "kernels/math/philox.h"
+#include "kernels/movement.h"
+#include "kernels/optimizer.h"
+#include "kernels/pool.h"
+#include "kernels/reduce.h"
+#include "src/runtime/cuda/backend.h"
+#include "src/runtime/cuda/convolution.h"
+#include "tests/cuda/fake_cuda.h"
+#include "tests/support/graph_cases.h"
+#include "tests/support/run_case.h"
+
+namespace trainyard::kernels {
+namespace {
+
+using cuda::In;
+using cuda::Out;
+
+/// Values in [-1, 1), each its own.
+std::vector<float> values(int64_t count, uint64_t seed, double offset = 0, double scale = 1) {
+  std::vector<float> v(static_cast<size_t>(count));
+  for (size_t i = 0; i < v.size(); ++i) {
+    const double u = math::philox_u32(seed, 0, 7, i) / 4294967296.0;
+    v[i] = static_cast<float>(offset + scale * (2 * u - 1));
+  }
+  return v;
+}
+std::vector<double> wide(const std::vector<float>& v) { return {v.begin(), v.end()}; }
+std::vector<float> nans(int64_t count) {
+  return std::vector<float>(static_cast<size_t>(count), std::nanf(""));
+}
+In in(const std::vector<float>& v) { return {v.data(), false}; }
+Out out(std::vector<float>& v) { return {v.data(), false}; }
+std::vector<std::byte> bytes(int64_t count) {
+  return std::vector<std::byte>(static_cast<size_t>(count), std::byte{0xFF});
+}
+
+void expect_near(const std::vector<float>& got, const std::vector<double>& expected,
+                 double relative_max = 2e-5) {
+  ASSERT_EQ(got.size(), expected.size());
+  double scale = 1e-6;
+  for (const double v : expected) scale = std::max(scale, std::abs(v));
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_LE(std::abs(got[i] - expected[i]), relative_max * scale) << i;
+  }
+}
+
+TEST(EmulatedKernels, DivisorsDivide) {
+  for (const int64_t d : {1,         2,    3,     4,     5,       6,       7,
+                          9,         10,   31,    32,    33,      100,     641,
+                          1000,      4097, 65535, 65537, 1000003, 1 << 30, (1 << 30) + 1,
+                          2147483647}) {
+    const cuda::Divisor divisor(d);
+    for (const int64_t q : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{77}, int64_t{123456},
+                            int64_t{2147483647} / d, int64_t{1} << 40}) {
+      for (const int64_t r : {int64_t{-1}, int64_t{0}, d / 2, d - 1}) {
+        const int64_t n = q * d + r;
+        if (n < 0) continue;
+        ASSERT_EQ(divisor.quotient(n), n / d) << n << " by " << d;
+        ASSERT_EQ(divisor.remainder(n), n % d) << n << " by " << d;
+      }
+    }
+  }
+  EXPECT_EQ(cuda::Divisor(int64_t{3} << 31).quotient(int64_t{10} << 31), 3);
+}
+
+TEST(EmulatedKernels, CopiesTransposeByTiles) {
+  struct Case {
+    int64_t outer, rows, columns;
+  };
+  for (const Case c : {Case{1, 33, 65}, Case{3, 8, 100}, Case{2, 100, 8}, Case{1, 64, 32},
+                       Case{5, 7, 40}, Case{1, 1, 50}}) {
+    const int64_t count = c.outer * c.rows * c.columns;
+    Box<2> box;  // written as [outer, rows, columns], read as [outer, columns, rows]
+    box.append(c.outer, {c.rows * c.columns, c.rows * c.columns});
+    box.append(c.rows, {1, c.columns});
+    box.append(c.columns, {c.rows, 1});
+    const std::vector<float> x = values(count, 1);
+    std::vector<float> y = nans(count), expected = nans(count);
+    reference::copy(box, x.data(), expected.data());
+    cuda::copy(box, in(x), out(y), nullptr);
+    EXPECT_EQ(y, expected) << c.outer << " " << c.rows << " " << c.columns;
+    y = nans(count);
+    cuda::scale(box, -2, in(x), out(y), nullptr);
+    for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], -2 * expected[i]);
+    cuda::zero(box, out(y), nullptr);
+    EXPECT_EQ(y, std::vector<float>(y.size(), 0.0f));
+  }
+}
+
+// Results of rows, of columns, of both; few and many; terms in fours and odd.
+TEST(EmulatedKernels, ReductionsOfAllShapes) {
+  struct Case {
+    int64_t a, b, c;  // x [a, b, c]
+    bool ra, rb, rc;  // which are reduced
+  };
+  for (const Case s : {Case{1, 1, 20000, false, false, true}, Case{1, 1, 9999, false, false, true},
+                       Case{40, 1, 500, false, false, true}, Case{1, 900, 40, false, true, false},
+                       Case{1, 3000, 3, false, true, false}, Case{2, 300, 33, false, true, false},
+                       Case{60, 4, 50, true, false, true}, Case{60, 50, 4, true, false, true},
+                       Case{3000, 1, 3, false, false, true}, Case{7, 11, 13, true, true, true},
+                       Case{1, 40, 300, false, true, false}}) {
+    ReduceParams p;
+    int64_t y_stride = 1, x_stride = 1;
+    struct Axis {
+      int64_t size, x, y;
+    };
+    std::vector<Axis> axes;
+    for (const auto& [size, reduced] : {std::pair{s.c, s.rc}, {s.b, s.rb}, {s.a, s.ra}}) {
+      axes.insert(axes.begin(), {size, x_stride, reduced ? 0 : y_stride});
+      x_stride *= size;
+      if (!reduced) y_stride *= size;
+    }
+    for (const Axis& axis : axes) {
+      if (axis.y == 0) {
+        p.reduced.append(axis.size, {axis.x});
+      } else {
+        p.kept.append(axis.size, {axis.x, axis.y});
+      }
+    }
+    const std::vector<float> x = values(x_stride, 2);
+    for (const Reduction how :
+         {Reduction::kSum, Reduction::kL2, Reduction::kMin, Reduction::kMax}) {
+      SCOPED_TRACE(std::to_string(s.a) + "x" + std::to_string(s.b) + "x" + std::to_string(s.c) +
+                   " how " + std::to_string(static_cast<int>(how)));
+      p.how = how;
+      p.factor = how == Reduction::kSum ? 0.5 : 1;
+      std::vector<float> y = nans(y_stride), dx = nans(x_stride);
+      std::vector<std::byte> workspace = bytes(cuda::reduce_workspace_bytes(p));
+      cuda::reduce(p, in(x), out(y), workspace.data(), nullptr);
+      const std::vector<double> wide_x = wide(x);
+      std::vector<double> wide_y(y.size()), wide_dx(dx.size());
+      reference::reduce(p, wide_x.data(), wide_y.data());
+      expect_near(y, wide_y);
+      if (how == Reduction::kSum) continue;
+      const std::vector<float> dy = values(y_stride, 3);
+      const std::vector<double> wide_dy = wide(dy);
+      workspace = bytes(cuda::reduce_grad_workspace_bytes(p));
+      cuda::reduce_grad(p, in(x), in(y), in(dy), out(dx), workspace.data(), nullptr);
+      reference::reduce_grad(p, wide_x.data(), wide_y.data(), wide_dy.data(), wide_dx.data());
+      expect_near(dx, wide_dx);
+    }
+  }
+}
+
+TEST(EmulatedKernels, ReductionsPassNanOn) {
+  for (const Reduction how : {Reduction::kSum, Reduction::kL2, Reduction::kMin, Reduction::kMax}) {
+    ReduceParams p;
+    p.how = how;
+    p.reduced.append(5000, {1});
+    std::vector<float> x = values(5000, 4), y = {0};
+    x[4321] = std::nanf("");
+    std::vector<std::byte> workspace = bytes(cuda::reduce_workspace_bytes(p));
+    cuda::reduce(p, in(x), out(y), workspace.data(), nullptr);
+    EXPECT_TRUE(std::isnan(y[0])) << static_cast<int>(how);
+  }
+}
+
+struct Norms {
+  ImageDims d;
+  bool channels_last;
+  ImageStrides strides() const {
+    return channels_last ? ImageStrides::channels_last(d) : ImageStrides::row_major(d);
+  }
+};
+std::vector<Norms> norms() {
+  std::vector<Norms> result;
+  for (const bool channels_last : {true, false}) {
+    for (const ImageDims d :
+         {ImageDims{4, 8, 9, 11}, {3, 5, 20, 21}, {40, 132, 1, 1}, {2, 3, 64, 64}}) {
+      result.push_back({d, channels_last});
+    }
+  }
+  return result;
+}
+
+// A mean a thousand times the deviation: squares in float would leave no digit of the variance.
+TEST(EmulatedKernels, BatchNormalizationOfLargeMeans) {
+  for (const Norms& n : norms()) {
+    for (const double mean_of_x : {0.0, 1000.0}) {
+      SCOPED_TRACE(std::to_string(n.d.C) + (n.channels_last ? " last" : " first"));
+      const BatchNormDims d{n.d};
+      const ImageStrides s = n.strides();
+      const auto count = n.d.elements();
+      const auto C = static_cast<size_t>(n.d.C);
+      const std::vector<float> x = values(count, 5, mean_of_x), dy = values(count, 6);
+      const std::vector<float> scale = values(n.d.C, 7, 1.5, 0.4), b = values(n.d.C, 8);
+      const std::vector<float> residual = values(count, 9);
+      std::vector<float> running_mean(C, 0.5f), running_var(C, 2.0f),
+          y = nans(count), mean = nans(n.d.C), inv_std = nans(n.d.C), dx = nans(count),
+          dscale = nans(n.d.C), db = nans(n.d.C), g = nans(count);
+      std::vector<std::byte> workspace = bytes(cuda::batch_norm_workspace_bytes(d, s));
+      cuda::batch_norm_training(d, s, in(x), scale.data(), b.data(), running_mean.data(),
+                                running_var.data(), in(residual), true, out(y), mean.data(),
+                                inv_std.data(), workspace.data(), nullptr);
+      const std::vector<double> wx = wide(x), wdy = wide(dy), wscale = wide(scale), wb = wide(b),
+                                wr = wide(residual);
+      std::vector<double> rm(C, 0.5), rv(C, 2.0), wy(x.size()), wmean(C), winv(C), wdx(x.size()),
+          wdscale(C), wdb(C), wg(x.size());
+      reference::batch_norm_training<double>(d, s, wx.data(), wscale.data(), wb.data(), rm.data(),
+                                             rv.data(), wy.data(), wmean.data(), winv.data());
+      reference::add_relu<double>(count, wr.data(), wy.data());
+      // The mean itself has no more digits than a float of its size.
+      const double loose = mean_of_x == 0 ? 2e-5 : 4e-4;
+      expect_near(mean, wmean);
+      expect_near(inv_std, winv, loose);
+      expect_near(running_mean, rm);
+      expect_near(running_var, rv, loose);
+      expect_near(y, wy, loose);
+      cuda::batch_norm_backward(d, s, in(x), in(dy), scale.data(), mean.data(), inv_std.data(),
+                                true, nullptr, in(y), out(dx), dscale.data(), db.data(), out(g),
+                                workspace.data(), nullptr);
+      reference::batch_norm_relu_backward<double>(
+          d, s, wx.data(), wdy.data(), wscale.data(), wmean.data(), winv.data(), nullptr, wy.data(),
+          wdx.data(), wdscale.data(), wdb.data(), wg.data(), nullptr);
+      if (mean_of_x != 0) continue;  // the masks of values near 0 may differ there
+      expect_near(dx, wdx);
+      expect_near(dscale, wdscale);
+      expect_near(db, wdb);
+      expect_near(g, wg);
+    }
+  }
+}
+
+TEST(EmulatedKernels, GroupNormalizationInBothLayouts) {
+  for (const Norms& n : norms()) {
+    for (const int64_t groups : {int64_t{1}, n.d.C % 4 == 0 ? n.d.C / 4 : n.d.C}) {
+      SCOPED_TRACE(std::to_string(n.d.C) + (n.channels_last ? " last " : " first ") +
+                   std::to_string(groups));
+      const GroupNormDims d{n.d, groups};
+      if (d.values() < 2) continue;
+      const ImageStrides s = n.strides();
+      const auto count = n.d.elements(), results = n.d.N * groups;
+      const std::vector<float> x = values(count, 5, 3), dy = values(count, 6);
+      const std::vector<float> scale = values(n.d.C, 7, 1.5, 0.4), b = values(n.d.C, 8);
+      std::vector<float> y = nans(count), mean = nans(results), inv_std = nans(results),
+                         dx = nans(count), dscale = nans(n.d.C), db = nans(n.d.C);
+      std::vector<std::byte> workspace = bytes(cuda::group_norm_workspace_bytes(d, s));
+      cuda::group_norm_forward(d, s, in(x), scale.data(), b.data(), out(y), mean.data(),
+                               inv_std.data(), workspace.data(), nullptr);
+      cuda::group_norm_backward(d, s, in(x), scale.data(), mean.data(), inv_std.data(), in(dy),
+                                out(dx), dscale.data(), db.data(), workspace.data(), nullptr);
+      const auto C = static_cast<size_t>(n.d.C);
+      const std::vector<double> wx = wide(x), wdy = wide(dy), wscale = wide(scale), wb = wide(b);
+      std::vector<double> wy(x.size()), wmean(mean.size()), winv(mean.size()), wdx(x.size()),
+          wdscale(C), wdb(C);
+      reference::group_norm_forward<double>(d, s, wx.data(), wscale.data(), wb.data(), wy.data(),
+                                            wmean.data(), winv.data());
+      reference::group_norm_backward<double>(d, s, wx.data(), wscale.data(), wmean.data(),
+                                             winv.data(), wdy.data(), wdx.data(), wdscale.data(),
+                                             wdb.data());
+      expect_near(y, wy);
+      expect_near(mean, wmean);
+      expect_near(inv_std, winv);
+      expect_near(dx, wdx);
+      expect_near(dscale, wdscale);
+      expect_near(db, wdb);
+    }
+  }
+}
+
+// More tensors than one launch takes, chunks of a tensor, an empty one.
+TEST(EmulatedKernels, GradientNormOfManyTensors) {
+  GradientNormParams p;
+  p.max_norm = 1;
+  std::vector<std::vector<float>> tensors;
+  std::vector<In> views;
+  double squares = 0;
+  for (int64_t k = 0; k < 230; ++k) {
+    const int64_t count = k == 7 ? 0 : k == 113 ? 40000 : 1 + k % 37;
+    tensors.push_back(values(count, static_cast<uint64_t>(10 + k)));
+    p.counts.push_back(count);
+    for (const float v : tensors.back()) squares += static_cast<double>(v) * v;
+  }
+  for (const auto& t : tensors) views.push_back(in(t));
+  float norm = 0, scale = 0;
+  std::vector<std::byte> workspace = bytes(cuda::gradient_norm_workspace_bytes(p));
+  cuda::gradient_norm(p, views, &norm, &scale, workspace.data(), nullptr);
+  EXPECT_NEAR(norm, std::sqrt(squares), 1e-6 * std::sqrt(squares));
+  EXPECT_NEAR(scale, 1 / std::sqrt(squares), 1e-6);
+}
+
+TEST(EmulatedKernels, AdafactorOfLargeMatrices) {
+  for (const AdafactorParams& s : {AdafactorParams{1, 300, 70, -0.8, 0x1p-23, 1e-3, 1, 0.01, 1},
+                                   AdafactorParams{3, 40, 200, -0.8, 0x1p-23, 1e-3, 1, 0, 1},
+                                   AdafactorParams{1, 0, 5000, -0.8, 0x1p-23, 1e-3, 1, 0, 1}}) {
+    const int64_t count = s.count(), rows = s.batch * s.rows, columns = s.batch * s.columns;
+    const std::vector<float> g = values(count, 20);
+    std::vector<float> p = values(count, 21), row = values(rows, 22, 0.5, 0.4),
+                       column = values(columns, 23, 0.5, 0.4);
+    std::vector<double> wp = wide(p), wrow = wide(row), wcolumn = wide(column);
+    const std::vector<double> wg = wide(g);
+    const float rate = 0.01f;
+    const int64_t step = 41;
+    std::vector<std::byte> workspace = bytes(cuda::adafactor_workspace_bytes(s));
+    cuda::adafactor(s, in(g), &rate, &step, p.data(), s.rows == 0 ? nullptr : row.data(),
+                    column.data(), workspace.data(), nullptr);
+    reference::adafactor<double>(s, wg.data(), &rate, &step, wp.data(), wrow.data(),
+                                 wcolumn.data());
+    expect_near(p, wp);
+    expect_near(row, wrow);
+    expect_near(column, wcolumn);
+  }
+}
+
+TEST(EmulatedKernels, MaxPoolGradientPicksOneCell) {
+  for (const bool channels_last : {true, false}) {
+    PoolDims d{{2, 6, 13, 17}, {3, 2, 2, 1, 1, 0, 1, 1, 2, 1}};
+    const auto layout = [&](const ImageDims& i) {
+      return channels_last ? ImageStrides::channels_last(i) : ImageStrides::row_major(i);
+    };
+    const ImageStrides xs = layout(d.x), ys = layout(d.y());
+    std::vector<float> x = values(d.x.elements(), 30);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = std::round(4 * x[i]);  // many that are equal
+    x[100] = std::nanf("");
+    const std::vector<float> dy = values(d.y().elements(), 31);
+    std::vector<float> y = nans(d.y().elements()), dx = nans(d.x.elements());
+    std::vector<float> expected = nans(d.x.elements());
+    std::vector<std::byte> workspace = bytes(cuda::max_pool_backward_workspace_bytes(d));
+    cuda::max_pool_backward(d, xs, in(x), ys, in(dy), out(dx), workspace.data(), nullptr);
+    reference::max_pool_backward<float>(d, xs, x.data(), ys, dy.data(), expected.data());
+    expect_near(dx, wide(expected));
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::kernels
+
+namespace trainyard {
+namespace {
+
+TEST(EmulatedConvolution, WithoutAnEngineIsAnErrorWithNodeAndShape) {
+  testing::CaseBuilder b(DType::kF32);
+  const TensorId x = b.image("x", {2, 3, 5, 5});
+  b.one("stem", "Conv", {}, {x, b.parameter("w", {4, 3, 3, 2})});
+  const Graph& graph = b.graph();
+  cuda::CudaBackend cuda(0);
+  testing::set_convolution_engines(false);
+  std::string what;
+  try {
+    (void)cuda.prepare(graph, graph.nodes().back());
+  } catch (const CudaError& e) {
+    what = e.what();
+  }
+  testing::set_convolution_engines(true);
+  for (const std::string part : {"stem", "[2, 3, 5, 5]", "[4, 3, 3, 2]", "[2, 4, 3, 4]", "F32"}) {
+    EXPECT_NE(what.find(part), std::string::npos) << part << " in: " << what;
+  }
+  EXPECT_NO_THROW((void)cuda.prepare(graph, graph.nodes().back()));
+}
+
+// The first engine that the fake proposes which is deterministic, no TF32, within the budget, and
+// makes a plan.
+TEST(EmulatedConvolution, TellsWhichEngineItTook) {
+  const cuda::Device device(0);
+  kernels::ConvDims d{{2, 3, 5, 5}, 4, {}, 1};
+  d.window = {3, 3};
+  const cuda::Convolution c(device, "conv", cuda::ConvolutionPass::kForward, d, true, false,
+                            {false, false, false});
+  EXPECT_EQ(c.choice().engine, 4);
+  ASSERT_EQ(c.choice().knobs.size(), 1u);
+  EXPECT_EQ(c.choice().knobs[0].type, CUDNN_KNOB_TYPE_TILE_SIZE);
+  EXPECT_EQ(c.choice().knobs[0].value, 7);
+}
+
+}  // namespace
+}  // namespace trainyard
