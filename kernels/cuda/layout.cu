@@ -1,4 +1,5 @@
-// An image is a matrix [C, H W] for each sample, which is transposed: a copy of a box (movement.cu).
+// An image is a matrix [C, H W] for each sample, which is transposed: a copy of a box
+// (movement.cu).
 //
 // Access   8 B an element (4 in bf16), in whole lines on both sides.
 // Time     bytes / 4.8 TB/s on an H200: [256, 64, 56, 56] in bf16 in 43 us.

@@ -49,6 +49,11 @@ std::vector<std::byte> bytes(int64_t count) {
   return std::vector<std::byte>(static_cast<size_t>(count), std::byte{0xFF});
 }
 
+CUstream_st* stream() {
+  static const trainyard::cuda::Device device(0);
+  return device.stream();
+}
+
 void expect_near(const std::vector<float>& got, const std::vector<double>& expected,
                  double relative_max = 2e-5) {
   ASSERT_EQ(got.size(), expected.size());
@@ -92,12 +97,12 @@ TEST(EmulatedKernels, CopiesTransposeByTiles) {
     const std::vector<float> x = values(count, 1);
     std::vector<float> y = nans(count), expected = nans(count);
     reference::copy(box, x.data(), expected.data());
-    cuda::copy(box, in(x), out(y), nullptr);
+    cuda::copy(box, in(x), out(y), stream());
     EXPECT_EQ(y, expected) << c.outer << " " << c.rows << " " << c.columns;
     y = nans(count);
-    cuda::scale(box, -2, in(x), out(y), nullptr);
+    cuda::scale(box, -2, in(x), out(y), stream());
     for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], -2 * expected[i]);
-    cuda::zero(box, out(y), nullptr);
+    cuda::zero(box, out(y), stream());
     EXPECT_EQ(y, std::vector<float>(y.size(), 0.0f));
   }
 }
@@ -141,7 +146,7 @@ TEST(EmulatedKernels, ReductionsOfAllShapes) {
       p.factor = how == Reduction::kSum ? 0.5 : 1;
       std::vector<float> y = nans(y_stride), dx = nans(x_stride);
       std::vector<std::byte> workspace = bytes(cuda::reduce_workspace_bytes(p));
-      cuda::reduce(p, in(x), out(y), workspace.data(), nullptr);
+      cuda::reduce(p, in(x), out(y), workspace.data(), stream());
       const std::vector<double> wide_x = wide(x);
       std::vector<double> wide_y(y.size()), wide_dx(dx.size());
       reference::reduce(p, wide_x.data(), wide_y.data());
@@ -150,7 +155,7 @@ TEST(EmulatedKernels, ReductionsOfAllShapes) {
       const std::vector<float> dy = values(y_stride, 3);
       const std::vector<double> wide_dy = wide(dy);
       workspace = bytes(cuda::reduce_grad_workspace_bytes(p));
-      cuda::reduce_grad(p, in(x), in(y), in(dy), out(dx), workspace.data(), nullptr);
+      cuda::reduce_grad(p, in(x), in(y), in(dy), out(dx), workspace.data(), stream());
       reference::reduce_grad(p, wide_x.data(), wide_y.data(), wide_dy.data(), wide_dx.data());
       expect_near(dx, wide_dx);
     }
@@ -165,7 +170,7 @@ TEST(EmulatedKernels, ReductionsPassNanOn) {
     std::vector<float> x = values(5000, 4), y = {0};
     x[4321] = std::nanf("");
     std::vector<std::byte> workspace = bytes(cuda::reduce_workspace_bytes(p));
-    cuda::reduce(p, in(x), out(y), workspace.data(), nullptr);
+    cuda::reduce(p, in(x), out(y), workspace.data(), stream());
     EXPECT_TRUE(std::isnan(y[0])) << static_cast<int>(how);
   }
 }
@@ -206,7 +211,7 @@ TEST(EmulatedKernels, BatchNormalizationOfLargeMeans) {
       std::vector<std::byte> workspace = bytes(cuda::batch_norm_workspace_bytes(d, s));
       cuda::batch_norm_training(d, s, in(x), scale.data(), b.data(), running_mean.data(),
                                 running_var.data(), in(residual), true, out(y), mean.data(),
-                                inv_std.data(), workspace.data(), nullptr);
+                                inv_std.data(), workspace.data(), stream());
       const std::vector<double> wx = wide(x), wdy = wide(dy), wscale = wide(scale), wb = wide(b),
                                 wr = wide(residual);
       std::vector<double> rm(C, 0.5), rv(C, 2.0), wy(x.size()), wmean(C), winv(C), wdx(x.size()),
@@ -223,7 +228,7 @@ TEST(EmulatedKernels, BatchNormalizationOfLargeMeans) {
       expect_near(y, wy, loose);
       cuda::batch_norm_backward(d, s, in(x), in(dy), scale.data(), mean.data(), inv_std.data(),
                                 true, nullptr, in(y), out(dx), dscale.data(), db.data(), out(g),
-                                workspace.data(), nullptr);
+                                workspace.data(), stream());
       reference::batch_norm_relu_backward<double>(
           d, s, wx.data(), wdy.data(), wscale.data(), wmean.data(), winv.data(), nullptr, wy.data(),
           wdx.data(), wdscale.data(), wdb.data(), wg.data(), nullptr);
@@ -251,9 +256,9 @@ TEST(EmulatedKernels, GroupNormalizationInBothLayouts) {
                          dx = nans(count), dscale = nans(n.d.C), db = nans(n.d.C);
       std::vector<std::byte> workspace = bytes(cuda::group_norm_workspace_bytes(d, s));
       cuda::group_norm_forward(d, s, in(x), scale.data(), b.data(), out(y), mean.data(),
-                               inv_std.data(), workspace.data(), nullptr);
+                               inv_std.data(), workspace.data(), stream());
       cuda::group_norm_backward(d, s, in(x), scale.data(), mean.data(), inv_std.data(), in(dy),
-                                out(dx), dscale.data(), db.data(), workspace.data(), nullptr);
+                                out(dx), dscale.data(), db.data(), workspace.data(), stream());
       const auto C = static_cast<size_t>(n.d.C);
       const std::vector<double> wx = wide(x), wdy = wide(dy), wscale = wide(scale), wb = wide(b);
       std::vector<double> wy(x.size()), wmean(mean.size()), winv(mean.size()), wdx(x.size()),
@@ -289,7 +294,7 @@ TEST(EmulatedKernels, GradientNormOfManyTensors) {
   for (const auto& t : tensors) views.push_back(in(t));
   float norm = 0, scale = 0;
   std::vector<std::byte> workspace = bytes(cuda::gradient_norm_workspace_bytes(p));
-  cuda::gradient_norm(p, views, &norm, &scale, workspace.data(), nullptr);
+  cuda::gradient_norm(p, views, &norm, &scale, workspace.data(), stream());
   EXPECT_NEAR(norm, std::sqrt(squares), 1e-6 * std::sqrt(squares));
   EXPECT_NEAR(scale, 1 / std::sqrt(squares), 1e-6);
 }
@@ -308,7 +313,7 @@ TEST(EmulatedKernels, AdafactorOfLargeMatrices) {
     const int64_t step = 41;
     std::vector<std::byte> workspace = bytes(cuda::adafactor_workspace_bytes(s));
     cuda::adafactor(s, in(g), &rate, &step, p.data(), s.rows == 0 ? nullptr : row.data(),
-                    column.data(), workspace.data(), nullptr);
+                    column.data(), workspace.data(), stream());
     reference::adafactor<double>(s, wg.data(), &rate, &step, wp.data(), wrow.data(),
                                  wcolumn.data());
     expect_near(p, wp);
@@ -331,7 +336,7 @@ TEST(EmulatedKernels, MaxPoolGradientPicksOneCell) {
     std::vector<float> y = nans(d.y().elements()), dx = nans(d.x.elements());
     std::vector<float> expected = nans(d.x.elements());
     std::vector<std::byte> workspace = bytes(cuda::max_pool_backward_workspace_bytes(d));
-    cuda::max_pool_backward(d, xs, in(x), ys, in(dy), out(dx), workspace.data(), nullptr);
+    cuda::max_pool_backward(d, xs, in(x), ys, in(dy), out(dx), workspace.data(), stream());
     reference::max_pool_backward<float>(d, xs, x.data(), ys, dy.data(), expected.data());
     expect_near(dx, wide(expected));
   }
