@@ -20,6 +20,9 @@ constexpr int64_t kBatch = 4;
 // Sums in another order, over six steps: 3e-7 and 2e-5 between the plain loops and the cpu backend.
 // A wrong kernel shows in the first digits.
 constexpr double kLossMax = 1e-4, kWeightsMax = 1e-3;
+// Where ReLU or a maximum decides, a number that is zero but for its rounding may fall on either
+// side, and a gradient come or go: 3e-3 was seen.
+constexpr double kLossMaxKinked = 1e-2, kWeightsMaxKinked = 1e-1;
 // Roundings to 8 bits that fall differently: 1e-2 and 2e-1 there, where a batch of 4 is normalised.
 constexpr double kLossMaxBf16 = 1e-1, kWeightsMaxBf16 = 5e-1;
 
@@ -28,6 +31,7 @@ struct Network {
   ModelSpec model;
   ModelInterface interface;
   Recipe recipe;
+  bool kinked = false;  // it has a ReLU or a maximum
 };
 
 ModelSpec preset(const std::string& name, Attributes parameters) {
@@ -63,14 +67,14 @@ std::vector<Network> networks() {
   std::vector<Network> all = {
       {"mlp", preset("mlp", {{"hidden", std::vector<int64_t>{64, 33}}, {"dropout", 0.1}}), table,
        adamw},
-      {"lenet5", preset("lenet5", {}), digits, momentum},
-      {"resnet18", preset("resnet18", {{"width", int64_t{4}}}), photos, momentum},
+      {"lenet5", preset("lenet5", {}), digits, momentum, true},
+      {"resnet18", preset("resnet18", {{"width", int64_t{4}}}), photos, momentum, true},
       {"gpt2", preset("gpt2", {{"size", word("nano")}, {"n_layer", int64_t{2}}, {"dropout", 0.1}}),
        stream, clipped},
       {"transformer_classifier", preset("transformer_classifier", {{"n_embd", int64_t{24}}}), rows,
        adamw},
       {"lstm_classifier", preset("lstm_classifier", {{"hidden_size", int64_t{24}}}), rows, adamw},
-      {"text_cnn", preset("text_cnn", {{"filters", int64_t{8}}}), rows, adamw},
+      {"text_cnn", preset("text_cnn", {{"filters", int64_t{8}}}), rows, adamw, true},
       {"embedding_bag_classifier", preset("embedding_bag_classifier", {}), rows, adamw},
   };
   for (const char* name : {"mlp", "resnet18", "gpt2"}) {
@@ -163,8 +167,10 @@ DeviceCheckRow compare(const Network& network, const Run& expected, const Run& g
   row.repeats = got.losses == again.losses && got.weights.storage == again.weights.storage;
 
   const bool bf16 = network.recipe.precision == Precision::kBf16;
-  const double loss_max = bf16 ? kLossMaxBf16 : kLossMax;
-  const double weights_max = bf16 ? kWeightsMaxBf16 : kWeightsMax;
+  const double loss_max = bf16 ? kLossMaxBf16 : network.kinked ? kLossMaxKinked : kLossMax;
+  const double weights_max = bf16             ? kWeightsMaxBf16
+                             : network.kinked ? kWeightsMaxKinked
+                                              : kWeightsMax;
   if (!(row.loss <= loss_max)) {
     row.failure = "its loss differs from the CPU's by " + scientific(row.loss) +
                   ", relatively; at most " + scientific(loss_max) + " is right";
