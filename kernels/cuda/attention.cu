@@ -1,12 +1,12 @@
-// Access   a block for each tile of 64 queries (forward, dq) or 64 keys (dk, dv) of a head; tiles
-// of
-//          scores exist in 17 KiB of shared memory, tiles of operands pass through 16 KiB more. A
-//          thread has 4 x 4 scores in registers and 4 rows of its columns of the result. Operands
-//          are read once for each tile that they meet, 256 B at a time, mostly from the second
-//          cache. Causal tiles that nobody sees are left out. Arithmetic in F32, on the ordinary
-//          cores.
-// Time     4 Tq Tk D multiply-adds forward and 14 backward count, not bytes, at some 40 % of the
-//          67 TFLOP/s of an H200: N H = 96, T = 1024, D = 64, causal: 0.5 ms forward, 1.8 backward.
+// Access   a block for each tile of 64 queries (forward, dq) or 64 keys (dk, dv) of a head;
+//          tiles of scores exist in 17 KiB of shared memory, tiles of operands pass through 16
+//          KiB more. A thread has 4 x 4 scores in registers and 4 rows of its columns of the
+//          result. Operands are read once for each tile that they meet, 256 B at a time, mostly
+//          from the second cache. Causal tiles that nobody sees are left out. Arithmetic in
+//          F32, on the ordinary cores.
+// Time     4 Tq Tk D operations forward and 14 backward count, not bytes; expected at some 40 %
+//          of the 67 TFLOP/s of an H200: N H = 96, T = 1024, D = 64, causal: 0.5 ms forward,
+//          1.8 backward.
 //
 // Beyond kWideMin elements a head takes plain loops: a block for each query or key.
 #include "kernels/attention.h"

@@ -1,7 +1,8 @@
-// Access   a warp for each row, or a block for each of long or few rows. forward reads x and writes
-//          y, 8 B an element (4 in bf16); dx reads x and dy and writes dx, 12 B (6): the further
-//          walks of a row find it in the first cache. dscale and db read x and dy once more, in
-//          whole lines: neighbouring threads take neighbouring columns of a part of the rows.
+// Access   a warp for each row, or a block for each of long or few rows. forward reads x and
+//          writes y, 8 B an element (4 in bf16); dx reads x and dy and writes dx, 12 B (6): the
+//          further walks of a row find it in the first cache. dscale and db read x and dy once
+//          more, in whole lines: neighbouring threads take neighbouring columns of a part of
+//          the rows.
 // Time     bytes / 4.8 TB/s on an H200: [8192, 768] in bf16 in 5 us forward, 13 us backward.
 #include "kernels/layer_norm.h"
 

@@ -1,10 +1,9 @@
 // Access   softmax_xent: a warp or a block for each row; forward reads z and writes p, 8 B an
-// element,
-//          backward reads p and writes dz, 8 B; forward's second walk of a row finds it in the
-//          first cache (beyond some 10 000 classes in the second). Pointwise: 8 B an element
-//          forward, 12 B backward, neighbouring threads at neighbouring elements. Sums over rows or
-//          blocks are one block's: 4 B for each.
-// Time     bytes / 4.8 TB/s on an H200: [8192, 50257] in 690 us each way.
+//          element, backward reads p and writes dz, 8 B. Forward's second walk of a row finds
+//          it in a cache, but beyond some 10 000 classes, where the rows under way exceed both:
+//          12 B. Pointwise: 8 B an element forward, 12 B backward, neighbouring threads at
+//          neighbouring elements. Sums over rows or blocks are one block's: 4 B for each.
+// Time     bytes / 4.8 TB/s on an H200: [8192, 50257] in 1.0 ms forward, 0.7 ms backward.
 #include "kernels/cuda/row.h"
 #include "kernels/cuda/running_softmax.h"
 #include "kernels/pointwise_loss.h"

@@ -1,9 +1,8 @@
 // Access   a thread for each unit of each sequence: neighbouring threads at neighbouring units,
-// whole
-//          lines of every gate. forward 4 B for each of 3 G + 4 values a unit, backward as many.
-// Time     what is moved lies in the second cache: a launch, some 3 us, bounds a step, beside that
-// of
-//          its product. LSTM, N = 64, T = 256, H = 512: 0.8 ms of launches each way.
+//          whole lines of every gate. forward 4 B for each of 3 G + 4 values a unit, backward
+//          as many.
+// Time     what is moved lies in the second cache: a launch, some 3 us, bounds a step, beside
+//          that of its product. LSTM, N = 64, T = 256, H = 512: 0.8 ms of launches each way.
 #include "kernels/recurrent.h"
 
 #include "kernels/cuda/launch.h"

@@ -9,8 +9,9 @@
 //
 /// Shapes    index [count] with values in [0, rows); dy [count / share, width]; weight
 ///           [count / share], or nullptr: all are 1; dtable [rows, width].
-/// Writes    all of dtable, assigned: rows that no index names, and the one that is left out, get
-/// 0. Aliasing  none. Launches  3 + 3 for each 8 bits of `rows`.
+/// Writes    all of dtable, assigned; 0 where no index names a row, and where it is left out.
+/// Aliasing  none.
+/// Launches  3 + 3 for each 8 bits of `rows`.
 #pragma once
 
 #include <cstdint>

@@ -38,8 +38,8 @@ BenchModel bench_model(const std::string& name) {
                     name == "lstm_classifier" || name == "embedding_bag_classifier";
   if (name == "gpt2_mini") {
     set_gpt(m, "mini", 65, 256);
-  } else if (name == "gpt2_small") {
-    set_gpt(m, "small", 50257, 64);
+  } else if (name.starts_with("gpt2_small")) {  // "gpt2_small:1024": its context
+    set_gpt(m, "small", 50257, colon == name.npos ? 64 : std::stoll(name.substr(colon + 1)));
   } else if (text) {
     m.interface = {{kRowLength}, kWords, TargetForm::kClass, kClasses, /*padding=*/0};
   } else {

@@ -27,14 +27,12 @@ NAMES = {"mlp": "MLP 784-512-512-10", "mlp_small": "MLP 784-256-128-10", "lenet5
          "vit_tiny": "ViT-Tiny, 32 px in patches of 4", "gpt2_mini": "GPT, 10.7 M, context 256",
          "gpt2_small": "GPT-2 124M, context 64"}
 WORDS, ROW_LENGTH = 20000, 128
-TOKENS = {"gpt2_mini": (65, 256), "gpt2_small": (50257, 64)}
+TOKENS = {"gpt2_mini": (65, 256), "gpt2_small": (50257, 64), "gpt2_small:1024": (50257, 1024)}
 
 
-def torch_worker():
-    """The peer, in a process of its own per setting, because OpenMP is configured at start."""
+def make_model(name):
+    """PyTorch's model of a name of bench_models.h, and a sample's shape; tokens have a vocabulary."""
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
-    import time
-
     import torch
     from image_models import VGG, make_image_model
     from reference_models import make_lenet5, make_mlp
@@ -42,37 +40,42 @@ def torch_worker():
     from reference_transformers import (GPT2, GPT_SIZES, VIT_SIZES, TransformerClassifier, ViT,
                                         initialise_transformer)
 
+    if name == "lenet5":
+        return make_lenet5(), (1, 28, 28)
+    if name.startswith("mlp"):
+        return make_mlp((512, 512) if name == "mlp" else (256, 128)), (784,)
+    if name.startswith("gpt2"):
+        depth, heads, width = GPT_SIZES[name.partition(":")[0].split("_")[1]]
+        model = GPT2(*TOKENS[name], depth=depth, heads=heads, width=width)
+        initialise_transformer(model, 1)  # the tied embedding's default would be far too large
+        return model, (TOKENS[name][1],)
+    text = {"transformer_classifier": lambda: TransformerClassifier(WORDS, ROW_LENGTH, 10),
+            "text_cnn": lambda: TextCnn(WORDS, 128, 100, [3, 4, 5], 10),
+            "lstm_classifier": lambda: Classifier(torch.nn.LSTM, WORDS, 128, 128, 1, False, False, 10),
+            "embedding_bag_classifier": lambda: Bag(WORDS, "mean", 64, 10)}
+    if name in text:
+        return text[name](), (ROW_LENGTH,)
+    preset, _, side = name.partition(":")
+    side = int(side or 32)
+    if preset in VIT_SIZES:
+        return ViT((3, side, side), 10, *VIT_SIZES[preset], patch_size=4 if side < 64 else 16), (3, side, side)
+    options = {"dropout": 0.0} if preset in VGG else {}
+    return make_image_model(preset, side, 10, **options), (3, side, side)
+
+
+def torch_worker():
+    """The peer, in a process of its own per setting, because OpenMP is configured at start."""
+    import time
+
+    import torch
+
     setting = json.loads(os.environ["PEER_SETTING"])
     torch.set_num_threads(setting["threads"])
     cases = {}
 
-    def make_model(name, batch):
-        """The model, and a sample's shape; tokens have a vocabulary."""
-        if name == "lenet5":
-            return make_lenet5(), (1, 28, 28)
-        if name.startswith("mlp"):
-            return make_mlp((512, 512) if name == "mlp" else (256, 128)), (784,)
-        if name.startswith("gpt2"):
-            depth, heads, width = GPT_SIZES[name.split("_")[1]]
-            model = GPT2(*TOKENS[name], depth=depth, heads=heads, width=width)
-            initialise_transformer(model, 1)  # the tied embedding's default would be far too large
-            return model, (TOKENS[name][1],)
-        text = {"transformer_classifier": lambda: TransformerClassifier(WORDS, ROW_LENGTH, 10),
-                "text_cnn": lambda: TextCnn(WORDS, 128, 100, [3, 4, 5], 10),
-                "lstm_classifier": lambda: Classifier(torch.nn.LSTM, WORDS, 128, 128, 1, False, False, 10),
-                "embedding_bag_classifier": lambda: Bag(WORDS, "mean", 64, 10)}
-        if name in text:
-            return text[name](), (ROW_LENGTH,)
-        preset, _, side = name.partition(":")
-        side = int(side or 32)
-        if preset in VIT_SIZES:
-            return ViT((3, side, side), 10, *VIT_SIZES[preset], patch_size=4 if side < 64 else 16), (3, side, side)
-        options = {"dropout": 0.0} if preset in VGG else {}
-        return make_image_model(preset, side, 10, **options), (3, side, side)
-
     def make_case(name, batch):
         torch.manual_seed(1)
-        model, sample = make_model(name, batch)
+        model, sample = make_model(name)
         vocabulary = TOKENS[name][0] if name in TOKENS else WORDS if sample == (ROW_LENGTH,) else 0
         layout = torch.channels_last if setting["channels_last"] else torch.contiguous_format
         images = len(sample) == 3

@@ -1,9 +1,12 @@
-// Training speed of the models that every comparison uses, on the cpu backend, batches in memory.
+// Training speed of the models that every comparison uses, batches in memory.
 //
 //   train_bench [seconds]    a table: samples per second, share of the measured fp32 peak, planned
 //                            and used arena bytes, for threads 1 and 2
 //   train_bench --serve      answers "MODEL BATCH THREADS SECONDS" lines on standard input with one
 //                            JSON line each; compare_pytorch.py drives it in turns with PyTorch
+//   train_bench --serve gpu-0 bf16
+//                            the same on a GPU, in fp32 or bf16; THREADS is then not looked at.
+//                            compare_gpu.py drives it
 //   train_bench --memory MODEL BATCH
 //                            three steps, and the largest memory the process had
 //
@@ -22,6 +25,7 @@
 #include <tuple>
 
 #include "kernels/math/philox.h"
+#include "src/runtime/open_backend.h"
 #include "src/train/session.h"
 #include "tests/bench/bench_models.h"
 #include "tests/bench/peak_flops.h"
@@ -40,12 +44,14 @@ double seconds_since(Clock::time_point start) {
 // A model, its memory and its batches: built once, run in many rounds.
 class Case {
  public:
-  Case(const std::string& model, int64_t batch, int threads)
-      : batch_(batch), backend_(make_cpu_backend(threads)) {
+  Case(const std::string& model, int64_t batch, std::unique_ptr<Backend> backend,
+       Precision precision = Precision::kFp32)
+      : batch_(batch), backend_(std::move(backend)) {
     const bench::BenchModel m = bench::bench_model(model);
     Recipe recipe;
     recipe.batch_size = batch;
     recipe.optimizer = m.optimizer;
+    recipe.precision = precision;
     RunPrograms programs;
     programs.train = compile_training(m.model, recipe, m.interface, batch).value();
     flops_ = programs.train.program.flops;
@@ -60,9 +66,12 @@ class Case {
     const Clock::time_point start = Clock::now();
     int64_t steps = 0;
     do {
-      step();
+      begin_step();
+      // The next is under way before this one's results are looked at, as in the training loop.
+      if (!session_->runs_ahead() || steps > 0) (void)session_->finish_step();
       ++steps;
     } while (seconds_since(start) < seconds);
+    if (session_->runs_ahead()) (void)session_->finish_step();
     return static_cast<double>(steps * batch_) / seconds_since(start);
   }
 
@@ -97,14 +106,14 @@ class Case {
     }
   }
 
-  void step() {
+  void begin_step() {
     const auto b = static_cast<size_t>(step_ % kBatches);
     Session::StepInputs inputs;
     inputs.input = inputs_[b];
     inputs.target = std::as_bytes(std::span(targets_[b]));
     inputs.step = step_++;
     inputs.learning_rate = 0.01f;
-    (void)session_->run_step(inputs);
+    session_->begin_step(inputs);
   }
 
   int64_t batch_;
@@ -124,7 +133,7 @@ void print_table(double seconds) {
   for (const char* model : {"mlp", "mlp_small", "lenet5"}) {
     for (const int64_t batch : {64, 128}) {
       for (const int threads : {1, 2}) {
-        Case c(model, batch, threads);
+        Case c(model, batch, make_cpu_backend(threads));
         std::vector<double> rates;
         for (int i = 0; i < 5; ++i) rates.push_back(c.run(seconds / 5));
         std::ranges::sort(rates);
@@ -141,7 +150,8 @@ void print_table(double seconds) {
   }
 }
 
-void serve() {
+/// On `device`, a GPU by name, or on the CPU with as many threads as each line says.
+void serve(const std::string& device, Precision precision) {
   std::map<std::tuple<std::string, int64_t, int>, std::unique_ptr<Case>> cases;
   std::string line;
   while (std::getline(std::cin, line)) {
@@ -159,7 +169,9 @@ void serve() {
     }
     in >> batch >> threads >> seconds;
     auto& c = cases[{model, batch, threads}];
-    if (c == nullptr) c = std::make_unique<Case>(model, batch, threads);
+    if (c == nullptr) {
+      c = std::make_unique<Case>(model, batch, open_backend(device, threads).value(), precision);
+    }
     const double rate = c->run(seconds);
     std::printf(
         "{\"samples_per_second\": %.3f, \"gflop_per_sample\": %.9f, \"planned_bytes\": %lld, "
@@ -181,7 +193,7 @@ int64_t peak_resident_bytes() {
 
 void print_memory(const std::string& model, int64_t batch) {
   const int64_t before = peak_resident_bytes();
-  Case c(model, batch, 2);
+  Case c(model, batch, make_cpu_backend(2));
   c.run(0);
   c.run(0);
   std::printf("{\"before_bytes\": %lld, \"peak_bytes\": %lld, \"planned_bytes\": %lld}\n",
@@ -194,7 +206,12 @@ void print_memory(const std::string& model, int64_t batch) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "--serve") {
-    trainyard::serve();
+    const auto precision = trainyard::find_precision(argc > 3 ? argv[3] : "fp32");
+    if (!precision.has_value()) {
+      std::fprintf(stderr, "precision: expected fp32 or bf16\n");
+      return 2;
+    }
+    trainyard::serve(std::string("devices/") + (argc > 2 ? argv[2] : "cpu"), *precision);
   } else if (argc > 3 && std::string(argv[1]) == "--memory") {
     trainyard::print_memory(argv[2], std::atoll(argv[3]));
   } else {

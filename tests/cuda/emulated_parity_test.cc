@@ -4,128 +4,53 @@
 // (fake_cuda.h). All memory starts as NaN, so what a kernel forgets to write shows.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstdlib>
-#include <set>
+#include <cstdio>
+#include <new>
+#include <vector>
 
-#include "src/graph/op.h"
 #include "src/runtime/cuda/backend.h"
+#include "src/train/device_check.h"
 #include "tests/cuda/fake_cuda.h"
+#include "tests/cuda/parity.h"
 #include "tests/support/graph_cases.h"
 #include "tests/support/run_case.h"
 
 namespace trainyard {
 namespace {
 
-using testing::CaseGraph;
-using testing::CaseResult;
-using testing::graph_cases;
-using testing::GraphCase;
-using testing::RunOptions;
-
-// As in cpu_parity_test.cc: float against double, and roundings to bf16 that fall differently.
-constexpr double kRelativeMax = 3e-5;
-// Beside what the cpu backend rounds, products of bf16 tensors narrow an F32 operand, as PyTorch's
-// autocast does: half a unit in the last place of each factor.
-constexpr double kRelativeMaxBf16 = 12.0 / 256;
-
-void expect_parity(const CaseResult& actual, const CaseResult& expected, double relative_max) {
-  EXPECT_LE(actual.used_bytes, actual.planned_bytes);
-  for (const auto& [name, got] : actual.values) {
-    ASSERT_TRUE(expected.values.contains(name)) << name;
-    const std::vector<double>& values = expected.values.at(name);
-    ASSERT_EQ(got.size(), values.size());
-    double scale = 1e-3;
-    for (const double v : values) scale = std::max(scale, std::abs(v));
-    for (size_t i = 0; i < values.size(); ++i) {
-      ASSERT_LE(std::abs(got[i] - values[i]), relative_max * scale)
-          << name << "[" << i << "] " << got[i] << ", expected " << values[i];
-    }
-  }
-}
-
-bool is_covered(const Backend& cuda, const CaseGraph& c) {
-  for (const Node& n : c.graph.nodes()) {
-    if (!cuda.has_kernel(n.op->type())) return false;
-  }
-  return true;
-}
-
-/// Cases whose name holds TRAINYARD_CASE, where that is set: for work on one kernel.
-bool is_wanted(const GraphCase& test) {
-  const char* part = std::getenv("TRAINYARD_CASE");
-  return part == nullptr || test.name.find(part) != std::string::npos;
-}
-
-void check_cases(Precision precision, double relative_max) {
-  const auto reference = make_reference_backend();
-  const bool bf16 = precision == Precision::kBf16;
+TEST(EmulatedCuda, EveryCaseOfTheTable) {
   cuda::CudaBackend cuda(0);
-  for (const GraphCase& test : graph_cases()) {
-    std::map<TensorId, TensorId> gradients;
-    CaseGraph narrow = test.build(DType::kF32);
-    CaseGraph wide = bf16 ? narrow : test.build(DType::kF64);
-    if (narrow.loss != kNoTensor) {
-      narrow = testing::with_gradients(std::move(narrow), &gradients);
-      wide = bf16 ? narrow : testing::with_gradients(std::move(wide), &gradients);
-    }
-    if (!is_wanted(test) || !is_covered(cuda, narrow)) continue;
-    for (const bool channels_last : {true, false}) {
-      RunOptions options{channels_last};
-      options.precision = precision;
-      const CaseResult expected = testing::run_case(wide, *reference, options);
-      for (const bool keep_all : {true, false}) {
-        SCOPED_TRACE(test.name + (channels_last ? " channels-last" : " row-major") +
-                     (keep_all ? " kept" : " reused"));
-        options.keep_all = keep_all;
-        options.runs = 3;  // one by one, recorded, replayed
-        expect_parity(testing::run_case(narrow, cuda, options), expected, relative_max);
-        if (::testing::Test::HasFatalFailure()) return;
-      }
-    }
-  }
+  testing::expect_parity(cuda, Precision::kFp32);
 }
-
-TEST(EmulatedCuda, EveryCaseOfTheTable) { check_cases(Precision::kFp32, kRelativeMax); }
-TEST(EmulatedCuda, EveryCaseOfTheTableInBf16) { check_cases(Precision::kBf16, kRelativeMaxBf16); }
-
+TEST(EmulatedCuda, EveryCaseOfTheTableInBf16) {
+  cuda::CudaBackend cuda(0);
+  testing::expect_parity(cuda, Precision::kBf16);
+}
 TEST(EmulatedCuda, HasAKernelForEveryOp) {
-  const cuda::CudaBackend cuda(0);
-  std::string missing;
-  for (const Op* op : all_ops()) {
-    if (!cuda.has_kernel(op->type())) missing += " " + std::string(op->type());
-  }
-  EXPECT_EQ(missing, "");
+  EXPECT_EQ(testing::missing_ops(cuda::CudaBackend(0)), "");
 }
-
+// Threads go on in another order each time: a race shows here.
 TEST(EmulatedCuda, RepeatsBitByBit) {
   cuda::CudaBackend cuda(0);
-  for (const GraphCase& test : graph_cases()) {
-    std::map<TensorId, TensorId> gradients;
-    CaseGraph c = test.build(DType::kF32);
-    if (c.loss != kNoTensor) c = testing::with_gradients(std::move(c), &gradients);
-    if (!is_wanted(test) || !is_covered(cuda, c)) continue;
-    const CaseResult first = testing::run_case(c, cuda, {}),
-                     second = testing::run_case(c, cuda, {});
-    for (const auto& [name, values] : first.values) {
-      const std::vector<double>& again = second.values.at(name);
-      ASSERT_EQ(values.size(), again.size());
-      for (size_t i = 0; i < values.size(); ++i) {
-        // Threads went on in another order: a race shows here.
-        ASSERT_TRUE(values[i] == again[i] || (std::isnan(values[i]) && std::isnan(again[i])))
-            << test.name << " " << name << "[" << i << "] " << values[i] << " and " << again[i];
-      }
-    }
-  }
+  testing::expect_repeats(cuda);
+}
+
+/// What the daemon asks of a GPU, whole networks: with recording, staging and steps that run ahead.
+TEST(EmulatedCuda, PassesItsCheck) {
+  cuda::CudaBackend cuda(0);
+  const auto cpu = make_cpu_backend(2);
+  const DeviceCheck check = check_device(cuda, *cpu, [](const DeviceCheckRow& row) {
+    std::printf("%-26s loss %.1e, weights %.1e\n", row.network.c_str(), row.loss, row.weights);
+  });
+  EXPECT_EQ(check.failure(), "");
 }
 
 TEST(EmulatedCuda, RecordsAStepAndReplaysIt) {
   cuda::CudaBackend cuda(0);
-  for (const GraphCase& test : graph_cases()) {
-    CaseGraph c = test.build(DType::kF32);
-    if (!is_covered(cuda, c)) continue;
+  for (const testing::GraphCase& test : testing::graph_cases()) {
+    const testing::CaseGraph c = test.build(DType::kF32);
     const int64_t before = testing::replayed_works();
-    RunOptions options;
+    testing::RunOptions options;
     options.runs = 2;
     testing::run_case(c, cuda, options);
     EXPECT_GT(testing::replayed_works(), before) << test.name;

@@ -1,6 +1,5 @@
 #include "tests/support/run_case.h"
 
-#include <cstring>
 #include <set>
 
 #include "src/autodiff/differentiate.h"
@@ -92,9 +91,10 @@ CaseResult run_case(const CaseGraph& c, Backend& backend, const RunOptions& opti
   const int64_t workspace_bytes = prepared.workspace_bytes();
   Executor executor(std::move(prepared), arena);
   CaseResult result;
+  // All bits set is a NaN in both float types.
+  const std::vector<std::byte> nans(static_cast<size_t>(arena.size_bytes()), std::byte{0xFF});
   for (int run = 0; run < options.runs; ++run) {
-    // All bits set is a NaN in both float types.
-    std::memset(arena.persistent(), 0xFF, static_cast<size_t>(arena.size_bytes()));
+    backend.copy_to_device(arena.persistent(), nans.data(), arena.size_bytes());
     for (const auto& [id, values] : c.values) write_values(executor, id, values);
     executor.run();
   }

@@ -29,7 +29,7 @@ struct CaseResult {
   int64_t used_bytes = 0;
 };
 
-/// Runs on a backend whose memory the host can write. Before each run all memory but inputs,
+/// Before each run all memory but inputs,
 /// parameters and state holds NaN: what a kernel forgets to write shows in the result.
 CaseResult run_case(const CaseGraph& c, Backend& backend, const RunOptions& options);
 

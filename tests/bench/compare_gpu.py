@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Training speed and memory on one GPU beside PyTorch: eager, torch.compile and CUDA graphs, in turns within one run.
+
+    python3 tests/bench/compare_gpu.py build/gpu/bin/train_bench [--pairs 5] [--seconds 1] [--rows lenet5:64:fp32,...]
+                                       [--json FILE]
+
+Each of PyTorch's ways shows what it does; its best then runs A/B/A/B with ours. Both begin with batches in host memory
+(pinned on PyTorch's side, copied without waiting), as data comes from a loader. The table has the medians, the ratio,
+the share of the GPU's peak by the plan's FLOPs, and each side's memory on the device. Needs PyTorch with CUDA.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+from compare_pytorch import TOKENS, Process, make_model, spread
+
+# model of bench_models.h : batch : precision
+ROWS = ("lenet5:64:fp32,resnet18:224:128:bf16,resnet50:224:64:bf16,resnet50:224:256:bf16,vgg16:224:128:bf16,"
+        "vit_base:224:128:bf16,gpt2_small:1024:16:bf16,resnet18:128:fp32,gpt2_mini:64:fp32")
+# Dense peaks by data sheet, TFLOP/s: bf16 by tensor cores, fp32 without (and without TF32, which nobody uses here).
+PEAKS = {"H200": {"bf16": 989, "fp32": 67}, "H100": {"bf16": 989, "fp32": 67}, "A100": {"bf16": 312, "fp32": 19.5}}
+WAYS = ("eager", "compile", "graph")
+
+
+def peer():
+    """PyTorch in one of its ways, in a process of its own."""
+    import torch
+
+    way = os.environ["PEER_WAY"]
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # as ours: fp32 is fp32
+    cases = {}
+
+    def make_case(name, batch, precision):
+        torch.cuda.reset_peak_memory_stats()
+        torch.manual_seed(1)
+        model, sample = make_model(name)
+        images = len(sample) == 3
+        layout = torch.channels_last if images else torch.contiguous_format
+        model = model.cuda().to(memory_format=layout) if images else model.cuda()
+        vocabulary = TOKENS[name][0] if name in TOKENS else 0
+        capturable = {"capturable": True} if way == "graph" else {}
+        if vocabulary or name.startswith("vit"):
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0, fused=True, **capturable)
+        else:
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
+        loss_of = torch.nn.CrossEntropyLoss()
+        shape = (batch, *sample)
+        xs = [(torch.randint(1, vocabulary, shape) if vocabulary else torch.rand(shape)).pin_memory() for _ in range(8)]
+        rows, classes = (batch * sample[0], vocabulary) if vocabulary else (batch, 10)
+        ys = [torch.randint(0, classes, (rows,)).pin_memory() for _ in range(8)]
+        if images:
+            xs = [x.contiguous(memory_format=layout).pin_memory() for x in xs]
+        x, y = xs[0].cuda(), ys[0].cuda()
+
+        def forward():
+            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=precision == "bf16"):
+                return loss_of(model(x), y)
+
+        call = torch.compile(forward) if way == "compile" else forward
+        losses = []
+
+        def update():
+            optimizer.zero_grad(set_to_none=way != "graph")
+            loss = call()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        if way == "graph":
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(5):
+                    update()
+            torch.cuda.current_stream().wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                captured = update()
+        state = {"step": 0}
+
+        def step():
+            i = state["step"] % 8
+            state["step"] += 1
+            x.copy_(xs[i], non_blocking=True)
+            y.copy_(ys[i], non_blocking=True)
+            if way == "graph":
+                graph.replay()
+                losses.append(captured.detach().clone())
+            else:
+                losses.append(update().detach())
+            if len(losses) > 1:
+                losses.pop(0).item()  # the loss of each step is looked at, one step late, as ours is
+
+        for _ in range(20):
+            step()
+        torch.cuda.synchronize()
+        return step
+
+    for line in sys.stdin:
+        name, batch, precision, seconds = line.split()
+        key = (name, batch, precision)
+        try:
+            if key not in cases:
+                cases.clear()  # one model on the device at a time
+                torch.cuda.empty_cache()
+                cases[key] = make_case(name, int(batch), precision)
+            step = cases[key]
+            start, steps = time.perf_counter(), 0
+            while time.perf_counter() - start < float(seconds):
+                step()
+                steps += 1
+            torch.cuda.synchronize()
+            rate = steps * int(batch) / (time.perf_counter() - start)
+            answer = {"samples_per_second": rate, "device_bytes": torch.cuda.max_memory_reserved()}
+        except Exception as e:  # a way that does not work for a model is a cell of the table, not the end
+            cases.pop(key, None)
+            answer = {"samples_per_second": 0.0, "device_bytes": 0, "error": f"{type(e).__name__}: {e}"[:200]}
+        print(json.dumps(answer), flush=True)
+
+
+def start_peer(way):
+    return Process([sys.executable, __file__, "--peer"], dict(os.environ, PEER_WAY=way))
+
+
+def measure(args, text, peak):
+    *name, batch, precision = text.split(":")
+    name = ":".join(name)
+    ours = Process([args.train_bench, "--serve", "gpu-0", precision])
+    peers = {way: start_peer(way) for way in WAYS}
+    question = f"{name} {batch} {precision} {args.seconds}"
+    trials = {way: p.ask(question) for way, p in peers.items()}
+    best = max(trials, key=lambda way: trials[way]["samples_per_second"])
+    for way, p in peers.items():
+        if way != best:
+            p.close()
+    ours.ask(f"{name} {batch} 1 {args.seconds}")
+    a, b = [], []
+    for _ in range(args.pairs):
+        a.append(ours.ask(f"{name} {batch} 1 {args.seconds}"))
+        b.append(peers[best].ask(question))
+    ours.close()
+    peers[best].close()
+    rates = [[r["samples_per_second"] for r in side] for side in (a, b)]
+    medians = [statistics.median(r) for r in rates]
+    share = [m * a[0]["gflop_per_sample"] / 1e3 / peak[precision] for m in medians]
+    return {"model": name, "batch": int(batch), "precision": precision, "ours": medians[0], "theirs": medians[1],
+            "way": best, "ratio": statistics.median(x / y for x, y in zip(*rates) if y) if medians[1] else None,
+            "spread": [spread(r) if statistics.median(r) else None for r in rates], "share_of_peak": share,
+            "our_bytes": a[-1]["planned_bytes"], "their_bytes": b[-1]["device_bytes"], "trials": trials}
+
+
+def gpu_name():
+    return subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], check=True,
+                          capture_output=True, text=True).stdout.strip().splitlines()[0]
+
+
+def main():
+    if "--peer" in sys.argv:
+        return peer()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("train_bench")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--rows", default=ROWS)
+    parser.add_argument("--json", type=pathlib.Path)
+    args = parser.parse_args()
+    gpu = gpu_name()
+    peak = next((p for name, p in PEAKS.items() if name in gpu), {"bf16": float("nan"), "fp32": float("nan")})
+    rows = []
+    print(f"{gpu}\n\n| model | batch | precision | ours/s | of peak | PyTorch/s | its best way | of peak | ratio "
+          "| device memory: arena, PyTorch, MiB |\n|" + " --- |" * 10, flush=True)
+    for text in args.rows.split(","):
+        try:
+            r = measure(args, text, peak)
+        except (RuntimeError, subprocess.SubprocessError) as e:
+            r = {"row": text, "error": str(e)}
+            print(f"| {text} | | | {e} | | | | | | |", flush=True)
+            rows.append(r)
+            continue
+        rows.append(r)
+        ratio = f"**{r['ratio']:.2f}×**" if r["ratio"] else "-"
+        print(f"| {r['model']} | {r['batch']} | {r['precision']} | {r['ours']:,.4g} | {100 * r['share_of_peak'][0]:.1f} % "
+              f"| {r['theirs']:,.4g} | {r['way']} | {100 * r['share_of_peak'][1]:.1f} % | {ratio} "
+              f"| {r['our_bytes'] / 2**20:,.0f}, {r['their_bytes'] / 2**20:,.0f} |", flush=True)
+    if args.json:
+        args.json.write_text(json.dumps({"gpu": gpu, "rows": rows}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

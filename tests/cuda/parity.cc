@@ -1,0 +1,106 @@
+#include "tests/cuda/parity.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "src/graph/op.h"
+#include "tests/support/run_case.h"
+
+namespace trainyard::testing {
+namespace {
+
+// As in cpu_parity_test.cc: float against double, and roundings to bf16 that fall differently.
+constexpr double kRelativeMax = 3e-5;
+// Beside what the cpu backend rounds, products of bf16 tensors narrow an F32 operand, as PyTorch's
+// autocast does: half a unit in the last place of each factor.
+constexpr double kRelativeMaxBf16 = 12.0 / 256;
+
+void compare(const CaseResult& actual, const CaseResult& expected, double relative_max) {
+  EXPECT_LE(actual.used_bytes, actual.planned_bytes);
+  for (const auto& [name, got] : actual.values) {
+    ASSERT_TRUE(expected.values.contains(name)) << name;
+    const std::vector<double>& values = expected.values.at(name);
+    ASSERT_EQ(got.size(), values.size());
+    double scale = 1e-3;
+    for (const double v : values) scale = std::max(scale, std::abs(v));
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_LE(std::abs(got[i] - values[i]), relative_max * scale)
+          << name << "[" << i << "] " << got[i] << ", expected " << values[i];
+    }
+  }
+}
+
+bool is_covered(const Backend& cuda, const CaseGraph& c) {
+  for (const Node& n : c.graph.nodes()) {
+    if (!cuda.has_kernel(n.op->type())) return false;
+  }
+  return true;
+}
+
+/// Cases whose name holds TRAINYARD_CASE, where that is set: for work on one kernel.
+bool is_wanted(const GraphCase& test) {
+  const char* part = std::getenv("TRAINYARD_CASE");
+  return part == nullptr || test.name.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+void expect_parity(Backend& cuda, Precision precision) {
+  const auto reference = make_reference_backend();
+  const bool bf16 = precision == Precision::kBf16;
+  const double relative_max = bf16 ? kRelativeMaxBf16 : kRelativeMax;
+  for (const GraphCase& test : graph_cases()) {
+    std::map<TensorId, TensorId> gradients;
+    CaseGraph narrow = test.build(DType::kF32);
+    CaseGraph wide = bf16 ? narrow : test.build(DType::kF64);
+    if (narrow.loss != kNoTensor) {
+      narrow = with_gradients(std::move(narrow), &gradients);
+      wide = bf16 ? narrow : with_gradients(std::move(wide), &gradients);
+    }
+    if (!is_wanted(test) || !is_covered(cuda, narrow)) continue;
+    for (const bool channels_last : {true, false}) {
+      RunOptions options{channels_last};
+      options.precision = precision;
+      const CaseResult expected = run_case(wide, *reference, options);
+      for (const bool keep_all : {true, false}) {
+        SCOPED_TRACE(test.name + (channels_last ? " channels-last" : " row-major") +
+                     (keep_all ? " kept" : " reused"));
+        options.keep_all = keep_all;
+        options.runs = 3;  // one by one, recorded, replayed
+        compare(run_case(narrow, cuda, options), expected, relative_max);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+void expect_repeats(Backend& cuda) {
+  for (const GraphCase& test : graph_cases()) {
+    std::map<TensorId, TensorId> gradients;
+    CaseGraph c = test.build(DType::kF32);
+    if (c.loss != kNoTensor) c = with_gradients(std::move(c), &gradients);
+    if (!is_wanted(test) || !is_covered(cuda, c)) continue;
+    const CaseResult first = run_case(c, cuda, {}), second = run_case(c, cuda, {});
+    for (const auto& [name, values] : first.values) {
+      const std::vector<double>& again = second.values.at(name);
+      ASSERT_EQ(values.size(), again.size());
+      for (size_t i = 0; i < values.size(); ++i) {
+        // Threads went on in another order: a race shows here.
+        ASSERT_TRUE(values[i] == again[i] || (std::isnan(values[i]) && std::isnan(again[i])))
+            << test.name << " " << name << "[" << i << "] " << values[i] << " and " << again[i];
+      }
+    }
+  }
+}
+
+std::string missing_ops(const Backend& cuda) {
+  std::string missing;
+  for (const Op* op : all_ops()) {
+    if (!cuda.has_kernel(op->type())) missing += " " + std::string(op->type());
+  }
+  return missing;
+}
+
+}  // namespace trainyard::testing
