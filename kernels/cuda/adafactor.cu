@@ -4,9 +4,8 @@
 // Access   g four times, p twice, p written: 28 B a parameter. Rows are read by neighbouring
 //          threads; columns by threads side by side along a row, so in whole lines too.
 // Sums     reduction.h; those over the whole tensor in double.
-// Time     bytes / 4.8 TB/s on an H200: 100 M parameters in 0.58 ms. Small tensors wait for six to
-// ten
-//          launches.
+// Time     bytes / 4.8 TB/s on an H200: 100 M parameters in 0.58 ms. Small tensors wait for six
+//          to ten launches.
 #include "kernels/cuda/reduction.h"
 #include "kernels/cuda/walk.h"
 #include "kernels/optimizer.h"

@@ -1,17 +1,15 @@
-// Batch, group and instance normalisation: all three take statistics of channels and then walk the
-// image once more.
+// Batch, group and instance normalisation: all three take statistics of channels and then walk
+// the image once more.
 //
 // Access   statistics: neighbouring threads take neighbouring channels, four each, in
-// channels-last,
-//          neighbouring pixels in row-major; x is read once, whatever its mean, because moments are
-//          joined and not squares. Then x is read again and y written: 12 B an element (6 in bf16),
-//          with a residual 16 B. Backward reads x and dy twice and writes dx: 20 B (10), with
-//          max(0,
-//          .) and a residual y twice and g too: 32 B. Images up to a few dozen MB stay in the
-//          second cache between the walks.
+//          channels-last, neighbouring pixels in row-major; x is read once, whatever its mean,
+//          because moments are joined and not squares. Then x is read again and y written: 12 B an
+//          element (6 in bf16), with a residual 16 B. Backward reads x and dy twice and writes
+//          dx: 20 B (10), with max(0, .) and a residual y twice and g too: 32 B. Images up to a
+//          few dozen MB stay in the second cache between the walks.
 // Sums     reduction.h.
 // Time     bytes / 4.8 TB/s on an H200: [256, 64, 56, 56] in 128 us forward, 214 us backward, in
-// F32.
+//          F32.
 #include <cmath>
 
 #include "kernels/batch_norm.h"

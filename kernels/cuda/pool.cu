@@ -1,12 +1,12 @@
-// Access   a thread for each element that is written, neighbours along its innermost axis: channels
-//          of an image in channels-last, columns of one in row-major. A window's cells come from
-//          the caches after the first that reads them. Backward gathers too: each element of dx
-//          looks at the windows that cover it, so nothing is added by two threads. Which cell is a
-//          window's maximum is found once, in a first launch that leaves it in the workspace. Max
-//          forward 4 B an element of x and of y (2 in bf16), backward 8 B of x and 12 B of y.
-// Time     bytes / 4.8 TB/s on an H200: 3 x 3, stride 2, of [256, 64, 112, 112] in 0.22 ms forward
-// and
-//          0.48 ms backward, in F32.
+// Access   a thread for each element that is written, neighbours along its innermost axis:
+//          channels of an image in channels-last, columns of one in row-major. A window's cells
+//          come from the caches after the first that reads them. Backward gathers too: each
+//          element of dx looks at the windows that cover it, so nothing is added by two threads.
+//          Which cell is a window's maximum is found once, in a first launch that leaves it in
+//          the workspace. Max forward 4 B an element of x and of y (2 in bf16), backward 8 B of x
+//          and 12 B of y.
+// Time     bytes / 4.8 TB/s on an H200: 3 x 3, stride 2, of [256, 64, 112, 112] in 0.22 ms
+//          forward and 0.48 ms backward, in F32.
 #include "kernels/pool.h"
 
 #include "kernels/cuda/launch.h"

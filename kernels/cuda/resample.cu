@@ -1,9 +1,8 @@
 // Access   neighbouring threads write neighbouring elements of y and gather from x, which the
-// caches
-//          hold; the lists of an axis are a few KiB and stay there too. y is written once, x read
-//          once from memory: 8 B an element of the larger one (4 in bf16).
-// Time     bytes / 4.8 TB/s on an H200, while lists are short: doubling 16 Mi elements to 64 Mi in
-//          70 us.
+//          caches hold; the lists of an axis are a few KiB and stay there too. y is written once,
+//          x read once from memory: 8 B an element of the larger one (4 in bf16).
+// Time     bytes / 4.8 TB/s on an H200, while lists are short: doubling 16 Mi elements to 64 Mi
+//          in 70 us.
 #include "kernels/resample.h"
 
 #include <cstring>

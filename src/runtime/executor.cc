@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "kernels/math/bf16.h"
 #include "src/base/check.h"
@@ -62,15 +61,6 @@ bool is_permuted(const TensorInfo& t) {
 }
 
 }  // namespace
-
-void* Backend::allocate_host(int64_t bytes) {
-  return ::operator new (static_cast<size_t>(bytes),
-                         std::align_val_t{static_cast<size_t>(kArenaAlignment)});
-}
-
-void Backend::release_host(void* memory) noexcept {
-  ::operator delete (memory, std::align_val_t{static_cast<size_t>(kArenaAlignment)});
-}
 
 Arena::Arena(Backend& backend, int64_t persistent_bytes, int64_t transient_bytes,
              int64_t workspace_bytes)

@@ -5,8 +5,8 @@
 //
 // The heuristic proposes, before an engine that may be used, one of each kind that may not; those
 // leave NaN behind. Some problems have no engine, so that every detour of the backend is taken:
-// a bias with F32 operands, a gradient with asymmetric pads, results of another type than operands
-// where cuDNN's support is doubtful.
+// a bias with bf16 operands and results of another type than the operands, as in cuDNN 9.19 for an
+// H100; asymmetric pads in F32 and in gradients.
 #include <cudnn.h>
 
 #include <algorithm>
@@ -287,9 +287,8 @@ bool has_engine(const Descriptor& graph) {
                                                     CUDNN_ATTR_OPERATION_POINTWISE_YDESC))
                                            .type
                                      : p.result().type;
-  if (has_bias(graph) && !bf16) return false;
-  if (!bf16 && result != CUDNN_DATA_FLOAT) return false;
-  if (p.pass == Pass::kWeights && bf16 && result == CUDNN_DATA_FLOAT) return false;
+  if (has_bias(graph) && bf16) return false;
+  if (bf16 != (result == CUDNN_DATA_BFLOAT16)) return false;
   const bool asymmetric = p.before[0] != p.behind[0] || p.before[1] != p.behind[1];
   return !asymmetric || (p.pass == Pass::kForward && bf16);
 }

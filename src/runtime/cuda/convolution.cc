@@ -242,10 +242,12 @@ ConvolutionGraph::ConvolutionGraph(const ConvolutionProblem& p, cudnnHandle_t ha
 }
 
 std::vector<BackendDescriptor> propose_engines(const ConvolutionGraph& graph,
-                                               cudnnBackendHeurMode_t mode) {
+                                               cudnnBackendHeurMode_t mode,
+                                               cudnnBackendDescriptor_t properties) {
   const BackendDescriptor heuristic = create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   set(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, {graph.graph()});
   set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, mode);
+  if (properties != nullptr) set(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, {properties});
   if (cudnnBackendFinalize(heuristic.get()) != CUDNN_STATUS_SUCCESS) return {};
   int64_t count = 0;
   check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,

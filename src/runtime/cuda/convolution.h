@@ -70,9 +70,11 @@ class ConvolutionGraph {
       addition_, graph_;
 };
 
-/// What a heuristic of cuDNN proposes, best first; nothing where it knows no engine.
+/// What a heuristic of cuDNN proposes, best first; nothing where it knows no engine. `properties`:
+/// of a device that need not be there, for tests.
 std::vector<BackendDescriptor> propose_engines(const ConvolutionGraph& graph,
-                                               cudnnBackendHeurMode_t mode);
+                                               cudnnBackendHeurMode_t mode,
+                                               cudnnBackendDescriptor_t properties = nullptr);
 /// Whether an engine may be used: deterministic, and sums in F32 of what is stored - in particular
 /// no TF32, which would round F32 operands.
 bool is_allowed(cudnnBackendDescriptor_t engine_config, const ConvolutionProblem& problem);

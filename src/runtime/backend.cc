@@ -1,0 +1,18 @@
+#include "src/runtime/backend.h"
+
+#include <new>
+
+#include "src/plan/program.h"
+
+namespace trainyard {
+
+void* Backend::allocate_host(int64_t bytes) {
+  return ::operator new (static_cast<size_t>(bytes),
+                         std::align_val_t{static_cast<size_t>(kArenaAlignment)});
+}
+
+void Backend::release_host(void* memory) noexcept {
+  ::operator delete (memory, std::align_val_t{static_cast<size_t>(kArenaAlignment)});
+}
+
+}  // namespace trainyard
