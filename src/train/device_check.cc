@@ -66,7 +66,7 @@ std::vector<Network> networks() {
   clipped.accumulate_steps = 2;
   std::vector<Network> all = {
       {"mlp", preset("mlp", {{"hidden", std::vector<int64_t>{64, 33}}, {"dropout", 0.1}}), table,
-       adamw},
+       adamw, true},
       {"lenet5", preset("lenet5", {}), digits, momentum, true},
       {"resnet18", preset("resnet18", {{"width", int64_t{4}}}), photos, momentum, true},
       {"gpt2", preset("gpt2", {{"size", word("nano")}, {"n_layer", int64_t{2}}, {"dropout", 0.1}}),
