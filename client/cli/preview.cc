@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/command.h"
+#include "client/cli/job_file.h"
 #include "client/cli/local_job.h"
-#include "client/lib/spec_file.h"
 #include "src/base/files.h"
 #include "src/data/contact_sheet.h"
 #include "src/data/loader.h"
@@ -21,9 +21,10 @@ struct Options {
 };
 
 Result<int> run(Session& session, const Options& options) {
-  ASSIGN_OR_RETURN(const client::SpecFile spec, client::read_spec_file(options.spec, options.sets));
-  ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "dataset preview"));
   const TemporaryFolder temporary;
+  ASSIGN_OR_RETURN(const client::SpecFile spec,
+                   read_job_file(session, options.spec, options.sets, temporary.path()));
+  ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "dataset preview"));
   const std::filesystem::path folder = temporary.path() / "dataset";
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, folder));
   Violations violations;

@@ -300,6 +300,14 @@ TEST(ConvertSpec, TwoArchitecturesAndEmptyLayersAreRefused) {
   EXPECT_TRUE(names_field(spec.error(), "model.layers[0]"));
 }
 
+TEST(ConvertSpec, AnOnnxFileIsTheClientsToRead) {
+  const auto refused =
+      to_engine(parse_spec("model { onnx: \"/etc/net.onnx\" } " + std::string(kRecipe)));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().reason, "FIELD_UNSUPPORTED");
+  EXPECT_TRUE(names_field(refused.error(), "model.onnx")) << refused.error().message;
+}
+
 TEST(ConvertSpec, UnknownEnumNumbersAreRefused) {
   v1::JobSpec spec = parse_spec(std::string("model { lenet5 {} }") + kRecipe);
   EXPECT_EQ(to_engine(spec)->recipe.precision, Precision::kFp32);
