@@ -442,6 +442,10 @@ TEST_F(Cli, PlotDrawsJobsTogether) {
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_TRUE(done.out.starts_with("loss\n* digits-1 train/loss   o digits-2 train/loss\n"))
       << done.out;
+  done = run({"plot", "digits-1", "--png", "-"});
+  EXPECT_TRUE(done.out.starts_with("\x89PNG\r\n"));
+  done = run({"plot", "digits-1", "--png", "a.png", "--svg", "a.svg"});
+  EXPECT_EQ(done.code, 2) << "one picture";
   done = run({"plot", "digits-1", "--svg", "-"});
   EXPECT_TRUE(done.out.starts_with("<svg ")) << done.out;
   done = run({"plot", "digits-1", "--metric", "val/*"});
