@@ -33,8 +33,12 @@ if(TRAINYARD_SANITIZE STREQUAL "address")
 elseif(TRAINYARD_SANITIZE STREQUAL "thread")
   target_compile_options(trainyard_options INTERFACE -fsanitize=thread)
   target_link_options(trainyard_options INTERFACE -fsanitize=thread)
+elseif(TRAINYARD_SANITIZE STREQUAL "fuzzer")  # clang's; tests/fuzz
+  target_compile_options(trainyard_options INTERFACE -fsanitize=fuzzer-no-link,address,undefined
+    -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  target_link_options(trainyard_options INTERFACE -fsanitize=address,undefined)
 elseif(NOT TRAINYARD_SANITIZE STREQUAL "")
-  message(FATAL_ERROR "TRAINYARD_SANITIZE is '${TRAINYARD_SANITIZE}', expected address, thread or empty")
+  message(FATAL_ERROR "TRAINYARD_SANITIZE is '${TRAINYARD_SANITIZE}', expected address, thread, fuzzer or empty")
 endif()
 target_include_directories(trainyard_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(trainyard_options INTERFACE TRAINYARD_VERSION="${PROJECT_VERSION}")

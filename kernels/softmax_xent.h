@@ -1,10 +1,13 @@
-// kernels/softmax_xent.h: softmax followed by cross-entropy against integer labels, or against the
-// distribution that smoothing makes of them.
+// kernels/softmax_xent.h: softmax followed by cross-entropy against integer labels, against the
+// distribution that smoothing makes of them, or against one that is given.
 //
 //   p[n,k]  = exp(z[n,k] - m[n]) / sum_j exp(z[n,j] - m[n]),   m[n] = max_j z[n,j]
 //   c[n,k]  = (1 - s) w[label[n]] [k == label[n]] + (s/K) w[k],  s the smoothing, w the weights
 //   loss    = -(1/W) sum_n sum_k c[n,k] log p[n,k],              W = sum_n w[label[n]]
 //   dz[n,k] = (dloss/W) (p[n,k] sum_j c[n,j] - c[n,k])
+//
+// A given distribution t stands where [k == label[n]] does: c[n,k] = w[k] ((1 - s) t[n,k] + s/K),
+// and W = sum_n sum_k w[k] t[n,k]. It has no ignored rows.
 //
 // Logarithms are taken from z by log-sum-exp, not from a rounded p. Rows with the ignored label
 // count in no sum and have no gradient; where W is 0, because all are ignored or weigh nothing,
@@ -14,7 +17,8 @@
 // Sources: Goodfellow, Bengio, Courville, "Deep Learning" (2016), sections 4.1 and 6.2.2.3;
 // smoothing: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision" (2015).
 //
-/// Shapes    z, dz, p (prob) [N, K]; label [N] with values in [0, K); loss, dloss [1].
+/// Shapes    z, dz, p (prob), t (share) [N, K], shares of 0 or more that add up to 1 in each row;
+///           label [N] with values in [0, K); loss, dloss [1].
 /// Units     loss in nats, mean over rows by weight.
 /// Writes    all of p and loss (dz), assigned.
 /// Aliasing  p may be z; dz may be p.
@@ -38,12 +42,12 @@ struct SoftmaxXentParams {
   bool divergence = false;
 };
 
-namespace reference {  // T is float or double
-template <typename T>
-void softmax_xent_forward(const SoftmaxXentParams& p, const T* z, const int32_t* label, T* loss,
+namespace reference {  // T is float or double; Target int32_t, of labels, or T, of shares
+template <typename T, typename Target>
+void softmax_xent_forward(const SoftmaxXentParams& p, const T* z, const Target* target, T* loss,
                           T* prob);
-template <typename T>
-void softmax_xent_backward(const SoftmaxXentParams& p, const T* prob, const int32_t* label,
+template <typename T, typename Target>
+void softmax_xent_backward(const SoftmaxXentParams& p, const T* prob, const Target* target,
                            const T* dloss, T* dz);
 }  // namespace reference
 
@@ -54,6 +58,10 @@ int64_t softmax_xent_workspace_bytes(const SoftmaxXentParams& p);
 void softmax_xent_forward(const SoftmaxXentParams& p, const float* z, const int32_t* label,
                           float* loss, float* prob, void* workspace, Team& team);
 void softmax_xent_backward(const SoftmaxXentParams& p, const float* prob, const int32_t* label,
+                           const float* dloss, float* dz, Team& team);
+void softmax_xent_forward(const SoftmaxXentParams& p, const float* z, const float* share,
+                          float* loss, float* prob, void* workspace, Team& team);
+void softmax_xent_backward(const SoftmaxXentParams& p, const float* prob, const float* share,
                            const float* dloss, float* dz, Team& team);
 }  // namespace cpu
 

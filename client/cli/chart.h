@@ -1,10 +1,12 @@
-// client/cli/chart.h: curves over steps, drawn in a terminal or as SVG.
+// client/cli/chart.h: curves over steps, drawn in a terminal, as SVG or as PNG.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "src/base/result.h"
 
 namespace trainyard::cli {
 
@@ -42,5 +44,7 @@ std::string draw_terminal(const Chart& chart, const TerminalCanvas& canvas);
 
 /// One SVG document, the charts below each other.
 std::string draw_svg(const std::vector<Chart>& charts);
+/// The same as a PNG file's bytes, 1520 pixels wide. Refuses what would be more than 32767 high.
+Result<std::string> draw_png(const std::vector<Chart>& charts);
 
 }  // namespace trainyard::cli

@@ -62,7 +62,7 @@ Result<DatasetSchema> read_local_data(const client::SpecFile& spec, const fs::pa
 fs::path local_weights(const client::SpecFile& spec, const Recipe& recipe) {
   const std::string& source = recipe.initial_weights.source;
   if (source.empty()) return {};
-  return spec.has_weights() ? spec.folder / source : spec.folder / source / "model.safetensors";
+  return spec.has_weights() ? spec.weights_path() : spec.folder / source / "model.safetensors";
 }
 
 Result<std::string> pick_device(const v1::Resources& resources, const std::string& flag) {

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/command.h"
+#include "client/cli/job_file.h"
 #include "client/cli/job_view.h"
 #include "client/cli/local_job.h"
-#include "client/lib/spec_file.h"
 #include "client/lib/tensorboard.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
@@ -105,7 +105,9 @@ void show_result(Session& session, const TrainResult& result, double seconds,
 }
 
 Result<int> run(Session& session, const Options& options) {
-  ASSIGN_OR_RETURN(const client::SpecFile spec, client::read_spec_file(options.spec, options.sets));
+  const TemporaryFolder temporary;
+  ASSIGN_OR_RETURN(const client::SpecFile spec,
+                   read_job_file(session, options.spec, options.sets, temporary.path()));
   ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "local run"));
   ASSIGN_OR_RETURN(const std::string device, pick_device(spec.file.resources(), options.device));
 
@@ -116,7 +118,6 @@ Result<int> run(Session& session, const Options& options) {
   ASSIGN_OR_RETURN(job.threads, pick_threads(spec.file.resources(), options.threads));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend(device, job.threads));
 
-  const TemporaryFolder temporary;
   const fs::path out = options.out.empty() ? temporary.path() / "out" : fs::path(options.out);
   job.dataset = temporary.path() / "dataset";
   job.checkpoints = out / "checkpoints";

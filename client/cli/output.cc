@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
-#include <nlohmann/json.hpp>
 
+#include "client/cli/output_json.h"
 #include "client/lib/exit_code.h"
 
 namespace trainyard::cli {
@@ -43,7 +43,8 @@ void append_yaml_value(const Json& value, int indent, std::string& out) {
   if (value.is_string() && is_plain_yaml(value.get<std::string>())) {
     out += value.get<std::string>();
   } else {
-    out += value.dump();  // JSON is YAML: quoted text, numbers, {} and []
+    // JSON is YAML: quoted text, numbers, {} and []
+    out += value.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   out += "\n";
 }
@@ -98,9 +99,20 @@ std::string to_json(const google::protobuf::Message& message, bool pretty) {
   return text;
 }
 
+nlohmann::ordered_json json_of(const google::protobuf::Message& message) {
+  return Json::parse(to_json(message, false));
+}
+
 std::string to_yaml(const google::protobuf::Message& message) {
+  return text_of(json_of(message), Format::kYaml);
+}
+
+std::string text_of(const Json& json, Format format) {
+  if (format != Format::kYaml) {
+    return json.dump(format == Format::kJson ? 1 : -1, ' ', false, Json::error_handler_t::replace);
+  }
   std::string out;
-  append_yaml(Json::parse(to_json(message, false)), 0, false, out);
+  append_yaml(json, 0, false, out);
   if (!out.empty() && out.back() == '\n') out.pop_back();
   return out;
 }

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "client/cli/command.h"
+#include "client/cli/job_file.h"
 #include "client/cli/local_job.h"
 #include "client/cli/plan_view.h"
 #include "client/cli/upload_view.h"
@@ -137,7 +138,9 @@ Result<int> run(Session& session, const Options& options) {
     dump = *found;
   }
   if (options.local && options.upload) return usage("--local and --upload exclude each other");
-  ASSIGN_OR_RETURN(const client::SpecFile spec, client::read_spec_file(options.spec, options.sets));
+  const TemporaryFolder scratch;
+  ASSIGN_OR_RETURN(const client::SpecFile spec,
+                   read_job_file(session, options.spec, options.sets, scratch.path()));
   const bool here = options.local || (spec.has_data() && !options.upload);
   if (!here && (!options.device.empty() || options.threads != 0)) {
     return usage(

@@ -1,4 +1,4 @@
-// trainyard plot: curves of one or several jobs, in the terminal or as SVG.
+// trainyard plot: curves of one or several jobs, in the terminal, as SVG or as PNG.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -20,7 +20,7 @@ struct Options {
   std::vector<std::string> metrics;
   double smoothing = 0;
   bool logarithmic = false;
-  std::string svg;
+  std::string svg, png;
   int64_t rows = kDefaultRows;
 };
 
@@ -76,8 +76,22 @@ Status check(const Options& options) {
   if (!(options.smoothing >= 0 && options.smoothing < 1)) {
     return refuse("--smooth: expected a number from 0, no smoothing, to below 1");
   }
+  if (!options.svg.empty() && !options.png.empty()) {
+    return refuse("--svg and --png exclude each other");
+  }
   if (options.rows < 3 || options.rows > 200) return refuse("--rows: expected 3 to 200");
   return {};
+}
+
+/// "-" is standard output.
+Result<int> write_picture(Session& session, const std::string& file, const std::string& bytes) {
+  if (file == "-") {
+    session.out().write(bytes);
+    return static_cast<int>(client::kExitOk);
+  }
+  if (Status s = replace_file(local_files(), file, bytes); !s.ok()) return std::move(s).error();
+  session.out().line(file);
+  return static_cast<int>(client::kExitOk);
 }
 
 Result<int> run(Session& session, const Options& options) {
@@ -108,20 +122,16 @@ Result<int> run(Session& session, const Options& options) {
                       keys.empty() ? "there is nothing to plot yet: no metrics were reported"
                                    : "no such metric; there are " + keys);
   }
-  if (options.svg == "-") {
-    session.out().write(draw_svg(charts));
-  } else if (!options.svg.empty()) {
-    if (Status s = replace_file(local_files(), options.svg, draw_svg(charts)); !s.ok()) {
-      return std::move(s).error();
-    }
-    session.out().line(options.svg);
-  } else {
-    const Terminal& out = session.out();
-    const TerminalCanvas canvas{out.width(), static_cast<int>(options.rows), out.utf8(),
-                                out.colour()};
-    for (size_t i = 0; i < charts.size(); ++i) {
-      session.out().write((i > 0 ? "\n" : "") + draw_terminal(charts[i], canvas));
-    }
+  if (!options.svg.empty()) return write_picture(session, options.svg, draw_svg(charts));
+  if (!options.png.empty()) {
+    ASSIGN_OR_RETURN(const std::string picture, draw_png(charts));
+    return write_picture(session, options.png, picture);
+  }
+  const Terminal& out = session.out();
+  const TerminalCanvas canvas{out.width(), static_cast<int>(options.rows), out.utf8(),
+                              out.colour()};
+  for (size_t i = 0; i < charts.size(); ++i) {
+    session.out().write((i > 0 ? "\n" : "") + draw_terminal(charts[i], canvas));
   }
   return static_cast<int>(client::kExitOk);
 }
@@ -133,7 +143,7 @@ Command plot_command() {
   return {"plot",
           "Draw the curves of one or several jobs",
           {"trainyard plot digits-1", "trainyard plot digits-1 digits-2 --metric loss --smooth 0.9",
-           "trainyard plot digits-1 --svg curves.svg"},
+           "trainyard plot digits-1 --svg curves.svg", "trainyard plot digits-1 --png curves.png"},
           "A chart for each measure, over steps: without --metric the loss and what was measured "
           "on the validation rows.",
           [o](OptionSet& options) {
@@ -144,6 +154,7 @@ Command plot_command() {
                            "from 0 to below 1: averages that forget, as TensorBoard's");
             options.flag("--log", o->logarithmic, "a logarithmic y axis");
             options.text("--svg", "FILE", o->svg, "write an SVG file; - is standard output");
+            options.text("--png", "FILE", o->png, "write a PNG file; - is standard output");
             options.integer("--rows", "N", o->rows,
                             "height of a chart in the terminal, default 14");
           },

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "client/cli/command.h"
+#include "client/cli/output_json.h"
 #include "client/lib/names.h"
 #include "client/lib/predict_rows.h"
 #include "client/lib/upload.h"
@@ -222,6 +223,18 @@ std::string render_csv(const v1::PredictResponse& answer, const std::vector<std:
   return out;
 }
 
+/// The answer with the name of each prediction's file, which the server does not send back.
+nlohmann::ordered_json with_files(const v1::PredictResponse& answer,
+                                  const std::vector<std::string>& names) {
+  nlohmann::ordered_json json = json_of(answer);
+  for (size_t i = 0; i < names.size(); ++i) {
+    nlohmann::ordered_json named = {{"file", names[i]}};
+    named.update(json["predictions"][i]);
+    json["predictions"][i] = std::move(named);
+  }
+  return json;
+}
+
 Result<int> run(Session& session, const Options& options) {
   const int given = (options.csv.empty() ? 0 : 1) + (options.idx.empty() ? 0 : 1) +
                     (options.text.empty() ? 0 : 1) + (options.images.empty() ? 0 : 1);
@@ -263,6 +276,8 @@ Result<int> run(Session& session, const Options& options) {
   }
   if (session.format() == Format::kName) {
     for (const std::string& label : labels) session.out().line(safe_text(label));
+  } else if (session.machine() && !rows.names.empty()) {
+    session.out().line(text_of(with_files(all, rows.names), session.format()));
   } else {
     session.show(all, [&] { return render_table(all, rows.names, session.out().colour()); }, {});
   }

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/command.h"
+#include "client/cli/job_file.h"
 #include "client/cli/local_job.h"
-#include "client/lib/spec_file.h"
 #include "src/base/files.h"
 #include "src/data/contact_sheet.h"
 #include "src/data/loader.h"
@@ -21,9 +21,10 @@ struct Options {
 };
 
 Result<int> run(Session& session, const Options& options) {
-  ASSIGN_OR_RETURN(const client::SpecFile spec, client::read_spec_file(options.spec, options.sets));
-  ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "dataset preview"));
   const TemporaryFolder temporary;
+  ASSIGN_OR_RETURN(const client::SpecFile spec,
+                   read_job_file(session, options.spec, options.sets, temporary.path()));
+  ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "dataset preview"));
   const std::filesystem::path folder = temporary.path() / "dataset";
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, folder));
   Violations violations;
@@ -37,9 +38,10 @@ Result<int> run(Session& session, const Options& options) {
     augmenter = make_augmenter(recipe.augmentation, schema,
                                fit_preprocessing(schema, data.train(), split.train));
   }
+  const Mixer mixer = make_mixer(recipe.augmentation, schema);
   SheetOptions sheet_options = options.sheet;
   sheet_options.seed = recipe.seed;
-  ASSIGN_OR_RETURN(const Sheet sheet, make_sheet(data, augmenter, sheet_options));
+  ASSIGN_OR_RETURN(const Sheet sheet, make_sheet(data, augmenter, mixer, sheet_options));
   if (Status s = replace_file(local_files(), options.out, encode_png(sheet)); !s.ok()) {
     return std::move(s).error();
   }
@@ -58,7 +60,12 @@ Result<int> run(Session& session, const Options& options) {
     table.add({std::to_string(i + 1), grouped(sheet.lines[i].row + 1), sheet.lines[i].label});
   }
   session.err().write(table.render(session.err().colour()));
-  if (augmenter.empty()) session.hint("  the recipe has no augmentation: originals alone");
+  if (recipe.augmentation.empty()) {
+    session.hint("  the recipe has no augmentation: originals alone");
+  }
+  if (!mixer.empty()) {
+    session.hint("  mixed with the line above; a job mixes the images that meet in a batch");
+  }
   return static_cast<int>(client::kExitOk);
 }
 
@@ -74,7 +81,10 @@ Command dataset_preview_command() {
       "Each line has an image, as it is stored, and what the spec's augmentation makes of it in "
       "one epoch after the\n"
       "other, exactly as a job of this spec would see it. Reads the files that the spec names; "
-      "no server is asked.",
+      "no server is asked. Images that mixup or cutmix mixes have the line above for a partner, "
+      "where "
+      "a job takes\n"
+      "what stands beside them in a batch.",
       [o](OptionSet& options) {
         options.positional("SPEC", o->spec, "a job's spec file; its dataset has a path");
         options.texts("--set", "PATH=VALUE", o->sets,

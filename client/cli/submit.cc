@@ -3,10 +3,11 @@
 
 #include "client/cli/command.h"
 #include "client/cli/follow_view.h"
+#include "client/cli/job_file.h"
 #include "client/cli/job_view.h"
+#include "client/cli/local_job.h"
 #include "client/cli/upload_view.h"
 #include "client/lib/names.h"
-#include "client/lib/spec_file.h"
 
 namespace trainyard::cli {
 namespace {
@@ -22,7 +23,9 @@ struct Options {
 
 Result<int> run(Session& session, const Options& options) {
   // The file is read before the server is asked: a typing error needs no server.
-  ASSIGN_OR_RETURN(const client::SpecFile spec, client::read_spec_file(options.spec, options.sets));
+  const TemporaryFolder scratch;
+  ASSIGN_OR_RETURN(const client::SpecFile spec,
+                   read_job_file(session, options.spec, options.sets, scratch.path()));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
 
   v1::SubmitJobRequest request;

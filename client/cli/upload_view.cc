@@ -78,8 +78,7 @@ Result<v1::JobSpec> bring_files_shown(Session& session, const client::SpecFile& 
   }
   if (spec.has_weights()) {
     v1::InitialWeights& weights = *travels.mutable_recipe()->mutable_initial_weights();
-    ASSIGN_OR_RETURN(const v1::Model model,
-                     ensure_weights_shown(session, spec.folder / weights.path(), ""));
+    ASSIGN_OR_RETURN(const v1::Model model, ensure_weights_shown(session, spec.weights_path(), ""));
     weights.clear_path();
     weights.set_model(std::string(client::short_name(model.name())));
   }

@@ -39,6 +39,19 @@ void check_layers(const Layers& layers, const std::string& list, const SpecDocum
   }
 }
 
+// A file's network is the whole model: there is nothing to choose beside it.
+void check_onnx(const v1::ModelSpec& model, const SpecDocument& document,
+                std::vector<SpecProblem>& problems) {
+  if (model.onnx().empty()) return;
+  const char* rival = model.preset_case() != v1::ModelSpec::PRESET_NOT_SET ? "a preset"
+                      : model.layers_size() > 0                            ? "layers"
+                      : model.blocks_size() > 0                            ? "blocks"
+                                                                           : nullptr;
+  if (rival == nullptr) return;
+  problems.push_back({document.locate("model"), "FIELD_CONFLICT", "model",
+                      std::string("has onnx and ") + rival + ", expected one of them"});
+}
+
 void check_required(const v1::JobFile& file, const SpecDocument& document,
                     std::vector<SpecProblem>& problems) {
   const auto require = [&](bool present, const char* name, const char* example) {
@@ -64,6 +77,7 @@ Result<SpecFile> finish_spec_file(SpecDocument document, const std::filesystem::
   read_spec_message(document.root(), "", spec.file, problems);
   check_required(spec.file, document, problems);
   const v1::ModelSpec& model = spec.file.model();
+  check_onnx(model, document, problems);
   check_layers(model.layers(), "model.layers", document, problems);
   for (int i = 0; i < model.blocks_size(); ++i) {
     check_layers(model.blocks(i).layers(), "model.blocks[" + std::to_string(i) + "].layers",
@@ -98,6 +112,11 @@ bool SpecFile::has_data() const { return has_path(file.dataset()) || is_idx(file
 bool SpecFile::has_weights() const {
   const v1::InitialWeights& weights = file.recipe().initial_weights();
   return !weights.path().empty() && weights.job().empty() && weights.model().empty();
+}
+
+std::filesystem::path SpecFile::weights_path() const {
+  if (!imported_weights.empty()) return imported_weights;
+  return folder / file.recipe().initial_weights().path();
 }
 
 Error SpecFile::with_positions(Error error) const {

@@ -16,6 +16,8 @@ struct SpecFile {
   SpecDocument document;
   v1::JobFile file;
   std::filesystem::path folder;  // paths in the file are relative to it
+  // Of model.onnx, once it is imported: the file that recipe.initial_weights.path stands for.
+  std::filesystem::path imported_weights = {};
 
   /// The part that travels. dataset.name is filled if the file names a dataset and no path.
   v1::JobSpec job_spec() const;
@@ -24,6 +26,8 @@ struct SpecFile {
   /// True if it begins with the weights of a file: those are uploaded too. Not where it names
   /// another source beside the path, which is refused.
   bool has_weights() const;
+  /// Where those are.
+  std::filesystem::path weights_path() const;
   /// The server's refusal, with this file's line and column before each field that it names.
   Error with_positions(Error error) const;
 };

@@ -122,6 +122,82 @@ void softmax_xent_backward(const SoftmaxXentParams& p, const float* prob, const 
   });
 }
 
+namespace {
+
+// c of a row against a given distribution.
+class ShareTarget {
+ public:
+  explicit ShareTarget(const SoftmaxXentParams& p, const float* share)
+      : p_(p), share_(share), even_(p.smoothing / static_cast<double>(p.classes)) {}
+
+  double at(int64_t n, int64_t k) const {
+    return weight(k) * ((1 - p_.smoothing) * given(n, k) + even_);
+  }
+  double total_weight() const {
+    double total = 0;
+    for (int64_t n = 0; n < p_.rows; ++n) {
+      for (int64_t k = 0; k < p_.classes; ++k) total += weight(k) * given(n, k);
+    }
+    return total;
+  }
+
+ private:
+  double weight(int64_t k) const {
+    return p_.weights.empty() ? 1 : p_.weights[static_cast<size_t>(k)];
+  }
+  double given(int64_t n, int64_t k) const {
+    return static_cast<double>(share_[n * p_.classes + k]);
+  }
+
+  const SoftmaxXentParams& p_;
+  const float* share_;
+  double even_;
+};
+
+}  // namespace
+
+void softmax_xent_forward(const SoftmaxXentParams& p, const float* z, const float* share,
+                          float* loss, float* prob, void* workspace, Team& team) {
+  double* terms = static_cast<double*>(workspace);
+  const ShareTarget target(p, share);
+  team.parallel_for(p.rows, grain_of(16 * p.classes), [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      const float* z_row = z + n * p.classes;
+      const float max = *std::max_element(z_row, z_row + p.classes);
+      double c_sum = 0, below_max = 0, entropy = 0;  // read before p overwrites z
+      for (int64_t k = 0; k < p.classes; ++k) {
+        const double c = target.at(n, k);
+        if (c == 0) continue;  // also where z is -infinity
+        c_sum += c;
+        below_max += c * static_cast<double>(max - z_row[k]);
+        if (p.divergence) entropy -= c * std::log(c);
+      }
+      float sum = 0;
+      row_loops().softmax(p.classes, z_row, prob + n * p.classes, &sum);
+      terms[n] = below_max + c_sum * static_cast<double>(std::log(sum)) - entropy;
+    }
+  });
+  const double weight = target.total_weight();
+  *loss = static_cast<float>(weight == 0 ? 0 : add_up(p.rows, terms) / weight);
+}
+
+void softmax_xent_backward(const SoftmaxXentParams& p, const float* prob, const float* share,
+                           const float* dloss, float* dz, Team& team) {
+  const ShareTarget target(p, share);
+  const double weight = target.total_weight();
+  const double scale = weight == 0 ? 0 : static_cast<double>(*dloss) / weight;
+  team.parallel_for(p.rows, grain_of(4 * p.classes), [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      double sum = 0;
+      for (int64_t k = 0; k < p.classes; ++k) sum += target.at(n, k);
+      for (int64_t i = n * p.classes; i < (n + 1) * p.classes; ++i) {  // dz may be p
+        const double c = target.at(n, i - n * p.classes);
+        dz[i] = static_cast<float>(scale * (sum * static_cast<double>(prob[i]) - c));
+      }
+    }
+  });
+}
+
 int64_t pointwise_loss_workspace_bytes(int64_t count) {
   return (count + kLossBlock - 1) / kLossBlock * static_cast<int64_t>(sizeof(double));
 }

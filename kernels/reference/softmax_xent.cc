@@ -10,26 +10,47 @@ double weight_of(const SoftmaxXentParams& p, int64_t k) {
   return p.weights.empty() ? 1 : p.weights[static_cast<size_t>(k)];
 }
 
+// What the targets say: which rows count, and t.
+struct Labels {
+  const SoftmaxXentParams& p;
+  const int32_t* label;
+  bool counts(int64_t n) const { return label[n] != p.ignored; }
+  double at(int64_t n, int64_t k) const { return k == label[n] ? 1 : 0; }
+};
+template <typename T>
+struct Shares {
+  const SoftmaxXentParams& p;
+  const T* share;
+  bool counts(int64_t) const { return true; }
+  double at(int64_t n, int64_t k) const { return static_cast<double>(share[n * p.classes + k]); }
+};
+Labels targets_of(const SoftmaxXentParams& p, const int32_t* label) { return {p, label}; }
+template <typename T>
+Shares<T> targets_of(const SoftmaxXentParams& p, const T* share) {
+  return {p, share};
+}
+
 // c[n,k] of a row that counts.
-double target_of(const SoftmaxXentParams& p, int32_t label, int64_t k) {
-  const double smoothed = p.smoothing / static_cast<double>(p.classes) * weight_of(p, k);
-  return k == label ? (1 - p.smoothing) * weight_of(p, k) + smoothed : smoothed;
+double target_of(const SoftmaxXentParams& p, const auto& t, int64_t n, int64_t k) {
+  return weight_of(p, k) *
+         ((1 - p.smoothing) * t.at(n, k) + p.smoothing / static_cast<double>(p.classes));
 }
 
 // W
-double total_weight(const SoftmaxXentParams& p, const int32_t* label) {
+double total_weight(const SoftmaxXentParams& p, const auto& t) {
   double total = 0;
   for (int64_t n = 0; n < p.rows; ++n) {
-    if (label[n] != p.ignored) total += weight_of(p, label[n]);
+    for (int64_t k = 0; t.counts(n) && k < p.classes; ++k) total += weight_of(p, k) * t.at(n, k);
   }
   return total;
 }
 
 }  // namespace
 
-template <typename T>
-void softmax_xent_forward(const SoftmaxXentParams& p, const T* z, const int32_t* label, T* loss,
+template <typename T, typename Target>
+void softmax_xent_forward(const SoftmaxXentParams& p, const T* z, const Target* target, T* loss,
                           T* prob) {
+  const auto t = targets_of(p, target);
   double total = 0;
   for (int64_t n = 0; n < p.rows; ++n) {
     const T* z_row = z + n * p.classes;
@@ -40,37 +61,40 @@ void softmax_xent_forward(const SoftmaxXentParams& p, const T* z, const int32_t*
     for (int64_t k = 0; k < p.classes; ++k) {  // p may be z
       const double log_p = static_cast<double>(z_row[k] - max - std::log(sum));
       p_row[k] = std::exp(z_row[k] - max) / sum;
-      const double c = label[n] == p.ignored ? 0 : target_of(p, label[n], k);
+      const double c = t.counts(n) ? target_of(p, t, n, k) : 0;
       if (c == 0) continue;  // also where log p is infinite
       total -= c * (p.divergence ? log_p - std::log(c) : log_p);
     }
   }
-  const double weight = total_weight(p, label);
+  const double weight = total_weight(p, t);
   *loss = static_cast<T>(weight == 0 ? 0 : total / weight);
 }
 
-template <typename T>
-void softmax_xent_backward(const SoftmaxXentParams& p, const T* prob, const int32_t* label,
+template <typename T, typename Target>
+void softmax_xent_backward(const SoftmaxXentParams& p, const T* prob, const Target* target,
                            const T* dloss, T* dz) {
-  const double weight = total_weight(p, label);
+  const auto t = targets_of(p, target);
+  const double weight = total_weight(p, t);
   for (int64_t n = 0; n < p.rows; ++n) {
-    const bool counts = label[n] != p.ignored && weight > 0;
+    const bool counts = t.counts(n) && weight > 0;
     double sum = 0;
-    for (int64_t k = 0; k < p.classes; ++k) sum += target_of(p, label[n], k);
+    for (int64_t k = 0; k < p.classes; ++k) sum += target_of(p, t, n, k);
     for (int64_t k = 0; k < p.classes; ++k) {
       const int64_t i = n * p.classes + k;
-      const double d = sum * static_cast<double>(prob[i]) - target_of(p, label[n], k);
+      const double d = sum * static_cast<double>(prob[i]) - target_of(p, t, n, k);
       dz[i] = counts ? *dloss * static_cast<T>(d / weight) : T(0);
     }
   }
 }
 
-#define TRAINYARD_INSTANTIATE(T)                                                                \
-  template void softmax_xent_forward<T>(const SoftmaxXentParams&, const T*, const int32_t*, T*, \
-                                        T*);                                                    \
-  template void softmax_xent_backward<T>(const SoftmaxXentParams&, const T*, const int32_t*,    \
-                                         const T*, T*);
-TRAINYARD_INSTANTIATE(float)
-TRAINYARD_INSTANTIATE(double)
+#define TRAINYARD_INSTANTIATE(T, Target)                                                           \
+  template void softmax_xent_forward<T, Target>(const SoftmaxXentParams&, const T*, const Target*, \
+                                                T*, T*);                                           \
+  template void softmax_xent_backward<T, Target>(const SoftmaxXentParams&, const T*,               \
+                                                 const Target*, const T*, T*);
+TRAINYARD_INSTANTIATE(float, int32_t)
+TRAINYARD_INSTANTIATE(float, float)
+TRAINYARD_INSTANTIATE(double, int32_t)
+TRAINYARD_INSTANTIATE(double, double)
 
 }  // namespace trainyard::kernels::reference

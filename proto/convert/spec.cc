@@ -250,6 +250,13 @@ LossSpec to_loss(const v1::Loss& loss, Violations& violations) {
 
 ModelSpec to_model(const v1::ModelSpec& model, Violations& violations) {
   ModelSpec out;
+  if (!model.onnx().empty()) {
+    violations.add(
+        "FIELD_UNSUPPORTED", "model.onnx",
+        "is for spec files, of which a client makes layers and initial weights; expected "
+        "a preset or layers");
+    return out;
+  }
   const FieldDescriptor* preset = set_field(model, "preset");
   if ((preset != nullptr) == (model.layers_size() > 0)) {
     violations.add("FIELD_REQUIRED", "model",

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "src/base/check.h"
 #include "src/data/typed_rows.h"
@@ -48,7 +49,7 @@ class Painter {
   Painter(Sheet& sheet, const Shape& image, bool bytes, int64_t scale)
       : sheet_(sheet), image_(image), bytes_(bytes), scale_(scale) {}
 
-  void paint(const std::vector<float>& pixels, int64_t line, int64_t column) {
+  void paint(std::span<const float> pixels, int64_t line, int64_t column) {
     const int64_t height = image_[1], width = image_[2];
     const auto [low, high] = std::ranges::minmax(pixels);
     const float offset = bytes_ ? 0 : low;
@@ -77,13 +78,13 @@ class Painter {
 
 }  // namespace
 
-Result<Sheet> make_sheet(const Dataset& data, const Augmenter& augmenter,
+Result<Sheet> make_sheet(const Dataset& data, const Augmenter& augmenter, const Mixer& mixer,
                          const SheetOptions& options) {
   const DatasetSchema& schema = data.schema();
   if (Status s = check(schema, options); !s.ok()) return std::move(s).error();
   const Partition& rows = data.train();
   const int64_t count = std::min(options.images, rows.rows);
-  const int64_t columns = 1 + (augmenter.empty() ? 0 : options.versions);
+  const int64_t columns = 1 + (augmenter.empty() && mixer.empty() ? 0 : options.versions);
   const Shape& image = schema.image;
   const int64_t scale = std::max<int64_t>(1, kSideMin / std::max(image[1], image[2]));
   Sheet sheet;
@@ -96,17 +97,27 @@ Result<Sheet> make_sheet(const Dataset& data, const Augmenter& augmenter,
   }
   sheet.pixels.assign(static_cast<size_t>(sheet.width * sheet.height * 3), 255);
   Painter painter(sheet, image, schema.image_dtype == DType::kU8, scale);
-  std::vector<float> original(static_cast<size_t>(image.elements())), scratch;
+  const auto size = static_cast<size_t>(image.elements());
+  std::vector<float> originals(static_cast<size_t>(count) * size), scratch;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = i * rows.rows / count;
     sheet.lines.push_back({row, label_of(schema, rows, row)});
+    const auto original = std::span(originals).subspan(static_cast<size_t>(i) * size, size);
     copy_image(rows, row, original);
     painter.paint(original, i, 0);
-    for (int64_t k = 1; k < columns; ++k) {
-      std::vector<float> version = original;
-      augmenter.apply(version, options.seed, options.epoch + k - 1, row, scratch);
-      painter.paint(version, i, k);
+  }
+  for (int64_t k = 1; k < columns; ++k) {
+    const int64_t epoch = options.epoch + k - 1;
+    std::vector<float> versions = originals;
+    const auto version = [&](int64_t i) {
+      return std::span(versions).subspan(static_cast<size_t>(i) * size, size);
+    };
+    for (int64_t i = 0; i < count; ++i) {
+      augmenter.apply(version(i), options.seed, epoch, sheet.lines[static_cast<size_t>(i)].row,
+                      scratch);
     }
+    if (!mixer.empty()) mixer.mix_images(mixer.draw(options.seed, epoch), versions);
+    for (int64_t i = 0; i < count; ++i) painter.paint(version(i), i, k);
   }
   return sheet;
 }

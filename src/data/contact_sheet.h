@@ -3,6 +3,8 @@
 //
 //   original | version | version | ...      one line for each image that was chosen
 //
+// Mixing takes the images of a column for a batch: an image's partner is that of the line above.
+//
 // Small images are enlarged by a whole factor, pixel by pixel, so that each pixel can be seen.
 #pragma once
 
@@ -12,6 +14,7 @@
 
 #include "src/data/augment.h"
 #include "src/data/dataset.h"
+#include "src/data/mix.h"
 
 namespace trainyard {
 
@@ -36,7 +39,7 @@ struct Sheet {
 /// are not of 8 bits are stretched from their least to their largest value.
 /// FAILED_PRECONDITION/PREVIEW_UNSUPPORTED for a dataset without images; FIELD_OUT_OF_RANGE;
 /// RESOURCE_EXHAUSTED/PREVIEW_TOO_LARGE beyond 64 Mi pixels.
-Result<Sheet> make_sheet(const Dataset& data, const Augmenter& augmenter,
+Result<Sheet> make_sheet(const Dataset& data, const Augmenter& augmenter, const Mixer& mixer,
                          const SheetOptions& options);
 
 /// As a PNG file's bytes.

@@ -172,11 +172,16 @@ struct Loader::Impl {
       const int64_t shift = int64_t{draw} % (options.shift_max + 1);
       for (int64_t& row : selected) row += shift;
     }
-    if (options.augmenter.empty()) return fill_batch(transform, partition, selected, batch);
     std::vector<float> scratch;
-    fill_batch(transform, partition, selected, batch, [&](int64_t row, std::span<float> image) {
+    const auto augment = [&](int64_t row, std::span<float> image) {
       options.augmenter.apply(image, options.seed, epoch, row, scratch);
-    });
+    };
+    const bool augments = !options.augmenter.empty();
+    fill_batch(transform, partition, selected, batch, augments ? ImageEdit(augment) : nullptr);
+    if (options.mixer.empty()) return;
+    const double share =
+        options.mixer.mix_images(options.mixer.draw(options.seed, step), batch.input);
+    batch.target_shares = options.mixer.mix_labels(share, batch.target_class);
   }
 
   bool has_space() const { return claim_step < next_step + options.prefetch_batches; }

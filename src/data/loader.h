@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/data/augment.h"
+#include "src/data/mix.h"
 #include "src/data/preprocessing.h"
 
 namespace trainyard {
@@ -40,14 +41,16 @@ struct Batch {
   std::vector<float> input;           // [rows, ...], or
   std::vector<int32_t> tokens;        // [rows, T]
   std::vector<int32_t> target_class;  // [rows], or the next tokens [rows, T]
+  std::vector<float> target_shares;   // [rows, classes] of mixed images, whose target they are
   std::vector<float> target_numeric;  // [rows], standardised
 
   std::span<const std::byte> input_bytes() const {
     return tokens.empty() ? std::as_bytes(std::span(input)) : std::as_bytes(std::span(tokens));
   }
   std::span<const std::byte> target_bytes() const {
-    return target_class.empty() ? std::as_bytes(std::span(target_numeric))
-                                : std::as_bytes(std::span(target_class));
+    return !target_shares.empty() ? std::as_bytes(std::span(target_shares))
+           : target_class.empty() ? std::as_bytes(std::span(target_numeric))
+                                  : std::as_bytes(std::span(target_class));
   }
 };
 
@@ -67,6 +70,7 @@ class Loader {
     int64_t prefetch_batches = 4;  // bound of the queue between the threads and next()
     int threads = 1;               // they change the speed alone, never a batch
     Augmenter augmenter = {};      // of images, anew in every epoch
+    Mixer mixer = {};              // of images and their classes, behind the augmenter
   };
   /// `partition` must outlive the loader; `rows` are indices into it, at least batch_size of them.
   Loader(const DatasetSchema& schema, const Preprocessing& preprocessing,

@@ -79,7 +79,8 @@ Status add_loss(LayerBuilder& builder, const Objective& objective) {
     output = add_scores(builder, model.output);
     if (!output.ok()) return output.error();
     const Shape& rows = builder.shape(*output);
-    const bool labels = objective.interface.target != TargetForm::kNumeric;
+    const bool labels =
+        objective.interface.target != TargetForm::kNumeric && !builder.options().class_shares;
     target = model.target =
         builder.add_tensor("target", labels ? Shape{rows[0]} : rows,
                            labels ? DType::kI32 : builder.options().dtype, Role::kInput, {});

@@ -107,13 +107,14 @@ struct BuildOptions {
   DType dtype = DType::kF32;  // F64 for gradient checks
   uint64_t seed = 0;          // keys dropout; weights are drawn by initialise_parameters()
   LoraSpec lora = {};
+  bool class_shares = false;  // classes as target: the shares of each in a row, not one label
 };
 
 struct Model {
   Graph graph;
   TensorId input = kNoTensor;   // [N, ...]
-  TensorId target = kNoTensor;  // I32 classes [N] or tokens [N * T], or numbers [N, 1]; training
-                                // only, and not where the input is the target
+  TensorId target = kNoTensor;  // I32 classes [N] or tokens [N * T], shares of classes [N, K], or
+                                // numbers [N, 1]; training only, and not where the input is it
   TensorId step =
       kNoTensor;  // I64 [1], the optimizer step from 0; present if an op draws random numbers
   TensorId output = kNoTensor;  // logits [N, K] or [N, T, V], prediction [N, 1], reconstruction

@@ -56,7 +56,10 @@ Result<ImportedModel> import_model(const std::filesystem::path& file, const Impo
 /// The layers as a job file has them: "layers:\n  - gemm: {units: 10}\n    name: fc1\n".
 std::string layers_to_yaml(const std::vector<LayerSpec>& layers);
 
-/// Writes model.yaml and model.safetensors into a new folder.
+inline constexpr const char* kWeightsFile = "model.safetensors";
+inline constexpr const char* kLayersFile = "model.yaml";
+
+/// Writes kLayersFile and kWeightsFile into a new folder.
 Status write_imported(Files& files, const ImportedModel& model,
                       const std::filesystem::path& folder);
 

@@ -9,9 +9,6 @@
 namespace trainyard::onnx {
 namespace {
 
-constexpr const char* kWeightsFile = "model.safetensors";
-constexpr const char* kLayersFile = "model.yaml";
-
 /// The shortest text that reads back as the same float: attributes of ONNX are floats. With a
 /// point where there is an exponent, or readers of YAML 1.1 take it for a word.
 std::string text_of(double value) {

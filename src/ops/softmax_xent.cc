@@ -8,19 +8,29 @@
 namespace trainyard {
 namespace {
 
+// Input 1 says how much of each class a row is; else which class.
+bool has_shares(const InferContext& c) {
+  return c.has_input(0) && c.has_input(1) && c.input(1).dtype == c.input(0).dtype;
+}
+
 // What forward and gradient refuse alike; `scores` names input 0, labels are input 1.
 void check_scores(OpChecks& check, const InferContext& c, std::string_view scores) {
-  check.float_type(0).rank(0, 2).not_empty(0).dtype(1, DType::kI32);
+  check.float_type(0).rank(0, 2).not_empty(0);
+  const bool shares = has_shares(c);
+  if (!shares) check.dtype(1, DType::kI32);
   if (!check.ok()) return;
   const Shape& z = c.input(0).shape;
   check.require(z[1] >= 2, "SHAPE_MISMATCH", scores,
                 "shape " + z.to_string() + " has one class, expected at least 2");
-  check.shape(1, {z[0]});
+  check.shape(1, shares ? z : Shape{z[0]});
   const Attributes& a = c.attributes();
   const double smoothing = a.get_float("label_smoothing", 0);
   check.require(smoothing >= 0 && smoothing < 1, "ATTRIBUTE_OUT_OF_RANGE", "label_smoothing",
                 "is out of range, expected [0, 1)");
-  if (a.find("ignore_index") != nullptr) check.int_in("ignore_index", 0, 0, z[1] - 1);
+  if (a.find("ignore_index") != nullptr) {
+    check.require(!shares, "ATTRIBUTE_UNKNOWN", "ignore_index", "is for labels, not for shares")
+        .int_in("ignore_index", 0, 0, z[1] - 1);
+  }
   const std::vector<double> weights = a.get_floats("class_weights", {});
   const bool good =
       std::ranges::all_of(weights, [](double w) { return w >= 0 && std::isfinite(w); });
@@ -50,7 +60,9 @@ class SoftmaxXentGrad final : public Op {
     return cost;
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
-  PrecisionRule precision_rule() const override { return {.f32_outputs = {0}, .f32_inputs = {2}}; }
+  PrecisionRule precision_rule() const override {
+    return {.f32_outputs = {0}, .f32_inputs = {1, 2}};
+  }
 };
 
 class SoftmaxXent final : public Op {
@@ -66,8 +78,9 @@ class SoftmaxXent final : public Op {
     OpChecks check(c, {"logits", "labels"}, 2, attributes);
     check_scores(check, c, "logits");
     // Of one-hot labels it is the cross-entropy.
-    check.require(!divergence_ || c.attributes().get_float("label_smoothing", 0) > 0,
-                  "ATTRIBUTE_OUT_OF_RANGE", "label_smoothing", "is out of range, expected (0, 1)");
+    check.require(
+        !divergence_ || has_shares(c) || c.attributes().get_float("label_smoothing", 0) > 0,
+        "ATTRIBUTE_OUT_OF_RANGE", "label_smoothing", "is out of range, expected (0, 1)");
     if (!check.ok()) return check.error();
     return std::vector{TensorType{{1}, c.input(0).dtype}, c.input(0)};
   }
@@ -86,7 +99,7 @@ class SoftmaxXent final : public Op {
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{1, 0}}; }
   PrecisionRule precision_rule() const override {
-    return {.f32_outputs = {0, 1}, .f32_inputs = {0}};
+    return {.f32_outputs = {0, 1}, .f32_inputs = {0, 1}};
   }
 
  private:

@@ -12,19 +12,23 @@ using namespace kernels;  // NOLINT: contracts and cpu:: kernels
 std::unique_ptr<Kernel> make_softmax_xent(CpuContext& context, const Graph& g, const Node& n) {
   require_f32(n, input_info(g, n, 0));
   const SoftmaxXentParams p = softmax_xent_params(g, n);
-  return make_kernel(
-      [p, &team = context.team](const KernelArgs& a) {
-        cpu::softmax_xent_forward(p, a.in<float>(0), a.in<int32_t>(1), a.out<float>(0),
-                                  a.out<float>(1), a.workspace, team);
-      },
-      cpu::softmax_xent_workspace_bytes(p));
+  return with_target_type<float>(g, n, [&]<typename Target>(Target) {
+    return make_kernel(
+        [p, &team = context.team](const KernelArgs& a) {
+          cpu::softmax_xent_forward(p, a.in<float>(0), a.in<Target>(1), a.out<float>(0),
+                                    a.out<float>(1), a.workspace, team);
+        },
+        cpu::softmax_xent_workspace_bytes(p));
+  });
 }
 
 std::unique_ptr<Kernel> make_softmax_xent_grad(CpuContext& context, const Graph& g, const Node& n) {
   require_f32(n, input_info(g, n, 0));
-  return make_kernel([p = softmax_xent_params(g, n), &team = context.team](const KernelArgs& a) {
-    cpu::softmax_xent_backward(p, a.in<float>(0), a.in<int32_t>(1), a.in<float>(2), a.out<float>(0),
-                               team);
+  return with_target_type<float>(g, n, [&]<typename Target>(Target) {
+    return make_kernel([p = softmax_xent_params(g, n), &team = context.team](const KernelArgs& a) {
+      cpu::softmax_xent_backward(p, a.in<float>(0), a.in<Target>(1), a.in<float>(2),
+                                 a.out<float>(0), team);
+    });
   });
 }
 

@@ -147,7 +147,7 @@ F loss_of(const Attributes& attributes) {
 }
 
 /// Calls f(Target()) with the type in which a loss or its gradient gets its target: input 1, a
-/// class or a number as the predictions T.
+/// class, or numbers as the predictions T (shares of classes are such).
 template <typename T, typename Function>
 std::unique_ptr<Kernel> with_target_type(const Graph& g, const Node& n, const Function& f) {
   return input_info(g, n, 1).type.dtype == DType::kI32 ? f(int32_t()) : f(T());

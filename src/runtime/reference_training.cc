@@ -12,8 +12,10 @@ using namespace kernels;  // NOLINT: contracts and reference:: loops
 std::unique_ptr<Kernel> make_softmax_xent(ReferenceContext&, const Graph& g, const Node& n) {
   const SoftmaxXentParams p = softmax_xent_params(g, n);
   return with_float_type(input_info(g, n, 0).type.dtype, [&]<typename T>(T) {
-    return make_kernel([p](const KernelArgs& a) {
-      reference::softmax_xent_forward(p, a.in<T>(0), a.in<int32_t>(1), a.out<T>(0), a.out<T>(1));
+    return with_target_type<T>(g, n, [&]<typename Target>(Target) {
+      return make_kernel([p](const KernelArgs& a) {
+        reference::softmax_xent_forward(p, a.in<T>(0), a.in<Target>(1), a.out<T>(0), a.out<T>(1));
+      });
     });
   });
 }
@@ -21,8 +23,10 @@ std::unique_ptr<Kernel> make_softmax_xent(ReferenceContext&, const Graph& g, con
 std::unique_ptr<Kernel> make_softmax_xent_grad(ReferenceContext&, const Graph& g, const Node& n) {
   const SoftmaxXentParams p = softmax_xent_params(g, n);
   return with_float_type(input_info(g, n, 0).type.dtype, [&]<typename T>(T) {
-    return make_kernel([p](const KernelArgs& a) {
-      reference::softmax_xent_backward(p, a.in<T>(0), a.in<int32_t>(1), a.in<T>(2), a.out<T>(0));
+    return with_target_type<T>(g, n, [&]<typename Target>(Target) {
+      return make_kernel([p](const KernelArgs& a) {
+        reference::softmax_xent_backward(p, a.in<T>(0), a.in<Target>(1), a.in<T>(2), a.out<T>(0));
+      });
     });
   });
 }

@@ -1,6 +1,7 @@
 #include "src/train/augmentation.h"
 
 #include <algorithm>
+#include <set>
 
 #include "src/base/text.h"
 
@@ -14,6 +15,9 @@ constexpr double kFactorMax = 100;
 AttributeRule chance_rule() { return real_rule("p", false, {.max = 1}); }
 AttributeRule factor_rule(std::string_view name) {
   return real_rule(name, false, {.max = kFactorMax});
+}
+AttributeRule alpha_rule() {
+  return real_rule("alpha", false, {.max = kFactorMax, .min_excluded = true});
 }
 AttributeRule pair_rule(std::string_view name, double max) {
   AttributeRule rule = real_rule(name, false, {.max = max, .min_excluded = true});
@@ -85,6 +89,27 @@ const AugmentationKind* find_kind(std::string_view field) {
   return it == augmentation_kinds().end() ? nullptr : &*it;
 }
 
+bool mixes(const AugmentationSpec& spec) {
+  const AugmentationKind* kind = find_kind(spec.kind);
+  return kind != nullptr && kind->make_mixing != nullptr;
+}
+
+// Batches are mixed of finished images, and each kind of mixing is one choice.
+void check_order(const std::vector<AugmentationSpec>& list, Violations& violations) {
+  std::set<std::string> seen;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string path = "recipe.augmentation[" + std::to_string(i) + "]." + list[i].kind;
+    if (!mixes(list[i])) {
+      if (seen.empty()) continue;
+      violations.add("FIELD_CONFLICT", path,
+                     "stands behind " + *seen.begin() +
+                         ", expected before it: images are finished before they are mixed");
+    } else if (!seen.insert(list[i].kind).second) {
+      violations.add("FIELD_DUPLICATE", path, "is there twice, expected once");
+    }
+  }
+}
+
 }  // namespace
 
 const std::vector<AugmentationKind>& augmentation_kinds() {
@@ -115,6 +140,16 @@ const std::vector<AugmentationKind>& augmentation_kinds() {
       {"cutout",
        {integer_rule("size", true, 1, kPixelsMax)},
        [](const Attributes& a) -> Augmentation { return Cutout{a.get_int("size", 0)}; }},
+      {.field = "mixup",
+       .attributes = {alpha_rule()},
+       .make_mixing = [](const Attributes& a) -> Mixing {
+         return Mixup{a.get_float("alpha", Mixup().alpha)};
+       }},
+      {.field = "cutmix",
+       .attributes = {alpha_rule()},
+       .make_mixing = [](const Attributes& a) -> Mixing {
+         return Cutmix{a.get_float("alpha", Cutmix().alpha)};
+       }},
   };
   return kinds;
 }
@@ -149,20 +184,59 @@ void check_augmentation(const std::vector<AugmentationSpec>& list, const Dataset
     check_attributes(kind->attributes, list[i].attributes, path, path, violations);
     if (violations.count() == before) check_fit(list[i], schema, path, violations);
   }
+  check_order(list, violations);
+}
+
+bool mixes_classes(const std::vector<AugmentationSpec>& list) {
+  return std::ranges::any_of(list, mixes);
+}
+
+void check_mixing(const std::vector<AugmentationSpec>& list, int64_t batch_size,
+                  const Objective& objective, Violations& violations) {
+  const auto first = std::ranges::find_if(list, mixes);
+  if (first == list.end()) return;
+  const std::string path =
+      "recipe.augmentation[" + std::to_string(first - list.begin()) + "]." + first->kind;
+  const std::string loss = "model.loss." + std::string(objective.loss->field);
+  if (!objective.interface.classification()) {
+    violations.add("FIELD_UNSUPPORTED", path,
+                   "mixes classes, and the model does not learn any; remove it");
+  } else if (!objective.loss->classes) {
+    violations.add(
+        "FIELD_UNSUPPORTED", path,
+        "does not go with " + loss + ", expected softmax_cross_entropy or kl_divergence");
+  } else if (objective.ignored_label() >= 0) {
+    violations.add("FIELD_UNSUPPORTED", path,
+                   "does not go with " + loss +
+                       ".ignore_index: a mixed image would count in part; remove one of them");
+  }
+  if (batch_size == 1) {
+    violations.add("FIELD_OUT_OF_RANGE", path,
+                   "mixes the images of a batch, and recipe.batch_size is 1, expected at least 2");
+  }
 }
 
 Augmenter make_augmenter(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema,
                          const Preprocessing& preprocessing) {
-  if (list.empty()) return {};
   std::vector<Augmentation> augmentations;
   for (const AugmentationSpec& spec : list) {
-    augmentations.push_back(find_kind(spec.kind)->make(spec.attributes));
+    if (!mixes(spec)) augmentations.push_back(find_kind(spec.kind)->make(spec.attributes));
   }
+  if (augmentations.empty()) return {};
   std::vector<float> mean;  // as the pixels are stored
   for (const double m : preprocessing.image_mean) {
     mean.push_back(static_cast<float>(m / preprocessing.image_scale));
   }
   return Augmenter(std::move(augmentations), schema.image, std::move(mean));
+}
+
+Mixer make_mixer(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema) {
+  std::vector<Mixing> mixings;
+  for (const AugmentationSpec& spec : list) {
+    if (mixes(spec)) mixings.push_back(find_kind(spec.kind)->make_mixing(spec.attributes));
+  }
+  if (mixings.empty()) return {};
+  return Mixer(std::move(mixings), schema.image, std::ssize(schema.target.classes));
 }
 
 }  // namespace trainyard

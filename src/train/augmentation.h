@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "src/data/augment.h"
+#include "src/data/mix.h"
 #include "src/data/preprocessing.h"
 #include "src/models/attribute_rule.h"
+#include "src/models/loss.h"
 
 namespace trainyard {
 
@@ -20,7 +22,9 @@ struct AugmentationSpec {
 struct AugmentationKind {
   std::string_view field;
   std::vector<AttributeRule> attributes;
-  Augmentation (*make)(const Attributes& attributes);
+  // One of the two: what becomes of an image by itself, or with another of its batch.
+  Augmentation (*make)(const Attributes& attributes) = nullptr;
+  Mixing (*make_mixing)(const Attributes& attributes) = nullptr;
 };
 const std::vector<AugmentationKind>& augmentation_kinds();
 
@@ -28,8 +32,16 @@ const std::vector<AugmentationKind>& augmentation_kinds();
 void check_augmentation(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema,
                         Violations& violations);
 
-/// What check_augmentation has accepted, ready to be applied.
+/// True if images are mixed with others of their batch: their targets are shares of classes.
+bool mixes_classes(const std::vector<AugmentationSpec>& list);
+/// Refuses mixing where the batch is one image, or the loss cannot take shares of classes.
+void check_mixing(const std::vector<AugmentationSpec>& list, int64_t batch_size,
+                  const Objective& objective, Violations& violations);
+
+/// What check_augmentation has accepted, ready to be applied: to images by themselves, then to
+/// batches.
 Augmenter make_augmenter(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema,
                          const Preprocessing& preprocessing);
+Mixer make_mixer(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema);
 
 }  // namespace trainyard

@@ -54,6 +54,7 @@ Status Loop::run(const std::stop_token& stop) {
     options.first_step = state_.step;
     options.augmenter =
         make_augmenter(recipe.augmentation, context_.data.schema(), context_.preprocessing);
+    options.mixer = make_mixer(recipe.augmentation, context_.data.schema());
     Loader loader(context_.data.schema(), context_.preprocessing, context_.data.train(),
                   context_.split.train, options);
     while (state_.step < shape.steps_total && !stops_early()) {

@@ -136,6 +136,7 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   options.batch_size = recipe.micro_batch();
   options.seed = recipe.seed;
   options.lora = recipe.lora;
+  options.class_shares = mixes_classes(recipe.augmentation);
   ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
   if (Status s = check_lora_model(recipe, model); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const auto rules,

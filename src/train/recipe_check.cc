@@ -263,6 +263,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model,
   Result<Objective> objective = find_objective(model, schema.interface(shape.context_length));
   if (objective.ok()) {
     check_metrics(r, objective->interface, r.validation_split > 0, violations);
+    check_mixing(r.augmentation, r.batch_size, *objective, violations);
     shape.objective = std::move(*objective);
   } else {
     violations.add(objective.error());

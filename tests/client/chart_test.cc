@@ -1,7 +1,8 @@
-// Curves as people see them: in cells of a terminal, and as SVG.
+// Curves as people see them: in cells of a terminal, as SVG and as PNG.
 #include "client/cli/chart.h"
 
 #include <gtest/gtest.h>
+#include <png.h>
 
 #include <cmath>
 #include <limits>
@@ -124,6 +125,60 @@ TEST(DrawSvg, ALongCurveIsThinnedToWhatCanBeSeen) {
   const std::string svg = draw_svg({{"t", {std::move(curve)}}});
   EXPECT_LT(svg.size(), 40'000u);
   EXPECT_GT(count(svg, "L"), 600);
+}
+
+/// A PNG file as libpng reads it, RGB.
+struct Picture {
+  explicit Picture(const std::string& bytes) {
+    png_image image{};
+    image.version = PNG_IMAGE_VERSION;
+    if (png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()) == 0) return;
+    image.format = PNG_FORMAT_RGB;
+    width = image.width;
+    height = image.height;
+    pixels.resize(PNG_IMAGE_SIZE(image));
+    if (png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr) == 0) width = 0;
+  }
+  /// 0xrrggbb
+  unsigned at(size_t x, size_t y) const {
+    const unsigned char* p = &pixels[(y * width + x) * 3];
+    return unsigned{p[0]} << 16 | unsigned{p[1]} << 8 | p[2];
+  }
+  /// Pixels of the rectangle that are not white.
+  int ink(size_t left, size_t top, size_t right, size_t bottom) const {
+    int count = 0;
+    for (size_t y = top; y < bottom; ++y) {
+      for (size_t x = left; x < right; ++x) count += at(x, y) != 0xffffff ? 1 : 0;
+    }
+    return count;
+  }
+  size_t width = 0, height = 0;
+  std::vector<unsigned char> pixels;
+};
+
+TEST(DrawPng, HasInkWhereLinesAndTextAre) {
+  const auto drawn = draw_png({{"loss", {{"up", {{0, 0}, {100, 1}}}, {"down", {{0, 1}, {100, 0}}}}},
+                               {"one", {{"point", {{5, 5}}}}}});
+  ASSERT_TRUE(drawn.ok()) << drawn.error().message;
+  const Picture picture(*drawn);
+  ASSERT_EQ(picture.width, 1520u);
+  EXPECT_EQ(picture.height, 1360u);
+  // The plot is 1340 x 460 pixels from (140, 128) on; each pixel of a screen is two.
+  EXPECT_EQ(picture.at(140 + 335, 128 + 345), 0x0072b2u) << "a quarter of the way up";
+  EXPECT_EQ(picture.at(140 + 335, 128 + 115), 0xd55e00u) << "the other is as far down";
+  EXPECT_EQ(picture.at(140 + 335, 128 + 165), 0xffffffu);
+  EXPECT_GT(picture.ink(140, 20, 300, 56), 100) << "the title";
+  EXPECT_GT(picture.ink(188, 70, 260, 96), 40) << "a name";
+  EXPECT_GT(picture.ink(20, 120, 130, 600), 100) << "the numbers of the axis";
+  EXPECT_EQ(picture.at(140 + 670, 680 + 128 + 230), 0x0072b2u) << "a point by itself";
+  EXPECT_EQ(picture.at(4, 4), 0xffffffu);
+}
+
+TEST(DrawPng, RefusesAPictureThatIsTooHigh) {
+  const std::vector<Chart> charts(60, Chart{"t", {{"x", {{0, 0}, {1, 1}}}}});
+  const auto drawn = draw_png(charts);
+  ASSERT_FALSE(drawn.ok());
+  EXPECT_EQ(drawn.error().reason, "PLOT_TOO_LARGE");
 }
 
 }  // namespace

@@ -442,6 +442,10 @@ TEST_F(Cli, PlotDrawsJobsTogether) {
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_TRUE(done.out.starts_with("loss\n* digits-1 train/loss   o digits-2 train/loss\n"))
       << done.out;
+  done = run({"plot", "digits-1", "--png", "-"});
+  EXPECT_TRUE(done.out.starts_with("\x89PNG\r\n"));
+  done = run({"plot", "digits-1", "--png", "a.png", "--svg", "a.svg"});
+  EXPECT_EQ(done.code, 2) << "one picture";
   done = run({"plot", "digits-1", "--svg", "-"});
   EXPECT_TRUE(done.out.starts_with("<svg ")) << done.out;
   done = run({"plot", "digits-1", "--metric", "val/*"});
@@ -557,6 +561,29 @@ TEST_F(Cli, LocalRunTrainsWithoutAServerAndGoesOnWhereItStopped) {
   EXPECT_NE(shapes.err.find("--set model.layers[0].conv.kernel_shape: model.layers[0]"),
             std::string::npos)
       << shapes.err;
+}
+
+TEST_F(Cli, AnOnnxFileInASpecIsItsModelAndFirstWeights) {
+  server_.stop();
+  const std::string example = TRAINYARD_SOURCE_DIR "/examples/digits_onnx.yaml";
+  Done done = run({"plan", example, "-o", "json"});
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("\"source\": \"digits_0_to_4.onnx\""), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("\"conv1.weight\""), std::string::npos) << done.out;
+  // A second run of the same command finds its checkpoint, though the weights were made anew.
+  const std::string out = server_.folder() / "run";
+  const std::vector<std::string> once = {"local",           "run",   example, "--set",
+                                         "recipe.epochs=1", "--out", out};
+  ASSERT_EQ(run(once).code, 0);
+  EXPECT_NE(run(once).err.find("resumed from step 22"), std::string::npos);
+  // What the recipe names counts, and the layers stay the file's.
+  done = run({"plan", example, "--set",
+              "recipe.initial_weights.path=" + out + "/model/model.safetensors", "-o", "json"});
+  EXPECT_NE(done.out.find("/model/model.safetensors\""), std::string::npos) << done.err;
+  done = run({"plan", example, "--set", "model.onnx=digits.csv.gz"});
+  EXPECT_EQ(done.code, 2);
+  EXPECT_NE(done.err.find("--set model.onnx: model.onnx: not a valid ONNX file"), std::string::npos)
+      << done.err;
 }
 
 TEST_F(Cli, PreviewWritesAPngWithoutAServer) {

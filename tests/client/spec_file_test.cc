@@ -228,6 +228,17 @@ TEST(SpecFile, AOneofIsGivenOnce) {
             Lines{"job.yaml:2:18: model.layers[0]: names no operation such as conv, gemm or relu"});
 }
 
+TEST(SpecFile, AnOnnxFileIsTheWholeModel) {
+  EXPECT_EQ(problems_of(spec_with("{onnx: net.onnx, loss: huber}")), std::vector<std::string>{});
+  for (const auto& [rival, name] : {std::pair{"lenet5: {}", "a preset"},
+                                    {"layers: [{gemm: }]", "layers"},
+                                    {"blocks: [{name: b, layers: [{gemm: }]}]", "blocks"}}) {
+    EXPECT_EQ(problems_of(spec_with("{onnx: net.onnx, " + std::string(rival) + "}")),
+              std::vector<std::string>{"job.yaml:2:1: model: has onnx and " + std::string(name) +
+                                       ", expected one of them"});
+  }
+}
+
 TEST(SpecFile, BlocksTakeValuesOfAnyType) {
   const auto spec = parse_spec_file(
       spec_with(

@@ -33,7 +33,7 @@ TEST(ContactSheet, HasImagesEvenlySpreadAndTheirVersions) {
   const Samples samples;
   ASSERT_TRUE(samples.dataset.ok()) << samples.dataset.message();
   const Augmenter flip({RandomHorizontalFlip{1}}, {1, 2, 3}, {0});
-  const auto sheet = make_sheet(*samples.dataset, flip, {.images = 5, .versions = 2});
+  const auto sheet = make_sheet(*samples.dataset, flip, {}, {.images = 5, .versions = 2});
   ASSERT_TRUE(sheet.ok()) << sheet.error().message;
   // Enlarged 32 times: 96 x 64 pixels an image, 4 between them.
   EXPECT_EQ(sheet->width, 4 + 3 * 100);
@@ -55,24 +55,38 @@ TEST(ContactSheet, HasImagesEvenlySpreadAndTheirVersions) {
 
 TEST(ContactSheet, WithoutAugmentationOriginalsAlone) {
   const Samples samples;
-  const auto sheet = make_sheet(*samples.dataset, {}, {.images = 99, .versions = 7});
+  const auto sheet = make_sheet(*samples.dataset, {}, {}, {.images = 99, .versions = 7});
   ASSERT_TRUE(sheet.ok()) << sheet.error().message;
   EXPECT_EQ(sheet->width, 104);
   EXPECT_EQ(sheet->lines.size(), 10u);
 }
 
+TEST(ContactSheet, ShowsMixturesWithTheLineAbove) {
+  const Samples samples;
+  const Mixer mixer({Mixup{1}}, {1, 2, 3}, 2);
+  const auto sheet = make_sheet(*samples.dataset, {}, mixer, {.images = 5, .versions = 1});
+  ASSERT_TRUE(sheet.ok()) << sheet.error().message;
+  const double share = mixer.draw(0, 0).share;
+  for (int64_t i = 0; i < 5; ++i) {  // the last pixel of image i is 40 i
+    const double mixed =
+        share * 40 * static_cast<double>(i) + (1 - share) * 40 * static_cast<double>((i + 4) % 5);
+    EXPECT_NEAR(grey_at(*sheet, 4 + i * 68 + 63, 104 + 95), mixed, 0.5);
+  }
+}
+
 TEST(ContactSheet, RefusesWhatItCannotShow) {
   const Samples samples;
-  EXPECT_EQ(make_sheet(*samples.dataset, {}, {.images = 0}).error().violations[0].field, "images");
-  EXPECT_EQ(make_sheet(*samples.dataset, {}, {.versions = 65}).error().violations[0].field,
+  EXPECT_EQ(make_sheet(*samples.dataset, {}, {}, {.images = 0}).error().violations[0].field,
+            "images");
+  EXPECT_EQ(make_sheet(*samples.dataset, {}, {}, {.versions = 65}).error().violations[0].field,
             "versions");
   const IngestedCsv table(csv_options("b"), "a,b\n1,x\n2,y\n");
-  EXPECT_EQ(make_sheet(*table, {}, {}).error().reason, "PREVIEW_UNSUPPORTED");
+  EXPECT_EQ(make_sheet(*table, {}, {}, {}).error().reason, "PREVIEW_UNSUPPORTED");
 }
 
 TEST(ContactSheet, ThePngHoldsThePixels) {
   const Samples samples;
-  const auto sheet = make_sheet(*samples.dataset, {}, {});
+  const auto sheet = make_sheet(*samples.dataset, {}, {}, {});
   const std::string bytes = encode_png(*sheet);
   png_image image{};
   image.version = PNG_IMAGE_VERSION;

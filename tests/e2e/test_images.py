@@ -1,6 +1,7 @@
 """Images through the service: a folder that is uploaded, trained on and predicted. Catches a step of the way that does
 not know image files: packing, ingest, schema, plan, training, predict."""
 
+import json
 import struct
 import tarfile
 import unittest
@@ -61,6 +62,11 @@ class Images(DaemonTest):
         dark, light = root / "test/dark/0.png", root / "test/light/1.png"
         answer = self.daemon.json("predict", "shades-mlp", "--images", str(light), str(dark))
         self.assertEqual([p["label"] for p in answer["predictions"]], ["light", "dark"])
+        self.assertEqual([p["file"] for p in answer["predictions"]], [str(light), str(dark)])
+        lines = self.daemon.cli("predict", "shades-mlp", "--images", str(root / "test"), "-o", "jsonl").stdout
+        self.assertTrue(all(f"/{p['label']}/" in p["file"] for p in json.loads(lines)["predictions"]), lines)
+        self.assertRegex(self.daemon.cli("predict", "shades-mlp", "--images", str(dark), "-o", "yaml").stdout,
+                         r'predictions:\n *- file: "\S+dark/0.png"\n')
         table = self.daemon.cli("predict", "shades-mlp", "--images", str(root / "test")).stdout
         self.assertRegex(table, r"dark/0\.png +dark")
         self.assertEqual(len(table.splitlines()), 5)

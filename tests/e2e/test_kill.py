@@ -17,6 +17,10 @@ MODEL = """  layers:
     - gemm: {}"""
 RECIPE = """  validation_split: 0.2
   checkpoint_every_steps: 20
+  augmentation:
+    - random_crop: {padding: 1}
+    - mixup:
+    - cutmix: {alpha: 0.5}
 """
 
 

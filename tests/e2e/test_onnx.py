@@ -338,6 +338,60 @@ class File:
         return {"numeric": np.array(numeric, np.float32), "categorical": np.array(categorical, kind)}
 
 
+def varint(number):
+    return bytes([number]) if number < 128 else bytes([number % 128 + 128]) + varint(number // 128)
+
+
+def proto(*fields):
+    """A Protobuf message of (number, value): whole numbers, text, bytes."""
+    out = b""
+    for number, value in fields:
+        value = value.encode() if isinstance(value, str) else value
+        out += varint(number << 3) + varint(value) if isinstance(value, int) \
+            else varint(number << 3 | 2) + varint(len(value)) + value
+    return out
+
+
+def tiny_file(*operations):
+    """An ONNX file of nodes in a row, on an input [N, 4]."""
+    def tensor(name):
+        sizes = proto((1, proto((2, "N"))), (1, proto((1, 4))))
+        return proto((1, name), (2, proto((1, proto((1, 1), (2, sizes))))))
+
+    nodes = [(1, proto((1, f"v{i}"), (2, f"v{i + 1}"), (3, f"node{i}"), (4, op))) for i, op in enumerate(operations)]
+    graph = proto(*nodes, (2, "g"), (11, tensor("v0")), (12, tensor(f"v{len(nodes)}")))
+    return proto((1, 8), (7, graph), (8, proto((2, 17))))
+
+
+class OnnxInASpec(DaemonTest):
+    """`model: {onnx: FILE}`: one command makes a job of another program's network and weights."""
+
+    def test_one_command_trains_on(self):
+        job = self.daemon.submit(EXAMPLES / "digits_onnx.yaml", "--wait")
+        metrics = self.daemon.job(job)["progress"]["metrics"]
+        self.assertGreater(metrics["val/accuracy"], 0.95)
+        # Half of the digits are known from the start, and the others' scores are low.
+        first = next(s["values"][0] for e in self.daemon.events(job) if "metrics" in e
+                     for s in e["metrics"]["series"] if s["key"] == "train/accuracy")
+        self.assertGreater(first, 0.35)
+        spec = self.daemon.job(job)["spec"]
+        self.assertEqual(spec["model"]["onnx"], "")
+        self.assertEqual([next(k for k in layer if k not in ("name", "inputs", "bind")) for layer in spec["model"]["layers"]],
+                         ["conv", "relu", "conv", "relu", "max_pool", "flatten", "gemm"])
+        # The weights are a model of the server like any other; the same file is not sent again.
+        weights = spec["recipe"]["initial_weights"]["model"]
+        self.assertEqual(self.daemon.json("submit", EXAMPLES / "digits_onnx.yaml", "--dry-run")["spec"]["recipe"]
+                         ["initial_weights"]["model"], weights)
+
+    def test_all_that_is_missing_is_told_at_once_and_nothing_is_submitted(self):
+        self.write("odd.onnx", tiny_file("Relu", "Sign", "Det", "Sign"))
+        path = self.write("odd.yaml", "dataset: {name: any}\nmodel:\n  onnx: odd.onnx\n"
+                                      "recipe: {steps: 1, optimizer: {learning_rate: 0.1}}\n")
+        self.assert_refused(self.daemon.cli("submit", path, check=False), 5, "odd.yaml:3:9: model.onnx: ", "Sign", "Det",
+                            "node1", "node2", "ONNX_UNSUPPORTED")
+        self.assertNotIn("odd", self.daemon.cli("list").stdout)
+
+
 class Onnx(DaemonTest):
     def exported(self, name, text):
         """Trains by a spec and exports; returns the file."""

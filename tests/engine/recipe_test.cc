@@ -167,6 +167,31 @@ TEST(Recipe, AugmentationChangesTheRunAndResumesToTheSameBits) {
   expect_resumes_to_the_same_bits(w, job);
 }
 
+TEST(Recipe, MixedImagesChangeTheRunAndResumeToTheSameBits) {
+  const Workspace w;
+  make_dataset(w, true, 100, 20);
+  TrainJob job = job_in(w, "a");
+  Recorder plain, mixed;
+  ASSERT_TRUE(run(job, plain).ok());
+  job.recipe.augmentation = {
+      {"random_crop", {{"padding", int64_t{1}}}}, {"mixup"}, {"cutmix", {{"alpha", 0.5}}}};
+  job.checkpoints = w / "b-checkpoints";
+  job.model_output = w / "b-model";
+  const auto result = run(job, mixed);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  EXPECT_EQ(result->arena_planned_bytes, mixed.plan.memory.total());
+  EXPECT_NE(mixed.series["train/loss"][1], plain.series["train/loss"][1]);
+  EXPECT_LT(mixed.series["val/loss"][15], mixed.series["val/loss"][5]) << "by labels, as ever";
+  job.recipe.accumulate_steps = 2;
+  expect_resumes_to_the_same_bits(w, job);
+  job.recipe.precision = Precision::kBf16;
+  job.checkpoints = w / "c-checkpoints";
+  job.model_output = w / "c-model";
+  Recorder narrow;
+  ASSERT_TRUE(run(job, narrow).ok());
+  EXPECT_NEAR(narrow.series["train/loss"][15], mixed.series["train/loss"][15], 0.1);
+}
+
 TEST(Recipe, AverageIsEvaluatedAndExported) {
   const Workspace w;
   make_dataset(w, true, 100, 30);
@@ -404,6 +429,23 @@ TEST(Recipe, RefusalsNameTheFieldAndWhatIsAccepted) {
        "1"},
       {[](Recipe& r) { r.augmentation.resize(17, {"random_horizontal_flip"}); },
        "recipe.augmentation: has 17 entries, expected 16 at most"},
+      {[](Recipe& r) {
+         r.augmentation = {{"mixup", {{"alpha", 0.0}}}};
+       },
+       "recipe.augmentation[0].mixup: alpha: 0"},
+      {[](Recipe& r) {
+         r.augmentation = {{"cutmix"}, {"random_vertical_flip"}};
+       },
+       "recipe.augmentation[1].random_vertical_flip: stands behind cutmix, expected before it"},
+      {[](Recipe& r) {
+         r.augmentation = {{"mixup"}, {"cutmix"}, {"mixup"}};
+       },
+       "recipe.augmentation[2].mixup: is there twice, expected once"},
+      {[](Recipe& r) {
+         r.augmentation = {{"mixup"}};
+         r.batch_size = 1;
+       },
+       "recipe.augmentation[0].mixup: mixes the images of a batch, and recipe.batch_size is 1"},
       {[](Recipe& r) { r.optimizer.alpha = 0.5; }, "recipe.optimizer.alpha: has no effect here"},
       {[](Recipe& r) { r.optimizer.weight_decay_on = "some"; },
        "recipe.optimizer.weight_decay_on: 'some' is not known"},

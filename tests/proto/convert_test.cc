@@ -13,6 +13,7 @@
 #include "src/models/layer.h"
 #include "src/models/loss.h"
 #include "src/models/preset.h"
+#include "src/train/augmentation.h"
 
 namespace trainyard {
 namespace {
@@ -132,6 +133,18 @@ TEST(ConvertSpec, WireAndEngineKnowTheSameLayersLossesAndPresets) {
     const PresetKind* kind = find_preset_kind(field->name());
     ASSERT_NE(kind, nullptr) << field->name();
     EXPECT_TRUE(has_all(*field->message_type(), kind->parameters)) << field->name();
+  }
+}
+
+TEST(ConvertSpec, WireAndEngineKnowTheSameAugmentations) {
+  const auto* kinds = v1::Augmentation::descriptor()->FindOneofByName("kind");
+  ASSERT_EQ(static_cast<size_t>(kinds->field_count()), augmentation_kinds().size());
+  for (int i = 0; i < kinds->field_count(); ++i) {
+    const auto* field = kinds->field(i);
+    const AugmentationKind& kind = augmentation_kinds()[static_cast<size_t>(i)];
+    EXPECT_EQ(kind.field, field->name());
+    EXPECT_TRUE(has_all(*field->message_type(), kind.attributes)) << field->name();
+    EXPECT_EQ(static_cast<size_t>(field->message_type()->field_count()), kind.attributes.size());
   }
 }
 
@@ -298,6 +311,14 @@ TEST(ConvertSpec, TwoArchitecturesAndEmptyLayersAreRefused) {
       to_engine(parse_spec(std::string("model { layers { name: \"x\" } }") + kRecipe));
   ASSERT_FALSE(spec.ok());
   EXPECT_TRUE(names_field(spec.error(), "model.layers[0]"));
+}
+
+TEST(ConvertSpec, AnOnnxFileIsTheClientsToRead) {
+  const auto refused =
+      to_engine(parse_spec("model { onnx: \"/etc/net.onnx\" } " + std::string(kRecipe)));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().reason, "FIELD_UNSUPPORTED");
+  EXPECT_TRUE(names_field(refused.error(), "model.onnx")) << refused.error().message;
 }
 
 TEST(ConvertSpec, UnknownEnumNumbersAreRefused) {

@@ -94,6 +94,15 @@ CaseGraph class_loss(DType dtype, const std::string& op, const Attributes& attri
   return b.finish_with_loss(b.node("loss", op, attributes, {z, b.labels("labels", N, K)}, 2)[0]);
 }
 
+// Against shares of classes, which a softmax makes of any numbers.
+CaseGraph share_loss(DType dtype, const std::string& op, const Attributes& attributes, int64_t N,
+                     int64_t K) {
+  CaseBuilder b(dtype);
+  const TensorId z = b.parameter("logits", {N, K});
+  const TensorId t = b.one("shares", "Softmax", {}, {b.input("any", {N, K})});
+  return b.finish_with_loss(b.node("loss", op, attributes, {z, t}, 2)[0]);
+}
+
 CaseGraph number_loss(DType dtype, const std::string& op, const Attributes& attributes,
                       const Shape& shape) {
   CaseBuilder b(dtype);
@@ -128,6 +137,16 @@ void append_losses(std::vector<GraphCase>& cases) {
              13, 11);
   of_classes(divergence, "two", {{"label_smoothing", 0.5}}, 1, 2);
   of_classes(divergence, "odd", {{"label_smoothing", 0.25}, {"ignore_index", int64_t{7}}}, 9, 11);
+  const auto of_shares = [&](const std::string& op, const char* name, const Attributes& attributes,
+                             int64_t N, int64_t K) {
+    cases.push_back(
+        {op + "/shares_" + name, [=](DType t) { return share_loss(t, op, attributes, N, K); }});
+  };
+  of_shares(xent, "two", {}, 1, 2);
+  of_shares(xent, "odd", {}, 9, 11);
+  of_shares(xent, "all", {{"label_smoothing", 0.125}, {"class_weights", weights}}, 13, 11);
+  of_shares(divergence, "odd", {}, 9, 11);
+  of_shares(divergence, "smooth", {{"label_smoothing", 0.25}}, 9, 11);
   const auto of_numbers = [&](const std::string& op, const Attributes& attributes) {
     for (const Shape& shape : {Shape{1, 1}, Shape{13, 3}, Shape{3, 2, 5, 7}}) {
       cases.push_back({op + "/" + shape.to_string(),

@@ -1,6 +1,7 @@
 """Every test talks to a real daemon (tests/e2e/harness.py). The messages are generated anew, so that they are proto/'s."""
 
 import gzip
+import os
 import pathlib
 import sys
 import tempfile
@@ -19,6 +20,7 @@ generate(PYTHON / "src")
 import trainyard  # noqa: E402
 from harness import Daemon  # noqa: E402
 
+PROGRAM = str(pathlib.Path(os.environ["TRAINYARD_BIN"]).resolve() / "trainyard")
 DIGITS = SOURCE / "examples/digits.csv.gz"
 
 
@@ -47,7 +49,7 @@ def own_daemon():
 
 @pytest.fixture(scope="session")
 def client(daemon):
-    with trainyard.Client(f"unix:{daemon.socket}") as connected:
+    with trainyard.Client(f"unix:{daemon.socket}", program=PROGRAM) as connected:
         yield connected
 
 

@@ -8,6 +8,7 @@ import uuid
 
 import pandas as pd
 import pytest
+import yaml
 from conftest import DIGITS, ENDLESS, SOURCE, digits_spec
 
 import trainyard
@@ -33,6 +34,22 @@ def test_a_spec_may_be_a_path_a_text_or_a_dict_and_means_the_same(client, tmp_pa
     assert all(job.spec == jobs[0].spec for job in jobs)
     assert jobs[0].plan.parameter_count == 64 * 64 + 64 + 64 * 10 + 10
     assert jobs[0].uid == "" and jobs[0].name not in [j.name for j in client.jobs()]
+
+
+def test_a_spec_may_name_an_onnx_file(client, daemon, tmp_path):
+    example = SOURCE / "examples/digits_onnx.yaml"
+    job = client.check(example)
+    assert [layer.WhichOneof("op") for layer in job.spec.model.layers][::6] == ["conv", "gemm"]
+    assert not job.spec.model.onnx and job.spec.recipe.initial_weights.model
+    assert job.plan.initial_weights.taken.count == 6 and job.plan.initial_weights.missing.count == 0
+    of_others = yaml.safe_load(example.read_text())
+    of_others["recipe"]["initial_weights"] = {"model": job.spec.recipe.initial_weights.model, "exclude": ["fc.*"]}
+    assert client.plan(of_others, folder=example.parent).run.initial_weights.left_out.count == 2
+    error = refused(trainyard.InvalidArgumentError, lambda: client.plan(
+        {"dataset": {"name": "x"}, "model": {"onnx": str(DIGITS)}, "recipe": {"steps": 1}}), "model.onnx: not a valid")
+    assert error.reason == "ONNX_INVALID" and error.violations[0].field == "model.onnx"
+    with trainyard.Client(f"unix:{daemon.socket}", program="no-such-program") as other:
+        refused(trainyard.NotFoundError, lambda: other.check(example), "no-such-program")
 
 
 def test_paths_are_relative_to_the_spec_file_or_the_folder_given(client, tmp_path):

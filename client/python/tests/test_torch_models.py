@@ -1,10 +1,7 @@
 """A torch.nn.Module into a job. Skipped without PyTorch and its exporter's packages."""
 
-import os
-from pathlib import Path
-
 import pytest
-from conftest import digits_spec
+from conftest import PROGRAM, digits_spec
 from test_jobs import refused
 
 import trainyard
@@ -13,8 +10,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
 
 from trainyard.torch_models import from_torch  # noqa: E402
-
-PROGRAM = str(Path(os.environ["TRAINYARD_BIN"]).resolve() / "trainyard")
 
 
 @pytest.fixture(scope="module")

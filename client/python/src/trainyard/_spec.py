@@ -20,6 +20,7 @@ from google.protobuf.struct_pb2 import Value as AnyValue
 
 from trainyard import v1
 from trainyard._document import Document, Entry, Kind, Problem, Value, refusal
+from trainyard._onnx import import_onnx
 from trainyard._tar import TarFolder
 from trainyard._upload import Content
 from trainyard.errors import FieldViolation, InvalidArgumentError, TrainyardError
@@ -330,6 +331,7 @@ class JobDocument:
     file: v1.JobFile
     dataset: DatasetDocument
     document: Document
+    imported_weights: Path | None = None  # of model.onnx, once it is imported: what initial_weights.path stands for
 
     def has_data(self) -> bool:
         return any(True for _ in self.dataset.sources())
@@ -338,7 +340,35 @@ class JobDocument:
         """The file whose weights the job begins with. None where the spec names another source beside it, which the
         server refuses."""
         weights = self.file.recipe.initial_weights
-        return self.dataset.folder / weights.path if weights.path and not (weights.job or weights.model) else None
+        if not weights.path or weights.job or weights.model:
+            return None
+        return self.imported_weights or self.dataset.folder / weights.path
+
+    def with_onnx(self, program: str, scratch: Path) -> JobDocument:
+        """The same with model.onnx imported: its layers are the model's, and its weights the initial ones, unless the
+        recipe names others. They are in a file in `scratch`."""
+        if not self.file.model.onnx:
+            return self
+        file = v1.JobFile()
+        file.CopyFrom(self.file)
+        folder = scratch / "onnx"
+        try:
+            import_onnx(program, self.dataset.folder / file.model.onnx, folder)
+        except TrainyardError as error:
+            violation = FieldViolation("model.onnx", error.message)
+            raise self.with_positions(type(error)(f"model.onnx: {error.message}", reason=error.reason,
+                                                  violations=[violation])) from None
+        reader = _Reader()
+        reader.read_message(Document.read(folder / "model.yaml").root, "model", file.model)
+        if reader.problems:
+            raise refusal(reader.problems, file.model.onnx)
+        weights = file.recipe.initial_weights
+        imported = None
+        if not (weights.job or weights.model or weights.path):
+            weights.path = file.model.onnx
+            imported = folder / "model.safetensors"
+        file.model.ClearField("onnx")
+        return JobDocument(file, self.dataset, self.document, imported)
 
     def job_spec(self) -> v1.JobSpec:
         spec = v1.JobSpec(model=self.file.model, recipe=self.file.recipe, priority=self.file.priority,
@@ -383,6 +413,12 @@ def _check_layers(layers: Sequence[v1.Layer], where: str, document: Document, re
         told = any(p.violation.field.startswith(path) for p in reader.problems)  # an unknown field says it better
         if layer.WhichOneof("op") is None and not told:
             reader.add(document.locate(path), "FIELD_REQUIRED", path, "names no operation such as conv, gemm or relu")
+
+
+def _check_onnx(model: v1.ModelSpec, document: Document, reader: _Reader) -> None:
+    rival = "a preset" if model.WhichOneof("preset") else "layers" if model.layers else "blocks" if model.blocks else ""
+    if model.onnx and rival:
+        reader.add(document.locate("model"), "FIELD_CONFLICT", "model", f"has onnx and {rival}, expected one of them")
 
 
 def _check_dataset(file: v1.DatasetFile, prefix: str, document: Document, reader: _Reader) -> None:
@@ -437,6 +473,7 @@ def read_job(spec: Spec, folder: str | os.PathLike[str] | None = None) -> JobDoc
                           ("recipe", "'recipe: {epochs: 5, optimizer: {learning_rate: 0.1}}'")):
         if name not in document.root.entries:
             reader.add(document.root.at, "FIELD_REQUIRED", name, f"required and not there, for example {example}")
+    _check_onnx(file.model, document, reader)
     _check_layers(file.model.layers, "model.layers", document, reader)
     for i, block in enumerate(file.model.blocks):
         _check_layers(block.layers, f"model.blocks[{i}].layers", document, reader)

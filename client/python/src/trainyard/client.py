@@ -6,6 +6,7 @@ import codecs
 import hashlib
 import os
 import re
+import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -54,7 +55,7 @@ class Client:
     def __init__(self, address: str | None = None, *, context: str | None = None,
                  ca_file: str | os.PathLike[str] | None = None, token_file: str | os.PathLike[str] | None = None,
                  config_file: str | os.PathLike[str] | None = None, plaintext: bool = False,
-                 timeout_s: float = 10.0) -> None:
+                 timeout_s: float = 10.0, program: str = "trainyard") -> None:
         """
         address      "unix:/path" or "host:port"
         context      of the configuration file, instead of TRAINYARD_CONTEXT and the file's own `context`
@@ -63,6 +64,7 @@ class Client:
         config_file  instead of TRAINYARD_CONFIG, ~/.config/trainyard/config.yaml and /etc/trainyard/client.yaml
         plaintext    TCP without TLS to another machine
         timeout_s    seconds for each answer, above 0 and up to 3600
+        program      the command line, a name on the path or a file: it reads the ONNX files that specs name
 
         UnavailableError / SERVER_NOT_RUNNING if nobody listens on a Unix socket; TCP connects with the first call.
         InvalidArgumentError / CONFIG_INVALID names a wrong setting.
@@ -70,6 +72,7 @@ class Client:
         connection = resolve(address, context=context, ca_file=ca_file, token_file=token_file,
                              config_file=config_file, plaintext=plaintext, timeout_s=timeout_s)
         self._channel = rpc.Channel(connection)
+        self._program = program
 
     def close(self) -> None:
         """Ends the connection, and every stream on it."""
@@ -464,6 +467,10 @@ class Client:
             raise document.with_positions(error) from None
 
     def _wire_spec(self, document: JobDocument, progress: Observer | None) -> v1.JobSpec:
+        with tempfile.TemporaryDirectory() as scratch:
+            return self._bring_files(document.with_onnx(self._program, Path(scratch)), progress)
+
+    def _bring_files(self, document: JobDocument, progress: Observer | None) -> v1.JobSpec:
         spec = document.job_spec()
         if document.has_data():
             dataset = document.dataset

@@ -4,14 +4,13 @@ weights of that. Needs PyTorch with the packages that its exporter asks for (onn
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from trainyard.errors import InvalidArgumentError, NotFoundError
+from trainyard._onnx import import_onnx
 
 
 def from_torch(module: Any, example: Any, folder: str | os.PathLike[str], *,
@@ -44,22 +43,6 @@ def from_torch(module: Any, example: Any, folder: str | os.PathLike[str], *,
                               optimize=False, external_data=False, verbose=False)
         finally:
             module.train(training)
-        try:
-            done = subprocess.run([program, "model", "import", str(file), "--out", os.fspath(folder), "-o", "json"],
-                                  capture_output=True, text=True)
-        except FileNotFoundError:
-            raise NotFoundError(f"program: {program!r} was not found; expected the trainyard command line on the path "
-                                "or its file", reason="FILE_NOT_FOUND") from None
-    if done.returncode != 0:
-        raise _error(done.stderr)
+        import_onnx(program, file, folder)
     layers = yaml.safe_load((Path(folder) / "model.yaml").read_text())
     return {"model": layers, "initial_weights": {"path": str(Path(folder).resolve() / "model.safetensors")}}
-
-
-def _error(text: str) -> InvalidArgumentError:
-    """What the command line said: an object where it knows the mistake."""
-    try:
-        error = yaml.safe_load(text)["error"]  # JSON is YAML
-        return InvalidArgumentError(error["message"], reason=error["reason"])
-    except (yaml.YAMLError, KeyError, TypeError):
-        return InvalidArgumentError(text.strip() or "the import failed", reason="ONNX_UNSUPPORTED")

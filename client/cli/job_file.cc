@@ -1,0 +1,61 @@
+#include "client/cli/job_file.h"
+
+#include "client/lib/spec_message.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
+#include "src/onnx/import_model.h"
+
+namespace trainyard::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// As the spec's own refusals: line and column of the field, then what is wrong with the file.
+Error refused(const client::SpecFile& spec, Error error) {
+  error.violations = {{"model.onnx", error.message}};
+  error.message = "model.onnx: " + error.message;
+  return spec.with_positions(std::move(error));
+}
+
+/// From what `model import` writes, the text that a user could have written.
+Result<v1::ModelSpec> to_message(const onnx::ImportedModel& model) {
+  ASSIGN_OR_RETURN(
+      const client::SpecDocument document,
+      client::SpecDocument::parse(onnx::layers_to_yaml(model.layers), "its layers as a job file"));
+  v1::ModelSpec message;
+  std::vector<client::SpecProblem> problems;
+  client::read_spec_message(document.root(), "model", message, problems);
+  if (!problems.empty()) return document.to_error(problems);
+  return message;
+}
+
+}  // namespace
+
+Result<client::SpecFile> read_job_file(Session& session, const fs::path& path,
+                                       std::span<const std::string> sets, const fs::path& scratch) {
+  ASSIGN_OR_RETURN(client::SpecFile spec, client::read_spec_file(path, sets));
+  v1::ModelSpec& model = *spec.file.mutable_model();
+  if (model.onnx().empty()) return spec;
+  const std::string file = model.onnx();
+  const auto imported = onnx::import_model(spec.folder / file, {});
+  if (!imported.ok()) return refused(spec, imported.error());
+  const fs::path folder = scratch / "onnx";
+  if (Status s = onnx::write_imported(local_files(), *imported, folder); !s.ok()) {
+    return std::move(s).error();
+  }
+  const auto layers = to_message(*imported);
+  if (!layers.ok()) return refused(spec, layers.error());
+  model.clear_onnx();
+  model.MergeFrom(*layers);
+  v1::InitialWeights& weights = *spec.file.mutable_recipe()->mutable_initial_weights();
+  if (weights.job().empty() && weights.model().empty() && weights.path().empty()) {
+    weights.set_path(file);
+    spec.imported_weights = folder / onnx::kWeightsFile;
+  }
+  session.hint(safe_text(file) + ": " + std::to_string(imported->layers.size()) + " layers, " +
+               grouped(imported->parameter_count) + " parameters");
+  for (const std::string& note : imported->notes) session.hint("  " + safe_text(note));
+  return spec;
+}
+
+}  // namespace trainyard::cli

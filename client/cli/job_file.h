@@ -1,0 +1,21 @@
+// client/cli/job_file.h: a job's spec file as commands read it. What names an ONNX file
+// (model.onnx) has its layers and weights from here on, as if `model import` had made them.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "client/cli/session.h"
+#include "client/lib/spec_file.h"
+
+namespace trainyard::cli {
+
+/// read_spec_file(), with model.onnx imported: its layers are the model's, and its weights the
+/// initial ones, unless the recipe names others; those go into a file in `scratch`, which must
+/// outlive the spec. What a user should know about the import is told on stderr.
+Result<client::SpecFile> read_job_file(Session& session, const std::filesystem::path& path,
+                                       std::span<const std::string> sets,
+                                       const std::filesystem::path& scratch);
+
+}  // namespace trainyard::cli

@@ -1,0 +1,34 @@
+"""ONNX files as layers and weights. Only the command line can read them: `trainyard model import` is run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import yaml
+
+from trainyard.errors import InvalidArgumentError, NotFoundError
+
+
+def import_onnx(program: str, file: Path, folder: str | os.PathLike[str]) -> None:
+    """Makes the new folder, with model.yaml (layers) and model.safetensors (weights). InvalidArgumentError /
+    ONNX_UNSUPPORTED names what no layer stands for; NotFoundError if there is no command line or no file."""
+    try:
+        done = subprocess.run([program, "model", "import", os.path.abspath(file), "--out", os.fspath(folder),
+                               "-o", "json"], capture_output=True, text=True)
+    except FileNotFoundError:
+        raise NotFoundError(f"program: {program!r} was not found; expected the trainyard command line on the path "
+                            "or its file", reason="FILE_NOT_FOUND") from None
+    if done.returncode != 0:
+        raise _error(done.stderr)
+
+
+def _error(text: str) -> InvalidArgumentError | NotFoundError:
+    """What the command line said: an object where it knows the mistake."""
+    try:
+        error = yaml.safe_load(text)["error"]  # JSON is YAML
+        kind = NotFoundError if error["code"] == "NOT_FOUND" else InvalidArgumentError
+        return kind(error["message"], reason=error["reason"])
+    except (yaml.YAMLError, KeyError, TypeError):
+        return InvalidArgumentError(text.strip() or "the import failed", reason="ONNX_UNSUPPORTED")

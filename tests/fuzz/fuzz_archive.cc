@@ -1,0 +1,30 @@
+// Archives: tar, plain or packed, and zip. What an archive must not hold never comes out of it.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "src/base/check.h"
+#include "src/base/handle.h"
+#include "src/data/archive_tree.h"
+#include "tests/fuzz/fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace trainyard;  // NOLINT
+  const UniqueFd file(::memfd_create("archive", 0));
+  TRAINYARD_CHECK(file && ::write(file.get(), data, size) == static_cast<ssize_t>(size),
+                  "a file in memory");
+  const auto tree = open_archive_tree("/proc/self/fd/" + std::to_string(file.get()), "data");
+  if (!tree.ok()) return 0;
+  for (int round = 0; round < 2; ++round) {
+    while (true) {
+      const auto more = (*tree)->next();
+      if (!more.ok()) return 0;
+      if (!*more) break;
+      const std::string& path = (*tree)->path();
+      TRAINYARD_CHECK(!path.starts_with('/') && ("/" + path + "/").find("/../") == path.npos,
+                      "a path within the archive: " + path);
+      if (!read_tree_file(**tree, 1 << 20, "data").ok()) return 0;
+    }
+    if (!(*tree)->rewind().ok()) return 0;
+  }
+  return 0;
+}

@@ -1,0 +1,20 @@
+// JPEG and PNG files.
+#include "src/base/check.h"
+#include "src/data/image_file.h"
+#include "tests/fuzz/fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace trainyard;               // NOLINT
+  constexpr int64_t kPixelsMax = 1 << 18;  // more are slow, and no different
+  const std::string_view bytes = text_of(data, size);
+  const auto info = read_image_info(bytes, "image");
+  if (!info.ok() || info->height * info->width > kPixelsMax) return 0;
+  for (const int64_t channels : {1, 3}) {
+    const auto pixels = decode_image(bytes, channels, "image");
+    if (!pixels.ok()) continue;
+    TRAINYARD_CHECK(pixels->height == info->height && pixels->width == info->width &&
+                        std::ssize(pixels->values) == info->height * info->width * channels,
+                    "the size that was told");
+  }
+  return 0;
+}

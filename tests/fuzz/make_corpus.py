@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Writes the first inputs of tests/fuzz/corpus: small files of each format, right and nearly right.
+
+    python3 tests/fuzz/make_corpus.py     # needs Pillow
+
+What a fuzzer has found stands beside them under names that begin with found_, and stays.
+"""
+
+import gzip
+import io
+import json
+import pathlib
+import re
+import struct
+import tarfile
+import zipfile
+
+from PIL import Image
+
+HERE = pathlib.Path(__file__).resolve().parent
+GOLDEN = HERE.parent / "golden"
+
+
+def write(target, name, content):
+    folder = HERE / "corpus" / target
+    folder.mkdir(parents=True, exist_ok=True)
+    content = content.encode() if isinstance(content, str) else content
+    assert len(content) <= 4096, (name, len(content))
+    (folder / name).write_bytes(content)
+
+
+def csv():
+    write("csv", "plain", "\0a,b,label\n1,2.5,x\n-3,1e9,y\n")
+    write("csv", "quoted", "\0" + '\ufeff"a ""b""", "c\nd" ,e\r\n"",,"x"\r\n\r\n1,2,3')
+    write("csv", "semicolons", "\1a;b\n 1 ;\t2\n")
+    write("csv", "tabs", "\2a\tb\n1\t2\n")
+    write("csv", "open_quote", '\0a,"b\n1,2\n')
+    write("csv", "quote_inside", '\0a,b"c\n')
+    write("csv", "zero_byte", "\0a,b\0,c\n1,2,3\n")
+    write("csv", "packed", b"\0" + gzip.compress(b"a,b\n1,2\n" * 40, mtime=0))
+
+
+def idx():
+    write("idx", "images", bytes([0, 0, 8, 3]) + struct.pack(">3I", 2, 3, 4) + bytes(range(24)))
+    write("idx", "colour", bytes([0, 0, 8, 4]) + struct.pack(">4I", 1, 3, 2, 2) + bytes(range(12)))
+    write("idx", "floats", bytes([0, 0, 13, 3]) + struct.pack(">3I4f", 1, 2, 2, 0, 1.5, -2, float("nan")))
+    write("idx", "labels", bytes([0, 0, 8, 1]) + struct.pack(">I", 3) + b"\0\1\2")
+    write("idx", "wide_labels", bytes([0, 0, 12, 1]) + struct.pack(">I2i", 2, 7, -1))
+    write("idx", "too_many", bytes([0, 0, 8, 3]) + struct.pack(">3I", 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF))
+    write("idx", "packed", gzip.compress(bytes([0, 0, 8, 1]) + struct.pack(">I", 3) + b"\0\1\2", mtime=0))
+
+
+def safetensors_of(header, data):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def safetensors():
+    one = {"w": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}
+    write("safetensors", "one", safetensors_of(one, bytes(16)))
+    write("safetensors", "metadata", safetensors_of({"__metadata__": {"format": "pt"}, **one}, bytes(16)))
+    types = {name: {"dtype": name, "shape": [], "data_offsets": [at, at + size]} for name, at, size in
+             (("F64", 0, 8), ("F16", 8, 2), ("BF16", 10, 2), ("I64", 12, 8), ("BOOL", 20, 1), ("U8", 21, 1))}
+    write("safetensors", "types", safetensors_of(types, struct.pack("<d", 1e300) + bytes(range(14))))
+    write("safetensors", "empty", safetensors_of({}, b""))
+    write("safetensors", "zero_elements",
+          safetensors_of({"e": {"dtype": "F32", "shape": [0, 9], "data_offsets": [0, 0]}}, b""))
+    write("safetensors", "overlap", safetensors_of({**one, "v": {"dtype": "F32", "shape": [1], "data_offsets": [8, 12]}},
+                                                   bytes(16)))
+    write("safetensors", "huge_shape", safetensors_of(
+        {"w": {"dtype": "F32", "shape": [1 << 62, 1 << 62], "data_offsets": [0, 16]}}, bytes(16)))
+    write("safetensors", "twice", safetensors_of(
+        b'{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"a"))
+    write("safetensors", "deep", safetensors_of(b'{"a":' + b"[" * 500 + b"]" * 500 + b"}", b""))
+
+
+def tar_of(mode, *members):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode, **({"compresslevel": 9} if mode == "w:gz" else {})) as archive:
+        for name, content, kind in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.size = kind, len(content)
+            if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+                info.linkname, info.size = "/etc/passwd", 0
+            archive.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def archive():
+    a, b = ("cats/1.png", b"png", tarfile.REGTYPE), ("dogs/b/2.jpg", b"x" * 50, tarfile.REGTYPE)
+    packed = gzip.compress(tar_of("w", a, b), mtime=0)
+    write("archive", "tar_gz", packed)
+    write("archive", "tar_xz", tar_of("w:xz", a, b))
+    write("archive", "link", gzip.compress(tar_of("w", ("l", b"", tarfile.SYMTYPE)), mtime=0))
+    write("archive", "absolute", gzip.compress(tar_of("w", ("/etc/x", b"x", tarfile.REGTYPE)), mtime=0))
+    write("archive", "upwards", gzip.compress(tar_of("w", ("a/../../x", b"x", tarfile.REGTYPE)), mtime=0))
+    write("archive", "tar_header", tar_of("w", a)[:1024])
+    write("archive", "bomb", gzip.compress(tar_of("w", ("zeros", bytes(1 << 20), tarfile.REGTYPE)), mtime=0))
+    for name, method in (("zip", zipfile.ZIP_STORED), ("zip_deflated", zipfile.ZIP_DEFLATED)):
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", method) as z:
+            for member in ("cats/1.png", ".hidden", "__MACOSX/x", "dogs/2.jpg"):
+                z.writestr(zipfile.ZipInfo(member), b"content " * 9, method)
+        write("archive", name, out.getvalue())
+
+
+def image():
+    gradient = bytes(i * 3 % 256 for i in range(12 * 10 * 3))
+    colour = Image.frombytes("RGB", (12, 10), gradient)
+
+    def save(name, picture, kind, **options):
+        out = io.BytesIO()
+        picture.save(out, kind, **options)
+        write("image", name, out.getvalue())
+
+    save("png_colour", colour, "PNG")
+    save("png_grey", colour.convert("L"), "PNG")
+    save("png_palette", colour.quantize(16), "PNG")
+    save("png_alpha", colour.convert("RGBA"), "PNG")
+    save("png_bits", colour.convert("1"), "PNG")
+    save("png_16", Image.new("I;16", (5, 4), 40000), "PNG")
+    save("jpeg_colour", colour, "JPEG", quality=40)
+    save("jpeg_grey", colour.convert("L"), "JPEG", quality=40)
+    save("jpeg_progressive", colour, "JPEG", quality=40, progressive=True)
+    save("jpeg_cmyk", colour.convert("CMYK"), "JPEG", quality=40)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    save("jpeg_turned", colour, "JPEG", quality=40, exif=exif)
+    png = bytearray((HERE / "corpus/image/png_grey").read_bytes())
+    png[16:24] = struct.pack(">2I", 0x7FFFFFFF, 0x7FFFFFFF)
+    write("image", "png_huge", bytes(png))
+
+
+def schema():
+    text = {"kind": "tabular", "columns": [{"name": "a", "kind": "numeric"},
+                                           {"name": "b", "kind": "categorical", "categories": ["x", "y"]}],
+            "target": {"name": "t", "kind": "class", "classes": ["no", "yes"]}, "train_rows": 10, "test_rows": 0}
+    write("schema", "guessed", json.dumps(text))
+    write("schema", "not_an_object", "[1, 2]")
+    write("schema", "deep", "[" * 1000)
+    write("schema", "large_number", '{"train_rows": 99999999999999999999}')
+
+
+def onnx():
+    """Node tests of many kinds, from the importer's own golden file."""
+    with open(GOLDEN / "onnx_nodes.safetensors", "rb") as file:
+        length = struct.unpack("<Q", file.read(8))[0]
+        header = json.loads(file.read(length))
+        kinds = {}
+        for name, entry in sorted(header.items()):
+            case = name.removesuffix("/model")
+            kind = re.sub(r"[_0-9].*", "", case.removeprefix("test_"))
+            begin, end = entry.get("data_offsets", (0, 1 << 20))
+            if case != name and kind not in kinds and end - begin <= 1500:
+                kinds[kind] = case, begin, end
+        for kind in sorted(kinds)[::3] + ["conv", "gemm", "lstm", "reshape"]:
+            case, begin, end = kinds[kind]
+            file.seek(8 + length + begin)
+            write("onnx", case, file.read(end - begin))
+
+
+def spec():
+    examples = HERE.parents[1] / "examples"
+    for name in ("digits_cnn", "titanic_mlp"):
+        write("spec", name + ".yaml", (examples / f"{name}.yaml").read_text())
+    write("spec", "set", "#recipe.steps=3\ndataset: {name: a}\nrecipe:\n  epochs: 1\n")
+    write("spec", "set_index", "#model.layers[1].conv.strides=[2, 2]\nmodel:\n  layers:\n    - conv: {}\n    - conv: {}\n")
+    write("spec", "set_away", "#a.b[0]=null\na: {b: [1, 2]}\n")
+    write("spec", "job.json", '{"dataset": {"name": "a"}, "model": {"mlp": {"hidden": [3, 4]}}, "x": "\\ud83d\\ude00"}')
+    write("spec", "twice", "a: 1\nb: 2\na: 3\n")
+    write("spec", "alias", "a: &x [1, 2]\nb: *x\n")
+    write("spec", "tag", "a: !!binary aGk=\n")
+    write("spec", "documents", "a: 1\n---\nb: 2\n")
+    write("spec", "deep", "[" * 200)
+    write("spec", "block_text", "a: |\n  one\n  two\nb: >-\n  three\n")
+    write("spec", "open_quote", 'a: "b\n')
+
+
+for make in (csv, idx, safetensors, archive, image, schema, onnx, spec):
+    make()
