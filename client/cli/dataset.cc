@@ -31,6 +31,7 @@ struct UploadOptions {
   double test_share = 0;
   std::string train_images, train_labels, test_images, test_labels;
   std::string images, cifar, size, resize, labels;
+  std::string arrays, inputs, targets, test_inputs, test_targets;
   int64_t channels = 0, seed = -1;
 };
 
@@ -79,6 +80,13 @@ Status read_images_flags(const UploadOptions& o, v1::ImagesFormat& images) {
   return {};
 }
 
+Result<v1::CsvFormat::TargetKind> parse_target_kind(const std::string& name) {
+  if (name.empty()) return v1::CsvFormat::TARGET_KIND_UNSPECIFIED;
+  if (name == "class") return v1::CsvFormat::CLASS;
+  if (name == "numeric") return v1::CsvFormat::NUMERIC;
+  return usage("--target-kind", name, "class or numeric");
+}
+
 Result<v1::Tokenizer> parse_tokenizer(const std::string& name) {
   if (name.empty()) return v1::TOKENIZER_UNSPECIFIED;
   if (name == "char") return v1::CHAR;
@@ -91,11 +99,11 @@ Result<v1::Tokenizer> parse_tokenizer(const std::string& name) {
 Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
   v1::DatasetFile file;
   file.set_name(o.name);
-  for (const std::string* path : {&o.csv, &o.text, &o.images, &o.cifar}) {
+  for (const std::string* path : {&o.csv, &o.text, &o.images, &o.cifar, &o.arrays}) {
     if (path->empty()) continue;
     if (!file.path().empty()) {
       return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                        "give one of --csv, --text, --images and --cifar");
+                        "give one of --csv, --text, --images, --cifar and --arrays");
     }
     file.set_path(*path);
   }
@@ -110,6 +118,22 @@ Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
   file.set_train_labels(o.train_labels);
   file.set_test_images(o.test_images);
   file.set_test_labels(o.test_labels);
+  ASSIGN_OR_RETURN(const v1::CsvFormat::TargetKind target_kind, parse_target_kind(o.target_kind));
+  if (!o.arrays.empty()) {
+    file.mutable_arrays()->set_inputs(o.inputs);
+    file.mutable_arrays()->set_targets(o.targets);
+  } else {
+    file.set_inputs(o.inputs);
+    file.set_targets(o.targets);
+    file.set_test_inputs(o.test_inputs);
+    file.set_test_targets(o.test_targets);
+  }
+  if (!o.arrays.empty() || !o.inputs.empty()) {
+    v1::ArraysFormat& arrays = *file.mutable_arrays();
+    arrays.set_target_kind(target_kind);
+    if (o.test_share != 0) arrays.set_test_share(o.test_share);
+    if (o.seed >= 0) arrays.set_seed(static_cast<uint64_t>(o.seed));
+  }
   ASSIGN_OR_RETURN(const v1::Tokenizer tokenizer, parse_tokenizer(o.tokenizer));
   if (!o.text.empty()) {
     file.mutable_text()->set_tokenizer(tokenizer);
@@ -120,13 +144,7 @@ Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
     csv.set_target(o.target);
     csv.set_delimiter(o.delimiter == "\\t" ? "\t" : o.delimiter);
     if (o.no_header) csv.set_header(false);
-    if (o.target_kind == "class") csv.set_target_kind(v1::CsvFormat::CLASS);
-    if (o.target_kind == "numeric") csv.set_target_kind(v1::CsvFormat::NUMERIC);
-    if (!o.target_kind.empty() && csv.target_kind() == 0) {
-      return make_error(
-          ErrorCode::kInvalidArgument, "USAGE",
-          "--target-kind: " + quoted_value(o.target_kind) + ", expected class or numeric");
-    }
+    csv.set_target_kind(target_kind);
     if (!o.image.empty()) {
       const auto shape = parse_sizes(o.image, 3);
       if (!shape) return usage("--image", o.image, "channels,height,width such as 1,8,8");
@@ -291,11 +309,14 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
   v1::DatasetFile file;
   std::filesystem::path folder;
   if (!o.file.empty()) {
-    if (!o.csv.empty() || !o.text.empty() || !o.images.empty() || !o.cifar.empty() ||
-        !o.train_images.empty()) {
+    const bool flags = std::ranges::any_of(
+        std::initializer_list<const std::string*>{&o.csv, &o.text, &o.images, &o.cifar, &o.arrays,
+                                                  &o.train_images, &o.inputs},
+        [](const std::string* path) { return !path->empty(); });
+    if (flags) {
       return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                        "give a spec file, or --csv, --text, --images, --cifar or --train-images; "
-                        "not two");
+                        "give a spec file, or --csv, --text, --images, --cifar, --arrays, --inputs "
+                        "or --train-images; not two");
     }
     ASSIGN_OR_RETURN(auto read, client::read_dataset_file(o.file, o.sets));
     file = std::move(read.first);
@@ -304,11 +325,12 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
   } else {
     ASSIGN_OR_RETURN(file, from_flags(o));
   }
-  if (file.path().empty() && file.train_images().empty()) {
+  if (file.path().empty() && file.train_images().empty() && file.inputs().empty()) {
     return make_error(ErrorCode::kInvalidArgument, "FIELD_REQUIRED",
                       "nothing to upload: give --csv FILE --target COLUMN, or --text FILE, or "
-                      "--images PATH, or --cifar PATH, or --train-images and --train-labels, or a "
-                      "spec file with a dataset path");
+                      "--images PATH, or --cifar PATH, or --arrays FILE, or --inputs and "
+                      "--targets, or --train-images and --train-labels, or a spec file with a "
+                      "dataset path");
   }
   ASSIGN_OR_RETURN(const v1::Dataset dataset, ensure_dataset_shown(session, file, folder));
   session.show(dataset, [&] { return std::string(short_name(dataset.name())) + "\n"; },
@@ -330,6 +352,7 @@ Command upload_command() {
        "trainyard dataset upload --text input.txt --name shakespeare",
        "trainyard dataset upload --csv news.csv --text-column title --target topic",
        "trainyard dataset upload --images photos/ --size 64,64 --resize crop --test-share 0.2",
+       "trainyard dataset upload --arrays data.npz --inputs x --targets y --test-share 0.2",
        "trainyard dataset upload spec.yaml"},
       "Files are known by their content: what the server has is not sent again, and an upload that "
       "was cut goes on\n"
@@ -371,8 +394,14 @@ Command upload_command() {
         options.text("--cifar", "PATH", o->cifar,
                      "a folder or archive with CIFAR-10's or CIFAR-100's binary files");
         options.number("--test-share", "SHARE", o->test_share,
-                       "0 to 0.9: the end of the text, or this much of each class of images, is "
-                       "the test set");
+                       "0 to 0.9: the end of the text, or this much of each class of images or of "
+                       "arrays, is the test set");
+        options.text("--arrays", "FILE", o->arrays, "arrays in a NPZ or safetensors file");
+        options.text("--inputs", "NAME|FILE", o->inputs,
+                     "with --arrays the array's name, default inputs; without, a NPY file");
+        options.text("--targets", "NAME|FILE", o->targets, "the same of what to learn");
+        options.text("--test-inputs", "FILE", o->test_inputs, "a NPY file of a test set");
+        options.text("--test-targets", "FILE", o->test_targets, "a NPY file of a test set");
         options.text("--train-images", "FILE", o->train_images, "IDX images, plain or gzip");
         options.text("--train-labels", "FILE", o->train_labels, "IDX labels");
         options.text("--test-images", "FILE", o->test_images, "IDX images of a test set");

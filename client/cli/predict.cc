@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "client/cli/command.h"
+#include "client/cli/row_files.h"
 #include "client/lib/names.h"
 #include "client/lib/predict_rows.h"
 #include "client/lib/upload.h"
@@ -21,6 +22,7 @@ struct Options {
   std::string csv;
   std::string idx;
   std::string text;
+  std::string npy;
   std::vector<std::string> images;
 };
 
@@ -97,13 +99,20 @@ Result<bool> has_header(client::Client& server, const std::string& model, std::s
 Result<std::vector<v1::PredictRequest>> make_requests(client::Client& server,
                                                       const std::string& model,
                                                       const Options& options) {
-  const bool csv = !options.csv.empty();
   const bool text = !options.text.empty();
-  ASSIGN_OR_RETURN(const std::string bytes, read_rows(csv    ? options.csv
-                                                      : text ? options.text
-                                                             : options.idx));
+  const bool npy = !options.npy.empty();
+  bool csv = !options.csv.empty();
+  ASSIGN_OR_RETURN(std::string bytes, read_rows(csv    ? options.csv
+                                                : text ? options.text
+                                                : npy  ? options.npy
+                                                       : options.idx));
   bool header = false;
-  if (csv && bytes.size() > client::kPredictBytesMax) {
+  if (npy) {
+    ASSIGN_OR_RETURN(RowText rows, rows_of_npy(bytes));
+    csv = !rows.idx;
+    header = rows.header;
+    bytes = std::move(rows.bytes);
+  } else if (csv && bytes.size() > client::kPredictBytesMax) {
     ASSIGN_OR_RETURN(header, has_header(server, model, bytes));
   }
   ASSIGN_OR_RETURN(std::vector<std::string> pieces,
@@ -224,11 +233,12 @@ std::string render_csv(const v1::PredictResponse& answer, const std::vector<std:
 
 Result<int> run(Session& session, const Options& options) {
   const int given = (options.csv.empty() ? 0 : 1) + (options.idx.empty() ? 0 : 1) +
-                    (options.text.empty() ? 0 : 1) + (options.images.empty() ? 0 : 1);
+                    (options.text.empty() ? 0 : 1) + (options.npy.empty() ? 0 : 1) +
+                    (options.images.empty() ? 0 : 1);
   if (given != 1) {
     return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                      "give the rows by --csv FILE, --idx FILE or --text FILE, - is stdin, or by "
-                      "--images FILE...");
+                      "give the rows by --csv FILE, --idx FILE, --npy FILE or --text FILE, - is "
+                      "stdin, or by --images FILE...");
   }
   ASSIGN_OR_RETURN(const std::string model, session.full_name("models", options.model));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
@@ -291,6 +301,8 @@ Command predict_command() {
             options.positional("MODEL", o->model, "the model's name: that of its job");
             options.text("--csv", "FILE", o->csv, "CSV rows, plain or gzip; - is standard input");
             options.text("--idx", "FILE", o->idx, "IDX images, plain or gzip; - is standard input");
+            options.text("--npy", "FILE", o->npy,
+                         "a NumPy array of rows or images; - is standard input");
             options.text("--text", "FILE", o->text,
                          "a row of text on each line, plain or gzip; - is standard input");
             options.paths("--images", "FILE...", o->images,

@@ -24,7 +24,11 @@ std::vector<NamedSource> sources_of(const v1::DatasetFile& file) {
                                   {Source::TRAIN_IMAGES, &file.train_images()},
                                   {Source::TRAIN_LABELS, &file.train_labels()},
                                   {Source::TEST_IMAGES, &file.test_images()},
-                                  {Source::TEST_LABELS, &file.test_labels()}};
+                                  {Source::TEST_LABELS, &file.test_labels()},
+                                  {Source::INPUTS, &file.inputs()},
+                                  {Source::TARGETS, &file.targets()},
+                                  {Source::TEST_INPUTS, &file.test_inputs()},
+                                  {Source::TEST_TARGETS, &file.test_targets()}};
   std::erase_if(all, [](const NamedSource& s) { return s.path->empty(); });
   return all;
 }
@@ -68,6 +72,8 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
     *spec.mutable_images() = file.images();
   } else if (file.has_cifar()) {
     *spec.mutable_cifar() = file.cifar();
+  } else if (file.has_arrays() || !file.inputs().empty()) {
+    *spec.mutable_arrays() = file.arrays();
   } else if (file.path().empty()) {
     spec.mutable_idx();
   } else {

@@ -7,10 +7,8 @@
 #include "src/data/limits.h"
 
 namespace trainyard {
-namespace {
 
-void count_cell(const CellReader& cells, std::string_view text, ColumnCounts& counts) {
-  const Cell cell = cells.read(text);
+void count_cell(const Cell& cell, ColumnCounts& counts) {
   switch (cell.kind) {
     case Cell::Kind::kMissing:
       ++counts.missing;
@@ -29,15 +27,11 @@ void count_cell(const CellReader& cells, std::string_view text, ColumnCounts& co
   }
 }
 
-void note_target_value(const CellReader& cells, std::string_view text, CsvScan& scan) {
-  if (scan.target_values.size() > kTargetValuesMax) return;
-  const Cell cell = cells.read(text);
-  if (cell.kind == Cell::Kind::kMissing) return;
-  scan.target_values.insert(cell.is_whole() ? whole_number_text(cell.value)
-                                            : std::string(text.substr(0, kNameBytesMax)));
+void note_target_value(const Cell& cell, std::string_view text, std::set<std::string>& values) {
+  if (values.size() > kTargetValuesMax || cell.kind == Cell::Kind::kMissing) return;
+  values.insert(cell.is_whole() ? whole_number_text(cell.value)
+                                : std::string(text.substr(0, kNameBytesMax)));
 }
-
-}  // namespace
 
 std::vector<std::string> numbered_names(size_t count) {
   std::vector<std::string> names;
@@ -95,8 +89,10 @@ Result<CsvScan> scan_csv(const CsvOptions& options, const CellReader& cells,
                    std::to_string(fields.size()) + " fields, expected " + std::to_string(columns) +
                        (options.header ? " as in the header" : " as in the first row"));
     } else if (problems.empty()) {
-      for (size_t i = 0; i < columns; ++i) count_cell(cells, fields[i], scan.counts[i]);
-      if (target < columns) note_target_value(cells, fields[target], scan);
+      for (size_t i = 0; i < columns; ++i) count_cell(cells.read(fields[i]), scan.counts[i]);
+      if (target < columns) {
+        note_target_value(cells.read(fields[target]), fields[target], scan.target_values);
+      }
     }
     if (scan.rows >= kRowsMax) {
       problems.add(what, "more than " + std::to_string(kRowsMax) + " rows");

@@ -39,6 +39,10 @@ struct CsvScan {
 /// More different whole numbers than this are a quantity, not classes.
 inline constexpr size_t kTargetValuesMax = 20;
 
+void count_cell(const Cell& cell, ColumnCounts& counts);
+/// Adds the target's value to `values`, of which one more than kTargetValuesMax tells enough.
+void note_target_value(const Cell& cell, std::string_view text, std::set<std::string>& values);
+
 /// Names from the header's fields; an empty one is named by its position, "c3". Refuses names that
 /// are repeated, too long or not UTF-8.
 Result<std::vector<std::string>> header_names(std::span<const std::string_view> fields,

@@ -33,18 +33,6 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   return text;
 }
 
-TargetSchema::Kind infer_target(const CsvOptions& options, const ColumnCounts& counts,
-                                const CsvScan& scan) {
-  using enum TargetSchema::Kind;
-  if (options.target_kind == "class") return kClass;
-  if (options.target_kind == "numeric") return kNumeric;
-  const bool few = scan.target_values.size() <= kTargetValuesMax;
-  if (counts.texts == 0) return counts.not_finite == 0 && counts.whole && few ? kClass : kNumeric;
-  // Mostly numbers, many of them, and some text: a quantity with mistakes in it. The second pass
-  // names them.
-  return few || counts.numbers < counts.texts ? kClass : kNumeric;
-}
-
 /// At least half numbers: a numeric column, whose texts are mistakes to be named.
 ColumnSchema::Kind infer_column(const CsvOptions& options, const std::string& name,
                                 const ColumnCounts& counts) {
@@ -79,6 +67,18 @@ Status check_text(const CsvOptions& options) {
 }
 
 }  // namespace
+
+TargetSchema::Kind infer_target(const std::string& wish, const ColumnCounts& counts,
+                                size_t different_values) {
+  using enum TargetSchema::Kind;
+  if (wish == "class") return kClass;
+  if (wish == "numeric") return kNumeric;
+  const bool few = different_values <= kTargetValuesMax;
+  if (counts.texts == 0) return counts.not_finite == 0 && counts.whole && few ? kClass : kNumeric;
+  // Mostly numbers, many of them, and some text: a quantity with mistakes in it. The second pass
+  // names them.
+  return few || counts.numbers < counts.texts ? kClass : kNumeric;
+}
 
 Status check_options(const CsvOptions& options, const std::vector<std::string>& columns) {
   if (options.target.empty()) return dataset_error("csv.target", "required: the column to learn");
@@ -145,7 +145,8 @@ Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& sca
   for (size_t i = 0; i < scan.names.size(); ++i) {
     const std::string& name = scan.names[i];
     if (name == options.target) {
-      schema.target.kind = infer_target(options, scan.counts[i], scan);
+      schema.target.kind =
+          infer_target(options.target_kind, scan.counts[i], scan.target_values.size());
     } else if (contains(options.ignore, name) || (text && !contains(options.text, name))) {
       schema.ignored_columns.push_back(name);
     } else {

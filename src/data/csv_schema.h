@@ -18,6 +18,10 @@ Status check_options(const CsvOptions& options, const std::vector<std::string>& 
 /// second pass names.
 Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& scan);
 
+/// What a target is: `wish` is "class", "numeric" or "", by its cells and how many of them differ.
+TargetSchema::Kind infer_target(const std::string& wish, const ColumnCounts& counts,
+                                size_t different_values);
+
 enum class TargetUse : uint8_t { kNeeded, kIgnored };
 
 /// What each column of one file is. `names` are that file's columns, in its own order.

@@ -93,18 +93,30 @@ struct ImagesOptions {
   uint64_t seed = 0;               // of the draw of test_share
 };
 
+/// Arrays of a NPZ or a safetensors file, or of NPY files.
+struct ArraysOptions {
+  std::string inputs = "inputs";  // names of NPZ and safetensors
+  std::string targets = "targets";
+  std::string target_kind;  // as in CsvOptions
+  double test_share = 0;    // [0, 0.9]: this much of each class, or of all rows, is the test set
+  uint64_t seed = 0;        // of the draw of test_share
+};
+
 struct IngestSource {
   std::string role;  // csv, text, images: "data" or "test"; cifar: "data"; idx: "train_images",
-                     // "train_labels", "test_images", "test_labels"
+                     // "train_labels", "test_images", "test_labels"; arrays: "data" or "test", or
+                     // "inputs", "targets", "test_inputs", "test_targets"
   std::filesystem::path path;
 };
 
 struct IngestRequest {
-  std::string format;  // "csv", "idx", "text", "images", "cifar"; gzip is known by its first bytes
+  // "csv", "idx", "text", "images", "cifar", "arrays"; gzip is known by its first bytes
+  std::string format;
   std::vector<IngestSource> sources;
   CsvOptions csv;
   TextOptions text = {};
   ImagesOptions images = {};
+  ArraysOptions arrays = {};
 };
 
 /// Parses untrusted bytes into `folder` (created; must not exist). Memory is bounded by the typed

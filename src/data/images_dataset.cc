@@ -2,7 +2,6 @@
 // pixels, decoded by several threads straight into the typed file. Rows are in the order of the
 // paths, so a folder and its archives make the same dataset.
 #include <algorithm>
-#include <cmath>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -11,12 +10,12 @@
 #include <thread>
 
 #include "src/base/cores.h"
-#include "src/base/philox.h"
 #include "src/base/text.h"
 #include "src/data/image_listing.h"
 #include "src/data/image_resize.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
+#include "src/data/test_share.h"
 #include "src/data/typed_dataset.h"
 
 namespace trainyard {
@@ -50,16 +49,7 @@ Status check_options(const ImagesOptions& o, bool has_test) {
     return dataset_error("images.channels",
                          std::to_string(o.channels) + ", expected 1 (grey) or 3 (colour)");
   }
-  if (!(o.test_share >= 0 && o.test_share <= kTestShareMax)) {
-    return dataset_error("images.test_share",
-                         std::to_string(o.test_share) + " is out of range, expected 0 to 0.9");
-  }
-  if (o.test_share > 0 && has_test) {
-    return dataset_error("images.test_share", "there is a test set already, in " +
-                                                  std::string("test_path or in the folder test/") +
-                                                  "; remove one");
-  }
-  return {};
+  return check_test_share(o.test_share, has_test, "images.test_share");
 }
 
 // --- from listings to rows ---------------------------------------------------------------------
@@ -77,22 +67,18 @@ std::vector<ListedImage*> images_of(std::vector<ImageListing>& listings, Part pa
   return images;
 }
 
-/// Moves `share` of each label's training images to the test set, to the nearest whole number, but
-/// never all.
+/// Moves `share` of each label's training images to the test set.
 void draw_test_set(std::vector<ImageListing>& listings, double share, uint64_t seed) {
-  std::map<std::string_view, std::vector<ListedImage*>> by_label;
-  for (ListedImage* image : images_of(listings, Part::kTrain)) {
-    by_label[image->label].push_back(image);
-  }
-  uint64_t index = 0;
-  for (auto& [label, images] : by_label) {
-    const int64_t count = std::ssize(images);
-    const int64_t drawn =
-        std::min<int64_t>(std::llround(share * static_cast<double>(count)), count - 1);
-    const std::vector<int64_t> order = permutation(count, seed, stream_of("test_share"), index++);
-    for (int64_t i = 0; i < drawn; ++i) {
-      images[static_cast<size_t>(order[static_cast<size_t>(i)])]->part = Part::kTest;
-    }
+  const std::vector<ListedImage*> images = images_of(listings, Part::kTrain);
+  std::map<std::string_view, int32_t> groups;  // by label, in the labels' order
+  for (const ListedImage* image : images) groups.emplace(image->label, 0);
+  int32_t next = 0;
+  for (auto& [label, group] : groups) group = next++;
+  std::vector<int32_t> group_of;
+  for (const ListedImage* image : images) group_of.push_back(groups.at(image->label));
+  const std::vector<bool> drawn = draw_test_rows(group_of, share, seed);
+  for (size_t i = 0; i < images.size(); ++i) {
+    if (drawn[i]) images[i]->part = Part::kTest;
   }
 }
 

@@ -53,6 +53,24 @@ Status check_bytes(const CsvOptions& options) {
   return {};
 }
 
+Result<TypedDataset> read_arrays(const IngestRequest& request) {
+  const bool one_file = std::ranges::any_of(
+      request.sources, [](const IngestSource& s) { return s.role == "data" || s.role == "test"; });
+  if (one_file) {
+    ASSIGN_OR_RETURN(SourcePaths paths, check_sources(request, {"data"}, {"test"}));
+    return read_arrays_dataset(request.arrays, {.data = paths["data"], .test = paths["test"]});
+  }
+  ASSIGN_OR_RETURN(SourcePaths paths,
+                   check_sources(request, {"inputs", "targets"}, {"test_inputs", "test_targets"}));
+  if (paths.contains("test_inputs") != paths.contains("test_targets")) {
+    return dataset_error("sources", "test_inputs and test_targets belong together, one is missing");
+  }
+  return read_arrays_dataset(request.arrays, {.inputs = paths["inputs"],
+                                              .targets = paths["targets"],
+                                              .test_inputs = paths["test_inputs"],
+                                              .test_targets = paths["test_targets"]});
+}
+
 Result<TypedDataset> read_sources(const IngestRequest& request) {
   if (request.format == "csv") {
     if (Status s = check_bytes(request.csv); !s.ok()) return std::move(s).error();
@@ -81,8 +99,9 @@ Result<TypedDataset> read_sources(const IngestRequest& request) {
     ASSIGN_OR_RETURN(SourcePaths paths, check_sources(request, {"data"}, {}));
     return read_cifar_dataset(paths["data"]);
   }
-  return dataset_error("format",
-                       quoted_value(request.format) + ", expected csv, idx, text, images or cifar");
+  if (request.format == "arrays") return read_arrays(request);
+  return dataset_error("format", quoted_value(request.format) +
+                                     ", expected csv, idx, text, images, cifar or arrays");
 }
 
 /// schema.json. A failing digest of a source is an I/O error.
@@ -113,6 +132,13 @@ Result<std::string> schema_json(const IngestRequest& request, const DatasetSchem
     json["options"]["images"] = {{"size", o.size},         {"resize", o.resize},
                                  {"channels", o.channels}, {"labels", o.labels},
                                  {"seed", o.seed},         {"test_share", o.test_share}};
+  } else if (request.format == "arrays") {
+    const ArraysOptions& o = request.arrays;
+    json["options"]["arrays"] = {{"inputs", o.inputs},
+                                 {"targets", o.targets},
+                                 {"target_kind", o.target_kind},
+                                 {"test_share", o.test_share},
+                                 {"seed", o.seed}};
   }
   json["sources"] = nlohmann::json::array();
   for (const IngestSource& source : request.sources) {

@@ -53,6 +53,16 @@ Result<TypedDataset> read_images_dataset(const ImagesOptions& options,
 /// `data` is a folder or an archive with the binary files of CIFAR-10 or CIFAR-100.
 Result<TypedDataset> read_cifar_dataset(const std::filesystem::path& data);
 
+/// What a test set's arrays are called in the file that holds the others.
+inline constexpr const char* kTestInputs = "test_inputs";
+inline constexpr const char* kTestTargets = "test_targets";
+/// NPZ or safetensors files, or a NPY file for each array. The test set's may be empty.
+struct ArrayPaths {
+  std::filesystem::path data = {}, test = {};
+  std::filesystem::path inputs = {}, targets = {}, test_inputs = {}, test_targets = {};
+};
+Result<TypedDataset> read_arrays_dataset(const ArraysOptions& options, const ArrayPaths& paths);
+
 /// Refuses, by RESOURCE_EXHAUSTED/DATASET_TOO_LARGE, what this machine's memory cannot hold.
 Status check_memory(int64_t bytes, const std::string& what);
 

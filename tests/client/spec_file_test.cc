@@ -268,7 +268,8 @@ TEST(SpecFile, DatasetFieldsBelongTogether) {
   EXPECT_EQ(
       dataset("{path: a.csv}"),
       Lines{"job.yaml:1:1: dataset.csv.target: required with path: the column to learn (or "
-            "text: {} for one text, images: {} for a folder or archive of images, cifar: {})"});
+            "text: {} for one text, images: {} for a folder or archive of images, cifar: {}, "
+            "arrays: {} for NPZ and safetensors)"});
   EXPECT_EQ(dataset("{path: a, images: {size: [4, 4], resize: pad}}"), Lines{});
   EXPECT_EQ(dataset("{path: a, test_path: b, images: {}}"), Lines{});
   EXPECT_EQ(dataset("{path: a, cifar: {}}"), Lines{});
@@ -284,6 +285,19 @@ TEST(SpecFile, DatasetFieldsBelongTogether) {
   EXPECT_EQ(dataset("{train_images: a, train_labels: b, test_images: c}"),
             Lines{"job.yaml:1:1: dataset.test_labels: required: a test set is images and labels"});
   EXPECT_EQ(dataset("{path: a.csv, train_images: b}").size(), 1u);
+  EXPECT_EQ(dataset("{path: a.npz, arrays: {inputs: x, targets: y}}"), Lines{});
+  EXPECT_EQ(dataset("{path: a.npz, test_path: b.npz, arrays: }"), Lines{});
+  EXPECT_EQ(dataset("{inputs: x.npy, targets: y.npy, arrays: {test_share: 0.2}}"), Lines{});
+  EXPECT_EQ(dataset("{arrays: {}}"),
+            Lines{"job.yaml:1:1: dataset.path: required with arrays: a NPZ or safetensors file; or "
+                  "name NPY files by inputs and targets"});
+  EXPECT_EQ(dataset("{inputs: x.npy}"),
+            Lines{"job.yaml:1:1: dataset.targets: required for NPY files"});
+  EXPECT_EQ(dataset("{inputs: x, targets: y, test_inputs: z}"),
+            Lines{"job.yaml:1:1: dataset.test_targets: required: a test set is inputs and "
+                  "targets"});
+  EXPECT_EQ(dataset("{inputs: x, targets: y, path: z}").size(), 1u);
+  EXPECT_EQ(dataset("{inputs: x, targets: y, train_images: z}").size(), 1u);
   EXPECT_EQ(dataset("{}").size(), 1u);
   EXPECT_EQ(dataset("{path: a.csv, csv: {target: y, delimiter: \"::\"}}"),
             Lines{"job.yaml:1:52: dataset.csv.delimiter: '::', expected one character such as "

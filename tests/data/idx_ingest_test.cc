@@ -135,7 +135,7 @@ TEST(Ingest, SourcesMustBelongToTheFormat) {
   };
   const CsvOptions y = csv_options("y");
   EXPECT_EQ(message({"parquet", {{"data", file}}, y}),
-            "format: 'parquet', expected csv, idx, text, images or cifar");
+            "format: 'parquet', expected csv, idx, text, images, cifar or arrays");
   EXPECT_EQ(message({"csv", {}, y}), "sources: role data is required");
   EXPECT_EQ(message({"csv", {{"data", file}, {"data", file}}, y}),
             "sources: role data is given twice");

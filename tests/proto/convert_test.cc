@@ -370,6 +370,46 @@ TEST(ConvertData, ImageOptionsAreReadAndUnusedOnesRefused) {
   EXPECT_EQ(request->format, "cifar");
 }
 
+TEST(ConvertData, ArraysAreOneFileOrAFileForEach) {
+  using Source = v1::DatasetSource;
+  v1::DatasetSpec spec;
+  const std::vector<std::filesystem::path> paths = {"/a", "/b", "/c"};
+  v1::ArraysFormat& arrays = *spec.mutable_arrays();
+  arrays.set_inputs("x");
+  arrays.set_target_kind(v1::CsvFormat::NUMERIC);
+  arrays.set_test_share(0.25);
+  arrays.set_seed(9);
+  spec.add_sources()->set_role(Source::DATA);
+  auto request = to_ingest_request(spec, std::span(paths).first(1));
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->format, "arrays");
+  EXPECT_EQ(request->arrays.inputs, "x");
+  EXPECT_EQ(request->arrays.targets, "targets");
+  EXPECT_EQ(request->arrays.target_kind, "numeric");
+  EXPECT_EQ(request->arrays.test_share, 0.25);
+  EXPECT_EQ(request->arrays.seed, 9u);
+
+  spec.mutable_sources(0)->set_role(Source::INPUTS);
+  spec.add_sources()->set_role(Source::TARGETS);
+  request = to_ingest_request(spec, std::span(paths).first(2));
+  ASSERT_FALSE(request.ok());
+  EXPECT_TRUE(names_field(request.error(), "spec.arrays.inputs"));  // NPY files have no names
+  arrays.clear_inputs();
+  arrays.clear_test_share();
+  request = to_ingest_request(spec, std::span(paths).first(2));
+  ASSERT_FALSE(request.ok());
+  EXPECT_TRUE(names_field(request.error(), "spec.arrays.seed"));
+  arrays.clear_seed();
+  request = to_ingest_request(spec, std::span(paths).first(2));
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->sources[1].role, "targets");
+  spec.add_sources()->set_role(Source::TEST_INPUTS);
+  EXPECT_EQ(to_ingest_request(spec, paths).error().message,
+            "spec.sources: has one of test_inputs and test_targets; expected both or neither");
+  spec.mutable_sources(2)->set_role(Source::TEST);
+  EXPECT_TRUE(names_field(to_ingest_request(spec, paths).error(), "spec.sources[0].role"));
+}
+
 TEST(ConvertData, TheWayImagesWereResizedTravels) {
   DatasetSchema schema;
   schema.kind = DatasetSchema::Kind::kImage;

@@ -75,3 +75,19 @@ def test_places_of_fields():
     assert document.locate("a.b[1].none") == "x:4:7"
     assert document.locate("a.b[9]") == "x:2:3"
     assert document.locate("none") == document.root.at == "x:1:1"
+
+
+def test_arrays_are_files_of_their_own_or_one_file() -> None:
+    role = v1.DatasetSource.Role
+    files = read_dataset({"inputs": "x.npy", "targets": "y.npy", "arrays": {"test_share": 0.2}})
+    assert [which for which, _ in files.sources()] == [role.INPUTS, role.TARGETS]
+    assert files.format().arrays.test_share == 0.2
+    assert read_dataset({"inputs": "x.npy", "targets": "y.npy"}).format().HasField("arrays")
+    package = read_dataset({"path": "a.npz", "arrays": {"inputs": "x"}})
+    assert [which for which, _ in package.sources()] == [role.DATA]
+    assert package.format().arrays.inputs == "x"
+    for fields, problem in (({"arrays": {}}, "path: required with arrays"), ({"inputs": "x"}, "targets: required"),
+                            ({"inputs": "x", "targets": "y", "test_inputs": "z"}, "test_targets: required"),
+                            ({"inputs": "x", "targets": "y", "path": "z"}, "fields of several kinds")):
+        with pytest.raises(InvalidArgumentError, match=problem):
+            read_dataset(fields)
