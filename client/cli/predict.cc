@@ -23,6 +23,7 @@ struct Options {
   std::string idx;
   std::string text;
   std::string npy;
+  std::string jsonl;
   std::vector<std::string> images;
 };
 
@@ -101,14 +102,16 @@ Result<std::vector<v1::PredictRequest>> make_requests(client::Client& server,
                                                       const Options& options) {
   const bool text = !options.text.empty();
   const bool npy = !options.npy.empty();
+  const bool jsonl = !options.jsonl.empty();
   bool csv = !options.csv.empty();
-  ASSIGN_OR_RETURN(std::string bytes, read_rows(csv    ? options.csv
-                                                : text ? options.text
-                                                : npy  ? options.npy
-                                                       : options.idx));
+  ASSIGN_OR_RETURN(std::string bytes, read_rows(csv     ? options.csv
+                                                : text  ? options.text
+                                                : npy   ? options.npy
+                                                : jsonl ? options.jsonl
+                                                        : options.idx));
   bool header = false;
-  if (npy) {
-    ASSIGN_OR_RETURN(RowText rows, rows_of_npy(bytes));
+  if (npy || jsonl) {
+    ASSIGN_OR_RETURN(RowText rows, npy ? rows_of_npy(bytes) : rows_of_json_lines(bytes));
     csv = !rows.idx;
     header = rows.header;
     bytes = std::move(rows.bytes);
@@ -234,11 +237,11 @@ std::string render_csv(const v1::PredictResponse& answer, const std::vector<std:
 Result<int> run(Session& session, const Options& options) {
   const int given = (options.csv.empty() ? 0 : 1) + (options.idx.empty() ? 0 : 1) +
                     (options.text.empty() ? 0 : 1) + (options.npy.empty() ? 0 : 1) +
-                    (options.images.empty() ? 0 : 1);
+                    (options.jsonl.empty() ? 0 : 1) + (options.images.empty() ? 0 : 1);
   if (given != 1) {
     return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                      "give the rows by --csv FILE, --idx FILE, --npy FILE or --text FILE, - is "
-                      "stdin, or by --images FILE...");
+                      "give the rows by --csv FILE, --jsonl FILE, --idx FILE, --npy FILE or --text "
+                      "FILE, - is stdin, or by --images FILE...");
   }
   ASSIGN_OR_RETURN(const std::string model, session.full_name("models", options.model));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
@@ -301,6 +304,8 @@ Command predict_command() {
             options.positional("MODEL", o->model, "the model's name: that of its job");
             options.text("--csv", "FILE", o->csv, "CSV rows, plain or gzip; - is standard input");
             options.text("--idx", "FILE", o->idx, "IDX images, plain or gzip; - is standard input");
+            options.text("--jsonl", "FILE", o->jsonl,
+                         "rows as JSON objects, one on each line; - is standard input");
             options.text("--npy", "FILE", o->npy,
                          "a NumPy array of rows or images; - is standard input");
             options.text("--text", "FILE", o->text,

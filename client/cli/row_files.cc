@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "src/data/array_file.h"
+#include "src/data/json_lines.h"
 #include "src/data/problems.h"
 
 namespace trainyard::cli {
@@ -32,7 +33,44 @@ std::string csv_of(std::span<const float> values, size_t width) {
   return csv;
 }
 
+/// The field as CSV reads it back, blanks at its ends too. An empty one is quoted, because a line
+/// of one empty field would be passed over.
+std::string quoted_field(std::string_view text) {
+  const bool blank = text.empty() || text.front() == ' ' || text.front() == '\t' ||
+                     text.back() == ' ' || text.back() == '\t';
+  if (!blank && text.find_first_of(",\"\n\r") == text.npos) return std::string(text);
+  std::string field = "\"";
+  for (const char c : text) field += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return field + '"';
+}
+
+void append_record(const auto& fields, std::string& csv) {
+  for (size_t i = 0; i < fields.size(); ++i) {
+    csv += (i > 0 ? "," : "") + quoted_field(fields[i]);
+  }
+  csv += '\n';
+}
+
 }  // namespace
+
+Result<RowText> rows_of_json_lines(std::string_view bytes) {
+  RowText rows{false, true, {}};
+  std::vector<std::string> names;
+  std::vector<std::string_view> fields;
+  for (const bool counting : {true, false}) {  // once for the members that there are
+    const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kWhat);
+    JsonLinesTable table(*source, kWhat, names);
+    for (;;) {
+      ASSIGN_OR_RETURN(const bool more, table.next(fields));
+      if (!more) break;
+      if (!counting) append_record(fields, rows.bytes);
+    }
+    names = table.names();
+    if (counting) append_record(names, rows.bytes);
+  }
+  if (names.empty()) return dataset_error(kWhat, "there are no rows");
+  return rows;
+}
 
 Result<RowText> rows_of_npy(std::string_view bytes) {
   const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kWhat);

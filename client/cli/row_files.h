@@ -18,4 +18,7 @@ struct RowText {
 /// same float of 32 bits, and NaN as missing. `bytes` may be gzip.
 Result<RowText> rows_of_npy(std::string_view bytes);
 
+/// JSON lines: CSV with the members as columns, of which an empty field is one that a line lacks.
+Result<RowText> rows_of_json_lines(std::string_view bytes);
+
 }  // namespace trainyard::cli

@@ -1,8 +1,11 @@
 #include "client/lib/dataset_upload.h"
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+
+#include "src/base/folder_files.h"
 
 namespace trainyard::client {
 namespace {
@@ -10,6 +13,8 @@ namespace {
 using std::chrono::milliseconds;
 constexpr milliseconds kPollFirst{20};
 constexpr milliseconds kPollMax{1000};
+// Of tables that are separated by tabs.
+constexpr std::array<std::string_view, 2> kTabEndings = {".tsv", ".tsv.gz"};
 
 struct NamedSource {
   v1::DatasetSource::Role role;
@@ -74,10 +79,17 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
     *spec.mutable_cifar() = file.cifar();
   } else if (file.has_arrays() || !file.inputs().empty()) {
     *spec.mutable_arrays() = file.arrays();
+  } else if (file.has_jsonl()) {
+    *spec.mutable_jsonl() = file.jsonl();
+  } else if (file.has_text_files()) {
+    *spec.mutable_text_files() = file.text_files();
   } else if (file.path().empty()) {
     spec.mutable_idx();
   } else {
     *spec.mutable_csv() = file.csv();
+    if (file.csv().delimiter().empty() && has_ending(file.path(), kTabEndings)) {
+      spec.mutable_csv()->set_delimiter("\t");
+    }
   }
   return spec;
 }
@@ -91,7 +103,8 @@ std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
 
 bool is_data_folder(const v1::DatasetFile& file, const std::filesystem::path& path) {
   std::error_code failed;
-  return (file.has_images() || file.has_cifar()) && std::filesystem::is_directory(path, failed);
+  return (file.has_images() || file.has_cifar() || file.has_text_files() || file.has_text()) &&
+         std::filesystem::is_directory(path, failed);
 }
 
 Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,

@@ -20,6 +20,8 @@ std::vector<const char*> path_formats(const v1::DatasetFile& file) {
   if (file.has_text()) names.push_back("text");
   if (file.has_images()) names.push_back("images");
   if (file.has_cifar()) names.push_back("cifar");
+  if (file.has_jsonl()) names.push_back("jsonl");
+  if (file.has_text_files()) names.push_back("text_files");
   if (file.has_arrays() && !is_npy(file)) names.push_back("arrays");
   return names;
 }
@@ -141,8 +143,9 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
   const bool npy = is_npy(file);
   if (has_path(file) + idx + npy > 1) {
     return add("FIELD_CONFLICT", "",
-               "has fields of several kinds: path and its formats (csv, text, images, cifar, "
-               "arrays), IDX files (train_images) or NPY files (inputs); expected one kind");
+               "has fields of several kinds: path and its formats (csv, jsonl, text, text_files, "
+               "images, cifar, arrays), IDX files (train_images) or NPY files (inputs); expected "
+               "one kind");
   }
   if (formats.size() > 1) {
     return add("FIELD_CONFLICT", "",
@@ -152,7 +155,14 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
     if (file.path().empty()) add(kRequired, "path", "required with text: the file that holds it");
     return;
   }
-  if (file.has_images() || file.has_cifar()) {
+  if (file.has_jsonl()) {
+    if (file.path().empty()) {
+      add(kRequired, "path", "required with jsonl: the file that holds the rows");
+    }
+    if (file.jsonl().target().empty()) add(kRequired, "jsonl.target", "the member to learn");
+    return;
+  }
+  if (file.has_images() || file.has_cifar() || file.has_text_files()) {
     if (file.path().empty()) {
       add(kRequired, "path",
           std::string("required with ") + formats[0] + ": the folder or archive that holds them");
@@ -184,8 +194,9 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
       add(kRequired, "path", "required with csv: the file that holds the rows");
     if (file.csv().target().empty()) {
       add(kRequired, "csv.target",
-          "required with path: the column to learn (or text: {} for one text, images: {} for a "
-          "folder or archive of images, cifar: {}, arrays: {} for NPZ and safetensors)");
+          "required with path: the column to learn (or jsonl: {target: ...} for JSON lines, text: "
+          "{} for one text, text_files: {} or images: {} for a folder or archive, cifar: {}, "
+          "arrays: {} for NPZ and safetensors)");
     }
     if (file.csv().delimiter().size() > 1) {
       add("FIELD_OUT_OF_RANGE", "csv.delimiter",
@@ -204,8 +215,8 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
   }
   if (file.name().empty()) {
     add(kRequired, "",
-        "says nothing, expected a name, or path with csv, text, images, cifar or arrays, or "
-        "train_images and train_labels, or inputs and targets");
+        "says nothing, expected a name, or path with csv, jsonl, text, text_files, images, cifar "
+        "or arrays, or train_images and train_labels, or inputs and targets");
   }
 }
 

@@ -94,36 +94,28 @@ std::string tokenizer_name(v1::Tokenizer tokenizer, std::string_view fallback,
   return name;
 }
 
-void read_csv_text(const v1::CsvFormat& csv, CsvOptions& out, Violations& violations) {
-  const auto unused = [&](bool given, const char* field) {
-    if (given) {
-      violations.add("FIELD_UNUSED", field, "has no effect here; remove it or set spec.csv.text");
-    }
-  };
-  out.text.assign(csv.text().begin(), csv.text().end());
-  if (out.text.empty()) {
-    unused(csv.tokenizer() != v1::TOKENIZER_UNSPECIFIED, "spec.csv.tokenizer");
-    unused(csv.has_vocabulary_size(), "spec.csv.vocabulary_size");
-    unused(csv.has_max_length(), "spec.csv.max_length");
-    return;
-  }
-  out.tokenizer = tokenizer_name(csv.tokenizer(), "word", "spec.csv.tokenizer",
+/// How rows of text become tokens: of CsvFormat, JsonlFormat and TextFilesFormat.
+template <typename Format, typename Options>
+void read_row_text(const Format& format, const std::string& field, Options& out,
+                   Violations& violations) {
+  out.tokenizer = tokenizer_name(format.tokenizer(), "word", field + ".tokenizer",
                                  "word, char or byte", violations);
-  if (csv.has_vocabulary_size() && out.tokenizer != "word") {
-    violations.add("FIELD_UNUSED", "spec.csv.vocabulary_size",
+  if (format.has_vocabulary_size() && out.tokenizer != "word") {
+    violations.add("FIELD_UNUSED", field + ".vocabulary_size",
                    "has no effect here; remove it or choose tokenizer: word");
   }
-  if (csv.has_vocabulary_size()) out.vocabulary_size = csv.vocabulary_size();
-  if (csv.has_max_length()) out.max_length = csv.max_length();
+  if (format.has_vocabulary_size()) out.vocabulary_size = format.vocabulary_size();
+  if (format.has_max_length()) out.max_length = format.max_length();
 }
 
 void read_text(const v1::TextFormat& text, TextOptions& out, Violations& violations) {
   out.tokenizer =
       tokenizer_name(text.tokenizer(), "char", "spec.text.tokenizer", "char or byte", violations);
   out.test_share = text.test_share();
+  out.field = text.field();
 }
 
-std::string target_kind_name(v1::CsvFormat::TargetKind kind, const char* field,
+std::string target_kind_name(v1::CsvFormat::TargetKind kind, const std::string& field,
                              Violations& violations) {
   switch (kind) {
     case v1::CsvFormat::TARGET_KIND_UNSPECIFIED:
@@ -139,6 +131,31 @@ std::string target_kind_name(v1::CsvFormat::TargetKind kind, const char* field,
   }
 }
 
+/// What CSV and JSON lines have in common.
+template <typename Format>
+void read_table(const Format& table, const std::string& field, CsvOptions& out,
+                Violations& violations) {
+  if (table.target().empty()) {
+    violations.add("FIELD_REQUIRED", field + ".target",
+                   "is missing, expected the name of the column to learn");
+  }
+  out.target = table.target();
+  out.target_kind = target_kind_name(table.target_kind(), field + ".target_kind", violations);
+  out.categorical.assign(table.categorical().begin(), table.categorical().end());
+  out.ignore.assign(table.ignore().begin(), table.ignore().end());
+  out.date.assign(table.date().begin(), table.date().end());
+  out.text.assign(table.text().begin(), table.text().end());
+  if (!out.text.empty()) return read_row_text(table, field, out, violations);
+  const auto unused = [&](bool given, const char* name) {
+    if (!given) return;
+    violations.add("FIELD_UNUSED", field + name,
+                   "has no effect here; remove it or set " + field + ".text");
+  };
+  unused(table.tokenizer() != v1::TOKENIZER_UNSPECIFIED, ".tokenizer");
+  unused(table.has_vocabulary_size(), ".vocabulary_size");
+  unused(table.has_max_length(), ".max_length");
+}
+
 void read_csv(const v1::CsvFormat& csv, CsvOptions& out, Violations& violations) {
   if (csv.has_header()) out.header = csv.header();
   if (csv.delimiter().size() > 1) {
@@ -147,16 +164,8 @@ void read_csv(const v1::CsvFormat& csv, CsvOptions& out, Violations& violations)
   } else if (!csv.delimiter().empty()) {
     out.delimiter = csv.delimiter()[0];
   }
-  if (csv.target().empty()) {
-    violations.add("FIELD_REQUIRED", "spec.csv.target",
-                   "is missing, expected the name of the column to learn");
-  }
-  out.target = csv.target();
-  out.target_kind = target_kind_name(csv.target_kind(), "spec.csv.target_kind", violations);
   out.image.assign(csv.image().begin(), csv.image().end());
-  out.categorical.assign(csv.categorical().begin(), csv.categorical().end());
-  out.ignore.assign(csv.ignore().begin(), csv.ignore().end());
-  read_csv_text(csv, out, violations);
+  read_table(csv, "spec.csv", out, violations);
 }
 
 void set_numbers(const NumberStatistics& s, v1::DatasetSchema::Numbers& out) {
@@ -240,6 +249,14 @@ void read_arrays(const v1::DatasetSpec& spec, ArraysOptions& out, Violations& vi
   check_seed(arrays.has_seed(), out.test_share, "arrays", violations);
 }
 
+void read_text_files(const v1::TextFilesFormat& files, TextFilesOptions& out,
+                     Violations& violations) {
+  read_row_text(files, "spec.text_files", out, violations);
+  out.test_share = files.test_share();
+  out.seed = files.seed();
+  check_seed(files.has_seed(), out.test_share, "text_files", violations);
+}
+
 constexpr int kPiecesShown = 256;
 
 void add_text(const TextSchema& text, v1::DatasetSchema::Text& out) {
@@ -276,6 +293,10 @@ Result<IngestRequest> to_ingest_request(const v1::DatasetSpec& spec,
   if (spec.has_csv()) {
     request.format = "csv";
     read_csv(spec.csv(), request.csv, violations);
+  } else if (spec.has_jsonl()) {
+    request.format = "jsonl";
+    request.csv.json_lines = true;
+    read_table(spec.jsonl(), "spec.jsonl", request.csv, violations);
   } else if (spec.has_idx()) {
     request.format = "idx";
   } else if (spec.has_text()) {
@@ -286,12 +307,16 @@ Result<IngestRequest> to_ingest_request(const v1::DatasetSpec& spec,
     read_images(spec.images(), request.images, violations);
   } else if (spec.has_cifar()) {
     request.format = "cifar";
+  } else if (spec.has_text_files()) {
+    request.format = "text_files";
+    read_text_files(spec.text_files(), request.text_files, violations);
   } else if (spec.has_arrays()) {
     request.format = "arrays";
     read_arrays(spec, request.arrays, violations);
   } else {
     return field_error("FIELD_REQUIRED", "spec.format",
-                       "is missing, expected csv, idx, text, images, cifar or arrays");
+                       "is missing, expected csv, jsonl, idx, text, text_files, images, cifar or "
+                       "arrays");
   }
   check_roles(spec, violations);
   if (!violations.empty()) return violations.to_error();
@@ -310,6 +335,7 @@ v1::DatasetSchema to_proto(const DatasetSchema& schema) {
     for (const std::string& category : column.categories) c->add_categories(category);
     c->set_missing_count(column.missing_count);
     c->set_text(column.kind == ColumnSchema::Kind::kText);
+    c->set_date(!column.date.empty());
   }
   for (const int64_t d : schema.image.dims()) out.add_image(d);
   out.set_target(schema.target.name);

@@ -1,4 +1,4 @@
-// src/data/csv_schema.h: from the columns of a CSV file to a schema, and from a schema to the
+// src/data/csv_schema.h: from the columns of a table to a schema, and from a schema to the
 // meaning of each column of another file.
 #pragma once
 
@@ -9,6 +9,10 @@
 #include "src/data/row_filler.h"
 
 namespace trainyard {
+
+/// How rows of text become tokens. `format` is the options' name in messages, "csv".
+Status check_row_text(const std::string& format, const std::string& tokenizer,
+                      int64_t vocabulary_size, int64_t max_length);
 
 /// The options against each other and against the columns that the training file has.
 Status check_options(const CsvOptions& options, const std::vector<std::string>& columns);

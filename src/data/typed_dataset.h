@@ -50,6 +50,11 @@ Result<TypedDataset> read_images_dataset(const ImagesOptions& options,
                                          const std::filesystem::path& data,
                                          const std::filesystem::path& test);
 
+/// `data` and `test` (empty path: none) are folders or archives of .txt files.
+Result<TypedDataset> read_text_files_dataset(const TextFilesOptions& options,
+                                             const std::filesystem::path& data,
+                                             const std::filesystem::path& test);
+
 /// `data` is a folder or an archive with the binary files of CIFAR-10 or CIFAR-100.
 Result<TypedDataset> read_cifar_dataset(const std::filesystem::path& data);
 

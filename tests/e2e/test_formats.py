@@ -1,8 +1,11 @@
 """Files of other tools through the service: what they hold is uploaded, trained on and predicted. Catches a step of the
 way that does not know a format: packing, roles, ingest, schema, plan, training, predict."""
 
+import gzip
 import io
+import json
 import struct
+import tarfile
 import unittest
 import zipfile
 
@@ -97,6 +100,89 @@ dataset: {name: shades, inputs: images.npy, targets: names.npy}
         self.assertEqual(schema["image"], ["1", "2", "2"])
         answer = self.daemon.json("predict", "shades-npy", "--npy", self.folder / "images.npy")
         self.assertEqual([p["label"] for p in answer["predictions"]][:4], ["light", "dark"] * 2)
+
+    def test_json_lines_with_dates_are_trained_on_and_predicted(self):
+        def order(i):
+            day = i * 11 % 28 + 1
+            hour = i * 5 % 24
+            return {"when": f"2026-02-{day:02}T{hour:02}:30:00+00:00", "shop": ("north", "south")[i % 2],
+                    "size": i % 9 if i % 10 else None, "paid": hour >= 12}
+        lines = "".join(json.dumps(order(i)) + "\n" for i in range(240)).encode()
+        (self.folder / "orders.jsonl.gz").write_bytes(gzip.compress(lines))
+        spec = self.write("orders.yaml", """
+name: orders-mlp
+dataset:
+  name: orders
+  path: orders.jsonl.gz
+  jsonl: {target: paid, date: [when]}
+""" + RECIPE)
+        self.daemon.cli("submit", spec, "--watch", "--set", "recipe.validation_split=0.25")
+        self.assertGreater(self.daemon.job("orders-mlp")["progress"]["metrics"]["val/accuracy"], 0.9)
+        schema = self.daemon.json("dataset", "get", "orders")["schema"]
+        self.assertEqual(schema["classes"], ["false", "true"])
+        dates = [c["name"] for c in schema["columns"] if c.get("date")]
+        self.assertEqual(dates, ["when.days", "when.year_sin", "when.year_cos", "when.week_sin", "when.week_cos",
+                                 "when.day_sin", "when.day_cos"])
+        self.assertRegex(self.daemon.cli("dataset", "get", "orders").stdout, r"when\.days +date +0")
+        new = self.write("new.jsonl", '{"size": 3, "when": "2026-02-05T20:30"}\n'
+                                      '{"when": "2026-02-05T07:30:00+02:00", "shop": "south", "size": null}\n')
+        answer = self.daemon.json("predict", "orders-mlp", "--jsonl", new)
+        self.assertEqual([p["label"] for p in answer["predictions"]], ["true", "false"])
+        csv = self.write("new.csv", "when,shop,size\n2026-02-05T20:30,,3\n2026-02-05T07:30:00+02:00,south,\n")
+        self.assertEqual(self.daemon.json("predict", "orders-mlp", "--csv", csv)["predictions"], answer["predictions"])
+        bad = self.write("bad.jsonl", '{"a": 1, "y": 2}\n{"a": {}, "y": 3}\n')
+        done = self.daemon.cli("dataset", "upload", "--jsonl", bad, "--target", "y", check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("data: line 2, member 'a': an object or a list", done.stderr)
+
+    def test_a_tsv_is_separated_by_tabs(self):
+        table = self.write("t.tsv", "a\tb\ty\n" + "".join(f"{i}\tx, y\t{i % 2}\n" for i in range(20)))
+        self.daemon.cli("dataset", "upload", "--csv", table, "--target", "y", "--name", "tabs")
+        schema = self.daemon.json("dataset", "get", "tabs")["schema"]
+        self.assertEqual([c["name"] for c in schema["columns"]], ["a", "b"])
+        self.assertEqual(schema["columns"][1]["categories"], ["x, y"])
+
+    def test_text_files_are_classified_and_a_folder_is_one_text(self):
+        root = self.folder / "reviews"
+        for part, count in (("train", 40), ("test", 8)):
+            for i in range(count):
+                path = root / part / ("bad", "good")[i % 2] / f"{i}.txt"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(f"A {('dull', 'fine')[i % 2]} film, number {i}.\n")
+        (root / "notes.md").write_text("not a review\n")
+        spec = self.write("reviews.yaml", """
+name: reviews-bag
+dataset:
+  name: reviews
+  path: reviews
+  text_files: {max_length: 6}
+model:
+  embedding_bag_classifier: {embedding_dim: 8}
+recipe:
+  epochs: 20
+  batch_size: 8
+  optimizer: {type: adam, learning_rate: 0.05}
+""")
+        self.daemon.cli("submit", spec, "--watch")
+        self.assertEqual(self.daemon.job("reviews-bag")["progress"]["metrics"]["test/accuracy"], 1)
+        schema = self.daemon.json("dataset", "get", "reviews")["schema"]
+        self.assertEqual((schema["classes"], int(schema["train_rows"]), int(schema["test_rows"])), (["bad", "good"], 40, 8))
+        self.assertIn("1 files that are no texts", self.daemon.cli("dataset", "get", "reviews").stdout)
+        answer = self.daemon.json("predict", "reviews-bag", "--text", self.write("two.txt", "so dull\nso fine\n"))
+        self.assertEqual([p["label"] for p in answer["predictions"]], ["bad", "good"])
+        with tarfile.open(self.folder / "reviews.tar.gz", "w:gz") as archive:
+            archive.add(root, "reviews")
+        self.daemon.cli("dataset", "upload", "--text-files", self.folder / "reviews.tar.gz", "--max-length", "6",
+                        "--name", "packed")
+        self.assertEqual(self.daemon.json("dataset", "get", "packed")["schema"], schema)
+
+        self.daemon.cli("dataset", "upload", "--text", root, "--name", "joined")
+        joined = self.daemon.json("dataset", "get", "joined")["schema"]
+        texts = sorted((p.relative_to(root).as_posix(), p.read_text()) for p in root.rglob("*.txt"))
+        self.assertEqual(int(joined["train_rows"]), sum(len(text) for _, text in texts))
+        lines = self.write("texts.jsonl", '{"id": [1], "body": "first"}\n{"body": "second"}\n')
+        self.daemon.cli("dataset", "upload", "--text", lines, "--field", "body", "--name", "bodies")
+        self.assertEqual(int(self.daemon.json("dataset", "get", "bodies")["schema"]["train_rows"]), len("first\nsecond"))
 
 
 if __name__ == "__main__":

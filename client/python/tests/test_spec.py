@@ -5,8 +5,9 @@ import re
 import pytest
 from conftest import SOURCE
 
+from trainyard import v1
 from trainyard._document import Document
-from trainyard._spec import read_job
+from trainyard._spec import read_dataset, read_job
 from trainyard.errors import InvalidArgumentError
 
 BLOCKS = re.findall(r"```(yaml|json)\n(.*?)```", (SOURCE / "docs/job_spec.md").read_text(), re.DOTALL)
@@ -89,5 +90,21 @@ def test_arrays_are_files_of_their_own_or_one_file() -> None:
     for fields, problem in (({"arrays": {}}, "path: required with arrays"), ({"inputs": "x"}, "targets: required"),
                             ({"inputs": "x", "targets": "y", "test_inputs": "z"}, "test_targets: required"),
                             ({"inputs": "x", "targets": "y", "path": "z"}, "fields of several kinds")):
+        with pytest.raises(InvalidArgumentError, match=problem):
+            read_dataset(fields)
+
+
+def test_tables_and_texts_name_their_format() -> None:
+    lines = read_dataset({"path": "a.jsonl", "jsonl": {"target": "y", "date": ["when"]}})
+    assert list(lines.format().jsonl.date) == ["when"]
+    assert read_dataset({"path": "a", "text_files": {"max_length": 5}}).format().text_files.max_length == 5
+    csv = {"target": "y"}
+    assert read_dataset({"path": "a.TSV.gz", "csv": csv}).format().csv.delimiter == "\t"
+    assert read_dataset({"path": "a.tsv", "csv": {**csv, "delimiter": ";"}}).format().csv.delimiter == ";"
+    assert read_dataset({"path": "a.csv", "csv": csv}).format().csv.delimiter == ""
+    for fields, problem in (({"path": "a", "jsonl": {}}, "jsonl.target: the member to learn"),
+                            ({"jsonl": csv}, "path: required with jsonl"),
+                            ({"text_files": {}}, "path: required with text_files"),
+                            ({"path": "a", "jsonl": csv, "csv": csv}, "has csv and jsonl, expected one")):
         with pytest.raises(InvalidArgumentError, match=problem):
             read_dataset(fields)
