@@ -13,8 +13,14 @@ namespace {
 using std::chrono::milliseconds;
 constexpr milliseconds kPollFirst{20};
 constexpr milliseconds kPollMax{1000};
-// Of tables that are separated by tabs.
-constexpr std::array<std::string_view, 2> kTabEndings = {".tsv", ".tsv.gz"};
+
+/// Whether a table's path ends in .tsv or .tsv.gz: then tabs separate its fields.
+bool is_tab_separated(std::string_view path) {
+  constexpr std::array<std::string_view, 1> kGzip = {".gz"};
+  constexpr std::array<std::string_view, 1> kTabs = {".tsv"};
+  if (has_ending(path, kGzip)) path.remove_suffix(kGzip[0].size());
+  return has_ending(path, kTabs);
+}
 
 struct NamedSource {
   v1::DatasetSource::Role role;
@@ -87,7 +93,7 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
     spec.mutable_idx();
   } else {
     *spec.mutable_csv() = file.csv();
-    if (file.csv().delimiter().empty() && has_ending(file.path(), kTabEndings)) {
+    if (file.csv().delimiter().empty() && is_tab_separated(file.path())) {
       spec.mutable_csv()->set_delimiter("\t");
     }
   }

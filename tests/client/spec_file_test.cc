@@ -287,7 +287,7 @@ TEST(SpecFile, DatasetFieldsBelongTogether) {
             Lines{"job.yaml:1:1: dataset.test_labels: required: a test set is images and labels"});
   EXPECT_EQ(dataset("{path: a.csv, train_images: b}").size(), 1u);
   EXPECT_EQ(dataset("{path: a.jsonl, jsonl: {target: y, date: when}}"), Lines{});
-  EXPECT_EQ(dataset("{path: a, test_path: b, text_files: }"), Lines{});
+  EXPECT_EQ(dataset("{path: a, test_path: b, text_files: {}}"), Lines{});
   EXPECT_EQ(dataset("{path: a, text: {field: body}}"), Lines{});
   EXPECT_EQ(dataset("{path: a, jsonl: {}}"),
             Lines{"job.yaml:1:20: dataset.jsonl.target: the member to learn"});
@@ -298,7 +298,7 @@ TEST(SpecFile, DatasetFieldsBelongTogether) {
       Lines{"job.yaml:1:1: dataset.path: required with text_files: the folder or archive that "
             "holds them"});
   EXPECT_EQ(dataset("{path: a.npz, arrays: {inputs: x, targets: y}}"), Lines{});
-  EXPECT_EQ(dataset("{path: a.npz, test_path: b.npz, arrays: }"), Lines{});
+  EXPECT_EQ(dataset("{path: a.npz, test_path: b.npz, arrays: {}}"), Lines{});
   EXPECT_EQ(dataset("{inputs: x.npy, targets: y.npy, arrays: {test_share: 0.2}}"), Lines{});
   EXPECT_EQ(dataset("{arrays: {}}"),
             Lines{"job.yaml:1:1: dataset.path: required with arrays: a NPZ or safetensors file; or "
