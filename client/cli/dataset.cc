@@ -31,6 +31,9 @@ struct UploadOptions {
   double test_share = 0;
   std::string train_images, train_labels, test_images, test_labels;
   std::string images, cifar, size, resize, labels;
+  std::string jsonl, text_files, field;
+  std::vector<std::string> dates;
+  std::string arrays, inputs, targets, test_inputs, test_targets;
   int64_t channels = 0, seed = -1;
 };
 
@@ -79,6 +82,13 @@ Status read_images_flags(const UploadOptions& o, v1::ImagesFormat& images) {
   return {};
 }
 
+Result<v1::CsvFormat::TargetKind> parse_target_kind(const std::string& name) {
+  if (name.empty()) return v1::CsvFormat::TARGET_KIND_UNSPECIFIED;
+  if (name == "class") return v1::CsvFormat::CLASS;
+  if (name == "numeric") return v1::CsvFormat::NUMERIC;
+  return usage("--target-kind", name, "class or numeric");
+}
+
 Result<v1::Tokenizer> parse_tokenizer(const std::string& name) {
   if (name.empty()) return v1::TOKENIZER_UNSPECIFIED;
   if (name == "char") return v1::CHAR;
@@ -88,14 +98,37 @@ Result<v1::Tokenizer> parse_tokenizer(const std::string& name) {
                     "--tokenizer: " + quoted_value(name) + ", expected word, char or byte");
 }
 
+/// How rows of text become tokens.
+template <typename Format>
+void set_row_text(const UploadOptions& o, v1::Tokenizer tokenizer, Format& format) {
+  format.set_tokenizer(tokenizer);
+  if (o.vocabulary_size != 0) format.set_vocabulary_size(o.vocabulary_size);
+  if (o.max_length != 0) format.set_max_length(o.max_length);
+}
+
+/// What CSV and JSON lines have in common.
+template <typename Format>
+void set_table(const UploadOptions& o, v1::CsvFormat::TargetKind target_kind,
+               v1::Tokenizer tokenizer, Format& format) {
+  format.set_target(o.target);
+  format.set_target_kind(target_kind);
+  for (const std::string& column : o.categorical) format.add_categorical(column);
+  for (const std::string& column : o.ignore) format.add_ignore(column);
+  for (const std::string& column : o.dates) format.add_date(column);
+  for (const std::string& column : o.text_columns) format.add_text(column);
+  set_row_text(o, tokenizer, format);
+}
+
 Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
   v1::DatasetFile file;
   file.set_name(o.name);
-  for (const std::string* path : {&o.csv, &o.text, &o.images, &o.cifar}) {
+  for (const std::string* path :
+       {&o.csv, &o.jsonl, &o.text, &o.text_files, &o.images, &o.cifar, &o.arrays}) {
     if (path->empty()) continue;
     if (!file.path().empty()) {
       return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                        "give one of --csv, --text, --images and --cifar");
+                        "give one of --csv, --jsonl, --text, --text-files, --images, --cifar and "
+                        "--arrays");
     }
     file.set_path(*path);
   }
@@ -110,34 +143,47 @@ Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
   file.set_train_labels(o.train_labels);
   file.set_test_images(o.test_images);
   file.set_test_labels(o.test_labels);
+  ASSIGN_OR_RETURN(const v1::CsvFormat::TargetKind target_kind, parse_target_kind(o.target_kind));
+  if (!o.arrays.empty()) {
+    file.mutable_arrays()->set_inputs(o.inputs);
+    file.mutable_arrays()->set_targets(o.targets);
+  } else {
+    file.set_inputs(o.inputs);
+    file.set_targets(o.targets);
+    file.set_test_inputs(o.test_inputs);
+    file.set_test_targets(o.test_targets);
+  }
+  if (!o.arrays.empty() || !o.inputs.empty()) {
+    v1::ArraysFormat& arrays = *file.mutable_arrays();
+    arrays.set_target_kind(target_kind);
+    if (o.test_share != 0) arrays.set_test_share(o.test_share);
+    if (o.seed >= 0) arrays.set_seed(static_cast<uint64_t>(o.seed));
+  }
   ASSIGN_OR_RETURN(const v1::Tokenizer tokenizer, parse_tokenizer(o.tokenizer));
   if (!o.text.empty()) {
-    file.mutable_text()->set_tokenizer(tokenizer);
-    if (o.test_share != 0) file.mutable_text()->set_test_share(o.test_share);
+    v1::TextFormat& text = *file.mutable_text();
+    text.set_tokenizer(tokenizer);
+    text.set_field(o.field);
+    if (o.test_share != 0) text.set_test_share(o.test_share);
   }
-  if (!o.csv.empty() || !o.target.empty()) {
+  if (!o.text_files.empty()) {
+    v1::TextFilesFormat& files = *file.mutable_text_files();
+    set_row_text(o, tokenizer, files);
+    if (o.test_share != 0) files.set_test_share(o.test_share);
+    if (o.seed >= 0) files.set_seed(static_cast<uint64_t>(o.seed));
+  }
+  if (!o.jsonl.empty()) {
+    set_table(o, target_kind, tokenizer, *file.mutable_jsonl());
+  } else if (!o.csv.empty() || !o.target.empty()) {
     v1::CsvFormat& csv = *file.mutable_csv();
-    csv.set_target(o.target);
+    set_table(o, target_kind, tokenizer, csv);
     csv.set_delimiter(o.delimiter == "\\t" ? "\t" : o.delimiter);
     if (o.no_header) csv.set_header(false);
-    if (o.target_kind == "class") csv.set_target_kind(v1::CsvFormat::CLASS);
-    if (o.target_kind == "numeric") csv.set_target_kind(v1::CsvFormat::NUMERIC);
-    if (!o.target_kind.empty() && csv.target_kind() == 0) {
-      return make_error(
-          ErrorCode::kInvalidArgument, "USAGE",
-          "--target-kind: " + quoted_value(o.target_kind) + ", expected class or numeric");
-    }
     if (!o.image.empty()) {
       const auto shape = parse_sizes(o.image, 3);
       if (!shape) return usage("--image", o.image, "channels,height,width such as 1,8,8");
       for (const int64_t size : *shape) csv.add_image(size);
     }
-    for (const std::string& column : o.categorical) csv.add_categorical(column);
-    for (const std::string& column : o.ignore) csv.add_ignore(column);
-    for (const std::string& column : o.text_columns) csv.add_text(column);
-    csv.set_tokenizer(tokenizer);
-    if (o.vocabulary_size != 0) csv.set_vocabulary_size(o.vocabulary_size);
-    if (o.max_length != 0) csv.set_max_length(o.max_length);
   }
   std::vector<client::SpecProblem> problems;
   client::check_dataset_file(file, "", nullptr, problems);
@@ -227,7 +273,10 @@ std::string channels_text(const v1::DatasetSchema& schema) {
 }
 
 std::string kind_text(const v1::DatasetSchema::Column& column) {
-  return column.categorical() ? "category" : column.text() ? "text" : "number";
+  return column.categorical() ? "category"
+         : column.text()      ? "text"
+         : column.date()      ? "date"
+                              : "number";
 }
 
 std::string target_text(const v1::DatasetSchema& schema) {
@@ -263,9 +312,11 @@ std::string render_dataset(const v1::Dataset& d, bool colour) {
        {stream ? "tokens" : "rows", rows},
        {"inputs", shape_text(s)},
        {s.channels_size() > 1 ? "channels" : "pixels", channels_text(s)},
-       {"skipped", s.skipped_files() > 0
-                       ? grouped(s.skipped_files()) + " files that are no images or have no label"
-                       : ""},
+       {"skipped", s.skipped_files() > 0 ? grouped(s.skipped_files()) +
+                                               (s.has_text() ? " files that are no texts"
+                                                             : " files that are no images") +
+                                               " or have no label"
+                                         : ""},
        {"tokenizer", tokenizer_text(s)},
        {"vocabulary", pieces_text(s)},
        {"tokens a row",
@@ -291,11 +342,16 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
   v1::DatasetFile file;
   std::filesystem::path folder;
   if (!o.file.empty()) {
-    if (!o.csv.empty() || !o.text.empty() || !o.images.empty() || !o.cifar.empty() ||
-        !o.train_images.empty()) {
+    const bool flags = std::ranges::any_of(
+        std::initializer_list<const std::string*>{&o.csv, &o.jsonl, &o.text, &o.text_files,
+                                                  &o.images, &o.cifar, &o.arrays, &o.train_images,
+                                                  &o.inputs},
+        [](const std::string* path) { return !path->empty(); });
+    if (flags) {
       return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                        "give a spec file, or --csv, --text, --images, --cifar or --train-images; "
-                        "not two");
+                        "give a spec file, or --csv, --jsonl, --text, --text-files, --images, "
+                        "--cifar, --arrays, --inputs "
+                        "or --train-images; not two");
     }
     ASSIGN_OR_RETURN(auto read, client::read_dataset_file(o.file, o.sets));
     file = std::move(read.first);
@@ -304,11 +360,13 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
   } else {
     ASSIGN_OR_RETURN(file, from_flags(o));
   }
-  if (file.path().empty() && file.train_images().empty()) {
+  if (file.path().empty() && file.train_images().empty() && file.inputs().empty()) {
     return make_error(ErrorCode::kInvalidArgument, "FIELD_REQUIRED",
-                      "nothing to upload: give --csv FILE --target COLUMN, or --text FILE, or "
-                      "--images PATH, or --cifar PATH, or --train-images and --train-labels, or a "
-                      "spec file with a dataset path");
+                      "nothing to upload: give --csv or --jsonl FILE --target COLUMN, or --text or "
+                      "--text-files PATH, or "
+                      "--images PATH, or --cifar PATH, or --arrays FILE, or --inputs and "
+                      "--targets, or --train-images and --train-labels, or a spec file with a "
+                      "dataset path");
   }
   ASSIGN_OR_RETURN(const v1::Dataset dataset, ensure_dataset_shown(session, file, folder));
   session.show(dataset, [&] { return std::string(short_name(dataset.name())) + "\n"; },
@@ -330,6 +388,7 @@ Command upload_command() {
        "trainyard dataset upload --text input.txt --name shakespeare",
        "trainyard dataset upload --csv news.csv --text-column title --target topic",
        "trainyard dataset upload --images photos/ --size 64,64 --resize crop --test-share 0.2",
+       "trainyard dataset upload --arrays data.npz --inputs x --targets y --test-share 0.2",
        "trainyard dataset upload spec.yaml"},
       "Files are known by their content: what the server has is not sent again, and an upload that "
       "was cut goes on\n"
@@ -342,15 +401,24 @@ Command upload_command() {
         options.text("--target", "COLUMN", o->target, "the column to learn");
         options.text("--target-kind", "KIND", o->target_kind, "class or numeric",
                      {"class", "numeric"});
-        options.text("--test", "PATH", o->test, "rows or images of a test set");
+        options.text("--test", "PATH", o->test, "rows, images or texts of a test set");
         options.flag("--no-header", o->no_header, "the CSV has no header: columns are c0, c1, ...");
-        options.text("--delimiter", "CHARACTER", o->delimiter, "default , ; \\t for a tab");
+        options.text("--delimiter", "CHARACTER", o->delimiter,
+                     "default , and of a .tsv a tab; \\t for a tab");
+        options.text("--jsonl", "FILE", o->jsonl,
+                     "rows as JSON objects, one on each line, plain or gzip");
+        options.texts("--date", "COLUMN", o->dates, "dates or times, ISO 8601");
         options.text("--image", "C,H,W", o->image, "the columns are pixels of an image");
         options.texts("--categorical", "COLUMN", o->categorical, "numbers that mean categories");
         options.texts("--ignore", "COLUMN", o->ignore, "a column to leave out");
         options.texts("--text-column", "COLUMN", o->text_columns,
                       "a column of text; others are then left out");
-        options.text("--text", "FILE", o->text, "one text, for language models");
+        options.text("--text", "PATH", o->text,
+                     "one text, for language models: a file, or a folder or archive of .txt files");
+        options.text("--field", "MEMBER", o->field,
+                     "the text of --text is this member of JSON lines");
+        options.text("--text-files", "PATH", o->text_files,
+                     "a folder or archive of .txt files, a folder for each class");
         options.text("--tokenizer", "KIND", o->tokenizer,
                      "of text columns: word (default), char, byte; of a text: char (default), byte",
                      {"word", "char", "byte"});
@@ -370,9 +438,16 @@ Command upload_command() {
         options.integer("--seed", "N", o->seed, "of the draw of --test-share, default 0");
         options.text("--cifar", "PATH", o->cifar,
                      "a folder or archive with CIFAR-10's or CIFAR-100's binary files");
-        options.number("--test-share", "SHARE", o->test_share,
-                       "0 to 0.9: the end of the text, or this much of each class of images, is "
-                       "the test set");
+        options.number(
+            "--test-share", "SHARE", o->test_share,
+            "0 to 0.9: the end of the text, or this much of each class of images, texts or "
+            "arrays, is the test set");
+        options.text("--arrays", "FILE", o->arrays, "arrays in a NPZ or safetensors file");
+        options.text("--inputs", "NAME|FILE", o->inputs,
+                     "with --arrays the array's name, default inputs; without, a NPY file");
+        options.text("--targets", "NAME|FILE", o->targets, "the same of what to learn");
+        options.text("--test-inputs", "FILE", o->test_inputs, "a NPY file of a test set");
+        options.text("--test-targets", "FILE", o->test_targets, "a NPY file of a test set");
         options.text("--train-images", "FILE", o->train_images, "IDX images, plain or gzip");
         options.text("--train-labels", "FILE", o->train_labels, "IDX labels");
         options.text("--test-images", "FILE", o->test_images, "IDX images of a test set");

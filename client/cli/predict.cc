@@ -7,6 +7,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/output_json.h"
+#include "client/cli/row_files.h"
 #include "client/lib/names.h"
 #include "client/lib/predict_rows.h"
 #include "client/lib/upload.h"
@@ -22,6 +23,8 @@ struct Options {
   std::string csv;
   std::string idx;
   std::string text;
+  std::string npy;
+  std::string jsonl;
   std::vector<std::string> images;
 };
 
@@ -98,13 +101,22 @@ Result<bool> has_header(client::Client& server, const std::string& model, std::s
 Result<std::vector<v1::PredictRequest>> make_requests(client::Client& server,
                                                       const std::string& model,
                                                       const Options& options) {
-  const bool csv = !options.csv.empty();
   const bool text = !options.text.empty();
-  ASSIGN_OR_RETURN(const std::string bytes, read_rows(csv    ? options.csv
-                                                      : text ? options.text
-                                                             : options.idx));
+  const bool npy = !options.npy.empty();
+  const bool jsonl = !options.jsonl.empty();
+  bool csv = !options.csv.empty();
+  ASSIGN_OR_RETURN(std::string bytes, read_rows(csv     ? options.csv
+                                                : text  ? options.text
+                                                : npy   ? options.npy
+                                                : jsonl ? options.jsonl
+                                                        : options.idx));
   bool header = false;
-  if (csv && bytes.size() > client::kPredictBytesMax) {
+  if (npy || jsonl) {
+    ASSIGN_OR_RETURN(RowText rows, npy ? rows_of_npy(bytes) : rows_of_json_lines(bytes));
+    csv = !rows.idx;
+    header = rows.header;
+    bytes = std::move(rows.bytes);
+  } else if (csv && bytes.size() > client::kPredictBytesMax) {
     ASSIGN_OR_RETURN(header, has_header(server, model, bytes));
   }
   ASSIGN_OR_RETURN(std::vector<std::string> pieces,
@@ -237,11 +249,12 @@ nlohmann::ordered_json with_files(const v1::PredictResponse& answer,
 
 Result<int> run(Session& session, const Options& options) {
   const int given = (options.csv.empty() ? 0 : 1) + (options.idx.empty() ? 0 : 1) +
-                    (options.text.empty() ? 0 : 1) + (options.images.empty() ? 0 : 1);
+                    (options.text.empty() ? 0 : 1) + (options.npy.empty() ? 0 : 1) +
+                    (options.jsonl.empty() ? 0 : 1) + (options.images.empty() ? 0 : 1);
   if (given != 1) {
     return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                      "give the rows by --csv FILE, --idx FILE or --text FILE, - is stdin, or by "
-                      "--images FILE...");
+                      "give the rows by --csv FILE, --jsonl FILE, --idx FILE, --npy FILE or --text "
+                      "FILE, - is stdin, or by --images FILE...");
   }
   ASSIGN_OR_RETURN(const std::string model, session.full_name("models", options.model));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
@@ -306,6 +319,10 @@ Command predict_command() {
             options.positional("MODEL", o->model, "the model's name: that of its job");
             options.text("--csv", "FILE", o->csv, "CSV rows, plain or gzip; - is standard input");
             options.text("--idx", "FILE", o->idx, "IDX images, plain or gzip; - is standard input");
+            options.text("--jsonl", "FILE", o->jsonl,
+                         "rows as JSON objects, one on each line; - is standard input");
+            options.text("--npy", "FILE", o->npy,
+                         "a NumPy array of rows or images; - is standard input");
             options.text("--text", "FILE", o->text,
                          "a row of text on each line, plain or gzip; - is standard input");
             options.paths("--images", "FILE...", o->images,

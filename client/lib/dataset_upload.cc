@@ -1,8 +1,11 @@
 #include "client/lib/dataset_upload.h"
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+
+#include "src/base/folder_files.h"
 
 namespace trainyard::client {
 namespace {
@@ -10,6 +13,14 @@ namespace {
 using std::chrono::milliseconds;
 constexpr milliseconds kPollFirst{20};
 constexpr milliseconds kPollMax{1000};
+
+/// Whether a table's path ends in .tsv or .tsv.gz: then tabs separate its fields.
+bool is_tab_separated(std::string_view path) {
+  constexpr std::array<std::string_view, 1> kGzip = {".gz"};
+  constexpr std::array<std::string_view, 1> kTabs = {".tsv"};
+  if (has_ending(path, kGzip)) path.remove_suffix(kGzip[0].size());
+  return has_ending(path, kTabs);
+}
 
 struct NamedSource {
   v1::DatasetSource::Role role;
@@ -24,7 +35,11 @@ std::vector<NamedSource> sources_of(const v1::DatasetFile& file) {
                                   {Source::TRAIN_IMAGES, &file.train_images()},
                                   {Source::TRAIN_LABELS, &file.train_labels()},
                                   {Source::TEST_IMAGES, &file.test_images()},
-                                  {Source::TEST_LABELS, &file.test_labels()}};
+                                  {Source::TEST_LABELS, &file.test_labels()},
+                                  {Source::INPUTS, &file.inputs()},
+                                  {Source::TARGETS, &file.targets()},
+                                  {Source::TEST_INPUTS, &file.test_inputs()},
+                                  {Source::TEST_TARGETS, &file.test_targets()}};
   std::erase_if(all, [](const NamedSource& s) { return s.path->empty(); });
   return all;
 }
@@ -68,10 +83,19 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
     *spec.mutable_images() = file.images();
   } else if (file.has_cifar()) {
     *spec.mutable_cifar() = file.cifar();
+  } else if (file.has_arrays() || !file.inputs().empty()) {
+    *spec.mutable_arrays() = file.arrays();
+  } else if (file.has_jsonl()) {
+    *spec.mutable_jsonl() = file.jsonl();
+  } else if (file.has_text_files()) {
+    *spec.mutable_text_files() = file.text_files();
   } else if (file.path().empty()) {
     spec.mutable_idx();
   } else {
     *spec.mutable_csv() = file.csv();
+    if (file.csv().delimiter().empty() && is_tab_separated(file.path())) {
+      spec.mutable_csv()->set_delimiter("\t");
+    }
   }
   return spec;
 }
@@ -85,7 +109,8 @@ std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
 
 bool is_data_folder(const v1::DatasetFile& file, const std::filesystem::path& path) {
   std::error_code failed;
-  return (file.has_images() || file.has_cifar()) && std::filesystem::is_directory(path, failed);
+  return (file.has_images() || file.has_cifar() || file.has_text_files() || file.has_text()) &&
+         std::filesystem::is_directory(path, failed);
 }
 
 Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,

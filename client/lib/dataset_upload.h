@@ -23,13 +23,14 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
                                    const std::filesystem::path& folder,
                                    const DatasetObserver& observer, std::stop_token stop);
 
-/// The wire's description of `file`, without digests: roles and file names in order.
+/// The wire's description of `file`, without digests: roles and file names in order. The fields of
+/// a .tsv are separated by tabs unless the file says otherwise.
 v1::DatasetSpec dataset_spec(const v1::DatasetFile& file);
 /// The paths that belong to dataset_spec(file).sources(), in order.
 std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
                                                  const std::filesystem::path& folder);
 
-/// True for a folder that is a source of `file`: images and CIFAR may be one.
+/// True for a folder that is a source of `file`: images, CIFAR and texts may be one.
 bool is_data_folder(const v1::DatasetFile& file, const std::filesystem::path& path);
 
 }  // namespace trainyard::client

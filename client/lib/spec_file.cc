@@ -8,6 +8,11 @@ namespace {
 
 constexpr const char* kRequired = "FIELD_REQUIRED";
 
+/// Arrays, each a NPY file.
+bool is_npy(const v1::DatasetFile& file) {
+  return !file.inputs().empty() || !file.targets().empty() || !file.test_inputs().empty() ||
+         !file.test_targets().empty();
+}
 /// Formats whose data is at `path`.
 std::vector<const char*> path_formats(const v1::DatasetFile& file) {
   std::vector<const char*> names;
@@ -15,6 +20,9 @@ std::vector<const char*> path_formats(const v1::DatasetFile& file) {
   if (file.has_text()) names.push_back("text");
   if (file.has_images()) names.push_back("images");
   if (file.has_cifar()) names.push_back("cifar");
+  if (file.has_jsonl()) names.push_back("jsonl");
+  if (file.has_text_files()) names.push_back("text_files");
+  if (file.has_arrays() && !is_npy(file)) names.push_back("arrays");
   return names;
 }
 bool has_path(const v1::DatasetFile& file) {
@@ -107,7 +115,9 @@ v1::JobSpec SpecFile::job_spec() const {
   return spec;
 }
 
-bool SpecFile::has_data() const { return has_path(file.dataset()) || is_idx(file.dataset()); }
+bool SpecFile::has_data() const {
+  return has_path(file.dataset()) || is_idx(file.dataset()) || is_npy(file.dataset());
+}
 
 bool SpecFile::has_weights() const {
   const v1::InitialWeights& weights = file.recipe().initial_weights();
@@ -149,10 +159,12 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
   };
   const std::vector<const char*> formats = path_formats(file);
   const bool idx = is_idx(file);
-  if (has_path(file) && idx) {
+  const bool npy = is_npy(file);
+  if (has_path(file) + idx + npy > 1) {
     return add("FIELD_CONFLICT", "",
-               "has both path fields (path, csv, text, images, cifar) and IDX fields "
-               "(train_images), expected one kind");
+               "has fields of several kinds: path and its formats (csv, jsonl, text, text_files, "
+               "images, cifar, arrays), IDX files (train_images) or NPY files (inputs); expected "
+               "one kind");
   }
   if (formats.size() > 1) {
     return add("FIELD_CONFLICT", "",
@@ -162,7 +174,14 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
     if (file.path().empty()) add(kRequired, "path", "required with text: the file that holds it");
     return;
   }
-  if (file.has_images() || file.has_cifar()) {
+  if (file.has_jsonl()) {
+    if (file.path().empty()) {
+      add(kRequired, "path", "required with jsonl: the file that holds the rows");
+    }
+    if (file.jsonl().target().empty()) add(kRequired, "jsonl.target", "the member to learn");
+    return;
+  }
+  if (file.has_images() || file.has_cifar() || file.has_text_files()) {
     if (file.path().empty()) {
       add(kRequired, "path",
           std::string("required with ") + formats[0] + ": the folder or archive that holds them");
@@ -172,13 +191,31 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
     }
     return;
   }
+  if (npy) {
+    if (file.inputs().empty()) add(kRequired, "inputs", "required for NPY files");
+    if (file.targets().empty()) add(kRequired, "targets", "required for NPY files");
+    if (file.test_inputs().empty() != file.test_targets().empty()) {
+      const char* missing = file.test_inputs().empty() ? "test_inputs" : "test_targets";
+      add(kRequired, missing, "required: a test set is inputs and targets");
+    }
+    return;
+  }
+  if (file.has_arrays()) {
+    if (file.path().empty()) {
+      add(kRequired, "path",
+          "required with arrays: a NPZ or safetensors file; or name NPY files by inputs and "
+          "targets");
+    }
+    return;
+  }
   if (has_path(file)) {
     if (file.path().empty())
       add(kRequired, "path", "required with csv: the file that holds the rows");
     if (file.csv().target().empty()) {
       add(kRequired, "csv.target",
-          "required with path: the column to learn (or text: {} for one text, images: {} for a "
-          "folder or archive of images, cifar: {})");
+          "required with path: the column to learn (or jsonl: {target: ...} for JSON lines, text: "
+          "{} for one text, text_files: {} or images: {} for a folder or archive, cifar: {}, "
+          "arrays: {} for NPZ and safetensors)");
     }
     if (file.csv().delimiter().size() > 1) {
       add("FIELD_OUT_OF_RANGE", "csv.delimiter",
@@ -197,8 +234,8 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
   }
   if (file.name().empty()) {
     add(kRequired, "",
-        "says nothing, expected a name, or path with csv, text, images or cifar, or train_images "
-        "and train_labels");
+        "says nothing, expected a name, or path with csv, jsonl, text, text_files, images, cifar "
+        "or arrays, or train_images and train_labels, or inputs and targets");
   }
 }
 

@@ -23,14 +23,36 @@ std::optional<ResizeMode> to_resize(v1::ImagesFormat::Resize resize) {
   return std::nullopt;
 }
 
+/// The sources that a format takes: one file or some for each part of the data, in pairs.
+struct FormatRoles {
+  std::vector<v1::DatasetSource::Role> required, optional;  // all of `optional`, or none
+  std::string_view accepted;                                // for messages
+};
+
+FormatRoles roles_of(const v1::DatasetSpec& spec) {
+  using Source = v1::DatasetSource;
+  if (spec.has_idx()) {
+    return {{Source::TRAIN_IMAGES, Source::TRAIN_LABELS},
+            {Source::TEST_IMAGES, Source::TEST_LABELS},
+            "TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES or TEST_LABELS"};
+  }
+  if (spec.has_cifar()) return {{Source::DATA}, {}, "DATA"};
+  const bool one_file = std::ranges::any_of(spec.sources(), [](const Source& source) {
+    return source.role() == Source::DATA || source.role() == Source::TEST;
+  });
+  if (spec.has_arrays() && !one_file) {
+    return {{Source::INPUTS, Source::TARGETS},
+            {Source::TEST_INPUTS, Source::TEST_TARGETS},
+            "INPUTS, TARGETS, TEST_INPUTS or TEST_TARGETS, or DATA and TEST"};
+  }
+  return {{Source::DATA}, {Source::TEST}, "DATA or TEST"};
+}
+
 void check_roles(const v1::DatasetSpec& spec, Violations& violations) {
-  const bool by_data = !spec.has_idx();
+  const FormatRoles roles = roles_of(spec);
   const auto allowed = [&](v1::DatasetSource::Role role) {
-    if (role == v1::DatasetSource::ROLE_UNSPECIFIED || !v1::DatasetSource::Role_IsValid(role)) {
-      return false;
-    }
-    if (role == v1::DatasetSource::TEST) return by_data && !spec.has_cifar();
-    return (role == v1::DatasetSource::DATA) == by_data;
+    return std::ranges::find(roles.required, role) != roles.required.end() ||
+           std::ranges::find(roles.optional, role) != roles.optional.end();
   };
   const auto count = [&spec](v1::DatasetSource::Role role) {
     return std::count_if(spec.sources().begin(), spec.sources().end(),
@@ -41,28 +63,19 @@ void check_roles(const v1::DatasetSpec& spec, Violations& violations) {
     const std::string field = "spec.sources[" + std::to_string(i) + "].role";
     if (!allowed(role)) {
       violations.add("FIELD_UNSUPPORTED", field,
-                     "does not belong to this format, expected " +
-                         std::string(spec.has_cifar() ? "DATA"
-                                     : by_data        ? "DATA or TEST"
-                                               : "TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES or "
-                                                 "TEST_LABELS"));
+                     "does not belong to this format, expected " + std::string(roles.accepted));
     } else if (count(role) > 1) {
       violations.add("FIELD_DUPLICATE", field, to_role(role) + " is given more than once");
     }
   }
-  const auto require = [&](v1::DatasetSource::Role role) {
-    if (count(role) == 0)
-      violations.add("FIELD_REQUIRED", "spec.sources", "has no source with role " + to_role(role));
-  };
-  if (by_data) {
-    require(v1::DatasetSource::DATA);
-    return;
+  for (const v1::DatasetSource::Role role : roles.required) {
+    if (count(role) > 0) continue;
+    violations.add("FIELD_REQUIRED", "spec.sources", "has no source with role " + to_role(role));
   }
-  require(v1::DatasetSource::TRAIN_IMAGES);
-  require(v1::DatasetSource::TRAIN_LABELS);
-  if (count(v1::DatasetSource::TEST_IMAGES) != count(v1::DatasetSource::TEST_LABELS)) {
+  if (roles.optional.size() == 2 && count(roles.optional[0]) != count(roles.optional[1])) {
     violations.add("FIELD_REQUIRED", "spec.sources",
-                   "has one of test_images and test_labels; expected both or neither");
+                   "has one of " + to_role(roles.optional[0]) + " and " +
+                       to_role(roles.optional[1]) + "; expected both or neither");
   }
 }
 
@@ -81,33 +94,66 @@ std::string tokenizer_name(v1::Tokenizer tokenizer, std::string_view fallback,
   return name;
 }
 
-void read_csv_text(const v1::CsvFormat& csv, CsvOptions& out, Violations& violations) {
-  const auto unused = [&](bool given, const char* field) {
-    if (given) {
-      violations.add("FIELD_UNUSED", field, "has no effect here; remove it or set spec.csv.text");
-    }
-  };
-  out.text.assign(csv.text().begin(), csv.text().end());
-  if (out.text.empty()) {
-    unused(csv.tokenizer() != v1::TOKENIZER_UNSPECIFIED, "spec.csv.tokenizer");
-    unused(csv.has_vocabulary_size(), "spec.csv.vocabulary_size");
-    unused(csv.has_max_length(), "spec.csv.max_length");
-    return;
-  }
-  out.tokenizer = tokenizer_name(csv.tokenizer(), "word", "spec.csv.tokenizer",
+/// How rows of text become tokens: of CsvFormat, JsonlFormat and TextFilesFormat.
+template <typename Format, typename Options>
+void read_row_text(const Format& format, const std::string& field, Options& out,
+                   Violations& violations) {
+  out.tokenizer = tokenizer_name(format.tokenizer(), "word", field + ".tokenizer",
                                  "word, char or byte", violations);
-  if (csv.has_vocabulary_size() && out.tokenizer != "word") {
-    violations.add("FIELD_UNUSED", "spec.csv.vocabulary_size",
+  if (format.has_vocabulary_size() && out.tokenizer != "word") {
+    violations.add("FIELD_UNUSED", field + ".vocabulary_size",
                    "has no effect here; remove it or choose tokenizer: word");
   }
-  if (csv.has_vocabulary_size()) out.vocabulary_size = csv.vocabulary_size();
-  if (csv.has_max_length()) out.max_length = csv.max_length();
+  if (format.has_vocabulary_size()) out.vocabulary_size = format.vocabulary_size();
+  if (format.has_max_length()) out.max_length = format.max_length();
 }
 
 void read_text(const v1::TextFormat& text, TextOptions& out, Violations& violations) {
   out.tokenizer =
       tokenizer_name(text.tokenizer(), "char", "spec.text.tokenizer", "char or byte", violations);
   out.test_share = text.test_share();
+  out.field = text.field();
+}
+
+std::string target_kind_name(v1::CsvFormat::TargetKind kind, const std::string& field,
+                             Violations& violations) {
+  switch (kind) {
+    case v1::CsvFormat::TARGET_KIND_UNSPECIFIED:
+      return "";
+    case v1::CsvFormat::CLASS:
+      return "class";
+    case v1::CsvFormat::NUMERIC:
+      return "numeric";
+    default:
+      violations.add("FIELD_UNSUPPORTED", field,
+                     std::to_string(kind) + " is not known, expected class or numeric");
+      return "";
+  }
+}
+
+/// What CSV and JSON lines have in common.
+template <typename Format>
+void read_table(const Format& table, const std::string& field, CsvOptions& out,
+                Violations& violations) {
+  if (table.target().empty()) {
+    violations.add("FIELD_REQUIRED", field + ".target",
+                   "is missing, expected the name of the column to learn");
+  }
+  out.target = table.target();
+  out.target_kind = target_kind_name(table.target_kind(), field + ".target_kind", violations);
+  out.categorical.assign(table.categorical().begin(), table.categorical().end());
+  out.ignore.assign(table.ignore().begin(), table.ignore().end());
+  out.date.assign(table.date().begin(), table.date().end());
+  out.text.assign(table.text().begin(), table.text().end());
+  if (!out.text.empty()) return read_row_text(table, field, out, violations);
+  const auto unused = [&](bool given, const char* name) {
+    if (!given) return;
+    violations.add("FIELD_UNUSED", field + name,
+                   "has no effect here; remove it or set " + field + ".text");
+  };
+  unused(table.tokenizer() != v1::TOKENIZER_UNSPECIFIED, ".tokenizer");
+  unused(table.has_vocabulary_size(), ".vocabulary_size");
+  unused(table.has_max_length(), ".max_length");
 }
 
 void read_csv(const v1::CsvFormat& csv, CsvOptions& out, Violations& violations) {
@@ -118,29 +164,8 @@ void read_csv(const v1::CsvFormat& csv, CsvOptions& out, Violations& violations)
   } else if (!csv.delimiter().empty()) {
     out.delimiter = csv.delimiter()[0];
   }
-  if (csv.target().empty()) {
-    violations.add("FIELD_REQUIRED", "spec.csv.target",
-                   "is missing, expected the name of the column to learn");
-  }
-  out.target = csv.target();
-  switch (csv.target_kind()) {
-    case v1::CsvFormat::TARGET_KIND_UNSPECIFIED:
-      break;
-    case v1::CsvFormat::CLASS:
-      out.target_kind = "class";
-      break;
-    case v1::CsvFormat::NUMERIC:
-      out.target_kind = "numeric";
-      break;
-    default:
-      violations.add(
-          "FIELD_UNSUPPORTED", "spec.csv.target_kind",
-          std::to_string(csv.target_kind()) + " is not known, expected class or numeric");
-  }
   out.image.assign(csv.image().begin(), csv.image().end());
-  out.categorical.assign(csv.categorical().begin(), csv.categorical().end());
-  out.ignore.assign(csv.ignore().begin(), csv.ignore().end());
-  read_csv_text(csv, out, violations);
+  read_table(csv, "spec.csv", out, violations);
 }
 
 void set_numbers(const NumberStatistics& s, v1::DatasetSchema::Numbers& out) {
@@ -170,6 +195,13 @@ void add_statistics(const DatasetSchema& schema, v1::DatasetSchema& out) {
   }
 }
 
+void check_seed(bool has_seed, double test_share, const std::string& format,
+                Violations& violations) {
+  if (!has_seed || test_share != 0) return;
+  violations.add("FIELD_UNUSED", "spec." + format + ".seed",
+                 "has no effect here; remove it or set spec." + format + ".test_share");
+}
+
 void read_images(const v1::ImagesFormat& images, ImagesOptions& out, Violations& violations) {
   using Images = v1::ImagesFormat;
   out.size.assign(images.size().begin(), images.size().end());
@@ -195,10 +227,34 @@ void read_images(const v1::ImagesFormat& images, ImagesOptions& out, Violations&
   out.labels = images.labels();
   out.test_share = images.test_share();
   out.seed = images.seed();
-  if (images.has_seed() && out.test_share == 0) {
-    violations.add("FIELD_UNUSED", "spec.images.seed",
-                   "has no effect here; remove it or set spec.images.test_share");
-  }
+  check_seed(images.has_seed(), out.test_share, "images", violations);
+}
+
+void read_arrays(const v1::DatasetSpec& spec, ArraysOptions& out, Violations& violations) {
+  const v1::ArraysFormat& arrays = spec.arrays();
+  const bool one_file = roles_of(spec).required.front() == v1::DatasetSource::DATA;
+  const auto read_name = [&](const std::string& given, const char* field, std::string& name) {
+    if (given.empty()) return;
+    name = given;
+    if (!one_file) {
+      violations.add("FIELD_UNUSED", field,
+                     "has no effect with NPY files, which hold one array each; remove it");
+    }
+  };
+  read_name(arrays.inputs(), "spec.arrays.inputs", out.inputs);
+  read_name(arrays.targets(), "spec.arrays.targets", out.targets);
+  out.target_kind = target_kind_name(arrays.target_kind(), "spec.arrays.target_kind", violations);
+  out.test_share = arrays.test_share();
+  out.seed = arrays.seed();
+  check_seed(arrays.has_seed(), out.test_share, "arrays", violations);
+}
+
+void read_text_files(const v1::TextFilesFormat& files, TextFilesOptions& out,
+                     Violations& violations) {
+  read_row_text(files, "spec.text_files", out, violations);
+  out.test_share = files.test_share();
+  out.seed = files.seed();
+  check_seed(files.has_seed(), out.test_share, "text_files", violations);
 }
 
 constexpr int kPiecesShown = 256;
@@ -237,6 +293,10 @@ Result<IngestRequest> to_ingest_request(const v1::DatasetSpec& spec,
   if (spec.has_csv()) {
     request.format = "csv";
     read_csv(spec.csv(), request.csv, violations);
+  } else if (spec.has_jsonl()) {
+    request.format = "jsonl";
+    request.csv.json_lines = true;
+    read_table(spec.jsonl(), "spec.jsonl", request.csv, violations);
   } else if (spec.has_idx()) {
     request.format = "idx";
   } else if (spec.has_text()) {
@@ -247,9 +307,16 @@ Result<IngestRequest> to_ingest_request(const v1::DatasetSpec& spec,
     read_images(spec.images(), request.images, violations);
   } else if (spec.has_cifar()) {
     request.format = "cifar";
+  } else if (spec.has_text_files()) {
+    request.format = "text_files";
+    read_text_files(spec.text_files(), request.text_files, violations);
+  } else if (spec.has_arrays()) {
+    request.format = "arrays";
+    read_arrays(spec, request.arrays, violations);
   } else {
     return field_error("FIELD_REQUIRED", "spec.format",
-                       "is missing, expected csv, idx, text, images or cifar");
+                       "is missing, expected csv, jsonl, idx, text, text_files, images, cifar or "
+                       "arrays");
   }
   check_roles(spec, violations);
   if (!violations.empty()) return violations.to_error();
@@ -268,6 +335,7 @@ v1::DatasetSchema to_proto(const DatasetSchema& schema) {
     for (const std::string& category : column.categories) c->add_categories(category);
     c->set_missing_count(column.missing_count);
     c->set_text(column.kind == ColumnSchema::Kind::kText);
+    c->set_date(!column.date.empty());
   }
   for (const int64_t d : schema.image.dims()) out.add_image(d);
   out.set_target(schema.target.name);

@@ -159,4 +159,32 @@ Result<size_t> read_full(ByteSource& source, std::span<char> out) {
   return done;
 }
 
+Status read_promised(ByteSource& source, const PromisedBytes& promise, const std::string& what,
+                     const std::function<char*(int64_t bytes)>& grow) {
+  const int64_t bytes = promise.bytes;
+  const int64_t rest_max = source.bytes_max() - promise.header_bytes;
+  if (bytes > rest_max) {
+    return dataset_error(what, promise.text +
+                                   (source.compressed() ? ", but the file cannot hold more than "
+                                                        : ", but there are only ") +
+                                   std::to_string(rest_max));
+  }
+  constexpr int64_t kFirstBytes = int64_t{64} << 20;
+  int64_t done = 0;
+  while (done < bytes) {
+    const int64_t next =
+        std::min(bytes, source.compressed() ? std::max(2 * done, kFirstBytes) : bytes);
+    const std::span<char> space(grow(next) + done, static_cast<size_t>(next - done));
+    ASSIGN_OR_RETURN(const size_t n, read_full(source, space));
+    done += static_cast<int64_t>(n);
+    if (n < space.size()) {
+      return dataset_error(what, promise.text + ", but there are only " + std::to_string(done));
+    }
+  }
+  char more = 0;
+  ASSIGN_OR_RETURN(const size_t extra, source.read(std::span(&more, 1)));
+  if (extra > 0) return dataset_error(what, promise.text + ", but the file has more");
+  return {};
+}
+
 }  // namespace trainyard

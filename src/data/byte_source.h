@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,5 +43,17 @@ std::unique_ptr<ByteSource> open_memory_source(std::string_view bytes, const std
 
 /// Fills `out` and returns how much there was: less than out.size() at the end alone.
 Result<size_t> read_full(ByteSource& source, std::span<char> out);
+
+/// What a header promises of the bytes behind it.
+struct PromisedBytes {
+  std::string text;          // for messages: "the header promises [3, 2], 6 bytes"
+  int64_t bytes = 0;         // and not one more
+  int64_t header_bytes = 0;  // read already
+};
+/// Reads them and checks that they are all there is. `grow` gives room for so many bytes and keeps
+/// those that were read; it is asked as the bytes come, so that a lying header of a small gzip file
+/// costs nothing.
+Status read_promised(ByteSource& source, const PromisedBytes& promise, const std::string& what,
+                     const std::function<char*(int64_t bytes)>& grow);
 
 }  // namespace trainyard

@@ -1,16 +1,17 @@
 #include "src/data/csv_columns.h"
 
+#include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "src/base/text.h"
-#include "src/data/csv_reader.h"
+#include "src/data/date.h"
 #include "src/data/limits.h"
+#include "src/data/table_reader.h"
 
 namespace trainyard {
-namespace {
 
-void count_cell(const CellReader& cells, std::string_view text, ColumnCounts& counts) {
-  const Cell cell = cells.read(text);
+void count_cell(const Cell& cell, ColumnCounts& counts) {
   switch (cell.kind) {
     case Cell::Kind::kMissing:
       ++counts.missing;
@@ -29,15 +30,11 @@ void count_cell(const CellReader& cells, std::string_view text, ColumnCounts& co
   }
 }
 
-void note_target_value(const CellReader& cells, std::string_view text, CsvScan& scan) {
-  if (scan.target_values.size() > kTargetValuesMax) return;
-  const Cell cell = cells.read(text);
-  if (cell.kind == Cell::Kind::kMissing) return;
-  scan.target_values.insert(cell.is_whole() ? whole_number_text(cell.value)
-                                            : std::string(text.substr(0, kNameBytesMax)));
+void note_target_value(const Cell& cell, std::string_view text, std::set<std::string>& values) {
+  if (values.size() > kTargetValuesMax || cell.kind == Cell::Kind::kMissing) return;
+  values.insert(cell.is_whole() ? whole_number_text(cell.value)
+                                : std::string(text.substr(0, kNameBytesMax)));
 }
-
-}  // namespace
 
 std::vector<std::string> numbered_names(size_t count) {
   std::vector<std::string> names;
@@ -65,44 +62,70 @@ Result<std::vector<std::string>> header_names(std::span<const std::string_view> 
   return names;
 }
 
+namespace {
+
+/// What a scan knows of the columns beside what it counts.
+struct ScannedColumns {
+  size_t target = SIZE_MAX;
+  std::vector<bool> dates;
+};
+
+/// The columns that the last row brought, of which all rows before lack the value.
+void add_columns(const CsvOptions& options, const std::vector<std::string>& names, CsvScan& scan,
+                 ScannedColumns& columns) {
+  for (size_t i = scan.counts.size(); i < names.size(); ++i) {
+    scan.counts.emplace_back().missing = scan.rows - 1;
+    if (names[i] == options.target) columns.target = i;
+    columns.dates.push_back(std::ranges::find(options.date, names[i]) != options.date.end());
+  }
+}
+
+void count_row(const CellReader& cells, std::span<const std::string_view> fields,
+               const ScannedColumns& columns, CsvScan& scan) {
+  for (size_t i = 0; i < fields.size(); ++i) {
+    count_cell(cells.read(fields[i]), scan.counts[i]);
+    if (!columns.dates[i] || scan.counts[i].times) continue;
+    const std::optional<Date> date = parse_date(fields[i]);
+    scan.counts[i].times = date && date->has_time;
+  }
+  if (columns.target >= fields.size()) return;
+  const std::string_view target = fields[columns.target];
+  note_target_value(cells.read(target), target, scan.target_values);
+}
+
+}  // namespace
+
 Result<CsvScan> scan_csv(const CsvOptions& options, const CellReader& cells,
-                         const std::filesystem::path& path, const std::string& what) {
+                         const std::filesystem::path& path, const std::string& what,
+                         const std::vector<std::string>& known) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, what));
-  CsvReader reader(*source, options.delimiter, what);
+  ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table,
+                   open_table(options, *source, what, known));
   std::vector<std::string_view> fields;
   CsvScan scan;
-  ASSIGN_OR_RETURN(bool more, reader.next(fields));
-  if (!more) return dataset_error(what, "the file is empty");
-  if (options.header) {
-    ASSIGN_OR_RETURN(scan.names, header_names(fields, what));
-    ASSIGN_OR_RETURN(more, reader.next(fields));
-    if (!more) return dataset_error(what, "the file has a header, but no rows");
-  } else {
-    scan.names = numbered_names(fields.size());
+  ScannedColumns columns;
+  ASSIGN_OR_RETURN(bool more, table->next(fields));
+  if (!more) {
+    return dataset_error(
+        what, options.json_lines ? "the file has no rows" : "the file has a header, but no rows");
   }
-  const size_t columns = scan.names.size();
-  scan.counts.resize(columns);
-  size_t target = columns;
-  for (size_t i = 0; i < columns; ++i) {
-    if (scan.names[i] == options.target) target = i;
-  }
-
   Problems problems;
   for (; more && !problems.full();) {
     ++scan.rows;
-    if (fields.size() != columns) {
-      problems.add(place_of(what, scan.rows, reader.line()),
-                   std::to_string(fields.size()) + " fields, expected " + std::to_string(columns) +
+    const size_t width = table->names().size();
+    if (scan.counts.size() < width) add_columns(options, table->names(), scan, columns);
+    if (fields.size() != width) {
+      problems.add(place_of(what, scan.rows, table->line()),
+                   std::to_string(fields.size()) + " fields, expected " + std::to_string(width) +
                        (options.header ? " as in the header" : " as in the first row"));
     } else if (problems.empty()) {
-      for (size_t i = 0; i < columns; ++i) count_cell(cells, fields[i], scan.counts[i]);
-      if (target < columns) note_target_value(cells, fields[target], scan);
+      count_row(cells, fields, columns, scan);
     }
     if (scan.rows >= kRowsMax) {
       problems.add(what, "more than " + std::to_string(kRowsMax) + " rows");
       break;
     }
-    Result<bool> next = reader.next(fields);
+    Result<bool> next = table->next(fields);
     if (!next.ok()) {
       if (next.error().violations.empty()) return std::move(next).error();  // I/O, not content
       problems.add(next.error());
@@ -111,6 +134,7 @@ Result<CsvScan> scan_csv(const CsvOptions& options, const CellReader& cells,
     more = *next;
   }
   if (!problems.empty()) return problems.error();
+  scan.names = table->names();
   return scan;
 }
 

@@ -1,14 +1,14 @@
-// The second pass over CSV files: the rows into typed arrays.
+// The second pass over tables, CSV or JSON lines: the rows into typed arrays.
 #include <algorithm>
 #include <optional>
 
 #include "src/base/text.h"
 #include "src/data/byte_source.h"
 #include "src/data/csv_columns.h"
-#include "src/data/csv_reader.h"
 #include "src/data/csv_schema.h"
 #include "src/data/limits.h"
 #include "src/data/row_filler.h"
+#include "src/data/table_reader.h"
 #include "src/data/typed_dataset.h"
 
 namespace trainyard {
@@ -32,20 +32,21 @@ Status learn_vocabulary(const CsvOptions& options, const CellReader& cells,
     if (std::ranges::find(options.text, names[i]) != options.text.end()) columns.push_back(i);
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, "data"));
-  CsvReader reader(*source, options.delimiter, "data");
+  ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table,
+                   open_table(options, *source, "data", names));
   VocabularyCounter counter(schema.text.tokenizer);
   std::vector<std::string_view> fields;
   Problems problems;
-  int64_t row = options.header ? -1 : 0;
+  int64_t row = 0;
   while (!problems.full()) {
-    ASSIGN_OR_RETURN(const bool more, reader.next(fields));
+    ASSIGN_OR_RETURN(const bool more, table->next(fields));
     if (!more) break;
-    if (++row == 0) continue;  // the header
+    ++row;
     for (const size_t i : columns) {
       if (i >= fields.size()) return dataset_error("data", "the file changed while it was read");
       if (cells.read(fields[i]).kind == Cell::Kind::kMissing) continue;
       if (const std::optional<size_t> bad = find_invalid_utf8(fields[i])) {
-        problems.add(place_of("data", row, reader.line(), names[i]),
+        problems.add(place_of("data", row, table->line(), names[i]),
                      "byte " + std::to_string(*bad) + " of the text (" +
                          quoted_value(fields[i].substr(*bad, 1)) + ") is not UTF-8");
       } else if (Status s = counter.add(fields[i], "data"); !s.ok()) {
@@ -57,8 +58,9 @@ Status learn_vocabulary(const CsvOptions& options, const CellReader& cells,
   const bool words = schema.text.tokenizer == TokenizerKind::kWord;
   schema.text.pieces = counter.pieces(words ? options.vocabulary_size : kVocabularyMax);
   if (schema.text.pieces.empty()) {
-    return dataset_error("csv.text", "the text columns hold no " +
-                                         std::string(name_of(schema.text.tokenizer)) + " at all");
+    return dataset_error(
+        options.field("text"),
+        "the text columns hold no " + std::string(name_of(schema.text.tokenizer)) + " at all");
   }
   return {};
 }
@@ -70,21 +72,18 @@ Result<std::vector<int64_t>> fill(const CsvOptions& options, const CellReader& c
                                   TypedRows& out) {
   if (Status s = check_memory(rows * row_bytes(layout), what); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, what));
-  CsvReader reader(*source, options.delimiter, what);
+  ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table,
+                   open_table(options, *source, what, layout.names));
   Problems problems;
   RowFiller filler(what, layout, cells, codebook, out, problems);
   filler.reserve(rows);
   std::vector<std::string_view> fields;
   const auto changed = [&] { return dataset_error(what, "the file changed while it was read"); };
-  if (options.header) {
-    ASSIGN_OR_RETURN(const bool more, reader.next(fields));
-    if (!more) return changed();
-  }
   for (;;) {
-    ASSIGN_OR_RETURN(const bool more, reader.next(fields));
+    ASSIGN_OR_RETURN(const bool more, table->next(fields));
     if (!more) break;
     if (fields.size() != layout.roles.size() || out.rows == rows) return changed();
-    filler.add(fields, reader.line());
+    filler.add(fields, table->line());
     if (problems.full()) break;
   }
   if (!problems.empty()) return problems.error();
@@ -113,9 +112,9 @@ void sort_codes(DatasetSchema& schema, Codebook& codebook, TypedRows& train) {
   codebook.classes = CategoryCodes(schema.target.classes);
 }
 
-Status check_result(const DatasetSchema& schema) {
+Status check_result(const CsvOptions& options, const DatasetSchema& schema) {
   if (schema.target.kind == TargetSchema::Kind::kClass && schema.target.classes.size() < 2) {
-    return dataset_error("csv.target",
+    return dataset_error(options.field("target"),
                          "column " + quoted_value(schema.target.name) + " has a single class " +
                              quoted_value(schema.target.classes.front()) + ", expected at least 2");
   }
@@ -141,8 +140,9 @@ Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::file
   ASSIGN_OR_RETURN(schema, build_schema(options, train_scan));
   CsvScan test_scan;
   if (!test.empty()) {
-    ASSIGN_OR_RETURN(test_scan, scan_csv(options, cells, test, "test"));
-    if (!options.header && test_scan.names.size() != train_scan.names.size()) {
+    ASSIGN_OR_RETURN(test_scan, scan_csv(options, cells, test, "test", train_scan.names));
+    if (!options.json_lines && !options.header &&
+        test_scan.names.size() != train_scan.names.size()) {
       return dataset_error("test", std::to_string(test_scan.names.size()) + " columns, expected " +
                                        std::to_string(train_scan.names.size()) +
                                        " as in the training data");
@@ -191,12 +191,15 @@ Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::file
   size_t column = 0;
   for (size_t i = 0; i < missing.size(); ++i) {
     const RoleKind role = role_of(train_layout, i);
-    if (role == RoleKind::kNumeric || role == RoleKind::kCategorical || role == RoleKind::kText) {
+    const bool one =
+        role == RoleKind::kNumeric || role == RoleKind::kCategorical || role == RoleKind::kText;
+    const int64_t columns = one ? 1 : train_layout.roles[i].parts;
+    for (int64_t part = 0; part < columns; ++part) {
       schema.columns[column++].missing_count = missing[i];
     }
   }
   sort_codes(schema, codebook, result.train);
-  if (Status s = check_result(schema); !s.ok()) return std::move(s).error();
+  if (Status s = check_result(options, schema); !s.ok()) return std::move(s).error();
   codebook.learning = false;
   if (!test.empty()) {
     const auto counts =

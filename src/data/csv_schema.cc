@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "src/base/text.h"
+#include "src/data/date.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
 
@@ -33,18 +34,6 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   return text;
 }
 
-TargetSchema::Kind infer_target(const CsvOptions& options, const ColumnCounts& counts,
-                                const CsvScan& scan) {
-  using enum TargetSchema::Kind;
-  if (options.target_kind == "class") return kClass;
-  if (options.target_kind == "numeric") return kNumeric;
-  const bool few = scan.target_values.size() <= kTargetValuesMax;
-  if (counts.texts == 0) return counts.not_finite == 0 && counts.whole && few ? kClass : kNumeric;
-  // Mostly numbers, many of them, and some text: a quantity with mistakes in it. The second pass
-  // names them.
-  return few || counts.numbers < counts.texts ? kClass : kNumeric;
-}
-
 /// At least half numbers: a numeric column, whose texts are mistakes to be named.
 ColumnSchema::Kind infer_column(const CsvOptions& options, const std::string& name,
                                 const ColumnCounts& counts) {
@@ -54,39 +43,58 @@ ColumnSchema::Kind infer_column(const CsvOptions& options, const std::string& na
 }
 
 Status check_text(const CsvOptions& options) {
-  const auto unused = [](const char* field) {
-    return dataset_error(field,
-                         "has no effect beside csv.text: columns that are not named there "
-                         "are left out");
+  const auto unused = [&](const char* name) {
+    return dataset_error(options.field(name),
+                         "has no effect beside " + options.field("text") +
+                             ": columns that are not named there are left out");
   };
-  if (!options.image.empty()) return unused("csv.image");
-  if (!options.categorical.empty()) return unused("csv.categorical");
-  if (!options.ignore.empty()) return unused("csv.ignore");
-  if (!find_tokenizer(options.tokenizer)) {
-    return dataset_error("csv.tokenizer",
-                         quoted_value(options.tokenizer) + ", expected word, char or byte");
-  }
-  const auto in_range = [](const char* field, int64_t value, int64_t max) -> Status {
-    if (value >= 1 && value <= max) return {};
-    return dataset_error(
-        field, std::to_string(value) + " is out of range, expected 1.." + std::to_string(max));
-  };
-  if (Status s = in_range("csv.vocabulary_size", options.vocabulary_size, kVocabularyMax);
-      !s.ok()) {
-    return s;
-  }
-  return in_range("csv.max_length", options.max_length, kTextLengthMax);
+  if (!options.image.empty()) return unused("image");
+  if (!options.categorical.empty()) return unused("categorical");
+  if (!options.ignore.empty()) return unused("ignore");
+  if (!options.date.empty()) return unused("date");
+  return check_row_text(options.json_lines ? "jsonl" : "csv", options.tokenizer,
+                        options.vocabulary_size, options.max_length);
 }
 
 }  // namespace
 
-Status check_options(const CsvOptions& options, const std::vector<std::string>& columns) {
-  if (options.target.empty()) return dataset_error("csv.target", "required: the column to learn");
-  if (!contains(columns, options.target)) {
-    return dataset_error("csv.target", quoted_value(options.target) + " is not a column" +
-                                           did_you_mean(options.target, columns));
+Status check_row_text(const std::string& format, const std::string& tokenizer,
+                      int64_t vocabulary_size, int64_t max_length) {
+  if (!find_tokenizer(tokenizer)) {
+    return dataset_error(format + ".tokenizer",
+                         quoted_value(tokenizer) + ", expected word, char or byte");
   }
-  const auto check_list = [&](const char* field, const std::vector<std::string>& names) -> Status {
+  const auto in_range = [&](const char* name, int64_t value, int64_t max) -> Status {
+    if (value >= 1 && value <= max) return {};
+    return dataset_error(format + name, std::to_string(value) + " is out of range, expected 1.." +
+                                            std::to_string(max));
+  };
+  if (Status s = in_range(".vocabulary_size", vocabulary_size, kVocabularyMax); !s.ok()) return s;
+  return in_range(".max_length", max_length, kTextLengthMax);
+}
+
+TargetSchema::Kind infer_target(const std::string& wish, const ColumnCounts& counts,
+                                size_t different_values) {
+  using enum TargetSchema::Kind;
+  if (wish == "class") return kClass;
+  if (wish == "numeric") return kNumeric;
+  const bool few = different_values <= kTargetValuesMax;
+  if (counts.texts == 0) return counts.not_finite == 0 && counts.whole && few ? kClass : kNumeric;
+  // Mostly numbers, many of them, and some text: a quantity with mistakes in it. The second pass
+  // names them.
+  return few || counts.numbers < counts.texts ? kClass : kNumeric;
+}
+
+Status check_options(const CsvOptions& options, const std::vector<std::string>& columns) {
+  if (options.target.empty())
+    return dataset_error(options.field("target"), "required: the column to learn");
+  if (!contains(columns, options.target)) {
+    return dataset_error(
+        options.field("target"),
+        quoted_value(options.target) + " is not a column" + did_you_mean(options.target, columns));
+  }
+  const auto check_list = [&](const char* option, const std::vector<std::string>& names) -> Status {
+    const std::string field = options.field(option);
     for (const std::string& name : names) {
       if (!contains(columns, name)) {
         return dataset_error(field,
@@ -98,23 +106,42 @@ Status check_options(const CsvOptions& options, const std::vector<std::string>& 
     }
     return {};
   };
-  if (Status s = check_list("csv.ignore", options.ignore); !s.ok()) return s;
-  if (Status s = check_list("csv.categorical", options.categorical); !s.ok()) return s;
+  if (Status s = check_list("ignore", options.ignore); !s.ok()) return s;
+  if (Status s = check_list("categorical", options.categorical); !s.ok()) return s;
   for (const std::string& name : options.categorical) {
     if (contains(options.ignore, name)) {
-      return dataset_error("csv.categorical", quoted_value(name) + " is in csv.ignore too");
+      return dataset_error(options.field("categorical"),
+                           quoted_value(name) + " is in " + options.field("ignore") + " too");
     }
     if (!options.image.empty()) {
-      return dataset_error("csv.categorical", "an image has no categories, expected an empty list");
+      return dataset_error(options.field("categorical"),
+                           "an image has no categories, expected an empty list");
     }
   }
-  if (Status s = check_list("csv.text", options.text); !s.ok()) return s;
+  if (Status s = check_list("date", options.date); !s.ok()) return s;
+  for (const std::string& name : options.date) {
+    const auto refuse = [&](const std::string& why) {
+      return dataset_error(options.field("date"), quoted_value(name) + why);
+    };
+    if (contains(options.ignore, name)) return refuse(" is in " + options.field("ignore") + " too");
+    if (contains(options.categorical, name)) {
+      return refuse(" is in " + options.field("categorical") + " too");
+    }
+    if (!options.image.empty()) return refuse(" cannot be a pixel of the image");
+    for (const std::string& part : date_column_names(name, true)) {
+      if (contains(columns, part)) {
+        return refuse(" makes a column " + quoted_value(part) + ", which is there already");
+      }
+    }
+  }
+  if (Status s = check_list("text", options.text); !s.ok()) return s;
   if (!options.text.empty()) {
     if (Status s = check_text(options); !s.ok()) return s;
   }
   const std::string& kind = options.target_kind;
   if (!kind.empty() && kind != "class" && kind != "numeric") {
-    return dataset_error("csv.target_kind", quoted_value(kind) + ", expected class or numeric");
+    return dataset_error(options.field("target_kind"),
+                         quoted_value(kind) + ", expected class or numeric");
   }
   if (!options.image.empty()) {
     const Shape image(options.image);
@@ -145,7 +172,8 @@ Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& sca
   for (size_t i = 0; i < scan.names.size(); ++i) {
     const std::string& name = scan.names[i];
     if (name == options.target) {
-      schema.target.kind = infer_target(options, scan.counts[i], scan);
+      schema.target.kind =
+          infer_target(options.target_kind, scan.counts[i], scan.target_values.size());
     } else if (contains(options.ignore, name) || (text && !contains(options.text, name))) {
       schema.ignored_columns.push_back(name);
     } else {
@@ -153,6 +181,12 @@ Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& sca
       if (schema.kind == DatasetSchema::Kind::kImage) continue;
       if (text) {
         schema.columns.push_back({ColumnSchema::Kind::kText, name, {}, 0});
+        continue;
+      }
+      if (contains(options.date, name)) {
+        for (const std::string& part : date_column_names(name, scan.counts[i].times)) {
+          schema.columns.push_back({ColumnSchema::Kind::kNumeric, part, {}, 0, name});
+        }
         continue;
       }
       schema.columns.push_back({infer_column(options, name, scan.counts[i]), name, {}, 0});
@@ -194,7 +228,14 @@ Result<RowFiller::Layout> build_layout(const DatasetSchema& schema,
   for (const ColumnSchema& c : schema.columns) {
     switch (c.kind) {
       case ColumnSchema::Kind::kNumeric:
-        roles[c.name] = {RoleKind::kNumeric, layout.numeric++};
+        if (c.date.empty()) {
+          roles[c.name] = {RoleKind::kNumeric, layout.numeric++};
+        } else {
+          ColumnRole& role =
+              roles.try_emplace(c.date, ColumnRole{RoleKind::kDate, layout.numeric}).first->second;
+          ++role.parts;
+          ++layout.numeric;
+        }
         break;
       case ColumnSchema::Kind::kCategorical:
         roles[c.name] = {RoleKind::kCategorical, layout.categorical++};

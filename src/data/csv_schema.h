@@ -1,4 +1,4 @@
-// src/data/csv_schema.h: from the columns of a CSV file to a schema, and from a schema to the
+// src/data/csv_schema.h: from the columns of a table to a schema, and from a schema to the
 // meaning of each column of another file.
 #pragma once
 
@@ -10,6 +10,10 @@
 
 namespace trainyard {
 
+/// How rows of text become tokens. `format` is the options' name in messages, "csv".
+Status check_row_text(const std::string& format, const std::string& tokenizer,
+                      int64_t vocabulary_size, int64_t max_length);
+
 /// The options against each other and against the columns that the training file has.
 Status check_options(const CsvOptions& options, const std::vector<std::string>& columns);
 
@@ -17,6 +21,10 @@ Status check_options(const CsvOptions& options, const std::vector<std::string>& 
 /// numeric if at least half of its values are numbers: the others are then mistakes, which the
 /// second pass names.
 Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& scan);
+
+/// What a target is: `wish` is "class", "numeric" or "", by its cells and how many of them differ.
+TargetSchema::Kind infer_target(const std::string& wish, const ColumnCounts& counts,
+                                size_t different_values);
 
 enum class TargetUse : uint8_t { kNeeded, kIgnored };
 

@@ -58,9 +58,10 @@ class Dataset {
   Partition test_;
 };
 
-/// Options of an ingest, as the user gives them (docs/datasets.md).
+/// Options of an ingest, as the user gives them (docs/datasets.md): of a table, CSV or JSON lines.
 struct CsvOptions {
-  bool header = true;  // false: columns are named c0, c1, ...
+  bool json_lines = false;  // an object on each line; then without a header and a delimiter
+  bool header = true;       // false: columns are named c0, c1, ...
   char delimiter = ',';
   std::string target;       // column name; required
   std::string target_kind;  // "class", "numeric" or "": numbers are classes if they are whole and
@@ -69,18 +70,25 @@ struct CsvOptions {
   std::vector<std::string> categorical;  // columns to take as categories although they hold numbers
   std::vector<std::string> ignore;       // columns to leave out
   std::vector<std::string> missing = DatasetSchema{}.missing_values;
+  std::vector<std::string> date;  // columns that hold dates or times (src/data/date.h)
   // Columns to read as text, joined by blanks in file order; all others but the target are then
   // left out.
   std::vector<std::string> text;
   std::string tokenizer = "word";   // "word", "char", "byte"
   int64_t vocabulary_size = 10000;  // word: the most frequent ones
   int64_t max_length = 128;         // tokens of a row: longer ones are cut, shorter ones padded
+
+  /// An option's name in messages: "csv.target".
+  std::string field(const char* name) const {
+    return std::string(json_lines ? "jsonl." : "csv.") + name;
+  }
 };
 
 /// One text as a stream of tokens.
 struct TextOptions {
   std::string tokenizer = "char";  // "char", "byte"
   double test_share = 0;           // [0, 0.9]: this much of the end is the test set
+  std::string field;               // JSON lines: the text is this member of each; else empty
 };
 
 /// A folder or an archive of JPEG and PNG files.
@@ -93,18 +101,41 @@ struct ImagesOptions {
   uint64_t seed = 0;               // of the draw of test_share
 };
 
+/// A folder or an archive of .txt files, a folder for each class: rows of text.
+struct TextFilesOptions {
+  std::string tokenizer = "word";  // as in CsvOptions
+  int64_t vocabulary_size = 10000;
+  int64_t max_length = 128;
+  double test_share = 0;  // [0, 0.9]: this much of each class is the test set
+  uint64_t seed = 0;      // of the draw of test_share
+};
+
+/// Arrays of a NPZ or a safetensors file, or of NPY files.
+struct ArraysOptions {
+  std::string inputs = "inputs";  // names of NPZ and safetensors
+  std::string targets = "targets";
+  std::string target_kind;  // as in CsvOptions
+  double test_share = 0;    // [0, 0.9]: this much of each class, or of all rows, is the test set
+  uint64_t seed = 0;        // of the draw of test_share
+};
+
 struct IngestSource {
-  std::string role;  // csv, text, images: "data" or "test"; cifar: "data"; idx: "train_images",
-                     // "train_labels", "test_images", "test_labels"
+  std::string role;  // csv, jsonl, text, images, text_files: "data" or "test"; cifar: "data"; idx:
+                     // "train_images", "train_labels", "test_images", "test_labels"; arrays: "data"
+                     // or "test", or "inputs", "targets", "test_inputs", "test_targets"
   std::filesystem::path path;
 };
 
 struct IngestRequest {
-  std::string format;  // "csv", "idx", "text", "images", "cifar"; gzip is known by its first bytes
+  // "csv", "jsonl", "idx", "text", "text_files", "images", "cifar", "arrays"; gzip is known by its
+  // first bytes
+  std::string format;
   std::vector<IngestSource> sources;
-  CsvOptions csv;
+  CsvOptions csv;  // jsonl, too
   TextOptions text = {};
   ImagesOptions images = {};
+  ArraysOptions arrays = {};
+  TextFilesOptions text_files = {};
 };
 
 /// Parses untrusted bytes into `folder` (created; must not exist). Memory is bounded by the typed

@@ -59,8 +59,7 @@ Result<IdxHeader> read_header(ByteSource& source, const std::string& what) {
   return header;
 }
 
-/// Reads the elements that the header promises, and checks that they are all there is. Memory grows
-/// with the bytes that have really come, so that a lying header of a small gzip file costs nothing.
+/// The elements that the header promises.
 template <typename T>
 Result<std::vector<T>> read_elements(ByteSource& source, const IdxHeader& header,
                                      const std::string& what, int64_t bytes_max) {
@@ -72,31 +71,14 @@ Result<std::vector<T>> read_elements(ByteSource& source, const IdxHeader& header
     return dataset_error(what,
                          promise + ", at most " + std::to_string(bytes_max) + " are accepted");
   }
-  const int64_t rest_max = source.bytes_max() - header.bytes();
-  if (bytes > rest_max) {
-    return dataset_error(what, promise +
-                                   (source.compressed() ? ", but the file cannot hold more than "
-                                                        : ", but there are only ") +
-                                   std::to_string(rest_max));
-  }
-  constexpr int64_t kFirstBytes = int64_t{64} << 20;
   std::vector<T> values;
-  int64_t done = 0;  // bytes
-  while (done < bytes) {
-    const int64_t next =
-        std::min(bytes, source.compressed() ? std::max(2 * done, kFirstBytes) : bytes);
-    values.resize(static_cast<size_t>((next + int64_t{sizeof(T)} - 1) / int64_t{sizeof(T)}));
-    const std::span<char> space(reinterpret_cast<char*>(values.data()) + done,
-                                static_cast<size_t>(next - done));
-    ASSIGN_OR_RETURN(const size_t n, read_full(source, space));
-    done += static_cast<int64_t>(n);
-    if (n < space.size()) {
-      return dataset_error(what, promise + ", but there are only " + std::to_string(done));
-    }
+  const auto grow = [&](int64_t size) {
+    values.resize(static_cast<size_t>((size + int64_t{sizeof(T)} - 1) / int64_t{sizeof(T)}));
+    return reinterpret_cast<char*>(values.data());
+  };
+  if (Status s = read_promised(source, {promise, bytes, header.bytes()}, what, grow); !s.ok()) {
+    return std::move(s).error();
   }
-  char more = 0;
-  ASSIGN_OR_RETURN(const size_t extra, source.read(std::span(&more, 1)));
-  if (extra > 0) return dataset_error(what, promise + ", but the file has more");
   if constexpr (sizeof(T) == 4) {
     for (T& value : values) {
       uint32_t u;

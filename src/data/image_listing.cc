@@ -17,22 +17,12 @@
 namespace trainyard {
 namespace {
 
-using Part = ListedImage::Part;
+using Part = ListedFile::Part;
 constexpr size_t kHeaderBytes = size_t{256} << 10;  // read of a file before its pixels are needed
 // Images that nobody means to leave out, and that are not read.
 constexpr std::array<std::string_view, 12> kOtherEndings = {".gif",  ".bmp",  ".webp", ".tif",
                                                             ".tiff", ".ppm",  ".pgm",  ".jp2",
                                                             ".heic", ".avif", ".jxl",  ".jfif"};
-constexpr std::array<std::string_view, 3> kTestFolders = {"test", "val", "valid"};
-
-std::string_view first_part(std::string_view path) { return path.substr(0, path.find('/')); }
-
-/// The path below its first folder; nothing if it is a file there.
-std::optional<std::string_view> below_first(std::string_view path) {
-  const size_t slash = path.find('/');
-  if (slash == std::string_view::npos) return std::nullopt;
-  return path.substr(slash + 1);
-}
 
 struct Labels {
   std::string path;  // of the CSV in the source
@@ -53,6 +43,12 @@ Result<ImageInfo> read_header(FileTree& tree, const std::string& place) {
   return read_image_info(bytes, place);
 }
 
+ListedFiles files_of(ImageListing& listing) {
+  ListedFiles files;
+  for (ListedImage& image : listing.images) files.push_back(&image);
+  return files;
+}
+
 /// Every image of the tree, and the labels if they are asked for.
 Status scan(const ImagesOptions& options, ImageListing& listing, std::optional<Labels>& labels) {
   Problems problems;
@@ -65,8 +61,9 @@ Status scan(const ImagesOptions& options, ImageListing& listing, std::optional<L
       const Result<ImageInfo> info = read_header(*listing.tree, place);
       if (!info.ok() && info.error().reason != "DATASET_INVALID") return info.error();
       if (!info.ok()) problems.add(info.error());
-      listing.images.push_back(
-          {path, info.ok() ? *info : ImageInfo{}, Part::kTrain, {}, 0, -1, -1});
+      ListedImage& image = listing.images.emplace_back();
+      image.path = path;
+      if (info.ok()) image.info = *info;
     } else if (!options.labels.empty() &&
                (path == options.labels || below_first(path) == options.labels)) {
       if (labels) return dataset_error(place, "the labels are there twice");
@@ -86,83 +83,7 @@ Status scan(const ImagesOptions& options, ImageListing& listing, std::optional<L
   if (listing.images.empty()) {
     return dataset_error(listing.what, "there are no JPEG or PNG files (.jpg, .jpeg, .png)");
   }
-  std::vector<const std::string*> paths;
-  for (const ListedImage& image : listing.images) paths.push_back(&image.path);
-  const auto less = [](const std::string* a, const std::string* b) { return *a < *b; };
-  std::sort(paths.begin(), paths.end(), less);
-  const auto twice =
-      std::adjacent_find(paths.begin(), paths.end(), [](auto* a, auto* b) { return *a == *b; });
-  if (twice == paths.end()) return {};
-  return field_error("ARCHIVE_UNSAFE", place_in_tree(listing.what, **twice),
-                     "the archive holds this path twice");
-}
-
-/// Bytes of a folder around everything, as archives often have it: "photos/" of
-/// "photos/cats/1.jpg". Below it there are folders still, or the labels.
-size_t root_of(const ImageListing& listing, const std::optional<Labels>& labels, bool partitioned) {
-  const std::string_view root = first_part(listing.images.front().path);
-  if (partitioned && root == "train") return 0;
-  for (const ListedImage& image : listing.images) {
-    const std::optional<std::string_view> rest = below_first(image.path);
-    if (!rest || first_part(image.path) != root || (!labels && !below_first(*rest))) return 0;
-  }
-  if (labels && (first_part(labels->path) != root || !below_first(labels->path))) return 0;
-  return root.size() + 1;
-}
-
-/// Sets `part` and takes the partition's folder off each path. Paths are without the root.
-Status split_parts(ImageListing& listing, std::vector<std::string_view>& paths) {
-  const auto below = [&](std::string_view folder) {
-    return std::any_of(paths.begin(), paths.end(), [&](std::string_view path) {
-      return below_first(path) && first_part(path) == folder;
-    });
-  };
-  if (!below("train")) return {};
-  const auto test = std::find_if(kTestFolders.begin(), kTestFolders.end(), below);
-  listing.has_test = test != kTestFolders.end();
-  Problems problems;
-  for (size_t i = 0; i < paths.size(); ++i) {
-    ListedImage& image = listing.images[i];
-    const std::string_view folder = first_part(paths[i]);
-    const bool known =
-        std::find(kTestFolders.begin(), kTestFolders.end(), folder) != kTestFolders.end();
-    if (!below_first(paths[i]) || (folder != "train" && !known)) {
-      problems.add(place_in_tree(listing.what, image.path),
-                   "lies beside train/, expected it in train/ or test/ (or val/, valid/)");
-      continue;
-    }
-    if (folder != "train") image.part = folder == *test ? Part::kTest : Part::kLeftOut;
-    if (image.part == Part::kLeftOut) ++listing.skipped;
-    paths[i] = *below_first(paths[i]);
-  }
-  return problems.empty() ? Status() : Status(problems.error());
-}
-
-void check_class(std::string_view name, const std::string& place, Problems& problems) {
-  if (!is_utf8(name)) {
-    problems.add(place, "the class " + quoted_value(name) + " is not UTF-8");
-  } else if (name.empty() || name.size() > kNameBytesMax) {
-    problems.add(place, "a class's name of " + std::to_string(name.size()) +
-                            " bytes, expected 1 to " + std::to_string(kNameBytesMax));
-  }
-}
-
-Status label_by_folder(ImageListing& listing, const std::vector<std::string_view>& paths) {
-  Problems problems;
-  for (size_t i = 0; i < paths.size(); ++i) {
-    ListedImage& image = listing.images[i];
-    if (image.part == Part::kLeftOut) continue;
-    const std::string place = place_in_tree(listing.what, image.path);
-    if (!below_first(paths[i])) {
-      problems.add(place,
-                   "lies in no class's folder; name a CSV of labels in images.labels if "
-                   "classes are not folders");
-      continue;
-    }
-    image.label = first_part(paths[i]);
-    check_class(image.label, place, problems);
-  }
-  return problems.empty() ? Status() : Status(problems.error());
+  return check_paths(files_of(listing), listing.what);
 }
 
 /// Where the columns of the labels are.
@@ -265,15 +186,20 @@ Result<ImageListing> list_images(const ImagesOptions& options, const std::filesy
   ASSIGN_OR_RETURN(listing.tree, open_file_tree(path, what));
   std::optional<Labels> labels;
   if (Status s = scan(options, listing, labels); !s.ok()) return std::move(s).error();
-  const size_t root = root_of(listing, labels, partitioned);
-  std::vector<std::string_view> paths;
-  for (const ListedImage& image : listing.images) {
-    paths.push_back(std::string_view(image.path).substr(root));
-  }
+  const ListedFiles files = files_of(listing);
+  size_t root = root_of(files, partitioned, /*in_folders=*/!labels);
+  if (labels && !labels->path.starts_with(listing.images.front().path.substr(0, root))) root = 0;
+  ShortPaths paths;
+  for (const ListedFile* file : files) paths.push_back(std::string_view(file->path).substr(root));
   if (partitioned) {
-    if (Status s = split_parts(listing, paths); !s.ok()) return std::move(s).error();
+    ASSIGN_OR_RETURN(const Parts parts, split_parts(files, paths, what));
+    listing.has_test = parts.has_test;
+    listing.skipped += parts.skipped;
   }
-  Status labelled = labels ? label_by_csv(listing, *labels) : label_by_folder(listing, paths);
+  Status labelled =
+      labels ? label_by_csv(listing, *labels)
+             : label_by_folder(files, paths, what,
+                               "name a CSV of labels in images.labels if classes are not folders");
   if (!labelled.ok()) return std::move(labelled).error();
   return listing;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/data/class_folders.h"
 #include "src/data/dataset.h"
 #include "src/data/file_tree.h"
 #include "src/data/image_file.h"
@@ -14,15 +15,9 @@
 
 namespace trainyard {
 
-struct ListedImage {
-  enum class Part : uint8_t { kTrain, kTest, kLeftOut };
-  std::string path;
+struct ListedImage : ListedFile {
   ImageInfo info;
-  Part part = Part::kTrain;
-  std::string label;  // the class's name, from a folder or the labels
-  float number = 0;   // or a number, from the labels
-  int32_t code = -1;  // the class's index, once all classes are known
-  int64_t row = -1;   // in its partition
+  float number = 0;  // in place of a class, from the labels
 };
 
 /// One source. The images are in the order of `tree`.

@@ -2,7 +2,6 @@
 // pixels, decoded by several threads straight into the typed file. Rows are in the order of the
 // paths, so a folder and its archives make the same dataset.
 #include <algorithm>
-#include <cmath>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -11,18 +10,18 @@
 #include <thread>
 
 #include "src/base/cores.h"
-#include "src/base/philox.h"
 #include "src/base/text.h"
 #include "src/data/image_listing.h"
 #include "src/data/image_resize.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
+#include "src/data/test_share.h"
 #include "src/data/typed_dataset.h"
 
 namespace trainyard {
 namespace {
 
-using Part = ListedImage::Part;
+using Part = ListedFile::Part;
 constexpr int kThreadsMax = 16;                  // each may hold an image of kImagePixelsMax
 constexpr size_t kBatchBytes = size_t{1} << 20;  // of files that wait for a thread, together
 constexpr size_t kBatchesWaitingMax = 2 * kThreadsMax;
@@ -50,77 +49,29 @@ Status check_options(const ImagesOptions& o, bool has_test) {
     return dataset_error("images.channels",
                          std::to_string(o.channels) + ", expected 1 (grey) or 3 (colour)");
   }
-  if (!(o.test_share >= 0 && o.test_share <= kTestShareMax)) {
-    return dataset_error("images.test_share",
-                         std::to_string(o.test_share) + " is out of range, expected 0 to 0.9");
-  }
-  if (o.test_share > 0 && has_test) {
-    return dataset_error("images.test_share", "there is a test set already, in " +
-                                                  std::string("test_path or in the folder test/") +
-                                                  "; remove one");
-  }
-  return {};
+  return check_test_share(o.test_share, has_test, "images.test_share");
 }
 
 // --- from listings to rows ---------------------------------------------------------------------
 
-/// The images of one partition in the order of their paths.
-std::vector<ListedImage*> images_of(std::vector<ImageListing>& listings, Part part) {
-  std::vector<ListedImage*> images;
+/// All images in the order of their paths.
+ListedFiles all_images(std::vector<ImageListing>& listings) {
+  ListedFiles images;
   for (ImageListing& listing : listings) {
-    for (ListedImage& image : listing.images) {
-      if (image.part == part) images.push_back(&image);
-    }
+    for (ListedImage& image : listing.images) images.push_back(&image);
   }
-  std::sort(images.begin(), images.end(),
-            [](const ListedImage* a, const ListedImage* b) { return a->path < b->path; });
+  std::ranges::sort(images, {}, &ListedFile::path);
   return images;
 }
 
-/// Moves `share` of each label's training images to the test set, to the nearest whole number, but
-/// never all.
-void draw_test_set(std::vector<ImageListing>& listings, double share, uint64_t seed) {
-  std::map<std::string_view, std::vector<ListedImage*>> by_label;
-  for (ListedImage* image : images_of(listings, Part::kTrain)) {
-    by_label[image->label].push_back(image);
-  }
-  uint64_t index = 0;
-  for (auto& [label, images] : by_label) {
-    const int64_t count = std::ssize(images);
-    const int64_t drawn =
-        std::min<int64_t>(std::llround(share * static_cast<double>(count)), count - 1);
-    const std::vector<int64_t> order = permutation(count, seed, stream_of("test_share"), index++);
-    for (int64_t i = 0; i < drawn; ++i) {
-      images[static_cast<size_t>(order[static_cast<size_t>(i)])]->part = Part::kTest;
-    }
-  }
-}
-
 Status set_classes(std::vector<ImageListing>& listings, TargetSchema& target) {
-  const std::vector<ListedImage*> train = images_of(listings, Part::kTrain);
-  std::set<std::string_view> names;
-  for (const ListedImage* image : train) names.insert(image->label);
-  if (std::ssize(names) < 2 || std::ssize(names) > kClassesMax) {
-    return dataset_error("data", (names.size() == 1 ? "every image to train is of the class " +
-                                                          quoted_value(*names.begin())
-                                                    : std::to_string(names.size()) + " classes") +
-                                     ", expected 2 to " + std::to_string(kClassesMax) +
-                                     " classes, each a folder or a name in the labels");
-  }
-  target.classes.assign(names.begin(), names.end());
+  ASSIGN_OR_RETURN(target.classes,
+                   find_classes(files_of(all_images(listings), Part::kTrain), "image"));
   Problems problems;
-  std::set<std::string_view> told;
   for (ImageListing& listing : listings) {
-    for (ListedImage& image : listing.images) {
-      if (image.part == Part::kLeftOut) continue;
-      const auto at = std::lower_bound(target.classes.begin(), target.classes.end(), image.label);
-      if (at != target.classes.end() && *at == image.label) {
-        image.code = static_cast<int32_t>(at - target.classes.begin());
-      } else if (told.insert(image.label).second) {
-        problems.add(place_in_tree(listing.what, image.path),
-                     "the class " + quoted_value(image.label) + " has no image to train");
-      }
-    }
+    ListedFiles images;
+    for (ListedImage& image : listing.images) images.push_back(&image);
+    set_codes(images, target.classes, listing.what, "image", problems);
   }
   return problems.empty() ? Status() : Status(problems.error());
 }
@@ -162,12 +113,12 @@ Result<Shape> find_image_shape(const ImagesOptions& options,
 }
 
 void fill_rows(std::vector<ImageListing>& listings, Part part, bool numeric, TypedRows& rows) {
-  for (ListedImage* image : images_of(listings, part)) {
-    image->row = rows.rows++;
+  for (ListedFile* file : files_of(all_images(listings), part)) {
+    file->row = rows.rows++;
     if (numeric) {
-      rows.target_numeric.push_back(image->number);
+      rows.target_numeric.push_back(static_cast<const ListedImage*>(file)->number);
     } else {
-      rows.target_class.push_back(image->code);
+      rows.target_class.push_back(file->code);
     }
   }
 }
@@ -359,13 +310,15 @@ Result<TypedDataset> read_images_dataset(const ImagesOptions& options,
       if (image.part == Part::kTrain) image.part = Part::kTest;
     }
   }
-  if (options.test_share > 0) draw_test_set(listings, options.test_share, options.seed);
+  if (options.test_share > 0) {
+    draw_test_files(all_images(listings), options.test_share, options.seed);
+  }
 
   TypedDataset result;
   DatasetSchema& schema = result.schema;
   schema.kind = DatasetSchema::Kind::kImage;
   schema.target.name = listings[0].numeric ? "number" : "class";
-  if (images_of(listings, Part::kTrain).empty()) {
+  if (files_of(all_images(listings), Part::kTrain).empty()) {
     return dataset_error("data", "there are no images to train");
   }
   if (listings[0].numeric) {

@@ -53,11 +53,35 @@ Status check_bytes(const CsvOptions& options) {
   return {};
 }
 
+Result<TypedDataset> read_arrays(const IngestRequest& request) {
+  const bool one_file = std::ranges::any_of(
+      request.sources, [](const IngestSource& s) { return s.role == "data" || s.role == "test"; });
+  if (one_file) {
+    ASSIGN_OR_RETURN(SourcePaths paths, check_sources(request, {"data"}, {"test"}));
+    return read_arrays_dataset(request.arrays, {.data = paths["data"], .test = paths["test"]});
+  }
+  ASSIGN_OR_RETURN(SourcePaths paths,
+                   check_sources(request, {"inputs", "targets"}, {"test_inputs", "test_targets"}));
+  if (paths.contains("test_inputs") != paths.contains("test_targets")) {
+    return dataset_error("sources", "test_inputs and test_targets belong together, one is missing");
+  }
+  return read_arrays_dataset(request.arrays, {.inputs = paths["inputs"],
+                                              .targets = paths["targets"],
+                                              .test_inputs = paths["test_inputs"],
+                                              .test_targets = paths["test_targets"]});
+}
+
 Result<TypedDataset> read_sources(const IngestRequest& request) {
   if (request.format == "csv") {
     if (Status s = check_bytes(request.csv); !s.ok()) return std::move(s).error();
     ASSIGN_OR_RETURN(SourcePaths paths, check_sources(request, {"data"}, {"test"}));
     return read_csv_dataset(request.csv, paths["data"], paths["test"]);
+  }
+  if (request.format == "jsonl") {
+    ASSIGN_OR_RETURN(SourcePaths paths, check_sources(request, {"data"}, {"test"}));
+    CsvOptions options = request.csv;
+    options.json_lines = true;
+    return read_csv_dataset(options, paths["data"], paths["test"]);
   }
   if (request.format == "idx") {
     ASSIGN_OR_RETURN(SourcePaths paths, check_sources(request, {"train_images", "train_labels"},
@@ -77,12 +101,18 @@ Result<TypedDataset> read_sources(const IngestRequest& request) {
     ASSIGN_OR_RETURN(SourcePaths paths, check_sources(request, {"data"}, {"test"}));
     return read_images_dataset(request.images, paths["data"], paths["test"]);
   }
+  if (request.format == "text_files") {
+    ASSIGN_OR_RETURN(SourcePaths paths, check_sources(request, {"data"}, {"test"}));
+    return read_text_files_dataset(request.text_files, paths["data"], paths["test"]);
+  }
   if (request.format == "cifar") {
     ASSIGN_OR_RETURN(SourcePaths paths, check_sources(request, {"data"}, {}));
     return read_cifar_dataset(paths["data"]);
   }
+  if (request.format == "arrays") return read_arrays(request);
   return dataset_error("format",
-                       quoted_value(request.format) + ", expected csv, idx, text, images or cifar");
+                       quoted_value(request.format) +
+                           ", expected csv, jsonl, idx, text, text_files, images, cifar or arrays");
 }
 
 /// schema.json. A failing digest of a source is an I/O error.
@@ -91,28 +121,45 @@ Result<std::string> schema_json(const IngestRequest& request, const DatasetSchem
   json["format"] = kDatasetFormat;
   json["schema"] = nlohmann::json::parse(schema.to_json());
   json["options"] = {{"format", request.format}};
-  if (request.format == "csv") {
+  if (request.format == "csv" || request.format == "jsonl") {
     const CsvOptions& o = request.csv;
-    json["options"]["csv"] = {
-        {"header", o.header}, {"delimiter", std::string(1, o.delimiter)},
-        {"target", o.target}, {"target_kind", o.target_kind},
-        {"image", o.image},   {"categorical", o.categorical},
-        {"ignore", o.ignore}, {"missing", o.missing},
-    };
+    nlohmann::json& options = json["options"][request.format];
+    options = {{"target", o.target}, {"target_kind", o.target_kind},
+               {"image", o.image},   {"categorical", o.categorical},
+               {"ignore", o.ignore}, {"missing", o.missing}};
+    if (request.format == "csv") {
+      options.update({{"header", o.header}, {"delimiter", std::string(1, o.delimiter)}});
+    }
+    if (!o.date.empty()) options["date"] = o.date;
     if (!o.text.empty()) {
-      json["options"]["csv"].update({{"text", o.text},
-                                     {"tokenizer", o.tokenizer},
-                                     {"vocabulary_size", o.vocabulary_size},
-                                     {"max_length", o.max_length}});
+      options.update({{"text", o.text},
+                      {"tokenizer", o.tokenizer},
+                      {"vocabulary_size", o.vocabulary_size},
+                      {"max_length", o.max_length}});
     }
   } else if (request.format == "text") {
     json["options"]["text"] = {{"tokenizer", request.text.tokenizer},
                                {"test_share", request.text.test_share}};
+    if (!request.text.field.empty()) json["options"]["text"]["field"] = request.text.field;
   } else if (request.format == "images") {
     const ImagesOptions& o = request.images;
     json["options"]["images"] = {{"size", o.size},         {"resize", o.resize},
                                  {"channels", o.channels}, {"labels", o.labels},
                                  {"seed", o.seed},         {"test_share", o.test_share}};
+  } else if (request.format == "text_files") {
+    const TextFilesOptions& o = request.text_files;
+    json["options"]["text_files"] = {{"tokenizer", o.tokenizer},
+                                     {"vocabulary_size", o.vocabulary_size},
+                                     {"max_length", o.max_length},
+                                     {"test_share", o.test_share},
+                                     {"seed", o.seed}};
+  } else if (request.format == "arrays") {
+    const ArraysOptions& o = request.arrays;
+    json["options"]["arrays"] = {{"inputs", o.inputs},
+                                 {"targets", o.targets},
+                                 {"target_kind", o.target_kind},
+                                 {"test_share", o.test_share},
+                                 {"seed", o.seed}};
   }
   json["sources"] = nlohmann::json::array();
   for (const IngestSource& source : request.sources) {

@@ -27,7 +27,8 @@ inline constexpr int64_t kImagePixelsMax = int64_t{1} << 26;  // of one image fi
 inline constexpr int64_t kImageSideMax = 16384;               // of images that are resized
 inline constexpr double kTestShareMax = 0.9;
 inline constexpr size_t kImageFileBytesMax = size_t{256} << 20;
-inline constexpr size_t kLabelsBytesMax = size_t{256} << 20;  // of a CSV beside images
+inline constexpr size_t kTextFileBytesMax = size_t{64} << 20;  // of one row's text
+inline constexpr size_t kLabelsBytesMax = size_t{256} << 20;   // of a CSV beside images
 // What an archive may hold: so many times its own size, but always kArchiveContentMin. Images do
 // not shrink further; a text of zeros shrinks a thousand times.
 inline constexpr int64_t kArchiveRatioMax = 200;

@@ -92,7 +92,22 @@ Status check_tokens(const RawRows& rows) {
                                   " tokens with padding; send fewer rows");
 }
 
-Result<RawRows> parse_csv(const DatasetSchema& schema, ByteSource& source) {
+/// The training file's delimiter, or a comma where that alone makes a header of the first record:
+/// so rows of programs that know nothing of that file can be read.
+char find_delimiter(const DatasetSchema& schema, std::string_view bytes,
+                    const std::vector<std::string>& features) {
+  for (const char delimiter : {schema.delimiter, ','}) {
+    const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kWhat);
+    BoundedSource bounded(*source);
+    CsvReader reader(bounded, delimiter, kWhat);
+    std::vector<std::string_view> fields;
+    const Result<bool> more = reader.next(fields);
+    if (more.ok() && *more && is_header(fields, features)) return delimiter;
+  }
+  return schema.delimiter;
+}
+
+Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
   // An IDX dataset has no column names: give its pixels some.
   DatasetSchema named = schema;
   const std::vector<std::string> features = feature_columns(schema);
@@ -100,7 +115,10 @@ Result<RawRows> parse_csv(const DatasetSchema& schema, ByteSource& source) {
     named.source_columns = features;
     named.target.name.clear();
   }
-  CsvReader reader(source, schema.delimiter, kWhat);
+  const char delimiter = schema.delimiter == ',' ? ',' : find_delimiter(schema, bytes, features);
+  const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kWhat);
+  BoundedSource bounded(*source);
+  CsvReader reader(bounded, delimiter, kWhat);
   std::vector<std::string_view> fields;
   ASSIGN_OR_RETURN(bool more, reader.next(fields));
   if (!more) return dataset_error(kWhat, "there are no rows");
@@ -208,9 +226,9 @@ Result<RawRows> parse_idx(const DatasetSchema& schema, ByteSource& source) {
 Result<RawRows> parse_raw_rows(const DatasetSchema& schema, std::string_view format,
                                std::string_view bytes) {
   if (schema.stream()) return dataset_error(kWhat, "the model continues text, it has no rows");
+  if (format == "csv") return parse_csv(schema, bytes);
   const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kWhat);
   BoundedSource bounded(*source);
-  if (format == "csv") return parse_csv(schema, bounded);
   if (format == "idx") return parse_idx(schema, bounded);
   if (format == "text") return parse_lines(schema, bounded);
   return dataset_error("format", quoted_value(format) + ", expected csv, idx or text");

@@ -1,8 +1,10 @@
 #include "src/data/row_filler.h"
 
 #include <limits>
+#include <optional>
 
 #include "src/base/text.h"
+#include "src/data/date.h"
 #include "src/data/limits.h"
 
 namespace trainyard {
@@ -63,6 +65,9 @@ void RowFiller::add(std::span<const std::string_view> fields, int64_t line) {
       case ColumnRole::Kind::kNumeric:
         set_numeric(column, fields[column]);
         break;
+      case ColumnRole::Kind::kDate:
+        set_date(column, fields[column]);
+        break;
       case ColumnRole::Kind::kCategorical:
         set_category(column, fields[column]);
         break;
@@ -115,6 +120,23 @@ void RowFiller::set_numeric(size_t column, std::string_view text) {
   } else {
     refuse_number(column, text, cell);
   }
+}
+
+void RowFiller::set_date(size_t column, std::string_view text) {
+  if (cells_.read(text).kind == Cell::Kind::kMissing) {
+    ++missing_[column];
+    return;
+  }
+  const std::optional<Date> date = parse_date(text);
+  if (!date) {
+    refuse(column, quoted_value(text) +
+                       " is no date, expected ISO 8601 such as 2026-01-31, "
+                       "2026-01-31T12:30:05 or 2026-01-31T12:30:05+01:00");
+    return;
+  }
+  const ColumnRole& role = layout_.roles[column];
+  float* first = &at_row(rows_.numeric, rows_.rows, layout_.numeric, role.index);
+  write_date(*date, {first, static_cast<size_t>(role.parts)});
 }
 
 void RowFiller::set_category(size_t column, std::string_view text) {

@@ -1,5 +1,5 @@
-// src/data/row_filler.h: CSV records into typed rows, once it is known what each column is. Ingest
-// and predict share it, so that a value means the same in both.
+// src/data/row_filler.h: a table's records into typed rows, once it is known what each column is.
+// Ingest and predict share it, so that a value means the same in both.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,15 @@ struct ColumnRole {
   enum class Kind : uint8_t {
     kIgnored,
     kNumeric,
+    kDate,
     kCategorical,
     kPixel,
     kText,
     kTargetClass,
     kTargetNumeric
   } kind = Kind::kIgnored;
-  int64_t index = 0;  // within its kind: where the value goes
+  int64_t index = 0;  // within its kind: where the value goes; of a date, its first number
+  int64_t parts = 0;  // of a date: how many numbers it is
 };
 
 /// The names that text cells become codes by.
@@ -62,6 +64,7 @@ class RowFiller {
 
  private:
   void set_numeric(size_t column, std::string_view text);
+  void set_date(size_t column, std::string_view text);
   void set_category(size_t column, std::string_view text);
   void set_pixel(size_t column, std::string_view text);
   void add_text(size_t column, std::string_view text);

@@ -6,6 +6,7 @@
 
 #include "src/base/json_fields.h"
 #include "src/base/text.h"
+#include "src/data/date.h"
 #include "src/data/limits.h"
 #include "src/data/statistics.h"
 
@@ -40,6 +41,10 @@ Result<ColumnSchema> column_from_json(const nlohmann::json& json) {
     column.kind = ColumnSchema::Kind::kText;
   } else if (kind != "numeric") {
     fields.refuse("kind: expected numeric, categorical or text");
+  }
+  if (fields.has("date")) {
+    column.date = fields.text("date");
+    if (column.kind != ColumnSchema::Kind::kNumeric) fields.refuse("date: expected numbers");
   }
   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
   return column;
@@ -97,6 +102,14 @@ Result<TextSchema> text_from_json(const nlohmann::json& json) {
   return text;
 }
 
+/// How many columns from `first` on are the parts of the date `name`: all that a date has, or none.
+size_t count_date_parts(const std::vector<ColumnSchema>& columns, size_t first,
+                        const std::string& name) {
+  size_t count = 0;
+  while (first + count < columns.size() && columns[first + count].date == name) ++count;
+  return count == date_parts(false) || count == date_parts(true) ? count : 0;
+}
+
 /// The source's columns must hold each feature once, so that raw rows can be read by position.
 bool source_matches(const DatasetSchema& schema) {
   if (schema.source_columns.empty()) return schema.ignored_columns.empty();
@@ -109,7 +122,10 @@ bool source_matches(const DatasetSchema& schema) {
       ++others;
     } else if (schema.kind == DatasetSchema::Kind::kImage) {
       ++feature;
-    } else if (feature == schema.columns.size() || schema.columns[feature++].name != name) {
+    } else if (const size_t parts = count_date_parts(schema.columns, feature, name); parts > 0) {
+      feature += parts;
+    } else if (feature == schema.columns.size() || schema.columns[feature].name != name ||
+               !schema.columns[feature++].date.empty()) {
       return false;
     }
   }
@@ -185,6 +201,7 @@ std::string DatasetSchema::to_json() const {
       column["categories"] = c.categories;
     } else {
       column["kind"] = c.kind == ColumnSchema::Kind::kText ? "text" : "numeric";
+      if (!c.date.empty()) column["date"] = c.date;
     }
     json["columns"].push_back(std::move(column));
   }
@@ -192,8 +209,8 @@ std::string DatasetSchema::to_json() const {
     json["image"] = image.dims();
     json["image_dtype"] = name_of(image_dtype);
     if (resize != ResizeMode::kNone) json["resize"] = name_of(resize);
-    if (skipped_files > 0) json["skipped_files"] = skipped_files;
   }
+  if (skipped_files > 0) json["skipped_files"] = skipped_files;
   if (kind == Kind::kText) {
     json["text"] = {{"tokenizer", name_of(text.tokenizer)},
                     {"max_length", text.max_length},
@@ -239,14 +256,14 @@ Result<DatasetSchema> DatasetSchema::from_json(std::string_view text) {
       if (!resize) fields.refuse("resize: expected none, stretch, crop or pad");
       schema.resize = resize.value_or(ResizeMode::kNone);
     }
-    if (fields.has("skipped_files")) {
-      schema.skipped_files = fields.integer("skipped_files", 0, kTreeFilesMax);
-    }
   } else if (kind == "text") {
     schema.kind = Kind::kText;
     ASSIGN_OR_RETURN(schema.text, text_from_json(fields.child("text")));
   } else if (kind != "tabular") {
     fields.refuse("kind: expected tabular, image or text");
+  }
+  if (fields.has("skipped_files")) {
+    schema.skipped_files = fields.integer("skipped_files", 0, kTreeFilesMax);
   }
   for (const nlohmann::json& column : fields.child("columns")) {
     ASSIGN_OR_RETURN(schema.columns.emplace_back(), column_from_json(column));

@@ -21,6 +21,9 @@ struct ColumnSchema {
   std::string name;
   std::vector<std::string> categories;  // categorical: sorted; code = index
   int64_t missing_count = 0;            // in the training rows
+  // Numeric: the source's column of dates that this is a part of, else empty. The parts of a date
+  // stand together, in the order of src/data/date.h.
+  std::string date = {};
 };
 
 struct TargetSchema {
@@ -56,14 +59,14 @@ struct DatasetSchema {
   Shape image;                            // image: [C, H, W]
   DType image_dtype = DType::kU8;         // image: U8 (0..255) or F32
   ResizeMode resize = ResizeMode::kNone;  // image: how files of other sizes become [H, W]
-  int64_t skipped_files = 0;              // of an image folder: files that are no images of it
+  int64_t skipped_files = 0;              // of a folder: files that are no rows of it
   TargetSchema target;
   int64_t train_rows = 0;  // of a stream: its tokens
   int64_t test_rows = 0;   // what came as a test set of its own; never trained on
   std::optional<DatasetStatistics> statistics;  // none: from before they were counted
 
-  // How CSV rows are read again for predict. The columns are all of the source's, in file order
-  // (features, target, ignored ones); empty for IDX.
+  // How rows of tables are read again for predict. The columns are all of the source's, in file
+  // order (features, target, ignored ones); empty for IDX.
   std::vector<std::string> source_columns;
   std::vector<std::string> ignored_columns;
   char delimiter = ',';

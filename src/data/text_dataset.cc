@@ -1,48 +1,125 @@
 // A dataset of one text: a stream of tokens, for language models.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "src/base/text.h"
 #include "src/data/byte_source.h"
+#include "src/data/json_lines.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
+#include "src/data/text_files.h"
 #include "src/data/typed_dataset.h"
 
 namespace trainyard {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+/// That a text of so many bytes, and a token of 32 bits for each at most, can be held.
+Status check_size(int64_t bytes, const std::string& what) {
+  if (bytes > kRowsMax)
+    return dataset_error(what, "more than " + human_bytes(kRowsMax) + " of text");
+  return check_memory(bytes * 5, what);
+}
 
 /// The whole file: what it takes is checked as it comes, because gzip does not say.
-Result<std::string> read_text(const std::filesystem::path& path, const std::string& what) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, what));
+Result<std::string> read_file_text(ByteSource& source, const std::string& what) {
   std::string text;
   std::vector<char> buffer(size_t{1} << 20);
   for (;;) {
-    ASSIGN_OR_RETURN(const size_t n, source->read(buffer));
+    ASSIGN_OR_RETURN(const size_t n, source.read(buffer));
     if (n == 0) break;
-    if (text.empty() && !source->compressed()) {
-      text.reserve(static_cast<size_t>(std::min(source->bytes_max(), kRowsMax)));
+    if (text.empty() && !source.compressed()) {
+      text.reserve(static_cast<size_t>(std::min(source.bytes_max(), kRowsMax)));
     }
     text.append(buffer.data(), n);
-    if (std::ssize(text) > kRowsMax) {
-      return dataset_error(what, "more than " + human_bytes(kRowsMax) + " of text");
-    }
-    // The text, and a token of 32 bits for each byte at most.
-    if (Status s = check_memory(std::ssize(text) * 5, what); !s.ok()) return std::move(s).error();
+    if (Status s = check_size(std::ssize(text), what); !s.ok()) return std::move(s).error();
   }
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
-  if (text.empty()) return dataset_error(what, "the file is empty");
   return text;
 }
 
-Status check_utf8(std::string_view text, const std::string& what) {
-  const std::optional<size_t> bad = find_invalid_utf8(text);
-  if (!bad) return {};
-  return dataset_error(what, "byte " + std::to_string(*bad) + " (" +
-                                 quoted_value(text.substr(*bad, 1)) +
-                                 ") is not UTF-8; store the text as UTF-8, or use tokenizer: byte");
+/// The texts that are the member `field` of each line's object, a line each; lines without it have
+/// none.
+Result<std::string> read_member_text(ByteSource& source, const std::string& field,
+                                     const std::string& what) {
+  LineReader lines(source, what);
+  std::string text;
+  std::string_view line;
+  std::vector<std::string> others;  // of the first line, for a hint
+  bool found = false;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, lines.next(line));
+    if (!more) break;
+    if (line.find_first_not_of(" \t") == line.npos) continue;
+    const std::string place = what + ": line " + std::to_string(lines.line());
+    const auto take = [&](const std::string& name, const JsonMember& member) -> Status {
+      if (!found && others.size() < 64) others.push_back(name);
+      if (name != field || member.kind == JsonMember::Kind::kNull) return {};
+      if (member.kind != JsonMember::Kind::kText) {
+        return dataset_error(place + ", member " + quoted_value(name), "no text, expected \"...\"");
+      }
+      if (found) text += '\n';
+      found = true;
+      text += member.text;
+      return check_size(std::ssize(text), what);
+    };
+    if (Status s = visit_json_object(line, place, take); !s.ok()) return std::move(s).error();
+  }
+  if (found) return text;
+  const std::optional<std::string> near = nearest_name(field, others);
+  return dataset_error("text.field",
+                       "no line of " + what + " has the member " + quoted_value(field) +
+                           (near ? "; did you mean " + quoted_value(*near) + "?" : ""));
+}
+
+/// The .txt files of a folder or an archive, one behind the other in the order of their paths; each
+/// begins on a line of its own.
+Result<std::string> read_files_text(const std::filesystem::path& path, const std::string& what,
+                                    bool bytes) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<FileTree> tree, open_file_tree(path, what));
+  std::map<std::string, std::string> texts;  // by path
+  int64_t total = 0;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, tree->next());
+    if (!more) break;
+    if (!is_text_path(tree->path())) continue;
+    ASSIGN_OR_RETURN(std::string text, read_text_file(*tree, what, size_t{kRowsMax}, bytes));
+    total += std::ssize(text) + 1;
+    if (Status s = check_size(total, what); !s.ok()) return std::move(s).error();
+    if (!texts.emplace(tree->path(), std::move(text)).second) {
+      return field_error("ARCHIVE_UNSAFE", place_in_tree(what, tree->path()),
+                         "the archive holds this path twice");
+    }
+  }
+  if (texts.empty()) return dataset_error(what, "there are no .txt files");
+  std::string joined;
+  joined.reserve(static_cast<size_t>(total));
+  for (auto& [name, text] : texts) {
+    if (!joined.empty() && !joined.ends_with('\n')) joined += '\n';
+    joined += std::exchange(text, {});
+  }
+  return joined;
+}
+
+Result<std::string> read_text(const TextOptions& options, const std::filesystem::path& path,
+                              const std::string& what) {
+  ASSIGN_OR_RETURN(const bool files, holds_files(path, what));
+  if (files) {
+    if (!options.field.empty()) {
+      return dataset_error("text.field", "has no effect on a folder or an archive of .txt files");
+    }
+    ASSIGN_OR_RETURN(std::string text, read_files_text(path, what, options.tokenizer == "byte"));
+    if (text.empty()) return dataset_error(what, "the files are empty");
+    return text;
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, what));
+  ASSIGN_OR_RETURN(std::string text, options.field.empty()
+                                         ? read_file_text(*source, what)
+                                         : read_member_text(*source, options.field, what));
+  if (text.empty()) return dataset_error(what, "the file is empty");
+  return text;
 }
 
 Status check_options(const TextOptions& options, bool has_test) {
@@ -94,10 +171,10 @@ Result<TypedDataset> read_text_dataset(const TextOptions& options,
   schema.text.tokenizer = *find_tokenizer(options.tokenizer);
   const bool chars = schema.text.tokenizer == TokenizerKind::kChar;
 
-  ASSIGN_OR_RETURN(const std::string text, read_text(train, "data"));
+  ASSIGN_OR_RETURN(const std::string text, read_text(options, train, "data"));
   std::string test_text;
   if (!test.empty()) {
-    ASSIGN_OR_RETURN(test_text, read_text(test, "test"));
+    ASSIGN_OR_RETURN(test_text, read_text(options, test, "test"));
   }
   if (chars) {
     if (Status s = check_utf8(text, "data"); !s.ok()) return std::move(s).error();

@@ -50,8 +50,23 @@ Result<TypedDataset> read_images_dataset(const ImagesOptions& options,
                                          const std::filesystem::path& data,
                                          const std::filesystem::path& test);
 
+/// `data` and `test` (empty path: none) are folders or archives of .txt files.
+Result<TypedDataset> read_text_files_dataset(const TextFilesOptions& options,
+                                             const std::filesystem::path& data,
+                                             const std::filesystem::path& test);
+
 /// `data` is a folder or an archive with the binary files of CIFAR-10 or CIFAR-100.
 Result<TypedDataset> read_cifar_dataset(const std::filesystem::path& data);
+
+/// What a test set's arrays are called in the file that holds the others.
+inline constexpr const char* kTestInputs = "test_inputs";
+inline constexpr const char* kTestTargets = "test_targets";
+/// NPZ or safetensors files, or a NPY file for each array. The test set's may be empty.
+struct ArrayPaths {
+  std::filesystem::path data = {}, test = {};
+  std::filesystem::path inputs = {}, targets = {}, test_inputs = {}, test_targets = {};
+};
+Result<TypedDataset> read_arrays_dataset(const ArraysOptions& options, const ArrayPaths& paths);
 
 /// Refuses, by RESOURCE_EXHAUSTED/DATASET_TOO_LARGE, what this machine's memory cannot hold.
 Status check_memory(int64_t bytes, const std::string& what);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <set>
 
+#include "client/lib/dataset_upload.h"
 #include "tests/client/spec_support.h"
 
 namespace trainyard::client {
@@ -279,7 +280,8 @@ TEST(SpecFile, DatasetFieldsBelongTogether) {
   EXPECT_EQ(
       dataset("{path: a.csv}"),
       Lines{"job.yaml:1:1: dataset.csv.target: required with path: the column to learn (or "
-            "text: {} for one text, images: {} for a folder or archive of images, cifar: {})"});
+            "jsonl: {target: ...} for JSON lines, text: {} for one text, text_files: {} or images: "
+            "{} for a folder or archive, cifar: {}, arrays: {} for NPZ and safetensors)"});
   EXPECT_EQ(dataset("{path: a, images: {size: [4, 4], resize: pad}}"), Lines{});
   EXPECT_EQ(dataset("{path: a, test_path: b, images: {}}"), Lines{});
   EXPECT_EQ(dataset("{path: a, cifar: {}}"), Lines{});
@@ -295,10 +297,50 @@ TEST(SpecFile, DatasetFieldsBelongTogether) {
   EXPECT_EQ(dataset("{train_images: a, train_labels: b, test_images: c}"),
             Lines{"job.yaml:1:1: dataset.test_labels: required: a test set is images and labels"});
   EXPECT_EQ(dataset("{path: a.csv, train_images: b}").size(), 1u);
+  EXPECT_EQ(dataset("{path: a.jsonl, jsonl: {target: y, date: when}}"), Lines{});
+  EXPECT_EQ(dataset("{path: a, test_path: b, text_files: {}}"), Lines{});
+  EXPECT_EQ(dataset("{path: a, text: {field: body}}"), Lines{});
+  EXPECT_EQ(dataset("{path: a, jsonl: {}}"),
+            Lines{"job.yaml:1:20: dataset.jsonl.target: the member to learn"});
+  EXPECT_EQ(dataset("{jsonl: {target: y}}"),
+            Lines{"job.yaml:1:1: dataset.path: required with jsonl: the file that holds the rows"});
+  EXPECT_EQ(
+      dataset("{text_files: {}}"),
+      Lines{"job.yaml:1:1: dataset.path: required with text_files: the folder or archive that "
+            "holds them"});
+  EXPECT_EQ(dataset("{path: a.npz, arrays: {inputs: x, targets: y}}"), Lines{});
+  EXPECT_EQ(dataset("{path: a.npz, test_path: b.npz, arrays: {}}"), Lines{});
+  EXPECT_EQ(dataset("{inputs: x.npy, targets: y.npy, arrays: {test_share: 0.2}}"), Lines{});
+  EXPECT_EQ(dataset("{arrays: {}}"),
+            Lines{"job.yaml:1:1: dataset.path: required with arrays: a NPZ or safetensors file; or "
+                  "name NPY files by inputs and targets"});
+  EXPECT_EQ(dataset("{inputs: x.npy}"),
+            Lines{"job.yaml:1:1: dataset.targets: required for NPY files"});
+  EXPECT_EQ(dataset("{inputs: x, targets: y, test_inputs: z}"),
+            Lines{"job.yaml:1:1: dataset.test_targets: required: a test set is inputs and "
+                  "targets"});
+  EXPECT_EQ(dataset("{inputs: x, targets: y, path: z}").size(), 1u);
+  EXPECT_EQ(dataset("{inputs: x, targets: y, train_images: z}").size(), 1u);
   EXPECT_EQ(dataset("{}").size(), 1u);
   EXPECT_EQ(dataset("{path: a.csv, csv: {target: y, delimiter: \"::\"}}"),
             Lines{"job.yaml:1:52: dataset.csv.delimiter: '::', expected one character such as "
                   "\",\" or \";\""});
+}
+
+TEST(SpecFile, TabsSeparateATsvUnlessTheSpecSaysOtherwise) {
+  const auto delimiter = [](const std::string& dataset) {
+    const auto spec =
+        parse_spec_file(spec_with("{lenet5: {}}", "{epochs: 1, optimizer: {learning_rate: 1}}",
+                                  "{" + dataset + "}"),
+                        "job.yaml", "", {});
+    EXPECT_TRUE(spec.ok()) << spec.error().message;
+    return dataset_spec(spec->file.dataset()).csv().delimiter();
+  };
+  EXPECT_EQ(delimiter("path: a.csv, csv: {target: y}"), "");
+  EXPECT_EQ(delimiter("path: a.csv, csv: {target: y, delimiter: \"\\t\"}"), "\t");
+  EXPECT_EQ(delimiter("path: a.tsv, csv: {target: y}"), "\t");
+  EXPECT_EQ(delimiter("path: A.TSV.gz, csv: {target: y}"), "\t");
+  EXPECT_EQ(delimiter("path: a.tsv, csv: {target: y, delimiter: \"|\"}"), "|");
 }
 
 TEST(SpecFile, AllProblemsComeAtOnceUpToSixteen) {

@@ -41,6 +41,20 @@ std::string gzip(std::string_view text) {
   return out;
 }
 
+std::string from_base64(const std::string& text) {
+  const std::string alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    if (c == '=') break;
+    bits = bits << 6 | static_cast<uint32_t>(alphabet.find(c));
+    count += 6;
+    if (count >= 8) out += static_cast<char>(bits >> (count -= 8) & 0xff);
+  }
+  return out;
+}
+
 std::string idx_file(unsigned type, const std::vector<uint32_t>& sizes, std::string_view elements) {
   std::string file = {'\0', '\0', static_cast<char>(type), static_cast<char>(sizes.size())};
   for (const uint32_t size : sizes) {
@@ -90,6 +104,15 @@ IngestedIdx::IngestedIdx(std::string_view train_images, std::string_view train_l
   if (!test_images.empty()) {
     request.sources.push_back({"test_images", folder_.write("c", test_images)});
     request.sources.push_back({"test_labels", folder_.write("d", test_labels)});
+  }
+  dataset_ = ingest_and_open(request, folder_ / "typed");
+}
+
+IngestedFiles::IngestedFiles(IngestRequest request,
+                             const std::vector<std::pair<std::string, std::string>>& sources)
+    : dataset_(Error{}) {
+  for (const auto& [role, bytes] : sources) {
+    request.sources.push_back({role, folder_.write(role, bytes)});
   }
   dataset_ = ingest_and_open(request, folder_ / "typed");
 }

@@ -12,6 +12,7 @@
 namespace trainyard {
 
 std::string gzip(std::string_view text);
+std::string from_base64(const std::string& text);
 
 /// An IDX file: header and elements as bytes.
 std::string idx_file(unsigned type, const std::vector<uint32_t>& sizes, std::string_view elements);
@@ -61,6 +62,22 @@ class IngestedIdx {
   const Dataset& operator*() const { return dataset_.value(); }
   const Dataset* operator->() const { return &dataset_.value(); }
   std::string message() const { return ok() ? "" : dataset_.error().message; }
+
+ private:
+  TemporaryFolder folder_;
+  Result<Dataset> dataset_;
+};
+
+/// The same for any format: what each source of `request` holds, by its role.
+class IngestedFiles {
+ public:
+  IngestedFiles(IngestRequest request,
+                const std::vector<std::pair<std::string, std::string>>& sources);
+  bool ok() const { return dataset_.ok(); }
+  const Dataset& operator*() const { return dataset_.value(); }
+  const Dataset* operator->() const { return &dataset_.value(); }
+  std::string message() const { return ok() ? "" : dataset_.error().message; }
+  const Error& error() const { return dataset_.error(); }
 
  private:
   TemporaryFolder folder_;

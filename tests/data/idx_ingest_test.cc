@@ -134,8 +134,9 @@ TEST(Ingest, SourcesMustBelongToTheFormat) {
     return ingest(request, folder / "typed", local_files()).error().message;
   };
   const CsvOptions y = csv_options("y");
-  EXPECT_EQ(message({"parquet", {{"data", file}}, y}),
-            "format: 'parquet', expected csv, idx, text, images or cifar");
+  EXPECT_EQ(
+      message({"parquet", {{"data", file}}, y}),
+      "format: 'parquet', expected csv, jsonl, idx, text, text_files, images, cifar or arrays");
   EXPECT_EQ(message({"csv", {}, y}), "sources: role data is required");
   EXPECT_EQ(message({"csv", {{"data", file}, {"data", file}}, y}),
             "sources: role data is given twice");

@@ -9,22 +9,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/data/data_samples.h"
+
 namespace trainyard {
 namespace {
-
-std::string base64(const std::string& text) {
-  const std::string alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    if (c == '=') break;
-    bits = bits << 6 | static_cast<uint32_t>(alphabet.find(c));
-    count += 6;
-    if (count >= 8) out += static_cast<char>(bits >> (count -= 8) & 0xff);
-  }
-  return out;
-}
 
 const nlohmann::json& golden() {
   static const nlohmann::json json = [] {
@@ -74,8 +62,8 @@ const std::vector<GoldenImage>& golden_images() {
   static const std::vector<GoldenImage> images = [] {
     std::vector<GoldenImage> all;
     for (const auto& j : golden()["images"]) {
-      all.push_back({j["name"], base64(j["file"]), base64(j["grey"]), base64(j["rgb"]), j["height"],
-                     j["width"], j["tolerance"], j["colour"]});
+      all.push_back({j["name"], from_base64(j["file"]), from_base64(j["grey"]),
+                     from_base64(j["rgb"]), j["height"], j["width"], j["tolerance"], j["colour"]});
     }
     return all;
   }();
@@ -88,10 +76,10 @@ const GoldenImage& golden_image(std::string_view name) {
 }
 
 GoldenResizes golden_resizes() {
-  GoldenResizes all{base64(golden()["source"]), {}};
+  GoldenResizes all{from_base64(golden()["source"]), {}};
   for (const auto& j : golden()["resized"]) {
-    all.sizes.push_back(
-        {j["size"][0], j["size"][1], base64(j["stretch"]), base64(j["crop"]), base64(j["pad"])});
+    all.sizes.push_back({j["size"][0], j["size"][1], from_base64(j["stretch"]),
+                         from_base64(j["crop"]), from_base64(j["pad"])});
   }
   return all;
 }

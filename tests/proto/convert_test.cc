@@ -391,6 +391,100 @@ TEST(ConvertData, ImageOptionsAreReadAndUnusedOnesRefused) {
   EXPECT_EQ(request->format, "cifar");
 }
 
+TEST(ConvertData, ArraysAreOneFileOrAFileForEach) {
+  using Source = v1::DatasetSource;
+  v1::DatasetSpec spec;
+  const std::vector<std::filesystem::path> paths = {"/a", "/b", "/c"};
+  v1::ArraysFormat& arrays = *spec.mutable_arrays();
+  arrays.set_inputs("x");
+  arrays.set_target_kind(v1::CsvFormat::NUMERIC);
+  arrays.set_test_share(0.25);
+  arrays.set_seed(9);
+  spec.add_sources()->set_role(Source::DATA);
+  auto request = to_ingest_request(spec, std::span(paths).first(1));
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->format, "arrays");
+  EXPECT_EQ(request->arrays.inputs, "x");
+  EXPECT_EQ(request->arrays.targets, "targets");
+  EXPECT_EQ(request->arrays.target_kind, "numeric");
+  EXPECT_EQ(request->arrays.test_share, 0.25);
+  EXPECT_EQ(request->arrays.seed, 9u);
+
+  spec.mutable_sources(0)->set_role(Source::INPUTS);
+  spec.add_sources()->set_role(Source::TARGETS);
+  request = to_ingest_request(spec, std::span(paths).first(2));
+  ASSERT_FALSE(request.ok());
+  EXPECT_TRUE(names_field(request.error(), "spec.arrays.inputs"));  // NPY files have no names
+  arrays.clear_inputs();
+  arrays.clear_test_share();
+  request = to_ingest_request(spec, std::span(paths).first(2));
+  ASSERT_FALSE(request.ok());
+  EXPECT_TRUE(names_field(request.error(), "spec.arrays.seed"));
+  arrays.clear_seed();
+  request = to_ingest_request(spec, std::span(paths).first(2));
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->sources[1].role, "targets");
+  spec.add_sources()->set_role(Source::TEST_INPUTS);
+  EXPECT_EQ(to_ingest_request(spec, paths).error().message,
+            "spec.sources: has one of test_inputs and test_targets; expected both or neither");
+  spec.mutable_sources(2)->set_role(Source::TEST);
+  EXPECT_TRUE(names_field(to_ingest_request(spec, paths).error(), "spec.sources[0].role"));
+}
+
+TEST(ConvertData, JsonLinesAndTextFilesHaveTheOptionsOfCsv) {
+  v1::DatasetSpec spec;
+  spec.add_sources()->set_role(v1::DatasetSource::DATA);
+  const std::vector<std::filesystem::path> paths = {"/x"};
+  v1::JsonlFormat& lines = *spec.mutable_jsonl();
+  lines.set_max_length(7);
+  auto request = to_ingest_request(spec, paths);
+  ASSERT_FALSE(request.ok());
+  EXPECT_TRUE(names_field(request.error(), "spec.jsonl.target"));
+  EXPECT_TRUE(names_field(request.error(), "spec.jsonl.max_length"));  // without text columns
+  lines.set_target("y");
+  lines.set_target_kind(v1::CsvFormat::NUMERIC);
+  lines.add_categorical("a");
+  lines.add_ignore("b");
+  lines.add_date("c");
+  lines.add_text("d");
+  lines.set_tokenizer(v1::CHAR);
+  request = to_ingest_request(spec, paths);
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->format, "jsonl");
+  const CsvOptions& o = request->csv;
+  EXPECT_TRUE(o.json_lines);
+  EXPECT_EQ(o.target + o.target_kind + o.categorical[0] + o.ignore[0] + o.date[0] + o.text[0] +
+                o.tokenizer,
+            "ynumericabcdchar");
+  EXPECT_EQ(o.max_length, 7);
+
+  v1::TextFilesFormat& files = *spec.mutable_text_files();
+  files.set_vocabulary_size(50);
+  files.set_test_share(0.5);
+  files.set_seed(4);
+  request = to_ingest_request(spec, paths);
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->format, "text_files");
+  EXPECT_EQ(request->text_files.vocabulary_size, 50);
+  EXPECT_EQ(request->text_files.tokenizer, "word");
+  EXPECT_EQ(request->text_files.seed, 4u);
+  files.clear_test_share();
+  files.set_tokenizer(v1::BYTE);
+  request = to_ingest_request(spec, paths);
+  ASSERT_FALSE(request.ok());
+  EXPECT_TRUE(names_field(request.error(), "spec.text_files.seed"));
+  EXPECT_TRUE(names_field(request.error(), "spec.text_files.vocabulary_size"));
+
+  spec.mutable_csv()->set_target("y");
+  spec.mutable_csv()->add_date("when");
+  EXPECT_EQ(to_ingest_request(spec, paths)->csv.date, (std::vector<std::string>{"when"}));
+  spec.mutable_text()->set_field("body");
+  EXPECT_EQ(to_ingest_request(spec, paths)->text.field, "body");
+  DatasetSchema schema;
+  schema.columns = {{ColumnSchema::Kind::kNumeric, "when.days", {}, 0, "when"}};
+  EXPECT_TRUE(to_proto(schema).columns(0).date());
+}
+
 TEST(ConvertData, TheWayImagesWereResizedTravels) {
   DatasetSchema schema;
   schema.kind = DatasetSchema::Kind::kImage;

@@ -115,6 +115,16 @@ def test_a_frame_keeps_its_columns_kinds(client):
     refused(trainyard.InvalidArgumentError, lambda: client.upload_frame(doubled, "y"), "named twice: y")
 
 
+def test_dates_of_a_frame_are_dates(client):
+    when = pd.date_range("2026-01-05", periods=40, freq="7h", tz="Europe/Berlin")
+    frame = pd.DataFrame({"when": when, "day": when.tz_localize(None).normalize(), "y": [0, 1] * 20})
+    columns = {c.name: c for c in client.upload_frame(frame, "y").schema.columns}
+    assert len(columns) == 7 + 5 and all(c.date for c in columns.values())  # "day" has no times
+    assert columns["when.days"].numbers.min == pytest.approx(20458 - 1 / 24, abs=0.002)
+    ignored = client.upload_frame(frame, "y", ignore=["when"]).schema.columns
+    assert [c.name for c in ignored][0] == "day.days" and len(ignored) == 5
+
+
 def test_a_model_of_frames_finds_columns_by_name(client):
     rng = np.random.default_rng(3)
     frame = pd.DataFrame({"a": rng.normal(size=400), "b": rng.choice(["u", "v"], 400)})

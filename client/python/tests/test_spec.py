@@ -5,8 +5,9 @@ import re
 import pytest
 from conftest import SOURCE
 
+from trainyard import v1
 from trainyard._document import Document
-from trainyard._spec import read_job
+from trainyard._spec import read_dataset, read_job
 from trainyard.errors import InvalidArgumentError
 
 BLOCKS = re.findall(r"```(yaml|json)\n(.*?)```", (SOURCE / "docs/job_spec.md").read_text(), re.DOTALL)
@@ -75,3 +76,35 @@ def test_places_of_fields():
     assert document.locate("a.b[1].none") == "x:4:7"
     assert document.locate("a.b[9]") == "x:2:3"
     assert document.locate("none") == document.root.at == "x:1:1"
+
+
+def test_arrays_are_files_of_their_own_or_one_file() -> None:
+    role = v1.DatasetSource.Role
+    files = read_dataset({"inputs": "x.npy", "targets": "y.npy", "arrays": {"test_share": 0.2}})
+    assert [which for which, _ in files.sources()] == [role.INPUTS, role.TARGETS]
+    assert files.format().arrays.test_share == 0.2
+    assert read_dataset({"inputs": "x.npy", "targets": "y.npy"}).format().HasField("arrays")
+    package = read_dataset({"path": "a.npz", "arrays": {"inputs": "x"}})
+    assert [which for which, _ in package.sources()] == [role.DATA]
+    assert package.format().arrays.inputs == "x"
+    for fields, problem in (({"arrays": {}}, "path: required with arrays"), ({"inputs": "x"}, "targets: required"),
+                            ({"inputs": "x", "targets": "y", "test_inputs": "z"}, "test_targets: required"),
+                            ({"inputs": "x", "targets": "y", "path": "z"}, "fields of several kinds")):
+        with pytest.raises(InvalidArgumentError, match=problem):
+            read_dataset(fields)
+
+
+def test_tables_and_texts_name_their_format() -> None:
+    lines = read_dataset({"path": "a.jsonl", "jsonl": {"target": "y", "date": ["when"]}})
+    assert list(lines.format().jsonl.date) == ["when"]
+    assert read_dataset({"path": "a", "text_files": {"max_length": 5}}).format().text_files.max_length == 5
+    csv = {"target": "y"}
+    assert read_dataset({"path": "a.TSV.gz", "csv": csv}).format().csv.delimiter == "\t"
+    assert read_dataset({"path": "a.tsv", "csv": {**csv, "delimiter": ";"}}).format().csv.delimiter == ";"
+    assert read_dataset({"path": "a.csv", "csv": csv}).format().csv.delimiter == ""
+    for fields, problem in (({"path": "a", "jsonl": {}}, "jsonl.target: the member to learn"),
+                            ({"jsonl": csv}, "path: required with jsonl"),
+                            ({"text_files": {}}, "path: required with text_files"),
+                            ({"path": "a", "jsonl": csv, "csv": csv}, "has csv and jsonl, expected one")):
+        with pytest.raises(InvalidArgumentError, match=problem):
+            read_dataset(fields)

@@ -303,26 +303,38 @@ class DatasetDocument:
         role = v1.DatasetSource.Role
         for which, path in ((role.DATA, self.file.path), (role.TEST, self.file.test_path),
                             (role.TRAIN_IMAGES, self.file.train_images), (role.TRAIN_LABELS, self.file.train_labels),
-                            (role.TEST_IMAGES, self.file.test_images), (role.TEST_LABELS, self.file.test_labels)):
+                            (role.TEST_IMAGES, self.file.test_images), (role.TEST_LABELS, self.file.test_labels),
+                            (role.INPUTS, self.file.inputs), (role.TARGETS, self.file.targets),
+                            (role.TEST_INPUTS, self.file.test_inputs), (role.TEST_TARGETS, self.file.test_targets)):
             if path:
                 yield which, self.folder / path
 
     def contents(self) -> list[tuple[v1.DatasetSource.Role, Content]]:
         """What to upload: files, and folders where the format may be one."""
-        folders = self.file.HasField("images") or self.file.HasField("cifar")
+        folders = any(self.file.HasField(name) for name in ("images", "cifar", "text", "text_files"))
         return [(role, Content(path.name, TarFolder(path) if folders and path.is_dir() else path))
                 for role, path in self.sources()]
 
     def format(self) -> v1.DatasetSpec:
-        """The wire's description, without sources."""
+        """The wire's description, without sources. The fields of a .tsv are separated by tabs unless the file says
+        otherwise."""
         if self.file.HasField("text"):
             return v1.DatasetSpec(text=self.file.text)
         if self.file.HasField("images"):
             return v1.DatasetSpec(images=self.file.images)
         if self.file.HasField("cifar"):
             return v1.DatasetSpec(cifar=self.file.cifar)
+        if self.file.HasField("arrays") or self.file.inputs:
+            return v1.DatasetSpec(arrays=self.file.arrays)
+        if self.file.HasField("jsonl"):
+            return v1.DatasetSpec(jsonl=self.file.jsonl)
+        if self.file.HasField("text_files"):
+            return v1.DatasetSpec(text_files=self.file.text_files)
         if self.file.path:
-            return v1.DatasetSpec(csv=self.file.csv)
+            spec = v1.DatasetSpec(csv=self.file.csv)
+            if not spec.csv.delimiter and self.file.path.lower().endswith((".tsv", ".tsv.gz")):
+                spec.csv.delimiter = "\t"
+            return spec
         return v1.DatasetSpec(idx=v1.IdxFormat())
 
 
@@ -426,28 +438,49 @@ def _check_dataset(file: v1.DatasetFile, prefix: str, document: Document, reader
         field = ".".join(part for part in (prefix, name) if part)
         reader.add(document.locate(field), reason, field, description)
 
-    formats = [name for name in ("csv", "text", "images", "cifar") if file.HasField(name)]
+    npy = bool(file.inputs or file.targets or file.test_inputs or file.test_targets)
+    formats = [name for name in ("csv", "text", "images", "cifar", "jsonl", "text_files", "arrays")
+               if file.HasField(name)]
+    if npy and "arrays" in formats:
+        formats.remove("arrays")
     at_path = bool(file.path or file.test_path or formats)
     images = bool(file.train_images or file.train_labels or file.test_images or file.test_labels)
-    if at_path and images:
-        add("FIELD_CONFLICT", "", "has both path fields (path, csv, text, images, cifar) and IDX fields "
-            "(train_images), expected one kind")
+    if at_path + images + npy > 1:
+        add("FIELD_CONFLICT", "", "has fields of several kinds: path and its formats (csv, jsonl, text, text_files, "
+            "images, cifar, arrays), IDX files (train_images) or NPY files (inputs); expected one kind")
     elif len(formats) > 1:
         add("FIELD_CONFLICT", "", f"has {formats[0]} and {formats[1]}, expected one of them")
     elif file.HasField("text"):
         if not file.path:
             add("FIELD_REQUIRED", "path", "required with text: the file that holds it")
-    elif file.HasField("images") or file.HasField("cifar"):
+    elif file.HasField("jsonl"):
+        if not file.path:
+            add("FIELD_REQUIRED", "path", "required with jsonl: the file that holds the rows")
+        if not file.jsonl.target:
+            add("FIELD_REQUIRED", "jsonl.target", "the member to learn")
+    elif file.HasField("images") or file.HasField("cifar") or file.HasField("text_files"):
         if not file.path:
             add("FIELD_REQUIRED", "path", f"required with {formats[0]}: the folder or archive that holds them")
         if file.HasField("cifar") and file.test_path:
             add("FIELD_UNUSED", "test_path", "has no effect with cifar: its test set is beside the rest")
+    elif npy:
+        for name in ("inputs", "targets"):
+            if not getattr(file, name):
+                add("FIELD_REQUIRED", name, "required for NPY files")
+        if bool(file.test_inputs) != bool(file.test_targets):
+            add("FIELD_REQUIRED", "test_targets" if file.test_inputs else "test_inputs",
+                "required: a test set is inputs and targets")
+    elif file.HasField("arrays"):
+        if not file.path:
+            add("FIELD_REQUIRED", "path", "required with arrays: a NPZ or safetensors file; or name NPY files by "
+                "inputs and targets")
     elif at_path:
         if not file.path:
             add("FIELD_REQUIRED", "path", "required with csv: the file that holds the rows")
         if not file.csv.target:
-            add("FIELD_REQUIRED", "csv.target", "required with path: the column to learn (or text: {} for one text, "
-                "images: {} for a folder or archive of images, cifar: {})")
+            add("FIELD_REQUIRED", "csv.target", "required with path: the column to learn (or jsonl: {target: ...} for JSON "
+                "lines, text: {} for one text, text_files: {} or images: {} for a folder or archive, cifar: {}, "
+                "arrays: {} for NPZ and safetensors)")
         if len(file.csv.delimiter.encode()) > 1:
             add("FIELD_OUT_OF_RANGE", "csv.delimiter", f"{file.csv.delimiter!r}, expected one character such as \",\" "
                 "or \";\"")
@@ -459,8 +492,8 @@ def _check_dataset(file: v1.DatasetFile, prefix: str, document: Document, reader
             add("FIELD_REQUIRED", "test_labels" if file.test_images else "test_images",
                 "required: a test set is images and labels")
     elif not file.name:
-        add("FIELD_REQUIRED", "", "says nothing, expected a name, or path with csv, text, images or cifar, or "
-            "train_images and train_labels")
+        add("FIELD_REQUIRED", "", "says nothing, expected a name, or path with csv, jsonl, text, text_files, images, "
+            "cifar or arrays, or train_images and train_labels, or inputs and targets")
 
 
 def read_job(spec: Spec, folder: str | os.PathLike[str] | None = None) -> JobDocument:

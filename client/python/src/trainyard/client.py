@@ -239,8 +239,9 @@ class Client:
         """A pandas DataFrame as a dataset with the column `target` to learn; `test` has the rows of a test set.
 
         `options` are the fields of `dataset.csv` in docs/job_spec.md: target_kind="class", categorical=[...],
-        ignore=[...], image=[C, H, W], text=[...], tokenizer, vocabulary_size, max_length. Without
-        `categorical`, the columns of pandas' category type are the categories. The index is left out. Returns and raises as `upload_dataset`.
+        ignore=[...], date=[...], image=[C, H, W], text=[...], tokenizer, vocabulary_size, max_length. Without
+        `categorical`, the columns of pandas' category type are the categories, and without `date` its dates are dates.
+        The index is left out. Returns and raises as `upload_dataset`.
         """
         if target not in map(str, frame.columns):
             raise InvalidArgumentError(f"target: '{target}' is not a column, expected one of "
@@ -249,9 +250,11 @@ class Client:
             if fixed in options:
                 raise InvalidArgumentError(f"{fixed}: not an option of a frame", reason="FIELD_UNKNOWN")
         csv = {**options, "target": target}
+        ignore = options.get("ignore", ())
+        left_out = {target, *([ignore] if isinstance(ignore, str) else ignore if isinstance(ignore, (list, tuple)) else [])}
+        if not {"categorical", "date", "image", "text"} & options.keys():
+            csv["date"] = [column for column in data.frame_dates(frame) if column not in left_out]
         if not {"categorical", "image", "text"} & options.keys():
-            ignore = options.get("ignore", ())
-            left_out = {target, *([ignore] if isinstance(ignore, str) else ignore if isinstance(ignore, (list, tuple)) else [])}
             csv["categorical"] = [column for column in data.frame_categories(frame) if column not in left_out]
         document = read_dataset({"path": "frame.csv", "csv": csv})
         role = v1.DatasetSource.Role

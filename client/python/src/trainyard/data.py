@@ -142,3 +142,10 @@ def frame_categories(frame: pd.DataFrame) -> list[str]:
     import pandas as pd
 
     return [str(name) for name, dtype in zip(frame.columns, frame.dtypes) if isinstance(dtype, pd.CategoricalDtype)]
+
+
+def frame_dates(frame: pd.DataFrame) -> list[str]:
+    """Names of the columns that pandas keeps as dates."""
+    import pandas as pd
+
+    return [str(name) for name, dtype in zip(frame.columns, frame.dtypes) if pd.api.types.is_datetime64_any_dtype(dtype)]

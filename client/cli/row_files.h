@@ -1,0 +1,24 @@
+// client/cli/row_files.h: files of rows that a Predict request does not carry, as what it carries.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "src/base/result.h"
+
+namespace trainyard::cli {
+
+struct RowText {
+  bool idx = false;  // else CSV, separated by commas
+  bool header = false;
+  std::string bytes;
+};
+
+/// A NPY file: images of bytes as IDX; all other numbers as CSV, of which each reads back as the
+/// same float of 32 bits, and NaN as missing. `bytes` may be gzip.
+Result<RowText> rows_of_npy(std::string_view bytes);
+
+/// JSON lines: CSV with the members as columns, of which an empty field is one that a line lacks.
+Result<RowText> rows_of_json_lines(std::string_view bytes);
+
+}  // namespace trainyard::cli
