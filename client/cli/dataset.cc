@@ -81,11 +81,11 @@ Status read_images_flags(const UploadOptions& o, v1::ImagesFormat& images) {
 
 Result<v1::Tokenizer> parse_tokenizer(const std::string& name) {
   if (name.empty()) return v1::TOKENIZER_UNSPECIFIED;
-  if (name == "char") return v1::CHAR;
-  if (name == "byte") return v1::BYTE;
-  if (name == "word") return v1::WORD;
-  return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                    "--tokenizer: " + quoted_value(name) + ", expected word, char or byte");
+  std::string upper = name;
+  std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
+  v1::Tokenizer tokenizer{};
+  if (v1::Tokenizer_Parse(upper, &tokenizer) && tokenizer != 0) return tokenizer;
+  return usage("--tokenizer", name, "word, char, byte, bpe or unigram");
 }
 
 Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
@@ -113,6 +113,7 @@ Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
   ASSIGN_OR_RETURN(const v1::Tokenizer tokenizer, parse_tokenizer(o.tokenizer));
   if (!o.text.empty()) {
     file.mutable_text()->set_tokenizer(tokenizer);
+    if (o.vocabulary_size != 0) file.mutable_text()->set_vocabulary_size(o.vocabulary_size);
     if (o.test_share != 0) file.mutable_text()->set_test_share(o.test_share);
   }
   if (!o.csv.empty() || !o.target.empty()) {
@@ -352,10 +353,11 @@ Command upload_command() {
                       "a column of text; others are then left out");
         options.text("--text", "FILE", o->text, "one text, for language models");
         options.text("--tokenizer", "KIND", o->tokenizer,
-                     "of text columns: word (default), char, byte; of a text: char (default), byte",
-                     {"word", "char", "byte"});
+                     "of text columns: word (default), char, byte, bpe, unigram; of a text: char "
+                     "(default), byte, bpe, unigram",
+                     {"word", "char", "byte", "bpe", "unigram"});
         options.integer("--vocabulary-size", "N", o->vocabulary_size,
-                        "words that are known, default 10000");
+                        "words or pieces that are known at most, default 10000");
         options.integer("--max-length", "N", o->max_length,
                         "tokens of a row with text columns, default 128");
         options.text("--images", "PATH", o->images,

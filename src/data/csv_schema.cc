@@ -63,8 +63,8 @@ Status check_text(const CsvOptions& options) {
   if (!options.categorical.empty()) return unused("csv.categorical");
   if (!options.ignore.empty()) return unused("csv.ignore");
   if (!find_tokenizer(options.tokenizer)) {
-    return dataset_error("csv.tokenizer",
-                         quoted_value(options.tokenizer) + ", expected word, char or byte");
+    return dataset_error("csv.tokenizer", quoted_value(options.tokenizer) +
+                                              ", expected word, char, byte, bpe or unigram");
   }
   const auto in_range = [](const char* field, int64_t value, int64_t max) -> Status {
     if (value >= 1 && value <= max) return {};

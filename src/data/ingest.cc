@@ -108,6 +108,9 @@ Result<std::string> schema_json(const IngestRequest& request, const DatasetSchem
   } else if (request.format == "text") {
     json["options"]["text"] = {{"tokenizer", request.text.tokenizer},
                                {"test_share", request.text.test_share}};
+    if (is_subword(*find_tokenizer(request.text.tokenizer))) {
+      json["options"]["text"]["vocabulary_size"] = request.text.vocabulary_size;
+    }
   } else if (request.format == "images") {
     const ImagesOptions& o = request.images;
     json["options"]["images"] = {{"size", o.size},         {"resize", o.resize},
