@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "client/cli/command.h"
 #include "client/cli/confirm.h"
@@ -32,6 +33,7 @@ struct UploadOptions {
   std::string train_images, train_labels, test_images, test_labels;
   std::string images, cifar, size, resize, labels;
   int64_t channels = 0, seed = -1;
+  bool on_server = false;
 };
 
 /// "1,8,8": `count` numbers.
@@ -106,6 +108,14 @@ Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
     }
   }
   file.set_test_path(o.test);
+  if (o.on_server) {
+    if (file.path().empty()) {
+      return make_error(ErrorCode::kInvalidArgument, "USAGE",
+                        "--on-server needs --csv, --text, --images or --cifar");
+    }
+    file.set_server_path(std::exchange(*file.mutable_path(), {}));
+    file.set_server_test_path(std::exchange(*file.mutable_test_path(), {}));
+  }
   file.set_train_images(o.train_images);
   file.set_train_labels(o.train_labels);
   file.set_test_images(o.test_images);
@@ -249,8 +259,9 @@ std::string render_dataset(const v1::Dataset& d, bool colour) {
   const v1::DatasetSchema& s = d.schema();
   std::string sources;
   for (const v1::DatasetSource& source : d.spec().sources()) {
-    sources += (sources.empty() ? "" : ", ") +
-               (source.filename().empty() ? source.sha256() : source.filename());
+    const std::string& place =
+        source.server_path().empty() ? source.filename() : source.server_path();
+    sources += (sources.empty() ? "" : ", ") + safe_text(place.empty() ? source.sha256() : place);
   }
   std::string rows;
   const bool stream = s.has_text() && s.text().max_length() == 0;
@@ -305,7 +316,7 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
   } else {
     ASSIGN_OR_RETURN(file, from_flags(o));
   }
-  if (file.path().empty() && file.train_images().empty()) {
+  if (file.path().empty() && file.train_images().empty() && file.server_path().empty()) {
     return make_error(ErrorCode::kInvalidArgument, "FIELD_REQUIRED",
                       "nothing to upload: give --csv FILE --target COLUMN, or --text FILE, or "
                       "--images PATH, or --cifar PATH, or --train-images and --train-labels, or a "
@@ -331,6 +342,7 @@ Command upload_command() {
        "trainyard dataset upload --text input.txt --name shakespeare",
        "trainyard dataset upload --csv news.csv --text-column title --target topic",
        "trainyard dataset upload --images photos/ --size 64,64 --resize crop --test-share 0.2",
+       "trainyard dataset upload --images /srv/data/photos --on-server",
        "trainyard dataset upload spec.yaml"},
       "Files are known by their content: what the server has is not sent again, and an upload that "
       "was cut goes on\n"
@@ -344,6 +356,8 @@ Command upload_command() {
         options.text("--target-kind", "KIND", o->target_kind, "class or numeric",
                      {"class", "numeric"});
         options.text("--test", "PATH", o->test, "rows or images of a test set");
+        options.flag("--on-server", o->on_server,
+                     "the paths are the server's, in folders that its operator allows");
         options.flag("--no-header", o->no_header, "the CSV has no header: columns are c0, c1, ...");
         options.text("--delimiter", "CHARACTER", o->delimiter, "default , ; \\t for a tab");
         options.text("--image", "C,H,W", o->image, "the columns are pixels of an image");

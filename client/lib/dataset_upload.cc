@@ -14,6 +14,7 @@ constexpr milliseconds kPollMax{1000};
 struct NamedSource {
   v1::DatasetSource::Role role;
   const std::string* path;
+  bool on_server = false;  // the path is the server's
 };
 
 /// In the order of the roles; the ones that `file` has.
@@ -24,7 +25,9 @@ std::vector<NamedSource> sources_of(const v1::DatasetFile& file) {
                                   {Source::TRAIN_IMAGES, &file.train_images()},
                                   {Source::TRAIN_LABELS, &file.train_labels()},
                                   {Source::TEST_IMAGES, &file.test_images()},
-                                  {Source::TEST_LABELS, &file.test_labels()}};
+                                  {Source::TEST_LABELS, &file.test_labels()},
+                                  {Source::DATA, &file.server_path(), true},
+                                  {Source::TEST, &file.server_test_path(), true}};
   std::erase_if(all, [](const NamedSource& s) { return s.path->empty(); });
   return all;
 }
@@ -61,6 +64,7 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
     v1::DatasetSource& added = *spec.add_sources();
     added.set_role(source.role);
     added.set_filename(shown_name(*source.path));
+    if (source.on_server) added.set_server_path(*source.path);
   }
   if (file.has_text()) {
     *spec.mutable_text() = file.text();
@@ -68,7 +72,7 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
     *spec.mutable_images() = file.images();
   } else if (file.has_cifar()) {
     *spec.mutable_cifar() = file.cifar();
-  } else if (file.path().empty()) {
+  } else if (file.path().empty() && file.server_path().empty()) {
     spec.mutable_idx();
   } else {
     *spec.mutable_csv() = file.csv();
@@ -79,7 +83,9 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
 std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
                                                  const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> paths;
-  for (const NamedSource& source : sources_of(file)) paths.push_back(folder / *source.path);
+  for (const NamedSource& source : sources_of(file)) {
+    paths.push_back(source.on_server ? std::filesystem::path() : folder / *source.path);
+  }
   return paths;
 }
 
@@ -97,6 +103,7 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
   *request.mutable_spec() = dataset_spec(file);
   const std::vector<std::filesystem::path> paths = dataset_paths(file, folder);
   for (size_t i = 0; i < paths.size(); ++i) {
+    if (paths[i].empty()) continue;
     ASSIGN_OR_RETURN(std::string sha256,
                      is_data_folder(file, paths[i])
                          ? upload_folder(client, paths[i], observer.uploading, stop)

@@ -21,7 +21,7 @@ from google.protobuf.struct_pb2 import Value as AnyValue
 from trainyard import v1
 from trainyard._document import Document, Entry, Kind, Problem, Value, refusal
 from trainyard._tar import TarFolder
-from trainyard._upload import Content
+from trainyard._upload import Content, ServerPath
 from trainyard.errors import FieldViolation, InvalidArgumentError, TrainyardError
 
 # Descriptors of messages, fields and enums: what their types are called differs between versions of protobuf.
@@ -306,11 +306,15 @@ class DatasetDocument:
             if path:
                 yield which, self.folder / path
 
-    def contents(self) -> list[tuple[v1.DatasetSource.Role, Content]]:
-        """What to upload: files, and folders where the format may be one."""
+    def contents(self) -> list[tuple[v1.DatasetSource.Role, Content | ServerPath]]:
+        """What to upload: files, and folders where the format may be one; and what the server has."""
         folders = self.file.HasField("images") or self.file.HasField("cifar")
-        return [(role, Content(path.name, TarFolder(path) if folders and path.is_dir() else path))
-                for role, path in self.sources()]
+        here: list[tuple[v1.DatasetSource.Role, Content | ServerPath]] = [
+            (role, Content(path.name, TarFolder(path) if folders and path.is_dir() else path))
+            for role, path in self.sources()]
+        role = v1.DatasetSource.Role
+        return here + [(which, ServerPath(path)) for which, path in
+                       ((role.DATA, self.file.server_path), (role.TEST, self.file.server_test_path)) if path]
 
     def format(self) -> v1.DatasetSpec:
         """The wire's description, without sources."""
@@ -320,7 +324,7 @@ class DatasetDocument:
             return v1.DatasetSpec(images=self.file.images)
         if self.file.HasField("cifar"):
             return v1.DatasetSpec(cifar=self.file.cifar)
-        if self.file.path:
+        if self.file.path or self.file.server_path:
             return v1.DatasetSpec(csv=self.file.csv)
         return v1.DatasetSpec(idx=v1.IdxFormat())
 
@@ -332,7 +336,8 @@ class JobDocument:
     document: Document
 
     def has_data(self) -> bool:
-        return any(True for _ in self.dataset.sources())
+        file = self.dataset.file
+        return bool(file.server_path or file.server_test_path) or any(True for _ in self.dataset.sources())
 
     def weights(self) -> Path | None:
         """The file whose weights the job begins with. None where the spec names another source beside it, which the
@@ -391,23 +396,28 @@ def _check_dataset(file: v1.DatasetFile, prefix: str, document: Document, reader
         reader.add(document.locate(field), reason, field, description)
 
     formats = [name for name in ("csv", "text", "images", "cifar") if file.HasField(name)]
-    at_path = bool(file.path or file.test_path or formats)
+    on_server = bool(file.server_path or file.server_test_path)
+    at_path = bool(file.path or file.test_path or formats or on_server)
+    named = bool(file.path or file.server_path)
     images = bool(file.train_images or file.train_labels or file.test_images or file.test_labels)
     if at_path and images:
         add("FIELD_CONFLICT", "", "has both path fields (path, csv, text, images, cifar) and IDX fields "
             "(train_images), expected one kind")
     elif len(formats) > 1:
         add("FIELD_CONFLICT", "", f"has {formats[0]} and {formats[1]}, expected one of them")
+    elif on_server and (file.path or file.test_path):
+        add("FIELD_CONFLICT", "server_path" if file.server_path else "server_test_path",
+            "there are files of this machine too (path, test_path), expected one kind")
     elif file.HasField("text"):
-        if not file.path:
+        if not named:
             add("FIELD_REQUIRED", "path", "required with text: the file that holds it")
     elif file.HasField("images") or file.HasField("cifar"):
-        if not file.path:
+        if not named:
             add("FIELD_REQUIRED", "path", f"required with {formats[0]}: the folder or archive that holds them")
-        if file.HasField("cifar") and file.test_path:
+        if file.HasField("cifar") and (file.test_path or file.server_test_path):
             add("FIELD_UNUSED", "test_path", "has no effect with cifar: its test set is beside the rest")
     elif at_path:
-        if not file.path:
+        if not named:
             add("FIELD_REQUIRED", "path", "required with csv: the file that holds the rows")
         if not file.csv.target:
             add("FIELD_REQUIRED", "csv.target", "required with path: the column to learn (or text: {} for one text, "
