@@ -52,6 +52,7 @@ std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
   struct Flag {
     std::string name;
     std::string text;
+    std::vector<std::string> texts;  // of one that repeats
     bool on = false;
     CLI::Option* option = nullptr;
   };
@@ -62,7 +63,9 @@ std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
     std::string spelled = "--" + setting.name;
     std::replace(spelled.begin() + 2, spelled.end(), '_', '-');
     flag.option = setting.is_switch ? app.add_flag(spelled, flag.on, setting.help)
+                  : setting.repeats ? app.add_option(spelled, flag.texts, setting.help)->expected(1)
                                     : app.add_option(spelled, flag.text, setting.help);
+    if (setting.repeats) flag.option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
   try {
     app.parse(argc, argv);
@@ -71,6 +74,8 @@ std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
   }
   for (const Flag& flag : flags) {
     if (flag.option->count() == 0) continue;
+    for (const std::string& text : flag.texts) out.flags.emplace_back(flag.name, text);
+    if (!flag.texts.empty()) continue;
     const bool is_switch = flag.text.empty() && flag.on;
     out.flags.emplace_back(flag.name, is_switch ? "true" : flag.text);
   }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "client/cli/command.h"
 #include "client/cli/confirm.h"
@@ -35,6 +36,7 @@ struct UploadOptions {
   std::vector<std::string> dates;
   std::string arrays, inputs, targets, test_inputs, test_targets;
   int64_t channels = 0, seed = -1;
+  bool on_server = false;
 };
 
 /// "1,8,8": `count` numbers.
@@ -91,11 +93,11 @@ Result<v1::CsvFormat::TargetKind> parse_target_kind(const std::string& name) {
 
 Result<v1::Tokenizer> parse_tokenizer(const std::string& name) {
   if (name.empty()) return v1::TOKENIZER_UNSPECIFIED;
-  if (name == "char") return v1::CHAR;
-  if (name == "byte") return v1::BYTE;
-  if (name == "word") return v1::WORD;
-  return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                    "--tokenizer: " + quoted_value(name) + ", expected word, char or byte");
+  std::string upper = name;
+  std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
+  v1::Tokenizer tokenizer{};
+  if (v1::Tokenizer_Parse(upper, &tokenizer) && tokenizer != 0) return tokenizer;
+  return usage("--tokenizer", name, "word, char, byte, bpe or unigram");
 }
 
 /// How rows of text become tokens.
@@ -139,6 +141,14 @@ Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
     }
   }
   file.set_test_path(o.test);
+  if (o.on_server) {
+    if (file.path().empty()) {
+      return make_error(ErrorCode::kInvalidArgument, "USAGE",
+                        "--on-server needs --csv, --text, --images or --cifar");
+    }
+    file.set_server_path(std::exchange(*file.mutable_path(), {}));
+    file.set_server_test_path(std::exchange(*file.mutable_test_path(), {}));
+  }
   file.set_train_images(o.train_images);
   file.set_train_labels(o.train_labels);
   file.set_test_images(o.test_images);
@@ -164,6 +174,7 @@ Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
     v1::TextFormat& text = *file.mutable_text();
     text.set_tokenizer(tokenizer);
     text.set_field(o.field);
+    if (o.vocabulary_size != 0) text.set_vocabulary_size(o.vocabulary_size);
     if (o.test_share != 0) text.set_test_share(o.test_share);
   }
   if (!o.text_files.empty()) {
@@ -297,8 +308,9 @@ std::string render_dataset(const v1::Dataset& d, bool colour) {
   const v1::DatasetSchema& s = d.schema();
   std::string sources;
   for (const v1::DatasetSource& source : d.spec().sources()) {
-    sources += (sources.empty() ? "" : ", ") +
-               (source.filename().empty() ? source.sha256() : source.filename());
+    const std::string& place =
+        source.server_path().empty() ? source.filename() : source.server_path();
+    sources += (sources.empty() ? "" : ", ") + safe_text(place.empty() ? source.sha256() : place);
   }
   std::string rows;
   const bool stream = s.has_text() && s.text().max_length() == 0;
@@ -360,7 +372,8 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
   } else {
     ASSIGN_OR_RETURN(file, from_flags(o));
   }
-  if (file.path().empty() && file.train_images().empty() && file.inputs().empty()) {
+  if (file.path().empty() && file.train_images().empty() && file.inputs().empty() &&
+      file.server_path().empty()) {
     return make_error(ErrorCode::kInvalidArgument, "FIELD_REQUIRED",
                       "nothing to upload: give --csv or --jsonl FILE --target COLUMN, or --text or "
                       "--text-files PATH, or "
@@ -389,6 +402,7 @@ Command upload_command() {
        "trainyard dataset upload --csv news.csv --text-column title --target topic",
        "trainyard dataset upload --images photos/ --size 64,64 --resize crop --test-share 0.2",
        "trainyard dataset upload --arrays data.npz --inputs x --targets y --test-share 0.2",
+       "trainyard dataset upload --images /srv/data/photos --on-server",
        "trainyard dataset upload spec.yaml"},
       "Files are known by their content: what the server has is not sent again, and an upload that "
       "was cut goes on\n"
@@ -402,6 +416,8 @@ Command upload_command() {
         options.text("--target-kind", "KIND", o->target_kind, "class or numeric",
                      {"class", "numeric"});
         options.text("--test", "PATH", o->test, "rows, images or texts of a test set");
+        options.flag("--on-server", o->on_server,
+                     "the paths are the server's, in folders that its operator allows");
         options.flag("--no-header", o->no_header, "the CSV has no header: columns are c0, c1, ...");
         options.text("--delimiter", "CHARACTER", o->delimiter,
                      "default , and of a .tsv a tab; \\t for a tab");
@@ -420,10 +436,11 @@ Command upload_command() {
         options.text("--text-files", "PATH", o->text_files,
                      "a folder or archive of .txt files, a folder for each class");
         options.text("--tokenizer", "KIND", o->tokenizer,
-                     "of text columns: word (default), char, byte; of a text: char (default), byte",
-                     {"word", "char", "byte"});
+                     "of text columns: word (default), char, byte, bpe, unigram; of a text: char "
+                     "(default), byte, bpe, unigram",
+                     {"word", "char", "byte", "bpe", "unigram"});
         options.integer("--vocabulary-size", "N", o->vocabulary_size,
-                        "words that are known, default 10000");
+                        "words or pieces that are known at most, default 10000");
         options.integer("--max-length", "N", o->max_length,
                         "tokens of a row with text columns, default 128");
         options.text("--images", "PATH", o->images,

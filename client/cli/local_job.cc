@@ -49,6 +49,11 @@ Result<EngineSpec> local_engine(const client::SpecFile& spec, const std::string&
 Result<DatasetSchema> read_local_data(const client::SpecFile& spec, const fs::path& folder) {
   const std::vector<fs::path> paths = client::dataset_paths(spec.file.dataset(), spec.folder);
   for (const fs::path& path : paths) {
+    if (path.empty()) {
+      return field_error("FIELD_UNSUPPORTED", "dataset.server_path",
+                         "this command reads files itself; give the path of one of this machine "
+                         "('plan --upload' asks the server)");
+    }
     std::error_code ignored;
     if (!fs::is_regular_file(path, ignored) && !client::is_data_folder(spec.file.dataset(), path)) {
       return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND", path.string() + ": no such file");

@@ -33,6 +33,7 @@ constexpr milliseconds kRetryPauseMax{1000};
 constexpr milliseconds kSlowCall{1000};
 constexpr milliseconds kPredictTimeout{120'000};
 constexpr milliseconds kEvaluateTimeout{3600'000};
+constexpr milliseconds kServerPathTimeout{3600'000};  // the server reads the files first
 constexpr milliseconds kHealthTimeout{5'000};
 constexpr milliseconds kStreamSilenceMax{45'000};  // three heartbeats of the server
 constexpr int64_t kCaFileBytesMax = 1 << 20;
@@ -293,6 +294,11 @@ std::unique_ptr<UploadStream> Client::open_upload() {
 }
 Result<v1::Dataset> Client::create_dataset(const v1::CreateDatasetRequest& request) {
   // The same content and options again is the same dataset, so trying twice is safe.
+  for (const v1::DatasetSource& source : request.spec().sources()) {
+    if (source.server_path().empty()) continue;
+    return impl_->call<v1::Dataset>(*impl_->datasets, &v1::DatasetService::Stub::CreateDataset,
+                                    request, Retry::kUnavailable, kServerPathTimeout);
+  }
   return impl_->call<v1::Dataset>(*impl_->datasets, &v1::DatasetService::Stub::CreateDataset,
                                   request, Retry::kUnavailable);
 }

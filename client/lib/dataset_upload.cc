@@ -25,6 +25,7 @@ bool is_tab_separated(std::string_view path) {
 struct NamedSource {
   v1::DatasetSource::Role role;
   const std::string* path;
+  bool on_server = false;  // the path is the server's
 };
 
 /// In the order of the roles; the ones that `file` has.
@@ -39,7 +40,9 @@ std::vector<NamedSource> sources_of(const v1::DatasetFile& file) {
                                   {Source::INPUTS, &file.inputs()},
                                   {Source::TARGETS, &file.targets()},
                                   {Source::TEST_INPUTS, &file.test_inputs()},
-                                  {Source::TEST_TARGETS, &file.test_targets()}};
+                                  {Source::TEST_TARGETS, &file.test_targets()},
+                                  {Source::DATA, &file.server_path(), true},
+                                  {Source::TEST, &file.server_test_path(), true}};
   std::erase_if(all, [](const NamedSource& s) { return s.path->empty(); });
   return all;
 }
@@ -76,6 +79,7 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
     v1::DatasetSource& added = *spec.add_sources();
     added.set_role(source.role);
     added.set_filename(shown_name(*source.path));
+    if (source.on_server) added.set_server_path(*source.path);
   }
   if (file.has_text()) {
     *spec.mutable_text() = file.text();
@@ -89,11 +93,12 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
     *spec.mutable_jsonl() = file.jsonl();
   } else if (file.has_text_files()) {
     *spec.mutable_text_files() = file.text_files();
-  } else if (file.path().empty()) {
+  } else if (file.path().empty() && file.server_path().empty()) {
     spec.mutable_idx();
   } else {
     *spec.mutable_csv() = file.csv();
-    if (file.csv().delimiter().empty() && is_tab_separated(file.path())) {
+    if (file.csv().delimiter().empty() &&
+        is_tab_separated(file.path().empty() ? file.server_path() : file.path())) {
       spec.mutable_csv()->set_delimiter("\t");
     }
   }
@@ -103,7 +108,9 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
 std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
                                                  const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> paths;
-  for (const NamedSource& source : sources_of(file)) paths.push_back(folder / *source.path);
+  for (const NamedSource& source : sources_of(file)) {
+    paths.push_back(source.on_server ? std::filesystem::path() : folder / *source.path);
+  }
   return paths;
 }
 
@@ -122,6 +129,7 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
   *request.mutable_spec() = dataset_spec(file);
   const std::vector<std::filesystem::path> paths = dataset_paths(file, folder);
   for (size_t i = 0; i < paths.size(); ++i) {
+    if (paths[i].empty()) continue;
     ASSIGN_OR_RETURN(std::string sha256,
                      is_data_folder(file, paths[i])
                          ? upload_folder(client, paths[i], observer.uploading, stop)

@@ -25,8 +25,16 @@ std::vector<const char*> path_formats(const v1::DatasetFile& file) {
   if (file.has_arrays() && !is_npy(file)) names.push_back("arrays");
   return names;
 }
+bool on_server(const v1::DatasetFile& file) {
+  return !file.server_path().empty() || !file.server_test_path().empty();
+}
 bool has_path(const v1::DatasetFile& file) {
-  return !file.path().empty() || !file.test_path().empty() || !path_formats(file).empty();
+  return !file.path().empty() || !file.test_path().empty() || !path_formats(file).empty() ||
+         on_server(file);
+}
+/// Where the rows, text or images are: here, or with the server.
+bool names_data(const v1::DatasetFile& file) {
+  return !file.path().empty() || !file.server_path().empty();
 }
 bool is_idx(const v1::DatasetFile& file) {
   return !file.train_images().empty() || !file.train_labels().empty() ||
@@ -170,23 +178,27 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
     return add("FIELD_CONFLICT", "",
                std::string("has ") + formats[0] + " and " + formats[1] + ", expected one of them");
   }
+  if (on_server(file) && (!file.path().empty() || !file.test_path().empty())) {
+    return add("FIELD_CONFLICT", file.server_path().empty() ? "server_test_path" : "server_path",
+               "there are files of this machine too (path, test_path), expected one kind");
+  }
   if (file.has_text()) {
-    if (file.path().empty()) add(kRequired, "path", "required with text: the file that holds it");
+    if (!names_data(file)) add(kRequired, "path", "required with text: the file that holds it");
     return;
   }
   if (file.has_jsonl()) {
-    if (file.path().empty()) {
+    if (!names_data(file)) {
       add(kRequired, "path", "required with jsonl: the file that holds the rows");
     }
     if (file.jsonl().target().empty()) add(kRequired, "jsonl.target", "the member to learn");
     return;
   }
   if (file.has_images() || file.has_cifar() || file.has_text_files()) {
-    if (file.path().empty()) {
+    if (!names_data(file)) {
       add(kRequired, "path",
           std::string("required with ") + formats[0] + ": the folder or archive that holds them");
     }
-    if (file.has_cifar() && !file.test_path().empty()) {
+    if (file.has_cifar() && !(file.test_path().empty() && file.server_test_path().empty())) {
       add("FIELD_UNUSED", "test_path", "has no effect with cifar: its test set is beside the rest");
     }
     return;
@@ -201,7 +213,7 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
     return;
   }
   if (file.has_arrays()) {
-    if (file.path().empty()) {
+    if (!names_data(file)) {
       add(kRequired, "path",
           "required with arrays: a NPZ or safetensors file; or name NPY files by inputs and "
           "targets");
@@ -209,7 +221,7 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
     return;
   }
   if (has_path(file)) {
-    if (file.path().empty())
+    if (!names_data(file))
       add(kRequired, "path", "required with csv: the file that holds the rows");
     if (file.csv().target().empty()) {
       add(kRequired, "csv.target",

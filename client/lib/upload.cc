@@ -4,10 +4,10 @@
 #include <chrono>
 #include <thread>
 
-#include "client/lib/tar_folder.h"
 #include "src/base/crc32c.h"
 #include "src/base/files.h"
 #include "src/base/sha256.h"
+#include "src/base/tar_folder.h"
 
 namespace trainyard::client {
 namespace {

@@ -29,7 +29,7 @@ inline constexpr int64_t kUploadChunkBytes = 1 << 20;
 Result<std::string> upload_file(Client& client, const std::filesystem::path& path,
                                 const UploadObserver& observer, std::stop_token stop);
 
-/// The same for a folder, as the tar of client/lib/tar_folder.h: the same files, the same digest.
+/// The same for a folder, as the tar of src/base/tar_folder.h: the same files, the same digest.
 Result<std::string> upload_folder(Client& client, const std::filesystem::path& path,
                                   const UploadObserver& observer, std::stop_token stop);
 

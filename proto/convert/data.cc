@@ -94,23 +94,33 @@ std::string tokenizer_name(v1::Tokenizer tokenizer, std::string_view fallback,
   return name;
 }
 
+/// `sized`: the tokenizers that take it. Of a format and its options.
+template <typename Format, typename Options>
+void read_vocabulary_size(const Format& format, const std::string& field, const std::string& sized,
+                          Options& out, Violations& violations) {
+  if (!format.has_vocabulary_size()) return;
+  const std::optional<TokenizerKind> kind = find_tokenizer(out.tokenizer);
+  if (kind && !is_sized(*kind)) {
+    violations.add("FIELD_UNUSED", field + ".vocabulary_size",
+                   "has no effect here; remove it or choose tokenizer: " + sized);
+  }
+  out.vocabulary_size = format.vocabulary_size();
+}
+
 /// How rows of text become tokens: of CsvFormat, JsonlFormat and TextFilesFormat.
 template <typename Format, typename Options>
 void read_row_text(const Format& format, const std::string& field, Options& out,
                    Violations& violations) {
   out.tokenizer = tokenizer_name(format.tokenizer(), "word", field + ".tokenizer",
-                                 "word, char or byte", violations);
-  if (format.has_vocabulary_size() && out.tokenizer != "word") {
-    violations.add("FIELD_UNUSED", field + ".vocabulary_size",
-                   "has no effect here; remove it or choose tokenizer: word");
-  }
-  if (format.has_vocabulary_size()) out.vocabulary_size = format.vocabulary_size();
+                                 "word, char, byte, bpe or unigram", violations);
+  read_vocabulary_size(format, field, "word, bpe or unigram", out, violations);
   if (format.has_max_length()) out.max_length = format.max_length();
 }
 
 void read_text(const v1::TextFormat& text, TextOptions& out, Violations& violations) {
-  out.tokenizer =
-      tokenizer_name(text.tokenizer(), "char", "spec.text.tokenizer", "char or byte", violations);
+  out.tokenizer = tokenizer_name(text.tokenizer(), "char", "spec.text.tokenizer",
+                                 "char, byte, bpe or unigram", violations);
+  read_vocabulary_size(text, "spec.text", "bpe or unigram", out, violations);
   out.test_share = text.test_share();
   out.field = text.field();
 }
@@ -259,15 +269,30 @@ void read_text_files(const v1::TextFilesFormat& files, TextFilesOptions& out,
 
 constexpr int kPiecesShown = 256;
 
+v1::Tokenizer to_proto(TokenizerKind kind) {
+  switch (kind) {
+    case TokenizerKind::kByte:
+      return v1::BYTE;
+    case TokenizerKind::kChar:
+      return v1::CHAR;
+    case TokenizerKind::kWord:
+      return v1::WORD;
+    case TokenizerKind::kBpe:
+      return v1::BPE;
+    case TokenizerKind::kUnigram:
+      return v1::UNIGRAM;
+  }
+  return v1::TOKENIZER_UNSPECIFIED;
+}
+
 void add_text(const TextSchema& text, v1::DatasetSchema::Text& out) {
-  out.set_tokenizer(text.tokenizer == TokenizerKind::kByte   ? v1::BYTE
-                    : text.tokenizer == TokenizerKind::kChar ? v1::CHAR
-                                                             : v1::WORD);
+  out.set_tokenizer(to_proto(text.tokenizer));
   out.set_vocabulary_size(text.vocabulary_size());
   out.set_max_length(text.max_length);
-  for (const std::string& piece : text.pieces) {
-    if (out.pieces_size() == kPiecesShown) break;
-    out.add_pieces(piece);
+  // What stands for a byte tells nothing of the text: SentencePiece has those first.
+  const size_t first = is_subword(text.tokenizer) ? 256 : 0;
+  for (size_t i = first; i < text.pieces.size() && out.pieces_size() < kPiecesShown; ++i) {
+    out.add_pieces(text.pieces[i]);
   }
 }
 

@@ -51,6 +51,16 @@ Setting int_setting(std::string name, std::string help, int Config::*member, int
   return {name, std::move(help), false, assign};
 }
 
+Status assign_ingest_root(Config& c, std::string_view text) {
+  std::error_code ec;
+  const std::filesystem::path root = std::filesystem::path(text).lexically_normal();
+  if (!root.is_absolute() || !std::filesystem::is_directory(root, ec)) {
+    return refuse("ingest_root", text, "the absolute path of a folder");
+  }
+  c.ingest_roots.push_back(root);
+  return {};
+}
+
 Status assign_listen(Config& c, std::string_view text) {
   if (Result<HostPort> parsed = parse_host_port(text); !parsed.ok()) return parsed.error();
   c.listen = text;
@@ -136,6 +146,8 @@ const std::vector<Setting>& settings() {
                    &Config::worker),
       bytes_setting("upload_bytes_max", "Largest file that may be uploaded",
                     &Config::upload_bytes_max),
+      {"ingest_root", "Folder whose files datasets may be made of without an upload; repeatable",
+       false, assign_ingest_root, true},
       int_setting("queued_jobs_max", "Jobs that may wait at a time", &Config::queued_jobs_max, 1,
                   1000000),
       int_setting("watch_streams_max", "Watch streams at a time", &Config::watch_streams_max, 1,
@@ -181,6 +193,18 @@ Status apply_config_text(std::string_view text, const std::string& origin, Confi
       const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
       if (!seen.insert(key).second) {
         return refuse_at(entry.first.Mark(), "key '" + key + "' is given twice");
+      }
+      const auto setting =
+          std::ranges::find_if(settings(), [&](const Setting& s) { return s.name == key; });
+      if (setting != settings().end() && setting->repeats && entry.second.IsSequence()) {
+        for (const YAML::Node& one : entry.second) {
+          if (!one.IsScalar())
+            return refuse_at(one.Mark(), key + " expects a list of plain values");
+          if (Status s = setting->assign(config, one.Scalar()); !s.ok()) {
+            return refuse_at(one.Mark(), s.error().message);
+          }
+        }
+        continue;
       }
       if (!entry.second.IsScalar()) {
         return refuse_at(entry.first.Mark(), quoted_value(key) + " expects one plain value");
@@ -260,6 +284,10 @@ std::string describe_config(const Config& c) {
   const auto line = [](const char* name, const std::string& value) {
     return value.empty() ? std::string() : std::string(name) + ": " + value + "\n";
   };
+  std::string roots;
+  for (const std::filesystem::path& root : c.ingest_roots) {
+    roots += (roots.empty() ? "" : ", ") + YAML::Dump(YAML::Node(root.string()));
+  }
   return line("state_dir", c.state_dir) + line("socket", c.socket) + line("listen", c.listen) +
          line("tls_certificate", c.tls_certificate) + line("tls_key", c.tls_key) +
          line("token_file", c.token_file) + line("insecure", c.insecure ? "true" : "false") +
@@ -270,6 +298,7 @@ std::string describe_config(const Config& c) {
               c.cpu_memory_bytes_max > 0 ? std::to_string(c.cpu_memory_bytes_max) : "") +
          line("log_level", c.log_level) + line("worker", c.worker) +
          line("upload_bytes_max", std::to_string(c.upload_bytes_max)) +
+         line("ingest_root", roots.empty() ? "" : "[" + roots + "]") +
          line("queued_jobs_max", std::to_string(c.queued_jobs_max)) +
          line("watch_streams_max", std::to_string(c.watch_streams_max)) +
          line("predicts_max", std::to_string(c.predicts_max)) +

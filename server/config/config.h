@@ -31,6 +31,7 @@ struct Config {
   std::string log_level = "info";
   std::filesystem::path worker;  // default: trainyard-worker beside trainyardd
   int64_t upload_bytes_max = int64_t{64} << 30;
+  std::vector<std::filesystem::path> ingest_roots;  // whose files datasets may be made of
   int queued_jobs_max = 1000;
   int watch_streams_max = 256;
   int predicts_max = 2;  // Predict calls that compute at a time; as many again may wait
@@ -46,6 +47,7 @@ struct Setting {
   std::string help;
   bool is_switch = false;  // the flag stands alone
   std::function<Status(Config&, std::string_view text)> assign;
+  bool repeats = false;  // each text adds a value: the flag several times, a list in the file
 };
 const std::vector<Setting>& settings();
 

@@ -18,6 +18,7 @@
 #include "server/supervisor/inspect.h"
 #include "server/supervisor/measure.h"
 #include "server/supervisor/predict.h"
+#include "server/supervisor/source_digest.h"
 #include "src/base/clock.h"
 #include "src/base/files.h"
 
@@ -36,6 +37,7 @@ struct ServiceContext {
   PredictRunner& predict;
   MeasureRunner& measure;
   InspectRunner& inspect;
+  SourceDigestRunner& source_digest;
   Executor& executor;
   const Token* token = nullptr;  // null: none is asked for
   int64_t start_time_us = 0;

@@ -84,15 +84,16 @@ struct Daemon::Impl {
         supervisor(supervisor_options(config, paths, parts), *parts.clock),
         dispatcher(*store, supervisor, *inventory, *parts.files, {paths, config.threads_per_job},
                    *parts.clock),
-        ingest(*store, supervisor, *parts.files, paths),
+        ingest(*store, supervisor, *parts.files, paths, config.ingest_roots),
         predict(supervisor,
                 {paths, config.predicts_max, int64_t{config.predict_timeout_seconds} * 1000,
                  config.threads_per_job}),
         measure(supervisor, paths),
         inspect(supervisor, paths),
         device_checks(supervisor, paths),
-        context{config,     paths,  *parts.clock, *parts.files, *store,  hub,
-                *inventory, ingest, predict,      measure,      inspect, executor} {
+        source_digest(supervisor, paths, config.ingest_roots),
+        context{config, paths,   *parts.clock, *parts.files, *store,        hub,     *inventory,
+                ingest, predict, measure,      inspect,      source_digest, executor} {
     context.start_time_us = parts.clock->wall_us();
   }
 
@@ -116,6 +117,7 @@ struct Daemon::Impl {
   MeasureRunner measure;
   InspectRunner inspect;
   DeviceCheckRunner device_checks;
+  SourceDigestRunner source_digest;
   ServiceContext context;
   std::unique_ptr<PublicServices> services;
   std::unique_ptr<grpc::Service> worker_service;
@@ -205,6 +207,7 @@ void Daemon::drain() {
   impl_->inspect.drain();
   impl_->inventory->stop();
   impl_->device_checks.drain();
+  impl_->source_digest.drain();
   impl_->ingest.drain();
   impl_->dispatcher.drain(grace_ms);
   impl_->supervisor.stop_all("drain", grace_ms);

@@ -17,6 +17,7 @@ namespace {
 constexpr const char* kTenant = "default";
 constexpr int kSourcesMax = 16;
 constexpr size_t kDefaultIdDigits = 16;
+constexpr size_t kServerPathBytesMax = 4096;
 
 Status check_sources(const v1::DatasetSpec& spec) {
   if (spec.sources_size() < 1 || spec.sources_size() > kSourcesMax) {
@@ -24,12 +25,43 @@ Status check_sources(const v1::DatasetSpec& spec) {
                        std::to_string(spec.sources_size()) + " sources, expected 1..16");
   }
   for (int i = 0; i < spec.sources_size(); ++i) {
-    if (is_sha256_hex(spec.sources(i).sha256())) continue;
-    return field_error(
-        "NAME_MALFORMED", "spec.sources[" + std::to_string(i) + "].sha256",
-        quoted_value(spec.sources(i).sha256()) + " is not 64 lower-case hexadecimal digits");
+    const v1::DatasetSource& source = spec.sources(i);
+    const std::string field = "spec.sources[" + std::to_string(i) + "]";
+    if (!source.server_path().empty()) {
+      if (!source.sha256().empty()) {
+        return field_error("FIELD_CONFLICT", field,
+                           "has sha256 and server_path, expected one of them");
+      }
+      if (source.server_path().size() > kServerPathBytesMax) {
+        return field_error("FIELD_OUT_OF_RANGE", field + ".server_path",
+                           "has more than " + std::to_string(kServerPathBytesMax) + " bytes");
+      }
+      continue;
+    }
+    if (is_sha256_hex(source.sha256())) continue;
+    return field_error("NAME_MALFORMED", field + ".sha256",
+                       quoted_value(source.sha256()) + " is not 64 lower-case hexadecimal digits");
   }
   return {};
+}
+
+bool on_server(const v1::DatasetSource& source) { return !source.server_path().empty(); }
+
+Status check_request(const v1::CreateDatasetRequest& request) {
+  if (Status s = check_parent(request.parent()); !s.ok()) return s;
+  if (!request.has_spec()) {
+    return field_error("FIELD_REQUIRED", "spec", "is missing, expected sources and a format");
+  }
+  if (!request.dataset_id().empty()) {
+    if (Status s = check_id(Collection::kDatasets, "dataset_id", request.dataset_id()); !s.ok()) {
+      return s;
+    }
+  }
+  if (Status s = check_sources(request.spec()); !s.ok()) return s;
+  const std::vector<std::filesystem::path> paths(
+      static_cast<size_t>(request.spec().sources_size()));  // none of them is read here
+  const Result<IngestRequest> ingest = to_ingest_request(request.spec(), paths);
+  return ingest.ok() ? Status() : Status(ingest.error());
 }
 
 }  // namespace
@@ -57,29 +89,35 @@ Result<v1::Upload> DatasetHandlers::get_upload(const v1::GetUploadRequest& reque
   return to_proto(upload);
 }
 
-Result<v1::Dataset> DatasetHandlers::create(const v1::CreateDatasetRequest& request) {
-  if (service_.draining) return draining_error();
-  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
-  if (!request.has_spec()) {
-    return field_error("FIELD_REQUIRED", "spec", "is missing, expected sources and a format");
+void DatasetHandlers::create(const v1::CreateDatasetRequest& request, Done<v1::Dataset> done) {
+  if (service_.draining) return done(draining_error());
+  if (Status s = check_request(request); !s.ok()) return done(s.error());
+  if (std::ranges::none_of(request.spec().sources(), on_server)) {
+    return done(create_known(request));
   }
-  if (!request.dataset_id().empty()) {
-    if (Status s = check_id(Collection::kDatasets, "dataset_id", request.dataset_id()); !s.ok()) {
-      return s.error();
+  // What the files hold decides whether there is such a dataset: a worker reads them first. Its
+  // answer comes on a thread that must not wait for the store.
+  const auto create = [this, request,
+                       done = std::move(done)](Result<std::vector<std::string>> digests) {
+    if (!digests.ok()) return done(std::move(digests).error());
+    v1::CreateDatasetRequest known = request;
+    for (size_t i = 0; i < digests->size(); ++i) {
+      v1::DatasetSource& source = *known.mutable_spec()->mutable_sources(static_cast<int>(i));
+      if (on_server(source)) source.set_sha256((*digests)[i]);
     }
-  }
-  const v1::DatasetSpec& spec = request.spec();
-  if (Status s = check_sources(spec); !s.ok()) return s.error();
-  std::vector<std::filesystem::path> paths;
-  for (const v1::DatasetSource& source : spec.sources()) {
-    paths.push_back(service_.paths.upload(source.sha256()));
-  }
-  if (Result<IngestRequest> ingest = to_ingest_request(spec, paths); !ingest.ok()) {
-    return ingest.error();
-  }
+    const auto create_it = [this, known = std::move(known), done] { done(create_known(known)); };
+    if (!service_.executor.post(create_it)) done(draining_error());
+  };
+  service_.source_digest.run(request.spec(), create);
+}
 
-  v1::DatasetSpec content = spec;  // names for people are no part of what a dataset is
-  for (v1::DatasetSource& source : *content.mutable_sources()) source.clear_filename();
+Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest& request) {
+  const v1::DatasetSpec& spec = request.spec();
+  v1::DatasetSpec content = spec;  // names and places are no part of what a dataset is
+  for (v1::DatasetSource& source : *content.mutable_sources()) {
+    source.clear_filename();
+    source.clear_server_path();
+  }
   NewDataset dataset;
   dataset.tenant = kTenant;
   dataset.digest = digest_of(content);
@@ -91,6 +129,7 @@ Result<v1::Dataset> DatasetHandlers::create(const v1::CreateDatasetRequest& requ
   const bool ready =
       known.ok() && known->digest == dataset.digest && known->state == v1::Dataset::READY;
   for (int i = 0; !ready && i < spec.sources_size(); ++i) {
+    if (on_server(spec.sources(i))) continue;
     ASSIGN_OR_RETURN(const Upload upload, uploads_.find(spec.sources(i).sha256()));
     if (upload.complete) continue;
     Error e =

@@ -16,12 +16,16 @@ class DatasetHandlers {
   Uploads& uploads() { return uploads_; }
 
   Result<v1::Upload> get_upload(const v1::GetUploadRequest& request) const;
-  Result<v1::Dataset> create(const v1::CreateDatasetRequest& request);
+  /// Answers later where the server's own files must be read first.
+  void create(const v1::CreateDatasetRequest& request, Done<v1::Dataset> done);
   Result<v1::Dataset> get(const v1::GetDatasetRequest& request) const;
   Result<v1::ListDatasetsResponse> list(const v1::ListDatasetsRequest& request) const;
   Status remove(const v1::DeleteDatasetRequest& request);
 
  private:
+  /// Of a request whose sources all have their digest.
+  Result<v1::Dataset> create_known(const v1::CreateDatasetRequest& request);
+
   ServiceContext& service_;
   Uploads uploads_;
 };

@@ -98,9 +98,9 @@ class Datasets final : public RawDatasets {
         [this](const auto& r) { return handlers_.get_upload(r); });
   }
   Unary* CreateDataset(Context* c, const Bytes* in, Bytes* out) override {
-    return serve<v1::CreateDatasetRequest, v1::Dataset>(
+    return serve_later<v1::CreateDatasetRequest, v1::Dataset>(
         service_, "CreateDataset", c, in, out,
-        [this](const auto& r) { return handlers_.create(r); });
+        [this](const auto& r, auto done) { handlers_.create(r, std::move(done)); });
   }
   Unary* GetDataset(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::GetDatasetRequest, v1::Dataset>(

@@ -57,7 +57,8 @@ void save_dataset(Connection& db, const Dataset& d) {
               "INSERT INTO datasets (tenant, id, digest, state, reason, message, spec, schema,"
               " size_bytes, create_time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
               " ON CONFLICT (tenant, id) DO UPDATE SET state = excluded.state,"
-              " reason = excluded.reason, message = excluded.message, schema = excluded.schema,"
+              " reason = excluded.reason, message = excluded.message, spec = excluded.spec,"
+              " schema = excluded.schema,"
               " size_bytes = excluded.size_bytes");
   query.bind(d.tenant).bind(d.id).bind(d.digest).bind(int64_t{d.state}).bind(d.reason);
   query.bind(d.message).bind_blob(d.spec.SerializeAsString());
@@ -77,6 +78,7 @@ Result<CreatedDataset> create_dataset(WriteContext& context, const NewDataset& a
       return created;
     }
     created.dataset = std::move(*same);
+    created.dataset.spec = asked.spec;  // the same content, perhaps in another place
   } else {
     created.dataset.tenant = asked.tenant;
     created.dataset.id = asked.id;

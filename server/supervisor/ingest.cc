@@ -28,8 +28,8 @@ int64_t folder_bytes(const std::filesystem::path& folder) {
 }  // namespace
 
 struct IngestRunner::Impl : std::enable_shared_from_this<IngestRunner::Impl> {
-  Impl(Store& s, Supervisor& sup, Files& f, StatePaths p)
-      : store(s), supervisor(sup), files(f), paths(std::move(p)) {}
+  Impl(Store& s, Supervisor& sup, Files& f, StatePaths p, std::vector<std::filesystem::path> roots)
+      : store(s), supervisor(sup), files(f), paths(std::move(p)), allowed_roots(std::move(roots)) {}
 
   struct Item {
     Dataset dataset;
@@ -44,6 +44,7 @@ struct IngestRunner::Impl : std::enable_shared_from_this<IngestRunner::Impl> {
   Supervisor& supervisor;
   Files& files;
   const StatePaths paths;
+  const std::vector<std::filesystem::path> allowed_roots;
 
   std::mutex mu;
   std::deque<Item> waiting;  // GUARDED_BY(mu); its bound is the number of INGESTING rows
@@ -57,11 +58,13 @@ namespace {
 /// One ingest in its worker.
 class IngestTask final : public TaskOwner {
  public:
-  IngestTask(Store& store, Files& files, const StatePaths& paths, Dataset dataset,
+  IngestTask(Store& store, Files& files, const StatePaths& paths,
+             const std::vector<std::filesystem::path>& allowed_roots, Dataset dataset,
              std::function<void(bool again)> gone)
       : store_(store),
         files_(files),
         paths_(paths),
+        allowed_roots_(allowed_roots),
         dataset_(std::move(dataset)),
         gone_(std::move(gone)) {}
 
@@ -75,6 +78,7 @@ class IngestTask final : public TaskOwner {
       task.add_source_paths(paths_.upload(source.sha256()).string());
     }
     task.set_output_dir(folder().string());
+    for (const std::filesystem::path& root : allowed_roots_) task.add_allowed_roots(root.string());
     return assignment;
   }
 
@@ -109,6 +113,7 @@ class IngestTask final : public TaskOwner {
   Store& store_;
   Files& files_;
   const StatePaths& paths_;
+  const std::vector<std::filesystem::path>& allowed_roots_;
   const Dataset dataset_;
   const std::function<void(bool again)> gone_;
 };
@@ -130,7 +135,7 @@ void IngestRunner::Impl::start_next() {
   fresh.kind = "ingest " + item.dataset.name();
   fresh.time_max_ms = kIngestTimeMaxMs;
   fresh.owner = std::make_shared<IngestTask>(
-      store, files, paths, item.dataset,
+      store, files, paths, allowed_roots, item.dataset,
       [impl = shared_from_this(), item](bool again) { impl->task_ended(item, again); });
   const std::string id = supervisor.start(std::move(fresh));
   const std::lock_guard lock(mu);
@@ -166,8 +171,10 @@ void IngestRunner::Impl::fail(const std::string& digest, const std::string& reas
   }
 }
 
-IngestRunner::IngestRunner(Store& store, Supervisor& supervisor, Files& files, StatePaths paths)
-    : impl_(std::make_shared<Impl>(store, supervisor, files, std::move(paths))) {}
+IngestRunner::IngestRunner(Store& store, Supervisor& supervisor, Files& files, StatePaths paths,
+                           std::vector<std::filesystem::path> allowed_roots)
+    : impl_(std::make_shared<Impl>(store, supervisor, files, std::move(paths),
+                                   std::move(allowed_roots))) {}
 
 IngestRunner::~IngestRunner() { drain(); }
 

@@ -2,7 +2,9 @@
 // because their bytes are untrusted. One ingest runs at a time; the others wait in order.
 #pragma once
 
+#include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "server/config/paths.h"
 #include "server/store/store.h"
@@ -14,7 +16,9 @@ namespace trainyard::server {
 /// Thread-safe.
 class IngestRunner {
  public:
-  IngestRunner(Store& store, Supervisor& supervisor, Files& files, StatePaths paths);
+  /// `allowed_roots`: the folders of the server's own files.
+  IngestRunner(Store& store, Supervisor& supervisor, Files& files, StatePaths paths,
+               std::vector<std::filesystem::path> allowed_roots);
   ~IngestRunner();
 
   /// Ingests the sources of an INGESTING dataset into the folder of its digest; the end is stored

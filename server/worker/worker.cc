@@ -11,6 +11,7 @@
 #include "proto/convert/run.h"
 #include "proto/convert/spec.h"
 #include "server/worker/wire_reporter.h"
+#include "src/base/allowed_path.h"
 #include "src/base/text.h"
 #include "src/checkpoint/weights_file.h"
 #include "src/data/dataset.h"
@@ -76,11 +77,98 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   return outcome;
 }
 
+/// One of the server's own files or folders, as it was when it was opened.
+class ServerSource {
+ public:
+  static Result<ServerSource> open(const v1::DatasetSource& source, int index,
+                                   const std::vector<std::filesystem::path>& roots) {
+    ServerSource out;
+    out.name_ = source.server_path();
+    out.field_ = "spec.sources[" + std::to_string(index) + "].server_path";
+    ASSIGN_OR_RETURN(out.opened_, open_allowed_path(out.name_, roots, out.field_));
+    ASSIGN_OR_RETURN(out.stamp_, stamp_of(out.opened_, out.field_));
+    return out;
+  }
+  std::filesystem::path path() const { return opened_.path(); }
+  Result<std::string> digest() const {
+    Result<std::string> sha256 = content_digest(opened_);
+    if (!sha256.ok()) return with_name(sha256.error());
+    return sha256;
+  }
+  /// SOURCE_CHANGED if it is no longer what it was.
+  Status check_unchanged() const {
+    ASSIGN_OR_RETURN(const std::string now, stamp_of(opened_, field_));
+    return now == stamp_ ? Status() : changed("changed while it was read; try again");
+  }
+  Error changed(const std::string& how) const {
+    Error e = field_error("SOURCE_CHANGED", field_, quoted_value(name_) + " " + how);
+    e.code = ErrorCode::kFailedPrecondition;
+    return e;
+  }
+  /// Files were read by way of their descriptors, whose paths nobody knows.
+  Error with_name(Error error) const {
+    const std::string shown = path().string();
+    const auto rename = [&](std::string& text) {
+      for (size_t at = 0; (at = text.find(shown, at)) != std::string::npos; at += name_.size()) {
+        text.replace(at, shown.size(), name_);
+      }
+    };
+    rename(error.message);
+    for (FieldViolation& violation : error.violations) {
+      rename(violation.field);
+      rename(violation.description);
+    }
+    return error;
+  }
+
+ private:
+  std::string name_, field_, stamp_;
+  AllowedPath opened_;
+};
+
+Result<v1::Outcome> run_digest(const v1::DigestTask& task) {
+  const std::vector<std::filesystem::path> roots(task.allowed_roots().begin(),
+                                                 task.allowed_roots().end());
+  v1::Outcome outcome;
+  outcome.set_kind(v1::Outcome::SUCCEEDED);
+  for (int i = 0; i < task.spec().sources_size(); ++i) {
+    const v1::DatasetSource& source = task.spec().sources(i);
+    std::string& digest = *outcome.add_digests();
+    if (source.server_path().empty()) continue;
+    ASSIGN_OR_RETURN(const ServerSource opened, ServerSource::open(source, i, roots));
+    ASSIGN_OR_RETURN(digest, opened.digest());
+    if (Status s = opened.check_unchanged(); !s.ok()) return std::move(s).error();
+  }
+  return outcome;
+}
+
 Result<v1::Outcome> run_ingest(const v1::IngestTask& task) {
-  const std::vector<std::filesystem::path> paths(task.source_paths().begin(),
-                                                 task.source_paths().end());
+  std::vector<std::filesystem::path> paths(task.source_paths().begin(), task.source_paths().end());
+  const std::vector<std::filesystem::path> roots(task.allowed_roots().begin(),
+                                                 task.allowed_roots().end());
+  std::vector<ServerSource> opened;
+  for (int i = 0; i < task.spec().sources_size(); ++i) {
+    const v1::DatasetSource& source = task.spec().sources(i);
+    if (source.server_path().empty()) continue;
+    ASSIGN_OR_RETURN(ServerSource of_server, ServerSource::open(source, i, roots));
+    ASSIGN_OR_RETURN(const std::string sha256, of_server.digest());
+    if (sha256 != source.sha256()) {
+      return of_server.changed("has changed since the dataset was created; create it again");
+    }
+    paths[static_cast<size_t>(i)] = of_server.path();
+    opened.push_back(std::move(of_server));
+  }
   ASSIGN_OR_RETURN(const IngestRequest request, to_ingest_request(task.spec(), paths));
-  ASSIGN_OR_RETURN(const DatasetSchema schema, ingest(request, task.output_dir(), local_files()));
+  Result<DatasetSchema> ingested = ingest(request, task.output_dir(), local_files());
+  if (!ingested.ok()) {
+    Error error = ingested.error();
+    for (const ServerSource& source : opened) error = source.with_name(std::move(error));
+    return error;
+  }
+  const DatasetSchema& schema = *ingested;
+  for (const ServerSource& source : opened) {  // who asked removes what was made
+    if (Status s = source.check_unchanged(); !s.ok()) return std::move(s).error();
+  }
   v1::Outcome outcome;
   outcome.set_kind(v1::Outcome::SUCCEEDED);
   *outcome.mutable_schema() = to_proto(schema);
@@ -200,6 +288,8 @@ Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& str
   switch (assignment.kind_case()) {
     case v1::Assignment::kTrain:
       return run_train(assignment.train(), stream, stop);
+    case v1::Assignment::kDigest:
+      return run_digest(assignment.digest());
     case v1::Assignment::kIngest:
       return run_ingest(assignment.ingest());
     case v1::Assignment::kPredict:

@@ -185,6 +185,27 @@ std::vector<int32_t> map_tokens(const TextSchema& model, const TextSchema& data,
   return out;
 }
 
+/// Subwords of two texts have nothing in common but the text: it is told and cut anew, row by row.
+/// Of a row that was cut at its ingest that is what was kept.
+std::vector<int32_t> recut_tokens(const TextSchema& model, const TextSchema& data,
+                                  std::span<const int32_t> tokens) {
+  const std::vector<std::string> texts = token_texts(data);
+  const std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(model);
+  const auto length = model.stream() ? tokens.size() : static_cast<size_t>(model.max_length);
+  std::vector<int32_t> out;
+  for (size_t begin = 0; begin < tokens.size(); begin += length) {
+    std::string text;
+    for (const int32_t token : tokens.subspan(begin, length)) {
+      text += texts[static_cast<size_t>(token)];
+    }
+    // A row may have been cut within a character.
+    text.resize(find_invalid_utf8(text).value_or(text.size()));
+    tokenizer->encode(text, model.stream() ? std::ssize(text) : model.max_length, out);
+    if (!model.stream()) out.resize(begin + length, static_cast<int32_t>(model.padding_id()));
+  }
+  return out;
+}
+
 bool same_columns(const DatasetSchema& a, const DatasetSchema& b) {
   return std::ranges::equal(a.columns, b.columns, [](const ColumnSchema& x, const ColumnSchema& y) {
     return x.name == y.name && x.kind == y.kind && x.categories == y.categories;
@@ -204,9 +225,13 @@ Result<AlignedRows> AlignedRows::align(const DatasetSchema& model, const Dataset
     out.view_.numeric = out.own_.numeric;
     out.view_.category = out.own_.category;
   }
-  if (model.kind == DatasetSchema::Kind::kText && model.text.pieces != data.text.pieces) {
-    out.own_.tokens = map_tokens(model.text, data.text, rows.tokens);
+  if (model.kind == DatasetSchema::Kind::kText &&
+      (model.text.pieces != data.text.pieces || model.text.model != data.text.model)) {
+    out.own_.tokens = is_subword(model.text.tokenizer)
+                          ? recut_tokens(model.text, data.text, rows.tokens)
+                          : map_tokens(model.text, data.text, rows.tokens);
     out.view_.tokens = out.own_.tokens;
+    if (model.stream()) out.view_.rows = std::ssize(out.view_.tokens);
   }
   if (!model.stream() && model.target.classes != data.target.classes) {
     const std::vector<int32_t> codes = indices_by_name(data.target.classes, model.target.classes);

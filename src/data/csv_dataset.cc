@@ -55,14 +55,7 @@ Status learn_vocabulary(const CsvOptions& options, const CellReader& cells,
     }
   }
   if (!problems.empty()) return problems.error();
-  const bool words = schema.text.tokenizer == TokenizerKind::kWord;
-  schema.text.pieces = counter.pieces(words ? options.vocabulary_size : kVocabularyMax);
-  if (schema.text.pieces.empty()) {
-    return dataset_error(
-        options.field("text"),
-        "the text columns hold no " + std::string(name_of(schema.text.tokenizer)) + " at all");
-  }
-  return {};
+  return counter.learn(options.vocabulary_size, options.json_lines ? "jsonl" : "csv", schema.text);
 }
 
 /// The second pass over one file.

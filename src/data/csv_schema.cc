@@ -62,7 +62,7 @@ Status check_row_text(const std::string& format, const std::string& tokenizer,
                       int64_t vocabulary_size, int64_t max_length) {
   if (!find_tokenizer(tokenizer)) {
     return dataset_error(format + ".tokenizer",
-                         quoted_value(tokenizer) + ", expected word, char or byte");
+                         quoted_value(tokenizer) + ", expected word, char, byte, bpe or unigram");
   }
   const auto in_range = [&](const char* name, int64_t value, int64_t max) -> Status {
     if (value >= 1 && value <= max) return {};

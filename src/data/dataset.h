@@ -74,8 +74,8 @@ struct CsvOptions {
   // Columns to read as text, joined by blanks in file order; all others but the target are then
   // left out.
   std::vector<std::string> text;
-  std::string tokenizer = "word";   // "word", "char", "byte"
-  int64_t vocabulary_size = 10000;  // word: the most frequent ones
+  std::string tokenizer = "word";   // "word", "char", "byte", "bpe", "unigram"
+  int64_t vocabulary_size = 10000;  // word, bpe, unigram: so many pieces at most
   int64_t max_length = 128;         // tokens of a row: longer ones are cut, shorter ones padded
 
   /// An option's name in messages: "csv.target".
@@ -86,9 +86,10 @@ struct CsvOptions {
 
 /// One text as a stream of tokens.
 struct TextOptions {
-  std::string tokenizer = "char";  // "char", "byte"
-  double test_share = 0;           // [0, 0.9]: this much of the end is the test set
-  std::string field;               // JSON lines: the text is this member of each; else empty
+  std::string tokenizer = "char";   // "char", "byte", "bpe", "unigram"
+  int64_t vocabulary_size = 10000;  // bpe, unigram: so many pieces at most
+  double test_share = 0;            // [0, 0.9]: this much of the end is the test set
+  std::string field;                // JSON lines: the text is this member of each; else empty
 };
 
 /// A folder or an archive of JPEG and PNG files.

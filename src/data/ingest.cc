@@ -141,6 +141,9 @@ Result<std::string> schema_json(const IngestRequest& request, const DatasetSchem
     json["options"]["text"] = {{"tokenizer", request.text.tokenizer},
                                {"test_share", request.text.test_share}};
     if (!request.text.field.empty()) json["options"]["text"]["field"] = request.text.field;
+    if (is_subword(*find_tokenizer(request.text.tokenizer))) {
+      json["options"]["text"]["vocabulary_size"] = request.text.vocabulary_size;
+    }
   } else if (request.format == "images") {
     const ImagesOptions& o = request.images;
     json["options"]["images"] = {{"size", o.size},         {"resize", o.resize},

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "src/base/base64.h"
 #include "src/base/json_fields.h"
 #include "src/base/text.h"
 #include "src/data/date.h"
@@ -86,9 +87,21 @@ Result<TextSchema> text_from_json(const nlohmann::json& json) {
   if (kind) {
     text.tokenizer = *kind;
   } else {
-    fields.refuse("tokenizer: expected byte, char or word");
+    fields.refuse("tokenizer: expected byte, char, word, bpe or unigram");
   }
   text.max_length = fields.integer("max_length", 0, kTextLengthMax);
+  if (kind && is_subword(*kind)) {
+    std::optional<std::string> model = base64_decode(fields.text("model"));
+    if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
+    if (!model)
+      return make_error(ErrorCode::kInvalidArgument, kReason,
+                        "schema: text: model: expected base64");
+    if (Status s = set_subword_model(*std::move(model), text); !s.ok()) {
+      return make_error(ErrorCode::kInvalidArgument, kReason,
+                        "schema: text: model: " + s.error().message);
+    }
+    return text;
+  }
   text.pieces = fields.texts("pieces");
   const bool bytes = kind == TokenizerKind::kByte;
   if (std::ssize(text.pieces) > kVocabularyMax || bytes != text.pieces.empty() ||
@@ -212,9 +225,12 @@ std::string DatasetSchema::to_json() const {
   }
   if (skipped_files > 0) json["skipped_files"] = skipped_files;
   if (kind == Kind::kText) {
-    json["text"] = {{"tokenizer", name_of(text.tokenizer)},
-                    {"max_length", text.max_length},
-                    {"pieces", text.pieces}};
+    json["text"] = {{"tokenizer", name_of(text.tokenizer)}, {"max_length", text.max_length}};
+    if (is_subword(text.tokenizer)) {
+      json["text"]["model"] = base64_encode(text.model);
+    } else {
+      json["text"]["pieces"] = text.pieces;
+    }
   }
   json["target"] = {{"name", target.name}};
   if (target.kind == TargetSchema::Kind::kClass) {

@@ -123,9 +123,16 @@ Result<std::string> read_text(const TextOptions& options, const std::filesystem:
 }
 
 Status check_options(const TextOptions& options, bool has_test) {
-  if (options.tokenizer != "char" && options.tokenizer != "byte") {
+  const std::optional<TokenizerKind> kind = find_tokenizer(options.tokenizer);
+  if (!kind || kind == TokenizerKind::kWord) {  // words do not make the text again
     return dataset_error("text.tokenizer",
-                         quoted_value(options.tokenizer) + ", expected char or byte");
+                         quoted_value(options.tokenizer) + ", expected char, byte, bpe or unigram");
+  }
+  if (is_sized(*kind) &&
+      (options.vocabulary_size < 1 || options.vocabulary_size > kVocabularyMax)) {
+    return dataset_error("text.vocabulary_size", std::to_string(options.vocabulary_size) +
+                                                     " is out of range, expected 1 to " +
+                                                     std::to_string(kVocabularyMax));
   }
   if (!(options.test_share >= 0 && options.test_share <= kTestShareMax)) {  // not NaN
     return dataset_error("text.test_share", std::to_string(options.test_share) +
@@ -137,11 +144,11 @@ Status check_options(const TextOptions& options, bool has_test) {
   return {};
 }
 
-/// Byte offset at which the last `tokens` code points of a UTF-8 text begin.
-size_t offset_of_tail(std::string_view text, int64_t tokens) {
+/// Byte offset at which the last `count` code points of a UTF-8 text begin.
+size_t offset_of_tail(std::string_view text, int64_t count) {
   size_t at = text.size();
-  while (tokens > 0 && at > 0) {
-    if ((static_cast<unsigned char>(text[--at]) & 0xc0) != 0x80) --tokens;
+  while (count > 0 && at > 0) {
+    if ((static_cast<unsigned char>(text[--at]) & 0xc0) != 0x80) --count;
   }
   return at;
 }
@@ -169,7 +176,7 @@ Result<TypedDataset> read_text_dataset(const TextOptions& options,
   schema.kind = DatasetSchema::Kind::kText;
   schema.target.kind = TargetSchema::Kind::kNextToken;
   schema.text.tokenizer = *find_tokenizer(options.tokenizer);
-  const bool chars = schema.text.tokenizer == TokenizerKind::kChar;
+  const bool chars = schema.text.tokenizer != TokenizerKind::kByte;  // of UTF-8
 
   ASSIGN_OR_RETURN(const std::string text, read_text(options, train, "data"));
   std::string test_text;
@@ -183,17 +190,19 @@ Result<TypedDataset> read_text_dataset(const TextOptions& options,
   std::string_view train_part = text;
   std::string_view test_part = test_text;
   if (options.test_share > 0) {
-    const int64_t tokens = chars ? count_code_points(text) : std::ssize(text);
-    const int64_t held_out = std::llround(static_cast<double>(tokens) * options.test_share);
+    const int64_t units = chars ? count_code_points(text) : std::ssize(text);
+    const int64_t held_out = std::llround(static_cast<double>(units) * options.test_share);
     const size_t at =
         chars ? offset_of_tail(text, held_out) : text.size() - static_cast<size_t>(held_out);
     train_part = train_part.substr(0, at);
     test_part = std::string_view(text).substr(at);
   }
   if (chars) {
-    VocabularyCounter counter(TokenizerKind::kChar);
+    VocabularyCounter counter(schema.text.tokenizer);
     if (Status s = counter.add(train_part, "data"); !s.ok()) return std::move(s).error();
-    schema.text.pieces = counter.pieces(kVocabularyMax);
+    if (Status s = counter.learn(options.vocabulary_size, "text", schema.text); !s.ok()) {
+      return std::move(s).error();
+    }
   }
   const std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(schema.text);
   encode_all(*tokenizer, train_part, result.train);

@@ -134,11 +134,7 @@ Status learn_vocabulary(const TextFilesOptions& options, TextListing& train, Tex
     return counter.add(content, place_in_tree(train.what, file.path));
   };
   if (Status s = visit_texts(train, Part::kTrain, false, take); !s.ok()) return s;
-  const bool words = text.tokenizer == TokenizerKind::kWord;
-  text.pieces = counter.pieces(words ? options.vocabulary_size : kVocabularyMax);
-  if (!text.pieces.empty()) return {};
-  return dataset_error("data",
-                       "the files hold no " + std::string(name_of(text.tokenizer)) + " at all");
+  return counter.learn(options.vocabulary_size, "text_files", text);
 }
 
 }  // namespace

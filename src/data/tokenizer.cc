@@ -6,6 +6,8 @@
 #include "src/base/text.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
+#include "src/data/subword_model.h"
+#include "src/data/subword_training.h"
 
 namespace trainyard {
 namespace {
@@ -95,7 +97,14 @@ class WordTokenizer final : public Tokenizer {
   int32_t unknown_;
 };
 
-constexpr std::array<std::string_view, 3> kNames = {"byte", "char", "word"};
+constexpr std::array<std::string_view, 5> kNames = {"byte", "char", "word", "bpe", "unigram"};
+
+/// Of a schema, whose model was read before.
+SubwordModel subword_model(const TextSchema& schema) {
+  Result<SubwordModel> model = read_subword_model(schema.tokenizer, schema.model);
+  TRAINYARD_CHECK(model.ok(), "a schema with a tokenizer model that nobody has checked");
+  return *std::move(model);
+}
 
 }  // namespace
 
@@ -106,6 +115,11 @@ std::optional<TokenizerKind> find_tokenizer(std::string_view name) {
   if (it == kNames.end()) return std::nullopt;
   return static_cast<TokenizerKind>(it - kNames.begin());
 }
+
+bool is_subword(TokenizerKind kind) {
+  return kind == TokenizerKind::kBpe || kind == TokenizerKind::kUnigram;
+}
+bool is_sized(TokenizerKind kind) { return kind == TokenizerKind::kWord || is_subword(kind); }
 
 int64_t TextSchema::unknown_id() const {
   return tokenizer == TokenizerKind::kByte ? -1 : padding_id() + 1;
@@ -125,8 +139,33 @@ std::unique_ptr<const Tokenizer> make_tokenizer(const TextSchema& schema) {
       return std::make_unique<CharTokenizer>(schema);
     case TokenizerKind::kWord:
       return std::make_unique<WordTokenizer>(schema);
+    case TokenizerKind::kBpe:
+    case TokenizerKind::kUnigram:
+      return make_subword_tokenizer(subword_model(schema),
+                                    static_cast<int32_t>(schema.unknown_id()));
   }
   return nullptr;
+}
+
+std::vector<std::string> token_texts(const TextSchema& schema) {
+  std::vector<std::string> texts(static_cast<size_t>(schema.first_piece_id()));
+  if (schema.tokenizer == TokenizerKind::kByte) {
+    for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
+  } else if (is_subword(schema.tokenizer)) {
+    const SubwordModel model = subword_model(schema);
+    for (size_t id = 1; id < model.pieces.size(); ++id) texts.push_back(text_of_piece(model, id));
+  } else {
+    texts.insert(texts.end(), schema.pieces.begin(), schema.pieces.end());
+  }
+  return texts;
+}
+
+Status set_subword_model(std::string model, TextSchema& schema) {
+  ASSIGN_OR_RETURN(SubwordModel read, read_subword_model(schema.tokenizer, model));
+  read.pieces.erase(read.pieces.begin());
+  schema.pieces = std::move(read.pieces);
+  schema.model = std::move(model);
+  return {};
 }
 
 char32_t lower_case(char32_t c) {
@@ -138,8 +177,14 @@ char32_t lower_case(char32_t c) {
   return c;
 }
 
+VocabularyCounter::VocabularyCounter(TokenizerKind kind)
+    : kind_(kind), sample_(is_subword(kind) ? std::make_unique<SentenceSample>() : nullptr) {}
+VocabularyCounter::~VocabularyCounter() = default;
+
 Status VocabularyCounter::add(std::string_view text, const std::string& what) {
-  if (kind_ == TokenizerKind::kChar) {
+  if (sample_) {
+    sample_->add(text);
+  } else if (kind_ == TokenizerKind::kChar) {
     code_points_.resize(kCodePoints);
     while (!text.empty()) ++code_points_[static_cast<size_t>(take_code_point(text))];
   } else if (kind_ == TokenizerKind::kWord) {
@@ -161,7 +206,23 @@ Status VocabularyCounter::add(std::string_view text, const std::string& what) {
   return {};
 }
 
-std::vector<std::string> VocabularyCounter::pieces(int64_t pieces_max) const {
+Status VocabularyCounter::learn(int64_t pieces_max, const std::string& field,
+                                TextSchema& schema) const {
+  if (kind_ == TokenizerKind::kByte) return {};
+  const auto none = [&](const std::string& what) {
+    return dataset_error(field + ".text", "there is no " + what + " at all");
+  };
+  if (sample_) {
+    if (sample_->sentences().empty()) return none("text");
+    ASSIGN_OR_RETURN(std::string model,
+                     train_subwords(kind_, sample_->sentences(), pieces_max, field));
+    return set_subword_model(std::move(model), schema);
+  }
+  schema.pieces = count_pieces(is_sized(kind_) ? pieces_max : kVocabularyMax);
+  return schema.pieces.empty() ? none(std::string(name_of(kind_))) : Status();
+}
+
+std::vector<std::string> VocabularyCounter::count_pieces(int64_t pieces_max) const {
   std::vector<std::string> result;
   for (size_t c = 0; c < code_points_.size(); ++c) {
     if (code_points_[c] > 0) append_utf8(result.emplace_back(), static_cast<char32_t>(c));

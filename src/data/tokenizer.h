@@ -6,9 +6,12 @@
 //   char   one token for each code point
 //   word   one token for each word: a run of letters, digits and code points beyond ASCII that are
 //          no blanks, in lower case; all else separates words and is dropped
+//   bpe, unigram
+//          pieces of words, learnt by SentencePiece (subword_model.h)
 //
-// Ids: the padding (if the dataset has rows of fixed length) is 0; then the unknown token (char and
-// word); then the pieces in their order. A byte's id is its value behind the padding.
+// Ids: the padding (if the dataset has rows of fixed length) is 0; then the unknown token (all but
+// byte; of bpe and unigram it never occurs); then the pieces in their order. A byte's id is its
+// value behind the padding.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +26,24 @@
 
 namespace trainyard {
 
-enum class TokenizerKind : uint8_t { kByte, kChar, kWord };
+class SentenceSample;
+
+enum class TokenizerKind : uint8_t { kByte, kChar, kWord, kBpe, kUnigram };
 std::string_view name_of(TokenizerKind kind);
 /// Nothing for a name that is none.
 std::optional<TokenizerKind> find_tokenizer(std::string_view name);
+/// bpe, unigram.
+bool is_subword(TokenizerKind kind);
+/// Whether `vocabulary_size` decides how many pieces there are: word, bpe, unigram.
+bool is_sized(TokenizerKind kind);
 
 struct TextSchema {
   TokenizerKind tokenizer = TokenizerKind::kChar;
   /// char, word: the known ones; UTF-8, no two alike. Characters are sorted, words stand by falling
-  /// frequency.
+  /// frequency. bpe, unigram: those of the model but for the unknown one, as it has them.
   std::vector<std::string> pieces;
+  /// bpe, unigram: SentencePiece's model, which read_subword_model() has read.
+  std::string model;
   /// Tokens of a row, cut or padded to this. 0: the text is one stream, from which a job takes
   /// samples of its own context length.
   int64_t max_length = 0;
@@ -54,22 +65,37 @@ class Tokenizer {
 /// Const and thread-safe; borrows nothing.
 std::unique_ptr<const Tokenizer> make_tokenizer(const TextSchema& schema);
 
+/// By token, what it stands for in the text: nothing for the padding and the unknown one, a single
+/// byte where a token is one.
+std::vector<std::string> token_texts(const TextSchema& schema);
+
+/// A model that trainyard-tokenizer has written becomes that of `schema`, with its pieces.
+/// TOKENIZER_INVALID for any other.
+Status set_subword_model(std::string model, TextSchema& schema);
+
 /// Finds the pieces of a training text, given in parts (rows, or one part).
 class VocabularyCounter {
  public:
-  explicit VocabularyCounter(TokenizerKind kind) : kind_(kind) {}
-  /// Refuses, by DATASET_INVALID, text of more different words than can be counted. UTF-8.
+  explicit VocabularyCounter(TokenizerKind kind);
+  ~VocabularyCounter();
+  /// Refuses, by DATASET_INVALID, text of more different words than can be counted. UTF-8, but for
+  /// bytes, which have nothing to find.
   Status add(std::string_view text, const std::string& what);
-  /// The most frequent pieces, at most `pieces_max`; ties go to the smaller one.
-  std::vector<std::string> pieces(int64_t pieces_max) const;
+  /// Gives `schema`, whose tokenizer is the one of the constructor, its pieces: those of a sized
+  /// tokenizer are at most `pieces_max`; of words the most frequent, ties go to the smaller one.
+  /// Refuses a text that has none at all, naming options of `field`.
+  Status learn(int64_t pieces_max, const std::string& field, TextSchema& schema) const;
 
  private:
   struct Hash {
     using is_transparent = void;
     size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
   };
+  std::vector<std::string> count_pieces(int64_t pieces_max) const;
+
   TokenizerKind kind_;
-  std::vector<int64_t> code_points_;  // char: how often, by code point
+  std::unique_ptr<SentenceSample> sample_;  // bpe, unigram
+  std::vector<int64_t> code_points_;        // char: how often, by code point
   std::unordered_map<std::string, int64_t, Hash, std::equal_to<>> words_;
 };
 

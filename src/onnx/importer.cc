@@ -8,7 +8,7 @@
 
 #include "src/base/text.h"
 #include "src/onnx/import_table.h"
-#include "src/onnx/wire_reader.h"
+#include "src/onnx/onnx_file.h"
 
 namespace trainyard::onnx {
 namespace {

@@ -4,6 +4,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "src/base/base64.h"
+
 namespace trainyard::onnx {
 namespace {
 
@@ -89,6 +91,7 @@ Json text_metadata(const DatasetSchema& schema, const Preprocessing& p) {
                {"vocabulary_size", text.vocabulary_size()},
                {"first_piece_id", text.first_piece_id()},
                {"pieces", text.pieces}};
+  if (!text.model.empty()) json["sentencepiece_model"] = base64_encode(text.model);
   if (text.padding_id() >= 0) json["padding_id"] = text.padding_id();
   if (text.unknown_id() >= 0) json["unknown_id"] = text.unknown_id();
   return json;

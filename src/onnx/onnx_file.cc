@@ -7,11 +7,13 @@
 #include <cstring>
 
 #include "src/base/text.h"
-#include "src/onnx/wire_reader.h"
+#include "src/base/wire_reader.h"
 #include "src/tensor/shape.h"
 
 namespace trainyard::onnx {
 namespace {
+
+constexpr WireFormat kOnnxWire{"ONNX_INVALID", "not a valid ONNX file"};
 
 namespace fs = std::filesystem;
 
@@ -40,17 +42,6 @@ constexpr std::array<ElementInfo, 14> kElements = {{{1, "float", 4},
 const ElementInfo* find_element(int64_t type) {
   const auto it = std::ranges::find(kElements, type, &ElementInfo::type);
   return it == kElements.end() ? nullptr : &*it;
-}
-
-/// Calls `take(field)` for each field of the message in `field`; what it does not know it leaves.
-template <typename Take>
-Status for_each_field(const WireField& field, Take take) {
-  ASSIGN_OR_RETURN(WireReader reader, WireReader::of(field));
-  while (!reader.done()) {
-    ASSIGN_OR_RETURN(const WireField inner, reader.next());
-    if (Status s = take(inner); !s.ok()) return s;
-  }
-  return {};
 }
 
 template <typename T>
@@ -339,6 +330,8 @@ Result<fs::path> path_inside(const fs::path& folder, const std::string& location
 
 }  // namespace
 
+Error invalid_file(const std::string& what) { return invalid_wire(kOnnxWire, what); }
+
 std::string name_of(int64_t element_type) {
   const ElementInfo* info = find_element(element_type);
   return info != nullptr ? std::string(info->name) : "element type " + std::to_string(element_type);
@@ -373,8 +366,7 @@ Result<OnnxFile> OnnxFile::parse(std::span<const std::byte> bytes, const fs::pat
   OnnxFile onnx;
   onnx.folder_ = folder;
   bool has_graph = false;
-  const WireField whole{0, WireField::Type::kBytes, 0, bytes, 0};
-  Status s = for_each_field(whole, [&](const WireField& f) -> Status {
+  Status s = for_each_field(WireReader(kOnnxWire, bytes), [&](const WireField& f) -> Status {
     switch (f.number) {
       case 2:
         return store(text_of(f), onnx.producer_);

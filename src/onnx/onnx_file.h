@@ -21,6 +21,9 @@ namespace trainyard::onnx {
 
 constexpr size_t kNodesMax = 100'000;
 
+/// INVALID_ARGUMENT/ONNX_INVALID: the file is broken. `what` says where.
+Error invalid_file(const std::string& what);
+
 /// TensorProto.DataType.
 enum class ElementType : uint8_t {
   kUndefined = 0,

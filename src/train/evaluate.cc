@@ -11,10 +11,11 @@ namespace trainyard {
 namespace {
 
 // What each token takes in the text, in bytes. An unknown one counts as one: its own are not kept.
-std::vector<int64_t> bytes_of_tokens(const TextSchema& text) {
-  std::vector<int64_t> bytes(static_cast<size_t>(text.vocabulary_size()), 1);
-  auto next = static_cast<size_t>(text.first_piece_id());
-  for (const std::string& piece : text.pieces) bytes[next++] = std::ssize(piece);
+std::vector<int64_t> bytes_of_tokens(const TextSchema& schema) {
+  std::vector<int64_t> bytes;
+  for (const std::string& text : token_texts(schema)) {
+    bytes.push_back(std::max<int64_t>(std::ssize(text), 1));
+  }
   return bytes;
 }
 

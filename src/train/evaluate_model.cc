@@ -81,8 +81,7 @@ Result<ModelEvaluation> evaluate_model(const std::filesystem::path& model,
   const Objective& objective = loaded.objective;
   ASSIGN_OR_RETURN(const std::vector<std::string> names,
                    pick_metrics(metrics, objective.interface));
-  const std::vector<int64_t> rows =
-      all_rows(data.schema(), test ? data.schema().test_rows : data.schema().train_rows, context);
+  const std::vector<int64_t> rows = all_rows(data.schema(), aligned.view().rows, context);
   if (rows.empty()) {
     return field_error("EVALUATE_NO_ROWS", "dataset",
                        "its " + out.partition + " rows are less than one sample");

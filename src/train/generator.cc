@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "src/base/philox.h"
@@ -24,27 +26,54 @@ double uniform(uint64_t seed, int64_t index) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-/// What a token stands for.
-std::vector<std::string> texts_of(const TextSchema& text) {
-  std::vector<std::string> texts(static_cast<size_t>(text.vocabulary_size()));
-  auto next = static_cast<size_t>(text.first_piece_id());
-  if (text.tokenizer == TokenizerKind::kByte) {
-    for (int byte = 0; byte < 256; ++byte) texts[next++] = std::string(1, static_cast<char>(byte));
-  }
-  for (const std::string& piece : text.pieces) texts[next++] = piece;
-  return texts;
-}
-
 Error prompt_error(const std::string& description) {
   return field_error("PROMPT_INVALID", "prompt", description);
 }
+
+/// Holds bytes of a character back until the others have come: a subword model draws some of them
+/// one by one. What cannot become a character is told as U+FFFD.
+class Utf8Gate {
+ public:
+  /// With `shut` false everything passes as it comes.
+  explicit Utf8Gate(bool shut) : shut_(shut) {}
+
+  std::string pass(std::string_view bytes, bool last) {
+    if (!shut_) return std::string(bytes);
+    held_ += bytes;
+    std::string text;
+    while (const std::optional<size_t> bad = find_invalid_utf8(held_)) {
+      text.append(held_, 0, *bad);
+      held_.erase(0, *bad);
+      if (!last && may_become_a_character(held_)) return text;
+      append_utf8(text, U'\ufffd');
+      held_.erase(0, 1);
+    }
+    return text + std::exchange(held_, {});
+  }
+
+ private:
+  /// A beginning that some bytes would make well-formed.
+  static bool may_become_a_character(std::string_view bytes) {
+    for (const char second : {'\x80', '\x90', '\xa0'}) {
+      std::string whole(bytes);
+      while (whole.size() < 4) {
+        whole += whole.size() == 1 ? second : '\x80';
+        if (is_utf8(whole)) return true;
+      }
+    }
+    return false;
+  }
+
+  const bool shut_;
+  std::string held_;
+};
 
 class LoadedGenerator final : public Generator {
  public:
   LoadedGenerator(const TextSchema& text, int64_t context, std::unique_ptr<Inference> inference)
       : text_(text),
         tokenizer_(make_tokenizer(text)),
-        texts_(texts_of(text)),
+        texts_(token_texts(text)),
         inference_(std::move(inference)),
         window_(static_cast<size_t>(context)),
         logits_(static_cast<size_t>(text.vocabulary_size())) {}
@@ -54,6 +83,8 @@ class LoadedGenerator final : public Generator {
                   const std::function<void(std::string_view)>& on_text) override {
     if (Status s = check_sampling(sampling); !s.ok()) return s;
     ASSIGN_OR_RETURN(std::vector<int32_t> text, encode(prompt));
+    // Only byte models may be about something else than text.
+    Utf8Gate gate(text_.tokenizer != TokenizerKind::kByte);
     for (int64_t i = 0; i < tokens; ++i) {
       if (stop.stop_requested()) {
         return make_error(ErrorCode::kCancelled, "CANCELLED", "stopped before the end");
@@ -61,7 +92,7 @@ class LoadedGenerator final : public Generator {
       score_next(text);
       const int32_t token = draw_token(logits_, sampling, i);
       text.push_back(token);
-      on_text(texts_[static_cast<size_t>(token)]);
+      on_text(gate.pass(texts_[static_cast<size_t>(token)], i + 1 == tokens));
     }
     return {};
   }

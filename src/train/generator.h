@@ -46,9 +46,10 @@ class Generator {
                                                  Backend& backend);
   virtual ~Generator() = default;
 
-  /// Calls on_text with the bytes of each new token, in order: one of a byte model may be part of a
-  /// character. INVALID_ARGUMENT/PROMPT_INVALID for an empty prompt, one that is not UTF-8 or one
-  /// with characters that the model does not know; CANCELLED after `stop`.
+  /// Calls on_text for each new token, in order, with what it adds to the text. It is well-formed
+  /// UTF-8: bytes of a character wait for the others, and what becomes none is U+FFFD. Those of a
+  /// byte model come as they are. INVALID_ARGUMENT/PROMPT_INVALID for an empty prompt, one that is
+  /// not UTF-8 or one with characters that the model does not know; CANCELLED after `stop`.
   virtual Status generate(std::string_view prompt, int64_t tokens, const Sampling& sampling,
                           std::stop_token stop,
                           const std::function<void(std::string_view)>& on_text) = 0;

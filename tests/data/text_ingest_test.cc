@@ -103,7 +103,7 @@ TEST(TextIngest, RefusesWhatIsNoText) {
       {"abc", {}, "d\xc3", "test: byte 1 ('\\xc3') is not UTF-8"},
       {"abc", {}, "", "test: the file is empty"},
       {"a", {}, std::nullopt, "data: 1 token to train on, expected at least 2"},
-      {"abcd", words, std::nullopt, "text.tokenizer: 'word', expected char or byte"},
+      {"abcd", words, std::nullopt, "text.tokenizer: 'word', expected char, byte, bpe or unigram"},
       {"abcd", share, std::nullopt, "text.test_share: 0.950000 is out of range"},
       {"abcd", tail, "ab", "text.test_share: there is a test file too"},
   };
@@ -200,15 +200,15 @@ TEST(CsvText, RefusesOptionsThatDoNotFit) {
   };
   expect(message([](CsvOptions& o) { o.text = {"titel"}; }), "csv.text: 'titel' is not a column");
   expect(message([](CsvOptions& o) { o.text = {"label"}; }), "csv.text: 'label' is the target");
-  expect(message([](CsvOptions& o) { o.tokenizer = "bpe"; }),
-         "csv.tokenizer: 'bpe', expected word");
+  expect(message([](CsvOptions& o) { o.tokenizer = "wordpiece"; }),
+         "csv.tokenizer: 'wordpiece', expected word");
   expect(message([](CsvOptions& o) { o.max_length = 0; }), "csv.max_length: 0 is out of range");
   expect(message([](CsvOptions& o) { o.vocabulary_size = 0; }),
          "csv.vocabulary_size: 0 is out of range");
   expect(message([](CsvOptions& o) { o.ignore = {"id"}; }), "csv.ignore: has no effect");
   expect(message([](CsvOptions& o) { o.image = {1, 1, 2}; }), "csv.image: has no effect");
   expect(message([](CsvOptions&) {}, "title,label\n!!,a\n?,b\n"),
-         "csv.text: the text columns hold no word at all");
+         "csv.text: there is no word at all");
   expect(message([](CsvOptions&) {}, "title,label\nab\xff,a\n"),
          "data: row 1 (line 2), column 'title': byte 2 of the text ('\\xff') is not UTF-8");
 }

@@ -108,6 +108,64 @@ recipe:
         self.assert_refused(done, done.returncode, "context_length", "1..1259")
         self.assertNotEqual(done.returncode, 0)
 
+    def test_pieces_of_words(self):
+        sentence = "the tower \u2603 of the town\n"
+        text = self.write("tower.txt", sentence * 200)
+        spec = self.write("tower.yaml", f"""
+name: tower
+dataset: {{name: tower, path: {text}, text: {{tokenizer: bpe, vocabulary_size: 290, test_share: 0.1}}}}
+model: {{gpt2: {{n_layer: 1, n_head: 2, n_embd: 32, dropout: 0}}}}
+recipe:
+  steps: 150
+  batch_size: 16
+  context_length: 8
+  metrics: [bits_per_byte]
+  optimizer: {{type: adam, learning_rate: 0.01}}
+""")
+        self.daemon.cli("submit", spec, "--watch")
+        schema = self.daemon.json("dataset", "get", "tower")["schema"]
+        self.assertEqual(schema["text"]["tokenizer"], "BPE")
+        self.assertIn("\u2581t", schema["text"]["pieces"])
+        self.assertLess(int(schema["train_rows"]), len(sentence) * 200 * 0.9 / 2)
+        self.assertIn("bpe", self.daemon.cli("dataset", "get", "tower").stdout)
+        metrics = self.daemon.job("tower")["progress"]["metrics"]
+        self.assertLess(metrics["test/bits_per_byte"], 0.3)
+
+        done = self.daemon.cli("generate", "tower", "--prompt", "the tower", "--tokens", "40", "--temperature", "0")
+        self.assertTrue(done.stdout.startswith(" \u2603 of the town\nthe tower"), done.stdout)
+        # Never seen, told by its bytes; and a model that is warm enough draws bytes of no character.
+        answer = self.daemon.json("generate", "tower", "--prompt", "\u00e9\U0001f600", "--tokens", "200",
+                                  "--temperature", "50")
+        self.assertIn("\ufffd", answer["text"])
+        other = self.write("other.txt", "of the tower of the town\n" * 30)
+        self.daemon.cli("dataset", "upload", "--text", other, "--name", "other", "--tokenizer", "bpe",
+                        "--vocabulary-size", "280")
+        answer = self.daemon.json("model", "evaluate", "tower", "other")
+        self.assertGreater(answer["metrics"]["accuracy"], 0.3)
+
+        done = self.daemon.cli("dataset", "upload", "--text", text, "--tokenizer", "unigram", "--vocabulary-size", "100",
+                               check=False)
+        self.assert_refused(done, 2, "text.vocabulary_size", "100 is too few")
+        done = self.daemon.cli("dataset", "upload", "--text", text, "--vocabulary-size", "300", check=False)
+        self.assert_refused(done, 2, "vocabulary_size", "bpe or unigram")
+
+    def test_rows_in_pieces_of_words(self):
+        self.write("pieces.csv", news(160))
+        spec = self.write("pieces.yaml", """
+name: pieces
+dataset:
+  path: pieces.csv
+  csv: {target: topic, text: [title, body], tokenizer: unigram, vocabulary_size: 350, max_length: 24}
+model:
+  embedding_bag_classifier: {embedding_dim: 16}
+recipe: {epochs: 15, batch_size: 16, validation_split: 0.25, optimizer: {type: adam, learning_rate: 0.02}}
+""")
+        self.daemon.cli("submit", spec, "--watch")
+        self.assertEqual(self.daemon.job("pieces")["progress"]["metrics"]["val/accuracy"], 1)
+        lines = self.write("pieces.txt", "The coach today\nThe bank today \u2603\n")
+        answer = self.daemon.json("predict", "pieces", "--text", lines)
+        self.assertEqual([p["label"] for p in answer["predictions"]], ["sport", "money"])
+
     def test_what_is_no_text_is_refused_with_its_byte(self):
         path = self.write("latin1.txt", "caf\xe9 noir".encode("latin-1"))
         done = self.daemon.cli("dataset", "upload", "--text", path, check=False)

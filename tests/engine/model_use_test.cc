@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <map>
 
+#include "src/base/text.h"
 #include "src/train/confusion.h"
 #include "src/train/evaluate_model.h"
 #include "src/train/generator.h"
@@ -162,6 +164,67 @@ TEST_F(Letters, IsMeasuredOnAnotherText) {
   EXPECT_GT(values.at("accuracy"), 0.8);  // all but what touches the X
   EXPECT_LT(values.at("accuracy"), 1);
   EXPECT_TRUE(measured->confusion.empty());
+}
+
+// A model of pieces and bytes draws half characters when it is warm enough: none may get out.
+TEST(Subwords, GoOnInWholeCharacters) {
+  const char* program = std::getenv("TRAINYARD_TOKENIZER_PROGRAM");
+  if (program == nullptr || !std::filesystem::exists(program)) {
+    GTEST_SKIP() << "built without SentencePiece";
+  }
+  const Workspace w;
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "the tower \xf0\x9f\x98\x80 of the town\n";
+  std::ofstream(w / "input.txt") << text;
+  std::ofstream(w / "other.txt") << "of the tower of the town of the tower \xf0\x9f\x98\x80\n";
+  for (const auto& [name, pieces] : {std::pair{"input", 290}, std::pair{"other", 300}}) {
+    IngestRequest request;
+    request.format = "text";
+    request.text.tokenizer = "bpe";
+    request.text.vocabulary_size = pieces;
+    request.sources.push_back({"data", w / (std::string(name) + ".txt")});
+    const auto schema = ingest(request, w / name, local_files());
+    ASSERT_TRUE(schema.ok()) << schema.error().message;
+  }
+  TrainJob job;
+  job.model.preset = "gpt2";
+  job.model.parameters = {
+      {"n_layer", int64_t{1}}, {"n_head", int64_t{2}}, {"n_embd", int64_t{32}}, {"dropout", 0.0}};
+  job.recipe.optimizer.type = "adam";
+  job.recipe.optimizer.learning_rate = 0.01;
+  job.recipe.context_length = 8;
+  job.recipe.batch_size = 16;
+  job.recipe.steps = 120;
+  job.dataset = w / "input";
+  job.checkpoints = w / "checkpoints";
+  job.model_output = w / "model";
+  const auto backend = make_cpu_backend(1);
+  Recorder recorder;
+  const auto result = train(job, *backend, local_files(), recorder, {});
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  const auto generator = Generator::open(w / "model", *backend);
+  ASSERT_TRUE(generator.ok()) << generator.error().message;
+  const auto generate = [&](double temperature, int64_t tokens) {
+    std::string all;
+    int64_t told = 0;
+    const Status s = (*generator)
+                         ->generate("the tower", tokens, {.temperature = temperature, .seed = 7},
+                                    {}, [&](std::string_view piece) {
+                                      EXPECT_TRUE(is_utf8(piece)) << quoted_value(piece);
+                                      ++told;
+                                      all += piece;
+                                    });
+    EXPECT_TRUE(s.ok()) << s.error().message;
+    EXPECT_EQ(told, tokens);
+    return all;
+  };
+  EXPECT_TRUE(generate(0, 30).starts_with(" \xf0\x9f\x98\x80 of the town\n")) << generate(0, 30);
+  EXPECT_NE(generate(60, 300).find("\xef\xbf\xbd"), std::string::npos);
+  const auto measured = evaluate_model(w / "model", w / "other", "", {}, *backend);
+  ASSERT_TRUE(measured.ok()) << measured.error().message;
+  std::map<std::string, double> values(measured->values.begin(), measured->values.end());
+  EXPECT_GT(values.at("accuracy"), 0.3);
+  EXPECT_LT(values.at("bits_per_byte"), values.at("loss") / std::log(2));  // several bytes a token
 }
 
 TEST(EvaluateModel, GivesWhatTheTrainingReported) {

@@ -506,6 +506,14 @@ TEST(ConvertData, TextOptionsAreReadAndUnusedOnesRefused) {
   EXPECT_EQ(request->format, "text");
   EXPECT_EQ(request->text.tokenizer, "char");
   EXPECT_EQ(request->text.test_share, 0.25);
+  spec.mutable_text()->set_vocabulary_size(400);  // characters have as many as there are
+  EXPECT_TRUE(names_field(to_ingest_request(spec, paths).error(), "spec.text.vocabulary_size"));
+  spec.mutable_text()->set_tokenizer(v1::UNIGRAM);
+  request = to_ingest_request(spec, paths);
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->text.tokenizer, "unigram");
+  EXPECT_EQ(request->text.vocabulary_size, 400);
+  spec.mutable_text()->clear_vocabulary_size();
   spec.mutable_text()->set_tokenizer(v1::WORD);
   request = to_ingest_request(spec, paths);
   ASSERT_FALSE(request.ok());

@@ -51,6 +51,22 @@ TEST(ServiceConfig, EveryKeyAndValueIsUnderstoodOrRefused) {
   EXPECT_EQ(refusal_of(""), "");
 }
 
+TEST(ServiceConfig, ASettingThatRepeatsIsAListInTheFileAndSeveralFlags) {
+  Config config;
+  ASSERT_TRUE(apply_config_text("ingest_root: [/tmp, /usr/]\n", "f", config).ok());
+  ASSERT_TRUE(apply_setting("ingest_root", "/", config).ok());
+  EXPECT_EQ(config.ingest_roots, (std::vector<std::filesystem::path>{"/tmp", "/usr/", "/"}));
+  const std::string described = describe_config(config);
+  Config again;
+  ASSERT_TRUE(apply_config_text(described, "f", again).ok()) << described;
+  EXPECT_EQ(again.ingest_roots, config.ingest_roots);
+  EXPECT_EQ(refusal_of("ingest_root: /tmp\n"), "");
+  for (const char* bad : {"ingest_root: tmp\n", "ingest_root: [/tmp, /no/such/folder]\n",
+                          "ingest_root: [[/tmp]]\n", "ingest_root: {a: /tmp}\n"}) {
+    EXPECT_NE(refusal_of(bad), "") << bad;
+  }
+}
+
 TEST(ServiceConfig, AListenerBeyondLoopbackNeedsTlsAndTokenOrAWord) {
   const auto complete = [](const char* listen, bool tls, bool token, bool insecure) {
     Config config;

@@ -3,7 +3,12 @@
 // failures: it wins over the exit status.)
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 int main(int argc, char** argv) {
+#ifdef TRAINYARD_TEST_TOKENIZER_PROGRAM  // it stands beside the programs, not beside their tests
+  ::setenv("TRAINYARD_TOKENIZER_PROGRAM", TRAINYARD_TEST_TOKENIZER_PROGRAM, 0);
+#endif
   ::testing::InitGoogleTest(&argc, argv);
   const int status = RUN_ALL_TESTS();
   const auto& all = *::testing::UnitTest::GetInstance();

@@ -33,7 +33,8 @@ def daemon_folder():
 
 @pytest.fixture(scope="session")
 def daemon(daemon_folder):
-    running = Daemon(daemon_folder / "state").start()
+    (daemon_folder / "allowed").mkdir()
+    running = Daemon(daemon_folder / "state", "--ingest-root", str(daemon_folder / "allowed")).start()
     yield running
     running.stop()
 

@@ -65,6 +65,24 @@ def test_an_upload_goes_on_behind_what_the_server_has(client, tmp_path):
     assert seen[0].done_bytes == min(2 << 20, len(text)) and seen[-1].done_bytes == len(text)
 
 
+def test_files_of_the_server_are_not_uploaded(client, daemon_folder):
+    path = daemon_folder / "allowed/rows.csv"
+    path.write_text("x,y\n" + "".join(f"{i},{i % 2}\n" for i in range(30)))
+    spec = {"server_path": str(path), "csv": {"target": "y"}}
+    there = client.upload_dataset(spec, name="rows-on-server")
+    assert there.schema.train_rows == 30 and there.spec.sources[0].server_path == str(path)
+    assert client.upload_dataset(spec, name="rows-on-server").digest == there.digest
+    sent = client.upload_dataset({"path": "rows.csv", "csv": {"target": "y"}}, folder=path.parent, name="rows-sent")
+    assert sent.digest == there.digest
+    job = client.submit({"dataset": spec, "model": {"mlp": {"hidden": [2]}},
+                         "recipe": {"epochs": 1, "batch_size": 5, "optimizer": {"type": "sgd", "learning_rate": 0.1}}})
+    assert client.wait(job).state == trainyard.JobState.SUCCEEDED
+    error = refused(trainyard.TrainyardError,
+                    lambda: client.upload_dataset({**spec, "server_path": "/etc/passwd"}), "operator allows")
+    assert error.reason == "SERVER_PATH_OUTSIDE"
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_dataset({**spec, "path": "rows.csv"}), "server_path")
+
+
 def test_datasets_that_are_refused(client, tmp_path):
     (tmp_path / "empty.csv").write_bytes(b"")
     (tmp_path / "bad.csv").write_text("x,y\n1,2\n3\n")

@@ -22,7 +22,7 @@ from trainyard import v1
 from trainyard._document import Document, Entry, Kind, Problem, Value, refusal
 from trainyard._onnx import import_onnx
 from trainyard._tar import TarFolder
-from trainyard._upload import Content
+from trainyard._upload import Content, ServerPath
 from trainyard.errors import FieldViolation, InvalidArgumentError, TrainyardError
 
 # Descriptors of messages, fields and enums: what their types are called differs between versions of protobuf.
@@ -309,11 +309,15 @@ class DatasetDocument:
             if path:
                 yield which, self.folder / path
 
-    def contents(self) -> list[tuple[v1.DatasetSource.Role, Content]]:
-        """What to upload: files, and folders where the format may be one."""
+    def contents(self) -> list[tuple[v1.DatasetSource.Role, Content | ServerPath]]:
+        """What to upload: files, and folders where the format may be one; and what the server has."""
         folders = any(self.file.HasField(name) for name in ("images", "cifar", "text", "text_files"))
-        return [(role, Content(path.name, TarFolder(path) if folders and path.is_dir() else path))
-                for role, path in self.sources()]
+        here: list[tuple[v1.DatasetSource.Role, Content | ServerPath]] = [
+            (role, Content(path.name, TarFolder(path) if folders and path.is_dir() else path))
+            for role, path in self.sources()]
+        role = v1.DatasetSource.Role
+        return here + [(which, ServerPath(path)) for which, path in
+                       ((role.DATA, self.file.server_path), (role.TEST, self.file.server_test_path)) if path]
 
     def format(self) -> v1.DatasetSpec:
         """The wire's description, without sources. The fields of a .tsv are separated by tabs unless the file says
@@ -330,9 +334,9 @@ class DatasetDocument:
             return v1.DatasetSpec(jsonl=self.file.jsonl)
         if self.file.HasField("text_files"):
             return v1.DatasetSpec(text_files=self.file.text_files)
-        if self.file.path:
+        if self.file.path or self.file.server_path:
             spec = v1.DatasetSpec(csv=self.file.csv)
-            if not spec.csv.delimiter and self.file.path.lower().endswith((".tsv", ".tsv.gz")):
+            if not spec.csv.delimiter and (self.file.path or self.file.server_path).lower().endswith((".tsv", ".tsv.gz")):
                 spec.csv.delimiter = "\t"
             return spec
         return v1.DatasetSpec(idx=v1.IdxFormat())
@@ -346,7 +350,8 @@ class JobDocument:
     imported_weights: Path | None = None  # of model.onnx, once it is imported: what initial_weights.path stands for
 
     def has_data(self) -> bool:
-        return any(True for _ in self.dataset.sources())
+        file = self.dataset.file
+        return bool(file.server_path or file.server_test_path) or any(True for _ in self.dataset.sources())
 
     def weights(self) -> Path | None:
         """The file whose weights the job begins with. None where the spec names another source beside it, which the
@@ -443,25 +448,30 @@ def _check_dataset(file: v1.DatasetFile, prefix: str, document: Document, reader
                if file.HasField(name)]
     if npy and "arrays" in formats:
         formats.remove("arrays")
-    at_path = bool(file.path or file.test_path or formats)
+    on_server = bool(file.server_path or file.server_test_path)
+    at_path = bool(file.path or file.test_path or formats or on_server)
+    named = bool(file.path or file.server_path)
     images = bool(file.train_images or file.train_labels or file.test_images or file.test_labels)
     if at_path + images + npy > 1:
         add("FIELD_CONFLICT", "", "has fields of several kinds: path and its formats (csv, jsonl, text, text_files, "
             "images, cifar, arrays), IDX files (train_images) or NPY files (inputs); expected one kind")
     elif len(formats) > 1:
         add("FIELD_CONFLICT", "", f"has {formats[0]} and {formats[1]}, expected one of them")
+    elif on_server and (file.path or file.test_path):
+        add("FIELD_CONFLICT", "server_path" if file.server_path else "server_test_path",
+            "there are files of this machine too (path, test_path), expected one kind")
     elif file.HasField("text"):
-        if not file.path:
+        if not named:
             add("FIELD_REQUIRED", "path", "required with text: the file that holds it")
     elif file.HasField("jsonl"):
-        if not file.path:
+        if not named:
             add("FIELD_REQUIRED", "path", "required with jsonl: the file that holds the rows")
         if not file.jsonl.target:
             add("FIELD_REQUIRED", "jsonl.target", "the member to learn")
     elif file.HasField("images") or file.HasField("cifar") or file.HasField("text_files"):
-        if not file.path:
+        if not named:
             add("FIELD_REQUIRED", "path", f"required with {formats[0]}: the folder or archive that holds them")
-        if file.HasField("cifar") and file.test_path:
+        if file.HasField("cifar") and (file.test_path or file.server_test_path):
             add("FIELD_UNUSED", "test_path", "has no effect with cifar: its test set is beside the rest")
     elif npy:
         for name in ("inputs", "targets"):
@@ -471,11 +481,11 @@ def _check_dataset(file: v1.DatasetFile, prefix: str, document: Document, reader
             add("FIELD_REQUIRED", "test_targets" if file.test_inputs else "test_inputs",
                 "required: a test set is inputs and targets")
     elif file.HasField("arrays"):
-        if not file.path:
+        if not named:
             add("FIELD_REQUIRED", "path", "required with arrays: a NPZ or safetensors file; or name NPY files by "
                 "inputs and targets")
     elif at_path:
-        if not file.path:
+        if not named:
             add("FIELD_REQUIRED", "path", "required with csv: the file that holds the rows")
         if not file.csv.target:
             add("FIELD_REQUIRED", "csv.target", "required with path: the column to learn (or jsonl: {target: ...} for JSON "

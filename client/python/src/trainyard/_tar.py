@@ -1,5 +1,5 @@
 """A folder as a tar archive that is made as it is read, byte for byte as the command line makes it
-(client/lib/tar_folder.h): the files that are not hidden, sorted by their paths' bytes, without owners and times."""
+(src/base/tar_folder.h): the files that are not hidden, sorted by their paths' bytes, without owners and times."""
 
 from __future__ import annotations
 

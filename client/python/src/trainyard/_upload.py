@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import google_crc32c
 
@@ -20,6 +20,7 @@ from trainyard.errors import InternalError, InvalidArgumentError, NotFoundError,
 
 CHUNK_BYTES = 1 << 20
 TRIES_MAX = 5  # without any progress
+SERVER_PATH_TIMEOUT_S = 3600.0  # the server reads the files first
 _POLL_S, _POLL_S_MAX = 0.02, 1.0
 
 
@@ -57,6 +58,13 @@ class Content:
                 raise InvalidArgumentError(f"{self.source}: the file is empty", reason="DATASET_INVALID")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
                 yield mapped
+
+
+@dataclass(frozen=True)
+class ServerPath:
+    """A file or folder of the server, which is not uploaded."""
+
+    path: str
 
 
 def _may_resume(error: TrainyardError) -> bool:
@@ -130,12 +138,18 @@ def ensure_weights(channel: Channel, name: str, path: Path, progress: Observer |
 
 
 def ensure_dataset(channel: Channel, name: str, spec: v1.DatasetSpec,
-                   sources: Sequence[tuple[v1.DatasetSource.Role, Content]], progress: Observer | None) -> v1.Dataset:
+                   sources: Sequence[tuple[v1.DatasetSource.Role, Content | ServerPath]],
+                   progress: Observer | None) -> v1.Dataset:
     """Uploads the sources, creates the dataset and waits until it is READY. What the server has is not sent again."""
     request = v1.CreateDatasetRequest(parent=channel.parent, dataset_id=name, spec=spec)
+    timeout_s = None
     for role, content in sources:
-        request.spec.sources.add(role=role, sha256=upload(channel, content, progress), filename=content.filename)
-    dataset = channel.call(CREATE_DATASET, request)
+        if isinstance(content, ServerPath):
+            request.spec.sources.add(role=role, server_path=content.path, filename=PurePosixPath(content.path).name)
+            timeout_s = SERVER_PATH_TIMEOUT_S
+        else:
+            request.spec.sources.add(role=role, sha256=upload(channel, content, progress), filename=content.filename)
+    dataset = channel.call(CREATE_DATASET, request, timeout_s)
     pause = _POLL_S
     while dataset.state == v1.Dataset.INGESTING:
         time.sleep(pause)

@@ -1,4 +1,4 @@
-// client/lib/tar_folder.h: a folder as a tar archive that is made as it is read.
+// src/base/tar_folder.h: a folder as a tar archive that is made as it is read.
 //
 // The archive holds the folder's files as src/base/folder_files.h lists them, nothing of their
 // owners, modes and times: the same files make the same bytes on every machine, and so the server
@@ -14,7 +14,7 @@
 #include "src/base/handle.h"
 #include "src/base/result.h"
 
-namespace trainyard::client {
+namespace trainyard {
 
 class TarFolder {
  public:
@@ -45,4 +45,4 @@ class TarFolder {
 /// The header, or headers, before a file's bytes.
 std::string tar_header(const std::string& path, int64_t bytes);
 
-}  // namespace trainyard::client
+}  // namespace trainyard

@@ -1,4 +1,4 @@
-#include "client/lib/tar_folder.h"
+#include "src/base/tar_folder.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include "src/base/folder_files.h"
 #include "src/base/text.h"
 
-namespace trainyard::client {
+namespace trainyard {
 namespace {
 
 constexpr int64_t kBlock = 512;
@@ -151,4 +151,4 @@ Status TarFolder::read_file(size_t part, int64_t offset, int64_t count, std::str
   return {};
 }
 
-}  // namespace trainyard::client
+}  // namespace trainyard

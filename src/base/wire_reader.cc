@@ -1,17 +1,18 @@
-#include "src/onnx/wire_reader.h"
+#include "src/base/wire_reader.h"
 
 #include <bit>
 #include <cstring>
 
-namespace trainyard::onnx {
+namespace trainyard {
 namespace {
 
 using Type = WireField::Type;
 
 Error wrong_type(const WireField& field, const char* expected) {
-  return invalid_file("byte " + std::to_string(field.at) + ": field " +
-                      std::to_string(field.number) + " has wire type " +
-                      std::to_string(static_cast<int>(field.type)) + ", expected " + expected);
+  return invalid_wire(*field.format, "byte " + std::to_string(field.at) + ": field " +
+                                         std::to_string(field.number) + " has wire type " +
+                                         std::to_string(static_cast<int>(field.type)) +
+                                         ", expected " + expected);
 }
 
 template <typename Bits>
@@ -41,17 +42,18 @@ Status append_fixed(const WireField& field, Type one, std::vector<T>& values) {
 
 }  // namespace
 
-Error invalid_file(const std::string& what) {
-  return make_error(ErrorCode::kInvalidArgument, "ONNX_INVALID", "not a valid ONNX file: " + what);
+Error invalid_wire(const WireFormat& format, const std::string& what) {
+  return make_error(ErrorCode::kInvalidArgument, format.reason,
+                    std::string(format.refusal) + ": " + what);
 }
 
 Result<WireReader> WireReader::of(const WireField& field) {
   if (field.type != Type::kBytes) return wrong_type(field, "a message");
-  return WireReader(field.bytes, field.at);
+  return WireReader(*field.format, field.bytes, field.at);
 }
 
 Error WireReader::broken(const std::string& what) const {
-  return invalid_file("byte " + std::to_string(at_ + position_) + ": " + what);
+  return invalid_wire(*format_, "byte " + std::to_string(at_ + position_) + ": " + what);
 }
 
 Result<uint64_t> WireReader::varint() {
@@ -68,6 +70,7 @@ Result<uint64_t> WireReader::varint() {
 
 Result<WireField> WireReader::next() {
   WireField field;
+  field.format = format_;
   ASSIGN_OR_RETURN(const uint64_t tag, varint());
   if (tag >> 3 == 0 || tag >> 3 > (uint64_t{1} << 29) - 1)
     return broken("no field has this number");
@@ -150,4 +153,4 @@ Status append_doubles(const WireField& field, std::vector<double>& values) {
   return append_fixed<double, uint64_t>(field, Type::kFixed64, values);
 }
 
-}  // namespace trainyard::onnx
+}  // namespace trainyard

@@ -1,13 +1,13 @@
 // Catches: an archive whose pieces do not fit together, which would break uploads that go on where
 // they stopped, and bytes that depend on more than the files' paths and contents.
-#include "client/lib/tar_folder.h"
+#include "src/base/tar_folder.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <fstream>
 
-namespace trainyard::client {
+namespace trainyard {
 namespace {
 
 namespace fs = std::filesystem;
@@ -87,4 +87,4 @@ TEST_F(TarOfFolder, RefusesWhatItCannotPack) {
 }
 
 }  // namespace
-}  // namespace trainyard::client
+}  // namespace trainyard

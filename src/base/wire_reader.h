@@ -1,6 +1,6 @@
-// src/onnx/wire_reader.h: the fields of one message in the Protocol Buffers wire format, one after
-// another: the reading half of protobuf_message.h. Nothing is copied, and no length is believed
-// before it has been held against the bytes that there are.
+// src/base/wire_reader.h: the fields of one message in the Protocol Buffers wire format, one after
+// another, without Protobuf: the reading half of src/onnx/protobuf_message.h. Nothing is copied,
+// and no length is believed before it has been held against the bytes that there are.
 //
 // Source: "Encoding", the Protocol Buffers documentation.
 #pragma once
@@ -14,10 +14,15 @@
 
 #include "src/base/result.h"
 
-namespace trainyard::onnx {
+namespace trainyard {
 
-/// INVALID_ARGUMENT/ONNX_INVALID: the file is broken. `what` says where.
-Error invalid_file(const std::string& what);
+/// What is read, for messages: "not a valid ONNX file", by ONNX_INVALID.
+struct WireFormat {
+  const char* reason;
+  const char* refusal;
+};
+/// INVALID_ARGUMENT: the file is broken. `what` says where.
+Error invalid_wire(const WireFormat& format, const std::string& what);
 
 struct WireField {
   enum class Type : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
@@ -26,6 +31,7 @@ struct WireField {
   uint64_t bits = 0;                 // of the three types of numbers
   std::span<const std::byte> bytes;  // of kBytes
   size_t at = 0;                     // where the file has it
+  const WireFormat* format = nullptr;
 
   std::string_view text() const {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -34,8 +40,9 @@ struct WireField {
 
 class WireReader {
  public:
-  /// `at`: where `bytes` stand in the file, for messages.
-  explicit WireReader(std::span<const std::byte> bytes, size_t at = 0) : bytes_(bytes), at_(at) {}
+  /// `format` must outlive what is read. `at`: where `bytes` stand in the file, for messages.
+  WireReader(const WireFormat& format, std::span<const std::byte> bytes, size_t at = 0)
+      : format_(&format), bytes_(bytes), at_(at) {}
   /// The message that a field holds.
   static Result<WireReader> of(const WireField& field);
 
@@ -46,12 +53,28 @@ class WireReader {
   Result<uint64_t> varint();
   Error broken(const std::string& what) const;
 
+  const WireFormat* format_;
   std::span<const std::byte> bytes_;
   size_t at_;
   size_t position_ = 0;
 };
 
-/// What a field must be; ONNX_INVALID for one of another wire type.
+/// Calls `take(field)` for each field of the message; what it does not know it leaves.
+template <typename Take>
+Status for_each_field(WireReader reader, Take take) {
+  while (!reader.done()) {
+    ASSIGN_OR_RETURN(const WireField inner, reader.next());
+    if (Status s = take(inner); !s.ok()) return s;
+  }
+  return {};
+}
+template <typename Take>
+Status for_each_field(const WireField& field, Take take) {
+  ASSIGN_OR_RETURN(const WireReader reader, WireReader::of(field));
+  return for_each_field(reader, take);
+}
+
+/// What a field must be; a refusal of one of another wire type.
 Result<int64_t> int_of(const WireField& field);
 Result<float> float_of(const WireField& field);
 Result<std::string> text_of(const WireField& field);
@@ -61,4 +84,4 @@ Status append_ints(const WireField& field, std::vector<int64_t>& values);
 Status append_floats(const WireField& field, std::vector<float>& values);
 Status append_doubles(const WireField& field, std::vector<double>& values);
 
-}  // namespace trainyard::onnx
+}  // namespace trainyard
