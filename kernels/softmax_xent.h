@@ -66,16 +66,23 @@ void softmax_xent_backward(const SoftmaxXentParams& p, const float* prob, const 
 }  // namespace cpu
 
 /// A row's loss is summed in F32, the rows' losses in double, in an order that is always the same.
-/// `weights` is p.weights in device memory, in F32; nullptr where that is empty. Launches: 2 each.
+/// `weights` is p.weights in device memory, in F32; nullptr where that is empty. Launches: 2 each,
+/// backward of shares 3.
 /// Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
 namespace cuda {
 int64_t softmax_xent_forward_workspace_bytes(const SoftmaxXentParams& p);
 void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights, const float* z,
                           const int32_t* label, float* loss, float* prob, void* workspace,
                           CUstream_st* stream);
-constexpr int64_t softmax_xent_backward_workspace_bytes() { return sizeof(double); }
+int64_t softmax_xent_backward_workspace_bytes(const SoftmaxXentParams& p);
 void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights, const float* prob,
                            const int32_t* label, const float* dloss, float* dz, void* workspace,
+                           CUstream_st* stream);
+void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights, const float* z,
+                          const float* share, float* loss, float* prob, void* workspace,
+                          CUstream_st* stream);
+void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights, const float* prob,
+                           const float* share, const float* dloss, float* dz, void* workspace,
                            CUstream_st* stream);
 }  // namespace cuda
 

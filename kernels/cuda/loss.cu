@@ -10,6 +10,7 @@
 #include "kernels/softmax_xent.h"
 
 #include <cmath>
+#include <initializer_list>
 
 namespace trainyard::kernels::cuda {
 namespace {
@@ -142,10 +143,157 @@ TRAINYARD_KERNEL void xent_gradient(int64_t rows, int64_t classes, ClassTarget t
   }
 }
 
+// Of given distributions. prob may be z, as above.
+template <bool kBlock, int kStep>
+TRAINYARD_KERNEL void share_rows(int64_t rows, int64_t classes, ClassTarget t, bool divergence,
+                                 const float* z, const float* shares, float* prob, float* row_loss,
+                                 float* row_weight) {
+  using Threads = RowThreads<kBlock>;
+  for (int64_t row = Threads::first(); row < rows; row += Threads::step()) {
+    const In z_row{z + row * classes, false}, share_row{shares + row * classes, false};
+    const Out p_row{prob + row * classes, false};
+    RunningSoftmax s;
+    Threads::template for_packs<kStep>(classes, [&](int64_t i) {
+      for (const float e : load<kStep>(z_row, i).v) s.add(e);
+    });
+    const float max = Threads::reduce(s.max, Max());
+    const float sum = Threads::reduce(s.sum_below(max), Sum());
+    const float log_sum = math::log(sum);
+    float loss = 0, weight = 0;
+    Threads::template for_packs<kStep>(classes, [&](int64_t i) {
+      Pack<kStep> v = load<kStep>(z_row, i);
+      const Pack<kStep> given = load<kStep>(share_row, i);
+      for (int k = 0; k < kStep; ++k) {
+        const float shifted = v.v[k] - max, w = t.weight(i + k);
+        const float c = w * (t.kept * given.v[k] + t.share);
+        weight += w * given.v[k];
+        if (c != 0) {  // also where log p is infinite
+          loss -= c * (shifted - log_sum - (divergence ? math::log(c) : 0.0f));
+        }
+        v.v[k] = math::exp(shifted) / sum;
+      }
+      store<kStep>(p_row, i, v);
+    });
+    loss = Threads::reduce(loss, Sum());
+    weight = Threads::reduce(weight, Sum());
+    if (Threads::lane() != 0) continue;
+    row_loss[row] = loss;
+    row_weight[row] = weight;
+  }
+}
+
+TRAINYARD_KERNEL void mean_by_row_weight(int64_t rows, const float* row_loss,
+                                         const float* row_weight, float* loss) {
+  double sum = 0, weight = 0;
+  for (int64_t n = threadIdx.x; n < rows; n += blockDim.x) {
+    sum += static_cast<double>(row_loss[n]);
+    weight += static_cast<double>(row_weight[n]);
+  }
+  const double total = block_sum_double(sum), by = block_sum_double(weight);
+  if (threadIdx.x == 0) *loss = by == 0 ? 0.0f : static_cast<float>(total / by);
+}
+
+template <bool kBlock, int kStep>
+TRAINYARD_KERNEL void share_weights(int64_t rows, int64_t classes, ClassTarget t,
+                                    const float* shares, float* row_weight) {
+  using Threads = RowThreads<kBlock>;
+  for (int64_t row = Threads::first(); row < rows; row += Threads::step()) {
+    const In share_row{shares + row * classes, false};
+    float weight = 0;
+    Threads::template for_packs<kStep>(classes, [&](int64_t i) {
+      const Pack<kStep> given = load<kStep>(share_row, i);
+      for (int k = 0; k < kStep; ++k) weight += t.weight(i + k) * given.v[k];
+    });
+    weight = Threads::reduce(weight, Sum());
+    if (Threads::lane() == 0) row_weight[row] = weight;
+  }
+}
+
+TRAINYARD_KERNEL void sum_weights(int64_t rows, const float* row_weight, double* weight) {
+  double sum = 0;
+  for (int64_t n = threadIdx.x; n < rows; n += blockDim.x) {
+    sum += static_cast<double>(row_weight[n]);
+  }
+  const double total = block_sum_double(sum);
+  if (threadIdx.x == 0) *weight = total;
+}
+
+// dz may be prob, as above.
+template <bool kBlock, int kStep>
+TRAINYARD_KERNEL void share_gradient(int64_t rows, int64_t classes, ClassTarget t,
+                                     const float* prob, const float* shares, const float* dloss,
+                                     const double* weight, float* dz) {
+  using Threads = RowThreads<kBlock>;
+  const float factor =
+      *weight > 0 ? static_cast<float>(static_cast<double>(*dloss) / *weight) : 0.0f;
+  for (int64_t row = Threads::first(); row < rows; row += Threads::step()) {
+    const In p_row{prob + row * classes, false}, share_row{shares + row * classes, false};
+    const Out dz_row{dz + row * classes, false};
+    float sum = 0;
+    Threads::template for_packs<kStep>(classes, [&](int64_t i) {
+      const Pack<kStep> given = load<kStep>(share_row, i);
+      for (int k = 0; k < kStep; ++k) sum += t.weight(i + k) * (t.kept * given.v[k] + t.share);
+    });
+    sum = Threads::reduce(sum, Sum());
+    Threads::template for_packs<kStep>(classes, [&](int64_t i) {
+      Pack<kStep> v = load<kStep>(p_row, i);
+      const Pack<kStep> given = load<kStep>(share_row, i);
+      for (int k = 0; k < kStep; ++k) {
+        v.v[k] = factor * (sum * v.v[k] - t.weight(i + k) * (t.kept * given.v[k] + t.share));
+      }
+      store<kStep>(dz_row, i, v);
+    });
+  }
+}
+
+/// Whether rows of all of them may be read four at a time.
+bool fours_of(int64_t classes, std::initializer_list<const float*> rows) {
+  return classes % 4 == 0 && std::ranges::all_of(rows, [](const float* x) {
+           return takes_four({x, false});
+         });
+}
+
 }  // namespace
 
 int64_t softmax_xent_forward_workspace_bytes(const SoftmaxXentParams& p) {
-  return p.rows * static_cast<int64_t>(sizeof(float));
+  return 2 * p.rows * static_cast<int64_t>(sizeof(float));  // losses and weights of rows
+}
+
+int64_t softmax_xent_backward_workspace_bytes(const SoftmaxXentParams& p) {
+  return static_cast<int64_t>(sizeof(double)) + p.rows * static_cast<int64_t>(sizeof(float));
+}
+
+void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights, const float* z,
+                          const float* share, float* loss, float* prob, void* workspace,
+                          CUstream_st* stream) {
+  const ClassTarget t = target_of(p, weights);
+  auto* const row_loss = static_cast<float*>(workspace);
+  float* const row_weight = row_loss + p.rows;
+  with_rows(p.rows, p.classes, fours_of(p.classes, {z, share, prob}),
+            [&](auto block, auto step, const Grid& grid) {
+              launch(grid, stream, share_rows<block.value, step.value>, p.rows, p.classes, t,
+                     p.divergence, z, share, prob, row_loss, row_weight);
+            });
+  launch({1, kSumThreads}, stream, mean_by_row_weight, p.rows, row_loss, row_weight, loss);
+}
+
+void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights, const float* prob,
+                           const float* share, const float* dloss, float* dz, void* workspace,
+                           CUstream_st* stream) {
+  const ClassTarget t = target_of(p, weights);
+  auto* const weight = static_cast<double*>(workspace);
+  auto* const row_weight = reinterpret_cast<float*>(weight + 1);
+  with_rows(p.rows, p.classes, fours_of(p.classes, {share}),
+            [&](auto block, auto step, const Grid& grid) {
+              launch(grid, stream, share_weights<block.value, step.value>, p.rows, p.classes, t,
+                     share, row_weight);
+            });
+  launch({1, kSumThreads}, stream, sum_weights, p.rows, row_weight, weight);
+  with_rows(p.rows, p.classes, fours_of(p.classes, {prob, share, dz}),
+            [&](auto block, auto step, const Grid& grid) {
+              launch(grid, stream, share_gradient<block.value, step.value>, p.rows, p.classes, t,
+                     prob, share, dloss, weight, dz);
+            });
 }
 
 void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights, const float* z,
@@ -153,11 +301,11 @@ void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights, cons
                           CUstream_st* stream) {
   const ClassTarget t = target_of(p, weights);
   auto* const row_loss = static_cast<float*>(workspace);
-  const bool fours = p.classes % 4 == 0 && takes_four({z, false}) && takes_four({prob, false});
-  with_rows(p.rows, p.classes, fours, [&](auto block, auto step, const Grid& grid) {
-    launch(grid, stream, xent_rows<block.value, step.value>, p.rows, p.classes, t, z, label, prob,
-           row_loss);
-  });
+  with_rows(p.rows, p.classes, fours_of(p.classes, {z, prob}),
+            [&](auto block, auto step, const Grid& grid) {
+              launch(grid, stream, xent_rows<block.value, step.value>, p.rows, p.classes, t, z,
+                     label, prob, row_loss);
+            });
   launch({1, kSumThreads}, stream, mean_by_weight, p.rows, t, row_loss, label, loss);
 }
 
@@ -167,11 +315,11 @@ void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights, con
   const ClassTarget t = target_of(p, weights);
   auto* const weight = static_cast<double*>(workspace);
   launch({1, kSumThreads}, stream, write_weight, p.rows, t, label, weight);
-  const bool fours = p.classes % 4 == 0 && takes_four({prob, false}) && takes_four({dz, false});
-  with_rows(p.rows, p.classes, fours, [&](auto block, auto step, const Grid& grid) {
-    launch(grid, stream, xent_gradient<block.value, step.value>, p.rows, p.classes, t, prob, label,
-           dloss, weight, dz);
-  });
+  with_rows(p.rows, p.classes, fours_of(p.classes, {prob, dz}),
+            [&](auto block, auto step, const Grid& grid) {
+              launch(grid, stream, xent_gradient<block.value, step.value>, p.rows, p.classes, t,
+                     prob, label, dloss, weight, dz);
+            });
 }
 
 namespace {

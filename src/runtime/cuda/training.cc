@@ -29,6 +29,8 @@ class SoftmaxXentKernel : public Kernel {
   DeviceMemory weights_;
 };
 
+/// Target: int32_t, of labels, or float, of shares.
+template <typename Target>
 class SoftmaxXentForward final : public SoftmaxXentKernel {
  public:
   using SoftmaxXentKernel::SoftmaxXentKernel;
@@ -36,26 +38,29 @@ class SoftmaxXentForward final : public SoftmaxXentKernel {
     return kernels::cuda::softmax_xent_forward_workspace_bytes(p_);
   }
   void run(const KernelArgs& a) override {
-    kernels::cuda::softmax_xent_forward(p_, weights(), a.in<float>(0), a.in<int32_t>(1),
+    kernels::cuda::softmax_xent_forward(p_, weights(), a.in<float>(0), a.in<Target>(1),
                                         a.out<float>(0), a.out<float>(1), a.workspace, stream_);
   }
 };
 
+template <typename Target>
 class SoftmaxXentBackward final : public SoftmaxXentKernel {
  public:
   using SoftmaxXentKernel::SoftmaxXentKernel;
   int64_t workspace_bytes() const override {
-    return kernels::cuda::softmax_xent_backward_workspace_bytes();
+    return kernels::cuda::softmax_xent_backward_workspace_bytes(p_);
   }
   void run(const KernelArgs& a) override {
-    kernels::cuda::softmax_xent_backward(p_, weights(), a.in<float>(0), a.in<int32_t>(1),
+    kernels::cuda::softmax_xent_backward(p_, weights(), a.in<float>(0), a.in<Target>(1),
                                          a.in<float>(2), a.out<float>(0), a.workspace, stream_);
   }
 };
 
-template <typename K>
-std::unique_ptr<Kernel> make(const Device& device, const Graph& g, const Node& n) {
-  return std::make_unique<K>(device, g, n);
+template <template <typename> typename K>
+std::unique_ptr<Kernel> make_by_target(const Device& device, const Graph& g, const Node& n) {
+  return with_target_type<float>(g, n, [&]<typename Target>(Target) -> std::unique_ptr<Kernel> {
+    return std::make_unique<K<Target>>(device, g, n);
+  });
 }
 
 template <typename F>
@@ -96,9 +101,9 @@ std::unique_ptr<Kernel> make_constant(const Device& device, const Graph& g, cons
 
 std::span<const CudaEntry> training_kernels() {
   static constexpr CudaEntry kEntries[] = {
-      {"SoftmaxCrossEntropyLoss", make<SoftmaxXentForward>},
-      {"KullbackLeiblerDivergence", make<SoftmaxXentForward>},
-      {"SoftmaxCrossEntropyLossGrad", make<SoftmaxXentBackward>},
+      {"SoftmaxCrossEntropyLoss", make_by_target<SoftmaxXentForward>},
+      {"KullbackLeiblerDivergence", make_by_target<SoftmaxXentForward>},
+      {"SoftmaxCrossEntropyLossGrad", make_by_target<SoftmaxXentBackward>},
 #define TRAINYARD_ROW(F) \
   {#F, make_pointwise_loss<math::F>}, {#F "Grad", make_pointwise_loss_grad<math::F>},
       TRAINYARD_FOR_EACH_POINTWISE_LOSS(TRAINYARD_ROW)
