@@ -36,8 +36,7 @@ struct CpuLoops : HostOperands<CpuLoops, float> {
                        float* da, float* db) const {
     kernels::cpu::arithmetic_grad<F>(box, a, b, dy, da, db, *team);
   }
-  void reduce(const kernels::ReduceParams& p, const float* x, float* y,
-              void* /*workspace*/) const {
+  void reduce(const kernels::ReduceParams& p, const float* x, float* y, void* /*workspace*/) const {
     kernels::cpu::reduce(p, x, y, *team);
   }
   void reduce_grad(const kernels::ReduceParams& p, const float* x, const float* y, const float* dy,

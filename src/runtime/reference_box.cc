@@ -37,8 +37,8 @@ struct ReferenceLoops : HostOperands<ReferenceLoops<T>, T> {
   void reduce(const kernels::ReduceParams& p, const T* x, T* y, void* /*workspace*/) const {
     kernels::reference::reduce(p, x, y);
   }
-  void reduce_grad(const kernels::ReduceParams& p, const T* x, const T* y, const T* dy,
-                   T* dx, void* /*workspace*/) const {
+  void reduce_grad(const kernels::ReduceParams& p, const T* x, const T* y, const T* dy, T* dx,
+                   void* /*workspace*/) const {
     kernels::reference::reduce_grad(p, x, y, dy, dx);
   }
 };
