@@ -210,7 +210,7 @@ Status VocabularyCounter::learn(int64_t pieces_max, const std::string& field,
                                 TextSchema& schema) const {
   if (kind_ == TokenizerKind::kByte) return {};
   const auto none = [&](const std::string& what) {
-    return dataset_error(field + ".text", "there is no " + what + " at all");
+    return dataset_error(field, "there is no " + what + " at all");
   };
   if (sample_) {
     if (sample_->sentences().empty()) return none("text");

@@ -273,7 +273,7 @@ TEST(SubwordIngest, RefusesWhatCannotBeLearned) {
       0u);
   EXPECT_EQ(message("abc", options_of("bpe", 0)),
             "text.vocabulary_size: 0 is out of range, expected 1 to 1048576");
-  EXPECT_EQ(message("\n\n\n", options_of("bpe", 400)), "text.text: there is no text at all");
+  EXPECT_EQ(message("\n\n\n", options_of("bpe", 400)), "text: there is no text at all");
   EXPECT_EQ(message("abc\xff", options_of("unigram", 400)).find("data: byte 3"), 0u);
   const std::string program = std::getenv("TRAINYARD_TOKENIZER_PROGRAM");
   ::setenv("TRAINYARD_TOKENIZER_PROGRAM", "/nowhere/trainyard-tokenizer", 1);

@@ -113,7 +113,7 @@ TEST(TextFiles, WhatIsNoTextIsRefusedWithFileAndByte) {
                   .message()
                   .starts_with("data: every text to train is of the class 'a', expected 2"));
   EXPECT_EQ(of({{"a/1.txt", "!"}, {"b/2.txt", "?"}}).message(),
-            "data: the files hold no word at all");
+            "text_files: there is no word at all");
   EXPECT_EQ(of({{"a/1.txt", "x"}, {"b/2.txt", "y"}, {"a/1.txt", "z"}}).error().reason,
             "ARCHIVE_UNSAFE");
   TextFilesOptions wrong;

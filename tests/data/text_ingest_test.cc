@@ -207,8 +207,7 @@ TEST(CsvText, RefusesOptionsThatDoNotFit) {
          "csv.vocabulary_size: 0 is out of range");
   expect(message([](CsvOptions& o) { o.ignore = {"id"}; }), "csv.ignore: has no effect");
   expect(message([](CsvOptions& o) { o.image = {1, 1, 2}; }), "csv.image: has no effect");
-  expect(message([](CsvOptions&) {}, "title,label\n!!,a\n?,b\n"),
-         "csv.text: there is no word at all");
+  expect(message([](CsvOptions&) {}, "title,label\n!!,a\n?,b\n"), "csv: there is no word at all");
   expect(message([](CsvOptions&) {}, "title,label\nab\xff,a\n"),
          "data: row 1 (line 2), column 'title': byte 2 of the text ('\\xff') is not UTF-8");
 }
