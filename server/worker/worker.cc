@@ -274,7 +274,9 @@ Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
 Result<v1::Outcome> run_check_device(const v1::CheckDeviceTask& task) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    open_backend(task.device(), task.threads()));
-  const DeviceCheck check = check_device(*backend, *make_cpu_backend(std::max(1, task.threads())));
+  const DeviceCheck check =
+      check_device(*backend, *make_cpu_backend(std::max(1, task.threads())),
+                   [](const DeviceCheckRow& row) { return row.failure.empty(); });
   if (const std::string failure = check.failure(); !failure.empty()) {
     return make_error(ErrorCode::kFailedPrecondition, "DEVICE_CHECK_FAILED", failure);
   }

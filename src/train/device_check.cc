@@ -193,7 +193,7 @@ std::string DeviceCheck::failure() const {
 }
 
 DeviceCheck check_device(Backend& device, Backend& judge,
-                         const std::function<void(const DeviceCheckRow&)>& on_row) {
+                         const std::function<bool(const DeviceCheckRow&)>& on_row) {
   DeviceCheck check;
   for (const Network& network : networks()) {
     const Result<Run> expected = train(network, judge);
@@ -204,7 +204,7 @@ DeviceCheck check_device(Backend& device, Backend& judge,
     } else {
       check.rows.push_back(compare(network, *expected, *got, train(network, device).value()));
     }
-    if (on_row) on_row(check.rows.back());
+    if (on_row && !on_row(check.rows.back())) break;
   }
   return check;
 }

@@ -26,8 +26,9 @@ struct DeviceCheck {
 };
 
 /// Takes a second or two where `judge` is the cpu backend; with the reference loops, ten. A fault
-/// of the device (CudaError) is thrown. `on_row` is told each row as it is made; it may be empty.
+/// of the device (CudaError) is thrown. `on_row` is told each row as it is made, and says whether
+/// to go on; without one all are made.
 DeviceCheck check_device(Backend& device, Backend& judge,
-                         const std::function<void(const DeviceCheckRow&)>& on_row = nullptr);
+                         const std::function<bool(const DeviceCheckRow&)>& on_row = nullptr);
 
 }  // namespace trainyard

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-from harness import EXAMPLES, Daemon, wait_until
+from harness import Daemon, digits_spec, wait_until
 
 NVML = os.environ.get("TRAINYARD_FAKE_NVML")
 MODULE = os.environ.get("TRAINYARD_EMULATED_CUDA")
@@ -40,53 +40,63 @@ class Gpu(unittest.TestCase):
             return None if "being checked" in gpu.get("reason", "") else gpu
         return wait_until(done, "the GPU's check ends", timeout_s=240)
 
-    def submit(self, daemon, device, *sets):
-        return daemon.submit(EXAMPLES / "digits_mlp.yaml", "--set", f"resources.device={device}",
-                             *[a for s in sets for a in ("--set", s)])
+    def submit(self, daemon, name, device, *sets):
+        spec = digits_spec(self.folder, name)
+        return daemon.submit(spec, "--set", f"resources.device={device}", *[a for s in sets for a in ("--set", s)])
 
     def wait(self, daemon, name):
         daemon.cli("wait", name, check=False)
         return daemon.job(name)
 
-    def test_a_job_waits_for_the_check_runs_on_the_gpu_and_learns_what_the_cpu_learns(self):
-        daemon = self.start()
-        name = self.submit(daemon, "auto", "recipe.epochs=3")
-        cpu = self.submit(daemon, "cpu", "recipe.epochs=3")
-        on_gpu, on_cpu = self.wait(daemon, name), self.wait(daemon, cpu)
-        self.assertEqual(on_gpu["state"], "SUCCEEDED", on_gpu)
-        self.assertEqual(on_gpu["device"], "devices/gpu-0")
-        self.assertEqual(on_cpu["device"], "devices/cpu")
-        for key, value in on_cpu["progress"]["metrics"].items():
-            if "second" in key or "wait" in key:
-                continue
-            self.assertAlmostEqual(on_gpu["progress"]["metrics"][key], value, delta=2e-3 * max(1, abs(value)), msg=key)
-        self.assertEqual(self.checked(daemon).get("health"), "HEALTHY")
+    def weights(self, daemon, name):
+        daemon.cli("model", "export", name, "--out", self.folder / name)
+        return (self.folder / name / "model.safetensors").read_bytes()
 
-    def test_a_killed_worker_on_the_gpu_costs_no_bit(self):
-        daemon = self.start()
-        self.checked(daemon)
-        sets = ("recipe.epochs=6", "recipe.checkpoint_every_steps=5")
-        calm = self.submit(daemon, "gpu", *sets)
-        self.assertEqual(self.wait(daemon, calm)["state"], "SUCCEEDED")
-        shaken = self.submit(daemon, "gpu", *sets)
-        wait_until(lambda: int(daemon.job(shaken).get("progress", {}).get("step", 0)) >= 12, "some steps", 60)
+    def kill_worker(self, daemon, name):
+        wait_until(lambda: int(daemon.job(name).get("progress", {}).get("step", 0)) >= 12, "some steps", 120)
         for pid in daemon.worker_pids():
             os.kill(pid, signal.SIGKILL)
+
+    def test_jobs_on_a_gpu(self):
+        daemon = self.start()
+        # Submitted while the GPU is being checked: `auto` waits for it, the CPU's job does not.
+        waits = self.submit(daemon, "waits", "auto")
+        on_cpu = self.wait(daemon, self.submit(daemon, "on-cpu", "cpu"))
+        on_gpu = self.wait(daemon, waits)
+        self.assertEqual((on_cpu["state"], on_cpu["device"]), ("SUCCEEDED", "devices/cpu"), on_cpu)
+        self.assertEqual((on_gpu["state"], on_gpu["device"]), ("SUCCEEDED", "devices/gpu-0"), on_gpu)
+        self.assertEqual(self.checked(daemon).get("health"), "HEALTHY")
+        for key in ("train/loss", "val/accuracy"):
+            if key in on_cpu["progress"]["metrics"]:
+                self.assertAlmostEqual(on_gpu["progress"]["metrics"][key], on_cpu["progress"]["metrics"][key], delta=2e-3)
+
+        # A killed worker costs no bit.
+        sets = ("recipe.epochs=6", "recipe.checkpoint_every_steps=5")
+        calm = self.submit(daemon, "calm", "gpu", *sets)
+        self.assertEqual(self.wait(daemon, calm)["state"], "SUCCEEDED")
+        shaken = self.submit(daemon, "shaken", "gpu", *sets)
+        self.kill_worker(daemon, shaken)
         done = self.wait(daemon, shaken)
         self.assertEqual(done["state"], "SUCCEEDED", done)
         self.assertGreater(int(done["attempt"]), 1)
-        files = []
-        for name in (calm, shaken):
-            daemon.cli("model", "export", name, "--out", self.folder / name)
-            files.append((self.folder / name / "model.safetensors").read_bytes())
-        self.assertEqual(files[0], files[1])
+        self.assertEqual(self.weights(daemon, calm), self.weights(daemon, shaken))
+
+        # A job goes on where its GPU is gone.
+        moved = self.submit(daemon, "moved", "auto", "recipe.epochs=100", "recipe.checkpoint_every_steps=5")
+        wait_until(lambda: int(daemon.job(moved).get("progress", {}).get("step", 0)) >= 12, "some steps", 120)
+        daemon.stop()
+        daemon = self.start(gpus=0)
+        job = self.wait(daemon, moved)
+        self.assertEqual((job["state"], job["device"]), ("SUCCEEDED", "devices/cpu"), job)
+        self.assertGreater(int(job["attempt"]), 1)
+        self.assertIn("a checkpoint of cuda", daemon.cli("logs", moved).stdout)
 
     def test_a_gpu_that_computes_wrongly_gets_no_job(self):
         daemon = self.start(TRAINYARD_FAKE_CUDA_FAULT="wrong")
         gpu = self.checked(daemon)
         self.assertEqual(gpu["health"], "QUARANTINED")
-        self.assertIn("differ from the CPU's", gpu["reason"])
-        job = self.wait(daemon, self.submit(daemon, "auto", "recipe.epochs=1"))
+        self.assertIn("differs from the CPU's", gpu["reason"])
+        job = self.wait(daemon, self.submit(daemon, "falls-back", "auto", "recipe.epochs=1"))
         self.assertEqual((job["state"], job["device"]), ("SUCCEEDED", "devices/cpu"), job)
 
     def test_a_gpu_that_faults_gets_no_job_and_says_which_call_failed(self):
@@ -94,18 +104,6 @@ class Gpu(unittest.TestCase):
         gpu = self.checked(daemon)
         self.assertEqual(gpu["health"], "QUARANTINED")
         self.assertIn("illegal memory access", gpu["reason"])
-
-    def test_a_job_goes_on_where_its_gpu_is_gone(self):
-        daemon = self.start()
-        self.checked(daemon)
-        name = self.submit(daemon, "auto", "recipe.epochs=30", "recipe.checkpoint_every_steps=5")
-        wait_until(lambda: int(daemon.job(name).get("progress", {}).get("step", 0)) >= 12, "some steps", 60)
-        daemon.stop()
-        daemon = self.start(gpus=0)
-        job = self.wait(daemon, name)
-        self.assertEqual((job["state"], job["device"]), ("SUCCEEDED", "devices/cpu"), job)
-        self.assertGreater(int(job["attempt"]), 1)
-        self.assertIn("a checkpoint of cuda", daemon.cli("logs", name).stdout)
 
 
 if __name__ == "__main__":
