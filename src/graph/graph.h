@@ -65,7 +65,9 @@ struct TensorInfo {
   Storage storage = Storage::kAsTyped;
 
   bool is_bf16() const { return storage == Storage::kBf16; }
-  int64_t stored_bytes() const { return is_bf16() ? type.bytes() / 2 : type.bytes(); }
+  bool is_f16() const { return storage == Storage::kF16; }
+  bool is_half() const { return storage != Storage::kAsTyped; }  // in two bytes
+  int64_t stored_bytes() const { return is_half() ? type.bytes() / 2 : type.bytes(); }
 };
 
 struct Node {

@@ -73,6 +73,10 @@ std::string_view name_of(Precision precision) {
   switch (precision) {
     case Precision::kFp32:
       return "fp32";
+    case Precision::kTf32:
+      return "tf32";
+    case Precision::kFp16:
+      return "fp16";
     case Precision::kBf16:
       return "bf16";
   }

@@ -26,7 +26,7 @@ std::string_view name_of(Recompute recompute);
 
 /// How activations, their gradients and the weights of products are stored and multiplied. Sums,
 /// losses, statistics, parameters, their gradients and the optimizer are F32 in both.
-enum class Precision : uint8_t { kFp32, kBf16 };
+enum class Precision : uint8_t { kFp32, kBf16, kTf32, kFp16 };
 /// "fp32", "bf16".
 std::optional<Precision> find_precision(std::string_view name);
 std::string_view name_of(Precision precision);

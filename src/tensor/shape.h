@@ -67,9 +67,10 @@ inline bool layouts_share_bytes(const Shape& s) {
 }
 
 /// How many bits hold an element of an F32 tensor. kBf16 keeps the upper half of each: the same
-/// range, 8 significant bits. Only what a program computes may be stored so; parameters, state and
-/// what enters a program are as typed.
-enum class Storage : uint8_t { kAsTyped, kBf16 };
+/// range, 8 significant bits. kF16 is IEEE half precision: 11 significant bits, up to 65,504. Only
+/// what a program computes may be stored so; parameters, state and what enters a program are as
+/// typed.
+enum class Storage : uint8_t { kAsTyped, kBf16, kF16 };
 
 struct TensorType {
   Shape shape;
