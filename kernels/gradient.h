@@ -52,14 +52,12 @@ void accumulate_gradient(int64_t count, double share, const float* g, const int6
                          float* sum, Team& team);
 }  // namespace cpu
 
-namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
+/// Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError(). Clipping and
+/// accumulating: kernels/cuda/updates.h.
+namespace cuda {
 int64_t gradient_norm_workspace_bytes(const GradientNormParams& s);
 void gradient_norm(const GradientNormParams& s, std::span<const In> g, float* norm, float* scale,
                    void* workspace, CUstream_st* stream);
-void clip_gradient(const ClipGradientParams& s, In g, const float* scale, Out y,
-                   CUstream_st* stream);
-void accumulate_gradient(int64_t count, double share, In g, const int64_t* micro_step, float* sum,
-                         CUstream_st* stream);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -115,20 +115,12 @@ class Muon {
 };
 }  // namespace cpu
 
-namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
-void sgd(const SgdParams& s, In g, const float* learning_rate, float* p, float* v,
-         CUstream_st* stream);
-void adam(const AdamParams& s, In g, const float* learning_rate, const int64_t* step, float* p,
-          float* m, float* v, CUstream_st* stream);
-void rmsprop(const RmspropParams& s, In g, const float* learning_rate, float* p, float* square,
-             float* a, float* b, CUstream_st* stream);
-void lion(const LionParams& s, In g, const float* learning_rate, float* p, float* m,
-          CUstream_st* stream);
+/// Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError(). What is done
+/// element by element: kernels/cuda/updates.h.
+namespace cuda {
 int64_t adafactor_workspace_bytes(const AdafactorParams& s);
 void adafactor(const AdafactorParams& s, In g, const float* learning_rate, const int64_t* step,
                float* p, float* row, float* column, void* workspace, CUstream_st* stream);
-void moving_average(const MovingAverageParams& s, const float* p, const int64_t* step,
-                    float* average, CUstream_st* stream);
 
 // What surrounds the products of Muon, which a library computes (src/runtime/cuda/updates.cc).
 int64_t muon_norm_workspace_bytes();

@@ -1,12 +1,10 @@
 // Access   the norm reads every gradient once, 4 B an element (2 in bf16), whole lines for each
 //          warp, four each where a tensor allows it. Blocks take fixed chunks of 16384 elements; a
 //          table of tensors goes with the launch, so that a model's many small ones need one launch
-//          for 100 of them. clip reads and writes one tensor, accumulate reads two and writes one.
+//          for 100 of them. Clipping and accumulating are elementwise (optimizer.cu).
 // Sums     squares in double, which costs nothing beside the memory on a data centre GPU.
 // Time     bytes / 4.8 TB/s on an H200: the norm of 100 M parameters in 83 us.
 #include "kernels/gradient.h"
-
-#include <limits>
 
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/launch.h"
@@ -71,39 +69,6 @@ TRAINYARD_KERNEL void join_squares(int64_t chunks, const double* sums, double ma
   if (scale != nullptr) *scale = static_cast<float>(math::clip_scale(root, max_norm));
 }
 
-TRAINYARD_KERNEL void clip_elements(int64_t count, bool fours, float bound, In g,
-                                    const float* scale, Out y) {
-  const float factor = scale == nullptr ? 1.0f : *scale;
-  if (!fours) {
-    for (int64_t i = thread_index(); i < count; i += thread_count()) {
-      y.set(i, math::clip_gradient(g[i], factor, bound));
-    }
-    return;
-  }
-  for (int64_t i = 4 * thread_index(); i < count; i += 4 * thread_count()) {
-    Four v = load4(g, i);
-    for (float& e : v.v) e = math::clip_gradient(e, factor, bound);
-    store4(y, i, v);
-  }
-}
-
-TRAINYARD_KERNEL void accumulate_elements(int64_t count, bool fours, float share, In g,
-                                          const int64_t* micro_step, float* sum) {
-  const bool first = *micro_step == 0;
-  if (!fours) {
-    for (int64_t i = thread_index(); i < count; i += thread_count()) {
-      sum[i] = share * g[i] + (first ? 0.0f : sum[i]);
-    }
-    return;
-  }
-  for (int64_t i = 4 * thread_index(); i < count; i += 4 * thread_count()) {
-    Four v = load4(g, i);
-    const Four old = load4({sum, false}, i);
-    for (int e = 0; e < 4; ++e) v.v[e] = share * v.v[e] + (first ? 0.0f : old.v[e]);
-    store4({sum, false}, i, v);
-  }
-}
-
 }  // namespace
 
 int64_t gradient_norm_workspace_bytes(const GradientNormParams& s) {
@@ -129,22 +94,6 @@ void gradient_norm(const GradientNormParams& s, std::span<const In> g, float* no
   }
   launch({1}, stream, join_squares, chunks_of(s), static_cast<double*>(workspace), s.max_norm, norm,
          scale);
-}
-
-void clip_gradient(const ClipGradientParams& s, In g, const float* scale, Out y,
-                   CUstream_st* stream) {
-  const bool fours = s.count % 4 == 0 && takes_four(g) && takes_four(y);
-  const float bound =
-      s.bound == 0 ? std::numeric_limits<float>::infinity() : static_cast<float>(s.bound);
-  launch(grid_for(fours ? s.count / 4 : s.count), stream, clip_elements, s.count, fours, bound, g,
-         scale, y);
-}
-
-void accumulate_gradient(int64_t count, double share, In g, const int64_t* micro_step, float* sum,
-                         CUstream_st* stream) {
-  const bool fours = count % 4 == 0 && takes_four(g) && takes_four({sum, false});
-  launch(grid_for(fours ? count / 4 : count), stream, accumulate_elements, count, fours,
-         static_cast<float>(share), g, micro_step, sum);
 }
 
 }  // namespace trainyard::kernels::cuda

@@ -1,6 +1,7 @@
 #include "src/plan/liveness.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "src/graph/op.h"
 #include "src/plan/program.h"
@@ -32,25 +33,77 @@ std::vector<Lifetime> lifetimes(const Graph& graph, const std::vector<NodeId>& o
   return lives;
 }
 
-/// The input whose memory an output of `node` may take over: its last reader is this step, and it
-/// was computed, so that nobody outside expects to find it.
-TensorId reusable_input(const Graph& graph, const Node& node, int64_t output, int64_t step,
-                        const std::vector<Lifetime>& lives, std::vector<bool>& taken) {
-  const TensorInfo& out = graph.tensor(node.outputs[static_cast<size_t>(output)]);
-  for (const auto& [o, i] : node.op->may_alias()) {
-    if (o != output || i >= static_cast<int64_t>(node.inputs.size())) continue;
-    const TensorId id = node.inputs[static_cast<size_t>(i)];
-    if (id == kNoTensor || taken[static_cast<size_t>(id)]) continue;
-    const TensorInfo& in = graph.tensor(id);
-    if (in.producer == kNoNode || lives[static_cast<size_t>(id)].last != step) continue;
-    if (in.type.bytes() != out.type.bytes() || in.type.dtype != out.type.dtype) continue;
-    if (in.layout != out.layout || in.storage != out.storage) continue;
-    if (std::count(node.inputs.begin(), node.inputs.end(), id) > 1) continue;
-    taken[static_cast<size_t>(id)] = true;
-    return id;
+/// Gives every tensor that is not persistent its buffer, step by step.
+class BufferFinder {
+ public:
+  explicit BufferFinder(const Graph& graph, const std::vector<NodeId>& order)
+      : graph_(graph), lives_(lifetimes(graph, order)), buffer_of_(lives_.size(), kNone) {}
+
+  std::vector<Buffer> run(const std::vector<NodeId>& order) {
+    for (size_t i = 0; i < lives_.size(); ++i) {
+      if (graph_.tensors()[i].role == Role::kInput) open(static_cast<TensorId>(i));
+    }
+    for (int64_t step = 0; step < static_cast<int64_t>(order.size()); ++step) {
+      const Node& node = graph_.node(order[static_cast<size_t>(step)]);
+      taken_.clear();
+      for (size_t o = 0; o < node.outputs.size(); ++o) {
+        const TensorId id = node.outputs[o];
+        if (id == kNoTensor) continue;
+        const size_t buffer = buffer_to_share(node, static_cast<int64_t>(o), step);
+        buffer == kNone ? open(id) : join(id, buffer);
+      }
+    }
+    return std::move(buffers_);
   }
-  return kNoTensor;
-}
+
+ private:
+  static constexpr size_t kNone = SIZE_MAX;
+
+  void open(TensorId id) {
+    const auto index = static_cast<size_t>(id);
+    buffer_of_[index] = buffers_.size();
+    buffers_.push_back({{id},
+                        padded_bytes(graph_.tensor(id).stored_bytes()),
+                        lives_[index].first,
+                        lives_[index].last});
+  }
+  void join(TensorId id, size_t buffer) {
+    buffer_of_[static_cast<size_t>(id)] = buffer;
+    taken_.push_back(buffer);
+    Buffer& b = buffers_[buffer];
+    b.tensors.push_back(id);
+    b.last = std::max(b.last, lives_[static_cast<size_t>(id)].last);
+  }
+
+  /// That of an input which holds the very numbers of the output; or of one that nobody reads after
+  /// this step under any name, and that was computed, so that nobody outside expects to find it.
+  size_t buffer_to_share(const Node& node, int64_t output, int64_t step) const {
+    const TensorInfo& out = graph_.tensor(node.outputs[static_cast<size_t>(output)]);
+    for (const auto& [o, i] : node.op->may_alias()) {
+      if (o != output || i >= static_cast<int64_t>(node.inputs.size())) continue;
+      const TensorId id = node.inputs[static_cast<size_t>(i)];
+      if (id == kNoTensor) continue;
+      const size_t buffer = buffer_of_[static_cast<size_t>(id)];
+      if (buffer == kNone || std::ranges::count(taken_, buffer) > 0) continue;
+      const TensorInfo& in = graph_.tensor(id);
+      if (in.type.bytes() != out.type.bytes() || in.type.dtype != out.type.dtype) continue;
+      if (in.layout != out.layout || in.storage != out.storage) continue;
+      if (is_view(node)) return buffer;
+      if (in.producer == kNoNode || buffers_[buffer].last != step) continue;
+      const auto inside = std::ranges::count_if(node.inputs, [&](TensorId other) {
+        return other != kNoTensor && buffer_of_[static_cast<size_t>(other)] == buffer;
+      });
+      if (inside == 1) return buffer;
+    }
+    return kNone;
+  }
+
+  const Graph& graph_;
+  const std::vector<Lifetime> lives_;
+  std::vector<size_t> buffer_of_;  // by tensor
+  std::vector<size_t> taken_;      // by outputs of this step
+  std::vector<Buffer> buffers_;
+};
 
 }  // namespace
 
@@ -58,40 +111,10 @@ int64_t padded_bytes(int64_t bytes) {
   return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
 }
 
+bool is_view(const Node& node) { return node.op->precision_rule().moves; }
+
 std::vector<Buffer> find_buffers(const Graph& graph, const std::vector<NodeId>& order) {
-  const std::vector<Lifetime> lives = lifetimes(graph, order);
-  std::vector<Buffer> buffers;
-  std::vector<size_t> buffer_of(lives.size());
-  std::vector<bool> taken(lives.size());
-  const auto open_buffer = [&](TensorId id) {
-    const auto index = static_cast<size_t>(id);
-    buffer_of[index] = buffers.size();
-    buffers.push_back({{id},
-                       padded_bytes(graph.tensor(id).stored_bytes()),
-                       lives[index].first,
-                       lives[index].last});
-  };
-  for (size_t i = 0; i < lives.size(); ++i) {
-    if (graph.tensors()[i].role == Role::kInput) open_buffer(static_cast<TensorId>(i));
-  }
-  for (int64_t step = 0; step < static_cast<int64_t>(order.size()); ++step) {
-    const Node& node = graph.node(order[static_cast<size_t>(step)]);
-    for (size_t o = 0; o < node.outputs.size(); ++o) {
-      const TensorId id = node.outputs[o];
-      if (id == kNoTensor) continue;
-      const TensorId reused =
-          reusable_input(graph, node, static_cast<int64_t>(o), step, lives, taken);
-      if (reused == kNoTensor) {
-        open_buffer(id);
-        continue;
-      }
-      Buffer& buffer = buffers[buffer_of[static_cast<size_t>(reused)]];
-      buffer.tensors.push_back(id);
-      buffer.last = lives[static_cast<size_t>(id)].last;
-      buffer_of[static_cast<size_t>(id)] = buffer_of[static_cast<size_t>(reused)];
-    }
-  }
-  return buffers;
+  return BufferFinder(graph, order).run(order);
 }
 
 }  // namespace trainyard

@@ -1,9 +1,12 @@
 #include "src/plan/schedule.h"
 
+#include <algorithm>
+#include <deque>
 #include <set>
 
 #include "src/base/check.h"
 #include "src/graph/op.h"
+#include "src/plan/liveness.h"
 
 namespace trainyard {
 namespace {
@@ -37,38 +40,96 @@ std::vector<std::set<NodeId>> update_predecessors(const Graph& graph) {
   return before;
 }
 
-}  // namespace
-
-std::vector<NodeId> schedule(const Graph& graph) {
-  const std::vector<std::set<NodeId>> before = update_predecessors(graph);
-  std::vector<size_t> waiting(before.size());
-  std::vector<std::vector<NodeId>> releases(before.size());
-  for (size_t k = 0; k < before.size(); ++k) {
-    waiting[k] = before[k].size();
-    for (const NodeId b : before[k])
-      releases[static_cast<size_t>(b)].push_back(static_cast<NodeId>(k));
+/// Bytes that an update keeps alive as long as it waits: of computed tensors that it reads.
+int64_t held_bytes(const Graph& graph, const Node& update) {
+  int64_t bytes = 0;
+  for (const TensorId id : update.inputs) {
+    if (id == kNoTensor || graph.tensor(id).producer == kNoNode) continue;
+    bytes += padded_bytes(graph.tensor(id).stored_bytes());
   }
-  std::vector<NodeId> order;
-  std::vector<bool> done(before.size());
-  const auto append = [&](NodeId first) {
-    std::vector<NodeId> ready{first};  // a queue: an update may release another update
-    for (size_t at = 0; at < ready.size(); ++at) {
-      order.push_back(ready[at]);
-      done[static_cast<size_t>(ready[at])] = true;
-      for (const NodeId next : releases[static_cast<size_t>(ready[at])]) {
-        if (--waiting[static_cast<size_t>(next)] == 0) ready.push_back(next);
+  return bytes;
+}
+
+class Scheduler {
+ public:
+  explicit Scheduler(const Graph& graph)
+      : graph_(graph), waiting_(graph.nodes().size()), releases_(waiting_.size()) {
+    const std::vector<std::set<NodeId>> before = update_predecessors(graph);
+    for (size_t k = 0; k < before.size(); ++k) {
+      waiting_[k] = before[k].size();
+      for (const NodeId b : before[k]) {
+        releases_[static_cast<size_t>(b)].push_back(static_cast<NodeId>(k));
       }
     }
-  };
-  for (NodeId k = 0; k < static_cast<NodeId>(before.size()); ++k) {
-    if (graph.node(k).phase != Phase::kUpdate) append(k);
-    if (graph.node(k).phase == Phase::kUpdate && !done[static_cast<size_t>(k)] &&
-        before[static_cast<size_t>(k)].empty()) {
-      append(k);  // reads no computed tensor; no node releases it
+  }
+
+  std::vector<NodeId> run() {
+    for (NodeId k = 0; k < static_cast<NodeId>(waiting_.size()); ++k) {
+      if (graph_.node(k).phase != Phase::kUpdate) {
+        place(k);
+      } else if (waiting_[static_cast<size_t>(k)] == 0 && !known_.contains(k)) {
+        offer(k);  // reads no computed tensor; no node releases it
+      }
+      place_ready();
+    }
+    while (!held_.empty()) {
+      release_held();
+      place_ready();
+    }
+    TRAINYARD_CHECK(order_.size() == graph_.nodes().size(), "the update nodes wait for each other");
+    return std::move(order_);
+  }
+
+ private:
+  void place(NodeId k) {
+    order_.push_back(k);
+    for (const NodeId next : releases_[static_cast<size_t>(k)]) {
+      if (--waiting_[static_cast<size_t>(next)] == 0) offer(next);
     }
   }
-  TRAINYARD_CHECK(order.size() == graph.nodes().size(), "the update nodes wait for each other");
-  return order;
-}
+
+  /// An update that nothing stands in the way of. One that keeps much alive, or whose result others
+  /// read, runs next; the others wait until they are worth a launch.
+  void offer(NodeId k) {
+    known_.insert(k);
+    const Node& node = graph_.node(k);
+    const int64_t bytes = held_bytes(graph_, node);
+    if (!node.outputs.empty() || bytes > kHeldEachMax) {
+      ready_.push_back(k);
+      return;
+    }
+    held_.push_back(k);
+    held_bytes_ += bytes;
+    if (held_bytes_ > kHeldMax - kHeldEachMax) release_held();
+  }
+
+  void release_held() {
+    std::ranges::stable_sort(held_, {}, [&](NodeId k) { return graph_.node(k).op->type(); });
+    ready_.insert(ready_.end(), held_.begin(), held_.end());
+    held_.clear();
+    held_bytes_ = 0;
+  }
+
+  void place_ready() {
+    while (!ready_.empty()) {  // a queue: an update may release another update
+      const NodeId k = ready_.front();
+      ready_.pop_front();
+      place(k);
+    }
+  }
+
+  const Graph& graph_;
+  std::vector<size_t> waiting_;  // by node: how many must run before it
+  std::vector<std::vector<NodeId>> releases_;
+  std::set<NodeId> known_;  // updates that were offered
+  std::deque<NodeId> ready_;
+  std::vector<NodeId> held_;
+  int64_t held_bytes_ = 0;
+  std::vector<NodeId> order_;
+};
+
+}  // namespace
+
+std::vector<NodeId> schedule(const Graph& graph) { return Scheduler(graph).run(); }
 
 }  // namespace trainyard

@@ -2,6 +2,7 @@
 // compile() reckoned with: a mistake there cannot hide here.
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "src/base/check.h"
 #include "src/graph/op.h"
@@ -91,13 +92,18 @@ void check_memory(const Program& program) {
   for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
     if (graph.tensor(id).producer == kNoNode) owners(id).take(place(id), id);
   }
+  std::vector<TensorId> first_name(graph.tensors().size());  // of what a view is of
+  std::iota(first_name.begin(), first_name.end(), 0);
+  const auto owns = [&](TensorId id) {
+    return owners(id).owns(place(id), first_name[static_cast<size_t>(id)]);
+  };
   for (const NodeId k : program.order) {
     const Node& node = graph.node(k);
     const auto check_inputs = [&](const std::string& when, auto exempt) {
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const TensorId id = node.inputs[i];
         if (id == kNoTensor || exempt(static_cast<int64_t>(i))) continue;
-        TRAINYARD_CHECK(owners(id).owns(place(id), id),
+        TRAINYARD_CHECK(owns(id),
                         node.name + ": " + graph.tensor(id).name + " is overwritten " + when);
       }
     };
@@ -108,27 +114,31 @@ void check_memory(const Program& program) {
       const TensorId in = node.inputs[static_cast<size_t>(i)];
       const TensorId out = node.outputs.at(static_cast<size_t>(o));
       if (in == kNoTensor || out == kNoTensor) continue;
-      if (place(in).offset_bytes == place(out).offset_bytes &&
+      if (place(in).segment == place(out).segment &&
+          place(in).offset_bytes == place(out).offset_bytes &&
           std::count(node.inputs.begin(), node.inputs.end(), in) == 1) {
         shared.push_back(i);
       }
     }
+    const bool is_second_name = is_view(node) && !shared.empty();
+    if (is_second_name) {
+      first_name[static_cast<size_t>(node.outputs[0])] =
+          first_name[static_cast<size_t>(node.inputs[0])];
+    }
     for (const TensorId id : node.outputs) {
-      if (id != kNoTensor) owners(id).take(place(id), id);
+      if (id != kNoTensor && !is_second_name) owners(id).take(place(id), id);
     }
     check_inputs("while it is read", [&](int64_t i) {
       return std::find(shared.begin(), shared.end(), i) != shared.end();
     });
     for (const TensorId id : node.outputs) {
-      TRAINYARD_CHECK(id == kNoTensor || owners(id).owns(place(id), id),
-                      node.name + ": two outputs share memory");
+      TRAINYARD_CHECK(id == kNoTensor || owns(id), node.name + ": two outputs share memory");
     }
   }
   for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
     const bool lasts = graph.tensor(id).producer == kNoNode ||
                        std::count(graph.outputs().begin(), graph.outputs().end(), id) > 0;
-    TRAINYARD_CHECK(!lasts || owners(id).owns(place(id), id),
-                    graph.tensor(id).name + " does not outlive the run");
+    TRAINYARD_CHECK(!lasts || owns(id), graph.tensor(id).name + " does not outlive the run");
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +63,13 @@ class Backend {
   virtual bool has_kernel(std::string_view op_type) const = 0;
   /// A fault if the backend has no kernel for the op: plan() of the model has asked has_kernel.
   virtual std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) = 0;
+  /// Updates of one op type that follow one another, none of which touches what another writes, as
+  /// one kernel: its arguments are theirs, one node's behind the other's. nullptr: the backend
+  /// gains nothing by it, and each is prepared by itself.
+  virtual std::unique_ptr<Kernel> prepare_group(const Graph& /*graph*/,
+                                                std::span<const NodeId> /*nodes*/) {
+    return nullptr;
+  }
   /// Records what `submit` runs, without running it. Every kernel has run before, so that none has
   /// anything left to set up. nullptr: the backend gains nothing by it.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& /*submit*/) {

@@ -60,6 +60,60 @@ bool is_permuted(const TensorInfo& t) {
   return t.layout == Layout::kChannelsLast && !layouts_share_bytes(t.type.shape);
 }
 
+/// Bytes of memory that nodes read and write.
+class Touched {
+ public:
+  Touched(const Program& program, const Node& node) {
+    const auto add = [&](TensorId id, std::vector<Placement>& to) {
+      if (id != kNoTensor) to.push_back(program.placements[static_cast<size_t>(id)]);
+    };
+    for (const TensorId id : node.inputs) add(id, all_);
+    for (const TensorId id : node.outputs) add(id, written_);
+    for (const int64_t i : node.op->mutated_inputs()) {
+      add(node.inputs.at(static_cast<size_t>(i)), written_);
+    }
+    all_.insert(all_.end(), written_.begin(), written_.end());
+  }
+  void add(const Touched& other) {
+    all_.insert(all_.end(), other.all_.begin(), other.all_.end());
+    written_.insert(written_.end(), other.written_.begin(), other.written_.end());
+  }
+  /// Neither writes what the other reads or writes.
+  bool is_apart_from(const Touched& other) const {
+    return !overlap(written_, other.all_) && !overlap(all_, other.written_);
+  }
+
+ private:
+  static bool overlap(const std::vector<Placement>& a, const std::vector<Placement>& b) {
+    for (const Placement& x : a) {
+      for (const Placement& y : b) {
+        if (x.segment == y.segment && x.offset_bytes < y.offset_bytes + y.size_bytes &&
+            y.offset_bytes < x.offset_bytes + x.size_bytes) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+  std::vector<Placement> all_, written_;
+};
+
+/// How many nodes from `first` on may run at once: updates of one kind that do not meet in memory.
+size_t group_size(const Program& program, size_t first) {
+  const Node& node = program.graph.node(program.order[first]);
+  if (node.phase != Phase::kUpdate) return 1;
+  Touched group(program, node);
+  size_t size = 1;
+  for (; first + size < program.order.size(); ++size) {
+    const Node& next = program.graph.node(program.order[first + size]);
+    if (next.op != node.op || next.phase != Phase::kUpdate) break;
+    const Touched touched(program, next);
+    if (!touched.is_apart_from(group)) break;
+    group.add(touched);
+  }
+  return size;
+}
+
 }  // namespace
 
 Arena::Arena(Backend& backend, int64_t persistent_bytes, int64_t transient_bytes,
@@ -75,10 +129,20 @@ Arena::~Arena() { backend_.release(base_); }
 PreparedProgram::PreparedProgram(Program program, Backend& backend)
     : program_(std::move(program)), backend_(backend) {
   kernels_.reserve(program_.order.size());
+  while (kernels_.size() < program_.order.size()) {
+    const auto nodes = std::span<const NodeId>(program_.order)
+                           .subspan(kernels_.size(), group_size(program_, kernels_.size()));
+    std::unique_ptr<Kernel> group;
+    if (nodes.size() > 1) group = backend.prepare_group(program_.graph, nodes);
+    const bool is_group = group != nullptr;
+    for (const NodeId k : nodes) {
+      kernels_.push_back(is_group ? std::move(group)
+                                  : backend.prepare(program_.graph, program_.graph.node(k)));
+    }
+  }
   int64_t workspace_bytes = 0;
-  for (const NodeId k : program_.order) {
-    kernels_.push_back(backend.prepare(program_.graph, program_.graph.node(k)));
-    workspace_bytes = std::max(workspace_bytes, kernels_.back()->workspace_bytes());
+  for (const auto& kernel : kernels_) {
+    if (kernel != nullptr) workspace_bytes = std::max(workspace_bytes, kernel->workspace_bytes());
   }
   program_.memory.workspace_bytes = padded(workspace_bytes);
 }
@@ -100,19 +164,20 @@ Executor::Executor(PreparedProgram prepared, Arena& arena)
   };
   const char* check = std::getenv("TRAINYARD_CHECK_NUMERICS");
   checks_numerics_ = check != nullptr && std::string_view(check) == "1";
-  args_.reserve(program.order.size());
+  args_.resize(program.order.size());
+  size_t kernel = 0;
   for (size_t step = 0; step < program.order.size(); ++step) {
     const Node& node = program.graph.node(program.order[step]);
-    KernelArgs args;
+    if (prepared_.kernels_[step] != nullptr) kernel = step;
+    KernelArgs& args = args_[kernel];
     for (const TensorId id : node.inputs) args.inputs.push_back(bind(id));
     for (const TensorId id : node.outputs) args.outputs.push_back(bind(id));
     for (const int64_t i : node.op->mutated_inputs()) {
       args.mutated.push_back(bind(node.inputs.at(static_cast<size_t>(i))));
     }
-    const int64_t workspace_bytes = padded(prepared_.kernels_[step]->workspace_bytes());
+    const int64_t workspace_bytes = padded(prepared_.kernels_[kernel]->workspace_bytes());
     args.workspace = workspace_bytes > 0 ? arena.workspace() : nullptr;
     if (workspace_bytes > 0) use(arena.workspace(), workspace_bytes);
-    args_.push_back(std::move(args));
   }
 }
 
@@ -204,7 +269,7 @@ void Executor::run() {
 
 void Executor::run_kernels() {
   for (size_t step = 0; step < args_.size(); ++step) {
-    prepared_.kernels_[step]->run(args_[step]);
+    if (auto& kernel = prepared_.kernels_[step]; kernel != nullptr) kernel->run(args_[step]);
     if (checks_numerics_) check_numerics(step);
   }
 }

@@ -63,7 +63,8 @@ class PreparedProgram {
   friend class Executor;
   Program program_;
   Backend& backend_;
-  std::vector<std::unique_ptr<Kernel>> kernels_;  // by position in program.order
+  /// By position in program.order. nullptr: the node runs in the kernel of one before it.
+  std::vector<std::unique_ptr<Kernel>> kernels_;
 };
 
 /// A computed value is NaN or infinite; says which node and tensor were first. Thrown only where

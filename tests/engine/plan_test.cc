@@ -1,6 +1,9 @@
 // The plan: exact text for two small jobs, and invariants over graphs of random structure.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "src/autodiff/differentiate.h"
 #include "src/base/check.h"
 #include "src/graph/op.h"
@@ -122,16 +125,92 @@ TEST(PlanVerify, CatchesABufferThatIsGivenAwayTooEarly) {
   EXPECT_THROW(verify(bad), InvariantError);
 }
 
-TEST(PlanSchedule, UpdatesAParameterAsSoonAsItsGradientIsThere) {
-  const Program p = training_program(mlp(), {});
-  const auto step_of = [&](std::string_view name) {
-    for (size_t s = 0; s < p.order.size(); ++s) {
-      if (p.graph.node(p.order[s]).name == name) return s;
+/// Two layers of `width` units and a small one, with biases.
+CaseGraph three_layers(int64_t width) {
+  CaseBuilder b(DType::kF32);
+  TensorId h = b.input("x", {2, width});
+  for (const auto& [name, outputs] :
+       {std::pair("fc1", width), std::pair("fc2", width), std::pair("fc3", int64_t{4})}) {
+    h = b.one(name, "Gemm", {{"transB", int64_t{1}}},
+              {h, b.parameter(name + std::string(".weight"), {outputs, width}),
+               b.parameter(name + std::string(".bias"), {outputs})});
+  }
+  return b.finish_with_loss(
+      b.node("loss", "SoftmaxCrossEntropyLoss", {}, {h, b.labels("labels", 2, 4)}, 2)[0]);
+}
+
+size_t step_of(const Program& p, std::string_view name) {
+  for (size_t s = 0; s < p.order.size(); ++s) {
+    if (p.graph.node(p.order[s]).name == name) return s;
+  }
+  ADD_FAILURE() << name;
+  return p.order.size();
+}
+
+TEST(PlanSchedule, UpdatesALargeParameterAsSoonAsItsGradientIsThere) {
+  const Program p = training_program(three_layers(300), {});  // 360 kB
+  EXPECT_EQ(step_of(p, "fc2.weight/update"), step_of(p, "fc2/grad") + 1);
+  EXPECT_LT(step_of(p, "fc2.weight/update"), step_of(p, "fc1/grad"));
+}
+
+// A backend makes one launch of updates of one kind that follow one another.
+TEST(PlanSchedule, UpdatesSmallParametersTogether) {
+  const Program p = training_program(three_layers(300), {});
+  const size_t last = p.order.size() - 1;
+  std::set<size_t> steps;
+  for (const char* name :
+       {"fc1.bias/update", "fc2.bias/update", "fc3.bias/update", "fc3.weight/update"}) {
+    steps.insert(step_of(p, name));
+  }
+  EXPECT_EQ(steps, (std::set<size_t>{last - 3, last - 2, last - 1, last}));
+}
+
+TEST(PlanSchedule, UpdatesOfOneKindFollowOneAnother) {
+  // Muon for the matrices, AdamW for what is no matrix of a hidden layer.
+  CaseGraph c = three_layers(20);
+  const auto gradients = differentiate(c.graph, c.loss);
+  std::map<TensorId, ParameterRule> rules;
+  for (const auto& [parameter, gradient] : gradients) {
+    rules[parameter].hidden_matrix = c.graph.tensor(parameter).type.shape.rank() == 2;
+  }
+  OptimizerSpec muon;
+  muon.type = "muon";
+  append_optimizer(c.graph, muon, gradients, kNoTensor, rules);
+  const Program p = compile(std::move(c.graph), {});
+  size_t changes = 0;
+  for (size_t s = p.order.size() - 5; s < p.order.size(); ++s) {
+    if (p.graph.node(p.order[s]).op != p.graph.node(p.order[s - 1]).op) ++changes;
+  }
+  EXPECT_EQ(changes, 1U);
+}
+
+// 40 layers whose weights of 160 kB wait: never more than kHeldMax of them.
+TEST(PlanSchedule, GradientsThatWaitAreBounded) {
+  CaseBuilder b(DType::kF32);
+  TensorId h = b.input("x", {2, 200});
+  for (int layer = 0; layer < 40; ++layer) {
+    const std::string name = "fc" + std::to_string(layer);
+    h = b.one(name, "Gemm", {{"transB", int64_t{1}}},
+              {h, b.parameter(name + ".weight", {200, 200})});
+  }
+  const CaseGraph c = b.finish(h);
+  const Program p = training_program(c, {});
+  verify(p);
+  int64_t waiting = 0, most = 0, updates = 0, runs = 0;
+  for (size_t s = 0; s < p.order.size(); ++s) {
+    const Node& node = p.graph.node(p.order[s]);
+    if (node.phase == Phase::kUpdate) {
+      waiting -= 200 * 200 * 4;
+      ++updates;
+      if (p.graph.node(p.order[s - 1]).phase != Phase::kUpdate) ++runs;
+    } else if (node.op->type() == "GemmGrad") {
+      waiting += 200 * 200 * 4;
+      most = std::max(most, waiting);
     }
-    return p.order.size();
-  };
-  EXPECT_LT(step_of("fc2.weight/update"), step_of("relu1/grad"));
-  EXPECT_GT(step_of("fc2.weight/update"), step_of("fc2/grad"));
+  }
+  EXPECT_EQ(updates, 40);
+  EXPECT_EQ(runs, 2);
+  EXPECT_LE(most, kHeldMax);
 }
 
 TEST(PlanMemory, ElementwiseOpsRunInPlaceWhereNobodyReadsTheInputAgain) {
@@ -147,6 +226,35 @@ TEST(PlanMemory, ElementwiseOpsRunInPlaceWhereNobodyReadsTheInputAgain) {
   };
   EXPECT_EQ(offset(x), offset(y));
   EXPECT_EQ(offset(y), offset(z));
+}
+
+// A reshape has no memory of its own, however long both names are read; and nobody writes over one
+// name while the other is still read.
+TEST(PlanMemory, AReshapeIsASecondNameOfTheSameMemory) {
+  CaseBuilder b(DType::kF32);
+  const TensorId p = b.parameter("p", {4, 6});
+  const TensorId x = b.one("x", "Tanh", {}, {p});
+  const TensorId rows = b.one("rows", "Reshape", {{"shape", std::vector<int64_t>{2, 12}}}, {x});
+  const TensorId y = b.one("y", "Relu", {}, {rows});  // may not run in place
+  const TensorId back = b.one("back", "Reshape", {{"shape", std::vector<int64_t>{4, 6}}}, {y});
+  const TensorId z = b.one("z", "Add", {}, {x, back});
+  const CaseGraph c = b.finish(z);
+  const Program program = compile(c.graph, {});
+  verify(program);
+  const auto offset = [&](TensorId id) {
+    return program.placements[static_cast<size_t>(id)].offset_bytes;
+  };
+  EXPECT_EQ(offset(x), offset(rows));
+  EXPECT_NE(offset(y), offset(x));
+  EXPECT_EQ(offset(y), offset(back));
+  Program bad = program;  // y onto what z still reads as x
+  bad.placements[static_cast<size_t>(y)] = bad.placements[static_cast<size_t>(back)] =
+      bad.placements[static_cast<size_t>(x)];
+  EXPECT_THROW(verify(bad), InvariantError);
+  const auto backend = make_reference_backend();
+  const auto kept = testing::run_case(c, *backend, {.keep_all = true});
+  const auto reused = testing::run_case(c, *backend, {.keep_all = false});
+  for (const auto& [name, values] : reused.values) EXPECT_EQ(values, kept.values.at(name)) << name;
 }
 
 TEST(PlanPersistent, LaterProgramsOfAJobAgreeWithTheFirst) {

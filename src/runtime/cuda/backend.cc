@@ -15,8 +15,10 @@ namespace {
 /// A kernel whose launches are checked: what went wrong is told with the node's name.
 class CheckedKernel final : public Kernel {
  public:
-  CheckedKernel(std::unique_ptr<Kernel> kernel, const Node& node)
-      : kernel_(std::move(kernel)), what_(node.name + " (" + std::string(node.op->type()) + ")") {}
+  CheckedKernel(std::unique_ptr<Kernel> kernel, const Node& node, size_t others = 0)
+      : kernel_(std::move(kernel)), what_(node.name + " (" + std::string(node.op->type()) + ")") {
+    if (others > 0) what_ += " and " + std::to_string(others) + " others";
+  }
   int64_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
   bool takes_bf16() const override { return true; }  // operands say how they are stored (view.h)
   void run(const KernelArgs& args) override {
@@ -68,6 +70,14 @@ bool CudaBackend::has_kernel(std::string_view op_type) const { return table_.con
 std::unique_ptr<Kernel> CudaBackend::prepare(const Graph& graph, const Node& node) {
   device_.make_current();
   return std::make_unique<CheckedKernel>(table_.make(device_, graph, node), node);
+}
+
+std::unique_ptr<Kernel> CudaBackend::prepare_group(const Graph& graph,
+                                                   std::span<const NodeId> nodes) {
+  device_.make_current();
+  auto kernel = make_update_group(device_, graph, nodes);
+  if (kernel == nullptr) return nullptr;
+  return std::make_unique<CheckedKernel>(std::move(kernel), graph.node(nodes[0]), nodes.size() - 1);
 }
 
 std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& submit) {

@@ -25,6 +25,7 @@ class CudaBackend final : public Backend {
   std::string_view name() const override { return "cuda"; }
   bool has_kernel(std::string_view op_type) const override;
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
+  std::unique_ptr<Kernel> prepare_group(const Graph& graph, std::span<const NodeId> nodes) override;
   /// A CUDA graph.
   std::unique_ptr<Recording> record(const std::function<void()>& submit) override;
 

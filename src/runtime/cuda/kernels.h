@@ -1,6 +1,7 @@
 // src/runtime/cuda/kernels.h: the tables of the cuda backend, one per family file.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -41,5 +42,9 @@ std::span<const CudaEntry> sequence_kernels();
 std::span<const CudaEntry> text_kernels();
 std::span<const CudaEntry> training_kernels();
 std::span<const CudaEntry> update_kernels();
+
+/// Updates of one op type as one launch (Backend::prepare_group); nullptr: this type has none.
+std::unique_ptr<Kernel> make_update_group(const Device& device, const Graph& graph,
+                                          std::span<const NodeId> nodes);
 
 }  // namespace trainyard::cuda

@@ -3,7 +3,10 @@
 // be replayed.
 #include <algorithm>
 #include <optional>
+#include <string_view>
+#include <utility>
 
+#include "kernels/cuda/updates.h"
 #include "kernels/gradient.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/matmul.h"
@@ -15,34 +18,133 @@ namespace {
 using namespace kernels;  // NOLINT: contracts
 namespace gpu = kernels::cuda;
 
-std::unique_ptr<Kernel> make_sgd(const Device& device, const Graph& g, const Node& n) {
-  return make_kernel([p = sgd_params(g, n), operands = Operands(g, n),
-                      stream = device.stream()](const KernelArgs& a) {
-    gpu::sgd(p, operands.in(a, 1), a.in<float>(2), a.mut<float>(0), a.mut<float>(1), stream);
+// How each elementwise kind is read from a node's arguments.
+
+auto read_sgd(const Graph& g, const Node& n) {
+  return [p = sgd_params(g, n), operands = Operands(g, n)](const KernelArgs& a) {
+    return gpu::SgdUpdate{p, operands.in(a, 1), a.in<float>(2), a.mut<float>(0), a.mut<float>(1)};
+  };
+}
+
+auto read_adam(const Graph& g, const Node& n) {
+  return [p = adam_params(g, n), operands = Operands(g, n)](const KernelArgs& a) {
+    return gpu::AdamUpdate{p,
+                           operands.in(a, 1),
+                           a.in<float>(2),
+                           a.in<int64_t>(3),
+                           a.mut<float>(0),
+                           a.mut<float>(1),
+                           a.mut<float>(2)};
+  };
+}
+
+auto read_rmsprop(const Graph& g, const Node& n) {
+  return [p = rmsprop_params(g, n), operands = Operands(g, n)](const KernelArgs& a) {
+    return gpu::RmspropUpdate{p,
+                              operands.in(a, 1),
+                              a.in<float>(2),
+                              a.mut<float>(0),
+                              a.mut<float>(1),
+                              a.mut<float>(2),
+                              a.mut<float>(3)};
+  };
+}
+
+auto read_lion(const Graph& g, const Node& n) {
+  return [p = lion_params(g, n), operands = Operands(g, n)](const KernelArgs& a) {
+    return gpu::LionUpdate{p, operands.in(a, 1), a.in<float>(2), a.mut<float>(0), a.mut<float>(1)};
+  };
+}
+
+auto read_moving_average(const Graph& g, const Node& n) {
+  return [p = moving_average_params(g, n)](const KernelArgs& a) {
+    return gpu::MovingAverageUpdate{p, a.in<float>(1), a.in<int64_t>(2), a.mut<float>(0)};
+  };
+}
+
+auto read_accumulation(const Graph& g, const Node& n) {
+  return [p = gpu::GradientAccumulation::Params{input_info(g, n, 0).type.shape.elements(),
+                                                n.attributes.get_float("share", 1)},
+          operands = Operands(g, n)](const KernelArgs& a) {
+    return gpu::GradientAccumulation{p, operands.in(a, 1), a.in<int64_t>(2), a.mut<float>(0)};
+  };
+}
+
+auto read_clipping(const Graph& g, const Node& n) {
+  return [p = clip_gradient_params(g, n), scaled = has_input(n, 1),
+          operands = Operands(g, n)](const KernelArgs& a) {
+    return gpu::GradientClipping{p, operands.in(a, 0), scaled ? a.in<float>(1) : nullptr,
+                                 operands.out(a, 0)};
+  };
+}
+
+template <auto read>
+std::unique_ptr<Kernel> make_one(const Device& device, const Graph& g, const Node& n) {
+  return make_kernel([update = read(g, n), stream = device.stream()](const KernelArgs& a) {
+    gpu::update(update(a), stream);
   });
 }
 
-std::unique_ptr<Kernel> make_adam(const Device& device, const Graph& g, const Node& n) {
-  return make_kernel([p = adam_params(g, n), operands = Operands(g, n),
-                      stream = device.stream()](const KernelArgs& a) {
-    gpu::adam(p, operands.in(a, 1), a.in<float>(2), a.in<int64_t>(3), a.mut<float>(0),
-              a.mut<float>(1), a.mut<float>(2), stream);
-  });
-}
+/// The operands of all nodes lie in a table on the device, which the first run brings there:
+/// addresses are bound once.
+template <auto read>
+class GroupKernel final : public Kernel {
+  using Read = decltype(read(std::declval<Graph>(), std::declval<Node>()));
+  using Update = decltype(std::declval<Read>()(KernelArgs{}));
 
-std::unique_ptr<Kernel> make_rmsprop(const Device& device, const Graph& g, const Node& n) {
-  return make_kernel([p = rmsprop_params(g, n), operands = Operands(g, n),
-                      stream = device.stream()](const KernelArgs& a) {
-    gpu::rmsprop(p, operands.in(a, 1), a.in<float>(2), a.mut<float>(0), a.mut<float>(1),
-                 a.mut<float>(2), a.mut<float>(3), stream);
-  });
-}
+ public:
+  GroupKernel(const Device& device, const Graph& g, std::span<const NodeId> nodes)
+      : device_(device) {
+    for (const NodeId k : nodes) {
+      const Node& n = g.node(k);
+      members_.push_back(
+          {read(g, n), n.inputs.size(), n.outputs.size(), n.op->mutated_inputs().size()});
+    }
+  }
 
-std::unique_ptr<Kernel> make_lion(const Device& device, const Graph& g, const Node& n) {
-  return make_kernel([p = lion_params(g, n), operands = Operands(g, n),
-                      stream = device.stream()](const KernelArgs& a) {
-    gpu::lion(p, operands.in(a, 1), a.in<float>(2), a.mut<float>(0), a.mut<float>(1), stream);
-  });
+  void run(const KernelArgs& a) override {
+    if (table_ == nullptr) bind(a);
+    gpu::update_all<Update>(table_.get(), chunks_, device_.stream());
+  }
+
+ private:
+  struct Member {
+    Read read_update;
+    size_t inputs, outputs, mutated;
+  };
+
+  void bind(const KernelArgs& a) {
+    std::vector<Update> updates;
+    auto in = a.inputs.begin();
+    auto out = a.outputs.begin();
+    auto mutated = a.mutated.begin();
+    const auto take = [](auto& from, size_t count) {
+      const auto begin = from;
+      from += static_cast<std::ptrdiff_t>(count);
+      return std::vector(begin, from);
+    };
+    for (const Member& m : members_) {
+      KernelArgs own;
+      own.inputs = take(in, m.inputs);
+      own.outputs = take(out, m.outputs);
+      own.mutated = take(mutated, m.mutated);
+      updates.push_back(m.read_update(own));
+    }
+    const gpu::UpdateTable table = gpu::update_table<Update>(updates);
+    table_ = device_.upload(table.bytes);
+    chunks_ = table.chunks;
+  }
+
+  const Device& device_;
+  std::vector<Member> members_;
+  DeviceMemory table_;
+  int64_t chunks_ = 0;
+};
+
+template <auto read>
+std::unique_ptr<Kernel> make_group(const Device& device, const Graph& g,
+                                   std::span<const NodeId> nodes) {
+  return std::make_unique<GroupKernel<read>>(device, g, nodes);
 }
 
 std::unique_ptr<Kernel> make_adafactor(const Device& device, const Graph& g, const Node& n) {
@@ -127,47 +229,44 @@ std::unique_ptr<Kernel> make_gradient_norm(const Device& device, const Graph& g,
       workspace_bytes);
 }
 
-std::unique_ptr<Kernel> make_clip_gradient(const Device& device, const Graph& g, const Node& n) {
-  return make_kernel([p = clip_gradient_params(g, n), scaled = has_input(n, 1),
-                      operands = Operands(g, n), stream = device.stream()](const KernelArgs& a) {
-    gpu::clip_gradient(p, operands.in(a, 0), scaled ? a.in<float>(1) : nullptr, operands.out(a, 0),
-                       stream);
-  });
-}
-
-std::unique_ptr<Kernel> make_accumulate(const Device& device, const Graph& g, const Node& n) {
-  return make_kernel([count = input_info(g, n, 0).type.shape.elements(),
-                      share = n.attributes.get_float("share", 1), operands = Operands(g, n),
-                      stream = device.stream()](const KernelArgs& a) {
-    gpu::accumulate_gradient(count, share, operands.in(a, 1), a.in<int64_t>(2), a.mut<float>(0),
-                             stream);
-  });
-}
-
-std::unique_ptr<Kernel> make_moving_average(const Device& device, const Graph& g, const Node& n) {
-  return make_kernel(
-      [p = moving_average_params(g, n), stream = device.stream()](const KernelArgs& a) {
-        gpu::moving_average(p, a.in<float>(1), a.in<int64_t>(2), a.mut<float>(0), stream);
-      });
-}
-
 }  // namespace
 
 std::span<const CudaEntry> update_kernels() {
   static constexpr CudaEntry kEntries[] = {
-      {"SgdUpdate", make_sgd},
-      {"AdamUpdate", make_adam},
-      {"AdamWUpdate", make_adam},
-      {"RmspropUpdate", make_rmsprop},
-      {"LionUpdate", make_lion},
+      {"SgdUpdate", make_one<read_sgd>},
+      {"AdamUpdate", make_one<read_adam>},
+      {"AdamWUpdate", make_one<read_adam>},
+      {"RmspropUpdate", make_one<read_rmsprop>},
+      {"LionUpdate", make_one<read_lion>},
       {"AdafactorUpdate", make_adafactor},
       {"MuonUpdate", make_muon},
       {"GradientNorm", make_gradient_norm},
-      {"ClipGradient", make_clip_gradient},
-      {"AccumulateGradient", make_accumulate},
-      {"MovingAverageUpdate", make_moving_average},
+      {"ClipGradient", make_one<read_clipping>},
+      {"AccumulateGradient", make_one<read_accumulation>},
+      {"MovingAverageUpdate", make_one<read_moving_average>},
   };
   return kEntries;
+}
+
+// Adafactor sums over its tensor and Muon multiplies it: they stay single.
+std::unique_ptr<Kernel> make_update_group(const Device& device, const Graph& graph,
+                                          std::span<const NodeId> nodes) {
+  using Make = std::unique_ptr<Kernel> (*)(const Device&, const Graph&, std::span<const NodeId>);
+  static constexpr std::pair<std::string_view, Make> kMakes[] = {
+      {"SgdUpdate", make_group<read_sgd>},
+      {"AdamUpdate", make_group<read_adam>},
+      {"AdamWUpdate", make_group<read_adam>},
+      {"RmspropUpdate", make_group<read_rmsprop>},
+      {"LionUpdate", make_group<read_lion>},
+      {"ClipGradient", make_group<read_clipping>},
+      {"AccumulateGradient", make_group<read_accumulation>},
+      {"MovingAverageUpdate", make_group<read_moving_average>},
+  };
+  const std::string_view type = graph.node(nodes[0]).op->type();
+  for (const auto& [name, make] : kMakes) {
+    if (name == type) return make(device, graph, nodes);
+  }
+  return nullptr;
 }
 
 }  // namespace trainyard::cuda

@@ -1,0 +1,203 @@
+// kernels/cuda/updates.h: what is done to parameters and gradients element by element, of one
+// tensor or of many in one launch. Each kind is its operands and its hyper-parameters; contracts in
+// kernels/optimizer.h and kernels/gradient.h, formulas in kernels/math/optimizers.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "kernels/cuda/view.h"
+#include "kernels/gradient.h"
+#include "kernels/math/host_device.h"
+#include "kernels/math/optimizers.h"
+#include "kernels/optimizer.h"
+
+namespace trainyard::kernels::cuda {
+
+/// What an update keeps by element; nullptr: it does not.
+struct UpdateStates {
+  float* of[3] = {};
+};
+
+// A kind U has   s.count          elements
+//                source()         that are read
+//                target()         that are written, and read before where kReadsTarget
+//                states()         F32, updated
+//                constants()      what is the same for all elements; from device memory
+//                step(c, source, target, state, state, state)
+
+struct SgdUpdate {
+  SgdParams s;
+  In g;
+  const float* learning_rate;
+  float *p, *v;
+
+  using Constants = math::SgdConstants<float>;
+  static constexpr bool kReadsTarget = true;
+  TRAINYARD_HD In source() const { return g; }
+  TRAINYARD_HD Out target() const { return {p}; }
+  TRAINYARD_HD UpdateStates states() const { return {{v}}; }
+  TRAINYARD_HD Constants constants() const {
+    return {static_cast<float>(*learning_rate * s.rate_factor), static_cast<float>(s.momentum),
+            static_cast<float>(s.weight_decay), s.nesterov};
+  }
+  TRAINYARD_HD static void step(const Constants& c, float g, float& p, float* v, float*, float*) {
+    math::sgd(c, g, p, v);
+  }
+};
+
+struct AdamUpdate {
+  AdamParams s;
+  In g;
+  const float* learning_rate;
+  const int64_t* at;
+  float *p, *m, *v;
+
+  using Constants = math::AdamConstants<float>;
+  static constexpr bool kReadsTarget = true;
+  TRAINYARD_HD In source() const { return g; }
+  TRAINYARD_HD Out target() const { return {p}; }
+  TRAINYARD_HD UpdateStates states() const { return {{m, v}}; }
+  TRAINYARD_HD Constants constants() const {
+    return math::adam_constants<float>(*learning_rate * s.rate_factor, s.beta1, s.beta2, s.epsilon,
+                                       s.weight_decay, s.decoupled, *at);
+  }
+  TRAINYARD_HD static void step(const Constants& c, float g, float& p, float* m, float* v, float*) {
+    math::adam(c, g, p, *m, *v);
+  }
+};
+
+struct RmspropUpdate {
+  RmspropParams s;
+  In g;
+  const float* learning_rate;
+  float *p, *square, *a, *b;
+
+  using Constants = math::RmspropConstants<float>;
+  static constexpr bool kReadsTarget = true;
+  TRAINYARD_HD In source() const { return g; }
+  TRAINYARD_HD Out target() const { return {p}; }
+  TRAINYARD_HD UpdateStates states() const { return {{square, a, b}}; }
+  TRAINYARD_HD Constants constants() const {
+    return {static_cast<float>(*learning_rate * s.rate_factor),
+            static_cast<float>(s.alpha),
+            static_cast<float>(1 - s.alpha),
+            static_cast<float>(s.epsilon),
+            static_cast<float>(s.momentum),
+            static_cast<float>(s.weight_decay)};
+  }
+  TRAINYARD_HD static void step(const Constants& c, float g, float& p, float* square, float* a,
+                                float* b) {
+    math::rmsprop(c, g, p, *square, a, b);
+  }
+};
+
+struct LionUpdate {
+  LionParams s;
+  In g;
+  const float* learning_rate;
+  float *p, *m;
+
+  using Constants = math::LionConstants<float>;
+  static constexpr bool kReadsTarget = true;
+  TRAINYARD_HD In source() const { return g; }
+  TRAINYARD_HD Out target() const { return {p}; }
+  TRAINYARD_HD UpdateStates states() const { return {{m}}; }
+  TRAINYARD_HD Constants constants() const {
+    const double rate = *learning_rate * s.rate_factor;
+    return {static_cast<float>(rate),        static_cast<float>(s.beta1),
+            static_cast<float>(1 - s.beta1), static_cast<float>(s.beta2),
+            static_cast<float>(1 - s.beta2), static_cast<float>(1 - rate * s.weight_decay)};
+  }
+  TRAINYARD_HD static void step(const Constants& c, float g, float& p, float* m, float*, float*) {
+    math::lion(c, g, p, *m);
+  }
+};
+
+struct MovingAverageUpdate {
+  MovingAverageParams s;
+  const float* p;
+  const int64_t* at;
+  float* average;
+
+  struct Constants {
+    bool first;
+    float share;
+  };
+  static constexpr bool kReadsTarget = true;
+  TRAINYARD_HD In source() const { return {p}; }
+  TRAINYARD_HD Out target() const { return {average}; }
+  TRAINYARD_HD UpdateStates states() const { return {}; }
+  TRAINYARD_HD Constants constants() const { return {*at == 0, static_cast<float>(1 - s.decay)}; }
+  TRAINYARD_HD static void step(const Constants& c, float p, float& average, float*, float*,
+                                float*) {
+    average = c.first ? p : math::moving_average(average, p, c.share);
+  }
+};
+
+struct GradientAccumulation {
+  struct Params {
+    int64_t count;
+    double share;  // of the mean
+  } s;
+  In g;
+  const int64_t* micro_step;
+  float* sum;
+
+  struct Constants {
+    bool first;
+    float share;
+  };
+  static constexpr bool kReadsTarget = true;
+  TRAINYARD_HD In source() const { return g; }
+  TRAINYARD_HD Out target() const { return {sum}; }
+  TRAINYARD_HD UpdateStates states() const { return {}; }
+  TRAINYARD_HD Constants constants() const {
+    return {*micro_step == 0, static_cast<float>(s.share)};
+  }
+  TRAINYARD_HD static void step(const Constants& c, float g, float& sum, float*, float*, float*) {
+    sum = c.share * g + (c.first ? 0.0f : sum);
+  }
+};
+
+struct GradientClipping {
+  ClipGradientParams s;
+  In g;
+  const float* scale;  // nullptr: 1
+  Out y;
+
+  struct Constants {
+    float factor, bound;
+  };
+  static constexpr bool kReadsTarget = false;
+  TRAINYARD_HD In source() const { return g; }
+  TRAINYARD_HD Out target() const { return y; }
+  TRAINYARD_HD UpdateStates states() const { return {}; }
+  TRAINYARD_HD Constants constants() const {
+    return {scale == nullptr ? 1.0f : *scale,
+            s.bound == 0 ? std::numeric_limits<float>::infinity() : static_cast<float>(s.bound)};
+  }
+  TRAINYARD_HD static void step(const Constants& c, float g, float& y, float*, float*, float*) {
+    y = math::clip_gradient(g, c.factor, c.bound);
+  }
+};
+
+/// Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
+template <typename U>
+void update(const U& u, CUstream_st* stream);
+
+/// Updates of one kind in one launch, with the bits of as many single ones. Their operands lie in a
+/// table, which the caller brings into device memory once: aligned to 256 bytes.
+struct UpdateTable {
+  std::vector<std::byte> bytes;
+  int64_t chunks = 0;  // blocks of the launch
+};
+template <typename U>
+UpdateTable update_table(std::span<const U> updates);
+template <typename U>
+void update_all(const void* table, int64_t chunks, CUstream_st* stream);
+
+}  // namespace trainyard::kernels::cuda

@@ -1,0 +1,145 @@
+// Catches: updates in one launch that give other bits than as many single ones (a table read
+// wrongly, a chunk left out or done twice, constants of another tensor), and updates that are not
+// brought together or must not be.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/graph/op.h"
+#include "src/runtime/cuda/backend.h"
+#include "tests/cuda/fake_cuda.h"
+#include "tests/support/graph_cases.h"
+#include "tests/support/run_case.h"
+
+namespace trainyard {
+namespace {
+
+using testing::CaseBuilder;
+using testing::CaseGraph;
+using testing::CaseResult;
+
+// One element, no multiple of 4, exactly a block's chunk, several chunks with a rest.
+constexpr int64_t kCounts[] = {1, 33, 64, 4096, 4100, 9001};
+
+struct Kind {
+  std::string op;
+  /// Appends the update of tensor k.
+  std::function<void(CaseBuilder&, size_t k, TensorId learning_rate, TensorId step)> append;
+};
+
+std::vector<Kind> kinds() {
+  const auto name = [](const char* what, size_t k) { return what + std::to_string(k); };
+  // Hyper-parameters differ from tensor to tensor, as groups of parameters make them.
+  const auto attributes = [](size_t k, Attributes a) {
+    a.set("weight_decay", 0.01 * static_cast<double>(k));
+    a.set("rate_factor", 1.0 + static_cast<double>(k));
+    return a;
+  };
+  const auto shape = [](size_t k) { return Shape{kCounts[k]}; };
+  const auto with_states = [=](const std::string& op, Attributes a, int states, bool steps) {
+    return Kind{
+        op, [=](CaseBuilder& b, size_t k, TensorId rate, TensorId step) {
+          std::vector<TensorId> inputs = {b.parameter(name("p", k), shape(k)),
+                                          b.input(name("g", k), shape(k)), rate};
+          if (steps) inputs.push_back(step);
+          for (int s = 0; s < states; ++s) {
+            inputs.push_back(b.optimizer_state(name("s", k) + "." + std::to_string(s), shape(k)));
+          }
+          b.node(name("update", k), op, attributes(k, a), inputs, 0, Phase::kUpdate);
+        }};
+  };
+  return {
+      with_states("SgdUpdate", {{"momentum", 0.9}, {"nesterov", int64_t{1}}}, 1, false),
+      with_states("AdamUpdate", {}, 2, true),
+      with_states("AdamWUpdate", {}, 2, true),
+      with_states("RmspropUpdate", {{"momentum", 0.9}}, 3, false),
+      with_states("LionUpdate", {}, 1, false),
+      {"MovingAverageUpdate",
+       [=](CaseBuilder& b, size_t k, TensorId, TensorId step) {
+         b.node(
+             name("update", k), "MovingAverageUpdate", {{"decay", 0.5 + 0.05 * double(k)}},
+             {b.optimizer_state(name("m", k), shape(k)), b.parameter(name("p", k), shape(k)), step},
+             0, Phase::kUpdate);
+       }},
+      {"AccumulateGradient",
+       [=](CaseBuilder& b, size_t k, TensorId, TensorId step) {
+         b.node(
+             name("update", k), "AccumulateGradient", {{"share", 1.0 / (2.0 + double(k))}},
+             {b.optimizer_state(name("sum", k), shape(k)), b.input(name("g", k), shape(k)), step},
+             0, Phase::kUpdate);
+       }},
+      {"ClipGradient",
+       [=](CaseBuilder& b, size_t k, TensorId rate, TensorId) {
+         b.node(name("clipped", k), "ClipGradient", {{"bound", 0.05 + 0.01 * double(k)}},
+                {b.input(name("g", k), shape(k)), rate}, 1, Phase::kUpdate);
+       }},
+  };
+}
+
+/// A graph with the updates of tensors [first, end).
+CaseGraph graph_of(const Kind& kind, size_t first, size_t end) {
+  CaseBuilder b(DType::kF32);
+  const TensorId rate = b.input_f32("learning_rate", 0.125), step = b.step(3);
+  for (size_t k = first; k < end; ++k) kind.append(b, k, rate, step);
+  return b.finish_update();
+}
+
+/// What a step of the graph submits to the stream.
+int64_t launches(const CaseGraph& c, Backend& cuda, CaseResult* result) {
+  const int64_t before = testing::replayed_works();
+  testing::RunOptions options;
+  options.runs = 2;  // the second is recorded and replayed
+  *result = testing::run_case(c, cuda, options);
+  return testing::replayed_works() - before;
+}
+
+TEST(EmulatedUpdates, ManyInOneLaunchGiveTheBitsOfSingleOnes) {
+  cuda::CudaBackend cuda(0);
+  for (const Kind& kind : kinds()) {
+    SCOPED_TRACE(kind.op);
+    CaseResult together;
+    EXPECT_EQ(launches(graph_of(kind, 0, std::size(kCounts)), cuda, &together), 1);
+    size_t compared = 0;
+    for (size_t k = 0; k < std::size(kCounts); ++k) {
+      CaseResult single;
+      EXPECT_EQ(launches(graph_of(kind, k, k + 1), cuda, &single), 1);
+      for (const auto& [name, values] : single.values) {
+        EXPECT_EQ(together.values.at(name), values) << name;
+        ++compared;
+      }
+    }
+    EXPECT_EQ(compared, together.values.size());
+    EXPECT_GE(compared, std::size(kCounts));
+  }
+}
+
+TEST(EmulatedUpdates, OneLaunchForEachKind) {
+  cuda::CudaBackend cuda(0);
+  const std::vector<Kind> all = kinds();
+  CaseBuilder b(DType::kF32);
+  const TensorId rate = b.input_f32("learning_rate", 0.125), step = b.step(3);
+  // Adam and Lion in turns; the plan brings each kind together.
+  for (size_t k = 0; k < std::size(kCounts); ++k) all[k % 2 == 0 ? 1 : 4].append(b, k, rate, step);
+  CaseResult result;
+  EXPECT_EQ(launches(b.finish_update(), cuda, &result), 2);
+}
+
+// Both read the parameter that they write: one after the other, or the second does not see the
+// first. (Sums over two uses of a tensor in one step would be such.)
+TEST(EmulatedUpdates, WhatMeetsInMemoryStaysApart) {
+  cuda::CudaBackend cuda(0);
+  CaseBuilder b(DType::kF32);
+  const TensorId g = b.input("g", {33}), bound = b.input_f32("scale", 0.5);
+  const TensorId first = b.node("first", "ClipGradient", {}, {g, bound}, 1, Phase::kUpdate)[0];
+  b.node("second", "ClipGradient", {}, {first, bound}, 1, Phase::kUpdate);
+  CaseResult result;
+  EXPECT_EQ(launches(b.finish_update(), cuda, &result), 2);
+  const std::vector<double>& once = result.values.at("first");
+  const std::vector<double>& twice = result.values.at("second");
+  for (size_t i = 0; i < once.size(); ++i) EXPECT_EQ(twice[i], once[i] / 2);
+}
+
+}  // namespace
+}  // namespace trainyard
