@@ -54,13 +54,15 @@ void layer_norm_backward(const LayerNormDims& d, const float* x, const float* sc
 
 /// Launches: forward 1; backward 1 for dx and 2 for dscale and db. Asynchronous on `stream`; a
 /// launch that failed is told by cudaPeekAtLastError().
+/// With `skip`, as x: forward normalises sum = x + skip, which it writes (y and sum may be x or
+/// skip), and backward adds skip to dx.
 namespace cuda {
 void layer_norm_forward(const LayerNormDims& d, In x, In scale, In b, Out y, float* mean,
-                        float* inv_std, CUstream_st* stream);
+                        float* inv_std, CUstream_st* stream, In skip = {}, Out sum = {});
 int64_t layer_norm_backward_workspace_bytes(const LayerNormDims& d);
 void layer_norm_backward(const LayerNormDims& d, In x, In scale, const float* mean,
                          const float* inv_std, In dy, Out dx, Out dscale, Out db, void* workspace,
-                         CUstream_st* stream);
+                         CUstream_st* stream, In skip = {});
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -23,7 +23,7 @@ int64_t multiply_flops(const Graph& graph, const Node& node) {
   return 2 * x[0] * x[1] * w[0];
 }
 
-class Gemm final : public Op {
+class Gemm : public Op {
  public:
   std::string_view type() const override { return "Gemm"; }
 
@@ -57,15 +57,33 @@ class Gemm final : public Op {
   PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };
 
-class GemmGrad final : public Op {
+class GemmGelu final : public Gemm {
+ public:
+  std::string_view type() const override { return "GemmGelu"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    ASSIGN_OR_RETURN(const std::vector<TensorType> y, Gemm::infer(c));
+    return std::vector{y[0], y[0]};
+  }
+  Cost cost(const Graph& graph, const Node& node) const override {
+    Cost cost = Gemm::cost(graph, node);
+    cost.flops += 15 * graph.tensor(node.outputs[0]).type.shape.elements();
+    return cost;
+  }
+};
+
+class GemmGrad : public Op {
  public:
   std::string_view type() const override { return "GemmGrad"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "w", "dy"}, 3, {"transB"});
+    return infer_gradients(check, c);
+  }
+  Result<std::vector<TensorType>> infer_gradients(OpChecks& check, const InferContext& c) const {
     check_gemm(check, c);
     if (check.ok()) {
       check.same_dtype(2, 0).shape(2, {c.input(0).shape[0], c.input(1).shape[0]});
+      check.same_dtype(3, 0).same_shape(3, 0);
     }
     if (!check.ok()) return check.error();
     return std::vector{c.input(0), c.input(1), TensorType{{c.input(1).shape[0]}, c.input(0).dtype}};
@@ -84,6 +102,20 @@ class GemmGrad final : public Op {
   PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };
 
+class GeluGemmGrad final : public GemmGrad {
+ public:
+  std::string_view type() const override { return "GeluGemmGrad"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check(c, {"x", "w", "dy", "pre"}, 4, {"transB"});
+    return infer_gradients(check, c);
+  }
+  Cost cost(const Graph& graph, const Node& node) const override {
+    Cost cost = GemmGrad::cost(graph, node);
+    cost.flops += 20 * graph.tensor(node.inputs[0]).type.shape.elements();
+    return cost;
+  }
+};
+
 }  // namespace
 
 const Op* gemm_op() {
@@ -92,6 +124,14 @@ const Op* gemm_op() {
 }
 const Op* gemm_grad_op() {
   static const GemmGrad op;
+  return &op;
+}
+const Op* gemm_gelu_op() {
+  static const GemmGelu op;
+  return &op;
+}
+const Op* gelu_gemm_grad_op() {
+  static const GeluGemmGrad op;
   return &op;
 }
 

@@ -6,6 +6,15 @@
 // Gradients   x, w, b, assigned: one node, what nobody needs is left out.
 // Refuses     other ranks, sizes that do not agree, transB other than 1.
 // Kernels     gemm_forward, gemm_backward (kernels/gemm.h)
+//
+// With the tanh form of Gelu behind or in front of it; no layer becomes these ops, but
+// src/passes/fuse_products.cc puts them into a graph. src/ops/parts.h says what they are made of.
+//
+// GemmGelu: y = gelu(pre), pre = Gemm(x, w, b)
+// Outputs     y [N, K]; pre, as y, written for backward (may be left out).
+//
+// GeluGemmGrad: the gradients of Gemm(gelu(pre), w, b)
+// Inputs      x, which is gelu(pre); w; dy; pre, as x.    Outputs  as GemmGrad, but dpre for dx.
 #pragma once
 
 #include "src/graph/op.h"
@@ -14,5 +23,8 @@ namespace trainyard {
 
 const Op* gemm_op();       // "Gemm"
 const Op* gemm_grad_op();  // "GemmGrad": (x, w, dy) -> dx, dw, db
+
+const Op* gemm_gelu_op();       // "GemmGelu": (x, w, b) -> y, pre
+const Op* gelu_gemm_grad_op();  // "GeluGemmGrad": (x, w, dy, pre) -> dpre, dw, db
 
 }  // namespace trainyard

@@ -104,19 +104,25 @@ class RmsNormalization final : public Op {
 /// Both gradients: `inputs` is 5 with a mean, 4 without.
 class NormalizationGrad final : public Op {
  public:
-  NormalizationGrad(std::string_view type, bool has_mean) : type_(type), has_mean_(has_mean) {}
+  NormalizationGrad(std::string_view type, bool has_mean, bool has_skip = false)
+      : type_(type), has_mean_(has_mean), has_skip_(has_skip) {}
   std::string_view type() const override { return type_; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check =
-        has_mean_ ? OpChecks(c, {"x", "scale", "dy", "inv_std_dev", "mean"}, 5, {"axis", "epsilon"})
-                  : OpChecks(c, {"x", "scale", "dy", "inv_rms"}, 4, {"axis", "epsilon"});
+    std::vector<std::string_view> names = {"x", "scale", "dy",
+                                           has_mean_ ? "inv_std_dev" : "inv_rms"};
+    if (has_mean_) names.push_back("mean");
+    if (has_skip_) names.push_back("skip");
+    const auto count = static_cast<int64_t>(names.size());
+    OpChecks check(c, std::move(names), count, {"axis", "epsilon"});
     check_common(check, c);
     check.same_dtype(2, 0).same_shape(2, 0);
     if (!check.ok()) return check.error();
     const Shape& x = c.input(0).shape;
     const Shape statistics = statistics_shape(x, normalization_axis(c.attributes(), x));
-    check.same_dtype(3, 0).shape(3, statistics).same_dtype(4, 0).shape(4, statistics);
+    check.same_dtype(3, 0).shape(3, statistics);
+    if (has_mean_) check.same_dtype(4, 0).shape(4, statistics);
+    if (has_skip_) check.same_dtype(count - 1, 0).same_shape(count - 1, 0);
     if (!check.ok()) return check.error();
     std::vector<TensorType> types = {c.input(0), c.input(1)};
     if (has_mean_) types.push_back(c.input(1));
@@ -124,11 +130,50 @@ class NormalizationGrad final : public Op {
   }
 
   Cost cost(const Graph& graph, const Node& node) const override {
-    return cost_per_element(*this, graph, node, has_mean_ ? 14 : 12);
+    return cost_per_element(*this, graph, node, (has_mean_ ? 14 : 12) + (has_skip_ ? 1 : 0));
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 2}}; }
 
  private:
+  std::string_view type_;
+  bool has_mean_, has_skip_;
+};
+
+/// The forward op of a sum, and its gradient: as the op without, with `skip` behind its inputs.
+class SkipNormalization final : public Op {
+ public:
+  SkipNormalization(std::string_view type, bool has_mean) : type_(type), has_mean_(has_mean) {}
+  std::string_view type() const override { return type_; }
+
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check = has_mean_ ? OpChecks(c, {"x", "scale", "b", "skip"}, 2, {"axis", "epsilon"})
+                               : OpChecks(c, {"x", "scale", "skip"}, 2, {"axis", "epsilon"});
+    check.require(c.has_input(skip()), "INPUT_COUNT", "skip", "this input is required");
+    check_common(check, c);
+    if (has_mean_) check.same_dtype(2, 0).same_shape(2, 1);
+    check.same_dtype(skip(), 0).same_shape(skip(), 0);
+    if (!check.ok()) return check.error();
+    const TensorType& x = c.input(0);
+    const TensorType statistics{
+        statistics_shape(x.shape, normalization_axis(c.attributes(), x.shape)), x.dtype};
+    if (!has_mean_) return std::vector{x, statistics, x};
+    return std::vector{x, statistics, statistics, x};
+  }
+
+  Cost cost(const Graph& graph, const Node& node) const override {
+    return cost_per_element(*this, graph, node, has_mean_ ? 9 : 6);
+  }
+  std::vector<std::pair<int64_t, int64_t>> may_alias() const override {
+    const int64_t sum = has_mean_ ? 3 : 2;
+    return {{0, 0}, {0, skip()}, {sum, 0}, {sum, skip()}};
+  }
+  PrecisionRule precision_rule() const override {
+    return {.f32_outputs = has_mean_ ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{1}};
+  }
+
+ private:
+  int64_t skip() const { return has_mean_ ? 3 : 2; }
+
   std::string_view type_;
   bool has_mean_;
 };
@@ -154,6 +199,24 @@ const Op* rms_normalization_op() {
 }
 const Op* rms_normalization_grad_op() {
   static const NormalizationGrad op("RMSNormalizationGrad", /*has_mean=*/false);
+  return &op;
+}
+const Op* skip_layer_normalization_op() {
+  static const SkipNormalization op("SkipLayerNormalization", /*has_mean=*/true);
+  return &op;
+}
+const Op* skip_layer_normalization_grad_op() {
+  static const NormalizationGrad op("SkipLayerNormalizationGrad", /*has_mean=*/true,
+                                    /*has_skip=*/true);
+  return &op;
+}
+const Op* skip_rms_normalization_op() {
+  static const SkipNormalization op("SkipRMSNormalization", /*has_mean=*/false);
+  return &op;
+}
+const Op* skip_rms_normalization_grad_op() {
+  static const NormalizationGrad op("SkipRMSNormalizationGrad", /*has_mean=*/false,
+                                    /*has_skip=*/true);
   return &op;
 }
 

@@ -9,6 +9,16 @@
 // Gradients  x, scale, b, assigned: one node, what nobody needs is left out.
 // Refuses    empty inputs; axis out of range; scale or b of another shape.
 // Kernels    layer_norm_forward, layer_norm_backward (kernels/layer_norm.h)
+//
+// With the addition of a residual sum before it; no layer becomes these ops, but
+// src/passes/fuse_sums.cc puts them into a graph. src/ops/parts.h says what they are made of.
+//
+// SkipLayerNormalization, SkipRMSNormalization: of sum = x + skip
+// Inputs     as the op without; then skip, as x.    Outputs  as the op without; then sum, as x.
+//
+// SkipLayerNormalizationGrad, SkipRMSNormalizationGrad: dx = the gradient without + skip
+// Inputs     as the gradient without, x being the sum; then skip, as x: what reaches the sum on its
+//            other way.
 #pragma once
 
 #include "src/graph/op.h"
@@ -21,6 +31,11 @@ const Op* layer_normalization_grad_op();
 const Op* rms_normalization_op();  // "RMSNormalization"
 const Op*
 rms_normalization_grad_op();  // "RMSNormalizationGrad": (x, scale, dy, inv_rms) -> (dx, dscale)
+
+const Op* skip_layer_normalization_op();
+const Op* skip_layer_normalization_grad_op();
+const Op* skip_rms_normalization_op();
+const Op* skip_rms_normalization_grad_op();
 
 /// The first normalised dimension, counted from the front.
 int64_t normalization_axis(const Attributes& attributes, const Shape& x);

@@ -6,6 +6,8 @@
 #include "src/passes/assign_layouts.h"
 #include "src/passes/assign_precision.h"
 #include "src/passes/fuse.h"
+#include "src/passes/fuse_products.h"
+#include "src/passes/fuse_sums.h"
 #include "src/passes/recompute.h"
 #include "src/passes/simplify.h"
 
@@ -98,6 +100,12 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Pr
   }
   if (recompute != Recompute::kNone) {
     recompute_activations(graph, recompute);
+    check(graph);
+  }
+  if (passes.fuse) {
+    fuse_products(graph);
+    check(graph);
+    fuse_sums(graph);
     check(graph);
   }
   if (passes.layouts) {

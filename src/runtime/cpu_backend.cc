@@ -2,6 +2,7 @@
 #include "src/runtime/bf16_kernel.h"
 #include "src/runtime/cpu_kernels.h"
 #include "src/runtime/host_memory.h"
+#include "src/runtime/parts_kernel.h"
 
 namespace trainyard {
 namespace {
@@ -20,8 +21,13 @@ class CpuBackend final : public HostBackend {
     table_.add(cpu_update_kernels());
   }
   std::string_view name() const override { return "cpu"; }
-  bool has_kernel(std::string_view op_type) const override { return table_.contains(op_type); }
+  bool has_kernel(std::string_view op_type) const override {
+    return table_.contains(op_type) || has_parts(op_type);
+  }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    if (!table_.contains(node.op->type()) && has_parts(node.op->type())) {
+      return std::make_unique<PartsKernel>(*this, graph, node);
+    }
     return with_storage(table_.make(context_, graph, node), conversion_of(context_), graph, node);
   }
 

@@ -27,13 +27,13 @@ inline kernels::GemmDims gemm_dims(const Graph& g, const Node& n) {
   return {x[0], input_info(g, n, 1).type.shape[0], x[1]};
 }
 
-/// LayerNormalization, RMSNormalization and their gradients: x comes first.
+/// LayerNormalization, RMSNormalization, those of a sum, and their gradients: x comes first.
 inline kernels::LayerNormDims layer_norm_dims(const Graph& g, const Node& n) {
   const Shape& x = input_info(g, n, 0).type.shape;
   int64_t width = 1;
   for (int64_t i = normalization_axis(n.attributes, x); i < x.rank(); ++i) width *= x[i];
   return {x.elements() / width, width, n.attributes.get_float("epsilon", 1e-5),
-          n.op->type().starts_with("RMS")};
+          n.op->type().find("RMS") != std::string_view::npos};
 }
 
 /// Softmax, LogSoftmax and their gradients: input 0 has the shape.

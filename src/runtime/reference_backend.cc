@@ -1,5 +1,6 @@
 #include "src/runtime/bf16_kernel.h"
 #include "src/runtime/host_memory.h"
+#include "src/runtime/parts_kernel.h"
 #include "src/runtime/reference_kernels.h"
 
 namespace trainyard {
@@ -19,8 +20,13 @@ class ReferenceBackend final : public HostBackend {
     table_.add(reference_update_kernels());
   }
   std::string_view name() const override { return "reference"; }
-  bool has_kernel(std::string_view op_type) const override { return table_.contains(op_type); }
+  bool has_kernel(std::string_view op_type) const override {
+    return table_.contains(op_type) || has_parts(op_type);
+  }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    if (!table_.contains(node.op->type()) && has_parts(node.op->type())) {
+      return std::make_unique<PartsKernel>(*this, graph, node);
+    }
     return with_storage(table_.make(context_, graph, node), conversion_of(context_), graph, node);
   }
 

@@ -4,7 +4,9 @@
 // (fake_cuda.h). All memory starts as NaN, so what a kernel forgets to write shows.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <map>
 #include <new>
 #include <vector>
 
@@ -25,6 +27,32 @@ TEST(EmulatedCuda, EveryCaseOfTheTable) {
 TEST(EmulatedCuda, EveryCaseOfTheTableInBf16) {
   cuda::CudaBackend cuda(0);
   testing::expect_parity(cuda, Precision::kBf16);
+}
+// What a library may lack: the backend's own kernels stand in for it.
+TEST(EmulatedCuda, ProductsWithoutEpilogues) {
+  testing::set_product_epilogues(false);
+  cuda::CudaBackend cuda(0);
+  testing::expect_parity(cuda, Precision::kFp32, "Gemm");
+  testing::expect_parity(cuda, Precision::kBf16, "Gemm");
+  testing::set_product_epilogues(true);
+}
+// And what it offers is used: a GELU and its gradient, two biases' gradients.
+TEST(EmulatedCuda, EpiloguesSaveLaunches) {
+  cuda::CudaBackend cuda(0);
+  const auto launches = [&](const testing::GraphCase& test) {
+    std::map<TensorId, TensorId> gradients;
+    const testing::CaseGraph c = testing::with_gradients(test.build(DType::kF32), &gradients);
+    const int64_t before = testing::replayed_works();
+    testing::run_case(c, cuda, {.keep_all = false, .runs = 2});
+    return testing::replayed_works() - before;
+  };
+  const auto& cases = testing::graph_cases();
+  const auto test = std::ranges::find(cases, "GemmGelu/eights", &testing::GraphCase::name);
+  ASSERT_NE(test, cases.end());
+  const int64_t with = launches(*test);
+  testing::set_product_epilogues(false);
+  EXPECT_GE(launches(*test), with + 4);
+  testing::set_product_epilogues(true);
 }
 TEST(EmulatedCuda, HasAKernelForEveryOp) {
   EXPECT_EQ(testing::missing_ops(cuda::CudaBackend(0)), "");

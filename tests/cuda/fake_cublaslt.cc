@@ -2,6 +2,7 @@
 // column-major terms. See fake_cuda.h.
 #include <cublasLt.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -63,6 +64,32 @@ Opaque* wrap(T* p) {
   std::memcpy(handle, &p, sizeof p);
   return handle;
 }
+bool has_epilogues = true;
+
+/// What the sum of a product goes through.
+struct Epilogue {
+  bool bias, gelu, keeps, gelu_grad, sums_of_b;
+  explicit Epilogue(const Attributes& a) {
+    const auto e = get<uint32_t>(a, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT);
+    keeps = e == CUBLASLT_EPILOGUE_GELU_AUX || e == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    gelu = keeps || e == CUBLASLT_EPILOGUE_GELU || e == CUBLASLT_EPILOGUE_GELU_BIAS;
+    bias = e == CUBLASLT_EPILOGUE_BIAS || e == CUBLASLT_EPILOGUE_GELU_BIAS ||
+           e == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    gelu_grad = e == CUBLASLT_EPILOGUE_DGELU;
+    sums_of_b = e == CUBLASLT_EPILOGUE_BGRADB;
+    if (e != CUBLASLT_EPILOGUE_DEFAULT && !bias && !gelu && !gelu_grad && !sums_of_b) std::abort();
+  }
+  bool has_aux() const { return keeps || gelu_grad; }
+};
+
+float gelu(float x) {
+  return 0.5f * x * (1 + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
+}
+float gelu_grad(float x) {
+  const float t = std::tanh(0.7978845608f * (x + 0.044715f * x * x * x));
+  return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+}
+
 Operation& of(cublasLtMatmulDesc_t d) { return inside<cublasLtMatmulDescOpaque_t, Operation>(d); }
 Layout& of(cublasLtMatrixLayout_t l) { return inside<cublasLtMatrixLayoutOpaque_t, Layout>(l); }
 
@@ -75,6 +102,10 @@ bool is_possible(const Operation& op, const Layout& a, const Layout& b, const La
     return false;
   }
   if (a.type != b.type || (a.type == CUDA_R_32F && c.type != CUDA_R_32F)) return false;
+  const Epilogue epilogue(op.attributes);
+  if (!has_epilogues && (epilogue.gelu || epilogue.gelu_grad || epilogue.sums_of_b)) return false;
+  const auto aux_leading = get<int64_t>(op.attributes, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0);
+  if (epilogue.has_aux() && (aux_leading % 8 != 0 || aux_leading < c.rows)) return false;
   for (const Layout* l : {&a, &b, &c}) {
     if (l->leading < l->rows) return false;
     if (get<int32_t>(l->attributes, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1) !=
@@ -86,6 +117,10 @@ bool is_possible(const Operation& op, const Layout& a, const Layout& b, const La
 }
 
 }  // namespace
+
+namespace trainyard::testing {
+void set_product_epilogues(bool available) { has_epilogues = available; }
+}  // namespace trainyard::testing
 
 extern "C" {
 
@@ -167,12 +202,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   if (!is_possible(op, la, lb, lc) || c != d) return CUBLAS_STATUS_INVALID_VALUE;
   const bool ta = get<int32_t>(op.attributes, CUBLASLT_MATMUL_DESC_TRANSA, 0) == CUBLAS_OP_T;
   const bool tb = get<int32_t>(op.attributes, CUBLASLT_MATMUL_DESC_TRANSB, 0) == CUBLAS_OP_T;
-  const bool with_bias =
-      get<uint32_t>(op.attributes, CUBLASLT_MATMUL_DESC_EPILOGUE, 0) == CUBLASLT_EPILOGUE_BIAS;
-  const void* bias = get<const void*>(op.attributes, CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr);
+  const Epilogue epilogue(op.attributes);
+  void* const bias = get<void*>(op.attributes, CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr);
+  void* const aux = get<void*>(op.attributes, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, nullptr);
+  const auto aux_leading = get<int64_t>(op.attributes, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0);
+  if (epilogue.has_aux() && aux == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  if ((epilogue.bias || epilogue.sums_of_b) && bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   // cuBLASLt's own rule: a bias has the type of c.
-  if (with_bias && get<cudaDataType_t>(op.attributes, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
-                                       CUDA_R_32F) != lc.type) {
+  if ((epilogue.bias || epilogue.sums_of_b) &&
+      get<cudaDataType_t>(op.attributes, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F) !=
+          lc.type) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   trainyard::testing::submit_to_stream(stream, [=] {
@@ -182,8 +221,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     const auto stride = [](const Layout& l) {
       return get<int64_t>(l.attributes, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 0);
     };
+    const Layout like_c{lc.type, 0, 0, 0, {}};
     for (int64_t p = 0; p < batch; ++p) {
       for (int64_t j = 0; j < lc.columns; ++j) {
+        if (epilogue.sums_of_b) {
+          float sum = 0;
+          for (int64_t q = 0; q < k; ++q) {
+            sum += read(lb, b, tb ? j + q * lb.leading : q + j * lb.leading);
+          }
+          write(like_c, bias, j, sum);
+        }
         for (int64_t i = 0; i < lc.rows; ++i) {
           float sum = 0;
           for (int64_t q = 0; q < k; ++q) {
@@ -194,7 +241,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
           const int64_t at = p * stride(lc) + i + j * lc.leading;
           sum *= scale;
           if (old != 0) sum += old * read(lc, d, at);
-          if (with_bias) sum += read(Layout{lc.type, 0, 0, 0, {}}, bias, i);
+          if (epilogue.bias) sum += read(like_c, bias, i);
+          if (epilogue.keeps) write(like_c, aux, i + j * aux_leading, sum);
+          if (epilogue.gelu) sum = gelu(sum);
+          if (epilogue.gelu_grad) sum *= gelu_grad(read(like_c, aux, i + j * aux_leading));
           write(lc, d, at, sum);
         }
       }

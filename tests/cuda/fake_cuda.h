@@ -22,6 +22,8 @@ int64_t device_bytes();
 /// Bytes of device memory that one allocation may have at most; what is more fails as out of
 /// memory.
 void set_device_limit(int64_t bytes);
+/// Whether cuBLASLt has epilogues beside that of a bias.
+void set_product_epilogues(bool available);
 /// Whether cuDNN proposes engines for convolutions.
 void set_convolution_engines(bool available);
 

@@ -115,6 +115,28 @@ TEST(MatmulDescription, DescribesTheRowMajorProduct) {
   }
 }
 
+TEST(MatmulDescription, NamesTheEpilogueAndItsMatrix) {
+  const auto described = [](Epilogue epilogue, bool bias) {
+    MatmulDims dims{3, 16, 4, false, true, bias};
+    dims.epilogue = epilogue;
+    return MatmulDescription(dims);
+  };
+  const auto epilogue_of = [](const MatmulDescription& d) {
+    return attribute<uint32_t>(d, CUBLASLT_MATMUL_DESC_EPILOGUE);
+  };
+  EXPECT_EQ(epilogue_of(described(Epilogue::kGelu, true)), CUBLASLT_EPILOGUE_GELU_BIAS);
+  EXPECT_EQ(epilogue_of(described(Epilogue::kGelu, false)), CUBLASLT_EPILOGUE_GELU);
+  const MatmulDescription kept = described(Epilogue::kGeluKept, true);
+  EXPECT_EQ(epilogue_of(kept), CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
+  EXPECT_EQ(attribute<int64_t>(kept, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), 16);
+  const MatmulDescription gradient = described(Epilogue::kGeluGrad, false);
+  EXPECT_EQ(epilogue_of(gradient), CUBLASLT_EPILOGUE_DGELU);
+  EXPECT_EQ(attribute<int64_t>(gradient, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), 16);
+  const MatmulDescription sums = described(Epilogue::kSumsOfA, false);
+  EXPECT_EQ(epilogue_of(sums), CUBLASLT_EPILOGUE_BGRADB);
+  EXPECT_EQ(attribute<int32_t>(sums, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE), CUDA_R_32F);
+}
+
 TEST(MatmulDescription, RefusesAnEmptyProduct) {
   EXPECT_THROW(MatmulDescription(MatmulDims{0, 5, 4}), InvariantError);
 }

@@ -40,14 +40,15 @@ bool is_covered(const Backend& cuda, const CaseGraph& c) {
 }
 
 /// Cases whose name holds TRAINYARD_CASE, where that is set: for work on one kernel.
-bool is_wanted(const GraphCase& test) {
-  const char* part = std::getenv("TRAINYARD_CASE");
-  return part == nullptr || test.name.find(part) != std::string::npos;
+bool is_wanted(const GraphCase& test, std::string_view part = "") {
+  const char* other = std::getenv("TRAINYARD_CASE");
+  return test.name.find(part) != std::string::npos &&
+         (other == nullptr || test.name.find(other) != std::string::npos);
 }
 
 }  // namespace
 
-void expect_parity(Backend& cuda, Precision precision) {
+void expect_parity(Backend& cuda, Precision precision, std::string_view part) {
   const auto reference = make_reference_backend();
   const bool bf16 = precision == Precision::kBf16;
   const double relative_max = bf16 ? kRelativeMaxBf16 : kRelativeMax;
@@ -59,7 +60,7 @@ void expect_parity(Backend& cuda, Precision precision) {
       narrow = with_gradients(std::move(narrow), &gradients);
       wide = bf16 ? narrow : with_gradients(std::move(wide), &gradients);
     }
-    if (!is_wanted(test) || !is_covered(cuda, narrow)) continue;
+    if (!is_wanted(test, part) || !is_covered(cuda, narrow)) continue;
     for (const bool channels_last : {true, false}) {
       RunOptions options{channels_last};
       options.precision = precision;

@@ -1,6 +1,9 @@
 // tests/cuda/parity.h: the checks of a CUDA backend, a real one or an emulated.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "src/passes/passes.h"
 #include "src/runtime/backend.h"
 #include "tests/support/graph_cases.h"
@@ -9,9 +12,9 @@ namespace trainyard::testing {
 
 /// Every case of the table, forward, backward and update, in both layouts and with memory planned
 /// as in a real job or kept apart, against the plain loops in double; each runs three times: kernel
-/// by kernel, recorded, replayed. TRAINYARD_CASE in the environment picks cases by a part of their
-/// names.
-void expect_parity(Backend& cuda, Precision precision);
+/// by kernel, recorded, replayed. `part` picks cases by a part of their names, and so does
+/// TRAINYARD_CASE in the environment.
+void expect_parity(Backend& cuda, Precision precision, std::string_view part = "");
 
 /// Two runs of every case give the same bits.
 void expect_repeats(Backend& cuda);

@@ -9,6 +9,8 @@
 #include "src/graph/op.h"
 #include "src/ops/constant_of_shape.h"
 #include "src/passes/fuse.h"
+#include "src/passes/fuse_products.h"
+#include "src/passes/fuse_sums.h"
 #include "src/passes/recompute.h"
 #include "src/passes/simplify.h"
 #include "tests/support/golden.h"
@@ -121,6 +123,97 @@ TEST(PassFuse, ChangesNoBitOnTheCpu) {
       EXPECT_EQ(count_of(fused.program.graph, "BatchNormalizationRelu"), 7);
       expect_same_bits(fused, plain);
       EXPECT_LE(fused.planned_bytes, plain.planned_bytes);
+      EXPECT_EQ(fused.planned_bytes, fused.used_bytes);
+    }
+  }
+}
+
+/// Blocks as a transformer's, with GELU between reshapes and normalised sums.
+CaseGraph positions_net(int count) {
+  CaseBuilder b(DType::kF32);
+  const Attributes trans_b{{"transB", int64_t{1}}};
+  const auto reshape = [&](const std::string& name, TensorId x, Ints shape) {
+    return b.one(name, "Reshape", {{"shape", std::move(shape)}}, {x});
+  };
+  const auto linear = [&](const std::string& name, TensorId x, int64_t in, int64_t out) {
+    const TensorId product =
+        b.one(name + "/product", "Gemm", trans_b,
+              {reshape(name + "/rows", x, {6, in}), b.parameter(name + ".weight", {out, in}),
+               b.parameter(name + ".bias", {out})});
+    return reshape(name, product, {2, 3, out});
+  };
+  TensorId x = linear("in", b.input("x", {2, 3, 5}), 5, 8);
+  for (int k = 1; k <= count; ++k) {
+    const std::string name = "block" + std::to_string(k);
+    const TensorId n =
+        b.node(name + ".ln", "LayerNormalization", {},
+               {x, b.parameter(name + ".scale", {8}), b.parameter(name + ".b", {8})}, 3)[0];
+    const TensorId g = b.one(name + ".gelu", "Gelu", {{"approximate", std::string("tanh")}},
+                             {linear(name + ".fc", n, 8, 16)});
+    x = b.one(name + ".add", "Add", {}, {x, linear(name + ".proj", g, 16, 8)});
+  }
+  const TensorId last = b.node("rms", "RMSNormalization", {}, {x, b.parameter("scale", {8})}, 2)[0];
+  std::map<TensorId, TensorId> gradients;
+  return testing::with_gradients(b.finish(last), &gradients);
+}
+
+TEST(PassFuse, PutsGeluIntoProductsAndSumsIntoNormalisations) {
+  CaseGraph c = positions_net(2);
+  fuse_products(c.graph);
+  c.graph.verify();
+  EXPECT_EQ(count_of(c.graph, "GemmGelu"), 2);
+  EXPECT_EQ(count_of(c.graph, "GeluGemmGrad"), 2);
+  EXPECT_EQ(count_of(c.graph, "Gelu") + count_of(c.graph, "GeluGrad"), 0);
+  fuse_sums(c.graph);
+  c.graph.verify();
+  EXPECT_EQ(count_of(c.graph, "SkipLayerNormalization"), 1);  // the first block's x is no sum
+  EXPECT_EQ(count_of(c.graph, "SkipRMSNormalization"), 1);
+  EXPECT_EQ(count_of(c.graph, "SkipLayerNormalizationGrad"), 2);
+  EXPECT_EQ(count_of(c.graph, "Add"), 0);
+}
+
+TEST(PassFuse, InferenceKeepsNoProductBehindGelu) {
+  CaseBuilder b(DType::kF32);
+  const TensorId h = b.one("h", "Gemm", {{"transB", int64_t{1}}},
+                           {b.input("x", {3, 4}), b.parameter("w", {8, 4})});
+  CaseGraph c = b.finish(b.one("y", "Gelu", {{"approximate", std::string("tanh")}}, {h}));
+  fuse_products(c.graph);
+  ASSERT_EQ(count_of(c.graph, "GemmGelu"), 1);
+  EXPECT_EQ(c.graph.node(0).outputs[1], kNoTensor);
+}
+
+// cuBLASLt's GELU is the tanh form: the exact one keeps its kernel. What is marked stays.
+TEST(PassFuse, LeavesOtherGelusAndWhatIsMarked) {
+  for (const bool exact : {true, false}) {
+    CaseBuilder b(DType::kF32);
+    const TensorId h = b.one("h", "Gemm", {{"transB", int64_t{1}}},
+                             {b.input("x", {3, 4}), b.parameter("w", {8, 4})});
+    const std::string form = exact ? "none" : "tanh";
+    CaseGraph c = b.finish(b.one("y", "Gelu", {{"approximate", form}}, {h}));
+    c.graph.mark_output(h);
+    fuse_products(c.graph);
+    c.graph.verify();
+    EXPECT_EQ(count_of(c.graph, "GemmGelu"), exact ? 0 : 1);
+    EXPECT_NE(c.graph.tensor(h).producer, kNoNode);
+  }
+}
+
+TEST(PassFuse, ProductsAndSumsChangeNoBitOnTheCpu) {
+  const CaseGraph c = positions_net(3);
+  const auto cpu = make_cpu_backend(2);
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks}) {
+      SCOPED_TRACE(std::string(name_of(precision)) + " " + std::string(name_of(recompute)));
+      RunOptions options = real_job(true);
+      options.precision = precision;
+      options.recompute = recompute;
+      const CaseResult fused = testing::run_case(c, *cpu, options);
+      options.passes.fuse = false;
+      const CaseResult plain = testing::run_case(c, *cpu, options);
+      EXPECT_GE(count_of(fused.program.graph, "GemmGelu"), 3);
+      EXPECT_EQ(count_of(plain.program.graph, "GemmGelu"), 0);
+      expect_same_bits(fused, plain);
+      EXPECT_LE(fused.planned_bytes, plain.planned_bytes * 101 / 100);  // packed otherwise
       EXPECT_EQ(fused.planned_bytes, fused.used_bytes);
     }
   }

@@ -20,6 +20,37 @@ CaseGraph rms_norm(DType dtype, const Shape& x, double epsilon) {
                          {b.parameter("x", x), b.parameter("scale", {x[x.rank() - 1]})}, 2)[0]);
 }
 
+// Two terms, their sum's normalisation, and the sum on another way beside it: what is fused.
+CaseGraph residual_norm(DType dtype, const std::string& op, const Shape& shape, bool bias) {
+  CaseBuilder b(dtype);
+  const int64_t width = shape[shape.rank() - 1];
+  const TensorId x = b.one("x", "Tanh", {}, {b.parameter("px", shape)});
+  const TensorId r = b.one("r", "Sigmoid", {}, {b.parameter("pr", shape)});
+  const TensorId sum = b.one("sum", "Add", {}, {x, r});
+  std::vector<TensorId> inputs = {sum, b.parameter("scale", {width})};
+  if (bias) inputs.push_back(b.parameter("b", {width}));
+  const size_t outputs = op == "LayerNormalization" ? 3 : 2;
+  const TensorId y = b.node("y", op, {{"epsilon", 1e-3}}, inputs, outputs)[0];
+  return b.finish(b.one("z", "Add", {}, {b.one("h", "Tanh", {}, {y}), sum}));
+}
+
+// As a transformer's: the product's rows are positions, and GELU stands between the reshapes.
+CaseGraph gelu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias, bool positions) {
+  CaseBuilder b(dtype);
+  const Attributes trans_b{{"transB", int64_t{1}}};
+  const auto reshape = [&](const std::string& name, TensorId x, const std::vector<int64_t>& shape) {
+    return positions ? b.one(name, "Reshape", {{"shape", shape}}, {x}) : x;
+  };
+  const TensorId x = b.one("x", "Tanh", {}, {b.parameter("p", {N, F})});
+  std::vector<TensorId> inputs = {x, b.parameter("w1", {K, F})};
+  if (bias) inputs.push_back(b.parameter("b1", {K}));
+  const TensorId h = reshape("h", b.one("product", "Gemm", trans_b, inputs), {1, N, K});
+  const TensorId g = b.one("gelu", "Gelu", {{"approximate", std::string("tanh")}}, {h});
+  const TensorId rows = reshape("rows", g, {N, K});
+  return b.finish(
+      b.one("y", "Gemm", trans_b, {rows, b.parameter("w2", {3, K}), b.parameter("b2", {3})}));
+}
+
 CaseGraph gather(DType dtype, const Shape& table, const Shape& indices) {
   CaseBuilder b(dtype);
   return b.finish(b.one("y", "Gather", {},
@@ -156,6 +187,25 @@ void append_large(std::vector<GraphCase>& cases) {
   row("LayerNormalization/few_long", [](DType t) { return layer_norm(t, {3, 260}, -1, true); });
   row("LayerNormalization/longer", [](DType t) { return layer_norm(t, {2, 1031}, -1, false); });
   row("LayerNormalization/many", [](DType t) { return layer_norm(t, {197, 6}, -1, true); });
+  row("SkipLayerNormalization/odd", [](DType t) {
+    return residual_norm(t, "LayerNormalization", {2, 3, 17}, true);
+  });
+  row("SkipLayerNormalization/fours", [](DType t) {
+    return residual_norm(t, "LayerNormalization", {5, 36}, true);
+  });
+  row("SkipLayerNormalization/long", [](DType t) {
+    return residual_norm(t, "LayerNormalization", {2, 1031}, false);
+  });
+  row("SkipRMSNormalization/odd", [](DType t) {
+    return residual_norm(t, "RMSNormalization", {5, 19}, false);
+  });
+  row("SkipRMSNormalization/fours", [](DType t) {
+    return residual_norm(t, "RMSNormalization", {2, 3, 8}, false);
+  });
+  row("GemmGelu/eights", [](DType t) { return gelu_rows(t, 5, 7, 16, true, false); });
+  row("GemmGelu/positions", [](DType t) { return gelu_rows(t, 6, 5, 8, true, true); });
+  row("GemmGelu/no_bias", [](DType t) { return gelu_rows(t, 3, 4, 8, false, true); });
+  row("GemmGelu/odd", [](DType t) { return gelu_rows(t, 4, 3, 9, true, true); });
   row("RMSNormalization/many", [](DType t) { return rms_norm(t, {150, 8}, 1e-3); });
   row("RMSNormalization/long", [](DType t) { return rms_norm(t, {2, 1028}, 1e-3); });
   row("Gather/large_table", [](DType t) { return gather(t, {700, 4}, {3, 211}); });

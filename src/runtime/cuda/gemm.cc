@@ -1,7 +1,9 @@
-// Gemm and its gradient: products by cuBLASLt, the bias added by the product itself.
+// Gemm and its gradient: products by cuBLASLt. A bias is added by the product itself, and where the
+// library offers it, its gradient and GELU are computed there, too.
 #include <algorithm>
 #include <optional>
 
+#include "kernels/activation.h"
 #include "kernels/cuda/column_sum.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/matmul.h"
@@ -11,6 +13,8 @@ namespace trainyard::cuda {
 namespace {
 
 using kernels::GemmDims;  // x [N, F], w [K, F], y and dy [N, K]
+
+constexpr auto kGelu = math::GeluTanh();
 
 /// y = x w' + b
 class GemmKernel final : public Kernel {
@@ -36,22 +40,69 @@ class GemmKernel final : public Kernel {
   Product product_;
 };
 
+/// pre = x w' + b, y = gelu(pre): by the product itself where the library offers it, else by a
+/// kernel of our own behind it. pre may be left out.
+class GemmGeluKernel final : public Kernel {
+ public:
+  GemmGeluKernel(const Device& device, const Graph& g, const Node& n)
+      : device_(device), operands_(g, n), d_(gemm_dims(g, n)), bias_(has_input(n, 2)) {
+    const bool x = input_info(g, n, 0).is_bf16(), w = input_info(g, n, 1).is_bf16(),
+               y = output_info(g, n, 0).is_bf16();
+    const bool keeps = has_output(n, 1), pre = keeps ? output_info(g, n, 1).is_bf16() : y;
+    MatmulDims dims{d_.N, d_.K, d_.F, false, true, bias_};
+    dims.epilogue = keeps ? Epilogue::kGeluKept : Epilogue::kGelu;
+    is_one_ = pre == y && Product::is_offered(device, dims, x, w, y);
+    if (!is_one_) dims.epilogue = Epilogue::kNone;
+    product_.emplace(device, dims, x, w, pre);
+  }
+  int64_t workspace_bytes() const override { return product_->workspace_bytes(); }
+  void run(const KernelArgs& a) override {
+    const auto y = operands_.out(a, 0), pre = operands_.out(a, 1);
+    const auto product = is_one_ || !pre ? y : pre;
+    product_->run(operands_.in(a, 0), operands_.in(a, 1), bias_ ? a.in<float>(2) : nullptr, product,
+                  a.workspace, is_one_ ? pre.data : nullptr);
+    if (!is_one_) {
+      kernels::cuda::activation_forward(d_.N * d_.K, product, y, device_.stream(), kGelu);
+    }
+  }
+
+ private:
+  const Device& device_;
+  Operands operands_;
+  GemmDims d_;
+  bool bias_, is_one_ = false;
+  std::optional<Product> product_;
+};
+
 /// dx = dy w, dw = dy' x, db = the sum of dy's rows; what is not wanted is left out. One after
-/// another on one stream, so they share one workspace.
+/// another on one stream, so they share one workspace. With input 3, x is its gelu, and dx is the
+/// gradient there. What the library does not offer within a product is done by kernels of our own.
 class GemmGradKernel final : public Kernel {
  public:
   GemmGradKernel(const Device& device, const Graph& g, const Node& n)
-      : device_(device), operands_(g, n), d_(gemm_dims(g, n)) {
+      : device_(device), operands_(g, n), d_(gemm_dims(g, n)), behind_gelu_(has_input(n, 3)) {
     const bool x = input_info(g, n, 0).is_bf16(), w = input_info(g, n, 1).is_bf16(),
                dy = input_info(g, n, 2).is_bf16();
     if (has_output(n, 0)) {
-      dx_.emplace(device, MatmulDims{d_.N, d_.F, d_.K}, dy, w, output_info(g, n, 0).is_bf16());
+      const bool dx = output_info(g, n, 0).is_bf16();
+      MatmulDims dims{d_.N, d_.F, d_.K};
+      dims.epilogue = Epilogue::kGeluGrad;
+      gelu_in_product_ = behind_gelu_ && input_info(g, n, 3).is_bf16() == dx &&
+                         Product::is_offered(device, dims, dy, w, dx);
+      if (!gelu_in_product_) dims.epilogue = Epilogue::kNone;
+      dx_.emplace(device, dims, dy, w, dx);
     }
     if (has_output(n, 1)) {
-      dw_.emplace(device, MatmulDims{d_.K, d_.F, d_.N, true}, dy, x,
-                  output_info(g, n, 1).is_bf16());
+      const bool dw = output_info(g, n, 1).is_bf16();
+      MatmulDims dims{d_.K, d_.F, d_.N, true};
+      dims.epilogue = Epilogue::kSumsOfA;
+      // Sums of dy as it is stored, not as the product would narrow it.
+      sums_in_product_ =
+          has_output(n, 2) && !dw && (dy || !x) && Product::is_offered(device, dims, dy, x, dw);
+      if (!sums_in_product_) dims.epilogue = Epilogue::kNone;
+      dw_.emplace(device, dims, dy, x, dw);
     }
-    if (has_output(n, 2)) {
+    if (has_output(n, 2) && !sums_in_product_) {
       db_bytes_ = kernels::cuda::column_sum_workspace_bytes(d_.N, d_.K);
     }
   }
@@ -61,9 +112,20 @@ class GemmGradKernel final : public Kernel {
   }
   void run(const KernelArgs& a) override {
     const auto x = operands_.in(a, 0), w = operands_.in(a, 1), dy = operands_.in(a, 2);
-    if (dx_) dx_->run(dy, w, nullptr, operands_.out(a, 0), a.workspace);
-    if (dw_) dw_->run(dy, x, nullptr, operands_.out(a, 1), a.workspace);
-    if (auto* db = a.out<float>(2); db != nullptr) {
+    const auto dx = operands_.out(a, 0);
+    if (dx_) {
+      void* const pre = gelu_in_product_ ? const_cast<void*>(a.inputs[3]) : nullptr;
+      dx_->run(dy, w, nullptr, dx, a.workspace, pre);
+      if (behind_gelu_ && !gelu_in_product_) {
+        kernels::cuda::activation_backward(d_.N * d_.F, operands_.in(a, 3), dx, dx,
+                                           device_.stream(), kGelu);
+      }
+    }
+    auto* const db = a.out<float>(2);
+    if (dw_) {
+      dw_->run(dy, x, nullptr, operands_.out(a, 1), a.workspace, sums_in_product_ ? db : nullptr);
+    }
+    if (db != nullptr && !sums_in_product_) {
       kernels::cuda::column_sum(d_.N, d_.K, dy, db, a.workspace, device_.stream());
     }
   }
@@ -72,6 +134,7 @@ class GemmGradKernel final : public Kernel {
   const Device& device_;
   Operands operands_;
   GemmDims d_;
+  bool behind_gelu_, gelu_in_product_ = false, sums_in_product_ = false;
   std::optional<Product> dx_, dw_;
   int64_t db_bytes_ = 0;
 };
@@ -87,6 +150,8 @@ std::span<const CudaEntry> gemm_kernels() {
   static constexpr CudaEntry kEntries[] = {
       {"Gemm", make<GemmKernel>},
       {"GemmGrad", make<GemmGradKernel>},
+      {"GemmGelu", make<GemmGeluKernel>},
+      {"GeluGemmGrad", make<GemmGradKernel>},
   };
   return kEntries;
 }

@@ -45,6 +45,24 @@ MatrixLayout row_major(int64_t rows, int64_t columns, int64_t row, bool bf16, in
   return owner;
 }
 
+cublasLtEpilogue_t library_epilogue(const MatmulDims& d) {
+  switch (d.epilogue) {
+    case Epilogue::kNone:
+      return d.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    case Epilogue::kGelu:
+      return d.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    case Epilogue::kGeluKept:
+      return d.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case Epilogue::kGeluGrad:
+      TRAINYARD_CHECK(!d.bias, "a gradient has no bias");
+      return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::kSumsOfA:  // our a is the second operand
+      TRAINYARD_CHECK(!d.bias && !d.c_bf16, "sums of a have the type of c, F32");
+      return CUBLASLT_EPILOGUE_BGRADB;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 std::string words_of(const MatmulDims& d) {
   return std::to_string(d.m) + "x" + std::to_string(d.n) + "x" + std::to_string(d.k) +
          (d.batch > 1 ? ", " + std::to_string(d.batch) + " of them" : "");
@@ -61,9 +79,11 @@ MatmulDescription::MatmulDescription(const MatmulDims& d) {
   check(status, "cublasLtMatmulDescCreate");
   set(created, CUBLASLT_MATMUL_DESC_TRANSA, d.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(created, CUBLASLT_MATMUL_DESC_TRANSB, d.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  set(created, CUBLASLT_MATMUL_DESC_EPILOGUE,
-      d.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
-  if (d.bias) {
+  set(created, CUBLASLT_MATMUL_DESC_EPILOGUE, library_epilogue(d));
+  if (d.epilogue == Epilogue::kGeluKept || d.epilogue == Epilogue::kGeluGrad) {
+    set(created, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, d.row_c > 0 ? d.row_c : d.n);
+  }
+  if (d.bias || d.epilogue == Epilogue::kSumsOfA) {
     set(created, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, d.c_bf16 ? CUDA_R_16BF : CUDA_R_32F);
   }
   b = d.transpose_b ? row_major(d.n, d.k, d.row_b, d.operands_bf16, d.batch, d.stride_b)
@@ -73,8 +93,8 @@ MatmulDescription::MatmulDescription(const MatmulDims& d) {
   c = row_major(d.m, d.n, d.row_c, d.c_bf16, d.batch, d.stride_c);
 }
 
-Matmul::Matmul(const Device& device, const MatmulDims& dims)
-    : device_(device), dims_(dims), description_(dims) {
+std::optional<cublasLtMatmulHeuristicResult_t> Matmul::find_algorithm(
+    const Device& device, const MatmulDims& dims, const MatmulDescription& description) {
   TRAINYARD_CHECK(dims.operands_bf16 || !dims.c_bf16,
                   "cuBLASLt makes no bf16 product of F32 operands");
   cublasLtMatmulPreference_t created = nullptr;
@@ -94,28 +114,52 @@ Matmul::Matmul(const Device& device, const MatmulDims& dims)
   }
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
-  check(cublasLtMatmulAlgoGetHeuristic(
-            device.blas(), description_.operation.get(), description_.b.get(), description_.a.get(),
-            description_.c.get(), description_.c.get(), created, 1, &result, &found),
-        "choosing an algorithm for a product of " + words_of(dims));
-  if (found != 1) {
+  const cublasStatus_t asked = cublasLtMatmulAlgoGetHeuristic(
+      device.blas(), description.operation.get(), description.b.get(), description.a.get(),
+      description.c.get(), description.c.get(), created, 1, &result, &found);
+  // An epilogue that the library lacks for these types is refused in either way.
+  if (asked == CUBLAS_STATUS_NOT_SUPPORTED || asked == CUBLAS_STATUS_INVALID_VALUE) found = 0;
+  if (asked != CUBLAS_STATUS_NOT_SUPPORTED && dims.epilogue == Epilogue::kNone) {
+    check(asked, "choosing an algorithm for a product of " + words_of(dims));
+  }
+  if (found != 1) return std::nullopt;
+  return result;
+}
+
+bool Matmul::is_offered(const Device& device, const MatmulDims& dims) {
+  const bool has_other_matrix =
+      dims.epilogue == Epilogue::kGeluKept || dims.epilogue == Epilogue::kGeluGrad;
+  if (has_other_matrix && (dims.row_c > 0 ? dims.row_c : dims.n) % 8 != 0) return false;
+  return find_algorithm(device, dims, MatmulDescription(dims)).has_value();
+}
+
+Matmul::Matmul(const Device& device, const MatmulDims& dims)
+    : device_(device), dims_(dims), description_(dims) {
+  const auto found = find_algorithm(device, dims, description_);
+  if (!found.has_value()) {
     throw CudaError("cuBLASLt proposes no algorithm for a product of " + words_of(dims),
                     CUBLAS_STATUS_NOT_SUPPORTED);
   }
-  algorithm_ = result.algo;
-  library_bytes_ = static_cast<int64_t>(result.workspaceSize);
+  algorithm_ = found->algo;
+  library_bytes_ = static_cast<int64_t>(found->workspaceSize);
   if (dims.bias && dims.c_bf16) {
     bias_bytes_ = aligned(2 * dims.n);
   }
 }
 
-void Matmul::run(const void* a, const void* b, const float* bias, void* c, void* workspace) const {
+void Matmul::run(const void* a, const void* b, const float* bias, void* c, void* workspace,
+                 void* other) const {
   const void* added = bias;
   if (bias_bytes_ > 0) {
     kernels::cuda::convert(dims_.n, {bias, false}, {workspace, true}, device_.stream());
     added = workspace;
   }
   if (dims_.bias) set(description_.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, added);
+  if (dims_.epilogue == Epilogue::kSumsOfA) {
+    set(description_.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, other);
+  } else if (other != nullptr) {
+    set(description_.operation.get(), CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, other);
+  }
   const float one = 1, old = dims_.accumulate ? 1 : 0;  // 0: c is assigned, whatever it held
   check(
       cublasLtMatmul(device_.blas(), description_.operation.get(), &one, b, description_.b.get(), a,
@@ -155,12 +199,17 @@ Product::Product(const Device& device, MatmulDims d, bool a_bf16, bool b_bf16, b
   }
 }
 
+bool Product::is_offered(const Device& device, const MatmulDims& d, bool a_bf16, bool b_bf16,
+                         bool c_bf16) {
+  return Matmul::is_offered(device, stored(d, a_bf16 || b_bf16 || c_bf16, c_bf16));
+}
+
 int64_t Product::workspace_bytes() const {
   return a_bytes_ + b_bytes_ + product_.workspace_bytes();
 }
 
 void Product::run(kernels::cuda::In a, kernels::cuda::In b, const float* bias, kernels::cuda::Out c,
-                  void* workspace) const {
+                  void* workspace, void* other) const {
   auto* next = static_cast<std::byte*>(workspace);
   const auto narrowed = [&](kernels::cuda::In x, int64_t elements, int64_t bytes) -> const void* {
     if (elements == 0) return x.data;
@@ -171,7 +220,7 @@ void Product::run(kernels::cuda::In a, kernels::cuda::In b, const float* bias, k
   };
   const void* const left = narrowed(a, a_elements_, a_bytes_);
   const void* const right = narrowed(b, b_elements_, b_bytes_);
-  product_.run(left, right, bias, c.data, next);
+  product_.run(left, right, bias, c.data, next, other);
 }
 
 }  // namespace trainyard::cuda

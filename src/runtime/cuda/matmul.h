@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "kernels/cuda/view.h"
 #include "src/base/handle.h"
@@ -14,6 +15,16 @@ namespace trainyard::cuda {
 /// Memory that a product may use besides its operands. A fixed budget, so that the choice of an
 /// algorithm does not depend on what happens to be free.
 constexpr int64_t kMatmulWorkspaceMax = int64_t{32} << 20;
+
+/// What a product does besides, with a second tensor `other`. Not every product has it: ask
+/// is_offered().
+enum class Epilogue : uint8_t {
+  kNone,
+  kGelu,      // c = gelu(product and bias), the tanh form
+  kGeluKept,  // and other[m, n], stored as c, is what gelu was taken of
+  kGeluGrad,  // c = gelu'(other) product; other[m, n], stored as c
+  kSumsOfA,   // other[m] are the sums of op(a)'s rows, F32 as c: the gradient of a bias
+};
 
 /// c[m, n] = op(a) op(b) (+ bias[n] on each row) (+ c), all row-major. op(a) is [m, k]: a is stored
 /// so, or as [k, m] with transpose_a. op(b) is [k, n]: b is stored so, or as [n, k] with
@@ -32,6 +43,7 @@ struct MatmulDims {
   int64_t row_a = 0, row_b = 0, row_c = 0;
   /// What every address that is handed to run() is a multiple of, in bytes.
   uint32_t alignment = 16;
+  Epilogue epilogue = Epilogue::kNone;
 };
 
 using MatmulDesc = Handle<cublasLtMatmulDescOpaque_t, cublasLtMatmulDescDestroy>;
@@ -51,12 +63,19 @@ class Matmul {
   /// Chooses the algorithm: the first that cuBLASLt proposes within the budget. No product may
   /// split its sum in an order that changes from run to run, and none computes in TF32.
   Matmul(const Device& device, const MatmulDims& dims);
+  /// Whether the library has an algorithm for it.
+  static bool is_offered(const Device& device, const MatmulDims& dims);
 
   int64_t workspace_bytes() const { return bias_bytes_ + library_bytes_; }
-  /// Asynchronous on the device's stream. `bias` is read if dims.bias.
-  void run(const void* a, const void* b, const float* bias, void* c, void* workspace) const;
+  /// Asynchronous on the device's stream. `bias` is read if dims.bias, `other` as the epilogue
+  /// says.
+  void run(const void* a, const void* b, const float* bias, void* c, void* workspace,
+           void* other = nullptr) const;
 
  private:
+  static std::optional<cublasLtMatmulHeuristicResult_t> find_algorithm(
+      const Device& device, const MatmulDims& dims, const MatmulDescription& description);
+
   const Device& device_;
   MatmulDims dims_;
   MatmulDescription description_;
@@ -71,9 +90,11 @@ class Product {
  public:
   /// `dims` without how its matrices are stored, which the flags say.
   Product(const Device& device, MatmulDims dims, bool a_bf16, bool b_bf16, bool c_bf16);
+  static bool is_offered(const Device& device, const MatmulDims& dims, bool a_bf16, bool b_bf16,
+                         bool c_bf16);
   int64_t workspace_bytes() const;
   void run(kernels::cuda::In a, kernels::cuda::In b, const float* bias, kernels::cuda::Out c,
-           void* workspace) const;
+           void* workspace, void* other = nullptr) const;
 
  private:
   const Device& device_;

@@ -8,22 +8,28 @@ namespace {
 using namespace kernels;        // NOLINT: dimensions
 using namespace kernels::cuda;  // NOLINT: kernels
 
+/// With kSkip the last input is added to the first, and the last output is their sum.
+template <bool kSkip>
 std::unique_ptr<Kernel> make_layer_norm(const Device& device, const Graph& g, const Node& n) {
-  return make_kernel([o = Operands(g, n), d = layer_norm_dims(g, n), has_bias = has_input(n, 2),
+  return make_kernel([o = Operands(g, n), d = layer_norm_dims(g, n),
                       stream = device.stream()](const KernelArgs& a) {
-    layer_norm_forward(d, o.in(a, 0), o.in(a, 1), has_bias ? o.in(a, 2) : In{}, o.out(a, 0),
+    layer_norm_forward(d, o.in(a, 0), o.in(a, 1), d.rms ? In{} : o.in(a, 2), o.out(a, 0),
                        d.rms ? nullptr : a.out<float>(1), d.rms ? a.out<float>(1) : a.out<float>(2),
-                       stream);
+                       stream, kSkip ? o.in(a, a.inputs.size() - 1) : In{},
+                       kSkip ? o.out(a, a.outputs.size() - 1) : Out{});
   });
 }
 
+/// With kSkip the last input is added to dx.
+template <bool kSkip>
 std::unique_ptr<Kernel> make_layer_norm_grad(const Device& device, const Graph& g, const Node& n) {
   const LayerNormDims d = layer_norm_dims(g, n);
   return make_kernel(
       [o = Operands(g, n), d, stream = device.stream()](const KernelArgs& a) {
         layer_norm_backward(d, o.in(a, 0), o.in(a, 1), d.rms ? nullptr : a.in<float>(4),
                             a.in<float>(3), o.in(a, 2), o.out(a, 0), o.out(a, 1),
-                            d.rms ? Out{} : o.out(a, 2), a.workspace, stream);
+                            d.rms ? Out{} : o.out(a, 2), a.workspace, stream,
+                            kSkip ? o.in(a, a.inputs.size() - 1) : In{});
       },
       layer_norm_backward_workspace_bytes(d));
 }
@@ -100,10 +106,14 @@ std::unique_ptr<Kernel> make_softmax_grad(const Device& device, const Graph& g, 
 
 std::span<const CudaEntry> sequence_kernels() {
   static constexpr CudaEntry kEntries[] = {
-      {"LayerNormalization", make_layer_norm},
-      {"LayerNormalizationGrad", make_layer_norm_grad},
-      {"RMSNormalization", make_layer_norm},
-      {"RMSNormalizationGrad", make_layer_norm_grad},
+      {"LayerNormalization", make_layer_norm<false>},
+      {"LayerNormalizationGrad", make_layer_norm_grad<false>},
+      {"RMSNormalization", make_layer_norm<false>},
+      {"RMSNormalizationGrad", make_layer_norm_grad<false>},
+      {"SkipLayerNormalization", make_layer_norm<true>},
+      {"SkipLayerNormalizationGrad", make_layer_norm_grad<true>},
+      {"SkipRMSNormalization", make_layer_norm<true>},
+      {"SkipRMSNormalizationGrad", make_layer_norm_grad<true>},
       {"Gather", make_gather},
       {"GatherGrad", make_gather_grad},
       {"PositionEmbedding", make_positions},

@@ -1,0 +1,86 @@
+#include "src/ops/parts.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "src/base/check.h"
+#include "src/ops/add.h"
+#include "src/ops/gelu.h"
+#include "src/ops/gemm.h"
+#include "src/ops/layer_normalization.h"
+
+namespace trainyard {
+namespace {
+
+using Ids = std::vector<TensorId>;
+
+Node part(const Node& whole, const Op& op, Ids inputs, Ids outputs, Attributes attributes = {}) {
+  return {whole.name,         &op,        std::move(attributes), std::move(inputs),
+          std::move(outputs), whole.phase};
+}
+
+const Attributes& tanh_form() {
+  static const Attributes attributes{{"approximate", std::string("tanh")}};
+  return attributes;
+}
+
+std::vector<Node> gemm_gelu(const Node& n) {
+  const TensorId y = n.outputs[0], pre = n.outputs[1] != kNoTensor ? n.outputs[1] : y;
+  return {part(n, *gemm_op(), n.inputs, {pre}, n.attributes),
+          part(n, *gelu_op(), {pre}, {y}, tanh_form())};
+}
+
+std::vector<Node> gelu_gemm_grad(const Node& n) {
+  const TensorId dx = n.outputs[0];
+  std::vector<Node> parts = {
+      part(n, *gemm_grad_op(), {n.inputs.begin(), n.inputs.begin() + 3}, n.outputs, n.attributes)};
+  if (dx != kNoTensor) {
+    parts.push_back(part(n, *gelu_grad_op(), {n.inputs[3], dx}, {dx}, tanh_form()));
+  }
+  return parts;
+}
+
+/// skip is the last input, sum the last output.
+std::vector<Node> skip_normalization(const Node& n, const Op& normalization) {
+  const TensorId sum = n.outputs.back();
+  Ids inputs(n.inputs.begin(), n.inputs.end() - 1);
+  inputs[0] = sum;
+  return {part(n, *add_op(), {n.inputs[0], n.inputs.back()}, {sum}),
+          part(n, normalization, std::move(inputs), {n.outputs.begin(), n.outputs.end() - 1},
+               n.attributes)};
+}
+
+std::vector<Node> skip_gradient(const Node& n, const Op& gradient) {
+  const TensorId dx = n.outputs[0];
+  return {part(n, gradient, {n.inputs.begin(), n.inputs.end() - 1}, n.outputs, n.attributes),
+          part(n, *add_op(), {dx, n.inputs.back()}, {dx})};
+}
+
+using Parts = std::vector<Node> (*)(const Node&);
+const std::map<std::string_view, Parts>& table() {
+  static const std::map<std::string_view, Parts> parts = {
+      {"GemmGelu", gemm_gelu},
+      {"GeluGemmGrad", gelu_gemm_grad},
+      {"SkipLayerNormalization",
+       [](const Node& n) { return skip_normalization(n, *layer_normalization_op()); }},
+      {"SkipRMSNormalization",
+       [](const Node& n) { return skip_normalization(n, *rms_normalization_op()); }},
+      {"SkipLayerNormalizationGrad",
+       [](const Node& n) { return skip_gradient(n, *layer_normalization_grad_op()); }},
+      {"SkipRMSNormalizationGrad",
+       [](const Node& n) { return skip_gradient(n, *rms_normalization_grad_op()); }},
+  };
+  return parts;
+}
+
+}  // namespace
+
+std::vector<Node> parts_of(const Node& node) {
+  const auto it = table().find(node.op->type());
+  return it == table().end() ? std::vector<Node>{} : it->second(node);
+}
+
+bool has_parts(std::string_view op_type) { return table().contains(op_type); }
+
+}  // namespace trainyard

@@ -1,0 +1,117 @@
+#include "src/passes/fuse_products.h"
+
+#include <optional>
+
+#include "src/ops/gelu.h"
+#include "src/ops/gemm.h"
+#include "src/ops/reshape.h"
+#include "src/passes/node_edits.h"
+
+namespace trainyard {
+namespace {
+
+class Products : public NodeEdits {
+ public:
+  using NodeEdits::NodeEdits;
+
+  void run() {
+    for (size_t k = 0; k < count(); ++k) {
+      if (is_tanh_gelu(k, gelu_op())) fuse_forward(k);
+      if (is_tanh_gelu(k, gelu_grad_op())) fuse_backward(k);
+    }
+    remove_unread_reshapes();
+    apply();
+  }
+
+ private:
+  bool is_tanh_gelu(size_t k, const Op* op) const {
+    return node(k).op == op && node(k).attributes.get_string("approximate", "none") == "tanh";
+  }
+  static bool is_reshape(const Node& n) {
+    return n.op == reshape_op() || n.op == reshape_grad_op();
+  }
+
+  /// The tensor that `id` is a reshape of.
+  TensorId shaped_from(TensorId id) const {
+    while (tensor(id).producer != kNoNode && node(producer(id)).op != nullptr &&
+           is_reshape(node(producer(id)))) {
+      id = node(producer(id)).inputs[0];
+    }
+    return id;
+  }
+  /// `id`, or what its only reader reshapes it to, with the type of `like`. Such a reader is added
+  /// to `absorbed`.
+  std::optional<TensorId> shaped_as(TensorId id, TensorId like,
+                                    std::optional<size_t>* reader) const {
+    if (tensor(id).type == tensor(like).type) return id;
+    const std::optional<size_t> next = only_reader(id);
+    if (!next || node(*next).op == nullptr || !is_reshape(node(*next))) return std::nullopt;
+    const TensorId shaped = node(*next).outputs[0];
+    if (tensor(shaped).type != tensor(like).type) return std::nullopt;
+    *reader = *next;
+    return shaped;
+  }
+  /// Whether anybody but node k reads `id` or a reshape of it.
+  bool is_read_beside(TensorId id, size_t k) const {
+    if (is_marked(id)) return true;
+    for (const size_t reader : readers(id)) {
+      if (reader == k || node(reader).op == nullptr) continue;
+      if (!is_reshape(node(reader)) || is_read_beside(node(reader).outputs[0], k)) return true;
+    }
+    return false;
+  }
+
+  void fuse_forward(size_t k) {
+    const TensorId product = shaped_from(node(k).inputs[0]);
+    if (tensor(product).producer == kNoNode) return;
+    const size_t gemm = producer(product);
+    if (node(gemm).op != gemm_op() || node(gemm).phase != node(k).phase) return;
+    std::optional<size_t> reshape;
+    const std::optional<TensorId> y = shaped_as(node(k).outputs[0], product, &reshape);
+    if (!y) return;
+    Node fused = node(gemm);
+    fused.op = gemm_gelu_op();
+    fused.outputs = {*y, is_read_beside(product, k) ? product : kNoTensor};
+    absorb(k);
+    if (reshape) absorb(*reshape);
+    replace(gemm, std::move(fused));
+  }
+
+  void fuse_backward(size_t k) {
+    const TensorId dx = shaped_from(node(k).inputs[1]);
+    if (tensor(dx).producer == kNoNode) return;
+    const size_t gemm = producer(dx);
+    if (node(gemm).op != gemm_grad_op() || node(gemm).outputs[0] != dx) return;
+    if (is_read_beside(dx, k)) return;
+    const TensorId pre = shaped_from(node(k).inputs[0]);
+    std::optional<size_t> reshape;
+    const std::optional<TensorId> dpre = shaped_as(node(k).outputs[0], dx, &reshape);
+    if (!dpre || tensor(pre).type != tensor(dx).type) return;
+    // What is computed again in the backward pass may come between the two.
+    if (tensor(pre).producer != kNoNode && producer(pre) > gemm) return;
+    Node fused = node(gemm);
+    fused.op = gelu_gemm_grad_op();
+    fused.inputs.push_back(pre);
+    fused.outputs[0] = *dpre;
+    absorb(k);
+    if (reshape) absorb(*reshape);
+    replace(gemm, std::move(fused));
+  }
+
+  void remove_unread_reshapes() {
+    for (size_t k = count(); k-- > 0;) {
+      if (node(k).op == nullptr || !is_reshape(node(k)) || is_marked(node(k).outputs[0])) continue;
+      const TensorId id = node(k).outputs[0];
+      const bool is_read = std::ranges::any_of(readers(id), [&](size_t reader) {
+        return node(reader).op != nullptr && std::ranges::count(node(reader).inputs, id) > 0;
+      });
+      if (!is_read) absorb(k);
+    }
+  }
+};
+
+}  // namespace
+
+void fuse_products(Graph& graph) { Products(graph).run(); }
+
+}  // namespace trainyard

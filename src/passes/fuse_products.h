@@ -1,0 +1,16 @@
+// src/passes/fuse_products.h: what a library computes within a product becomes one node with it.
+//
+//   Gemm, Gelu          -> GemmGelu; the product alone is an output where backward reads it
+//   GemmGrad, GeluGrad  -> GeluGemmGrad
+//
+// Gelu in its tanh form, which is cuBLASLt's. Reshapes between them, to positions and back, fall
+// away. Runs behind recompute, which cuts a graph between the nodes that this one joins.
+#pragma once
+
+#include "src/graph/graph.h"
+
+namespace trainyard {
+
+void fuse_products(Graph& graph);
+
+}  // namespace trainyard

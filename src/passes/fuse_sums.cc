@@ -1,0 +1,90 @@
+#include "src/passes/fuse_sums.h"
+
+#include <optional>
+
+#include "src/ops/add.h"
+#include "src/ops/layer_normalization.h"
+#include "src/passes/node_edits.h"
+
+namespace trainyard {
+namespace {
+
+class Sums : public NodeEdits {
+ public:
+  using NodeEdits::NodeEdits;
+
+  void run() {
+    for (size_t k = 0; k < count(); ++k) {
+      if (node(k).op == layer_normalization_op()) fuse_forward(k, *skip_layer_normalization_op());
+      if (node(k).op == rms_normalization_op()) fuse_forward(k, *skip_rms_normalization_op());
+      if (node(k).op == layer_normalization_grad_op()) {
+        fuse_backward(k, *skip_layer_normalization_grad_op());
+      }
+      if (node(k).op == rms_normalization_grad_op()) {
+        fuse_backward(k, *skip_rms_normalization_grad_op());
+      }
+    }
+    apply();
+  }
+
+ private:
+  /// Neither side broadcasts, and both are computed: what is read from outside stays where it is.
+  /// No image, whose layout a sum follows and a normalisation of positions does not.
+  bool is_plain_sum(const Node& n) const {
+    if (n.op != add_op()) return false;
+    const TensorType& sum = tensor(n.outputs[0]).type;
+    return sum.shape.rank() != 4 && std::ranges::all_of(n.inputs, [&](TensorId id) {
+             return is_activation(id) && tensor(id).type == sum;
+           });
+  }
+
+  void fuse_forward(size_t k, const Op& op) {
+    const TensorId sum = node(k).inputs[0];
+    if (!is_activation(sum)) return;
+    const size_t add = producer(sum);
+    if (!is_plain_sum(node(add)) || node(add).phase != node(k).phase) return;
+    Node fused = node(k);
+    fused.op = &op;
+    // Parameters stand beside x: with those and the terms all is there where the sum was made.
+    const bool has_mean = &op == skip_layer_normalization_op();
+    fused.inputs.resize(has_mean ? 3 : 2, kNoTensor);
+    for (size_t i = 1; i < fused.inputs.size(); ++i) {
+      if (fused.inputs[i] != kNoTensor && tensor(fused.inputs[i]).producer != kNoNode) return;
+    }
+    fused.inputs[0] = node(add).inputs[0];
+    fused.inputs.push_back(node(add).inputs[1]);
+    fused.outputs.resize(has_mean ? 3 : 2, kNoTensor);
+    fused.outputs.push_back(sum);
+    absorb(k);
+    replace(add, std::move(fused));
+  }
+
+  void fuse_backward(size_t k, const Op& op) {
+    const TensorId dx = node(k).outputs[0];
+    if (dx == kNoTensor || !is_activation(dx)) return;
+    const std::optional<size_t> add = only_reader(dx);
+    if (!add || node(*add).op == nullptr || !is_plain_sum(node(*add))) return;
+    if (node(*add).phase != node(k).phase) return;
+    // It runs where the sum was made: nobody may read the parameters' gradients before.
+    for (size_t o = 1; o < node(k).outputs.size(); ++o) {
+      const TensorId id = node(k).outputs[o];
+      if (id == kNoTensor) continue;
+      for (const size_t reader : readers(id)) {
+        if (reader < *add) return;
+      }
+    }
+    const std::vector<TensorId>& terms = node(*add).inputs;
+    Node fused = node(k);
+    fused.op = &op;
+    fused.inputs.push_back(terms[0] == dx ? terms[1] : terms[0]);
+    fused.outputs[0] = node(*add).outputs[0];
+    absorb(k);
+    replace(*add, std::move(fused));
+  }
+};
+
+}  // namespace
+
+void fuse_sums(Graph& graph) { Sums(graph).run(); }
+
+}  // namespace trainyard

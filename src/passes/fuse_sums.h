@@ -1,0 +1,16 @@
+// src/passes/fuse_sums.h: a residual sum and the normalisation of it become one node.
+//
+//   Add, LayerNormalization      -> SkipLayerNormalization, whose last output is the sum
+//   LayerNormalizationGrad, Add  -> SkipLayerNormalizationGrad, which adds what reaches the sum on
+//                                   its other way
+//
+// And so RMSNormalization. Runs behind recompute, which cuts a graph at the sums.
+#pragma once
+
+#include "src/graph/graph.h"
+
+namespace trainyard {
+
+void fuse_sums(Graph& graph);
+
+}  // namespace trainyard
