@@ -17,6 +17,7 @@ itself.
 """
 
 import argparse
+import functools
 import json
 import math
 import pathlib
@@ -67,6 +68,7 @@ class Example:
         share = (step - warmup) / (self.steps - warmup - 1)
         return last + (base - last) / 2 * (1 + math.cos(math.pi * share))
 
+    @functools.cache
     def order(self, rows, epoch):
         return permutation(rows, self.seed, stream_of("shuffle"), epoch)
 
