@@ -147,8 +147,8 @@ int64_t ranks_of(const LoadedCheckpoint& checkpoint) {
 }
 
 std::string where(std::string_view backend, int threads, int64_t ranks) {
-  return "backend " + std::string(backend) + ", " + std::to_string(threads) + " threads" +
-         (ranks > 1 ? " and " + std::to_string(ranks) + " devices" : "");
+  return std::string(backend) + " and " + std::to_string(threads) + " threads" +
+         (ranks > 1 ? " for each of " + std::to_string(ranks) + " devices" : "");
 }
 
 Result<LoopState> loop_state(const LoadedCheckpoint& checkpoint) {
@@ -249,7 +249,7 @@ Result<std::optional<LoopState>> resume(const TrainJob& job, const std::string& 
   }
   const int64_t ranks = ranks_of(*loaded);
   if (state.threads != job.threads || state.backend != backend || ranks != job.ranks) {
-    reporter.log("resuming with " + where(backend, job.threads, job.ranks) + " a checkpoint of " +
+    reporter.log("resuming with backend " + where(backend, job.threads, job.ranks) + " a checkpoint of " +
                  where(state.backend, state.threads, ranks) +
                  ": results may differ in their last bits");
   }
