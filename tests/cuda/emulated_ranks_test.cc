@@ -13,7 +13,7 @@
 #include "src/runtime/cuda/backend.h"
 #include "src/train/replicated_session.h"
 #include "tests/cuda/fake_cuda.h"
-#include "tests/engine/train_support.h"
+#include "tests/cuda/ranks.h"
 
 namespace trainyard {
 namespace {
@@ -25,86 +25,29 @@ using testing::Workspace;
 
 constexpr int kDevices = 4;
 
-std::vector<RankDevice> connected(int ranks,
-                                  const std::function<std::shared_ptr<Backend>(int)>& make) {
-  std::vector<RankDevice> devices;
-  std::vector<Backend*> backends;
-  for (int r = 0; r < ranks; ++r) {
-    devices.push_back({"devices/gpu-" + std::to_string(r), make(r)});
-    backends.push_back(devices.back().backend.get());
-  }
-  if (ranks > 1) backends.front()->connect(backends).value();
-  return devices;
-}
 std::vector<RankDevice> gpus(int ranks) {
   testing::set_device_count(kDevices);
-  return connected(ranks, [](int r) { return std::make_shared<cuda::CudaBackend>(r); });
-}
-std::vector<RankDevice> cpus(int ranks) {
-  return connected(ranks, [](int) { return std::shared_ptr<Backend>(make_cpu_backend(1)); });
-}
-
-TrainJob small_job(const Workspace& w, const std::string& name) {
-  TrainJob job;
-  job.model = testing::image_model();  // with batch normalisation and dropout
-  job.recipe.steps = 8;
-  job.recipe.batch_size = 16;
-  job.recipe.optimizer.type = "sgd";
-  job.recipe.optimizer.momentum = 0.9;
-  job.recipe.optimizer.learning_rate = 0.02;
-  job.recipe.clip_norm = 1;
-  job.recipe.metrics = {"gradient_norm"};
-  job.recipe.seed = 5;
-  job.recipe.validation_split = 0.2;
-  job.recipe.evaluate_every_steps = 4;
-  job.recipe.checkpoint_every_steps = 5;
-  job.dataset = w / "dataset";
-  job.checkpoints = w / (name + "-checkpoints");
-  job.model_output = w / (name + "-model");
-  return job;
-}
-
-void run(const TrainJob& job, std::vector<RankDevice> devices, Recorder& recorder) {
-  const auto result = train(job, devices, local_files(), recorder, {});
-  ASSERT_TRUE(result.ok()) << result.error().message;
-}
-
-void expect_like_the_cpu(const std::function<void(TrainJob&)>& change) {
-  const Workspace w;
-  make_dataset(w, /*images=*/true, 60);
-  TrainJob expected = small_job(w, "cpu"), job = small_job(w, "gpu");
-  change(expected);
-  change(job);
-  Recorder of_cpus, of_gpus;
-  run(expected, cpus(2), of_cpus);
-  run(job, gpus(2), of_gpus);
-  for (const char* key : {"train/loss", "train/gradient_norm", "val/loss"}) {
-    ASSERT_EQ(of_cpus.series[key].size(), of_gpus.series[key].size());
-    ASSERT_FALSE(of_gpus.series[key].empty());
-    for (const auto& [step, value] : of_cpus.series[key]) {
-      EXPECT_NEAR(of_gpus.series[key][step], value, 1e-4 * value) << key << " of step " << step;
-    }
-  }
+  return testing::connected(ranks, [](int r) { return std::make_shared<cuda::CudaBackend>(r); });
 }
 
 TEST(EmulatedRanks, TrainLikeTheCpus) {
-  expect_like_the_cpu([](TrainJob&) {});
+  testing::expect_like_the_cpus([] { return gpus(2); }, 1);
 }
 TEST(EmulatedRanks, TrainLikeTheCpusByMicroBatches) {
-  expect_like_the_cpu([](TrainJob& job) { job.recipe.accumulate_steps = 2; });
+  testing::expect_like_the_cpus([] { return gpus(2); }, 2);
 }
 
 TEST(EmulatedRanks, ResumeLikeNeverStopped) {
   const Workspace w;
   make_dataset(w, true, 60);
-  const TrainJob whole = small_job(w, "whole"), parts = small_job(w, "parts");
+  const TrainJob whole = testing::rank_job(w, "whole"), parts = testing::rank_job(w, "parts");
   Recorder rw, first, second;
-  run(whole, gpus(2), rw);
+  testing::run_job(whole, gpus(2), rw);
   std::stop_source stop;
   first.on_checkpoint = [&](int64_t) { stop.request_stop(); };
   EXPECT_EQ(train(parts, gpus(2), local_files(), first, stop.get_token()).error().reason,
             "STOPPED");
-  run(parts, gpus(2), second);
+  testing::run_job(parts, gpus(2), second);
   EXPECT_EQ(second.plan.first_step, 5);
   EXPECT_EQ(bytes_of(parts.model_output / "model.safetensors"),
             bytes_of(whole.model_output / "model.safetensors"));
@@ -175,7 +118,7 @@ struct ManyBuckets {
 };
 
 TEST(EmulatedRanks, ManyBucketsUnderWay) {
-  ManyBuckets expected(cpus(kDevices)), a(gpus(kDevices)), b(gpus(kDevices));
+  ManyBuckets expected(testing::cpu_ranks(kDevices)), a(gpus(kDevices)), b(gpus(kDevices));
   EXPECT_GT(exchanges_of(ManyBuckets::build()).size(), 6u);
   const std::vector<float> losses = expected.losses(8), of_a = a.losses(8);
   for (size_t s = 0; s < losses.size(); ++s) EXPECT_NEAR(of_a[s], losses[s], 1e-5) << s;

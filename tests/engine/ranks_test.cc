@@ -183,7 +183,9 @@ TEST(Ranks, ACheckpointGoesOnWithAnotherCount) {
   run(parts, 1, second);
   EXPECT_EQ(second.plan.first_step, 7);
   ASSERT_EQ(second.lines.size(), 1u);
-  EXPECT_NE(second.lines[0].find("a checkpoint of cpu and 1 threads for each of 4 devices"), std::string::npos) << second.lines[0];
+  EXPECT_NE(second.lines[0].find("a checkpoint of cpu and 1 threads for each of 4 devices"),
+            std::string::npos)
+      << second.lines[0];
   for (auto& [step, loss] : second.series["train/loss"]) {
     EXPECT_NEAR(loss, rw.series["train/loss"].at(step), 1e-5 * loss) << step;
   }
@@ -272,12 +274,12 @@ std::string thrown(const F& f) {
 
 TEST(Ranks, TheFirstThatStopsIsNamed) {
   std::latch release(1);
-  Disturbance d(3, [&](const std::string& node, int run) {
+  Disturbance d(4, [&](const std::string& node, int run) {
     if (node == "gemm2/grad" && run == 2) release.wait();
   });
   d.step(0);
   EXPECT_EQ(thrown<RankStopped>([&] { d.step(1); }),
-            "rank 2 (devices/gpu-2) stopped in step 2 before all_reduce_0/start: it has not gone "
+            "rank 3 (devices/gpu-3) stopped in step 2 before all_reduce_0/start: it has not gone "
             "on within 0.6 s, and the other ranks wait for it");
   release.count_down();  // the thread that was given up ends by itself
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -297,12 +299,12 @@ TEST(Ranks, AStopBehindTheLastExchangeIsNamed) {
 }
 
 TEST(Ranks, AFaultOfOneEndsAll) {
-  Disturbance d(3, [](const std::string& node, int run) {
+  Disturbance d(4, [](const std::string& node, int run) {
     if (node == "gemm1/grad" && run == 2) throw CudaError("a kernel failed (error 700)", 700);
   });
   d.step(0);
   EXPECT_EQ(thrown<CudaError>([&] { d.step(1); }),
-            "rank 2 (devices/gpu-2): a kernel failed (error 700)");
+            "rank 3 (devices/gpu-3): a kernel failed (error 700)");
 }
 
 TEST(Ranks, AFaultOfAnotherKindKeepsItsType) {
@@ -376,8 +378,8 @@ TEST(Ranks, BucketsOverlapTheBackwardPassInPlace) {
   const TensorId rate =
       g.add_tensor({"rate", {{1}, DType::kF32}, Role::kInput, Layout::kRowMajor, kNoNode, {}});
   for (const auto& [p, gradient] : mean) {
-    g.add_node(g.tensor(p).name + "/update", get_op("SgdUpdate"), {}, {p, gradient, rate}, {},
-               Phase::kUpdate)
+    g.add_node(g.tensor(p).name + "/update", get_op("SgdUpdate"), {},
+               {p, gradient, rate, kNoTensor}, {}, Phase::kUpdate)
         .value();
   }
   const Program program = compile(std::move(g), {});
@@ -440,15 +442,17 @@ TEST(Ranks, RefusalsNameTheFieldAndWhatIsAccepted) {
 TEST(Ranks, EachNeedsLessMemoryThanOneDevice) {
   const Workspace w;
   make_dataset(w, true, 100);
-  const TrainJob job = plain_job(w, "a");
+  TrainJob job = plain_job(w, "a");
+  job.recipe.validation_split = 0;  // an evaluation would need as much on any number
+  job.recipe.evaluate_every_steps = 0;
   const DatasetSchema schema = read_schema(job.dataset).value();
   const RunPlan one = plan_run(job.model, job.recipe, schema).value();
   const RunPlan four = plan_run(job.model, job.recipe, schema, 4).value();
   EXPECT_LT(four.memory.activation_bytes, one.memory.activation_bytes / 2);
   EXPECT_EQ(four.memory.parameter_bytes, one.memory.parameter_bytes);
   EXPECT_EQ(four.memory.optimizer_bytes, one.memory.optimizer_bytes);
-  EXPECT_NEAR(static_cast<double>(four.flops_per_step), static_cast<double>(one.flops_per_step),
-              0.05 * static_cast<double>(one.flops_per_step));
+  EXPECT_GE(four.flops_per_step, one.flops_per_step);  // each updates all weights
+  EXPECT_LT(four.flops_per_step, one.flops_per_step * 5 / 4);
 }
 
 }  // namespace
