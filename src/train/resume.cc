@@ -249,8 +249,8 @@ Result<std::optional<LoopState>> resume(const TrainJob& job, const std::string& 
   }
   const int64_t ranks = ranks_of(*loaded);
   if (state.threads != job.threads || state.backend != backend || ranks != job.ranks) {
-    reporter.log("resuming with backend " + where(backend, job.threads, job.ranks) + " a checkpoint of " +
-                 where(state.backend, state.threads, ranks) +
+    reporter.log("resuming with backend " + where(backend, job.threads, job.ranks) +
+                 " a checkpoint of " + where(state.backend, state.threads, ranks) +
                  ": results may differ in their last bits");
   }
   if (Status s = session.load(loaded->weights, loaded->optimizer); !s.ok()) {
