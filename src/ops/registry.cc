@@ -8,6 +8,7 @@
 #include "src/ops/adafactor_update.h"
 #include "src/ops/adam_update.h"
 #include "src/ops/add.h"
+#include "src/ops/all_reduce.h"
 #include "src/ops/arithmetic.h"
 #include "src/ops/attention.h"
 #include "src/ops/average_pool.h"
@@ -127,6 +128,8 @@ const std::vector<const Op*>& registry() {
         gradient_norm_op(),
         clip_gradient_op(),
         accumulate_gradient_op(),
+        all_reduce_start_op(),
+        all_reduce_done_op(),
         moving_average_update_op(),
         conv_transpose_op(),
         conv_transpose_grad_op(),

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "src/graph/graph.h"
 #include "src/graph/op.h"
+#include "src/runtime/communicator.h"
 
 namespace trainyard {
 
@@ -91,6 +93,13 @@ class Backend {
   static constexpr int64_t kMarks = 4;
   virtual int64_t mark() { return 0; }
   virtual void wait(int64_t /*mark*/) {}
+
+  /// Connects the backends of a job's ranks, all of this one's kind, of which this is the first:
+  /// what is prepared from now on may exchange among them, and each runs on a thread of its own.
+  /// FAILED_PRECONDITION where something that this needs is not there.
+  virtual Status connect(std::span<Backend* const> ranks);
+  /// Its end of that; nullptr before.
+  virtual Communicator* communicator() { return nullptr; }
 };
 
 /// `threads` is the size of the team that every kernel uses; it is recorded with the job, because

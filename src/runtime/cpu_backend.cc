@@ -20,8 +20,11 @@ class CpuBackend final : public HostBackend {
     table_.add(cpu_update_kernels());
   }
   std::string_view name() const override { return "cpu"; }
-  bool has_kernel(std::string_view op_type) const override { return table_.contains(op_type); }
+  bool has_kernel(std::string_view op_type) const override {
+    return is_exchange(op_type) || table_.contains(op_type);
+  }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    if (auto exchange = prepare_exchange(graph, node)) return exchange;
     return with_storage(table_.make(context_, graph, node), conversion_of(context_), graph, node);
   }
 

@@ -96,6 +96,7 @@ inline AttentionParams attention_params(const Graph& g, const Node& n, size_t qu
   d.dropout = n.attributes.get_float("dropout", 0);
   d.seed = static_cast<uint64_t>(n.attributes.get_int("seed", 0));
   d.stream = static_cast<uint32_t>(n.attributes.get_int("stream", 0));
+  d.first_head = n.attributes.get_int("rank", 0) * d.N * d.H;
   return p;
 }
 
@@ -119,9 +120,11 @@ struct AttentionOperands {
 
 /// Dropout and DropoutGrad.
 inline kernels::DropoutParams dropout_params(const Graph& g, const Node& n) {
-  return {input_info(g, n, 0).type.shape.elements(), n.attributes.get_float("ratio", 0),
+  const int64_t count = input_info(g, n, 0).type.shape.elements();
+  return {count, n.attributes.get_float("ratio", 0),
           static_cast<uint64_t>(n.attributes.get_int("seed", 0)),
-          static_cast<uint32_t>(n.attributes.get_int("stream", 0))};
+          static_cast<uint32_t>(n.attributes.get_int("stream", 0)),
+          n.attributes.get_int("rank", 0) * ((count + 3) / 4)};
 }
 
 /// SoftmaxCrossEntropyLoss, KullbackLeiblerDivergence and their gradient: scores come first.

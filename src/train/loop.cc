@@ -23,7 +23,7 @@ std::string short_number(double v) {
 
 }  // namespace
 
-Loop::Loop(const LoopContext& context, Session& session, Files& files, Reporter& reporter,
+Loop::Loop(const LoopContext& context, TrainingSession& session, Files& files, Reporter& reporter,
            LoopState state)
     : context_(context),
       session_(session),
@@ -71,7 +71,7 @@ Status Loop::run(const std::stop_token& stop) {
       begin_step(loader);
       // The device goes on with this step while the one before is looked at, unless somebody waits.
       const bool waits = !session_.runs_ahead() || is_looked_at(steps_begun());
-      while (std::ssize(under_way_) > (waits ? 0 : Session::kStepsAhead)) {
+      while (std::ssize(under_way_) > (waits ? 0 : TrainingSession::kStepsAhead)) {
         if (Status s = finish_step(); !s.ok()) return s;
       }
       const int64_t step = state_.step;
@@ -104,7 +104,7 @@ void Loop::begin_step(Loader& loader) {
   const double rate = learning_rate_at(recipe.schedule, recipe.optimizer.learning_rate, step,
                                        context_.shape.steps_total);
   const Batch& batch = loader.next();
-  Session::StepInputs inputs;
+  TrainingSession::StepInputs inputs;
   inputs.input = batch.input_bytes();
   inputs.target = batch.target_bytes();
   inputs.step = step;
@@ -116,7 +116,7 @@ void Loop::begin_step(Loader& loader) {
 Status Loop::finish_step() {
   const StepUnderWay step = std::move(under_way_.front());
   under_way_.pop_front();
-  const Session::StepResult result = session_.finish_step();
+  const TrainingSession::StepResult result = session_.finish_step();
   const auto loss = static_cast<double>(result.loss);
   if (!std::isfinite(loss)) {
     metrics_.add("train/loss", state_.step + 1, loss);  // watchers see the value that ended the job

@@ -13,8 +13,8 @@
 #include "src/train/metric_buffer.h"
 #include "src/train/recipe_check.h"
 #include "src/train/resume.h"
-#include "src/train/session.h"
 #include "src/train/trainer.h"
+#include "src/train/training_session.h"
 
 namespace trainyard {
 
@@ -31,7 +31,7 @@ struct LoopContext {
 
 class Loop {
  public:
-  Loop(const LoopContext& context, Session& session, Files& files, Reporter& reporter,
+  Loop(const LoopContext& context, TrainingSession& session, Files& files, Reporter& reporter,
        LoopState state);
 
   /// Steps until the end, a stop or a loss that is not finite. Step numbers count finished steps:
@@ -77,7 +77,7 @@ class Loop {
   Status finish();
 
   const LoopContext& context_;
-  Session& session_;
+  TrainingSession& session_;
   Files& files_;
   Reporter& reporter_;
   MetricBuffer metrics_;

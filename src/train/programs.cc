@@ -5,7 +5,9 @@
 #include "src/autodiff/differentiate.h"
 #include "src/graph/op.h"
 #include "src/ops/accumulate_gradient.h"
+#include "src/ops/all_reduce.h"
 #include "src/ops/moving_average_update.h"
+#include "src/optim/all_reduce.h"
 #include "src/train/lora.h"
 #include "src/train/metrics.h"
 
@@ -26,11 +28,23 @@ GradientSpec gradient_spec(const Recipe& recipe) {
   return {recipe.clip_norm, recipe.clip_value, reports(recipe, "gradient_norm")};
 }
 
-/// Clips and updates, at the end of `bound`'s graph.
-void append_update(Graph& graph, const Recipe& recipe,
-                   const std::map<TensorId, TensorId>& gradients,
+/// Lets what draws random numbers draw those of this rank's rows, as one device would draw them for
+/// the whole batch.
+void draw_for_rank(Graph& graph, Rank rank) {
+  if (rank.index == 0) return;
+  std::vector<Node> nodes = graph.nodes();
+  for (Node& node : nodes) {
+    if (node.attributes.find("stream") != nullptr) node.attributes.set("rank", rank.index);
+  }
+  graph.rewrite(std::move(nodes));
+}
+
+/// Exchanges, clips and updates, at the end of `bound`'s graph.
+void append_update(Graph& graph, const Recipe& recipe, Rank rank,
+                   std::map<TensorId, TensorId> gradients,
                    const std::map<TensorId, ParameterRule>& rules, TensorId step,
                    BoundProgram& bound) {
+  if (rank.count > 1) gradients = append_all_reduce(graph, gradients);
   const PreparedGradients prepared = append_clipping(graph, gradient_spec(recipe), gradients);
   const UpdateInputs inputs =
       append_optimizer(graph, recipe.optimizer, prepared.gradients, step, rules);
@@ -40,7 +54,8 @@ void append_update(Graph& graph, const Recipe& recipe,
 }
 
 /// The model's backward pass adds to a sum per parameter; a program of its own updates from those.
-void accumulate(Graph& graph, const Recipe& recipe, const std::map<TensorId, TensorId>& gradients,
+void accumulate(Graph& graph, const Recipe& recipe, Rank rank,
+                const std::map<TensorId, TensorId>& gradients,
                 const std::map<TensorId, ParameterRule>& rules, RunPrograms& programs) {
   BoundProgram& train = programs.train;
   train.micro_step = add_index_input(graph, "micro_step");
@@ -61,7 +76,7 @@ void accumulate(Graph& graph, const Recipe& recipe, const std::map<TensorId, Ten
     update_rules[there] = rules.at(parameter);
   }
   BoundProgram bound;
-  append_update(update, recipe, sums, update_rules, kNoTensor, bound);
+  append_update(update, recipe, rank, sums, update_rules, kNoTensor, bound);
   bound.program.graph = std::move(update);
   programs.update = std::move(bound);
 }
@@ -131,9 +146,9 @@ PersistentLayout layout_of(const RunPrograms& programs) {
 int64_t RunPrograms::persistent_bytes() const { return last_of(*this).persistent_bytes; }
 
 Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
-                                 const ModelInterface& interface) {
+                                 const ModelInterface& interface, Rank rank) {
   BuildOptions options;
-  options.batch_size = recipe.micro_batch();
+  options.batch_size = recipe.micro_batch() / rank.count;
   options.seed = recipe.seed;
   options.lora = recipe.lora;
   options.class_shares = mixes_classes(recipe.augmentation);
@@ -147,6 +162,7 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
     if (rule.frozen) frozen.insert(id);
   }
   const auto gradients = differentiate(model.graph, model.loss, frozen);
+  draw_for_rank(model.graph, rank);
 
   RunPrograms programs;
   for (const auto& [parameter, gradient] : gradients) {
@@ -158,12 +174,12 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   train.step = model.step;
   train.loss = model.loss;
   train.output = model.output;
-  train.batch_size = recipe.micro_batch();
+  train.batch_size = options.batch_size;
   train.layers = layer_table(model.graph);
   if (recipe.accumulate_steps > 1) {
-    accumulate(model.graph, recipe, gradients, rules, programs);
+    accumulate(model.graph, recipe, rank, gradients, rules, programs);
   } else {
-    append_update(model.graph, recipe, gradients, rules, model.step, train);
+    append_update(model.graph, recipe, rank, gradients, rules, model.step, train);
   }
   train.program = compile(std::move(model.graph),
                           {.recompute = recipe.recompute, .precision = recipe.precision});
@@ -207,16 +223,28 @@ Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterfa
 }
 
 Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
-                                const DatasetSchema& schema, const RunShape& shape) {
+                                const DatasetSchema& schema, const RunShape& shape, int64_t rank) {
   const ModelInterface interface = schema.interface(shape.context_length);
-  ASSIGN_OR_RETURN(RunPrograms programs, compile_step(model, recipe, interface));
-  if (shape.evaluation_batch > 0) {
+  ASSIGN_OR_RETURN(RunPrograms programs,
+                   compile_step(model, recipe, interface, {rank, shape.ranks}));
+  if (shape.evaluation_batch > 0 && rank == 0) {
     const PersistentLayout layout =
         evaluated_layout(layout_of(programs), programs.train.program.graph);
     ASSIGN_OR_RETURN(programs.evaluate, compile_inference(model, interface, shape.evaluation_batch,
                                                           &layout, recipe.precision, recipe.lora));
   }
   return programs;
+}
+
+std::vector<std::string> exchanges_of(const RunPrograms& programs) {
+  const Program& program =
+      programs.update.has_value() ? programs.update->program : programs.train.program;
+  std::vector<std::string> names;
+  for (const NodeId k : program.order) {
+    const Node& node = program.graph.node(k);
+    if (node.op == all_reduce_start_op()) names.push_back(node.name);
+  }
+  return names;
 }
 
 RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
@@ -232,10 +260,12 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
   plan.train_rows = shape.train_rows;
   plan.validation_rows = shape.validation_rows;
   plan.test_rows = shape.test_rows;
+  plan.ranks = shape.ranks;
   plan.flops_per_step = train.flops * shape.micro_batches;
   for (const auto* other : {&programs.update, &programs.average}) {
     if (other->has_value()) plan.flops_per_step += (*other)->program.flops;
   }
+  plan.flops_per_step *= shape.ranks;
   plan.memory = train.memory;
   int64_t transient = train.transient_bytes;
   for_each_program(programs, [&](const Program& p) {
@@ -248,9 +278,9 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
   return plan;
 }
 
-Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe,
-                         const DatasetSchema& schema) {
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema));
+Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
+                         int64_t ranks) {
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema, ranks));
   ASSIGN_OR_RETURN(const RunPrograms programs, compile_run(model, recipe, schema, shape));
   return describe_run(programs, shape);
 }

@@ -73,8 +73,8 @@ int64_t measure_workspace(RunPrograms programs, Backend& backend) {
   return bytes;
 }
 
-Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches)
-    : backend_(backend), micro_batches_(micro_batches) {
+Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, Rank rank)
+    : backend_(backend), micro_batches_(micro_batches), rank_(rank) {
   const int64_t persistent = programs.persistent_bytes();
   int64_t transient = 0;
   int64_t workspace = 0;
@@ -227,9 +227,10 @@ void Session::make_results() {
 }
 
 void Session::begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results) {
+  // A micro-batch has the rows that one device would take; each rank has an equal part of them.
   const auto part = [&](std::span<const std::byte> bytes) {
-    const size_t size = bytes.size() / static_cast<size_t>(micro_batches_);
-    return bytes.subspan(size * static_cast<size_t>(index), size);
+    const size_t size = bytes.size() / static_cast<size_t>(micro_batches_ * rank_.count);
+    return bytes.subspan(size * static_cast<size_t>(index * rank_.count + rank_.index), size);
   };
   train_->write(train_ids_.input, part(inputs.input));
   if (train_ids_.target != kNoTensor) train_->write(train_ids_.target, part(inputs.target));

@@ -3,7 +3,9 @@
 //
 // Device memory is host memory. A stream runs what it is given at once, or records it between
 // cudaStreamBeginCapture and cudaStreamEndCapture, where whatever must wait or allocate is refused
-// as on a GPU.
+// as on a GPU. Where there are several devices, streams run as late as anybody may let them: when
+// the host or another stream waits, so that a wait that was forgotten shows. A device is used by
+// one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +24,14 @@ int64_t device_bytes();
 /// Bytes of device memory that one allocation may have at most; what is more fails as out of
 /// memory.
 void set_device_limit(int64_t bytes);
+/// How many devices there are; before the first is opened.
+void set_device_count(int count);
+/// A device stops when it has run so many more works, until it is released.
+void stall_device(int device, int64_t works);
+void release_device();
+int device_of(CUstream_st* stream);
+/// What ncclCommGetAsyncError tells from now on; 0 is no error.
+void set_nccl_async_error(int error);
 /// Whether cuDNN proposes engines for convolutions.
 void set_convolution_engines(bool available);
 

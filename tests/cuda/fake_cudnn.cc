@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <set>
 #include <utility>
 #include <vector>
@@ -56,9 +57,11 @@ struct Descriptor {
   }
 };
 
+std::mutex living_mutex;
 std::set<const void*> living;  // descriptors
 
 Descriptor* descriptor(const void* d) {
+  const std::scoped_lock lock(living_mutex);
   if (!living.contains(d)) std::abort();  // used after it was destroyed
   return static_cast<Descriptor*>(const_cast<void*>(d));
 }
@@ -425,11 +428,13 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
                                            cudnnBackendDescriptor_t* d) {
   *d = new Descriptor{type, false, {}};
+  const std::scoped_lock lock(living_mutex);
   living.insert(*d);
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d) {
   Descriptor* gone = descriptor(d);
+  const std::scoped_lock lock(living_mutex);
   living.erase(d);
   delete gone;
   return CUDNN_STATUS_SUCCESS;

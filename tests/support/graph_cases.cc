@@ -77,13 +77,14 @@ CaseGraph reshape(DType dtype) {
                         {b.parameter("x", {4, 15})}));
 }
 
-CaseGraph dropout(DType dtype, double ratio, Shape shape) {
+CaseGraph dropout(DType dtype, double ratio, Shape shape, int64_t rank = 0) {
   CaseBuilder b(dtype);
   const TensorId x = b.parameter("x", std::move(shape));
   return b.finish(b.one("y", "Dropout",
                         {{"ratio", ratio},
                          {"seed", static_cast<int64_t>(0x9000000000000001u)},
-                         {"stream", int64_t{stream_of("y")}}},
+                         {"stream", int64_t{stream_of("y")}},
+                         {"rank", rank}},
                         {x, b.step(3)}));
 }
 
@@ -321,6 +322,7 @@ std::vector<GraphCase> all_cases() {
   row("Flatten/image", [](DType t) { return flatten(t, {2, 3, 2, 5}); });
   row("Reshape", reshape);
   row("Dropout", [](DType t) { return dropout(t, 0.4, {3, 37}); });
+  row("Dropout/rank", [](DType t) { return dropout(t, 0.4, {3, 37}, 2); });
   row("Dropout/zero", [](DType t) { return dropout(t, 0, {2, 3}); });
   row("ConstantOfShape", constant);
   row("SgdUpdate/plain", [](DType t) { return sgd_update(t, 0, false); });

@@ -66,8 +66,8 @@ void dropout(const DropoutParams& p, uint64_t step, int64_t begin, int64_t end, 
     uint32_t random[4][kBatch];
 #pragma omp simd
     for (int64_t lane = 0; lane < kBatch; ++lane) {
-      const math::Philox4 block =
-          math::philox_block(p.seed, p.stream, step, static_cast<uint64_t>(first + lane));
+      const math::Philox4 block = math::philox_block(
+          p.seed, p.stream, step, static_cast<uint64_t>(p.first_block + first + lane));
       for (int k = 0; k < 4; ++k) random[k][lane] = block.v[k];
     }
     const int64_t last = first + kBatch < end ? first + kBatch : end;

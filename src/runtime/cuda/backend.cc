@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "src/base/check.h"
 #include "src/plan/program.h"
@@ -63,11 +64,16 @@ CudaBackend::CudaBackend(int ordinal) : device_(ordinal) {
   }
 }
 
-bool CudaBackend::has_kernel(std::string_view op_type) const { return table_.contains(op_type); }
+bool CudaBackend::has_kernel(std::string_view op_type) const {
+  return is_exchange(op_type) || table_.contains(op_type);
+}
 
 std::unique_ptr<Kernel> CudaBackend::prepare(const Graph& graph, const Node& node) {
   device_.make_current();
-  return std::make_unique<CheckedKernel>(table_.make(device_, graph, node), node);
+  return std::make_unique<CheckedKernel>(
+      is_exchange(node.op->type()) ? make_exchange(device_, communicator_.get(), graph, node)
+                                   : table_.make(device_, graph, node),
+      node);
 }
 
 std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& submit) {
@@ -148,6 +154,22 @@ void CudaBackend::wait(int64_t mark) {
   // Faults of kernels that ran before surface here.
   check(cudaEventSynchronize(marks_[static_cast<size_t>(mark % kMarks)].get()),
         "waiting for a step on GPU " + std::to_string(device_.ordinal()));
+}
+
+Status CudaBackend::connect(std::span<Backend* const> ranks) {
+  ASSIGN_OR_RETURN(const Nccl* nccl, open_nccl());
+  std::vector<CudaBackend*> backends;
+  std::vector<const Device*> devices;
+  for (Backend* rank : ranks) {
+    backends.push_back(dynamic_cast<CudaBackend*>(rank));
+    TRAINYARD_CHECK(backends.back() != nullptr, "ranks of several kinds");
+    devices.push_back(&backends.back()->device_);
+  }
+  auto communicators = NcclCommunicator::make(*nccl, devices);
+  for (size_t r = 0; r < backends.size(); ++r) {
+    backends[r]->communicator_ = std::move(communicators[r]);
+  }
+  return {};
 }
 
 void CudaBackend::synchronize() {
