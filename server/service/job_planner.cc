@@ -169,9 +169,9 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
   }
   if (!violations.empty()) return violations.to_error();
 
-  ASSIGN_OR_RETURN(const std::string id,
-                   parse_id_or_name(Collection::kDatasets, "dataset.name", spec.dataset().name()));
-  ASSIGN_OR_RETURN(job.dataset, service_.store.datasets().find("default", id));
+  ASSIGN_OR_RETURN(const DatasetRef ref,
+                   parse_dataset_id_or_name("dataset.name", spec.dataset().name()));
+  ASSIGN_OR_RETURN(job.dataset, service_.store.datasets().find_usable("default", ref));
   if (job.dataset.state != v1::Dataset::READY) {
     return not_ready_error(job.dataset, "submit");
   }
@@ -190,7 +190,7 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
 Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
   ASSIGN_OR_RETURN(CheckedJob job, check(spec));
   PlannedJob planned;
-  planned.dataset_id = job.dataset.id;
+  planned.dataset = job.dataset.ref();
   ASSIGN_OR_RETURN(planned.plan, plan_on_dataset(spec, job.dataset));
   if (job.initial_weights) {
     planned.initial_model_id = job.initial_weights->id;

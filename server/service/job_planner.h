@@ -18,9 +18,9 @@
 namespace trainyard::server {
 
 struct PlannedJob {
-  v1::JobSpec spec;  // as accepted: full dataset name, thread count filled in
+  v1::JobSpec spec;  // as accepted: full dataset name with version, thread count filled in
   v1::RunPlan plan;
-  std::string dataset_id;
+  DatasetRef dataset;            // the version that it takes
   std::string initial_model_id;  // of recipe.initial_weights; empty: none
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "server/store/dataset_ref.h"
 #include "server/store/job_state.h"
 #include "trainyard/v1/job_service.pb.h"
 #include "trainyard/v1/model_service.pb.h"
@@ -51,9 +52,9 @@ struct NewJob {
   std::string id;  // empty: the store makes one
   v1::JobSpec spec;
   v1::RunPlan plan;
-  // The id of the dataset the spec names. Checked to be READY in the transaction that stores the
-  // job, and kept from deletion until the job has ended. Empty: not checked.
-  std::string dataset_id;
+  // The dataset that the spec names, with its version. Checked to be READY in the transaction that
+  // stores the job, and kept from deletion until the job has ended. Without an id: not checked.
+  DatasetRef dataset;
   // The id of the model that the job begins with, checked and kept likewise. Empty: none.
   std::string initial_model_id;
   // Optional. A second submit with the same one and the same digest answers with the first job.

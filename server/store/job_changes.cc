@@ -62,23 +62,24 @@ Status check_quota(Connection& db, const std::string& tenant, int64_t queued_job
   return e;
 }
 
-Status check_dataset(Connection& db, const std::string& tenant, const std::string& dataset_id) {
-  Query query(db, "SELECT state, message FROM datasets WHERE tenant = ? AND id = ?");
-  query.bind(tenant).bind(dataset_id);
+Status check_dataset(Connection& db, const std::string& tenant, const DatasetRef& dataset) {
+  Query query(db,
+              "SELECT state, message FROM datasets WHERE tenant = ? AND id = ? AND version = ?");
+  query.bind(tenant).bind(dataset.id).bind(int64_t{dataset.version});
   if (!query.step())
     return make_error(ErrorCode::kNotFound, "DATASET_NOT_FOUND",
-                      "spec.dataset.name: there is no dataset " + quoted_value(dataset_id) +
+                      "spec.dataset.name: there is no dataset " + quoted_value(dataset.text()) +
                           "; upload it first.");
   switch (static_cast<v1::Dataset::State>(query.integer(0))) {
     case v1::Dataset::READY:
       return {};
     case v1::Dataset::FAILED:
       return make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
-                        "spec.dataset.name: dataset " + quoted_value(dataset_id) +
+                        "spec.dataset.name: dataset " + quoted_value(dataset.text()) +
                             " could not be read: " + query.text(1));
     default:
       return make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
-                        "spec.dataset.name: dataset " + quoted_value(dataset_id) +
+                        "spec.dataset.name: dataset " + quoted_value(dataset.text()) +
                             " is still being read; try again when it is READY.");
   }
 }
@@ -99,8 +100,8 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
                           " names a job or a model already; choose another, or leave it out.");
   }
   if (Status s = check_quota(db, job.tenant, queued_jobs_max); !s.ok()) return s.error();
-  if (!asked.dataset_id.empty())
-    if (Status s = check_dataset(db, job.tenant, asked.dataset_id); !s.ok()) return s.error();
+  if (!asked.dataset.id.empty())
+    if (Status s = check_dataset(db, job.tenant, asked.dataset); !s.ok()) return s.error();
   if (!asked.initial_model_id.empty() &&
       !has_row(db, "SELECT 1 FROM models WHERE tenant = ? AND id = ?", job.tenant,
                asked.initial_model_id)) {
@@ -204,12 +205,13 @@ void insert_model(WriteContext& context, Job& job, const NewModel& model) {
   blob.mutable_tensors()->Add(model.tensors.begin(), model.tensors.end());
   Query query(context.db,
               "INSERT INTO models (tenant, id, job_uid, digest, size_bytes, parameter_count,"
-              " metrics, schema, create_time_us, tensor_count, tensors)"
-              " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+              " metrics, schema, create_time_us, tensor_count, tensors, dataset)"
+              " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   query.bind(job.tenant).bind(job.id).bind(job.uid).bind(model.digest).bind(model.size_bytes);
   query.bind(model.parameter_count).bind_blob(metrics.SerializeAsString());
   query.bind_blob(model.schema.SerializeAsString()).bind(context.now_us);
-  query.bind(std::ssize(model.tensors)).bind_blob(blob.SerializeAsString()).run();
+  query.bind(std::ssize(model.tensors)).bind_blob(blob.SerializeAsString());
+  query.bind(job.spec.dataset().name()).run();
   job.model = job.id;
 }
 

@@ -24,6 +24,13 @@ Message parse(std::string_view bytes) {
   return message;
 }
 
+// A job from before datasets had versions names none: it is of version 1
+// (0003_dataset_versions.sql).
+void name_version(v1::DatasetRef& dataset) {
+  if (!dataset.name().empty() && dataset.name().find('@') == std::string::npos)
+    *dataset.mutable_name() += "@1";
+}
+
 Job read_job(const Query& row) {
   Job job;
   int c = 0;
@@ -32,6 +39,7 @@ Job read_job(const Query& row) {
   job.id = row.text(c++);
   job.uid = row.text(c++);
   job.spec = parse<v1::JobSpec>(row.bytes(c++));
+  if (job.spec.has_dataset()) name_version(*job.spec.mutable_dataset());
   job.state = static_cast<JobState>(row.integer(c++));
   job.reason = row.text(c++);
   job.message = row.text(c++);
@@ -111,13 +119,13 @@ void insert_job(Connection& db, Job& job, const NewJob& asked) {
       "INSERT INTO jobs (tenant, id, uid, dataset, spec, state, reason, message, priority,"
       " cancel_requested, attempt, device, create_time_us, start_time_us, end_time_us, plan,"
       " progress, checkpoint_step, model, newest_seq, event_time_us, workers_lost,"
-      " retry_time_us, initial_model)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', ?, 0, 0, ?, x'', 0, '', 1, ?, 0, 0, ?)");
-  query.bind(job.tenant).bind(job.id).bind(job.uid).bind(asked.dataset_id);
+      " retry_time_us, initial_model, dataset_version)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', ?, 0, 0, ?, x'', 0, '', 1, ?, 0, 0, ?, ?)");
+  query.bind(job.tenant).bind(job.id).bind(job.uid).bind(asked.dataset.id);
   query.bind_blob(job.spec.SerializeAsString()).bind(static_cast<int64_t>(job.state));
   query.bind(job.reason).bind(job.message).bind(int64_t{job.priority}).bind(job.create_time_us);
   query.bind_blob(job.plan.SerializeAsString()).bind(job.event_time_us);
-  query.bind(asked.initial_model_id).run();
+  query.bind(asked.initial_model_id).bind(int64_t{asked.dataset.version}).run();
   job.order = db.last_row();
 }
 

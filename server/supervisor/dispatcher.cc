@@ -195,8 +195,9 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
     spdlog::error("event=start_failed {} {}", kv("job", job.name()), kv("message", error.message));
     wake_time_us = clock.wall_us() + kErrorPauseUs;
   };
-  const Result<Dataset> dataset =
-      store.datasets().find(job.tenant, last_segment(job.spec.dataset().name()));
+  // A stored spec has the exact name.
+  const auto ref = parse_dataset_ref(last_segment(job.spec.dataset().name()));
+  const Result<Dataset> dataset = store.datasets().find(job.tenant, ref.value_or(DatasetRef{}));
   if (!dataset.ok()) return pause(dataset.error());
   if (Status s = files.create_directories(options.paths.checkpoints(job.uid)); !s.ok()) {
     return pause(s.error());

@@ -46,7 +46,7 @@ TEST_F(ServiceJob, GoesFromSubmitToAModel) {
   const v1::Job submitted = submit("first-job", "");
   EXPECT_EQ(submitted.name(), "tenants/default/jobs/first-job");
   EXPECT_EQ(submitted.state(), v1::QUEUED);
-  EXPECT_EQ(submitted.spec().dataset().name(), "tenants/default/datasets/iris");
+  EXPECT_EQ(submitted.spec().dataset().name(), "tenants/default/datasets/iris@1");
   EXPECT_EQ(submitted.spec().resources().threads(), 1) << "the default is recorded";
   EXPECT_GT(submitted.plan().parameter_count(), 0);
   EXPECT_FALSE(submitted.uid().empty());
@@ -225,7 +225,7 @@ TEST_F(ServiceJob, PlanHasLayersMemoryAndTheMeasuredWorkspace) {
   EXPECT_TRUE(plan.workspace_measured());
   EXPECT_TRUE(plan.fit().fits());
   EXPECT_EQ(plan.device(), "devices/cpu");
-  EXPECT_EQ(plan.spec().dataset().name(), "tenants/default/datasets/iris");
+  EXPECT_EQ(plan.spec().dataset().name(), "tenants/default/datasets/iris@1");
   EXPECT_NE(plan.dump().find("persistent "), std::string::npos);
   EXPECT_EQ(plan.warnings_size(), 1) << "nothing is held out";
 }

@@ -114,12 +114,13 @@ class ServiceTest : public ::testing::Test {
     return stream->Finish();
   }
 
-  /// A READY dataset "iris" of 120 rows.
-  void make_dataset(const std::string& target = "species", const std::string& id = "iris") {
+  /// A READY dataset "iris" of 120 rows; with another `from`, other content.
+  void make_dataset(const std::string& target = "species", const std::string& id = "iris",
+                    size_t from = 0) {
     std::string content = "a,b,c,d,species\n";  // 120 rows, three classes; another for each id
     for (size_t i = 0; i < 120; ++i) {
       content += std::to_string(i % 7) + ".5," + std::to_string(i % 5) + ".25," +
-                 std::to_string(i) + ".0," + std::to_string(id.size()) + "," +
+                 std::to_string(i + from) + ".0," + std::to_string(id.size()) + "," +
                  std::string(1, static_cast<char>('x' + i % 3)) + "\n";
     }
     v1::Upload up;
