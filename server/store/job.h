@@ -27,7 +27,7 @@ struct Job {
   int32_t priority = 0;
   bool cancel_requested = false;
   int32_t attempt = 0;
-  std::string device;  // devices/{device} of the current or last attempt
+  std::vector<std::string> devices;  // devices/{device} of the current or last attempt, in order
   int64_t create_time_us = 0;
   int64_t start_time_us = 0;
   int64_t end_time_us = 0;
@@ -43,6 +43,9 @@ struct Job {
   int64_t retry_time_us = 0;
 
   std::string name() const { return "tenants/" + tenant + "/jobs/" + id; }
+  /// The first one; empty before the first attempt.
+  std::string device() const { return devices.empty() ? std::string() : devices.front(); }
+  std::string devices_text() const;  // "devices/gpu-0, devices/gpu-1"
 };
 
 v1::Job to_proto(const Job& job);
@@ -72,7 +75,7 @@ struct Attempt {
   std::string nonce_digest;   // SHA-256 in hexadecimal of the worker's nonce; the nonce is not kept
   int32_t pid = 0;            // 0 until the process runs
   int64_t process_start = 0;  // field 22 of /proc/{pid}/stat: tells a reused pid apart
-  std::string device;
+  std::string device;         // the first
   int64_t start_time_us = 0;
   int64_t end_time_us = 0;   // 0 while it is the live attempt
   std::string outcome;       // reason of the end

@@ -295,14 +295,16 @@ Result<Job> remove_job(WriteContext& context, const std::string& tenant, const s
 }
 
 Result<Job> start_job(WriteContext& context, const std::string& uid, Attempt attempt,
-                      const std::string& reason, const std::string& message) {
+                      const std::vector<std::string>& devices, const std::string& reason,
+                      const std::string& message) {
   ASSIGN_OR_RETURN(Job job, get_job_uid(context.db, uid));
   if (job.state != JobState::kQueued)
     return make_error(ErrorCode::kAborted, "JOB_STATE_CONFLICT",
                       job.name() + " is " + std::string(name_of(job.state)) + " and not QUEUED.");
   JobEdit edit(context, job);
   ++job.attempt;
-  job.device = attempt.device;
+  job.devices = devices;
+  attempt.device = job.device();
   Move move;
   move.to = JobState::kStarting;
   move.reason = reason;
@@ -353,16 +355,16 @@ void JobStore::remove(std::string tenant, std::string id, Done<Job> done) {
                     std::move(done), Urgency::kEssential);
 }
 
-void JobStore::start_attempt(std::string uid, std::string device, std::string nonce_digest,
-                             std::string reason, std::string message, Done<Job> done) {
+void JobStore::start_attempt(std::string uid, std::vector<std::string> devices,
+                             std::string nonce_digest, std::string reason, std::string message,
+                             Done<Job> done) {
   Attempt attempt;
   attempt.job_uid = uid;
-  attempt.device = std::move(device);
   attempt.nonce_digest = std::move(nonce_digest);
   core_.change<Job>(
-      [uid = std::move(uid), attempt = std::move(attempt), reason = std::move(reason),
-       message = std::move(message)](WriteContext& context) {
-        return start_job(context, uid, attempt, reason, message);
+      [uid = std::move(uid), attempt = std::move(attempt), devices = std::move(devices),
+       reason = std::move(reason), message = std::move(message)](WriteContext& context) {
+        return start_job(context, uid, attempt, devices, reason, message);
       },
       std::move(done));
 }
@@ -447,11 +449,11 @@ Result<Job> JobStore::request_cancel(const std::string& tenant, const std::strin
 Result<Job> JobStore::remove(const std::string& tenant, const std::string& id) {
   return wait_for<Job>(core_, [&](Done<Job> done) { remove(tenant, id, std::move(done)); });
 }
-Result<Job> JobStore::start_attempt(const std::string& uid, const std::string& device,
+Result<Job> JobStore::start_attempt(const std::string& uid, const std::vector<std::string>& devices,
                                     const std::string& nonce_digest, const std::string& reason,
                                     const std::string& message) {
   return wait_for<Job>(core_, [&](Done<Job> done) {
-    start_attempt(uid, device, nonce_digest, reason, message, std::move(done));
+    start_attempt(uid, devices, nonce_digest, reason, message, std::move(done));
   });
 }
 Status JobStore::set_process(const std::string& uid, int32_t attempt, int32_t pid,

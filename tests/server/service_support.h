@@ -69,7 +69,9 @@ class ServiceTest : public ::testing::Test {
     cpu.memory_bytes = int64_t{8} << 30;
     cpu.slots = config_.cpu_slots;
     cpu.cores = 2;
-    parts.inventory = std::make_unique<FakeInventory>(Devices{{cpu}, "no GPU in this test"});
+    Devices devices{{cpu}, gpus_.empty() ? "no GPU in this test" : ""};
+    devices.devices.insert(devices.devices.end(), gpus_.begin(), gpus_.end());
+    parts.inventory = std::make_unique<FakeInventory>(std::move(devices));
     parts.watch_heartbeat_ms = 200;
     parts.worker_heartbeat_ms = 200;
     parts.worker_kill_grace_ms = 100;
@@ -199,6 +201,7 @@ class ServiceTest : public ::testing::Test {
   static inline int count_ = 0;
   std::filesystem::path root_;
   Config config_;
+  std::vector<Device> gpus_;  // that the next start() finds
   std::unique_ptr<Daemon> daemon_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;

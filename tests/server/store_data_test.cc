@@ -185,8 +185,8 @@ TEST_F(StoreData, DigestIsUsedWhileAnyDatasetHasIt) {
   ready("digits", "d1");
   ready("digits", "d2");
   ready("digits", "d1");
-  EXPECT_EQ(datasets.remove("default", {"digits", 1}).value().unused_digests, Digests{})
-      << "version 3 has it";
+  EXPECT_EQ(datasets.remove("default", {"digits", 4}).value().unused_digests, Digests{})
+      << "version 6 has it";
   EXPECT_EQ(datasets.remove("default", {"digits"}).value().unused_digests, (Digests{"d1", "d2"}));
 }
 
