@@ -218,7 +218,11 @@ class Reader {
       }
       if (value.kind == SpecValue::Kind::kScalar &&
           field.message_type() == v1::DatasetFile::descriptor()) {  // dataset: digits
-        return read_scalar(value, path, *field.message_type()->FindFieldByName("name"), present());
+        v1::DatasetFile named;
+        const size_t problems = problems_.size();
+        read_scalar(value, path, *field.message_type()->FindFieldByName("name"), named);
+        if (problems_.size() == problems) present().CopyFrom(named);
+        return;
       }
       return add(value.at, kType, path, shown(value) + ", expected " + expected_type(field));
     }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "server/scheduler/scheduler.h"
 
@@ -19,18 +20,24 @@ std::string wanted(DeviceKind kind, int32_t count) {
 class Slots {
  public:
   explicit Slots(const Snapshot& snapshot) : devices_(snapshot.inventory.devices) {
-    for (const Device& d : devices_) free_[d.name] = d.slots;
+    for (const Device& d : devices_) {
+      free_[d.name] = d.slots;
+      const bool usable = d.schedulable && d.slots > 0;
+      Alike& alike = alike_[{d.kind, d.model}];
+      alike.usable += usable;
+      alike.usable_soon += usable || d.checking;
+    }
     for (const PlacedJob& job : snapshot.placed) {
       for (const std::string& device : job.devices) --free_[device];
     }
   }
   /// As many devices of this kind and of one model can be used, busy or not.
   bool has_kind(DeviceKind kind, int32_t count = 1) const {
-    return most_alike(kind, usable) >= count;
+    return has(kind, [&](const Alike& a) { return a.usable >= count; });
   }
   /// The same, counting those that may be usable in some seconds.
   bool will_have_kind(DeviceKind kind, int32_t count = 1) const {
-    return most_alike(kind, usable_soon) >= count;
+    return has(kind, [&](const Alike& a) { return a.usable_soon >= count; });
   }
   /// Any device of this kind, usable now or not.
   bool lists_kind(DeviceKind kind) const {
@@ -55,32 +62,25 @@ class Slots {
   /// that wants so many waits for them.
   void keep(DeviceKind kind, int32_t count) {
     for (const Device& d : devices_) {
-      if (d.kind == kind && count_alike(d, usable_soon) >= count) kept_.insert(d.name);
+      if (d.kind == kind && alike_.at({d.kind, d.model}).usable_soon >= count) kept_.insert(d.name);
     }
   }
 
  private:
-  static bool usable(const Device& d) { return d.schedulable && d.slots > 0; }
-  static bool usable_soon(const Device& d) { return usable(d) || d.checking; }
+  struct Alike {
+    int32_t usable = 0, usable_soon = 0;
+  };
   template <typename Predicate>
-  int64_t count_alike(const Device& device, Predicate fits) const {
-    return std::count_if(devices_.begin(), devices_.end(), [&](const Device& d) {
-      return d.kind == device.kind && d.model == device.model && fits(d);
-    });
-  }
-  template <typename Predicate>
-  int64_t most_alike(DeviceKind kind, Predicate fits) const {
-    int64_t most = 0;
-    for (const Device& d : devices_) {
-      if (d.kind == kind) most = std::max(most, count_alike(d, fits));
-    }
-    return most;
+  bool has(DeviceKind kind, Predicate enough) const {
+    return std::any_of(alike_.begin(), alike_.end(),
+                       [&](const auto& a) { return a.first.first == kind && enough(a.second); });
   }
   bool is_free(const Device& d) const {
     return d.schedulable && free_.at(d.name) > 0 && !kept_.contains(d.name);
   }
 
   const std::vector<Device>& devices_;
+  std::map<std::pair<DeviceKind, std::string>, Alike> alike_;  // by model
   std::map<std::string, int32_t> free_;  // below 0 if a device's slots were cut while jobs run
   std::set<std::string> kept_;
 };

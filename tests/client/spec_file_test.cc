@@ -291,7 +291,7 @@ TEST(SpecFile, ADatasetIsANameOrFields) {
             Lines{"job.yaml:1:10: dataset: '5', expected text; put it in quotes: \"5\""});
   EXPECT_EQ(refused("[digits]").size(), 1u);
   EXPECT_EQ(refused("{name: digits@2, path: a.csv, csv: {target: y}}"),
-            Lines{"job.yaml:1:11: dataset.name: 'digits@2': new content gets its version from the "
+            Lines{"job.yaml:1:17: dataset.name: 'digits@2': new content gets its version from the "
                   "server, expected a name without @"});
 }
 

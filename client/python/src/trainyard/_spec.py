@@ -167,6 +167,7 @@ class _Reader:
                 name = self._scalar(value, path, field.message_type.fields_by_name["name"])  # dataset: digits
                 if name is not None:
                     getattr(message, field.name).name = name
+                    getattr(message, field.name).SetInParent()
                 return
             if value.kind is not Kind.MAP and not (value.kind is Kind.NULL and may_be_empty):
                 self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected {_expected(field)}")
