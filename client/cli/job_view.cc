@@ -159,6 +159,15 @@ std::string progress_summary(const v1::Job& job) {
   return std::to_string(p.step() * 100 / total) + "%";
 }
 
+std::string devices_text(const v1::Job& job) {
+  if (job.devices_size() == 0) return std::string(short_name(job.device()));  // an older server's
+  std::string text;
+  for (const std::string& device : job.devices()) {
+    text += (text.empty() ? "" : ", ") + std::string(short_name(device));
+  }
+  return text;
+}
+
 std::string render_job(const v1::Job& job, bool colour) {
   std::vector<std::pair<std::string, Cell>> fields;
   fields.emplace_back("job", std::string(short_name(job.name())));
@@ -172,8 +181,7 @@ std::string render_job(const v1::Job& job, bool colour) {
   fields.emplace_back("dataset", std::string(short_name(job.spec().dataset().name())));
   fields.emplace_back("network", model_text(job.spec().model()));
   if (!job.device().empty()) {
-    fields.emplace_back("ran on",
-                        std::string(short_name(job.device())) + attempt_text(job.attempt()));
+    fields.emplace_back("ran on", devices_text(job) + attempt_text(job.attempt()));
   }
   const v1::Progress& p = job.progress();
   if (p.steps_total() > 0) {

@@ -228,8 +228,9 @@ std::string fields(const v1::JobPlan& plan, bool colour) {
   list.emplace_back("device", device);
   const v1::MemoryFit& fit = plan.fit();
   if (fit.fits() && fit.bytes_available() > 0) {
-    list.emplace_back(
-        "fits", Cell("in " + human_bytes(fit.bytes_available()) + " of memory", Style::kGood));
+    list.emplace_back("fits", Cell("in " + human_bytes(fit.bytes_available()) + " of memory" +
+                                       (plan.spec().resources().gpus() > 1 ? " of each" : ""),
+                                   Style::kGood));
   }
   for (const std::string& warning : plan.warnings()) {
     list.emplace_back("warning", Cell(warning, Style::kNotice));

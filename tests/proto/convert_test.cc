@@ -304,6 +304,36 @@ TEST(ConvertSpec, AllProblemsAtOnceByTheirNames) {
   }
 }
 
+TEST(ConvertSpec, SeveralGpusShareABatchEvenly) {
+  const auto problem = [](const std::string& resources, const std::string& recipe) {
+    const auto spec = to_engine(parse_spec("model { lenet5 {} } recipe { epochs: 1 " + recipe +
+                                           " optimizer { learning_rate: 0.1 } } resources { " +
+                                           resources + " }"));
+    if (spec.ok()) return std::string();
+    EXPECT_EQ(spec.error().violations.size(), 1u) << spec.error().message;
+    return spec.error().violations[0].field + ": " + spec.error().violations[0].description;
+  };
+  EXPECT_EQ(problem("gpus: 1", "batch_size: 7"), "");
+  EXPECT_EQ(problem("gpus: 1 device: CPU", "batch_size: 7"), "");
+  EXPECT_EQ(problem("gpus: 4 device: GPU", "batch_size: 64"), "");
+  EXPECT_EQ(problem("gpus: 64 device: GPU", "batch_size: 64"), "");
+  EXPECT_EQ(problem("gpus: 4 device: GPU", "batch_size: 64 accumulate_steps: 4"), "");
+  EXPECT_EQ(problem("gpus: 0 device: GPU", "batch_size: 64"),
+            "resources.gpus: 0 is out of range, expected 1..64");
+  EXPECT_EQ(problem("gpus: 65 device: GPU", "batch_size: 65"),
+            "resources.gpus: 65 is out of range, expected 1..64");
+  for (const char* device : {"", "device: AUTO", "device: CPU"}) {
+    EXPECT_EQ(problem("gpus: 2 " + std::string(device), "batch_size: 64"),
+              "resources.gpus: 2 goes with device: gpu, expected that or gpus: 1");
+  }
+  EXPECT_EQ(problem("gpus: 4 device: GPU", "batch_size: 50"),
+            "resources.gpus: 4 does not divide recipe.batch_size 50, expected one of 1, 2, 5, 10, "
+            "25, 50");
+  EXPECT_EQ(problem("gpus: 8 device: GPU", "batch_size: 64 accumulate_steps: 16"),
+            "resources.gpus: 8 does not divide the 4 rows of recipe.batch_size over "
+            "recipe.accumulate_steps, expected one of 1, 2, 4");
+}
+
 TEST(ConvertSpec, TwoArchitecturesAndEmptyLayersAreRefused) {
   EXPECT_FALSE(
       to_engine(parse_spec(std::string("model { lenet5 {} layers { relu {} } }") + kRecipe)).ok());
