@@ -50,44 +50,6 @@ void check_labels(const v1::JobSpec& spec, Violations& violations) {
   }
 }
 
-/// What one of several GPUs computes: an equal part of every batch.
-Recipe part_of(const Recipe& recipe, int32_t gpus) {
-  Recipe part = recipe;
-  part.batch_size /= gpus;
-  return part;
-}
-
-/// plan_run(), with the memory of one of the job's GPUs.
-Result<RunPlan> plan_run_on(int32_t gpus, const EngineSpec& engine, const DatasetSchema& schema) {
-  ASSIGN_OR_RETURN(RunPlan plan, plan_run(engine.model, engine.recipe, schema));
-  if (gpus == 1) return plan;
-  ASSIGN_OR_RETURN(const RunPlan part,
-                   plan_run(engine.model, part_of(engine.recipe, gpus), schema));
-  plan.memory = part.memory;
-  return plan;
-}
-
-/// plan_job(), with the layers, the program and the memory of one of the job's GPUs.
-Result<JobPlan> plan_job_on(int32_t gpus, const EngineSpec& engine, const DatasetSchema& schema,
-                            PlanDump dump) {
-  if (gpus == 1) return plan_job(engine.model, engine.recipe, schema, dump);
-  ASSIGN_OR_RETURN(JobPlan plan, plan_job(engine.model, engine.recipe, schema, PlanDump::kNone));
-  ASSIGN_OR_RETURN(JobPlan part,
-                   plan_job(engine.model, part_of(engine.recipe, gpus), schema, dump));
-  plan.run.memory = part.run.memory;
-  plan.layers = std::move(part.layers);
-  plan.dump = std::move(part.dump);
-  return plan;
-}
-
-FitAdvice advise_fit_on(int32_t gpus, const EngineSpec& engine, const DatasetSchema& schema,
-                        int64_t limit_bytes, int64_t workspace_bytes) {
-  FitAdvice advice =
-      advise_fit(engine.model, part_of(engine.recipe, gpus), schema, limit_bytes, workspace_bytes);
-  advice.batch_size *= gpus;
-  return advice;
-}
-
 struct Choice {
   std::string device;
   std::string advice;  // why, in a sentence
@@ -249,7 +211,8 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
   if (room.memory_bytes > 0 && needed > room.available_bytes()) {
     ASSIGN_OR_RETURN(const DatasetSchema schema,
                      read_schema(service_.paths.dataset(job.dataset.digest)));
-    const FitAdvice advice = advise_fit_on(job.gpus, job.engine, schema, room.available_bytes(), 0);
+    const FitAdvice advice = advise_fit(job.engine.model, job.engine.recipe, schema,
+                                        room.available_bytes(), 0, job.gpus);
     Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE",
                          shortage_text(needed, room) + "; " + describe(advice));
     e.metadata = {{"bytes_needed", std::to_string(needed)},
@@ -277,8 +240,9 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   const Result<DatasetSchema> schema = read_schema(service_.paths.dataset(full.job.dataset.digest));
   if (!schema.ok()) return internal_error("PlanJob", schema.error().message);  // it was READY
   full.schema = *schema;
-  ASSIGN_OR_RETURN(const JobPlan plan, plan_job_on(full.job.gpus, full.job.engine, full.schema,
-                                                   dump_of(request.dump())));
+  ASSIGN_OR_RETURN(const JobPlan plan,
+                   plan_job(full.job.engine.model, full.job.engine.recipe, full.schema,
+                            dump_of(request.dump()), full.job.gpus));
   if (plan.dump.size() > kDumpBytesMax) {
     return make_error(ErrorCode::kOutOfRange, "DUMP_TOO_LARGE",
                       "the dump has " + human_bytes(static_cast<int64_t>(plan.dump.size())) +
@@ -349,8 +313,9 @@ v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t needed_bytes,
   fit.set_bytes_available(available);
   fit.set_fits(needed_bytes <= available);
   if (fit.fits()) return fit;
-  const FitAdvice advice = advise_fit_on(full.job.gpus, full.job.engine, full.schema, available,
-                                         full.plan.run().memory().workspace_bytes());
+  const FitAdvice advice =
+      advise_fit(full.job.engine.model, full.job.engine.recipe, full.schema, available,
+                 full.plan.run().memory().workspace_bytes(), full.job.gpus);
   fit.set_bytes_short(needed_bytes - available);
   fit.set_message(shortage_text(needed_bytes, *room) + "; " + describe(advice));
   set_advice(advice, fit);
@@ -386,7 +351,8 @@ Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const D
   ASSIGN_OR_RETURN(const EngineSpec engine, to_engine(spec));
   const Result<DatasetSchema> schema = read_schema(service_.paths.dataset(dataset.digest));
   if (!schema.ok()) return internal_error("SubmitJob", schema.error().message);  // it was READY
-  ASSIGN_OR_RETURN(const RunPlan plan, plan_run_on(gpus_of(spec), engine, *schema));
+  ASSIGN_OR_RETURN(const RunPlan plan,
+                   plan_run(engine.model, engine.recipe, *schema, gpus_of(spec)));
   v1::RunPlan on_wire = to_proto(plan);
 
   const std::lock_guard lock(mu_);
