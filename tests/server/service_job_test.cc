@@ -1,6 +1,7 @@
 // Jobs through the whole daemon, over gRPC, with a worker that misbehaves on request.
 #include <signal.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "proto/convert/run.h"
@@ -272,7 +273,22 @@ class ServiceGpus : public ServiceTest {
       gpus_.push_back(gpu);
     }
     ServiceTest::SetUp();
+    wait_until_checked();
     make_dataset();
+  }
+  /// Before that nothing is known of their memory.
+  void wait_until_checked() {
+    EXPECT_TRUE(eventually([&] {
+      v1::ListDevicesResponse devices;
+      if (!system_->ListDevices(context().get(), {}, &devices).ok()) return false;
+      return std::ranges::all_of(devices.devices(),
+                                 [](const v1::Device& d) { return d.reason().empty(); });
+    }));
+  }
+  void restart() {
+    stop();
+    start();
+    wait_until_checked();
   }
   static v1::SubmitJobRequest gpu_request(const std::string& id, const std::string& act, int gpus) {
     v1::SubmitJobRequest request = job_request(id, act);
@@ -350,18 +366,16 @@ TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
       << two.run().device_advice();
   const int64_t room = total_bytes(one.run().memory()) - 4096 - 1;  // without the workspace
   EXPECT_GT(room, total_bytes(two.run().memory()));
-  stop();
   for (Device& gpu : gpus_) gpu.memory_bytes = room;
-  start();
+  restart();
   v1::Job job;
   const grpc::Status refused = submit(gpu_request("too-large", "", 1), &job);
   EXPECT_EQ(reason_of(refused), "RESOURCES_IMPOSSIBLE");
   EXPECT_TRUE(submit(gpu_request("in-parts", "", 2), &job).ok());
   wait_for("in-parts", v1::SUCCEEDED);
-  stop();
   gpus_[1].memory_bytes = room / 4;  // the smaller one decides
-  start();
-  EXPECT_EQ(reason_of(submit(gpu_request("too-large", "", 2), &job)), "RESOURCES_IMPOSSIBLE");
+  restart();
+  EXPECT_EQ(reason_of(submit(gpu_request("uneven", "", 2), &job)), "RESOURCES_IMPOSSIBLE");
 }
 
 TEST_F(ServiceGpus, WhatCannotBeIsRefusedByItsField) {
