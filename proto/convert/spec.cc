@@ -536,7 +536,7 @@ Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
       out.precision = *precision;
     } else {
       violations.add("FIELD_UNSUPPORTED", "recipe.precision",
-                     std::to_string(r.precision()) + " is not known, expected fp32 or bf16");
+                     std::to_string(r.precision()) + " is not known, expected fp32, tf32, bf16 or fp16");
     }
   }
   read_options(r, out, violations);

@@ -1,10 +1,13 @@
 #include "src/passes/assign_precision.h"
 
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "src/graph/op.h"
 #include "src/ops/cast.h"
+#include "src/ops/tf32.h"
 
 namespace trainyard {
 namespace {
@@ -76,6 +79,17 @@ void assign_bf16(Graph& graph) {
     }
   }
   insert_casts(graph);
+}
+
+void allow_tf32(Graph& graph) {
+  std::vector<Node> nodes = graph.nodes();
+  for (Node& node : nodes) {
+    const bool multiplies = !node.op->precision_rule().factors.empty();
+    if (!multiplies || node.op->type().starts_with("Attention")) continue;
+    if (graph.tensor(node.inputs[0]).type.dtype != DType::kF32) continue;
+    node.attributes.set(std::string(kTf32Attribute), int64_t{1});
+  }
+  graph.rewrite(std::move(nodes));
 }
 
 }  // namespace trainyard

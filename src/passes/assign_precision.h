@@ -5,6 +5,8 @@
 // taken of, and everything of the update. Parameters, state and gradients of parameters stay F32.
 // Where a product reads a parameter or an input, a Cast to bf16 is inserted: once per run, for
 // forward and backward.
+//
+// TF32 leaves all tensors as they are: products may round what they multiply.
 #pragma once
 
 #include "src/graph/graph.h"
@@ -12,5 +14,9 @@
 namespace trainyard {
 
 void assign_bf16(Graph& graph);
+
+/// Sets kTf32Attribute (src/ops/tf32.h) on products that a library makes: attention is a kernel of
+/// our own, in F32.
+void allow_tf32(Graph& graph);
 
 }  // namespace trainyard

@@ -63,7 +63,7 @@ PassOptions default_passes() {
 }
 
 std::optional<Precision> find_precision(std::string_view name) {
-  for (const Precision p : {Precision::kFp32, Precision::kBf16}) {
+  for (const Precision p : {Precision::kFp32, Precision::kTf32, Precision::kBf16}) {
     if (name_of(p) == name) return p;
   }
   return std::nullopt;
@@ -106,6 +106,10 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Pr
   }
   if (precision == Precision::kBf16) {
     assign_bf16(graph);
+    check(graph);
+  }
+  if (precision == Precision::kTf32) {
+    allow_tf32(graph);
     check(graph);
   }
 }

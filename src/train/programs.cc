@@ -149,6 +149,7 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   const auto gradients = differentiate(model.graph, model.loss, frozen);
 
   RunPrograms programs;
+  programs.precision = recipe.precision;
   for (const auto& [parameter, gradient] : gradients) {
     programs.trained_parameter_count += model.graph.tensor(parameter).type.shape.elements();
   }
@@ -222,6 +223,7 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
 RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
   const Program& train = programs.train.program;
   RunPlan plan;
+  plan.precision = programs.precision;
   for (const TensorInfo& t : train.graph.tensors()) {
     if (t.role != Role::kParameter || is_lora(t.name)) continue;
     plan.parameter_count += t.type.shape.elements();

@@ -36,6 +36,7 @@ struct RunPrograms {
   std::optional<BoundProgram> average;   // after each step: the moving average of the weights
   std::optional<BoundProgram> evaluate;  // reads the averaged weights where there are some
   int64_t trained_parameter_count = 0;
+  Precision precision = Precision::kFp32;
 
   /// All of them share one persistent segment; the last one knows its size.
   int64_t persistent_bytes() const;

@@ -155,14 +155,15 @@ TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
   layers[0] = {{32, 64, 56, 56}, 64, {3, 3, 1, 1, 1, 1, 1, 1}, 1};
   layers[1] = {{32, 3, 224, 224}, 64, {7, 7, 2, 2, 3, 3, 3, 3}, 1};
   layers[2] = dims();
-  int proposed = 0, refused = 0;
+  int proposed = 0, refused = 0, in_tf32 = 0;
   for (const ConvDims& d : layers) {
     for (const ConvolutionPass pass :
          {ConvolutionPass::kForward, ConvolutionPass::kData, ConvolutionPass::kWeights}) {
-      for (const bool bf16 : {false, true}) {
+      for (const char* type : {"F32", "TF32", "bf16"}) {
         SCOPED_TRACE(std::to_string(d.x.C) + " channels, pass " +
-                     std::to_string(static_cast<int>(pass)) + (bf16 ? " bf16" : " F32"));
-        const ConvolutionProblem problem{pass, d, true, bf16, bf16, false};
+                     std::to_string(static_cast<int>(pass)) + " " + type);
+        const bool bf16 = type == std::string("bf16"), tf32 = type == std::string("TF32");
+        const ConvolutionProblem problem{pass, d, true, bf16, bf16, false, tf32};
         const ConvolutionGraph graph(problem, nullptr);
         bool has_plan = false;
         for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
@@ -174,8 +175,9 @@ TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
             };
             const bool allowed = is_allowed(config.get(), problem);
             refused += allowed ? 0 : 1;
-            if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) ||
-                (has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) && !bf16)) {
+            const bool tensor_cores = has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+            in_tf32 += tf32 && allowed && tensor_cores ? 1 : 0;
+            if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) || (tensor_cores && !bf16 && !tf32)) {
               EXPECT_FALSE(allowed);
             }
             if (notes.empty()) {
@@ -196,6 +198,7 @@ TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
     }
   }
   EXPECT_GT(refused, 0);  // TF32 is proposed first
+  EXPECT_GT(in_tf32, 0);
   EXPECT_LT(refused, proposed);
 }
 

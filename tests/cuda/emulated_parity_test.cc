@@ -26,6 +26,15 @@ TEST(EmulatedCuda, EveryCaseOfTheTableInBf16) {
   cuda::CudaBackend cuda(0);
   testing::expect_parity(cuda, Precision::kBf16);
 }
+TEST(EmulatedCuda, EveryCaseOfTheTableInTf32) {
+  cuda::CudaBackend cuda(0);
+  testing::expect_parity(cuda, Precision::kTf32);
+}
+// Catches: F32 products that round their operands unasked, and TF32 that is not told to a library.
+TEST(EmulatedCuda, Tf32RoundsWhatProductsMultiply) {
+  cuda::CudaBackend cuda(0);
+  testing::expect_tf32_in_products_alone(cuda);
+}
 TEST(EmulatedCuda, HasAKernelForEveryOp) {
   EXPECT_EQ(testing::missing_ops(cuda::CudaBackend(0)), "");
 }

@@ -32,6 +32,7 @@ cublasStatus_t put(Attributes& of, int attribute, const void* value, size_t size
 
 struct Operation {
   Attributes attributes;
+  bool tf32 = false;
 };
 struct Layout {
   cudaDataType_t type;
@@ -74,6 +75,7 @@ bool is_possible(const Operation& op, const Layout& a, const Layout& b, const La
   if ((tb ? b.columns : b.rows) != k || (tb ? b.rows : b.columns) != c.columns || c.rows != m) {
     return false;
   }
+  if (op.tf32 && a.type != CUDA_R_32F) return false;
   if (a.type != b.type || (a.type == CUDA_R_32F && c.type != CUDA_R_32F)) return false;
   for (const Layout* l : {&a, &b, &c}) {
     if (l->leading < l->rows) return false;
@@ -100,8 +102,11 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
-  if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-  *d = wrap<cublasLtMatmulDescOpaque_t>(new Operation);
+  const bool tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  if ((!tf32 && compute != CUBLAS_COMPUTE_32F) || scale != CUDA_R_32F) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  *d = wrap<cublasLtMatmulDescOpaque_t>(new Operation{{}, tf32});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
@@ -189,7 +194,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
           for (int64_t q = 0; q < k; ++q) {
             const int64_t at_a = ta ? q + i * la.leading : i + q * la.leading;
             const int64_t at_b = tb ? j + q * lb.leading : q + j * lb.leading;
-            sum += read(la, a, p * stride(la) + at_a) * read(lb, b, p * stride(lb) + at_b);
+            const float x = read(la, a, p * stride(la) + at_a);
+            const float y = read(lb, b, p * stride(lb) + at_b);
+            using trainyard::testing::to_tf32;
+            sum += op.tf32 ? to_tf32(x) * to_tf32(y) : x * y;
           }
           const int64_t at = p * stride(lc) + i + j * lc.leading;
           sum *= scale;

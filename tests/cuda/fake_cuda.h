@@ -6,6 +6,8 @@
 // as on a GPU.
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 
@@ -22,6 +24,12 @@ int64_t device_bytes();
 /// Bytes of device memory that one allocation may have at most; what is more fails as out of
 /// memory.
 void set_device_limit(int64_t bytes);
+/// As tensor cores take an F32 operand: to the nearest of 11 significant bits, ties to even.
+inline float to_tf32(float x) {
+  if (!std::isfinite(x)) return x;
+  const auto bits = std::bit_cast<uint32_t>(x);
+  return std::bit_cast<float>((bits + 0xFFFu + ((bits >> 13) & 1u)) & ~0x1FFFu);
+}
 /// Whether cuDNN proposes engines for convolutions.
 void set_convolution_engines(bool available);
 

@@ -4,9 +4,9 @@
 // strides by plain loops. See fake_cuda.h.
 //
 // The heuristic proposes, before an engine that may be used, one of each kind that may not; those
-// leave NaN behind. Some problems have no engine, so that every detour of the backend is taken:
-// a bias with bf16 operands and results of another type than the operands, as in cuDNN 9.19 for an
-// H100; asymmetric pads in F32 and in gradients.
+// leave NaN behind, or the roundings of TF32. Some problems have no engine, so that every detour of
+// the backend is taken: a bias with bf16 operands and results of another type than the operands, as
+// in cuDNN 9.19 for an H100; asymmetric pads in F32 and in gradients.
 #include <cudnn.h>
 
 #include <algorithm>
@@ -372,8 +372,8 @@ std::vector<cudnnBackendNumericalNote_t> notes_of(int64_t engine) {
   return {};
 }
 
-void compute(const Problem& p, bool is_good, const Tensor& to, const void* x, const void* w,
-             const void* y, const Tensor* bias, const void* bias_data) {
+void compute(const Problem& p, bool is_good, bool tf32, const Tensor& to, const void* x,
+             const void* w, const void* y, const Tensor* bias, const void* bias_data) {
   void* const result = const_cast<void*>(p.pass == Pass::kForward ? y
                                          : p.pass == Pass::kData  ? x
                                                                   : w);
@@ -389,10 +389,14 @@ void compute(const Problem& p, bool is_good, const Tensor& to, const void* x, co
       }
     }
   }
+  const auto read = [&](const Tensor& t, const void* data, int64_t at) {
+    const float value = t.read(data, at);
+    return tf32 ? trainyard::testing::to_tf32(value) : value;
+  };
   p.for_products([&](int64_t y_at, int64_t x_at, int64_t w_at) {
-    if (p.pass == Pass::kForward) sums[y_at] += p.x.read(x, x_at) * p.w.read(w, w_at);
-    if (p.pass == Pass::kData) sums[x_at] += p.y.read(y, y_at) * p.w.read(w, w_at);
-    if (p.pass == Pass::kWeights) sums[w_at] += p.y.read(y, y_at) * p.x.read(x, x_at);
+    if (p.pass == Pass::kForward) sums[y_at] += read(p.x, x, x_at) * read(p.w, w, w_at);
+    if (p.pass == Pass::kData) sums[x_at] += read(p.y, y, y_at) * read(p.w, w, w_at);
+    if (p.pass == Pass::kWeights) sums[w_at] += read(p.y, y, y_at) * read(p.x, x, x_at);
   });
   for (const auto& [at, sum] : sums) to.write(result, at, is_good ? sum : std::nanf(""));
 }
@@ -519,8 +523,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     }
     std::abort();  // a tensor that was not given
   };
-  const bool is_good =
-      engine == kGood || (engine == kTensorCore && problem.w.type == CUDNN_DATA_BFLOAT16);
+  const bool is_good = engine == kGood || engine == kTensorCore;
+  const bool tf32 = engine == kTensorCore && problem.w.type == CUDNN_DATA_FLOAT;
   Tensor to = problem.result();
   std::vector<Tensor> bias;
   const void* bias_data = nullptr;
@@ -540,7 +544,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   auto* workspace = static_cast<float*>(v.get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE));
   trainyard::testing::submit_to_stream(handle->stream, [=] {
     std::fill_n(workspace, workspace_of(engine) / 4, std::nanf(""));  // it is the engine's own
-    compute(problem, is_good, to, x, w, y, bias.empty() ? nullptr : &bias[0], bias_data);
+    compute(problem, is_good, tf32, to, x, w, y, bias.empty() ? nullptr : &bias[0], bias_data);
   });
   return CUDNN_STATUS_SUCCESS;
 }

@@ -115,6 +115,19 @@ TEST(MatmulDescription, DescribesTheRowMajorProduct) {
   }
 }
 
+TEST(MatmulDescription, RoundsToTf32WhereAskedAndOfF32Alone) {
+  const auto compute = [](bool tf32, bool bf16) {
+    MatmulDims dims{3, 5, 4};
+    dims.tf32 = tf32;
+    dims.operands_bf16 = bf16;
+    return attribute<cublasComputeType_t>(MatmulDescription(dims),
+                                          CUBLASLT_MATMUL_DESC_COMPUTE_TYPE);
+  };
+  EXPECT_EQ(compute(true, false), CUBLAS_COMPUTE_32F_FAST_TF32);
+  EXPECT_EQ(compute(false, false), CUBLAS_COMPUTE_32F);
+  EXPECT_EQ(compute(true, true), CUBLAS_COMPUTE_32F);
+}
+
 TEST(MatmulDescription, RefusesAnEmptyProduct) {
   EXPECT_THROW(MatmulDescription(MatmulDims{0, 5, 4}), InvariantError);
 }

@@ -13,6 +13,9 @@ namespace trainyard::testing {
 /// names.
 void expect_parity(Backend& cuda, Precision precision);
 
+/// In TF32 a case with a product gives other numbers than in F32, and every other case the same.
+void expect_tf32_in_products_alone(Backend& cuda);
+
 /// Two runs of every case give the same bits.
 void expect_repeats(Backend& cuda);
 

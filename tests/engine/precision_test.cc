@@ -9,6 +9,7 @@
 
 #include "kernels/math/bf16.h"
 #include "src/graph/op.h"
+#include "src/ops/tf32.h"
 #include "src/passes/assign_precision.h"
 #include "src/plan/liveness.h"
 #include "tests/support/golden.h"
@@ -91,6 +92,30 @@ TEST(PassPrecision, KeepsWhatMustStayF32) {
     const std::string dump = wide.graph.dump();
     assign_bf16(wide.graph);
     EXPECT_EQ(wide.graph.dump(), dump) << "F64 is left alone";
+  }
+}
+
+// TF32 is a word to the backend: every product that a library makes has it, nothing else changes,
+// and where there are no such instructions the bits are those of fp32.
+TEST(PassPrecision, Tf32IsAnAttributeOfProducts) {
+  const auto cpu = make_cpu_backend(2);
+  for (const GraphCase& test : testing::graph_cases()) {
+    SCOPED_TRACE(test.name);
+    CaseGraph c = differentiated(test.build(DType::kF32));
+    const CaseGraph plain = c;
+    allow_tf32(c.graph);
+    c.graph.verify();
+    for (const Node& node : c.graph.nodes()) {
+      const bool multiplies = !node.op->precision_rule().factors.empty();
+      const bool is_ours = node.op->type().starts_with("Attention");
+      EXPECT_EQ(allows_tf32(node), multiplies && !is_ours) << node.name;
+    }
+    for (const TensorInfo& t : c.graph.tensors()) EXPECT_EQ(t.storage, Storage::kAsTyped) << t.name;
+    CaseGraph wide = differentiated(test.build(DType::kF64));
+    const std::string dump = wide.graph.dump();
+    allow_tf32(wide.graph);
+    EXPECT_EQ(wide.graph.dump(), dump) << "F64 is left alone";
+    EXPECT_EQ(testing::run_case(c, *cpu, {}).values, testing::run_case(plain, *cpu, {}).values);
   }
 }
 

@@ -274,6 +274,7 @@ bool is_allowed(cudnnBackendDescriptor_t engine_config, const ConvolutionProblem
       case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
         return true;
       case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:  // of F32: TF32
+        return !problem.operands_bf16 && !problem.tf32;
       // Transforms whose numbers lose several digits of a float.
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
@@ -393,8 +394,8 @@ bool Convolution::prepare(const Way& way) {
   inner_ = way.padded ? with_symmetric_pads(dims_) : dims_;
   const bool bf16 = storage_.a_bf16 || storage_.b_bf16;
   const bool result_bf16 = way.result_as_operands ? bf16 : storage_.result_bf16;
-  plan_ = ConvolutionPlan::find(device_,
-                                {pass_, inner_, channels_last_, bf16, result_bf16, way.fused_bias});
+  plan_ = ConvolutionPlan::find(
+      device_, {pass_, inner_, channels_last_, bf16, result_bf16, way.fused_bias, storage_.tf32});
   if (!plan_) return false;
   fused_bias_ = way.fused_bias;
   // The filter's order is the parameter's where the two are the same.

@@ -39,6 +39,7 @@ struct ConvolutionProblem {
   bool channels_last = true;
   bool operands_bf16 = false, result_bf16 = false;
   bool bias = false;  // forward: F32, added before y is rounded
+  bool tf32 = false;  // operands of F32 may be rounded to TF32
 };
 
 /// An engine and its knobs: enough to make the same plan again.
@@ -76,7 +77,7 @@ std::vector<BackendDescriptor> propose_engines(const ConvolutionGraph& graph,
                                                cudnnBackendHeurMode_t mode,
                                                cudnnBackendDescriptor_t properties = nullptr);
 /// Whether an engine may be used: deterministic, and sums in F32 of what is stored - in particular
-/// no TF32, which would round F32 operands.
+/// no TF32, which would round F32 operands, unless the problem allows it.
 bool is_allowed(cudnnBackendDescriptor_t engine_config, const ConvolutionProblem& problem);
 
 EngineChoice choice_of(cudnnBackendDescriptor_t engine_config);
@@ -112,6 +113,7 @@ class Convolution {
  public:
   struct Storage {
     bool a_bf16, b_bf16, result_bf16;
+    bool tf32;  // F32 operands may be rounded to it
   };
   /// Operands a and b: x and w (forward), dy and w (data), x and dy (weights). `name` for the error
   /// where cuDNN has no engine.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/convert.h"
+#include "src/ops/tf32.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/matmul.h"
 #include "src/runtime/op_params.h"
@@ -142,8 +143,10 @@ class MatMulKernel final : public Kernel {
     for (size_t p = 0; p < d.a_of.size(); ++p) {
       all.push_back({d.a_of[p], d.b_of[p], static_cast<int64_t>(p)});
     }
+    MatmulDims dims{d.M, d.N, d.K};
+    dims.tf32 = allows_tf32(n);
     return {device,
-            {d.M, d.N, d.K},
+            dims,
             {all},
             {d.M * d.K, d.K * d.N, d.M * d.N},
             {input_info(g, n, 0).is_bf16(), input_info(g, n, 1).is_bf16(),
@@ -164,14 +167,16 @@ class MatMulGradKernel final : public Kernel {
     const bool a = input_info(g, n, 0).is_bf16(), b = input_info(g, n, 1).is_bf16(),
                dc = input_info(g, n, 2).is_bf16();
     if (has_output(n, 0)) {
-      da_.emplace(device, MatmulDims{d.M, d.K, d.N, false, true},
-                  rounds_of(d.a_of, d.b_of, d.a_count, true),
+      MatmulDims dims{d.M, d.K, d.N, false, true};
+      dims.tf32 = allows_tf32(n);
+      da_.emplace(device, dims, rounds_of(d.a_of, d.b_of, d.a_count, true),
                   Matrices{d.M * d.N, d.K * d.N, d.M * d.K},
                   std::array{dc, b, output_info(g, n, 0).is_bf16()}, d.a_count);
     }
     if (has_output(n, 1)) {
-      db_.emplace(device, MatmulDims{d.K, d.N, d.M, true, false},
-                  rounds_of(d.b_of, d.a_of, d.b_count, false),
+      MatmulDims dims{d.K, d.N, d.M, true, false};
+      dims.tf32 = allows_tf32(n);
+      db_.emplace(device, dims, rounds_of(d.b_of, d.a_of, d.b_count, false),
                   Matrices{d.M * d.K, d.M * d.N, d.K * d.N},
                   std::array{a, dc, output_info(g, n, 1).is_bf16()}, d.b_count);
     }

@@ -55,8 +55,10 @@ std::string words_of(const MatmulDims& d) {
 MatmulDescription::MatmulDescription(const MatmulDims& d) {
   TRAINYARD_CHECK(d.m > 0 && d.n > 0 && d.k > 0 && d.batch > 0 && d.batch <= INT32_MAX,
                   "matmul " + words_of(d) + ": every dimension must be above 0");
+  const cublasComputeType_t compute =
+      d.tf32 && !d.operands_bf16 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   cublasLtMatmulDesc_t created = nullptr;
-  const cublasStatus_t status = cublasLtMatmulDescCreate(&created, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  const cublasStatus_t status = cublasLtMatmulDescCreate(&created, compute, CUDA_R_32F);
   operation.reset(created);
   check(status, "cublasLtMatmulDescCreate");
   set(created, CUBLASLT_MATMUL_DESC_TRANSA, d.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);

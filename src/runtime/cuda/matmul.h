@@ -28,6 +28,7 @@ struct MatmulDims {
   /// How a and b are stored, which must be alike, and c.
   bool operands_bf16 = false, c_bf16 = false;
   bool accumulate = false;  // onto what c holds
+  bool tf32 = false;        // operands of F32 are rounded to TF32; others are as they are
   /// Elements from one stored row to the next; 0: as many as a row has.
   int64_t row_a = 0, row_b = 0, row_c = 0;
   /// What every address that is handed to run() is a multiple of, in bytes.
@@ -49,7 +50,7 @@ struct MatmulDescription {
 class Matmul {
  public:
   /// Chooses the algorithm: the first that cuBLASLt proposes within the budget. No product may
-  /// split its sum in an order that changes from run to run, and none computes in TF32.
+  /// split its sum in an order that changes from run to run.
   Matmul(const Device& device, const MatmulDims& dims);
 
   int64_t workspace_bytes() const { return bias_bytes_ + library_bytes_; }

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/column_sum.h"
 #include "kernels/cuda/convert.h"
+#include "src/ops/tf32.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/matmul.h"
 #include "src/runtime/text_kernels.h"
@@ -46,6 +47,14 @@ Step step_of(const RecurrentDims& d, int64_t s) {
 
 bool is_bf16(const Graph& g, const Node& n, size_t i) { return input_info(g, n, i).is_bf16(); }
 
+/// A product of the node.
+MatmulDims product_of(const Node& n, int64_t rows, int64_t columns, int64_t terms, bool transpose_a,
+                      bool transpose_b) {
+  MatmulDims dims{rows, columns, terms, transpose_a, transpose_b};
+  dims.tf32 = allows_tf32(n);
+  return dims;
+}
+
 /// The product with x is made for all steps at once; then each step is a product with h and a
 /// kernel.
 class RecurrentKernel final : public Kernel {
@@ -56,11 +65,11 @@ class RecurrentKernel final : public Kernel {
         d_(recurrent_dims(g, n)),
         bias_(has_input(n, 4)),
         bf16_(is_bf16(g, n, 2)),
-        input_(device, {d_.N * d_.T, d_.gates() * d_.H, d_.F, false, true}, is_bf16(g, n, 0),
-               is_bf16(g, n, 1), false) {
+        input_(device, product_of(n, d_.N * d_.T, d_.gates() * d_.H, d_.F, false, true),
+               is_bf16(g, n, 0), is_bf16(g, n, 1), false) {
     const int64_t GH = d_.gates() * d_.H;
     if (d_.T > 1) {
-      recurrent_.emplace(device, MatmulDims{d_.N, GH, d_.H, false, true}, bf16_, bf16_, false);
+      recurrent_.emplace(device, product_of(n, d_.N, GH, d_.H, false, true), bf16_, bf16_, false);
     }
     Pieces pieces;
     product_at_ = pieces.add(
@@ -129,12 +138,15 @@ class RecurrentGradKernel final : public Kernel {
       product.emplace(device, dims, a, b, c);
       product_bytes = std::max(product_bytes, product->workspace_bytes());
     };
-    MatmulDims step{d_.N, d_.H, GH};
+    MatmulDims step = product_of(n, d_.N, d_.H, GH, false, false);
     step.accumulate = !lstm();
     if (d_.T > 1) make(step_, step, bf16_, bf16_, false);
-    if (has_output(n, 0)) make(dx_, {rows, d_.F, GH}, bf16_, is_bf16(g, n, 1), stored(0));
-    if (has_output(n, 1)) make(dw_ih_, {GH, d_.F, rows, true}, bf16_, is_bf16(g, n, 0), stored(1));
-    if (has_output(n, 2)) make(dw_hh_, {GH, d_.H, rows, true}, bf16_, bf16_, stored(2));
+    if (has_output(n, 0))
+      make(dx_, product_of(n, rows, d_.F, GH, false, false), bf16_, is_bf16(g, n, 1), stored(0));
+    if (has_output(n, 1))
+      make(dw_ih_, product_of(n, GH, d_.F, rows, true, false), bf16_, is_bf16(g, n, 0), stored(1));
+    if (has_output(n, 2))
+      make(dw_hh_, product_of(n, GH, d_.H, rows, true, false), bf16_, bf16_, stored(2));
     const int64_t element = bf16_ ? 2 : 4;
     Pieces pieces;
     product_at_ = pieces.add(product_bytes);
