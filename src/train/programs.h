@@ -23,6 +23,7 @@ struct BoundProgram {
   TensorId micro_step = kNoTensor;     // training by micro-batches: which one of its step
   TensorId gradient_norm = kNoTensor;  // where it is clipped or reported
   TensorId learning_rate = kNoTensor;  // training
+  ScaledStep scaled;                   // training with loss scaling
   TensorId loss = kNoTensor;           // training
   TensorId output = kNoTensor;         // logits [N, K] or predictions [N, 1]
   int64_t batch_size = 0;

@@ -117,7 +117,7 @@ struct RunPlan {
   int64_t train_rows = 0, validation_rows = 0, test_rows = 0;
   MemoryBreakdown memory;
   int64_t flops_per_step = 0;
-  Precision precision = Precision::kFp32;  // that it computes in
+  Precision precision = Precision::kFp32;               // that it computes in
   std::optional<InitialWeightsReport> initial_weights;  // where the recipe asks for some
 };
 

@@ -7,7 +7,6 @@
 #include <map>
 #include <vector>
 
-#include "kernels/math/bf16.h"
 #include "tests/cuda/fake_cuda.h"
 
 namespace {
@@ -40,17 +39,25 @@ struct Layout {
   Attributes attributes;
 };
 
+using trainyard::kernels::cuda::Format;
+
+Format format_of(const Layout& l) {
+  switch (l.type) {
+    case CUDA_R_32F:
+      return Format::kF32;
+    case CUDA_R_16BF:
+      return Format::kBf16;
+    case CUDA_R_16F:
+      return Format::kF16;
+    default:
+      std::abort();
+  }
+}
 float read(const Layout& l, const void* data, int64_t i) {
-  return l.type == CUDA_R_16BF
-             ? trainyard::math::widen(static_cast<const trainyard::math::Bf16*>(data)[i])
-             : static_cast<const float*>(data)[i];
+  return trainyard::testing::read_element(format_of(l), data, i);
 }
 void write(const Layout& l, void* data, int64_t i, float value) {
-  if (l.type == CUDA_R_16BF) {
-    static_cast<trainyard::math::Bf16*>(data)[i] = trainyard::math::narrow(value);
-  } else {
-    static_cast<float*>(data)[i] = value;
-  }
+  trainyard::testing::write_element(format_of(l), data, i, value);
 }
 template <typename Opaque, typename T>
 T& inside(Opaque* handle) {
@@ -76,7 +83,7 @@ bool is_possible(const Operation& op, const Layout& a, const Layout& b, const La
     return false;
   }
   if (op.tf32 && a.type != CUDA_R_32F) return false;
-  if (a.type != b.type || (a.type == CUDA_R_32F && c.type != CUDA_R_32F)) return false;
+  if (a.type != b.type || (c.type != CUDA_R_32F && c.type != a.type)) return false;
   for (const Layout* l : {&a, &b, &c}) {
     if (l->leading < l->rows) return false;
     if (get<int32_t>(l->attributes, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1) !=

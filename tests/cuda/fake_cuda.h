@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <functional>
 
-struct CUstream_st;
+#include "kernels/cuda/view.h"
 
 namespace trainyard::testing {
 
@@ -24,6 +24,13 @@ int64_t device_bytes();
 /// Bytes of device memory that one allocation may have at most; what is more fails as out of
 /// memory.
 void set_device_limit(int64_t bytes);
+/// An element of a tensor.
+inline float read_element(kernels::cuda::Format format, const void* data, int64_t i) {
+  return kernels::cuda::In{data, format}[i];
+}
+inline void write_element(kernels::cuda::Format format, void* data, int64_t i, float value) {
+  kernels::cuda::Out{data, format}.set(i, value);
+}
 /// As tensor cores take an F32 operand: to the nearest of 11 significant bits, ties to even.
 inline float to_tf32(float x) {
   if (!std::isfinite(x)) return x;

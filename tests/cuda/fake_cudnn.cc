@@ -5,8 +5,8 @@
 //
 // The heuristic proposes, before an engine that may be used, one of each kind that may not; those
 // leave NaN behind, or the roundings of TF32. Some problems have no engine, so that every detour of
-// the backend is taken: a bias with bf16 operands and results of another type than the operands, as
-// in cuDNN 9.19 for an H100; asymmetric pads in F32 and in gradients.
+// the backend is taken: a bias with operands of 16 bits and results of another type than the
+// operands, as in cuDNN 9.19 for an H100; asymmetric pads in F32 and in gradients.
 #include <cudnn.h>
 
 #include <algorithm>
@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/math/bf16.h"
 #include "tests/cuda/fake_cuda.h"
 
 struct cudnnContext {
@@ -26,6 +25,8 @@ struct cudnnContext {
 };
 
 namespace {
+
+using trainyard::kernels::cuda::Format;
 
 bool has_engines = true;
 
@@ -176,17 +177,23 @@ struct Tensor {
   int64_t at(int64_t n, int64_t c, int64_t h, int64_t w) const {
     return n * stride[0] + c * stride[1] + h * stride[2] + w * stride[3];
   }
+  Format format() const {
+    switch (type) {
+      case CUDNN_DATA_FLOAT:
+        return Format::kF32;
+      case CUDNN_DATA_BFLOAT16:
+        return Format::kBf16;
+      case CUDNN_DATA_HALF:
+        return Format::kF16;
+      default:
+        std::abort();
+    }
+  }
   float read(const void* data, int64_t i) const {
-    return type == CUDNN_DATA_BFLOAT16
-               ? trainyard::math::widen(static_cast<const trainyard::math::Bf16*>(data)[i])
-               : static_cast<const float*>(data)[i];
+    return trainyard::testing::read_element(format(), data, i);
   }
   void write(void* data, int64_t i, float value) const {
-    if (type == CUDNN_DATA_BFLOAT16) {
-      static_cast<trainyard::math::Bf16*>(data)[i] = trainyard::math::narrow(value);
-    } else {
-      static_cast<float*>(data)[i] = value;
-    }
+    trainyard::testing::write_element(format(), data, i, value);
   }
 };
 
@@ -281,16 +288,16 @@ bool has_engine(const Descriptor& graph) {
   if (!has_engines) return false;
   const Problem p = Problem::of(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
   const Tensor& operand = p.pass == Pass::kForward ? p.x : p.y;
-  const bool bf16 = operand.type == CUDNN_DATA_BFLOAT16;
+  const bool half = operand.type != CUDNN_DATA_FLOAT;
   const cudnnDataType_t result = has_bias(graph)
                                      ? Tensor(child(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 1),
                                                     CUDNN_ATTR_OPERATION_POINTWISE_YDESC))
                                            .type
                                      : p.result().type;
-  if (has_bias(graph) && bf16) return false;
-  if (bf16 != (result == CUDNN_DATA_BFLOAT16)) return false;
+  if (has_bias(graph) && half) return false;
+  if (result != operand.type) return false;
   const bool asymmetric = p.before[0] != p.behind[0] || p.before[1] != p.behind[1];
-  return !asymmetric || (p.pass == Pass::kForward && bf16);
+  return !asymmetric || (p.pass == Pass::kForward && half);
 }
 
 /// Engines by their number.

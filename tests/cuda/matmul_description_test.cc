@@ -116,16 +116,17 @@ TEST(MatmulDescription, DescribesTheRowMajorProduct) {
 }
 
 TEST(MatmulDescription, RoundsToTf32WhereAskedAndOfF32Alone) {
-  const auto compute = [](bool tf32, bool bf16) {
+  using kernels::cuda::Format;
+  const auto compute = [](bool tf32, Format operands) {
     MatmulDims dims{3, 5, 4};
     dims.tf32 = tf32;
-    dims.operands_bf16 = bf16;
+    dims.operands = operands;
     return attribute<cublasComputeType_t>(MatmulDescription(dims),
                                           CUBLASLT_MATMUL_DESC_COMPUTE_TYPE);
   };
-  EXPECT_EQ(compute(true, false), CUBLAS_COMPUTE_32F_FAST_TF32);
-  EXPECT_EQ(compute(false, false), CUBLAS_COMPUTE_32F);
-  EXPECT_EQ(compute(true, true), CUBLAS_COMPUTE_32F);
+  EXPECT_EQ(compute(true, Format::kF32), CUBLAS_COMPUTE_32F_FAST_TF32);
+  EXPECT_EQ(compute(false, Format::kF32), CUBLAS_COMPUTE_32F);
+  EXPECT_EQ(compute(true, Format::kBf16), CUBLAS_COMPUTE_32F);
 }
 
 TEST(MatmulDescription, RefusesAnEmptyProduct) {

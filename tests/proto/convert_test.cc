@@ -326,7 +326,8 @@ TEST(ConvertSpec, PrecisionIsReadAndTold) {
   EXPECT_EQ(to_engine(spec)->recipe.precision, Precision::kFp32);
   for (const auto& [name, precision] : {std::pair{v1::Recipe::FP32, Precision::kFp32},
                                         std::pair{v1::Recipe::BF16, Precision::kBf16},
-                                        std::pair{v1::Recipe::TF32, Precision::kTf32}}) {
+                                        std::pair{v1::Recipe::TF32, Precision::kTf32},
+                                        std::pair{v1::Recipe::FP16, Precision::kFp16}}) {
     spec.mutable_recipe()->set_precision(name);
     EXPECT_EQ(to_engine(spec)->recipe.precision, precision);
     RunPlan plan;
