@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "kernels/math/philox.h"
 #include "src/train/programs.h"
@@ -44,10 +45,10 @@ std::vector<float> draw(int64_t count, uint32_t stream) {
   return values;
 }
 
-/// Steps on one batch.
-class Run {
+/// A session on one batch.
+class Steps {
  public:
-  Run(const Recipe& recipe, Backend& backend)
+  Steps(const Recipe& recipe, Backend& backend)
       : rate_(static_cast<float>(recipe.optimizer.learning_rate)),
         x_(draw(kBatch * kFeatures, 0)),
         y_(draw(kBatch, 1)) {
@@ -127,14 +128,14 @@ TEST(LossScaling, ASkippedStepChangesNothingAndTheFirstTakenOneIsThatOfFp32) {
     recipe.accumulate_steps = c.accumulate_steps;
     recipe.clip_norm = c.clip_norm;
     recipe.clip_value = c.clip_value;
-    Run wide(recipe, *backend);
+    Steps wide(recipe, *backend);
     const auto first = wide.kept();
     const auto wide_step = wide.step();
     EXPECT_FALSE(wide_step.loss_scale.has_value());
     const std::vector<double> expected = moves(first, wide.kept());
 
     recipe.precision = Precision::kFp16;
-    Run narrow(recipe, *backend);
+    Steps narrow(recipe, *backend);
     float scale = 65536;
     int skipped = 0;
     Session::StepResult step = narrow.step();
@@ -156,7 +157,6 @@ TEST(LossScaling, ASkippedStepChangesNothingAndTheFirstTakenOneIsThatOfFp32) {
     // Roundings to 11 bits; a step of Lion is a sign, which a gradient near 0 may change.
     EXPECT_LT(norm(distance), 0.05 * norm(expected));
     EXPECT_GT(norm(expected), 0);
-    for (int i = 0; i < 5; ++i) EXPECT_FALSE(narrow.step().skipped) << i;
   }
 }
 
@@ -213,7 +213,8 @@ TEST(LossScaling, AJobSkipsTellsLearnsAndResumesToTheSameBits) {
     EXPECT_EQ(bytes_of(parts.model_output / "model.safetensors"),
               bytes_of(whole.model_output / "model.safetensors"));
     for (const auto& [step, scale] : second.series["train/loss_scale"]) {
-      if (step > at + 1) EXPECT_EQ(scale, scales.at(step)) << step;
+      if (step == at + 1) continue;  // told again
+      EXPECT_EQ(scale, scales.at(step)) << step;
     }
   }
 }
