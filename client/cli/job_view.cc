@@ -1,5 +1,6 @@
 #include "client/cli/job_view.h"
 
+#include <cctype>
 #include <cmath>
 #include <ctime>
 
@@ -56,6 +57,9 @@ void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string,
   if (plan.validation_rows() > 0) rows += ", " + grouped(plan.validation_rows()) + " to validate";
   if (plan.test_rows() > 0) rows += ", " + grouped(plan.test_rows()) + " to test";
   fields.emplace_back("rows", rows);
+  if (plan.precision() != v1::Recipe::PRECISION_UNSPECIFIED) {  // of an older server
+    fields.emplace_back("precision", precision_text(plan.precision()));
+  }
   fields.emplace_back("memory", memory_text(plan.memory()));
   if (plan.flops_per_step() > 0) {
     fields.emplace_back(
@@ -109,6 +113,12 @@ std::string initial_weights_text(const v1::InitialWeightsReport& report) {
   add(report.mismatched(), "of another shape");
   add(report.unused(), "of the source unused");
   return text;
+}
+
+std::string precision_text(v1::Recipe::Precision precision) {
+  std::string name = v1::Recipe::Precision_Name(precision);
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name.empty() ? "precision " + std::to_string(precision) : name;  // of a newer server
 }
 
 std::string state_name(v1::JobState state) {

@@ -219,6 +219,9 @@ std::string fields(const v1::JobPlan& plan, bool colour) {
                                              static_cast<double>(run.steps_total()),
                                          true) +
                                 " FLOP in all");
+  if (run.precision() != v1::Recipe::PRECISION_UNSPECIFIED) {  // of an older server
+    list.emplace_back("precision", precision_text(run.precision()));
+  }
   std::string device(client::short_name(plan.device()));
   if (plan.threads() > 0) {
     device +=

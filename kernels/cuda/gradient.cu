@@ -61,14 +61,25 @@ TRAINYARD_KERNEL void square_chunks(Tensors t, double* sums) {
   if (threadIdx.x == 0) sums[chunk] = sum;
 }
 
-TRAINYARD_KERNEL void join_squares(int64_t chunks, const double* sums, double max_norm, float* norm,
-                                   float* scale) {
+TRAINYARD_KERNEL void join_squares(int64_t chunks, const double* sums, double max_norm,
+                                   const float* loss_scale, float* norm, float* scale) {
   double sum = 0;
   for (int64_t i = threadIdx.x; i < chunks; i += blockDim.x) sum += sums[i];
-  const double root = std::sqrt(block_sum(sum));
+  const double by = loss_scale == nullptr ? 1 : static_cast<double>(*loss_scale);
+  const double root = std::sqrt(block_sum(sum)) / by;
   if (threadIdx.x != 0) return;
   *norm = static_cast<float>(root);
-  if (scale != nullptr) *scale = static_cast<float>(math::clip_scale(root, max_norm));
+  if (scale != nullptr) *scale = static_cast<float>(math::clip_scale(root, max_norm) / by);
+}
+
+TRAINYARD_KERNEL void adapt(math::LossScaling s, const float* norm, const float* learning_rate,
+                            LossScale<float> kept, LossScaleStep<float> step) {
+  if (threadIdx.x != 0) return;
+  *step.scale = *kept.scale;
+  *step.step = *kept.updates;
+  const bool taken = math::adapt_loss_scale(s, *norm, *kept.scale, *kept.good_steps);
+  *step.learning_rate = taken ? *learning_rate : std::numeric_limits<float>::quiet_NaN();
+  if (taken) ++*kept.updates;
 }
 
 TRAINYARD_KERNEL void clip_elements(int64_t count, bool fours, float bound, In g,
@@ -98,9 +109,9 @@ TRAINYARD_KERNEL void accumulate_elements(int64_t count, bool fours, float share
   }
   for (int64_t i = 4 * thread_index(); i < count; i += 4 * thread_count()) {
     Four v = load4(g, i);
-    const Four old = load4({sum, false}, i);
+    const Four old = load4({sum}, i);
     for (int e = 0; e < 4; ++e) v.v[e] = share * v.v[e] + (first ? 0.0f : old.v[e]);
-    store4({sum, false}, i, v);
+    store4({sum}, i, v);
   }
 }
 
@@ -110,8 +121,8 @@ int64_t gradient_norm_workspace_bytes(const GradientNormParams& s) {
   return chunks_of(s) * static_cast<int64_t>(sizeof(double));
 }
 
-void gradient_norm(const GradientNormParams& s, std::span<const In> g, float* norm, float* scale,
-                   void* workspace, CUstream_st* stream) {
+void gradient_norm(const GradientNormParams& s, std::span<const In> g, const float* loss_scale,
+                   float* norm, float* scale, void* workspace, CUstream_st* stream) {
   auto* sums = static_cast<double*>(workspace);
   for (size_t begin = 0; begin < g.size(); begin += kTensors) {
     Tensors t;
@@ -127,8 +138,8 @@ void gradient_norm(const GradientNormParams& s, std::span<const In> g, float* no
     launch({chunks}, stream, square_chunks, t, sums);
     sums += chunks;
   }
-  launch({1}, stream, join_squares, chunks_of(s), static_cast<double*>(workspace), s.max_norm, norm,
-         scale);
+  launch({1}, stream, join_squares, chunks_of(s), static_cast<double*>(workspace), s.max_norm,
+         loss_scale, norm, scale);
 }
 
 void clip_gradient(const ClipGradientParams& s, In g, const float* scale, Out y,
@@ -142,9 +153,14 @@ void clip_gradient(const ClipGradientParams& s, In g, const float* scale, Out y,
 
 void accumulate_gradient(int64_t count, double share, In g, const int64_t* micro_step, float* sum,
                          CUstream_st* stream) {
-  const bool fours = count % 4 == 0 && takes_four(g) && takes_four({sum, false});
+  const bool fours = count % 4 == 0 && takes_four(g) && takes_four({sum});
   launch(grid_for(fours ? count / 4 : count), stream, accumulate_elements, count, fours,
          static_cast<float>(share), g, micro_step, sum);
+}
+
+void loss_scale_update(const math::LossScaling& s, const float* norm, const float* learning_rate,
+                       LossScale<float> kept, LossScaleStep<float> step, CUstream_st* stream) {
+  launch({1}, stream, adapt, s, norm, learning_rate, kept, step);
 }
 
 }  // namespace trainyard::kernels::cuda

@@ -85,6 +85,7 @@ struct Lion {
 
 template <typename U>
 TRAINYARD_KERNEL void update(int64_t count, bool fours, U u, In g, float* p, States states) {
+  if (math::is_skipped(*u.learning_rate)) return;
   TRAINYARD_SHARED typename U::Constants c;
   if (threadIdx.x == 0) c = u.constants();
   __syncthreads();
@@ -98,17 +99,17 @@ TRAINYARD_KERNEL void update(int64_t count, bool fours, U u, In g, float* p, Sta
   }
   for (int64_t i = 4 * thread_index(); i < count; i += 4 * thread_count()) {
     const Four gradient = load4(g, i);
-    Four parameter = load4({p, false}, i), kept[3] = {};
+    Four parameter = load4({p}, i), kept[3] = {};
     for (int k = 0; k < 3; ++k) {
-      if (s[k] != nullptr) kept[k] = load4({s[k], false}, i);
+      if (s[k] != nullptr) kept[k] = load4({s[k]}, i);
     }
     for (int e = 0; e < 4; ++e) {
       U::step(c, gradient.v[e], parameter.v[e], s[0] == nullptr ? nullptr : &kept[0].v[e],
               s[1] == nullptr ? nullptr : &kept[1].v[e], s[2] == nullptr ? nullptr : &kept[2].v[e]);
     }
-    store4({p, false}, i, parameter);
+    store4({p}, i, parameter);
     for (int k = 0; k < 3; ++k) {
-      if (s[k] != nullptr) store4({s[k], false}, i, kept[k]);
+      if (s[k] != nullptr) store4({s[k]}, i, kept[k]);
     }
   }
 }
@@ -117,7 +118,7 @@ Grid update_grid(int64_t steps) { return {std::min(grid_for(steps).blocks, kUpda
 
 bool takes_fours(int64_t count, In g, std::initializer_list<const float*> others) {
   bool yes = count % 4 == 0 && takes_four(g);
-  for (const float* other : others) yes &= takes_four({other, false});
+  for (const float* other : others) yes &= takes_four({other});
   return yes;
 }
 
@@ -138,12 +139,12 @@ TRAINYARD_KERNEL void average_steps(int64_t count, bool fours, float share, cons
     return;
   }
   for (int64_t i = 4 * thread_index(); i < count; i += 4 * thread_count()) {
-    Four v = load4({p, false}, i);
-    const Four old = load4({average, false}, i);
+    Four v = load4({p}, i);
+    const Four old = load4({average}, i);
     for (int e = 0; e < 4; ++e) {
       if (!first) v.v[e] = math::moving_average(old.v[e], v.v[e], share);
     }
-    store4({average, false}, i, v);
+    store4({average}, i, v);
   }
 }
 
@@ -152,13 +153,14 @@ TRAINYARD_KERNEL void average_steps(int64_t count, bool fours, float share, cons
 constexpr int64_t kNormBlocks = 264;
 
 TRAINYARD_KERNEL void momentum_and_direction(int64_t count, float new_share, float momentum,
-                                             bool nesterov, In g, float* m, float* x,
-                                             double* squares) {
+                                             bool nesterov, In g, const float* learning_rate,
+                                             float* m, float* x, double* squares) {
+  const bool skipped = math::is_skipped(*learning_rate);
   double sum = 0;
   for (int64_t i = thread_index(); i < count; i += thread_count()) {
     const float gradient = g[i];
     const float updated = m[i] + new_share * (gradient - m[i]);
-    m[i] = updated;
+    if (!skipped) m[i] = updated;
     const float direction = nesterov ? gradient + momentum * (updated - gradient) : updated;
     x[i] = direction;
     sum += static_cast<double>(direction) * static_cast<double>(direction);
@@ -189,6 +191,7 @@ TRAINYARD_KERNEL void polynomial(int64_t side, const float* gram, float* square)
 
 TRAINYARD_KERNEL void step_along(MuonParams s, const float* x, const float* learning_rate,
                                  float* p) {
+  if (math::is_skipped(*learning_rate)) return;
   TRAINYARD_SHARED float constants[2];
   if (threadIdx.x == 0) {
     const double rate = *learning_rate * s.rate_factor;
@@ -225,20 +228,20 @@ void lion(const LionParams& s, In g, const float* learning_rate, float* p, float
 
 void moving_average(const MovingAverageParams& s, const float* p, const int64_t* step,
                     float* average, CUstream_st* stream) {
-  const bool fours = takes_fours(s.count, {p, false}, {average});
+  const bool fours = takes_fours(s.count, {p}, {average});
   launch(grid_for(fours ? s.count / 4 : s.count), stream, average_steps, s.count, fours,
          static_cast<float>(1 - s.decay), p, step, average);
 }
 
 int64_t muon_norm_workspace_bytes() { return kNormBlocks * static_cast<int64_t>(sizeof(double)); }
 
-void muon_begin(const MuonParams& s, In g, float* m, float* x, void* workspace,
-                CUstream_st* stream) {
+void muon_begin(const MuonParams& s, In g, const float* learning_rate, float* m, float* x,
+                void* workspace, CUstream_st* stream) {
   const int64_t count = s.rows * s.columns;
   const int64_t blocks = std::min(grid_for(count).blocks, kNormBlocks);
   auto* squares = static_cast<double*>(workspace);
   launch({blocks}, stream, momentum_and_direction, count, static_cast<float>(1 - s.momentum),
-         static_cast<float>(s.momentum), s.nesterov, g, m, x, squares);
+         static_cast<float>(s.momentum), s.nesterov, g, learning_rate, m, x, squares);
   launch({blocks}, stream, divide_by_norm, count, blocks, squares, x);
 }
 

@@ -535,8 +535,9 @@ Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
     if (precision) {
       out.precision = *precision;
     } else {
-      violations.add("FIELD_UNSUPPORTED", "recipe.precision",
-                     std::to_string(r.precision()) + " is not known, expected fp32 or bf16");
+      violations.add(
+          "FIELD_UNSUPPORTED", "recipe.precision",
+          std::to_string(r.precision()) + " is not known, expected fp32, tf32, bf16 or fp16");
     }
   }
   read_options(r, out, violations);

@@ -33,6 +33,7 @@
 #include "src/ops/image_to_sequence.h"
 #include "src/ops/layer_normalization.h"
 #include "src/ops/lion_update.h"
+#include "src/ops/loss_scale_update.h"
 #include "src/ops/mat_mul.h"
 #include "src/ops/max_pool.h"
 #include "src/ops/moving_average_update.h"
@@ -126,6 +127,7 @@ const std::vector<const Op*>& registry() {
         adafactor_update_op(),
         muon_update_op(),
         gradient_norm_op(),
+        loss_scale_update_op(),
         clip_gradient_op(),
         accumulate_gradient_op(),
         all_reduce_start_op(),

@@ -45,8 +45,8 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual int64_t workspace_bytes() const { return 0; }
   /// True: it reads and writes its tensors as they are stored. Others are handed F32 alone; a host
-  /// backend converts around them (bf16_kernel.h).
-  virtual bool takes_bf16() const { return false; }
+  /// backend converts around them (half_kernel.h).
+  virtual bool takes_stored() const { return false; }
   virtual void run(const KernelArgs& args) = 0;
 };
 

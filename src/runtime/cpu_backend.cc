@@ -1,6 +1,6 @@
 #include "src/base/check.h"
-#include "src/runtime/bf16_kernel.h"
 #include "src/runtime/cpu_kernels.h"
+#include "src/runtime/half_kernel.h"
 #include "src/runtime/host_memory.h"
 
 namespace trainyard {

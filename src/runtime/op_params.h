@@ -221,7 +221,23 @@ inline kernels::GradientNormParams gradient_norm_params(const Graph& g, const No
   kernels::GradientNormParams p;
   for (const TensorId id : n.inputs) p.counts.push_back(g.tensor(id).type.shape.elements());
   p.max_norm = n.attributes.get_float("max_norm", 0);
+  p.scaled = n.attributes.get_int("scaled", 0) != 0;
+  if (p.scaled) p.counts.pop_back();
   return p;
+}
+
+inline math::LossScaling loss_scaling(const Node& n) {
+  const math::LossScaling s;
+  return {n.attributes.get_float("growth", s.growth), n.attributes.get_float("backoff", s.backoff),
+          n.attributes.get_int("interval", s.interval)};
+}
+template <typename T>
+kernels::LossScale<T> loss_scale(const KernelArgs& a) {
+  return {a.mut<T>(0), a.mut<int64_t>(1), a.mut<int64_t>(2)};
+}
+template <typename T>
+kernels::LossScaleStep<T> loss_scale_step(const KernelArgs& a) {
+  return {a.out<float>(0), a.out<int64_t>(1), a.out<T>(2)};
 }
 
 inline kernels::ClipGradientParams clip_gradient_params(const Graph& g, const Node& n) {

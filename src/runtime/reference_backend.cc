@@ -1,4 +1,4 @@
-#include "src/runtime/bf16_kernel.h"
+#include "src/runtime/half_kernel.h"
 #include "src/runtime/host_memory.h"
 #include "src/runtime/reference_kernels.h"
 

@@ -43,20 +43,25 @@ void draw_for_rank(Graph& graph, Rank rank) {
 void append_update(Graph& graph, const Recipe& recipe, Rank rank,
                    std::map<TensorId, TensorId> gradients,
                    const std::map<TensorId, ParameterRule>& rules, TensorId step,
-                   BoundProgram& bound) {
+                   TensorId loss_scale, BoundProgram& bound) {
   if (rank.count > 1) gradients = append_all_reduce(graph, gradients);
-  const PreparedGradients prepared = append_clipping(graph, gradient_spec(recipe), gradients);
-  const UpdateInputs inputs =
-      append_optimizer(graph, recipe.optimizer, prepared.gradients, step, rules);
-  bound.gradient_norm = prepared.norm;
+  const GradientSpec spec = gradient_spec(recipe);
+  const PreparedGradients prepared = append_clipping(graph, spec, gradients, loss_scale);
+  const LossScaling scaling =
+      loss_scale == kNoTensor ? LossScaling() : add_loss_scaling(graph, loss_scale);
+  const UpdateInputs inputs = append_optimizer(graph, recipe.optimizer, prepared.gradients, step,
+                                               rules, scaling, prepared.norm);
+  if (spec.clip_norm > 0 || spec.measure_norm) bound.gradient_norm = prepared.norm;
   bound.learning_rate = inputs.learning_rate;
+  bound.scaled = inputs.scaled;
   bound.step = inputs.step != kNoTensor ? inputs.step : step;
 }
 
 /// The model's backward pass adds to a sum per parameter; a program of its own updates from those.
 void accumulate(Graph& graph, const Recipe& recipe, Rank rank,
                 const std::map<TensorId, TensorId>& gradients,
-                const std::map<TensorId, ParameterRule>& rules, RunPrograms& programs) {
+                const std::map<TensorId, ParameterRule>& rules, TensorId loss_scale,
+                RunPrograms& programs) {
   BoundProgram& train = programs.train;
   train.micro_step = add_index_input(graph, "micro_step");
   Graph update;
@@ -76,7 +81,9 @@ void accumulate(Graph& graph, const Recipe& recipe, Rank rank,
     update_rules[there] = rules.at(parameter);
   }
   BoundProgram bound;
-  append_update(update, recipe, rank, sums, update_rules, kNoTensor, bound);
+  const TensorId shared_scale =
+      loss_scale == kNoTensor ? kNoTensor : add_shared(update, graph.tensor(loss_scale));
+  append_update(update, recipe, rank, sums, update_rules, kNoTensor, shared_scale, bound);
   bound.program.graph = std::move(update);
   programs.update = std::move(bound);
 }
@@ -161,10 +168,13 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   for (const auto& [id, rule] : rules) {
     if (rule.frozen) frozen.insert(id);
   }
-  const auto gradients = differentiate(model.graph, model.loss, frozen);
+  const TensorId loss_scale =
+      recipe.precision == Precision::kFp16 ? add_loss_scale(model.graph) : kNoTensor;
+  const auto gradients = differentiate(model.graph, model.loss, frozen, loss_scale);
   draw_for_rank(model.graph, rank);
 
   RunPrograms programs;
+  programs.precision = recipe.precision;
   for (const auto& [parameter, gradient] : gradients) {
     programs.trained_parameter_count += model.graph.tensor(parameter).type.shape.elements();
   }
@@ -177,9 +187,9 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   train.batch_size = options.batch_size;
   train.layers = layer_table(model.graph);
   if (recipe.accumulate_steps > 1) {
-    accumulate(model.graph, recipe, rank, gradients, rules, programs);
+    accumulate(model.graph, recipe, rank, gradients, rules, loss_scale, programs);
   } else {
-    append_update(model.graph, recipe, rank, gradients, rules, model.step, train);
+    append_update(model.graph, recipe, rank, gradients, rules, model.step, loss_scale, train);
   }
   train.program = compile(std::move(model.graph),
                           {.recompute = recipe.recompute, .precision = recipe.precision});
@@ -250,6 +260,7 @@ std::vector<std::string> exchanges_of(const RunPrograms& programs) {
 RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
   const Program& train = programs.train.program;
   RunPlan plan;
+  plan.precision = programs.precision;
   for (const TensorInfo& t : train.graph.tensors()) {
     if (t.role != Role::kParameter || is_lora(t.name)) continue;
     plan.parameter_count += t.type.shape.elements();

@@ -24,6 +24,7 @@ struct BoundProgram {
   TensorId micro_step = kNoTensor;     // training by micro-batches: which one of its step
   TensorId gradient_norm = kNoTensor;  // where it is clipped or reported
   TensorId learning_rate = kNoTensor;  // training
+  ScaledStep scaled;                   // training with loss scaling
   TensorId loss = kNoTensor;           // training
   TensorId output = kNoTensor;         // logits [N, K] or predictions [N, 1]
   int64_t batch_size = 0;
@@ -37,6 +38,7 @@ struct RunPrograms {
   std::optional<BoundProgram> average;   // after each step: the moving average of the weights
   std::optional<BoundProgram> evaluate;  // reads the averaged weights where there are some
   int64_t trained_parameter_count = 0;
+  Precision precision = Precision::kFp32;
 
   /// All of them share one persistent segment; the last one knows its size.
   int64_t persistent_bytes() const;

@@ -157,8 +157,10 @@ TrainingSession::StepResult ReplicatedSession::finish_step() {
       logits_.insert(logits_.end(), rows.begin(), rows.end());
     }
   }
-  return {static_cast<float>(loss / static_cast<double>(ranks())), logits_,
-          parts.front().gradient_norm};
+  StepResult result = parts.front();  // the norm and the scale are those of the mean gradients
+  result.loss = static_cast<float>(loss / static_cast<double>(ranks()));
+  result.logits = logits_;
+  return result;
 }
 
 }  // namespace trainyard

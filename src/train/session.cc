@@ -1,6 +1,7 @@
 #include "src/train/session.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "src/graph/op.h"
@@ -29,6 +30,7 @@ BoundProgram take_ids(const BoundProgram& bound) {
   ids.micro_step = bound.micro_step;
   ids.gradient_norm = bound.gradient_norm;
   ids.learning_rate = bound.learning_rate;
+  ids.scaled = bound.scaled;
   ids.loss = bound.loss;
   ids.output = bound.output;
   ids.batch_size = bound.batch_size;
@@ -220,7 +222,10 @@ void Session::make_results() {
   output_at_ = padded(sizeof(float));
   micro_batch_bytes_ = output_at_;
   if (!logits_.empty()) micro_batch_bytes_ += padded(train_->stored_bytes(train_ids_.output));
-  const int64_t bytes = micro_batches_ * micro_batch_bytes_ + padded(sizeof(float));
+  norm_at_ = micro_batches_ * micro_batch_bytes_;
+  scale_at_ = norm_at_ + padded(sizeof(float));
+  rate_at_ = scale_at_ + padded(sizeof(float));
+  const int64_t bytes = rate_at_ + padded(sizeof(float));
   for (int64_t i = 0; i <= kStepsAhead; ++i) {
     results_.emplace_back(new Results{{backend_, bytes}});
   }
@@ -256,8 +261,11 @@ void Session::begin_step(const StepInputs& inputs) {
     update_->run();
   }
   if (has_gradient_norm()) {
-    updater().begin_read(update_ids().gradient_norm,
-                         results.memory.get() + micro_batches_ * micro_batch_bytes_);
+    updater().begin_read(update_ids().gradient_norm, results.memory.get() + norm_at_);
+  }
+  if (scales_loss()) {
+    updater().begin_read(update_ids().scaled.scale, results.memory.get() + scale_at_);
+    updater().begin_read(update_ids().scaled.learning_rate, results.memory.get() + rate_at_);
   }
   if (average_.has_value()) {
     write_scalar(*average_, average_ids_.step, inputs.step);
@@ -285,12 +293,18 @@ Session::StepResult Session::finish_step() {
     take(*train_, train_ids_.output, from + output_at_,
          std::span(logits_).subspan(rows * static_cast<size_t>(k), rows));
   }
-  StepResult result{static_cast<float>(loss / static_cast<double>(micro_batches_)), logits_, {}};
-  if (has_gradient_norm()) {
-    float norm = 0;
-    take(updater(), update_ids().gradient_norm,
-         results.memory.get() + micro_batches_ * micro_batch_bytes_, std::span(&norm, 1));
-    result.gradient_norm = norm;
+  StepResult result;
+  result.loss = static_cast<float>(loss / static_cast<double>(micro_batches_));
+  result.logits = logits_;
+  const auto scalar = [&](TensorId id, int64_t at) {
+    float value = 0;
+    take(updater(), id, results.memory.get() + at, std::span(&value, 1));
+    return value;
+  };
+  if (has_gradient_norm()) result.gradient_norm = scalar(update_ids().gradient_norm, norm_at_);
+  if (scales_loss()) {
+    result.loss_scale = scalar(update_ids().scaled.scale, scale_at_);
+    result.skipped = std::isnan(scalar(update_ids().scaled.learning_rate, rate_at_));
   }
   return result;
 }

@@ -67,6 +67,7 @@ class Session final : public TrainingSession {
 
   const Graph& graph() const { return train_->program().graph; }
   const BoundProgram& update_ids() const { return update_.has_value() ? update_ids_ : train_ids_; }
+  bool scales_loss() const { return update_ids().scaled.scale != kNoTensor; }
   bool has_gradient_norm() const { return update_ids().gradient_norm != kNoTensor; }
   Executor& updater() { return update_.has_value() ? *update_ : *train_; }
   void find_saved();
@@ -77,7 +78,7 @@ class Session final : public TrainingSession {
   void make_results();
 
   /// A step's results as they come from the device: of each micro-batch the loss and the output,
-  /// behind them the gradient norm.
+  /// behind them the gradient norm and what loss scaling made of the step.
   struct Results {
     HostBuffer memory;
     int64_t mark = 0;
@@ -94,7 +95,8 @@ class Session final : public TrainingSession {
   Rank rank_;
   int64_t evaluation_batch_ = 0;
   std::vector<std::unique_ptr<Results>> results_;  // of steps that may be under way at a time
-  int64_t output_at_ = 0, micro_batch_bytes_ = 0;  // in a result: padded, so that all are aligned
+  // In a result: padded, so that all are aligned.
+  int64_t output_at_ = 0, micro_batch_bytes_ = 0, norm_at_ = 0, scale_at_ = 0, rate_at_ = 0;
   int64_t steps_begun_ = 0, steps_finished_ = 0;
   std::vector<float> logits_;
   std::vector<float> evaluation_output_;  // of rows from evaluation_first_ on

@@ -126,6 +126,7 @@ struct RunPlan {
   int64_t ranks = 1;       // devices that train it together
   MemoryBreakdown memory;  // of each of them
   int64_t flops_per_step = 0;
+  Precision precision = Precision::kFp32;               // that it computes in
   std::optional<InitialWeightsReport> initial_weights;  // where the recipe asks for some
 };
 

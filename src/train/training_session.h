@@ -60,6 +60,10 @@ class TrainingSession : public BatchModel {
     std::span<const float> logits;
     /// The global norm of the step's gradients, before clipping, if the job looks at it.
     std::optional<float> gradient_norm;
+    /// With loss scaling: the scale of the step's gradients, and whether they were not finite, so
+    /// that the step changed no weight.
+    std::optional<float> loss_scale;
+    bool skipped = false;
   };
   /// One optimizer step, of all micro-batches.
   StepResult run_step(const StepInputs& inputs) {

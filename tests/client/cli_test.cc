@@ -179,8 +179,10 @@ v1::JobPlan deep_plan(int blocks) {
 
 TEST_F(Cli, PlanOfADatasetsNameAsksTheServer) {
   server_.state().plan = deep_plan(1);
+  server_.state().plan.mutable_run()->set_precision(v1::Recipe::TF32);
   const Done done = run({"plan", spec()});
   EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("tf32"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("1,234,567"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("block0"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("parameters"), std::string::npos) << done.out;

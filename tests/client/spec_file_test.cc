@@ -204,9 +204,9 @@ TEST(SpecFile, EnumsListWhatIsAccepted) {
             Lines{"job.yaml:3:39: recipe.optimizer.type: 'adamm' is not known, expected sgd, adam, "
                   "adamw, rmsprop, lion, adafactor or muon; did you mean 'adam'?"});
   EXPECT_EQ(problems_of(spec_with("{lenet5: {}}",
-                                  "{optimizer: {learning_rate: 1}, epochs: 1, precision: fp16}")),
-            Lines{"job.yaml:3:63: recipe.precision: 'fp16' is not known, expected fp32 or bf16; "
-                  "did you mean 'fp32'?"});
+                                  "{optimizer: {learning_rate: 1}, epochs: 1, precision: fp8}")),
+            Lines{"job.yaml:3:63: recipe.precision: 'fp8' is not known, expected fp32, bf16, tf32 "
+                  "or fp16; did you mean 'fp32'?"});
   EXPECT_EQ(
       problems_of(spec_with() + "resources: {device: GPU}\n"),
       Lines{"job.yaml:4:21: resources.device: 'GPU' is not known, expected auto, cpu or gpu"});

@@ -26,6 +26,20 @@ TEST(EmulatedCuda, EveryCaseOfTheTableInBf16) {
   cuda::CudaBackend cuda(0);
   testing::expect_parity(cuda, Precision::kBf16);
 }
+// Kernels take their tensors by views, so that what holds in bf16 holds in fp16 if the views do.
+TEST(EmulatedCuda, EveryOpInFp16) {
+  cuda::CudaBackend cuda(0);
+  testing::expect_parity(cuda, Precision::kFp16, testing::Cases::kOneOfEachOp);
+}
+TEST(EmulatedCuda, EveryOpInTf32) {
+  cuda::CudaBackend cuda(0);
+  testing::expect_parity(cuda, Precision::kTf32, testing::Cases::kOneOfEachOp);
+}
+// Catches: F32 products that round their operands unasked, and TF32 that is not told to a library.
+TEST(EmulatedCuda, Tf32RoundsWhatProductsMultiply) {
+  cuda::CudaBackend cuda(0);
+  testing::expect_tf32_in_products_alone(cuda);
+}
 TEST(EmulatedCuda, HasAKernelForEveryOp) {
   EXPECT_EQ(testing::missing_ops(cuda::CudaBackend(0)), "");
 }

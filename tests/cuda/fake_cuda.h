@@ -8,10 +8,12 @@
 // one thread at a time.
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 
-struct CUstream_st;
+#include "kernels/cuda/view.h"
 
 namespace trainyard::testing {
 
@@ -32,6 +34,19 @@ void release_device();
 int device_of(CUstream_st* stream);
 /// What ncclCommGetAsyncError tells from now on; 0 is no error.
 void set_nccl_async_error(int error);
+/// An element of a tensor.
+inline float read_element(kernels::cuda::Format format, const void* data, int64_t i) {
+  return kernels::cuda::In{data, format}[i];
+}
+inline void write_element(kernels::cuda::Format format, void* data, int64_t i, float value) {
+  kernels::cuda::Out{data, format}.set(i, value);
+}
+/// As tensor cores take an F32 operand: to the nearest of 11 significant bits, ties to even.
+inline float to_tf32(float x) {
+  if (!std::isfinite(x)) return x;
+  const auto bits = std::bit_cast<uint32_t>(x);
+  return std::bit_cast<float>((bits + 0xFFFu + ((bits >> 13) & 1u)) & ~0x1FFFu);
+}
 /// Whether cuDNN proposes engines for convolutions.
 void set_convolution_engines(bool available);
 

@@ -351,9 +351,23 @@ TEST(ConvertSpec, AnOnnxFileIsTheClientsToRead) {
   EXPECT_TRUE(names_field(refused.error(), "model.onnx")) << refused.error().message;
 }
 
-TEST(ConvertSpec, UnknownEnumNumbersAreRefused) {
+TEST(ConvertSpec, PrecisionIsReadAndTold) {
   v1::JobSpec spec = parse_spec(std::string("model { lenet5 {} }") + kRecipe);
   EXPECT_EQ(to_engine(spec)->recipe.precision, Precision::kFp32);
+  for (const auto& [name, precision] : {std::pair{v1::Recipe::FP32, Precision::kFp32},
+                                        std::pair{v1::Recipe::BF16, Precision::kBf16},
+                                        std::pair{v1::Recipe::TF32, Precision::kTf32},
+                                        std::pair{v1::Recipe::FP16, Precision::kFp16}}) {
+    spec.mutable_recipe()->set_precision(name);
+    EXPECT_EQ(to_engine(spec)->recipe.precision, precision);
+    RunPlan plan;
+    plan.precision = precision;
+    EXPECT_EQ(to_proto(plan).precision(), name);
+  }
+}
+
+TEST(ConvertSpec, UnknownEnumNumbersAreRefused) {
+  v1::JobSpec spec = parse_spec(std::string("model { lenet5 {} }") + kRecipe);
   spec.mutable_recipe()->mutable_optimizer()->set_type(static_cast<v1::Optimizer::Type>(77));
   EXPECT_FALSE(to_engine(spec).ok());
   spec = parse_spec(std::string("model { lenet5 {} }") + kRecipe);
@@ -361,7 +375,7 @@ TEST(ConvertSpec, UnknownEnumNumbersAreRefused) {
   const auto refused = to_engine(spec);
   ASSERT_FALSE(refused.ok());
   EXPECT_TRUE(names_field(refused.error(), "recipe.precision"));
-  EXPECT_NE(refused.error().message.find("expected fp32 or bf16"), std::string::npos)
+  EXPECT_NE(refused.error().message.find("expected fp32, tf32, bf16 or fp16"), std::string::npos)
       << refused.error().message;
 }
 

@@ -19,7 +19,7 @@ class CheckedKernel final : public Kernel {
   CheckedKernel(std::unique_ptr<Kernel> kernel, const Node& node)
       : kernel_(std::move(kernel)), what_(node.name + " (" + std::string(node.op->type()) + ")") {}
   int64_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
-  bool takes_bf16() const override { return true; }  // operands say how they are stored (view.h)
+  bool takes_stored() const override { return true; }  // operands say how they are stored (view.h)
   void run(const KernelArgs& args) override {
     kernel_->run(args);
     check(cudaPeekAtLastError(), what_);
@@ -49,8 +49,16 @@ class GraphRecording final : public Recording {
 
 }  // namespace
 
+kernels::cuda::Format format_of(const TensorInfo& tensor) {
+  return tensor.is_bf16()  ? kernels::cuda::Format::kBf16
+         : tensor.is_f16() ? kernels::cuda::Format::kF16
+                           : kernels::cuda::Format::kF32;
+}
+
 Operands::Operands(const Graph& graph, const Node& node) {
-  const auto stored = [&](TensorId id) { return id != kNoTensor && graph.tensor(id).is_bf16(); };
+  const auto stored = [&](TensorId id) {
+    return id == kNoTensor ? Format::kF32 : format_of(graph.tensor(id));
+  };
   for (const TensorId id : node.inputs) in_.push_back(stored(id));
   for (const TensorId id : node.outputs) out_.push_back(stored(id));
 }

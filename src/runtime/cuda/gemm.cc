@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "kernels/cuda/column_sum.h"
+#include "src/ops/tf32.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/matmul.h"
 #include "src/runtime/op_params.h"
@@ -26,9 +27,10 @@ class GemmKernel final : public Kernel {
  private:
   static Product make_product(const Device& device, const Graph& g, const Node& n) {
     const GemmDims d = gemm_dims(g, n);
-    const MatmulDims dims{d.N, d.K, d.F, false, true, has_input(n, 2)};
-    return {device, dims, input_info(g, n, 0).is_bf16(), input_info(g, n, 1).is_bf16(),
-            output_info(g, n, 0).is_bf16()};
+    MatmulDims dims{d.N, d.K, d.F, false, true, has_input(n, 2)};
+    dims.tf32 = allows_tf32(n);
+    return {device, dims, format_of(input_info(g, n, 0)), format_of(input_info(g, n, 1)),
+            format_of(output_info(g, n, 0))};
   }
 
   Operands operands_;
@@ -42,14 +44,17 @@ class GemmGradKernel final : public Kernel {
  public:
   GemmGradKernel(const Device& device, const Graph& g, const Node& n)
       : device_(device), operands_(g, n), d_(gemm_dims(g, n)) {
-    const bool x = input_info(g, n, 0).is_bf16(), w = input_info(g, n, 1).is_bf16(),
-               dy = input_info(g, n, 2).is_bf16();
+    const auto x = format_of(input_info(g, n, 0)), w = format_of(input_info(g, n, 1)),
+               dy = format_of(input_info(g, n, 2));
     if (has_output(n, 0)) {
-      dx_.emplace(device, MatmulDims{d_.N, d_.F, d_.K}, dy, w, output_info(g, n, 0).is_bf16());
+      MatmulDims dims{d_.N, d_.F, d_.K};
+      dims.tf32 = allows_tf32(n);
+      dx_.emplace(device, dims, dy, w, format_of(output_info(g, n, 0)));
     }
     if (has_output(n, 1)) {
-      dw_.emplace(device, MatmulDims{d_.K, d_.F, d_.N, true}, dy, x,
-                  output_info(g, n, 1).is_bf16());
+      MatmulDims dims{d_.K, d_.F, d_.N, true};
+      dims.tf32 = allows_tf32(n);
+      dw_.emplace(device, dims, dy, x, format_of(output_info(g, n, 1)));
     }
     if (has_output(n, 2)) {
       db_bytes_ = kernels::cuda::column_sum_workspace_bytes(d_.N, d_.K);
