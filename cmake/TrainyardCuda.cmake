@@ -1,4 +1,4 @@
-# Finds CUDA, cuBLASLt and cuDNN. The result is TRAINYARD_HAS_CUDA; nothing but kernels/cuda and the
+# Finds CUDA, cuBLASLt, cuDNN and the header of NCCL. The result is TRAINYARD_HAS_CUDA; nothing but kernels/cuda and the
 # CUDA module depends on it, and no program links a CUDA library.
 set(TRAINYARD_HAS_CUDA OFF)
 if(TRAINYARD_CUDA STREQUAL "OFF")
@@ -24,11 +24,12 @@ if(CMAKE_CUDA_COMPILER)
   set(CMAKE_MINIMUM_REQUIRED_VERSION ${TRAINYARD_SAVED_MINIMUM})
   find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_library(CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
-  if(CUDAToolkit_FOUND AND TARGET CUDA::cublasLt AND CUDNN_INCLUDE_DIR AND CUDNN_LIBRARY)
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  if(CUDAToolkit_FOUND AND TARGET CUDA::cublasLt AND CUDNN_INCLUDE_DIR AND CUDNN_LIBRARY AND NCCL_INCLUDE_DIR)
     set(TRAINYARD_HAS_CUDA ON)
   endif()
 endif()
 
 if(TRAINYARD_CUDA STREQUAL "ON" AND NOT TRAINYARD_HAS_CUDA)
-  message(FATAL_ERROR "TRAINYARD_CUDA=ON, but nvcc, cuBLASLt or cuDNN was not found")
+  message(FATAL_ERROR "TRAINYARD_CUDA=ON, but nvcc, cuBLASLt, cuDNN or nccl.h was not found")
 endif()

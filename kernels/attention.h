@@ -39,6 +39,7 @@ struct AttentionDims {
   double dropout = 0;  // ratio, [0, 1)
   uint64_t seed = 0;
   uint32_t stream = 0;
+  int64_t first_head = 0;  // of dropout: heads of the rows before these, on other devices
   int64_t dropout_row() const { return (Tk + 3) / 4 * 4; }
 };
 

@@ -1,8 +1,8 @@
 // kernels/dropout.h: y[i] = keeps(i) ? x[i] / (1 - ratio) : 0. Forward takes x and gives y,
 // backward takes dy and gives dx: one function.
 //
-// Element i draws philox_u32(seed, stream, *step, i); i counts in physical order. A block of four
-// numbers serves elements 4b .. 4b+3.
+// Element i draws philox_u32(seed, stream, *step, 4 first_block + i); i counts in physical order. A
+// block of four numbers serves elements 4b .. 4b+3.
 //
 // Source: Srivastava et al., "Dropout" (JMLR 2014), in the form that scales while training.
 //
@@ -23,6 +23,7 @@ struct DropoutParams {
   double ratio;  // [0, 1)
   uint64_t seed;
   uint32_t stream;
+  int64_t first_block = 0;  // blocks of the rows before these, on other devices
 };
 
 namespace reference {  // T is float or double

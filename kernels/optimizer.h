@@ -4,7 +4,8 @@
 ///           because they change every step; step counts from 0.
 /// Updates   p; sgd: v unless it is null (no momentum); adam: m and v; rmsprop: s, and a and b
 ///           unless they are null (not centered, no momentum); lion: m; muon: m, the momentum.
-///           Reads g. `rate_factor` multiplies the learning rate.
+///           Reads g. `rate_factor` multiplies the learning rate. Updates nothing where the
+///           learning rate is NaN: a step that loss scaling does not take (math/optimizers.h).
 /// Adafactor p [batch, rows, columns] keeps row [batch, rows] and column [batch, columns]; with
 ///           rows 0 it is a vector of `columns` and keeps `column`, its whole variance; row is
 ///           null.
@@ -125,8 +126,8 @@ void adafactor(const AdafactorParams& s, In g, const float* learning_rate, const
 // What surrounds the products of Muon, which a library computes (src/runtime/cuda/updates.cc).
 int64_t muon_norm_workspace_bytes();
 /// The momentum is updated; x is the direction, divided by its norm.
-void muon_begin(const MuonParams& s, In g, float* m, float* x, void* workspace,
-                CUstream_st* stream);
+void muon_begin(const MuonParams& s, In g, const float* learning_rate, float* m, float* x,
+                void* workspace, CUstream_st* stream);
 /// a I + b A + c A^2 in the place of A^2, for A and A^2 [side, side]: an iteration is then
 /// X <- that X.
 void muon_polynomial(int64_t side, const float* gram, float* square, CUstream_st* stream);

@@ -14,7 +14,7 @@ void add_confirm_options(OptionSet& options, ConfirmOptions& target) {
 }
 
 Status confirm_delete(Session& session, const ConfirmOptions& options, const std::string& noun,
-                      const std::vector<std::string>& names) {
+                      const std::vector<std::string>& names, const std::string& what_goes) {
   if (options.yes) return {};
   if (!options.name.empty()) {
     const bool same =
@@ -30,7 +30,7 @@ Status confirm_delete(Session& session, const ConfirmOptions& options, const std
   }
   std::string list;
   for (const std::string& name : names) list += " " + safe_text(client::short_name(name));
-  session.err().write("Delete " + noun + list + " for good? [y/N] ");
+  session.err().write("Delete " + noun + list + what_goes + " for good? [y/N] ");
   std::string answer;
   std::getline(std::cin, answer);
   if (answer == "y" || answer == "Y" || answer == "yes") return {};

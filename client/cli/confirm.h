@@ -17,7 +17,8 @@ void add_confirm_options(OptionSet& options, ConfirmOptions& target);
 
 /// --yes, or --confirm with the one name; else a question where stdin is a terminal. Refused where
 /// nobody can answer.
+/// `what_goes` follows the names in the question: ", all versions".
 Status confirm_delete(Session& session, const ConfirmOptions& options, const std::string& noun,
-                      const std::vector<std::string>& names);
+                      const std::vector<std::string>& names, const std::string& what_goes = "");
 
 }  // namespace trainyard::cli

@@ -381,11 +381,11 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
                       "--targets, or --train-images and --train-labels, or a spec file with a "
                       "dataset path");
   }
-  ASSIGN_OR_RETURN(const v1::Dataset dataset, ensure_dataset_shown(session, file, folder));
+  ASSIGN_OR_RETURN(const v1::Dataset dataset, ensure_dataset_shown(session, file, folder, true));
   session.show(dataset, [&] { return std::string(short_name(dataset.name())) + "\n"; },
                {dataset.name()});
-  session.hint("'dataset: {name: " + std::string(short_name(dataset.name())) +
-               "}' in a spec trains on it.");
+  session.hint("'dataset: " + safe_text(short_name(dataset.name())) +
+               "' in a spec trains on it; without the @, on the newest version.");
   return static_cast<int>(client::kExitOk);
 }
 
@@ -406,7 +406,9 @@ Command upload_command() {
        "trainyard dataset upload spec.yaml"},
       "Files are known by their content: what the server has is not sent again, and an upload that "
       "was cut goes on\n"
-      "where it stopped. Prints the dataset's name. docs/job_spec.md explains each option.",
+      "where it stopped. Other content under a name that is taken is the next version of it. "
+      "Prints the dataset's name\n"
+      "with its version. docs/job_spec.md explains each option.",
       [o](OptionSet& options) {
         options.positional("SPEC", o->file, "a spec file whose dataset is uploaded", false);
         options.text("--name", "NAME", o->name,
@@ -474,10 +476,11 @@ Command upload_command() {
       [o](Session& session) { return run_upload(session, *o); }};
 }
 
-Result<int> run_list(Session& session) {
+Result<int> run_list(Session& session, bool all_versions) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   v1::ListDatasetsRequest request;
   request.set_parent(server->parent());
+  request.set_all_versions(all_versions);
   v1::ListDatasetsResponse all;
   do {
     ASSIGN_OR_RETURN(v1::ListDatasetsResponse page, server->list_datasets(request));
@@ -513,22 +516,36 @@ Result<int> run_list(Session& session) {
   return static_cast<int>(client::kExitOk);
 }
 
+Command list_datasets_command() {
+  auto all_versions = std::make_shared<bool>(false);
+  return {"dataset list",
+          "List datasets",
+          {"trainyard dataset list", "trainyard dataset list --all-versions"},
+          "",
+          [all_versions](OptionSet& options) {
+            options.flag("--all-versions", *all_versions, "not only the newest of each");
+          },
+          [all_versions](Session& session) { return run_list(session, *all_versions); }};
+}
+
 Command get_dataset_command() {
   auto name = std::make_shared<std::string>();
-  return {
-      "dataset get",
-      "Show a dataset: rows, columns, classes",
-      {"trainyard dataset get digits"},
-      "",
-      [name](OptionSet& options) { options.positional("DATASET", *name, "the dataset's name"); },
-      [name](Session& session) -> Result<int> {
-        ASSIGN_OR_RETURN(const std::string full, session.full_name("datasets", *name));
-        ASSIGN_OR_RETURN(client::Client * server, session.client());
-        ASSIGN_OR_RETURN(const v1::Dataset dataset, server->get_dataset(full));
-        session.show(dataset, [&] { return render_dataset(dataset, session.out().colour()); },
-                     {dataset.name()});
-        return static_cast<int>(client::kExitOk);
-      }};
+  return {"dataset get",
+          "Show a dataset: rows, columns, classes",
+          {"trainyard dataset get digits", "trainyard dataset get digits@1"},
+          "",
+          [name](OptionSet& options) {
+            options.positional("DATASET", *name,
+                               "the dataset's name; without @VERSION the newest one");
+          },
+          [name](Session& session) -> Result<int> {
+            ASSIGN_OR_RETURN(const std::string full, session.full_name("datasets", *name));
+            ASSIGN_OR_RETURN(client::Client * server, session.client());
+            ASSIGN_OR_RETURN(const v1::Dataset dataset, server->get_dataset(full));
+            session.show(dataset, [&] { return render_dataset(dataset, session.out().colour()); },
+                         {dataset.name()});
+            return static_cast<int>(client::kExitOk);
+          }};
 }
 
 struct DeleteOptions {
@@ -539,15 +556,17 @@ struct DeleteOptions {
 Command delete_dataset_command() {
   auto o = std::make_shared<DeleteOptions>();
   return {"dataset delete",
-          "Delete a dataset that no unfinished job uses",
-          {"trainyard dataset delete digits --yes"},
-          "",
+          "Delete a dataset, or a version of one, that no unfinished job uses",
+          {"trainyard dataset delete digits@1", "trainyard dataset delete digits --yes"},
+          "A name without @VERSION is all versions of the dataset. A deleted version's number is "
+          "never given again.",
           [o](OptionSet& options) {
-            options.positional("DATASET", o->name, "the dataset's name");
+            options.positional("DATASET", o->name, "the dataset's name, or NAME@VERSION");
             add_confirm_options(options, o->confirm);
           },
           [o](Session& session) -> Result<int> {
-            if (Status sure = confirm_delete(session, o->confirm, "dataset", {o->name});
+            const std::string all = o->name.find('@') == o->name.npos ? ", all versions" : "";
+            if (Status sure = confirm_delete(session, o->confirm, "dataset", {o->name}, all);
                 !sure.ok()) {
               return std::move(sure).error();
             }
@@ -555,7 +574,7 @@ Command delete_dataset_command() {
             ASSIGN_OR_RETURN(client::Client * server, session.client());
             if (Status deleted = server->delete_dataset(full); !deleted.ok())
               return std::move(deleted).error();
-            session.err().line("deleted dataset " + safe_text(short_name(full)));
+            session.err().line("deleted dataset " + safe_text(short_name(full)) + all);
             return static_cast<int>(client::kExitOk);
           }};
 }
@@ -565,12 +584,7 @@ Command delete_dataset_command() {
 std::vector<Command> dataset_commands() {
   std::vector<Command> list;
   list.push_back(upload_command());
-  list.push_back({"dataset list",
-                  "List datasets",
-                  {"trainyard dataset list"},
-                  "",
-                  [](OptionSet&) {},
-                  run_list});
+  list.push_back(list_datasets_command());
   list.push_back(get_dataset_command());
   list.push_back(dataset_preview_command());
   list.push_back(delete_dataset_command());

@@ -77,7 +77,7 @@ Command model_evaluate_command() {
   auto o = std::make_shared<Options>();
   return {"model evaluate",
           "Measure a trained model on a dataset",
-          {"trainyard model evaluate digits-1 digits",
+          {"trainyard model evaluate digits-1 digits", "trainyard model evaluate digits-1 digits@2",
            "trainyard model evaluate news-1 news-of-may --metric top_2_accuracy -o json"},
           "The dataset need not be the one that the model learned from: columns, categories and "
           "classes are found by\n"
@@ -85,7 +85,8 @@ Command model_evaluate_command() {
           "classes.",
           [o](OptionSet& options) {
             options.positional("MODEL", o->model, "the model's name: that of its job");
-            options.positional("DATASET", o->dataset, "a dataset of the server");
+            options.positional("DATASET", o->dataset,
+                               "a dataset of the server; without @VERSION the newest one");
             options.text("--rows", "PART", o->rows,
                          "test or train; default: the test set if there is one", {"test", "train"});
             options.texts("--metric", "NAME", o->metrics,

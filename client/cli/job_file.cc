@@ -2,6 +2,7 @@
 
 #include "client/lib/spec_message.h"
 #include "src/base/files.h"
+#include "src/base/glob.h"
 #include "src/base/text.h"
 #include "src/onnx/import_model.h"
 
@@ -29,6 +30,16 @@ Result<v1::ModelSpec> to_message(const onnx::ImportedModel& model) {
   return message;
 }
 
+/// A last layer whose weights the recipe leaves out is a new head: the data size it.
+void free_head(const v1::InitialWeights& weights, v1::ModelSpec& model) {
+  if (model.layers().empty()) return;
+  const std::vector<std::string> left_out(weights.exclude().begin(), weights.exclude().end());
+  v1::Layer& last = *model.mutable_layers()->rbegin();
+  if (!matches_any(left_out, last.name() + ".weight")) return;
+  if (last.has_gemm()) last.mutable_gemm()->clear_units();
+  if (last.has_linear()) last.mutable_linear()->clear_units();
+}
+
 }  // namespace
 
 Result<client::SpecFile> read_job_file(Session& session, const fs::path& path,
@@ -43,11 +54,12 @@ Result<client::SpecFile> read_job_file(Session& session, const fs::path& path,
   if (Status s = onnx::write_imported(local_files(), *imported, folder); !s.ok()) {
     return std::move(s).error();
   }
-  const auto layers = to_message(*imported);
+  auto layers = to_message(*imported);
   if (!layers.ok()) return refused(spec, layers.error());
+  v1::InitialWeights& weights = *spec.file.mutable_recipe()->mutable_initial_weights();
+  free_head(weights, *layers);
   model.clear_onnx();
   model.MergeFrom(*layers);
-  v1::InitialWeights& weights = *spec.file.mutable_recipe()->mutable_initial_weights();
   if (weights.job().empty() && weights.model().empty() && weights.path().empty()) {
     weights.set_path(file);
     spec.imported_weights = folder / onnx::kWeightsFile;

@@ -1,5 +1,6 @@
 #include "client/cli/job_view.h"
 
+#include <cctype>
 #include <cmath>
 #include <ctime>
 
@@ -56,6 +57,9 @@ void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string,
   if (plan.validation_rows() > 0) rows += ", " + grouped(plan.validation_rows()) + " to validate";
   if (plan.test_rows() > 0) rows += ", " + grouped(plan.test_rows()) + " to test";
   fields.emplace_back("rows", rows);
+  if (plan.precision() != v1::Recipe::PRECISION_UNSPECIFIED) {  // of an older server
+    fields.emplace_back("precision", precision_text(plan.precision()));
+  }
   fields.emplace_back("memory", memory_text(plan.memory()));
   if (plan.flops_per_step() > 0) {
     fields.emplace_back(
@@ -111,6 +115,12 @@ std::string initial_weights_text(const v1::InitialWeightsReport& report) {
   return text;
 }
 
+std::string precision_text(v1::Recipe::Precision precision) {
+  std::string name = v1::Recipe::Precision_Name(precision);
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name.empty() ? "precision " + std::to_string(precision) : name;  // of a newer server
+}
+
 std::string state_name(v1::JobState state) {
   const std::string& name = v1::JobState_Name(state);
   return name.empty() ? "STATE_" + std::to_string(state) : name;  // of a newer server
@@ -159,6 +169,15 @@ std::string progress_summary(const v1::Job& job) {
   return std::to_string(p.step() * 100 / total) + "%";
 }
 
+std::string devices_text(const v1::Job& job) {
+  if (job.devices_size() == 0) return std::string(short_name(job.device()));  // an older server's
+  std::string text;
+  for (const std::string& device : job.devices()) {
+    text += (text.empty() ? "" : ", ") + std::string(short_name(device));
+  }
+  return text;
+}
+
 std::string render_job(const v1::Job& job, bool colour) {
   std::vector<std::pair<std::string, Cell>> fields;
   fields.emplace_back("job", std::string(short_name(job.name())));
@@ -172,8 +191,7 @@ std::string render_job(const v1::Job& job, bool colour) {
   fields.emplace_back("dataset", std::string(short_name(job.spec().dataset().name())));
   fields.emplace_back("network", model_text(job.spec().model()));
   if (!job.device().empty()) {
-    fields.emplace_back("ran on",
-                        std::string(short_name(job.device())) + attempt_text(job.attempt()));
+    fields.emplace_back("ran on", devices_text(job) + attempt_text(job.attempt()));
   }
   const v1::Progress& p = job.progress();
   if (p.steps_total() > 0) {

@@ -12,6 +12,11 @@ namespace trainyard::cli {
 /// "of digits-1; 12 taken (conv1.weight, conv1.bias, ...); 1 not in the source (fc3.weight)"
 std::string initial_weights_text(const v1::InitialWeightsReport& report);
 
+/// "gpu-0, gpu-1"; empty before the first attempt.
+std::string devices_text(const v1::Job& job);
+
+/// As spec files have it: "tf32".
+std::string precision_text(v1::Recipe::Precision precision);
 std::string state_name(v1::JobState state);
 Style state_style(v1::JobState state);
 /// 0, 1 or 8 for a finished job.

@@ -48,7 +48,7 @@ void show(Session& session, const DeviceCheck& check) {
 }
 
 Result<int> run(Session& session, const Options& options) {
-  ASSIGN_OR_RETURN(const std::string device, pick_device({}, options.device));
+  ASSIGN_OR_RETURN(const std::string device, pick_device(options.device));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend(device, usable_cores()));
   // A GPU is compared with the CPU, and that with plain loops.
   const bool is_cpu = backend->name() == "cpu";

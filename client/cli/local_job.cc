@@ -12,6 +12,7 @@
 #include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/data/dataset.h"
+#include "src/runtime/open_backend.h"
 
 namespace trainyard::cli {
 namespace {
@@ -70,9 +71,7 @@ fs::path local_weights(const client::SpecFile& spec, const Recipe& recipe) {
   return spec.has_weights() ? spec.weights_path() : spec.folder / source / "model.safetensors";
 }
 
-Result<std::string> pick_device(const v1::Resources& resources, const std::string& flag) {
-  std::string wish = flag;
-  if (wish.empty()) wish = resources.device() == v1::Resources::GPU ? "gpu" : "cpu";
+Result<std::string> pick_device(const std::string& wish) {
   if (wish == "cpu") return std::string("devices/cpu");
   if (wish == "gpu") return std::string("devices/gpu-0");
   const std::string_view number = wish.starts_with("gpu-") ? std::string_view(wish).substr(4) : "";
@@ -82,6 +81,32 @@ Result<std::string> pick_device(const v1::Resources& resources, const std::strin
   }
   return make_error(ErrorCode::kInvalidArgument, "USAGE",
                     "--device: " + quoted_value(wish) + ", expected cpu, gpu or gpu-N");
+}
+
+Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
+                                              const std::string& flag) {
+  std::vector<std::string> devices;
+  if (flag.empty()) {
+    const bool is_gpu = resources.device() == v1::Resources::GPU;
+    const int count = std::max(1, resources.gpus());
+    if (count > 1 && !is_gpu) {
+      return field_error("FIELD_UNUSED", "resources.gpus",
+                         std::to_string(count) + " goes with resources.device: gpu");
+    }
+    for (int i = 0; i < count; ++i) {
+      devices.push_back(is_gpu ? "devices/gpu-" + std::to_string(i) : "devices/cpu");
+    }
+    if (Status s = check_devices(devices, "resources.gpus"); !s.ok()) return std::move(s).error();
+    return devices;
+  }
+  for (size_t at = 0; at <= flag.size();) {
+    const size_t end = std::min(flag.find(',', at), flag.size());
+    ASSIGN_OR_RETURN(std::string device, pick_device(flag.substr(at, end - at)));
+    devices.push_back(std::move(device));
+    at = end + 1;
+  }
+  if (Status s = check_devices(devices, "--device"); !s.ok()) return std::move(s).error();
+  return devices;
 }
 
 Result<int> pick_threads(const v1::Resources& resources, int64_t flag) {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "client/lib/spec_file.h"
 #include "proto/convert/spec.h"
@@ -38,9 +39,13 @@ Result<DatasetSchema> read_local_data(const client::SpecFile& spec,
 /// none.
 std::filesystem::path local_weights(const client::SpecFile& spec, const Recipe& recipe);
 
-/// The spec's device as the engine's name, `flag` before it. `auto` is the CPU: nobody here weighs
-/// one device against the other.
-Result<std::string> pick_device(const v1::Resources& resources, const std::string& flag);
+/// "cpu", "gpu" or "gpu-N" as the engine's name.
+Result<std::string> pick_device(const std::string& wish);
+
+/// The spec's devices by the engine's names, or those of `flag`: one, or several GPUs
+/// ("gpu-0,gpu-1"). `auto` is the CPU: nobody here weighs one device against the other.
+Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
+                                              const std::string& flag);
 
 /// `flag`, else the spec's, else all cores.
 Result<int> pick_threads(const v1::Resources& resources, int64_t flag);

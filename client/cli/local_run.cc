@@ -109,14 +109,15 @@ Result<int> run(Session& session, const Options& options) {
   ASSIGN_OR_RETURN(const client::SpecFile spec,
                    read_job_file(session, options.spec, options.sets, temporary.path()));
   ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "local run"));
-  ASSIGN_OR_RETURN(const std::string device, pick_device(spec.file.resources(), options.device));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                   pick_devices(spec.file.resources(), options.device));
 
   TrainJob job;
   job.model = engine.model;
   job.recipe = engine.recipe;
   job.initial_weights = local_weights(spec, engine.recipe);
   ASSIGN_OR_RETURN(job.threads, pick_threads(spec.file.resources(), options.threads));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend(device, job.threads));
+  ASSIGN_OR_RETURN(const std::vector<RankDevice> devices, open_devices(names, job.threads));
 
   const fs::path out = options.out.empty() ? temporary.path() / "out" : fs::path(options.out);
   job.dataset = temporary.path() / "dataset";
@@ -138,7 +139,7 @@ Result<int> run(Session& session, const Options& options) {
   ProgressReporter reporter(progress, job.recipe.batch_size, session.err().is_terminal(),
                             curves ? &*curves : nullptr);
   const double begin = now_s();
-  auto result = train(job, *backend, local_files(), reporter, session.interrupted());
+  auto result = train(job, devices, local_files(), reporter, session.interrupted());
   progress.finish();
   if (!result.ok()) {
     if (result.error().code == ErrorCode::kCancelled) {
@@ -174,7 +175,8 @@ Command local_run_command() {
         options.text("--tensorboard", "FOLDER", o->tensorboard,
                      "write the metrics there as event files, while it trains");
         options.text("--device", "DEVICE", o->device,
-                     "cpu or gpu; default: the spec's, auto is cpu", {"cpu", "gpu"});
+                     "cpu, gpu, gpu-N, or several as gpu-0,gpu-1; default: the spec's, auto is cpu",
+                     {"cpu", "gpu"});
         options.integer("--threads", "N", o->threads,
                         "CPU threads; default: the spec's, then all cores");
       },

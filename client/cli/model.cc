@@ -28,6 +28,7 @@ std::string render_model(const v1::Model& m, bool colour) {
        {"parameters", grouped(m.parameter_count())},
        {"tensors", m.tensor_count() > 0 ? grouped(m.tensor_count()) : ""},
        {"size", human_bytes(m.size_bytes())},
+       {"dataset", std::string(short_name(m.dataset()))},
        {"learned", m.schema().target()},
        {"created", local_time(m.create_time())},
        {"digest", m.digest()}},

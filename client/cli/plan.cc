@@ -56,12 +56,15 @@ int64_t machine_bytes() {
 /// As the server plans, but for the device: this machine's CPU, unless a GPU is asked for.
 Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& options, PlanDump dump) {
   ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "plan --local"));
-  ASSIGN_OR_RETURN(const std::string device, pick_device(spec.file.resources(), options.device));
+  ASSIGN_OR_RETURN(const std::vector<std::string> devices,
+                   pick_devices(spec.file.resources(), options.device));
+  const std::string& device = devices.front();
+  const auto ranks = std::ssize(devices);
   ASSIGN_OR_RETURN(const int threads, pick_threads(spec.file.resources(), options.threads));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend(device, threads));
   const TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, temporary.path() / "dataset"));
-  auto planned = plan_job(engine.model, engine.recipe, schema, dump);
+  auto planned = plan_job(engine.model, engine.recipe, schema, dump, ranks);
   if (!planned.ok()) return spec.with_positions(std::move(planned).error());
 
   if (spec.has_weights()) {
@@ -72,7 +75,7 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& optio
     planned->run.initial_weights = std::move(*report);
   }
 
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(engine.recipe, engine.model, schema));
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(engine.recipe, engine.model, schema, ranks));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(engine.model, engine.recipe, schema, shape));
   if (Status s = check_kernels(programs, *backend); !s.ok()) return std::move(s).error();
   planned->run.memory.workspace_bytes = measure_workspace(std::move(programs), *backend);
@@ -91,12 +94,13 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& optio
   fit.set_fits(available == 0 || needed <= available);
   if (!fit.fits()) {
     const FitAdvice advice = advise_fit(engine.model, engine.recipe, schema, available,
-                                        planned->run.memory.workspace_bytes);
+                                        planned->run.memory.workspace_bytes, ranks);
     fit.set_bytes_short(needed - available);
     set_advice(advice, fit);
-    fit.set_message("the job needs " + human_bytes(needed) + " of memory, " +
-                    human_bytes(needed - available) + " more than this machine has (" +
-                    human_bytes(available) + "); " + describe(advice));
+    fit.set_message("the job needs " + human_bytes(needed) + " of memory" +
+                    (ranks > 1 ? " on each device, " : ", ") + human_bytes(needed - available) +
+                    " more than this machine has (" + human_bytes(available) + "); " +
+                    describe(advice));
   }
   return plan;
 }

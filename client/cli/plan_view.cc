@@ -219,6 +219,9 @@ std::string fields(const v1::JobPlan& plan, bool colour) {
                                              static_cast<double>(run.steps_total()),
                                          true) +
                                 " FLOP in all");
+  if (run.precision() != v1::Recipe::PRECISION_UNSPECIFIED) {  // of an older server
+    list.emplace_back("precision", precision_text(run.precision()));
+  }
   std::string device(client::short_name(plan.device()));
   if (plan.threads() > 0) {
     device +=
@@ -228,8 +231,9 @@ std::string fields(const v1::JobPlan& plan, bool colour) {
   list.emplace_back("device", device);
   const v1::MemoryFit& fit = plan.fit();
   if (fit.fits() && fit.bytes_available() > 0) {
-    list.emplace_back(
-        "fits", Cell("in " + human_bytes(fit.bytes_available()) + " of memory", Style::kGood));
+    list.emplace_back("fits", Cell("in " + human_bytes(fit.bytes_available()) + " of memory" +
+                                       (plan.spec().resources().gpus() > 1 ? " of each" : ""),
+                                   Style::kGood));
   }
   for (const std::string& warning : plan.warnings()) {
     list.emplace_back("warning", Cell(warning, Style::kNotice));

@@ -39,11 +39,12 @@ constexpr Advice kAdvice[] = {
     {"SERVER_DRAINING", "the server is stopping; try again when it is back"},
     {"JOB_NOT_FOUND", "'trainyard list' shows the jobs"},
     {"DATASET_NOT_FOUND",
-     "'trainyard dataset list' shows the datasets; 'dataset: {path: ...}' in the spec uploads one"},
+     "'trainyard dataset list --all-versions' shows the datasets; 'dataset: {path: ...}' in the "
+     "spec "
+     "uploads one"},
     {"MODEL_NOT_FOUND",
      "'trainyard model list' shows the models; a job has one when it has SUCCEEDED"},
     {"JOB_EXISTS", "choose another name, or leave 'name' out and the server makes one"},
-    {"DATASET_EXISTS", "choose another name, or delete that dataset first"},
     {"UNAUTHENTICATED",
      "name the file with your token with --token-file, or in the configuration file"},
     {"CREDENTIALS_MISSING",

@@ -1,6 +1,7 @@
 #include "client/cli/upload_view.h"
 
 #include <chrono>
+#include <optional>
 
 #include "client/lib/names.h"
 #include "client/lib/weights_upload.h"
@@ -48,18 +49,38 @@ class UploadLine {
   std::chrono::steady_clock::time_point last_;
 };
 
+/// Nothing where there is none of that id yet.
+std::optional<v1::Dataset> find_newest(client::Client& server, const std::string& id) {
+  if (id.empty()) return std::nullopt;
+  Result<v1::Dataset> newest = server.get_dataset(server.parent() + "/datasets/" + id);
+  if (!newest.ok()) return std::nullopt;  // where it is more than that, the upload will say it
+  return std::move(newest).value();
+}
+
 }  // namespace
 
 Result<v1::Dataset> ensure_dataset_shown(Session& session, const v1::DatasetFile& file,
-                                         const std::filesystem::path& folder) {
+                                         const std::filesystem::path& folder, bool say_what_is) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  UploadLine line(session.err());
-  client::DatasetObserver observer;
-  observer.uploading = line.observer();
-  observer.ingesting = [&](const v1::Dataset& dataset) {
-    line.write("reading dataset " + safe_text(client::short_name(dataset.name())) + " ...");
+  const std::optional<v1::Dataset> before = find_newest(*server, file.name());
+  const auto ensure = [&] {
+    UploadLine line(session.err());
+    client::DatasetObserver observer;
+    observer.uploading = line.observer();
+    observer.ingesting = [&](const v1::Dataset& dataset) {
+      line.write("reading dataset " + safe_text(client::short_name(dataset.name())) + " ...");
+    };
+    return client::ensure_dataset(*server, file, folder, observer, session.interrupted());
   };
-  return client::ensure_dataset(*server, file, folder, observer, session.interrupted());
+  ASSIGN_OR_RETURN(v1::Dataset dataset, ensure());
+  const std::string name = safe_text(client::short_name(dataset.name()));
+  if (before && before->version() != dataset.version()) {
+    session.err().line(name + ": a new version, " + safe_text(client::short_name(before->name())) +
+                       " stays");
+  } else if (before && say_what_is) {
+    session.err().line(name + ": the same content as before");
+  }
+  return dataset;
 }
 
 Result<v1::Model> ensure_weights_shown(Session& session, const std::filesystem::path& path,

@@ -8,9 +8,11 @@
 
 namespace trainyard::cli {
 
-/// ensure_dataset() with a progress line. The answer is READY.
+/// ensure_dataset() with a progress line. The answer is READY. Says so if it is a new version of a
+/// dataset that was there, and with `say_what_is` also if it is not.
 Result<v1::Dataset> ensure_dataset_shown(Session& session, const v1::DatasetFile& file,
-                                         const std::filesystem::path& folder);
+                                         const std::filesystem::path& folder,
+                                         bool say_what_is = false);
 /// ensure_weights() with a progress line.
 Result<v1::Model> ensure_weights_shown(Session& session, const std::filesystem::path& path,
                                        const std::string& name);

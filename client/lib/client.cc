@@ -293,7 +293,7 @@ std::unique_ptr<UploadStream> Client::open_upload() {
                                             impl_->connection.server);
 }
 Result<v1::Dataset> Client::create_dataset(const v1::CreateDatasetRequest& request) {
-  // The same content and options again is the same dataset, so trying twice is safe.
+  // The same content and options again is the same version, so trying twice is safe.
   for (const v1::DatasetSource& source : request.spec().sources()) {
     if (source.server_path().empty()) continue;
     return impl_->call<v1::Dataset>(*impl_->datasets, &v1::DatasetService::Stub::CreateDataset,

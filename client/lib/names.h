@@ -8,6 +8,7 @@
 
 namespace trainyard::client {
 
+/// A dataset's may end in a version, `digits@2`, which stays as it is.
 /// `digits-1` and `tenants/default/jobs/digits-1` both become the latter. `collection` is "jobs",
 /// "datasets" or "models"; `tenant` the one of the connection. Refuses an empty id, slashes in the
 /// wrong place and names of another collection.

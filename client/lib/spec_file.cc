@@ -75,8 +75,7 @@ void check_required(const v1::JobFile& file, const SpecDocument& document,
     problems.push_back({document.root().at, kRequired, name,
                         std::string("required and not there, for example ") + example});
   };
-  require(file.has_dataset() || document.root().find("dataset"), "dataset",
-          "'dataset: {name: digits}'");
+  require(file.has_dataset() || document.root().find("dataset"), "dataset", "'dataset: digits'");
   require(file.has_model() || document.root().find("model"), "model", "'model: {lenet5: {}}'");
   require(file.has_recipe() || document.root().find("recipe"), "recipe",
           "'recipe: {epochs: 5, optimizer: {learning_rate: 0.1}}'");
@@ -173,6 +172,11 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
                "has fields of several kinds: path and its formats (csv, jsonl, text, text_files, "
                "images, cifar, arrays), IDX files (train_images) or NPY files (inputs); expected "
                "one kind");
+  }
+  if ((has_path(file) || idx || npy) && file.name().find('@') != std::string::npos) {
+    return add("NAME_MALFORMED", "name",
+               quoted_value(file.name()) +
+                   ": new content gets its version from the server, expected a name without @");
   }
   if (formats.size() > 1) {
     return add("FIELD_CONFLICT", "",

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "src/base/text.h"
+#include "trainyard/v1/spec_file.pb.h"
 
 namespace trainyard::client {
 namespace {
@@ -214,6 +215,14 @@ class Reader {
       if (value.kind == SpecValue::Kind::kNull && may_be_empty) return (void)present();
       if (value.kind == SpecValue::Kind::kScalar && is_choice(*field.message_type())) {
         return read_choice(value, path, present());
+      }
+      if (value.kind == SpecValue::Kind::kScalar &&
+          field.message_type() == v1::DatasetFile::descriptor()) {  // dataset: digits
+        v1::DatasetFile named;
+        const size_t problems = problems_.size();
+        read_scalar(value, path, *field.message_type()->FindFieldByName("name"), named);
+        if (problems_.size() == problems) present().CopyFrom(named);
+        return;
       }
       return add(value.at, kType, path, shown(value) + ", expected " + expected_type(field));
     }

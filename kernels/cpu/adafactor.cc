@@ -170,6 +170,7 @@ int64_t adafactor_workspace_bytes(const AdafactorParams& s) {
 void adafactor(const AdafactorParams& s, const float* g, const float* learning_rate,
                const int64_t* step, float* p, float* row, float* column, void* workspace,
                Team& team) {
+  if (math::is_skipped(*learning_rate)) return;
   Adafactor a(s, g, row, column, workspace, team);
   const auto c =
       math::adafactor_constants(*learning_rate * s.rate_factor, s.beta2_decay, s.scale_min,

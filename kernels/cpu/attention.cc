@@ -28,7 +28,7 @@ HeadDropout head_dropout(const AttentionDims& d, const int64_t* step, int64_t in
           d.seed,
           step == nullptr ? 0 : static_cast<uint64_t>(*step),
           d.stream,
-          index * d.Tq * d.dropout_row(),
+          (d.first_head + index) * d.Tq * d.dropout_row(),
           d.dropout_row()};
 }
 

@@ -24,8 +24,9 @@ int64_t gradient_norm_workspace_bytes(const GradientNormParams& s) {
 }
 
 // One region per large tensor; small ones are not worth waking a thread.
-void gradient_norm(const GradientNormParams& s, std::span<const void* const> g, float* norm,
-                   float* scale, void* workspace, Team& team) {
+void gradient_norm(const GradientNormParams& s, std::span<const void* const> g,
+                   const float* loss_scale, float* norm, float* scale, void* workspace,
+                   Team& team) {
   double* terms = static_cast<double*>(workspace);
   int64_t used = 0;
   for (size_t k = 0; k < s.counts.size(); ++k) {
@@ -44,9 +45,10 @@ void gradient_norm(const GradientNormParams& s, std::span<const void* const> g, 
   }
   double sum = 0;
   for (int64_t i = 0; i < used; ++i) sum += terms[i];
-  const double root = std::sqrt(sum);
+  const double by = loss_scale == nullptr ? 1 : static_cast<double>(*loss_scale);
+  const double root = std::sqrt(sum) / by;
   *norm = static_cast<float>(root);
-  if (scale != nullptr) *scale = static_cast<float>(math::clip_scale(root, s.max_norm));
+  if (scale != nullptr) *scale = static_cast<float>(math::clip_scale(root, s.max_norm) / by);
 }
 
 void clip_gradient(const ClipGradientParams& s, const float* g, const float* scale, float* y,

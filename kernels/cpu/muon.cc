@@ -99,6 +99,7 @@ Muon::~Muon() = default;
 int64_t Muon::workspace_bytes() const { return impl_->layout.size_bytes(); }
 
 void Muon::run(const float* g, const float* learning_rate, float* p, float* m, void* workspace) {
+  if (math::is_skipped(*learning_rate)) return;
   Impl& k = *impl_;
   const MuonParams& s = k.s;
   const auto floats = [&](int64_t offset) {

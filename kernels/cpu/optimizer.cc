@@ -9,6 +9,7 @@ namespace trainyard::kernels::cpu {
 
 void sgd(const SgdParams& s, const float* g, const float* learning_rate, float* p, float* v,
          Team& team) {
+  if (math::is_skipped(*learning_rate)) return;
   const math::SgdConstants<float> constants{static_cast<float>(*learning_rate * s.rate_factor),
                                             static_cast<float>(s.momentum),
                                             static_cast<float>(s.weight_decay), s.nesterov};
@@ -23,6 +24,7 @@ void sgd(const SgdParams& s, const float* g, const float* learning_rate, float* 
 
 void adam(const AdamParams& s, const float* g, const float* learning_rate, const int64_t* step,
           float* p, float* m, float* v, Team& team) {
+  if (math::is_skipped(*learning_rate)) return;
   const auto constants =
       math::adam_constants<float>(*learning_rate * s.rate_factor, s.beta1, s.beta2, s.epsilon,
                                   s.weight_decay, s.decoupled, *step);
@@ -33,6 +35,7 @@ void adam(const AdamParams& s, const float* g, const float* learning_rate, const
 
 void rmsprop(const RmspropParams& s, const float* g, const float* learning_rate, float* p,
              float* square, float* a, float* b, Team& team) {
+  if (math::is_skipped(*learning_rate)) return;
   const math::RmspropConstants<float> constants{static_cast<float>(*learning_rate * s.rate_factor),
                                                 static_cast<float>(s.alpha),
                                                 static_cast<float>(1 - s.alpha),
@@ -47,6 +50,7 @@ void rmsprop(const RmspropParams& s, const float* g, const float* learning_rate,
 
 void lion(const LionParams& s, const float* g, const float* learning_rate, float* p, float* m,
           Team& team) {
+  if (math::is_skipped(*learning_rate)) return;
   const double rate = *learning_rate * s.rate_factor;
   const math::LionConstants<float> constants{
       static_cast<float>(rate),        static_cast<float>(s.beta1),

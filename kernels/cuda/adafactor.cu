@@ -31,8 +31,10 @@ struct Rate {
     return math::adafactor_constants(*learning_rate * s.rate_factor, s.beta2_decay, s.scale_min,
                                      s.weight_decay, *step, square_sum, s.count());
   }
+  TRAINYARD_DEVICE bool is_skipped() const { return math::is_skipped(*learning_rate); }
   /// Takes a mean of squares into its running average.
   TRAINYARD_DEVICE void learn(float& average, float mean) const {
+    if (is_skipped()) return;
     average += static_cast<float>(constants(0).new_share) * (mean - average);
   }
 };
@@ -101,6 +103,7 @@ struct RowMeans : Added {
 };
 
 TRAINYARD_KERNEL void learn_vector(Rate rate, In g, float* column) {
+  if (rate.is_skipped()) return;
   TRAINYARD_SHARED float share;
   if (threadIdx.x == 0) share = static_cast<float>(rate.constants(0).new_share);
   __syncthreads();
@@ -144,6 +147,7 @@ struct UpdateSquares : AddedInDouble {
 };
 
 TRAINYARD_KERNEL void apply(Rate rate, Updates updates, const double* sums, float* p) {
+  if (rate.is_skipped()) return;
   TRAINYARD_SHARED float constants[2];
   const int64_t count = rate.s.count();
   if (threadIdx.x == 0) {

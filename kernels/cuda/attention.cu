@@ -33,14 +33,15 @@ struct Drawn {
   uint64_t seed;
   uint32_t stream, threshold;
   float scale;
-  int64_t row;
+  int64_t row, first_query;
   const int64_t* step;
 };
 
 /// m[i, j .. j + 3] of a head; j is a multiple of 4.
 TRAINYARD_DEVICE Four keeps(const Drawn& drawn, int64_t query_of_all, int64_t key) {
   if (!drawn.any) return {{1, 1, 1, 1}};
-  const auto block = static_cast<uint64_t>((query_of_all * drawn.row + key) / 4);
+  const auto block =
+      static_cast<uint64_t>(((drawn.first_query + query_of_all) * drawn.row + key) / 4);
   const math::Philox4 random =
       math::philox_block(drawn.seed, drawn.stream, static_cast<uint64_t>(*drawn.step), block);
   Four m;
@@ -524,6 +525,7 @@ Drawn drawn_of(const AttentionDims& d, const int64_t* step) {
           math::dropout_threshold(d.dropout),
           static_cast<float>(1 / (1 - d.dropout)),
           d.dropout_row(),
+          d.first_head * d.Tq,
           step};
 }
 

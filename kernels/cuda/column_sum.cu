@@ -49,7 +49,7 @@ void column_sum(int64_t rows, int64_t columns, In x, float* out, void* workspace
   auto* const of_part = static_cast<float*>(workspace);
   launch(grid_for(parts.count * columns), stream, sum_parts, rows, columns, parts, x, of_part);
   launch(grid_for(columns), stream, sum_parts, parts.count, columns, Parts{1, parts.count},
-         In{of_part, false}, out);
+         In{of_part}, out);
 }
 
 }  // namespace trainyard::kernels::cuda

@@ -1,7 +1,7 @@
-// kernels/cuda/convert.h: y = x, element by element, between F32 and bf16 or within one of them.
+// kernels/cuda/convert.h: y = x, element by element, between formats or within one.
 //
 /// Shapes    `count` elements.
-/// Writes    all of y, assigned; rounded to the nearest where y is bf16.
+/// Writes    all of y, assigned; rounded to the nearest where y has fewer bits.
 /// Aliasing  none, but y may be x where both are stored alike.
 #pragma once
 

@@ -13,13 +13,14 @@ struct Draw {
   uint64_t seed;
   uint32_t stream, threshold;
   float scale;
+  int64_t first_block;
 };
 
 TRAINYARD_KERNEL void drop(int64_t count, bool fours, Draw draw, const int64_t* step, In x, Out y) {
   const auto at = static_cast<uint64_t>(*step);
   for (int64_t i = 4 * thread_index(); i < count; i += 4 * thread_count()) {
-    const math::Philox4 random =
-        math::philox_block(draw.seed, draw.stream, at, static_cast<uint64_t>(i / 4));
+    const math::Philox4 random = math::philox_block(
+        draw.seed, draw.stream, at, static_cast<uint64_t>(draw.first_block + i / 4));
     const auto kept = [&](int k, float value) {
       return math::dropout_keeps(random.v[k], draw.threshold) ? value * draw.scale : 0.0f;
     };
@@ -40,7 +41,7 @@ TRAINYARD_KERNEL void drop(int64_t count, bool fours, Draw draw, const int64_t* 
 void dropout(const DropoutParams& p, const int64_t* step, In x, Out y, CUstream_st* stream) {
   const bool fours = p.count % 4 == 0 && takes_four(x) && takes_four(y);
   const Draw draw{p.seed, p.stream, math::dropout_threshold(p.ratio),
-                  static_cast<float>(1 / (1 - p.ratio))};
+                  static_cast<float>(1 / (1 - p.ratio)), p.first_block};
   launch(grid_for((p.count + 3) / 4), stream, drop, p.count, fours, draw, step, x, y);
 }
 

@@ -275,7 +275,7 @@ void add_positions_backward(const PositionDims& d, In dy, Out dx, Out dposition,
   if (parts.count > 1) {
     auto* const sums = static_cast<float*>(workspace);
     launch(grid_for(parts.count * columns), stream, position_parts, d.N, columns, parts, dy, sums);
-    rows = {sums, false};
+    rows = {sums};
     count = parts.count;
   }
   launch(grid_for(columns), stream, position_sums, count, columns, d.prefix * d.D, rows, dposition,

@@ -1,10 +1,12 @@
 #include "kernels/cuda/emulator.h"
 
+#include <atomic>
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -184,7 +186,8 @@ class Block {
 };
 
 Block block;
-int64_t launches = 0;
+std::mutex running;  // a grid
+std::atomic<int64_t> launches = 0;
 alignas(16) char shared[kSharedBytesMax];
 
 void Block::enter() { block.loop(); }
@@ -195,13 +198,12 @@ Submit submit = nullptr;
 
 void launch(int64_t blocks, int threads, int shared_bytes, CUstream_st* stream,
             std::function<void()> body) {
-  blockDim = {static_cast<unsigned>(threads), 1, 1};
-  gridDim = {static_cast<unsigned>(blocks), 1, 1};
   if (threads < 1 || threads > 1024 || blocks < 1 || blocks > 0x7FFFFFFF)
     stop("a grid out of bounds");
   if (shared_bytes < 0 || shared_bytes > kSharedBytesMax) stop("more than 48 KiB of shared memory");
   ++launches;
   auto work = [=, body = std::move(body)] {
+    const std::scoped_lock lock(running);
     blockDim = {static_cast<unsigned>(threads), 1, 1};
     gridDim = {static_cast<unsigned>(blocks), 1, 1};
     for (int64_t b = 0; b < blocks; ++b) {

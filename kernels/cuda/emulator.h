@@ -3,7 +3,7 @@
 // drawn anew for each block, so that a missing barrier shows as a wrong or a changing result. It
 // says nothing about speed, and cannot see a race whose outcome is the same in every order.
 //
-// One host thread at a time may launch.
+// Host threads may launch at a time; their grids run one after another.
 #pragma once
 
 #include <cstdint>

@@ -59,14 +59,25 @@ TRAINYARD_KERNEL void square_chunks(Tensors t, double* sums) {
   if (threadIdx.x == 0) sums[chunk] = sum;
 }
 
-TRAINYARD_KERNEL void join_squares(int64_t chunks, const double* sums, double max_norm, float* norm,
-                                   float* scale) {
+TRAINYARD_KERNEL void join_squares(int64_t chunks, const double* sums, double max_norm,
+                                   const float* loss_scale, float* norm, float* scale) {
   double sum = 0;
   for (int64_t i = threadIdx.x; i < chunks; i += blockDim.x) sum += sums[i];
-  const double root = std::sqrt(block_sum(sum));
+  const double by = loss_scale == nullptr ? 1 : static_cast<double>(*loss_scale);
+  const double root = std::sqrt(block_sum(sum)) / by;
   if (threadIdx.x != 0) return;
   *norm = static_cast<float>(root);
-  if (scale != nullptr) *scale = static_cast<float>(math::clip_scale(root, max_norm));
+  if (scale != nullptr) *scale = static_cast<float>(math::clip_scale(root, max_norm) / by);
+}
+
+TRAINYARD_KERNEL void adapt(math::LossScaling s, const float* norm, const float* learning_rate,
+                            LossScale<float> kept, LossScaleStep<float> step) {
+  if (threadIdx.x != 0) return;
+  *step.scale = *kept.scale;
+  *step.step = *kept.updates;
+  const bool taken = math::adapt_loss_scale(s, *norm, *kept.scale, *kept.good_steps);
+  *step.learning_rate = taken ? *learning_rate : std::numeric_limits<float>::quiet_NaN();
+  if (taken) ++*kept.updates;
 }
 
 }  // namespace
@@ -75,8 +86,8 @@ int64_t gradient_norm_workspace_bytes(const GradientNormParams& s) {
   return chunks_of(s) * static_cast<int64_t>(sizeof(double));
 }
 
-void gradient_norm(const GradientNormParams& s, std::span<const In> g, float* norm, float* scale,
-                   void* workspace, CUstream_st* stream) {
+void gradient_norm(const GradientNormParams& s, std::span<const In> g, const float* loss_scale,
+                   float* norm, float* scale, void* workspace, CUstream_st* stream) {
   auto* sums = static_cast<double*>(workspace);
   for (size_t begin = 0; begin < g.size(); begin += kTensors) {
     Tensors t;
@@ -92,8 +103,13 @@ void gradient_norm(const GradientNormParams& s, std::span<const In> g, float* no
     launch({chunks}, stream, square_chunks, t, sums);
     sums += chunks;
   }
-  launch({1}, stream, join_squares, chunks_of(s), static_cast<double*>(workspace), s.max_norm, norm,
-         scale);
+  launch({1}, stream, join_squares, chunks_of(s), static_cast<double*>(workspace), s.max_norm,
+         loss_scale, norm, scale);
+}
+
+void loss_scale_update(const math::LossScaling& s, const float* norm, const float* learning_rate,
+                       LossScale<float> kept, LossScaleStep<float> step, CUstream_st* stream) {
+  launch({1}, stream, adapt, s, norm, learning_rate, kept, step);
 }
 
 }  // namespace trainyard::kernels::cuda

@@ -63,8 +63,8 @@ TRAINYARD_KERNEL void xent_rows(int64_t rows, int64_t classes, ClassTarget t, co
                                 const int32_t* labels, float* prob, float* row_loss) {
   using Threads = RowThreads<kBlock>;
   for (int64_t row = Threads::first(); row < rows; row += Threads::step()) {
-    const In z_row{z + row * classes, false};
-    const Out p_row{prob + row * classes, false};
+    const In z_row{z + row * classes};
+    const Out p_row{prob + row * classes};
     const int32_t label = labels[row];
     const bool counts = label != t.ignored;
     const float of_label = counts ? z_row[label] : 0.0f;
@@ -124,8 +124,8 @@ TRAINYARD_KERNEL void xent_gradient(int64_t rows, int64_t classes, ClassTarget t
                                     float* dz) {
   using Threads = RowThreads<kBlock>;
   for (int64_t row = Threads::first(); row < rows; row += Threads::step()) {
-    const In p_row{prob + row * classes, false};
-    const Out dz_row{dz + row * classes, false};
+    const In p_row{prob + row * classes};
+    const Out dz_row{dz + row * classes};
     const int32_t label = labels[row];
     const bool counts = label != t.ignored && *weight > 0;
     const float factor = counts ? static_cast<float>(static_cast<double>(*dloss) / *weight) : 0.0f;
@@ -150,8 +150,8 @@ TRAINYARD_KERNEL void share_rows(int64_t rows, int64_t classes, ClassTarget t, b
                                  float* row_weight) {
   using Threads = RowThreads<kBlock>;
   for (int64_t row = Threads::first(); row < rows; row += Threads::step()) {
-    const In z_row{z + row * classes, false}, share_row{shares + row * classes, false};
-    const Out p_row{prob + row * classes, false};
+    const In z_row{z + row * classes}, share_row{shares + row * classes};
+    const Out p_row{prob + row * classes};
     RunningSoftmax s;
     Threads::template for_packs<kStep>(classes, [&](int64_t i) {
       for (const float e : load<kStep>(z_row, i).v) s.add(e);
@@ -198,7 +198,7 @@ TRAINYARD_KERNEL void share_weights(int64_t rows, int64_t classes, ClassTarget t
                                     const float* shares, float* row_weight) {
   using Threads = RowThreads<kBlock>;
   for (int64_t row = Threads::first(); row < rows; row += Threads::step()) {
-    const In share_row{shares + row * classes, false};
+    const In share_row{shares + row * classes};
     float weight = 0;
     Threads::template for_packs<kStep>(classes, [&](int64_t i) {
       const Pack<kStep> given = load<kStep>(share_row, i);
@@ -227,8 +227,8 @@ TRAINYARD_KERNEL void share_gradient(int64_t rows, int64_t classes, ClassTarget 
   const float factor =
       *weight > 0 ? static_cast<float>(static_cast<double>(*dloss) / *weight) : 0.0f;
   for (int64_t row = Threads::first(); row < rows; row += Threads::step()) {
-    const In p_row{prob + row * classes, false}, share_row{shares + row * classes, false};
-    const Out dz_row{dz + row * classes, false};
+    const In p_row{prob + row * classes}, share_row{shares + row * classes};
+    const Out dz_row{dz + row * classes};
     float sum = 0;
     Threads::template for_packs<kStep>(classes, [&](int64_t i) {
       const Pack<kStep> given = load<kStep>(share_row, i);
@@ -248,9 +248,8 @@ TRAINYARD_KERNEL void share_gradient(int64_t rows, int64_t classes, ClassTarget 
 
 /// Whether rows of all of them may be read four at a time.
 bool fours_of(int64_t classes, std::initializer_list<const float*> rows) {
-  return classes % 4 == 0 && std::ranges::all_of(rows, [](const float* x) {
-           return takes_four({x, false});
-         });
+  return classes % 4 == 0 &&
+         std::ranges::all_of(rows, [](const float* x) { return takes_four({x}); });
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ TRAINYARD_DEVICE void step_through(const U& u, const typename U::Constants& c, b
     Four value = {}, kept[3] = {};
     if (U::kReadsTarget) value = load4(target, i);
     for (int k = 0; k < 3; ++k) {
-      if (s[k] != nullptr) kept[k] = load4({s[k], false}, i);
+      if (s[k] != nullptr) kept[k] = load4({s[k]}, i);
     }
     for (int e = 0; e < 4; ++e) {
       U::step(c, given.v[e], value.v[e], s[0] == nullptr ? nullptr : &kept[0].v[e],
@@ -52,13 +52,14 @@ TRAINYARD_DEVICE void step_through(const U& u, const typename U::Constants& c, b
     }
     store4(target, i, value);
     for (int k = 0; k < 3; ++k) {
-      if (s[k] != nullptr) store4({s[k], false}, i, kept[k]);
+      if (s[k] != nullptr) store4({s[k]}, i, kept[k]);
     }
   }
 }
 
 template <typename U>
 TRAINYARD_KERNEL void update_one(U u, bool fours) {
+  if (u.is_skipped()) return;
   TRAINYARD_SHARED typename U::Constants c;
   if (threadIdx.x == 0) c = u.constants();
   __syncthreads();
@@ -76,6 +77,7 @@ template <typename U>
 TRAINYARD_KERNEL void update_chunks(const Chunk* chunks, const U* updates) {
   const Chunk chunk = chunks[blockIdx.x];
   const U& u = updates[chunk.of];
+  if (u.is_skipped()) return;
   TRAINYARD_SHARED typename U::Constants c;
   if (threadIdx.x == 0) c = u.constants();
   __syncthreads();
@@ -102,13 +104,14 @@ int64_t updates_at(int64_t chunks) {
 constexpr int64_t kNormBlocks = 264;
 
 TRAINYARD_KERNEL void momentum_and_direction(int64_t count, float new_share, float momentum,
-                                             bool nesterov, In g, float* m, float* x,
-                                             double* squares) {
+                                             bool nesterov, In g, const float* learning_rate,
+                                             float* m, float* x, double* squares) {
+  const bool skipped = math::is_skipped(*learning_rate);
   double sum = 0;
   for (int64_t i = thread_index(); i < count; i += thread_count()) {
     const float gradient = g[i];
     const float updated = m[i] + new_share * (gradient - m[i]);
-    m[i] = updated;
+    if (!skipped) m[i] = updated;
     const float direction = nesterov ? gradient + momentum * (updated - gradient) : updated;
     x[i] = direction;
     sum += static_cast<double>(direction) * static_cast<double>(direction);
@@ -139,6 +142,7 @@ TRAINYARD_KERNEL void polynomial(int64_t side, const float* gram, float* square)
 
 TRAINYARD_KERNEL void step_along(MuonParams s, const float* x, const float* learning_rate,
                                  float* p) {
+  if (math::is_skipped(*learning_rate)) return;
   TRAINYARD_SHARED float constants[2];
   if (threadIdx.x == 0) {
     const double rate = *learning_rate * s.rate_factor;
@@ -199,13 +203,13 @@ TRAINYARD_UPDATE(GradientClipping)
 
 int64_t muon_norm_workspace_bytes() { return kNormBlocks * static_cast<int64_t>(sizeof(double)); }
 
-void muon_begin(const MuonParams& s, In g, float* m, float* x, void* workspace,
-                CUstream_st* stream) {
+void muon_begin(const MuonParams& s, In g, const float* learning_rate, float* m, float* x,
+                void* workspace, CUstream_st* stream) {
   const int64_t count = s.rows * s.columns;
   const int64_t blocks = std::min(grid_for(count).blocks, kNormBlocks);
   auto* squares = static_cast<double*>(workspace);
   launch({blocks}, stream, momentum_and_direction, count, static_cast<float>(1 - s.momentum),
-         static_cast<float>(s.momentum), s.nesterov, g, m, x, squares);
+         static_cast<float>(s.momentum), s.nesterov, g, learning_rate, m, x, squares);
   launch({blocks}, stream, divide_by_norm, count, blocks, squares, x);
 }
 

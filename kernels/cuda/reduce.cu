@@ -167,7 +167,7 @@ Box<2> elements_of(const ReduceParams& p) {
 
 int64_t partial_bytes(const ReduceParams& p) {
   // In fours there are fewer terms and no more slices; which it is depends on where x lies.
-  const In aligned, unaligned{reinterpret_cast<const void*>(uintptr_t{2}), false};
+  const In aligned, unaligned{reinterpret_cast<const void*>(uintptr_t{2})};
   return std::max(reduction_workspace_bytes<Total>(Prepared(p, aligned).plan),
                   reduction_workspace_bytes<Total>(Prepared(p, unaligned).plan));
 }

@@ -108,7 +108,7 @@ TRAINYARD_KERNEL void sum_runs(ScatterDims d, const int32_t* index, const int32_
         if (begins && !continues) {
           store<kStep>(dtable, index[p] * d.width + column, sum);
         } else {
-          const Out to{ends, false};
+          const Out to{ends};
           store<kStep>(to, (2 * run + (begins ? 1 : 0)) * d.width + column, sum);
         }
       }
@@ -131,7 +131,7 @@ TRAINYARD_KERNEL void join_runs(ScatterDims d, const int32_t* index, const float
     const int32_t v = index[last];
     const bool began_before = index[run * kRun] == v && goes_on(index, d.count, run * kRun - 1);
     if (began_before || v == d.left_out) continue;
-    const In from{ends, false};
+    const In from{ends};
     Pack<kStep> sum = load<kStep>(from, (2 * run + 1) * d.width + column);
     do {
       ++run;

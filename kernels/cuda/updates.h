@@ -26,6 +26,7 @@ struct UpdateStates {
 //                source()         that are read
 //                target()         that are written, and read before where kReadsTarget
 //                states()         F32, updated
+//                is_skipped()     true: the step changes nothing (LossScaleUpdate)
 //                constants()      what is the same for all elements; from device memory
 //                step(c, source, target, state, state, state)
 
@@ -40,6 +41,7 @@ struct SgdUpdate {
   TRAINYARD_HD In source() const { return g; }
   TRAINYARD_HD Out target() const { return {p}; }
   TRAINYARD_HD UpdateStates states() const { return {{v}}; }
+  TRAINYARD_HD bool is_skipped() const { return math::is_skipped(*learning_rate); }
   TRAINYARD_HD Constants constants() const {
     return {static_cast<float>(*learning_rate * s.rate_factor), static_cast<float>(s.momentum),
             static_cast<float>(s.weight_decay), s.nesterov};
@@ -61,6 +63,7 @@ struct AdamUpdate {
   TRAINYARD_HD In source() const { return g; }
   TRAINYARD_HD Out target() const { return {p}; }
   TRAINYARD_HD UpdateStates states() const { return {{m, v}}; }
+  TRAINYARD_HD bool is_skipped() const { return math::is_skipped(*learning_rate); }
   TRAINYARD_HD Constants constants() const {
     return math::adam_constants<float>(*learning_rate * s.rate_factor, s.beta1, s.beta2, s.epsilon,
                                        s.weight_decay, s.decoupled, *at);
@@ -81,6 +84,7 @@ struct RmspropUpdate {
   TRAINYARD_HD In source() const { return g; }
   TRAINYARD_HD Out target() const { return {p}; }
   TRAINYARD_HD UpdateStates states() const { return {{square, a, b}}; }
+  TRAINYARD_HD bool is_skipped() const { return math::is_skipped(*learning_rate); }
   TRAINYARD_HD Constants constants() const {
     return {static_cast<float>(*learning_rate * s.rate_factor),
             static_cast<float>(s.alpha),
@@ -106,6 +110,7 @@ struct LionUpdate {
   TRAINYARD_HD In source() const { return g; }
   TRAINYARD_HD Out target() const { return {p}; }
   TRAINYARD_HD UpdateStates states() const { return {{m}}; }
+  TRAINYARD_HD bool is_skipped() const { return math::is_skipped(*learning_rate); }
   TRAINYARD_HD Constants constants() const {
     const double rate = *learning_rate * s.rate_factor;
     return {static_cast<float>(rate),        static_cast<float>(s.beta1),
@@ -131,6 +136,7 @@ struct MovingAverageUpdate {
   TRAINYARD_HD In source() const { return {p}; }
   TRAINYARD_HD Out target() const { return {average}; }
   TRAINYARD_HD UpdateStates states() const { return {}; }
+  TRAINYARD_HD bool is_skipped() const { return false; }
   TRAINYARD_HD Constants constants() const { return {*at == 0, static_cast<float>(1 - s.decay)}; }
   TRAINYARD_HD static void step(const Constants& c, float p, float& average, float*, float*,
                                 float*) {
@@ -155,6 +161,7 @@ struct GradientAccumulation {
   TRAINYARD_HD In source() const { return g; }
   TRAINYARD_HD Out target() const { return {sum}; }
   TRAINYARD_HD UpdateStates states() const { return {}; }
+  TRAINYARD_HD bool is_skipped() const { return false; }
   TRAINYARD_HD Constants constants() const {
     return {*micro_step == 0, static_cast<float>(s.share)};
   }
@@ -176,6 +183,7 @@ struct GradientClipping {
   TRAINYARD_HD In source() const { return g; }
   TRAINYARD_HD Out target() const { return y; }
   TRAINYARD_HD UpdateStates states() const { return {}; }
+  TRAINYARD_HD bool is_skipped() const { return false; }
   TRAINYARD_HD Constants constants() const {
     return {scale == nullptr ? 1.0f : *scale,
             s.bound == 0 ? std::numeric_limits<float>::infinity() : static_cast<float>(s.bound)};

@@ -161,6 +161,34 @@ TRAINYARD_HD inline T moving_average(T average, T p, T new_share) {
   return average + new_share * (p - average);
 }
 
+/// A step that is not taken has NaN as its learning rate (loss scaling): no update of it changes
+/// its parameter or what it keeps.
+TRAINYARD_HD inline bool is_skipped(float learning_rate) { return learning_rate != learning_rate; }
+
+/// Dynamic loss scaling. Source: Micikevicius et al. (2018), "Mixed Precision Training", section
+/// 3.2; the numbers of torch.amp.GradScaler.
+struct LossScaling {
+  double growth = 2, backoff = 0.5;
+  int64_t interval = 2000;  // steps taken one after another, after which the scale grows
+};
+
+/// Whether a step is taken whose gradients have this norm; adapts the scale for the next one. A
+/// scale that would leave T's range stays.
+template <typename T>
+TRAINYARD_HD inline bool adapt_loss_scale(const LossScaling& s, T norm, T& scale,
+                                          int64_t& good_steps) {
+  if (!(norm - norm == 0)) {
+    scale *= static_cast<T>(s.backoff);
+    good_steps = 0;
+    return false;
+  }
+  if (++good_steps < s.interval) return true;
+  const T grown = scale * static_cast<T>(s.growth);
+  if (grown - grown == 0) scale = grown;
+  good_steps = 0;
+  return true;
+}
+
 // What clipping the global norm multiplies gradients by, as torch.nn.utils.clip_grad_norm_; its
 // epsilon guards against a norm of 0. No bound (0) gives 1; a norm that is NaN gives NaN.
 TRAINYARD_HD inline double clip_scale(double norm, double max_norm) {

@@ -34,7 +34,7 @@ struct Mask {
   uint64_t step;
   T operator()(int64_t i, int64_t j) const {
     if (d.dropout == 0) return T(1);
-    const int64_t index = (head * d.Tq + i) * d.dropout_row() + j;
+    const int64_t index = ((d.first_head + head) * d.Tq + i) * d.dropout_row() + j;
     const uint32_t drawn = math::philox_u32(d.seed, d.stream, step, static_cast<uint64_t>(index));
     const bool kept = math::dropout_keeps(drawn, math::dropout_threshold(d.dropout));
     return kept ? static_cast<T>(1 / (1 - d.dropout)) : T(0);

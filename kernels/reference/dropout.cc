@@ -7,8 +7,8 @@ void dropout(const DropoutParams& p, const int64_t* step, const T* x, T* y) {
   const uint32_t threshold = math::dropout_threshold(p.ratio);
   const T scale = static_cast<T>(1 / (1 - p.ratio));
   for (int64_t i = 0; i < p.count; ++i) {
-    const uint32_t random =
-        math::philox_u32(p.seed, p.stream, static_cast<uint64_t>(*step), static_cast<uint64_t>(i));
+    const uint32_t random = math::philox_u32(p.seed, p.stream, static_cast<uint64_t>(*step),
+                                             static_cast<uint64_t>(4 * p.first_block + i));
     y[i] = math::dropout_keeps(random, threshold) ? x[i] * scale : T(0);
   }
 }

@@ -6,7 +6,8 @@
 namespace trainyard::kernels::reference {
 
 template <typename T>
-void gradient_norm(const GradientNormParams& s, std::span<const void* const> g, T* norm, T* scale) {
+void gradient_norm(const GradientNormParams& s, std::span<const void* const> g, const T* loss_scale,
+                   T* norm, T* scale) {
   double sum = 0;
   for (size_t k = 0; k < s.counts.size(); ++k) {
     const T* values = static_cast<const T*>(g[k]);
@@ -14,9 +15,10 @@ void gradient_norm(const GradientNormParams& s, std::span<const void* const> g, 
       sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
     }
   }
-  const double root = std::sqrt(sum);
+  const double by = loss_scale == nullptr ? 1 : static_cast<double>(*loss_scale);
+  const double root = std::sqrt(sum) / by;
   *norm = static_cast<T>(root);
-  if (scale != nullptr) *scale = static_cast<T>(math::clip_scale(root, s.max_norm));
+  if (scale != nullptr) *scale = static_cast<T>(math::clip_scale(root, s.max_norm) / by);
 }
 
 template <typename T>
@@ -34,9 +36,22 @@ void accumulate_gradient(int64_t count, double share, const T* g, const int64_t*
   }
 }
 
-#define TRAINYARD_INSTANTIATE(T)                                                                   \
-  template void gradient_norm<T>(const GradientNormParams&, std::span<const void* const>, T*, T*); \
-  template void clip_gradient<T>(const ClipGradientParams&, const T*, const T*, T*);               \
+template <typename T>
+void loss_scale_update(const math::LossScaling& s, const T* norm, const float* learning_rate,
+                       LossScale<T> kept, LossScaleStep<T> step) {
+  *step.scale = *kept.scale;
+  *step.step = *kept.updates;
+  const bool taken = math::adapt_loss_scale(s, *norm, *kept.scale, *kept.good_steps);
+  *step.learning_rate = taken ? *learning_rate : std::numeric_limits<float>::quiet_NaN();
+  if (taken) ++*kept.updates;
+}
+
+#define TRAINYARD_INSTANTIATE(T)                                                          \
+  template void gradient_norm<T>(const GradientNormParams&, std::span<const void* const>, \
+                                 const T*, T*, T*);                                       \
+  template void loss_scale_update<T>(const math::LossScaling&, const T*, const float*,    \
+                                     LossScale<T>, LossScaleStep<T>);                     \
+  template void clip_gradient<T>(const ClipGradientParams&, const T*, const T*, T*);      \
   template void accumulate_gradient<T>(int64_t, double, const T*, const int64_t*, T*);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)

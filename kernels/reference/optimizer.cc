@@ -7,6 +7,7 @@ namespace trainyard::kernels::reference {
 
 template <typename T>
 void sgd(const SgdParams& s, const T* g, const float* learning_rate, T* p, T* v) {
+  if (math::is_skipped(*learning_rate)) return;
   const math::SgdConstants<T> constants{static_cast<T>(*learning_rate * s.rate_factor),
                                         static_cast<T>(s.momentum), static_cast<T>(s.weight_decay),
                                         s.nesterov};
@@ -18,6 +19,7 @@ void sgd(const SgdParams& s, const T* g, const float* learning_rate, T* p, T* v)
 template <typename T>
 void adam(const AdamParams& s, const T* g, const float* learning_rate, const int64_t* step, T* p,
           T* m, T* v) {
+  if (math::is_skipped(*learning_rate)) return;
   const auto constants = math::adam_constants<T>(*learning_rate * s.rate_factor, s.beta1, s.beta2,
                                                  s.epsilon, s.weight_decay, s.decoupled, *step);
   for (int64_t i = 0; i < s.count; ++i) math::adam(constants, g[i], p[i], m[i], v[i]);
@@ -26,6 +28,7 @@ void adam(const AdamParams& s, const T* g, const float* learning_rate, const int
 template <typename T>
 void rmsprop(const RmspropParams& s, const T* g, const float* learning_rate, T* p, T* square, T* a,
              T* b) {
+  if (math::is_skipped(*learning_rate)) return;
   const math::RmspropConstants<T> constants{static_cast<T>(*learning_rate * s.rate_factor),
                                             static_cast<T>(s.alpha),
                                             static_cast<T>(1 - s.alpha),
@@ -40,6 +43,7 @@ void rmsprop(const RmspropParams& s, const T* g, const float* learning_rate, T* 
 
 template <typename T>
 void lion(const LionParams& s, const T* g, const float* learning_rate, T* p, T* m) {
+  if (math::is_skipped(*learning_rate)) return;
   const double rate = *learning_rate * s.rate_factor;
   const math::LionConstants<T> constants{
       static_cast<T>(rate),        static_cast<T>(s.beta1),
@@ -125,6 +129,7 @@ void product(int64_t M, int64_t N, int64_t K, const T* a, bool a_transposed, con
 template <typename T>
 void adafactor(const AdafactorParams& s, const T* g, const float* learning_rate,
                const int64_t* step, T* p, T* row, T* column) {
+  if (math::is_skipped(*learning_rate)) return;
   const int64_t count = s.count();
   const auto c =
       math::adafactor_constants(*learning_rate * s.rate_factor, s.beta2_decay, s.scale_min,
@@ -150,6 +155,7 @@ int64_t muon_workspace_elements(const MuonParams& s) {
 
 template <typename T>
 void muon(const MuonParams& s, const T* g, const float* learning_rate, T* p, T* m, T* workspace) {
+  if (math::is_skipped(*learning_rate)) return;
   const int64_t count = s.rows * s.columns;
   const bool tall = s.rows > s.columns;  // then the small Gram matrix is X^T X
   const int64_t side = std::min(s.rows, s.columns), length = std::max(s.rows, s.columns);

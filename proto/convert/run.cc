@@ -42,6 +42,20 @@ FileTensor to_engine(const v1::WeightTensor& tensor) {
   return {tensor.name(), tensor.dtype(), Shape({tensor.shape().begin(), tensor.shape().end()})};
 }
 
+v1::Recipe::Precision to_proto(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      return v1::Recipe::FP32;
+    case Precision::kTf32:
+      return v1::Recipe::TF32;
+    case Precision::kBf16:
+      return v1::Recipe::BF16;
+    case Precision::kFp16:
+      return v1::Recipe::FP16;
+  }
+  return v1::Recipe::PRECISION_UNSPECIFIED;
+}
+
 v1::RunPlan to_proto(const RunPlan& plan) {
   v1::RunPlan out;
   out.set_parameter_count(plan.parameter_count);
@@ -53,6 +67,7 @@ v1::RunPlan to_proto(const RunPlan& plan) {
   out.set_test_rows(plan.test_rows);
   if (plan.initial_weights) *out.mutable_initial_weights() = to_proto(*plan.initial_weights);
   out.set_flops_per_step(plan.flops_per_step);
+  out.set_precision(to_proto(plan.precision));
   auto* memory = out.mutable_memory();
   memory->set_parameter_bytes(plan.memory.parameter_bytes);
   memory->set_state_bytes(plan.memory.state_bytes);

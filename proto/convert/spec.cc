@@ -535,12 +535,46 @@ Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
     if (precision) {
       out.precision = *precision;
     } else {
-      violations.add("FIELD_UNSUPPORTED", "recipe.precision",
-                     std::to_string(r.precision()) + " is not known, expected fp32 or bf16");
+      violations.add(
+          "FIELD_UNSUPPORTED", "recipe.precision",
+          std::to_string(r.precision()) + " is not known, expected fp32, tf32, bf16 or fp16");
     }
   }
   read_options(r, out, violations);
   return out;
+}
+
+/// Several GPUs share the rows of each batch.
+void check_gpus(const v1::Resources& resources, const Recipe& recipe, Violations& violations) {
+  constexpr int kGpusMax = 64;
+  const int gpus = resources.gpus();
+  if (!resources.has_gpus()) return;
+  if (gpus < 1 || gpus > kGpusMax) {
+    violations.add(
+        "FIELD_OUT_OF_RANGE", "resources.gpus",
+        std::to_string(gpus) + " is out of range, expected 1.." + std::to_string(kGpusMax));
+    return;
+  }
+  if (gpus > 1 && resources.device() != v1::Resources::GPU) {
+    violations.add("FIELD_CONFLICT", "resources.gpus",
+                   std::to_string(gpus) + " goes with device: gpu, expected that or gpus: 1");
+    return;
+  }
+  // What else is wrong with these two, their own checks say.
+  if (recipe.accumulate_steps < 1 || recipe.batch_size % recipe.accumulate_steps != 0) return;
+  const int64_t rows = recipe.micro_batch();
+  if (rows < 1 || rows % gpus == 0) return;
+  std::string divisors;
+  for (int64_t n = 1; n <= std::min<int64_t>(rows, kGpusMax); ++n) {
+    if (rows % n == 0) divisors += (divisors.empty() ? "" : ", ") + std::to_string(n);
+  }
+  violations.add("FIELD_OUT_OF_RANGE", "resources.gpus",
+                 std::to_string(gpus) + " does not divide " +
+                     (recipe.accumulate_steps == 1
+                          ? "recipe.batch_size " + std::to_string(rows)
+                          : "the " + std::to_string(rows) +
+                                " rows of recipe.batch_size over recipe.accumulate_steps") +
+                     ", expected one of " + divisors);
 }
 
 }  // namespace
@@ -568,6 +602,7 @@ Result<EngineSpec> to_engine(const v1::JobSpec& spec) {
     violations.add("FIELD_OUT_OF_RANGE", "resources.threads",
                    std::to_string(resources.threads()) + " is out of range, expected 1..256");
   }
+  check_gpus(resources, out.recipe, violations);
   if (spec.priority() < -100 || spec.priority() > 100) {
     violations.add("FIELD_OUT_OF_RANGE", "priority",
                    std::to_string(spec.priority()) + " is out of range, expected -100..100");

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "server/scheduler/scheduler.h"
 
@@ -9,38 +10,79 @@ namespace {
 
 const char* noun_of(DeviceKind kind) { return kind == DeviceKind::kGpu ? "GPU" : "CPU"; }
 
+// "a GPU", "2 GPUs of one model"
+std::string wanted(DeviceKind kind, int32_t count) {
+  if (count > 1) return std::to_string(count) + " " + noun_of(kind) + "s of one model";
+  return std::string("a ") + noun_of(kind);
+}
+
 // Free slots per device, in the order of the inventory.
 class Slots {
  public:
   explicit Slots(const Snapshot& snapshot) : devices_(snapshot.inventory.devices) {
-    for (const Device& d : devices_) free_[d.name] = d.slots;
-    for (const PlacedJob& job : snapshot.placed) --free_[job.device];
+    for (const Device& d : devices_) {
+      free_[d.name] = d.slots;
+      const bool usable = d.schedulable && d.slots > 0;
+      Alike& alike = alike_[{d.kind, d.model}];
+      alike.usable += usable;
+      alike.usable_soon += usable || d.checking;
+    }
+    for (const PlacedJob& job : snapshot.placed) {
+      for (const std::string& device : job.devices) --free_[device];
+    }
   }
-  bool has_kind(DeviceKind kind) const {
-    return std::any_of(devices_.begin(), devices_.end(), [&](const Device& d) {
-      return d.kind == kind && d.schedulable && d.slots > 0;
-    });
+  /// As many devices of this kind and of one model can be used, busy or not.
+  bool has_kind(DeviceKind kind, int32_t count = 1) const {
+    return has(kind, [&](const Alike& a) { return a.usable >= count; });
   }
-  /// A device of this kind may be usable in some seconds.
-  bool checks_kind(DeviceKind kind) const {
-    return std::any_of(devices_.begin(), devices_.end(),
-                       [&](const Device& d) { return d.kind == kind && d.checking; });
+  /// The same, counting those that may be usable in some seconds.
+  bool will_have_kind(DeviceKind kind, int32_t count = 1) const {
+    return has(kind, [&](const Alike& a) { return a.usable_soon >= count; });
   }
   /// Any device of this kind, usable now or not.
   bool lists_kind(DeviceKind kind) const {
     return std::any_of(devices_.begin(), devices_.end(),
                        [&](const Device& d) { return d.kind == kind; });
   }
-  const Device* find_free(DeviceKind kind) const {
-    for (const Device& d : devices_)
-      if (d.kind == kind && d.schedulable && free_.at(d.name) > 0) return &d;
-    return nullptr;
+  /// So many free devices of one model, the first ones; empty if there are fewer.
+  std::vector<const Device*> find_free(DeviceKind kind, int32_t count) const {
+    for (const Device& first : devices_) {
+      if (first.kind != kind || !is_free(first)) continue;
+      std::vector<const Device*> alike;
+      for (const Device& d : devices_) {
+        if (std::ssize(alike) < count && d.kind == kind && d.model == first.model && is_free(d))
+          alike.push_back(&d);
+      }
+      if (std::ssize(alike) == count) return alike;
+    }
+    return {};
   }
   void take(const Device& device) { --free_[device.name]; }
+  /// From now on nobody finds the devices of which `count` alike may be used, soon at least: a job
+  /// that wants so many waits for them.
+  void keep(DeviceKind kind, int32_t count) {
+    for (const Device& d : devices_) {
+      if (d.kind == kind && alike_.at({d.kind, d.model}).usable_soon >= count) kept_.insert(d.name);
+    }
+  }
 
  private:
+  struct Alike {
+    int32_t usable = 0, usable_soon = 0;
+  };
+  template <typename Predicate>
+  bool has(DeviceKind kind, Predicate enough) const {
+    return std::any_of(alike_.begin(), alike_.end(),
+                       [&](const auto& a) { return a.first.first == kind && enough(a.second); });
+  }
+  bool is_free(const Device& d) const {
+    return d.schedulable && free_.at(d.name) > 0 && !kept_.contains(d.name);
+  }
+
   const std::vector<Device>& devices_;
+  std::map<std::pair<DeviceKind, std::string>, Alike> alike_;  // by model
   std::map<std::string, int32_t> free_;  // below 0 if a device's slots were cut while jobs run
+  std::set<std::string> kept_;
 };
 
 struct Choice {
@@ -55,13 +97,15 @@ Choice choose_kind(const WaitingJob& job, const Slots& slots, const std::string&
     return Choice{kind, "DEVICE_ASSIGNED", std::move(message)};
   };
   if (job.wish == DeviceWish::kCpu) return assigned(DeviceKind::kCpu, "The job asked for the CPU.");
-  if (job.wish == DeviceWish::kGpu) return assigned(DeviceKind::kGpu, "The job asked for a GPU.");
-  if (job.kind_before && (slots.has_kind(*job.kind_before) || slots.checks_kind(*job.kind_before)))
+  if (job.wish == DeviceWish::kGpu)
+    return assigned(DeviceKind::kGpu,
+                    "The job asked for " + wanted(DeviceKind::kGpu, job.gpus) + ".");
+  if (job.kind_before && slots.will_have_kind(*job.kind_before))
     return assigned(*job.kind_before, std::string("The same kind of device as before, a ") +
                                           noun_of(*job.kind_before) +
                                           ", so that the result stays "
                                           "the same to the bit.");
-  if (slots.has_kind(DeviceKind::kGpu) || slots.checks_kind(DeviceKind::kGpu))
+  if (slots.will_have_kind(DeviceKind::kGpu))
     return assigned(DeviceKind::kGpu, "A GPU is there, and the job takes any device.");
   std::string why = gpu_note.empty() ? "No GPU can be used now." : gpu_note;
   return Choice{DeviceKind::kCpu, "CPU_FALLBACK", std::string("Runs on the CPU. ").append(why)};
@@ -69,17 +113,26 @@ Choice choose_kind(const WaitingJob& job, const Slots& slots, const std::string&
 
 WaitDecision wait_for_device(const WaitingJob& job, DeviceKind kind, const Slots& slots,
                              const std::string& gpu_note) {
-  if (slots.has_kind(kind))
+  if (slots.has_kind(kind, job.gpus)) {
+    if (job.gpus > 1)
+      return {job.uid, "WAITING_FOR_DEVICE",
+              "Waits until " + wanted(kind, job.gpus) +
+                  " are free at once: those that come free are kept from jobs of lower priority "
+                  "or submitted later."};
     return {job.uid, "WAITING_FOR_DEVICE",
             std::string("Waits for a free slot: every ") + noun_of(kind) +
-                " slot is taken by jobs of higher priority or submitted earlier."};
-  if (slots.checks_kind(kind))
+                " slot is taken by or kept for jobs of higher priority or submitted earlier."};
+  }
+  std::string message = "Waits for " + wanted(kind, job.gpus) + ": ";
+  if (slots.will_have_kind(kind, job.gpus))
     return {job.uid, "WAITING_FOR_DEVICE",
-            std::string("Waits for a ") + noun_of(kind) +
-                ": it is being checked before a job starts on it, which takes some seconds."};
-  std::string message = std::string("Waits for a ") + noun_of(kind) + ": ";
+            message + (job.gpus > 1 ? "some are" : "it is") +
+                " being checked before a job starts on " + (job.gpus > 1 ? "them" : "it") +
+                ", which takes some seconds."};
   if (kind == DeviceKind::kGpu && !gpu_note.empty())
     message += gpu_note;
+  else if (slots.has_kind(kind))
+    message += "fewer can be used now.";
   else
     message += slots.lists_kind(kind) ? "none can be used now." : "this server has none.";
   return {job.uid, "NO_DEVICE", std::move(message)};
@@ -114,29 +167,40 @@ Decisions decide(const Snapshot& snapshot, int64_t now_us) {
       continue;
     }
     const Choice choice = choose_kind(*job, slots, gpu_note);
-    const Device* device = slots.find_free(choice.kind);
-    if (device == nullptr) {
+    const std::vector<const Device*> found = slots.find_free(choice.kind, job->gpus);
+    if (found.empty()) {
       decisions.waits.push_back(wait_for_device(*job, choice.kind, slots, gpu_note));
+      slots.keep(choice.kind, job->gpus);
       continue;
     }
-    slots.take(*device);
-    decisions.starts.push_back({job->uid, device->name, choice.reason, choice.message});
+    StartDecision start{job->uid, {}, choice.reason, choice.message};
+    for (const Device* device : found) {
+      slots.take(*device);
+      start.devices.push_back(device->name);
+    }
+    decisions.starts.push_back(std::move(start));
   }
   return decisions;
 }
 
-Status check_satisfiable(DeviceWish wish, const Devices& devices) {
-  const auto has = [&](DeviceKind kind) {
-    return std::any_of(devices.devices.begin(), devices.devices.end(), [&](const Device& d) {
-      // A device that is only ill now may be well again; one without its module may not.
-      return d.kind == kind && (d.schedulable || d.checking || d.health != DeviceHealth::kHealthy);
-    });
-  };
-  if (wish != DeviceWish::kGpu || has(DeviceKind::kGpu)) return {};
-  Error e = field_error("RESOURCES_IMPOSSIBLE", "spec.resources.device",
-                        "gpu is not possible on this server, expected auto or cpu");
+Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices) {
+  if (wish != DeviceWish::kGpu) return {};
+  std::map<std::string, int32_t> by_model;
+  int32_t most = 0;
+  for (const Device& d : devices.devices) {
+    // A device that is only ill now may be well again; one without its module may not.
+    const bool may = d.schedulable || d.checking || d.health != DeviceHealth::kHealthy;
+    if (d.kind == DeviceKind::kGpu && may) most = std::max(most, ++by_model[d.model]);
+  }
+  if (gpus <= most) return {};
+  Error e = most == 0 ? field_error("RESOURCES_IMPOSSIBLE", "spec.resources.device",
+                                    "gpu is not possible on this server, expected auto or cpu")
+                      : field_error(
+                            "RESOURCES_IMPOSSIBLE", "spec.resources.gpus",
+                            std::to_string(gpus) + " is not possible on this server, expected 1.." +
+                                std::to_string(most) + ": so many GPUs of one model it has");
   if (!devices.note.empty()) e.message += ". " + devices.note;
-  e.metadata["gpu_max"] = "0";
+  e.metadata["gpu_max"] = std::to_string(most);
   return e;
 }
 

@@ -7,7 +7,8 @@
 //
 // Which devices a job may use:
 //   cpu    the CPU.
-//   gpu    a GPU.
+//   gpu    a GPU; several of one model, where the job asks for so many. It gets all of them at once
+//          or none: while it waits, the GPUs that it could use are kept from the jobs behind it.
 //   auto   a GPU where the server has one that works, even if it is busy now (the CPU would finish
 //          later) or being checked, else the CPU, with the reason. After a first attempt: the same
 //          kind of device as before while there is one, since another kind gives other bits.
@@ -34,26 +35,27 @@ struct WaitingJob {
   int64_t order = 0;  // of submission; unique
   int32_t priority = 0;
   DeviceWish wish = DeviceWish::kAuto;
+  int32_t gpus = 1;                       // above 1 with kGpu
   std::optional<DeviceKind> kind_before;  // of the last attempt
   int32_t workers_lost = 0;
   int64_t retry_time_us = 0;  // does not start before
 };
 struct PlacedJob {
   std::string uid;
-  std::string device;
+  std::vector<std::string> devices;
 };
 struct Snapshot {
   Devices inventory;
   std::vector<WaitingJob> waiting;  // in any order
-  std::vector<PlacedJob> placed;    // STARTING and RUNNING: each holds a slot of its device
+  std::vector<PlacedJob> placed;    // STARTING and RUNNING: each holds a slot of each device
   bool draining = false;            // the server stops: nothing starts
 };
 
 struct StartDecision {
   std::string uid;
-  std::string device;
-  std::string reason;   // DEVICE_ASSIGNED, CPU_FALLBACK
-  std::string message;  // why this device
+  std::vector<std::string> devices;  // as many as it asks for
+  std::string reason;                // DEVICE_ASSIGNED, CPU_FALLBACK
+  std::string message;               // why this device
 };
 struct WaitDecision {
   std::string uid;
@@ -72,7 +74,11 @@ Decisions decide(const Snapshot& snapshot, int64_t now_us);
 /// that are PAUSED or whose cancel was asked for are left out of `waiting`.
 Snapshot make_snapshot(const std::vector<Job>& unfinished, Devices devices, bool draining);
 
-/// Whether any device of this server could ever run it. INVALID_ARGUMENT/RESOURCES_IMPOSSIBLE.
-Status check_satisfiable(DeviceWish wish, const Devices& devices);
+/// What a job's resources say.
+DeviceWish wish_of(const v1::JobSpec& spec);
+int32_t gpus_of(const v1::JobSpec& spec);
+
+/// Whether devices of this server could ever run it. INVALID_ARGUMENT/RESOURCES_IMPOSSIBLE.
+Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices);
 
 }  // namespace trainyard::server

@@ -3,7 +3,6 @@
 #include "server/scheduler/scheduler.h"
 
 namespace trainyard::server {
-namespace {
 
 DeviceWish wish_of(const v1::JobSpec& spec) {
   switch (spec.resources().device()) {
@@ -15,6 +14,12 @@ DeviceWish wish_of(const v1::JobSpec& spec) {
       return DeviceWish::kAuto;
   }
 }
+
+int32_t gpus_of(const v1::JobSpec& spec) {
+  return spec.resources().has_gpus() ? spec.resources().gpus() : 1;
+}
+
+namespace {
 
 std::optional<DeviceKind> kind_of(const std::string& device) {
   if (device.empty()) return std::nullopt;
@@ -29,10 +34,11 @@ Snapshot make_snapshot(const std::vector<Job>& unfinished, Devices devices, bool
   snapshot.draining = draining;
   for (const Job& job : unfinished) {
     if (is_active(job.state)) {
-      snapshot.placed.push_back({job.uid, job.device});
+      snapshot.placed.push_back({job.uid, job.devices});
     } else if (job.state == JobState::kQueued && !job.cancel_requested) {
       snapshot.waiting.push_back({job.uid, job.order, job.priority, wish_of(job.spec),
-                                  kind_of(job.device), job.workers_lost, job.retry_time_us});
+                                  gpus_of(job.spec), kind_of(job.device()), job.workers_lost,
+                                  job.retry_time_us});
     }
   }
   return snapshot;

@@ -125,9 +125,7 @@ Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest
                                             : request.dataset_id();
   dataset.spec = spec;
   // What is READY needs its sources no more.
-  Result<Dataset> known = service_.store.datasets().find(kTenant, dataset.id);
-  const bool ready =
-      known.ok() && known->digest == dataset.digest && known->state == v1::Dataset::READY;
+  ASSIGN_OR_RETURN(const bool ready, service_.store.datasets().has_ready(dataset.digest));
   for (int i = 0; !ready && i < spec.sources_size(); ++i) {
     if (on_server(spec.sources(i))) continue;
     ASSIGN_OR_RETURN(const Upload upload, uploads_.find(spec.sources(i).sha256()));
@@ -151,16 +149,17 @@ Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest
 }
 
 Result<v1::Dataset> DatasetHandlers::get(const v1::GetDatasetRequest& request) const {
-  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kDatasets, "name", request.name()));
-  ASSIGN_OR_RETURN(const Dataset dataset, service_.store.datasets().find(kTenant, id));
+  ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("name", request.name()));
+  ASSIGN_OR_RETURN(const Dataset dataset, service_.store.datasets().find(kTenant, ref));
   return to_proto(dataset);
 }
 
 Result<v1::ListDatasetsResponse> DatasetHandlers::list(
     const v1::ListDatasetsRequest& request) const {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
-  ASSIGN_OR_RETURN(const DatasetPage page, service_.store.datasets().list(
-                                               kTenant, request.page_size(), request.page_token()));
+  ASSIGN_OR_RETURN(const DatasetPage page,
+                   service_.store.datasets().list(kTenant, request.all_versions(),
+                                                  request.page_size(), request.page_token()));
   v1::ListDatasetsResponse response;
   for (const Dataset& dataset : page.datasets) *response.add_datasets() = to_proto(dataset);
   response.set_next_page_token(page.next_page_token);
@@ -168,17 +167,17 @@ Result<v1::ListDatasetsResponse> DatasetHandlers::list(
 }
 
 Status DatasetHandlers::remove(const v1::DeleteDatasetRequest& request) {
-  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kDatasets, "name", request.name()));
+  ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("name", request.name()));
   ASSIGN_OR_RETURN(const DatasetStore::Removed removed,
-                   service_.store.datasets().remove(kTenant, id));
-  if (removed.digest_unused && removed.dataset.state == v1::Dataset::READY) {
-    if (Status s = service_.files.remove_all(service_.paths.dataset(removed.dataset.digest));
-        !s.ok()) {
-      spdlog::warn("event=files_left {} {}", kv("dataset", removed.dataset.name()),
-                   kv("message", s.error().message));
+                   service_.store.datasets().remove(kTenant, ref));
+  for (const std::string& digest : removed.unused_digests) {
+    if (Status s = service_.files.remove_all(service_.paths.dataset(digest)); !s.ok()) {
+      spdlog::warn("event=files_left digest={} {}", digest, kv("message", s.error().message));
     }
   }
-  spdlog::info("event=dataset_deleted {}", kv("dataset", removed.dataset.name()));
+  for (const Dataset& dataset : removed.datasets) {
+    spdlog::info("event=dataset_deleted {}", kv("dataset", dataset.name()));
+  }
   return {};
 }
 

@@ -42,7 +42,7 @@ Result<v1::Job> JobHandlers::submit(const v1::SubmitJobRequest& request) {
   job.id = request.job_id();
   job.spec = std::move(planned.spec);
   job.plan = std::move(planned.plan);
-  job.dataset_id = std::move(planned.dataset_id);
+  job.dataset = std::move(planned.dataset);
   job.initial_model_id = std::move(planned.initial_model_id);
   job.request_id = request.request_id();
   v1::SubmitJobRequest body = request;

@@ -50,17 +50,6 @@ void check_labels(const v1::JobSpec& spec, Violations& violations) {
   }
 }
 
-DeviceWish wish_of(const v1::JobSpec& spec) {
-  switch (spec.resources().device()) {
-    case v1::Resources::CPU:
-      return DeviceWish::kCpu;
-    case v1::Resources::GPU:
-      return DeviceWish::kGpu;
-    default:
-      return DeviceWish::kAuto;
-  }
-}
-
 struct Choice {
   std::string device;
   std::string advice;  // why, in a sentence
@@ -92,10 +81,20 @@ Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec, Store
 }
 
 /// Where the job would start now, as decide() places it.
-Choice choose_device(DeviceWish wish, const Devices& devices) {
+Choice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size, const Devices& devices) {
   if (wish != DeviceWish::kCpu) {
     for (const Device& device : devices.devices) {
       if (device.kind != DeviceKind::kGpu || !device.schedulable) continue;
+      const auto alike = std::ranges::count_if(devices.devices, [&](const Device& d) {
+        return d.kind == device.kind && d.model == device.model && d.schedulable;
+      });
+      if (alike < gpus) continue;
+      if (gpus > 1) {
+        return {device.name, std::to_string(gpus) + " GPUs (" + device.model +
+                                 "), as asked: each computes " + std::to_string(batch_size / gpus) +
+                                 " of the " + std::to_string(batch_size) +
+                                 " rows of a batch, and needs the memory of this plan."};
+      }
       return {device.name,
               wish == DeviceWish::kGpu ? "A GPU, as asked." : "A GPU (" + device.model + ")."};
     }
@@ -104,6 +103,10 @@ Choice choose_device(DeviceWish wish, const Devices& devices) {
   if (wish != DeviceWish::kCpu) {
     cpu.advice =
         devices.note.empty() ? "The CPU: this server has no GPU." : "The CPU: " + devices.note;
+  }
+  if (wish == DeviceWish::kGpu) {  // there are, but not to use now
+    cpu.advice = "No " + (gpus > 1 ? std::to_string(gpus) + " GPUs of one model" : "GPU") +
+                 " can be used now, the job would wait: planned on the CPU.";
   }
   return cpu;
 }
@@ -129,6 +132,7 @@ struct JobPlanner::CheckedJob {
   EngineSpec engine;
   Dataset dataset;
   DeviceWish wish = DeviceWish::kAuto;
+  int32_t gpus = 1;
   std::optional<Model> initial_weights;
 
   /// What would be taken. Nothing where the job asks for none, or for those of an older daemon's
@@ -169,9 +173,9 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
   }
   if (!violations.empty()) return violations.to_error();
 
-  ASSIGN_OR_RETURN(const std::string id,
-                   parse_id_or_name(Collection::kDatasets, "dataset.name", spec.dataset().name()));
-  ASSIGN_OR_RETURN(job.dataset, service_.store.datasets().find("default", id));
+  ASSIGN_OR_RETURN(const DatasetRef ref,
+                   parse_dataset_id_or_name("dataset.name", spec.dataset().name()));
+  ASSIGN_OR_RETURN(job.dataset, service_.store.datasets().find_usable("default", ref));
   if (job.dataset.state != v1::Dataset::READY) {
     return not_ready_error(job.dataset, "submit");
   }
@@ -184,13 +188,14 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
   }
   ASSIGN_OR_RETURN(job.initial_weights, find_initial_weights(spec, service_.store));
   job.wish = wish_of(spec);
+  job.gpus = gpus_of(spec);
   return job;
 }
 
 Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
   ASSIGN_OR_RETURN(CheckedJob job, check(spec));
   PlannedJob planned;
-  planned.dataset_id = job.dataset.id;
+  planned.dataset = job.dataset.ref();
   ASSIGN_OR_RETURN(planned.plan, plan_on_dataset(spec, job.dataset));
   if (job.initial_weights) {
     planned.initial_model_id = job.initial_weights->id;
@@ -200,14 +205,14 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
     if (report) *planned.plan.mutable_initial_weights() = std::move(*report);
   }
   const Devices devices = this->devices();
-  if (Status s = check_satisfiable(job.wish, devices); !s.ok()) return s.error();
+  if (Status s = check_satisfiable(job.wish, job.gpus, devices); !s.ok()) return s.error();
   const int64_t needed = total_bytes(planned.plan.memory());
-  ASSIGN_OR_RETURN(const Room room, find_room(job.wish, devices, needed));
+  ASSIGN_OR_RETURN(const Room room, find_room(job.wish, job.gpus, devices, needed));
   if (room.memory_bytes > 0 && needed > room.available_bytes()) {
     ASSIGN_OR_RETURN(const DatasetSchema schema,
                      read_schema(service_.paths.dataset(job.dataset.digest)));
-    const FitAdvice advice =
-        advise_fit(job.engine.model, job.engine.recipe, schema, room.available_bytes(), 0);
+    const FitAdvice advice = advise_fit(job.engine.model, job.engine.recipe, schema,
+                                        room.available_bytes(), 0, job.gpus);
     Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE",
                          shortage_text(needed, room) + "; " + describe(advice));
     e.metadata = {{"bytes_needed", std::to_string(needed)},
@@ -218,7 +223,8 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
                   {"recompute_that_fits", std::string(name_of(advice.recompute))}};
     return e;
   }
-  planned.plan.set_device_advice(choose_device(job.wish, devices).advice);
+  planned.plan.set_device_advice(
+      choose_device(job.wish, job.gpus, job.engine.recipe.batch_size, devices).advice);
   planned.spec = std::move(job.spec);
   return planned;
 }
@@ -234,8 +240,9 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   const Result<DatasetSchema> schema = read_schema(service_.paths.dataset(full.job.dataset.digest));
   if (!schema.ok()) return internal_error("PlanJob", schema.error().message);  // it was READY
   full.schema = *schema;
-  ASSIGN_OR_RETURN(const JobPlan plan, plan_job(full.job.engine.model, full.job.engine.recipe,
-                                                full.schema, dump_of(request.dump())));
+  ASSIGN_OR_RETURN(const JobPlan plan,
+                   plan_job(full.job.engine.model, full.job.engine.recipe, full.schema,
+                            dump_of(request.dump()), full.job.gpus));
   if (plan.dump.size() > kDumpBytesMax) {
     return make_error(ErrorCode::kOutOfRange, "DUMP_TOO_LARGE",
                       "the dump has " + human_bytes(static_cast<int64_t>(plan.dump.size())) +
@@ -253,8 +260,10 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
   Result<FullPlan> planned = plan_layers(request);
   if (!planned.ok()) return done(std::move(planned).error());
   const Devices devices = this->devices();
-  if (Status s = check_satisfiable(planned->job.wish, devices); !s.ok()) return done(s.error());
-  const Choice choice = choose_device(planned->job.wish, devices);
+  if (Status s = check_satisfiable(planned->job.wish, planned->job.gpus, devices); !s.ok())
+    return done(s.error());
+  const Choice choice = choose_device(planned->job.wish, planned->job.gpus,
+                                      planned->job.engine.recipe.batch_size, devices);
   planned->plan.set_device(choice.device);
   planned->plan.mutable_run()->set_device_advice(choice.advice);
 
@@ -281,21 +290,21 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
       });
 }
 
-Result<Room> JobPlanner::find_room(DeviceWish wish, const Devices& devices,
+Result<Room> JobPlanner::find_room(DeviceWish wish, int32_t gpus, const Devices& devices,
                                    int64_t needed_bytes) const {
   const int64_t cpu_limit = service_.config.cpu_memory_bytes_max;
   // With all that is in use now counted as others': most jobs fit even so.
-  const Room least = largest_room(wish, devices, {}, cpu_limit);
+  const Room least = largest_room(wish, gpus, devices, {}, cpu_limit);
   if (least.memory_bytes == 0 || needed_bytes <= least.available_bytes()) return least;
   ASSIGN_OR_RETURN(const std::vector<Job> jobs, service_.store.jobs().list_unfinished());
-  return largest_room(wish, devices, jobs, cpu_limit);
+  return largest_room(wish, gpus, devices, jobs, cpu_limit);
 }
 
 v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t needed_bytes,
                                  const Devices& devices) const {
   v1::MemoryFit fit;
   fit.set_bytes_needed(needed_bytes);
-  const Result<Room> room = find_room(full.job.wish, devices, needed_bytes);
+  const Result<Room> room = find_room(full.job.wish, full.job.gpus, devices, needed_bytes);
   if (!room.ok() || room->memory_bytes == 0) {  // nobody knows: it is not held against the job
     fit.set_fits(true);
     return fit;
@@ -304,8 +313,9 @@ v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t needed_bytes,
   fit.set_bytes_available(available);
   fit.set_fits(needed_bytes <= available);
   if (fit.fits()) return fit;
-  const FitAdvice advice = advise_fit(full.job.engine.model, full.job.engine.recipe, full.schema,
-                                      available, full.plan.run().memory().workspace_bytes());
+  const FitAdvice advice =
+      advise_fit(full.job.engine.model, full.job.engine.recipe, full.schema, available,
+                 full.plan.run().memory().workspace_bytes(), full.job.gpus);
   fit.set_bytes_short(needed_bytes - available);
   fit.set_message(shortage_text(needed_bytes, *room) + "; " + describe(advice));
   set_advice(advice, fit);
@@ -329,6 +339,7 @@ Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const D
   v1::JobSpec numbers;  // what the plan depends on
   *numbers.mutable_model() = spec.model();
   *numbers.mutable_recipe() = spec.recipe();
+  numbers.mutable_resources()->set_gpus(gpus_of(spec));
   const std::string key = dataset.digest + digest_of(numbers);
   {
     const std::lock_guard lock(mu_);
@@ -340,7 +351,8 @@ Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const D
   ASSIGN_OR_RETURN(const EngineSpec engine, to_engine(spec));
   const Result<DatasetSchema> schema = read_schema(service_.paths.dataset(dataset.digest));
   if (!schema.ok()) return internal_error("SubmitJob", schema.error().message);  // it was READY
-  ASSIGN_OR_RETURN(const RunPlan plan, plan_run(engine.model, engine.recipe, *schema));
+  ASSIGN_OR_RETURN(const RunPlan plan,
+                   plan_run(engine.model, engine.recipe, *schema, gpus_of(spec)));
   v1::RunPlan on_wire = to_proto(plan);
 
   const std::lock_guard lock(mu_);

@@ -18,14 +18,14 @@
 namespace trainyard::server {
 
 struct PlannedJob {
-  v1::JobSpec spec;  // as accepted: full dataset name, thread count filled in
+  v1::JobSpec spec;  // as accepted: full dataset name with version, thread count filled in
   v1::RunPlan plan;
-  std::string dataset_id;
+  DatasetRef dataset;            // the version that it takes
   std::string initial_model_id;  // of recipe.initial_weights; empty: none
 };
 
-/// Thread-safe. Plans are pure functions of (dataset, model, recipe), so the newest are kept: a
-/// sweep of many jobs plans each shape once.
+/// Thread-safe. Plans are pure functions of (dataset, model, recipe, GPUs), so the newest are kept:
+/// a sweep of many jobs plans each shape once.
 class JobPlanner {
  public:
   explicit JobPlanner(ServiceContext& service) : service_(service) {}
@@ -48,7 +48,8 @@ class JobPlanner {
   /// The devices as they were within the last second: reading them costs more than planning a job.
   Devices devices();
   /// Where the job could have most memory. Jobs are looked at only if `needed_bytes` leaves doubt.
-  Result<Room> find_room(DeviceWish wish, const Devices& devices, int64_t needed_bytes) const;
+  Result<Room> find_room(DeviceWish wish, int32_t gpus, const Devices& devices,
+                         int64_t needed_bytes) const;
   v1::MemoryFit fit_of(const FullPlan& plan, int64_t needed_bytes, const Devices& devices) const;
 
   ServiceContext& service_;

@@ -1,6 +1,9 @@
 #include "server/service/memory_fit.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
 
 #include "proto/convert/run.h"
 #include "src/base/text.h"
@@ -15,7 +18,8 @@ Room room_on(const Device& device, const std::vector<Job>& active, int64_t cpu_l
   Room room{device.name, device.memory_bytes, 0};
   int64_t ours = 0;
   for (const Job& job : active) {
-    if (is_active(job.state) && job.device == device.name) ours += total_bytes(job.plan.memory());
+    const bool holds = std::ranges::find(job.devices, device.name) != job.devices.end();
+    if (is_active(job.state) && holds) ours += total_bytes(job.plan.memory());
   }
   const int64_t others = device.memory_used_bytes - ours;
   if (others > kOthersIgnoredBytes) room.others_bytes = std::min(others, room.memory_bytes);
@@ -33,14 +37,20 @@ bool may_use(DeviceWish wish, const Device& device) {
   return wish != DeviceWish::kGpu;
 }
 
-Room largest_room(DeviceWish wish, const Devices& devices, const std::vector<Job>& active,
-                  int64_t cpu_limit_bytes) {
-  Room largest;
+Room largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
+                  const std::vector<Job>& active, int64_t cpu_limit_bytes) {
+  std::map<std::pair<DeviceKind, std::string>, std::vector<Room>> alike;
   for (const Device& device : devices.devices) {
     if (!may_use(wish, device)) continue;
-    Room room = room_on(device, active, cpu_limit_bytes);
-    if (largest.device.empty() || room.available_bytes() > largest.available_bytes()) {
-      largest = std::move(room);
+    alike[{device.kind, device.model}].push_back(room_on(device, active, cpu_limit_bytes));
+  }
+  Room largest;
+  for (auto& [model, rooms] : alike) {
+    if (std::ssize(rooms) < gpus) continue;
+    std::ranges::stable_sort(rooms, std::greater(), &Room::available_bytes);
+    const Room& last = rooms[static_cast<size_t>(gpus) - 1];
+    if (largest.device.empty() || last.available_bytes() > largest.available_bytes()) {
+      largest = last;
     }
   }
   return largest;

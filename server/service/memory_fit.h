@@ -24,11 +24,12 @@ struct Room {
 /// True if a job with this wish may ever run there.
 bool may_use(DeviceWish wish, const Device& device);
 
-/// The device with most room among those that the job may use. `active` are the jobs that run now:
-/// what they planned with comes back, so it does not count as others'. Without a known size,
-/// memory_bytes is 0. `cpu_limit_bytes` bounds the CPU's memory; 0: its size does.
-Room largest_room(DeviceWish wish, const Devices& devices, const std::vector<Job>& active,
-                  int64_t cpu_limit_bytes);
+/// The device with most room among those that the job may use; for several GPUs, of the ones alike
+/// with most room that with least. Empty where there are not so many. `active` are the jobs that
+/// run now: what they planned with comes back, so it does not count as others'. Without a known
+/// size, memory_bytes is 0. `cpu_limit_bytes` bounds the CPU's memory; 0: its size does.
+Room largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
+                  const std::vector<Job>& active, int64_t cpu_limit_bytes);
 
 /// "The job needs ... more than ...", without what would help.
 std::string shortage_text(int64_t needed_bytes, const Room& room);

@@ -135,9 +135,8 @@ Result<Errand> ModelHandlers::generate(const v1::GenerateRequest& request,
 void ModelHandlers::evaluate(const v1::EvaluateRequest& request, Done<v1::EvaluateResponse> done) {
   if (service_.draining) return done(draining_error());
   const auto digest = [&]() -> Result<std::string> {
-    ASSIGN_OR_RETURN(const std::string id,
-                     parse_name(Collection::kDatasets, "dataset", request.dataset()));
-    ASSIGN_OR_RETURN(const Dataset dataset, service_.store.datasets().find(kTenant, id));
+    ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("dataset", request.dataset()));
+    ASSIGN_OR_RETURN(const Dataset dataset, service_.store.datasets().find_usable(kTenant, ref));
     if (dataset.state != v1::Dataset::READY) return not_ready_error(dataset, "call");
     return dataset.digest;
   };

@@ -98,6 +98,30 @@ Result<std::string> parse_id_or_name(Collection collection, std::string_view fie
   return std::string(text);
 }
 
+namespace {
+
+using ParseId = Result<std::string> (*)(Collection, std::string_view, std::string_view);
+
+Result<DatasetRef> parse_dataset(ParseId parse, std::string_view field, std::string_view text) {
+  const size_t at = std::min(text.find('@'), text.size());
+  ASSIGN_OR_RETURN(const std::string id, parse(Collection::kDatasets, field, text.substr(0, at)));
+  std::optional<DatasetRef> ref = parse_dataset_ref(id + std::string(text.substr(at)));
+  if (!ref) {
+    return malformed(field, text, "a version behind the @, a number from 1 as in " + id + "@2");
+  }
+  return std::move(*ref);
+}
+
+}  // namespace
+
+Result<DatasetRef> parse_dataset_name(std::string_view field, std::string_view name) {
+  return parse_dataset(parse_name, field, name);
+}
+
+Result<DatasetRef> parse_dataset_id_or_name(std::string_view field, std::string_view text) {
+  return parse_dataset(parse_id_or_name, field, text);
+}
+
 Status check_parent(std::string_view parent) {
   if (parent.empty()) return {};
   constexpr std::string_view kPrefix = "tenants/";

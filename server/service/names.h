@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/store/dataset_ref.h"
 #include "src/base/result.h"
 
 namespace trainyard::server {
@@ -24,6 +25,9 @@ Status check_id(Collection collection, std::string_view field, std::string_view 
 /// An id, or a full name.
 Result<std::string> parse_id_or_name(Collection collection, std::string_view field,
                                      std::string_view text);
+/// The same of a dataset, whose name may end in a version: digits@2.
+Result<DatasetRef> parse_dataset_name(std::string_view field, std::string_view name);
+Result<DatasetRef> parse_dataset_id_or_name(std::string_view field, std::string_view text);
 /// Empty or tenants/default.
 Status check_parent(std::string_view parent);
 

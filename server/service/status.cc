@@ -90,11 +90,12 @@ Error draining_error() {
 }
 
 Error not_ready_error(const Dataset& dataset, std::string_view call) {
-  Error e = make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
-                       dataset.state == v1::Dataset::FAILED
-                           ? "dataset " + dataset.id + " could not be ingested: " + dataset.message
-                           : "dataset " + dataset.id + " is still being ingested; " +
-                                 std::string(call) + " again when it is READY");
+  Error e = make_error(
+      ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
+      dataset.state == v1::Dataset::FAILED
+          ? "dataset " + dataset.ref().text() + " could not be ingested: " + dataset.message
+          : "dataset " + dataset.ref().text() + " is still being ingested; " + std::string(call) +
+                " again when it is READY");
   e.metadata["dataset"] = dataset.name();
   return e;
 }

@@ -1,5 +1,7 @@
 #include "server/service/system_handlers.h"
 
+#include <algorithm>
+
 #include "server/store/job_state.h"
 
 namespace trainyard::server {
@@ -39,7 +41,8 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(const v1::ListDevic
     out.set_memory_used_bytes(device.memory_used_bytes);
     out.set_slots(device.slots);
     for (const Job& job : jobs) {
-      if (is_active(job.state) && job.device == device.name) out.add_jobs(job.name());
+      const bool holds = std::ranges::find(job.devices, device.name) != job.devices.end();
+      if (is_active(job.state) && holds) out.add_jobs(job.name());
     }
   }
   return response;

@@ -1,6 +1,7 @@
 #include "server/store/dataset_store.h"
 
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "server/store/page_token.h"
@@ -10,36 +11,81 @@
 namespace trainyard::server {
 namespace {
 
-#define DATASET_COLUMNS \
-  "tenant, id, digest, state, reason, message, spec, schema, size_bytes, create_time_us, number"
-constexpr int kNumberColumn = 10;
+#define DATASET_COLUMNS                                                                            \
+  "tenant, id, version, digest, state, reason, message, spec, schema, size_bytes, create_time_us," \
+  " number"
+constexpr int kNumberColumn = 11;
+constexpr int kVersionsTold = 10;
 
 Dataset read_dataset(const Query& row) {
   Dataset d;
   d.tenant = row.text(0);
   d.id = row.text(1);
-  d.digest = row.text(2);
-  d.state = static_cast<v1::Dataset::State>(row.integer(3));
-  d.reason = row.text(4);
-  d.message = row.text(5);
-  if (!d.spec.ParseFromString(row.text(6)) || !d.schema.ParseFromString(row.text(7)))
+  d.version = static_cast<int32_t>(row.integer(2));
+  d.digest = row.text(3);
+  d.state = static_cast<v1::Dataset::State>(row.integer(4));
+  d.reason = row.text(5);
+  d.message = row.text(6);
+  if (!d.spec.ParseFromString(row.text(7)) || !d.schema.ParseFromString(row.text(8)))
     throw SqliteError(SQLITE_CORRUPT, 0, "a dataset's blob does not parse");
-  d.size_bytes = row.integer(8);
-  d.create_time_us = row.integer(9);
+  d.size_bytes = row.integer(9);
+  d.create_time_us = row.integer(10);
   return d;
 }
 
-std::optional<Dataset> find_dataset(Connection& db, std::string_view tenant, std::string_view id) {
-  Query query(db, "SELECT " DATASET_COLUMNS " FROM datasets WHERE tenant = ? AND id = ?");
+/// The versions that a reference means, newest first: one, or all of the id.
+std::vector<Dataset> read_versions(Connection& db, std::string_view tenant, const DatasetRef& ref) {
+  Query query(db, "SELECT " DATASET_COLUMNS
+                  " FROM datasets WHERE tenant = ? AND id = ? AND ? IN (0, version)"
+                  " ORDER BY version DESC");
+  query.bind(tenant).bind(ref.id).bind(int64_t{ref.version});
+  std::vector<Dataset> versions;
+  while (query.step()) versions.push_back(read_dataset(query));
+  return versions;
+}
+
+std::optional<Dataset> find_newest(Connection& db, std::string_view tenant, std::string_view id) {
+  Query query(db, "SELECT " DATASET_COLUMNS
+                  " FROM datasets WHERE tenant = ? AND id = ? ORDER BY version DESC LIMIT 1");
   query.bind(tenant).bind(id);
   if (!query.step()) return std::nullopt;
   return read_dataset(query);
 }
 
-Result<Dataset> get_dataset(Connection& db, const std::string& tenant, const std::string& id) {
-  if (std::optional<Dataset> d = find_dataset(db, tenant, id)) return std::move(*d);
+Error dataset_not_found(Connection& db, const std::string& tenant, const DatasetRef& ref) {
+  Query query(db,
+              "SELECT version FROM datasets WHERE tenant = ? AND id = ? ORDER BY version DESC"
+              " LIMIT ?");
+  query.bind(tenant).bind(ref.id).bind(int64_t{kVersionsTold} + 1);
+  std::string versions;
+  for (int told = 0; query.step(); ++told) {
+    if (told > 0) versions += ", ";
+    if (told == kVersionsTold) {
+      versions += "...";
+      break;
+    }
+    versions += std::to_string(query.integer(0));
+  }
   return make_error(ErrorCode::kNotFound, "DATASET_NOT_FOUND",
-                    "name: there is no dataset tenants/" + tenant + "/datasets/" + id + ".");
+                    "name: there is no dataset tenants/" + tenant + "/datasets/" + ref.text() +
+                        (versions.empty() ? "." : "; there are the versions " + versions + "."));
+}
+
+Result<Dataset> get_dataset(Connection& db, const std::string& tenant, const DatasetRef& ref) {
+  std::vector<Dataset> versions = read_versions(db, tenant, ref);
+  if (versions.empty()) return dataset_not_found(db, tenant, ref);
+  return std::move(versions.front());
+}
+
+/// A number that was never given to this id.
+int32_t take_version(Connection& db, std::string_view tenant, std::string_view id) {
+  Query query(db,
+              "INSERT INTO dataset_ids (tenant, id, newest_version) VALUES (?, ?, 1)"
+              " ON CONFLICT (tenant, id) DO UPDATE SET newest_version = newest_version + 1"
+              " RETURNING newest_version");
+  query.bind(tenant).bind(id);
+  TRAINYARD_CHECK(query.step(), "an upsert returns its row");
+  return static_cast<int32_t>(query.integer(0));
 }
 
 // A dataset of this digest that is in this state, under any name.
@@ -54,34 +100,29 @@ std::optional<Dataset> find_digest(Connection& db, std::string_view digest,
 
 void save_dataset(Connection& db, const Dataset& d) {
   Query query(db,
-              "INSERT INTO datasets (tenant, id, digest, state, reason, message, spec, schema,"
-              " size_bytes, create_time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-              " ON CONFLICT (tenant, id) DO UPDATE SET state = excluded.state,"
+              "INSERT INTO datasets (tenant, id, version, digest, state, reason, message, spec,"
+              " schema, size_bytes, create_time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+              " ON CONFLICT (tenant, id, version) DO UPDATE SET state = excluded.state,"
               " reason = excluded.reason, message = excluded.message, spec = excluded.spec,"
               " schema = excluded.schema,"
               " size_bytes = excluded.size_bytes");
-  query.bind(d.tenant).bind(d.id).bind(d.digest).bind(int64_t{d.state}).bind(d.reason);
-  query.bind(d.message).bind_blob(d.spec.SerializeAsString());
+  query.bind(d.tenant).bind(d.id).bind(int64_t{d.version}).bind(d.digest).bind(int64_t{d.state});
+  query.bind(d.reason).bind(d.message).bind_blob(d.spec.SerializeAsString());
   query.bind_blob(d.schema.SerializeAsString()).bind(d.size_bytes).bind(d.create_time_us).run();
 }
 
 Result<CreatedDataset> create_dataset(WriteContext& context, const NewDataset& asked) {
   Connection& db = context.db;
   CreatedDataset created;
-  if (std::optional<Dataset> same = find_dataset(db, asked.tenant, asked.id)) {
-    if (same->digest != asked.digest)
-      return make_error(ErrorCode::kAlreadyExists, "DATASET_EXISTS",
-                        "dataset_id: " + same->name() +
-                            " exists with other content or options; choose another id.");
-    if (same->state != v1::Dataset::FAILED) {
-      created.dataset = std::move(*same);
-      return created;
-    }
-    created.dataset = std::move(*same);
+  std::optional<Dataset> newest = find_newest(db, asked.tenant, asked.id);
+  if (newest && newest->digest == asked.digest) {
+    created.dataset = std::move(*newest);
+    if (created.dataset.state != v1::Dataset::FAILED) return created;
     created.dataset.spec = asked.spec;  // the same content, perhaps in another place
   } else {
     created.dataset.tenant = asked.tenant;
     created.dataset.id = asked.id;
+    created.dataset.version = take_version(db, asked.tenant, asked.id);
     created.dataset.digest = asked.digest;
     created.dataset.spec = asked.spec;
     created.dataset.create_time_us = context.now_us;
@@ -101,24 +142,34 @@ Result<CreatedDataset> create_dataset(WriteContext& context, const NewDataset& a
   return created;
 }
 
-Result<DatasetStore::Removed> remove_dataset(WriteContext& context, const std::string& tenant,
-                                             const std::string& id) {
+Result<DatasetStore::Removed> remove_datasets(WriteContext& context, const std::string& tenant,
+                                              const DatasetRef& ref) {
+  Connection& db = context.db;
   DatasetStore::Removed removed;
-  ASSIGN_OR_RETURN(removed.dataset, get_dataset(context.db, tenant, id));
+  removed.datasets = read_versions(db, tenant, ref);
+  if (removed.datasets.empty()) return dataset_not_found(db, tenant, ref);
   {
-    Query query(context.db,
-                "SELECT id FROM jobs INDEXED BY jobs_unfinished"
-                " WHERE tenant = ? AND dataset = ? AND state < 5 LIMIT 1");
-    query.bind(tenant).bind(id);
+    Query query(db,
+                "SELECT id, dataset_version FROM jobs INDEXED BY jobs_unfinished WHERE tenant = ?"
+                " AND dataset = ? AND ? IN (0, dataset_version) AND state < 5 LIMIT 1");
+    query.bind(tenant).bind(ref.id).bind(int64_t{ref.version});
     if (query.step())
       return make_error(ErrorCode::kFailedPrecondition, "DATASET_IN_USE",
-                        "name: " + removed.dataset.name() + " is used by the unfinished job " +
+                        "name: tenants/" + tenant + "/datasets/" + ref.id + "@" +
+                            std::to_string(query.integer(1)) + " is used by the unfinished job " +
                             query.text(0) + "; cancel the job or wait for its end.");
   }
-  Query(context.db, "DELETE FROM datasets WHERE tenant = ? AND id = ?").bind(tenant).bind(id).run();
-  Query query(context.db, "SELECT 1 FROM datasets WHERE digest = ? LIMIT 1");
-  query.bind(removed.dataset.digest);
-  removed.digest_unused = !query.step();
+  Query remove(db, "DELETE FROM datasets WHERE tenant = ? AND id = ? AND ? IN (0, version)");
+  remove.bind(tenant).bind(ref.id).bind(int64_t{ref.version}).run();
+  std::set<std::string> digests;
+  for (const Dataset& d : removed.datasets) {
+    if (d.state == v1::Dataset::READY) digests.insert(d.digest);
+  }
+  for (const std::string& digest : digests) {
+    Query query(db, "SELECT 1 FROM datasets WHERE digest = ? LIMIT 1");
+    query.bind(digest);
+    if (!query.step()) removed.unused_digests.push_back(digest);
+  }
   return removed;
 }
 
@@ -127,6 +178,7 @@ Result<DatasetStore::Removed> remove_dataset(WriteContext& context, const std::s
 v1::Dataset to_proto(const Dataset& d) {
   v1::Dataset out;
   out.set_name(d.name());
+  out.set_version(d.version);
   out.set_digest(d.digest);
   out.set_state(d.state);
   out.set_reason(d.reason);
@@ -174,20 +226,39 @@ void DatasetStore::set_failed(std::string digest, std::string reason, std::strin
       std::move(done), Urgency::kEssential);
 }
 
-void DatasetStore::remove(std::string tenant, std::string id, Done<Removed> done) {
-  core_.change<Removed>([tenant = std::move(tenant), id = std::move(id)](
-                            WriteContext& context) { return remove_dataset(context, tenant, id); },
-                        std::move(done), Urgency::kEssential);
+void DatasetStore::remove(std::string tenant, DatasetRef ref, Done<Removed> done) {
+  core_.change<Removed>(
+      [tenant = std::move(tenant), ref = std::move(ref)](WriteContext& context) {
+        return remove_datasets(context, tenant, ref);
+      },
+      std::move(done), Urgency::kEssential);
 }
 
-Result<Dataset> DatasetStore::find(const std::string& tenant, const std::string& id) const {
-  return core_.read<Dataset>([&](Connection& db) { return get_dataset(db, tenant, id); });
+Result<Dataset> DatasetStore::find(const std::string& tenant, const DatasetRef& ref) const {
+  return core_.read<Dataset>([&](Connection& db) { return get_dataset(db, tenant, ref); });
 }
 
-Result<DatasetPage> DatasetStore::list(const std::string& tenant, int32_t page_size,
-                                       const std::string& page_token) const {
+Result<Dataset> DatasetStore::find_usable(const std::string& tenant, const DatasetRef& ref) const {
+  return core_.read<Dataset>([&](Connection& db) -> Result<Dataset> {
+    std::vector<Dataset> versions = read_versions(db, tenant, ref);
+    for (Dataset& d : versions) {
+      if (d.state != v1::Dataset::FAILED) return std::move(d);
+    }
+    if (versions.empty()) return dataset_not_found(db, tenant, ref);
+    return std::move(versions.front());
+  });
+}
+
+Result<bool> DatasetStore::has_ready(const std::string& digest) const {
+  return core_.read<bool>([&](Connection& db) -> Result<bool> {
+    return find_digest(db, digest, v1::Dataset::READY).has_value();
+  });
+}
+
+Result<DatasetPage> DatasetStore::list(const std::string& tenant, bool all_versions,
+                                       int32_t page_size, const std::string& page_token) const {
   ASSIGN_OR_RETURN(const int64_t count_max, page_size_of(page_size));
-  const std::string signed_query = "datasets " + tenant;
+  const std::string signed_query = (all_versions ? "dataset versions " : "datasets ") + tenant;
   int64_t before = std::numeric_limits<int64_t>::max();
   if (!page_token.empty()) {
     ASSIGN_OR_RETURN(before, read_page_token(core_.page_token_key, signed_query, page_token));
@@ -195,8 +266,11 @@ Result<DatasetPage> DatasetStore::list(const std::string& tenant, int32_t page_s
   return core_.read<DatasetPage>([&](Connection& db) -> Result<DatasetPage> {
     DatasetPage page;
     Query query(db, "SELECT " DATASET_COLUMNS
-                    " FROM datasets WHERE tenant = ? AND number < ? ORDER BY number DESC LIMIT ?");
-    query.bind(tenant).bind(before).bind(count_max + 1);
+                    " FROM datasets WHERE tenant = ? AND number < ? AND (? OR version ="
+                    " (SELECT max(version) FROM datasets AS same"
+                    " WHERE same.tenant = datasets.tenant AND same.id = datasets.id))"
+                    " ORDER BY number DESC LIMIT ?");
+    query.bind(tenant).bind(before).bind(int64_t{all_versions}).bind(count_max + 1);
     int64_t last = 0;
     while (query.step()) {
       if (static_cast<int64_t>(page.datasets.size()) == count_max) {
@@ -238,8 +312,9 @@ Status DatasetStore::set_failed(const std::string& digest, const std::string& re
       core_, [&](Done<void> done) { set_failed(digest, reason, message, std::move(done)); });
 }
 Result<DatasetStore::Removed> DatasetStore::remove(const std::string& tenant,
-                                                   const std::string& id) {
-  return wait_for<Removed>(core_, [&](Done<Removed> done) { remove(tenant, id, std::move(done)); });
+                                                   const DatasetRef& ref) {
+  return wait_for<Removed>(core_,
+                           [&](Done<Removed> done) { remove(tenant, ref, std::move(done)); });
 }
 
 }  // namespace trainyard::server

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "server/store/dataset_ref.h"
 #include "server/store/done.h"
 #include "src/base/result.h"
 #include "trainyard/v1/dataset_service.pb.h"
@@ -13,9 +14,11 @@ namespace trainyard::server {
 
 class StoreCore;
 
+/// One version of a dataset.
 struct Dataset {
   std::string tenant;
   std::string id;
+  int32_t version = 1;
   std::string digest;  // of sources and options; names the directory of the typed form
   v1::Dataset::State state = v1::Dataset::INGESTING;
   std::string reason;
@@ -25,7 +28,8 @@ struct Dataset {
   int64_t size_bytes = 0;
   int64_t create_time_us = 0;
 
-  std::string name() const { return "tenants/" + tenant + "/datasets/" + id; }
+  DatasetRef ref() const { return {id, version}; }
+  std::string name() const { return "tenants/" + tenant + "/datasets/" + ref().text(); }
 };
 v1::Dataset to_proto(const Dataset& dataset);
 
@@ -50,8 +54,8 @@ class DatasetStore {
  public:
   explicit DatasetStore(StoreCore& core) : core_(core) {}
 
-  /// The same id with the same digest answers with what is there; a FAILED one is tried again.
-  /// ALREADY_EXISTS/DATASET_EXISTS for another digest.
+  /// The digest of the id's newest version answers with that version; a FAILED one is tried again.
+  /// Any other digest is the next version. No number is given twice, whatever is removed.
   void create(NewDataset dataset, Done<CreatedDataset> done);
   Result<CreatedDataset> create(NewDataset dataset);
 
@@ -63,15 +67,23 @@ class DatasetStore {
                     const std::string& message);
 
   struct Removed {
-    Dataset dataset;
-    bool digest_unused = false;  // no other dataset has its digest: the typed form may go
+    std::vector<Dataset> datasets;
+    std::vector<std::string> unused_digests;  // that no dataset has any more: their files may go
   };
-  /// FAILED_PRECONDITION/DATASET_IN_USE while an unfinished job names it; DATASET_NOT_FOUND.
-  void remove(std::string tenant, std::string id, Done<Removed> done);
-  Result<Removed> remove(const std::string& tenant, const std::string& id);
+  /// Removes a version, or without one all of the id. FAILED_PRECONDITION/DATASET_IN_USE while an
+  /// unfinished job names one of them; DATASET_NOT_FOUND.
+  void remove(std::string tenant, DatasetRef ref, Done<Removed> done);
+  Result<Removed> remove(const std::string& tenant, const DatasetRef& ref);
 
-  Result<Dataset> find(const std::string& tenant, const std::string& id) const;
-  Result<DatasetPage> list(const std::string& tenant, int32_t page_size,
+  /// DATASET_NOT_FOUND says which versions there are.
+  Result<Dataset> find(const std::string& tenant, const DatasetRef& ref) const;
+  /// For those who need its data: without a version the newest one that did not fail. If all did,
+  /// the newest.
+  Result<Dataset> find_usable(const std::string& tenant, const DatasetRef& ref) const;
+  /// Whether the typed form of this content is there.
+  Result<bool> has_ready(const std::string& digest) const;
+  /// The newest version of each id, or all.
+  Result<DatasetPage> list(const std::string& tenant, bool all_versions, int32_t page_size,
                            const std::string& page_token) const;
   /// INGESTING datasets, one per digest: what a restarted daemon has to ingest again.
   Result<std::vector<Dataset>> list_ingesting() const;

@@ -6,6 +6,12 @@
 
 namespace trainyard::server {
 
+std::string Job::devices_text() const {
+  std::string text;
+  for (const std::string& device : devices) text += (text.empty() ? "" : ", ") + device;
+  return text;
+}
+
 v1::Job to_proto(const Job& job) {
   v1::Job out;
   out.set_name(job.name());
@@ -16,7 +22,8 @@ v1::Job to_proto(const Job& job) {
   out.set_message(job.message);
   out.set_cancel_requested(job.cancel_requested);
   out.set_attempt(job.attempt);
-  out.set_device(job.device);
+  out.set_device(job.device());
+  out.mutable_devices()->Add(job.devices.begin(), job.devices.end());
   *out.mutable_create_time() = to_timestamp(job.create_time_us);
   if (job.start_time_us != 0) *out.mutable_start_time() = to_timestamp(job.start_time_us);
   if (job.end_time_us != 0) *out.mutable_end_time() = to_timestamp(job.end_time_us);

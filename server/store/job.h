@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "server/store/dataset_ref.h"
 #include "server/store/job_state.h"
 #include "trainyard/v1/job_service.pb.h"
 #include "trainyard/v1/model_service.pb.h"
@@ -26,7 +27,7 @@ struct Job {
   int32_t priority = 0;
   bool cancel_requested = false;
   int32_t attempt = 0;
-  std::string device;  // devices/{device} of the current or last attempt
+  std::vector<std::string> devices;  // devices/{device} of the current or last attempt, in order
   int64_t create_time_us = 0;
   int64_t start_time_us = 0;
   int64_t end_time_us = 0;
@@ -42,6 +43,9 @@ struct Job {
   int64_t retry_time_us = 0;
 
   std::string name() const { return "tenants/" + tenant + "/jobs/" + id; }
+  /// The first one; empty before the first attempt.
+  std::string device() const { return devices.empty() ? std::string() : devices.front(); }
+  std::string devices_text() const;  // "devices/gpu-0, devices/gpu-1"
 };
 
 v1::Job to_proto(const Job& job);
@@ -51,9 +55,9 @@ struct NewJob {
   std::string id;  // empty: the store makes one
   v1::JobSpec spec;
   v1::RunPlan plan;
-  // The id of the dataset the spec names. Checked to be READY in the transaction that stores the
-  // job, and kept from deletion until the job has ended. Empty: not checked.
-  std::string dataset_id;
+  // The dataset that the spec names, with its version. Checked to be READY in the transaction that
+  // stores the job, and kept from deletion until the job has ended. Without an id: not checked.
+  DatasetRef dataset;
   // The id of the model that the job begins with, checked and kept likewise. Empty: none.
   std::string initial_model_id;
   // Optional. A second submit with the same one and the same digest answers with the first job.
@@ -71,7 +75,7 @@ struct Attempt {
   std::string nonce_digest;   // SHA-256 in hexadecimal of the worker's nonce; the nonce is not kept
   int32_t pid = 0;            // 0 until the process runs
   int64_t process_start = 0;  // field 22 of /proc/{pid}/stat: tells a reused pid apart
-  std::string device;
+  std::string device;         // the first
   int64_t start_time_us = 0;
   int64_t end_time_us = 0;   // 0 while it is the live attempt
   std::string outcome;       // reason of the end

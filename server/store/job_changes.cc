@@ -62,23 +62,24 @@ Status check_quota(Connection& db, const std::string& tenant, int64_t queued_job
   return e;
 }
 
-Status check_dataset(Connection& db, const std::string& tenant, const std::string& dataset_id) {
-  Query query(db, "SELECT state, message FROM datasets WHERE tenant = ? AND id = ?");
-  query.bind(tenant).bind(dataset_id);
+Status check_dataset(Connection& db, const std::string& tenant, const DatasetRef& dataset) {
+  Query query(db,
+              "SELECT state, message FROM datasets WHERE tenant = ? AND id = ? AND version = ?");
+  query.bind(tenant).bind(dataset.id).bind(int64_t{dataset.version});
   if (!query.step())
     return make_error(ErrorCode::kNotFound, "DATASET_NOT_FOUND",
-                      "spec.dataset.name: there is no dataset " + quoted_value(dataset_id) +
+                      "spec.dataset.name: there is no dataset " + quoted_value(dataset.text()) +
                           "; upload it first.");
   switch (static_cast<v1::Dataset::State>(query.integer(0))) {
     case v1::Dataset::READY:
       return {};
     case v1::Dataset::FAILED:
       return make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
-                        "spec.dataset.name: dataset " + quoted_value(dataset_id) +
+                        "spec.dataset.name: dataset " + quoted_value(dataset.text()) +
                             " could not be read: " + query.text(1));
     default:
       return make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
-                        "spec.dataset.name: dataset " + quoted_value(dataset_id) +
+                        "spec.dataset.name: dataset " + quoted_value(dataset.text()) +
                             " is still being read; try again when it is READY.");
   }
 }
@@ -99,8 +100,8 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
                           " names a job or a model already; choose another, or leave it out.");
   }
   if (Status s = check_quota(db, job.tenant, queued_jobs_max); !s.ok()) return s.error();
-  if (!asked.dataset_id.empty())
-    if (Status s = check_dataset(db, job.tenant, asked.dataset_id); !s.ok()) return s.error();
+  if (!asked.dataset.id.empty())
+    if (Status s = check_dataset(db, job.tenant, asked.dataset); !s.ok()) return s.error();
   if (!asked.initial_model_id.empty() &&
       !has_row(db, "SELECT 1 FROM models WHERE tenant = ? AND id = ?", job.tenant,
                asked.initial_model_id)) {
@@ -204,12 +205,13 @@ void insert_model(WriteContext& context, Job& job, const NewModel& model) {
   blob.mutable_tensors()->Add(model.tensors.begin(), model.tensors.end());
   Query query(context.db,
               "INSERT INTO models (tenant, id, job_uid, digest, size_bytes, parameter_count,"
-              " metrics, schema, create_time_us, tensor_count, tensors)"
-              " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+              " metrics, schema, create_time_us, tensor_count, tensors, dataset)"
+              " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   query.bind(job.tenant).bind(job.id).bind(job.uid).bind(model.digest).bind(model.size_bytes);
   query.bind(model.parameter_count).bind_blob(metrics.SerializeAsString());
   query.bind_blob(model.schema.SerializeAsString()).bind(context.now_us);
-  query.bind(std::ssize(model.tensors)).bind_blob(blob.SerializeAsString()).run();
+  query.bind(std::ssize(model.tensors)).bind_blob(blob.SerializeAsString());
+  query.bind(job.spec.dataset().name()).run();
   job.model = job.id;
 }
 
@@ -293,14 +295,16 @@ Result<Job> remove_job(WriteContext& context, const std::string& tenant, const s
 }
 
 Result<Job> start_job(WriteContext& context, const std::string& uid, Attempt attempt,
-                      const std::string& reason, const std::string& message) {
+                      const std::vector<std::string>& devices, const std::string& reason,
+                      const std::string& message) {
   ASSIGN_OR_RETURN(Job job, get_job_uid(context.db, uid));
   if (job.state != JobState::kQueued)
     return make_error(ErrorCode::kAborted, "JOB_STATE_CONFLICT",
                       job.name() + " is " + std::string(name_of(job.state)) + " and not QUEUED.");
   JobEdit edit(context, job);
   ++job.attempt;
-  job.device = attempt.device;
+  job.devices = devices;
+  attempt.device = job.device();
   Move move;
   move.to = JobState::kStarting;
   move.reason = reason;
@@ -351,16 +355,16 @@ void JobStore::remove(std::string tenant, std::string id, Done<Job> done) {
                     std::move(done), Urgency::kEssential);
 }
 
-void JobStore::start_attempt(std::string uid, std::string device, std::string nonce_digest,
-                             std::string reason, std::string message, Done<Job> done) {
+void JobStore::start_attempt(std::string uid, std::vector<std::string> devices,
+                             std::string nonce_digest, std::string reason, std::string message,
+                             Done<Job> done) {
   Attempt attempt;
   attempt.job_uid = uid;
-  attempt.device = std::move(device);
   attempt.nonce_digest = std::move(nonce_digest);
   core_.change<Job>(
-      [uid = std::move(uid), attempt = std::move(attempt), reason = std::move(reason),
-       message = std::move(message)](WriteContext& context) {
-        return start_job(context, uid, attempt, reason, message);
+      [uid = std::move(uid), attempt = std::move(attempt), devices = std::move(devices),
+       reason = std::move(reason), message = std::move(message)](WriteContext& context) {
+        return start_job(context, uid, attempt, devices, reason, message);
       },
       std::move(done));
 }
@@ -445,11 +449,11 @@ Result<Job> JobStore::request_cancel(const std::string& tenant, const std::strin
 Result<Job> JobStore::remove(const std::string& tenant, const std::string& id) {
   return wait_for<Job>(core_, [&](Done<Job> done) { remove(tenant, id, std::move(done)); });
 }
-Result<Job> JobStore::start_attempt(const std::string& uid, const std::string& device,
+Result<Job> JobStore::start_attempt(const std::string& uid, const std::vector<std::string>& devices,
                                     const std::string& nonce_digest, const std::string& reason,
                                     const std::string& message) {
   return wait_for<Job>(core_, [&](Done<Job> done) {
-    start_attempt(uid, device, nonce_digest, reason, message, std::move(done));
+    start_attempt(uid, devices, nonce_digest, reason, message, std::move(done));
   });
 }
 Status JobStore::set_process(const std::string& uid, int32_t attempt, int32_t pid,

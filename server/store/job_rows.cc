@@ -1,6 +1,7 @@
 #include "server/store/job_rows.h"
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "server/store/proto_time.h"
@@ -12,7 +13,7 @@ namespace {
 #define JOB_COLUMNS \
   "number, tenant, id, uid, spec, state, reason, message, priority, cancel_requested, attempt, device, " \
   "create_time_us, start_time_us, end_time_us, plan, progress, checkpoint_step, model, newest_seq, " \
-  "event_time_us, workers_lost, retry_time_us"
+  "event_time_us, workers_lost, retry_time_us, more_devices"
 // clang-format on
 
 // A blob that does not parse was not written by us.
@@ -24,6 +25,13 @@ Message parse(std::string_view bytes) {
   return message;
 }
 
+// A job from before datasets had versions names none: it is of version 1
+// (0003_dataset_versions.sql).
+void name_version(v1::DatasetRef& dataset) {
+  if (!dataset.name().empty() && dataset.name().find('@') == std::string::npos)
+    *dataset.mutable_name() += "@1";
+}
+
 Job read_job(const Query& row) {
   Job job;
   int c = 0;
@@ -32,13 +40,14 @@ Job read_job(const Query& row) {
   job.id = row.text(c++);
   job.uid = row.text(c++);
   job.spec = parse<v1::JobSpec>(row.bytes(c++));
+  if (job.spec.has_dataset()) name_version(*job.spec.mutable_dataset());
   job.state = static_cast<JobState>(row.integer(c++));
   job.reason = row.text(c++);
   job.message = row.text(c++);
   job.priority = static_cast<int32_t>(row.integer(c++));
   job.cancel_requested = row.integer(c++) != 0;
   job.attempt = static_cast<int32_t>(row.integer(c++));
-  job.device = row.text(c++);
+  if (std::string device = row.text(c++); !device.empty()) job.devices.push_back(std::move(device));
   job.create_time_us = row.integer(c++);
   job.start_time_us = row.integer(c++);
   job.end_time_us = row.integer(c++);
@@ -50,6 +59,8 @@ Job read_job(const Query& row) {
   job.event_time_us = row.integer(c++);
   job.workers_lost = static_cast<int32_t>(row.integer(c++));
   job.retry_time_us = row.integer(c++);
+  std::istringstream more(row.text(c++));
+  for (std::string device; more >> device;) job.devices.push_back(device);
   return job;
 }
 
@@ -111,29 +122,32 @@ void insert_job(Connection& db, Job& job, const NewJob& asked) {
       "INSERT INTO jobs (tenant, id, uid, dataset, spec, state, reason, message, priority,"
       " cancel_requested, attempt, device, create_time_us, start_time_us, end_time_us, plan,"
       " progress, checkpoint_step, model, newest_seq, event_time_us, workers_lost,"
-      " retry_time_us, initial_model)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', ?, 0, 0, ?, x'', 0, '', 1, ?, 0, 0, ?)");
-  query.bind(job.tenant).bind(job.id).bind(job.uid).bind(asked.dataset_id);
+      " retry_time_us, initial_model, dataset_version)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', ?, 0, 0, ?, x'', 0, '', 1, ?, 0, 0, ?, ?)");
+  query.bind(job.tenant).bind(job.id).bind(job.uid).bind(asked.dataset.id);
   query.bind_blob(job.spec.SerializeAsString()).bind(static_cast<int64_t>(job.state));
   query.bind(job.reason).bind(job.message).bind(int64_t{job.priority}).bind(job.create_time_us);
   query.bind_blob(job.plan.SerializeAsString()).bind(job.event_time_us);
-  query.bind(asked.initial_model_id).run();
+  query.bind(asked.initial_model_id).bind(int64_t{asked.dataset.version}).run();
   job.order = db.last_row();
 }
 
 void save_job(Connection& db, const Job& job) {
+  const std::string first = job.device();
+  std::string more;
+  for (size_t i = 1; i < job.devices.size(); ++i) more += (i > 1 ? " " : "") + job.devices[i];
   Query query(
       db,
       "UPDATE jobs SET state = ?, reason = ?, message = ?, cancel_requested = ?,"
       " attempt = ?, device = ?, start_time_us = ?, end_time_us = ?, plan = ?, progress = ?,"
       " checkpoint_step = ?, model = ?, newest_seq = ?, event_time_us = ?,"
-      " workers_lost = ?, retry_time_us = ? WHERE number = ?");
+      " workers_lost = ?, retry_time_us = ?, more_devices = ? WHERE number = ?");
   query.bind(static_cast<int64_t>(job.state)).bind(job.reason).bind(job.message);
-  query.bind(int64_t{job.cancel_requested}).bind(int64_t{job.attempt}).bind(job.device);
+  query.bind(int64_t{job.cancel_requested}).bind(int64_t{job.attempt}).bind(first);
   query.bind(job.start_time_us).bind(job.end_time_us).bind_blob(job.plan.SerializeAsString());
   query.bind_blob(job.progress.SerializeAsString()).bind(job.checkpoint_step).bind(job.model);
   query.bind(job.newest_seq).bind(job.event_time_us).bind(int64_t{job.workers_lost});
-  query.bind(job.retry_time_us).bind(job.order).run();
+  query.bind(job.retry_time_us).bind(more).bind(job.order).run();
 }
 
 void JobEdit::append(v1::Event event) {
@@ -152,7 +166,7 @@ void JobEdit::tell_state(const Move& move) {
   change.set_state(static_cast<v1::JobState>(job_.state));
   change.set_reason(move.reason);
   change.set_message(move.message);
-  change.set_device(job_.device);
+  change.set_device(job_.device());
   change.set_resumed_from_step(move.resumed_from_step);
   append(std::move(event));
 }

@@ -61,10 +61,11 @@ class JobStore {
   Result<Job> remove(const std::string& tenant, const std::string& id);
 
   /// QUEUED -> STARTING with the next attempt number. ABORTED/JOB_STATE_CONFLICT if it is not
-  /// QUEUED any more, for example just cancelled. `reason` and `message` say why this device.
-  void start_attempt(std::string uid, std::string device, std::string nonce_digest,
+  /// QUEUED any more, for example just cancelled. `reason` and `message` say why these
+  /// devices, of which there is one at least.
+  void start_attempt(std::string uid, std::vector<std::string> devices, std::string nonce_digest,
                      std::string reason, std::string message, Done<Job> done);
-  Result<Job> start_attempt(const std::string& uid, const std::string& device,
+  Result<Job> start_attempt(const std::string& uid, const std::vector<std::string>& devices,
                             const std::string& nonce_digest, const std::string& reason,
                             const std::string& message);
 

@@ -14,8 +14,8 @@ namespace {
 
 #define MODEL_COLUMNS                                                                          \
   "tenant, id, job_uid, digest, size_bytes, parameter_count, metrics, schema, create_time_us," \
-  " tensor_count"
-constexpr int kNextColumn = 10;
+  " tensor_count, dataset"
+constexpr int kNextColumn = 11;
 
 Model read_model(const Query& row) {
   Model m;
@@ -29,6 +29,7 @@ Model read_model(const Query& row) {
     throw SqliteError(SQLITE_CORRUPT, 0, "a model's blob does not parse");
   m.create_time_us = row.integer(8);
   m.tensor_count = row.integer(9);
+  m.dataset = row.text(10);
   return m;
 }
 
@@ -118,6 +119,7 @@ v1::Model to_proto(const Model& m) {
   out.set_parameter_count(m.parameter_count);
   *out.mutable_metrics() = m.metrics.metrics();
   if (!m.weights_alone()) *out.mutable_schema() = m.schema;
+  out.set_dataset(m.dataset);
   out.set_tensor_count(m.tensor_count);
   out.mutable_tensors()->Add(m.tensors.begin(), m.tensors.end());
   *out.mutable_create_time() = to_timestamp(m.create_time_us);

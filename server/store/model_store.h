@@ -25,6 +25,7 @@ struct Model {
   int64_t parameter_count = 0;
   v1::Progress metrics;  // .metrics: the final ones
   v1::DatasetSchema schema;
+  std::string dataset;  // full name, with its version; empty where it is not known
   int64_t create_time_us = 0;
   int64_t tensor_count = 0;               // 0: of an older daemon's job, not known
   std::vector<v1::WeightTensor> tensors;  // of find() alone

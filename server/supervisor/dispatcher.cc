@@ -32,8 +32,10 @@ constexpr int64_t kFullPauseUs = 250'000;
 bool all_slots_taken(const Snapshot& snapshot) {
   for (const Device& device : snapshot.inventory.devices) {
     if (!device.schedulable) continue;
-    const auto taken = std::count_if(snapshot.placed.begin(), snapshot.placed.end(),
-                                     [&](const PlacedJob& p) { return p.device == device.name; });
+    const auto taken =
+        std::count_if(snapshot.placed.begin(), snapshot.placed.end(), [&](const PlacedJob& p) {
+          return std::ranges::find(p.devices, device.name) != p.devices.end();
+        });
     if (taken < device.slots) return false;
   }
   return true;
@@ -50,7 +52,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   struct Live {
     std::string task;
     int32_t attempt = 0;
-    std::string device;
+    std::vector<std::string> devices;
   };
 
   void observe(std::span<const JobChange> changes);
@@ -176,7 +178,7 @@ void Dispatcher::Impl::dispatch(bool drain_now) {
   std::set<std::string> placed;
   for (const PlacedJob& p : snapshot.placed) placed.insert(p.uid);
   for (const auto& [uid, l] : live) {
-    if (!placed.contains(uid)) snapshot.placed.push_back({uid, l.device});
+    if (!placed.contains(uid)) snapshot.placed.push_back({uid, l.devices});
   }
   const Decisions decisions = decide(snapshot, clock.wall_us());
   wake_time_us = decisions.wake_time_us;
@@ -184,7 +186,7 @@ void Dispatcher::Impl::dispatch(bool drain_now) {
     const auto job =
         std::find_if(jobs->begin(), jobs->end(), [&](const Job& j) { return j.uid == start.uid; });
     if (job != jobs->end() && !live.contains(start.uid)) start_attempt(*job, start);
-    snapshot.placed.push_back({start.uid, start.device});
+    snapshot.placed.push_back({start.uid, start.devices});
   }
   full = all_slots_taken(snapshot);
   store_wait_reasons(*jobs, decisions.waits);
@@ -195,30 +197,33 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
     spdlog::error("event=start_failed {} {}", kv("job", job.name()), kv("message", error.message));
     wake_time_us = clock.wall_us() + kErrorPauseUs;
   };
-  const Result<Dataset> dataset =
-      store.datasets().find(job.tenant, last_segment(job.spec.dataset().name()));
+  // A stored spec has the exact name.
+  const auto ref = parse_dataset_ref(last_segment(job.spec.dataset().name()));
+  const Result<Dataset> dataset = store.datasets().find(job.tenant, ref.value_or(DatasetRef{}));
   if (!dataset.ok()) return pause(dataset.error());
   if (Status s = files.create_directories(options.paths.checkpoints(job.uid)); !s.ok()) {
     return pause(s.error());
   }
   const std::string nonce = Supervisor::make_nonce();
-  Result<Job> started = store.jobs().start_attempt(job.uid, decision.device, sha256_hex(nonce),
+  Result<Job> started = store.jobs().start_attempt(job.uid, decision.devices, sha256_hex(nonce),
                                                    decision.reason, decision.message);
   if (!started.ok()) {  // cancelled just now: the change that did it wakes us again
     if (started.error().reason != "JOB_STATE_CONFLICT") pause(started.error());
     return;
   }
   spdlog::info("event=job_starting {} attempt={} {} {}", kv("job", job.name()), started->attempt,
-               kv("device", decision.device), kv("reason", decision.reason));
+               kv("device", started->devices_text()), kv("reason", decision.reason));
   TrainTaskOptions task{options.paths, dataset->digest, dataset->schema,
                         job.spec.resources().has_threads() ? job.spec.resources().threads()
                                                            : options.threads_per_job};
-  Live l{"", started->attempt, decision.device};
+  Live l{"", started->attempt, decision.devices};
   auto owner = std::make_shared<TrainTask>(
       store, clock, *started, std::move(task),
       [impl = shared_from_this(), uid = job.uid, attempt = started->attempt,
-       device = decision.device](bool device_fault) {
-        if (device_fault) impl->inventory.doubt(device);
+       devices = decision.devices](bool device_fault) {
+        for (const std::string& device : devices) {  // of several nobody knows which it was
+          if (device_fault) impl->inventory.doubt(device);
+        }
         {
           const std::lock_guard lock(impl->mu);
           impl->ended.emplace_back(uid, attempt);

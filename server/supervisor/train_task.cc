@@ -60,7 +60,8 @@ Result<v1::Assignment> TrainTask::assignment() {
   task.set_dataset_dir(options_.paths.dataset(options_.dataset_digest).string());
   task.set_checkpoint_dir(options_.paths.checkpoints(job_.uid).string());
   task.set_model_dir(options_.paths.model(job_.uid).string());
-  task.set_device(job_.device);
+  task.set_device(job_.device());
+  task.mutable_devices()->Add(job_.devices.begin(), job_.devices.end());
   task.set_threads(options_.threads);
   task.set_initial_weights_path(initial_weights_path());
   return assignment;
@@ -179,7 +180,10 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
                    now + kVersionSkewPauseUs);
   }
   if (device_fault_) {
-    return after_worker_lost(job, "DEVICE_FAULT", "The device " + job.device + " failed.", now);
+    return after_worker_lost(job, "DEVICE_FAULT",
+                             (job.devices.size() > 1 ? "One of the devices " : "The device ") +
+                                 job.devices_text() + " failed.",
+                             now);
   }
   if (stopped_ || end.stop_asked) {
     return requeue("WORKER_STOPPED",

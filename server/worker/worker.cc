@@ -47,8 +47,9 @@ Result<v1::Outcome> run_inspect(const v1::InspectTask& task) { return tensor_tab
 Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
                               const std::stop_token& stop) {
   ASSIGN_OR_RETURN(const EngineSpec spec, to_engine(task.spec()));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
-                   open_backend(task.device(), task.threads()));
+  std::vector<std::string> names(task.devices().begin(), task.devices().end());
+  if (names.empty()) names.push_back(task.device());
+  ASSIGN_OR_RETURN(const std::vector<RankDevice> devices, open_devices(names, task.threads()));
   TrainJob job;
   job.model = spec.model;
   job.recipe = spec.recipe;
@@ -58,7 +59,7 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   job.model_output = task.model_dir();
   job.threads = task.threads();
   WireReporter reporter(stream);
-  ASSIGN_OR_RETURN(const TrainResult result, train(job, *backend, local_files(), reporter, stop));
+  ASSIGN_OR_RETURN(const TrainResult result, train(job, devices, local_files(), reporter, stop));
 
   v1::Outcome outcome;
   outcome.set_kind(v1::Outcome::SUCCEEDED);
@@ -260,7 +261,8 @@ Result<v1::Outcome> run_evaluate(const v1::EvaluateTask& task) {
 Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   ASSIGN_OR_RETURN(const EngineSpec spec, to_engine(task.spec()));
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_schema(task.dataset_dir()));
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(spec.recipe, spec.model, schema));
+  const int64_t ranks = std::max(1, task.spec().resources().gpus());
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(spec.recipe, spec.model, schema, ranks));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(spec.model, spec.recipe, schema, shape));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    open_backend(task.device(), task.threads()));

@@ -25,13 +25,13 @@ class Differentiation {
     find_dependent_tensors(frozen);
   }
 
-  std::map<TensorId, TensorId> run();
+  std::map<TensorId, TensorId> run(TensorId seed);
 
  private:
   class Context;
 
   void find_dependent_tensors(const std::set<TensorId>& frozen);
-  void seed_loss();
+  void seed_loss(TensorId seed);
   TensorId summed_gradient(TensorId id);
 
   Graph& graph_;
@@ -113,17 +113,22 @@ void Differentiation::find_dependent_tensors(const std::set<TensorId>& frozen) {
   }
 }
 
-void Differentiation::seed_loss() {
+void Differentiation::seed_loss(TensorId seed) {
   const TensorInfo& loss = graph_.tensor(loss_);
   TRAINYARD_CHECK(loss.type.shape == Shape{1} && is_float(loss.type.dtype),
                   loss.name + " is not a loss: " + loss.type.shape.to_string());
+  if (seed != kNoTensor) {
+    TRAINYARD_CHECK(graph_.tensor(seed).type == loss.type, "the seed has another type");
+    summed_[loss_] = seed;
+    return;
+  }
   const std::string name = loss.name + "/seed";
   const Attributes one{{"shape", std::vector<int64_t>{1}},
                        {"value", 1.0},
                        {"dtype", std::string(name_of(loss.type.dtype))}};
-  const NodeId seed =
+  const NodeId made =
       graph_.add_node(name, *constant_of_shape_op(), one, {}, {name}, Phase::kBackward).value();
-  summed_[loss_] = graph_.node(seed).outputs[0];
+  summed_[loss_] = graph_.node(made).outputs[0];
 }
 
 /// All readers of `id` have been differentiated. Shares are summed in the order of the readers,
@@ -147,8 +152,8 @@ TensorId Differentiation::summed_gradient(TensorId id) {
   return summed_[id] = sum;
 }
 
-std::map<TensorId, TensorId> Differentiation::run() {
-  seed_loss();
+std::map<TensorId, TensorId> Differentiation::run(TensorId seed) {
+  seed_loss(seed);
   for (NodeId k = forward_count_ - 1; k >= 0; --k) {
     Context context(*this, k);
     if (context.is_reached() && context.leads_to_parameter()) {
@@ -171,8 +176,8 @@ std::map<TensorId, TensorId> Differentiation::run() {
 }  // namespace
 
 std::map<TensorId, TensorId> differentiate(Graph& graph, TensorId loss,
-                                           const std::set<TensorId>& frozen) {
-  return Differentiation(graph, loss, frozen).run();
+                                           const std::set<TensorId>& frozen, TensorId seed) {
+  return Differentiation(graph, loss, frozen).run(seed);
 }
 
 }  // namespace trainyard

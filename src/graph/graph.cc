@@ -167,8 +167,10 @@ void Graph::mark_output(TensorId id) {
 std::string Graph::dump() const {
   const auto type_text = [this](TensorId id) {
     const TensorInfo& t = tensor(id);
-    return (t.is_bf16() ? "BF16" : std::string(name_of(t.type.dtype))) + t.type.shape.to_string() +
-           (t.layout == Layout::kChannelsLast ? "@nhwc" : "");
+    return (t.is_bf16()  ? "BF16"
+            : t.is_f16() ? "F16"
+                         : std::string(name_of(t.type.dtype))) +
+           t.type.shape.to_string() + (t.layout == Layout::kChannelsLast ? "@nhwc" : "");
   };
   const auto name_text = [this](TensorId id) { return id == kNoTensor ? "-" : tensor(id).name; };
   std::string text;

@@ -27,8 +27,8 @@ void Graph::verify() const {
         t.name + ": role " + std::string(name_of(t.role)) + " does not fit its producer");
     TRAINYARD_CHECK(t.layout == Layout::kRowMajor || t.type.shape.rank() == 4,
                     t.name + ": channels-last needs rank 4");
-    TRAINYARD_CHECK(!t.is_bf16() || (t.type.dtype == DType::kF32 && t.role == Role::kActivation),
-                    t.name + ": only an activation of F32 is stored in bf16");
+    TRAINYARD_CHECK(!t.is_half() || (t.type.dtype == DType::kF32 && t.role == Role::kActivation),
+                    t.name + ": only an activation of F32 is stored in 16 bits");
   }
   std::vector<bool> defined(tensors_.size());
   std::vector<bool> mutated(tensors_.size());

@@ -64,7 +64,7 @@ class Attention final : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"query", "key", "value", "step"}, 1,
-                   {"q_num_heads", "is_causal", "scale", "dropout", "seed", "stream"});
+                   {"q_num_heads", "is_causal", "scale", "dropout", "seed", "stream", "rank"});
     check_operands(check, c, 0);
     if (!check.ok()) return check.error();
     const DType dtype = c.input(0).dtype;
@@ -105,7 +105,7 @@ class AttentionGrad final : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"y", "log_sum_exp", "dy", "query", "key", "value", "step"}, 4,
-                   {"q_num_heads", "is_causal", "scale", "dropout", "seed", "stream"});
+                   {"q_num_heads", "is_causal", "scale", "dropout", "seed", "stream", "rank"});
     check_operands(check, c, 3);
     if (!check.ok()) return check.error();
     check.same_dtype(0, 3).shape(0, output_shape(c, 3));

@@ -1,5 +1,6 @@
 #include "src/ops/conv.h"
 
+#include "src/ops/tf32.h"
 #include "src/ops/window.h"
 
 namespace trainyard {
@@ -41,7 +42,7 @@ class Conv final : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "w", "b"}, 2,
-                   {"kernel_shape", "strides", "pads", "dilations", "group"});
+                   {"kernel_shape", "strides", "pads", "dilations", "group", kTf32Attribute});
     check_conv(check, c);
     if (check.ok()) check.same_dtype(2, 0).shape(2, {c.input(1).shape[0]});
     if (!check.ok()) return check.error();
@@ -77,7 +78,7 @@ class ConvGrad final : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "w", "dy"}, 3,
-                   {"kernel_shape", "strides", "pads", "dilations", "group"});
+                   {"kernel_shape", "strides", "pads", "dilations", "group", kTf32Attribute});
     check_conv(check, c);
     if (check.ok()) check.same_dtype(2, 0).shape(2, output_shape(c));
     if (!check.ok()) return check.error();

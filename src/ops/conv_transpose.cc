@@ -1,5 +1,6 @@
 #include "src/ops/conv_transpose.h"
 
+#include "src/ops/tf32.h"
 #include "src/ops/window.h"
 
 namespace trainyard {
@@ -56,7 +57,8 @@ class ConvTranspose final : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "w", "b"}, 2,
-                   {"kernel_shape", "strides", "pads", "dilations", "group", "output_padding"});
+                   {"kernel_shape", "strides", "pads", "dilations", "group", "output_padding",
+                    kTf32Attribute});
     check_conv_transpose(check, c);
     if (!check.ok()) return check.error();
     const Shape y = output_shape(c.attributes(), c.input(0).shape, c.input(1).shape);
@@ -96,7 +98,8 @@ class ConvTransposeGrad final : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "w", "dy"}, 3,
-                   {"kernel_shape", "strides", "pads", "dilations", "group", "output_padding"});
+                   {"kernel_shape", "strides", "pads", "dilations", "group", "output_padding",
+                    kTf32Attribute});
     check_conv_transpose(check, c);
     if (!check.ok()) return check.error();
     const Shape y = output_shape(c.attributes(), c.input(0).shape, c.input(1).shape);

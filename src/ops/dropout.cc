@@ -8,9 +8,10 @@ namespace trainyard {
 namespace {
 
 Result<std::vector<TensorType>> infer_dropout(const InferContext& c, std::string_view input) {
-  OpChecks check(c, {input, "step"}, 2, {"ratio", "seed", "stream"});
+  OpChecks check(c, {input, "step"}, 2, {"ratio", "seed", "stream", "rank"});
   check.float_type(0).dtype(1, DType::kI64).shape(1, {1});
   check.int_in("stream", 0, 0, std::numeric_limits<uint32_t>::max());
+  check.int_in("rank", 0, 0, std::numeric_limits<int32_t>::max());
   if (!check.ok()) return check.error();
   const double ratio = c.attributes().get_float("ratio", -1);
   check.require(c.attributes().find("ratio") != nullptr, "ATTRIBUTE_REQUIRED", "ratio",

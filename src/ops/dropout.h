@@ -1,7 +1,8 @@
 // src/ops/dropout.h: in training, zeroes each element with probability `ratio` and scales the rest
 // by 1 / (1 - ratio). A graph for evaluation leaves the node out. Inputs      x, any shape; step
 // I64 [1], the optimizer step.    Output  y, as x. Attributes  ratio in [0, 1), required; seed;
-// stream: stream_of(node name), so that nodes differ. Saves       nothing: the mask is a Philox
+// stream: stream_of(node name), so that nodes differ; rank: x is that part of a batch which several
+// devices share, default 0. Saves       nothing: the mask is a Philox
 // function of (seed, stream, step, element), drawn again
 //             in backward. Ten integer rounds per four elements cost less than a mask's memory
 //             traffic. The element index counts in physical order.

@@ -1,6 +1,7 @@
 #include "src/ops/gemm.h"
 
 #include "src/ops/shape_helpers.h"
+#include "src/ops/tf32.h"
 
 namespace trainyard {
 namespace {
@@ -28,7 +29,7 @@ class Gemm : public Op {
   std::string_view type() const override { return "Gemm"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"x", "w", "b"}, 2, {"transB"});
+    OpChecks check(c, {"x", "w", "b"}, 2, {"transB", kTf32Attribute});
     check_gemm(check, c);
     if (check.ok()) check.same_dtype(2, 0).shape(2, {c.input(1).shape[0]});
     if (!check.ok()) return check.error();
@@ -76,7 +77,7 @@ class GemmGrad : public Op {
   std::string_view type() const override { return "GemmGrad"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"x", "w", "dy"}, 3, {"transB"});
+    OpChecks check(c, {"x", "w", "dy"}, 3, {"transB", kTf32Attribute});
     return infer_gradients(check, c);
   }
   Result<std::vector<TensorType>> infer_gradients(OpChecks& check, const InferContext& c) const {
@@ -106,7 +107,7 @@ class GeluGemmGrad final : public GemmGrad {
  public:
   std::string_view type() const override { return "GeluGemmGrad"; }
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"x", "w", "dy", "pre"}, 4, {"transB"});
+    OpChecks check(c, {"x", "w", "dy", "pre"}, 4, {"transB", kTf32Attribute});
     return infer_gradients(check, c);
   }
   Cost cost(const Graph& graph, const Node& node) const override {

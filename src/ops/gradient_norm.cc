@@ -14,11 +14,12 @@ class GradientNorm final : public Op {
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     // OpChecks names inputs, of which there may be any number here: the first stands for all.
     for (const auto& [name, value] : c.attributes().items()) {
-      if (name != "max_norm") {
+      if (name != "max_norm" && name != "scaled") {
         return field_error("ATTRIBUTE_UNKNOWN", name, "no such attribute");
       }
     }
-    if (c.input_count() == 0 || !c.has_input(0) || !is_float(c.input(0).dtype)) {
+    const int64_t scaled = c.attributes().get_int("scaled", 0) != 0 ? 1 : 0;
+    if (c.input_count() <= scaled || !c.has_input(0) || !is_float(c.input(0).dtype)) {
       return field_error("INPUT_COUNT", "gradients", "expected at least one, of floats");
     }
     for (int64_t i = 1; i < c.input_count(); ++i) {
@@ -28,6 +29,9 @@ class GradientNorm final : public Op {
       }
     }
     const TensorType one{{1}, c.input(0).dtype};
+    if (scaled == 1 && c.input(c.input_count() - 1).shape != one.shape) {
+      return field_error("SHAPE_MISMATCH", "loss_scale", "expected one number");
+    }
     return std::vector<TensorType>{one, one};
   }
 

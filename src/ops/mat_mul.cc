@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "src/ops/shape_helpers.h"
+#include "src/ops/tf32.h"
 
 namespace trainyard {
 namespace {
@@ -83,7 +84,7 @@ class MatMul final : public Op {
  public:
   std::string_view type() const override { return "MatMul"; }
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"a", "b"}, 2);
+    OpChecks check(c, {"a", "b"}, 2, {kTf32Attribute});
     check_operands(check, c);
     if (!check.ok()) return check.error();
     return std::vector{
@@ -109,7 +110,7 @@ class MatMulGrad final : public Op {
  public:
   std::string_view type() const override { return "MatMulGrad"; }
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"a", "b", "dc"}, 3);
+    OpChecks check(c, {"a", "b", "dc"}, 3, {kTf32Attribute});
     check_operands(check, c);
     if (!check.ok()) return check.error();
     check.same_dtype(2, 0).shape(2, result_shape(c.input(0).shape, c.input(1).shape));

@@ -1,6 +1,7 @@
 #include "src/ops/recurrent.h"
 
 #include "src/ops/shape_helpers.h"
+#include "src/ops/tf32.h"
 
 namespace trainyard {
 namespace {
@@ -47,7 +48,7 @@ class Recurrent final : public Op {
   std::string_view type() const override { return cell_ == Cell::kLstm ? "LSTM" : "GRU"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"x", "w", "r", "wb", "rb"}, 3, {"hidden_size", "direction"});
+    OpChecks check(c, {"x", "w", "r", "wb", "rb"}, 3, {"hidden_size", "direction", kTf32Attribute});
     check_weights(check, c, cell_);
     if (!check.ok()) return check.error();
     const auto [N, T, F, H, GH] = sizes_of(c);
@@ -96,7 +97,7 @@ class RecurrentGrad final : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "w", "r", "y", "gates", "state", "dy", "dy_h"}, 6,
-                   {"hidden_size", "direction"});
+                   {"hidden_size", "direction", kTf32Attribute});
     check_weights(check, c, cell_);
     if (!check.ok()) return check.error();
     const auto [N, T, F, H, GH] = sizes_of(c);

@@ -8,6 +8,7 @@
 #include "src/ops/adafactor_update.h"
 #include "src/ops/adam_update.h"
 #include "src/ops/add.h"
+#include "src/ops/all_reduce.h"
 #include "src/ops/arithmetic.h"
 #include "src/ops/attention.h"
 #include "src/ops/average_pool.h"
@@ -32,6 +33,7 @@
 #include "src/ops/image_to_sequence.h"
 #include "src/ops/layer_normalization.h"
 #include "src/ops/lion_update.h"
+#include "src/ops/loss_scale_update.h"
 #include "src/ops/mat_mul.h"
 #include "src/ops/max_pool.h"
 #include "src/ops/moving_average_update.h"
@@ -131,8 +133,11 @@ const std::vector<const Op*>& registry() {
         adafactor_update_op(),
         muon_update_op(),
         gradient_norm_op(),
+        loss_scale_update_op(),
         clip_gradient_op(),
         accumulate_gradient_op(),
+        all_reduce_start_op(),
+        all_reduce_done_op(),
         moving_average_update_op(),
         conv_transpose_op(),
         conv_transpose_grad_op(),

@@ -8,6 +8,7 @@
 #include "src/ops/clip_gradient.h"
 #include "src/ops/gradient_norm.h"
 #include "src/ops/lion_update.h"
+#include "src/ops/loss_scale_update.h"
 #include "src/ops/muon_update.h"
 #include "src/ops/rmsprop_update.h"
 #include "src/ops/sgd_update.h"
@@ -114,22 +115,66 @@ class Updates {
   ParameterRule rule_;
 };
 
+constexpr double kLossScaleFirst = 65536;
+
+TensorId add_kept(Graph& graph, const std::string& name, DType dtype, double first) {
+  return graph.add_tensor({name,
+                           {{1}, dtype},
+                           Role::kOptimizerState,
+                           Layout::kRowMajor,
+                           kNoNode,
+                           {Initializer::Kind::kConstant, first}});
+}
+
+ScaledStep append_loss_scale(Graph& graph, const LossScaling& s, TensorId norm,
+                             TensorId learning_rate) {
+  const NodeId node =
+      graph
+          .add_node("loss_scale/update", *loss_scale_update_op(), {},
+                    {s.scale, s.good_steps, s.updates, norm, learning_rate},
+                    {"loss_scale/learning_rate", "loss_scale/step", "loss_scale/scale"},
+                    Phase::kUpdate)
+          .value();
+  const std::vector<TensorId>& outputs = graph.node(node).outputs;
+  const ScaledStep step{outputs[0], outputs[1], outputs[2]};
+  graph.mark_output(step.learning_rate);
+  graph.mark_output(step.scale);
+  return step;
+}
+
 bool counts_steps(const std::string& type) {
   return type == "adam" || type == "adamw" || type == "adafactor" || type == "muon";
 }
 
 }  // namespace
 
+TensorId add_loss_scale(Graph& graph) {
+  return add_kept(graph, "loss_scale.scale", DType::kF32, kLossScaleFirst);
+}
+
+LossScaling add_loss_scaling(Graph& graph, TensorId scale) {
+  return {scale, add_kept(graph, "loss_scale.good_steps", DType::kI64, 0),
+          add_kept(graph, "loss_scale.updates", DType::kI64, 0)};
+}
+
 UpdateInputs append_optimizer(Graph& graph, const OptimizerSpec& spec,
                               const std::map<TensorId, TensorId>& gradients, TensorId step,
-                              const std::map<TensorId, ParameterRule>& rules) {
+                              const std::map<TensorId, ParameterRule>& rules,
+                              const LossScaling& scaling, TensorId norm) {
   TRAINYARD_CHECK(std::ranges::count(optimizer_types(), spec.type) == 1,
                   "optimizer " + spec.type + " was not checked");
-  UpdateInputs inputs{add_scalar_input(graph, "learning_rate", DType::kF32), step};
-  if (counts_steps(spec.type) && step == kNoTensor) {
-    inputs.step = add_scalar_input(graph, "step", DType::kI64);
+  UpdateInputs inputs{add_scalar_input(graph, "learning_rate", DType::kF32), step, {}};
+  UpdateInputs read;  // by the updates
+  if (scaling.scale != kNoTensor) {
+    inputs.scaled = append_loss_scale(graph, scaling, norm, inputs.learning_rate);
+    read = {inputs.scaled.learning_rate, inputs.scaled.step, {}};
+  } else {
+    if (counts_steps(spec.type) && step == kNoTensor) {
+      inputs.step = add_scalar_input(graph, "step", DType::kI64);
+    }
+    read = inputs;
   }
-  Updates updates(graph, spec, inputs);
+  Updates updates(graph, spec, read);
   for (const auto& [parameter, gradient] : gradients) {
     const auto rule = rules.find(parameter);
     updates.add(
@@ -140,22 +185,29 @@ UpdateInputs append_optimizer(Graph& graph, const OptimizerSpec& spec,
 }
 
 PreparedGradients append_clipping(Graph& graph, const GradientSpec& spec,
-                                  const std::map<TensorId, TensorId>& gradients) {
+                                  const std::map<TensorId, TensorId>& gradients,
+                                  TensorId loss_scale) {
   PreparedGradients prepared{gradients, kNoTensor};
   TensorId scale = kNoTensor;
-  if (spec.clip_norm > 0 || spec.measure_norm) {
+  const bool scaled = loss_scale != kNoTensor;
+  const bool reported = spec.clip_norm > 0 || spec.measure_norm;
+  if (reported || scaled) {
     std::vector<TensorId> all;
     for (const auto& [parameter, gradient] : gradients) all.push_back(gradient);
+    Attributes attributes{{"max_norm", spec.clip_norm}};
+    if (scaled) {
+      all.push_back(loss_scale);
+      attributes.set("scaled", int64_t{1});
+    }
     const NodeId node =
         graph
-            .add_node("gradient_norm", *gradient_norm_op(), {{"max_norm", spec.clip_norm}},
-                      std::move(all),
-                      {"gradient_norm", spec.clip_norm > 0 ? "gradient_norm/scale" : ""},
+            .add_node("gradient_norm", *gradient_norm_op(), std::move(attributes), std::move(all),
+                      {"gradient_norm", spec.clip_norm > 0 || scaled ? "gradient_norm/scale" : ""},
                       Phase::kUpdate)
             .value();
     prepared.norm = graph.node(node).outputs[0];
     scale = graph.node(node).outputs[1];
-    graph.mark_output(prepared.norm);
+    if (reported) graph.mark_output(prepared.norm);
   }
   if (scale == kNoTensor && spec.clip_value == 0) return prepared;
   for (auto& [parameter, gradient] : prepared.gradients) {

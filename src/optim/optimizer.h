@@ -83,24 +83,50 @@ struct GradientSpec {
   bool measure_norm = false;  // report it though nothing is clipped
 };
 
+/// What dynamic loss scaling keeps, beside the optimizer's state.
+struct LossScaling {
+  TensorId scale =
+      kNoTensor;  // F32 [1]: what the loss is multiplied by before it is differentiated
+  TensorId good_steps = kNoTensor;  // I64 [1]
+  TensorId updates = kNoTensor;     // I64 [1]
+};
+/// Adds the scale, which begins at 2^16, to the graph that differentiates.
+TensorId add_loss_scale(Graph& graph);
+/// Adds what only the update needs. `scale` is add_loss_scale()'s, or shares its memory.
+LossScaling add_loss_scaling(Graph& graph, TensorId scale);
+
+/// Of one step.
+struct ScaledStep {
+  TensorId learning_rate = kNoTensor;  // F32 [1]: NaN in a step that is not taken
+  TensorId step = kNoTensor;           // I64 [1]: of those that are taken, from 0
+  TensorId scale = kNoTensor;          // F32 [1]: that its gradients have
+};
+
 struct UpdateInputs {
   TensorId learning_rate = kNoTensor;  // F32 [1], graph input
   TensorId step = kNoTensor;           // I64 [1], graph input, 0-based
+  ScaledStep scaled;                   // with loss scaling; its outputs are marked
 };
 
 /// Appends one update node (Phase::kUpdate) per parameter, and its optimizer state
 /// ("<param>.momentum", "<param>.exp_avg", "<param>.exp_avg_sq"). `step` may exist already
 /// (dropout) and is then shared. A parameter without a rule gets the spec's weight decay.
+/// With loss scaling a step whose gradients' `norm` is not finite changes nothing but the scale,
+/// and the optimizer counts only the others.
 UpdateInputs append_optimizer(Graph& graph, const OptimizerSpec& spec,
                               const std::map<TensorId, TensorId>& gradients, TensorId step,
-                              const std::map<TensorId, ParameterRule>& rules = {});
+                              const std::map<TensorId, ParameterRule>& rules = {},
+                              const LossScaling& scaling = {}, TensorId norm = kNoTensor);
 
 struct PreparedGradients {
   std::map<TensorId, TensorId> gradients;  // by parameter, as the optimizer shall see them
-  TensorId norm = kNoTensor;               // [1], before clipping; a marked output
+  /// [1], before clipping and without the loss scale; a marked output if the spec asks for it.
+  TensorId norm = kNoTensor;
 };
-/// Appends the nodes (Phase::kUpdate) that measure and clip.
+/// Appends the nodes (Phase::kUpdate) that measure and clip, and divide by the loss scale if there
+/// is one.
 PreparedGradients append_clipping(Graph& graph, const GradientSpec& spec,
-                                  const std::map<TensorId, TensorId>& gradients);
+                                  const std::map<TensorId, TensorId>& gradients,
+                                  TensorId loss_scale = kNoTensor);
 
 }  // namespace trainyard

@@ -1,10 +1,13 @@
 #include "src/passes/assign_precision.h"
 
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "src/graph/op.h"
 #include "src/ops/cast.h"
+#include "src/ops/tf32.h"
 
 namespace trainyard {
 namespace {
@@ -13,8 +16,15 @@ bool has_choice(const TensorInfo& t) {
   return t.role == Role::kActivation && t.type.dtype == DType::kF32;
 }
 
+/// Whether what an op makes may be far larger than what it is made of. F16 ends at 65504.
+bool grows(const Op& op) {
+  const std::string_view type = op.type();
+  return type == "Exp" || type == "Pow" || type == "Reciprocal" || type == "ReduceSum" ||
+         type == "ReduceL2";
+}
+
 /// Which tensors stay F32, by id.
-std::vector<bool> kept_in_f32(const Graph& graph) {
+std::vector<bool> kept_in_f32(const Graph& graph, Storage storage) {
   std::vector<bool> kept(graph.tensors().size());
   const auto keep = [&](const std::vector<TensorId>& ids, int64_t i) {
     if (i >= static_cast<int64_t>(ids.size())) return;
@@ -26,6 +36,7 @@ std::vector<bool> kept_in_f32(const Graph& graph) {
     const PrecisionRule rule = node.op->precision_rule();
     for (const int64_t i : rule.f32_outputs) keep(node.outputs, i);
     for (const int64_t i : rule.f32_inputs) keep(node.inputs, i);
+    if (storage == Storage::kF16 && grows(*node.op)) keep(node.outputs, 0);
     if (node.phase != Phase::kUpdate) continue;
     for (size_t i = 0; i < node.outputs.size(); ++i) keep(node.outputs, static_cast<int64_t>(i));
   }
@@ -42,23 +53,24 @@ std::vector<bool> kept_in_f32(const Graph& graph) {
   return kept;
 }
 
-/// Lets every product read its factors in bf16.
-void insert_casts(Graph& graph) {
+/// Lets every product read its factors in 16 bits.
+void insert_casts(Graph& graph, Storage storage) {
   std::map<TensorId, TensorId> narrow;
   for (NodeId k = 0; k < static_cast<NodeId>(graph.nodes().size()); ++k) {
     const std::vector<int64_t> factors = graph.node(k).op->precision_rule().factors;
     for (const int64_t i : factors) {
       if (i >= static_cast<int64_t>(graph.node(k).inputs.size())) continue;
       const TensorId id = graph.node(k).inputs[static_cast<size_t>(i)];
-      if (id == kNoTensor || graph.tensor(id).is_bf16()) continue;
+      if (id == kNoTensor || graph.tensor(id).is_half()) continue;
       if (graph.tensor(id).type.dtype != DType::kF32) continue;
       if (!narrow.contains(id)) {
-        const std::string name = graph.tensor(id).name + "/bf16";
+        const std::string name =
+            graph.tensor(id).name + (storage == Storage::kF16 ? "/f16" : "/bf16");
         const Layout layout = graph.tensor(id).layout;
         graph.insert_node(k, name, *cast_op(), {}, {id}, {name}, graph.node(k).phase).value();
         narrow[id] = graph.node(k).outputs[0];
         graph.set_layout(narrow[id], layout);
-        graph.set_storage(narrow[id], Storage::kBf16);
+        graph.set_storage(narrow[id], storage);
         ++k;
       }
       graph.replace_input(k, i, narrow[id]);
@@ -68,14 +80,25 @@ void insert_casts(Graph& graph) {
 
 }  // namespace
 
-void assign_bf16(Graph& graph) {
-  const std::vector<bool> kept = kept_in_f32(graph);
+void assign_half(Graph& graph, Storage storage) {
+  const std::vector<bool> kept = kept_in_f32(graph, storage);
   for (size_t i = 0; i < kept.size(); ++i) {
     if (!kept[i] && has_choice(graph.tensors()[i])) {
-      graph.set_storage(static_cast<TensorId>(i), Storage::kBf16);
+      graph.set_storage(static_cast<TensorId>(i), storage);
     }
   }
-  insert_casts(graph);
+  insert_casts(graph, storage);
+}
+
+void allow_tf32(Graph& graph) {
+  std::vector<Node> nodes = graph.nodes();
+  for (Node& node : nodes) {
+    const bool multiplies = !node.op->precision_rule().factors.empty();
+    if (!multiplies || node.op->type().starts_with("Attention")) continue;
+    if (graph.tensor(node.inputs[0]).type.dtype != DType::kF32) continue;
+    node.attributes.set(std::string(kTf32Attribute), int64_t{1});
+  }
+  graph.rewrite(std::move(nodes));
 }
 
 }  // namespace trainyard

@@ -65,7 +65,8 @@ PassOptions default_passes() {
 }
 
 std::optional<Precision> find_precision(std::string_view name) {
-  for (const Precision p : {Precision::kFp32, Precision::kBf16}) {
+  for (const Precision p :
+       {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
     if (name_of(p) == name) return p;
   }
   return std::nullopt;
@@ -112,10 +113,20 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Pr
     assign_layouts(graph);
     check(graph);
   }
-  if (precision == Precision::kBf16) {
-    assign_bf16(graph);
-    check(graph);
+  switch (precision) {
+    case Precision::kFp32:
+      return;
+    case Precision::kTf32:
+      allow_tf32(graph);
+      break;
+    case Precision::kBf16:
+      assign_half(graph, Storage::kBf16);
+      break;
+    case Precision::kFp16:
+      assign_half(graph, Storage::kF16);
+      break;
   }
+  check(graph);
 }
 
 }  // namespace trainyard

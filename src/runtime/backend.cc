@@ -6,6 +6,11 @@
 
 namespace trainyard {
 
+Status Backend::connect(std::span<Backend* const> /*ranks*/) {
+  return make_error(ErrorCode::kFailedPrecondition, "DEVICES_UNSUPPORTED",
+                    "the " + std::string(name()) + " backend trains a job on one device alone");
+}
+
 void* Backend::allocate_host(int64_t bytes) {
   return ::operator new (static_cast<size_t>(bytes),
                          std::align_val_t{static_cast<size_t>(kArenaAlignment)});

@@ -13,6 +13,7 @@
 
 #include "src/graph/graph.h"
 #include "src/graph/op.h"
+#include "src/runtime/communicator.h"
 
 namespace trainyard {
 
@@ -44,8 +45,8 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual int64_t workspace_bytes() const { return 0; }
   /// True: it reads and writes its tensors as they are stored. Others are handed F32 alone; a host
-  /// backend converts around them (bf16_kernel.h).
-  virtual bool takes_bf16() const { return false; }
+  /// backend converts around them (half_kernel.h).
+  virtual bool takes_stored() const { return false; }
   virtual void run(const KernelArgs& args) = 0;
 };
 
@@ -99,6 +100,13 @@ class Backend {
   static constexpr int64_t kMarks = 4;
   virtual int64_t mark() { return 0; }
   virtual void wait(int64_t /*mark*/) {}
+
+  /// Connects the backends of a job's ranks, all of this one's kind, of which this is the first:
+  /// what is prepared from now on may exchange among them, and each runs on a thread of its own.
+  /// FAILED_PRECONDITION where something that this needs is not there.
+  virtual Status connect(std::span<Backend* const> ranks);
+  /// Its end of that; nullptr before.
+  virtual Communicator* communicator() { return nullptr; }
 };
 
 /// `threads` is the size of the team that every kernel uses; it is recorded with the job, because

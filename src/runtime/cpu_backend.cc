@@ -1,6 +1,6 @@
 #include "src/base/check.h"
-#include "src/runtime/bf16_kernel.h"
 #include "src/runtime/cpu_kernels.h"
+#include "src/runtime/half_kernel.h"
 #include "src/runtime/host_memory.h"
 #include "src/runtime/parts_kernel.h"
 
@@ -22,9 +22,10 @@ class CpuBackend final : public HostBackend {
   }
   std::string_view name() const override { return "cpu"; }
   bool has_kernel(std::string_view op_type) const override {
-    return table_.contains(op_type) || has_parts(op_type);
+    return is_exchange(op_type) || table_.contains(op_type) || has_parts(op_type);
   }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    if (auto exchange = prepare_exchange(graph, node)) return exchange;
     if (!table_.contains(node.op->type()) && has_parts(node.op->type())) {
       return std::make_unique<PartsKernel>(*this, graph, node);
     }

@@ -2,8 +2,8 @@
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "kernels/layout.h"
-#include "src/runtime/bf16_kernel.h"
 #include "src/runtime/cpu_kernels.h"
+#include "src/runtime/half_kernel.h"
 #include "src/runtime/op_params.h"
 
 namespace trainyard {

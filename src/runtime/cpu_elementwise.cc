@@ -1,7 +1,7 @@
 #include "kernels/embedding.h"
 #include "kernels/layout.h"
-#include "src/runtime/bf16_kernel.h"
 #include "src/runtime/cpu_kernels.h"
+#include "src/runtime/half_kernel.h"
 #include "src/runtime/op_params.h"
 
 namespace trainyard {

@@ -3,9 +3,9 @@
 
 #include <span>
 
-#include "kernels/bf16.h"
 #include "kernels/cpu/team.h"
 #include "kernels/elementwise.h"
+#include "kernels/half.h"
 #include "src/runtime/kernel_table.h"
 
 namespace trainyard {
@@ -14,13 +14,15 @@ struct CpuContext {
   explicit CpuContext(int threads) : team(threads) {}
   kernels::cpu::Team team;  // fixed for the job: results depend on its size
 };
-/// Between storages, and within one (bf16_kernel.h).
+/// Between storages, and within one (half_kernel.h).
 struct CpuConversion {
   kernels::cpu::Team* team;
-  void widen(int64_t count, const math::Bf16* x, float* y) const {
+  template <typename Half>
+  void widen(int64_t count, const Half* x, float* y) const {
     kernels::cpu::widen(count, x, y, *team);
   }
-  void narrow(int64_t count, const float* x, math::Bf16* y) const {
+  template <typename Half>
+  void narrow(int64_t count, const float* x, Half* y) const {
     kernels::cpu::narrow(count, x, y, *team);
   }
   void copy(int64_t bytes, const std::byte* x, std::byte* y) const {

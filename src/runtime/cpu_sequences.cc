@@ -1,8 +1,8 @@
 // Sequences: normalisation of positions, embeddings, attention and the products it is made of.
 #include "kernels/elementwise.h"
 #include "kernels/layout.h"
-#include "src/runtime/bf16_kernel.h"
 #include "src/runtime/cpu_kernels.h"
+#include "src/runtime/half_kernel.h"
 #include "src/runtime/op_params.h"
 
 namespace trainyard {

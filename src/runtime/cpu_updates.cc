@@ -72,7 +72,8 @@ std::unique_ptr<Kernel> make_gradient_norm(CpuContext& context, const Graph& g, 
   const int64_t workspace_bytes = cpu::gradient_norm_workspace_bytes(p);
   return make_kernel(
       [p, &team = context.team](const KernelArgs& a) {
-        cpu::gradient_norm(p, a.inputs, a.out<float>(0), a.out<float>(1), a.workspace, team);
+        cpu::gradient_norm(p, a.inputs, p.scaled ? a.in<float>(p.counts.size()) : nullptr,
+                           a.out<float>(0), a.out<float>(1), a.workspace, team);
       },
       workspace_bytes);
 }
@@ -82,6 +83,14 @@ std::unique_ptr<Kernel> make_clip_gradient(CpuContext& context, const Graph& g, 
   return make_kernel([p = clip_gradient_params(g, n), scaled = has_input(n, 1),
                       &team = context.team](const KernelArgs& a) {
     cpu::clip_gradient(p, a.in<float>(0), scaled ? a.in<float>(1) : nullptr, a.out<float>(0), team);
+  });
+}
+
+std::unique_ptr<Kernel> make_loss_scale(CpuContext&, const Graph& g, const Node& n) {
+  require_f32(n, input_info(g, n, 0));
+  return make_kernel([s = loss_scaling(n)](const KernelArgs& a) {
+    reference::loss_scale_update(s, a.in<float>(3), a.in<float>(4), loss_scale<float>(a),
+                                 loss_scale_step<float>(a));
   });
 }
 
@@ -114,6 +123,7 @@ std::span<const CpuEntry> cpu_update_kernels() {
       {"MuonUpdate", make_muon},
       {"GradientNorm", make_gradient_norm},
       {"ClipGradient", make_clip_gradient},
+      {"LossScaleUpdate", make_loss_scale},
       {"AccumulateGradient", make_accumulate},
       {"MovingAverageUpdate", make_moving_average},
   };

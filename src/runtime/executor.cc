@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/math/bf16.h"
+#include "kernels/math/half.h"
 #include "src/base/check.h"
 #include "src/graph/op.h"
 
@@ -46,14 +46,18 @@ int64_t first_non_finite(std::span<const std::byte> bytes) {
   return -1;
 }
 
-/// bf16 numbers as floats; `to` says how many.
-void widen(const std::byte* stored, std::span<std::byte> to) {
+template <typename Half>
+void widen_as(const std::byte* stored, std::span<std::byte> to) {
   for (size_t i = 0; i < to.size() / sizeof(float); ++i) {
-    math::Bf16 narrow;
+    Half narrow;
     std::memcpy(&narrow, stored + i * sizeof narrow, sizeof narrow);
     const float value = math::widen(narrow);
     std::memcpy(to.data() + i * sizeof value, &value, sizeof value);
   }
+}
+/// Numbers of 16 bits as floats; `to` says how many.
+void widen(const TensorInfo& t, const std::byte* stored, std::span<std::byte> to) {
+  t.is_f16() ? widen_as<math::F16>(stored, to) : widen_as<math::Bf16>(stored, to);
 }
 
 bool is_permuted(const TensorInfo& t) {
@@ -192,7 +196,7 @@ void Executor::write(TensorId id, std::span<const std::byte> bytes) {
   TRAINYARD_CHECK(static_cast<int64_t>(bytes.size()) == t.type.bytes(),
                   t.name + ": " + std::to_string(bytes.size()) + " bytes written, it has " +
                       std::to_string(t.type.bytes()));
-  TRAINYARD_CHECK(!t.is_bf16(), t.name + " is computed, it cannot be written");
+  TRAINYARD_CHECK(!t.is_half(), t.name + " is computed, it cannot be written");
   if (!is_permuted(t)) {
     prepared_.backend_.copy_to_device(address(id), bytes.data(), t.type.bytes());
     return;
@@ -222,8 +226,7 @@ void Executor::read(TensorId id, std::span<std::byte> bytes, size_t offset) cons
 }
 
 int64_t Executor::stored_bytes(TensorId id) const {
-  const TensorInfo& t = program().graph.tensor(id);
-  return t.is_bf16() ? t.type.bytes() / 2 : t.type.bytes();
+  return program().graph.tensor(id).stored_bytes();
 }
 
 void Executor::begin_read(TensorId id, std::byte* host) const {
@@ -235,8 +238,8 @@ void Executor::begin_read(TensorId id, std::byte* host) const {
 void Executor::take(TensorId id, const std::byte* host, std::span<std::byte> bytes) const {
   const TensorInfo& t = program().graph.tensor(id);
   TRAINYARD_CHECK(static_cast<int64_t>(bytes.size()) == t.type.bytes(), t.name + ": its size");
-  if (t.is_bf16()) {
-    widen(host, bytes);
+  if (t.is_half()) {
+    widen(t, host, bytes);
   } else {
     std::memcpy(bytes.data(), host, bytes.size());
   }
@@ -244,7 +247,8 @@ void Executor::take(TensorId id, const std::byte* host, std::span<std::byte> byt
 
 void Executor::copy_out(TensorId id, std::span<std::byte> bytes, size_t offset) const {
   prepared_.backend_.synchronize();
-  if (!program().graph.tensor(id).is_bf16()) {
+  const TensorInfo& t = program().graph.tensor(id);
+  if (!t.is_half()) {
     prepared_.backend_.copy_to_host(bytes.data(), address(id) + offset,
                                     static_cast<int64_t>(bytes.size()));
     return;
@@ -252,7 +256,7 @@ void Executor::copy_out(TensorId id, std::span<std::byte> bytes, size_t offset) 
   std::vector<std::byte> stored(bytes.size() / 2);
   prepared_.backend_.copy_to_host(stored.data(), address(id) + offset / 2,
                                   static_cast<int64_t>(stored.size()));
-  widen(stored.data(), bytes);
+  widen(t, stored.data(), bytes);
 }
 
 void Executor::run() {

@@ -6,6 +6,7 @@
 
 #include "src/plan/program.h"
 #include "src/runtime/backend.h"
+#include "src/runtime/host_communicator.h"
 
 namespace trainyard {
 
@@ -28,6 +29,18 @@ class HostBackend : public Backend {
     std::memcpy(host, device, static_cast<size_t>(bytes));
   }
   void synchronize() override {}
+
+  Status connect(std::span<Backend* const> ranks) override;
+  Communicator* communicator() override { return communicator_.get(); }
+
+ protected:
+  /// For prepare(): the kernel of an exchange, or nullptr for another op.
+  std::unique_ptr<Kernel> prepare_exchange(const Graph& graph, const Node& node) {
+    return make_host_exchange(communicator_.get(), graph, node);
+  }
+
+ private:
+  std::unique_ptr<HostCommunicator> communicator_;
 };
 
 }  // namespace trainyard

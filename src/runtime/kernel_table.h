@@ -47,12 +47,12 @@ class KernelTable {
 };
 
 /// A kernel from a function object that holds its prepared dimensions: run() calls f(args).
-template <bool kTakesBf16, typename F>
+template <bool kTakesStored, typename F>
 class FunctionKernel final : public Kernel {
  public:
   FunctionKernel(F function, int64_t bytes) : f_(std::move(function)), bytes_(bytes) {}
   int64_t workspace_bytes() const override { return bytes_; }
-  bool takes_bf16() const override { return kTakesBf16; }
+  bool takes_stored() const override { return kTakesStored; }
   void run(const KernelArgs& args) override { f_(args); }
 
  private:
@@ -113,10 +113,10 @@ inline const TensorInfo& input_info(const Graph& graph, const Node& node, size_t
 inline const TensorInfo& output_info(const Graph& graph, const Node& node, size_t i) {
   return graph.tensor(node.outputs.at(i));
 }
-/// True if a tensor of the node is stored in bf16.
-inline bool touches_bf16(const Graph& graph, const Node& node) {
-  const auto is_bf16 = [&](TensorId id) { return id != kNoTensor && graph.tensor(id).is_bf16(); };
-  return std::ranges::any_of(node.inputs, is_bf16) || std::ranges::any_of(node.outputs, is_bf16);
+/// True if a tensor of the node is stored in 16 bits.
+inline bool touches_half(const Graph& graph, const Node& node) {
+  const auto is_half = [&](TensorId id) { return id != kNoTensor && graph.tensor(id).is_half(); };
+  return std::ranges::any_of(node.inputs, is_half) || std::ranges::any_of(node.outputs, is_half);
 }
 inline bool has_input(const Node& node, size_t i) {
   return i < node.inputs.size() && node.inputs[i] != kNoTensor;

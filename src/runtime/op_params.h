@@ -96,6 +96,7 @@ inline AttentionParams attention_params(const Graph& g, const Node& n, size_t qu
   d.dropout = n.attributes.get_float("dropout", 0);
   d.seed = static_cast<uint64_t>(n.attributes.get_int("seed", 0));
   d.stream = static_cast<uint32_t>(n.attributes.get_int("stream", 0));
+  d.first_head = n.attributes.get_int("rank", 0) * d.N * d.H;
   return p;
 }
 
@@ -119,9 +120,11 @@ struct AttentionOperands {
 
 /// Dropout and DropoutGrad.
 inline kernels::DropoutParams dropout_params(const Graph& g, const Node& n) {
-  return {input_info(g, n, 0).type.shape.elements(), n.attributes.get_float("ratio", 0),
+  const int64_t count = input_info(g, n, 0).type.shape.elements();
+  return {count, n.attributes.get_float("ratio", 0),
           static_cast<uint64_t>(n.attributes.get_int("seed", 0)),
-          static_cast<uint32_t>(n.attributes.get_int("stream", 0))};
+          static_cast<uint32_t>(n.attributes.get_int("stream", 0)),
+          n.attributes.get_int("rank", 0) * ((count + 3) / 4)};
 }
 
 /// SoftmaxCrossEntropyLoss, KullbackLeiblerDivergence and their gradient: scores come first.
@@ -218,7 +221,23 @@ inline kernels::GradientNormParams gradient_norm_params(const Graph& g, const No
   kernels::GradientNormParams p;
   for (const TensorId id : n.inputs) p.counts.push_back(g.tensor(id).type.shape.elements());
   p.max_norm = n.attributes.get_float("max_norm", 0);
+  p.scaled = n.attributes.get_int("scaled", 0) != 0;
+  if (p.scaled) p.counts.pop_back();
   return p;
+}
+
+inline math::LossScaling loss_scaling(const Node& n) {
+  const math::LossScaling s;
+  return {n.attributes.get_float("growth", s.growth), n.attributes.get_float("backoff", s.backoff),
+          n.attributes.get_int("interval", s.interval)};
+}
+template <typename T>
+kernels::LossScale<T> loss_scale(const KernelArgs& a) {
+  return {a.mut<T>(0), a.mut<int64_t>(1), a.mut<int64_t>(2)};
+}
+template <typename T>
+kernels::LossScaleStep<T> loss_scale_step(const KernelArgs& a) {
+  return {a.out<float>(0), a.out<int64_t>(1), a.out<T>(2)};
 }
 
 inline kernels::ClipGradientParams clip_gradient_params(const Graph& g, const Node& n) {

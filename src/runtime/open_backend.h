@@ -2,7 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/base/result.h"
 #include "src/runtime/backend.h"
@@ -13,5 +16,13 @@ namespace trainyard {
 /// for all cores that this process may use. Refusals: NOT_FOUND/DEVICE_NOT_FOUND for another name,
 /// and what open_cuda_backend() refuses.
 Result<std::unique_ptr<Backend>> open_backend(std::string_view device, int threads);
+
+/// Whether these can train one job: one device, or several different GPUs. INVALID_ARGUMENT/
+/// DEVICES_INVALID by the name `field` otherwise.
+Status check_devices(std::span<const std::string> devices, const std::string& field);
+
+/// The backends of these devices, connected where they are several, each with `threads`. Refusals
+/// are those of check_devices(), open_backend() and Backend::connect().
+Result<std::vector<RankDevice>> open_devices(std::span<const std::string> devices, int threads);
 
 }  // namespace trainyard

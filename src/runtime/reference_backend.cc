@@ -1,4 +1,4 @@
-#include "src/runtime/bf16_kernel.h"
+#include "src/runtime/half_kernel.h"
 #include "src/runtime/host_memory.h"
 #include "src/runtime/parts_kernel.h"
 #include "src/runtime/reference_kernels.h"
@@ -21,9 +21,10 @@ class ReferenceBackend final : public HostBackend {
   }
   std::string_view name() const override { return "reference"; }
   bool has_kernel(std::string_view op_type) const override {
-    return table_.contains(op_type) || has_parts(op_type);
+    return is_exchange(op_type) || table_.contains(op_type) || has_parts(op_type);
   }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    if (auto exchange = prepare_exchange(graph, node)) return exchange;
     if (!table_.contains(node.op->type()) && has_parts(node.op->type())) {
       return std::make_unique<PartsKernel>(*this, graph, node);
     }

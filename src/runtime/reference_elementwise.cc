@@ -1,6 +1,6 @@
 #include "kernels/embedding.h"
 #include "kernels/layout.h"
-#include "src/runtime/bf16_kernel.h"
+#include "src/runtime/half_kernel.h"
 #include "src/runtime/op_params.h"
 #include "src/runtime/reference_kernels.h"
 

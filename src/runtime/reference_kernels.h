@@ -3,19 +3,21 @@
 
 #include <span>
 
-#include "kernels/bf16.h"
 #include "kernels/elementwise.h"
+#include "kernels/half.h"
 #include "src/runtime/kernel_table.h"
 
 namespace trainyard {
 
 struct ReferenceContext {};  // plain loops share nothing
-/// Between storages, and within one (bf16_kernel.h).
+/// Between storages, and within one (half_kernel.h).
 struct ReferenceConversion {
-  void widen(int64_t count, const math::Bf16* x, float* y) const {
+  template <typename Half>
+  void widen(int64_t count, const Half* x, float* y) const {
     kernels::reference::widen(count, x, y);
   }
-  void narrow(int64_t count, const float* x, math::Bf16* y) const {
+  template <typename Half>
+  void narrow(int64_t count, const float* x, Half* y) const {
     kernels::reference::narrow(count, x, y);
   }
   void copy(int64_t bytes, const std::byte* x, std::byte* y) const {

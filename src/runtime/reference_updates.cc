@@ -72,7 +72,8 @@ std::unique_ptr<Kernel> make_gradient_norm(ReferenceContext&, const Graph& g, co
   const GradientNormParams p = gradient_norm_params(g, n);
   return with_float_type(input_info(g, n, 0).type.dtype, [&]<typename T>(T) {
     return make_kernel([p](const KernelArgs& a) {
-      reference::gradient_norm<T>(p, a.inputs, a.out<T>(0), a.out<T>(1));
+      reference::gradient_norm<T>(p, a.inputs, p.scaled ? a.in<T>(p.counts.size()) : nullptr,
+                                  a.out<T>(0), a.out<T>(1));
     });
   });
 }
@@ -82,6 +83,15 @@ std::unique_ptr<Kernel> make_clip_gradient(ReferenceContext&, const Graph& g, co
   return with_float_type(input_info(g, n, 0).type.dtype, [&]<typename T>(T) {
     return make_kernel([p, scaled = has_input(n, 1)](const KernelArgs& a) {
       reference::clip_gradient(p, a.in<T>(0), scaled ? a.in<T>(1) : nullptr, a.out<T>(0));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_loss_scale(ReferenceContext&, const Graph& g, const Node& n) {
+  return with_float_type(input_info(g, n, 0).type.dtype, [&]<typename T>(T) {
+    return make_kernel([s = loss_scaling(n)](const KernelArgs& a) {
+      reference::loss_scale_update(s, a.in<T>(3), a.in<float>(4), loss_scale<T>(a),
+                                   loss_scale_step<T>(a));
     });
   });
 }
@@ -118,6 +128,7 @@ std::span<const ReferenceEntry> reference_update_kernels() {
       {"MuonUpdate", make_muon},
       {"GradientNorm", make_gradient_norm},
       {"ClipGradient", make_clip_gradient},
+      {"LossScaleUpdate", make_loss_scale},
       {"AccumulateGradient", make_accumulate},
       {"MovingAverageUpdate", make_moving_average},
   };

@@ -8,7 +8,8 @@
 namespace trainyard {
 
 Result<InitialWeightsReport> load_initial_weights(const InitialWeights& spec,
-                                                  const WeightsFile& source, Session& session) {
+                                                  const WeightsFile& source,
+                                                  TrainingSession& session) {
   ASSIGN_OR_RETURN(WeightMatch match,
                    match_weights(spec, source.tensors(), session.weight_tensors()));
   for (const auto& [name, index] : match.taken) {

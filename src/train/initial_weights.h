@@ -11,6 +11,7 @@ namespace trainyard {
 /// Writes what matches (src/train/weight_match.h) into the session, as F32. Refuses what
 /// match_weights() refuses, and values that are not finite.
 Result<InitialWeightsReport> load_initial_weights(const InitialWeights& spec,
-                                                  const WeightsFile& source, Session& session);
+                                                  const WeightsFile& source,
+                                                  TrainingSession& session);
 
 }  // namespace trainyard

@@ -47,8 +47,11 @@ void initialise_tensor(const TensorInfo& tensor, uint64_t seed, std::span<std::b
                   tensor.name + ": buffer of the wrong size");
   if (tensor.type.dtype == DType::kF64) {
     fill<double>(tensor, seed, out);
+  } else if (tensor.type.dtype == DType::kI64) {  // counters of the optimizer
+    fill<int64_t>(tensor, seed, out);
   } else {
-    TRAINYARD_CHECK(tensor.type.dtype == DType::kF32, tensor.name + ": not a float tensor");
+    TRAINYARD_CHECK(tensor.type.dtype == DType::kF32,
+                    tensor.name + ": no tensor that has a first value");
     fill<float>(tensor, seed, out);
   }
 }

@@ -43,11 +43,12 @@ std::vector<std::string> warnings_of(const Recipe& recipe, const RunShape& shape
                        std::to_string(shape.steps_per_epoch) +
                        " steps of an epoch: it never sees all rows");
   }
-  if (recipe.batch_size == 1) {
+  if (shape.rank_batch == 1) {
     for (const Node& node : graph.nodes()) {
       if (node.op->type() != "BatchNormalization") continue;
-      warnings.push_back(node.name +
-                         " takes its statistics from the batch, and recipe.batch_size is 1");
+      warnings.push_back(node.name + " takes its statistics from the batch, and " +
+                         (recipe.batch_size == 1 ? "recipe.batch_size is 1"
+                                                 : "a device has 1 row of it at a time"));
       break;
     }
   }
@@ -132,8 +133,8 @@ std::optional<PlanDump> find_plan_dump(std::string_view name) {
 }
 
 Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                         PlanDump dump) {
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema));
+                         PlanDump dump, int64_t ranks) {
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema, ranks));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(model, recipe, schema, shape));
   JobPlan plan;
   plan.run = describe_run(programs, shape);
@@ -144,11 +145,11 @@ Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const Dat
 }
 
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                     int64_t limit_bytes, int64_t workspace_bytes) {
+                     int64_t limit_bytes, int64_t workspace_bytes, int64_t ranks) {
   const auto fits = [&](const auto& change) {
     Recipe changed = recipe;
     change(changed);
-    const Result<RunPlan> plan = plan_run(model, changed, schema);
+    const Result<RunPlan> plan = plan_run(model, changed, schema, ranks);
     return plan.ok() && plan->memory.total() + workspace_bytes <= limit_bytes;
   };
   FitAdvice advice;
@@ -158,14 +159,14 @@ FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const Dataset
   }
   for (int64_t k = recipe.accumulate_steps + 1; k <= std::min(recipe.batch_size, kMicroBatchesMax);
        ++k) {
-    if (recipe.batch_size % k != 0) continue;
+    if (recipe.batch_size % (k * ranks) != 0) continue;
     if (fits([&](Recipe& changed) { changed.accumulate_steps = k; })) {
       advice.accumulate_steps = k;
       break;
     }
   }
-  // In units that the micro-batches divide.
-  const int64_t unit = std::max<int64_t>(1, recipe.accumulate_steps);
+  // In units that the micro-batches and the ranks divide.
+  const int64_t unit = std::max<int64_t>(1, recipe.accumulate_steps * ranks);
   int64_t low = 0, high = recipe.batch_size / unit;  // low fits (or is 0), high does not
   while (low + 1 < high) {
     const int64_t middle = low + (high - low) / 2;

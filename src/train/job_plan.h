@@ -39,11 +39,13 @@ struct JobPlan {
   std::string dump;                   // of the training program
 };
 
-/// What plan_run() says, and the rest of the answer of `trainyard plan`.
+/// What plan_run() says, and the rest of the answer of `trainyard plan`; the layers are those of
+/// one of the `ranks`.
 Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                         PlanDump dump);
+                         PlanDump dump, int64_t ranks = 1);
 
-/// What would make a job fit that needs more than `limit_bytes`; each alone, the rest unchanged.
+/// What would make a job fit that needs more than `limit_bytes` on each device; each alone, the
+/// rest unchanged.
 struct FitAdvice {
   // The least that fits of what gives the same result; kNone and 0 where nothing does.
   Recompute recompute = Recompute::kNone;
@@ -52,7 +54,7 @@ struct FitAdvice {
 };
 /// `workspace_bytes` is what the kernels take on top, if it is known.
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                     int64_t limit_bytes, int64_t workspace_bytes);
+                     int64_t limit_bytes, int64_t workspace_bytes, int64_t ranks = 1);
 /// "recipe.recompute: blocks, recipe.accumulate_steps: 4 or recipe.batch_size: 48 would fit": the
 /// advice in words; never empty.
 std::string describe(const FitAdvice& advice);

@@ -10,6 +10,10 @@ namespace trainyard {
 
 namespace {
 
+// Gradients that overflow at a scale below this one overflow at any: 2^32 times less than the
+// first.
+constexpr float kLossScaleMin = 0x1p-16f;
+
 // True after `step` finished steps if something is due every `interval` steps; 0 means every epoch.
 bool is_due(int64_t step, int64_t interval, int64_t steps_per_epoch) {
   return step % (interval > 0 ? interval : steps_per_epoch) == 0;
@@ -23,7 +27,7 @@ std::string short_number(double v) {
 
 }  // namespace
 
-Loop::Loop(const LoopContext& context, Session& session, Files& files, Reporter& reporter,
+Loop::Loop(const LoopContext& context, TrainingSession& session, Files& files, Reporter& reporter,
            LoopState state)
     : context_(context),
       session_(session),
@@ -71,7 +75,7 @@ Status Loop::run(const std::stop_token& stop) {
       begin_step(loader);
       // The device goes on with this step while the one before is looked at, unless somebody waits.
       const bool waits = !session_.runs_ahead() || is_looked_at(steps_begun());
-      while (std::ssize(under_way_) > (waits ? 0 : Session::kStepsAhead)) {
+      while (std::ssize(under_way_) > (waits ? 0 : TrainingSession::kStepsAhead)) {
         if (Status s = finish_step(); !s.ok()) return s;
       }
       const int64_t step = state_.step;
@@ -104,7 +108,7 @@ void Loop::begin_step(Loader& loader) {
   const double rate = learning_rate_at(recipe.schedule, recipe.optimizer.learning_rate, step,
                                        context_.shape.steps_total);
   const Batch& batch = loader.next();
-  Session::StepInputs inputs;
+  TrainingSession::StepInputs inputs;
   inputs.input = batch.input_bytes();
   inputs.target = batch.target_bytes();
   inputs.step = step;
@@ -116,7 +120,7 @@ void Loop::begin_step(Loader& loader) {
 Status Loop::finish_step() {
   const StepUnderWay step = std::move(under_way_.front());
   under_way_.pop_front();
-  const Session::StepResult result = session_.finish_step();
+  const TrainingSession::StepResult result = session_.finish_step();
   const auto loss = static_cast<double>(result.loss);
   if (!std::isfinite(loss)) {
     metrics_.add("train/loss", state_.step + 1, loss);  // watchers see the value that ended the job
@@ -124,10 +128,16 @@ Status Loop::finish_step() {
     return not_finite("the loss of step " + std::to_string(state_.step + 1) + " is " +
                       short_number(loss));
   }
+  if (result.skipped && *result.loss_scale < kLossScaleMin) {
+    return not_finite("the gradients of step " + std::to_string(state_.step + 1) +
+                          " are not finite in fp16, though the loss is multiplied by " +
+                          short_number(static_cast<double>(*result.loss_scale)) + " alone",
+                      "; try recipe.precision: bf16 or a lower recipe.optimizer.learning_rate (");
+  }
   ++state_.step;
   state_.train_loss = loss;
   if (classification_) count_correct(step.labels, result.logits);
-  report_step(step.learning_rate, result.gradient_norm);
+  report_step(step.learning_rate, result);
   return {};
 }
 
@@ -144,15 +154,19 @@ void Loop::count_correct(std::span<const int32_t> labels, std::span<const float>
   if (rows > 0) state_.train_accuracy = static_cast<double>(correct) / static_cast<double>(rows);
 }
 
-void Loop::report_step(double learning_rate, std::optional<float> gradient_norm) {
+void Loop::report_step(double learning_rate, const TrainingSession::StepResult& result) {
   metrics_.add("train/loss", state_.step, state_.train_loss);
   if (classification_) metrics_.add("train/accuracy", state_.step, state_.train_accuracy);
   if (learning_rate != reported_learning_rate_) {  // constant rates are told once
     metrics_.add("train/learning_rate", state_.step, learning_rate);
     reported_learning_rate_ = learning_rate;
   }
-  if (gradient_norm.has_value()) {
-    metrics_.add("train/gradient_norm", state_.step, static_cast<double>(*gradient_norm));
+  if (result.gradient_norm.has_value()) {
+    metrics_.add("train/gradient_norm", state_.step, static_cast<double>(*result.gradient_norm));
+  }
+  if (result.loss_scale.has_value() && result.loss_scale != reported_loss_scale_) {
+    metrics_.add("train/loss_scale", state_.step, static_cast<double>(*result.loss_scale));
+    reported_loss_scale_ = result.loss_scale;
   }
 }
 
@@ -239,10 +253,10 @@ Status Loop::checkpoint() {
   return {};
 }
 
-Error Loop::not_finite(const std::string& what) const {
-  Error e = make_error(ErrorCode::kFailedPrecondition, "LOSS_NOT_FINITE",
-                       what + "; try a lower recipe.optimizer.learning_rate (" +
-                           short_number(context_.job.recipe.optimizer.learning_rate) + " now)");
+Error Loop::not_finite(const std::string& what, const std::string& advice) const {
+  Error e = make_error(
+      ErrorCode::kFailedPrecondition, "LOSS_NOT_FINITE",
+      what + advice + short_number(context_.job.recipe.optimizer.learning_rate) + " now)");
   e.metadata["step"] = std::to_string(state_.step + 1);
   e.metadata["last_checkpoint_step"] = std::to_string(saved_step_);
   return e;

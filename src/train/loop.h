@@ -13,8 +13,8 @@
 #include "src/train/metric_buffer.h"
 #include "src/train/recipe_check.h"
 #include "src/train/resume.h"
-#include "src/train/session.h"
 #include "src/train/trainer.h"
+#include "src/train/training_session.h"
 
 namespace trainyard {
 
@@ -31,7 +31,7 @@ struct LoopContext {
 
 class Loop {
  public:
-  Loop(const LoopContext& context, Session& session, Files& files, Reporter& reporter,
+  Loop(const LoopContext& context, TrainingSession& session, Files& files, Reporter& reporter,
        LoopState state);
 
   /// Steps until the end, a stop or a loss that is not finite. Step numbers count finished steps:
@@ -62,7 +62,7 @@ class Loop {
   bool is_looked_at(int64_t step) const;
   /// The accuracy of a step. A batch of which no row counts leaves it as it was.
   void count_correct(std::span<const int32_t> labels, std::span<const float> logits);
-  void report_step(double learning_rate, std::optional<float> gradient_norm);
+  void report_step(double learning_rate, const TrainingSession::StepResult& result);
   void report_rates(const Loader& loader);
   void evaluate_validation();
   /// Counts an evaluation: is it the best, and how long was there none better.
@@ -73,11 +73,14 @@ class Loop {
   void add_final(const std::string& prefix, const Evaluation& e, int64_t step);
   /// Refuses weights that are not finite; a failing disk is reported and training goes on.
   Status checkpoint();
-  Error not_finite(const std::string& what) const;
+  /// `advice` ends before the learning rate.
+  Error not_finite(
+      const std::string& what,
+      const std::string& advice = "; try a lower recipe.optimizer.learning_rate (") const;
   Status finish();
 
   const LoopContext& context_;
-  Session& session_;
+  TrainingSession& session_;
   Files& files_;
   Reporter& reporter_;
   MetricBuffer metrics_;
@@ -86,6 +89,7 @@ class Loop {
   bool classification_;                 // one class per sample: its accuracy is read off every step
   int64_t saved_step_ = -1;             // step of the newest checkpoint of this run
   double reported_learning_rate_ = -1;
+  std::optional<float> reported_loss_scale_;
   MetricBuffer::Clock::time_point rate_time_;
   int64_t rate_step_ = 0;
   double rate_wait_ = 0;

@@ -69,7 +69,8 @@ Result<ModelInfo> info_from_json(const std::string& text) {
     const auto precision =
         name.is_string() ? find_precision(name.get<std::string>()) : std::nullopt;
     if (!precision)
-      return invalid("precision " + name.dump() + " is not known, expected fp32 or bf16");
+      return invalid("precision " + name.dump() +
+                     " is not known, expected fp32, tf32, bf16 or fp16");
     info.precision = *precision;
   }
   for (const auto& [key, value] : json["metrics"].items()) {

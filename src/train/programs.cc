@@ -5,7 +5,9 @@
 #include "src/autodiff/differentiate.h"
 #include "src/graph/op.h"
 #include "src/ops/accumulate_gradient.h"
+#include "src/ops/all_reduce.h"
 #include "src/ops/moving_average_update.h"
+#include "src/optim/all_reduce.h"
 #include "src/train/lora.h"
 #include "src/train/metrics.h"
 
@@ -26,22 +28,40 @@ GradientSpec gradient_spec(const Recipe& recipe) {
   return {recipe.clip_norm, recipe.clip_value, reports(recipe, "gradient_norm")};
 }
 
-/// Clips and updates, at the end of `bound`'s graph.
-void append_update(Graph& graph, const Recipe& recipe,
-                   const std::map<TensorId, TensorId>& gradients,
+/// Lets what draws random numbers draw those of this rank's rows, as one device would draw them for
+/// the whole batch.
+void draw_for_rank(Graph& graph, Rank rank) {
+  if (rank.index == 0) return;
+  std::vector<Node> nodes = graph.nodes();
+  for (Node& node : nodes) {
+    if (node.attributes.find("stream") != nullptr) node.attributes.set("rank", rank.index);
+  }
+  graph.rewrite(std::move(nodes));
+}
+
+/// Exchanges, clips and updates, at the end of `bound`'s graph.
+void append_update(Graph& graph, const Recipe& recipe, Rank rank,
+                   std::map<TensorId, TensorId> gradients,
                    const std::map<TensorId, ParameterRule>& rules, TensorId step,
-                   BoundProgram& bound) {
-  const PreparedGradients prepared = append_clipping(graph, gradient_spec(recipe), gradients);
-  const UpdateInputs inputs =
-      append_optimizer(graph, recipe.optimizer, prepared.gradients, step, rules);
-  bound.gradient_norm = prepared.norm;
+                   TensorId loss_scale, BoundProgram& bound) {
+  if (rank.count > 1) gradients = append_all_reduce(graph, gradients);
+  const GradientSpec spec = gradient_spec(recipe);
+  const PreparedGradients prepared = append_clipping(graph, spec, gradients, loss_scale);
+  const LossScaling scaling =
+      loss_scale == kNoTensor ? LossScaling() : add_loss_scaling(graph, loss_scale);
+  const UpdateInputs inputs = append_optimizer(graph, recipe.optimizer, prepared.gradients, step,
+                                               rules, scaling, prepared.norm);
+  if (spec.clip_norm > 0 || spec.measure_norm) bound.gradient_norm = prepared.norm;
   bound.learning_rate = inputs.learning_rate;
+  bound.scaled = inputs.scaled;
   bound.step = inputs.step != kNoTensor ? inputs.step : step;
 }
 
 /// The model's backward pass adds to a sum per parameter; a program of its own updates from those.
-void accumulate(Graph& graph, const Recipe& recipe, const std::map<TensorId, TensorId>& gradients,
-                const std::map<TensorId, ParameterRule>& rules, RunPrograms& programs) {
+void accumulate(Graph& graph, const Recipe& recipe, Rank rank,
+                const std::map<TensorId, TensorId>& gradients,
+                const std::map<TensorId, ParameterRule>& rules, TensorId loss_scale,
+                RunPrograms& programs) {
   BoundProgram& train = programs.train;
   train.micro_step = add_index_input(graph, "micro_step");
   Graph update;
@@ -61,7 +81,9 @@ void accumulate(Graph& graph, const Recipe& recipe, const std::map<TensorId, Ten
     update_rules[there] = rules.at(parameter);
   }
   BoundProgram bound;
-  append_update(update, recipe, sums, update_rules, kNoTensor, bound);
+  const TensorId shared_scale =
+      loss_scale == kNoTensor ? kNoTensor : add_shared(update, graph.tensor(loss_scale));
+  append_update(update, recipe, rank, sums, update_rules, kNoTensor, shared_scale, bound);
   bound.program.graph = std::move(update);
   programs.update = std::move(bound);
 }
@@ -131,9 +153,9 @@ PersistentLayout layout_of(const RunPrograms& programs) {
 int64_t RunPrograms::persistent_bytes() const { return last_of(*this).persistent_bytes; }
 
 Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
-                                 const ModelInterface& interface) {
+                                 const ModelInterface& interface, Rank rank) {
   BuildOptions options;
-  options.batch_size = recipe.micro_batch();
+  options.batch_size = recipe.micro_batch() / rank.count;
   options.seed = recipe.seed;
   options.lora = recipe.lora;
   options.class_shares = mixes_classes(recipe.augmentation);
@@ -146,9 +168,13 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   for (const auto& [id, rule] : rules) {
     if (rule.frozen) frozen.insert(id);
   }
-  const auto gradients = differentiate(model.graph, model.loss, frozen);
+  const TensorId loss_scale =
+      recipe.precision == Precision::kFp16 ? add_loss_scale(model.graph) : kNoTensor;
+  const auto gradients = differentiate(model.graph, model.loss, frozen, loss_scale);
+  draw_for_rank(model.graph, rank);
 
   RunPrograms programs;
+  programs.precision = recipe.precision;
   for (const auto& [parameter, gradient] : gradients) {
     programs.trained_parameter_count += model.graph.tensor(parameter).type.shape.elements();
   }
@@ -158,12 +184,12 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   train.step = model.step;
   train.loss = model.loss;
   train.output = model.output;
-  train.batch_size = recipe.micro_batch();
+  train.batch_size = options.batch_size;
   train.layers = layer_table(model.graph);
   if (recipe.accumulate_steps > 1) {
-    accumulate(model.graph, recipe, gradients, rules, programs);
+    accumulate(model.graph, recipe, rank, gradients, rules, loss_scale, programs);
   } else {
-    append_update(model.graph, recipe, gradients, rules, model.step, train);
+    append_update(model.graph, recipe, rank, gradients, rules, model.step, loss_scale, train);
   }
   train.program = compile(std::move(model.graph),
                           {.recompute = recipe.recompute, .precision = recipe.precision});
@@ -207,10 +233,11 @@ Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterfa
 }
 
 Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
-                                const DatasetSchema& schema, const RunShape& shape) {
+                                const DatasetSchema& schema, const RunShape& shape, int64_t rank) {
   const ModelInterface interface = schema.interface(shape.context_length);
-  ASSIGN_OR_RETURN(RunPrograms programs, compile_step(model, recipe, interface));
-  if (shape.evaluation_batch > 0) {
+  ASSIGN_OR_RETURN(RunPrograms programs,
+                   compile_step(model, recipe, interface, {rank, shape.ranks}));
+  if (shape.evaluation_batch > 0 && rank == 0) {
     const PersistentLayout layout =
         evaluated_layout(layout_of(programs), programs.train.program.graph);
     ASSIGN_OR_RETURN(programs.evaluate, compile_inference(model, interface, shape.evaluation_batch,
@@ -219,9 +246,21 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
   return programs;
 }
 
+std::vector<std::string> exchanges_of(const RunPrograms& programs) {
+  const Program& program =
+      programs.update.has_value() ? programs.update->program : programs.train.program;
+  std::vector<std::string> names;
+  for (const NodeId k : program.order) {
+    const Node& node = program.graph.node(k);
+    if (node.op == all_reduce_start_op()) names.push_back(node.name);
+  }
+  return names;
+}
+
 RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
   const Program& train = programs.train.program;
   RunPlan plan;
+  plan.precision = programs.precision;
   for (const TensorInfo& t : train.graph.tensors()) {
     if (t.role != Role::kParameter || is_lora(t.name)) continue;
     plan.parameter_count += t.type.shape.elements();
@@ -232,10 +271,12 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
   plan.train_rows = shape.train_rows;
   plan.validation_rows = shape.validation_rows;
   plan.test_rows = shape.test_rows;
+  plan.ranks = shape.ranks;
   plan.flops_per_step = train.flops * shape.micro_batches;
   for (const auto* other : {&programs.update, &programs.average}) {
     if (other->has_value()) plan.flops_per_step += (*other)->program.flops;
   }
+  plan.flops_per_step *= shape.ranks;
   plan.memory = train.memory;
   int64_t transient = train.transient_bytes;
   for_each_program(programs, [&](const Program& p) {
@@ -248,9 +289,9 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
   return plan;
 }
 
-Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe,
-                         const DatasetSchema& schema) {
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema));
+Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
+                         int64_t ranks) {
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema, ranks));
   ASSIGN_OR_RETURN(const RunPrograms programs, compile_run(model, recipe, schema, shape));
   return describe_run(programs, shape);
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/base/result.h"
 #include "src/plan/program.h"
@@ -23,6 +24,7 @@ struct BoundProgram {
   TensorId micro_step = kNoTensor;     // training by micro-batches: which one of its step
   TensorId gradient_norm = kNoTensor;  // where it is clipped or reported
   TensorId learning_rate = kNoTensor;  // training
+  ScaledStep scaled;                   // training with loss scaling
   TensorId loss = kNoTensor;           // training
   TensorId output = kNoTensor;         // logits [N, K] or predictions [N, 1]
   int64_t batch_size = 0;
@@ -36,6 +38,7 @@ struct RunPrograms {
   std::optional<BoundProgram> average;   // after each step: the moving average of the weights
   std::optional<BoundProgram> evaluate;  // reads the averaged weights where there are some
   int64_t trained_parameter_count = 0;
+  Precision precision = Precision::kFp32;
 
   /// All of them share one persistent segment; the last one knows its size.
   int64_t persistent_bytes() const;
@@ -44,9 +47,10 @@ struct RunPrograms {
 /// A moving average is called "<parameter>.ema".
 inline constexpr std::string_view kAverageSuffix = ".ema";
 
-/// What a step needs: train, update and average.
+/// What a step needs: train, update and average. Of several ranks each computes its part of every
+/// micro-batch, and the update reads the mean of their gradients.
 Result<RunPrograms> compile_step(const ModelSpec& model, const Recipe& recipe,
-                                 const ModelInterface& interface);
+                                 const ModelInterface& interface, Rank rank = {});
 
 /// Forward, backward and update of one step in one program, for recipes without micro-batches and
 /// average.
@@ -59,8 +63,13 @@ Result<BoundProgram> compile_inference(const ModelSpec& model, const ModelInterf
                                        int64_t batch_size, const PersistentLayout* persistent,
                                        Precision precision, const LoraSpec& lora = {});
 
+/// Of `rank` among shape.ranks. The first one evaluates.
 Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
-                                const DatasetSchema& schema, const RunShape& shape);
+                                const DatasetSchema& schema, const RunShape& shape,
+                                int64_t rank = 0);
+
+/// The exchanges of a step, by node name, in the order in which they begin; none on one device.
+std::vector<std::string> exchanges_of(const RunPrograms& programs);
 
 /// What the programs need together: they run one after another and share the transient segment.
 RunPlan describe_run(const RunPrograms& programs, const RunShape& shape);

@@ -128,6 +128,23 @@ void check_accumulation(const Recipe& r, Violations& violations) {
   }
 }
 
+void check_ranks(const Recipe& r, int64_t ranks, Violations& violations) {
+  const bool divides =
+      r.accumulate_steps >= 1 && r.batch_size >= 1 && r.batch_size % r.accumulate_steps == 0;
+  if (ranks < 1 || ranks > kRanksMax) {
+    check_range(violations, "resources.gpus", ranks, 1, kRanksMax);
+  } else if (divides && r.micro_batch() % ranks != 0) {
+    violations.add(
+        "FIELD_OUT_OF_RANGE", "resources.gpus",
+        std::to_string(ranks) + " does not divide " +
+            (r.accumulate_steps == 1 ? "recipe.batch_size " + std::to_string(r.batch_size)
+                                     : "the " + std::to_string(r.micro_batch()) +
+                                           " rows of a micro-batch (recipe.batch_size over "
+                                           "recipe.accumulate_steps)") +
+            ", expected one of " + divisors(r.micro_batch()));
+  }
+}
+
 // NaN fails every comparison.
 void check_gradients(const Recipe& r, Violations& violations) {
   for (const auto& [field, value] : {std::pair{"recipe.clip_gradients.norm", r.clip_norm},
@@ -238,8 +255,8 @@ void check_rows(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
 
 }  // namespace
 
-Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model,
-                              const DatasetSchema& schema) {
+Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const DatasetSchema& schema,
+                              int64_t ranks) {
   Violations violations;
   RunShape shape;
   if (schema.train_rows < 1) {
@@ -253,6 +270,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model,
   check_intervals(r, violations);
   check_context(r, schema, shape, violations);
   check_accumulation(r, violations);
+  check_ranks(r, ranks, violations);
   check_gradients(r, violations);
   if (Status s = check_parameter_groups(r.parameter_groups); !s.ok()) {
     violations.add(std::move(s).error());
@@ -282,6 +300,8 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model,
   if (!violations.empty()) return violations.to_error();
 
   shape.micro_batches = r.accumulate_steps;
+  shape.ranks = ranks;
+  shape.rank_batch = r.micro_batch() / ranks;
   shape.steps_per_epoch = shape.train_rows / r.batch_size;
   shape.steps_total = r.steps > 0 ? r.steps : r.epochs * shape.steps_per_epoch;
   if (r.schedule.warmup_steps > shape.steps_total) {
@@ -293,7 +313,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model,
   const int64_t rows = std::max(shape.validation_rows, shape.test_rows);
   // Windows are many rows of scores each: a batch of them is never small.
   const int64_t batch =
-      schema.stream() ? r.micro_batch() : std::max(r.micro_batch(), kEvaluationBatchMin);
+      schema.stream() ? shape.rank_batch : std::max(shape.rank_batch, kEvaluationBatchMin);
   shape.evaluation_batch = std::min(rows, batch);
   return shape;
 }

@@ -138,6 +138,19 @@ Json to_json(const LoopState& state) {
   return json;
 }
 
+/// Devices that wrote it together.
+int64_t ranks_of(const LoadedCheckpoint& checkpoint) {
+  const Json json = Json::parse(checkpoint.state.extra_json, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.contains("ranks") && json["ranks"].is_number_integer()
+             ? json["ranks"].get<int64_t>()
+             : 1;
+}
+
+std::string where(std::string_view backend, int threads, int64_t ranks) {
+  return std::string(backend) + " and " + std::to_string(threads) + " threads" +
+         (ranks > 1 ? " for each of " + std::to_string(ranks) + " devices" : "");
+}
+
 Result<LoopState> loop_state(const LoadedCheckpoint& checkpoint) {
   const Json json = Json::parse(checkpoint.state.extra_json, nullptr, /*allow_exceptions=*/false);
   LoopState state;
@@ -201,7 +214,9 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const std:
   checkpoint.threads = job.threads;
   checkpoint.backend = backend;
   checkpoint.job_digest = digest;
-  checkpoint.extra_json = to_json(state).dump();
+  Json extra = to_json(state);
+  if (job.ranks > 1) extra["ranks"] = job.ranks;
+  checkpoint.extra_json = extra.dump();
   std::vector<TensorView> optimizer = snapshot.optimizer;
   if (state.best.weights != nullptr) {
     for (const TensorView& t : state.best.weights->weights) {
@@ -215,7 +230,7 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const std:
 }
 
 Result<std::optional<LoopState>> resume(const TrainJob& job, const std::string& digest,
-                                        std::string_view backend, Session& session,
+                                        std::string_view backend, TrainingSession& session,
                                         Reporter& reporter) {
   std::vector<std::filesystem::path> damaged;
   auto loaded = load_newest_checkpoint(job.checkpoints, &damaged);
@@ -232,10 +247,10 @@ Result<std::optional<LoopState>> resume(const TrainJob& job, const std::string& 
                       "checkpoint " + loaded->path.filename().string() +
                           " belongs to a job with another model, recipe or dataset");
   }
-  if (state.threads != job.threads || state.backend != backend) {
-    reporter.log("resuming with backend " + std::string(backend) + " and " +
-                 std::to_string(job.threads) + " threads a checkpoint of " + state.backend +
-                 " and " + std::to_string(state.threads) +
+  const int64_t ranks = ranks_of(*loaded);
+  if (state.threads != job.threads || state.backend != backend || ranks != job.ranks) {
+    reporter.log("resuming with backend " + where(backend, job.threads, job.ranks) +
+                 " a checkpoint of " + where(state.backend, state.threads, ranks) +
                  ": results may differ in their last bits");
   }
   if (Status s = session.load(loaded->weights, loaded->optimizer); !s.ok()) {

@@ -9,8 +9,8 @@
 
 #include "src/base/result.h"
 #include "src/checkpoint/checkpoint.h"
-#include "src/train/session.h"
 #include "src/train/trainer.h"
+#include "src/train/training_session.h"
 
 namespace trainyard {
 
@@ -55,7 +55,7 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const std:
 /// FAILED_PRECONDITION/CHECKPOINT_FOREIGN where it belongs to another job. What a person should
 /// know (damaged checkpoints, another thread count) goes to the reporter's log.
 Result<std::optional<LoopState>> resume(const TrainJob& job, const std::string& digest,
-                                        std::string_view backend, Session& session,
+                                        std::string_view backend, TrainingSession& session,
                                         Reporter& reporter);
 
 }  // namespace trainyard

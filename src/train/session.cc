@@ -1,6 +1,7 @@
 #include "src/train/session.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "src/graph/op.h"
@@ -29,6 +30,7 @@ BoundProgram take_ids(const BoundProgram& bound) {
   ids.micro_step = bound.micro_step;
   ids.gradient_norm = bound.gradient_norm;
   ids.learning_rate = bound.learning_rate;
+  ids.scaled = bound.scaled;
   ids.loss = bound.loss;
   ids.output = bound.output;
   ids.batch_size = bound.batch_size;
@@ -73,8 +75,8 @@ int64_t measure_workspace(RunPrograms programs, Backend& backend) {
   return bytes;
 }
 
-Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches)
-    : backend_(backend), micro_batches_(micro_batches) {
+Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, Rank rank)
+    : backend_(backend), micro_batches_(micro_batches), rank_(rank) {
   const int64_t persistent = programs.persistent_bytes();
   int64_t transient = 0;
   int64_t workspace = 0;
@@ -220,16 +222,20 @@ void Session::make_results() {
   output_at_ = padded(sizeof(float));
   micro_batch_bytes_ = output_at_;
   if (!logits_.empty()) micro_batch_bytes_ += padded(train_->stored_bytes(train_ids_.output));
-  const int64_t bytes = micro_batches_ * micro_batch_bytes_ + padded(sizeof(float));
+  norm_at_ = micro_batches_ * micro_batch_bytes_;
+  scale_at_ = norm_at_ + padded(sizeof(float));
+  rate_at_ = scale_at_ + padded(sizeof(float));
+  const int64_t bytes = rate_at_ + padded(sizeof(float));
   for (int64_t i = 0; i <= kStepsAhead; ++i) {
     results_.emplace_back(new Results{{backend_, bytes}});
   }
 }
 
 void Session::begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results) {
+  // A micro-batch has the rows that one device would take; each rank has an equal part of them.
   const auto part = [&](std::span<const std::byte> bytes) {
-    const size_t size = bytes.size() / static_cast<size_t>(micro_batches_);
-    return bytes.subspan(size * static_cast<size_t>(index), size);
+    const size_t size = bytes.size() / static_cast<size_t>(micro_batches_ * rank_.count);
+    return bytes.subspan(size * static_cast<size_t>(index * rank_.count + rank_.index), size);
   };
   train_->write(train_ids_.input, part(inputs.input));
   if (train_ids_.target != kNoTensor) train_->write(train_ids_.target, part(inputs.target));
@@ -255,8 +261,11 @@ void Session::begin_step(const StepInputs& inputs) {
     update_->run();
   }
   if (has_gradient_norm()) {
-    updater().begin_read(update_ids().gradient_norm,
-                         results.memory.get() + micro_batches_ * micro_batch_bytes_);
+    updater().begin_read(update_ids().gradient_norm, results.memory.get() + norm_at_);
+  }
+  if (scales_loss()) {
+    updater().begin_read(update_ids().scaled.scale, results.memory.get() + scale_at_);
+    updater().begin_read(update_ids().scaled.learning_rate, results.memory.get() + rate_at_);
   }
   if (average_.has_value()) {
     write_scalar(*average_, average_ids_.step, inputs.step);
@@ -284,12 +293,18 @@ Session::StepResult Session::finish_step() {
     take(*train_, train_ids_.output, from + output_at_,
          std::span(logits_).subspan(rows * static_cast<size_t>(k), rows));
   }
-  StepResult result{static_cast<float>(loss / static_cast<double>(micro_batches_)), logits_, {}};
-  if (has_gradient_norm()) {
-    float norm = 0;
-    take(updater(), update_ids().gradient_norm,
-         results.memory.get() + micro_batches_ * micro_batch_bytes_, std::span(&norm, 1));
-    result.gradient_norm = norm;
+  StepResult result;
+  result.loss = static_cast<float>(loss / static_cast<double>(micro_batches_));
+  result.logits = logits_;
+  const auto scalar = [&](TensorId id, int64_t at) {
+    float value = 0;
+    take(updater(), id, results.memory.get() + at, std::span(&value, 1));
+    return value;
+  };
+  if (has_gradient_norm()) result.gradient_norm = scalar(update_ids().gradient_norm, norm_at_);
+  if (scales_loss()) {
+    result.loss_scale = scalar(update_ids().scaled.scale, scale_at_);
+    result.skipped = std::isnan(scalar(update_ids().scaled.learning_rate, rate_at_));
   }
   return result;
 }

@@ -5,13 +5,14 @@
 #include "src/train/loop.h"
 #include "src/train/model_artifact.h"
 #include "src/train/programs.h"
+#include "src/train/replicated_session.h"
 
 namespace trainyard {
 
 namespace {
 
 /// First values: drawn, and then another model's where the recipe has one.
-Result<std::optional<InitialWeightsReport>> begin(const TrainJob& job, Session& session,
+Result<std::optional<InitialWeightsReport>> begin(const TrainJob& job, TrainingSession& session,
                                                   Reporter& reporter) {
   session.initialise(job.recipe.seed);
   const InitialWeights& spec = job.recipe.initial_weights;
@@ -27,37 +28,52 @@ Result<std::optional<InitialWeightsReport>> begin(const TrainJob& job, Session& 
   return std::optional(std::move(report));
 }
 
-}  // namespace
-
-Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, Reporter& reporter,
-                          std::stop_token stop) {
+/// A job whose data is open.
+struct OpenJob {
+  const TrainJob& job;
+  Dataset data;
+  RunShape shape;
+};
+Result<OpenJob> open_job(const TrainJob& job) {
   // The digest was verified when the dataset was made; sizes are checked again here.
-  ASSIGN_OR_RETURN(const Dataset data, Dataset::open(job.dataset, /*verify_digest=*/false));
-  const DatasetSchema& schema = data.schema();
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(job.recipe, job.model, schema));
-  ASSIGN_OR_RETURN(RunPrograms programs, compile_run(job.model, job.recipe, schema, shape));
+  ASSIGN_OR_RETURN(Dataset data, Dataset::open(job.dataset, /*verify_digest=*/false));
+  ASSIGN_OR_RETURN(RunShape shape, check_recipe(job.recipe, job.model, data.schema(), job.ranks));
+  return OpenJob{job, std::move(data), std::move(shape)};
+}
+
+Result<RunPrograms> compile_rank(const OpenJob& open, int64_t rank, const Backend& backend) {
+  ASSIGN_OR_RETURN(RunPrograms programs, compile_run(open.job.model, open.job.recipe,
+                                                     open.data.schema(), open.shape, rank));
   if (Status s = check_kernels(programs, backend); !s.ok()) return std::move(s).error();
+  return programs;
+}
+
+/// Loads, loops, writes the model. `plan` is complete but for what only the session knows.
+Result<TrainResult> run(const OpenJob& open, RunPlan plan, TrainingSession& session,
+                        std::string_view backend, Files& files, Reporter& reporter,
+                        const std::stop_token& stop) {
+  const TrainJob& job = open.job;
+  const DatasetSchema& schema = open.data.schema();
+  const RunShape& shape = open.shape;
   ASSIGN_OR_RETURN(const std::string digest, job_digest(job));
 
-  RunPlan plan = describe_run(programs, shape);
   const Split split =
       split_dataset(schema, shape.context_length, job.recipe.validation_split, job.recipe.seed);
   const Preprocessing preprocessing =
-      fit_preprocessing(schema, data.train(), split.train,
+      fit_preprocessing(schema, open.data.train(), split.train,
                         {shape.context_length, shape.objective.unit_input(),
                          shape.objective.interface.category_codes});
 
-  Session session(std::move(programs), backend, shape.micro_batches);
   plan.memory.workspace_bytes = session.workspace_bytes();
   ASSIGN_OR_RETURN(const std::optional<LoopState> resumed,
-                   resume(job, digest, backend.name(), session, reporter));
+                   resume(job, digest, backend, session, reporter));
   if (!resumed.has_value()) {
     ASSIGN_OR_RETURN(plan.initial_weights, begin(job, session, reporter));
   }
   plan.first_step = resumed.value_or(LoopState{}).step;
   reporter.started(plan);
 
-  const LoopContext context{job, data, shape, preprocessing, split, digest, backend.name()};
+  const LoopContext context{job, open.data, shape, preprocessing, split, digest, backend};
   Loop loop(context, session, files, reporter, resumed.value_or(LoopState{}));
   if (Status s = loop.run(stop); !s.ok()) return std::move(s).error();
 
@@ -85,6 +101,37 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
   return TrainResult{
       loop.state().step,     loop.final_metrics(),          loop.confusion(),
       schema.target.classes, session.arena_planned_bytes(), session.arena_used_bytes()};
+}
+
+}  // namespace
+
+Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, Reporter& reporter,
+                          std::stop_token stop) {
+  TRAINYARD_CHECK(job.ranks == 1, "a job of several devices on one");
+  ASSIGN_OR_RETURN(const OpenJob open, open_job(job));
+  ASSIGN_OR_RETURN(RunPrograms programs, compile_rank(open, 0, backend));
+  const RunPlan plan = describe_run(programs, open.shape);
+  Session session(std::move(programs), backend, open.shape.micro_batches);
+  return run(open, plan, session, backend.name(), files, reporter, stop);
+}
+
+Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& devices, Files& files,
+                          Reporter& reporter, std::stop_token stop) {
+  if (devices.size() == 1) {
+    return train(job, *devices.front().backend, files, reporter, std::move(stop));
+  }
+  TrainJob ranked = job;
+  ranked.ranks = std::ssize(devices);
+  ASSIGN_OR_RETURN(const OpenJob open, open_job(ranked));
+  std::vector<RunPrograms> programs;
+  for (const RankDevice& device : devices) {
+    ASSIGN_OR_RETURN(RunPrograms compiled,
+                     compile_rank(open, std::ssize(programs), *device.backend));
+    programs.push_back(std::move(compiled));
+  }
+  const RunPlan plan = describe_run(programs.front(), open.shape);
+  ReplicatedSession session(std::move(programs), devices, open.shape.micro_batches);
+  return run(open, plan, session, devices.front().backend->name(), files, reporter, stop);
 }
 
 }  // namespace trainyard

@@ -84,6 +84,13 @@ struct Recipe {
 /// Where the recipe says nothing and the dataset is a text.
 inline constexpr int64_t kContextLengthDefault = 256;
 
+/// Of several devices that train a job together: which one, of how many. Each takes an equal part
+/// of every batch.
+struct Rank {
+  int64_t index = 0;
+  int64_t count = 1;
+};
+
 struct TrainJob {
   ModelSpec model;
   Recipe recipe;
@@ -93,6 +100,7 @@ struct TrainJob {
   std::filesystem::path
       model_output;  // folder of the trained model (model.h); written when the job succeeds
   int threads = 1;
+  int64_t ranks = 1;  // devices that train it together: a checkpoint tells; train() sets it
 };
 
 /// What became of `initial_weights`. By tensor name, each in the model's order.
@@ -115,15 +123,18 @@ struct RunPlan {
   int64_t steps_per_epoch = 0;
   int64_t first_step = 0;  // > 0 after a resume
   int64_t train_rows = 0, validation_rows = 0, test_rows = 0;
-  MemoryBreakdown memory;
+  int64_t ranks = 1;       // devices that train it together
+  MemoryBreakdown memory;  // of each of them
   int64_t flops_per_step = 0;
+  Precision precision = Precision::kFp32;               // that it computes in
   std::optional<InitialWeightsReport> initial_weights;  // where the recipe asks for some
 };
 
 /// Checks everything that can be checked without the data's content, builds and compiles the
 /// training program: the daemon calls it at submit, the worker before it starts. Refusals name
-/// fields of the spec.
-Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema);
+/// fields of the spec. `ranks` is the spec's resources.gpus.
+Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
+                         int64_t ranks = 1);
 
 struct MetricPoint {
   std::string key;  // "train/loss", "val/accuracy"
@@ -160,5 +171,10 @@ struct TrainResult {
 /// step; the last good checkpoint stays. Faults are exceptions.
 Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, Reporter& reporter,
                           std::stop_token stop);
+
+/// The same on several devices, which are connected (open_devices()); results depend on how many
+/// they are. Keeps those that are stuck when it throws RankStopped (replicated_session.h).
+Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& devices, Files& files,
+                          Reporter& reporter, std::stop_token stop);
 
 }  // namespace trainyard

@@ -1,22 +1,26 @@
 #!/usr/bin/env python3
-"""Loss curves of the daemon beside PyTorch's, over 300 steps on real data.
+"""Example specs through the daemon beside PyTorch, on real data.
 
-    venv/bin/python tests/bench/convergence.py DATA [--only gpt2,resnet18] [--steps 300] [--out FILE.md]
+    venv/bin/python tests/bench/convergence.py DATA [--only gpt2,resnet18] [--noise] [--out FILE.md]
 
-DATA holds tinyshakespeare/input.txt and cifar10/cifar10-jpg.tar.xz. A job runs through a daemon of its
-own; PyTorch then runs the same model from the same weights on the same batches, which it draws by the
-rules in docs/datasets.md. Needs torch, numpy and pillow.
+    gpt2       examples/shakespeare_gpt.yaml on DATA/tinyshakespeare/input.txt
+    resnet18   examples/cifar10_resnet18_300_steps.yaml on the JPEG files of DATA/cifar10/cifar10-jpg.tar.xz
+
+A job runs through a daemon of its own; PyTorch then trains the same model from the same weights on the same
+batches, which it draws by the rules in docs/datasets.md, and is evaluated on the same rows after the same
+step. Needs torch, numpy, pillow and PyYAML.
 
 Both sides round differently, and training amplifies that: single losses drift apart after some dozens
-of steps. So the table has the largest difference over the first 50 steps, and then the means of 50 steps.
-With --noise PyTorch runs once more with another number of threads, which shows how far it stays from itself.
+of steps. So the table has the largest difference over the first 50 steps, and then means over a tenth of the
+steps. With --noise PyTorch runs once more with another number of threads, which shows how far it stays from
+itself.
 """
 
 import argparse
-import io
+import functools
 import json
+import math
 import pathlib
-import struct
 import sys
 import tarfile
 import tempfile
@@ -24,15 +28,14 @@ import time
 
 import numpy as np
 import torch
+import yaml
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "golden"), str(TESTS / "e2e")]
-from harness import Daemon  # noqa: E402
+from harness import EXAMPLES, Daemon  # noqa: E402
 from image_models import initialise_images, make_image_model  # noqa: E402
 from philox import philox_u32, stream_of  # noqa: E402
 from reference_transformers import GPT2, initialise_transformer  # noqa: E402
-
-SEED = 1
 
 
 def permutation(n, seed, stream, step):
@@ -42,185 +45,225 @@ def permutation(n, seed, stream, step):
     return np.argsort(keys[:n], kind="stable")
 
 
-class Gpt:
-    title = "gpt2, 6 layers of 384, 10.7 M parameters, tiny Shakespeare by characters"
-    batch, context, validation = 8, 128, 0.05
-    rate, decay, betas, clip = 3e-4, 0.1, (0.9, 0.99), 1.0
+class Example:
+    """An example spec: what of it PyTorch needs to do the same."""
+
+    def __init__(self):
+        self.spec = yaml.safe_load((EXAMPLES / self.file).read_text())
+        self.recipe = self.spec["recipe"]
+        self.batch, self.seed, self.steps = (self.recipe[k] for k in ("batch_size", "seed", "steps"))
+
+    def optimizer(self, model):
+        o = self.recipe["optimizer"]
+        rate, decay = o["learning_rate"], o["weight_decay"]
+        if o["type"] == "sgd":
+            return torch.optim.SGD(model.parameters(), lr=rate, momentum=o["momentum"], weight_decay=decay)
+        return torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, o["beta2"]), weight_decay=decay)
+
+    def learning_rate(self, step):
+        schedule, base = self.recipe["schedule"], self.recipe["optimizer"]["learning_rate"]
+        warmup, last = schedule["warmup_steps"], schedule.get("min_learning_rate", 0)
+        if step < warmup:
+            return base * (step + 1) / (warmup + 1)
+        share = (step - warmup) / (self.steps - warmup - 1)
+        return last + (base - last) / 2 * (1 + math.cos(math.pi * share))
+
+    @functools.cache
+    def order(self, rows, epoch):
+        return permutation(rows, self.seed, stream_of("shuffle"), epoch)
+
+
+class Gpt(Example):
+    file = "shakespeare_gpt.yaml"
+    title = "a GPT of 4 layers of 128, tiny Shakespeare by characters"
+    shown = "val/loss"
 
     def prepare(self, data, folder):
-        self.text = (data / "tinyshakespeare/input.txt").read_text(encoding="utf-8")
-        (folder / "input.txt").write_text(self.text, encoding="utf-8")
-        codes = np.array([ord(c) for c in self.text])
+        text = (data / "tinyshakespeare/input.txt").read_text(encoding="utf-8")
+        self.spec["dataset"]["path"] = str(data / "tinyshakespeare/input.txt")
+        codes = np.array([ord(c) for c in text])
         known = np.unique(codes)
         self.tokens = (np.searchsorted(known, codes) + 1).astype(np.int64)  # 0 is the unknown one
         self.vocabulary = len(known) + 1
-        return {
-            "dataset": {"path": str(folder / "input.txt"), "text": {"tokenizer": "char"}},
-            "model": {"gpt2": {"n_layer": 6, "n_head": 6, "n_embd": 384, "dropout": 0.0}},
-            "recipe": {"batch_size": self.batch, "context_length": self.context,
-                       "validation_split": self.validation,
-                       "optimizer": {"type": "adamw", "learning_rate": self.rate, "weight_decay": self.decay,
-                                     "beta1": self.betas[0], "beta2": self.betas[1]},
-                       "clip_gradients": {"norm": self.clip}},
-        }
+        self.context = self.recipe["context_length"]
+        n, t = len(self.tokens), self.context
+        self.windows = round((n - 1) // t * self.recipe["validation_split"])
 
     def model(self):
-        model = GPT2(self.vocabulary, self.context, depth=6, heads=6, width=384)
-        initialise_transformer(model, SEED)
+        size = self.spec["model"]["gpt2"]
+        model = GPT2(self.vocabulary, self.context, size["n_layer"], size["n_head"], size["n_embd"])
+        initialise_transformer(model, self.seed)
         return model
 
-    def optimizer(self, model):
-        return torch.optim.AdamW(model.parameters(), lr=self.rate, betas=self.betas,
-                                 weight_decay=self.decay)
+    def samples(self, starts):
+        rows = np.stack([self.tokens[s:s + self.context + 1] for s in starts])
+        return torch.from_numpy(rows[:, :-1].copy()), torch.from_numpy(rows[:, 1:].reshape(-1).copy())
 
     def batches(self, step):
         t, n = self.context, len(self.tokens)
-        windows = round((n - 1) // t * self.validation)
-        inputs = n - 1 - windows * t - 1
+        inputs = n - 1 - self.windows * t - 1
         train = (inputs - (t - 1)) // t
         shift_max = min(t - 1, inputs - train * t)
         epoch, first = divmod(step, train // self.batch)
-        order = permutation(train, SEED, stream_of("shuffle"), epoch)
-        shift = int(philox_u32(SEED, stream_of("window"), epoch, 1)[0]) % (shift_max + 1)
-        starts = order[first * self.batch:(first + 1) * self.batch] * t + shift
-        rows = np.stack([self.tokens[s:s + t + 1] for s in starts])
-        return torch.from_numpy(rows[:, :-1].copy()), torch.from_numpy(rows[:, 1:].reshape(-1).copy())
+        shift = int(philox_u32(self.seed, stream_of("window"), epoch, 1)[0]) % (shift_max + 1)
+        return self.samples(self.order(train, epoch)[first * self.batch:(first + 1) * self.batch] * t + shift)
+
+    def evaluate(self, model):
+        first = len(self.tokens) - 1 - self.windows * self.context
+        total = 0.0
+        for begin in range(0, self.windows, 64):
+            count = min(64, self.windows - begin)
+            x, y = self.samples(first + (begin + np.arange(count)) * self.context)
+            total += count * torch.nn.functional.cross_entropy(model(x), y).item()
+        return total / self.windows
+
+    def look(self, daemon, model):
+        text = daemon.cli("generate", model, "--prompt", "ROMEO:", "--tokens", 300, "--temperature", 0.8,
+                          "--seed", 1).stdout
+        return ["Of the model, `trainyard generate MODEL --prompt ROMEO: --tokens 300 --temperature 0.8 --seed 1`:",
+                "", "```text", text.rstrip(), "```"]
 
 
-class ResNet:
-    title = "resnet18, stem for small images, 11.2 M parameters, CIFAR-10"
-    batch, rate, momentum, decay, clip = 32, 0.02, 0.9, 5e-4, None
+class ResNet(Example):
+    file = "cifar10_resnet18_300_steps.yaml"
+    title = "ResNet-18 with the stem for small images, CIFAR-10 as JPEG files in folders"
+    shown = "test/accuracy"
 
     def prepare(self, data, folder):
         from PIL import Image
 
-        images, labels, classes = [], [], {}
         with tarfile.open(data / "cifar10/cifar10-jpg.tar.xz") as archive:
-            for member in archive:
-                parts = member.name.split("/")
-                if parts[0] != "train" or not member.isfile():
-                    continue
-                label = classes.setdefault(parts[1], len(classes))
-                if sum(1 for v in labels if v == label) >= 1000:
-                    continue
-                image = Image.open(io.BytesIO(archive.extractfile(member).read())).convert("RGB")
-                images.append(np.asarray(image).transpose(2, 0, 1))
-                labels.append(label)
-        self.images, self.labels = np.stack(images), np.array(labels, dtype=np.uint8)
-        (folder / "images").write_bytes(struct.pack(">BBBB4I", 0, 0, 8, 4, *self.images.shape)
-                                        + self.images.tobytes())
-        (folder / "labels").write_bytes(struct.pack(">BBBBI", 0, 0, 8, 1, len(labels))
-                                        + self.labels.tobytes())
-        x = self.images.astype(np.float64) / 255
-        self.mean, self.std = x.mean(axis=(0, 2, 3)), x.std(axis=(0, 2, 3))
-        return {
-            "dataset": {"train_images": str(folder / "images"), "train_labels": str(folder / "labels")},
-            "model": {"resnet18": {}},
-            "recipe": {"batch_size": self.batch,
-                       "optimizer": {"type": "sgd", "learning_rate": self.rate, "momentum": self.momentum,
-                                     "weight_decay": self.decay}},
-        }
+            archive.extractall(folder / "cifar10", filter="data")
+        self.spec["dataset"]["path"] = str(folder / "cifar10")
+        classes = sorted(p.name for p in (folder / "cifar10/train").iterdir())
+        self.images, self.labels = {}, {}
+        for part in ("train", "test"):
+            files = sorted((folder / "cifar10" / part).rglob("*.jpg"), key=lambda p: str(p).encode())
+            self.images[part] = np.stack([np.asarray(Image.open(f).convert("RGB")).transpose(2, 0, 1) for f in files])
+            self.labels[part] = np.array([classes.index(f.parent.name) for f in files])
+        sums = [self.images["train"][:, c].astype(np.float64) / 255 for c in range(3)]
+        self.mean = np.array([s.mean() for s in sums])
+        self.std = np.array([s.std() for s in sums])
 
     def model(self):
         model = make_image_model("resnet18", 32, 10)
-        initialise_images(model, SEED)
+        initialise_images(model, self.seed)
         return model.train().to(memory_format=torch.channels_last)
 
-    def optimizer(self, model):
-        return torch.optim.SGD(model.parameters(), lr=self.rate, momentum=self.momentum,
-                               weight_decay=self.decay)
+    def samples(self, part, rows):
+        x = (self.images[part][rows] / 255 - self.mean[:, None, None]) / self.std[:, None, None]
+        return torch.from_numpy(x.astype(np.float32)), torch.from_numpy(self.labels[part][rows])
 
     def batches(self, step):
-        epoch, first = divmod(step, len(self.labels) // self.batch)
-        order = permutation(len(self.labels), SEED, stream_of("shuffle"), epoch)
-        rows = order[first * self.batch:(first + 1) * self.batch]
-        x = (self.images[rows] / 255 - self.mean[:, None, None]) / self.std[:, None, None]
-        return torch.from_numpy(x.astype(np.float32)), torch.from_numpy(self.labels[rows].astype(np.int64))
+        count = len(self.labels["train"])
+        epoch, first = divmod(step, count // self.batch)
+        return self.samples("train", self.order(count, epoch)[first * self.batch:(first + 1) * self.batch])
+
+    def evaluate(self, model):
+        count, right = len(self.labels["test"]), 0
+        for begin in range(0, count, 100):
+            x, y = self.samples("test", np.arange(begin, min(begin + 100, count)))
+            right += int((model(x).argmax(1) == y).sum())
+        return right / count
+
+    def look(self, daemon, model):
+        return []
 
 
 CASES = {"gpt2": Gpt, "resnet18": ResNet}
 
 
-def run_daemon(spec, steps, folder):
-    spec["recipe"].update({"steps": steps, "seed": SEED, "checkpoint_every_steps": steps})
+def run_daemon(case, folder):
     path = folder / "job.yaml"
-    path.write_text(json.dumps(spec))  # JSON is YAML
+    path.write_text(json.dumps(case.spec))  # JSON is YAML
     daemon = Daemon(folder / "state").start()
     try:
         start = time.monotonic()
         job = daemon.submit(path)
-        while (daemon.job(job)["state"]) not in ("SUCCEEDED", "FAILED", "CANCELLED"):
+        while (state := daemon.job(job)["state"]) not in ("SUCCEEDED", "FAILED", "CANCELLED"):
             time.sleep(2)
         seconds = time.monotonic() - start
-        losses = {int(step): value
-                  for event in daemon.events(job)
-                  for series in event.get("metrics", {}).get("series", []) if series["key"] == "train/loss"
-                  for step, value in zip(series["steps"], series["values"])}
-        if len(losses) != steps:
-            raise SystemExit(f"{job} reported {len(losses)} of {steps} losses\n{daemon.log()[-2000:]}")
-        return [losses[s] for s in sorted(losses)], seconds
+        values = {}
+        for event in daemon.events(job):
+            for series in event.get("metrics", {}).get("series", []):
+                values.setdefault(series["key"], {}).update(
+                    (int(step), value) for step, value in zip(series["steps"], series["values"]))
+        losses = values.get("train/loss", {})
+        if state != "SUCCEEDED" or len(losses) != case.steps:
+            raise SystemExit(f"{job} {state}, {len(losses)} of {case.steps} losses\n{daemon.log()[-2000:]}")
+        shown = values[case.shown][max(values[case.shown])]
+        looks = case.look(daemon, daemon.job(job)["model"].split("/")[-1])
+        return [losses[s] for s in sorted(losses)], shown, seconds, looks
     finally:
         daemon.stop()
 
 
-def run_torch(case, steps, threads):
+def run_torch(case, threads):
     torch.set_num_threads(threads)
     model = case.model()
     optimizer = case.optimizer(model)
+    clip = case.recipe.get("clip_gradients", {}).get("norm")
     losses = []
     start = time.monotonic()
-    for step in range(steps):
+    for step in range(case.steps):
         x, y = case.batches(step)
+        for group in optimizer.param_groups:
+            group["lr"] = case.learning_rate(step)
         optimizer.zero_grad(set_to_none=True)
         loss = torch.nn.functional.cross_entropy(model(x), y)
         loss.backward()
-        if case.clip:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), case.clip)
+        if clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
         losses.append(loss.item())
-    return losses, time.monotonic() - start
+    model.eval()
+    with torch.no_grad():
+        return losses, case.evaluate(model), time.monotonic() - start
 
 
-def compare(ours, theirs):
-    """Largest relative difference of the first 50 steps, and of the means over 50 steps."""
-    early = max(abs(a - b) / b for a, b in zip(ours[:50], theirs[:50]))
-    means = [(np.mean(ours[i:i + 50]), np.mean(theirs[i:i + 50])) for i in range(0, len(theirs), 50)]
-    return early, means
+def difference(ours, theirs):
+    """Largest relative difference of the first 50 losses."""
+    return max(abs(a - b) / b for a, b in zip(ours[:50], theirs[:50]))
+
+
+def report(case, args):
+    with tempfile.TemporaryDirectory(prefix="trainyard-convergence-") as folder:
+        folder = pathlib.Path(folder)
+        case.prepare(args.data, folder)
+        ours, our_result, seconds, looks = run_daemon(case, folder)
+    theirs, their_result, their_seconds = run_torch(case, args.threads)
+    columns = {"ours": ours, "PyTorch": theirs}
+    results = {"ours": our_result, "PyTorch": their_result}
+    if args.noise:
+        columns["PyTorch, 1 thread"], results["PyTorch, 1 thread"], _ = run_torch(case, 1)
+    lines = [f"## {case.title}", "",
+             f"`examples/{case.file}`: {case.steps} steps of {case.batch}. Largest relative difference of a loss over the "
+             f"first 50 steps {difference(ours, theirs):.1e}. {seconds:.0f} s through the daemon with the ingest, "
+             f"PyTorch {their_seconds:.0f} s without its own (no benchmark: one after the other).", "",
+             f"| steps | {' | '.join(columns)} |", "| --- |" + " --- |" * len(columns)]
+    part = case.steps // 10
+    for begin in range(0, case.steps, part):
+        means = [f"{np.mean(losses[begin:begin + part]):.4f}" for losses in columns.values()]
+        lines.append(f"| {begin + 1}-{min(begin + part, case.steps)} | {' | '.join(means)} |")
+    lines.append(f"| **{case.shown} after the last step** | "
+                 + " | ".join(f"**{results[name]:.4f}**" for name in columns) + " |")
+    if args.noise:
+        lines += ["", "PyTorch from itself over the first 50 steps: "
+                  f"{difference(columns['PyTorch, 1 thread'], theirs):.1e}"]
+    return lines + [""] + looks + [""] * bool(looks)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("data", type=pathlib.Path)
     parser.add_argument("--only", default=",".join(CASES))
-    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--noise", action="store_true")
     parser.add_argument("--out", type=pathlib.Path)
     args = parser.parse_args()
-    lines = [f"# Loss curves beside PyTorch {torch.__version__}, {args.steps} steps", ""]
+    lines = [f"# Example specs beside PyTorch {torch.__version__}", ""]
     for name in args.only.split(","):
-        case = CASES[name]()
-        with tempfile.TemporaryDirectory(prefix="trainyard-convergence-") as folder:
-            folder = pathlib.Path(folder)
-            ours, seconds = run_daemon(case.prepare(args.data, folder), args.steps, folder)
-        theirs, their_seconds = run_torch(case, args.steps, args.threads)
-        early, means = compare(ours, theirs)
-        lines += [f"## {case.title}", "",
-                  f"Batch {case.batch}; largest relative difference over the first 50 steps {early:.1e}; "
-                  f"{seconds:.0f} s through the daemon, PyTorch {their_seconds:.0f} s (not a benchmark: one "
-                  "after the other).", "",
-                  "| steps | ours | PyTorch |" + (" PyTorch, 1 thread |" if args.noise else ""),
-                  "| --- | --- | --- |" + (" --- |" if args.noise else "")]
-        again = None
-        if args.noise:
-            again, _ = run_torch(case, args.steps, 1)
-        for i, (a, b) in enumerate(means):
-            last = min(50 * i + 50, len(theirs))
-            extra = f" {np.mean(again[50 * i:last]):.4f} |" if again else ""
-            lines.append(f"| {50 * i + 1}-{last} | {a:.4f} | {b:.4f} |{extra}")
-        if again:
-            lines += ["", f"PyTorch from itself over the first 50 steps: {compare(again, theirs)[0]:.1e}"]
-        lines.append("")
+        lines += report(CASES[name](), args)
     print("\n".join(lines), flush=True)
     if args.out:
         args.out.write_text("\n".join(lines))

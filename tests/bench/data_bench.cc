@@ -3,6 +3,9 @@
 // its line ends for CSV, inflating them for gzip, copying as many bytes for the loader.
 //
 //   data_bench [FOLDER]    default: TRAINYARD_TEST_DATA; the folder of tests' real data
+//   data_bench --images FOLDER
+//                          of train/CLASS/*.jpg: how many images a second are decoded into a dataset,
+//                          and then augmented into batches, for tests/bench/image_pipeline.py
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +16,7 @@
 #include <filesystem>
 #include <functional>
 #include <numeric>
+#include <string_view>
 #include <vector>
 
 #include "src/base/philox.h"
@@ -107,9 +111,42 @@ void bench_dataset(const fs::path& folder) {
   }
 }
 
-int run(const fs::path& data) {
+fs::path make_folder() {
   std::string pattern = (fs::temp_directory_path() / "trainyard-bench-XXXXXX").string();
-  const fs::path folder = ::mkdtemp(pattern.data());
+  return ::mkdtemp(pattern.data());
+}
+
+/// A line: images decoded a second, images augmented a second. Random crops and flips, batches of
+/// 128, two threads; a whole ingest, with digests and files that are flushed.
+int run_images(const fs::path& images) {
+  const fs::path folder = make_folder();
+  int64_t rows = 0;
+  const double decode = seconds_of([&] {
+    const auto schema = ingest({"images", {{"data", images}}, {}}, folder / "d", local_files());
+    TRAINYARD_CHECK(schema.ok(), schema.error().message);
+    rows = schema->train_rows + schema->test_rows;
+  });
+  const Dataset d = Dataset::open(folder / "d", false).value();
+  std::vector<int64_t> train = split_rows(d.train().rows, 0, 1).train;
+  const Preprocessing p = fit_preprocessing(d.schema(), d.train(), train);
+  Loader::Options options;
+  options.batch_size = 128;
+  options.threads = 2;
+  options.augmenter = Augmenter({RandomCrop{}, RandomHorizontalFlip{}}, d.schema().image,
+                                std::vector<float>(static_cast<size_t>(d.schema().image[0]), 0));
+  Loader loader(d.schema(), p, d.train(), std::move(train), options);
+  const int64_t steps = 4 * loader.steps_per_epoch();
+  const double load = seconds_of([&] {
+    for (int64_t i = 0; i < steps; ++i) (void)loader.next();
+  });
+  std::printf("%.1f %.1f\n", static_cast<double>(rows) / decode,
+              static_cast<double>(steps * options.batch_size) / load);
+  fs::remove_all(folder);
+  return 0;
+}
+
+int run(const fs::path& data) {
+  const fs::path folder = make_folder();
   CsvOptions price;
   price.target = "price";
   bench_ingest("diamonds", {"csv", {{"data", data / "tabular/diamonds.csv"}}, price},
@@ -132,6 +169,7 @@ int run(const fs::path& data) {
 }  // namespace trainyard
 
 int main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == "--images") return trainyard::run_images(argv[2]);
   const char* folder = argc > 1 ? argv[1] : std::getenv("TRAINYARD_TEST_DATA");
   if (folder == nullptr || !std::filesystem::is_directory(folder)) {
     std::fprintf(stderr, "no folder of real data: give it, or set TRAINYARD_TEST_DATA\n");

@@ -109,7 +109,7 @@ int run(const std::filesystem::path& directory) {
             [&](Done<Job> done) { store.jobs().submit(bench_job(), std::move(done)); });
   }
   Job job = store.jobs().submit(bench_job()).value();
-  job = store.jobs().start_attempt(job.uid, "devices/cpu", "n", "R", "m").value();
+  job = store.jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").value();
   AttemptUpdate update;
   update.job_uid = job.uid;
   update.attempt = 1;

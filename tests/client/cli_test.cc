@@ -110,8 +110,34 @@ TEST_F(Cli, SubmitUploadsTheDataThatASpecNames) {
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(done.out, "job-made1\n");
   EXPECT_EQ(server_.state().submits[0].spec().dataset().name(),
-            "tenants/default/datasets/d-0123456789abcdef");
+            "tenants/default/datasets/d-0123456789abcdef@1");
   EXPECT_EQ(server_.state().complete.size(), 1u);
+}
+
+TEST_F(Cli, UploadTellsWhichVersionItIs) {
+  const std::vector<std::string> upload = {
+      "dataset",  "upload", "--csv",  TRAINYARD_SOURCE_DIR "/examples/digits.csv.gz",
+      "--target", "c64",    "--name", "digits"};
+  Done done = run(upload);
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out, "digits@1\n");
+  EXPECT_EQ(done.err, "");
+  done = run(upload);
+  EXPECT_EQ(done.out, "digits@1\n");
+  EXPECT_EQ(done.err, "digits@1: the same content as before\n");
+  server_.state().dataset_changes = true;
+  done = run(upload);
+  EXPECT_EQ(done.out, "digits@2\n");
+  EXPECT_EQ(done.err, "digits@2: a new version, digits@1 stays\n");
+  const std::string text =
+      "dataset: {name: digits, path: " TRAINYARD_SOURCE_DIR
+      "/examples/digits.csv.gz, csv: {target: c64}}\n"
+      "model: {lenet5: }\nrecipe: {epochs: 1, optimizer: {learning_rate: 0.1}}\n";
+  done = run({"submit", spec(text)});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.err, "digits@3: a new version, digits@2 stays\n");
+  EXPECT_EQ(server_.state().submits[0].spec().dataset().name(),
+            "tenants/default/datasets/digits@3");
 }
 
 TEST_F(Cli, DryRunSubmitsNothing) {
@@ -153,8 +179,10 @@ v1::JobPlan deep_plan(int blocks) {
 
 TEST_F(Cli, PlanOfADatasetsNameAsksTheServer) {
   server_.state().plan = deep_plan(1);
+  server_.state().plan.mutable_run()->set_precision(v1::Recipe::TF32);
   const Done done = run({"plan", spec()});
   EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("tf32"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("1,234,567"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("block0"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("parameters"), std::string::npos) << done.out;

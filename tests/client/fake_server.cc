@@ -305,6 +305,7 @@ class Datasets final : public v1::DatasetService::CallbackService {
                                           v1::Dataset* dataset) override {
     const std::scoped_lock lock(s_.mu);
     s_.created = *request;
+    if (s_.dataset_changes || s_.dataset_version == 0) ++s_.dataset_version;
     for (const auto& source : request->spec().sources()) {
       if (s_.complete.count(source.sha256()) == 0) {
         return answer(context,
@@ -318,6 +319,9 @@ class Datasets final : public v1::DatasetService::CallbackService {
                                        const v1::GetDatasetRequest*,
                                        v1::Dataset* dataset) override {
     const std::scoped_lock lock(s_.mu);
+    if (s_.dataset_version == 0) {
+      return answer(context, refuse(ErrorCode::kNotFound, "DATASET_NOT_FOUND", "no dataset"));
+    }
     fill(dataset);
     return answer(context, grpc::Status::OK);
   }
@@ -326,7 +330,8 @@ class Datasets final : public v1::DatasetService::CallbackService {
   void fill(v1::Dataset* dataset) {
     const std::string id =
         s_.created.dataset_id().empty() ? "d-0123456789abcdef" : s_.created.dataset_id();
-    dataset->set_name("tenants/default/datasets/" + id);
+    dataset->set_name("tenants/default/datasets/" + id + "@" + std::to_string(s_.dataset_version));
+    dataset->set_version(s_.dataset_version);
     if (s_.dataset_polls-- > 0) {
       dataset->set_state(v1::Dataset::INGESTING);
     } else if (!s_.dataset_failure.reason.empty()) {

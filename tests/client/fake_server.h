@@ -34,8 +34,10 @@ struct FakeState {
   int64_t upload_cut_bytes = 0;   // > 0: each stream breaks after so many bytes of it
   int upload_damage_chunks = 0;   // so many chunks are answered with CHUNK_CHECKSUM
   Error upload_error;
-  int dataset_polls = 0;  // GetDataset answers INGESTING so often
-  Error dataset_failure;  // then FAILED with this reason
+  int dataset_polls = 0;         // GetDataset answers INGESTING so often
+  Error dataset_failure;         // then FAILED with this reason
+  int32_t dataset_version = 0;   // newest; 0: there is no dataset
+  bool dataset_changes = false;  // each CreateDataset makes a version
   bool serving = true;
   v1::JobPlan plan;
 

@@ -204,9 +204,9 @@ TEST(SpecFile, EnumsListWhatIsAccepted) {
             Lines{"job.yaml:3:39: recipe.optimizer.type: 'adamm' is not known, expected sgd, adam, "
                   "adamw, rmsprop, lion, adafactor or muon; did you mean 'adam'?"});
   EXPECT_EQ(problems_of(spec_with("{lenet5: {}}",
-                                  "{optimizer: {learning_rate: 1}, epochs: 1, precision: fp16}")),
-            Lines{"job.yaml:3:63: recipe.precision: 'fp16' is not known, expected fp32 or bf16; "
-                  "did you mean 'fp32'?"});
+                                  "{optimizer: {learning_rate: 1}, epochs: 1, precision: fp8}")),
+            Lines{"job.yaml:3:63: recipe.precision: 'fp8' is not known, expected fp32, bf16, tf32 "
+                  "or fp16; did you mean 'fp32'?"});
   EXPECT_EQ(
       problems_of(spec_with() + "resources: {device: GPU}\n"),
       Lines{"job.yaml:4:21: resources.device: 'GPU' is not known, expected auto, cpu or gpu"});
@@ -267,8 +267,32 @@ TEST(SpecFile, RequiredPartsAreNamed) {
   const Lines lines = problems_of("name: x\n");
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[0],
-            "job.yaml:1:1: dataset: required and not there, for example 'dataset: {name: digits}'");
+            "job.yaml:1:1: dataset: required and not there, for example 'dataset: digits'");
   EXPECT_EQ(problems_of("dataset:\nmodel: {lenet5: }\nrecipe:\n").size(), 2u);  // named, but empty
+}
+
+TEST(SpecFile, ADatasetIsANameOrFields) {
+  const auto read = [](const std::string& dataset) {
+    return parse_spec_file(
+        spec_with("{lenet5: {}}", "{epochs: 1, optimizer: {learning_rate: 1}}", dataset),
+        "job.yaml", "", {});
+  };
+  for (const char* dataset : {"digits@2", "{name: digits@2}", "\"digits@2\""}) {
+    const auto spec = read(dataset);
+    ASSERT_TRUE(spec.ok()) << spec.error().message;
+    EXPECT_EQ(spec->job_spec().dataset().name(), "digits@2");
+    EXPECT_FALSE(spec->has_data());
+  }
+  const auto refused = [](const std::string& dataset) {
+    return problems_of(
+        spec_with("{lenet5: {}}", "{epochs: 1, optimizer: {learning_rate: 1}}", dataset));
+  };
+  EXPECT_EQ(refused("5"),
+            Lines{"job.yaml:1:10: dataset: '5', expected text; put it in quotes: \"5\""});
+  EXPECT_EQ(refused("[digits]").size(), 1u);
+  EXPECT_EQ(refused("{name: digits@2, path: a.csv, csv: {target: y}}"),
+            Lines{"job.yaml:1:17: dataset.name: 'digits@2': new content gets its version from the "
+                  "server, expected a name without @"});
 }
 
 TEST(SpecFile, DatasetFieldsBelongTogether) {

@@ -14,6 +14,7 @@ namespace {
 
 using kernels::ConvDims;
 using kernels::ImageDims;
+using kernels::cuda::Format;
 
 template <typename T>
 std::vector<T> attribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
@@ -46,8 +47,8 @@ ConvDims dims(int64_t group = 1) {
 TEST(ConvolutionDescription, TensorsLieAsTheOpsDo) {
   for (const bool channels_last : {true, false}) {
     const ConvDims d = dims(2);
-    const ConvolutionGraph graph({ConvolutionPass::kForward, d, channels_last, true, false, false},
-                                 nullptr);
+    const ConvolutionGraph graph(
+        {ConvolutionPass::kForward, d, channels_last, Format::kBf16, Format::kF32, false}, nullptr);
     const ImageDims y = d.y();
     const Tensor x(graph.image()), w(graph.filter()), out(graph.output());
     EXPECT_EQ(x.size, (std::vector<int64_t>{2, 6, 9, 7}));
@@ -73,12 +74,12 @@ TEST(ConvolutionDescription, EveryGraphIsAccepted) {
   for (const ConvolutionPass pass :
        {ConvolutionPass::kForward, ConvolutionPass::kData, ConvolutionPass::kWeights}) {
     for (const bool channels_last : {true, false}) {
-      for (const bool bf16 : {false, true}) {
+      for (const Format format : {Format::kF32, Format::kBf16, Format::kF16}) {
         for (const int64_t group : {1, 2}) {
           for (const bool bias : {false, true}) {
             if (bias && pass != ConvolutionPass::kForward) continue;
-            EXPECT_NO_THROW(
-                ConvolutionGraph({pass, dims(group), channels_last, bf16, bf16, bias}, nullptr));
+            EXPECT_NO_THROW(ConvolutionGraph(
+                {pass, dims(group), channels_last, format, format, bias}, nullptr));
           }
         }
       }
@@ -89,8 +90,10 @@ TEST(ConvolutionDescription, EveryGraphIsAccepted) {
 TEST(ConvolutionDescription, AWrongSizeIsRefused) {
   ConvDims d = dims();
   d.window.S = 20;  // wider than the image: an output without columns
-  EXPECT_THROW(ConvolutionGraph({ConvolutionPass::kForward, d, true, false, false, false}, nullptr),
-               CudaError);
+  EXPECT_THROW(
+      ConvolutionGraph({ConvolutionPass::kForward, d, true, Format::kF32, Format::kF32, false},
+                       nullptr),
+      CudaError);
 }
 
 std::vector<cudnnBackendNumericalNote_t> notes_of(cudnnBackendDescriptor_t config) {
@@ -155,14 +158,19 @@ TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
   layers[0] = {{32, 64, 56, 56}, 64, {3, 3, 1, 1, 1, 1, 1, 1}, 1};
   layers[1] = {{32, 3, 224, 224}, 64, {7, 7, 2, 2, 3, 3, 3, 3}, 1};
   layers[2] = dims();
-  int proposed = 0, refused = 0;
+  int proposed = 0, refused = 0, in_tf32 = 0;
   for (const ConvDims& d : layers) {
     for (const ConvolutionPass pass :
          {ConvolutionPass::kForward, ConvolutionPass::kData, ConvolutionPass::kWeights}) {
-      for (const bool bf16 : {false, true}) {
+      for (const char* type : {"F32", "TF32", "bf16", "f16"}) {
         SCOPED_TRACE(std::to_string(d.x.C) + " channels, pass " +
-                     std::to_string(static_cast<int>(pass)) + (bf16 ? " bf16" : " F32"));
-        const ConvolutionProblem problem{pass, d, true, bf16, bf16, false};
+                     std::to_string(static_cast<int>(pass)) + " " + type);
+        const bool tf32 = type == std::string("TF32");
+        const Format format = type == std::string("bf16")  ? Format::kBf16
+                              : type == std::string("f16") ? Format::kF16
+                                                           : Format::kF32;
+        const bool whole = format == Format::kF32 && !tf32;
+        const ConvolutionProblem problem{pass, d, true, format, format, false, tf32};
         const ConvolutionGraph graph(problem, nullptr);
         bool has_plan = false;
         for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
@@ -174,8 +182,9 @@ TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
             };
             const bool allowed = is_allowed(config.get(), problem);
             refused += allowed ? 0 : 1;
-            if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) ||
-                (has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) && !bf16)) {
+            const bool tensor_cores = has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+            in_tf32 += tf32 && allowed && tensor_cores ? 1 : 0;
+            if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) || (tensor_cores && whole)) {
               EXPECT_FALSE(allowed);
             }
             if (notes.empty()) {
@@ -196,6 +205,7 @@ TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
     }
   }
   EXPECT_GT(refused, 0);  // TF32 is proposed first
+  EXPECT_GT(in_tf32, 0);
   EXPECT_LT(refused, proposed);
 }
 

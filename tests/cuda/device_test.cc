@@ -7,6 +7,7 @@
 #include "src/base/cores.h"
 #include "src/runtime/cuda_module.h"
 #include "src/train/device_check.h"
+#include "tests/cuda/ranks.h"
 
 namespace trainyard {
 namespace {
@@ -20,6 +21,18 @@ TEST(CudaDevice, PassesItsCheck) {
     return true;
   });
   EXPECT_EQ(check.failure(), "");
+}
+
+TEST(CudaDevice, TwoTrainLikeTwoCpus) {
+  const auto open = [](int r) { return open_cuda_backend(TRAINYARD_TEST_CUDA_MODULE, r); };
+  if (const auto second = open(1); !second.ok()) {
+    GTEST_SKIP() << "no second GPU: " << second.error().message;
+  }
+  const auto two_gpus = [&] {
+    return testing::connected(2, [&](int r) { return std::shared_ptr(open(r).value()); });
+  };
+  testing::expect_like_the_cpus(two_gpus, 1);
+  testing::expect_like_the_cpus(two_gpus, 2);
 }
 
 }  // namespace

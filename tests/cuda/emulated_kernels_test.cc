@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -43,8 +44,8 @@ std::vector<double> wide(const std::vector<float>& v) { return {v.begin(), v.end
 std::vector<float> nans(int64_t count) {
   return std::vector<float>(static_cast<size_t>(count), std::nanf(""));
 }
-In in(const std::vector<float>& v) { return {v.data(), false}; }
-Out out(std::vector<float>& v) { return {v.data(), false}; }
+In in(const std::vector<float>& v) { return {v.data()}; }
+Out out(std::vector<float>& v) { return {v.data()}; }
 std::vector<std::byte> bytes(int64_t count) {
   return std::vector<std::byte>(static_cast<size_t>(count), std::byte{0xFF});
 }
@@ -294,9 +295,42 @@ TEST(EmulatedKernels, GradientNormOfManyTensors) {
   for (const auto& t : tensors) views.push_back(in(t));
   float norm = 0, scale = 0;
   std::vector<std::byte> workspace = bytes(cuda::gradient_norm_workspace_bytes(p));
-  cuda::gradient_norm(p, views, &norm, &scale, workspace.data(), stream());
+  cuda::gradient_norm(p, views, nullptr, &norm, &scale, workspace.data(), stream());
   EXPECT_NEAR(norm, std::sqrt(squares), 1e-6 * std::sqrt(squares));
   EXPECT_NEAR(scale, 1 / std::sqrt(squares), 1e-6);
+}
+
+// A norm that is not finite: the scale is halved, the step is not counted, and its learning rate is
+// what updates take for "no step". A scale that would overflow stays.
+TEST(EmulatedKernels, LossScaleFallsWhereGradientsAreNotFinite) {
+  const auto step = [](float norm, float first, int64_t good) {
+    struct Result {
+      float scale, rate, used;
+      int64_t good, updates, step;
+    } r{first, 0, 0, good, 7, -1};
+    const float rate = 0.5f;
+    cuda::loss_scale_update({2, 0.5, 3}, &norm, &rate, {&r.scale, &r.good, &r.updates},
+                            {&r.rate, &r.step, &r.used}, stream());
+    return r;
+  };
+  for (const float norm : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    const auto r = step(norm, 8, 2);
+    EXPECT_EQ(r.scale, 4);
+    EXPECT_EQ(r.used, 8);
+    EXPECT_EQ(r.good, 0);
+    EXPECT_EQ(r.updates, 7);
+    EXPECT_TRUE(std::isnan(r.rate));
+  }
+  const auto good = step(1, 8, 1), grown = step(1, 8, 2), full = step(1, 0x1p127f, 2);
+  EXPECT_EQ(good.scale, 8);
+  EXPECT_EQ(good.good, 2);
+  EXPECT_EQ(good.step, 7);
+  EXPECT_EQ(good.updates, 8);
+  EXPECT_EQ(good.rate, 0.5f);
+  EXPECT_EQ(grown.scale, 16);
+  EXPECT_EQ(grown.used, 8);
+  EXPECT_EQ(grown.good, 0);
+  EXPECT_EQ(full.scale, 0x1p127f);
 }
 
 TEST(EmulatedKernels, AdafactorOfLargeMatrices) {
@@ -369,17 +403,27 @@ TEST(EmulatedConvolution, WithoutAnEngineIsAnErrorWithNodeAndShape) {
 }
 
 // The first engine that the fake proposes which is deterministic, no TF32, within the budget, and
-// makes a plan.
+// makes a plan. Tensor cores are for operands of 16 bits, and for F32 where TF32 is allowed.
 TEST(EmulatedConvolution, TellsWhichEngineItTook) {
+  using enum kernels::cuda::Format;
   const cuda::Device device(0);
   kernels::ConvDims d{{2, 3, 5, 5}, 4, {}, 1};
   d.window = {3, 3};
   const cuda::Convolution c(device, "conv", cuda::ConvolutionPass::kForward, d, true, false,
-                            {false, false, false});
+                            {kF32, kF32, kF32, false});
   EXPECT_EQ(c.choice().engine, 4);
   ASSERT_EQ(c.choice().knobs.size(), 1u);
   EXPECT_EQ(c.choice().knobs[0].type, CUDNN_KNOB_TYPE_TILE_SIZE);
   EXPECT_EQ(c.choice().knobs[0].value, 7);
+  const auto engine = [&](cuda::Convolution::Storage storage) {
+    return cuda::Convolution(device, "conv", cuda::ConvolutionPass::kForward, d, true, false,
+                             storage)
+        .choice()
+        .engine;
+  };
+  EXPECT_EQ(engine({kF32, kF32, kF32, true}), 1);
+  EXPECT_EQ(engine({kF16, kF16, kF16, false}), 1);
+  EXPECT_EQ(engine({kBf16, kBf16, kBf16, false}), 1);
 }
 
 }  // namespace

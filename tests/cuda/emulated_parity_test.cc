@@ -28,12 +28,26 @@ TEST(EmulatedCuda, EveryCaseOfTheTableInBf16) {
   cuda::CudaBackend cuda(0);
   testing::expect_parity(cuda, Precision::kBf16);
 }
+// Kernels take their tensors by views, so that what holds in bf16 holds in fp16 if the views do.
+TEST(EmulatedCuda, EveryOpInFp16) {
+  cuda::CudaBackend cuda(0);
+  testing::expect_parity(cuda, Precision::kFp16, testing::Cases::kOneOfEachOp);
+}
+TEST(EmulatedCuda, EveryOpInTf32) {
+  cuda::CudaBackend cuda(0);
+  testing::expect_parity(cuda, Precision::kTf32, testing::Cases::kOneOfEachOp);
+}
+// Catches: F32 products that round their operands unasked, and TF32 that is not told to a library.
+TEST(EmulatedCuda, Tf32RoundsWhatProductsMultiply) {
+  cuda::CudaBackend cuda(0);
+  testing::expect_tf32_in_products_alone(cuda);
+}
 // What a library may lack: the backend's own kernels stand in for it.
 TEST(EmulatedCuda, ProductsWithoutEpilogues) {
   testing::set_product_epilogues(false);
   cuda::CudaBackend cuda(0);
-  testing::expect_parity(cuda, Precision::kFp32, "Gemm");
-  testing::expect_parity(cuda, Precision::kBf16, "Gemm");
+  testing::expect_parity(cuda, Precision::kFp32, testing::Cases::kAll, "Gemm");
+  testing::expect_parity(cuda, Precision::kBf16, testing::Cases::kAll, "Gemm");
   testing::set_product_epilogues(true);
 }
 // And what it offers is used: a GELU and its gradient, two biases' gradients.

@@ -8,7 +8,6 @@
 #include <map>
 #include <vector>
 
-#include "kernels/math/bf16.h"
 #include "tests/cuda/fake_cuda.h"
 
 namespace {
@@ -33,6 +32,7 @@ cublasStatus_t put(Attributes& of, int attribute, const void* value, size_t size
 
 struct Operation {
   Attributes attributes;
+  bool tf32 = false;
 };
 struct Layout {
   cudaDataType_t type;
@@ -40,17 +40,25 @@ struct Layout {
   Attributes attributes;
 };
 
+using trainyard::kernels::cuda::Format;
+
+Format format_of(const Layout& l) {
+  switch (l.type) {
+    case CUDA_R_32F:
+      return Format::kF32;
+    case CUDA_R_16BF:
+      return Format::kBf16;
+    case CUDA_R_16F:
+      return Format::kF16;
+    default:
+      std::abort();
+  }
+}
 float read(const Layout& l, const void* data, int64_t i) {
-  return l.type == CUDA_R_16BF
-             ? trainyard::math::widen(static_cast<const trainyard::math::Bf16*>(data)[i])
-             : static_cast<const float*>(data)[i];
+  return trainyard::testing::read_element(format_of(l), data, i);
 }
 void write(const Layout& l, void* data, int64_t i, float value) {
-  if (l.type == CUDA_R_16BF) {
-    static_cast<trainyard::math::Bf16*>(data)[i] = trainyard::math::narrow(value);
-  } else {
-    static_cast<float*>(data)[i] = value;
-  }
+  trainyard::testing::write_element(format_of(l), data, i, value);
 }
 template <typename Opaque, typename T>
 T& inside(Opaque* handle) {
@@ -101,7 +109,8 @@ bool is_possible(const Operation& op, const Layout& a, const Layout& b, const La
   if ((tb ? b.columns : b.rows) != k || (tb ? b.rows : b.columns) != c.columns || c.rows != m) {
     return false;
   }
-  if (a.type != b.type || (a.type == CUDA_R_32F && c.type != CUDA_R_32F)) return false;
+  if (op.tf32 && a.type != CUDA_R_32F) return false;
+  if (a.type != b.type || (c.type != CUDA_R_32F && c.type != a.type)) return false;
   const Epilogue epilogue(op.attributes);
   if (!has_epilogues && (epilogue.gelu || epilogue.gelu_grad || epilogue.sums_of_b)) return false;
   const auto aux_leading = get<int64_t>(op.attributes, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0);
@@ -135,8 +144,11 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
-  if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-  *d = wrap<cublasLtMatmulDescOpaque_t>(new Operation);
+  const bool tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  if ((!tf32 && compute != CUBLAS_COMPUTE_32F) || scale != CUDA_R_32F) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  *d = wrap<cublasLtMatmulDescOpaque_t>(new Operation{{}, tf32});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
@@ -236,7 +248,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
           for (int64_t q = 0; q < k; ++q) {
             const int64_t at_a = ta ? q + i * la.leading : i + q * la.leading;
             const int64_t at_b = tb ? j + q * lb.leading : q + j * lb.leading;
-            sum += read(la, a, p * stride(la) + at_a) * read(lb, b, p * stride(lb) + at_b);
+            const float x = read(la, a, p * stride(la) + at_a);
+            const float y = read(lb, b, p * stride(lb) + at_b);
+            using trainyard::testing::to_tf32;
+            sum += op.tf32 ? to_tf32(x) * to_tf32(y) : x * y;
           }
           const int64_t at = p * stride(lc) + i + j * lc.leading;
           sum *= scale;

@@ -1,9 +1,14 @@
 // The functions of the CUDA runtime that the backend calls. See fake_cuda.h.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -12,27 +17,59 @@
 
 using Work = std::function<void()>;
 
+/// What a recording holds, in the order in which it was submitted.
+struct Recorded {
+  enum Kind { kWork, kRecord, kWait } kind;
+  CUstream_st* stream;
+  Work work;
+  CUevent_st* event;
+};
 struct CUstream_st {
-  bool recording = false;
-  bool broken = false;  // something was asked for that cannot be recorded
-  std::vector<Work> works;
+  int device = 0;
+  std::deque<Work> queue;             // submitted, and not begun
+  int64_t submitted = 0, done = 0;    // works
+  CUstream_st* origin = nullptr;      // of the recording that it is part of
+  int64_t works = 0, joined = 0;      // recorded here, and such that the origin has waited for
+  bool broken = false;                // something was asked for that cannot be recorded
+  std::vector<Recorded> recorded;     // of an origin
+  std::vector<CUstream_st*> members;  // of its recording
 };
 struct CUevent_st {
-  bool recorded = false;
+  CUstream_st* stream = nullptr;  // nullptr: nothing to wait for
+  int64_t position = 0;           // works of the stream
+  CUstream_st* origin = nullptr;  // it was recorded in that recording ...
+  int64_t works = 0;              // ... behind so many of its stream
 };
 struct CUgraph_st {
-  std::vector<Work> works;
+  std::vector<Recorded> recorded;
 };
 struct CUgraphExec_st {
-  std::vector<Work> works;
+  std::vector<Recorded> recorded;
 };
 
 namespace {
 
+std::mutex mutex;  // of the allocations
 std::map<void*, int64_t> allocations;
-int64_t allocated = 0, limit = int64_t{1} << 34, replayed = 0;
-CUstream_st* recording_stream = nullptr;
-cudaError_t last_error = cudaSuccess;
+int64_t allocated = 0, limit = int64_t{1} << 34;
+std::atomic<int64_t> replayed = 0;
+thread_local CUstream_st* recording_stream = nullptr;
+thread_local cudaError_t last_error = cudaSuccess;
+thread_local int current_device = 0;
+// TRAINYARD_FAKE_CUDA_DEVICES, for tests of a whole daemon.
+int device_count = [] {
+  const char* text = std::getenv("TRAINYARD_FAKE_CUDA_DEVICES");
+  return text != nullptr ? std::atoi(text) : 1;
+}();
+bool runs_late = device_count > 1;
+
+struct {
+  std::mutex mutex;
+  std::condition_variable released;
+  int device = -1;
+  int64_t works = 0;  // that still run
+  bool stalled = false;
+} stall;
 
 cudaError_t fail(cudaError_t error) {
   last_error = error;
@@ -42,7 +79,7 @@ cudaError_t fail(cudaError_t error) {
 // TRAINYARD_FAKE_CUDA_FAULT, for tests of a whole daemon: "after=N" is an illegal memory access in
 // the N-th work, which every call tells from then on, as a GPU does; "wrong" makes copies to the
 // host add to a number.
-int64_t works_before_fault = [] {
+std::atomic<int64_t> works_before_fault = [] {
   const char* text = std::getenv("TRAINYARD_FAKE_CUDA_FAULT");
   return text != nullptr && std::strncmp(text, "after=", 6) == 0 ? std::atoll(text + 6) : -1;
 }();
@@ -60,6 +97,53 @@ cudaError_t must_not_record() {
   return fail(cudaErrorStreamCaptureUnsupported);
 }
 
+void wait_if_stalled(int device) {
+  std::unique_lock lock(stall.mutex);
+  if (stall.device != device || stall.works-- > 0) return;
+  stall.stalled = true;
+  stall.released.wait(lock, [] { return !stall.stalled; });
+}
+
+/// Runs what the stream has been given, up to a position.
+void drain(CUstream_st& stream, int64_t position) {
+  while (stream.done < position && !stream.queue.empty()) {
+    const Work work = std::move(stream.queue.front());
+    stream.queue.pop_front();
+    if (work != nullptr) {
+      wait_if_stalled(stream.device);
+      if (works_before_fault > 0) --works_before_fault;
+      if (!is_lost()) work();
+    }
+    ++stream.done;
+  }
+}
+
+void enqueue(CUstream_st& stream, Work work) {
+  stream.queue.push_back(std::move(work));
+  ++stream.submitted;
+  if (!runs_late) drain(stream, stream.submitted);
+}
+
+void record(CUevent_st& event, CUstream_st& stream) {
+  event.stream = &stream;
+  event.position = stream.submitted;
+}
+
+void wait_for(CUstream_st& stream, const CUevent_st& event) {
+  if (event.stream == nullptr || event.stream == &stream) return;
+  // An empty work keeps the place; what it waits for runs there, and no sooner.
+  CUstream_st* const other = event.stream;
+  const int64_t position = event.position;
+  if (other->done >= position) return;
+  enqueue(stream, [other, position] { drain(*other, position); });
+}
+
+void add_to_recording(Recorded item) {
+  CUstream_st* const stream = item.stream;
+  if (item.kind == Recorded::kWork) ++stream->works;
+  stream->origin->recorded.push_back(std::move(item));
+}
+
 /// Launches of the emulator come through here, as all else that a stream does.
 const bool installed = [] {
   trainyard::kernels::cuda::emulator::submit = trainyard::testing::submit_to_stream;
@@ -71,17 +155,33 @@ const bool installed = [] {
 namespace trainyard::testing {
 
 void submit_to_stream(CUstream_st* stream, Work work) {
-  if (stream == nullptr) std::abort();  // the default stream is not used
-  if (stream->recording) {
-    stream->works.push_back(std::move(work));
+  // The default stream is not used, and a launch goes to a stream of the current device.
+  if (stream == nullptr || stream->device != current_device) std::abort();
+  if (stream->origin != nullptr) {
+    add_to_recording({Recorded::kWork, stream, std::move(work), nullptr});
     return;
   }
-  if (works_before_fault > 0) --works_before_fault;
-  if (!is_lost()) work();
+  if (!is_lost()) enqueue(*stream, std::move(work));
 }
 int64_t replayed_works() { return replayed; }
 int64_t device_bytes() { return allocated; }
 void set_device_limit(int64_t bytes) { limit = bytes; }
+void set_device_count(int count) {
+  device_count = count;
+  runs_late = count > 1;
+}
+void stall_device(int device, int64_t works) {
+  const std::scoped_lock lock(stall.mutex);
+  stall.device = device;
+  stall.works = works;
+}
+void release_device() {
+  const std::scoped_lock lock(stall.mutex);
+  stall.device = -1;
+  stall.stalled = false;
+  stall.released.notify_all();
+}
+int device_of(CUstream_st* stream) { return stream->device; }
 
 }  // namespace trainyard::testing
 
@@ -97,6 +197,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "an illegal memory access was encountered";
     case cudaErrorStreamCaptureUnsupported:
       return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureUnjoined:
+      return "capturing stream has unjoined work";
     default:
       return "an error";
   }
@@ -104,7 +206,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t cudaPeekAtLastError() { return is_lost() ? cudaErrorIllegalAddress : last_error; }
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = device_count;
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -113,7 +215,9 @@ cudaError_t cudaDriverGetVersion(int* version) {
 }
 cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : fail(cudaErrorInvalidDevice);
+  if (device < 0 || device >= device_count) return fail(cudaErrorInvalidDevice);
+  current_device = device;
+  return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void** memory, size_t size) {
@@ -122,12 +226,14 @@ cudaError_t cudaMalloc(void** memory, size_t size) {
   *memory = std::aligned_alloc(256, (size + 255) / 256 * 256);
   if (*memory == nullptr) return fail(cudaErrorMemoryAllocation);
   std::memset(*memory, 0xFF, size);  // a GPU's memory holds anything: NaN shows
+  const std::scoped_lock lock(mutex);
   allocations[*memory] = static_cast<int64_t>(size);
   allocated += static_cast<int64_t>(size);
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  const std::scoped_lock lock(mutex);
   const auto it = allocations.find(memory);
   if (it == allocations.end()) return fail(cudaErrorInvalidValue);
   allocated -= it->second;
@@ -168,14 +274,35 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t size, cudaStream_t s
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   if (flags != cudaStreamNonBlocking) return fail(cudaErrorInvalidValue);
   *stream = new CUstream_st;
+  (*stream)->device = current_device;
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return must_not_record(); }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return must_not_record(); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
+  drain(*stream, stream->submitted);
+  return must_not_record();
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (is_lost()) return fail(cudaErrorIllegalAddress);
+  CUstream_st* const origin = event->origin;
+  if (origin != nullptr && origin->origin == origin) {  // it is being recorded: so is the stream
+    if (stream->origin == nullptr) {
+      stream->origin = origin;
+      origin->members.push_back(stream);
+    }
+    if (stream == origin) event->stream->joined = std::max(event->stream->joined, event->works);
+    add_to_recording({Recorded::kWait, stream, nullptr, event});
+    return cudaSuccess;
+  }
+  if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
+  if (origin != nullptr) return fail(cudaErrorInvalidValue);  // of a recording that has ended
+  wait_for(*stream, *event);
+  return cudaSuccess;
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new CUevent_st;
   return cudaSuccess;
@@ -184,17 +311,31 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  event->recorded = true;
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (stream->origin != nullptr) {
+    event->origin = stream->origin;
+    event->stream = stream;
+    event->works = stream->works;
+    add_to_recording({Recorded::kRecord, stream, nullptr, event});
+    return cudaSuccess;
+  }
+  if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
+  event->origin = nullptr;
+  record(*event, *stream);
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
+  if (event->stream != nullptr) drain(*event->stream, event->position);
   return must_not_record();
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return must_not_record(); }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (recording_stream != nullptr) return fail(cudaErrorIllegalState);
-  stream->recording = true;
+  stream->origin = stream;
   stream->broken = false;
-  stream->works.clear();
+  stream->recorded.clear();
+  stream->members = {stream};
   recording_stream = stream;
   return cudaSuccess;
 }
@@ -202,21 +343,33 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = nullptr;
   if (recording_stream != stream) return fail(cudaErrorIllegalState);
   recording_stream = nullptr;
-  stream->recording = false;
+  bool unjoined = false;
+  for (CUstream_st* member : stream->members) {
+    unjoined |= member != stream && member->joined < member->works;
+    member->works = member->joined = 0;
+    member->origin = nullptr;
+  }
   if (stream->broken) return fail(cudaErrorStreamCaptureInvalidated);
-  *graph = new CUgraph_st{std::move(stream->works)};
+  if (unjoined) return fail(cudaErrorStreamCaptureUnjoined);
+  *graph = new CUgraph_st{std::move(stream->recorded)};
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  *exec = new CUgraphExec_st{graph->works};
+  *exec = new CUgraphExec_st{graph->recorded};
   return cudaSuccess;
 }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  for (const Work& work : exec->works) {
-    ++replayed;
-    trainyard::testing::submit_to_stream(stream, work);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
+  for (const Recorded& item : exec->recorded) {
+    if (item.kind == Recorded::kRecord) {
+      record(*item.event, *item.stream);
+    } else if (item.kind == Recorded::kWait) {
+      wait_for(*item.stream, *item.event);
+    } else {
+      ++replayed;
+      trainyard::testing::submit_to_stream(item.stream, item.work);
+    }
   }
-  return cudaSuccess;
+  return is_lost() ? cudaErrorIllegalAddress : cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;

@@ -4,9 +4,9 @@
 // strides by plain loops. See fake_cuda.h.
 //
 // The heuristic proposes, before an engine that may be used, one of each kind that may not; those
-// leave NaN behind. Some problems have no engine, so that every detour of the backend is taken:
-// a bias with bf16 operands and results of another type than the operands, as in cuDNN 9.19 for an
-// H100; asymmetric pads in F32 and in gradients.
+// leave NaN behind, or the roundings of TF32. Some problems have no engine, so that every detour of
+// the backend is taken: a bias with operands of 16 bits and results of another type than the
+// operands, as in cuDNN 9.19 for an H100; asymmetric pads in F32 and in gradients.
 #include <cudnn.h>
 
 #include <algorithm>
@@ -14,11 +14,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "kernels/math/bf16.h"
 #include "tests/cuda/fake_cuda.h"
 
 struct cudnnContext {
@@ -26,6 +26,8 @@ struct cudnnContext {
 };
 
 namespace {
+
+using trainyard::kernels::cuda::Format;
 
 bool has_engines = true;
 
@@ -56,9 +58,11 @@ struct Descriptor {
   }
 };
 
+std::mutex living_mutex;
 std::set<const void*> living;  // descriptors
 
 Descriptor* descriptor(const void* d) {
+  const std::scoped_lock lock(living_mutex);
   if (!living.contains(d)) std::abort();  // used after it was destroyed
   return static_cast<Descriptor*>(const_cast<void*>(d));
 }
@@ -176,17 +180,23 @@ struct Tensor {
   int64_t at(int64_t n, int64_t c, int64_t h, int64_t w) const {
     return n * stride[0] + c * stride[1] + h * stride[2] + w * stride[3];
   }
+  Format format() const {
+    switch (type) {
+      case CUDNN_DATA_FLOAT:
+        return Format::kF32;
+      case CUDNN_DATA_BFLOAT16:
+        return Format::kBf16;
+      case CUDNN_DATA_HALF:
+        return Format::kF16;
+      default:
+        std::abort();
+    }
+  }
   float read(const void* data, int64_t i) const {
-    return type == CUDNN_DATA_BFLOAT16
-               ? trainyard::math::widen(static_cast<const trainyard::math::Bf16*>(data)[i])
-               : static_cast<const float*>(data)[i];
+    return trainyard::testing::read_element(format(), data, i);
   }
   void write(void* data, int64_t i, float value) const {
-    if (type == CUDNN_DATA_BFLOAT16) {
-      static_cast<trainyard::math::Bf16*>(data)[i] = trainyard::math::narrow(value);
-    } else {
-      static_cast<float*>(data)[i] = value;
-    }
+    trainyard::testing::write_element(format(), data, i, value);
   }
 };
 
@@ -281,16 +291,16 @@ bool has_engine(const Descriptor& graph) {
   if (!has_engines) return false;
   const Problem p = Problem::of(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
   const Tensor& operand = p.pass == Pass::kForward ? p.x : p.y;
-  const bool bf16 = operand.type == CUDNN_DATA_BFLOAT16;
+  const bool half = operand.type != CUDNN_DATA_FLOAT;
   const cudnnDataType_t result = has_bias(graph)
                                      ? Tensor(child(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 1),
                                                     CUDNN_ATTR_OPERATION_POINTWISE_YDESC))
                                            .type
                                      : p.result().type;
-  if (has_bias(graph) && bf16) return false;
-  if (bf16 != (result == CUDNN_DATA_BFLOAT16)) return false;
+  if (has_bias(graph) && half) return false;
+  if (result != operand.type) return false;
   const bool asymmetric = p.before[0] != p.behind[0] || p.before[1] != p.behind[1];
-  return !asymmetric || (p.pass == Pass::kForward && bf16);
+  return !asymmetric || (p.pass == Pass::kForward && half);
 }
 
 /// Engines by their number.
@@ -372,8 +382,8 @@ std::vector<cudnnBackendNumericalNote_t> notes_of(int64_t engine) {
   return {};
 }
 
-void compute(const Problem& p, bool is_good, const Tensor& to, const void* x, const void* w,
-             const void* y, const Tensor* bias, const void* bias_data) {
+void compute(const Problem& p, bool is_good, bool tf32, const Tensor& to, const void* x,
+             const void* w, const void* y, const Tensor* bias, const void* bias_data) {
   void* const result = const_cast<void*>(p.pass == Pass::kForward ? y
                                          : p.pass == Pass::kData  ? x
                                                                   : w);
@@ -389,10 +399,14 @@ void compute(const Problem& p, bool is_good, const Tensor& to, const void* x, co
       }
     }
   }
+  const auto read = [&](const Tensor& t, const void* data, int64_t at) {
+    const float value = t.read(data, at);
+    return tf32 ? trainyard::testing::to_tf32(value) : value;
+  };
   p.for_products([&](int64_t y_at, int64_t x_at, int64_t w_at) {
-    if (p.pass == Pass::kForward) sums[y_at] += p.x.read(x, x_at) * p.w.read(w, w_at);
-    if (p.pass == Pass::kData) sums[x_at] += p.y.read(y, y_at) * p.w.read(w, w_at);
-    if (p.pass == Pass::kWeights) sums[w_at] += p.y.read(y, y_at) * p.x.read(x, x_at);
+    if (p.pass == Pass::kForward) sums[y_at] += read(p.x, x, x_at) * read(p.w, w, w_at);
+    if (p.pass == Pass::kData) sums[x_at] += read(p.y, y, y_at) * read(p.w, w, w_at);
+    if (p.pass == Pass::kWeights) sums[w_at] += read(p.y, y, y_at) * read(p.x, x, x_at);
   });
   for (const auto& [at, sum] : sums) to.write(result, at, is_good ? sum : std::nanf(""));
 }
@@ -425,11 +439,13 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
                                            cudnnBackendDescriptor_t* d) {
   *d = new Descriptor{type, false, {}};
+  const std::scoped_lock lock(living_mutex);
   living.insert(*d);
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d) {
   Descriptor* gone = descriptor(d);
+  const std::scoped_lock lock(living_mutex);
   living.erase(d);
   delete gone;
   return CUDNN_STATUS_SUCCESS;
@@ -519,8 +535,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     }
     std::abort();  // a tensor that was not given
   };
-  const bool is_good =
-      engine == kGood || (engine == kTensorCore && problem.w.type == CUDNN_DATA_BFLOAT16);
+  const bool is_good = engine == kGood || engine == kTensorCore;
+  const bool tf32 = engine == kTensorCore && problem.w.type == CUDNN_DATA_FLOAT;
   Tensor to = problem.result();
   std::vector<Tensor> bias;
   const void* bias_data = nullptr;
@@ -540,7 +556,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   auto* workspace = static_cast<float*>(v.get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE));
   trainyard::testing::submit_to_stream(handle->stream, [=] {
     std::fill_n(workspace, workspace_of(engine) / 4, std::nanf(""));  // it is the engine's own
-    compute(problem, is_good, to, x, w, y, bias.empty() ? nullptr : &bias[0], bias_data);
+    compute(problem, is_good, tf32, to, x, w, y, bias.empty() ? nullptr : &bias[0], bias_data);
   });
   return CUDNN_STATUS_SUCCESS;
 }

@@ -137,6 +137,20 @@ TEST(MatmulDescription, NamesTheEpilogueAndItsMatrix) {
   EXPECT_EQ(attribute<int32_t>(sums, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE), CUDA_R_32F);
 }
 
+TEST(MatmulDescription, RoundsToTf32WhereAskedAndOfF32Alone) {
+  using kernels::cuda::Format;
+  const auto compute = [](bool tf32, Format operands) {
+    MatmulDims dims{3, 5, 4};
+    dims.tf32 = tf32;
+    dims.operands = operands;
+    return attribute<cublasComputeType_t>(MatmulDescription(dims),
+                                          CUBLASLT_MATMUL_DESC_COMPUTE_TYPE);
+  };
+  EXPECT_EQ(compute(true, Format::kF32), CUBLAS_COMPUTE_32F_FAST_TF32);
+  EXPECT_EQ(compute(false, Format::kF32), CUBLAS_COMPUTE_32F);
+  EXPECT_EQ(compute(true, Format::kBf16), CUBLAS_COMPUTE_32F);
+}
+
 TEST(MatmulDescription, RefusesAnEmptyProduct) {
   EXPECT_THROW(MatmulDescription(MatmulDims{0, 5, 4}), InvariantError);
 }

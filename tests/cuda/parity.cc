@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <set>
+#include <string_view>
 
 #include "src/graph/op.h"
+#include "src/ops/tf32.h"
 #include "tests/support/run_case.h"
 
 namespace trainyard::testing {
@@ -16,6 +20,20 @@ constexpr double kRelativeMax = 3e-5;
 // Beside what the cpu backend rounds, products of bf16 tensors narrow an F32 operand, as PyTorch's
 // autocast does: half a unit in the last place of each factor.
 constexpr double kRelativeMaxBf16 = 12.0 / 256;
+// The same of 11 bits instead of 8.
+constexpr double kRelativeMax11Bits = 12.0 / 2048;
+
+double relative_max_of(Precision precision) {
+  switch (precision) {
+    case Precision::kBf16:
+      return kRelativeMaxBf16;
+    case Precision::kTf32:
+    case Precision::kFp16:
+      return kRelativeMax11Bits;
+    default:
+      return kRelativeMax;
+  }
+}
 
 void compare(const CaseResult& actual, const CaseResult& expected, double relative_max) {
   EXPECT_LE(actual.used_bytes, actual.planned_bytes);
@@ -30,6 +48,18 @@ void compare(const CaseResult& actual, const CaseResult& expected, double relati
           << name << "[" << i << "] " << got[i] << ", expected " << values[i];
     }
   }
+}
+
+/// NaN equals itself here: a case may have one.
+bool equal_bits(const CaseResult& a, const CaseResult& b) {
+  return std::equal(a.values.begin(), a.values.end(), b.values.begin(), b.values.end(),
+                    [](const auto& x, const auto& y) {
+                      return x.first == y.first &&
+                             std::equal(x.second.begin(), x.second.end(), y.second.begin(),
+                                        y.second.end(), [](double p, double q) {
+                                          return p == q || (std::isnan(p) && std::isnan(q));
+                                        });
+                    });
 }
 
 bool is_covered(const Backend& cuda, const CaseGraph& c) {
@@ -48,19 +78,23 @@ bool is_wanted(const GraphCase& test, std::string_view part = "") {
 
 }  // namespace
 
-void expect_parity(Backend& cuda, Precision precision, std::string_view part) {
+void expect_parity(Backend& cuda, Precision precision, Cases which, std::string_view part) {
+  std::set<std::string_view> seen;  // ops
   const auto reference = make_reference_backend();
-  const bool bf16 = precision == Precision::kBf16;
-  const double relative_max = bf16 ? kRelativeMaxBf16 : kRelativeMax;
+  const bool half = precision == Precision::kBf16 || precision == Precision::kFp16;
+  const double relative_max = relative_max_of(precision);
   for (const GraphCase& test : graph_cases()) {
     std::map<TensorId, TensorId> gradients;
     CaseGraph narrow = test.build(DType::kF32);
-    CaseGraph wide = bf16 ? narrow : test.build(DType::kF64);
+    CaseGraph wide = half ? narrow : test.build(DType::kF64);
     if (narrow.loss != kNoTensor) {
       narrow = with_gradients(std::move(narrow), &gradients);
-      wide = bf16 ? narrow : with_gradients(std::move(wide), &gradients);
+      wide = half ? narrow : with_gradients(std::move(wide), &gradients);
     }
     if (!is_wanted(test, part) || !is_covered(cuda, narrow)) continue;
+    bool has_new = false;
+    for (const Node& n : narrow.graph.nodes()) has_new |= seen.insert(n.op->type()).second;
+    if (which == Cases::kOneOfEachOp && !has_new) continue;
     for (const bool channels_last : {true, false}) {
       RunOptions options{channels_last};
       options.precision = precision;
@@ -75,6 +109,31 @@ void expect_parity(Backend& cuda, Precision precision, std::string_view part) {
       }
     }
   }
+}
+
+void expect_tf32_in_products_alone(Backend& cuda) {
+  int rounded = 0, whole = 0;
+  for (const GraphCase& test : graph_cases()) {
+    std::map<TensorId, TensorId> gradients;
+    CaseGraph c = test.build(DType::kF32);
+    if (c.loss != kNoTensor) c = with_gradients(std::move(c), &gradients);
+    if (!is_wanted(test) || !is_covered(cuda, c)) continue;
+    RunOptions options;
+    const CaseResult plain = run_case(c, cuda, options);
+    options.precision = Precision::kTf32;
+    const CaseResult result = run_case(c, cuda, options);
+    const auto& nodes = result.program.graph.nodes();
+    if (std::any_of(nodes.begin(), nodes.end(), allows_tf32)) {
+      ++rounded;
+      EXPECT_NE(result.values, plain.values) << test.name;
+    } else {
+      ++whole;
+      EXPECT_TRUE(equal_bits(result, plain)) << test.name;
+    }
+  }
+  if (std::getenv("TRAINYARD_CASE") != nullptr) return;
+  EXPECT_GT(rounded, 0);
+  EXPECT_GT(whole, 0);
 }
 
 void expect_repeats(Backend& cuda) {

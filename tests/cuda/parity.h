@@ -13,8 +13,14 @@ namespace trainyard::testing {
 /// Every case of the table, forward, backward and update, in both layouts and with memory planned
 /// as in a real job or kept apart, against the plain loops in double; each runs three times: kernel
 /// by kernel, recorded, replayed. `part` picks cases by a part of their names, and so does
-/// TRAINYARD_CASE in the environment.
-void expect_parity(Backend& cuda, Precision precision, std::string_view part = "");
+/// TRAINYARD_CASE in the environment; kOneOfEachOp leaves out those whose ops are all in one
+/// before.
+enum class Cases : uint8_t { kAll, kOneOfEachOp };
+void expect_parity(Backend& cuda, Precision precision, Cases which = Cases::kAll,
+                   std::string_view part = "");
+
+/// In TF32 a case with a product gives other numbers than in F32, and every other case the same.
+void expect_tf32_in_products_alone(Backend& cuda);
 
 /// Two runs of every case give the same bits.
 void expect_repeats(Backend& cuda);

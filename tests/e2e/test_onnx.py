@@ -383,6 +383,28 @@ class OnnxInASpec(DaemonTest):
         self.assertEqual(self.daemon.json("submit", EXAMPLES / "digits_onnx.yaml", "--dry-run")["spec"]["recipe"]
                          ["initial_weights"]["model"], weights)
 
+    def test_a_last_layer_that_is_left_out_is_a_new_head(self):
+        rows = gzip.open(EXAMPLES / "digits.csv.gz", "rt").read().splitlines()
+        self.write("three.csv", "\n".join(r for r in rows if r.rsplit(",", 1)[1] in "012") + "\n")
+        text = f"""dataset:
+  path: three.csv
+  csv: {{header: false, target: c64, target_kind: class, image: [1, 8, 8]}}
+model:
+  onnx: {EXAMPLES / "digits_0_to_4.onnx"}
+recipe:
+  epochs: 4
+  validation_split: 0.2
+  optimizer: {{type: adam, learning_rate: 0.003}}
+"""
+        self.assert_refused(self.daemon.cli("submit", self.write("old_head.yaml", text), check=False), 2, "10", "3")
+        job = self.daemon.submit(self.write("new_head.yaml", text + '  initial_weights: {exclude: ["fc.*"]}\n'), "--wait")
+        job = self.daemon.job(job)
+        self.assertEqual(job["spec"]["model"]["layers"][-1]["gemm"].get("units", "0"), "0")
+        self.assertGreater(job["progress"]["metrics"]["val/accuracy"], 0.95)
+        report = job["plan"]["initial_weights"]
+        self.assertEqual(report["left_out"]["names"], ["fc.weight", "fc.bias"])
+        self.assertIn("conv2.weight", report["taken"]["names"])
+
     def test_all_that_is_missing_is_told_at_once_and_nothing_is_submitted(self):
         self.write("odd.onnx", tiny_file("Relu", "Sign", "Det", "Sign"))
         path = self.write("odd.yaml", "dataset: {name: any}\nmodel:\n  onnx: odd.onnx\n"

@@ -35,7 +35,7 @@ class BrokenBackend final : public Backend {
   struct Broken final : Kernel {
     Broken(std::unique_ptr<Kernel> k, int64_t* r) : kernel(std::move(k)), runs(r) {}
     int64_t workspace_bytes() const override { return kernel->workspace_bytes(); }
-    bool takes_bf16() const override { return kernel->takes_bf16(); }
+    bool takes_stored() const override { return kernel->takes_stored(); }
     void run(const KernelArgs& args) override {
       kernel->run(args);
       const float more = runs == nullptr ? 0.5F : 1e-5F * static_cast<float>((*runs)++);

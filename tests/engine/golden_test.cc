@@ -15,8 +15,8 @@
 
 #include "src/runtime/backend.h"
 #include "src/train/session.h"
-#include "tests/engine/bf16_golden.h"
 #include "tests/engine/golden_batch.h"
+#include "tests/engine/half_golden.h"
 
 namespace trainyard {
 namespace {
@@ -136,6 +136,8 @@ TEST(PyTorchGolden, MlpWithAdam) { run_case("mlp_adam", *make_cpu_backend(1)); }
 TEST(PyTorchGolden, LeNetWithSgdMomentum) { run_case("lenet5_sgd", *make_cpu_backend(1)); }
 TEST(PyTorchGolden, LeNetOnTwoThreads) { run_case("lenet5_sgd", *make_cpu_backend(2)); }
 TEST(PyTorchGolden, MlpInBf16) { run_case("mlp_adam", *make_cpu_backend(2), Precision::kBf16); }
+TEST(PyTorchGolden, MlpInFp16) { run_case("mlp_adam", *make_cpu_backend(2), Precision::kFp16); }
+TEST(PyTorchGolden, LeNetInFp16) { run_case("lenet5_sgd", *make_cpu_backend(2), Precision::kFp16); }
 TEST(PyTorchGolden, LeNetInBf16) { run_case("lenet5_sgd", *make_cpu_backend(2), Precision::kBf16); }
 
 }  // namespace

@@ -11,8 +11,8 @@
 #include "src/base/philox.h"
 #include "src/runtime/backend.h"
 #include "src/train/session.h"
-#include "tests/engine/bf16_golden.h"
 #include "tests/engine/golden_batch.h"
+#include "tests/engine/half_golden.h"
 
 namespace trainyard {
 namespace {
@@ -158,6 +158,7 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
 
 TEST(PyTorchGolden, Gpt2WithAdamW) { run_case("gpt2_adamw", 1); }
 TEST(PyTorchGolden, Gpt2InBf16) { run_case("gpt2_adamw", 2, Precision::kBf16); }
+TEST(PyTorchGolden, Gpt2InFp16) { run_case("gpt2_adamw", 2, Precision::kFp16); }
 TEST(PyTorchGolden, VitInBf16) { run_case("vit_tiny_adam", 2, Precision::kBf16); }
 TEST(PyTorchGolden, Gpt2WithSgd) { run_case("gpt2_sgd", 2); }
 TEST(PyTorchGolden, VitWithAClassToken) { run_case("vit_tiny_adam", 2); }

@@ -1,15 +1,16 @@
-// precision: bf16. What is stored how (golden file and rules), and what it computes: each node
-// gives exactly what its F32 kernel gives for the numbers that its inputs hold, rounded once. So
-// the result is a function of the graph, whichever kernel takes bf16 itself and whichever is
-// converted around.
+// precision: bf16 and fp16. What is stored how (golden file and rules), and what it computes: each
+// node gives exactly what its F32 kernel gives for the numbers that its inputs hold, rounded once.
+// So the result is a function of the graph, whichever kernel takes 16 bits itself and whichever is
+// converted around. And tf32, which stores nothing otherwise.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <set>
 
-#include "kernels/math/bf16.h"
+#include "kernels/math/half.h"
 #include "src/graph/op.h"
 #include "src/ops/parts.h"
+#include "src/ops/tf32.h"
 #include "src/passes/assign_precision.h"
 #include "src/plan/liveness.h"
 #include "tests/support/golden.h"
@@ -53,18 +54,18 @@ CaseGraph small_net() {
 TEST(PassPrecision, StoresActivationsAndCopiesOfWeights) {
   CaseGraph c = small_net();
   const std::string before = c.graph.dump();
-  assign_bf16(c.graph);
+  assign_half(c.graph, Storage::kBf16);
   c.graph.verify();
   testing::expect_golden("pass_precision.txt",
                          "== before\n" + before + "== after\n" + c.graph.dump());
 }
 
-// The rules, over every case: a new op cannot slip a parameter's gradient or a loss into bf16.
-TEST(PassPrecision, KeepsWhatMustStayF32) {
+// The rules, over every case: a new op cannot slip a parameter's gradient or a loss into 16 bits.
+void expect_rules(Storage storage) {
   for (const GraphCase& test : testing::graph_cases()) {
     SCOPED_TRACE(test.name);
     CaseGraph c = differentiated(test.build(DType::kF32));
-    assign_bf16(c.graph);
+    assign_half(c.graph, storage);
     c.graph.verify();
     std::set<std::string> casts;
     for (const Node& node : c.graph.nodes()) {
@@ -74,24 +75,65 @@ TEST(PassPrecision, KeepsWhatMustStayF32) {
       for (const int64_t i : node.op->precision_rule().factors) {
         if (i >= static_cast<int64_t>(node.inputs.size())) continue;
         const TensorId id = node.inputs[static_cast<size_t>(i)];
-        EXPECT_TRUE(id == kNoTensor || c.graph.tensor(id).is_bf16()) << node.name;
+        EXPECT_TRUE(id == kNoTensor || c.graph.tensor(id).storage == storage) << node.name;
       }
       for (const TensorId id : node.outputs) {
         if (id == kNoTensor || node.phase != Phase::kUpdate) continue;
-        EXPECT_FALSE(c.graph.tensor(id).is_bf16()) << node.name;
+        EXPECT_FALSE(c.graph.tensor(id).is_half()) << node.name;
       }
     }
     for (const TensorId id : c.graph.outputs()) {
-      EXPECT_FALSE(c.graph.tensor(id).is_bf16()) << c.graph.tensor(id).name;
+      EXPECT_FALSE(c.graph.tensor(id).is_half()) << c.graph.tensor(id).name;
     }
     for (const TensorInfo& t : c.graph.tensors()) {
-      EXPECT_TRUE(!t.is_bf16() || t.role == Role::kActivation) << t.name;
-      EXPECT_EQ(t.stored_bytes(), t.type.bytes() / (t.is_bf16() ? 2 : 1));
+      EXPECT_TRUE(t.storage == Storage::kAsTyped || t.storage == storage) << t.name;
+      EXPECT_TRUE(!t.is_half() || t.role == Role::kActivation) << t.name;
+      EXPECT_EQ(t.stored_bytes(), t.type.bytes() / (t.is_half() ? 2 : 1));
     }
     CaseGraph wide = differentiated(test.build(DType::kF64));
     const std::string dump = wide.graph.dump();
-    assign_bf16(wide.graph);
+    assign_half(wide.graph, storage);
     EXPECT_EQ(wide.graph.dump(), dump) << "F64 is left alone";
+  }
+}
+TEST(PassPrecision, KeepsWhatMustStayF32) { expect_rules(Storage::kBf16); }
+TEST(PassPrecision, KeepsWhatMustStayF32InFp16) { expect_rules(Storage::kF16); }
+
+// What may be far larger than its inputs is not put into a format that ends at 65504.
+TEST(PassPrecision, Fp16KeepsWhatGrowsInF32) {
+  CaseBuilder b(DType::kF32);
+  const TensorId h = b.one("h", "Relu", {}, {b.input("x", {4, 3})});
+  const TensorId e = b.one("e", "Exp", {}, {h}), t = b.one("t", "Tanh", {}, {e});
+  const CaseGraph c = b.finish(b.one("y", "Relu", {}, {t}));
+  CaseGraph half = c, brain = c;
+  assign_half(half.graph, Storage::kF16);
+  assign_half(brain.graph, Storage::kBf16);
+  EXPECT_FALSE(half.graph.tensor(e).is_half());
+  EXPECT_TRUE(half.graph.tensor(t).is_f16());
+  EXPECT_TRUE(brain.graph.tensor(e).is_bf16());
+}
+
+// TF32 is a word to the backend: every product that a library makes has it, nothing else changes,
+// and where there are no such instructions the bits are those of fp32.
+TEST(PassPrecision, Tf32IsAnAttributeOfProducts) {
+  const auto cpu = make_cpu_backend(2);
+  for (const GraphCase& test : testing::graph_cases()) {
+    SCOPED_TRACE(test.name);
+    CaseGraph c = differentiated(test.build(DType::kF32));
+    const CaseGraph plain = c;
+    allow_tf32(c.graph);
+    c.graph.verify();
+    for (const Node& node : c.graph.nodes()) {
+      const bool multiplies = !node.op->precision_rule().factors.empty();
+      const bool is_ours = node.op->type().starts_with("Attention");
+      EXPECT_EQ(allows_tf32(node), multiplies && !is_ours) << node.name;
+    }
+    for (const TensorInfo& t : c.graph.tensors()) EXPECT_EQ(t.storage, Storage::kAsTyped) << t.name;
+    CaseGraph wide = differentiated(test.build(DType::kF64));
+    const std::string dump = wide.graph.dump();
+    allow_tf32(wide.graph);
+    EXPECT_EQ(wide.graph.dump(), dump) << "F64 is left alone";
+    EXPECT_EQ(testing::run_case(c, *cpu, {}).values, testing::run_case(plain, *cpu, {}).values);
   }
 }
 
@@ -119,10 +161,10 @@ std::map<std::string, std::vector<double>> run_alone(
   return testing::run_case(alone, backend, {.channels_last = false}).values;
 }
 
-void expect_rounded_once(const CaseGraph& c, Backend& backend) {
+void expect_rounded_once(const CaseGraph& c, Backend& backend, Precision precision) {
   RunOptions options;
   options.channels_last = false;
-  options.precision = Precision::kBf16;
+  options.precision = precision;
   const CaseResult all = testing::run_case(c, backend, options);
   EXPECT_EQ(all.planned_bytes, all.used_bytes);
   const Graph& graph = all.program.graph;
@@ -135,29 +177,35 @@ void expect_rounded_once(const CaseGraph& c, Backend& backend) {
     // A fused node rounds each part's outputs, as those that stand alone elsewhere.
     if (has_parts(node.op->type())) continue;
     for (const auto& [name, expected] : run_alone(graph, node, backend, value_of)) {
-      const bool is_bf16 = graph.tensor(graph.find_tensor(name).value()).is_bf16();
+      const TensorInfo& t = graph.tensor(graph.find_tensor(name).value());
       const std::vector<double>& got = all.values.at(name);
       ASSERT_EQ(got.size(), expected.size());
       for (size_t i = 0; i < got.size(); ++i) {
         const auto exact = static_cast<float>(expected[i]);
-        ASSERT_EQ(static_cast<float>(got[i]), is_bf16 ? math::widen(math::narrow(exact)) : exact)
-            << name << "[" << i << "]";
+        const float rounded = t.is_bf16()  ? math::widen(math::narrow<math::Bf16>(exact))
+                              : t.is_f16() ? math::widen(math::narrow<math::F16>(exact))
+                                           : exact;
+        ASSERT_EQ(static_cast<float>(got[i]), rounded) << name << "[" << i << "]";
       }
     }
   }
 }
 
-TEST(Precision, EachNodeRoundsOnceWhatItComputesInF32) {
+void expect_every_case_rounded_once(Precision precision) {
   const auto reference = make_reference_backend();
   const auto cpu = make_cpu_backend(2);
   for (const GraphCase& test : testing::graph_cases()) {
     SCOPED_TRACE(test.name);
     const CaseGraph c = differentiated(test.build(DType::kF32));
-    expect_rounded_once(c, *reference);
-    expect_rounded_once(c, *cpu);
-    if (HasFatalFailure()) return;
+    expect_rounded_once(c, *reference, precision);
+    expect_rounded_once(c, *cpu, precision);
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
+TEST(Precision, EachNodeRoundsOnceWhatItComputesInF32) {
+  expect_every_case_rounded_once(Precision::kBf16);
+}
+TEST(Precision, EachNodeRoundsOnceInFp16) { expect_every_case_rounded_once(Precision::kFp16); }
 
 // Memory is reused as in a real job, several times over: what shares memory must not disturb what
 // is converted. Recompute changes no bit, nor does a second run or another backend of one size.
@@ -168,7 +216,7 @@ TEST(Precision, RepeatsBitByBitAndUsesThePlan) {
     const CaseGraph c = testing::random_training_graph(seed, DType::kF32);
     for (const bool channels_last : {true, false}) {
       RunOptions options{.channels_last = channels_last, .keep_all = false};
-      options.precision = Precision::kBf16;
+      options.precision = seed % 3 == 0 ? Precision::kFp16 : Precision::kBf16;
       const CaseResult first = testing::run_case(c, *cpu, options);
       EXPECT_EQ(first.planned_bytes, first.used_bytes);
       options.runs = 2;
@@ -184,13 +232,14 @@ TEST(Precision, RepeatsBitByBitAndUsesThePlan) {
 }
 
 // A kept tensor is read as F32 from wherever it lies; what is computed cannot be written.
-TEST(Precision, ReadsWidenAndWritesAreRefused) {
+template <typename Half>
+void expect_reads_widen(Storage storage) {
   CaseBuilder b(DType::kF32);
   const TensorId h = b.one("h", "Relu", {}, {b.input("x", {1, 3, 2, 2})});
   CaseGraph c = b.finish(b.one("y", "Tanh", {}, {h}));
-  assign_bf16(c.graph);
+  assign_half(c.graph, storage);
   c.graph.mark_output(h);
-  ASSERT_TRUE(c.graph.tensor(h).is_bf16());
+  ASSERT_EQ(c.graph.tensor(h).storage, storage);
   const auto cpu = make_cpu_backend(1);
   PreparedProgram prepared(compile(c.graph, {}), *cpu);
   const Program& p = prepared.program();
@@ -202,13 +251,17 @@ TEST(Precision, ReadsWidenAndWritesAreRefused) {
   const std::vector<double>& x = c.values.at(c.graph.find_tensor("x").value());
   for (size_t i = 0; i < x.size(); ++i) {
     const auto positive = static_cast<float>(std::max(x[i], 0.0));
-    EXPECT_EQ(static_cast<float>(whole[i]), math::widen(math::narrow(positive)));
+    EXPECT_EQ(static_cast<float>(whole[i]), math::widen(math::narrow<Half>(positive)));
   }
   std::vector<float> part(5);
   executor.read(h, std::as_writable_bytes(std::span(part)), 3 * sizeof(float));
   for (size_t i = 0; i < part.size(); ++i) EXPECT_EQ(part[i], static_cast<float>(whole[i + 3]));
   const std::vector<float> values(12);
   EXPECT_THROW(executor.write(h, std::as_bytes(std::span(values))), InvariantError);
+}
+TEST(Precision, ReadsWidenAndWritesAreRefused) {
+  expect_reads_widen<math::Bf16>(Storage::kBf16);
+  expect_reads_widen<math::F16>(Storage::kF16);
 }
 
 }  // namespace

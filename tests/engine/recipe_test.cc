@@ -145,6 +145,9 @@ TEST(Recipe, AccumulationClippingAndAverageResumeTogether) {
 TEST(Recipe, AccumulationClippingAndAverageResumeTogetherInBf16) {
   expect_accumulation_clipping_and_average_resume(Precision::kBf16);
 }
+TEST(Recipe, AccumulationClippingAndAverageResumeTogetherInFp16) {
+  expect_accumulation_clipping_and_average_resume(Precision::kFp16);
+}
 
 TEST(Recipe, AugmentationChangesTheRunAndResumesToTheSameBits) {
   const Workspace w;

@@ -13,8 +13,8 @@
 #include "src/base/philox.h"
 #include "src/runtime/backend.h"
 #include "src/train/session.h"
-#include "tests/engine/bf16_golden.h"
 #include "tests/engine/golden_batch.h"
+#include "tests/engine/half_golden.h"
 
 namespace trainyard {
 namespace {

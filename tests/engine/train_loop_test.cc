@@ -173,6 +173,9 @@ TEST(Training, StopAndResumeEqualsNeverStopped) { expect_resumed_like_whole(Prec
 TEST(Training, StopAndResumeEqualsNeverStoppedInBf16) {
   expect_resumed_like_whole(Precision::kBf16);
 }
+TEST(Training, StopAndResumeEqualsNeverStoppedInFp16) {
+  expect_resumed_like_whole(Precision::kFp16);
+}
 
 // The weights between steps are F32: a checkpoint has the tensors of an fp32 job's, and steps that
 // are smaller than bf16 can tell add up.
@@ -386,10 +389,10 @@ TEST(Training, RegressionLearnsAndPredictsInTheTargetsUnits) {
   EXPECT_NEAR(predictions[1].value, 3 + 5 + 0.05, 0.1);
 }
 
-// Of a bf16 job too: what predicts computes as what was evaluated did.
+// Of a job in 16 bits too: what predicts computes as what was evaluated did.
 class PredictorOf : public ::testing::TestWithParam<Precision> {};
 INSTANTIATE_TEST_SUITE_P(Precisions, PredictorOf,
-                         ::testing::Values(Precision::kFp32, Precision::kBf16));
+                         ::testing::Values(Precision::kFp32, Precision::kBf16, Precision::kFp16));
 
 TEST_P(PredictorOf, AJobAgreesWithTheTestMetricAndDoesNotDependOnTheRequest) {
   const Workspace w;

@@ -1,18 +1,11 @@
 // Archives: tar, plain or packed, and zip. What an archive must not hold never comes out of it.
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include "src/base/check.h"
-#include "src/base/handle.h"
 #include "src/data/archive_tree.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace trainyard;  // NOLINT
-  const UniqueFd file(::memfd_create("archive", 0));
-  TRAINYARD_CHECK(file && ::write(file.get(), data, size) == static_cast<ssize_t>(size),
-                  "a file in memory");
-  const auto tree = open_archive_tree("/proc/self/fd/" + std::to_string(file.get()), "data");
+  const MemoryFile file(data, size);
+  const auto tree = open_archive_tree(file.path(), "data");
   if (!tree.ok()) return 0;
   for (int round = 0; round < 2; ++round) {
     while (true) {

@@ -6,6 +6,7 @@
 What a fuzzer has found stands beside them under names that begin with found_, and stays.
 """
 
+import base64
 import gzip
 import io
 import json
@@ -25,7 +26,7 @@ def write(target, name, content):
     folder = HERE / "corpus" / target
     folder.mkdir(parents=True, exist_ok=True)
     content = content.encode() if isinstance(content, str) else content
-    assert len(content) <= 4096, (name, len(content))
+    assert len(content) <= (4096 if target != "subword" else 12288), (name, len(content))
     (folder / name).write_bytes(content)
 
 
@@ -72,6 +73,68 @@ def safetensors():
     write("safetensors", "twice", safetensors_of(
         b'{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"a"))
     write("safetensors", "deep", safetensors_of(b'{"a":' + b"[" * 500 + b"]" * 500 + b"}", b""))
+
+
+def npy_of(header, data, version=1):
+    text = header.encode() + b"\n"
+    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data
+
+
+def npy_header(descr, shape, fortran=False):
+    return f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}"
+
+
+def npy():
+    write("npy", "floats", npy_of(npy_header("<f4", "(2, 3)"), struct.pack("<6f", *range(6))))
+    write("npy", "columns_first", npy_of(npy_header("<f8", "(2, 2)", True), struct.pack("<4d", 1, 2, 3, float("inf"))))
+    write("npy", "halves", npy_of(npy_header("<f2", "(3,)"), struct.pack("<3e", 1, -2, float("nan"))))
+    write("npy", "reversed", npy_of(npy_header(">i8", "(2,)"), struct.pack(">2q", -1, 1 << 60), 2))
+    write("npy", "bytes", npy_of(npy_header("|u1", "(2, 2, 1)"), b"\0\1\2\3"))
+    write("npy", "booleans", npy_of(npy_header("|b1", "(4,)"), b"\0\1\1\2"))
+    write("npy", "texts", npy_of(npy_header("<U2", "(2,)"), "ab\u00e4\0".encode("utf-32-le"), 3))
+    write("npy", "bytes_text", npy_of(npy_header("|S3", "(2, 1)"), b"abcd\0\0"))
+    write("npy", "scalar", npy_of(npy_header("<f4", "()"), struct.pack("<f", 1)))
+    write("npy", "no_elements", npy_of(npy_header("<f4", "(0, 5)"), b""))
+    write("npy", "huge", npy_of(npy_header("<f4", "(4611686018427387904, 4)"), bytes(16)))
+    write("npy", "objects", npy_of(npy_header("|O", "(1,)"), b"\x80\x04N."))
+    write("npy", "structured", npy_of("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", bytes(4)))
+    write("npy", "packed", gzip.compress(npy_of(npy_header("<f4", "(2,)"), bytes(8)), mtime=0))
+
+
+def arrays():
+    floats = npy_of(npy_header("<f4", "(2, 2)"), struct.pack("<4f", 1, 2, 3, 4))
+    labels = npy_of(npy_header("<i4", "(2,)"), struct.pack("<2i", 0, 1))
+    for name, method in (("npz", zipfile.ZIP_STORED), ("npz_deflated", zipfile.ZIP_DEFLATED)):
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", method) as z:
+            for member, content in (("x.npy", floats), ("y.npy", labels), ("notes.txt", b"none")):
+                z.writestr(zipfile.ZipInfo(member), content, method)
+        write("arrays", name, out.getvalue())
+    entries = {"x": {"dtype": "BF16", "shape": [2, 2], "data_offsets": [0, 8]},
+               "y": {"dtype": "I64", "shape": [2], "data_offsets": [8, 24]}}
+    write("arrays", "safetensors", safetensors_of(entries, bytes(24)))
+    write("arrays", "neither", "x,y\n1,2\n")
+
+
+def jsonl():
+    write("jsonl", "plain", '{"a": 1, "b": "x"}\n{"b": null, "a": -2.5e3}\n')
+    write("jsonl", "new_column", '{"a": 1}\r\n\n{"c": true, "a": "\\u00e4\\ud83d\\ude00"}\n')
+    write("jsonl", "dates", '{"a": "2026-11-22T10:30:00+02:00"}\n{"a": "2024-02-29"}\n{"a": "29/02/2023"}\n')
+    write("jsonl", "nested", '{"a": {"b": [1, 2, {"c": 3}]}}\n')
+    write("jsonl", "twice", '{"a": 1, "a": 2}\n')
+    write("jsonl", "no_object", '[1, 2]\n"a"\n')
+    write("jsonl", "deep", '{"a": ' + "[" * 1500 + "}\n")
+    write("jsonl", "lone_surrogate", '{"a": "\\ud83d"}\n')
+    write("jsonl", "not_utf8", b'{"a": "\xff\xfe"}\n')
+    write("jsonl", "packed", gzip.compress(b'{"a": 1}\n' * 30, mtime=0))
+
+
+def subword():
+    """Models that SentencePiece has learnt, from the tokenizer's own golden file."""
+    for case in json.loads((GOLDEN / "subword.json").read_text())["cases"]:
+        model = base64.b64decode(case["model"])
+        write("subword", case["kind"], bytes([case["kind"] == "unigram"]) + model)
+        write("subword", case["kind"] + "_as_the_other", bytes([case["kind"] != "unigram"]) + model)
 
 
 def tar_of(mode, *members):
@@ -176,5 +239,5 @@ def spec():
     write("spec", "open_quote", 'a: "b\n')
 
 
-for make in (csv, idx, safetensors, archive, image, schema, onnx, spec):
+for make in (csv, idx, safetensors, npy, arrays, jsonl, subword, archive, image, schema, onnx, spec):
     make()

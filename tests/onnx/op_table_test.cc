@@ -16,6 +16,8 @@ namespace {
 
 // What training or a pass puts into a graph, and inference without passes never does.
 const std::set<std::string_view> kOfTraining = {"AccumulateGradient",
+                                                "AllReduceDone",
+                                                "AllReduceStart",
                                                 "BatchNormalizationRelu",
                                                 "BatchNormalizationReplay",
                                                 "BinaryCrossEntropyLoss",

@@ -304,6 +304,36 @@ TEST(ConvertSpec, AllProblemsAtOnceByTheirNames) {
   }
 }
 
+TEST(ConvertSpec, SeveralGpusShareABatchEvenly) {
+  const auto problem = [](const std::string& resources, const std::string& recipe) {
+    const auto spec = to_engine(parse_spec("model { lenet5 {} } recipe { epochs: 1 " + recipe +
+                                           " optimizer { learning_rate: 0.1 } } resources { " +
+                                           resources + " }"));
+    if (spec.ok()) return std::string();
+    EXPECT_EQ(spec.error().violations.size(), 1u) << spec.error().message;
+    return spec.error().violations[0].field + ": " + spec.error().violations[0].description;
+  };
+  EXPECT_EQ(problem("gpus: 1", "batch_size: 7"), "");
+  EXPECT_EQ(problem("gpus: 1 device: CPU", "batch_size: 7"), "");
+  EXPECT_EQ(problem("gpus: 4 device: GPU", "batch_size: 64"), "");
+  EXPECT_EQ(problem("gpus: 64 device: GPU", "batch_size: 64"), "");
+  EXPECT_EQ(problem("gpus: 4 device: GPU", "batch_size: 64 accumulate_steps: 4"), "");
+  EXPECT_EQ(problem("gpus: 0 device: GPU", "batch_size: 64"),
+            "resources.gpus: 0 is out of range, expected 1..64");
+  EXPECT_EQ(problem("gpus: 65 device: GPU", "batch_size: 65"),
+            "resources.gpus: 65 is out of range, expected 1..64");
+  for (const char* device : {"", "device: AUTO", "device: CPU"}) {
+    EXPECT_EQ(problem("gpus: 2 " + std::string(device), "batch_size: 64"),
+              "resources.gpus: 2 goes with device: gpu, expected that or gpus: 1");
+  }
+  EXPECT_EQ(problem("gpus: 4 device: GPU", "batch_size: 50"),
+            "resources.gpus: 4 does not divide recipe.batch_size 50, expected one of 1, 2, 5, 10, "
+            "25, 50");
+  EXPECT_EQ(problem("gpus: 8 device: GPU", "batch_size: 64 accumulate_steps: 16"),
+            "resources.gpus: 8 does not divide the 4 rows of recipe.batch_size over "
+            "recipe.accumulate_steps, expected one of 1, 2, 4");
+}
+
 TEST(ConvertSpec, TwoArchitecturesAndEmptyLayersAreRefused) {
   EXPECT_FALSE(
       to_engine(parse_spec(std::string("model { lenet5 {} layers { relu {} } }") + kRecipe)).ok());
@@ -321,9 +351,23 @@ TEST(ConvertSpec, AnOnnxFileIsTheClientsToRead) {
   EXPECT_TRUE(names_field(refused.error(), "model.onnx")) << refused.error().message;
 }
 
-TEST(ConvertSpec, UnknownEnumNumbersAreRefused) {
+TEST(ConvertSpec, PrecisionIsReadAndTold) {
   v1::JobSpec spec = parse_spec(std::string("model { lenet5 {} }") + kRecipe);
   EXPECT_EQ(to_engine(spec)->recipe.precision, Precision::kFp32);
+  for (const auto& [name, precision] : {std::pair{v1::Recipe::FP32, Precision::kFp32},
+                                        std::pair{v1::Recipe::BF16, Precision::kBf16},
+                                        std::pair{v1::Recipe::TF32, Precision::kTf32},
+                                        std::pair{v1::Recipe::FP16, Precision::kFp16}}) {
+    spec.mutable_recipe()->set_precision(name);
+    EXPECT_EQ(to_engine(spec)->recipe.precision, precision);
+    RunPlan plan;
+    plan.precision = precision;
+    EXPECT_EQ(to_proto(plan).precision(), name);
+  }
+}
+
+TEST(ConvertSpec, UnknownEnumNumbersAreRefused) {
+  v1::JobSpec spec = parse_spec(std::string("model { lenet5 {} }") + kRecipe);
   spec.mutable_recipe()->mutable_optimizer()->set_type(static_cast<v1::Optimizer::Type>(77));
   EXPECT_FALSE(to_engine(spec).ok());
   spec = parse_spec(std::string("model { lenet5 {} }") + kRecipe);
@@ -331,7 +375,7 @@ TEST(ConvertSpec, UnknownEnumNumbersAreRefused) {
   const auto refused = to_engine(spec);
   ASSERT_FALSE(refused.ok());
   EXPECT_TRUE(names_field(refused.error(), "recipe.precision"));
-  EXPECT_NE(refused.error().message.find("expected fp32 or bf16"), std::string::npos)
+  EXPECT_NE(refused.error().message.find("expected fp32, tf32, bf16 or fp16"), std::string::npos)
       << refused.error().message;
 }
 

@@ -100,6 +100,15 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
   std::ifstream(mark) >> first;
 
   if (act == "crash_always") ::raise(SIGSEGV);
+  if (act == "tell_devices" || act == "device_fault_once") {
+    std::ofstream out(std::filesystem::path(task.checkpoint_dir()) /
+                      ("devices-" + std::to_string(task.attempt())));
+    out << task.device();
+    for (const std::string& device : task.devices()) out << " " << device;
+  }
+  if (act == "device_fault_once" && task.attempt() == 1) {
+    return worker.outcome(v1::Outcome::DEVICE_FAULT, "DEVICE_FAULT", "one of them stopped");
+  }
   worker.started(steps, first);
   if (act == "exit_silently") ::_exit(0);
   if (act == "refuse")
@@ -233,6 +242,7 @@ int run(const std::string& socket, const std::string& task) {
   if (assignment.has_evaluate()) evaluate(assignment.evaluate(), worker);
   if (assignment.has_measure()) measure(assignment.measure(), worker);
   if (assignment.has_inspect()) inspect(assignment.inspect(), worker);
+  if (assignment.has_check_device()) worker.outcome(v1::Outcome::SUCCEEDED);
   ::_exit(0);
 }
 

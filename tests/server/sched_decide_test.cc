@@ -30,7 +30,11 @@ WaitingJob job(std::string uid, int64_t order, int32_t priority = 0,
 }
 std::vector<std::string> started(const Decisions& d) {
   std::vector<std::string> uids;
-  for (const StartDecision& s : d.starts) uids.push_back(s.uid + "@" + s.device);
+  for (const StartDecision& s : d.starts) {
+    std::string text = s.uid;
+    for (const std::string& device : s.devices) text += "@" + device;
+    uids.push_back(text);
+  }
   return uids;
 }
 using Strings = std::vector<std::string>;
@@ -50,11 +54,11 @@ TEST(SchedDecide, PriorityFirstThenOrderOfSubmission) {
 TEST(SchedDecide, SlotsInUseAreTaken) {
   Snapshot s;
   s.inventory.devices = {cpu(2)};
-  s.placed = {{"x", "devices/cpu"}};
+  s.placed = {{"x", {"devices/cpu"}}};
   s.waiting = {job("a", 1), job("b", 2)};
   EXPECT_EQ(started(decide(s, 0)), (Strings{"a@devices/cpu"}));
   s.inventory.devices[0].slots = 1;  // cut by a new configuration while a job runs
-  s.placed.push_back({"y", "devices/cpu"});
+  s.placed.push_back({"y", {"devices/cpu"}});
   EXPECT_TRUE(decide(s, 0).starts.empty());
 }
 
@@ -88,7 +92,7 @@ TEST(SchedDecide, AutoWaitsForAGpuThatIsBeingChecked) {
   ASSERT_EQ(d.waits.size(), 1u);
   EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
   EXPECT_NE(d.waits[0].message.find("being checked"), std::string::npos) << d.waits[0].message;
-  EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, s.inventory).ok());
+  EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, 1, s.inventory).ok());
 }
 
 TEST(SchedDecide, GpuThatCannotBeUsedIsNotWaitedForByAuto) {
@@ -148,7 +152,7 @@ TEST(SchedDecide, NothingStartsWhileDraining) {
 TEST(SchedDecide, MessagesDoNotChangeWithTimeOrPlaceInTheQueue) {
   Snapshot s;
   s.inventory.devices = {cpu()};
-  s.placed = {{"x", "devices/cpu"}};
+  s.placed = {PlacedJob{"x", {"devices/cpu"}}};
   s.waiting = {job("a", 1), job("b", 2)};
   const Decisions before = decide(s, 0);
   s.waiting.erase(s.waiting.begin());
@@ -156,39 +160,142 @@ TEST(SchedDecide, MessagesDoNotChangeWithTimeOrPlaceInTheQueue) {
   EXPECT_EQ(before.waits[1].message, after.waits[0].message);
 }
 
+WaitingJob gpu_job(std::string uid, int64_t order, int32_t gpus, int32_t priority = 0) {
+  WaitingJob j = job(std::move(uid), order, priority, DeviceWish::kGpu);
+  j.gpus = gpus;
+  return j;
+}
+Device gpu_of(int index, const std::string& model) {
+  Device d = gpu(index);
+  d.model = model;
+  return d;
+}
+
+TEST(SchedDecide, SeveralGpusAreTakenAtOnceOrNone) {
+  Snapshot s;
+  s.inventory.devices = {cpu(), gpu(0), gpu(1), gpu(2), gpu(3)};
+  s.waiting = {gpu_job("pair", 1, 2), gpu_job("three", 2, 3)};
+  Decisions d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"pair@devices/gpu-0@devices/gpu-1"}));
+  EXPECT_EQ(d.starts[0].message, "The job asked for 2 GPUs of one model.");
+  ASSERT_EQ(d.waits.size(), 1u);
+  EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
+  EXPECT_NE(d.waits[0].message.find("3 GPUs of one model"), std::string::npos);
+  s.placed = {{"x", {"devices/gpu-1", "devices/gpu-2"}}};
+  s.waiting = {gpu_job("pair", 1, 2)};
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"pair@devices/gpu-0@devices/gpu-3"}));
+}
+
+TEST(SchedDecide, SeveralGpusAreOfOneModel) {
+  Snapshot s;
+  s.inventory.devices = {cpu(), gpu_of(0, "A"), gpu_of(1, "B"), gpu_of(2, "A"), gpu_of(3, "B")};
+  s.placed = {{"x", {"devices/gpu-0"}}};
+  s.waiting = {gpu_job("pair", 1, 2)};
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"pair@devices/gpu-1@devices/gpu-3"}));
+  s.placed.push_back({"y", {"devices/gpu-3"}});
+  const Decisions d = decide(s, 0);
+  EXPECT_TRUE(d.starts.empty()) << "one of each is free";
+}
+
+TEST(SchedDecide, AJobOfSeveralGpusIsNotStarvedByThoseBehindIt) {
+  Snapshot s;
+  s.inventory.devices = {cpu(), gpu(0), gpu(1)};
+  s.placed = {{"x", {"devices/gpu-0"}}};
+  s.waiting = {gpu_job("pair", 2, 2), job("later", 3), gpu_job("equal", 4, 1),
+               job("on-cpu", 5, 0, DeviceWish::kCpu)};
+  Decisions d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"on-cpu@devices/cpu"})) << "gpu-1 is kept";
+  ASSERT_EQ(d.waits.size(), 3u);
+  EXPECT_NE(d.waits[1].message.find("kept for jobs of higher priority"), std::string::npos);
+  s.waiting.push_back(gpu_job("urgent", 6, 1, /*priority=*/5));
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"urgent@devices/gpu-1", "on-cpu@devices/cpu"}));
+  s.placed.clear();
+  s.waiting.pop_back();
+  d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"pair@devices/gpu-0@devices/gpu-1", "on-cpu@devices/cpu"}));
+}
+
+TEST(SchedDecide, OnlyGpusThatCouldMakeItUpAreKept) {
+  Snapshot s;
+  s.inventory.devices = {cpu(), gpu_of(0, "A"), gpu_of(1, "A"), gpu_of(2, "B")};
+  s.placed = {{"x", {"devices/gpu-0"}}};
+  s.waiting = {gpu_job("pair", 1, 2), gpu_job("one", 2, 1), gpu_job("two", 3, 1)};
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"one@devices/gpu-2"}));
+  s.inventory.devices[2].schedulable =
+      false;  // ill: a pair cannot be had, and nothing waits for it
+  s.placed.clear();
+  const Decisions d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"one@devices/gpu-0", "two@devices/gpu-2"}));
+  ASSERT_EQ(d.waits.size(), 1u);
+  EXPECT_EQ(d.waits[0].reason, "NO_DEVICE");
+  EXPECT_EQ(d.waits[0].message, "Waits for 2 GPUs of one model: fewer can be used now.");
+}
+
+TEST(SchedDecide, GpusThatAreBeingCheckedAreWaitedForTogether) {
+  Snapshot s;
+  s.inventory.devices = {cpu(), gpu(0), gpu(1, false)};
+  s.inventory.devices[2].checking = true;
+  s.waiting = {gpu_job("pair", 1, 2), gpu_job("one", 2, 1)};
+  const Decisions d = decide(s, 0);
+  EXPECT_TRUE(d.starts.empty()) << "after a start they are checked one by one";
+  EXPECT_NE(d.waits[0].message.find("being checked"), std::string::npos) << d.waits[0].message;
+}
+
+TEST(SchedDecide, APauseKeepsNoGpus) {
+  Snapshot s;
+  s.inventory.devices = {cpu(), gpu(0), gpu(1)};
+  s.waiting = {gpu_job("pair", 1, 2), gpu_job("one", 2, 1)};
+  s.waiting[0].retry_time_us = 1000;
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"one@devices/gpu-0"}));
+}
+
+TEST(SchedSatisfiable, SoManyGpusOfOneModelMustBeThere) {
+  Devices devices;
+  devices.devices = {cpu(), gpu_of(0, "A"), gpu_of(1, "B"), gpu_of(2, "A")};
+  EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, 2, devices).ok());
+  const Status refused = check_satisfiable(DeviceWish::kGpu, 3, devices);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().reason, "RESOURCES_IMPOSSIBLE");
+  EXPECT_EQ(refused.error().violations[0].field, "spec.resources.gpus");
+  EXPECT_NE(refused.error().message.find("expected 1..2"), std::string::npos);
+  EXPECT_EQ(refused.error().metadata.at("gpu_max"), "2");
+}
+
 TEST(SchedSatisfiable, GpuIsImpossibleWhereNoneCanEverRun) {
   Devices devices;
   devices.devices = {cpu()};
   devices.note = "No GPU: install the driver.";
-  EXPECT_TRUE(check_satisfiable(DeviceWish::kAuto, devices).ok());
-  EXPECT_TRUE(check_satisfiable(DeviceWish::kCpu, devices).ok());
-  const Status refused = check_satisfiable(DeviceWish::kGpu, devices);
+  EXPECT_TRUE(check_satisfiable(DeviceWish::kAuto, 1, devices).ok());
+  EXPECT_TRUE(check_satisfiable(DeviceWish::kCpu, 1, devices).ok());
+  const Status refused = check_satisfiable(DeviceWish::kGpu, 1, devices);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().reason, "RESOURCES_IMPOSSIBLE");
   EXPECT_NE(refused.error().message.find("install the driver"), std::string::npos);
   devices.devices.push_back(gpu(0, false));  // no CUDA module
-  EXPECT_FALSE(check_satisfiable(DeviceWish::kGpu, devices).ok());
+  EXPECT_FALSE(check_satisfiable(DeviceWish::kGpu, 1, devices).ok());
   devices.devices[1].health = DeviceHealth::kUnknown;  // ill now, may be well again
-  EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, devices).ok());
+  EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, 1, devices).ok());
 }
 
 TEST(SchedSnapshot, SortsJobsByWhatTheyHold) {
   Job queued;
   queued.uid = "q";
-  queued.device = "devices/gpu-0";
+  queued.devices = {"devices/gpu-0", "devices/gpu-2"};
   queued.spec.mutable_resources()->set_device(v1::Resources::GPU);
+  queued.spec.mutable_resources()->set_gpus(2);
   Job running;
   running.uid = "r";
   running.state = JobState::kRunning;
-  running.device = "devices/cpu";
+  running.devices = {"devices/gpu-1", "devices/gpu-3"};
   Job paused;
   paused.state = JobState::kPaused;
   const Snapshot s = make_snapshot({queued, running, paused}, {}, true);
   ASSERT_EQ(s.waiting.size(), 1u);
   EXPECT_EQ(s.waiting[0].wish, DeviceWish::kGpu);
+  EXPECT_EQ(s.waiting[0].gpus, 2);
   EXPECT_EQ(s.waiting[0].kind_before, DeviceKind::kGpu);
   ASSERT_EQ(s.placed.size(), 1u);
-  EXPECT_EQ(s.placed[0].device, "devices/cpu");
+  EXPECT_EQ(s.placed[0].devices, running.devices);
   EXPECT_TRUE(s.draining);
 }
 

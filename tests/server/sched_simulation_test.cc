@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 
 #include "server/scheduler/scheduler.h"
 
@@ -19,11 +20,12 @@ class Simulation {
     cpu.name = "devices/cpu";
     cpu.slots = 1 + pick(3);
     state_.inventory.devices.push_back(cpu);
-    const int gpus = pick(4);
+    const int gpus = pick(6);
     for (int i = 0; i < gpus; ++i) {
       Device gpu;
       gpu.name = "devices/gpu-" + std::to_string(i);
       gpu.kind = DeviceKind::kGpu;
+      gpu.model = pick(3) == 0 ? "B" : "A";
       gpu.slots = 1 + pick(2);
       state_.inventory.devices.push_back(gpu);
     }
@@ -64,7 +66,12 @@ class Simulation {
       if (!state_.placed.empty())
         state_.placed.erase(state_.placed.begin() + pick(size(state_.placed)));
     }
-    for (const WaitingJob& j : state_.waiting) EXPECT_EQ(j.wish, DeviceWish::kGpu) << "starved";
+    for (const WaitingJob& j : state_.waiting) {
+      EXPECT_EQ(j.wish, DeviceWish::kGpu) << "starved";
+      for (const Device& d : state_.inventory.devices) {
+        EXPECT_FALSE(d.kind == DeviceKind::kGpu && count_alike(d) >= j.gpus) << "starved";
+      }
+    }
   }
 
  private:
@@ -80,6 +87,7 @@ class Simulation {
     job.uid = "job-" + std::to_string(order_);
     job.priority = pick(5) - 2;
     job.wish = static_cast<DeviceWish>(1 + pick(3));
+    if (job.wish == DeviceWish::kGpu && pick(2) == 0) job.gpus = 2 + pick(2);
     jobs_[job.uid] = job;
     state_.waiting.push_back(job);
   }
@@ -90,7 +98,7 @@ class Simulation {
     state_.placed.erase(state_.placed.begin() + i);
     if (!lost) return;
     WaitingJob job = jobs_[placed.uid];
-    job.kind_before = placed.device == "devices/cpu" ? DeviceKind::kCpu : DeviceKind::kGpu;
+    job.kind_before = placed.devices[0] == "devices/cpu" ? DeviceKind::kCpu : DeviceKind::kGpu;
     job.retry_time_us = now_us_ + pick(5000);
     ++job.workers_lost;
     jobs_[job.uid] = job;
@@ -102,19 +110,35 @@ class Simulation {
     return std::any_of(state_.inventory.devices.begin(), state_.inventory.devices.end(),
                        [&](const Device& d) { return d.kind == kind && d.schedulable; });
   }
+  /// Devices like this one that can be used, busy or not.
+  int count_alike(const Device& like) const {
+    return static_cast<int>(std::count_if(
+        state_.inventory.devices.begin(), state_.inventory.devices.end(), [&](const Device& d) {
+          return d.kind == like.kind && d.model == like.model && d.schedulable;
+        }));
+  }
   bool may_use(const WaitingJob& job, const Device& d) const {
     if (!d.schedulable) return false;
+    if (job.gpus > 1) return d.kind == DeviceKind::kGpu && count_alike(d) >= job.gpus;
     if (job.wish == DeviceWish::kCpu) return d.kind == DeviceKind::kCpu;
     if (job.wish == DeviceWish::kGpu) return d.kind == DeviceKind::kGpu;
     if (job.kind_before && usable(*job.kind_before)) return d.kind == *job.kind_before;
     return d.kind == (usable(DeviceKind::kGpu) ? DeviceKind::kGpu : DeviceKind::kCpu);
   }
 
+  static bool is_behind(const WaitingJob& job, const WaitingJob& other) {
+    return job.priority != other.priority ? job.priority < other.priority : job.order > other.order;
+  }
+
   void check(const Decisions& d) {
     std::map<std::string, int> used;
-    for (const PlacedJob& p : state_.placed) ++used[p.device];
+    for (const PlacedJob& p : state_.placed) {
+      for (const std::string& device : p.devices) ++used[device];
+    }
     for (const StartDecision& s : d.starts) {
-      ++used[s.device];
+      for (const std::string& device : s.devices) ++used[device];
+      EXPECT_EQ(std::set<std::string>(s.devices.begin(), s.devices.end()).size(),
+                static_cast<size_t>(jobs_[s.uid].gpus));
       EXPECT_FALSE(s.reason.empty() || s.message.empty());
     }
     std::map<std::string, const Device*> devices;
@@ -133,31 +157,41 @@ class Simulation {
         EXPECT_LE(d.wake_time_us.value(), waiting.retry_time_us);
         continue;
       }
-      // No slot stays free that it could use, and nobody behind it took one that it could.
-      for (const Device& device : state_.inventory.devices)
-        if (may_use(waiting, device)) {
-          EXPECT_GE(used[device.name], device.slots) << w.uid;
+      // Not so many alike stay free as it wants, but for those that a job before it waits for; and
+      // nobody behind it took one that it could use.
+      std::map<std::string, int> free;
+      for (const Device& device : state_.inventory.devices) {
+        if (!may_use(waiting, device) || used[device.name] >= device.slots) continue;
+        const bool kept = std::any_of(d.waits.begin(), d.waits.end(), [&](const WaitDecision& o) {
+          const WaitingJob& other = jobs_[o.uid];
+          return is_behind(waiting, other) && other.retry_time_us <= now_us_ &&
+                 may_use(other, device);
+        });
+        if (!kept) {
+          EXPECT_LT(++free[device.model], waiting.gpus) << w.uid;
         }
+      }
       for (const StartDecision& s : d.starts) {
-        const WaitingJob& job = jobs_[s.uid];
-        const bool behind = job.priority != waiting.priority ? job.priority < waiting.priority
-                                                             : job.order > waiting.order;
-        if (behind) {
-          EXPECT_FALSE(may_use(waiting, *devices[s.device])) << s.uid << " before " << w.uid;
+        if (!is_behind(jobs_[s.uid], waiting)) continue;
+        for (const std::string& device : s.devices) {
+          EXPECT_FALSE(may_use(waiting, *devices[device])) << s.uid << " before " << w.uid;
         }
       }
     }
     EXPECT_EQ(decided.size(), state_.waiting.size());
     for (const WaitingJob& job : state_.waiting) EXPECT_EQ(decided[job.uid], 1);
     for (const StartDecision& s : d.starts) {
-      EXPECT_TRUE(may_use(jobs_[s.uid], *devices[s.device]));
+      for (const std::string& device : s.devices) {
+        EXPECT_TRUE(may_use(jobs_[s.uid], *devices[device]));
+        EXPECT_EQ(devices[device]->model, devices[s.devices[0]]->model);
+      }
       EXPECT_LE(jobs_[s.uid].retry_time_us, now_us_);
     }
   }
 
   void apply(const Decisions& d) {
     for (const StartDecision& s : d.starts) {
-      state_.placed.push_back({s.uid, s.device});
+      state_.placed.push_back({s.uid, s.devices});
       std::erase_if(state_.waiting, [&](const WaitingJob& j) { return j.uid == s.uid; });
     }
   }

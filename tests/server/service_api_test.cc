@@ -176,6 +176,89 @@ TEST_F(ServiceApi, ADatasetIsIngestedOnceAndAFailedOneSaysWhy) {
   EXPECT_FALSE(std::filesystem::exists(config_.state_dir / "datasets" / digest));
 }
 
+TEST_F(ServiceApi, AJobTrainsOnTheVersionThatWasNewestWhenItWasSubmitted) {
+  make_dataset();
+  const std::string first = dataset_.digest();
+  submit("on-first", "");
+  make_dataset("species", "iris", 1);
+  EXPECT_EQ(dataset_.name(), "tenants/default/datasets/iris@2");
+  EXPECT_EQ(dataset_.version(), 2);
+  const std::string second = dataset_.digest();
+  EXPECT_NE(second, first);
+  submit("on-second", "wait_for_stop");
+  v1::SubmitJobRequest request = job_request("on-named", "");
+  request.mutable_spec()->mutable_dataset()->set_name("iris@1");
+  v1::Job job;
+  ASSERT_TRUE(submit(request, &job).ok());
+  wait_for("on-first", v1::SUCCEEDED);
+  wait_for("on-named", v1::SUCCEEDED);
+  const auto trained_on = [&](const std::string& id) {
+    v1::GetModelRequest get;
+    get.set_name("tenants/default/models/" + id);
+    v1::Model model;
+    EXPECT_TRUE(models_->GetModel(context().get(), get, &model).ok());
+    return model.dataset();
+  };
+  for (const char* id : {"on-first", "on-named"}) {
+    EXPECT_EQ(get(id).spec().dataset().name(), "tenants/default/datasets/iris@1");
+    EXPECT_EQ(trained_on(id), "tenants/default/datasets/iris@1");
+  }
+  EXPECT_EQ(get("on-second").spec().dataset().name(), "tenants/default/datasets/iris@2");
+
+  request = job_request("on-none", "");
+  request.mutable_spec()->mutable_dataset()->set_name("iris@3");
+  const grpc::Status none = submit(request, &job);
+  EXPECT_EQ(none.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_NE(none.error_message().find("versions 2, 1"), std::string::npos) << none.error_message();
+
+  // A version that failed is not what a name means to a job.
+  make_dataset("missing", "iris", 2);
+  EXPECT_EQ(dataset_.version(), 3);
+  EXPECT_EQ(dataset_.state(), v1::Dataset::FAILED);
+  ASSERT_TRUE(submit(job_request("passes-over", ""), &job).ok());
+  EXPECT_EQ(job.spec().dataset().name(), "tenants/default/datasets/iris@2");
+  request.mutable_spec()->mutable_dataset()->set_name("iris@3");
+  EXPECT_EQ(reason_of(submit(request, &job)), "DATASET_NOT_READY");
+
+  v1::ListDatasetsRequest list;
+  v1::ListDatasetsResponse listed;
+  ASSERT_TRUE(datasets_->ListDatasets(context().get(), list, &listed).ok());
+  EXPECT_EQ(listed.datasets_size(), 1);
+  EXPECT_EQ(listed.datasets(0).version(), 3);
+  list.set_all_versions(true);
+  ASSERT_TRUE(datasets_->ListDatasets(context().get(), list, &listed).ok());
+  EXPECT_EQ(listed.datasets_size(), 3);
+
+  v1::EvaluateRequest evaluate;
+  v1::EvaluateResponse response;
+  evaluate.set_name("tenants/default/models/on-first");
+  evaluate.set_dataset("tenants/default/datasets/iris@4");
+  EXPECT_EQ(reason_of(models_->Evaluate(context().get(), evaluate, &response)),
+            "DATASET_NOT_FOUND");
+  evaluate.set_dataset("tenants/default/datasets/iris@x");
+  EXPECT_EQ(reason_of(models_->Evaluate(context().get(), evaluate, &response)), "NAME_MALFORMED");
+
+  const auto has_files = [&](const std::string& digest) {
+    return std::filesystem::exists(config_.state_dir / "datasets" / digest);
+  };
+  v1::DeleteDatasetRequest remove;
+  google::protobuf::Empty empty;
+  remove.set_name("tenants/default/datasets/iris@1");
+  wait_for("passes-over", v1::SUCCEEDED);
+  ASSERT_TRUE(datasets_->DeleteDataset(context().get(), remove, &empty).ok());
+  EXPECT_FALSE(has_files(first));
+  EXPECT_TRUE(has_files(second));
+  remove.set_name("tenants/default/datasets/iris");
+  EXPECT_EQ(reason_of(datasets_->DeleteDataset(context().get(), remove, &empty)), "DATASET_IN_USE");
+  ASSERT_TRUE(cancel("on-second", &job).ok());
+  wait_for("on-second", v1::CANCELLED);
+  ASSERT_TRUE(datasets_->DeleteDataset(context().get(), remove, &empty).ok());
+  EXPECT_FALSE(has_files(second));
+  EXPECT_EQ(trained_on("on-first"), "tenants/default/datasets/iris@1") << "what is gone has a name";
+  make_dataset();
+  EXPECT_EQ(dataset_.version(), 4);
+}
+
 TEST_F(ServiceApi, PredictAnswersRefusesAndIsBounded) {
   config_.predict_timeout_seconds = 1;
   stop();

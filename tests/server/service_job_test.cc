@@ -1,6 +1,11 @@
 // Jobs through the whole daemon, over gRPC, with a worker that misbehaves on request.
 #include <signal.h>
 
+#include <algorithm>
+#include <fstream>
+
+#include "proto/convert/run.h"
+#include "server/config/paths.h"
 #include "tests/server/service_support.h"
 
 namespace trainyard::server {
@@ -46,7 +51,7 @@ TEST_F(ServiceJob, GoesFromSubmitToAModel) {
   const v1::Job submitted = submit("first-job", "");
   EXPECT_EQ(submitted.name(), "tenants/default/jobs/first-job");
   EXPECT_EQ(submitted.state(), v1::QUEUED);
-  EXPECT_EQ(submitted.spec().dataset().name(), "tenants/default/datasets/iris");
+  EXPECT_EQ(submitted.spec().dataset().name(), "tenants/default/datasets/iris@1");
   EXPECT_EQ(submitted.spec().resources().threads(), 1) << "the default is recorded";
   EXPECT_GT(submitted.plan().parameter_count(), 0);
   EXPECT_FALSE(submitted.uid().empty());
@@ -225,7 +230,7 @@ TEST_F(ServiceJob, PlanHasLayersMemoryAndTheMeasuredWorkspace) {
   EXPECT_TRUE(plan.workspace_measured());
   EXPECT_TRUE(plan.fit().fits());
   EXPECT_EQ(plan.device(), "devices/cpu");
-  EXPECT_EQ(plan.spec().dataset().name(), "tenants/default/datasets/iris");
+  EXPECT_EQ(plan.spec().dataset().name(), "tenants/default/datasets/iris@1");
   EXPECT_NE(plan.dump().find("persistent "), std::string::npos);
   EXPECT_EQ(plan.warnings_size(), 1) << "nothing is held out";
 }
@@ -253,6 +258,137 @@ TEST_F(ServiceJob, PlanOfWhatDoesNotFitSaysByHowMuchAndSubmitRefusesIt) {
   EXPECT_NE(plan.fit().message().find("no batch_size fits"), std::string::npos);
   v1::Job job;
   EXPECT_EQ(reason_of(submit(submitted, &job)), "RESOURCES_IMPOSSIBLE");
+}
+
+class ServiceGpus : public ServiceTest {
+ protected:
+  void SetUp() override {
+    for (int i = 0; i < 3; ++i) {
+      Device gpu;
+      gpu.name = "devices/gpu-" + std::to_string(i);
+      gpu.kind = DeviceKind::kGpu;
+      gpu.model = i < 2 ? "H" : "B";
+      gpu.uuid = "GPU-" + std::to_string(i);
+      gpu.memory_bytes = int64_t{1} << 30;
+      gpus_.push_back(gpu);
+    }
+    ServiceTest::SetUp();
+    wait_until_checked();
+    make_dataset();
+  }
+  /// Before that nothing is known of their memory.
+  void wait_until_checked() {
+    EXPECT_TRUE(eventually([&] {
+      v1::ListDevicesResponse devices;
+      if (!system_->ListDevices(context().get(), {}, &devices).ok()) return false;
+      return std::ranges::all_of(devices.devices(),
+                                 [](const v1::Device& d) { return d.reason().empty(); });
+    }));
+  }
+  void restart() {
+    stop();
+    start();
+    wait_until_checked();
+  }
+  static v1::SubmitJobRequest gpu_request(const std::string& id, const std::string& act, int gpus) {
+    v1::SubmitJobRequest request = job_request(id, act);
+    request.mutable_spec()->mutable_recipe()->set_batch_size(120);
+    request.mutable_spec()->mutable_resources()->set_device(v1::Resources::GPU);
+    if (gpus > 0) request.mutable_spec()->mutable_resources()->set_gpus(gpus);
+    return request;
+  }
+  v1::Job submit_gpus(const std::string& id, const std::string& act, int gpus) {
+    v1::Job job;
+    const grpc::Status s = submit(gpu_request(id, act, gpus), &job);
+    EXPECT_TRUE(s.ok()) << s.error_message();
+    return job;
+  }
+  /// What a worker was told: its device, then all of them.
+  std::string told(const v1::Job& job, int attempt) {
+    std::ifstream file(StatePaths(config_.state_dir).checkpoints(job.uid()) /
+                       ("devices-" + std::to_string(attempt)));
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+};
+
+TEST_F(ServiceGpus, AJobOfTwoHoldsBothAndAnotherWaits) {
+  submit_gpus("pair", "wait_for_stop", 2);
+  const v1::Job pair = wait_for("pair", v1::RUNNING);
+  EXPECT_EQ(pair.device(), "devices/gpu-0");
+  ASSERT_EQ(pair.devices_size(), 2);
+  EXPECT_EQ(pair.devices(0), "devices/gpu-0");
+  EXPECT_EQ(pair.devices(1), "devices/gpu-1");
+  v1::ListDevicesResponse devices;
+  ASSERT_TRUE(system_->ListDevices(context().get(), {}, &devices).ok());
+  for (const v1::Device& d : devices.devices()) {
+    EXPECT_EQ(d.jobs_size(), d.name() == "devices/gpu-0" || d.name() == "devices/gpu-1")
+        << d.name();
+  }
+  submit_gpus("second-pair", "tell_devices", 2);
+  submit_gpus("single", "tell_devices", 1);
+  const v1::Job single = wait_for("single", v1::SUCCEEDED);  // on the other model
+  EXPECT_EQ(told(single, 1), "devices/gpu-2 devices/gpu-2");
+  EXPECT_EQ(get("second-pair").reason(), "WAITING_FOR_DEVICE");
+  v1::Job job;
+  ASSERT_TRUE(cancel("pair", &job).ok());
+  EXPECT_EQ(told(wait_for("second-pair", v1::SUCCEEDED), 1),
+            "devices/gpu-0 devices/gpu-0 devices/gpu-1");
+}
+
+TEST_F(ServiceGpus, AFaultOfOneSendsTheJobBackForAllOfThem) {
+  submit_gpus("faulty", "device_fault_once", 2);
+  const v1::Job done = wait_for("faulty", v1::SUCCEEDED);
+  EXPECT_EQ(done.attempt(), 2);
+  EXPECT_EQ(told(done, 1), "devices/gpu-0 devices/gpu-0 devices/gpu-1");
+  EXPECT_EQ(told(done, 2), told(done, 1)) << "both were checked again";
+  EXPECT_EQ(done.devices_size(), 2);
+  EXPECT_EQ(done.spec().resources().gpus(), 2);
+}
+
+TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
+  const auto plan_of = [&](int gpus) {
+    v1::PlanJobRequest request;
+    *request.mutable_spec() = gpu_request("", "", gpus).spec();
+    v1::JobPlan plan;
+    const grpc::Status s = jobs_->PlanJob(context().get(), request, &plan);
+    EXPECT_TRUE(s.ok()) << s.error_message();
+    return plan;
+  };
+  const v1::JobPlan one = plan_of(0), two = plan_of(2);
+  EXPECT_EQ(two.run().steps_total(), one.run().steps_total());
+  EXPECT_EQ(two.run().flops_per_step(), one.run().flops_per_step());
+  EXPECT_EQ(two.run().memory().parameter_bytes(), one.run().memory().parameter_bytes());
+  EXPECT_LT(two.run().memory().activation_bytes(), one.run().memory().activation_bytes());
+  EXPECT_EQ(two.layers(0).output_shape(0), 60);
+  EXPECT_NE(
+      two.run().device_advice().find("2 GPUs (H), as asked: each computes 60 of the 120 rows"),
+      std::string::npos)
+      << two.run().device_advice();
+  const int64_t room = total_bytes(one.run().memory()) - 4096 - 1;  // without the workspace
+  EXPECT_GT(room, total_bytes(two.run().memory()));
+  for (Device& gpu : gpus_) gpu.memory_bytes = room;
+  restart();
+  v1::Job job;
+  const grpc::Status refused = submit(gpu_request("too-large", "", 1), &job);
+  EXPECT_EQ(reason_of(refused), "RESOURCES_IMPOSSIBLE");
+  EXPECT_TRUE(submit(gpu_request("in-parts", "", 2), &job).ok());
+  wait_for("in-parts", v1::SUCCEEDED);
+  gpus_[1].memory_bytes = room / 4;  // the smaller one decides
+  restart();
+  EXPECT_EQ(reason_of(submit(gpu_request("uneven", "", 2), &job)), "RESOURCES_IMPOSSIBLE");
+}
+
+TEST_F(ServiceGpus, WhatCannotBeIsRefusedByItsField) {
+  v1::Job job;
+  const grpc::Status three = submit(gpu_request("three", "", 3), &job);
+  EXPECT_EQ(reason_of(three), "RESOURCES_IMPOSSIBLE");
+  EXPECT_NE(three.error_message().find("spec.resources.gpus: 3"), std::string::npos);
+  EXPECT_NE(three.error_message().find("expected 1..2"), std::string::npos)
+      << three.error_message();
+  EXPECT_EQ(reason_of(submit(gpu_request("seven", "", 7), &job)), "FIELD_OUT_OF_RANGE");
+  v1::SubmitJobRequest request = gpu_request("auto", "", 2);
+  request.mutable_spec()->mutable_resources()->clear_device();
+  EXPECT_EQ(reason_of(submit(request, &job)), "FIELD_CONFLICT");
 }
 
 TEST_F(ServiceJob, ABadSpecIsRefusedByFieldAndNothingIsStored) {

@@ -43,6 +43,32 @@ TEST(ServiceNames, EverythingElseIsMalformed) {
   }
 }
 
+TEST(ServiceNames, ADatasetsNameMayEndInAVersion) {
+  const DatasetRef newest = parse_dataset_name("name", "tenants/default/datasets/digits").value();
+  EXPECT_EQ(newest.text(), "digits");
+  EXPECT_EQ(newest.version, 0);
+  const DatasetRef second = parse_dataset_name("name", "tenants/default/datasets/digits@2").value();
+  EXPECT_EQ(second.id, "digits");
+  EXPECT_EQ(second.version, 2);
+  EXPECT_EQ(second.text(), "digits@2");
+  EXPECT_EQ(parse_dataset_id_or_name("d", "digits@999999999").value().version, 999'999'999);
+  for (const char* text :
+       {"digits@", "digits@0", "digits@02", "digits@-1", "digits@two", "digits@1@2",
+        "digits@1000000000", "digits@ 1", "@1", "d@1", "digits/@1",
+        "tenants/default/models/digits@1", "tenants/default@1/datasets/digits"}) {
+    const Result<DatasetRef> ref = parse_dataset_id_or_name("dataset.name", text);
+    ASSERT_FALSE(ref.ok()) << text;
+    EXPECT_EQ(ref.error().reason, "NAME_MALFORMED") << text;
+    EXPECT_EQ(ref.error().violations[0].field, "dataset.name");
+  }
+  EXPECT_EQ(parse_dataset_name("name", "tenants/other/datasets/digits@1").error().reason,
+            "ACCESS_DENIED");
+  EXPECT_EQ(parse_dataset_name("name", "digits@1").error().reason, "NAME_MALFORMED");
+  EXPECT_EQ(check_id(Collection::kDatasets, "dataset_id", "digits@1").error().reason,
+            "NAME_MALFORMED")
+      << "versions are the server's to give";
+}
+
 TEST(ServiceNames, AnotherTenantAnswersAlikeWhetherOrNotTheThingExists) {
   const Result<std::string> id = parse_name(Collection::kJobs, "name", "tenants/other/jobs/abcd");
   ASSERT_FALSE(id.ok());

@@ -69,7 +69,9 @@ class ServiceTest : public ::testing::Test {
     cpu.memory_bytes = int64_t{8} << 30;
     cpu.slots = config_.cpu_slots;
     cpu.cores = 2;
-    parts.inventory = std::make_unique<FakeInventory>(Devices{{cpu}, "no GPU in this test"});
+    Devices devices{{cpu}, gpus_.empty() ? "no GPU in this test" : ""};
+    devices.devices.insert(devices.devices.end(), gpus_.begin(), gpus_.end());
+    parts.inventory = std::make_unique<FakeInventory>(std::move(devices));
     parts.watch_heartbeat_ms = 200;
     parts.worker_heartbeat_ms = 200;
     parts.worker_kill_grace_ms = 100;
@@ -114,12 +116,13 @@ class ServiceTest : public ::testing::Test {
     return stream->Finish();
   }
 
-  /// A READY dataset "iris" of 120 rows.
-  void make_dataset(const std::string& target = "species", const std::string& id = "iris") {
+  /// A READY dataset "iris" of 120 rows; with another `from`, other content.
+  void make_dataset(const std::string& target = "species", const std::string& id = "iris",
+                    size_t from = 0) {
     std::string content = "a,b,c,d,species\n";  // 120 rows, three classes; another for each id
     for (size_t i = 0; i < 120; ++i) {
       content += std::to_string(i % 7) + ".5," + std::to_string(i % 5) + ".25," +
-                 std::to_string(i) + ".0," + std::to_string(id.size()) + "," +
+                 std::to_string(i + from) + ".0," + std::to_string(id.size()) + "," +
                  std::string(1, static_cast<char>('x' + i % 3)) + "\n";
     }
     v1::Upload up;
@@ -198,6 +201,7 @@ class ServiceTest : public ::testing::Test {
   static inline int count_ = 0;
   std::filesystem::path root_;
   Config config_;
+  std::vector<Device> gpus_;  // that the next start() finds
   std::unique_ptr<Daemon> daemon_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;

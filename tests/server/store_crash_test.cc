@@ -39,7 +39,7 @@ void work(Store& store, const std::function<void(char)>& acknowledged) {
   for (int i = 0; i < kJobs; ++i)
     if (store.jobs().submit(numbered_job(i)).ok()) acknowledged(static_cast<char>('0' + i));
   Job job = store.jobs().find("default", job_id(0)).value();
-  job = store.jobs().start_attempt(job.uid, "devices/cpu", "n", "R", "m").value();
+  job = store.jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").value();
   AttemptUpdate started = update_of(job, 1);
   started.move = move_to(JobState::kRunning);
   if (store.jobs().update_attempt(started).ok()) acknowledged('R');

@@ -1,6 +1,9 @@
 // Datasets, uploads and models: idempotent where clients retry, refused where content would change.
 #include <gtest/gtest.h>
 
+#include <set>
+#include <thread>
+
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {
@@ -20,6 +23,11 @@ class StoreData : public testing::Test {
     d.digest = std::move(digest);
     return d;
   }
+  Dataset ready(std::string id, std::string digest) {
+    Dataset d = datasets.create(new_dataset(std::move(id), digest)).value().dataset;
+    EXPECT_TRUE(datasets.set_ready(digest, schema(), 5000).ok());
+    return d;
+  }
   static v1::DatasetSchema schema() {
     v1::DatasetSchema s;
     s.set_target("digit");
@@ -33,10 +41,9 @@ TEST_F(StoreData, DatasetIsIngestedOnceForADigest) {
   EXPECT_FALSE(datasets.create(new_dataset("digits", "d1")).value().start_ingest);
   EXPECT_FALSE(datasets.create(new_dataset("same", "d1")).value().start_ingest);
   EXPECT_EQ(datasets.list_ingesting().value().size(), 1u);
-  EXPECT_EQ(datasets.create(new_dataset("digits", "d2")).error().reason, "DATASET_EXISTS");
   ASSERT_TRUE(datasets.set_ready("d1", schema(), 5000).ok());
   for (const char* id : {"digits", "same"}) {
-    const Dataset d = datasets.find("default", id).value();
+    const Dataset d = datasets.find("default", {id}).value();
     EXPECT_EQ(d.state, v1::Dataset::READY);
     EXPECT_EQ(d.schema.target(), "digit");
     EXPECT_EQ(d.size_bytes, 5000);
@@ -51,44 +58,163 @@ TEST_F(StoreData, DatasetIsIngestedOnceForADigest) {
 TEST_F(StoreData, FailedDatasetIsTriedAgain) {
   ASSERT_TRUE(datasets.create(new_dataset("digits", "d1")).ok());
   ASSERT_TRUE(datasets.set_failed("d1", "DATASET_INVALID", "row 3: ragged").ok());
-  EXPECT_EQ(datasets.find("default", "digits").value().message, "row 3: ragged");
+  EXPECT_EQ(datasets.find("default", {"digits"}).value().message, "row 3: ragged");
   const CreatedDataset again = datasets.create(new_dataset("digits", "d1")).value();
   EXPECT_TRUE(again.start_ingest);
   EXPECT_EQ(again.dataset.state, v1::Dataset::INGESTING);
   EXPECT_EQ(again.dataset.message, "");
+  EXPECT_EQ(again.dataset.version, 1) << "the failed version itself";
+}
+
+TEST_F(StoreData, OtherContentIsTheNextVersionAndTheNewestsContentIsThatOneAgain) {
+  EXPECT_EQ(ready("digits", "d1").name(), "tenants/default/datasets/digits@1");
+  EXPECT_EQ(ready("digits", "d2").version, 2);
+  EXPECT_EQ(datasets.create(new_dataset("digits", "d2")).value().dataset.version, 2);
+  EXPECT_EQ(datasets.create(new_dataset("other", "d2")).value().dataset.version, 1);
+  // What comes last is what the name means, also where it was there before; it is not read again.
+  const CreatedDataset old = datasets.create(new_dataset("digits", "d1")).value();
+  EXPECT_EQ(old.dataset.version, 3);
+  EXPECT_EQ(old.dataset.state, v1::Dataset::READY);
+  EXPECT_FALSE(old.start_ingest);
+  EXPECT_EQ(datasets.find("default", {"digits"}).value().version, 3);
+  EXPECT_EQ(datasets.find("default", {"digits", 2}).value().digest, "d2");
+  const Error missing = datasets.find("default", {"digits", 7}).error();
+  EXPECT_EQ(missing.reason, "DATASET_NOT_FOUND");
+  EXPECT_EQ(
+      missing.message,
+      "name: there is no dataset tenants/default/datasets/digits@7; there are the versions 3, "
+      "2, 1.");
+  EXPECT_EQ(datasets.find("default", {"nobody", 1}).error().message,
+            "name: there is no dataset tenants/default/datasets/nobody@1.");
+}
+
+TEST_F(StoreData, AVersionsNumberIsNeverGivenAgain) {
+  ready("digits", "d1");
+  ready("digits", "d2");
+  ASSERT_TRUE(datasets.remove("default", {"digits", 2}).ok());
+  EXPECT_EQ(datasets.find("default", {"digits"}).value().version, 1);
+  EXPECT_EQ(ready("digits", "d2").version, 3);
+  ASSERT_TRUE(datasets.remove("default", {"digits"}).ok());
+  EXPECT_EQ(datasets.find("default", {"digits"}).error().reason, "DATASET_NOT_FOUND");
+  store.reset();
+  store = open_or_die(small_options(directory.path()), clock);
+  EXPECT_EQ(store->datasets().create(new_dataset("digits", "d1")).value().dataset.version, 4);
+}
+
+TEST_F(StoreData, CreatesAtOnceGetNumbersOfTheirOwn) {
+  constexpr int kThreads = 4, kEach = 25;
+  std::vector<std::set<int32_t>> versions(kThreads);
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < kEach; ++i) {
+          const std::string digest = std::to_string(t) + "-" + std::to_string(i);
+          versions[t].insert(
+              datasets.create(new_dataset("digits", digest)).value().dataset.version);
+        }
+      });
+    }
+  }
+  std::set<int32_t> all;
+  for (const std::set<int32_t>& some : versions) all.insert(some.begin(), some.end());
+  EXPECT_EQ(all.size(), size_t{kThreads * kEach});
+  EXPECT_EQ(*all.begin(), 1);
+  EXPECT_EQ(*all.rbegin(), kThreads * kEach);
+}
+
+TEST_F(StoreData, WhoNeedsDataPassesOverFailedVersions) {
+  ready("digits", "d1");
+  ASSERT_TRUE(datasets.create(new_dataset("digits", "d2")).ok());
+  ASSERT_TRUE(datasets.set_failed("d2", "DATASET_INVALID", "row 3: ragged").ok());
+  EXPECT_EQ(datasets.find("default", {"digits"}).value().version, 2);
+  EXPECT_EQ(datasets.find_usable("default", {"digits"}).value().version, 1);
+  EXPECT_EQ(datasets.find_usable("default", {"digits", 2}).value().state, v1::Dataset::FAILED)
+      << "named, it is what was asked for";
+  ASSERT_TRUE(datasets.create(new_dataset("digits", "d3")).ok());
+  EXPECT_EQ(datasets.find_usable("default", {"digits"}).value().version, 3) << "being read";
+  ASSERT_TRUE(datasets.remove("default", {"digits", 1}).ok());
+  ASSERT_TRUE(datasets.remove("default", {"digits", 3}).ok());
+  EXPECT_EQ(datasets.find_usable("default", {"digits"}).value().message, "row 3: ragged");
+  EXPECT_EQ(datasets.find_usable("default", {"nobody"}).error().reason, "DATASET_NOT_FOUND");
 }
 
 TEST_F(StoreData, SubmitNeedsAReadyDatasetAndKeepsIt) {
   NewJob job = new_job("user");
-  job.dataset_id = "digits";
+  job.dataset = {"digits", 1};
   EXPECT_EQ(store->jobs().submit(job).error().reason, "DATASET_NOT_FOUND");
   ASSERT_TRUE(datasets.create(new_dataset("digits", "d1")).ok());
   EXPECT_EQ(store->jobs().submit(job).error().reason, "DATASET_NOT_READY");
   ASSERT_TRUE(datasets.set_ready("d1", schema(), 1).ok());
   ASSERT_TRUE(store->jobs().submit(job).ok());
-  EXPECT_EQ(datasets.remove("default", "digits").error().reason, "DATASET_IN_USE");
+  EXPECT_EQ(datasets.remove("default", {"digits", 1}).error().reason, "DATASET_IN_USE");
   ASSERT_TRUE(store->jobs().request_cancel("default", "user").ok());
-  const DatasetStore::Removed removed = datasets.remove("default", "digits").value();
-  EXPECT_TRUE(removed.digest_unused);
-  EXPECT_EQ(datasets.remove("default", "digits").error().reason, "DATASET_NOT_FOUND");
+  const DatasetStore::Removed removed = datasets.remove("default", {"digits", 1}).value();
+  EXPECT_EQ(removed.unused_digests, std::vector<std::string>{"d1"});
+  EXPECT_EQ(datasets.remove("default", {"digits"}).error().reason, "DATASET_NOT_FOUND");
+}
+
+TEST_F(StoreData, AJobKeepsItsVersionAndWhoRemovesAllIsToldOfIt) {
+  ready("digits", "d1");
+  ready("digits", "d2");
+  ready("digits", "d3");
+  NewJob job = new_job("user");
+  job.dataset = {"digits", 2};
+  ASSERT_TRUE(store->jobs().submit(job).ok());
+  EXPECT_TRUE(datasets.remove("default", {"digits", 3}).ok());
+  const Error all = datasets.remove("default", {"digits"}).error();
+  EXPECT_EQ(all.reason, "DATASET_IN_USE");
+  EXPECT_NE(all.message.find("digits@2 is used by the unfinished job user"), std::string::npos)
+      << all.message;
+  EXPECT_TRUE(datasets.find("default", {"digits", 1}).ok()) << "all or nothing";
+  ASSERT_TRUE(store->jobs().request_cancel("default", "user").ok());
+  EXPECT_EQ(datasets.remove("default", {"digits"}).value().datasets.size(), 2u);
+  NewJob late = new_job("late");
+  late.dataset = {"digits", 2};
+  EXPECT_EQ(store->jobs().submit(late).error().reason, "DATASET_NOT_FOUND");
 }
 
 TEST_F(StoreData, DigestIsUsedWhileAnyDatasetHasIt) {
-  ASSERT_TRUE(datasets.create(new_dataset("digits", "d1")).ok());
-  ASSERT_TRUE(datasets.create(new_dataset("same", "d1")).ok());
-  EXPECT_FALSE(datasets.remove("default", "digits").value().digest_unused);
-  EXPECT_TRUE(datasets.remove("default", "same").value().digest_unused);
+  ready("digits", "d1");
+  ready("same", "d1");
+  ready("digits", "d2");
+  ready("digits", "d1");
+  using Digests = std::vector<std::string>;
+  EXPECT_EQ(datasets.remove("default", {"digits"}).value().unused_digests, Digests{"d2"});
+  EXPECT_EQ(datasets.remove("default", {"same"}).value().unused_digests, Digests{"d1"});
+  ready("digits", "d1");
+  ready("digits", "d2");
+  ready("digits", "d1");
+  EXPECT_EQ(datasets.remove("default", {"digits", 4}).value().unused_digests, Digests{})
+      << "version 6 has it";
+  EXPECT_EQ(datasets.remove("default", {"digits"}).value().unused_digests, (Digests{"d1", "d2"}));
 }
 
 TEST_F(StoreData, DatasetsPageNewestFirst) {
   for (const char* id : {"aaaa", "bbbb", "cccc"})
     ASSERT_TRUE(datasets.create(new_dataset(id, id)).ok());
-  const DatasetPage first = datasets.list("default", 2, "").value();
+  ASSERT_TRUE(datasets.create(new_dataset("aaaa", "more")).ok());
+  ASSERT_TRUE(datasets.create(new_dataset("aaaa", "aaaa")).ok());
+  std::string all;
+  std::string token;
+  do {
+    const DatasetPage page = datasets.list("default", true, 2, token).value();
+    for (const Dataset& d : page.datasets) all += d.ref().text() + " ";
+    token = page.next_page_token;
+  } while (!token.empty());
+  EXPECT_EQ(all, "aaaa@3 aaaa@2 cccc@1 bbbb@1 aaaa@1 ");
+  ASSERT_TRUE(datasets.remove("default", {"aaaa"}).ok());
+  ASSERT_TRUE(datasets.create(new_dataset("zzzz", "zzzz")).ok());
+  ASSERT_TRUE(datasets.create(new_dataset("zzzz", "more")).ok());
+  const DatasetPage first = datasets.list("default", false, 2, "").value();
   ASSERT_EQ(first.datasets.size(), 2u);
-  EXPECT_EQ(first.datasets[0].id, "cccc");
-  const DatasetPage second = datasets.list("default", 2, first.next_page_token).value();
+  EXPECT_EQ(first.datasets[0].name(), "tenants/default/datasets/zzzz@2");
+  EXPECT_EQ(first.datasets[1].id, "cccc");
+  EXPECT_EQ(datasets.list("default", true, 2, first.next_page_token).error().reason,
+            "PAGE_TOKEN_INVALID");
+  const DatasetPage second = datasets.list("default", false, 2, first.next_page_token).value();
   ASSERT_EQ(second.datasets.size(), 1u);
-  EXPECT_EQ(second.datasets[0].id, "aaaa");
+  EXPECT_EQ(second.datasets[0].id, "bbbb");
   EXPECT_EQ(second.next_page_token, "");
   EXPECT_EQ(store->models().list("default", 2, first.next_page_token).error().reason,
             "PAGE_TOKEN_INVALID");

@@ -123,7 +123,7 @@ TEST_F(StoreJob, QuotaOfQueuedJobsFollowsTheirState) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
   EXPECT_EQ(refused.error().reason, "QUOTA_QUEUED_JOBS");
-  ASSERT_TRUE(jobs().start_attempt(a.uid, "devices/cpu", "n", "R", "m").ok());
+  ASSERT_TRUE(jobs().start_attempt(a.uid, {"devices/cpu"}, "n", "R", "m").ok());
   ASSERT_TRUE(jobs().submit(new_job("job-c")).ok());
   ASSERT_FALSE(jobs().submit(new_job("job-d")).ok());
   ASSERT_TRUE(jobs().request_cancel("default", "job-b").ok());
@@ -131,11 +131,33 @@ TEST_F(StoreJob, QuotaOfQueuedJobsFollowsTheirState) {
   ASSERT_FALSE(jobs().submit(new_job("job-e")).ok());
 }
 
+TEST_F(StoreJob, AJobsDevicesAreKeptInOrderAcrossARestart) {
+  const Job job = jobs().submit(new_job("several")).value();
+  const std::vector<std::string> devices = {"devices/gpu-3", "devices/gpu-0", "devices/gpu-1"};
+  EXPECT_EQ(jobs().start_attempt(job.uid, devices, "n", "R", "m").value().devices, devices);
+  store.reset();
+  store = open_or_die(small_options(directory.path()), clock);
+  const std::vector<Job> alive =
+      jobs().recover([](const Job&, const Attempt&) { return true; }).value();
+  ASSERT_EQ(alive.size(), 1u);
+  EXPECT_EQ(alive[0].devices, devices);
+  const v1::Job shown = to_proto(alive[0]);
+  EXPECT_EQ(shown.device(), "devices/gpu-3");
+  EXPECT_EQ(shown.devices_size(), 3);
+  EXPECT_EQ(shown.devices(2), "devices/gpu-1");
+  AttemptUpdate lost = update_of(alive[0]);
+  lost.move = move_to(JobState::kQueued);
+  ASSERT_TRUE(jobs().update_attempt(std::move(lost)).ok());
+  EXPECT_EQ(jobs().start_attempt(job.uid, {"devices/gpu-2"}, "n", "R", "m").value().devices.size(),
+            1u);
+  EXPECT_EQ(jobs().find_uid(job.uid).value().devices, std::vector<std::string>{"devices/gpu-2"});
+}
+
 TEST_F(StoreJob, LifeOfAJobIsOneSequenceOfEvents) {
   Job job = run_job(*store, new_job("life"));
   EXPECT_EQ(job.state, JobState::kRunning);
   EXPECT_EQ(job.attempt, 1);
-  EXPECT_EQ(job.device, "devices/cpu");
+  EXPECT_EQ(job.device(), "devices/cpu");
 
   AttemptUpdate metrics = update_of(job, 2);
   v1::MetricSeries* series = metrics.events.emplace_back().mutable_metrics()->add_series();
@@ -221,7 +243,7 @@ TEST_F(StoreJob, OlderAttemptIsFenced) {
   late.events.push_back(log_event("from the grave"));
   EXPECT_EQ(jobs().update_attempt(late).error().reason, "ATTEMPT_FENCED");
 
-  const Job second = jobs().start_attempt(first.uid, "devices/cpu", "other", "R", "m").value();
+  const Job second = jobs().start_attempt(first.uid, {"devices/cpu"}, "other", "R", "m").value();
   EXPECT_EQ(second.attempt, 2);
   EXPECT_EQ(jobs().update_attempt(late).error().reason, "ATTEMPT_FENCED");
   late.move = move_to(JobState::kSucceeded);
@@ -243,7 +265,7 @@ TEST_F(StoreJob, TerminalStateIsWrittenOnce) {
     EXPECT_FALSE(jobs().update_attempt(more).ok()) << name_of(to);
     EXPECT_FALSE(jobs().move(job.uid, move_to(to)).ok()) << name_of(to);
   }
-  EXPECT_FALSE(jobs().start_attempt(job.uid, "devices/cpu", "n", "R", "m").ok());
+  EXPECT_FALSE(jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").ok());
   EXPECT_EQ(jobs().request_cancel("default", job.id).value().state, JobState::kSucceeded);
   EXPECT_FALSE(jobs().find_uid(job.uid).value().cancel_requested);
 }
@@ -265,7 +287,7 @@ TEST_F(StoreJob, CancelOfAWaitingJobEndsItAtOnce) {
   const Job job = jobs().submit(new_job("wait")).value();
   EXPECT_EQ(jobs().request_cancel("default", "wait").value().state, JobState::kCancelled);
   EXPECT_EQ(jobs().request_cancel("default", "wait").value().newest_seq, 2);
-  EXPECT_EQ(jobs().start_attempt(job.uid, "devices/cpu", "n", "R", "m").error().code,
+  EXPECT_EQ(jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").error().code,
             ErrorCode::kAborted);
   EXPECT_EQ(jobs().request_cancel("default", "nobody").error().reason, "JOB_NOT_FOUND");
 }
@@ -307,7 +329,7 @@ TEST_F(StoreJob, LostWorkersAreCountedUntilTheNextCheckpoint) {
   job = jobs().update_attempt(lost).value();
   EXPECT_EQ(job.workers_lost, 1);
   EXPECT_EQ(job.retry_time_us, clock.wall_us() + 5);
-  job = jobs().start_attempt(job.uid, "devices/cpu", "n", "R", "m").value();
+  job = jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").value();
   EXPECT_EQ(job.retry_time_us, 0);
   AttemptUpdate started = update_of(job, 1);
   started.move = move_to(JobState::kRunning);
@@ -497,7 +519,7 @@ TEST_F(StoreJob, EventSequenceHasNoGapUnderConcurrency) {
 
 TEST_F(StoreJob, UpdateFromReportsOfAWorker) {
   Job job = jobs().submit(new_job()).value();
-  job = jobs().start_attempt(job.uid, "devices/cpu", "n", "R", "m").value();
+  job = jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").value();
   v1::WorkerReport report;
   report.set_number(1);
   report.mutable_started()->mutable_plan()->set_steps_total(300);

@@ -82,6 +82,47 @@ TEST_F(StoreOpen, F22NewerSchemaIsRefused) {
   EXPECT_NE(e.message.find("4711"), std::string::npos);
 }
 
+/// Catches a migration that loses rows, or that leaves what old jobs name without a meaning.
+TEST_F(StoreOpen, DatasetsOfTheSchemaBeforeVersionsAreTheirVersion1) {
+  fs::create_directories(options.state_dir);
+  Connection(db, Connection::Mode::kCreate, 100)
+      .execute(content(TRAINYARD_SOURCE_DIR "/tests/golden/store_schema_2.sql").c_str());
+  const std::unique_ptr<Store> store = open_or_die(options);
+  DatasetStore& datasets = store->datasets();
+  const Dataset table = datasets.find("default", {"table"}).value();
+  EXPECT_EQ(table.name(), "tenants/default/datasets/table@1");
+  EXPECT_EQ(table.state, v1::Dataset::READY);
+  EXPECT_EQ(table.schema.train_rows(), 8);
+  EXPECT_EQ(table.digest, "4d2bc4827b0e1bb80caeb80b7efa0bb4be2749e519e33377d0f0b9227fd67fd8");
+  EXPECT_EQ(datasets.find("default", {"broken", 1}).value().reason, "DATASET_INVALID");
+  EXPECT_EQ(datasets.list("default", true, 0, "").value().datasets.size(), 2u);
+
+  for (const char* id : {"done-1", "open-1"}) {
+    EXPECT_EQ(store->jobs().find("default", id).value().spec.dataset().name(), table.name()) << id;
+  }
+  EXPECT_EQ(store->models().find("default", "done-1").value().dataset, table.name());
+  EXPECT_EQ(store->models().find("default", "gone-1").value().dataset,
+            "tenants/default/datasets/gone@1");
+
+  // The open job keeps version 1, and other content under the name is not what it trains on.
+  NewDataset more;
+  more.id = "table";
+  more.digest = "other";
+  EXPECT_EQ(datasets.create(more).value().dataset.version, 2);
+  EXPECT_EQ(datasets.remove("default", {"table", 1}).error().reason, "DATASET_IN_USE");
+  EXPECT_TRUE(datasets.remove("default", {"table", 2}).ok());
+  more.id = "gone";
+  EXPECT_EQ(datasets.create(more).value().dataset.version, 2) << "gone-1 was trained on version 1";
+
+  ASSERT_TRUE(store->jobs().recover([](const Job&, const Attempt&) { return false; }).ok());
+  const Job open = store->jobs().find("default", "open-1").value();
+  EXPECT_EQ(open.state, JobState::kQueued);
+  EXPECT_EQ(open.spec.dataset().name(), table.name()) << "saved and read again";
+  NewJob next = new_job("next-1");
+  next.dataset = table.ref();
+  EXPECT_TRUE(store->jobs().submit(std::move(next)).ok());
+}
+
 TEST_F(StoreOpen, F22MissingStoreIsNotMadeAnew) {
   make();
   fs::remove(db);

@@ -55,7 +55,7 @@ inline std::unique_ptr<Store> open_or_die(const StoreOptions& options,
 inline NewJob new_job(std::string id = "") {
   NewJob job;
   job.id = std::move(id);
-  job.spec.mutable_dataset()->set_name("tenants/default/datasets/digits");
+  job.spec.mutable_dataset()->set_name("tenants/default/datasets/digits@1");
   job.spec.mutable_recipe()->set_epochs(3);
   return job;
 }
@@ -84,7 +84,7 @@ inline v1::Event log_event(std::string text) {
 inline Job run_job(Store& store, NewJob job = new_job()) {
   Job j = store.jobs().submit(std::move(job)).value();
   j = store.jobs()
-          .start_attempt(j.uid, "devices/cpu", "nonce", "DEVICE_ASSIGNED", "On the CPU.")
+          .start_attempt(j.uid, {"devices/cpu"}, "nonce", "DEVICE_ASSIGNED", "On the CPU.")
           .value();
   AttemptUpdate started = update_of(j, 1);
   started.move = move_to(JobState::kRunning);

@@ -1,6 +1,7 @@
 #include "tests/support/graph_cases.h"
 
 #include <cmath>
+#include <limits>
 
 #include "src/base/philox.h"
 #include "src/graph/op.h"
@@ -77,13 +78,14 @@ CaseGraph reshape(DType dtype) {
                         {b.parameter("x", {4, 15})}));
 }
 
-CaseGraph dropout(DType dtype, double ratio, Shape shape) {
+CaseGraph dropout(DType dtype, double ratio, Shape shape, int64_t rank = 0) {
   CaseBuilder b(dtype);
   const TensorId x = b.parameter("x", std::move(shape));
   return b.finish(b.one("y", "Dropout",
                         {{"ratio", ratio},
                          {"seed", static_cast<int64_t>(0x9000000000000001u)},
-                         {"stream", int64_t{stream_of("y")}}},
+                         {"stream", int64_t{stream_of("y")}},
+                         {"rank", rank}},
                         {x, b.step(3)}));
 }
 
@@ -282,6 +284,33 @@ CaseGraph clip(DType dtype, double max_norm, double bound) {
   return b.finish_update();
 }
 
+// Gradients that a loss scale has multiplied.
+CaseGraph scaled_clip(DType dtype, double max_norm) {
+  CaseBuilder b(dtype);
+  const TensorId g1 = b.input("g1", {33}), g2 = b.input("g2", {5, 7});
+  const auto norm = b.node("norm", "GradientNorm", {{"max_norm", max_norm}, {"scaled", int64_t{1}}},
+                           {g1, g2, b.state("scale", {1}, 8)}, 2, Phase::kUpdate);
+  b.node("clipped", "ClipGradient", {}, {g1, norm[1]}, 1, Phase::kUpdate);
+  return b.finish_update();
+}
+
+// A step that is taken: the last before the scale grows, or one of those before it.
+CaseGraph loss_scale(DType dtype, int64_t good_steps) {
+  CaseBuilder b(dtype);
+  b.node("update", "LossScaleUpdate", {{"interval", int64_t{5}}},
+         {b.state("scale", {1}, 8), b.counter("good_steps", good_steps), b.counter("updates", 11),
+          b.input("norm", {1}), b.input_f32("learning_rate", 0.125)},
+         3, Phase::kUpdate);
+  return b.finish_update();
+}
+
+/// The same in a step that loss scaling does not take: nothing may change.
+CaseGraph skipped(CaseGraph c) {
+  c.values.at(c.graph.find_tensor("learning_rate").value()) = {std::nan("")};
+  c.values.at(c.graph.find_tensor("g").value())[0] = std::numeric_limits<double>::infinity();
+  return c;
+}
+
 CaseGraph accumulate(DType dtype, int64_t micro_step) {
   CaseBuilder b(dtype);
   const TensorId sum = b.optimizer_state("sum", {33});
@@ -321,6 +350,7 @@ std::vector<GraphCase> all_cases() {
   row("Flatten/image", [](DType t) { return flatten(t, {2, 3, 2, 5}); });
   row("Reshape", reshape);
   row("Dropout", [](DType t) { return dropout(t, 0.4, {3, 37}); });
+  row("Dropout/rank", [](DType t) { return dropout(t, 0.4, {3, 37}, 2); });
   row("Dropout/zero", [](DType t) { return dropout(t, 0, {2, 3}); });
   row("ConstantOfShape", constant);
   row("SgdUpdate/plain", [](DType t) { return sgd_update(t, 0, false); });
@@ -341,6 +371,20 @@ std::vector<GraphCase> all_cases() {
   row("MuonUpdate/wide", [](DType t) { return muon_update(t, {7, 33}, true, false); });
   row("MuonUpdate/tall", [](DType t) { return muon_update(t, {33, 7}, false, true); });
   row("MuonUpdate/one", [](DType t) { return muon_update(t, {1, 1}, true, false); });
+  row("SgdUpdate/skipped", [](DType t) { return skipped(sgd_update(t, 0.9, true)); });
+  row("AdamUpdate/skipped", [](DType t) { return skipped(adam_update(t, "AdamUpdate", 3)); });
+  row("RmspropUpdate/skipped", [](DType t) { return skipped(rmsprop_update(t, true, 0.9, 36)); });
+  row("LionUpdate/skipped", [](DType t) { return skipped(lion_update(t, 33)); });
+  row("AdafactorUpdate/vector_skipped",
+      [](DType t) { return skipped(adafactor_update(t, {33}, 3)); });
+  row("AdafactorUpdate/matrix_skipped", [](DType t) {
+    return skipped(adafactor_update(t, {7, 33}, 3));
+  });
+  row("MuonUpdate/skipped", [](DType t) { return skipped(muon_update(t, {7, 33}, true, false)); });
+  row("GradientNorm/scaled", [](DType t) { return scaled_clip(t, 0); });
+  row("GradientNorm/scaled_clips", [](DType t) { return scaled_clip(t, 0.1); });
+  row("LossScaleUpdate", [](DType t) { return loss_scale(t, 3); });
+  row("LossScaleUpdate/grows", [](DType t) { return loss_scale(t, 4); });
   row("GradientNorm/clips", [](DType t) { return clip(t, 0.5, 0); });
   row("GradientNorm/measures", [](DType t) { return clip(t, 0, 0.3); });
   row("AccumulateGradient/first", [](DType t) { return accumulate(t, 0); });
@@ -413,6 +457,9 @@ TensorId CaseBuilder::tokens(const std::string& name, Shape shape, int64_t vocab
   return add(name, {std::move(shape), DType::kI32}, Role::kInput, std::move(values));
 }
 
+TensorId CaseBuilder::counter(const std::string& name, int64_t value) {
+  return add(name, {{1}, DType::kI64}, Role::kOptimizerState, {static_cast<double>(value)});
+}
 TensorId CaseBuilder::step(int64_t value) {
   return add("step", {{1}, DType::kI64}, Role::kInput, {static_cast<double>(value)});
 }

@@ -48,6 +48,7 @@ class CaseBuilder {
   TensorId labels(const std::string& name, int64_t N, int64_t K);             // I32
   TensorId tokens(const std::string& name, Shape shape, int64_t vocabulary);  // I32, any rank
   TensorId step(int64_t value);                                               // I64 [1]
+  TensorId counter(const std::string& name, int64_t value);  // I64 [1], the optimizer's
 
   /// Appends a node and returns its outputs; outputs are named "name", "name.1", ...
   std::vector<TensorId> node(const std::string& name, const std::string& op, Attributes attributes,

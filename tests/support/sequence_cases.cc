@@ -120,6 +120,7 @@ struct AttentionCase {
   int64_t N, Tq, Tk, H, D;
   bool causal = false;
   double dropout = 0;
+  int64_t rank = 0;
 };
 
 /// The step behind query, key and value, where there is dropout; packed operands leave two out.
@@ -127,6 +128,7 @@ void add_dropout(CaseBuilder& b, const AttentionCase& a, Attributes& attributes,
                  std::vector<TensorId>& inputs) {
   if (a.dropout == 0) return;
   attributes.set("dropout", a.dropout);
+  if (a.rank > 0) attributes.set("rank", a.rank);
   attributes.set("seed", int64_t{5});
   attributes.set("stream", int64_t{11});
   inputs.resize(3, kNoTensor);
@@ -307,6 +309,9 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
     return packed_attention(t, {1, 5, 5, 2, 5, true});
   });
   row("Attention/dropout", [](DType t) { return attention(t, {2, 3, 5, 3, 5, false, 0.25}); });
+  row("Attention/dropout_rank", [](DType t) {
+    return attention(t, {2, 3, 5, 3, 5, false, 0.25, 3});
+  });
   row("Attention/dropout_causal", [](DType t) { return attention(t, {1, 7, 6, 2, 3, true, 0.5}); });
   row("Attention/dropout_packed", [](DType t) {
     return packed_attention(t, {2, 9, 9, 2, 3, true, 0.3});

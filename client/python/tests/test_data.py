@@ -25,6 +25,7 @@ def test_upload_dataset_takes_a_dataset_or_a_whole_spec_and_sends_content_once(c
     assert alone == whole == client.dataset("digits") and not second
     assert alone.state == v1.Dataset.READY and list(alone.schema.image) == [1, 8, 8]
     assert alone.name in [d.name for d in client.datasets()]
+    assert (alone.name, alone.version) == ("tenants/default/datasets/digits@1", 1)
     job = client.check({**digits_spec(), "dataset": {"name": "digits"}})
     assert job.spec.dataset.name == alone.name
     assert [s.filename for s in alone.spec.sources] == ["digits.csv.gz"]
@@ -96,13 +97,34 @@ def test_datasets_that_are_refused(client, tmp_path):
     refused(trainyard.NotFoundError, lambda: client.dataset("nobody"), "DATASET_NOT_FOUND")
 
 
-def test_delete_dataset_and_a_name_with_other_content(client):
+def test_other_content_under_a_name_is_its_next_version(client):
     frame = pd.DataFrame({"a": range(40), "y": [i % 2 for i in range(40)]})
-    client.upload_frame(frame, "y", name="short-lived")
-    error = refused(trainyard.ConflictError, lambda: client.upload_frame(frame + 1, "y", name="short-lived"))
-    assert error.reason == "DATASET_EXISTS"
-    client.delete_dataset("short-lived")
-    refused(trainyard.NotFoundError, lambda: client.dataset("short-lived"))
+    first = client.upload_frame(frame, "y", name="versions")
+    second = client.upload_frame(frame.assign(a=frame.a + 1), "y", name="versions")
+    assert (first.version, second.version) == (1, 2) and second.digest != first.digest
+    assert client.upload_frame(frame.assign(a=frame.a + 1), "y", name="versions").version == 2
+    assert client.dataset("versions") == second and client.dataset("versions@1") == first == client.dataset(first)
+    assert [d.version for d in client.datasets() if "/versions@" in d.name] == [2]
+    assert [d.version for d in client.datasets(all_versions=True) if "/versions@" in d.name] == [2, 1]
+
+    spec = {"model": {"mlp": {"hidden": [2]}},
+            "recipe": {"epochs": 1, "batch_size": 5, "optimizer": {"type": "sgd", "learning_rate": 0.1}}}
+    for dataset, version in (("versions@1", 1), ("versions", 2), ({"name": "versions@1"}, 1)):
+        job = client.wait(client.submit({**spec, "dataset": dataset}))
+        assert job.spec.dataset.name == f"tenants/default/datasets/versions@{version}"
+        assert client.model(job).dataset == job.spec.dataset.name
+        assert client.evaluate(job, "versions@2").metrics["accuracy"] >= 0
+    refused(trainyard.NotFoundError, lambda: client.submit({**spec, "dataset": "versions@3"}), "the versions 2, 1")
+    refused(trainyard.InvalidArgumentError, lambda: client.submit({**spec, "dataset": "versions@new"}), "versions@2")
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_frame(frame, "y", name="versions@3"), "versions@3")
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_dataset(
+        {"name": "versions@3", "path": "x.csv", "csv": {"target": "y"}}), "without @")
+
+    client.delete_dataset("versions@1")
+    refused(trainyard.NotFoundError, lambda: client.dataset("versions@1"), "the versions 2")
+    assert client.upload_frame(frame, "y", name="versions").version == 3
+    client.delete_dataset("versions")
+    refused(trainyard.NotFoundError, lambda: client.dataset("versions"))
 
 
 def test_a_frame_keeps_its_columns_kinds(client):

@@ -41,6 +41,9 @@ def test_a_dict_reads_as_its_yaml_does():
               "recipe": {"steps": 7, "optimizer": {"type": "lion", "learning_rate": 1e-4}}}
     spec = read_job(text).job_spec()
     assert spec == read_job(fields).job_spec()
+    named = {**fields, "dataset": "x@2", "resources": {"device": "gpu", "gpus": 4}}
+    assert read_job(named).job_spec().dataset.name == "x@2" and not read_job(named).has_data()
+    assert read_job(named).job_spec().resources.gpus == 4
     assert spec.recipe.optimizer.learning_rate == 1e-4 and spec.model.layers[1].WhichOneof("op") == "relu"
 
 

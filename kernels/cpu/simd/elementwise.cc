@@ -11,14 +11,16 @@ void add(int64_t count, const float* a, const float* b, float* c) {
   for (int64_t i = 0; i < count; ++i) c[i] = a[i] + b[i];
 }
 
-void widen(int64_t count, const math::Bf16* x, float* y) {
+template <typename Half>
+void widen(int64_t count, const Half* x, float* y) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) y[i] = math::widen(x[i]);
 }
 
-void narrow(int64_t count, const float* x, math::Bf16* y) {
+template <typename Half>
+void narrow(int64_t count, const float* x, Half* y) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) y[i] = math::narrow(x[i]);
+  for (int64_t i = 0; i < count; ++i) y[i] = math::narrow<Half>(x[i]);
 }
 
 void fill(int64_t count, float value, float* y) {
@@ -66,8 +68,8 @@ void dropout(const DropoutParams& p, uint64_t step, int64_t begin, int64_t end, 
     uint32_t random[4][kBatch];
 #pragma omp simd
     for (int64_t lane = 0; lane < kBatch; ++lane) {
-      const math::Philox4 block =
-          math::philox_block(p.seed, p.stream, step, static_cast<uint64_t>(first + lane));
+      const math::Philox4 block = math::philox_block(
+          p.seed, p.stream, step, static_cast<uint64_t>(p.first_block + first + lane));
       for (int k = 0; k < 4; ++k) random[k][lane] = block.v[k];
     }
     const int64_t last = first + kBatch < end ? first + kBatch : end;
@@ -83,8 +85,13 @@ void dropout(const DropoutParams& p, uint64_t step, int64_t begin, int64_t end, 
 
 const ElementwiseLoops& TRAINYARD_VARIANT(elementwise_loops)();
 const ElementwiseLoops& TRAINYARD_VARIANT(elementwise_loops)() {
-  static constexpr ElementwiseLoops kLoops = {add,         widen,     narrow, fill,
-                                              column_sums, transpose, dropout};
+  static constexpr ElementwiseLoops kLoops = {add,
+                                              {widen<math::Bf16>, narrow<math::Bf16>},
+                                              {widen<math::F16>, narrow<math::F16>},
+                                              fill,
+                                              column_sums,
+                                              transpose,
+                                              dropout};
   return kLoops;
 }
 

@@ -4,14 +4,20 @@
 #include <cstdint>
 
 #include "kernels/dropout.h"
-#include "kernels/math/bf16.h"
+#include "kernels/math/half.h"
 
 namespace trainyard::kernels::cpu {
 
+template <typename Half>
+struct HalfLoops {
+  void (*widen)(int64_t count, const Half* x, float* y);
+  void (*narrow)(int64_t count, const float* x, Half* y);
+};
+
 struct ElementwiseLoops {
   void (*add)(int64_t count, const float* a, const float* b, float* c);
-  void (*widen)(int64_t count, const math::Bf16* x, float* y);
-  void (*narrow)(int64_t count, const float* x, math::Bf16* y);
+  HalfLoops<math::Bf16> bf16;
+  HalfLoops<math::F16> f16;
   void (*fill)(int64_t count, float value, float* y);
   // sum[c] = sum over rows, in their order, of x[r * stride + c]
   void (*column_sums)(int64_t rows, int64_t stride, int64_t columns, const float* x, float* sum);

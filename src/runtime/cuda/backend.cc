@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "src/base/check.h"
 #include "src/plan/program.h"
@@ -20,7 +21,7 @@ class CheckedKernel final : public Kernel {
     if (others > 0) what_ += " and " + std::to_string(others) + " others";
   }
   int64_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
-  bool takes_bf16() const override { return true; }  // operands say how they are stored (view.h)
+  bool takes_stored() const override { return true; }  // operands say how they are stored (view.h)
   void run(const KernelArgs& args) override {
     kernel_->run(args);
     check(cudaPeekAtLastError(), what_);
@@ -50,8 +51,16 @@ class GraphRecording final : public Recording {
 
 }  // namespace
 
+kernels::cuda::Format format_of(const TensorInfo& tensor) {
+  return tensor.is_bf16()  ? kernels::cuda::Format::kBf16
+         : tensor.is_f16() ? kernels::cuda::Format::kF16
+                           : kernels::cuda::Format::kF32;
+}
+
 Operands::Operands(const Graph& graph, const Node& node) {
-  const auto stored = [&](TensorId id) { return id != kNoTensor && graph.tensor(id).is_bf16(); };
+  const auto stored = [&](TensorId id) {
+    return id == kNoTensor ? Format::kF32 : format_of(graph.tensor(id));
+  };
   for (const TensorId id : node.inputs) in_.push_back(stored(id));
   for (const TensorId id : node.outputs) out_.push_back(stored(id));
 }
@@ -65,11 +74,16 @@ CudaBackend::CudaBackend(int ordinal) : device_(ordinal) {
   }
 }
 
-bool CudaBackend::has_kernel(std::string_view op_type) const { return table_.contains(op_type); }
+bool CudaBackend::has_kernel(std::string_view op_type) const {
+  return is_exchange(op_type) || table_.contains(op_type);
+}
 
 std::unique_ptr<Kernel> CudaBackend::prepare(const Graph& graph, const Node& node) {
   device_.make_current();
-  return std::make_unique<CheckedKernel>(table_.make(device_, graph, node), node);
+  return std::make_unique<CheckedKernel>(
+      is_exchange(node.op->type()) ? make_exchange(device_, communicator_.get(), graph, node)
+                                   : table_.make(device_, graph, node),
+      node);
 }
 
 std::unique_ptr<Kernel> CudaBackend::prepare_group(const Graph& graph,
@@ -158,6 +172,22 @@ void CudaBackend::wait(int64_t mark) {
   // Faults of kernels that ran before surface here.
   check(cudaEventSynchronize(marks_[static_cast<size_t>(mark % kMarks)].get()),
         "waiting for a step on GPU " + std::to_string(device_.ordinal()));
+}
+
+Status CudaBackend::connect(std::span<Backend* const> ranks) {
+  ASSIGN_OR_RETURN(const Nccl* nccl, open_nccl());
+  std::vector<CudaBackend*> backends;
+  std::vector<const Device*> devices;
+  for (Backend* rank : ranks) {
+    backends.push_back(dynamic_cast<CudaBackend*>(rank));
+    TRAINYARD_CHECK(backends.back() != nullptr, "ranks of several kinds");
+    devices.push_back(&backends.back()->device_);
+  }
+  auto communicators = NcclCommunicator::make(*nccl, devices);
+  for (size_t r = 0; r < backends.size(); ++r) {
+    backends[r]->communicator_ = std::move(communicators[r]);
+  }
+  return {};
 }
 
 void CudaBackend::synchronize() {

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "src/runtime/backend.h"
+#include "src/runtime/cuda/communicator.h"
 #include "src/runtime/cuda/device.h"
 #include "src/runtime/cuda/staging.h"
 #include "src/runtime/kernel_table.h"
@@ -43,11 +44,16 @@ class CudaBackend final : public Backend {
   int64_t mark() override;
   void wait(int64_t mark) override;
 
+  /// By NCCL, which must be installed for it.
+  Status connect(std::span<Backend* const> ranks) override;
+  Communicator* communicator() override { return communicator_.get(); }
+
  private:
   const Device device_;
   std::array<Event, kMarks> marks_;
   int64_t marks_made_ = 0;
   std::optional<Staging> staging_;  // made by the first copy: a plan needs none
+  std::unique_ptr<NcclCommunicator> communicator_;
   KernelTable<const Device> table_;
 };
 

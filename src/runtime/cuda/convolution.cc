@@ -14,6 +14,7 @@ using kernels::Box;
 using kernels::ConvDims;
 using kernels::ImageDims;
 using kernels::ImageStrides;
+using kernels::cuda::Format;
 using kernels::cuda::In;
 using kernels::cuda::Out;
 
@@ -100,7 +101,11 @@ std::vector<BackendDescriptor> get_descriptors(cudnnBackendDescriptor_t d,
   return owners;
 }
 
-cudnnDataType_t data_type(bool bf16) { return bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT; }
+cudnnDataType_t data_type(Format format) {
+  return format == Format::kF32    ? CUDNN_DATA_FLOAT
+         : format == Format::kBf16 ? CUDNN_DATA_BFLOAT16
+                                   : CUDNN_DATA_HALF;
+}
 
 ImageStrides strides_of(const ImageDims& d, bool channels_last) {
   return channels_last ? ImageStrides::channels_last(d) : ImageStrides::row_major(d);
@@ -197,9 +202,7 @@ ConvolutionGraph::ConvolutionGraph(const ConvolutionProblem& p, cudnnHandle_t ha
   const ConvDims& d = p.dims;
   const ImageDims y = d.y(), w = filter_dims(d);
   const bool forward = p.pass == ConvolutionPass::kForward;
-  const auto type = [&](bool is_result) {
-    return data_type(is_result ? p.result_bf16 : p.operands_bf16);
-  };
+  const auto type = [&](bool is_result) { return data_type(is_result ? p.result : p.operands); };
   image_ = make_tensor(kImage, d.x, strides_of(d.x, p.channels_last),
                        type(p.pass == ConvolutionPass::kData));
   filter_ = make_tensor(kFilter, w, strides_of(w, p.channels_last),
@@ -274,10 +277,11 @@ bool is_allowed(cudnnBackendDescriptor_t engine_config, const ConvolutionProblem
       case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
         return true;
       case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:  // of F32: TF32
+        return problem.operands == Format::kF32 && !problem.tf32;
       // Transforms whose numbers lose several digits of a float.
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
-        return !problem.operands_bf16;
+        return problem.operands == Format::kF32;
       default:
         return false;
     }
@@ -351,6 +355,17 @@ void ConvolutionPlan::run(const void* image, const void* filter, const void* out
   check(cudnnBackendExecute(device_->dnn(), plan_.get(), pack.get()), "cudnnBackendExecute");
 }
 
+namespace {
+
+/// What both operands are brought to.
+Format operands_of(const Convolution::Storage& s) { return s.a != Format::kF32 ? s.a : s.b; }
+
+std::string name_of(Format format) {
+  return format == Format::kF32 ? "F32" : format == Format::kBf16 ? "bf16" : "f16";
+}
+
+}  // namespace
+
 Convolution::Convolution(const Device& device, const std::string& name, ConvolutionPass pass,
                          const ConvDims& dims, bool channels_last, bool bias, Storage storage)
     : device_(device),
@@ -360,7 +375,7 @@ Convolution::Convolution(const Device& device, const std::string& name, Convolut
       channels_last_(channels_last),
       bias_(bias),
       storage_(storage) {
-  const bool mixed = (storage.a_bf16 || storage.b_bf16) != storage.result_bf16;
+  const bool mixed = operands_of(storage) != storage.result;
   for (const bool padded : {false, true}) {
     if (padded && !is_asymmetric(dims.window)) continue;
     for (const bool as_operands : {false, true}) {
@@ -384,17 +399,16 @@ Convolution::Convolution(const Device& device, const std::string& name, Convolut
                       shape({y.N, y.C, y.H, y.W}) + ", strides " + shape({w.stride_h, w.stride_w}) +
                       ", pads " + shape({w.pad_top, w.pad_left, w.pad_bottom, w.pad_right}) +
                       ", dilations " + shape({w.dilation_h, w.dilation_w}) + ", group " +
-                      std::to_string(dims.group) +
-                      (storage.a_bf16 || storage.b_bf16 ? ", bf16" : ", F32"),
+                      std::to_string(dims.group) + ", " + name_of(operands_of(storage)),
                   CUDNN_STATUS_NOT_SUPPORTED);
 }
 
 bool Convolution::prepare(const Way& way) {
   inner_ = way.padded ? with_symmetric_pads(dims_) : dims_;
-  const bool bf16 = storage_.a_bf16 || storage_.b_bf16;
-  const bool result_bf16 = way.result_as_operands ? bf16 : storage_.result_bf16;
-  plan_ = ConvolutionPlan::find(device_,
-                                {pass_, inner_, channels_last_, bf16, result_bf16, way.fused_bias});
+  const Format operands = operands_of(storage_);
+  const Format made = way.result_as_operands ? operands : storage_.result;
+  plan_ = ConvolutionPlan::find(
+      device_, {pass_, inner_, channels_last_, operands, made, way.fused_bias, storage_.tf32});
   if (!plan_) return false;
   fused_bias_ = way.fused_bias;
   // The filter's order is the parameter's where the two are the same.
@@ -402,24 +416,24 @@ bool Convolution::prepare(const Way& way) {
       channels_last_ && dims_.window.R * dims_.window.S > 1 && dims_.group_channels() > 1;
   const int64_t image = inner_.x.elements(), filter = dims_.weight_elements();
   const int64_t output = dims_.y().elements();
-  const bool a_narrows = bf16 != storage_.a_bf16, b_narrows = bf16 != storage_.b_bf16;
-  const bool result_differs = result_bf16 != storage_.result_bf16;
+  const bool a_narrows = operands != storage_.a, b_narrows = operands != storage_.b;
+  const bool result_differs = made != storage_.result;
   workspace_bytes_ = 0;
   switch (pass_) {
     case ConvolutionPass::kForward:
-      a_ = form(image, way.padded || a_narrows, bf16);
-      b_ = form(filter, reorders || b_narrows, bf16);
-      result_ = form(output, result_differs, result_bf16);
+      a_ = form(image, way.padded || a_narrows, operands);
+      b_ = form(filter, reorders || b_narrows, operands);
+      result_ = form(output, result_differs, made);
       break;
     case ConvolutionPass::kData:
-      a_ = form(output, a_narrows, bf16);
-      b_ = form(filter, reorders || b_narrows, bf16);
-      result_ = form(image, way.padded || result_differs, result_bf16);
+      a_ = form(output, a_narrows, operands);
+      b_ = form(filter, reorders || b_narrows, operands);
+      result_ = form(image, way.padded || result_differs, made);
       break;
     case ConvolutionPass::kWeights:
-      a_ = form(image, way.padded || a_narrows, bf16);
-      b_ = form(output, b_narrows, bf16);
-      result_ = form(filter, reorders || result_differs, result_bf16);
+      a_ = form(image, way.padded || a_narrows, operands);
+      b_ = form(output, b_narrows, operands);
+      result_ = form(filter, reorders || result_differs, made);
       break;
   }
   plan_at_ = workspace_bytes_;
@@ -427,10 +441,10 @@ bool Convolution::prepare(const Way& way) {
   return true;
 }
 
-Convolution::Form Convolution::form(int64_t elements, bool is_needed, bool bf16) {
-  if (!is_needed) return {-1, bf16};
-  const Form f{workspace_bytes_, bf16};
-  workspace_bytes_ += aligned(elements * (bf16 ? 2 : 4));
+Convolution::Form Convolution::form(int64_t elements, bool is_needed, Format format) {
+  if (!is_needed) return {-1, format};
+  const Form f{workspace_bytes_, format};
+  workspace_bytes_ += aligned(elements * element_bytes(format));
   return f;
 }
 
@@ -468,7 +482,7 @@ void Convolution::copy_filter(bool to_plan, In x, Out y) const {
 
 void Convolution::run(In a, In b, const float* bias, Out result, void* workspace) const {
   auto* memory = static_cast<std::byte*>(workspace);
-  const auto piece = [&](const Form& f) { return Out{memory + f.at, f.bf16}; };
+  const auto piece = [&](const Form& f) { return Out{memory + f.at, f.format}; };
   const ImageDims y = dims_.y();
   if (a_.at >= 0) {
     const Out to = piece(a_);
@@ -535,7 +549,7 @@ void add_image_bias(const Device& device, const ImageDims& d, const ImageStrides
     box.append(d.C, {s.c, 1, s.c});
     box.append(d.pixels(), {s.w, 0, s.w});
   }
-  kernels::cuda::arithmetic<math::Add>(box, y, {bias, false}, y, device.stream());
+  kernels::cuda::arithmetic<math::Add>(box, y, {bias}, y, device.stream());
 }
 
 }  // namespace trainyard::cuda

@@ -37,8 +37,10 @@ struct ConvolutionProblem {
   ConvolutionPass pass = ConvolutionPass::kForward;
   kernels::ConvDims dims;
   bool channels_last = true;
-  bool operands_bf16 = false, result_bf16 = false;
+  kernels::cuda::Format operands = kernels::cuda::Format::kF32,
+                        result = kernels::cuda::Format::kF32;
   bool bias = false;  // forward: F32, added before y is rounded
+  bool tf32 = false;  // operands of F32 may be rounded to TF32
 };
 
 /// An engine and its knobs: enough to make the same plan again.
@@ -76,7 +78,7 @@ std::vector<BackendDescriptor> propose_engines(const ConvolutionGraph& graph,
                                                cudnnBackendHeurMode_t mode,
                                                cudnnBackendDescriptor_t properties = nullptr);
 /// Whether an engine may be used: deterministic, and sums in F32 of what is stored - in particular
-/// no TF32, which would round F32 operands.
+/// no TF32, which would round F32 operands, unless the problem allows it.
 bool is_allowed(cudnnBackendDescriptor_t engine_config, const ConvolutionProblem& problem);
 
 EngineChoice choice_of(cudnnBackendDescriptor_t engine_config);
@@ -105,13 +107,14 @@ class ConvolutionPlan {
   int64_t workspace_bytes_ = 0;
 };
 
-/// A convolution of tensors as the graph has them: filters row-major, each tensor in F32 or bf16,
-/// pads as the op says. Where no engine takes that, operands are brought into another form in the
-/// workspace.
+/// A convolution of tensors as the graph has them: filters row-major, each tensor in a format of
+/// its own, pads as the op says. Where no engine takes that, operands are brought into another form
+/// in the workspace.
 class Convolution {
  public:
   struct Storage {
-    bool a_bf16, b_bf16, result_bf16;
+    kernels::cuda::Format a, b, result;
+    bool tf32;  // F32 operands may be rounded to it
   };
   /// Operands a and b: x and w (forward), dy and w (data), x and dy (weights). `name` for the error
   /// where cuDNN has no engine.
@@ -128,14 +131,14 @@ class Convolution {
   /// is used as it is.
   struct Form {
     int64_t at = -1;
-    bool bf16 = false;
+    kernels::cuda::Format format = kernels::cuda::Format::kF32;
   };
   /// How the tensors are brought to the engine; the first that has a plan is taken.
   struct Way {
     bool fused_bias, result_as_operands, padded;
   };
   bool prepare(const Way& way);
-  Form form(int64_t elements, bool is_needed, bool bf16);
+  Form form(int64_t elements, bool is_needed, kernels::cuda::Format format);
   void copy_image(const kernels::ImageDims& from, kernels::cuda::In x, const kernels::ImageDims& to,
                   kernels::cuda::Out y) const;
   void copy_filter(bool to_plan, kernels::cuda::In x, kernels::cuda::Out y) const;

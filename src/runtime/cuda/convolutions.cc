@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "kernels/reduce.h"
+#include "src/ops/tf32.h"
 #include "src/runtime/cuda/convolution.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/image_kernels.h"
@@ -44,8 +45,8 @@ class ConvKernel final : public Kernel {
         forward_(device, n.name, ConvolutionPass::kForward,
                  conv_dims(n, input_info(g, n, 0), input_info(g, n, 1)),
                  is_channels_last(input_info(g, n, 0)), bias_,
-                 {input_info(g, n, 0).is_bf16(), input_info(g, n, 1).is_bf16(),
-                  output_info(g, n, 0).is_bf16()}) {}
+                 {format_of(input_info(g, n, 0)), format_of(input_info(g, n, 1)),
+                  format_of(output_info(g, n, 0)), allows_tf32(n)}) {}
   int64_t workspace_bytes() const override { return forward_.workspace_bytes(); }
   void run(const KernelArgs& a) override {
     forward_.run(operands_.in(a, 0), operands_.in(a, 1), bias_ ? a.in<float>(2) : nullptr,
@@ -70,8 +71,8 @@ class ConvTransposeKernel final : public Kernel {
         strides_(image_strides(output_info(g, n, 0))),
         data_(device, n.name, ConvolutionPass::kData, dims_, is_channels_last(input_info(g, n, 0)),
               /*bias=*/false,
-              {input_info(g, n, 0).is_bf16(), input_info(g, n, 1).is_bf16(),
-               output_info(g, n, 0).is_bf16()}) {}
+              {format_of(input_info(g, n, 0)), format_of(input_info(g, n, 1)),
+               format_of(output_info(g, n, 0)), allows_tf32(n)}) {}
   int64_t workspace_bytes() const override { return data_.workspace_bytes(); }
   void run(const KernelArgs& a) override {
     const kernels::cuda::Out y = operands_.out(a, 0);
@@ -99,17 +100,18 @@ class ConvGradKernel final : public Kernel {
     const ConvDims d = kTransposed ? conv_transpose_dims(n.attributes, x.type.shape, w.type.shape)
                                    : conv_dims(n, x, w);
     if (has_output(n, 0)) {
-      data_.emplace(
-          device, n.name, kTransposed ? ConvolutionPass::kForward : ConvolutionPass::kData, d,
-          channels_last, /*bias=*/false,
-          Convolution::Storage{dy.is_bf16(), w.is_bf16(), output_info(g, n, 0).is_bf16()});
+      data_.emplace(device, n.name,
+                    kTransposed ? ConvolutionPass::kForward : ConvolutionPass::kData, d,
+                    channels_last, /*bias=*/false,
+                    Convolution::Storage{format_of(dy), format_of(w),
+                                         format_of(output_info(g, n, 0)), allows_tf32(n)});
       workspace_bytes_ = data_->workspace_bytes();
     }
     if (has_output(n, 1)) {
       const TensorInfo &image = kTransposed ? dy : x, &output = kTransposed ? x : dy;
-      weights_.emplace(
-          device, n.name, ConvolutionPass::kWeights, d, channels_last, /*bias=*/false,
-          Convolution::Storage{image.is_bf16(), output.is_bf16(), output_info(g, n, 1).is_bf16()});
+      weights_.emplace(device, n.name, ConvolutionPass::kWeights, d, channels_last, /*bias=*/false,
+                       Convolution::Storage{format_of(image), format_of(output),
+                                            format_of(output_info(g, n, 1)), allows_tf32(n)});
       workspace_bytes_ = std::max(workspace_bytes_, weights_->workspace_bytes());
     }
     if (has_output(n, 2)) {

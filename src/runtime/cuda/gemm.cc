@@ -5,6 +5,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/cuda/column_sum.h"
+#include "src/ops/tf32.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/matmul.h"
 #include "src/runtime/op_params.h"
@@ -13,6 +14,7 @@ namespace trainyard::cuda {
 namespace {
 
 using kernels::GemmDims;  // x [N, F], w [K, F], y and dy [N, K]
+using kernels::cuda::Format;
 
 constexpr auto kGelu = math::GeluTanh();
 
@@ -30,9 +32,10 @@ class GemmKernel final : public Kernel {
  private:
   static Product make_product(const Device& device, const Graph& g, const Node& n) {
     const GemmDims d = gemm_dims(g, n);
-    const MatmulDims dims{d.N, d.K, d.F, false, true, has_input(n, 2)};
-    return {device, dims, input_info(g, n, 0).is_bf16(), input_info(g, n, 1).is_bf16(),
-            output_info(g, n, 0).is_bf16()};
+    MatmulDims dims{d.N, d.K, d.F, false, true, has_input(n, 2)};
+    dims.tf32 = allows_tf32(n);
+    return {device, dims, format_of(input_info(g, n, 0)), format_of(input_info(g, n, 1)),
+            format_of(output_info(g, n, 0))};
   }
 
   Operands operands_;
@@ -46,10 +49,12 @@ class GemmGeluKernel final : public Kernel {
  public:
   GemmGeluKernel(const Device& device, const Graph& g, const Node& n)
       : device_(device), operands_(g, n), d_(gemm_dims(g, n)), bias_(has_input(n, 2)) {
-    const bool x = input_info(g, n, 0).is_bf16(), w = input_info(g, n, 1).is_bf16(),
-               y = output_info(g, n, 0).is_bf16();
-    const bool keeps = has_output(n, 1), pre = keeps ? output_info(g, n, 1).is_bf16() : y;
+    const Format x = format_of(input_info(g, n, 0)), w = format_of(input_info(g, n, 1)),
+                 y = format_of(output_info(g, n, 0));
+    const bool keeps = has_output(n, 1);
+    const Format pre = keeps ? format_of(output_info(g, n, 1)) : y;
     MatmulDims dims{d_.N, d_.K, d_.F, false, true, bias_};
+    dims.tf32 = allows_tf32(n);
     dims.epilogue = keeps ? Epilogue::kGeluKept : Epilogue::kGelu;
     is_one_ = pre == y && Product::is_offered(device, dims, x, w, y);
     if (!is_one_) dims.epilogue = Epilogue::kNone;
@@ -81,24 +86,27 @@ class GemmGradKernel final : public Kernel {
  public:
   GemmGradKernel(const Device& device, const Graph& g, const Node& n)
       : device_(device), operands_(g, n), d_(gemm_dims(g, n)), behind_gelu_(has_input(n, 3)) {
-    const bool x = input_info(g, n, 0).is_bf16(), w = input_info(g, n, 1).is_bf16(),
-               dy = input_info(g, n, 2).is_bf16();
+    const Format x = format_of(input_info(g, n, 0)), w = format_of(input_info(g, n, 1)),
+                 dy = format_of(input_info(g, n, 2));
     if (has_output(n, 0)) {
-      const bool dx = output_info(g, n, 0).is_bf16();
+      const Format dx = format_of(output_info(g, n, 0));
       MatmulDims dims{d_.N, d_.F, d_.K};
+      dims.tf32 = allows_tf32(n);
       dims.epilogue = Epilogue::kGeluGrad;
-      gelu_in_product_ = behind_gelu_ && input_info(g, n, 3).is_bf16() == dx &&
+      gelu_in_product_ = behind_gelu_ && format_of(input_info(g, n, 3)) == dx &&
                          Product::is_offered(device, dims, dy, w, dx);
       if (!gelu_in_product_) dims.epilogue = Epilogue::kNone;
       dx_.emplace(device, dims, dy, w, dx);
     }
     if (has_output(n, 1)) {
-      const bool dw = output_info(g, n, 1).is_bf16();
+      const Format dw = format_of(output_info(g, n, 1));
       MatmulDims dims{d_.K, d_.F, d_.N, true};
+      dims.tf32 = allows_tf32(n);
       dims.epilogue = Epilogue::kSumsOfA;
-      // Sums of dy as it is stored, not as the product would narrow it.
-      sums_in_product_ =
-          has_output(n, 2) && !dw && (dy || !x) && Product::is_offered(device, dims, dy, x, dw);
+      // Sums of dy as it is stored, not as the product would narrow or round it.
+      sums_in_product_ = has_output(n, 2) && dw == Format::kF32 && !dims.tf32 &&
+                         (dy != Format::kF32 || x == Format::kF32) &&
+                         Product::is_offered(device, dims, dy, x, dw);
       if (!sums_in_product_) dims.epilogue = Epilogue::kNone;
       dw_.emplace(device, dims, dy, x, dw);
     }

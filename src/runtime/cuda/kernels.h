@@ -13,6 +13,8 @@ namespace trainyard::cuda {
 
 using CudaEntry = KernelEntry<const Device>;
 
+kernels::cuda::Format format_of(const TensorInfo& tensor);
+
 /// A node's operands as kernels take them. How each is stored is asked once, when the kernel is
 /// prepared.
 class Operands {
@@ -20,14 +22,16 @@ class Operands {
   Operands(const Graph& graph, const Node& node);
   /// nullptr inside where it is left out.
   kernels::cuda::In in(const KernelArgs& a, size_t i) const {
-    return {i < a.inputs.size() ? a.inputs[i] : nullptr, i < in_.size() && in_[i]};
+    return {i < a.inputs.size() ? a.inputs[i] : nullptr, i < in_.size() ? in_[i] : Format::kF32};
   }
   kernels::cuda::Out out(const KernelArgs& a, size_t i) const {
-    return {i < a.outputs.size() ? a.outputs[i] : nullptr, i < out_.size() && out_[i]};
+    return {i < a.outputs.size() ? a.outputs[i] : nullptr,
+            i < out_.size() ? out_[i] : Format::kF32};
   }
 
  private:
-  std::vector<bool> in_, out_;  // whether it is bf16
+  using Format = kernels::cuda::Format;
+  std::vector<Format> in_, out_;
 };
 
 std::span<const CudaEntry> activation_kernels();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/convert.h"
+#include "src/ops/tf32.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/matmul.h"
 #include "src/runtime/op_params.h"
@@ -16,6 +17,7 @@ namespace trainyard::cuda {
 namespace {
 
 using kernels::MatMulBatch;
+using kernels::cuda::Format;
 using kernels::cuda::In;
 using kernels::cuda::Out;
 
@@ -26,15 +28,15 @@ using Matrices = std::array<int64_t, 3>;
 /// a matrix of c twice, and rounds behind the first add to what is there.
 class Products {
  public:
-  /// `dims` without batch and storage; `elements` of a matrix of a, b and c, `bf16` how they are
+  /// `dims` without batch and storage; `elements` of a matrix of a, b and c, `formats` how they are
   /// stored. What several rounds add up is F32 until it is whole.
   Products(const Device& device, MatmulDims dims, const std::vector<std::vector<Matrices>>& rounds,
-           const Matrices& elements, std::array<bool, 3> bf16, int64_t c_count)
+           const Matrices& elements, std::array<Format, 3> formats, int64_t c_count)
       : device_(device), elements_(elements) {
-    if (rounds.size() > 1 && bf16[2]) {
+    if (rounds.size() > 1 && formats[2] != Format::kF32) {
       sum_elements_ = c_count * elements[2];
       sum_bytes_ = (4 * sum_elements_ + 255) / 256 * 256;
-      bf16[2] = false;
+      formats[2] = Format::kF32;
     }
     std::map<std::array<int64_t, 5>, const Product*> prepared;  // by size, distances, accumulate
     for (const std::vector<Matrices>& round : rounds) {
@@ -51,8 +53,8 @@ class Products {
           dims.stride_a = apart[0] * elements[0];
           dims.stride_b = apart[1] * elements[1];
           dims.stride_c = apart[2] * elements[2];
-          dims.alignment = alignment_of(elements, bf16);
-          product = &products_.emplace_back(device, dims, bf16[0], bf16[1], bf16[2]);
+          dims.alignment = alignment_of(elements, formats);
+          product = &products_.emplace_back(device, dims, formats[0], formats[1], formats[2]);
           product_bytes_ = std::max(product_bytes_, product->workspace_bytes());
         }
         runs_.push_back({round[begin], product});
@@ -63,7 +65,7 @@ class Products {
   int64_t workspace_bytes() const { return sum_bytes_ + product_bytes_; }
   void run(const In& a, const In& b, const Out& c, void* workspace) const {
     auto* const rest = static_cast<std::byte*>(workspace) + sum_bytes_;
-    const Out sum = sum_elements_ > 0 ? Out{workspace, false} : c;
+    const Out sum = sum_elements_ > 0 ? Out{workspace} : c;
     for (const Run& r : runs_) {
       r.product->run(a + r.first[0] * elements_[0], b + r.first[1] * elements_[1], nullptr,
                      sum + r.first[2] * elements_[2], rest);
@@ -94,9 +96,9 @@ class Products {
   }
 
   /// Of every matrix, in bytes.
-  static uint32_t alignment_of(const Matrices& elements, const std::array<bool, 3>& bf16) {
+  static uint32_t alignment_of(const Matrices& elements, const std::array<Format, 3>& formats) {
     int64_t bytes = 16;
-    for (size_t i = 0; i < 3; ++i) bytes = std::gcd(bytes, elements[i] * (bf16[i] ? 2 : 4));
+    for (size_t i = 0; i < 3; ++i) bytes = std::gcd(bytes, elements[i] * element_bytes(formats[i]));
     return static_cast<uint32_t>(bytes);
   }
 
@@ -142,12 +144,14 @@ class MatMulKernel final : public Kernel {
     for (size_t p = 0; p < d.a_of.size(); ++p) {
       all.push_back({d.a_of[p], d.b_of[p], static_cast<int64_t>(p)});
     }
+    MatmulDims dims{d.M, d.N, d.K};
+    dims.tf32 = allows_tf32(n);
     return {device,
-            {d.M, d.N, d.K},
+            dims,
             {all},
             {d.M * d.K, d.K * d.N, d.M * d.N},
-            {input_info(g, n, 0).is_bf16(), input_info(g, n, 1).is_bf16(),
-             output_info(g, n, 0).is_bf16()},
+            {format_of(input_info(g, n, 0)), format_of(input_info(g, n, 1)),
+             format_of(output_info(g, n, 0))},
             std::ssize(all)};
   }
 
@@ -161,19 +165,21 @@ class MatMulGradKernel final : public Kernel {
  public:
   MatMulGradKernel(const Device& device, const Graph& g, const Node& n) : operands_(g, n) {
     const MatMulBatch d = mat_mul_dims(g, n);
-    const bool a = input_info(g, n, 0).is_bf16(), b = input_info(g, n, 1).is_bf16(),
-               dc = input_info(g, n, 2).is_bf16();
+    const Format a = format_of(input_info(g, n, 0)), b = format_of(input_info(g, n, 1)),
+                 dc = format_of(input_info(g, n, 2));
     if (has_output(n, 0)) {
-      da_.emplace(device, MatmulDims{d.M, d.K, d.N, false, true},
-                  rounds_of(d.a_of, d.b_of, d.a_count, true),
+      MatmulDims dims{d.M, d.K, d.N, false, true};
+      dims.tf32 = allows_tf32(n);
+      da_.emplace(device, dims, rounds_of(d.a_of, d.b_of, d.a_count, true),
                   Matrices{d.M * d.N, d.K * d.N, d.M * d.K},
-                  std::array{dc, b, output_info(g, n, 0).is_bf16()}, d.a_count);
+                  std::array{dc, b, format_of(output_info(g, n, 0))}, d.a_count);
     }
     if (has_output(n, 1)) {
-      db_.emplace(device, MatmulDims{d.K, d.N, d.M, true, false},
-                  rounds_of(d.b_of, d.a_of, d.b_count, false),
+      MatmulDims dims{d.K, d.N, d.M, true, false};
+      dims.tf32 = allows_tf32(n);
+      db_.emplace(device, dims, rounds_of(d.b_of, d.a_of, d.b_count, false),
                   Matrices{d.M * d.K, d.M * d.N, d.K * d.N},
-                  std::array{a, dc, output_info(g, n, 1).is_bf16()}, d.b_count);
+                  std::array{a, dc, format_of(output_info(g, n, 1))}, d.b_count);
     }
   }
   int64_t workspace_bytes() const override {

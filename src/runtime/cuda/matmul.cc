@@ -8,6 +8,8 @@
 namespace trainyard::cuda {
 namespace {
 
+using kernels::cuda::Format;
+
 int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 template <typename T>
@@ -29,13 +31,17 @@ void prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttri
         "cublasLtMatmulPreferenceSetAttribute " + std::to_string(attribute));
 }
 
+cudaDataType_t data_type(Format format) {
+  return format == Format::kF32 ? CUDA_R_32F : format == Format::kBf16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
 /// A row-major [rows, columns] matrix is a column-major one of `columns` rows.
-MatrixLayout row_major(int64_t rows, int64_t columns, int64_t row, bool bf16, int64_t batch,
+MatrixLayout row_major(int64_t rows, int64_t columns, int64_t row, Format format, int64_t batch,
                        int64_t stride) {
   cublasLtMatrixLayout_t layout = nullptr;
-  const cublasStatus_t status = cublasLtMatrixLayoutCreate(
-      &layout, bf16 ? CUDA_R_16BF : CUDA_R_32F, static_cast<uint64_t>(columns),
-      static_cast<uint64_t>(rows), row > 0 ? row : columns);
+  const cublasStatus_t status =
+      cublasLtMatrixLayoutCreate(&layout, data_type(format), static_cast<uint64_t>(columns),
+                                 static_cast<uint64_t>(rows), row > 0 ? row : columns);
   MatrixLayout owner(layout);
   check(status, "cublasLtMatrixLayoutCreate");
   if (batch > 1) {
@@ -57,7 +63,7 @@ cublasLtEpilogue_t library_epilogue(const MatmulDims& d) {
       TRAINYARD_CHECK(!d.bias, "a gradient has no bias");
       return CUBLASLT_EPILOGUE_DGELU;
     case Epilogue::kSumsOfA:  // our a is the second operand
-      TRAINYARD_CHECK(!d.bias && !d.c_bf16, "sums of a have the type of c, F32");
+      TRAINYARD_CHECK(!d.bias && d.c == Format::kF32, "sums of a have the type of c, F32");
       return CUBLASLT_EPILOGUE_BGRADB;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
@@ -73,8 +79,10 @@ std::string words_of(const MatmulDims& d) {
 MatmulDescription::MatmulDescription(const MatmulDims& d) {
   TRAINYARD_CHECK(d.m > 0 && d.n > 0 && d.k > 0 && d.batch > 0 && d.batch <= INT32_MAX,
                   "matmul " + words_of(d) + ": every dimension must be above 0");
+  const cublasComputeType_t compute =
+      d.tf32 && d.operands == Format::kF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   cublasLtMatmulDesc_t created = nullptr;
-  const cublasStatus_t status = cublasLtMatmulDescCreate(&created, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  const cublasStatus_t status = cublasLtMatmulDescCreate(&created, compute, CUDA_R_32F);
   operation.reset(created);
   check(status, "cublasLtMatmulDescCreate");
   set(created, CUBLASLT_MATMUL_DESC_TRANSA, d.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -84,19 +92,19 @@ MatmulDescription::MatmulDescription(const MatmulDims& d) {
     set(created, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, d.row_c > 0 ? d.row_c : d.n);
   }
   if (d.bias || d.epilogue == Epilogue::kSumsOfA) {
-    set(created, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, d.c_bf16 ? CUDA_R_16BF : CUDA_R_32F);
+    set(created, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(d.c));
   }
-  b = d.transpose_b ? row_major(d.n, d.k, d.row_b, d.operands_bf16, d.batch, d.stride_b)
-                    : row_major(d.k, d.n, d.row_b, d.operands_bf16, d.batch, d.stride_b);
-  a = d.transpose_a ? row_major(d.k, d.m, d.row_a, d.operands_bf16, d.batch, d.stride_a)
-                    : row_major(d.m, d.k, d.row_a, d.operands_bf16, d.batch, d.stride_a);
-  c = row_major(d.m, d.n, d.row_c, d.c_bf16, d.batch, d.stride_c);
+  b = d.transpose_b ? row_major(d.n, d.k, d.row_b, d.operands, d.batch, d.stride_b)
+                    : row_major(d.k, d.n, d.row_b, d.operands, d.batch, d.stride_b);
+  a = d.transpose_a ? row_major(d.k, d.m, d.row_a, d.operands, d.batch, d.stride_a)
+                    : row_major(d.m, d.k, d.row_a, d.operands, d.batch, d.stride_a);
+  c = row_major(d.m, d.n, d.row_c, d.c, d.batch, d.stride_c);
 }
 
 std::optional<cublasLtMatmulHeuristicResult_t> Matmul::find_algorithm(
     const Device& device, const MatmulDims& dims, const MatmulDescription& description) {
-  TRAINYARD_CHECK(dims.operands_bf16 || !dims.c_bf16,
-                  "cuBLASLt makes no bf16 product of F32 operands");
+  TRAINYARD_CHECK(dims.c == Format::kF32 || dims.c == dims.operands,
+                  "cuBLASLt makes no such product of these operands");
   cublasLtMatmulPreference_t created = nullptr;
   const cublasStatus_t status = cublasLtMatmulPreferenceCreate(&created);
   const MatmulPreference preference(created);
@@ -142,7 +150,7 @@ Matmul::Matmul(const Device& device, const MatmulDims& dims)
   }
   algorithm_ = found->algo;
   library_bytes_ = static_cast<int64_t>(found->workspaceSize);
-  if (dims.bias && dims.c_bf16) {
+  if (dims.bias && dims.c != Format::kF32) {
     bias_bytes_ = aligned(2 * dims.n);
   }
 }
@@ -151,7 +159,7 @@ void Matmul::run(const void* a, const void* b, const float* bias, void* c, void*
                  void* other) const {
   const void* added = bias;
   if (bias_bytes_ > 0) {
-    kernels::cuda::convert(dims_.n, {bias, false}, {workspace, true}, device_.stream());
+    kernels::cuda::convert(dims_.n, {bias}, {workspace, dims_.c}, device_.stream());
     added = workspace;
   }
   if (dims_.bias) set(description_.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, added);
@@ -171,10 +179,21 @@ void Matmul::run(const void* a, const void* b, const float* bias, void* c, void*
 
 namespace {
 
-MatmulDims stored(MatmulDims dims, bool any_bf16, bool c_bf16) {
-  dims.operands_bf16 = any_bf16;
-  dims.c_bf16 = c_bf16;
+MatmulDims stored(MatmulDims dims, Format operands, Format c) {
+  dims.operands = operands;
+  dims.c = c;
   return dims;
+}
+
+/// The one of 16 bits, if there is one.
+Format narrowest(std::initializer_list<Format> formats) {
+  Format narrow = Format::kF32;
+  for (const Format f : formats) {
+    if (f == Format::kF32) continue;
+    TRAINYARD_CHECK(narrow == Format::kF32 || narrow == f, "a product of two formats of 16 bits");
+    narrow = f;
+  }
+  return narrow;
 }
 
 /// Elements from the first to the last of an operand.
@@ -184,24 +203,22 @@ int64_t extent(int64_t batch, int64_t stride, int64_t rows, int64_t columns, int
 
 }  // namespace
 
-Product::Product(const Device& device, MatmulDims d, bool a_bf16, bool b_bf16, bool c_bf16)
-    : device_(device), product_(device, stored(d, a_bf16 || b_bf16 || c_bf16, c_bf16)) {
-  if (!a_bf16 && !b_bf16 && !c_bf16) return;
-  if (!a_bf16) {
+Product::Product(const Device& device, MatmulDims d, Format a, Format b, Format c)
+    : device_(device), operands_(narrowest({a, b, c})), product_(device, stored(d, operands_, c)) {
+  if (a != operands_) {
     a_elements_ =
         extent(d.batch, d.stride_a, d.transpose_a ? d.k : d.m, d.transpose_a ? d.m : d.k, d.row_a);
     a_bytes_ = aligned(2 * a_elements_);
   }
-  if (!b_bf16) {
+  if (b != operands_) {
     b_elements_ =
         extent(d.batch, d.stride_b, d.transpose_b ? d.n : d.k, d.transpose_b ? d.k : d.n, d.row_b);
     b_bytes_ = aligned(2 * b_elements_);
   }
 }
 
-bool Product::is_offered(const Device& device, const MatmulDims& d, bool a_bf16, bool b_bf16,
-                         bool c_bf16) {
-  return Matmul::is_offered(device, stored(d, a_bf16 || b_bf16 || c_bf16, c_bf16));
+bool Product::is_offered(const Device& device, const MatmulDims& d, Format a, Format b, Format c) {
+  return Matmul::is_offered(device, stored(d, narrowest({a, b, c}), c));
 }
 
 int64_t Product::workspace_bytes() const {
@@ -215,7 +232,7 @@ void Product::run(kernels::cuda::In a, kernels::cuda::In b, const float* bias, k
     if (elements == 0) return x.data;
     void* const to = next;
     next += bytes;
-    kernels::cuda::convert(elements, x, {to, true}, device_.stream());
+    kernels::cuda::convert(elements, x, {to, operands_}, device_.stream());
     return to;
   };
   const void* const left = narrowed(a, a_elements_, a_bytes_);

@@ -37,8 +37,9 @@ struct MatmulDims {
   /// products share the operand.
   int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
   /// How a and b are stored, which must be alike, and c.
-  bool operands_bf16 = false, c_bf16 = false;
+  kernels::cuda::Format operands = kernels::cuda::Format::kF32, c = kernels::cuda::Format::kF32;
   bool accumulate = false;  // onto what c holds
+  bool tf32 = false;        // operands of F32 are rounded to TF32; others are as they are
   /// Elements from one stored row to the next; 0: as many as a row has.
   int64_t row_a = 0, row_b = 0, row_c = 0;
   /// What every address that is handed to run() is a multiple of, in bytes.
@@ -61,7 +62,7 @@ struct MatmulDescription {
 class Matmul {
  public:
   /// Chooses the algorithm: the first that cuBLASLt proposes within the budget. No product may
-  /// split its sum in an order that changes from run to run, and none computes in TF32.
+  /// split its sum in an order that changes from run to run.
   Matmul(const Device& device, const MatmulDims& dims);
   /// Whether the library has an algorithm for it.
   static bool is_offered(const Device& device, const MatmulDims& dims);
@@ -84,20 +85,23 @@ class Matmul {
   int64_t library_bytes_ = 0;
 };
 
-/// A product of tensors however each is stored: cuBLASLt multiplies F32 by F32 or bf16 by bf16, so
-/// where anything is bf16, an operand that is not is narrowed into the workspace first.
+/// A product of tensors however each is stored: cuBLASLt multiplies operands of one format, so
+/// where anything has 16 bits, an operand that has not is narrowed into the workspace first.
 class Product {
  public:
-  /// `dims` without how its matrices are stored, which the flags say.
-  Product(const Device& device, MatmulDims dims, bool a_bf16, bool b_bf16, bool c_bf16);
-  static bool is_offered(const Device& device, const MatmulDims& dims, bool a_bf16, bool b_bf16,
-                         bool c_bf16);
+  /// `dims` without how its matrices are stored, which the formats say. No two of them are
+  /// different ones of 16 bits.
+  Product(const Device& device, MatmulDims dims, kernels::cuda::Format a, kernels::cuda::Format b,
+          kernels::cuda::Format c);
+  static bool is_offered(const Device& device, const MatmulDims& dims, kernels::cuda::Format a,
+                         kernels::cuda::Format b, kernels::cuda::Format c);
   int64_t workspace_bytes() const;
   void run(kernels::cuda::In a, kernels::cuda::In b, const float* bias, kernels::cuda::Out c,
            void* workspace, void* other = nullptr) const;
 
  private:
   const Device& device_;
+  kernels::cuda::Format operands_;
   int64_t a_elements_ = 0, b_elements_ = 0;  // that are narrowed
   int64_t a_bytes_ = 0, b_bytes_ = 0;        // of the workspace that they take
   Matmul product_;

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/column_sum.h"
 #include "kernels/cuda/convert.h"
+#include "src/ops/tf32.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/matmul.h"
 #include "src/runtime/text_kernels.h"
@@ -13,6 +14,7 @@ namespace {
 
 using kernels::RecurrentCell;
 using kernels::RecurrentDims;
+using kernels::cuda::Format;
 using kernels::cuda::In;
 using kernels::cuda::Out;
 
@@ -44,7 +46,17 @@ Step step_of(const RecurrentDims& d, int64_t s) {
   return {t, s == 0 ? -1 : d.reverse ? t + 1 : t - 1};
 }
 
-bool is_bf16(const Graph& g, const Node& n, size_t i) { return input_info(g, n, i).is_bf16(); }
+Format format_of_input(const Graph& g, const Node& n, size_t i) {
+  return format_of(input_info(g, n, i));
+}
+
+/// A product of the node.
+MatmulDims product_of(const Node& n, int64_t rows, int64_t columns, int64_t terms, bool transpose_a,
+                      bool transpose_b) {
+  MatmulDims dims{rows, columns, terms, transpose_a, transpose_b};
+  dims.tf32 = allows_tf32(n);
+  return dims;
+}
 
 /// The product with x is made for all steps at once; then each step is a product with h and a
 /// kernel.
@@ -55,22 +67,23 @@ class RecurrentKernel final : public Kernel {
         operands_(g, n),
         d_(recurrent_dims(g, n)),
         bias_(has_input(n, 4)),
-        bf16_(is_bf16(g, n, 2)),
-        input_(device, {d_.N * d_.T, d_.gates() * d_.H, d_.F, false, true}, is_bf16(g, n, 0),
-               is_bf16(g, n, 1), false) {
+        factors_(format_of_input(g, n, 2)),
+        input_(device, product_of(n, d_.N * d_.T, d_.gates() * d_.H, d_.F, false, true),
+               format_of_input(g, n, 0), format_of_input(g, n, 1), Format::kF32) {
     const int64_t GH = d_.gates() * d_.H;
     if (d_.T > 1) {
-      recurrent_.emplace(device, MatmulDims{d_.N, GH, d_.H, false, true}, bf16_, bf16_, false);
+      recurrent_.emplace(device, product_of(n, d_.N, GH, d_.H, false, true), factors_, factors_,
+                         Format::kF32);
     }
     Pieces pieces;
     product_at_ = pieces.add(
         std::max(input_.workspace_bytes(), recurrent_ ? recurrent_->workspace_bytes() : 0));
     // In the gates themselves, where those are F32.
-    a_bytes_ = output_info(g, n, 2).is_bf16() ? d_.N * d_.T * GH * kFloat : 0;
+    a_bytes_ = output_info(g, n, 2).is_half() ? d_.N * d_.T * GH * kFloat : 0;
     a_at_ = pieces.add(a_bytes_);
     b_at_ = pieces.add(d_.N * GH * kFloat);
     h_at_ = pieces.add(d_.N * d_.H * kFloat);
-    h_narrow_at_ = pieces.add(bf16_ ? d_.N * d_.H * 2 : 0);
+    h_narrow_at_ = pieces.add(narrows() ? d_.N * d_.H * element_bytes(factors_) : 0);
     bytes_ = pieces.bytes();
   }
   int64_t workspace_bytes() const override { return bytes_; }
@@ -80,12 +93,12 @@ class RecurrentKernel final : public Kernel {
     auto* const sums = static_cast<float*>(a_bytes_ > 0 ? at(a, a_at_) : a.outputs[2]);
     auto* const of_h = static_cast<float*>(at(a, b_at_));
     auto* const h = static_cast<float*>(at(a, h_at_));
-    const Out h_narrow{bf16_ ? at(a, h_narrow_at_) : nullptr, bf16_};
-    input_.run(operands_.in(a, 0), operands_.in(a, 1), nullptr, {sums, false}, memory);
+    const Out h_narrow{narrows() ? at(a, h_narrow_at_) : nullptr, factors_};
+    input_.run(operands_.in(a, 0), operands_.in(a, 1), nullptr, {sums}, memory);
     for (int64_t s = 0; s < d_.T; ++s) {
       const auto [t, before] = step_of(d_, s);
-      const Out h_before = bf16_ ? h_narrow : Out{h, false};
-      if (s > 0) recurrent_->run(h_before, operands_.in(a, 2), nullptr, {of_h, false}, memory);
+      const Out h_before = narrows() ? h_narrow : Out{h};
+      if (s > 0) recurrent_->run(h_before, operands_.in(a, 2), nullptr, {of_h}, memory);
       kernels::cuda::recurrent_step_forward(d_, t, before,
                                             {.a = sums,
                                              .b = of_h,
@@ -102,11 +115,13 @@ class RecurrentKernel final : public Kernel {
   }
 
  private:
+  bool narrows() const { return factors_ != Format::kF32; }
+
   CUstream_st* stream_;
   Operands operands_;
   RecurrentDims d_;
   bool bias_;
-  bool bf16_;  // what is multiplied
+  Format factors_;  // of what is multiplied
   Product input_;
   std::optional<Product> recurrent_;  // of a step
   int64_t product_at_ = 0, a_at_ = 0, a_bytes_ = 0, b_at_ = 0, h_at_ = 0, h_narrow_at_ = 0;
@@ -120,22 +135,27 @@ class RecurrentGradKernel final : public Kernel {
       : stream_(device.stream()),
         operands_(g, n),
         d_(recurrent_dims(g, n)),
-        bf16_(is_bf16(g, n, 2)) {
+        factors_(format_of_input(g, n, 2)) {
     const int64_t GH = d_.gates() * d_.H, rows = d_.N * d_.T;
-    const auto stored = [&](size_t o) { return output_info(g, n, o).is_bf16(); };
+    const auto stored = [&](size_t o) { return format_of(output_info(g, n, o)); };
     int64_t product_bytes = kernels::cuda::column_sum_workspace_bytes(rows, GH);
-    const auto make = [&](std::optional<Product>& product, MatmulDims dims, bool a, bool b,
-                          bool c) {
+    const auto make = [&](std::optional<Product>& product, MatmulDims dims, Format a, Format b,
+                          Format c) {
       product.emplace(device, dims, a, b, c);
       product_bytes = std::max(product_bytes, product->workspace_bytes());
     };
-    MatmulDims step{d_.N, d_.H, GH};
+    MatmulDims step = product_of(n, d_.N, d_.H, GH, false, false);
     step.accumulate = !lstm();
-    if (d_.T > 1) make(step_, step, bf16_, bf16_, false);
-    if (has_output(n, 0)) make(dx_, {rows, d_.F, GH}, bf16_, is_bf16(g, n, 1), stored(0));
-    if (has_output(n, 1)) make(dw_ih_, {GH, d_.F, rows, true}, bf16_, is_bf16(g, n, 0), stored(1));
-    if (has_output(n, 2)) make(dw_hh_, {GH, d_.H, rows, true}, bf16_, bf16_, stored(2));
-    const int64_t element = bf16_ ? 2 : 4;
+    if (d_.T > 1) make(step_, step, factors_, factors_, Format::kF32);
+    if (has_output(n, 0))
+      make(dx_, product_of(n, rows, d_.F, GH, false, false), factors_, format_of_input(g, n, 1),
+           stored(0));
+    if (has_output(n, 1))
+      make(dw_ih_, product_of(n, GH, d_.F, rows, true, false), factors_, format_of_input(g, n, 0),
+           stored(1));
+    if (has_output(n, 2))
+      make(dw_hh_, product_of(n, GH, d_.H, rows, true, false), factors_, factors_, stored(2));
+    const int64_t element = element_bytes(factors_);
     Pieces pieces;
     product_at_ = pieces.add(product_bytes);
     dh_at_ = pieces.add(d_.N * d_.H * kFloat);
@@ -151,9 +171,9 @@ class RecurrentGradKernel final : public Kernel {
 
   void run(const KernelArgs& a) override {
     void* const memory = at(a, product_at_);
-    const auto piece = [&](int64_t offset) { return Out{at(a, offset), bf16_}; };
+    const auto piece = [&](int64_t offset) { return Out{at(a, offset), factors_}; };
     const Out da = piece(da_at_), db = piece(db_at_), step = piece(step_at_);
-    const Out h_before = piece(h_before_at_), dh{at(a, dh_at_), false};
+    const Out h_before = piece(h_before_at_), dh{at(a, dh_at_)};
     for (int64_t s = d_.T - 1; s >= 0; --s) {
       const auto [t, before] = step_of(d_, s);
       kernels::cuda::recurrent_step_backward(d_, t, before, s + 1 == d_.T,
@@ -183,15 +203,15 @@ class RecurrentGradKernel final : public Kernel {
   void write_sum(const KernelArgs& a, const In& x, const Out& out) const {
     if (!out) return;
     const int64_t GH = d_.gates() * d_.H;
-    auto* const sum = static_cast<float*>(out.is_bf16 ? at(a, sum_at_) : out.data);
+    auto* const sum = static_cast<float*>(out.format != Format::kF32 ? at(a, sum_at_) : out.data);
     kernels::cuda::column_sum(d_.N * d_.T, GH, x, sum, at(a, product_at_), stream_);
-    if (out.is_bf16) kernels::cuda::convert(GH, {sum, false}, out, stream_);
+    if (out.format != Format::kF32) kernels::cuda::convert(GH, {sum}, out, stream_);
   }
 
   CUstream_st* stream_;
   Operands operands_;
   RecurrentDims d_;
-  bool bf16_;                                         // what is multiplied
+  Format factors_;                                    // of what is multiplied
   std::optional<Product> step_, dx_, dw_ih_, dw_hh_;  // step_: from db to dh
   int64_t product_at_ = 0, dh_at_ = 0, dc_at_ = 0, da_at_ = 0, db_at_ = 0, step_at_ = 0,
           h_before_at_ = 0, sum_at_ = 0, bytes_ = 0;

@@ -190,7 +190,7 @@ class MuonKernel final : public Kernel {
     auto* gram = reinterpret_cast<float*>(memory + gram_at_);
     auto* square = reinterpret_cast<float*>(memory + square_at_);
     void* spare = memory + spare_at_;
-    gpu::muon_begin(s_, operands_.in(a, 1), a.mut<float>(1), x, spare, stream_);
+    gpu::muon_begin(s_, operands_.in(a, 1), a.in<float>(2), a.mut<float>(1), x, spare, stream_);
     for (int64_t k = 0; k < s_.iterations; ++k) {
       gram_->run(x, x, nullptr, gram, spare);
       square_->run(gram, gram, nullptr, square, spare);
@@ -224,9 +224,17 @@ std::unique_ptr<Kernel> make_gradient_norm(const Device& device, const Graph& g,
       [p, operands = Operands(g, n), gradients = std::vector<gpu::In>(p.counts.size()),
        stream = device.stream()](const KernelArgs& a) mutable {
         for (size_t i = 0; i < gradients.size(); ++i) gradients[i] = operands.in(a, i);
-        gpu::gradient_norm(p, gradients, a.out<float>(0), a.out<float>(1), a.workspace, stream);
+        gpu::gradient_norm(p, gradients, p.scaled ? a.in<float>(p.counts.size()) : nullptr,
+                           a.out<float>(0), a.out<float>(1), a.workspace, stream);
       },
       workspace_bytes);
+}
+
+std::unique_ptr<Kernel> make_loss_scale(const Device& device, const Graph&, const Node& n) {
+  return make_kernel([s = loss_scaling(n), stream = device.stream()](const KernelArgs& a) {
+    gpu::loss_scale_update(s, a.in<float>(3), a.in<float>(4), loss_scale<float>(a),
+                           loss_scale_step<float>(a), stream);
+  });
 }
 
 }  // namespace
@@ -242,6 +250,7 @@ std::span<const CudaEntry> update_kernels() {
       {"MuonUpdate", make_muon},
       {"GradientNorm", make_gradient_norm},
       {"ClipGradient", make_one<read_clipping>},
+      {"LossScaleUpdate", make_loss_scale},
       {"AccumulateGradient", make_one<read_accumulation>},
       {"MovingAverageUpdate", make_one<read_moving_average>},
   };

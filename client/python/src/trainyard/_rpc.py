@@ -53,7 +53,7 @@ DELETE_JOB = Method("JobService/DeleteJob", v1.DeleteJobRequest, Empty, retry=Fa
 WATCH_JOB = Method("JobService/WatchJob", v1.WatchJobRequest, v1.WatchJobResponse)
 GET_UPLOAD = Method("DatasetService/GetUpload", v1.GetUploadRequest, v1.Upload)
 UPLOAD_FILE = Method("DatasetService/UploadFile", v1.UploadFileRequest, v1.Upload)
-# The same content and options again is the same dataset.
+# The same content and options again is the same version of a dataset.
 CREATE_DATASET = Method("DatasetService/CreateDataset", v1.CreateDatasetRequest, v1.Dataset)
 GET_DATASET = Method("DatasetService/GetDataset", v1.GetDatasetRequest, v1.Dataset)
 LIST_DATASETS = Method("DatasetService/ListDatasets", v1.ListDatasetsRequest, v1.ListDatasetsResponse)

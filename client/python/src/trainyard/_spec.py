@@ -163,6 +163,12 @@ class _Reader:
             if value.kind is Kind.SCALAR and _is_choice(field.message_type):
                 self._read_choice(value, path, getattr(message, field.name))
                 return
+            if value.kind is Kind.SCALAR and field.message_type.full_name == v1.DatasetFile.DESCRIPTOR.full_name:
+                name = self._scalar(value, path, field.message_type.fields_by_name["name"])  # dataset: digits
+                if name is not None:
+                    getattr(message, field.name).name = name
+                    getattr(message, field.name).SetInParent()
+                return
             if value.kind is not Kind.MAP and not (value.kind is Kind.NULL and may_be_empty):
                 self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected {_expected(field)}")
                 return
@@ -455,6 +461,9 @@ def _check_dataset(file: v1.DatasetFile, prefix: str, document: Document, reader
     if at_path + images + npy > 1:
         add("FIELD_CONFLICT", "", "has fields of several kinds: path and its formats (csv, jsonl, text, text_files, "
             "images, cifar, arrays), IDX files (train_images) or NPY files (inputs); expected one kind")
+    elif (at_path or images or npy) and "@" in file.name:
+        add("NAME_MALFORMED", "name", f"{file.name[:64]!r}: new content gets its version from the server, expected a name "
+            "without @")
     elif len(formats) > 1:
         add("FIELD_CONFLICT", "", f"has {formats[0]} and {formats[1]}, expected one of them")
     elif on_server and (file.path or file.test_path):
@@ -512,7 +521,7 @@ def read_job(spec: Spec, folder: str | os.PathLike[str] | None = None) -> JobDoc
     reader = _Reader()
     file = v1.JobFile()
     reader.read_message(document.root, "", file)
-    for name, example in (("dataset", "'dataset: {name: digits}'"), ("model", "'model: {lenet5: {}}'"),
+    for name, example in (("dataset", "'dataset: digits'"), ("model", "'model: {lenet5: {}}'"),
                           ("recipe", "'recipe: {epochs: 5, optimizer: {learning_rate: 0.1}}'")):
         if name not in document.root.entries:
             reader.add(document.root.at, "FIELD_REQUIRED", name, f"required and not there, for example {example}")

@@ -47,8 +47,8 @@ class Client:
     configuration file's context, a Unix socket where a daemon of this user or of this machine listens.
 
     Results are the messages of proto/trainyard/v1 (`trainyard.v1`), whose comments say what each field means. Jobs,
-    datasets and models may be given by short name (`digits-1`), by full name (`tenants/default/jobs/digits-1`) or as
-    the message itself. Calls raise subclasses of `TrainyardError`. Reads, `submit` and `cancel` are tried again while
+    datasets and models may be given by short name (`digits-1`; of a dataset also `digits@2`, a version), by full name
+    (`tenants/default/jobs/digits-1`) or as the message itself. Calls raise subclasses of `TrainyardError`. Reads, `submit` and `cancel` are tried again while
     the server is unavailable, up to four times within `timeout_s`; everything else is sent once.
     """
 
@@ -222,9 +222,9 @@ class Client:
         spec    a job spec, of which the dataset is taken, or the fields below its `dataset`: a path, text or dict
         name    the dataset's id instead of the spec's
 
-        Content that the server has is not sent again, and the same content with the same options is the same dataset.
-        NotFoundError / FILE_NOT_FOUND; InvalidArgumentError / DATASET_INVALID names row and column;
-        ConflictError / DATASET_EXISTS if the name has other content.
+        Content that the server has is not sent again. Under a name that is taken, the content and options of its
+        newest version are that version, and any other are the next one: `dataset.version`, and `dataset.name` ends in
+        it. NotFoundError / FILE_NOT_FOUND; InvalidArgumentError / DATASET_INVALID names row and column.
         """
         document = read_dataset(spec, folder)
         sources = document.contents()
@@ -306,19 +306,21 @@ class Client:
         return ensure_dataset(self._channel, name or "", spec, sources, progress)
 
     def dataset(self, dataset: str | v1.Dataset) -> v1.Dataset:
-        """The dataset as it is now. NotFoundError / DATASET_NOT_FOUND."""
+        """The dataset as it is now: `digits@2` is that version, `digits` the newest. NotFoundError / DATASET_NOT_FOUND
+        says which versions there are."""
         return self._channel.call(rpc.GET_DATASET, v1.GetDatasetRequest(name=self._name("datasets", dataset)))
 
-    def datasets(self, *, limit: int | None = None) -> list[v1.Dataset]:
-        """Datasets, newest first."""
+    def datasets(self, *, all_versions: bool = False, limit: int | None = None) -> list[v1.Dataset]:
+        """Datasets, newest first: the newest version of each, or all."""
         def page(token: str, size: int) -> tuple[Iterable[v1.Dataset], str]:
             answer = self._channel.call(rpc.LIST_DATASETS, v1.ListDatasetsRequest(
-                parent=self._channel.parent, page_size=size, page_token=token))
+                parent=self._channel.parent, page_size=size, page_token=token, all_versions=all_versions))
             return answer.datasets, answer.next_page_token
         return _pages(page, limit)
 
     def delete_dataset(self, dataset: str | v1.Dataset) -> None:
-        """ConflictError / DATASET_IN_USE while an unfinished job names it."""
+        """`digits@2` is that version, `digits` all of them. ConflictError / DATASET_IN_USE while an unfinished job names
+        one of them."""
         self._channel.call(rpc.DELETE_DATASET, v1.DeleteDatasetRequest(name=self._name("datasets", dataset)))
 
     # --- models ---------------------------------------------------------------------------------------------------

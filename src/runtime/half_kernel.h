@@ -1,34 +1,54 @@
-// src/runtime/bf16_kernel.h: kernels of F32 on tensors that are stored in bf16, for backends that
-// run on the host: inputs are widened into workspace, outputs are rounded out of it.
+// src/runtime/half_kernel.h: kernels of F32 on tensors that are stored in 16 bits, bf16 or f16, for
+// backends that run on the host: inputs are widened into workspace, outputs are rounded out of it.
 #pragma once
 
 #include <algorithm>
 #include <map>
 
-#include "kernels/bf16.h"
+#include "kernels/half.h"
 #include "src/plan/program.h"
 #include "src/runtime/kernel_table.h"
 
 namespace trainyard {
 
-/// `Conversion` has widen(count, const Bf16*, float*) and narrow(count, const float*, Bf16*).
+/// Calls f(math::Bf16()) or f(math::F16()).
+template <typename F>
+void with_half(Storage storage, F f) {
+  if (storage == Storage::kF16) {
+    f(math::F16());
+  } else {
+    f(math::Bf16());
+  }
+}
+/// `Conversion` has widen(count, const Half*, float*) and narrow(count, const float*, Half*).
 template <typename Conversion>
-class Bf16Kernel final : public Kernel {
+void widen(const Conversion& conversion, Storage storage, int64_t count, const void* x, float* y) {
+  with_half(storage,
+            [&]<typename Half>(Half) { conversion.widen(count, static_cast<const Half*>(x), y); });
+}
+template <typename Conversion>
+void narrow(const Conversion& conversion, Storage storage, int64_t count, const float* x, void* y) {
+  with_half(storage,
+            [&]<typename Half>(Half) { conversion.narrow(count, x, static_cast<Half*>(y)); });
+}
+
+template <typename Conversion>
+class HalfKernel final : public Kernel {
  public:
-  Bf16Kernel(std::unique_ptr<Kernel> inner, Conversion conversion, const Graph& g, const Node& n)
+  HalfKernel(std::unique_ptr<Kernel> inner, Conversion conversion, const Graph& g, const Node& n)
       : inner_(std::move(inner)), conversion_(conversion) {
     workspace_bytes_ = aligned(inner_->workspace_bytes());
     inputs_.resize(n.inputs.size());
     outputs_.resize(n.outputs.size());
     std::map<TensorId, int64_t> offsets;  // a tensor that is read twice is widened once
     for (size_t i = 0; i < n.inputs.size(); ++i) {
-      if (!has_input(n, i) || !input_info(g, n, i).is_bf16()) continue;
+      if (!has_input(n, i) || !input_info(g, n, i).is_half()) continue;
       const auto [it, is_new] = offsets.emplace(n.inputs[i], workspace_bytes_);
       inputs_[i] = add(input_info(g, n, i), it->second, is_new);
     }
     std::vector<bool> taken(n.inputs.size());
     for (size_t o = 0; o < n.outputs.size(); ++o) {
-      if (!has_output(n, o) || !output_info(g, n, o).is_bf16()) continue;
+      if (!has_output(n, o) || !output_info(g, n, o).is_half()) continue;
       const size_t in = input_to_overwrite(g, n, o, taken);
       const bool is_new = in == n.inputs.size();
       outputs_[o] =
@@ -41,7 +61,7 @@ class Bf16Kernel final : public Kernel {
   }
 
   int64_t workspace_bytes() const override { return workspace_bytes_; }
-  bool takes_bf16() const override { return true; }
+  bool takes_stored() const override { return true; }
 
   void run(const KernelArgs& a) override {
     auto* memory = static_cast<std::byte*>(a.workspace);
@@ -51,8 +71,8 @@ class Bf16Kernel final : public Kernel {
       const Piece& p = inputs_[i];
       args_.inputs[i] = p.is_held ? memory + p.offset : a.inputs[i];
       if (p.is_converted) {
-        conversion_.widen(p.count, a.in<math::Bf16>(i),
-                          reinterpret_cast<float*>(memory + p.offset));
+        widen(conversion_, p.storage, p.count, a.inputs[i],
+              reinterpret_cast<float*>(memory + p.offset));
       }
     }
     for (size_t o = 0; o < outputs_.size(); ++o) {
@@ -62,8 +82,8 @@ class Bf16Kernel final : public Kernel {
     for (size_t o = 0; o < outputs_.size(); ++o) {
       const Piece& p = outputs_[o];
       if (!p.is_held) continue;
-      conversion_.narrow(p.count, reinterpret_cast<const float*>(memory + p.offset),
-                         a.out<math::Bf16>(o));
+      narrow(conversion_, p.storage, p.count, reinterpret_cast<const float*>(memory + p.offset),
+             a.outputs[o]);
     }
   }
 
@@ -71,7 +91,8 @@ class Bf16Kernel final : public Kernel {
   /// An F32 copy of a tensor in the workspace.
   struct Piece {
     bool is_held = false;
-    bool is_converted = false;  // not by another input, which is the same tensor
+    bool is_converted = false;            // not by another input, which is the same tensor
+    Storage storage = Storage::kAsTyped;  // of the tensor
     int64_t count = 0;
     int64_t offset = 0;
   };
@@ -81,7 +102,7 @@ class Bf16Kernel final : public Kernel {
   }
   Piece add(const TensorInfo& t, int64_t offset, bool is_new) {
     if (is_new) workspace_bytes_ += aligned(t.type.bytes());
-    return {true, is_new, t.type.shape.elements(), offset};
+    return {true, is_new, t.storage, t.type.shape.elements(), offset};
   }
   /// The input whose copy output `o` may overwrite, as the op allows: the copy is nobody else's.
   size_t input_to_overwrite(const Graph& g, const Node& n, size_t o,
@@ -107,16 +128,18 @@ class Bf16Kernel final : public Kernel {
 };
 
 /// The same of a pointwise kernel, a block at a time: the copies never leave the first cache, and
-/// need no workspace. Gives the bits of Bf16Kernel.
+/// need no workspace. Gives the bits of HalfKernel.
 template <typename Conversion>
-class Bf16PointwiseKernel final : public Kernel {
+class HalfPointwiseKernel final : public Kernel {
  public:
-  Bf16PointwiseKernel(std::unique_ptr<PointwiseKernel> inner, Conversion conversion, const Graph& g,
+  HalfPointwiseKernel(std::unique_ptr<PointwiseKernel> inner, Conversion conversion, const Graph& g,
                       const Node& n)
       : inner_(std::move(inner)), conversion_(conversion) {
-    const auto is_bf16 = [&](TensorId id) { return id != kNoTensor && g.tensor(id).is_bf16(); };
-    for (const TensorId id : n.inputs) inputs_are_bf16_.push_back(is_bf16(id));
-    for (const TensorId id : n.outputs) outputs_are_bf16_.push_back(is_bf16(id));
+    const auto storage = [&](TensorId id) {
+      return id == kNoTensor ? Storage::kAsTyped : g.tensor(id).storage;
+    };
+    for (const TensorId id : n.inputs) inputs_.push_back(storage(id));
+    for (const TensorId id : n.outputs) outputs_.push_back(storage(id));
     TRAINYARD_CHECK(
         n.inputs.size() + n.outputs.size() <= kTensorsMax && n.op->mutated_inputs().empty(),
         n.name + ": not a pointwise op");
@@ -126,7 +149,7 @@ class Bf16PointwiseKernel final : public Kernel {
     args_.assign(static_cast<size_t>(conversion.parts_max()), args);
   }
 
-  bool takes_bf16() const override { return true; }
+  bool takes_stored() const override { return true; }
 
   void run(const KernelArgs& a) override {
     conversion_.for_parts(inner_->count(), [&](int part, int64_t begin, int64_t end) {
@@ -139,35 +162,37 @@ class Bf16PointwiseKernel final : public Kernel {
  private:
   static constexpr int64_t kBlock = 1024;  // a few of them fit into 32 KiB
   static constexpr size_t kTensorsMax = 6;
+  static constexpr int64_t kHalfBytes = 2;
 
   void run_block(const KernelArgs& a, KernelArgs& block, int64_t at, int64_t count) const {
     alignas(kArenaAlignment) float memory[kTensorsMax][kBlock];
     size_t used = 0;
-    for (size_t i = 0; i < inputs_are_bf16_.size(); ++i) {
-      if (!inputs_are_bf16_[i]) {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (inputs_[i] == Storage::kAsTyped) {
         block.inputs[i] = a.inputs[i] == nullptr ? nullptr : a.in<float>(i) + at;
         continue;
       }
-      conversion_.widen(count, a.in<math::Bf16>(i) + at, memory[used]);
+      widen(conversion_, inputs_[i], count, a.in<std::byte>(i) + kHalfBytes * at, memory[used]);
       block.inputs[i] = memory[used++];
     }
     const size_t first_output = used;
-    for (size_t o = 0; o < outputs_are_bf16_.size(); ++o) {
-      block.outputs[o] = outputs_are_bf16_[o]      ? memory[used++]
-                         : a.outputs[o] == nullptr ? nullptr
-                                                   : a.out<float>(o) + at;
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      block.outputs[o] = outputs_[o] != Storage::kAsTyped ? memory[used++]
+                         : a.outputs[o] == nullptr        ? nullptr
+                                                          : a.out<float>(o) + at;
     }
     inner_->run_span(block, count);
     used = first_output;
-    for (size_t o = 0; o < outputs_are_bf16_.size(); ++o) {
-      if (!outputs_are_bf16_[o]) continue;
-      conversion_.narrow(count, memory[used++], a.out<math::Bf16>(o) + at);
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      if (outputs_[o] == Storage::kAsTyped) continue;
+      narrow(conversion_, outputs_[o], count, memory[used++],
+             a.out<std::byte>(o) + kHalfBytes * at);
     }
   }
 
   std::unique_ptr<PointwiseKernel> inner_;
   Conversion conversion_;
-  std::vector<bool> inputs_are_bf16_, outputs_are_bf16_;
+  std::vector<Storage> inputs_, outputs_;
   std::vector<KernelArgs> args_;  // by part
 };
 
@@ -175,13 +200,13 @@ class Bf16PointwiseKernel final : public Kernel {
 template <typename Conversion>
 std::unique_ptr<Kernel> with_storage(std::unique_ptr<Kernel> kernel, Conversion conversion,
                                      const Graph& g, const Node& n) {
-  if (kernel->takes_bf16() || !touches_bf16(g, n)) return kernel;
+  if (kernel->takes_stored() || !touches_half(g, n)) return kernel;
   if (auto* pointwise = dynamic_cast<PointwiseKernel*>(kernel.get()); pointwise != nullptr) {
     (void)kernel.release();
-    return std::make_unique<Bf16PointwiseKernel<Conversion>>(
+    return std::make_unique<HalfPointwiseKernel<Conversion>>(
         std::unique_ptr<PointwiseKernel>(pointwise), conversion, g, n);
   }
-  return std::make_unique<Bf16Kernel<Conversion>>(std::move(kernel), conversion, g, n);
+  return std::make_unique<HalfKernel<Conversion>>(std::move(kernel), conversion, g, n);
 }
 
 /// y = x, each as it is stored. `Conversion` has copy(bytes, const std::byte*, std::byte*) too.
@@ -194,13 +219,14 @@ std::unique_ptr<Kernel> make_stored_copy(Conversion conversion, const TensorInfo
       conversion.copy(bytes, a.in<std::byte>(0), a.out<std::byte>(0));
     });
   }
-  if (x.is_bf16()) {
-    return make_stored_kernel([conversion, count](const KernelArgs& a) {
-      conversion.widen(count, a.in<math::Bf16>(0), a.out<float>(0));
+  TRAINYARD_CHECK(!x.is_half() || !y.is_half(), x.name + ": one program has one half precision");
+  if (x.is_half()) {
+    return make_stored_kernel([conversion, storage = x.storage, count](const KernelArgs& a) {
+      widen(conversion, storage, count, a.inputs[0], a.out<float>(0));
     });
   }
-  return make_stored_kernel([conversion, count](const KernelArgs& a) {
-    conversion.narrow(count, a.in<float>(0), a.out<math::Bf16>(0));
+  return make_stored_kernel([conversion, storage = y.storage, count](const KernelArgs& a) {
+    narrow(conversion, storage, count, a.in<float>(0), a.outputs[0]);
   });
 }
 

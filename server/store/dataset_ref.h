@@ -1,0 +1,24 @@
+// server/store/dataset_ref.h: which dataset is meant, as the last part of a name says it: "digits",
+// the newest version, or "digits@2".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trainyard::server {
+
+struct DatasetRef {
+  std::string id;
+  int32_t version = 0;  // from 1; 0: the newest
+
+  /// As parse_dataset_ref takes it.
+  std::string text() const { return version == 0 ? id : id + "@" + std::to_string(version); }
+};
+
+/// Nothing if what follows an @ is not a version: 1 to 999999999, in digits, without leading zeros.
+/// The id is not looked at.
+std::optional<DatasetRef> parse_dataset_ref(std::string_view text);
+
+}  // namespace trainyard::server

@@ -1,0 +1,85 @@
+#include "src/optim/all_reduce.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/graph/op.h"
+#include "src/ops/all_reduce.h"
+
+namespace trainyard {
+namespace {
+
+using Bucket = std::vector<TensorId>;
+
+/// Each tensor once, by when it is computed. Sums over micro-batches are there from the beginning:
+/// they keep the order of their ids.
+std::vector<TensorId> in_order_of_birth(const Graph& graph,
+                                        const std::map<TensorId, TensorId>& gradients) {
+  std::set<TensorId> unique;
+  for (const auto& [parameter, gradient] : gradients) unique.insert(gradient);
+  std::vector<TensorId> tensors(unique.begin(), unique.end());
+  std::ranges::stable_sort(tensors, [&](TensorId a, TensorId b) {
+    return graph.tensor(a).producer < graph.tensor(b).producer;
+  });
+  return tensors;
+}
+
+std::vector<Bucket> fill_buckets(const Graph& graph, const std::vector<TensorId>& tensors,
+                                 const BucketSpec& spec) {
+  std::vector<Bucket> buckets;
+  int64_t bytes = 0;
+  bool full = true;
+  for (const TensorId id : tensors) {
+    if (full) {
+      buckets.emplace_back();
+      bytes = 0;
+    }
+    buckets.back().push_back(id);
+    bytes += graph.tensor(id).type.bytes();
+    full = bytes >= (buckets.size() == 1 ? spec.first_bytes : spec.bytes) ||
+           std::ssize(buckets.back()) == kBucketTensorsMax;
+  }
+  return buckets;
+}
+
+}  // namespace
+
+std::map<TensorId, TensorId> append_all_reduce(Graph& graph,
+                                               const std::map<TensorId, TensorId>& gradients,
+                                               const BucketSpec& spec) {
+  const std::vector<Bucket> buckets =
+      fill_buckets(graph, in_order_of_birth(graph, gradients), spec);
+  const auto add = [&](size_t b, const Op& op, const char* part, const char* suffix,
+                       std::vector<TensorId> inputs) {
+    std::vector<std::string> names;
+    for (const TensorId id : buckets[b]) names.push_back(graph.tensor(id).name + suffix);
+    const NodeId node = graph
+                            .add_node("all_reduce_" + std::to_string(b) + "/" + part, op,
+                                      {{"bucket", static_cast<int64_t>(b)}}, std::move(inputs),
+                                      names, Phase::kUpdate)
+                            .value();
+    for (const TensorId id : graph.node(node).outputs) graph.set_role(id, Role::kGradient);
+    return graph.node(node).outputs;
+  };
+  std::vector<std::vector<TensorId>> started;
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    started.push_back(add(b, *all_reduce_start_op(), "start", "/reduced", buckets[b]));
+  }
+  std::map<TensorId, TensorId> mean;
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    // An update waits for its bucket when `in_flight` more have begun, or when all have.
+    const size_t behind = std::min(b + static_cast<size_t>(spec.in_flight), buckets.size() - 1);
+    std::vector<TensorId> inputs = {behind == b ? kNoTensor : started[behind].front()};
+    inputs.insert(inputs.end(), started[b].begin(), started[b].end());
+    const std::vector<TensorId> done =
+        add(b, *all_reduce_done_op(), "done", "/mean", std::move(inputs));
+    for (size_t i = 0; i < done.size(); ++i) mean[buckets[b][i]] = done[i];
+  }
+  std::map<TensorId, TensorId> result;
+  for (const auto& [parameter, gradient] : gradients) result[parameter] = mean.at(gradient);
+  return result;
+}
+
+}  // namespace trainyard

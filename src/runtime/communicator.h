@@ -1,0 +1,51 @@
+// src/runtime/communicator.h: what connects the devices that train one job together ("ranks"): each
+// takes an equal part of every batch, and their gradients become one (src/ops/all_reduce.h).
+//
+// A backend makes it (Backend::connect) and its AllReduce kernels use it. Seen from outside it
+// tells how far its rank has come, so that somebody who waits can name the rank that stopped first,
+// and it can be given up.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace trainyard {
+
+class Backend;
+
+inline constexpr int64_t kRanksMax = 64;
+
+/// One of the devices of a job.
+struct RankDevice {
+  std::string name;  // "devices/gpu-0"
+  std::shared_ptr<Backend> backend;
+};
+
+/// The ops that a communicator runs.
+inline bool is_exchange(std::string_view op_type) {
+  return op_type == "AllReduceStart" || op_type == "AllReduceDone";
+}
+
+/// A rank waited for others that will not come: the exchange was given up (Communicator::abort).
+struct ExchangeAborted : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// One rank's end of it. Everything here may be called from any thread, while the rank computes.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  /// Exchanges that this rank has come to, and that have ended for it, since it was connected.
+  virtual int64_t reached() const = 0;
+  virtual int64_t ended() const = 0;
+  /// Throws what has gone wrong between the devices and has not been told by a call.
+  virtual void check() const {}
+  /// Nobody waits for another rank any more: what waits ends, with ExchangeAborted on a host, with
+  /// undefined results on a GPU. Only ending the job is left then.
+  virtual void abort() noexcept = 0;
+};
+
+}  // namespace trainyard

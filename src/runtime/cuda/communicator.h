@@ -1,0 +1,69 @@
+// src/runtime/cuda/communicator.h: one GPU's end of NCCL.
+//
+//   main stream   ... gradients ── reached ─┬──── backward goes on ────┬─ updates ...
+//   its own                                 └─ ncclAllReduce ── ended ─┘
+//
+// Events fork and join, so that a recorded step has the same shape. `reached` and `ended` are
+// numbers that the GPU counts up in the host's memory (kernels/cuda/count_up.h).
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "src/runtime/backend.h"
+#include "src/runtime/communicator.h"
+#include "src/runtime/cuda/device.h"
+#include "src/runtime/cuda/nccl.h"
+
+namespace trainyard::cuda {
+
+class NcclCommunicator final : public Communicator {
+ public:
+  /// Connects the devices, in the order of their ranks. Throws CudaError.
+  static std::vector<std::unique_ptr<NcclCommunicator>> make(
+      const Nccl& nccl, std::span<const Device* const> devices);
+  ~NcclCommunicator() override;
+
+  /// Before start() and done() of a bucket.
+  void prepare(int64_t bucket);
+  struct Part {
+    void* data;
+    int64_t count;
+    DType dtype;  // F32 or F64
+  };
+  /// Begins to make the mean over all ranks of `parts`, in place, behind what the device's stream
+  /// has to do; and lets the stream wait for it.
+  void start(int64_t bucket, std::span<const Part> parts);
+  void done(int64_t bucket);
+
+  int64_t reached() const override { return read(0); }
+  int64_t ended() const override { return read(1); }
+  void check() const override;
+  void abort() noexcept override;
+
+ private:
+  NcclCommunicator(const Nccl& nccl, ncclComm_t comm, const Device& device);
+  int64_t read(size_t i) const;
+  void count_up(size_t i, cudaStream_t stream) const;
+  void check(ncclResult_t status, const char* what) const;
+
+  const Nccl& nccl_;
+  const ncclComm_t comm_;
+  const Device& device_;
+  std::atomic<bool> aborted_ = false;
+  Stream stream_;
+  Event gradients_;                // are there
+  std::map<int64_t, Event> ends_;  // by bucket
+  DeviceMemory counters_;          // int64: reached, ended
+  PinnedMemory seen_;              // the same, as the host reads them
+};
+
+/// The kernel of AllReduceStart or AllReduceDone. Without a communicator it can be planned with and
+/// not run.
+std::unique_ptr<Kernel> make_exchange(const Device& device, NcclCommunicator* communicator,
+                                      const Graph& graph, const Node& node);
+
+}  // namespace trainyard::cuda

@@ -1,0 +1,61 @@
+#include "src/runtime/cuda/nccl.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace trainyard::cuda {
+namespace {
+
+constexpr const char* kLibrary = "libnccl.so.2";
+// Its mean came with 2.10, a text of the last error with 2.13.
+constexpr int kVersionMin = 21300;
+
+Error missing(const std::string& why) {
+  return make_error(ErrorCode::kFailedPrecondition, "NCCL_MISSING",
+                    "several GPUs need NCCL (" + std::string(kLibrary) + "): " + why +
+                        "; install it (Debian and Ubuntu: libnccl2) or use one GPU");
+}
+
+Result<Nccl> load() {
+  // Sums inside NVSwitch are not known to keep an order. NCCL reads this when it starts, which is
+  // below; an operator's own setting stays.
+  setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
+  void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) {
+    const char* reason = dlerror();
+    return missing(reason != nullptr ? reason : "no reason given");
+  }
+  std::string absent;
+  const auto find = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    if (function == nullptr && absent.empty()) absent = name;
+  };
+  Nccl nccl{};
+  find(nccl.get_version, "ncclGetVersion");
+  find(nccl.comm_init_all, "ncclCommInitAll");
+  find(nccl.comm_destroy, "ncclCommDestroy");
+  find(nccl.comm_abort, "ncclCommAbort");
+  find(nccl.comm_get_async_error, "ncclCommGetAsyncError");
+  find(nccl.get_error_string, "ncclGetErrorString");
+  find(nccl.get_last_error, "ncclGetLastError");
+  find(nccl.group_start, "ncclGroupStart");
+  find(nccl.group_end, "ncclGroupEnd");
+  find(nccl.all_reduce, "ncclAllReduce");
+  int version = 0;
+  if (!absent.empty() || nccl.get_version(&version) != ncclSuccess || version < kVersionMin) {
+    return missing("the one that is there is older than 2.13");
+  }
+  return nccl;
+}
+
+}  // namespace
+
+Result<const Nccl*> open_nccl() {
+  static const Result<Nccl> nccl = load();
+  if (!nccl.ok()) return nccl.error();
+  return &nccl.value();
+}
+
+}  // namespace trainyard::cuda

@@ -1,0 +1,28 @@
+// src/runtime/cuda/nccl.h: NCCL, which joins several GPUs. It is opened when a job asks for more
+// than one: hosts with one GPU need not have it.
+#pragma once
+
+#include <nccl.h>
+
+#include "src/base/result.h"
+
+namespace trainyard::cuda {
+
+/// The functions that are used, with NCCL's own types.
+struct Nccl {
+  decltype(&ncclGetVersion) get_version;
+  decltype(&ncclCommInitAll) comm_init_all;
+  decltype(&ncclCommDestroy) comm_destroy;
+  decltype(&ncclCommAbort) comm_abort;
+  decltype(&ncclCommGetAsyncError) comm_get_async_error;
+  decltype(&ncclGetErrorString) get_error_string;
+  decltype(&ncclGetLastError) get_last_error;
+  decltype(&ncclGroupStart) group_start;
+  decltype(&ncclGroupEnd) group_end;
+  decltype(&ncclAllReduce) all_reduce;
+};
+
+/// Opens libnccl.so.2, once in a process. FAILED_PRECONDITION/NCCL_MISSING.
+Result<const Nccl*> open_nccl();
+
+}  // namespace trainyard::cuda

@@ -1,0 +1,107 @@
+#include "src/train/rank_team.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+namespace trainyard {
+namespace {
+
+constexpr std::chrono::milliseconds kWatchInterval{50};
+
+using Clock = std::chrono::steady_clock;
+
+Clock::time_point after(double seconds) {
+  constexpr double kYear = 365.0 * 24 * 3600;  // far enough for no limit
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                            std::chrono::duration<double>(std::min(seconds, kYear)));
+}
+
+}  // namespace
+
+struct RankTeam::Shared {
+  explicit Shared(size_t ranks) : busy(ranks) {}
+  mutable std::mutex mutex;
+  std::condition_variable begun, back;
+  std::function<void(size_t)> task;
+  std::vector<bool> busy;  // by rank
+  std::optional<Failure> failure;
+  bool ends = false;
+
+  bool all_back() const {
+    return std::ranges::none_of(busy, [](bool b) { return b; });
+  }
+};
+
+RankTeam::RankTeam(size_t ranks) : shared_(std::make_shared<Shared>(ranks)) {
+  for (size_t r = 0; r < ranks; ++r) threads_.emplace_back(serve, shared_, r);
+}
+
+RankTeam::~RankTeam() {
+  {
+    const std::scoped_lock lock(shared_->mutex);
+    shared_->ends = true;
+    shared_->begun.notify_all();
+  }
+  for (std::thread& t : threads_) {
+    if (t.joinable()) t.join();
+  }
+}
+
+void RankTeam::serve(const std::shared_ptr<Shared>& shared, size_t rank) {
+  std::unique_lock lock(shared->mutex);
+  while (true) {
+    shared->begun.wait(lock, [&] { return shared->ends || shared->busy[rank]; });
+    if (!shared->busy[rank]) return;
+    std::function<void(size_t)> task = shared->task;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      task(rank);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    task = nullptr;  // what it owns goes before anybody hears that it is done
+    lock.lock();
+    if (error != nullptr && !shared->failure.has_value()) shared->failure = {rank, error};
+    shared->busy[rank] = false;
+    shared->back.notify_all();
+  }
+}
+
+std::optional<RankTeam::Failure> RankTeam::run(
+    std::function<void(size_t)> task, double limit_s,
+    const std::function<std::optional<Failure>()>& watch) {
+  const Clock::time_point end = after(limit_s);
+  std::unique_lock lock(shared_->mutex);
+  shared_->task = std::move(task);
+  shared_->busy.assign(shared_->busy.size(), true);
+  shared_->begun.notify_all();
+  const auto decided = [&] { return shared_->failure.has_value() || shared_->all_back(); };
+  while (!decided()) {
+    if (shared_->back.wait_for(lock, kWatchInterval, decided)) break;
+    lock.unlock();
+    auto seen = watch();
+    lock.lock();
+    if (seen.has_value() && !shared_->failure.has_value()) shared_->failure = std::move(seen);
+    if (!decided() && Clock::now() >= end) shared_->failure = Failure{};
+  }
+  return shared_->failure;
+}
+
+bool RankTeam::is_busy(size_t rank) const {
+  const std::scoped_lock lock(shared_->mutex);
+  return shared_->busy[rank];
+}
+
+void RankTeam::gather(double limit_s) {
+  std::unique_lock lock(shared_->mutex);
+  shared_->back.wait_until(lock, after(limit_s), [&] { return shared_->all_back(); });
+  shared_->task = nullptr;
+  for (size_t r = 0; r < threads_.size(); ++r) {
+    if (shared_->busy[r]) threads_[r].detach();
+  }
+}
+
+}  // namespace trainyard

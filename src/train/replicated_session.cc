@@ -1,0 +1,166 @@
+#include "src/train/replicated_session.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+namespace trainyard {
+namespace {
+
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+// The kernels of the first step are submitted one by one, those of the second recorded; from the
+// third on a step is what it stays.
+constexpr int64_t kFirstSteps = 3;
+
+std::string seconds(double s) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g s", s);
+  return text;
+}
+
+}  // namespace
+
+ReplicatedSession::ReplicatedSession(std::vector<RunPrograms> programs,
+                                     std::vector<RankDevice> devices, int64_t micro_batches,
+                                     const StepLimits& limits)
+    : replicas_(std::make_shared<Replicas>()),
+      exchanges_(exchanges_of(programs.front())),
+      micro_batches_(micro_batches),
+      limits_(limits),
+      team_(devices.size()) {
+  TRAINYARD_CHECK(programs.size() == devices.size() && !exchanges_.empty(),
+                  "programs for " + std::to_string(programs.size()) + " ranks, " +
+                      std::to_string(devices.size()) + " devices");
+  replicas_->devices = std::move(devices);
+  replicas_->sessions.resize(ranks());
+  replicas_->results.resize(ranks());
+  const auto compiled = std::make_shared<std::vector<RunPrograms>>(std::move(programs));
+  run_all(
+      [compiled, micro_batches](Replicas& all, size_t r) {
+        const Rank rank{static_cast<int64_t>(r), std::ssize(all.devices)};
+        all.sessions[r] = std::make_unique<Session>(std::move((*compiled)[r]),
+                                                    *all.devices[r].backend, micro_batches, rank);
+      },
+      kNoLimit);
+}
+
+ReplicatedSession::~ReplicatedSession() = default;
+
+void ReplicatedSession::run_all(std::function<void(Replicas&, size_t)> task, double limit_s) {
+  const auto failure =
+      team_.run([all = replicas_, task = std::move(task)](size_t r) { task(*all, r); }, limit_s,
+                [this] { return watch(); });
+  if (failure.has_value()) fail(*failure, limit_s);
+}
+
+std::optional<RankTeam::Failure> ReplicatedSession::watch() const {
+  for (size_t r = 0; r < ranks(); ++r) {
+    try {
+      replicas_->devices[r].backend->communicator()->check();
+    } catch (...) {
+      return RankTeam::Failure{r, std::current_exception()};
+    }
+  }
+  return std::nullopt;
+}
+
+void ReplicatedSession::fail(const RankTeam::Failure& failure, double limit_s) {
+  const std::string stopped = failure.rank.has_value() ? "" : describe_stop(limit_s);
+  for (const RankDevice& device : replicas_->devices) device.backend->communicator()->abort();
+  team_.gather(limits_.grace_s);
+  if (!failure.rank.has_value()) throw RankStopped(stopped);
+  try {
+    std::rethrow_exception(failure.error);
+  } catch (const CudaError& e) {
+    throw CudaError("rank " + std::to_string(*failure.rank) + " (" +
+                        replicas_->devices[*failure.rank].name + "): " + e.what(),
+                    e.code());
+  }
+}
+
+std::string ReplicatedSession::describe_stop(double limit_s) const {
+  // The one that has come least far is the first that stopped: the others wait for it.
+  const auto progress = [&](size_t r) {
+    const Communicator& c = *replicas_->devices[r].backend->communicator();
+    return std::tuple(c.reached(), c.ended(), !team_.is_busy(r));
+  };
+  size_t first = 0;
+  int64_t furthest = 0;
+  for (size_t r = 0; r < ranks(); ++r) {
+    if (progress(r) < progress(first)) first = r;
+    furthest = std::max(furthest, std::get<0>(progress(r)));
+  }
+  const auto [reached, ended, is_back] = progress(first);
+  const auto in_step = std::ssize(exchanges_);
+  const bool is_inside = reached == furthest && ended < reached;
+  const bool is_behind_all = reached >= in_step * steps_begun_;
+  const int64_t step = std::min((is_inside ? reached - 1 : reached) / in_step, steps_begun_ - 1);
+  std::string text = "rank " + std::to_string(first) + " (" + replicas_->devices[first].name +
+                     ") stopped in step " + std::to_string(first_step_ + step + 1);
+  if (is_inside) {
+    return text + " in " + exchanges_[static_cast<size_t>((reached - 1) % in_step)] +
+           ": all ranks have come to it and it has not ended within " + seconds(limit_s) +
+           "; the connection between the devices does not work";
+  }
+  text += is_behind_all ? " behind " + exchanges_.back()
+                        : " before " + exchanges_[static_cast<size_t>(reached % in_step)];
+  return text + ": it has not gone on within " + seconds(limit_s) +
+         ", and the other ranks wait for it";
+}
+
+double ReplicatedSession::step_limit_s() const {
+  return steps_finished_ < kFirstSteps ? limits_.first_s
+                                       : std::max(limits_.least_s, limits_.times * slowest_s_);
+}
+
+void ReplicatedSession::initialise(uint64_t seed) {
+  run_all([seed](Replicas& all, size_t r) { all.sessions[r]->initialise(seed); }, kNoLimit);
+}
+
+Status ReplicatedSession::load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) {
+  for (const auto& session : replicas_->sessions) {
+    if (Status s = session->load(weights, optimizer); !s.ok()) return s;
+  }
+  return {};
+}
+
+void ReplicatedSession::write_weight(std::string_view name, std::span<const std::byte> bytes) {
+  for (const auto& session : replicas_->sessions) session->write_weight(name, bytes);
+}
+
+void ReplicatedSession::begin_step(const StepInputs& inputs) {
+  if (steps_begun_++ == 0) first_step_ = inputs.step;
+  under_way_.push_back(Clock::now());
+  run_all([inputs](Replicas& all, size_t r) { all.sessions[r]->begin_step(inputs); },
+          step_limit_s());
+}
+
+TrainingSession::StepResult ReplicatedSession::finish_step() {
+  run_all([](Replicas& all, size_t r) { all.results[r] = all.sessions[r]->finish_step(); },
+          step_limit_s());
+  const std::vector<StepResult>& parts = replicas_->results;
+  if (++steps_finished_ > kFirstSteps) {
+    const std::chrono::duration<double> took = Clock::now() - under_way_.front();
+    slowest_s_ = std::max(slowest_s_, took.count());
+  }
+  under_way_.pop_front();
+  double loss = 0;
+  for (const StepResult& part : parts) loss += static_cast<double>(part.loss);
+  // Rows of the batch: each micro-batch's parts, by rank.
+  logits_.clear();
+  const size_t size = parts.front().logits.size() / static_cast<size_t>(micro_batches_);
+  for (size_t k = 0; k < static_cast<size_t>(micro_batches_); ++k) {
+    for (const StepResult& part : parts) {
+      const auto rows = part.logits.subspan(k * size, size);
+      logits_.insert(logits_.end(), rows.begin(), rows.end());
+    }
+  }
+  StepResult result = parts.front();  // the norm and the scale are those of the mean gradients
+  result.loss = static_cast<float>(loss / static_cast<double>(ranks()));
+  result.logits = logits_;
+  return result;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,98 @@
+// src/train/replicated_session.h: one job on several devices ("data parallel"). Each rank holds all
+// weights and computes its part of every batch on a thread of its own; the gradients become one
+// before the update (src/optim/all_reduce.h), so that all ranks hold the same weights to the bit.
+// Rank 0 is the one that is evaluated and stored.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/runtime/cuda_error.h"
+#include "src/train/rank_team.h"
+#include "src/train/session.h"
+
+namespace trainyard {
+
+/// A device of several has not gone on, and the others wait for it: a device fault. what() names
+/// the first that stopped, and where.
+class RankStopped : public CudaError {
+ public:
+  explicit RankStopped(const std::string& message) : CudaError(message, 0) {}
+};
+
+/// How long a step may take before a rank is said to have stopped.
+struct StepLimits {
+  double first_s = 900;  // each of the first steps, in which much is set up
+  double least_s = 120;  // later ones: this, or ...
+  double times = 20;     // ... so many times the slowest step so far
+  double grace_s = 10;   // for ranks to come back when all is given up
+};
+
+class ReplicatedSession final : public TrainingSession {
+ public:
+  /// `programs` by rank, as compile_run() makes them; `devices` are connected.
+  ReplicatedSession(std::vector<RunPrograms> programs, std::vector<RankDevice> devices,
+                    int64_t micro_batches, const StepLimits& limits = {});
+  ~ReplicatedSession() override;
+
+  void initialise(uint64_t seed) override;
+  Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) override;
+  Snapshot snapshot() const override { return first().snapshot(); }
+  Snapshot evaluated_weights() const override { return first().evaluated_weights(); }
+  /// On rank 0 alone, which is the one that is evaluated.
+  void set_evaluated_weights(const Snapshot& weights) override {
+    first().set_evaluated_weights(weights);
+  }
+  std::vector<TensorInfo> weight_tensors() const override { return first().weight_tensors(); }
+  void write_weight(std::string_view name, std::span<const std::byte> bytes) override;
+
+  /// Both throw what a rank threw first, or RankStopped; the session is not to be used then.
+  void begin_step(const StepInputs& inputs) override;
+  StepResult finish_step() override;
+  bool runs_ahead() const override { return first().runs_ahead(); }
+
+  void evaluate(std::span<const std::byte> input) override { first().evaluate(input); }
+  std::span<const float> evaluation_output(int64_t row) override {
+    return first().evaluation_output(row);
+  }
+  int64_t evaluation_batch() const override { return first().evaluation_batch(); }
+
+  /// Of rank 0, which alone has room for evaluations.
+  int64_t arena_planned_bytes() const override { return first().arena_planned_bytes(); }
+  int64_t arena_used_bytes() const override { return first().arena_used_bytes(); }
+  int64_t workspace_bytes() const override { return first().workspace_bytes(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  /// Everything that a rank's thread works with. A thread that is stuck keeps it.
+  struct Replicas {
+    std::vector<RankDevice> devices;
+    std::vector<std::unique_ptr<Session>> sessions;
+    std::vector<StepResult> results;
+  };
+
+  Session& first() const { return *replicas_->sessions.front(); }
+  size_t ranks() const { return replicas_->devices.size(); }
+  /// task(replicas, rank) on all ranks.
+  void run_all(std::function<void(Replicas&, size_t)> task, double limit_s);
+  std::optional<RankTeam::Failure> watch() const;
+  [[noreturn]] void fail(const RankTeam::Failure& failure, double limit_s);
+  std::string describe_stop(double limit_s) const;
+  double step_limit_s() const;
+
+  std::shared_ptr<Replicas> replicas_;
+  const std::vector<std::string> exchanges_;  // of a step, by node name
+  const int64_t micro_batches_;
+  const StepLimits limits_;
+  std::vector<float> logits_;
+  std::deque<Clock::time_point> under_way_;  // when they began
+  int64_t first_step_ = 0, steps_begun_ = 0, steps_finished_ = 0;
+  double slowest_s_ = 0;
+  RankTeam team_;  // last: its threads end first
+};
+
+}  // namespace trainyard

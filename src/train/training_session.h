@@ -1,0 +1,88 @@
+// src/train/training_session.h: what the loop trains: a job's programs on one device (session.h) or
+// on several (replicated_session.h). The loop does not know which.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/checkpoint/safetensors.h"
+#include "src/graph/graph.h"
+#include "src/train/evaluate.h"
+
+namespace trainyard {
+
+/// Host copy of everything that a checkpoint holds. The views point into `storage`.
+struct Snapshot {
+  std::vector<std::vector<std::byte>> storage;
+  std::vector<TensorView> weights;    // parameters and state, in the graph's order
+  std::vector<TensorView> optimizer;  // optimizer state
+};
+
+/// In optimizer.safetensors: what the loop keeps there beside the optimizer's state.
+inline constexpr std::string_view kKeptPrefix = "best/";
+
+/// One thread at a time.
+class TrainingSession : public BatchModel {
+ public:
+  virtual void initialise(uint64_t seed) = 0;
+  /// Takes parameters, state and optimizer state from files; every tensor must be there with its
+  /// type, and nothing else may be. DATA_LOSS/CHECKPOINT_MISMATCH otherwise, and the session is
+  /// then not to be used.
+  /// Tensors of `optimizer` whose names begin with kKeptPrefix are the loop's and are left alone.
+  virtual Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) = 0;
+  virtual Snapshot snapshot() const = 0;
+
+  /// What is evaluated and becomes the model: weights alone, parameters by their moving averages
+  /// where there are some.
+  virtual Snapshot evaluated_weights() const = 0;
+  /// Puts weights back where evaluated_weights() found them. Training from here on is undefined.
+  virtual void set_evaluated_weights(const Snapshot& weights) = 0;
+
+  /// Parameters and state, for weights from elsewhere.
+  virtual std::vector<TensorInfo> weight_tensors() const = 0;
+  /// `name` is one of weight_tensors(), `bytes` of its size.
+  virtual void write_weight(std::string_view name, std::span<const std::byte> bytes) = 0;
+
+  struct StepInputs {
+    std::span<const std::byte> input;  // of the whole batch
+    std::span<const std::byte> target;
+    int64_t step = 0;  // 0-based
+    float learning_rate = 0;
+  };
+  struct StepResult {
+    float loss = 0;  // the mean over the micro-batches, and over the ranks
+    /// The step's output [N, K], by row of the batch, until the next finish_step(); empty for a
+    /// model of tokens or of its input: those are too many numbers to read at every step.
+    std::span<const float> logits;
+    /// The global norm of the step's gradients, before clipping, if the job looks at it.
+    std::optional<float> gradient_norm;
+    /// With loss scaling: the scale of the step's gradients, and whether they were not finite, so
+    /// that the step changed no weight.
+    std::optional<float> loss_scale;
+    bool skipped = false;
+  };
+  /// One optimizer step, of all micro-batches.
+  StepResult run_step(const StepInputs& inputs) {
+    begin_step(inputs);
+    return finish_step();
+  }
+  /// The same in two parts. Up to kStepsAhead more steps may begin before the oldest that has not
+  /// been finished is, so that a device that runs ahead never waits for its results to be looked
+  /// at. `inputs` are free when begin_step() returns.
+  static constexpr int64_t kStepsAhead = 1;
+  virtual void begin_step(const StepInputs& inputs) = 0;
+  virtual StepResult finish_step() = 0;
+  /// Whether beginning a step early gains anything.
+  virtual bool runs_ahead() const = 0;
+
+  // Of one device.
+  virtual int64_t arena_planned_bytes() const = 0;
+  virtual int64_t arena_used_bytes() const = 0;
+  virtual int64_t workspace_bytes() const = 0;
+};
+
+}  // namespace trainyard

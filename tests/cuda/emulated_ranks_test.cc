@@ -1,0 +1,175 @@
+// Catches: an exchange that does not wait for its gradients, an update that does not wait for the
+// exchange, memory that is used again too early, a recorded step of another shape; ranks that
+// differ from the CPU's. Streams of several emulated devices run as late as anybody may let them
+// (fake_cuda.h), each rank on its own thread.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "src/autodiff/differentiate.h"
+#include "src/models/model_spec.h"
+#include "src/optim/all_reduce.h"
+#include "src/runtime/cuda/backend.h"
+#include "src/train/replicated_session.h"
+#include "tests/cuda/fake_cuda.h"
+#include "tests/cuda/ranks.h"
+
+namespace trainyard {
+namespace {
+
+using testing::bytes_of;
+using testing::make_dataset;
+using testing::Recorder;
+using testing::Workspace;
+
+constexpr int kDevices = 4;
+
+std::vector<RankDevice> gpus(int ranks) {
+  testing::set_device_count(kDevices);
+  return testing::connected(ranks, [](int r) { return std::make_shared<cuda::CudaBackend>(r); });
+}
+
+TEST(EmulatedRanks, TrainLikeTheCpus) {
+  testing::expect_like_the_cpus([] { return gpus(2); }, 1);
+}
+TEST(EmulatedRanks, TrainLikeTheCpusByMicroBatches) {
+  testing::expect_like_the_cpus([] { return gpus(2); }, 2);
+}
+
+TEST(EmulatedRanks, ResumeLikeNeverStopped) {
+  const Workspace w;
+  make_dataset(w, true, 60);
+  const TrainJob whole = testing::rank_job(w, "whole"), parts = testing::rank_job(w, "parts");
+  Recorder rw, first, second;
+  testing::run_job(whole, gpus(2), rw);
+  std::stop_source stop;
+  first.on_checkpoint = [&](int64_t) { stop.request_stop(); };
+  EXPECT_EQ(train(parts, gpus(2), local_files(), first, stop.get_token()).error().reason,
+            "STOPPED");
+  testing::run_job(parts, gpus(2), second);
+  EXPECT_EQ(second.plan.first_step, 5);
+  EXPECT_EQ(bytes_of(parts.model_output / "model.safetensors"),
+            bytes_of(whole.model_output / "model.safetensors"));
+}
+
+/// Ten layers that are exchanged in buckets of a few bytes, two at a time.
+struct ManyBuckets {
+  static constexpr int64_t kRows = 4, kColumns = 6;
+
+  explicit ManyBuckets(std::vector<RankDevice> devices, const StepLimits& limits = {}) {
+    const int64_t ranks = std::ssize(devices);
+    std::vector<RunPrograms> programs;
+    for (int64_t r = 0; r < ranks; ++r) programs.push_back(build());
+    session =
+        std::make_unique<ReplicatedSession>(std::move(programs), std::move(devices), 1, limits);
+    session->initialise(7);
+    for (int64_t i = 0; i < ranks * kRows * kColumns; ++i) {
+      input.push_back(static_cast<float>(std::sin(static_cast<double>(i))));
+    }
+    for (int64_t i = 0; i < ranks * kRows; ++i) target.push_back(static_cast<int32_t>(i % 3));
+  }
+
+  static RunPrograms build() {
+    ModelSpec spec;
+    for (int i = 0; i < 9; ++i) {
+      spec.layers.push_back({"", "Gemm", {}, {{"units", int64_t{10 + i}}}});
+      spec.layers.push_back({"", "Tanh", {}, {}});
+    }
+    spec.layers.push_back({"", "Gemm", {}, {}});
+    ModelInterface interface;
+    interface.input = {kColumns};
+    interface.outputs = 3;
+    BuildOptions options;
+    options.batch_size = kRows;
+    Model model = build_model(spec, interface, options).value();
+    const auto gradients = append_all_reduce(model.graph, differentiate(model.graph, model.loss),
+                                             {.first_bytes = 64, .bytes = 600, .in_flight = 2});
+    OptimizerSpec optimizer;
+    optimizer.momentum = 0.9;
+    const UpdateInputs inputs = append_optimizer(model.graph, optimizer, gradients, model.step);
+    RunPrograms programs;
+    BoundProgram& train = programs.train;
+    train.input = model.input;
+    train.target = model.target;
+    train.loss = model.loss;
+    train.output = model.output;
+    train.learning_rate = inputs.learning_rate;
+    train.batch_size = kRows;
+    train.program = compile(std::move(model.graph), {});
+    return programs;
+  }
+
+  /// Steps run ahead of their results, as in the loop.
+  std::vector<float> losses(int64_t steps) {
+    std::vector<float> all;
+    for (int64_t s = 0; s < steps; ++s) {
+      session->begin_step(
+          {std::as_bytes(std::span(input)), std::as_bytes(std::span(target)), s, 0.05f});
+      if (s > 0) all.push_back(session->finish_step().loss);
+    }
+    all.push_back(session->finish_step().loss);
+    return all;
+  }
+
+  std::unique_ptr<ReplicatedSession> session;
+  std::vector<float> input;
+  std::vector<int32_t> target;
+};
+
+TEST(EmulatedRanks, ManyBucketsUnderWay) {
+  ManyBuckets expected(testing::cpu_ranks(kDevices)), a(gpus(kDevices)), b(gpus(kDevices));
+  EXPECT_GT(exchanges_of(ManyBuckets::build()).size(), 6u);
+  const std::vector<float> losses = expected.losses(8), of_a = a.losses(8);
+  for (size_t s = 0; s < losses.size(); ++s) EXPECT_NEAR(of_a[s], losses[s], 1e-5) << s;
+  EXPECT_EQ(of_a, b.losses(8));
+  const Snapshot weights = expected.session->snapshot(), of_gpus = a.session->snapshot();
+  for (size_t i = 0; i < weights.storage.size(); ++i) {
+    const auto* x = reinterpret_cast<const float*>(weights.storage[i].data());
+    const auto* y = reinterpret_cast<const float*>(of_gpus.storage[i].data());
+    for (size_t k = 0; k < weights.storage[i].size() / sizeof(float); ++k) {
+      ASSERT_NEAR(y[k], x[k], 1e-5) << i << ", element " << k;
+    }
+  }
+  EXPECT_EQ(of_gpus.storage, b.session->snapshot().storage);
+}
+
+constexpr StepLimits kSoon{.first_s = 2, .least_s = 2, .times = 1, .grace_s = 0.3};
+
+TEST(EmulatedRanks, TheFirstThatStopsIsNamed) {
+  ManyBuckets job(gpus(3), kSoon);
+  job.losses(4);
+  testing::stall_device(1, 150);
+  std::string text;
+  try {
+    for (int i = 0; i < 8; ++i) job.losses(1);
+  } catch (const RankStopped& e) {
+    text = e.what();
+  }
+  EXPECT_NE(text.find("rank 1 (devices/gpu-1) stopped in step "), std::string::npos) << text;
+  EXPECT_NE(text.find(" before all_reduce_"), std::string::npos) << text;
+  testing::release_device();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+}
+
+TEST(EmulatedRanks, AnErrorOfNcclEndsTheStep) {
+  ManyBuckets job(gpus(2), kSoon);
+  job.losses(1);
+  testing::stall_device(1, 100);
+  testing::set_nccl_async_error(ncclRemoteError);
+  std::string text;
+  try {
+    for (int i = 0; i < 8; ++i) job.losses(1);
+  } catch (const CudaError& e) {
+    text = e.what();
+  }
+  EXPECT_EQ(
+      text,
+      "rank 0 (devices/gpu-0): exchanging gradients on GPU 0: an error of NCCL (NCCL error 6)");
+  testing::set_nccl_async_error(0);
+  testing::release_device();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,30 @@
+// tests/cuda/ranks.h: jobs on several GPUs beside the same on as many CPU devices: what the tests
+// with a GPU and those on the emulator share.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/runtime/backend.h"
+#include "src/train/trainer.h"
+#include "tests/engine/train_support.h"
+
+namespace trainyard::testing {
+
+/// The backends that `make` gives for the ranks, connected.
+std::vector<RankDevice> connected(int ranks,
+                                  const std::function<std::shared_ptr<Backend>(int)>& make);
+std::vector<RankDevice> cpu_ranks(int ranks);
+
+/// A job on the dataset in the workspace, with batch normalisation, dropout and clipping.
+TrainJob rank_job(const Workspace& w, const std::string& name);
+/// A refusal fails the test.
+void run_job(const TrainJob& job, const std::vector<RankDevice>& devices, Recorder& recorder);
+
+/// Two GPUs train as two CPU devices do, and give the same bits twice.
+void expect_like_the_cpus(const std::function<std::vector<RankDevice>()>& two_gpus,
+                          int64_t accumulate_steps);
+
+}  // namespace trainyard::testing
