@@ -4,8 +4,12 @@
 // Device memory is host memory. A stream runs what it is given at once, or records it between
 // cudaStreamBeginCapture and cudaStreamEndCapture, where whatever must wait or allocate is refused
 // as on a GPU.
+//
+// While it counts (set_counting) nothing computes: memory is an address alone, so that a step of
+// any size can be looked at.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 
@@ -13,8 +17,26 @@ struct CUstream_st;
 
 namespace trainyard::testing {
 
+enum class WorkKind : uint8_t { kKernel, kProduct, kConvolution, kCopy, kSet };
+/// How many of each kind.
+struct WorkCounts {
+  std::array<int64_t, 5> by_kind{};
+  int64_t of(WorkKind kind) const { return by_kind[static_cast<size_t>(kind)]; }
+  int64_t all() const {
+    int64_t sum = 0;
+    for (const int64_t n : by_kind) sum += n;
+    return sum;
+  }
+};
+
 /// Runs it, or adds it to what the stream records.
-void submit_to_stream(CUstream_st* stream, std::function<void()> work);
+void submit_to_stream(CUstream_st* stream, WorkKind kind, std::function<void()> work);
+/// From now on works are counted and not run, and device memory that is allocated cannot be
+/// touched. The clock of events then counts them: a millisecond for each.
+void set_counting(bool on);
+/// All that were run or replayed, and those of the newest recording.
+WorkCounts submitted_works();
+WorkCounts recorded_works();
 /// Works that recordings have replayed.
 int64_t replayed_works();
 /// Bytes of device memory that are allocated.

@@ -1,6 +1,8 @@
 // The functions of the CUDA runtime that the backend calls. See fake_cuda.h.
 #include <cuda_runtime_api.h>
+#include <sys/mman.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -10,7 +12,13 @@
 #include "kernels/cuda/emulator.h"
 #include "tests/cuda/fake_cuda.h"
 
-using Work = std::function<void()>;
+using trainyard::testing::WorkCounts;
+using trainyard::testing::WorkKind;
+
+struct Work {
+  WorkKind kind;
+  std::function<void()> run;
+};
 
 struct CUstream_st {
   bool recording = false;
@@ -18,7 +26,9 @@ struct CUstream_st {
   std::vector<Work> works;
 };
 struct CUevent_st {
+  bool timed = false;
   bool recorded = false;
+  double ms = 0;
 };
 struct CUgraph_st {
   std::vector<Work> works;
@@ -29,7 +39,13 @@ struct CUgraphExec_st {
 
 namespace {
 
-std::map<void*, int64_t> allocations;
+struct Allocation {
+  int64_t bytes;
+  bool is_address_alone;
+};
+std::map<void*, Allocation> allocations;
+bool counts_only = false;
+WorkCounts submitted, newest_recording;
 int64_t allocated = 0, limit = int64_t{1} << 34, replayed = 0;
 CUstream_st* recording_stream = nullptr;
 cudaError_t last_error = cudaSuccess;
@@ -62,23 +78,41 @@ cudaError_t must_not_record() {
 
 /// Launches of the emulator come through here, as all else that a stream does.
 const bool installed = [] {
-  trainyard::kernels::cuda::emulator::submit = trainyard::testing::submit_to_stream;
+  trainyard::kernels::cuda::emulator::submit = [](CUstream_st* stream, std::function<void()> run) {
+    trainyard::testing::submit_to_stream(stream, WorkKind::kKernel, std::move(run));
+  };
   return true;
 }();
 
-}  // namespace
+void count(WorkCounts& counts, WorkKind kind) { ++counts.by_kind[static_cast<size_t>(kind)]; }
 
-namespace trainyard::testing {
-
-void submit_to_stream(CUstream_st* stream, Work work) {
+void submit(CUstream_st* stream, Work work) {
   if (stream == nullptr) std::abort();  // the default stream is not used
   if (stream->recording) {
     stream->works.push_back(std::move(work));
     return;
   }
+  count(submitted, work.kind);
   if (works_before_fault > 0) --works_before_fault;
-  if (!is_lost()) work();
+  if (!is_lost() && !counts_only) work.run();
 }
+
+double now_ms() {
+  if (counts_only) return static_cast<double>(submitted.all());
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::milli>(now).count();
+}
+
+}  // namespace
+
+namespace trainyard::testing {
+
+void submit_to_stream(CUstream_st* stream, WorkKind kind, std::function<void()> work) {
+  submit(stream, {kind, std::move(work)});
+}
+void set_counting(bool on) { counts_only = on; }
+WorkCounts submitted_works() { return submitted; }
+WorkCounts recorded_works() { return newest_recording; }
 int64_t replayed_works() { return replayed; }
 int64_t device_bytes() { return allocated; }
 void set_device_limit(int64_t bytes) { limit = bytes; }
@@ -112,6 +146,26 @@ cudaError_t cudaDriverGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::strcpy(properties->name, "Emulated GPU");
+  properties->major = 9;
+  properties->multiProcessorCount = 2;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  switch (attribute) {
+    case cudaDevAttrClockRate:  // kHz
+    case cudaDevAttrMemoryClockRate:
+      *value = 1'000'000;
+      return cudaSuccess;
+    case cudaDevAttrGlobalMemoryBusWidth:  // bits
+      *value = 64;
+      return cudaSuccess;
+    default:
+      return fail(cudaErrorInvalidValue);
+  }
+}
 cudaError_t cudaSetDevice(int device) {
   return device == 0 ? cudaSuccess : fail(cudaErrorInvalidDevice);
 }
@@ -119,10 +173,16 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaMalloc(void** memory, size_t size) {
   if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
   if (static_cast<int64_t>(size) > limit) return fail(cudaErrorMemoryAllocation);
-  *memory = std::aligned_alloc(256, (size + 255) / 256 * 256);
-  if (*memory == nullptr) return fail(cudaErrorMemoryAllocation);
-  std::memset(*memory, 0xFF, size);  // a GPU's memory holds anything: NaN shows
-  allocations[*memory] = static_cast<int64_t>(size);
+  const size_t padded = (size + 255) / 256 * 256;
+  if (counts_only) {
+    *memory = mmap(nullptr, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (*memory == MAP_FAILED) return fail(cudaErrorMemoryAllocation);
+  } else {
+    *memory = std::aligned_alloc(256, padded);
+    if (*memory == nullptr) return fail(cudaErrorMemoryAllocation);
+    std::memset(*memory, 0xFF, size);  // a GPU's memory holds anything: NaN shows
+  }
+  allocations[*memory] = {static_cast<int64_t>(size), counts_only};
   allocated += static_cast<int64_t>(size);
   return cudaSuccess;
 }
@@ -130,9 +190,13 @@ cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   const auto it = allocations.find(memory);
   if (it == allocations.end()) return fail(cudaErrorInvalidValue);
-  allocated -= it->second;
+  allocated -= it->second.bytes;
+  if (it->second.is_address_alone) {
+    munmap(memory, static_cast<size_t>(it->second.bytes));
+  } else {
+    std::free(memory);
+  }
   allocations.erase(it);
-  std::free(memory);
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** memory, size_t size) {
@@ -148,20 +212,20 @@ cudaError_t cudaFreeHost(void* memory) {
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   if (computes_wrongly && kind == cudaMemcpyDeviceToHost && size >= sizeof(float)) {
-    trainyard::testing::submit_to_stream(stream, [=] {
-      std::memcpy(to, from, size);
-      float value = 0;
-      std::memcpy(&value, to, sizeof value);
-      value += 1;
-      std::memcpy(to, &value, sizeof value);
-    });
+    submit(stream, {WorkKind::kCopy, [=] {
+                      std::memcpy(to, from, size);
+                      float value = 0;
+                      std::memcpy(&value, to, sizeof value);
+                      value += 1;
+                      std::memcpy(to, &value, sizeof value);
+                    }});
     return cudaSuccess;
   }
-  trainyard::testing::submit_to_stream(stream, [=] { std::memcpy(to, from, size); });
+  submit(stream, {WorkKind::kCopy, [=] { std::memcpy(to, from, size); }});
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t size, cudaStream_t stream) {
-  trainyard::testing::submit_to_stream(stream, [=] { std::memset(memory, value, size); });
+  submit(stream, {WorkKind::kSet, [=] { std::memset(memory, value, size); }});
   return cudaSuccess;
 }
 
@@ -176,8 +240,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return must_not_record(); }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return must_not_record(); }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new CUevent_st;
+  (*event)->timed = (flags & cudaEventDisableTiming) == 0;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -186,7 +251,15 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
   event->recorded = true;
+  event->ms = now_ms();
   return must_not_record();
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+  if (!from->timed || !to->timed || !from->recorded || !to->recorded) {
+    return fail(cudaErrorInvalidResourceHandle);
+  }
+  *ms = static_cast<float>(to->ms - from->ms);
+  return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return must_not_record(); }
 
@@ -204,6 +277,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   recording_stream = nullptr;
   stream->recording = false;
   if (stream->broken) return fail(cudaErrorStreamCaptureInvalidated);
+  newest_recording = {};
+  for (const Work& work : stream->works) count(newest_recording, work.kind);
   *graph = new CUgraph_st{std::move(stream->works)};
   return cudaSuccess;
 }
@@ -214,7 +289,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   for (const Work& work : exec->works) {
     ++replayed;
-    trainyard::testing::submit_to_stream(stream, work);
+    submit(stream, work);
   }
   return cudaSuccess;
 }

@@ -11,6 +11,12 @@ namespace {
   throw CudaError(what + ": " + words + " (error " + std::to_string(code) + ")", code);
 }
 
+Event make(unsigned flags) {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
+  return Event(event);
+}
+
 }  // namespace
 
 void check(cudaError_t status, const std::string& what) {
@@ -85,11 +91,9 @@ Stream Device::make_stream() {
   return Stream(stream);
 }
 
-Event Device::make_event() {
-  cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  return Event(event);
-}
+Event Device::make_event() { return make(cudaEventDisableTiming); }
+
+Event Device::make_timed_event() { return make(cudaEventDefault); }
 
 DeviceMemory Device::allocate(int64_t bytes) const {
   make_current();
