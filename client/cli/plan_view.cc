@@ -162,13 +162,15 @@ class LayerTable {
 
 std::string memory_table(const v1::JobPlan& plan, const PlanViewOptions& options) {
   const v1::MemoryPlan& m = plan.run().memory();
+  const int64_t besides_bytes = std::max<int64_t>(0, plan.fit().bytes_needed() - total_bytes(m));
   const std::pair<const char*, int64_t> rows[] = {{"parameters", m.parameter_bytes()},
                                                   {"gradients", m.gradient_bytes()},
                                                   {"optimizer state", m.optimizer_bytes()},
                                                   {"state", m.state_bytes()},
                                                   {"activations", m.activation_bytes()},
                                                   {"workspace", m.workspace_bytes()},
-                                                  {"inputs", m.input_bytes()}};
+                                                  {"inputs", m.input_bytes()},
+                                                  {"CUDA and libraries", besides_bytes}};
   int64_t largest = 1;
   for (const auto& [name, bytes] : rows) largest = std::max(largest, bytes);
   const int bar_max = std::clamp(options.width - 32, 0, kBarWidthMax);
@@ -182,7 +184,8 @@ std::string memory_table(const v1::JobPlan& plan, const PlanViewOptions& options
     if (bytes == 0 && !unknown) continue;
     table.add({name, unknown ? "unknown" : human_bytes(bytes), Cell(bar, Style::kBusy)});
   }
-  table.add({Cell("total", Style::kBold), Cell(human_bytes(total_bytes(m)), Style::kBold), ""});
+  table.add({Cell("total", Style::kBold),
+             Cell(human_bytes(total_bytes(m) + besides_bytes), Style::kBold), ""});
   return table.render(options.colour);
 }
 

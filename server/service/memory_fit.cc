@@ -1,7 +1,5 @@
 #include "server/service/memory_fit.h"
 
-#include <algorithm>
-
 #include "proto/convert/run.h"
 #include "src/base/text.h"
 
@@ -12,16 +10,17 @@ namespace {
 constexpr int64_t kOthersIgnoredBytes = int64_t{64} << 20;
 
 Room room_on(const Device& device, const std::vector<Job>& active, int64_t cpu_limit_bytes) {
-  Room room{device.name, device.memory_bytes, 0};
+  Room room{device.name, device.memory_bytes, 0, device.overhead_bytes};
   int64_t ours = 0;
   for (const Job& job : active) {
-    if (is_active(job.state) && job.device == device.name) ours += total_bytes(job.plan.memory());
+    if (!is_active(job.state) || job.device != device.name) continue;
+    ours += total_bytes(job.plan.memory()) + device.overhead_bytes;
   }
   const int64_t others = device.memory_used_bytes - ours;
   if (others > kOthersIgnoredBytes) room.others_bytes = std::min(others, room.memory_bytes);
   if (device.kind == DeviceKind::kCpu && cpu_limit_bytes > 0 &&
       cpu_limit_bytes < room.available_bytes()) {
-    room = {device.name, cpu_limit_bytes, 0};
+    room = {device.name, cpu_limit_bytes, 0, 0};
   }
   return room;
 }
@@ -39,17 +38,21 @@ Room largest_room(DeviceWish wish, const Devices& devices, const std::vector<Job
   for (const Device& device : devices.devices) {
     if (!may_use(wish, device)) continue;
     Room room = room_on(device, active, cpu_limit_bytes);
-    if (largest.device.empty() || room.available_bytes() > largest.available_bytes()) {
+    if (largest.device.empty() || room.plan_bytes_max() > largest.plan_bytes_max()) {
       largest = std::move(room);
     }
   }
   return largest;
 }
 
-std::string shortage_text(int64_t needed_bytes, const Room& room) {
-  std::string text = "the job needs " + human_bytes(needed_bytes) + " of memory, " +
-                     human_bytes(needed_bytes - room.available_bytes()) + " more than " +
-                     room.device + " has for it (" + human_bytes(room.memory_bytes);
+std::string shortage_text(int64_t plan_bytes, const Room& room) {
+  const int64_t needed_bytes = plan_bytes + room.overhead_bytes;
+  std::string text = "the job needs " + human_bytes(needed_bytes) + " of memory, ";
+  if (room.overhead_bytes > 0) {
+    text += "with " + human_bytes(room.overhead_bytes) + " for CUDA and its libraries, ";
+  }
+  text += human_bytes(needed_bytes - room.available_bytes()) + " more than " + room.device +
+          " has for it (" + human_bytes(room.memory_bytes);
   if (room.others_bytes > 0) text += ", of which others use " + human_bytes(room.others_bytes);
   return text + ")";
 }

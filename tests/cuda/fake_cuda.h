@@ -44,6 +44,9 @@ int64_t device_bytes();
 /// Bytes of device memory that one allocation may have at most; what is more fails as out of
 /// memory.
 void set_device_limit(int64_t bytes);
+/// The so-manieth work from now on is an illegal memory access, which every call tells from then
+/// on; -1: none is.
+void set_fault_after(int64_t works);
 /// Whether cuDNN proposes engines for convolutions.
 void set_convolution_engines(bool available);
 

@@ -116,6 +116,7 @@ WorkCounts recorded_works() { return newest_recording; }
 int64_t replayed_works() { return replayed; }
 int64_t device_bytes() { return allocated; }
 void set_device_limit(int64_t bytes) { limit = bytes; }
+void set_fault_after(int64_t works) { works_before_fault = works; }
 
 }  // namespace trainyard::testing
 
