@@ -277,8 +277,7 @@ Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
 }
 
 /// Memory of a GPU in use by anyone; 0 where NVML does not say.
-int64_t used_bytes(const std::string& device) {
-  const auto nvml = server::Nvml::load(server::InventoryOptions().nvml_library);
+int64_t used_bytes(const Result<std::unique_ptr<server::Nvml>>& nvml, const std::string& device) {
   if (!nvml.ok()) return 0;
   const auto gpus = (*nvml)->read_devices();
   if (!gpus.ok()) return 0;
@@ -289,7 +288,8 @@ int64_t used_bytes(const std::string& device) {
 }
 
 Result<v1::Outcome> run_check_device(const v1::CheckDeviceTask& task) {
-  const int64_t used_before = used_bytes(task.device());
+  const auto nvml = server::Nvml::load(server::InventoryOptions().nvml_library);
+  const int64_t used_before = used_bytes(nvml, task.device());
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    open_backend(task.device(), task.threads()));
   const DeviceCheck check =
@@ -302,7 +302,7 @@ Result<v1::Outcome> run_check_device(const v1::CheckDeviceTask& task) {
   outcome.set_kind(v1::Outcome::SUCCEEDED);
   // What is left when the networks are gone: the context, the code of kernels and libraries, and
   // what the backend keeps. No job runs there meanwhile.
-  if (const int64_t used_now = used_bytes(task.device());
+  if (const int64_t used_now = used_bytes(nvml, task.device());
       used_before > 0 && used_now > used_before) {
     (*outcome.mutable_metadata())[server::kOverheadKey] = std::to_string(used_now - used_before);
   }
