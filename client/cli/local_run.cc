@@ -10,10 +10,12 @@
 #include "client/cli/job_file.h"
 #include "client/cli/job_view.h"
 #include "client/cli/local_job.h"
+#include "client/cli/profile_view.h"
 #include "client/lib/tensorboard.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/runtime/open_backend.h"
+#include "src/train/step_profile.h"
 #include "src/train/trainer.h"
 
 namespace trainyard::cli {
@@ -27,6 +29,8 @@ struct Options {
   std::string device;
   std::string out;
   std::string tensorboard;
+  std::string trace;
+  bool profile = false;
   int64_t threads = 0;
 };
 
@@ -104,13 +108,49 @@ void show_result(Session& session, const TrainResult& result, double seconds,
   if (!model.empty()) session.out().line("model: " + model);
 }
 
+Result<int> run_profile(Session& session, const Options& options, const TrainJob& job,
+                        Backend& backend) {
+  ASSIGN_OR_RETURN(const StepProfile profile,
+                   profile_job(job, backend, ProfileOptions(), session.interrupted()));
+  if (!options.trace.empty()) {
+    const std::string trace = chrome_trace(profile);
+    if (Status s = replace_file(local_files(), options.trace, chrome_trace(profile)); !s.ok()) {
+      return std::move(s).error();
+    }
+  }
+  if (session.machine()) {
+    session.out().line(profile_json(profile, job.recipe.batch_size));
+    return static_cast<int>(client::kExitOk);
+  }
+  ProfileViewOptions view;
+  view.width = session.out().width();
+  view.utf8 = session.out().utf8();
+  view.colour = session.out().colour();
+  session.out().write(render_profile(profile, job.recipe.batch_size, view));
+  if (!options.trace.empty()) {
+    session.hint("Open " + options.trace + " in https://ui.perfetto.dev or chrome://tracing.");
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
 Result<int> run(Session& session, const Options& options) {
+  const bool profiles = options.profile || !options.trace.empty();
+  if (profiles && (!options.out.empty() || !options.tensorboard.empty())) {
+    return make_error(ErrorCode::kInvalidArgument, "USAGE",
+                      "--profile keeps nothing of what it trains; leave out --out and "
+                      "--tensorboard");
+  }
   const TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const client::SpecFile spec,
                    read_job_file(session, options.spec, options.sets, temporary.path()));
   ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "local run"));
   ASSIGN_OR_RETURN(const std::vector<std::string> names,
                    pick_devices(spec.file.resources(), options.device));
+
+  if (profiles && names.size() > 1) {
+    return make_error(ErrorCode::kInvalidArgument, "USAGE",
+                      "--profile times a step on one device; expected one in --device");
+  }
 
   TrainJob job;
   job.model = engine.model;
@@ -128,6 +168,15 @@ Result<int> run(Session& session, const Options& options) {
       return std::move(made).error();
   }
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, job.dataset));
+
+  if (profiles) {
+    auto done = run_profile(session, options, job, *devices.front().backend);
+    if (done.ok()) return done;
+    if (done.error().code == ErrorCode::kCancelled) {
+      return static_cast<int>(client::kExitInterrupted);
+    }
+    return spec.with_positions(std::move(done).error());
+  }
 
   const std::string title = spec.file.name().empty() ? "local" : spec.file.name();
   Progress progress = session.progress(title, session.err());
@@ -163,10 +212,12 @@ Command local_run_command() {
       "local run",
       "Train here, in this process, without a server",
       {"trainyard local run examples/digits_cnn.yaml", "trainyard local run spec.yaml --out runs/1",
-       "trainyard local run spec.yaml --set recipe.steps=10 --threads 1"},
+       "trainyard local run spec.yaml --set recipe.steps=10 --threads 1",
+       "trainyard local run spec.yaml --profile --trace step.json"},
       "With --out the model goes to FOLDER/model and checkpoints to FOLDER/checkpoints; running "
       "the same command\n"
-      "again after Ctrl-C goes on from the last one. Without --out nothing is kept.",
+      "again after Ctrl-C goes on from the last one. Without --out nothing is kept.\n"
+      "With --profile some steps are run and timed, node by node, and that is all.",
       [o](OptionSet& options) {
         options.positional("SPEC", o->spec, "the job's spec file; its dataset has a path");
         options.texts("--set", "PATH=VALUE", o->sets,
@@ -174,6 +225,10 @@ Command local_run_command() {
         options.text("--out", "FOLDER", o->out, "keep model and checkpoints here");
         options.text("--tensorboard", "FOLDER", o->tensorboard,
                      "write the metrics there as event files, while it trains");
+        options.flag("--profile", o->profile,
+                     "show where the time of a step goes, node by node, instead of training");
+        options.text("--trace", "FILE.json", o->trace,
+                     "the same, and write some steps there for Perfetto or chrome://tracing");
         options.text("--device", "DEVICE", o->device,
                      "cpu, gpu, gpu-N, or several as gpu-0,gpu-1; default: the spec's, auto is cpu",
                      {"cpu", "gpu"});

@@ -5,6 +5,7 @@
 
 #include "client/cli/job_view.h"
 #include "client/cli/output.h"
+#include "client/cli/shorten.h"
 #include "client/cli/table.h"
 #include "client/lib/names.h"
 #include "proto/convert/run.h"
@@ -72,16 +73,6 @@ std::vector<Part> parts_of(const v1::JobPlan& plan, int64_t rows_max) {
   return parts;
 }
 
-/// The middle is what names of deep blocks share least, so the ends are kept.
-std::string cut(const std::string& name, int width, bool utf8) {
-  const std::string text = safe_text(name);
-  if (display_width(text) <= width) return text;
-  const std::string dots = utf8 ? "\u2026" : "..";
-  const auto keep = static_cast<size_t>(std::max(2, width - display_width(dots)));
-  const size_t head = keep / 2;  // bytes: a layer's name is ASCII
-  return text.substr(0, head) + dots + text.substr(text.size() - (keep - head));
-}
-
 std::string shape_text(const v1::LayerPlan& layer) {
   std::string text;
   for (const int64_t d : layer.output_shape())
@@ -130,7 +121,7 @@ class LayerTable {
 
  private:
   void add(const v1::LayerPlan& layer) {
-    table_.add({cut(layer.name(), name_width_, options_.utf8), layer.op(), shape_text(layer),
+    table_.add({shorten(layer.name(), name_width_, options_.utf8), layer.op(), shape_text(layer),
                 layer.parameter_count() > 0 ? grouped(layer.parameter_count()) : "",
                 flops_text(layer.flops_step())});
   }
@@ -148,7 +139,7 @@ class LayerTable {
     const int period = (p.end - p.begin) / p.repeats;
     const std::string times =
         p.repeats == 1 ? "once more" : std::to_string(p.repeats) + " times more";
-    add_dim(dots() + cut(plan_.layers(p.end - 1).name(), name_width_ - 4, options_.utf8),
+    add_dim(dots() + shorten(plan_.layers(p.end - 1).name(), name_width_ - 4, options_.utf8),
             (period == 1 ? "the same " : "these " + std::to_string(period) + " ") + times, p.begin,
             p.end);
   }
@@ -171,13 +162,15 @@ class LayerTable {
 
 std::string memory_table(const v1::JobPlan& plan, const PlanViewOptions& options) {
   const v1::MemoryPlan& m = plan.run().memory();
+  const int64_t besides_bytes = std::max<int64_t>(0, plan.fit().bytes_needed() - total_bytes(m));
   const std::pair<const char*, int64_t> rows[] = {{"parameters", m.parameter_bytes()},
                                                   {"gradients", m.gradient_bytes()},
                                                   {"optimizer state", m.optimizer_bytes()},
                                                   {"state", m.state_bytes()},
                                                   {"activations", m.activation_bytes()},
                                                   {"workspace", m.workspace_bytes()},
-                                                  {"inputs", m.input_bytes()}};
+                                                  {"inputs", m.input_bytes()},
+                                                  {"CUDA and libraries", besides_bytes}};
   int64_t largest = 1;
   for (const auto& [name, bytes] : rows) largest = std::max(largest, bytes);
   const int bar_max = std::clamp(options.width - 32, 0, kBarWidthMax);
@@ -191,7 +184,8 @@ std::string memory_table(const v1::JobPlan& plan, const PlanViewOptions& options
     if (bytes == 0 && !unknown) continue;
     table.add({name, unknown ? "unknown" : human_bytes(bytes), Cell(bar, Style::kBusy)});
   }
-  table.add({Cell("total", Style::kBold), Cell(human_bytes(total_bytes(m)), Style::kBold), ""});
+  table.add({Cell("total", Style::kBold),
+             Cell(human_bytes(total_bytes(m) + besides_bytes), Style::kBold), ""});
   return table.render(options.colour);
 }
 

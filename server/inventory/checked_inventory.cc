@@ -14,6 +14,8 @@ struct Verdict {
   Trust trust = Trust::kUnknown;
   std::string failure;
   int64_t time_us = 0;  // of the failure, steady
+  int64_t overhead_bytes = 0;
+  int64_t faults_told = 0;
 };
 
 }  // namespace
@@ -24,6 +26,11 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
   /// What the verdict makes of a device that could run jobs. True if a check is to begin.
   bool apply(Device& device) {
     Verdict& v = verdicts[device.uuid];
+    device.overhead_bytes = v.overhead_bytes;
+    if (device.faults_told != v.faults_told && v.trust == Trust::kTrusted) {
+      v.trust = Trust::kUnknown;
+    }
+    v.faults_told = device.faults_told;
     if (v.trust == Trust::kTrusted) return false;
     const bool again =
         v.trust == Trust::kFailed && clock.steady_us() - v.time_us >= CheckedInventory::kRetryUs;
@@ -40,14 +47,15 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
     return begins;
   }
 
-  void finish(const std::string& uuid, const Status& status) {
+  void finish(const std::string& uuid, const Result<CheckPassed>& result) {
     std::function<void()> tell;
     {
       const std::lock_guard lock(mu);
       if (!check) return;  // stopped
       Verdict& v = verdicts[uuid];
-      v.trust = status.ok() ? Trust::kTrusted : Trust::kFailed;
-      v.failure = status.ok() ? "" : status.error().message;
+      v.trust = result.ok() ? Trust::kTrusted : Trust::kFailed;
+      v.failure = result.ok() ? "" : result.error().message;
+      if (result.ok()) v.overhead_bytes = result->overhead_bytes;
       v.time_us = clock.steady_us();
       tell = changed;
     }
@@ -102,7 +110,7 @@ Devices CheckedInventory::read() {
     check = impl_->check;
   }
   for (const auto& [name, uuid] : begin) {
-    check(name, [impl = impl_, uuid](Status status) { impl->finish(uuid, status); });
+    check(name, [impl = impl_, uuid](Result<CheckPassed> result) { impl->finish(uuid, result); });
   }
   return devices;
 }

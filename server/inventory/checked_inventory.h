@@ -1,8 +1,9 @@
 // server/inventory/checked_inventory.h: an inventory whose GPUs run jobs only after they have been
 // checked: small networks trained on them must come out as on the CPU (src/train/device_check.h).
 //
-// A check begins when a GPU is first seen, after it failed a job, and again some minutes after a
-// failed check. While it runs the GPU takes no job and says why.
+// A check begins when a GPU is first seen, after it failed a job or its driver has told of an error
+// (xid.h), and again some minutes after a failed check. While it runs the GPU takes no job and says
+// why.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,19 @@
 
 namespace trainyard::server {
 
+/// Under this key of Outcome.metadata a worker says what its check found (CheckPassed).
+inline constexpr const char* kOverheadKey = "overhead_bytes";
+
+/// What a check finds besides that all is well.
+struct CheckPassed {
+  int64_t overhead_bytes = 0;  // Device::overhead_bytes
+};
+
 class CheckedInventory final : public Inventory {
  public:
   /// Begins a check of a device; `done` is called once, from any thread, with what is wrong.
-  using Check = std::function<void(const std::string& device, std::function<void(Status)> done)>;
+  using Done = std::function<void(Result<CheckPassed>)>;
+  using Check = std::function<void(const std::string& device, Done done)>;
   static constexpr int64_t kRetryUs = 600'000'000;
 
   explicit CheckedInventory(std::unique_ptr<Inventory> inner, const Clock& clock = system_clock());

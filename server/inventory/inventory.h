@@ -27,7 +27,11 @@ struct Device {
   int32_t slots = 1;              // jobs it may run at a time
   int32_t cores = 0;              // CPU: cores this process may use
   bool schedulable = true;        // jobs may start here
-  bool checking = false;          // not schedulable yet: it is being checked, which takes seconds
+  // GPU: what each process that computes on it takes besides its job's plan (CUDA's context, code
+  // of kernels and libraries, staging), as the device's check has found it; 0: not known.
+  int64_t overhead_bytes = 0;
+  int64_t faults_told = 0;  // GPU: by its driver, after which it is to be checked again
+  bool checking = false;    // not schedulable yet: it is being checked, which takes seconds
 };
 
 struct Devices {

@@ -1,10 +1,15 @@
+#include <spdlog/spdlog.h>
+
+#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "server/config/log.h"
 #include "server/inventory/cpu_device.h"
 #include "server/inventory/inventory.h"
 #include "server/inventory/nvml.h"
+#include "server/inventory/xid.h"
 
 namespace trainyard::server {
 namespace {
@@ -45,6 +50,7 @@ class LocalInventory final : public Inventory {
       return;
     }
     if (gpus->empty()) devices.note = "No GPU: the NVIDIA driver sees none.";
+    for (const NvmlXid& told : nvml_->take_xids()) note_xid(told);
     const bool has_module = std::filesystem::exists(options_.cuda_module);
     for (NvmlDevice& gpu : *gpus) devices.devices.push_back(to_device(std::move(gpu), has_module));
     known_ = {devices.devices.begin() + 1, devices.devices.end()};
@@ -70,7 +76,26 @@ class LocalInventory final : public Inventory {
       device.reason = "The CUDA module is not installed.";
       device.schedulable = false;
     }
+    if (const auto told = xids_.find(device.uuid); told != xids_.end()) {
+      device.faults_told = told->second.to_check;
+      if (!told->second.failure.empty()) {
+        device.health = DeviceHealth::kQuarantined;
+        device.reason = told->second.failure;
+        device.schedulable = false;
+      }
+    }
     return device;
+  }
+
+  void note_xid(const NvmlXid& told) {
+    const Xid xid = describe_xid(told.number);
+    spdlog::warn("event=gpu_xid {} xid={} {}", kv("uuid", told.uuid), told.number,
+                 kv("message", xid.sentence));
+    Told& of = xids_[told.uuid];
+    if (xid.effect == XidEffect::kCheck) ++of.to_check;
+    if (xid.effect != XidEffect::kReset) return;
+    of.failure = "Its driver reported " + xid.sentence +
+                 "; reset it (nvidia-smi --gpu-reset) or the machine, then restart the server.";
   }
 
   // GPUs that were there and cannot be asked now stay in the list: UNKNOWN, without new jobs.
@@ -83,10 +108,17 @@ class LocalInventory final : public Inventory {
     }
   }
 
+  /// What the driver has told of a GPU since this server started.
+  struct Told {
+    int64_t to_check = 0;
+    std::string failure;  // a sentence, where it is to be reset
+  };
+
   const InventoryOptions options_;
   std::mutex mu_;
-  std::unique_ptr<Nvml> nvml_;  // GUARDED_BY(mu_)
-  std::vector<Device> known_;   // GUARDED_BY(mu_); GPUs of the last read that worked
+  std::map<std::string, Told> xids_;  // GUARDED_BY(mu_); by UUID
+  std::unique_ptr<Nvml> nvml_;        // GUARDED_BY(mu_)
+  std::vector<Device> known_;         // GUARDED_BY(mu_); GPUs of the last read that worked
 };
 
 }  // namespace

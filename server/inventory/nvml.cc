@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <map>
 
 #include "src/base/handle.h"
 
@@ -17,6 +18,16 @@ struct NvmlMemory {
   unsigned long long free;
   unsigned long long used;
 };
+struct NvmlEventSet;
+struct NvmlEventData {
+  NvmlDeviceHandle* device;
+  unsigned long long event_type;
+  unsigned long long event_data;  // of an XID event: its number
+  unsigned gpu_instance_id;
+  unsigned compute_instance_id;
+};
+constexpr unsigned long long kXidCriticalError = 0x8;  // nvmlEventTypeXidCriticalError
+constexpr int kXidsMax = 256;        // at a time: an endless flood must not hold us
 constexpr unsigned kNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
 constexpr unsigned kUuidBytes = 96;  // NVML_DEVICE_UUID_V2_BUFFER_SIZE
 constexpr unsigned kVersionBytes = 80;
@@ -36,12 +47,40 @@ struct Nvml::Api {
   NvmlReturn (*device_memory)(NvmlDeviceHandle*, NvmlMemory*) = nullptr;
   NvmlReturn (*driver_version)(char*, unsigned) = nullptr;
   const char* (*error_string)(NvmlReturn) = nullptr;
+  // Null where the driver has none of them.
+  NvmlReturn (*event_set_create)(NvmlEventSet**) = nullptr;
+  NvmlReturn (*event_set_free)(NvmlEventSet*) = nullptr;
+  NvmlReturn (*register_events)(NvmlDeviceHandle*, unsigned long long, NvmlEventSet*) = nullptr;
+  NvmlReturn (*event_set_wait)(NvmlEventSet*, NvmlEventData*, unsigned) = nullptr;
 
+  NvmlEventSet* events = nullptr;
+  std::map<NvmlDeviceHandle*, std::string> uuids;  // of devices whose events we are told: a lost
+                                                   // one does not say its own any more
+
+  /// What cannot be watched is not: the daemon works without.
+  void watch_xids() {
+    unsigned count = 0;
+    if (event_set_create == nullptr || event_set_free == nullptr || register_events == nullptr ||
+        event_set_wait == nullptr || device_count(&count) != 0 || event_set_create(&events) != 0) {
+      events = nullptr;
+      return;
+    }
+    for (unsigned i = 0; i < count; ++i) {
+      NvmlDeviceHandle* handle = nullptr;
+      std::array<char, kUuidBytes> uuid{};
+      if (device_by_index(i, &handle) != 0) continue;
+      if (device_uuid(handle, uuid.data(), kUuidBytes - 1) != 0) continue;
+      if (register_events(handle, kXidCriticalError, events) == 0) uuids[handle] = uuid.data();
+    }
+  }
   std::string text(NvmlReturn code) const { return error_string(code); }
 };
 
 Nvml::Nvml(std::unique_ptr<Api> api) : api_(std::move(api)) {}
-Nvml::~Nvml() { (void)api_->shutdown(); }
+Nvml::~Nvml() {
+  if (api_->events != nullptr) (void)api_->event_set_free(api_->events);
+  (void)api_->shutdown();
+}
 
 Result<std::unique_ptr<Nvml>> Nvml::load(const std::string& library) {
   auto api = std::make_unique<Api>();
@@ -52,9 +91,12 @@ Result<std::unique_ptr<Nvml>> Nvml::load(const std::string& library) {
                           " was not found; install the NVIDIA driver (in a container, start it "
                           "with the NVIDIA Container Toolkit and --gpus all)");
   const char* missing = nullptr;
-  const auto bind = [&](auto& function, const char* symbol) {
+  const auto bind_optional = [&](auto& function, const char* symbol) {
     function =
         reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(api->library.get(), symbol));
+  };
+  const auto bind = [&](auto& function, const char* symbol) {
+    bind_optional(function, symbol);
     if (function == nullptr && missing == nullptr) missing = symbol;
   };
   bind(api->init, "nvmlInit_v2");
@@ -66,6 +108,10 @@ Result<std::unique_ptr<Nvml>> Nvml::load(const std::string& library) {
   bind(api->device_memory, "nvmlDeviceGetMemoryInfo");
   bind(api->driver_version, "nvmlSystemGetDriverVersion");
   bind(api->error_string, "nvmlErrorString");
+  bind_optional(api->event_set_create, "nvmlEventSetCreate");
+  bind_optional(api->event_set_free, "nvmlEventSetFree");
+  bind_optional(api->register_events, "nvmlDeviceRegisterEvents");
+  bind_optional(api->event_set_wait, "nvmlEventSetWait_v2");
   if (missing != nullptr)
     return make_error(ErrorCode::kUnavailable, "NVML_FAILED",
                       library + " has no " + missing + "; install a newer NVIDIA driver");
@@ -73,7 +119,20 @@ Result<std::unique_ptr<Nvml>> Nvml::load(const std::string& library) {
     return make_error(ErrorCode::kUnavailable, "NVML_FAILED",
                       library + " does not start: " + api->text(code) +
                           "; check that the NVIDIA driver is loaded (nvidia-smi)");
+  api->watch_xids();
   return std::unique_ptr<Nvml>(new Nvml(std::move(api)));
+}
+
+std::vector<NvmlXid> Nvml::take_xids() const {
+  std::vector<NvmlXid> xids;
+  if (api_->events == nullptr) return xids;
+  NvmlEventData data{};
+  for (int i = 0; i < kXidsMax && api_->event_set_wait(api_->events, &data, 0) == 0; ++i) {
+    const auto uuid = api_->uuids.find(data.device);
+    if (uuid == api_->uuids.end() || data.event_type != kXidCriticalError) continue;
+    xids.push_back({uuid->second, data.event_data});
+  }
+  return xids;
 }
 
 Result<std::vector<NvmlDevice>> Nvml::read_devices() const {

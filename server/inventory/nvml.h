@@ -2,7 +2,8 @@
 //
 // Only reads; makes no CUDA context. The few prototypes we call are declared here, so that building
 // needs no NVIDIA package. Source of the names and layouts: NVML API reference, nvml.h, API
-// version 2 of init, device count and handle; they have been stable since driver 319.
+// version 2 of init, device count and handle; they have been stable since driver 319. Waiting for
+// events has its second version since driver 460.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,12 @@ struct NvmlDevice {
   std::string error;  // not empty: the device is listed but could not be read
 };
 
+/// An error that the driver has reported of a device.
+struct NvmlXid {
+  std::string uuid;
+  uint64_t number = 0;
+};
+
 class Nvml {
  public:
   /// NOT_FOUND/NVML_NOT_FOUND if the library is not there, UNAVAILABLE/NVML_FAILED if it does not
@@ -34,6 +41,9 @@ class Nvml {
 
   /// UNAVAILABLE/NVML_FAILED if the driver does not answer any more.
   Result<std::vector<NvmlDevice>> read_devices() const;
+  /// Errors since the last call, oldest first. Never waits. None where the driver does not report
+  /// them, as in some virtual machines.
+  std::vector<NvmlXid> take_xids() const;
   std::string driver_version() const;
 
  private:

@@ -15,7 +15,7 @@ uint64_t hash_of(const std::string& uid, int32_t count) {
 }  // namespace
 
 Move after_worker_lost(const Job& job, const std::string& reason, const std::string& message,
-                       int64_t now_us) {
+                       int64_t now_us, int32_t lost_max) {
   Move move;
   move.worker_lost = true;
   if (job.cancel_requested) {
@@ -25,10 +25,10 @@ Move after_worker_lost(const Job& job, const std::string& reason, const std::str
     return move;
   }
   const int32_t lost = job.workers_lost + 1;  // with this one
-  if (lost > kWorkersLostMax || job.attempt >= kAttemptsMax) {
+  if (lost > lost_max || job.attempt >= kAttemptsMax) {
     move.to = JobState::kFailed;
     move.reason = "CRASH_LOOP";
-    move.message = lost > kWorkersLostMax
+    move.message = lost > lost_max
                        ? "The worker was lost " + std::to_string(lost) +
                              " times without a new checkpoint between; the last time: " + message
                        : "The job has had " + std::to_string(job.attempt) +

@@ -153,7 +153,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     public_listener->set_serving(false);
   };
   inventory->start(
-      [this](const std::string& device, std::function<void(Status)> done) {
+      [this](const std::string& device, CheckedInventory::Done done) {
         device_checks.run(device, std::min(config.threads_per_job, kCheckThreadsMax),
                           std::move(done));
       },

@@ -208,16 +208,16 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
   if (Status s = check_satisfiable(job.wish, job.gpus, devices); !s.ok()) return s.error();
   const int64_t needed = total_bytes(planned.plan.memory());
   ASSIGN_OR_RETURN(const Room room, find_room(job.wish, job.gpus, devices, needed));
-  if (room.memory_bytes > 0 && needed > room.available_bytes()) {
+  if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
     ASSIGN_OR_RETURN(const DatasetSchema schema,
                      read_schema(service_.paths.dataset(job.dataset.digest)));
     const FitAdvice advice = advise_fit(job.engine.model, job.engine.recipe, schema,
-                                        room.available_bytes(), 0, job.gpus);
+                                        room.plan_bytes_max(), 0, job.gpus);
     Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE",
                          shortage_text(needed, room) + "; " + describe(advice));
-    e.metadata = {{"bytes_needed", std::to_string(needed)},
+    e.metadata = {{"bytes_needed", std::to_string(needed + room.overhead_bytes)},
                   {"bytes_available", std::to_string(room.available_bytes())},
-                  {"bytes_short", std::to_string(needed - room.available_bytes())},
+                  {"bytes_short", std::to_string(needed - room.plan_bytes_max())},
                   {"batch_size_that_fits", std::to_string(advice.batch_size)},
                   {"accumulate_steps_that_fit", std::to_string(advice.accumulate_steps)},
                   {"recompute_that_fits", std::string(name_of(advice.recompute))}};
@@ -295,29 +295,29 @@ Result<Room> JobPlanner::find_room(DeviceWish wish, int32_t gpus, const Devices&
   const int64_t cpu_limit = service_.config.cpu_memory_bytes_max;
   // With all that is in use now counted as others': most jobs fit even so.
   const Room least = largest_room(wish, gpus, devices, {}, cpu_limit);
-  if (least.memory_bytes == 0 || needed_bytes <= least.available_bytes()) return least;
+  if (least.memory_bytes == 0 || needed_bytes <= least.plan_bytes_max()) return least;
   ASSIGN_OR_RETURN(const std::vector<Job> jobs, service_.store.jobs().list_unfinished());
   return largest_room(wish, gpus, devices, jobs, cpu_limit);
 }
 
-v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t needed_bytes,
+v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes,
                                  const Devices& devices) const {
   v1::MemoryFit fit;
-  fit.set_bytes_needed(needed_bytes);
-  const Result<Room> room = find_room(full.job.wish, full.job.gpus, devices, needed_bytes);
+  fit.set_bytes_needed(plan_bytes);
+  const Result<Room> room = find_room(full.job.wish, full.job.gpus, devices, plan_bytes);
+  if (room.ok()) fit.set_bytes_needed(plan_bytes + room->overhead_bytes);
   if (!room.ok() || room->memory_bytes == 0) {  // nobody knows: it is not held against the job
     fit.set_fits(true);
     return fit;
   }
-  const int64_t available = room->available_bytes();
-  fit.set_bytes_available(available);
-  fit.set_fits(needed_bytes <= available);
+  fit.set_bytes_available(room->available_bytes());
+  fit.set_fits(plan_bytes <= room->plan_bytes_max());
   if (fit.fits()) return fit;
   const FitAdvice advice =
-      advise_fit(full.job.engine.model, full.job.engine.recipe, full.schema, available,
+      advise_fit(full.job.engine.model, full.job.engine.recipe, full.schema, room->plan_bytes_max(),
                  full.plan.run().memory().workspace_bytes(), full.job.gpus);
-  fit.set_bytes_short(needed_bytes - available);
-  fit.set_message(shortage_text(needed_bytes, *room) + "; " + describe(advice));
+  fit.set_bytes_short(plan_bytes - room->plan_bytes_max());
+  fit.set_message(shortage_text(plan_bytes, *room) + "; " + describe(advice));
   set_advice(advice, fit);
   return fit;
 }

@@ -50,7 +50,7 @@ class JobPlanner {
   /// Where the job could have most memory. Jobs are looked at only if `needed_bytes` leaves doubt.
   Result<Room> find_room(DeviceWish wish, int32_t gpus, const Devices& devices,
                          int64_t needed_bytes) const;
-  v1::MemoryFit fit_of(const FullPlan& plan, int64_t needed_bytes, const Devices& devices) const;
+  v1::MemoryFit fit_of(const FullPlan& plan, int64_t plan_bytes, const Devices& devices) const;
 
   ServiceContext& service_;
   std::mutex mu_;

@@ -15,17 +15,18 @@ namespace {
 constexpr int64_t kOthersIgnoredBytes = int64_t{64} << 20;
 
 Room room_on(const Device& device, const std::vector<Job>& active, int64_t cpu_limit_bytes) {
-  Room room{device.name, device.memory_bytes, 0};
+  Room room{device.name, device.memory_bytes, 0, device.overhead_bytes};
   int64_t ours = 0;
   for (const Job& job : active) {
     const bool holds = std::ranges::find(job.devices, device.name) != job.devices.end();
-    if (is_active(job.state) && holds) ours += total_bytes(job.plan.memory());
+    if (!is_active(job.state) || !holds) continue;
+    ours += total_bytes(job.plan.memory()) + device.overhead_bytes;
   }
   const int64_t others = device.memory_used_bytes - ours;
   if (others > kOthersIgnoredBytes) room.others_bytes = std::min(others, room.memory_bytes);
   if (device.kind == DeviceKind::kCpu && cpu_limit_bytes > 0 &&
       cpu_limit_bytes < room.available_bytes()) {
-    room = {device.name, cpu_limit_bytes, 0};
+    room = {device.name, cpu_limit_bytes, 0, 0};
   }
   return room;
 }
@@ -47,19 +48,23 @@ Room largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
   Room largest;
   for (auto& [model, rooms] : alike) {
     if (std::ssize(rooms) < gpus) continue;
-    std::ranges::stable_sort(rooms, std::greater(), &Room::available_bytes);
+    std::ranges::stable_sort(rooms, std::greater(), &Room::plan_bytes_max);
     const Room& last = rooms[static_cast<size_t>(gpus) - 1];
-    if (largest.device.empty() || last.available_bytes() > largest.available_bytes()) {
+    if (largest.device.empty() || last.plan_bytes_max() > largest.plan_bytes_max()) {
       largest = last;
     }
   }
   return largest;
 }
 
-std::string shortage_text(int64_t needed_bytes, const Room& room) {
-  std::string text = "the job needs " + human_bytes(needed_bytes) + " of memory, " +
-                     human_bytes(needed_bytes - room.available_bytes()) + " more than " +
-                     room.device + " has for it (" + human_bytes(room.memory_bytes);
+std::string shortage_text(int64_t plan_bytes, const Room& room) {
+  const int64_t needed_bytes = plan_bytes + room.overhead_bytes;
+  std::string text = "the job needs " + human_bytes(needed_bytes) + " of memory, ";
+  if (room.overhead_bytes > 0) {
+    text += "with " + human_bytes(room.overhead_bytes) + " for CUDA and its libraries, ";
+  }
+  text += human_bytes(needed_bytes - room.available_bytes()) + " more than " + room.device +
+          " has for it (" + human_bytes(room.memory_bytes);
   if (room.others_bytes > 0) text += ", of which others use " + human_bytes(room.others_bytes);
   return text + ")";
 }

@@ -1,6 +1,7 @@
 // server/service/memory_fit.h: whether a job's memory plan fits on a device of this server.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,10 +15,13 @@ namespace trainyard::server {
 /// What a device could give to one job while no other job of this server runs.
 struct Room {
   std::string device;
-  int64_t memory_bytes = 0;  // of the device, or the server's limit for it
-  int64_t others_bytes = 0;  // in use by programs that are no jobs of this server
-  int64_t available_bytes() const {
-    return memory_bytes > others_bytes ? memory_bytes - others_bytes : 0;
+  int64_t memory_bytes = 0;    // of the device, or the server's limit for it
+  int64_t others_bytes = 0;    // in use by programs that are no jobs of this server
+  int64_t overhead_bytes = 0;  // that a job takes besides its plan (Device::overhead_bytes)
+  int64_t available_bytes() const { return std::max<int64_t>(0, memory_bytes - others_bytes); }
+  /// What is left for a plan.
+  int64_t plan_bytes_max() const {
+    return std::max<int64_t>(0, available_bytes() - overhead_bytes);
   }
 };
 
@@ -32,6 +36,6 @@ Room largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
                   const std::vector<Job>& active, int64_t cpu_limit_bytes);
 
 /// "The job needs ... more than ...", without what would help.
-std::string shortage_text(int64_t needed_bytes, const Room& room);
+std::string shortage_text(int64_t plan_bytes, const Room& room);
 
 }  // namespace trainyard::server

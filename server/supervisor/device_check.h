@@ -2,9 +2,9 @@
 // daemon makes no CUDA context.
 #pragma once
 
-#include <functional>
 #include <string>
 
+#include "server/inventory/checked_inventory.h"
 #include "server/supervisor/errand.h"
 #include "src/base/result.h"
 
@@ -18,7 +18,7 @@ class DeviceCheckRunner {
   /// `done` is called once. FAILED_PRECONDITION/DEVICE_CHECK_FAILED if the device computes
   /// something else than the CPU; CUDA_UNAVAILABLE and the like if it cannot be used; what its
   /// fault says.
-  void run(const std::string& device, int threads, std::function<void(Status)> done);
+  void run(const std::string& device, int threads, CheckedInventory::Done done);
   void drain() { errands_.drain(); }
 
  private:

@@ -134,7 +134,7 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
       break;  // else it goes back to the queue when the process is gone
     }
     case v1::Outcome::DEVICE_FAULT:
-      device_fault_ = true;
+      note_fault(outcome);
       break;
     case v1::Outcome::REFUSED:
       update.move =
@@ -165,6 +165,30 @@ Result<NewModel> TrainTask::read_model(const v1::Outcome& outcome) const {
   return model;
 }
 
+void TrainTask::note_fault(const v1::Outcome& outcome) {
+  const std::lock_guard lock(mu_);
+  device_fault_ = {outcome.reason() == "KERNEL_FAULT",
+                   options_.paths.hide(printable(outcome.message()))};
+}
+
+std::optional<TrainTask::DeviceFault> TrainTask::device_fault() const {
+  const std::lock_guard lock(mu_);
+  return device_fault_;
+}
+
+Move TrainTask::after_fault(const DeviceFault& fault, const Job& job, int64_t now_us) {
+  const std::string after = " after step " + std::to_string(job.progress.step()) + ": ";
+  if (fault.of_program) {
+    return after_worker_lost(job, "KERNEL_FAULT",
+                             "A kernel failed on " + job.devices_text() + after + fault.message, now_us,
+                             kKernelFaultsMax);
+  }
+  return after_worker_lost(job, "DEVICE_FAULT",
+                           (job.devices.size() > 1 ? "One of the devices " : "The device ") +
+                               job.devices_text() + " failed" + after + fault.message,
+                           now_us);
+}
+
 Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   const int64_t now = clock_.wall_us();
   if (end.start_error) {
@@ -179,12 +203,7 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
                    "a minute.",
                    now + kVersionSkewPauseUs);
   }
-  if (device_fault_) {
-    return after_worker_lost(job, "DEVICE_FAULT",
-                             (job.devices.size() > 1 ? "One of the devices " : "The device ") +
-                                 job.devices_text() + " failed.",
-                             now);
-  }
+  if (const std::optional<DeviceFault> fault = device_fault()) return after_fault(*fault, job, now);
   if (stopped_ || end.stop_asked) {
     return requeue("WORKER_STOPPED",
                    "The worker was asked to stop; the job goes on from its last checkpoint.");
@@ -231,7 +250,7 @@ void TrainTask::ended(const TaskEnd& end) {
     spdlog::error("event=attempt_end_not_stored {} {}", kv("job", job_.name()),
                   kv("message", job.error().message));
   }
-  gone_(device_fault_);
+  gone_(device_fault().has_value());
 }
 
 }  // namespace trainyard::server

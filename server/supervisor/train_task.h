@@ -7,6 +7,8 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 
 #include "server/config/paths.h"
@@ -42,14 +44,24 @@ class TrainTask final : public TaskOwner {
   Result<NewModel> read_model(const v1::Outcome& outcome) const;
   Move move_after(const TaskEnd& end, const Job& job) const;
 
+  /// What the worker said of the device that failed under it.
+  struct DeviceFault {
+    bool of_program = false;  // a kernel of ours went astray
+    std::string message;
+  };
+  void note_fault(const v1::Outcome& outcome);
+  std::optional<DeviceFault> device_fault() const;
+  static Move after_fault(const DeviceFault& fault, const Job& job, int64_t now_us);
+
   Store& store_;
   const Clock& clock_;
   const Job job_;
   const TrainTaskOptions options_;
   const std::function<void(bool)> gone_;
   std::atomic<int64_t> parameter_count_{0};
-  std::atomic<bool> stopped_{false};       // the worker said that it stopped as it was asked to
-  std::atomic<bool> device_fault_{false};  // the worker said that its device failed
+  std::atomic<bool> stopped_{false};  // the worker said that it stopped as it was asked to
+  mutable std::mutex mu_;
+  std::optional<DeviceFault> device_fault_;  // GUARDED_BY(mu_)
 };
 
 }  // namespace trainyard::server

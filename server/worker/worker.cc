@@ -10,6 +10,8 @@
 #include "proto/convert/data.h"
 #include "proto/convert/run.h"
 #include "proto/convert/spec.h"
+#include "server/inventory/checked_inventory.h"
+#include "server/inventory/nvml.h"
 #include "server/worker/wire_reporter.h"
 #include "src/base/allowed_path.h"
 #include "src/base/text.h"
@@ -27,6 +29,9 @@
 namespace trainyard {
 namespace {
 
+// Reasons of DEVICE_FAULT.
+constexpr const char* kKernelFault = "KERNEL_FAULT";
+constexpr const char* kDeviceFault = "DEVICE_FAULT";
 constexpr size_t kTensorTableBytesMax = 2 << 20;  // a message may have 4 MiB
 
 /// The file's tensors without their values.
@@ -273,7 +278,20 @@ Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   return outcome;
 }
 
+/// Memory of a GPU in use by anyone; 0 where NVML does not say.
+int64_t used_bytes(const Result<std::unique_ptr<server::Nvml>>& nvml, const std::string& device) {
+  if (!nvml.ok()) return 0;
+  const auto gpus = (*nvml)->read_devices();
+  if (!gpus.ok()) return 0;
+  for (const server::NvmlDevice& gpu : *gpus) {
+    if (device == "devices/gpu-" + std::to_string(gpu.index)) return gpu.memory_used_bytes;
+  }
+  return 0;
+}
+
 Result<v1::Outcome> run_check_device(const v1::CheckDeviceTask& task) {
+  const auto nvml = server::Nvml::load(server::InventoryOptions().nvml_library);
+  const int64_t used_before = used_bytes(nvml, task.device());
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    open_backend(task.device(), task.threads()));
   const DeviceCheck check =
@@ -284,6 +302,12 @@ Result<v1::Outcome> run_check_device(const v1::CheckDeviceTask& task) {
   }
   v1::Outcome outcome;
   outcome.set_kind(v1::Outcome::SUCCEEDED);
+  // What is left when the networks are gone: the context, the code of kernels and libraries, and
+  // what the backend keeps. No job runs there meanwhile.
+  if (const int64_t used_now = used_bytes(nvml, task.device());
+      used_before > 0 && used_now > used_before) {
+    (*outcome.mutable_metadata())[server::kOverheadKey] = std::to_string(used_now - used_before);
+  }
   return outcome;
 }
 
@@ -331,8 +355,14 @@ v1::Outcome run_assignment(const v1::Assignment& assignment, ReportStream& strea
   try {
     Result<v1::Outcome> outcome = dispatch(assignment, stream, stop);
     return outcome.ok() ? std::move(outcome).value() : to_outcome(outcome.error());
-  } catch (const CudaError& e) {  // the daemon decides whether the device is suspect
-    return fault(v1::Outcome::DEVICE_FAULT, "DEVICE_FAULT", e.what());
+  } catch (const CudaError& e) {
+    if (e.fault() == CudaFault::kMemory) {
+      return fault(v1::Outcome::FAULT, "OUT_OF_MEMORY",
+                   std::string("the device has no room for it: ") + e.what());
+    }
+    // The device is checked in either case: what a kernel does astray can be its doing too.
+    return fault(v1::Outcome::DEVICE_FAULT,
+                 e.fault() == CudaFault::kProgram ? kKernelFault : kDeviceFault, e.what());
   } catch (const std::bad_alloc&) {
     return fault(v1::Outcome::FAULT, "OUT_OF_MEMORY",
                  "the worker could not get the memory that the plan asks for");

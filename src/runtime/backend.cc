@@ -1,10 +1,34 @@
 #include "src/runtime/backend.h"
 
+#include <chrono>
 #include <new>
 
 #include "src/plan/program.h"
 
 namespace trainyard {
+namespace {
+
+/// Of a backend whose kernels have run when they were submitted.
+class HostStopwatch final : public Stopwatch {
+ public:
+  void mark() override { points_.push_back(Clock::now()); }
+  std::vector<double> take() override {
+    std::vector<double> seconds;
+    for (const Clock::time_point point : points_) {
+      seconds.push_back(std::chrono::duration<double>(point - points_.front()).count());
+    }
+    points_.clear();
+    return seconds;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::vector<Clock::time_point> points_;
+};
+
+}  // namespace
+
+std::unique_ptr<Stopwatch> Backend::make_stopwatch() { return std::make_unique<HostStopwatch>(); }
 
 Status Backend::connect(std::span<Backend* const> /*ranks*/) {
   return make_error(ErrorCode::kFailedPrecondition, "DEVICES_UNSUPPORTED",

@@ -57,6 +57,24 @@ class Recording {
   virtual void replay() = 0;
 };
 
+/// Points of time between kernels, by the clock of what computes.
+class Stopwatch {
+ public:
+  virtual ~Stopwatch() = default;
+  /// A point behind the work that was submitted so far.
+  virtual void mark() = 0;
+  /// Waits for the points since the last take(), and gives each in seconds since the first of them.
+  virtual std::vector<double> take() = 0;
+};
+
+/// What a device can do at most, per second. 0: not known.
+struct DevicePeak {
+  double f32_flops = 0;   // a multiply-add is two
+  double half_flops = 0;  // products of 16-bit numbers with F32 sums
+  double bytes = 0;       // to and from its memory
+  std::string source;     // where the numbers are from: "measured with 2 threads"
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -88,6 +106,11 @@ class Backend {
   /// True where work goes on after it was submitted. Then the next step is submitted before the
   /// results of this one are looked at.
   virtual bool runs_ahead() const { return false; }
+  /// Around kernels that are submitted one by one, never while some are recorded.
+  virtual std::unique_ptr<Stopwatch> make_stopwatch();
+  /// May take a moment, where it is measured.
+  virtual DevicePeak peak() const { return {}; }
+
   /// Host memory for begin_copy_to_host(), aligned to kArenaAlignment. Throws std::bad_alloc.
   virtual void* allocate_host(int64_t bytes);
   virtual void release_host(void* memory) noexcept;

@@ -1,3 +1,4 @@
+#include "kernels/cpu/peak_flops.h"
 #include "src/base/check.h"
 #include "src/runtime/cpu_kernels.h"
 #include "src/runtime/half_kernel.h"
@@ -30,6 +31,14 @@ class CpuBackend final : public HostBackend {
       return std::make_unique<PartsKernel>(*this, graph, node);
     }
     return with_storage(table_.make(context_, graph, node), conversion_of(context_), graph, node);
+  }
+  DevicePeak peak() const override {
+    const int threads = context_.team.size();
+    DevicePeak peak;
+    peak.f32_flops = kernels::cpu::measure_peak_gflops(threads) * 1e9;
+    peak.source =
+        "measured with " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
+    return peak;
   }
 
  private:

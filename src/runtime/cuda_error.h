@@ -2,20 +2,31 @@
 // the worker catches it and tells the daemon that the device is suspect.
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
 namespace trainyard {
 
+/// Whose fault it is, as far as the error tells.
+enum class CudaFault : uint8_t {
+  kDevice,   // the GPU, its memory or a link failed, or it is gone; also what nobody knows
+  kProgram,  // a kernel or a call did what it must not: likely the same on every GPU
+  kMemory,   // no room
+};
+
 /// A CUDA, cuBLASLt or cuDNN call failed. what() names the call, the number and the library's own
 /// words.
 class CudaError : public std::runtime_error {
  public:
-  CudaError(const std::string& message, int code) : std::runtime_error(message), code_(code) {}
+  CudaError(const std::string& message, int code, CudaFault fault = CudaFault::kDevice)
+      : std::runtime_error(message), code_(code), fault_(fault) {}
   int code() const { return code_; }
+  CudaFault fault() const { return fault_; }
 
  private:
   int code_;
+  CudaFault fault_;
 };
 
 }  // namespace trainyard

@@ -8,6 +8,7 @@
 #include "kernels/math/half.h"
 #include "src/base/check.h"
 #include "src/graph/op.h"
+#include "src/runtime/cuda_error.h"
 
 namespace trainyard {
 namespace {
@@ -274,8 +275,19 @@ void Executor::run() {
 void Executor::run_kernels() {
   for (size_t step = 0; step < args_.size(); ++step) {
     if (auto& kernel = prepared_.kernels_[step]; kernel != nullptr) kernel->run(args_[step]);
-    if (checks_numerics_) check_numerics(step);
+    if (checks_numerics_) look_at(step);
   }
+}
+
+void Executor::look_at(size_t step) const {
+  try {
+    prepared_.backend_.synchronize();
+  } catch (const CudaError& e) {  // of this kernel: all before it have been waited for
+    const Node& node = program().graph.node(program().order[step]);
+    throw CudaError("node " + node.name + " (" + std::string(node.op->type()) + "): " + e.what(),
+                    e.code(), e.fault());
+  }
+  check_numerics(step);
 }
 
 void Executor::check_numerics(size_t step) const {

@@ -27,6 +27,20 @@ std::string short_number(double v) {
 
 }  // namespace
 
+Loader::Options loader_options(const Recipe& recipe, const DatasetSchema& schema,
+                               const Preprocessing& preprocessing, const Split& split,
+                               int64_t first_step) {
+  Loader::Options options;
+  options.batch_size = recipe.batch_size;
+  options.seed = recipe.seed;
+  options.shuffle = recipe.shuffle;
+  options.shift_max = split.shift_max;
+  options.first_step = first_step;
+  options.augmenter = make_augmenter(recipe.augmentation, schema, preprocessing);
+  options.mixer = make_mixer(recipe.augmentation, schema);
+  return options;
+}
+
 Loop::Loop(const LoopContext& context, TrainingSession& session, Files& files, Reporter& reporter,
            LoopState state)
     : context_(context),
@@ -50,17 +64,10 @@ Status Loop::run(const std::stop_token& stop) {
   const Recipe& recipe = context_.job.recipe;
   const RunShape& shape = context_.shape;
   if (state_.step < shape.steps_total && !stops_early()) {
-    Loader::Options options;
-    options.batch_size = recipe.batch_size;
-    options.seed = recipe.seed;
-    options.shuffle = recipe.shuffle;
-    options.shift_max = context_.split.shift_max;
-    options.first_step = state_.step;
-    options.augmenter =
-        make_augmenter(recipe.augmentation, context_.data.schema(), context_.preprocessing);
-    options.mixer = make_mixer(recipe.augmentation, context_.data.schema());
     Loader loader(context_.data.schema(), context_.preprocessing, context_.data.train(),
-                  context_.split.train, options);
+                  context_.split.train,
+                  loader_options(recipe, context_.data.schema(), context_.preprocessing,
+                                 context_.split, state_.step));
     while (state_.step < shape.steps_total && !stops_early()) {
       if (stop.stop_requested()) {
         while (!under_way_.empty()) {

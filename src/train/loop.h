@@ -29,6 +29,11 @@ struct LoopContext {
   std::string_view backend;
 };
 
+/// How a job's training batches are made, from step `first_step` on.
+Loader::Options loader_options(const Recipe& recipe, const DatasetSchema& schema,
+                               const Preprocessing& preprocessing, const Split& split,
+                               int64_t first_step);
+
 class Loop {
  public:
   Loop(const LoopContext& context, TrainingSession& session, Files& files, Reporter& reporter,

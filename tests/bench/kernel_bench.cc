@@ -10,11 +10,11 @@
 #include "kernels/activation.h"
 #include "kernels/batch_norm.h"
 #include "kernels/conv.h"
+#include "kernels/cpu/peak_flops.h"
 #include "kernels/cpu/team.h"
 #include "kernels/gemm.h"
 #include "kernels/optimizer.h"
 #include "kernels/pool.h"
-#include "tests/bench/peak_flops.h"
 
 namespace trainyard::kernels {
 namespace {
@@ -34,7 +34,7 @@ cpu::Team& team() {
 }
 
 double peak_gflops() {
-  static const double peak = bench::measure_peak_gflops(threads());
+  static const double peak = kernels::cpu::measure_peak_gflops(threads());
   return peak;
 }
 

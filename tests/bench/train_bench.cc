@@ -24,11 +24,11 @@
 #include <sstream>
 #include <tuple>
 
+#include "kernels/cpu/peak_flops.h"
 #include "kernels/math/philox.h"
 #include "src/runtime/open_backend.h"
 #include "src/train/session.h"
 #include "tests/bench/bench_models.h"
-#include "tests/bench/peak_flops.h"
 
 namespace trainyard {
 namespace {
@@ -126,7 +126,8 @@ class Case {
 };
 
 void print_table(double seconds) {
-  const double peak[] = {0, bench::measure_peak_gflops(1), bench::measure_peak_gflops(2)};
+  const double peak[] = {0, kernels::cpu::measure_peak_gflops(1),
+                         kernels::cpu::measure_peak_gflops(2)};
   std::printf("fp32 peak, measured: %.0f GFLOP/s on 1 thread, %.0f on 2\n\n", peak[1], peak[2]);
   std::printf("%-10s %6s %8s %12s %10s %8s %14s %14s %6s\n", "model", "batch", "threads",
               "samples/s", "GFLOP/s", "of peak", "planned bytes", "used bytes", "diff");
@@ -163,7 +164,7 @@ void serve(const std::string& device, Precision precision) {
     in >> model;
     if (model == "peak") {
       in >> threads;
-      std::printf("{\"gflops\": %.2f}\n", bench::measure_peak_gflops(threads));
+      std::printf("{\"gflops\": %.2f}\n", kernels::cpu::measure_peak_gflops(threads));
       std::fflush(stdout);
       continue;
     }

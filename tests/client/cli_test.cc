@@ -591,6 +591,27 @@ TEST_F(Cli, LocalRunTrainsWithoutAServerAndGoesOnWhereItStopped) {
       << shapes.err;
 }
 
+TEST_F(Cli, LocalRunShowsWhereTheTimeOfAStepGoes) {
+  server_.stop();
+  const std::string spec_path = TRAINYARD_SOURCE_DIR "/examples/digits_cnn.yaml";
+  const std::string trace = server_.folder() / "step.json";
+  Done done = run({"local", "run", spec_path, "--threads", "1", "--trace", trace});
+  ASSERT_EQ(done.code, 0) << done.err;
+  for (const char* text : {"step:", " samples/s, ", "peak:", "NODES", "ConvGrad", "DIR", "SHARE"}) {
+    EXPECT_NE(done.out.find(text), std::string::npos) << text << "\n" << done.out;
+  }
+  std::istringstream lines(done.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  EXPECT_TRUE(slurp(trace).starts_with("{\"displayTimeUnit\"")) << slurp(trace).substr(0, 200);
+  done = run({"local", "run", spec_path, "--threads", "1", "--profile", "-o", "json"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_TRUE(done.out.starts_with("{\"backend\":\"cpu\"")) << done.out;
+  EXPECT_NE(done.out.find("\"direction\":\"backward\""), std::string::npos) << done.out;
+  done = run({"local", "run", spec_path, "--profile", "--out", server_.folder() / "kept"});
+  EXPECT_EQ(done.code, 2);
+  EXPECT_NE(done.err.find("leave out --out"), std::string::npos) << done.err;
+}
+
 TEST_F(Cli, AnOnnxFileInASpecIsItsModelAndFirstWeights) {
   server_.stop();
   const std::string example = TRAINYARD_SOURCE_DIR "/examples/digits_onnx.yaml";

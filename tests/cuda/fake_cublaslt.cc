@@ -226,7 +226,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
           lc.type) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  trainyard::testing::submit_to_stream(stream, [=] {
+  trainyard::testing::submit_to_stream(stream, trainyard::testing::WorkKind::kProduct, [=] {
     std::memset(workspace, 0xFF, workspace_size);
     const int64_t k = ta ? la.rows : la.columns;
     const auto batch = get<int32_t>(lc.attributes, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1);

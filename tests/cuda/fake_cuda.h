@@ -6,8 +6,12 @@
 // as on a GPU. Where there are several devices, streams run as late as anybody may let them: when
 // the host or another stream waits, so that a wait that was forgotten shows. A device is used by
 // one thread at a time.
+//
+// While it counts (set_counting) nothing computes: memory is an address alone, so that a step of
+// any size can be looked at.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -17,8 +21,26 @@
 
 namespace trainyard::testing {
 
+enum class WorkKind : uint8_t { kKernel, kProduct, kConvolution, kCopy, kSet, kExchange };
+/// How many of each kind.
+struct WorkCounts {
+  std::array<int64_t, 6> by_kind{};
+  int64_t of(WorkKind kind) const { return by_kind[static_cast<size_t>(kind)]; }
+  int64_t all() const {
+    int64_t sum = 0;
+    for (const int64_t n : by_kind) sum += n;
+    return sum;
+  }
+};
+
 /// Runs it, or adds it to what the stream records.
-void submit_to_stream(CUstream_st* stream, std::function<void()> work);
+void submit_to_stream(CUstream_st* stream, WorkKind kind, std::function<void()> work);
+/// From now on works are counted and not run, and device memory that is allocated cannot be
+/// touched. The clock of events then counts them: a millisecond for each.
+void set_counting(bool on);
+/// All that were run or replayed, and those of the newest recording.
+WorkCounts submitted_works();
+WorkCounts recorded_works();
 /// Works that recordings have replayed.
 int64_t replayed_works();
 /// Bytes of device memory that are allocated.
@@ -49,6 +71,9 @@ inline float to_tf32(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   return std::bit_cast<float>((bits + 0xFFFu + ((bits >> 13) & 1u)) & ~0x1FFFu);
 }
+/// The so-manieth work from now on is an illegal memory access, which every call tells from then
+/// on; -1: none is.
+void set_fault_after(int64_t works);
 /// Whether cuDNN proposes engines for convolutions.
 void set_convolution_engines(bool available);
 

@@ -1,21 +1,31 @@
 // The functions of the CUDA runtime that the backend calls. See fake_cuda.h.
 #include <cuda_runtime_api.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "kernels/cuda/emulator.h"
 #include "tests/cuda/fake_cuda.h"
 
-using Work = std::function<void()>;
+using trainyard::testing::WorkCounts;
+using trainyard::testing::WorkKind;
+
+struct Work {
+  std::optional<WorkKind> kind;  // none: it waits for another stream
+  std::function<void()> run;
+};
 
 /// What a recording holds, in the order in which it was submitted.
 struct Recorded {
@@ -35,6 +45,9 @@ struct CUstream_st {
   std::vector<CUstream_st*> members;  // of its recording
 };
 struct CUevent_st {
+  bool timed = false;
+  bool recorded = false;
+  double ms = 0;
   CUstream_st* stream = nullptr;  // nullptr: nothing to wait for
   int64_t position = 0;           // works of the stream
   CUstream_st* origin = nullptr;  // it was recorded in that recording ...
@@ -49,8 +62,14 @@ struct CUgraphExec_st {
 
 namespace {
 
-std::mutex mutex;  // of the allocations
-std::map<void*, int64_t> allocations;
+std::mutex mutex;  // of the allocations and the counts
+struct Allocation {
+  int64_t bytes;
+  bool is_address_alone;
+};
+std::map<void*, Allocation> allocations;
+bool counts_only = false;
+WorkCounts submitted, newest_recording;
 int64_t allocated = 0, limit = int64_t{1} << 34;
 std::atomic<int64_t> replayed = 0;
 thread_local CUstream_st* recording_stream = nullptr;
@@ -104,16 +123,21 @@ void wait_if_stalled(int device) {
   stall.released.wait(lock, [] { return !stall.stalled; });
 }
 
+void count(WorkCounts& counts, WorkKind kind) { ++counts.by_kind[static_cast<size_t>(kind)]; }
+
 /// Runs what the stream has been given, up to a position.
 void drain(CUstream_st& stream, int64_t position) {
   while (stream.done < position && !stream.queue.empty()) {
     const Work work = std::move(stream.queue.front());
     stream.queue.pop_front();
-    if (work != nullptr) {
+    if (work.kind) {
       wait_if_stalled(stream.device);
       if (works_before_fault > 0) --works_before_fault;
-      if (!is_lost()) work();
+      const std::scoped_lock lock(mutex);
+      count(submitted, *work.kind);
     }
+    // What a wait runs comes back here.
+    if (!is_lost() && !(counts_only && work.kind)) work.run();
     ++stream.done;
   }
 }
@@ -124,7 +148,15 @@ void enqueue(CUstream_st& stream, Work work) {
   if (!runs_late) drain(stream, stream.submitted);
 }
 
+double now_ms() {
+  if (counts_only) return static_cast<double>(submitted.all());
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::milli>(now).count();
+}
+
 void record(CUevent_st& event, CUstream_st& stream) {
+  event.recorded = true;
+  event.ms = now_ms();
   event.stream = &stream;
   event.position = stream.submitted;
 }
@@ -135,7 +167,7 @@ void wait_for(CUstream_st& stream, const CUevent_st& event) {
   CUstream_st* const other = event.stream;
   const int64_t position = event.position;
   if (other->done >= position) return;
-  enqueue(stream, [other, position] { drain(*other, position); });
+  enqueue(stream, {std::nullopt, [other, position] { drain(*other, position); }});
 }
 
 void add_to_recording(Recorded item) {
@@ -146,15 +178,13 @@ void add_to_recording(Recorded item) {
 
 /// Launches of the emulator come through here, as all else that a stream does.
 const bool installed = [] {
-  trainyard::kernels::cuda::emulator::submit = trainyard::testing::submit_to_stream;
+  trainyard::kernels::cuda::emulator::submit = [](CUstream_st* stream, std::function<void()> run) {
+    trainyard::testing::submit_to_stream(stream, WorkKind::kKernel, std::move(run));
+  };
   return true;
 }();
 
-}  // namespace
-
-namespace trainyard::testing {
-
-void submit_to_stream(CUstream_st* stream, Work work) {
+void submit(CUstream_st* stream, Work work) {
   // The default stream is not used, and a launch goes to a stream of the current device.
   if (stream == nullptr || stream->device != current_device) std::abort();
   if (stream->origin != nullptr) {
@@ -163,6 +193,17 @@ void submit_to_stream(CUstream_st* stream, Work work) {
   }
   if (!is_lost()) enqueue(*stream, std::move(work));
 }
+
+}  // namespace
+
+namespace trainyard::testing {
+
+void submit_to_stream(CUstream_st* stream, WorkKind kind, std::function<void()> work) {
+  submit(stream, {kind, std::move(work)});
+}
+void set_counting(bool on) { counts_only = on; }
+WorkCounts submitted_works() { return submitted; }
+WorkCounts recorded_works() { return newest_recording; }
 int64_t replayed_works() { return replayed; }
 int64_t device_bytes() { return allocated; }
 void set_device_limit(int64_t bytes) { limit = bytes; }
@@ -181,6 +222,7 @@ void release_device() {
   stall.stalled = false;
   stall.released.notify_all();
 }
+void set_fault_after(int64_t works) { works_before_fault = works; }
 int device_of(CUstream_st* stream) { return stream->device; }
 
 }  // namespace trainyard::testing
@@ -214,6 +256,26 @@ cudaError_t cudaDriverGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::strcpy(properties->name, "Emulated GPU");
+  properties->major = 9;
+  properties->multiProcessorCount = 2;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  switch (attribute) {
+    case cudaDevAttrClockRate:  // kHz
+    case cudaDevAttrMemoryClockRate:
+      *value = 1'000'000;
+      return cudaSuccess;
+    case cudaDevAttrGlobalMemoryBusWidth:  // bits
+      *value = 64;
+      return cudaSuccess;
+    default:
+      return fail(cudaErrorInvalidValue);
+  }
+}
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= device_count) return fail(cudaErrorInvalidDevice);
   current_device = device;
@@ -223,11 +285,17 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaMalloc(void** memory, size_t size) {
   if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
   if (static_cast<int64_t>(size) > limit) return fail(cudaErrorMemoryAllocation);
-  *memory = std::aligned_alloc(256, (size + 255) / 256 * 256);
-  if (*memory == nullptr) return fail(cudaErrorMemoryAllocation);
-  std::memset(*memory, 0xFF, size);  // a GPU's memory holds anything: NaN shows
+  const size_t padded = (size + 255) / 256 * 256;
+  if (counts_only) {
+    *memory = mmap(nullptr, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (*memory == MAP_FAILED) return fail(cudaErrorMemoryAllocation);
+  } else {
+    *memory = std::aligned_alloc(256, padded);
+    if (*memory == nullptr) return fail(cudaErrorMemoryAllocation);
+    std::memset(*memory, 0xFF, size);  // a GPU's memory holds anything: NaN shows
+  }
   const std::scoped_lock lock(mutex);
-  allocations[*memory] = static_cast<int64_t>(size);
+  allocations[*memory] = {static_cast<int64_t>(size), counts_only};
   allocated += static_cast<int64_t>(size);
   return cudaSuccess;
 }
@@ -236,9 +304,13 @@ cudaError_t cudaFree(void* memory) {
   const std::scoped_lock lock(mutex);
   const auto it = allocations.find(memory);
   if (it == allocations.end()) return fail(cudaErrorInvalidValue);
-  allocated -= it->second;
+  allocated -= it->second.bytes;
+  if (it->second.is_address_alone) {
+    munmap(memory, static_cast<size_t>(it->second.bytes));
+  } else {
+    std::free(memory);
+  }
   allocations.erase(it);
-  std::free(memory);
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** memory, size_t size) {
@@ -254,20 +326,20 @@ cudaError_t cudaFreeHost(void* memory) {
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   if (computes_wrongly && kind == cudaMemcpyDeviceToHost && size >= sizeof(float)) {
-    trainyard::testing::submit_to_stream(stream, [=] {
-      std::memcpy(to, from, size);
-      float value = 0;
-      std::memcpy(&value, to, sizeof value);
-      value += 1;
-      std::memcpy(to, &value, sizeof value);
-    });
+    submit(stream, {WorkKind::kCopy, [=] {
+                      std::memcpy(to, from, size);
+                      float value = 0;
+                      std::memcpy(&value, to, sizeof value);
+                      value += 1;
+                      std::memcpy(to, &value, sizeof value);
+                    }});
     return cudaSuccess;
   }
-  trainyard::testing::submit_to_stream(stream, [=] { std::memcpy(to, from, size); });
+  submit(stream, {WorkKind::kCopy, [=] { std::memcpy(to, from, size); }});
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t size, cudaStream_t stream) {
-  trainyard::testing::submit_to_stream(stream, [=] { std::memset(memory, value, size); });
+  submit(stream, {WorkKind::kSet, [=] { std::memset(memory, value, size); }});
   return cudaSuccess;
 }
 
@@ -278,7 +350,11 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete stream;
+  // It ends what it has been given, and other streams may wait for that: it goes with the process.
+  static auto& gone = *new std::vector<std::unique_ptr<CUstream_st>>;
+  drain(*stream, stream->submitted);
+  const std::scoped_lock lock(mutex);
+  gone.emplace_back(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -295,7 +371,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
       origin->members.push_back(stream);
     }
     if (stream == origin) event->stream->joined = std::max(event->stream->joined, event->works);
-    add_to_recording({Recorded::kWait, stream, nullptr, event});
+    add_to_recording({Recorded::kWait, stream, {}, event});
     return cudaSuccess;
   }
   if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
@@ -303,8 +379,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   wait_for(*stream, *event);
   return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new CUevent_st;
+  (*event)->timed = (flags & cudaEventDisableTiming) == 0;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -316,12 +393,19 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     event->origin = stream->origin;
     event->stream = stream;
     event->works = stream->works;
-    add_to_recording({Recorded::kRecord, stream, nullptr, event});
+    add_to_recording({Recorded::kRecord, stream, {}, event});
     return cudaSuccess;
   }
   if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
   event->origin = nullptr;
   record(*event, *stream);
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+  if (!from->timed || !to->timed || !from->recorded || !to->recorded) {
+    return fail(cudaErrorInvalidResourceHandle);
+  }
+  *ms = static_cast<float>(to->ms - from->ms);
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -351,6 +435,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   }
   if (stream->broken) return fail(cudaErrorStreamCaptureInvalidated);
   if (unjoined) return fail(cudaErrorStreamCaptureUnjoined);
+  newest_recording = {};
+  for (const Recorded& item : stream->recorded) {
+    if (item.kind == Recorded::kWork) count(newest_recording, *item.work.kind);
+  }
   *graph = new CUgraph_st{std::move(stream->recorded)};
   return cudaSuccess;
 }
@@ -366,7 +454,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
       wait_for(*item.stream, *item.event);
     } else {
       ++replayed;
-      trainyard::testing::submit_to_stream(item.stream, item.work);
+      submit(item.stream, item.work);
     }
   }
   return is_lost() ? cudaErrorIllegalAddress : cudaSuccess;

@@ -554,10 +554,11 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   }
   const void *x = pointer(problem.x), *w = pointer(problem.w);
   auto* workspace = static_cast<float*>(v.get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE));
-  trainyard::testing::submit_to_stream(handle->stream, [=] {
-    std::fill_n(workspace, workspace_of(engine) / 4, std::nanf(""));  // it is the engine's own
-    compute(problem, is_good, tf32, to, x, w, y, bias.empty() ? nullptr : &bias[0], bias_data);
-  });
+  trainyard::testing::submit_to_stream(
+      handle->stream, trainyard::testing::WorkKind::kConvolution, [=] {
+        std::fill_n(workspace, workspace_of(engine) / 4, std::nanf(""));  // it is the engine's own
+        compute(problem, is_good, tf32, to, x, w, y, bias.empty() ? nullptr : &bias[0], bias_data);
+      });
   return CUDNN_STATUS_SUCCESS;
 }
 

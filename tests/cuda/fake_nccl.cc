@@ -123,7 +123,8 @@ ncclResult_t group_end() {
   in_group = false;
   for (const Pending& p : std::exchange(pending, {})) {
     if (trainyard::testing::device_of(p.stream) != p.comm->device) return ncclInvalidArgument;
-    trainyard::testing::submit_to_stream(p.stream, [p] { exchange(*p.comm, p.call); });
+    trainyard::testing::submit_to_stream(p.stream, trainyard::testing::WorkKind::kExchange,
+                                         [p] { exchange(*p.comm, p.call); });
   }
   return ncclSuccess;
 }

@@ -25,7 +25,7 @@ class Gpu(unittest.TestCase):
 
     def start(self, gpus=1, **env):
         daemon = Daemon(self.folder / "state", env={
-            "LD_LIBRARY_PATH": str(self.folder / "lib"), "FAKE_NVML": f"devices={gpus}",
+            "LD_LIBRARY_PATH": str(self.folder / "lib"), "FAKE_NVML": f"devices={gpus},context=600",
             "TRAINYARD_CUDA_MODULE": MODULE, **env}).start()
         self.addCleanup(daemon.stop)
         return daemon
@@ -66,6 +66,10 @@ class Gpu(unittest.TestCase):
         self.assertEqual((on_cpu["state"], on_cpu["device"]), ("SUCCEEDED", "devices/cpu"), on_cpu)
         self.assertEqual((on_gpu["state"], on_gpu["device"]), ("SUCCEEDED", "devices/gpu-0"), on_gpu)
         self.assertEqual(self.checked(daemon).get("health"), "HEALTHY")
+        # The check has found what a process takes besides its plan: 600 MiB, says NVML.
+        plan = daemon.json("plan", digits_spec(self.folder, "planned"), "--upload", "--set", "resources.device=gpu")
+        parts = sum(int(v) for v in plan["run"]["memory"].values())
+        self.assertEqual(int(plan["fit"]["bytes_needed"]) - parts, 600 << 20)
         for key in ("train/loss", "val/accuracy"):
             if key in on_cpu["progress"]["metrics"]:
                 self.assertAlmostEqual(on_gpu["progress"]["metrics"][key], on_cpu["progress"]["metrics"][key], delta=2e-3)
@@ -104,6 +108,12 @@ class Gpu(unittest.TestCase):
         gpu = self.checked(daemon)
         self.assertEqual(gpu["health"], "QUARANTINED")
         self.assertIn("illegal memory access", gpu["reason"])
+
+    def test_a_gpu_with_a_hardware_error_gets_no_job_and_says_which(self):
+        daemon = self.start(FAKE_NVML="devices=1,xid=48")
+        gpu = self.checked(daemon)
+        self.assertEqual(gpu["health"], "QUARANTINED")
+        self.assertIn("XID 48: an ECC error of two bits (hardware)", gpu["reason"])
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@
 #include "src/autodiff/differentiate.h"
 #include "src/base/check.h"
 #include "src/optim/optimizer.h"
+#include "src/runtime/cuda_error.h"
+#include "src/runtime/host_memory.h"
 #include "tests/support/run_case.h"
 
 namespace trainyard {
@@ -123,6 +125,44 @@ TEST(Executor, NamesTheFirstTensorThatIsNotFiniteWhenAsked) {
     FAIL() << "a NaN went unnoticed";
   } catch (const NumericsError& e) {
     EXPECT_STREQ(e.what(), "node y (Gemm) gave a value that is not finite: y [4, 2], element 1");
+  }
+}
+
+/// A GPU whose kernels fault when they are waited for.
+class FaultyBackend final : public HostBackend {
+ public:
+  std::string_view name() const override { return "faulty"; }
+  bool has_kernel(std::string_view op_type) const override { return inner_->has_kernel(op_type); }
+  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    return inner_->prepare(graph, node);
+  }
+  void synchronize() override {
+    if (is_faulty) throw CudaError("waiting: an illegal access", 700, CudaFault::kProgram);
+  }
+  bool is_faulty = false;
+
+ private:
+  std::unique_ptr<Backend> inner_ = make_reference_backend();
+};
+
+TEST(Executor, NamesTheNodeThatFaultsWhenAsked) {
+  FaultyBackend backend;
+  const CaseGraph c = small_net();
+  ASSERT_EQ(setenv("TRAINYARD_CHECK_NUMERICS", "1", 1), 0);
+  PreparedProgram prepared(compile(c.graph, {}), backend);
+  Arena arena(backend, prepared.program().persistent_bytes, prepared.program().transient_bytes,
+              prepared.workspace_bytes());
+  Executor executor(std::move(prepared), arena);
+  unsetenv("TRAINYARD_CHECK_NUMERICS");
+  write_all(executor, c);
+  backend.is_faulty = true;
+  try {
+    executor.run();
+    FAIL() << "a fault went unnoticed";
+  } catch (const CudaError& e) {
+    EXPECT_STREQ(e.what(), "node y (Gemm): waiting: an illegal access");
+    EXPECT_EQ(e.code(), 700);
+    EXPECT_EQ(e.fault(), CudaFault::kProgram);
   }
 }
 

@@ -114,6 +114,12 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
   if (act == "refuse")
     return worker.outcome(v1::Outcome::REFUSED, "LOSS_NOT_FINITE", "step 3: NaN");
   if (act == "fault") return worker.outcome(v1::Outcome::FAULT, "OUT_OF_MEMORY", "no memory");
+  if (act == "device_fault" || act == "kernel_fault") {
+    worker.metric(4);
+    return worker.outcome(v1::Outcome::DEVICE_FAULT,
+                          act == "kernel_fault" ? "KERNEL_FAULT" : "DEVICE_FAULT",
+                          "conv1 (Conv): an error (error 7)");
+  }
   if (act == "hang") {
     ::signal(SIGTERM, SIG_IGN);
     for (;;) ::pause();

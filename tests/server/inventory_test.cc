@@ -9,6 +9,7 @@
 #include "server/inventory/checked_inventory.h"
 #include "server/inventory/fake_inventory.h"
 #include "server/inventory/inventory.h"
+#include "server/inventory/xid.h"
 #include "tests/server/fake_clock.h"
 
 namespace trainyard::server {
@@ -137,6 +138,47 @@ TEST_F(InventoryTest, F30DriverThatStopsAnsweringKeepsItsGpusAsUnknown) {
   EXPECT_TRUE(inventory->read().devices[1].schedulable);
 }
 
+TEST_F(InventoryTest, AHardwareXidQuarantinesItsGpuAlone) {
+  const std::unique_ptr<Inventory> inventory = make_local_inventory(options);
+  EXPECT_TRUE(inventory->read().devices[2].schedulable);
+  script("devices=2,xid=79,at=1");
+  Devices d = inventory->read();
+  EXPECT_TRUE(d.devices[1].schedulable);
+  EXPECT_EQ(d.devices[1].faults_told, 0);
+  EXPECT_FALSE(d.devices[2].schedulable);
+  EXPECT_EQ(d.devices[2].health, DeviceHealth::kQuarantined);
+  EXPECT_EQ(d.devices[2].reason,
+            "Its driver reported XID 79: the GPU has fallen off the bus (hardware); reset it "
+            "(nvidia-smi --gpu-reset) or the machine, then restart the server.");
+  script("devices=2");
+  d = inventory->read();
+  EXPECT_EQ(d.devices[2].health, DeviceHealth::kQuarantined) << "until the server starts again";
+  EXPECT_TRUE(make_local_inventory(options)->read().devices[2].schedulable);
+}
+
+TEST_F(InventoryTest, AnApplicationsXidAsksForACheck) {
+  const std::unique_ptr<Inventory> inventory = make_local_inventory(options);
+  (void)inventory->read();
+  script("devices=2,xid=31,at=1");
+  Devices d = inventory->read();
+  EXPECT_TRUE(d.devices[2].schedulable);
+  EXPECT_EQ(d.devices[2].faults_told, 1);
+  EXPECT_EQ(d.devices[1].faults_told, 0);
+  script("devices=2,xid=45,at=1");  // follows from the other
+  EXPECT_EQ(inventory->read().devices[2].faults_told, 1);
+  script("devices=2,xid=999,at=1");
+  EXPECT_EQ(inventory->read().devices[2].faults_told, 2) << "one that nobody knows";
+}
+
+TEST(Xid, IsASentenceAndAnEffect) {
+  EXPECT_EQ(describe_xid(48).sentence, "XID 48: an ECC error of two bits (hardware)");
+  EXPECT_EQ(describe_xid(48).effect, XidEffect::kReset);
+  EXPECT_EQ(describe_xid(13).effect, XidEffect::kCheck);
+  EXPECT_EQ(describe_xid(45).effect, XidEffect::kNone);
+  EXPECT_EQ(describe_xid(7777).effect, XidEffect::kCheck);
+  EXPECT_EQ(describe_xid(7777).sentence, "XID 7777, which NVIDIA's XID catalogue explains");
+}
+
 Device gpu(int index) {
   Device d;
   d.name = "devices/gpu-" + std::to_string(index);
@@ -154,22 +196,22 @@ class CheckedInventoryTest : public ::testing::Test {
   }
   void start() {
     inventory_->start(
-        [this](const std::string& device, std::function<void(Status)> done) {
+        [this](const std::string& device, CheckedInventory::Done done) {
           running_.emplace_back(device, std::move(done));
         },
         [this] { ++changes_; });
   }
   /// Ends the check that has run longest.
-  void end(Status status) {
+  void end(Result<CheckPassed> result = CheckPassed()) {
     const auto done = running_.front().second;
     running_.erase(running_.begin());
-    done(std::move(status));
+    done(std::move(result));
   }
 
   FakeClock clock_;
   FakeInventory* inner_;
   std::unique_ptr<CheckedInventory> inventory_;
-  std::vector<std::pair<std::string, std::function<void(Status)>>> running_;
+  std::vector<std::pair<std::string, CheckedInventory::Done>> running_;
   int changes_ = 0;
 };
 
@@ -184,7 +226,7 @@ TEST_F(CheckedInventoryTest, AGpuTakesJobsAfterItsCheckAlone) {
   EXPECT_TRUE(before.devices[1].checking);
   EXPECT_FALSE(before.devices[1].schedulable);
   EXPECT_NE(before.note.find("being checked"), std::string::npos) << before.note;
-  end({});
+  end();
   EXPECT_EQ(changes_, 1);
   const Devices after = inventory_->read();
   EXPECT_TRUE(after.devices[1].schedulable);
@@ -209,8 +251,8 @@ TEST_F(CheckedInventoryTest, AFailedCheckQuarantinesAndIsTriedAgainLater) {
 
 TEST_F(CheckedInventoryTest, AGpuThatFailedAJobIsCheckedAgain) {
   start();
-  end({});
-  end({});
+  end();
+  end();
   inventory_->doubt("devices/gpu-1");
   inventory_->doubt("devices/gpu-7");
   const Devices d = inventory_->read();
@@ -218,6 +260,30 @@ TEST_F(CheckedInventoryTest, AGpuThatFailedAJobIsCheckedAgain) {
   EXPECT_TRUE(d.devices[2].checking);
   ASSERT_EQ(running_.size(), 1U);
   EXPECT_EQ(running_[0].first, "devices/gpu-1");
+}
+
+TEST_F(CheckedInventoryTest, AGpuOfWhichTheDriverToldIsCheckedAgain) {
+  start();
+  end();
+  end();
+  Device told = gpu(1);
+  told.faults_told = 1;
+  inner_->set({{Device{}, gpu(0), told}, ""});
+  EXPECT_TRUE(inventory_->read().devices[2].checking);
+  ASSERT_EQ(running_.size(), 1U);
+  end();
+  EXPECT_TRUE(inventory_->read().devices[2].schedulable) << "it is told of once";
+  EXPECT_TRUE(running_.empty());
+}
+
+TEST_F(CheckedInventoryTest, KnowsWhatAProcessTakesAfterTheCheck) {
+  start();
+  EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, 0);
+  end(CheckPassed{700});
+  EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, 700);
+  EXPECT_EQ(inventory_->read().devices[2].overhead_bytes, 0);
+  inventory_->doubt("devices/gpu-0");
+  EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, 700) << "while it is checked again";
 }
 
 TEST_F(CheckedInventoryTest, WhatIsAlreadyUnusableIsNotChecked) {
@@ -234,10 +300,10 @@ TEST_F(CheckedInventoryTest, WhatIsAlreadyUnusableIsNotChecked) {
 TEST_F(CheckedInventoryTest, AnAnswerAfterTheEndIsNobodys) {
   start();
   inventory_->stop();
-  end({});
+  end();
   EXPECT_EQ(changes_, 0);
   inventory_.reset();
-  end({});
+  end();
 }
 
 TEST_F(InventoryTest, FakeAnswersWhatItIsToldTo) {

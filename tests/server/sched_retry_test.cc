@@ -35,6 +35,15 @@ TEST(SchedRetry, PausesGrowAndStayBounded) {
   EXPECT_NE(end.message.find("signal 9"), std::string::npos);
 }
 
+TEST(SchedRetry, AKernelThatFailsIsTriedLessOften) {
+  Job job = running_job();
+  job.workers_lost = kKernelFaultsMax - 1;
+  EXPECT_EQ(after_worker_lost(job, "R", "m", 0, kKernelFaultsMax).to, JobState::kQueued);
+  ++job.workers_lost;
+  EXPECT_EQ(after_worker_lost(job, "R", "m", 0, kKernelFaultsMax).reason, "CRASH_LOOP");
+  EXPECT_EQ(after_worker_lost(job, "R", "m", 0).to, JobState::kQueued);
+}
+
 TEST(SchedRetry, ProgressDoesNotRunForEver) {
   Job job = running_job();
   job.attempt = kAttemptsMax;

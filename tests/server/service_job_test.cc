@@ -161,6 +161,35 @@ TEST_F(ServiceJob, ARefusalOfTheWorkerFailsTheJobWithItsReason) {
   EXPECT_EQ(faulty.attempt(), 1) << "out of memory is never retried unchanged";
 }
 
+TEST_F(ServiceJob, AKernelsFaultIsTriedAgainTwiceAndTold) {
+  submit("astray", "kernel_fault");
+  const v1::Job astray = wait_for("astray", v1::FAILED);
+  EXPECT_EQ(astray.reason(), "CRASH_LOOP");
+  EXPECT_EQ(astray.attempt(), 3);
+  EXPECT_NE(astray.message().find("A kernel failed on devices/cpu after step 4: conv1 (Conv): an "
+                                  "error (error 7)"),
+            std::string::npos)
+      << astray.message();
+}
+
+TEST_F(ServiceJob, ADevicesFaultBringsTheJobBack) {
+  submit("ailing", "device_fault");
+  ASSERT_TRUE(eventually([&] { return get("ailing").attempt() >= 4; }, 30'000))
+      << "more often than where a kernel failed";
+  v1::Job job;
+  ASSERT_TRUE(cancel("ailing", &job).ok());
+  wait_for("ailing", v1::CANCELLED);
+  grpc::Status end;
+  int told = 0;
+  for (const v1::Event& e : watch("ailing", 0, &end)) {
+    if (e.state().reason() != "DEVICE_FAULT") continue;
+    EXPECT_EQ(e.state().message(),
+              "The device devices/cpu failed after step 4: conv1 (Conv): an error (error 7)");
+    ++told;
+  }
+  EXPECT_GE(told, 3);
+}
+
 TEST_F(ServiceJob, F31APoisonJobStopsAndTheQueueBehindItFlows) {
   submit("poison", "crash_always");
   submit("behind", "");

@@ -9,6 +9,8 @@
 #include "src/base/check.h"
 #include "src/plan/program.h"
 #include "src/runtime/cuda/kernels.h"
+#include "src/runtime/cuda/nvtx_range.h"
+#include "src/runtime/cuda/peak.h"
 
 namespace trainyard::cuda {
 namespace {
@@ -23,6 +25,7 @@ class CheckedKernel final : public Kernel {
   int64_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
   bool takes_stored() const override { return true; }  // operands say how they are stored (view.h)
   void run(const KernelArgs& args) override {
+    const NvtxRange range(what_.c_str());
     kernel_->run(args);
     check(cudaPeekAtLastError(), what_);
   }
@@ -40,6 +43,7 @@ class GraphRecording final : public Recording {
   GraphRecording(const Device& device, GraphExec graph)
       : device_(device), graph_(std::move(graph)) {}
   void replay() override {
+    const NvtxRange range("recorded step");
     device_.make_current();
     check(cudaGraphLaunch(graph_.get(), device_.stream()), "cudaGraphLaunch");
   }
@@ -47,6 +51,33 @@ class GraphRecording final : public Recording {
  private:
   const Device& device_;
   GraphExec graph_;
+};
+
+class EventStopwatch final : public Stopwatch {
+ public:
+  explicit EventStopwatch(const Device& device) : device_(device) {}
+  void mark() override {
+    device_.make_current();
+    if (points_ == events_.size()) events_.push_back(Device::make_timed_event());
+    check(cudaEventRecord(events_[points_++].get(), device_.stream()), "cudaEventRecord");
+  }
+  std::vector<double> take() override {
+    device_.make_current();
+    device_.synchronize();
+    std::vector<double> seconds;
+    for (size_t i = 0; i < points_; ++i) {
+      float ms = 0;
+      check(cudaEventElapsedTime(&ms, events_[0].get(), events_[i].get()), "cudaEventElapsedTime");
+      seconds.push_back(static_cast<double>(ms) / 1e3);
+    }
+    points_ = 0;
+    return seconds;
+  }
+
+ private:
+  const Device& device_;
+  std::vector<Event> events_;  // kept for the next time
+  size_t points_ = 0;
 };
 
 }  // namespace
@@ -114,6 +145,12 @@ std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& subm
   check(cudaGraphInstantiate(&exec, graph.get(), 0), "cudaGraphInstantiate");
   return std::make_unique<GraphRecording>(device_, GraphExec(exec));
 }
+
+std::unique_ptr<Stopwatch> CudaBackend::make_stopwatch() {
+  return std::make_unique<EventStopwatch>(device_);
+}
+
+DevicePeak CudaBackend::peak() const { return peak_of(device_); }
 
 void* CudaBackend::allocate(int64_t bytes) {
   TRAINYARD_CHECK(bytes >= 0, "allocate(" + std::to_string(bytes) + ")");

@@ -37,6 +37,10 @@ class CudaBackend final : public Backend {
   void copy_to_host(void* host, const void* device, int64_t bytes) override;
   void synchronize() override;
 
+  /// Events on the stream.
+  std::unique_ptr<Stopwatch> make_stopwatch() override;
+  DevicePeak peak() const override;
+
   bool runs_ahead() const override { return true; }
   void* allocate_host(int64_t bytes) override;  // pinned
   void release_host(void* memory) noexcept override;

@@ -4,21 +4,31 @@
 #include <array>
 #include <new>
 
+#include "src/runtime/cuda/fault.h"
+
 namespace trainyard::cuda {
 namespace {
 
-[[noreturn]] void fail(const std::string& what, int code, const std::string& words) {
-  throw CudaError(what + ": " + words + " (error " + std::to_string(code) + ")", code);
+[[noreturn]] void fail(const std::string& what, int code, const std::string& words,
+                       CudaFault fault) {
+  throw CudaError(what + ": " + words + " (error " + std::to_string(code) + ")", code, fault);
+}
+
+Event make(unsigned flags) {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
+  return Event(event);
 }
 
 }  // namespace
 
 void check(cudaError_t status, const std::string& what) {
-  if (status != cudaSuccess) fail(what, status, cudaGetErrorString(status));
+  if (status != cudaSuccess) fail(what, status, cudaGetErrorString(status), fault_of(status));
 }
 
 void check(cublasStatus_t status, const std::string& what) {
-  if (status != CUBLAS_STATUS_SUCCESS) fail(what, status, cublasLtGetStatusString(status));
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  fail(what, status, cublasLtGetStatusString(status), fault_of(status, cudaPeekAtLastError()));
 }
 
 void check(cudnnStatus_t status, const std::string& what) {
@@ -27,7 +37,7 @@ void check(cudnnStatus_t status, const std::string& what) {
   std::array<char, 512> detail{};  // the reason of the refusal, in more words than the status has
   cudnnGetLastErrorString(detail.data(), detail.size());
   if (detail[0] != '\0') words += ": " + std::string(detail.data());
-  fail(what, status, words);
+  fail(what, status, words, fault_of(status, cudaPeekAtLastError()));
 }
 
 PinnedMemory make_pinned(int64_t bytes) {
@@ -85,11 +95,9 @@ Stream Device::make_stream() {
   return Stream(stream);
 }
 
-Event Device::make_event() {
-  cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  return Event(event);
-}
+Event Device::make_event() { return make(cudaEventDisableTiming); }
+
+Event Device::make_timed_event() { return make(cudaEventDefault); }
 
 DeviceMemory Device::allocate(int64_t bytes) const {
   make_current();

@@ -54,9 +54,11 @@ class Device {
   /// Constants of a kernel, copied once when it is prepared.
   DeviceMemory upload(std::span<const std::byte> bytes) const;
 
-  /// Creates a stream or an event of this device.
+  /// Creates a stream or an event of this device; time can be taken only between events of the
+  /// second kind.
   static Stream make_stream();
   static Event make_event();
+  static Event make_timed_event();
 
   int ordinal() const { return ordinal_; }
   cudaStream_t stream() const { return stream_.get(); }

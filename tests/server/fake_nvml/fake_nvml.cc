@@ -1,6 +1,7 @@
 // A library with NVML's names that answers from a script in the environment, so that the loader is
 // tested on machines without a GPU. FAKE_NVML: "devices=2", "init=9" (a driver that is not loaded),
-// "broken=1" (device 1 is lost).
+// "broken=1" (device 1 is lost), "context=600" (MiB that are in use from the second look on),
+// "xid=79,at=1" (device 1 reports that error, once for each number).
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +16,12 @@ struct Memory {
   unsigned long long total, free, used;
 };
 int devices[8];
+struct Event {
+  void* device;
+  unsigned long long type, data;
+  unsigned gpu_instance, compute_instance;
+};
+bool is_watched[8];
 }  // namespace
 
 extern "C" {
@@ -38,9 +45,30 @@ int nvmlDeviceGetUUID(void* device, char* uuid, unsigned size) {
   return 0;
 }
 int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
-  *memory = {141ull << 30, 140ull << 30, 1ull << 30};
+  static int looks = 0;
+  const auto context =
+      looks++ > 0 ? static_cast<unsigned long long>(script("context=")) << 20 : 0ull;
+  *memory = {141ull << 30, (140ull << 30) - context, (1ull << 30) + context};
   const int broken = script("broken=");
   return broken != 0 && device == &devices[broken] ? 15 : 0;
+}
+int nvmlEventSetCreate(void** set) {
+  *set = is_watched;
+  return 0;
+}
+int nvmlEventSetFree(void*) { return 0; }
+int nvmlDeviceRegisterEvents(void* device, unsigned long long types, void*) {
+  if (types != 8) return 2;
+  is_watched[static_cast<int*>(device) - devices] = true;
+  return 0;
+}
+int nvmlEventSetWait_v2(void*, Event* event, unsigned timeout_ms) {
+  static int told = 0;
+  const int xid = script("xid="), at = script("at=");
+  if (timeout_ms != 0 || xid == told || xid == 0 || !is_watched[at]) return 10;  // TIMEOUT
+  told = xid;
+  *event = {&devices[at], 8, static_cast<unsigned long long>(xid), 0, 0};
+  return 0;
 }
 int nvmlSystemGetDriverVersion(char* version, unsigned size) {
   std::snprintf(version, size, "580.00");

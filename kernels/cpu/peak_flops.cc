@@ -1,4 +1,4 @@
-#include "tests/bench/peak_flops.h"
+#include "kernels/cpu/peak_flops.h"
 
 #include <immintrin.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace trainyard::bench {
+namespace trainyard::kernels::cpu {
 namespace {
 
 constexpr int64_t kRounds = 1 << 20;
@@ -75,4 +75,4 @@ double measure_peak_gflops(int threads) {
   return best;
 }
 
-}  // namespace trainyard::bench
+}  // namespace trainyard::kernels::cpu

@@ -1,11 +1,11 @@
-// tests/bench/peak_flops.h: the machine's fp32 peak, measured, so that every rate can be printed as
+// kernels/cpu/peak_flops.h: the machine's fp32 peak, measured, so that every rate can be printed as
 // a share of it.
 #pragma once
 
-namespace trainyard::bench {
+namespace trainyard::kernels::cpu {
 
 /// Best of several short runs of independent fused multiply-adds on `threads` threads, in GFLOP/s.
 /// A yardstick rather than a ceiling: turbo can lift a short kernel above it.
 double measure_peak_gflops(int threads);
 
-}  // namespace trainyard::bench
+}  // namespace trainyard::kernels::cpu

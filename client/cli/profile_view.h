@@ -1,0 +1,23 @@
+// client/cli/profile_view.h: where a step's time goes, on a terminal and for programs.
+#pragma once
+
+#include <string>
+
+#include "src/train/step_profile.h"
+
+namespace trainyard::cli {
+
+struct ProfileViewOptions {
+  int width = 80;  // columns
+  int nodes_max = 20;
+  bool utf8 = true;
+  bool colour = false;
+};
+
+/// The step as a whole, then by ops, then the nodes that take most.
+std::string render_profile(const StepProfile& profile, int64_t batch_size,
+                           const ProfileViewOptions& options);
+/// One JSON object, with every node.
+std::string profile_json(const StepProfile& profile, int64_t batch_size);
+
+}  // namespace trainyard::cli

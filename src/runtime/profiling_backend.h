@@ -1,0 +1,98 @@
+// src/runtime/profiling_backend.h: a backend around another that times each node of what it runs.
+//
+// Everything is passed on. Between begin() and end() kernels are submitted one by one, also where
+// a recording of them would be replayed, with points of time between them. Outside nothing is
+// timed, and runs take as long as without it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/runtime/backend.h"
+
+namespace trainyard {
+
+/// What a node is and has to do in one run.
+struct NodeWork {
+  std::string name;
+  std::string_view op;
+  Phase phase = Phase::kForward;
+  Cost cost;
+  bool multiplies_half = false;  // its products are of 16-bit numbers
+};
+NodeWork work_of(const Graph& graph, const Node& node);
+
+/// The least time that a device needs for it, by its FLOPs and by its bytes; 0 where the peak is
+/// not known.
+double least_seconds(const NodeWork& work, const DevicePeak& peak);
+
+struct NodeRun {
+  size_t node = 0;  // of ProfilingBackend::nodes()
+  double begin_s = 0, end_s = 0;
+};
+
+class ProfilingBackend final : public Backend {
+ public:
+  /// `inner` outlives this.
+  explicit ProfilingBackend(Backend& inner) : inner_(inner) {}
+
+  void begin();
+  /// Waits for all that ran since begin(). Times count from the first node that ran.
+  std::vector<NodeRun> end();
+  /// When the first of these nodes was submitted.
+  std::chrono::steady_clock::time_point first_point() const { return first_point_; }
+  /// In the order in which they were prepared.
+  const std::vector<NodeWork>& nodes() const { return nodes_; }
+
+  std::string_view name() const override { return inner_.name(); }
+  bool has_kernel(std::string_view op_type) const override { return inner_.has_kernel(op_type); }
+  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
+  std::unique_ptr<Kernel> prepare_group(const Graph& graph, std::span<const NodeId> nodes) override;
+  std::unique_ptr<Recording> record(const std::function<void()>& submit) override;
+  void* allocate(int64_t bytes) override { return inner_.allocate(bytes); }
+  void release(void* memory) noexcept override { inner_.release(memory); }
+  void copy_to_device(void* device, const void* host, int64_t bytes) override {
+    at_point_ = false;
+    inner_.copy_to_device(device, host, bytes);
+  }
+  void copy_to_host(void* host, const void* device, int64_t bytes) override {
+    at_point_ = false;
+    inner_.copy_to_host(host, device, bytes);
+  }
+  void synchronize() override { inner_.synchronize(); }
+  bool runs_ahead() const override { return inner_.runs_ahead(); }
+  std::unique_ptr<Stopwatch> make_stopwatch() override { return inner_.make_stopwatch(); }
+  DevicePeak peak() const override { return inner_.peak(); }
+  void* allocate_host(int64_t bytes) override { return inner_.allocate_host(bytes); }
+  void release_host(void* memory) noexcept override { inner_.release_host(memory); }
+  void begin_copy_to_host(void* host, const void* device, int64_t bytes) override {
+    at_point_ = false;
+    inner_.begin_copy_to_host(host, device, bytes);
+  }
+  int64_t mark() override { return inner_.mark(); }
+  void wait(int64_t mark) override { inner_.wait(mark); }
+
+ private:
+  friend class TimedKernel;
+  friend class TimedRecording;
+  struct Span {
+    size_t node, begin, end;  // points
+  };
+  void mark_point();
+
+  Backend& inner_;
+  std::vector<NodeWork> nodes_;
+  std::unique_ptr<Stopwatch> stopwatch_;
+  bool is_on_ = false;
+  bool at_point_ = false;  // nothing was submitted behind the last point
+  size_t points_ = 0;
+  std::chrono::steady_clock::time_point first_point_;
+  std::vector<Span> spans_;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,228 @@
+#include "src/train/step_profile.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "src/train/loop.h"
+#include "src/train/programs.h"
+
+namespace trainyard {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The first step submits, the second records, the third replays: all that is made once is made.
+constexpr int64_t kWarmSteps = 3;
+
+double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+class Profiling {
+ public:
+  Profiling(Session& session, ProfilingBackend& backend,
+            const std::function<Session::StepInputs()>& next, const ProfileOptions& options,
+            const std::stop_token& stop)
+      : session_(session), backend_(backend), next_(next), options_(options), stop_(stop) {}
+
+  Result<StepProfile> run() {
+    if (Status s = run_as_in_a_job(kWarmSteps, kWarmSteps); !s.ok()) return std::move(s).error();
+    if (Status s = run_as_in_a_job(options_.steps_min, options_.steps_max); !s.ok()) {
+      return std::move(s).error();
+    }
+    if (Status s = run_by_nodes(); !s.ok()) return std::move(s).error();
+    profile_.backend = backend_.name();
+    profile_.peak = backend_.peak();
+    return std::move(profile_);
+  }
+
+ private:
+  Status stopped() const {
+    if (!stop_.stop_requested()) return {};
+    return make_error(ErrorCode::kCancelled, "STOPPED", "stopped while it was timed");
+  }
+  bool is_enough(int64_t steps, int64_t least, int64_t most, Clock::time_point since) const {
+    return steps >= most ||
+           (steps >= least && seconds_between(since, Clock::now()) >= options_.seconds);
+  }
+
+  /// Replayed, and with a step under way while the one before is finished.
+  Status run_as_in_a_job(int64_t least, int64_t most) {
+    const auto begin = Clock::now();
+    const int64_t ahead = session_.runs_ahead() ? Session::kStepsAhead : 0;
+    int64_t begun = 0, finished = 0;
+    double waited = 0;
+    while (!is_enough(begun, least, most, begin)) {
+      if (Status s = stopped(); !s.ok()) return s;
+      const auto wait = Clock::now();
+      const Session::StepInputs inputs = next_();
+      waited += seconds_between(wait, Clock::now());
+      session_.begin_step(inputs);
+      ++begun;
+      for (; begun - finished > ahead; ++finished) session_.finish_step();
+    }
+    for (; finished < begun; ++finished) session_.finish_step();
+    profile_.step_s = seconds_between(begin, Clock::now()) / static_cast<double>(begun);
+    profile_.data_wait_s = waited / static_cast<double>(begun);
+    return {};
+  }
+
+  Status run_by_nodes() {
+    const auto begin = Clock::now();
+    std::vector<double> steps;
+    std::map<size_t, std::vector<double>> seconds;  // by node, then step
+    std::map<size_t, int64_t> calls;
+    while (!is_enough(std::ssize(steps), options_.steps_min, options_.steps_max, begin)) {
+      if (Status s = stopped(); !s.ok()) return s;
+      StepTrace trace;
+      const auto now = [&] { return seconds_between(begin, Clock::now()); };
+      trace.wait_s = now();
+      const Session::StepInputs inputs = next_();
+      backend_.begin();
+      trace.submit_s = now();
+      session_.begin_step(inputs);
+      trace.submitted_s = now();
+      session_.finish_step();
+      trace.done_s = now();
+      trace.runs = backend_.end();
+      // The device's own clock begins with the step's first node.
+      trace.first_node_s = seconds_between(begin, backend_.first_point());
+      steps.push_back(trace.done_s - trace.submit_s);
+      std::map<size_t, double> sums;
+      calls.clear();
+      for (const NodeRun& run : trace.runs) {
+        sums[run.node] += run.end_s - run.begin_s;
+        ++calls[run.node];
+      }
+      for (const auto& [node, sum] : sums) seconds[node].push_back(sum);
+      if (std::ssize(profile_.traces) < options_.trace_steps) {
+        profile_.traces.push_back(std::move(trace));
+      }
+    }
+    profile_.steps = std::ssize(steps);
+    profile_.timed_step_s = median(std::move(steps));
+    std::map<size_t, size_t> positions;
+    for (auto& [node, values] : seconds) {
+      positions[node] = profile_.nodes.size();
+      profile_.nodes.push_back(
+          {backend_.nodes().at(node), calls.at(node), median(std::move(values))});
+    }
+    for (StepTrace& trace : profile_.traces) {
+      for (NodeRun& run : trace.runs) run.node = positions.at(run.node);
+    }
+    return {};
+  }
+
+  Session& session_;
+  ProfilingBackend& backend_;
+  const std::function<Session::StepInputs()>& next_;
+  const ProfileOptions& options_;
+  const std::stop_token& stop_;
+  StepProfile profile_;
+};
+
+}  // namespace
+
+double StepProfile::node_seconds() const {
+  double sum = 0;
+  for (const NodeProfile& node : nodes) sum += node.seconds;
+  return sum;
+}
+
+int64_t StepProfile::flops() const {
+  int64_t sum = 0;
+  for (const NodeProfile& node : nodes) sum += node.work.cost.flops * node.calls;
+  return sum;
+}
+
+Result<StepProfile> profile_steps(Session& session, ProfilingBackend& backend,
+                                  const std::function<Session::StepInputs()>& next,
+                                  const ProfileOptions& options, const std::stop_token& stop) {
+  return Profiling(session, backend, next, options, stop).run();
+}
+
+Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
+                                const ProfileOptions& options, const std::stop_token& stop) {
+  ASSIGN_OR_RETURN(const Dataset data, Dataset::open(job.dataset, /*verify_digest=*/false));
+  const DatasetSchema& schema = data.schema();
+  const Recipe& recipe = job.recipe;
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, job.model, schema));
+  ASSIGN_OR_RETURN(RunPrograms programs,
+                   compile_step(job.model, recipe, schema.interface(shape.context_length)));
+  if (Status s = check_kernels(programs, backend); !s.ok()) return std::move(s).error();
+  const Split split =
+      split_dataset(schema, shape.context_length, recipe.validation_split, recipe.seed);
+  const Preprocessing preprocessing =
+      fit_preprocessing(schema, data.train(), split.train,
+                        {shape.context_length, shape.objective.unit_input(),
+                         shape.objective.interface.category_codes});
+  Loader loader(schema, preprocessing, data.train(), split.train,
+                loader_options(recipe, schema, preprocessing, split, 0));
+
+  ProfilingBackend timed(backend);
+  Session session(std::move(programs), timed, shape.micro_batches);
+  session.initialise(recipe.seed);
+  int64_t step = 0;
+  const auto next = [&] {
+    const Batch& batch = loader.next();
+    const double rate = learning_rate_at(recipe.schedule, recipe.optimizer.learning_rate,
+                                         std::min(step, shape.steps_total - 1), shape.steps_total);
+    return Session::StepInputs{batch.input_bytes(), batch.target_bytes(), step++,
+                               static_cast<float>(rate)};
+  };
+  return profile_steps(session, timed, next, options, stop);
+}
+
+std::string chrome_trace(const StepProfile& profile) {
+  using Json = nlohmann::ordered_json;
+  // Format: "Trace Event Format" (Google, 2016): complete events ("X") and names of rows ("M").
+  enum Row { kLoader = 1, kHost = 2, kDevice = 3 };
+  Json events = Json::array();
+  const auto name_row = [&](Row row, const std::string& name) {
+    events.push_back({{"name", "thread_name"},
+                      {"ph", "M"},
+                      {"pid", 1},
+                      {"tid", static_cast<int>(row)},
+                      {"args", {{"name", name}}}});
+  };
+  name_row(kLoader, "loader wait");
+  name_row(kHost, "host submit");
+  name_row(kDevice, profile.backend + " nodes");
+  const auto add = [&](Row row, const std::string& name, std::string_view category, double begin_s,
+                       double end_s, Json args) {
+    events.push_back({{"name", name},
+                      {"cat", category},
+                      {"ph", "X"},
+                      {"pid", 1},
+                      {"tid", static_cast<int>(row)},
+                      {"ts", begin_s * 1e6},
+                      {"dur", (end_s - begin_s) * 1e6},
+                      {"args", std::move(args)}});
+  };
+  int64_t step = 0;
+  for (const StepTrace& t : profile.traces) {
+    const Json number = {{"step", ++step}};
+    add(kLoader, "wait for a batch", "data", t.wait_s, t.submit_s, number);
+    add(kHost, "submit", "host", t.submit_s, t.submitted_s, number);
+    add(kHost, "wait for results", "host", t.submitted_s, t.done_s, number);
+    for (const NodeRun& run : t.runs) {
+      const NodeWork& work = profile.nodes.at(run.node).work;
+      add(kDevice, work.name, work.op, t.first_node_s + run.begin_s, t.first_node_s + run.end_s,
+          {{"step", step},
+           {"direction", name_of(work.phase)},
+           {"flops", work.cost.flops},
+           {"bytes", work.cost.bytes}});
+    }
+  }
+  return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump() + "\n";
+}
+
+}  // namespace trainyard

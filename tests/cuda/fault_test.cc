@@ -1,0 +1,74 @@
+// Catches: a GPU that is blamed for what a kernel did, a kernel for what a GPU did, and a fault
+// that does not name its node.
+#include "src/runtime/cuda/fault.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "src/graph/op.h"
+#include "src/runtime/cuda/backend.h"
+#include "tests/cuda/fake_cuda.h"
+#include "tests/support/graph_cases.h"
+#include "tests/support/run_case.h"
+
+namespace trainyard::cuda {
+namespace {
+
+TEST(CudaFault, TellsWhoseItIs) {
+  for (const cudaError_t error :
+       {cudaErrorECCUncorrectable, cudaErrorHardwareStackError, cudaErrorDevicesUnavailable,
+        cudaErrorNvlinkUncorrectable, cudaErrorContained, cudaErrorNoDevice, cudaErrorUnknown}) {
+    EXPECT_EQ(fault_of(error), CudaFault::kDevice) << error;
+  }
+  for (const cudaError_t error :
+       {cudaErrorIllegalAddress, cudaErrorMisalignedAddress, cudaErrorAssert,
+        cudaErrorLaunchFailure, cudaErrorInvalidValue, cudaErrorStreamCaptureUnsupported}) {
+    EXPECT_EQ(fault_of(error), CudaFault::kProgram) << error;
+  }
+  EXPECT_EQ(fault_of(cudaErrorMemoryAllocation), CudaFault::kMemory);
+}
+
+TEST(CudaFault, OfALibraryIsWhatCudaSaysBehindIt) {
+  EXPECT_EQ(fault_of(CUBLAS_STATUS_EXECUTION_FAILED, cudaErrorIllegalAddress), CudaFault::kProgram);
+  EXPECT_EQ(fault_of(CUBLAS_STATUS_EXECUTION_FAILED, cudaErrorECCUncorrectable),
+            CudaFault::kDevice);
+  EXPECT_EQ(fault_of(CUBLAS_STATUS_EXECUTION_FAILED, cudaSuccess), CudaFault::kDevice);
+  EXPECT_EQ(fault_of(CUBLAS_STATUS_NOT_SUPPORTED, cudaSuccess), CudaFault::kProgram);
+  EXPECT_EQ(fault_of(CUBLAS_STATUS_ALLOC_FAILED, cudaSuccess), CudaFault::kMemory);
+  EXPECT_EQ(fault_of(CUDNN_STATUS_NOT_SUPPORTED_SHAPE, cudaSuccess), CudaFault::kProgram);
+  EXPECT_EQ(fault_of(CUDNN_STATUS_BAD_PARAM, cudaSuccess), CudaFault::kProgram);
+  EXPECT_EQ(fault_of(CUDNN_STATUS_EXECUTION_FAILED, cudaErrorAssert), CudaFault::kProgram);
+  EXPECT_EQ(fault_of(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, cudaSuccess),
+            CudaFault::kMemory);
+}
+
+/// What a case says whose n-th work is an illegal access; empty if it has fewer works.
+std::string message_of_fault(int64_t n) {
+  const testing::GraphCase& test = testing::graph_cases().front();
+  CudaBackend cuda(0);
+  testing::set_fault_after(n);
+  std::string message;
+  try {
+    testing::run_case(test.build(DType::kF32), cuda, {});
+  } catch (const CudaError& e) {
+    EXPECT_EQ(e.fault(), CudaFault::kProgram);
+    EXPECT_EQ(e.code(), cudaErrorIllegalAddress);
+    message = e.what();
+  }
+  testing::set_fault_after(-1);
+  return message;
+}
+
+TEST(CudaFault, OfALaunchNamesItsNode) {
+  const std::string op(testing::graph_cases().front().build(DType::kF32).graph.node(0).op->type());
+  bool any_node = false;
+  for (int64_t n = 1; !any_node; ++n) {  // copies come first
+    const std::string message = message_of_fault(n);
+    ASSERT_NE(message, "") << "all works were done";
+    any_node = message.find("(" + op + "): an illegal memory access") != std::string::npos;
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::cuda
