@@ -22,29 +22,29 @@ Device gpu(const std::string& name, int64_t memory, int64_t used, int64_t overhe
 Job running_on(const std::string& device, int64_t bytes) {
   Job job;
   job.state = JobState::kRunning;
-  job.device = device;
+  job.devices = {device};
   job.plan.mutable_memory()->set_activation_bytes(bytes);
   return job;
 }
 
 TEST(MemoryFit, WhatEachProcessTakesIsKeptFree) {
   const Devices devices{{gpu("devices/gpu-0", 80 * kGiB, 0, kGiB)}, ""};
-  const Room room = largest_room(DeviceWish::kGpu, devices, {}, 0);
+  const Room room = largest_room(DeviceWish::kGpu, 1, devices, {}, 0);
   EXPECT_EQ(room.available_bytes(), 80 * kGiB);
   EXPECT_EQ(room.plan_bytes_max(), 79 * kGiB);
 }
 
 TEST(MemoryFit, WhatOurOwnJobsTakeComesBackWithTheirProcesses) {
   const Devices devices{{gpu("devices/gpu-0", 80 * kGiB, 21 * kGiB, kGiB)}, ""};
-  EXPECT_EQ(largest_room(DeviceWish::kGpu, devices, {}, 0).plan_bytes_max(), 58 * kGiB);
+  EXPECT_EQ(largest_room(DeviceWish::kGpu, 1, devices, {}, 0).plan_bytes_max(), 58 * kGiB);
   const std::vector<Job> active = {running_on("devices/gpu-0", 20 * kGiB)};
-  EXPECT_EQ(largest_room(DeviceWish::kGpu, devices, active, 0).plan_bytes_max(), 79 * kGiB);
+  EXPECT_EQ(largest_room(DeviceWish::kGpu, 1, devices, active, 0).plan_bytes_max(), 79 * kGiB);
 }
 
 TEST(MemoryFit, TheDeviceWithMostRoomForAPlanCounts) {
   const Devices devices{
       {gpu("devices/gpu-0", 80 * kGiB, 0, 3 * kGiB), gpu("devices/gpu-1", 79 * kGiB, 0, kGiB)}, ""};
-  EXPECT_EQ(largest_room(DeviceWish::kGpu, devices, {}, 0).device, "devices/gpu-1");
+  EXPECT_EQ(largest_room(DeviceWish::kGpu, 1, devices, {}, 0).device, "devices/gpu-1");
 }
 
 TEST(MemoryFit, AShortageNamesItsParts) {
