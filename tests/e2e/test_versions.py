@@ -44,8 +44,8 @@ class Versions(DaemonTest):
             self.assertEqual(job["spec"]["dataset"]["name"], f"tenants/default/datasets/digits@{version}")
             self.assertEqual(int(job["plan"]["steps_total"]), steps)
             short = job["name"].rpartition("/")[2]
-            self.assertRegex(self.daemon.cli("get", short).stdout, rf"dataset +digits@{version}\n")
-            self.assertRegex(self.daemon.cli("model", "get", short).stdout, rf"dataset +digits@{version}\n")
+            self.assertRegex(self.daemon.cli("get", short).stdout, rf"dataset: +digits@{version}\n")
+            self.assertRegex(self.daemon.cli("model", "get", short).stdout, rf"dataset: +digits@{version}\n")
         self.assertEqual(self.names(), ["digits@3"])
         self.assertEqual(self.names("--all-versions"), ["digits@3", "digits@2", "digits@1"])
         on_third, on_first = (self.daemon.json("model", "evaluate", "on-first", d) for d in ("digits", "digits@1"))
@@ -95,7 +95,7 @@ class Versions(DaemonTest):
                          "deleted dataset digits, all versions\n")
         self.assertEqual((self.files(), self.names("--all-versions")), (set(), []))
         self.assertEqual(self.upload(path).stdout, "digits@6\n")
-        self.assertRegex(self.daemon.cli("model", "get", "on-first").stdout, r"dataset +digits@1\n")
+        self.assertRegex(self.daemon.cli("model", "get", "on-first").stdout, r"dataset: +digits@1\n")
 
 
 if __name__ == "__main__":
