@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -278,7 +279,11 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete stream;
+  // It ends what it has been given, and other streams may wait for that: it goes with the process.
+  static auto& gone = *new std::vector<std::unique_ptr<CUstream_st>>;
+  drain(*stream, stream->submitted);
+  const std::scoped_lock lock(mutex);
+  gone.emplace_back(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
