@@ -33,6 +33,10 @@ ReplicatedSession::ReplicatedSession(std::vector<RunPrograms> programs,
   TRAINYARD_CHECK(programs.size() == devices.size() && !exchanges_.empty(),
                   "programs for " + std::to_string(programs.size()) + " ranks, " +
                       std::to_string(devices.size()) + " devices");
+  for (const RankDevice& device : devices) {
+    TRAINYARD_CHECK(device.backend->communicator() != nullptr,
+                    device.name + " is connected to no other device");
+  }
   replicas_->devices = std::move(devices);
   replicas_->sessions.resize(ranks());
   replicas_->results.resize(ranks());
