@@ -1,10 +1,10 @@
 // src/passes/assign_precision.h: stores what a program computes in 16 bits.
 //
 // Activations and their gradients become BF16 or F16, except for what ops keep in F32
-// (Op::precision_rule()), in F16 besides what Exp, Pow, Reciprocal and sums make, what is marked for reading (the loss, logits), scores that a loss is
-// taken of, and everything of the update. Parameters, state and gradients of parameters stay F32.
-// Where a product reads a parameter or an input, a Cast is inserted: once per run, for
-// forward and backward.
+// (Op::precision_rule()), in F16 besides what Exp, Pow, Reciprocal and sums make, what is marked
+// for reading (the loss, logits), scores that a loss is taken of, and everything of the update.
+// Parameters, state and gradients of parameters stay F32. Where a product reads a parameter or an
+// input, a Cast is inserted: once per run, for forward and backward.
 //
 // TF32 leaves all tensors as they are: products may round what they multiply.
 #pragma once

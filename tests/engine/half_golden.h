@@ -1,8 +1,10 @@
-// tests/engine/half_golden.h: what PyTorch's losses are in 16 bits, beside those of the golden files.
+// tests/engine/half_golden.h: what PyTorch's losses are in 16 bits, beside those of the golden
+// files.
 //
 // Bound: that of fp32, or if it is more, twice the gap of PyTorch's own such losses to its fp32
-// ones, which is measured over the same steps (tests/golden/make_half_golden.py). Autocast and we round at different places, so
-// neither is the truth; each is about a gap away from fp32, in whatever direction.
+// ones, which is measured over the same steps (tests/golden/make_half_golden.py). Autocast and we
+// round at different places, so neither is the truth; each is about a gap away from fp32, in
+// whatever direction.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +32,8 @@ inline GoldenLosses golden_losses(const std::string& name, Precision precision,
   const auto& cases = golden["cases"];
   const auto it = std::ranges::find_if(cases, [&](const auto& c) { return c["name"] == name; });
   if (it == cases.end()) return {};
-  return {(*it)["losses"].get<std::vector<double>>(), std::max(fp32_bound, 2 * (*it)["gap"].get<double>())};
+  return {(*it)["losses"].get<std::vector<double>>(),
+          std::max(fp32_bound, 2 * (*it)["gap"].get<double>())};
 }
 
 }  // namespace trainyard::testing
