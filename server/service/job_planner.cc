@@ -211,8 +211,8 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
     ASSIGN_OR_RETURN(const DatasetSchema schema,
                      read_schema(service_.paths.dataset(job.dataset.digest)));
-    const FitAdvice advice = advise_fit(job.engine.model, job.engine.recipe, schema,
-                                        room.plan_bytes_max(), 0, job.gpus);
+    const FitAdvice advice =
+        advise_fit(job.engine.model, job.engine.recipe, schema, room.plan_bytes_max(), 0, job.gpus);
     Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE",
                          shortage_text(needed, room) + "; " + describe(advice));
     e.metadata = {{"bytes_needed", std::to_string(needed + room.overhead_bytes)},

@@ -180,8 +180,8 @@ Move TrainTask::after_fault(const DeviceFault& fault, const Job& job, int64_t no
   const std::string after = " after step " + std::to_string(job.progress.step()) + ": ";
   if (fault.of_program) {
     return after_worker_lost(job, "KERNEL_FAULT",
-                             "A kernel failed on " + job.devices_text() + after + fault.message, now_us,
-                             kKernelFaultsMax);
+                             "A kernel failed on " + job.devices_text() + after + fault.message,
+                             now_us, kKernelFaultsMax);
   }
   return after_worker_lost(job, "DEVICE_FAULT",
                            (job.devices.size() > 1 ? "One of the devices " : "The device ") +

@@ -4,8 +4,9 @@
 //
 //   data_bench [FOLDER]    default: TRAINYARD_TEST_DATA; the folder of tests' real data
 //   data_bench --images FOLDER
-//                          of train/CLASS/*.jpg: how many images a second are decoded into a dataset,
-//                          and then augmented into batches, for tests/bench/image_pipeline.py
+//                          of train/CLASS/*.jpg: how many images a second are decoded into a
+//                          dataset, and then augmented into batches, for
+//                          tests/bench/image_pipeline.py
 #include <unistd.h>
 
 #include <algorithm>

@@ -52,7 +52,7 @@ void set_device_limit(int64_t bytes);
 void set_product_epilogues(bool available);
 /// How many devices there are; before the first is opened.
 void set_device_count(int count);
-/// A device stops when it has run so many more works, until it is released.
+/// A device stops at the first product behind so many more works, until it is released.
 void stall_device(int device, int64_t works);
 void release_device();
 int device_of(CUstream_st* stream);

@@ -116,9 +116,9 @@ cudaError_t must_not_record() {
   return fail(cudaErrorStreamCaptureUnsupported);
 }
 
-void wait_if_stalled(int device) {
+void wait_if_stalled(int device, WorkKind kind) {
   std::unique_lock lock(stall.mutex);
-  if (stall.device != device || stall.works-- > 0) return;
+  if (stall.device != device || stall.works-- > 0 || kind != WorkKind::kProduct) return;
   stall.stalled = true;
   stall.released.wait(lock, [] { return !stall.stalled; });
 }
@@ -131,7 +131,7 @@ void drain(CUstream_st& stream, int64_t position) {
     const Work work = std::move(stream.queue.front());
     stream.queue.pop_front();
     if (work.kind) {
-      wait_if_stalled(stream.device);
+      wait_if_stalled(stream.device, *work.kind);
       if (works_before_fault > 0) --works_before_fault;
       const std::scoped_lock lock(mutex);
       count(submitted, *work.kind);

@@ -1,6 +1,6 @@
-// Runs a target on the inputs of a folder, whole, cut short and changed at random: a test that needs
-// no fuzzer. What a fuzzer has found once stays found. The changes follow from the inputs' names, so
-// that a run repeats.
+// Runs a target on the inputs of a folder, whole, cut short and changed at random: a test that
+// needs no fuzzer. What a fuzzer has found once stays found. The changes follow from the inputs'
+// names, so that a run repeats.
 #include <algorithm>
 #include <array>
 #include <cstdio>

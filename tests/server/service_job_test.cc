@@ -385,7 +385,7 @@ TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
   };
   const v1::JobPlan one = plan_of(0), two = plan_of(2);
   EXPECT_EQ(two.run().steps_total(), one.run().steps_total());
-  EXPECT_EQ(two.run().flops_per_step(), one.run().flops_per_step());
+  EXPECT_GT(two.run().flops_per_step(), one.run().flops_per_step()) << "each updates all weights";
   EXPECT_EQ(two.run().memory().parameter_bytes(), one.run().memory().parameter_bytes());
   EXPECT_LT(two.run().memory().activation_bytes(), one.run().memory().activation_bytes());
   EXPECT_EQ(two.layers(0).output_shape(0), 60);

@@ -205,10 +205,11 @@ TEST_F(ServiceSupervisor, AStopThatComesBeforeTheStreamIsDeliveredWithIt) {
 }
 
 TEST_F(ServiceSupervisor, F12AWorkerThatIgnoresEverythingIsKilled) {
-  start_supervisor("trap '' TERM; sleep 1000 & wait; wait");
+  const std::filesystem::path deaf = root_ / "deaf";
+  start_supervisor("trap '' TERM; : > " + deaf.string() + "; sleep 1000 & wait; wait");
   auto owner = std::make_shared<Owner>();
   const std::string task = start(owner);
-  nonce_of(task);
+  while (!std::filesystem::exists(deaf)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   supervisor_->stop(task, "cancel");
   const TaskEnd end = owner->wait();
   EXPECT_EQ(end.exit.number, SIGKILL);
