@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kRunningMax = 1;
 constexpr int kWaitingMax = 64;  // GPUs of one machine
-constexpr int64_t kTimeMaxMs = 120'000;
+constexpr int64_t kTimeMaxMs = 300'000;
 
 /// What the worker has measured; 0 where it could not.
 int64_t overhead_of(const v1::Outcome& outcome) {
@@ -31,7 +31,7 @@ DeviceCheckRunner::DeviceCheckRunner(Supervisor& supervisor, StatePaths paths)
                             make_error(ErrorCode::kResourceExhausted, "CHECK_BUSY",
                                        "too many devices wait for their check"),
                             make_error(ErrorCode::kDeadlineExceeded, "CHECK_TIMEOUT",
-                                       "its check took more than two minutes")}) {}
+                                       "its check took more than five minutes")}) {}
 
 void DeviceCheckRunner::run(const std::string& device, int threads, CheckedInventory::Done done) {
   v1::Assignment assignment;

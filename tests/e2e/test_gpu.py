@@ -25,7 +25,7 @@ class Gpu(unittest.TestCase):
 
     def start(self, gpus=1, **env):
         daemon = Daemon(self.folder / "state", env={
-            "LD_LIBRARY_PATH": str(self.folder / "lib"), "FAKE_NVML": f"devices={gpus},context=600",
+            "LD_LIBRARY_PATH": str(self.folder / "lib"), "TRAINYARD_NVML_SCRIPT": f"devices={gpus},context=600",
             "TRAINYARD_CUDA_MODULE": MODULE, **env}).start()
         self.addCleanup(daemon.stop)
         return daemon
@@ -38,7 +38,7 @@ class Gpu(unittest.TestCase):
         def done():
             gpu = self.gpu(daemon)
             return None if "being checked" in gpu.get("reason", "") else gpu
-        return wait_until(done, "the GPU's check ends", timeout_s=240)
+        return wait_until(done, "the GPU's check ends", timeout_s=330)
 
     def submit(self, daemon, name, device, *sets):
         spec = digits_spec(self.folder, name)
@@ -110,7 +110,7 @@ class Gpu(unittest.TestCase):
         self.assertIn("illegal memory access", gpu["reason"])
 
     def test_a_gpu_with_a_hardware_error_gets_no_job_and_says_which(self):
-        daemon = self.start(FAKE_NVML="devices=1,xid=48")
+        daemon = self.start(TRAINYARD_NVML_SCRIPT="devices=1,xid=48")
         gpu = self.checked(daemon)
         self.assertEqual(gpu["health"], "QUARANTINED")
         self.assertIn("XID 48: an ECC error of two bits (hardware)", gpu["reason"])

@@ -34,7 +34,7 @@ class InventoryTest : public testing::Test {
     std::ofstream(directory / name) << text;
     return directory / name;
   }
-  static void script(const char* text) { ::setenv("FAKE_NVML", text, 1); }
+  static void script(const char* text) { ::setenv("TRAINYARD_NVML_SCRIPT", text, 1); }
 
   fs::path directory;
   InventoryOptions options;

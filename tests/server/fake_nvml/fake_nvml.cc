@@ -1,5 +1,5 @@
 // A library with NVML's names that answers from a script in the environment, so that the loader is
-// tested on machines without a GPU. FAKE_NVML: "devices=2", "init=9" (a driver that is not loaded),
+// tested on machines without a GPU. TRAINYARD_NVML_SCRIPT: "devices=2", "init=9" (a driver that is not loaded),
 // "broken=1" (device 1 is lost), "context=600" (MiB that are in use from the second look on),
 // "xid=79,at=1" (device 1 reports that error, once for each number).
 #include <cstdio>
@@ -8,7 +8,7 @@
 
 namespace {
 int script(const char* key) {
-  const char* text = std::getenv("FAKE_NVML");
+  const char* text = std::getenv("TRAINYARD_NVML_SCRIPT");
   const char* at = text == nullptr ? nullptr : std::strstr(text, key);
   return at == nullptr ? 0 : std::atoi(at + std::strlen(key));
 }
