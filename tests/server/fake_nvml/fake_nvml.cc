@@ -1,7 +1,7 @@
 // A library with NVML's names that answers from a script in the environment, so that the loader is
-// tested on machines without a GPU. TRAINYARD_NVML_SCRIPT: "devices=2", "init=9" (a driver that is not loaded),
-// "broken=1" (device 1 is lost), "context=600" (MiB that are in use from the second look on),
-// "xid=79,at=1" (device 1 reports that error, once for each number).
+// tested on machines without a GPU. TRAINYARD_NVML_SCRIPT: "devices=2", "init=9" (a driver that is
+// not loaded), "broken=1" (device 1 is lost), "context=600" (MiB that are in use from the second
+// look on), "xid=79,at=1" (device 1 reports that error, once for each number).
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
