@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <queue>
-#include <ranges>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -317,8 +316,8 @@ class SubwordTokenizer final : public Tokenizer {
       cut.push_back(stretch.substr(begin, end - begin));
       end = begin;
     }
-    for (const std::string_view piece : std::span(cut) | std::views::reverse) {
-      add_piece_or_bytes(piece, writer);
+    for (auto piece = cut.rbegin(); piece != cut.rend(); ++piece) {
+      add_piece_or_bytes(*piece, writer);
     }
   }
 
