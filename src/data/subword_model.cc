@@ -16,6 +16,7 @@ namespace {
 
 constexpr WireFormat kModelWire{"TOKENIZER_INVALID", "not a valid tokenizer model"};
 constexpr char32_t kBlankCodePoint = 0x2581;
+constexpr std::string_view kBlank = "\xe2\x96\x81";
 // What an unknown character costs beside the least likely piece, as in SentencePiece.
 constexpr float kUnknownPenalty = 10;
 
@@ -223,8 +224,8 @@ class SubwordTokenizer final : public Tokenizer {
     const int32_t id = find(piece);
     if (id >= 0) {
       writer.add(first_ + id);
-    } else {
-      add_bytes(piece, writer);
+    } else {  // a blank of a model whose text had none is its own byte, not those of U+2581
+      add_bytes(piece == kBlank ? " " : piece, writer);
     }
   }
 
