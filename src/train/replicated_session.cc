@@ -80,7 +80,7 @@ void ReplicatedSession::fail(const RankTeam::Failure& failure, double limit_s) {
   } catch (const CudaError& e) {
     throw CudaError("rank " + std::to_string(*failure.rank) + " (" +
                         replicas_->devices[*failure.rank].name + "): " + e.what(),
-                    e.code());
+                    e.code(), e.fault());
   }
 }
 

@@ -174,13 +174,14 @@ TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
         const ConvolutionGraph graph(problem, nullptr);
         bool has_plan = false;
         for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-          for (const BackendDescriptor& config : propose_engines(graph, mode, device.get())) {
+          for (const BackendDescriptor& config :
+               propose_engines(graph.graph(), mode, device.get())) {
             ++proposed;
             const auto notes = notes_of(config.get());
             const auto has = [&](cudnnBackendNumericalNote_t note) {
               return std::count(notes.begin(), notes.end(), note) > 0;
             };
-            const bool allowed = is_allowed(config.get(), problem);
+            const bool allowed = is_allowed(config.get(), {format, tf32});
             refused += allowed ? 0 : 1;
             const bool tensor_cores = has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
             in_tf32 += tf32 && allowed && tensor_cores ? 1 : 0;

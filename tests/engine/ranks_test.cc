@@ -300,11 +300,19 @@ TEST(Ranks, AStopBehindTheLastExchangeIsNamed) {
 
 TEST(Ranks, AFaultOfOneEndsAll) {
   Disturbance d(4, [](const std::string& node, int run) {
-    if (node == "gemm1/grad" && run == 2) throw CudaError("a kernel failed (error 700)", 700);
+    if (node == "gemm1/grad" && run == 2) {
+      throw CudaError("a kernel failed (error 700)", 700, CudaFault::kProgram);
+    }
   });
   d.step(0);
-  EXPECT_EQ(thrown<CudaError>([&] { d.step(1); }),
-            "rank 3 (devices/gpu-3): a kernel failed (error 700)");
+  try {
+    d.step(1);
+    FAIL() << "the fault is lost";
+  } catch (const CudaError& e) {
+    EXPECT_STREQ(e.what(), "rank 3 (devices/gpu-3): a kernel failed (error 700)");
+    EXPECT_EQ(e.code(), 700);
+    EXPECT_EQ(e.fault(), CudaFault::kProgram);
+  }
 }
 
 TEST(Ranks, AFaultOfAnotherKindKeepsItsType) {

@@ -10,6 +10,9 @@
 namespace trainyard::cuda {
 namespace {
 
+using dnn::create;
+using dnn::finalize;
+using dnn::set;
 using kernels::Box;
 using kernels::ConvDims;
 using kernels::ImageDims;
@@ -18,95 +21,6 @@ using kernels::cuda::Format;
 using kernels::cuda::In;
 using kernels::cuda::Out;
 
-// Which type an attribute's values have is a property of the attribute; here C++'s type says it.
-template <typename T>
-constexpr cudnnBackendAttributeType_t kTypeOf = CUDNN_TYPE_VOID_PTR;
-template <>
-constexpr cudnnBackendAttributeType_t kTypeOf<int64_t> = CUDNN_TYPE_INT64;
-template <>
-constexpr cudnnBackendAttributeType_t kTypeOf<float> = CUDNN_TYPE_FLOAT;
-template <>
-constexpr cudnnBackendAttributeType_t kTypeOf<bool> = CUDNN_TYPE_BOOLEAN;
-template <>
-constexpr cudnnBackendAttributeType_t kTypeOf<cudnnHandle_t> = CUDNN_TYPE_HANDLE;
-template <>
-constexpr cudnnBackendAttributeType_t kTypeOf<cudnnDataType_t> = CUDNN_TYPE_DATA_TYPE;
-template <>
-constexpr cudnnBackendAttributeType_t kTypeOf<cudnnConvolutionMode_t> = CUDNN_TYPE_CONVOLUTION_MODE;
-template <>
-constexpr cudnnBackendAttributeType_t kTypeOf<cudnnPointwiseMode_t> = CUDNN_TYPE_POINTWISE_MODE;
-template <>
-constexpr cudnnBackendAttributeType_t kTypeOf<cudnnBackendHeurMode_t> = CUDNN_TYPE_HEUR_MODE;
-template <>
-constexpr cudnnBackendAttributeType_t kTypeOf<cudnnBackendKnobType_t> = CUDNN_TYPE_KNOB_TYPE;
-template <>
-constexpr cudnnBackendAttributeType_t kTypeOf<cudnnBackendNumericalNote_t> =
-    CUDNN_TYPE_NUMERICAL_NOTE;
-
-std::string words(const char* what, cudnnBackendAttributeName_t name) {
-  return std::string(what) + " " + std::to_string(name);
-}
-
-BackendDescriptor create(cudnnBackendDescriptorType_t type) {
-  cudnnBackendDescriptor_t created = nullptr;
-  const cudnnStatus_t status = cudnnBackendCreateDescriptor(type, &created);
-  BackendDescriptor owner(created);
-  check(status, "cudnnBackendCreateDescriptor " + std::to_string(type));
-  return owner;
-}
-
-template <typename T, size_t kCount>
-void set(const BackendDescriptor& d, cudnnBackendAttributeName_t name,
-         const std::array<T, kCount>& values) {
-  check(cudnnBackendSetAttribute(d.get(), name, kTypeOf<T>, kCount, values.data()),
-        words("cudnnBackendSetAttribute", name));
-}
-template <typename T>
-void set(const BackendDescriptor& d, cudnnBackendAttributeName_t name, const T& value) {
-  set(d, name, std::array<T, 1>{value});
-}
-void set(const BackendDescriptor& d, cudnnBackendAttributeName_t name,
-         std::initializer_list<cudnnBackendDescriptor_t> values) {
-  check(cudnnBackendSetAttribute(d.get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                 static_cast<int64_t>(values.size()), values.begin()),
-        words("cudnnBackendSetAttribute", name));
-}
-void finalize(const BackendDescriptor& d, const char* what) {
-  check(cudnnBackendFinalize(d.get()), what);
-}
-
-template <typename T>
-T get(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name) {
-  T value{};
-  int64_t count = 0;
-  check(cudnnBackendGetAttribute(d, name, kTypeOf<T>, 1, &count, &value),
-        words("cudnnBackendGetAttribute", name));
-  return value;
-}
-/// Descriptors are handed out into ones that the caller has created.
-std::vector<BackendDescriptor> get_descriptors(cudnnBackendDescriptor_t d,
-                                               cudnnBackendAttributeName_t name,
-                                               cudnnBackendDescriptorType_t type, int64_t most) {
-  std::vector<BackendDescriptor> owners;
-  std::vector<cudnnBackendDescriptor_t> pointers;
-  for (int64_t i = 0; i < most; ++i) {
-    owners.push_back(create(type));
-    pointers.push_back(owners.back().get());
-  }
-  int64_t count = 0;
-  check(cudnnBackendGetAttribute(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count,
-                                 pointers.data()),
-        words("cudnnBackendGetAttribute", name));
-  owners.resize(static_cast<size_t>(std::min(count, most)));
-  return owners;
-}
-
-cudnnDataType_t data_type(Format format) {
-  return format == Format::kF32    ? CUDNN_DATA_FLOAT
-         : format == Format::kBf16 ? CUDNN_DATA_BFLOAT16
-                                   : CUDNN_DATA_HALF;
-}
-
 ImageStrides strides_of(const ImageDims& d, bool channels_last) {
   return channels_last ? ImageStrides::channels_last(d) : ImageStrides::row_major(d);
 }
@@ -114,20 +28,9 @@ ImageDims filter_dims(const ConvDims& d) {
   return {d.K, d.group_channels(), d.window.R, d.window.S};
 }
 
-/// What the program's arena and our pieces of the workspace are aligned to, at least.
-constexpr int64_t kAlignment = 16;
-
 BackendDescriptor make_tensor(int64_t name, const ImageDims& d, const ImageStrides& s,
                               cudnnDataType_t type, bool is_virtual = false) {
-  BackendDescriptor t = create(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  set(t, CUDNN_ATTR_TENSOR_UNIQUE_ID, name);
-  set(t, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
-  set(t, CUDNN_ATTR_TENSOR_DIMENSIONS, std::array<int64_t, 4>{d.N, d.C, d.H, d.W});
-  set(t, CUDNN_ATTR_TENSOR_STRIDES, std::array<int64_t, 4>{s.n, s.c, s.h, s.w});
-  set(t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kAlignment);
-  set(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual);
-  finalize(t, "a cuDNN tensor");
-  return t;
+  return dnn::make_tensor(name, {d.N, d.C, d.H, d.W}, {s.n, s.c, s.h, s.w}, type, is_virtual);
 }
 
 BackendDescriptor make_convolution(const kernels::Window& w) {
@@ -202,7 +105,9 @@ ConvolutionGraph::ConvolutionGraph(const ConvolutionProblem& p, cudnnHandle_t ha
   const ConvDims& d = p.dims;
   const ImageDims y = d.y(), w = filter_dims(d);
   const bool forward = p.pass == ConvolutionPass::kForward;
-  const auto type = [&](bool is_result) { return data_type(is_result ? p.result : p.operands); };
+  const auto type = [&](bool is_result) {
+    return dnn::data_type(is_result ? p.result : p.operands);
+  };
   image_ = make_tensor(kImage, d.x, strides_of(d.x, p.channels_last),
                        type(p.pass == ConvolutionPass::kData));
   filter_ = make_tensor(kFilter, w, strides_of(w, p.channels_last),
@@ -224,7 +129,6 @@ ConvolutionGraph::ConvolutionGraph(const ConvolutionProblem& p, cudnnHandle_t ha
   set(operation_, names.alpha, 1.0f);
   set(operation_, names.beta, 0.0f);
   finalize(operation_, "a cuDNN convolution operation");
-  graph_ = create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   if (p.bias) {
     pointwise_ = create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     set(pointwise_, CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
@@ -236,123 +140,32 @@ ConvolutionGraph::ConvolutionGraph(const ConvolutionProblem& p, cudnnHandle_t ha
     set(addition_, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, {bias_.get()});
     set(addition_, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {output_.get()});
     finalize(addition_, "a cuDNN addition operation");
-    set(graph_, CUDNN_ATTR_OPERATIONGRAPH_OPS, {operation_.get(), addition_.get()});
+    graph_ = dnn::make_graph({operation_.get(), addition_.get()}, handle);
   } else {
-    set(graph_, CUDNN_ATTR_OPERATIONGRAPH_OPS, {operation_.get()});
+    graph_ = dnn::make_graph({operation_.get()}, handle);
   }
-  if (handle != nullptr) set(graph_, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
-  finalize(graph_, "a cuDNN operation graph");
 }
-
-std::vector<BackendDescriptor> propose_engines(const ConvolutionGraph& graph,
-                                               cudnnBackendHeurMode_t mode,
-                                               cudnnBackendDescriptor_t properties) {
-  const BackendDescriptor heuristic = create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-  set(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, {graph.graph()});
-  set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, mode);
-  if (properties != nullptr) set(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, {properties});
-  if (cudnnBackendFinalize(heuristic.get()) != CUDNN_STATUS_SUCCESS) return {};
-  int64_t count = 0;
-  check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr),
-        "counting what a cuDNN heuristic proposes");
-  if (count == 0) return {};
-  return get_descriptors(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                         CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, count);
-}
-
-bool is_allowed(cudnnBackendDescriptor_t engine_config, const ConvolutionProblem& problem) {
-  const auto engine = get_descriptors(engine_config, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                      CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
-  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
-  int64_t count = 0;
-  check(cudnnBackendGetAttribute(engine.at(0).get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                 CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count,
-                                 notes.data()),
-        "reading the notes of a cuDNN engine");
-  return std::none_of(notes.begin(), notes.begin() + count, [&](cudnnBackendNumericalNote_t note) {
-    switch (note) {
-      case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
-      case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
-      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
-        return true;
-      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:  // of F32: TF32
-        return problem.operands == Format::kF32 && !problem.tf32;
-      // Transforms whose numbers lose several digits of a float.
-      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
-      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
-        return problem.operands == Format::kF32;
-      default:
-        return false;
-    }
-  });
-}
-
-EngineChoice choice_of(cudnnBackendDescriptor_t engine_config) {
-  EngineChoice choice;
-  const auto engine = get_descriptors(engine_config, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                      CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
-  choice.engine = get<int64_t>(engine.at(0).get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
-  for (const BackendDescriptor& knob :
-       get_descriptors(engine_config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
-                       CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS)) {
-    choice.knobs.push_back(
-        {get<cudnnBackendKnobType_t>(knob.get(), CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
-         get<int64_t>(knob.get(), CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)});
-  }
-  return choice;
-}
-
-ConvolutionPlan::ConvolutionPlan(const Device& device, const ConvolutionProblem& problem)
-    : device_(&device), bias_(problem.bias), graph_(problem, device.dnn()) {}
 
 std::optional<ConvolutionPlan> ConvolutionPlan::find(const Device& device,
                                                      const ConvolutionProblem& problem) {
   try {
-    ConvolutionPlan plan(device, problem);
-    for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-      for (BackendDescriptor& engine : propose_engines(plan.graph_, mode)) {
-        if (is_allowed(engine.get(), problem) && plan.take(std::move(engine))) return plan;
-      }
-    }
+    ConvolutionGraph graph(problem, device.dnn());
+    auto plan = DnnPlan::find(device, graph.graph(), {problem.operands, problem.tf32},
+                              kConvolutionWorkspaceMax);
+    if (plan) return ConvolutionPlan(problem.bias, std::move(graph), std::move(*plan));
   } catch (const CudaError& e) {
     if (CUDNN_STATUS_CATEGORY(e.code()) != CUDNN_STATUS_NOT_SUPPORTED) throw;
   }
   return std::nullopt;
 }
 
-bool ConvolutionPlan::take(BackendDescriptor engine_config) {
-  BackendDescriptor plan = create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-  set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, device_->dnn());
-  set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {engine_config.get()});
-  // An engine may refuse in its own words; the next is asked.
-  if (cudnnBackendFinalize(plan.get()) != CUDNN_STATUS_SUCCESS) return false;
-  workspace_bytes_ = get<int64_t>(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-  if (workspace_bytes_ > kConvolutionWorkspaceMax) return false;
-  choice_ = choice_of(engine_config.get());
-  engine_config_ = std::move(engine_config);
-  plan_ = std::move(plan);
-  return true;
-}
-
 void ConvolutionPlan::run(const void* image, const void* filter, const void* output,
                           const float* bias, void* workspace) const {
-  const std::array<int64_t, 4> names{ConvolutionGraph::kImage, ConvolutionGraph::kFilter,
-                                     ConvolutionGraph::kOutput, ConvolutionGraph::kBias};
+  constexpr std::array<int64_t, 4> kNames{ConvolutionGraph::kImage, ConvolutionGraph::kFilter,
+                                          ConvolutionGraph::kOutput, ConvolutionGraph::kBias};
   const std::array<const void*, 4> pointers{image, filter, output, bias};
-  const int64_t count = bias_ ? 4 : 3;
-  const BackendDescriptor pack = create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  check(cudnnBackendSetAttribute(pack.get(), CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
-                                 count, names.data()),
-        "naming the tensors of a convolution");
-  check(cudnnBackendSetAttribute(pack.get(), CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-                                 CUDNN_TYPE_VOID_PTR, count, pointers.data()),
-        "giving a convolution its tensors");
-  check(cudnnBackendSetAttribute(pack.get(), CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
-                                 1, &workspace),
-        "giving a convolution its workspace");
-  finalize(pack, "the tensors of a convolution");
-  check(cudnnBackendExecute(device_->dnn(), plan_.get(), pack.get()), "cudnnBackendExecute");
+  const size_t count = bias_ ? 4 : 3;
+  plan_.run(std::span(kNames).first(count), std::span(pointers).first(count), workspace);
 }
 
 namespace {
@@ -400,7 +213,7 @@ Convolution::Convolution(const Device& device, const std::string& name, Convolut
                       ", pads " + shape({w.pad_top, w.pad_left, w.pad_bottom, w.pad_right}) +
                       ", dilations " + shape({w.dilation_h, w.dilation_w}) + ", group " +
                       std::to_string(dims.group) + ", " + name_of(operands_of(storage)),
-                  CUDNN_STATUS_NOT_SUPPORTED);
+                  CUDNN_STATUS_NOT_SUPPORTED, CudaFault::kProgram);
 }
 
 bool Convolution::prepare(const Way& way) {

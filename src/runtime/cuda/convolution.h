@@ -1,10 +1,5 @@
 // src/runtime/cuda/convolution.h: one convolution, or a gradient of one, through cuDNN's graph API,
 // prepared once.
-//
-// cuDNN is told what is computed as a small graph of descriptors (tensors, the convolution, for a
-// bias an addition) and proposes engines for it. Which one is taken is decided here, when the
-// kernel is prepared: the first that is deterministic, computes in F32, needs no more workspace
-// than the budget, and of which a plan can be made.
 #pragma once
 
 #include <cudnn.h>
@@ -12,12 +7,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "kernels/conv.h"
 #include "kernels/cuda/view.h"
-#include "src/base/handle.h"
 #include "src/runtime/cuda/device.h"
+#include "src/runtime/cuda/dnn.h"
 
 namespace trainyard::cuda {
 
@@ -43,17 +38,6 @@ struct ConvolutionProblem {
   bool tf32 = false;  // operands of F32 may be rounded to TF32
 };
 
-/// An engine and its knobs: enough to make the same plan again.
-struct EngineChoice {
-  int64_t engine = -1;
-  struct Knob {
-    int64_t type, value;
-  };
-  std::vector<Knob> knobs;
-};
-
-using BackendDescriptor = Handle<void, cudnnBackendDestroyDescriptor>;
-
 /// The graph of a problem. Made without a device, unless `handle` is given.
 class ConvolutionGraph {
  public:
@@ -72,39 +56,25 @@ class ConvolutionGraph {
       addition_, graph_;
 };
 
-/// What a heuristic of cuDNN proposes, best first; nothing where it knows no engine. `properties`:
-/// of a device that need not be there, for tests.
-std::vector<BackendDescriptor> propose_engines(const ConvolutionGraph& graph,
-                                               cudnnBackendHeurMode_t mode,
-                                               cudnnBackendDescriptor_t properties = nullptr);
-/// Whether an engine may be used: deterministic, and sums in F32 of what is stored - in particular
-/// no TF32, which would round F32 operands, unless the problem allows it.
-bool is_allowed(cudnnBackendDescriptor_t engine_config, const ConvolutionProblem& problem);
-
-EngineChoice choice_of(cudnnBackendDescriptor_t engine_config);
-
-/// A plan of an engine, and how it is run.
+/// A graph and its plan.
 class ConvolutionPlan {
  public:
   /// Nothing if cuDNN has no engine for the problem that is allowed.
   static std::optional<ConvolutionPlan> find(const Device& device,
                                              const ConvolutionProblem& problem);
-  int64_t workspace_bytes() const { return workspace_bytes_; }
-  const EngineChoice& choice() const { return choice_; }
+  int64_t workspace_bytes() const { return plan_.workspace_bytes(); }
+  const EngineChoice& choice() const { return plan_.choice(); }
   /// Asynchronous on the device's stream. `bias` is read if the problem has one.
   void run(const void* image, const void* filter, const void* output, const float* bias,
            void* workspace) const;
 
  private:
-  ConvolutionPlan(const Device& device, const ConvolutionProblem& problem);
-  bool take(BackendDescriptor engine_config);
+  ConvolutionPlan(bool bias, ConvolutionGraph graph, DnnPlan plan)
+      : bias_(bias), graph_(std::move(graph)), plan_(std::move(plan)) {}
 
-  const Device* device_;
   bool bias_;
-  ConvolutionGraph graph_;
-  BackendDescriptor engine_config_, plan_;  // in this order: each refers to what is before it
-  EngineChoice choice_;
-  int64_t workspace_bytes_ = 0;
+  ConvolutionGraph graph_;  // before the plan, which refers to it
+  DnnPlan plan_;
 };
 
 /// A convolution of tensors as the graph has them: filters row-major, each tensor in a format of

@@ -146,7 +146,7 @@ Matmul::Matmul(const Device& device, const MatmulDims& dims)
   const auto found = find_algorithm(device, dims, description_);
   if (!found.has_value()) {
     throw CudaError("cuBLASLt proposes no algorithm for a product of " + words_of(dims),
-                    CUBLAS_STATUS_NOT_SUPPORTED);
+                    CUBLAS_STATUS_NOT_SUPPORTED, CudaFault::kProgram);
   }
   algorithm_ = found->algo;
   library_bytes_ = static_cast<int64_t>(found->workspaceSize);
