@@ -237,7 +237,7 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
   const ModelInterface interface = schema.interface(shape.context_length);
   ASSIGN_OR_RETURN(RunPrograms programs,
                    compile_step(model, recipe, interface, {rank, shape.ranks}));
-  if (shape.evaluation_batch > 0 && rank == 0) {
+  if (shape.evaluation_batch > 0) {
     const PersistentLayout layout =
         evaluated_layout(layout_of(programs), programs.train.program.graph);
     ASSIGN_OR_RETURN(programs.evaluate, compile_inference(model, interface, shape.evaluation_batch,

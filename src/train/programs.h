@@ -63,7 +63,7 @@ Result<BoundProgram> compile_inference(const ModelSpec& model, const ModelInterf
                                        int64_t batch_size, const PersistentLayout* persistent,
                                        Precision precision, const LoraSpec& lora = {});
 
-/// Of `rank` among shape.ranks. The first one evaluates.
+/// Of `rank` among shape.ranks.
 Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
                                 const DatasetSchema& schema, const RunShape& shape,
                                 int64_t rank = 0);

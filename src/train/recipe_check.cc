@@ -314,7 +314,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   // Windows are many rows of scores each: a batch of them is never small.
   const int64_t batch =
       schema.stream() ? shape.rank_batch : std::max(shape.rank_batch, kEvaluationBatchMin);
-  shape.evaluation_batch = std::min(rows, batch);
+  shape.evaluation_batch = std::min((rows + ranks - 1) / ranks, batch);
   return shape;
 }
 

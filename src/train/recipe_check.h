@@ -22,7 +22,7 @@ struct RunShape {
   int64_t ranks = 1;             // devices, each with an equal part of every micro-batch
   int64_t rank_batch = 1;        // rows that one device computes at a time
   int64_t context_length = 0;    // of a text's samples, which are the rows above; else 0
-  int64_t evaluation_batch = 0;  // rows per run of the evaluation program; 0: nothing to evaluate
+  int64_t evaluation_batch = 0;  // rows per run of a rank's evaluation program; 0: none to evaluate
   Objective objective;
 };
 

@@ -134,6 +134,26 @@ void ReplicatedSession::write_weight(std::string_view name, std::span<const std:
   for (const auto& session : replicas_->sessions) session->write_weight(name, bytes);
 }
 
+void ReplicatedSession::set_evaluated_weights(const Snapshot& weights) {
+  for (const auto& session : replicas_->sessions) session->set_evaluated_weights(weights);
+}
+
+void ReplicatedSession::evaluate(std::span<const std::byte> input) {
+  if (state_of_ != steps_begun_) {
+    for (size_t r = 1; r < ranks(); ++r) replicas_->sessions[r]->copy_state(first());
+    state_of_ = steps_begun_;
+  }
+  const size_t size = input.size() / ranks();
+  run_all([input, size](Replicas& all,
+                        size_t r) { all.sessions[r]->evaluate(input.subspan(r * size, size)); },
+          limits_.first_s);
+}
+
+std::span<const float> ReplicatedSession::evaluation_output(int64_t row) {
+  const int64_t batch = first().evaluation_batch();
+  return replicas_->sessions[static_cast<size_t>(row / batch)]->evaluation_output(row % batch);
+}
+
 void ReplicatedSession::begin_step(const StepInputs& inputs) {
   if (steps_begun_++ == 0) first_step_ = inputs.step;
   under_way_.push_back(Clock::now());

@@ -1,7 +1,7 @@
 // src/train/replicated_session.h: one job on several devices ("data parallel"). Each rank holds all
 // weights and computes its part of every batch on a thread of its own; the gradients become one
 // before the update (src/optim/all_reduce.h), so that all ranks hold the same weights to the bit.
-// Rank 0 is the one that is evaluated and stored.
+// Rank 0 is the one that is stored. All of them evaluate, each its part of the rows.
 #pragma once
 
 #include <chrono>
@@ -43,10 +43,7 @@ class ReplicatedSession final : public TrainingSession {
   Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) override;
   Snapshot snapshot() const override { return first().snapshot(); }
   Snapshot evaluated_weights() const override { return first().evaluated_weights(); }
-  /// On rank 0 alone, which is the one that is evaluated.
-  void set_evaluated_weights(const Snapshot& weights) override {
-    first().set_evaluated_weights(weights);
-  }
+  void set_evaluated_weights(const Snapshot& weights) override;
   std::vector<TensorInfo> weight_tensors() const override { return first().weight_tensors(); }
   void write_weight(std::string_view name, std::span<const std::byte> bytes) override;
 
@@ -55,13 +52,15 @@ class ReplicatedSession final : public TrainingSession {
   StepResult finish_step() override;
   bool runs_ahead() const override { return first().runs_ahead(); }
 
-  void evaluate(std::span<const std::byte> input) override { first().evaluate(input); }
-  std::span<const float> evaluation_output(int64_t row) override {
-    return first().evaluation_output(row);
+  /// Each rank a batch of its own program, with rank 0's running statistics: a row's result does
+  /// not depend on which rank it comes to. Throws as a step does.
+  void evaluate(std::span<const std::byte> input) override;
+  std::span<const float> evaluation_output(int64_t row) override;
+  int64_t evaluation_batch() const override {
+    return first().evaluation_batch() * std::ssize(replicas_->sessions);
   }
-  int64_t evaluation_batch() const override { return first().evaluation_batch(); }
 
-  /// Of rank 0, which alone has room for evaluations.
+  /// Of rank 0; the others have as much.
   int64_t arena_planned_bytes() const override { return first().arena_planned_bytes(); }
   int64_t arena_used_bytes() const override { return first().arena_used_bytes(); }
   int64_t workspace_bytes() const override { return first().workspace_bytes(); }
@@ -91,6 +90,7 @@ class ReplicatedSession final : public TrainingSession {
   std::vector<float> logits_;
   std::deque<Clock::time_point> under_way_;  // when they began
   int64_t first_step_ = 0, steps_begun_ = 0, steps_finished_ = 0;
+  int64_t state_of_ = -1;  // steps that had begun when all ranks got rank 0's state
   double slowest_s_ = 0;
   RankTeam team_;  // last: its threads end first
 };

@@ -215,6 +215,17 @@ void Session::write_weight(std::string_view name, std::span<const std::byte> byt
   s.executor->write(s.id, bytes);
 }
 
+void Session::copy_state(const Session& from) {
+  std::vector<std::byte> values;
+  for (size_t i = 0; i < saved_.size(); ++i) {
+    const Saved &source = from.saved_[i], &to = saved_[i];
+    if (to.info().role != Role::kState) continue;
+    values.resize(static_cast<size_t>(to.info().type.bytes()));
+    source.executor->read(source.id, values);
+    to.executor->write(to.id, values);
+  }
+}
+
 void Session::make_results() {
   const auto padded = [](int64_t bytes) {
     return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;

@@ -39,6 +39,9 @@ class Session final : public TrainingSession {
   void set_evaluated_weights(const Snapshot& weights) override;
   std::vector<TensorInfo> weight_tensors() const override;
   void write_weight(std::string_view name, std::span<const std::byte> bytes) override;
+  /// What is neither trained nor the optimizer's, such as running statistics, becomes that of
+  /// another session of the same job.
+  void copy_state(const Session& from);
 
   /// The inputs are the whole batch, the result is that of this rank's rows.
   void begin_step(const StepInputs& inputs) override;

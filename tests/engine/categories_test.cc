@@ -14,6 +14,7 @@
 #include "src/train/model_artifact.h"
 #include "src/train/predictor.h"
 #include "src/train/programs.h"
+#include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
 
 namespace trainyard {
@@ -200,7 +201,7 @@ TrainJob job_in(const Workspace& w, const std::string& model) {
 TEST(CategoryEmbedding, TrainsPredictsAndTakesUnseenCategories) {
   const Workspace w;
   make_shops(w);
-  const auto backend = make_cpu_backend(1);
+  const auto backend = testing::make_tested_backend(1);
   Recorder recorder;
   const TrainJob job = job_in(w, "model");
   const auto result = train(job, *backend, local_files(), recorder, {});
@@ -235,7 +236,7 @@ TEST(CategoryEmbedding, TrainsPredictsAndTakesUnseenCategories) {
 TEST(CategoryEmbedding, StoppedAndResumedEndsWithTheSameBits) {
   const Workspace w;
   make_shops(w);
-  const auto backend = make_cpu_backend(1);
+  const auto backend = testing::make_tested_backend(1);
   Recorder recorder;
   ASSERT_TRUE(train(job_in(w, "whole"), *backend, local_files(), recorder, {}).ok());
   const TrainJob parts = job_in(w, "parts");

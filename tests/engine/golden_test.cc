@@ -17,6 +17,7 @@
 #include "src/train/session.h"
 #include "tests/engine/golden_batch.h"
 #include "tests/engine/half_golden.h"
+#include "tests/engine/tested_backend.h"
 
 namespace trainyard {
 namespace {
@@ -86,7 +87,7 @@ void expect_weights(const Snapshot& snapshot, const Json& parameters, double bou
   std::printf("  weights within %.1e of their root mean square\n", worst);
 }
 
-void run_case(const std::string& name, Backend& backend, Precision precision = Precision::kFp32) {
+void run_case(const std::string& name, int threads, Precision precision = Precision::kFp32) {
   const auto& cases = golden()["cases"];
   const auto it =
       std::find_if(cases.begin(), cases.end(), [&](const Json& c) { return c["name"] == name; });
@@ -102,7 +103,8 @@ void run_case(const std::string& name, Backend& backend, Precision precision = P
   const GoldenModel model = model_of(name);
   RunPrograms programs;
   programs.train = compile_training(model.spec, recipe, model.interface, batch_size).value();
-  Session session(std::move(programs), backend);
+  const auto backend = testing::make_tested_backend(threads);
+  Session session(std::move(programs), *backend);
   session.initialise(seed);
 
   const testing::GoldenLosses golden_losses =
@@ -124,21 +126,21 @@ void run_case(const std::string& name, Backend& backend, Precision precision = P
     worst = std::max(worst, std::fabs(loss - golden_loss) / golden_loss);
   }
   std::printf("%s on %s: losses within %.1e of PyTorch\n", name.c_str(),
-              std::string(backend.name()).c_str(), worst);
+              std::string(backend->name()).c_str(), worst);
   EXPECT_EQ(session.arena_used_bytes(), session.arena_planned_bytes());
   if (precision != Precision::kFp32) return;
   expect_weights(session.snapshot(), expected["parameters"],
                  name.starts_with("mlp") ? kWeightBoundMlp : kWeightBoundLeNet);
 }
 
-TEST(PyTorchGolden, MlpWithSgdMomentum) { run_case("mlp_sgd", *make_cpu_backend(1)); }
-TEST(PyTorchGolden, MlpWithAdam) { run_case("mlp_adam", *make_cpu_backend(1)); }
-TEST(PyTorchGolden, LeNetWithSgdMomentum) { run_case("lenet5_sgd", *make_cpu_backend(1)); }
-TEST(PyTorchGolden, LeNetOnTwoThreads) { run_case("lenet5_sgd", *make_cpu_backend(2)); }
-TEST(PyTorchGolden, MlpInBf16) { run_case("mlp_adam", *make_cpu_backend(2), Precision::kBf16); }
-TEST(PyTorchGolden, MlpInFp16) { run_case("mlp_adam", *make_cpu_backend(2), Precision::kFp16); }
-TEST(PyTorchGolden, LeNetInFp16) { run_case("lenet5_sgd", *make_cpu_backend(2), Precision::kFp16); }
-TEST(PyTorchGolden, LeNetInBf16) { run_case("lenet5_sgd", *make_cpu_backend(2), Precision::kBf16); }
+TEST(PyTorchGolden, MlpWithSgdMomentum) { run_case("mlp_sgd", 1); }
+TEST(PyTorchGolden, MlpWithAdam) { run_case("mlp_adam", 1); }
+TEST(PyTorchGolden, LeNetWithSgdMomentum) { run_case("lenet5_sgd", 1); }
+TEST(PyTorchGolden, LeNetOnTwoThreads) { run_case("lenet5_sgd", 2); }
+TEST(PyTorchGolden, MlpInBf16) { run_case("mlp_adam", 2, Precision::kBf16); }
+TEST(PyTorchGolden, MlpInFp16) { run_case("mlp_adam", 2, Precision::kFp16); }
+TEST(PyTorchGolden, LeNetInFp16) { run_case("lenet5_sgd", 2, Precision::kFp16); }
+TEST(PyTorchGolden, LeNetInBf16) { run_case("lenet5_sgd", 2, Precision::kBf16); }
 
 }  // namespace
 }  // namespace trainyard

@@ -13,6 +13,7 @@
 #include "src/train/session.h"
 #include "tests/engine/golden_batch.h"
 #include "tests/engine/half_golden.h"
+#include "tests/engine/tested_backend.h"
 
 namespace trainyard {
 namespace {
@@ -130,7 +131,7 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
   const GoldenModel model = model_of(name);
   RunPrograms programs;
   programs.train = compile_training(model.spec, recipe, model.interface, rows).value();
-  const auto backend = make_cpu_backend(threads);
+  const auto backend = testing::make_tested_backend(threads);
   Session session(std::move(programs), *backend);
   session.initialise(seed);
 

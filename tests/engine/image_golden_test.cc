@@ -16,6 +16,7 @@
 #include "src/train/session.h"
 #include "tests/engine/golden_batch.h"
 #include "tests/engine/half_golden.h"
+#include "tests/engine/tested_backend.h"
 
 namespace trainyard {
 namespace {
@@ -63,7 +64,7 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
   recipe.batch_size = batch_size;
   recipe.precision = precision;
   const ModelInterface interface { {3, kSide, kSide}, 0, TargetForm::kClass, kClasses };
-  const std::unique_ptr<Backend> backend = make_cpu_backend(threads);
+  const std::unique_ptr<Backend> backend = testing::make_tested_backend(threads);
   RunPrograms programs;
   programs.train = compile_training(model_of(expected), recipe, interface, batch_size).value();
   Session session(std::move(programs), *backend);

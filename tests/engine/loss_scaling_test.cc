@@ -11,6 +11,7 @@
 #include "kernels/math/philox.h"
 #include "src/train/programs.h"
 #include "src/train/session.h"
+#include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
 
 namespace trainyard {
@@ -107,7 +108,7 @@ struct Case {
 };
 
 TEST(LossScaling, ASkippedStepChangesNothingAndTheFirstTakenOneIsThatOfFp32) {
-  const auto backend = make_cpu_backend(2);
+  const auto backend = testing::make_tested_backend(2);
   for (const Case& c : std::vector<Case>{{"sgd", 1, 0, 0},
                                          {"sgd", 1, 0.5, 0},
                                          {"sgd", 2, 0, 0.01},
@@ -177,7 +178,7 @@ TrainJob job_in(const Workspace& w, const std::string& name, ModelSpec model) {
 }
 
 Result<TrainResult> run(const TrainJob& job, Recorder& recorder, std::stop_token stop = {}) {
-  const auto backend = make_cpu_backend(job.threads);
+  const auto backend = testing::make_tested_backend(job.threads);
   return train(job, *backend, local_files(), recorder, stop);
 }
 

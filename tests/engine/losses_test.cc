@@ -11,6 +11,7 @@
 #include "src/train/metric_accumulator.h"
 #include "src/train/predictor.h"
 #include "src/train/recipe_check.h"
+#include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
 
 namespace trainyard {
@@ -254,7 +255,7 @@ TrainJob job_in(const Workspace& w, ModelSpec model) {
 }
 
 TrainResult train_here(const TrainJob& job) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = testing::make_tested_backend(1);
   Recorder recorder;
   Result<TrainResult> result = train(job, *backend, local_files(), recorder, {});
   EXPECT_TRUE(result.ok()) << result.error().message;
@@ -270,7 +271,7 @@ double metric(const TrainResult& result, const std::string& key) {
 }
 
 std::vector<Prediction> predict_here(const Workspace& w, const std::string& csv) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = testing::make_tested_backend(1);
   const auto predictor = Predictor::open(w / "model", *backend).value();
   return predictor->predict(parse_raw_rows(predictor->schema(), "csv", csv).value()).value();
 }

@@ -11,6 +11,7 @@
 #include "src/models/loss.h"
 #include "src/runtime/backend.h"
 #include "src/train/session.h"
+#include "tests/engine/tested_backend.h"
 
 namespace trainyard {
 namespace {
@@ -99,7 +100,7 @@ void run_case(const Json& expected, Backend& backend, int64_t accumulate_steps) 
 }
 
 TEST(MixGolden, TrainingFollowsPyTorch) {
-  const auto cpu = make_cpu_backend(2), reference = make_reference_backend();
+  const auto cpu = testing::make_tested_backend(2), reference = make_reference_backend();
   for (const Json& expected : golden()["runs"]) {
     SCOPED_TRACE(expected["mixings"].dump());
     run_case(expected, *cpu, 1);

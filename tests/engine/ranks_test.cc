@@ -11,6 +11,7 @@
 #include "src/optim/all_reduce.h"
 #include "src/runtime/host_memory.h"
 #include "src/runtime/open_backend.h"
+#include "src/train/evaluate_model.h"
 #include "src/train/replicated_session.h"
 #include "tests/engine/train_support.h"
 
@@ -130,6 +131,27 @@ TEST(Ranks, FollowItWithAdamClippingAndFrozenLayers) {
 }
 TEST(Ranks, FollowItInBf16) {
   expect_one_curve([](TrainJob& job) { job.recipe.precision = Precision::kBf16; }, 2e-2);
+}
+
+// Ranks have running statistics of their own, of which the model has the first one's: what a rank
+// makes of its part of the rows must be what the model makes of them.
+TEST(Ranks, EvaluateTogetherWhatTheModelIs) {
+  const Workspace w;
+  make_dataset(w, /*images=*/true, 100, 45);
+  for (const double ema : {0.0, 0.9}) {
+    TrainJob job = plain_job(w, "ema-" + std::to_string(ema));
+    job.model = image_model();  // with batch normalisation
+    job.recipe.ema_decay = ema;
+    Recorder r;
+    run(job, 4, r);
+    const auto cpu = make_cpu_backend(1);
+    const ModelEvaluation alone =
+        evaluate_model(job.model_output, job.dataset, "test", {}, *cpu).value();
+    for (const auto& [name, value] : alone.values) {
+      ASSERT_TRUE(r.series.contains("test/" + name)) << name;
+      EXPECT_NEAR(r.series["test/" + name].rbegin()->second, value, 1e-6 * std::abs(value)) << name;
+    }
+  }
 }
 
 TEST(Ranks, GiveTheSameBitsTwice) {

@@ -12,6 +12,7 @@
 #include "src/checkpoint/safetensors.h"
 #include "src/train/predictor.h"
 #include "src/train/recipe_check.h"
+#include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
 
 namespace trainyard {
@@ -39,7 +40,7 @@ TrainJob job_in(const Workspace& w, const std::string& name) {
 }
 
 Result<TrainResult> run(const TrainJob& job, Recorder& recorder, std::stop_token stop = {}) {
-  const auto backend = make_cpu_backend(job.threads);
+  const auto backend = testing::make_tested_backend(job.threads);
   return train(job, *backend, local_files(), recorder, stop);
 }
 
@@ -209,7 +210,7 @@ TEST(Recipe, AverageIsEvaluatedAndExported) {
   EXPECT_NE(rr.series["val/loss"], ra.series["val/loss"]);
   EXPECT_NE(weights_of(raw), weights_of(averaged));
   EXPECT_EQ(result->arena_planned_bytes, ra.plan.memory.total());
-  const auto backend = make_cpu_backend(1);
+  const auto backend = testing::make_tested_backend(1);
   const auto predictor = Predictor::open(averaged.model_output, *backend).value();
   const std::string csv = bytes_of(w / "test.csv");
   const RawRows rows = parse_raw_rows(predictor->schema(), "csv", csv).value();

@@ -17,6 +17,7 @@
 #include "src/runtime/backend.h"
 #include "src/train/metric_accumulator.h"
 #include "src/train/session.h"
+#include "tests/engine/tested_backend.h"
 
 namespace trainyard {
 namespace {
@@ -149,7 +150,7 @@ void run_case(const Json& expected, Backend& backend) {
 }
 
 TEST(RecipesGolden, TrainingFollowsPyTorch) {
-  const auto backend = make_cpu_backend(2);
+  const auto backend = testing::make_tested_backend(2);
   for (const Json& expected : golden()["training"]) {
     SCOPED_TRACE(expected["name"].get<std::string>());
     run_case(expected, *backend);

@@ -15,6 +15,7 @@
 #include "src/train/session.h"
 #include "tests/engine/golden_batch.h"
 #include "tests/engine/half_golden.h"
+#include "tests/engine/tested_backend.h"
 
 namespace trainyard {
 namespace {
@@ -122,7 +123,7 @@ void expect_losses(const std::string& name, const ModelSpec& spec, bool text, in
   auto train = compile_training(spec, recipe, interface, golden()["batch_size"]);
   ASSERT_TRUE(train.ok()) << train.error().message;
   programs.train = *std::move(train);
-  const auto backend = make_cpu_backend(threads);
+  const auto backend = testing::make_tested_backend(threads);
   Session session(std::move(programs), *backend);
   session.initialise(golden()["seed"]);
   const testing::GoldenLosses golden_losses =

@@ -10,6 +10,7 @@
 #include "src/data/windows.h"
 #include "src/train/predictor.h"
 #include "src/train/programs.h"
+#include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
 
 namespace trainyard {
@@ -100,7 +101,7 @@ TrainJob bigram_job(const Workspace& w, const std::string& name) {
 TEST(TextTraining, LearnsWhatFollowsWhat) {
   const Workspace w;
   ingest_text(w, periodic_text(700), 0.1);
-  const auto backend = make_cpu_backend(1);
+  const auto backend = testing::make_tested_backend(1);
   Recorder recorder;
   const auto result = train(bigram_job(w, "a"), *backend, local_files(), recorder, {});
   ASSERT_TRUE(result.ok()) << result.error().message;
@@ -128,7 +129,7 @@ TEST(TextTraining, LearnsWhatFollowsWhat) {
 TEST(TextTraining, ResumedRunSeesTheSameWindows) {
   const Workspace w;
   ingest_text(w, periodic_text(300) + "abcabcbbaa", 0);
-  const auto backend = make_cpu_backend(1);
+  const auto backend = testing::make_tested_backend(1);
   Recorder whole;
   ASSERT_TRUE(train(bigram_job(w, "whole"), *backend, local_files(), whole, {}).ok());
   TrainJob cut = bigram_job(w, "cut");
@@ -147,7 +148,7 @@ TEST(TextTraining, ResumedRunSeesTheSameWindows) {
 TEST(TextTraining, RowsAreClassifiedAndRawTextIsReadAlike) {
   const Workspace w;
   ingest_news(w, 96);
-  const auto backend = make_cpu_backend(2);
+  const auto backend = testing::make_tested_backend(2);
   TrainJob job = job_in(w, "news");
   job.model = preset("embedding_bag_classifier");
   job.recipe.epochs = 10;

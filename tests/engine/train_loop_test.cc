@@ -6,6 +6,7 @@
 #include "src/checkpoint/checkpoint.h"
 #include "src/train/predictor.h"
 #include "tests/data/faulty_files.h"
+#include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
 
 namespace trainyard {
@@ -41,7 +42,7 @@ TrainJob image_job(const Workspace& w, const std::string& name) {
 
 Result<TrainResult> run(const TrainJob& job, Recorder& recorder, std::stop_token stop = {},
                         Files& files = local_files()) {
-  const auto backend = make_cpu_backend(job.threads);
+  const auto backend = testing::make_tested_backend(job.threads);
   return train(job, *backend, files, recorder, stop);
 }
 
@@ -298,7 +299,7 @@ TEST(Training, FailingDiskIsReportedAndTrainingGoesOn) {
     EXPECT_EQ(r.series["train/loss"].size(), 4u) << at;
     checkpoint_failures += r.failed.empty() ? 0 : 1;
     if (result.ok()) {
-      EXPECT_TRUE(Predictor::open(job.model_output, *make_cpu_backend(1)).ok()) << at;
+      EXPECT_TRUE(Predictor::open(job.model_output, *testing::make_tested_backend(1)).ok()) << at;
     } else {  // the model could not be written: nothing half done stands in its place
       ++refusals;
       EXPECT_FALSE(std::filesystem::exists(job.model_output)) << at;
@@ -378,7 +379,7 @@ TEST(Training, RegressionLearnsAndPredictsInTheTargetsUnits) {
   EXPECT_LT(r.series["val/mae"].rbegin()->second, 0.05);  // the noise is uniform in [0, 0.1)
   EXPECT_LT(r.series["test/mae"].rbegin()->second, 0.05);
 
-  const auto backend = make_cpu_backend(1);
+  const auto backend = testing::make_tested_backend(1);
   const auto predictor = Predictor::open(job.model_output, *backend).value();
   const RawRows rows =
       parse_raw_rows(predictor->schema(), "csv", "x4,x3,x2,x1,x0\n0.5,0.5,0.5,0.5,0.5\n1,0,0,0,0\n")
@@ -401,7 +402,7 @@ TEST_P(PredictorOf, AJobAgreesWithTheTestMetricAndDoesNotDependOnTheRequest) {
   job.recipe.precision = GetParam();
   Recorder r;
   ASSERT_TRUE(run(job, r).ok());
-  const auto backend = make_cpu_backend(1);
+  const auto backend = testing::make_tested_backend(1);
   const auto predictor = Predictor::open(job.model_output, *backend).value();
   const std::string csv = bytes_of(w / "test.csv");
   const RawRows rows = parse_raw_rows(predictor->schema(), "csv", csv).value();
@@ -434,7 +435,7 @@ TEST(Predictor, RefusesAnIncompleteOrForeignModel) {
   const TrainJob job = image_job(w, "a");
   Recorder r;
   ASSERT_TRUE(run(job, r).ok());
-  const auto backend = make_cpu_backend(1);
+  const auto backend = testing::make_tested_backend(1);
   EXPECT_EQ(Predictor::open(w / "nothing", *backend).error().code, ErrorCode::kNotFound);
   TrainJob other = image_job(w, "b");
   other.model.layers[4].attributes.set("units", int64_t{17});
