@@ -2,11 +2,13 @@
 """Training speed and memory on one GPU beside PyTorch: eager, torch.compile and CUDA graphs, in turns within one run.
 
     python3 tests/bench/compare_gpu.py build/gpu/bin/train_bench [--pairs 5] [--seconds 1] [--rows lenet5:64:fp32,...]
-                                       [--json FILE]
+                                       [--no-cpu] [--json FILE]
 
 Each of PyTorch's ways shows what it does; its best then runs A/B/A/B with ours. Both begin with batches in host memory
 (pinned on PyTorch's side, copied without waiting), as data comes from a loader. The table has the medians, the ratio,
-the share of the GPU's peak by the plan's FLOPs, and each side's memory on the device. Needs PyTorch with CUDA.
+the share of the GPU's peak by the plan's FLOPs, and each side's memory on the device: ours as planned and as the driver
+counts it, less what the process took for a tiny model before. The last column is ours on all cores of the machine,
+in fp32 and with a batch of at most 32. Needs PyTorch with CUDA.
 """
 
 import argparse
@@ -129,18 +131,40 @@ def start_peer(way):
     return Process([sys.executable, __file__, "--peer"], dict(os.environ, PEER_WAY=way))
 
 
+def query_gpu(fields, form=""):
+    return subprocess.run(["nvidia-smi", f"--query-gpu={fields}", f"--format=csv,noheader{form}"], check=True,
+                          capture_output=True, text=True).stdout.strip().splitlines()[0]
+
+
+def gpu_bytes():
+    """What is taken on the first GPU, by whomever."""
+    return int(query_gpu("memory.used", ",nounits")) << 20
+
+
+def measure_cpu(args, name, batch):
+    cpu = Process([args.train_bench, "--serve", "cpu"])
+    cores = len(os.sched_getaffinity(0))
+    answer = cpu.ask(f"{name} {min(batch, 32)} {cores} {args.seconds}")
+    cpu.close()
+    return answer["samples_per_second"]
+
+
 def measure(args, text, peak):
     *name, batch, precision = text.split(":")
     name = ":".join(name)
-    ours = Process([args.train_bench, "--serve", "gpu-0", precision])
-    peers = {way: start_peer(way) for way in WAYS}
     question = f"{name} {batch} {precision} {args.seconds}"
+    nobody = gpu_bytes()
+    ours = Process([args.train_bench, "--serve", "gpu-0", precision])
+    ours.ask("mlp_small 1 1 0")
+    smallest = gpu_bytes()
+    ours.ask(f"{name} {batch} 1 {args.seconds}")
+    used = gpu_bytes()
+    peers = {way: start_peer(way) for way in WAYS}
     trials = {way: p.ask(question) for way, p in peers.items()}
     best = max(trials, key=lambda way: trials[way]["samples_per_second"])
     for way, p in peers.items():
         if way != best:
             p.close()
-    ours.ask(f"{name} {batch} 1 {args.seconds}")
     a, b = [], []
     for _ in range(args.pairs):
         a.append(ours.ask(f"{name} {batch} 1 {args.seconds}"))
@@ -153,12 +177,9 @@ def measure(args, text, peak):
     return {"model": name, "batch": int(batch), "precision": precision, "ours": medians[0], "theirs": medians[1],
             "way": best, "ratio": statistics.median(x / y for x, y in zip(*rates) if y) if medians[1] else None,
             "spread": [spread(r) if statistics.median(r) else None for r in rates], "share_of_peak": share,
-            "our_bytes": a[-1]["planned_bytes"], "their_bytes": b[-1]["device_bytes"], "trials": trials}
-
-
-def gpu_name():
-    return subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], check=True,
-                          capture_output=True, text=True).stdout.strip().splitlines()[0]
+            "our_bytes": a[-1]["planned_bytes"], "their_bytes": b[-1]["device_bytes"],
+            "our_used_bytes": used - smallest, "constant_bytes": smallest - nobody,
+            "cpu": None if args.no_cpu else measure_cpu(args, name, int(batch)), "trials": trials}
 
 
 def main():
@@ -169,26 +190,29 @@ def main():
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--rows", default=ROWS)
+    parser.add_argument("--no-cpu", action="store_true")
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
-    gpu = gpu_name()
+    gpu = query_gpu("name,driver_version")
     peak = next((p for name, p in PEAKS.items() if name in gpu), {"bf16": float("nan"), "fp32": float("nan")})
     rows = []
     print(f"{gpu}\n\n| model | batch | precision | ours/s | of peak | PyTorch/s | its best way | of peak | ratio "
-          "| device memory: arena, PyTorch, MiB |\n|" + " --- |" * 10, flush=True)
+          "| device memory, MiB: planned, used, PyTorch | times the CPU |\n|" + " --- |" * 11, flush=True)
     for text in args.rows.split(","):
         try:
             r = measure(args, text, peak)
         except (RuntimeError, subprocess.SubprocessError) as e:
             r = {"row": text, "error": str(e)}
-            print(f"| {text} | | | {e} | | | | | | |", flush=True)
+            print(f"| {text} | | | {e} | | | | | | | |", flush=True)
             rows.append(r)
             continue
         rows.append(r)
         ratio = f"**{r['ratio']:.2f}×**" if r["ratio"] else "-"
+        cpu = f"{r['ours'] / r['cpu']:.1f}×" if r["cpu"] else "-"
         print(f"| {r['model']} | {r['batch']} | {r['precision']} | {r['ours']:,.4g} | {100 * r['share_of_peak'][0]:.1f} % "
               f"| {r['theirs']:,.4g} | {r['way']} | {100 * r['share_of_peak'][1]:.1f} % | {ratio} "
-              f"| {r['our_bytes'] / 2**20:,.0f}, {r['their_bytes'] / 2**20:,.0f} |", flush=True)
+              f"| {r['our_bytes'] / 2**20:,.0f}, {r['our_used_bytes'] / 2**20:,.0f}, {r['their_bytes'] / 2**20:,.0f} "
+              f"| {cpu} |", flush=True)
     if args.json:
         args.json.write_text(json.dumps({"gpu": gpu, "rows": rows}, indent=1))
     return 0
