@@ -18,10 +18,12 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 #include "kernels/cuda/view.h"
+#include "kernels/math/host_device.h"
 #include "kernels/math/optimizers.h"
 
 namespace trainyard::kernels {
@@ -46,6 +48,17 @@ struct LossScaleStep {
   int64_t* step;         // of those that are taken, from 0
   T* scale;              // that its gradients have
 };
+
+/// What a step's norm says of it, and of the next one's scale.
+template <typename T>
+TRAINYARD_HD inline void update_loss_scale(const math::LossScaling& s, T norm, float learning_rate,
+                                           const LossScale<T>& kept, const LossScaleStep<T>& step) {
+  *step.scale = *kept.scale;
+  *step.step = *kept.updates;
+  const bool taken = math::adapt_loss_scale(s, norm, *kept.scale, *kept.good_steps);
+  *step.learning_rate = taken ? learning_rate : std::numeric_limits<float>::quiet_NaN();
+  if (taken) ++*kept.updates;
+}
 
 struct ClipGradientParams {
   int64_t count;

@@ -169,10 +169,11 @@ std::string progress_summary(const v1::Job& job) {
   return std::to_string(p.step() * 100 / total) + "%";
 }
 
-std::string devices_text(const v1::Job& job) {
-  if (job.devices_size() == 0) return std::string(short_name(job.device()));  // an older server's
+std::string devices_text(const std::string& first,
+                         const google::protobuf::RepeatedPtrField<std::string>& devices) {
+  if (devices.empty()) return std::string(short_name(first));  // an older server's
   std::string text;
-  for (const std::string& device : job.devices()) {
+  for (const std::string& device : devices) {
     text += (text.empty() ? "" : ", ") + std::string(short_name(device));
   }
   return text;
@@ -191,7 +192,8 @@ std::string render_job(const v1::Job& job, bool colour) {
   fields.emplace_back("dataset", std::string(short_name(job.spec().dataset().name())));
   fields.emplace_back("network", model_text(job.spec().model()));
   if (!job.device().empty()) {
-    fields.emplace_back("ran on", devices_text(job) + attempt_text(job.attempt()));
+    fields.emplace_back("ran on",
+                        devices_text(job.device(), job.devices()) + attempt_text(job.attempt()));
   }
   const v1::Progress& p = job.progress();
   if (p.steps_total() > 0) {
@@ -256,7 +258,9 @@ void JobView::show_state(double time_s, const v1::StateChange& change) {
   if (state_ == v1::RUNNING) {
     if (started_s_ == 0) started_s_ = time_s;
     progress_.begin(time_s, change.resumed_from_step());
-    if (!change.device().empty()) text += " on " + std::string(short_name(change.device()));
+    if (!change.device().empty()) {
+      text += " on " + devices_text(change.device(), change.devices());
+    }
     if (change.resumed_from_step() > 0) {
       text += ", resumed from step " + std::to_string(change.resumed_from_step());
     }

@@ -13,7 +13,8 @@ namespace trainyard::cli {
 std::string initial_weights_text(const v1::InitialWeightsReport& report);
 
 /// "gpu-0, gpu-1"; empty before the first attempt.
-std::string devices_text(const v1::Job& job);
+std::string devices_text(const std::string& first,
+                         const google::protobuf::RepeatedPtrField<std::string>& devices);
 
 /// As spec files have it: "tf32".
 std::string precision_text(v1::Recipe::Precision precision);

@@ -46,7 +46,8 @@ std::string render(const v1::ListJobsResponse& jobs, bool wide, bool colour) {
                                why};
     if (wide) {
       cells.insert(cells.end() - 1,
-                   {devices_text(job), std::string(client::short_name(job.spec().dataset().name())),
+                   {devices_text(job.device(), job.devices()),
+                    std::string(client::short_name(job.spec().dataset().name())),
                     std::to_string(job.spec().priority()), std::to_string(job.attempt())});
     }
     table.add(std::move(cells));

@@ -114,7 +114,7 @@ Result<int> run_profile(Session& session, const Options& options, const TrainJob
                    profile_job(job, backend, ProfileOptions(), session.interrupted()));
   if (!options.trace.empty()) {
     const std::string trace = chrome_trace(profile);
-    if (Status s = replace_file(local_files(), options.trace, chrome_trace(profile)); !s.ok()) {
+    if (Status s = replace_file(local_files(), options.trace, trace); !s.ok()) {
       return std::move(s).error();
     }
   }

@@ -31,7 +31,9 @@ std::string render(const v1::Event& event, bool colour) {
   const v1::StateChange& change = event.state();
   std::string text =
       "STATE  " + paint(colour, state_style(change.state()), state_name(change.state()));
-  if (!change.device().empty()) text += " on " + safe_text(client::short_name(change.device()));
+  if (!change.device().empty()) {
+    text += " on " + safe_text(devices_text(change.device(), change.devices()));
+  }
   if (!change.message().empty()) text += ": " + safe_text(change.message());
   return time + text;
 }

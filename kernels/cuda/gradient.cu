@@ -72,12 +72,7 @@ TRAINYARD_KERNEL void join_squares(int64_t chunks, const double* sums, double ma
 
 TRAINYARD_KERNEL void adapt(math::LossScaling s, const float* norm, const float* learning_rate,
                             LossScale<float> kept, LossScaleStep<float> step) {
-  if (threadIdx.x != 0) return;
-  *step.scale = *kept.scale;
-  *step.step = *kept.updates;
-  const bool taken = math::adapt_loss_scale(s, *norm, *kept.scale, *kept.good_steps);
-  *step.learning_rate = taken ? *learning_rate : std::numeric_limits<float>::quiet_NaN();
-  if (taken) ++*kept.updates;
+  if (threadIdx.x == 0) update_loss_scale(s, *norm, *learning_rate, kept, step);
 }
 
 }  // namespace

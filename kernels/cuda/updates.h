@@ -30,18 +30,25 @@ struct UpdateStates {
 //                constants()      what is the same for all elements; from device memory
 //                step(c, source, target, state, state, state)
 
-struct SgdUpdate {
-  SgdParams s;
+/// An optimizer's step of a parameter.
+template <typename Params>
+struct ParameterUpdate {
+  Params s;
   In g;
   const float* learning_rate;
-  float *p, *v;
+  float* p;
 
-  using Constants = math::SgdConstants<float>;
   static constexpr bool kReadsTarget = true;
   TRAINYARD_HD In source() const { return g; }
   TRAINYARD_HD Out target() const { return {p}; }
-  TRAINYARD_HD UpdateStates states() const { return {{v}}; }
   TRAINYARD_HD bool is_skipped() const { return math::is_skipped(*learning_rate); }
+};
+
+struct SgdUpdate : ParameterUpdate<SgdParams> {
+  float* v;
+
+  using Constants = math::SgdConstants<float>;
+  TRAINYARD_HD UpdateStates states() const { return {{v}}; }
   TRAINYARD_HD Constants constants() const {
     return {static_cast<float>(*learning_rate * s.rate_factor), static_cast<float>(s.momentum),
             static_cast<float>(s.weight_decay), s.nesterov};
@@ -51,19 +58,12 @@ struct SgdUpdate {
   }
 };
 
-struct AdamUpdate {
-  AdamParams s;
-  In g;
-  const float* learning_rate;
+struct AdamUpdate : ParameterUpdate<AdamParams> {
   const int64_t* at;
-  float *p, *m, *v;
+  float *m, *v;
 
   using Constants = math::AdamConstants<float>;
-  static constexpr bool kReadsTarget = true;
-  TRAINYARD_HD In source() const { return g; }
-  TRAINYARD_HD Out target() const { return {p}; }
   TRAINYARD_HD UpdateStates states() const { return {{m, v}}; }
-  TRAINYARD_HD bool is_skipped() const { return math::is_skipped(*learning_rate); }
   TRAINYARD_HD Constants constants() const {
     return math::adam_constants<float>(*learning_rate * s.rate_factor, s.beta1, s.beta2, s.epsilon,
                                        s.weight_decay, s.decoupled, *at);
@@ -73,18 +73,11 @@ struct AdamUpdate {
   }
 };
 
-struct RmspropUpdate {
-  RmspropParams s;
-  In g;
-  const float* learning_rate;
-  float *p, *square, *a, *b;
+struct RmspropUpdate : ParameterUpdate<RmspropParams> {
+  float *square, *a, *b;
 
   using Constants = math::RmspropConstants<float>;
-  static constexpr bool kReadsTarget = true;
-  TRAINYARD_HD In source() const { return g; }
-  TRAINYARD_HD Out target() const { return {p}; }
   TRAINYARD_HD UpdateStates states() const { return {{square, a, b}}; }
-  TRAINYARD_HD bool is_skipped() const { return math::is_skipped(*learning_rate); }
   TRAINYARD_HD Constants constants() const {
     return {static_cast<float>(*learning_rate * s.rate_factor),
             static_cast<float>(s.alpha),
@@ -99,18 +92,11 @@ struct RmspropUpdate {
   }
 };
 
-struct LionUpdate {
-  LionParams s;
-  In g;
-  const float* learning_rate;
-  float *p, *m;
+struct LionUpdate : ParameterUpdate<LionParams> {
+  float* m;
 
   using Constants = math::LionConstants<float>;
-  static constexpr bool kReadsTarget = true;
-  TRAINYARD_HD In source() const { return g; }
-  TRAINYARD_HD Out target() const { return {p}; }
   TRAINYARD_HD UpdateStates states() const { return {{m}}; }
-  TRAINYARD_HD bool is_skipped() const { return math::is_skipped(*learning_rate); }
   TRAINYARD_HD Constants constants() const {
     const double rate = *learning_rate * s.rate_factor;
     return {static_cast<float>(rate),        static_cast<float>(s.beta1),

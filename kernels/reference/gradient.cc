@@ -39,11 +39,7 @@ void accumulate_gradient(int64_t count, double share, const T* g, const int64_t*
 template <typename T>
 void loss_scale_update(const math::LossScaling& s, const T* norm, const float* learning_rate,
                        LossScale<T> kept, LossScaleStep<T> step) {
-  *step.scale = *kept.scale;
-  *step.step = *kept.updates;
-  const bool taken = math::adapt_loss_scale(s, *norm, *kept.scale, *kept.good_steps);
-  *step.learning_rate = taken ? *learning_rate : std::numeric_limits<float>::quiet_NaN();
-  if (taken) ++*kept.updates;
+  update_loss_scale(s, *norm, *learning_rate, kept, step);
 }
 
 #define TRAINYARD_INSTANTIATE(T)                                                          \

@@ -167,6 +167,7 @@ void JobEdit::tell_state(const Move& move) {
   change.set_reason(move.reason);
   change.set_message(move.message);
   change.set_device(job_.device());
+  change.mutable_devices()->Add(job_.devices.begin(), job_.devices.end());
   change.set_resumed_from_step(move.resumed_from_step);
   append(std::move(event));
 }

@@ -12,6 +12,7 @@ namespace trainyard::server {
 namespace {
 
 constexpr int64_t kVersionSkewPauseUs = 60'000'000;
+constexpr const char* kKernelFault = "KERNEL_FAULT";  // of a worker's outcome, and of an attempt's
 
 Move terminal(JobState to, std::string reason, std::string message) {
   Move move;
@@ -64,6 +65,9 @@ Result<v1::Assignment> TrainTask::assignment() {
   task.mutable_devices()->Add(job_.devices.begin(), job_.devices.end());
   task.set_threads(options_.threads);
   task.set_initial_weights_path(initial_weights_path());
+  if (const auto last = store_.jobs().find_attempt(job_.uid, job_.attempt - 1); last.ok()) {
+    task.set_names_faults(last->outcome == kKernelFault);
+  }
   return assignment;
 }
 
@@ -167,7 +171,7 @@ Result<NewModel> TrainTask::read_model(const v1::Outcome& outcome) const {
 
 void TrainTask::note_fault(const v1::Outcome& outcome) {
   const std::lock_guard lock(mu_);
-  device_fault_ = {outcome.reason() == "KERNEL_FAULT",
+  device_fault_ = {outcome.reason() == kKernelFault,
                    options_.paths.hide(printable(outcome.message()))};
 }
 
@@ -179,7 +183,7 @@ std::optional<TrainTask::DeviceFault> TrainTask::device_fault() const {
 Move TrainTask::after_fault(const DeviceFault& fault, const Job& job, int64_t now_us) {
   const std::string after = " after step " + std::to_string(job.progress.step()) + ": ";
   if (fault.of_program) {
-    return after_worker_lost(job, "KERNEL_FAULT",
+    return after_worker_lost(job, kKernelFault,
                              "A kernel failed on " + job.devices_text() + after + fault.message,
                              now_us, kKernelFaultsMax);
   }

@@ -63,6 +63,7 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   job.checkpoints = task.checkpoint_dir();
   job.model_output = task.model_dir();
   job.threads = task.threads();
+  job.names_faults = task.names_faults();
   WireReporter reporter(stream);
   ASSIGN_OR_RETURN(const TrainResult result, train(job, devices, local_files(), reporter, stop));
 

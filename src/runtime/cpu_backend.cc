@@ -1,16 +1,14 @@
 #include "kernels/cpu/peak_flops.h"
 #include "src/base/check.h"
 #include "src/runtime/cpu_kernels.h"
-#include "src/runtime/half_kernel.h"
-#include "src/runtime/host_memory.h"
-#include "src/runtime/parts_kernel.h"
+#include "src/runtime/host_table_backend.h"
 
 namespace trainyard {
 namespace {
 
-class CpuBackend final : public HostBackend {
+class CpuBackend final : public HostTableBackend<CpuContext> {
  public:
-  explicit CpuBackend(int threads) : context_{threads} {
+  explicit CpuBackend(int threads) : HostTableBackend(threads) {
     table_.add(cpu_elementwise_kernels());
     table_.add(cpu_activation_kernels());
     table_.add(cpu_box_kernels());
@@ -22,16 +20,6 @@ class CpuBackend final : public HostBackend {
     table_.add(cpu_update_kernels());
   }
   std::string_view name() const override { return "cpu"; }
-  bool has_kernel(std::string_view op_type) const override {
-    return is_exchange(op_type) || table_.contains(op_type) || has_parts(op_type);
-  }
-  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
-    if (auto exchange = prepare_exchange(graph, node)) return exchange;
-    if (!table_.contains(node.op->type()) && has_parts(node.op->type())) {
-      return std::make_unique<PartsKernel>(*this, graph, node);
-    }
-    return with_storage(table_.make(context_, graph, node), conversion_of(context_), graph, node);
-  }
   DevicePeak peak() const override {
     const int threads = context_.team.size();
     DevicePeak peak;
@@ -40,10 +28,6 @@ class CpuBackend final : public HostBackend {
         "measured with " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
     return peak;
   }
-
- private:
-  CpuContext context_;
-  KernelTable<CpuContext> table_;
 };
 
 }  // namespace

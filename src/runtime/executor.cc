@@ -169,6 +169,7 @@ Executor::Executor(PreparedProgram prepared, Arena& arena)
   };
   const char* check = std::getenv("TRAINYARD_CHECK_NUMERICS");
   checks_numerics_ = check != nullptr && std::string_view(check) == "1";
+  waits_behind_nodes_ = checks_numerics_;
   args_.resize(program.order.size());
   size_t kernel = 0;
   for (size_t step = 0; step < program.order.size(); ++step) {
@@ -261,7 +262,8 @@ void Executor::copy_out(TensorId id, std::span<std::byte> bytes, size_t offset) 
 }
 
 void Executor::run() {
-  if (runs_ == Runs::kFirst && !checks_numerics_) {
+  if (waits_behind_nodes_) return run_kernels();
+  if (runs_ == Runs::kFirst) {
     recording_ = prepared_.backend_.record([&] { run_kernels(); });
   }
   if (runs_ != Runs::kMore) runs_ = runs_ == Runs::kNone ? Runs::kFirst : Runs::kMore;
@@ -275,11 +277,12 @@ void Executor::run() {
 void Executor::run_kernels() {
   for (size_t step = 0; step < args_.size(); ++step) {
     if (auto& kernel = prepared_.kernels_[step]; kernel != nullptr) kernel->run(args_[step]);
-    if (checks_numerics_) look_at(step);
+    if (waits_behind_nodes_) wait_for(step);
+    if (checks_numerics_) check_numerics(step);
   }
 }
 
-void Executor::look_at(size_t step) const {
+void Executor::wait_for(size_t step) const {
   try {
     prepared_.backend_.synchronize();
   } catch (const CudaError& e) {  // of this kernel: all before it have been waited for
@@ -287,7 +290,6 @@ void Executor::look_at(size_t step) const {
     throw CudaError("node " + node.name + " (" + std::string(node.op->type()) + "): " + e.what(),
                     e.code(), e.fault());
   }
-  check_numerics(step);
 }
 
 void Executor::check_numerics(size_t step) const {

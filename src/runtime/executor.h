@@ -75,8 +75,8 @@ struct NumericsError : std::runtime_error {
 
 /// Runs a prepared program in an arena. No allocation and no shape logic after construction.
 /// With TRAINYARD_CHECK_NUMERICS=1 in the environment every node's outputs, and what it updates,
-/// are read back and checked after it ran: slow, for finding where a NaN is born. A kernel that
-/// faults on a GPU is then named too.
+/// are read back and checked after it ran: slow, for finding where a NaN is born. It waits behind
+/// each node then.
 class Executor {
  public:
   Executor(PreparedProgram prepared, Arena& arena);
@@ -97,6 +97,8 @@ class Executor {
   /// The first run submits the kernels one by one; from the second on they are replayed as a
   /// whole where the backend can record them.
   void run();
+  /// Whether run() waits behind each node, so that a kernel that faults on a GPU is named.
+  void wait_behind_nodes(bool waits) { waits_behind_nodes_ = waits || checks_numerics_; }
   /// Highest byte of the arena that any step was bound to, workspace included: what the plan is
   /// measured against.
   int64_t used_bytes() const { return used_bytes_; }
@@ -104,7 +106,7 @@ class Executor {
  private:
   std::byte* address(TensorId id) const;
   void copy_out(TensorId id, std::span<std::byte> bytes, size_t offset) const;
-  void look_at(size_t step) const;
+  void wait_for(size_t step) const;
   void check_numerics(size_t step) const;
   void run_kernels();
   PreparedProgram prepared_;
@@ -113,7 +115,7 @@ class Executor {
   std::unique_ptr<Recording> recording_;
   enum class Runs : uint8_t { kNone, kFirst, kMore } runs_ = Runs::kNone;
   int64_t used_bytes_ = 0;
-  bool checks_numerics_ = false;
+  bool checks_numerics_ = false, waits_behind_nodes_ = false;
 };
 
 }  // namespace trainyard

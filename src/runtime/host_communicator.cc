@@ -72,22 +72,12 @@ std::unique_ptr<Kernel> make_host_exchange(HostCommunicator* communicator, const
                                            const Node& node) {
   if (!is_exchange(node.op->type())) return nullptr;
   const bool starts = node.op->type() == "AllReduceStart";
-  std::vector<HostCommunicator::Part> parts;
-  for (const TensorId id : node.outputs) {
-    const TensorType& type = graph.tensor(id).type;
-    parts.push_back({nullptr, type.shape.elements(), type.dtype});
-  }
-  return make_kernel([=, name = node.name](const KernelArgs& a) mutable {
-    TRAINYARD_CHECK(communicator != nullptr, name + ": the backend is connected to no other");
-    for (size_t i = 0; i < parts.size(); ++i) {
-      parts[i].data = a.outputs[i];
-      const void* from = a.inputs[starts ? i : i + 1];
-      if (from == parts[i].data) continue;
-      std::memcpy(parts[i].data, from,
-                  static_cast<size_t>(parts[i].count) * size_of(parts[i].dtype));
-    }
-    if (starts) communicator->all_reduce(parts);
-  });
+  return make_kernel(
+      [=, parts = exchange_parts(graph, node), name = node.name](const KernelArgs& a) mutable {
+        TRAINYARD_CHECK(communicator != nullptr, name + ": the backend is connected to no other");
+        bind_parts(parts, starts, a, std::memcpy);
+        if (starts) communicator->all_reduce(parts);
+      });
 }
 
 Status HostBackend::connect(std::span<Backend* const> ranks) {

@@ -14,17 +14,13 @@
 
 #include "src/runtime/backend.h"
 #include "src/runtime/communicator.h"
+#include "src/runtime/exchange_kernel.h"
 
 namespace trainyard {
 
 class HostCommunicator final : public Communicator {
  public:
-  /// Numbers of one rank: F32 or F64.
-  struct Part {
-    void* data;
-    int64_t count;
-    DType dtype;
-  };
+  using Part = ExchangePart;
 
   /// Connected communicators, by rank.
   static std::vector<std::unique_ptr<HostCommunicator>> make(size_t ranks);

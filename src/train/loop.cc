@@ -139,7 +139,7 @@ Status Loop::finish_step() {
     return not_finite("the gradients of step " + std::to_string(state_.step + 1) +
                           " are not finite in fp16, though the loss is multiplied by " +
                           short_number(static_cast<double>(*result.loss_scale)) + " alone",
-                      "; try recipe.precision: bf16 or a lower recipe.optimizer.learning_rate (");
+                      "recipe.precision: bf16 or ");
   }
   ++state_.step;
   state_.train_loss = loss;
@@ -254,16 +254,17 @@ Status Loop::checkpoint() {
   if (saved.ok()) {
     saved_step_ = state_.step;
     reporter_.checkpoint_saved(state_.step, *saved);
+    session_.wait_behind_nodes(false);  // the fault that was looked for lay before it
   } else {
     reporter_.checkpoint_failed(state_.step, saved.error());
   }
   return {};
 }
 
-Error Loop::not_finite(const std::string& what, const std::string& advice) const {
-  Error e = make_error(
-      ErrorCode::kFailedPrecondition, "LOSS_NOT_FINITE",
-      what + advice + short_number(context_.job.recipe.optimizer.learning_rate) + " now)");
+Error Loop::not_finite(const std::string& what, const std::string& instead) const {
+  Error e = make_error(ErrorCode::kFailedPrecondition, "LOSS_NOT_FINITE",
+                       what + "; try " + instead + "a lower recipe.optimizer.learning_rate (" +
+                           short_number(context_.job.recipe.optimizer.learning_rate) + " now)");
   e.metadata["step"] = std::to_string(state_.step + 1);
   e.metadata["last_checkpoint_step"] = std::to_string(saved_step_);
   return e;

@@ -78,10 +78,8 @@ class Loop {
   void add_final(const std::string& prefix, const Evaluation& e, int64_t step);
   /// Refuses weights that are not finite; a failing disk is reported and training goes on.
   Status checkpoint();
-  /// `advice` ends before the learning rate.
-  Error not_finite(
-      const std::string& what,
-      const std::string& advice = "; try a lower recipe.optimizer.learning_rate (") const;
+  /// `instead`: what else may help, in front of a lower learning rate.
+  Error not_finite(const std::string& what, const std::string& instead = "") const;
   Status finish();
 
   const LoopContext& context_;

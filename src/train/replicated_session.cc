@@ -154,6 +154,10 @@ std::span<const float> ReplicatedSession::evaluation_output(int64_t row) {
   return replicas_->sessions[static_cast<size_t>(row / batch)]->evaluation_output(row % batch);
 }
 
+void ReplicatedSession::wait_behind_nodes(bool waits) {
+  for (const auto& session : replicas_->sessions) session->wait_behind_nodes(waits);
+}
+
 void ReplicatedSession::begin_step(const StepInputs& inputs) {
   if (steps_begun_++ == 0) first_step_ = inputs.step;
   under_way_.push_back(Clock::now());

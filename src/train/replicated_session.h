@@ -51,6 +51,7 @@ class ReplicatedSession final : public TrainingSession {
   void begin_step(const StepInputs& inputs) override;
   StepResult finish_step() override;
   bool runs_ahead() const override { return first().runs_ahead(); }
+  void wait_behind_nodes(bool waits) override;
 
   /// Each rank a batch of its own program, with rank 0's running statistics: a row's result does
   /// not depend on which rank it comes to. Throws as a step does.

@@ -285,6 +285,12 @@ void Session::begin_step(const StepInputs& inputs) {
   results.mark = backend_.mark();
 }
 
+void Session::wait_behind_nodes(bool waits) {
+  for (auto* executor : {&train_, &update_, &average_, &evaluate_}) {
+    if (executor->has_value()) (*executor)->wait_behind_nodes(waits);
+  }
+}
+
 Session::StepResult Session::finish_step() {
   TRAINYARD_CHECK(steps_finished_ < steps_begun_, "no step is under way");
   const Results& results = *results_[static_cast<size_t>(steps_finished_++) % results_.size()];

@@ -47,6 +47,7 @@ class Session final : public TrainingSession {
   void begin_step(const StepInputs& inputs) override;
   StepResult finish_step() override;
   bool runs_ahead() const override { return backend_.runs_ahead(); }
+  void wait_behind_nodes(bool waits) override;
 
   // By the evaluation program.
   void evaluate(std::span<const std::byte> input) override;

@@ -74,6 +74,7 @@ Result<TrainResult> run(const OpenJob& open, RunPlan plan, TrainingSession& sess
   reporter.started(plan);
 
   const LoopContext context{job, open.data, shape, preprocessing, split, digest, backend};
+  session.wait_behind_nodes(job.names_faults);
   Loop loop(context, session, files, reporter, resumed.value_or(LoopState{}));
   if (Status s = loop.run(stop); !s.ok()) return std::move(s).error();
 

@@ -101,6 +101,9 @@ struct TrainJob {
       model_output;  // folder of the trained model (model.h); written when the job succeeds
   int threads = 1;
   int64_t ranks = 1;  // devices that train it together: a checkpoint tells; train() sets it
+  /// Until its first checkpoint the job waits behind each node, so that a CudaError names the node
+  /// whose kernel failed: slower, and the same bits.
+  bool names_faults = false;
 };
 
 /// What became of `initial_weights`. By tensor name, each in the model's order.

@@ -78,6 +78,8 @@ class TrainingSession : public BatchModel {
   virtual StepResult finish_step() = 0;
   /// Whether beginning a step early gains anything.
   virtual bool runs_ahead() const = 0;
+  /// Whether steps from here on wait behind each node (Executor::wait_behind_nodes()).
+  virtual void wait_behind_nodes(bool waits) = 0;
 
   // Of one device.
   virtual int64_t arena_planned_bytes() const = 0;

@@ -2,7 +2,7 @@
 """Training speed and memory on one GPU beside PyTorch: eager, torch.compile and CUDA graphs, in turns within one run.
 
     python3 tests/bench/compare_gpu.py build/gpu/bin/train_bench [--pairs 5] [--seconds 1] [--rows lenet5:64:fp32,...]
-                                       [--no-cpu] [--json FILE]
+                                       [--limit SECONDS] [--no-cpu] [--json FILE]
 
 Each of PyTorch's ways shows what it does; its best then runs A/B/A/B with ours. Both begin with batches in host memory
 (pinned on PyTorch's side, copied without waiting), as data comes from a loader. The table has the medians, the ratio,
@@ -20,11 +20,12 @@ import subprocess
 import sys
 import time
 
-from compare_pytorch import TOKENS, Process, make_model, spread
+from compare_pytorch import ROW_LENGTH, TOKENS, WORDS, Process, make_model, spread
 
 # model of bench_models.h : batch : precision
-ROWS = ("lenet5:64:fp32,resnet18:224:128:bf16,resnet50:224:64:bf16,resnet50:224:256:bf16,vgg16:224:128:bf16,"
-        "vit_base:224:128:bf16,gpt2_small:1024:16:bf16,resnet18:128:fp32,gpt2_mini:64:fp32")
+ROWS = ("gpt2_small:1024:64:bf16,resnet50:224:256:bf16,lenet5:64:fp32,vgg16:224:128:bf16,resnet18:224:256:bf16,"
+        "mlp_small:64:fp32,resnet18:512:bf16,gpt2_small:1024:4:bf16,embedding_bag_classifier:128:fp32,"
+        "transformer_classifier:64:bf16,vit_base:224:128:bf16,gpt2_mini:64:fp32")
 # Dense peaks by data sheet, TFLOP/s: bf16 by tensor cores, fp32 without (and without TF32, which nobody uses here).
 PEAKS = {"H200": {"bf16": 989, "fp32": 67}, "H100": {"bf16": 989, "fp32": 67}, "A100": {"bf16": 312, "fp32": 19.5}}
 WAYS = ("eager", "compile", "graph")
@@ -46,7 +47,7 @@ def peer():
         images = len(sample) == 3
         layout = torch.channels_last if images else torch.contiguous_format
         model = model.cuda().to(memory_format=layout) if images else model.cuda()
-        vocabulary = TOKENS[name][0] if name in TOKENS else 0
+        vocabulary = TOKENS[name][0] if name in TOKENS else WORDS if sample == (ROW_LENGTH,) else 0
         capturable = {"capturable": True} if way == "graph" else {}
         if vocabulary or name.startswith("vit"):
             optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0, fused=True, **capturable)
@@ -55,7 +56,7 @@ def peer():
         loss_of = torch.nn.CrossEntropyLoss()
         shape = (batch, *sample)
         xs = [(torch.randint(1, vocabulary, shape) if vocabulary else torch.rand(shape)).pin_memory() for _ in range(8)]
-        rows, classes = (batch * sample[0], vocabulary) if vocabulary else (batch, 10)
+        rows, classes = (batch * sample[0], vocabulary) if name in TOKENS else (batch, 10)
         ys = [torch.randint(0, classes, (rows,)).pin_memory() for _ in range(8)]
         if images:
             xs = [x.contiguous(memory_format=layout).pin_memory() for x in xs]
@@ -190,6 +191,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--rows", default=ROWS)
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds, after which no row is begun")
     parser.add_argument("--no-cpu", action="store_true")
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
@@ -198,8 +200,11 @@ def main():
     rows = []
     print(f"{gpu}\n\n| model | batch | precision | ours/s | of peak | PyTorch/s | its best way | of peak | ratio "
           "| device memory, MiB: planned, used, PyTorch | times the CPU |\n|" + " --- |" * 11, flush=True)
+    start = time.monotonic()
     for text in args.rows.split(","):
         try:
+            if time.monotonic() - start > args.limit:
+                raise RuntimeError("not measured: out of time")
             r = measure(args, text, peak)
         except (RuntimeError, subprocess.SubprocessError) as e:
             r = {"row": text, "error": str(e)}

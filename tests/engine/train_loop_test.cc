@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "src/checkpoint/checkpoint.h"
+#include "src/runtime/host_memory.h"
 #include "src/train/predictor.h"
 #include "tests/data/faulty_files.h"
 #include "tests/engine/tested_backend.h"
@@ -54,6 +55,49 @@ std::string checkpoint_of(const TrainJob& job, int64_t step, const char* file) {
   char name[32];
   std::snprintf(name, sizeof name, "step-%09lld", static_cast<long long>(step));
   return bytes_of(job.checkpoints / name / file);
+}
+
+/// Counts how often the loop or a node waits for the device.
+class Waits final : public HostBackend {
+ public:
+  std::string_view name() const override { return inner_->name(); }
+  bool has_kernel(std::string_view op_type) const override { return inner_->has_kernel(op_type); }
+  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    return inner_->prepare(graph, node);
+  }
+  void synchronize() override { ++count; }
+  int64_t count = 0;
+
+ private:
+  std::unique_ptr<Backend> inner_ = make_cpu_backend(1);
+};
+
+TEST(Training, WaitsBehindNodesUntilItsFirstCheckpointToNameAFault) {
+  const Workspace w;
+  make_dataset(w, /*images=*/true, 60);
+  const auto job = [&](const std::string& name) {
+    TrainJob named = image_job(w, name);
+    named.recipe.checkpoint_every_steps = 3;
+    return named;
+  };
+  std::vector<int64_t> waits;  // until each checkpoint
+  const auto train_counted = [&](const TrainJob& named) {
+    Waits backend;
+    Recorder recorder;
+    waits.clear();
+    recorder.on_checkpoint = [&](int64_t) { waits.push_back(backend.count); };
+    const auto result = train(named, backend, local_files(), recorder, {});
+    ASSERT_TRUE(result.ok()) << result.error().message;
+    ASSERT_GE(waits.size(), 3u);
+  };
+  train_counted(job("plain"));
+  const std::vector<int64_t> plain = waits;
+  TrainJob naming = job("naming");
+  naming.names_faults = true;
+  train_counted(naming);
+  EXPECT_GT(waits[0] - plain[0], 3 * 10) << "three steps of more than ten nodes";
+  EXPECT_EQ(waits[2] - waits[1], plain[2] - plain[1]);
+  EXPECT_EQ(weights_of(naming), weights_of(job("plain")));
 }
 
 TEST(Training, OverfitsEightSamples) {

@@ -116,9 +116,10 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
   if (act == "fault") return worker.outcome(v1::Outcome::FAULT, "OUT_OF_MEMORY", "no memory");
   if (act == "device_fault" || act == "kernel_fault") {
     worker.metric(4);
+    const std::string node = task.names_faults() ? "conv1 (Conv): " : "";
     return worker.outcome(v1::Outcome::DEVICE_FAULT,
                           act == "kernel_fault" ? "KERNEL_FAULT" : "DEVICE_FAULT",
-                          "conv1 (Conv): an error (error 7)");
+                          node + "an error (error 7)");
   }
   if (act == "hang") {
     ::signal(SIGTERM, SIG_IGN);

@@ -170,6 +170,15 @@ TEST_F(ServiceJob, AKernelsFaultIsTriedAgainTwiceAndTold) {
                                   "error (error 7)"),
             std::string::npos)
       << astray.message();
+  grpc::Status end;
+  std::vector<std::string> told;
+  for (const v1::Event& e : watch("astray", 0, &end)) {
+    if (e.state().reason() == "KERNEL_FAULT") told.push_back(e.state().message());
+  }
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_EQ(told[0], "A kernel failed on devices/cpu after step 4: an error (error 7)")
+      << "nobody had asked yet which node it is";
+  EXPECT_NE(told[1].find("conv1 (Conv)"), std::string::npos) << told[1];
 }
 
 TEST_F(ServiceJob, ADevicesFaultBringsTheJobBack) {
@@ -184,7 +193,7 @@ TEST_F(ServiceJob, ADevicesFaultBringsTheJobBack) {
   for (const v1::Event& e : watch("ailing", 0, &end)) {
     if (e.state().reason() != "DEVICE_FAULT") continue;
     EXPECT_EQ(e.state().message(),
-              "The device devices/cpu failed after step 4: conv1 (Conv): an error (error 7)");
+              "The device devices/cpu failed after step 4: an error (error 7)");
     ++told;
   }
   EXPECT_GE(told, 3);
@@ -372,6 +381,12 @@ TEST_F(ServiceGpus, AFaultOfOneSendsTheJobBackForAllOfThem) {
   EXPECT_EQ(told(done, 2), told(done, 1)) << "both were checked again";
   EXPECT_EQ(done.devices_size(), 2);
   EXPECT_EQ(done.spec().resources().gpus(), 2);
+  grpc::Status end;
+  for (const v1::Event& e : watch("faulty", 0, &end)) {
+    if (e.state().state() != v1::RUNNING) continue;
+    EXPECT_EQ(e.state().device(), "devices/gpu-0");
+    EXPECT_EQ(e.state().devices_size(), 2);
+  }
 }
 
 TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {

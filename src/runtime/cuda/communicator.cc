@@ -114,23 +114,14 @@ std::unique_ptr<Kernel> make_exchange(const Device& device, NcclCommunicator* co
   const int64_t bucket = node.attributes.get_int("bucket", 0);
   const bool starts = node.op->type() == "AllReduceStart";
   if (communicator != nullptr) communicator->prepare(bucket);
-  std::vector<NcclCommunicator::Part> parts;
-  for (const TensorId id : node.outputs) {
-    const TensorType& type = graph.tensor(id).type;
-    parts.push_back({nullptr, type.shape.elements(), type.dtype});
-  }
-  return make_kernel([=, stream = device.stream()](const KernelArgs& a) mutable {
+  return make_kernel([=, parts = exchange_parts(graph, node),
+                      stream = device.stream()](const KernelArgs& a) mutable {
     TRAINYARD_CHECK(communicator != nullptr, "the backend is connected to no other");
     if (!starts) communicator->done(bucket);
-    for (size_t i = 0; i < parts.size(); ++i) {
-      parts[i].data = a.outputs[i];
-      const void* from = a.inputs[starts ? i : i + 1];
-      if (from == parts[i].data) continue;
-      check(cudaMemcpyAsync(parts[i].data, from,
-                            static_cast<size_t>(parts[i].count) * size_of(parts[i].dtype),
-                            cudaMemcpyDeviceToDevice, stream),
+    bind_parts(parts, starts, a, [&](void* to, const void* from, size_t bytes) {
+      check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream),
             "copying a gradient");
-    }
+    });
     if (starts) communicator->start(bucket, parts);
   });
 }

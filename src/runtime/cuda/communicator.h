@@ -17,6 +17,7 @@
 #include "src/runtime/communicator.h"
 #include "src/runtime/cuda/device.h"
 #include "src/runtime/cuda/nccl.h"
+#include "src/runtime/exchange_kernel.h"
 
 namespace trainyard::cuda {
 
@@ -29,11 +30,7 @@ class NcclCommunicator final : public Communicator {
 
   /// Before start() and done() of a bucket.
   void prepare(int64_t bucket);
-  struct Part {
-    void* data;
-    int64_t count;
-    DType dtype;  // F32 or F64
-  };
+  using Part = ExchangePart;
   /// Begins to make the mean over all ranks of `parts`, in place, behind what the device's stream
   /// has to do; and lets the stream wait for it.
   void start(int64_t bucket, std::span<const Part> parts);

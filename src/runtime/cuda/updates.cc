@@ -22,17 +22,14 @@ namespace gpu = kernels::cuda;
 
 auto read_sgd(const Graph& g, const Node& n) {
   return [p = sgd_params(g, n), operands = Operands(g, n)](const KernelArgs& a) {
-    return gpu::SgdUpdate{p, operands.in(a, 1), a.in<float>(2), a.mut<float>(0), a.mut<float>(1)};
+    return gpu::SgdUpdate{{p, operands.in(a, 1), a.in<float>(2), a.mut<float>(0)}, a.mut<float>(1)};
   };
 }
 
 auto read_adam(const Graph& g, const Node& n) {
   return [p = adam_params(g, n), operands = Operands(g, n)](const KernelArgs& a) {
-    return gpu::AdamUpdate{p,
-                           operands.in(a, 1),
-                           a.in<float>(2),
+    return gpu::AdamUpdate{{p, operands.in(a, 1), a.in<float>(2), a.mut<float>(0)},
                            a.in<int64_t>(3),
-                           a.mut<float>(0),
                            a.mut<float>(1),
                            a.mut<float>(2)};
   };
@@ -40,10 +37,7 @@ auto read_adam(const Graph& g, const Node& n) {
 
 auto read_rmsprop(const Graph& g, const Node& n) {
   return [p = rmsprop_params(g, n), operands = Operands(g, n)](const KernelArgs& a) {
-    return gpu::RmspropUpdate{p,
-                              operands.in(a, 1),
-                              a.in<float>(2),
-                              a.mut<float>(0),
+    return gpu::RmspropUpdate{{p, operands.in(a, 1), a.in<float>(2), a.mut<float>(0)},
                               a.mut<float>(1),
                               a.mut<float>(2),
                               a.mut<float>(3)};
@@ -52,7 +46,8 @@ auto read_rmsprop(const Graph& g, const Node& n) {
 
 auto read_lion(const Graph& g, const Node& n) {
   return [p = lion_params(g, n), operands = Operands(g, n)](const KernelArgs& a) {
-    return gpu::LionUpdate{p, operands.in(a, 1), a.in<float>(2), a.mut<float>(0), a.mut<float>(1)};
+    return gpu::LionUpdate{{p, operands.in(a, 1), a.in<float>(2), a.mut<float>(0)},
+                           a.mut<float>(1)};
   };
 }
 

@@ -44,6 +44,7 @@ class StateEvent(_Event):
     message: str
     device: str  # devices/cpu, or empty
     resumed_from_step: int  # 0: from the start
+    devices: tuple[str, ...] = ()  # all of them; `device` is the first
 
     @property
     def state_name(self) -> str:
@@ -103,7 +104,7 @@ def typed(event: v1.Event) -> Event:
     if kind == "state":
         state = event.state
         return StateEvent(*head, state.state, state.reason, state.message, state.device,
-                          state.resumed_from_step)
+                          state.resumed_from_step, tuple(state.devices))
     if kind == "metrics":
         return MetricsEvent(*head, tuple(_points(event.metrics)))
     if kind == "checkpoint":
