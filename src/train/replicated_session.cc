@@ -134,6 +134,10 @@ void ReplicatedSession::write_weight(std::string_view name, std::span<const std:
   for (const auto& session : replicas_->sessions) session->write_weight(name, bytes);
 }
 
+void ReplicatedSession::hold(const HeldSource& source) {
+  run_all([source](Replicas& all, size_t r) { all.sessions[r]->hold(source); }, kNoLimit);
+}
+
 void ReplicatedSession::begin_step(const StepInputs& inputs) {
   if (steps_begun_++ == 0) first_step_ = inputs.step;
   under_way_.push_back(Clock::now());
