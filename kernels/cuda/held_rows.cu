@@ -75,6 +75,7 @@ TRAINYARD_KERNEL void look_up(Samples s, Divisor plane, const uint8_t* rows, con
     const int64_t start = s.at<kStep>(i, element).start;
     const auto bytes = load_some<kStep>(rows, start + element);
     Neighbours<float, kStep> values;
+    TRAINYARD_UNROLL
     for (int k = 0; k < kStep; ++k) {
       values.v[k] = table[plane.quotient(element + k) * 256 + bytes.v[k]];
     }
@@ -101,6 +102,7 @@ TRAINYARD_KERNEL void move_images(Samples s, Divisor plane, Divisor width, int32
     auto y = static_cast<int32_t>(width.quotient(pixel));
     auto x = static_cast<int32_t>(pixel - y * width.value);
     Neighbours<float, kStep> values;
+    TRAINYARD_UNROLL
     for (int k = 0; k < kStep; ++k) {
       const int64_t from = source_of(sample.move, width.value, y, x);
       values.v[k] = from >= 0 ? value_of(rows, table, c, sample.start + c * plane.value + from)

@@ -7,8 +7,8 @@
 
 #include "kernels/math/philox.h"
 #include "src/base/philox.h"
-#include "src/train/held_plan.h"
 #include "src/train/evaluate.h"
+#include "src/train/held_plan.h"
 #include "src/train/initialise.h"
 #include "src/train/session.h"
 
@@ -154,8 +154,8 @@ TEST(PlanRun, TellsWhatAGpuHoldsOfTheDataset) {
 
 TEST(PlanRun, CountsWhatAGpuHoldsAsItIsStored) {
   DatasetSchema table;
-  table.columns = {{"a", ColumnSchema::Kind::kNumeric},
-                   {"b", ColumnSchema::Kind::kCategorical, {"x", "y", "z"}}};
+  table.columns = {{ColumnSchema::Kind::kNumeric, "a", {}},
+                   {ColumnSchema::Kind::kCategorical, "b", {"x", "y", "z"}}};
   table.target.classes = {"a", "b"};
   table.train_rows = 100;
   ModelSpec model = mlp();
