@@ -9,6 +9,8 @@
 //          64 windows of 1024 tokens in 0.2 us; so that of a launch, 2 us, for small batches.
 #include "kernels/held_rows.h"
 
+#include <bit>
+
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/walk.h"
 
@@ -29,6 +31,15 @@ TRAINYARD_DEVICE void store_some(T* y, int64_t i, const Neighbours<T, kStep>& so
   *reinterpret_cast<Neighbours<T, kStep>*>(y + i) = some;
 }
 
+/// By four loads of 16 bytes, where the compiler would make one for each member.
+TRAINYARD_DEVICE HeldSample load_sample(const HeldSample* sample) {
+  struct Parts {
+    Neighbours<uint32_t, 4> of[4];
+  };
+  static_assert(sizeof(Parts) == sizeof(HeldSample));
+  return std::bit_cast<HeldSample>(*reinterpret_cast<const Parts*>(sample));
+}
+
 /// What all kernels walk: `packs` of kStep elements in each of `count` samples.
 struct Samples {
   const HeldSample* samples;
@@ -38,12 +49,12 @@ struct Samples {
 
   /// The sample of step i, and the first element of its pack. Who has the first writes the target.
   template <int kStep>
-  TRAINYARD_DEVICE const HeldSample& at(int64_t i, int64_t& element) const {
+  TRAINYARD_DEVICE const HeldSample* at(int64_t i, int64_t& element) const {
     const int64_t n = packs.quotient(i);
     const int64_t pack = i - n * packs.value;
     element = pack * kStep;
     if (pack == 0 && target != nullptr) target[n] = samples[n].target;
-    return samples[n];
+    return samples + n;
   }
   TRAINYARD_DEVICE int64_t steps() const { return count * packs.value; }
 };
@@ -52,7 +63,7 @@ template <int kStep>
 TRAINYARD_KERNEL void copy_words(Samples s, const uint32_t* rows, uint32_t* x) {
   for (int64_t i = thread_index(); i < s.steps(); i += thread_count()) {
     int64_t element;
-    const int64_t start = s.at<kStep>(i, element).start;
+    const int64_t start = s.at<kStep>(i, element)->start;
     store_some(x, i * kStep, load_some<kStep>(rows, start + element));
   }
 }
@@ -72,7 +83,7 @@ TRAINYARD_KERNEL void look_up(Samples s, Divisor plane, const uint8_t* rows, con
                               float* x) {
   for (int64_t i = thread_index(); i < s.steps(); i += thread_count()) {
     int64_t element;
-    const int64_t start = s.at<kStep>(i, element).start;
+    const int64_t start = s.at<kStep>(i, element)->start;
     const auto bytes = load_some<kStep>(rows, start + element);
     Neighbours<float, kStep> values;
     TRAINYARD_UNROLL
@@ -96,7 +107,7 @@ TRAINYARD_KERNEL void move_images(Samples s, Divisor plane, Divisor width, int32
                                   float* out) {
   for (int64_t i = thread_index(); i < s.steps(); i += thread_count()) {
     int64_t element;
-    const HeldSample sample = s.at<kStep>(i, element);
+    const HeldSample sample = load_sample(s.at<kStep>(i, element));
     int64_t c = plane.quotient(element);
     const int64_t pixel = element - c * plane.value;
     auto y = static_cast<int32_t>(width.quotient(pixel));
