@@ -6,6 +6,7 @@
 
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
+#include "proto/convert/run.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
@@ -35,14 +36,14 @@ std::string model_text(const v1::ModelSpec& model) {
 }
 
 std::string memory_text(const v1::MemoryPlan& m) {
-  const int64_t total = m.parameter_bytes() + m.state_bytes() + m.optimizer_bytes() +
-                        m.gradient_bytes() + m.activation_bytes() + m.input_bytes() +
-                        m.workspace_bytes();
+  const int64_t total = total_bytes(m);
   if (total == 0) return "";
+  const std::string dataset =
+      m.dataset_bytes() > 0 ? ", dataset " + human_bytes(m.dataset_bytes()) : "";
   return human_bytes(total) + " (parameters " + human_bytes(m.parameter_bytes()) + ", optimizer " +
          human_bytes(m.optimizer_bytes()) + ", gradients " + human_bytes(m.gradient_bytes()) +
          ", activations " + human_bytes(m.activation_bytes()) + ", workspace " +
-         human_bytes(m.workspace_bytes()) + ")";
+         human_bytes(m.workspace_bytes()) + dataset + ")";
 }
 
 void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string, Cell>>& fields) {

@@ -79,6 +79,7 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& optio
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(engine.model, engine.recipe, schema, shape));
   if (Status s = check_kernels(programs, *backend); !s.ok()) return std::move(s).error();
   planned->run.memory.workspace_bytes = measure_workspace(std::move(programs), *backend);
+  if (!backend->holds_rows()) planned->run.dataset_bytes = 0;
 
   v1::JobPlan plan = to_proto(*planned);
   *plan.mutable_spec() = spec.job_spec();
@@ -87,14 +88,15 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& optio
   plan.set_threads(threads);
   plan.mutable_run()->set_device_advice("of this machine");
   v1::MemoryFit& fit = *plan.mutable_fit();
-  const int64_t needed = planned->run.memory.total();
+  const int64_t needed = planned->run.memory.total() + planned->run.dataset_bytes;
   const int64_t available = device == "devices/cpu" ? machine_bytes() : 0;
   fit.set_bytes_needed(needed);
   fit.set_bytes_available(available);
   fit.set_fits(available == 0 || needed <= available);
   if (!fit.fits()) {
-    const FitAdvice advice = advise_fit(engine.model, engine.recipe, schema, available,
-                                        planned->run.memory.workspace_bytes, ranks);
+    const FitAdvice advice =
+        advise_fit(engine.model, engine.recipe, schema, available,
+                   planned->run.memory.workspace_bytes + planned->run.dataset_bytes, ranks);
     fit.set_bytes_short(needed - available);
     set_advice(advice, fit);
     fit.set_message("the job needs " + human_bytes(needed) + " of memory" +

@@ -170,6 +170,7 @@ std::string memory_table(const v1::JobPlan& plan, const PlanViewOptions& options
                                                   {"activations", m.activation_bytes()},
                                                   {"workspace", m.workspace_bytes()},
                                                   {"inputs", m.input_bytes()},
+                                                  {"dataset", m.dataset_bytes()},
                                                   {"CUDA and libraries", besides_bytes}};
   int64_t largest = 1;
   for (const auto& [name, bytes] : rows) largest = std::max(largest, bytes);

@@ -76,6 +76,7 @@ v1::RunPlan to_proto(const RunPlan& plan) {
   memory->set_activation_bytes(plan.memory.activation_bytes);
   memory->set_input_bytes(plan.memory.input_bytes);
   memory->set_workspace_bytes(plan.memory.workspace_bytes);
+  memory->set_dataset_bytes(plan.dataset_bytes);
   return out;
 }
 
@@ -115,7 +116,7 @@ void set_advice(const FitAdvice& advice, v1::MemoryFit& fit) {
 
 int64_t total_bytes(const v1::MemoryPlan& m) {
   return m.parameter_bytes() + m.state_bytes() + m.optimizer_bytes() + m.gradient_bytes() +
-         m.activation_bytes() + m.input_bytes() + m.workspace_bytes();
+         m.activation_bytes() + m.input_bytes() + m.workspace_bytes() + m.dataset_bytes();
 }
 
 v1::MetricBatch to_proto(std::span<const MetricPoint> points) {

@@ -25,6 +25,7 @@ namespace {
 constexpr int kLabelsMax = 32;
 constexpr size_t kLabelKeyMax = 63;
 constexpr size_t kLabelValueMax = 256;
+constexpr std::string_view kCpuDevice = "devices/cpu";
 constexpr size_t kDumpBytesMax = 3 << 20;  // a message may have 4 MiB
 
 bool has_control(std::string_view text) {
@@ -99,7 +100,7 @@ Choice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size, const De
               wish == DeviceWish::kGpu ? "A GPU, as asked." : "A GPU (" + device.model + ")."};
     }
   }
-  Choice cpu{"devices/cpu", "The CPU, as asked."};
+  Choice cpu{std::string(kCpuDevice), "The CPU, as asked."};
   if (wish != DeviceWish::kCpu) {
     cpu.advice =
         devices.note.empty() ? "The CPU: this server has no GPU." : "The CPU: " + devices.note;
@@ -109,6 +110,11 @@ Choice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size, const De
                  " can be used now, the job would wait: planned on the CPU.";
   }
   return cpu;
+}
+
+/// What a GPU alone holds is no part of a plan for the CPU.
+void plan_for(const std::string& device, v1::RunPlan& plan) {
+  if (device == kCpuDevice) plan.mutable_memory()->set_dataset_bytes(0);
 }
 
 PlanDump dump_of(v1::PlanJobRequest::Dump dump) {
@@ -206,13 +212,16 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
   }
   const Devices devices = this->devices();
   if (Status s = check_satisfiable(job.wish, job.gpus, devices); !s.ok()) return s.error();
+  const Choice choice = choose_device(job.wish, job.gpus, job.engine.recipe.batch_size, devices);
+  plan_for(choice.device, planned.plan);
   const int64_t needed = total_bytes(planned.plan.memory());
   ASSIGN_OR_RETURN(const Room room, find_room(job.wish, job.gpus, devices, needed));
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
     ASSIGN_OR_RETURN(const DatasetSchema schema,
                      read_schema(service_.paths.dataset(job.dataset.digest)));
     const FitAdvice advice =
-        advise_fit(job.engine.model, job.engine.recipe, schema, room.plan_bytes_max(), 0, job.gpus);
+        advise_fit(job.engine.model, job.engine.recipe, schema, room.plan_bytes_max(),
+                   planned.plan.memory().dataset_bytes(), job.gpus);
     Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE",
                          shortage_text(needed, room) + "; " + describe(advice));
     e.metadata = {{"bytes_needed", std::to_string(needed + room.overhead_bytes)},
@@ -223,8 +232,7 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
                   {"recompute_that_fits", std::string(name_of(advice.recompute))}};
     return e;
   }
-  planned.plan.set_device_advice(
-      choose_device(job.wish, job.gpus, job.engine.recipe.batch_size, devices).advice);
+  planned.plan.set_device_advice(choice.advice);
   planned.spec = std::move(job.spec);
   return planned;
 }
@@ -266,6 +274,7 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
                                       planned->job.engine.recipe.batch_size, devices);
   planned->plan.set_device(choice.device);
   planned->plan.mutable_run()->set_device_advice(choice.advice);
+  plan_for(choice.device, *planned->plan.mutable_run());
 
   v1::MeasureTask task;
   *task.mutable_spec() = planned->job.spec;
@@ -313,9 +322,10 @@ v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes,
   fit.set_bytes_available(room->available_bytes());
   fit.set_fits(plan_bytes <= room->plan_bytes_max());
   if (fit.fits()) return fit;
+  const v1::MemoryPlan& memory = full.plan.run().memory();
   const FitAdvice advice =
       advise_fit(full.job.engine.model, full.job.engine.recipe, full.schema, room->plan_bytes_max(),
-                 full.plan.run().memory().workspace_bytes(), full.job.gpus);
+                 memory.workspace_bytes() + memory.dataset_bytes(), full.job.gpus);
   fit.set_bytes_short(plan_bytes - room->plan_bytes_max());
   fit.set_message(shortage_text(plan_bytes, *room) + "; " + describe(advice));
   set_advice(advice, fit);

@@ -43,73 +43,167 @@ class Draws {
   uint64_t next_ = 0;
 };
 
-Box draw_box(const RandomResizedCrop& crop, Draws& draws, const ImageView& image) {
-  const auto area = static_cast<double>(image.area());
-  for (int i = 0; i < kCropTries; ++i) {
-    const double wanted = area * draws.uniform(crop.scale_min, crop.scale_max);
-    const double ratio =
-        std::exp(draws.uniform(std::log(crop.ratio_min), std::log(crop.ratio_max)));
-    const auto width = static_cast<int64_t>(std::lround(std::sqrt(wanted * ratio)));
-    const auto height = static_cast<int64_t>(std::lround(std::sqrt(wanted / ratio)));
-    const bool fits = width >= 1 && width <= image.width && height >= 1 && height <= image.height;
-    if (!fits) continue;
-    const int64_t top = draws.below(image.height - height + 1);
-    return {top, draws.below(image.width - width + 1), height, width};
-  }
-  // The largest part from the middle whose ratio is allowed.
-  const double ratio =
-      std::clamp(static_cast<double>(image.width) / static_cast<double>(image.height),
-                 crop.ratio_min, crop.ratio_max);
-  const auto h = static_cast<double>(image.height), w = static_cast<double>(image.width);
-  const auto width = std::clamp<int64_t>(std::lround(h * ratio), 1, image.width);
-  const auto height = std::clamp<int64_t>(std::lround(w / ratio), 1, image.height);
-  return {(image.height - height) / 2, (image.width - width) / 2, height, width};
-}
+// What becomes of one image: an augmentation whose numbers are drawn.
+struct NoChange {};
+struct Flip {
+  bool vertical;
+};
+struct Shift {
+  int64_t up, left;
+};
+struct ResizedCrop {
+  Box box;
+};
+struct Rotation {
+  double degrees;
+};
+struct ColorChange {
+  std::array<int, 4> order;  // of brightness, contrast, saturation, hue
+  std::array<bool, 4> any;
+  float brightness, contrast, saturation, hue;
+};
+struct Fill {
+  Box box;
+};
+using Change = std::variant<NoChange, Flip, Shift, ResizedCrop, Rotation, ColorChange, Fill>;
 
-/// One augmentation of one image.
-struct Apply {
+/// The one place that draws.
+struct Draw {
   Draws& draws;
-  const ImageView& image;
-  std::span<const float> mean;
+  int64_t height, width;  // of the image
 
-  void operator()(const RandomHorizontalFlip& flip) const {
-    if (draws.chance(flip.p)) flip_horizontally(image);
+  Change operator()(const RandomHorizontalFlip& flip) const {
+    return draws.chance(flip.p) ? Change(Flip{.vertical = false}) : NoChange();
   }
-  void operator()(const RandomVerticalFlip& flip) const {
-    if (draws.chance(flip.p)) flip_vertically(image);
+  Change operator()(const RandomVerticalFlip& flip) const {
+    return draws.chance(flip.p) ? Change(Flip{.vertical = true}) : NoChange();
   }
-  void operator()(const RandomCrop& crop) const {
+  Change operator()(const RandomCrop& crop) const {
     const int64_t up = draws.below(2 * crop.padding + 1) - crop.padding;
-    shift(image, up, draws.below(2 * crop.padding + 1) - crop.padding);
+    return Shift{up, draws.below(2 * crop.padding + 1) - crop.padding};
   }
-  void operator()(const RandomResizedCrop& crop) const {
-    resized_crop(image, draw_box(crop, draws, image));
+  Change operator()(const RandomResizedCrop& crop) const { return ResizedCrop{draw_box(crop)}; }
+  Change operator()(const RandomRotation& rotation) const {
+    return Rotation{draws.uniform(-rotation.degrees, rotation.degrees)};
   }
-  void operator()(const RandomRotation& rotation) const {
-    rotate(image, draws.uniform(-rotation.degrees, rotation.degrees));
-  }
-  void operator()(const ColorJitter& jitter) const {
-    std::array<int, 4> order = {0, 1, 2, 3};
+  Change operator()(const ColorJitter& jitter) const {
+    ColorChange change{};
+    change.order = {0, 1, 2, 3};
+    std::array<int, 4>& order = change.order;
     for (size_t i = order.size() - 1; i > 0; --i) {  // Fisher and Yates
       std::swap(order[i], order[static_cast<size_t>(draws.below(static_cast<int64_t>(i) + 1))]);
     }
     const auto factor = [&](double strength) {
       return static_cast<float>(draws.uniform(std::max(0.0, 1 - strength), 1 + strength));
     };
-    const float brightness = factor(jitter.brightness), contrast = factor(jitter.contrast);
-    const float saturation = factor(jitter.saturation);
-    const auto hue = static_cast<float>(draws.uniform(-jitter.hue, jitter.hue));
-    for (const int step : order) {
-      if (step == 0 && jitter.brightness > 0) adjust_brightness(image, brightness);
-      if (step == 1 && jitter.contrast > 0) adjust_contrast(image, contrast);
-      if (step == 2 && jitter.saturation > 0) adjust_saturation(image, saturation);
-      if (step == 3 && jitter.hue > 0) adjust_hue(image, hue);
+    change.any = {jitter.brightness > 0, jitter.contrast > 0, jitter.saturation > 0,
+                  jitter.hue > 0};
+    change.brightness = factor(jitter.brightness);
+    change.contrast = factor(jitter.contrast);
+    change.saturation = factor(jitter.saturation);
+    change.hue = static_cast<float>(draws.uniform(-jitter.hue, jitter.hue));
+    return change;
+  }
+  Change operator()(const Cutout& cutout) const {
+    const int64_t top = draws.below(height) - cutout.size / 2;
+    return Fill{{top, draws.below(width) - cutout.size / 2, cutout.size, cutout.size}};
+  }
+
+ private:
+  Box draw_box(const RandomResizedCrop& crop) const;
+};
+
+Box Draw::draw_box(const RandomResizedCrop& crop) const {
+  const auto h = static_cast<double>(height), w = static_cast<double>(width);
+  for (int i = 0; i < kCropTries; ++i) {
+    const double wanted =
+        static_cast<double>(height * width) * draws.uniform(crop.scale_min, crop.scale_max);
+    const double ratio =
+        std::exp(draws.uniform(std::log(crop.ratio_min), std::log(crop.ratio_max)));
+    const auto wide = static_cast<int64_t>(std::lround(std::sqrt(wanted * ratio)));
+    const auto high = static_cast<int64_t>(std::lround(std::sqrt(wanted / ratio)));
+    const bool fits = wide >= 1 && wide <= width && high >= 1 && high <= height;
+    if (!fits) continue;
+    const int64_t top = draws.below(height - high + 1);
+    return {top, draws.below(width - wide + 1), high, wide};
+  }
+  // The largest part from the middle whose ratio is allowed.
+  const double ratio = std::clamp(w / h, crop.ratio_min, crop.ratio_max);
+  const auto wide = std::clamp<int64_t>(std::lround(h * ratio), 1, width);
+  const auto high = std::clamp<int64_t>(std::lround(w / ratio), 1, height);
+  return {(height - high) / 2, (width - wide) / 2, high, wide};
+}
+
+struct Apply {
+  const ImageView& image;
+  std::span<const float> mean;
+
+  void operator()(const NoChange&) const {}
+  void operator()(const Flip& flip) const {
+    flip.vertical ? flip_vertically(image) : flip_horizontally(image);
+  }
+  void operator()(const Shift& s) const { shift(image, s.up, s.left); }
+  void operator()(const ResizedCrop& crop) const { resized_crop(image, crop.box); }
+  void operator()(const Rotation& rotation) const { rotate(image, rotation.degrees); }
+  void operator()(const ColorChange& change) const {
+    for (const int step : change.order) {
+      if (!change.any[static_cast<size_t>(step)]) continue;
+      if (step == 0) adjust_brightness(image, change.brightness);
+      if (step == 1) adjust_contrast(image, change.contrast);
+      if (step == 2) adjust_saturation(image, change.saturation);
+      if (step == 3) adjust_hue(image, change.hue);
     }
   }
-  void operator()(const Cutout& cutout) const {
-    const int64_t top = draws.below(image.height) - cutout.size / 2;
-    const int64_t left = draws.below(image.width) - cutout.size / 2;
-    fill_box(image, {top, left, cutout.size, cutout.size}, mean);
+  void operator()(const Fill& fill) const { fill_box(image, fill.box, mean); }
+};
+
+/// Adds a change behind those that a move has already. Along each axis: where the new image's first
+/// pixel comes from, which pixels come from the image at all, and which are filled; what was filled
+/// or black before moves along.
+struct Compose {
+  kernels::ImageMove& move;
+  int32_t height, width;
+
+  void operator()(const NoChange&) const {}
+  void operator()(const Flip& flip) const {
+    if (flip.vertical) {
+      mirror(move.first_y, move.step_y, height, &kernels::PixelBox::top,
+             &kernels::PixelBox::bottom);
+    } else {
+      mirror(move.first_x, move.step_x, width, &kernels::PixelBox::left, &kernels::PixelBox::right);
+    }
+  }
+  void operator()(const Shift& s) const {
+    const auto up = static_cast<int32_t>(s.up), left = static_cast<int32_t>(s.left);
+    move.first_y += move.step_y * up;
+    move.first_x += move.step_x * left;
+    for (kernels::PixelBox* box : {&move.kept, &move.filled}) {
+      *box = within({box->top - up, box->left - left, box->bottom - up, box->right - left});
+    }
+  }
+  void operator()(const Fill& fill) const {
+    const auto top = static_cast<int32_t>(fill.box.top), left = static_cast<int32_t>(fill.box.left);
+    move.filled = within({top, left, top + static_cast<int32_t>(fill.box.height),
+                          left + static_cast<int32_t>(fill.box.width)});
+  }
+  void operator()(const auto& /*change*/) const {
+    TRAINYARD_CHECK(false, "an augmentation that is no move");
+  }
+
+ private:
+  using Edge = int32_t kernels::PixelBox::*;
+  void mirror(int32_t& first, int32_t& step, int32_t size, Edge begin, Edge end) const {
+    first += step * (size - 1);
+    step = -step;
+    for (kernels::PixelBox* box : {&move.kept, &move.filled}) {
+      const int32_t old_begin = box->*begin;
+      box->*begin = size - box->*end;
+      box->*end = size - old_begin;
+    }
+  }
+  kernels::PixelBox within(const kernels::PixelBox& box) const {
+    return {std::max(box.top, 0), std::max(box.left, 0), std::min(box.bottom, height),
+            std::min(box.right, width)};
   }
 };
 
@@ -129,8 +223,32 @@ void Augmenter::apply(std::span<float> pixels, uint64_t seed, int64_t epoch, int
   const ImageView image{channels_, height_, width_, pixels, scratch};
   for (size_t place = 0; place < list_.size(); ++place) {
     Draws draws(seed, place, epoch, row);
-    std::visit(Apply{draws, image, mean_}, list_[place]);
+    std::visit(Apply{image, mean_}, std::visit(Draw{draws, height_, width_}, list_[place]));
   }
+}
+
+kernels::ImageMove Augmenter::draw_move(uint64_t seed, int64_t epoch, int64_t row) const {
+  const auto height = static_cast<int32_t>(height_), width = static_cast<int32_t>(width_);
+  kernels::ImageMove move;
+  move.kept = {0, 0, height, width};
+  for (size_t place = 0; place < list_.size(); ++place) {
+    Draws draws(seed, place, epoch, row);
+    std::visit(Compose{move, height, width},
+               std::visit(Draw{draws, height_, width_}, list_[place]));
+  }
+  return move;
+}
+
+bool moves_alone(std::span<const Augmentation> list) {
+  int cutouts = 0;
+  for (const Augmentation& a : list) {
+    const bool moves = std::holds_alternative<RandomHorizontalFlip>(a) ||
+                       std::holds_alternative<RandomVerticalFlip>(a) ||
+                       std::holds_alternative<RandomCrop>(a) || std::holds_alternative<Cutout>(a);
+    if (!moves) return false;
+    if (std::holds_alternative<Cutout>(a)) ++cutouts;
+  }
+  return cutouts <= 1;
 }
 
 }  // namespace trainyard

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "kernels/held_rows.h"
 #include "src/tensor/shape.h"
 
 namespace trainyard {
@@ -51,6 +52,9 @@ struct Cutout {
 using Augmentation = std::variant<RandomHorizontalFlip, RandomVerticalFlip, RandomCrop,
                                   RandomResizedCrop, RandomRotation, ColorJitter, Cutout>;
 
+/// True if all that they do to an image is an ImageMove: flips, crops with padding, and one cutout.
+bool moves_alone(std::span<const Augmentation> list);
+
 /// Const and thread-safe after construction.
 class Augmenter {
  public:
@@ -63,6 +67,11 @@ class Augmenter {
   /// Changes one image [C, H, W] in place; `scratch` is reused from call to call.
   void apply(std::span<float> image, uint64_t seed, int64_t epoch, int64_t row,
              std::vector<float>& scratch) const;
+  /// What apply() would do to that image, by the same draws, for who does it elsewhere: only of a
+  /// list that moves_alone().
+  kernels::ImageMove draw_move(uint64_t seed, int64_t epoch, int64_t row) const;
+  /// What a cutout fills with, by channel.
+  std::span<const float> mean() const { return mean_; }
 
  private:
   std::vector<Augmentation> list_;

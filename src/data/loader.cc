@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "src/base/philox.h"
+#include "src/data/held_rows.h"
 #include "src/data/windows.h"
 
 namespace trainyard {
@@ -129,6 +130,7 @@ struct Loader::Impl {
                         std::to_string(rows.size()) + " rows");
     TRAINYARD_CHECK(o.first_step >= 0 && o.prefetch_batches > 0 && o.threads > 0,
                     "loader options out of range");
+    TRAINYARD_CHECK(!o.samples || o.mixer.empty(), "samples are not mixed");
     for (const int64_t row : rows) {
       // A window ends with the target of its last token.
       const int64_t after = transform.stream() ? transform.input_size() : 0;
@@ -155,6 +157,21 @@ struct Loader::Impl {
     return order;
   }
 
+  void fill_samples(std::span<const int64_t> selected, int64_t epoch, Batch& batch) const {
+    batch.rows = std::ssize(selected);
+    batch.samples.clear();
+    batch.target_class.clear();
+    for (const int64_t row : selected) {
+      kernels::HeldSample& sample =
+          batch.samples.emplace_back(held_sample(transform, partition, row));
+      if (!options.augmenter.empty()) {
+        sample.move = options.augmenter.draw_move(options.seed, epoch, row);
+      }
+      if (partition.target_class.empty()) continue;
+      batch.target_class.push_back(partition.target_class[static_cast<size_t>(row)]);
+    }
+  }
+
   void fill(int64_t step, int64_t oldest_epoch, Batch& batch) {
     const int64_t epoch = step / steps_per_epoch;
     const int64_t first = step % steps_per_epoch * options.batch_size;
@@ -172,6 +189,7 @@ struct Loader::Impl {
       const int64_t shift = int64_t{draw} % (options.shift_max + 1);
       for (int64_t& row : selected) row += shift;
     }
+    if (options.samples) return fill_samples(selected, epoch, batch);
     std::vector<float> scratch;
     const auto augment = [&](int64_t row, std::span<float> image) {
       options.augmenter.apply(image, options.seed, epoch, row, scratch);

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/held_rows.h"
 #include "src/data/augment.h"
 #include "src/data/mix.h"
 #include "src/data/preprocessing.h"
@@ -43,6 +44,9 @@ struct Batch {
   std::vector<int32_t> target_class;  // [rows], or the next tokens [rows, T]
   std::vector<float> target_shares;   // [rows, classes] of mixed images, whose target they are
   std::vector<float> target_numeric;  // [rows], standardised
+  // [rows], for a device that holds the rows: they stand for the input and the target, of which
+  // only target_class is there beside them, where it is one class for each row.
+  std::vector<kernels::HeldSample> samples;
 
   std::span<const std::byte> input_bytes() const {
     return tokens.empty() ? std::as_bytes(std::span(input)) : std::as_bytes(std::span(tokens));
@@ -71,6 +75,7 @@ class Loader {
     int threads = 1;               // they change the speed alone, never a batch
     Augmenter augmenter = {};      // of images, anew in every epoch
     Mixer mixer = {};              // of images and their classes, behind the augmenter
+    bool samples = false;          // Batch::samples; then no mixer, and the augmenter moves_alone()
   };
   /// `partition` must outlive the loader; `rows` are indices into it, at least batch_size of them.
   Loader(const DatasetSchema& schema, const Preprocessing& preprocessing,

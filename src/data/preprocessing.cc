@@ -193,13 +193,17 @@ Preprocessing fit_preprocessing(const DatasetSchema& schema, const Partition& pa
   return p;
 }
 
+int64_t input_elements(const DatasetSchema& schema, int64_t context_length, bool category_codes) {
+  return category_codes ? schema.numeric_columns() + schema.categorical_columns()
+                        : schema.interface(context_length).input.elements();
+}
+
 RowTransform::RowTransform(const DatasetSchema& schema, const Preprocessing& p)
     : p_(p),
       image_(schema.kind == DatasetSchema::Kind::kImage),
       text_(schema.kind == DatasetSchema::Kind::kText) {
   TRAINYARD_CHECK(p.fits(schema), "the preprocessing was fitted for another schema");
-  input_size_ = p.category_codes ? schema.numeric_columns() + schema.categorical_columns()
-                                 : schema.interface(p.context_length).input.elements();
+  input_size_ = input_elements(schema, p.context_length, p.category_codes);
   if (image_) {
     channels_ = schema.image[0];
     pixels_ = schema.image[1] * schema.image[2];
@@ -252,11 +256,15 @@ void RowTransform::apply_edited(const Partition& partition, int64_t row, float* 
   copy_image(partition, row, image);
   edit(row, image);
   for (int64_t c = 0; c < channels_; ++c) {
-    const auto channel = static_cast<size_t>(c);
-    const auto scale = static_cast<float>(p_.image_scale / p_.image_std[channel]);
-    const auto shift = static_cast<float>(p_.image_mean[channel] / p_.image_std[channel]);
-    for (int64_t i = 0; i < pixels_; ++i, ++out) *out = *out * scale - shift;
+    const PixelScale standardise = edited_pixels(c);
+    for (int64_t i = 0; i < pixels_; ++i, ++out) *out = standardise(*out);
   }
+}
+
+RowTransform::PixelScale RowTransform::edited_pixels(int64_t channel) const {
+  const auto c = static_cast<size_t>(channel);
+  return {static_cast<float>(p_.image_scale / p_.image_std[c]),
+          static_cast<float>(p_.image_mean[c] / p_.image_std[c])};
 }
 
 void RowTransform::apply(const Partition& partition, int64_t row, float* out,

@@ -57,6 +57,9 @@ Preprocessing fit_preprocessing(const DatasetSchema& schema, const Partition& pa
                                 std::span<const int64_t> rows,
                                 const PreprocessingOptions& options = {});
 
+/// Elements of one input sample.
+int64_t input_elements(const DatasetSchema& schema, int64_t context_length, bool category_codes);
+
 /// Called with a row and its image [C, H, W].
 using ImageEdit = std::function<void(int64_t row, std::span<float> image)>;
 
@@ -77,6 +80,14 @@ class RowTransform {
   /// standardised, in the units in which it is stored.
   void apply(const Partition& partition, int64_t row, float* out,
              const ImageEdit& edit = nullptr) const;
+  /// What apply() makes of each byte in this channel; of one in an image that is edited too, and of
+  /// a pixel that the edit made.
+  const std::array<float, 256>& byte_table(int64_t channel) const {
+    return u8_table_[static_cast<size_t>(channel)];
+  }
+  float standardise_edited(int64_t channel, float pixel) const {
+    return edited_pixels(channel)(pixel);
+  }
   /// A numeric target, standardised; and a prediction mapped back to the target's own units.
   float standardise_target(float value) const;
   /// An input sample, input_size() numbers, mapped back: pixels and numeric columns to their own
@@ -88,6 +99,12 @@ class RowTransform {
   void apply_tabular(const Partition& partition, int64_t row, float* out) const;
   void apply_edited(const Partition& partition, int64_t row, float* out,
                     const ImageEdit& edit) const;
+  /// An edited image's pixels are whole numbers no more: computed, not looked up.
+  struct PixelScale {
+    float scale, shift;
+    float operator()(float pixel) const { return pixel * scale - shift; }
+  };
+  PixelScale edited_pixels(int64_t channel) const;
 
   Preprocessing p_;
   bool image_ = false;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <new>
 
+#include "src/base/check.h"
 #include "src/plan/program.h"
 
 namespace trainyard {
@@ -33,6 +34,11 @@ std::unique_ptr<Stopwatch> Backend::make_stopwatch() { return std::make_unique<H
 Status Backend::connect(std::span<Backend* const> /*ranks*/) {
   return make_error(ErrorCode::kFailedPrecondition, "DEVICES_UNSUPPORTED",
                     "the " + std::string(name()) + " backend trains a job on one device alone");
+}
+
+void Backend::gather_rows(const kernels::HeldRows& /*held*/, const kernels::HeldSample* /*samples*/,
+                          int64_t /*count*/, void* /*x*/, void* /*target*/) {
+  TRAINYARD_CHECK(false, "the " + std::string(name()) + " backend holds no rows");
 }
 
 void* Backend::allocate_host(int64_t bytes) {

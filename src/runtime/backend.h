@@ -17,6 +17,11 @@
 
 namespace trainyard {
 
+namespace kernels {
+struct HeldRows;  // kernels/held_rows.h
+struct HeldSample;
+}  // namespace kernels
+
 /// Pointers of one step, bound once: placements never move. A left-out tensor is nullptr.
 struct KernelArgs {
   std::vector<const void*> inputs;
@@ -102,6 +107,13 @@ class Backend {
   virtual void copy_to_host(void* host, const void* device, int64_t bytes) = 0;
   /// Waits until all submitted work is done.
   virtual void synchronize() = 0;
+
+  /// True where gather_rows() is there: a dataset's rows may lie in the device's memory, and
+  /// batches are made of them there.
+  virtual bool holds_rows() const { return false; }
+  /// Submits it. All pointers, and those in `held`, are the device's.
+  virtual void gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples,
+                           int64_t count, void* x, void* target);
 
   /// True where work goes on after it was submitted. Then the next step is submitted before the
   /// results of this one are looked at.

@@ -209,6 +209,12 @@ void Executor::write(TensorId id, std::span<const std::byte> bytes) {
   prepared_.backend_.copy_to_device(address(id), permuted.data(), t.type.bytes());
 }
 
+void* Executor::place_to_write(TensorId id) const {
+  const TensorInfo& t = program().graph.tensor(id);
+  TRAINYARD_CHECK(!t.is_half() && !is_permuted(t), t.name + " is not written as it is");
+  return address(id);
+}
+
 void Executor::read(TensorId id, std::span<std::byte> bytes) const {
   const TensorInfo& t = program().graph.tensor(id);
   TRAINYARD_CHECK(static_cast<int64_t>(bytes.size()) == t.type.bytes(),

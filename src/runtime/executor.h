@@ -88,6 +88,8 @@ class Executor {
   void write(TensorId id, std::span<const std::byte> bytes);
   void read(TensorId id, std::span<std::byte> bytes) const;
   void read(TensorId id, std::span<std::byte> bytes, size_t offset) const;
+  /// Where write() would put a tensor, row-major, for who writes it on the device.
+  void* place_to_write(TensorId id) const;
   /// In two parts, so that the device goes on meanwhile: begin_read() submits a copy of a tensor as
   /// it is stored to `host`, of stored_bytes(); when it has arrived, take() makes of it what read()
   /// gives. Of tensors that lie row-major.

@@ -65,6 +65,12 @@ class ProfilingBackend final : public Backend {
     inner_.copy_to_host(host, device, bytes);
   }
   void synchronize() override { inner_.synchronize(); }
+  bool holds_rows() const override { return inner_.holds_rows(); }
+  void gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples, int64_t count,
+                   void* x, void* target) override {
+    at_point_ = false;
+    inner_.gather_rows(held, samples, count, x, target);
+  }
   bool runs_ahead() const override { return inner_.runs_ahead(); }
   std::unique_ptr<Stopwatch> make_stopwatch() override { return inner_.make_stopwatch(); }
   DevicePeak peak() const override { return inner_.peak(); }

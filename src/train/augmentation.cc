@@ -94,6 +94,15 @@ bool mixes(const AugmentationSpec& spec) {
   return kind != nullptr && kind->make_mixing != nullptr;
 }
 
+/// Of images by themselves; `list` has been checked.
+std::vector<Augmentation> list_augmentations(const std::vector<AugmentationSpec>& list) {
+  std::vector<Augmentation> augmentations;
+  for (const AugmentationSpec& spec : list) {
+    if (!mixes(spec)) augmentations.push_back(find_kind(spec.kind)->make(spec.attributes));
+  }
+  return augmentations;
+}
+
 // Batches are mixed of finished images, and each kind of mixing is one choice.
 void check_order(const std::vector<AugmentationSpec>& list, Violations& violations) {
   std::set<std::string> seen;
@@ -191,6 +200,10 @@ bool mixes_classes(const std::vector<AugmentationSpec>& list) {
   return std::ranges::any_of(list, mixes);
 }
 
+bool moves_images_alone(const std::vector<AugmentationSpec>& list) {
+  return !mixes_classes(list) && moves_alone(list_augmentations(list));
+}
+
 void check_mixing(const std::vector<AugmentationSpec>& list, int64_t batch_size,
                   const Objective& objective, Violations& violations) {
   const auto first = std::ranges::find_if(list, mixes);
@@ -218,10 +231,7 @@ void check_mixing(const std::vector<AugmentationSpec>& list, int64_t batch_size,
 
 Augmenter make_augmenter(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema,
                          const Preprocessing& preprocessing) {
-  std::vector<Augmentation> augmentations;
-  for (const AugmentationSpec& spec : list) {
-    if (!mixes(spec)) augmentations.push_back(find_kind(spec.kind)->make(spec.attributes));
-  }
+  std::vector<Augmentation> augmentations = list_augmentations(list);
   if (augmentations.empty()) return {};
   std::vector<float> mean;  // as the pixels are stored
   for (const double m : preprocessing.image_mean) {

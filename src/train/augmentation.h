@@ -34,6 +34,9 @@ void check_augmentation(const std::vector<AugmentationSpec>& list, const Dataset
 
 /// True if images are mixed with others of their batch: their targets are shares of classes.
 bool mixes_classes(const std::vector<AugmentationSpec>& list);
+/// True if a device that holds the images can make them, without the host: images by themselves,
+/// changed by what moves_alone(), or not at all.
+bool moves_images_alone(const std::vector<AugmentationSpec>& list);
 /// Refuses mixing where the batch is one image, or the loss cannot take shares of classes.
 void check_mixing(const std::vector<AugmentationSpec>& list, int64_t batch_size,
                   const Objective& objective, Violations& violations);

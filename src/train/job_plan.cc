@@ -145,12 +145,12 @@ Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const Dat
 }
 
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                     int64_t limit_bytes, int64_t workspace_bytes, int64_t ranks) {
+                     int64_t limit_bytes, int64_t besides_bytes, int64_t ranks) {
   const auto fits = [&](const auto& change) {
     Recipe changed = recipe;
     change(changed);
     const Result<RunPlan> plan = plan_run(model, changed, schema, ranks);
-    return plan.ok() && plan->memory.total() + workspace_bytes <= limit_bytes;
+    return plan.ok() && plan->memory.total() + besides_bytes <= limit_bytes;
   };
   FitAdvice advice;
   for (const Recompute r : {Recompute::kBlocks, Recompute::kFull}) {

@@ -52,9 +52,10 @@ struct FitAdvice {
   int64_t accumulate_steps = 0;
   int64_t batch_size = 0;  // the largest that fits; 0: none does
 };
-/// `workspace_bytes` is what the kernels take on top, if it is known.
+/// `besides_bytes` is what is needed on top: the kernels' workspace, if it is known, and the
+/// dataset on a GPU that holds it.
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                     int64_t limit_bytes, int64_t workspace_bytes, int64_t ranks = 1);
+                     int64_t limit_bytes, int64_t besides_bytes, int64_t ranks = 1);
 /// "recipe.recompute: blocks, recipe.accumulate_steps: 4 or recipe.batch_size: 48 would fit": the
 /// advice in words; never empty.
 std::string describe(const FitAdvice& advice);

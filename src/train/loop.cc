@@ -29,7 +29,7 @@ std::string short_number(double v) {
 
 Loader::Options loader_options(const Recipe& recipe, const DatasetSchema& schema,
                                const Preprocessing& preprocessing, const Split& split,
-                               int64_t first_step) {
+                               int64_t first_step, bool samples) {
   Loader::Options options;
   options.batch_size = recipe.batch_size;
   options.seed = recipe.seed;
@@ -38,7 +38,20 @@ Loader::Options loader_options(const Recipe& recipe, const DatasetSchema& schema
   options.first_step = first_step;
   options.augmenter = make_augmenter(recipe.augmentation, schema, preprocessing);
   options.mixer = make_mixer(recipe.augmentation, schema);
+  options.samples = samples;
   return options;
+}
+
+bool hold_rows(const Recipe& recipe, const RunShape& shape, const Dataset& data,
+               const Preprocessing& preprocessing, const Backend& backend,
+               TrainingSession& session) {
+  if (!backend.holds_rows() || !shape.held.has_value()) return false;
+  const Augmenter augmenter = make_augmenter(recipe.augmentation, data.schema(), preprocessing);
+  session.hold({*shape.held,
+                RowTransform(data.schema(), preprocessing),
+                data.train(),
+                {augmenter.mean().begin(), augmenter.mean().end()}});
+  return true;
 }
 
 Loop::Loop(const LoopContext& context, TrainingSession& session, Files& files, Reporter& reporter,
@@ -67,7 +80,7 @@ Status Loop::run(const std::stop_token& stop) {
     Loader loader(context_.data.schema(), context_.preprocessing, context_.data.train(),
                   context_.split.train,
                   loader_options(recipe, context_.data.schema(), context_.preprocessing,
-                                 context_.split, state_.step));
+                                 context_.split, state_.step, context_.holds_rows));
     while (state_.step < shape.steps_total && !stops_early()) {
       if (stop.stop_requested()) {
         while (!under_way_.empty()) {
@@ -118,6 +131,7 @@ void Loop::begin_step(Loader& loader) {
   TrainingSession::StepInputs inputs;
   inputs.input = batch.input_bytes();
   inputs.target = batch.target_bytes();
+  inputs.samples = batch.samples;
   inputs.step = step;
   inputs.learning_rate = static_cast<float>(rate);
   session_.begin_step(inputs);

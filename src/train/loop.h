@@ -27,12 +27,20 @@ struct LoopContext {
   const Split& split;
   const std::string& digest;  // of the job
   std::string_view backend;
+  bool holds_rows;  // the session does: TrainingSession::hold()
 };
 
-/// How a job's training batches are made, from step `first_step` on.
+/// How a job's training batches are made, from step `first_step` on. `samples`: for a session that
+/// holds the rows.
 Loader::Options loader_options(const Recipe& recipe, const DatasetSchema& schema,
                                const Preprocessing& preprocessing, const Split& split,
-                               int64_t first_step);
+                               int64_t first_step, bool samples);
+
+/// Brings a job's training rows to the session's devices, if those hold rows and these can be held.
+/// False: batches come from the host.
+bool hold_rows(const Recipe& recipe, const RunShape& shape, const Dataset& data,
+               const Preprocessing& preprocessing, const Backend& backend,
+               TrainingSession& session);
 
 class Loop {
  public:

@@ -272,6 +272,7 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
   plan.validation_rows = shape.validation_rows;
   plan.test_rows = shape.test_rows;
   plan.ranks = shape.ranks;
+  plan.dataset_bytes = shape.held.has_value() ? shape.held->bytes : 0;
   plan.flops_per_step = train.flops * shape.micro_batches;
   for (const auto* other : {&programs.update, &programs.average}) {
     if (other->has_value()) plan.flops_per_step += (*other)->program.flops;

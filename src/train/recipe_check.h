@@ -6,6 +6,7 @@
 #include "src/base/result.h"
 #include "src/data/schema.h"
 #include "src/models/loss.h"
+#include "src/train/held_plan.h"
 #include "src/train/trainer.h"
 
 namespace trainyard {
@@ -24,6 +25,7 @@ struct RunShape {
   int64_t context_length = 0;    // of a text's samples, which are the rows above; else 0
   int64_t evaluation_batch = 0;  // rows per run of a rank's evaluation program; 0: none to evaluate
   Objective objective;
+  std::optional<HeldPlan> held;  // training rows on a device that holds them; else by the host
 };
 
 /// Refuses every field that is out of range or has no effect, all at once (up to 16), by the name

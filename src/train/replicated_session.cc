@@ -158,6 +158,10 @@ void ReplicatedSession::wait_behind_nodes(bool waits) {
   for (const auto& session : replicas_->sessions) session->wait_behind_nodes(waits);
 }
 
+void ReplicatedSession::hold(const HeldSource& source) {
+  run_all([source](Replicas& all, size_t r) { all.sessions[r]->hold(source); }, kNoLimit);
+}
+
 void ReplicatedSession::begin_step(const StepInputs& inputs) {
   if (steps_begun_++ == 0) first_step_ = inputs.step;
   under_way_.push_back(Clock::now());

@@ -47,6 +47,7 @@ class ReplicatedSession final : public TrainingSession {
   std::vector<TensorInfo> weight_tensors() const override { return first().weight_tensors(); }
   void write_weight(std::string_view name, std::span<const std::byte> bytes) override;
 
+  void hold(const HeldSource& source) override;
   /// Both throw what a rank threw first, or RankStopped; the session is not to be used then.
   void begin_step(const StepInputs& inputs) override;
   StepResult finish_step() override;

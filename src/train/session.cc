@@ -242,14 +242,24 @@ void Session::make_results() {
   }
 }
 
-void Session::begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results) {
+void Session::write_inputs(const StepInputs& inputs, int64_t index) {
   // A micro-batch has the rows that one device would take; each rank has an equal part of them.
-  const auto part = [&](std::span<const std::byte> bytes) {
-    const size_t size = bytes.size() / static_cast<size_t>(micro_batches_ * rank_.count);
-    return bytes.subspan(size * static_cast<size_t>(index * rank_.count + rank_.index), size);
+  const auto part = [&](auto batch) {
+    const size_t size = batch.size() / static_cast<size_t>(micro_batches_ * rank_.count);
+    return batch.subspan(size * static_cast<size_t>(index * rank_.count + rank_.index), size);
   };
+  const bool has_target = train_ids_.target != kNoTensor;
+  if (held_.has_value()) {
+    held_->gather(part(inputs.samples), train_->place_to_write(train_ids_.input),
+                  has_target ? train_->place_to_write(train_ids_.target) : nullptr);
+    return;
+  }
   train_->write(train_ids_.input, part(inputs.input));
-  if (train_ids_.target != kNoTensor) train_->write(train_ids_.target, part(inputs.target));
+  if (has_target) train_->write(train_ids_.target, part(inputs.target));
+}
+
+void Session::begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results) {
+  write_inputs(inputs, index);
   write_scalar(*train_, train_ids_.micro_step, index);
   // Keys what is random in the model: each micro-batch draws its own.
   const int64_t step = inputs.step * micro_batches_ + index;

@@ -25,7 +25,7 @@ Status check_kernels(const RunPrograms& programs, const Backend& backend);
 /// by this backend with its threads, and then exact. Allocates nothing on the device.
 int64_t measure_workspace(RunPrograms programs, Backend& backend);
 
-/// After construction nothing is allocated on the device.
+/// After construction and hold() nothing is allocated on the device.
 class Session final : public TrainingSession {
  public:
   /// `micro_batches`: how many of them are one step. `rank`: which part of every batch this one
@@ -43,6 +43,7 @@ class Session final : public TrainingSession {
   /// another session of the same job.
   void copy_state(const Session& from);
 
+  void hold(const HeldSource& source) override { held_.emplace(backend_, source); }
   /// The inputs are the whole batch, the result is that of this rank's rows.
   void begin_step(const StepInputs& inputs) override;
   StepResult finish_step() override;
@@ -77,6 +78,8 @@ class Session final : public TrainingSession {
   void find_saved();
   /// Where a weight is evaluated.
   const Saved& evaluated(const Saved& weight) const;
+  /// The training program's input and target.
+  void write_inputs(const StepInputs& inputs, int64_t index);
   void begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results);
   /// Where a step's results go until they are looked at.
   void make_results();
@@ -93,6 +96,7 @@ class Session final : public TrainingSession {
   BoundProgram train_ids_, update_ids_, average_ids_, evaluate_ids_;
   std::optional<Arena> arena_;
   std::optional<Executor> train_, update_, average_, evaluate_;
+  std::optional<HeldDataset> held_;
   std::vector<Saved> saved_;  // weights and optimizer state, in the order of the programs
   std::map<std::string, size_t, std::less<>> saved_by_name_;
   int64_t micro_batches_ = 1;

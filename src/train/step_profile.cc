@@ -164,19 +164,19 @@ Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
       fit_preprocessing(schema, data.train(), split.train,
                         {shape.context_length, shape.objective.unit_input(),
                          shape.objective.interface.category_codes});
-  Loader loader(schema, preprocessing, data.train(), split.train,
-                loader_options(recipe, schema, preprocessing, split, 0));
-
   ProfilingBackend timed(backend);
   Session session(std::move(programs), timed, shape.micro_batches);
   session.initialise(recipe.seed);
+  const bool held = hold_rows(recipe, shape, data, preprocessing, backend, session);
+  Loader loader(schema, preprocessing, data.train(), split.train,
+                loader_options(recipe, schema, preprocessing, split, 0, held));
   int64_t step = 0;
   const auto next = [&] {
     const Batch& batch = loader.next();
     const double rate = learning_rate_at(recipe.schedule, recipe.optimizer.learning_rate,
                                          std::min(step, shape.steps_total - 1), shape.steps_total);
     return Session::StepInputs{batch.input_bytes(), batch.target_bytes(), step++,
-                               static_cast<float>(rate)};
+                               static_cast<float>(rate), batch.samples};
   };
   return profile_steps(session, timed, next, options, stop);
 }

@@ -1,6 +1,7 @@
 // One job from spec to trained model: open the data, plan, allocate, load, loop, write the model.
 #include "src/train/trainer.h"
 
+#include "src/base/text.h"
 #include "src/train/initial_weights.h"
 #include "src/train/loop.h"
 #include "src/train/model_artifact.h"
@@ -50,7 +51,7 @@ Result<RunPrograms> compile_rank(const OpenJob& open, int64_t rank, const Backen
 
 /// Loads, loops, writes the model. `plan` is complete but for what only the session knows.
 Result<TrainResult> run(const OpenJob& open, RunPlan plan, TrainingSession& session,
-                        std::string_view backend, Files& files, Reporter& reporter,
+                        const Backend& backend, Files& files, Reporter& reporter,
                         const std::stop_token& stop) {
   const TrainJob& job = open.job;
   const DatasetSchema& schema = open.data.schema();
@@ -65,15 +66,22 @@ Result<TrainResult> run(const OpenJob& open, RunPlan plan, TrainingSession& sess
                          shape.objective.interface.category_codes});
 
   plan.memory.workspace_bytes = session.workspace_bytes();
+  const bool held = hold_rows(job.recipe, shape, open.data, preprocessing, backend, session);
+  if (held) {
+    reporter.log("the training data lies on the device: " + human_bytes(plan.dataset_bytes));
+  } else {
+    plan.dataset_bytes = 0;
+  }
   ASSIGN_OR_RETURN(const std::optional<LoopState> resumed,
-                   resume(job, digest, backend, session, reporter));
+                   resume(job, digest, backend.name(), session, reporter));
   if (!resumed.has_value()) {
     ASSIGN_OR_RETURN(plan.initial_weights, begin(job, session, reporter));
   }
   plan.first_step = resumed.value_or(LoopState{}).step;
   reporter.started(plan);
 
-  const LoopContext context{job, open.data, shape, preprocessing, split, digest, backend};
+  const LoopContext context{job,   open.data, shape,          preprocessing,
+                            split, digest,    backend.name(), held};
   session.wait_behind_nodes(job.names_faults);
   Loop loop(context, session, files, reporter, resumed.value_or(LoopState{}));
   if (Status s = loop.run(stop); !s.ok()) return std::move(s).error();
@@ -113,7 +121,7 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
   ASSIGN_OR_RETURN(RunPrograms programs, compile_rank(open, 0, backend));
   const RunPlan plan = describe_run(programs, open.shape);
   Session session(std::move(programs), backend, open.shape.micro_batches);
-  return run(open, plan, session, backend.name(), files, reporter, stop);
+  return run(open, plan, session, backend, files, reporter, stop);
 }
 
 Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& devices, Files& files,
@@ -132,7 +140,7 @@ Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& de
   }
   const RunPlan plan = describe_run(programs.front(), open.shape);
   ReplicatedSession session(std::move(programs), devices, open.shape.micro_batches);
-  return run(open, plan, session, devices.front().backend->name(), files, reporter, stop);
+  return run(open, plan, session, *devices.front().backend, files, reporter, stop);
 }
 
 }  // namespace trainyard

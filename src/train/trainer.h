@@ -128,6 +128,9 @@ struct RunPlan {
   int64_t train_rows = 0, validation_rows = 0, test_rows = 0;
   int64_t ranks = 1;       // devices that train it together
   MemoryBreakdown memory;  // of each of them
+  // Beside that, of each GPU: the training rows (src/train/held_plan.h). 0 on the CPU, which holds
+  // none; who plans for it says so.
+  int64_t dataset_bytes = 0;
   int64_t flops_per_step = 0;
   Precision precision = Precision::kFp32;               // that it computes in
   std::optional<InitialWeightsReport> initial_weights;  // where the recipe asks for some

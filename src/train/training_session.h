@@ -12,6 +12,7 @@
 #include "src/checkpoint/safetensors.h"
 #include "src/graph/graph.h"
 #include "src/train/evaluate.h"
+#include "src/train/held_dataset.h"
 
 namespace trainyard {
 
@@ -47,11 +48,17 @@ class TrainingSession : public BatchModel {
   /// `name` is one of weight_tensors(), `bytes` of its size.
   virtual void write_weight(std::string_view name, std::span<const std::byte> bytes) = 0;
 
+  /// Brings the training rows to each device: Backend::holds_rows(). Once, before the first step;
+  /// steps are then asked for by their samples.
+  virtual void hold(const HeldSource& source) = 0;
+
   struct StepInputs {
     std::span<const std::byte> input;  // of the whole batch
     std::span<const std::byte> target;
     int64_t step = 0;  // 0-based
     float learning_rate = 0;
+    // Of the whole batch, instead of the first two, behind hold().
+    std::span<const kernels::HeldSample> samples = {};
   };
   struct StepResult {
     float loss = 0;  // the mean over the micro-batches, and over the ranks

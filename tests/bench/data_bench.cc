@@ -112,6 +112,39 @@ void bench_dataset(const fs::path& folder) {
   }
 }
 
+/// What the host does for one step: whole batches, beside the samples that it sends to a device
+/// which holds the rows. Seconds that one loader thread takes, and bytes that are sent.
+void bench_samples(const fs::path& folder) {
+  const Dataset d = Dataset::open(folder, false).value();
+  const std::vector<int64_t> rows = split_rows(d.train().rows, 0.1, 1).train;
+  const Preprocessing p = fit_preprocessing(d.schema(), d.train(), rows);
+  constexpr int kSteps = 2000;
+  for (const bool augmented : {false, true}) {
+    for (const bool samples : {false, true}) {
+      Loader::Options options;
+      options.batch_size = 64;
+      options.samples = samples;
+      if (augmented) {
+        options.augmenter =
+            Augmenter({RandomCrop{}, RandomHorizontalFlip{}, Cutout{}}, d.schema().image,
+                      std::vector<float>(static_cast<size_t>(d.schema().image[0]), 0));
+      }
+      size_t bytes = 0;
+      const double seconds = best_of([&] {
+        Loader loader(d.schema(), p, d.train(), rows, options);
+        for (int i = 0; i < kSteps; ++i) {
+          const Batch& batch = loader.next();
+          bytes = samples ? std::as_bytes(std::span(batch.samples)).size()
+                          : batch.input_bytes().size() + batch.target_bytes().size();
+        }
+      });
+      std::printf("step     batch 64%s, %s %8.1f us, %zu bytes sent\n",
+                  augmented ? ", augmented" : "",
+                  samples ? "its samples:" : "all of it:  ", 1e6 * seconds / kSteps, bytes);
+    }
+  }
+}
+
 fs::path make_folder() {
   std::string pattern = (fs::temp_directory_path() / "trainyard-bench-XXXXXX").string();
   return ::mkdtemp(pattern.data());
@@ -162,6 +195,7 @@ int run(const fs::path& data) {
                 {}},
                folder / "mnist");
   bench_dataset(folder / "mnist");
+  bench_samples(folder / "mnist");
   fs::remove_all(folder);
   return 0;
 }

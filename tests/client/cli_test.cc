@@ -180,12 +180,15 @@ v1::JobPlan deep_plan(int blocks) {
 TEST_F(Cli, PlanOfADatasetsNameAsksTheServer) {
   server_.state().plan = deep_plan(1);
   server_.state().plan.mutable_run()->set_precision(v1::Recipe::TF32);
+  server_.state().plan.mutable_run()->mutable_memory()->set_dataset_bytes(7 << 20);
   const Done done = run({"plan", spec()});
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_NE(done.out.find("tf32"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("1,234,567"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("block0"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("parameters"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("dataset     7 MiB"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("12 MiB"), std::string::npos) << "in all\n" << done.out;
   ASSERT_EQ(server_.state().plans.size(), 1u);
   EXPECT_EQ(server_.state().plans[0].spec().dataset().name(), "digits");
   EXPECT_TRUE(server_.state().submits.empty());

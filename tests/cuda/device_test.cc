@@ -7,6 +7,7 @@
 #include "src/base/cores.h"
 #include "src/runtime/cuda_module.h"
 #include "src/train/device_check.h"
+#include "tests/cuda/held_rows.h"
 #include "tests/cuda/ranks.h"
 
 namespace trainyard {
@@ -21,6 +22,12 @@ TEST(CudaDevice, PassesItsCheck) {
     return true;
   });
   EXPECT_EQ(check.failure(), "");
+}
+
+TEST(CudaDevice, GathersTheBatchesThatTheHostWouldMake) {
+  const auto cuda = open_cuda_backend(TRAINYARD_TEST_CUDA_MODULE, 0);
+  if (!cuda.ok()) GTEST_SKIP() << "no GPU: " << cuda.error().message;
+  testing::expect_held_batches(**cuda);
 }
 
 TEST(CudaDevice, TwoTrainLikeTwoCpus) {

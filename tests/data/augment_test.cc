@@ -163,5 +163,58 @@ TEST(Augmenter, CutoutTakesTheMeanAndMayLieAtTheEdge) {
   EXPECT_GT(sizes.size(), 3u);
 }
 
+// The image that a move shows, [2, H, W], with 100 where it is filled (augmented() fills so).
+std::vector<float> moved(const kernels::ImageMove& move, const Shape& shape) {
+  const std::vector<float> from = ramp(shape.elements());
+  const int64_t area = shape[1] * shape[2];
+  std::vector<float> to;
+  for (int64_t c = 0; c < shape[0]; ++c) {
+    for (int32_t y = 0; y < shape[1]; ++y) {
+      for (int32_t x = 0; x < shape[2]; ++x) {
+        const int64_t i = kernels::source_of(move, shape[2], y, x);
+        to.push_back(i == kernels::kFilledPixel  ? 100
+                     : i == kernels::kBlackPixel ? 0
+                                                 : from[static_cast<size_t>(c * area + i)]);
+      }
+    }
+  }
+  return to;
+}
+
+TEST(Augmenter, AMoveIsWhatIsApplied) {
+  const RandomHorizontalFlip across;
+  const RandomVerticalFlip down;
+  const std::vector<std::vector<Augmentation>> lists = {
+      {across},
+      {down},
+      {RandomCrop{2}},
+      {Cutout{3}},
+      {RandomCrop{4}, across, Cutout{3}},
+      {Cutout{2}, RandomCrop{3}, down, across},   // the box moves along
+      {RandomCrop{5}, Cutout{4}, RandomCrop{5}},  // black and box go out and do not come back
+      {across, RandomCrop{1}, across, RandomCrop{7}, down, Cutout{1}, RandomCrop{2}},
+  };
+  for (size_t k = 0; k < lists.size(); ++k) {
+    for (const Shape& shape : {Shape{2, 5, 7}, Shape{1, 8, 4}, Shape{3, 1, 9}}) {
+      const Augmenter augmenter(lists[k], shape,
+                                std::vector<float>(static_cast<size_t>(shape[0]), 100));
+      ASSERT_TRUE(moves_alone(lists[k]));
+      for (int64_t row = 0; row < 40; ++row) {
+        ASSERT_EQ(moved(augmenter.draw_move(7, 3, row), shape),
+                  augmented(lists[k], shape, 7, 3, row))
+            << "list " << k << ", " << shape.to_string() << ", row " << row;
+      }
+    }
+  }
+}
+
+TEST(Augmenter, WhatIsNoMoveIsKnown) {
+  EXPECT_TRUE(moves_alone({}));
+  EXPECT_FALSE(moves_alone(std::vector<Augmentation>{Cutout{}, Cutout{}})) << "one box alone";
+  EXPECT_FALSE(moves_alone(std::vector<Augmentation>{RandomCrop{}, RandomResizedCrop{}}));
+  EXPECT_FALSE(moves_alone(std::vector<Augmentation>{RandomRotation{5}}));
+  EXPECT_FALSE(moves_alone(std::vector<Augmentation>{ColorJitter{}}));
+}
+
 }  // namespace
 }  // namespace trainyard

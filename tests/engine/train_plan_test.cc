@@ -8,6 +8,7 @@
 #include "kernels/math/philox.h"
 #include "src/base/philox.h"
 #include "src/train/evaluate.h"
+#include "src/train/held_plan.h"
 #include "src/train/initialise.h"
 #include "src/train/session.h"
 
@@ -125,6 +126,43 @@ TEST(PlanRun, CountsStepsParametersAndBytes) {
   EXPECT_GE(plan.memory.parameter_bytes, plan.parameter_count * 4);
   EXPECT_GT(plan.memory.activation_bytes, 0);
   EXPECT_GE(plan.flops_per_step, 3 * 2 * 10 * (64 * 12 + 12 * 3) - 2 * 10 * 64 * 12);
+}
+
+// Rows of 64 bytes, a table of 1 KiB, 64 bytes for each sample of a batch.
+TEST(PlanRun, TellsWhatAGpuHoldsOfTheDataset) {
+  const auto dataset_bytes = [](const Recipe& recipe, int64_t rows = 100, int64_t ranks = 1) {
+    return plan_run(mlp(), recipe, digits_schema(rows), ranks).value().dataset_bytes;
+  };
+  Recipe recipe = good_recipe();
+  EXPECT_EQ(dataset_bytes(recipe), 6400 + 1024 + 640);
+  EXPECT_EQ(dataset_bytes(recipe, 100, 2), 6400 + 1024 + 320) << "all rows on each rank";
+  recipe.accumulate_steps = 5;
+  EXPECT_EQ(dataset_bytes(recipe), 6400 + 1024 + 128);
+  recipe.accumulate_steps = 1;
+  recipe.augmentation = {{"random_horizontal_flip"}, {"cutout", {{"size", int64_t{3}}}}};
+  EXPECT_EQ(dataset_bytes(recipe), 6400 + 1024 + 64 + 640) << "with black and the mean";
+  EXPECT_EQ(plan_run(mlp(), recipe, digits_schema(100)).value().memory.total(),
+            plan_run(mlp(), good_recipe(), digits_schema(100)).value().memory.total());
+  recipe.augmentation.push_back({"random_rotation", {{"degrees", 5.0}}});
+  EXPECT_EQ(dataset_bytes(recipe), 0) << "is left to the host";
+  recipe.augmentation = {{"mixup"}};
+  EXPECT_EQ(dataset_bytes(recipe), 0) << "is left to the host";
+  const int64_t rows = kHeldBytesMax / 64;
+  EXPECT_EQ(dataset_bytes(good_recipe(), rows), kHeldBytesMax + 1024 + 640);
+  EXPECT_EQ(dataset_bytes(good_recipe(), rows + 1), 0) << "is too large";
+}
+
+TEST(PlanRun, CountsWhatAGpuHoldsAsItIsStored) {
+  DatasetSchema table;
+  table.columns = {{ColumnSchema::Kind::kNumeric, "a", {}},
+                   {ColumnSchema::Kind::kCategorical, "b", {"x", "y", "z"}}};
+  table.target.classes = {"a", "b"};
+  table.train_rows = 100;
+  ModelSpec model = mlp();
+  EXPECT_EQ(plan_run(model, good_recipe(), table).value().dataset_bytes, 100 * 4 * 4 + 640);
+  model.parameters.set("embedding", std::string("auto"));
+  EXPECT_EQ(plan_run(model, good_recipe(), table).value().dataset_bytes, 832 + 640)
+      << "100 rows of a number and a code, to a multiple of 64";
 }
 
 TEST(PlanRun, NamesTheFieldTheValueAndWhatIsAccepted) {

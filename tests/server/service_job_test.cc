@@ -248,6 +248,7 @@ TEST_F(ServiceJob, ValidateOnlyPlansAndStoresNothing) {
   EXPECT_TRUE(job.uid().empty());
   EXPECT_EQ(job.plan().steps_total(), 24);
   EXPECT_GT(job.plan().memory().parameter_bytes(), 0);
+  EXPECT_EQ(job.plan().memory().dataset_bytes(), 0) << "the CPU holds none of it";
   EXPECT_FALSE(job.plan().device_advice().empty());
   v1::GetJobRequest get;
   get.set_name("tenants/default/jobs/dry-run");
@@ -402,6 +403,8 @@ TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
   EXPECT_EQ(two.run().steps_total(), one.run().steps_total());
   EXPECT_GT(two.run().flops_per_step(), one.run().flops_per_step()) << "each updates all weights";
   EXPECT_EQ(two.run().memory().parameter_bytes(), one.run().memory().parameter_bytes());
+  EXPECT_GT(one.run().memory().dataset_bytes(), 0);
+  EXPECT_EQ(one.fit().bytes_needed(), total_bytes(one.run().memory()));
   EXPECT_LT(two.run().memory().activation_bytes(), one.run().memory().activation_bytes());
   EXPECT_EQ(two.layers(0).output_shape(0), 60);
   EXPECT_NE(

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/held_rows.h"
 #include "src/base/check.h"
 #include "src/plan/program.h"
 #include "src/runtime/cuda/kernels.h"
@@ -144,6 +145,14 @@ std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& subm
   cudaGraphExec_t exec = nullptr;
   check(cudaGraphInstantiate(&exec, graph.get(), 0), "cudaGraphInstantiate");
   return std::make_unique<GraphRecording>(device_, GraphExec(exec));
+}
+
+void CudaBackend::gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples,
+                              int64_t count, void* x, void* target) {
+  const NvtxRange range("gather_rows");
+  device_.make_current();
+  kernels::cuda::gather_rows(held, samples, count, x, target, device_.stream());
+  check(cudaPeekAtLastError(), "gathering the rows of a batch");
 }
 
 std::unique_ptr<Stopwatch> CudaBackend::make_stopwatch() {

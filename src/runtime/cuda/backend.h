@@ -37,6 +37,10 @@ class CudaBackend final : public Backend {
   void copy_to_host(void* host, const void* device, int64_t bytes) override;
   void synchronize() override;
 
+  bool holds_rows() const override { return true; }
+  void gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples, int64_t count,
+                   void* x, void* target) override;
+
   /// Events on the stream.
   std::unique_ptr<Stopwatch> make_stopwatch() override;
   DevicePeak peak() const override;

@@ -1,0 +1,44 @@
+#include "src/train/held_dataset.h"
+
+#include <string>
+
+#include "src/base/check.h"
+
+namespace trainyard {
+
+HeldDataset::HeldDataset(Backend& backend, const HeldSource& source)
+    : backend_(backend),
+      count_(source.plan.samples),
+      memory_(static_cast<std::byte*>(backend.allocate(source.plan.bytes)), Release{backend}),
+      samples_(reinterpret_cast<kernels::HeldSample*>(at(source.plan.samples_at))),
+      layout_(source.plan.form.layout) {
+  const HeldPlan& plan = source.plan;
+  int64_t brought = 0;
+  visit_held_rows(plan.form, source.transform, source.partition,
+                  [&](std::span<const std::byte> part) {
+                    TRAINYARD_CHECK(brought + std::ssize(part) <= plan.form.data_bytes(),
+                                    "more rows than were planned with");
+                    bring(brought, part);
+                    brought += std::ssize(part);
+                  });
+  const std::vector<float> table = held_table(plan.form, source.transform);
+  const std::vector<float> fills = held_fills(plan.form, source.transform, source.mean);
+  if (!table.empty()) bring(plan.table_at, std::as_bytes(std::span(table)));
+  if (!fills.empty()) bring(plan.fills_at, std::as_bytes(std::span(fills)));
+  layout_.rows = at(0);
+  layout_.table = reinterpret_cast<const float*>(at(plan.table_at));
+  layout_.fills = reinterpret_cast<const float*>(at(plan.fills_at));
+}
+
+void HeldDataset::bring(int64_t offset, std::span<const std::byte> bytes) {
+  backend_.copy_to_device(at(offset), bytes.data(), std::ssize(bytes));
+}
+
+void HeldDataset::gather(std::span<const kernels::HeldSample> samples, void* input, void* target) {
+  TRAINYARD_CHECK(std::ssize(samples) == count_,
+                  std::to_string(samples.size()) + " samples, expected " + std::to_string(count_));
+  backend_.copy_to_device(samples_, samples.data(), std::ssize(std::as_bytes(samples)));
+  backend_.gather_rows(layout_, samples_, count_, input, target);
+}
+
+}  // namespace trainyard
