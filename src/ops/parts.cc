@@ -6,9 +6,11 @@
 
 #include "src/base/check.h"
 #include "src/ops/add.h"
+#include "src/ops/conv.h"
 #include "src/ops/gelu.h"
 #include "src/ops/gemm.h"
 #include "src/ops/layer_normalization.h"
+#include "src/ops/relu.h"
 
 namespace trainyard {
 namespace {
@@ -41,6 +43,19 @@ std::vector<Node> gelu_gemm_grad(const Node& n) {
   return parts;
 }
 
+std::vector<Node> conv_relu(const Node& n) {
+  const TensorId y = n.outputs[0];
+  return {part(n, *conv_op(), n.inputs, {y}, n.attributes), part(n, *relu_op(), {y}, {y})};
+}
+
+std::vector<Node> relu_conv_grad(const Node& n) {
+  const TensorId x = n.inputs[0], w = n.inputs[1], dy = n.inputs[2], y = n.inputs[3];
+  const TensorId dpre = n.outputs[3];
+  return {part(n, *relu_grad_op(), {y, dy}, {dpre}),
+          part(n, *conv_grad_op(), {x, w, dpre}, {n.outputs.begin(), n.outputs.end() - 1},
+               n.attributes)};
+}
+
 /// skip is the last input, sum the last output.
 std::vector<Node> skip_normalization(const Node& n, const Op& normalization) {
   const TensorId sum = n.outputs.back();
@@ -62,6 +77,8 @@ const std::map<std::string_view, Parts>& table() {
   static const std::map<std::string_view, Parts> parts = {
       {"GemmGelu", gemm_gelu},
       {"GeluGemmGrad", gelu_gemm_grad},
+      {"ConvRelu", conv_relu},
+      {"ReluConvGrad", relu_conv_grad},
       {"SkipLayerNormalization",
        [](const Node& n) { return skip_normalization(n, *layer_normalization_op()); }},
       {"SkipRMSNormalization",

@@ -44,8 +44,8 @@ const Budget kBudgets[] = {
     {"resnet18:224", 256, Precision::kBf16, 238, 3, 59, 2, 17.3},
     {"resnet50:224", 256, Precision::kFp32, 443, 3, 158, 2, 155},
     {"resnet50:224", 256, Precision::kBf16, 540, 3, 158, 2, 78.1},
-    {"vgg16:224", 128, Precision::kFp32, 135, 9, 38, 0, 80.3},
-    {"vgg16:224", 128, Precision::kBf16, 171, 9, 38, 0, 42.7},
+    {"vgg16:224", 128, Precision::kFp32, 108, 9, 38, 0, 58.9},
+    {"vgg16:224", 128, Precision::kBf16, 144, 9, 38, 0, 32.0},
     {"gpt2_small:1024", 64, Precision::kFp32, 224, 147, 0, 0, 277},
     {"gpt2_small:1024", 64, Precision::kBf16, 326, 147, 0, 0, 183},
 };

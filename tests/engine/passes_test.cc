@@ -9,6 +9,7 @@
 #include "src/graph/op.h"
 #include "src/ops/constant_of_shape.h"
 #include "src/passes/fuse.h"
+#include "src/passes/fuse_convolutions.h"
 #include "src/passes/fuse_products.h"
 #include "src/passes/fuse_sums.h"
 #include "src/passes/recompute.h"
@@ -124,6 +125,80 @@ TEST(PassFuse, ChangesNoBitOnTheCpu) {
       expect_same_bits(fused, plain);
       EXPECT_LE(fused.planned_bytes, plain.planned_bytes);
       EXPECT_EQ(fused.planned_bytes, fused.used_bytes);
+    }
+  }
+}
+
+/// Convolutions with bias and ReLU, as VGG's.
+CaseGraph plain_net(bool bias = true) {
+  CaseBuilder b(DType::kF32);
+  TensorId x = b.input("x", {2, 3, 8, 6});
+  for (int k = 1; k <= 3; ++k) {
+    const std::string name = "conv" + std::to_string(k);
+    std::vector<TensorId> inputs = {x, b.parameter(name + ".weight", {4, k == 1 ? 3 : 4, 3, 3})};
+    if (bias) inputs.push_back(b.parameter(name + ".bias", {4}));
+    x = b.one(name + ".relu", "Relu", {},
+              {b.one(name, "Conv", {{"pads", Ints{1, 1, 1, 1}}}, std::move(inputs))});
+  }
+  std::map<TensorId, TensorId> gradients;
+  return testing::with_gradients(
+      b.finish(
+          b.one("pool", "MaxPool", {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}}, {x})),
+      &gradients);
+}
+
+TEST(PassFuse, PutsReluIntoConvolutions) {
+  CaseGraph c = plain_net();
+  fuse_convolutions(c.graph);
+  c.graph.verify();
+  EXPECT_EQ(count_of(c.graph, "ConvRelu"), 3);
+  EXPECT_EQ(count_of(c.graph, "ReluConvGrad"), 3);
+  EXPECT_EQ(count_of(c.graph, "Relu") + count_of(c.graph, "ReluGrad"), 0);
+  CaseGraph without = plain_net(/*bias=*/false);
+  fuse_convolutions(without.graph);
+  EXPECT_EQ(count_of(without.graph, "Conv"), 3);
+  EXPECT_EQ(count_of(without.graph, "ReluGrad"), 3);
+}
+
+TEST(PassFuse, LeavesConvolutionsThatSomebodyElseReads) {
+  for (const bool marked : {true, false}) {
+    CaseBuilder b(DType::kF32);
+    const TensorId pre =
+        b.one("pre", "Conv", {},
+              {b.image("x", {1, 2, 4, 4}), b.parameter("w", {3, 2, 1, 1}), b.parameter("b", {3})});
+    const TensorId r = b.one("r", "Relu", {}, {pre});
+    CaseGraph c = b.finish(marked ? r : b.one("y", "Add", {}, {r, pre}));
+    if (marked) c.graph.mark_output(pre);
+    std::map<TensorId, TensorId> gradients;
+    c = testing::with_gradients(std::move(c), &gradients);
+    fuse_convolutions(c.graph);
+    c.graph.verify();
+    EXPECT_EQ(count_of(c.graph, "ConvRelu"), 0);
+    // The gradient of the sum's other term is added in between; one that is only looked at is not.
+    EXPECT_EQ(count_of(c.graph, "ReluConvGrad"), marked ? 1 : 0);
+  }
+}
+
+TEST(PassFuse, ConvolutionsWithReluChangeNoBitOnTheCpu) {
+  const CaseGraph c = plain_net();
+  const auto cpu = make_cpu_backend(2);
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks}) {
+      for (const bool channels_last : {true, false}) {
+        SCOPED_TRACE(std::string(name_of(precision)) + " " + std::string(name_of(recompute)) +
+                     (channels_last ? " channels-last" : " row-major"));
+        RunOptions options = real_job(channels_last);
+        options.precision = precision;
+        options.recompute = recompute;
+        const CaseResult fused = testing::run_case(c, *cpu, options);
+        options.passes.fuse = false;
+        const CaseResult plain = testing::run_case(c, *cpu, options);
+        EXPECT_GE(count_of(fused.program.graph, "ConvRelu"), 3);
+        EXPECT_EQ(count_of(fused.program.graph, "ReluConvGrad"), 3);
+        EXPECT_EQ(count_of(plain.program.graph, "ConvRelu"), 0);
+        expect_same_bits(fused, plain);
+        EXPECT_LE(fused.planned_bytes, plain.planned_bytes);
+      }
     }
   }
 }
