@@ -22,6 +22,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/view.h"
+#include "kernels/dropout.h"
 
 namespace trainyard::kernels {
 
@@ -55,14 +56,21 @@ void layer_norm_backward(const LayerNormDims& d, const float* x, const float* sc
 /// Launches: forward 1; backward 1 for dx and 2 for dscale and db. Asynchronous on `stream`; a
 /// launch that failed is told by cudaPeekAtLastError().
 /// With `skip`, as x: forward normalises sum = x + skip, which it writes (y and sum may be x or
-/// skip), and backward adds skip to dx.
+/// skip), and backward adds skip to dx. With `dropout` forward adds what that keeps of skip, and
+/// backward writes what it keeps of dx to dz, which may be x, dy or skip.
 namespace cuda {
+struct SkipDropout {
+  DropoutParams params{};         // count: rows * width
+  const int64_t* step = nullptr;  // nullptr: none
+};
 void layer_norm_forward(const LayerNormDims& d, In x, In scale, In b, Out y, float* mean,
-                        float* inv_std, CUstream_st* stream, In skip = {}, Out sum = {});
+                        float* inv_std, CUstream_st* stream, In skip = {}, Out sum = {},
+                        const SkipDropout& dropout = {});
 int64_t layer_norm_backward_workspace_bytes(const LayerNormDims& d);
 void layer_norm_backward(const LayerNormDims& d, In x, In scale, const float* mean,
                          const float* inv_std, In dy, Out dx, Out dscale, Out db, void* workspace,
-                         CUstream_st* stream, In skip = {});
+                         CUstream_st* stream, In skip = {}, const SkipDropout& dropout = {},
+                         Out dz = {});
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -4,26 +4,15 @@
 //          an element, which hide behind it.
 #include "kernels/dropout.h"
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/draw.h"
 
 namespace trainyard::kernels::cuda {
 namespace {
 
-struct Draw {
-  uint64_t seed;
-  uint32_t stream, threshold;
-  float scale;
-  int64_t first_block;
-};
-
-TRAINYARD_KERNEL void drop(int64_t count, bool fours, Draw draw, const int64_t* step, In x, Out y) {
-  const auto at = static_cast<uint64_t>(*step);
+TRAINYARD_KERNEL void drop(int64_t count, bool fours, Draw draw, In x, Out y) {
   for (int64_t i = 4 * thread_index(); i < count; i += 4 * thread_count()) {
-    const math::Philox4 random = math::philox_block(
-        draw.seed, draw.stream, at, static_cast<uint64_t>(draw.first_block + i / 4));
-    const auto kept = [&](int k, float value) {
-      return math::dropout_keeps(random.v[k], draw.threshold) ? value * draw.scale : 0.0f;
-    };
+    const math::Philox4 random = draw.numbers(i);
+    const auto kept = [&](int k, float value) { return draw.kept(random.v[k], value); };
     if (fours) {
       Four v = load4(x, i);
       for (int k = 0; k < 4; ++k) v.v[k] = kept(k, v.v[k]);
@@ -40,9 +29,7 @@ TRAINYARD_KERNEL void drop(int64_t count, bool fours, Draw draw, const int64_t* 
 
 void dropout(const DropoutParams& p, const int64_t* step, In x, Out y, CUstream_st* stream) {
   const bool fours = p.count % 4 == 0 && takes_four(x) && takes_four(y);
-  const Draw draw{p.seed, p.stream, math::dropout_threshold(p.ratio),
-                  static_cast<float>(1 / (1 - p.ratio)), p.first_block};
-  launch(grid_for((p.count + 3) / 4), stream, drop, p.count, fours, draw, step, x, y);
+  launch(grid_for((p.count + 3) / 4), stream, drop, p.count, fours, Draw(p, step), x, y);
 }
 
 }  // namespace trainyard::kernels::cuda

@@ -36,7 +36,7 @@ Shape output_shape(const InferContext& c) {
 // Multiply-adds of one direction; `y` or `dy` has K*P*Q elements per image.
 int64_t conv_flops(const Shape& w, const Shape& y) { return 2 * y.elements() * w[1] * w[2] * w[3]; }
 
-class Conv final : public Op {
+class Conv : public Op {
  public:
   std::string_view type() const override { return "Conv"; }
 
@@ -72,13 +72,16 @@ class Conv final : public Op {
   PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };
 
-class ConvGrad final : public Op {
+class ConvGrad : public Op {
  public:
   std::string_view type() const override { return "ConvGrad"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "w", "dy"}, 3,
                    {"kernel_shape", "strides", "pads", "dilations", "group", kTf32Attribute});
+    return infer_gradients(check, c);
+  }
+  static Result<std::vector<TensorType>> infer_gradients(OpChecks& check, const InferContext& c) {
     check_conv(check, c);
     if (check.ok()) check.same_dtype(2, 0).shape(2, output_shape(c));
     if (!check.ok()) return check.error();
@@ -99,6 +102,39 @@ class ConvGrad final : public Op {
   PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };
 
+class ConvRelu final : public Conv {
+ public:
+  std::string_view type() const override { return "ConvRelu"; }
+  Cost cost(const Graph& graph, const Node& node) const override {
+    Cost cost = Conv::cost(graph, node);
+    cost.flops += graph.tensor(node.outputs[0]).type.shape.elements();
+    return cost;
+  }
+};
+
+class ReluConvGrad final : public ConvGrad {
+ public:
+  std::string_view type() const override { return "ReluConvGrad"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check(c, {"x", "w", "dy", "y"}, 4,
+                   {"kernel_shape", "strides", "pads", "dilations", "group", kTf32Attribute});
+    ASSIGN_OR_RETURN(std::vector<TensorType> types, infer_gradients(check, c));
+    check.same_dtype(3, 2).same_shape(3, 2);
+    if (!check.ok()) return check.error();
+    types.push_back(c.input(2));
+    return types;
+  }
+  Cost cost(const Graph& graph, const Node& node) const override {
+    Cost cost = ConvGrad::cost(graph, node);
+    cost.flops += graph.tensor(node.inputs[2]).type.shape.elements();
+    return cost;
+  }
+  /// dpre is there before dx is made: y and dy are needed no more.
+  std::vector<std::pair<int64_t, int64_t>> may_alias() const override {
+    return {{0, 3}, {0, 2}, {3, 2}, {3, 3}};
+  }
+};
+
 }  // namespace
 
 const Op* conv_op() {
@@ -107,6 +143,14 @@ const Op* conv_op() {
 }
 const Op* conv_grad_op() {
   static const ConvGrad op;
+  return &op;
+}
+const Op* conv_relu_op() {
+  static const ConvRelu op;
+  return &op;
+}
+const Op* relu_conv_grad_op() {
+  static const ReluConvGrad op;
   return &op;
 }
 

@@ -8,6 +8,14 @@
 // that
 //            differs from w, a window larger than the padded image.
 // Kernels    conv_forward, conv_backward_data, conv_backward_weights (kernels/conv.h)
+//
+// With ReLU behind it; no layer becomes these ops, but src/passes/fuse_convolutions.cc puts them
+// into a graph. src/ops/parts.h says what they are made of.
+//
+// ConvRelu: y = relu(Conv(x, w, b)).    Inputs and output as Conv.
+//
+// ReluConvGrad: the gradients of ConvRelu
+// Inputs     x; w; dy; y.    Outputs  as ConvGrad; then dpre, as y: the gradient in front of ReLU.
 #pragma once
 
 #include "src/graph/op.h"
@@ -16,5 +24,8 @@ namespace trainyard {
 
 const Op* conv_op();       // "Conv"
 const Op* conv_grad_op();  // "ConvGrad": (x, w, dy) -> (dx, dw, db)
+
+const Op* conv_relu_op();       // "ConvRelu": (x, w, b) -> y
+const Op* relu_conv_grad_op();  // "ReluConvGrad": (x, w, dy, y) -> (dx, dw, db, dpre)
 
 }  // namespace trainyard

@@ -2,22 +2,13 @@
 
 #include <limits>
 
-#include "src/ops/shape_helpers.h"
-
 namespace trainyard {
 namespace {
 
 Result<std::vector<TensorType>> infer_dropout(const InferContext& c, std::string_view input) {
   OpChecks check(c, {input, "step"}, 2, {"ratio", "seed", "stream", "rank"});
-  check.float_type(0).dtype(1, DType::kI64).shape(1, {1});
-  check.int_in("stream", 0, 0, std::numeric_limits<uint32_t>::max());
-  check.int_in("rank", 0, 0, std::numeric_limits<int32_t>::max());
-  if (!check.ok()) return check.error();
-  const double ratio = c.attributes().get_float("ratio", -1);
-  check.require(c.attributes().find("ratio") != nullptr, "ATTRIBUTE_REQUIRED", "ratio",
-                "this attribute is required");
-  check.require(ratio >= 0 && ratio < 1, "ATTRIBUTE_OUT_OF_RANGE", "ratio",
-                std::to_string(ratio) + " is out of range, expected 0 or more and less than 1");
+  check.float_type(0);
+  check_dropout(check, c, 1);
   if (!check.ok()) return check.error();
   return std::vector{c.input(0)};
 }
@@ -59,6 +50,18 @@ class Dropout final : public Op {
 };
 
 }  // namespace
+
+void check_dropout(OpChecks& check, const InferContext& c, int64_t step) {
+  check.dtype(step, DType::kI64).shape(step, {1});
+  check.int_in("stream", 0, 0, std::numeric_limits<uint32_t>::max());
+  check.int_in("rank", 0, 0, std::numeric_limits<int32_t>::max());
+  if (!check.ok()) return;
+  const double ratio = c.attributes().get_float("ratio", -1);
+  check.require(c.attributes().find("ratio") != nullptr, "ATTRIBUTE_REQUIRED", "ratio",
+                "this attribute is required");
+  check.require(ratio >= 0 && ratio < 1, "ATTRIBUTE_OUT_OF_RANGE", "ratio",
+                std::to_string(ratio) + " is out of range, expected 0 or more and less than 1");
+}
 
 const Op* dropout_op() {
   static const Dropout op;

@@ -11,10 +11,15 @@
 #pragma once
 
 #include "src/graph/op.h"
+#include "src/ops/shape_helpers.h"
 
 namespace trainyard {
 
 const Op* dropout_op();       // "Dropout"
 const Op* dropout_grad_op();  // "DropoutGrad": (dy, step) -> dx
+
+/// Checks ratio, seed, stream and rank, and the step, which is input `step`: for every op that has
+/// a dropout within.
+void check_dropout(OpChecks& check, const InferContext& c, int64_t step);
 
 }  // namespace trainyard

@@ -1,5 +1,6 @@
 #include "src/ops/layer_normalization.h"
 
+#include "src/ops/dropout.h"
 #include "src/ops/shape_helpers.h"
 
 namespace trainyard {
@@ -26,6 +27,13 @@ void check_common(OpChecks& check, const InferContext& c) {
                 std::to_string(epsilon) + " is out of range, expected above 0, at most 1");
   if (!check.ok()) return;
   check.shape(1, normalized_shape(x, normalization_axis(c.attributes(), x)));
+}
+
+/// Attributes of a normalisation, and of a dropout beside it.
+std::vector<std::string_view> attribute_names(bool has_dropout) {
+  std::vector<std::string_view> names = {"axis", "epsilon"};
+  if (has_dropout) names.insert(names.end(), {"ratio", "seed", "stream", "rank"});
+  return names;
 }
 
 Cost cost_per_element(const Op& op, const Graph& graph, const Node& node, int64_t flops) {
@@ -101,20 +109,24 @@ class RmsNormalization final : public Op {
   PrecisionRule precision_rule() const override { return {.f32_outputs = {1}}; }
 };
 
-/// Both gradients: `inputs` is 5 with a mean, 4 without.
+/// Both gradients: `inputs` is 5 with a mean, 4 without; then come skip and step.
 class NormalizationGrad final : public Op {
  public:
-  NormalizationGrad(std::string_view type, bool has_mean, bool has_skip = false)
-      : type_(type), has_mean_(has_mean), has_skip_(has_skip) {}
+  NormalizationGrad(std::string_view type, bool has_mean, bool has_skip = false,
+                    bool has_dropout = false)
+      : type_(type), has_mean_(has_mean), has_skip_(has_skip), has_dropout_(has_dropout) {}
   std::string_view type() const override { return type_; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     std::vector<std::string_view> names = {"x", "scale", "dy",
                                            has_mean_ ? "inv_std_dev" : "inv_rms"};
     if (has_mean_) names.push_back("mean");
+    const auto skip = static_cast<int64_t>(names.size());
     if (has_skip_) names.push_back("skip");
-    const auto count = static_cast<int64_t>(names.size());
-    OpChecks check(c, std::move(names), count, {"axis", "epsilon"});
+    if (has_dropout_) names.push_back("step");
+    // With a dropout the sum may have no other way, and so no skip.
+    const int64_t required = has_skip_ && !has_dropout_ ? skip + 1 : skip;
+    OpChecks check(c, std::move(names), required, attribute_names(has_dropout_));
     check_common(check, c);
     check.same_dtype(2, 0).same_shape(2, 0);
     if (!check.ok()) return check.error();
@@ -122,33 +134,51 @@ class NormalizationGrad final : public Op {
     const Shape statistics = statistics_shape(x, normalization_axis(c.attributes(), x));
     check.same_dtype(3, 0).shape(3, statistics);
     if (has_mean_) check.same_dtype(4, 0).shape(4, statistics);
-    if (has_skip_) check.same_dtype(count - 1, 0).same_shape(count - 1, 0);
+    if (has_skip_) check.same_dtype(skip, 0).same_shape(skip, 0);
+    if (has_dropout_) {
+      check.require(c.has_input(skip + 1), "INPUT_COUNT", "step", "this input is required");
+      check_dropout(check, c, skip + 1);
+    }
     if (!check.ok()) return check.error();
     std::vector<TensorType> types = {c.input(0), c.input(1)};
     if (has_mean_) types.push_back(c.input(1));
+    if (has_dropout_) types.push_back(c.input(0));
     return types;
   }
 
   Cost cost(const Graph& graph, const Node& node) const override {
-    return cost_per_element(*this, graph, node, (has_mean_ ? 14 : 12) + (has_skip_ ? 1 : 0));
+    return cost_per_element(*this, graph, node,
+                            (has_mean_ ? 14 : 12) + (has_skip_ ? 1 : 0) + (has_dropout_ ? 2 : 0));
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 2}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias() const override {
+    if (!has_dropout_) return {{0, 2}};
+    const int64_t dz = has_mean_ ? 3 : 2, skip = has_mean_ ? 5 : 4;
+    return {{0, 2}, {dz, 2}, {dz, skip}, {dz, 0}};
+  }
 
  private:
   std::string_view type_;
-  bool has_mean_, has_skip_;
+  bool has_mean_, has_skip_, has_dropout_;
 };
 
 /// The forward op of a sum, and its gradient: as the op without, with `skip` behind its inputs.
 class SkipNormalization final : public Op {
  public:
-  SkipNormalization(std::string_view type, bool has_mean) : type_(type), has_mean_(has_mean) {}
+  SkipNormalization(std::string_view type, bool has_mean, bool has_dropout = false)
+      : type_(type), has_mean_(has_mean), has_dropout_(has_dropout) {}
   std::string_view type() const override { return type_; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check = has_mean_ ? OpChecks(c, {"x", "scale", "b", "skip"}, 2, {"axis", "epsilon"})
-                               : OpChecks(c, {"x", "scale", "skip"}, 2, {"axis", "epsilon"});
+    std::vector<std::string_view> names = {"x", "scale"};
+    if (has_mean_) names.push_back("b");
+    names.push_back("skip");
+    if (has_dropout_) names.push_back("step");
+    OpChecks check(c, std::move(names), 2, attribute_names(has_dropout_));
     check.require(c.has_input(skip()), "INPUT_COUNT", "skip", "this input is required");
+    if (has_dropout_) {
+      check.require(c.has_input(skip() + 1), "INPUT_COUNT", "step", "this input is required");
+      check_dropout(check, c, skip() + 1);
+    }
     check_common(check, c);
     if (has_mean_) check.same_dtype(2, 0).same_shape(2, 1);
     check.same_dtype(skip(), 0).same_shape(skip(), 0);
@@ -161,10 +191,12 @@ class SkipNormalization final : public Op {
   }
 
   Cost cost(const Graph& graph, const Node& node) const override {
-    return cost_per_element(*this, graph, node, has_mean_ ? 9 : 6);
+    return cost_per_element(*this, graph, node, (has_mean_ ? 9 : 6) + (has_dropout_ ? 2 : 0));
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override {
     const int64_t sum = has_mean_ ? 3 : 2;
+    // What is kept of skip lies in sum before x is added to it (parts.h).
+    if (has_dropout_) return {{0, 0}, {0, skip()}, {sum, skip()}};
     return {{0, 0}, {0, skip()}, {sum, 0}, {sum, skip()}};
   }
   PrecisionRule precision_rule() const override {
@@ -175,7 +207,7 @@ class SkipNormalization final : public Op {
   int64_t skip() const { return has_mean_ ? 3 : 2; }
 
   std::string_view type_;
-  bool has_mean_;
+  bool has_mean_, has_dropout_;
 };
 
 }  // namespace
@@ -217,6 +249,26 @@ const Op* skip_rms_normalization_op() {
 const Op* skip_rms_normalization_grad_op() {
   static const NormalizationGrad op("SkipRMSNormalizationGrad", /*has_mean=*/false,
                                     /*has_skip=*/true);
+  return &op;
+}
+const Op* dropout_skip_layer_normalization_op() {
+  static const SkipNormalization op("DropoutSkipLayerNormalization", /*has_mean=*/true,
+                                    /*has_dropout=*/true);
+  return &op;
+}
+const Op* dropout_skip_layer_normalization_grad_op() {
+  static const NormalizationGrad op("DropoutSkipLayerNormalizationGrad", /*has_mean=*/true,
+                                    /*has_skip=*/true, /*has_dropout=*/true);
+  return &op;
+}
+const Op* dropout_skip_rms_normalization_op() {
+  static const SkipNormalization op("DropoutSkipRMSNormalization", /*has_mean=*/false,
+                                    /*has_dropout=*/true);
+  return &op;
+}
+const Op* dropout_skip_rms_normalization_grad_op() {
+  static const NormalizationGrad op("DropoutSkipRMSNormalizationGrad", /*has_mean=*/false,
+                                    /*has_skip=*/true, /*has_dropout=*/true);
   return &op;
 }
 

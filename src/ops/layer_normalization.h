@@ -19,6 +19,16 @@
 // SkipLayerNormalizationGrad, SkipRMSNormalizationGrad: dx = the gradient without + skip
 // Inputs     as the gradient without, x being the sum; then skip, as x: what reaches the sum on its
 //            other way.
+//
+// With a dropout in front of the sum:
+//
+// DropoutSkipLayerNormalization, DropoutSkipRMSNormalization: of sum = x + Dropout(skip)
+// Inputs     as the Skip op; then step I64 [1].    Outputs  as the Skip op.
+// Attributes those of Dropout, too.
+//
+// DropoutSkipLayerNormalizationGrad, DropoutSkipRMSNormalizationGrad: and dz = DropoutGrad(dx)
+// Inputs     as the Skip op's gradient, whose skip may be left out; then step.
+// Outputs    as the gradient without; then dz, as x.
 #pragma once
 
 #include "src/graph/op.h"
@@ -36,6 +46,11 @@ const Op* skip_layer_normalization_op();
 const Op* skip_layer_normalization_grad_op();
 const Op* skip_rms_normalization_op();
 const Op* skip_rms_normalization_grad_op();
+
+const Op* dropout_skip_layer_normalization_op();
+const Op* dropout_skip_layer_normalization_grad_op();
+const Op* dropout_skip_rms_normalization_op();
+const Op* dropout_skip_rms_normalization_grad_op();
 
 /// The first normalised dimension, counted from the front.
 int64_t normalization_axis(const Attributes& attributes, const Shape& x);

@@ -6,9 +6,12 @@
 
 #include "src/base/check.h"
 #include "src/ops/add.h"
+#include "src/ops/conv.h"
+#include "src/ops/dropout.h"
 #include "src/ops/gelu.h"
 #include "src/ops/gemm.h"
 #include "src/ops/layer_normalization.h"
+#include "src/ops/relu.h"
 
 namespace trainyard {
 namespace {
@@ -41,6 +44,19 @@ std::vector<Node> gelu_gemm_grad(const Node& n) {
   return parts;
 }
 
+std::vector<Node> conv_relu(const Node& n) {
+  const TensorId y = n.outputs[0];
+  return {part(n, *conv_op(), n.inputs, {y}, n.attributes), part(n, *relu_op(), {y}, {y})};
+}
+
+std::vector<Node> relu_conv_grad(const Node& n) {
+  const TensorId x = n.inputs[0], w = n.inputs[1], dy = n.inputs[2], y = n.inputs[3];
+  const TensorId dpre = n.outputs[3];
+  return {part(n, *relu_grad_op(), {y, dy}, {dpre}),
+          part(n, *conv_grad_op(), {x, w, dpre}, {n.outputs.begin(), n.outputs.end() - 1},
+               n.attributes)};
+}
+
 /// skip is the last input, sum the last output.
 std::vector<Node> skip_normalization(const Node& n, const Op& normalization) {
   const TensorId sum = n.outputs.back();
@@ -57,11 +73,35 @@ std::vector<Node> skip_gradient(const Node& n, const Op& gradient) {
           part(n, *add_op(), {dx, n.inputs.back()}, {dx})};
 }
 
+/// As skip_normalization, with step behind skip. What is kept of skip lies in sum first.
+std::vector<Node> dropout_normalization(const Node& n, const Op& normalization) {
+  const TensorId sum = n.outputs.back(), step = n.inputs.back(), skip = n.inputs.end()[-2];
+  Ids inputs(n.inputs.begin(), n.inputs.end() - 2);
+  inputs[0] = sum;
+  return {part(n, *dropout_op(), {skip, step}, {sum}, n.attributes),
+          part(n, *add_op(), {n.inputs[0], sum}, {sum}),
+          part(n, normalization, std::move(inputs), {n.outputs.begin(), n.outputs.end() - 1},
+               n.attributes)};
+}
+
+/// As skip_gradient, which may have no skip here, with step behind it; dz is the last output.
+std::vector<Node> dropout_gradient(const Node& n, const Op& gradient) {
+  const TensorId dx = n.outputs[0], dz = n.outputs.back();
+  const TensorId step = n.inputs.back(), skip = n.inputs.end()[-2];
+  std::vector<Node> parts = {part(n, gradient, {n.inputs.begin(), n.inputs.end() - 2},
+                                  {n.outputs.begin(), n.outputs.end() - 1}, n.attributes)};
+  if (skip != kNoTensor) parts.push_back(part(n, *add_op(), {dx, skip}, {dx}));
+  parts.push_back(part(n, *dropout_grad_op(), {dx, step}, {dz}, n.attributes));
+  return parts;
+}
+
 using Parts = std::vector<Node> (*)(const Node&);
 const std::map<std::string_view, Parts>& table() {
   static const std::map<std::string_view, Parts> parts = {
       {"GemmGelu", gemm_gelu},
       {"GeluGemmGrad", gelu_gemm_grad},
+      {"ConvRelu", conv_relu},
+      {"ReluConvGrad", relu_conv_grad},
       {"SkipLayerNormalization",
        [](const Node& n) { return skip_normalization(n, *layer_normalization_op()); }},
       {"SkipRMSNormalization",
@@ -70,6 +110,14 @@ const std::map<std::string_view, Parts>& table() {
        [](const Node& n) { return skip_gradient(n, *layer_normalization_grad_op()); }},
       {"SkipRMSNormalizationGrad",
        [](const Node& n) { return skip_gradient(n, *rms_normalization_grad_op()); }},
+      {"DropoutSkipLayerNormalization",
+       [](const Node& n) { return dropout_normalization(n, *layer_normalization_op()); }},
+      {"DropoutSkipRMSNormalization",
+       [](const Node& n) { return dropout_normalization(n, *rms_normalization_op()); }},
+      {"DropoutSkipLayerNormalizationGrad",
+       [](const Node& n) { return dropout_gradient(n, *layer_normalization_grad_op()); }},
+      {"DropoutSkipRMSNormalizationGrad",
+       [](const Node& n) { return dropout_gradient(n, *rms_normalization_grad_op()); }},
   };
   return parts;
 }

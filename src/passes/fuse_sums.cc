@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "src/ops/add.h"
+#include "src/ops/dropout.h"
 #include "src/ops/layer_normalization.h"
 #include "src/passes/node_edits.h"
 
@@ -23,6 +24,15 @@ class Sums : public NodeEdits {
       if (node(k).op == rms_normalization_grad_op()) {
         fuse_backward(k, *skip_rms_normalization_grad_op());
       }
+    }
+    for (size_t k = 0; k < count(); ++k) {
+      if (node(k).op == skip_layer_normalization_op()) {
+        fuse_dropout(k, *dropout_skip_layer_normalization_op());
+      }
+      if (node(k).op == skip_rms_normalization_op()) {
+        fuse_dropout(k, *dropout_skip_rms_normalization_op());
+      }
+      if (node(k).op == dropout_grad_op()) fuse_dropout_gradient(k);
     }
     apply();
   }
@@ -80,6 +90,53 @@ class Sums : public NodeEdits {
     fused.outputs[0] = node(*add).outputs[0];
     absorb(k);
     replace(*add, std::move(fused));
+  }
+
+  static void append_dropout(Node& fused, const Node& dropout) {
+    fused.inputs.push_back(dropout.inputs[1]);
+    for (const char* name : {"ratio", "seed", "stream", "rank"}) {
+      const auto* value = dropout.attributes.find(name);
+      if (value != nullptr) fused.attributes.set(name, *value);
+    }
+  }
+
+  /// Node k, of a sum; either of the terms may be dropped.
+  void fuse_dropout(size_t k, const Op& op) {
+    for (const bool first : {false, true}) {
+      Node fused = node(k);
+      if (first) std::swap(fused.inputs.front(), fused.inputs.back());
+      const TensorId kept = fused.inputs.back();
+      const size_t dropout = producer(kept);
+      if (node(dropout).op != dropout_op() || node(dropout).phase != fused.phase) continue;
+      if (is_marked(kept) || readers(kept).size() != 1) continue;
+      fused.op = &op;
+      fused.inputs.back() = node(dropout).inputs[0];
+      append_dropout(fused, node(dropout));
+      absorb(dropout);
+      replace(k, std::move(fused));
+      return;
+    }
+  }
+
+  /// Of the sum's gradient, made by a normalisation's. An image's would count in another order.
+  void fuse_dropout_gradient(size_t k) {
+    const TensorId dx = node(k).inputs[0], dz = node(k).outputs[0];
+    if (!is_activation(dx) || !is_activation(dz) || tensor(dx).type.shape.rank() == 4) return;
+    const size_t norm = producer(dx);
+    Node fused = node(norm);
+    const bool has_mean =
+        fused.op == layer_normalization_grad_op() || fused.op == skip_layer_normalization_grad_op();
+    const bool is_rms =
+        fused.op == rms_normalization_grad_op() || fused.op == skip_rms_normalization_grad_op();
+    if ((!has_mean && !is_rms) || fused.outputs[0] != dx || fused.phase != node(k).phase) return;
+    fused.op = has_mean ? dropout_skip_layer_normalization_grad_op()
+                        : dropout_skip_rms_normalization_grad_op();
+    fused.inputs.resize(has_mean ? 6 : 5, kNoTensor);  // skip
+    append_dropout(fused, node(k));
+    fused.outputs.resize(has_mean ? 3 : 2, kNoTensor);
+    fused.outputs.push_back(dz);
+    absorb(k);
+    replace(norm, std::move(fused));
   }
 };
 

@@ -1,8 +1,13 @@
-// src/passes/fuse_sums.h: a residual sum and the normalisation of it become one node.
+// src/passes/fuse_sums.h: a residual sum and the normalisation of it become one node, with a
+// dropout in front of the sum.
 //
 //   Add, LayerNormalization      -> SkipLayerNormalization, whose last output is the sum
 //   LayerNormalizationGrad, Add  -> SkipLayerNormalizationGrad, which adds what reaches the sum on
 //                                   its other way
+//
+//   Dropout, SkipLayerNormalization      -> DropoutSkipLayerNormalization
+//   SkipLayerNormalizationGrad, or without Skip, DropoutGrad
+//                                        -> DropoutSkipLayerNormalizationGrad
 //
 // And so RMSNormalization. Runs behind recompute, which cuts a graph at the sums.
 #pragma once

@@ -6,6 +6,7 @@
 #include "src/passes/assign_layouts.h"
 #include "src/passes/assign_precision.h"
 #include "src/passes/fuse.h"
+#include "src/passes/fuse_convolutions.h"
 #include "src/passes/fuse_products.h"
 #include "src/passes/fuse_sums.h"
 #include "src/passes/recompute.h"
@@ -104,6 +105,8 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Pr
     check(graph);
   }
   if (passes.fuse) {
+    fuse_convolutions(graph);
+    check(graph);
     fuse_products(graph);
     check(graph);
     fuse_sums(graph);

@@ -78,8 +78,11 @@ TEST(ConvolutionDescription, EveryGraphIsAccepted) {
         for (const int64_t group : {1, 2}) {
           for (const bool bias : {false, true}) {
             if (bias && pass != ConvolutionPass::kForward) continue;
-            EXPECT_NO_THROW(ConvolutionGraph(
-                {pass, dims(group), channels_last, format, format, bias}, nullptr));
+            for (const bool relu : {false, true}) {
+              if (relu && !bias) continue;
+              EXPECT_NO_THROW(ConvolutionGraph(
+                  {pass, dims(group), channels_last, format, format, bias, relu}, nullptr));
+            }
           }
         }
       }
@@ -170,7 +173,7 @@ TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
                               : type == std::string("f16") ? Format::kF16
                                                            : Format::kF32;
         const bool whole = format == Format::kF32 && !tf32;
-        const ConvolutionProblem problem{pass, d, true, format, format, false, tf32};
+        const ConvolutionProblem problem{pass, d, true, format, format, false, false, tf32};
         const ConvolutionGraph graph(problem, nullptr);
         bool has_plan = false;
         for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
@@ -208,6 +211,37 @@ TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
   EXPECT_GT(refused, 0);  // TF32 is proposed first
   EXPECT_GT(in_tf32, 0);
   EXPECT_LT(refused, proposed);
+}
+
+// Convolutions of VGG16 and LeNet-5, with the bias and ReLU behind them.
+TEST(ConvolutionDescription, BiasAndReluHaveAnEngine) {
+  const BackendDescriptor device = h100();
+  if (!device) GTEST_SKIP() << "this cuDNN describes devices in another way";
+  const kernels::Window three{3, 3, 1, 1, 1, 1, 1, 1}, five{5, 5};
+  const ConvDims layers[] = {
+      {{128, 3, 224, 224}, 64, three},  {{128, 64, 224, 224}, 64, three},
+      {{128, 256, 56, 56}, 256, three}, {{128, 512, 14, 14}, 512, three},
+      {{64, 1, 28, 28}, 6, five},       {{64, 6, 12, 12}, 16, five},
+  };
+  for (const ConvDims& d : layers) {
+    for (const char* type : {"F32", "TF32", "bf16", "f16"}) {
+      SCOPED_TRACE(std::to_string(d.x.C) + " channels " + type);
+      const bool tf32 = type == std::string("TF32");
+      const Format format = type == std::string("bf16")  ? Format::kBf16
+                            : type == std::string("f16") ? Format::kF16
+                                                         : Format::kF32;
+      const ConvolutionGraph graph(
+          {ConvolutionPass::kForward, d, true, format, format, true, true, tf32}, nullptr);
+      bool has_plan = false;
+      for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+        for (const BackendDescriptor& config : propose_engines(graph.graph(), mode, device.get())) {
+          has_plan = has_plan || (is_allowed(config.get(), {format, tf32}) &&
+                                  makes_a_plan(config.get(), device.get()));
+        }
+      }
+      EXPECT_TRUE(has_plan);
+    }
+  }
 }
 
 }  // namespace

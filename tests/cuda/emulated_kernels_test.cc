@@ -11,6 +11,7 @@
 
 #include "kernels/arithmetic.h"
 #include "kernels/batch_norm.h"
+#include "kernels/cuda/bias_relu.h"
 #include "kernels/cuda/walk.h"
 #include "kernels/gradient.h"
 #include "kernels/group_norm.h"
@@ -280,6 +281,53 @@ TEST(EmulatedKernels, GroupNormalizationInBothLayouts) {
 }
 
 // More tensors than one launch takes, chunks of a tensor, an empty one.
+TEST(EmulatedKernels, BiasReluOfManyPixelsInBothLayouts) {
+  using cuda::Format;
+  const ImageDims shapes[] = {{3, 8, 17, 12}, {2, 5, 61, 53}, {1, 1, 1, 1}, {2, 260, 3, 2}};
+  for (const ImageDims& d : shapes) {
+    for (const bool channels_last : {true, false}) {
+      for (const Format dpre_format : {Format::kF32, Format::kBf16, Format::kF16}) {
+        SCOPED_TRACE(std::to_string(d.C) + (channels_last ? " channels-last " : " row-major ") +
+                     std::to_string(static_cast<int>(dpre_format)));
+        const int64_t count = d.elements();
+        const ImageStrides s =
+            channels_last ? ImageStrides::channels_last(d) : ImageStrides::row_major(d);
+        const auto bias = values(d.C, 1), dy = values(count, 2, 0.25);
+        std::vector<float> y = values(count, 3), db = nans(d.C);
+        std::vector<double> y_wanted(y.size()), dpre_wanted(y.size()),
+            db_wanted(static_cast<size_t>(d.C));
+        const auto pre = y;
+        cuda::bias_relu(d, channels_last, bias.data(), out(y), stream());
+        std::vector<float> made = nans(count);
+        const Out dpre{made.data(), dpre_format};
+        auto memory = bytes(cuda::bias_relu_backward_workspace_bytes(d, channels_last));
+        cuda::bias_relu_backward(d, channels_last, in(y), in(dy), dpre, db.data(), memory.data(),
+                                 stream());
+        std::vector<float> got(y.size());
+        for (int64_t n = 0; n < d.N; ++n) {
+          for (int64_t c = 0; c < d.C; ++c) {
+            for (int64_t h = 0; h < d.H; ++h) {
+              for (int64_t w = 0; w < d.W; ++w) {
+                const auto at = static_cast<size_t>(s.at(n, c, h, w));
+                const float sum = pre[at] + bias[static_cast<size_t>(c)];
+                y_wanted[at] = sum > 0 ? sum : 0;
+                float slope = sum > 0 ? dy[at] : 0;
+                Out{&slope, dpre_format}.set(0, slope);
+                dpre_wanted[at] = In{&slope, dpre_format}[0];
+                db_wanted[static_cast<size_t>(c)] += dpre_wanted[at];
+                got[at] = In(dpre)[static_cast<int64_t>(at)];
+              }
+            }
+          }
+        }
+        expect_near(y, y_wanted, 0);
+        expect_near(got, dpre_wanted, 0);
+        expect_near(db, db_wanted);
+      }
+    }
+  }
+}
+
 TEST(EmulatedKernels, GradientNormOfManyTensors) {
   GradientNormParams p;
   p.max_norm = 1;
@@ -410,15 +458,15 @@ TEST(EmulatedConvolution, TellsWhichEngineItTook) {
   const cuda::Device device(0);
   kernels::ConvDims d{{2, 3, 5, 5}, 4, {}, 1};
   d.window = {3, 3};
-  const cuda::Convolution c(device, "conv", cuda::ConvolutionPass::kForward, d, true, false,
-                            {kF32, kF32, kF32, false});
+  const cuda::Convolution c(device, "conv", cuda::ConvolutionPass::kForward, d, true,
+                            cuda::Convolution::Epilogue::kNone, {kF32, kF32, kF32, false});
   EXPECT_EQ(c.choice().engine, 4);
   ASSERT_EQ(c.choice().knobs.size(), 1u);
   EXPECT_EQ(c.choice().knobs[0].type, CUDNN_KNOB_TYPE_TILE_SIZE);
   EXPECT_EQ(c.choice().knobs[0].value, 7);
   const auto engine = [&](cuda::Convolution::Storage storage) {
-    return cuda::Convolution(device, "conv", cuda::ConvolutionPass::kForward, d, true, false,
-                             storage)
+    return cuda::Convolution(device, "conv", cuda::ConvolutionPass::kForward, d, true,
+                             cuda::Convolution::Epilogue::kNone, storage)
         .choice()
         .engine;
   };

@@ -68,6 +68,27 @@ TEST(EmulatedCuda, EpiloguesSaveLaunches) {
   EXPECT_GE(launches(*test), with + 4);
   testing::set_product_epilogues(true);
 }
+// ReLU within cuDNN is used, and given up where an engine loses a NaN by it.
+TEST(EmulatedCuda, NanGoesThroughRelu) {
+  const auto& cases = testing::graph_cases();
+  const auto test = std::ranges::find(cases, "ConvRelu/fours", &testing::GraphCase::name);
+  ASSERT_NE(test, cases.end());
+  int64_t works[2] = {};
+  for (const bool heeds : {true, false}) {
+    SCOPED_TRACE(heeds ? "an engine that heeds NaN" : "one that does not");
+    testing::set_relu_heeds_nan(heeds);
+    cuda::CudaBackend cuda(0);
+    testing::expect_nan_through_relu(cuda);
+    testing::expect_parity(cuda, Precision::kFp32, testing::Cases::kAll, "ConvRelu");
+    testing::expect_parity(cuda, Precision::kBf16, testing::Cases::kAll, "ConvRelu");
+    const int64_t before = testing::replayed_works();
+    testing::run_case(test->build(DType::kF32), cuda, {.keep_all = false, .runs = 2});
+    works[heeds ? 0 : 1] = testing::replayed_works() - before;
+  }
+  testing::set_relu_heeds_nan(true);
+  EXPECT_EQ(works[0] + 1, works[1]);
+}
+
 TEST(EmulatedCuda, HasAKernelForEveryOp) {
   EXPECT_EQ(testing::missing_ops(cuda::CudaBackend(0)), "");
 }

@@ -76,5 +76,7 @@ inline float to_tf32(float x) {
 void set_fault_after(int64_t works);
 /// Whether cuDNN proposes engines for convolutions.
 void set_convolution_engines(bool available);
+/// Whether cuDNN's engines keep NaN through ReLU where they are told to.
+void set_relu_heeds_nan(bool heeds);
 
 }  // namespace trainyard::testing

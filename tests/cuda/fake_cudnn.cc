@@ -5,8 +5,8 @@
 //
 // The heuristic proposes, before an engine that may be used, one of each kind that may not; those
 // leave NaN behind, or the roundings of TF32. Some problems have no engine, so that every detour of
-// the backend is taken: a bias with operands of 16 bits and results of another type than the
-// operands, as in cuDNN 9.19 for an H100; asymmetric pads in F32 and in gradients.
+// the backend is taken: a bias or results of another type than the operands, as in cuDNN 9.19 for
+// an H100; asymmetric pads in F32 and in gradients.
 #include <cudnn.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ namespace {
 
 using trainyard::kernels::cuda::Format;
 
-bool has_engines = true;
+bool has_engines = true, heeds_nan = true;
 
 struct Value {
   cudnnBackendAttributeType_t type;
@@ -122,16 +122,18 @@ const Rule kRules[] = {
      1},
     {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1,
      1},
+    {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION,
+     CUDNN_TYPE_NAN_PROPOGATION, 1, 1, /*required=*/false},
     {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
     {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
     {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
-     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1, /*required=*/false},
     {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_YDESC,
      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
     {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, CUDNN_ATTR_OPERATIONGRAPH_OPS,
-     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 2},
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 3},
     {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE,
      1, 1},
     {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
@@ -283,22 +285,53 @@ struct Problem {
 const Descriptor& graph_of(const Descriptor& engine_config) {
   return child(engine_config, CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
 }
-bool has_bias(const Descriptor& graph) {
-  return graph.values.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).count == 2;
+int64_t operations_of(const Descriptor& graph) {
+  return graph.values.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).count;
 }
+cudnnPointwiseMode_t mode_of(const Descriptor& operation) {
+  return child(operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR)
+      .get<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
+}
+
+/// What a convolution's sums go through: a bias, and ReLU behind it.
+struct Epilogue {
+  bool has_bias = false, has_relu = false, keeps_nan = false, is_sound = true;
+  std::vector<Tensor> bias, output;  // one of each with a bias
+  Epilogue() = default;
+  Epilogue(const Descriptor& graph, const Tensor& product) : has_bias(operations_of(graph) > 1) {
+    if (!has_bias) return;
+    const Descriptor& addition = child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 1);
+    const Tensor added_to(child(addition, CUDNN_ATTR_OPERATION_POINTWISE_XDESC));
+    bias.emplace_back(child(addition, CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
+    output.emplace_back(child(addition, CUDNN_ATTR_OPERATION_POINTWISE_YDESC));
+    is_sound = mode_of(addition) == CUDNN_POINTWISE_ADD && added_to.is_virtual &&
+               added_to.id == product.id;
+    has_relu = operations_of(graph) > 2;
+    if (!has_relu) return;
+    const Descriptor& relu = child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 2);
+    const Descriptor& mode = child(relu, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+    const Tensor cut(child(relu, CUDNN_ATTR_OPERATION_POINTWISE_XDESC));
+    is_sound &=
+        mode_of(relu) == CUDNN_POINTWISE_RELU_FWD && cut.is_virtual && cut.id == output[0].id;
+    keeps_nan = heeds_nan && mode.values.contains(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION) &&
+                mode.get<cudnnNanPropagation_t>(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION) ==
+                    CUDNN_PROPAGATE_NAN;
+    output[0] = Tensor(child(relu, CUDNN_ATTR_OPERATION_POINTWISE_YDESC));
+  }
+  float apply(float sum) const {
+    if (!has_relu || (std::isnan(sum) && keeps_nan)) return sum;
+    return sum > 0 ? sum : 0.0f;
+  }
+};
 
 bool has_engine(const Descriptor& graph) {
   if (!has_engines) return false;
   const Problem p = Problem::of(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
   const Tensor& operand = p.pass == Pass::kForward ? p.x : p.y;
   const bool half = operand.type != CUDNN_DATA_FLOAT;
-  const cudnnDataType_t result = has_bias(graph)
-                                     ? Tensor(child(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 1),
-                                                    CUDNN_ATTR_OPERATION_POINTWISE_YDESC))
-                                           .type
-                                     : p.result().type;
-  if (has_bias(graph) && half) return false;
-  if (result != operand.type) return false;
+  const Epilogue epilogue(graph, p.y);
+  if (epilogue.has_bias && epilogue.bias[0].type != operand.type) return false;
+  if ((epilogue.has_bias ? epilogue.output[0] : p.result()).type != operand.type) return false;
   const bool asymmetric = p.before[0] != p.behind[0] || p.before[1] != p.behind[1];
   return !asymmetric || (p.pass == Pass::kForward && half);
 }
@@ -324,6 +357,12 @@ cudnnStatus_t finalize(Descriptor& d) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
       if (!Problem::of(d).fits()) return CUDNN_STATUS_BAD_PARAM;
+      break;
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
+      if ((mode_of(d) == CUDNN_POINTWISE_ADD) !=
+          d.values.contains(CUDNN_ATTR_OPERATION_POINTWISE_BDESC)) {
+        return CUDNN_STATUS_BAD_PARAM;
+      }
       break;
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
       if (!has_engine(child(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH))) {
@@ -383,7 +422,7 @@ std::vector<cudnnBackendNumericalNote_t> notes_of(int64_t engine) {
 }
 
 void compute(const Problem& p, bool is_good, bool tf32, const Tensor& to, const void* x,
-             const void* w, const void* y, const Tensor* bias, const void* bias_data) {
+             const void* w, const void* y, const Epilogue& epilogue, const void* bias) {
   void* const result = const_cast<void*>(p.pass == Pass::kForward ? y
                                          : p.pass == Pass::kData  ? x
                                                                   : w);
@@ -394,7 +433,8 @@ void compute(const Problem& p, bool is_good, bool tf32, const Tensor& to, const 
       for (int64_t c = 0; c < made.size[2]; ++c) {
         for (int64_t d = 0; d < made.size[3]; ++d) {
           sums[made.at(a, b, c, d)] =
-              bias != nullptr ? bias->read(bias_data, bias->at(0, b, 0, 0)) : 0.0f;
+              epilogue.has_bias ? epilogue.bias[0].read(bias, epilogue.bias[0].at(0, b, 0, 0))
+                                : 0.0f;
         }
       }
     }
@@ -408,13 +448,16 @@ void compute(const Problem& p, bool is_good, bool tf32, const Tensor& to, const 
     if (p.pass == Pass::kData) sums[x_at] += read(p.y, y, y_at) * read(p.w, w, w_at);
     if (p.pass == Pass::kWeights) sums[w_at] += read(p.y, y, y_at) * read(p.x, x, x_at);
   });
-  for (const auto& [at, sum] : sums) to.write(result, at, is_good ? sum : std::nanf(""));
+  for (const auto& [at, sum] : sums) {
+    to.write(result, at, is_good ? epilogue.apply(sum) : std::nanf(""));
+  }
 }
 
 }  // namespace
 
 namespace trainyard::testing {
 void set_convolution_engines(bool available) { has_engines = available; }
+void set_relu_heeds_nan(bool heeds) { heeds_nan = heeds; }
 }  // namespace trainyard::testing
 
 extern "C" {
@@ -537,27 +580,17 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   };
   const bool is_good = engine == kGood || engine == kTensorCore;
   const bool tf32 = engine == kTensorCore && problem.w.type == CUDNN_DATA_FLOAT;
-  Tensor to = problem.result();
-  std::vector<Tensor> bias;
-  const void* bias_data = nullptr;
-  const void* y = nullptr;
-  if (has_bias(graph)) {
-    const Descriptor& addition = child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 1);
-    const Tensor sum(child(addition, CUDNN_ATTR_OPERATION_POINTWISE_XDESC));
-    if (!sum.is_virtual || sum.id != problem.y.id) return CUDNN_STATUS_BAD_PARAM;
-    bias.emplace_back(child(addition, CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
-    bias_data = pointer(bias[0]);
-    to = Tensor(child(addition, CUDNN_ATTR_OPERATION_POINTWISE_YDESC));
-    y = pointer(to);
-  } else {
-    y = pointer(problem.y);
-  }
+  const Epilogue epilogue(graph, problem.y);
+  if (!epilogue.is_sound) return CUDNN_STATUS_BAD_PARAM;
+  const Tensor to = epilogue.has_bias ? epilogue.output[0] : problem.result();
+  const void* const bias = epilogue.has_bias ? pointer(epilogue.bias[0]) : nullptr;
+  const void* const y = pointer(epilogue.has_bias ? to : problem.y);
   const void *x = pointer(problem.x), *w = pointer(problem.w);
   auto* workspace = static_cast<float*>(v.get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE));
   trainyard::testing::submit_to_stream(
       handle->stream, trainyard::testing::WorkKind::kConvolution, [=] {
         std::fill_n(workspace, workspace_of(engine) / 4, std::nanf(""));  // it is the engine's own
-        compute(problem, is_good, tf32, to, x, w, y, bias.empty() ? nullptr : &bias[0], bias_data);
+        compute(problem, is_good, tf32, to, x, w, y, epilogue, bias);
       });
   return CUDNN_STATUS_SUCCESS;
 }

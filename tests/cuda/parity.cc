@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <set>
 #include <string_view>
 
@@ -135,6 +136,52 @@ void expect_tf32_in_products_alone(Backend& cuda) {
   if (std::getenv("TRAINYARD_CASE") != nullptr) return;
   EXPECT_GT(rounded, 0);
   EXPECT_GT(whole, 0);
+}
+
+void expect_nan_through_relu(Backend& cuda) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto reference = make_reference_backend();
+  for (const Precision precision :
+       {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
+    for (const bool channels_last : {true, false}) {
+      SCOPED_TRACE(std::string(name_of(precision)) +
+                   (channels_last ? " channels-last" : " row-major"));
+      CaseBuilder b(DType::kF32);
+      const TensorId x = b.input("x", {2, 8, 6, 6}), bias = b.parameter("b", {8});
+      const TensorId pre = b.one("pre", "Conv", {{"pads", std::vector<int64_t>{1, 1, 1, 1}}},
+                                 {x, b.parameter("w", {8, 8, 3, 3}), bias});
+      const TensorId y_id = b.one("y", "Relu", {}, {pre});
+      CaseGraph c = b.finish(y_id);
+      c.graph.mark_output(y_id);
+      c.values[x][0] = std::nan("");
+      c.values[x][35] = inf;
+      c.values[x][8 * 36] = -inf;
+      c.values[bias][3] = std::nan("");
+      RunOptions options{channels_last, /*keep_all=*/false};
+      options.precision = precision;
+      const CaseResult expected = run_case(c, *reference, options);
+      const CaseResult result = run_case(c, cuda, options);
+      const auto& nodes = result.program.graph.nodes();
+      ASSERT_TRUE(std::any_of(nodes.begin(), nodes.end(),
+                              [](const Node& n) { return n.op->type() == "ConvRelu"; }));
+      const std::vector<double>&y = result.values.at("y"), &wanted = expected.values.at("y");
+      int nans = 0, infinite = 0, finite = 0;
+      for (size_t i = 0; i < y.size(); ++i) {
+        nans += std::isnan(wanted[i]);
+        infinite += std::isinf(wanted[i]);
+        finite += std::isfinite(wanted[i]);
+        // An engine may carry them to neighbours, but not lose one.
+        if (std::isnan(wanted[i])) {
+          EXPECT_TRUE(std::isnan(y[i])) << i;
+        } else if (std::isinf(wanted[i])) {
+          EXPECT_FALSE(std::isfinite(y[i])) << i;
+        }
+      }
+      EXPECT_GE(nans, 2 * 36 + 4);
+      EXPECT_GT(infinite, 0);
+      EXPECT_GT(finite, 0);
+    }
+  }
 }
 
 void expect_repeats(Backend& cuda) {

@@ -22,6 +22,9 @@ void expect_parity(Backend& cuda, Precision precision, Cases which = Cases::kAll
 /// In TF32 a case with a product gives other numbers than in F32, and every other case the same.
 void expect_tf32_in_products_alone(Backend& cuda);
 
+/// What is NaN or infinite in front of ReLU is so behind it, also where a library computes both.
+void expect_nan_through_relu(Backend& cuda);
+
 /// Two runs of every case give the same bits.
 void expect_repeats(Backend& cuda);
 

@@ -12,6 +12,14 @@ CaseGraph conv(DType dtype, const Shape& x, const Shape& w, bool bias, Attribute
   return b.finish(b.one("y", "Conv", std::move(attributes), inputs));
 }
 
+/// With ReLU behind it, which a pass makes one op of.
+CaseGraph conv_relu(DType dtype, const Shape& x, const Shape& w, Attributes attributes) {
+  CaseBuilder b(dtype);
+  const TensorId pre = b.one("pre", "Conv", std::move(attributes),
+                             {b.image("x", x), b.parameter("w", w), b.parameter("b", {w[0]})});
+  return b.finish(b.one("y", "Relu", {}, {pre}));
+}
+
 CaseGraph conv_transpose(DType dtype, const Shape& x, const Shape& w, int64_t K, bool bias,
                          Attributes attributes) {
   CaseBuilder b(dtype);
@@ -171,6 +179,17 @@ void append_image_cases(std::vector<GraphCase>& cases) {
   row("Conv/depthwise_multiplied", [](DType t) {
     return conv(t, {1, 4, 5, 5}, {8, 1, 3, 3}, false,
                 {{"group", int64_t{4}}, {"dilations", Ints{2, 2}}});
+  });
+  const auto large = [&](std::string name, std::function<CaseGraph(DType)> build) {
+    cases.push_back({std::move(name), std::move(build), /*is_large=*/true});
+  };
+  large("ConvRelu/odd", [](DType t) { return conv_relu(t, {2, 3, 5, 7}, {5, 3, 3, 2}, {}); });
+  large("ConvRelu/fours", [](DType t) {
+    return conv_relu(t, {3, 2, 6, 6}, {8, 2, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}});
+  });
+  large("ConvRelu/strided_padded", [](DType t) {
+    return conv_relu(t, {2, 2, 7, 5}, {3, 2, 3, 3},
+                     {{"strides", Ints{2, 3}}, {"pads", Ints{1, 2, 0, 1}}});
   });
   row("ConvTranspose/one", [](DType t) {
     return conv_transpose(t, {1, 1, 1, 1}, {1, 1, 1, 1}, 1, true, {});

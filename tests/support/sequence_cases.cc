@@ -21,11 +21,19 @@ CaseGraph rms_norm(DType dtype, const Shape& x, double epsilon) {
 }
 
 // Two terms, their sum's normalisation, and the sum on another way beside it: what is fused.
-CaseGraph residual_norm(DType dtype, const std::string& op, const Shape& shape, bool bias) {
+/// `dropped`: of the second term; on another device than the first.
+CaseGraph residual_norm(DType dtype, const std::string& op, const Shape& shape, bool bias,
+                        bool dropped = false) {
   CaseBuilder b(dtype);
   const int64_t width = shape[shape.rank() - 1];
   const TensorId x = b.one("x", "Tanh", {}, {b.parameter("px", shape)});
-  const TensorId r = b.one("r", "Sigmoid", {}, {b.parameter("pr", shape)});
+  TensorId r = b.one("r", "Sigmoid", {}, {b.parameter("pr", shape)});
+  if (dropped) {
+    r = b.one(
+        "kept", "Dropout",
+        {{"ratio", 0.375}, {"seed", int64_t{5}}, {"stream", int64_t{9}}, {"rank", int64_t{2}}},
+        {r, b.step(7)});
+  }
   const TensorId sum = b.one("sum", "Add", {}, {x, r});
   std::vector<TensorId> inputs = {sum, b.parameter("scale", {width})};
   if (bias) inputs.push_back(b.parameter("b", {width}));
@@ -203,6 +211,21 @@ void append_large(std::vector<GraphCase>& cases) {
   });
   row("SkipRMSNormalization/fours", [](DType t) {
     return residual_norm(t, "RMSNormalization", {2, 3, 8}, false);
+  });
+  row("DropoutSkipLayerNormalization/odd", [](DType t) {
+    return residual_norm(t, "LayerNormalization", {2, 3, 17}, true, true);
+  });
+  row("DropoutSkipLayerNormalization/fours", [](DType t) {
+    return residual_norm(t, "LayerNormalization", {5, 36}, true, true);
+  });
+  row("DropoutSkipLayerNormalization/long", [](DType t) {
+    return residual_norm(t, "LayerNormalization", {2, 1032}, false, true);
+  });
+  row("DropoutSkipRMSNormalization/odd", [](DType t) {
+    return residual_norm(t, "RMSNormalization", {5, 19}, false, true);
+  });
+  row("DropoutSkipRMSNormalization/fours", [](DType t) {
+    return residual_norm(t, "RMSNormalization", {2, 3, 8}, false, true);
   });
   row("GemmGelu/eights", [](DType t) { return gelu_rows(t, 5, 7, 16, true, false); });
   row("GemmGelu/positions", [](DType t) { return gelu_rows(t, 6, 5, 8, true, true); });

@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
+#include <vector>
 
 #include "kernels/arithmetic.h"
+#include "kernels/cuda/bias_relu.h"
+#include "kernels/cuda/convert.h"
 #include "kernels/movement.h"
+#include "src/base/check.h"
 
 namespace trainyard::cuda {
 namespace {
@@ -114,36 +119,57 @@ ConvolutionGraph::ConvolutionGraph(const ConvolutionProblem& p, cudnnHandle_t ha
                         type(p.pass == ConvolutionPass::kWeights));
   output_ = make_tensor(kOutput, y, strides_of(y, p.channels_last), type(forward));
   convolution_ = make_convolution(d.window);
+  const auto make_between = [&](Name name) {
+    return make_tensor(name, y, strides_of(y, p.channels_last), CUDNN_DATA_FLOAT,
+                       /*is_virtual=*/true);
+  };
   if (p.bias) {
     const ImageDims b{1, d.K, 1, 1};
-    sum_ = make_tensor(kSum, y, strides_of(y, p.channels_last), CUDNN_DATA_FLOAT,
-                       /*is_virtual=*/true);
-    bias_ = make_tensor(kBias, b, strides_of(b, p.channels_last), CUDNN_DATA_FLOAT);
+    product_ = make_between(kProduct);
+    bias_ = make_tensor(kBias, b, strides_of(b, p.channels_last), type(false));
   }
+  if (p.relu) sum_ = make_between(kSum);
   const OperationNames names = names_of(p.pass);
   operation_ = create(names.type);
   set(operation_, names.image, {image_.get()});
   set(operation_, names.filter, {filter_.get()});
-  set(operation_, names.output, {p.bias ? sum_.get() : output_.get()});
+  set(operation_, names.output, {p.bias ? product_.get() : output_.get()});
   set(operation_, names.convolution, {convolution_.get()});
   set(operation_, names.alpha, 1.0f);
   set(operation_, names.beta, 0.0f);
   finalize(operation_, "a cuDNN convolution operation");
-  if (p.bias) {
-    pointwise_ = create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    set(pointwise_, CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
-    set(pointwise_, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
-    finalize(pointwise_, "a cuDNN addition");
-    addition_ = create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    set(addition_, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {pointwise_.get()});
-    set(addition_, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {sum_.get()});
-    set(addition_, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, {bias_.get()});
-    set(addition_, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {output_.get()});
-    finalize(addition_, "a cuDNN addition operation");
-    graph_ = dnn::make_graph({operation_.get(), addition_.get()}, handle);
-  } else {
+  if (!p.bias) {
     graph_ = dnn::make_graph({operation_.get()}, handle);
+    return;
   }
+  addition_ = make_pointwise(CUDNN_POINTWISE_ADD, product_, bias_, p.relu ? sum_ : output_);
+  if (!p.relu) {
+    graph_ = dnn::make_graph({operation_.get(), addition_.operation.get()}, handle);
+    return;
+  }
+  relu_ = make_pointwise(CUDNN_POINTWISE_RELU_FWD, sum_, nullptr, output_);
+  graph_ =
+      dnn::make_graph({operation_.get(), addition_.operation.get(), relu_.operation.get()}, handle);
+}
+
+ConvolutionGraph::Pointwise ConvolutionGraph::make_pointwise(cudnnPointwiseMode_t mode,
+                                                             const BackendDescriptor& x,
+                                                             const BackendDescriptor& b,
+                                                             const BackendDescriptor& y) {
+  Pointwise p{create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR),
+              create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)};
+  set(p.mode, CUDNN_ATTR_POINTWISE_MODE, mode);
+  set(p.mode, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+  if (mode == CUDNN_POINTWISE_RELU_FWD) {
+    set(p.mode, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_PROPAGATE_NAN);
+  }
+  finalize(p.mode, "a cuDNN function of elements");
+  set(p.operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {p.mode.get()});
+  set(p.operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {x.get()});
+  if (b) set(p.operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, {b.get()});
+  set(p.operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {y.get()});
+  finalize(p.operation, "a cuDNN operation on elements");
+  return p;
 }
 
 std::optional<ConvolutionPlan> ConvolutionPlan::find(const Device& device,
@@ -152,7 +178,7 @@ std::optional<ConvolutionPlan> ConvolutionPlan::find(const Device& device,
     ConvolutionGraph graph(problem, device.dnn());
     auto plan = DnnPlan::find(device, graph.graph(), {problem.operands, problem.tf32},
                               kConvolutionWorkspaceMax);
-    if (plan) return ConvolutionPlan(problem.bias, std::move(graph), std::move(*plan));
+    if (plan) return ConvolutionPlan(problem, std::move(graph), std::move(*plan));
   } catch (const CudaError& e) {
     if (CUDNN_STATUS_CATEGORY(e.code()) != CUDNN_STATUS_NOT_SUPPORTED) throw;
   }
@@ -160,12 +186,44 @@ std::optional<ConvolutionPlan> ConvolutionPlan::find(const Device& device,
 }
 
 void ConvolutionPlan::run(const void* image, const void* filter, const void* output,
-                          const float* bias, void* workspace) const {
+                          const void* bias, void* workspace) const {
   constexpr std::array<int64_t, 4> kNames{ConvolutionGraph::kImage, ConvolutionGraph::kFilter,
                                           ConvolutionGraph::kOutput, ConvolutionGraph::kBias};
   const std::array<const void*, 4> pointers{image, filter, output, bias};
-  const size_t count = bias_ ? 4 : 3;
+  const size_t count = problem_.bias ? 4 : 3;
   plan_.run(std::span(kNames).first(count), std::span(pointers).first(count), workspace);
+}
+
+bool ConvolutionPlan::keeps_nan(const Device& device) const {
+  TRAINYARD_CHECK(problem_.bias, "NaN is put into a bias");
+  const ConvDims& d = problem_.dims;
+  const int64_t outputs = d.y().elements();
+  const int64_t bytes =
+      std::max(std::max(d.x.elements(), d.weight_elements()) * element_bytes(problem_.operands),
+               outputs * element_bytes(problem_.result));
+  const int64_t bias_bytes = d.K * element_bytes(problem_.operands);
+  // One piece of memory for x, w and y: whatever is read there, a sum with NaN is NaN.
+  const DeviceMemory tensors = device.allocate(bytes), bias = device.allocate(bias_bytes),
+                     workspace = device.allocate(std::max<int64_t>(workspace_bytes(), 1));
+  const auto set_bytes = [&](const DeviceMemory& memory, int value, int64_t count) {
+    check(cudaMemsetAsync(memory.get(), value, static_cast<size_t>(count), device.stream()),
+          "asking a cuDNN engine for its NaN");
+  };
+  set_bytes(tensors, 0, bytes);
+  set_bytes(bias, 0xFF, bias_bytes);  // NaN in every format
+  run(tensors.get(), tensors.get(), tensors.get(), bias.get(), workspace.get());
+  const int64_t sample = std::min<int64_t>(outputs, 4096);
+  std::vector<std::byte> made(static_cast<size_t>(sample * element_bytes(problem_.result)),
+                              std::byte{0xFF});
+  check(cudaMemcpyAsync(made.data(), tensors.get(), made.size(), cudaMemcpyDeviceToHost,
+                        device.stream()),
+        "reading a cuDNN engine's NaN");
+  device.synchronize();
+  const In y{made.data(), problem_.result};
+  for (int64_t i = 0; i < sample; ++i) {
+    if (!std::isnan(y[i])) return false;
+  }
+  return true;
 }
 
 namespace {
@@ -180,13 +238,14 @@ std::string name_of(Format format) {
 }  // namespace
 
 Convolution::Convolution(const Device& device, const std::string& name, ConvolutionPass pass,
-                         const ConvDims& dims, bool channels_last, bool bias, Storage storage)
+                         const ConvDims& dims, bool channels_last, Epilogue epilogue,
+                         Storage storage)
     : device_(device),
       pass_(pass),
       dims_(dims),
       inner_(dims),
       channels_last_(channels_last),
-      bias_(bias),
+      epilogue_(epilogue),
       storage_(storage) {
   const bool mixed = operands_of(storage) != storage.result;
   for (const bool padded : {false, true}) {
@@ -194,7 +253,7 @@ Convolution::Convolution(const Device& device, const std::string& name, Convolut
     for (const bool as_operands : {false, true}) {
       if (as_operands && !mixed) continue;
       for (const bool fused : {true, false}) {
-        if (fused && !bias) continue;
+        if (fused && epilogue == Epilogue::kNone) continue;
         if (prepare({fused, as_operands, padded})) return;
       }
     }
@@ -220,10 +279,11 @@ bool Convolution::prepare(const Way& way) {
   inner_ = way.padded ? with_symmetric_pads(dims_) : dims_;
   const Format operands = operands_of(storage_);
   const Format made = way.result_as_operands ? operands : storage_.result;
+  const bool relu = way.fused && epilogue_ == Epilogue::kBiasRelu;
   plan_ = ConvolutionPlan::find(
-      device_, {pass_, inner_, channels_last_, operands, made, way.fused_bias, storage_.tf32});
-  if (!plan_) return false;
-  fused_bias_ = way.fused_bias;
+      device_, {pass_, inner_, channels_last_, operands, made, way.fused, relu, storage_.tf32});
+  if (!plan_ || (relu && !plan_->keeps_nan(device_))) return false;
+  is_fused_ = way.fused;
   // The filter's order is the parameter's where the two are the same.
   const bool reorders =
       channels_last_ && dims_.window.R * dims_.window.S > 1 && dims_.group_channels() > 1;
@@ -249,6 +309,7 @@ bool Convolution::prepare(const Way& way) {
       result_ = form(filter, reorders || result_differs, made);
       break;
   }
+  added_ = form(dims_.K, is_fused_ && operands != Format::kF32, operands);
   plan_at_ = workspace_bytes_;
   workspace_bytes_ += plan_->workspace_bytes();
   return true;
@@ -320,11 +381,17 @@ void Convolution::run(In a, In b, const float* bias, Out result, void* workspace
     }
     b = to;
   }
+  const void* added = is_fused_ ? bias : nullptr;
+  if (added_.at >= 0) {
+    const Out to = piece(added_);
+    kernels::cuda::convert(dims_.K, {bias}, to, device_.stream());
+    added = to.data;
+  }
   const Out made = result_.at >= 0 ? piece(result_) : result;
   void* const spare = memory == nullptr ? nullptr : memory + plan_at_;
   switch (pass_) {
     case ConvolutionPass::kForward:
-      plan_->run(a.data, b.data, made.data, fused_bias_ ? bias : nullptr, spare);
+      plan_->run(a.data, b.data, made.data, added, spare);
       break;
     case ConvolutionPass::kData:
       plan_->run(made.data, b.data, a.data, nullptr, spare);
@@ -346,7 +413,10 @@ void Convolution::run(In a, In b, const float* bias, Out result, void* workspace
         break;
     }
   }
-  if (bias_ && !fused_bias_) {
+  if (is_fused_ || epilogue_ == Epilogue::kNone) return;
+  if (epilogue_ == Epilogue::kBiasRelu) {
+    kernels::cuda::bias_relu(y, channels_last_, bias, result, device_.stream());
+  } else {
     add_image_bias(device_, y, strides_of(y, channels_last_), bias, result);
   }
 }

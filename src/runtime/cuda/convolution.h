@@ -34,7 +34,8 @@ struct ConvolutionProblem {
   bool channels_last = true;
   kernels::cuda::Format operands = kernels::cuda::Format::kF32,
                         result = kernels::cuda::Format::kF32;
-  bool bias = false;  // forward: F32, added before y is rounded
+  bool bias = false;  // forward: as the operands, added before y is rounded
+  bool relu = false;  // and max(y, 0) before that; with a bias alone, and NaN stays
   bool tf32 = false;  // operands of F32 may be rounded to TF32
 };
 
@@ -42,7 +43,7 @@ struct ConvolutionProblem {
 class ConvolutionGraph {
  public:
   /// Names of the tensors in the graph.
-  enum Name : int64_t { kImage = 1, kFilter, kOutput, kBias, kSum };
+  enum Name : int64_t { kImage = 1, kFilter, kOutput, kBias, kProduct, kSum };
 
   ConvolutionGraph(const ConvolutionProblem& problem, cudnnHandle_t handle);
   cudnnBackendDescriptor_t graph() const { return graph_.get(); }
@@ -52,8 +53,17 @@ class ConvolutionGraph {
   cudnnBackendDescriptor_t output() const { return output_.get(); }
 
  private:
-  BackendDescriptor image_, filter_, output_, bias_, sum_, convolution_, operation_, pointwise_,
-      addition_, graph_;
+  /// An operation on each element, and what says which.
+  struct Pointwise {
+    BackendDescriptor mode, operation;
+  };
+  /// In F32, with `b` if it is not nullptr.
+  static Pointwise make_pointwise(cudnnPointwiseMode_t mode, const BackendDescriptor& x,
+                                  const BackendDescriptor& b, const BackendDescriptor& y);
+
+  BackendDescriptor image_, filter_, output_, bias_, product_, sum_, convolution_, operation_;
+  Pointwise addition_, relu_;
+  BackendDescriptor graph_;
 };
 
 /// A graph and its plan.
@@ -65,14 +75,17 @@ class ConvolutionPlan {
   int64_t workspace_bytes() const { return plan_.workspace_bytes(); }
   const EngineChoice& choice() const { return plan_.choice(); }
   /// Asynchronous on the device's stream. `bias` is read if the problem has one.
-  void run(const void* image, const void* filter, const void* output, const float* bias,
+  void run(const void* image, const void* filter, const void* output, const void* bias,
            void* workspace) const;
+  /// Whether NaN comes out where the sums are NaN: asks the engine on the device, with a bias of
+  /// NaN. cuDNN has an attribute for it, but does not say which engines heed it.
+  bool keeps_nan(const Device& device) const;
 
  private:
-  ConvolutionPlan(bool bias, ConvolutionGraph graph, DnnPlan plan)
-      : bias_(bias), graph_(std::move(graph)), plan_(std::move(plan)) {}
+  ConvolutionPlan(const ConvolutionProblem& problem, ConvolutionGraph graph, DnnPlan plan)
+      : problem_(problem), graph_(std::move(graph)), plan_(std::move(plan)) {}
 
-  bool bias_;
+  ConvolutionProblem problem_;
   ConvolutionGraph graph_;  // before the plan, which refers to it
   DnnPlan plan_;
 };
@@ -86,10 +99,13 @@ class Convolution {
     kernels::cuda::Format a, b, result;
     bool tf32;  // F32 operands may be rounded to it
   };
+  /// What a forward convolution's result goes through.
+  enum class Epilogue : uint8_t { kNone, kBias, kBiasRelu };
   /// Operands a and b: x and w (forward), dy and w (data), x and dy (weights). `name` for the error
   /// where cuDNN has no engine.
   Convolution(const Device& device, const std::string& name, ConvolutionPass pass,
-              const kernels::ConvDims& dims, bool channels_last, bool bias, Storage storage);
+              const kernels::ConvDims& dims, bool channels_last, Epilogue epilogue,
+              Storage storage);
   int64_t workspace_bytes() const { return workspace_bytes_; }
   const EngineChoice& choice() const { return plan_->choice(); }
   /// `bias` [K] is read by a forward convolution that was prepared with one.
@@ -105,7 +121,7 @@ class Convolution {
   };
   /// How the tensors are brought to the engine; the first that has a plan is taken.
   struct Way {
-    bool fused_bias, result_as_operands, padded;
+    bool fused, result_as_operands, padded;  // fused: the epilogue within the engine
   };
   bool prepare(const Way& way);
   Form form(int64_t elements, bool is_needed, kernels::cuda::Format format);
@@ -117,10 +133,11 @@ class Convolution {
   ConvolutionPass pass_;
   kernels::ConvDims dims_;   // of the op
   kernels::ConvDims inner_;  // of the plan
-  bool channels_last_, bias_;
+  bool channels_last_;
+  Epilogue epilogue_;
   Storage storage_;
-  bool fused_bias_ = false;
-  Form a_, b_, result_;
+  bool is_fused_ = false;
+  Form a_, b_, result_, added_;  // added: the bias
   std::optional<ConvolutionPlan> plan_;
   int64_t plan_at_ = 0, workspace_bytes_ = 0;
 };

@@ -51,6 +51,9 @@ template <>
 inline constexpr cudnnBackendAttributeType_t kTypeOf<cudnnPointwiseMode_t> =
     CUDNN_TYPE_POINTWISE_MODE;
 template <>
+inline constexpr cudnnBackendAttributeType_t kTypeOf<cudnnNanPropagation_t> =
+    CUDNN_TYPE_NAN_PROPOGATION;
+template <>
 inline constexpr cudnnBackendAttributeType_t kTypeOf<cudnnBackendHeurMode_t> = CUDNN_TYPE_HEUR_MODE;
 template <>
 inline constexpr cudnnBackendAttributeType_t kTypeOf<cudnnBackendKnobType_t> = CUDNN_TYPE_KNOB_TYPE;

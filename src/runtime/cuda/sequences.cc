@@ -8,28 +8,35 @@ namespace {
 using namespace kernels;        // NOLINT: dimensions
 using namespace kernels::cuda;  // NOLINT: kernels
 
-/// With kSkip the last input is added to the first, and the last output is their sum.
-template <bool kSkip>
+/// With kSkip the last input is added to the first, and the last output is their sum. With kDrops
+/// the step stands behind it.
+template <bool kSkip, bool kDrops = false>
 std::unique_ptr<Kernel> make_layer_norm(const Device& device, const Graph& g, const Node& n) {
-  return make_kernel([o = Operands(g, n), d = layer_norm_dims(g, n),
+  return make_kernel([o = Operands(g, n), d = layer_norm_dims(g, n), p = dropout_params(g, n),
                       stream = device.stream()](const KernelArgs& a) {
+    const size_t skip = a.inputs.size() - (kDrops ? 2 : 1);
     layer_norm_forward(d, o.in(a, 0), o.in(a, 1), d.rms ? In{} : o.in(a, 2), o.out(a, 0),
                        d.rms ? nullptr : a.out<float>(1), d.rms ? a.out<float>(1) : a.out<float>(2),
-                       stream, kSkip ? o.in(a, a.inputs.size() - 1) : In{},
-                       kSkip ? o.out(a, a.outputs.size() - 1) : Out{});
+                       stream, kSkip ? o.in(a, skip) : In{},
+                       kSkip ? o.out(a, a.outputs.size() - 1) : Out{},
+                       {p, kDrops ? a.in<int64_t>(skip + 1) : nullptr});
   });
 }
 
-/// With kSkip the last input is added to dx.
-template <bool kSkip>
+/// With kSkip the last input is added to dx. With kDrops the step stands behind it, and the last
+/// output is dz.
+template <bool kSkip, bool kDrops = false>
 std::unique_ptr<Kernel> make_layer_norm_grad(const Device& device, const Graph& g, const Node& n) {
   const LayerNormDims d = layer_norm_dims(g, n);
   return make_kernel(
-      [o = Operands(g, n), d, stream = device.stream()](const KernelArgs& a) {
-        layer_norm_backward(d, o.in(a, 0), o.in(a, 1), d.rms ? nullptr : a.in<float>(4),
-                            a.in<float>(3), o.in(a, 2), o.out(a, 0), o.out(a, 1),
-                            d.rms ? Out{} : o.out(a, 2), a.workspace, stream,
-                            kSkip ? o.in(a, a.inputs.size() - 1) : In{});
+      [o = Operands(g, n), d, p = dropout_params(g, n),
+       stream = device.stream()](const KernelArgs& a) {
+        const size_t skip = a.inputs.size() - (kDrops ? 2 : 1);
+        layer_norm_backward(
+            d, o.in(a, 0), o.in(a, 1), d.rms ? nullptr : a.in<float>(4), a.in<float>(3), o.in(a, 2),
+            o.out(a, 0), o.out(a, 1), d.rms ? Out{} : o.out(a, 2), a.workspace, stream,
+            kSkip ? o.in(a, skip) : In{}, {p, kDrops ? a.in<int64_t>(skip + 1) : nullptr},
+            kDrops ? o.out(a, a.outputs.size() - 1) : Out{});
       },
       layer_norm_backward_workspace_bytes(d));
 }
@@ -114,6 +121,10 @@ std::span<const CudaEntry> sequence_kernels() {
       {"SkipLayerNormalizationGrad", make_layer_norm_grad<true>},
       {"SkipRMSNormalization", make_layer_norm<true>},
       {"SkipRMSNormalizationGrad", make_layer_norm_grad<true>},
+      {"DropoutSkipLayerNormalization", make_layer_norm<true, true>},
+      {"DropoutSkipLayerNormalizationGrad", make_layer_norm_grad<true, true>},
+      {"DropoutSkipRMSNormalization", make_layer_norm<true, true>},
+      {"DropoutSkipRMSNormalizationGrad", make_layer_norm_grad<true, true>},
       {"Gather", make_gather},
       {"GatherGrad", make_gather_grad},
       {"PositionEmbedding", make_positions},

@@ -1,0 +1,169 @@
+// The formulas are those of the CPU, from kernels/math/activations.h; this file only walks memory.
+//
+// Access   four neighbours for each thread where channels (channels-last) or pixels (row-major)
+//          come in fours, whole lines for each warp. forward reads and writes y, 8 B an element (4
+//          in bf16); backward reads two and writes one, 12 B (6). What a bias and ReLU apart would
+//          read and write once more each, and a sum of dpre read again, is saved. A block sums a
+//          slice of a channel's terms while it writes them; the slices' sums are joined behind.
+// Time     bytes / 4.8 TB/s on an H200: 64 Mi elements in 112 us forward, 168 us backward, in F32,
+//          and a launch that joins the slices.
+#include "kernels/cuda/bias_relu.h"
+
+#include "kernels/cuda/reduction.h"
+#include "kernels/cuda/walk.h"
+#include "kernels/math/activations.h"
+
+namespace trainyard::kernels::cuda {
+namespace {
+
+/// An image's elements in memory, in steps of one or of four neighbours.
+struct Places {
+  int64_t channels = 0, pixels = 0;  // steps of either: the dense one is counted in fours
+  int64_t images = 0;
+  Divisor of_channels, of_pixels;
+  bool channels_last = false;
+
+  Places(const ImageDims& d, bool last, int64_t wide)
+      : channels(last ? d.C / wide : d.C),
+        pixels(last ? d.pixels() : d.pixels() / wide),
+        images(d.N),
+        of_channels(channels),
+        of_pixels(pixels),
+        channels_last(last) {}
+  int64_t count() const { return images * channels * pixels; }
+  /// The channel of a step, in steps of channels.
+  TRAINYARD_HD int64_t channel(int64_t step) const {
+    return of_channels.remainder(channels_last ? step : of_pixels.quotient(step));
+  }
+  /// The step of a channel's term: its terms are the pixels of all images.
+  TRAINYARD_HD int64_t step(int64_t channel, int64_t term) const {
+    if (channels_last) return term * channels + channel;
+    const int64_t image = of_pixels.quotient(term);
+    return (image * channels + channel) * pixels + (term - image * pixels);
+  }
+};
+
+/// Four if the dense axis comes in fours and all tensors begin where four may be taken.
+int64_t wide_of(const ImageDims& d, bool channels_last, std::initializer_list<In> tensors) {
+  if ((channels_last ? d.C : d.pixels()) % 4 != 0) return 1;
+  for (const In& x : tensors) {
+    if (!takes_four(x)) return 1;
+  }
+  return 4;
+}
+
+template <int kWide>
+TRAINYARD_DEVICE Four load(const In& x, int64_t step) {
+  if constexpr (kWide == 4) {
+    return load4(x, 4 * step);
+  } else {
+    return {{x[step], 0, 0, 0}};
+  }
+}
+template <int kWide>
+TRAINYARD_DEVICE void store(const Out& y, int64_t step, const Four& v) {
+  if constexpr (kWide == 4) {
+    store4(y, 4 * step, v);
+  } else {
+    y.set(step, v.v[0]);
+  }
+}
+
+template <int kWide>
+TRAINYARD_KERNEL void add_relu(Places places, int64_t count, const float* bias, Out y) {
+  for (int64_t i = thread_index(); i < count; i += thread_count()) {
+    const int64_t channel = places.channel(i);
+    Four v = load<kWide>(y, i);
+    for (int k = 0; k < kWide; ++k) {
+      v.v[k] = math::Relu::f(v.v[k] +
+                             (places.channels_last ? bias[channel * kWide + k] : bias[channel]));
+    }
+    store<kWide>(y, i, v);
+  }
+}
+
+TRAINYARD_HD inline float as_stored(Format format, float value) {
+  return format == Format::kF32    ? value
+         : format == Format::kBf16 ? math::widen(math::narrow<math::Bf16>(value))
+                                   : math::widen(math::narrow<math::F16>(value));
+}
+
+/// A source of reduction.h: a result is the sum of one channel, or of four side by side.
+template <int kWide, bool kChannelsLast>
+struct MaskedSums {
+  static constexpr int kSums = kChannelsLast ? kWide : 1;
+  struct Acc {
+    float v[kSums];
+  };
+  Places places;
+  In y, dy;
+  Out dpre;
+  float* db;
+
+  TRAINYARD_DEVICE Acc zero() const { return {}; }
+  TRAINYARD_DEVICE void add(Acc& acc, int64_t result, int64_t begin, int64_t end,
+                            int64_t step) const {
+    for (int64_t term = begin; term < end; term += step) {
+      const int64_t at = places.step(result, term);
+      const Four kept = load<kWide>(y, at);
+      Four v = load<kWide>(dy, at);
+      for (int k = 0; k < kWide; ++k) {
+        v.v[k] = as_stored(dpre.format, math::Relu::df(kept.v[k], v.v[k]));
+        acc.v[kChannelsLast ? k : 0] += v.v[k];
+      }
+      store<kWide>(dpre, at, v);
+    }
+  }
+  TRAINYARD_DEVICE void merge(Acc& acc, const Acc& other) const {
+    for (int k = 0; k < kSums; ++k) acc.v[k] += other.v[k];
+  }
+  TRAINYARD_DEVICE void finish(int64_t result, const Acc& acc) const {
+    for (int k = 0; k < kSums; ++k) db[result * kSums + k] = acc.v[k];
+  }
+};
+
+ReductionPlan plan_of(const Places& places) {
+  return plan_reduction(places.channels, places.images * places.pixels,
+                        places.channels_last ? Adjacent::kResults : Adjacent::kTerms);
+}
+
+template <int kWide, bool kChannelsLast>
+void backward(const ImageDims& d, In y, In dy, Out dpre, float* db, void* workspace,
+              CUstream_st* stream) {
+  const MaskedSums<kWide, kChannelsLast> source{{d, kChannelsLast, kWide}, y, dy, dpre, db};
+  reduce(plan_of(source.places), source, workspace, stream);
+}
+
+}  // namespace
+
+void bias_relu(const ImageDims& d, bool channels_last, const float* bias, Out y,
+               CUstream_st* stream) {
+  const int64_t wide = wide_of(d, channels_last, {y});
+  const Places places(d, channels_last, wide);
+  launch(grid_for(places.count()), stream, wide == 4 ? add_relu<4> : add_relu<1>, places,
+         places.count(), bias, y);
+}
+
+// Whether it will be in fours is known when it runs: enough for either.
+int64_t bias_relu_backward_workspace_bytes(const ImageDims& d, bool channels_last) {
+  const auto bytes = [&]<int kWide, bool kLast>() {
+    return reduction_workspace_bytes<MaskedSums<kWide, kLast>>(plan_of({d, kLast, kWide}));
+  };
+  const bool fours = wide_of(d, channels_last, {}) == 4;
+  if (channels_last) {
+    return std::max(bytes.operator()<1, true>(), fours ? bytes.operator()<4, true>() : 0);
+  }
+  return std::max(bytes.operator()<1, false>(), fours ? bytes.operator()<4, false>() : 0);
+}
+
+void bias_relu_backward(const ImageDims& d, bool channels_last, In y, In dy, Out dpre, float* db,
+                        void* workspace, CUstream_st* stream) {
+  const bool fours = wide_of(d, channels_last, {y, dy, dpre}) == 4;
+  if (channels_last) {
+    (fours ? backward<4, true> : backward<1, true>)(d, y, dy, dpre, db, workspace, stream);
+  } else {
+    (fours ? backward<4, false> : backward<1, false>)(d, y, dy, dpre, db, workspace, stream);
+  }
+}
+
+}  // namespace trainyard::kernels::cuda
