@@ -64,6 +64,7 @@ Result<v1::Assignment> TrainTask::assignment() {
   task.mutable_devices()->Add(job_.devices.begin(), job_.devices.end());
   task.set_threads(options_.threads);
   task.set_initial_weights_path(initial_weights_path());
+  if (options_.time_algorithms) task.set_algorithms_dir(options_.paths.algorithms().string());
   return assignment;
 }
 

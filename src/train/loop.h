@@ -27,6 +27,7 @@ struct LoopContext {
   const Split& split;
   const std::string& digest;  // of the job
   std::string_view backend;
+  const AlgorithmRecord& algorithms;  // of the session's kernels
 };
 
 /// How a job's training batches are made, from step `first_step` on.
