@@ -157,7 +157,10 @@ Result<int> run(Session& session, const Options& options) {
   job.recipe = engine.recipe;
   job.initial_weights = local_weights(spec, engine.recipe);
   ASSIGN_OR_RETURN(job.threads, pick_threads(spec.file.resources(), options.threads));
-  ASSIGN_OR_RETURN(const std::vector<RankDevice> devices, open_devices(names, job.threads));
+  ASSIGN_OR_RETURN(const fs::path algorithms, local_algorithms_folder());
+  ASSIGN_OR_RETURN(const std::vector<RankDevice> devices,
+                   open_devices(names, job.threads,
+                                std::make_shared<Algorithms>(Algorithms::Options{algorithms})));
 
   const fs::path out = options.out.empty() ? temporary.path() / "out" : fs::path(options.out);
   job.dataset = temporary.path() / "dataset";

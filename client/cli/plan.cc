@@ -62,6 +62,9 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& optio
   const auto ranks = std::ssize(devices);
   ASSIGN_OR_RETURN(const int threads, pick_threads(spec.file.resources(), options.threads));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend(device, threads));
+  ASSIGN_OR_RETURN(const std::filesystem::path algorithms, local_algorithms_folder());
+  backend->use_algorithms(
+      std::make_shared<Algorithms>(Algorithms::Options{algorithms, /*times=*/false}));
   const TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, temporary.path() / "dataset"));
   auto planned = plan_job(engine.model, engine.recipe, schema, dump, ranks);

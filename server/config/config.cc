@@ -73,6 +73,12 @@ Status assign_insecure(Config& c, std::string_view text) {
   return {};
 }
 
+Status assign_time_algorithms(Config& c, std::string_view text) {
+  if (text != "true" && text != "false") return refuse("time_algorithms", text, "true or false");
+  c.time_algorithms = text == "true";
+  return {};
+}
+
 Status assign_log_level(Config& c, std::string_view text) {
   if (text != "debug" && text != "info" && text != "warn" && text != "error") {
     return refuse("log_level", text, "debug, info, warn or error");
@@ -138,6 +144,9 @@ const std::vector<Setting>& settings() {
       int_setting("gpu_slots", "Jobs at a time on each GPU", &Config::gpu_slots, 1, 64),
       int_setting("threads_per_job", "CPU threads of a job that names none; 0: cores / cpu_slots",
                   &Config::threads_per_job, 0, 256),
+      {"time_algorithms",
+       "Time the algorithms of GPU libraries once and keep the fastest: true or false", false,
+       assign_time_algorithms},
       bytes_setting("cpu_memory_bytes_max",
                     "Memory that one job on the CPU may plan with; default: the machine's",
                     &Config::cpu_memory_bytes_max),
@@ -294,6 +303,7 @@ std::string describe_config(const Config& c) {
          line("cpu_slots", std::to_string(c.cpu_slots)) +
          line("gpu_slots", std::to_string(c.gpu_slots)) +
          line("threads_per_job", std::to_string(c.threads_per_job)) +
+         line("time_algorithms", c.time_algorithms ? "true" : "false") +
          line("cpu_memory_bytes_max",
               c.cpu_memory_bytes_max > 0 ? std::to_string(c.cpu_memory_bytes_max) : "") +
          line("log_level", c.log_level) + line("worker", c.worker) +

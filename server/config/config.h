@@ -27,6 +27,8 @@ struct Config {
   int cpu_slots = 1;        // jobs at a time on the CPU
   int gpu_slots = 1;        // jobs at a time on each GPU
   int threads_per_job = 0;  // CPU threads of one job; 0: the cores shared out over cpu_slots
+  bool time_algorithms =
+      true;  // of GPU libraries, once for each problem; false: the first proposed
   int64_t cpu_memory_bytes_max = 0;  // of one job on the CPU; 0: what the machine has
   std::string log_level = "info";
   std::filesystem::path worker;  // default: trainyard-worker beside trainyardd

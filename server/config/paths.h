@@ -35,6 +35,8 @@ class StatePaths {
   std::filesystem::path checkpoints(const std::string& job_uid) const {
     return job(job_uid) / "checkpoints";
   }
+  /// Which algorithms GPU libraries shall take on this host (src/runtime/algorithms.h).
+  std::filesystem::path algorithms() const { return root_ / "algorithms"; }
   std::filesystem::path logs() const { return root_ / "logs"; }
 
   /// `text` for people, without where our files lie: messages of the file system name whole paths.
@@ -48,7 +50,7 @@ class StatePaths {
 
   /// Makes the subfolders; the process's umask keeps them private.
   Status create(Files& files) const {
-    for (const char* name : {"uploads", "datasets", "models", "jobs", "logs"}) {
+    for (const char* name : {"uploads", "datasets", "models", "jobs", "algorithms", "logs"}) {
       if (Status s = files.create_directories(root_ / name); !s.ok()) return s;
     }
     return {};

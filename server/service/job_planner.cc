@@ -281,6 +281,9 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
   task.set_dataset_dir(service_.paths.dataset(planned->job.dataset.digest).string());
   task.set_device(choice.device);
   task.set_threads(planned->plan.threads());
+  if (service_.config.time_algorithms) {
+    task.set_algorithms_dir(service_.paths.algorithms().string());
+  }
   service_.measure.run(
       std::move(task), [this, devices, done = std::move(done),
                         full = std::move(planned).value()](Result<int64_t> workspace) mutable {

@@ -213,9 +213,10 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
   }
   spdlog::info("event=job_starting {} attempt={} {} {}", kv("job", job.name()), started->attempt,
                kv("device", started->devices_text()), kv("reason", decision.reason));
-  TrainTaskOptions task{options.paths, dataset->digest, dataset->schema,
-                        job.spec.resources().has_threads() ? job.spec.resources().threads()
-                                                           : options.threads_per_job};
+  TrainTaskOptions task{
+      options.paths, dataset->digest, dataset->schema,
+      job.spec.resources().has_threads() ? job.spec.resources().threads() : options.threads_per_job,
+      options.time_algorithms};
   Live l{"", started->attempt, decision.devices};
   auto owner = std::make_shared<TrainTask>(
       store, clock, *started, std::move(task),

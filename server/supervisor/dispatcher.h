@@ -19,7 +19,8 @@ namespace trainyard::server {
 
 struct DispatcherOptions {
   StatePaths paths;
-  int threads_per_job = 1;  // for a job that names none
+  int threads_per_job = 1;      // for a job that names none
+  bool time_algorithms = true;  // Config::time_algorithms
 };
 
 /// Thread-safe. Make it before the first change of a job. Outlived by everything it is given.

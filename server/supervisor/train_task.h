@@ -22,6 +22,7 @@ struct TrainTaskOptions {
   std::string dataset_digest;
   v1::DatasetSchema schema;  // of the dataset, for the model's row
   int threads = 1;
+  bool time_algorithms = true;
 };
 
 class TrainTask final : public TaskOwner {

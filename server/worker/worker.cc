@@ -54,7 +54,9 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   ASSIGN_OR_RETURN(const EngineSpec spec, to_engine(task.spec()));
   std::vector<std::string> names(task.devices().begin(), task.devices().end());
   if (names.empty()) names.push_back(task.device());
-  ASSIGN_OR_RETURN(const std::vector<RankDevice> devices, open_devices(names, task.threads()));
+  const auto algorithms = std::make_shared<Algorithms>(Algorithms::Options{task.algorithms_dir()});
+  ASSIGN_OR_RETURN(const std::vector<RankDevice> devices,
+                   open_devices(names, task.threads(), algorithms));
   TrainJob job;
   job.model = spec.model;
   job.recipe = spec.recipe;
@@ -272,6 +274,9 @@ Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(spec.model, spec.recipe, schema, shape));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    open_backend(task.device(), task.threads()));
+  // Only read: the device may be busy, and a job that starts there needs the room.
+  backend->use_algorithms(
+      std::make_shared<Algorithms>(Algorithms::Options{task.algorithms_dir(), /*times=*/false}));
   if (Status s = check_kernels(programs, *backend); !s.ok()) return std::move(s).error();
   v1::Outcome outcome;
   outcome.set_kind(v1::Outcome::SUCCEEDED);

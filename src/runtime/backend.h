@@ -13,6 +13,7 @@
 
 #include "src/graph/graph.h"
 #include "src/graph/op.h"
+#include "src/runtime/algorithms.h"
 #include "src/runtime/communicator.h"
 
 namespace trainyard {
@@ -99,6 +100,12 @@ class Backend {
   virtual std::unique_ptr<Recording> record(const std::function<void()>& /*submit*/) {
     return nullptr;
   }
+
+  /// Where the algorithms of what is prepared from now on are chosen and recorded. Without it, and
+  /// in backends that choose nothing, a library's first proposal is taken.
+  virtual void use_algorithms(std::shared_ptr<Algorithms> /*algorithms*/) {}
+  /// What was given; nullptr where nothing is chosen.
+  virtual Algorithms* algorithms() const { return nullptr; }
 
   /// Device memory, zeroed, aligned to kArenaAlignment. Throws std::bad_alloc.
   virtual void* allocate(int64_t bytes) = 0;

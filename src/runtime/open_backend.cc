@@ -51,12 +51,14 @@ Status check_devices(std::span<const std::string> devices, const std::string& fi
   return {};
 }
 
-Result<std::vector<RankDevice>> open_devices(std::span<const std::string> devices, int threads) {
+Result<std::vector<RankDevice>> open_devices(std::span<const std::string> devices, int threads,
+                                             const std::shared_ptr<Algorithms>& algorithms) {
   if (Status s = check_devices(devices, "devices"); !s.ok()) return std::move(s).error();
   std::vector<RankDevice> ranks;
   std::vector<Backend*> backends;
   for (const std::string& device : devices) {
     ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, open_backend(device, threads));
+    if (algorithms != nullptr) backend->use_algorithms(algorithms);
     ranks.push_back({device, std::move(backend)});
     backends.push_back(ranks.back().backend.get());
   }

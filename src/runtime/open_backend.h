@@ -21,8 +21,10 @@ Result<std::unique_ptr<Backend>> open_backend(std::string_view device, int threa
 /// DEVICES_INVALID by the name `field` otherwise.
 Status check_devices(std::span<const std::string> devices, const std::string& field);
 
-/// The backends of these devices, connected where they are several, each with `threads`. Refusals
-/// are those of check_devices(), open_backend() and Backend::connect().
-Result<std::vector<RankDevice>> open_devices(std::span<const std::string> devices, int threads);
+/// The backends of these devices, connected where they are several, each with `threads`; they share
+/// `algorithms`, if there are some. Refusals are those of check_devices(), open_backend() and
+/// Backend::connect().
+Result<std::vector<RankDevice>> open_devices(std::span<const std::string> devices, int threads,
+                                             const std::shared_ptr<Algorithms>& algorithms = {});
 
 }  // namespace trainyard

@@ -27,7 +27,8 @@ struct LoopContext {
   const Split& split;
   const std::string& digest;  // of the job
   std::string_view backend;
-  bool holds_rows;  // the session does: TrainingSession::hold()
+  bool holds_rows;                    // the session does: TrainingSession::hold()
+  const AlgorithmRecord& algorithms;  // of the session's kernels
 };
 
 /// How a job's training batches are made, from step `first_step` on. `samples`: for a session that

@@ -206,8 +206,8 @@ std::string find_not_finite(const Snapshot& snapshot) {
 }
 
 Result<std::filesystem::path> save(Files& files, const TrainJob& job, const std::string& digest,
-                                   std::string_view backend, const LoopState& state,
-                                   const Snapshot& snapshot) {
+                                   std::string_view backend, const AlgorithmRecord& algorithms,
+                                   const LoopState& state, const Snapshot& snapshot) {
   CheckpointState checkpoint;
   checkpoint.step = state.step;
   checkpoint.seed = job.recipe.seed;
@@ -216,6 +216,7 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const std:
   checkpoint.job_digest = digest;
   Json extra = to_json(state);
   if (job.ranks > 1) extra["ranks"] = job.ranks;
+  if (!algorithms.empty()) extra["algorithms"] = to_json(algorithms);
   checkpoint.extra_json = extra.dump();
   std::vector<TensorView> optimizer = snapshot.optimizer;
   if (state.best.weights != nullptr) {
@@ -229,35 +230,54 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const std:
   return path;
 }
 
-Result<std::optional<LoopState>> resume(const TrainJob& job, const std::string& digest,
-                                        std::string_view backend, TrainingSession& session,
-                                        Reporter& reporter) {
+Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
+                                                        const std::string& digest,
+                                                        Reporter& reporter) {
   std::vector<std::filesystem::path> damaged;
   auto loaded = load_newest_checkpoint(job.checkpoints, &damaged);
   for (const std::filesystem::path& path : damaged) {
     reporter.log("checkpoint " + path.filename().string() + " is damaged and was skipped");
   }
   if (!loaded.ok()) {
-    if (loaded.error().code == ErrorCode::kNotFound) return std::optional<LoopState>();
+    if (loaded.error().code == ErrorCode::kNotFound) return std::optional<LoadedCheckpoint>();
     return std::move(loaded).error();
   }
-  const CheckpointState& state = loaded->state;
-  if (state.job_digest != digest) {
+  if (loaded->state.job_digest != digest) {
     return make_error(ErrorCode::kFailedPrecondition, "CHECKPOINT_FOREIGN",
                       "checkpoint " + loaded->path.filename().string() +
                           " belongs to a job with another model, recipe or dataset");
   }
-  const int64_t ranks = ranks_of(*loaded);
+  return std::optional(std::move(*loaded));
+}
+
+Result<AlgorithmRecord> algorithms_of(const LoadedCheckpoint& checkpoint) {
+  const Json json = Json::parse(checkpoint.state.extra_json, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("algorithms")) return AlgorithmRecord();
+  auto record = parse_algorithm_record(json["algorithms"]);
+  if (!record.ok()) return damaged_state(checkpoint.path);
+  return record;
+}
+
+Result<LoopState> resume(const LoadedCheckpoint& checkpoint, const TrainJob& job,
+                         std::string_view backend, const AlgorithmRecord& algorithms,
+                         TrainingSession& session, Reporter& reporter) {
+  const CheckpointState& state = checkpoint.state;
+  const int64_t ranks = ranks_of(checkpoint);
   if (state.threads != job.threads || state.backend != backend || ranks != job.ranks) {
     reporter.log("resuming with backend " + where(backend, job.threads, job.ranks) +
                  " a checkpoint of " + where(state.backend, state.threads, ranks) +
                  ": results may differ in their last bits");
   }
-  if (Status s = session.load(loaded->weights, loaded->optimizer); !s.ok()) {
+  ASSIGN_OR_RETURN(const AlgorithmRecord recorded, algorithms_of(checkpoint));
+  for (const auto& [device_class, choices] : algorithms) {
+    if (recorded.empty() || recorded.contains(device_class)) continue;
+    reporter.log("resuming on " + device_class + " a checkpoint of " + recorded.begin()->first +
+                 ": its algorithms are chosen anew, and results may differ in their last bits");
+  }
+  if (Status s = session.load(checkpoint.weights, checkpoint.optimizer); !s.ok()) {
     return std::move(s).error();
   }
-  ASSIGN_OR_RETURN(const LoopState loop, loop_state(*loaded));
-  return std::optional<LoopState>(loop);
+  return loop_state(checkpoint);
 }
 
 }  // namespace trainyard

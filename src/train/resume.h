@@ -9,6 +9,7 @@
 
 #include "src/base/result.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/runtime/algorithms.h"
 #include "src/train/trainer.h"
 #include "src/train/training_session.h"
 
@@ -46,16 +47,25 @@ Result<std::string> job_digest(const TrainJob& job);
 /// The first parameter or state tensor that holds a NaN or an infinity, or empty.
 std::string find_not_finite(const Snapshot& snapshot);
 
-/// Writes the checkpoint of `state` and then prunes older ones.
+/// Writes the checkpoint of `state` and then prunes older ones. `algorithms`: what the run's
+/// kernels were made of, where that was chosen.
 Result<std::filesystem::path> save(Files& files, const TrainJob& job, const std::string& digest,
-                                   std::string_view backend, const LoopState& state,
-                                   const Snapshot& snapshot);
+                                   std::string_view backend, const AlgorithmRecord& algorithms,
+                                   const LoopState& state, const Snapshot& snapshot);
 
-/// Loads the newest valid checkpoint into the session. Nothing where there is none;
-/// FAILED_PRECONDITION/CHECKPOINT_FOREIGN where it belongs to another job. What a person should
-/// know (damaged checkpoints, another thread count) goes to the reporter's log.
-Result<std::optional<LoopState>> resume(const TrainJob& job, const std::string& digest,
-                                        std::string_view backend, TrainingSession& session,
-                                        Reporter& reporter);
+/// The newest valid checkpoint of the job. Nothing where there is none;
+/// FAILED_PRECONDITION/CHECKPOINT_FOREIGN where it belongs to another job. Damaged ones go to the
+/// reporter's log.
+Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
+                                                        const std::string& digest,
+                                                        Reporter& reporter);
+/// What it says of algorithms; empty where it says nothing.
+Result<AlgorithmRecord> algorithms_of(const LoadedCheckpoint& checkpoint);
+
+/// Takes the checkpoint into the session, whose kernels were made of `algorithms`. What a person
+/// should know (another thread count, another device) goes to the reporter's log.
+Result<LoopState> resume(const LoadedCheckpoint& checkpoint, const TrainJob& job,
+                         std::string_view backend, const AlgorithmRecord& algorithms,
+                         TrainingSession& session, Reporter& reporter);
 
 }  // namespace trainyard

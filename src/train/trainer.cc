@@ -49,14 +49,35 @@ Result<RunPrograms> compile_rank(const OpenJob& open, int64_t rank, const Backen
   return programs;
 }
 
+/// Where a job begins: at a checkpoint, or not.
+struct Start {
+  std::string digest;  // of the job
+  std::optional<LoadedCheckpoint> checkpoint;
+};
+/// Looked for before kernels are prepared: the algorithms that it names come first.
+Result<Start> find_start(const TrainJob& job, const Backend& backend, Reporter& reporter) {
+  Start start;
+  ASSIGN_OR_RETURN(start.digest, job_digest(job));
+  ASSIGN_OR_RETURN(start.checkpoint, find_checkpoint(job, start.digest, reporter));
+  if (start.checkpoint.has_value() && backend.algorithms() != nullptr) {
+    ASSIGN_OR_RETURN(AlgorithmRecord record, algorithms_of(*start.checkpoint));
+    backend.algorithms()->prefer(std::move(record));
+  }
+  return start;
+}
+
 /// Loads, loops, writes the model. `plan` is complete but for what only the session knows.
-Result<TrainResult> run(const OpenJob& open, RunPlan plan, TrainingSession& session,
+Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, TrainingSession& session,
                         const Backend& backend, Files& files, Reporter& reporter,
                         const std::stop_token& stop) {
   const TrainJob& job = open.job;
   const DatasetSchema& schema = open.data.schema();
   const RunShape& shape = open.shape;
-  ASSIGN_OR_RETURN(const std::string digest, job_digest(job));
+  AlgorithmRecord algorithms;
+  if (Algorithms* const chosen = backend.algorithms(); chosen != nullptr) {
+    algorithms = chosen->used();
+    for (const std::string& message : chosen->take_messages()) reporter.log(message);
+  }
 
   const Split split =
       split_dataset(schema, shape.context_length, job.recipe.validation_split, job.recipe.seed);
@@ -72,18 +93,21 @@ Result<TrainResult> run(const OpenJob& open, RunPlan plan, TrainingSession& sess
   } else {
     plan.dataset_bytes = 0;
   }
-  ASSIGN_OR_RETURN(const std::optional<LoopState> resumed,
-                   resume(job, digest, backend.name(), session, reporter));
-  if (!resumed.has_value()) {
+  LoopState first;
+  if (start.checkpoint.has_value()) {
+    ASSIGN_OR_RETURN(first,
+                     resume(*start.checkpoint, job, backend.name(), algorithms, session, reporter));
+    start.checkpoint.reset();
+  } else {
     ASSIGN_OR_RETURN(plan.initial_weights, begin(job, session, reporter));
   }
-  plan.first_step = resumed.value_or(LoopState{}).step;
+  plan.first_step = first.step;
   reporter.started(plan);
 
-  const LoopContext context{job,   open.data, shape,          preprocessing,
-                            split, digest,    backend.name(), held};
+  const LoopContext context{job,          open.data,      shape, preprocessing, split,
+                            start.digest, backend.name(), held,  algorithms};
   session.wait_behind_nodes(job.names_faults);
-  Loop loop(context, session, files, reporter, resumed.value_or(LoopState{}));
+  Loop loop(context, session, files, reporter, std::move(first));
   if (Status s = loop.run(stop); !s.ok()) return std::move(s).error();
 
   ModelInfo info{job.model,
@@ -120,8 +144,9 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
   ASSIGN_OR_RETURN(const OpenJob open, open_job(job));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_rank(open, 0, backend));
   const RunPlan plan = describe_run(programs, open.shape);
+  ASSIGN_OR_RETURN(Start start, find_start(job, backend, reporter));
   Session session(std::move(programs), backend, open.shape.micro_batches);
-  return run(open, plan, session, backend, files, reporter, stop);
+  return run(open, std::move(start), plan, session, backend, files, reporter, stop);
 }
 
 Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& devices, Files& files,
@@ -139,8 +164,10 @@ Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& de
     programs.push_back(std::move(compiled));
   }
   const RunPlan plan = describe_run(programs.front(), open.shape);
+  const Backend& first = *devices.front().backend;
+  ASSIGN_OR_RETURN(Start start, find_start(ranked, first, reporter));
   ReplicatedSession session(std::move(programs), devices, open.shape.micro_batches);
-  return run(open, plan, session, *devices.front().backend, files, reporter, stop);
+  return run(open, std::move(start), plan, session, first, files, reporter, stop);
 }
 
 }  // namespace trainyard

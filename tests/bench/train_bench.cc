@@ -6,7 +6,8 @@
 //                            JSON line each; compare_pytorch.py drives it in turns with PyTorch
 //   train_bench --serve gpu-0 bf16
 //                            the same on a GPU, in fp32 or bf16; THREADS is then not looked at.
-//                            compare_gpu.py drives it
+//                            compare_gpu.py drives it. Algorithms are chosen as in `local run`
+//                            (TRAINYARD_ALGORITHMS)
 //   train_bench --memory MODEL BATCH
 //                            three steps, and the largest memory the process had
 //
@@ -171,7 +172,10 @@ void serve(const std::string& device, Precision precision) {
     in >> batch >> threads >> seconds;
     auto& c = cases[{model, batch, threads}];
     if (c == nullptr) {
-      c = std::make_unique<Case>(model, batch, open_backend(device, threads).value(), precision);
+      auto backend = open_backend(device, threads).value();
+      backend->use_algorithms(
+          std::make_shared<Algorithms>(Algorithms::Options{local_algorithms_folder().value()}));
+      c = std::make_unique<Case>(model, batch, std::move(backend), precision);
     }
     const double rate = c->run(seconds);
     std::printf(

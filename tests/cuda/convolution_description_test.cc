@@ -197,6 +197,12 @@ TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
             if (!allowed || has_plan) continue;
             has_plan = makes_a_plan(config.get(), device.get());
             const EngineChoice choice = choice_of(config.get());
+            // What is recorded of it is enough to make it again.
+            const RestoredEngine again = restore_engine(graph.graph(), choice, device.get());
+            EXPECT_EQ(makes_a_plan(again.config.get(), device.get()), has_plan);
+            EXPECT_EQ(is_allowed(again.config.get(), {format, tf32}), allowed);
+            EXPECT_EQ(choice_of(again.config.get()).engine, choice.engine);
+            EXPECT_EQ(choice_of(again.config.get()).knobs.size(), choice.knobs.size());
             EXPECT_GE(choice.engine, 0);
             for (const EngineChoice::Knob& knob : choice.knobs) {
               EXPECT_GE(knob.type, 0);

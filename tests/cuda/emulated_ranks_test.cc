@@ -53,6 +53,32 @@ TEST(EmulatedRanks, ResumeLikeNeverStopped) {
             bytes_of(whole.model_output / "model.safetensors"));
 }
 
+// Each would time the same problems, at the same time.
+TEST(EmulatedRanks, ShareTheirAlgorithms) {
+  const Workspace w;
+  make_dataset(w, true, 60);
+  const auto run = [&](const std::string& name) {
+    const auto algorithms = std::make_shared<Algorithms>(Algorithms::Options{w / "algorithms"});
+    const std::vector<RankDevice> devices = gpus(2);
+    for (const RankDevice& device : devices) device.backend->use_algorithms(algorithms);
+    Recorder recorder;
+    testing::run_job(testing::rank_job(w, name), devices, recorder);
+    std::string timed;
+    for (const std::string& line : recorder.lines) {
+      if (line.starts_with("timed the algorithms of "))
+        timed = line.substr(24, line.find(" pr") - 24);
+    }
+    const AlgorithmRecord used = algorithms->used();
+    EXPECT_EQ(used.size(), 1u);
+    return std::pair(timed, used);
+  };
+  const auto [timed, used] = run("first");
+  EXPECT_EQ(timed, std::to_string(used.begin()->second.size()));
+  EXPECT_EQ(run("second"), std::pair(std::string(), used));
+  EXPECT_EQ(bytes_of(w / "first-model/model.safetensors"),
+            bytes_of(w / "second-model/model.safetensors"));
+}
+
 /// Ten layers that are exchanged in buckets of a few bytes, two at a time.
 struct ManyBuckets {
   static constexpr int64_t kRows = 4, kColumns = 6;

@@ -2,6 +2,7 @@
 // column-major terms. See fake_cuda.h.
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -41,6 +42,7 @@ struct Layout {
 };
 
 using trainyard::kernels::cuda::Format;
+using trainyard::testing::kAlgorithms;
 
 Format format_of(const Layout& l) {
   switch (l.type) {
@@ -125,6 +127,27 @@ bool is_possible(const Operation& op, const Layout& a, const Layout& b, const La
   return true;
 }
 
+/// What is inside an algorithm: a word by which it is known again, its number, its scheme.
+constexpr uint64_t kAlgorithmWord = 0x79617264;
+cublasLtMatmulAlgo_t make_algorithm(int index) {
+  cublasLtMatmulAlgo_t algorithm{};
+  algorithm.data[0] = kAlgorithmWord;
+  algorithm.data[1] = static_cast<uint64_t>(index);
+  algorithm.data[2] = CUBLASLT_REDUCTION_SCHEME_NONE;
+  return algorithm;
+}
+/// That the backend must bring, and no tensor may lie in.
+size_t workspace_of(const cublasLtMatmulAlgo_t& algorithm) {
+  return 4096 * (1 + algorithm.data[1]);
+}
+/// Term number `q` of `k` in an algorithm's order: upwards, downwards, the even ones first.
+int64_t term(uint64_t algorithm, int64_t q, int64_t k) {
+  if (algorithm == 0) return q;
+  if (algorithm == 1) return k - 1 - q;
+  const int64_t even = (k + 1) / 2;
+  return q < even ? 2 * q : 2 * (q - even) + 1;
+}
+
 }  // namespace
 
 namespace trainyard::testing {
@@ -193,21 +216,57 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int,
+                                              cublasLtMatmulPreference_t, int requested,
                                               cublasLtMatmulHeuristicResult_t results[],
                                               int* found) {
-  *found = is_possible(of(d), of(a), of(b), of(c)) ? 1 : 0;
+  *found = is_possible(of(d), of(a), of(b), of(c)) ? std::min(requested, kAlgorithms) : 0;
   if (*found == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
-  results[0] = {};
-  results[0].workspaceSize = 4096;  // that the backend must bring, and no tensor may lie in
+  for (int i = 0; i < *found; ++i) {
+    results[i] = {};
+    results[i].algo = make_algorithm(i);
+    results[i].workspaceSize = workspace_of(results[i].algo);
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t d,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
+                                       const cublasLtMatmulAlgo_t* algorithm,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  if (algorithm->data[0] != kAlgorithmWord || algorithm->data[1] >= kAlgorithms ||
+      trainyard::testing::is_algorithm_refused(static_cast<int64_t>(algorithm->data[1])) ||
+      !is_possible(of(d), of(a), of(b), of(c))) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  result->workspaceSize = workspace_of(*algorithm);
+  trainyard::testing::count_restored_algorithm();
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algorithm,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    void* value, size_t size, size_t* written) {
+  if (attribute != CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME || size != sizeof(uint32_t)) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const auto scheme = static_cast<uint32_t>(algorithm->data[2]);
+  std::memcpy(value, &scheme, sizeof scheme);
+  *written = sizeof scheme;
+  return CUBLAS_STATUS_SUCCESS;
+}
+size_t cublasLtGetVersion() { return 130000; }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const void* alpha,
                               const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                               cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
                               cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t,
-                              const cublasLtMatmulAlgo_t*, void* workspace, size_t workspace_size,
-                              cudaStream_t stream) {
+                              const cublasLtMatmulAlgo_t* chosen, void* workspace,
+                              size_t workspace_size, cudaStream_t stream) {
+  const cublasLtMatmulAlgo_t algorithm = *chosen;
+  if (algorithm.data[0] != kAlgorithmWord || workspace_size != workspace_of(algorithm)) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (trainyard::testing::is_algorithm_broken(static_cast<int64_t>(algorithm.data[1]))) {
+    return CUBLAS_STATUS_EXECUTION_FAILED;
+  }
   const Operation op = of(operation);
   const Layout la = of(a_layout), lb = of(b_layout), lc = of(c_layout);
   const float scale = *static_cast<const float*>(alpha), old = *static_cast<const float*>(beta);
@@ -227,6 +286,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   trainyard::testing::submit_to_stream(stream, trainyard::testing::WorkKind::kProduct, [=] {
+    trainyard::testing::spend_algorithm_cost(algorithm.data[1]);
     std::memset(workspace, 0xFF, workspace_size);
     const int64_t k = ta ? la.rows : la.columns;
     const auto batch = get<int32_t>(lc.attributes, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1);
@@ -245,7 +305,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
         }
         for (int64_t i = 0; i < lc.rows; ++i) {
           float sum = 0;
-          for (int64_t q = 0; q < k; ++q) {
+          for (int64_t t = 0; t < k; ++t) {
+            const int64_t q = term(algorithm.data[1], t, k);
             const int64_t at_a = ta ? q + i * la.leading : i + q * la.leading;
             const int64_t at_b = tb ? j + q * lb.leading : q + j * lb.leading;
             const float x = read(la, a, p * stride(la) + at_a);

@@ -50,6 +50,25 @@ int64_t device_bytes();
 void set_device_limit(int64_t bytes);
 /// Whether cuBLASLt has epilogues beside that of a bias.
 void set_product_epilogues(bool available);
+/// How long algorithm `index` of a product, or engine `index` behind the first good one, takes by
+/// the clock of events, besides what it really takes. At first: 300, 100 and 200 ms, so that the
+/// second is the fastest. Each sums in an order of its own.
+void set_algorithm_cost(size_t index, double ms);
+/// An algorithm that is proposed and does not start, and one that is proposed and then not taken
+/// back; -1: none.
+void set_broken_algorithm(int index);
+void set_refused_algorithm(int index);
+/// Products and convolutions that were asked for by their choices' words so far.
+int64_t restored_algorithms();
+/// For the fakes themselves.
+bool is_algorithm_broken(int64_t index);
+bool is_algorithm_refused(int64_t index);
+void count_restored_algorithm();
+/// Of a work that runs now.
+void spend_algorithm_cost(size_t index);
+constexpr int kAlgorithms = 3;
+/// What all devices are called.
+void set_device_model(const char* name);
 /// How many devices there are; before the first is opened.
 void set_device_count(int count);
 /// A device stops at the first product behind so many more works, until it is released.

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -23,7 +24,7 @@ using trainyard::testing::WorkCounts;
 using trainyard::testing::WorkKind;
 
 struct Work {
-  std::optional<WorkKind> kind;  // none: it waits for another stream
+  std::optional<WorkKind> kind;  // none: it waits for another stream, or looks at the clock
   std::function<void()> run;
 };
 
@@ -47,7 +48,7 @@ struct CUstream_st {
 struct CUevent_st {
   bool timed = false;
   bool recorded = false;
-  double ms = 0;
+  std::shared_ptr<double> ms;     // set when the stream comes to it
   CUstream_st* stream = nullptr;  // nullptr: nothing to wait for
   int64_t position = 0;           // works of the stream
   CUstream_st* origin = nullptr;  // it was recorded in that recording ...
@@ -148,16 +149,25 @@ void enqueue(CUstream_st& stream, Work work) {
   if (!runs_late) drain(stream, stream.submitted);
 }
 
+/// What algorithms are said to have taken.
+std::array<std::atomic<double>, trainyard::testing::kAlgorithms> algorithm_costs = {300, 100, 200};
+std::atomic<double> spent_ms = 0;
+std::atomic<const char*> device_model = "Emulated GPU";
+std::atomic<int> broken_algorithm = -1, refused_algorithm = -1;
+std::atomic<int64_t> restored = 0;
+
 double now_ms() {
   if (counts_only) return static_cast<double>(submitted.all());
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double, std::milli>(now).count();
+  return std::chrono::duration<double, std::milli>(now).count() + spent_ms;
 }
 
 void record(CUevent_st& event, CUstream_st& stream) {
   event.recorded = true;
-  event.ms = now_ms();
+  event.ms = std::make_shared<double>(0);
   event.stream = &stream;
+  // The event may be gone when the stream comes to it.
+  enqueue(stream, {std::nullopt, [ms = event.ms] { *ms = now_ms(); }});
   event.position = stream.submitted;
 }
 
@@ -222,6 +232,19 @@ void release_device() {
   stall.stalled = false;
   stall.released.notify_all();
 }
+void set_device_model(const char* name) { device_model = name; }
+void set_algorithm_cost(size_t index, double ms) { algorithm_costs[index] = ms; }
+void set_broken_algorithm(int index) { broken_algorithm = index; }
+void set_refused_algorithm(int index) { refused_algorithm = index; }
+int64_t restored_algorithms() { return restored; }
+bool is_algorithm_broken(int64_t index) { return index == broken_algorithm; }
+bool is_algorithm_refused(int64_t index) { return index == refused_algorithm; }
+void count_restored_algorithm() { ++restored; }
+void spend_algorithm_cost(size_t index) {
+  double before = spent_ms;
+  while (!spent_ms.compare_exchange_weak(before, before + algorithm_costs[index])) {
+  }
+}
 void set_fault_after(int64_t works) { works_before_fault = works; }
 int device_of(CUstream_st* stream) { return stream->device; }
 
@@ -258,7 +281,7 @@ cudaError_t cudaDriverGetVersion(int* version) {
 cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
-  std::strcpy(properties->name, "Emulated GPU");
+  std::strcpy(properties->name, device_model);
   properties->major = 9;
   properties->multiProcessorCount = 2;
   return cudaSuccess;
@@ -405,7 +428,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
   if (!from->timed || !to->timed || !from->recorded || !to->recorded) {
     return fail(cudaErrorInvalidResourceHandle);
   }
-  *ms = static_cast<float>(to->ms - from->ms);
+  *ms = static_cast<float>(*to->ms - *from->ms);
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

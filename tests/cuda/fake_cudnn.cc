@@ -10,6 +10,7 @@
 #include <cudnn.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -139,6 +140,17 @@ const Rule kRules[] = {
     {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
     {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, 1},
+    {CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE,
+     1, 1},
+    {CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1,
+     1},
+    {CUDNN_BACKEND_ENGINE_DESCRIPTOR, CUDNN_ATTR_ENGINE_OPERATION_GRAPH,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_ENGINE_DESCRIPTOR, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, 1},
+    {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+     1, 1},
+    {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 8},
     {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE,
      1, 1},
     {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
@@ -343,8 +355,15 @@ enum Engine : int64_t {
   kGreedy,       // more workspace than anyone has
   kUnwilling,    // makes no plan
   kGood,
+  kBackwards,  // as good, and sums from the last product to the first
+  kEngines,
 };
-int64_t workspace_of(int64_t engine) { return engine == kGreedy ? int64_t{1} << 31 : 512; }
+constexpr int64_t kKnobValue = 7;
+int64_t workspace_of(int64_t engine) {
+  return engine == kGreedy ? int64_t{1} << 31 : engine == kBackwards ? 1024 : 512;
+}
+/// Its number among those that differ by their speed (fake_cuda.h).
+int64_t algorithm_of(int64_t engine) { return engine == kBackwards ? 1 : 0; }
 
 cudnnStatus_t finalize(Descriptor& d) {
   for (const Rule& rule : kRules) {
@@ -369,6 +388,27 @@ cudnnStatus_t finalize(Descriptor& d) {
         return CUDNN_STATUS_NOT_SUPPORTED;
       }
       break;
+    case CUDNN_BACKEND_ENGINE_DESCRIPTOR: {
+      const auto engine = d.get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+      if (engine < 0 || engine >= kEngines || !has_engine(graph_of(d)) ||
+          (engine >= kGood && trainyard::testing::is_algorithm_refused(algorithm_of(engine)))) {
+        return CUDNN_STATUS_NOT_SUPPORTED;
+      }
+      break;
+    }
+    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: {  // one that was not proposed must be as one that was
+      if (!d.values.contains(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES)) return CUDNN_STATUS_NOT_SUPPORTED;
+      const Descriptor& knob = child(d, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
+      if (knob.get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE) !=
+              CUDNN_KNOB_TYPE_TILE_SIZE ||
+          knob.get<int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE) != kKnobValue) {
+        return CUDNN_STATUS_NOT_SUPPORTED;
+      }
+      const Descriptor engine = child(d, CUDNN_ATTR_ENGINECFG_ENGINE);
+      d.values = engine.values;
+      trainyard::testing::count_restored_algorithm();
+      break;
+    }
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
       const Descriptor& config = child(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
       if (config.get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX) == kUnwilling) {
@@ -405,7 +445,7 @@ cudnnStatus_t fill(int64_t requested, int64_t* count, void* elements,
 
 std::vector<Descriptor> proposals(const Descriptor& heuristic) {
   std::vector<Descriptor> result;
-  for (const int64_t engine : {kRandomOrder, kTensorCore, kGreedy, kUnwilling, kGood}) {
+  for (const int64_t engine : {kRandomOrder, kTensorCore, kGreedy, kUnwilling, kGood, kBackwards}) {
     Descriptor config{CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, true, {}};
     config.put(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, engine);
     config.put(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR,
@@ -421,8 +461,9 @@ std::vector<cudnnBackendNumericalNote_t> notes_of(int64_t engine) {
   return {};
 }
 
-void compute(const Problem& p, bool is_good, bool tf32, const Tensor& to, const void* x,
-             const void* w, const void* y, const Epilogue& epilogue, const void* bias) {
+void compute(const Problem& p, bool is_good, bool backwards, bool tf32, const Tensor& to,
+             const void* x, const void* w, const void* y, const Epilogue& epilogue,
+             const void* bias) {
   void* const result = const_cast<void*>(p.pass == Pass::kForward ? y
                                          : p.pass == Pass::kData  ? x
                                                                   : w);
@@ -443,14 +484,23 @@ void compute(const Problem& p, bool is_good, bool tf32, const Tensor& to, const 
     const float value = t.read(data, at);
     return tf32 ? trainyard::testing::to_tf32(value) : value;
   };
-  p.for_products([&](int64_t y_at, int64_t x_at, int64_t w_at) {
+  const auto add = [&](int64_t y_at, int64_t x_at, int64_t w_at) {
     if (p.pass == Pass::kForward) sums[y_at] += read(p.x, x, x_at) * read(p.w, w, w_at);
     if (p.pass == Pass::kData) sums[x_at] += read(p.y, y, y_at) * read(p.w, w, w_at);
     if (p.pass == Pass::kWeights) sums[w_at] += read(p.y, y, y_at) * read(p.x, x, x_at);
-  });
-  for (const auto& [at, sum] : sums) {
-    to.write(result, at, is_good ? epilogue.apply(sum) : std::nanf(""));
+  };
+  if (backwards) {
+    std::vector<std::array<int64_t, 3>> products;
+    p.for_products([&](int64_t y_at, int64_t x_at, int64_t w_at) {
+      products.push_back({y_at, x_at, w_at});
+    });
+    for (auto it = products.rbegin(); it != products.rend(); ++it)
+      add((*it)[0], (*it)[1], (*it)[2]);
+  } else {
+    p.for_products(add);
   }
+  for (const auto& [at, sum] : sums)
+    to.write(result, at, is_good ? epilogue.apply(sum) : std::nanf(""));
 }
 
 }  // namespace
@@ -466,6 +516,7 @@ const char* cudnnGetErrorString(cudnnStatus_t) { return "a status"; }
 void cudnnGetLastErrorString(char* message, size_t size) {
   if (size > 0) message[0] = '\0';
 }
+size_t cudnnGetVersion() { return 91900; }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   *handle = new cudnnContext;
   return CUDNN_STATUS_SUCCESS;
@@ -543,7 +594,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const of,
                 std::vector<cudnnBackendKnobType_t>{CUDNN_KNOB_TYPE_TILE_SIZE});
   }
   if (name == CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE && type == CUDNN_TYPE_INT64) {
-    return fill(requested, count, elements, std::vector<int64_t>{7});
+    return fill(requested, count, elements, std::vector<int64_t>{kKnobValue});
   }
   if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX && type == CUDNN_TYPE_INT64) {
     return fill(requested, count, elements, std::vector<int64_t>{engine()});
@@ -578,7 +629,11 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     }
     std::abort();  // a tensor that was not given
   };
-  const bool is_good = engine == kGood || engine == kTensorCore;
+  const bool is_good = engine >= kGood || engine == kTensorCore;
+  const int64_t algorithm = algorithm_of(engine);
+  if (engine >= kGood && trainyard::testing::is_algorithm_broken(algorithm)) {
+    return CUDNN_STATUS_EXECUTION_FAILED;
+  }
   const bool tf32 = engine == kTensorCore && problem.w.type == CUDNN_DATA_FLOAT;
   const Epilogue epilogue(graph, problem.y);
   if (!epilogue.is_sound) return CUDNN_STATUS_BAD_PARAM;
@@ -590,7 +645,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   trainyard::testing::submit_to_stream(
       handle->stream, trainyard::testing::WorkKind::kConvolution, [=] {
         std::fill_n(workspace, workspace_of(engine) / 4, std::nanf(""));  // it is the engine's own
-        compute(problem, is_good, tf32, to, x, w, y, epilogue, bias);
+        trainyard::testing::spend_algorithm_cost(static_cast<size_t>(algorithm));
+        compute(problem, is_good, engine == kBackwards, tf32, to, x, w, y, epilogue, bias);
       });
   return CUDNN_STATUS_SUCCESS;
 }

@@ -2,6 +2,7 @@
 NVML answers from a script, and the CUDA module is the real one's code on an emulator (tests/cuda/fake_cuda.h), so that
 everything but the silicon is what runs in production."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -23,8 +24,8 @@ class Gpu(unittest.TestCase):
         (self.folder / "lib").mkdir()
         (self.folder / "lib/libnvidia-ml.so.1").symlink_to(NVML)
 
-    def start(self, gpus=1, **env):
-        daemon = Daemon(self.folder / "state", env={
+    def start(self, *arguments, gpus=1, **env):
+        daemon = Daemon(self.folder / "state", *arguments, env={
             "LD_LIBRARY_PATH": str(self.folder / "lib"), "TRAINYARD_NVML_SCRIPT": f"devices={gpus},context=600",
             "TRAINYARD_CUDA_MODULE": MODULE, **env}).start()
         self.addCleanup(daemon.stop)
@@ -94,6 +95,45 @@ class Gpu(unittest.TestCase):
         self.assertEqual((job["state"], job["device"]), ("SUCCEEDED", "devices/cpu"), job)
         self.assertGreater(int(job["attempt"]), 1)
         self.assertIn("a checkpoint of cuda", daemon.cli("logs", moved).stdout)
+
+    def test_algorithms_are_timed_once_and_kept(self):
+        daemon = self.start()
+        self.checked(daemon)
+        folder = self.folder / "state/algorithms"
+        self.assertEqual(list(folder.iterdir()), [])  # the check takes what the libraries propose first
+        # A plan only reads.
+        self.plan(daemon)
+        self.assertEqual(list(folder.iterdir()), [])
+        first = self.submit(daemon, "first", "gpu", "recipe.epochs=1")
+        self.assertEqual(self.wait(daemon, first)["state"], "SUCCEEDED")
+        self.assertIn("timed the algorithms of", daemon.cli("logs", first).stdout)
+        (table,) = folder.glob("*.json")
+        text = table.read_text()
+        choices = json.loads(text)["choices"]
+        self.assertTrue(any(key.startswith("matmul ") for key in choices), choices)
+        self.assertTrue(any(c["taken_us"] < c["first_us"] for c in choices.values()), choices)
+        # The next job takes what is there, and a plan tells the workspace of that.
+        second = self.submit(daemon, "second", "gpu", "recipe.epochs=1")
+        self.assertEqual(self.wait(daemon, second)["state"], "SUCCEEDED")
+        self.assertNotIn("timed the algorithms of", daemon.cli("logs", second).stdout)
+        self.assertEqual(table.read_text(), text)
+        self.assertEqual(self.weights(daemon, first), self.weights(daemon, second))
+        self.assertEqual(self.plan(daemon)["workspace_bytes"],
+                         daemon.job(second)["plan"]["memory"]["workspace_bytes"])
+        daemon.stop()
+
+        # Switched off: what the libraries propose first, which has other bits here.
+        daemon = self.start("--time-algorithms", "false")
+        self.checked(daemon)
+        off = self.submit(daemon, "off", "gpu", "recipe.epochs=1")
+        self.assertEqual(self.wait(daemon, off)["state"], "SUCCEEDED")
+        self.assertNotEqual(self.weights(daemon, first), self.weights(daemon, off))
+        self.assertEqual(table.read_text(), text)
+
+    def plan(self, daemon):
+        """Memory of the same job."""
+        return daemon.json("plan", digits_spec(self.folder, "planned"), "--upload", "--set", "resources.device=gpu",
+                           "--set", "recipe.epochs=1")["run"]["memory"]
 
     def test_a_gpu_that_computes_wrongly_gets_no_job(self):
         daemon = self.start(TRAINYARD_FAKE_CUDA_FAULT="wrong")

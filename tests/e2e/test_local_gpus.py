@@ -21,7 +21,8 @@ class LocalGpus(unittest.TestCase):
         self.spec = digits_spec(self.folder, "digits", recipe="  validation_split: 0.1")
 
     def local(self, *arguments, gpus=4):
-        env = dict(os.environ, TRAINYARD_CUDA_MODULE=MODULE, TRAINYARD_FAKE_CUDA_DEVICES=str(gpus))
+        env = dict(os.environ, TRAINYARD_CUDA_MODULE=MODULE, TRAINYARD_FAKE_CUDA_DEVICES=str(gpus),
+                   TRAINYARD_ALGORITHMS=str(self.folder / "algorithms"))
         return subprocess.run([BIN / "trainyard", *map(str, arguments)], env=env, capture_output=True, text=True,
                               timeout=300, check=False)
 

@@ -89,6 +89,11 @@ kernels::cuda::Format format_of(const TensorInfo& tensor) {
                            : kernels::cuda::Format::kF32;
 }
 
+std::string name_of(kernels::cuda::Format format) {
+  using enum kernels::cuda::Format;
+  return format == kF32 ? "F32" : format == kBf16 ? "bf16" : "f16";
+}
+
 Operands::Operands(const Graph& graph, const Node& node) {
   const auto stored = [&](TensorId id) {
     return id == kNoTensor ? Format::kF32 : format_of(graph.tensor(id));

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "src/runtime/backend.h"
 #include "src/runtime/cuda/communicator.h"
@@ -52,12 +53,17 @@ class CudaBackend final : public Backend {
   int64_t mark() override;
   void wait(int64_t mark) override;
 
+  void use_algorithms(std::shared_ptr<Algorithms> algorithms) override {
+    device_.use_algorithms(std::move(algorithms));
+  }
+  Algorithms* algorithms() const override { return device_.algorithms(); }
+
   /// By NCCL, which must be installed for it.
   Status connect(std::span<Backend* const> ranks) override;
   Communicator* communicator() override { return communicator_.get(); }
 
  private:
-  const Device device_;
+  Device device_;
   std::array<Event, kMarks> marks_;
   int64_t marks_made_ = 0;
   std::optional<Staging> staging_;  // made by the first copy: a plan needs none

@@ -11,6 +11,7 @@
 #include "kernels/cuda/convert.h"
 #include "kernels/movement.h"
 #include "src/base/check.h"
+#include "src/runtime/cuda/kernels.h"
 
 namespace trainyard::cuda {
 namespace {
@@ -172,12 +173,52 @@ ConvolutionGraph::Pointwise ConvolutionGraph::make_pointwise(cudnnPointwiseMode_
   return p;
 }
 
+namespace {
+
+/// Everything that the choice of an engine depends on, and what it is timed with.
+DnnProblem described(const ConvolutionProblem& p) {
+  std::string key = "convolution";
+  const auto add = [&](const char* name, std::initializer_list<int64_t> values) {
+    key += std::string(" ") + name;
+    const char* before = "=";
+    for (const int64_t v : values) {
+      key += before + std::to_string(v);
+      before = ",";
+    }
+  };
+  const ConvDims& d = p.dims;
+  const kernels::Window& w = d.window;
+  add("pass", {static_cast<int64_t>(p.pass)});
+  add("image", {d.x.N, d.x.C, d.x.H, d.x.W});
+  add("filters", {d.K, d.group_channels(), w.R, w.S});
+  add("strides", {w.stride_h, w.stride_w});
+  add("pads", {w.pad_top, w.pad_left, w.pad_bottom, w.pad_right});
+  add("dilations", {w.dilation_h, w.dilation_w});
+  key += p.channels_last ? " channels_last " : " row_major ";
+  key += name_of(p.operands) + ">" + name_of(p.result);
+  if (p.bias) key += p.relu ? " bias relu" : " bias";
+  if (p.tf32) key += " tf32";
+  add("workspace", {kConvolutionWorkspaceMax});
+  const auto bytes = [&](int64_t elements, bool is_result) {
+    return elements * element_bytes(is_result ? p.result : p.operands);
+  };
+  DnnProblem problem{
+      std::move(key),
+      {{ConvolutionGraph::kImage, bytes(d.x.elements(), p.pass == ConvolutionPass::kData)},
+       {ConvolutionGraph::kFilter, bytes(d.weight_elements(), p.pass == ConvolutionPass::kWeights)},
+       {ConvolutionGraph::kOutput, bytes(d.y().elements(), p.pass == ConvolutionPass::kForward)}}};
+  if (p.bias) problem.tensors.push_back({ConvolutionGraph::kBias, bytes(d.K, false)});
+  return problem;
+}
+
+}  // namespace
+
 std::optional<ConvolutionPlan> ConvolutionPlan::find(const Device& device,
                                                      const ConvolutionProblem& problem) {
   try {
     ConvolutionGraph graph(problem, device.dnn());
     auto plan = DnnPlan::find(device, graph.graph(), {problem.operands, problem.tf32},
-                              kConvolutionWorkspaceMax);
+                              kConvolutionWorkspaceMax, described(problem));
     if (plan) return ConvolutionPlan(problem, std::move(graph), std::move(*plan));
   } catch (const CudaError& e) {
     if (CUDNN_STATUS_CATEGORY(e.code()) != CUDNN_STATUS_NOT_SUPPORTED) throw;
@@ -230,10 +271,6 @@ namespace {
 
 /// What both operands are brought to.
 Format operands_of(const Convolution::Storage& s) { return s.a != Format::kF32 ? s.a : s.b; }
-
-std::string name_of(Format format) {
-  return format == Format::kF32 ? "F32" : format == Format::kBf16 ? "bf16" : "f16";
-}
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <utility>
 
 #include "src/runtime/cuda/fault.h"
 
@@ -18,6 +19,21 @@ Event make(unsigned flags) {
   cudaEvent_t event = nullptr;
   check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
   return Event(event);
+}
+
+/// What the choice of an algorithm holds for: the GPU's model (a part of one has a name of its own)
+/// and the libraries.
+std::string class_of(int ordinal) {
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
+  std::string text = properties.name;
+  for (char& c : text) {
+    if (c < 0x20 || c > 0x7e) c = '?';
+  }
+  return text + ", compute capability " + std::to_string(properties.major) + "." +
+         std::to_string(properties.minor) + ", " + std::to_string(properties.multiProcessorCount) +
+         " multiprocessors, cuBLASLt " + std::to_string(cublasLtGetVersion()) + ", cuDNN " +
+         std::to_string(cudnnGetVersion());
 }
 
 }  // namespace
@@ -118,6 +134,16 @@ DeviceMemory Device::upload(std::span<const std::byte> bytes) const {
         "copying a kernel's constants");
   synchronize();
   return memory;
+}
+
+void Device::use_algorithms(std::shared_ptr<Algorithms> algorithms) {
+  class_ = class_of(ordinal_);
+  algorithms_ = std::move(algorithms);
+}
+
+bool Device::choose(const std::string& key, const AlgorithmProblem& problem) const {
+  if (algorithms_ == nullptr) return problem.take_first().has_value();
+  return algorithms_->choose(class_, key, problem);
 }
 
 void Device::make_current() const { check(cudaSetDevice(ordinal_), "cudaSetDevice"); }

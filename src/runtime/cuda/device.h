@@ -7,10 +7,12 @@
 #include <cudnn.h>
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 
 #include "src/base/handle.h"
+#include "src/runtime/algorithms.h"
 #include "src/runtime/cuda_error.h"
 
 namespace trainyard::cuda {
@@ -60,6 +62,13 @@ class Device {
   static Event make_event();
   static Event make_timed_event();
 
+  /// From now on choose() looks there; before, it takes what the library proposes first.
+  void use_algorithms(std::shared_ptr<Algorithms> algorithms);
+  Algorithms* algorithms() const { return algorithms_.get(); }
+  /// Makes an algorithm ready for the problem that `key` tells in full: everything that the choice
+  /// depends on, apart from the class of the device. False where the library has none.
+  bool choose(const std::string& key, const AlgorithmProblem& problem) const;
+
   int ordinal() const { return ordinal_; }
   cudaStream_t stream() const { return stream_.get(); }
   cublasLtHandle_t blas() const { return blas_.get(); }
@@ -70,6 +79,8 @@ class Device {
   Stream stream_;  // before the handles, so that it outlives them
   BlasLt blas_;
   Dnn dnn_;
+  std::shared_ptr<Algorithms> algorithms_;
+  std::string class_;  // where there are algorithms
 };
 
 }  // namespace trainyard::cuda

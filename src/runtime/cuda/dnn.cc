@@ -1,9 +1,14 @@
 #include "src/runtime/cuda/dnn.h"
 
 #include <algorithm>
+#include <charconv>
+#include <functional>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "src/base/check.h"
+#include "src/runtime/cuda/timing.h"
 
 namespace trainyard::cuda {
 
@@ -151,33 +156,173 @@ EngineChoice choice_of(cudnnBackendDescriptor_t engine_config) {
   return choice;
 }
 
+RestoredEngine restore_engine(cudnnBackendDescriptor_t graph, const EngineChoice& choice,
+                              cudnnBackendDescriptor_t properties) {
+  RestoredEngine restored;
+  const auto add = [&](cudnnBackendDescriptorType_t type) -> const BackendDescriptor& {
+    return restored.parts.emplace_back(dnn::create(type));
+  };
+  std::vector<cudnnBackendDescriptor_t> knobs;
+  for (const EngineChoice::Knob& k : choice.knobs) {
+    const BackendDescriptor& knob = add(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    dnn::set(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, static_cast<cudnnBackendKnobType_t>(k.type));
+    dnn::set(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, k.value);
+    dnn::finalize(knob, "a cuDNN knob");
+    knobs.push_back(knob.get());
+  }
+  const BackendDescriptor& engine = add(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  dnn::set(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, {graph});
+  dnn::set(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, choice.engine);
+  if (properties != nullptr) dnn::set(engine, CUDNN_ATTR_ENGINE_DEVICEPROP, {properties});
+  dnn::finalize(engine, "a cuDNN engine");
+  restored.config = dnn::create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  dnn::set(restored.config, CUDNN_ATTR_ENGINECFG_ENGINE, {engine.get()});
+  if (!knobs.empty()) {
+    check(cudnnBackendSetAttribute(restored.config.get(), CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, std::ssize(knobs), knobs.data()),
+          "the knobs of a cuDNN engine");
+  }
+  dnn::finalize(restored.config, "a cuDNN engine's configuration");
+  return restored;
+}
+
+namespace {
+
+constexpr size_t kPlansMax = 4;  // that are timed
+constexpr std::string_view kEngineWord = "cudnn engine=";
+
+std::string text_of(const EngineChoice& choice) {
+  std::string text = std::string(kEngineWord) + std::to_string(choice.engine);
+  for (const EngineChoice::Knob& knob : choice.knobs) {
+    text += " " + std::to_string(knob.type) + "=" + std::to_string(knob.value);
+  }
+  return text;
+}
+
+/// Reads a number off the front.
+std::optional<int64_t> take_number(std::string_view& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return value;
+}
+bool take_char(std::string_view& text, char c) {
+  if (!text.starts_with(c)) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+std::optional<EngineChoice> parse_choice(std::string_view text) {
+  if (!text.starts_with(kEngineWord)) return std::nullopt;
+  text.remove_prefix(kEngineWord.size());
+  EngineChoice choice;
+  const std::optional<int64_t> engine = take_number(text);
+  if (!engine.has_value()) return std::nullopt;
+  choice.engine = *engine;
+  while (!text.empty()) {
+    if (!take_char(text, ' ')) return std::nullopt;
+    const std::optional<int64_t> type = take_number(text);
+    if (!type.has_value() || *type < 0 || *type >= CUDNN_KNOB_TYPE_COUNTS) return std::nullopt;
+    if (!take_char(text, '=')) return std::nullopt;
+    const std::optional<int64_t> value = take_number(text);
+    if (!value.has_value()) return std::nullopt;
+    choice.knobs.push_back({*type, *value});
+  }
+  return choice;
+}
+
+}  // namespace
+
 std::optional<DnnPlan> DnnPlan::find(const Device& device, cudnnBackendDescriptor_t graph,
-                                     const DnnArithmetic& arithmetic, int64_t workspace_max) {
-  try {
-    DnnPlan plan(device);
+                                     const DnnArithmetic& arithmetic, int64_t workspace_max,
+                                     const DnnProblem& problem) {
+  // Hands over what may be used, best first as the library proposes it, until so many were taken.
+  // The fallback is asked where the first mode led to nothing.
+  const auto for_allowed = [&](size_t most, const std::function<bool(BackendDescriptor)>& take) {
+    size_t taken = 0;
     for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
       for (BackendDescriptor& engine : propose_engines(graph, mode)) {
-        if (is_allowed(engine.get(), arithmetic) && plan.take(std::move(engine), workspace_max)) {
-          return plan;
-        }
+        if (is_allowed(engine.get(), arithmetic) && take(std::move(engine))) ++taken;
+        if (taken == most) return;
       }
+      if (taken > 0) return;
+    }
+  };
+  const auto restore = [&](const EngineChoice& choice) -> std::optional<DnnPlan> {
+    try {
+      DnnPlan plan(device);
+      RestoredEngine engine = restore_engine(graph, choice);
+      if (is_allowed(engine.config.get(), arithmetic) &&
+          plan.take(std::move(engine), workspace_max)) {
+        return plan;
+      }
+    } catch (const CudaError& e) {
+      if (e.fault() != CudaFault::kProgram) throw;
+    }
+    return std::nullopt;
+  };
+  std::optional<DnnPlan> found;
+  AlgorithmProblem algorithms;
+  algorithms.take = [&](const std::string& text) {
+    found.reset();
+    const std::optional<EngineChoice> choice = parse_choice(text);
+    if (choice.has_value()) found = restore(*choice);
+    return found.has_value();
+  };
+  algorithms.take_first = [&]() -> std::optional<std::string> {
+    found.reset();
+    for_allowed(1, [&](BackendDescriptor config) {
+      DnnPlan plan(device);
+      if (plan.take({{}, std::move(config)}, workspace_max)) found = std::move(plan);
+      return found.has_value();
+    });
+    if (!found.has_value()) return std::nullopt;
+    return text_of(found->choice());
+  };
+  algorithms.time = [&] {
+    std::vector<DnnPlan> plans;
+    std::vector<Candidate> candidates;
+    for_allowed(kPlansMax, [&](BackendDescriptor config) {
+      std::optional<DnnPlan> plan = restore(choice_of(config.get()));
+      if (!plan.has_value()) return false;  // it could not be taken again
+      candidates.push_back({text_of(plan->choice()), plan->workspace_bytes()});
+      plans.push_back(std::move(*plan));
+      return true;
+    });
+    std::vector<int64_t> names, bytes;
+    for (const DnnProblem::Tensor& t : problem.tensors) {
+      names.push_back(t.name);
+      bytes.push_back(t.bytes);
+    }
+    return time_candidates(
+        device, candidates, bytes, [&](size_t i, std::span<void* const> at, void* workspace) {
+          plans[i].run(names, std::vector<const void*>(at.begin(), at.end()), workspace);
+        });
+  };
+  try {
+    if (problem.key.empty()) {
+      (void)algorithms.take_first();
+    } else {
+      (void)device.choose(problem.key, algorithms);
     }
   } catch (const CudaError& e) {
     if (CUDNN_STATUS_CATEGORY(e.code()) != CUDNN_STATUS_NOT_SUPPORTED) throw;
+    return std::nullopt;
   }
-  return std::nullopt;
+  return found;
 }
 
-bool DnnPlan::take(BackendDescriptor engine_config, int64_t workspace_max) {
+bool DnnPlan::take(RestoredEngine engine, int64_t workspace_max) {
   BackendDescriptor plan = dnn::create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   dnn::set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, device_->dnn());
-  dnn::set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {engine_config.get()});
+  dnn::set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {engine.config.get()});
   // An engine may refuse in its own words; the next is asked.
   if (cudnnBackendFinalize(plan.get()) != CUDNN_STATUS_SUCCESS) return false;
   workspace_bytes_ = dnn::get<int64_t>(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
   if (workspace_bytes_ > workspace_max) return false;
-  choice_ = choice_of(engine_config.get());
-  engine_config_ = std::move(engine_config);
+  choice_ = choice_of(engine.config.get());
+  engine_ = std::move(engine);
   plan_ = std::move(plan);
   return true;
 }

@@ -2,9 +2,10 @@
 // engine.
 //
 // cuDNN is told what is computed as a small graph of descriptors (tensors and operations) and
-// proposes engines for it. Which one is taken is decided here, when a kernel is prepared: the first
-// that is deterministic, rounds as the problem says, needs no more workspace than the budget, and
-// of which a plan can be made.
+// proposes engines for it. Which one is taken is decided here, when a kernel is prepared, among
+// those that are deterministic, round as the problem says, need no more workspace than the budget,
+// and of which a plan can be made: a recorded one, or the fastest of the first few
+// (src/runtime/algorithms.h).
 #pragma once
 
 #include <cudnn.h>
@@ -123,13 +124,33 @@ struct EngineChoice {
 };
 EngineChoice choice_of(cudnnBackendDescriptor_t engine_config);
 
+/// An engine and its knobs as they were chosen. The config refers to the others.
+struct RestoredEngine {
+  std::vector<BackendDescriptor> parts;
+  BackendDescriptor config;
+};
+/// Throws CudaError if the library does not take the choice for this graph. `properties`: as above.
+RestoredEngine restore_engine(cudnnBackendDescriptor_t graph, const EngineChoice& choice,
+                              cudnnBackendDescriptor_t properties = nullptr);
+
+/// What the choice of an engine is recorded by, and what it is timed with.
+struct DnnProblem {
+  std::string key;  // tells all that the choice depends on; empty: the first engine is taken
+  struct Tensor {
+    int64_t name, bytes;
+  };
+  /// Those that have memory. Any numbers in them must do.
+  std::vector<Tensor> tensors;
+};
+
 /// A plan of an engine, and how it is run.
 class DnnPlan {
  public:
   /// Nothing if cuDNN has no engine for the graph that is allowed. The graph was made for the
   /// device, and outlives the plan.
   static std::optional<DnnPlan> find(const Device& device, cudnnBackendDescriptor_t graph,
-                                     const DnnArithmetic& arithmetic, int64_t workspace_max);
+                                     const DnnArithmetic& arithmetic, int64_t workspace_max,
+                                     const DnnProblem& problem = {});
   int64_t workspace_bytes() const { return workspace_bytes_; }
   const EngineChoice& choice() const { return choice_; }
   /// Asynchronous on the device's stream. `names` of the graph's tensors that have memory, and
@@ -139,10 +160,11 @@ class DnnPlan {
 
  private:
   explicit DnnPlan(const Device& device) : device_(&device) {}
-  bool take(BackendDescriptor engine_config, int64_t workspace_max);
+  bool take(RestoredEngine engine, int64_t workspace_max);
 
   const Device* device_;
-  BackendDescriptor engine_config_, plan_;  // in this order: the second refers to the first
+  RestoredEngine engine_;  // before the plan, which refers to it
+  BackendDescriptor plan_;
   EngineChoice choice_;
   int64_t workspace_bytes_ = 0;
 };

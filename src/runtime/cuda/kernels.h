@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/cuda/view.h"
@@ -14,6 +15,8 @@ namespace trainyard::cuda {
 using CudaEntry = KernelEntry<const Device>;
 
 kernels::cuda::Format format_of(const TensorInfo& tensor);
+/// "F32", "bf16" or "f16".
+std::string name_of(kernels::cuda::Format format);
 
 /// A node's operands as kernels take them. How each is stored is asked once, when the kernel is
 /// prepared.

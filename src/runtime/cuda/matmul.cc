@@ -1,14 +1,24 @@
 #include "src/runtime/cuda/matmul.h"
 
-#include <string>
+#include <array>
+#include <cstring>
+#include <span>
+#include <string_view>
 
 #include "kernels/cuda/convert.h"
 #include "src/base/check.h"
+#include "src/runtime/cuda/kernels.h"
+#include "src/runtime/cuda/timing.h"
 
 namespace trainyard::cuda {
 namespace {
 
 using kernels::cuda::Format;
+
+constexpr int kCandidatesMax = 8;
+// Split sums are joined from the workspace, by a kernel of fixed order.
+constexpr uint32_t kReductionSchemes =
+    CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -74,6 +84,77 @@ std::string words_of(const MatmulDims& d) {
          (d.batch > 1 ? ", " + std::to_string(d.batch) + " of them" : "");
 }
 
+bool has_other_matrix(const MatmulDims& d) {
+  return d.epilogue == Epilogue::kGeluKept || d.epilogue == Epilogue::kGeluGrad;
+}
+
+/// Everything that the choice of an algorithm depends on.
+std::string key_of(const MatmulDims& d) {
+  std::string key = "matmul";
+  const auto add = [&](const char* name, std::initializer_list<int64_t> values) {
+    key += std::string(" ") + name;
+    const char* before = "=";
+    for (const int64_t v : values) {
+      key += before + std::to_string(v);
+      before = ",";
+    }
+  };
+  add("sizes", {d.m, d.n, d.k});
+  add("batch", {d.batch, d.stride_a, d.stride_b, d.stride_c});
+  add("rows", {d.row_a, d.row_b, d.row_c});
+  add("transposed", {d.transpose_a, d.transpose_b});
+  key += std::string(" ") + name_of(d.operands) + ">" + name_of(d.c);
+  add("epilogue", {static_cast<int64_t>(d.epilogue)});
+  if (d.bias) key += " bias";
+  if (d.accumulate) key += " accumulate";
+  if (d.tf32) key += " tf32";
+  add("alignment", {d.alignment});
+  add("workspace", {kMatmulWorkspaceMax});
+  return key;
+}
+
+/// Elements from the first to the last of an operand.
+int64_t extent(int64_t batch, int64_t stride, int64_t rows, int64_t columns, int64_t row) {
+  return (batch - 1) * stride + (rows - 1) * (row > 0 ? row : columns) + columns;
+}
+int64_t extent_of_a(const MatmulDims& d) {
+  return extent(d.batch, d.stride_a, d.transpose_a ? d.k : d.m, d.transpose_a ? d.m : d.k, d.row_a);
+}
+int64_t extent_of_b(const MatmulDims& d) {
+  return extent(d.batch, d.stride_b, d.transpose_b ? d.n : d.k, d.transpose_b ? d.k : d.n, d.row_b);
+}
+
+// A choice is the library's structure, byte by byte: it may be kept for the same version of the
+// library. Source: cuBLAS documentation, cublasLtMatmulAlgo_t.
+constexpr std::string_view kChoicePrefix = "cublaslt ";
+constexpr std::string_view kHexDigits = "0123456789abcdef";
+
+std::string choice_of(const cublasLtMatmulAlgo_t& algorithm) {
+  std::array<unsigned char, sizeof algorithm> bytes{};
+  std::memcpy(bytes.data(), &algorithm, sizeof algorithm);
+  std::string text(kChoicePrefix);
+  for (const unsigned char byte : bytes) {
+    text += kHexDigits[byte >> 4];
+    text += kHexDigits[byte & 15];
+  }
+  return text;
+}
+
+std::optional<cublasLtMatmulAlgo_t> parse_choice(std::string_view text) {
+  cublasLtMatmulAlgo_t algorithm;
+  std::array<unsigned char, sizeof algorithm> bytes{};
+  if (!text.starts_with(kChoicePrefix)) return std::nullopt;
+  text.remove_prefix(kChoicePrefix.size());
+  if (text.size() != 2 * bytes.size()) return std::nullopt;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const size_t digit = kHexDigits.find(text[i]);
+    if (digit == kHexDigits.npos) return std::nullopt;
+    bytes[i / 2] = static_cast<unsigned char>(bytes[i / 2] << 4 | digit);
+  }
+  std::memcpy(&algorithm, bytes.data(), sizeof algorithm);
+  return algorithm;
+}
+
 }  // namespace
 
 MatmulDescription::MatmulDescription(const MatmulDims& d) {
@@ -101,8 +182,9 @@ MatmulDescription::MatmulDescription(const MatmulDims& d) {
   c = row_major(d.m, d.n, d.row_c, d.c, d.batch, d.stride_c);
 }
 
-std::optional<cublasLtMatmulHeuristicResult_t> Matmul::find_algorithm(
-    const Device& device, const MatmulDims& dims, const MatmulDescription& description) {
+std::vector<Matmul::Algorithm> Matmul::propose(const Device& device, const MatmulDims& dims,
+                                               const MatmulDescription& description,
+                                               int count_max) {
   TRAINYARD_CHECK(dims.c == Format::kF32 || dims.c == dims.operands,
                   "cuBLASLt makes no such product of these operands");
   cublasLtMatmulPreference_t created = nullptr;
@@ -111,48 +193,98 @@ std::optional<cublasLtMatmulHeuristicResult_t> Matmul::find_algorithm(
   check(status, "cublasLtMatmulPreferenceCreate");
   prefer(created, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
          static_cast<uint64_t>(kMatmulWorkspaceMax));
-  // Split sums are joined from the workspace, by a kernel of fixed order.
-  prefer(created, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-         static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE |
-                               CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  prefer(created, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductionSchemes);
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     prefer(created, attribute, dims.alignment);
   }
-  cublasLtMatmulHeuristicResult_t result{};
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(count_max));
   int found = 0;
   const cublasStatus_t asked = cublasLtMatmulAlgoGetHeuristic(
       device.blas(), description.operation.get(), description.b.get(), description.a.get(),
-      description.c.get(), description.c.get(), created, 1, &result, &found);
+      description.c.get(), description.c.get(), created, count_max, results.data(), &found);
   // An epilogue that the library lacks for these types is refused in either way.
   if (asked == CUBLAS_STATUS_NOT_SUPPORTED || asked == CUBLAS_STATUS_INVALID_VALUE) found = 0;
   if (asked != CUBLAS_STATUS_NOT_SUPPORTED && dims.epilogue == Epilogue::kNone) {
     check(asked, "choosing an algorithm for a product of " + words_of(dims));
   }
-  if (found != 1) return std::nullopt;
-  return result;
+  results.resize(static_cast<size_t>(found));
+  std::vector<Algorithm> algorithms;
+  for (const cublasLtMatmulHeuristicResult_t& r : results) {
+    if (r.state != CUBLAS_STATUS_SUCCESS) continue;
+    algorithms.push_back({r.algo, static_cast<int64_t>(r.workspaceSize)});
+  }
+  return algorithms;
 }
 
 bool Matmul::is_offered(const Device& device, const MatmulDims& dims) {
-  const bool has_other_matrix =
-      dims.epilogue == Epilogue::kGeluKept || dims.epilogue == Epilogue::kGeluGrad;
-  if (has_other_matrix && (dims.row_c > 0 ? dims.row_c : dims.n) % 8 != 0) return false;
-  return find_algorithm(device, dims, MatmulDescription(dims)).has_value();
+  if (has_other_matrix(dims) && (dims.row_c > 0 ? dims.row_c : dims.n) % 8 != 0) return false;
+  return !propose(device, dims, MatmulDescription(dims), 1).empty();
 }
 
 Matmul::Matmul(const Device& device, const MatmulDims& dims)
     : device_(device), dims_(dims), description_(dims) {
-  const auto found = find_algorithm(device, dims, description_);
-  if (!found.has_value()) {
-    throw CudaError("cuBLASLt proposes no algorithm for a product of " + words_of(dims),
-                    CUBLAS_STATUS_NOT_SUPPORTED, CudaFault::kProgram);
+  if (dims.bias && dims.c != Format::kF32) bias_bytes_ = aligned(2 * dims.n);
+  AlgorithmProblem problem;
+  problem.take = [this](const std::string& choice) {
+    const std::optional<Algorithm> restored = restore(choice);
+    if (restored.has_value()) algorithm_ = *restored;
+    return restored.has_value();
+  };
+  problem.take_first = [this]() -> std::optional<std::string> {
+    const std::vector<Algorithm> proposed = propose(device_, dims_, description_, 1);
+    if (proposed.empty()) return std::nullopt;
+    algorithm_ = proposed.front();
+    return choice_of(algorithm_.algorithm);
+  };
+  problem.time = [this] { return time(); };
+  if (device.choose(key_of(dims), problem)) return;
+  throw CudaError("cuBLASLt proposes no algorithm for a product of " + words_of(dims),
+                  CUBLAS_STATUS_NOT_SUPPORTED, CudaFault::kProgram);
+}
+
+std::optional<Matmul::Algorithm> Matmul::restore(const std::string& choice) const {
+  const std::optional<cublasLtMatmulAlgo_t> algorithm = parse_choice(choice);
+  if (!algorithm.has_value()) return std::nullopt;
+  uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_MASK;
+  size_t written = 0;
+  if (cublasLtMatmulAlgoConfigGetAttribute(&*algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                           &scheme, sizeof scheme,
+                                           &written) != CUBLAS_STATUS_SUCCESS ||
+      (scheme & ~kReductionSchemes) != 0) {
+    return std::nullopt;
   }
-  algorithm_ = found->algo;
-  library_bytes_ = static_cast<int64_t>(found->workspaceSize);
-  if (dims.bias && dims.c != Format::kF32) {
-    bias_bytes_ = aligned(2 * dims.n);
+  cublasLtMatmulHeuristicResult_t result{};
+  if (cublasLtMatmulAlgoCheck(device_.blas(), description_.operation.get(), description_.b.get(),
+                              description_.a.get(), description_.c.get(), description_.c.get(),
+                              &*algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
+      result.workspaceSize > static_cast<size_t>(kMatmulWorkspaceMax)) {
+    return std::nullopt;
   }
+  return Algorithm{*algorithm, static_cast<int64_t>(result.workspaceSize)};
+}
+
+std::optional<TimedChoice> Matmul::time() const {
+  std::vector<Algorithm> algorithms;
+  std::vector<Candidate> candidates;
+  for (const Algorithm& proposed : propose(device_, dims_, description_, kCandidatesMax)) {
+    const std::string choice = choice_of(proposed.algorithm);
+    const std::optional<Algorithm> restored = restore(choice);
+    if (!restored.has_value()) continue;  // it could not be taken again
+    algorithms.push_back(*restored);
+    candidates.push_back({choice, restored->workspace_bytes});
+  }
+  const int64_t width = element_bytes(dims_.operands), c_width = element_bytes(dims_.c);
+  const int64_t c = extent(dims_.batch, dims_.stride_c, dims_.m, dims_.n, dims_.row_c) * c_width;
+  // A matrix like c, or a column of sums.
+  const bool has_other = has_other_matrix(dims_) || dims_.epilogue == Epilogue::kSumsOfA;
+  const std::array<int64_t, 5> bytes{extent_of_a(dims_) * width, extent_of_b(dims_) * width,
+                                     dims_.n * c_width, c, has_other ? c : 0};
+  return time_candidates(
+      device_, candidates, bytes, [&](size_t i, std::span<void* const> at, void* workspace) {
+        submit(algorithms[i], at[0], at[1], at[2], at[3], workspace, has_other ? at[4] : nullptr);
+      });
 }
 
 void Matmul::run(const void* a, const void* b, const float* bias, void* c, void* workspace,
@@ -162,6 +294,11 @@ void Matmul::run(const void* a, const void* b, const float* bias, void* c, void*
     kernels::cuda::convert(dims_.n, {bias}, {workspace, dims_.c}, device_.stream());
     added = workspace;
   }
+  submit(algorithm_, a, b, added, c, static_cast<std::byte*>(workspace) + bias_bytes_, other);
+}
+
+void Matmul::submit(const Algorithm& algorithm, const void* a, const void* b, const void* added,
+                    void* c, void* workspace, void* other) const {
   if (dims_.bias) set(description_.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, added);
   if (dims_.epilogue == Epilogue::kSumsOfA) {
     set(description_.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, other);
@@ -169,12 +306,11 @@ void Matmul::run(const void* a, const void* b, const float* bias, void* c, void*
     set(description_.operation.get(), CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, other);
   }
   const float one = 1, old = dims_.accumulate ? 1 : 0;  // 0: c is assigned, whatever it held
-  check(
-      cublasLtMatmul(device_.blas(), description_.operation.get(), &one, b, description_.b.get(), a,
-                     description_.a.get(), &old, c, description_.c.get(), c, description_.c.get(),
-                     &algorithm_, static_cast<std::byte*>(workspace) + bias_bytes_,
-                     static_cast<size_t>(library_bytes_), device_.stream()),
-      "cublasLtMatmul");
+  check(cublasLtMatmul(device_.blas(), description_.operation.get(), &one, b, description_.b.get(),
+                       a, description_.a.get(), &old, c, description_.c.get(), c,
+                       description_.c.get(), &algorithm.algorithm, workspace,
+                       static_cast<size_t>(algorithm.workspace_bytes), device_.stream()),
+        "cublasLtMatmul");
 }
 
 namespace {
@@ -196,23 +332,16 @@ Format narrowest(std::initializer_list<Format> formats) {
   return narrow;
 }
 
-/// Elements from the first to the last of an operand.
-int64_t extent(int64_t batch, int64_t stride, int64_t rows, int64_t columns, int64_t row) {
-  return (batch - 1) * stride + (rows - 1) * (row > 0 ? row : columns) + columns;
-}
-
 }  // namespace
 
 Product::Product(const Device& device, MatmulDims d, Format a, Format b, Format c)
     : device_(device), operands_(narrowest({a, b, c})), product_(device, stored(d, operands_, c)) {
   if (a != operands_) {
-    a_elements_ =
-        extent(d.batch, d.stride_a, d.transpose_a ? d.k : d.m, d.transpose_a ? d.m : d.k, d.row_a);
+    a_elements_ = extent_of_a(d);
     a_bytes_ = aligned(2 * a_elements_);
   }
   if (b != operands_) {
-    b_elements_ =
-        extent(d.batch, d.stride_b, d.transpose_b ? d.n : d.k, d.transpose_b ? d.k : d.n, d.row_b);
+    b_elements_ = extent_of_b(d);
     b_bytes_ = aligned(2 * b_elements_);
   }
 }

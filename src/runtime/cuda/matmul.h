@@ -5,9 +5,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "kernels/cuda/view.h"
 #include "src/base/handle.h"
+#include "src/runtime/algorithms.h"
 #include "src/runtime/cuda/device.h"
 
 namespace trainyard::cuda {
@@ -61,28 +64,38 @@ struct MatmulDescription {
 
 class Matmul {
  public:
-  /// Chooses the algorithm: the first that cuBLASLt proposes within the budget. No product may
-  /// split its sum in an order that changes from run to run.
+  /// Chooses the algorithm (src/runtime/algorithms.h) among those that cuBLASLt proposes within the
+  /// budget. No product may split its sum in an order that changes from run to run.
   Matmul(const Device& device, const MatmulDims& dims);
   /// Whether the library has an algorithm for it.
   static bool is_offered(const Device& device, const MatmulDims& dims);
 
-  int64_t workspace_bytes() const { return bias_bytes_ + library_bytes_; }
+  int64_t workspace_bytes() const { return bias_bytes_ + algorithm_.workspace_bytes; }
   /// Asynchronous on the device's stream. `bias` is read if dims.bias, `other` as the epilogue
   /// says.
   void run(const void* a, const void* b, const float* bias, void* c, void* workspace,
            void* other = nullptr) const;
 
  private:
-  static std::optional<cublasLtMatmulHeuristicResult_t> find_algorithm(
-      const Device& device, const MatmulDims& dims, const MatmulDescription& description);
+  struct Algorithm {
+    cublasLtMatmulAlgo_t algorithm{};
+    int64_t workspace_bytes = 0;
+  };
+  /// Best first, as the library estimates; nothing where it has none.
+  static std::vector<Algorithm> propose(const Device& device, const MatmulDims& dims,
+                                        const MatmulDescription& description, int count_max);
+  /// A choice's algorithm, if the library takes it for this product and we do.
+  std::optional<Algorithm> restore(const std::string& choice) const;
+  std::optional<TimedChoice> time() const;
+  /// The library's part. `added` has c's type.
+  void submit(const Algorithm& algorithm, const void* a, const void* b, const void* added, void* c,
+              void* workspace, void* other) const;
 
   const Device& device_;
   MatmulDims dims_;
   MatmulDescription description_;
-  cublasLtMatmulAlgo_t algorithm_{};
+  Algorithm algorithm_;
   int64_t bias_bytes_ = 0;  // of the workspace, in front: cuBLASLt adds a bias of c's type alone
-  int64_t library_bytes_ = 0;
 };
 
 /// A product of tensors however each is stored: cuBLASLt multiplies operands of one format, so

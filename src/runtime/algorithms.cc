@@ -1,0 +1,358 @@
+#include "src/runtime/algorithms.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "src/base/handle.h"
+#include "src/base/json_fields.h"
+#include "src/base/text.h"
+
+namespace trainyard {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr const char* kReason = "ALGORITHMS_INVALID";
+constexpr int64_t kFormat = 1;  // rises when a choice's words or the file's fields change meaning
+constexpr size_t kChoicesMax = 20'000;  // of one class of devices
+constexpr size_t kClassesMax = 64;      // of one record
+constexpr int64_t kFileBytesMax = int64_t{64} << 20;
+// Another process holds a file while it times one problem. One that holds it for longer hangs.
+constexpr std::chrono::seconds kLockWaitMax(300);
+constexpr std::chrono::milliseconds kLockPause(1);
+
+double seconds_since(SteadyClock::time_point begin) {
+  return std::chrono::duration<double>(SteadyClock::now() - begin).count();
+}
+
+bool is_plain(std::string_view text) {
+  return !text.empty() && text.size() <= kAlgorithmTextMax &&
+         std::ranges::all_of(text, [](char c) { return c >= 0x20 && c < 0x7f; });
+}
+
+Error invalid(const std::string& what) {
+  return make_error(ErrorCode::kInvalidArgument, kReason, what);
+}
+
+/// Calls add(name, value) for each field of an object whose names are words of a backend.
+Status for_each(const Json& object, const std::string& what, size_t count_max,
+                const std::function<Status(const std::string&, const Json&)>& add) {
+  if (!object.is_object() || object.size() > count_max) {
+    return invalid(what + ": expected an object of at most " + std::to_string(count_max) +
+                   " fields");
+  }
+  for (const auto& [name, value] : object.items()) {
+    if (!is_plain(name)) {
+      return invalid(what + ": a name is not of 1 to " + std::to_string(kAlgorithmTextMax) +
+                     " printable characters");
+    }
+    if (Status s = add(name, value); !s.ok()) return s;
+  }
+  return {};
+}
+
+Status check_choice(const std::string& choice, const std::string& what) {
+  if (is_plain(choice)) return {};
+  return invalid(what + ": a choice is not of 1 to " + std::to_string(kAlgorithmTextMax) +
+                 " printable characters");
+}
+
+Json table_json(const std::string& device_class, const std::map<std::string, TimedChoice>& table) {
+  Json choices = Json::object();
+  for (const auto& [key, timed] : table) {
+    choices[key] = {{"choice", timed.choice},
+                    {"candidates", timed.candidates},
+                    {"first_us", timed.first_us},
+                    {"taken_us", timed.taken_us}};
+  }
+  return {{"format", kFormat}, {"device_class", device_class}, {"choices", std::move(choices)}};
+}
+
+Result<std::map<std::string, TimedChoice>> parse_table(const std::string& text,
+                                                       const std::string& device_class) {
+  ASSIGN_OR_RETURN(const Json json, parse_json(text, "the file", kReason));
+  JsonFields fields(json, "the file", kReason);
+  (void)fields.integer("format", kFormat, kFormat);
+  if (const std::string of = fields.text("device_class"); of != device_class) {
+    fields.refuse("device_class: " + quoted_value(of) + ", expected " + quoted_value(device_class));
+  }
+  const Json& choices = fields.child("choices");
+  if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
+  std::map<std::string, TimedChoice> table;
+  Status read = for_each(
+      choices, "choices", kChoicesMax, [&](const std::string& key, const Json& value) -> Status {
+        JsonFields entry(value, "choices[" + key + "]", kReason);
+        TimedChoice timed;
+        timed.choice = entry.text("choice");
+        timed.candidates = entry.integer("candidates", 1, 1'000);
+        timed.first_us = entry.number("first_us");
+        timed.taken_us = entry.number("taken_us");
+        if (Status s = entry.finish(); !s.ok()) return s;
+        if (Status s = check_choice(timed.choice, "choices[" + key + "]"); !s.ok()) return s;
+        table.emplace(key, std::move(timed));
+        return {};
+      });
+  if (!read.ok()) return std::move(read).error();
+  return table;
+}
+
+/// Holds flock() on a file until it goes; the kernel drops it with the process. A file of its own:
+/// the one that it protects is replaced by renaming.
+class FileLock {
+ public:
+  static Result<FileLock> take(const fs::path& path) {
+    UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640));
+    const auto refuse = [&](const std::string& why) {
+      return make_error(ErrorCode::kUnavailable, "STORAGE_ERROR",
+                        "cannot lock " + path.string() + ": " + why);
+    };
+    if (!fd) return refuse(std::strerror(errno));
+    const SteadyClock::time_point begin = SteadyClock::now();
+    while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK && errno != EINTR) return refuse(std::strerror(errno));
+      if (SteadyClock::now() - begin > kLockWaitMax) {
+        return refuse("another process has held it for " + std::to_string(kLockWaitMax.count()) +
+                      " s");
+      }
+      std::this_thread::sleep_for(kLockPause);
+    }
+    return FileLock(std::move(fd));
+  }
+
+ private:
+  explicit FileLock(UniqueFd fd) : fd_(std::move(fd)) {}
+  UniqueFd fd_;
+};
+
+}  // namespace
+
+Json to_json(const AlgorithmRecord& record) {
+  Json json = Json::object();
+  for (const auto& [device_class, choices] : record) json[device_class] = choices;
+  return json;
+}
+
+Result<AlgorithmRecord> parse_algorithm_record(const Json& json) {
+  AlgorithmRecord record;
+  Status read = for_each(
+      json, "algorithms", kClassesMax, [&](const std::string& device_class, const Json& choices) {
+        AlgorithmChoices& of = record[device_class];
+        const std::string what = "algorithms[" + device_class + "]";
+        return for_each(choices, what, kChoicesMax,
+                        [&](const std::string& key, const Json& choice) -> Status {
+                          if (!choice.is_string()) return invalid(what + ": expected texts");
+                          of[key] = choice.get<std::string>();
+                          return check_choice(of[key], what);
+                        });
+      });
+  if (!read.ok()) return std::move(read).error();
+  return record;
+}
+
+Algorithms::Algorithms(Options options, Files& files)
+    : options_(std::move(options)),
+      files_(files),
+      times_(options_.times && !options_.folder.empty()) {}
+
+bool Algorithms::choose(const std::string& device_class, const std::string& key,
+                        const AlgorithmProblem& problem) {
+  TRAINYARD_CHECK(is_plain(device_class) && is_plain(key), "the words of " + key);
+  const std::scoped_lock lock(mu_);
+  if (const auto it = used_[device_class].find(key);
+      it != used_[device_class].end() && problem.take(it->second)) {
+    return true;
+  }
+  std::string refused;
+  const auto take = [&](const std::string& choice) {
+    if (choice == refused) return false;
+    if (problem.take(choice)) {
+      used_[device_class][key] = choice;
+      return true;
+    }
+    refused = choice;
+    if (summary_.refused++ == 0) summary_.refused_key = key;
+    return false;
+  };
+  if (const auto of = preferred_.find(device_class); of != preferred_.end()) {
+    if (const auto it = of->second.find(key); it != of->second.end() && take(it->second)) {
+      return true;
+    }
+  }
+  {
+    const HostTable& table = host_table(device_class);
+    if (const auto it = table.find(key); it != table.end() && take(it->second.choice)) return true;
+  }
+  if (times_) {
+    const std::optional<std::string> chosen = time_and_record(device_class, key, problem, refused);
+    if (chosen.has_value() && problem.take(*chosen)) {
+      used_[device_class][key] = *chosen;
+      return true;
+    }
+  }
+  const std::optional<std::string> first = problem.take_first();
+  if (first.has_value()) used_[device_class][key] = *first;
+  return first.has_value();
+}
+
+/// A choice that is recorded with the host now: one that another process has made meanwhile, or one
+/// of our own. Nothing where none can be made or recorded.
+std::optional<std::string> Algorithms::time_and_record(const std::string& device_class,
+                                                       const std::string& key,
+                                                       const AlgorithmProblem& problem,
+                                                       const std::string& refused) {
+  if (const Status s = files_.create_directories(options_.folder); !s.ok()) {
+    stop_timing(s.error().message);
+    return std::nullopt;
+  }
+  const fs::path path = file_of(device_class);
+  const Result<FileLock> lock = FileLock::take(path.string() + ".lock");
+  if (!lock.ok()) {
+    stop_timing(lock.error().message);
+    return std::nullopt;
+  }
+  HostTable& table = host_[device_class];
+  table = read_table(device_class, /*is_locked=*/true);
+  if (const auto it = table.find(key); it != table.end() && it->second.choice != refused) {
+    return it->second.choice;
+  }
+  if (table.size() >= kChoicesMax) {
+    stop_timing(path.string() + " has " + std::to_string(kChoicesMax) + " choices already");
+    return std::nullopt;
+  }
+  const SteadyClock::time_point begin = SteadyClock::now();
+  const std::optional<TimedChoice> timed = problem.time();
+  if (!timed.has_value()) return std::nullopt;
+  const auto before = table.insert_or_assign(key, *timed);
+  if (const Status s = replace_file(files_, path, table_json(device_class, table).dump(1) + "\n");
+      !s.ok()) {
+    table.erase(before.first);
+    stop_timing(s.error().message);
+    return std::nullopt;
+  }
+  summary_.seconds += seconds_since(begin);
+  if (timed->taken_us > 0) {
+    ++summary_.timed;
+    if (timed->taken_us < timed->first_us) ++summary_.changed;
+    summary_.first_us += timed->first_us;
+    summary_.taken_us += timed->taken_us;
+  } else if (timed->candidates > 1) {
+    ++summary_.without_memory;
+  }
+  return timed->choice;
+}
+
+void Algorithms::stop_timing(const std::string& why) {
+  times_ = false;
+  messages_.push_back("algorithms are not timed, because their choices cannot be recorded (" + why +
+                      "); where none is recorded, what the libraries propose first is taken");
+}
+
+fs::path Algorithms::file_of(const std::string& device_class) const {
+  std::string name = device_class;
+  for (char& c : name) {
+    const bool is_kept = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
+                         (c >= 'a' && c <= 'z') || c == '.' || c == '_';
+    if (!is_kept) c = '-';
+  }
+  return options_.folder / (name.substr(0, 200) + ".json");
+}
+
+Algorithms::HostTable& Algorithms::host_table(const std::string& device_class) {
+  const auto [it, is_new] = host_.try_emplace(device_class);
+  if (is_new && !options_.folder.empty()) it->second = read_table(device_class, false);
+  return it->second;
+}
+
+/// Who has locked it puts a file away that cannot be read, so that a new one can begin.
+Algorithms::HostTable Algorithms::read_table(const std::string& device_class, bool is_locked) {
+  const fs::path path = file_of(device_class);
+  const Result<std::string> text = read_file(path, kFileBytesMax);
+  if (!text.ok() && text.error().code == ErrorCode::kNotFound) return {};
+  Result<HostTable> table = text.ok() ? parse_table(*text, device_class) : text.error();
+  if (table.ok()) return std::move(table).value();
+  if (!is_locked) return {};
+  const fs::path aside = path.string() + ".damaged";
+  const Status s = files_.rename_durable(path, aside);
+  messages_.push_back("the recorded choices of algorithms are not used (" + path.string() + ": " +
+                      table.error().message + "); " +
+                      (s.ok() ? "the file is " + aside.filename().string() +
+                                    " now, and a new one "
+                                    "begins"
+                              : s.error().message));
+  return {};
+}
+
+void Algorithms::prefer(AlgorithmRecord record) {
+  const std::scoped_lock lock(mu_);
+  preferred_ = std::move(record);
+}
+
+AlgorithmRecord Algorithms::used() const {
+  const std::scoped_lock lock(mu_);
+  AlgorithmRecord record;
+  for (const auto& [device_class, choices] : used_) {
+    if (!choices.empty()) record[device_class] = choices;
+  }
+  return record;
+}
+
+std::vector<std::string> Algorithms::take_messages() {
+  const std::scoped_lock lock(mu_);
+  const Summary s = std::exchange(summary_, {});
+  std::vector<std::string> messages = std::exchange(messages_, {});
+  if (s.refused > 0) {
+    messages.push_back(std::to_string(s.refused) +
+                       " recorded choices of algorithms are refused by the libraries and were made "
+                       "anew; the first is of " +
+                       s.refused_key);
+  }
+  if (s.timed > 0) {
+    char text[160];
+    std::snprintf(text, sizeof text,
+                  "timed the algorithms of %lld problems in %.1f s: %lld are not what the "
+                  "libraries propose first, all together take %.0f %% less time",
+                  static_cast<long long>(s.timed), s.seconds, static_cast<long long>(s.changed),
+                  100 * (1 - s.taken_us / s.first_us));
+    messages.emplace_back(text);
+  }
+  if (s.without_memory > 0) {
+    messages.push_back("the device had no room to time the algorithms of " +
+                       std::to_string(s.without_memory) +
+                       " problems; what the libraries propose first is recorded for them");
+  }
+  return messages;
+}
+
+Result<fs::path> local_algorithms_folder() {
+  const auto from = [](const char* name) -> std::string {
+    const char* text = std::getenv(name);
+    return text == nullptr ? "" : text;
+  };
+  if (const std::string own = from("TRAINYARD_ALGORITHMS"); !own.empty()) {
+    if (own == "off") return fs::path();
+    if (own.front() == '/') return fs::path(own);
+    return make_error(ErrorCode::kInvalidArgument, "ALGORITHMS_FOLDER_INVALID",
+                      "TRAINYARD_ALGORITHMS: " + quoted_value(own) +
+                          ", expected the absolute path of a folder, or off");
+  }
+  if (const std::string cache = from("XDG_CACHE_HOME"); cache.starts_with('/')) {
+    return fs::path(cache) / "trainyard/algorithms";
+  }
+  if (const std::string home = from("HOME"); home.starts_with('/')) {
+    return fs::path(home) / ".cache/trainyard/algorithms";
+  }
+  return fs::path();
+}
+
+}  // namespace trainyard

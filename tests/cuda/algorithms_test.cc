@@ -1,0 +1,299 @@
+// Catches: an algorithm that is not the fastest of those that may be taken, that is timed again,
+// that a second run or a resumed job does not get, or that is taken though nobody could get it
+// again. Products and convolutions of the fakes come in several orders of summation, each with a
+// speed that the test sets (fake_cuda.h), so that another algorithm shows in the weights' bits.
+#include "src/runtime/algorithms.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "src/runtime/cuda/backend.h"
+#include "src/runtime/cuda/convolution.h"
+#include "src/runtime/cuda/matmul.h"
+#include "tests/cuda/fake_cuda.h"
+#include "tests/cuda/ranks.h"
+
+namespace trainyard {
+namespace {
+
+using testing::bytes_of;
+using testing::make_dataset;
+using testing::Recorder;
+using testing::Workspace;
+
+constexpr double kCosts[] = {300, 100, 200};
+
+/// What the fakes were told, until the test ends.
+class CudaAlgorithms : public ::testing::Test {
+ protected:
+  ~CudaAlgorithms() override {
+    for (size_t i = 0; i < std::size(kCosts); ++i) testing::set_algorithm_cost(i, kCosts[i]);
+    testing::set_broken_algorithm(-1);
+    testing::set_refused_algorithm(-1);
+    testing::set_device_limit(int64_t{1} << 34);
+  }
+};
+
+std::shared_ptr<Algorithms> in(const std::filesystem::path& folder, bool times = true) {
+  return std::make_shared<Algorithms>(Algorithms::Options{folder, times});
+}
+
+std::unique_ptr<cuda::Device> device_with(std::shared_ptr<Algorithms> algorithms) {
+  auto device = std::make_unique<cuda::Device>(0);
+  device->use_algorithms(std::move(algorithms));
+  return device;
+}
+
+/// The fake's number of a product's algorithm, which its workspace tells.
+int64_t algorithm_of(const cuda::Matmul& product) { return product.workspace_bytes() / 4096 - 1; }
+
+cuda::Convolution convolution(const cuda::Device& device) {
+  using enum kernels::cuda::Format;
+  kernels::ConvDims d{{2, 3, 5, 5}, 4, {}, 1};
+  d.window = {3, 3};
+  return {device, "conv", cuda::ConvolutionPass::kForward, d,
+          true,   true,   {kF32, kF32, kF32, false}};
+}
+
+const cuda::MatmulDims kProduct{3, 5, 7};
+
+TEST_F(CudaAlgorithms, TheFastestIsTakenAndTakenAgain) {
+  const Workspace w;
+  {
+    const auto device = device_with(in(w / "algorithms"));
+    EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 1);
+    EXPECT_EQ(convolution(*device).choice().engine, 5);
+  }
+  const int64_t memory = testing::device_bytes();
+  testing::set_algorithm_cost(2, 1);
+  testing::set_algorithm_cost(1, 500);
+  const auto device = device_with(in(w / "algorithms"));
+  const int64_t works = testing::submitted_works().all();
+  EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 1);
+  EXPECT_EQ(convolution(*device).choice().engine, 5);
+  EXPECT_EQ(testing::submitted_works().all(), works);  // nothing was timed
+  EXPECT_EQ(testing::device_bytes(), memory);
+  // Another problem is.
+  cuda::MatmulDims other = kProduct;
+  other.transpose_a = true;
+  EXPECT_EQ(algorithm_of(cuda::Matmul(*device, other)), 2);
+  EXPECT_GT(testing::submitted_works().all(), works);
+  EXPECT_EQ(testing::device_bytes(), memory);  // what it was timed with is gone
+}
+
+TEST_F(CudaAlgorithms, EachPartOfAProblemMakesAnother) {
+  const Workspace w;
+  const auto algorithms = in(w / "algorithms");
+  const auto device = device_with(algorithms);
+  using enum kernels::cuda::Format;
+  std::vector<cuda::MatmulDims> problems(15, {16, 16, 16});
+  problems[1].m = 8;
+  problems[2].n = 8;
+  problems[3].k = 8;
+  problems[4].transpose_a = true;
+  problems[5].transpose_b = true;
+  problems[6].bias = true;
+  problems[7].batch = 2;
+  problems[7].stride_a = problems[7].stride_b = problems[7].stride_c = 256;
+  problems[8] = problems[7];
+  problems[8].stride_b = 0;
+  problems[9].operands = problems[9].c = kBf16;
+  problems[10].operands = kBf16;
+  problems[11].accumulate = true;
+  problems[12].tf32 = true;
+  problems[13].row_a = 32;
+  problems[14].alignment = 4;
+  for (const auto e : {cuda::Epilogue::kGelu, cuda::Epilogue::kGeluKept, cuda::Epilogue::kGeluGrad,
+                       cuda::Epilogue::kSumsOfA}) {
+    problems.push_back(problems[0]);
+    problems.back().epilogue = e;
+  }
+  for (size_t i = 0; i < problems.size(); ++i) {
+    const cuda::Matmul product(*device, problems[i]);
+    EXPECT_EQ(algorithm_of(product), 1) << i;
+    EXPECT_EQ(algorithms->used().begin()->second.size(), i + 1);
+  }
+}
+
+TEST_F(CudaAlgorithms, ALittleFasterIsNoReason) {
+  const Workspace w;
+  testing::set_algorithm_cost(0, 3000);
+  testing::set_algorithm_cost(1, 2970);
+  testing::set_algorithm_cost(2, 2980);
+  const auto device = device_with(in(w / "algorithms"));
+  EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 0);
+  EXPECT_EQ(convolution(*device).choice().engine, 4);
+}
+
+TEST_F(CudaAlgorithms, OneThatDoesNotStartIsLeftOut) {
+  const Workspace w;
+  testing::set_broken_algorithm(1);
+  const auto device = device_with(in(w / "algorithms"));
+  EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 2);
+  EXPECT_EQ(convolution(*device).choice().engine, 4);
+}
+
+TEST_F(CudaAlgorithms, OneThatCannotBeTakenAgainIsLeftOut) {
+  const Workspace w;
+  testing::set_refused_algorithm(1);
+  const auto device = device_with(in(w / "algorithms"));
+  EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 2);
+  EXPECT_EQ(convolution(*device).choice().engine, 4);
+}
+
+TEST_F(CudaAlgorithms, ARefusedChoiceIsTimedAnew) {
+  const Workspace w;
+  for (const auto& [refused, expected, engine] : {std::tuple{-1, 1, 5}, std::tuple{1, 2, 4}}) {
+    testing::set_refused_algorithm(refused);
+    const auto algorithms = in(w / "algorithms");
+    const auto device = device_with(algorithms);
+    EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), expected);
+    EXPECT_EQ(convolution(*device).choice().engine, engine);
+    const auto messages = algorithms->take_messages();
+    EXPECT_EQ(messages.empty() ? false : messages[0].starts_with("2 recorded choices"),
+              refused == 1);
+  }
+}
+
+TEST_F(CudaAlgorithms, WordsOfNobodyAreRefused) {
+  const Workspace w;
+  const auto first = in(w / "algorithms");
+  {
+    const auto device = device_with(first);
+    const cuda::Matmul product(*device, kProduct);
+    (void)convolution(*device);
+  }
+  const AlgorithmRecord good = first->used();
+  for (const char* bad :
+       {"x", "cublaslt ", "cublaslt zz", "cudnn engine=", "cudnn engine=4 knob", "cudnn engine=4 1",
+        "cudnn engine=4 -1=2", "cudnn engine=4 1=2", "cudnn engine=0 0=7", "cudnn engine=99"}) {
+    SCOPED_TRACE(bad);
+    AlgorithmRecord record = good;
+    for (auto& [key, choice] : record.begin()->second) choice = bad;
+    const auto algorithms = in(w / "algorithms");
+    algorithms->prefer(record);
+    const auto device = device_with(algorithms);
+    EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 1);
+    EXPECT_EQ(convolution(*device).choice().engine, 5);
+    EXPECT_FALSE(algorithms->take_messages().empty());
+  }
+  // Bytes of the right length that split sums in an order of their own.
+  AlgorithmRecord record = good;
+  for (auto& [key, choice] : record.begin()->second) {
+    if (choice.starts_with("cublaslt ")) choice[9 + 2 * 16 + 1] = '1';
+  }
+  const auto algorithms = in(w / "algorithms");
+  algorithms->prefer(record);
+  const auto device = device_with(algorithms);
+  EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 1);
+  EXPECT_FALSE(algorithms->take_messages().empty());
+}
+
+TEST_F(CudaAlgorithms, WithoutMemoryTheFirstIsTakenAndRecorded) {
+  const Workspace w;
+  testing::set_device_limit(16);
+  const auto algorithms = in(w / "algorithms");
+  {
+    const auto device = device_with(algorithms);
+    EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 0);
+  }
+  const auto messages = algorithms->take_messages();
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_NE(messages[0].find("no room to time"), std::string::npos);
+  testing::set_device_limit(int64_t{1} << 34);
+  const auto device = device_with(in(w / "algorithms"));
+  EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 0);
+}
+
+TEST_F(CudaAlgorithms, WithoutATableTheFirstIsTaken) {
+  const cuda::Device plain(0);
+  EXPECT_EQ(algorithm_of(cuda::Matmul(plain, kProduct)), 0);
+  EXPECT_EQ(convolution(plain).choice().engine, 4);
+  const auto off = in({});
+  const auto device = device_with(off);
+  EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 0);
+  EXPECT_EQ(convolution(*device).choice().engine, 4);
+  EXPECT_EQ(off->used().begin()->second.size(), 2u);  // a checkpoint will tell them
+}
+
+TEST_F(CudaAlgorithms, AProblemWithoutAnEngineHasNone) {
+  const Workspace w;
+  testing::set_convolution_engines(false);
+  const auto algorithms = in(w / "algorithms");
+  const auto device = device_with(algorithms);
+  EXPECT_THROW((void)convolution(*device), CudaError);
+  testing::set_convolution_engines(true);
+  EXPECT_TRUE(algorithms->used().empty());
+}
+
+std::vector<RankDevice> gpu(const std::shared_ptr<Algorithms>& algorithms) {
+  return testing::connected(1, [&](int r) {
+    auto backend = std::make_shared<cuda::CudaBackend>(r);
+    if (algorithms != nullptr) backend->use_algorithms(algorithms);
+    return backend;
+  });
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+// The job is stopped at its first checkpoint; meanwhile another algorithm has become the fastest,
+// and the host's file says so.
+TEST_F(CudaAlgorithms, AResumedJobGoesOnWithItsOwn) {
+  const Workspace w;
+  make_dataset(w, true, 60);
+  const auto weights = [](const TrainJob& job) {
+    return bytes_of(job.model_output / "model.safetensors");
+  };
+  const TrainJob whole = testing::rank_job(w, "whole"), again = testing::rank_job(w, "again"),
+                 parts = testing::rank_job(w, "parts"), other = testing::rank_job(w, "other"),
+                 first = testing::rank_job(w, "first"), off = testing::rank_job(w, "off");
+  Recorder r;
+  testing::run_job(whole, gpu(in(w / "a")), r);
+  EXPECT_NE(joined(r.lines).find("timed the algorithms of"), std::string::npos) << joined(r.lines);
+  testing::run_job(again, gpu(in(w / "a")), r);
+  EXPECT_EQ(weights(again), weights(whole));
+  // What is timed changes bits: the fake's algorithms differ by them.
+  testing::run_job(first, gpu(nullptr), r);
+  EXPECT_NE(weights(first), weights(whole));
+  testing::run_job(off, gpu(in({})), r);
+  EXPECT_EQ(weights(off), weights(first));
+
+  std::stop_source stop;
+  Recorder stopped, resumed;
+  stopped.on_checkpoint = [&](int64_t) { stop.request_stop(); };
+  EXPECT_EQ(train(parts, gpu(in(w / "a")), local_files(), stopped, stop.get_token()).error().reason,
+            "STOPPED");
+  testing::set_algorithm_cost(1, 900);
+  testing::run_job(other, gpu(in(w / "b")), r);
+  EXPECT_NE(weights(other), weights(whole));
+  testing::run_job(parts, gpu(in(w / "b")), resumed);
+  EXPECT_EQ(resumed.plan.first_step, 5);
+  EXPECT_EQ(weights(parts), weights(whole));
+  EXPECT_EQ(joined(resumed.lines).find("algorithms"), std::string::npos) << joined(resumed.lines);
+}
+
+// A checkpoint of another kind of GPU: its choices mean nothing here.
+TEST_F(CudaAlgorithms, ThoseOfAnotherClassAreNotTaken) {
+  const Workspace w;
+  make_dataset(w, true, 60);
+  const TrainJob job = testing::rank_job(w, "job");
+  std::stop_source stop;
+  Recorder stopped, resumed;
+  stopped.on_checkpoint = [&](int64_t) { stop.request_stop(); };
+  EXPECT_EQ(train(job, gpu(in(w / "a")), local_files(), stopped, stop.get_token()).error().reason,
+            "STOPPED");
+  testing::set_device_model("Another GPU");
+  testing::run_job(job, gpu(in(w / "a")), resumed);
+  testing::set_device_model("Emulated GPU");
+  EXPECT_NE(joined(resumed.lines).find("its algorithms are chosen anew"), std::string::npos);
+  EXPECT_NE(joined(resumed.lines).find("timed the algorithms of"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trainyard
