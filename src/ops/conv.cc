@@ -105,6 +105,13 @@ class ConvGrad : public Op {
 class ConvRelu final : public Conv {
  public:
   std::string_view type() const override { return "ConvRelu"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    ASSIGN_OR_RETURN(std::vector<TensorType> types, Conv::infer(c));
+    OpChecks check(c, {"x", "w", "b"}, 3,
+                   {"kernel_shape", "strides", "pads", "dilations", "group", kTf32Attribute});
+    if (!check.ok()) return check.error();
+    return types;
+  }
   Cost cost(const Graph& graph, const Node& node) const override {
     Cost cost = Conv::cost(graph, node);
     cost.flops += graph.tensor(node.outputs[0]).type.shape.elements();

@@ -12,7 +12,7 @@
 // With ReLU behind it; no layer becomes these ops, but src/passes/fuse_convolutions.cc puts them
 // into a graph. src/ops/parts.h says what they are made of.
 //
-// ConvRelu: y = relu(Conv(x, w, b)).    Inputs and output as Conv.
+// ConvRelu: y = relu(Conv(x, w, b)), b required
 //
 // ReluConvGrad: the gradients of ConvRelu
 // Inputs     x; w; dy; y.    Outputs  as ConvGrad; then dpre, as y: the gradient in front of ReLU.

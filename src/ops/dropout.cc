@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "src/ops/shape_helpers.h"
+
 namespace trainyard {
 namespace {
 

@@ -11,9 +11,10 @@
 #pragma once
 
 #include "src/graph/op.h"
-#include "src/ops/shape_helpers.h"
 
 namespace trainyard {
+
+class OpChecks;  // src/ops/shape_helpers.h
 
 const Op* dropout_op();       // "Dropout"
 const Op* dropout_grad_op();  // "DropoutGrad": (dy, step) -> dx

@@ -42,6 +42,17 @@ CaseGraph residual_norm(DType dtype, const std::string& op, const Shape& shape, 
   return b.finish(b.one("z", "Add", {}, {b.one("h", "Tanh", {}, {y}), sum}));
 }
 
+// A dropped sum that nobody else reads: its gradient comes from the normalisation alone.
+CaseGraph post_norm(DType dtype, const std::string& op, const Shape& shape) {
+  CaseBuilder b(dtype);
+  const TensorId x = b.one("x", "Tanh", {}, {b.parameter("px", shape)});
+  const TensorId kept = b.one("kept", "Dropout", {{"ratio", 0.25}, {"stream", int64_t{2}}},
+                              {b.one("r", "Sigmoid", {}, {b.parameter("pr", shape)}), b.step(7)});
+  const size_t outputs = op == "LayerNormalization" ? 3 : 2;
+  const TensorId scale = b.parameter("scale", {shape[shape.rank() - 1]});
+  return b.finish(b.node("y", op, {}, {b.one("sum", "Add", {}, {kept, x}), scale}, outputs)[0]);
+}
+
 // As a transformer's: the product's rows are positions, and GELU stands between the reshapes.
 CaseGraph gelu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias, bool positions) {
   CaseBuilder b(dtype);
@@ -226,6 +237,12 @@ void append_large(std::vector<GraphCase>& cases) {
   });
   row("DropoutSkipRMSNormalization/fours", [](DType t) {
     return residual_norm(t, "RMSNormalization", {2, 3, 8}, false, true);
+  });
+  row("DropoutSkipLayerNormalization/post", [](DType t) {
+    return post_norm(t, "LayerNormalization", {3, 20});
+  });
+  row("DropoutSkipRMSNormalization/post", [](DType t) {
+    return post_norm(t, "RMSNormalization", {2, 2, 7});
   });
   row("GemmGelu/eights", [](DType t) { return gelu_rows(t, 5, 7, 16, true, false); });
   row("GemmGelu/positions", [](DType t) { return gelu_rows(t, 6, 5, 8, true, true); });
