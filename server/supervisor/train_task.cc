@@ -52,6 +52,11 @@ Status TrainTask::spawned(pid_t pid, int64_t start_time) {
   return store_.jobs().set_process(job_.uid, job_.attempt, pid, start_time);
 }
 
+v1::WorkerReport TrainTask::without_paths(v1::WorkerReport log) const {
+  log.mutable_log()->set_text(options_.paths.hide(log.log().text()));
+  return log;
+}
+
 Result<v1::Assignment> TrainTask::assignment() {
   v1::Assignment assignment;
   v1::TrainTask& task = *assignment.mutable_train();
@@ -98,7 +103,8 @@ void TrainTask::report(const v1::WorkerReport& report, Done<void> done) {
     update = std::move(decided).value();
   } else {
     if (report.has_started()) parameter_count_ = report.started().plan().parameter_count();
-    update = update_from_report(job_.uid, job_.attempt, report);
+    update = report.has_log() ? update_from_report(job_.uid, job_.attempt, without_paths(report))
+                              : update_from_report(job_.uid, job_.attempt, report);
   }
   store_.jobs().update_attempt(std::move(update), [done = std::move(done)](Result<Job> job) {
     if (job.ok()) return done({});

@@ -40,6 +40,8 @@ class TrainTask final : public TaskOwner {
  private:
   /// The weights that the job begins with; empty where it wants none or they are gone.
   std::string initial_weights_path() const;
+  /// A line of the log, for people.
+  v1::WorkerReport without_paths(v1::WorkerReport log) const;
   std::string completed_message(const v1::Outcome& outcome) const;
   Result<AttemptUpdate> update_from_outcome(const v1::WorkerReport& report);
   Result<NewModel> read_model(const v1::Outcome& outcome) const;
