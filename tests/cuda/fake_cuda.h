@@ -21,7 +21,7 @@
 
 namespace trainyard::testing {
 
-enum class WorkKind : uint8_t { kKernel, kProduct, kConvolution, kCopy, kSet, kExchange };
+enum class WorkKind : uint8_t { kKernel, kProduct, kDnn, kCopy, kSet, kExchange };
 /// How many of each kind.
 struct WorkCounts {
   std::array<int64_t, 6> by_kind{};
@@ -76,5 +76,7 @@ inline float to_tf32(float x) {
 void set_fault_after(int64_t works);
 /// Whether cuDNN proposes engines for convolutions.
 void set_convolution_engines(bool available);
+/// And for graphs without a convolution: attention.
+void set_graph_engines(bool available);
 
 }  // namespace trainyard::testing
