@@ -21,7 +21,7 @@
 
 namespace trainyard::testing {
 
-enum class WorkKind : uint8_t { kKernel, kProduct, kConvolution, kCopy, kSet, kExchange };
+enum class WorkKind : uint8_t { kKernel, kProduct, kDnn, kCopy, kSet, kExchange };
 /// How many of each kind.
 struct WorkCounts {
   std::array<int64_t, 6> by_kind{};
@@ -97,5 +97,7 @@ void set_fault_after(int64_t works);
 void set_convolution_engines(bool available);
 /// Whether cuDNN's engines keep NaN through ReLU where they are told to.
 void set_relu_heeds_nan(bool heeds);
+/// And for graphs without a convolution: attention.
+void set_graph_engines(bool available);
 
 }  // namespace trainyard::testing

@@ -1,7 +1,8 @@
 // The functions of cuDNN that the backend calls. Descriptors keep what they are given and check it
 // as the library does: that an attribute belongs to the descriptor and has its type and count, that
 // nothing required is left out, that shapes fit. Plans compute convolutions from the tensors'
-// strides by plain loops. See fake_cuda.h.
+// strides by plain loops, and graphs of other operations one by one (fake_cudnn_graph.h). See
+// fake_cuda.h.
 //
 // The heuristic proposes, before an engine that may be used, one of each kind that may not; those
 // leave NaN behind, or the roundings of TF32. Some problems have no engine, so that every detour of
@@ -14,13 +15,16 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "tests/cuda/fake_cuda.h"
+#include "tests/cuda/fake_cudnn_graph.h"
 
 struct cudnnContext {
   cudaStream_t stream = nullptr;
@@ -28,9 +32,11 @@ struct cudnnContext {
 
 namespace {
 
-using trainyard::kernels::cuda::Format;
+using trainyard::testing::DnnOperation;
+using trainyard::testing::DnnTensor;
 
-bool has_engines = true, heeds_nan = true;
+bool has_engines = true, has_graph_engines = true;  // of convolutions, of other graphs
+bool heeds_nan = true;
 
 struct Value {
   cudnnBackendAttributeType_t type;
@@ -86,6 +92,8 @@ const Rule kRules[] = {
     {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, 4},
     {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, 1},
     {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, 1},
+    {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, 1,
+     /*required=*/false},
     {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE,
      1, 1},
     {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, CUDNN_ATTR_CONVOLUTION_CONV_MODE,
@@ -125,16 +133,43 @@ const Rule kRules[] = {
      1},
     {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION,
      CUDNN_TYPE_NAN_PROPOGATION, 1, 1, /*required=*/false},
+    {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, 1,
+     /*required=*/false},
     {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
     {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
     {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1, /*required=*/false},
+    {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_TDESC,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1, /*required=*/false},
     {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_YDESC,
      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, CUDNN_ATTR_OPERATION_MATMUL_ADESC,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, CUDNN_ATTR_OPERATION_MATMUL_BDESC,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, CUDNN_ATTR_OPERATION_MATMUL_CDESC,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, CUDNN_ATTR_OPERATION_MATMUL_DESC,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, CUDNN_ATTR_OPERATION_REDUCTION_XDESC,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, CUDNN_ATTR_OPERATION_REDUCTION_YDESC,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, CUDNN_ATTR_OPERATION_REDUCTION_DESC,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, CUDNN_ATTR_OPERATION_RESHAPE_XDESC,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, CUDNN_ATTR_OPERATION_RESHAPE_YDESC,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+    {CUDNN_BACKEND_MATMUL_DESCRIPTOR, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, 1},
+    {CUDNN_BACKEND_REDUCTION_DESCRIPTOR, CUDNN_ATTR_REDUCTION_OPERATOR,
+     CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, 1},
+    {CUDNN_BACKEND_REDUCTION_DESCRIPTOR, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1,
+     1},
     {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, CUDNN_ATTR_OPERATIONGRAPH_OPS,
-     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 3},
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 64},
     {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE,
      1, 1},
     {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
@@ -156,9 +191,9 @@ const Rule kRules[] = {
     {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
     {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 1,
-     8},
+     16},
     {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-     CUDNN_TYPE_VOID_PTR, 1, 8},
+     CUDNN_TYPE_VOID_PTR, 1, 16},
     {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
      1, 1, /*required=*/false},
 };
@@ -177,40 +212,18 @@ size_t size_of(cudnnBackendAttributeType_t type) {
   }
 }
 
-/// A tensor, as a convolution meets it.
-struct Tensor {
-  int64_t id, size[4], stride[4];
-  cudnnDataType_t type;
-  bool is_virtual;
-  explicit Tensor(const Descriptor& d)
-      : id(d.get<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID)),
-        type(d.get<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE)),
-        is_virtual(d.get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL)) {
+struct Tensor : DnnTensor {
+  explicit Tensor(const Descriptor& d) {
+    id = d.get<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
+    type = d.get<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE);
+    alignment = d.get<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+    is_virtual = d.get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+    by_value = d.values.contains(CUDNN_ATTR_TENSOR_IS_BY_VALUE) &&
+               d.get<bool>(CUDNN_ATTR_TENSOR_IS_BY_VALUE);
     for (size_t i = 0; i < 4; ++i) {
       size[i] = d.get<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS, i);
       stride[i] = d.get<int64_t>(CUDNN_ATTR_TENSOR_STRIDES, i);
     }
-  }
-  int64_t at(int64_t n, int64_t c, int64_t h, int64_t w) const {
-    return n * stride[0] + c * stride[1] + h * stride[2] + w * stride[3];
-  }
-  Format format() const {
-    switch (type) {
-      case CUDNN_DATA_FLOAT:
-        return Format::kF32;
-      case CUDNN_DATA_BFLOAT16:
-        return Format::kBf16;
-      case CUDNN_DATA_HALF:
-        return Format::kF16;
-      default:
-        std::abort();
-    }
-  }
-  float read(const void* data, int64_t i) const {
-    return trainyard::testing::read_element(format(), data, i);
-  }
-  void write(void* data, int64_t i, float value) const {
-    trainyard::testing::write_element(format(), data, i, value);
   }
 };
 
@@ -294,10 +307,76 @@ struct Problem {
   const Tensor& result() const { return pass == Pass::kForward ? y : pass == Pass::kData ? x : w; }
 };
 
+/// An operation beside the convolutions, read off its descriptors.
+DnnOperation operation_of(const Descriptor& d) {
+  using Kind = DnnOperation::Kind;
+  DnnOperation o;
+  const auto tensor = [&](int attribute) { return Tensor(child(d, attribute)); };
+  const auto optional = [&](int attribute) -> std::optional<DnnTensor> {
+    if (!d.values.contains(attribute)) return std::nullopt;
+    return tensor(attribute);
+  };
+  switch (d.type) {
+    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
+      o.kind = Kind::kMatmul;
+      o.x = tensor(CUDNN_ATTR_OPERATION_MATMUL_ADESC);
+      o.b = tensor(CUDNN_ATTR_OPERATION_MATMUL_BDESC);
+      o.y = tensor(CUDNN_ATTR_OPERATION_MATMUL_CDESC);
+      break;
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: {
+      const Descriptor& how = child(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+      o.kind = Kind::kPointwise;
+      o.mode = how.get<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
+      o.math = how.get<cudnnDataType_t>(CUDNN_ATTR_POINTWISE_MATH_PREC);
+      if (how.values.contains(CUDNN_ATTR_POINTWISE_AXIS)) {
+        o.axis = how.get<int64_t>(CUDNN_ATTR_POINTWISE_AXIS);
+      }
+      o.x = tensor(CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
+      o.b = optional(CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+      o.t = optional(CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
+      o.y = tensor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+      break;
+    }
+    case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
+      o.kind = Kind::kReduce;
+      o.reduction = child(d, CUDNN_ATTR_OPERATION_REDUCTION_DESC)
+                        .get<cudnnReduceTensorOp_t>(CUDNN_ATTR_REDUCTION_OPERATOR);
+      o.x = tensor(CUDNN_ATTR_OPERATION_REDUCTION_XDESC);
+      o.y = tensor(CUDNN_ATTR_OPERATION_REDUCTION_YDESC);
+      break;
+    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
+      o.kind = Kind::kReshape;
+      o.x = tensor(CUDNN_ATTR_OPERATION_RESHAPE_XDESC);
+      o.y = tensor(CUDNN_ATTR_OPERATION_RESHAPE_YDESC);
+      break;
+    default:
+      std::abort();
+  }
+  return o;
+}
+std::vector<DnnOperation> operations_of(const Descriptor& graph) {
+  std::vector<DnnOperation> operations;
+  const Value& all = graph.values.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  for (size_t i = 0; i < static_cast<size_t>(all.count); ++i) {
+    operations.push_back(operation_of(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)));
+  }
+  return operations;
+}
+
+bool is_convolution(const Descriptor& graph) {
+  switch (child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS).type) {
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+      return true;
+    default:
+      return false;
+  }
+}
 const Descriptor& graph_of(const Descriptor& engine_config) {
   return child(engine_config, CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
 }
-int64_t operations_of(const Descriptor& graph) {
+int64_t operation_count(const Descriptor& graph) {
   return graph.values.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).count;
 }
 cudnnPointwiseMode_t mode_of(const Descriptor& operation) {
@@ -310,7 +389,7 @@ struct Epilogue {
   bool has_bias = false, has_relu = false, keeps_nan = false, is_sound = true;
   std::vector<Tensor> bias, output;  // one of each with a bias
   Epilogue() = default;
-  Epilogue(const Descriptor& graph, const Tensor& product) : has_bias(operations_of(graph) > 1) {
+  Epilogue(const Descriptor& graph, const Tensor& product) : has_bias(operation_count(graph) > 1) {
     if (!has_bias) return;
     const Descriptor& addition = child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 1);
     const Tensor added_to(child(addition, CUDNN_ATTR_OPERATION_POINTWISE_XDESC));
@@ -318,7 +397,7 @@ struct Epilogue {
     output.emplace_back(child(addition, CUDNN_ATTR_OPERATION_POINTWISE_YDESC));
     is_sound = mode_of(addition) == CUDNN_POINTWISE_ADD && added_to.is_virtual &&
                added_to.id == product.id;
-    has_relu = operations_of(graph) > 2;
+    has_relu = operation_count(graph) > 2;
     if (!has_relu) return;
     const Descriptor& relu = child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 2);
     const Descriptor& mode = child(relu, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
@@ -337,6 +416,7 @@ struct Epilogue {
 };
 
 bool has_engine(const Descriptor& graph) {
+  if (!is_convolution(graph)) return has_graph_engines;
   if (!has_engines) return false;
   const Problem p = Problem::of(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
   const Tensor& operand = p.pass == Pass::kForward ? p.x : p.y;
@@ -377,11 +457,11 @@ cudnnStatus_t finalize(Descriptor& d) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
       if (!Problem::of(d).fits()) return CUDNN_STATUS_BAD_PARAM;
       break;
+    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
-      if ((mode_of(d) == CUDNN_POINTWISE_ADD) !=
-          d.values.contains(CUDNN_ATTR_OPERATION_POINTWISE_BDESC)) {
-        return CUDNN_STATUS_BAD_PARAM;
-      }
+    case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
+      if (!fits(operation_of(d))) return CUDNN_STATUS_BAD_PARAM;
       break;
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
       if (!has_engine(child(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH))) {
@@ -503,11 +583,53 @@ void compute(const Problem& p, bool is_good, bool backwards, bool tf32, const Te
     to.write(result, at, is_good ? epilogue.apply(sum) : std::nanf(""));
 }
 
+/// Where the pack has a tensor of memory or a number.
+const void* given(const Descriptor& pack, const DnnTensor& t) {
+  const Value& ids = pack.values.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+  for (size_t i = 0; i < static_cast<size_t>(ids.count); ++i) {
+    if (pack.get<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, i) != t.id) continue;
+    const auto* data = pack.get<const void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, i);
+    const auto address = reinterpret_cast<uintptr_t>(data);
+    if (data == nullptr || address % static_cast<uintptr_t>(t.alignment) != 0) std::abort();
+    return data;
+  }
+  std::abort();  // a tensor that was not given
+}
+
+/// The work of a graph without a convolution.
+std::function<void()> graph_work(const Descriptor& graph, const Descriptor& pack, int64_t engine,
+                                 float* workspace) {
+  const bool is_good = engine >= kGood || engine == kTensorCore;
+  std::map<int64_t, void*> memory;
+  std::map<int64_t, float> numbers;  // as they are now: a recorded work keeps them
+  std::vector<DnnTensor> results;
+  const auto operations = operations_of(graph);
+  const auto note = [&](const DnnTensor& t) {
+    if (t.by_value) numbers[t.id] = t.read(given(pack, t), 0);
+    if (!t.by_value && !t.is_virtual) memory[t.id] = const_cast<void*>(given(pack, t));
+  };
+  for (const DnnOperation& o : operations) {
+    note(o.x);
+    if (o.b) note(*o.b);
+    if (o.t) note(*o.t);
+    note(o.y);
+    if (!o.y.is_virtual) results.push_back(o.y);
+  }
+  return [=] {
+    std::fill_n(workspace, workspace_of(engine) / 4, std::nanf(""));  // it is the engine's own
+    trainyard::testing::spend_algorithm_cost(static_cast<size_t>(algorithm_of(engine)));
+    trainyard::testing::compute(operations, memory, numbers);
+    if (is_good) return;
+    for (const DnnTensor& t : results) t.write(memory.at(t.id), 0, std::nanf(""));
+  };
+}
+
 }  // namespace
 
 namespace trainyard::testing {
 void set_convolution_engines(bool available) { has_engines = available; }
 void set_relu_heeds_nan(bool heeds) { heeds_nan = heeds; }
+void set_graph_engines(bool available) { has_graph_engines = available; }
 }  // namespace trainyard::testing
 
 extern "C" {
@@ -525,6 +647,7 @@ cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
   delete handle;
   return CUDNN_STATUS_SUCCESS;
 }
+size_t cudnnGetVersion() { return CUDNN_VERSION; }
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
   handle->stream = stream;
   return CUDNN_STATUS_SUCCESS;
@@ -618,22 +741,19 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const Descriptor& config = child(p, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   const auto engine = config.get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
   const Descriptor& graph = graph_of(config);
-  const Problem problem = Problem::of(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
-  const auto pointer = [&](const Tensor& t) -> const void* {
-    const Value& ids = v.values.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
-    for (size_t i = 0; i < static_cast<size_t>(ids.count); ++i) {
-      if (v.get<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, i) != t.id) continue;
-      const auto* data = v.get<const void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, i);
-      if (data == nullptr || reinterpret_cast<uintptr_t>(data) % 16 != 0) std::abort();
-      return data;
-    }
-    std::abort();  // a tensor that was not given
-  };
-  const bool is_good = engine >= kGood || engine == kTensorCore;
+  auto* workspace = static_cast<float*>(v.get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE));
   const int64_t algorithm = algorithm_of(engine);
   if (engine >= kGood && trainyard::testing::is_algorithm_broken(algorithm)) {
     return CUDNN_STATUS_EXECUTION_FAILED;
   }
+  if (!is_convolution(graph)) {
+    trainyard::testing::submit_to_stream(handle->stream, trainyard::testing::WorkKind::kDnn,
+                                         graph_work(graph, v, engine, workspace));
+    return CUDNN_STATUS_SUCCESS;
+  }
+  const Problem problem = Problem::of(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
+  const auto pointer = [&](const Tensor& t) { return given(v, t); };
+  const bool is_good = engine >= kGood || engine == kTensorCore;
   const bool tf32 = engine == kTensorCore && problem.w.type == CUDNN_DATA_FLOAT;
   const Epilogue epilogue(graph, problem.y);
   if (!epilogue.is_sound) return CUDNN_STATUS_BAD_PARAM;
@@ -641,13 +761,11 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const void* const bias = epilogue.has_bias ? pointer(epilogue.bias[0]) : nullptr;
   const void* const y = pointer(epilogue.has_bias ? to : problem.y);
   const void *x = pointer(problem.x), *w = pointer(problem.w);
-  auto* workspace = static_cast<float*>(v.get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE));
-  trainyard::testing::submit_to_stream(
-      handle->stream, trainyard::testing::WorkKind::kConvolution, [=] {
-        std::fill_n(workspace, workspace_of(engine) / 4, std::nanf(""));  // it is the engine's own
-        trainyard::testing::spend_algorithm_cost(static_cast<size_t>(algorithm));
-        compute(problem, is_good, engine == kBackwards, tf32, to, x, w, y, epilogue, bias);
-      });
+  trainyard::testing::submit_to_stream(handle->stream, trainyard::testing::WorkKind::kDnn, [=] {
+    std::fill_n(workspace, workspace_of(engine) / 4, std::nanf(""));  // it is the engine's own
+    trainyard::testing::spend_algorithm_cost(static_cast<size_t>(algorithm));
+    compute(problem, is_good, engine == kBackwards, tf32, to, x, w, y, epilogue, bias);
+  });
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -134,12 +134,12 @@ TEST(StepBudget, EveryModelKeepsToItsOwn) {
         b.title().c_str(), static_cast<long long>(b.batch),
         static_cast<long long>(c.recorded.of(WorkKind::kKernel)),
         static_cast<long long>(c.recorded.of(WorkKind::kProduct)),
-        static_cast<long long>(c.recorded.of(WorkKind::kConvolution)),
-        static_cast<long long>(copies), static_cast<long long>(c.outside), c.gigabytes, c.gigaflops,
-        c.bytes_ms, c.flops_ms, c.least_ms);
+        static_cast<long long>(c.recorded.of(WorkKind::kDnn)), static_cast<long long>(copies),
+        static_cast<long long>(c.outside), c.gigabytes, c.gigaflops, c.bytes_ms, c.flops_ms,
+        c.least_ms);
     EXPECT_LE(c.recorded.of(WorkKind::kKernel), b.kernels);
     EXPECT_LE(c.recorded.of(WorkKind::kProduct), b.products);
-    EXPECT_LE(c.recorded.of(WorkKind::kConvolution), b.convolutions);
+    EXPECT_LE(c.recorded.of(WorkKind::kDnn), b.convolutions);
     EXPECT_LE(copies, b.copies);
     EXPECT_LE(c.gigabytes, b.gigabytes);
     // A step does something, and each work of the recording belongs to a node.

@@ -140,7 +140,12 @@ struct AttentionCase {
   bool causal = false;
   double dropout = 0;
   int64_t rank = 0;
+  bool computed = false;  // operands and y are inside the graph, stored as the precision says
 };
+
+TensorId operand(CaseBuilder& b, const std::string& name, TensorId x, bool computed) {
+  return computed ? b.one(name + "_tanh", "Tanh", {}, {x}) : x;
+}
 
 /// The step behind query, key and value, where there is dropout; packed operands leave two out.
 void add_dropout(CaseBuilder& b, const AttentionCase& a, Attributes& attributes,
@@ -156,30 +161,36 @@ void add_dropout(CaseBuilder& b, const AttentionCase& a, Attributes& attributes,
 
 CaseGraph attention(DType dtype, const AttentionCase& a) {
   CaseBuilder b(dtype);
-  const TensorId q = b.parameter("q", {a.N, a.Tq, a.H * a.D}),
-                 k = b.parameter("k", {a.N, a.Tk, a.H * a.D}),
-                 v = b.parameter("v", {a.N, a.Tk, a.H * a.D});
+  const auto parameter = [&](const std::string& name, int64_t T) {
+    return operand(b, name, b.parameter(name, {a.N, T, a.H * a.D}), a.computed);
+  };
+  const TensorId q = parameter("q", a.Tq), k = parameter("k", a.Tk), v = parameter("v", a.Tk);
   Attributes attributes{{"q_num_heads", a.H}, {"is_causal", int64_t{a.causal}}, {"scale", 0.75}};
   std::vector<TensorId> inputs = {q, k, v};
   add_dropout(b, a, attributes, inputs);
-  return b.finish(b.node("y", "Attention", std::move(attributes), std::move(inputs), 2)[0]);
+  const TensorId y = b.node("y", "Attention", std::move(attributes), std::move(inputs), 2)[0];
+  return b.finish(operand(b, "y", y, a.computed));
 }
 
 CaseGraph packed_attention(DType dtype, const AttentionCase& a) {
   CaseBuilder b(dtype);
-  const TensorId qkv = b.parameter("qkv", {a.N, a.Tq, 3 * a.H * a.D});
+  const TensorId qkv =
+      operand(b, "qkv", b.parameter("qkv", {a.N, a.Tq, 3 * a.H * a.D}), a.computed);
   Attributes attributes{{"q_num_heads", a.H}, {"is_causal", int64_t{a.causal}}};
   std::vector<TensorId> inputs = {qkv};
   add_dropout(b, a, attributes, inputs);
-  return b.finish(b.node("y", "Attention", std::move(attributes), std::move(inputs), 2)[0]);
+  const TensorId y = b.node("y", "Attention", std::move(attributes), std::move(inputs), 2)[0];
+  return b.finish(operand(b, "y", y, a.computed));
 }
 
 // Only the query is trained.
-CaseGraph attention_to_data(DType dtype) {
+CaseGraph attention_to_data(DType dtype, int64_t width, bool computed = false) {
   CaseBuilder b(dtype);
-  return b.finish(b.node(
-      "y", "Attention", {{"q_num_heads", int64_t{2}}},
-      {b.parameter("q", {2, 3, 6}), b.input("k", {2, 4, 6}), b.input("v", {2, 4, 6})}, 2)[0]);
+  const TensorId q = operand(b, "q", b.parameter("q", {2, 3, width}), computed),
+                 k = operand(b, "k", b.input("k", {2, 4, width}), computed),
+                 v = operand(b, "v", b.input("v", {2, 4, width}), computed);
+  const TensorId y = b.node("y", "Attention", {{"q_num_heads", int64_t{2}}}, {q, k, v}, 2)[0];
+  return b.finish(operand(b, "y", y, computed));
 }
 
 CaseGraph mat_mul(DType dtype, const Shape& a, const Shape& b) {
@@ -278,6 +289,24 @@ void append_large(std::vector<GraphCase>& cases) {
       return attention(t, {1, 5, 7, 2, D});
     });
   }
+  // Heads of eights: those that a GPU's library has engines for, in 16 bits.
+  const auto eights = [&](const std::string& name, AttentionCase a) {
+    a.computed = true;
+    row("Attention/eights" + name, [a](DType t) { return attention(t, a); });
+  };
+  eights("", {2, 7, 7, 2, 8});
+  eights("_causal", {2, 33, 33, 1, 16, true});
+  eights("_more_keys", {2, 5, 11, 2, 8, true});
+  eights("_more_queries", {1, 11, 5, 3, 24, true});
+  eights("_one_query", {2, 1, 9, 2, 8});
+  eights("_dropout", {2, 5, 7, 2, 8, true, 0.25});
+  row("Attention/eights_packed", [](DType t) {
+    return packed_attention(t, {2, 9, 9, 3, 8, false, 0, 0, true});
+  });
+  row("Attention/eights_packed_causal", [](DType t) {
+    return packed_attention(t, {2, 67, 67, 2, 64, true, 0, 0, true});
+  });
+  row("Attention/eights_to_data", [](DType t) { return attention_to_data(t, 16, true); });
   row("Attention/packed_width", [](DType t) {
     return packed_attention(t, {1, 66, 66, 2, 36, true});
   });
@@ -359,7 +388,7 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
   row("Attention/dropout_tiles", [](DType t) {
     return attention(t, {1, 67, 70, 1, 2, false, 0.1});
   });
-  row("Attention/data", attention_to_data);
+  row("Attention/data", [](DType t) { return attention_to_data(t, 6); });
   append_large(cases);
 }
 

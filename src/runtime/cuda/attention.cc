@@ -1,4 +1,6 @@
-// Attention and its gradient.
+// Attention and its gradient: through cuDNN where it has an engine, else by kernels of our own.
+// Each direction chooses for itself; both write and read the same log_sum_exp.
+#include "src/runtime/cuda/fused_attention.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/op_params.h"
 
@@ -25,8 +27,48 @@ void check_size(const Node& n, const AttentionParams& p) {
                       std::to_string(p.dims.D) + " elements");
 }
 
+/// nullptr unless all tensors but the sums are of one format of 16 bits.
+std::shared_ptr<const FusedAttention> find_fused(const Device& device, const Graph& g,
+                                                 const Node& n, const AttentionParams& p,
+                                                 bool backward) {
+  std::vector<TensorId> tensors;  // of the format: all operands, and what is written
+  const auto add = [&](const std::vector<TensorId>& ids, size_t first, size_t count) {
+    tensors.insert(tensors.end(), ids.begin() + first, ids.begin() + first + count);
+  };
+  const size_t operands = p.packed ? 1 : 3;
+  if (backward) {
+    tensors = {n.inputs.at(0), n.inputs.at(2)};
+    add(n.inputs, 3, operands);
+    add(n.outputs, 0, operands);
+  } else {
+    tensors = {n.outputs.at(0)};
+    add(n.inputs, 0, operands);
+  }
+  for (const TensorId id : tensors) {
+    if (id == kNoTensor || format_of(g.tensor(id)) != format_of(g.tensor(tensors[0]))) {
+      return nullptr;  // a gradient that nobody wants: our kernel leaves it out
+    }
+  }
+  return FusedAttention::find(device, {backward, p.dims, format_of(g.tensor(tensors[0]))});
+}
+
 std::unique_ptr<Kernel> make_attention(const Device& device, const Graph& g, const Node& n) {
   const AttentionParams p = attention_params(g, n, 0);
+  if (auto fused = find_fused(device, g, n, p, /*backward=*/false)) {
+    const bool has_sums = n.outputs.size() > 1 && n.outputs[1] != kNoTensor;
+    const int64_t own = fused->workspace_bytes();
+    const int64_t sums = has_sums ? 0 : p.dims.N * p.dims.H * p.dims.Tq * 4;
+    return make_kernel(
+        [o = Operands(g, n), p, fused, has_sums, own](const KernelArgs& a) {
+          const Parts<In> x(p, o.in(a, 0), o.in(a, 1), o.in(a, 2));
+          void* const spare = static_cast<std::byte*>(a.workspace) + own;
+          fused->run(
+              FusedAttention::Forward{x.q.data, x.k.data, x.v.data, o.out(a, 0).data,
+                                      has_sums ? a.out<float>(1) : static_cast<float*>(spare)},
+              a.workspace);
+        },
+        own + sums);
+  }
   check_size(n, p);
   return make_kernel([o = Operands(g, n), p, stream = device.stream()](const KernelArgs& a) {
     const Parts<In> x(p, o.in(a, 0), o.in(a, 1), o.in(a, 2));
@@ -37,6 +79,18 @@ std::unique_ptr<Kernel> make_attention(const Device& device, const Graph& g, con
 
 std::unique_ptr<Kernel> make_attention_grad(const Device& device, const Graph& g, const Node& n) {
   const AttentionParams p = attention_params(g, n, 3);
+  if (auto fused = find_fused(device, g, n, p, /*backward=*/true)) {
+    return make_kernel(
+        [o = Operands(g, n), p, fused](const KernelArgs& a) {
+          const Parts<In> x(p, o.in(a, 3), o.in(a, 4), o.in(a, 5));
+          const Parts<Out> dx(p, o.out(a, 0), o.out(a, 1), o.out(a, 2));
+          fused->run(FusedAttention::Backward{x.q.data, x.k.data, x.v.data, o.in(a, 0).data,
+                                              a.in<float>(1), o.in(a, 2).data, dx.q.data, dx.k.data,
+                                              dx.v.data},
+                     a.workspace);
+        },
+        fused->workspace_bytes());
+  }
   check_size(n, p);
   return make_kernel(
       [o = Operands(g, n), p, stream = device.stream()](const KernelArgs& a) {

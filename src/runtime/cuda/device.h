@@ -7,6 +7,7 @@
 #include <cudnn.h>
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -74,6 +75,9 @@ class Device {
   cublasLtHandle_t blas() const { return blas_.get(); }
   cudnnHandle_t dnn() const { return dnn_.get(); }
 
+  /// What kernels of this device share as long as one of them lives, by a name of theirs.
+  std::weak_ptr<const void>& shared(const std::string& name) const { return shared_[name]; }
+
  private:
   int ordinal_;
   Stream stream_;  // before the handles, so that it outlives them
@@ -81,6 +85,7 @@ class Device {
   Dnn dnn_;
   std::shared_ptr<Algorithms> algorithms_;
   std::string class_;  // where there are algorithms
+  mutable std::map<std::string, std::weak_ptr<const void>> shared_;
 };
 
 }  // namespace trainyard::cuda

@@ -34,8 +34,12 @@ BackendDescriptor create(cudnnBackendDescriptorType_t type) {
 
 void set(const BackendDescriptor& d, cudnnBackendAttributeName_t name,
          std::initializer_list<cudnnBackendDescriptor_t> values) {
+  set(d, name, std::span(values.begin(), values.size()));
+}
+void set(const BackendDescriptor& d, cudnnBackendAttributeName_t name,
+         std::span<const cudnnBackendDescriptor_t> values) {
   check(cudnnBackendSetAttribute(d.get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                 static_cast<int64_t>(values.size()), values.begin()),
+                                 static_cast<int64_t>(values.size()), values.data()),
         words("cudnnBackendSetAttribute", name));
 }
 
@@ -51,19 +55,37 @@ cudnnDataType_t data_type(Format format) {
 
 BackendDescriptor make_tensor(int64_t name, const std::array<int64_t, 4>& size,
                               const std::array<int64_t, 4>& stride, cudnnDataType_t type,
-                              bool is_virtual) {
+                              bool is_virtual, int64_t alignment) {
   BackendDescriptor t = create(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   set(t, CUDNN_ATTR_TENSOR_UNIQUE_ID, name);
   set(t, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
   set(t, CUDNN_ATTR_TENSOR_DIMENSIONS, size);
   set(t, CUDNN_ATTR_TENSOR_STRIDES, stride);
-  set(t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kDnnAlignment);
+  set(t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
   set(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual);
   finalize(t, "a cuDNN tensor");
   return t;
 }
 
+BackendDescriptor make_scalar(int64_t name) {
+  constexpr std::array<int64_t, 4> kOnes{1, 1, 1, 1};
+  BackendDescriptor t = create(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  set(t, CUDNN_ATTR_TENSOR_UNIQUE_ID, name);
+  set(t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT);
+  set(t, CUDNN_ATTR_TENSOR_DIMENSIONS, kOnes);
+  set(t, CUDNN_ATTR_TENSOR_STRIDES, kOnes);
+  set(t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int64_t{alignof(float)});
+  set(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, false);
+  set(t, CUDNN_ATTR_TENSOR_IS_BY_VALUE, true);
+  finalize(t, "a number for cuDNN");
+  return t;
+}
+
 BackendDescriptor make_graph(std::initializer_list<cudnnBackendDescriptor_t> operations,
+                             cudnnHandle_t handle) {
+  return make_graph(std::span(operations.begin(), operations.size()), handle);
+}
+BackendDescriptor make_graph(std::span<const cudnnBackendDescriptor_t> operations,
                              cudnnHandle_t handle) {
   BackendDescriptor graph = create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, operations);

@@ -55,6 +55,9 @@ template <>
 inline constexpr cudnnBackendAttributeType_t kTypeOf<cudnnNanPropagation_t> =
     CUDNN_TYPE_NAN_PROPOGATION;
 template <>
+inline constexpr cudnnBackendAttributeType_t kTypeOf<cudnnReduceTensorOp_t> =
+    CUDNN_TYPE_REDUCTION_OPERATOR_TYPE;
+template <>
 inline constexpr cudnnBackendAttributeType_t kTypeOf<cudnnBackendHeurMode_t> = CUDNN_TYPE_HEUR_MODE;
 template <>
 inline constexpr cudnnBackendAttributeType_t kTypeOf<cudnnBackendKnobType_t> = CUDNN_TYPE_KNOB_TYPE;
@@ -77,6 +80,8 @@ void set(const BackendDescriptor& d, cudnnBackendAttributeName_t name, const T& 
 }
 void set(const BackendDescriptor& d, cudnnBackendAttributeName_t name,
          std::initializer_list<cudnnBackendDescriptor_t> values);
+void set(const BackendDescriptor& d, cudnnBackendAttributeName_t name,
+         std::span<const cudnnBackendDescriptor_t> values);
 
 template <typename T>
 T get(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name) {
@@ -90,11 +95,16 @@ T get(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name) {
 cudnnDataType_t data_type(kernels::cuda::Format format);
 
 /// Of four dimensions. A virtual one lies between two operations of a graph and has no memory.
+/// `alignment`: what its address is a multiple of, in bytes.
 BackendDescriptor make_tensor(int64_t name, const std::array<int64_t, 4>& size,
                               const std::array<int64_t, 4>& stride, cudnnDataType_t type,
-                              bool is_virtual = false);
+                              bool is_virtual = false, int64_t alignment = kDnnAlignment);
+/// One number of F32, which the host gives with each run.
+BackendDescriptor make_scalar(int64_t name);
 /// Without a device, unless `handle` is given.
 BackendDescriptor make_graph(std::initializer_list<cudnnBackendDescriptor_t> operations,
+                             cudnnHandle_t handle);
+BackendDescriptor make_graph(std::span<const cudnnBackendDescriptor_t> operations,
                              cudnnHandle_t handle);
 
 }  // namespace dnn

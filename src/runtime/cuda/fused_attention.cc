@@ -1,0 +1,380 @@
+#include "src/runtime/cuda/fused_attention.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace trainyard::cuda {
+namespace {
+
+using dnn::create;
+using dnn::finalize;
+using dnn::set;
+using kernels::AttentionDims;
+using kernels::cuda::Format;
+using Sizes = std::array<int64_t, 4>;
+using Tensor = cudnnBackendDescriptor_t;  // owned by the builder's parts
+
+/// The operations of a graph, in the order in which they are added.
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(std::vector<BackendDescriptor>& parts) : parts_(parts) {}
+
+  Tensor tensor(int64_t name, const Sizes& size, const Sizes& stride, cudnnDataType_t type) {
+    return keep(dnn::make_tensor(name, size, stride, type));
+  }
+  /// F32, one for each query: in a part of a batch they begin anywhere.
+  Tensor rows(int64_t name, const Sizes& size, const Sizes& stride) {
+    return keep(dnn::make_tensor(name, size, stride, CUDNN_DATA_FLOAT, /*is_virtual=*/false,
+                                 sizeof(float)));
+  }
+  Tensor number(int64_t name) { return keep(dnn::make_scalar(name)); }
+  /// Between two operations.
+  Tensor virtual_tensor(const Sizes& size, const Sizes& stride, cudnnDataType_t type) {
+    return keep(dnn::make_tensor(next_++, size, stride, type, /*is_virtual=*/true));
+  }
+  Tensor virtual_tensor(const Sizes& size, cudnnDataType_t type = CUDNN_DATA_FLOAT) {
+    return virtual_tensor(size, {size[1] * size[2] * size[3], size[2] * size[3], size[3], 1}, type);
+  }
+
+  /// c = a b, of the last two dimensions.
+  void matmul(Tensor a, Tensor b, Tensor c) {
+    BackendDescriptor how = create(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+    set(how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT);
+    finalize(how, "a cuDNN product");
+    BackendDescriptor o = create(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    set(o, CUDNN_ATTR_OPERATION_MATMUL_ADESC, {a});
+    set(o, CUDNN_ATTR_OPERATION_MATMUL_BDESC, {b});
+    set(o, CUDNN_ATTR_OPERATION_MATMUL_CDESC, {c});
+    set(o, CUDNN_ATTR_OPERATION_MATMUL_DESC, {how.get()});
+    keep(std::move(how));
+    add(std::move(o), "a cuDNN product operation");
+  }
+  /// y = f(x), f(x, b), or a choice between x and b by t.
+  void pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor t, Tensor y,
+                 cudnnDataType_t type = CUDNN_DATA_FLOAT, int64_t axis = -1) {
+    BackendDescriptor how = create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    set(how, CUDNN_ATTR_POINTWISE_MODE, mode);
+    set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, type);
+    if (axis >= 0) set(how, CUDNN_ATTR_POINTWISE_AXIS, axis);
+    finalize(how, "a cuDNN function");
+    BackendDescriptor o = create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    set(o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {how.get()});
+    set(o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {x});
+    if (b != nullptr) set(o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, {b});
+    if (t != nullptr) set(o, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, {t});
+    set(o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {y});
+    keep(std::move(how));
+    add(std::move(o), "a cuDNN pointwise operation");
+  }
+  /// Over the dimensions that y lacks.
+  void reduce(cudnnReduceTensorOp_t op, Tensor x, Tensor y) {
+    BackendDescriptor how = create(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+    set(how, CUDNN_ATTR_REDUCTION_OPERATOR, op);
+    set(how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
+    finalize(how, "a cuDNN reduction");
+    BackendDescriptor o = create(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+    set(o, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, {x});
+    set(o, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, {y});
+    set(o, CUDNN_ATTR_OPERATION_REDUCTION_DESC, {how.get()});
+    keep(std::move(how));
+    add(std::move(o), "a cuDNN reduction operation");
+  }
+  /// The same elements under other sizes and strides.
+  void reshape(Tensor x, Tensor y) {
+    BackendDescriptor o = create(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+    set(o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, {x});
+    set(o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, {y});
+    add(std::move(o), "a cuDNN reshape operation");
+  }
+  BackendDescriptor graph(cudnnHandle_t handle) const {
+    return dnn::make_graph(operations_, handle);
+  }
+
+ private:
+  Tensor keep(BackendDescriptor d) {
+    parts_.push_back(std::move(d));
+    return parts_.back().get();
+  }
+  void add(BackendDescriptor operation, const char* what) {
+    finalize(operation, what);
+    operations_.push_back(keep(std::move(operation)));
+  }
+
+  std::vector<BackendDescriptor>& parts_;
+  std::vector<cudnnBackendDescriptor_t> operations_;
+  int64_t next_ = AttentionGraph::kFirstVirtual;
+};
+
+Sizes transposed(Sizes s) {
+  std::swap(s[2], s[3]);
+  return s;
+}
+
+/// How the tensors of a problem lie.
+struct Layout {
+  Sizes q, kv, pairs, rows;
+  Sizes q_stride, kv_stride, y_stride, pair_stride, row_stride;
+  Layout(const AttentionDims& d, int64_t y_row)
+      : q{d.N, d.H, d.Tq, d.D},
+        kv{d.N, d.H, d.Tk, d.D},
+        pairs{d.N, d.H, d.Tq, d.Tk},
+        rows{d.N, d.H, d.Tq, 1},
+        q_stride{d.Tq * d.q_row, d.D, d.q_row, 1},
+        kv_stride{d.Tk * d.kv_row, d.D, d.kv_row, 1},
+        y_stride{d.Tq * y_row, d.D, y_row, 1},
+        pair_stride{d.H * d.Tq * d.Tk, d.Tq * d.Tk, d.Tk, 1},
+        row_stride{d.H * d.Tq, d.Tq, 1, 1} {}
+};
+
+/// Scores whose key comes after their query become the lowest number.
+Tensor masked(GraphBuilder& g, const Layout& at, Tensor scores) {
+  const Tensor query = g.virtual_tensor(at.pairs, CUDNN_DATA_INT32);
+  const Tensor key = g.virtual_tensor(at.pairs, CUDNN_DATA_INT32);
+  const Tensor takes_part = g.virtual_tensor(at.pairs, CUDNN_DATA_BOOLEAN);
+  const Tensor chosen = g.virtual_tensor(at.pairs);
+  g.pointwise(CUDNN_POINTWISE_GEN_INDEX, scores, nullptr, nullptr, query, CUDNN_DATA_FLOAT, 2);
+  g.pointwise(CUDNN_POINTWISE_GEN_INDEX, scores, nullptr, nullptr, key, CUDNN_DATA_FLOAT, 3);
+  g.pointwise(CUDNN_POINTWISE_CMP_GE, query, key, nullptr, takes_part, CUDNN_DATA_BOOLEAN);
+  g.pointwise(CUDNN_POINTWISE_BINARY_SELECT, scores, g.number(AttentionGraph::kLowest), takes_part,
+              chosen);
+  return chosen;
+}
+
+void add_forward(GraphBuilder& g, const AttentionProblem& p, const Layout& at) {
+  using enum AttentionGraph::Name;
+  const cudnnDataType_t half = dnn::data_type(p.format);
+  const Tensor q = g.tensor(kQuery, at.q, at.q_stride, half);
+  const Tensor k = g.tensor(kKey, transposed(at.kv), transposed(at.kv_stride), half);
+  const Tensor v = g.tensor(kValue, at.kv, at.kv_stride, half);
+  const Tensor products = g.virtual_tensor(at.pairs);
+  g.matmul(q, k, products);
+  Tensor scores = g.virtual_tensor(at.pairs);
+  g.pointwise(CUDNN_POINTWISE_MUL, products, g.number(kScale), nullptr, scores);
+  if (p.dims.causal) scores = masked(g, at, scores);
+  const Tensor greatest = g.virtual_tensor(at.rows);
+  g.reduce(CUDNN_REDUCE_TENSOR_MAX, scores, greatest);
+  const Tensor below = g.virtual_tensor(at.pairs);
+  g.pointwise(CUDNN_POINTWISE_SUB, scores, greatest, nullptr, below);
+  const Tensor exps = g.virtual_tensor(at.pairs);
+  g.pointwise(CUDNN_POINTWISE_EXP, below, nullptr, nullptr, exps);
+  const Tensor sum = g.virtual_tensor(at.rows);
+  g.reduce(CUDNN_REDUCE_TENSOR_ADD, exps, sum);
+  const Tensor log = g.virtual_tensor(at.rows);
+  g.pointwise(CUDNN_POINTWISE_LOG, sum, nullptr, nullptr, log);
+  g.pointwise(CUDNN_POINTWISE_ADD, greatest, log, nullptr,
+              g.rows(kLogSumExp, at.rows, at.row_stride));
+  const Tensor probabilities = g.virtual_tensor(at.pairs, half);
+  g.pointwise(CUDNN_POINTWISE_DIV, exps, sum, nullptr, probabilities);
+  g.matmul(probabilities, v, g.tensor(kResult, at.q, at.y_stride, half));
+}
+
+void add_backward(GraphBuilder& g, const AttentionProblem& p, const Layout& at) {
+  using enum AttentionGraph::Name;
+  const cudnnDataType_t half = dnn::data_type(p.format);
+  const Tensor q = g.tensor(kQuery, at.q, at.q_stride, half);
+  const Tensor k = g.tensor(kKey, transposed(at.kv), transposed(at.kv_stride), half);
+  const Tensor v = g.tensor(kValue, transposed(at.kv), transposed(at.kv_stride), half);
+  const Tensor y = g.tensor(kResult, at.q, at.y_stride, half);
+  const Tensor dy = g.tensor(kResultGrad, at.q, at.y_stride, half);
+  const Tensor lse = g.rows(kLogSumExp, at.rows, at.row_stride);
+  const Tensor scale = g.number(kScale);
+  // delta[i] = dy[i] . y[i]
+  const Tensor dy_y = g.virtual_tensor(at.q);
+  g.pointwise(CUDNN_POINTWISE_MUL, dy, y, nullptr, dy_y);
+  const Tensor sums = g.virtual_tensor(at.rows);
+  g.reduce(CUDNN_REDUCE_TENSOR_ADD, dy_y, sums);
+  const Tensor delta = g.rows(kDelta, at.rows, at.row_stride);
+  g.pointwise(CUDNN_POINTWISE_MUL, sums, g.number(kOne), nullptr, delta);
+  // p[i,j] = exp(s[i,j] - lse[i])
+  const Tensor products = g.virtual_tensor(at.pairs);
+  g.matmul(q, k, products);
+  const Tensor scores = g.virtual_tensor(at.pairs);
+  g.pointwise(CUDNN_POINTWISE_MUL, products, scale, nullptr, scores);
+  Tensor logs = g.virtual_tensor(at.pairs);
+  g.pointwise(CUDNN_POINTWISE_SUB, scores, lse, nullptr, logs);
+  if (p.dims.causal) logs = masked(g, at, logs);
+  const Tensor probabilities = g.virtual_tensor(at.pairs);
+  g.pointwise(CUDNN_POINTWISE_EXP, logs, nullptr, nullptr, probabilities);
+  // dv = p^T dy
+  const Tensor p_t = g.virtual_tensor(transposed(at.pairs), transposed(at.pair_stride), half);
+  g.reshape(probabilities, p_t);
+  g.matmul(p_t, dy, g.tensor(kValueGrad, at.kv, at.kv_stride, half));
+  // ds = scale p (dy v^T - delta)
+  const Tensor dy_v = g.virtual_tensor(at.pairs);
+  g.matmul(dy, v, dy_v);
+  const Tensor less = g.virtual_tensor(at.pairs);
+  g.pointwise(CUDNN_POINTWISE_SUB, dy_v, delta, nullptr, less);
+  const Tensor times_p = g.virtual_tensor(at.pairs);
+  g.pointwise(CUDNN_POINTWISE_MUL, less, probabilities, nullptr, times_p);
+  const Tensor ds = g.virtual_tensor(at.pairs);
+  g.pointwise(CUDNN_POINTWISE_MUL, times_p, scale, nullptr, ds);
+  // dk = ds^T q, dq = ds k
+  const Tensor ds_t = g.virtual_tensor(transposed(at.pairs), transposed(at.pair_stride), half);
+  g.reshape(ds, ds_t);
+  g.matmul(ds_t, q, g.tensor(kKeyGrad, at.kv, at.kv_stride, half));
+  const Tensor k_rows = g.virtual_tensor(at.kv, at.kv_stride, half);
+  g.reshape(k, k_rows);
+  g.matmul(ds, k_rows, g.tensor(kQueryGrad, at.q, at.q_stride, half));
+}
+
+constexpr size_t kVersionMin = 91600;  // before it, gradients are wrong where Tk % 128 != 0
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t aligned(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
+
+/// Bytes of ds, as engines keep it.
+int64_t ds_bytes(const AttentionDims& d, int64_t sequences, int64_t heads) {
+  return sequences * heads * (ceil_div(d.Tq, 128) * 128) * (ceil_div(d.Tk, 128) * 128) * 2;
+}
+constexpr int64_t kEngineOwn = 1 << 20;  // what an engine may use besides
+
+/// How many of `count` one part has, where `most` fit: equal parts, of which the last may begin
+/// before the one in front of it ends, and computes the same bits again.
+int64_t part_size(int64_t count, int64_t most) {
+  most = std::clamp(most, int64_t{1}, count);
+  return ceil_div(count, ceil_div(count, most));
+}
+/// Calls f with where each part begins.
+template <typename F>
+void for_parts(int64_t count, int64_t size, const F& f) {
+  for (int64_t begin = 0; begin < count; begin += size) f(std::min(begin, count - size));
+}
+
+bool is_for_dnn(const AttentionProblem& p) {
+  const AttentionDims& d = p.dims;
+  return p.format != Format::kF32 && d.dropout == 0 && d.D % 8 == 0 &&
+         !(p.backward && d.Tq == 1 && d.Tk == 1) && cudnnGetVersion() >= kVersionMin;
+}
+
+/// The problems that one plan serves.
+std::string key_of(const AttentionProblem& p, int64_t workspace_max) {
+  const AttentionDims& d = p.dims;
+  std::string key = "attention";
+  for (const int64_t n :
+       {int64_t{p.backward}, static_cast<int64_t>(p.format), int64_t{d.causal}, d.N, d.H, d.Tq,
+        d.Tk, d.D, d.q_row, d.kv_row, std::bit_cast<int64_t>(d.scale), workspace_max}) {
+    key += " " + std::to_string(n);
+  }
+  return key;
+}
+
+/// What a plan is given: names and addresses.
+class Pack {
+ public:
+  void add(int64_t name, const void* data) {
+    names_[count_] = name;
+    data_[count_++] = data;
+  }
+  void run(const DnnPlan& plan, void* workspace) const {
+    plan.run(std::span(names_).first(count_), std::span(data_).first(count_), workspace);
+  }
+
+ private:
+  std::array<int64_t, AttentionGraph::kFirstVirtual> names_{};
+  std::array<const void*, AttentionGraph::kFirstVirtual> data_{};
+  size_t count_ = 0;
+};
+
+/// Element `i` of a tensor whose elements have `size` bytes.
+const void* at(const void* data, int64_t i, int64_t size) {
+  return static_cast<const std::byte*>(data) + i * size;
+}
+
+}  // namespace
+
+AttentionGraph::AttentionGraph(const AttentionProblem& problem, int64_t y_row,
+                               cudnnHandle_t handle) {
+  GraphBuilder g(parts_);
+  const Layout layout(problem.dims, y_row);
+  if (problem.backward) {
+    add_backward(g, problem, layout);
+  } else {
+    add_forward(g, problem, layout);
+  }
+  graph_ = g.graph(handle);
+}
+
+std::shared_ptr<const FusedAttention> FusedAttention::find(const Device& device,
+                                                           const AttentionProblem& problem,
+                                                           int64_t workspace_max) {
+  if (!is_for_dnn(problem)) return nullptr;
+  std::weak_ptr<const void>& kept = device.shared(key_of(problem, workspace_max));
+  if (auto plan = std::static_pointer_cast<const FusedAttention>(kept.lock())) return plan;
+  try {
+    const std::shared_ptr<const FusedAttention> made(
+        new FusedAttention(device, problem, workspace_max));
+    if (!made->plan_) return nullptr;
+    kept = made;
+    return made;
+  } catch (const CudaError& e) {
+    if (CUDNN_STATUS_CATEGORY(e.code()) != CUDNN_STATUS_NOT_SUPPORTED) throw;
+  }
+  return nullptr;
+}
+
+FusedAttention::FusedAttention(const Device& device, const AttentionProblem& problem,
+                               int64_t workspace_max)
+    : problem_(problem),
+      sequences_(problem.dims.N),
+      heads_(problem.dims.H),
+      scale_(static_cast<float>(problem.dims.scale)) {
+  const AttentionDims& d = problem.dims;
+  AttentionProblem part = problem;
+  if (problem.backward) {
+    sequences_ = part_size(d.N, workspace_max / ds_bytes(d, 1, d.H));
+    if (sequences_ == 1) heads_ = part_size(d.H, workspace_max / ds_bytes(d, 1, 1));
+    part.dims.N = sequences_;
+    part.dims.H = heads_;
+    delta_bytes_ = aligned(sequences_ * heads_ * d.Tq * static_cast<int64_t>(sizeof(float)));
+  }
+  graph_.emplace(part, d.H * d.D, device.dnn());
+  plan_ = DnnPlan::find(device, graph_->graph(), {problem.format, /*tf32=*/false},
+                        workspace_max + kEngineOwn);
+}
+
+void FusedAttention::run(const Forward& a, void* workspace) const {
+  using enum AttentionGraph::Name;
+  Pack pack;
+  pack.add(kScale, &scale_);
+  if (problem_.dims.causal) pack.add(kLowest, &lowest_);
+  pack.add(kQuery, a.q);
+  pack.add(kKey, a.k);
+  pack.add(kValue, a.v);
+  pack.add(kResult, a.y);
+  pack.add(kLogSumExp, a.log_sum_exp);
+  pack.run(*plan_, workspace);
+}
+
+void FusedAttention::run(const Backward& a, void* workspace) const {
+  using enum AttentionGraph::Name;
+  const AttentionDims& d = problem_.dims;
+  const int64_t bytes = element_bytes(problem_.format);
+  for_parts(d.N, sequences_, [&](int64_t n) {
+    for_parts(d.H, heads_, [&](int64_t h) {
+      const int64_t q = n * d.Tq * d.q_row + h * d.D, kv = n * d.Tk * d.kv_row + h * d.D;
+      const int64_t y = (n * d.Tq * d.H + h) * d.D;
+      Pack pack;
+      pack.add(kScale, &scale_);
+      if (d.causal) pack.add(kLowest, &lowest_);
+      pack.add(kOne, &one_);
+      pack.add(kQuery, at(a.q, q, bytes));
+      pack.add(kKey, at(a.k, kv, bytes));
+      pack.add(kValue, at(a.v, kv, bytes));
+      pack.add(kResult, at(a.y, y, bytes));
+      pack.add(kLogSumExp, at(a.log_sum_exp, (n * d.H + h) * d.Tq, sizeof(float)));
+      pack.add(kResultGrad, at(a.dy, y, bytes));
+      pack.add(kQueryGrad, at(a.dq, q, bytes));
+      pack.add(kKeyGrad, at(a.dk, kv, bytes));
+      pack.add(kValueGrad, at(a.dv, kv, bytes));
+      pack.add(kDelta, workspace);
+      pack.run(*plan_, static_cast<std::byte*>(workspace) + delta_bytes_);
+    });
+  });
+}
+
+}  // namespace trainyard::cuda

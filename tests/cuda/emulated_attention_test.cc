@@ -1,0 +1,275 @@
+// Catches: a graph for cuDNN that is not attention: another mask, scale, stride or part of a batch;
+// attention in 16 bits that does not go to cuDNN, or does where it may not. The fake computes what
+// it is told (fake_cudnn_graph.h); the reference is double.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "kernels/math/philox.h"
+#include "src/runtime/cuda/backend.h"
+#include "src/runtime/cuda/fused_attention.h"
+#include "tests/cuda/fake_cuda.h"
+#include "tests/cuda/parity.h"
+#include "tests/support/graph_cases.h"
+#include "tests/support/run_case.h"
+
+namespace trainyard::cuda {
+namespace {
+
+using kernels::AttentionDims;
+using kernels::cuda::Format;
+using testing::WorkKind;
+
+/// A tensor of 16 bits, and its values in double. Starts as NaN unless it is filled.
+struct Tensor {
+  Format format;
+  std::vector<uint16_t> stored;
+  Tensor(Format f, int64_t count) : format(f), stored(static_cast<size_t>(count), 0x7FFF) {}
+  void fill(uint64_t seed) {
+    for (size_t i = 0; i < stored.size(); ++i) {
+      const double u = math::philox_u32(seed, 0, 7, i) / 4294967296.0;
+      testing::write_element(format, stored.data(), static_cast<int64_t>(i),
+                             static_cast<float>(4 * u - 2));
+    }
+  }
+  std::vector<double> wide() const {
+    std::vector<double> values(stored.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = testing::read_element(format, stored.data(), static_cast<int64_t>(i));
+    }
+    return values;
+  }
+};
+
+struct Case {
+  const char* name;
+  int64_t N, H, Tq, Tk, D;
+  bool causal, packed;
+  Format format = Format::kBf16;
+};
+const Case kCases[] = {
+    {"packed causal", 2, 3, 17, 17, 16, true, true},
+    {"packed", 2, 2, 9, 9, 8, false, true, Format::kF16},
+    {"causal", 1, 2, 33, 33, 8, true, false},
+    {"more keys", 2, 2, 5, 13, 8, false, false},
+    {"more keys causal", 2, 2, 5, 13, 8, true, false, Format::kF16},
+    {"more queries causal", 3, 1, 13, 5, 24, true, false},
+    {"one query", 2, 2, 1, 7, 8, false, false},
+    {"even", 4, 2, 8, 8, 8, true, true},
+};
+
+AttentionDims dims_of(const Case& c) {
+  AttentionDims d{};
+  d.N = c.N;
+  d.H = c.H;
+  d.Tq = c.Tq;
+  d.Tk = c.Tk;
+  d.D = c.D;
+  d.q_row = d.kv_row = c.H * c.D * (c.packed ? 3 : 1);
+  d.scale = 0.3;
+  d.causal = c.causal;
+  return d;
+}
+
+/// Operands or their gradients; packed ones lie in the first tensor.
+struct Operands {
+  std::vector<Tensor> tensors;
+  void *q, *k, *v;
+  explicit Operands(const Case& c) {
+    const int64_t width = c.H * c.D;
+    if (c.packed) {
+      tensors.emplace_back(c.format, c.N * c.Tq * 3 * width);
+      q = tensors[0].stored.data();
+      k = tensors[0].stored.data() + width;
+      v = tensors[0].stored.data() + 2 * width;
+      return;
+    }
+    for (const int64_t T : {c.Tq, c.Tk, c.Tk}) tensors.emplace_back(c.format, c.N * T * width);
+    q = tensors[0].stored.data();
+    k = tensors[1].stored.data();
+    v = tensors[2].stored.data();
+  }
+};
+
+/// Values in double of what lies as `like`, and where its parts begin.
+struct WideOperands {
+  std::vector<std::vector<double>> tensors;
+  double *q, *k, *v;
+  WideOperands(const Case& c, const Operands& like) {
+    for (const Tensor& t : like.tensors) tensors.push_back(t.wide());
+    q = tensors[0].data();
+    k = c.packed ? q + c.H * c.D : tensors[1].data();
+    v = c.packed ? k + c.H * c.D : tensors[2].data();
+  }
+};
+
+struct Result {
+  std::vector<Tensor> tensors;  // y, then the gradients as the operands lie
+  std::vector<float> log_sum_exp;
+};
+
+Result run_fused(const Device& device, const Case& c, int64_t workspace_max,
+                 const Operands& operands, const Tensor& dy) {
+  const AttentionDims d = dims_of(c);
+  const auto forward = FusedAttention::find(device, {false, d, c.format});
+  const auto backward = FusedAttention::find(device, {true, d, c.format}, workspace_max);
+  Result result;
+  Tensor y(c.format, c.N * c.Tq * c.H * c.D);
+  result.log_sum_exp.assign(static_cast<size_t>(c.N * c.H * c.Tq), std::nanf(""));
+  Operands gradients(c);
+  if (!forward || !backward) {
+    ADD_FAILURE() << "no engine";
+    return result;
+  }
+  std::vector<float> workspace(
+      static_cast<size_t>(std::max(forward->workspace_bytes(), backward->workspace_bytes())) / 4);
+  forward->run(FusedAttention::Forward{operands.q, operands.k, operands.v, y.stored.data(),
+                                       result.log_sum_exp.data()},
+               workspace.data());
+  backward->run(FusedAttention::Backward{operands.q, operands.k, operands.v, y.stored.data(),
+                                         result.log_sum_exp.data(), dy.stored.data(), gradients.q,
+                                         gradients.k, gradients.v},
+                workspace.data());
+  device.synchronize();
+  result.tensors.push_back(std::move(y));
+  for (Tensor& t : gradients.tensors) result.tensors.push_back(std::move(t));
+  return result;
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& expected,
+                 double relative_max) {
+  ASSERT_EQ(got.size(), expected.size());
+  double scale = 1e-6;
+  for (const double v : expected) scale = std::max(scale, std::abs(v));
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_LE(std::abs(got[i] - expected[i]), relative_max * scale) << i;
+  }
+}
+
+TEST(EmulatedAttention, CudnnComputesWhatTheReferenceDoes) {
+  const Device device(0);
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    Operands operands(c);
+    for (size_t i = 0; i < operands.tensors.size(); ++i) operands.tensors[i].fill(i + 1);
+    Tensor dy(c.format, c.N * c.Tq * c.H * c.D);
+    dy.fill(9);
+    const Result got = run_fused(device, c, kAttentionWorkspaceMax, operands, dy);
+    if (HasFailure()) return;
+
+    const AttentionDims d = dims_of(c);
+    const WideOperands x(c, operands);
+    WideOperands dx(c, operands);
+    std::vector<double> y(dy.stored.size()), sums(got.log_sum_exp.size());
+    kernels::reference::attention_forward<double>(d, nullptr, x.q, x.k, x.v, y.data(), sums.data());
+    kernels::reference::attention_backward<double>(d, nullptr, x.q, x.k, x.v, y.data(), sums.data(),
+                                                   dy.wide().data(), {dx.q, dx.k, dx.v});
+    const double unit = c.format == Format::kBf16 ? 1.0 / 256 : 1.0 / 2048;
+    expect_near({got.log_sum_exp.begin(), got.log_sum_exp.end()}, sums, 1e-6);
+    expect_near(got.tensors[0].wide(), y, 2 * unit);
+    for (size_t i = 0; i < dx.tensors.size(); ++i) {
+      expect_near(got.tensors[i + 1].wide(), dx.tensors[i], 4 * unit);
+    }
+  }
+}
+
+// Parts of a batch, and of the heads of one sequence, give the bits of the whole.
+TEST(EmulatedAttention, PartsAreTheWhole) {
+  const Device device(0);
+  const auto calls = [] { return testing::submitted_works().of(WorkKind::kDnn); };
+  for (const Case& c : {Case{"", 5, 3, 17, 17, 8, true, true},
+                        Case{"", 5, 3, 7, 19, 16, false, false, Format::kF16}}) {
+    Operands operands(c);
+    for (size_t i = 0; i < operands.tensors.size(); ++i) operands.tensors[i].fill(i + 1);
+    Tensor dy(c.format, c.N * c.Tq * c.H * c.D);
+    dy.fill(9);
+    const Result whole = run_fused(device, c, kAttentionWorkspaceMax, operands, dy);
+    constexpr int64_t kHead = 128 * 128 * 2;  // bytes of ds
+    // Two sequences; one; two heads of one; less than one head.
+    const std::pair<int64_t, int64_t> budgets[] = {
+        {kHead * 6, 3}, {kHead * 3, 5}, {kHead * 2, 10}, {1, 15}};
+    for (const auto& [budget, parts] : budgets) {
+      SCOPED_TRACE(budget);
+      const int64_t before = calls();
+      const Result got = run_fused(device, c, budget, operands, dy);
+      EXPECT_EQ(calls() - before, 1 + parts);
+      for (size_t i = 0; i < whole.tensors.size(); ++i) {
+        EXPECT_EQ(got.tensors[i].stored, whole.tensors[i].stored);
+      }
+    }
+  }
+}
+
+TEST(EmulatedAttention, RefusesWhatIsNotForCudnn) {
+  const Device device(0);
+  const AttentionDims d = dims_of(kCases[0]);
+  const auto finds = [&](const AttentionDims& dims, Format format = Format::kBf16) {
+    return FusedAttention::find(device, {true, dims, format}) != nullptr;
+  };
+  EXPECT_TRUE(finds(d));
+  EXPECT_FALSE(finds(d, Format::kF32));
+  AttentionDims other = d;
+  other.dropout = 0.1;
+  EXPECT_FALSE(finds(other));
+  other = d;
+  other.D = 12;  // heads do not begin at multiples of 16 bytes
+  EXPECT_FALSE(finds(other));
+  other = d;
+  other.Tq = other.Tk = 1;
+  EXPECT_FALSE(finds(other));
+}
+
+// To compile an engine takes most of a second, so layers of one shape share a plan.
+TEST(EmulatedAttention, OneProblemHasOnePlan) {
+  const Device device(0);
+  const AttentionDims d = dims_of(kCases[0]);
+  const auto first = FusedAttention::find(device, {false, d, Format::kBf16});
+  EXPECT_EQ(FusedAttention::find(device, {false, d, Format::kBf16}), first);
+  AttentionDims other = d;
+  other.scale = 0.25;
+  EXPECT_NE(FusedAttention::find(device, {false, other, Format::kBf16}), first);
+  EXPECT_NE(FusedAttention::find(device, {false, d, Format::kF16}), first);
+}
+
+/// cuDNN's calls in one run of a case, forward and backward.
+int64_t cudnn_calls(CudaBackend& cuda, const std::string& name, Precision precision) {
+  const auto& cases = testing::graph_cases();
+  const auto test = std::ranges::find(cases, name, &testing::GraphCase::name);
+  if (test == cases.end()) {
+    ADD_FAILURE() << "no case " << name;
+    return -1;
+  }
+  std::map<TensorId, TensorId> gradients;
+  const testing::CaseGraph c = testing::with_gradients(test->build(DType::kF32), &gradients);
+  testing::RunOptions options;
+  options.precision = precision;
+  const int64_t before = testing::submitted_works().of(WorkKind::kDnn);
+  testing::run_case(c, cuda, options);
+  return testing::submitted_works().of(WorkKind::kDnn) - before;
+}
+
+TEST(EmulatedAttention, GoesToCudnnIn16Bits) {
+  CudaBackend cuda(0);
+  for (const Precision half : {Precision::kBf16, Precision::kFp16}) {
+    EXPECT_EQ(cudnn_calls(cuda, "Attention/eights", half), 2);
+    EXPECT_EQ(cudnn_calls(cuda, "Attention/eights_packed", half), 2);
+    EXPECT_EQ(cudnn_calls(cuda, "Attention/eights_dropout", half), 0);
+  }
+  EXPECT_EQ(cudnn_calls(cuda, "Attention/eights", Precision::kFp32), 0);
+  EXPECT_EQ(cudnn_calls(cuda, "Attention/eights", Precision::kTf32), 0);
+  EXPECT_EQ(cudnn_calls(cuda, "Attention/eights_to_data", Precision::kBf16), 1);  // forward alone
+}
+
+TEST(EmulatedAttention, OurKernelsStandInForAMissingEngine) {
+  testing::set_graph_engines(false);
+  CudaBackend cuda(0);
+  EXPECT_EQ(cudnn_calls(cuda, "Attention/eights", Precision::kBf16), 0);
+  testing::expect_parity(cuda, Precision::kBf16, testing::Cases::kAll, "Attention/eights");
+  testing::set_graph_engines(true);
+}
+
+}  // namespace
+}  // namespace trainyard::cuda
