@@ -22,8 +22,9 @@ void expect_parity(Backend& cuda, Precision precision, Cases which = Cases::kAll
 /// In TF32 a case with a product gives other numbers than in F32, and every other case the same.
 void expect_tf32_in_products_alone(Backend& cuda);
 
-/// Two runs of every case give the same bits.
-void expect_repeats(Backend& cuda);
+/// Two runs of every case whose name holds `part` give the same bits.
+void expect_repeats(Backend& cuda, Precision precision = Precision::kFp32,
+                    std::string_view part = "");
 
 /// Names of the ops without a kernel, each behind a blank.
 std::string missing_ops(const Backend& cuda);
