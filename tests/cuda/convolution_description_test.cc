@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/runtime/cuda/convolution.h"
+#include "tests/cuda/described_device.h"
 
 namespace trainyard::cuda {
 namespace {
@@ -112,46 +113,6 @@ std::vector<cudnnBackendNumericalNote_t> notes_of(cudnnBackendDescriptor_t confi
                                                 CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
 }
 
-/// An H100, which cuDNN takes as a description where there is none. Empty if this cuDNN wants to
-/// know something else.
-BackendDescriptor h100() {
-  const std::string json =
-      R"({"maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
-          "regsPerBlock": 65536, "multiProcessorCount": 132, "warpSize": 32,
-          "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
-          "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
-          "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "pciDeviceId": 1, "isTccDriver": 0,
-          "supportCoopLaunch": 1, "smClockRateKHz": 1980000, "memClockRateKHz": 2619000,
-          "l2CacheSize": 52428800, "deviceName": "H100", "deviceVer": 900, "driverVer": 13000,
-          "cudaDeviceId": 0, "totalGlobalMem": 85520809984, "cudnnVersion": 91900})";
-  cudnnBackendDescriptor_t created = nullptr;
-  if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &created) !=
-      CUDNN_STATUS_SUCCESS) {
-    return nullptr;
-  }
-  BackendDescriptor owner(created);
-  if (cudnnBackendSetAttribute(created, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                               static_cast<int64_t>(json.size()) + 1,
-                               json.c_str()) != CUDNN_STATUS_SUCCESS ||
-      cudnnBackendFinalize(created) != CUDNN_STATUS_SUCCESS) {
-    return nullptr;
-  }
-  return owner;
-}
-
-bool makes_a_plan(cudnnBackendDescriptor_t config, cudnnBackendDescriptor_t device) {
-  cudnnBackendDescriptor_t plan = nullptr;
-  check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan), "create");
-  const BackendDescriptor owner(plan);
-  check(cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config),
-        "engine config");
-  check(cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
-                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &device),
-        "properties");
-  return cudnnBackendFinalize(plan) == CUDNN_STATUS_SUCCESS;
-}
-
 // The layers of an image network, and one with all that is unusual: each has an engine that may be
 // used and of which the library makes a plan for an H100.
 TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
@@ -195,7 +156,7 @@ TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
               EXPECT_TRUE(allowed);
             }
             if (!allowed || has_plan) continue;
-            has_plan = makes_a_plan(config.get(), device.get());
+            has_plan = described_plan(config.get(), device.get()) != nullptr;
             const EngineChoice choice = choice_of(config.get());
             // What is recorded of it is enough to make it again.
             const RestoredEngine again = restore_engine(graph.graph(), choice, device.get());

@@ -263,6 +263,11 @@ TEST(EmulatedAttention, GoesToCudnnIn16Bits) {
   EXPECT_EQ(cudnn_calls(cuda, "Attention/eights_to_data", Precision::kBf16), 1);  // forward alone
 }
 
+TEST(EmulatedAttention, RepeatsBitByBit) {
+  CudaBackend cuda(0);
+  testing::expect_repeats(cuda, Precision::kBf16, "Attention/eights");
+}
+
 TEST(EmulatedAttention, OurKernelsStandInForAMissingEngine) {
   testing::set_graph_engines(false);
   CudaBackend cuda(0);

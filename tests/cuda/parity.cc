@@ -184,13 +184,15 @@ void expect_nan_through_relu(Backend& cuda) {
   }
 }
 
-void expect_repeats(Backend& cuda) {
+void expect_repeats(Backend& cuda, Precision precision, std::string_view part) {
+  RunOptions options;
+  options.precision = precision;
   for (const GraphCase& test : graph_cases()) {
     std::map<TensorId, TensorId> gradients;
     CaseGraph c = test.build(DType::kF32);
     if (c.loss != kNoTensor) c = with_gradients(std::move(c), &gradients);
-    if (!is_wanted(test) || !is_covered(cuda, c)) continue;
-    const CaseResult first = run_case(c, cuda, {}), second = run_case(c, cuda, {});
+    if (!is_wanted(test, part) || !is_covered(cuda, c)) continue;
+    const CaseResult first = run_case(c, cuda, options), second = run_case(c, cuda, options);
     for (const auto& [name, values] : first.values) {
       const std::vector<double>& again = second.values.at(name);
       ASSERT_EQ(values.size(), again.size());

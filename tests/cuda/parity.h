@@ -25,8 +25,9 @@ void expect_tf32_in_products_alone(Backend& cuda);
 /// What is NaN or infinite in front of ReLU is so behind it, also where a library computes both.
 void expect_nan_through_relu(Backend& cuda);
 
-/// Two runs of every case give the same bits.
-void expect_repeats(Backend& cuda);
+/// Two runs of every case whose name holds `part` give the same bits.
+void expect_repeats(Backend& cuda, Precision precision = Precision::kFp32,
+                    std::string_view part = "");
 
 /// Names of the ops without a kernel, each behind a blank.
 std::string missing_ops(const Backend& cuda);

@@ -28,6 +28,7 @@ TEST_F(Cuda, EveryCaseOfTheTableInFp16) { testing::expect_parity(*cuda_, Precisi
 TEST_F(Cuda, EveryCaseOfTheTableInTf32) { testing::expect_parity(*cuda_, Precision::kTf32); }
 TEST_F(Cuda, NanGoesThroughRelu) { testing::expect_nan_through_relu(*cuda_); }
 TEST_F(Cuda, RepeatsBitByBit) { testing::expect_repeats(*cuda_); }
+TEST_F(Cuda, RepeatsBitByBitInBf16) { testing::expect_repeats(*cuda_, Precision::kBf16); }
 TEST_F(Cuda, HasAKernelForEveryOp) { EXPECT_EQ(testing::missing_ops(*cuda_), ""); }
 
 TEST_F(Cuda, ZeroesItsMemoryAndCopiesBothWays) {

@@ -41,6 +41,7 @@ std::shared_ptr<const FusedAttention> find_fused(const Device& device, const Gra
     add(n.inputs, 3, operands);
     add(n.outputs, 0, operands);
   } else {
+    if (n.outputs.size() < 2 || n.outputs[1] == kNoTensor) return nullptr;  // cuDNN writes the sums
     tensors = {n.outputs.at(0)};
     add(n.inputs, 0, operands);
   }
@@ -55,19 +56,14 @@ std::shared_ptr<const FusedAttention> find_fused(const Device& device, const Gra
 std::unique_ptr<Kernel> make_attention(const Device& device, const Graph& g, const Node& n) {
   const AttentionParams p = attention_params(g, n, 0);
   if (auto fused = find_fused(device, g, n, p, /*backward=*/false)) {
-    const bool has_sums = n.outputs.size() > 1 && n.outputs[1] != kNoTensor;
-    const int64_t own = fused->workspace_bytes();
-    const int64_t sums = has_sums ? 0 : p.dims.N * p.dims.H * p.dims.Tq * 4;
     return make_kernel(
-        [o = Operands(g, n), p, fused, has_sums, own](const KernelArgs& a) {
+        [o = Operands(g, n), p, fused](const KernelArgs& a) {
           const Parts<In> x(p, o.in(a, 0), o.in(a, 1), o.in(a, 2));
-          void* const spare = static_cast<std::byte*>(a.workspace) + own;
-          fused->run(
-              FusedAttention::Forward{x.q.data, x.k.data, x.v.data, o.out(a, 0).data,
-                                      has_sums ? a.out<float>(1) : static_cast<float*>(spare)},
-              a.workspace);
+          fused->run(FusedAttention::Forward{x.q.data, x.k.data, x.v.data, o.out(a, 0).data,
+                                             a.out<float>(1)},
+                     a.workspace);
         },
-        own + sums);
+        fused->workspace_bytes());
   }
   check_size(n, p);
   return make_kernel([o = Operands(g, n), p, stream = device.stream()](const KernelArgs& a) {

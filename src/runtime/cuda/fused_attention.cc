@@ -227,10 +227,6 @@ constexpr size_t kVersionMin = 91600;  // before it, gradients are wrong where T
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t aligned(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
 
-/// Bytes of ds, as engines keep it.
-int64_t ds_bytes(const AttentionDims& d, int64_t sequences, int64_t heads) {
-  return sequences * heads * (ceil_div(d.Tq, 128) * 128) * (ceil_div(d.Tk, 128) * 128) * 2;
-}
 constexpr int64_t kEngineOwn = 1 << 20;  // what an engine may use besides
 
 /// How many of `count` one part has, where `most` fit: equal parts, of which the last may begin
@@ -286,6 +282,10 @@ const void* at(const void* data, int64_t i, int64_t size) {
 }
 
 }  // namespace
+
+int64_t ds_bytes(const AttentionDims& d, int64_t sequences, int64_t heads) {
+  return sequences * heads * (ceil_div(d.Tq, 128) * 128) * (ceil_div(d.Tk, 128) * 128) * 2;
+}
 
 AttentionGraph::AttentionGraph(const AttentionProblem& problem, int64_t y_row,
                                cudnnHandle_t handle) {

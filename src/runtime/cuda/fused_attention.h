@@ -30,6 +30,9 @@ namespace trainyard::cuda {
 /// needs more is computed in parts. A fixed budget, as kConvolutionWorkspaceMax is.
 constexpr int64_t kAttentionWorkspaceMax = int64_t{512} << 20;
 
+/// Bytes of ds of so many sequences and heads, as engines keep it.
+int64_t ds_bytes(const kernels::AttentionDims& d, int64_t sequences, int64_t heads);
+
 struct AttentionProblem {
   bool backward = false;
   kernels::AttentionDims dims;                                  // without dropout

@@ -1,0 +1,114 @@
+// Catches: a graph of attention that is none for cuDNN: an operation too many, in another order or
+// of another type, for which it has no engine; more workspace than we reckon with. The library
+// itself is asked and compiles its kernels for described GPUs; the driver is a fake.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+#include "src/runtime/cuda/fused_attention.h"
+#include "tests/cuda/described_device.h"
+
+namespace trainyard::cuda {
+namespace {
+
+using kernels::AttentionDims;
+using kernels::cuda::Format;
+
+struct Case {
+  const char* name;
+  int64_t N, H, Tq, Tk, D;
+  bool causal, packed;
+  Format format = Format::kBf16;
+};
+
+AttentionProblem problem_of(const Case& c, bool backward) {
+  AttentionDims d{};
+  d.N = c.N;
+  d.H = c.H;
+  d.Tq = c.Tq;
+  d.Tk = c.Tk;
+  d.D = c.D;
+  d.q_row = d.kv_row = c.H * c.D * (c.packed ? 3 : 1);
+  d.scale = 0.125;
+  d.causal = c.causal;
+  return {backward, d, c.format};
+}
+
+/// Bytes of workspace of the first plan that is allowed; -1 without one.
+int64_t workspace_of(const AttentionProblem& p, cudnnBackendDescriptor_t device) {
+  const AttentionGraph graph(p, p.dims.H * p.dims.D, nullptr);
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    for (const BackendDescriptor& config : propose_engines(graph.graph(), mode, device)) {
+      if (!is_allowed(config.get(), {p.format, false})) continue;
+      if (const BackendDescriptor plan = described_plan(config.get(), device)) {
+        return dnn::get<int64_t>(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+      }
+    }
+  }
+  return -1;
+}
+
+class AttentionDescription : public ::testing::Test {
+ protected:
+  // Before cuDNN looks for the driver: what has its name already is not looked for again.
+  static void SetUpTestSuite() {
+    ASSERT_NE(dlopen(TRAINYARD_TEST_FAKE_DRIVER, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
+  }
+};
+
+void expect_plans(const Case& c, cudnnBackendDescriptor_t device) {
+  SCOPED_TRACE(c.name);
+  const int64_t forward = workspace_of(problem_of(c, false), device);
+  const int64_t backward = workspace_of(problem_of(c, true), device);
+  const int64_t ds = ds_bytes(problem_of(c, true).dims, c.N, c.H);
+  std::printf("%-22s workspace %lld and %lld bytes, ds %lld\n", c.name,
+              static_cast<long long>(forward), static_cast<long long>(backward),
+              static_cast<long long>(ds));
+  EXPECT_GE(forward, 0);
+  EXPECT_LE(forward, 1 << 20);
+  // The engine keeps ds: one that adds to dq in the order of its blocks would need no room for it.
+  EXPECT_GE(backward, c.N * c.H * c.Tq * c.Tk * 2);
+  EXPECT_LE(backward, ds + (1 << 20));
+}
+
+TEST_F(AttentionDescription, AnH100HasEngines) {
+  const BackendDescriptor device = h100();
+  if (!device) GTEST_SKIP() << "this cuDNN describes devices in another way";
+  for (const Case& c : {Case{"GPT-2", 8, 12, 1024, 1024, 64, true, true},
+                        Case{"GPT-2, 64 sequences", 64, 12, 1024, 1024, 64, true, true},
+                        Case{"ViT-S", 64, 6, 197, 197, 64, false, true},
+                        Case{"BERT in f16", 32, 12, 128, 128, 64, false, true, Format::kF16},
+                        Case{"cross attention", 4, 8, 100, 77, 64, false, false},
+                        Case{"more keys, causal", 4, 8, 77, 100, 64, true, false},
+                        Case{"more queries, causal", 4, 8, 100, 77, 64, true, false},
+                        Case{"small", 2, 2, 5, 5, 8, true, true, Format::kF16},
+                        Case{"wide", 2, 2, 512, 512, 256, true, true}}) {
+    expect_plans(c, device.get());
+  }
+}
+
+TEST_F(AttentionDescription, AnA100HasEngines) {
+  const BackendDescriptor device = a100();
+  if (!device) GTEST_SKIP() << "this cuDNN describes devices in another way";
+  for (const Case& c : {Case{"GPT-2", 8, 12, 1024, 1024, 64, true, true},
+                        Case{"ViT-S in f16", 64, 6, 197, 197, 64, false, true, Format::kF16},
+                        Case{"cross attention", 4, 8, 100, 77, 128, false, false}}) {
+    expect_plans(c, device.get());
+  }
+}
+
+// For these, our own kernels stay.
+TEST_F(AttentionDescription, HeadsThatNoEngineTakes) {
+  const BackendDescriptor device = a100();
+  if (!device) GTEST_SKIP() << "this cuDNN describes devices in another way";
+  const Case wide{"", 2, 2, 128, 128, 256, true, true};
+  EXPECT_GE(workspace_of(problem_of(wide, false), device.get()), 0);
+  EXPECT_EQ(workspace_of(problem_of(wide, true), device.get()), -1);
+  const Case odd{"", 2, 2, 128, 128, 20, true, true};
+  EXPECT_EQ(workspace_of(problem_of(odd, false), device.get()), -1);
+}
+
+}  // namespace
+}  // namespace trainyard::cuda
