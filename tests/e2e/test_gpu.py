@@ -125,7 +125,7 @@ class Gpu(unittest.TestCase):
         # Switched off: what the libraries propose first, which has other bits here.
         daemon = self.start("--time-algorithms", "false")
         self.checked(daemon)
-        off = self.submit(daemon, "off", "gpu", "recipe.epochs=1")
+        off = self.submit(daemon, "untimed", "gpu", "recipe.epochs=1")
         self.assertEqual(self.wait(daemon, off)["state"], "SUCCEEDED")
         self.assertNotEqual(self.weights(daemon, first), self.weights(daemon, off))
         self.assertEqual(table.read_text(), text)

@@ -51,6 +51,17 @@ TEST(ServiceConfig, EveryKeyAndValueIsUnderstoodOrRefused) {
   EXPECT_EQ(refusal_of(""), "");
 }
 
+TEST(ServiceConfig, TimingOfAlgorithmsCanBeSwitchedOff) {
+  Config config;
+  EXPECT_TRUE(config.time_algorithms);
+  ASSERT_TRUE(apply_setting("time_algorithms", "false", config).ok());
+  EXPECT_FALSE(config.time_algorithms);
+  Config again;
+  ASSERT_TRUE(apply_config_text(describe_config(config), "f", again).ok());
+  EXPECT_FALSE(again.time_algorithms);
+  EXPECT_NE(refusal_of("time_algorithms: no\n").find("true or false"), std::string::npos);
+}
+
 TEST(ServiceConfig, ASettingThatRepeatsIsAListInTheFileAndSeveralFlags) {
   Config config;
   ASSERT_TRUE(apply_config_text("ingest_root: [/tmp, /usr/]\n", "f", config).ok());
