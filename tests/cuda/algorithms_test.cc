@@ -53,8 +53,13 @@ cuda::Convolution convolution(const cuda::Device& device) {
   using enum kernels::cuda::Format;
   kernels::ConvDims d{{2, 3, 5, 5}, 4, {}, 1};
   d.window = {3, 3};
-  return {device, "conv", cuda::ConvolutionPass::kForward, d,
-          true,   true,   {kF32, kF32, kF32, false}};
+  return {device,
+          "conv",
+          cuda::ConvolutionPass::kForward,
+          d,
+          true,
+          cuda::Convolution::Epilogue::kBias,
+          {kF32, kF32, kF32, false}};
 }
 
 const cuda::MatmulDims kProduct{3, 5, 7};

@@ -638,7 +638,6 @@ const char* cudnnGetErrorString(cudnnStatus_t) { return "a status"; }
 void cudnnGetLastErrorString(char* message, size_t size) {
   if (size > 0) message[0] = '\0';
 }
-size_t cudnnGetVersion() { return 91900; }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   *handle = new cudnnContext;
   return CUDNN_STATUS_SUCCESS;

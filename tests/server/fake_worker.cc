@@ -119,7 +119,7 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
     const std::string node = task.names_faults() ? "conv1 (Conv): " : "";
     return worker.outcome(v1::Outcome::DEVICE_FAULT,
                           act == "kernel_fault" ? "KERNEL_FAULT" : "DEVICE_FAULT",
-                          node + "an error (error 7)");
+                          (node + "an error (error 7)").c_str());
   }
   if (act == "hang") {
     ::signal(SIGTERM, SIG_IGN);

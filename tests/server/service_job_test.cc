@@ -19,27 +19,6 @@ class ServiceJob : public ServiceTest {
     make_dataset();
   }
 
-  /// Every event of a job, and how its stream ended.
-  std::vector<v1::Event> watch(const std::string& id, int64_t after, grpc::Status* end,
-                               v1::WatchJobResponse::Start* start = nullptr) {
-    auto c = context();
-    v1::WatchJobRequest request;
-    request.set_name("tenants/default/jobs/" + id);
-    request.set_after(after);
-    auto stream = jobs_->WatchJob(c.get(), request);
-    std::vector<v1::Event> events;
-    v1::WatchJobResponse response;
-    bool first = true;
-    while (stream->Read(&response)) {
-      EXPECT_EQ(first, response.has_start()) << "start comes first and once";
-      if (first && start != nullptr) *start = response.start();
-      first = false;
-      if (response.has_event()) events.push_back(response.event());
-    }
-    *end = stream->Finish();
-    return events;
-  }
-
   static void expect_gapless(const std::vector<v1::Event>& events, int64_t after) {
     for (size_t i = 0; i < events.size(); ++i) {
       ASSERT_EQ(events[i].seq(), after + 1 + static_cast<int64_t>(i));

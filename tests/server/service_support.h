@@ -97,6 +97,27 @@ class ServiceTest : public ::testing::Test {
     return c;
   }
 
+  /// Every event of a job, and how its stream ended.
+  std::vector<v1::Event> watch(const std::string& id, int64_t after, grpc::Status* end,
+                               v1::WatchJobResponse::Start* start = nullptr) {
+    auto c = context();
+    v1::WatchJobRequest request;
+    request.set_name("tenants/default/jobs/" + id);
+    request.set_after(after);
+    auto stream = jobs_->WatchJob(c.get(), request);
+    std::vector<v1::Event> events;
+    v1::WatchJobResponse response;
+    bool first = true;
+    while (stream->Read(&response)) {
+      EXPECT_EQ(first, response.has_start()) << "start comes first and once";
+      if (first && start != nullptr) *start = response.start();
+      first = false;
+      if (response.has_event()) events.push_back(response.event());
+    }
+    *end = stream->Finish();
+    return events;
+  }
+
   /// Uploads `content` in one stream.
   grpc::Status upload(const std::string& content, v1::Upload* upload, bool finish = true) {
     auto c = context();
