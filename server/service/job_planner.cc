@@ -112,9 +112,11 @@ Choice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size, const De
   return cpu;
 }
 
-/// What a GPU alone holds is no part of a plan for the CPU.
-void plan_for(const std::string& device, v1::RunPlan& plan) {
-  if (device == kCpuDevice) plan.mutable_memory()->set_dataset_bytes(0);
+/// Whether the job may come to a GPU, now or when one can be used again.
+bool may_get_gpu(DeviceWish wish, const Devices& devices) {
+  return wish != DeviceWish::kCpu && std::ranges::any_of(devices.devices, [](const Device& d) {
+           return d.kind == DeviceKind::kGpu;
+         });
 }
 
 PlanDump dump_of(v1::PlanJobRequest::Dump dump) {
@@ -212,8 +214,8 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
   }
   const Devices devices = this->devices();
   if (Status s = check_satisfiable(job.wish, job.gpus, devices); !s.ok()) return s.error();
-  const Choice choice = choose_device(job.wish, job.gpus, job.engine.recipe.batch_size, devices);
-  plan_for(choice.device, planned.plan);
+  // What a GPU alone holds.
+  if (!may_get_gpu(job.wish, devices)) planned.plan.mutable_memory()->set_dataset_bytes(0);
   const int64_t needed = total_bytes(planned.plan.memory());
   ASSIGN_OR_RETURN(const Room room, find_room(job.wish, job.gpus, devices, needed));
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
@@ -232,7 +234,8 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
                   {"recompute_that_fits", std::string(name_of(advice.recompute))}};
     return e;
   }
-  planned.plan.set_device_advice(choice.advice);
+  planned.plan.set_device_advice(
+      choose_device(job.wish, job.gpus, job.engine.recipe.batch_size, devices).advice);
   planned.spec = std::move(job.spec);
   return planned;
 }
@@ -274,7 +277,8 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
                                       planned->job.engine.recipe.batch_size, devices);
   planned->plan.set_device(choice.device);
   planned->plan.mutable_run()->set_device_advice(choice.advice);
-  plan_for(choice.device, *planned->plan.mutable_run());
+  if (choice.device == kCpuDevice)
+    planned->plan.mutable_run()->mutable_memory()->set_dataset_bytes(0);
 
   v1::MeasureTask task;
   *task.mutable_spec() = planned->job.spec;

@@ -187,7 +187,7 @@ TEST_F(Cli, PlanOfADatasetsNameAsksTheServer) {
   EXPECT_NE(done.out.find("1,234,567"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("block0"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("parameters"), std::string::npos) << done.out;
-  EXPECT_NE(done.out.find("dataset     7 MiB"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("dataset        7 MiB"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("12 MiB"), std::string::npos) << "in all\n" << done.out;
   ASSERT_EQ(server_.state().plans.size(), 1u);
   EXPECT_EQ(server_.state().plans[0].spec().dataset().name(), "digits");

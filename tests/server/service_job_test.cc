@@ -369,6 +369,19 @@ TEST_F(ServiceGpus, AFaultOfOneSendsTheJobBackForAllOfThem) {
   }
 }
 
+// Planned on the CPU in the meantime, it would lack the room for the rows that a GPU holds.
+TEST_F(ServiceGpus, AJobThatWaitsForAGpuIsPlannedForOne) {
+  stop();
+  for (Device& gpu : gpus_) {
+    gpu.schedulable = false;
+    gpu.checking = true;
+  }
+  start();
+  const v1::Job job = submit_gpus("waits", "", 1);
+  EXPECT_EQ(job.state(), v1::QUEUED);
+  EXPECT_GT(job.plan().memory().dataset_bytes(), 0);
+}
+
 TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
   const auto plan_of = [&](int gpus) {
     v1::PlanJobRequest request;
