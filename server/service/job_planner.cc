@@ -216,14 +216,14 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
   if (Status s = check_satisfiable(job.wish, job.gpus, devices); !s.ok()) return s.error();
   // What a GPU alone holds.
   if (!may_get_gpu(job.wish, devices)) planned.plan.mutable_memory()->set_dataset_bytes(0);
+  if (Status s = make_room(job, devices, *planned.plan.mutable_memory()); !s.ok()) return s.error();
   const int64_t needed = total_bytes(planned.plan.memory());
   ASSIGN_OR_RETURN(const Room room, find_room(job.wish, job.gpus, devices, needed));
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
     ASSIGN_OR_RETURN(const DatasetSchema schema,
                      read_schema(service_.paths.dataset(job.dataset.digest)));
     const FitAdvice advice =
-        advise_fit(job.engine.model, job.engine.recipe, schema, room.plan_bytes_max(),
-                   planned.plan.memory().dataset_bytes(), job.gpus);
+        advise_fit(job.engine.model, job.engine.recipe, schema, room.plan_bytes_max(), 0, job.gpus);
     Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE",
                          shortage_text(needed, room) + "; " + describe(advice));
     e.metadata = {{"bytes_needed", std::to_string(needed + room.overhead_bytes)},
@@ -301,6 +301,14 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
         } else {
           return done(std::move(workspace).error());
         }
+        v1::MemoryPlan& memory = *plan.mutable_run()->mutable_memory();
+        const bool held = memory.dataset_bytes() > 0;
+        if (Status s = make_room(full.job, devices, memory); !s.ok()) return done(s.error());
+        if (held && memory.dataset_bytes() == 0) {
+          plan.add_warnings(
+              "the GPU has no room for the training rows beside the job: its batches "
+              "come from the host");
+        }
         *plan.mutable_fit() = fit_of(full, total_bytes(plan.run().memory()), devices);
         done(std::move(plan));
       });
@@ -316,6 +324,14 @@ Result<Room> JobPlanner::find_room(DeviceWish wish, int32_t gpus, const Devices&
   return largest_room(wish, gpus, devices, jobs, cpu_limit);
 }
 
+Status JobPlanner::make_room(const CheckedJob& job, const Devices& devices,
+                             v1::MemoryPlan& memory) const {
+  const int64_t needed = total_bytes(memory);
+  ASSIGN_OR_RETURN(const Room room, find_room(job.wish, job.gpus, devices, needed));
+  if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) memory.set_dataset_bytes(0);
+  return {};
+}
+
 v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes,
                                  const Devices& devices) const {
   v1::MemoryFit fit;
@@ -329,10 +345,9 @@ v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes,
   fit.set_bytes_available(room->available_bytes());
   fit.set_fits(plan_bytes <= room->plan_bytes_max());
   if (fit.fits()) return fit;
-  const v1::MemoryPlan& memory = full.plan.run().memory();
   const FitAdvice advice =
       advise_fit(full.job.engine.model, full.job.engine.recipe, full.schema, room->plan_bytes_max(),
-                 memory.workspace_bytes() + memory.dataset_bytes(), full.job.gpus);
+                 full.plan.run().memory().workspace_bytes(), full.job.gpus);
   fit.set_bytes_short(plan_bytes - room->plan_bytes_max());
   fit.set_message(shortage_text(plan_bytes, *room) + "; " + describe(advice));
   set_advice(advice, fit);

@@ -50,6 +50,8 @@ class JobPlanner {
   /// Where the job could have most memory. Jobs are looked at only if `needed_bytes` leaves doubt.
   Result<Room> find_room(DeviceWish wish, int32_t gpus, const Devices& devices,
                          int64_t needed_bytes) const;
+  /// Where the job does not fit with the rows that a GPU would hold, they stay on the host.
+  Status make_room(const CheckedJob& job, const Devices& devices, v1::MemoryPlan& memory) const;
   v1::MemoryFit fit_of(const FullPlan& plan, int64_t plan_bytes, const Devices& devices) const;
 
   ServiceContext& service_;

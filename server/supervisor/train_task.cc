@@ -73,6 +73,7 @@ Result<v1::Assignment> TrainTask::assignment() {
   if (const auto last = store_.jobs().find_attempt(job_.uid, job_.attempt - 1); last.ok()) {
     task.set_names_faults(last->outcome == kKernelFault);
   }
+  task.set_rows_stay_on_host(job_.plan.memory().dataset_bytes() == 0);
   if (options_.time_algorithms) task.set_algorithms_dir(options_.paths.algorithms().string());
   return assignment;
 }

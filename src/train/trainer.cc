@@ -87,7 +87,8 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
                          shape.objective.interface.category_codes});
 
   plan.memory.workspace_bytes = session.workspace_bytes();
-  const bool held = hold_rows(job.recipe, shape, open.data, preprocessing, backend, session);
+  const bool held =
+      job.holds_rows && hold_rows(job.recipe, shape, open.data, preprocessing, backend, session);
   if (held) {
     reporter.log("the training data lies on the device: " + human_bytes(plan.dataset_bytes));
   } else {

@@ -101,6 +101,8 @@ struct TrainJob {
       model_output;  // folder of the trained model (model.h); written when the job succeeds
   int threads = 1;
   int64_t ranks = 1;  // devices that train it together: a checkpoint tells; train() sets it
+  /// False: batches come from the host, although the device could hold the training rows.
+  bool holds_rows = true;
   /// Until its first checkpoint the job waits behind each node, so that a CudaError names the node
   /// whose kernel failed: slower, and the same bits.
   bool names_faults = false;

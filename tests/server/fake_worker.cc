@@ -105,6 +105,7 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
                       ("devices-" + std::to_string(task.attempt())));
     out << task.device();
     for (const std::string& device : task.devices()) out << " " << device;
+    if (task.rows_stay_on_host()) out << ", rows stay on the host";
   }
   if (act == "device_fault_once" && task.attempt() == 1) {
     return worker.outcome(v1::Outcome::DEVICE_FAULT, "DEVICE_FAULT", "one of them stopped");

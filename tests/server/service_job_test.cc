@@ -382,6 +382,32 @@ TEST_F(ServiceGpus, AJobThatWaitsForAGpuIsPlannedForOne) {
   EXPECT_GT(job.plan().memory().dataset_bytes(), 0);
 }
 
+TEST_F(ServiceGpus, RowsThatDoNotFitBesideTheJobStayOnTheHost) {
+  v1::PlanJobRequest request;
+  *request.mutable_spec() = gpu_request("", "", 1).spec();
+  v1::JobPlan plan;
+  ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &plan).ok());
+  const int64_t needed = total_bytes(plan.run().memory());
+  ASSERT_GT(plan.run().memory().dataset_bytes(), 0);
+  const auto told_of_it = [&] {
+    return std::ranges::any_of(plan.warnings(), [](const std::string& text) {
+      return text.find("its batches come from the host") != std::string::npos;
+    });
+  };
+  EXPECT_FALSE(told_of_it());
+  // Submitting does not know the workspace.
+  for (Device& gpu : gpus_) gpu.memory_bytes = needed - 4096 - 1;
+  restart();
+  ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &plan).ok());
+  EXPECT_TRUE(plan.fit().fits());
+  EXPECT_EQ(plan.run().memory().dataset_bytes(), 0);
+  EXPECT_TRUE(told_of_it());
+  const v1::Job job = submit_gpus("tight", "tell_devices", 1);
+  EXPECT_EQ(job.plan().memory().dataset_bytes(), 0);
+  EXPECT_EQ(told(wait_for("tight", v1::SUCCEEDED), 1),
+            "devices/gpu-0 devices/gpu-0, rows stay on the host");
+}
+
 TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
   const auto plan_of = [&](int gpus) {
     v1::PlanJobRequest request;
@@ -403,8 +429,11 @@ TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
       two.run().device_advice().find("2 GPUs (H), as asked: each computes 60 of the 120 rows"),
       std::string::npos)
       << two.run().device_advice();
-  const int64_t room = total_bytes(one.run().memory()) - 4096 - 1;  // without the workspace
-  EXPECT_GT(room, total_bytes(two.run().memory()));
+  const auto without_rows = [](const v1::JobPlan& plan) {
+    return total_bytes(plan.run().memory()) - plan.run().memory().dataset_bytes();
+  };
+  const int64_t room = without_rows(one) - 4096 - 1;  // without the workspace
+  EXPECT_GT(room, without_rows(two));
   for (Device& gpu : gpus_) gpu.memory_bytes = room;
   restart();
   v1::Job job;
