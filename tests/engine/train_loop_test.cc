@@ -277,8 +277,7 @@ TEST(Training, ResumesFromAnOlderCheckpointAfterAKill) {
   const auto result = run(parts, second);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(second.plan.first_step, 5);
-  ASSERT_EQ(second.lines.size(), 1u);
-  EXPECT_NE(second.lines[0].find("step-000000010 is damaged"), std::string::npos);
+  EXPECT_NE(second.line_with("step-000000010 is damaged"), "");
   EXPECT_EQ(weights_of(parts), weights_of(whole));
 }
 

@@ -59,6 +59,14 @@ class Recorder final : public Reporter {
     failed.emplace_back(step, error);
   }
   void log(std::string_view message) override { lines.emplace_back(message); }
+  /// The first line that holds `part`; empty if none does. Which other lines there are depends on
+  /// the device.
+  std::string line_with(std::string_view part) const {
+    for (const std::string& line : lines) {
+      if (line.find(part) != line.npos) return line;
+    }
+    return "";
+  }
 
   RunPlan plan;
   int batches = 0;

@@ -59,7 +59,9 @@ class ConvKernel final : public Kernel {
  private:
   static Convolution::Epilogue epilogue_of(const Node& n) {
     using enum Convolution::Epilogue;
-    return n.op == conv_relu_op() ? kBiasRelu : has_input(n, 2) ? kBias : kNone;
+    // By its name: the module has ops of its own, at other addresses than those of the graph.
+    if (n.op->type() == conv_relu_op()->type()) return kBiasRelu;
+    return has_input(n, 2) ? kBias : kNone;
   }
 
   Operands operands_;
