@@ -94,6 +94,15 @@ std::string name_of(kernels::cuda::Format format) {
   return format == kF32 ? "F32" : format == kBf16 ? "bf16" : "f16";
 }
 
+void add_numbers(std::string& key, const char* name, std::initializer_list<int64_t> values) {
+  key += std::string(" ") + name;
+  const char* before = "=";
+  for (const int64_t v : values) {
+    key += before + std::to_string(v);
+    before = ",";
+  }
+}
+
 Operands::Operands(const Graph& graph, const Node& node) {
   const auto stored = [&](TensorId id) {
     return id == kNoTensor ? Format::kF32 : format_of(graph.tensor(id));

@@ -88,8 +88,6 @@ OperationNames names_of(ConvolutionPass pass) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
 }
 
-int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 bool is_asymmetric(const kernels::Window& w) {
   return w.pad_top != w.pad_bottom || w.pad_left != w.pad_right;
 }
@@ -179,12 +177,7 @@ namespace {
 DnnProblem described(const ConvolutionProblem& p) {
   std::string key = "convolution";
   const auto add = [&](const char* name, std::initializer_list<int64_t> values) {
-    key += std::string(" ") + name;
-    const char* before = "=";
-    for (const int64_t v : values) {
-      key += before + std::to_string(v);
-      before = ",";
-    }
+    add_numbers(key, name, values);
   };
   const ConvDims& d = p.dims;
   const kernels::Window& w = d.window;

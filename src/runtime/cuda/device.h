@@ -30,6 +30,9 @@ using PinnedMemory = Handle<void, cudaFreeHost>;
 using BlasLt = Handle<cublasLtContext, cublasLtDestroy>;
 using Dnn = Handle<cudnnContext, cudnnDestroy>;
 
+/// Bytes of a piece of a workspace, so that the next piece is aligned as an allocation is.
+constexpr int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
 /// Host memory that a GPU can copy to and from while both go on. Throws std::bad_alloc.
 PinnedMemory make_pinned(int64_t bytes);
 

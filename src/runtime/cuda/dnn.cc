@@ -200,9 +200,8 @@ RestoredEngine restore_engine(cudnnBackendDescriptor_t graph, const EngineChoice
   restored.config = dnn::create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
   dnn::set(restored.config, CUDNN_ATTR_ENGINECFG_ENGINE, {engine.get()});
   if (!knobs.empty()) {
-    check(cudnnBackendSetAttribute(restored.config.get(), CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
-                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, std::ssize(knobs), knobs.data()),
-          "the knobs of a cuDNN engine");
+    dnn::set(restored.config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+             std::span<const cudnnBackendDescriptor_t>(knobs));
   }
   dnn::finalize(restored.config, "a cuDNN engine's configuration");
   return restored;

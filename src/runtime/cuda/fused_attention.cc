@@ -225,7 +225,6 @@ void add_backward(GraphBuilder& g, const AttentionProblem& p, const Layout& at) 
 constexpr size_t kVersionMin = 91600;  // before it, gradients are wrong where Tk % 128 != 0
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t aligned(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
 
 constexpr int64_t kEngineOwn = 1 << 20;  // what an engine may use besides
 

@@ -1,6 +1,8 @@
 // src/runtime/cuda/kernels.h: the tables of the cuda backend, one per family file.
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +19,8 @@ using CudaEntry = KernelEntry<const Device>;
 kernels::cuda::Format format_of(const TensorInfo& tensor);
 /// "F32", "bf16" or "f16".
 std::string name_of(kernels::cuda::Format format);
+/// Adds " name=1,2,3" to the key of a problem whose algorithm is chosen (src/runtime/algorithms.h).
+void add_numbers(std::string& key, const char* name, std::initializer_list<int64_t> values);
 
 /// A node's operands as kernels take them. How each is stored is asked once, when the kernel is
 /// prepared.

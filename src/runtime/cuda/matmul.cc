@@ -20,8 +20,6 @@ constexpr int kCandidatesMax = 8;
 constexpr uint32_t kReductionSchemes =
     CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
-int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 template <typename T>
 void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
   check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value),
@@ -92,12 +90,7 @@ bool has_other_matrix(const MatmulDims& d) {
 std::string key_of(const MatmulDims& d) {
   std::string key = "matmul";
   const auto add = [&](const char* name, std::initializer_list<int64_t> values) {
-    key += std::string(" ") + name;
-    const char* before = "=";
-    for (const int64_t v : values) {
-      key += before + std::to_string(v);
-      before = ",";
-    }
+    add_numbers(key, name, values);
   };
   add("sizes", {d.m, d.n, d.k});
   add("batch", {d.batch, d.stride_a, d.stride_b, d.stride_c});

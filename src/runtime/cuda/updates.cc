@@ -197,8 +197,6 @@ class MuonKernel final : public Kernel {
   }
 
  private:
-  static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
   CUstream_st* stream_;
   Operands operands_;
   MuonParams s_;
