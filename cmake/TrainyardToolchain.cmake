@@ -18,7 +18,9 @@ endif()
 
 find_program(TRAINYARD_CCACHE ccache)
 if(TRAINYARD_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TRAINYARD_CCACHE})
+  # Without these ccache does not keep what includes a precompiled header. The precompiled header's own content counts.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TRAINYARD_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${TRAINYARD_CCACHE})
 endif()
 find_program(TRAINYARD_MOLD mold)
@@ -47,15 +49,33 @@ add_library(trainyard_warnings INTERFACE)
 target_compile_options(trainyard_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # GCC 12 warns falsely about "literal" + std::string (GCC bug 105651).
-  target_compile_options(trainyard_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+  # GCC 12 warns falsely about "literal" + std::string (GCC bug 105651), and about std::string's own copies where the
+  # standard library is precompiled.
+  target_compile_options(trainyard_warnings INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>)
 endif()
 if(TRAINYARD_WERROR)
   target_compile_options(trainyard_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 
-# trainyard_library(NAME SOURCES... ): a static library with the project's options and warnings.
+include(TrainyardPrecompiled)
+
+# trainyard_library(NAME [PRECOMPILED SET] SOURCES...): a static library with the project's options and warnings, and a
+# set of precompiled headers (TrainyardPrecompiled.cmake), by default the standard library's.
 function(trainyard_library name)
-  add_library(${name} STATIC ${ARGN})
+  cmake_parse_arguments(ARG "" "PRECOMPILED" "" ${ARGN})
+  if(NOT ARG_PRECOMPILED)
+    set(ARG_PRECOMPILED standard)
+  endif()
+  add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PUBLIC trainyard_options PRIVATE trainyard_warnings)
+  trainyard_precompiled(${name} ${ARG_PRECOMPILED})
+endfunction()
+
+# trainyard_cold(TARGET...): code whose own time nobody notices, such as the command line's and the importers'. Release
+# builds spend a quarter less on compiling it.
+function(trainyard_cold)
+  foreach(target IN LISTS ARGN)
+    target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+  endforeach()
 endfunction()
