@@ -98,7 +98,7 @@ TEST(Executor, FaultsOnAWrongSizeAndOnAnArenaThatIsTooSmall) {
   const CaseGraph c = small_net();
   const auto prepare = [&] { return PreparedProgram(compile(c.graph, {}), *backend); };
   const Program p = prepare().program();
-  Arena small(*backend, p.persistent_bytes, p.transient_bytes - kArenaAlignment, 0);
+  Arena small(*backend, p.persistent_bytes, p.transient_bytes - kHostAlignment, 0);
   EXPECT_THROW(Executor(prepare(), small), InvariantError);
   Arena arena(*backend, p.persistent_bytes, p.transient_bytes, 0);
   Executor executor(prepare(), arena);

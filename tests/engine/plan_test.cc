@@ -121,7 +121,7 @@ TEST(PlanVerify, CatchesABufferThatIsGivenAwayTooEarly) {
   std::swap(bad.order[1], bad.order[2]);
   EXPECT_THROW(verify(bad), InvariantError);
   bad = good;
-  bad.transient_bytes -= kArenaAlignment;
+  bad.transient_bytes -= kHostAlignment;
   EXPECT_THROW(verify(bad), InvariantError);
 }
 
