@@ -67,7 +67,7 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& optio
       std::make_shared<Algorithms>(Algorithms::Options{algorithms, /*times=*/false}));
   const TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, temporary.path() / "dataset"));
-  auto planned = plan_job(engine.model, engine.recipe, schema, dump, ranks);
+  auto planned = plan_job(engine.model, engine.recipe, schema, dump, ranks, backend->alignment());
   if (!planned.ok()) return spec.with_positions(std::move(planned).error());
 
   if (spec.has_weights()) {
@@ -78,7 +78,8 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& optio
     planned->run.initial_weights = std::move(*report);
   }
 
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(engine.recipe, engine.model, schema, ranks));
+  ASSIGN_OR_RETURN(const RunShape shape,
+                   check_recipe(engine.recipe, engine.model, schema, ranks, backend->alignment()));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(engine.model, engine.recipe, schema, shape));
   if (Status s = check_kernels(programs, *backend); !s.ok()) return std::move(s).error();
   planned->run.memory.workspace_bytes = measure_workspace(std::move(programs), *backend);
@@ -99,7 +100,8 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& optio
   if (!fit.fits()) {
     const FitAdvice advice =
         advise_fit(engine.model, engine.recipe, schema, available,
-                   planned->run.memory.workspace_bytes + planned->run.dataset_bytes, ranks);
+                   planned->run.memory.workspace_bytes + planned->run.dataset_bytes, ranks,
+                   backend->alignment());
     fit.set_bytes_short(needed - available);
     set_advice(advice, fit);
     fit.set_message("the job needs " + human_bytes(needed) + " of memory" +

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "kernels/alignment.h"
 #include "kernels/cpu/simd/activation.h"
 #include "kernels/cpu/simd/elementwise.h"
 #include "kernels/cpu/simd/simd.h"
@@ -266,7 +267,7 @@ void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, const fl
 
 int64_t batch_norm_relu_backward_workspace_bytes(const BatchNormDims& d, const ImageStrides& s,
                                                  bool wants_dx_or_g) {
-  const int64_t sums = (batch_norm_workspace_bytes(d) + 63) / 64 * 64;
+  const int64_t sums = round_up(batch_norm_workspace_bytes(d), kHostAlignment);
   if (is_rows(d, s) || wants_dx_or_g) return sums;
   return sums + d.x.C * d.values_per_channel() * static_cast<int64_t>(sizeof(float));
 }
@@ -276,7 +277,7 @@ void batch_norm_relu_backward(const BatchNormDims& d, const ImageStrides& s, con
                               const float* inv_std, const float* b, const float* y, float* dx,
                               float* dscale, float* db, float* g, void* workspace, Team& team) {
   if (!is_rows(d, s)) {
-    const int64_t sums = (batch_norm_workspace_bytes(d) + 63) / 64 * 64;
+    const int64_t sums = round_up(batch_norm_workspace_bytes(d), kHostAlignment);
     auto* spare = reinterpret_cast<float*>(static_cast<std::byte*>(workspace) + sums);
     per_channel(d, team, [&](int64_t c) {
       const auto at = [&](auto* p) { return p == nullptr ? nullptr : p + c * s.c; };

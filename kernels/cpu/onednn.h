@@ -14,6 +14,8 @@
 #include <initializer_list>
 #include <vector>
 
+#include "kernels/alignment.h"
+
 namespace trainyard::kernels::cpu {
 
 const dnnl::engine& onednn_engine();
@@ -38,10 +40,9 @@ class SingleThreadScope {
 /// Cuts one workspace into aligned pieces.
 class WorkspaceLayout {
  public:
-  static constexpr int64_t kAlignment = 64;
   int64_t add(int64_t bytes) {
     const int64_t offset = size_bytes_;
-    size_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    size_bytes_ += round_up(bytes, kHostAlignment);
     return offset;
   }
   int64_t add(const dnnl::memory::desc& desc) { return add(static_cast<int64_t>(desc.get_size())); }

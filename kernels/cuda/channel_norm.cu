@@ -12,6 +12,7 @@
 //          F32.
 #include <cmath>
 
+#include "kernels/alignment.h"
 #include "kernels/batch_norm.h"
 #include "kernels/cuda/reduction.h"
 #include "kernels/cuda/walk.h"
@@ -373,7 +374,7 @@ Norm batch_norm_of(const BatchNormDims& d, const float* mean, const float* inv_s
   return {mean, inv_std, scale, b, Divisor(1), Divisor(d.x.C)};
 }
 
-int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+int64_t aligned(int64_t bytes) { return round_up(bytes, kCudaAlignment); }
 
 // Group normalisation: channels of an image first, then the channels of a group.
 

@@ -7,6 +7,7 @@
 //          to it in 11 us, pooled in 6 us.
 #include "kernels/embedding.h"
 
+#include "kernels/alignment.h"
 #include "kernels/cuda/row.h"
 #include "kernels/cuda/scatter_rows.h"
 #include "kernels/embedding_bag.h"
@@ -220,7 +221,7 @@ ScatterDims scatter_dims(const EmbeddingBagDims& d) {
   return {d.N * d.T, d.V, d.D, d.T, d.padding};
 }
 /// Of the bags' scales, in front of what scatter_rows works with.
-int64_t scale_bytes(const EmbeddingBagDims& d) { return (d.N * 4 + 255) / 256 * 256; }
+int64_t scale_bytes(const EmbeddingBagDims& d) { return round_up(d.N * 4, kCudaAlignment); }
 
 }  // namespace
 

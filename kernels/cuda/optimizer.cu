@@ -12,6 +12,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/alignment.h"
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/updates.h"
@@ -96,7 +97,7 @@ bool takes_fours(const U& u) {
 
 /// Bytes of a table before its updates.
 int64_t updates_at(int64_t chunks) {
-  return (chunks * static_cast<int64_t>(sizeof(Chunk)) + 63) / 64 * 64;
+  return round_up(chunks * static_cast<int64_t>(sizeof(Chunk)), kCudaAlignment);
 }
 
 // Muon. x is summed while it is made; the sum is joined by whoever divides by it.

@@ -119,6 +119,10 @@ bool may_get_gpu(DeviceWish wish, const Devices& devices) {
          });
 }
 
+/// What a device asks of its memory (Backend::alignment()). A job that may come to a GPU is planned
+/// for one; the worker that starts it plans again, for its device.
+int64_t alignment_for(bool gpu) { return gpu ? kCudaAlignment : kHostAlignment; }
+
 PlanDump dump_of(v1::PlanJobRequest::Dump dump) {
   switch (dump) {
     case v1::PlanJobRequest::GRAPH:
@@ -162,6 +166,7 @@ struct JobPlanner::CheckedJob {
 struct JobPlanner::FullPlan {
   CheckedJob job;
   DatasetSchema schema;
+  Choice device;
   v1::JobPlan plan;
 };
 
@@ -204,7 +209,9 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
   ASSIGN_OR_RETURN(CheckedJob job, check(spec));
   PlannedJob planned;
   planned.dataset = job.dataset.ref();
-  ASSIGN_OR_RETURN(planned.plan, plan_on_dataset(spec, job.dataset));
+  const Devices devices = this->devices();
+  const int64_t alignment = alignment_for(may_get_gpu(job.wish, devices));
+  ASSIGN_OR_RETURN(planned.plan, plan_on_dataset(spec, job.dataset, alignment));
   if (job.initial_weights) {
     planned.initial_model_id = job.initial_weights->id;
     ASSIGN_OR_RETURN(const DatasetSchema schema,
@@ -212,7 +219,6 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
     ASSIGN_OR_RETURN(auto report, job.plan_weights(schema));
     if (report) *planned.plan.mutable_initial_weights() = std::move(*report);
   }
-  const Devices devices = this->devices();
   if (Status s = check_satisfiable(job.wish, job.gpus, devices); !s.ok()) return s.error();
   // What a GPU alone holds.
   if (!may_get_gpu(job.wish, devices)) planned.plan.mutable_memory()->set_dataset_bytes(0);
@@ -222,8 +228,8 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
     ASSIGN_OR_RETURN(const DatasetSchema schema,
                      read_schema(service_.paths.dataset(job.dataset.digest)));
-    const FitAdvice advice =
-        advise_fit(job.engine.model, job.engine.recipe, schema, room.plan_bytes_max(), 0, job.gpus);
+    const FitAdvice advice = advise_fit(job.engine.model, job.engine.recipe, schema,
+                                        room.plan_bytes_max(), 0, job.gpus, alignment);
     Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE",
                          shortage_text(needed, room) + "; " + describe(advice));
     e.metadata = {{"bytes_needed", std::to_string(needed + room.overhead_bytes)},
@@ -240,7 +246,8 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
   return planned;
 }
 
-Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& request) {
+Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& request,
+                                                     const Devices& devices) {
   if (!v1::PlanJobRequest::Dump_IsValid(request.dump())) {
     return field_error(
         "FIELD_UNSUPPORTED", "dump",
@@ -251,9 +258,11 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   const Result<DatasetSchema> schema = read_schema(service_.paths.dataset(full.job.dataset.digest));
   if (!schema.ok()) return internal_error("PlanJob", schema.error().message);  // it was READY
   full.schema = *schema;
-  ASSIGN_OR_RETURN(const JobPlan plan,
-                   plan_job(full.job.engine.model, full.job.engine.recipe, full.schema,
-                            dump_of(request.dump()), full.job.gpus));
+  full.device =
+      choose_device(full.job.wish, full.job.gpus, full.job.engine.recipe.batch_size, devices);
+  ASSIGN_OR_RETURN(const JobPlan plan, plan_job(full.job.engine.model, full.job.engine.recipe,
+                                                full.schema, dump_of(request.dump()), full.job.gpus,
+                                                alignment_for(full.device.device != kCpuDevice)));
   if (plan.dump.size() > kDumpBytesMax) {
     return make_error(ErrorCode::kOutOfRange, "DUMP_TOO_LARGE",
                       "the dump has " + human_bytes(static_cast<int64_t>(plan.dump.size())) +
@@ -268,13 +277,12 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
 }
 
 void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done) {
-  Result<FullPlan> planned = plan_layers(request);
-  if (!planned.ok()) return done(std::move(planned).error());
   const Devices devices = this->devices();
+  Result<FullPlan> planned = plan_layers(request, devices);
+  if (!planned.ok()) return done(std::move(planned).error());
   if (Status s = check_satisfiable(planned->job.wish, planned->job.gpus, devices); !s.ok())
     return done(s.error());
-  const Choice choice = choose_device(planned->job.wish, planned->job.gpus,
-                                      planned->job.engine.recipe.batch_size, devices);
+  const Choice& choice = planned->device;
   planned->plan.set_device(choice.device);
   planned->plan.mutable_run()->set_device_advice(choice.advice);
   if (choice.device == kCpuDevice)
@@ -347,7 +355,8 @@ v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes,
   if (fit.fits()) return fit;
   const FitAdvice advice =
       advise_fit(full.job.engine.model, full.job.engine.recipe, full.schema, room->plan_bytes_max(),
-                 full.plan.run().memory().workspace_bytes(), full.job.gpus);
+                 full.plan.run().memory().workspace_bytes(), full.job.gpus,
+                 alignment_for(full.device.device != kCpuDevice));
   fit.set_bytes_short(plan_bytes - room->plan_bytes_max());
   fit.set_message(shortage_text(plan_bytes, *room) + "; " + describe(advice));
   set_advice(advice, fit);
@@ -367,12 +376,13 @@ Devices JobPlanner::devices() {
   return fresh;
 }
 
-Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset) {
+Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset,
+                                                int64_t alignment) {
   v1::JobSpec numbers;  // what the plan depends on
   *numbers.mutable_model() = spec.model();
   *numbers.mutable_recipe() = spec.recipe();
   numbers.mutable_resources()->set_gpus(gpus_of(spec));
-  const std::string key = dataset.digest + digest_of(numbers);
+  const std::string key = dataset.digest + digest_of(numbers) + std::to_string(alignment);
   {
     const std::lock_guard lock(mu_);
     if (const auto it = plans_.find(key); it != plans_.end()) {
@@ -384,7 +394,7 @@ Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const D
   const Result<DatasetSchema> schema = read_schema(service_.paths.dataset(dataset.digest));
   if (!schema.ok()) return internal_error("SubmitJob", schema.error().message);  // it was READY
   ASSIGN_OR_RETURN(const RunPlan plan,
-                   plan_run(engine.model, engine.recipe, *schema, gpus_of(spec)));
+                   plan_run(engine.model, engine.recipe, *schema, gpus_of(spec), alignment));
   v1::RunPlan on_wire = to_proto(plan);
 
   const std::lock_guard lock(mu_);

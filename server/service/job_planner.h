@@ -24,8 +24,8 @@ struct PlannedJob {
   std::string initial_model_id;  // of recipe.initial_weights; empty: none
 };
 
-/// Thread-safe. Plans are pure functions of (dataset, model, recipe, GPUs), so the newest are kept:
-/// a sweep of many jobs plans each shape once.
+/// Thread-safe. Plans are pure functions of (dataset, model, recipe, GPUs, alignment of the
+/// device's memory), so the newest are kept: a sweep of many jobs plans each shape once.
 class JobPlanner {
  public:
   explicit JobPlanner(ServiceContext& service) : service_(service) {}
@@ -43,8 +43,9 @@ class JobPlanner {
   struct FullPlan;
 
   Result<CheckedJob> check(const v1::JobSpec& spec) const;
-  Result<v1::RunPlan> plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset);
-  Result<FullPlan> plan_layers(const v1::PlanJobRequest& request);
+  Result<v1::RunPlan> plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset,
+                                      int64_t alignment);
+  Result<FullPlan> plan_layers(const v1::PlanJobRequest& request, const Devices& devices);
   /// The devices as they were within the last second: reading them costs more than planning a job.
   Devices devices();
   /// Where the job could have most memory. Jobs are looked at only if `needed_bytes` leaves doubt.

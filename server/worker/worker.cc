@@ -271,10 +271,11 @@ Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   ASSIGN_OR_RETURN(const EngineSpec spec, to_engine(task.spec()));
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_schema(task.dataset_dir()));
   const int64_t ranks = std::max(1, task.spec().resources().gpus());
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(spec.recipe, spec.model, schema, ranks));
-  ASSIGN_OR_RETURN(RunPrograms programs, compile_run(spec.model, spec.recipe, schema, shape));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    open_backend(task.device(), task.threads()));
+  ASSIGN_OR_RETURN(const RunShape shape,
+                   check_recipe(spec.recipe, spec.model, schema, ranks, backend->alignment()));
+  ASSIGN_OR_RETURN(RunPrograms programs, compile_run(spec.model, spec.recipe, schema, shape));
   // Only read: the device may be busy, and a job that starts there needs the room.
   backend->use_algorithms(
       std::make_shared<Algorithms>(Algorithms::Options{task.algorithms_dir(), /*times=*/false}));

@@ -20,7 +20,7 @@ void place_persistent(Program& program, const PersistentLayout* earlier) {
     for (size_t i = 0; i < program.graph.tensors().size(); ++i) {
       const TensorInfo& t = program.graph.tensors()[i];
       if (t.role != role) continue;
-      Placement place{Segment::kPersistent, end, padded_bytes(t.type.bytes())};
+      Placement place{Segment::kPersistent, end, round_up(t.type.bytes(), program.alignment)};
       if (earlier != nullptr && earlier->by_name.contains(t.name)) {
         place.offset_bytes = earlier->by_name.at(t.name).offset_bytes;
         TRAINYARD_CHECK(earlier->by_name.at(t.name).size_bytes == place.size_bytes,
@@ -66,7 +66,7 @@ void account_transient(Program& program, const std::vector<Buffer>& buffers) {
 }
 
 void place_transient(Program& program) {
-  const std::vector<Buffer> buffers = find_buffers(program.graph, program.order);
+  const std::vector<Buffer> buffers = find_buffers(program.graph, program.order, program.alignment);
   const PlacedBuffers placed = place_buffers(buffers);
   for (size_t b = 0; b < buffers.size(); ++b) {
     for (const TensorId id : buffers[b].tensors) {
@@ -89,6 +89,8 @@ Program compile(Graph graph, const CompileOptions& options) {
   program.graph.verify();
   program.order = schedule(program.graph);
   program.placements.resize(program.graph.tensors().size());
+  program.alignment =
+      options.persistent != nullptr ? options.persistent->alignment : options.alignment;
   place_persistent(program, options.persistent);
   place_transient(program);
   for (const Node& node : program.graph.nodes()) {
@@ -110,6 +112,7 @@ PersistentLayout persistent_layout(const Program& program) {
     }
   }
   layout.size_bytes = program.persistent_bytes;
+  layout.alignment = program.alignment;
   return layout;
 }
 

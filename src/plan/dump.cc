@@ -60,7 +60,7 @@ std::string Program::dump_memory() const {
     text += padded(place_text(placements[i]), 12) + right(placements[i].size_bytes, 10) +
             "  always     " + graph.tensors()[i].name + "\n";
   }
-  for (const Buffer& b : find_buffers(graph, order)) {
+  for (const Buffer& b : find_buffers(graph, order, alignment)) {
     const Placement& place = placements[static_cast<size_t>(b.tensors.front())];
     text += padded(place_text(place), 12) + right(b.size_bytes, 10) + "  " +
             padded(std::to_string(b.first) + ".." + std::to_string(b.last), 10);

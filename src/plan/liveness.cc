@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/alignment.h"
 #include "src/graph/op.h"
-#include "src/plan/program.h"
 
 namespace trainyard {
 namespace {
@@ -36,8 +36,11 @@ std::vector<Lifetime> lifetimes(const Graph& graph, const std::vector<NodeId>& o
 /// Gives every tensor that is not persistent its buffer, step by step.
 class BufferFinder {
  public:
-  explicit BufferFinder(const Graph& graph, const std::vector<NodeId>& order)
-      : graph_(graph), lives_(lifetimes(graph, order)), buffer_of_(lives_.size(), kNone) {}
+  BufferFinder(const Graph& graph, const std::vector<NodeId>& order, int64_t alignment)
+      : graph_(graph),
+        lives_(lifetimes(graph, order)),
+        alignment_(alignment),
+        buffer_of_(lives_.size(), kNone) {}
 
   std::vector<Buffer> run(const std::vector<NodeId>& order) {
     for (size_t i = 0; i < lives_.size(); ++i) {
@@ -63,7 +66,7 @@ class BufferFinder {
     const auto index = static_cast<size_t>(id);
     buffer_of_[index] = buffers_.size();
     buffers_.push_back({{id},
-                        padded_bytes(graph_.tensor(id).stored_bytes()),
+                        round_up(graph_.tensor(id).stored_bytes(), alignment_),
                         lives_[index].first,
                         lives_[index].last});
   }
@@ -100,6 +103,7 @@ class BufferFinder {
 
   const Graph& graph_;
   const std::vector<Lifetime> lives_;
+  const int64_t alignment_;
   std::vector<size_t> buffer_of_;  // by tensor
   std::vector<size_t> taken_;      // by outputs of this step
   std::vector<Buffer> buffers_;
@@ -107,14 +111,11 @@ class BufferFinder {
 
 }  // namespace
 
-int64_t padded_bytes(int64_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
-
 bool is_view(const Node& node) { return node.op->precision_rule().moves; }
 
-std::vector<Buffer> find_buffers(const Graph& graph, const std::vector<NodeId>& order) {
-  return BufferFinder(graph, order).run(order);
+std::vector<Buffer> find_buffers(const Graph& graph, const std::vector<NodeId>& order,
+                                 int64_t alignment) {
+  return BufferFinder(graph, order, alignment).run(order);
 }
 
 }  // namespace trainyard

@@ -17,8 +17,10 @@ struct Buffer {
 };
 
 /// Buffers of all tensors that are not persistent, in order of their first tensor. Inputs and
-/// marked outputs are in use to the end; inputs from the beginning.
-std::vector<Buffer> find_buffers(const Graph& graph, const std::vector<NodeId>& order);
+/// marked outputs are in use to the end; inputs from the beginning. Sizes are padded to
+/// `alignment`.
+std::vector<Buffer> find_buffers(const Graph& graph, const std::vector<NodeId>& order,
+                                 int64_t alignment);
 
 /// The node's output has the numbers of its input in their order: where both are laid out and
 /// stored alike it is a second name of the same memory, and nothing is copied.
@@ -28,6 +30,4 @@ constexpr bool is_persistent(Role role) {
   return role == Role::kParameter || role == Role::kState || role == Role::kOptimizerState ||
          role == Role::kAccumulator;
 }
-int64_t padded_bytes(int64_t bytes);
-
 }  // namespace trainyard

@@ -7,13 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "kernels/alignment.h"
 #include "src/base/result.h"
 #include "src/graph/graph.h"
 #include "src/passes/passes.h"
 
 namespace trainyard {
-
-constexpr int64_t kArenaAlignment = 64;  // bytes; a cache line, a 512-bit vector
 
 /// Where a tensor lives. The persistent segment holds parameters, state, optimizer state and
 /// gradient sums and is shared by all programs of a job (train, evaluate); the transient one is
@@ -23,10 +22,10 @@ enum class Segment : uint8_t { kPersistent, kTransient };
 struct Placement {
   Segment segment = Segment::kTransient;
   int64_t offset_bytes = 0;
-  int64_t size_bytes = 0;  // padded to kArenaAlignment
+  int64_t size_bytes = 0;  // padded to the program's alignment
 };
 
-/// Bytes by purpose, each padded to kArenaAlignment; they sum to the arena's size. Inputs,
+/// Bytes by purpose, each padded to the program's alignment; they sum to the arena's size. Inputs,
 /// gradients of parameters and activations share the transient segment: each is counted as of the
 /// step where most is live, and what packing loses to gaps is counted with the activations.
 struct MemoryBreakdown {
@@ -47,12 +46,14 @@ struct MemoryBreakdown {
 struct PersistentLayout {
   std::map<std::string, Placement, std::less<>> by_name;
   int64_t size_bytes = 0;
+  int64_t alignment = kHostAlignment;
 };
 
 struct Program {
   Graph graph;
-  std::vector<NodeId> order;          // every node once
-  std::vector<Placement> placements;  // by TensorId
+  std::vector<NodeId> order;           // every node once
+  std::vector<Placement> placements;   // by TensorId
+  int64_t alignment = kHostAlignment;  // of every offset and size
   int64_t persistent_bytes = 0;
   int64_t transient_bytes = 0;
   MemoryBreakdown memory;
@@ -68,7 +69,9 @@ struct CompileOptions {
   Recompute recompute = Recompute::kNone;
   Precision precision = Precision::kFp32;
   PassOptions passes = default_passes();
-  const PersistentLayout* persistent = nullptr;  // agree with an earlier program of the same job
+  int64_t alignment = kHostAlignment;  // Backend::alignment() of the device that will run it
+  // Agree with an earlier program of the same job, in its alignment.
+  const PersistentLayout* persistent = nullptr;
 };
 
 /// Passes, schedule, liveness, placement. `graph` is taken over; its tensor ids stay valid,
@@ -77,8 +80,9 @@ struct CompileOptions {
 /// again still holds its value in the next run.
 Program compile(Graph graph, const CompileOptions& options);
 
-/// Faults if the program breaks an invariant: each node once, after what it reads; every read finds
-/// the value that was written, whatever shares its memory. Written apart from compile().
+/// Faults if the program breaks an invariant: each node once, after what it reads; every tensor at
+/// a multiple of the program's alignment; every read finds the value that was written, whatever
+/// shares its memory. Written apart from compile().
 void verify(const Program& program);
 
 PersistentLayout persistent_layout(const Program& program);

@@ -4,6 +4,7 @@
 #include <deque>
 #include <set>
 
+#include "kernels/alignment.h"
 #include "src/base/check.h"
 #include "src/graph/op.h"
 #include "src/plan/liveness.h"
@@ -40,12 +41,13 @@ std::vector<std::set<NodeId>> update_predecessors(const Graph& graph) {
   return before;
 }
 
-/// Bytes that an update keeps alive as long as it waits: of computed tensors that it reads.
+/// Bytes that an update keeps alive as long as it waits: of computed tensors that it reads. Padded
+/// as on the host, so that every device runs the nodes in one order.
 int64_t held_bytes(const Graph& graph, const Node& update) {
   int64_t bytes = 0;
   for (const TensorId id : update.inputs) {
     if (id == kNoTensor || graph.tensor(id).producer == kNoNode) continue;
-    bytes += padded_bytes(graph.tensor(id).stored_bytes());
+    bytes += round_up(graph.tensor(id).stored_bytes(), kHostAlignment);
   }
   return bytes;
 }

@@ -47,7 +47,7 @@ void check_bounds(const Program& program) {
     const TensorInfo& t = program.graph.tensors()[i];
     const bool persistent = p.segment == Segment::kPersistent;
     TRAINYARD_CHECK(persistent == is_persistent(t.role), t.name + " is in the wrong segment");
-    TRAINYARD_CHECK(p.offset_bytes >= 0 && p.offset_bytes % kArenaAlignment == 0,
+    TRAINYARD_CHECK(p.offset_bytes >= 0 && p.offset_bytes % program.alignment == 0,
                     t.name + " is not aligned");
     TRAINYARD_CHECK(p.size_bytes >= t.stored_bytes(), t.name + " has too little memory");
     TRAINYARD_CHECK(p.offset_bytes + p.size_bytes <=

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <new>
 
+#include "kernels/alignment.h"
 #include "src/base/check.h"
-#include "src/plan/program.h"
 
 namespace trainyard {
 namespace {
@@ -43,11 +43,11 @@ void Backend::gather_rows(const kernels::HeldRows& /*held*/, const kernels::Held
 
 void* Backend::allocate_host(int64_t bytes) {
   return ::operator new (static_cast<size_t>(bytes),
-                         std::align_val_t{static_cast<size_t>(kArenaAlignment)});
+                         std::align_val_t{static_cast<size_t>(kHostAlignment)});
 }
 
 void Backend::release_host(void* memory) noexcept {
-  ::operator delete (memory, std::align_val_t{static_cast<size_t>(kArenaAlignment)});
+  ::operator delete (memory, std::align_val_t{static_cast<size_t>(kHostAlignment)});
 }
 
 }  // namespace trainyard

@@ -23,12 +23,14 @@ struct HeldRows;  // kernels/held_rows.h
 struct HeldSample;
 }  // namespace kernels
 
-/// Pointers of one step, bound once: placements never move. A left-out tensor is nullptr.
+/// Pointers of one step, bound once: placements never move. A left-out tensor is nullptr. Every
+/// other one, and the workspace, is a multiple of Backend::alignment(); a kernel that cuts the
+/// workspace into pieces rounds each up to that (kernels/alignment.h).
 struct KernelArgs {
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   std::vector<void*> mutated;  // the inputs that the op updates, in mutated_inputs() order
-  void* workspace = nullptr;   // at least workspace_bytes(), aligned to kArenaAlignment
+  void* workspace = nullptr;   // at least workspace_bytes(), whose content nobody knows
 
   template <typename T>
   const T* in(size_t i) const {
@@ -107,7 +109,10 @@ class Backend {
   /// What was given; nullptr where nothing is chosen.
   virtual Algorithms* algorithms() const { return nullptr; }
 
-  /// Device memory, zeroed, aligned to kArenaAlignment. Throws std::bad_alloc.
+  /// What kernels and their libraries ask of the address of each tensor and of a workspace: a
+  /// multiple of so many bytes. Programs are compiled for it (CompileOptions::alignment).
+  virtual int64_t alignment() const = 0;
+  /// Device memory, zeroed, at a multiple of alignment(). Throws std::bad_alloc.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;
   virtual void copy_to_device(void* device, const void* host, int64_t bytes) = 0;
@@ -130,7 +135,7 @@ class Backend {
   /// May take a moment, where it is measured.
   virtual DevicePeak peak() const { return {}; }
 
-  /// Host memory for begin_copy_to_host(), aligned to kArenaAlignment. Throws std::bad_alloc.
+  /// Host memory for begin_copy_to_host(), at a multiple of kHostAlignment. Throws std::bad_alloc.
   virtual void* allocate_host(int64_t bytes);
   virtual void release_host(void* memory) noexcept;
   /// Submits a copy behind the work so far. `host`, of allocate_host(), has the bytes once a mark()

@@ -1,6 +1,7 @@
 // Convolution, pooling and batch normalisation on the cpu backend.
 #include <algorithm>
 
+#include "kernels/alignment.h"
 #include "src/runtime/cpu_kernels.h"
 #include "src/runtime/image_kernels.h"
 
@@ -42,7 +43,7 @@ class ConvGradKernel final : public Kernel {
     }
     // A bias that is trained without its weights is rare: dw then goes to the workspace.
     if (weights_ && !has_output(n, 1)) {
-      dw_offset_ = (weights_->workspace_bytes() + 63) / 64 * 64;
+      dw_offset_ = round_up(weights_->workspace_bytes(), kHostAlignment);
       dw_bytes_ = d.weight_elements() * static_cast<int64_t>(sizeof(float));
     }
   }

@@ -20,7 +20,7 @@
 namespace trainyard {
 
 /// Rises when Backend, Kernel, KernelArgs or what they refer to changes shape.
-constexpr int kCudaModuleAbi = 4;
+constexpr int kCudaModuleAbi = 5;
 /// Compiler and version of this build; the module compares it with its own.
 const char* cuda_module_build();
 /// The C entry point. `*backend` is the caller's if the answer is kOpen; else `error` holds a

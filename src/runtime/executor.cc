@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/alignment.h"
 #include "kernels/math/half.h"
 #include "src/base/check.h"
 #include "src/graph/op.h"
@@ -12,10 +13,6 @@
 
 namespace trainyard {
 namespace {
-
-int64_t padded(int64_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
 
 /// Copies elements of `size` bytes between the row-major and the channels-last order of `shape`.
 void permute(const Shape& shape, size_t size, bool to_channels_last, const std::byte* from,
@@ -119,20 +116,33 @@ size_t group_size(const Program& program, size_t first) {
   return size;
 }
 
+/// Faults if a kernel would be handed less than its backend promises.
+void check_alignment(const Backend& backend, const std::byte* pointer, const std::string& what) {
+  TRAINYARD_CHECK(
+      reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(backend.alignment()) == 0,
+      what + " is not at a multiple of the " + std::to_string(backend.alignment()) +
+          " bytes that the " + std::string(backend.name()) + " backend asks for");
+}
+
 }  // namespace
 
 Arena::Arena(Backend& backend, int64_t persistent_bytes, int64_t transient_bytes,
              int64_t workspace_bytes)
     : backend_(backend),
-      persistent_bytes_(padded(persistent_bytes)),
-      transient_bytes_(padded(transient_bytes)),
-      workspace_bytes_(padded(workspace_bytes)),
-      base_(static_cast<std::byte*>(backend.allocate(std::max(size_bytes(), kArenaAlignment)))) {}
+      persistent_bytes_(round_up(persistent_bytes, backend.alignment())),
+      transient_bytes_(round_up(transient_bytes, backend.alignment())),
+      workspace_bytes_(round_up(workspace_bytes, backend.alignment())),
+      base_(
+          static_cast<std::byte*>(backend.allocate(std::max(size_bytes(), backend.alignment())))) {}
 
 Arena::~Arena() { backend_.release(base_); }
 
 PreparedProgram::PreparedProgram(Program program, Backend& backend)
     : program_(std::move(program)), backend_(backend) {
+  TRAINYARD_CHECK(program_.alignment % backend.alignment() == 0,
+                  "the program is laid out in multiples of " + std::to_string(program_.alignment) +
+                      " bytes, the " + std::string(backend.name()) + " backend asks for " +
+                      std::to_string(backend.alignment()));
   kernels_.reserve(program_.order.size());
   while (kernels_.size() < program_.order.size()) {
     const auto nodes = std::span<const NodeId>(program_.order)
@@ -149,7 +159,7 @@ PreparedProgram::PreparedProgram(Program program, Backend& backend)
   for (const auto& kernel : kernels_) {
     if (kernel != nullptr) workspace_bytes = std::max(workspace_bytes, kernel->workspace_bytes());
   }
-  program_.memory.workspace_bytes = padded(workspace_bytes);
+  program_.memory.workspace_bytes = round_up(workspace_bytes, backend.alignment());
 }
 
 Executor::Executor(PreparedProgram prepared, Arena& arena)
@@ -165,8 +175,10 @@ Executor::Executor(PreparedProgram prepared, Arena& arena)
   const auto bind = [&](TensorId id) -> std::byte* {
     if (id == kNoTensor) return nullptr;
     use(address(id), program.placements[static_cast<size_t>(id)].size_bytes);
+    check_alignment(prepared_.backend_, address(id), program.graph.tensor(id).name);
     return address(id);
   };
+  check_alignment(prepared_.backend_, arena.workspace(), "the workspace");
   const char* check = std::getenv("TRAINYARD_CHECK_NUMERICS");
   checks_numerics_ = check != nullptr && std::string_view(check) == "1";
   waits_behind_nodes_ = checks_numerics_;
@@ -181,7 +193,8 @@ Executor::Executor(PreparedProgram prepared, Arena& arena)
     for (const int64_t i : node.op->mutated_inputs()) {
       args.mutated.push_back(bind(node.inputs.at(static_cast<size_t>(i))));
     }
-    const int64_t workspace_bytes = padded(prepared_.kernels_[kernel]->workspace_bytes());
+    const int64_t workspace_bytes =
+        round_up(prepared_.kernels_[kernel]->workspace_bytes(), prepared_.backend_.alignment());
     args.workspace = workspace_bytes > 0 ? arena.workspace() : nullptr;
     if (workspace_bytes > 0) use(arena.workspace(), workspace_bytes);
   }

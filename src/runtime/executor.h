@@ -12,8 +12,9 @@
 
 namespace trainyard {
 
-/// The one allocation of a job: [persistent | transient of the largest program | workspace].
-/// Programs of a job run one after another and so share the transient part.
+/// The one allocation of a job: [persistent | transient of the largest program | workspace], each
+/// padded to the backend's alignment. Programs of a job run one after another and so share the
+/// transient part.
 class Arena {
  public:
   Arena(Backend& backend, int64_t persistent_bytes, int64_t transient_bytes,
@@ -55,6 +56,7 @@ class HostBuffer {
 /// arena is allocated.
 class PreparedProgram {
  public:
+  /// Faults if the program was compiled for a device that asks less of its memory.
   PreparedProgram(Program program, Backend& backend);
   const Program& program() const { return program_; }  // memory.workspace_bytes is filled
   int64_t workspace_bytes() const { return program_.memory.workspace_bytes; }

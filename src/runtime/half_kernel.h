@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "kernels/alignment.h"
 #include "kernels/half.h"
-#include "src/plan/program.h"
+#include "src/base/check.h"
 #include "src/runtime/kernel_table.h"
 
 namespace trainyard {
@@ -37,7 +38,7 @@ class HalfKernel final : public Kernel {
  public:
   HalfKernel(std::unique_ptr<Kernel> inner, Conversion conversion, const Graph& g, const Node& n)
       : inner_(std::move(inner)), conversion_(conversion) {
-    workspace_bytes_ = aligned(inner_->workspace_bytes());
+    workspace_bytes_ = round_up(inner_->workspace_bytes(), kHostAlignment);
     inputs_.resize(n.inputs.size());
     outputs_.resize(n.outputs.size());
     std::map<TensorId, int64_t> offsets;  // a tensor that is read twice is widened once
@@ -97,11 +98,8 @@ class HalfKernel final : public Kernel {
     int64_t offset = 0;
   };
 
-  static int64_t aligned(int64_t bytes) {
-    return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-  }
   Piece add(const TensorInfo& t, int64_t offset, bool is_new) {
-    if (is_new) workspace_bytes_ += aligned(t.type.bytes());
+    if (is_new) workspace_bytes_ += round_up(t.type.bytes(), kHostAlignment);
     return {true, is_new, t.storage, t.type.shape.elements(), offset};
   }
   /// The input whose copy output `o` may overwrite, as the op allows: the copy is nobody else's.
@@ -165,7 +163,7 @@ class HalfPointwiseKernel final : public Kernel {
   static constexpr int64_t kHalfBytes = 2;
 
   void run_block(const KernelArgs& a, KernelArgs& block, int64_t at, int64_t count) const {
-    alignas(kArenaAlignment) float memory[kTensorsMax][kBlock];
+    alignas(kHostAlignment) float memory[kTensorsMax][kBlock];
     size_t used = 0;
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (inputs_[i] == Storage::kAsTyped) {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <new>
 
-#include "src/plan/program.h"
+#include "kernels/alignment.h"
 #include "src/runtime/backend.h"
 #include "src/runtime/host_communicator.h"
 
@@ -13,14 +13,15 @@ namespace trainyard {
 /// Allocation and copies for a device that is the host itself.
 class HostBackend : public Backend {
  public:
+  int64_t alignment() const override { return kHostAlignment; }
   void* allocate(int64_t bytes) override {
     void* memory = ::operator new (static_cast<size_t>(bytes),
-                                   std::align_val_t{static_cast<size_t>(kArenaAlignment)});
+                                   std::align_val_t{static_cast<size_t>(kHostAlignment)});
     std::memset(memory, 0, static_cast<size_t>(bytes));
     return memory;
   }
   void release(void* memory) noexcept override {
-    ::operator delete (memory, std::align_val_t{static_cast<size_t>(kArenaAlignment)});
+    ::operator delete (memory, std::align_val_t{static_cast<size_t>(kHostAlignment)});
   }
   void copy_to_device(void* device, const void* host, int64_t bytes) override {
     std::memcpy(device, host, static_cast<size_t>(bytes));

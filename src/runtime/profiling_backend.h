@@ -54,6 +54,7 @@ class ProfilingBackend final : public Backend {
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
   std::unique_ptr<Kernel> prepare_group(const Graph& graph, std::span<const NodeId> nodes) override;
   std::unique_ptr<Recording> record(const std::function<void()>& submit) override;
+  int64_t alignment() const override { return inner_.alignment(); }
   void* allocate(int64_t bytes) override { return inner_.allocate(bytes); }
   void release(void* memory) noexcept override { inner_.release(memory); }
   void copy_to_device(void* device, const void* host, int64_t bytes) override {

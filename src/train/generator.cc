@@ -197,8 +197,8 @@ Result<std::unique_ptr<Generator>> Generator::open(const std::filesystem::path& 
                           quoted_value(info.schema.target.name) + " of rows");
   }
   const int64_t context = info.preprocessing.context_length;
-  ASSIGN_OR_RETURN(BoundProgram bound,
-                   compile_inference(info.model, info.interface(), 1, nullptr, info.precision));
+  ASSIGN_OR_RETURN(BoundProgram bound, compile_inference(info.model, info.interface(), 1, nullptr,
+                                                         info.precision, {}, backend.alignment()));
   ASSIGN_OR_RETURN(std::unique_ptr<Inference> inference,
                    Inference::open(std::move(bound), loaded.weights, backend));
   return std::unique_ptr<Generator>(

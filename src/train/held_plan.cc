@@ -1,6 +1,6 @@
 #include "src/train/held_plan.h"
 
-#include "src/plan/program.h"
+#include "kernels/alignment.h"
 #include "src/train/augmentation.h"
 #include "src/train/trainer.h"
 
@@ -8,7 +8,7 @@ namespace trainyard {
 
 std::optional<HeldPlan> plan_held(const Recipe& recipe, const DatasetSchema& schema,
                                   int64_t context_length, const Objective& objective,
-                                  int64_t rank_batch) {
+                                  int64_t rank_batch, int64_t alignment) {
   if (!moves_images_alone(recipe.augmentation)) return std::nullopt;
   HeldPlan plan;
   plan.form = held_form(schema, context_length, objective.interface.category_codes,
@@ -17,7 +17,7 @@ std::optional<HeldPlan> plan_held(const Recipe& recipe, const DatasetSchema& sch
   plan.samples = rank_batch;
   const auto take = [&](int64_t bytes) {
     const int64_t at = plan.bytes;
-    plan.bytes += (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+    plan.bytes += round_up(bytes, alignment);
     return at;
   };
   take(plan.form.data_bytes());

@@ -40,9 +40,9 @@ struct JobPlan {
 };
 
 /// What plan_run() says, and the rest of the answer of `trainyard plan`; the layers are those of
-/// one of the `ranks`.
+/// one of the `ranks`. `alignment` as there.
 Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                         PlanDump dump, int64_t ranks = 1);
+                         PlanDump dump, int64_t ranks = 1, int64_t alignment = kHostAlignment);
 
 /// What would make a job fit that needs more than `limit_bytes` on each device; each alone, the
 /// rest unchanged.
@@ -55,7 +55,8 @@ struct FitAdvice {
 /// `besides_bytes` is what is needed on top: the kernels' workspace, if it is known, and the
 /// dataset on a GPU that holds it.
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                     int64_t limit_bytes, int64_t besides_bytes, int64_t ranks = 1);
+                     int64_t limit_bytes, int64_t besides_bytes, int64_t ranks = 1,
+                     int64_t alignment = kHostAlignment);
 /// "recipe.recompute: blocks, recipe.accumulate_steps: 4 or recipe.batch_size: 48 would fit": the
 /// advice in words; never empty.
 std::string describe(const FitAdvice& advice);

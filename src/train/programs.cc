@@ -153,7 +153,7 @@ PersistentLayout layout_of(const RunPrograms& programs) {
 int64_t RunPrograms::persistent_bytes() const { return last_of(*this).persistent_bytes; }
 
 Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
-                                 const ModelInterface& interface, Rank rank) {
+                                 const ModelInterface& interface, Rank rank, int64_t alignment) {
   BuildOptions options;
   options.batch_size = recipe.micro_batch() / rank.count;
   options.seed = recipe.seed;
@@ -191,8 +191,9 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   } else {
     append_update(model.graph, recipe, rank, gradients, rules, model.step, loss_scale, train);
   }
-  train.program = compile(std::move(model.graph),
-                          {.recompute = recipe.recompute, .precision = recipe.precision});
+  train.program = compile(
+      std::move(model.graph),
+      {.recompute = recipe.recompute, .precision = recipe.precision, .alignment = alignment});
   if (programs.update.has_value()) {
     const PersistentLayout layout = persistent_layout(train.program);
     programs.update->program =
@@ -205,17 +206,19 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
 }
 
 Result<BoundProgram> compile_training(const ModelSpec& spec, Recipe recipe,
-                                      const ModelInterface& interface, int64_t batch_size) {
+                                      const ModelInterface& interface, int64_t batch_size,
+                                      int64_t alignment) {
   TRAINYARD_CHECK(recipe.accumulate_steps == 1 && recipe.ema_decay == 0,
                   "a step of this recipe is several programs");
   recipe.batch_size = batch_size;
-  ASSIGN_OR_RETURN(RunPrograms programs, compile_step(spec, recipe, interface));
+  ASSIGN_OR_RETURN(RunPrograms programs, compile_step(spec, recipe, interface, {}, alignment));
   return std::move(programs.train);
 }
 
 Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterface& interface,
                                        int64_t batch_size, const PersistentLayout* persistent,
-                                       Precision precision, const LoraSpec& lora) {
+                                       Precision precision, const LoraSpec& lora,
+                                       int64_t alignment) {
   BuildOptions options;
   options.batch_size = batch_size;
   options.training = false;
@@ -224,6 +227,7 @@ Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterfa
   CompileOptions compile_options;
   compile_options.persistent = persistent;
   compile_options.precision = precision;
+  compile_options.alignment = alignment;
   BoundProgram bound;
   bound.input = model.input;
   bound.output = model.output;
@@ -236,7 +240,7 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
                                 const DatasetSchema& schema, const RunShape& shape, int64_t rank) {
   const ModelInterface interface = schema.interface(shape.context_length);
   ASSIGN_OR_RETURN(RunPrograms programs,
-                   compile_step(model, recipe, interface, {rank, shape.ranks}));
+                   compile_step(model, recipe, interface, {rank, shape.ranks}, shape.alignment));
   if (shape.evaluation_batch > 0) {
     const PersistentLayout layout =
         evaluated_layout(layout_of(programs), programs.train.program.graph);
@@ -291,8 +295,8 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
 }
 
 Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                         int64_t ranks) {
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema, ranks));
+                         int64_t ranks, int64_t alignment) {
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema, ranks, alignment));
   ASSIGN_OR_RETURN(const RunPrograms programs, compile_run(model, recipe, schema, shape));
   return describe_run(programs, shape);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "kernels/alignment.h"
 #include "src/graph/op.h"
 #include "src/train/initialise.h"
 
@@ -227,9 +228,7 @@ void Session::copy_state(const Session& from) {
 }
 
 void Session::make_results() {
-  const auto padded = [](int64_t bytes) {
-    return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-  };
+  const auto padded = [](int64_t bytes) { return round_up(bytes, kHostAlignment); };
   output_at_ = padded(sizeof(float));
   micro_batch_bytes_ = output_at_;
   if (!logits_.empty()) micro_batch_bytes_ += padded(train_->stored_bytes(train_ids_.output));

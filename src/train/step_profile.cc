@@ -154,9 +154,11 @@ Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
   ASSIGN_OR_RETURN(const Dataset data, Dataset::open(job.dataset, /*verify_digest=*/false));
   const DatasetSchema& schema = data.schema();
   const Recipe& recipe = job.recipe;
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, job.model, schema));
-  ASSIGN_OR_RETURN(RunPrograms programs,
-                   compile_step(job.model, recipe, schema.interface(shape.context_length)));
+  ASSIGN_OR_RETURN(const RunShape shape,
+                   check_recipe(recipe, job.model, schema, 1, backend.alignment()));
+  ASSIGN_OR_RETURN(
+      RunPrograms programs,
+      compile_step(job.model, recipe, schema.interface(shape.context_length), {}, shape.alignment));
   if (Status s = check_kernels(programs, backend); !s.ok()) return std::move(s).error();
   const Split split =
       split_dataset(schema, shape.context_length, recipe.validation_split, recipe.seed);

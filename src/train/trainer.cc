@@ -35,10 +35,11 @@ struct OpenJob {
   Dataset data;
   RunShape shape;
 };
-Result<OpenJob> open_job(const TrainJob& job) {
+Result<OpenJob> open_job(const TrainJob& job, const Backend& backend) {
   // The digest was verified when the dataset was made; sizes are checked again here.
   ASSIGN_OR_RETURN(Dataset data, Dataset::open(job.dataset, /*verify_digest=*/false));
-  ASSIGN_OR_RETURN(RunShape shape, check_recipe(job.recipe, job.model, data.schema(), job.ranks));
+  ASSIGN_OR_RETURN(RunShape shape, check_recipe(job.recipe, job.model, data.schema(), job.ranks,
+                                                backend.alignment()));
   return OpenJob{job, std::move(data), std::move(shape)};
 }
 
@@ -142,7 +143,7 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
 Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, Reporter& reporter,
                           std::stop_token stop) {
   TRAINYARD_CHECK(job.ranks == 1, "a job of several devices on one");
-  ASSIGN_OR_RETURN(const OpenJob open, open_job(job));
+  ASSIGN_OR_RETURN(const OpenJob open, open_job(job, backend));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_rank(open, 0, backend));
   const RunPlan plan = describe_run(programs, open.shape);
   ASSIGN_OR_RETURN(Start start, find_start(job, backend, reporter));
@@ -157,7 +158,8 @@ Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& de
   }
   TrainJob ranked = job;
   ranked.ranks = std::ssize(devices);
-  ASSIGN_OR_RETURN(const OpenJob open, open_job(ranked));
+  const Backend& first = *devices.front().backend;
+  ASSIGN_OR_RETURN(const OpenJob open, open_job(ranked, first));
   std::vector<RunPrograms> programs;
   for (const RankDevice& device : devices) {
     ASSIGN_OR_RETURN(RunPrograms compiled,
@@ -165,7 +167,6 @@ Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& de
     programs.push_back(std::move(compiled));
   }
   const RunPlan plan = describe_run(programs.front(), open.shape);
-  const Backend& first = *devices.front().backend;
   ASSIGN_OR_RETURN(Start start, find_start(ranked, first, reporter));
   ReplicatedSession session(std::move(programs), devices, open.shape.micro_batches);
   return run(open, std::move(start), plan, session, first, files, reporter, stop);

@@ -54,7 +54,8 @@ class Case {
     recipe.optimizer = m.optimizer;
     recipe.precision = precision;
     RunPrograms programs;
-    programs.train = compile_training(m.model, recipe, m.interface, batch).value();
+    programs.train =
+        compile_training(m.model, recipe, m.interface, batch, backend_->alignment()).value();
     flops_ = programs.train.program.flops;
     session_ = std::make_unique<Session>(std::move(programs), *backend_);
     session_->initialise(1);

@@ -38,6 +38,7 @@ class FromHost final : public Backend {
   std::unique_ptr<Recording> record(const std::function<void()>& submit) override {
     return inner_.record(submit);
   }
+  int64_t alignment() const override { return inner_.alignment(); }
   void* allocate(int64_t bytes) override { return inner_.allocate(bytes); }
   void release(void* memory) noexcept override { inner_.release(memory); }
   void copy_to_device(void* device, const void* host, int64_t bytes) override {
@@ -182,14 +183,16 @@ TEST(HeldRows, AStepBringsItsSamplesAloneAndAllocatesNothing) {
   job.recipe.augmentation = testing::moves();
   const Dataset data = Dataset::open(w / "dataset", false).value();
   const DatasetSchema& schema = data.schema();
-  const RunShape shape = check_recipe(job.recipe, job.model, schema).value();
+  const RunShape shape = check_recipe(job.recipe, job.model, schema, 1, kCudaAlignment).value();
   const Split split = split_dataset(schema, 0, 0.2, 5);
   const Preprocessing p = fit_preprocessing(schema, data.train(), split.train);
   testing::set_device_count(kDevices);
   /// Works of the sixth step that are no part of its recording, by kind.
   const auto works = [&](bool held) {
     cuda::CudaBackend backend(0);
-    Session session(compile_step(job.model, job.recipe, schema.interface()).value(), backend);
+    Session session(
+        compile_step(job.model, job.recipe, schema.interface(), {}, backend.alignment()).value(),
+        backend);
     session.initialise(5);
     const int64_t without = testing::device_bytes();
     EXPECT_EQ(held && hold_rows(job.recipe, shape, data, p, backend, session), held);

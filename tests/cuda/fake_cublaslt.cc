@@ -3,10 +3,14 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda/fake_cuda.h"
@@ -25,7 +29,19 @@ T get(const Attributes& of, int attribute, T otherwise) {
   std::memcpy(&value, it->second.data(), sizeof value);
   return value;
 }
-cublasStatus_t put(Attributes& of, int attribute, const void* value, size_t size) {
+cublasStatus_t refuse(cublasStatus_t status, const std::string& why) {
+  trainyard::testing::note_refusal(why);
+  return status;
+}
+/// `known`: what the attributes take, in bytes.
+cublasStatus_t put(Attributes& of, std::initializer_list<std::pair<int, size_t>> known,
+                   int attribute, const void* value, size_t size) {
+  const auto it = std::ranges::find(known, attribute, &std::pair<int, size_t>::first);
+  if (it == known.end() || it->second != size || value == nullptr) {
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "Attribute " + std::to_string(attribute) +
+                                                   " does not take a value of " +
+                                                   std::to_string(size) + " bytes");
+  }
   const auto* bytes = static_cast<const std::byte*>(value);
   of[attribute].assign(bytes, bytes + size);
   return CUBLAS_STATUS_SUCCESS;
@@ -102,40 +118,83 @@ float gelu_grad(float x) {
 
 Operation& of(cublasLtMatmulDesc_t d) { return inside<cublasLtMatmulDescOpaque_t, Operation>(d); }
 Layout& of(cublasLtMatrixLayout_t l) { return inside<cublasLtMatrixLayoutOpaque_t, Layout>(l); }
+Attributes& of(cublasLtMatmulPreference_t p) {
+  return inside<cublasLtMatmulPreferenceOpaque_t, Attributes>(p);
+}
 
-/// Why a product cannot be: what cuBLASLt refuses, too.
-bool is_possible(const Operation& op, const Layout& a, const Layout& b, const Layout& c) {
+int32_t batch_of(const Layout& l) {
+  return get<int32_t>(l.attributes, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1);
+}
+int64_t stride_of(const Layout& l) {
+  return get<int64_t>(l.attributes, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 0);
+}
+/// From the first element to the last one.
+int64_t bytes_of(const Layout& l) {
+  const int64_t elements = (batch_of(l) - 1) * stride_of(l) + (l.columns - 1) * l.leading + l.rows;
+  return elements * trainyard::kernels::cuda::element_bytes(format_of(l));
+}
+
+/// Why a product cannot be: what cuBLASLt refuses, too. Empty: it can.
+std::string why_impossible(const Operation& op, const Layout& a, const Layout& b, const Layout& c) {
   const bool ta = get<int32_t>(op.attributes, CUBLASLT_MATMUL_DESC_TRANSA, 0) == CUBLAS_OP_T;
   const bool tb = get<int32_t>(op.attributes, CUBLASLT_MATMUL_DESC_TRANSB, 0) == CUBLAS_OP_T;
   const int64_t m = ta ? a.columns : a.rows, k = ta ? a.rows : a.columns;
   if ((tb ? b.columns : b.rows) != k || (tb ? b.rows : b.columns) != c.columns || c.rows != m) {
-    return false;
+    return "The sizes of the matrices do not fit";
   }
-  if (op.tf32 && a.type != CUDA_R_32F) return false;
-  if (a.type != b.type || (c.type != CUDA_R_32F && c.type != a.type)) return false;
+  if (op.tf32 && a.type != CUDA_R_32F) return "TF32 is of operands in F32";
+  if (a.type != b.type || (c.type != CUDA_R_32F && c.type != a.type)) {
+    return "There is no product of these types";
+  }
   const Epilogue epilogue(op.attributes);
-  if (!has_epilogues && (epilogue.gelu || epilogue.gelu_grad || epilogue.sums_of_b)) return false;
-  const auto aux_leading = get<int64_t>(op.attributes, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0);
-  if (epilogue.has_aux() && (aux_leading % 8 != 0 || aux_leading < c.rows)) return false;
-  for (const Layout* l : {&a, &b, &c}) {
-    if (l->leading < l->rows) return false;
-    if (get<int32_t>(l->attributes, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1) !=
-        get<int32_t>(c.attributes, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1)) {
-      return false;
-    }
+  if (!has_epilogues && (epilogue.gelu || epilogue.gelu_grad || epilogue.sums_of_b)) {
+    return "There is no such epilogue";
   }
-  return true;
+  const auto aux_leading = get<int64_t>(op.attributes, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0);
+  if (epilogue.has_aux() && (aux_leading % 8 != 0 || aux_leading < c.rows)) {
+    return "The leading dimension of the auxiliary matrix is " + std::to_string(aux_leading) +
+           ", it must be a multiple of 8 and at least " + std::to_string(c.rows);
+  }
+  for (const Layout* l : {&a, &b, &c}) {
+    if (l->rows < 1 || l->columns < 1 || l->leading < l->rows) {
+      return "A matrix of " + std::to_string(l->rows) + " rows and " + std::to_string(l->columns) +
+             " columns has the leading dimension " + std::to_string(l->leading);
+    }
+    if (batch_of(*l) != batch_of(c)) return "The matrices come in different numbers";
+  }
+  if (batch_of(c) > 1 && stride_of(c) == 0) return "All results have one place";
+  return "";
 }
 
-/// What is inside an algorithm: a word by which it is known again, its number, its scheme.
+/// What is inside an algorithm: a word by which it is known again, its number, its scheme, and what
+/// it was told of the addresses of a, b, c and d, 16 bits each.
 constexpr uint64_t kAlgorithmWord = 0x79617264;
-cublasLtMatmulAlgo_t make_algorithm(int index) {
+using Alignments = std::array<uint32_t, 4>;
+constexpr uint32_t kAlignmentDefault = 256;
+Alignments alignments_of(const cublasLtMatmulAlgo_t& algorithm) {
+  Alignments all{};
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i] = static_cast<uint32_t>(algorithm.data[3] >> (16 * i) & 0xFFFF);
+  }
+  return all;
+}
+cublasLtMatmulAlgo_t make_algorithm(int index, const Alignments& alignments) {
   cublasLtMatmulAlgo_t algorithm{};
   algorithm.data[0] = kAlgorithmWord;
   algorithm.data[1] = static_cast<uint64_t>(index);
   algorithm.data[2] = CUBLASLT_REDUCTION_SCHEME_NONE;
+  for (size_t i = 0; i < alignments.size(); ++i) {
+    algorithm.data[3] |= uint64_t{alignments[i]} << (16 * i);
+  }
   return algorithm;
 }
+/// What a product is handed.
+struct Memory {
+  const char* name;
+  const void* data;
+  int64_t bytes, alignment;
+};
+constexpr int64_t kVectorAlignment = 16;  // of what an epilogue reads or writes
 /// That the backend must bring, and no tensor may lie in.
 size_t workspace_of(const cublasLtMatmulAlgo_t& algorithm) {
   return 4096 * (1 + algorithm.data[1]);
@@ -182,7 +241,15 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
                                               cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, size_t size) {
-  return put(of(d).attributes, attribute, value, size);
+  return put(of(d).attributes,
+             {{CUBLASLT_MATMUL_DESC_TRANSA, 4},
+              {CUBLASLT_MATMUL_DESC_TRANSB, 4},
+              {CUBLASLT_MATMUL_DESC_EPILOGUE, 4},
+              {CUBLASLT_MATMUL_DESC_BIAS_POINTER, 8},
+              {CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, 4},
+              {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 8},
+              {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 8}},
+             attribute, value, size);
 }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* l, cudaDataType_t type,
                                           uint64_t rows, uint64_t columns, int64_t leading) {
@@ -198,34 +265,56 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
                                                 cublasLtMatrixLayoutAttribute_t attribute,
                                                 const void* value, size_t size) {
-  return put(of(l).attributes, attribute, value, size);
+  return put(
+      of(l).attributes,
+      {{CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 4}, {CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 8}},
+      attribute, value, size);
 }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* p) {
-  *p = new cublasLtMatmulPreferenceOpaque_t;
+  *p = wrap<cublasLtMatmulPreferenceOpaque_t>(new Attributes);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
+  delete &of(p);
   delete p;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
-                                                    cublasLtMatmulPreferenceAttributes_t,
-                                                    const void*, size_t) {
-  return CUBLAS_STATUS_SUCCESS;
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* value, size_t size) {
+  return put(of(p),
+             {{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 8},
+              {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, 4},
+              {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 4},
+              {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, 4},
+              {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 4},
+              {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 4}},
+             attribute, value, size);
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int requested,
+                                              cublasLtMatmulPreference_t p, int requested,
                                               cublasLtMatmulHeuristicResult_t results[],
                                               int* found) {
-  *found = is_possible(of(d), of(a), of(b), of(c)) ? std::min(requested, kAlgorithms) : 0;
-  if (*found == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
-  for (int i = 0; i < *found; ++i) {
-    results[i] = {};
-    results[i].algo = make_algorithm(i);
-    results[i].workspaceSize = workspace_of(results[i].algo);
+  *found = 0;
+  const std::string why = why_impossible(of(d), of(a), of(b), of(c));
+  if (!why.empty()) return refuse(CUBLAS_STATUS_NOT_SUPPORTED, why);
+  Alignments alignments{};
+  for (size_t i = 0; i < alignments.size(); ++i) {
+    alignments[i] = get<uint32_t>(
+        of(p), CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + static_cast<int>(i), kAlignmentDefault);
   }
+  const auto most = get<uint64_t>(of(p), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 0);
+  for (int i = 0; i < kAlgorithms && *found < requested; ++i) {
+    cublasLtMatmulHeuristicResult_t& result = results[*found];
+    result = {};
+    result.algo = make_algorithm(i, alignments);
+    result.workspaceSize = workspace_of(result.algo);
+    if (result.workspaceSize <= most) ++*found;
+  }
+  if (*found == 0)
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "No algorithm has so little workspace");
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t d,
@@ -235,7 +324,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t d,
                                        cublasLtMatmulHeuristicResult_t* result) {
   if (algorithm->data[0] != kAlgorithmWord || algorithm->data[1] >= kAlgorithms ||
       trainyard::testing::is_algorithm_refused(static_cast<int64_t>(algorithm->data[1])) ||
-      !is_possible(of(d), of(a), of(b), of(c))) {
+      !why_impossible(of(d), of(a), of(b), of(c)).empty()) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   result->workspaceSize = workspace_of(*algorithm);
@@ -261,8 +350,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                               const cublasLtMatmulAlgo_t* chosen, void* workspace,
                               size_t workspace_size, cudaStream_t stream) {
   const cublasLtMatmulAlgo_t algorithm = *chosen;
-  if (algorithm.data[0] != kAlgorithmWord || workspace_size != workspace_of(algorithm)) {
-    return CUBLAS_STATUS_INVALID_VALUE;
+  if (algorithm.data[0] != kAlgorithmWord) {
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "This is no algorithm");
   }
   if (trainyard::testing::is_algorithm_broken(static_cast<int64_t>(algorithm.data[1]))) {
     return CUBLAS_STATUS_EXECUTION_FAILED;
@@ -270,15 +359,41 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   const Operation op = of(operation);
   const Layout la = of(a_layout), lb = of(b_layout), lc = of(c_layout);
   const float scale = *static_cast<const float*>(alpha), old = *static_cast<const float*>(beta);
-  if (!is_possible(op, la, lb, lc) || c != d) return CUBLAS_STATUS_INVALID_VALUE;
+  if (const std::string why = why_impossible(op, la, lb, lc); !why.empty() || c != d) {
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, c != d ? "c and d are two matrices" : why);
+  }
   const bool ta = get<int32_t>(op.attributes, CUBLASLT_MATMUL_DESC_TRANSA, 0) == CUBLAS_OP_T;
   const bool tb = get<int32_t>(op.attributes, CUBLASLT_MATMUL_DESC_TRANSB, 0) == CUBLAS_OP_T;
   const Epilogue epilogue(op.attributes);
   void* const bias = get<void*>(op.attributes, CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr);
   void* const aux = get<void*>(op.attributes, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, nullptr);
   const auto aux_leading = get<int64_t>(op.attributes, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0);
-  if (epilogue.has_aux() && aux == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  if ((epilogue.bias || epilogue.sums_of_b) && bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  const int64_t element = trainyard::kernels::cuda::element_bytes(format_of(lc));
+  std::vector<Memory> memory = {{"A", a, bytes_of(la), alignments_of(algorithm)[0]},
+                                {"B", b, bytes_of(lb), alignments_of(algorithm)[1]},
+                                {"C", c, bytes_of(lc), alignments_of(algorithm)[2]},
+                                {"D", d, bytes_of(lc), alignments_of(algorithm)[3]}};
+  if (workspace_of(algorithm) > 0) {
+    memory.push_back({"workspace", workspace, static_cast<int64_t>(workspace_of(algorithm)),
+                      trainyard::testing::kWorkspaceAlignment});
+  }
+  if (epilogue.bias || epilogue.sums_of_b) {
+    const int64_t count = epilogue.bias ? lc.rows : lc.columns;
+    memory.push_back({"bias", bias, count * element, kVectorAlignment});
+  }
+  if (epilogue.has_aux()) {
+    memory.push_back({"auxiliary matrix", aux, ((lc.columns - 1) * aux_leading + lc.rows) * element,
+                      kVectorAlignment});
+  }
+  for (const Memory& m : memory) {
+    const std::string why = trainyard::testing::wrong_memory(m.name, m.data, m.bytes, m.alignment);
+    if (!why.empty()) return refuse(CUBLAS_STATUS_INVALID_VALUE, why);
+  }
+  if (workspace_size < workspace_of(algorithm)) {
+    return refuse(CUBLAS_STATUS_INVALID_VALUE,
+                  "The algorithm needs " + std::to_string(workspace_of(algorithm)) +
+                      " bytes of workspace, got " + std::to_string(workspace_size));
+  }
   // cuBLASLt's own rule: a bias has the type of c.
   if ((epilogue.bias || epilogue.sums_of_b) &&
       get<cudaDataType_t>(op.attributes, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F) !=
@@ -287,12 +402,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   }
   trainyard::testing::submit_to_stream(stream, trainyard::testing::WorkKind::kProduct, [=] {
     trainyard::testing::spend_algorithm_cost(algorithm.data[1]);
-    std::memset(workspace, 0xFF, workspace_size);
+    std::memset(workspace, 0xFF, workspace_of(algorithm));  // NaN, of whatever type
     const int64_t k = ta ? la.rows : la.columns;
-    const auto batch = get<int32_t>(lc.attributes, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1);
-    const auto stride = [](const Layout& l) {
-      return get<int64_t>(l.attributes, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 0);
-    };
+    const int32_t batch = batch_of(lc);
     const Layout like_c{lc.type, 0, 0, 0, {}};
     for (int64_t p = 0; p < batch; ++p) {
       for (int64_t j = 0; j < lc.columns; ++j) {
@@ -309,12 +421,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
             const int64_t q = term(algorithm.data[1], t, k);
             const int64_t at_a = ta ? q + i * la.leading : i + q * la.leading;
             const int64_t at_b = tb ? j + q * lb.leading : q + j * lb.leading;
-            const float x = read(la, a, p * stride(la) + at_a);
-            const float y = read(lb, b, p * stride(lb) + at_b);
+            const float x = read(la, a, p * stride_of(la) + at_a);
+            const float y = read(lb, b, p * stride_of(lb) + at_b);
             using trainyard::testing::to_tf32;
             sum += op.tf32 ? to_tf32(x) * to_tf32(y) : x * y;
           }
-          const int64_t at = p * stride(lc) + i + j * lc.leading;
+          const int64_t at = p * stride_of(lc) + i + j * lc.leading;
           sum *= scale;
           if (old != 0) sum += old * read(lc, d, at);
           if (epilogue.bias) sum += read(like_c, bias, i);

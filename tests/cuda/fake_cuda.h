@@ -7,6 +7,13 @@
 // the host or another stream waits, so that a wait that was forgotten shows. A device is used by
 // one thread at a time.
 //
+// The libraries refuse what the real ones refuse, by the same status and with the sentence that
+// their log would have (last_refusal): pointers that are null, less aligned than was declared, or
+// not of device memory as large as the layout says; leading dimensions that are too small; a
+// workspace that is missing, too small, or not at a multiple of 256 bytes. The last is more than
+// cuDNN refuses: some of its engines compute something else then. Each product and each plan
+// begins with a workspace of NaN.
+//
 // While it counts (set_counting) nothing computes: memory is an address alone, so that a step of
 // any size can be looked at.
 #pragma once
@@ -16,6 +23,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "kernels/cuda/view.h"
 
@@ -54,6 +62,16 @@ void set_product_epilogues(bool available);
 /// the clock of events, besides what it really takes. At first: 300, 100 and 200 ms, so that the
 /// second is the fastest. Each sums in an order of its own.
 void set_algorithm_cost(size_t index, double ms);
+/// Why cuBLASLt or cuDNN refused a call, the newest of this thread.
+std::string last_refusal();
+/// For the fakes themselves: notes it.
+void note_refusal(const std::string& why);
+/// What is wrong with memory that a library is handed, in a sentence; empty: nothing.
+std::string wrong_memory(const std::string& name, const void* data, int64_t bytes,
+                         int64_t alignment);
+/// What the libraries ask of a workspace.
+constexpr int64_t kWorkspaceAlignment = 256;
+
 /// An algorithm that is proposed and does not start, and one that is proposed and then not taken
 /// back; -1: none.
 void set_broken_algorithm(int index);

@@ -14,9 +14,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "kernels/alignment.h"
 #include "kernels/cuda/emulator.h"
 #include "tests/cuda/fake_cuda.h"
 
@@ -69,6 +71,8 @@ struct Allocation {
   bool is_address_alone;
 };
 std::map<void*, Allocation> allocations;
+// What cudaMalloc promises. Addresses are an odd multiple of it, so that no code counts on more.
+constexpr int64_t kAddressAlignment = 256;
 bool counts_only = false;
 WorkCounts submitted, newest_recording;
 int64_t allocated = 0, limit = int64_t{1} << 34;
@@ -147,6 +151,22 @@ void enqueue(CUstream_st& stream, Work work) {
   stream.queue.push_back(std::move(work));
   ++stream.submitted;
   if (!runs_late) drain(stream, stream.submitted);
+}
+
+thread_local std::string refusal;
+
+/// Bytes from an address to the end of its allocation; 0 where it is in none.
+int64_t device_bytes_at(const void* address) {
+  const std::scoped_lock lock(mutex);
+  auto it = allocations.upper_bound(const_cast<void*>(address));
+  if (it == allocations.begin()) return 0;
+  --it;
+  const auto offset = reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(it->first);
+  return std::max<int64_t>(0, it->second.bytes - static_cast<int64_t>(offset));
+}
+/// Of copies and fills.
+bool is_device_range(const void* memory, size_t size) {
+  return device_bytes_at(memory) >= static_cast<int64_t>(size);
 }
 
 /// What algorithms are said to have taken.
@@ -246,6 +266,24 @@ void spend_algorithm_cost(size_t index) {
   }
 }
 void set_fault_after(int64_t works) { works_before_fault = works; }
+std::string last_refusal() { return refusal; }
+void note_refusal(const std::string& why) { refusal = why; }
+std::string wrong_memory(const std::string& name, const void* data, int64_t bytes,
+                         int64_t alignment) {
+  if (data == nullptr) return "The " + name + " pointer is NULL";
+  const auto over = reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(alignment);
+  if (over != 0) {
+    return "The " + name + " pointer must be aligned to at least a multiple of " +
+           std::to_string(alignment) + " bytes, got misalignment of " + std::to_string(over) +
+           " byte(s)";
+  }
+  const int64_t there = device_bytes_at(data);
+  if (there < bytes) {
+    return "The " + name + " takes " + std::to_string(bytes) + " bytes, and " +
+           std::to_string(there) + " bytes of device memory are there";
+  }
+  return "";
+}
 int device_of(CUstream_st* stream) { return stream->device; }
 
 }  // namespace trainyard::testing
@@ -308,13 +346,18 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaMalloc(void** memory, size_t size) {
   if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
   if (static_cast<int64_t>(size) > limit) return fail(cudaErrorMemoryAllocation);
-  const size_t padded = (size + 255) / 256 * 256;
+  *memory = nullptr;
+  if (size == 0) return cudaSuccess;
   if (counts_only) {
-    *memory = mmap(nullptr, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    *memory = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (*memory == MAP_FAILED) return fail(cudaErrorMemoryAllocation);
   } else {
-    *memory = std::aligned_alloc(256, padded);
-    if (*memory == nullptr) return fail(cudaErrorMemoryAllocation);
+    const int64_t bytes = static_cast<int64_t>(size) + kAddressAlignment;
+    void* const base =
+        std::aligned_alloc(2 * kAddressAlignment,
+                           static_cast<size_t>(trainyard::round_up(bytes, 2 * kAddressAlignment)));
+    if (base == nullptr) return fail(cudaErrorMemoryAllocation);
+    *memory = static_cast<std::byte*>(base) + kAddressAlignment;
     std::memset(*memory, 0xFF, size);  // a GPU's memory holds anything: NaN shows
   }
   const std::scoped_lock lock(mutex);
@@ -331,7 +374,7 @@ cudaError_t cudaFree(void* memory) {
   if (it->second.is_address_alone) {
     munmap(memory, static_cast<size_t>(it->second.bytes));
   } else {
-    std::free(memory);
+    std::free(static_cast<std::byte*>(memory) - kAddressAlignment);
   }
   allocations.erase(it);
   return cudaSuccess;
@@ -348,6 +391,11 @@ cudaError_t cudaFreeHost(void* memory) {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size, cudaMemcpyKind kind,
                             cudaStream_t stream) {
+  if (size > 0 && (to == nullptr || from == nullptr)) return fail(cudaErrorInvalidValue);
+  if ((kind != cudaMemcpyDeviceToHost && !is_device_range(to, size)) ||
+      (kind != cudaMemcpyHostToDevice && !is_device_range(from, size))) {
+    return fail(cudaErrorInvalidValue);
+  }
   if (computes_wrongly && kind == cudaMemcpyDeviceToHost && size >= sizeof(float)) {
     submit(stream, {WorkKind::kCopy, [=] {
                       std::memcpy(to, from, size);
@@ -362,6 +410,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size, cudaMemcpyK
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t size, cudaStream_t stream) {
+  if (!is_device_range(memory, size)) return fail(cudaErrorInvalidValue);
   submit(stream, {WorkKind::kSet, [=] { std::memset(memory, value, size); }});
   return cudaSuccess;
 }

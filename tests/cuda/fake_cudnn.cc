@@ -20,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,14 @@ using trainyard::testing::DnnTensor;
 
 bool has_engines = true, has_graph_engines = true;  // of convolutions, of other graphs
 bool heeds_nan = true;
+
+thread_local std::string words;  // of the newest refusal, until they are asked for
+
+cudnnStatus_t refuse(cudnnStatus_t status, const std::string& why) {
+  words = why;
+  trainyard::testing::note_refusal(why);
+  return status;
+}
 
 struct Value {
   cudnnBackendAttributeType_t type;
@@ -452,6 +461,14 @@ cudnnStatus_t finalize(Descriptor& d) {
     }
   }
   switch (d.type) {
+    case CUDNN_BACKEND_TENSOR_DESCRIPTOR: {
+      const Tensor t(d);
+      if (std::ranges::any_of(t.size, [](int64_t n) { return n < 1; }) || t.alignment < 1 ||
+          (t.alignment & (t.alignment - 1)) != 0) {
+        return refuse(CUDNN_STATUS_BAD_PARAM, "A tensor without elements, or an odd alignment");
+      }
+      break;
+    }
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
@@ -583,30 +600,77 @@ void compute(const Problem& p, bool is_good, bool backwards, bool tf32, const Te
     to.write(result, at, is_good ? epilogue.apply(sum) : std::nanf(""));
 }
 
-/// Where the pack has a tensor of memory or a number.
-const void* given(const Descriptor& pack, const DnnTensor& t) {
-  const Value& ids = pack.values.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
-  for (size_t i = 0; i < static_cast<size_t>(ids.count); ++i) {
-    if (pack.get<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, i) != t.id) continue;
-    const auto* data = pack.get<const void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, i);
-    const auto address = reinterpret_cast<uintptr_t>(data);
-    if (data == nullptr || address % static_cast<uintptr_t>(t.alignment) != 0) std::abort();
-    return data;
+/// What a plan is handed. Looks at all that the plan uses; status() has what it found first.
+class Pack {
+ public:
+  explicit Pack(const Descriptor& pack) : pack_(pack) {}
+
+  /// Where a tensor or a number is; nullptr where that is wrong.
+  const void* at(const DnnTensor& t) {
+    const std::string name = "tensor " + std::to_string(t.id);
+    const Value& ids = pack_.values.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    for (size_t i = 0; i < static_cast<size_t>(ids.count); ++i) {
+      if (pack_.get<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, i) != t.id) continue;
+      const auto* data = pack_.get<const void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, i);
+      if (!t.by_value) return look(name, data, bytes_of(t), t.alignment);
+      if (data == nullptr) note(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "The " + name + " is NULL");
+      return data;
+    }
+    note(CUDNN_STATUS_BAD_PARAM, "The " + name + " was not given");
+    return nullptr;
   }
-  std::abort();  // a tensor that was not given
+  void* workspace(int64_t bytes) {
+    if (bytes == 0) return nullptr;
+    void* const data = pack_.values.contains(CUDNN_ATTR_VARIANT_PACK_WORKSPACE)
+                           ? pack_.get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE)
+                           : nullptr;
+    return const_cast<void*>(
+        look("workspace", data, bytes, trainyard::testing::kWorkspaceAlignment));
+  }
+  cudnnStatus_t status() const { return status_; }
+
+ private:
+  static int64_t bytes_of(const DnnTensor& t) {
+    int64_t last = 0;
+    for (size_t i = 0; i < 4; ++i) last += (t.size[i] - 1) * t.stride[i];
+    return (last + 1) * trainyard::kernels::cuda::element_bytes(t.format());
+  }
+  const void* look(const std::string& name, const void* data, int64_t bytes, int64_t alignment) {
+    const std::string why = trainyard::testing::wrong_memory(name, data, bytes, alignment);
+    if (why.empty()) return data;
+    const bool misaligned = reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(alignment);
+    note(data == nullptr ? CUDNN_STATUS_BAD_PARAM_NULL_POINTER
+         : misaligned    ? CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER
+                         : CUDNN_STATUS_BAD_PARAM,
+         why);
+    return nullptr;
+  }
+  void note(cudnnStatus_t status, const std::string& why) {
+    if (status_ == CUDNN_STATUS_SUCCESS) status_ = refuse(status, why);
+  }
+
+  const Descriptor& pack_;
+  cudnnStatus_t status_ = CUDNN_STATUS_SUCCESS;
+};
+
+/// NaN of whatever type: it is the engine's own, and nothing of it may be read.
+void fill_workspace(void* workspace, int64_t engine) {
+  std::memset(workspace, 0xFF, static_cast<size_t>(workspace_of(engine)));
 }
 
 /// The work of a graph without a convolution.
-std::function<void()> graph_work(const Descriptor& graph, const Descriptor& pack, int64_t engine,
-                                 float* workspace) {
+std::function<void()> graph_work(const Descriptor& graph, Pack& pack, int64_t engine,
+                                 void* workspace) {
   const bool is_good = engine >= kGood || engine == kTensorCore;
   std::map<int64_t, void*> memory;
   std::map<int64_t, float> numbers;  // as they are now: a recorded work keeps them
   std::vector<DnnTensor> results;
   const auto operations = operations_of(graph);
   const auto note = [&](const DnnTensor& t) {
-    if (t.by_value) numbers[t.id] = t.read(given(pack, t), 0);
-    if (!t.by_value && !t.is_virtual) memory[t.id] = const_cast<void*>(given(pack, t));
+    if (t.is_virtual) return;
+    const void* const data = pack.at(t);
+    if (!t.by_value) memory[t.id] = const_cast<void*>(data);
+    if (t.by_value && data != nullptr) numbers[t.id] = t.read(data, 0);
   };
   for (const DnnOperation& o : operations) {
     note(o.x);
@@ -616,7 +680,7 @@ std::function<void()> graph_work(const Descriptor& graph, const Descriptor& pack
     if (!o.y.is_virtual) results.push_back(o.y);
   }
   return [=] {
-    std::fill_n(workspace, workspace_of(engine) / 4, std::nanf(""));  // it is the engine's own
+    fill_workspace(workspace, engine);
     trainyard::testing::spend_algorithm_cost(static_cast<size_t>(algorithm_of(engine)));
     trainyard::testing::compute(operations, memory, numbers);
     if (is_good) return;
@@ -636,7 +700,7 @@ extern "C" {
 
 const char* cudnnGetErrorString(cudnnStatus_t) { return "a status"; }
 void cudnnGetLastErrorString(char* message, size_t size) {
-  if (size > 0) message[0] = '\0';
+  if (size > 0) message[std::exchange(words, "").copy(message, size - 1)] = '\0';
 }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   *handle = new cudnnContext;
@@ -740,28 +804,37 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const Descriptor& config = child(p, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   const auto engine = config.get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
   const Descriptor& graph = graph_of(config);
-  auto* workspace = static_cast<float*>(v.get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE));
+  if (v.values.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS).count !=
+      v.values.at(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).count) {
+    return refuse(CUDNN_STATUS_BAD_PARAM, "The pack has more names than pointers, or fewer");
+  }
+  Pack given(v);
+  void* const workspace = given.workspace(workspace_of(engine));
   const int64_t algorithm = algorithm_of(engine);
   if (engine >= kGood && trainyard::testing::is_algorithm_broken(algorithm)) {
     return CUDNN_STATUS_EXECUTION_FAILED;
   }
   if (!is_convolution(graph)) {
+    auto work = graph_work(graph, given, engine, workspace);
+    if (given.status() != CUDNN_STATUS_SUCCESS) return given.status();
     trainyard::testing::submit_to_stream(handle->stream, trainyard::testing::WorkKind::kDnn,
-                                         graph_work(graph, v, engine, workspace));
+                                         std::move(work));
     return CUDNN_STATUS_SUCCESS;
   }
   const Problem problem = Problem::of(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
-  const auto pointer = [&](const Tensor& t) { return given(v, t); };
   const bool is_good = engine >= kGood || engine == kTensorCore;
   const bool tf32 = engine == kTensorCore && problem.w.type == CUDNN_DATA_FLOAT;
   const Epilogue epilogue(graph, problem.y);
-  if (!epilogue.is_sound) return CUDNN_STATUS_BAD_PARAM;
+  if (!epilogue.is_sound) {
+    return refuse(CUDNN_STATUS_BAD_PARAM, "The operations behind the convolution do not follow it");
+  }
   const Tensor to = epilogue.has_bias ? epilogue.output[0] : problem.result();
-  const void* const bias = epilogue.has_bias ? pointer(epilogue.bias[0]) : nullptr;
-  const void* const y = pointer(epilogue.has_bias ? to : problem.y);
-  const void *x = pointer(problem.x), *w = pointer(problem.w);
+  const void* const bias = epilogue.has_bias ? given.at(epilogue.bias[0]) : nullptr;
+  const void* const y = given.at(epilogue.has_bias ? to : problem.y);
+  const void *x = given.at(problem.x), *w = given.at(problem.w);
+  if (given.status() != CUDNN_STATUS_SUCCESS) return given.status();
   trainyard::testing::submit_to_stream(handle->stream, trainyard::testing::WorkKind::kDnn, [=] {
-    std::fill_n(workspace, workspace_of(engine) / 4, std::nanf(""));  // it is the engine's own
+    fill_workspace(workspace, engine);
     trainyard::testing::spend_algorithm_cost(static_cast<size_t>(algorithm));
     compute(problem, is_good, engine == kBackwards, tf32, to, x, w, y, epilogue, bias);
   });

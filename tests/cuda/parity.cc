@@ -24,18 +24,6 @@ constexpr double kRelativeMaxBf16 = 12.0 / 256;
 // The same of 11 bits instead of 8.
 constexpr double kRelativeMax11Bits = 12.0 / 2048;
 
-double relative_max_of(Precision precision) {
-  switch (precision) {
-    case Precision::kBf16:
-      return kRelativeMaxBf16;
-    case Precision::kTf32:
-    case Precision::kFp16:
-      return kRelativeMax11Bits;
-    default:
-      return kRelativeMax;
-  }
-}
-
 void compare(const CaseResult& actual, const CaseResult& expected, double relative_max) {
   EXPECT_LE(actual.used_bytes, actual.planned_bytes);
   for (const auto& [name, got] : actual.values) {
@@ -78,6 +66,18 @@ bool is_wanted(const GraphCase& test, std::string_view part = "") {
 }
 
 }  // namespace
+
+double relative_max_of(Precision precision) {
+  switch (precision) {
+    case Precision::kBf16:
+      return kRelativeMaxBf16;
+    case Precision::kTf32:
+    case Precision::kFp16:
+      return kRelativeMax11Bits;
+    default:
+      return kRelativeMax;
+  }
+}
 
 void expect_parity(Backend& cuda, Precision precision, Cases which, std::string_view part) {
   std::set<std::string_view> seen;  // ops

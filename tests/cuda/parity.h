@@ -10,6 +10,10 @@
 
 namespace trainyard::testing {
 
+/// What may lie between a backend's results and the plain loops', relative to the largest number of
+/// a tensor.
+double relative_max_of(Precision precision);
+
 /// Every case of the table, forward, backward and update, in both layouts and with memory planned
 /// as in a real job or kept apart, against the plain loops in double; each runs three times: kernel
 /// by kernel, recorded, replayed. `part` picks cases by a part of their names, and so does

@@ -88,7 +88,7 @@ std::vector<std::byte> zeros(const BoundProgram& bound, TensorId id) {
 /// All of the workspace was some kernel's, to the line.
 void expect_workspace(const WatchingBackend& watched, int64_t begin, int64_t bytes) {
   if (bytes == 0) return;
-  EXPECT_GT(watched.workspace_end(), begin + bytes - kArenaAlignment);
+  EXPECT_GT(watched.workspace_end(), begin + bytes - kHostAlignment);
   EXPECT_LE(watched.workspace_end(), begin + bytes);
   EXPECT_GT(watched.touched_end(begin + bytes), begin);
 }

@@ -20,6 +20,7 @@ class BrokenBackend final : public Backend {
     if (node.op->type() != op_) return kernel;
     return std::make_unique<Broken>(std::move(kernel), changes_ ? &runs_ : nullptr);
   }
+  int64_t alignment() const override { return cpu_->alignment(); }
   void* allocate(int64_t bytes) override { return cpu_->allocate(bytes); }
   void release(void* memory) noexcept override { cpu_->release(memory); }
   void copy_to_device(void* to, const void* from, int64_t bytes) override {

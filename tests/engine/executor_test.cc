@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
 #include <limits>
+#include <string>
 
 #include "src/autodiff/differentiate.h"
 #include "src/base/check.h"
@@ -98,13 +100,66 @@ TEST(Executor, FaultsOnAWrongSizeAndOnAnArenaThatIsTooSmall) {
   const CaseGraph c = small_net();
   const auto prepare = [&] { return PreparedProgram(compile(c.graph, {}), *backend); };
   const Program p = prepare().program();
-  Arena small(*backend, p.persistent_bytes, p.transient_bytes - kArenaAlignment, 0);
+  Arena small(*backend, p.persistent_bytes, p.transient_bytes - kHostAlignment, 0);
   EXPECT_THROW(Executor(prepare(), small), InvariantError);
   Arena arena(*backend, p.persistent_bytes, p.transient_bytes, 0);
   Executor executor(prepare(), arena);
   std::vector<std::byte> bytes(7);
   EXPECT_THROW(executor.write(c.loss, bytes), InvariantError);
   EXPECT_THROW(executor.read(c.loss, bytes), InvariantError);
+}
+
+/// Asks for more than the memory that it hands out has by itself.
+class DemandingBackend final : public HostBackend {
+ public:
+  std::string_view name() const override { return "demanding"; }
+  bool has_kernel(std::string_view op_type) const override { return inner_->has_kernel(op_type); }
+  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    return inner_->prepare(graph, node);
+  }
+  int64_t alignment() const override { return kAlignment; }
+  void* allocate(int64_t bytes) override {
+    const auto memory = reinterpret_cast<uintptr_t>(HostBackend::allocate(bytes + 2 * kAlignment));
+    base_ = reinterpret_cast<void*>(memory);
+    const uintptr_t next = (memory + kAlignment - 1) / kAlignment * kAlignment;
+    return reinterpret_cast<void*>(next + misplaced);
+  }
+  void release(void*) noexcept override { HostBackend::release(base_); }
+  uintptr_t misplaced = 0;
+
+ private:
+  static constexpr int64_t kAlignment = 256;
+  std::unique_ptr<Backend> inner_ = make_reference_backend();
+  void* base_ = nullptr;
+};
+
+/// What a fault says; empty if there is none.
+std::string fault_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const InvariantError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Executor, FaultsOnMemoryThatIsNotAlignedAsTheBackendAsks) {
+  DemandingBackend backend;
+  const CaseGraph c = small_net();
+  const auto bind = [&](int64_t alignment) {
+    PreparedProgram prepared(compile(c.graph, {.alignment = alignment}), backend);
+    const Program& p = prepared.program();
+    Arena arena(backend, p.persistent_bytes, p.transient_bytes, prepared.workspace_bytes());
+    EXPECT_EQ((arena.workspace() - arena.persistent()) % 256, 0);
+    const Executor executor(std::move(prepared), arena);
+  };
+  EXPECT_EQ(fault_of([&] { bind(256); }), "");
+  EXPECT_NE(fault_of([&] { bind(64); })
+                .find("laid out in multiples of 64 bytes, the demanding backend asks for 256"),
+            std::string::npos);
+  backend.misplaced = 64;
+  EXPECT_NE(fault_of([&] { bind(256); }).find("is not at a multiple of the 256 bytes"),
+            std::string::npos);
 }
 
 TEST(Executor, NamesTheFirstTensorThatIsNotFiniteWhenAsked) {

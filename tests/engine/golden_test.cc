@@ -102,8 +102,10 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
   recipe.precision = precision;
   const GoldenModel model = model_of(name);
   RunPrograms programs;
-  programs.train = compile_training(model.spec, recipe, model.interface, batch_size).value();
   const auto backend = testing::make_tested_backend(threads);
+  programs.train =
+      compile_training(model.spec, recipe, model.interface, batch_size, backend->alignment())
+          .value();
   Session session(std::move(programs), *backend);
   session.initialise(seed);
 

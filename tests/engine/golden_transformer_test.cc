@@ -130,8 +130,9 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
   recipe.precision = precision;
   const GoldenModel model = model_of(name);
   RunPrograms programs;
-  programs.train = compile_training(model.spec, recipe, model.interface, rows).value();
   const auto backend = testing::make_tested_backend(threads);
+  programs.train =
+      compile_training(model.spec, recipe, model.interface, rows, backend->alignment()).value();
   Session session(std::move(programs), *backend);
   session.initialise(seed);
 

@@ -66,7 +66,9 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
   const ModelInterface interface { {3, kSide, kSide}, 0, TargetForm::kClass, kClasses };
   const std::unique_ptr<Backend> backend = testing::make_tested_backend(threads);
   RunPrograms programs;
-  programs.train = compile_training(model_of(expected), recipe, interface, batch_size).value();
+  programs.train =
+      compile_training(model_of(expected), recipe, interface, batch_size, backend->alignment())
+          .value();
   Session session(std::move(programs), *backend);
   session.initialise(seed);
 

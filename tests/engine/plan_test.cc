@@ -121,8 +121,39 @@ TEST(PlanVerify, CatchesABufferThatIsGivenAwayTooEarly) {
   std::swap(bad.order[1], bad.order[2]);
   EXPECT_THROW(verify(bad), InvariantError);
   bad = good;
-  bad.transient_bytes -= kArenaAlignment;
+  bad.transient_bytes -= kHostAlignment;
   EXPECT_THROW(verify(bad), InvariantError);
+}
+
+// A GPU's libraries ask for more than a cache line: the plan knows, so that what is planned is what
+// is used.
+TEST(PlanAlignment, EveryPlaceIsAMultipleOfTheDevices) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const CaseGraph c = random_training_graph(seed, DType::kF32);
+    const Program host = compile(c.graph, {}), gpu = compile(c.graph, {.alignment = 256});
+    ASSERT_NO_THROW(verify(gpu));
+    for (const Placement& place : gpu.placements) {
+      EXPECT_EQ(place.offset_bytes % 256, 0);
+      EXPECT_EQ(place.size_bytes % 256, 0);
+    }
+    EXPECT_EQ(gpu.order, host.order) << "the same steps on every device";
+  }
+}
+
+TEST(PlanAlignment, AnotherProgramOfTheJobFollowsTheFirst) {
+  const PersistentLayout layout = persistent_layout(compile(mlp().graph, {.alignment = 256}));
+  const Program second = compile(mlp().graph, {.persistent = &layout});
+  EXPECT_EQ(second.alignment, 256);
+  EXPECT_EQ(persistent_layout(second).by_name.at("fc2.bias").offset_bytes,
+            layout.by_name.at("fc2.bias").offset_bytes);
+}
+
+TEST(PlanVerify, CatchesAPlaceThatIsNotAligned) {
+  Program program = training_program(mlp(), {});
+  ASSERT_NO_THROW(verify(program));
+  program.alignment = 256;
+  EXPECT_THROW(verify(program), InvariantError);
 }
 
 /// Two layers of `width` units and a small one, with biases.

@@ -120,10 +120,11 @@ void expect_losses(const std::string& name, const ModelSpec& spec, bool text, in
   ModelInterface interface { {kSteps * kFeatures}, 0, TargetForm::kClass, kClasses };
   if (text) interface = {{kLength}, kVocabulary, TargetForm::kClass, kClasses, 0};
   RunPrograms programs;
-  auto train = compile_training(spec, recipe, interface, golden()["batch_size"]);
+  const auto backend = testing::make_tested_backend(threads);
+  auto train =
+      compile_training(spec, recipe, interface, golden()["batch_size"], backend->alignment());
   ASSERT_TRUE(train.ok()) << train.error().message;
   programs.train = *std::move(train);
-  const auto backend = testing::make_tested_backend(threads);
   Session session(std::move(programs), *backend);
   session.initialise(golden()["seed"]);
   const testing::GoldenLosses golden_losses =

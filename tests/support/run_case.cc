@@ -67,14 +67,18 @@ CaseResult run_case(const CaseGraph& c, Backend& backend, const RunOptions& opti
   CompileOptions compiled{.channels_last = options.channels_last,
                           .recompute = options.recompute,
                           .precision = options.precision,
-                          .passes = options.passes};
+                          .passes = options.passes,
+                          .alignment = backend.alignment()};
   Graph graph = c.graph;
   if (options.keep_all) {
     if (options.precision != Precision::kFp32) {  // what is marked before the passes stays F32
       PassOptions passes = options.passes;
       passes.layouts = passes.layouts && options.channels_last;
       run_passes(graph, passes, options.recompute, options.precision);
-      compiled = {.channels_last = false, .passes = {false, false, false, false}};
+      compiled.channels_last = false;
+      compiled.recompute = Recompute::kNone;
+      compiled.precision = Precision::kFp32;
+      compiled.passes = {false, false, false, false};
     }
     const std::vector<Node> nodes = graph.nodes();
     for (const Node& node : nodes) {

@@ -9,7 +9,7 @@
 namespace trainyard::testing {
 namespace {
 
-constexpr int64_t kLine = kArenaAlignment;
+constexpr int64_t kLine = kHostAlignment;
 constexpr int64_t kGuardBytes = 4096;
 constexpr int kGuard = 0xC3;
 constexpr std::array<int, 2> kPoison = {0xFF, 0xA5};  // the first is a NaN in both float types

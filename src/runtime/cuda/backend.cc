@@ -8,7 +8,6 @@
 
 #include "kernels/held_rows.h"
 #include "src/base/check.h"
-#include "src/plan/program.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/nvtx_range.h"
 #include "src/runtime/cuda/peak.h"
@@ -177,9 +176,9 @@ DevicePeak CudaBackend::peak() const { return peak_of(device_); }
 
 void* CudaBackend::allocate(int64_t bytes) {
   TRAINYARD_CHECK(bytes >= 0, "allocate(" + std::to_string(bytes) + ")");
-  DeviceMemory memory = device_.allocate(std::max(bytes, kArenaAlignment));
-  check(cudaMemsetAsync(memory.get(), 0, static_cast<size_t>(std::max(bytes, kArenaAlignment)),
-                        device_.stream()),
+  bytes = std::max(bytes, kCudaAlignment);
+  DeviceMemory memory = device_.allocate(bytes);
+  check(cudaMemsetAsync(memory.get(), 0, static_cast<size_t>(bytes), device_.stream()),
         "zeroing the arena");
   device_.synchronize();
   return memory.release();

@@ -31,6 +31,7 @@ class CudaBackend final : public Backend {
   /// A CUDA graph.
   std::unique_ptr<Recording> record(const std::function<void()>& submit) override;
 
+  int64_t alignment() const override { return kCudaAlignment; }
   void* allocate(int64_t bytes) override;
   void release(void* memory) noexcept override;
   /// Through pinned memory; the GPU need not be done with what came before.

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "kernels/alignment.h"
 #include "src/base/handle.h"
 #include "src/runtime/algorithms.h"
 #include "src/runtime/cuda_error.h"
@@ -30,8 +31,8 @@ using PinnedMemory = Handle<void, cudaFreeHost>;
 using BlasLt = Handle<cublasLtContext, cublasLtDestroy>;
 using Dnn = Handle<cudnnContext, cudnnDestroy>;
 
-/// Bytes of a piece of a workspace, so that the next piece is aligned as an allocation is.
-constexpr int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+/// Bytes of a piece of a workspace, so that the next piece is aligned as the workspace is.
+constexpr int64_t aligned(int64_t bytes) { return round_up(bytes, kCudaAlignment); }
 
 /// Host memory that a GPU can copy to and from while both go on. Throws std::bad_alloc.
 PinnedMemory make_pinned(int64_t bytes);

@@ -35,7 +35,7 @@ class Products {
       : device_(device), elements_(elements) {
     if (rounds.size() > 1 && formats[2] != Format::kF32) {
       sum_elements_ = c_count * elements[2];
-      sum_bytes_ = (4 * sum_elements_ + 255) / 256 * 256;
+      sum_bytes_ = aligned(4 * sum_elements_);
       formats[2] = Format::kF32;
     }
     std::map<std::array<int64_t, 5>, const Product*> prepared;  // by size, distances, accumulate

@@ -25,7 +25,7 @@ class Pieces {
  public:
   int64_t add(int64_t bytes) {
     const int64_t offset = bytes_;
-    bytes_ += (bytes + 255) / 256 * 256;
+    bytes_ += aligned(bytes);
     return offset;
   }
   int64_t bytes() const { return bytes_; }

@@ -1,0 +1,211 @@
+// Catches: a fake library that takes what the real one refuses, so that a call which fails on every
+// GPU passes all tests. Each refusal is asked for once, and what is right beside it is taken.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/runtime/cuda/backend.h"
+#include "src/runtime/cuda/convolution.h"
+#include "src/runtime/cuda/matmul.h"
+#include "tests/cuda/fake_cuda.h"
+#include "tests/cuda/workspace.h"
+
+namespace trainyard {
+namespace {
+
+using cuda::MatmulDims;
+using kernels::cuda::Format;
+
+constexpr int64_t kRoom = 1 << 16;
+
+/// The sentence of the refusal; empty where `f` is taken.
+std::string refusal_of(const std::function<void()>& f) {
+  testing::note_refusal("");
+  try {
+    f();
+  } catch (const CudaError&) {
+    return testing::last_refusal();
+  }
+  return "";
+}
+void expect_refused(const std::string& sentence, const std::function<void()>& f) {
+  EXPECT_NE(refusal_of(f).find(sentence), std::string::npos)
+      << "expected \"" << sentence << "\", got \"" << testing::last_refusal() << "\"";
+}
+
+/// A device and pieces of its memory, each with kRoom bytes.
+class FakeRefusals : public ::testing::Test {
+ protected:
+  void* memory(int64_t bytes = kRoom) {
+    memory_.push_back(device_.allocate(bytes));
+    return memory_.back().get();
+  }
+  static void* behind(void* memory, int64_t bytes) {
+    return static_cast<std::byte*>(memory) + bytes;
+  }
+
+  cuda::Device device_{0};
+  std::vector<cuda::DeviceMemory> memory_;
+  void *const a_ = memory(), *const b_ = memory(), *const c_ = memory(), *const w_ = memory();
+};
+
+TEST_F(FakeRefusals, OfAProductsMemory) {
+  const cuda::Matmul product(device_, MatmulDims{4, 8, 16});
+  const auto run = [&](void* a, void* b, void* c, void* workspace) {
+    return [=, &product] { product.run(a, b, nullptr, c, workspace); };
+  };
+  EXPECT_EQ(refusal_of(run(a_, b_, c_, w_)), "");
+  expect_refused(
+      "The workspace pointer must be aligned to at least a multiple of 256 bytes, got "
+      "misalignment of 64 byte(s)",
+      run(a_, b_, c_, behind(w_, 64)));
+  expect_refused("misalignment of 192 byte(s)", run(a_, b_, c_, behind(w_, 192)));
+  EXPECT_EQ(refusal_of(run(a_, b_, c_, behind(w_, 256))), "");
+  expect_refused("The workspace pointer is NULL", run(a_, b_, c_, nullptr));
+  expect_refused("The workspace takes 4096 bytes", run(a_, b_, c_, behind(w_, kRoom - 2048)));
+  // In cuBLASLt's terms our b is the first operand.
+  expect_refused("The A pointer is NULL", run(a_, nullptr, c_, w_));
+  expect_refused("The B pointer is NULL", run(nullptr, b_, c_, w_));
+  expect_refused("The C pointer is NULL", run(a_, b_, nullptr, w_));
+  expect_refused("The B pointer must be aligned to at least a multiple of 16 bytes",
+                 run(behind(a_, 8), b_, c_, w_));
+  expect_refused("The C takes 128 bytes, and 64", run(a_, b_, behind(c_, kRoom - 64), w_));
+  float host[64] = {};
+  expect_refused("and 0 bytes of device memory are there", run(a_, host, c_, w_));
+}
+
+TEST_F(FakeRefusals, OfAProductGoByTheAlignmentThatWasDeclared) {
+  MatmulDims dims{4, 8, 16};
+  dims.alignment = 8;
+  const cuda::Matmul product(device_, dims);
+  EXPECT_EQ(refusal_of([&] { product.run(behind(a_, 8), b_, nullptr, c_, w_); }), "");
+  expect_refused("a multiple of 8 bytes, got misalignment of 4 byte(s)",
+                 [&] { product.run(behind(a_, 4), b_, nullptr, c_, w_); });
+}
+
+TEST_F(FakeRefusals, OfAProductsLayout) {
+  MatmulDims dims{4, 8, 16};
+  dims.row_a = 15;
+  expect_refused("has the leading dimension 15", [&] { cuda::Matmul(device_, dims); });
+  dims.row_a = 0;
+  dims.row_c = 12;
+  dims.epilogue = cuda::Epilogue::kGeluKept;
+  expect_refused("auxiliary matrix is 12, it must be a multiple of 8",
+                 [&] { cuda::Matmul(device_, dims); });
+  MatmulDims batch{4, 8, 16};
+  batch.batch = 2;  // at no distance
+  expect_refused("All results have one place", [&] { cuda::Matmul(device_, batch); });
+}
+
+TEST_F(FakeRefusals, OfABias) {
+  MatmulDims dims{4, 8, 16};
+  dims.bias = true;
+  const cuda::Matmul product(device_, dims);
+  const auto run = [&](void* bias) {
+    return [=, this, &product] { product.run(a_, b_, static_cast<float*>(bias), c_, w_); };
+  };
+  void* const bias = memory();
+  EXPECT_EQ(refusal_of(run(bias)), "");
+  expect_refused("The bias pointer is NULL", run(nullptr));
+  expect_refused("The bias pointer must be aligned", run(behind(bias, 4)));
+}
+
+TEST_F(FakeRefusals, OfAConvolutionsMemory) {
+  kernels::ConvDims d{{2, 8, 5, 5}, 8, {}, 1};
+  d.window = {3, 3};
+  const auto plan = cuda::ConvolutionPlan::find(
+      device_, {cuda::ConvolutionPass::kWeights, d, true, Format::kBf16, Format::kBf16});
+  ASSERT_TRUE(plan.has_value());
+  ASSERT_GT(plan->workspace_bytes(), 0);
+  const auto run = [&](void* x, void* dw, void* dy, void* workspace) {
+    return [=, &plan] { plan->run(x, dw, dy, nullptr, workspace); };
+  };
+  EXPECT_EQ(refusal_of(run(a_, b_, c_, w_)), "");
+  expect_refused("The workspace pointer must be aligned to at least a multiple of 256 bytes",
+                 run(a_, b_, c_, behind(w_, 64)));
+  expect_refused("The workspace pointer is NULL", run(a_, b_, c_, nullptr));
+  expect_refused("The workspace takes", run(a_, b_, c_, behind(w_, kRoom - 256)));
+  expect_refused("The tensor 1 pointer is NULL", run(nullptr, b_, c_, w_));
+  expect_refused("The tensor 2 pointer must be aligned to at least a multiple of 16 bytes",
+                 run(a_, behind(b_, 8), c_, w_));
+  expect_refused("The tensor 3 takes", run(a_, b_, behind(c_, kRoom - 16), w_));
+  try {  // the library's words are in the error, as cudnnGetLastErrorString gives them
+    run(a_, b_, c_, behind(w_, 64))();
+    FAIL() << "a workspace at 64 bytes was taken";
+  } catch (const CudaError& e) {
+    EXPECT_EQ(e.code(), CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
+    EXPECT_NE(std::string(e.what()).find("got misalignment of 64 byte(s)"), std::string::npos)
+        << e.what();
+  }
+}
+
+// What an engine finds in its workspace is NaN in every type, so that one of our pieces in the same
+// place shows.
+TEST_F(FakeRefusals, APlanAndAProductBeginWithNan) {
+  const auto expect_nan = [&](int64_t bytes) {
+    std::vector<unsigned char> found(static_cast<size_t>(bytes));
+    std::memcpy(found.data(), w_, found.size());  // device memory is the host's here
+    EXPECT_TRUE(found == std::vector<unsigned char>(found.size(), 0xFF));
+  };
+  const auto clear = [&] {
+    cuda::check(cudaMemsetAsync(w_, 0, kRoom, device_.stream()), "clearing");
+  };
+  clear();
+  const cuda::Matmul product(device_, MatmulDims{4, 8, 16});
+  product.run(a_, b_, nullptr, c_, w_);
+  device_.synchronize();
+  expect_nan(product.workspace_bytes());
+  clear();
+  kernels::ConvDims d{{2, 8, 5, 5}, 8, {}, 1};
+  d.window = {3, 3};
+  const auto plan = cuda::ConvolutionPlan::find(
+      device_, {cuda::ConvolutionPass::kForward, d, true, Format::kBf16, Format::kBf16});
+  ASSERT_TRUE(plan.has_value());
+  plan->run(a_, b_, c_, nullptr, w_);
+  device_.synchronize();
+  expect_nan(plan->workspace_bytes());
+}
+
+TEST_F(FakeRefusals, OfTheRuntime) {
+  std::vector<std::byte> host(static_cast<size_t>(2 * kRoom));
+  const auto copy = [&](void* to, const void* from, size_t size, cudaMemcpyKind kind) {
+    return cudaMemcpyAsync(to, from, size, kind, device_.stream());
+  };
+  EXPECT_EQ(copy(a_, host.data(), kRoom, cudaMemcpyHostToDevice), cudaSuccess);
+  EXPECT_EQ(copy(a_, host.data(), kRoom + 1, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+  EXPECT_EQ(copy(nullptr, host.data(), 1, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+  EXPECT_EQ(copy(host.data(), host.data(), 1, cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
+  EXPECT_EQ(copy(host.data(), b_, kRoom, cudaMemcpyDeviceToHost), cudaSuccess);
+  EXPECT_EQ(cudaMemsetAsync(a_, 0, kRoom + 1, device_.stream()), cudaErrorInvalidValue);
+  (void)cudaGetLastError();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(a_) % 512, 256U) << "no more aligned than is promised";
+  device_.synchronize();
+}
+
+// What an H100 showed first: the arena had its workspace at a multiple of 64 bytes, and cuBLASLt
+// refused every product.
+TEST(WorkspaceOfTheArena, IsRefusedAtAMultipleOf64) {
+  cuda::CudaBackend cuda(0);
+  EXPECT_EQ(cuda.alignment(), 256);
+  const testing::WorkspaceCase c;
+  EXPECT_NO_THROW(run_in_workspace(cuda, c, {}));
+  for (const int64_t offset : {64, 128, 192}) {
+    EXPECT_NE(refusal_of([&] {
+                run_in_workspace(cuda, c, {offset, {}});
+              }).find("The workspace pointer must be aligned to at least a multiple of 256"),
+              std::string::npos)
+        << offset;
+  }
+  EXPECT_NO_THROW(run_in_workspace(cuda, c, {256, {}}));
+}
+
+TEST(WorkspaceOfTheArena, MayHoldAnything) {
+  cuda::CudaBackend cuda(0);
+  testing::expect_right_in_any_workspace(cuda);
+}
+
+}  // namespace
+}  // namespace trainyard
