@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <set>
 
 #include "src/checkpoint/checkpoint.h"
 #include "src/runtime/host_memory.h"
 #include "src/train/predictor.h"
+#include "src/train/resume.h"
 #include "tests/data/faulty_files.h"
 #include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
@@ -215,6 +218,9 @@ void expect_resumed_like_whole(Precision precision) {
 }
 
 TEST(Training, StopAndResumeEqualsNeverStopped) { expect_resumed_like_whole(Precision::kFp32); }
+TEST(Training, StopAndResumeEqualsNeverStoppedInTf32) {
+  expect_resumed_like_whole(Precision::kTf32);
+}
 TEST(Training, StopAndResumeEqualsNeverStoppedInBf16) {
   expect_resumed_like_whole(Precision::kBf16);
 }
@@ -360,12 +366,50 @@ TEST(Training, RefusesTheCheckpointOfAnotherJob) {
   ASSERT_TRUE(run(job, first).ok());
   TrainJob narrow = job;
   narrow.recipe.precision = Precision::kBf16;
+  TrainJob rounded = job;  // the same bits on a CPU, but not on a GPU
+  rounded.recipe.precision = Precision::kTf32;
   job.recipe.optimizer.learning_rate = 0.02;
-  for (const TrainJob& other : {job, narrow}) {
+  for (const TrainJob& other : {job, narrow, rounded}) {
     const auto result = run(other, second);
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().reason, "CHECKPOINT_FOREIGN");
   }
+}
+
+// Catches a change of what a checkpoint is known by: fp32 was the default and is not named, so the
+// digest is that of the jobs before there was another precision.
+TEST(Training, Fp32IsKnownByTheDigestOfJobsThatNamedNoPrecision) {
+  const Workspace w;
+  TrainJob job = image_job(w, "a");
+  std::filesystem::create_directories(job.dataset);
+  std::ofstream(job.dataset / "digest") << "a dataset";
+  ASSERT_EQ(job.recipe.precision, Precision::kFp32);
+  EXPECT_EQ(job_digest(job).value(), "PIN");
+  std::set<std::string> digests;
+  for (const Precision precision :
+       {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
+    job.recipe.precision = precision;
+    digests.insert(job_digest(job).value());
+  }
+  EXPECT_EQ(digests.size(), 4u) << "one precision's checkpoint is not another's";
+}
+
+TEST(Training, HasACheckpointOfItsOwnJobAlone) {
+  const Workspace w;
+  make_dataset(w, true, 40);
+  TrainJob job = short_job(w, "a");
+  EXPECT_FALSE(has_checkpoint(job).value());
+  Recorder r;
+  ASSERT_TRUE(run(job, r).ok());
+  EXPECT_TRUE(has_checkpoint(job).value());
+  TrainJob other = job;
+  other.recipe.precision = Precision::kTf32;
+  EXPECT_FALSE(has_checkpoint(other).value());
+  // A newest one that is cut off is passed over, as when a job is resumed.
+  std::filesystem::resize_file(job.checkpoints / "step-000000004" / "weights.safetensors", 10);
+  EXPECT_TRUE(has_checkpoint(job).value());
+  std::filesystem::remove_all(job.checkpoints / "step-000000002");
+  EXPECT_FALSE(has_checkpoint(job).value());
 }
 
 TEST(Training, LossThatIsNotFiniteNamesTheStepAndKeepsTheCheckpoint) {
