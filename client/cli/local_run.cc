@@ -15,6 +15,7 @@
 #include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/runtime/open_backend.h"
+#include "src/train/resume.h"
 #include "src/train/step_profile.h"
 #include "src/train/trainer.h"
 
@@ -133,6 +134,21 @@ Result<int> run_profile(Session& session, const Options& options, const TrainJob
   return static_cast<int>(client::kExitOk);
 }
 
+/// A run that an earlier version began, by a spec without a precision, goes on in the default of
+/// then: in today's its checkpoint would be another job's.
+Status keep_precision(Session& session, const client::SpecFile& spec, TrainJob& job) {
+  if (spec.file.recipe().precision() != v1::Recipe::PRECISION_UNSPECIFIED) return {};
+  TrainJob before = job;
+  before.recipe.precision = kPrecisionDefaultBefore;
+  ASSIGN_OR_RETURN(const bool was_begun, has_checkpoint(before));
+  if (!was_begun) return {};
+  job = std::move(before);
+  session.err().line("This run was begun in " + std::string(name_of(job.recipe.precision)) +
+                     " and goes on in it. New runs without recipe.precision are in " +
+                     std::string(name_of(kPrecisionDefault)) + ".");
+  return {};
+}
+
 Result<int> run(Session& session, const Options& options) {
   const bool profiles = options.profile || !options.trace.empty();
   if (profiles && (!options.out.empty() || !options.tensorboard.empty())) {
@@ -181,6 +197,7 @@ Result<int> run(Session& session, const Options& options) {
     return spec.with_positions(std::move(done).error());
   }
 
+  if (Status s = keep_precision(session, spec, job); !s.ok()) return std::move(s).error();
   const std::string title = spec.file.name().empty() ? "local" : spec.file.name();
   Progress progress = session.progress(title, session.err());
   std::optional<client::TensorBoardFile> curves;

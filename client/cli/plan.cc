@@ -87,6 +87,7 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& optio
 
   v1::JobPlan plan = to_proto(*planned);
   *plan.mutable_spec() = spec.job_spec();
+  plan.mutable_spec()->mutable_recipe()->set_precision(to_proto(engine.recipe.precision));
   plan.set_workspace_measured(true);
   plan.set_device(device);
   plan.set_threads(threads);

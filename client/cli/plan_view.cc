@@ -190,6 +190,27 @@ std::string memory_table(const v1::JobPlan& plan, const PlanViewOptions& options
   return table.render(options.colour);
 }
 
+/// The precision, and what it costs on the device of the plan.
+std::string precision_and_cost(v1::Recipe::Precision precision, bool is_gpu) {
+  const auto half = [&](const char* bits) {
+    return std::string(bits) + " significant bits, about half the memory of activations" +
+           (is_gpu ? "" : ", slower than fp32 on a CPU");
+  };
+  std::string cost;
+  if (precision == v1::Recipe::TF32) {
+    cost = is_gpu ? "products round their factors to 11 significant bits; fp32 rounds none and is "
+                    "up to several times slower"
+                  : "on a CPU the bits and the time of fp32";
+  } else if (precision == v1::Recipe::FP32) {
+    cost = is_gpu ? "no product rounds its factors; tf32 is up to several times faster" : "";
+  } else if (precision == v1::Recipe::BF16) {
+    cost = half("8");
+  } else if (precision == v1::Recipe::FP16) {
+    cost = half("11");
+  }
+  return precision_text(precision) + (cost.empty() ? "" : ": " + cost);
+}
+
 std::string fields(const v1::JobPlan& plan, bool colour) {
   const v1::RunPlan& run = plan.run();
   std::string rows = grouped(run.train_rows()) + " to train";
@@ -215,7 +236,8 @@ std::string fields(const v1::JobPlan& plan, bool colour) {
                                          true) +
                                 " FLOP in all");
   if (run.precision() != v1::Recipe::PRECISION_UNSPECIFIED) {  // of an older server
-    list.emplace_back("precision", precision_text(run.precision()));
+    list.emplace_back(
+        "precision", precision_and_cost(run.precision(), plan.device().starts_with("devices/gpu")));
   }
   std::string device(client::short_name(plan.device()));
   if (plan.threads() > 0) {

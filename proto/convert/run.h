@@ -15,6 +15,7 @@
 
 namespace trainyard {
 
+v1::Recipe::Precision to_proto(Precision precision);
 v1::RunPlan to_proto(const RunPlan& plan);
 v1::InitialWeightsReport to_proto(const InitialWeightsReport& report);
 

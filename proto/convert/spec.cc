@@ -530,6 +530,7 @@ Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
           std::to_string(r.recompute()) + " is not known, expected none, blocks or full");
     }
   }
+  out.precision = kPrecisionDefault;
   if (r.precision() != v1::Recipe::PRECISION_UNSPECIFIED) {
     const std::optional<Precision> precision = find_precision(enum_name(r.precision()));
     if (precision) {

@@ -8,6 +8,12 @@
 
 namespace trainyard {
 
+/// What a recipe without a precision asks for. The server writes it into each spec that it stores,
+/// so that another default changes no job.
+inline constexpr Precision kPrecisionDefault = Precision::kTf32;
+/// What it asked for in earlier versions, whose checkpoints may still be resumed.
+inline constexpr Precision kPrecisionDefaultBefore = Precision::kFp32;
+
 /// What of a JobSpec decides the numbers of a run.
 struct EngineSpec {
   ModelSpec model;

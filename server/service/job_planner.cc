@@ -194,11 +194,12 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
   }
   job.spec = spec;
   job.spec.mutable_dataset()->set_name(job.dataset.name());
-  // Recorded with the job: equal thread counts give equal bits, whatever the server's default
-  // becomes.
+  // Recorded with the job: equal thread counts and an equal precision give equal bits, whatever
+  // the defaults become.
   if (!spec.resources().has_threads()) {
     job.spec.mutable_resources()->set_threads(service_.config.threads_per_job);
   }
+  job.spec.mutable_recipe()->set_precision(to_proto(job.engine.recipe.precision));
   ASSIGN_OR_RETURN(job.initial_weights, find_initial_weights(spec, service_.store));
   job.wish = wish_of(spec);
   job.gpus = gpus_of(spec);

@@ -18,7 +18,7 @@
 namespace trainyard::server {
 
 struct PlannedJob {
-  v1::JobSpec spec;  // as accepted: full dataset name with version, thread count filled in
+  v1::JobSpec spec;  // as accepted: full dataset name, thread count and precision filled in
   v1::RunPlan plan;
   DatasetRef dataset;            // the version that it takes
   std::string initial_model_id;  // of recipe.initial_weights; empty: none

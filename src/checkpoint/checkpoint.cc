@@ -123,16 +123,18 @@ Result<LoadedCheckpoint> load(const fs::path& folder) {
 }
 
 /// Cheaper than load(): what a pruning after each checkpoint can afford.
-bool looks_whole(const fs::path& folder) {
-  const Result<CheckpointManifest> manifest = read_manifest(folder);
-  if (!manifest.ok()) return false;
+std::optional<CheckpointState> find_whole(const fs::path& folder) {
+  Result<CheckpointManifest> manifest = read_manifest(folder);
+  if (!manifest.ok()) return std::nullopt;
   for (size_t i = 0; i < kCheckpointFiles.size(); ++i) {
     std::error_code ec;
     const auto bytes = fs::file_size(folder / kCheckpointFiles[i], ec);
-    if (ec || static_cast<int64_t>(bytes) != manifest->files[i].bytes) return false;
+    if (ec || static_cast<int64_t>(bytes) != manifest->files[i].bytes) return std::nullopt;
   }
-  return true;
+  return std::move(manifest->state);
 }
+
+bool looks_whole(const fs::path& folder) { return find_whole(folder).has_value(); }
 
 }  // namespace
 
@@ -184,6 +186,13 @@ Result<LoadedCheckpoint> load_newest_checkpoint(const fs::path& folder,
   return make_error(ErrorCode::kDataLoss, "CHECKPOINT_DAMAGED",
                     "none of the " + std::to_string(candidates.size()) +
                         " checkpoints is intact; start the job again from step 0");
+}
+
+std::optional<CheckpointState> find_newest_state(const fs::path& folder) {
+  for (const Candidate& c : list_candidates(folder)) {
+    if (std::optional<CheckpointState> state = find_whole(c.path)) return state;
+  }
+  return std::nullopt;
 }
 
 void prune_checkpoints(Files& files, const fs::path& folder, int keep) {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,7 +54,11 @@ struct LoadedCheckpoint {
 Result<LoadedCheckpoint> load_newest_checkpoint(const std::filesystem::path& folder,
                                                 std::vector<std::filesystem::path>* damaged);
 
-/// Keeps the newest `keep` (at least 1) checkpoints that look whole (state intact, sizes right) and
+/// The state of the newest checkpoint in `folder` that looks whole (state intact, sizes right), its
+/// tensors unread. Nothing where there is none.
+std::optional<CheckpointState> find_newest_state(const std::filesystem::path& folder);
+
+/// Keeps the newest `keep` (at least 1) checkpoints that look whole and
 /// removes older ones and what interrupted saves have left. What cannot be removed now is removed
 /// the next time. Only one process saves into a folder at a time.
 void prune_checkpoints(Files& files, const std::filesystem::path& folder, int keep);

@@ -64,6 +64,7 @@ Json to_json(const ParameterGroup& g) {
 
 // What a recipe has only if it asks for it.
 void add_options(const Recipe& r, Json& json) {
+  // The first checkpoints named none: they are of fp32 for ever, whatever the default becomes.
   if (r.precision != Precision::kFp32) json["precision"] = name_of(r.precision);
   if (r.accumulate_steps != 1) json["accumulate_steps"] = r.accumulate_steps;
   if (r.clip_norm != 0) json["clip_norm"] = r.clip_norm;
@@ -248,6 +249,13 @@ Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
                           " belongs to a job with another model, recipe or dataset");
   }
   return std::optional(std::move(*loaded));
+}
+
+Result<bool> has_checkpoint(const TrainJob& job) {
+  const std::optional<CheckpointState> newest = find_newest_state(job.checkpoints);
+  if (!newest) return false;
+  ASSIGN_OR_RETURN(const std::string digest, job_digest(job));
+  return newest->job_digest == digest;
 }
 
 Result<AlgorithmRecord> algorithms_of(const LoadedCheckpoint& checkpoint) {

@@ -59,6 +59,8 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const std:
 Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
                                                         const std::string& digest,
                                                         Reporter& reporter);
+/// Whether there is one, without reading its tensors.
+Result<bool> has_checkpoint(const TrainJob& job);
 /// What it says of algorithms; empty where it says nothing.
 Result<AlgorithmRecord> algorithms_of(const LoadedCheckpoint& checkpoint);
 

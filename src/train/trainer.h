@@ -63,7 +63,7 @@ struct Recipe {
   int64_t checkpoint_every_steps = 0;  // 0: at the end of each epoch
   int keep_checkpoints = 2;
   Recompute recompute = Recompute::kNone;  // costs time, saves memory, changes no bit
-  Precision precision = Precision::kFp32;  // of training, evaluation and the model's predictions
+  Precision precision = Precision::kFp32;  // a JobSpec without one: kPrecisionDefault (convert/)
   // Each step's batch runs as this many micro-batches of batch_size / accumulate_steps rows, and
   // their mean gradient updates: the large batch's result in the small one's memory.
   int64_t accumulate_steps = 1;

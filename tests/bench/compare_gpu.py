@@ -23,11 +23,12 @@ import time
 from compare_pytorch import ROW_LENGTH, TOKENS, WORDS, Process, make_model, spread
 
 # model of bench_models.h : batch : precision
-ROWS = ("gpt2_small:1024:64:bf16,resnet50:224:256:bf16,lenet5:64:fp32,vgg16:224:128:bf16,resnet18:224:256:bf16,"
-        "mlp_small:64:fp32,resnet18:512:bf16,gpt2_small:1024:4:bf16,embedding_bag_classifier:128:fp32,"
-        "transformer_classifier:64:bf16,vit_base:224:128:bf16,gpt2_mini:64:fp32")
-# Dense peaks by data sheet, TFLOP/s: bf16 by tensor cores, fp32 without (and without TF32, which nobody uses here).
-PEAKS = {"H200": {"bf16": 989, "fp32": 67}, "H100": {"bf16": 989, "fp32": 67}, "A100": {"bf16": 312, "fp32": 19.5}}
+ROWS = ("gpt2_small:1024:64:bf16,resnet50:224:256:bf16,lenet5:64:tf32,vgg16:224:128:bf16,resnet18:224:256:bf16,"
+        "mlp_small:64:tf32,resnet18:512:bf16,gpt2_small:1024:4:bf16,embedding_bag_classifier:128:tf32,"
+        "transformer_classifier:64:bf16,vit_base:224:128:bf16,gpt2_mini:64:tf32")
+# Dense peaks by data sheet, TFLOP/s: fp32 without tensor cores.
+PEAKS = {"H200": {"bf16": 989, "tf32": 495, "fp32": 67}, "H100": {"bf16": 989, "tf32": 495, "fp32": 67},
+         "A100": {"bf16": 312, "tf32": 156, "fp32": 19.5}}
 WAYS = ("eager", "compile", "graph")
 
 
@@ -37,11 +38,12 @@ def peer():
 
     way = os.environ["PEER_WAY"]
     torch.backends.cudnn.benchmark = True
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # as ours: fp32 is fp32
     cases = {}
 
     def make_case(name, batch, precision):
         torch.cuda.reset_peak_memory_stats()
+        # As ours: fp32 is strict, tf32 is all products.
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.manual_seed(1)
         model, sample = make_model(name)
         images = len(sample) == 3
@@ -196,7 +198,7 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
     gpu = query_gpu("name,driver_version")
-    peak = next((p for name, p in PEAKS.items() if name in gpu), {"bf16": float("nan"), "fp32": float("nan")})
+    peak = next((p for name, p in PEAKS.items() if name in gpu), dict.fromkeys(("bf16", "tf32", "fp32"), float("nan")))
     rows = []
     print(f"{gpu}\n\n| model | batch | precision | ours/s | of peak | PyTorch/s | its best way | of peak | ratio "
           "| device memory, MiB: planned, used, PyTorch | times the CPU |\n|" + " --- |" * 11, flush=True)

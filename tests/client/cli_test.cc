@@ -177,13 +177,30 @@ v1::JobPlan deep_plan(int blocks) {
   return plan;
 }
 
+TEST_F(Cli, PlanTellsWhatThePrecisionCostsOnItsDevice) {
+  const auto told = [&](v1::Recipe::Precision precision, const char* device) {
+    server_.state().plan = deep_plan(1);
+    server_.state().plan.mutable_run()->set_precision(precision);
+    server_.state().plan.set_device(device);
+    const std::string out = run({"plan", spec()}).out;
+    const size_t at = out.find("precision");
+    return at == out.npos ? out : out.substr(at, out.find('\n', at) - at);
+  };
+  EXPECT_NE(told(v1::Recipe::TF32, "devices/gpu-0").find("fp32 rounds none"), std::string::npos);
+  EXPECT_NE(told(v1::Recipe::FP32, "devices/gpu-0").find("tf32 is up to"), std::string::npos);
+  EXPECT_EQ(told(v1::Recipe::FP32, "devices/cpu").find(':'), std::string::npos) << "nothing";
+  EXPECT_NE(told(v1::Recipe::BF16, "devices/cpu").find("slower than fp32"), std::string::npos);
+  EXPECT_EQ(told(v1::Recipe::FP16, "devices/gpu-0").find("slower"), std::string::npos);
+}
+
 TEST_F(Cli, PlanOfADatasetsNameAsksTheServer) {
   server_.state().plan = deep_plan(1);
   server_.state().plan.mutable_run()->set_precision(v1::Recipe::TF32);
   server_.state().plan.mutable_run()->mutable_memory()->set_dataset_bytes(7 << 20);
   const Done done = run({"plan", spec()});
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_NE(done.out.find("tf32"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("tf32: on a CPU the bits and the time of fp32"), std::string::npos)
+      << done.out;
   EXPECT_NE(done.out.find("1,234,567"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("block0"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("parameters"), std::string::npos) << done.out;

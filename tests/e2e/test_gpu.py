@@ -61,7 +61,7 @@ class Gpu(unittest.TestCase):
     def test_jobs_on_a_gpu(self):
         daemon = self.start()
         # Submitted while the GPU is being checked: `auto` waits for it, the CPU's job does not.
-        waits = self.submit(daemon, "waits", "auto")
+        waits = self.submit(daemon, "waits", "auto", "recipe.precision=fp32")  # to compare with the CPU's
         on_cpu = self.wait(daemon, self.submit(daemon, "on-cpu", "cpu"))
         on_gpu = self.wait(daemon, waits)
         self.assertEqual((on_cpu["state"], on_cpu["device"]), ("SUCCEEDED", "devices/cpu"), on_cpu)

@@ -39,12 +39,14 @@ class LocalGpus(unittest.TestCase):
 
     def test_two_gpus_follow_the_cpu(self):
         cpu, _ = self.run_on("cpu", "cpu")
-        two, weights = self.run_on("gpu-0,gpu-1", "two")
+        strict = "recipe.precision=fp32"
+        two, weights = self.run_on("gpu-0,gpu-1", "two", strict)
         for key in ("train/loss", "val/loss"):
             self.assertAlmostEqual(two[key], cpu[key], delta=1e-4 * cpu[key])
         self.assertEqual(two["val/accuracy"], cpu["val/accuracy"])
-        self.assertEqual(self.run_on("gpu-0,gpu-1", "again")[1], weights)
-        self.assertEqual(self.run_on("gpu-2,gpu-3", "others")[1], weights)
+        self.assertEqual(self.run_on("gpu-0,gpu-1", "again", strict)[1], weights)
+        self.assertEqual(self.run_on("gpu-2,gpu-3", "others", strict)[1], weights)
+        self.assertNotEqual(self.run_on("gpu-0,gpu-1", "rounded")[1], weights)  # the default rounds factors
 
     def test_what_cannot_be_is_refused_by_name(self):
         run = ("local", "run", self.spec, "--device")

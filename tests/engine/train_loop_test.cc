@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <set>
 
 #include "src/checkpoint/checkpoint.h"
 #include "src/runtime/host_memory.h"
 #include "src/train/predictor.h"
+#include "src/train/resume.h"
 #include "tests/data/faulty_files.h"
 #include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
@@ -215,6 +218,9 @@ void expect_resumed_like_whole(Precision precision) {
 }
 
 TEST(Training, StopAndResumeEqualsNeverStopped) { expect_resumed_like_whole(Precision::kFp32); }
+TEST(Training, StopAndResumeEqualsNeverStoppedInTf32) {
+  expect_resumed_like_whole(Precision::kTf32);
+}
 TEST(Training, StopAndResumeEqualsNeverStoppedInBf16) {
   expect_resumed_like_whole(Precision::kBf16);
 }
@@ -360,12 +366,59 @@ TEST(Training, RefusesTheCheckpointOfAnotherJob) {
   ASSERT_TRUE(run(job, first).ok());
   TrainJob narrow = job;
   narrow.recipe.precision = Precision::kBf16;
+  TrainJob rounded = job;  // the same bits on a CPU, but not on a GPU
+  rounded.recipe.precision = Precision::kTf32;
   job.recipe.optimizer.learning_rate = 0.02;
-  for (const TrainJob& other : {job, narrow}) {
+  for (const TrainJob& other : {job, narrow, rounded}) {
     const auto result = run(other, second);
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().reason, "CHECKPOINT_FOREIGN");
   }
+}
+
+// Catches a change of what a checkpoint is known by: fp32 was the default and is not named, so that
+// the checkpoints of jobs that named none are those of fp32. The number is that of a build of then.
+TEST(Training, Fp32IsKnownByTheDigestOfJobsThatNamedNoPrecision) {
+  const Workspace w;
+  TrainJob job;
+  job.model.preset = "mlp";
+  job.model.parameters.set("hidden", std::vector<int64_t>{64});
+  job.recipe.epochs = 1;
+  job.recipe.batch_size = 50;
+  job.recipe.seed = 7;
+  job.recipe.optimizer.learning_rate = 0.05;
+  job.recipe.optimizer.momentum = 0.9;
+  job.recipe.precision = Precision::kFp32;
+  job.dataset = w / "dataset";
+  std::filesystem::create_directories(job.dataset);
+  std::ofstream(job.dataset / "digest") << "a dataset";
+  EXPECT_EQ(job_digest(job).value(),
+            "08f665c1136651c09acbb9b63ac0b81af09285924e0cd176cf3c3af9258dff69");
+  std::set<std::string> digests;
+  for (const Precision precision :
+       {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
+    job.recipe.precision = precision;
+    digests.insert(job_digest(job).value());
+  }
+  EXPECT_EQ(digests.size(), 4u) << "one precision's checkpoint is not another's";
+}
+
+TEST(Training, HasACheckpointOfItsOwnJobAlone) {
+  const Workspace w;
+  make_dataset(w, true, 40);
+  TrainJob job = short_job(w, "a");
+  EXPECT_FALSE(has_checkpoint(job).value());
+  Recorder r;
+  ASSERT_TRUE(run(job, r).ok());
+  EXPECT_TRUE(has_checkpoint(job).value());
+  TrainJob other = job;
+  other.recipe.precision = Precision::kTf32;
+  EXPECT_FALSE(has_checkpoint(other).value());
+  // A newest one that is cut off is passed over, as when a job is resumed.
+  std::filesystem::resize_file(job.checkpoints / "step-000000004" / "weights.safetensors", 10);
+  EXPECT_TRUE(has_checkpoint(job).value());
+  std::filesystem::remove_all(job.checkpoints / "step-000000002");
+  EXPECT_FALSE(has_checkpoint(job).value());
 }
 
 TEST(Training, LossThatIsNotFiniteNamesTheStepAndKeepsTheCheckpoint) {

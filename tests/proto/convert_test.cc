@@ -353,7 +353,7 @@ TEST(ConvertSpec, AnOnnxFileIsTheClientsToRead) {
 
 TEST(ConvertSpec, PrecisionIsReadAndTold) {
   v1::JobSpec spec = parse_spec(std::string("model { lenet5 {} }") + kRecipe);
-  EXPECT_EQ(to_engine(spec)->recipe.precision, Precision::kFp32);
+  EXPECT_EQ(to_engine(spec)->recipe.precision, Precision::kTf32) << "the default";
   for (const auto& [name, precision] : {std::pair{v1::Recipe::FP32, Precision::kFp32},
                                         std::pair{v1::Recipe::BF16, Precision::kBf16},
                                         std::pair{v1::Recipe::TF32, Precision::kTf32},
@@ -363,6 +363,7 @@ TEST(ConvertSpec, PrecisionIsReadAndTold) {
     RunPlan plan;
     plan.precision = precision;
     EXPECT_EQ(to_proto(plan).precision(), name);
+    EXPECT_EQ(to_proto(precision), name);
   }
 }
 

@@ -219,6 +219,37 @@ TEST_F(ServiceJob, SubmitWithTheSameRequestIdIsOneJob) {
   EXPECT_EQ(reason_of(submit(job_request("once", ""), &other)), "JOB_EXISTS");
 }
 
+// Catches a default that is taken when the job runs: another one would then change stored jobs.
+TEST_F(ServiceJob, APrecisionIsWrittenIntoTheSpecAtSubmit) {
+  EXPECT_EQ(submit("silent", "").spec().recipe().precision(), v1::Recipe::TF32);
+  const v1::Job silent = get("silent");
+  EXPECT_EQ(silent.spec().recipe().precision(), v1::Recipe::TF32);
+  EXPECT_EQ(silent.plan().precision(), v1::Recipe::TF32);
+  v1::SubmitJobRequest request = job_request("strict", "");
+  request.mutable_spec()->mutable_recipe()->set_precision(v1::Recipe::FP32);
+  v1::Job strict;
+  ASSERT_TRUE(submit(request, &strict).ok());
+  EXPECT_EQ(get("strict").spec().recipe().precision(), v1::Recipe::FP32);
+  EXPECT_EQ(get("strict").plan().precision(), v1::Recipe::FP32);
+
+  request = job_request("dry-run", "");
+  request.set_validate_only(true);
+  v1::Job checked;
+  ASSERT_TRUE(submit(request, &checked).ok());
+  EXPECT_EQ(checked.spec().recipe().precision(), v1::Recipe::TF32);
+  v1::PlanJobRequest plan_request;
+  *plan_request.mutable_spec() = request.spec();
+  v1::JobPlan plan;
+  ASSERT_TRUE(jobs_->PlanJob(context().get(), plan_request, &plan).ok());
+  EXPECT_EQ(plan.spec().recipe().precision(), v1::Recipe::TF32);
+  EXPECT_EQ(plan.run().precision(), v1::Recipe::TF32);
+
+  request.mutable_spec()->mutable_recipe()->set_precision(static_cast<v1::Recipe::Precision>(9));
+  const grpc::Status refused = submit(request, &checked);
+  EXPECT_NE(refused.error_message().find("expected fp32, tf32, bf16 or fp16"), std::string::npos)
+      << refused.error_message();
+}
+
 TEST_F(ServiceJob, ValidateOnlyPlansAndStoresNothing) {
   v1::SubmitJobRequest request = job_request("dry-run", "");
   request.set_validate_only(true);

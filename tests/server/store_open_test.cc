@@ -123,6 +123,39 @@ TEST_F(StoreOpen, DatasetsOfTheSchemaBeforeVersionsAreTheirVersion1) {
   EXPECT_TRUE(store->jobs().submit(std::move(next)).ok());
 }
 
+/// Catches a migration that leaves an old job to today's default, that overrules what a job asked
+/// for, or that loses another field.
+TEST_F(StoreOpen, JobsThatNamedNoPrecisionAreOfFp32) {
+  fs::create_directories(options.state_dir);
+  v1::JobSpec narrow;
+  {
+    Connection old(db, Connection::Mode::kCreate, 100);
+    old.execute(content(TRAINYARD_SOURCE_DIR "/tests/golden/store_schema_2.sql").c_str());
+    Query read(old, "SELECT spec FROM jobs WHERE id = 'gone-1'");
+    ASSERT_TRUE(read.step());
+    ASSERT_TRUE(narrow.ParseFromString(std::string(read.bytes(0))));
+    ASSERT_EQ(narrow.recipe().precision(), v1::Recipe::PRECISION_UNSPECIFIED);
+    narrow.mutable_recipe()->set_precision(v1::Recipe::BF16);
+    Query(old, "UPDATE jobs SET spec = ? WHERE id = 'gone-1'")
+        .bind_blob(narrow.SerializeAsString())
+        .run();
+  }
+  const auto check = [&](Store& store) {
+    for (const char* id : {"done-1", "open-1"}) {
+      const v1::JobSpec spec = store.jobs().find("default", id).value().spec;
+      EXPECT_EQ(spec.recipe().precision(), v1::Recipe::FP32) << id;
+      EXPECT_EQ(spec.model().mlp().hidden_size(), 1) << id;
+      EXPECT_GT(spec.recipe().epochs() + spec.recipe().steps(), 0) << id;
+      EXPECT_EQ(spec.recipe().optimizer().learning_rate(), 0.1) << id;
+    }
+    v1::JobSpec kept = store.jobs().find("default", "gone-1").value().spec;
+    EXPECT_EQ(kept.recipe().SerializeAsString(), narrow.recipe().SerializeAsString());
+    EXPECT_EQ(kept.model().SerializeAsString(), narrow.model().SerializeAsString());
+  };
+  check(*open_or_die(options));
+  check(*open_or_die(options));  // migrated once, read ever after
+}
+
 TEST_F(StoreOpen, F22MissingStoreIsNotMadeAnew) {
   make();
   fs::remove(db);

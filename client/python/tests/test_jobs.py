@@ -36,6 +36,14 @@ def test_a_spec_may_be_a_path_a_text_or_a_dict_and_means_the_same(client, tmp_pa
     assert jobs[0].uid == "" and jobs[0].name not in [j.name for j in client.jobs()]
 
 
+def test_the_precision_is_in_the_answer_and_a_wrong_one_is_told_the_right_ones(client):
+    recipe = type(client.check(digits_spec()).spec.recipe)
+    assert client.check(digits_spec()).spec.recipe.precision == recipe.TF32
+    assert client.check(digits_spec(precision="fp32")).spec.recipe.precision == recipe.FP32
+    refused(trainyard.InvalidArgumentError, lambda: client.check(digits_spec(precision="fp8")),
+            "recipe.precision: 'fp8' is not known, expected fp32, bf16, tf32 or fp16")
+
+
 def test_a_spec_may_name_an_onnx_file(client, daemon, tmp_path):
     example = SOURCE / "examples/digits_onnx.yaml"
     job = client.check(example)
