@@ -183,9 +183,8 @@ double sweep_us(const Sweep& sweep, const NodeCount& node) {
   const Moved moved = moved_by(sweep, node);
   if (moved.all() == 0) return 0;
   const int64_t element_bytes = node.touches_half() ? 2 : 4;
-  double us = std::max(moved.reads / loads_bandwidth(sweep, element_bytes),
-                       moved.all() / facts().bandwidth.value) *
-              1e6;
+  double us = 1e6 * (moved.reads / loads_bandwidth(sweep, element_bytes) +
+                     moved.all() / facts().bandwidth.value);
   if (sweep.giga_elements > 0) {
     const std::string first = words_of(sweep.reads).front();
     const OperandCount& operand =
@@ -227,12 +226,15 @@ Charge attention_charge(const NodeCount& node) {
                                                        : f.own_attention;
   // y is [N, T, width] and comes first, as an output or as the gradient's input.
   const Shape& y = (node.work.op == "Attention" ? node.outputs : node.inputs).at(0).shape;
-  const int64_t T = y[1];
-  const auto padded =
-      static_cast<double>((T + kAttentionTile - 1) / kAttentionTile * kAttentionTile) /
-      static_cast<double>(T);
+  const int64_t T = y[1], tiles = (T + kAttentionTile - 1) / kAttentionTile;
   const auto flops = static_cast<double>(node.work.cost.flops);
-  return {1e6 * flops * padded * padded / rate.value, rate.basis, ""};
+  const double of_all_pairs =
+      (node.work.op == "Attention" ? 4.0 : 10.0) * static_cast<double>(y.elements() * T);
+  const bool is_causal = flops < 0.75 * of_all_pairs;
+  const int64_t tile_pairs = is_causal ? tiles * (tiles + 1) / 2 : tiles * tiles;
+  const double share = static_cast<double>(tile_pairs * kAttentionTile * kAttentionTile) /
+                       static_cast<double>(T * T);
+  return {1e6 * of_all_pairs * share / rate.value, rate.basis, ""};
 }
 
 }  // namespace

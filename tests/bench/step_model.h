@@ -3,8 +3,9 @@
 // about our kernels (step_facts.h). Work runs on one stream, so a step is the sum of its nodes.
 //
 //   algorithm   its timed microseconds, less those of the measuring; else see AlgorithmTimes
-//   sweep       the longest of: what it reads at the bandwidth of its loads in flight (Little's
-//               law), all its bytes at the memory's, its elements at its instructions' rate
+//   sweep       what it reads at the bandwidth that its loads in flight allow (Little's law) and
+//               all its bytes at the memory's, one behind the other, since latency grows as the
+//               memory fills; its elements at its instructions' rate, if that is longer
 //   kernel      the submission of each, beside its bytes
 #pragma once
 
