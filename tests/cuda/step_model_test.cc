@@ -86,6 +86,7 @@ TEST(StepModel, TheDevicesWayOfAConvolutionIsTheFirstThatItHas) {
   EXPECT_LT(charge.us, 105.9);  // of TF32
 }
 
+// No row may become slower; one that is to be faster says what has changed (step_facts.cc).
 TEST(StepModel, RowsOfTheFirstRunComeOutWithinAQuarter) {
   for (const MeasuredRow& row : measured_rows()) {
     const std::string title = std::string(row.model) + " " + std::string(row.precision);
@@ -98,9 +99,9 @@ TEST(StepModel, RowsOfTheFirstRunComeOutWithinAQuarter) {
     double by_op = 0;
     for (const auto& [op, of] : p.by_op) by_op += of.all_us();
     EXPECT_NEAR(by_op, p.ms() * 1e3, 1e-6 * by_op);
-    if (row.ms > 0) {
-      EXPECT_NEAR(p.ms() / row.ms, 1, 0.25) << title;
-    }
+    if (row.ms == 0) continue;
+    EXPECT_LE(p.ms() / row.ms, 1.25);
+    if (row.changed.empty()) EXPECT_GE(p.ms() / row.ms, 0.75);
   }
 }
 
