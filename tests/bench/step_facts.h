@@ -60,6 +60,7 @@ struct Facts {
   Fact outside_us;                           // of a step, outside the recording
   // Attention, FLOP/s by Op::cost, of whole tiles of 64.
   Fact own_attention, own_attention_grad, library_attention;
+  Fact library_attention_us;  // and of each plan, which is several kernels
   // cuDNN's runtime-compiled engine 70 for filter gradients bf16 -> F32: it does not split its
   // sums, so each tile of the filter has one multiprocessor.
   Fact engine_70_flops, engine_70_tile;

@@ -234,7 +234,9 @@ Charge attention_charge(const NodeCount& node) {
   const int64_t tile_pairs = is_causal ? tiles * (tiles + 1) / 2 : tiles * tiles;
   const double share = static_cast<double>(tile_pairs * kAttentionTile * kAttentionTile) /
                        static_cast<double>(T * T);
-  return {1e6 * of_all_pairs * share / rate.value, rate.basis, ""};
+  const double plans_us =
+      static_cast<double>(node.works.of(WorkKind::kDnn)) * f.library_attention_us.value;
+  return {1e6 * of_all_pairs * share / rate.value + plans_us, rate.basis, ""};
 }
 
 }  // namespace
