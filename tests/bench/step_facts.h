@@ -30,10 +30,12 @@ struct Sweep {
   //   l0       input 0 once more, where its rows exceed the caches (10,000 elements)
   //   b2       the images that output 2, a bias's gradient, is the sum of
   std::string_view reads, writes;
-  int registers;         // a thread's, as ptxas says: how many threads a multiprocessor holds
-  int width;             // elements that one load brings
-  int loads;             // loads in flight of one thread
-  double giga_elements;  // instructions allow no more elements of the first read a second; 0: more
+  int registers;  // a thread's, as ptxas says: how many threads a multiprocessor holds
+  int width;      // elements that one load brings
+  int loads;      // loads in flight of one thread
+  // Instructions allow no more elements a second of what is written first, or read where nothing
+  // is written; 0: they allow more than the memory.
+  double giga_elements;
   enum When : unsigned char {
     kAlways,
     kNoSumsInProduct,  // the bias's gradient is not the product's own

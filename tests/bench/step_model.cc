@@ -109,42 +109,49 @@ double engine_70_us(const KeyedProblem& p) {
 
 // Sweeps of our kernels.
 
-const OperandCount* find_operand(const NodeCount& node, char side, size_t index) {
-  const auto& operands = side == 'i' ? node.inputs : node.outputs;
-  return index < operands.size() ? &operands[index] : nullptr;
+/// A word of Sweep::reads or writes.
+struct Word {
+  double each = 0;  // bytes of an element; 0: as it is stored
+  char what = 'i';
+  const OperandCount* operand = nullptr;  // nullptr: left out
+};
+Word word_of(const NodeCount& node, std::string_view text) {
+  Word word;
+  if (text.front() >= '0' && text.front() <= '9') {
+    word.each = text.front() - '0';
+    text.remove_prefix(1);
+  }
+  word.what = text.front();
+  const auto index = static_cast<size_t>(text.at(1) - '0');
+  const bool is_output = word.what == 'o' || word.what == 'F' || word.what == 'b';
+  const auto& operands = is_output ? node.outputs : node.inputs;
+  if (index < operands.size() && operands[index].elements > 0) word.operand = &operands[index];
+  return word;
 }
 
-/// Bytes of one word of Sweep::reads or writes.
-double word_bytes(const NodeCount& node, std::string_view word) {
-  double each = 0;  // bytes of an element; 0: as it is stored
-  if (word.front() >= '0' && word.front() <= '9') {
-    each = word.front() - '0';
-    word.remove_prefix(1);
-  }
-  const char what = word.front();
-  const auto index = static_cast<size_t>(word.at(1) - '0');
-  const bool is_output = what == 'o' || what == 'F' || what == 'b';
-  const OperandCount* operand = find_operand(node, is_output ? 'o' : 'i', index);
-  if (operand == nullptr || operand->elements == 0) return 0;
-  const auto elements = static_cast<double>(operand->elements);
-  const bool converts = node.touches_half() && !operand->is_half();
-  switch (what) {
+double word_bytes(const NodeCount& node, std::string_view text) {
+  const Word word = word_of(node, text);
+  if (word.operand == nullptr) return 0;
+  const OperandCount& operand = *word.operand;
+  const auto elements = static_cast<double>(operand.elements);
+  const bool converts = node.touches_half() && !operand.is_half();
+  switch (word.what) {
     case 'i':
     case 'o':
-      return each > 0 ? each * elements : static_cast<double>(operand->bytes);
+      return word.each > 0 ? word.each * elements : static_cast<double>(operand.bytes);
     case 'n':
       return converts ? 6 * elements : 0;
     case 'f':
     case 'F':
       return node.works.of(WorkKind::kKernel) == 0 ? 0 : (converts ? 6 : 8) * elements;
-    case 'l': {
-      const Shape& shape = operand->shape;
-      return shape[shape.rank() - 1] > kCachedRow ? static_cast<double>(operand->bytes) : 0;
-    }
+    case 'l':
+      return operand.shape[operand.shape.rank() - 1] > kCachedRow
+                 ? static_cast<double>(operand.bytes)
+                 : 0;
     case 'b':
       return static_cast<double>(node.inputs.at(2).bytes);
     default:
-      throw std::invalid_argument("step_facts.cc: no operand is called " + std::string(word));
+      throw std::invalid_argument("step_facts.cc: no operand is called " + std::string(text));
   }
 }
 
@@ -186,10 +193,10 @@ double sweep_us(const Sweep& sweep, const NodeCount& node) {
   double us = 1e6 * (moved.reads / loads_bandwidth(sweep, element_bytes) +
                      moved.all() / facts().bandwidth.value);
   if (sweep.giga_elements > 0) {
-    const std::string first = words_of(sweep.reads).front();
-    const OperandCount& operand =
-        *find_operand(node, first[0], static_cast<size_t>(first[1] - '0'));
-    us = std::max(us, static_cast<double>(operand.elements) / sweep.giga_elements * 1e-3);
+    const std::string first = words_of(sweep.writes.empty() ? sweep.reads : sweep.writes).front();
+    if (const OperandCount* counted = word_of(node, first).operand; counted != nullptr) {
+      us = std::max(us, static_cast<double>(counted->elements) / sweep.giga_elements * 1e-3);
+    }
   }
   return us;
 }
