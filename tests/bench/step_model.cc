@@ -186,10 +186,21 @@ double loads_bandwidth(const Sweep& sweep, int64_t element_bytes) {
   return f.multiprocessors.value * threads * bytes / (f.latency_us.value * 1e-6);
 }
 
+/// How an element of the first tensor that it reads is stored.
+int64_t element_bytes_of(const Sweep& sweep, const NodeCount& node) {
+  if (sweep.op.empty()) return node.touches_half() ? 2 : 4;
+  for (const std::string& text : words_of(sweep.reads)) {
+    if (word_bytes(node, text) == 0) continue;
+    const OperandCount& operand = *word_of(node, text).operand;
+    return operand.bytes / operand.elements;
+  }
+  return node.touches_half() ? 2 : 4;
+}
+
 double sweep_us(const Sweep& sweep, const NodeCount& node) {
   const Moved moved = moved_by(sweep, node);
   if (moved.all() == 0) return 0;
-  const int64_t element_bytes = node.touches_half() ? 2 : 4;
+  const int64_t element_bytes = element_bytes_of(sweep, node);
   double us = 1e6 * (moved.reads / loads_bandwidth(sweep, element_bytes) +
                      moved.all() / facts().bandwidth.value);
   if (sweep.giga_elements > 0) {
