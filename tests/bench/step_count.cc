@@ -1,0 +1,201 @@
+#include "tests/bench/step_count.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "src/runtime/algorithms.h"
+#include "src/runtime/cuda/backend.h"
+#include "src/train/session.h"
+#include "tests/bench/bench_models.h"
+
+namespace trainyard::bench {
+namespace {
+
+using testing::WorkCounts;
+
+/// Takes what the library proposes first, and notes what it was asked.
+class NotedAlgorithms final : public Algorithms {
+ public:
+  NotedAlgorithms() : Algorithms(Options{{}, /*times=*/false}) {}
+  bool choose(const std::string&, const std::string& key,
+              const AlgorithmProblem& problem) override {
+    const bool is_offered = problem.take_first().has_value();
+    asked_.push_back({key, is_offered});
+    return is_offered;
+  }
+  std::vector<AskedAlgorithm> take_asked() { return std::exchange(asked_, {}); }
+
+ private:
+  std::vector<AskedAlgorithm> asked_;
+};
+
+OperandCount operand_of(const Graph& graph, TensorId id) {
+  if (id == kNoTensor) return {};
+  const TensorInfo& t = graph.tensor(id);
+  return {t.type.shape.elements(), t.stored_bytes(), t.type.shape};
+}
+
+std::vector<OperandCount> operands_of(const Graph& graph, const std::vector<TensorId>& ids) {
+  std::vector<OperandCount> operands;
+  for (const TensorId id : ids) operands.push_back(operand_of(graph, id));
+  return operands;
+}
+
+void add(std::vector<OperandCount>& sums, const std::vector<OperandCount>& more) {
+  sums.resize(std::max(sums.size(), more.size()));
+  for (size_t i = 0; i < more.size(); ++i) {
+    sums[i].elements += more[i].elements;
+    sums[i].bytes += more[i].bytes;
+    sums[i].shape = more[i].shape;
+  }
+}
+
+/// Prepares and runs everything by another backend, and counts by node what is submitted.
+class CountingBackend final : public Backend {
+ public:
+  explicit CountingBackend(Backend& inner) : inner_(inner) { inner_.use_algorithms(algorithms_); }
+
+  /// From now on recordings are submitted kernel by kernel, so that each can be counted.
+  void begin() { is_on_ = true; }
+  std::vector<NodeCount> take_nodes() { return std::move(nodes_); }
+
+  std::string_view name() const override { return inner_.name(); }
+  bool has_kernel(std::string_view op_type) const override { return inner_.has_kernel(op_type); }
+  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    std::unique_ptr<Kernel> kernel = inner_.prepare(graph, node);
+    nodes_.push_back({work_of(graph, node),
+                      operands_of(graph, node.inputs),
+                      operands_of(graph, node.outputs),
+                      algorithms_->take_asked(),
+                      {}});
+    return std::make_unique<CountedKernel>(std::move(kernel), *this, nodes_.size() - 1);
+  }
+  std::unique_ptr<Kernel> prepare_group(const Graph& graph,
+                                        std::span<const NodeId> nodes) override {
+    std::unique_ptr<Kernel> group = inner_.prepare_group(graph, nodes);
+    if (group == nullptr) return nullptr;
+    NodeCount count{work_of(graph, graph.node(nodes.front())), {}, {}, {}, {}};
+    count.work.cost = {};
+    for (const NodeId k : nodes) {
+      const Node& node = graph.node(k);
+      const Cost cost = work_of(graph, node).cost;
+      count.work.cost.flops += cost.flops;
+      count.work.cost.bytes += cost.bytes;
+      add(count.inputs, operands_of(graph, node.inputs));
+      add(count.outputs, operands_of(graph, node.outputs));
+    }
+    nodes_.push_back(std::move(count));
+    return std::make_unique<CountedKernel>(std::move(group), *this, nodes_.size() - 1);
+  }
+  std::unique_ptr<Recording> record(const std::function<void()>& submit) override {
+    std::unique_ptr<Recording> recording = inner_.record(submit);
+    if (recording == nullptr) return nullptr;
+    return std::make_unique<CountedRecording>(std::move(recording), submit, *this);
+  }
+
+  void* allocate(int64_t bytes) override { return inner_.allocate(bytes); }
+  void release(void* memory) noexcept override { inner_.release(memory); }
+  void copy_to_device(void* device, const void* host, int64_t bytes) override {
+    inner_.copy_to_device(device, host, bytes);
+  }
+  void copy_to_host(void* host, const void* device, int64_t bytes) override {
+    inner_.copy_to_host(host, device, bytes);
+  }
+  void synchronize() override { inner_.synchronize(); }
+  bool runs_ahead() const override { return inner_.runs_ahead(); }
+  void* allocate_host(int64_t bytes) override { return inner_.allocate_host(bytes); }
+  void release_host(void* memory) noexcept override { inner_.release_host(memory); }
+  void begin_copy_to_host(void* host, const void* device, int64_t bytes) override {
+    inner_.begin_copy_to_host(host, device, bytes);
+  }
+  int64_t mark() override { return inner_.mark(); }
+  void wait(int64_t mark) override { inner_.wait(mark); }
+
+ private:
+  class CountedKernel final : public Kernel {
+   public:
+    CountedKernel(std::unique_ptr<Kernel> kernel, CountingBackend& backend, size_t node)
+        : kernel_(std::move(kernel)), backend_(backend), node_(node) {}
+    int64_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
+    bool takes_stored() const override { return kernel_->takes_stored(); }
+    void run(const KernelArgs& args) override {
+      const WorkCounts before = testing::submitted_works();
+      kernel_->run(args);
+      if (!backend_.is_on_) return;
+      const WorkCounts after = testing::submitted_works();
+      WorkCounts& works = backend_.nodes_[node_].works;
+      for (size_t i = 0; i < works.by_kind.size(); ++i) {
+        works.by_kind[i] += after.by_kind[i] - before.by_kind[i];
+      }
+    }
+
+   private:
+    std::unique_ptr<Kernel> kernel_;
+    CountingBackend& backend_;
+    size_t node_;
+  };
+  class CountedRecording final : public Recording {
+   public:
+    CountedRecording(std::unique_ptr<Recording> recording, std::function<void()> submit,
+                     CountingBackend& backend)
+        : recording_(std::move(recording)), submit_(std::move(submit)), backend_(backend) {}
+    void replay() override { backend_.is_on_ ? submit_() : recording_->replay(); }
+
+   private:
+    std::unique_ptr<Recording> recording_;
+    std::function<void()> submit_;
+    CountingBackend& backend_;
+  };
+
+  Backend& inner_;
+  std::shared_ptr<NotedAlgorithms> algorithms_ = std::make_shared<NotedAlgorithms>();
+  std::vector<NodeCount> nodes_;
+  bool is_on_ = false;
+};
+
+}  // namespace
+
+bool NodeCount::touches_half() const {
+  const auto is_half = [](const OperandCount& o) { return o.is_half(); };
+  return std::ranges::any_of(inputs, is_half) || std::ranges::any_of(outputs, is_half);
+}
+
+StepCount count_step(const StepCase& step) {
+  testing::set_counting(true);
+  testing::set_device_limit(int64_t{1} << 40);
+  BenchModel m = bench_model(step.model);
+  if (step.dropout > 0) m.model.parameters.set("dropout", step.dropout);
+  Recipe recipe;
+  recipe.batch_size = step.batch;
+  recipe.optimizer = m.optimizer;
+  recipe.precision = step.precision;
+  RunPrograms programs = compile_step(m.model, recipe, m.interface, {}, kCudaAlignment).value();
+  const Graph& graph = programs.train.program.graph;
+  const auto zeros = [&](TensorId id) {
+    return std::vector<std::byte>(static_cast<size_t>(graph.tensor(id).type.bytes()));
+  };
+  const std::vector<std::byte> input = zeros(programs.train.input),
+                               target = zeros(programs.train.target);
+
+  cuda::CudaBackend cuda(0);
+  CountingBackend backend(cuda);
+  Session session(std::move(programs), backend);
+  StepCount count;
+  int64_t number = 0;
+  const auto run = [&] { session.run_step({input, target, number++, 0.01f}); };
+  run();  // one by one
+  run();  // recorded and replayed
+  count.recorded = testing::recorded_works();
+  const int64_t before = testing::submitted_works().all();
+  run();
+  count.outside = testing::submitted_works().all() - before - count.recorded.all();
+  backend.begin();
+  run();
+  count.nodes = backend.take_nodes();
+  return count;
+}
+
+}  // namespace trainyard::bench

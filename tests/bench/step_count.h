@@ -1,0 +1,57 @@
+// tests/bench/step_count.h: what one training step submits to a GPU, node by node. The CUDA
+// backend's own code runs on the fakes, which count and do not compute (tests/cuda/fake_cuda.h), so
+// that models have their real sizes and no GPU is needed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/runtime/profiling_backend.h"
+#include "src/tensor/shape.h"
+#include "src/train/programs.h"
+#include "tests/cuda/fake_cuda.h"
+
+namespace trainyard::bench {
+
+struct StepCase {
+  std::string model;  // of bench_models.h
+  int64_t batch = 0;
+  Precision precision = Precision::kFp32;
+  double dropout = 0;  // of transformers
+};
+
+/// An input or output of a node; nothing but zeros where it is left out.
+struct OperandCount {
+  int64_t elements = 0;
+  int64_t bytes = 0;  // as it is stored
+  Shape shape;        // of a group: its last member's
+  bool is_half() const { return bytes == 2 * elements && elements > 0; }
+};
+
+/// A problem that the node asked for an algorithm, in the words of its key (src/runtime/cuda).
+struct AskedAlgorithm {
+  std::string key;
+  bool is_offered = false;  // whether the fakes have one
+};
+
+/// A node of the graph, or a group of updates that is submitted as one: operands are then the sums
+/// of all members' operands.
+struct NodeCount {
+  NodeWork work;
+  std::vector<OperandCount> inputs, outputs;
+  std::vector<AskedAlgorithm> asked;
+  testing::WorkCounts works;  // of one step
+  bool touches_half() const;
+};
+
+struct StepCount {
+  testing::WorkCounts recorded;
+  int64_t outside = 0;  // works beside the recording: inputs and results
+  std::vector<NodeCount> nodes;
+};
+
+/// Compiles the model's step and runs it on the fakes, which count from then on.
+StepCount count_step(const StepCase& step);
+
+}  // namespace trainyard::bench

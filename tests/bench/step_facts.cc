@@ -1,0 +1,173 @@
+#include "tests/bench/step_facts.h"
+
+namespace trainyard::bench {
+namespace {
+
+using enum Basis;
+using enum Sweep::When;
+
+constexpr std::string_view kByRegisters = "registers by ptxas for sm_90, first run's root causes 5";
+constexpr std::string_view kBySource = "passes by the kernel's source; registers assumed";
+
+// Registers where ptxas was not asked: 40, which let six blocks of 256 threads live.
+constexpr Sweep kSweeps[] = {
+    // Batch normalisation (channel_norm.cu). 436 and 215 G elements/s: the first cache, 16 and some
+    // 24 scalar loads of statistics for four elements, eight divisions.
+    {"BatchNormalization", "MomentsOf", "i0", "", 92, 4, 1, 0, kAlways, kBytes, kByRegisters},
+    {"BatchNormalization", "normalise", "i0", "o0", 38, 4, 1, 436, kAlways, kBytes, kByRegisters},
+    {"BatchNormalizationRelu", "MomentsOf", "i0", "", 92, 4, 1, 0, kAlways, kBytes, kByRegisters},
+    {"BatchNormalizationRelu", "normalise", "i0 i5", "o0", 38, 4, 2, 436, kAlways, kBytes,
+     kByRegisters},
+    {"BatchNormalizationGrad", "GradientSums", "i0 i4", "", 74, 4, 2, 0, kAlways, kBytes,
+     kByRegisters},
+    {"BatchNormalizationGrad", "differentiate", "i0 i4", "o0", 40, 4, 2, 215, kAlways, kBytes,
+     kByRegisters},
+    {"BatchNormalizationReluGrad", "GradientSums", "i0 i4 i5 i6", "", 74, 4, 2, 0, kAlways, kBytes,
+     kByRegisters},
+    {"BatchNormalizationReluGrad", "differentiate", "i0 i4 i5 i6", "o0 o3", 40, 4, 2, 215, kAlways,
+     kBytes, kByRegisters},
+    // Pools (pool.cu): 64-bit divisions, some 400 instructions for each element that is written.
+    {"MaxPool", "max_forward", "i0", "o0", 56, 1, 1, 72, kAlways, kEstimate,
+     "28.7 T instructions/s over some 400 for an element of y"},
+    {"MaxPoolGrad", "find_winners", "i0", "4i1", 55, 1, 1, 72, kAlways, kEstimate,
+     "as max_forward"},
+    {"MaxPoolGrad", "max_backward", "i1 4i1", "o0", 74, 1, 2, 64, kAlways, kEstimate,
+     "28.7 T instructions/s over some 450 for an element of dx"},
+    {"AveragePool", "average_forward", "i0", "o0", 56, 1, 1, 72, kAlways, kEstimate,
+     "as max_forward"},
+    {"AveragePoolGrad", "average_backward", "i0", "o0", 84, 1, 1, 64, kAlways, kEstimate,
+     "as max_backward"},
+    {"GlobalAveragePool", "reduce", "i0", "o0", 46, 4, 1, 0, kAlways, kBytes, kBySource},
+    {"GlobalAveragePoolGrad", "move", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
+    // Sums and functions of elements.
+    {"Add", "combine<Add>", "i0 i1", "o0", 40, 4, 2, 0, kAlways, kBytes, kByRegisters},
+    {"Cast", "convert_all", "i0", "o0", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
+    {"Relu", "forward", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
+    {"ReluGrad", "backward", "i0 i1", "o0", 40, 4, 2, 0, kAlways, kBytes, kBySource},
+    {"Gelu", "forward", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
+    {"GeluGrad", "backward", "i0 i1", "o0", 40, 4, 2, 0, kAlways, kBytes, kBySource},
+    // Around convolutions (convolution.cc): operands that are narrowed, filters in another order.
+    {"Conv", "convert_all", "n0", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
+    {"Conv", "move_tiles", "f1", "", 56, 1, 1, 0, kAlways, kBytes, kByRegisters},
+    {"ConvRelu", "convert_all", "n0", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
+    {"ConvRelu", "move_tiles", "f1", "", 56, 1, 1, 0, kAlways, kBytes, kByRegisters},
+    {"ConvGrad", "convert_all", "n0", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
+    {"ConvGrad", "move_tiles", "f1 F1", "", 56, 1, 1, 0, kAlways, kBytes, kByRegisters},
+    {"ConvGrad", "reduce (bias)", "b2", "", 46, 4, 1, 0, kAlways, kBytes, kByRegisters},
+    {"ReluConvGrad", "backward (bias, ReLU)", "i3 i2", "o3", 46, 4, 2, 0, kAlways, kBytes,
+     kByRegisters},
+    {"ReluConvGrad", "convert_all", "n0", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
+    {"ReluConvGrad", "move_tiles", "f1 F1", "", 56, 1, 1, 0, kAlways, kBytes, kByRegisters},
+    // Around products (matmul.cc, gemm.cc): each product narrows what it needs.
+    {"Gemm", "convert_all", "n0 n1", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
+    {"GemmGelu", "convert_all", "n0 n1", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
+    {"GemmGrad", "convert_all", "n0 n1 n2 n2", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
+    {"GemmGrad", "column_sum", "i2", "", 40, 1, 4, 0, kNoSumsInProduct, kBytes, kBySource},
+    {"GeluGemmGrad", "convert_all", "n0 n1 n2 n2", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
+    {"GeluGemmGrad", "column_sum", "i2", "", 40, 1, 4, 0, kNoSumsInProduct, kBytes, kBySource},
+    // Layer normalisation (layer_norm.cu): a warp for each row, whose further walks are cached.
+    {"LayerNormalization", "forward", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
+    {"LayerNormalizationGrad", "parameter_parts", "i0 i2", "", 40, 1, 2, 0, kAlways, kBytes,
+     kBySource},
+    {"LayerNormalizationGrad", "backward", "i0 i2", "o0", 40, 4, 2, 0, kAlways, kBytes, kBySource},
+    {"SkipLayerNormalization", "forward", "i0 i3", "o0 o3", 40, 4, 2, 0, kAlways, kBytes,
+     kBySource},
+    {"SkipLayerNormalizationGrad", "parameter_parts", "i0 i2", "", 40, 1, 2, 0, kAlways, kBytes,
+     kBySource},
+    {"SkipLayerNormalizationGrad", "backward", "i0 i2 i5", "o0", 40, 4, 3, 0, kAlways, kBytes,
+     kBySource},
+    // Losses (loss.cu), tables and positions (embedding.cu, scatter_rows.cu).
+    {"SoftmaxCrossEntropyLoss", "xent_rows", "i0 l0", "o1", 40, 4, 1, 0, kAlways, kBytes,
+     kBySource},
+    {"SoftmaxCrossEntropyLossGrad", "xent_gradient", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes,
+     kBySource},
+    {"Gather", "gather_rows", "o0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
+    {"GatherGrad", "fill, sum_runs", "i1", "o0 i1", 40, 4, 1, 0, kAlways, kBytes, kBySource},
+    {"PositionEmbedding", "positions_forward", "i0", "o0", 40, 4, 2, 0, kAlways, kBytes, kBySource},
+    {"PositionEmbeddingGrad", "position_parts, without_prefix", "i0", "o0", 40, 1, 1, 0, kAlways,
+     kBytes, kBySource},
+    // Updates (optimizer.cu).
+    {"SgdUpdate", "update_chunks<Sgd>", "i0 i1 i3", "i0 i3", 45, 4, 3, 0, kAlways, kBytes,
+     kByRegisters},
+    {"AdamUpdate", "update_chunks<Adam>", "i0 i1 i4 i5", "i0 i4 i5", 45, 4, 4, 0, kAlways, kBytes,
+     kByRegisters},
+    {"AdamWUpdate", "update_chunks<Adam>", "i0 i1 i4 i5", "i0 i4 i5", 45, 4, 4, 0, kAlways, kBytes,
+     kByRegisters},
+};
+
+constexpr Sweep kDefault{"",
+                         "a kernel that is not in the table",
+                         "each",
+                         "",
+                         40,
+                         4,
+                         1,
+                         0,
+                         kAlways,
+                         kEstimate,
+                         "each operand once"};
+
+constexpr Facts kFacts{
+    .multiprocessors = {132, kBytes, "H100 SXM, driver"},
+    .registers = {65536, kBytes, "CUDA programming guide, compute capability 9.0"},
+    .threads = {2048, kBytes, "the same"},
+    .latency_us = {0.65, kEstimate, "microbenchmarks of Hopper's memory, root causes 5"},
+    .bandwidth = {3.0e12, kEstimate, "90 % of 3.35 TB/s, root causes 5"},
+    .submission_us = {2.2, kFitted, "MLPs and LeNet: 1.6 to 2.3 us for a node of a graph"},
+    .measuring_us = {3.0, kFitted, "MLPs and LeNet: events and a cold cache around one run"},
+    .outside_us = {15, kFitted, "MLPs and LeNet: copies and the graph's launch, root causes 3"},
+    .own_attention = {17e12, kFitted, "GPT-2 in TF32"},
+    .own_attention_grad = {12e12, kFitted, "GPT-2 in TF32"},
+    .library_attention = {150e12, kFitted, "GPT-2 in bf16"},
+    .library_attention_us = {10, kFitted, "the transformer classifier in bf16"},
+    .engine_70_flops = {400e12, kFitted, "ResNet-50 and VGG16 in bf16"},
+    .engine_70_tile = {128, kFitted, "ResNet-50 and VGG16 in bf16"},
+    .half_product = {500e12, kEstimate, "timed ones of a transformer's layers: 470 to 820"},
+    .tf32_product = {300e12, kEstimate, "timed ones of a transformer's layers"},
+    .f32_product = {45e12, kEstimate, "timed ones: 40 to 51"},
+    .half_convolution = {300e12, kEstimate, "timed ones of ResNet-50: 291 forward, 359 for dx"},
+    .tf32_convolution = {170e12, kEstimate, "timed ones of ResNet-50"},
+    .f32_convolution = {20e12, kEstimate, "timed ones that do not run on engine 0"},
+};
+
+constexpr MeasuredRow kMeasured[] = {
+    {"gpt2_small:1024", 16, "bf16", 69.57, 390.6, 537.1},
+    {"gpt2_small:1024", 16, "tf32", 169.1, 0, 0},
+    {"gpt2_small:1024", 16, "fp32", 360.7, 0, 0},
+    {"resnet50:224", 128, "bf16", 74.10, 5000, 7200},
+    {"resnet50:224", 128, "tf32", 60.03, 0, 0},
+    {"resnet50:224", 128, "fp32", 590.6, 0, 0},
+    {"vit_base:224", 64, "bf16", 22.63, 3500, 0},
+    {"vit_base:224", 64, "tf32", 72.18, 0, 0},
+    {"vit_base:224", 64, "fp32", 189.0, 0, 0},
+    {"vgg16:224", 64, "bf16", 52.98, 0, 0},
+    {"vgg16:224", 64, "tf32", 45.57, 0, 0},
+    {"vgg16:224", 64, "fp32", 0, 0, 0},
+    {"resnet18", 512, "bf16", 25.68, 0, 0},
+    {"resnet18", 512, "tf32", 17.53, 0, 0},
+    {"resnet18", 512, "fp32", 385.7, 0, 0},
+    {"lenet5", 64, "bf16", 0.2918, 600e3, 2e6},
+    {"lenet5", 64, "tf32", 0.2786, 0, 0},
+    {"lenet5", 64, "fp32", 0.4307, 0, 0},
+    {"mlp_small", 64, "bf16", 0.07240, 0, 0},
+    {"mlp_small", 64, "tf32", 0.07914, 0, 0},
+    {"mlp_small", 64, "fp32", 0.08607, 0, 0},
+    {"mlp", 128, "bf16", 0.09680, 0, 0},
+    {"mlp", 128, "tf32", 0.1010, 0, 0},
+    {"mlp", 128, "fp32", 0.1028, 0, 0},
+    {"transformer_classifier", 64, "bf16", 0.7886, 0, 0},
+    {"transformer_classifier", 64, "tf32", 1.119, 0, 0},
+    {"transformer_classifier", 64, "fp32", 1.416, 0, 0},
+    {"gpt2_mini", 64, "bf16", 5.681, 0, 0},
+    {"gpt2_mini", 64, "tf32", 16.94, 0, 0},
+    {"gpt2_mini", 64, "fp32", 34.21, 0, 0},
+};
+
+}  // namespace
+
+std::span<const Sweep> sweeps() { return kSweeps; }
+const Sweep& default_sweep() { return kDefault; }
+const Facts& facts() { return kFacts; }
+std::span<const MeasuredRow> measured_rows() { return kMeasured; }
+
+}  // namespace trainyard::bench

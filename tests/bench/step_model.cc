@@ -1,0 +1,458 @@
+#include "tests/bench/step_model.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
+#include <stdexcept>
+
+namespace trainyard::bench {
+namespace {
+
+using testing::WorkKind;
+
+constexpr int kWeightsPass = 2;
+constexpr int64_t kCachedRow = 10'000;  // elements
+constexpr int64_t kAttentionTile = 64;
+constexpr int64_t kBlockThreads = 256;
+
+size_t at(Basis basis) { return static_cast<size_t>(basis); }
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::istringstream in{std::string(text)};
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+std::vector<int64_t> numbers_of(const std::string& text) {
+  std::vector<int64_t> numbers;
+  std::istringstream in(text);
+  for (std::string number; std::getline(in, number, ',');) numbers.push_back(std::stoll(number));
+  return numbers;
+}
+
+int64_t bytes_of(const std::string& format) { return format == "F32" ? 4 : 2; }
+
+void measure_product(KeyedProblem& p, std::map<std::string, std::vector<int64_t>>& numbers) {
+  const auto &s = numbers["sizes"], &b = numbers["batch"];
+  const auto m = static_cast<double>(s.at(0)), n = static_cast<double>(s.at(1)),
+             k = static_cast<double>(s.at(2)), batch = static_cast<double>(b.at(0));
+  p.flops = 2 * batch * m * n * k;
+  p.bytes = batch * ((m * k + k * n) * static_cast<double>(bytes_of(p.operands)) +
+                     m * n * static_cast<double>(bytes_of(p.result)));
+}
+
+void measure_convolution(KeyedProblem& p, std::map<std::string, std::vector<int64_t>>& numbers) {
+  const auto &x = numbers["image"], &w = numbers["filters"], &strides = numbers["strides"],
+             &pads = numbers["pads"], &dilations = numbers["dilations"];
+  const auto outputs = [&](size_t axis) {
+    const int64_t window = dilations.at(axis) * (w.at(2 + axis) - 1) + 1;
+    return (x.at(2 + axis) + pads.at(axis) + pads.at(2 + axis) - window) / strides.at(axis) + 1;
+  };
+  p.filter = w;
+  const int64_t output = x.at(0) * w.at(0) * outputs(0) * outputs(1);
+  const int64_t image = x.at(0) * x.at(1) * x.at(2) * x.at(3);
+  const int64_t filter = w.at(0) * w.at(1) * w.at(2) * w.at(3);
+  p.flops = 2.0 * static_cast<double>(output) * static_cast<double>(filter / w.at(0));
+  p.bytes = static_cast<double>((image + filter + output) * bytes_of(p.operands));
+}
+
+/// The engine of a choice such as "cudnn engine=70 2=4"; -1: it is none of cuDNN's.
+int engine_of(const std::string& choice) {
+  constexpr std::string_view kWord = "engine=";
+  const size_t found = choice.find(kWord);
+  if (found == choice.npos) return -1;
+  int engine = -1;
+  std::from_chars(choice.data() + found + kWord.size(), choice.data() + choice.size(), engine);
+  return engine;
+}
+
+std::string engine_class(const KeyedProblem& p, int engine) {
+  return std::to_string(engine) + " pass " + std::to_string(p.pass) + " " + p.operands +
+         (p.tf32 ? " tf32" : "");
+}
+
+double rate_us(double flops, double bytes, double rate) {
+  return 1e6 * std::max(flops / rate, bytes / facts().bandwidth.value) +
+         facts().submission_us.value;
+}
+
+Charge stated_rate(const KeyedProblem& p) {
+  const Facts& f = facts();
+  const Fact& rate = p.is_convolution ? (p.is_half() ? f.half_convolution
+                                         : p.tf32    ? f.tf32_convolution
+                                                     : f.f32_convolution)
+                                      : (p.is_half() ? f.half_product
+                                         : p.tf32    ? f.tf32_product
+                                                     : f.f32_product);
+  std::ostringstream how;
+  how << "not timed: " << rate.value * 1e-12 << " TFLOP/s, or its bytes";
+  return {rate_us(p.flops, p.bytes, rate.value), Basis::kEstimate, how.str()};
+}
+
+/// Each tile of the filter's gradient is summed by one multiprocessor, however long its sums are.
+double engine_70_us(const KeyedProblem& p) {
+  const Facts& f = facts();
+  const auto tiles = [&](int64_t length) {
+    return std::ceil(static_cast<double>(length) / f.engine_70_tile.value);
+  };
+  const double count = tiles(p.filter.at(0)) * tiles(p.filter.at(1)) *
+                       static_cast<double>(p.filter[2] * p.filter[3]);
+  const double waves = std::ceil(count / f.multiprocessors.value);
+  const double share = count / (waves * f.multiprocessors.value);
+  return rate_us(p.flops, p.bytes, f.engine_70_flops.value * share);
+}
+
+// Sweeps of our kernels.
+
+/// A word of Sweep::reads or writes.
+struct Word {
+  double each = 0;  // bytes of an element; 0: as it is stored
+  char what = 'i';
+  const OperandCount* operand = nullptr;  // nullptr: left out
+};
+Word word_of(const NodeCount& node, std::string_view text) {
+  Word word;
+  if (text.front() >= '0' && text.front() <= '9') {
+    word.each = text.front() - '0';
+    text.remove_prefix(1);
+  }
+  word.what = text.front();
+  const auto index = static_cast<size_t>(text.at(1) - '0');
+  const bool is_output = word.what == 'o' || word.what == 'F' || word.what == 'b';
+  const auto& operands = is_output ? node.outputs : node.inputs;
+  if (index < operands.size() && operands[index].elements > 0) word.operand = &operands[index];
+  return word;
+}
+
+double word_bytes(const NodeCount& node, std::string_view text) {
+  const Word word = word_of(node, text);
+  if (word.operand == nullptr) return 0;
+  const OperandCount& operand = *word.operand;
+  const auto elements = static_cast<double>(operand.elements);
+  const bool converts = node.touches_half() && !operand.is_half();
+  switch (word.what) {
+    case 'i':
+    case 'o':
+      return word.each > 0 ? word.each * elements : static_cast<double>(operand.bytes);
+    case 'n':
+      return converts ? 6 * elements : 0;
+    case 'f':
+    case 'F':
+      return node.works.of(WorkKind::kKernel) == 0 ? 0 : (converts ? 6 : 8) * elements;
+    case 'l':
+      return operand.shape[operand.shape.rank() - 1] > kCachedRow
+                 ? static_cast<double>(operand.bytes)
+                 : 0;
+    case 'b':
+      return static_cast<double>(node.inputs.at(2).bytes);
+    default:
+      throw std::invalid_argument("step_facts.cc: no operand is called " + std::string(text));
+  }
+}
+
+double words_bytes(const NodeCount& node, std::string_view words) {
+  double bytes = 0;
+  for (const std::string& word : words_of(words)) bytes += word_bytes(node, word);
+  return bytes;
+}
+
+double operands_bytes(const std::vector<OperandCount>& operands) {
+  return std::accumulate(
+      operands.begin(), operands.end(), 0.0,
+      [](double sum, const OperandCount& o) { return sum + static_cast<double>(o.bytes); });
+}
+
+struct Moved {
+  double reads = 0, writes = 0;
+  double all() const { return reads + writes; }
+};
+Moved moved_by(const Sweep& sweep, const NodeCount& node) {
+  if (sweep.op.empty()) return {operands_bytes(node.inputs), operands_bytes(node.outputs)};
+  return {words_bytes(node, sweep.reads), words_bytes(node, sweep.writes)};
+}
+
+/// Bytes a second that a kernel's loads in flight allow (Little's law).
+double loads_bandwidth(const Sweep& sweep, int64_t element_bytes) {
+  const Facts& f = facts();
+  const double block = std::ceil(sweep.registers / 8.0) * 8 * kBlockThreads;  // registers
+  const double threads =
+      std::min(std::floor(f.registers.value / block) * kBlockThreads, f.threads.value);
+  const auto bytes = static_cast<double>(sweep.width * element_bytes * sweep.loads);
+  return f.multiprocessors.value * threads * bytes / (f.latency_us.value * 1e-6);
+}
+
+/// How an element of the first tensor that it reads is stored.
+int64_t element_bytes_of(const Sweep& sweep, const NodeCount& node) {
+  if (sweep.op.empty()) return node.touches_half() ? 2 : 4;
+  for (const std::string& text : words_of(sweep.reads)) {
+    if (word_bytes(node, text) == 0) continue;
+    const OperandCount& operand = *word_of(node, text).operand;
+    return operand.bytes / operand.elements;
+  }
+  return node.touches_half() ? 2 : 4;
+}
+
+double sweep_us(const Sweep& sweep, const NodeCount& node) {
+  const Moved moved = moved_by(sweep, node);
+  if (moved.all() == 0) return 0;
+  const int64_t element_bytes = element_bytes_of(sweep, node);
+  double us = 1e6 * (moved.reads / loads_bandwidth(sweep, element_bytes) +
+                     moved.all() / facts().bandwidth.value);
+  if (sweep.giga_elements > 0) {
+    const std::string first = words_of(sweep.writes.empty() ? sweep.reads : sweep.writes).front();
+    if (const OperandCount* counted = word_of(node, first).operand; counted != nullptr) {
+      us = std::max(us, static_cast<double>(counted->elements) / sweep.giga_elements * 1e-3);
+    }
+  }
+  return us;
+}
+
+bool is_attention(const NodeCount& node) {
+  return node.work.op == "Attention" || node.work.op == "AttentionGrad";
+}
+
+std::vector<const Sweep*> sweeps_of(const NodeCount& node) {
+  std::vector<const Sweep*> found;
+  bool is_named = false;
+  const bool sums_in_product = std::ranges::any_of(
+      node.asked, [](const AskedAlgorithm& a) { return a.key.find(" epilogue=4 ") != a.key.npos; });
+  for (const Sweep& sweep : sweeps()) {
+    if (sweep.op != node.work.op) continue;
+    is_named = true;
+    if (sweep.when == Sweep::kNoSumsInProduct &&
+        (sums_in_product || node.outputs.size() < 3 || node.outputs[2].elements == 0)) {
+      continue;
+    }
+    found.push_back(&sweep);
+  }
+  if (!is_named && !is_attention(node) && node.works.of(WorkKind::kKernel) > 0) {
+    found.push_back(&default_sweep());
+  }
+  return found;
+}
+
+Charge attention_charge(const NodeCount& node) {
+  const Facts& f = facts();
+  const bool is_library = node.works.of(WorkKind::kDnn) > 0;
+  const Fact& rate = is_library                        ? f.library_attention
+                     : node.work.op == "AttentionGrad" ? f.own_attention_grad
+                                                       : f.own_attention;
+  // y is [N, T, width] and comes first, as an output or as the gradient's input.
+  const Shape& y = (node.work.op == "Attention" ? node.outputs : node.inputs).at(0).shape;
+  const int64_t T = y[1], tiles = (T + kAttentionTile - 1) / kAttentionTile;
+  const auto flops = static_cast<double>(node.work.cost.flops);
+  const double of_all_pairs =
+      (node.work.op == "Attention" ? 4.0 : 10.0) * static_cast<double>(y.elements() * T);
+  const bool is_causal = flops < 0.75 * of_all_pairs;
+  const int64_t tile_pairs = is_causal ? tiles * (tiles + 1) / 2 : tiles * tiles;
+  const double share = static_cast<double>(tile_pairs * kAttentionTile * kAttentionTile) /
+                       static_cast<double>(T * T);
+  const double plans_us =
+      static_cast<double>(node.works.of(WorkKind::kDnn)) * f.library_attention_us.value;
+  return {1e6 * of_all_pairs * share / rate.value + plans_us, rate.basis, ""};
+}
+
+}  // namespace
+
+KeyedProblem parse_algorithm_key(const std::string& key) {
+  KeyedProblem p;
+  const std::vector<std::string> words = words_of(key);
+  if (words.empty() || (words[0] != "matmul" && words[0] != "convolution")) {
+    throw std::invalid_argument("no key of an algorithm: " + key);
+  }
+  p.is_convolution = words[0] == "convolution";
+  std::map<std::string, std::vector<int64_t>> numbers;
+  for (const std::string& word : words) {
+    if (const size_t equals = word.find('='); equals != word.npos) {
+      const std::string name = word.substr(0, equals);
+      numbers[name] = numbers_of(word.substr(equals + 1));
+      if (name == "pass") {
+        p.pass = numbers[name].at(0);
+      } else if (name == "workspace") {
+        p.workspace = numbers[name].at(0);
+      } else if (name != "epilogue" && name != "alignment") {
+        p.shape += word + " ";
+      }
+    } else if (const size_t to = word.find('>'); to != word.npos) {
+      p.operands = word.substr(0, to);
+      p.result = word.substr(to + 1);
+    } else if (word == "tf32") {
+      p.tf32 = true;
+    } else if (word == "channels_last" || word == "row_major") {
+      p.shape += word;
+    }
+  }
+  try {
+    p.is_convolution ? measure_convolution(p, numbers) : measure_product(p, numbers);
+  } catch (const std::out_of_range&) {
+    throw std::invalid_argument("no key of an algorithm: " + key);
+  }
+  return p;
+}
+
+AlgorithmTimes::AlgorithmTimes(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  const auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("choices")) {
+    throw std::runtime_error(file.string() + ": not a file of algorithms");
+  }
+  for (const auto& [key, entry] : json["choices"].items()) {
+    entries_[key] = {parse_algorithm_key(key), engine_of(entry.at("choice").get<std::string>()),
+                     entry.at("taken_us").get<double>()};
+  }
+  for (const auto& [key, entry] : entries_) {
+    by_shape_[entry.problem.shape].push_back(&entry);
+    if (entry.us == 0 || entry.engine < 0) continue;
+    Rate& rate = by_engine_[engine_class(entry.problem, entry.engine)];
+    rate.flops += entry.problem.flops;
+    rate.us += entry.us;
+  }
+}
+
+const AlgorithmTimes::Entry* AlgorithmTimes::find_alike(const KeyedProblem& p, int64_t pass,
+                                                        const std::string& operands,
+                                                        bool tf32) const {
+  const auto found = by_shape_.find(p.shape);
+  if (found == by_shape_.end()) return nullptr;
+  for (const Entry* e : found->second) {
+    const KeyedProblem& q = e->problem;
+    if (e->us == 0 || q.is_convolution != p.is_convolution || q.pass != pass ||
+        q.operands != operands || q.tf32 != tf32) {
+      continue;
+    }
+    // cuDNN's naive engine is taken where the workspace allows no other.
+    if (e->engine == 0 && q.workspace != p.workspace) continue;
+    return e;
+  }
+  return nullptr;
+}
+
+double AlgorithmTimes::by_other_passes(const KeyedProblem& p) const {
+  if (!p.is_convolution || p.pass != kWeightsPass || !p.is_half()) return 0;
+  const Entry* const weights = find_alike(p, kWeightsPass, "F32", true);
+  if (weights == nullptr) return 0;
+  double half = 0, tf32 = 0;
+  for (int64_t pass = 0; pass < kWeightsPass; ++pass) {
+    const Entry *const of_half = find_alike(p, pass, p.operands, false), *const of_tf32 =
+                                                                             find_alike(p, pass,
+                                                                                        "F32",
+                                                                                        true);
+    if (of_half == nullptr || of_tf32 == nullptr) continue;
+    half += of_half->us;
+    tf32 += of_tf32->us;
+  }
+  return tf32 > 0 ? weights->us * half / tf32 : 0;
+}
+
+Charge AlgorithmTimes::charge(const std::string& key) const {
+  const auto timed = [](double us) {
+    return std::max(us - facts().measuring_us.value, facts().submission_us.value);
+  };
+  const auto found = entries_.find(key);
+  const KeyedProblem p = found != entries_.end() ? found->second.problem : parse_algorithm_key(key);
+  if (found != entries_.end()) {
+    const Entry& e = found->second;
+    if (e.us > 0) return {timed(e.us), Basis::kTimed, ""};
+    if (p.pass == kWeightsPass && p.is_half() && e.engine == 70) {
+      return {engine_70_us(p), Basis::kFitted, "engine 70, not timed: by tiles of the filter"};
+    }
+    if (const auto rate = by_engine_.find(engine_class(p, e.engine)); rate != by_engine_.end()) {
+      const double flops_a_second = rate->second.flops / rate->second.us * 1e6;
+      return {rate_us(p.flops, p.bytes, flops_a_second), Basis::kEstimate,
+              "not timed: as the timed problems of engine " + std::to_string(e.engine)};
+    }
+  }
+  if (const Entry* alike = find_alike(p, p.pass, p.operands, p.tf32); alike != nullptr) {
+    return {timed(alike->us), Basis::kEstimate, "not timed: as the same problem otherwise ended"};
+  }
+  if (const double us = by_other_passes(p); us > 0) {
+    return {timed(us), Basis::kEstimate, "not timed: TF32's time by what 16 bits gain elsewhere"};
+  }
+  return stated_rate(p);
+}
+
+std::vector<std::string> AlgorithmTimes::taken(const std::vector<AskedAlgorithm>& asked) const {
+  struct Way {
+    std::string key;
+    bool is_recorded = false;
+  };
+  std::vector<std::string> problems;  // in the order in which they were asked
+  std::map<std::string, Way> ways;
+  int64_t products = 0;
+  for (const AskedAlgorithm& a : asked) {
+    const KeyedProblem p = parse_algorithm_key(a.key);
+    // Two products of one node are two problems, even of one size.
+    const std::string problem = p.is_convolution ? p.shape + std::to_string(p.pass)
+                                                 : "product " + std::to_string(products++);
+    const auto [way, is_new] = ways.try_emplace(problem);
+    if (is_new) problems.push_back(problem);
+    const bool is_recorded = entries_.contains(a.key);
+    if (way->second.is_recorded || (!is_recorded && !a.is_offered)) continue;
+    way->second = {a.key, is_recorded};
+  }
+  std::vector<std::string> keys;
+  for (const std::string& problem : problems) {
+    if (!ways[problem].key.empty()) keys.push_back(ways[problem].key);
+  }
+  return keys;
+}
+
+double OpPrediction::all_us() const { return std::accumulate(us.begin(), us.end(), 0.0); }
+double StepPrediction::ms() const { return std::accumulate(us.begin(), us.end(), 0.0) * 1e-3; }
+
+double moved_bytes(const NodeCount& node, const AlgorithmTimes& times) {
+  if (node.works.all() == 0) return 0;  // a view: its result lies where its operand does
+  double bytes = 0;
+  for (const Sweep* sweep : sweeps_of(node)) bytes += moved_by(*sweep, node).all();
+  for (const std::string& key : times.taken(node.asked)) bytes += parse_algorithm_key(key).bytes;
+  if (is_attention(node)) bytes += operands_bytes(node.inputs) + operands_bytes(node.outputs);
+  return bytes;
+}
+
+StepPrediction predict(const StepCount& step, const AlgorithmTimes& times) {
+  StepPrediction p;
+  for (const NodeCount& node : step.nodes) {
+    OpPrediction& op = p.by_op[std::string(node.work.op)];
+    const auto add = [&](Basis basis, double us) {
+      op.us[at(basis)] += us;
+      p.us[at(basis)] += us;
+    };
+    ++op.nodes;
+    op.works += node.works.all();
+    if (node.works.all() == 0) continue;
+    op.bytes += moved_bytes(node, times);
+    for (const std::string& key : times.taken(node.asked)) {
+      const Charge charge = times.charge(key);
+      add(charge.basis, charge.us);
+      if (!charge.how.empty()) p.not_timed[key] = charge.how;
+    }
+    if (is_attention(node)) {
+      const Charge charge = attention_charge(node);
+      add(charge.basis, charge.us);
+    }
+    for (const Sweep* sweep : sweeps_of(node)) {
+      add(sweep->basis, sweep_us(*sweep, node));
+      if (sweep == &default_sweep()) p.unknown_ops.emplace(node.work.op);
+    }
+    const int64_t own =
+        node.works.all() - node.works.of(WorkKind::kProduct) - node.works.of(WorkKind::kDnn);
+    add(Basis::kSubmission, static_cast<double>(own) * facts().submission_us.value);
+  }
+  OpPrediction& outside = p.by_op["outside the recording"];
+  outside.works = step.outside;
+  outside.us[at(Basis::kSubmission)] = facts().outside_us.value;
+  p.us[at(Basis::kSubmission)] += facts().outside_us.value;
+  return p;
+}
+
+std::filesystem::path first_run_algorithms() {
+  return std::filesystem::path(TRAINYARD_SOURCE_DIR) /
+         "tests/bench/results/gpu_h100_2026-11-22/algorithms.json";
+}
+
+}  // namespace trainyard::bench

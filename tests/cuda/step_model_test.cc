@@ -1,0 +1,109 @@
+// Catches: a model of a step's time (tests/bench/step_model.h) that no longer gives what an H100
+// took, whose table misses an op, or that charges a problem that was never timed without saying so.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+
+#include "tests/bench/step_model.h"
+
+namespace trainyard::bench {
+namespace {
+
+const AlgorithmTimes& first_run() {
+  static const AlgorithmTimes times(first_run_algorithms());
+  return times;
+}
+
+const char* const kTimed =
+    "matmul sizes=16384,2304,768 batch=1,0,0,0 rows=0,0,0 transposed=0,1 bf16>bf16 epilogue=0 bias "
+    "alignment=16 workspace=33554432";
+
+TEST(StepModel, KeysSayTheirFlopsAndBytes) {
+  const KeyedProblem product = parse_algorithm_key(kTimed);
+  EXPECT_FALSE(product.is_convolution);
+  EXPECT_TRUE(product.is_half());
+  EXPECT_DOUBLE_EQ(product.flops, 2.0 * 16384 * 2304 * 768);
+  EXPECT_DOUBLE_EQ(product.bytes, 2.0 * (16384 * 768 + 768 * 2304 + 16384 * 2304));
+  const KeyedProblem convolution = parse_algorithm_key(
+      "convolution pass=2 image=2,3,9,9 filters=4,3,3,3 strides=2,2 pads=1,1,1,1 dilations=1,1 "
+      "channels_last F32>F32 tf32 workspace=268435456");
+  EXPECT_EQ(convolution.pass, 2);
+  EXPECT_TRUE(convolution.tf32);
+  EXPECT_DOUBLE_EQ(convolution.flops, 2.0 * (2 * 4 * 5 * 5) * (3 * 3 * 3));
+  EXPECT_DOUBLE_EQ(convolution.bytes, 4.0 * (2 * 3 * 81 + 4 * 27 + 2 * 4 * 25));
+  EXPECT_THROW(parse_algorithm_key("pooling sizes=1"), std::invalid_argument);
+  EXPECT_THROW(parse_algorithm_key("matmul sizes=1,2"), std::invalid_argument);
+}
+
+TEST(StepModel, TimedAlgorithmIsChargedWhatItTook) {
+  const Charge charge = first_run().charge(kTimed);
+  EXPECT_EQ(charge.basis, Basis::kTimed);
+  EXPECT_TRUE(charge.how.empty());
+  EXPECT_NEAR(charge.us, 85.3 - facts().measuring_us.value, 0.1);
+}
+
+TEST(StepModel, UnknownProblemIsSaidToBeNotTimedAndTakesTheStatedRate) {
+  const Charge charge = first_run().charge(
+      "matmul sizes=8192,8192,8192 batch=1,0,0,0 rows=0,0,0 transposed=0,1 bf16>bf16 epilogue=0 "
+      "alignment=16 workspace=33554432");
+  EXPECT_EQ(charge.basis, Basis::kEstimate);
+  EXPECT_TRUE(charge.how.starts_with("not timed")) << charge.how;
+  EXPECT_NEAR(
+      charge.us,
+      2.0 * std::pow(8192.0, 3) / facts().half_product.value * 1e6 + facts().submission_us.value,
+      1e-6);
+}
+
+// Rows of the head are not those that were timed: another pitch is another problem.
+TEST(StepModel, AnotherPitchIsNotAlike) {
+  const char* const head =
+      "matmul sizes=16384,50257,768 batch=1,0,0,0 rows=0,0,%s transposed=0,1 bf16>F32 epilogue=0 "
+      "alignment=16 workspace=33554432";
+  std::string dense = head, pitched = head;
+  dense.replace(dense.find("%s"), 2, "0");
+  pitched.replace(pitched.find("%s"), 2, "50304");
+  EXPECT_EQ(first_run().charge(dense).basis, Basis::kTimed);
+  const Charge charge = first_run().charge(pitched);
+  EXPECT_EQ(charge.basis, Basis::kEstimate);
+  EXPECT_LT(charge.us, first_run().charge(dense).us);
+}
+
+// The fakes have no engine for bf16 -> F32 and the H100 has: what ran there counts.
+TEST(StepModel, TheDevicesWayOfAConvolutionIsTheFirstThatItHas) {
+  const std::string problem =
+      "convolution pass=2 image=128,128,28,28 filters=512,128,1,1 strides=1,1 pads=0,0,0,0 "
+      "dilations=1,1 channels_last ";
+  const std::string f32 = problem + "bf16>F32 workspace=268435456",
+                    half = problem + "bf16>bf16 workspace=268435456";
+  EXPECT_EQ(first_run().taken({{f32, false}, {half, true}}), std::vector{f32});
+  EXPECT_EQ(first_run().charge(f32).basis, Basis::kFitted);
+  // Asked the other way round it was never timed, and TF32's time tells more than a rate.
+  EXPECT_EQ(first_run().taken({{half, true}}), std::vector{half});
+  const Charge charge = first_run().charge(half);
+  EXPECT_EQ(charge.basis, Basis::kEstimate);
+  EXPECT_LT(charge.us, 105.9);  // of TF32
+}
+
+// No row may become slower; one that is to be faster says what has changed (step_facts.cc).
+TEST(StepModel, RowsOfTheFirstRunComeOutWithinAQuarter) {
+  for (const MeasuredRow& row : measured_rows()) {
+    const std::string title = std::string(row.model) + " " + std::string(row.precision);
+    SCOPED_TRACE(title);
+    const StepPrediction p =
+        predict(count_step({std::string(row.model), row.batch, *find_precision(row.precision)}),
+                first_run());
+    EXPECT_TRUE(p.unknown_ops.empty()) << "not in step_facts.cc: " << *p.unknown_ops.begin();
+    EXPECT_NEAR(std::accumulate(p.us.begin(), p.us.end(), 0.0), p.ms() * 1e3, 1e-6);
+    double by_op = 0;
+    for (const auto& [op, of] : p.by_op) by_op += of.all_us();
+    EXPECT_NEAR(by_op, p.ms() * 1e3, 1e-6 * by_op);
+    if (row.ms == 0) continue;
+    EXPECT_LE(p.ms() / row.ms, 1.25);
+    if (row.changed.empty()) EXPECT_GE(p.ms() / row.ms, 0.75);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::bench
