@@ -4,6 +4,7 @@ TRAINYARD_BIN names the programs, TRAINYARD_TEST_DATA the small data sets (data.
 set the GPU is emulated: each job takes some steps, and nobody asks how well it has learned. What was measured goes to
 TRAINYARD_GPU_CHECK_OUT/daemon.json as each test ends."""
 
+import gzip
 import json
 import os
 import pathlib
@@ -61,7 +62,7 @@ model:
 
 
 def recipe(steps, batch, learning_rate, *lines, optimizer="adamw"):
-    return "\n  ".join(["recipe:", f"steps: {steps}", f"batch_size: {batch}", "seed: 1", "validation_split: 0.2",
+    return "\n  ".join(["recipe:", f"steps: {steps}", f"batch_size: {batch}", "seed: 1", f"validation_split: {0.01 if SMALL else 0.2}",
                         f"optimizer: {{type: {optimizer}, learning_rate: {learning_rate}}}", *lines]) + "\n"
 
 
@@ -132,7 +133,7 @@ class DaemonOnAGpu(unittest.TestCase):
         self.train("digits", DIGITS + DIGITS_CNN + recipe(300, 64, 0.003), 8, "val/accuracy", 0.96)
 
     def test_3_predict(self):
-        lines = __import__("gzip").open(EXAMPLES / "digits.csv.gz", "rt").read().splitlines()[:200]
+        lines = gzip.open(EXAMPLES / "digits.csv.gz", "rt").read().splitlines()[:200]
         rows = self.folder / "rows.csv"
         rows.write_text("".join(line.rsplit(",", 1)[0] + "\n" for line in lines))
         answers = [p["label"] for p in self.daemon.json("predict", "digits", "--csv", rows)["predictions"]]
