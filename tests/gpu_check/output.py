@@ -45,13 +45,9 @@ def of_unittest(output):
     """Tests of Python's unittest that failed, each with the last line of its reason."""
     found = []
     for block in re.split(r"^={70}$", output, flags=re.MULTILINE)[1:]:
-        lines = [line for line in block.strip().splitlines() if line.strip()]
-        body = []
-        for line in lines[2:]:
-            if line.startswith("-" * 70):
-                break
-            body.append(line.strip())
-        found.append(f"{lines[0]}: {body[-1] if body else ''}"[:SAID_MAX])
+        name = block.strip().splitlines()[0]
+        reasons = re.findall(r"^\w[\w.]*(?:Error|Exception|Exit|Interrupt|Expired)\b.*(?:\n(?!-{70}).+)?", block, re.MULTILINE)
+        found.append(f"{name}: {reasons[-1] if reasons else ''}".replace("\n", "; ")[:SAID_MAX])
     begun = re.findall(r"^(\w+) \(.*?\) \.\.\. (.*)$", output, re.MULTILINE)
     return found + [f"{name} had not ended" for name, said in begun if not re.search(r"ok|FAIL|ERROR|skipped", said)]
 

@@ -85,7 +85,6 @@ def profile_notes(path):
 
 
 def profiles(launchers, out, emulated):
-    (out / "profiles").mkdir(parents=True, exist_ok=True)
     rows = [(row, p) for p in PRECISIONS for row in PROFILED if p != "fp16" or row in FP16_TOO]
     if emulated:
         rows = [("mlp_small:8", p) for p in PRECISIONS[:2]]
@@ -102,21 +101,13 @@ def profiles(launchers, out, emulated):
     return batches
 
 
-def why_no_pytorch():
-    try:
-        import torch
-    except ImportError:
-        return "PyTorch is not there: nothing to compare with"
-    return "" if torch.cuda.is_available() else "PyTorch is there, but sees no GPU: nothing to compare with"
-
-
-def pytorch(launchers, out, emulated, rows):
+def pytorch(launchers, out, emulated, rows, why_not):
     limit_s = LIMITS_S["e"]
     command = [sys.executable, ROOT / "tests/bench/compare_gpu.py", launchers / "train_bench", "--json",
                out / "speed.json", "--limit", limit_s - 90, "--pairs", 3, "--cpu-batch", 4]
     command += ["--rows", rows] if rows else []
     env = {"TRAINYARD_ALGORITHMS": str(out / "algorithms"), "PYTHONDONTWRITEBYTECODE": "1"}
-    skip = "an emulated GPU is not timed" if emulated else why_no_pytorch()
+    skip = "an emulated GPU is not timed" if emulated else why_not
     return [[Step("speed", command, limit_s, env, skip=skip, notes=lambda text: [
         line for line in text.splitlines() if "not measured" in line or " ended at: " in line])]]
 
@@ -134,14 +125,14 @@ def sanitizer(launchers, emulated):
              for tool in ("memcheck", "racecheck", "initcheck")]]
 
 
-def stages(place, launchers, out, data, letters, rows=""):
-    """The stages that `letters` name, in their order."""
+def stages(place, launchers, out, data, letters, rows="", why_no_pytorch=""):
+    """The stages that `letters` name, in their order. `rows` are those of (e)."""
     made = {
         "a": lambda: check_and_parity(launchers, place.emulated),
         "b": lambda: whole_jobs(launchers, place.emulated),
         "c": lambda: daemon(launchers, out, data, place.emulated),
         "d": lambda: profiles(launchers, out, place.emulated),
-        "e": lambda: pytorch(launchers, out, place.emulated, rows),
+        "e": lambda: pytorch(launchers, out, place.emulated, rows, why_no_pytorch),
         "f": lambda: sanitizer(launchers, place.emulated),
     }
     scale = EMULATOR_IS_SLOWER if place.emulated else 1
