@@ -4,7 +4,6 @@
 #include <cctype>
 #include <cstdio>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "client/cli/output.h"
@@ -178,34 +177,6 @@ class ProfileView {
 std::string render_profile(const StepProfile& profile, int64_t batch_size,
                            const ProfileViewOptions& options) {
   return ProfileView(profile, batch_size, options).render();
-}
-
-std::string profile_json(const StepProfile& profile, int64_t batch_size) {
-  using Json = nlohmann::ordered_json;
-  Json nodes = Json::array();
-  for (const NodeProfile& node : profile.nodes) {
-    nodes.push_back({{"name", node.work.name},
-                     {"op", node.work.op},
-                     {"direction", name_of(node.work.phase)},
-                     {"calls", node.calls},
-                     {"seconds", node.seconds},
-                     {"flops", std::to_string(node.work.cost.flops)},
-                     {"bytes", std::to_string(node.work.cost.bytes)},
-                     {"least_seconds", least_seconds(node.work, profile.peak)}});
-  }
-  return Json{{"backend", profile.backend},
-              {"batch_size", std::to_string(batch_size)},
-              {"step_seconds", profile.step_s},
-              {"data_wait_seconds", profile.data_wait_s},
-              {"timed_steps", std::to_string(profile.steps)},
-              {"timed_step_seconds", profile.timed_step_s},
-              {"peak",
-               {{"f32_flops", profile.peak.f32_flops},
-                {"half_flops", profile.peak.half_flops},
-                {"bytes", profile.peak.bytes},
-                {"source", profile.peak.source}}},
-              {"nodes", std::move(nodes)}}
-      .dump();
 }
 
 }  // namespace trainyard::cli

@@ -1,4 +1,4 @@
-// client/cli/profile_view.h: where a step's time goes, on a terminal and for programs.
+// client/cli/profile_view.h: where a step's time goes, on a terminal.
 #pragma once
 
 #include <string>
@@ -17,7 +17,5 @@ struct ProfileViewOptions {
 /// The step as a whole, then by ops, then the nodes that take most.
 std::string render_profile(const StepProfile& profile, int64_t batch_size,
                            const ProfileViewOptions& options);
-/// One JSON object, with every node.
-std::string profile_json(const StepProfile& profile, int64_t batch_size);
 
 }  // namespace trainyard::cli

@@ -4,6 +4,8 @@
 #include <functional>
 #include <utility>
 
+#include "src/ops/tf32.h"
+
 namespace trainyard {
 
 class TimedKernel final : public Kernel {
@@ -42,6 +44,7 @@ class TimedRecording final : public Recording {
 
 NodeWork work_of(const Graph& graph, const Node& node) {
   NodeWork work{node.name, node.op->type(), node.phase, node.op->cost(graph, node)};
+  work.multiplies_tf32 = allows_tf32(node);
   for (const int64_t i : node.op->precision_rule().factors) {
     const auto at = static_cast<size_t>(i);
     if (at >= node.inputs.size() || node.inputs[at] == kNoTensor) continue;
@@ -51,7 +54,9 @@ NodeWork work_of(const Graph& graph, const Node& node) {
 }
 
 double least_seconds(const NodeWork& work, const DevicePeak& peak) {
-  const double flops = work.multiplies_half ? peak.half_flops : peak.f32_flops;
+  double flops = work.multiplies_half ? peak.half_flops : peak.f32_flops;
+  // Tensor cores multiply half as many numbers of TF32 as of 16 bits in a cycle.
+  if (work.multiplies_tf32 && peak.half_flops > 0) flops = peak.half_flops / 2;
   double seconds = 0;
   if (flops > 0) seconds = static_cast<double>(work.cost.flops) / flops;
   if (peak.bytes > 0) {

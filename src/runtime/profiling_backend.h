@@ -24,6 +24,7 @@ struct NodeWork {
   Phase phase = Phase::kForward;
   Cost cost;
   bool multiplies_half = false;  // its products are of 16-bit numbers
+  bool multiplies_tf32 = false;  // it may round the factors of its products to TF32
 };
 NodeWork work_of(const Graph& graph, const Node& node);
 
@@ -36,7 +37,7 @@ struct NodeRun {
   double begin_s = 0, end_s = 0;
 };
 
-class ProfilingBackend final : public Backend {
+class ProfilingBackend : public Backend {
  public:
   /// `inner` outlives this.
   explicit ProfilingBackend(Backend& inner) : inner_(inner) {}

@@ -183,8 +183,67 @@ Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
   return profile_steps(session, timed, next, options, stop);
 }
 
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// What nodes take and have to do in one step, all their runs: one node's, or an op's.
+struct Work {
+  int64_t nodes = 0, calls = 0, flops = 0, bytes = 0;
+  double seconds = 0, least_seconds = 0;
+
+  void add(const NodeProfile& node, const DevicePeak& peak) {
+    ++nodes;
+    calls += node.calls;
+    flops += node.calls * node.work.cost.flops;
+    bytes += node.calls * node.work.cost.bytes;
+    seconds += node.seconds;
+    least_seconds += static_cast<double>(node.calls) * trainyard::least_seconds(node.work, peak);
+  }
+  void write(Json& json) const {
+    json["calls"] = calls;
+    json["seconds"] = seconds;
+    json["flops"] = std::to_string(flops);
+    json["bytes"] = std::to_string(bytes);
+    json["least_seconds"] = least_seconds;
+    json["share_of_bound"] = seconds > 0 ? least_seconds / seconds : 0;
+  }
+};
+
+}  // namespace
+
+std::string profile_json(const StepProfile& profile, int64_t batch_size) {
+  std::map<std::string_view, Work> by_op;
+  Json nodes = Json::array(), ops = Json::array();
+  for (const NodeProfile& node : profile.nodes) {
+    by_op[node.work.op].add(node, profile.peak);
+    Work work;
+    work.add(node, profile.peak);
+    nodes.push_back(
+        {{"name", node.work.name}, {"op", node.work.op}, {"direction", name_of(node.work.phase)}});
+    work.write(nodes.back());
+  }
+  for (const auto& [op, work] : by_op) {
+    ops.push_back({{"op", op}, {"nodes", work.nodes}});
+    work.write(ops.back());
+  }
+  return Json{{"backend", profile.backend},
+              {"batch_size", std::to_string(batch_size)},
+              {"step_seconds", profile.step_s},
+              {"data_wait_seconds", profile.data_wait_s},
+              {"timed_steps", std::to_string(profile.steps)},
+              {"timed_step_seconds", profile.timed_step_s},
+              {"peak",
+               {{"f32_flops", profile.peak.f32_flops},
+                {"half_flops", profile.peak.half_flops},
+                {"bytes", profile.peak.bytes},
+                {"source", profile.peak.source}}},
+              {"ops", std::move(ops)},
+              {"nodes", std::move(nodes)}}
+      .dump();
+}
+
 std::string chrome_trace(const StepProfile& profile) {
-  using Json = nlohmann::ordered_json;
   // Format: "Trace Event Format" (Google, 2016): complete events ("X") and names of rows ("M").
   enum Row { kLoader = 1, kHost = 2, kDevice = 3 };
   Json events = Json::array();

@@ -63,6 +63,10 @@ Result<StepProfile> profile_steps(Session& session, ProfilingBackend& backend,
 Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
                                 const ProfileOptions& options, const std::stop_token& stop);
 
+/// One JSON object for programs: the step, what the device can do, and time, FLOPs, bytes and the
+/// share of the bound (least_seconds() over the time) of every op and of every node.
+std::string profile_json(const StepProfile& profile, int64_t batch_size);
+
 /// The traced steps for chrome://tracing or Perfetto: rows for the loader, the host and the device.
 std::string chrome_trace(const StepProfile& profile);
 

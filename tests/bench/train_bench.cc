@@ -5,11 +5,18 @@
 //   train_bench --serve      answers "MODEL BATCH THREADS SECONDS" lines on standard input with one
 //                            JSON line each; compare_pytorch.py drives it in turns with PyTorch
 //   train_bench --serve gpu-0 bf16
-//                            the same on a GPU, in fp32 or bf16; THREADS is then not looked at.
+//                            the same on a GPU, in that precision; THREADS is then not looked at.
 //                            compare_gpu.py drives it. Algorithms are chosen as in `local run`
 //                            (TRAINYARD_ALGORITHMS)
 //   train_bench --memory MODEL BATCH
 //                            three steps, and the largest memory the process had
+//   train_bench --model MODEL BATCH [--device gpu-0] [--precision bf16] [--seconds S]
+//               [--replay N] [--profile-json FILE]
+//                            one model: whole steps, and with --replay beside them at most N
+//                            replays of the recorded step alone, without inputs, results and what
+//                            the host does for them; each for S seconds (1). --profile-json then
+//                            writes where the time goes, by op and node (docs/cli.md, "Profile").
+//                            One JSON line
 //
 // Models are those of bench_models.h.
 // One step is what the training loop does: batch in, forward, backward, update, loss and logits
@@ -22,13 +29,20 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "kernels/cpu/peak_flops.h"
 #include "kernels/math/philox.h"
+#include "src/base/cores.h"
 #include "src/runtime/open_backend.h"
+#include "src/runtime/profiling_backend.h"
 #include "src/train/session.h"
+#include "src/train/step_profile.h"
 #include "tests/bench/bench_models.h"
 
 namespace trainyard {
@@ -42,12 +56,27 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// Keeps the recorded step at hand; the session, which owns it, goes on with it as ever.
+class RecordingBackend final : public ProfilingBackend {
+ public:
+  using ProfilingBackend::ProfilingBackend;
+  std::unique_ptr<Recording> record(const std::function<void()>& submit) override {
+    std::unique_ptr<Recording> recording = ProfilingBackend::record(submit);
+    recording_ = recording.get();
+    return recording;
+  }
+  Recording* recording() const { return recording_; }
+
+ private:
+  Recording* recording_ = nullptr;
+};
+
 // A model, its memory and its batches: built once, run in many rounds.
 class Case {
  public:
   Case(const std::string& model, int64_t batch, std::unique_ptr<Backend> backend,
        Precision precision = Precision::kFp32)
-      : batch_(batch), backend_(std::move(backend)) {
+      : batch_(batch), device_(std::move(backend)), backend_(*device_) {
     const bench::BenchModel m = bench::bench_model(model);
     Recipe recipe;
     recipe.batch_size = batch;
@@ -57,7 +86,7 @@ class Case {
     programs.train =
         compile_training(m.model, recipe, m.interface, batch, backend_->alignment()).value();
     flops_ = programs.train.program.flops;
-    session_ = std::make_unique<Session>(std::move(programs), *backend_);
+    session_ = std::make_unique<Session>(std::move(programs), backend_);
     session_->initialise(1);
     for (int64_t b = 0; b < kBatches; ++b) add_batch(m.interface, static_cast<uint64_t>(b));
     run(0.1);  // first touches, sleeping threads
@@ -75,6 +104,27 @@ class Case {
     } while (seconds_since(start) < seconds);
     if (session_->runs_ahead()) (void)session_->finish_step();
     return static_cast<double>(steps * batch_) / seconds_since(start);
+  }
+
+  /// Seconds of the recorded step alone, of at most `replays` in about `seconds`; nothing where the
+  /// backend records none. The weights move on.
+  std::optional<double> replay(int64_t replays, double seconds) {
+    Recording* const step = backend_.recording();
+    if (step == nullptr) return std::nullopt;
+    const auto time = [&](int64_t count) {
+      const Clock::time_point start = Clock::now();
+      for (int64_t i = 0; i < count; ++i) step->replay();
+      backend_.synchronize();
+      return seconds_since(start) / static_cast<double>(count);
+    };
+    const auto enough = static_cast<int64_t>(seconds / time(3));
+    return time(std::clamp(enough, std::min<int64_t>(replays, 3), replays));
+  }
+
+  StepProfile profile(double seconds) {
+    const auto next = [&] { return next_inputs(); };
+    return profile_steps(*session_, backend_, next, {.steps_max = 100, .seconds = seconds}, {})
+        .value();
   }
 
   /// GFLOP per sample: each multiplication and addition of the program that the plan counts.
@@ -108,18 +158,20 @@ class Case {
     }
   }
 
-  void begin_step() {
+  Session::StepInputs next_inputs() {
     const auto b = static_cast<size_t>(step_ % kBatches);
     Session::StepInputs inputs;
     inputs.input = inputs_[b];
     inputs.target = std::as_bytes(std::span(targets_[b]));
     inputs.step = step_++;
     inputs.learning_rate = 0.01f;
-    session_->begin_step(inputs);
+    return inputs;
   }
+  void begin_step() { session_->begin_step(next_inputs()); }
 
   int64_t batch_;
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> device_;
+  RecordingBackend backend_;
   std::unique_ptr<Session> session_;
   int64_t flops_ = 0;
   int64_t step_ = 0;
@@ -153,6 +205,14 @@ void print_table(double seconds) {
   }
 }
 
+/// On a GPU algorithms are chosen as in `local run`.
+std::unique_ptr<Backend> open_device(const std::string& device, int threads) {
+  auto backend = open_backend(device, threads).value();
+  backend->use_algorithms(
+      std::make_shared<Algorithms>(Algorithms::Options{local_algorithms_folder().value()}));
+  return backend;
+}
+
 /// On `device`, a GPU by name, or on the CPU with as many threads as each line says.
 void serve(const std::string& device, Precision precision) {
   std::map<std::tuple<std::string, int64_t, int>, std::unique_ptr<Case>> cases;
@@ -173,10 +233,7 @@ void serve(const std::string& device, Precision precision) {
     in >> batch >> threads >> seconds;
     auto& c = cases[{model, batch, threads}];
     if (c == nullptr) {
-      auto backend = open_backend(device, threads).value();
-      backend->use_algorithms(
-          std::make_shared<Algorithms>(Algorithms::Options{local_algorithms_folder().value()}));
-      c = std::make_unique<Case>(model, batch, std::move(backend), precision);
+      c = std::make_unique<Case>(model, batch, open_device(device, threads), precision);
     }
     const double rate = c->run(seconds);
     std::printf(
@@ -207,6 +264,76 @@ void print_memory(const std::string& model, int64_t batch) {
               static_cast<long long>(c.planned_bytes()));
 }
 
+struct OneModel {
+  std::string model, device = "cpu", precision = "fp32", profile_json;
+  int64_t batch = 0, replays = 0;
+  double seconds = 1;
+};
+
+/// Throws what std::stod and std::stoll throw at a number that is none.
+std::optional<OneModel> parse_one_model(const std::vector<std::string>& arguments) {
+  if (arguments.size() < 3 || arguments[0] != "--model") return std::nullopt;
+  OneModel one;
+  one.model = arguments[1];
+  one.batch = std::stoll(arguments[2]);
+  for (size_t i = 3; i < arguments.size(); i += 2) {
+    if (i + 1 == arguments.size()) return std::nullopt;
+    const std::string &name = arguments[i], &value = arguments[i + 1];
+    if (name == "--device") {
+      one.device = value;
+    } else if (name == "--precision") {
+      one.precision = value;
+    } else if (name == "--seconds") {
+      one.seconds = std::stod(value);
+    } else if (name == "--replay") {
+      one.replays = std::stoll(value);
+    } else if (name == "--profile-json") {
+      one.profile_json = value;
+    } else {
+      return std::nullopt;
+    }
+  }
+  return one;
+}
+
+int measure(const OneModel& one, Precision precision) {
+  Case c(one.model, one.batch, open_device("devices/" + one.device, usable_cores()), precision);
+  nlohmann::ordered_json line = {{"model", one.model},
+                                 {"batch", one.batch},
+                                 {"precision", one.precision},
+                                 {"device", one.device}};
+  const double rate = c.run(one.seconds);
+  line["samples_per_second"] = rate;
+  line["step_us"] = 1e6 * static_cast<double>(one.batch) / rate;
+  if (one.replays > 0) {
+    const std::optional<double> replay = c.replay(one.replays, one.seconds);
+    line["replay_us"] = replay.has_value() ? nlohmann::ordered_json(*replay * 1e6) : nullptr;
+  }
+  line["gflop_per_sample"] = c.gflop_per_sample();
+  line["planned_bytes"] = c.planned_bytes();
+  line["used_bytes"] = c.used_bytes();
+  std::printf("%s\n", line.dump().c_str());
+  std::fflush(stdout);
+  if (one.profile_json.empty()) return 0;
+  std::ofstream file(one.profile_json);
+  file << profile_json(c.profile(one.seconds), one.batch) << "\n";
+  if (file.flush()) return 0;
+  std::fprintf(stderr, "%s cannot be written\n", one.profile_json.c_str());
+  return 1;
+}
+
+int run_one_model(const std::vector<std::string>& arguments) {
+  const std::optional<OneModel> one = parse_one_model(arguments);
+  const auto precision = find_precision(one.has_value() ? one->precision : "fp32");
+  if (!one.has_value() || !precision.has_value()) {
+    std::fprintf(stderr,
+                 "train_bench: expected --model MODEL BATCH [--device cpu|gpu-N] [--precision "
+                 "fp32|tf32|bf16|fp16] [--seconds S] [--replay N] [--profile-json FILE]\n");
+    return 2;
+  }
+  return measure(*one, *precision);
+}
+
 }  // namespace
 }  // namespace trainyard
 
@@ -214,10 +341,12 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "--serve") {
     const auto precision = trainyard::find_precision(argc > 3 ? argv[3] : "fp32");
     if (!precision.has_value()) {
-      std::fprintf(stderr, "precision: expected fp32 or bf16\n");
+      std::fprintf(stderr, "precision: expected fp32, tf32, bf16 or fp16\n");
       return 2;
     }
     trainyard::serve(std::string("devices/") + (argc > 2 ? argv[2] : "cpu"), *precision);
+  } else if (argc > 1 && std::string(argv[1]) == "--model") {
+    return trainyard::run_one_model(std::vector<std::string>(argv + 1, argv + argc));
   } else if (argc > 3 && std::string(argv[1]) == "--memory") {
     trainyard::print_memory(argv[2], std::atoll(argv[3]));
   } else {

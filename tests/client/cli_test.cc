@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "tests/client/fake_server.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard::client {
 namespace {
@@ -103,8 +104,8 @@ TEST_F(Cli, SubmitReadsStandardInputAndSets) {
 
 TEST_F(Cli, SubmitUploadsTheDataThatASpecNames) {
   const std::string text =
-      "dataset: {path: " TRAINYARD_SOURCE_DIR
-      "/examples/digits.csv.gz, csv: {target: c64}}\n"
+      "dataset: {path: " + testing::source_path("examples/digits.csv.gz") +
+      ", csv: {target: c64}}\n"
       "model: {lenet5: }\nrecipe: {epochs: 1, optimizer: {learning_rate: 0.1}}\n";
   const Done done = run({"submit", spec(text)});
   EXPECT_EQ(done.code, 0) << done.err;
@@ -116,7 +117,7 @@ TEST_F(Cli, SubmitUploadsTheDataThatASpecNames) {
 
 TEST_F(Cli, UploadTellsWhichVersionItIs) {
   const std::vector<std::string> upload = {
-      "dataset",  "upload", "--csv",  TRAINYARD_SOURCE_DIR "/examples/digits.csv.gz",
+      "dataset",  "upload", "--csv",  testing::source_path("examples/digits.csv.gz"),
       "--target", "c64",    "--name", "digits"};
   Done done = run(upload);
   EXPECT_EQ(done.code, 0) << done.err;
@@ -130,8 +131,8 @@ TEST_F(Cli, UploadTellsWhichVersionItIs) {
   EXPECT_EQ(done.out, "digits@2\n");
   EXPECT_EQ(done.err, "digits@2: a new version, digits@1 stays\n");
   const std::string text =
-      "dataset: {name: digits, path: " TRAINYARD_SOURCE_DIR
-      "/examples/digits.csv.gz, csv: {target: c64}}\n"
+      "dataset: {name: digits, path: " + testing::source_path("examples/digits.csv.gz") +
+      ", csv: {target: c64}}\n"
       "model: {lenet5: }\nrecipe: {epochs: 1, optimizer: {learning_rate: 0.1}}\n";
   done = run({"submit", spec(text)});
   EXPECT_EQ(done.code, 0) << done.err;
@@ -237,14 +238,13 @@ TEST_F(Cli, PlanOfAJobThatDoesNotFitIsShownAndExitsAsSubmitDoes) {
 
 TEST_F(Cli, PlanOfFilesNeedsNoServerAndSendsNothing) {
   server_.stop();
-  const Done done = run(
-      {"plan", std::string(TRAINYARD_SOURCE_DIR) + "/examples/digits_cnn.yaml", "--threads", "1"});
+  const Done done =
+      run({"plan", testing::source_path("examples/digits_cnn.yaml"), "--threads", "1"});
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_NE(done.out.find("Conv"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("workspace"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("cpu with 1 thread"), std::string::npos) << done.out;
-  const Done json =
-      run({"plan", std::string(TRAINYARD_SOURCE_DIR) + "/examples/digits_cnn.yaml", "-o", "json"});
+  const Done json = run({"plan", testing::source_path("examples/digits_cnn.yaml"), "-o", "json"});
   EXPECT_NE(json.out.find("\"workspace_measured\": true"), std::string::npos) << json.out;
 }
 
@@ -591,7 +591,7 @@ TEST_F(Cli, ForcedColourColours) {
 
 TEST_F(Cli, LocalRunTrainsWithoutAServerAndGoesOnWhereItStopped) {
   server_.stop();
-  const std::string spec_path = TRAINYARD_SOURCE_DIR "/examples/digits_cnn.yaml";
+  const std::string spec_path = testing::source_path("examples/digits_cnn.yaml");
   const std::string out = server_.folder() / "run";
   const std::vector<std::string> arguments = {
       "local",           "run",   spec_path, "--threads", "1",   "--set",
@@ -613,7 +613,7 @@ TEST_F(Cli, LocalRunTrainsWithoutAServerAndGoesOnWhereItStopped) {
 
 TEST_F(Cli, LocalRunShowsWhereTheTimeOfAStepGoes) {
   server_.stop();
-  const std::string spec_path = TRAINYARD_SOURCE_DIR "/examples/digits_cnn.yaml";
+  const std::string spec_path = testing::source_path("examples/digits_cnn.yaml");
   const std::string trace = server_.folder() / "step.json";
   Done done = run({"local", "run", spec_path, "--threads", "1", "--trace", trace});
   ASSERT_EQ(done.code, 0) << done.err;
@@ -634,7 +634,7 @@ TEST_F(Cli, LocalRunShowsWhereTheTimeOfAStepGoes) {
 
 TEST_F(Cli, AnOnnxFileInASpecIsItsModelAndFirstWeights) {
   server_.stop();
-  const std::string example = TRAINYARD_SOURCE_DIR "/examples/digits_onnx.yaml";
+  const std::string example = testing::source_path("examples/digits_onnx.yaml");
   Done done = run({"plan", example, "-o", "json"});
   ASSERT_EQ(done.code, 0) << done.err;
   EXPECT_NE(done.out.find("\"source\": \"digits_0_to_4.onnx\""), std::string::npos) << done.out;
@@ -658,15 +658,15 @@ TEST_F(Cli, AnOnnxFileInASpecIsItsModelAndFirstWeights) {
 TEST_F(Cli, PreviewWritesAPngWithoutAServer) {
   server_.stop();
   const std::string sheet = server_.folder() / "sheet.png";
-  Done done = run({"dataset", "preview", TRAINYARD_SOURCE_DIR "/examples/digits_cnn.yaml", "--out",
+  Done done = run({"dataset", "preview", testing::source_path("examples/digits_cnn.yaml"), "--out",
                    sheet, "--images", "3", "-o", "json"});
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_NE(done.out.find("\"lines\":[{\"row\":\"0\",\"label\":\"0\"}"), std::string::npos)
       << done.out;
   EXPECT_TRUE(slurp(sheet).starts_with("\x89PNG\r\n"));
   const std::string text =
-      "dataset: {path: " TRAINYARD_SOURCE_DIR
-      "/examples/digits.csv.gz, csv: {header: false, target: c64, image: [1, 8, 8]}}\n"
+      "dataset: {path: " + testing::source_path("examples/digits.csv.gz") +
+      ", csv: {header: false, target: c64, image: [1, 8, 8]}}\n"
       "model: {lenet5: }\nrecipe:\n  epochs: 1\n  optimizer: {learning_rate: 0.1}\n"
       "  augmentation:\n    - random_crop: {padding: 9}\n";
   done = run({"dataset", "preview", spec(text), "--out", sheet});

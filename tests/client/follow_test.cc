@@ -11,6 +11,7 @@
 #include "client/lib/dataset_upload.h"
 #include "client/lib/model_export.h"
 #include "tests/client/fake_server.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard::client {
 namespace {
@@ -163,8 +164,7 @@ TEST(Dataset, IsUploadedCreatedAndAwaited) {
   file.set_name("digits");
   file.set_path("digits.csv.gz");
   file.mutable_csv()->set_target("c64");
-  const auto dataset = ensure_dataset(
-      *client, file, std::filesystem::path(TRAINYARD_SOURCE_DIR) / "examples", {}, {});
+  const auto dataset = ensure_dataset(*client, file, testing::source_path("examples"), {}, {});
   ASSERT_TRUE(dataset.ok()) << dataset.error().message;
   EXPECT_EQ(dataset->state(), v1::Dataset::READY);
   EXPECT_EQ(server.state().created.dataset_id(), "digits");
@@ -174,8 +174,7 @@ TEST(Dataset, IsUploadedCreatedAndAwaited) {
   server.state().dataset_failure =
       make_error(ErrorCode::kInvalidArgument, "DATASET_INVALID", "row 3: ragged");
   server.state().dataset_polls = 1;
-  const auto failed = ensure_dataset(
-      *client, file, std::filesystem::path(TRAINYARD_SOURCE_DIR) / "examples", {}, {});
+  const auto failed = ensure_dataset(*client, file, testing::source_path("examples"), {}, {});
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.error().message, "row 3: ragged");
   EXPECT_EQ(failed.error().reason, "DATASET_INVALID");

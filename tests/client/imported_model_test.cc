@@ -6,6 +6,7 @@
 #include "proto/convert/spec.h"
 #include "src/checkpoint/safetensors.h"
 #include "src/onnx/import_model.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard::client {
 namespace {
@@ -22,7 +23,7 @@ std::string indented(const std::string& text) {
 
 TEST(ImportedModel, StandsInAJobFileAsItIs) {
   const auto golden =
-      SafetensorsFile::open(TRAINYARD_SOURCE_DIR "/tests/golden/onnx_models.safetensors");
+      SafetensorsFile::open(testing::source_path("tests/golden/onnx_models.safetensors"));
   ASSERT_TRUE(golden.ok()) << golden.error().message;
   int models = 0;
   for (const TensorView& t : golden->tensors()) {

@@ -9,6 +9,7 @@
 #include "client/lib/spec_file.h"
 #include "proto/convert/spec.h"
 #include "src/models/model_spec.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard::client {
 namespace {
@@ -17,8 +18,7 @@ namespace fs = std::filesystem;
 
 TEST(SpecExamples, EveryFileInExamplesIsAccepted) {
   int count = 0;
-  for (const auto& entry :
-       fs::recursive_directory_iterator(fs::path(TRAINYARD_SOURCE_DIR) / "examples")) {
+  for (const auto& entry : fs::recursive_directory_iterator(testing::source_path("examples"))) {
     const std::string extension = entry.path().extension();
     if (extension != ".yaml" && extension != ".yml" && extension != ".json") continue;
     const auto spec = read_spec_file(entry.path(), {});
@@ -30,7 +30,7 @@ TEST(SpecExamples, EveryFileInExamplesIsAccepted) {
 
 // Blocks fenced as ```yaml or ```json in docs/job_spec.md are complete specs.
 TEST(SpecExamples, EveryBlockInTheReferenceIsAccepted) {
-  std::ifstream in(fs::path(TRAINYARD_SOURCE_DIR) / "docs/job_spec.md");
+  std::ifstream in(testing::source_path("docs/job_spec.md"));
   ASSERT_TRUE(in.is_open());
   std::string line;
   std::string block;
@@ -62,7 +62,7 @@ TEST(SpecExamples, EveryBlockInTheReferenceIsAccepted) {
 
 // The text of the block of docs/job_spec.md that holds `mark`.
 std::string block_with(const std::string& mark) {
-  std::ifstream in(fs::path(TRAINYARD_SOURCE_DIR) / "docs/job_spec.md");
+  std::ifstream in(testing::source_path("docs/job_spec.md"));
   std::stringstream all;
   all << in.rdbuf();
   const std::string text = all.str();

@@ -9,12 +9,13 @@
 #include "src/train/device_check.h"
 #include "tests/cuda/held_rows.h"
 #include "tests/cuda/ranks.h"
+#include "tests/cuda/tested_module.h"
 
 namespace trainyard {
 namespace {
 
 TEST(CudaDevice, PassesItsCheck) {
-  const auto cuda = open_cuda_backend(TRAINYARD_TEST_CUDA_MODULE, 0);
+  const auto cuda = open_cuda_backend(testing::tested_module(), 0);
   if (!cuda.ok()) GTEST_SKIP() << "no GPU: " << cuda.error().message;
   const auto cpu = make_cpu_backend(usable_cores());
   const DeviceCheck check = check_device(**cuda, *cpu, [](const DeviceCheckRow& row) {
@@ -25,13 +26,13 @@ TEST(CudaDevice, PassesItsCheck) {
 }
 
 TEST(CudaDevice, GathersTheBatchesThatTheHostWouldMake) {
-  const auto cuda = open_cuda_backend(TRAINYARD_TEST_CUDA_MODULE, 0);
+  const auto cuda = open_cuda_backend(testing::tested_module(), 0);
   if (!cuda.ok()) GTEST_SKIP() << "no GPU: " << cuda.error().message;
   testing::expect_held_batches(**cuda);
 }
 
 TEST(CudaDevice, TwoTrainLikeTwoCpus) {
-  const auto open = [](int r) { return open_cuda_backend(TRAINYARD_TEST_CUDA_MODULE, r); };
+  const auto open = [](int r) { return open_cuda_backend(testing::tested_module(), r); };
   if (const auto second = open(1); !second.ok()) {
     GTEST_SKIP() << "no second GPU: " << second.error().message;
   }

@@ -16,9 +16,9 @@ double relative_max_of(Precision precision);
 
 /// Every case of the table, forward, backward and update, in both layouts and with memory planned
 /// as in a real job or kept apart, against the plain loops in double; each runs three times: kernel
-/// by kernel, recorded, replayed. `part` picks cases by a part of their names, and so does
-/// TRAINYARD_CASE in the environment; kOneOfEachOp leaves out those whose ops are all in one
-/// before.
+/// by kernel, recorded, replayed. Every case that fails is one failure, and the others are run too.
+/// `part` picks cases by a part of their names, and so does TRAINYARD_CASE in the environment;
+/// kOneOfEachOp leaves out those whose ops are all in one before.
 enum class Cases : uint8_t { kAll, kOneOfEachOp };
 void expect_parity(Backend& cuda, Precision precision, Cases which = Cases::kAll,
                    std::string_view part = "");

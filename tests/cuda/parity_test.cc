@@ -8,6 +8,7 @@
 
 #include "src/runtime/cuda_module.h"
 #include "tests/cuda/parity.h"
+#include "tests/cuda/tested_module.h"
 
 namespace trainyard {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 class Cuda : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto opened = open_cuda_backend(TRAINYARD_TEST_CUDA_MODULE, 0);
+    auto opened = open_cuda_backend(testing::tested_module(), 0);
     if (!opened.ok()) GTEST_SKIP() << "no GPU: " << opened.error().message;
     cuda_ = std::move(*opened);
   }

@@ -12,6 +12,7 @@
 #include "src/data/preprocessing.h"
 #include "tests/data/data_samples.h"
 #include "tests/data/image_samples.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -20,7 +21,7 @@ using namespace std::string_literals;
 
 const nlohmann::json& golden() {
   static const nlohmann::json json = [] {
-    std::ifstream in(std::string(TRAINYARD_SOURCE_DIR) + "/tests/golden/arrays.json");
+    std::ifstream in(testing::source_path("tests/golden/arrays.json"));
     return nlohmann::json::parse(in);
   }();
   return json;

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "src/data/image_changes.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -36,7 +37,7 @@ void change(const std::string& name, const nlohmann::json& p, const ImageView& i
 }
 
 TEST(ImageChanges, AreTorchvisions) {
-  std::ifstream file(TRAINYARD_SOURCE_DIR "/tests/golden/augmentation.json");
+  std::ifstream file(testing::source_path("tests/golden/augmentation.json"));
   const nlohmann::json golden = nlohmann::json::parse(file);
   std::set<std::string> seen;
   std::vector<float> scratch;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "tests/data/unsynced_files.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -121,7 +122,7 @@ std::optional<std::filesystem::path> real_data_folder() {
   const char* variable = std::getenv("TRAINYARD_TEST_DATA");
   const std::filesystem::path folder =
       variable != nullptr ? std::filesystem::path(variable)
-                          : std::filesystem::path(TRAINYARD_SOURCE_DIR) / ".." / "shared" / "data";
+                          : std::filesystem::path(testing::source_path("../shared/data"));
   if (!std::filesystem::is_directory(folder)) return std::nullopt;
   return folder;
 }

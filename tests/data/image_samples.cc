@@ -10,13 +10,14 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/data/data_samples.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
 
 const nlohmann::json& golden() {
   static const nlohmann::json json = [] {
-    std::ifstream in(std::string(TRAINYARD_SOURCE_DIR) + "/tests/golden/image_files.json");
+    std::ifstream in(testing::source_path("tests/golden/image_files.json"));
     return nlohmann::json::parse(in);
   }();
   return json;

@@ -10,6 +10,7 @@
 #include "src/data/date.h"
 #include "src/data/preprocessing.h"
 #include "tests/data/data_samples.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -138,7 +139,7 @@ TEST(JsonLines, ATextMayBeAMemberOfEachLine) {
 }
 
 TEST(Dates, PartsAreThoseThatPythonFinds) {
-  std::ifstream in(std::string(TRAINYARD_SOURCE_DIR) + "/tests/golden/dates.json");
+  std::ifstream in(testing::source_path("tests/golden/dates.json"));
   const auto golden = nlohmann::json::parse(in);
   ASSERT_GT(golden.size(), 50u);
   for (const auto& row : golden) {

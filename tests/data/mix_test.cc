@@ -14,6 +14,7 @@
 #include "src/base/philox.h"
 #include "src/data/loader.h"
 #include "tests/data/data_samples.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -21,7 +22,7 @@ namespace {
 using Json = nlohmann::json;
 
 TEST(Mixer, GivesTorchvisionsPixelsAndShares) {
-  std::ifstream file(TRAINYARD_SOURCE_DIR "/tests/golden/mix.json");
+  std::ifstream file(testing::source_path("tests/golden/mix.json"));
   const Json golden = Json::parse(file);
   const auto dims = golden["image"].get<std::vector<int64_t>>();
   const int64_t classes = golden["classes"], size = dims[0] * dims[1] * dims[2];

@@ -8,6 +8,7 @@
 
 #include "src/data/loader.h"
 #include "tests/data/data_samples.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -18,7 +19,7 @@ Result<Dataset> ingested(const TemporaryFolder& folder, const IngestRequest& req
   return Dataset::open(folder / "typed", true);
 }
 
-class RealData : public testing::Test {
+class RealData : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!real_data_folder()) {
@@ -63,7 +64,7 @@ TEST(RealDigits, AreEightByEightImages) {
   options.header = false;
   options.image = {1, 8, 8};
   const TemporaryFolder folder;
-  const auto file = std::filesystem::path(TRAINYARD_SOURCE_DIR) / "examples" / "digits.csv.gz";
+  const auto file = testing::source_path("examples/digits.csv.gz");
   const auto d = ingested(folder, {"csv", {{"data", file}}, options});
   ASSERT_TRUE(d.ok()) << d.error().message;
   EXPECT_EQ(d->train().rows, 1797);

@@ -15,6 +15,7 @@
 #include "src/data/subword_training.h"
 #include "src/data/tokenizer.h"
 #include "tests/data/data_samples.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -23,7 +24,7 @@ using Tokens = std::vector<int32_t>;
 
 const nlohmann::json& golden() {
   static const nlohmann::json content = [] {
-    std::ifstream in(std::string(TRAINYARD_SOURCE_DIR) + "/tests/golden/subword.json");
+    std::ifstream in(testing::source_path("tests/golden/subword.json"));
     return nlohmann::json::parse(in);
   }();
   return content;

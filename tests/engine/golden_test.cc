@@ -18,6 +18,7 @@
 #include "tests/engine/golden_batch.h"
 #include "tests/engine/half_golden.h"
 #include "tests/engine/tested_backend.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -32,7 +33,7 @@ constexpr int64_t kClasses = 10;
 
 const Json& golden() {
   static const Json json = [] {
-    std::ifstream file(TRAINYARD_SOURCE_DIR "/tests/golden/pytorch_training.json");
+    std::ifstream file(testing::source_path("tests/golden/pytorch_training.json"));
     return Json::parse(file);
   }();
   return json;

@@ -14,6 +14,7 @@
 #include "tests/engine/golden_batch.h"
 #include "tests/engine/half_golden.h"
 #include "tests/engine/tested_backend.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -26,7 +27,7 @@ constexpr int64_t kClasses = 5;
 
 const Json& golden() {
   static const Json json = [] {
-    std::ifstream file(TRAINYARD_SOURCE_DIR "/tests/golden/pytorch_transformers.json");
+    std::ifstream file(testing::source_path("tests/golden/pytorch_transformers.json"));
     return Json::parse(file);
   }();
   return json;

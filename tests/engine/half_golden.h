@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/passes/passes.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard::testing {
 
@@ -26,8 +27,8 @@ struct GoldenLosses {
 inline GoldenLosses golden_losses(const std::string& name, Precision precision,
                                   const nlohmann::json& fp32, double fp32_bound) {
   if (precision == Precision::kFp32) return {fp32.get<std::vector<double>>(), fp32_bound};
-  std::ifstream file(std::string(TRAINYARD_SOURCE_DIR) + "/tests/golden/pytorch_" +
-                     std::string(name_of(precision)) + ".json");
+  std::ifstream file(
+      source_path("tests/golden/pytorch_" + std::string(name_of(precision)) + ".json"));
   const nlohmann::json golden = nlohmann::json::parse(file);
   const auto& cases = golden["cases"];
   const auto it = std::ranges::find_if(cases, [&](const auto& c) { return c["name"] == name; });

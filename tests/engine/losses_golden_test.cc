@@ -15,6 +15,7 @@
 #include "src/train/metric_accumulator.h"
 #include "src/train/session.h"
 #include "tests/engine/tested_backend.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -26,7 +27,7 @@ constexpr double kEvaluationBound = 2e-6;  // float's rounding of the loss and o
 
 const Json& golden() {
   static const Json json = [] {
-    std::ifstream file(TRAINYARD_SOURCE_DIR "/tests/golden/losses.json");
+    std::ifstream file(testing::source_path("tests/golden/losses.json"));
     return Json::parse(file);
   }();
   return json;

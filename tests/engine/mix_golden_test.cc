@@ -12,6 +12,7 @@
 #include "src/runtime/backend.h"
 #include "src/train/session.h"
 #include "tests/engine/tested_backend.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -23,7 +24,7 @@ constexpr double kRounding = 1e-7;  // of a loss near 0, which is a difference o
 
 const Json& golden() {
   static const Json json = [] {
-    std::ifstream file(TRAINYARD_SOURCE_DIR "/tests/golden/mix.json");
+    std::ifstream file(testing::source_path("tests/golden/mix.json"));
     return Json::parse(file);
   }();
   return json;

@@ -11,6 +11,7 @@
 #include "src/models/layer.h"
 #include "src/train/initialise.h"
 #include "tests/support/run_case.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -19,7 +20,7 @@ using Json = nlohmann::json;
 
 const Json& golden() {
   static const Json json =
-      Json::parse(std::ifstream(TRAINYARD_SOURCE_DIR "/tests/golden/pytorch_ops.json"));
+      Json::parse(std::ifstream(testing::source_path("tests/golden/pytorch_ops.json")));
   return json;
 }
 

@@ -18,6 +18,7 @@
 #include "src/train/metric_accumulator.h"
 #include "src/train/session.h"
 #include "tests/engine/tested_backend.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -30,7 +31,7 @@ constexpr double kDoubleBound = 1e-8;
 
 const Json& golden() {
   static const Json json = [] {
-    std::ifstream file(TRAINYARD_SOURCE_DIR "/tests/golden/recipes.json");
+    std::ifstream file(testing::source_path("tests/golden/recipes.json"));
     return Json::parse(file);
   }();
   return json;

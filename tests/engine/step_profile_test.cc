@@ -121,6 +121,14 @@ TEST(StepProfile, LeastTimeIsThatOfWhatIsScarcer) {
   work.multiplies_half = true;
   peak.half_flops = 10;
   EXPECT_EQ(least_seconds(work, peak), 100);
+  work.multiplies_half = false;
+  work.multiplies_tf32 = true;
+  peak.half_flops = 400;
+  EXPECT_EQ(least_seconds(work, peak), 20)
+      << "TF32 has half the rate of 16 bits: 5 s, the bytes take 20";
+  peak.half_flops = 0;
+  peak.f32_flops = 10;
+  EXPECT_EQ(least_seconds(work, peak), 100) << "a CPU computes TF32 as F32";
 }
 
 TEST(StepProfile, ProductsOf16BitsAreTold) {
@@ -133,6 +141,28 @@ TEST(StepProfile, ProductsOf16BitsAreTold) {
     any |= node.work.op == "Gemm" && node.work.multiplies_half;
   }
   EXPECT_TRUE(any);
+}
+
+TEST(StepProfile, JsonHasEveryNodeAndItsShareOfTheBoundAndTheSumsOfOps) {
+  Small small(2);  // micro-batches: a node runs twice in a step
+  const StepProfile profile = profile_of(small);
+  const auto json = nlohmann::json::parse(profile_json(profile, 4));
+  ASSERT_EQ(json["nodes"].size(), profile.nodes.size());
+  std::map<std::string, double> seconds;
+  int64_t flops = 0;
+  for (size_t i = 0; i < profile.nodes.size(); ++i) {
+    const auto& node = json["nodes"][i];
+    EXPECT_EQ(node["name"], profile.nodes[i].work.name);
+    EXPECT_DOUBLE_EQ(node["share_of_bound"].get<double>() * node["seconds"].get<double>(),
+                     node["least_seconds"].get<double>());
+    seconds[node["op"]] += node["seconds"].get<double>();
+    flops += std::stoll(node["flops"].get<std::string>());
+  }
+  EXPECT_EQ(flops, profile.flops());
+  ASSERT_EQ(json["ops"].size(), seconds.size());
+  for (const auto& op : json["ops"]) {
+    EXPECT_NEAR(op["seconds"].get<double>(), seconds.at(op["op"]), 1e-9) << op["op"];
+  }
 }
 
 TEST(StepProfile, TheTraceIsWhatViewersRead) {

@@ -16,6 +16,7 @@
 #include "tests/engine/golden_batch.h"
 #include "tests/engine/half_golden.h"
 #include "tests/engine/tested_backend.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -29,7 +30,7 @@ constexpr int64_t kVocabulary = 50, kLength = 13;  // of a row of tokens; 0 is t
 
 const Json& golden() {
   static const Json json = [] {
-    std::ifstream file(TRAINYARD_SOURCE_DIR "/tests/golden/pytorch_text.json");
+    std::ifstream file(testing::source_path("tests/golden/pytorch_text.json"));
     return Json::parse(file);
   }();
   return json;

@@ -10,6 +10,7 @@
 #include "src/runtime/open_backend.h"
 #include "src/train/predictor.h"
 #include "tests/engine/train_support.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -20,7 +21,7 @@ using testing::Workspace;
 std::filesystem::path mnist_folder() {
   const char* folder = std::getenv("TRAINYARD_TEST_DATA");
   return std::filesystem::path(folder != nullptr ? folder
-                                                 : TRAINYARD_SOURCE_DIR "/../shared/data") /
+                                                 : testing::source_path("../shared/data")) /
          "mnist";
 }
 

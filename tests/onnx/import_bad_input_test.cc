@@ -9,6 +9,7 @@
 
 #include "src/onnx/protobuf_message.h"
 #include "tests/onnx/import_support.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard::onnx {
 namespace {
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 
 std::vector<std::byte> golden_file(const std::string& name) {
   const auto file =
-      SafetensorsFile::open(TRAINYARD_SOURCE_DIR "/tests/golden/onnx_models.safetensors").value();
+      SafetensorsFile::open(testing::source_path("tests/golden/onnx_models.safetensors")).value();
   const TensorView* view = file.find(name + "/model");
   TRAINYARD_CHECK(view != nullptr, name);
   return {view->bytes.begin(), view->bytes.end()};

@@ -10,6 +10,7 @@
 #include "src/models/layer.h"
 #include "src/train/session.h"
 #include "tests/onnx/import_support.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard::onnx {
 namespace {
@@ -20,7 +21,7 @@ constexpr double kLearningRate = 0.05;
 
 const SafetensorsFile& golden() {
   static const SafetensorsFile file =
-      SafetensorsFile::open(TRAINYARD_SOURCE_DIR "/tests/golden/onnx_models.safetensors").value();
+      SafetensorsFile::open(testing::source_path("tests/golden/onnx_models.safetensors")).value();
   return file;
 }
 

@@ -15,11 +15,12 @@
 
 #include "src/onnx/import_table.h"
 #include "tests/onnx/import_support.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard::onnx {
 namespace {
 
-const char* const kFolder = TRAINYARD_SOURCE_DIR "/tests/golden/";
+const std::string kFolder = testing::source_path("tests/golden/");
 
 struct NodeTest {
   std::span<const std::byte> model;
@@ -98,7 +99,7 @@ std::string check_output(const NodeTest& test, size_t index, bool batched,
 
 std::map<std::string, std::string> refused_tests() {
   std::map<std::string, std::string> refused;
-  std::ifstream file(std::string(kFolder) + "onnx_nodes_refused.txt");
+  std::ifstream file(kFolder + "onnx_nodes_refused.txt");
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line[0] == '#') continue;
     const size_t colon = line.find(": ");
@@ -108,7 +109,7 @@ std::map<std::string, std::string> refused_tests() {
 }
 
 TEST(OnnxImportNodes, GiveWhatTheNodeTestsExpect) {
-  const auto file = SafetensorsFile::open(std::string(kFolder) + "onnx_nodes.safetensors");
+  const auto file = SafetensorsFile::open(kFolder + "onnx_nodes.safetensors");
   ASSERT_TRUE(file.ok()) << file.error().message;
   const std::map<std::string, std::string> known = refused_tests();
   std::map<std::string, std::string> refused;

@@ -1,6 +1,7 @@
 // The table of imports: printed in docs/onnx.md, and each of its layers is one. Catches a row that
 // the documentation lacks.
 #include "src/onnx/import_table.h"
+#include "tests/support/source_path.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +12,7 @@ namespace trainyard::onnx {
 namespace {
 
 TEST(OnnxImportTable, StandsInTheDocumentation) {
-  std::ifstream file(TRAINYARD_SOURCE_DIR "/docs/onnx.md");
+  std::ifstream file(testing::source_path("docs/onnx.md"));
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_NE(text.find("\n" + import_table_markdown()), std::string::npos)
       << "docs/onnx.md lacks this table:\n"

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "tests/support/graph_cases.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard::onnx {
 namespace {
@@ -93,7 +94,7 @@ TEST(OnnxOpTable, RefusesAllOpsWithoutAFormAtOnce) {
 }
 
 TEST(OnnxOpTable, IsInTheDocumentation) {
-  std::ifstream in(TRAINYARD_SOURCE_DIR "/docs/onnx.md");
+  std::ifstream in(testing::source_path("docs/onnx.md"));
   const std::string text((std::istreambuf_iterator<char>(in)), {});
   EXPECT_NE(text.find(op_table_markdown()), std::string::npos) << "docs/onnx.md lacks this table:\n"
                                                                << op_table_markdown();

@@ -9,6 +9,7 @@
 #include "server/store/sqlite.h"
 #include "server/store/store_files.h"
 #include "tests/server/store_support.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard::server {
 namespace {
@@ -86,7 +87,7 @@ TEST_F(StoreOpen, F22NewerSchemaIsRefused) {
 TEST_F(StoreOpen, DatasetsOfTheSchemaBeforeVersionsAreTheirVersion1) {
   fs::create_directories(options.state_dir);
   Connection(db, Connection::Mode::kCreate, 100)
-      .execute(content(TRAINYARD_SOURCE_DIR "/tests/golden/store_schema_2.sql").c_str());
+      .execute(content(testing::source_path("tests/golden/store_schema_2.sql")).c_str());
   const std::unique_ptr<Store> store = open_or_die(options);
   DatasetStore& datasets = store->datasets();
   const Dataset table = datasets.find("default", {"table"}).value();

@@ -9,10 +9,12 @@
 #include <sstream>
 #include <string>
 
+#include "tests/support/source_path.h"
+
 namespace trainyard::testing {
 
 inline void expect_golden(const std::string& file, const std::string& text) {
-  const std::string path = std::string(TRAINYARD_SOURCE_DIR) + "/tests/golden/" + file;
+  const std::string path = source_path("tests/golden/" + file);
   if (std::getenv("TRAINYARD_UPDATE_GOLDEN") != nullptr) {
     std::ofstream(path) << text;
     return;

@@ -1,0 +1,179 @@
+"""scripts/gpu_check without a GPU: how it runs steps, and what it makes of their output. Catches a check that hangs
+with what it started, that loses what ended before, or that calls a failure right."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TESTS))
+from gpu_check import data, output, pack, place, runner, stages  # noqa: E402
+from harness import is_running, wait_until  # noqa: E402
+
+# Prints, then waits for a process of its own session, as a test that starts a daemon does.
+HANGS = """echo begun; setsid sleep 1000 & echo $! >{pid}; trap '' TERM; while :; do sleep 1; done"""
+
+PARITY = """[==========] Running 2 tests from 1 test suite.
+[ RUN      ] Cuda.EveryCaseOfTheTable
+[       OK ] Cuda.EveryCaseOfTheTable (3868 ms)
+[ RUN      ] Cuda.EveryCaseOfTheTableInBf16
+/somewhere/tests/cuda/parity.cc:48: Failure
+Expected: (std::abs(got[i] - values[i])) <= (relative_max * scale), actual: 1.0e+18 vs 0.0126
+h/grad.1[0] 1.0838897665685586e+18, expected -0.00035061314702033997
+Google Test trace:
+/somewhere/tests/cuda/parity.cc:104: BatchNormalization/fours row-major reused
+
+/somewhere/tests/cuda/parity.cc:109: Failure
+Failed
+cublasLtMatmul: an unsupported value
+Google Test trace:
+/somewhere/tests/cuda/parity.cc:104: Gemm/one channels-last kept
+
+[  FAILED  ] Cuda.EveryCaseOfTheTableInBf16 (11453 ms)
+[ RUN      ] Cuda.RepeatsBitByBit
+"""
+
+
+class Runner(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="trainyard-gpu-check-")
+        self.addCleanup(scratch.cleanup)
+        self.out = pathlib.Path(scratch.name)
+
+    def step(self, name, script, limit_s=30.0, **more):
+        return runner.Step(name, ["bash", "-c", script], limit_s, **more)
+
+    def run_stages(self, *made):
+        results = runner.Results(self.out, {"commit": "fake"})
+        right = runner.run_stages(list(made), results)
+        written = json.loads((self.out / "results.json").read_text())
+        return right, {s["step"]: s for s in written["steps"]}
+
+    def stage(self, *batches, limit_s=60.0):
+        return runner.Stage("a", "fakes", limit_s, list(batches))
+
+    def test_a_step_that_fails_does_not_keep_others_from_running(self):
+        right, steps = self.run_stages(self.stage(
+            [self.step("bad", "echo expected 1, got 2; exit 3"), self.step("beside", "true")],
+            [runner.Step("absent", ["/no/such/program"], 5), self.step("left_out", "true", skip="not there")],
+            [self.step("good", "echo 'said=yes'", env={"A": "1"}, notes=lambda text: text.split())]))
+        self.assertFalse(right)
+        self.assertEqual({n: s["state"] for n, s in steps.items()},
+                         {"bad": "failed", "beside": "ok", "absent": "failed", "left_out": "skipped", "good": "ok"})
+        self.assertEqual(steps["bad"]["findings"], ["exit status 3", "expected 1, got 2"])
+        self.assertEqual(steps["good"]["notes"], ["said=yes"])
+        table = (self.out / "results.md").read_text()
+        self.assertIn("| a | bad | **failed** |", table)
+        self.assertIn("expected 1, got 2", table)
+        self.assertEqual((self.out / "a_bad.log").read_text(), "expected 1, got 2\n")
+
+    def test_all_right_is_right(self):
+        self.assertTrue(self.run_stages(self.stage([self.step("one", "true")], [self.step("no", "", skip="none")]))[0])
+
+    def test_a_step_that_hangs_is_ended_with_all_that_it_started(self):
+        pid = self.out / "pid"
+        began = time.monotonic()
+        right, steps = self.run_stages(self.stage([self.step("hangs", HANGS.format(pid=pid), 1), self.step("beside", "true")],
+                                                  [self.step("next", "true")]))
+        self.assertLess(time.monotonic() - began, 15)
+        self.assertFalse(right)
+        self.assertEqual({n: s["state"] for n, s in steps.items()},
+                         {"hangs": "cut short", "beside": "ok", "next": "ok"})
+        self.assertFalse(is_running(int(pid.read_text())))
+
+    def test_what_has_no_time_left_is_not_begun_and_the_next_stage_is(self):
+        right, steps = self.run_stages(
+            self.stage([self.step("long", "sleep 1000", 500)], [self.step("late", "true")], limit_s=1.2),
+            runner.Stage("b", "the next", 30, [[self.step("other", "true")]]))
+        self.assertFalse(right)
+        self.assertEqual({n: s["state"] for n, s in steps.items()},
+                         {"long": "cut short", "late": "not begun", "other": "ok"})
+
+    def test_what_ended_is_written_though_the_whole_is_killed(self):
+        pid = self.out / "pid"
+        script = f"""
+import sys; sys.path.insert(0, {str(TESTS)!r})
+from gpu_check.runner import *
+import pathlib
+steps = [[Step("first", ["true"], 9)], [Step("second", ["bash", "-c", "echo $$ >{pid}; exec sleep 1000"], 999)], [Step("third", ["true"], 9)]]
+sys.exit(not run_stages([Stage("a", "fakes", 999, steps)], Results(pathlib.Path({str(self.out)!r}), {{}})))
+"""
+        for number, second in ((signal.SIGKILL, "running"), (signal.SIGTERM, "cut short")):
+            whole = subprocess.Popen([sys.executable, "-B", "-c", script], stdout=subprocess.DEVNULL)
+            written = self.out / "results.json"
+            wait_until(lambda: pid.exists() and pid.read_text(), "the second step")
+            whole.send_signal(number)
+            self.assertNotEqual(whole.wait(20), 0)
+            said = json.loads(written.read_text())
+            self.assertEqual([(s["step"], s["state"]) for s in said["steps"]], [("first", "ok"), ("second", second)])
+            if is_running(int(pid.read_text())):  # nobody could end it
+                os.kill(int(pid.read_text()), signal.SIGKILL)
+            pid.unlink()
+        self.assertEqual(said["interrupted"], "SIGTERM")
+
+
+class Output(unittest.TestCase):
+    def test_every_failing_case_of_parity_is_listed(self):
+        found = output.of_gtest(PARITY)
+        self.assertEqual(len(found), 3, found)
+        self.assertIn("InBf16: BatchNormalization/fours row-major reused: ", found[0])
+        self.assertIn("h/grad.1[0] 1.0838897665685586e+18", found[0])
+        self.assertIn("Gemm/one channels-last kept: Failed; cublasLtMatmul", found[1])
+        self.assertEqual(found[2], "Cuda.RepeatsBitByBit had not ended")
+        self.assertEqual(output.of_gtest(PARITY.split("[ RUN      ] Cuda.EveryCaseOfTheTableInBf16")[0]), [])
+
+    def test_a_filter_that_no_test_matches_is_told(self):
+        nothing = "[==========] Running 0 tests from 0 test suites.\n[==========] 0 tests from 0 test suites ran. (0 ms total)\n"
+        self.assertIn("nothing was checked", output.of_gtest_notes(nothing)[0])
+        self.assertEqual(output.of_gtest_notes("[  SKIPPED ] Cuda.Two (3 ms)\n"), ["skipped: Cuda.Two"])
+
+    def test_failures_of_unittest(self):
+        script = """import unittest
+class T(unittest.TestCase):
+    def test_1_good(self): pass
+    def test_2_bad(self): self.assertEqual(1, 2, 'weights differ')
+unittest.main(verbosity=2)"""
+        said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stderr
+        (failure,) = output.of_unittest(said)
+        self.assertIn("test_2_bad", failure)
+        self.assertIn("1 != 2 : weights differ", failure)
+        cut = said.split("\n")[0] + "\ntest_2_bad (__main__.T.test_2_bad) ... "
+        self.assertEqual(output.of_unittest(cut), ["test_2_bad had not ended"])
+
+
+class Stages(unittest.TestCase):
+    def test_limits_keep_what_they_promise_and_are_documented(self):
+        limits = stages.LIMITS_S
+        self.assertLessEqual(max(limits.values()), 540)
+        self.assertLessEqual(limits["a"] + limits["b"] + limits["c"], 540)
+        self.assertLessEqual(sum(limits.values()), 25 * 60)
+        head = (place.ROOT / "scripts/gpu_check").read_text()
+        self.assertEqual({m[0]: int(m[1]) for m in re.findall(r"^\| (\w) \|.*\| (\d+) \|$", head, re.MULTILINE)}, limits)
+
+    def test_a_pack_without_data_says_what_is_missing(self):
+        done = subprocess.run([sys.executable, place.ROOT / "scripts/gpu_check", "--pack", "x.tar.xz", "--data", "/nowhere"],
+                              capture_output=True, text=True, env=dict(os.environ, TRAINYARD_TEST_DATA=""))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cifar10/cifar10-jpg.tar.xz: not in /nowhere", done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+
+    def test_the_hosts_own_libraries_stay_the_hosts(self):
+        own = ("libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "libcublasLt.so.13",
+               "libcudnn_graph.so.9", "libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1")
+        ours = ("libcrypto.so.3", "libcares.so.2", "libgrpc.so.29", "libdnnl.so.2", "libmd.so.0", "libmpfr.so.6")
+        self.assertTrue(all(pack.HOSTS_OWN.match(name) for name in own))
+        self.assertFalse([name for name in ours if pack.HOSTS_OWN.match(name)])
+
+    def test_2000_images_are_enough(self):
+        self.assertEqual(10 * data.IMAGES_OF_A_CLASS, 2000)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,73 @@
+"""What the output of a step says of what failed."""
+
+import itertools
+import json
+import re
+
+SAID_MAX = 300  # characters of one failure
+TRACE = re.compile(r"^\S+:\d+: (.*)$")  # a line below "Google Test trace:"
+
+
+def of_gtest(output):
+    """Every failure with its case, then the tests that failed, of a GoogleTest program."""
+    test, failures, names = "", [], []
+    lines = output.splitlines()
+    for i, line in enumerate(lines):
+        if line.startswith("[ RUN      ] "):
+            test = line[13:].strip()
+        elif re.search(r": Failure$", line):
+            said, case = [], []
+            for at in range(i + 1, len(lines)):
+                if lines[at].startswith(("[ ", "[  ")) or re.search(r": Failure$", lines[at]):
+                    break
+                if lines[at] == "Google Test trace:":
+                    traces = map(TRACE.match, lines[at + 1:])
+                    case = [m[1] for m in itertools.takewhile(lambda m: m and m[1] != "Failure", traces)]
+                    break
+                if lines[at].strip():
+                    said.append(lines[at].strip())
+            failures.append(f"{test}: {', '.join(case) + ': ' if case else ''}{'; '.join(said)[:SAID_MAX]}")
+        elif line.startswith("[  FAILED  ] ") and line.rstrip().endswith("ms)"):
+            names.append(line[13:].split()[0])
+    return failures + [f"{name} failed" for name in names if not any(f.startswith(name + ": ") for f in failures)] + \
+        ([f"{test} had not ended"] if test and not re.search(rf"\] {re.escape(test)}\b.* ms\)", output) else [])
+
+
+def of_gtest_notes(output):
+    """Skipped tests, and a filter that no test matched."""
+    skipped = re.findall(r"^\[  SKIPPED \] (\S+) \(", output, re.MULTILINE)
+    ran = re.search(r"^\[==========\] (\d+) tests? from .* ran", output, re.MULTILINE)
+    nothing = ["no test of this build matches the filter: nothing was checked"] if ran and ran[1] == "0" else []
+    return nothing + [f"skipped: {name}" for name in skipped]
+
+
+def of_unittest(output):
+    """Tests of Python's unittest that failed, each with the last line of its reason."""
+    found = []
+    for block in re.split(r"^={70}$", output, flags=re.MULTILINE)[1:]:
+        name = block.strip().splitlines()[0]
+        reasons = re.findall(r"^\w[\w.]*(?:Error|Exception|Exit|Interrupt|Expired)\b.*(?:\n(?!-{70}).+)?", block, re.MULTILINE)
+        found.append(f"{name}: {reasons[-1] if reasons else ''}".replace("\n", "; ")[:SAID_MAX])
+    begun = re.findall(r"^(\w+) \(.*?\) \.\.\. (.*)$", output, re.MULTILINE)
+    return found + [f"{name} had not ended" for name, said in begun if not re.search(r"ok|FAIL|ERROR|skipped", said)]
+
+
+def of_daemon_notes(output):
+    """What ran of the daemon's tests, with what each says at its end."""
+    return [f"{name}: {said}" for name, said in re.findall(r"^(test_\w+) \(.*?\)(?:\n.*)? \.\.\. (ok|skipped.*)$", output,
+                                                           re.MULTILINE)]
+
+
+def of_algorithms(folder):
+    """What timing algorithms gained over those that the libraries propose first."""
+    lines = []
+    for path in sorted(folder.glob("*.json")):
+        choices = json.loads(path.read_text())["choices"]
+        for library in ("matmul", "convolution"):
+            timed = [c for key, c in choices.items() if key.split()[0] == library and c["taken_us"] > 0]
+            if timed:
+                first, taken = (sum(c[key] for c in timed) for key in ("first_us", "taken_us"))
+                changed = sum(c["taken_us"] < c["first_us"] for c in timed)
+                lines.append(f"{library}: {len(timed)} problems timed, {changed} better than the first proposal; "
+                             f"once each: {first:.0f} us by first proposals, {taken:.0f} us as taken")
+    return "\n".join(lines)

@@ -1,0 +1,118 @@
+"""Makes the archive that a machine needs which can build nothing: programs, tests, data and Debian's libraries."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+from gpu_check import data
+from gpu_check.place import EMULATED_NVML, MANIFEST, OPTIONAL_PROGRAMS, PROGRAMS, ROOT, TESTS, built, needed
+
+BYTES_MAX = 50_000_000
+# What every host has in a version that fits its kernel, compiler and driver, and must not be given another of.
+HOSTS_OWN = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libstdc\+\+|libgcc_s)\.so"
+                       r"|lib(cuda|cudart|cublas|cublasLt|cudnn|nccl|nvrtc|nvidia)")
+FOLDERS = ("examples", "tests/gpu_check", "tests/golden")
+FILES = ("scripts/gpu_check", "tests/e2e/harness.py", "tests/bench/compare_gpu.py", "tests/bench/compare_pytorch.py")
+# Its 31 MB are ICU's tables; libarchive links libxml2, which links ICU, and nothing here calls either.
+ICU_DATA = re.compile(r"libicudata\.so\.(\d+)")
+
+
+class PackError(Exception):
+    pass
+
+
+def run(*command, **more):
+    return subprocess.run([str(word) for word in command], check=True, text=True, **more)
+
+
+def has_target(build, name):
+    return re.search(rf"^{re.escape(name)}: ", run("ninja", "-C", build, "-t", "targets", "all",
+                                                   capture_output=True).stdout, re.MULTILINE) is not None
+
+
+def compile_programs(build, emulated):
+    if build == ROOT / "build/release":
+        run("cmake", "--preset", "release", "-DTRAINYARD_CUDA=ON", cwd=ROOT)
+    elif not (build / "build.ninja").exists():
+        raise PackError(f"{build} is no build folder of Ninja's, expected one, or none for build/release")
+    targets = [*PROGRAMS, *(n for n in OPTIONAL_PROGRAMS if has_target(build, n)), *TESTS]
+    targets += ["trainyard_cuda_emulated", "fake_nvml"] if emulated else ["trainyard_cuda"]
+    run("cmake", "--build", build, "--target", *targets)
+
+
+def libraries_of(files):
+    """What `ldd` finds for them, path by name, less the host's own."""
+    found = {}
+    for file in files:
+        for line in run("ldd", file, capture_output=True).stdout.splitlines():
+            name, _, path = line.strip().partition(" => ")
+            if not path or HOSTS_OWN.match(name):
+                continue
+            if path.startswith("not found"):
+                raise PackError(f"{file} needs {name}, which is not on this machine")
+            found[name] = pathlib.Path(path.split()[0])
+    return found
+
+
+def make_icu_stand_in(name, major, folder):
+    source = f"const char icudt{major}_dat[16];"
+    run("cc", "-shared", "-fPIC", "-x", "c", "-", f"-Wl,-soname,{name}", "-o", folder / name, input=source)
+
+
+def copy_binary(source, target):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source, target)
+    target.chmod(0o755)
+    run("strip", "--strip-unneeded", target)
+
+
+def fill(folder, build, source_data, emulated):
+    place = built(build, emulated)
+    for name, program in place.programs.items():
+        copy_binary(program, folder / ("test_programs" if name in TESTS else "bin") / name)
+    copy_binary(place.module, folder / "lib/trainyard/libtrainyard_cuda.so")
+    if emulated:
+        copy_binary(place.nvml, folder / "lib" / EMULATED_NVML)
+    binaries = [*place.programs.values(), place.module]
+    for name, path in sorted(libraries_of(binaries).items()):
+        icu = ICU_DATA.match(name)
+        if icu:
+            make_icu_stand_in(name, icu[1], folder / "lib")
+        else:
+            copy_binary(path.resolve(), folder / "lib" / name)
+    skip = shutil.ignore_patterns("__pycache__", "onnx_*", "make_*")
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, folder / name, ignore=skip)
+    for name in FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name)
+    (folder / "gpu_check").symlink_to("scripts/gpu_check")
+    data.cut(source_data, folder / "data")
+    manifest = {"commit": place.commit, "emulated": emulated, "cuda_libraries": needed(place.module)}
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+
+
+def pack(file, build, source_data, emulated):
+    """Writes the archive and says what is in it."""
+    if not source_data:
+        source_data = ROOT.parent / "shared/data"
+    if (lacking := data.missing(source_data)):
+        raise PackError(lacking)
+    compile_programs(build, emulated)
+    with tempfile.TemporaryDirectory(prefix="trainyard-pack-") as scratch:
+        folder = pathlib.Path(scratch) / "trainyard_gpu_check"
+        folder.mkdir()
+        fill(folder, build, source_data, emulated)
+        # Programs share most of their code: a window that holds several of them finds it again.
+        run("tar", "-C", scratch, "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-cf", file, "-I",
+            "xz --threads=0 --lzma2=preset=6,dict=128MiB", folder.name)
+        whole = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+    size = os.path.getsize(file)
+    print(f"{file}: {size / 1e6:.1f} MB packed, {whole / 1e6:.0f} MB unpacked"
+          + (", with an emulated GPU" if emulated else ""))
+    if size > BYTES_MAX:
+        raise PackError(f"{file} has {size / 1e6:.1f} MB, expected at most {BYTES_MAX / 1e6:.0f}")

@@ -1,0 +1,112 @@
+"""Where programs, tests, data and libraries are: in a build folder of a checkout, or in an unpacked archive."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shlex
+import site
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]  # of the checkout or the archive
+MANIFEST = "gpu_check.json"  # at the root of an archive
+PROGRAMS = ("trainyard", "trainyardd", "trainyard-worker", "train_bench")
+OPTIONAL_PROGRAMS = ("trainyard-tokenizer",)
+TESTS = {"cuda_parity_test": "cuda", "cuda_device_test": "cuda", "train_test": "engine", "recipe_test": "engine"}
+EMULATED_MODULE, EMULATED_NVML = "libtrainyard_cuda_emulated.so", "libfake_nvml.so"
+# What the module opens by name when it needs it, beside what it is linked to.
+OPENED_LATER = ("libnvrtc.so", "libnccl.so.2")
+
+
+@dataclasses.dataclass
+class Place:
+    programs: dict  # path by name
+    module: pathlib.Path
+    libraries: list  # folders with what a bare Debian does not have, ours
+    emulated: bool  # an emulated GPU stands for the real one: little is run, and nothing is timed
+    nvml: pathlib.Path = None  # stands for NVML where the GPU is emulated
+    commit: str = ""
+
+
+def archive():
+    """The unpacked archive that this file lies in, or None."""
+    manifest = ROOT / MANIFEST
+    if not manifest.exists():
+        return None
+    said = json.loads(manifest.read_text())
+    programs = {p.name: p for folder in ("bin", "test_programs") for p in (ROOT / folder).iterdir()}
+    return Place(programs, ROOT / "lib/trainyard/libtrainyard_cuda.so", [ROOT / "lib"], said["emulated"],
+                 ROOT / "lib" / EMULATED_NVML if said["emulated"] else None, said["commit"])
+
+
+def built(build, emulated):
+    """A build folder of this checkout."""
+    programs = {name: build / "bin" / name for name in PROGRAMS + OPTIONAL_PROGRAMS}
+    programs.update({name: build / "tests" / folder / name for name, folder in TESTS.items()})
+    module = "tests/cuda/" + EMULATED_MODULE if emulated else "lib/trainyard/libtrainyard_cuda.so"
+    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return Place({n: p for n, p in programs.items() if p.exists() or n not in OPTIONAL_PROGRAMS}, build / module, [],
+                 emulated, build / "tests/server" / EMULATED_NVML if emulated else None, commit.stdout.strip())
+
+
+def needed(file):
+    """Names of the libraries that a file is linked to and that are found by name alone."""
+    data = file.read_bytes()  # no readelf on the host: names end in a zero byte in the dynamic string table
+    return sorted({m.decode() for m in re.findall(rb"\0(lib(?:cublasLt|cublas|cudnn)\.so\.\d+)(?=\0)", data)})
+
+
+def cuda_folders(module):
+    """Folders with CUDA's libraries that the loader does not know, and names of those that are nowhere."""
+    wanted = needed(module)
+    major = next((n.rsplit(".", 1)[1] for n in wanted if "cublas" in n), "")
+    wanted += [name + "." + major if name.endswith(".so") else name for name in OPENED_LATER] if wanted else []
+    known = subprocess.run("ldconfig -p 2>/dev/null || /sbin/ldconfig -p", shell=True, capture_output=True,
+                           text=True).stdout
+    candidates = [pathlib.Path(p) for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
+    for top in ("/usr/local", "/opt"):
+        candidates += sorted(pathlib.Path(top).glob("cuda*/lib64"), reverse=True)
+        candidates += sorted(pathlib.Path(top).glob("cuda*/targets/*/lib"), reverse=True)
+    for packages in dict.fromkeys([*site.getsitepackages(), site.getusersitepackages(), *sys.path]):
+        candidates += sorted(pathlib.Path(packages).glob("nvidia/*/lib"))
+    folders, missing = [], []
+    for name in wanted:
+        if f"\t{name} " in known:
+            continue
+        folder = next((c for c in candidates if (c / name).exists()), None)
+        if folder is None:
+            missing.append(name)
+        elif folder not in folders:
+            folders.append(folder)
+    return folders, missing
+
+
+def make_launchers(place, out):
+    """A folder of scripts that start the programs with their libraries, module and golden data.
+
+    Not by this process's environment: PyTorch beside them must not get our libraries.
+    """
+    cuda, missing = ([], []) if place.emulated else cuda_folders(place.module)
+    library_path = [str(f) for f in [*cuda, *place.libraries]] + \
+        [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
+    if place.nvml:
+        (out / "nvml").mkdir(parents=True, exist_ok=True)
+        link = out / "nvml/libnvidia-ml.so.1"
+        link.unlink(missing_ok=True)
+        link.symlink_to(place.nvml)
+        library_path.insert(0, str(link.parent))
+    env = {"LD_LIBRARY_PATH": ":".join(dict.fromkeys(library_path)), "TRAINYARD_CUDA_MODULE": place.module,
+           "TRAINYARD_SOURCE_DIR": ROOT, "TRAINYARD_TEST_DEVICE": "gpu-0"}
+    if "trainyard-tokenizer" in place.programs:
+        env["TRAINYARD_TOKENIZER_PROGRAM"] = place.programs["trainyard-tokenizer"]
+    if place.emulated:
+        env["TRAINYARD_NVML_SCRIPT"] = "devices=1,context=600"
+    words = " ".join(f"{name}={shlex.quote(str(value))}" for name, value in env.items())
+    folder = out / "bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, program in place.programs.items():
+        script = folder / name
+        script.write_text(f"#!/bin/sh\n{words} exec {shlex.quote(str(program))} \"$@\"\n")
+        script.chmod(0o755)
+    return folder, missing

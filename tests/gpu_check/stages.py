@@ -1,0 +1,145 @@
+"""The stages of scripts/gpu_check and their time limits. What each is for: docs/cuda.md, "What a first run on a GPU has
+to show"."""
+
+import json
+import os
+import shutil
+import sys
+
+from gpu_check import output
+from gpu_check.place import ROOT
+from gpu_check.runner import Stage, Step
+
+# Seconds, on one H100 with 16 cores. (a) to (c) together, and every other stage by itself, fit into nine minutes; all of
+# them into 25.
+LIMITS_S = {"a": 150, "b": 170, "c": 220, "d": 380, "e": 460, "f": 120}
+TITLES = {"a": "check and parity by case", "b": "whole jobs", "c": "the daemon", "d": "profiles and replay alone",
+          "e": "beside PyTorch", "f": "compute-sanitizer"}
+EMULATOR_IS_SLOWER = 6  # its limits, for the little that it runs
+
+# Model of bench_models.h and batch. Precisions come one after the other, so that what is cut off is a whole column.
+PROFILED = ("lenet5:64", "mlp_small:64", "resnet18:512", "resnet50:224:128", "vgg16:224:64", "gpt2_small:1024:16",
+            "vit_base:224:64", "transformer_classifier:64", "gpt2_mini:64", "lstm_classifier:64", "text_cnn:64",
+            "embedding_bag_classifier:128")
+PRECISIONS = ("bf16", "tf32", "fp32", "fp16")
+FP16_TOO = ("lenet5:64", "mlp_small:64", "resnet18:512", "transformer_classifier:64", "gpt2_mini:64")
+
+PARITY = {"fp32": "", "bf16": "InBf16", "fp16": "InFp16", "tf32": "InTf32"}
+
+
+def gtest(launchers, name, program, limit_s, gtest_filter="", env=None):
+    command = [launchers / program] + ([f"--gtest_filter={gtest_filter}"] if gtest_filter else [])
+    return Step(name, command, limit_s, env or {}, output.of_gtest, output.of_gtest_notes)
+
+
+def check_and_parity(launchers, emulated):
+    def parity(name, tests, case=""):
+        return gtest(launchers, name, "cuda_parity_test", 90, tests, {"TRAINYARD_CASE": case} if case else {})
+    cases = "Gemm" if emulated else ""
+    return [
+        [Step("programs_start", [launchers / "trainyard", "version"], 15)],
+        [Step("check", [launchers / "trainyard", "local", "check", "--device", "gpu-0"], 60)],
+        [parity(f"parity_{p}", f"Cuda.EveryCaseOfTheTable{suffix}", cases) for p, suffix in PARITY.items()]
+        + [parity("repeats", "Cuda.*-Cuda.EveryCaseOfTheTable*", cases)],
+        [parity("workspace", "Workspace.*")],
+        [gtest(launchers, "networks", "cuda_device_test", 60,
+               "*GathersTheBatches*" if emulated else "")],
+    ]
+
+
+def whole_jobs(launchers, emulated):
+    """Each program's tests are dealt out to processes that share the GPU."""
+    steps = []
+    for name, shards in (("train_test", 4), ("recipe_test", 2)):
+        for shard in range(shards):
+            env = {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)}
+            few = "Golden.mlp*:*Golden*Mlp*:LossesGolden.*" if emulated else ""
+            steps.append(gtest(launchers, f"{name}_{shard + 1}_of_{shards}", name, LIMITS_S["b"], few, env))
+    return [steps]
+
+
+def daemon(launchers, out, data, emulated):
+    env = {"TRAINYARD_BIN": str(launchers), "TRAINYARD_TEST_DATA": str(data), "TRAINYARD_GPU_CHECK_OUT": str(out),
+           "TRAINYARD_GPU_CHECK_SMALL": "1" if emulated else "", "PYTHONDONTWRITEBYTECODE": "1"}
+    return [[Step("daemon", [sys.executable, ROOT / "tests/gpu_check/daemon_check.py"], LIMITS_S["c"], env,
+                  output.of_unittest, output.of_daemon_notes)]]
+
+
+def profile_notes(path):
+    def notes(text):
+        try:
+            line = json.loads(next(x for x in text.splitlines() if x.startswith("{")))
+        except StopIteration:
+            return []
+        replay = f", replay alone {line['replay_us']:.1f} us" if line.get("replay_us") else ""
+        said = [f"{line['samples_per_second']:.6g} samples/s: a step {line['step_us']:.1f} us{replay}"]
+        if path.exists():
+            profile = json.loads(path.read_text())
+            total = sum(op["seconds"] for op in profile["ops"])
+            least = sum(op["least_seconds"] for op in profile["ops"])
+            most = sorted(profile["ops"], key=lambda op: -op["seconds"])[:4]
+            said.append(f"{100 * least / total:.0f} % of the bound; "
+                        + ", ".join(f"{op['op']} {1e6 * op['seconds']:.0f} us" for op in most))
+        return said
+    return notes
+
+
+def profiles(launchers, out, emulated):
+    rows = [(row, p) for p in PRECISIONS for row in PROFILED if p != "fp16" or row in FP16_TOO]
+    if emulated:
+        rows = [("mlp_small:8", p) for p in PRECISIONS[:2]]
+    batches = []
+    for row, precision in rows:
+        model, batch = row.rsplit(":", 1)
+        name = f"{row}:{precision}".replace(":", "_")
+        path = out / "profiles" / f"{name}.json"
+        command = [launchers / "train_bench", "--model", model, batch, "--device", "gpu-0", "--precision", precision,
+                   "--seconds", "0.1" if emulated else "1", "--replay", "5" if emulated else "1000",
+                   "--profile-json", path]
+        batches.append([Step(name, command, 45, {"TRAINYARD_ALGORITHMS": str(out / "algorithms")},
+                             notes=profile_notes(path))])
+    return batches
+
+
+def pytorch(launchers, out, emulated, rows, why_not):
+    limit_s = LIMITS_S["e"]
+    command = [sys.executable, ROOT / "tests/bench/compare_gpu.py", launchers / "train_bench", "--json",
+               out / "speed.json", "--limit", limit_s - 90, "--pairs", 3, "--cpu-batch", 4]
+    command += ["--rows", rows] if rows else []
+    env = {"TRAINYARD_ALGORITHMS": str(out / "algorithms"), "PYTHONDONTWRITEBYTECODE": "1"}
+    skip = "an emulated GPU is not timed" if emulated else why_not
+    return [[Step("speed", command, limit_s, env, skip=skip, notes=lambda text: [
+        line for line in text.splitlines() if "not measured" in line or " ended at: " in line])]]
+
+
+def sanitizer(launchers, emulated):
+    skip = "an emulated GPU has none" if emulated else \
+        "" if shutil.which("compute-sanitizer") else "compute-sanitizer is not there"
+    # The libraries' own kernels are not ours to check.
+    ours = ["--target-processes", "all", "--error-exitcode", "1", "--kernel-name-exclude",
+            "regex:.*(cutlass|cudnn|cublas|gemm|xmma).*"]
+    test = [launchers / "cuda_parity_test", "--gtest_filter=Cuda.EveryCaseOfTheTable"]
+    return [[Step(tool, ["compute-sanitizer", "--tool", tool, *ours, *test], LIMITS_S["f"], skip=skip,
+                  findings=lambda text: [x for x in text.splitlines() if x.startswith("========= ") and (
+                      "Invalid" in x or "Error" in x or "Race" in x or "Uninitialized" in x or "SUMMARY" in x)])
+             for tool in ("memcheck", "racecheck", "initcheck")]]
+
+
+def stages(place, launchers, out, data, letters, rows="", why_no_pytorch=""):
+    """The stages that `letters` name, in their order. `rows` are those of (e)."""
+    made = {
+        "a": lambda: check_and_parity(launchers, place.emulated),
+        "b": lambda: whole_jobs(launchers, place.emulated),
+        "c": lambda: daemon(launchers, out, data, place.emulated),
+        "d": lambda: profiles(launchers, out, place.emulated),
+        "e": lambda: pytorch(launchers, out, place.emulated, rows, why_no_pytorch),
+        "f": lambda: sanitizer(launchers, place.emulated),
+    }
+    scale = EMULATOR_IS_SLOWER if place.emulated else 1
+    result = [Stage(letter, TITLES[letter], scale * LIMITS_S[letter], made[letter]()) for letter in LIMITS_S
+              if letter in letters]
+    for stage in result:
+        for batch in stage.batches:
+            for step in batch:
+                step.limit_s *= scale
+    return result
