@@ -32,9 +32,8 @@ constexpr int64_t kFileBytesMax = int64_t{64} << 20;
 constexpr std::chrono::seconds kLockWaitMax(300);
 constexpr std::chrono::milliseconds kLockPause(1);
 // What timing may take of a job's time in the problems that were timed: first proposals left 2 to
-// 7 % to gain on an H100. And what it may take of any job, because later ones gain too.
-constexpr double kGainShare = 0.05, kFreeSeconds = 5;
-constexpr double kProgressSeconds = 10;  // from one sentence to the next
+// 7 % to gain on an H100.
+constexpr double kGainShare = 0.05;
 
 double seconds_since(SteadyClock::time_point begin) {
   return std::chrono::duration<double>(SteadyClock::now() - begin).count();
@@ -289,11 +288,11 @@ bool Algorithms::is_left_to(const TimedChoice& recorded) const {
 
 bool Algorithms::gains_more_than_it_takes() const {
   return !steps_.has_value() ||
-         spent_s_ < kFreeSeconds + kGainShare * static_cast<double>(*steps_) * known_step_s_;
+         spent_s_ < options_.free_s + kGainShare * static_cast<double>(*steps_) * known_step_s_;
 }
 
 void Algorithms::report_progress() {
-  if (say_ == nullptr || spent_s_ - said_s_ < kProgressSeconds) return;
+  if (say_ == nullptr || spent_s_ - said_s_ < options_.progress_s) return;
   said_s_ = spent_s_;
   char text[120];
   std::snprintf(text, sizeof text,

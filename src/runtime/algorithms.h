@@ -71,6 +71,8 @@ class Algorithms {
   struct Options {
     std::filesystem::path folder;  // of the host's files; empty: there are none
     bool times = true;             // what is not recorded yet; false: the folder is only read
+    double free_s = 5;             // that timing may take of any job, because later ones gain too
+    double progress_s = 10;        // from one sentence about it to the next
   };
   explicit Algorithms(Options options, Files& files = local_files());
   virtual ~Algorithms() = default;
@@ -88,7 +90,7 @@ class Algorithms {
   /// gains; what is left takes the library's first proposal, in this job and in every other that is
   /// no longer. Not called: everything is timed.
   void expect_steps(int64_t steps);
-  /// Is told every ten seconds that timing goes on, by the thread that times; nullptr: nobody.
+  /// Is told from time to time that timing goes on, by the thread that times; nullptr: nobody.
   void report_to(std::function<void(const std::string&)> say);
   /// All that was chosen.
   AlgorithmRecord used() const;
