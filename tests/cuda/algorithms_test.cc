@@ -376,9 +376,9 @@ TEST_F(CudaAlgorithms, TheNaiveEngineIsTheLastResort) {
 
 TEST_F(CudaAlgorithms, AHopelessOneEndsAfterItsFirstRun) {
   const Workspace w;
-  testing::set_algorithm_cost(0, 10);
-  testing::set_algorithm_cost(1, 100);
-  testing::set_algorithm_cost(2, 20);
+  testing::set_algorithm_cost(0, 10'000);
+  testing::set_algorithm_cost(1, 100'000);
+  testing::set_algorithm_cost(2, 20'000);
   const auto device = device_with(in(w / "algorithms"));
   const auto products = [] { return testing::submitted_works().of(testing::WorkKind::kProduct); };
   const int64_t before = products();

@@ -111,36 +111,29 @@ void Convolution::prepare_product() {
 
 std::vector<Convolution::Group> Convolution::groups(bool padded) const {
   const bool mixed = operands_ != storage_.result;
-  Way way;
-  way.padded = padded;
-  Way product;
-  product.is_product = true;
+  // A filter's gradient in 16 bits, rounded once and widened, comes before one in F32: cuDNN has
+  // its fast engines for the former, and untimed jobs take the first (docs/decisions/0038).
+  const bool rounded_first = pass_ == ConvolutionPass::kWeights;
   std::vector<Group> groups;
-  if (mixed && pass_ == ConvolutionPass::kWeights) {
-    // Rounded once to the operands' format and widened, or not: cuDNN has its fast engines for the
-    // former, and so that untimed jobs get one of them it comes first (docs/decisions/0038).
+  for (const bool fused : {true, false}) {
+    if (fused && epilogue_ == Epilogue::kNone) continue;
     Group& results = groups.emplace_back();
-    for (const bool as_operands : {true, false}) {
-      way.result_as_operands = as_operands;
-      way.words = name_of(as_operands ? operands_ : storage_.result) + " ";
-      results.push_back(way);
-    }
-  } else {
-    for (const bool as_operands : {false, true}) {
+    for (const bool as_operands : {rounded_first, !rounded_first}) {
       if (as_operands && !mixed) continue;
-      for (const bool fused : {true, false}) {
-        if (fused && epilogue_ == Epilogue::kNone) continue;
-        way.result_as_operands = as_operands;
-        way.fused = fused;
-        groups.push_back({way});
-      }
+      Way& way = results.emplace_back();
+      way.fused = fused;
+      way.result_as_operands = as_operands;
+      way.padded = padded;
+      if (mixed) way.words = name_of(as_operands ? operands_ : storage_.result) + " ";
     }
   }
   if (product_.has_value()) {
     // Without tensor cores cuDNN's engines reach half of cuBLASLt's speed.
     Group& first = groups.front();
     const bool strict = operands_ == Format::kF32 && !storage_.tf32;
-    first.insert(strict ? first.begin() : first.end(), product);
+    Way product;
+    product.is_product = true;
+    first.insert(strict ? first.begin() : first.end(), std::move(product));
   }
   return groups;
 }
@@ -296,6 +289,7 @@ std::string Convolution::words_of(const Prepared& p) {
 }
 
 void Convolution::refuse(const std::string& name) const {
+  check_sound(device_, "looking for an engine of " + name);
   const ImageDims y = dims_.y();
   const kernels::Window& w = dims_.window;
   const auto shape = [](std::initializer_list<int64_t> sizes) {

@@ -310,8 +310,8 @@ std::optional<DnnPlan> DnnPlan::restore(const Device& device, cudnnBackendDescri
       return plan;
     }
   } catch (const CudaError& e) {
-    // A refusal; but a kernel that went astray, now or before, ends the job here, under its name.
-    if (e.fault() != CudaFault::kProgram || !is_sound(device)) throw;
+    if (e.fault() != CudaFault::kProgram) throw;
+    check_sound(device, e.what());  // else a kernel that went astray would look like a refusal
   }
   return std::nullopt;
 }
@@ -321,9 +321,8 @@ bool DnnPlan::take(RestoredEngine engine, int64_t workspace_max) {
   dnn::set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, device_->dnn());
   dnn::set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {engine.config.get()});
   // An engine may refuse in its own words; the next is asked.
-  if (const cudnnStatus_t status = cudnnBackendFinalize(plan.get());
-      status != CUDNN_STATUS_SUCCESS) {
-    if (!is_sound(*device_)) check(status, "making a cuDNN plan");
+  if (cudnnBackendFinalize(plan.get()) != CUDNN_STATUS_SUCCESS) {
+    check_sound(*device_, "making a cuDNN plan");
     return false;
   }
   workspace_bytes_ = dnn::get<int64_t>(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);

@@ -117,10 +117,10 @@ double time_candidate(const Device& device, const Scratch& scratch,
 
 }  // namespace
 
-bool is_sound(const Device& device) {
+void check_sound(const Device& device, const std::string& error) {
   (void)cudaGetLastError();  // clears an error that does not stay
-  return cudaStreamSynchronize(device.stream()) == cudaSuccess &&
-         cudaPeekAtLastError() == cudaSuccess;
+  check(cudaStreamSynchronize(device.stream()), "behind \"" + error + "\"");
+  check(cudaPeekAtLastError(), "behind \"" + error + "\"");
 }
 
 std::optional<TimedChoice> time_candidates(const Device& device,
@@ -154,8 +154,8 @@ std::optional<TimedChoice> time_candidates(const Device& device,
         taken->choice = candidates[i].choice;
         taken->taken_us = us;
       }
-    } catch (const CudaError&) {
-      if (!is_sound(device)) throw;
+    } catch (const CudaError& e) {
+      check_sound(device, e.what());
     }
   }
   return taken;

@@ -34,8 +34,8 @@ std::optional<TimedChoice> time_candidates(const Device& device,
                                            std::span<const int64_t> operand_bytes,
                                            const RunCandidate& run);
 
-/// Whether the device goes on after an error, which it does unless a kernel went astray. Waits for
-/// what was submitted.
-bool is_sound(const Device& device);
+/// Throws what is wrong with the device if it does not go on after an error, as where a kernel went
+/// astray. Waits for what was submitted. `error`: in words.
+void check_sound(const Device& device, const std::string& error);
 
 }  // namespace trainyard::cuda
