@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -266,7 +267,7 @@ TEST_F(CudaAlgorithms, AFiltersGradientIsOneChoiceOfItsWays) {
   EXPECT_TRUE(gradient_choice(in({})).starts_with("bf16 cudnn engine=1 "));
   const auto algorithms = in(w / "a");
   EXPECT_TRUE(gradient_choice(algorithms).starts_with("bf16 cudnn engine=5 "));
-  const auto& [key, choice] = *algorithms->used().begin()->second.begin();
+  const std::string key = algorithms->used().begin()->second.begin()->first;
   EXPECT_NE(key.find(" bf16 workspace"), std::string::npos) << key;
   // One with an F32 result is the fastest; then the product, where there is no such engine.
   testing::set_algorithm_cost(2, 10);
@@ -337,7 +338,7 @@ std::vector<float> result_of(const std::shared_ptr<Algorithms>& algorithms, Conv
 }
 
 TEST_F(CudaAlgorithms, AConvolutionOfSinglePixelsIsTheSameAsAProduct) {
-  using enum ConvolutionPass;
+  using enum cuda::ConvolutionPass;
   for (const ConvolutionPass pass : {kForward, kData, kWeights}) {
     for (const Format format : {Format::kF32, Format::kBf16}) {
       SCOPED_TRACE(std::to_string(static_cast<int>(pass)) + " " +
