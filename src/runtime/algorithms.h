@@ -38,8 +38,10 @@ struct TimedChoice {
   std::string choice;
   int64_t candidates = 1;
   // Of the library's first proposal and of the one that was taken; 0: they were not timed, for
-  // there was one alone, or no memory.
+  // there was one alone, no memory, or no time.
   double first_us = 0, taken_us = 0;
+  // Above 0: it was not timed because a job of so many steps had no time for it. A longer job may.
+  int64_t left_by_steps = 0;
 };
 
 /// What a backend does for one problem.
@@ -50,6 +52,12 @@ struct AlgorithmProblem {
   std::function<std::optional<std::string>()> take_first;
   /// Times what the library proposes. Nothing where it has no candidate that can be told and taken.
   std::function<std::optional<TimedChoice>()> time;
+  /// Keys of the problem in checkpoints of earlier versions, and the words that a choice recorded
+  /// there has in front today: a job that resumes keeps its bits.
+  struct Former {
+    std::string key, words;
+  };
+  std::vector<Former> former = {};
 };
 
 /// As it is in a checkpoint, and back. Refusal: INVALID_ARGUMENT/ALGORITHMS_INVALID.
@@ -63,6 +71,8 @@ class Algorithms {
   struct Options {
     std::filesystem::path folder;  // of the host's files; empty: there are none
     bool times = true;             // what is not recorded yet; false: the folder is only read
+    double free_s = 5;             // that timing may take of any job, because later ones gain too
+    double progress_s = 10;        // from one sentence about it to the next
   };
   explicit Algorithms(Options options, Files& files = local_files());
   virtual ~Algorithms() = default;
@@ -76,6 +86,12 @@ class Algorithms {
 
   /// Choices of a checkpoint, before anything is chosen.
   void prefer(AlgorithmRecord record);
+  /// How many steps the job has. Timing then ends where it would hold the job up for longer than it
+  /// gains; what is left takes the library's first proposal, in this job and in every other that is
+  /// no longer. Not called: everything is timed.
+  void expect_steps(int64_t steps);
+  /// Is told from time to time that timing goes on, by the thread that times; nullptr: nobody.
+  void report_to(std::function<void(const std::string&)> say);
   /// All that was chosen.
   AlgorithmRecord used() const;
   /// Sentences for the job's log since the last call.
@@ -87,6 +103,9 @@ class Algorithms {
   std::filesystem::path file_of(const std::string& device_class) const;
   HostTable& host_table(const std::string& device_class);
   HostTable read_table(const std::string& device_class, bool is_locked);
+  bool is_left_to(const TimedChoice& recorded) const;
+  bool gains_more_than_it_takes() const;
+  void report_progress();
   std::optional<std::string> time_and_record(const std::string& device_class,
                                              const std::string& key,
                                              const AlgorithmProblem& problem,
@@ -99,9 +118,13 @@ class Algorithms {
   AlgorithmRecord used_, preferred_;
   std::map<std::string, HostTable> host_;
   bool times_;
+  std::optional<int64_t> steps_;
+  double spent_s_ = 0, known_step_s_ = 0;  // on timing; of a step, in the problems that were timed
+  std::function<void(const std::string&)> say_;
+  double said_s_ = 0;
   std::vector<std::string> messages_;
   struct Summary {
-    int64_t timed = 0, changed = 0, without_memory = 0, refused = 0;
+    int64_t timed = 0, changed = 0, without_memory = 0, left = 0, refused = 0;
     double first_us = 0, taken_us = 0, seconds = 0;
     std::string refused_key;
   } summary_;

@@ -1,6 +1,8 @@
 // One job from spec to trained model: open the data, plan, allocate, load, loop, write the model.
 #include "src/train/trainer.h"
 
+#include <optional>
+
 #include "src/base/text.h"
 #include "src/train/initial_weights.h"
 #include "src/train/loop.h"
@@ -66,6 +68,25 @@ Result<Start> find_start(const TrainJob& job, const Backend& backend, Reporter& 
   }
   return start;
 }
+
+/// While kernels are prepared, which may time algorithms.
+class TimingReports {
+ public:
+  TimingReports(const Backend& backend, const RunPlan& plan, Reporter& reporter)
+      : algorithms_(backend.algorithms()) {
+    if (algorithms_ == nullptr) return;
+    algorithms_->expect_steps(plan.steps_total);
+    algorithms_->report_to([&reporter](const std::string& text) { reporter.log(text); });
+  }
+  ~TimingReports() {
+    if (algorithms_ != nullptr) algorithms_->report_to(nullptr);
+  }
+  TimingReports(const TimingReports&) = delete;
+  TimingReports& operator=(const TimingReports&) = delete;
+
+ private:
+  Algorithms* algorithms_;
+};
 
 /// Loads, loops, writes the model. `plan` is complete but for what only the session knows.
 Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, TrainingSession& session,
@@ -147,7 +168,9 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
   ASSIGN_OR_RETURN(RunPrograms programs, compile_rank(open, 0, backend));
   const RunPlan plan = describe_run(programs, open.shape);
   ASSIGN_OR_RETURN(Start start, find_start(job, backend, reporter));
+  std::optional<TimingReports> timing(std::in_place, backend, plan, reporter);
   Session session(std::move(programs), backend, open.shape.micro_batches);
+  timing.reset();
   return run(open, std::move(start), plan, session, backend, files, reporter, stop);
 }
 
@@ -168,7 +191,9 @@ Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& de
   }
   const RunPlan plan = describe_run(programs.front(), open.shape);
   ASSIGN_OR_RETURN(Start start, find_start(ranked, first, reporter));
+  std::optional<TimingReports> timing(std::in_place, first, plan, reporter);
   ReplicatedSession session(std::move(programs), devices, open.shape.micro_batches);
+  timing.reset();
   return run(open, std::move(start), plan, session, first, files, reporter, stop);
 }
 

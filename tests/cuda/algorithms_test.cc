@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -33,6 +34,9 @@ class CudaAlgorithms : public ::testing::Test {
     testing::set_broken_algorithm(-1);
     testing::set_refused_algorithm(-1);
     testing::set_device_limit(int64_t{1} << 34);
+    testing::set_wide_gradients(false);
+    testing::set_fast_engines(true);
+    testing::set_fault_after(-1);
   }
 };
 
@@ -49,17 +53,34 @@ std::unique_ptr<cuda::Device> device_with(std::shared_ptr<Algorithms> algorithms
 /// The fake's number of a product's algorithm, which its workspace tells.
 int64_t algorithm_of(const cuda::Matmul& product) { return product.workspace_bytes() / 4096 - 1; }
 
-cuda::Convolution convolution(const cuda::Device& device) {
-  using enum kernels::cuda::Format;
-  kernels::ConvDims d{{2, 3, 5, 5}, 4, {}, 1};
-  d.window = {3, 3};
+using cuda::ConvolutionPass;
+using kernels::cuda::Format;
+
+/// Of 3x3 pixels, or of single ones, which are a product too.
+kernels::ConvDims dims(int64_t size = 3) {
+  kernels::ConvDims d{{2, 8, 5, 5}, 16, {}, 1};
+  d.window = {size, size};
+  return d;
+}
+/// With operands in `format`; the gradient of the filters is in F32 always.
+cuda::Convolution convolution(const cuda::Device& device,
+                              ConvolutionPass pass = ConvolutionPass::kForward,
+                              Format format = Format::kF32, int64_t size = 3) {
+  const bool bias = pass == ConvolutionPass::kForward && size > 1;
+  const Format result = pass == ConvolutionPass::kWeights ? Format::kF32 : format;
+  using enum cuda::Convolution::Epilogue;
   return {device,
           "conv",
-          cuda::ConvolutionPass::kForward,
-          d,
+          pass,
+          dims(size),
           true,
-          cuda::Convolution::Epilogue::kBias,
-          {kF32, kF32, kF32, false}};
+          bias ? kBias : kNone,
+          {format, format, result, false}};
+}
+int64_t engine_of(const cuda::Convolution& c) {
+  const std::string words = c.choice();
+  const size_t at = words.find("engine=");
+  return at == std::string::npos ? -1 : words[at + 7] - '0';
 }
 
 const cuda::MatmulDims kProduct{3, 5, 7};
@@ -69,7 +90,7 @@ TEST_F(CudaAlgorithms, TheFastestIsTakenAndTakenAgain) {
   {
     const auto device = device_with(in(w / "algorithms"));
     EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 1);
-    EXPECT_EQ(convolution(*device).choice().engine, 5);
+    EXPECT_EQ(engine_of(convolution(*device)), 5);
   }
   const int64_t memory = testing::device_bytes();
   testing::set_algorithm_cost(2, 1);
@@ -77,7 +98,7 @@ TEST_F(CudaAlgorithms, TheFastestIsTakenAndTakenAgain) {
   const auto device = device_with(in(w / "algorithms"));
   const int64_t works = testing::submitted_works().all();
   EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 1);
-  EXPECT_EQ(convolution(*device).choice().engine, 5);
+  EXPECT_EQ(engine_of(convolution(*device)), 5);
   EXPECT_EQ(testing::submitted_works().all(), works);  // nothing was timed
   EXPECT_EQ(testing::device_bytes(), memory);
   // Another problem is.
@@ -129,7 +150,7 @@ TEST_F(CudaAlgorithms, ALittleFasterIsNoReason) {
   testing::set_algorithm_cost(2, 2980);
   const auto device = device_with(in(w / "algorithms"));
   EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 0);
-  EXPECT_EQ(convolution(*device).choice().engine, 4);
+  EXPECT_EQ(engine_of(convolution(*device)), 4);
 }
 
 TEST_F(CudaAlgorithms, OneThatDoesNotStartIsLeftOut) {
@@ -137,7 +158,7 @@ TEST_F(CudaAlgorithms, OneThatDoesNotStartIsLeftOut) {
   testing::set_broken_algorithm(1);
   const auto device = device_with(in(w / "algorithms"));
   EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 2);
-  EXPECT_EQ(convolution(*device).choice().engine, 4);
+  EXPECT_EQ(engine_of(convolution(*device)), 4);
 }
 
 TEST_F(CudaAlgorithms, OneThatCannotBeTakenAgainIsLeftOut) {
@@ -145,7 +166,7 @@ TEST_F(CudaAlgorithms, OneThatCannotBeTakenAgainIsLeftOut) {
   testing::set_refused_algorithm(1);
   const auto device = device_with(in(w / "algorithms"));
   EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 2);
-  EXPECT_EQ(convolution(*device).choice().engine, 4);
+  EXPECT_EQ(engine_of(convolution(*device)), 4);
 }
 
 TEST_F(CudaAlgorithms, ARefusedChoiceIsTimedAnew) {
@@ -155,7 +176,7 @@ TEST_F(CudaAlgorithms, ARefusedChoiceIsTimedAnew) {
     const auto algorithms = in(w / "algorithms");
     const auto device = device_with(algorithms);
     EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), expected);
-    EXPECT_EQ(convolution(*device).choice().engine, engine);
+    EXPECT_EQ(engine_of(convolution(*device)), engine);
     const auto messages = algorithms->take_messages();
     EXPECT_EQ(messages.empty() ? false : messages[0].starts_with("2 recorded choices"),
               refused == 1);
@@ -181,7 +202,7 @@ TEST_F(CudaAlgorithms, WordsOfNobodyAreRefused) {
     algorithms->prefer(record);
     const auto device = device_with(algorithms);
     EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 1);
-    EXPECT_EQ(convolution(*device).choice().engine, 5);
+    EXPECT_EQ(engine_of(convolution(*device)), 5);
     EXPECT_FALSE(algorithms->take_messages().empty());
   }
   // Bytes of the right length that split sums in an order of their own.
@@ -215,11 +236,11 @@ TEST_F(CudaAlgorithms, WithoutMemoryTheFirstIsTakenAndRecorded) {
 TEST_F(CudaAlgorithms, WithoutATableTheFirstIsTaken) {
   const cuda::Device plain(0);
   EXPECT_EQ(algorithm_of(cuda::Matmul(plain, kProduct)), 0);
-  EXPECT_EQ(convolution(plain).choice().engine, 4);
+  EXPECT_EQ(engine_of(convolution(plain)), 4);
   const auto off = in({});
   const auto device = device_with(off);
   EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 0);
-  EXPECT_EQ(convolution(*device).choice().engine, 4);
+  EXPECT_EQ(engine_of(convolution(*device)), 4);
   EXPECT_EQ(off->used().begin()->second.size(), 2u);  // a checkpoint will tell them
 }
 
@@ -231,6 +252,151 @@ TEST_F(CudaAlgorithms, AProblemWithoutAnEngineHasNone) {
   EXPECT_THROW((void)convolution(*device), CudaError);
   testing::set_convolution_engines(true);
   EXPECT_TRUE(algorithms->used().empty());
+}
+
+/// The choice that a device with these recorded makes for a filter's gradient in bf16.
+std::string gradient_choice(const std::shared_ptr<Algorithms>& algorithms, int64_t size = 3) {
+  const auto device = device_with(algorithms);
+  return convolution(*device, ConvolutionPass::kWeights, Format::kBf16, size).choice();
+}
+
+TEST_F(CudaAlgorithms, AFiltersGradientIsOneChoiceOfItsWays) {
+  const Workspace w;
+  testing::set_wide_gradients(true);
+  // Untimed it is rounded to bf16, for which cuDNN has its fast engines.
+  EXPECT_TRUE(gradient_choice(in({})).starts_with("bf16 cudnn engine=1 "));
+  const auto algorithms = in(w / "a");
+  EXPECT_TRUE(gradient_choice(algorithms).starts_with("bf16 cudnn engine=5 "));
+  const std::string key = algorithms->used().begin()->second.begin()->first;
+  EXPECT_NE(key.find(" bf16 workspace"), std::string::npos) << key;
+  // One with an F32 result is the fastest; then the product, where there is no such engine.
+  testing::set_algorithm_cost(2, 10);
+  EXPECT_TRUE(gradient_choice(in(w / "b")).starts_with("F32 cudnn engine="));
+  testing::set_wide_gradients(false);
+  EXPECT_TRUE(gradient_choice(in(w / "c")).starts_with("bf16 cudnn engine=5 "));
+  EXPECT_EQ(gradient_choice(in(w / "c"), /*size=*/1), "product");
+  EXPECT_EQ(gradient_choice(in(w / "c"), /*size=*/1), "product");
+}
+
+// Checkpoints of a program that knew one way at a time, by the format of its result.
+TEST_F(CudaAlgorithms, AnEarlierChoiceOfAFiltersGradientIsKept) {
+  const Workspace w;
+  testing::set_wide_gradients(true);
+  const auto now = in({});
+  const std::string words = gradient_choice(now).substr(std::string("bf16 ").size());
+  const std::string device_class = now->used().begin()->first;
+  std::string key = now->used().begin()->second.begin()->first;
+  for (const std::string result : {"F32", "bf16"}) {
+    std::string former = key;
+    former.replace(former.find(" bf16 "), 6, " bf16>" + result + " ");
+    std::string engine = words;
+    engine[engine.find('=') + 1] = '4';
+    const auto resumed = in(w / result);
+    resumed->prefer({{device_class, {{former, engine}}}});
+    EXPECT_EQ(gradient_choice(resumed), result + " " + engine);
+    EXPECT_TRUE(resumed->take_messages().empty());  // nothing was timed
+  }
+}
+
+std::vector<float> numbers(int64_t count, float scale) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = scale * (static_cast<float>(i * 37 % 64) - 31.5f);  // exact in bf16
+  }
+  return values;
+}
+
+/// What comes out where the choice is that of `algorithms`.
+std::vector<float> result_of(const std::shared_ptr<Algorithms>& algorithms, ConvolutionPass pass,
+                             Format format, std::string& choice) {
+  const kernels::ConvDims d = dims(1);
+  const auto device = device_with(algorithms);
+  const cuda::Convolution c = convolution(*device, pass, format, 1);
+  choice = c.choice();
+  const int64_t image = d.x.elements(), filter = d.weight_elements(), output = d.y().elements();
+  const bool forward = pass == ConvolutionPass::kForward, data = pass == ConvolutionPass::kData;
+  const auto upload = [&](int64_t count, float scale) {
+    const std::vector<float> values = numbers(count, scale);
+    cuda::DeviceMemory memory = device->allocate(count * 4);
+    for (size_t i = 0; i < values.size(); ++i) {
+      testing::write_element(format, memory.get(), static_cast<int64_t>(i), values[i]);
+    }
+    return memory;
+  };
+  const cuda::DeviceMemory a = upload(data ? output : image, 1.0f / 64),
+                           b = upload(forward || data ? filter : output, 1.0f / 32),
+                           result = device->allocate(4 * std::max(image, output)),
+                           workspace = device->allocate(c.workspace_bytes());
+  const Format made = pass == ConvolutionPass::kWeights ? Format::kF32 : format;
+  c.run({a.get(), format}, {b.get(), format}, nullptr, {result.get(), made}, workspace.get());
+  device->synchronize();
+  std::vector<float> values;
+  for (int64_t i = 0; i < (forward ? output : data ? image : filter); ++i) {
+    values.push_back(testing::read_element(made, result.get(), i));
+  }
+  return values;
+}
+
+TEST_F(CudaAlgorithms, AConvolutionOfSinglePixelsIsTheSameAsAProduct) {
+  using enum cuda::ConvolutionPass;
+  for (const ConvolutionPass pass : {kForward, kData, kWeights}) {
+    for (const Format format : {Format::kF32, Format::kBf16}) {
+      SCOPED_TRACE(std::to_string(static_cast<int>(pass)) + " " +
+                   std::to_string(static_cast<int>(format)));
+      std::string first, other;
+      const auto algorithms = in({});
+      const std::vector<float> expected = result_of(algorithms, pass, format, first);
+      // In strict F32 the product comes first, elsewhere an engine of cuDNN's.
+      EXPECT_EQ(first == "product", format == Format::kF32);
+      const std::string knob = std::to_string(CUDNN_KNOB_TYPE_TILE_SIZE) + "=7";
+      AlgorithmRecord record = algorithms->used();
+      for (auto& [key, choice] : record.begin()->second) {
+        if (!key.starts_with("convolution")) continue;
+        choice = first == "product" ? "cudnn engine=4 " + knob : "product";
+      }
+      const auto preferred = in({});
+      preferred->prefer(record);
+      const std::vector<float> got = result_of(preferred, pass, format, other);
+      EXPECT_NE(other, first);
+      ASSERT_EQ(got.size(), expected.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        EXPECT_NEAR(got[i], expected[i], 1e-2 * (1 + std::abs(expected[i]))) << i;
+      }
+    }
+  }
+}
+
+// It would be the fastest here: it takes no time.
+TEST_F(CudaAlgorithms, TheNaiveEngineIsTheLastResort) {
+  const Workspace w;
+  EXPECT_EQ(engine_of(convolution(*device_with(in(w / "a")))), 5);
+  testing::set_fast_engines(false);
+  EXPECT_EQ(engine_of(convolution(*device_with(in(w / "b")))), 6);
+  EXPECT_EQ(engine_of(convolution(cuda::Device(0))), 6);
+}
+
+TEST_F(CudaAlgorithms, AHopelessOneEndsAfterItsFirstRun) {
+  const Workspace w;
+  testing::set_algorithm_cost(0, 10'000);
+  testing::set_algorithm_cost(1, 100'000);
+  testing::set_algorithm_cost(2, 20'000);
+  const auto device = device_with(in(w / "algorithms"));
+  const auto products = [] { return testing::submitted_works().of(testing::WorkKind::kProduct); };
+  const int64_t before = products();
+  EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 0);
+  EXPECT_EQ(products() - before, 6 + 2 + 6);  // each with one that sets it up
+}
+
+// A choice is refused, and a kernel has gone astray before: that is what ends the job.
+TEST_F(CudaAlgorithms, ABrokenContextIsNoRefusal) {
+  const auto device = device_with(in({}));
+  const cuda::DeviceMemory memory = device->allocate(4);
+  cuda::EngineChoice choice{99, {}};
+  const cuda::ConvolutionProblem problem{ConvolutionPass::kForward, dims()};
+  EXPECT_FALSE(cuda::ConvolutionPlan::restore(*device, problem, choice).has_value());
+  testing::set_fault_after(0);
+  (void)cudaMemsetAsync(memory.get(), 0, 4, device->stream());
+  EXPECT_THROW((void)cuda::ConvolutionPlan::restore(*device, problem, choice), CudaError);
 }
 
 std::vector<RankDevice> gpu(const std::shared_ptr<Algorithms>& algorithms) {

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/runtime/cuda/convolution.h"
@@ -178,6 +180,127 @@ TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
   EXPECT_GT(refused, 0);  // TF32 is proposed first
   EXPECT_GT(in_tf32, 0);
   EXPECT_LT(refused, proposed);
+}
+
+struct Layer {
+  int64_t C, size, K, filter = 3, stride = 1;
+};
+ConvDims dims_of(const Layer& l, int64_t batch) {
+  ConvDims d{{batch, l.C, l.size, l.size}, l.K, {}, 1};
+  const int64_t pad = l.filter / 2;
+  d.window = {l.filter, l.filter, l.stride, l.stride, pad, pad, pad, pad};
+  return d;
+}
+
+/// Each convolution of ResNet-50, VGG16 and, of images of 32 pixels, ResNet-18.
+std::vector<ConvDims> convolutions_of_networks() {
+  std::vector<ConvDims> all;
+  for (const Layer& l : std::initializer_list<Layer>{
+           {3, 224, 64, 7, 2},     {64, 56, 64, 1},    {64, 56, 64},          {64, 56, 256, 1},
+           {256, 56, 64, 1},       {256, 56, 128, 1},  {128, 56, 128, 3, 2},  {128, 28, 512, 1},
+           {256, 56, 512, 1, 2},   {512, 28, 128, 1},  {128, 28, 128},        {512, 28, 256, 1},
+           {256, 28, 256, 3, 2},   {256, 14, 1024, 1}, {512, 28, 1024, 1, 2}, {1024, 14, 256, 1},
+           {256, 14, 256},         {1024, 14, 512, 1}, {512, 14, 512, 3, 2},  {512, 7, 2048, 1},
+           {1024, 14, 2048, 1, 2}, {2048, 7, 512, 1},  {512, 7, 512}}) {
+    all.push_back(dims_of(l, 128));
+  }
+  for (const Layer& l : std::initializer_list<Layer>{{3, 224, 64},
+                                                     {64, 224, 64},
+                                                     {64, 112, 128},
+                                                     {128, 112, 128},
+                                                     {128, 56, 256},
+                                                     {256, 56, 256},
+                                                     {256, 28, 512},
+                                                     {512, 28, 512},
+                                                     {512, 14, 512}}) {
+    all.push_back(dims_of(l, 64));
+  }
+  for (const Layer& l : std::initializer_list<Layer>{{3, 32, 64},
+                                                     {64, 32, 64},
+                                                     {64, 32, 128, 3, 2},
+                                                     {64, 32, 128, 1, 2},
+                                                     {128, 16, 128},
+                                                     {128, 16, 256, 3, 2},
+                                                     {128, 16, 256, 1, 2},
+                                                     {256, 8, 256},
+                                                     {256, 8, 512, 3, 2},
+                                                     {256, 8, 512, 1, 2},
+                                                     {512, 4, 512}}) {
+    all.push_back(dims_of(l, 512));
+  }
+  return all;
+}
+
+/// Of the engines that are no last resort, the first that the library makes a plan of within the
+/// budget; a filter's gradient in 16 bits is rounded to those.
+std::optional<EngineChoice> first_engine(ConvolutionPass pass, const ConvDims& d, Format format,
+                                         bool tf32, const BackendDescriptor& device) {
+  const ConvolutionProblem problem{pass, d, true, format, format, false, false, tf32};
+  const ConvolutionGraph graph(problem, nullptr);
+  for (const EngineChoice& choice :
+       allowed_engines(graph.graph(), {format, tf32}, Engines::kFast, device.get())) {
+    const RestoredEngine engine = restore_engine(graph.graph(), choice, device.get());
+    const BackendDescriptor plan = described_plan(engine.config.get(), device.get());
+    if (plan != nullptr &&
+        dnn::get<int64_t>(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <=
+            workspace_max(problem)) {
+      return choice;
+    }
+  }
+  return std::nullopt;
+}
+
+// The naive engine takes up to 150 times as long. It was taken where the budget of workspace had no
+// room for images in row-major.
+TEST(ConvolutionDescription, NoNetworkNeedsTheNaiveEngine) {
+  for (const bool newer : {true, false}) {
+    const BackendDescriptor device = newer ? h100() : a100();
+    if (!device) GTEST_SKIP() << "this cuDNN describes devices in another way";
+    for (const ConvDims& d : convolutions_of_networks()) {
+      for (const ConvolutionPass pass :
+           {ConvolutionPass::kForward, ConvolutionPass::kData, ConvolutionPass::kWeights}) {
+        for (const auto& [format, tf32] :
+             {std::pair(Format::kF32, false), {Format::kF32, true}, {Format::kBf16, false}}) {
+          const auto engine = first_engine(pass, d, format, tf32, device);
+          EXPECT_TRUE(engine.has_value() && engine->engine != 0)
+              << (newer ? "H100" : "A100") << " pass " << static_cast<int>(pass) << " image "
+              << d.x.N << "," << d.x.C << "," << d.x.H << " filters " << d.K << "," << d.window.R
+              << " stride " << d.window.stride_h << (tf32 ? " TF32" : "");
+        }
+      }
+    }
+  }
+}
+
+TEST(ConvolutionDescription, TheNaiveEnginesAreTheRest) {
+  const BackendDescriptor device = h100();
+  if (!device) GTEST_SKIP() << "this cuDNN describes devices in another way";
+  for (const ConvolutionPass pass :
+       {ConvolutionPass::kForward, ConvolutionPass::kData, ConvolutionPass::kWeights}) {
+    const ConvolutionGraph graph({pass, dims_of({256, 28, 256}, 128), true}, nullptr);
+    const auto engines = [&](Engines which) {
+      return allowed_engines(graph.graph(), {}, which, device.get());
+    };
+    ASSERT_FALSE(engines(Engines::kNaive).empty());
+    for (const EngineChoice& choice : engines(Engines::kNaive)) EXPECT_EQ(choice.engine, 0);
+    std::vector<EngineChoice> seen;
+    for (const EngineChoice& choice : engines(Engines::kFast)) {
+      EXPECT_NE(choice.engine, 0);
+      EXPECT_EQ(std::ranges::count(seen, choice), 0);
+      EXPECT_EQ(parse_engine(words_of(choice)), choice);
+      seen.push_back(choice);
+    }
+  }
+}
+
+TEST(ConvolutionDescription, TheBudgetGrowsWithTheOperands) {
+  ConvolutionProblem p{ConvolutionPass::kData, dims_of({64, 224, 64}, 64), true};
+  EXPECT_EQ(workspace_max(p), (int64_t{2} * 64 * 64 * 224 * 224 + 64 * 64 * 9) * 4 + (32 << 20));
+  p.operands = Format::kBf16;
+  EXPECT_EQ(workspace_max(p), (int64_t{64} * 64 * 224 * 224 + 64 * 64 * 9) * 2 +
+                                  int64_t{64} * 64 * 224 * 224 * 4 + (32 << 20));
+  p.dims = dims();
+  EXPECT_EQ(workspace_max(p), int64_t{256} << 20);
 }
 
 // Convolutions of VGG16 and LeNet-5, with the bias and ReLU behind them.

@@ -460,19 +460,16 @@ TEST(EmulatedConvolution, TellsWhichEngineItTook) {
   d.window = {3, 3};
   const cuda::Convolution c(device, "conv", cuda::ConvolutionPass::kForward, d, true,
                             cuda::Convolution::Epilogue::kNone, {kF32, kF32, kF32, false});
-  EXPECT_EQ(c.choice().engine, 4);
-  ASSERT_EQ(c.choice().knobs.size(), 1u);
-  EXPECT_EQ(c.choice().knobs[0].type, CUDNN_KNOB_TYPE_TILE_SIZE);
-  EXPECT_EQ(c.choice().knobs[0].value, 7);
-  const auto engine = [&](cuda::Convolution::Storage storage) {
+  const std::string knobs = " " + std::to_string(CUDNN_KNOB_TYPE_TILE_SIZE) + "=7";
+  EXPECT_EQ(c.choice(), "cudnn engine=4" + knobs);
+  const auto choice = [&](cuda::Convolution::Storage storage) {
     return cuda::Convolution(device, "conv", cuda::ConvolutionPass::kForward, d, true,
                              cuda::Convolution::Epilogue::kNone, storage)
-        .choice()
-        .engine;
+        .choice();
   };
-  EXPECT_EQ(engine({kF32, kF32, kF32, true}), 1);
-  EXPECT_EQ(engine({kF16, kF16, kF16, false}), 1);
-  EXPECT_EQ(engine({kBf16, kBf16, kBf16, false}), 1);
+  EXPECT_EQ(choice({kF32, kF32, kF32, true}), "cudnn engine=1" + knobs);
+  EXPECT_EQ(choice({kF16, kF16, kF16, false}), "cudnn engine=1" + knobs);
+  EXPECT_EQ(choice({kBf16, kBf16, kBf16, false}), "cudnn engine=1" + knobs);
 }
 
 }  // namespace

@@ -113,6 +113,11 @@ inline float to_tf32(float x) {
 void set_fault_after(int64_t works);
 /// Whether cuDNN proposes engines for convolutions.
 void set_convolution_engines(bool available);
+/// Whether it has engines for filters' gradients in F32 of operands of 16 bits, which take as long
+/// as algorithm 2.
+void set_wide_gradients(bool available);
+/// Whether it has engines for convolutions beside the naive one, which takes no time here.
+void set_fast_engines(bool available);
 /// Whether cuDNN's engines keep NaN through ReLU where they are told to.
 void set_relu_heeds_nan(bool heeds);
 /// And for graphs without a convolution: attention.

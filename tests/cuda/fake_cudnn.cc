@@ -4,10 +4,11 @@
 // strides by plain loops, and graphs of other operations one by one (fake_cudnn_graph.h). See
 // fake_cuda.h.
 //
-// The heuristic proposes, before an engine that may be used, one of each kind that may not; those
-// leave NaN behind, or the roundings of TF32. Some problems have no engine, so that every detour of
-// the backend is taken: a bias or results of another type than the operands, as in cuDNN 9.19 for
-// an H100; asymmetric pads in F32 and in gradients.
+// The heuristic proposes, before an engine that may be used, the naive one, which is to be used
+// last, and one of each kind that may not; those leave NaN behind, or the roundings of TF32. Some
+// problems have no engine, so that every detour of the backend is taken: a bias or results of
+// another type than the operands, as in cuDNN 9.19 for an H100; asymmetric pads in F32 and in
+// gradients.
 #include <cudnn.h>
 
 #include <algorithm>
@@ -37,6 +38,7 @@ using trainyard::testing::DnnOperation;
 using trainyard::testing::DnnTensor;
 
 bool has_engines = true, has_graph_engines = true;  // of convolutions, of other graphs
+bool has_wide_gradients = false, has_fast_engines = true;
 bool heeds_nan = true;
 
 thread_local std::string words;  // of the newest refusal, until they are asked for
@@ -432,7 +434,9 @@ bool has_engine(const Descriptor& graph) {
   const bool half = operand.type != CUDNN_DATA_FLOAT;
   const Epilogue epilogue(graph, p.y);
   if (epilogue.has_bias && epilogue.bias[0].type != operand.type) return false;
-  if ((epilogue.has_bias ? epilogue.output[0] : p.result()).type != operand.type) return false;
+  const cudnnDataType_t made = (epilogue.has_bias ? epilogue.output[0] : p.result()).type;
+  const bool wide = has_wide_gradients && p.pass == Pass::kWeights && made == CUDNN_DATA_FLOAT;
+  if (made != operand.type && !wide) return false;
   const bool asymmetric = p.before[0] != p.behind[0] || p.before[1] != p.behind[1];
   return !asymmetric || (p.pass == Pass::kForward && half);
 }
@@ -445,14 +449,21 @@ enum Engine : int64_t {
   kUnwilling,    // makes no plan
   kGood,
   kBackwards,  // as good, and sums from the last product to the first
+  kNaive,      // as good as kGood, by its notes the last resort
   kEngines,
 };
 constexpr int64_t kKnobValue = 7;
 int64_t workspace_of(int64_t engine) {
-  return engine == kGreedy ? int64_t{1} << 31 : engine == kBackwards ? 1024 : 512;
+  return engine == kGreedy ? int64_t{1} << 50 : engine == kBackwards ? 1024 : 512;
 }
 /// Its number among those that differ by their speed (fake_cuda.h).
 int64_t algorithm_of(int64_t engine) { return engine == kBackwards ? 1 : 0; }
+/// Of a convolution.
+void spend_cost(const Problem& p, int64_t engine) {
+  if (engine == kNaive) return;
+  const bool wide = p.pass == Pass::kWeights && p.w.type != p.y.type;
+  trainyard::testing::spend_algorithm_cost(static_cast<size_t>(wide ? 2 : algorithm_of(engine)));
+}
 
 cudnnStatus_t finalize(Descriptor& d) {
   for (const Rule& rule : kRules) {
@@ -542,7 +553,10 @@ cudnnStatus_t fill(int64_t requested, int64_t* count, void* elements,
 
 std::vector<Descriptor> proposals(const Descriptor& heuristic) {
   std::vector<Descriptor> result;
-  for (const int64_t engine : {kRandomOrder, kTensorCore, kGreedy, kUnwilling, kGood, kBackwards}) {
+  const bool convolves = is_convolution(child(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH));
+  for (const int64_t engine :
+       {kNaive, kRandomOrder, kTensorCore, kGreedy, kUnwilling, kGood, kBackwards}) {
+    if (engine == kNaive ? !convolves : convolves && !has_fast_engines) continue;
     Descriptor config{CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, true, {}};
     config.put(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, engine);
     config.put(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR,
@@ -555,6 +569,7 @@ std::vector<Descriptor> proposals(const Descriptor& heuristic) {
 std::vector<cudnnBackendNumericalNote_t> notes_of(int64_t engine) {
   if (engine == kRandomOrder) return {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
   if (engine == kTensorCore) return {CUDNN_NUMERICAL_NOTE_TENSOR_CORE};
+  if (engine == kNaive) return {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP};
   return {};
 }
 
@@ -692,6 +707,8 @@ std::function<void()> graph_work(const Descriptor& graph, Pack& pack, int64_t en
 
 namespace trainyard::testing {
 void set_convolution_engines(bool available) { has_engines = available; }
+void set_wide_gradients(bool available) { has_wide_gradients = available; }
+void set_fast_engines(bool available) { has_fast_engines = available; }
 void set_relu_heeds_nan(bool heeds) { heeds_nan = heeds; }
 void set_graph_engines(bool available) { has_graph_engines = available; }
 }  // namespace trainyard::testing
@@ -835,7 +852,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   if (given.status() != CUDNN_STATUS_SUCCESS) return given.status();
   trainyard::testing::submit_to_stream(handle->stream, trainyard::testing::WorkKind::kDnn, [=] {
     fill_workspace(workspace, engine);
-    trainyard::testing::spend_algorithm_cost(static_cast<size_t>(algorithm));
+    spend_cost(problem, engine);
     compute(problem, is_good, engine == kBackwards, tf32, to, x, w, y, epilogue, bias);
   });
   return CUDNN_STATUS_SUCCESS;

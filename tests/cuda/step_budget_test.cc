@@ -45,7 +45,7 @@ const Budget kBudgets[] = {
     {"lenet5", 64, Precision::kBf16, 42, 6, 5, 0, 0.0313},
     {"resnet18:224", 256, Precision::kFp32, 210, 3, 59, 2, 34.1},
     {"resnet18:224", 256, Precision::kBf16, 238, 3, 59, 2, 17.3},
-    {"resnet50:224", 256, Precision::kFp32, 443, 3, 158, 2, 155},
+    {"resnet50:224", 256, Precision::kFp32, 443, 102, 59, 2, 155},
     {"resnet50:224", 256, Precision::kBf16, 540, 3, 158, 2, 78.1},
     {"vgg16:224", 128, Precision::kFp32, 108, 9, 38, 0, 58.9},
     {"vgg16:224", 128, Precision::kBf16, 144, 9, 38, 0, 32.0},

@@ -124,6 +124,71 @@ TEST(Algorithms, OfACheckpointComeFirst) {
   EXPECT_EQ(library.timed, 1);
 }
 
+TEST(Algorithms, OfAnEarlierVersionAreFoundInACheckpointAlone) {
+  const Folder folder;
+  Library library;
+  AlgorithmProblem problem = library.problem();
+  problem.former = {{"its name once", "way "}, {"another name", ""}};
+  Algorithms resumed({folder.path()});
+  resumed.prefer({{kClass, {{"its name once", "as it was"}}}});
+  EXPECT_TRUE(resumed.choose(kClass, kKey, problem));
+  EXPECT_EQ(library.taken, "way as it was");
+  EXPECT_EQ(resumed.used(), (AlgorithmRecord{{kClass, {{kKey, "way as it was"}}}}));
+  EXPECT_EQ(library.timed, 0);
+  // A new job is not held to what an earlier program recorded with the host.
+  library.ask(resumed, "another name");
+  Algorithms next({folder.path()});
+  EXPECT_TRUE(next.choose(kClass, kKey, problem));
+  EXPECT_EQ(library.taken, "fast");
+  EXPECT_EQ(library.timed, 2);
+}
+
+// The same job takes the same twice, whatever the clock said; a longer one times what was left.
+TEST(Algorithms, WhatAShortJobLeavesALongerOneTimes) {
+  const Folder folder;
+  Library library;
+  const auto ask = [&](int64_t steps, double free_s) {
+    Algorithms algorithms({.folder = folder.path(), .free_s = free_s});
+    algorithms.expect_steps(steps);
+    const std::string taken = library.ask(algorithms);
+    EXPECT_EQ(algorithms.used(), (AlgorithmRecord{{kClass, {{kKey, taken}}}}));
+    const std::string said = all(algorithms.take_messages());
+    EXPECT_EQ(said.find("1 problems are not timed") != std::string::npos, free_s == 0) << said;
+    return taken;
+  };
+  EXPECT_EQ(ask(100, 0), "first");
+  EXPECT_NE(folder.text().find("\"left_by_steps\": 100"), std::string::npos) << folder.text();
+  Algorithms same({folder.path()});
+  same.expect_steps(100);
+  EXPECT_EQ(library.ask(same), "first");
+  Algorithms plan({folder.path(), /*times=*/false});
+  EXPECT_EQ(library.ask(plan), "first");
+  EXPECT_EQ(library.timed, 0);
+  EXPECT_EQ(ask(101, 0), "first");  // no time either
+  EXPECT_EQ(ask(102, 1), "fast");
+  EXPECT_EQ(library.timed, 1);
+  Algorithms known({folder.path()});
+  known.expect_steps(1);
+  EXPECT_EQ(library.ask(known), "fast");
+}
+
+// The problems that were timed allow for what is left: 4 us in each of 10^9 steps are over an hour.
+TEST(Algorithms, ALongJobIsWorthMoreTiming) {
+  const Folder folder;
+  Library library;
+  library.takes = std::chrono::milliseconds(2);
+  Algorithms algorithms({.folder = folder.path(), .free_s = 0.001, .progress_s = 0});
+  std::vector<std::string> said;
+  algorithms.report_to([&](const std::string& text) { said.push_back(text); });
+  algorithms.expect_steps(1'000'000'000);
+  EXPECT_EQ(library.ask(algorithms, "a"), "fast");
+  EXPECT_EQ(library.ask(algorithms, "b"), "fast");
+  algorithms.expect_steps(1);
+  EXPECT_EQ(library.ask(algorithms, "c"), "first");
+  ASSERT_EQ(said.size(), 3u);
+  EXPECT_TRUE(said[1].starts_with("timing algorithms: 2 problems so far")) << said[1];
+}
+
 TEST(Algorithms, AreNotTimedWhereNothingIsRecorded) {
   Library library;
   Algorithms nowhere({fs::path()});

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <chrono>
 #include <utility>
-#include <vector>
 
 #include "kernels/arithmetic.h"
 #include "kernels/cuda/bias_relu.h"
@@ -12,13 +11,11 @@
 #include "kernels/movement.h"
 #include "src/base/check.h"
 #include "src/runtime/cuda/kernels.h"
+#include "src/runtime/cuda/timing.h"
 
 namespace trainyard::cuda {
 namespace {
 
-using dnn::create;
-using dnn::finalize;
-using dnn::set;
 using kernels::Box;
 using kernels::ConvDims;
 using kernels::ImageDims;
@@ -27,66 +24,9 @@ using kernels::cuda::Format;
 using kernels::cuda::In;
 using kernels::cuda::Out;
 
-ImageStrides strides_of(const ImageDims& d, bool channels_last) {
-  return channels_last ? ImageStrides::channels_last(d) : ImageStrides::row_major(d);
-}
-ImageDims filter_dims(const ConvDims& d) {
-  return {d.K, d.group_channels(), d.window.R, d.window.S};
-}
-
-BackendDescriptor make_tensor(int64_t name, const ImageDims& d, const ImageStrides& s,
-                              cudnnDataType_t type, bool is_virtual = false) {
-  return dnn::make_tensor(name, {d.N, d.C, d.H, d.W}, {s.n, s.c, s.h, s.w}, type, is_virtual);
-}
-
-BackendDescriptor make_convolution(const kernels::Window& w) {
-  using Pair = std::array<int64_t, 2>;
-  BackendDescriptor c = create(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  set(c, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
-  set(c, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
-  set(c, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t{2});
-  set(c, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, Pair{w.stride_h, w.stride_w});
-  set(c, CUDNN_ATTR_CONVOLUTION_DILATIONS, Pair{w.dilation_h, w.dilation_w});
-  set(c, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, Pair{w.pad_top, w.pad_left});
-  set(c, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, Pair{w.pad_bottom, w.pad_right});
-  finalize(c, "a cuDNN convolution");
-  return c;
-}
-
-/// The attributes of the three operations, which mean the same under other names.
-struct OperationNames {
-  cudnnBackendDescriptorType_t type;
-  cudnnBackendAttributeName_t image, filter, output, convolution, alpha, beta;
-};
-OperationNames names_of(ConvolutionPass pass) {
-  switch (pass) {
-    case ConvolutionPass::kForward:
-      break;
-    case ConvolutionPass::kData:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
-    case ConvolutionPass::kWeights:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
-  }
-  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
-}
+constexpr const char* kProductWord = "product";
+// Of the host's time to make plans that are timed: some are compiled for it, in tenths of a second.
+constexpr std::chrono::seconds kPlansTimeMax(2);
 
 bool is_asymmetric(const kernels::Window& w) {
   return w.pad_top != w.pad_bottom || w.pad_left != w.pad_right;
@@ -103,167 +43,33 @@ ConvDims with_symmetric_pads(ConvDims d) {
   return d;
 }
 
-}  // namespace
+/// Engines of one way that are timed. In 16 bits the first few are often one engine with other
+/// knobs, which differ by 2 to 5 times where C and K are small.
+size_t engines_max(Format operands) { return operands == Format::kF32 ? 4 : 12; }
 
-ConvolutionGraph::ConvolutionGraph(const ConvolutionProblem& p, cudnnHandle_t handle) {
-  const ConvDims& d = p.dims;
-  const ImageDims y = d.y(), w = filter_dims(d);
-  const bool forward = p.pass == ConvolutionPass::kForward;
-  const auto type = [&](bool is_result) {
-    return dnn::data_type(is_result ? p.result : p.operands);
-  };
-  image_ = make_tensor(kImage, d.x, strides_of(d.x, p.channels_last),
-                       type(p.pass == ConvolutionPass::kData));
-  filter_ = make_tensor(kFilter, w, strides_of(w, p.channels_last),
-                        type(p.pass == ConvolutionPass::kWeights));
-  output_ = make_tensor(kOutput, y, strides_of(y, p.channels_last), type(forward));
-  convolution_ = make_convolution(d.window);
-  const auto make_between = [&](Name name) {
-    return make_tensor(name, y, strides_of(y, p.channels_last), CUDNN_DATA_FLOAT,
-                       /*is_virtual=*/true);
-  };
-  if (p.bias) {
-    const ImageDims b{1, d.K, 1, 1};
-    product_ = make_between(kProduct);
-    bias_ = make_tensor(kBias, b, strides_of(b, p.channels_last), type(false));
-  }
-  if (p.relu) sum_ = make_between(kSum);
-  const OperationNames names = names_of(p.pass);
-  operation_ = create(names.type);
-  set(operation_, names.image, {image_.get()});
-  set(operation_, names.filter, {filter_.get()});
-  set(operation_, names.output, {p.bias ? product_.get() : output_.get()});
-  set(operation_, names.convolution, {convolution_.get()});
-  set(operation_, names.alpha, 1.0f);
-  set(operation_, names.beta, 0.0f);
-  finalize(operation_, "a cuDNN convolution operation");
-  if (!p.bias) {
-    graph_ = dnn::make_graph({operation_.get()}, handle);
-    return;
-  }
-  addition_ = make_pointwise(CUDNN_POINTWISE_ADD, product_, bias_, p.relu ? sum_ : output_);
-  if (!p.relu) {
-    graph_ = dnn::make_graph({operation_.get(), addition_.operation.get()}, handle);
-    return;
-  }
-  relu_ = make_pointwise(CUDNN_POINTWISE_RELU_FWD, sum_, nullptr, output_);
-  graph_ =
-      dnn::make_graph({operation_.get(), addition_.operation.get(), relu_.operation.get()}, handle);
-}
-
-ConvolutionGraph::Pointwise ConvolutionGraph::make_pointwise(cudnnPointwiseMode_t mode,
-                                                             const BackendDescriptor& x,
-                                                             const BackendDescriptor& b,
-                                                             const BackendDescriptor& y) {
-  Pointwise p{create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR),
-              create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)};
-  set(p.mode, CUDNN_ATTR_POINTWISE_MODE, mode);
-  set(p.mode, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
-  if (mode == CUDNN_POINTWISE_RELU_FWD) {
-    set(p.mode, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_PROPAGATE_NAN);
-  }
-  finalize(p.mode, "a cuDNN function of elements");
-  set(p.operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {p.mode.get()});
-  set(p.operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {x.get()});
-  if (b) set(p.operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, {b.get()});
-  set(p.operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {y.get()});
-  finalize(p.operation, "a cuDNN operation on elements");
-  return p;
-}
-
-namespace {
-
-/// Everything that the choice of an engine depends on, and what it is timed with.
-DnnProblem described(const ConvolutionProblem& p) {
-  std::string key = "convolution";
-  const auto add = [&](const char* name, std::initializer_list<int64_t> values) {
-    add_numbers(key, name, values);
-  };
-  const ConvDims& d = p.dims;
+/// The product that a convolution of single pixels is, of images in channels-last.
+std::optional<MatmulDims> product_of(ConvolutionPass pass, const ConvDims& d) {
   const kernels::Window& w = d.window;
-  add("pass", {static_cast<int64_t>(p.pass)});
-  add("image", {d.x.N, d.x.C, d.x.H, d.x.W});
-  add("filters", {d.K, d.group_channels(), w.R, w.S});
-  add("strides", {w.stride_h, w.stride_w});
-  add("pads", {w.pad_top, w.pad_left, w.pad_bottom, w.pad_right});
-  add("dilations", {w.dilation_h, w.dilation_w});
-  key += p.channels_last ? " channels_last " : " row_major ";
-  key += name_of(p.operands) + ">" + name_of(p.result);
-  if (p.bias) key += p.relu ? " bias relu" : " bias";
-  if (p.tf32) key += " tf32";
-  add("workspace", {kConvolutionWorkspaceMax});
-  const auto bytes = [&](int64_t elements, bool is_result) {
-    return elements * element_bytes(is_result ? p.result : p.operands);
-  };
-  DnnProblem problem{
-      std::move(key),
-      {{ConvolutionGraph::kImage, bytes(d.x.elements(), p.pass == ConvolutionPass::kData)},
-       {ConvolutionGraph::kFilter, bytes(d.weight_elements(), p.pass == ConvolutionPass::kWeights)},
-       {ConvolutionGraph::kOutput, bytes(d.y().elements(), p.pass == ConvolutionPass::kForward)}}};
-  if (p.bias) problem.tensors.push_back({ConvolutionGraph::kBias, bytes(d.K, false)});
-  return problem;
-}
-
-}  // namespace
-
-std::optional<ConvolutionPlan> ConvolutionPlan::find(const Device& device,
-                                                     const ConvolutionProblem& problem) {
-  try {
-    ConvolutionGraph graph(problem, device.dnn());
-    auto plan = DnnPlan::find(device, graph.graph(), {problem.operands, problem.tf32},
-                              kConvolutionWorkspaceMax, described(problem));
-    if (plan) return ConvolutionPlan(problem, std::move(graph), std::move(*plan));
-  } catch (const CudaError& e) {
-    if (CUDNN_STATUS_CATEGORY(e.code()) != CUDNN_STATUS_NOT_SUPPORTED) throw;
+  const bool pixels = w.R == 1 && w.S == 1 && w.stride_h == 1 && w.stride_w == 1 &&
+                      w.pad_top + w.pad_left + w.pad_bottom + w.pad_right == 0 && d.group == 1;
+  if (!pixels) return std::nullopt;
+  const int64_t rows = d.x.N * d.x.H * d.x.W;
+  MatmulDims m;
+  switch (pass) {
+    case ConvolutionPass::kForward:  // y [rows, K] = x [rows, C] w', w [K, C]
+      m = {rows, d.K, d.x.C};
+      m.transpose_b = true;
+      break;
+    case ConvolutionPass::kData:  // dx [rows, C] = dy [rows, K] w
+      m = {rows, d.x.C, d.K};
+      break;
+    case ConvolutionPass::kWeights:  // dw [K, C] = dy' x, which come in the other order
+      m = {d.K, d.x.C, rows};
+      m.transpose_a = true;
+      break;
   }
-  return std::nullopt;
+  return m;
 }
-
-void ConvolutionPlan::run(const void* image, const void* filter, const void* output,
-                          const void* bias, void* workspace) const {
-  constexpr std::array<int64_t, 4> kNames{ConvolutionGraph::kImage, ConvolutionGraph::kFilter,
-                                          ConvolutionGraph::kOutput, ConvolutionGraph::kBias};
-  const std::array<const void*, 4> pointers{image, filter, output, bias};
-  const size_t count = problem_.bias ? 4 : 3;
-  plan_.run(std::span(kNames).first(count), std::span(pointers).first(count), workspace);
-}
-
-bool ConvolutionPlan::keeps_nan(const Device& device) const {
-  TRAINYARD_CHECK(problem_.bias, "NaN is put into a bias");
-  const ConvDims& d = problem_.dims;
-  const int64_t outputs = d.y().elements();
-  const int64_t bytes =
-      std::max(std::max(d.x.elements(), d.weight_elements()) * element_bytes(problem_.operands),
-               outputs * element_bytes(problem_.result));
-  const int64_t bias_bytes = d.K * element_bytes(problem_.operands);
-  // One piece of memory for x, w and y: whatever is read there, a sum with NaN is NaN.
-  const DeviceMemory tensors = device.allocate(bytes), bias = device.allocate(bias_bytes),
-                     workspace = device.allocate(std::max<int64_t>(workspace_bytes(), 1));
-  const auto set_bytes = [&](const DeviceMemory& memory, int value, int64_t count) {
-    check(cudaMemsetAsync(memory.get(), value, static_cast<size_t>(count), device.stream()),
-          "asking a cuDNN engine for its NaN");
-  };
-  set_bytes(tensors, 0, bytes);
-  set_bytes(bias, 0xFF, bias_bytes);  // NaN in every format
-  run(tensors.get(), tensors.get(), tensors.get(), bias.get(), workspace.get());
-  const int64_t sample = std::min<int64_t>(outputs, 4096);
-  std::vector<std::byte> made(static_cast<size_t>(sample * element_bytes(problem_.result)),
-                              std::byte{0xFF});
-  check(cudaMemcpyAsync(made.data(), tensors.get(), made.size(), cudaMemcpyDeviceToHost,
-                        device.stream()),
-        "reading a cuDNN engine's NaN");
-  device.synchronize();
-  const In y{made.data(), problem_.result};
-  for (int64_t i = 0; i < sample; ++i) {
-    if (!std::isnan(y[i])) return false;
-  }
-  return true;
-}
-
-namespace {
-
-/// What both operands are brought to.
-Format operands_of(const Convolution::Storage& s) { return s.a != Format::kF32 ? s.a : s.b; }
 
 }  // namespace
 
@@ -273,91 +79,241 @@ Convolution::Convolution(const Device& device, const std::string& name, Convolut
     : device_(device),
       pass_(pass),
       dims_(dims),
-      inner_(dims),
       channels_last_(channels_last),
       epilogue_(epilogue),
-      storage_(storage) {
-  const bool mixed = operands_of(storage) != storage.result;
-  for (const bool padded : {false, true}) {
-    if (padded && !is_asymmetric(dims.window)) continue;
-    for (const bool as_operands : {false, true}) {
-      if (as_operands && !mixed) continue;
-      for (const bool fused : {true, false}) {
-        if (fused && epilogue == Epilogue::kNone) continue;
-        if (prepare({fused, as_operands, padded})) return;
+      storage_(storage),
+      operands_(storage.a != Format::kF32 ? storage.a : storage.b) {
+  prepare_product();
+  for (const Engines which : {Engines::kFast, Engines::kNaive}) {
+    for (const bool padded : {false, true}) {
+      if (padded && !is_asymmetric(dims.window)) continue;
+      for (const Group& group : groups(padded)) {
+        if (!choose(group, which)) continue;
+        if (taken_.plan.has_value()) product_.reset();
+        return;
       }
     }
   }
-  const ImageDims y = dims.y();
-  const kernels::Window& w = dims.window;
+  refuse(name);
+}
+
+/// Its algorithm is chosen first, by itself: a choice among ways must not begin another.
+void Convolution::prepare_product() {
+  std::optional<MatmulDims> dims;
+  if (channels_last_) dims = product_of(pass_, dims_);
+  const bool has_result = storage_.result == Format::kF32 || storage_.result == operands_;
+  if (!dims.has_value() || !has_result) return;
+  dims->operands = operands_;
+  dims->c = storage_.result;
+  dims->tf32 = storage_.tf32;
+  if (Matmul::is_offered(device_, *dims)) product_.emplace(device_, *dims);
+}
+
+std::vector<Convolution::Group> Convolution::groups(bool padded) const {
+  const bool mixed = operands_ != storage_.result;
+  // A filter's gradient in 16 bits, rounded once and widened, comes before one in F32: cuDNN has
+  // its fast engines for the former, and untimed jobs take the first (docs/decisions/0038).
+  const bool rounded_first = pass_ == ConvolutionPass::kWeights;
+  std::vector<Group> groups;
+  for (const bool fused : {true, false}) {
+    if (fused && epilogue_ == Epilogue::kNone) continue;
+    Group& results = groups.emplace_back();
+    for (const bool as_operands : {rounded_first, !rounded_first}) {
+      if (as_operands && !mixed) continue;
+      Way& way = results.emplace_back();
+      way.fused = fused;
+      way.result_as_operands = as_operands;
+      way.padded = padded;
+      if (mixed) way.words = name_of(as_operands ? operands_ : storage_.result) + " ";
+    }
+  }
+  if (product_.has_value()) {
+    // Without tensor cores cuDNN's engines reach half of cuBLASLt's speed.
+    Group& first = groups.front();
+    const bool strict = operands_ == Format::kF32 && !storage_.tf32;
+    Way product;
+    product.is_product = true;
+    first.insert(strict ? first.begin() : first.end(), std::move(product));
+  }
+  return groups;
+}
+
+ConvolutionProblem Convolution::problem_of(const Way& way) const {
+  return {pass_,
+          way.padded ? with_symmetric_pads(dims_) : dims_,
+          channels_last_,
+          operands_,
+          way.result_as_operands ? operands_ : storage_.result,
+          way.fused,
+          way.fused && epilogue_ == Epilogue::kBiasRelu,
+          storage_.tf32};
+}
+
+bool Convolution::choose(const Group& group, Engines which) {
+  std::optional<Prepared> taken;
+  AlgorithmProblem algorithms;
+  algorithms.take = [&](const std::string& words) {
+    taken = restore(group, words);
+    return taken.has_value();
+  };
+  algorithms.take_first = [&]() -> std::optional<std::string> {
+    std::vector<Prepared> first = propose(group, which, /*first_alone=*/true);
+    if (first.empty()) return std::nullopt;
+    taken = std::move(first.front());
+    return words_of(*taken);
+  };
+  algorithms.time = [&] { return time(propose(group, which, /*first_alone=*/false)); };
+  const Way& way = *std::ranges::find(group, false, &Way::is_product);
+  const ConvolutionProblem problem = problem_of(way);
+  const bool any_result = !way.words.empty();
+  const std::string key = key_of(problem, workspace_max(problem), any_result);
+  for (const Way& w : group) {
+    if (w.is_product) continue;
+    std::string former = key_of(problem_of(w), kConvolutionWorkspaceLeast, /*any_result=*/false);
+    if (former != key) algorithms.former.push_back({std::move(former), w.words});
+  }
+  if (!device_.choose(key, algorithms)) return false;
+  if (taken->plan.has_value() && problem.relu && !taken->plan->keeps_nan(device_)) return false;
+  taken_ = std::move(*taken);
+  return true;
+}
+
+std::optional<Convolution::Prepared> Convolution::restore(const Group& group,
+                                                          std::string_view words) const {
+  for (const Way& way : group) {
+    if (way.is_product) {
+      if (words == kProductWord) return lay_out(way, std::nullopt);
+      continue;
+    }
+    if (!words.starts_with(way.words)) continue;
+    const std::optional<EngineChoice> choice = parse_engine(words.substr(way.words.size()));
+    if (!choice.has_value()) continue;
+    auto plan = ConvolutionPlan::restore(device_, problem_of(way), *choice);
+    if (plan.has_value()) return lay_out(way, std::move(plan));
+  }
+  return std::nullopt;
+}
+
+std::vector<Convolution::Prepared> Convolution::propose(const Group& group, Engines which,
+                                                        bool first_alone) const {
+  std::vector<Prepared> proposed;
+  const auto begin = std::chrono::steady_clock::now();
+  for (const Way& way : group) {
+    if (first_alone && !proposed.empty()) break;
+    if (way.is_product) {
+      proposed.push_back(lay_out(way, std::nullopt));
+      continue;
+    }
+    const ConvolutionProblem problem = problem_of(way);
+    size_t left = first_alone ? 1 : engines_max(operands_);
+    for (const EngineChoice& choice : convolution_engines(device_, problem, which)) {
+      auto plan = ConvolutionPlan::restore(device_, problem, choice);
+      if (!plan.has_value()) continue;
+      proposed.push_back(lay_out(way, std::move(plan)));
+      if (--left == 0 || std::chrono::steady_clock::now() - begin > kPlansTimeMax) break;
+    }
+  }
+  return proposed;
+}
+
+/// With what each way does besides: its conversions, and an epilogue of ours.
+std::optional<TimedChoice> Convolution::time(const std::vector<Prepared>& prepared) const {
+  std::vector<Candidate> candidates;
+  for (const Prepared& p : prepared) candidates.push_back({words_of(p), p.workspace_bytes});
+  const int64_t image = dims_.x.elements(), filter = dims_.weight_elements(),
+                output = dims_.y().elements();
+  const bool forward = pass_ == ConvolutionPass::kForward, data = pass_ == ConvolutionPass::kData;
+  const auto bytes = [](int64_t elements, Format format) {
+    return elements * element_bytes(format);
+  };
+  const std::array<int64_t, 4> operands{
+      bytes(data ? output : image, storage_.a),
+      bytes(forward || data ? filter : output, storage_.b),
+      bytes(forward ? output
+            : data  ? image
+                    : filter,
+            storage_.result),
+      epilogue_ == Epilogue::kNone ? 0 : bytes(dims_.K, Format::kF32)};
+  return time_candidates(
+      device_, candidates, operands, [&](size_t i, std::span<void* const> at, void* workspace) {
+        run(prepared[i], {at[0], storage_.a}, {at[1], storage_.b}, static_cast<const float*>(at[3]),
+            {at[2], storage_.result}, workspace);
+      });
+}
+
+Convolution::Prepared Convolution::lay_out(const Way& way,
+                                           std::optional<ConvolutionPlan> plan) const {
+  Prepared p;
+  p.way = way;
+  p.inner = problem_of(way).dims;
+  const auto form = [&](int64_t elements, bool is_needed, Format format) -> Form {
+    if (!is_needed) return {-1, format};
+    const Form f{p.workspace_bytes, format};
+    p.workspace_bytes += aligned(elements * element_bytes(format));
+    return f;
+  };
+  const Format made = way.result_as_operands ? operands_ : storage_.result;
+  // The filter's order is the parameter's where the two are the same.
+  const bool reorders =
+      channels_last_ && dims_.window.R * dims_.window.S > 1 && dims_.group_channels() > 1;
+  const int64_t image = p.inner.x.elements(), filter = dims_.weight_elements();
+  const int64_t output = dims_.y().elements();
+  const bool a_narrows = operands_ != storage_.a, b_narrows = operands_ != storage_.b;
+  const bool result_differs = made != storage_.result;
+  switch (pass_) {
+    case ConvolutionPass::kForward:
+      p.a = form(image, way.padded || a_narrows, operands_);
+      p.b = form(filter, reorders || b_narrows, operands_);
+      p.result = form(output, result_differs, made);
+      break;
+    case ConvolutionPass::kData:
+      p.a = form(output, a_narrows, operands_);
+      p.b = form(filter, reorders || b_narrows, operands_);
+      p.result = form(image, way.padded || result_differs, made);
+      break;
+    case ConvolutionPass::kWeights:
+      p.a = form(image, way.padded || a_narrows, operands_);
+      p.b = form(output, b_narrows, operands_);
+      p.result = form(filter, reorders || result_differs, made);
+      break;
+  }
+  p.added = form(dims_.K, way.fused && operands_ != Format::kF32, operands_);
+  p.plan_at = p.workspace_bytes;
+  p.workspace_bytes += plan.has_value() ? plan->workspace_bytes() : product_->workspace_bytes();
+  p.plan = std::move(plan);
+  return p;
+}
+
+std::string Convolution::words_of(const Prepared& p) {
+  return p.plan.has_value() ? p.way.words + cuda::words_of(p.plan->choice()) : kProductWord;
+}
+
+void Convolution::refuse(const std::string& name) const {
+  check_sound(device_, "looking for an engine of " + name);
+  const ImageDims y = dims_.y();
+  const kernels::Window& w = dims_.window;
   const auto shape = [](std::initializer_list<int64_t> sizes) {
     std::string text;
     for (const int64_t s : sizes) text += (text.empty() ? "[" : ", ") + std::to_string(s);
     return text + "]";
   };
   throw CudaError(name + ": cuDNN has no engine for this convolution: image " +
-                      shape({dims.x.N, dims.x.C, dims.x.H, dims.x.W}) + ", filters " +
-                      shape({dims.K, dims.group_channels(), w.R, w.S}) + ", output " +
+                      shape({dims_.x.N, dims_.x.C, dims_.x.H, dims_.x.W}) + ", filters " +
+                      shape({dims_.K, dims_.group_channels(), w.R, w.S}) + ", output " +
                       shape({y.N, y.C, y.H, y.W}) + ", strides " + shape({w.stride_h, w.stride_w}) +
                       ", pads " + shape({w.pad_top, w.pad_left, w.pad_bottom, w.pad_right}) +
                       ", dilations " + shape({w.dilation_h, w.dilation_w}) + ", group " +
-                      std::to_string(dims.group) + ", " + name_of(operands_of(storage)),
+                      std::to_string(dims_.group) + ", " + name_of(operands_),
                   CUDNN_STATUS_NOT_SUPPORTED, CudaFault::kProgram);
-}
-
-bool Convolution::prepare(const Way& way) {
-  inner_ = way.padded ? with_symmetric_pads(dims_) : dims_;
-  const Format operands = operands_of(storage_);
-  const Format made = way.result_as_operands ? operands : storage_.result;
-  const bool relu = way.fused && epilogue_ == Epilogue::kBiasRelu;
-  plan_ = ConvolutionPlan::find(
-      device_, {pass_, inner_, channels_last_, operands, made, way.fused, relu, storage_.tf32});
-  if (!plan_ || (relu && !plan_->keeps_nan(device_))) return false;
-  is_fused_ = way.fused;
-  // The filter's order is the parameter's where the two are the same.
-  const bool reorders =
-      channels_last_ && dims_.window.R * dims_.window.S > 1 && dims_.group_channels() > 1;
-  const int64_t image = inner_.x.elements(), filter = dims_.weight_elements();
-  const int64_t output = dims_.y().elements();
-  const bool a_narrows = operands != storage_.a, b_narrows = operands != storage_.b;
-  const bool result_differs = made != storage_.result;
-  workspace_bytes_ = 0;
-  switch (pass_) {
-    case ConvolutionPass::kForward:
-      a_ = form(image, way.padded || a_narrows, operands);
-      b_ = form(filter, reorders || b_narrows, operands);
-      result_ = form(output, result_differs, made);
-      break;
-    case ConvolutionPass::kData:
-      a_ = form(output, a_narrows, operands);
-      b_ = form(filter, reorders || b_narrows, operands);
-      result_ = form(image, way.padded || result_differs, made);
-      break;
-    case ConvolutionPass::kWeights:
-      a_ = form(image, way.padded || a_narrows, operands);
-      b_ = form(output, b_narrows, operands);
-      result_ = form(filter, reorders || result_differs, made);
-      break;
-  }
-  added_ = form(dims_.K, is_fused_ && operands != Format::kF32, operands);
-  plan_at_ = workspace_bytes_;
-  workspace_bytes_ += plan_->workspace_bytes();
-  return true;
-}
-
-Convolution::Form Convolution::form(int64_t elements, bool is_needed, Format format) {
-  if (!is_needed) return {-1, format};
-  const Form f{workspace_bytes_, format};
-  workspace_bytes_ += aligned(elements * element_bytes(format));
-  return f;
 }
 
 /// Between an image of the op and the larger one of the plan, whichever way; whole if they are of
 /// one size.
-void Convolution::copy_image(const ImageDims& from, In x, const ImageDims& to, Out y) const {
+void Convolution::copy_image(const Prepared& by, const ImageDims& from, In x, const ImageDims& to,
+                             Out y) const {
   const ImageStrides xs = strides_of(from, channels_last_), ys = strides_of(to, channels_last_);
   const ImageDims d{from.N, from.C, std::min(from.H, to.H), std::min(from.W, to.W)};
-  const kernels::Window &outer = dims_.window, &inner = inner_.window;
+  const kernels::Window &outer = dims_.window, &inner = by.inner.window;
   const int64_t down = outer.pad_top - inner.pad_top, right = outer.pad_left - inner.pad_left;
   if (from.elements() > to.elements()) x = x + (down * xs.h + right * xs.w);
   if (from.elements() < to.elements()) y = y + (down * ys.h + right * ys.w);
@@ -384,70 +340,81 @@ void Convolution::copy_filter(bool to_plan, In x, Out y) const {
   kernels::cuda::copy(box, x, y, device_.stream());
 }
 
-void Convolution::run(In a, In b, const float* bias, Out result, void* workspace) const {
+void Convolution::run(const Prepared& by, In a, In b, const float* bias, Out result,
+                      void* workspace) const {
   auto* memory = static_cast<std::byte*>(workspace);
   const auto piece = [&](const Form& f) { return Out{memory + f.at, f.format}; };
   const ImageDims y = dims_.y();
-  if (a_.at >= 0) {
-    const Out to = piece(a_);
+  if (by.a.at >= 0) {
+    const Out to = piece(by.a);
     if (pass_ == ConvolutionPass::kData) {
-      copy_image(y, a, y, to);
+      copy_image(by, y, a, y, to);
     } else {
-      if (inner_.x.elements() != dims_.x.elements()) {
+      if (by.inner.x.elements() != dims_.x.elements()) {
         Box<2> whole;
-        whole.append(inner_.x.elements(), {0, 1});
+        whole.append(by.inner.x.elements(), {0, 1});
         kernels::cuda::zero(whole, to, device_.stream());
       }
-      copy_image(dims_.x, a, inner_.x, to);
+      copy_image(by, dims_.x, a, by.inner.x, to);
     }
     a = to;
   }
-  if (b_.at >= 0) {
-    const Out to = piece(b_);
+  if (by.b.at >= 0) {
+    const Out to = piece(by.b);
     if (pass_ == ConvolutionPass::kWeights) {
-      copy_image(y, b, y, to);
+      copy_image(by, y, b, y, to);
     } else {
       copy_filter(/*to_plan=*/true, b, to);
     }
     b = to;
   }
-  const void* added = is_fused_ ? bias : nullptr;
-  if (added_.at >= 0) {
-    const Out to = piece(added_);
+  const void* added = by.way.fused ? bias : nullptr;
+  if (by.added.at >= 0) {
+    const Out to = piece(by.added);
     kernels::cuda::convert(dims_.K, {bias}, to, device_.stream());
     added = to.data;
   }
-  const Out made = result_.at >= 0 ? piece(result_) : result;
-  void* const spare = memory == nullptr ? nullptr : memory + plan_at_;
-  switch (pass_) {
-    case ConvolutionPass::kForward:
-      plan_->run(a.data, b.data, made.data, added, spare);
-      break;
-    case ConvolutionPass::kData:
-      plan_->run(made.data, b.data, a.data, nullptr, spare);
-      break;
-    case ConvolutionPass::kWeights:
-      plan_->run(a.data, made.data, b.data, nullptr, spare);
-      break;
-  }
-  if (result_.at >= 0) {
+  const Out made = by.result.at >= 0 ? piece(by.result) : result;
+  compute(by, a.data, b.data, added, made.data, memory == nullptr ? nullptr : memory + by.plan_at);
+  if (by.result.at >= 0) {
     switch (pass_) {
       case ConvolutionPass::kForward:
-        copy_image(y, made, y, result);
+        copy_image(by, y, made, y, result);
         break;
       case ConvolutionPass::kData:
-        copy_image(inner_.x, made, dims_.x, result);
+        copy_image(by, by.inner.x, made, dims_.x, result);
         break;
       case ConvolutionPass::kWeights:
         copy_filter(/*to_plan=*/false, made, result);
         break;
     }
   }
-  if (is_fused_ || epilogue_ == Epilogue::kNone) return;
+  if (by.way.fused || epilogue_ == Epilogue::kNone) return;
   if (epilogue_ == Epilogue::kBiasRelu) {
     kernels::cuda::bias_relu(y, channels_last_, bias, result, device_.stream());
   } else {
     add_image_bias(device_, y, strides_of(y, channels_last_), bias, result);
+  }
+}
+
+/// The engine's part, or the product.
+void Convolution::compute(const Prepared& by, const void* a, const void* b, const void* added,
+                          void* result, void* workspace) const {
+  const bool weights = pass_ == ConvolutionPass::kWeights;
+  if (!by.plan.has_value()) {
+    product_->run(weights ? b : a, weights ? a : b, nullptr, result, workspace);
+    return;
+  }
+  switch (pass_) {
+    case ConvolutionPass::kForward:
+      by.plan->run(a, b, result, added, workspace);
+      break;
+    case ConvolutionPass::kData:
+      by.plan->run(result, b, a, nullptr, workspace);
+      break;
+    case ConvolutionPass::kWeights:
+      by.plan->run(a, result, b, nullptr, workspace);
+      break;
   }
 }
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <functional>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -135,17 +133,31 @@ std::vector<BackendDescriptor> propose_engines(cudnnBackendDescriptor_t graph,
                          CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, count);
 }
 
-bool is_allowed(cudnnBackendDescriptor_t engine_config, const DnnArithmetic& arithmetic) {
+namespace {
+
+std::vector<cudnnBackendNumericalNote_t> notes_of(cudnnBackendDescriptor_t engine_config) {
   const auto engine = get_descriptors(engine_config, CUDNN_ATTR_ENGINECFG_ENGINE,
                                       CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
-  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+  std::vector<cudnnBackendNumericalNote_t> notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   int64_t count = 0;
   check(cudnnBackendGetAttribute(engine.at(0).get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
                                  CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count,
                                  notes.data()),
         "reading the notes of a cuDNN engine");
+  notes.resize(static_cast<size_t>(count));
+  return notes;
+}
+
+/// cuDNN 9.19 has the note at its engine 0 of each pass alone, which works without tiles.
+bool is_naive(cudnnBackendDescriptor_t engine_config) {
+  return std::ranges::count(notes_of(engine_config), CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP) > 0;
+}
+
+}  // namespace
+
+bool is_allowed(cudnnBackendDescriptor_t engine_config, const DnnArithmetic& arithmetic) {
   const bool is_f32 = arithmetic.operands == Format::kF32;
-  return std::none_of(notes.begin(), notes.begin() + count, [&](cudnnBackendNumericalNote_t note) {
+  return std::ranges::none_of(notes_of(engine_config), [&](cudnnBackendNumericalNote_t note) {
     switch (note) {
       case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
       case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
@@ -207,18 +219,24 @@ RestoredEngine restore_engine(cudnnBackendDescriptor_t graph, const EngineChoice
   return restored;
 }
 
+std::vector<EngineChoice> allowed_engines(cudnnBackendDescriptor_t graph,
+                                          const DnnArithmetic& arithmetic, Engines which,
+                                          cudnnBackendDescriptor_t properties) {
+  std::vector<EngineChoice> engines;
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    for (const BackendDescriptor& config : propose_engines(graph, mode, properties)) {
+      if (!is_allowed(config.get(), arithmetic)) continue;
+      if (is_naive(config.get()) != (which == Engines::kNaive)) continue;
+      EngineChoice choice = choice_of(config.get());
+      if (std::ranges::count(engines, choice) == 0) engines.push_back(std::move(choice));
+    }
+  }
+  return engines;
+}
+
 namespace {
 
-constexpr size_t kPlansMax = 4;  // that are timed
 constexpr std::string_view kEngineWord = "cudnn engine=";
-
-std::string text_of(const EngineChoice& choice) {
-  std::string text = std::string(kEngineWord) + std::to_string(choice.engine);
-  for (const EngineChoice::Knob& knob : choice.knobs) {
-    text += " " + std::to_string(knob.type) + "=" + std::to_string(knob.value);
-  }
-  return text;
-}
 
 /// Reads a number off the front.
 std::optional<int64_t> take_number(std::string_view& text) {
@@ -234,7 +252,17 @@ bool take_char(std::string_view& text, char c) {
   return true;
 }
 
-std::optional<EngineChoice> parse_choice(std::string_view text) {
+}  // namespace
+
+std::string words_of(const EngineChoice& choice) {
+  std::string text = std::string(kEngineWord) + std::to_string(choice.engine);
+  for (const EngineChoice::Knob& knob : choice.knobs) {
+    text += " " + std::to_string(knob.type) + "=" + std::to_string(knob.value);
+  }
+  return text;
+}
+
+std::optional<EngineChoice> parse_engine(std::string_view text) {
   if (!text.starts_with(kEngineWord)) return std::nullopt;
   text.remove_prefix(kEngineWord.size());
   EngineChoice choice;
@@ -253,85 +281,39 @@ std::optional<EngineChoice> parse_choice(std::string_view text) {
   return choice;
 }
 
-}  // namespace
-
 std::optional<DnnPlan> DnnPlan::find(const Device& device, cudnnBackendDescriptor_t graph,
-                                     const DnnArithmetic& arithmetic, int64_t workspace_max,
-                                     const DnnProblem& problem) {
-  // Hands over what may be used, best first as the library proposes it, until so many were taken.
-  // The fallback is asked where the first mode led to nothing.
-  const auto for_allowed = [&](size_t most, const std::function<bool(BackendDescriptor)>& take) {
-    size_t taken = 0;
-    for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-      for (BackendDescriptor& engine : propose_engines(graph, mode)) {
-        if (is_allowed(engine.get(), arithmetic) && take(std::move(engine))) ++taken;
-        if (taken == most) return;
-      }
-      if (taken > 0) return;
-    }
-  };
-  const auto restore = [&](const EngineChoice& choice) -> std::optional<DnnPlan> {
-    try {
-      DnnPlan plan(device);
-      RestoredEngine engine = restore_engine(graph, choice);
-      if (is_allowed(engine.config.get(), arithmetic) &&
-          plan.take(std::move(engine), workspace_max)) {
-        return plan;
-      }
-    } catch (const CudaError& e) {
-      if (e.fault() != CudaFault::kProgram) throw;
-    }
-    return std::nullopt;
-  };
-  std::optional<DnnPlan> found;
-  AlgorithmProblem algorithms;
-  algorithms.take = [&](const std::string& text) {
-    found.reset();
-    const std::optional<EngineChoice> choice = parse_choice(text);
-    if (choice.has_value()) found = restore(*choice);
-    return found.has_value();
-  };
-  algorithms.take_first = [&]() -> std::optional<std::string> {
-    found.reset();
-    for_allowed(1, [&](BackendDescriptor config) {
-      DnnPlan plan(device);
-      if (plan.take({{}, std::move(config)}, workspace_max)) found = std::move(plan);
-      return found.has_value();
-    });
-    if (!found.has_value()) return std::nullopt;
-    return text_of(found->choice());
-  };
-  algorithms.time = [&] {
-    std::vector<DnnPlan> plans;
-    std::vector<Candidate> candidates;
-    for_allowed(kPlansMax, [&](BackendDescriptor config) {
-      std::optional<DnnPlan> plan = restore(choice_of(config.get()));
-      if (!plan.has_value()) return false;  // it could not be taken again
-      candidates.push_back({text_of(plan->choice()), plan->workspace_bytes()});
-      plans.push_back(std::move(*plan));
-      return true;
-    });
-    std::vector<int64_t> names, bytes;
-    for (const DnnProblem::Tensor& t : problem.tensors) {
-      names.push_back(t.name);
-      bytes.push_back(t.bytes);
-    }
-    return time_candidates(
-        device, candidates, bytes, [&](size_t i, std::span<void* const> at, void* workspace) {
-          plans[i].run(names, std::vector<const void*>(at.begin(), at.end()), workspace);
-        });
-  };
+                                     const DnnArithmetic& arithmetic, int64_t workspace_max) {
   try {
-    if (problem.key.empty()) {
-      (void)algorithms.take_first();
-    } else {
-      (void)device.choose(problem.key, algorithms);
+    for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+      for (BackendDescriptor& config : propose_engines(graph, mode)) {
+        DnnPlan plan(device);
+        if (is_allowed(config.get(), arithmetic) &&
+            plan.take({{}, std::move(config)}, workspace_max)) {
+          return plan;
+        }
+      }
     }
   } catch (const CudaError& e) {
     if (CUDNN_STATUS_CATEGORY(e.code()) != CUDNN_STATUS_NOT_SUPPORTED) throw;
-    return std::nullopt;
   }
-  return found;
+  return std::nullopt;
+}
+
+std::optional<DnnPlan> DnnPlan::restore(const Device& device, cudnnBackendDescriptor_t graph,
+                                        const DnnArithmetic& arithmetic, int64_t workspace_max,
+                                        const EngineChoice& choice) {
+  try {
+    DnnPlan plan(device);
+    RestoredEngine engine = restore_engine(graph, choice);
+    if (is_allowed(engine.config.get(), arithmetic) &&
+        plan.take(std::move(engine), workspace_max)) {
+      return plan;
+    }
+  } catch (const CudaError& e) {
+    if (e.fault() != CudaFault::kProgram) throw;
+    check_sound(device, e.what());  // else a kernel that went astray would look like a refusal
+  }
+  return std::nullopt;
 }
 
 bool DnnPlan::take(RestoredEngine engine, int64_t workspace_max) {
@@ -339,7 +321,10 @@ bool DnnPlan::take(RestoredEngine engine, int64_t workspace_max) {
   dnn::set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, device_->dnn());
   dnn::set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {engine.config.get()});
   // An engine may refuse in its own words; the next is asked.
-  if (cudnnBackendFinalize(plan.get()) != CUDNN_STATUS_SUCCESS) return false;
+  if (cudnnBackendFinalize(plan.get()) != CUDNN_STATUS_SUCCESS) {
+    check_sound(*device_, "making a cuDNN plan");
+    return false;
+  }
   workspace_bytes_ = dnn::get<int64_t>(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
   if (workspace_bytes_ > workspace_max) return false;
   choice_ = choice_of(engine.config.get());

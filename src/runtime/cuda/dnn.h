@@ -2,9 +2,9 @@
 // engine.
 //
 // cuDNN is told what is computed as a small graph of descriptors (tensors and operations) and
-// proposes engines for it. Which one is taken is decided here, when a kernel is prepared, among
-// those that are deterministic, round as the problem says, need no more workspace than the budget,
-// and of which a plan can be made: a recorded one, or the fastest of the first few
+// proposes engines for it. Which one is taken is decided when a kernel is prepared, among those
+// that are deterministic, round as the problem says, need no more workspace than the budget, and of
+// which a plan can be made: the first, or for convolutions a recorded one or the fastest
 // (src/runtime/algorithms.h).
 #pragma once
 
@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/cuda/view.h"
@@ -129,10 +130,25 @@ struct EngineChoice {
   int64_t engine = -1;
   struct Knob {
     int64_t type, value;
+    bool operator==(const Knob&) const = default;
   };
   std::vector<Knob> knobs;
+  bool operator==(const EngineChoice&) const = default;
 };
 EngineChoice choice_of(cudnnBackendDescriptor_t engine_config);
+/// As it is recorded, and back; nothing for other words.
+std::string words_of(const EngineChoice& choice);
+std::optional<EngineChoice> parse_engine(std::string_view words);
+
+enum class Engines : uint8_t {
+  kFast,
+  /// Plain loops, which take any shape and up to 150 times as long: a last resort.
+  kNaive,
+};
+/// What both heuristics propose and is_allowed(), best first, each once.
+std::vector<EngineChoice> allowed_engines(cudnnBackendDescriptor_t graph,
+                                          const DnnArithmetic& arithmetic, Engines which,
+                                          cudnnBackendDescriptor_t properties = nullptr);
 
 /// An engine and its knobs as they were chosen. The config refers to the others.
 struct RestoredEngine {
@@ -143,24 +159,16 @@ struct RestoredEngine {
 RestoredEngine restore_engine(cudnnBackendDescriptor_t graph, const EngineChoice& choice,
                               cudnnBackendDescriptor_t properties = nullptr);
 
-/// What the choice of an engine is recorded by, and what it is timed with.
-struct DnnProblem {
-  std::string key;  // tells all that the choice depends on; empty: the first engine is taken
-  struct Tensor {
-    int64_t name, bytes;
-  };
-  /// Those that have memory. Any numbers in them must do.
-  std::vector<Tensor> tensors;
-};
-
-/// A plan of an engine, and how it is run.
+/// A plan of an engine, and how it is run. Its graph was made for the device, and outlives it.
 class DnnPlan {
  public:
-  /// Nothing if cuDNN has no engine for the graph that is allowed. The graph was made for the
-  /// device, and outlives the plan.
+  /// Of the first engine that may be used; nothing if cuDNN has none.
   static std::optional<DnnPlan> find(const Device& device, cudnnBackendDescriptor_t graph,
-                                     const DnnArithmetic& arithmetic, int64_t workspace_max,
-                                     const DnnProblem& problem = {});
+                                     const DnnArithmetic& arithmetic, int64_t workspace_max);
+  /// Of a choice. Nothing if the library does not take it for this graph, or it may not be used.
+  static std::optional<DnnPlan> restore(const Device& device, cudnnBackendDescriptor_t graph,
+                                        const DnnArithmetic& arithmetic, int64_t workspace_max,
+                                        const EngineChoice& choice);
   int64_t workspace_bytes() const { return workspace_bytes_; }
   const EngineChoice& choice() const { return choice_; }
   /// Asynchronous on the device's stream. `names` of the graph's tensors that have memory, and

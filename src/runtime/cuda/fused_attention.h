@@ -27,7 +27,8 @@
 namespace trainyard::cuda {
 
 /// Most that ds may need in workspace, 2 bytes for each pair of positions of a head; a batch that
-/// needs more is computed in parts. A fixed budget, as kConvolutionWorkspaceMax is.
+/// needs more is computed in parts. A fixed budget: the choice does not depend on what happens to
+/// be free.
 constexpr int64_t kAttentionWorkspaceMax = int64_t{512} << 20;
 
 /// Bytes of ds of so many sequences and heads, as engines keep it.

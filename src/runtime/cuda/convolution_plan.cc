@@ -1,0 +1,252 @@
+#include "src/runtime/cuda/convolution_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+#include "src/base/check.h"
+#include "src/runtime/cuda/kernels.h"
+
+namespace trainyard::cuda {
+namespace {
+
+using dnn::create;
+using dnn::finalize;
+using dnn::set;
+using kernels::ConvDims;
+using kernels::ImageDims;
+using kernels::ImageStrides;
+using kernels::cuda::In;
+
+BackendDescriptor make_tensor(int64_t name, const ImageDims& d, const ImageStrides& s,
+                              cudnnDataType_t type, bool is_virtual = false) {
+  return dnn::make_tensor(name, {d.N, d.C, d.H, d.W}, {s.n, s.c, s.h, s.w}, type, is_virtual);
+}
+
+BackendDescriptor make_convolution(const kernels::Window& w) {
+  using Pair = std::array<int64_t, 2>;
+  BackendDescriptor c = create(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  set(c, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
+  set(c, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
+  set(c, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t{2});
+  set(c, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, Pair{w.stride_h, w.stride_w});
+  set(c, CUDNN_ATTR_CONVOLUTION_DILATIONS, Pair{w.dilation_h, w.dilation_w});
+  set(c, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, Pair{w.pad_top, w.pad_left});
+  set(c, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, Pair{w.pad_bottom, w.pad_right});
+  finalize(c, "a cuDNN convolution");
+  return c;
+}
+
+/// The attributes of the three operations, which mean the same under other names.
+struct OperationNames {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t image, filter, output, convolution, alpha, beta;
+};
+OperationNames names_of(ConvolutionPass pass) {
+  switch (pass) {
+    case ConvolutionPass::kForward:
+      break;
+    case ConvolutionPass::kData:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case ConvolutionPass::kWeights:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+  }
+  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+}
+
+// Sums of slices that an engine joins afterwards, and filters in another order.
+constexpr int64_t kWorkspaceBesides = int64_t{32} << 20;
+
+}  // namespace
+
+ImageDims filter_dims(const ConvDims& d) {
+  return {d.K, d.group_channels(), d.window.R, d.window.S};
+}
+
+ImageStrides strides_of(const ImageDims& d, bool channels_last) {
+  return channels_last ? ImageStrides::channels_last(d) : ImageStrides::row_major(d);
+}
+
+int64_t workspace_max(const ConvolutionProblem& p) {
+  const auto bytes = [&](int64_t elements, ConvolutionPass made_by) {
+    return elements * element_bytes(p.pass == made_by ? p.result : p.operands);
+  };
+  const int64_t operands = bytes(p.dims.x.elements(), ConvolutionPass::kData) +
+                           bytes(p.dims.weight_elements(), ConvolutionPass::kWeights) +
+                           bytes(p.dims.y().elements(), ConvolutionPass::kForward);
+  return std::max(kConvolutionWorkspaceLeast, operands + kWorkspaceBesides);
+}
+
+std::string key_of(const ConvolutionProblem& p, int64_t workspace, bool any_result) {
+  std::string key = "convolution";
+  const auto add = [&](const char* name, std::initializer_list<int64_t> values) {
+    add_numbers(key, name, values);
+  };
+  const ConvDims& d = p.dims;
+  const kernels::Window& w = d.window;
+  add("pass", {static_cast<int64_t>(p.pass)});
+  add("image", {d.x.N, d.x.C, d.x.H, d.x.W});
+  add("filters", {d.K, d.group_channels(), w.R, w.S});
+  add("strides", {w.stride_h, w.stride_w});
+  add("pads", {w.pad_top, w.pad_left, w.pad_bottom, w.pad_right});
+  add("dilations", {w.dilation_h, w.dilation_w});
+  key += p.channels_last ? " channels_last " : " row_major ";
+  key += any_result ? name_of(p.operands) : name_of(p.operands) + ">" + name_of(p.result);
+  if (p.bias) key += p.relu ? " bias relu" : " bias";
+  if (p.tf32) key += " tf32";
+  add("workspace", {workspace});
+  return key;
+}
+
+ConvolutionGraph::ConvolutionGraph(const ConvolutionProblem& p, cudnnHandle_t handle) {
+  const ConvDims& d = p.dims;
+  const ImageDims y = d.y(), w = filter_dims(d);
+  const bool forward = p.pass == ConvolutionPass::kForward;
+  const auto type = [&](bool is_result) {
+    return dnn::data_type(is_result ? p.result : p.operands);
+  };
+  image_ = make_tensor(kImage, d.x, strides_of(d.x, p.channels_last),
+                       type(p.pass == ConvolutionPass::kData));
+  filter_ = make_tensor(kFilter, w, strides_of(w, p.channels_last),
+                        type(p.pass == ConvolutionPass::kWeights));
+  output_ = make_tensor(kOutput, y, strides_of(y, p.channels_last), type(forward));
+  convolution_ = make_convolution(d.window);
+  const auto make_between = [&](Name name) {
+    return make_tensor(name, y, strides_of(y, p.channels_last), CUDNN_DATA_FLOAT,
+                       /*is_virtual=*/true);
+  };
+  if (p.bias) {
+    const ImageDims b{1, d.K, 1, 1};
+    product_ = make_between(kProduct);
+    bias_ = make_tensor(kBias, b, strides_of(b, p.channels_last), type(false));
+  }
+  if (p.relu) sum_ = make_between(kSum);
+  const OperationNames names = names_of(p.pass);
+  operation_ = create(names.type);
+  set(operation_, names.image, {image_.get()});
+  set(operation_, names.filter, {filter_.get()});
+  set(operation_, names.output, {p.bias ? product_.get() : output_.get()});
+  set(operation_, names.convolution, {convolution_.get()});
+  set(operation_, names.alpha, 1.0f);
+  set(operation_, names.beta, 0.0f);
+  finalize(operation_, "a cuDNN convolution operation");
+  if (!p.bias) {
+    graph_ = dnn::make_graph({operation_.get()}, handle);
+    return;
+  }
+  addition_ = make_pointwise(CUDNN_POINTWISE_ADD, product_, bias_, p.relu ? sum_ : output_);
+  if (!p.relu) {
+    graph_ = dnn::make_graph({operation_.get(), addition_.operation.get()}, handle);
+    return;
+  }
+  relu_ = make_pointwise(CUDNN_POINTWISE_RELU_FWD, sum_, nullptr, output_);
+  graph_ =
+      dnn::make_graph({operation_.get(), addition_.operation.get(), relu_.operation.get()}, handle);
+}
+
+ConvolutionGraph::Pointwise ConvolutionGraph::make_pointwise(cudnnPointwiseMode_t mode,
+                                                             const BackendDescriptor& x,
+                                                             const BackendDescriptor& b,
+                                                             const BackendDescriptor& y) {
+  Pointwise p{create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR),
+              create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)};
+  set(p.mode, CUDNN_ATTR_POINTWISE_MODE, mode);
+  set(p.mode, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+  if (mode == CUDNN_POINTWISE_RELU_FWD) {
+    set(p.mode, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_PROPAGATE_NAN);
+  }
+  finalize(p.mode, "a cuDNN function of elements");
+  set(p.operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {p.mode.get()});
+  set(p.operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {x.get()});
+  if (b) set(p.operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, {b.get()});
+  set(p.operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {y.get()});
+  finalize(p.operation, "a cuDNN operation on elements");
+  return p;
+}
+
+std::vector<EngineChoice> convolution_engines(const Device& device,
+                                              const ConvolutionProblem& problem, Engines which) {
+  try {
+    const ConvolutionGraph graph(problem, device.dnn());
+    return allowed_engines(graph.graph(), {problem.operands, problem.tf32}, which);
+  } catch (const CudaError& e) {
+    if (CUDNN_STATUS_CATEGORY(e.code()) != CUDNN_STATUS_NOT_SUPPORTED) throw;
+  }
+  return {};
+}
+
+std::optional<ConvolutionPlan> ConvolutionPlan::restore(const Device& device,
+                                                        const ConvolutionProblem& problem,
+                                                        const EngineChoice& choice) {
+  try {
+    ConvolutionGraph graph(problem, device.dnn());
+    auto plan = DnnPlan::restore(device, graph.graph(), {problem.operands, problem.tf32},
+                                 workspace_max(problem), choice);
+    if (plan) return ConvolutionPlan(problem, std::move(graph), std::move(*plan));
+  } catch (const CudaError& e) {
+    if (CUDNN_STATUS_CATEGORY(e.code()) != CUDNN_STATUS_NOT_SUPPORTED) throw;
+  }
+  return std::nullopt;
+}
+
+void ConvolutionPlan::run(const void* image, const void* filter, const void* output,
+                          const void* bias, void* workspace) const {
+  constexpr std::array<int64_t, 4> kNames{ConvolutionGraph::kImage, ConvolutionGraph::kFilter,
+                                          ConvolutionGraph::kOutput, ConvolutionGraph::kBias};
+  const std::array<const void*, 4> pointers{image, filter, output, bias};
+  const size_t count = problem_.bias ? 4 : 3;
+  plan_.run(std::span(kNames).first(count), std::span(pointers).first(count), workspace);
+}
+
+bool ConvolutionPlan::keeps_nan(const Device& device) const {
+  TRAINYARD_CHECK(problem_.bias, "NaN is put into a bias");
+  const ConvDims& d = problem_.dims;
+  const int64_t outputs = d.y().elements();
+  const int64_t bytes =
+      std::max(std::max(d.x.elements(), d.weight_elements()) * element_bytes(problem_.operands),
+               outputs * element_bytes(problem_.result));
+  const int64_t bias_bytes = d.K * element_bytes(problem_.operands);
+  // One piece of memory for x, w and y: whatever is read there, a sum with NaN is NaN.
+  const DeviceMemory tensors = device.allocate(bytes), bias = device.allocate(bias_bytes),
+                     workspace = device.allocate(std::max<int64_t>(workspace_bytes(), 1));
+  const auto set_bytes = [&](const DeviceMemory& memory, int value, int64_t count) {
+    check(cudaMemsetAsync(memory.get(), value, static_cast<size_t>(count), device.stream()),
+          "asking a cuDNN engine for its NaN");
+  };
+  set_bytes(tensors, 0, bytes);
+  set_bytes(bias, 0xFF, bias_bytes);  // NaN in every format
+  run(tensors.get(), tensors.get(), tensors.get(), bias.get(), workspace.get());
+  const int64_t sample = std::min<int64_t>(outputs, 4096);
+  std::vector<std::byte> made(static_cast<size_t>(sample * element_bytes(problem_.result)),
+                              std::byte{0xFF});
+  check(cudaMemcpyAsync(made.data(), tensors.get(), made.size(), cudaMemcpyDeviceToHost,
+                        device.stream()),
+        "reading a cuDNN engine's NaN");
+  device.synchronize();
+  const In y{made.data(), problem_.result};
+  for (int64_t i = 0; i < sample; ++i) {
+    if (!std::isnan(y[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace trainyard::cuda
