@@ -246,9 +246,13 @@ void differentiate_eights(int32_t packs, int32_t groups, BatchVectors vectors, c
     const EightFloats mean = load_vector(vectors.mean, group),
                       inv_std = load_vector(vectors.inv_std, group),
                       scale = load_vector(vectors.scale, group);
+    const auto* of_means = reinterpret_cast<const float*>(means);
+    const EightFloats first = load_vector(of_means, 2 * group),
+                      second = load_vector(of_means, 2 * group + 1);
     TRAINYARD_UNROLL
     for (int k = 0; k < 8; ++k) {
-      const Two m = means[8 * group + k];
+      const float* const from = k < 4 ? first.v + 2 * k : second.v + 2 * (k - 4);
+      const Two m{from[0], from[1]};
       p[k] = inv_std.v[k] * scale.v[k];
       q[k] = -inv_std.v[k] * inv_std.v[k] * m.products;
       r[k] = -inv_std.v[k] * m.gradients - q[k] * mean.v[k];
@@ -315,7 +319,7 @@ bool takes_channel_eights(const BatchNormDims& d, const ImageStrides& s,
   constexpr int64_t kChannelsMax = int64_t{1} << 20;  // a step of the grid is as many eights
   bool aligned = takes_eight(d.x.elements(), tensors);
   for (const float* v : vectors) aligned &= takes_eight(d.x.C, {In{v}});
-  return aligned && d.x.C % 8 == 0 && d.x.C <= kChannelsMax && s.c == 1 && s.w == d.x.C;
+  return aligned && d.x.C % 8 == 0 && d.x.C <= kChannelsMax && s.c == 1;
 }
 
 int64_t channel_eights_workspace_bytes(const BatchNormDims& d) {

@@ -110,6 +110,7 @@ std::vector<NormCase> norm_cases() {
       cases.push_back({{37, 264, 1, 1}, true, x, dy, relu});   // more eights than a block has lanes
       cases.push_back({{2, 16, 3, 3}, true, x, dy, relu, 1});  // nothing is aligned
       cases.push_back({{2, 16, 5, 8}, false, x, dy, relu});
+      cases.push_back({{9, 40, 1, 1}, false, x, dy, relu});  // one pixel: channels side by side
     }
   }
   return cases;
