@@ -36,7 +36,7 @@ function(trainyard_precompiled target set)
   endif()
 endfunction()
 
-file(WRITE ${PROJECT_BINARY_DIR}/precompiled.cc "")
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cc CONTENT "")  # a target needs a source
 add_library(trainyard_precompiled_standard OBJECT ${PROJECT_BINARY_DIR}/precompiled.cc)
 target_link_libraries(trainyard_precompiled_standard PUBLIC trainyard_options PRIVATE trainyard_warnings)
 trainyard_precompile(trainyard_precompiled_standard ${TRAINYARD_STANDARD_HEADERS})

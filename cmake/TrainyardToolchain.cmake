@@ -18,10 +18,13 @@ endif()
 
 find_program(TRAINYARD_CCACHE ccache)
 if(TRAINYARD_CCACHE)
-  # Without these ccache does not keep what includes a precompiled header. The precompiled header's own content counts.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+  # Builds of one checkout (release, engine-only), and checkouts, share objects, which ccache allows only if it looks at
+  # paths from the build folder. Without the sloppiness it keeps nothing that includes a precompiled header; the
+  # precompiled header's content counts all the same.
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TRAINYARD_CCACHE})
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${TRAINYARD_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
 endif()
 find_program(TRAINYARD_MOLD mold)
 if(TRAINYARD_MOLD)

@@ -10,7 +10,3 @@ build_jobs() {
   if ((by_memory < 1)); then by_memory=1; fi
   echo $((cores < by_memory ? cores : by_memory))
 }
-
-# Two builds of one checkout (release, engine-only) share compiled objects through ccache only if it ignores the
-# folder that the compiler runs in.
-export CCACHE_NOHASHDIR=1
