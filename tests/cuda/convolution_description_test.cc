@@ -257,6 +257,9 @@ TEST(ConvolutionDescription, NoNetworkNeedsTheNaiveEngine) {
     const BackendDescriptor device = newer ? h100() : a100();
     if (!device) GTEST_SKIP() << "this cuDNN describes devices in another way";
     for (const ConvDims& d : convolutions_of_networks()) {
+      // The older one is asked about those alone for which 256 MiB are too few.
+      const bool large = workspace_max({ConvolutionPass::kForward, d}) > kConvolutionWorkspaceLeast;
+      if (!newer && !large) continue;
       for (const ConvolutionPass pass :
            {ConvolutionPass::kForward, ConvolutionPass::kData, ConvolutionPass::kWeights}) {
         for (const auto& [format, tf32] :
