@@ -28,7 +28,7 @@ def of_gtest(output):
                     said.append(lines[at].strip())
             failures.append(f"{test}: {', '.join(case) + ': ' if case else ''}{'; '.join(said)[:SAID_MAX]}")
         elif line.startswith("[  FAILED  ] ") and line.rstrip().endswith("ms)"):
-            names.append(line[13:].split()[0])
+            names.append(line[13:].split()[0].rstrip(","))
     return failures + [f"{name} failed" for name in names if not any(f.startswith(name + ": ") for f in failures)] + \
         ([f"{test} had not ended"] if test and not re.search(rf"\] {re.escape(test)}\b.* ms\)", output) else [])
 
