@@ -223,7 +223,21 @@ class DaemonOnAGpu(unittest.TestCase):
         self.assertEqual(*digests)
 
 
+class AtOnce(unittest.TextTestResult):
+    """Says what failed when it fails, too: the end may not be reached."""
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.stream.writeln(self.failures[-1][1])
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.stream.writeln(self.errors[-1][1])
+
+
 if __name__ == "__main__":
-    # Ended by its time limit: the daemon must not stay behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    unittest.main(verbosity=2)
+    def stop(*_):  # its time is over. unittest would take an exception for the failure of one test
+        DaemonOnAGpu.tearDownClass()
+        os._exit(143)
+    signal.signal(signal.SIGTERM, stop)
+    unittest.main(testRunner=unittest.TextTestRunner(verbosity=2, resultclass=AtOnce))

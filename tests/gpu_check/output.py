@@ -49,7 +49,12 @@ def of_unittest(output):
         reasons = re.findall(r"^\w[\w.]*(?:Error|Exception|Exit|Interrupt|Expired)\b.*(?:\n(?!-{70}).+)?", block, re.MULTILINE)
         found.append(f"{name}: {reasons[-1] if reasons else ''}".replace("\n", "; ")[:SAID_MAX])
     begun = re.findall(r"^(\w+) \(.*?\) \.\.\. (.*)$", output, re.MULTILINE)
-    return found + [f"{name} had not ended" for name, said in begun if not re.search(r"ok|FAIL|ERROR|skipped", said)]
+    for name, said in begun:
+        if not re.match(r"ok|FAIL|ERROR|skipped", said):
+            found.append(f"{name} had not ended")
+        elif not said.startswith(("ok", "skipped")) and not any(f" {name} " in f for f in found):
+            found.append(f"{name}: {said}, see the output")
+    return found
 
 
 def of_daemon_notes(output):

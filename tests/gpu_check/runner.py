@@ -52,12 +52,12 @@ def descendants(pid):
 
 def end(process):
     """Ends a process and all that it started, which may have sessions of their own."""
-    pids = [process.pid, *descendants(process.pid)]
+    pids = {process.pid, *descendants(process.pid)}
     process.terminate()
     try:
         process.wait(GRACE_S)
     except subprocess.TimeoutExpired:
-        pass
+        pids |= set(descendants(process.pid))  # what it has started meanwhile
     for pid in pids:
         try:
             os.kill(pid, signal.SIGKILL)
