@@ -144,8 +144,8 @@ unittest.main(verbosity=2)"""
         (failure,) = output.of_unittest(said)
         self.assertIn("test_2_bad", failure)
         self.assertIn("1 != 2 : weights differ", failure)
-        cut = said.split("\n")[0] + "\ntest_2_bad (__main__.T.test_2_bad) ... "
-        self.assertEqual(output.of_unittest(cut), ["test_2_bad had not ended"])
+        cut = said.split("=" * 70)[0] + "\ntest_3_slow (__main__.T.test_3_slow) ... "
+        self.assertEqual(output.of_unittest(cut), ["test_2_bad: FAIL, see the output", "test_3_slow had not ended"])
 
 
 class Stages(unittest.TestCase):

@@ -67,6 +67,12 @@ def recipe(steps, batch, learning_rate, *lines, optimizer="adamw"):
                         f"optimizer: {{type: {optimizer}, learning_rate: {learning_rate}}}", *lines]) + "\n"
 
 
+def moment(text):
+    """Of "2026-01-31T12:00:00.25Z", in a form that sorts: fractions have no, three, six or nine digits."""
+    seconds, _, fraction = text.rstrip("Z").partition(".")
+    return seconds, fraction.ljust(9, "0")
+
+
 class DaemonOnAGpu(unittest.TestCase):
     measured = {}
 
@@ -151,20 +157,21 @@ class DaemonOnAGpu(unittest.TestCase):
         small = CIFAR10.replace("resnet18: {stem: cifar}", "lenet5: {}")
         self.train("cifar10", (small if SMALL else CIFAR10)
                    + recipe(200, 64, 0.001, "precision: bf16", "augmentation:", "  - random_horizontal_flip:"),
-                   2, "val/accuracy", 0.3)
+                   2, "val/accuracy", 0.25)
 
     def test_6_tiny_shakespeare_in_bf16(self):
         small = SHAKESPEARE.replace("n_layer: 4, n_head: 4, n_embd: 128", "n_layer: 1, n_head: 2, n_embd: 16")
         self.train("shakespeare", (small if SMALL else SHAKESPEARE)
-                   + recipe(400, 32, 0.002, "context_length: 64", "precision: bf16"), 2, "val/loss", 2.2)
+                   + recipe(400, 32, 0.002, "context_length: 64", "precision: bf16"), 2, "val/loss", 2.4)
         text = self.daemon.cli("generate", "shakespeare", "--prompt", "ROMEO:", "--tokens", 20, "--seed", 1).stdout
         self.assertGreaterEqual(len(text), 20)
 
     def test_7_three_kills_cost_no_bit(self):
-        steps = 60 if SMALL else 3000
-        spec = DIGITS + DIGITS_CNN + recipe(steps, 64, 0.001, f"checkpoint_every_steps: {steps // 12}")
+        # Long enough that three attempts do not reach the end: a GPU takes some 0.3 ms for a step.
+        spec = DIGITS + DIGITS_CNN + recipe(20000, 64, 0.0001, "checkpoint_every_steps: 500",
+                                            "evaluate_every_steps: 10000")
         if SMALL:
-            spec = DIGITS + "model:\n  mlp: {hidden: [16]}\n" + recipe(steps, 16, 0.001, "checkpoint_every_steps: 5")
+            spec = DIGITS + "model:\n  mlp: {hidden: [16]}\n" + recipe(60, 16, 0.001, "checkpoint_every_steps: 5")
         self.finish(self.submit("calm", spec))
         shaken = self.submit("shaken", spec)
         killed_at, resumed = [], 0
@@ -194,29 +201,43 @@ class DaemonOnAGpu(unittest.TestCase):
         rows = DIGITS.replace(", image: [1, 8, 8]", "").replace("name: digits", "name: digits-rows")
         text = rows + "model:\n" + model + recipe(100000, 64, 0.0001)
         name = self.submit("large", text)
-        planned = int(self.daemon.json("plan", self.folder / "large.yaml")["fit"]["bytes_needed"])
-        used = 0
-
-        def trains():
-            nonlocal used
+        planned = int(self.daemon.json("plan", self.folder / "large.yaml", "--upload")["fit"]["bytes_needed"])
+        wait_until(lambda: int(self.daemon.job(name).get("progress", {}).get("step", 0)) >= 20, "some steps",
+                   timeout_s=120)
+        used, end = 0, time.monotonic() + 5  # NVML is not asked all the time
+        while time.monotonic() < end:
             used = max(used, int(self.gpu()["memory_used_bytes"]) - used_before)
-            return int(self.daemon.job(name).get("progress", {}).get("step", 0)) >= 20
-        wait_until(trains, "some steps", timeout_s=120)
         self.daemon.cli("cancel", name)
         self.daemon.cli("wait", name, check=False)
         self.note(planned_bytes=planned, nvml_bytes=used)
         self.assertLessEqual(used, planned + SLACK_BYTES, "the job takes more than its plan says")
+        if not SMALL:
+            self.assertGreater(used, planned // 2, "NVML did not see the job")
 
     def test_9_two_jobs_one_after_another(self):
         spec = DIGITS + DIGITS_CNN + recipe(4 if SMALL else 500, 64, 0.001)
         names = [self.submit(f"queued-{i}", spec) for i in (1, 2)]
         first, second = (self.finish(name) for name in names)
-        self.assertLessEqual(first["end_time"], second["start_time"])
+        self.assertLessEqual(moment(first["end_time"]), moment(second["start_time"]))
         digests = [self.daemon.json("model", "get", name)["digest"] for name in names]
         self.assertEqual(*digests)
 
 
+class AtOnce(unittest.TextTestResult):
+    """Says what failed when it fails, too: the end may not be reached."""
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.stream.writeln(self.failures[-1][1])
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.stream.writeln(self.errors[-1][1])
+
+
 if __name__ == "__main__":
-    # Ended by its time limit: the daemon must not stay behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    unittest.main(verbosity=2)
+    def stop(*_):  # its time is over. unittest would take an exception for the failure of one test
+        DaemonOnAGpu.tearDownClass()
+        os._exit(143)
+    signal.signal(signal.SIGTERM, stop)
+    unittest.main(testRunner=unittest.TextTestRunner(verbosity=2, resultclass=AtOnce))

@@ -28,7 +28,7 @@ def of_gtest(output):
                     said.append(lines[at].strip())
             failures.append(f"{test}: {', '.join(case) + ': ' if case else ''}{'; '.join(said)[:SAID_MAX]}")
         elif line.startswith("[  FAILED  ] ") and line.rstrip().endswith("ms)"):
-            names.append(line[13:].split()[0])
+            names.append(line[13:].split()[0].rstrip(","))
     return failures + [f"{name} failed" for name in names if not any(f.startswith(name + ": ") for f in failures)] + \
         ([f"{test} had not ended"] if test and not re.search(rf"\] {re.escape(test)}\b.* ms\)", output) else [])
 
@@ -49,7 +49,12 @@ def of_unittest(output):
         reasons = re.findall(r"^\w[\w.]*(?:Error|Exception|Exit|Interrupt|Expired)\b.*(?:\n(?!-{70}).+)?", block, re.MULTILINE)
         found.append(f"{name}: {reasons[-1] if reasons else ''}".replace("\n", "; ")[:SAID_MAX])
     begun = re.findall(r"^(\w+) \(.*?\) \.\.\. (.*)$", output, re.MULTILINE)
-    return found + [f"{name} had not ended" for name, said in begun if not re.search(r"ok|FAIL|ERROR|skipped", said)]
+    for name, said in begun:
+        if not re.match(r"ok|FAIL|ERROR|skipped", said):
+            found.append(f"{name} had not ended")
+        elif not said.startswith(("ok", "skipped")) and not any(f" {name} " in f for f in found):
+            found.append(f"{name}: {said}, see the output")
+    return found
 
 
 def of_daemon_notes(output):

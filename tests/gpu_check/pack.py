@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 from gpu_check import data
-from gpu_check.place import EMULATED_NVML, MANIFEST, OPTIONAL_PROGRAMS, PROGRAMS, ROOT, TESTS, built, needed
+from gpu_check.place import EMULATED_NVML, MANIFEST, OPTIONAL_PROGRAMS, PROGRAMS, ROOT, TESTS, Refused, built
 
 BYTES_MAX = 50_000_000
 # What every host has in a version that fits its kernel, compiler and driver, and must not be given another of.
@@ -19,10 +19,6 @@ FOLDERS = ("examples", "tests/gpu_check", "tests/golden")
 FILES = ("scripts/gpu_check", "tests/e2e/harness.py", "tests/bench/compare_gpu.py", "tests/bench/compare_pytorch.py")
 # Its 31 MB are ICU's tables; libarchive links libxml2, which links ICU, and nothing here calls either.
 ICU_DATA = re.compile(r"libicudata\.so\.(\d+)")
-
-
-class PackError(Exception):
-    pass
 
 
 def run(*command, **more):
@@ -38,7 +34,7 @@ def compile_programs(build, emulated):
     if build == ROOT / "build/release":
         run("cmake", "--preset", "release", "-DTRAINYARD_CUDA=ON", cwd=ROOT)
     elif not (build / "build.ninja").exists():
-        raise PackError(f"{build} is no build folder of Ninja's, expected one, or none for build/release")
+        raise Refused(f"{build} is no build folder of Ninja's, expected one, or none for build/release")
     targets = [*PROGRAMS, *(n for n in OPTIONAL_PROGRAMS if has_target(build, n)), *TESTS]
     targets += ["trainyard_cuda_emulated", "fake_nvml"] if emulated else ["trainyard_cuda"]
     run("cmake", "--build", build, "--target", *targets)
@@ -53,7 +49,7 @@ def libraries_of(files):
             if not path or HOSTS_OWN.match(name):
                 continue
             if path.startswith("not found"):
-                raise PackError(f"{file} needs {name}, which is not on this machine")
+                raise Refused(f"{file} needs {name}, which is not on this machine")
             found[name] = pathlib.Path(path.split()[0])
     return found
 
@@ -92,7 +88,7 @@ def fill(folder, build, source_data, emulated):
         shutil.copy2(ROOT / name, folder / name)
     (folder / "gpu_check").symlink_to("scripts/gpu_check")
     data.cut(source_data, folder / "data")
-    manifest = {"commit": place.commit, "emulated": emulated, "cuda_libraries": needed(place.module)}
+    manifest = {"commit": place.commit, "emulated": emulated}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
 
 
@@ -101,7 +97,7 @@ def pack(file, build, source_data, emulated):
     if not source_data:
         source_data = ROOT.parent / "shared/data"
     if (lacking := data.missing(source_data)):
-        raise PackError(lacking)
+        raise Refused(lacking)
     compile_programs(build, emulated)
     with tempfile.TemporaryDirectory(prefix="trainyard-pack-") as scratch:
         folder = pathlib.Path(scratch) / "trainyard_gpu_check"
@@ -109,10 +105,10 @@ def pack(file, build, source_data, emulated):
         fill(folder, build, source_data, emulated)
         # Programs share most of their code: a window that holds several of them finds it again.
         run("tar", "-C", scratch, "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-cf", file, "-I",
-            "xz --threads=0 --lzma2=preset=6,dict=128MiB", folder.name)
+            "xz --lzma2=preset=6,dict=128MiB", folder.name)
         whole = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
     size = os.path.getsize(file)
     print(f"{file}: {size / 1e6:.1f} MB packed, {whole / 1e6:.0f} MB unpacked"
           + (", with an emulated GPU" if emulated else ""))
     if size > BYTES_MAX:
-        raise PackError(f"{file} has {size / 1e6:.1f} MB, expected at most {BYTES_MAX / 1e6:.0f}")
+        raise Refused(f"{file} has {size / 1e6:.1f} MB, expected at most {BYTES_MAX / 1e6:.0f}")

@@ -20,6 +20,10 @@ EMULATED_MODULE, EMULATED_NVML = "libtrainyard_cuda_emulated.so", "libfake_nvml.
 OPENED_LATER = ("libnvrtc.so", "libnccl.so.2")
 
 
+class Refused(Exception):
+    """What stands in the way, in a sentence for who called."""
+
+
 @dataclasses.dataclass
 class Place:
     programs: dict  # path by name

@@ -52,12 +52,12 @@ def descendants(pid):
 
 def end(process):
     """Ends a process and all that it started, which may have sessions of their own."""
-    pids = [process.pid, *descendants(process.pid)]
+    pids = {process.pid, *descendants(process.pid)}
     process.terminate()
     try:
         process.wait(GRACE_S)
     except subprocess.TimeoutExpired:
-        pass
+        pids |= set(descendants(process.pid))  # what it has started meanwhile
     for pid in pids:
         try:
             os.kill(pid, signal.SIGKILL)
@@ -133,12 +133,18 @@ class Running:
         end(self.process)
         self.finish("cut short", [f"it had not ended after {seconds:.0f} s"])
 
+    def read(self, reader, output):
+        try:
+            return reader(output) if reader else []
+        except Exception as e:  # half a file of a step that was killed, say: the other steps go on
+            return [f"{self.log.name} cannot be read: {type(e).__name__}: {e}"]
+
     def finish(self, state, said):
         output = self.log.read_text(errors="replace")
-        findings = self.step.findings(output) if self.step.findings and state != "ok" else []
+        findings = self.read(self.step.findings, output) if state != "ok" else []
         if state == "failed" and not findings:
             findings = [line for line in output.splitlines() if line.strip()][-3:]
-        notes = self.step.notes(output) if self.step.notes else []
+        notes = self.read(self.step.notes, output)
         self.process = None
         self.entry.update(state=state, seconds=round(time.monotonic() - self.began, 2), findings=said + findings,
                           notes=notes)
