@@ -115,7 +115,6 @@ class Narrowed {
  public:
   Narrowed(int64_t rows, int64_t columns, kernels::cuda::Format format)
       : rows_(rows), columns_(columns), format_(format) {}
-  kernels::cuda::Format format() const { return format_; }
   int64_t row() const { return rows_ == 1 ? columns_ : workspace_row(columns_); }
   int64_t bytes() const { return aligned(2 * rows_ * row()); }
   /// Asynchronous on the device's stream. `x` has dense rows.
