@@ -84,6 +84,23 @@ void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights, cons
 void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights, const float* prob,
                            const float* share, const float* dloss, float* dz, void* workspace,
                            CUstream_st* stream);
+
+/// Loss and gradient of labels some rows at a time, whose z become their dz: begin, each part of
+/// the rows once, end. The parts change no bit.
+///
+/// Shapes    z [count, K], its rows `row` elements apart, a multiple of 4, and the first aligned as
+///           an allocation; label [N] always.
+/// Numerics  z is stored in any format, and dz rounded to it; all between is F32.
+/// Writes    what lies between rows may be overwritten, up to the next multiple of 4.
+/// Workspace is kept from begin to end. Launches: 1 each.
+int64_t softmax_xent_rows_workspace_bytes(const SoftmaxXentParams& p);
+void softmax_xent_rows_begin(const SoftmaxXentParams& p, const float* weights, const int32_t* label,
+                             void* workspace, CUstream_st* stream);
+void softmax_xent_rows(const SoftmaxXentParams& p, const float* weights, int64_t first,
+                       int64_t count, Out z, int64_t row, const int32_t* label, const float* dloss,
+                       void* workspace, CUstream_st* stream);
+void softmax_xent_rows_end(const SoftmaxXentParams& p, const float* weights, const int32_t* label,
+                           float* loss, void* workspace, CUstream_st* stream);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

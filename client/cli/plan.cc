@@ -67,7 +67,7 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& optio
       std::make_shared<Algorithms>(Algorithms::Options{algorithms, /*times=*/false}));
   const TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, temporary.path() / "dataset"));
-  auto planned = plan_job(engine.model, engine.recipe, schema, dump, ranks, backend->alignment());
+  auto planned = plan_job(engine.model, engine.recipe, schema, dump, ranks, backend->traits());
   if (!planned.ok()) return spec.with_positions(std::move(planned).error());
 
   if (spec.has_weights()) {
@@ -79,7 +79,7 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& optio
   }
 
   ASSIGN_OR_RETURN(const RunShape shape,
-                   check_recipe(engine.recipe, engine.model, schema, ranks, backend->alignment()));
+                   check_recipe(engine.recipe, engine.model, schema, ranks, backend->traits()));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(engine.model, engine.recipe, schema, shape));
   if (Status s = check_kernels(programs, *backend); !s.ok()) return std::move(s).error();
   planned->run.memory.workspace_bytes = measure_workspace(std::move(programs), *backend);
@@ -99,10 +99,9 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& optio
   fit.set_bytes_available(available);
   fit.set_fits(available == 0 || needed <= available);
   if (!fit.fits()) {
-    const FitAdvice advice =
-        advise_fit(engine.model, engine.recipe, schema, available,
-                   planned->run.memory.workspace_bytes + planned->run.dataset_bytes, ranks,
-                   backend->alignment());
+    const FitAdvice advice = advise_fit(
+        engine.model, engine.recipe, schema, available,
+        planned->run.memory.workspace_bytes + planned->run.dataset_bytes, ranks, backend->traits());
     fit.set_bytes_short(needed - available);
     set_advice(advice, fit);
     fit.set_message("the job needs " + human_bytes(needed) + " of memory" +

@@ -21,13 +21,14 @@ Parts parts_of(int64_t rows) {
 }
 
 // Thread (part, j): the sum of a part's rows in column j.
-TRAINYARD_KERNEL void sum_parts(int64_t rows, int64_t columns, Parts parts, In x, float* out) {
+TRAINYARD_KERNEL void sum_parts(int64_t rows, int64_t columns, int64_t row, Parts parts, In x,
+                                float* out) {
   const int64_t all = parts.count * columns;
   for (int64_t i = thread_index(); i < all; i += thread_count()) {
     const int64_t part = i / columns, j = i % columns;
     const int64_t end = std::min(rows, (part + 1) * parts.rows);
     float sum = 0;
-    for (int64_t r = part * parts.rows; r < end; ++r) sum += x[r * columns + j];
+    for (int64_t r = part * parts.rows; r < end; ++r) sum += x[r * row + j];
     out[i] = sum;
   }
 }
@@ -40,15 +41,16 @@ int64_t column_sum_workspace_bytes(int64_t rows, int64_t columns) {
 }
 
 void column_sum(int64_t rows, int64_t columns, In x, float* out, void* workspace,
-                CUstream_st* stream) {
+                CUstream_st* stream, int64_t row) {
   const Parts parts = parts_of(rows);
+  if (row == 0) row = columns;
   if (parts.count == 1) {
-    launch(grid_for(columns), stream, sum_parts, rows, columns, parts, x, out);
+    launch(grid_for(columns), stream, sum_parts, rows, columns, row, parts, x, out);
     return;
   }
   auto* const of_part = static_cast<float*>(workspace);
-  launch(grid_for(parts.count * columns), stream, sum_parts, rows, columns, parts, x, of_part);
-  launch(grid_for(columns), stream, sum_parts, parts.count, columns, Parts{1, parts.count},
+  launch(grid_for(parts.count * columns), stream, sum_parts, rows, columns, row, parts, x, of_part);
+  launch(grid_for(columns), stream, sum_parts, parts.count, columns, columns, Parts{1, parts.count},
          In{of_part}, out);
 }
 

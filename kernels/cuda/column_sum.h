@@ -1,6 +1,6 @@
 // kernels/cuda/column_sum.h: out[j] = sum_i x[i, j], the gradient of a bias.
 //
-/// Shapes    x [rows, columns] row-major, out [columns].
+/// Shapes    x [rows, columns] row-major, its rows `row` elements apart (0: dense), out [columns].
 /// Writes    all of out, assigned.
 /// Numerics  parts of the rows are summed by threads of their own and then added in their order:
 /// the
@@ -15,6 +15,6 @@ namespace trainyard::kernels::cuda {  // asynchronous; a failed launch: cudaPeek
 
 int64_t column_sum_workspace_bytes(int64_t rows, int64_t columns);
 void column_sum(int64_t rows, int64_t columns, In x, float* out, void* workspace,
-                CUstream_st* stream);
+                CUstream_st* stream, int64_t row = 0);
 
 }  // namespace trainyard::kernels::cuda

@@ -119,9 +119,17 @@ bool may_get_gpu(DeviceWish wish, const Devices& devices) {
          });
 }
 
-/// What a device asks of its memory (Backend::alignment()). A job that may come to a GPU is planned
-/// for one; the worker that starts it plans again, for its device.
-int64_t alignment_for(bool gpu) { return gpu ? kCudaAlignment : kHostAlignment; }
+/// What a job is planned for before its device is known; the worker that starts it plans again, for
+/// its own. Where a job may come to a GPU it is planned in a GPU's alignment, and for its
+/// processor where it can come to no CPU, which needs more memory.
+DeviceTraits traits_for(DeviceWish wish, const Devices& devices) {
+  return {may_get_gpu(wish, devices) ? kCudaAlignment : kHostAlignment,
+          wish == DeviceWish::kGpu ? Processor::kGpu : Processor::kCpu};
+}
+DeviceTraits traits_of(const Choice& choice) {
+  return choice.device == kCpuDevice ? DeviceTraits{kHostAlignment, Processor::kCpu}
+                                     : DeviceTraits{kCudaAlignment, Processor::kGpu};
+}
 
 PlanDump dump_of(v1::PlanJobRequest::Dump dump) {
   switch (dump) {
@@ -211,8 +219,8 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
   PlannedJob planned;
   planned.dataset = job.dataset.ref();
   const Devices devices = this->devices();
-  const int64_t alignment = alignment_for(may_get_gpu(job.wish, devices));
-  ASSIGN_OR_RETURN(planned.plan, plan_on_dataset(spec, job.dataset, alignment));
+  const DeviceTraits traits = traits_for(job.wish, devices);
+  ASSIGN_OR_RETURN(planned.plan, plan_on_dataset(spec, job.dataset, traits));
   if (job.initial_weights) {
     planned.initial_model_id = job.initial_weights->id;
     ASSIGN_OR_RETURN(const DatasetSchema schema,
@@ -230,7 +238,7 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
     ASSIGN_OR_RETURN(const DatasetSchema schema,
                      read_schema(service_.paths.dataset(job.dataset.digest)));
     const FitAdvice advice = advise_fit(job.engine.model, job.engine.recipe, schema,
-                                        room.plan_bytes_max(), 0, job.gpus, alignment);
+                                        room.plan_bytes_max(), 0, job.gpus, traits);
     Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE",
                          shortage_text(needed, room) + "; " + describe(advice));
     e.metadata = {{"bytes_needed", std::to_string(needed + room.overhead_bytes)},
@@ -261,9 +269,9 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   full.schema = *schema;
   full.device =
       choose_device(full.job.wish, full.job.gpus, full.job.engine.recipe.batch_size, devices);
-  ASSIGN_OR_RETURN(const JobPlan plan, plan_job(full.job.engine.model, full.job.engine.recipe,
-                                                full.schema, dump_of(request.dump()), full.job.gpus,
-                                                alignment_for(full.device.device != kCpuDevice)));
+  ASSIGN_OR_RETURN(const JobPlan plan,
+                   plan_job(full.job.engine.model, full.job.engine.recipe, full.schema,
+                            dump_of(request.dump()), full.job.gpus, traits_of(full.device)));
   if (plan.dump.size() > kDumpBytesMax) {
     return make_error(ErrorCode::kOutOfRange, "DUMP_TOO_LARGE",
                       "the dump has " + human_bytes(static_cast<int64_t>(plan.dump.size())) +
@@ -356,8 +364,7 @@ v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes,
   if (fit.fits()) return fit;
   const FitAdvice advice =
       advise_fit(full.job.engine.model, full.job.engine.recipe, full.schema, room->plan_bytes_max(),
-                 full.plan.run().memory().workspace_bytes(), full.job.gpus,
-                 alignment_for(full.device.device != kCpuDevice));
+                 full.plan.run().memory().workspace_bytes(), full.job.gpus, traits_of(full.device));
   fit.set_bytes_short(plan_bytes - room->plan_bytes_max());
   fit.set_message(shortage_text(plan_bytes, *room) + "; " + describe(advice));
   set_advice(advice, fit);
@@ -378,12 +385,13 @@ Devices JobPlanner::devices() {
 }
 
 Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset,
-                                                int64_t alignment) {
+                                                DeviceTraits traits) {
   v1::JobSpec numbers;  // what the plan depends on
   *numbers.mutable_model() = spec.model();
   *numbers.mutable_recipe() = spec.recipe();
   numbers.mutable_resources()->set_gpus(gpus_of(spec));
-  const std::string key = dataset.digest + digest_of(numbers) + std::to_string(alignment);
+  const std::string key = dataset.digest + digest_of(numbers) + std::to_string(traits.alignment) +
+                          (traits.processor == Processor::kGpu ? "/gpu" : "/cpu");
   {
     const std::lock_guard lock(mu_);
     if (const auto it = plans_.find(key); it != plans_.end()) {
@@ -395,7 +403,7 @@ Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const D
   const Result<DatasetSchema> schema = read_schema(service_.paths.dataset(dataset.digest));
   if (!schema.ok()) return internal_error("SubmitJob", schema.error().message);  // it was READY
   ASSIGN_OR_RETURN(const RunPlan plan,
-                   plan_run(engine.model, engine.recipe, *schema, gpus_of(spec), alignment));
+                   plan_run(engine.model, engine.recipe, *schema, gpus_of(spec), traits));
   v1::RunPlan on_wire = to_proto(plan);
 
   const std::lock_guard lock(mu_);

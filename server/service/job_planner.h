@@ -13,6 +13,7 @@
 #include "server/store/done.h"
 #include "src/base/result.h"
 #include "src/data/schema.h"
+#include "src/plan/device_traits.h"
 #include "trainyard/v1/job_service.pb.h"
 
 namespace trainyard::server {
@@ -24,8 +25,8 @@ struct PlannedJob {
   std::string initial_model_id;  // of recipe.initial_weights; empty: none
 };
 
-/// Thread-safe. Plans are pure functions of (dataset, model, recipe, GPUs, alignment of the
-/// device's memory), so the newest are kept: a sweep of many jobs plans each shape once.
+/// Thread-safe. Plans are pure functions of (dataset, model, recipe, GPUs, traits of the
+/// device), so the newest are kept: a sweep of many jobs plans each shape once.
 class JobPlanner {
  public:
   explicit JobPlanner(ServiceContext& service) : service_(service) {}
@@ -44,7 +45,7 @@ class JobPlanner {
 
   Result<CheckedJob> check(const v1::JobSpec& spec) const;
   Result<v1::RunPlan> plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset,
-                                      int64_t alignment);
+                                      DeviceTraits traits);
   Result<FullPlan> plan_layers(const v1::PlanJobRequest& request, const Devices& devices);
   /// The devices as they were within the last second: reading them costs more than planning a job.
   Devices devices();

@@ -274,7 +274,7 @@ Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    open_backend(task.device(), task.threads()));
   ASSIGN_OR_RETURN(const RunShape shape,
-                   check_recipe(spec.recipe, spec.model, schema, ranks, backend->alignment()));
+                   check_recipe(spec.recipe, spec.model, schema, ranks, backend->traits()));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(spec.model, spec.recipe, schema, shape));
   // Only read: the device may be busy, and a job that starts there needs the room.
   backend->use_algorithms(

@@ -30,6 +30,7 @@
 #include "src/ops/global_average_pool.h"
 #include "src/ops/gradient_norm.h"
 #include "src/ops/group_normalization.h"
+#include "src/ops/head_loss.h"
 #include "src/ops/image_to_sequence.h"
 #include "src/ops/layer_normalization.h"
 #include "src/ops/lion_update.h"
@@ -166,6 +167,7 @@ const std::vector<const Op*>& registry() {
         softmax_xent_op(),
         kl_divergence_op(),
         softmax_xent_grad_op(),
+        head_loss_op(),
         constant_of_shape_op(),
         sgd_update_op(),
         adam_update_op(),

@@ -23,24 +23,10 @@ void check_scores(OpChecks& check, const InferContext& c, std::string_view score
   check.require(z[1] >= 2, "SHAPE_MISMATCH", scores,
                 "shape " + z.to_string() + " has one class, expected at least 2");
   check.shape(1, shares ? z : Shape{z[0]});
-  const Attributes& a = c.attributes();
-  const double smoothing = a.get_float("label_smoothing", 0);
-  check.require(smoothing >= 0 && smoothing < 1, "ATTRIBUTE_OUT_OF_RANGE", "label_smoothing",
-                "is out of range, expected [0, 1)");
-  if (a.find("ignore_index") != nullptr) {
-    check.require(!shares, "ATTRIBUTE_UNKNOWN", "ignore_index", "is for labels, not for shares")
-        .int_in("ignore_index", 0, 0, z[1] - 1);
+  if (c.attributes().find("ignore_index") != nullptr) {
+    check.require(!shares, "ATTRIBUTE_UNKNOWN", "ignore_index", "is for labels, not for shares");
   }
-  const std::vector<double> weights = a.get_floats("class_weights", {});
-  const bool good =
-      std::ranges::all_of(weights, [](double w) { return w >= 0 && std::isfinite(w); });
-  const bool any = weights.empty() || std::ranges::any_of(weights, [](double w) { return w > 0; });
-  check.require(good && any, "ATTRIBUTE_OUT_OF_RANGE", "class_weights",
-                "expected numbers of 0 or more, not all 0");
-  check.require(weights.empty() || std::ssize(weights) == z[1], "ATTRIBUTE_OUT_OF_RANGE",
-                "class_weights",
-                "has " + std::to_string(weights.size()) + " entries, expected " +
-                    std::to_string(z[1]) + ", one per class");
+  check_class_attributes(check, c.attributes(), z[1]);
 }
 
 class SoftmaxXentGrad final : public Op {
@@ -107,6 +93,25 @@ class SoftmaxXent final : public Op {
 };
 
 }  // namespace
+
+void check_class_attributes(OpChecks& check, const Attributes& attributes, int64_t classes) {
+  const double smoothing = attributes.get_float("label_smoothing", 0);
+  check.require(smoothing >= 0 && smoothing < 1, "ATTRIBUTE_OUT_OF_RANGE", "label_smoothing",
+                "is out of range, expected [0, 1)");
+  if (attributes.find("ignore_index") != nullptr) {
+    check.int_in("ignore_index", 0, 0, classes - 1);
+  }
+  const std::vector<double> weights = attributes.get_floats("class_weights", {});
+  const bool good =
+      std::ranges::all_of(weights, [](double w) { return w >= 0 && std::isfinite(w); });
+  const bool any = weights.empty() || std::ranges::any_of(weights, [](double w) { return w > 0; });
+  check.require(good && any, "ATTRIBUTE_OUT_OF_RANGE", "class_weights",
+                "expected numbers of 0 or more, not all 0");
+  check.require(weights.empty() || std::ssize(weights) == classes, "ATTRIBUTE_OUT_OF_RANGE",
+                "class_weights",
+                "has " + std::to_string(weights.size()) + " entries, expected " +
+                    std::to_string(classes) + ", one per class");
+}
 
 const Op* softmax_xent_op() {
   static const SoftmaxXent op(/*divergence=*/false);

@@ -22,9 +22,14 @@
 
 namespace trainyard {
 
+class OpChecks;  // shape_helpers.h
+
 const Op* softmax_xent_op();   // "SoftmaxCrossEntropyLoss"
 const Op* kl_divergence_op();  // "KullbackLeiblerDivergence"
 // "SoftmaxCrossEntropyLossGrad", of both: (prob, labels, dloss) -> dlogits
 const Op* softmax_xent_grad_op();
+
+/// Refuses a label_smoothing, an ignore_index or class_weights that do not fit so many classes.
+void check_class_attributes(OpChecks& check, const Attributes& attributes, int64_t classes);
 
 }  // namespace trainyard

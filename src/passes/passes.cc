@@ -7,6 +7,7 @@
 #include "src/passes/assign_precision.h"
 #include "src/passes/fuse.h"
 #include "src/passes/fuse_convolutions.h"
+#include "src/passes/fuse_head.h"
 #include "src/passes/fuse_products.h"
 #include "src/passes/fuse_sums.h"
 #include "src/passes/recompute.h"
@@ -87,7 +88,8 @@ std::string_view name_of(Precision precision) {
   return "?";
 }
 
-void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Precision precision) {
+void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Precision precision,
+                Processor processor) {
   if (passes.fold) {
     fold_constants(graph);
     check(graph);
@@ -111,6 +113,10 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Pr
     check(graph);
     fuse_sums(graph);
     check(graph);
+    if (processor == Processor::kGpu) {
+      fuse_head(graph);
+      check(graph);
+    }
   }
   if (passes.layouts) {
     assign_layouts(graph);

@@ -11,6 +11,7 @@
 
 #include "src/base/result.h"
 #include "src/graph/graph.h"
+#include "src/passes/processor.h"
 
 namespace trainyard {
 
@@ -42,6 +43,7 @@ struct PassOptions {
 PassOptions default_passes();
 
 /// Runs the passes in their order; `graph.verify()` after each in debug builds.
-void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Precision precision);
+void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Precision precision,
+                Processor processor = Processor::kCpu);
 
 }  // namespace trainyard

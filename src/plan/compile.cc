@@ -85,7 +85,7 @@ Program compile(Graph graph, const CompileOptions& options) {
   program.graph = std::move(graph);
   PassOptions passes = options.passes;
   passes.layouts = passes.layouts && options.channels_last;
-  run_passes(program.graph, passes, options.recompute, options.precision);
+  run_passes(program.graph, passes, options.recompute, options.precision, options.processor);
   program.graph.verify();
   program.order = schedule(program.graph);
   program.placements.resize(program.graph.tensors().size());

@@ -69,7 +69,8 @@ struct CompileOptions {
   Recompute recompute = Recompute::kNone;
   Precision precision = Precision::kFp32;
   PassOptions passes = default_passes();
-  int64_t alignment = kHostAlignment;  // Backend::alignment() of the device that will run it
+  Processor processor = Processor::kCpu;  // Backend::processor(), as the alignment
+  int64_t alignment = kHostAlignment;     // Backend::alignment() of the device that will run it
   // Agree with an earlier program of the same job, in its alignment.
   const PersistentLayout* persistent = nullptr;
 };

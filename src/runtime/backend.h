@@ -13,6 +13,7 @@
 
 #include "src/graph/graph.h"
 #include "src/graph/op.h"
+#include "src/plan/device_traits.h"
 #include "src/runtime/algorithms.h"
 #include "src/runtime/communicator.h"
 
@@ -87,6 +88,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;  // "reference", "cpu", "cuda"
+  virtual Processor processor() const { return Processor::kCpu; }
   virtual bool has_kernel(std::string_view op_type) const = 0;
   /// A fault if the backend has no kernel for the op: plan() of the model has asked has_kernel.
   virtual std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) = 0;
@@ -112,6 +114,8 @@ class Backend {
   /// What kernels and their libraries ask of the address of each tensor and of a workspace: a
   /// multiple of so many bytes. Programs are compiled for it (CompileOptions::alignment).
   virtual int64_t alignment() const = 0;
+  /// What programs for it are compiled for.
+  DeviceTraits traits() const { return {alignment(), processor()}; }
   /// Device memory, zeroed, at a multiple of alignment(). Throws std::bad_alloc.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;

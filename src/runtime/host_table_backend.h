@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/runtime/half_kernel.h"
+#include "src/runtime/head_loss_kernel.h"
 #include "src/runtime/host_memory.h"
 #include "src/runtime/kernel_table.h"
 #include "src/runtime/parts_kernel.h"
@@ -18,10 +19,12 @@ template <typename Context>
 class HostTableBackend : public HostBackend {
  public:
   bool has_kernel(std::string_view op_type) const override {
-    return is_exchange(op_type) || table_.contains(op_type) || has_parts(op_type);
+    return is_exchange(op_type) || table_.contains(op_type) || has_parts(op_type) ||
+           op_type == head_loss_op()->type();
   }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
     if (auto exchange = prepare_exchange(graph, node)) return exchange;
+    if (node.op == head_loss_op()) return std::make_unique<HeadLossKernel>(*this, graph, node);
     if (!table_.contains(node.op->type()) && has_parts(node.op->type())) {
       return std::make_unique<PartsKernel>(*this, graph, node);
     }

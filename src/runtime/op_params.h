@@ -138,6 +138,13 @@ inline kernels::SoftmaxXentParams softmax_xent_params(const Graph& g, const Node
           n.op->type() == "KullbackLeiblerDivergence"};
 }
 
+/// GemmSoftmaxCrossEntropyLoss: by x and w.
+inline kernels::SoftmaxXentParams head_loss_params(const Graph& g, const Node& n) {
+  const kernels::GemmDims d = gemm_dims(g, n);
+  return {d.N, d.K, n.attributes.get_float("label_smoothing", 0),
+          n.attributes.get_int("ignore_index", -1), n.attributes.get_floats("class_weights", {})};
+}
+
 /// A loss of kernels/math/losses.h with its members set from the attributes of those names.
 template <typename F>
 F loss_of(const Attributes& attributes) {

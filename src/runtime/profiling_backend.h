@@ -51,6 +51,7 @@ class ProfilingBackend : public Backend {
   const std::vector<NodeWork>& nodes() const { return nodes_; }
 
   std::string_view name() const override { return inner_.name(); }
+  Processor processor() const override { return inner_.processor(); }
   bool has_kernel(std::string_view op_type) const override { return inner_.has_kernel(op_type); }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
   std::unique_ptr<Kernel> prepare_group(const Graph& graph, std::span<const NodeId> nodes) override;

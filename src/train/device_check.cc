@@ -112,7 +112,7 @@ struct Run {
 /// The programs are compiled anew for each run: a session takes them.
 Result<Run> train(const Network& network, Backend& backend) {
   ASSIGN_OR_RETURN(RunPrograms programs, compile_step(network.model, network.recipe,
-                                                      network.interface, {}, backend.alignment()));
+                                                      network.interface, {}, backend.traits()));
   if (Status s = check_kernels(programs, backend); !s.ok()) return std::move(s).error();
   const Graph& graph = programs.train.program.graph;
   const int64_t parts = network.recipe.accumulate_steps;

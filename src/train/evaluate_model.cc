@@ -91,7 +91,7 @@ Result<ModelEvaluation> evaluate_model(const std::filesystem::path& model,
   const int64_t batch = info.schema.stream() ? kWindowsBatch : kRowsBatch;
   ASSIGN_OR_RETURN(BoundProgram bound,
                    compile_inference(info.model, info.interface(), batch, nullptr, info.precision,
-                                     {}, backend.alignment()));
+                                     {}, backend.traits()));
   const int64_t row_size = bound.program.graph.tensor(bound.output).type.shape.elements() / batch;
   ASSIGN_OR_RETURN(const std::unique_ptr<Inference> inference,
                    Inference::open(std::move(bound), loaded.weights, backend));

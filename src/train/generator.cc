@@ -198,7 +198,7 @@ Result<std::unique_ptr<Generator>> Generator::open(const std::filesystem::path& 
   }
   const int64_t context = info.preprocessing.context_length;
   ASSIGN_OR_RETURN(BoundProgram bound, compile_inference(info.model, info.interface(), 1, nullptr,
-                                                         info.precision, {}, backend.alignment()));
+                                                         info.precision, {}, backend.traits()));
   ASSIGN_OR_RETURN(std::unique_ptr<Inference> inference,
                    Inference::open(std::move(bound), loaded.weights, backend));
   return std::unique_ptr<Generator>(

@@ -133,8 +133,8 @@ std::optional<PlanDump> find_plan_dump(std::string_view name) {
 }
 
 Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                         PlanDump dump, int64_t ranks, int64_t alignment) {
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema, ranks, alignment));
+                         PlanDump dump, int64_t ranks, DeviceTraits traits) {
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema, ranks, traits));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(model, recipe, schema, shape));
   JobPlan plan;
   plan.run = describe_run(programs, shape);
@@ -145,11 +145,12 @@ Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const Dat
 }
 
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                     int64_t limit_bytes, int64_t besides_bytes, int64_t ranks, int64_t alignment) {
+                     int64_t limit_bytes, int64_t besides_bytes, int64_t ranks,
+                     DeviceTraits traits) {
   const auto fits = [&](const auto& change) {
     Recipe changed = recipe;
     change(changed);
-    const Result<RunPlan> plan = plan_run(model, changed, schema, ranks, alignment);
+    const Result<RunPlan> plan = plan_run(model, changed, schema, ranks, traits);
     return plan.ok() && plan->memory.total() + besides_bytes <= limit_bytes;
   };
   FitAdvice advice;

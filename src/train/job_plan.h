@@ -40,9 +40,9 @@ struct JobPlan {
 };
 
 /// What plan_run() says, and the rest of the answer of `trainyard plan`; the layers are those of
-/// one of the `ranks`. `alignment` as there.
+/// one of the `ranks`. `traits` as there.
 Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                         PlanDump dump, int64_t ranks = 1, int64_t alignment = kHostAlignment);
+                         PlanDump dump, int64_t ranks = 1, DeviceTraits traits = {});
 
 /// What would make a job fit that needs more than `limit_bytes` on each device; each alone, the
 /// rest unchanged.
@@ -56,7 +56,7 @@ struct FitAdvice {
 /// dataset on a GPU that holds it.
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
                      int64_t limit_bytes, int64_t besides_bytes, int64_t ranks = 1,
-                     int64_t alignment = kHostAlignment);
+                     DeviceTraits traits = {});
 /// "recipe.recompute: blocks, recipe.accumulate_steps: 4 or recipe.batch_size: 48 would fit": the
 /// advice in words; never empty.
 std::string describe(const FitAdvice& advice);

@@ -98,7 +98,7 @@ Result<std::unique_ptr<Predictor>> Predictor::open(const std::filesystem::path& 
   }
   ASSIGN_OR_RETURN(BoundProgram bound,
                    compile_inference(loaded.info.model, loaded.info.interface(), kPredictBatch,
-                                     nullptr, loaded.info.precision, {}, backend.alignment()));
+                                     nullptr, loaded.info.precision, {}, backend.traits()));
   ASSIGN_OR_RETURN(std::unique_ptr<Inference> inference,
                    Inference::open(std::move(bound), loaded.weights, backend));
   return std::unique_ptr<Predictor>(std::make_unique<LoadedPredictor>(

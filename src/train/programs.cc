@@ -153,7 +153,7 @@ PersistentLayout layout_of(const RunPrograms& programs) {
 int64_t RunPrograms::persistent_bytes() const { return last_of(*this).persistent_bytes; }
 
 Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
-                                 const ModelInterface& interface, Rank rank, int64_t alignment) {
+                                 const ModelInterface& interface, Rank rank, DeviceTraits traits) {
   BuildOptions options;
   options.batch_size = recipe.micro_batch() / rank.count;
   options.seed = recipe.seed;
@@ -191,9 +191,10 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   } else {
     append_update(model.graph, recipe, rank, gradients, rules, model.step, loss_scale, train);
   }
-  train.program = compile(
-      std::move(model.graph),
-      {.recompute = recipe.recompute, .precision = recipe.precision, .alignment = alignment});
+  train.program = compile(std::move(model.graph), {.recompute = recipe.recompute,
+                                                   .precision = recipe.precision,
+                                                   .processor = traits.processor,
+                                                   .alignment = traits.alignment});
   if (programs.update.has_value()) {
     const PersistentLayout layout = persistent_layout(train.program);
     programs.update->program =
@@ -207,18 +208,18 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
 
 Result<BoundProgram> compile_training(const ModelSpec& spec, Recipe recipe,
                                       const ModelInterface& interface, int64_t batch_size,
-                                      int64_t alignment) {
+                                      DeviceTraits traits) {
   TRAINYARD_CHECK(recipe.accumulate_steps == 1 && recipe.ema_decay == 0,
                   "a step of this recipe is several programs");
   recipe.batch_size = batch_size;
-  ASSIGN_OR_RETURN(RunPrograms programs, compile_step(spec, recipe, interface, {}, alignment));
+  ASSIGN_OR_RETURN(RunPrograms programs, compile_step(spec, recipe, interface, {}, traits));
   return std::move(programs.train);
 }
 
 Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterface& interface,
                                        int64_t batch_size, const PersistentLayout* persistent,
                                        Precision precision, const LoraSpec& lora,
-                                       int64_t alignment) {
+                                       DeviceTraits traits) {
   BuildOptions options;
   options.batch_size = batch_size;
   options.training = false;
@@ -227,7 +228,7 @@ Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterfa
   CompileOptions compile_options;
   compile_options.persistent = persistent;
   compile_options.precision = precision;
-  compile_options.alignment = alignment;
+  compile_options.alignment = traits.alignment;
   BoundProgram bound;
   bound.input = model.input;
   bound.output = model.output;
@@ -240,7 +241,7 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
                                 const DatasetSchema& schema, const RunShape& shape, int64_t rank) {
   const ModelInterface interface = schema.interface(shape.context_length);
   ASSIGN_OR_RETURN(RunPrograms programs,
-                   compile_step(model, recipe, interface, {rank, shape.ranks}, shape.alignment));
+                   compile_step(model, recipe, interface, {rank, shape.ranks}, shape.traits));
   if (shape.evaluation_batch > 0) {
     const PersistentLayout layout =
         evaluated_layout(layout_of(programs), programs.train.program.graph);
@@ -295,8 +296,8 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
 }
 
 Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                         int64_t ranks, int64_t alignment) {
-  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema, ranks, alignment));
+                         int64_t ranks, DeviceTraits traits) {
+  ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema, ranks, traits));
   ASSIGN_OR_RETURN(const RunPrograms programs, compile_run(model, recipe, schema, shape));
   return describe_run(programs, shape);
 }

@@ -48,24 +48,24 @@ struct RunPrograms {
 inline constexpr std::string_view kAverageSuffix = ".ema";
 
 /// What a step needs: train, update and average. Of several ranks each computes its part of every
-/// micro-batch, and the update reads the mean of their gradients. Here and below, `alignment` is
-/// Backend::alignment() of what will run the programs.
+/// micro-batch, and the update reads the mean of their gradients. Here and below, `traits` are
+/// Backend::traits() of what will run the programs.
 Result<RunPrograms> compile_step(const ModelSpec& model, const Recipe& recipe,
                                  const ModelInterface& interface, Rank rank = {},
-                                 int64_t alignment = kHostAlignment);
+                                 DeviceTraits traits = {});
 
 /// Forward, backward and update of one step in one program, for recipes without micro-batches and
 /// average.
 Result<BoundProgram> compile_training(const ModelSpec& model, Recipe recipe,
                                       const ModelInterface& interface, int64_t batch_size,
-                                      int64_t alignment = kHostAlignment);
+                                      DeviceTraits traits = {});
 
 /// Forward alone, in evaluation mode. `persistent`: lay parameters out as that program does, in its
 /// alignment. `lora`: while a job trains with it; a finished model's weights have it in them.
 Result<BoundProgram> compile_inference(const ModelSpec& model, const ModelInterface& interface,
                                        int64_t batch_size, const PersistentLayout* persistent,
                                        Precision precision, const LoraSpec& lora = {},
-                                       int64_t alignment = kHostAlignment);
+                                       DeviceTraits traits = {});
 
 /// Of `rank` among shape.ranks.
 Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,

@@ -256,7 +256,7 @@ void check_rows(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
 }  // namespace
 
 Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const DatasetSchema& schema,
-                              int64_t ranks, int64_t alignment) {
+                              int64_t ranks, DeviceTraits traits) {
   Violations violations;
   RunShape shape;
   if (schema.train_rows < 1) {
@@ -302,7 +302,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   shape.micro_batches = r.accumulate_steps;
   shape.ranks = ranks;
   shape.rank_batch = r.micro_batch() / ranks;
-  shape.alignment = alignment;
+  shape.traits = traits;
   shape.steps_per_epoch = shape.train_rows / r.batch_size;
   shape.steps_total = r.steps > 0 ? r.steps : r.epochs * shape.steps_per_epoch;
   if (r.schedule.warmup_steps > shape.steps_total) {
@@ -316,8 +316,8 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   const int64_t batch =
       schema.stream() ? shape.rank_batch : std::max(shape.rank_batch, kEvaluationBatchMin);
   shape.evaluation_batch = std::min((rows + ranks - 1) / ranks, batch);
-  shape.held =
-      plan_held(r, schema, shape.context_length, shape.objective, shape.rank_batch, alignment);
+  shape.held = plan_held(r, schema, shape.context_length, shape.objective, shape.rank_batch,
+                         traits.alignment);
   return shape;
 }
 

@@ -19,11 +19,11 @@ struct RunShape {
   int64_t test_rows = 0;
   int64_t steps_per_epoch = 0;
   int64_t steps_total = 0;
-  int64_t micro_batches = 1;           // runs of the training program in one step
-  int64_t ranks = 1;                   // devices, each with an equal part of every micro-batch
-  int64_t rank_batch = 1;              // rows that one device computes at a time
-  int64_t alignment = kHostAlignment;  // that a device asks of its memory
-  int64_t context_length = 0;          // of a text's samples, which are the rows above; else 0
+  int64_t micro_batches = 1;     // runs of the training program in one step
+  int64_t ranks = 1;             // devices, each with an equal part of every micro-batch
+  int64_t rank_batch = 1;        // rows that one device computes at a time
+  DeviceTraits traits;           // of what will train
+  int64_t context_length = 0;    // of a text's samples, which are the rows above; else 0
   int64_t evaluation_batch = 0;  // rows per run of a rank's evaluation program; 0: none to evaluate
   Objective objective;
   std::optional<HeldPlan> held;  // training rows on a device that holds them; else by the host
@@ -31,9 +31,9 @@ struct RunShape {
 
 /// Refuses every field that is out of range or has no effect, all at once (up to 16), by the name
 /// that users write: recipe.batch_size. Of the model it looks at what it trains for. `ranks` is
-/// what users write as resources.gpus; `alignment` is Backend::alignment() of what will train.
+/// what users write as resources.gpus; `traits` is Backend::traits() of what will train.
 Result<RunShape> check_recipe(const Recipe& recipe, const ModelSpec& model,
                               const DatasetSchema& schema, int64_t ranks = 1,
-                              int64_t alignment = kHostAlignment);
+                              DeviceTraits traits = {});
 
 }  // namespace trainyard

@@ -155,10 +155,10 @@ Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
   const DatasetSchema& schema = data.schema();
   const Recipe& recipe = job.recipe;
   ASSIGN_OR_RETURN(const RunShape shape,
-                   check_recipe(recipe, job.model, schema, 1, backend.alignment()));
+                   check_recipe(recipe, job.model, schema, 1, backend.traits()));
   ASSIGN_OR_RETURN(
       RunPrograms programs,
-      compile_step(job.model, recipe, schema.interface(shape.context_length), {}, shape.alignment));
+      compile_step(job.model, recipe, schema.interface(shape.context_length), {}, shape.traits));
   if (Status s = check_kernels(programs, backend); !s.ok()) return std::move(s).error();
   const Split split =
       split_dataset(schema, shape.context_length, recipe.validation_split, recipe.seed);

@@ -40,8 +40,8 @@ struct OpenJob {
 Result<OpenJob> open_job(const TrainJob& job, const Backend& backend) {
   // The digest was verified when the dataset was made; sizes are checked again here.
   ASSIGN_OR_RETURN(Dataset data, Dataset::open(job.dataset, /*verify_digest=*/false));
-  ASSIGN_OR_RETURN(RunShape shape, check_recipe(job.recipe, job.model, data.schema(), job.ranks,
-                                                backend.alignment()));
+  ASSIGN_OR_RETURN(RunShape shape,
+                   check_recipe(job.recipe, job.model, data.schema(), job.ranks, backend.traits()));
   return OpenJob{job, std::move(data), std::move(shape)};
 }
 

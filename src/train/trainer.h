@@ -140,10 +140,10 @@ struct RunPlan {
 
 /// Checks everything that can be checked without the data's content, builds and compiles the
 /// training program: the daemon calls it at submit, the worker before it starts. Refusals name
-/// fields of the spec. `ranks` is the spec's resources.gpus, `alignment` Backend::alignment() of
+/// fields of the spec. `ranks` is the spec's resources.gpus, `traits` Backend::traits() of
 /// the devices: with it the plan has the bytes that they will use.
 Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                         int64_t ranks = 1, int64_t alignment = kHostAlignment);
+                         int64_t ranks = 1, DeviceTraits traits = {});
 
 struct MetricPoint {
   std::string key;  // "train/loss", "val/accuracy"

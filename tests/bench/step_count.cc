@@ -172,7 +172,7 @@ StepCount count_step(const StepCase& step) {
   recipe.batch_size = step.batch;
   recipe.optimizer = m.optimizer;
   recipe.precision = step.precision;
-  RunPrograms programs = compile_step(m.model, recipe, m.interface, {}, kCudaAlignment).value();
+  RunPrograms programs = compile_step(m.model, recipe, m.interface, {}, {kCudaAlignment, Processor::kGpu}).value();
   const Graph& graph = programs.train.program.graph;
   const auto zeros = [&](TensorId id) {
     return std::vector<std::byte>(static_cast<size_t>(graph.tensor(id).type.bytes()));

@@ -27,6 +27,7 @@ class FromHost final : public Backend {
  public:
   explicit FromHost(int ordinal) : inner_(ordinal) {}
   std::string_view name() const override { return inner_.name(); }
+  Processor processor() const override { return inner_.processor(); }
   bool has_kernel(std::string_view op) const override { return inner_.has_kernel(op); }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
     return inner_.prepare(graph, node);
@@ -191,7 +192,7 @@ TEST(HeldRows, AStepBringsItsSamplesAloneAndAllocatesNothing) {
   const auto works = [&](bool held) {
     cuda::CudaBackend backend(0);
     Session session(
-        compile_step(job.model, job.recipe, schema.interface(), {}, backend.alignment()).value(),
+        compile_step(job.model, job.recipe, schema.interface(), {}, backend.traits()).value(),
         backend);
     session.initialise(5);
     const int64_t without = testing::device_bytes();

@@ -36,7 +36,7 @@ ModelSpec spec_of(std::vector<LayerSpec> layers) {
 void expect_same_batches(Backend& backend, const Workspace& w, const DatasetSchema& schema,
                          const TrainJob& job) {
   const Dataset data = Dataset::open(w / "dataset", false).value();
-  const auto shape = check_recipe(job.recipe, job.model, schema, 1, backend.alignment());
+  const auto shape = check_recipe(job.recipe, job.model, schema, 1, backend.traits());
   ASSERT_TRUE(shape.ok()) << shape.error().message;
   ASSERT_TRUE(shape->held.has_value());
   const Split split = split_dataset(schema, shape->context_length, 0.2, 5);

@@ -105,8 +105,7 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
   RunPrograms programs;
   const auto backend = testing::make_tested_backend(threads);
   programs.train =
-      compile_training(model.spec, recipe, model.interface, batch_size, backend->alignment())
-          .value();
+      compile_training(model.spec, recipe, model.interface, batch_size, backend->traits()).value();
   Session session(std::move(programs), *backend);
   session.initialise(seed);
 

@@ -133,7 +133,7 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
   RunPrograms programs;
   const auto backend = testing::make_tested_backend(threads);
   programs.train =
-      compile_training(model.spec, recipe, model.interface, rows, backend->alignment()).value();
+      compile_training(model.spec, recipe, model.interface, rows, backend->traits()).value();
   Session session(std::move(programs), *backend);
   session.initialise(seed);
 

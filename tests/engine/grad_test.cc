@@ -59,6 +59,7 @@ const std::vector<std::pair<std::string, RunOptions>>& ways() {
       {"every tensor kept", {.channels_last = true, .keep_all = true, .runs = 1}},
       {"reused memory", {.channels_last = true, .keep_all = false, .runs = 2}},
       {"row-major", {.channels_last = false, .keep_all = false, .runs = 1}},
+      {"for a GPU", {.keep_all = false, .processor = Processor::kGpu}},
   };
   return all;
 }
@@ -139,7 +140,8 @@ TEST(GraphCases, CoverEveryRegisteredOp) {
     CaseGraph c = test.build(DType::kF32);
     std::map<TensorId, TensorId> gradients;
     if (c.loss != kNoTensor) c = testing::with_gradients(std::move(c), &gradients);
-    const Program program = compile(std::move(c.graph), {.precision = Precision::kBf16});
+    const Program program =
+        compile(std::move(c.graph), {.precision = Precision::kBf16, .processor = Processor::kGpu});
     for (const Node& node : program.graph.nodes()) covered.insert(std::string(node.op->type()));
   }
   for (const Op* op : all_ops()) {

@@ -68,7 +68,7 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
   const std::unique_ptr<Backend> backend = testing::make_tested_backend(threads);
   RunPrograms programs;
   programs.train =
-      compile_training(model_of(expected), recipe, interface, batch_size, backend->alignment())
+      compile_training(model_of(expected), recipe, interface, batch_size, backend->traits())
           .value();
   Session session(std::move(programs), *backend);
   session.initialise(seed);

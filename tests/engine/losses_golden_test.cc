@@ -218,7 +218,7 @@ void run_case(const Json& expected, Backend& backend) {
   recipe.optimizer = default_optimizer("sgd");
   recipe.optimizer.learning_rate = expected["learning_rate"];
   recipe.optimizer.momentum = 0.9;
-  RunPrograms programs = compile_step(model, recipe, data, {}, backend.alignment()).value();
+  RunPrograms programs = compile_step(model, recipe, data, {}, backend.traits()).value();
   const PersistentLayout layout = persistent_layout(programs.train.program);
   programs.evaluate =
       compile_inference(model, data, recipe.batch_size, &layout, Precision::kFp32).value();

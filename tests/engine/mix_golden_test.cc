@@ -77,7 +77,7 @@ void run_case(const Json& expected, Backend& backend, int64_t accumulate_steps) 
     recipe.augmentation.push_back({mixing["kind"], {{"alpha", mixing["alpha"].get<double>()}}});
   }
   const Mixer mixer = make_mixer(recipe.augmentation, schema);
-  auto programs = compile_step(model, recipe, data, {}, backend.alignment());
+  auto programs = compile_step(model, recipe, data, {}, backend.traits());
   ASSERT_TRUE(programs.ok()) << programs.error().message;
   Session session(std::move(*programs), backend, accumulate_steps);
   session.initialise(golden()["seed"]);

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 
 #include "src/graph/op.h"
 #include "src/ops/constant_of_shape.h"
 #include "src/passes/fuse.h"
 #include "src/passes/fuse_convolutions.h"
+#include "src/passes/fuse_head.h"
 #include "src/passes/fuse_products.h"
 #include "src/passes/fuse_sums.h"
 #include "src/passes/recompute.h"
@@ -339,6 +341,102 @@ TEST(PassFuse, ProductsAndSumsChangeNoBitOnTheCpu) {
       EXPECT_LE(fused.planned_bytes, plain.planned_bytes * 102 / 100);  // packed otherwise
       EXPECT_EQ(fused.planned_bytes, fused.used_bytes);
     }
+  }
+}
+
+/// A head of rows that are positions, its loss by `make_loss(builder, scores)`, and the gradients.
+CaseGraph head(const std::function<std::vector<TensorId>(CaseBuilder&, TensorId)>& make_loss,
+               const std::function<void(Graph&, TensorId)>& look = {}) {
+  CaseBuilder b(DType::kF32);
+  const TensorId x = b.one("x", "Tanh", {}, {b.parameter("p", {6, 4})});
+  const TensorId y = b.one("y", "Gemm", {{"transB", int64_t{1}}},
+                           {x, b.parameter("w", {5, 4}), b.parameter("b", {5})});
+  const TensorId seen = b.one("seen", "Reshape", {{"shape", Ints{2, 3, 5}}}, {y});
+  const TensorId z = b.one("z", "Reshape", {{"shape", Ints{6, 5}}}, {seen});
+  const std::vector<TensorId> loss = make_loss(b, z);
+  CaseGraph c = b.finish_with_loss(loss[0]);
+  std::map<TensorId, TensorId> gradients;
+  c = testing::with_gradients(std::move(c), &gradients);
+  if (look) look(c.graph, seen);
+  return c;
+}
+std::vector<TensorId> cross_entropy(CaseBuilder& b, TensorId z) {
+  return b.node("loss", "SoftmaxCrossEntropyLoss", {{"ignore_index", int64_t{2}}},
+                {z, b.labels("labels", 6, 5)}, 2);
+}
+
+// A scheduler, a plan or an evaluation that still met the scores would show here.
+TEST(PassHead, PutsHeadAndLossTogetherForAGpuAlone) {
+  for (const Processor processor : {Processor::kCpu, Processor::kGpu}) {
+    CaseGraph c = head(cross_entropy);
+    run_passes(c.graph, {}, Recompute::kNone, Precision::kFp32, processor);
+    c.graph.verify();
+    const bool gpu = processor == Processor::kGpu;
+    EXPECT_EQ(count_of(c.graph, "GemmSoftmaxCrossEntropyLoss"), gpu ? 1 : 0);
+    EXPECT_EQ(count_of(c.graph, "Gemm") + count_of(c.graph, "GemmGrad"), gpu ? 0 : 2);
+    EXPECT_EQ(count_of(c.graph, "Reshape") + count_of(c.graph, "ReshapeGrad"), gpu ? 0 : 4);
+    EXPECT_EQ(count_of(c.graph, "SoftmaxCrossEntropyLoss"), gpu ? 0 : 1);
+    for (const TensorInfo& t : c.graph.tensors()) {
+      if (!gpu || t.role != Role::kActivation) continue;
+      EXPECT_NE(t.type.shape, Shape({6, 5})) << t.name;
+    }
+  }
+  CaseGraph without = head(cross_entropy);
+  run_passes(without.graph, {.fuse = false}, Recompute::kNone, Precision::kFp32, Processor::kGpu);
+  EXPECT_EQ(count_of(without.graph, "GemmSoftmaxCrossEntropyLoss"), 0);
+}
+
+TEST(PassHead, LeavesWhatSomebodyElseReadsAndOtherLosses) {
+  const auto divergence = [](CaseBuilder& b, TensorId z) {
+    return b.node("loss", "KullbackLeiblerDivergence", {{"label_smoothing", 0.25}},
+                  {z, b.labels("labels", 6, 5)}, 2);
+  };
+  const auto shares = [](CaseBuilder& b, TensorId z) {
+    const TensorId t = b.one("shares", "Softmax", {}, {b.input("any", {6, 5})});
+    return b.node("loss", "SoftmaxCrossEntropyLoss", {}, {z, t}, 2);
+  };
+  const auto scaled = [](CaseBuilder& b, TensorId z) {  // the product is not what is scored
+    return cross_entropy(b, b.one("scaled", "Tanh", {}, {z}));
+  };
+  const auto regularised = [](CaseBuilder& b, TensorId z) {  // the loss is read within the step
+    const TensorId loss = cross_entropy(b, z)[0];
+    return std::vector{b.one("twice", "Add", {}, {loss, loss})};
+  };
+  const auto read_twice = [](CaseBuilder& b, TensorId z) {
+    const TensorId loss = cross_entropy(b, z)[0];
+    const TensorId other = b.one("other", "MeanSquaredError", {}, {z, b.input("wanted", {6, 5})});
+    return std::vector{b.one("both", "Add", {}, {loss, other})};
+  };
+  const auto marked = [](Graph& graph, TensorId seen) { graph.mark_output(seen); };
+  const auto marked_prob = [](Graph& graph, TensorId) {
+    graph.mark_output(graph.find_tensor("loss.1").value());
+  };
+  int k = 0;
+  for (CaseGraph& c : std::vector<CaseGraph>{
+           head(divergence), head(shares), head(scaled), head(regularised), head(read_twice),
+           head(cross_entropy, marked), head(cross_entropy, marked_prob)}) {
+    SCOPED_TRACE(k++);
+    const std::string before = c.graph.dump();
+    fuse_head(c.graph);
+    EXPECT_EQ(c.graph.dump(), before);
+  }
+}
+
+// By the kernels that it stands for: a GPU's plan can be computed anywhere.
+TEST(PassHead, ChangesNoBitOnTheCpu) {
+  const auto cpu = make_cpu_backend(2);
+  const CaseGraph c = head(cross_entropy);
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+    SCOPED_TRACE(name_of(precision));
+    RunOptions options = real_job(true);
+    options.precision = precision;
+    const CaseResult plain = testing::run_case(c, *cpu, options);
+    options.processor = Processor::kGpu;
+    const CaseResult fused = testing::run_case(c, *cpu, options);
+    EXPECT_EQ(count_of(fused.program.graph, "GemmSoftmaxCrossEntropyLoss"), 1);
+    EXPECT_EQ(count_of(plain.program.graph, "GemmSoftmaxCrossEntropyLoss"), 0);
+    expect_same_bits(fused, plain);
+    EXPECT_LT(fused.program.transient_bytes, plain.program.transient_bytes);
   }
 }
 

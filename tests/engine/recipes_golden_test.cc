@@ -124,7 +124,7 @@ void run_case(const Json& expected, Backend& backend) {
     {golden()["features"].get<int64_t>()}, 0, TargetForm::kClass, golden()["classes"]
   };
   const Recipe recipe = recipe_of(expected);
-  Session session(compile_step(model, recipe, interface, {}, backend.alignment()).value(), backend,
+  Session session(compile_step(model, recipe, interface, {}, backend.traits()).value(), backend,
                   recipe.accumulate_steps);
   session.initialise(golden()["seed"]);
   double worst = 0;

@@ -122,8 +122,7 @@ void expect_losses(const std::string& name, const ModelSpec& spec, bool text, in
   if (text) interface = {{kLength}, kVocabulary, TargetForm::kClass, kClasses, 0};
   RunPrograms programs;
   const auto backend = testing::make_tested_backend(threads);
-  auto train =
-      compile_training(spec, recipe, interface, golden()["batch_size"], backend->alignment());
+  auto train = compile_training(spec, recipe, interface, golden()["batch_size"], backend->traits());
   ASSERT_TRUE(train.ok()) << train.error().message;
   programs.train = *std::move(train);
   Session session(std::move(programs), *backend);

@@ -74,6 +74,41 @@ StepMemory step_memory(const ModelSpec& model, const ModelInterface& interface, 
   return memory;
 }
 
+// Catches a GPU's plan that holds the scores of a whole batch, and one that loses those that are
+// read back.
+TEST(PlanRun, ALanguageModelOnAGpuHoldsNoScores) {
+  constexpr int64_t kVocabulary = 5000, kContext = 32;
+  ModelSpec gpt2;
+  gpt2.preset = "gpt2";
+  gpt2.parameters = {{"size", std::string("nano")}};
+  const ModelInterface text{{kContext}, kVocabulary, TargetForm::kNextToken, kVocabulary};
+  const auto program = [](const ModelSpec& model, const Recipe& recipe, const ModelInterface& data,
+                          Processor processor) {
+    return compile_step(model, recipe, data, {}, {kHostAlignment, processor}).value().train.program;
+  };
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+    for (const int64_t micro_batches : {1, 2}) {
+      SCOPED_TRACE(std::string(name_of(precision)) + ", " + std::to_string(micro_batches));
+      Recipe recipe;
+      recipe.batch_size = 8 * micro_batches;
+      recipe.accumulate_steps = micro_batches;
+      recipe.precision = precision;
+      const Program cpu = program(gpt2, recipe, text, Processor::kCpu),
+                    gpu = program(gpt2, recipe, text, Processor::kGpu);
+      constexpr int64_t kScores = 8 * kContext * kVocabulary;
+      EXPECT_GE(cpu.transient_bytes - gpu.transient_bytes, 3 * kScores);  // of 4 bytes each
+      EXPECT_EQ(cpu.persistent_bytes, gpu.persistent_bytes);
+      for (const TensorInfo& t : gpu.graph.tensors()) {
+        if (t.role != Role::kActivation) continue;
+        EXPECT_NE(t.type.shape.elements(), kScores) << t.name;
+      }
+    }
+  }
+  const ModelInterface image{{1, 8, 8}, 0, TargetForm::kClass, 3};
+  EXPECT_EQ(program(mlp(), good_recipe(), image, Processor::kCpu).dump_program(),
+            program(mlp(), good_recipe(), image, Processor::kGpu).dump_program());
+}
+
 // Half of the activations, less what conversions and copies of weights take back.
 TEST(PlanRun, Bf16SavesMemoryWhereActivationsAreMost) {
   struct Row {

@@ -64,17 +64,19 @@ CaseGraph with_gradients(CaseGraph c, std::map<TensorId, TensorId>* gradients) {
 }
 
 CaseResult run_case(const CaseGraph& c, Backend& backend, const RunOptions& options) {
+  const Processor processor = options.processor.value_or(backend.processor());
   CompileOptions compiled{.channels_last = options.channels_last,
                           .recompute = options.recompute,
                           .precision = options.precision,
                           .passes = options.passes,
+                          .processor = processor,
                           .alignment = backend.alignment()};
   Graph graph = c.graph;
   if (options.keep_all) {
     if (options.precision != Precision::kFp32) {  // what is marked before the passes stays F32
       PassOptions passes = options.passes;
       passes.layouts = passes.layouts && options.channels_last;
-      run_passes(graph, passes, options.recompute, options.precision);
+      run_passes(graph, passes, options.recompute, options.precision, processor);
       compiled.channels_last = false;
       compiled.recompute = Recompute::kNone;
       compiled.precision = Precision::kFp32;

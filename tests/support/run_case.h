@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct RunOptions {
   Recompute recompute = Recompute::kNone;
   Precision precision = Precision::kFp32;
   PassOptions passes = default_passes();
+  std::optional<Processor> processor = {};  // else the backend's
 };
 
 struct CaseResult {

@@ -106,6 +106,47 @@ CaseGraph positions(DType dtype, const Shape& x, int64_t prefix) {
   return b.finish(b.one("y", "PositionEmbedding", {}, inputs));
 }
 
+// A language model's head: rows are positions, and the scores go to the loss alone.
+struct HeadCase {
+  int64_t N, F, K;
+  bool bias = false;
+  Attributes loss = {};
+};
+CaseGraph head_loss(DType dtype, const HeadCase& head) {
+  CaseBuilder b(dtype);
+  const auto& [N, F, K, bias, loss] = head;
+  const TensorId x = b.one("x", "Tanh", {}, {b.parameter("p", {N, F})});
+  std::vector<TensorId> inputs = {x, b.parameter("w", {K, F})};
+  if (bias) inputs.push_back(b.parameter("b", {K}));
+  const TensorId y = b.one("y", "Gemm", {{"transB", int64_t{1}}}, inputs);
+  const TensorId positions =
+      b.one("positions", "Reshape", {{"shape", std::vector<int64_t>{1, N, K}}}, {y});
+  const TensorId z = b.one("z", "Reshape", {{"shape", std::vector<int64_t>{N, K}}}, {positions});
+  return b.finish_with_loss(
+      b.node("loss", "SoftmaxCrossEntropyLoss", loss, {z, b.labels("labels", N, K)}, 2)[0]);
+}
+
+void append_heads(std::vector<GraphCase>& cases) {
+  const auto row = [&](const std::string& name, const HeadCase& head, bool is_large = false) {
+    cases.push_back({"GemmSoftmaxCrossEntropyLoss/" + name,
+                     [head](DType t) { return head_loss(t, head); }, is_large});
+  };
+  std::vector<double> weights(11);
+  for (size_t k = 0; k < weights.size(); ++k) weights[k] = 0.25 * static_cast<double>(k);
+  row("two", {1, 1, 2});
+  row("eights", {5, 3, 8});
+  row("odd", {9, 5, 11, true});
+  row("all",
+      {13,
+       6,
+       11,
+       true,
+       {{"label_smoothing", 0.125}, {"class_weights", weights}, {"ignore_index", int64_t{3}}}});
+  row("none_counts", {1, 3, 2, true, {{"ignore_index", int64_t{1}}}});
+  row("longer", {3, 4, 1031, true, {{"label_smoothing", 0.25}}}, true);
+  row("rows", {1100, 3, 5}, true);
+}
+
 // x is data: the gradient node leaves dx out.
 CaseGraph positions_of_data(DType dtype) {
   CaseBuilder b(dtype);
@@ -255,6 +296,7 @@ void append_large(std::vector<GraphCase>& cases) {
   row("DropoutSkipRMSNormalization/post", [](DType t) {
     return post_norm(t, "RMSNormalization", {2, 2, 7});
   });
+  append_heads(cases);
   row("GemmGelu/eights", [](DType t) { return gelu_rows(t, 5, 7, 16, true, false); });
   row("GemmGelu/positions", [](DType t) { return gelu_rows(t, 6, 5, 8, true, true); });
   row("GemmGelu/no_bias", [](DType t) { return gelu_rows(t, 3, 4, 8, false, true); });

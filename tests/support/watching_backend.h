@@ -24,6 +24,7 @@ class WatchingBackend final : public HostBackend {
   ~WatchingBackend() override;
 
   std::string_view name() const override { return inner_.name(); }
+  Processor processor() const override { return inner_.processor(); }
   bool has_kernel(std::string_view op_type) const override { return inner_.has_kernel(op_type); }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
   /// One block of memory at a time.

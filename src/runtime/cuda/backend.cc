@@ -112,9 +112,10 @@ Operands::Operands(const Graph& graph, const Node& node) {
 
 CudaBackend::CudaBackend(int ordinal) : device_(ordinal) {
   for (Event& mark : marks_) mark = Device::make_event();
-  for (const auto table : {activation_kernels, attention_kernels, box_kernels, convolution_kernels,
-                           elementwise_kernels, gemm_kernels, image_kernels, mat_mul_kernels,
-                           sequence_kernels, text_kernels, training_kernels, update_kernels}) {
+  for (const auto table :
+       {activation_kernels, attention_kernels, box_kernels, convolution_kernels,
+        elementwise_kernels, gemm_kernels, head_loss_kernels, image_kernels, mat_mul_kernels,
+        sequence_kernels, text_kernels, training_kernels, update_kernels}) {
     table_.add(table());
   }
 }

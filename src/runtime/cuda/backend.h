@@ -25,6 +25,7 @@ class CudaBackend final : public Backend {
   explicit CudaBackend(int ordinal);
 
   std::string_view name() const override { return "cuda"; }
+  Processor processor() const override { return Processor::kGpu; }
   bool has_kernel(std::string_view op_type) const override;
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
   std::unique_ptr<Kernel> prepare_group(const Graph& graph, std::span<const NodeId> nodes) override;

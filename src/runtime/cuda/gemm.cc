@@ -82,15 +82,20 @@ class GemmGeluKernel final : public Kernel {
 /// dx = dy w, dw = dy' x, db = the sum of dy's rows; what is not wanted is left out. One after
 /// another on one stream, so they share one workspace. With input 3, x is its gelu, and dx is the
 /// gradient there. What the library does not offer within a product is done by kernels of our own.
+/// A dy in F32 beside factors of 16 bits is narrowed once for both products.
 class GemmGradKernel final : public Kernel {
  public:
   GemmGradKernel(const Device& device, const Graph& g, const Node& n)
       : device_(device), operands_(g, n), d_(gemm_dims(g, n)), behind_gelu_(has_input(n, 3)) {
     const Format x = format_of(input_info(g, n, 0)), w = format_of(input_info(g, n, 1)),
-                 dy = format_of(input_info(g, n, 2));
+                 stored = format_of(input_info(g, n, 2));
+    if (stored == Format::kF32 && x == w && x != Format::kF32) narrowed_.emplace(d_.N, d_.K, x);
+    const Format dy = narrowed_ ? x : stored;
+    const int64_t dy_row = narrowed_ ? narrowed_->row() : 0;
     if (has_output(n, 0)) {
       const Format dx = format_of(output_info(g, n, 0));
       MatmulDims dims{d_.N, d_.F, d_.K};
+      dims.row_a = dy_row;
       dims.tf32 = allows_tf32(n);
       dims.epilogue = Epilogue::kGeluGrad;
       gelu_in_product_ = behind_gelu_ && format_of(input_info(g, n, 3)) == dx &&
@@ -101,11 +106,12 @@ class GemmGradKernel final : public Kernel {
     if (has_output(n, 1)) {
       const Format dw = format_of(output_info(g, n, 1));
       MatmulDims dims{d_.K, d_.F, d_.N, true};
+      dims.row_a = dy_row;
       dims.tf32 = allows_tf32(n);
       dims.epilogue = Epilogue::kSumsOfA;
       // Sums of dy as it is stored, not as the product would narrow or round it.
       sums_in_product_ = has_output(n, 2) && dw == Format::kF32 && !dims.tf32 &&
-                         (dy != Format::kF32 || x == Format::kF32) &&
+                         (stored != Format::kF32 || x == Format::kF32) &&
                          Product::is_offered(device, dims, dy, x, dw);
       if (!sums_in_product_) dims.epilogue = Epilogue::kNone;
       dw_.emplace(device, dims, dy, x, dw);
@@ -115,15 +121,18 @@ class GemmGradKernel final : public Kernel {
     }
   }
   int64_t workspace_bytes() const override {
-    return std::max(
-        {dx_ ? dx_->workspace_bytes() : 0, dw_ ? dw_->workspace_bytes() : 0, db_bytes_});
+    return dy_bytes() + std::max({dx_ ? dx_->workspace_bytes() : 0,
+                                  dw_ ? dw_->workspace_bytes() : 0, db_bytes_});
   }
   void run(const KernelArgs& a) override {
-    const auto x = operands_.in(a, 0), w = operands_.in(a, 1), dy = operands_.in(a, 2);
+    const auto x = operands_.in(a, 0), w = operands_.in(a, 1), stored = operands_.in(a, 2);
     const auto dx = operands_.out(a, 0);
+    void* const workspace = static_cast<std::byte*>(a.workspace) + dy_bytes();
+    const auto dy =
+        narrowed_ && (dx_ || dw_) ? narrowed_->run(device_, stored, a.workspace) : stored;
     if (dx_) {
       void* const pre = gelu_in_product_ ? const_cast<void*>(a.inputs[3]) : nullptr;
-      dx_->run(dy, w, nullptr, dx, a.workspace, pre);
+      dx_->run(dy, w, nullptr, dx, workspace, pre);
       if (behind_gelu_ && !gelu_in_product_) {
         kernels::cuda::activation_backward(d_.N * d_.F, operands_.in(a, 3), dx, dx,
                                            device_.stream(), kGelu);
@@ -131,18 +140,21 @@ class GemmGradKernel final : public Kernel {
     }
     auto* const db = a.out<float>(2);
     if (dw_) {
-      dw_->run(dy, x, nullptr, operands_.out(a, 1), a.workspace, sums_in_product_ ? db : nullptr);
+      dw_->run(dy, x, nullptr, operands_.out(a, 1), workspace, sums_in_product_ ? db : nullptr);
     }
     if (db != nullptr && !sums_in_product_) {
-      kernels::cuda::column_sum(d_.N, d_.K, dy, db, a.workspace, device_.stream());
+      kernels::cuda::column_sum(d_.N, d_.K, stored, db, workspace, device_.stream());
     }
   }
 
  private:
+  int64_t dy_bytes() const { return narrowed_ ? narrowed_->bytes() : 0; }
+
   const Device& device_;
   Operands operands_;
   GemmDims d_;
   bool behind_gelu_, gelu_in_product_ = false, sums_in_product_ = false;
+  std::optional<Narrowed> narrowed_;  // dy
   std::optional<Product> dx_, dw_;
   int64_t db_bytes_ = 0;
 };

@@ -47,6 +47,7 @@ std::span<const CudaEntry> box_kernels();
 std::span<const CudaEntry> convolution_kernels();
 std::span<const CudaEntry> elementwise_kernels();
 std::span<const CudaEntry> gemm_kernels();
+std::span<const CudaEntry> head_loss_kernels();
 std::span<const CudaEntry> image_kernels();
 std::span<const CudaEntry> mat_mul_kernels();
 std::span<const CudaEntry> sequence_kernels();

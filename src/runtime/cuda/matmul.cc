@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kernels/cuda/convert.h"
+#include "kernels/movement.h"
 #include "src/base/check.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/timing.h"
@@ -306,15 +307,6 @@ void Matmul::submit(const Algorithm& algorithm, const void* a, const void* b, co
         "cublasLtMatmul");
 }
 
-namespace {
-
-MatmulDims stored(MatmulDims dims, Format operands, Format c) {
-  dims.operands = operands;
-  dims.c = c;
-  return dims;
-}
-
-/// The one of 16 bits, if there is one.
 Format narrowest(std::initializer_list<Format> formats) {
   Format narrow = Format::kF32;
   for (const Format f : formats) {
@@ -325,40 +317,78 @@ Format narrowest(std::initializer_list<Format> formats) {
   return narrow;
 }
 
+kernels::cuda::In Narrowed::run(const Device& device, kernels::cuda::In x, void* to) const {
+  const kernels::cuda::Out y{to, format_};
+  if (row() == columns_) {
+    kernels::cuda::convert(rows_ * columns_, x, y, device.stream());
+  } else {
+    kernels::Box<2> box;
+    box.append(rows_, {columns_, row()});
+    box.append(columns_, {1, 1});
+    kernels::cuda::copy(box, x, y, device.stream());
+  }
+  return y;
+}
+
+namespace {
+
+/// The copy of an operand that is not stored as the product's are. One product's matrix gets rows
+/// that the library likes, and `row` says so; what has rows or a batch already is copied as it
+/// lies.
+std::optional<Narrowed> narrowed(Format stored, Format operands, int64_t batch, int64_t extent,
+                                 int64_t rows, int64_t columns, int64_t& row) {
+  if (stored == operands) return std::nullopt;
+  if (batch > 1 || row > 0) return Narrowed(1, extent, operands);
+  const Narrowed copy(rows, columns, operands);
+  row = copy.row();
+  return copy;
+}
+std::optional<Narrowed> narrowed_a(MatmulDims& d, Format a) {
+  return narrowed(a, d.operands, d.batch, extent_of_a(d), d.transpose_a ? d.k : d.m,
+                  d.transpose_a ? d.m : d.k, d.row_a);
+}
+std::optional<Narrowed> narrowed_b(MatmulDims& d, Format b) {
+  return narrowed(b, d.operands, d.batch, extent_of_b(d), d.transpose_b ? d.n : d.k,
+                  d.transpose_b ? d.k : d.n, d.row_b);
+}
+
+/// As cuBLASLt is told of them.
+MatmulDims stored(MatmulDims d, Format a, Format b, Format c) {
+  d.operands = narrowest({a, b, c});
+  d.c = c;
+  narrowed_a(d, a);
+  narrowed_b(d, b);
+  return d;
+}
+
 }  // namespace
 
 Product::Product(const Device& device, MatmulDims d, Format a, Format b, Format c)
-    : device_(device), operands_(narrowest({a, b, c})), product_(device, stored(d, operands_, c)) {
-  if (a != operands_) {
-    a_elements_ = extent_of_a(d);
-    a_bytes_ = aligned(2 * a_elements_);
-  }
-  if (b != operands_) {
-    b_elements_ = extent_of_b(d);
-    b_bytes_ = aligned(2 * b_elements_);
-  }
+    : device_(device), product_(device, stored(d, a, b, c)) {
+  d.operands = narrowest({a, b, c});
+  a_ = narrowed_a(d, a);
+  b_ = narrowed_b(d, b);
 }
 
 bool Product::is_offered(const Device& device, const MatmulDims& d, Format a, Format b, Format c) {
-  return Matmul::is_offered(device, stored(d, narrowest({a, b, c}), c));
+  return Matmul::is_offered(device, stored(d, a, b, c));
 }
 
 int64_t Product::workspace_bytes() const {
-  return a_bytes_ + b_bytes_ + product_.workspace_bytes();
+  return (a_ ? a_->bytes() : 0) + (b_ ? b_->bytes() : 0) + product_.workspace_bytes();
 }
 
 void Product::run(kernels::cuda::In a, kernels::cuda::In b, const float* bias, kernels::cuda::Out c,
                   void* workspace, void* other) const {
   auto* next = static_cast<std::byte*>(workspace);
-  const auto narrowed = [&](kernels::cuda::In x, int64_t elements, int64_t bytes) -> const void* {
-    if (elements == 0) return x.data;
+  const auto operand = [&](kernels::cuda::In x, const std::optional<Narrowed>& copy) {
+    if (!copy.has_value()) return x.data;
     void* const to = next;
-    next += bytes;
-    kernels::cuda::convert(elements, x, {to, operands_}, device_.stream());
-    return to;
+    next += copy->bytes();
+    return copy->run(device_, x, to).data;
   };
-  const void* const left = narrowed(a, a_elements_, a_bytes_);
-  const void* const right = narrowed(b, b_elements_, b_bytes_);
+  const void* const left = operand(a, a_);
+  const void* const right = operand(b, b_);
   product_.run(left, right, bias, c.data, next, other);
 }
 

@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -98,6 +99,32 @@ class Matmul {
   int64_t bias_bytes_ = 0;  // of the workspace, in front: cuBLASLt adds a bias of c's type alone
 };
 
+/// Elements from one row to the next of a matrix that lies in a workspace: as many as a row has
+/// where that keeps rows on the 16 bytes that the library's fast kernels of 16 bits ask for, else
+/// up to a multiple of 64.
+constexpr int64_t workspace_row(int64_t columns) {
+  return columns % 8 == 0 ? columns : (columns + 63) / 64 * 64;
+}
+
+/// The one of 16 bits, F32 if there is none. No two of them are different ones of 16 bits.
+kernels::cuda::Format narrowest(std::initializer_list<kernels::cuda::Format> formats);
+
+/// A copy of a row-major matrix in 16 bits, for products: in workspace, its rows workspace_row()
+/// apart.
+class Narrowed {
+ public:
+  Narrowed(int64_t rows, int64_t columns, kernels::cuda::Format format)
+      : rows_(rows), columns_(columns), format_(format) {}
+  int64_t row() const { return rows_ == 1 ? columns_ : workspace_row(columns_); }
+  int64_t bytes() const { return aligned(2 * rows_ * row()); }
+  /// Asynchronous on the device's stream. `x` has dense rows.
+  kernels::cuda::In run(const Device& device, kernels::cuda::In x, void* to) const;
+
+ private:
+  int64_t rows_, columns_;
+  kernels::cuda::Format format_;
+};
+
 /// A product of tensors however each is stored: cuBLASLt multiplies operands of one format, so
 /// where anything has 16 bits, an operand that has not is narrowed into the workspace first.
 class Product {
@@ -114,9 +141,7 @@ class Product {
 
  private:
   const Device& device_;
-  kernels::cuda::Format operands_;
-  int64_t a_elements_ = 0, b_elements_ = 0;  // that are narrowed
-  int64_t a_bytes_ = 0, b_bytes_ = 0;        // of the workspace that they take
+  std::optional<Narrowed> a_, b_;
   Matmul product_;
 };
 

@@ -1,0 +1,155 @@
+// Catches: a head whose rows are computed in several chunks and that is then another one: sums that
+// begin anew, a last chunk of another size, rows that read a neighbour's padding. And a product
+// whose operand is narrowed into rows that are wider than its own.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/ops/head_loss.h"
+#include "src/runtime/cuda/backend.h"
+#include "src/runtime/cuda/head_loss.h"
+#include "src/runtime/cuda/matmul.h"
+#include "tests/cuda/fake_cuda.h"
+#include "tests/support/graph_cases.h"
+#include "tests/support/run_case.h"
+
+namespace trainyard {
+namespace {
+
+/// The emulated GPU, with heads in chunks of at most so many bytes.
+class InChunks final : public Backend {
+ public:
+  explicit InChunks(int64_t scores_bytes_max) : scores_bytes_max_(scores_bytes_max) {}
+  std::string_view name() const override { return "cuda in chunks"; }
+  Processor processor() const override { return Processor::kGpu; }
+  bool has_kernel(std::string_view op_type) const override { return cuda_.has_kernel(op_type); }
+  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    if (node.op != head_loss_op()) return cuda_.prepare(graph, node);
+    ++heads;
+    return cuda::make_head_loss(device_, graph, node, scores_bytes_max_);
+  }
+  int64_t alignment() const override { return cuda_.alignment(); }
+  void* allocate(int64_t bytes) override { return cuda_.allocate(bytes); }
+  void release(void* memory) noexcept override { cuda_.release(memory); }
+  void copy_to_device(void* device, const void* host, int64_t bytes) override {
+    cuda_.copy_to_device(device, host, bytes);
+  }
+  void copy_to_host(void* host, const void* device, int64_t bytes) override {
+    cuda_.copy_to_host(host, device, bytes);
+  }
+  void synchronize() override { cuda_.synchronize(); }
+  int64_t heads = 0;
+
+ private:
+  int64_t scores_bytes_max_;
+  cuda::CudaBackend cuda_{0};
+  cuda::Device device_{0};
+};
+
+constexpr int64_t kFeatures = 6, kClasses = 11;
+
+testing::CaseGraph head(int64_t rows) {
+  std::vector<double> weights(kClasses);
+  for (size_t k = 0; k < weights.size(); ++k) weights[k] = 0.5 + 0.25 * static_cast<double>(k);
+  const Attributes loss{
+      {"label_smoothing", 0.125}, {"class_weights", weights}, {"ignore_index", int64_t{3}}};
+  testing::CaseBuilder b(DType::kF32);
+  const TensorId x = b.one("x", "Tanh", {}, {b.parameter("p", {rows, kFeatures})});
+  const TensorId z =
+      b.one("z", "Gemm", {{"transB", int64_t{1}}},
+            {x, b.parameter("w", {kClasses, kFeatures}), b.parameter("b", {kClasses})});
+  std::map<TensorId, TensorId> gradients;
+  return testing::with_gradients(
+      b.finish_with_loss(b.node("loss", "SoftmaxCrossEntropyLoss", loss,
+                                {z, b.labels("labels", rows, kClasses)}, 2)[0]),
+      &gradients);
+}
+
+TEST(HeadInChunks, GivesWhatOneChunkGives) {
+  testing::RunOptions options;
+  options.keep_all = false;
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+    for (const int64_t rows : {100, 128, 129, 256, 300}) {
+      SCOPED_TRACE(std::string(name_of(precision)) + ", " + std::to_string(rows) + " rows");
+      options.precision = precision;
+      const testing::CaseGraph c = head(rows);
+      InChunks small(1), whole(cuda::kScoresBytesMax);
+      const testing::CaseResult got = testing::run_case(c, small, options);
+      const testing::CaseResult expected = testing::run_case(c, whole, options);
+      EXPECT_EQ(small.heads, 1);
+      EXPECT_EQ(whole.heads, 1);
+      ASSERT_EQ(got.values.size(), expected.values.size());
+      EXPECT_EQ(got.values.size(), 4u);  // the loss and three gradients
+      for (const auto& [name, values] : expected.values) {
+        const std::vector<double>& in_chunks = got.values.at(name);
+        const bool is_summed = name.starts_with("z/");  // dw and db
+        double scale = 1e-3;
+        for (const double v : values) scale = std::max(scale, std::abs(v));
+        for (size_t i = 0; i < values.size(); ++i) {
+          if (is_summed) {  // in another order
+            ASSERT_NEAR(in_chunks[i], values[i], 1e-5 * scale) << name << "[" << i << "]";
+          } else {
+            ASSERT_EQ(in_chunks[i], values[i]) << name << "[" << i << "]";
+          }
+        }
+      }
+    }
+  }
+}
+
+// The scores of a whole batch would be 1,100 rows of 64 numbers beside each other.
+TEST(HeadInChunks, HoldsTheScoresOfOneChunk) {
+  const testing::CaseGraph c = head(1100);
+  testing::RunOptions options;
+  options.keep_all = false;
+  InChunks small(1), whole(cuda::kScoresBytesMax);
+  const int64_t in_chunks = testing::run_case(c, small, options).planned_bytes;
+  EXPECT_LE(in_chunks + (1100 - 128) * 64 * 4 - 9 * 256,
+            testing::run_case(c, whole, options).planned_bytes);
+}
+
+// 16-bit rows of 3 or 11 numbers begin anywhere; the library's fast kernels ask for 16 bytes.
+TEST(Product, NarrowsOddRowsIntoPaddedOnes) {
+  EXPECT_EQ(cuda::workspace_row(8), 8);
+  EXPECT_EQ(cuda::workspace_row(768), 768);
+  EXPECT_EQ(cuda::workspace_row(11), 64);
+  EXPECT_EQ(cuda::workspace_row(50257), 50304);
+
+  const cuda::Device device(0);
+  using kernels::cuda::Format;
+  for (const bool transpose_a : {false, true}) {
+    for (const bool transpose_b : {false, true}) {
+      cuda::MatmulDims dims{5, 7, 3, transpose_a, transpose_b};
+      const cuda::Product product(device, dims, Format::kF32, Format::kF32, Format::kBf16);
+      const int64_t rows = (transpose_a ? 3 : 5) + (transpose_b ? 7 : 3);
+      EXPECT_GE(product.workspace_bytes(), rows * 64 * 2);
+      std::vector<float> a(15), b(21);
+      for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 5) - 2;
+      for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i % 7) - 3;
+      const auto left = device.upload(std::as_bytes(std::span(a))),
+                 right = device.upload(std::as_bytes(std::span(b))), result = device.allocate(70),
+                 workspace = device.allocate(product.workspace_bytes());
+      product.run({left.get()}, {right.get()}, nullptr, {result.get(), Format::kBf16},
+                  workspace.get());
+      device.synchronize();
+      const auto* const c = static_cast<const math::Bf16*>(result.get());  // the host's memory
+      for (size_t i = 0; i < 5; ++i) {
+        for (size_t j = 0; j < 7; ++j) {
+          float sum = 0;
+          for (size_t k = 0; k < 3; ++k) {
+            sum += a[transpose_a ? k * 5 + i : i * 3 + k] * b[transpose_b ? j * 3 + k : k * 7 + j];
+          }
+          ASSERT_EQ(math::widen(c[i * 7 + j]), sum) << i << ", " << j;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainyard
