@@ -108,7 +108,8 @@ void batch_norm_relu_backward(const BatchNormDims& d, const ImageStrides& s, con
 
 /// As above; `residual` may be left out, `relu` says whether max(0, .) follows. x is read twice:
 /// its statistics are joined from short pieces, each by sums about its first value, which lose
-/// nothing to large means.
+/// nothing to large means. y is a x + c with a = inv_std scale and c = b - mean a, whose rounding
+/// adds 2^-24 |mean a| at most; dx is made of g and x in the same way (docs/numerics.md).
 namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
 int64_t batch_norm_workspace_bytes(const BatchNormDims& d, const ImageStrides& s);
 void batch_norm_training(const BatchNormDims& d, const ImageStrides& s, In x, const float* scale,

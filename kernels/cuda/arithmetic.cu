@@ -1,7 +1,8 @@
 // The formulas are those of the CPU, from kernels/math/arithmetic.h; this file only walks memory.
 //
-// Access   neighbouring threads take neighbouring elements of y, four each where all operands allow
-//          it. An operand that is broadcast comes from the caches. Two dense operands: 12 B an
+// Access   neighbouring threads take neighbouring elements of y, eight each where all operands are
+//          dense and of one format, four each where strides allow it. An operand that is broadcast
+//          comes from the caches. Two dense operands: 12 B an
 //          element (6 in bf16); the gradient of a product: three read, two written, 20 B (10).
 // Time     bytes / 4.8 TB/s on an H200: 64 Mi elements in 168 us, their gradients in 280 us.
 #include "kernels/arithmetic.h"
@@ -25,6 +26,28 @@ TRAINYARD_KERNEL void combine(Walk<3> walk, In a, In b, Out y) {
       store4(y, at[2], v);
     } else {
       y.set(at[2], F::f(a[at[0]], b[at[1]]));
+    }
+  }
+}
+
+template <typename F, Stored kStored>
+TRAINYARD_KERNEL_OF(kBlockThreads, 4)
+void combine_eights(int32_t packs, In a, In b, Out y) {
+  constexpr int kUnroll = in_flight(kStored, 2);
+  for (Packs p = packs_of_thread(packs); p.at < p.last; p.at += kUnroll * p.stride) {
+    Eight<kStored> left[kUnroll], right[kUnroll];
+    TRAINYARD_UNROLL
+    for (int u = 0; u < kUnroll; ++u) {
+      left[u] = load8<kStored>(a, p.nth(u));
+      right[u] = load8<kStored>(b, p.nth(u));
+    }
+    TRAINYARD_UNROLL
+    for (int u = 0; u < kUnroll; ++u) {
+      if (!p.has(u)) continue;
+      float v[8];
+      TRAINYARD_UNROLL
+      for (int k = 0; k < 8; ++k) v[k] = F::f(left[u][k], right[u][k]);
+      store8<kStored>(y, p.nth(u), v);
     }
   }
 }
@@ -54,10 +77,23 @@ TRAINYARD_KERNEL void differentiate(Walk<3> walk, In a, In b, In dy, Out da, Out
   }
 }
 
+/// One run of all three operands.
+bool is_dense(const Box<3>& box) {
+  return box.rank == 1 && box.stride[0] == Box<3>::Offsets{1, 1, 1};
+}
+
 }  // namespace
 
 template <typename F>
 void arithmetic(const Box<3>& box, In a, In b, Out y, CUstream_st* stream) {
+  if (is_dense(box) && takes_eight(box.elements(), {a, b, y})) {
+    const int64_t packs = box.elements() / 8;
+    with_one_format({y}, [&](auto stored) {
+      launch(grid_for((packs + 3) / 4), stream, combine_eights<F, stored.value>,
+             static_cast<int32_t>(packs), a, b, y);
+    });
+    return;
+  }
   const Walk<3> walk(box, takes_four(a) && takes_four(b) && takes_four(y));
   launch(grid_for(walk.count), stream, combine<F>, walk, a, b, y);
 }

@@ -12,7 +12,7 @@
 //          F32.
 #include <cmath>
 
-#include "kernels/batch_norm.h"
+#include "kernels/cuda/channels_last_norm.h"
 #include "kernels/cuda/reduction.h"
 #include "kernels/cuda/walk.h"
 #include "kernels/group_norm.h"
@@ -53,9 +53,6 @@ TRAINYARD_DEVICE Values<kWidth> load(const In& x, int64_t at) {
   }
 }
 
-struct Moments {
-  float count, mean, squares;  // squares: of the deviations from the mean
-};
 TRAINYARD_DEVICE void join(Moments& a, const Moments& b) {
   if (b.count == 0) return;
   if (a.count == 0) {
@@ -122,8 +119,8 @@ struct Norm {
     return (x - mean[s]) * inv_std[s];
   }
   TRAINYARD_DEVICE float y(int64_t result, float x) const {
-    const int64_t c = channels.remainder(result);
-    return xhat(result, x) * scale[c] + b[c];
+    const int64_t s = statistic(result), c = channels.remainder(result);
+    return Fold(mean[s], inv_std[s], scale[c], b[c])(x);
   }
 };
 
@@ -136,10 +133,6 @@ struct Masked {
     if (!relu) return slope;
     return math::Relu::df(y ? out : norm.y(result, x), slope);
   }
-};
-
-struct Two {
-  float gradients, products;
 };
 
 /// sum g and sum g xhat of every result, handed to f(result, sums).
@@ -228,21 +221,20 @@ TRAINYARD_KERNEL void normalise(int64_t count, bool fours, ResultOf result_of, N
   }
 }
 
-/// dx = inv_std (g scale - (sum g scale) / M - xhat (sum g scale xhat) / M), by statistic. dx and g
+/// dx = inv_std (g scale - mean of g scale - xhat (mean of g scale xhat)), by statistic. dx and g
 /// may be left out; either may be what is read.
 struct DataGradient {
   ResultOf result_of;
   Norm norm;
   Masked masked;
-  const Two* sums;
-  float values;  // M
+  const Two* means;
   In x;
   Out dx, g;
   TRAINYARD_DEVICE float of(int64_t result, float v, float gradient) const {
     const int64_t s = norm.statistic(result);
     const float scaled = gradient * norm.scale[norm.channels.remainder(result)];
-    return norm.inv_std[s] * (scaled - sums[s].gradients / values -
-                              norm.xhat(result, v) * (sums[s].products / values));
+    return norm.inv_std[s] *
+           (scaled - means[s].gradients - norm.xhat(result, v) * means[s].products);
   }
 };
 
@@ -339,28 +331,6 @@ void run_differentiate(const ImageDims& dims, const DataGradient& d, CUstream_st
 
 // Batch normalisation.
 
-struct BatchStatistics {
-  float epsilon, momentum;
-  float *running_mean, *running_var, *mean, *inv_std;
-  TRAINYARD_DEVICE void operator()(int64_t c, const Moments& m) const {
-    mean[c] = m.mean;
-    inv_std[c] = 1.0f / std::sqrt(m.squares / m.count + epsilon);
-    running_mean[c] = momentum * running_mean[c] + (1.0f - momentum) * m.mean;
-    running_var[c] = momentum * running_var[c] + (1.0f - momentum) * (m.squares / (m.count - 1.0f));
-  }
-};
-
-struct BatchSums {
-  const float* scale;
-  Two* sums;
-  float *dscale, *db;
-  TRAINYARD_DEVICE void operator()(int64_t c, const Two& t) const {
-    if (dscale != nullptr) dscale[c] = t.products;
-    if (db != nullptr) db[c] = t.gradients;
-    sums[c] = {scale[c] * t.gradients, scale[c] * t.products};
-  }
-};
-
 TRAINYARD_KERNEL void invert_std(int64_t count, float epsilon, const float* variance,
                                  float* inv_std) {
   for (int64_t c = thread_index(); c < count; c += thread_count()) {
@@ -414,13 +384,14 @@ struct AddedTwo {
   }
 };
 
-/// The sums of a group, each channel's times its scale.
-struct GroupSums : AddedTwo {
+/// The means of a group, each channel's sums times its scale.
+struct GroupMeans : AddedTwo {
   int64_t channels;   // of a group
   Divisor per_image;  // channels of an image
   const float* scale;
+  float share;  // 1 / values of a group
   const Two* of_channel;
-  Two* sums;
+  Two* means;
   TRAINYARD_DEVICE void add(Two& acc, int64_t group, int64_t begin, int64_t end,
                             int64_t step) const {
     for (int64_t c = begin; c < end; c += step) {
@@ -429,7 +400,9 @@ struct GroupSums : AddedTwo {
       merge(acc, {by * of_channel[result].gradients, by * of_channel[result].products});
     }
   }
-  TRAINYARD_DEVICE void finish(int64_t group, const Two& acc) const { sums[group] = acc; }
+  TRAINYARD_DEVICE void finish(int64_t group, const Two& acc) const {
+    means[group] = {share * acc.gradients, share * acc.products};
+  }
 };
 
 /// The sums of a channel over the images.
@@ -473,8 +446,9 @@ Norm group_norm_of(const GroupNormDims& d, const float* mean, const float* inv_s
 int64_t batch_norm_workspace_bytes(const BatchNormDims& d, const ImageStrides& s) {
   const int64_t C = d.x.C, M = d.values_per_channel();
   return aligned(C * static_cast<int64_t>(sizeof(Two))) +
-         std::max(partial_bytes<MomentsOf, BatchStatistics>(d.x, s, C, M),
-                  partial_bytes<GradientSums, BatchSums>(d.x, s, C, M));
+         std::max({partial_bytes<MomentsOf, BatchStatistics>(d.x, s, C, M),
+                   partial_bytes<GradientSums, BatchSums>(d.x, s, C, M),
+                   takes_channel_eights(d, s, {}, {}) ? channel_eights_workspace_bytes(d) : 0});
 }
 
 void batch_norm_training(const BatchNormDims& d, const ImageStrides& s, In x, const float* scale,
@@ -487,7 +461,11 @@ void batch_norm_training(const BatchNormDims& d, const ImageStrides& s, In x, co
                                    running_var,
                                    mean,
                                    inv_std};
-  take_moments(d.x, s, d.x.C, d.values_per_channel(), x, statistics, workspace, stream);
+  if (takes_channel_eights(d, s, {x}, {})) {
+    channel_eights_statistics(d, x, statistics, workspace, stream);
+  } else {
+    take_moments(d.x, s, d.x.C, d.values_per_channel(), x, statistics, workspace, stream);
+  }
   batch_norm_replay(d, s, x, scale, b, mean, inv_std, residual, relu, y, stream);
 }
 
@@ -503,6 +481,10 @@ void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s, In x, c
 void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s, In x, const float* scale,
                        const float* b, const float* mean, const float* inv_std, In residual,
                        bool relu, Out y, CUstream_st* stream) {
+  if (takes_channel_eights(d, s, {x, residual, y}, {mean, inv_std, scale, b})) {
+    channel_eights_normalise(d, {mean, inv_std, scale, b}, x, residual, relu, y, stream);
+    return;
+  }
   run_normalise(d.x, ResultOf(d.x, s, false), batch_norm_of(d, mean, inv_std, scale, b), x,
                 residual, relu, y, stream);
 }
@@ -511,17 +493,19 @@ void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, In x, In
                          const float* scale, const float* mean, const float* inv_std, bool relu,
                          const float* b, In y, Out dx, float* dscale, float* db, Out g,
                          void* workspace, CUstream_st* stream) {
-  auto* sums = static_cast<Two*>(workspace);
+  auto* means = static_cast<Two*>(workspace);
   void* partial =
       static_cast<char*>(workspace) + aligned(d.x.C * static_cast<int64_t>(sizeof(Two)));
+  const BatchSums sums{scale, 1 / static_cast<float>(d.values_per_channel()), means, dscale, db};
+  if (takes_channel_eights(d, s, {x, dy, y, dx, g}, {mean, inv_std, scale, b})) {
+    channel_eights_backward(d, {mean, inv_std, scale, b}, sums, relu, x, dy, y, dx, g, partial,
+                            stream);
+    return;
+  }
   const Norm norm = batch_norm_of(d, mean, inv_std, scale, b);
   const Masked masked{relu, dy, y};
-  sum_gradients(d.x, s, d.x.C, d.values_per_channel(), norm, masked, x,
-                BatchSums{scale, sums, dscale, db}, partial, stream);
-  run_differentiate(d.x,
-                    {ResultOf(d.x, s, false), norm, masked, sums,
-                     static_cast<float>(d.values_per_channel()), x, dx, g},
-                    stream);
+  sum_gradients(d.x, s, d.x.C, d.values_per_channel(), norm, masked, x, sums, partial, stream);
+  run_differentiate(d.x, {ResultOf(d.x, s, false), norm, masked, means, x, dx, g}, stream);
 }
 
 int64_t group_norm_workspace_bytes(const GroupNormDims& d, const ImageStrides& s) {
@@ -530,7 +514,7 @@ int64_t group_norm_workspace_bytes(const GroupNormDims& d, const ImageStrides& s
       std::max({partial_bytes<MomentsOf, KeepMoments>(d.x, s, plans.results, d.x.pixels()),
                 partial_bytes<GradientSums, KeepSums>(d.x, s, plans.results, d.x.pixels()),
                 reduction_workspace_bytes<GroupStatistics>(plans.groups),
-                reduction_workspace_bytes<GroupSums>(plans.groups),
+                reduction_workspace_bytes<GroupMeans>(plans.groups),
                 reduction_workspace_bytes<ParameterGradients>(plans.parameters)});
   return GroupWorkspace(d, sizeof(Moments)).partial_at + partial;
 }
@@ -561,7 +545,7 @@ void group_norm_backward(const GroupNormDims& d, const ImageStrides& s, In x, co
   const GroupWorkspace layout(d, sizeof(Moments));
   auto* bytes = static_cast<char*>(workspace);
   auto* of_channel = reinterpret_cast<Two*>(bytes);
-  auto* sums = reinterpret_cast<Two*>(bytes + layout.groups_at);
+  auto* means = reinterpret_cast<Two*>(bytes + layout.groups_at);
   void* partial = bytes + layout.partial_at;
   const Norm norm = group_norm_of(d, mean, inv_std, scale, nullptr);
   const Masked masked{false, dy, {}};
@@ -572,11 +556,16 @@ void group_norm_backward(const GroupNormDims& d, const ImageStrides& s, In x, co
            stream);
   }
   if (!dx) return;
-  reduce(plans.groups, GroupSums{{}, d.channels(), Divisor(d.x.C), scale, of_channel, sums},
+  reduce(plans.groups,
+         GroupMeans{{},
+                    d.channels(),
+                    Divisor(d.x.C),
+                    scale,
+                    1 / static_cast<float>(d.values()),
+                    of_channel,
+                    means},
          partial, stream);
-  run_differentiate(
-      d.x, {ResultOf(d.x, s, true), norm, masked, sums, static_cast<float>(d.values()), x, dx, {}},
-      stream);
+  run_differentiate(d.x, {ResultOf(d.x, s, true), norm, masked, means, x, dx, {}}, stream);
 }
 
 }  // namespace trainyard::kernels::cuda

@@ -81,4 +81,21 @@ void launch(const Grid& grid, CUstream_st* stream, void (*kernel)(Parameters...)
 TRAINYARD_DEVICE int64_t thread_index() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 TRAINYARD_DEVICE int64_t thread_count() { return int64_t{gridDim.x} * blockDim.x; }
 
+/// The packs (view.h, Eight) that a thread takes: from `at` on below `last`, `stride` apart.
+struct Packs {
+  int32_t at, last, stride;
+  /// The u-th from here, or where there is none this one again: loads need no branch.
+  TRAINYARD_DEVICE int32_t nth(int u) const { return has(u) ? at + u * stride : at; }
+  TRAINYARD_DEVICE bool has(int u) const { return at + u * stride < last; }
+};
+/// All packs, by all threads of a grid.
+TRAINYARD_DEVICE Packs packs_of_thread(int32_t packs) {
+  return {static_cast<int32_t>(thread_index()), packs, static_cast<int32_t>(thread_count())};
+}
+/// Packs whose loads a thread has on their way at once, where it reads so many tensors: 64 bytes
+/// and more of each thread keep a GPU's memory busy.
+constexpr int in_flight(Stored stored, int tensors) {
+  return (tensors > 2 ? 2 : 4) / (stored == Stored::kF32 ? 2 : 1);
+}
+
 }  // namespace trainyard::kernels::cuda

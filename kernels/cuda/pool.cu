@@ -1,12 +1,14 @@
-// Access   a thread for each element that is written, neighbours along its innermost axis:
-//          channels of an image in channels-last, columns of one in row-major. A window's cells
-//          come from the caches after the first that reads them. Backward gathers too: each
-//          element of dx looks at the windows that cover it, so nothing is added by two threads.
-//          Which cell is a window's maximum is found once, in a first launch that leaves it in
-//          the workspace. Max forward 4 B an element of x and of y (2 in bf16), backward 8 B of x
-//          and 12 B of y.
+// Access   in channels-last, where channels come in eights of one format, a thread for eight
+//          neighbouring channels of a pixel (16 bytes of 16-bit elements); else a thread for each
+//          element that is written, neighbours along its innermost axis. A window's cells come from
+//          the caches after the first that reads them. Backward gathers too: each element of dx
+//          looks at the windows that cover it, so nothing is added by two threads. Which cell is a
+//          window's maximum is found once, in a first launch that leaves it in the workspace, one
+//          byte (four where a window has more than 256 cells). Max forward 4 B an element of x and
+//          of y (2 in bf16), backward 8 B of x (4) and 6 B of y (4).
 // Time     bytes / 4.8 TB/s on an H200: 3 x 3, stride 2, of [256, 64, 112, 112] in 0.22 ms
-//          forward and 0.48 ms backward, in F32.
+//          forward and 0.42 ms backward, in F32.
+// Checked  registers, spills and load widths of the eights: tests/cuda/kernel_budget_test.py.
 #include "kernels/pool.h"
 
 #include "kernels/cuda/launch.h"
@@ -55,8 +57,15 @@ struct Pixels {
 struct Pool {
   PoolDims d;
   Pixels x, y;
+  Divisor stride_h, stride_w, dilation_h, dilation_w;
   Pool(const PoolDims& dims, const ImageStrides& xs, const ImageStrides& ys)
-      : d(dims), x(dims.x, xs), y(dims.y(), ys) {}
+      : d(dims),
+        x(dims.x, xs),
+        y(dims.y(), ys),
+        stride_h(d.window.stride_h),
+        stride_w(d.window.stride_w),
+        dilation_h(d.window.dilation_h),
+        dilation_w(d.window.dilation_w) {}
 
   TRAINYARD_HD int64_t top(int64_t p) const { return p * d.window.stride_h - d.window.pad_top; }
   TRAINYARD_HD int64_t left(int64_t q) const { return q * d.window.stride_w - d.window.pad_left; }
@@ -81,9 +90,11 @@ struct Pool {
     int64_t begin, end;
   };
   /// Windows whose span of `span` cells from begin * stride on meets `at`.
-  TRAINYARD_HD static Range covering(int64_t at, int64_t span, int64_t stride, int64_t windows) {
+  TRAINYARD_HD static Range covering(int64_t at, int64_t span, const Divisor& stride,
+                                     int64_t windows) {
     const int64_t first = at - span + 1;
-    const int64_t begin = first <= 0 ? 0 : (first + stride - 1) / stride, last = at / stride + 1;
+    const int64_t begin = first <= 0 ? 0 : stride.quotient(first + stride.value - 1);
+    const int64_t last = stride.quotient(at) + 1;
     return {begin, last < windows ? last : windows};
   }
   /// Calls f(n, c, p, q, number of the cell) for the windows that have this element as a cell.
@@ -91,15 +102,15 @@ struct Pool {
   TRAINYARD_HD void for_windows(const Pixels::Place& e, const F& f) const {
     const Window& win = d.window;
     const int64_t h = e.h + win.pad_top, w = e.w + win.pad_left;
-    const Range ps = covering(h, win.height(), win.stride_h, y.H.value);
-    const Range qs = covering(w, win.width(), win.stride_w, y.W.value);
+    const Range ps = covering(h, win.height(), stride_h, y.H.value);
+    const Range qs = covering(w, win.width(), stride_w, y.W.value);
     for (int64_t p = ps.begin; p < ps.end; ++p) {
-      const int64_t down = h - p * win.stride_h;
-      if (win.dilation_h != 1 && down % win.dilation_h != 0) continue;
+      const int64_t down = h - p * win.stride_h, r = dilation_h.quotient(down);
+      if (r * win.dilation_h != down) continue;
       for (int64_t q = qs.begin; q < qs.end; ++q) {
-        const int64_t across = w - q * win.stride_w;
-        if (win.dilation_w != 1 && across % win.dilation_w != 0) continue;
-        f(p, q, static_cast<int32_t>(down / win.dilation_h * win.S + across / win.dilation_w));
+        const int64_t across = w - q * win.stride_w, s = dilation_w.quotient(across);
+        if (s * win.dilation_w != across) continue;
+        f(p, q, static_cast<int32_t>(r * win.S + s));
       }
     }
   }
@@ -130,14 +141,16 @@ TRAINYARD_KERNEL void max_forward(Pool pool, In x, Out y) {
   }
 }
 
-TRAINYARD_KERNEL void find_winners(Pool pool, In x, int32_t* winner) {
+template <typename Cell>
+TRAINYARD_KERNEL void find_winners(Pool pool, In x, Cell* winner) {
   for (int64_t i = thread_index(); i < pool.y.count; i += thread_count()) {
     float most;
-    winner[i] = pool.winner(pool.y.place(i), x, &most);
+    winner[i] = static_cast<Cell>(pool.winner(pool.y.place(i), x, &most));
   }
 }
 
-TRAINYARD_KERNEL void max_backward(Pool pool, const int32_t* winner, In dy, Out dx) {
+template <typename Cell>
+TRAINYARD_KERNEL void max_backward(Pool pool, const Cell* winner, In dy, Out dx) {
   for (int64_t i = thread_index(); i < pool.x.count; i += thread_count()) {
     const Pixels::Place e = pool.x.place(i);
     float sum = 0;
@@ -147,6 +160,179 @@ TRAINYARD_KERNEL void max_backward(Pool pool, const int32_t* winner, In dy, Out 
     });
     dx.set(i, sum);
   }
+}
+
+/// Images in channels-last by packs of eight channels: windows and places in 32 bits.
+struct EightsPool {
+  int32_t x_count, y_count, groups, R, S;  // counts in packs; groups = C / 8
+  int32_t stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left, height, width;
+  Divisor of_groups, W, H, Q, P, by_stride_h, by_stride_w, by_dilation_h, by_dilation_w;
+
+  explicit EightsPool(const Pool& pool)
+      : x_count(static_cast<int32_t>(pool.x.count / 8)),
+        y_count(static_cast<int32_t>(pool.y.count / 8)),
+        groups(static_cast<int32_t>(pool.d.x.C / 8)),
+        R(static_cast<int32_t>(pool.d.window.R)),
+        S(static_cast<int32_t>(pool.d.window.S)),
+        stride_h(static_cast<int32_t>(pool.d.window.stride_h)),
+        stride_w(static_cast<int32_t>(pool.d.window.stride_w)),
+        dilation_h(static_cast<int32_t>(pool.d.window.dilation_h)),
+        dilation_w(static_cast<int32_t>(pool.d.window.dilation_w)),
+        pad_top(static_cast<int32_t>(pool.d.window.pad_top)),
+        pad_left(static_cast<int32_t>(pool.d.window.pad_left)),
+        height(static_cast<int32_t>(pool.d.window.height())),
+        width(static_cast<int32_t>(pool.d.window.width())),
+        of_groups(groups),
+        W(pool.x.W),
+        H(pool.x.H),
+        Q(pool.y.W),
+        P(pool.y.H),
+        by_stride_h(pool.stride_h),
+        by_stride_w(pool.stride_w),
+        by_dilation_h(pool.dilation_h),
+        by_dilation_w(pool.dilation_w) {}
+
+  struct Place {
+    int32_t n, h, w, group;
+  };
+  TRAINYARD_DEVICE static int32_t take(int32_t& index, const Divisor& size) {
+    const int32_t rest = size.quotient32(index);
+    const int32_t last = index - rest * static_cast<int32_t>(size.value);
+    index = rest;
+    return last;
+  }
+  TRAINYARD_DEVICE Place place(int32_t pack, const Divisor& rows, const Divisor& columns) const {
+    Place p{};
+    p.group = take(pack, of_groups);
+    p.w = take(pack, columns);
+    p.h = take(pack, rows);
+    p.n = pack;
+    return p;
+  }
+  TRAINYARD_DEVICE int32_t x_at(const Place& p, int32_t h, int32_t w) const {
+    return ((p.n * rows_of(H) + h) * rows_of(W) + w) * groups + p.group;
+  }
+  TRAINYARD_DEVICE int32_t y_at(const Place& e, int32_t p, int32_t q) const {
+    return ((e.n * rows_of(P) + p) * rows_of(Q) + q) * groups + e.group;
+  }
+  TRAINYARD_DEVICE static int32_t rows_of(const Divisor& d) {
+    return static_cast<int32_t>(d.value);
+  }
+};
+
+/// The winning cells of eight channels.
+struct alignas(8) EightCells {
+  uint32_t word[2];
+  TRAINYARD_DEVICE int32_t operator[](int k) const {
+    return static_cast<int32_t>(word[k / 4] >> (8 * (k % 4)) & 0xFFu);
+  }
+};
+
+/// y and winner may be left out. kSide: rows and columns of the window, 0 where they are not known:
+/// a row of cells is loaded at once.
+template <Stored kStored, int kSide>
+TRAINYARD_KERNEL_OF(kBlockThreads, 4)
+void max_eights(EightsPool pool, In x, Out y, EightCells* winner) {
+  constexpr int kCells = kSide == 0 ? 1 : kSide;
+  const int32_t rows = kSide == 0 ? pool.R : kSide, columns = kSide == 0 ? pool.S : kSide;
+  const auto step = static_cast<int32_t>(thread_count());
+  for (auto i = static_cast<int32_t>(thread_index()); i < pool.y_count; i += step) {
+    const EightsPool::Place o = pool.place(i, pool.P, pool.Q);
+    const int32_t h0 = o.h * pool.stride_h - pool.pad_top, w0 = o.w * pool.stride_w - pool.pad_left;
+    const auto inside = [](int32_t at, const Divisor& size) {
+      return at >= 0 && at < EightsPool::rows_of(size);
+    };
+    float most[8] = {};
+    EightCells best = {};
+    bool found = false;
+    for (int32_t r = 0; r < rows; ++r) {
+      const int32_t h = h0 + r * pool.dilation_h;
+      if (!inside(h, pool.H)) continue;
+      for (int32_t s0 = 0; s0 < columns; s0 += kCells) {
+        Eight<kStored> v[kCells];
+        TRAINYARD_UNROLL
+        for (int u = 0; u < kCells; ++u) {
+          const int32_t w = w0 + (s0 + u) * pool.dilation_w;
+          v[u] = load8<kStored>(x, pool.x_at(o, h, inside(w, pool.W) ? w : 0));
+        }
+        TRAINYARD_UNROLL
+        for (int u = 0; u < kCells; ++u) {
+          if (!inside(w0 + (s0 + u) * pool.dilation_w, pool.W)) continue;
+          const auto cell = static_cast<uint32_t>(r * columns + s0 + u);
+          TRAINYARD_UNROLL
+          for (int k = 0; k < 8; ++k) {
+            const float e = v[u][k];
+            if (found && !(e > most[k]) && e == e) continue;
+            most[k] = e;
+            const int shift = 8 * (k % 4);
+            best.word[k / 4] = (best.word[k / 4] & ~(0xFFu << shift)) | cell << shift;
+          }
+          found = true;
+        }
+      }
+    }
+    if (y) store8<kStored>(y, i, most);
+    if (winner != nullptr) winner[i] = best;
+  }
+}
+
+template <Stored kStored>
+TRAINYARD_KERNEL_OF(kBlockThreads, 4)
+void max_backward_eights(EightsPool pool, const EightCells* winner, In dy, Out dx) {
+  const auto step = static_cast<int32_t>(thread_count());
+  for (auto i = static_cast<int32_t>(thread_index()); i < pool.x_count; i += step) {
+    const EightsPool::Place e = pool.place(i, pool.H, pool.W);
+    const int32_t h = e.h + pool.pad_top, w = e.w + pool.pad_left;
+    // The first and the last window that may cover it.
+    const int32_t up = h - pool.height + 1, left = w - pool.width + 1;
+    const int32_t p0 = up <= 0 ? 0 : pool.by_stride_h.quotient32(up + pool.stride_h - 1);
+    const int32_t q0 = left <= 0 ? 0 : pool.by_stride_w.quotient32(left + pool.stride_w - 1);
+    const int32_t p1 = std::min(pool.by_stride_h.quotient32(h), EightsPool::rows_of(pool.P) - 1);
+    const int32_t q1 = std::min(pool.by_stride_w.quotient32(w), EightsPool::rows_of(pool.Q) - 1);
+    float sum[8] = {};
+    for (int32_t p = p0; p <= p1; ++p) {
+      const int32_t down = h - p * pool.stride_h, r = pool.by_dilation_h.quotient32(down);
+      if (r * pool.dilation_h != down) continue;
+      for (int32_t q = q0; q <= q1; ++q) {
+        const int32_t across = w - q * pool.stride_w, s = pool.by_dilation_w.quotient32(across);
+        if (s * pool.dilation_w != across) continue;
+        const int32_t at = pool.y_at(e, p, q), cell = r * pool.S + s;
+        const EightCells best = winner[at];
+        const Eight<kStored> slope = load8<kStored>(dy, at);
+        TRAINYARD_UNROLL
+        for (int k = 0; k < 8; ++k) {
+          if (best[k] == cell) sum[k] += slope[k];
+        }
+      }
+    }
+    store8<kStored>(dx, i, sum);
+  }
+}
+
+/// Whether a window's cells have numbers of one byte.
+bool has_byte_cells(const PoolDims& d) { return d.window.R * d.window.S <= 256; }
+
+bool takes_eights(const Pool& pool, std::initializer_list<In> operands) {
+  return pool.x.channels_last && pool.y.channels_last && pool.d.x.C % 8 == 0 &&
+         has_byte_cells(pool.d) && takes_eight(pool.x.count, operands) &&
+         takes_eight(pool.y.count, operands);
+}
+
+void find_eights(const Pool& pool, In x, Out y, EightCells* winner, CUstream_st* stream) {
+  const Window& w = pool.d.window;
+  with_one_format({x}, [&](auto stored) {
+    const auto kernel = w.R == 2 && w.S == 2   ? max_eights<stored.value, 2>
+                        : w.R == 3 && w.S == 3 ? max_eights<stored.value, 3>
+                                               : max_eights<stored.value, 0>;
+    launch(grid_for(pool.y.count / 8), stream, kernel, EightsPool(pool), x, y, winner);
+  });
+}
+
+template <typename Cell>
+void backward_by_elements(const Pool& pool, In x, In dy, Out dx, Cell* winner,
+                          CUstream_st* stream) {
+  launch(grid_for(pool.y.count), stream, find_winners<Cell>, pool, x, winner);
+  launch(grid_for(pool.x.count), stream, max_backward<Cell>, pool, winner, dy, dx);
 }
 
 TRAINYARD_KERNEL void average_forward(Pool pool, In x, Out y) {
@@ -188,19 +374,32 @@ ReduceParams pixel_means(const ImageDims& d, const ImageStrides& xs) {
 void max_pool_forward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,
                       Out y, CUstream_st* stream) {
   const Pool pool(d, xs, ys);
-  launch(grid_for(pool.y.count), stream, max_forward, pool, x, y);
+  if (takes_eights(pool, {x, y})) {
+    find_eights(pool, x, y, nullptr, stream);
+  } else {
+    launch(grid_for(pool.y.count), stream, max_forward, pool, x, y);
+  }
 }
 
 int64_t max_pool_backward_workspace_bytes(const PoolDims& d) {
-  return d.y().elements() * static_cast<int64_t>(sizeof(int32_t));
+  return d.y().elements() * static_cast<int64_t>(has_byte_cells(d) ? 1 : sizeof(int32_t));
 }
 
 void max_pool_backward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,
                        In dy, Out dx, void* workspace, CUstream_st* stream) {
   const Pool pool(d, xs, ys);
-  auto* winner = static_cast<int32_t*>(workspace);
-  launch(grid_for(pool.y.count), stream, find_winners, pool, x, winner);
-  launch(grid_for(pool.x.count), stream, max_backward, pool, winner, dy, dx);
+  if (takes_eights(pool, {x, dy, dx})) {
+    auto* winner = static_cast<EightCells*>(workspace);
+    find_eights(pool, x, {}, winner, stream);
+    with_one_format({dx}, [&](auto stored) {
+      launch(grid_for(pool.x.count / 8), stream, max_backward_eights<stored.value>,
+             EightsPool(pool), winner, dy, dx);
+    });
+  } else if (has_byte_cells(d)) {
+    backward_by_elements(pool, x, dy, dx, static_cast<uint8_t*>(workspace), stream);
+  } else {
+    backward_by_elements(pool, x, dy, dx, static_cast<int32_t*>(workspace), stream);
+  }
 }
 
 void average_pool_forward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,

@@ -5,11 +5,13 @@
 //
 // What is reduced is a source, copied into the kernel:
 //
-//   using Acc = ...;                                   // trivial, at most 64 bytes
+//   using Acc = ...;                                   // trivial, at most 96 bytes
 //   Acc zero() const;
 //   void add(Acc& acc, int64_t result, int64_t begin, int64_t end, int64_t step) const;
 //   void merge(Acc& acc, const Acc& other) const;
 //   void finish(int64_t result, const Acc& acc) const; // writes
+//   static constexpr int kResident = ...;              // optional: blocks that are to fit a
+//                                                      // multiprocessor at once
 #pragma once
 
 #include <bit>
@@ -64,7 +66,17 @@ int64_t reduction_workspace_bytes(const ReductionPlan& p) {
 }
 
 template <typename Source>
-TRAINYARD_KERNEL void reduce_slices(ReductionPlan p, Source source, typename Source::Acc* partial) {
+constexpr int resident_blocks() {
+  if constexpr (requires { Source::kResident; }) {
+    return Source::kResident;
+  } else {
+    return 1;
+  }
+}
+
+template <typename Source>
+TRAINYARD_KERNEL_OF(kBlockThreads, resident_blocks<Source>())
+void reduce_slices(ReductionPlan p, Source source, typename Source::Acc* partial) {
   using Acc = typename Source::Acc;
   TRAINYARD_SHARED Acc joined[kBlockThreads];
   const int lanes = p.lanes, rows = kBlockThreads / lanes, thread = static_cast<int>(threadIdx.x);

@@ -1,9 +1,14 @@
 // kernels/cuda/view.h: tensors as CUDA kernels see them: a pointer, and how the elements are
-// stored. One kernel serves all formats: the question is the same for all threads of a launch, and
-// these kernels wait for memory, not for it.
+// stored. One kernel serves all formats, because the question is the same for all threads of a
+// launch. It keeps the compiler from issuing the loads of several elements together, so the kernels
+// that a step of a convolutional network spends its time in are compiled for each format that all
+// their operands share (with_stored), and take eight elements at once (Eight).
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <initializer_list>
+#include <type_traits>
 
 #include "kernels/math/half.h"
 #include "kernels/math/host_device.h"
@@ -95,6 +100,130 @@ TRAINYARD_HD inline void store4(const Out& y, int64_t i, const Four& f) {
 /// Whether load4 and store4 may be used on it; nullptr may.
 inline bool takes_four(const In& x) {
   return reinterpret_cast<uintptr_t>(x.data) % (x.format == Format::kF32 ? 16 : 8) == 0;
+}
+
+/// What the compiler knows of how all operands of a kernel are stored: alike, or nothing.
+enum class Stored : uint8_t { kF32, kBf16, kF16, kEach };
+
+/// How all operands are stored; those that are left out (nullptr) do not count.
+inline Stored stored_of(std::initializer_list<In> operands) {
+  bool found = false;
+  Format format = Format::kF32;
+  for (const In& x : operands) {
+    if (!x) continue;
+    if (found && x.format != format) return Stored::kEach;
+    format = x.format;
+    found = true;
+  }
+  return static_cast<Stored>(format);
+}
+/// Calls f(constant): with std::integral_constant<Stored, how the operands are stored>.
+template <typename F>
+void with_stored(std::initializer_list<In> operands, const F& f) {
+  switch (stored_of(operands)) {
+    case Stored::kF32:
+      return f(std::integral_constant<Stored, Stored::kF32>());
+    case Stored::kBf16:
+      return f(std::integral_constant<Stored, Stored::kBf16>());
+    case Stored::kF16:
+      return f(std::integral_constant<Stored, Stored::kF16>());
+    case Stored::kEach:
+      return f(std::integral_constant<Stored, Stored::kEach>());
+  }
+}
+/// A view of which the compiler knows the format: at the beginning of a kernel.
+template <Stored kStored, typename View>
+TRAINYARD_HD inline View known(View v) {
+  if constexpr (kStored != Stored::kEach) v.format = static_cast<Format>(kStored);
+  return v;
+}
+
+/// Two elements of 16 bits in a word, the first in its lower half. A GPU rounds both by one
+/// instruction, to the bits of narrow(); NaN becomes its one NaN.
+template <Stored kStored>
+TRAINYARD_HD inline uint32_t narrow_pair(float first, float second) {
+  static_assert(kStored == Stored::kBf16 || kStored == Stored::kF16);
+#ifdef __CUDA_ARCH__
+  uint32_t word;
+  if constexpr (kStored == Stored::kBf16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+  }
+  return word;
+#else
+  using Half = std::conditional_t<kStored == Stored::kBf16, math::Bf16, math::F16>;
+  return math::narrow<Half>(first).bits | static_cast<uint32_t>(math::narrow<Half>(second).bits)
+                                              << 16;
+#endif
+}
+template <Stored kStored>
+TRAINYARD_HD inline float widen_half(uint32_t word, int half) {
+  static_assert(kStored == Stored::kBf16 || kStored == Stored::kF16);
+  if constexpr (kStored == Stored::kBf16) {
+    return std::bit_cast<float>(half == 0 ? word << 16 : word & 0xFFFF0000u);
+  } else {
+    return math::widen(math::F16{static_cast<uint16_t>(half == 0 ? word : word >> 16)});
+  }
+}
+
+/// Eight neighbours as they are stored: 16 bytes, in F32 two times 16, so that a load keeps few
+/// registers until it is used. `pack` counts in eights; the tensor begins at a multiple of 16
+/// bytes.
+struct alignas(16) FourWords {
+  uint32_t w[4];
+};
+template <Stored kStored>
+struct Eight {
+  static_assert(kStored != Stored::kEach);
+  static constexpr int kParts = kStored == Stored::kF32 ? 2 : 1;
+  FourWords part[kParts];
+
+  TRAINYARD_HD float operator[](int k) const {
+    if constexpr (kStored == Stored::kF32) {
+      return std::bit_cast<float>(part[k / 4].w[k % 4]);
+    } else {
+      return widen_half<kStored>(part[0].w[k / 2], k % 2);
+    }
+  }
+};
+template <Stored kStored>
+TRAINYARD_HD inline Eight<kStored> load8(const In& x, int32_t pack) {
+  constexpr int kParts = Eight<kStored>::kParts;
+  const auto* from = static_cast<const FourWords*>(x.data) + int64_t{pack} * kParts;
+  Eight<kStored> e;
+  for (int k = 0; k < kParts; ++k) e.part[k] = from[k];
+  return e;
+}
+template <Stored kStored>
+TRAINYARD_HD inline void store8(const Out& y, int32_t pack, const float (&v)[8]) {
+  constexpr int kParts = Eight<kStored>::kParts;
+  auto* to = static_cast<FourWords*>(y.data) + int64_t{pack} * kParts;
+  if constexpr (kStored == Stored::kF32) {
+    for (int k = 0; k < 2; ++k) {
+      to[k] = {{std::bit_cast<uint32_t>(v[4 * k]), std::bit_cast<uint32_t>(v[4 * k + 1]),
+                std::bit_cast<uint32_t>(v[4 * k + 2]), std::bit_cast<uint32_t>(v[4 * k + 3])}};
+    }
+  } else {
+    to[0] = {{narrow_pair<kStored>(v[0], v[1]), narrow_pair<kStored>(v[2], v[3]),
+              narrow_pair<kStored>(v[4], v[5]), narrow_pair<kStored>(v[6], v[7])}};
+  }
+}
+/// Whether load8 and store8 may be used on operands of so many elements: stored alike, aligned, and
+/// so few that packs, and a grid's steps between them, are numbers of 32 bits.
+inline bool takes_eight(int64_t elements, std::initializer_list<In> operands) {
+  if (elements % 8 != 0 || elements / 8 >= int64_t{1} << 30) return false;
+  for (const In& x : operands) {
+    if (reinterpret_cast<uintptr_t>(x.data) % 16 != 0) return false;
+  }
+  return stored_of(operands) != Stored::kEach;
+}
+/// As with_stored(), where takes_eight() has said that there is one format.
+template <typename F>
+void with_one_format(std::initializer_list<In> operands, const F& f) {
+  with_stored(operands, [&](auto stored) {
+    if constexpr (stored.value != Stored::kEach) f(stored);
+  });
 }
 
 }  // namespace trainyard::kernels::cuda

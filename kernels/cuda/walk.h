@@ -34,6 +34,11 @@ struct Divisor {
     return n / value;
   }
   TRAINYARD_HD int64_t remainder(int64_t n) const { return n - quotient(n) * value; }
+  /// Of n >= 0, for a divisor below 2^31: no division, and no 64 bits but in the product.
+  TRAINYARD_HD int32_t quotient32(int32_t n) const {
+    if (value == 1) return n;
+    return static_cast<int32_t>(((static_cast<uint64_t>(n) * factor) >> 32) >> shift);
+  }
 };
 
 /// A box in steps of one element, or of four neighbours of the innermost axis.

@@ -1,0 +1,332 @@
+// Catches: a kernel of a convolutional network that is right in one format, layout or channel count
+// alone. Channels that come in eights of one format take other kernels than the rest
+// (kernels/cuda/channels_last_norm.h, pool.cu), so every case runs in both kinds.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/batch_norm.h"
+#include "kernels/math/philox.h"
+#include "kernels/pool.h"
+#include "src/runtime/cuda/device.h"
+
+namespace trainyard::kernels {
+namespace {
+
+using cuda::Format;
+using cuda::In;
+using cuda::Out;
+
+CUstream_st* stream() {
+  static const trainyard::cuda::Device device(0);
+  return device.stream();
+}
+
+/// Memory for elements of one format, which begins as NaN. `skew` elements stand before the first.
+class Tensor {
+ public:
+  Tensor(int64_t count, Format format, int64_t skew = 0)
+      : count_(count),
+        skew_(skew),
+        format_(format),
+        bytes_(static_cast<size_t>((count + skew) * cuda::element_bytes(format)), std::byte{0xFF}) {
+  }
+  /// Values in [offset - 1, offset + 1), each its own.
+  Tensor(int64_t count, Format format, uint64_t seed, double offset, int64_t skew = 0)
+      : Tensor(count, format, skew) {
+    for (int64_t i = 0; i < count; ++i) {
+      const double u = math::philox_u32(seed, 0, 7, static_cast<uint64_t>(i)) / 4294967296.0;
+      set(i, static_cast<float>(offset + 2 * u - 1));
+    }
+  }
+  Out out() { return Out{bytes_.data(), format_} + skew_; }
+  In in() const { return In{bytes_.data(), format_} + skew_; }
+  void set(int64_t i, float v) { out().set(i, v); }
+  std::vector<double> wide() const {
+    std::vector<double> v(static_cast<size_t>(count_));
+    for (int64_t i = 0; i < count_; ++i) v[static_cast<size_t>(i)] = in()[i];
+    return v;
+  }
+  bool operator==(const Tensor& other) const { return bytes_ == other.bytes_; }
+
+ private:
+  int64_t count_, skew_;
+  Format format_;
+  std::vector<std::byte> bytes_;
+};
+
+/// How far a stored result may be off: half a step of its format, and the sums' own error.
+double tolerance(Format format) {
+  return format == Format::kF32 ? 3e-5 : format == Format::kBf16 ? 0x1p-8 : 0x1p-11;
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& expected,
+                 double relative_max, const char* name) {
+  ASSERT_EQ(got.size(), expected.size());
+  double scale = 1e-6;
+  for (const double v : expected) scale = std::max(scale, std::abs(v));
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(expected[i]) && std::isnan(got[i])) continue;
+    ASSERT_LE(std::abs(got[i] - expected[i]), relative_max * scale)
+        << name << "[" << i << "] " << got[i] << ", expected " << expected[i];
+  }
+}
+std::vector<double> wide(const std::vector<float>& v) { return {v.begin(), v.end()}; }
+
+enum class Relu : uint8_t { kNone, kByResult, kByInput };  // how backward finds the mask
+
+struct NormCase {
+  ImageDims d;
+  bool channels_last;
+  Format x, dy;  // of x and y, of dy, dx and g
+  Relu relu;
+  int64_t skew = 0;  // elements between x and an aligned address
+  ImageStrides strides() const {
+    return channels_last ? ImageStrides::channels_last(d) : ImageStrides::row_major(d);
+  }
+};
+std::ostream& operator<<(std::ostream& out, const NormCase& c) {
+  return out << "[" << c.d.N << ", " << c.d.C << ", " << c.d.H << ", " << c.d.W << "]"
+             << (c.channels_last ? " channels-last" : " row-major") << " formats "
+             << static_cast<int>(c.x) << " " << static_cast<int>(c.dy) << " relu "
+             << static_cast<int>(c.relu) << " skew " << c.skew;
+}
+
+std::vector<NormCase> norm_cases() {
+  std::vector<NormCase> cases;
+  const std::pair<Format, Format> formats[] = {{Format::kF32, Format::kF32},
+                                               {Format::kBf16, Format::kBf16},
+                                               {Format::kF16, Format::kF16},
+                                               {Format::kBf16, Format::kF32}};
+  for (const auto& [x, dy] : formats) {
+    for (const Relu relu : {Relu::kNone, Relu::kByResult, Relu::kByInput}) {
+      for (const int64_t C : {1, 3, 7, 8, 20, 64})
+        cases.push_back({{2, C, 5, 7}, true, x, dy, relu});
+      cases.push_back({{3, 24, 37, 41}, true, x, dy, relu});   // slices; a grid of threes
+      cases.push_back({{37, 264, 1, 1}, true, x, dy, relu});   // more eights than a block has lanes
+      cases.push_back({{2, 16, 3, 3}, true, x, dy, relu, 1});  // nothing is aligned
+      cases.push_back({{2, 16, 5, 8}, false, x, dy, relu});
+      cases.push_back({{9, 40, 1, 1}, false, x, dy, relu});  // one pixel: channels side by side
+    }
+  }
+  return cases;
+}
+
+/// A run forward and backward, and what the reference makes of the same inputs.
+struct NormRun {
+  const NormCase& c;
+  BatchNormDims d{c.d};
+  ImageStrides s = c.strides();
+  int64_t count = c.d.elements();
+  size_t C = static_cast<size_t>(c.d.C);
+  Tensor x{count, c.x, 5, 3, c.skew}, residual{count, c.x, 9, 0, c.skew}, dy{count, c.dy, 6, 0};
+  Tensor y{count, c.x, c.skew}, dx{count, c.dy}, g{count, c.dy};
+  std::vector<float> scale = vector(7, 1.5), b = vector(8, 0);
+  std::vector<float> running_mean = std::vector<float>(C, 0.5f);
+  std::vector<float> running_var = std::vector<float>(C, 2.0f);
+  std::vector<float> mean = nans(), inv_std = nans(), dscale = nans(), db = nans();
+  std::vector<std::byte> workspace = std::vector<std::byte>(
+      static_cast<size_t>(cuda::batch_norm_workspace_bytes(d, s)), std::byte{0xFF});
+
+  explicit NormRun(const NormCase& of) : c(of) {}
+  std::vector<float> vector(uint64_t seed, double offset) const {
+    const std::vector<double> v = Tensor(c.d.C, Format::kF32, seed, offset).wide();
+    return {v.begin(), v.end()};
+  }
+  std::vector<float> nans() const { return std::vector<float>(C, std::nanf("")); }
+  bool adds() const { return c.relu == Relu::kByResult; }
+
+  void forward() {
+    cuda::batch_norm_training(d, s, x.in(), scale.data(), b.data(), running_mean.data(),
+                              running_var.data(), adds() ? residual.in() : In(),
+                              c.relu != Relu::kNone, y.out(), mean.data(), inv_std.data(),
+                              workspace.data(), stream());
+  }
+  void backward(Out to_dx, Out to_g) {
+    const bool by_input = c.relu == Relu::kByInput;
+    cuda::batch_norm_backward(d, s, x.in(), dy.in(), scale.data(), mean.data(), inv_std.data(),
+                              c.relu != Relu::kNone, by_input ? b.data() : nullptr,
+                              adds() ? y.in() : In(), to_dx, dscale.data(), db.data(), to_g,
+                              workspace.data(), stream());
+  }
+};
+
+TEST(EmulatedImages, BatchNormalizationInEveryFormat) {
+  for (const NormCase& c : norm_cases()) {
+    SCOPED_TRACE(::testing::PrintToString(c));
+    NormRun r(c);
+    r.forward();
+    std::vector<double> wy(static_cast<size_t>(r.count)), mean(r.C), inv_std(r.C);
+    std::vector<double> running_mean(r.C, 0.5), running_var(r.C, 2.0);
+    const std::vector<double> x = r.x.wide(), scale = wide(r.scale), b = wide(r.b);
+    reference::batch_norm_training<double>(r.d, r.s, x.data(), scale.data(), b.data(),
+                                           running_mean.data(), running_var.data(), wy.data(),
+                                           mean.data(), inv_std.data());
+    const std::vector<double> zeros(wy.size(), 0.0);
+    if (c.relu != Relu::kNone) {
+      reference::add_relu<double>(r.count, r.adds() ? r.residual.wide().data() : zeros.data(),
+                                  wy.data());
+    }
+    expect_near(wide(r.mean), mean, 2e-6, "mean");
+    expect_near(wide(r.inv_std), inv_std, 2e-5, "inv_std");
+    expect_near(wide(r.running_mean), running_mean, 2e-6, "running_mean");
+    expect_near(wide(r.running_var), running_var, 2e-5, "running_var");
+    expect_near(r.y.wide(), wy, tolerance(c.x), "y");
+
+    r.backward(r.dx.out(), c.relu == Relu::kNone ? Out() : r.g.out());
+    std::vector<double> dx(wy.size()), dscale(r.C), db(r.C), g(wy.size());
+    const std::vector<double> dy = r.dy.wide(), y = r.y.wide();
+    if (c.relu == Relu::kNone) {
+      reference::batch_norm_backward<double>(r.d, r.s, x.data(), dy.data(), scale.data(),
+                                             mean.data(), inv_std.data(), dx.data(), dscale.data(),
+                                             db.data());
+    } else {
+      reference::batch_norm_relu_backward<double>(
+          r.d, r.s, x.data(), dy.data(), scale.data(), mean.data(), inv_std.data(),
+          r.adds() ? nullptr : b.data(), r.adds() ? y.data() : nullptr, dx.data(), dscale.data(),
+          db.data(), g.data(), nullptr);
+      expect_near(r.g.wide(), g, 0, "g");
+    }
+    expect_near(r.dx.wide(), dx, tolerance(c.dy), "dx");
+    expect_near(wide(r.dscale), dscale, 3e-5, "dscale");
+    expect_near(wide(r.db), db, 3e-5, "db");
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+// The plan lets dx and g lie where dy and y are, in either order: what a thread writes it has read.
+TEST(EmulatedImages, BatchNormalizationInPlaceHasTheSameBits) {
+  for (NormCase c : norm_cases()) {
+    if (c.relu == Relu::kNone || c.x != c.dy) continue;
+    SCOPED_TRACE(::testing::PrintToString(c));
+    c.skew = 0;
+    NormRun apart(c);
+    apart.forward();
+    apart.backward(apart.dx.out(), apart.g.out());
+    NormRun dx_in_dy(c), g_in_dy(c);
+    dx_in_dy.forward();
+    g_in_dy.forward();
+    EXPECT_EQ(dx_in_dy.y, apart.y);
+    dx_in_dy.backward(dx_in_dy.dy.out(), dx_in_dy.y.out());
+    g_in_dy.backward(g_in_dy.y.out(), g_in_dy.dy.out());
+    EXPECT_EQ(dx_in_dy.dy, apart.dx);
+    EXPECT_EQ(dx_in_dy.y, apart.g);
+    EXPECT_EQ(g_in_dy.y, apart.dx);
+    EXPECT_EQ(g_in_dy.dy, apart.g);
+    EXPECT_EQ(dx_in_dy.dscale, apart.dscale);
+    EXPECT_EQ(g_in_dy.db, apart.db);
+  }
+}
+
+// What is left out changes nothing of the rest.
+TEST(EmulatedImages, BatchNormalizationGradientsThatAreNotWanted) {
+  for (const NormCase& c : norm_cases()) {
+    if (c.relu == Relu::kNone) continue;
+    SCOPED_TRACE(::testing::PrintToString(c));
+    NormRun all(c), without_g(c), without_dx(c);
+    for (NormRun* r : {&all, &without_g, &without_dx}) r->forward();
+    all.backward(all.dx.out(), all.g.out());
+    without_g.backward(without_g.dx.out(), {});
+    without_dx.backward({}, without_dx.g.out());
+    EXPECT_EQ(without_g.dx, all.dx);
+    EXPECT_EQ(without_dx.g, all.g);
+    EXPECT_EQ(without_g.dscale, all.dscale);
+    EXPECT_EQ(without_dx.dscale, all.dscale);
+  }
+}
+
+// A NaN and an infinity go through max(0, .), forward and backward: nobody trains on past them.
+TEST(EmulatedImages, BatchNormalizationPassesNanThroughRelu) {
+  const NormCase cases[] = {{{2, 16, 3, 3}, true, Format::kF32, Format::kF32, Relu::kByResult},
+                            {{2, 16, 3, 3}, true, Format::kBf16, Format::kBf16, Relu::kByResult},
+                            {{2, 16, 3, 3}, true, Format::kF16, Format::kF16, Relu::kByResult},
+                            {{2, 15, 3, 3}, true, Format::kBf16, Format::kBf16, Relu::kByResult}};
+  for (const NormCase& c : cases) {
+    SCOPED_TRACE(::testing::PrintToString(c));
+    NormRun r(c);
+    r.residual.set(0, std::numeric_limits<float>::quiet_NaN());
+    r.residual.set(1, std::numeric_limits<float>::infinity());
+    r.dy.set(2, std::numeric_limits<float>::quiet_NaN());
+    r.forward();
+    const std::vector<double> y = r.y.wide();
+    EXPECT_TRUE(std::isnan(y[0]));
+    EXPECT_EQ(y[1], std::numeric_limits<double>::infinity());
+    EXPECT_TRUE(std::isfinite(y[3]));
+    r.y.set(2, 1.0f);
+    r.backward(r.dx.out(), r.g.out());
+    const std::vector<double> g = r.g.wide(), dy = r.dy.wide();
+    EXPECT_EQ(g[0], dy[0]);  // y is NaN there: not below 0
+    EXPECT_TRUE(std::isnan(g[2]));
+    EXPECT_TRUE(std::isnan(r.dscale[2]));
+    EXPECT_TRUE(std::isnan(r.dx.wide()[2]));
+    EXPECT_FALSE(std::isnan(r.dscale[3]));
+  }
+}
+
+struct PoolCase {
+  PoolDims d;
+  bool channels_last;
+  Format x, dy;
+};
+std::ostream& operator<<(std::ostream& out, const PoolCase& c) {
+  const Window& w = c.d.window;
+  return out << "[" << c.d.x.N << ", " << c.d.x.C << ", " << c.d.x.H << ", " << c.d.x.W << "] by "
+             << w.R << "x" << w.S << " stride " << w.stride_h << " dilation " << w.dilation_w
+             << (c.channels_last ? " channels-last" : " row-major") << " formats "
+             << static_cast<int>(c.x) << " " << static_cast<int>(c.dy);
+}
+
+// Values of a few steps, so that windows have several maxima, a NaN and an infinity among them.
+TEST(EmulatedImages, MaxPoolingInEveryFormat) {
+  const Window windows[] = {{2, 2, 2, 2},
+                            {3, 3, 2, 2, 1, 1, 1, 1},
+                            {3, 3, 1, 1, 2, 1, 2, 1, 2, 1},
+                            {2, 3, 3, 1, 0, 1, 1, 0, 1, 3},
+                            {5, 4, 2, 3, 2, 0, 1, 3},
+                            {17, 16, 1, 2, 8, 7, 8, 8}};  // more cells than a byte has numbers
+  const std::pair<Format, Format> formats[] = {{Format::kF32, Format::kF32},
+                                               {Format::kBf16, Format::kBf16},
+                                               {Format::kF16, Format::kF16},
+                                               {Format::kF32, Format::kBf16}};
+  std::vector<PoolCase> cases;
+  for (const Window& window : windows) {
+    for (const auto& [x, dy] : formats) {
+      for (const int64_t C : {3, 8, 24}) cases.push_back({{{2, C, 13, 11}, window}, true, x, dy});
+      cases.push_back({{{1, 8, 11, 14}, window}, false, x, dy});
+    }
+  }
+  for (const PoolCase& c : cases) {
+    SCOPED_TRACE(::testing::PrintToString(c));
+    const auto layout = [&](const ImageDims& d) {
+      return c.channels_last ? ImageStrides::channels_last(d) : ImageStrides::row_major(d);
+    };
+    const ImageStrides xs = layout(c.d.x), ys = layout(c.d.y());
+    const int64_t x_count = c.d.x.elements(), y_count = c.d.y().elements();
+    Tensor x(x_count, c.x, 30, 0), dy(y_count, c.dy, 31, 0), y(y_count, c.x), dx(x_count, c.dy);
+    for (int64_t i = 0; i < x_count; ++i) x.set(i, std::round(4 * x.in()[i]));
+    x.set(100, std::numeric_limits<float>::quiet_NaN());
+    x.set(200, -std::numeric_limits<float>::infinity());
+    x.set(201, std::numeric_limits<float>::infinity());
+    std::vector<std::byte> workspace(
+        static_cast<size_t>(cuda::max_pool_backward_workspace_bytes(c.d)), std::byte{0xFF});
+    cuda::max_pool_forward(c.d, xs, x.in(), ys, y.out(), stream());
+    cuda::max_pool_backward(c.d, xs, x.in(), ys, dy.in(), dx.out(), workspace.data(), stream());
+    const std::vector<double> wx = x.wide(), wdy = dy.wide();
+    std::vector<double> wy(static_cast<size_t>(y_count)), wdx(wx.size());
+    reference::max_pool_forward<double>(c.d, xs, wx.data(), ys, wy.data());
+    reference::max_pool_backward<double>(c.d, xs, wx.data(), ys, wdy.data(), wdx.data());
+    const std::vector<double> got = y.wide();
+    for (size_t i = 0; i < wy.size(); ++i) {
+      ASSERT_TRUE(got[i] == wy[i] || (std::isnan(got[i]) && std::isnan(wy[i]))) << i;
+    }
+    expect_near(dx.wide(), wdx, tolerance(c.dy), "dx");
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::kernels
