@@ -199,6 +199,7 @@ TRAINYARD_UPDATE(LionUpdate)
 TRAINYARD_UPDATE(MovingAverageUpdate)
 TRAINYARD_UPDATE(GradientAccumulation)
 TRAINYARD_UPDATE(GradientClipping)
+TRAINYARD_UPDATE(Conversion)
 #undef TRAINYARD_UPDATE
 
 int64_t muon_norm_workspace_bytes() { return kNormBlocks * static_cast<int64_t>(sizeof(double)); }

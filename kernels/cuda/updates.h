@@ -1,6 +1,7 @@
-// kernels/cuda/updates.h: what is done to parameters and gradients element by element, of one
-// tensor or of many in one launch. Each kind is its operands and its hyper-parameters; contracts in
-// kernels/optimizer.h and kernels/gradient.h, formulas in kernels/math/optimizers.h.
+// kernels/cuda/updates.h: what is done to parameters, gradients and copies of weights element by
+// element, of one tensor or of many in one launch. Each kind is its operands and its
+// hyper-parameters; contracts in kernels/optimizer.h and kernels/gradient.h, formulas in
+// kernels/math/optimizers.h.
 #pragma once
 
 #include <cstddef>
@@ -176,6 +177,26 @@ struct GradientClipping {
   }
   TRAINYARD_HD static void step(const Constants& c, float g, float& y, float*, float*, float*) {
     y = math::clip_gradient(g, c.factor, c.bound);
+  }
+};
+
+/// A tensor in another format: the copies of weights that products read.
+struct Conversion {
+  struct Params {
+    int64_t count;
+  } s;
+  In x;
+  Out y;
+
+  struct Constants {};
+  static constexpr bool kReadsTarget = false;
+  TRAINYARD_HD In source() const { return x; }
+  TRAINYARD_HD Out target() const { return y; }
+  TRAINYARD_HD UpdateStates states() const { return {}; }
+  TRAINYARD_HD bool is_skipped() const { return false; }
+  TRAINYARD_HD Constants constants() const { return {}; }
+  TRAINYARD_HD static void step(const Constants&, float x, float& y, float*, float*, float*) {
+    y = x;
   }
 };
 

@@ -53,8 +53,28 @@ std::vector<bool> kept_in_f32(const Graph& graph, Storage storage) {
   return kept;
 }
 
-/// Lets every product read its factors in 16 bits.
+/// By id, the parameters that backward multiplies by: their copies live from the forward pass on.
+std::vector<bool> factors_of_backward(const Graph& graph) {
+  std::vector<bool> found(graph.tensors().size());
+  for (const Node& node : graph.nodes()) {
+    if (node.phase != Phase::kBackward) continue;
+    for (const int64_t i : node.op->precision_rule().factors) {
+      if (i >= static_cast<int64_t>(node.inputs.size())) continue;
+      const TensorId id = node.inputs[static_cast<size_t>(i)];
+      if (id != kNoTensor && graph.tensor(id).role == Role::kParameter) {
+        found[static_cast<size_t>(id)] = true;
+      }
+    }
+  }
+  return found;
+}
+
+/// Lets every product read its factors in 16 bits. Copies of parameters that live until backward
+/// stand together in front, for one launch (Backend::prepare_group): when backward begins they are
+/// all there anyway. Every other stands before its first reader.
 void insert_casts(Graph& graph, Storage storage) {
+  const std::vector<bool> lasting = factors_of_backward(graph);
+  NodeId front = 0;
   std::map<TensorId, TensorId> narrow;
   for (NodeId k = 0; k < static_cast<NodeId>(graph.nodes().size()); ++k) {
     const std::vector<int64_t> factors = graph.node(k).op->precision_rule().factors;
@@ -67,8 +87,11 @@ void insert_casts(Graph& graph, Storage storage) {
         const std::string name =
             graph.tensor(id).name + (storage == Storage::kF16 ? "/f16" : "/bf16");
         const Layout layout = graph.tensor(id).layout;
-        graph.insert_node(k, name, *cast_op(), {}, {id}, {name}, graph.node(k).phase).value();
-        narrow[id] = graph.node(k).outputs[0];
+        const bool is_first = lasting[static_cast<size_t>(id)];
+        const NodeId at = is_first ? front++ : k;
+        const Phase phase = is_first ? Phase::kForward : graph.node(k).phase;
+        graph.insert_node(at, name, *cast_op(), {}, {id}, {name}, phase).value();
+        narrow[id] = graph.node(at).outputs[0];
         graph.set_layout(narrow[id], layout);
         graph.set_storage(narrow[id], storage);
         ++k;

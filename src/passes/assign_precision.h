@@ -4,7 +4,8 @@
 // (Op::precision_rule()), in F16 besides what Exp, Pow, Reciprocal and sums make, what is marked
 // for reading (the loss, logits), scores that a loss is taken of, and everything of the update.
 // Parameters, state and gradients of parameters stay F32. Where a product reads a parameter or an
-// input, a Cast is inserted: once per run, for forward and backward.
+// input, a Cast is inserted: once per run, for forward and backward; in a training program those of
+// parameters come first.
 //
 // TF32 leaves all tensors as they are: products may round what they multiply.
 #pragma once

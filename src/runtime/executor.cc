@@ -103,15 +103,20 @@ class Touched {
   std::vector<Placement> all_, written_;
 };
 
-/// How many nodes from `first` on may run at once: updates of one kind that do not meet in memory.
+bool may_join(const Node& node) {
+  return node.phase == Phase::kUpdate || node.op->type() == "Cast";
+}
+
+/// How many nodes from `first` on may run at once: updates of one kind, or casts, that do not meet
+/// in memory.
 size_t group_size(const Program& program, size_t first) {
   const Node& node = program.graph.node(program.order[first]);
-  if (node.phase != Phase::kUpdate) return 1;
+  if (!may_join(node)) return 1;
   Touched group(program, node);
   size_t size = 1;
   for (; first + size < program.order.size(); ++size) {
     const Node& next = program.graph.node(program.order[first + size]);
-    if (next.op != node.op || next.phase != Phase::kUpdate) break;
+    if (next.op != node.op || next.phase != node.phase) break;
     const Touched touched(program, next);
     if (!touched.is_apart_from(group)) break;
     group.add(touched);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -112,6 +114,38 @@ TEST(EmulatedUpdates, ManyInOneLaunchGiveTheBitsOfSingleOnes) {
     }
     EXPECT_EQ(compared, together.values.size());
     EXPECT_GE(compared, std::size(kCounts));
+  }
+}
+
+// A training step narrows its weights at once, to the bits of as many single casts: in front of the
+// copies for two products stand nothing but themselves.
+TEST(EmulatedUpdates, CastsOfWeightsAreOneLaunch) {
+  cuda::CudaBackend cuda(0);
+  const auto step = [](bool together) {
+    CaseBuilder b(DType::kF32);
+    TensorId y = b.input("x", {3, 33});
+    for (const std::string name : {"a", "b", "c"}) {
+      y = b.one(name, "Gemm", {}, {y, b.parameter(name + ".w", {33, 33})});
+    }
+    CaseGraph c = b.finish(y);
+    if (together) {
+      std::map<TensorId, TensorId> gradients;
+      c = testing::with_gradients(std::move(c), &gradients);
+    }
+    return c;
+  };
+  testing::RunOptions options;
+  options.precision = Precision::kBf16;
+  options.keep_all = true;
+  const CaseResult trained = testing::run_case(step(true), cuda, options);
+  const CaseResult forward = testing::run_case(step(false), cuda, options);
+  const auto& order = trained.program.order;
+  const auto op = [&](size_t k) { return trained.program.graph.node(order[k]).op->type(); };
+  for (size_t k = 0; k < 3; ++k) EXPECT_EQ(op(k), "Cast") << k;
+  EXPECT_NE(cuda.prepare_group(trained.program.graph, std::span(order).first(3)), nullptr);
+  EXPECT_NE(forward.program.graph.node(forward.program.order[1]).name, "b.w/bf16");
+  for (const std::string name : {"a.w/bf16", "b.w/bf16", "c.w/bf16", "c"}) {
+    EXPECT_EQ(trained.values.at(name), forward.values.at(name)) << name;
   }
 }
 

@@ -73,6 +73,13 @@ auto read_clipping(const Graph& g, const Node& n) {
   };
 }
 
+auto read_conversion(const Graph& g, const Node& n) {
+  return [p = gpu::Conversion::Params{input_info(g, n, 0).type.shape.elements()},
+          operands = Operands(g, n)](const KernelArgs& a) {
+    return gpu::Conversion{p, operands.in(a, 0), operands.out(a, 0)};
+  };
+}
+
 template <auto read>
 std::unique_ptr<Kernel> make_one(const Device& device, const Graph& g, const Node& n) {
   return make_kernel([update = read(g, n), stream = device.stream()](const KernelArgs& a) {
@@ -140,6 +147,16 @@ template <auto read>
 std::unique_ptr<Kernel> make_group(const Device& device, const Graph& g,
                                    std::span<const NodeId> nodes) {
   return std::make_unique<GroupKernel<read>>(device, g, nodes);
+}
+
+/// nullptr where one of them does more than change the format, or nothing.
+std::unique_ptr<Kernel> make_cast_group(const Device& device, const Graph& g,
+                                        std::span<const NodeId> nodes) {
+  const bool converts = std::ranges::all_of(nodes, [&](NodeId k) {
+    const TensorInfo &x = input_info(g, g.node(k), 0), &y = output_info(g, g.node(k), 0);
+    return y.type.dtype == DType::kF32 && x.type.dtype == DType::kF32 && x.storage != y.storage;
+  });
+  return converts ? make_group<read_conversion>(device, g, nodes) : nullptr;
 }
 
 std::unique_ptr<Kernel> make_adafactor(const Device& device, const Graph& g, const Node& n) {
@@ -263,6 +280,7 @@ std::unique_ptr<Kernel> make_update_group(const Device& device, const Graph& gra
       {"ClipGradient", make_group<read_clipping>},
       {"AccumulateGradient", make_group<read_accumulation>},
       {"MovingAverageUpdate", make_group<read_moving_average>},
+      {"Cast", make_cast_group},
   };
   const std::string_view type = graph.node(nodes[0]).op->type();
   for (const auto& [name, make] : kMakes) {
