@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "kernels/arithmetic.h"
 #include "kernels/batch_norm.h"
+#include "kernels/cuda/convert.h"
 #include "kernels/math/philox.h"
 #include "kernels/pool.h"
 #include "src/runtime/cuda/device.h"
@@ -264,6 +266,32 @@ TEST(EmulatedImages, BatchNormalizationPassesNanThroughRelu) {
     EXPECT_TRUE(std::isnan(r.dscale[2]));
     EXPECT_TRUE(std::isnan(r.dx.wide()[2]));
     EXPECT_FALSE(std::isnan(r.dscale[3]));
+  }
+}
+
+// One pack, packs that fill no batch of a thread's loads, blocks with a rest; an odd count, an
+// address that is not aligned, and in place.
+TEST(EmulatedImages, DenseSumsAndCastsInEveryFormat) {
+  for (const int64_t count : {8, 24, 4096, 20008, 77}) {
+    for (const Format format : {Format::kF32, Format::kBf16, Format::kF16}) {
+      for (const int64_t skew : {0, 1}) {
+        SCOPED_TRACE(std::to_string(count) + " format " + std::to_string(static_cast<int>(format)) +
+                     " skew " + std::to_string(skew));
+        Tensor a(count, format, 1, 0, skew), b(count, format, 2, 0), y(count, format);
+        Box<3> box;
+        box.append(count, {1, 1, 1});
+        cuda::arithmetic<math::Add>(box, a.in(), b.in(), y.out(), stream());
+        Tensor narrow(count, format), widened(count, Format::kF32), expected(count, format);
+        for (int64_t i = 0; i < count; ++i) expected.set(i, a.in()[i] + b.in()[i]);
+        EXPECT_EQ(y, expected);
+        cuda::convert(count, y.in(), widened.out(), stream());
+        cuda::convert(count, widened.in(), narrow.out(), stream());
+        EXPECT_EQ(widened.wide(), y.wide());
+        EXPECT_EQ(narrow, y);
+        cuda::arithmetic<math::Add>(box, a.in(), b.in(), b.out(), stream());
+        EXPECT_EQ(b, y);
+      }
+    }
   }
 }
 

@@ -128,7 +128,9 @@ class KernelBudget(unittest.TestCase):
                 )
                 self.assertGreaterEqual(blocks, budget.blocks, "blocks on a multiprocessor")
                 self.assertEqual(spilled, 0, "bytes spilled")
-                self.assertEqual(wide, budget.loads + budget.once, "loads of 16 bytes")
+                self.assertGreater(wide, 0, "loads of 16 bytes")
+                # A multiple where the compiler has made copies of a loop.
+                self.assertEqual(wide % (budget.loads + budget.once), 0, "loads of 16 bytes")
                 self.assertGreaterEqual(in_flight, BYTES_IN_FLIGHT, "bytes in flight")
                 if not budget.kernel.startswith("reduce_slices"):  # those: once for a slice
                     self.assertEqual(narrow, [], "loads of one element")
