@@ -227,6 +227,7 @@ void Session::copy_state(const Session& from) {
 }
 
 void Session::make_results() {
+  static_assert(Backend::kMarks >= kStepsAhead + 2, "a mark would be taken again too early");
   const auto padded = [](int64_t bytes) {
     return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
   };
