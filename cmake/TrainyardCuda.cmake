@@ -5,10 +5,27 @@ if(TRAINYARD_CUDA STREQUAL "OFF")
   return()
 endif()
 
+# Each architecture is compiled by itself; whoever builds where the GPU is needs one.
+function(trainyard_architectures_here result)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+    OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE failed)
+  string(REGEX MATCHALL "[0-9]+\\.[0-9]" capabilities "${capabilities}")
+  if(failed OR NOT capabilities)
+    set(capabilities "9.0")
+  endif()
+  list(REMOVE_DUPLICATES capabilities)
+  string(REPLACE "." "" capabilities "${capabilities}")
+  list(TRANSFORM capabilities APPEND "-real")
+  set(${result} "${capabilities}" PARENT_SCOPE)
+endfunction()
+
 include(CheckLanguage)
 check_language(CUDA)
 if(CMAKE_CUDA_COMPILER)
   set(CMAKE_CUDA_ARCHITECTURES ${TRAINYARD_CUDA_ARCHITECTURES})  # before enable_language
+  if(TRAINYARD_CUDA_ARCHITECTURES STREQUAL "HERE")
+    trainyard_architectures_here(CMAKE_CUDA_ARCHITECTURES)
+  endif()
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know nvcc's C++20 flag
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)

@@ -67,6 +67,7 @@ Result<int> run(Session& session, const Options& options) {
     return make_error(ErrorCode::kFailedPrecondition, "DEVICE_CHECK_FAILED",
                       device + " does not compute what it should: " + failure);
   }
+  if (const std::string lacks = backend->warning(); !lacks.empty()) session.err().line(lacks);
   if (!session.machine()) {
     session.out().line("Differences are relative to " +
                        std::string(is_cpu ? "plain loops" : "the CPU") + "; " + device +

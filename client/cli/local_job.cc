@@ -13,6 +13,7 @@
 #include "src/base/text.h"
 #include "src/data/dataset.h"
 #include "src/runtime/open_backend.h"
+#include "src/runtime/visible_gpus.h"
 
 namespace trainyard::cli {
 namespace {
@@ -73,12 +74,8 @@ fs::path local_weights(const client::SpecFile& spec, const Recipe& recipe) {
 
 Result<std::string> pick_device(const std::string& wish) {
   if (wish == "cpu") return std::string("devices/cpu");
-  if (wish == "gpu") return std::string("devices/gpu-0");
-  const std::string_view number = wish.starts_with("gpu-") ? std::string_view(wish).substr(4) : "";
-  if (!number.empty() && number.size() <= 3 &&
-      std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; })) {
-    return "devices/" + wish;
-  }
+  if (wish == "gpu") return nth_visible_gpu(0);
+  if (parse_gpu_name("devices/" + wish)) return "devices/" + wish;
   return make_error(ErrorCode::kInvalidArgument, "USAGE",
                     "--device: " + quoted_value(wish) + ", expected cpu, gpu or gpu-N");
 }
@@ -94,7 +91,9 @@ Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
                          std::to_string(count) + " goes with resources.device: gpu");
     }
     for (int i = 0; i < count; ++i) {
-      devices.push_back(is_gpu ? "devices/gpu-" + std::to_string(i) : "devices/cpu");
+      ASSIGN_OR_RETURN(std::string device,
+                       is_gpu ? nth_visible_gpu(i) : Result<std::string>("devices/cpu"));
+      devices.push_back(std::move(device));
     }
     if (Status s = check_devices(devices, "resources.gpus"); !s.ok()) return std::move(s).error();
     return devices;

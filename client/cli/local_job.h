@@ -39,7 +39,7 @@ Result<DatasetSchema> read_local_data(const client::SpecFile& spec,
 /// none.
 std::filesystem::path local_weights(const client::SpecFile& spec, const Recipe& recipe);
 
-/// "cpu", "gpu" or "gpu-N" as the engine's name.
+/// "cpu", "gpu" (the first that is visible) or "gpu-N" as the engine's name.
 Result<std::string> pick_device(const std::string& wish);
 
 /// The spec's devices by the engine's names, or those of `flag`: one, or several GPUs

@@ -1,19 +1,22 @@
 #include "server/inventory/checked_inventory.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "src/runtime/cuda_error.h"
+
 namespace trainyard::server {
 namespace {
 
-enum class Trust : uint8_t { kUnknown, kChecking, kTrusted, kFailed };
+enum class Trust : uint8_t { kUnknown, kChecking, kTrusted, kFailed, kBusy };
 
 struct Verdict {
   Trust trust = Trust::kUnknown;
-  std::string failure;
-  int64_t time_us = 0;  // of the failure, steady
+  std::string failure, warning;
+  int64_t time_us = 0;  // of the newest answer, steady
   int64_t overhead_bytes = 0;
   int64_t faults_told = 0;
 };
@@ -26,20 +29,30 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
   /// What the verdict makes of a device that could run jobs. True if a check is to begin.
   bool apply(Device& device) {
     Verdict& v = verdicts[device.uuid];
-    device.overhead_bytes = v.overhead_bytes;
+    device.overhead_bytes = std::max(v.overhead_bytes, kOverheadLeastBytes);
     if (device.faults_told != v.faults_told && v.trust == Trust::kTrusted) {
       v.trust = Trust::kUnknown;
     }
     v.faults_told = device.faults_told;
-    if (v.trust == Trust::kTrusted) return false;
-    const bool again =
-        v.trust == Trust::kFailed && clock.steady_us() - v.time_us >= CheckedInventory::kRetryUs;
+    if (v.trust == Trust::kTrusted) {
+      if (!v.warning.empty()) {
+        device.health = DeviceHealth::kDegraded;
+        device.reason = v.warning;
+      }
+      return false;
+    }
+    const int64_t rested_us = clock.steady_us() - v.time_us;
+    const bool again = (v.trust == Trust::kFailed && rested_us >= kRetryUs) ||
+                       (v.trust == Trust::kBusy && rested_us >= kBusyRetryUs);
     const bool begins = check && (v.trust == Trust::kUnknown || again);
     if (begins) v.trust = Trust::kChecking;
     device.schedulable = false;
     if (v.trust == Trust::kFailed) {
       device.health = DeviceHealth::kQuarantined;
       device.reason = "It failed its check: " + v.failure + ".";
+    } else if (v.trust == Trust::kBusy) {
+      device.busy = true;
+      device.reason = v.failure + ".";
     } else {
       device.checking = true;
       device.reason = "It is being checked before a job starts on it.";
@@ -53,9 +66,14 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
       const std::lock_guard lock(mu);
       if (!check) return;  // stopped
       Verdict& v = verdicts[uuid];
-      v.trust = result.ok() ? Trust::kTrusted : Trust::kFailed;
+      v.trust = result.ok()                            ? Trust::kTrusted
+                : result.error().reason == kDeviceBusy ? Trust::kBusy
+                                                       : Trust::kFailed;
       v.failure = result.ok() ? "" : result.error().message;
-      if (result.ok()) v.overhead_bytes = result->overhead_bytes;
+      if (result.ok()) {
+        v.overhead_bytes = result->overhead_bytes;
+        v.warning = result->warning;
+      }
       v.time_us = clock.steady_us();
       tell = changed;
     }
@@ -91,7 +109,7 @@ void CheckedInventory::stop() {
 
 Devices CheckedInventory::read() {
   Devices devices = impl_->inner->read();
-  std::vector<std::pair<std::string, std::string>> begin;  // device, UUID
+  std::vector<Device> begin;
   Check check;
   {
     const std::lock_guard lock(impl_->mu);
@@ -100,7 +118,7 @@ Devices CheckedInventory::read() {
     for (Device& d : devices.devices) {
       if (d.kind != DeviceKind::kGpu) continue;
       impl_->uuids[d.name] = d.uuid;
-      if (d.schedulable && impl_->apply(d)) begin.emplace_back(d.name, d.uuid);
+      if (d.schedulable && impl_->apply(d)) begin.push_back(d);
       any_usable |= d.schedulable;
       if (why.empty() && !d.schedulable) why = d.name + ": " + d.reason;
     }
@@ -109,8 +127,10 @@ Devices CheckedInventory::read() {
     }
     check = impl_->check;
   }
-  for (const auto& [name, uuid] : begin) {
-    check(name, [impl = impl_, uuid](Result<CheckPassed> result) { impl->finish(uuid, result); });
+  for (const Device& device : begin) {
+    check(device, [impl = impl_, uuid = device.uuid](const Result<CheckPassed>& result) {
+      impl->finish(uuid, result);
+    });
   }
   return devices;
 }

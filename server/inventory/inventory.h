@@ -7,8 +7,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "src/runtime/nvml.h"
 
 namespace trainyard::server {
 
@@ -16,10 +19,10 @@ enum class DeviceKind : uint8_t { kCpu = 1, kGpu = 2 };  // as on the wire
 enum class DeviceHealth : uint8_t { kHealthy = 1, kDegraded = 2, kQuarantined = 3, kUnknown = 4 };
 
 struct Device {
-  std::string name;  // devices/cpu, devices/gpu-0
+  std::string name;  // devices/cpu, devices/gpu-0, devices/gpu-0-mig-1
   DeviceKind kind = DeviceKind::kCpu;
   std::string model;  // "NVIDIA H200", the CPU's model name
-  std::string uuid;   // GPU
+  std::string uuid;   // GPU, or an instance of one
   DeviceHealth health = DeviceHealth::kHealthy;
   std::string reason;  // why it is not healthy, or cannot be used
   int64_t memory_bytes = 0;
@@ -27,12 +30,19 @@ struct Device {
   int32_t slots = 1;              // jobs it may run at a time
   int32_t cores = 0;              // CPU: cores this process may use
   bool schedulable = true;        // jobs may start here
-  // GPU: what each process that computes on it takes besides its job's plan (CUDA's context, code
-  // of kernels and libraries, staging), as the device's check has found it; 0: not known.
+  // GPU: what is kept for each process that computes on it besides its job's plan (CUDA's context,
+  // code of kernels and libraries, staging, recorded steps).
   int64_t overhead_bytes = 0;
-  int64_t faults_told = 0;  // GPU: by its driver, after which it is to be checked again
-  bool checking = false;    // not schedulable yet: it is being checked, which takes seconds
+  bool is_instance = false;  // of a GPU in MIG mode: CUDA gives a process one of them alone
+  int64_t faults_told = 0;   // GPU: by its driver, after which it is to be checked again
+  bool checking = false;     // not schedulable yet: it is being checked, which takes seconds
+  bool busy = false;         // not schedulable yet: another process has it for itself
 };
+
+/// Devices of which this is equal may share a job of several.
+inline const std::string& alike(const Device& device) {
+  return device.is_instance ? device.name : device.model;
+}
 
 struct Devices {
   std::vector<Device> devices;  // the CPU first, then GPUs by index
@@ -44,17 +54,18 @@ class Inventory {
   virtual ~Inventory() = default;
   /// Reads everything anew. Thread-safe. Never fails: what cannot be read is UNKNOWN or noted.
   virtual Devices read() = 0;
-  /// It failed a job: what it computes is not trusted until it has been checked again.
+  /// It failed a job, or could not be opened for one: it is checked before it gets another.
   virtual void doubt(const std::string& /*device*/) {}
 };
 
 struct InventoryOptions {
   // libtrainyard_cuda.so. A GPU without this file is shown, but not schedulable.
   std::filesystem::path cuda_module;
-  std::string nvml_library = "libnvidia-ml.so.1";
+  std::string nvml_library = kNvmlLibrary;
   int32_t cpu_slots = 1;
   int32_t gpu_slots = 1;
   bool use_gpu = true;
+  std::optional<std::string> visible_gpus;  // a value of CUDA_VISIBLE_DEVICES; none: all
   std::filesystem::path cpuinfo = "/proc/cpuinfo";
   std::filesystem::path meminfo = "/proc/meminfo";
 };

@@ -8,8 +8,8 @@
 #include "server/config/log.h"
 #include "server/inventory/cpu_device.h"
 #include "server/inventory/inventory.h"
-#include "server/inventory/nvml.h"
 #include "server/inventory/xid.h"
+#include "src/runtime/visible_gpus.h"
 
 namespace trainyard::server {
 namespace {
@@ -49,19 +49,26 @@ class LocalInventory final : public Inventory {
       nvml_.reset();  // a driver that was restarted needs a fresh start of the library
       return;
     }
-    if (gpus->empty()) devices.note = "No GPU: the NVIDIA driver sees none.";
     for (const NvmlXid& told : nvml_->take_xids()) note_xid(told);
     const bool has_module = std::filesystem::exists(options_.cuda_module);
-    for (NvmlDevice& gpu : *gpus) devices.devices.push_back(to_device(std::move(gpu), has_module));
+    const bool sees_any = !gpus->empty();
+    for (NvmlDevice& gpu : visible_gpus(std::move(*gpus), options_.visible_gpus)) {
+      devices.devices.push_back(to_device(std::move(gpu), has_module));
+    }
     known_ = {devices.devices.begin() + 1, devices.devices.end()};
-    if (!gpus->empty() && !has_module)
+    if (!sees_any) {
+      devices.note = "No GPU: the NVIDIA driver sees none.";
+    } else if (known_.empty()) {
+      devices.note =
+          "No GPU: CUDA_VISIBLE_DEVICES=" + *options_.visible_gpus + " hides all from this server.";
+    } else if (!has_module)
       devices.note = "No GPU to use: the CUDA module " + options_.cuda_module.filename().string() +
                      " is not installed; install Trainyard's CUDA package.";
   }
 
   Device to_device(NvmlDevice gpu, bool has_module) const {
     Device device;
-    device.name = "devices/gpu-" + std::to_string(gpu.index);
+    device.name = "devices/" + gpu.name;
     device.kind = DeviceKind::kGpu;
     device.model = std::move(gpu.model);
     device.uuid = std::move(gpu.uuid);
@@ -70,13 +77,14 @@ class LocalInventory final : public Inventory {
     device.slots = options_.gpu_slots;
     if (!gpu.error.empty()) {
       device.health = DeviceHealth::kUnknown;
-      device.reason = "The driver cannot read it: " + gpu.error + ".";
+      device.reason = "It cannot be used: " + gpu.error + ".";
       device.schedulable = false;
     } else if (!has_module) {
       device.reason = "The CUDA module is not installed.";
       device.schedulable = false;
     }
-    if (const auto told = xids_.find(device.uuid); told != xids_.end()) {
+    device.is_instance = gpu.is_instance;
+    if (const auto told = xids_.find(gpu.gpu_uuid); told != xids_.end()) {
       device.faults_told = told->second.to_check;
       if (!told->second.failure.empty()) {
         device.health = DeviceHealth::kQuarantined;
@@ -116,7 +124,7 @@ class LocalInventory final : public Inventory {
 
   const InventoryOptions options_;
   std::mutex mu_;
-  std::map<std::string, Told> xids_;  // GUARDED_BY(mu_); by UUID
+  std::map<std::string, Told> xids_;  // GUARDED_BY(mu_); by the whole GPU's UUID
   std::unique_ptr<Nvml> nvml_;        // GUARDED_BY(mu_)
   std::vector<Device> known_;         // GUARDED_BY(mu_); GPUs of the last read that worked
 };

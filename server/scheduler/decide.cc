@@ -23,9 +23,10 @@ class Slots {
     for (const Device& d : devices_) {
       free_[d.name] = d.slots;
       const bool usable = d.schedulable && d.slots > 0;
-      Alike& alike = alike_[{d.kind, d.model}];
-      alike.usable += usable;
-      alike.usable_soon += usable || d.checking;
+      Alike& group = alike_[{d.kind, alike(d)}];
+      group.usable += usable;
+      group.usable_soon += usable || d.checking || d.busy;
+      checks_any_ |= d.checking;
     }
     for (const PlacedJob& job : snapshot.placed) {
       for (const std::string& device : job.devices) --free_[device];
@@ -39,6 +40,8 @@ class Slots {
   bool will_have_kind(DeviceKind kind, int32_t count = 1) const {
     return has(kind, [&](const Alike& a) { return a.usable_soon >= count; });
   }
+  /// Some device is being checked.
+  bool checks_any() const { return checks_any_; }
   /// Any device of this kind, usable now or not.
   bool lists_kind(DeviceKind kind) const {
     return std::any_of(devices_.begin(), devices_.end(),
@@ -48,12 +51,12 @@ class Slots {
   std::vector<const Device*> find_free(DeviceKind kind, int32_t count) const {
     for (const Device& first : devices_) {
       if (first.kind != kind || !is_free(first)) continue;
-      std::vector<const Device*> alike;
+      std::vector<const Device*> found;
       for (const Device& d : devices_) {
-        if (std::ssize(alike) < count && d.kind == kind && d.model == first.model && is_free(d))
-          alike.push_back(&d);
+        const bool fits = d.kind == kind && alike(d) == alike(first) && is_free(d);
+        if (std::ssize(found) < count && fits) found.push_back(&d);
       }
-      if (std::ssize(alike) == count) return alike;
+      if (std::ssize(found) == count) return found;
     }
     return {};
   }
@@ -62,7 +65,9 @@ class Slots {
   /// that wants so many waits for them.
   void keep(DeviceKind kind, int32_t count) {
     for (const Device& d : devices_) {
-      if (d.kind == kind && alike_.at({d.kind, d.model}).usable_soon >= count) kept_.insert(d.name);
+      if (d.kind == kind && alike_.at({d.kind, alike(d)}).usable_soon >= count) {
+        kept_.insert(d.name);
+      }
     }
   }
 
@@ -80,7 +85,8 @@ class Slots {
   }
 
   const std::vector<Device>& devices_;
-  std::map<std::pair<DeviceKind, std::string>, Alike> alike_;  // by model
+  std::map<std::pair<DeviceKind, std::string>, Alike> alike_;  // by alike()
+  bool checks_any_ = false;
   std::map<std::string, int32_t> free_;  // below 0 if a device's slots were cut while jobs run
   std::set<std::string> kept_;
 };
@@ -124,6 +130,9 @@ WaitDecision wait_for_device(const WaitingJob& job, DeviceKind kind, const Slots
                 " slot is taken by or kept for jobs of higher priority or submitted earlier."};
   }
   std::string message = "Waits for " + wanted(kind, job.gpus) + ": ";
+  if (slots.will_have_kind(kind, job.gpus) && !slots.checks_any())
+    return {job.uid, "WAITING_FOR_DEVICE",
+            message + (gpu_note.empty() ? "another process has one for itself." : gpu_note)};
   if (slots.will_have_kind(kind, job.gpus))
     return {job.uid, "WAITING_FOR_DEVICE",
             message + (job.gpus > 1 ? "some are" : "it is") +
@@ -185,12 +194,12 @@ Decisions decide(const Snapshot& snapshot, int64_t now_us) {
 
 Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices) {
   if (wish != DeviceWish::kGpu) return {};
-  std::map<std::string, int32_t> by_model;
+  std::map<std::string, int32_t> by_group;
   int32_t most = 0;
   for (const Device& d : devices.devices) {
     // A device that is only ill now may be well again; one without its module may not.
-    const bool may = d.schedulable || d.checking || d.health != DeviceHealth::kHealthy;
-    if (d.kind == DeviceKind::kGpu && may) most = std::max(most, ++by_model[d.model]);
+    const bool may = d.schedulable || d.checking || d.busy || d.health != DeviceHealth::kHealthy;
+    if (d.kind == DeviceKind::kGpu && may) most = std::max(most, ++by_group[alike(d)]);
   }
   if (gpus <= most) return {};
   Error e = most == 0 ? field_error("RESOURCES_IMPOSSIBLE", "spec.resources.device",

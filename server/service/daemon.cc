@@ -16,6 +16,7 @@
 #include "server/supervisor/device_check.h"
 #include "server/supervisor/dispatcher.h"
 #include "src/base/text.h"
+#include "src/runtime/visible_gpus.h"
 
 namespace trainyard::server {
 namespace {
@@ -40,6 +41,7 @@ std::unique_ptr<Inventory> local_inventory(const Config& config) {
   // The layout of an installation, and of the build tree: bin/ beside lib/trainyard/.
   options.cuda_module =
       config.worker.parent_path().parent_path() / "lib/trainyard/libtrainyard_cuda.so";
+  options.visible_gpus = visible_gpus_setting();
   return make_local_inventory(std::move(options));
 }
 
@@ -153,7 +155,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     public_listener->set_serving(false);
   };
   inventory->start(
-      [this](const std::string& device, CheckedInventory::Done done) {
+      [this](const Device& device, CheckedInventory::Done done) {
         device_checks.run(device, std::min(config.threads_per_job, kCheckThreadsMax),
                           std::move(done));
       },

@@ -16,6 +16,7 @@
 #include "src/base/text.h"
 #include "src/base/violations.h"
 #include "src/data/dataset.h"
+#include "src/runtime/cuda_error.h"
 #include "src/train/job_plan.h"
 #include "src/train/weight_match.h"
 
@@ -54,6 +55,7 @@ void check_labels(const v1::JobSpec& spec, Violations& violations) {
 struct Choice {
   std::string device;
   std::string advice;  // why, in a sentence
+  std::string uuid;    // of a GPU
 };
 
 /// The model whose weights the job begins with, which must be there.
@@ -86,21 +88,23 @@ Choice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size, const De
   if (wish != DeviceWish::kCpu) {
     for (const Device& device : devices.devices) {
       if (device.kind != DeviceKind::kGpu || !device.schedulable) continue;
-      const auto alike = std::ranges::count_if(devices.devices, [&](const Device& d) {
-        return d.kind == device.kind && d.model == device.model && d.schedulable;
+      const auto count = std::ranges::count_if(devices.devices, [&](const Device& d) {
+        return d.kind == device.kind && alike(d) == alike(device) && d.schedulable;
       });
-      if (alike < gpus) continue;
+      if (count < gpus) continue;
       if (gpus > 1) {
-        return {device.name, std::to_string(gpus) + " GPUs (" + device.model +
-                                 "), as asked: each computes " + std::to_string(batch_size / gpus) +
-                                 " of the " + std::to_string(batch_size) +
-                                 " rows of a batch, and needs the memory of this plan."};
+        return {device.name,
+                std::to_string(gpus) + " GPUs (" + device.model + "), as asked: each computes " +
+                    std::to_string(batch_size / gpus) + " of the " + std::to_string(batch_size) +
+                    " rows of a batch, and needs the memory of this plan.",
+                device.uuid};
       }
       return {device.name,
-              wish == DeviceWish::kGpu ? "A GPU, as asked." : "A GPU (" + device.model + ")."};
+              wish == DeviceWish::kGpu ? "A GPU, as asked." : "A GPU (" + device.model + ").",
+              device.uuid};
     }
   }
-  Choice cpu{std::string(kCpuDevice), "The CPU, as asked."};
+  Choice cpu{std::string(kCpuDevice), "The CPU, as asked.", ""};
   if (wish != DeviceWish::kCpu) {
     cpu.advice =
         devices.note.empty() ? "The CPU: this server has no GPU." : "The CPU: " + devices.note;
@@ -306,14 +310,16 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
     task.set_algorithms_dir(service_.paths.algorithms().string());
   }
   service_.measure.run(
-      std::move(task), [this, devices, done = std::move(done),
-                        full = std::move(planned).value()](Result<int64_t> workspace) mutable {
+      std::move(task), choice.uuid,
+      [this, devices, done = std::move(done),
+       full = std::move(planned).value()](Result<int64_t> workspace) mutable {
         v1::JobPlan& plan = full.plan;
         if (workspace.ok()) {
           plan.set_workspace_measured(true);
           plan.mutable_run()->mutable_memory()->set_workspace_bytes(*workspace);
         } else if (workspace.error().code == ErrorCode::kInternal ||
-                   workspace.error().code == ErrorCode::kDeadlineExceeded) {
+                   workspace.error().code == ErrorCode::kDeadlineExceeded ||
+                   workspace.error().reason == kDeviceBusy) {
           plan.add_warnings("the kernels' workspace is not known: " + workspace.error().message);
         } else {
           return done(std::move(workspace).error());

@@ -40,13 +40,13 @@ bool may_use(DeviceWish wish, const Device& device) {
 
 Room largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
                   const std::vector<Job>& active, int64_t cpu_limit_bytes) {
-  std::map<std::pair<DeviceKind, std::string>, std::vector<Room>> alike;
+  std::map<std::pair<DeviceKind, std::string>, std::vector<Room>> groups;
   for (const Device& device : devices.devices) {
     if (!may_use(wish, device)) continue;
-    alike[{device.kind, device.model}].push_back(room_on(device, active, cpu_limit_bytes));
+    groups[{device.kind, alike(device)}].push_back(room_on(device, active, cpu_limit_bytes));
   }
   Room largest;
-  for (auto& [model, rooms] : alike) {
+  for (auto& [group, rooms] : groups) {
     if (std::ssize(rooms) < gpus) continue;
     std::ranges::stable_sort(rooms, std::greater(), &Room::plan_bytes_max);
     const Room& last = rooms[static_cast<size_t>(gpus) - 1];

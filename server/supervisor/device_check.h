@@ -16,9 +16,9 @@ class DeviceCheckRunner {
   DeviceCheckRunner(Supervisor& supervisor, StatePaths paths);
 
   /// `done` is called once. FAILED_PRECONDITION/DEVICE_CHECK_FAILED if the device computes
-  /// something else than the CPU; CUDA_UNAVAILABLE and the like if it cannot be used; what its
-  /// fault says.
-  void run(const std::string& device, int threads, CheckedInventory::Done done);
+  /// something else than the CPU; DEVICE_BUSY, CUDA_UNAVAILABLE and the like if it cannot be used;
+  /// what its fault says.
+  void run(const Device& device, int threads, CheckedInventory::Done done);
   void drain() { errands_.drain(); }
 
  private:

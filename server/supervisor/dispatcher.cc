@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "server/config/log.h"
+#include "server/inventory/checked_inventory.h"
 #include "server/scheduler/scheduler.h"
 #include "server/supervisor/train_task.h"
 #include "src/base/sha256.h"
@@ -60,7 +62,8 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   void wait_for_work(std::unique_lock<std::mutex>& lock);
   void forget(const std::vector<std::pair<std::string, int32_t>>& ended);
   void dispatch(bool drain_now);
-  void start_attempt(const Job& job, const StartDecision& decision);
+  void start_attempt(const Job& job, const StartDecision& decision,
+                     const std::vector<Device>& devices);
   void store_wait_reasons(const std::vector<Job>& jobs, const std::vector<WaitDecision>& waits);
 
   Store& store;
@@ -174,6 +177,7 @@ void Dispatcher::Impl::dispatch(bool drain_now) {
     return;
   }
   Snapshot snapshot = make_snapshot(*jobs, inventory.read(), drain_now);
+  const std::vector<Device>& devices = snapshot.inventory.devices;
   // A job may be finished while its process is on the way out: the slot is free when that is gone.
   std::set<std::string> placed;
   for (const PlacedJob& p : snapshot.placed) placed.insert(p.uid);
@@ -182,17 +186,25 @@ void Dispatcher::Impl::dispatch(bool drain_now) {
   }
   const Decisions decisions = decide(snapshot, clock.wall_us());
   wake_time_us = decisions.wake_time_us;
+  if (!decisions.waits.empty() && std::ranges::any_of(devices, &Device::busy)) {
+    // Nobody tells when the process that has it ends.
+    wake_time_us = std::min(wake_time_us.value_or(std::numeric_limits<int64_t>::max()),
+                            clock.wall_us() + CheckedInventory::kBusyRetryUs);
+  }
   for (const StartDecision& start : decisions.starts) {
     const auto job =
         std::find_if(jobs->begin(), jobs->end(), [&](const Job& j) { return j.uid == start.uid; });
-    if (job != jobs->end() && !live.contains(start.uid)) start_attempt(*job, start);
+    if (job != jobs->end() && !live.contains(start.uid)) {
+      start_attempt(*job, start, devices);
+    }
     snapshot.placed.push_back({start.uid, start.devices});
   }
   full = all_slots_taken(snapshot);
   store_wait_reasons(*jobs, decisions.waits);
 }
 
-void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decision) {
+void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decision,
+                                     const std::vector<Device>& devices) {
   const auto pause = [&](const Error& error) {
     spdlog::error("event=start_failed {} {}", kv("job", job.name()), kv("message", error.message));
     wake_time_us = clock.wall_us() + kErrorPauseUs;
@@ -221,9 +233,9 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
   auto owner = std::make_shared<TrainTask>(
       store, clock, *started, std::move(task),
       [impl = shared_from_this(), uid = job.uid, attempt = started->attempt,
-       devices = decision.devices](bool device_fault) {
-        for (const std::string& device : devices) {  // of several nobody knows which it was
-          if (device_fault) impl->inventory.doubt(device);
+       names = decision.devices](bool doubts_device) {
+        for (const std::string& device : names) {  // of several nobody knows which it was
+          if (doubts_device) impl->inventory.doubt(device);
         }
         {
           const std::lock_guard lock(impl->mu);
@@ -236,6 +248,10 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
   fresh.kind = "train " + job.name();
   fresh.owner = std::move(owner);
   fresh.nonce = nonce;
+  for (const std::string& name : decision.devices) {
+    const auto device = std::ranges::find(devices, name, &Device::name);
+    if (device != devices.end()) fresh.gpus.push_back(device->uuid);
+  }
   l.task = supervisor.start(std::move(fresh));
   live.insert_or_assign(job.uid, std::move(l));
 }

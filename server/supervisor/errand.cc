@@ -87,6 +87,7 @@ struct ErrandRunner::Impl : std::enable_shared_from_this<ErrandRunner::Impl> {
     v1::Assignment assignment;
     Done<v1::Outcome> done;
     ReportHandler on_report;
+    std::vector<std::string> gpus;
   };
   struct Running {
     std::string task;  // empty until the supervisor has named it
@@ -98,6 +99,7 @@ struct ErrandRunner::Impl : std::enable_shared_from_this<ErrandRunner::Impl> {
     Supervisor::NewTask fresh;
     fresh.kind = options.kind;
     fresh.time_max_ms = options.time_max_ms;
+    fresh.gpus = std::move(item.gpus);
     fresh.owner = std::make_shared<ErrandTask>(
         options, std::move(item.assignment), std::move(item.done), std::move(item.on_report),
         [impl = shared_from_this(), errand] { impl->task_gone(errand); });
@@ -138,9 +140,9 @@ struct ErrandRunner::Impl : std::enable_shared_from_this<ErrandRunner::Impl> {
 ErrandRunner::ErrandRunner(Supervisor& supervisor, ErrandOptions options)
     : impl_(std::make_shared<Impl>(supervisor, std::move(options))) {}
 
-Errand ErrandRunner::run(v1::Assignment assignment, Done<v1::Outcome> done,
-                         ReportHandler on_report) {
-  Impl::Item item{0, std::move(assignment), std::move(done), std::move(on_report)};
+Errand ErrandRunner::run(v1::Assignment assignment, Done<v1::Outcome> done, ReportHandler on_report,
+                         std::vector<std::string> gpus) {
+  Impl::Item item{0, std::move(assignment), std::move(done), std::move(on_report), std::move(gpus)};
   {
     std::unique_lock lock(impl_->mu);
     item.errand = ++impl_->last;

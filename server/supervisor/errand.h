@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "server/config/paths.h"
 #include "server/store/done.h"
@@ -36,8 +37,10 @@ class ErrandRunner {
 
   /// `done` is called once, with an outcome that SUCCEEDED or the error: what the worker refused,
   /// `busy`, `late`, INTERNAL/WORKER_LOST, UNAVAILABLE/SERVER_DRAINING, CANCELLED after cancel().
-  /// `on_report` gets what the worker reports before its outcome, in order.
-  Errand run(v1::Assignment assignment, Done<v1::Outcome> done, ReportHandler on_report = nullptr);
+  /// `on_report` gets what the worker reports before its outcome, in order; `gpus` as of
+  /// Supervisor::NewTask.
+  Errand run(v1::Assignment assignment, Done<v1::Outcome> done, ReportHandler on_report = nullptr,
+             std::vector<std::string> gpus = {});
   /// Nobody waits for the answer any more: the worker is stopped, or never started. One that has
   /// been answered is no error.
   void cancel(Errand errand);

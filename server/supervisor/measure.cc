@@ -18,17 +18,18 @@ MeasureRunner::MeasureRunner(Supervisor& supervisor, StatePaths paths)
                             make_error(ErrorCode::kDeadlineExceeded, "PLAN_TIMEOUT",
                                        "preparing the kernels took too long")}) {}
 
-void MeasureRunner::run(v1::MeasureTask task, Done<int64_t> done) {
+void MeasureRunner::run(v1::MeasureTask task, const std::string& gpu_uuid, Done<int64_t> done) {
   v1::Assignment assignment;
   *assignment.mutable_measure() = std::move(task);
-  errands_.run(std::move(assignment), [done = std::move(done)](Result<v1::Outcome> outcome) {
+  const auto answer = [done = std::move(done)](Result<v1::Outcome> outcome) {
     if (!outcome.ok()) return done(std::move(outcome).error());
     if (outcome->workspace_bytes() < 0) {
       return done(make_error(ErrorCode::kInternal, "WORKER_PROTOCOL",
                              "the worker reported a negative workspace"));
     }
     done(outcome->workspace_bytes());
-  });
+  };
+  errands_.run(std::move(assignment), answer, nullptr, {gpu_uuid});
 }
 
 }  // namespace trainyard::server

@@ -12,9 +12,10 @@ class MeasureRunner {
  public:
   MeasureRunner(Supervisor& supervisor, StatePaths paths);
 
-  /// `done` is called once, with the bytes. RESOURCE_EXHAUSTED/PLAN_BUSY; DEADLINE_EXCEEDED/
-  /// PLAN_TIMEOUT; INTERNAL/WORKER_LOST; what the worker refuses (MODEL_OP_UNSUPPORTED).
-  void run(v1::MeasureTask task, Done<int64_t> done);
+  /// On the device that the task names, a GPU of this UUID. `done` is called once, with the bytes.
+  /// RESOURCE_EXHAUSTED/PLAN_BUSY; DEADLINE_EXCEEDED/PLAN_TIMEOUT; INTERNAL/WORKER_LOST; what the
+  /// worker refuses (MODEL_OP_UNSUPPORTED, DEVICE_BUSY).
+  void run(v1::MeasureTask task, const std::string& gpu_uuid, Done<int64_t> done);
   void drain() { errands_.drain(); }
 
  private:

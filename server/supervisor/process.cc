@@ -206,16 +206,23 @@ void reap_orphans(const std::vector<pid_t>& running) {
   }
 }
 
-std::vector<std::string> worker_environment() {
+std::vector<std::string> worker_environment(const std::vector<std::string>& gpus) {
+  constexpr std::string_view kVisible = "CUDA_VISIBLE_DEVICES=";
   constexpr std::array kNames = {"PATH=", "HOME=", "TMPDIR=", "LANG=", "TZ=", "LD_LIBRARY_PATH="};
   constexpr std::array kFamilies = {"LC_",   "OMP_",  "GOMP_",  "KMP_",  "DNNL_",     "ONEDNN_",
                                     "CUDA_", "CUDNN", "NVIDIA", "NCCL_", "TRAINYARD_"};
+  std::string visible;
+  for (const std::string& uuid : gpus) {
+    if (!uuid.empty()) visible += (visible.empty() ? "" : ",") + uuid;
+  }
   std::vector<std::string> out;
+  if (!visible.empty()) out.push_back(std::string(kVisible) + visible);
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     bool take = false;
     for (const char* name : kNames) take = take || text.starts_with(name);
     for (const char* family : kFamilies) take = take || text.starts_with(family);
+    if (!visible.empty() && text.starts_with(kVisible)) take = false;
     if (take) out.emplace_back(text);
   }
   return out;

@@ -72,8 +72,9 @@ void end_tagged(const std::string& tag);
 void reap_orphans(const std::vector<pid_t>& running);
 
 /// What of the daemon's environment a worker gets: the system's paths, the locale, and the settings
-/// of the compute libraries.
-std::vector<std::string> worker_environment();
+/// of the compute libraries; and these GPUs, by UUID, as all that CUDA shows. An empty UUID, of a
+/// device that has none, is left out.
+std::vector<std::string> worker_environment(const std::vector<std::string>& gpus);
 
 /// "signal 9 (Killed)" or "exit code 3".
 std::string describe(const ExitStatus& status);

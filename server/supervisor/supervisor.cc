@@ -55,6 +55,7 @@ Error fenced(const std::string& task) {
 struct Task {
   std::string id;
   std::string kind;
+  std::vector<std::string> gpus;
   std::string nonce;
   std::string nonce_digest;
   std::shared_ptr<TaskOwner> owner;
@@ -191,7 +192,7 @@ void Supervisor::Impl::spawn(Task& task) {
   SpawnRequest request;
   request.program = options.worker;
   request.arguments = {"--socket", options.socket.string(), "--task", task.id};
-  request.environment = worker_environment();
+  request.environment = worker_environment(task.gpus);
   request.environment.push_back(tag_of(task.id));
   Result<Process> process = Process::spawn(request);
   if (!process.ok()) {
@@ -311,6 +312,7 @@ std::string Supervisor::start(NewTask fresh) {
   auto task = std::make_shared<Task>();
   task->id = random_hex(8);
   task->kind = std::move(fresh.kind);
+  task->gpus = std::move(fresh.gpus);
   task->nonce = std::move(fresh.nonce);
   task->nonce_digest = sha256_hex(task->nonce);
   task->owner = std::move(fresh.owner);

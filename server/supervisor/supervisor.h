@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "server/store/done.h"
 #include "server/supervisor/process.h"
@@ -86,6 +87,9 @@ class Supervisor {
     std::shared_ptr<TaskOwner> owner;
     std::string nonce = make_nonce();
     int64_t time_max_ms = 0;  // the ladder begins after this; 0: never
+    // UUIDs of the GPUs that it computes on: CUDA shows it these alone, in this order. Without any,
+    // what the daemon's environment says.
+    std::vector<std::string> gpus;
   };
   /// 64 hexadecimal digits from the system's random source.
   static std::string make_nonce();

@@ -7,6 +7,7 @@
 #include "server/config/log.h"
 #include "server/scheduler/retry.h"
 #include "src/base/sha256.h"
+#include "src/runtime/cuda_error.h"
 
 namespace trainyard::server {
 namespace {
@@ -149,6 +150,11 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
       note_fault(outcome);
       break;
     case v1::Outcome::REFUSED:
+      if (outcome.reason() == kDeviceBusy) {
+        const std::lock_guard lock(mu_);
+        device_busy_ = options_.paths.hide(printable(outcome.message()));
+        break;  // it goes back to the queue when the process is gone
+      }
       update.move =
           terminal(JobState::kFailed, outcome.reason(), options_.paths.hide(outcome.message()));
       break;
@@ -188,6 +194,11 @@ std::optional<TrainTask::DeviceFault> TrainTask::device_fault() const {
   return device_fault_;
 }
 
+std::optional<std::string> TrainTask::device_busy() const {
+  const std::lock_guard lock(mu_);
+  return device_busy_;
+}
+
 Move TrainTask::after_fault(const DeviceFault& fault, const Job& job, int64_t now_us) {
   const std::string after = " after step " + std::to_string(job.progress.step()) + ": ";
   if (fault.of_program) {
@@ -216,6 +227,9 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
                    now + kVersionSkewPauseUs);
   }
   if (const std::optional<DeviceFault> fault = device_fault()) return after_fault(*fault, job, now);
+  if (const std::optional<std::string> busy = device_busy()) {
+    return requeue(kDeviceBusy, job.devices_text() + ": " + *busy + ".");
+  }
   if (stopped_ || end.stop_asked) {
     return requeue("WORKER_STOPPED",
                    "The worker was asked to stop; the job goes on from its last checkpoint.");
@@ -262,7 +276,7 @@ void TrainTask::ended(const TaskEnd& end) {
     spdlog::error("event=attempt_end_not_stored {} {}", kv("job", job_.name()),
                   kv("message", job.error().message));
   }
-  gone_(device_fault().has_value());
+  gone_(device_fault().has_value() || device_busy().has_value());
 }
 
 }  // namespace trainyard::server

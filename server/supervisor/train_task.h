@@ -28,9 +28,9 @@ struct TrainTaskOptions {
 class TrainTask final : public TaskOwner {
  public:
   /// `job` as start_attempt() returned it. `gone` is called when the process is, at the very end,
-  /// and told whether its device failed.
+  /// and told whether its device is to be checked before it gets another job.
   TrainTask(Store& store, const Clock& clock, Job job, TrainTaskOptions options,
-            std::function<void(bool device_fault)> gone);
+            std::function<void(bool doubts_device)> gone);
 
   Status spawned(pid_t pid, int64_t start_time) override;
   Result<v1::Assignment> assignment() override;
@@ -54,6 +54,7 @@ class TrainTask final : public TaskOwner {
   };
   void note_fault(const v1::Outcome& outcome);
   std::optional<DeviceFault> device_fault() const;
+  std::optional<std::string> device_busy() const;
   static Move after_fault(const DeviceFault& fault, const Job& job, int64_t now_us);
 
   Store& store_;
@@ -65,6 +66,7 @@ class TrainTask final : public TaskOwner {
   std::atomic<bool> stopped_{false};  // the worker said that it stopped as it was asked to
   mutable std::mutex mu_;
   std::optional<DeviceFault> device_fault_;  // GUARDED_BY(mu_)
+  std::optional<std::string> device_busy_;   // GUARDED_BY(mu_): what the worker said of it
 };
 
 }  // namespace trainyard::server

@@ -11,13 +11,13 @@
 #include "proto/convert/run.h"
 #include "proto/convert/spec.h"
 #include "server/inventory/checked_inventory.h"
-#include "server/inventory/nvml.h"
 #include "server/worker/wire_reporter.h"
 #include "src/base/allowed_path.h"
 #include "src/base/text.h"
 #include "src/checkpoint/weights_file.h"
 #include "src/data/dataset.h"
 #include "src/runtime/cuda_error.h"
+#include "src/runtime/nvml.h"
 #include "src/runtime/open_backend.h"
 #include "src/train/device_check.h"
 #include "src/train/evaluate_model.h"
@@ -287,18 +287,18 @@ Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
 }
 
 /// Memory of a GPU in use by anyone; 0 where NVML does not say.
-int64_t used_bytes(const Result<std::unique_ptr<server::Nvml>>& nvml, const std::string& device) {
+int64_t used_bytes(const Result<std::unique_ptr<Nvml>>& nvml, const std::string& device) {
   if (!nvml.ok()) return 0;
   const auto gpus = (*nvml)->read_devices();
   if (!gpus.ok()) return 0;
-  for (const server::NvmlDevice& gpu : *gpus) {
-    if (device == "devices/gpu-" + std::to_string(gpu.index)) return gpu.memory_used_bytes;
+  for (const NvmlDevice& gpu : *gpus) {
+    if (device == "devices/" + gpu.name) return gpu.memory_used_bytes;
   }
   return 0;
 }
 
 Result<v1::Outcome> run_check_device(const v1::CheckDeviceTask& task) {
-  const auto nvml = server::Nvml::load(server::InventoryOptions().nvml_library);
+  const auto nvml = Nvml::load(kNvmlLibrary);
   const int64_t used_before = used_bytes(nvml, task.device());
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    open_backend(task.device(), task.threads()));
@@ -315,6 +315,9 @@ Result<v1::Outcome> run_check_device(const v1::CheckDeviceTask& task) {
   if (const int64_t used_now = used_bytes(nvml, task.device());
       used_before > 0 && used_now > used_before) {
     (*outcome.mutable_metadata())[server::kOverheadKey] = std::to_string(used_now - used_before);
+  }
+  if (const std::string warning = backend->warning(); !warning.empty()) {
+    (*outcome.mutable_metadata())[server::kWarningKey] = warning;
   }
   return outcome;
 }
@@ -364,6 +367,9 @@ v1::Outcome run_assignment(const v1::Assignment& assignment, ReportStream& strea
     Result<v1::Outcome> outcome = dispatch(assignment, stream, stop);
     return outcome.ok() ? std::move(outcome).value() : to_outcome(outcome.error());
   } catch (const CudaError& e) {
+    if (e.fault() == CudaFault::kBusy) {
+      return to_outcome(make_error(ErrorCode::kUnavailable, kDeviceBusy, e.what()));
+    }
     if (e.fault() == CudaFault::kMemory) {
       return fault(v1::Outcome::FAULT, "OUT_OF_MEMORY",
                    std::string("the device has no room for it: ") + e.what());

@@ -90,6 +90,9 @@ class Backend {
   virtual std::string_view name() const = 0;  // "reference", "cpu", "cuda"
   virtual Processor processor() const { return Processor::kCpu; }
   virtual bool has_kernel(std::string_view op_type) const = 0;
+  /// A sentence about what this machine lacks, so that the backend works worse than it could; empty
+  /// if it lacks nothing.
+  virtual std::string warning() const { return {}; }
   /// A fault if the backend has no kernel for the op: plan() of the model has asked has_kernel.
   virtual std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) = 0;
   /// Updates, or casts, of one op type that follow one another, none of which touches what another

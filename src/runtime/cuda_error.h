@@ -13,7 +13,10 @@ enum class CudaFault : uint8_t {
   kDevice,   // the GPU, its memory or a link failed, or it is gone; also what nobody knows
   kProgram,  // a kernel or a call did what it must not: likely the same on every GPU
   kMemory,   // no room
+  kBusy,     // another process has the GPU for itself
 };
+/// The reason of a refusal for the latter: it may be tried again.
+inline constexpr const char* kDeviceBusy = "DEVICE_BUSY";
 
 /// A CUDA, cuBLASLt or cuDNN call failed. what() names the call, the number and the library's own
 /// words.

@@ -7,6 +7,8 @@
 #include <string>
 #include <system_error>
 
+#include "src/runtime/cuda_error.h"
+
 namespace trainyard {
 namespace {
 
@@ -65,6 +67,9 @@ Result<std::unique_ptr<Backend>> open_cuda_backend(const std::filesystem::path& 
       open(kCudaModuleAbi, cuda_module_build(), device, &opened, text.data(), text.size());
   std::unique_ptr<Backend> backend(opened);
   if (answer == CudaModuleAnswer::kOpen && backend != nullptr) return backend;
+  if (answer == CudaModuleAnswer::kBusy) {
+    return refuse(ErrorCode::kUnavailable, kDeviceBusy, module, text.data());
+  }
   return refuse(ErrorCode::kFailedPrecondition,
                 answer == CudaModuleAnswer::kMismatch ? "CUDA_MODULE_MISMATCH" : "CUDA_UNAVAILABLE",
                 module, text.data());

@@ -25,7 +25,7 @@ constexpr int kCudaModuleAbi = 5;
 const char* cuda_module_build();
 /// The C entry point. `*backend` is the caller's if the answer is kOpen; else `error` holds a
 /// sentence, terminated and cut to error_size. Nothing is thrown.
-enum class CudaModuleAnswer : int { kOpen = 0, kMismatch = 1, kUnavailable = 2 };
+enum class CudaModuleAnswer : int { kOpen = 0, kMismatch = 1, kUnavailable = 2, kBusy = 3 };
 using CudaModuleOpen = CudaModuleAnswer(int abi, const char* build, int device, Backend** backend,
                                         char* error, size_t error_size);
 constexpr const char* kCudaModuleEntry = "trainyard_cuda_open";
@@ -35,11 +35,12 @@ constexpr const char* kCudaModuleEntry = "trainyard_cuda_open";
 /// replaces it.
 std::filesystem::path cuda_module_path();
 
-/// The backend of GPU `device` (an ordinal among those that CUDA_VISIBLE_DEVICES leaves visible).
+/// The backend of GPU `device`, an ordinal among those that CUDA shows (visible_gpus.h).
 /// NOT_FOUND / CUDA_MODULE_MISSING: this installation has no module.
 /// FAILED_PRECONDITION / CUDA_LIBRARY_MISSING: a CUDA library that it links is not there.
 /// FAILED_PRECONDITION / CUDA_MODULE_MISMATCH: not a Trainyard module, or one of another build.
 /// FAILED_PRECONDITION / CUDA_UNAVAILABLE: no driver, no such device, or it does not start.
+/// UNAVAILABLE / DEVICE_BUSY: another process has it for itself; it may be free again.
 Result<std::unique_ptr<Backend>> open_cuda_backend(const std::filesystem::path& module, int device);
 
 }  // namespace trainyard

@@ -1,32 +1,30 @@
 #include "src/runtime/open_backend.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "src/base/cores.h"
 #include "src/base/text.h"
 #include "src/runtime/cuda_module.h"
+#include "src/runtime/visible_gpus.h"
 
 namespace trainyard {
 namespace {
 
-constexpr std::string_view kGpu = "devices/gpu-";
+/// `ordinal` is a GPU's among those that CUDA shows.
+Result<std::unique_ptr<Backend>> open_shown(const std::string& device, int ordinal, int threads) {
+  if (device == "devices/cpu") return make_cpu_backend(threads > 0 ? threads : usable_cores());
+  if (parse_gpu_name(device)) return open_cuda_backend(cuda_module_path(), ordinal);
+  return make_error(
+      ErrorCode::kNotFound, "DEVICE_NOT_FOUND",
+      "device " + quoted_value(device) + " is not known, expected devices/cpu or devices/gpu-N");
+}
 
 }  // namespace
 
 Result<std::unique_ptr<Backend>> open_backend(std::string_view device, int threads) {
-  if (device == "devices/cpu") return make_cpu_backend(threads > 0 ? threads : usable_cores());
-  if (device.starts_with(kGpu)) {
-    const std::string_view digits = device.substr(kGpu.size());
-    int index = -1;
-    const auto [end, ec] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-    if (ec == std::errc() && end == digits.data() + digits.size() && index >= 0) {
-      return open_cuda_backend(cuda_module_path(), index);
-    }
-  }
-  return make_error(
-      ErrorCode::kNotFound, "DEVICE_NOT_FOUND",
-      "device " + quoted_value(device) + " is not known, expected devices/cpu or devices/gpu-N");
+  const std::string name(device);
+  if (Status s = show_gpus({&name, 1}); !s.ok()) return std::move(s).error();
+  return open_shown(name, 0, threads);
 }
 
 Status check_devices(std::span<const std::string> devices, const std::string& field) {
@@ -41,7 +39,8 @@ Status check_devices(std::span<const std::string> devices, const std::string& fi
     return refuse(std::to_string(devices.size()) + " devices are given");
   }
   for (size_t i = 0; i < devices.size(); ++i) {
-    if (!devices[i].starts_with(kGpu)) {
+    const std::optional<GpuName> gpu = parse_gpu_name(devices[i]);
+    if (!gpu || gpu->instance) {  // CUDA gives a process one instance alone
       return refuse(quoted_value(devices[i]) + " cannot share a job with other devices");
     }
     if (std::ranges::count(devices.first(i), devices[i]) > 0) {
@@ -56,10 +55,12 @@ Result<std::vector<RankDevice>> open_devices(std::span<const std::string> device
   if (Status s = check_devices(devices, "devices"); !s.ok()) return std::move(s).error();
   std::vector<RankDevice> ranks;
   std::vector<Backend*> backends;
-  for (const std::string& device : devices) {
-    ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, open_backend(device, threads));
+  if (Status s = show_gpus(devices); !s.ok()) return std::move(s).error();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
+                     open_shown(devices[i], static_cast<int>(i), threads));
     if (algorithms != nullptr) backend->use_algorithms(algorithms);
-    ranks.push_back({device, std::move(backend)});
+    ranks.push_back({devices[i], std::move(backend)});
     backends.push_back(ranks.back().backend.get());
   }
   if (ranks.size() > 1) {

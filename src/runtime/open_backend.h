@@ -12,12 +12,13 @@
 
 namespace trainyard {
 
-/// `device` is "devices/cpu" or "devices/gpu-N". `threads` bounds the CPU backend's team; 0 stands
-/// for all cores that this process may use. Refusals: NOT_FOUND/DEVICE_NOT_FOUND for another name,
-/// and what open_cuda_backend() refuses.
+/// `device` is "devices/cpu" or the name of a GPU (visible_gpus.h), which is from then on the only
+/// one that CUDA shows to this process. `threads` bounds the CPU backend's team; 0 stands for all
+/// cores that this process may use. Refusals: NOT_FOUND/DEVICE_NOT_FOUND for another name, and
+/// those of show_gpus() and open_cuda_backend().
 Result<std::unique_ptr<Backend>> open_backend(std::string_view device, int threads);
 
-/// Whether these can train one job: one device, or several different GPUs. INVALID_ARGUMENT/
+/// Whether these can train one job: one device, or several different whole GPUs. INVALID_ARGUMENT/
 /// DEVICES_INVALID by the name `field` otherwise.
 Status check_devices(std::span<const std::string> devices, const std::string& field);
 

@@ -53,6 +53,7 @@ class ProfilingBackend : public Backend {
   std::string_view name() const override { return inner_.name(); }
   Processor processor() const override { return inner_.processor(); }
   bool has_kernel(std::string_view op_type) const override { return inner_.has_kernel(op_type); }
+  std::string warning() const override { return inner_.warning(); }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
   std::unique_ptr<Kernel> prepare_group(const Graph& graph, std::span<const NodeId> nodes) override;
   std::unique_ptr<Recording> record(const std::function<void()>& submit) override;

@@ -228,6 +228,7 @@ void Session::copy_state(const Session& from) {
 }
 
 void Session::make_results() {
+  static_assert(Backend::kMarks >= kStepsAhead + 2, "a mark would be taken again too early");
   const auto padded = [](int64_t bytes) { return round_up(bytes, kHostAlignment); };
   output_at_ = padded(sizeof(float));
   micro_batch_bytes_ = output_at_;

@@ -95,6 +95,7 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
   const TrainJob& job = open.job;
   const DatasetSchema& schema = open.data.schema();
   const RunShape& shape = open.shape;
+  if (const std::string lacks = backend.warning(); !lacks.empty()) reporter.log(lacks);
   AlgorithmRecord algorithms;
   if (Algorithms* const chosen = backend.algorithms(); chosen != nullptr) {
     algorithms = chosen->used();

@@ -353,7 +353,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   if (algorithm.data[0] != kAlgorithmWord) {
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "This is no algorithm");
   }
-  if (trainyard::testing::is_algorithm_broken(static_cast<int64_t>(algorithm.data[1]))) {
+  if (trainyard::testing::is_context_broken() ||
+      trainyard::testing::is_algorithm_broken(static_cast<int64_t>(algorithm.data[1]))) {
     return CUBLAS_STATUS_EXECUTION_FAILED;
   }
   const Operation op = of(operation);

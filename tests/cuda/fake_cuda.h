@@ -108,9 +108,24 @@ inline float to_tf32(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   return std::bit_cast<float>((bits + 0xFFFu + ((bits >> 13) & 1u)) & ~0x1FFFu);
 }
-/// The so-manieth work from now on is an illegal memory access, which every call tells from then
-/// on; -1: none is.
-void set_fault_after(int64_t works);
+/// The so-manieth work from now on breaks the context by this error, at first an illegal memory
+/// access, which every call tells from then on; -1: none does. A library notices by a failed launch
+/// of its own, which is not in the last error of the runtime that the backend is linked to.
+void set_fault_after(int64_t works, int error = 700);
+/// For the fakes themselves.
+bool is_context_broken();
+/// A call that only tried something has failed, and nobody has cleared its error.
+void leave_error(int error);
+/// Another process has every device for itself.
+void set_devices_busy(bool busy);
+/// Whether the driver can run what was compiled.
+void set_has_code(bool has_code);
+/// The version of CUDA that the driver supports, as CUDA tells it; 0: no driver.
+void set_driver_cuda(int version);
+/// Of every device.
+void set_device_memory(int64_t bytes);
+/// Uploads of recordings so far.
+int64_t uploaded_recordings();
 /// Whether cuDNN proposes engines for convolutions.
 void set_convolution_engines(bool available);
 /// Whether it has engines for filters' gradients in F32 of operands of 16 bits, which take as long

@@ -1,6 +1,7 @@
 // The functions of the CUDA runtime that the backend calls. See fake_cuda.h.
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -102,7 +103,7 @@ cudaError_t fail(cudaError_t error) {
 
 // TRAINYARD_FAKE_CUDA_FAULT, for tests of a whole daemon: "after=N" is an illegal memory access in
 // the N-th work, which every call tells from then on, as a GPU does; "wrong" makes copies to the
-// host add to a number.
+// host add to a number; "busy=FILE": another process has the devices while the file is there.
 std::atomic<int64_t> works_before_fault = [] {
   const char* text = std::getenv("TRAINYARD_FAKE_CUDA_FAULT");
   return text != nullptr && std::strncmp(text, "after=", 6) == 0 ? std::atoll(text + 6) : -1;
@@ -111,11 +112,43 @@ const bool computes_wrongly = [] {
   const char* text = std::getenv("TRAINYARD_FAKE_CUDA_FAULT");
   return text != nullptr && std::strcmp(text, "wrong") == 0;
 }();
+std::atomic<int> context_error = cudaErrorIllegalAddress;
 bool is_lost() { return works_before_fault == 0; }
+cudaError_t lost() { return static_cast<cudaError_t>(context_error.load()); }
+
+const std::string busy_file = [] {
+  const char* text = std::getenv("TRAINYARD_FAKE_CUDA_FAULT");
+  return text != nullptr && std::strncmp(text, "busy=", 5) == 0 ? text + 5 : "";
+}();
+bool devices_busy = false, has_code = true;
+int driver_cuda = CUDART_VERSION;
+int64_t device_memory = int64_t{80} << 30, uploaded = 0;
+
+/// As CUDA, it looks when it starts. Numbers end the list where there is no such device; UUIDs, of
+/// fake_nvml or of a driver that is there, are devices.
+int visible_devices() {
+  static const std::optional<std::string> setting = []() -> std::optional<std::string> {
+    const char* text = std::getenv("CUDA_VISIBLE_DEVICES");
+    if (text == nullptr) return std::nullopt;
+    return text;
+  }();
+  if (!setting) return device_count;
+  int count = 0;
+  for (const char* at = setting->c_str(); *at != '\0'; ++count) {
+    if (std::strncmp(at, "GPU-", 4) != 0 && std::strncmp(at, "MIG-", 4) != 0) {
+      char* end = nullptr;
+      const long index = std::strtol(at, &end, 10);
+      if (end == at || index < 0 || index >= device_count) break;
+    }
+    at += std::strcspn(at, ",");
+    if (*at == ',') ++at;
+  }
+  return count;
+}
 
 /// What may not happen while a stream records.
 cudaError_t must_not_record() {
-  if (is_lost()) return fail(cudaErrorIllegalAddress);
+  if (is_lost()) return fail(lost());
   if (recording_stream == nullptr) return cudaSuccess;
   recording_stream->broken = true;
   return fail(cudaErrorStreamCaptureUnsupported);
@@ -137,7 +170,9 @@ void drain(CUstream_st& stream, int64_t position) {
     stream.queue.pop_front();
     if (work.kind) {
       wait_if_stalled(stream.device, *work.kind);
-      if (works_before_fault > 0) --works_before_fault;
+      if (works_before_fault > 0 && --works_before_fault == 0 && work.kind == WorkKind::kKernel) {
+        last_error = lost();
+      }
       const std::scoped_lock lock(mutex);
       count(submitted, *work.kind);
     }
@@ -221,7 +256,8 @@ void submit(CUstream_st* stream, Work work) {
     add_to_recording({Recorded::kWork, stream, std::move(work), nullptr});
     return;
   }
-  if (!is_lost()) enqueue(*stream, std::move(work));
+  if (!is_lost()) return enqueue(*stream, std::move(work));
+  if (work.kind == WorkKind::kKernel) last_error = lost();
 }
 
 }  // namespace
@@ -265,7 +301,6 @@ void spend_algorithm_cost(size_t index) {
   while (!spent_ms.compare_exchange_weak(before, before + algorithm_costs[index])) {
   }
 }
-void set_fault_after(int64_t works) { works_before_fault = works; }
 std::string last_refusal() { return refusal; }
 void note_refusal(const std::string& why) { refusal = why; }
 std::string wrong_memory(const std::string& name, const void* data, int64_t bytes,
@@ -284,6 +319,18 @@ std::string wrong_memory(const std::string& name, const void* data, int64_t byte
   }
   return "";
 }
+void set_fault_after(int64_t works, int error) {
+  context_error = error;
+  works_before_fault = works;
+  last_error = cudaSuccess;  // of a context before
+}
+bool is_context_broken() { return is_lost(); }
+void leave_error(int error) { last_error = static_cast<cudaError_t>(error); }
+void set_devices_busy(bool busy) { devices_busy = busy; }
+void set_has_code(bool has) { has_code = has; }
+void set_driver_cuda(int version) { driver_cuda = version; }
+void set_device_memory(int64_t bytes) { device_memory = bytes; }
+int64_t uploaded_recordings() { return uploaded; }
 int device_of(CUstream_st* stream) { return stream->device; }
 
 }  // namespace trainyard::testing
@@ -298,6 +345,10 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "out of memory";
     case cudaErrorIllegalAddress:
       return "an illegal memory access was encountered";
+    case cudaErrorECCUncorrectable:
+      return "uncorrectable ECC error encountered";
+    case cudaErrorDevicesUnavailable:
+      return "CUDA-capable device(s) is/are busy or unavailable";
     case cudaErrorStreamCaptureUnsupported:
       return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureUnjoined:
@@ -307,21 +358,26 @@ const char* cudaGetErrorString(cudaError_t error) {
   }
 }
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
-cudaError_t cudaPeekAtLastError() { return is_lost() ? cudaErrorIllegalAddress : last_error; }
+cudaError_t cudaPeekAtLastError() { return last_error; }
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = device_count;
+  if (driver_cuda < CUDART_VERSION) return fail(cudaErrorInsufficientDriver);
+  *count = visible_devices();
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
+  *version = driver_cuda;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = CUDART_VERSION;
   return cudaSuccess;
 }
-cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, device_model);
   properties->major = 9;
   properties->multiProcessorCount = 2;
+  properties->totalGlobalMem = static_cast<size_t>(device_memory);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
@@ -337,8 +393,15 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       return fail(cudaErrorInvalidValue);
   }
 }
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  *attributes = {};
+  return has_code ? cudaSuccess : fail(cudaErrorNoKernelImageForDevice);
+}
 cudaError_t cudaSetDevice(int device) {
-  if (device < 0 || device >= device_count) return fail(cudaErrorInvalidDevice);
+  if (device < 0 || device >= visible_devices()) return fail(cudaErrorInvalidDevice);
+  if (devices_busy || (!busy_file.empty() && access(busy_file.c_str(), F_OK) == 0)) {
+    return fail(cudaErrorDevicesUnavailable);
+  }
   current_device = device;
   return cudaSuccess;
 }
@@ -434,8 +497,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   drain(*stream, stream->submitted);
   return must_not_record();
 }
+// The context is asked for alone, by a stream that has no work.
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (stream != cudaStreamLegacy) std::abort();
+  return is_lost() ? fail(lost()) : cudaSuccess;
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  if (is_lost()) return fail(cudaErrorIllegalAddress);
+  if (is_lost()) return fail(lost());
   CUstream_st* const origin = event->origin;
   if (origin != nullptr && origin->origin == origin) {  // it is being recorded: so is the stream
     if (stream->origin == nullptr) {
@@ -529,7 +597,11 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
       submit(item.stream, item.work);
     }
   }
-  return is_lost() ? cudaErrorIllegalAddress : cudaSuccess;
+  return is_lost() ? lost() : cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
+  ++uploaded;
+  return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <string>
 
 #include "src/graph/op.h"
@@ -17,8 +18,8 @@ namespace {
 
 TEST(CudaFault, TellsWhoseItIs) {
   for (const cudaError_t error :
-       {cudaErrorECCUncorrectable, cudaErrorHardwareStackError, cudaErrorDevicesUnavailable,
-        cudaErrorNvlinkUncorrectable, cudaErrorContained, cudaErrorNoDevice, cudaErrorUnknown}) {
+       {cudaErrorECCUncorrectable, cudaErrorHardwareStackError, cudaErrorNvlinkUncorrectable,
+        cudaErrorContained, cudaErrorNoDevice, cudaErrorUnknown}) {
     EXPECT_EQ(fault_of(error), CudaFault::kDevice) << error;
   }
   for (const cudaError_t error :
@@ -27,9 +28,10 @@ TEST(CudaFault, TellsWhoseItIs) {
     EXPECT_EQ(fault_of(error), CudaFault::kProgram) << error;
   }
   EXPECT_EQ(fault_of(cudaErrorMemoryAllocation), CudaFault::kMemory);
+  EXPECT_EQ(fault_of(cudaErrorDevicesUnavailable), CudaFault::kBusy);
 }
 
-TEST(CudaFault, OfALibraryIsWhatCudaSaysBehindIt) {
+TEST(CudaFault, OfALibraryIsWhatHasBrokenTheContext) {
   EXPECT_EQ(fault_of(CUBLAS_STATUS_EXECUTION_FAILED, cudaErrorIllegalAddress), CudaFault::kProgram);
   EXPECT_EQ(fault_of(CUBLAS_STATUS_EXECUTION_FAILED, cudaErrorECCUncorrectable),
             CudaFault::kDevice);
@@ -43,11 +45,47 @@ TEST(CudaFault, OfALibraryIsWhatCudaSaysBehindIt) {
             CudaFault::kMemory);
 }
 
+template <typename Status>
+CudaError error_of(Status status) {
+  try {
+    check(status, "a library's call");
+  } catch (const CudaError& e) {
+    return e;
+  }
+  throw std::logic_error("it did not fail");
+}
+
+// A library's failed launch is not in the last error of the runtime that we are linked to.
+TEST(CudaFault, OfALibraryIsAskedOfTheContext) {
+  const Device device(0);
+  struct Case {
+    cudaError_t error;
+    CudaFault fault;
+  };
+  for (const Case c : {Case{cudaErrorIllegalAddress, CudaFault::kProgram},
+                       Case{cudaErrorECCUncorrectable, CudaFault::kDevice}}) {
+    testing::set_fault_after(0, c.error);
+    ASSERT_EQ(cudaPeekAtLastError(), cudaSuccess);
+    const CudaError blas = error_of(CUBLAS_STATUS_EXECUTION_FAILED);
+    EXPECT_EQ(blas.fault(), c.fault);
+    EXPECT_EQ(blas.code(), CUBLAS_STATUS_EXECUTION_FAILED);
+    EXPECT_NE(std::string(blas.what()).find("(error " + std::to_string(c.error) + ")"),
+              std::string::npos)
+        << blas.what();
+    // Nobody is to blame for what a call was told afterwards.
+    EXPECT_EQ(error_of(CUDNN_STATUS_NOT_SUPPORTED).fault(), c.fault);
+  }
+  testing::set_fault_after(-1);
+  EXPECT_EQ(error_of(CUDNN_STATUS_NOT_SUPPORTED).fault(), CudaFault::kProgram);
+  EXPECT_EQ(std::string(error_of(CUDNN_STATUS_BAD_PARAM).what()).find("for CUDA says"),
+            std::string::npos);
+}
+
 /// What a case says whose n-th work is an illegal access; empty if it has fewer works.
 std::string message_of_fault(int64_t n) {
   const testing::GraphCase& test = testing::graph_cases().front();
   CudaBackend cuda(0);
-  testing::set_fault_after(n);
+  testing::set_fault_after(n, cudaErrorIllegalAddress);
   std::string message;
   try {
     testing::run_case(test.build(DType::kF32), cuda, {});
@@ -68,6 +106,15 @@ TEST(CudaFault, OfALaunchNamesItsNode) {
     ASSERT_NE(message, "") << "all works were done";
     any_node = message.find("(" + op + "): an illegal memory access") != std::string::npos;
   }
+}
+
+// An algorithm that was tried in vain, say: nobody clears behind every library.
+TEST(CudaFault, OfAnEarlierCallDoesNotEndTheNextKernel) {
+  const testing::GraphCase& test = testing::graph_cases().front();
+  CudaBackend cuda(0);
+  testing::leave_error(cudaErrorInvalidValue);
+  EXPECT_NO_THROW(testing::run_case(test.build(DType::kF32), cuda, {}));
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
 }
 
 }  // namespace

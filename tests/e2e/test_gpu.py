@@ -26,7 +26,7 @@ class Gpu(unittest.TestCase):
 
     def start(self, *arguments, gpus=1, **env):
         daemon = Daemon(self.folder / "state", *arguments, env={
-            "LD_LIBRARY_PATH": str(self.folder / "lib"), "TRAINYARD_NVML_SCRIPT": f"devices={gpus},context=600",
+            "LD_LIBRARY_PATH": str(self.folder / "lib"), "TRAINYARD_NVML_SCRIPT": f"devices={gpus},context=1200",
             "TRAINYARD_CUDA_MODULE": MODULE, **env}).start()
         self.addCleanup(daemon.stop)
         return daemon
@@ -67,10 +67,10 @@ class Gpu(unittest.TestCase):
         self.assertEqual((on_cpu["state"], on_cpu["device"]), ("SUCCEEDED", "devices/cpu"), on_cpu)
         self.assertEqual((on_gpu["state"], on_gpu["device"]), ("SUCCEEDED", "devices/gpu-0"), on_gpu)
         self.assertEqual(self.checked(daemon).get("health"), "HEALTHY")
-        # The check has found what a process takes besides its plan: 600 MiB, says NVML.
+        # The check has found what a process takes besides its plan: 1200 MiB, says NVML.
         plan = daemon.json("plan", digits_spec(self.folder, "planned"), "--upload", "--set", "resources.device=gpu")
         parts = sum(int(v) for v in plan["run"]["memory"].values())
-        self.assertEqual(int(plan["fit"]["bytes_needed"]) - parts, 600 << 20)
+        self.assertEqual(int(plan["fit"]["bytes_needed"]) - parts, 1200 << 20)
         for key in ("train/loss", "val/accuracy"):
             if key in on_cpu["progress"]["metrics"]:
                 self.assertAlmostEqual(on_gpu["progress"]["metrics"][key], on_cpu["progress"]["metrics"][key], delta=2e-3)
@@ -148,6 +148,53 @@ class Gpu(unittest.TestCase):
         gpu = self.checked(daemon)
         self.assertEqual(gpu["health"], "QUARANTINED")
         self.assertIn("illegal memory access", gpu["reason"])
+
+    def test_a_job_runs_on_the_gpu_that_its_device_names(self):
+        daemon = self.start(gpus=3, TRAINYARD_FAKE_CUDA_DEVICES="3", CUDA_VISIBLE_DEVICES="2,0")
+        names = [d["name"] for d in daemon.json("device", "list")["devices"]]
+        self.assertEqual(names, ["devices/cpu", "devices/gpu-0", "devices/gpu-2"])  # by the machine's numbers
+        wait_until(lambda: all(d["health"] == "HEALTHY" and not d.get("reason")
+                               for d in daemon.json("device", "list")["devices"]), "both are checked", 330)
+        jobs = [self.submit(daemon, name, "gpu", "recipe.epochs=100") for name in ("first", "second")]
+
+        def seen():
+            """What CUDA shows to each worker."""
+            shown = set()
+            for pid in daemon.worker_pids():
+                environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                shown.update(e.split(b"=")[1] for e in environment if e.startswith(b"CUDA_VISIBLE_DEVICES="))
+            return shown == {b"GPU-0", b"GPU-2"}
+        wait_until(seen, "two workers run, each with its GPU", 60)
+        for job in jobs:
+            daemon.cli("cancel", job)
+
+    def test_an_instance_of_a_gpu_is_a_device(self):
+        daemon = self.start(TRAINYARD_NVML_SCRIPT="devices=1,mig=1")
+        self.assertEqual(self.checked(daemon)["name"], "devices/gpu-0-mig-0")
+        job = self.wait(daemon, self.submit(daemon, "on-a-part", "gpu", "recipe.epochs=1"))
+        self.assertEqual((job["state"], job["device"]), ("SUCCEEDED", "devices/gpu-0-mig-0"), job)
+
+    def test_a_gpu_that_another_process_has_is_waited_for(self):
+        other = self.folder / "another-process"
+        other.touch()
+        daemon = self.start(TRAINYARD_FAKE_CUDA_FAULT=f"busy={other}")
+        gpu = self.checked(daemon)
+        self.assertEqual(gpu["health"], "HEALTHY")
+        self.assertIn("another process has the GPU for itself", gpu["reason"])
+        waits = self.submit(daemon, "waits", "auto", "recipe.epochs=1")
+        wait_until(lambda: "another process has the GPU" in daemon.job(waits).get("message", ""), "it says why", 30)
+        other.unlink()
+        job = self.wait(daemon, waits)
+        self.assertEqual((job["state"], job["device"]), ("SUCCEEDED", "devices/gpu-0"), job)
+
+    def test_a_library_that_is_missing_is_said(self):
+        daemon = self.start(TRAINYARD_FAKE_CUDA_NVRTC="missing")
+        gpu = self.checked(daemon)
+        self.assertEqual(gpu["health"], "DEGRADED")
+        self.assertIn("libnvrtc.so.fake is missing", gpu["reason"])
+        job = self.submit(daemon, "lacks", "gpu", "recipe.epochs=1")
+        self.assertEqual(self.wait(daemon, job)["state"], "SUCCEEDED")
+        self.assertIn("libnvrtc.so.fake is missing", daemon.cli("logs", job).stdout)
 
     def test_a_gpu_with_a_hardware_error_gets_no_job_and_says_which(self):
         daemon = self.start(TRAINYARD_NVML_SCRIPT="devices=1,xid=48")

@@ -11,6 +11,7 @@ import unittest
 
 from harness import BIN, digits_spec
 
+NVML = os.environ.get("TRAINYARD_FAKE_NVML")
 MODULE = os.environ.get("TRAINYARD_EMULATED_CUDA")
 
 
@@ -18,11 +19,14 @@ class LocalGpus(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-gpus-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        (self.folder / "lib").mkdir()
+        (self.folder / "lib/libnvidia-ml.so.1").symlink_to(NVML)
         self.spec = digits_spec(self.folder, "digits", recipe="  validation_split: 0.1")
 
-    def local(self, *arguments, gpus=4):
+    def local(self, *arguments, gpus=4, **env):
         env = dict(os.environ, TRAINYARD_CUDA_MODULE=MODULE, TRAINYARD_FAKE_CUDA_DEVICES=str(gpus),
-                   TRAINYARD_ALGORITHMS=str(self.folder / "algorithms"))
+                   TRAINYARD_NVML_SCRIPT=f"devices={gpus}", LD_LIBRARY_PATH=str(self.folder / "lib"),
+                   TRAINYARD_ALGORITHMS=str(self.folder / "algorithms"), **env)
         return subprocess.run([BIN / "trainyard", *map(str, arguments)], env=env, capture_output=True, text=True,
                               timeout=300, check=False)
 
@@ -53,7 +57,13 @@ class LocalGpus(unittest.TestCase):
         self.assertIn("'devices/gpu-1' is named twice", self.refused(*run, "gpu-1,gpu-1"))
         self.assertIn("'devices/cpu' cannot share a job with other devices", self.refused(*run, "gpu-0,cpu"))
         self.assertIn("--device: 'tpu', expected cpu, gpu or gpu-N", self.refused(*run, "gpu-0,tpu"))
-        self.assertIn("GPU 4 is not there: 4 visible", self.refused(*run, "gpu-0,gpu-4"))
+        self.assertIn("devices/gpu-4 is not there: there is gpu-0, gpu-1, gpu-2, gpu-3",
+                      self.refused(*run, "gpu-0,gpu-4"))
+        self.assertIn("devices/gpu-0 is not there: CUDA_VISIBLE_DEVICES=2 hides it",
+                      self.refused(*run, "gpu-0", CUDA_VISIBLE_DEVICES="2"))
+        self.assertIn("2 GPUs are not there: CUDA sees 1",
+                      self.refused("local", "run", self.spec, "--set", "resources.device=gpu", "--set", "resources.gpus=2",
+                                   CUDA_VISIBLE_DEVICES="2"))
         self.assertIn("resources.gpus: 4 does not divide recipe.batch_size 50, expected one of 1, 2, 5, 10, 25, 50",
                       self.refused(*run, "gpu-0,gpu-1,gpu-2,gpu-3"))
 
@@ -68,7 +78,7 @@ class LocalGpus(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not MODULE:
+    if not NVML or not MODULE:
         print("no emulated GPU: this build has no CUDA module")
         sys.exit(77)
     unittest.main(verbosity=2)

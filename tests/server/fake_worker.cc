@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -106,9 +107,13 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
     out << task.device();
     for (const std::string& device : task.devices()) out << " " << device;
     if (task.rows_stay_on_host()) out << ", rows stay on the host";
+    if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) out << ", sees " << visible;
   }
   if (act == "device_fault_once" && task.attempt() == 1) {
     return worker.outcome(v1::Outcome::DEVICE_FAULT, "DEVICE_FAULT", "one of them stopped");
+  }
+  if (act == "busy_twice" && task.attempt() <= 2) {
+    return worker.outcome(v1::Outcome::REFUSED, "DEVICE_BUSY", "another process has it");
   }
   worker.started(steps, first);
   if (act == "exit_silently") ::_exit(0);

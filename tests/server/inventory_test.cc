@@ -138,6 +138,55 @@ TEST_F(InventoryTest, F30DriverThatStopsAnsweringKeepsItsGpusAsUnknown) {
   EXPECT_TRUE(inventory->read().devices[1].schedulable);
 }
 
+// A GPU in MIG mode cannot be computed on as a whole.
+TEST_F(InventoryTest, InstancesOfAGpuAreDevices) {
+  script("devices=2,mig=2,xid=79,at=0");
+  const Devices d = make_local_inventory(options)->read();
+  ASSERT_EQ(d.devices.size(), 4u);
+  EXPECT_EQ(d.devices[1].name, "devices/gpu-0-mig-0");
+  EXPECT_EQ(d.devices[2].name, "devices/gpu-0-mig-2");
+  EXPECT_EQ(d.devices[2].uuid, "MIG-0-2");
+  EXPECT_EQ(d.devices[2].model, "NVIDIA H200 MIG 1g.18gb");
+  EXPECT_EQ(d.devices[2].memory_bytes, int64_t{16} << 30);
+  EXPECT_TRUE(d.devices[2].is_instance);
+  EXPECT_EQ(d.devices[3].name, "devices/gpu-1");
+  EXPECT_FALSE(d.devices[3].is_instance);
+  EXPECT_NE(alike(d.devices[1]), alike(d.devices[2])) << "they cannot share a job";
+  // What the driver says of the GPU holds for its parts.
+  EXPECT_EQ(d.devices[1].health, DeviceHealth::kQuarantined);
+  EXPECT_EQ(d.devices[2].health, DeviceHealth::kQuarantined);
+  EXPECT_TRUE(d.devices[3].schedulable);
+}
+
+TEST_F(InventoryTest, AGpuInMigModeWithoutInstancesSaysWhatToDo) {
+  script("devices=1,mig=-1");
+  Devices d = make_local_inventory(options)->read();
+  ASSERT_EQ(d.devices.size(), 2u);
+  EXPECT_EQ(d.devices[1].name, "devices/gpu-0");
+  EXPECT_FALSE(d.devices[1].schedulable);
+  EXPECT_NE(d.devices[1].reason.find("has no instance; create one"), std::string::npos)
+      << d.devices[1].reason;
+  script("devices=1,mig=2");
+  options.nvml_library = FAKE_OLD_NVML_LIBRARY;
+  d = make_local_inventory(options)->read();
+  ASSERT_EQ(d.devices.size(), 2u);
+  EXPECT_FALSE(d.devices[1].schedulable);
+  EXPECT_NE(d.devices[1].reason.find("cannot list"), std::string::npos) << d.devices[1].reason;
+}
+
+TEST_F(InventoryTest, GpusThatAreHiddenFromTheServerAreNotListed) {
+  script("devices=3");
+  options.visible_gpus = "2,GPU-0";
+  Devices d = make_local_inventory(options)->read();
+  ASSERT_EQ(d.devices.size(), 3u);
+  EXPECT_EQ(d.devices[1].name, "devices/gpu-0") << "by the machine's numbers";
+  EXPECT_EQ(d.devices[2].name, "devices/gpu-2");
+  options.visible_gpus = "";
+  d = make_local_inventory(options)->read();
+  EXPECT_EQ(d.devices.size(), 1u);
+  EXPECT_EQ(d.note, "No GPU: CUDA_VISIBLE_DEVICES= hides all from this server.");
+}
+
 TEST_F(InventoryTest, AHardwareXidQuarantinesItsGpuAlone) {
   const std::unique_ptr<Inventory> inventory = make_local_inventory(options);
   EXPECT_TRUE(inventory->read().devices[2].schedulable);
@@ -196,8 +245,8 @@ class CheckedInventoryTest : public ::testing::Test {
   }
   void start() {
     inventory_->start(
-        [this](const std::string& device, CheckedInventory::Done done) {
-          running_.emplace_back(device, std::move(done));
+        [this](const Device& device, CheckedInventory::Done done) {
+          running_.emplace_back(device.name, std::move(done));
         },
         [this] { ++changes_; });
   }
@@ -276,14 +325,47 @@ TEST_F(CheckedInventoryTest, AGpuOfWhichTheDriverToldIsCheckedAgain) {
   EXPECT_TRUE(running_.empty());
 }
 
-TEST_F(CheckedInventoryTest, KnowsWhatAProcessTakesAfterTheCheck) {
+TEST_F(CheckedInventoryTest, KeepsFreeWhatAProcessTakesAndAGibibyteAtLeast) {
+  constexpr int64_t kLeast = CheckedInventory::kOverheadLeastBytes;
+  EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, kLeast) << "before it is known";
   start();
-  EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, 0);
-  end(CheckPassed{700});
-  EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, 700);
-  EXPECT_EQ(inventory_->read().devices[2].overhead_bytes, 0);
+  end(CheckPassed{kLeast + 700, ""});
+  EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, kLeast + 700);
+  EXPECT_EQ(inventory_->read().devices[0].overhead_bytes, 0) << "the CPU";
+  end(CheckPassed{kLeast - 700, ""});
+  EXPECT_EQ(inventory_->read().devices[2].overhead_bytes, kLeast);
   inventory_->doubt("devices/gpu-0");
-  EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, 700) << "while it is checked again";
+  EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, kLeast + 700)
+      << "while it is checked again";
+}
+
+// Compute mode EXCLUSIVE_PROCESS: the GPU is well, and comes back when the other process ends.
+TEST_F(CheckedInventoryTest, AGpuThatAnotherProcessHasIsBusyAndSoonCheckedAgain) {
+  start();
+  end(make_error(ErrorCode::kUnavailable, "DEVICE_BUSY", "another process has it"));
+  end();
+  Device busy = inventory_->read().devices[1];
+  EXPECT_EQ(busy.health, DeviceHealth::kHealthy);
+  EXPECT_TRUE(busy.busy);
+  EXPECT_FALSE(busy.schedulable || busy.checking);
+  EXPECT_EQ(busy.reason, "another process has it.");
+  EXPECT_TRUE(running_.empty());
+  clock_.pass(CheckedInventory::kBusyRetryUs);
+  EXPECT_TRUE(inventory_->read().devices[1].checking);
+  ASSERT_EQ(running_.size(), 1U);
+  end();
+  busy = inventory_->read().devices[1];
+  EXPECT_TRUE(busy.schedulable);
+  EXPECT_FALSE(busy.busy);
+}
+
+TEST_F(CheckedInventoryTest, AGpuThatLacksSomethingIsDegradedAndTakesJobs) {
+  start();
+  end(CheckPassed{0, "libnvrtc.so.13 is missing."});
+  const Device gpu = inventory_->read().devices[1];
+  EXPECT_EQ(gpu.health, DeviceHealth::kDegraded);
+  EXPECT_EQ(gpu.reason, "libnvrtc.so.13 is missing.");
+  EXPECT_TRUE(gpu.schedulable);
 }
 
 TEST_F(CheckedInventoryTest, WhatIsAlreadyUnusableIsNotChecked) {

@@ -28,6 +28,11 @@ WaitingJob job(std::string uid, int64_t order, int32_t priority = 0,
   j.wish = wish;
   return j;
 }
+WaitingJob gpu_job(std::string uid, int64_t order, int32_t gpus, int32_t priority = 0) {
+  WaitingJob j = job(std::move(uid), order, priority, DeviceWish::kGpu);
+  j.gpus = gpus;
+  return j;
+}
 std::vector<std::string> started(const Decisions& d) {
   std::vector<std::string> uids;
   for (const StartDecision& s : d.starts) {
@@ -95,6 +100,29 @@ TEST(SchedDecide, AutoWaitsForAGpuThatIsBeingChecked) {
   EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, 1, s.inventory).ok());
 }
 
+TEST(SchedDecide, AutoWaitsForAGpuThatAnotherProcessHas) {
+  Snapshot s;
+  s.inventory.devices = {cpu(), gpu(0, false)};
+  s.inventory.devices[1].busy = true;
+  s.inventory.note = "No GPU to use now: another process has it.";
+  s.waiting = {job("a", 1)};
+  const Decisions d = decide(s, 0);
+  ASSERT_EQ(d.waits.size(), 1u);
+  EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
+  EXPECT_EQ(d.waits[0].message, "Waits for a GPU: " + s.inventory.note);
+  EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, 1, s.inventory).ok());
+}
+
+// CUDA gives a process one instance of a divided GPU alone.
+TEST(SchedDecide, InstancesAreNotGivenToOneJobTogether) {
+  Snapshot s;
+  s.inventory.devices = {cpu(), gpu(0), gpu(1)};
+  s.inventory.devices[1].is_instance = s.inventory.devices[2].is_instance = true;
+  s.waiting = {gpu_job("pair", 1, 2), gpu_job("one", 2, 1), gpu_job("two", 3, 1)};
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"one@devices/gpu-0", "two@devices/gpu-1"}));
+  EXPECT_FALSE(check_satisfiable(DeviceWish::kGpu, 2, s.inventory).ok());
+}
+
 TEST(SchedDecide, GpuThatCannotBeUsedIsNotWaitedForByAuto) {
   Snapshot s;
   s.inventory.devices = {cpu(), gpu(0, /*schedulable=*/false)};
@@ -160,11 +188,6 @@ TEST(SchedDecide, MessagesDoNotChangeWithTimeOrPlaceInTheQueue) {
   EXPECT_EQ(before.waits[1].message, after.waits[0].message);
 }
 
-WaitingJob gpu_job(std::string uid, int64_t order, int32_t gpus, int32_t priority = 0) {
-  WaitingJob j = job(std::move(uid), order, priority, DeviceWish::kGpu);
-  j.gpus = gpus;
-  return j;
-}
 Device gpu_of(int index, const std::string& model) {
   Device d = gpu(index);
   d.model = model;

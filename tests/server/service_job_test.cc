@@ -6,6 +6,7 @@
 
 #include "proto/convert/run.h"
 #include "server/config/paths.h"
+#include "server/inventory/checked_inventory.h"
 #include "tests/server/service_support.h"
 
 namespace trainyard::server {
@@ -178,6 +179,22 @@ TEST_F(ServiceJob, ADevicesFaultBringsTheJobBack) {
   EXPECT_GE(told, 3);
 }
 
+// Exclusive compute mode. Nobody has failed, so no loss is counted and no pause grows.
+TEST_F(ServiceJob, ADeviceThatAnotherProcessHasBringsTheJobBack) {
+  submit("patient", "busy_twice");
+  const v1::Job patient = wait_for("patient", v1::SUCCEEDED);
+  EXPECT_EQ(patient.attempt(), 3);
+  grpc::Status end;
+  int told = 0;
+  for (const v1::Event& e : watch("patient", 0, &end)) {
+    if (e.state().reason() != "DEVICE_BUSY") continue;
+    EXPECT_EQ(e.state().state(), v1::QUEUED);
+    EXPECT_EQ(e.state().message(), "devices/cpu: another process has it.");
+    ++told;
+  }
+  EXPECT_EQ(told, 2);
+}
+
 TEST_F(ServiceJob, F31APoisonJobStopsAndTheQueueBehindItFlows) {
   submit("poison", "crash_always");
   submit("behind", "");
@@ -309,6 +326,9 @@ TEST_F(ServiceJob, PlanOfWhatDoesNotFitSaysByHowMuchAndSubmitRefusesIt) {
   EXPECT_EQ(reason_of(submit(submitted, &job)), "RESOURCES_IMPOSSIBLE");
 }
 
+/// On a GPU, beside the plan.
+constexpr int64_t kKept = CheckedInventory::kOverheadLeastBytes;
+
 class ServiceGpus : public ServiceTest {
  protected:
   void SetUp() override {
@@ -376,19 +396,19 @@ TEST_F(ServiceGpus, AJobOfTwoHoldsBothAndAnotherWaits) {
   submit_gpus("second-pair", "tell_devices", 2);
   submit_gpus("single", "tell_devices", 1);
   const v1::Job single = wait_for("single", v1::SUCCEEDED);  // on the other model
-  EXPECT_EQ(told(single, 1), "devices/gpu-2 devices/gpu-2");
+  EXPECT_EQ(told(single, 1), "devices/gpu-2 devices/gpu-2, sees GPU-2");
   EXPECT_EQ(get("second-pair").reason(), "WAITING_FOR_DEVICE");
   v1::Job job;
   ASSERT_TRUE(cancel("pair", &job).ok());
   EXPECT_EQ(told(wait_for("second-pair", v1::SUCCEEDED), 1),
-            "devices/gpu-0 devices/gpu-0 devices/gpu-1");
+            "devices/gpu-0 devices/gpu-0 devices/gpu-1, sees GPU-0,GPU-1");
 }
 
 TEST_F(ServiceGpus, AFaultOfOneSendsTheJobBackForAllOfThem) {
   submit_gpus("faulty", "device_fault_once", 2);
   const v1::Job done = wait_for("faulty", v1::SUCCEEDED);
   EXPECT_EQ(done.attempt(), 2);
-  EXPECT_EQ(told(done, 1), "devices/gpu-0 devices/gpu-0 devices/gpu-1");
+  EXPECT_EQ(told(done, 1), "devices/gpu-0 devices/gpu-0 devices/gpu-1, sees GPU-0,GPU-1");
   EXPECT_EQ(told(done, 2), told(done, 1)) << "both were checked again";
   EXPECT_EQ(done.devices_size(), 2);
   EXPECT_EQ(done.spec().resources().gpus(), 2);
@@ -427,7 +447,7 @@ TEST_F(ServiceGpus, RowsThatDoNotFitBesideTheJobStayOnTheHost) {
   };
   EXPECT_FALSE(told_of_it());
   // Submitting does not know the workspace.
-  for (Device& gpu : gpus_) gpu.memory_bytes = needed - 4096 - 1;
+  for (Device& gpu : gpus_) gpu.memory_bytes = kKept + needed - 4096 - 1;
   restart();
   ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &plan).ok());
   EXPECT_TRUE(plan.fit().fits());
@@ -436,7 +456,7 @@ TEST_F(ServiceGpus, RowsThatDoNotFitBesideTheJobStayOnTheHost) {
   const v1::Job job = submit_gpus("tight", "tell_devices", 1);
   EXPECT_EQ(job.plan().memory().dataset_bytes(), 0);
   EXPECT_EQ(told(wait_for("tight", v1::SUCCEEDED), 1),
-            "devices/gpu-0 devices/gpu-0, rows stay on the host");
+            "devices/gpu-0 devices/gpu-0, rows stay on the host, sees GPU-0");
 }
 
 TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
@@ -453,7 +473,7 @@ TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
   EXPECT_GT(two.run().flops_per_step(), one.run().flops_per_step()) << "each updates all weights";
   EXPECT_EQ(two.run().memory().parameter_bytes(), one.run().memory().parameter_bytes());
   EXPECT_GT(one.run().memory().dataset_bytes(), 0);
-  EXPECT_EQ(one.fit().bytes_needed(), total_bytes(one.run().memory()));
+  EXPECT_EQ(one.fit().bytes_needed(), kKept + total_bytes(one.run().memory()));
   EXPECT_LT(two.run().memory().activation_bytes(), one.run().memory().activation_bytes());
   EXPECT_EQ(two.layers(0).output_shape(0), 60);
   EXPECT_NE(
@@ -465,14 +485,14 @@ TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
   };
   const int64_t room = without_rows(one) - 4096 - 1;  // without the workspace
   EXPECT_GT(room, without_rows(two));
-  for (Device& gpu : gpus_) gpu.memory_bytes = room;
+  for (Device& gpu : gpus_) gpu.memory_bytes = kKept + room;
   restart();
   v1::Job job;
   const grpc::Status refused = submit(gpu_request("too-large", "", 1), &job);
   EXPECT_EQ(reason_of(refused), "RESOURCES_IMPOSSIBLE");
   EXPECT_TRUE(submit(gpu_request("in-parts", "", 2), &job).ok());
   wait_for("in-parts", v1::SUCCEEDED);
-  gpus_[1].memory_bytes = room / 4;  // the smaller one decides
+  gpus_[1].memory_bytes = kKept + room / 4;  // the smaller one decides
   restart();
   EXPECT_EQ(reason_of(submit(gpu_request("uneven", "", 2), &job)), "RESOURCES_IMPOSSIBLE");
 }

@@ -100,11 +100,13 @@ class ServiceSupervisor : public ::testing::Test {
     ::chmod(options_.worker.c_str(), 0700);
     supervisor_ = std::make_unique<Supervisor>(options_);
   }
-  std::string start(std::shared_ptr<Owner> owner, int64_t time_max_ms = 0) {
+  std::string start(std::shared_ptr<Owner> owner, int64_t time_max_ms = 0,
+                    std::vector<std::string> gpus = {}) {
     Supervisor::NewTask task;
     task.kind = "test";
     task.owner = std::move(owner);
     task.time_max_ms = time_max_ms;
+    task.gpus = std::move(gpus);
     return supervisor_->start(std::move(task));
   }
   std::string nonce_of(const std::string& task) {
@@ -154,6 +156,21 @@ TEST_F(ServiceSupervisor, OnlyTheWorkerWithTheNonceIsLetIn) {
   EXPECT_FALSE(end.outcome_taken);
   EXPECT_EQ(supervisor_->attach(attach_request(task, nonce)).error().reason, "ATTEMPT_FENCED")
       << "an attempt that is over";
+}
+
+// An index means another GPU to CUDA than to NVML where some are hidden, or after a reboot.
+TEST_F(ServiceSupervisor, AWorkerSeesTheGpusOfItsTaskAlone) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "0,1,2", 1);
+  start_supervisor("echo sees $CUDA_VISIBLE_DEVICES");
+  const auto sees = [&](std::vector<std::string> gpus) {
+    auto owner = std::make_shared<Owner>();
+    start(owner, 0, std::move(gpus));
+    return owner->wait().output_tail;
+  };
+  EXPECT_EQ(sees({"GPU-b", "GPU-a"}), "sees GPU-b,GPU-a\n");
+  EXPECT_EQ(sees({}), "sees 0,1,2\n");
+  EXPECT_EQ(sees({""}), "sees 0,1,2\n") << "a device without a UUID";
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 TEST_F(ServiceSupervisor, F38AnotherVersionIsRefusedWithBoth) {

@@ -9,6 +9,7 @@
 #include "kernels/held_rows.h"
 #include "src/base/check.h"
 #include "src/runtime/cuda/kernels.h"
+#include "src/runtime/cuda/nvrtc.h"
 #include "src/runtime/cuda/nvtx_range.h"
 #include "src/runtime/cuda/peak.h"
 
@@ -26,8 +27,9 @@ class CheckedKernel final : public Kernel {
   bool takes_stored() const override { return true; }  // operands say how they are stored (view.h)
   void run(const KernelArgs& args) override {
     const NvtxRange range(what_.c_str());
+    (void)cudaGetLastError();  // of an earlier call that only tried something
     kernel_->run(args);
-    check(cudaPeekAtLastError(), what_);
+    check(cudaGetLastError(), what_);
   }
 
  private:
@@ -110,7 +112,7 @@ Operands::Operands(const Graph& graph, const Node& node) {
   for (const TensorId id : node.outputs) out_.push_back(stored(id));
 }
 
-CudaBackend::CudaBackend(int ordinal) : device_(ordinal) {
+CudaBackend::CudaBackend(int ordinal) : device_(ordinal), warning_(open_nvrtc()) {
   for (Event& mark : marks_) mark = Device::make_event();
   for (const auto table :
        {activation_kernels, attention_kernels, box_kernels, convolution_kernels,
@@ -158,7 +160,10 @@ std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& subm
   check(status, "cudaStreamEndCapture");
   cudaGraphExec_t exec = nullptr;
   check(cudaGraphInstantiate(&exec, graph.get(), 0), "cudaGraphInstantiate");
-  return std::make_unique<GraphRecording>(device_, GraphExec(exec));
+  GraphExec owner(exec);
+  // Else the first replay would do it.
+  check(cudaGraphUpload(owner.get(), device_.stream()), "cudaGraphUpload");
+  return std::make_unique<GraphRecording>(device_, std::move(owner));
 }
 
 void CudaBackend::gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples,
@@ -166,7 +171,7 @@ void CudaBackend::gather_rows(const kernels::HeldRows& held, const kernels::Held
   const NvtxRange range("gather_rows");
   device_.make_current();
   kernels::cuda::gather_rows(held, samples, count, x, target, device_.stream());
-  check(cudaPeekAtLastError(), "gathering the rows of a batch");
+  check(cudaGetLastError(), "gathering the rows of a batch");
 }
 
 std::unique_ptr<Stopwatch> CudaBackend::make_stopwatch() {

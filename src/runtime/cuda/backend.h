@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -26,6 +27,7 @@ class CudaBackend final : public Backend {
 
   std::string_view name() const override { return "cuda"; }
   Processor processor() const override { return Processor::kGpu; }
+  std::string warning() const override { return warning_; }
   bool has_kernel(std::string_view op_type) const override;
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
   std::unique_ptr<Kernel> prepare_group(const Graph& graph, std::span<const NodeId> nodes) override;
@@ -66,6 +68,7 @@ class CudaBackend final : public Backend {
 
  private:
   Device device_;
+  const std::string warning_;
   std::array<Event, kMarks> marks_;
   int64_t marks_made_ = 0;
   std::optional<Staging> staging_;  // made by the first copy: a plan needs none

@@ -5,7 +5,9 @@
 #include <new>
 #include <utility>
 
+#include "kernels/cuda/built_for.h"
 #include "src/runtime/cuda/fault.h"
+#include "src/runtime/nvml.h"
 
 namespace trainyard::cuda {
 namespace {
@@ -36,6 +38,33 @@ std::string class_of(int ordinal) {
          std::to_string(cudnnGetVersion());
 }
 
+/// Behind a library's own words.
+std::string words_of(cudaError_t context) {
+  if (context == cudaSuccess) return "";
+  return std::string(", for CUDA says: ") + cudaGetErrorString(context) + " (error " +
+         std::to_string(context) + ")";
+}
+
+/// Where the driver cannot run the module's kernels, the first launch would only say "no kernel
+/// image is available" (error 209).
+void check_architecture(const cudaDeviceProp& properties) {
+  const cudaError_t status = kernels::cuda::look_for_code();
+  if (status == cudaSuccess) return;
+  (void)cudaGetLastError();
+  if (status != cudaErrorNoKernelImageForDevice && status != cudaErrorInvalidDeviceFunction &&
+      status != cudaErrorUnsupportedPtxVersion) {
+    check(status, "loading the kernels");
+  }
+  throw CudaError(std::string("the CUDA module has no code for this GPU: it is built for compute "
+                              "capability ") +
+                      kernels::cuda::built_for() + ", and " + properties.name + " has " +
+                      std::to_string(properties.major) + "." + std::to_string(properties.minor) +
+                      " (error " + std::to_string(status) +
+                      "); install a build for it, or build with -DTRAINYARD_CUDA_ARCHITECTURES=" +
+                      std::to_string(properties.major) + std::to_string(properties.minor),
+                  status, CudaFault::kProgram);
+}
+
 }  // namespace
 
 void check(cudaError_t status, const std::string& what) {
@@ -44,7 +73,9 @@ void check(cudaError_t status, const std::string& what) {
 
 void check(cublasStatus_t status, const std::string& what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  fail(what, status, cublasLtGetStatusString(status), fault_of(status, cudaPeekAtLastError()));
+  const cudaError_t context = context_state();
+  fail(what, status, cublasLtGetStatusString(status) + words_of(context),
+       fault_of(status, context));
 }
 
 void check(cudnnStatus_t status, const std::string& what) {
@@ -53,7 +84,8 @@ void check(cudnnStatus_t status, const std::string& what) {
   std::array<char, 512> detail{};  // the reason of the refusal, in more words than the status has
   cudnnGetLastErrorString(detail.data(), detail.size());
   if (detail[0] != '\0') words += ": " + std::string(detail.data());
-  fail(what, status, words, fault_of(status, cudaPeekAtLastError()));
+  const cudaError_t context = context_state();
+  fail(what, status, words + words_of(context), fault_of(status, context));
 }
 
 PinnedMemory make_pinned(int64_t bytes) {
@@ -68,6 +100,23 @@ PinnedMemory make_pinned(int64_t bytes) {
   return PinnedMemory(memory);
 }
 
+std::string driver_refusal(int driver_cuda, int needed_cuda, const std::string& driver_version) {
+  if (driver_cuda == 0) return "no NVIDIA driver is loaded on this machine";
+  const auto version = [](int v) {
+    return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
+  };
+  // The first driver of each major version of CUDA runs all of it. Source: CUDA Toolkit release
+  // notes, "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version Compatibility".
+  const int major = needed_cuda / 1000;
+  const char* const least = major == 12 ? "525" : major == 13 ? "580" : nullptr;
+  std::string text = "the NVIDIA driver";
+  if (!driver_version.empty()) text += " " + driver_version;
+  text +=
+      " supports CUDA " + version(driver_cuda) + ", this build needs CUDA " + version(needed_cuda);
+  if (least != nullptr) text += std::string(": install driver ") + least + " or later";
+  return text;
+}
+
 int device_count() {
   int count = 0;  // cudaGetDeviceCount leaves it untouched on an error
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -75,13 +124,10 @@ int device_count() {
     int driver = 0, runtime = 0;
     (void)cudaDriverGetVersion(&driver);  // 0 if there is none
     (void)cudaRuntimeGetVersion(&runtime);
-    const auto version = [](int v) {
-      return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
-    };
-    throw CudaError(driver == 0 ? "no NVIDIA driver is loaded on this machine (error 35)"
-                                : "the NVIDIA driver supports CUDA " + version(driver) +
-                                      ", this build needs " + version(runtime) + " (error 35)",
-                    status);
+    const auto nvml = Nvml::load(kNvmlLibrary);
+    throw CudaError(
+        driver_refusal(driver, runtime, nvml.ok() ? (*nvml)->driver_version() : "") + " (error 35)",
+        status);
   }
   check(status, "looking for GPUs");
   return count;
@@ -95,6 +141,10 @@ Device::Device(int ordinal) : ordinal_(ordinal) {
                     cudaErrorInvalidDevice);
   }
   make_current();
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
+  memory_bytes_ = static_cast<int64_t>(properties.totalGlobalMem);
+  check_architecture(properties);
   stream_ = make_stream();
   cublasLtHandle_t blas = nullptr;
   check(cublasLtCreate(&blas), "cublasLtCreate");

@@ -19,7 +19,8 @@
 
 namespace trainyard::cuda {
 
-/// Throw CudaError unless the call succeeded. `what` names the call and what it was for.
+/// Throw CudaError unless the call succeeded. `what` names the call and what it was for. Whose
+/// fault a library's is, the state of the current device's context tells.
 void check(cudaError_t status, const std::string& what);
 void check(cublasStatus_t status, const std::string& what);
 void check(cudnnStatus_t status, const std::string& what);
@@ -41,12 +42,16 @@ PinnedMemory make_pinned(int64_t bytes);
 /// where CUDA is not usable: without a driver the code is 35 (insufficient driver), not 100 (no
 /// device).
 int device_count();
+/// That sentence: CUDA versions as CUDA tells them (1000 * major + 10 * minor; 0: no driver), and
+/// the driver's own version where it is known ("535.104.05").
+std::string driver_refusal(int driver_cuda, int needed_cuda, const std::string& driver_version);
 
 /// All work goes to one stream of its own, never to the default stream. Not thread-safe; usable
 /// from any one thread at a time, because each entry makes the device current first.
 class Device {
  public:
-  /// Throws CudaError if the ordinal is not there or a library does not start.
+  /// Throws CudaError if the ordinal is not there, the build has no code for that GPU, or a library
+  /// does not start.
   explicit Device(int ordinal);
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -75,6 +80,7 @@ class Device {
   bool choose(const std::string& key, const AlgorithmProblem& problem) const;
 
   int ordinal() const { return ordinal_; }
+  int64_t memory_bytes() const { return memory_bytes_; }
   cudaStream_t stream() const { return stream_.get(); }
   cublasLtHandle_t blas() const { return blas_.get(); }
   cudnnHandle_t dnn() const { return dnn_.get(); }
@@ -84,6 +90,7 @@ class Device {
 
  private:
   int ordinal_;
+  int64_t memory_bytes_ = 0;
   Stream stream_;  // before the handles, so that it outlives them
   BlasLt blas_;
   Dnn dnn_;

@@ -29,6 +29,14 @@ CudaModuleAnswer open(int abi, const char* build, int device, Backend** backend,
   try {
     *backend = new CudaBackend(device);
     return CudaModuleAnswer::kOpen;
+  } catch (const CudaError& e) {
+    if (e.fault() == CudaFault::kBusy) {
+      return answer(CudaModuleAnswer::kBusy,
+                    "another process has the GPU for itself, or its compute mode lets nobody use "
+                    "it (nvidia-smi -q -d COMPUTE): %s",
+                    e.what());
+    }
+    return answer(CudaModuleAnswer::kUnavailable, "%s", e.what());
   } catch (const std::exception& e) {
     return answer(CudaModuleAnswer::kUnavailable, "%s", e.what());
   } catch (...) {

@@ -7,9 +7,10 @@ namespace trainyard::cuda {
 
 Staging::Staging(const Device& device)
     : device_(device),
+      slot_bytes_(slot_bytes(device.memory_bytes())),
       stream_(Device::make_stream()),
-      pinned_(make_pinned(kSlotBytes * static_cast<int64_t>(kSlots))),
-      staged_(device.allocate(kSlotBytes * static_cast<int64_t>(kSlots))) {
+      pinned_(make_pinned(slot_bytes_ * static_cast<int64_t>(kSlots))),
+      staged_(device.allocate(slot_bytes_ * static_cast<int64_t>(kSlots))) {
   for (Slot& s : slots_) {
     s.copied = Device::make_event();
     s.consumed = Device::make_event();
@@ -24,7 +25,7 @@ Staging::~Staging() {
 void Staging::copy_to_device(void* device, std::span<const std::byte> host) {
   auto* to = static_cast<std::byte*>(device);
   while (!host.empty()) {
-    const size_t size = std::min(host.size(), static_cast<size_t>(kSlotBytes));
+    const size_t size = std::min(host.size(), static_cast<size_t>(slot_bytes_));
     copy_chunk(to, host.first(size));
     host = host.subspan(size);
     to += size;
@@ -33,8 +34,8 @@ void Staging::copy_to_device(void* device, std::span<const std::byte> host) {
 
 void Staging::copy_chunk(std::byte* device, std::span<const std::byte> host) {
   Slot& slot = slots_[next_];
-  auto* const pinned = static_cast<std::byte*>(pinned_.get()) + next_ * kSlotBytes;
-  auto* const staged = static_cast<std::byte*>(staged_.get()) + next_ * kSlotBytes;
+  auto* const pinned = static_cast<std::byte*>(pinned_.get()) + next_ * slot_bytes_;
+  auto* const staged = static_cast<std::byte*>(staged_.get()) + next_ * slot_bytes_;
   next_ = (next_ + 1) % kSlots;
   check(cudaEventSynchronize(slot.copied.get()), "waiting for a staged copy");
   std::memcpy(pinned, host.data(), host.size());

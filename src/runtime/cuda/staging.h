@@ -9,6 +9,7 @@
 // slots hold waits for the rest.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -19,12 +20,17 @@ namespace trainyard::cuda {
 
 class Staging {
  public:
-  static constexpr int64_t kSlotBytes = int64_t{8} << 20;
   static constexpr size_t kSlots = 8;
+  /// Of a device with so much memory: 8 MiB, less below 8 GiB, where all slots together take one
+  /// part in 128.
+  static constexpr int64_t slot_bytes(int64_t memory_bytes) {
+    constexpr int64_t kLeast = int64_t{1} << 20, kMost = int64_t{8} << 20;
+    return std::clamp(memory_bytes / 1024 / kLeast * kLeast, kLeast, kMost);
+  }
   /// Below this a copy goes from the pinned slot straight to its place: the detour costs more.
   static constexpr int64_t kDirectBytes = int64_t{64} << 10;
 
-  /// Device memory and pinned memory of kSlots * kSlotBytes each. Throws std::bad_alloc.
+  /// Device memory and pinned memory of kSlots slots each. Throws std::bad_alloc.
   explicit Staging(const Device& device);
   /// Waits for copies that are under way.
   ~Staging();
@@ -43,6 +49,7 @@ class Staging {
   void copy_chunk(std::byte* device, std::span<const std::byte> host);
 
   const Device& device_;
+  const int64_t slot_bytes_;
   Stream stream_;
   PinnedMemory pinned_;
   DeviceMemory staged_;

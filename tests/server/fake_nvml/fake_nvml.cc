@@ -1,7 +1,9 @@
 // A library with NVML's names that answers from a script in the environment, so that the loader is
 // tested on machines without a GPU. TRAINYARD_NVML_SCRIPT: "devices=2", "init=9" (a driver that is
 // not loaded), "broken=1" (device 1 is lost), "context=600" (MiB that are in use from the second
-// look on), "xid=79,at=1" (device 1 reports that error, once for each number).
+// look on), "xid=79,at=1" (device 1 reports that error, once for each number), "mig=2" (device 0 is
+// in MIG mode and has two instances, with a gap between their numbers; -1: it has none). Compiled
+// with TRAINYARD_FAKE_NVML_OLD it cannot list instances.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +18,11 @@ struct Memory {
   unsigned long long total, free, used;
 };
 int devices[8];
+int instances[8];  // of device 0
+int index_in(const int (&all)[8], const void* device) {
+  const auto* const at = static_cast<const int*>(device);
+  return at >= all && at < all + 8 ? static_cast<int>(at - all) : -1;
+}
 struct Event {
   void* device;
   unsigned long long type, data;
@@ -36,18 +43,42 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   *device = &devices[index];
   return 0;
 }
-int nvmlDeviceGetName(void*, char* name, unsigned size) {
-  std::snprintf(name, size, "NVIDIA H200");
+int nvmlDeviceGetMigMode(void* device, unsigned* now, unsigned* pending) {
+  if (device != &devices[0]) return 3;  // NOT_SUPPORTED
+  *now = *pending = script("mig=") != 0 ? 1 : 0;
+  return 0;
+}
+#ifndef TRAINYARD_FAKE_NVML_OLD
+int nvmlDeviceGetMaxMigDeviceCount(void*, unsigned* count) {
+  *count = 7;
+  return 0;
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(void*, unsigned index, void** instance) {
+  if (index % 2 != 0 || static_cast<int>(index) >= 2 * script("mig=")) return 6;  // NOT_FOUND
+  *instance = &instances[index];
+  return 0;
+}
+#endif
+int nvmlDeviceGetName(void* device, char* name, unsigned size) {
+  std::snprintf(name, size, "NVIDIA H200%s", index_in(instances, device) < 0 ? "" : " MIG 1g.18gb");
   return 0;
 }
 int nvmlDeviceGetUUID(void* device, char* uuid, unsigned size) {
-  std::snprintf(uuid, size, "GPU-%d", static_cast<int>(static_cast<int*>(device) - devices));
+  if (const int instance = index_in(instances, device); instance >= 0) {
+    std::snprintf(uuid, size, "MIG-0-%d", instance);
+  } else {
+    std::snprintf(uuid, size, "GPU-%d", index_in(devices, device));
+  }
   return 0;
 }
 int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
   static int looks = 0;
   const auto context =
       looks++ > 0 ? static_cast<unsigned long long>(script("context=")) << 20 : 0ull;
+  if (index_in(instances, device) >= 0) {
+    *memory = {16ull << 30, (16ull << 30) - context, context};
+    return 0;
+  }
   *memory = {141ull << 30, (140ull << 30) - context, (1ull << 30) + context};
   const int broken = script("broken=");
   return broken != 0 && device == &devices[broken] ? 15 : 0;

@@ -1,4 +1,4 @@
-#include "server/inventory/nvml.h"
+#include "src/runtime/nvml.h"
 
 #include <dlfcn.h>
 
@@ -7,11 +7,13 @@
 
 #include "src/base/handle.h"
 
-namespace trainyard::server {
+namespace trainyard {
 namespace {
 
 // From nvml.h.
-using NvmlReturn = int;  // 0 is NVML_SUCCESS
+using NvmlReturn = int;              // 0 is NVML_SUCCESS
+constexpr NvmlReturn kNotFound = 6;  // NVML_ERROR_NOT_FOUND
+constexpr unsigned kMigEnabled = 1;  // NVML_DEVICE_MIG_ENABLE
 struct NvmlDeviceHandle;
 struct NvmlMemory {
   unsigned long long total;
@@ -48,6 +50,9 @@ struct Nvml::Api {
   NvmlReturn (*driver_version)(char*, unsigned) = nullptr;
   const char* (*error_string)(NvmlReturn) = nullptr;
   // Null where the driver has none of them.
+  NvmlReturn (*mig_mode)(NvmlDeviceHandle*, unsigned* now, unsigned* pending) = nullptr;
+  NvmlReturn (*instance_count_max)(NvmlDeviceHandle*, unsigned*) = nullptr;
+  NvmlReturn (*instance_by_index)(NvmlDeviceHandle*, unsigned, NvmlDeviceHandle**) = nullptr;
   NvmlReturn (*event_set_create)(NvmlEventSet**) = nullptr;
   NvmlReturn (*event_set_free)(NvmlEventSet*) = nullptr;
   NvmlReturn (*register_events)(NvmlDeviceHandle*, unsigned long long, NvmlEventSet*) = nullptr;
@@ -74,7 +79,61 @@ struct Nvml::Api {
     }
   }
   std::string text(NvmlReturn code) const { return error_string(code); }
+  void describe(NvmlDeviceHandle* handle, NvmlDevice& device) const;
+  bool is_divided(NvmlDeviceHandle* handle) const;
+  void add_instances(NvmlDeviceHandle* handle, NvmlDevice gpu, std::vector<NvmlDevice>& to) const;
 };
+
+void Nvml::Api::describe(NvmlDeviceHandle* handle, NvmlDevice& device) const {
+  std::array<char, kNameBytes> model{};
+  std::array<char, kUuidBytes> uuid{};
+  NvmlMemory memory{};
+  NvmlReturn code = device_name(handle, model.data(), kNameBytes - 1);
+  if (code == 0) code = device_uuid(handle, uuid.data(), kUuidBytes - 1);
+  if (code == 0) code = device_memory(handle, &memory);
+  if (code != 0) device.error = text(code);
+  device.model = model.data();
+  device.uuid = uuid.data();
+  device.memory_bytes = static_cast<int64_t>(memory.total);
+  device.memory_used_bytes = static_cast<int64_t>(memory.used);
+}
+
+bool Nvml::Api::is_divided(NvmlDeviceHandle* handle) const {
+  unsigned now = 0, pending = 0;  // a GPU without MIG answers with an error
+  return mig_mode != nullptr && mig_mode(handle, &now, &pending) == 0 && now == kMigEnabled;
+}
+
+void Nvml::Api::add_instances(NvmlDeviceHandle* handle, NvmlDevice gpu,
+                              std::vector<NvmlDevice>& to) const {
+  const size_t before = to.size();
+  unsigned count_max = 0;
+  if (instance_count_max == nullptr || instance_by_index == nullptr) {
+    gpu.error = "it is in MIG mode, whose instances this driver's NVML cannot list";
+  } else if (const NvmlReturn code = instance_count_max(handle, &count_max); code != 0) {
+    gpu.error = "its MIG instances: " + text(code);
+  }
+  for (unsigned i = 0; i < count_max; ++i) {
+    NvmlDeviceHandle* instance = nullptr;
+    const NvmlReturn code = instance_by_index(handle, i, &instance);
+    if (code == kNotFound) continue;
+    NvmlDevice device = gpu;
+    device.name += "-mig-" + std::to_string(i);
+    device.is_instance = true;
+    if (code == 0) {
+      describe(instance, device);
+    } else {
+      device.error = text(code);
+    }
+    to.push_back(std::move(device));
+  }
+  if (to.size() > before) return;
+  if (gpu.error.empty()) {
+    gpu.error =
+        "it is in MIG mode and has no instance; create one (nvidia-smi mig -cgi PROFILE -C) or "
+        "switch MIG off (nvidia-smi -mig 0)";
+  }
+  to.push_back(std::move(gpu));
+}
 
 Nvml::Nvml(std::unique_ptr<Api> api) : api_(std::move(api)) {}
 Nvml::~Nvml() {
@@ -108,6 +167,9 @@ Result<std::unique_ptr<Nvml>> Nvml::load(const std::string& library) {
   bind(api->device_memory, "nvmlDeviceGetMemoryInfo");
   bind(api->driver_version, "nvmlSystemGetDriverVersion");
   bind(api->error_string, "nvmlErrorString");
+  bind_optional(api->mig_mode, "nvmlDeviceGetMigMode");
+  bind_optional(api->instance_count_max, "nvmlDeviceGetMaxMigDeviceCount");
+  bind_optional(api->instance_by_index, "nvmlDeviceGetMigDeviceHandleByIndex");
   bind_optional(api->event_set_create, "nvmlEventSetCreate");
   bind_optional(api->event_set_free, "nvmlEventSetFree");
   bind_optional(api->register_events, "nvmlDeviceRegisterEvents");
@@ -144,19 +206,18 @@ Result<std::vector<NvmlDevice>> Nvml::read_devices() const {
   for (unsigned i = 0; i < count; ++i) {
     NvmlDevice device;
     device.index = static_cast<int>(i);
+    device.name = "gpu-" + std::to_string(i);
     NvmlDeviceHandle* handle = nullptr;
-    std::array<char, kNameBytes> name{};
-    std::array<char, kUuidBytes> uuid{};
-    NvmlMemory memory{};
-    NvmlReturn code = api_->device_by_index(i, &handle);
-    if (code == 0) code = api_->device_name(handle, name.data(), kNameBytes - 1);
-    if (code == 0) code = api_->device_uuid(handle, uuid.data(), kUuidBytes - 1);
-    if (code == 0) code = api_->device_memory(handle, &memory);
-    if (code != 0) device.error = api_->text(code);
-    device.model = name.data();
-    device.uuid = uuid.data();
-    device.memory_bytes = static_cast<int64_t>(memory.total);
-    device.memory_used_bytes = static_cast<int64_t>(memory.used);
+    if (const NvmlReturn code = api_->device_by_index(i, &handle); code != 0) {
+      device.error = api_->text(code);
+    } else {
+      api_->describe(handle, device);
+      device.gpu_uuid = device.uuid;
+      if (device.error.empty() && api_->is_divided(handle)) {
+        api_->add_instances(handle, std::move(device), devices);
+        continue;
+      }
+    }
     devices.push_back(std::move(device));
   }
   return devices;
@@ -167,4 +228,4 @@ std::string Nvml::driver_version() const {
   return api_->driver_version(version.data(), kVersionBytes - 1) == 0 ? version.data() : "unknown";
 }
 
-}  // namespace trainyard::server
+}  // namespace trainyard

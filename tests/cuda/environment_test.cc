@@ -1,0 +1,91 @@
+// Catches: a host whose driver, GPU or compute mode does not suit, where the user sees a number of
+// CUDA's instead of what to do; and a small GPU whose memory staging takes.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "src/runtime/cuda/backend.h"
+#include "src/runtime/cuda/staging.h"
+#include "tests/cuda/fake_cuda.h"
+
+namespace trainyard::cuda {
+namespace {
+
+/// What opening the GPU throws.
+CudaError refusal() {
+  try {
+    const CudaBackend cuda(0);
+  } catch (const CudaError& e) {
+    return e;
+  }
+  return {"none", 0};
+}
+
+TEST(CudaEnvironment, AGpuThatTheBuildHasNoCodeForIsNamed) {
+  testing::set_has_code(false);
+  const std::string text = refusal().what();
+  testing::set_has_code(true);
+  EXPECT_NE(text.find("no code for this GPU: it is built for compute capability 0.0, and "
+                      "Emulated GPU has 9.0"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("-DTRAINYARD_CUDA_ARCHITECTURES=90"), std::string::npos) << text;
+}
+
+TEST(CudaEnvironment, ADriverThatIsTooOldIsNamedWithTheOneThatIsNeeded) {
+  EXPECT_EQ(driver_refusal(12020, 13000, "535.104.05"),
+            "the NVIDIA driver 535.104.05 supports CUDA 12.2, this build needs CUDA 13.0: install "
+            "driver 580 or later");
+  EXPECT_EQ(driver_refusal(11040, 12090, ""),
+            "the NVIDIA driver supports CUDA 11.4, this build needs CUDA 12.9: install driver 525 "
+            "or later");
+  EXPECT_EQ(driver_refusal(0, 13000, ""), "no NVIDIA driver is loaded on this machine");
+  testing::set_driver_cuda(12020);
+  const CudaError error = refusal();
+  testing::set_driver_cuda(CUDART_VERSION);
+  EXPECT_EQ(error.code(), cudaErrorInsufficientDriver);
+  EXPECT_NE(std::string(error.what()).find("supports CUDA 12.2"), std::string::npos);
+}
+
+TEST(CudaEnvironment, AGpuThatAnotherProcessHasForItselfIsBusyAndNotIll) {
+  testing::set_devices_busy(true);
+  const CudaError error = refusal();
+  testing::set_devices_busy(false);
+  EXPECT_EQ(error.fault(), CudaFault::kBusy);
+  EXPECT_EQ(error.code(), cudaErrorDevicesUnavailable);
+  EXPECT_EQ(refusal().code(), 0) << "it is free again";
+}
+
+TEST(CudaEnvironment, StagingShrinksWithTheDevice) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  EXPECT_EQ(Staging::slot_bytes(80 * 1024 * kMiB), 8 * kMiB);
+  EXPECT_EQ(Staging::slot_bytes(8 * 1024 * kMiB), 8 * kMiB);
+  EXPECT_EQ(Staging::slot_bytes(4864 * kMiB), 4 * kMiB) << "a MIG instance of 5 GB";
+  EXPECT_EQ(Staging::slot_bytes(0), kMiB);
+
+  testing::set_device_memory(4 * 1024 * kMiB);
+  const Device small(0);
+  testing::set_device_memory(80 * 1024 * kMiB);
+  const int64_t before = testing::device_bytes();
+  Staging staging(small);
+  EXPECT_EQ(testing::device_bytes() - before, 32 * kMiB);
+  // More than a slot goes piece by piece.
+  std::vector<std::byte> bytes(9 * kMiB + 5);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i % 251);
+  const DeviceMemory there = small.allocate(std::ssize(bytes));
+  staging.copy_to_device(there.get(), bytes);
+  small.synchronize();
+  EXPECT_EQ(std::memcmp(there.get(), bytes.data(), bytes.size()), 0);
+}
+
+TEST(CudaEnvironment, ARecordingIsOnTheDeviceBeforeItsFirstReplay) {
+  CudaBackend cuda(0);
+  const int64_t before = testing::uploaded_recordings();
+  const auto recording = cuda.record([] {});
+  EXPECT_EQ(testing::uploaded_recordings(), before + 1);
+}
+
+}  // namespace
+}  // namespace trainyard::cuda
