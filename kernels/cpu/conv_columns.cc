@@ -72,6 +72,14 @@ bool chosen(const ConvDims& d, const ConvOptions& options, bool by_shape) {
   return by_shape || options.algorithm == ConvAlgorithm::kColumns;
 }
 
+/// oneDNN 2.6.3 skips the pixels that strides leave out of a 1x1 convolution by copying the rest,
+/// whole vectors of channels at a time, and where an image has fewer channels its dw is wrong, or
+/// memory is written that is not its own. Seen with AVX2 (8 lanes) below 8 channels.
+bool is_wrong_in_onednn(const ConvDims& d) {
+  return d.group == 1 && d.window.R * d.window.S == 1 &&
+         (d.window.stride_h > 1 || d.window.stride_w > 1) && d.x.C < kLanes;
+}
+
 /// Each filter [rows, columns] transposed to [columns, rows].
 void transpose_filters(Team& team, int64_t K, int64_t rows, int64_t columns, const float* from,
                        float* to) {
@@ -118,6 +126,7 @@ bool columns_suit_backward_data(const ConvDims& d, const ConvOptions& options) {
 }
 
 bool columns_suit_backward_weights(const ConvDims& d, const ConvOptions& options) {
+  if (options.channels_last && is_wrong_in_onednn(d)) return true;  // dilations mean nothing in 1x1
   return chosen(d, options, wide_window(d) || (is_deep(d) && d.y().pixels() <= 64));
 }
 

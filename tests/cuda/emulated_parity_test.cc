@@ -13,6 +13,7 @@
 #include "src/runtime/cuda/backend.h"
 #include "src/train/device_check.h"
 #include "tests/cuda/fake_cuda.h"
+#include "tests/cuda/filter_gradients.h"
 #include "tests/cuda/parity.h"
 #include "tests/support/graph_cases.h"
 #include "tests/support/run_case.h"
@@ -96,6 +97,15 @@ TEST(EmulatedCuda, HasAKernelForEveryOp) {
 TEST(EmulatedCuda, RepeatsBitByBit) {
   cuda::CudaBackend cuda(0);
   testing::expect_repeats(cuda);
+}
+
+// The shapes of real networks run on a GPU alone (parity_test.cc).
+TEST(EmulatedCuda, FilterGradientsAreTheCpus) {
+  cuda::CudaBackend cuda(0);
+  for (const Precision precision :
+       {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
+    testing::expect_filter_gradients(cuda, testing::small_filter_cases(), precision);
+  }
 }
 
 /// What the daemon asks of a GPU, whole networks: with recording, staging and steps that run ahead.

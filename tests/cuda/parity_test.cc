@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/runtime/cuda_module.h"
+#include "tests/cuda/filter_gradients.h"
 #include "tests/cuda/parity.h"
 
 namespace trainyard {
@@ -26,6 +27,12 @@ TEST_F(Cuda, EveryCaseOfTheTable) { testing::expect_parity(*cuda_, Precision::kF
 TEST_F(Cuda, EveryCaseOfTheTableInBf16) { testing::expect_parity(*cuda_, Precision::kBf16); }
 TEST_F(Cuda, EveryCaseOfTheTableInFp16) { testing::expect_parity(*cuda_, Precision::kFp16); }
 TEST_F(Cuda, EveryCaseOfTheTableInTf32) { testing::expect_parity(*cuda_, Precision::kTf32); }
+TEST_F(Cuda, FilterGradientsOfRealShapes) {
+  for (const Precision precision :
+       {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
+    testing::expect_filter_gradients(*cuda_, testing::real_filter_cases(), precision);
+  }
+}
 TEST_F(Cuda, NanGoesThroughRelu) { testing::expect_nan_through_relu(*cuda_); }
 TEST_F(Cuda, RepeatsBitByBit) { testing::expect_repeats(*cuda_); }
 TEST_F(Cuda, RepeatsBitByBitInBf16) { testing::expect_repeats(*cuda_, Precision::kBf16); }

@@ -86,6 +86,12 @@ const std::vector<ConvDims>& conv_cases() {
       // Windows as wide as the image, and a dw of several chunks with a tail.
       {{3, 1, 29, 24}, 10, {4, 24}},
       {{9, 67, 14, 14}, 2, {3, 3, 1, 1, 1, 1, 1, 1}},
+      // Fewer channels than a vector has lanes, by strides: the shortcut of a narrow ResNet.
+      {{4, 4, 16, 16}, 8, {1, 1, 2, 2}},
+      {{4, 3, 16, 16}, 12, {1, 1, 2, 2}},
+      {{2, 5, 9, 8}, 7, {1, 1, 2, 1}},
+      {{2, 12, 8, 8}, 16, {1, 1, 2, 2}},
+      {{2, 6, 8, 8}, 8, {1, 1, 2, 2}, 2},
   };
   return cases;
 }
