@@ -266,8 +266,9 @@ DeviceCheck check_device(Backend& device, Backend& judge,
     const Result<Run> expected = train(network, judge);
     const Result<Run> got = train(network, device);
     if (!expected.ok() || !got.ok()) {
-      check.rows.push_back(
-          {network.name, 0, 0, false, (expected.ok() ? got : expected).error().message});
+      DeviceCheckRow row{network.name};
+      row.failure = (expected.ok() ? got : expected).error().message;
+      check.rows.push_back(std::move(row));
     } else {
       DeviceCheckRow row = compare(network, *expected, *got, train(network, device).value());
       if (row.failure.empty()) {
