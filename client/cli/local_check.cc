@@ -31,16 +31,22 @@ void show(Session& session, const DeviceCheck& check) {
       rows.push_back({{"network", row.network},
                       {"loss_difference", row.loss},
                       {"weights_difference", row.weights},
+                      {"gradients_of_bound", row.gradients},
                       {"repeats", row.repeats},
                       {"failure", row.failure}});
     }
     session.out().line(nlohmann::ordered_json{{"networks", rows}}.dump());
     return;
   }
-  Table table({{"NETWORK"}, {"LOSS", true}, {"WEIGHTS", true}, {"REPEATS"}, {"RESULT"}});
+  Table table({{"NETWORK"},
+               {"LOSS", true},
+               {"WEIGHTS", true},
+               {"GRADIENTS", true},
+               {"REPEATS"},
+               {"RESULT"}});
   for (const DeviceCheckRow& row : check.rows) {
     table.add({row.network, scientific(row.loss), scientific(row.weights),
-               row.repeats ? "bit by bit" : "no",
+               scientific(row.gradients), row.repeats ? "bit by bit" : "no",
                Cell(row.failure.empty() ? "right" : row.failure,
                     row.failure.empty() ? Style::kGood : Style::kNotice)});
   }

@@ -23,8 +23,18 @@ constexpr double kLossMax = 1e-4, kWeightsMax = 1e-3;
 // Where ReLU or a maximum decides, a number that is zero but for its rounding may fall on either
 // side, and a gradient come or go: 3e-3 was seen.
 constexpr double kLossMaxKinked = 1e-2, kWeightsMaxKinked = 1e-1;
-// Roundings to 8 bits that fall differently: 1e-2 and 2e-1 there, where a batch of 4 is normalised.
+// Roundings to 8 bits that fall differently, which six steps make larger: that the network learns.
+// What is wrong shows in the gradients.
 constexpr double kLossMaxBf16 = 1e-1, kWeightsMaxBf16 = 5e-1;
+// Of a first step's gradients, tensor by tensor: a share of its norm, and a 16th of that share of
+// the norm of all, for tensors whose gradient is zero but for rounding. Between the plain loops and
+// the cpu backend lie 7e-6 in F32, and 3e-3 where all is rounded to bf16 alike.
+constexpr double kGradientMax = 1e-3, kGradientMaxKinked = 1e-2, kGradientMaxBf16 = 1.0 / 64;
+constexpr double kOfAllGradients = 1.0 / 16;
+// Devices round to bf16 in places of their own. How far rounding moves a tensor's gradient is known
+// of the judge (its bf16 beside its F32: up to the gradient itself, where four rows are
+// normalised); half as much may lie between two devices.
+constexpr double kOfRounding = 0.5;
 
 struct Network {
   std::string name;
@@ -110,7 +120,7 @@ struct Run {
 };
 
 /// The programs are compiled anew for each run: a session takes them.
-Result<Run> train(const Network& network, Backend& backend) {
+Result<Run> train(const Network& network, Backend& backend, int64_t steps = kSteps) {
   ASSIGN_OR_RETURN(RunPrograms programs, compile_step(network.model, network.recipe,
                                                       network.interface, {}, backend.traits()));
   if (Status s = check_kernels(programs, backend); !s.ok()) return std::move(s).error();
@@ -124,7 +134,7 @@ Result<Run> train(const Network& network, Backend& backend) {
   Run run;
   run.initial = session.snapshot();
   const auto rate = static_cast<float>(network.recipe.optimizer.learning_rate);
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (int64_t step = 0; step < steps; ++step) {
     run.losses.push_back(session.run_step({input, target, step, rate}).loss);
   }
   run.weights = session.snapshot();
@@ -137,16 +147,73 @@ std::string scientific(double value) {
   return text;
 }
 
-/// Norm of a - b.
+/// Norm of a - b, or of a where b is empty.
 double norm_of(std::span<const std::byte> a, std::span<const std::byte> b) {
   double sum = 0;
   for (size_t i = 0; i + sizeof(float) <= a.size(); i += sizeof(float)) {
     float x = 0, y = 0;
     std::memcpy(&x, a.data() + i, sizeof x);
-    std::memcpy(&y, b.data() + i, sizeof y);
+    if (!b.empty()) std::memcpy(&y, b.data() + i, sizeof y);
     sum += (static_cast<double>(x) - y) * (static_cast<double>(x) - y);
   }
   return std::sqrt(sum);
+}
+
+/// What one plain step takes off each tensor: the gradients of the weights, and what the batch adds
+/// to running statistics.
+struct Gradient {
+  std::string tensor;
+  std::vector<float> values;
+};
+using Gradients = std::vector<Gradient>;
+Result<Gradients> first_gradients(Network network, Precision precision, Backend& backend) {
+  Recipe plain = recipe("sgd", 1);  // so large a step that w - g rounds little off g
+  plain.precision = precision;
+  network.recipe = plain;
+  ASSIGN_OR_RETURN(const Run run, train(network, backend, 1));
+  Gradients gradients;
+  for (size_t i = 0; i < run.weights.weights.size(); ++i) {
+    const std::span<const std::byte> before = run.initial.weights[i].bytes,
+                                     after = run.weights.weights[i].bytes;
+    std::vector<float> g(before.size() / sizeof(float)), w(g.size());
+    std::memcpy(g.data(), before.data(), g.size() * sizeof(float));
+    std::memcpy(w.data(), after.data(), w.size() * sizeof(float));
+    for (size_t k = 0; k < g.size(); ++k) g[k] -= w[k];
+    gradients.push_back({run.weights.weights[i].name, std::move(g)});
+  }
+  return gradients;
+}
+
+/// Says in `row` what is wrong with the device's gradients.
+Status check_gradients(const Network& network, Backend& device, Backend& judge,
+                       DeviceCheckRow& row) {
+  const Precision precision = network.recipe.precision;
+  const bool bf16 = precision == Precision::kBf16;
+  ASSIGN_OR_RETURN(const Gradients got, first_gradients(network, precision, device));
+  ASSIGN_OR_RETURN(const Gradients expected, first_gradients(network, precision, judge));
+  ASSIGN_OR_RETURN(const Gradients exact, bf16 ? first_gradients(network, Precision::kFp32, judge)
+                                               : Result<Gradients>(expected));
+  const auto norm = [](std::span<const float> a) { return norm_of(std::as_bytes(a), {}); };
+  const auto distance = [](std::span<const float> a, std::span<const float> b) {
+    return norm_of(std::as_bytes(a), std::as_bytes(b));
+  };
+  double all = 0;
+  for (const Gradient& g : expected) all = std::hypot(all, norm(g.values));
+  const double share = bf16 ? kGradientMaxBf16 : network.kinked ? kGradientMaxKinked : kGradientMax;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double difference = distance(got[i].values, expected[i].values),
+                 size = norm(expected[i].values);
+    const double right = share * (size + kOfAllGradients * all) +
+                         kOfRounding * distance(expected[i].values, exact[i].values);
+    const double of_right = std::isfinite(difference) ? difference / right : INFINITY;
+    if (of_right <= row.gradients) continue;
+    row.gradients = of_right;
+    if (of_right <= 1) continue;
+    row.failure = "its gradient of " + expected[i].tensor + " differs from the CPU's by " +
+                  scientific(difference) + "; at most " + scientific(right) + " of " +
+                  scientific(size) + " is right";
+  }
+  return {};
 }
 
 DeviceCheckRow compare(const Network& network, const Run& expected, const Run& got,
@@ -199,10 +266,17 @@ DeviceCheck check_device(Backend& device, Backend& judge,
     const Result<Run> expected = train(network, judge);
     const Result<Run> got = train(network, device);
     if (!expected.ok() || !got.ok()) {
-      check.rows.push_back(
-          {network.name, 0, 0, false, (expected.ok() ? got : expected).error().message});
+      DeviceCheckRow row{network.name};
+      row.failure = (expected.ok() ? got : expected).error().message;
+      check.rows.push_back(std::move(row));
     } else {
-      check.rows.push_back(compare(network, *expected, *got, train(network, device).value()));
+      DeviceCheckRow row = compare(network, *expected, *got, train(network, device).value());
+      if (row.failure.empty()) {
+        if (Status s = check_gradients(network, device, judge, row); !s.ok()) {
+          row.failure = std::move(s).error().message;
+        }
+      }
+      check.rows.push_back(std::move(row));
     }
     if (on_row && !on_row(check.rows.back())) break;
   }

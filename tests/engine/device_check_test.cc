@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "src/graph/op.h"
 #include "src/runtime/executor.h"
+#include "src/runtime/host_memory.h"
 
 namespace trainyard {
 namespace {
@@ -76,6 +78,49 @@ TEST(DeviceCheck, TellsWhatIsWrong) {
   }
   EXPECT_NE(check.failure().find("gpt2: its weights differ from the CPU's by"), std::string::npos)
       << check.failure();
+}
+
+/// The cpu backend, but for one filter of one convolution's dw, which has the wrong sign.
+class WrongFilterBackend final : public HostBackend {
+ public:
+  std::string_view name() const override { return "wrong filter"; }
+  bool has_kernel(std::string_view op) const override { return cpu_->has_kernel(op); }
+  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    auto kernel = cpu_->prepare(graph, node);
+    if (node.op->type() != "ConvGrad" || !node.name.starts_with("layer2/0/conv2")) return kernel;
+    const Shape& w = graph.tensor(node.outputs[1]).type.shape;
+    return std::make_unique<WrongFilter>(std::move(kernel), w.elements() / w[0]);
+  }
+
+ private:
+  struct WrongFilter final : Kernel {
+    WrongFilter(std::unique_ptr<Kernel> k, int64_t n) : kernel(std::move(k)), count(n) {}
+    int64_t workspace_bytes() const override { return kernel->workspace_bytes(); }
+    bool takes_stored() const override { return kernel->takes_stored(); }
+    void run(const KernelArgs& args) override {
+      kernel->run(args);
+      for (int64_t i = 0; i < count; ++i) args.out<float>(1)[i] *= -1;
+    }
+    std::unique_ptr<Kernel> kernel;
+    int64_t count;
+  };
+  std::unique_ptr<Backend> cpu_ = make_cpu_backend(2);
+};
+
+// One filter of eight, in one of twenty convolutions: losses and weights hide it in bf16.
+TEST(DeviceCheck, SeesOneWrongFilterGradient) {
+  WrongFilterBackend wrong;
+  const DeviceCheck check = check_device(wrong, *make_cpu_backend(2));
+  for (const DeviceCheckRow& row : check.rows) {
+    if (!row.network.starts_with("resnet18")) {
+      EXPECT_EQ(row.failure, "") << row.network;
+      continue;
+    }
+    EXPECT_NE(row.failure, "") << row.network;
+  }
+  const std::string& bf16 = check.rows.at(9).failure;
+  EXPECT_EQ(check.rows.at(9).network, "resnet18 bf16");
+  EXPECT_NE(bf16.find("its gradient of layer2/0/conv2.weight differs"), std::string::npos) << bf16;
 }
 
 TEST(DeviceCheck, EndsWhereItIsToldTo) {
