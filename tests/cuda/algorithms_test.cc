@@ -58,7 +58,7 @@ using kernels::cuda::Format;
 
 /// Of 3x3 pixels, or of single ones, which are a product too.
 kernels::ConvDims dims(int64_t size = 3) {
-  kernels::ConvDims d{{2, 8, 5, 5}, 16, {}, 1};
+  kernels::ConvDims d{{2, 4, 4, 4}, 4, {}, 1};
   d.window = {size, size};
   return d;
 }
