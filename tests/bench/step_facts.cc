@@ -76,6 +76,13 @@ constexpr Sweep kSweeps[] = {
      kBySource},
     {"SkipLayerNormalizationGrad", "backward", "i0 i2 i5", "o0", 40, 4, 3, 0, kAlways, kBytes,
      kBySource},
+    // A dropout is drawn within; its gradient is written besides.
+    {"DropoutSkipLayerNormalization", "forward", "i0 i3", "o0 o3", 40, 4, 2, 0, kAlways, kBytes,
+     kBySource},
+    {"DropoutSkipLayerNormalizationGrad", "parameter_parts", "i0 i2", "", 40, 1, 2, 0, kAlways,
+     kBytes, kBySource},
+    {"DropoutSkipLayerNormalizationGrad", "backward", "i0 i2 i5", "o0 o3", 40, 4, 3, 0, kAlways,
+     kBytes, kBySource},
     // Losses (loss.cu), tables and positions (embedding.cu, scatter_rows.cu).
     {"SoftmaxCrossEntropyLoss", "xent_rows", "i0 l0", "o1", 40, 4, 1, 0, kAlways, kBytes,
      kBySource},
