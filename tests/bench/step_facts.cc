@@ -46,6 +46,12 @@ constexpr Sweep kSweeps[] = {
     {"ReluGrad", "backward", "i0 i1", "o0", 40, 4, 2, 0, kAlways, kBytes, kBySource},
     {"Gelu", "forward", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
     {"GeluGrad", "backward", "i0 i1", "o0", 40, 4, 2, 0, kAlways, kBytes, kBySource},
+    {"ConstantOfShape", "fill_all", "", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
+    {"Reorder", "move_tiles", "i0", "o0", 56, 1, 1, 0, kAlways, kBytes, kByRegisters},
+    {"Flatten", "move_tiles", "i0", "o0", 56, 1, 1, 0, kAlways, kBytes, kByRegisters},
+    {"FlattenGrad", "move_tiles", "i0", "o0", 56, 1, 1, 0, kAlways, kBytes, kByRegisters},
+    {"SequencePool", "pool_forward", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
+    {"SequencePoolGrad", "pool_backward", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
     // Around convolutions (convolution.cc): operands that are narrowed, filters in another order.
     {"Conv", "convert_all", "n0", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
     {"Conv", "move_tiles", "f1", "", 56, 1, 1, 0, kAlways, kBytes, kByRegisters},
