@@ -46,6 +46,12 @@ constexpr Sweep kSweeps[] = {
     {"ReluGrad", "backward", "i0 i1", "o0", 40, 4, 2, 0, kAlways, kBytes, kBySource},
     {"Gelu", "forward", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
     {"GeluGrad", "backward", "i0 i1", "o0", 40, 4, 2, 0, kAlways, kBytes, kBySource},
+    {"ConstantOfShape", "fill_all", "", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
+    {"Reorder", "move_tiles", "i0", "o0", 56, 1, 1, 0, kAlways, kBytes, kByRegisters},
+    {"Flatten", "move_tiles", "i0", "o0", 56, 1, 1, 0, kAlways, kBytes, kByRegisters},
+    {"FlattenGrad", "move_tiles", "i0", "o0", 56, 1, 1, 0, kAlways, kBytes, kByRegisters},
+    {"SequencePool", "pool_forward", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
+    {"SequencePoolGrad", "pool_backward", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
     // Around convolutions (convolution.cc): operands that are narrowed, filters in another order.
     {"Conv", "convert_all", "n0", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
     {"Conv", "move_tiles", "f1", "", 56, 1, 1, 0, kAlways, kBytes, kByRegisters},
@@ -76,6 +82,13 @@ constexpr Sweep kSweeps[] = {
      kBySource},
     {"SkipLayerNormalizationGrad", "backward", "i0 i2 i5", "o0", 40, 4, 3, 0, kAlways, kBytes,
      kBySource},
+    // A dropout is drawn within; its gradient is written besides.
+    {"DropoutSkipLayerNormalization", "forward", "i0 i3", "o0 o3", 40, 4, 2, 0, kAlways, kBytes,
+     kBySource},
+    {"DropoutSkipLayerNormalizationGrad", "parameter_parts", "i0 i2", "", 40, 1, 2, 0, kAlways,
+     kBytes, kBySource},
+    {"DropoutSkipLayerNormalizationGrad", "backward", "i0 i2 i5", "o0 o3", 40, 4, 3, 0, kAlways,
+     kBytes, kBySource},
     // Losses (loss.cu), tables and positions (embedding.cu, scatter_rows.cu).
     {"SoftmaxCrossEntropyLoss", "xent_rows", "i0 l0", "o1", 40, 4, 1, 0, kAlways, kBytes,
      kBySource},

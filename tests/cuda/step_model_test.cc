@@ -101,7 +101,9 @@ TEST(StepModel, RowsOfTheFirstRunComeOutWithinAQuarter) {
     EXPECT_NEAR(by_op, p.ms() * 1e3, 1e-6 * by_op);
     if (row.ms == 0) continue;
     EXPECT_LE(p.ms() / row.ms, 1.25);
-    if (row.changed.empty()) EXPECT_GE(p.ms() / row.ms, 0.75);
+    if (row.changed.empty()) {
+      EXPECT_GE(p.ms() / row.ms, 0.75);
+    }
   }
 }
 

@@ -14,12 +14,13 @@
 
 #include "src/runtime/cuda_error.h"
 #include "src/runtime/cuda_module.h"
+#include "tests/cuda/tested_module.h"
 
 namespace trainyard {
 namespace {
 
 std::unique_ptr<Backend> open_gpu() {
-  auto opened = open_cuda_backend(TRAINYARD_TEST_CUDA_MODULE, 0);
+  auto opened = open_cuda_backend(testing::tested_module(), 0);
   if (!opened.ok()) {
     std::printf("no GPU: %s\n", opened.error().message.c_str());
     return nullptr;

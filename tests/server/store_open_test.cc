@@ -131,7 +131,7 @@ TEST_F(StoreOpen, JobsThatNamedNoPrecisionAreOfFp32) {
   v1::JobSpec narrow;
   {
     Connection old(db, Connection::Mode::kCreate, 100);
-    old.execute(content(TRAINYARD_SOURCE_DIR "/tests/golden/store_schema_2.sql").c_str());
+    old.execute(content(testing::source_path("tests/golden/store_schema_2.sql")).c_str());
     Query read(old, "SELECT spec FROM jobs WHERE id = 'gone-1'");
     ASSERT_TRUE(read.step());
     ASSERT_TRUE(narrow.ParseFromString(std::string(read.bytes(0))));
