@@ -1,10 +1,12 @@
-# Headers of others that most files include, parsed once for many: half of the time of a clean build was spent reading
-# them again. Each set is compiled by one target, and others reuse it.
-#   standard  the standard library                                         trainyard_precompiled_standard
-#   messages  and Protobuf's messages of the wire contract                 trainyard_proto
-#   services  and gRPC with its stubs                                      trainyard_rpc
-#   tests     the standard library and GoogleTest, for tests' settings     trainyard_test_main
-#   none      for kernels, which include little
+# How hard a release build optimises what, and which headers of others are parsed once for many: half of a clean build was
+# reading the same headers again, a fifth was optimising code whose time nobody notices. One target compiles a set of
+# headers, others reuse it; GCC wants the same level for both, so a set and a level are one name:
+#   kernels   -O3  no set: kernels include little
+#   standard  -O3  the standard library                                trainyard_precompiled_standard
+#   cold      -O1  the same, for what is done once for a job           trainyard_precompiled_cold
+#   messages  -O1  and Protobuf's messages of the wire contract        trainyard_proto
+#   services  -O1  and gRPC with its stubs                             trainyard_rpc
+#   tests     -O0  the standard library and GoogleTest                 trainyard_test_main
 # A file still includes all that it uses: TRAINYARD_PRECOMPILED=OFF builds the same.
 option(TRAINYARD_PRECOMPILED "Parse common headers once (precompiled headers)" ON)
 
@@ -14,8 +16,18 @@ set(TRAINYARD_STANDARD_HEADERS
   <mutex> <new> <numeric> <optional> <set> <span> <sstream> <stdexcept> <stop_token> <string> <string_view> <thread>
   <tuple> <type_traits> <unordered_map> <unordered_set> <utility> <variant> <vector>)
 
-# trainyard_precompile(TARGET HEADERS...): the target compiles these and uses them.
-function(trainyard_precompile target)
+# The level of a target with these settings. CMake's own -O3 stands in front, so the last one counts.
+function(trainyard_level target settings)
+  set(level_cold -O1)
+  set(level_messages -O1)
+  set(level_services -O1)
+  set(level_tests -O0)
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${level_${settings}}>)
+endfunction()
+
+# trainyard_precompile(TARGET SETTINGS HEADERS...): the target has these settings and compiles their headers.
+function(trainyard_precompile target settings)
+  trainyard_level(${target} ${settings})
   if(TRAINYARD_PRECOMPILED)
     list(TRANSFORM ARGN REPLACE "^(.+)$" "$<$<COMPILE_LANGUAGE:CXX>:\\1>")
     target_precompile_headers(${target} PRIVATE ${ARGN})
@@ -24,19 +36,24 @@ function(trainyard_precompile target)
   endif()
 endfunction()
 
-# trainyard_precompiled(TARGET SET): the target uses a set that another compiles.
-function(trainyard_precompiled target set)
+# trainyard_settings(TARGET SETTINGS): the target has these settings and uses their headers, which another compiles.
+function(trainyard_settings target settings)
   set(owner_standard trainyard_precompiled_standard)
+  set(owner_cold trainyard_precompiled_cold)
   set(owner_messages trainyard_proto)
   set(owner_services trainyard_rpc)
   set(owner_tests trainyard_test_main)
-  if(TRAINYARD_PRECOMPILED AND NOT set STREQUAL "none")
-    target_precompile_headers(${target} REUSE_FROM ${owner_${set}})
+  trainyard_level(${target} ${settings})
+  if(TRAINYARD_PRECOMPILED AND owner_${settings})
+    target_precompile_headers(${target} REUSE_FROM ${owner_${settings}})
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fPIC>)  # as the owners, also where -fPIE would do
   endif()
 endfunction()
 
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cc CONTENT "")  # a target needs a source
-add_library(trainyard_precompiled_standard OBJECT ${PROJECT_BINARY_DIR}/precompiled.cc)
-target_link_libraries(trainyard_precompiled_standard PUBLIC trainyard_options PRIVATE trainyard_warnings)
-trainyard_precompile(trainyard_precompiled_standard ${TRAINYARD_STANDARD_HEADERS})
+foreach(settings IN ITEMS standard cold)
+  set(target trainyard_precompiled_${settings})
+  add_library(${target} OBJECT ${PROJECT_BINARY_DIR}/precompiled.cc)
+  target_link_libraries(${target} PUBLIC trainyard_options PRIVATE trainyard_warnings)
+  trainyard_precompile(${target} ${settings} ${TRAINYARD_STANDARD_HEADERS})
+endforeach()

@@ -63,22 +63,14 @@ endif()
 
 include(TrainyardPrecompiled)
 
-# trainyard_library(NAME [PRECOMPILED SET] SOURCES...): a static library with the project's options and warnings, and a
-# set of precompiled headers (TrainyardPrecompiled.cmake), by default the standard library's.
+# trainyard_library(NAME [SETTINGS NAME] SOURCES...): a static library with the project's options and warnings, and with
+# settings of TrainyardPrecompiled.cmake, by default `standard`.
 function(trainyard_library name)
-  cmake_parse_arguments(ARG "" "PRECOMPILED" "" ${ARGN})
-  if(NOT ARG_PRECOMPILED)
-    set(ARG_PRECOMPILED standard)
+  cmake_parse_arguments(ARG "" "SETTINGS" "" ${ARGN})
+  if(NOT ARG_SETTINGS)
+    set(ARG_SETTINGS standard)
   endif()
   add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PUBLIC trainyard_options PRIVATE trainyard_warnings)
-  trainyard_precompiled(${name} ${ARG_PRECOMPILED})
-endfunction()
-
-# trainyard_cold(TARGET...): code whose own time nobody notices, such as the command line's and the importers'. Release
-# builds spend a quarter less on compiling it.
-function(trainyard_cold)
-  foreach(target IN LISTS ARGN)
-    target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
-  endforeach()
+  trainyard_settings(${name} ${ARG_SETTINGS})
 endfunction()
