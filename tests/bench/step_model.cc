@@ -281,8 +281,6 @@ KeyedProblem parse_algorithm_key(const std::string& key) {
     } else if (const size_t to = word.find('>'); to != word.npos) {
       p.operands = word.substr(0, to);
       p.result = word.substr(to + 1);
-    } else if (word == "F32" || word == "bf16" || word == "f16") {
-      p.operands = p.result = word;  // a result of the operands' format
     } else if (word == "tf32") {
       p.tf32 = true;
     } else if (word == "channels_last" || word == "row_major") {
