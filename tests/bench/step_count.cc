@@ -63,6 +63,8 @@ class CountingBackend final : public Backend {
   std::vector<NodeCount> take_nodes() { return std::move(nodes_); }
 
   std::string_view name() const override { return inner_.name(); }
+  int64_t alignment() const override { return inner_.alignment(); }
+  Processor processor() const override { return inner_.processor(); }
   bool has_kernel(std::string_view op_type) const override { return inner_.has_kernel(op_type); }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
     std::unique_ptr<Kernel> kernel = inner_.prepare(graph, node);
@@ -172,7 +174,8 @@ StepCount count_step(const StepCase& step) {
   recipe.batch_size = step.batch;
   recipe.optimizer = m.optimizer;
   recipe.precision = step.precision;
-  RunPrograms programs = compile_step(m.model, recipe, m.interface, {}, {kCudaAlignment, Processor::kGpu}).value();
+  RunPrograms programs =
+      compile_step(m.model, recipe, m.interface, {}, {kCudaAlignment, Processor::kGpu}).value();
   const Graph& graph = programs.train.program.graph;
   const auto zeros = [&](TensorId id) {
     return std::vector<std::byte>(static_cast<size_t>(graph.tensor(id).type.bytes()));

@@ -84,7 +84,7 @@ class Case {
     recipe.precision = precision;
     RunPrograms programs;
     programs.train =
-        compile_training(m.model, recipe, m.interface, batch, backend_->traits()).value();
+        compile_training(m.model, recipe, m.interface, batch, backend_.traits()).value();
     flops_ = programs.train.program.flops;
     session_ = std::make_unique<Session>(std::move(programs), backend_);
     session_->initialise(1);

@@ -184,7 +184,8 @@ TEST(HeldRows, AStepBringsItsSamplesAloneAndAllocatesNothing) {
   job.recipe.augmentation = testing::moves();
   const Dataset data = Dataset::open(w / "dataset", false).value();
   const DatasetSchema& schema = data.schema();
-  const RunShape shape = check_recipe(job.recipe, job.model, schema, 1, kCudaAlignment).value();
+  const RunShape shape =
+      check_recipe(job.recipe, job.model, schema, 1, {kCudaAlignment, Processor::kGpu}).value();
   const Split split = split_dataset(schema, 0, 0.2, 5);
   const Preprocessing p = fit_preprocessing(schema, data.train(), split.train);
   testing::set_device_count(kDevices);

@@ -39,6 +39,7 @@ class WorkspaceBackend final : public Backend {
   bool has_kernel(std::string_view op) const override { return inner_.has_kernel(op); }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
   int64_t alignment() const override { return inner_.alignment(); }
+  Processor processor() const override { return inner_.processor(); }
   void* allocate(int64_t bytes) override { return inner_.allocate(bytes); }
   void release(void* memory) noexcept override { inner_.release(memory); }
   void copy_to_device(void* device, const void* host, int64_t bytes) override {

@@ -24,7 +24,7 @@ void write(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
 }
 
-class StoreOpen : public testing::Test {
+class StoreOpen : public ::testing::Test {
  protected:
   Error refused() {
     Result<std::unique_ptr<Store>> opened = Store::open(options);
