@@ -96,8 +96,8 @@ class Backend {
   /// A fault if the backend has no kernel for the op: plan() of the model has asked has_kernel.
   virtual std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) = 0;
   /// Updates, or casts, of one op type that follow one another, none of which touches what another
-  /// writes, as one kernel: its arguments are theirs, one node's behind the other's. nullptr: the backend
-  /// gains nothing by it, and each is prepared by itself.
+  /// writes, as one kernel: its arguments are theirs, one node's behind the other's. nullptr: the
+  /// backend gains nothing by it, and each is prepared by itself.
   virtual std::unique_ptr<Kernel> prepare_group(const Graph& /*graph*/,
                                                 std::span<const NodeId> /*nodes*/) {
     return nullptr;

@@ -154,8 +154,9 @@ TEST(Executor, FaultsOnMemoryThatIsNotAlignedAsTheBackendAsks) {
     const Executor executor(std::move(prepared), arena);
   };
   EXPECT_EQ(fault_of([&] { bind(256); }), "");
-  EXPECT_NE(fault_of([&] { bind(64); })
-                .find("laid out in multiples of 64 bytes, the demanding backend asks for 256"),
+  EXPECT_NE(fault_of([&] {
+              bind(64);
+            }).find("laid out in multiples of 64 bytes, the demanding backend asks for 256"),
             std::string::npos);
   backend.misplaced = 64;
   EXPECT_NE(fault_of([&] { bind(256); }).find("is not at a multiple of the 256 bytes"),

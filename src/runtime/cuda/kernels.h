@@ -55,7 +55,8 @@ std::span<const CudaEntry> text_kernels();
 std::span<const CudaEntry> training_kernels();
 std::span<const CudaEntry> update_kernels();
 
-/// Updates, or casts, of one op type as one launch (Backend::prepare_group); nullptr: this type has none.
+/// Updates, or casts, of one op type as one launch (Backend::prepare_group); nullptr: this type has
+/// none.
 std::unique_ptr<Kernel> make_update_group(const Device& device, const Graph& graph,
                                           std::span<const NodeId> nodes);
 
