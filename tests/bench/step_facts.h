@@ -28,6 +28,7 @@ struct Sweep {
   //   n1       input 1 brought into 16 bits: 4 read, 2 written, where it is F32 beside 16 bits
   //   f1, F1   a filter, input or output 1, between the parameter's order and the plan's
   //   l0       input 0 once more, where its rows exceed the caches (10,000 elements)
+  //   s0       the scores of a head: rows of input 0 by rows of input 1, in the workspace
   //   b2       the images that output 2, a bias's gradient, is the sum of
   std::string_view reads, writes;
   int registers;  // a thread's, as ptxas says: how many threads a multiprocessor holds

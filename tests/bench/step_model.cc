@@ -129,6 +129,15 @@ Word word_of(const NodeCount& node, std::string_view text) {
   return word;
 }
 
+/// The scores of a head and its loss, in the operands' type: rows of x [N, F] by classes, rows of
+/// w [K, F]. They lie in the workspace.
+double scores_bytes(const NodeCount& node) {
+  const OperandCount &x = node.inputs.at(0), &w = node.inputs.at(1);
+  const auto width = static_cast<double>(w.shape[w.shape.rank() - 1]);
+  return static_cast<double>(x.elements) / width * (static_cast<double>(w.elements) / width) *
+         (node.touches_half() ? 2 : 4);
+}
+
 double word_bytes(const NodeCount& node, std::string_view text) {
   const Word word = word_of(node, text);
   if (word.operand == nullptr) return 0;
@@ -150,6 +159,8 @@ double word_bytes(const NodeCount& node, std::string_view text) {
                  : 0;
     case 'b':
       return static_cast<double>(node.inputs.at(2).bytes);
+    case 's':
+      return scores_bytes(node);
     default:
       throw std::invalid_argument("step_facts.cc: no operand is called " + std::string(text));
   }
@@ -405,11 +416,41 @@ std::vector<std::string> AlgorithmTimes::taken(const std::vector<AskedAlgorithm>
 double OpPrediction::all_us() const { return std::accumulate(us.begin(), us.end(), 0.0); }
 double StepPrediction::ms() const { return std::accumulate(us.begin(), us.end(), 0.0) * 1e-3; }
 
+namespace {
+
+/// What the node asked for on the way that it took: a convolution may be a product instead, and
+/// then has asked for both.
+std::vector<AskedAlgorithm> of_the_way(const NodeCount& node) {
+  std::vector<AskedAlgorithm> asked = node.asked;
+  const auto is_convolution = [](const AskedAlgorithm& a) {
+    return parse_algorithm_key(a.key).is_convolution;
+  };
+  if (std::ranges::none_of(asked, is_convolution)) return asked;
+  const bool by_product = node.works.of(WorkKind::kDnn) == 0;
+  std::erase_if(asked, [&](const AskedAlgorithm& a) { return is_convolution(a) == by_product; });
+  return asked;
+}
+
+/// How often each product of a node runs: once, or for each chunk of its rows.
+double repeats(const NodeCount& node) {
+  const auto products = std::ranges::count_if(node.asked, [](const AskedAlgorithm& a) {
+    return !parse_algorithm_key(a.key).is_convolution;
+  });
+  const int64_t ran = node.works.of(WorkKind::kProduct);
+  return products == 0 || ran <= products
+             ? 1
+             : static_cast<double>(ran) / static_cast<double>(products);
+}
+
+}  // namespace
+
 double moved_bytes(const NodeCount& node, const AlgorithmTimes& times) {
   if (node.works.all() == 0) return 0;  // a view: its result lies where its operand does
   double bytes = 0;
   for (const Sweep* sweep : sweeps_of(node)) bytes += moved_by(*sweep, node).all();
-  for (const std::string& key : times.taken(node.asked)) bytes += parse_algorithm_key(key).bytes;
+  for (const std::string& key : times.taken(of_the_way(node))) {
+    bytes += repeats(node) * parse_algorithm_key(key).bytes;
+  }
   if (is_attention(node)) bytes += operands_bytes(node.inputs) + operands_bytes(node.outputs);
   return bytes;
 }
@@ -426,9 +467,9 @@ StepPrediction predict(const StepCount& step, const AlgorithmTimes& times) {
     op.works += node.works.all();
     if (node.works.all() == 0) continue;
     op.bytes += moved_bytes(node, times);
-    for (const std::string& key : times.taken(node.asked)) {
+    for (const std::string& key : times.taken(of_the_way(node))) {
       const Charge charge = times.charge(key);
-      add(charge.basis, charge.us);
+      add(charge.basis, repeats(node) * charge.us);
       if (!charge.how.empty()) p.not_timed[key] = charge.how;
     }
     if (is_attention(node)) {

@@ -33,7 +33,7 @@ std::string slurp(const fs::path& path) {
   return text.str();
 }
 
-class Cli : public testing::Test {
+class Cli : public ::testing::Test {
  protected:
   /// Starts `trainyard arguments...` with stdout and stderr in files and stdin from `input`.
   pid_t start(const std::vector<std::string>& arguments, const std::string& input = "") {
@@ -282,7 +282,7 @@ struct CodeCase {
   ErrorCode code;
   int exit_code;
 };
-class CliCodes : public Cli, public testing::WithParamInterface<CodeCase> {};
+class CliCodes : public Cli, public ::testing::WithParamInterface<CodeCase> {};
 TEST_P(CliCodes, EachKindOfFailureHasItsExitCode) {
   server_.state().submit_error = make_error(GetParam().code, "SOME_REASON", "a sentence");
   const Done done = run({"submit", spec()});
@@ -291,7 +291,7 @@ TEST_P(CliCodes, EachKindOfFailureHasItsExitCode) {
 }
 INSTANTIATE_TEST_SUITE_P(
     All, CliCodes,
-    testing::Values(CodeCase{ErrorCode::kInvalidArgument, 2}, CodeCase{ErrorCode::kOutOfRange, 2},
+    ::testing::Values(CodeCase{ErrorCode::kInvalidArgument, 2}, CodeCase{ErrorCode::kOutOfRange, 2},
                     CodeCase{ErrorCode::kUnauthenticated, 3},
                     CodeCase{ErrorCode::kPermissionDenied, 3}, CodeCase{ErrorCode::kNotFound, 4},
                     CodeCase{ErrorCode::kAlreadyExists, 5}, CodeCase{ErrorCode::kAborted, 5},

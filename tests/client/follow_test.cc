@@ -18,7 +18,7 @@ namespace {
 
 const std::string kName = "tenants/default/jobs/digits-1";
 
-class Follow : public testing::Test {
+class Follow : public ::testing::Test {
  protected:
   Follow() : client_(std::move(*Client::connect(server_.connection()))) {}
   Status follow(int64_t after = 0) {

@@ -124,15 +124,15 @@ Result run_fused(const Device& device, const Case& c, int64_t workspace_max,
     ADD_FAILURE() << "no engine";
     return result;
   }
-  std::vector<float> workspace(
-      static_cast<size_t>(std::max(forward->workspace_bytes(), backward->workspace_bytes())) / 4);
+  const DeviceMemory workspace =
+      device.allocate(std::max(forward->workspace_bytes(), backward->workspace_bytes()));
   forward->run(FusedAttention::Forward{operands.q, operands.k, operands.v, y.stored.data(),
                                        result.log_sum_exp.data()},
-               workspace.data());
+               workspace.get());
   backward->run(FusedAttention::Backward{operands.q, operands.k, operands.v, y.stored.data(),
                                          result.log_sum_exp.data(), dy.stored.data(), gradients.q,
                                          gradients.k, gradients.v},
-                workspace.data());
+                workspace.get());
   device.synchronize();
   result.tensors.push_back(std::move(y));
   for (Tensor& t : gradients.tensors) result.tensors.push_back(std::move(t));

@@ -338,7 +338,8 @@ TEST(PassFuse, ProductsAndSumsChangeNoBitOnTheCpu) {
       EXPECT_GE(count_of(fused.program.graph, "GemmGelu"), 3);
       EXPECT_EQ(count_of(plain.program.graph, "GemmGelu"), 0);
       expect_same_bits(fused, plain);
-      EXPECT_LE(fused.planned_bytes, plain.planned_bytes * 102 / 100);  // packed otherwise
+      // Packed otherwise, beside the weights' copies in 16 bits, which live from the step's begin.
+      EXPECT_LE(fused.planned_bytes, plain.planned_bytes * 103 / 100);
       EXPECT_EQ(fused.planned_bytes, fused.used_bytes);
     }
   }
