@@ -122,7 +122,7 @@ struct ManyBuckets {
     train.output = model.output;
     train.learning_rate = inputs.learning_rate;
     train.batch_size = kRows;
-    train.program = compile(std::move(model.graph), {});
+    train.program = compile(std::move(model.graph), {.alignment = kCudaAlignment});
     return programs;
   }
 

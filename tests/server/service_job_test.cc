@@ -338,7 +338,7 @@ class ServiceGpus : public ServiceTest {
       gpu.kind = DeviceKind::kGpu;
       gpu.model = i < 2 ? "H" : "B";
       gpu.uuid = "GPU-" + std::to_string(i);
-      gpu.memory_bytes = int64_t{1} << 30;
+      gpu.memory_bytes = int64_t{4} << 30;
       gpus_.push_back(gpu);
     }
     ServiceTest::SetUp();
