@@ -23,10 +23,25 @@ using kernels::AttentionDims;
 using kernels::cuda::Format;
 using testing::WorkKind;
 
+/// The emulated device's memory, which the host reads as its own; the libraries refuse any other.
+template <typename T>
+struct DeviceAllocator {
+  using value_type = T;
+  T* allocate(size_t count) {
+    void* memory = nullptr;
+    check(cudaMalloc(&memory, count * sizeof(T)), "cudaMalloc");
+    return static_cast<T*>(memory);
+  }
+  void deallocate(T* memory, size_t /*count*/) noexcept { (void)cudaFree(memory); }
+  bool operator==(const DeviceAllocator&) const = default;
+};
+template <typename T>
+using DeviceVector = std::vector<T, DeviceAllocator<T>>;
+
 /// A tensor of 16 bits, and its values in double. Starts as NaN unless it is filled.
 struct Tensor {
   Format format;
-  std::vector<uint16_t> stored;
+  DeviceVector<uint16_t> stored;
   Tensor(Format f, int64_t count) : format(f), stored(static_cast<size_t>(count), 0x7FFF) {}
   void fill(uint64_t seed) {
     for (size_t i = 0; i < stored.size(); ++i) {
@@ -108,7 +123,7 @@ struct WideOperands {
 
 struct Result {
   std::vector<Tensor> tensors;  // y, then the gradients as the operands lie
-  std::vector<float> log_sum_exp;
+  DeviceVector<float> log_sum_exp;
 };
 
 Result run_fused(const Device& device, const Case& c, int64_t workspace_max,
