@@ -292,14 +292,14 @@ TEST_P(CliCodes, EachKindOfFailureHasItsExitCode) {
 INSTANTIATE_TEST_SUITE_P(
     All, CliCodes,
     ::testing::Values(CodeCase{ErrorCode::kInvalidArgument, 2}, CodeCase{ErrorCode::kOutOfRange, 2},
-                    CodeCase{ErrorCode::kUnauthenticated, 3},
-                    CodeCase{ErrorCode::kPermissionDenied, 3}, CodeCase{ErrorCode::kNotFound, 4},
-                    CodeCase{ErrorCode::kAlreadyExists, 5}, CodeCase{ErrorCode::kAborted, 5},
-                    CodeCase{ErrorCode::kFailedPrecondition, 5},
-                    CodeCase{ErrorCode::kResourceExhausted, 6},
-                    CodeCase{ErrorCode::kUnavailable, 7}, CodeCase{ErrorCode::kInternal, 1},
-                    CodeCase{ErrorCode::kDataLoss, 1},
-                    CodeCase{ErrorCode::kDeadlineExceeded, 124}));
+                      CodeCase{ErrorCode::kUnauthenticated, 3},
+                      CodeCase{ErrorCode::kPermissionDenied, 3}, CodeCase{ErrorCode::kNotFound, 4},
+                      CodeCase{ErrorCode::kAlreadyExists, 5}, CodeCase{ErrorCode::kAborted, 5},
+                      CodeCase{ErrorCode::kFailedPrecondition, 5},
+                      CodeCase{ErrorCode::kResourceExhausted, 6},
+                      CodeCase{ErrorCode::kUnavailable, 7}, CodeCase{ErrorCode::kInternal, 1},
+                      CodeCase{ErrorCode::kDataLoss, 1},
+                      CodeCase{ErrorCode::kDeadlineExceeded, 124}));
 
 TEST_F(Cli, AServerThatDoesNotRunIsSevenAndSaysHowToStartIt) {
   const Done done = run({"list", "--server", "unix:" + (server_.folder() / "none.sock").string()});
