@@ -125,7 +125,7 @@ TEST(EmulatedUpdates, CastsOfWeightsAreOneLaunch) {
     CaseBuilder b(DType::kF32);
     TensorId y = b.input("x", {3, 33});
     for (const std::string name : {"a", "b", "c"}) {
-      y = b.one(name, "Gemm", {}, {y, b.parameter(name + ".w", {33, 33})});
+      y = b.one(name, "Gemm", {{"transB", int64_t{1}}}, {y, b.parameter(name + ".w", {33, 33})});
     }
     CaseGraph c = b.finish(y);
     if (together) {
