@@ -131,12 +131,6 @@ void with_stored(std::initializer_list<In> operands, const F& f) {
       return f(std::integral_constant<Stored, Stored::kEach>());
   }
 }
-/// A view of which the compiler knows the format: at the beginning of a kernel.
-template <Stored kStored, typename View>
-TRAINYARD_HD inline View known(View v) {
-  if constexpr (kStored != Stored::kEach) v.format = static_cast<Format>(kStored);
-  return v;
-}
 
 /// Two elements of 16 bits in a word, the first in its lower half. A GPU rounds both by one
 /// instruction, to the bits of narrow(); NaN becomes its one NaN.
