@@ -8,11 +8,11 @@
 namespace trainyard::cli {
 namespace {
 
-struct Options {
+struct CancelOptions {
   std::vector<std::string> names;
 };
 
-Result<int> run(Session& session, const Options& options) {
+Result<int> run_cancel(Session& session, const CancelOptions& options) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   for (const std::string& text : options.names) {
     ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
@@ -34,14 +34,14 @@ Result<int> run(Session& session, const Options& options) {
 }  // namespace
 
 Command cancel_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<CancelOptions>();
   return {"cancel",
           "End jobs; safe to repeat",
           {"trainyard cancel digits-1",
            "trainyard list --state queued -o name | xargs trainyard cancel"},
           "",
           [o](OptionSet& options) { options.positionals("JOB", o->names, "names of jobs"); },
-          [o](Session& session) { return run(session, *o); }};
+          [o](Session& session) { return run_cancel(session, *o); }};
 }
 
 }  // namespace trainyard::cli

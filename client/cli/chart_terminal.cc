@@ -23,7 +23,7 @@ std::string utf8_of(uint32_t code) {  // U+0800 .. U+FFFF
           static_cast<char>(0x80 | (code & 0x3f))};
 }
 
-struct Cell {
+struct Glyph {
   uint8_t dots = 0;
   int curve = -1;  // the one that drew here last
 };
@@ -45,7 +45,7 @@ class Grid {
   void dot(int x, int y, int curve) {
     if (x < 0 || x >= width() || y < 0 || y >= height()) return;
     const int down = height() - 1 - y;
-    Cell& cell = at(x / dots_x_, down / dots_y_);
+    Glyph& cell = at(x / dots_x_, down / dots_y_);
     // Dots of U+2800: 1 2 3 7 from the top on the left, 4 5 6 8 on the right.
     static constexpr uint8_t kBits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     cell.dots |= kBits[down % dots_y_][x % dots_x_];
@@ -64,7 +64,7 @@ class Grid {
   std::string row(int r, bool colour) {
     std::string out;
     for (int c = 0; c < columns_; ++c) {
-      const Cell& cell = at(c, r);
+      const Glyph& cell = at(c, r);
       if (cell.curve < 0) {
         out += ' ';
         continue;
@@ -79,11 +79,11 @@ class Grid {
   }
 
  private:
-  Cell& at(int column, int row) { return cells_[static_cast<size_t>(row * columns_ + column)]; }
+  Glyph& at(int column, int row) { return cells_[static_cast<size_t>(row * columns_ + column)]; }
 
   int columns_, rows_, dots_x_, dots_y_;
   bool braille_;
-  std::vector<Cell> cells_;
+  std::vector<Glyph> cells_;
 };
 
 void draw(Grid& grid, const Chart& chart, const ChartScales& scales) {

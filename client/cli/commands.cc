@@ -70,10 +70,6 @@ std::string group_help(const std::string& group) {
   return out + "\n'trainyard " + group + " COMMAND --help' tells more.\n";
 }
 
-Error usage_error(std::string message) {
-  return make_error(ErrorCode::kInvalidArgument, "USAGE", std::move(message));
-}
-
 Error unknown_command(const std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (const Command& c : commands()) names.push_back(c.name);

@@ -171,25 +171,25 @@ std::string fish_script() {
 
 Command completion_command() {
   auto shell = std::make_shared<std::string>();
-  return {"completion",
-          "Print a completion script for bash, zsh or fish",
-          {"source <(trainyard completion bash)", "source <(trainyard completion zsh)",
-           "trainyard completion fish | source"},
-          "",
-          [shell](OptionSet& options) { options.positional("SHELL", *shell, "bash, zsh or fish"); },
-          [shell](Session& session) -> Result<int> {
-            if (*shell == "bash") {
-              session.out().write(bash_script());
-            } else if (*shell == "zsh") {
-              session.out().write(zsh_script());
-            } else if (*shell == "fish") {
-              session.out().write(fish_script());
-            } else {
-              return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                                quoted_value(*shell) + " is not known, expected bash, zsh or fish");
-            }
-            return static_cast<int>(client::kExitOk);
-          }};
+  return {
+      "completion",
+      "Print a completion script for bash, zsh or fish",
+      {"source <(trainyard completion bash)", "source <(trainyard completion zsh)",
+       "trainyard completion fish | source"},
+      "",
+      [shell](OptionSet& options) { options.positional("SHELL", *shell, "bash, zsh or fish"); },
+      [shell](Session& session) -> Result<int> {
+        if (*shell == "bash") {
+          session.out().write(bash_script());
+        } else if (*shell == "zsh") {
+          session.out().write(zsh_script());
+        } else if (*shell == "fish") {
+          session.out().write(fish_script());
+        } else {
+          return usage_error(quoted_value(*shell) + " is not known, expected bash, zsh or fish");
+        }
+        return static_cast<int>(client::kExitOk);
+      }};
 }
 
 }  // namespace trainyard::cli

@@ -4,7 +4,7 @@
 namespace trainyard::cli {
 namespace {
 
-Result<int> run(Session& session) {
+Result<int> run_daemon(Session& session) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   ASSIGN_OR_RETURN(const v1::ServerInfo info, server->get_server_info());
   session.show(
@@ -36,7 +36,7 @@ Command daemon_status_command() {
           {"trainyard daemon status", "trainyard daemon status -o json"},
           "",
           [](OptionSet&) {},
-          run};
+          run_daemon};
 }
 
 }  // namespace trainyard::cli

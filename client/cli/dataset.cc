@@ -57,15 +57,14 @@ std::optional<std::vector<int64_t>> parse_sizes(const std::string& text, size_t 
   return shape;
 }
 
-Error usage(const std::string& flag, const std::string& value, const std::string& expected) {
-  return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                    flag + ": " + quoted_value(value) + ", expected " + expected);
+Error option_error(const std::string& flag, const std::string& value, const std::string& expected) {
+  return usage_error(flag + ": " + quoted_value(value) + ", expected " + expected);
 }
 
 Status read_images_flags(const UploadOptions& o, v1::ImagesFormat& images) {
   if (!o.size.empty()) {
     const auto size = parse_sizes(o.size, 2);
-    if (!size) return usage("--size", o.size, "height,width such as 32,32");
+    if (!size) return option_error("--size", o.size, "height,width such as 32,32");
     for (const int64_t side : *size) images.add_size(side);
   }
   if (!o.resize.empty()) {
@@ -73,7 +72,7 @@ Status read_images_flags(const UploadOptions& o, v1::ImagesFormat& images) {
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
     v1::ImagesFormat::Resize mode{};
     if (!v1::ImagesFormat::Resize_Parse(name, &mode) || mode == 0) {
-      return usage("--resize", o.resize, "stretch, crop or pad");
+      return option_error("--resize", o.resize, "stretch, crop or pad");
     }
     images.set_resize(mode);
   }
@@ -88,7 +87,7 @@ Result<v1::CsvFormat::TargetKind> parse_target_kind(const std::string& name) {
   if (name.empty()) return v1::CsvFormat::TARGET_KIND_UNSPECIFIED;
   if (name == "class") return v1::CsvFormat::CLASS;
   if (name == "numeric") return v1::CsvFormat::NUMERIC;
-  return usage("--target-kind", name, "class or numeric");
+  return option_error("--target-kind", name, "class or numeric");
 }
 
 Result<v1::Tokenizer> parse_tokenizer(const std::string& name) {
@@ -97,7 +96,7 @@ Result<v1::Tokenizer> parse_tokenizer(const std::string& name) {
   std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
   v1::Tokenizer tokenizer{};
   if (v1::Tokenizer_Parse(upper, &tokenizer) && tokenizer != 0) return tokenizer;
-  return usage("--tokenizer", name, "word, char, byte, bpe or unigram");
+  return option_error("--tokenizer", name, "word, char, byte, bpe or unigram");
 }
 
 /// How rows of text become tokens.
@@ -128,9 +127,9 @@ Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
        {&o.csv, &o.jsonl, &o.text, &o.text_files, &o.images, &o.cifar, &o.arrays}) {
     if (path->empty()) continue;
     if (!file.path().empty()) {
-      return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                        "give one of --csv, --jsonl, --text, --text-files, --images, --cifar and "
-                        "--arrays");
+      return usage_error(
+          "give one of --csv, --jsonl, --text, --text-files, --images, --cifar and "
+          "--arrays");
     }
     file.set_path(*path);
   }
@@ -143,8 +142,7 @@ Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
   file.set_test_path(o.test);
   if (o.on_server) {
     if (file.path().empty()) {
-      return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                        "--on-server needs --csv, --text, --images or --cifar");
+      return usage_error("--on-server needs --csv, --text, --images or --cifar");
     }
     file.set_server_path(std::exchange(*file.mutable_path(), {}));
     file.set_server_test_path(std::exchange(*file.mutable_test_path(), {}));
@@ -192,7 +190,7 @@ Result<v1::DatasetFile> from_flags(const UploadOptions& o) {
     if (o.no_header) csv.set_header(false);
     if (!o.image.empty()) {
       const auto shape = parse_sizes(o.image, 3);
-      if (!shape) return usage("--image", o.image, "channels,height,width such as 1,8,8");
+      if (!shape) return option_error("--image", o.image, "channels,height,width such as 1,8,8");
       for (const int64_t size : *shape) csv.add_image(size);
     }
   }
@@ -240,7 +238,7 @@ std::string pieces_text(const v1::DatasetSchema& schema) {
   return pieces;
 }
 
-std::string number_text(double value) {
+std::string statistic_text(double value) {
   if (std::fabs(value) < 1e15 && value == std::trunc(value)) {
     return grouped(static_cast<int64_t>(value));
   }
@@ -251,8 +249,8 @@ std::string number_text(double value) {
 
 /// "0.2 to 5.01, mean 0.7979, std 0.474"
 std::string numbers_text(const v1::DatasetSchema::Numbers& numbers) {
-  return number_text(numbers.min()) + " to " + number_text(numbers.max()) + ", mean " +
-         number_text(numbers.mean()) + ", std " + number_text(numbers.std());
+  return statistic_text(numbers.min()) + " to " + statistic_text(numbers.max()) + ", mean " +
+         statistic_text(numbers.mean()) + ", std " + statistic_text(numbers.std());
 }
 
 /// "Ideal 21,551, Premium 13,791, ... 1 more": the most frequent first, where they were counted.
@@ -360,10 +358,10 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
                                                   &o.inputs},
         [](const std::string* path) { return !path->empty(); });
     if (flags) {
-      return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                        "give a spec file, or --csv, --jsonl, --text, --text-files, --images, "
-                        "--cifar, --arrays, --inputs "
-                        "or --train-images; not two");
+      return usage_error(
+          "give a spec file, or --csv, --jsonl, --text, --text-files, --images, "
+          "--cifar, --arrays, --inputs "
+          "or --train-images; not two");
     }
     ASSIGN_OR_RETURN(auto read, client::read_dataset_file(o.file, o.sets));
     file = std::move(read.first);
@@ -476,7 +474,7 @@ Command upload_command() {
       [o](Session& session) { return run_upload(session, *o); }};
 }
 
-Result<int> run_list(Session& session, bool all_versions) {
+Result<int> run_dataset_list(Session& session, bool all_versions) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   v1::ListDatasetsRequest request;
   request.set_parent(server->parent());
@@ -525,7 +523,7 @@ Command list_datasets_command() {
           [all_versions](OptionSet& options) {
             options.flag("--all-versions", *all_versions, "not only the newest of each");
           },
-          [all_versions](Session& session) { return run_list(session, *all_versions); }};
+          [all_versions](Session& session) { return run_dataset_list(session, *all_versions); }};
 }
 
 Command get_dataset_command() {
@@ -548,13 +546,13 @@ Command get_dataset_command() {
           }};
 }
 
-struct DeleteOptions {
+struct DatasetDeleteOptions {
   std::string name;
   ConfirmOptions confirm;
 };
 
 Command delete_dataset_command() {
-  auto o = std::make_shared<DeleteOptions>();
+  auto o = std::make_shared<DatasetDeleteOptions>();
   return {"dataset delete",
           "Delete a dataset, or a version of one, that no unfinished job uses",
           {"trainyard dataset delete digits@1", "trainyard dataset delete digits --yes"},

@@ -8,12 +8,12 @@
 namespace trainyard::cli {
 namespace {
 
-struct Options {
+struct DeleteOptions {
   std::vector<std::string> names;
   ConfirmOptions confirm;
 };
 
-Result<int> run(Session& session, const Options& options) {
+Result<int> run_delete(Session& session, const DeleteOptions& options) {
   if (Status sure = confirm_delete(session, options.confirm, "job", options.names); !sure.ok()) {
     return std::move(sure).error();
   }
@@ -30,7 +30,7 @@ Result<int> run(Session& session, const Options& options) {
 }  // namespace
 
 Command delete_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DeleteOptions>();
   return {"delete",
           "Delete finished jobs with their events and checkpoints",
           {"trainyard delete digits-1", "trainyard delete digits-1 --yes"},
@@ -39,7 +39,7 @@ Command delete_command() {
             options.positionals("JOB", o->names, "names of jobs");
             add_confirm_options(options, o->confirm);
           },
-          [o](Session& session) { return run(session, *o); }};
+          [o](Session& session) { return run_delete(session, *o); }};
 }
 
 }  // namespace trainyard::cli

@@ -6,7 +6,7 @@
 namespace trainyard::cli {
 namespace {
 
-Result<int> run(Session& session) {
+Result<int> run_device(Session& session) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, server->list_devices());
   std::vector<std::string> names;
@@ -51,7 +51,7 @@ Command device_list_command() {
           {"trainyard device list", "trainyard device list -o json"},
           "",
           [](OptionSet&) {},
-          run};
+          run_device};
 }
 
 }  // namespace trainyard::cli

@@ -10,9 +10,9 @@
 namespace trainyard::cli {
 namespace {
 
-constexpr int kClassesShown = 40;
+constexpr int kClassesScored = 40;
 
-struct Options {
+struct EvaluateOptions {
   std::string model;
   std::string dataset;
   std::string rows;
@@ -36,10 +36,10 @@ std::string render(const v1::EvaluateResponse& answer, bool colour) {
     // The classes that are found worst are worth a look; a few are shown in their own order.
     std::vector<const v1::EvaluateResponse::ClassFigures*> classes;
     for (const auto& figures : answer.classes()) classes.push_back(&figures);
-    const bool cut = answer.classes_size() > kClassesShown;
+    const bool cut = answer.classes_size() > kClassesScored;
     if (cut) {
       std::ranges::stable_sort(classes, {}, [](const auto* c) { return c->f1(); });
-      classes.resize(kClassesShown);
+      classes.resize(kClassesScored);
     }
     Table table({{"CLASS"}, {"ROWS", true}, {"PRECISION", true}, {"RECALL", true}, {"F1", true}});
     for (const auto* c : classes) {
@@ -48,7 +48,7 @@ std::string render(const v1::EvaluateResponse& answer, bool colour) {
     }
     out += "\n" + table.render(colour);
     if (cut) {
-      out += "the " + std::to_string(kClassesShown) + " with the lowest F1 of " +
+      out += "the " + std::to_string(kClassesScored) + " with the lowest F1 of " +
              std::to_string(answer.classes_size()) + "; -o json has all\n";
     }
   }
@@ -56,7 +56,7 @@ std::string render(const v1::EvaluateResponse& answer, bool colour) {
   return out;
 }
 
-Result<int> run(Session& session, const Options& options) {
+Result<int> run_evaluate(Session& session, const EvaluateOptions& options) {
   v1::EvaluateRequest request;
   ASSIGN_OR_RETURN(*request.mutable_name(), session.full_name("models", options.model));
   ASSIGN_OR_RETURN(*request.mutable_dataset(), session.full_name("datasets", options.dataset));
@@ -74,7 +74,7 @@ Result<int> run(Session& session, const Options& options) {
 }  // namespace
 
 Command model_evaluate_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<EvaluateOptions>();
   return {"model evaluate",
           "Measure a trained model on a dataset",
           {"trainyard model evaluate digits-1 digits", "trainyard model evaluate digits-1 digits@2",
@@ -92,7 +92,7 @@ Command model_evaluate_command() {
             options.texts("--metric", "NAME", o->metrics,
                           "another metric, as in a recipe; may be given several times");
           },
-          [o](Session& session) { return run(session, *o); }};
+          [o](Session& session) { return run_evaluate(session, *o); }};
 }
 
 }  // namespace trainyard::cli

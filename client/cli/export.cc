@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using client::MetricHistory;
 using client::MetricSample;
 
-struct Options {
+struct ExportOptions {
   std::vector<std::string> jobs;
   std::string tensorboard;
   std::string csv;
@@ -34,12 +34,8 @@ struct JobMetrics {
   MetricHistory history;
 };
 
-bool wanted(const Options& options, const std::string& key) {
+bool wanted(const ExportOptions& options, const std::string& key) {
   return options.keys.empty() || matches_any(options.keys, key);
-}
-
-Error usage_error(const std::string& message) {
-  return make_error(ErrorCode::kInvalidArgument, "USAGE", message);
 }
 
 /// The shortest text that reads back as the same number; NaN, Infinity, -Infinity.
@@ -117,7 +113,7 @@ Result<fs::path> write_tensorboard(const fs::path& folder, const v1::Job& job,
 
 /// One job, sample by sample, until it ends.
 Result<int> follow_into(Session& session, client::Client& server, const std::string& name,
-                        const Options& options) {
+                        const ExportOptions& options) {
   ASSIGN_OR_RETURN(const v1::Job job, server.get_job(name));
   const std::string id(client::short_name(name));
   ASSIGN_OR_RETURN(client::TensorBoardFile file,
@@ -144,7 +140,7 @@ Result<int> follow_into(Session& session, client::Client& server, const std::str
   return static_cast<int>(stop.stop_requested() ? client::kExitInterrupted : client::kExitOk);
 }
 
-Status check(const Options& options) {
+Status check(const ExportOptions& options) {
   const int targets = !options.tensorboard.empty() + !options.csv.empty() + !options.json.empty();
   if (targets == 0) {
     return usage_error("say where to: --tensorboard FOLDER, --csv FILE or --json FILE");
@@ -158,7 +154,7 @@ Status check(const Options& options) {
   return {};
 }
 
-Result<int> run(Session& session, const Options& options) {
+Result<int> run_export(Session& session, const ExportOptions& options) {
   if (Status s = check(options); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   std::vector<JobMetrics> jobs;
@@ -207,7 +203,7 @@ Result<int> run(Session& session, const Options& options) {
 }  // namespace
 
 Command metrics_export_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ExportOptions>();
   return {
       "export",
       "Write jobs' metrics for TensorBoard, spreadsheets and scripts",
@@ -230,7 +226,7 @@ Command metrics_export_command() {
         options.flag("-f,--follow", o->follow,
                      "with --tensorboard: go on writing until the job ends");
       },
-      [o](Session& session) { return run(session, *o); }};
+      [o](Session& session) { return run_export(session, *o); }};
 }
 
 }  // namespace trainyard::cli

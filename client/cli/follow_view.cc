@@ -58,7 +58,7 @@ Result<int> wait_for_the_end(Session& session, const std::string& name, double t
   const std::stop_callback on_interrupt(interrupted, [&] { over.request_stop(); });
   std::jthread timer;
   if (!(timeout_s >= 0)) {
-    return make_error(ErrorCode::kInvalidArgument, "USAGE", "--timeout: expected seconds above 0");
+    return usage_error("--timeout: expected seconds above 0");
   }
   if (timeout_s > 0) {
     timer = std::jthread([&over, timeout_s](std::stop_token ended) {

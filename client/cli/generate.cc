@@ -11,7 +11,7 @@
 namespace trainyard::cli {
 namespace {
 
-struct Options {
+struct GenerateOptions {
   std::string model;
   std::string prompt = "\n";
   int64_t tokens = 256;
@@ -51,7 +51,7 @@ class TerminalText {
   std::string waiting_;
 };
 
-Result<v1::GenerateRequest> make_request(const Options& options, const std::string& model) {
+Result<v1::GenerateRequest> make_request(const GenerateOptions& options, const std::string& model) {
   v1::GenerateRequest request;
   request.set_name(model);
   std::string prompt = options.prompt;
@@ -62,13 +62,13 @@ Result<v1::GenerateRequest> make_request(const Options& options, const std::stri
   request.set_top_k(options.top_k);
   request.set_top_p(options.top_p);
   if (options.seed < 0) {
-    return make_error(ErrorCode::kInvalidArgument, "USAGE", "--seed: expected 0 or more");
+    return usage_error("--seed: expected 0 or more");
   }
   request.set_seed(static_cast<uint64_t>(options.seed));
   return request;
 }
 
-Result<int> run(Session& session, const Options& options) {
+Result<int> run_generate(Session& session, const GenerateOptions& options) {
   ASSIGN_OR_RETURN(const std::string model, session.full_name("models", options.model));
   ASSIGN_OR_RETURN(const v1::GenerateRequest request, make_request(options, model));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
@@ -104,7 +104,7 @@ Result<int> run(Session& session, const Options& options) {
 }  // namespace
 
 Command generate_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<GenerateOptions>();
   return {"generate",
           "Go on with a text by a language model",
           {"trainyard generate shakespeare-1 --prompt 'ROMEO:' --tokens 500",
@@ -123,7 +123,7 @@ Command generate_command() {
                            "draw from the fewest tokens whose probabilities reach P");
             options.integer("--seed", "N", o->seed, "another text; default 0");
           },
-          [o](Session& session) { return run(session, *o); }};
+          [o](Session& session) { return run_generate(session, *o); }};
 }
 
 }  // namespace trainyard::cli

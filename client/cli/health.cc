@@ -5,7 +5,7 @@
 namespace trainyard::cli {
 namespace {
 
-Result<int> run(Session& session) {
+Result<int> run_health(Session& session) {
   Result<bool> serving = false;
   if (auto server = session.client(); server.ok()) {
     serving = (*server)->check_health();
@@ -29,7 +29,7 @@ Command health_command() {
           {"trainyard health", "HEALTHCHECK CMD [\"trainyard\", \"health\"]"},
           "Needs no token.",
           [](OptionSet&) {},
-          run};
+          run_health};
 }
 
 }  // namespace trainyard::cli

@@ -10,7 +10,7 @@
 namespace trainyard::cli {
 namespace {
 
-struct Options {
+struct ListOptions {
   std::vector<std::string> states;
   int64_t limit = 50;
 };
@@ -20,10 +20,9 @@ Result<v1::JobState> parse_state(const std::string& text) {
   std::transform(upper.begin(), upper.end(), upper.begin(), ::toupper);
   v1::JobState state{};
   if (v1::JobState_Parse(upper, &state) && state != v1::JOB_STATE_UNSPECIFIED) return state;
-  return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                    "--state: " + quoted_value(text) +
-                        " is not known, expected queued, starting, running, paused, "
-                        "succeeded, failed or cancelled");
+  return usage_error("--state: " + quoted_value(text) +
+                     " is not known, expected queued, starting, running, paused, "
+                     "succeeded, failed or cancelled");
 }
 
 std::string render(const v1::ListJobsResponse& jobs, bool wide, bool colour) {
@@ -55,14 +54,13 @@ std::string render(const v1::ListJobsResponse& jobs, bool wide, bool colour) {
   return table.render(colour);
 }
 
-Result<int> run(Session& session, const Options& options) {
+Result<int> run_list(Session& session, const ListOptions& options) {
   v1::ListJobsRequest request;
   for (const std::string& text : options.states) {
     ASSIGN_OR_RETURN(const v1::JobState state, parse_state(text));
     request.add_states(state);
   }
-  if (options.limit < 1)
-    return make_error(ErrorCode::kInvalidArgument, "USAGE", "--limit: expected at least 1");
+  if (options.limit < 1) return usage_error("--limit: expected at least 1");
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   request.set_parent(server->parent());
   v1::ListJobsResponse all;
@@ -97,7 +95,7 @@ Result<int> run(Session& session, const Options& options) {
 }  // namespace
 
 Command list_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ListOptions>();
   return {
       "list",
       "List jobs, newest first, and what they wait for",
@@ -109,7 +107,7 @@ Command list_command() {
             {"queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"});
         options.integer("--limit", "N", o->limit, "at most so many, default 50");
       },
-      [o](Session& session) { return run(session, *o); }};
+      [o](Session& session) { return run_list(session, *o); }};
 }
 
 }  // namespace trainyard::cli

@@ -14,7 +14,7 @@
 namespace trainyard::cli {
 namespace {
 
-struct Options {
+struct LocalCheckOptions {
   std::string device = "cpu";
 };
 
@@ -53,7 +53,7 @@ void show(Session& session, const DeviceCheck& check) {
   session.out().write(table.render(session.out().colour()));
 }
 
-Result<int> run(Session& session, const Options& options) {
+Result<int> run_local_check(Session& session, const LocalCheckOptions& options) {
   ASSIGN_OR_RETURN(const std::string device, pick_device(options.device));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend(device, usable_cores()));
   // A GPU is compared with the CPU, and that with plain loops.
@@ -85,7 +85,7 @@ Result<int> run(Session& session, const Options& options) {
 }  // namespace
 
 Command local_check_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<LocalCheckOptions>();
   return {
       "local check",
       "Check that a device computes what it should, without a server",
@@ -95,7 +95,7 @@ Command local_check_command() {
       [o](OptionSet& options) {
         options.text("--device", "DEVICE", o->device, "cpu, the default, or gpu-N");
       },
-      [o](Session& session) { return run(session, *o); }};
+      [o](Session& session) { return run_local_check(session, *o); }};
 }
 
 }  // namespace trainyard::cli

@@ -7,7 +7,7 @@
 namespace trainyard::cli {
 namespace {
 
-struct Options {
+struct LocalExportOptions {
   std::string folder;
   std::string format = "onnx";
   std::string out = "model.onnx";
@@ -16,7 +16,7 @@ struct Options {
 }  // namespace
 
 Command local_export_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<LocalExportOptions>();
   return {
       "local export",
       "Write a model folder as an ONNX file, without a server",

@@ -76,8 +76,7 @@ Result<std::string> pick_device(const std::string& wish) {
   if (wish == "cpu") return std::string("devices/cpu");
   if (wish == "gpu") return nth_visible_gpu(0);
   if (parse_gpu_name("devices/" + wish)) return "devices/" + wish;
-  return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                    "--device: " + quoted_value(wish) + ", expected cpu, gpu or gpu-N");
+  return usage_error("--device: " + quoted_value(wish) + ", expected cpu, gpu or gpu-N");
 }
 
 Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
@@ -110,7 +109,7 @@ Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
 
 Result<int> pick_threads(const v1::Resources& resources, int64_t flag) {
   if (flag < 0 || flag > kThreadsMax) {
-    return make_error(ErrorCode::kInvalidArgument, "USAGE", "--threads: expected 1..256");
+    return usage_error("--threads: expected 1..256");
   }
   if (flag > 0) return static_cast<int>(flag);
   return resources.threads() > 0 ? resources.threads() : usable_cores();

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct LocalRunOptions {
   std::string spec;
   std::vector<std::string> sets;
   std::string device;
@@ -109,7 +109,7 @@ void show_result(Session& session, const TrainResult& result, double seconds,
   if (!model.empty()) session.out().line("model: " + model);
 }
 
-Result<int> run_profile(Session& session, const Options& options, const TrainJob& job,
+Result<int> run_profile(Session& session, const LocalRunOptions& options, const TrainJob& job,
                         Backend& backend) {
   ASSIGN_OR_RETURN(const StepProfile profile,
                    profile_job(job, backend, ProfileOptions(), session.interrupted()));
@@ -149,12 +149,12 @@ Status keep_precision(Session& session, const client::SpecFile& spec, TrainJob& 
   return {};
 }
 
-Result<int> run(Session& session, const Options& options) {
+Result<int> run_local_run(Session& session, const LocalRunOptions& options) {
   const bool profiles = options.profile || !options.trace.empty();
   if (profiles && (!options.out.empty() || !options.tensorboard.empty())) {
-    return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                      "--profile keeps nothing of what it trains; leave out --out and "
-                      "--tensorboard");
+    return usage_error(
+        "--profile keeps nothing of what it trains; leave out --out and "
+        "--tensorboard");
   }
   const TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const client::SpecFile spec,
@@ -164,8 +164,7 @@ Result<int> run(Session& session, const Options& options) {
                    pick_devices(spec.file.resources(), options.device));
 
   if (profiles && names.size() > 1) {
-    return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                      "--profile times a step on one device; expected one in --device");
+    return usage_error("--profile times a step on one device; expected one in --device");
   }
 
   TrainJob job;
@@ -227,7 +226,7 @@ Result<int> run(Session& session, const Options& options) {
 }  // namespace
 
 Command local_run_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<LocalRunOptions>();
   return {
       "local run",
       "Train here, in this process, without a server",
@@ -255,7 +254,7 @@ Command local_run_command() {
         options.integer("--threads", "N", o->threads,
                         "CPU threads; default: the spec's, then all cores");
       },
-      [o](Session& session) { return run(session, *o); }};
+      [o](Session& session) { return run_local_run(session, *o); }};
 }
 
 }  // namespace trainyard::cli

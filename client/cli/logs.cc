@@ -9,7 +9,7 @@
 namespace trainyard::cli {
 namespace {
 
-struct Options {
+struct LogsOptions {
   std::string name;
   bool follow = false;
 };
@@ -38,7 +38,7 @@ std::string render(const v1::Event& event, bool colour) {
   return time + text;
 }
 
-Result<int> run(Session& session, const Options& options) {
+Result<int> run_logs(Session& session, const LogsOptions& options) {
   ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", options.name));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   const std::stop_token stop = session.interrupted();
@@ -55,7 +55,7 @@ Result<int> run(Session& session, const Options& options) {
 }  // namespace
 
 Command logs_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<LogsOptions>();
   return {"logs",
           "Show a job's log lines and state changes",
           {"trainyard logs digits-1", "trainyard logs digits-1 --follow"},
@@ -64,7 +64,7 @@ Command logs_command() {
             options.positional("JOB", o->name, "the job's name");
             options.flag("-f,--follow", o->follow, "go on until the job ends");
           },
-          [o](Session& session) { return run(session, *o); }};
+          [o](Session& session) { return run_logs(session, *o); }};
 }
 
 }  // namespace trainyard::cli

@@ -55,13 +55,13 @@ std::string render_model(const v1::Model& m, bool colour) {
   return out;
 }
 
-struct UploadOptions {
+struct WeightsUploadOptions {
   std::string file;
   std::string name;
 };
 
-Command upload_command() {
-  auto o = std::make_shared<UploadOptions>();
+Command upload_weights_command() {
+  auto o = std::make_shared<WeightsUploadOptions>();
   return {"model upload",
           "Bring weights from elsewhere: a safetensors file",
           {"trainyard model upload resnet18.safetensors --name resnet18-imagenet"},
@@ -83,7 +83,7 @@ Command upload_command() {
           }};
 }
 
-Result<int> run_list(Session& session) {
+Result<int> run_model_list(Session& session) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   v1::ListModelsRequest request;
   request.set_parent(server->parent());
@@ -132,7 +132,7 @@ Command get_model_command() {
           }};
 }
 
-struct ExportOptions {
+struct ModelExportOptions {
   std::string name;
   std::string format = "safetensors";
   std::string out;
@@ -167,8 +167,8 @@ Result<int> export_onnx(Session& session, client::Client& server, const std::str
   return write_onnx_file(session, folder.path(), file);
 }
 
-Command export_command() {
-  auto o = std::make_shared<ExportOptions>();
+Command export_model_command() {
+  auto o = std::make_shared<ModelExportOptions>();
   return {"model export",
           "Fetch a trained model with its preprocessing: safetensors or ONNX",
           {"trainyard model export digits-1", "trainyard model export digits-1 --out models/digits",
@@ -198,13 +198,13 @@ Command export_command() {
           }};
 }
 
-struct DeleteOptions {
+struct ModelDeleteOptions {
   std::string name;
   ConfirmOptions confirm;
 };
 
 Command delete_model_command() {
-  auto o = std::make_shared<DeleteOptions>();
+  auto o = std::make_shared<ModelDeleteOptions>();
   return {"model delete",
           "Delete a trained model",
           {"trainyard model delete digits-1 --yes"},
@@ -235,11 +235,11 @@ std::vector<Command> model_commands() {
                   {"trainyard model list"},
                   "",
                   [](OptionSet&) {},
-                  run_list});
-  list.push_back(upload_command());
+                  run_model_list});
+  list.push_back(upload_weights_command());
   list.push_back(get_model_command());
   list.push_back(model_evaluate_command());
-  list.push_back(export_command());
+  list.push_back(export_model_command());
   list.push_back(import_model_command());
   list.push_back(delete_model_command());
   return list;

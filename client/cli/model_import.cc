@@ -12,17 +12,13 @@
 namespace trainyard::cli {
 namespace {
 
-struct Options {
+struct ModelImportOptions {
   std::string file;
   std::string out;
   std::string output;
   std::vector<std::string> sizes;
   bool unbatched = false;
 };
-
-Error usage(const std::string& what) {
-  return make_error(ErrorCode::kInvalidArgument, "USAGE", what);
-}
 
 // "seq=128"
 Status read_size(const std::string& text, std::map<std::string, int64_t>& sizes) {
@@ -34,7 +30,7 @@ Status read_size(const std::string& text, std::map<std::string, int64_t>& sizes)
     if (error != std::errc() || stop != end) size = 0;
   }
   if (size < 1)
-    return usage("--size: " + quoted_value(text) + ", expected NAME=SIZE, such as seq=128");
+    return usage_error("--size: " + quoted_value(text) + ", expected NAME=SIZE, such as seq=128");
   sizes[text.substr(0, equals)] = size;
   return {};
 }
@@ -44,8 +40,8 @@ std::string sample_text(const Shape& shape) {
   return "[N, " + text.substr(1);
 }
 
-Result<int> run(Session& session, const Options& o) {
-  if (o.out.empty()) return usage("--out is required: the name of a new folder");
+Result<int> run_model_import(Session& session, const ModelImportOptions& o) {
+  if (o.out.empty()) return usage_error("--out is required: the name of a new folder");
   onnx::ImportOptions options{.sizes = {}, .output = o.output, .batched = !o.unbatched};
   for (const std::string& size : o.sizes) {
     if (Status s = read_size(size, options.sizes); !s.ok()) return std::move(s).error();
@@ -84,7 +80,7 @@ Result<int> run(Session& session, const Options& o) {
 }  // namespace
 
 Command import_model_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ModelImportOptions>();
   return {"model import",
           "Read an ONNX file as a layer list and weights, without a server",
           {"trainyard model import resnet.onnx --out resnet",
@@ -103,7 +99,7 @@ Command import_model_command() {
             options.flag("--unbatched", o->unbatched,
                          "the file computes one sample: none of its dimensions is the batch");
           },
-          [o](Session& session) { return run(session, *o); }};
+          [o](Session& session) { return run_model_import(session, *o); }};
 }
 
 }  // namespace trainyard::cli

@@ -9,8 +9,7 @@
 namespace trainyard::cli {
 
 Status unknown_format(const std::string& format, const std::string& formats) {
-  return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                    "--format: " + quoted_value(format) + ", expected " + formats);
+  return usage_error("--format: " + quoted_value(format) + ", expected " + formats);
 }
 
 Result<int> write_onnx_file(Session& session, const std::filesystem::path& folder,

@@ -86,9 +86,7 @@ void OptionSet::positionals(const std::string& name, std::vector<std::string>& t
 }
 
 Status OptionSet::parse(std::vector<std::string> arguments) {
-  const auto refuse = [](std::string message) {
-    return make_error(ErrorCode::kInvalidArgument, "USAGE", std::move(message));
-  };
+  const auto refuse = [](std::string message) { return usage_error(std::move(message)); };
   std::vector<std::string> known;
   for (const OptionRow& row : impl_->rows) {
     if (!row.positional) known.insert(known.end(), row.names.begin(), row.names.end());

@@ -5,11 +5,17 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/base/result.h"
 
 namespace trainyard::cli {
+
+/// What is wrong with the command line: INVALID_ARGUMENT/USAGE.
+inline Error usage_error(std::string message) {
+  return make_error(ErrorCode::kInvalidArgument, "USAGE", std::move(message));
+}
 
 struct OptionRow {
   std::vector<std::string> names;  // "-o", "--output"; one name without dashes for a positional

@@ -21,7 +21,7 @@
 namespace trainyard::cli {
 namespace {
 
-struct Options {
+struct PlanOptions {
   std::string spec;
   std::vector<std::string> sets;
   std::string layers;
@@ -32,10 +32,6 @@ struct Options {
   bool upload = false;
 };
 
-Error usage(std::string message) {
-  return make_error(ErrorCode::kInvalidArgument, "USAGE", std::move(message));
-}
-
 /// Rows of the layer table; 0 for all.
 Result<int64_t> read_layers(const std::string& text) {
   if (text.empty()) return PlanViewOptions().layers_max;
@@ -43,7 +39,7 @@ Result<int64_t> read_layers(const std::string& text) {
   int64_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (error != std::errc() || end != text.data() + text.size() || count < 4 || count > 1000000) {
-    return usage("--layers: " + quoted_value(text) + ", expected all or a number from 4 on");
+    return usage_error("--layers: " + quoted_value(text) + ", expected all or a number from 4 on");
   }
   return count;
 }
@@ -54,7 +50,8 @@ int64_t machine_bytes() {
 }
 
 /// As the server plans, but for the device: this machine's CPU, unless a GPU is asked for.
-Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const Options& options, PlanDump dump) {
+Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const PlanOptions& options,
+                              PlanDump dump) {
   ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "plan --local"));
   ASSIGN_OR_RETURN(const std::vector<std::string> devices,
                    pick_devices(spec.file.resources(), options.device));
@@ -138,23 +135,25 @@ v1::PlanJobRequest::Dump to_wire(PlanDump dump) {
   return v1::PlanJobRequest::DUMP_UNSPECIFIED;
 }
 
-Result<int> run(Session& session, const Options& options) {
+Result<int> run_plan(Session& session, const PlanOptions& options) {
   ASSIGN_OR_RETURN(const int64_t layers_max, read_layers(options.layers));
   PlanDump dump = PlanDump::kNone;
   if (!options.dump.empty()) {
     const std::optional<PlanDump> found = find_plan_dump(options.dump);
     if (!found) {
-      return usage("--dump: " + quoted_value(options.dump) + ", expected graph, program or memory");
+      return usage_error("--dump: " + quoted_value(options.dump) +
+                         ", expected graph, program or memory");
     }
     dump = *found;
   }
-  if (options.local && options.upload) return usage("--local and --upload exclude each other");
+  if (options.local && options.upload)
+    return usage_error("--local and --upload exclude each other");
   const TemporaryFolder scratch;
   ASSIGN_OR_RETURN(const client::SpecFile spec,
                    read_job_file(session, options.spec, options.sets, scratch.path()));
   const bool here = options.local || (spec.has_data() && !options.upload);
   if (!here && (!options.device.empty() || options.threads != 0)) {
-    return usage(
+    return usage_error(
         "--device and --threads are for a plan of this machine; set resources in the spec");
   }
   ASSIGN_OR_RETURN(const v1::JobPlan plan, here ? plan_here(spec, options, dump)
@@ -176,7 +175,7 @@ Result<int> run(Session& session, const Options& options) {
 }  // namespace
 
 Command plan_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<PlanOptions>();
   return {
       "plan",
       "Show what a job would become, without running it",
@@ -206,7 +205,7 @@ Command plan_command() {
         options.integer("--threads", "N", o->threads,
                         "planned here: CPU threads; default: the spec's, then all cores");
       },
-      [o](Session& session) { return run(session, *o); }};
+      [o](Session& session) { return run_plan(session, *o); }};
 }
 
 }  // namespace trainyard::cli

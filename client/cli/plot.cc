@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kDefaultRows = 14;
 
-struct Options {
+struct PlotOptions {
   std::vector<std::string> jobs;
   std::vector<std::string> metrics;
   double smoothing = 0;
@@ -29,13 +29,13 @@ std::string measure_of(const std::string& key) { return key.substr(key.rfind('/'
 
 using Histories = std::vector<std::pair<std::string, client::MetricHistory>>;  // by job
 
-bool is_wanted(const std::string& key, const Options& options) {
+bool is_wanted(const std::string& key, const PlotOptions& options) {
   return options.metrics.empty() || matches_any(options.metrics, key) ||
          matches_any(options.metrics, measure_of(key));
 }
 
 /// Measures to show: those that patterns name, or the loss and what validation tells.
-std::vector<std::string> chosen_measures(const Histories& jobs, const Options& options) {
+std::vector<std::string> chosen_measures(const Histories& jobs, const PlotOptions& options) {
   std::vector<std::string> measures;
   for (const auto& [name, history] : jobs) {
     for (const auto& [key, samples] : history.series()) {
@@ -49,7 +49,7 @@ std::vector<std::string> chosen_measures(const Histories& jobs, const Options& o
   return measures;
 }
 
-std::vector<Chart> make_charts(const Histories& jobs, const Options& options) {
+std::vector<Chart> make_charts(const Histories& jobs, const PlotOptions& options) {
   std::vector<Chart> charts;
   for (const std::string& measure : chosen_measures(jobs, options)) {
     Chart chart{measure, {}, options.logarithmic};
@@ -69,10 +69,8 @@ std::vector<Chart> make_charts(const Histories& jobs, const Options& options) {
   return charts;
 }
 
-Status check(const Options& options) {
-  const auto refuse = [](const std::string& message) {
-    return make_error(ErrorCode::kInvalidArgument, "USAGE", message);
-  };
+Status check(const PlotOptions& options) {
+  const auto refuse = [](const std::string& message) { return usage_error(message); };
   if (!(options.smoothing >= 0 && options.smoothing < 1)) {
     return refuse("--smooth: expected a number from 0, no smoothing, to below 1");
   }
@@ -94,7 +92,7 @@ Result<int> write_picture(Session& session, const std::string& file, const std::
   return static_cast<int>(client::kExitOk);
 }
 
-Result<int> run(Session& session, const Options& options) {
+Result<int> run_plot(Session& session, const PlotOptions& options) {
   if (Status s = check(options); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   const std::stop_token stop = session.interrupted();
@@ -139,7 +137,7 @@ Result<int> run(Session& session, const Options& options) {
 }  // namespace
 
 Command plot_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<PlotOptions>();
   return {"plot",
           "Draw the curves of one or several jobs",
           {"trainyard plot digits-1", "trainyard plot digits-1 digits-2 --metric loss --smooth 0.9",
@@ -158,7 +156,7 @@ Command plot_command() {
             options.integer("--rows", "N", o->rows,
                             "height of a chart in the terminal, default 14");
           },
-          [o](Session& session) { return run(session, *o); }};
+          [o](Session& session) { return run_plot(session, *o); }};
 }
 
 }  // namespace trainyard::cli

@@ -18,7 +18,7 @@
 namespace trainyard::cli {
 namespace {
 
-struct Options {
+struct PredictOptions {
   std::string model;
   std::string csv;
   std::string idx;
@@ -100,7 +100,7 @@ Result<bool> has_header(client::Client& server, const std::string& model, std::s
 
 Result<std::vector<v1::PredictRequest>> make_requests(client::Client& server,
                                                       const std::string& model,
-                                                      const Options& options) {
+                                                      const PredictOptions& options) {
   const bool text = !options.text.empty();
   const bool npy = !options.npy.empty();
   const bool jsonl = !options.jsonl.empty();
@@ -247,14 +247,14 @@ nlohmann::ordered_json with_files(const v1::PredictResponse& answer,
   return json;
 }
 
-Result<int> run(Session& session, const Options& options) {
+Result<int> run_predict(Session& session, const PredictOptions& options) {
   const int given = (options.csv.empty() ? 0 : 1) + (options.idx.empty() ? 0 : 1) +
                     (options.text.empty() ? 0 : 1) + (options.npy.empty() ? 0 : 1) +
                     (options.jsonl.empty() ? 0 : 1) + (options.images.empty() ? 0 : 1);
   if (given != 1) {
-    return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                      "give the rows by --csv FILE, --jsonl FILE, --idx FILE, --npy FILE or --text "
-                      "FILE, - is stdin, or by --images FILE...");
+    return usage_error(
+        "give the rows by --csv FILE, --jsonl FILE, --idx FILE, --npy FILE or --text "
+        "FILE, - is stdin, or by --images FILE...");
   }
   ASSIGN_OR_RETURN(const std::string model, session.full_name("models", options.model));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
@@ -300,7 +300,7 @@ Result<int> run(Session& session, const Options& options) {
 }  // namespace
 
 Command predict_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<PredictOptions>();
   return {"predict",
           "Predict raw rows with a trained model",
           {"trainyard predict digits-1 --csv rows.csv",
@@ -328,7 +328,7 @@ Command predict_command() {
             options.paths("--images", "FILE...", o->images,
                           "JPEG and PNG files, or folders of them; 3 MiB at most each");
           },
-          [o](Session& session) { return run(session, *o); }};
+          [o](Session& session) { return run_predict(session, *o); }};
 }
 
 }  // namespace trainyard::cli

@@ -13,14 +13,14 @@
 namespace trainyard::cli {
 namespace {
 
-struct Options {
+struct PreviewOptions {
   std::string spec;
   std::vector<std::string> sets;
   std::string out = "preview.png";
   SheetOptions sheet;
 };
 
-Result<int> run(Session& session, const Options& options) {
+Result<int> run_preview(Session& session, const PreviewOptions& options) {
   const TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const client::SpecFile spec,
                    read_job_file(session, options.spec, options.sets, temporary.path()));
@@ -72,7 +72,7 @@ Result<int> run(Session& session, const Options& options) {
 }  // namespace
 
 Command dataset_preview_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<PreviewOptions>();
   return {
       "dataset preview",
       "Look at a spec's images and their augmentation, as a PNG",
@@ -96,7 +96,7 @@ Command dataset_preview_command() {
                         "augmented versions of each; default 7");
         options.integer("--epoch", "E", o->sheet.epoch, "of the first version; default 0");
       },
-      [o](Session& session) { return run(session, *o); }};
+      [o](Session& session) { return run_preview(session, *o); }};
 }
 
 }  // namespace trainyard::cli

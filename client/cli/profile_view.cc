@@ -13,7 +13,7 @@
 namespace trainyard::cli {
 namespace {
 
-constexpr int kOtherColumns = 48;  // of the table of nodes, besides node and op
+constexpr int kBesideNames = 48;  // of the table of nodes, besides node and op
 constexpr int kCallsColumn = 7;
 
 std::string fixed(double value, int digits) {
@@ -21,7 +21,7 @@ std::string fixed(double value, int digits) {
   std::snprintf(text, sizeof text, "%.*f", digits, value);
   return text;
 }
-std::string percent(double share) { return fixed(share * 100, 1) + "%"; }
+std::string percent_of(double share) { return fixed(share * 100, 1) + "%"; }
 /// Nothing where there is nothing to tell: a copy has no FLOPs.
 std::string rate(double amount, double seconds) {
   return amount > 0 && seconds > 0 ? human_number(amount / seconds, true) : "";
@@ -82,7 +82,7 @@ class ProfileView {
     const StepProfile& p = profile_;
     const double samples = static_cast<double>(batch_size_) / p.step_s;
     const std::string waits = p.data_wait_s > 0.005 * p.step_s
-                                  ? "; waits " + percent(p.data_wait_s / p.step_s) + " for data"
+                                  ? "; waits " + percent_of(p.data_wait_s / p.step_s) + " for data"
                                   : "";
     std::string peak;
     const auto add = [&](double value, const std::string& what) {
@@ -109,7 +109,7 @@ class ProfileView {
   }
   std::vector<Cell> with_rates(std::vector<Cell> cells, const Sum& sum, Style style) const {
     for (const std::string& text :
-         {time(sum.seconds), percent(sum.seconds / total_.seconds), rate(sum.flops, sum.seconds),
+         {time(sum.seconds), percent_of(sum.seconds / total_.seconds), rate(sum.flops, sum.seconds),
           rate(sum.bytes, sum.seconds),
           sum.least_s > 0 && sum.seconds > 0 ? fixed(sum.least_s / sum.seconds * 100, 0) + "%"
                                              : ""}) {
@@ -137,7 +137,7 @@ class ProfileView {
     std::ranges::stable_sort(nodes,
                              [](const auto* a, const auto* b) { return a->seconds > b->seconds; });
     const int room =
-        std::max(28, options_.width - kOtherColumns - (calls_differ_ ? kCallsColumn : 0));
+        std::max(28, options_.width - kBesideNames - (calls_differ_ ? kCallsColumn : 0));
     const int op_width = std::clamp(room / 2, 14, 26), name_width = room - op_width;
     std::vector<Column> columns = {{"NODE"}, {"OP"}, {"DIR"}};
     if (calls_differ_) columns.push_back({"CALLS", true});

@@ -26,7 +26,7 @@ const double* find_metric(const ProgressState& state, const char* key) {
   return found == state.metrics.end() ? nullptr : &found->second;
 }
 
-std::string percent(double share) {
+std::string percent_done(double share) {
   return std::to_string(static_cast<int>(std::floor(share * 100 + 1e-9))) + "%";
 }
 
@@ -41,7 +41,7 @@ std::string fraction_text(double value) {
 std::vector<Segment> segments_of(const ProgressState& s) {
   const auto digits = [](int64_t value) { return static_cast<int>(std::to_string(value).size()); };
   std::vector<Segment> out;
-  out.push_back({0, percent(s.share()), 4});
+  out.push_back({0, percent_done(s.share()), 4});
   if (s.steps_total > 0) {
     out.push_back({3, "step " + std::to_string(s.step) + "/" + std::to_string(s.steps_total),
                    6 + 2 * digits(s.steps_total)});

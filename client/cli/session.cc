@@ -98,10 +98,9 @@ Result<std::unique_ptr<Session>> Session::open(const GlobalOptions& options,
   if (text.empty()) return session;
   const auto format = find_format(text);
   if (!format) {
-    return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                      "--output: " + quoted_value(text) +
-                          " is not known, expected table, wide, json, "
-                          "yaml, name or jsonl");
+    return usage_error("--output: " + quoted_value(text) +
+                       " is not known, expected table, wide, json, "
+                       "yaml, name or jsonl");
   }
   session->format_ = *format;
   return session;

@@ -12,7 +12,7 @@
 namespace trainyard::cli {
 namespace {
 
-struct Options {
+struct SubmitOptions {
   std::string spec;
   std::vector<std::string> sets;
   std::string request_id;
@@ -21,7 +21,7 @@ struct Options {
   bool dry_run = false;
 };
 
-Result<int> run(Session& session, const Options& options) {
+Result<int> run_submit(Session& session, const SubmitOptions& options) {
   // The file is read before the server is asked: a typing error needs no server.
   const TemporaryFolder scratch;
   ASSIGN_OR_RETURN(const client::SpecFile spec,
@@ -61,7 +61,7 @@ Result<int> run(Session& session, const Options& options) {
 }  // namespace
 
 Command submit_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<SubmitOptions>();
   return {
       "submit",
       "Submit a job",
@@ -83,7 +83,7 @@ Command submit_command() {
         options.text("--request-id", "UUID", o->request_id,
                      "submitting again with the same id is the same job");
       },
-      [o](Session& session) { return run(session, *o); },
+      [o](Session& session) { return run_submit(session, *o); },
       true};
 }
 

@@ -7,14 +7,14 @@
 
 namespace trainyard::cli {
 namespace {
-struct Options {
+struct WatchOptions {
   std::string name;
   int64_t after = 0;
 };
 }  // namespace
 
 Command watch_command() {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<WatchOptions>();
   return {"watch",
           "Show a job learn, from its beginning until it ends",
           {"trainyard watch digits-1", "trainyard watch digits-1 -o jsonl | jq .metrics"},

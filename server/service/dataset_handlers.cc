@@ -14,9 +14,7 @@
 namespace trainyard::server {
 namespace {
 
-constexpr const char* kTenant = "default";
 constexpr int kSourcesMax = 16;
-constexpr size_t kDefaultIdDigits = 16;
 constexpr size_t kServerPathBytesMax = 4096;
 
 Status check_sources(const v1::DatasetSpec& spec) {

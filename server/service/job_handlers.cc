@@ -11,8 +11,6 @@
 
 namespace trainyard::server {
 
-constexpr const char* kTenant = "default";
-
 JobHandlers::JobHandlers(ServiceContext& service)
     : service_(service), planner_(std::make_unique<JobPlanner>(service)) {}
 JobHandlers::~JobHandlers() = default;

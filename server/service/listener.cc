@@ -19,7 +19,6 @@
 namespace trainyard::server {
 namespace {
 
-constexpr int kMessageBytesMax = 4 << 20;
 constexpr int kWorkerMessageBytesMax = 8 << 20;  // a predict request or answer and its envelope
 constexpr int kMetadataBytesMax = 8 << 10;
 constexpr int kStreamsPerConnectionMax = 128;

@@ -18,6 +18,9 @@ class Service;
 
 namespace trainyard::server {
 
+/// A message may be that long, either way.
+inline constexpr int kMessageBytesMax = 4 << 20;
+
 /// A running server. Stops, waiting for its handlers, when destroyed.
 class Listener {
  public:

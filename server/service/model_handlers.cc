@@ -10,11 +10,9 @@
 
 namespace trainyard::server {
 namespace {
-constexpr const char* kTenant = "default";
 constexpr size_t kPredictBytesMax = 3 << 20;
 constexpr size_t kPromptBytesMax = 1 << 20;
 constexpr int64_t kTokensMax = 65536;
-constexpr size_t kDefaultIdDigits = 16;
 
 int64_t count_parameters(const std::vector<v1::WeightTensor>& tensors) {
   int64_t count = 0;

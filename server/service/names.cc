@@ -9,7 +9,6 @@
 namespace trainyard::server {
 namespace {
 
-constexpr std::string_view kTenant = "default";
 constexpr size_t kIdCharsMin = 4;
 constexpr size_t kIdCharsMax = 63;
 
@@ -133,7 +132,7 @@ Status check_parent(std::string_view parent) {
 }
 
 std::string full_name(Collection collection, std::string_view id) {
-  return "tenants/" + std::string(kTenant) + "/" + std::string(collection_name(collection)) + "/" +
+  return std::string("tenants/") + kTenant + "/" + std::string(collection_name(collection)) + "/" +
          std::string(id);
 }
 

@@ -6,6 +6,7 @@
 // so is safe as a file name, in a log and in SQL.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,11 @@
 #include "src/base/result.h"
 
 namespace trainyard::server {
+
+/// Whose everything is, as long as there is one.
+inline constexpr const char* kTenant = "default";
+/// Hexadecimal digits of the content in an id that nobody chose: d-2c26b46b68ffc68f.
+inline constexpr size_t kDefaultIdDigits = 16;
 
 enum class Collection { kJobs, kDatasets, kModels, kUploads };
 

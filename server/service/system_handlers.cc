@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
+#include "server/service/listener.h"
 #include "server/store/job_state.h"
 
 namespace trainyard::server {
-
-constexpr int64_t kMessageBytesMax = 4 << 20;
 
 Result<v1::ServerInfo> SystemHandlers::get_server_info(const v1::GetServerInfoRequest&) const {
   ASSIGN_OR_RETURN(const JobCounts counts, service_.store.jobs().count());

@@ -16,8 +16,6 @@
 namespace trainyard::server {
 namespace {
 
-constexpr const char* kTenant = "default";
-
 /// Says what failed without the server's path in it.
 Error storage_error(const char* what, int err) {
   const bool full = err == ENOSPC || err == EDQUOT || err == EFBIG;

@@ -11,10 +11,6 @@
 namespace trainyard::server {
 namespace {
 
-constexpr int kRunningMax = 1;
-constexpr int kWaitingMax = 64;  // GPUs of one machine
-constexpr int64_t kTimeMaxMs = 300'000;
-
 std::string text_at(const v1::Outcome& outcome, const char* key) {
   const auto it = outcome.metadata().find(key);
   return it == outcome.metadata().end() ? "" : it->second;
@@ -32,11 +28,15 @@ int64_t overhead_of(const v1::Outcome& outcome) {
 }  // namespace
 
 DeviceCheckRunner::DeviceCheckRunner(Supervisor& supervisor, StatePaths paths)
-    : errands_(supervisor, {std::move(paths), "check", kRunningMax, kWaitingMax, kTimeMaxMs,
-                            make_error(ErrorCode::kResourceExhausted, "CHECK_BUSY",
-                                       "too many devices wait for their check"),
-                            make_error(ErrorCode::kDeadlineExceeded, "CHECK_TIMEOUT",
-                                       "its check took more than five minutes")}) {}
+    : errands_(supervisor, {.paths = std::move(paths),
+                            .kind = "check",
+                            .running_max = 1,
+                            .waiting_max = 64,  // GPUs of one machine
+                            .time_max_ms = 300'000,
+                            .busy = make_error(ErrorCode::kResourceExhausted, "CHECK_BUSY",
+                                               "too many devices wait for their check"),
+                            .late = make_error(ErrorCode::kDeadlineExceeded, "CHECK_TIMEOUT",
+                                               "its check took more than five minutes")}) {}
 
 void DeviceCheckRunner::run(const Device& device, int threads, CheckedInventory::Done done) {
   v1::Assignment assignment;

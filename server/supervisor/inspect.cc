@@ -5,21 +5,18 @@
 #include "proto/convert/run.h"
 
 namespace trainyard::server {
-namespace {
-
-constexpr int kRunningMax = 1;
-constexpr int kWaitingMax = 32;
-constexpr int64_t kTimeMaxMs = 20'000;
-
-}  // namespace
-
 InspectRunner::InspectRunner(Supervisor& supervisor, StatePaths paths)
     : paths_(paths),
-      errands_(supervisor, {std::move(paths), "inspect", kRunningMax, kWaitingMax, kTimeMaxMs,
-                            make_error(ErrorCode::kResourceExhausted, "INSPECT_BUSY",
-                                       "too many files wait to be read; call again in a moment"),
-                            make_error(ErrorCode::kDeadlineExceeded, "INSPECT_TIMEOUT",
-                                       "reading the file's header took too long")}) {}
+      errands_(supervisor,
+               {.paths = std::move(paths),
+                .kind = "inspect",
+                .running_max = 1,
+                .waiting_max = 32,
+                .time_max_ms = 20'000,
+                .busy = make_error(ErrorCode::kResourceExhausted, "INSPECT_BUSY",
+                                   "too many files wait to be read; call again in a moment"),
+                .late = make_error(ErrorCode::kDeadlineExceeded, "INSPECT_TIMEOUT",
+                                   "reading the file's header took too long")}) {}
 
 void InspectRunner::run(const std::string& sha256, Done<std::vector<v1::WeightTensor>> done) {
   v1::Assignment assignment;

@@ -3,20 +3,16 @@
 #include <utility>
 
 namespace trainyard::server {
-namespace {
-
-constexpr int kRunningMax = 1;  // it prepares on the cores that jobs compute on
-constexpr int kWaitingMax = 32;
-constexpr int64_t kTimeMaxMs = 20'000;
-
-}  // namespace
-
 MeasureRunner::MeasureRunner(Supervisor& supervisor, StatePaths paths)
-    : errands_(supervisor, {std::move(paths), "measure", kRunningMax, kWaitingMax, kTimeMaxMs,
-                            make_error(ErrorCode::kResourceExhausted, "PLAN_BUSY",
-                                       "too many plans wait; call again in a moment"),
-                            make_error(ErrorCode::kDeadlineExceeded, "PLAN_TIMEOUT",
-                                       "preparing the kernels took too long")}) {}
+    : errands_(supervisor, {.paths = std::move(paths),
+                            .kind = "measure",
+                            .running_max = 1,  // it prepares on the cores that jobs compute on
+                            .waiting_max = 32,
+                            .time_max_ms = 20'000,
+                            .busy = make_error(ErrorCode::kResourceExhausted, "PLAN_BUSY",
+                                               "too many plans wait; call again in a moment"),
+                            .late = make_error(ErrorCode::kDeadlineExceeded, "PLAN_TIMEOUT",
+                                               "preparing the kernels took too long")}) {}
 
 void MeasureRunner::run(v1::MeasureTask task, const std::string& gpu_uuid, Done<int64_t> done) {
   v1::Assignment assignment;

@@ -6,22 +6,19 @@
 #include "src/base/sha256.h"
 
 namespace trainyard::server {
-namespace {
-
-constexpr int kRunningMax = 1;
-constexpr int kWaitingMax = 32;
-constexpr int64_t kTimeMaxMs = 3600'000;
-
-}  // namespace
-
 SourceDigestRunner::SourceDigestRunner(Supervisor& supervisor, StatePaths paths,
                                        std::vector<std::filesystem::path> allowed_roots)
     : allowed_roots_(std::move(allowed_roots)),
-      errands_(supervisor, {std::move(paths), "digest", kRunningMax, kWaitingMax, kTimeMaxMs,
-                            make_error(ErrorCode::kResourceExhausted, "DIGEST_BUSY",
-                                       "too many datasets wait to be read; call again later"),
-                            make_error(ErrorCode::kDeadlineExceeded, "DIGEST_TIMEOUT",
-                                       "reading the server's files took more than an hour")}) {}
+      errands_(supervisor,
+               {.paths = std::move(paths),
+                .kind = "digest",
+                .running_max = 1,
+                .waiting_max = 32,
+                .time_max_ms = 3600'000,
+                .busy = make_error(ErrorCode::kResourceExhausted, "DIGEST_BUSY",
+                                   "too many datasets wait to be read; call again later"),
+                .late = make_error(ErrorCode::kDeadlineExceeded, "DIGEST_TIMEOUT",
+                                   "reading the server's files took more than an hour")}) {}
 
 void SourceDigestRunner::run(const v1::DatasetSpec& spec, Done<std::vector<std::string>> done) {
   v1::Assignment assignment;

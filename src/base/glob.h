@@ -1,11 +1,15 @@
 // src/base/glob.h: name patterns as in a shell: * is any run of characters, ? any one character.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace trainyard {
+
+/// Characters of a pattern that a spec may give.
+inline constexpr size_t kPatternLengthMax = 256;
 
 /// True if the whole of `text` matches. Time is at most the product of the lengths.
 bool glob_match(std::string_view pattern, std::string_view text);

@@ -27,6 +27,9 @@ std::optional<size_t> find_invalid_utf8(std::string_view text);
 char32_t take_code_point(std::string_view& text);
 void append_utf8(std::string& text, char32_t code_point);
 
+/// Six significant digits, as printf's %g: 0.001, 1e-05.
+std::string short_number(double value);
+
 /// 1536 -> "1.5 KiB". Three significant digits, binary units.
 std::string human_bytes(int64_t bytes);
 

@@ -9,7 +9,7 @@
 namespace trainyard {
 namespace {
 
-constexpr const char* kReason = "EVALUATE_MISMATCH";
+constexpr const char* kMismatch = "EVALUATE_MISMATCH";
 
 const char* kind_text(const DatasetSchema& schema) {
   if (schema.stream()) return "one text";
@@ -65,7 +65,7 @@ void check_columns(const DatasetSchema& model, const DatasetSchema& data, Violat
     if (place_among(data, column.kind, column.name) >= 0) continue;
     const bool there = std::ranges::any_of(
         data.columns, [&](const ColumnSchema& c) { return c.name == column.name; });
-    problems.add(kReason, "dataset",
+    problems.add(kMismatch, "dataset",
                  (there ? "its column " : "lacks the column ") + quoted_value(column.name) +
                      (there ? " is not " : ", which is ") + name_of_kind(column.kind) +
                      (there ? ", as the model's is" : ""));
@@ -76,7 +76,7 @@ void check_target(const DatasetSchema& model, const DatasetSchema& data, const P
                   Violations& problems) {
   if (model.target.kind != data.target.kind) {
     const bool classes = model.target.kind == TargetSchema::Kind::kClass;
-    problems.add(kReason, "dataset",
+    problems.add(kMismatch, "dataset",
                  classes ? "its target is a number; the model's are classes"
                          : "its target are classes; the model's is a number");
     return;
@@ -88,7 +88,7 @@ void check_target(const DatasetSchema& model, const DatasetSchema& data, const P
     const auto i = static_cast<size_t>(label);
     if (codes[i] >= 0 || told[i]) continue;
     told[i] = true;
-    problems.add(kReason, "dataset",
+    problems.add(kMismatch, "dataset",
                  "has rows of the class " + quoted_value(data.target.classes[i]) +
                      ", which the model does not know");
   }
@@ -97,25 +97,25 @@ void check_target(const DatasetSchema& model, const DatasetSchema& data, const P
 Status check(const DatasetSchema& model, const DatasetSchema& data, const Partition& rows) {
   Violations problems;
   if (model.kind != data.kind || model.stream() != data.stream()) {
-    problems.add(kReason, "dataset",
+    problems.add(kMismatch, "dataset",
                  std::string("holds ") + kind_text(data) + "; the model reads " + kind_text(model));
     return problems.to_error();
   }
   if (model.kind == DatasetSchema::Kind::kImage &&
       (model.image != data.image || model.image_dtype != data.image_dtype)) {
-    problems.add(kReason, "dataset",
+    problems.add(kMismatch, "dataset",
                  "its images are " + data.image.to_string() + " of " +
                      std::string(name_of(data.image_dtype)) + "; the model reads " +
                      model.image.to_string() + " of " + std::string(name_of(model.image_dtype)));
   }
   if (model.kind == DatasetSchema::Kind::kText) {
     if (model.text.tokenizer != data.text.tokenizer) {
-      problems.add(kReason, "dataset",
+      problems.add(kMismatch, "dataset",
                    "its tokenizer is " + std::string(name_of(data.text.tokenizer)) +
                        "; the model's is " + std::string(name_of(model.text.tokenizer)));
     }
     if (model.text.max_length != data.text.max_length) {
-      problems.add(kReason, "dataset",
+      problems.add(kMismatch, "dataset",
                    "its rows have " + std::to_string(data.text.max_length) +
                        " tokens; the model reads " + std::to_string(model.text.max_length));
     }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kPixels = 3 * 32 * 32;
 constexpr size_t kNamesBytesMax = size_t{1} << 20;
-constexpr const char* kWhat = "data";
+constexpr const char* kCifarData = "data";
 
 struct CifarKind {
   int64_t classes;
@@ -94,7 +94,7 @@ Result<std::vector<std::string>> read_names(const std::string& text, int64_t cou
 }  // namespace
 
 Result<TypedDataset> read_cifar_dataset(const std::filesystem::path& data) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<FileTree> tree, open_file_tree(data, kWhat));
+  ASSIGN_OR_RETURN(const std::unique_ptr<FileTree> tree, open_file_tree(data, kCifarData));
   // Batches by name, so that the order of an archive does not matter.
   std::map<std::string, TypedRows> train;
   TypedDataset result;
@@ -104,7 +104,7 @@ Result<TypedDataset> read_cifar_dataset(const std::filesystem::path& data) {
   for (;;) {
     ASSIGN_OR_RETURN(const bool more, tree->next());
     if (!more) break;
-    const std::string place = place_in_tree(kWhat, tree->path());
+    const std::string place = place_in_tree(kCifarData, tree->path());
     const std::string name = tree->path().substr(tree->path().rfind('/') + 1);
     if (name == kCifar10.names_file || name == kCifar100.names_file) {
       ASSIGN_OR_RETURN(names[name], read_tree_file(*tree, kNamesBytesMax, place));
@@ -123,7 +123,7 @@ Result<TypedDataset> read_cifar_dataset(const std::filesystem::path& data) {
     if (Status s = read_records(*tree, *kind, place, rows); !s.ok()) return std::move(s).error();
   }
   if (train.empty()) {
-    return dataset_error(kWhat,
+    return dataset_error(kCifarData,
                          "there are no data_batch_*.bin (CIFAR-10) and no train.bin "
                          "(CIFAR-100); is it the binary version?");
   }
@@ -141,8 +141,9 @@ Result<TypedDataset> read_cifar_dataset(const std::filesystem::path& data) {
   schema.target.name = "class";
   const auto given = names.find(kind->names_file);
   if (given != names.end()) {
-    ASSIGN_OR_RETURN(schema.target.classes, read_names(given->second, kind->classes,
-                                                       place_in_tree(kWhat, kind->names_file)));
+    ASSIGN_OR_RETURN(
+        schema.target.classes,
+        read_names(given->second, kind->classes, place_in_tree(kCifarData, kind->names_file)));
   } else {
     for (int64_t i = 0; i < kind->classes; ++i) schema.target.classes.push_back(std::to_string(i));
   }
@@ -151,7 +152,7 @@ Result<TypedDataset> read_cifar_dataset(const std::filesystem::path& data) {
   }
   schema.train_rows = result.train.rows;
   schema.test_rows = result.test.rows;
-  if (schema.train_rows == 0) return dataset_error(kWhat, "there are no images to train");
+  if (schema.train_rows == 0) return dataset_error(kCifarData, "there are no images to train");
   return result;
 }
 

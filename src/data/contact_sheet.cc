@@ -7,6 +7,7 @@
 #include <span>
 
 #include "src/base/check.h"
+#include "src/base/text.h"
 #include "src/data/typed_rows.h"
 
 namespace trainyard {
@@ -38,9 +39,7 @@ std::string label_of(const DatasetSchema& schema, const Partition& rows, int64_t
     return schema.target.classes[static_cast<size_t>(rows.target_class[at])];
   }
   if (rows.target_numeric.empty()) return "";
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", static_cast<double>(rows.target_numeric[at]));
-  return text;
+  return short_number(static_cast<double>(rows.target_numeric[at]));
 }
 
 /// Where images stand on a sheet, and how they get there.

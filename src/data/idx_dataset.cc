@@ -9,15 +9,15 @@
 namespace trainyard {
 namespace {
 
-struct Part {
+struct IdxPart {
   Shape image;
   DType dtype = DType::kU8;
 };
 
 /// Images and labels of one partition into `rows`.
-Result<Part> read_part(const std::filesystem::path& images_path,
-                       const std::filesystem::path& labels_path, const std::string& prefix,
-                       TypedRows& rows) {
+Result<IdxPart> read_part(const std::filesystem::path& images_path,
+                          const std::filesystem::path& labels_path, const std::string& prefix,
+                          TypedRows& rows) {
   const std::string images_what = prefix + "_images";
   const std::string labels_what = prefix + "_labels";
   // Labels first: they are small, and a mismatch is then found before the images are kept.
@@ -41,7 +41,7 @@ Result<Part> read_part(const std::filesystem::path& images_path,
   if (images.dtype == DType::kU8) {
     rows.image_sums = sum_images(rows.image_u8, rows.rows, images.image);
   }
-  return Part{images.image, images.dtype};
+  return IdxPart{images.image, images.dtype};
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ Result<TypedDataset> read_idx_dataset(const IdxPaths& paths) {
   TypedDataset result;
   DatasetSchema& schema = result.schema;
   schema.kind = DatasetSchema::Kind::kImage;
-  ASSIGN_OR_RETURN(const Part train,
+  ASSIGN_OR_RETURN(const IdxPart train,
                    read_part(paths.train_images, paths.train_labels, "train", result.train));
   schema.image = train.image;
   schema.image_dtype = train.dtype;
@@ -67,7 +67,7 @@ Result<TypedDataset> read_idx_dataset(const IdxPaths& paths) {
   }
   if (paths.test_images.empty()) return result;
 
-  ASSIGN_OR_RETURN(const Part test,
+  ASSIGN_OR_RETURN(const IdxPart test,
                    read_part(paths.test_images, paths.test_labels, "test", result.test));
   if (test.image != train.image || test.dtype != train.dtype) {
     return dataset_error("test_images", std::string(name_of(test.dtype)) + " images of " +

@@ -11,7 +11,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kNames = {"none", "stretch", "crop", "pad"};
 
 /// A part of the image, in pixels; its edges may lie within one.
-struct Box {
+struct Window {
   double top = 0, left = 0, height = 0, width = 0;
 };
 
@@ -43,7 +43,7 @@ std::vector<Tap> taps_of(double begin, double length, int64_t source, int64_t ta
 }
 
 /// Interleaved [height, width, C] bytes of a box of the image.
-ImagePixels resample(const ImagePixels& in, const Box& box, int64_t height, int64_t width) {
+ImagePixels resample(const ImagePixels& in, const Window& box, int64_t height, int64_t width) {
   const int64_t channels = in.channels;
   const std::vector<Tap> columns = taps_of(box.left, box.width, in.width, width);
   const std::vector<Tap> rows = taps_of(box.top, box.height, in.height, height);
@@ -98,11 +98,11 @@ void copy_planes(const ImagePixels& pixels, const Shape& image, int64_t top, int
 }
 
 /// The largest box in the middle with the target's shape.
-Box middle_box(const ImagePixels& in, int64_t height, int64_t width) {
+Window middle_box(const ImagePixels& in, int64_t height, int64_t width) {
   const auto h = static_cast<double>(in.height);
   const auto w = static_cast<double>(in.width);
   const double ratio = static_cast<double>(width) / static_cast<double>(height);
-  Box box{0, 0, h, w};
+  Window box{0, 0, h, w};
   if (w / h >= ratio) {
     box.width = h * ratio;
     box.left = (w - box.width) / 2;
@@ -135,7 +135,7 @@ void place_image(const ImagePixels& in, const Shape& image, ResizeMode mode,
                   "room for the image");
   if (in.height == height && in.width == width) return copy_planes(in, image, 0, 0, out);
   TRAINYARD_CHECK(mode != ResizeMode::kNone, "an image of the size that is asked for");
-  const Box whole{0, 0, static_cast<double>(in.height), static_cast<double>(in.width)};
+  const Window whole{0, 0, static_cast<double>(in.height), static_cast<double>(in.width)};
   if (mode == ResizeMode::kStretch) {
     return copy_planes(resample(in, whole, height, width), image, 0, 0, out);
   }

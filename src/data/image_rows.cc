@@ -9,23 +9,23 @@
 namespace trainyard {
 namespace {
 
-constexpr const char* kWhat = "images";
+constexpr const char* kImages = "images";
 
 /// Refuses models that image files cannot be rows of.
 Status check_model(const DatasetSchema& schema) {
   if (schema.kind != DatasetSchema::Kind::kImage) {
-    return dataset_error(kWhat, std::string("the model was trained on ") +
-                                    (schema.kind == DatasetSchema::Kind::kText
-                                         ? "text, expected CSV or lines of text"
-                                         : "columns, expected CSV"));
+    return dataset_error(kImages, std::string("the model was trained on ") +
+                                      (schema.kind == DatasetSchema::Kind::kText
+                                           ? "text, expected CSV or lines of text"
+                                           : "columns, expected CSV"));
   }
   if (schema.image_dtype != DType::kU8) {
-    return dataset_error(kWhat, "the model was trained on images of floats, expected IDX or CSV");
+    return dataset_error(kImages, "the model was trained on images of floats, expected IDX or CSV");
   }
   if (schema.image[0] != 1 && schema.image[0] != 3) {
-    return dataset_error(kWhat, "the model was trained on images of " +
-                                    std::to_string(schema.image[0]) +
-                                    " channels, and image files have 1 or 3");
+    return dataset_error(kImages, "the model was trained on images of " +
+                                      std::to_string(schema.image[0]) +
+                                      " channels, and image files have 1 or 3");
   }
   return {};
 }
@@ -35,17 +35,17 @@ Status check_model(const DatasetSchema& schema) {
 Result<RawRows> parse_raw_images(const DatasetSchema& schema, std::span<const RawImage> images) {
   if (Status s = check_model(schema); !s.ok()) return std::move(s).error();
   const Shape& shape = schema.image;
-  if (images.empty()) return dataset_error(kWhat, "there are none");
+  if (images.empty()) return dataset_error(kImages, "there are none");
   if (std::ssize(images) > static_cast<int64_t>(kRawBytesMax) / shape.elements()) {
-    return dataset_error(kWhat, std::to_string(images.size()) + " images of " + shape.to_string() +
-                                    " are more than " + human_bytes(int64_t{kRawBytesMax}) +
-                                    "; send fewer");
+    return dataset_error(kImages, std::to_string(images.size()) + " images of " +
+                                      shape.to_string() + " are more than " +
+                                      human_bytes(int64_t{kRawBytesMax}) + "; send fewer");
   }
   RawRows rows;
   Problems problems;
   for (const RawImage& image : images) {
     if (problems.full()) break;
-    const std::string place = std::string(kWhat) + ": " + quoted_value(image.name);
+    const std::string place = std::string(kImages) + ": " + quoted_value(image.name);
     const Result<ImagePixels> pixels = decode_image(image.bytes, shape[0], place);
     if (!pixels.ok()) {
       problems.add(pixels.error());

@@ -130,7 +130,7 @@ struct Work {
   size_t image;
   std::string bytes;
 };
-using Batch = std::vector<Work>;
+using WorkBatch = std::vector<Work>;
 
 /// Threads that take batches until finish().
 class DecodeTeam {
@@ -142,7 +142,7 @@ class DecodeTeam {
   ~DecodeTeam() { close(); }
 
   /// Waits while too many batches wait. False once a thread has failed.
-  bool push(Batch batch) {
+  bool push(WorkBatch batch) {
     std::unique_lock lock(mu_);
     changed_.wait(lock, [&] { return waiting_.size() < kBatchesWaitingMax || fault_; });
     if (fault_) return false;
@@ -167,7 +167,7 @@ class DecodeTeam {
   }
   void run() noexcept {
     for (;;) {
-      Batch batch;
+      WorkBatch batch;
       {
         std::unique_lock lock(mu_);
         changed_.wait(lock, [&] { return !waiting_.empty() || closed_ || fault_; });
@@ -190,9 +190,9 @@ class DecodeTeam {
   const std::function<void(Work&)> work_;
   std::mutex mu_;
   std::condition_variable changed_;
-  std::deque<Batch> waiting_;  // GUARDED_BY(mu_), at most kBatchesWaitingMax
-  bool closed_ = false;        // GUARDED_BY(mu_)
-  std::exception_ptr fault_;   // GUARDED_BY(mu_)
+  std::deque<WorkBatch> waiting_;  // GUARDED_BY(mu_), at most kBatchesWaitingMax
+  bool closed_ = false;            // GUARDED_BY(mu_)
+  std::exception_ptr fault_;       // GUARDED_BY(mu_)
   std::vector<std::jthread> threads_;
 };
 
@@ -221,7 +221,7 @@ class DecodedImages final : public ImageStream {
   Status send(size_t l, DecodeTeam& team) {
     ImageListing& listing = listings_[l];
     if (Status s = listing.tree->rewind(); !s.ok()) return s;
-    Batch batch;
+    WorkBatch batch;
     size_t bytes = 0;
     size_t i = 0;
     for (;;) {

@@ -8,12 +8,12 @@
 #include "src/base/text.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
+#include "src/data/text_files.h"
 
 namespace trainyard {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{1} << 20;
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+constexpr size_t kReadBytes = size_t{1} << 20;
 
 std::string line_place(const std::string& what, int64_t line) {
   return what + ": line " + std::to_string(line);
@@ -82,7 +82,7 @@ class MemberHandler final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 LineReader::LineReader(ByteSource& source, std::string what)
-    : source_(source), what_(std::move(what)), buffer_(kBufferBytes) {}
+    : source_(source), what_(std::move(what)), buffer_(kReadBytes) {}
 
 Result<bool> LineReader::next(std::string_view& line) {
   size_t searched = begin_;

@@ -11,9 +11,9 @@ namespace trainyard {
 namespace {
 
 /// Numbers of one stream and step, one after the other.
-class Draws {
+class MixDraws {
  public:
-  Draws(uint64_t seed, uint32_t stream, uint64_t step, uint64_t& next)
+  MixDraws(uint64_t seed, uint32_t stream, uint64_t step, uint64_t& next)
       : seed_(seed), stream_(stream), step_(step), next_(next) {}
 
   /// In (0, 1).
@@ -35,7 +35,7 @@ class Draws {
 };
 
 /// The logarithm of a draw from Gamma(alpha, 1).
-double draw_log_gamma(double alpha, Draws& draws) {
+double draw_log_gamma(double alpha, MixDraws& draws) {
   if (alpha < 1) {
     const double factor = std::log(draws.uniform()) / alpha;
     return factor + draw_log_gamma(alpha + 1, draws);
@@ -52,7 +52,7 @@ double draw_log_gamma(double alpha, Draws& draws) {
 }  // namespace
 
 double draw_beta(double alpha, uint64_t seed, uint32_t stream, uint64_t step, uint64_t& next) {
-  Draws draws(seed, stream, step, next);
+  MixDraws draws(seed, stream, step, next);
   const double first = draw_log_gamma(alpha, draws);
   const double second = draw_log_gamma(alpha, draws);
   return 1 / (1 + std::exp(second - first));
@@ -77,7 +77,7 @@ MixDraw Mixer::draw(uint64_t seed, int64_t step) const {
   constexpr uint32_t kStream = stream_of("mix");
   const auto at = static_cast<uint64_t>(step);
   uint64_t next = 0;
-  Draws draws(seed, kStream, at, next);
+  MixDraws draws(seed, kStream, at, next);
   const int64_t which = draws.below(std::ssize(list_));
   const Mixing& mixing = list_[static_cast<size_t>(which)];
   const double alpha = std::visit([](const auto& m) { return m.alpha; }, mixing);

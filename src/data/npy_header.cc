@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kRankMax = 32;  // NumPy's own bound, too
 constexpr int64_t kTextBytesMax = 65536;
 
-std::optional<int64_t> whole_number(std::string_view digits) {
+std::optional<int64_t> dimension_of(std::string_view digits) {
   int64_t value = 0;
   const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (digits.empty() || error != std::errc() || stop != digits.data() + digits.size() ||
@@ -55,7 +55,7 @@ Result<ArrayType> parse_type(std::string_view descr, const std::string& what) {
   }
   const char code = rest.empty() ? '\0' : rest[0];
   if (const char* name = refused_kind(code)) return refuse(std::string(" (") + name + ")");
-  const std::optional<int64_t> size = whole_number(rest.substr(std::min<size_t>(1, rest.size())));
+  const std::optional<int64_t> size = dimension_of(rest.substr(std::min<size_t>(1, rest.size())));
   if (!size) return refuse("");
   const bool power = *size == 1 || *size == 2 || *size == 4 || *size == 8;
   type.bytes = *size;
@@ -172,7 +172,7 @@ class Parser {
     while (!take(')')) {
       skip_blanks();
       const size_t digits = std::min(rest_.find_first_not_of("0123456789"), rest_.size());
-      const std::optional<int64_t> size = whole_number(rest_.substr(0, digits));
+      const std::optional<int64_t> size = dimension_of(rest_.substr(0, digits));
       if (!size || dims.size() == kRankMax) return std::nullopt;
       dims.push_back(*size);
       rest_.remove_prefix(digits);

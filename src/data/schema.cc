@@ -14,7 +14,7 @@
 namespace trainyard {
 namespace {
 
-constexpr const char* kReason = "DATASET_INVALID";
+constexpr const char* kSchemaInvalid = "DATASET_INVALID";
 
 std::optional<std::string> first_duplicate(const std::vector<std::string>& names) {
   std::set<std::string_view> seen;
@@ -25,7 +25,7 @@ std::optional<std::string> first_duplicate(const std::vector<std::string>& names
 }
 
 Result<ColumnSchema> column_from_json(const nlohmann::json& json) {
-  JsonFields fields(json, "schema: columns", kReason);
+  JsonFields fields(json, "schema: columns", kSchemaInvalid);
   ColumnSchema column;
   column.name = fields.text("name");
   column.missing_count = fields.integer("missing_count", 0, kRowsMax);
@@ -52,7 +52,7 @@ Result<ColumnSchema> column_from_json(const nlohmann::json& json) {
 }
 
 Result<TargetSchema> target_from_json(const nlohmann::json& json) {
-  JsonFields fields(json, "schema: target", kReason);
+  JsonFields fields(json, "schema: target", kSchemaInvalid);
   TargetSchema target;
   target.name = fields.text("name");
   const std::string kind = fields.text("kind");
@@ -81,7 +81,7 @@ bool is_piece(TokenizerKind kind, std::string_view piece) {
 }
 
 Result<TextSchema> text_from_json(const nlohmann::json& json) {
-  JsonFields fields(json, "schema: text", kReason);
+  JsonFields fields(json, "schema: text", kSchemaInvalid);
   TextSchema text;
   const std::optional<TokenizerKind> kind = find_tokenizer(fields.text("tokenizer"));
   if (kind) {
@@ -94,10 +94,10 @@ Result<TextSchema> text_from_json(const nlohmann::json& json) {
     std::optional<std::string> model = base64_decode(fields.text("model"));
     if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
     if (!model)
-      return make_error(ErrorCode::kInvalidArgument, kReason,
+      return make_error(ErrorCode::kInvalidArgument, kSchemaInvalid,
                         "schema: text: model: expected base64");
     if (Status s = set_subword_model(*std::move(model), text); !s.ok()) {
-      return make_error(ErrorCode::kInvalidArgument, kReason,
+      return make_error(ErrorCode::kInvalidArgument, kSchemaInvalid,
                         "schema: text: model: " + s.error().message);
     }
     return text;
@@ -250,8 +250,8 @@ std::string DatasetSchema::to_json() const {
 }
 
 Result<DatasetSchema> DatasetSchema::from_json(std::string_view text) {
-  ASSIGN_OR_RETURN(const nlohmann::json json, parse_json(text, "schema", kReason));
-  JsonFields fields(json, "schema", kReason);
+  ASSIGN_OR_RETURN(const nlohmann::json json, parse_json(text, "schema", kSchemaInvalid));
+  JsonFields fields(json, "schema", kSchemaInvalid);
   DatasetSchema schema;
   const std::string kind = fields.text("kind");
   if (kind == "image") {
@@ -302,7 +302,7 @@ Result<DatasetSchema> DatasetSchema::from_json(std::string_view text) {
   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
 
   const auto refuse = [](const std::string& message) {
-    return make_error(ErrorCode::kInvalidArgument, kReason, "schema: " + message);
+    return make_error(ErrorCode::kInvalidArgument, kSchemaInvalid, "schema: " + message);
   };
   if (schema.kind == Kind::kImage && !schema.columns.empty()) {
     return refuse("an image has no columns");

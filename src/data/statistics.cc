@@ -11,7 +11,7 @@
 namespace trainyard {
 namespace {
 
-constexpr const char* kReason = "DATASET_INVALID";
+constexpr const char* kStatisticsInvalid = "DATASET_INVALID";
 
 /// Of the numbers that `visit` hands to its argument, always in the same order; none of none. Two
 /// passes: a one-pass variance loses its digits for large means.
@@ -112,7 +112,7 @@ nlohmann::json numbers_to_json(const std::optional<NumberStatistics>& s) {
 
 Result<std::optional<NumberStatistics>> numbers_from_json(const nlohmann::json& json) {
   if (json.is_null()) return std::optional<NumberStatistics>();
-  JsonFields fields(json, "schema: statistics", kReason);
+  JsonFields fields(json, "schema: statistics", kStatisticsInvalid);
   NumberStatistics s{fields.number("min"), fields.number("max"), fields.number("mean"),
                      fields.number("std")};
   if (Status status = fields.finish(); !status.ok()) return std::move(status).error();
@@ -120,7 +120,7 @@ Result<std::optional<NumberStatistics>> numbers_from_json(const nlohmann::json& 
 }
 
 Error mismatch() {
-  return make_error(ErrorCode::kInvalidArgument, kReason,
+  return make_error(ErrorCode::kInvalidArgument, kStatisticsInvalid,
                     "schema: the statistics are those of another schema");
 }
 
@@ -182,7 +182,7 @@ nlohmann::json statistics_to_json(const DatasetStatistics& s) {
 
 Result<DatasetStatistics> statistics_from_json(const nlohmann::json& json,
                                                const DatasetSchema& schema) {
-  JsonFields fields(json, "schema: statistics", kReason);
+  JsonFields fields(json, "schema: statistics", kStatisticsInvalid);
   DatasetStatistics s;
   for (const nlohmann::json& column : fields.child("numeric")) {
     ASSIGN_OR_RETURN(s.numeric.emplace_back(), numbers_from_json(column));

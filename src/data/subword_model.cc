@@ -231,7 +231,7 @@ class SubwordTokenizer final : public Tokenizer {
 
   /// Neighbours that together are a piece are joined, the best scored first, ties from the left.
   void cut_by_merges(std::string_view stretch, Writer& writer) const {
-    struct Part {
+    struct Segment {
       int32_t before, after;  // -1: none
       std::string_view text;  // empty: joined to the one before
     };
@@ -243,9 +243,9 @@ class SubwordTokenizer final : public Tokenizer {
     const auto worse = [](const Join& a, const Join& b) {
       return a.score != b.score ? a.score < b.score : a.left > b.left;
     };
-    std::vector<Part> parts;
+    std::vector<Segment> parts;
     std::priority_queue<Join, std::vector<Join>, decltype(worse)> joins(worse);
-    const auto part = [&](int32_t i) -> Part& { return parts[static_cast<size_t>(i)]; };
+    const auto part = [&](int32_t i) -> Segment& { return parts[static_cast<size_t>(i)]; };
     const auto propose = [&](int32_t left, int32_t right) {
       if (left < 0 || right < 0) return;
       const std::string_view whole(part(left).text.data(),
@@ -265,8 +265,8 @@ class SubwordTokenizer final : public Tokenizer {
     while (!joins.empty()) {
       const Join join = joins.top();
       joins.pop();
-      Part& left = part(join.left);
-      Part& right = part(join.right);
+      Segment& left = part(join.left);
+      Segment& right = part(join.right);
       if (left.text.empty() || right.text.empty() ||
           left.text.size() + right.text.size() != join.size) {
         continue;  // one of them has been joined elsewhere

@@ -97,7 +97,8 @@ class WordTokenizer final : public Tokenizer {
   int32_t unknown_;
 };
 
-constexpr std::array<std::string_view, 5> kNames = {"byte", "char", "word", "bpe", "unigram"};
+constexpr std::array<std::string_view, 5> kTokenizerNames = {"byte", "char", "word", "bpe",
+                                                             "unigram"};
 
 /// Of a schema, whose model was read before.
 SubwordModel subword_model(const TextSchema& schema) {
@@ -108,12 +109,12 @@ SubwordModel subword_model(const TextSchema& schema) {
 
 }  // namespace
 
-std::string_view name_of(TokenizerKind kind) { return kNames[static_cast<size_t>(kind)]; }
+std::string_view name_of(TokenizerKind kind) { return kTokenizerNames[static_cast<size_t>(kind)]; }
 
 std::optional<TokenizerKind> find_tokenizer(std::string_view name) {
-  const auto it = std::ranges::find(kNames, name);
-  if (it == kNames.end()) return std::nullopt;
-  return static_cast<TokenizerKind>(it - kNames.begin());
+  const auto it = std::ranges::find(kTokenizerNames, name);
+  if (it == kTokenizerNames.end()) return std::nullopt;
+  return static_cast<TokenizerKind>(it - kTokenizerNames.begin());
 }
 
 bool is_subword(TokenizerKind kind) {

@@ -11,7 +11,7 @@ namespace trainyard {
 
 namespace {
 
-std::string_view describe(TargetForm target) {
+std::string_view output_hint(TargetForm target) {
   switch (target) {
     case TargetForm::kClass:
       return " (one score per class); end with a gemm layer without units";
@@ -42,7 +42,7 @@ Status check_output(const LayerBuilder& builder, TensorId output, const Resolved
   text.replace(1, std::to_string(expected[0]).size(), "N");
   return LayerBuilder::shape_error(last, "its output is " + shape.to_string() +
                                              ", but the dataset asks for " + text +
-                                             std::string(describe(interface.target)));
+                                             std::string(output_hint(interface.target)));
 }
 
 Result<TensorId> add_reshape(LayerBuilder& builder, const std::string& name, TensorId x,

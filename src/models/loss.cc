@@ -22,7 +22,7 @@ AttributeRule factor_rule(std::string_view name) {
   return real_rule(name, false, {.max = kFactorMax, .min_excluded = true});
 }
 
-std::string_view describe(TargetForm target) {
+std::string_view target_text(TargetForm target) {
   switch (target) {
     case kClass:
       return "a target of classes";
@@ -76,11 +76,11 @@ const LossKind* choose_kind(const LossSpec& spec, const ModelInterface& data,
   }
   if (fits(*kind, data)) return kind;
   const std::string_view why = misfit(*kind, data);
-  violations.add(
-      "FIELD_UNSUPPORTED", "model.loss",
-      std::string(kind->field) + " " +
-          (why.empty() ? "does not fit " + std::string(describe(data.target)) : std::string(why)) +
-          ", expected " + fitting_fields(data));
+  violations.add("FIELD_UNSUPPORTED", "model.loss",
+                 std::string(kind->field) + " " +
+                     (why.empty() ? "does not fit " + std::string(target_text(data.target))
+                                  : std::string(why)) +
+                     ", expected " + fitting_fields(data));
   return kind;
 }
 

@@ -9,7 +9,6 @@
 namespace trainyard::onnx {
 namespace {
 
-constexpr size_t kRankMax = 8;
 constexpr float kConstantMax = 1e30f;  // of a Constant layer (src/models/layers/arithmetic.cc)
 
 Error misfit(const std::string& what) {

@@ -17,8 +17,6 @@ constexpr WireFormat kOnnxWire{"ONNX_INVALID", "not a valid ONNX file"};
 
 namespace fs = std::filesystem;
 
-constexpr size_t kRankMax = 8;
-
 struct ElementInfo {
   int64_t type;
   std::string_view name;

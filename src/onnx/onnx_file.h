@@ -19,7 +19,8 @@
 
 namespace trainyard::onnx {
 
-constexpr size_t kNodesMax = 100'000;
+inline constexpr size_t kNodesMax = 100'000;
+inline constexpr size_t kRankMax = 8;
 
 /// INVALID_ARGUMENT/ONNX_INVALID: the file is broken. `what` says where.
 Error invalid_file(const std::string& what);

@@ -5,7 +5,7 @@
 namespace trainyard {
 namespace {
 
-void check_x(OpChecks& check, const InferContext& c) {
+void check_images(OpChecks& check, const InferContext& c) {
   check.float_type(0).not_empty(0);
   if (!check.ok()) return;
   const Shape& x = c.input(0).shape;
@@ -13,7 +13,7 @@ void check_x(OpChecks& check, const InferContext& c) {
                 "shape " + x.to_string() + ", expected [N, C, H, W] or [N, C]");
 }
 
-void check_vectors(OpChecks& check, const InferContext& c, int64_t first, int64_t last) {
+void check_given_vectors(OpChecks& check, const InferContext& c, int64_t first, int64_t last) {
   for (int64_t i = first; i <= last; ++i) {
     if (check.ok() && c.has_input(i)) check.same_dtype(i, 0).shape(i, {c.input(0).shape[1]});
   }
@@ -30,8 +30,8 @@ class BatchNormalizationRelu final : public Op {
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "scale", "b", "running_mean", "running_var", "residual"}, 5,
                    {"epsilon", "momentum", "training_mode"});
-    check_x(check, c);
-    check_vectors(check, c, 1, 4);
+    check_images(check, c);
+    check_given_vectors(check, c, 1, 4);
     check.int_in("training_mode", 0, 0, 1);
     if (c.has_input(5)) check.same_dtype(5, 0).same_shape(5, 0);
     if (!check.ok()) return check.error();
@@ -58,9 +58,9 @@ class BatchNormalizationReluGrad final : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "scale", "saved_mean", "saved_inv_std", "dy", "b", "y"}, 5);
-    check_x(check, c);
-    check_vectors(check, c, 1, 3);
-    check_vectors(check, c, 5, 5);
+    check_images(check, c);
+    check_given_vectors(check, c, 1, 3);
+    check_given_vectors(check, c, 5, 5);
     check.same_dtype(4, 0).same_shape(4, 0);
     check.require(c.has_input(5) != c.has_input(6), "SHAPE_MISMATCH", "y",
                   "expected b or y, and not both");
@@ -88,8 +88,8 @@ class BatchNormalizationReplay final : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "scale", "b", "saved_mean", "saved_inv_std", "residual"}, 5, {"relu"});
-    check_x(check, c);
-    check_vectors(check, c, 1, 4);
+    check_images(check, c);
+    check_given_vectors(check, c, 1, 4);
     check.int_in("relu", 0, 0, 1);
     if (c.has_input(5)) check.same_dtype(5, 0).same_shape(5, 0);
     if (!check.ok()) return check.error();

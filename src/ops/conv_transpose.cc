@@ -49,7 +49,9 @@ void check_conv_transpose(OpChecks& check, const InferContext& c) {
                 "make an output of " + y.to_string() + ", which is too large");
 }
 
-int64_t conv_flops(const Shape& w, const Shape& x) { return 2 * x.elements() * w[1] * w[2] * w[3]; }
+int64_t conv_transpose_flops(const Shape& w, const Shape& x) {
+  return 2 * x.elements() * w[1] * w[2] * w[3];
+}
 
 class ConvTranspose final : public Op {
  public:
@@ -80,8 +82,8 @@ class ConvTranspose final : public Op {
 
   Cost cost(const Graph& graph, const Node& node) const override {
     Cost cost = Op::cost(graph, node);
-    cost.flops = conv_flops(graph.tensor(node.inputs[1]).type.shape,
-                            graph.tensor(node.inputs[0]).type.shape);
+    cost.flops = conv_transpose_flops(graph.tensor(node.inputs[1]).type.shape,
+                                      graph.tensor(node.inputs[0]).type.shape);
     if (node.inputs.size() > 2 && node.inputs[2] != kNoTensor) {
       cost.flops += graph.tensor(node.outputs[0]).type.shape.elements();
     }
@@ -110,8 +112,8 @@ class ConvTransposeGrad final : public Op {
 
   Cost cost(const Graph& graph, const Node& node) const override {
     Cost cost = Op::cost(graph, node);
-    const int64_t one = conv_flops(graph.tensor(node.inputs[1]).type.shape,
-                                   graph.tensor(node.inputs[0]).type.shape);
+    const int64_t one = conv_transpose_flops(graph.tensor(node.inputs[1]).type.shape,
+                                             graph.tensor(node.inputs[0]).type.shape);
     if (node.outputs[0] != kNoTensor) cost.flops += one;
     if (node.outputs[1] != kNoTensor) cost.flops += one;
     if (node.outputs[2] != kNoTensor) {

@@ -5,12 +5,6 @@
 namespace trainyard {
 namespace {
 
-Cost cost_per_element(const Op& op, const Graph& graph, const Node& node, int64_t flops) {
-  Cost cost = op.Op::cost(graph, node);
-  cost.flops = flops * graph.tensor(node.inputs[0]).type.shape.elements();
-  return cost;
-}
-
 /// Both ops: one has `num_groups`, the other as many as channels.
 class GroupNormalization final : public Op {
  public:

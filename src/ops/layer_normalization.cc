@@ -36,12 +36,6 @@ std::vector<std::string_view> attribute_names(bool has_dropout) {
   return names;
 }
 
-Cost cost_per_element(const Op& op, const Graph& graph, const Node& node, int64_t flops) {
-  Cost cost = op.Op::cost(graph, node);
-  cost.flops = flops * graph.tensor(node.inputs[0]).type.shape.elements();
-  return cost;
-}
-
 class LayerNormalization final : public Op {
  public:
   std::string_view type() const override { return "LayerNormalization"; }

@@ -74,7 +74,7 @@ Shape result_shape(const Shape& sa, const Shape& sb) {
   return Shape(std::move(dims));
 }
 
-int64_t multiply_flops(const Graph& graph, const Node& node) {
+int64_t matmul_flops(const Graph& graph, const Node& node) {
   const auto d = mat_mul_batch(graph.tensor(node.inputs[0]).type.shape,
                                graph.tensor(node.inputs[1]).type.shape);
   return 2 * d.M * d.N * d.K * static_cast<int64_t>(d.a_of.size());
@@ -100,7 +100,7 @@ class MatMul final : public Op {
   }
   Cost cost(const Graph& graph, const Node& node) const override {
     Cost cost = Op::cost(graph, node);
-    cost.flops = multiply_flops(graph, node);
+    cost.flops = matmul_flops(graph, node);
     return cost;
   }
   PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
@@ -120,7 +120,7 @@ class MatMulGrad final : public Op {
   Cost cost(const Graph& graph, const Node& node) const override {
     Cost cost = Op::cost(graph, node);
     for (const TensorId id : node.outputs) {
-      if (id != kNoTensor) cost.flops += multiply_flops(graph, node);
+      if (id != kNoTensor) cost.flops += matmul_flops(graph, node);
     }
     return cost;
   }

@@ -8,7 +8,7 @@
 namespace trainyard {
 namespace {
 
-struct Row {
+struct LossRow {
   std::string_view type, grad_type;
   int64_t flops = 1;  // of an element, for the forecast
   std::vector<std::string_view> attributes = {};
@@ -16,8 +16,8 @@ struct Row {
 };
 
 #define TRAINYARD_TYPES(name) name, name "Grad"
-const std::vector<Row>& rows() {
-  static const std::vector<Row> table = {
+const std::vector<LossRow>& loss_rows() {
+  static const std::vector<LossRow> table = {
       {TRAINYARD_TYPES("MeanSquaredError"), 3},
       {TRAINYARD_TYPES("MeanAbsoluteError"), 3},
       {TRAINYARD_TYPES("HuberLoss"), 5, {"delta"}},
@@ -28,7 +28,7 @@ const std::vector<Row>& rows() {
 #undef TRAINYARD_TYPES
 
 // What forward and gradient refuse alike.
-void check_inputs(OpChecks& check, const InferContext& c, const Row& row) {
+void check_inputs(OpChecks& check, const InferContext& c, const LossRow& row) {
   check.float_type(0).not_empty(0);
   if (row.takes_classes && check.ok() && c.input(1).dtype == DType::kI32) {
     const int64_t count = c.input(0).shape.elements();
@@ -47,7 +47,7 @@ void check_inputs(OpChecks& check, const InferContext& c, const Row& row) {
 
 class PointwiseLossGrad final : public Op {
  public:
-  explicit PointwiseLossGrad(const Row& row) : row_(row) {}
+  explicit PointwiseLossGrad(const LossRow& row) : row_(row) {}
   std::string_view type() const override { return row_.grad_type; }
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"prediction", "target", "dloss"}, 3, row_.attributes);
@@ -65,12 +65,12 @@ class PointwiseLossGrad final : public Op {
   PrecisionRule precision_rule() const override { return {.f32_outputs = {0}, .f32_inputs = {2}}; }
 
  private:
-  const Row& row_;
+  const LossRow& row_;
 };
 
 class PointwiseLoss final : public Op {
  public:
-  PointwiseLoss(const Row& row, const Op& grad) : row_(row), grad_(grad) {}
+  PointwiseLoss(const LossRow& row, const Op& grad) : row_(row), grad_(grad) {}
   std::string_view type() const override { return row_.type; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
@@ -96,7 +96,7 @@ class PointwiseLoss final : public Op {
   }
 
  private:
-  const Row& row_;
+  const LossRow& row_;
   const Op& grad_;
 };
 
@@ -107,7 +107,7 @@ std::span<const Op* const> pointwise_loss_ops() {
     static std::deque<PointwiseLossGrad> grads;  // addresses stay
     static std::deque<PointwiseLoss> forwards;
     std::vector<const Op*> all;
-    for (const Row& row : rows()) {
+    for (const LossRow& row : loss_rows()) {
       all.push_back(&grads.emplace_back(row));
       all.push_back(&forwards.emplace_back(row, grads.back()));
     }

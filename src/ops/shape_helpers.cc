@@ -134,4 +134,10 @@ OpChecks& OpChecks::require(bool condition, std::string_view reason, std::string
   return *this;
 }
 
+Cost cost_per_element(const Op& op, const Graph& graph, const Node& node, int64_t flops) {
+  Cost cost = op.Op::cost(graph, node);
+  cost.flops = flops * graph.tensor(node.inputs[0]).type.shape.elements();
+  return cost;
+}
+
 }  // namespace trainyard

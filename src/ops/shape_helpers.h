@@ -53,4 +53,7 @@ class OpChecks {
   bool ok_ = true;
 };
 
+/// All bytes, and `flops` for each element of the first input.
+Cost cost_per_element(const Op& op, const Graph& graph, const Node& node, int64_t flops);
+
 }  // namespace trainyard

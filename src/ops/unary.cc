@@ -11,7 +11,7 @@ namespace {
 
 enum class Saved : uint8_t { kX, kY };
 
-struct Row {
+struct UnaryRow {
   std::string_view type, grad_type;
   Saved saved = Saved::kX;
   int64_t flops = 1;  // of an element, for the forecast
@@ -19,8 +19,8 @@ struct Row {
 };
 
 #define TRAINYARD_TYPES(name) name, name "Grad"
-const std::vector<Row>& rows() {
-  static const std::vector<Row> table = {
+const std::vector<UnaryRow>& unary_rows() {
+  static const std::vector<UnaryRow> table = {
       {TRAINYARD_TYPES("LeakyRelu"), Saved::kX, 2, {"alpha"}},
       {TRAINYARD_TYPES("ThresholdedRelu"), Saved::kX, 1, {"alpha"}},
       {TRAINYARD_TYPES("Elu"), Saved::kX, 12, {"alpha"}},
@@ -44,7 +44,7 @@ const std::vector<Row>& rows() {
 }
 #undef TRAINYARD_TYPES
 
-void check_attributes(OpChecks& check, const InferContext& c, const Row& row) {
+void check_attributes(OpChecks& check, const InferContext& c, const UnaryRow& row) {
   for (const std::string_view name : row.attributes) {
     check.require(std::isfinite(c.attributes().get_float(name, 0)), "ATTRIBUTE_OUT_OF_RANGE", name,
                   "is not a finite number");
@@ -62,7 +62,7 @@ void check_attributes(OpChecks& check, const InferContext& c, const Row& row) {
 
 class UnaryGrad final : public ActivationGradOp {
  public:
-  explicit UnaryGrad(const Row& row)
+  explicit UnaryGrad(const UnaryRow& row)
       : ActivationGradOp(row.saved == Saved::kX ? "x" : "y"), row_(row) {}
   std::string_view type() const override { return row_.grad_type; }
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
@@ -77,12 +77,12 @@ class UnaryGrad final : public ActivationGradOp {
   int64_t flops_per_element() const override { return row_.flops + 2; }
 
  private:
-  const Row& row_;
+  const UnaryRow& row_;
 };
 
 class Unary final : public ActivationOp {
  public:
-  Unary(const Row& row, const Op& grad) : row_(row), grad_(grad) {}
+  Unary(const UnaryRow& row, const Op& grad) : row_(row), grad_(grad) {}
   std::string_view type() const override { return row_.type; }
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x"}, 1, row_.attributes);
@@ -99,7 +99,7 @@ class Unary final : public ActivationOp {
   int64_t flops_per_element() const override { return row_.flops; }
 
  private:
-  const Row& row_;
+  const UnaryRow& row_;
   const Op& grad_;
 };
 
@@ -110,7 +110,7 @@ std::span<const Op* const> unary_ops() {
     static std::deque<UnaryGrad> grads;  // addresses stay
     static std::deque<Unary> forwards;
     std::vector<const Op*> all;
-    for (const Row& row : rows()) {
+    for (const UnaryRow& row : unary_rows()) {
       all.push_back(&grads.emplace_back(row));
       all.push_back(&forwards.emplace_back(row, grads.back()));
     }

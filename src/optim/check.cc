@@ -12,19 +12,13 @@ namespace {
 constexpr double kLearningRateMax = 1e6;
 constexpr int64_t kStepsMax = int64_t{1} << 40;
 
-std::string text_of(double value) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%g", value);
-  return buffer;
-}
-
 class Ranges {
  public:
   /// Refuses unless `accepted`. NaN fails every comparison, so that callers need not think of it.
   void check(bool accepted, const char* field, double value, const char* expected) {
     if (accepted) return;
     violations_.add("FIELD_OUT_OF_RANGE", field,
-                    text_of(value) + " is out of range, expected " + expected);
+                    short_number(value) + " is out of range, expected " + expected);
   }
   void check_type(const char* field, const std::string& value,
                   std::span<const std::string> accepted) {

@@ -13,16 +13,9 @@ namespace {
 
 constexpr double kFactorMax = 1e6;
 constexpr size_t kNamesShown = 5;
-constexpr size_t kPatternLengthMax = 256;
 
 std::string field_of(size_t index, const char* field) {
   return "recipe.parameter_groups[" + std::to_string(index) + "]." + field;
-}
-
-std::string text_of(double value) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%g", value);
-  return buffer;
 }
 
 // Tables that rows are looked up in: an update touches few of them, and none is a matrix that
@@ -75,12 +68,12 @@ Status check_parameter_groups(const std::vector<ParameterGroup>& groups) {
     }
     if (const auto f = g.learning_rate_factor; f && !(*f > 0 && *f <= kFactorMax)) {
       violations.add("FIELD_OUT_OF_RANGE", field_of(i, "learning_rate_factor"),
-                     text_of(*f) + " is out of range, expected more than 0 and at most 1e6" +
+                     short_number(*f) + " is out of range, expected more than 0 and at most 1e6" +
                          (*f == 0 ? "; freeze: true leaves parameters as they are" : ""));
     }
     if (const auto d = g.weight_decay; d && !(*d >= 0 && *d <= kFactorMax)) {
       violations.add("FIELD_OUT_OF_RANGE", field_of(i, "weight_decay"),
-                     text_of(*d) + " is out of range, expected 0 or more and at most 1e6");
+                     short_number(*d) + " is out of range, expected 0 or more and at most 1e6");
     }
     if (g.freeze.value_or(false) && (g.learning_rate_factor || g.weight_decay)) {
       violations.add("FIELD_UNUSED", field_of(i, "freeze"),

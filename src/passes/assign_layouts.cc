@@ -13,7 +13,7 @@ namespace trainyard {
 namespace {
 
 /// Parameters and their gradients are row-major always; so is every other rank.
-bool has_choice(const TensorInfo& t) {
+bool has_layout_choice(const TensorInfo& t) {
   return t.type.shape.rank() == 4 && (t.role == Role::kActivation || t.role == Role::kInput);
 }
 
@@ -25,7 +25,7 @@ bool is_flexible(const Graph& graph, const Node& node) {
   if (rule == LayoutRule::kRowMajorOnly) return false;
   const auto is_fixed = [&](TensorId id) {
     return id != kNoTensor && graph.tensor(id).type.shape.rank() == 4 &&
-           !has_choice(graph.tensor(id));
+           !has_layout_choice(graph.tensor(id));
   };
   if (rule == LayoutRule::kChannelsLastToo) {
     return !(!node.inputs.empty() && is_fixed(node.inputs[0])) &&
@@ -62,7 +62,7 @@ std::vector<Layout> layouts_of_nodes(const Graph& graph) {
   for (size_t k = 0; k < count; ++k) {
     if (!is_flexible(graph, graph.nodes()[k])) continue;
     for (const TensorId id : graph.nodes()[k].inputs) {
-      if (id == kNoTensor || !has_choice(graph.tensor(id))) continue;
+      if (id == kNoTensor || !has_layout_choice(graph.tensor(id))) continue;
       const NodeId producer = graph.tensor(id).producer;
       if (producer != kNoNode && is_flexible(graph, graph.node(producer))) {
         components.join(static_cast<size_t>(producer), k);
@@ -99,7 +99,7 @@ void adopt_layout_of_readers(Graph& graph, const std::vector<Layout>& layouts) {
   }
   for (size_t i = 0; i < graph.tensors().size(); ++i) {
     const TensorInfo& t = graph.tensors()[i];
-    if (has_choice(t) && layouts_share_bytes(t.type.shape) && wants_channels_last[i] &&
+    if (has_layout_choice(t) && layouts_share_bytes(t.type.shape) && wants_channels_last[i] &&
         !wants_row_major[i]) {
       graph.set_layout(static_cast<TensorId>(i), Layout::kChannelsLast);
     }
@@ -111,7 +111,7 @@ void insert_reorders(Graph& graph, std::vector<Layout> layouts) {
   for (NodeId k = 0; k < static_cast<NodeId>(graph.nodes().size()); ++k) {
     for (int64_t i = 0; i < static_cast<int64_t>(graph.node(k).inputs.size()); ++i) {
       const TensorId id = graph.node(k).inputs[static_cast<size_t>(i)];
-      if (id == kNoTensor || !has_choice(graph.tensor(id))) continue;
+      if (id == kNoTensor || !has_layout_choice(graph.tensor(id))) continue;
       const Layout wanted = layouts[static_cast<size_t>(k)];
       if (graph.tensor(id).layout == wanted) continue;
       if (!reordered.contains(id)) {
@@ -134,7 +134,7 @@ void assign_layouts(Graph& graph) {
   const std::vector<Layout> layouts = layouts_of_nodes(graph);
   for (size_t k = 0; k < layouts.size(); ++k) {
     for (const TensorId id : graph.nodes()[k].outputs) {
-      if (id != kNoTensor && has_choice(graph.tensor(id))) graph.set_layout(id, layouts[k]);
+      if (id != kNoTensor && has_layout_choice(graph.tensor(id))) graph.set_layout(id, layouts[k]);
     }
   }
   adopt_layout_of_readers(graph, layouts);

@@ -12,7 +12,7 @@
 namespace trainyard {
 namespace {
 
-bool has_choice(const TensorInfo& t) {
+bool may_be_narrowed(const TensorInfo& t) {
   return t.role == Role::kActivation && t.type.dtype == DType::kF32;
 }
 
@@ -29,7 +29,7 @@ std::vector<bool> kept_in_f32(const Graph& graph, Storage storage) {
   const auto keep = [&](const std::vector<TensorId>& ids, int64_t i) {
     if (i >= static_cast<int64_t>(ids.size())) return;
     const TensorId id = ids[static_cast<size_t>(i)];
-    if (id != kNoTensor && has_choice(graph.tensor(id))) kept[static_cast<size_t>(id)] = true;
+    if (id != kNoTensor && may_be_narrowed(graph.tensor(id))) kept[static_cast<size_t>(id)] = true;
   };
   for (const TensorId id : graph.outputs()) kept[static_cast<size_t>(id)] = true;
   for (const Node& node : graph.nodes()) {
@@ -106,7 +106,7 @@ void insert_casts(Graph& graph, Storage storage) {
 void assign_half(Graph& graph, Storage storage) {
   const std::vector<bool> kept = kept_in_f32(graph, storage);
   for (size_t i = 0; i < kept.size(); ++i) {
-    if (!kept[i] && has_choice(graph.tensors()[i])) {
+    if (!kept[i] && may_be_narrowed(graph.tensors()[i])) {
       graph.set_storage(static_cast<TensorId>(i), storage);
     }
   }

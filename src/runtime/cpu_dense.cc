@@ -40,12 +40,6 @@ class GemmGradKernel final : public Kernel {
   cpu::GemmBackward gemm_;
 };
 
-template <typename K>
-std::unique_ptr<Kernel> make(CpuContext& context, const Graph& g, const Node& n) {
-  require_f32(n, input_info(g, n, 0));
-  return std::make_unique<K>(context, g, n);
-}
-
 // An image whose two orders are the same bytes needs no transposition.
 bool is_transposed(const TensorInfo& t) {
   if (t.type.shape.rank() != 4 || t.layout != Layout::kChannelsLast) return false;

@@ -126,12 +126,6 @@ class ConvTransposeGradKernel final : public Kernel {
   int64_t workspace_bytes_ = 0;
 };
 
-template <typename K>
-std::unique_ptr<Kernel> make(CpuContext& context, const Graph& g, const Node& n) {
-  require_f32(n, input_info(g, n, 0));
-  return std::make_unique<K>(context, g, n);
-}
-
 std::unique_ptr<Kernel> make_max_pool(CpuContext& context, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
   require_f32(n, x);

@@ -1,6 +1,7 @@
 // src/runtime/cpu_kernels.h: the tables of the cpu backend, one per family file.
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "kernels/cpu/team.h"
@@ -49,6 +50,12 @@ inline void require_f32(const Node& node, const TensorInfo& t) {
   TRAINYARD_CHECK(
       t.type.dtype == DType::kF32,
       node.name + ": the cpu backend computes in F32, not " + std::string(name_of(t.type.dtype)));
+}
+
+template <typename K>
+std::unique_ptr<Kernel> make(CpuContext& context, const Graph& g, const Node& n) {
+  require_f32(n, input_info(g, n, 0));
+  return std::make_unique<K>(context, g, n);
 }
 
 std::span<const CpuEntry> cpu_elementwise_kernels();

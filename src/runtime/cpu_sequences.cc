@@ -173,12 +173,6 @@ class MatMulGradKernel final : public Kernel {
   cpu::MatMulBackward product_;
 };
 
-template <typename K>
-std::unique_ptr<Kernel> make(CpuContext& context, const Graph& g, const Node& n) {
-  require_f32(n, input_info(g, n, 0));
-  return std::make_unique<K>(context, g, n);
-}
-
 std::unique_ptr<Kernel> make_softmax(CpuContext& context, const Graph& g, const Node& n) {
   require_f32(n, input_info(g, n, 0));
   return make_kernel([d = softmax_dims(g, n), &team = context.team](const KernelArgs& a) {

@@ -35,12 +35,6 @@ class RecurrentGradKernel final : public Kernel {
   cpu::RecurrentBackward layer_;
 };
 
-template <typename K>
-std::unique_ptr<Kernel> make(CpuContext& context, const Graph& g, const Node& n) {
-  require_f32(n, input_info(g, n, 0));
-  return std::make_unique<K>(context, g, n);
-}
-
 std::unique_ptr<Kernel> make_embedding_bag(CpuContext& context, const Graph& g, const Node& n) {
   require_f32(n, input_info(g, n, 0));
   return make_kernel([d = embedding_bag_dims(g, n), &team = context.team](const KernelArgs& a) {

@@ -120,7 +120,7 @@ struct Run {
 };
 
 /// The programs are compiled anew for each run: a session takes them.
-Result<Run> train(const Network& network, Backend& backend, int64_t steps = kSteps) {
+Result<Run> train_here(const Network& network, Backend& backend, int64_t steps = kSteps) {
   ASSIGN_OR_RETURN(RunPrograms programs, compile_step(network.model, network.recipe,
                                                       network.interface, {}, backend.traits()));
   if (Status s = check_kernels(programs, backend); !s.ok()) return std::move(s).error();
@@ -170,7 +170,7 @@ Result<Gradients> first_gradients(Network network, Precision precision, Backend&
   Recipe plain = recipe("sgd", 1);  // so large a step that w - g rounds little off g
   plain.precision = precision;
   network.recipe = plain;
-  ASSIGN_OR_RETURN(const Run run, train(network, backend, 1));
+  ASSIGN_OR_RETURN(const Run run, train_here(network, backend, 1));
   Gradients gradients;
   for (size_t i = 0; i < run.weights.weights.size(); ++i) {
     const std::span<const std::byte> before = run.initial.weights[i].bytes,
@@ -263,14 +263,14 @@ DeviceCheck check_device(Backend& device, Backend& judge,
                          const std::function<bool(const DeviceCheckRow&)>& on_row) {
   DeviceCheck check;
   for (const Network& network : networks()) {
-    const Result<Run> expected = train(network, judge);
-    const Result<Run> got = train(network, device);
+    const Result<Run> expected = train_here(network, judge);
+    const Result<Run> got = train_here(network, device);
     if (!expected.ok() || !got.ok()) {
       DeviceCheckRow row{network.name};
       row.failure = (expected.ok() ? got : expected).error().message;
       check.rows.push_back(std::move(row));
     } else {
-      DeviceCheckRow row = compare(network, *expected, *got, train(network, device).value());
+      DeviceCheckRow row = compare(network, *expected, *got, train_here(network, device).value());
       if (row.failure.empty()) {
         if (Status s = check_gradients(network, device, judge, row); !s.ok()) {
           row.failure = std::move(s).error().message;

@@ -141,9 +141,7 @@ class LoadedGenerator final : public Generator {
 
 Status check_sampling(const Sampling& s) {
   const auto refuse = [](const char* field, double value, const char* expected) -> Status {
-    char text[32];
-    std::snprintf(text, sizeof text, "%g", value);
-    return field_error("FIELD_OUT_OF_RANGE", field, std::string(text) + ", expected " + expected);
+    return field_error("FIELD_OUT_OF_RANGE", field, short_number(value) + ", expected " + expected);
   };
   if (!(s.temperature >= 0 && s.temperature <= 100)) {
     return refuse("temperature", s.temperature, "0, the likeliest token, to 100");

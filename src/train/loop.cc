@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "src/base/text.h"
 #include "src/train/confusion.h"
 #include "src/train/evaluate.h"
 #include "src/train/metrics.h"
@@ -17,12 +18,6 @@ constexpr float kLossScaleMin = 0x1p-16f;
 // True after `step` finished steps if something is due every `interval` steps; 0 means every epoch.
 bool is_due(int64_t step, int64_t interval, int64_t steps_per_epoch) {
   return step % (interval > 0 ? interval : steps_per_epoch) == 0;
-}
-
-std::string short_number(double v) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", v);
-  return text;
 }
 
 }  // namespace

@@ -15,7 +15,6 @@ namespace {
 
 constexpr int64_t kRankMax = 1024;
 constexpr double kAlphaMax = 1e6;
-constexpr size_t kPatternLengthMax = 256;
 
 std::string target_field(size_t i) { return "recipe.lora.targets[" + std::to_string(i) + "]"; }
 

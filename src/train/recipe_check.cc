@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "src/base/glob.h"
 #include "src/base/violations.h"
 #include "src/data/limits.h"
 #include "src/data/loader.h"
@@ -21,7 +22,6 @@ constexpr double kSplitMax = 0.9;
 constexpr int kCheckpointsMax = 100;
 constexpr int64_t kAccumulateStepsMax = 65536;
 constexpr double kClipMax = 1e30;
-constexpr size_t kPatternLengthMax = 256;
 // Evaluation has no backward pass, so that a small training batch need not make it slow: at least
 // this many rows at once, if there are as many.
 constexpr int64_t kEvaluationBatchMin = 64;

@@ -185,7 +185,7 @@ Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// What nodes take and have to do in one step, all their runs: one node's, or an op's.
 struct Work {
@@ -200,7 +200,7 @@ struct Work {
     seconds += node.seconds;
     least_seconds += static_cast<double>(node.calls) * trainyard::least_seconds(node.work, peak);
   }
-  void write(Json& json) const {
+  void write(OrderedJson& json) const {
     json["calls"] = calls;
     json["seconds"] = seconds;
     json["flops"] = std::to_string(flops);
@@ -214,7 +214,7 @@ struct Work {
 
 std::string profile_json(const StepProfile& profile, int64_t batch_size) {
   std::map<std::string_view, Work> by_op;
-  Json nodes = Json::array(), ops = Json::array();
+  OrderedJson nodes = OrderedJson::array(), ops = OrderedJson::array();
   for (const NodeProfile& node : profile.nodes) {
     by_op[node.work.op].add(node, profile.peak);
     Work work;
@@ -227,26 +227,26 @@ std::string profile_json(const StepProfile& profile, int64_t batch_size) {
     ops.push_back({{"op", op}, {"nodes", work.nodes}});
     work.write(ops.back());
   }
-  return Json{{"backend", profile.backend},
-              {"batch_size", std::to_string(batch_size)},
-              {"step_seconds", profile.step_s},
-              {"data_wait_seconds", profile.data_wait_s},
-              {"timed_steps", std::to_string(profile.steps)},
-              {"timed_step_seconds", profile.timed_step_s},
-              {"peak",
-               {{"f32_flops", profile.peak.f32_flops},
-                {"half_flops", profile.peak.half_flops},
-                {"bytes", profile.peak.bytes},
-                {"source", profile.peak.source}}},
-              {"ops", std::move(ops)},
-              {"nodes", std::move(nodes)}}
+  return OrderedJson{{"backend", profile.backend},
+                     {"batch_size", std::to_string(batch_size)},
+                     {"step_seconds", profile.step_s},
+                     {"data_wait_seconds", profile.data_wait_s},
+                     {"timed_steps", std::to_string(profile.steps)},
+                     {"timed_step_seconds", profile.timed_step_s},
+                     {"peak",
+                      {{"f32_flops", profile.peak.f32_flops},
+                       {"half_flops", profile.peak.half_flops},
+                       {"bytes", profile.peak.bytes},
+                       {"source", profile.peak.source}}},
+                     {"ops", std::move(ops)},
+                     {"nodes", std::move(nodes)}}
       .dump();
 }
 
 std::string chrome_trace(const StepProfile& profile) {
   // Format: "Trace Event Format" (Google, 2016): complete events ("X") and names of rows ("M").
   enum Row { kLoader = 1, kHost = 2, kDevice = 3 };
-  Json events = Json::array();
+  OrderedJson events = OrderedJson::array();
   const auto name_row = [&](Row row, const std::string& name) {
     events.push_back({{"name", "thread_name"},
                       {"ph", "M"},
@@ -258,7 +258,7 @@ std::string chrome_trace(const StepProfile& profile) {
   name_row(kHost, "host submit");
   name_row(kDevice, profile.backend + " nodes");
   const auto add = [&](Row row, const std::string& name, std::string_view category, double begin_s,
-                       double end_s, Json args) {
+                       double end_s, OrderedJson args) {
     events.push_back({{"name", name},
                       {"cat", category},
                       {"ph", "X"},
@@ -270,7 +270,7 @@ std::string chrome_trace(const StepProfile& profile) {
   };
   int64_t step = 0;
   for (const StepTrace& t : profile.traces) {
-    const Json number = {{"step", ++step}};
+    const OrderedJson number = {{"step", ++step}};
     add(kLoader, "wait for a batch", "data", t.wait_s, t.submit_s, number);
     add(kHost, "submit", "host", t.submit_s, t.submitted_s, number);
     add(kHost, "wait for results", "host", t.submitted_s, t.done_s, number);
@@ -283,7 +283,7 @@ std::string chrome_trace(const StepProfile& profile) {
            {"bytes", work.cost.bytes}});
     }
   }
-  return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump() + "\n";
+  return OrderedJson{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump() + "\n";
 }
 
 }  // namespace trainyard

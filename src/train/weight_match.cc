@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kNamesShown = 8;
 
-std::string joined(const std::vector<std::string>& names) {
+std::string first_of(const std::vector<std::string>& names) {
   std::string text;
   for (size_t i = 0; i < std::min(names.size(), kNamesShown); ++i) {
     text += (i > 0 ? ", " : "") + names[i];
@@ -28,7 +28,7 @@ std::string joined(const std::vector<std::string>& names) {
 
 std::string line(const char* what, const std::vector<std::string>& names) {
   if (names.empty()) return "";
-  return "\n" + std::to_string(names.size()) + " " + what + ": " + joined(names);
+  return "\n" + std::to_string(names.size()) + " " + what + ": " + first_of(names);
 }
 
 // A pattern that names nothing is a typing error, not a wish.
@@ -75,7 +75,7 @@ std::map<std::string, size_t> rename_all(const InitialWeights& spec,
     std::vector<std::string> names;
     for (const FileTensor& t : source) names.push_back(t.name);
     violations.add("FIELD_UNKNOWN_VALUE", "recipe.initial_weights.rename." + prefix,
-                   "begins no name of " + spec.source + "; there are " + joined(names));
+                   "begins no name of " + spec.source + "; there are " + first_of(names));
   }
   return by_name;
 }
@@ -136,13 +136,13 @@ Result<WeightMatch> match_weights(const InitialWeights& spec, std::span<const Fi
     return field_error("INITIAL_WEIGHTS_MISMATCH", "recipe.initial_weights", what);
   };
   if (!report.mismatched.empty() && !spec.skip_mismatched) {
-    return refuse(spec.source + " has " + joined(report.mismatched) +
+    return refuse(spec.source + " has " + first_of(report.mismatched) +
                   "; exclude them, or skip_mismatched: true draws them at random");
   }
   if (match.taken.empty()) {
     return refuse("no tensor of " + spec.source + " has a name and shape of this model" +
                   (names.empty() ? "" : ", such as " + names.front()) +
-                  (report.unused.empty() ? "" : "; it has " + joined(report.unused)));
+                  (report.unused.empty() ? "" : "; it has " + first_of(report.unused)));
   }
   return match;
 }

@@ -11,8 +11,8 @@ namespace {
 
 using Layers = Result<std::vector<LayerSpec>>;
 
-constexpr int64_t kStride = 32;   // five poolings
-constexpr int64_t kHeadSide = 7;  // what the fully connected layers see of a 224x224 image
+constexpr int64_t kReduction = 32;  // five poolings
+constexpr int64_t kHeadSide = 7;    // what the fully connected layers see of a 224x224 image
 constexpr double kLinearStd = 0.01;
 
 struct Vgg {
@@ -54,7 +54,7 @@ HeadWindow head_window(int64_t side) {
 // than itself, so it goes in as it is, and 512 units do.
 void add_head(const Attributes& parameters, const Shape& image, int64_t width,
               std::vector<LayerSpec>& layers) {
-  const int64_t H = image[1] / kStride, W = image[2] / kStride;
+  const int64_t H = image[1] / kReduction, W = image[2] / kReduction;
   if (H > kHeadSide || W > kHeadSide) {
     const HeadWindow rows = head_window(H), columns = head_window(W);
     layers.push_back(
@@ -80,7 +80,7 @@ void add_head(const Attributes& parameters, const Shape& image, int64_t width,
 }
 
 Layers expand_vgg(const Vgg& vgg, const Attributes& parameters, const ModelInterface& interface) {
-  if (Status s = need_images(interface, vgg.name, kStride); !s.ok()) return std::move(s).error();
+  if (Status s = need_images(interface, vgg.name, kReduction); !s.ok()) return std::move(s).error();
   const bool normalise = parameters.get_int("batch_normalization", 0) != 0;
   const int64_t width = parameters.get_int("width", 64);
   std::vector<LayerSpec> layers;
