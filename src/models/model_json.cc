@@ -1,21 +1,15 @@
 #include "src/models/model_json.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "src/models/spec_json.h"
 
 namespace trainyard {
 
 namespace {
 
 using Json = nlohmann::json;
-
-Json to_json(const Attributes& attributes) {
-  Json json = Json::object();
-  for (const auto& [name, value] : attributes.items()) {
-    std::visit([&json, &key = name](const auto& v) { json[key] = v; }, value);
-  }
-  return json;
-}
 
 Error invalid(const std::string& what) {
   return make_error(ErrorCode::kInvalidArgument, "MODEL_FILE_INVALID", "model spec: " + what);
@@ -54,144 +48,74 @@ Result<Attributes> attributes_from_json(const Json& json) {
   return attributes;
 }
 
-// The text of `key`, or empty where it is absent.
-Result<std::string> text_of(const Json& json, const char* key) {
-  const auto it = json.find(key);
-  if (it == json.end()) return std::string();
-  if (!it->is_string()) return invalid(std::string(key) + " must be text");
-  return it->get<std::string>();
-}
+/// Reads an object into a spec, field by field. The first error stays.
+class FieldReader {
+ public:
+  template <typename Spec>
+  Status read_object(const Json& json, const std::string& what, Spec& spec) {
+    read(json, what, spec);
+    if (error_) return *error_;
+    return {};
+  }
 
-// A list of names, or none where it is absent.
-Result<std::vector<std::string>> names_of(const Json& json, const char* key) {
-  std::vector<std::string> names;
-  const auto it = json.find(key);
-  if (it == json.end()) return names;
-  if (!it->is_array()) return invalid(std::string(key) + " must be a list of names");
-  for (const Json& name : *it) {
-    if (!name.is_string()) return invalid(std::string(key) + " must be a list of names");
-    names.push_back(name.get<std::string>());
+ private:
+  template <HasFields Spec>
+  void read(const Json& json, const std::string& what, Spec& spec) {
+    if (!json.is_object()) return refuse(what + " must be an object");
+    visit_fields(spec, [&](std::string_view name, auto& value, Written = Written::kAlways) {
+      const auto it = json.find(name);
+      if (!error_ && it != json.end()) read(*it, std::string(name), value);
+    });
   }
-  return names;
-}
-
-Result<LayerSpec> layer_from_json(const Json& json) {
-  if (!json.is_object()) return invalid("a layer must be an object");
-  LayerSpec layer;
-  ASSIGN_OR_RETURN(layer.name, text_of(json, "name"));
-  ASSIGN_OR_RETURN(layer.op, text_of(json, "op"));
-  ASSIGN_OR_RETURN(layer.block, text_of(json, "block"));
-  ASSIGN_OR_RETURN(layer.inputs, names_of(json, "inputs"));
-  if (const auto attributes = json.find("attributes"); attributes != json.end()) {
-    ASSIGN_OR_RETURN(layer.attributes, attributes_from_json(*attributes));
+  // Its name alone, where that says all.
+  void read(const Json& json, const std::string& what, LossSpec& loss) {
+    if (!json.is_object()) return read(json, what, loss.op);
+    read<LossSpec>(json, what, loss);
   }
-  if (const auto repeat = json.find("repeat"); repeat != json.end()) {
-    if (!repeat->is_number_integer()) return invalid("repeat must be a whole number");
-    layer.repeat = repeat->get<int64_t>();
+  void read(const Json& json, const std::string& what, std::string& text) {
+    if (!json.is_string()) return refuse(what + " must be text");
+    text = json.get<std::string>();
   }
-  if (const auto bind = json.find("bind"); bind != json.end()) {
-    if (!bind->is_object()) return invalid("bind must be an object");
-    for (const auto& [attribute, parameter] : bind->items()) {
-      if (!parameter.is_string()) return invalid("bind holds names");
-      layer.bind[attribute] = parameter.get<std::string>();
+  void read(const Json& json, const std::string& what, std::optional<int64_t>& number) {
+    if (!json.is_number_integer()) return refuse(what + " must be a whole number");
+    number = json.get<int64_t>();
+  }
+  void read(const Json& json, const std::string& what, std::map<std::string, std::string>& names) {
+    if (!json.is_object()) return refuse(what + " must be an object");
+    for (const auto& [key, name] : json.items()) read(name, what + "." + key, names[key]);
+  }
+  void read(const Json& json, const std::string&, Attributes& attributes) {
+    auto read = attributes_from_json(json);
+    if (!read.ok()) return refuse(std::move(read).error());
+    attributes = std::move(*read);
+  }
+  template <typename T>
+  void read(const Json& json, const std::string& what, std::vector<T>& list) {
+    if (!json.is_array()) return refuse(what + " must be a list");
+    for (size_t i = 0; i < json.size() && !error_; ++i) {
+      read(json[i], what + "[" + std::to_string(i) + "]", list.emplace_back());
     }
   }
-  return layer;
-}
 
-Result<std::vector<LayerSpec>> layers_from_json(const Json& json) {
-  std::vector<LayerSpec> layers;
-  const auto list = json.find("layers");
-  if (list == json.end()) return layers;
-  if (!list->is_array()) return invalid("layers must be a list");
-  for (const Json& item : *list) {
-    ASSIGN_OR_RETURN(LayerSpec layer, layer_from_json(item));
-    layers.push_back(std::move(layer));
+  void refuse(const std::string& what) { refuse(invalid(what)); }
+  void refuse(Error error) {
+    if (!error_) error_ = std::move(error);
   }
-  return layers;
-}
 
-Result<BlockSpec> block_from_json(const Json& json) {
-  if (!json.is_object()) return invalid("a block must be an object");
-  BlockSpec block;
-  ASSIGN_OR_RETURN(block.name, text_of(json, "name"));
-  ASSIGN_OR_RETURN(block.inputs, names_of(json, "inputs"));
-  ASSIGN_OR_RETURN(block.parameters, names_of(json, "parameters"));
-  if (const auto defaults = json.find("defaults"); defaults != json.end()) {
-    ASSIGN_OR_RETURN(block.defaults, attributes_from_json(*defaults));
-  }
-  ASSIGN_OR_RETURN(block.layers, layers_from_json(json));
-  return block;
-}
-
-Json to_json(const std::vector<LayerSpec>& layers) {
-  Json list = Json::array();
-  for (const LayerSpec& layer : layers) {
-    Json item = {{"op", layer.op}, {"attributes", to_json(layer.attributes)}};
-    if (!layer.name.empty()) item["name"] = layer.name;
-    if (!layer.inputs.empty()) item["inputs"] = layer.inputs;
-    if (!layer.bind.empty()) item["bind"] = layer.bind;
-    if (!layer.block.empty()) item["block"] = layer.block;
-    if (layer.repeat.has_value()) item["repeat"] = *layer.repeat;
-    list.push_back(std::move(item));
-  }
-  return list;
-}
-
-Json to_json(const BlockSpec& block) {
-  Json json = {{"name", block.name}, {"layers", to_json(block.layers)}};
-  if (!block.inputs.empty()) json["inputs"] = block.inputs;
-  if (!block.parameters.empty()) json["parameters"] = block.parameters;
-  if (!block.defaults.items().empty()) json["defaults"] = to_json(block.defaults);
-  return json;
-}
+  std::optional<Error> error_;
+};
 
 }  // namespace
 
 std::string model_to_json(const ModelSpec& spec) {
-  Json json = Json::object();
-  if (!spec.preset.empty()) {
-    json["preset"] = spec.preset;
-    json["parameters"] = to_json(spec.parameters);
-  }
-  if (!spec.layers.empty()) json["layers"] = to_json(spec.layers);
-  for (const BlockSpec& block : spec.blocks) json["blocks"].push_back(to_json(block));
-  if (!spec.target.empty()) json["target"] = spec.target;
-  // A name alone where that says all: so it was written before losses had attributes.
-  if (!spec.loss.attributes.items().empty()) {
-    json["loss"] = {{"op", spec.loss.op}, {"attributes", to_json(spec.loss.attributes)}};
-  } else if (!spec.loss.op.empty()) {
-    json["loss"] = spec.loss.op;
-  }
   // Names come from outside: bytes that are not UTF-8 must not become an exception.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return fields_to_json(spec).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 Result<ModelSpec> model_from_json(std::string_view text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return invalid("not a JSON object");
   ModelSpec spec;
-  ASSIGN_OR_RETURN(spec.preset, text_of(json, "preset"));
-  ASSIGN_OR_RETURN(spec.target, text_of(json, "target"));
-  if (const auto loss = json.find("loss"); loss != json.end() && loss->is_object()) {
-    ASSIGN_OR_RETURN(spec.loss.op, text_of(*loss, "op"));
-    if (const auto attributes = loss->find("attributes"); attributes != loss->end()) {
-      ASSIGN_OR_RETURN(spec.loss.attributes, attributes_from_json(*attributes));
-    }
-  } else {
-    ASSIGN_OR_RETURN(spec.loss.op, text_of(json, "loss"));
-  }
-  if (const auto parameters = json.find("parameters"); parameters != json.end()) {
-    ASSIGN_OR_RETURN(spec.parameters, attributes_from_json(*parameters));
-  }
-  ASSIGN_OR_RETURN(spec.layers, layers_from_json(json));
-  if (const auto blocks = json.find("blocks"); blocks != json.end()) {
-    if (!blocks->is_array()) return invalid("blocks must be a list");
-    for (const Json& item : *blocks) {
-      ASSIGN_OR_RETURN(BlockSpec block, block_from_json(item));
-      spec.blocks.push_back(std::move(block));
-    }
-  }
+  if (Status s = FieldReader().read_object(json, "it", spec); !s.ok()) return std::move(s).error();
   return spec;
 }
 

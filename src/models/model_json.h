@@ -1,5 +1,5 @@
-// src/models/model_json.h: a model spec as JSON, for model.json and for a job's digest. The text is
-// stable: equal specs give equal bytes. Attribute types survive: 1 is an integer, 1.0 is not.
+// src/models/model_json.h: a model spec as JSON, for model.json. The text is stable: equal specs
+// give equal bytes. Attribute types survive: 1 is an integer, 1.0 is not.
 #pragma once
 
 #include <string>

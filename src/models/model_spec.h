@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/fields.h"
 #include "src/base/result.h"
 #include "src/graph/graph.h"
 
@@ -29,6 +30,18 @@ struct LayerSpec {
   /// Of a layer that a block was written out to: "model.blocks[0].layers[2]", and `block` names it.
   std::string origin = {};
 };
+/// All but `origin`, which no spec holds.
+template <FieldsOf<LayerSpec> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [name, op, inputs, attributes, bind, block, repeat, origin] = spec;
+  visit("name", name, Written::kUnlessEmpty);
+  visit("op", op);
+  visit("inputs", inputs, Written::kUnlessEmpty);
+  visit("attributes", attributes);
+  visit("bind", bind, Written::kUnlessEmpty);
+  visit("block", block, Written::kUnlessEmpty);
+  visit("repeat", repeat);
+}
 
 /// Layers that are defined once and used by name (blocks.h).
 struct BlockSpec {
@@ -38,6 +51,15 @@ struct BlockSpec {
   Attributes defaults;                  // of parameters that a use may leave out
   std::vector<LayerSpec> layers;        // the last one is the block's output
 };
+template <FieldsOf<BlockSpec> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [name, inputs, parameters, defaults, layers] = spec;
+  visit("name", name);
+  visit("inputs", inputs, Written::kUnlessEmpty);
+  visit("parameters", parameters, Written::kUnlessEmpty);
+  visit("defaults", defaults, Written::kUnlessEmpty);
+  visit("layers", layers);
+}
 
 /// A loss as a user writes it; kinds and attributes are those of src/models/loss.h. An empty op
 /// follows the target: classes train by "SoftmaxCrossEntropyLoss", numbers by "MeanSquaredError".
@@ -45,6 +67,12 @@ struct LossSpec {
   std::string op;
   Attributes attributes = {};
 };
+template <FieldsOf<LossSpec> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [op, attributes] = spec;
+  visit("op", op);
+  visit("attributes", attributes);
+}
 
 /// Either `preset` with `parameters`, or `layers`.
 struct ModelSpec {
@@ -55,6 +83,16 @@ struct ModelSpec {
   std::vector<BlockSpec> blocks = {};  // for `layers`; each may use those before it
   std::string target = {};             // "input": the model learns its own input
 };
+template <FieldsOf<ModelSpec> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [preset, parameters, layers, loss, blocks, target] = spec;
+  visit("preset", preset, Written::kUnlessEmpty);
+  visit("parameters", parameters, preset.empty() ? Written::kUnlessEmpty : Written::kAlways);
+  visit("layers", layers, Written::kUnlessEmpty);
+  visit("loss", loss, Written::kUnlessEmpty);
+  visit("blocks", blocks, Written::kUnlessEmpty);
+  visit("target", target, Written::kUnlessEmpty);
+}
 
 /// What the data, or the spec, asks a model to give.
 enum class TargetForm : uint8_t {
@@ -100,6 +138,14 @@ struct LoraSpec {
   double dropout = 0;
   std::vector<std::string> targets = {};  // patterns of layers' names
 };
+template <FieldsOf<LoraSpec> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [rank, alpha, dropout, targets] = spec;
+  visit("rank", rank);
+  visit("alpha", alpha);
+  visit("dropout", dropout);
+  visit("targets", targets);
+}
 
 struct BuildOptions {
   int64_t batch_size = 1;
