@@ -26,8 +26,7 @@ struct CheckpointState {
   uint64_t seed = 0;
   int threads = 0;  // recorded: bits are promised for equal thread counts
   std::string backend;
-  std::string
-      job_digest;  // SHA-256 of what defines the run; the trainer refuses one of another job
+  std::string job_digest;  // of what defines the run; the trainer refuses another job's
   std::string extra_json;  // the trainer's own state (best metric, history)
 
   bool operator==(const CheckpointState&) const = default;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/fields.h"
 #include "src/base/result.h"
 #include "src/optim/optimizer.h"
 
@@ -19,6 +20,14 @@ struct ParameterGroup {
   std::optional<double> learning_rate_factor = {};
   std::optional<double> weight_decay = {};
 };
+template <FieldsOf<ParameterGroup> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [match, freeze, learning_rate_factor, weight_decay] = spec;
+  visit("match", match);
+  visit("freeze", freeze);
+  visit("learning_rate_factor", learning_rate_factor);
+  visit("weight_decay", weight_decay);
+}
 
 /// Ranges and fields that have no effect, by the name that users write:
 /// recipe.parameter_groups[0].match.

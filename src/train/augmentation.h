@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/fields.h"
 #include "src/data/augment.h"
 #include "src/data/mix.h"
 #include "src/data/preprocessing.h"
@@ -18,6 +19,11 @@ struct AugmentationSpec {
   std::string kind;  // "random_crop": the key in a spec file
   Attributes attributes = {};
 };
+template <FieldsOf<AugmentationSpec> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [kind, attributes] = spec;
+  visit(kind, attributes);
+}
 
 struct AugmentationKind {
   std::string_view field;

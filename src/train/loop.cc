@@ -259,7 +259,7 @@ Status Loop::checkpoint() {
     return not_finite("after step " + std::to_string(state_.step) + " " + bad +
                       " has values that are not finite");
   }
-  auto saved = save(files_, context_.job, context_.digest, context_.backend, context_.algorithms,
+  auto saved = save(files_, context_.job, context_.run, context_.backend, context_.algorithms,
                     state_, snapshot);
   if (saved.ok()) {
     saved_step_ = state_.step;

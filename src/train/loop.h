@@ -25,7 +25,7 @@ struct LoopContext {
   const RunShape& shape;
   const Preprocessing& preprocessing;
   const Split& split;
-  const std::string& digest;  // of the job
+  const RunRecord& run;
   std::string_view backend;
   bool holds_rows;                    // the session does: TrainingSession::hold()
   const AlgorithmRecord& algorithms;  // of the session's kernels

@@ -4,99 +4,11 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "src/base/sha256.h"
-#include "src/models/model_json.h"
-
 namespace trainyard {
 
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr int64_t kDigestFileMax = 4096;
-
-// Fields of types that came later are written for those types alone, so that checkpoints of older
-// jobs keep their digest.
-Json to_json(const OptimizerSpec& o) {
-  Json json = {{"type", o.type},         {"learning_rate", o.learning_rate},
-               {"momentum", o.momentum}, {"nesterov", o.nesterov},
-               {"beta1", o.beta1},       {"beta2", o.beta2},
-               {"epsilon", o.epsilon},   {"weight_decay", o.weight_decay}};
-  if (o.weight_decay_on != "all") json["weight_decay_on"] = o.weight_decay_on;
-  const auto own = [&](const char* field, const Json& value) {
-    if (optimizer_uses(o.type, field)) json[field] = value;
-  };
-  own("alpha", o.alpha);
-  own("centered", o.centered);
-  own("beta2_decay", o.beta2_decay);
-  own("clip_threshold", o.clip_threshold);
-  own("scale_min", o.scale_min);
-  own("newton_schulz_steps", o.newton_schulz_steps);
-  own("adjust_rate", o.adjust_rate);
-  own("fallback_learning_rate", o.fallback_learning_rate);
-  return json;
-}
-
-Json to_json(const ScheduleSpec& s) {
-  Json json = {{"type", s.type},
-               {"warmup_steps", s.warmup_steps},
-               {"step_size", s.step_size},
-               {"gamma", s.gamma},
-               {"min_learning_rate", s.min_learning_rate}};
-  const auto own = [&](const char* field, const Json& value) {
-    if (schedule_uses(s.type, field)) json[field] = value;
-  };
-  own("milestones", s.milestones);
-  own("power", s.power);
-  own("pct_start", s.pct_start);
-  own("div_factor", s.div_factor);
-  own("final_div_factor", s.final_div_factor);
-  return json;
-}
-
-Json to_json(const ParameterGroup& g) {
-  Json json = {{"match", g.match}};
-  if (g.freeze) json["freeze"] = *g.freeze;
-  if (g.learning_rate_factor) json["learning_rate_factor"] = *g.learning_rate_factor;
-  if (g.weight_decay) json["weight_decay"] = *g.weight_decay;
-  return json;
-}
-
-// What a recipe has only if it asks for it.
-void add_options(const Recipe& r, Json& json) {
-  // The first checkpoints named none: they are of fp32 for ever, whatever the default becomes.
-  if (r.precision != Precision::kFp32) json["precision"] = name_of(r.precision);
-  if (r.accumulate_steps != 1) json["accumulate_steps"] = r.accumulate_steps;
-  if (r.clip_norm != 0) json["clip_norm"] = r.clip_norm;
-  if (r.clip_value != 0) json["clip_value"] = r.clip_value;
-  if (r.ema_decay != 0) json["ema_decay"] = r.ema_decay;
-  for (const ParameterGroup& g : r.parameter_groups) json["parameter_groups"].push_back(to_json(g));
-  if (const InitialWeights& w = r.initial_weights; !w.source.empty()) {
-    json["initial_weights"] = {{"source", w.source},
-                               {"include", w.include},
-                               {"exclude", w.exclude},
-                               {"skip_mismatched", w.skip_mismatched}};
-    if (!w.rename.empty()) json["initial_weights"]["rename"] = w.rename;
-  }
-  if (r.lora.rank > 0) {
-    json["lora"] = {{"rank", r.lora.rank},
-                    {"alpha", r.lora.alpha},
-                    {"dropout", r.lora.dropout},
-                    {"targets", r.lora.targets}};
-  }
-  if (!r.keep_best.metric.empty()) {
-    json["keep_best"] = {{"metric", r.keep_best.metric}, {"mode", r.keep_best.mode}};
-  }
-  if (const EarlyStopping& e = r.early_stopping; !e.metric.empty()) {
-    json["early_stopping"] = {{"metric", e.metric},
-                              {"patience", e.patience},
-                              {"min_delta", e.min_delta},
-                              {"mode", e.mode}};
-  }
-  if (json.contains("keep_best") || json.contains("early_stopping")) {
-    json["evaluate_every_steps"] = r.evaluate_every_steps;
-  }
-}
 
 template <typename T>
 bool all_finite(std::span<const std::byte> bytes) {
@@ -139,6 +51,15 @@ Json to_json(const LoopState& state) {
   return json;
 }
 
+RunRecord record_of(const CheckpointState& state) {
+  const Json json = Json::parse(state.extra_json, nullptr, /*allow_exceptions=*/false);
+  RunRecord record{state.job_digest, ""};
+  if (json.is_object() && json.contains("run") && json["run"].is_string()) {
+    record.description = json["run"].get<std::string>();
+  }
+  return record;
+}
+
 /// Devices that wrote it together.
 int64_t ranks_of(const LoadedCheckpoint& checkpoint) {
   const Json json = Json::parse(checkpoint.state.extra_json, nullptr, /*allow_exceptions=*/false);
@@ -179,23 +100,6 @@ Result<LoopState> loop_state(const LoadedCheckpoint& checkpoint) {
 
 }  // namespace
 
-Result<std::string> job_digest(const TrainJob& job) {
-  ASSIGN_OR_RETURN(const std::string dataset, read_file(job.dataset / "digest", kDigestFileMax));
-  const Recipe& r = job.recipe;
-  Json json = {{"dataset", dataset},
-               {"model", model_to_json(job.model)},
-               {"epochs", r.epochs},
-               {"steps", r.steps},
-               {"batch_size", r.batch_size},
-               {"optimizer", to_json(r.optimizer)},
-               {"schedule", to_json(r.schedule)},
-               {"seed", r.seed},
-               {"shuffle", r.shuffle},
-               {"validation_split", r.validation_split}};
-  add_options(r, json);
-  return sha256_hex(json.dump(-1, ' ', false, Json::error_handler_t::replace));
-}
-
 std::string find_not_finite(const Snapshot& snapshot) {
   for (const TensorView& t : snapshot.weights) {
     const bool finite = t.type.dtype == DType::kF64   ? all_finite<double>(t.bytes)
@@ -206,7 +110,7 @@ std::string find_not_finite(const Snapshot& snapshot) {
   return {};
 }
 
-Result<std::filesystem::path> save(Files& files, const TrainJob& job, const std::string& digest,
+Result<std::filesystem::path> save(Files& files, const TrainJob& job, const RunRecord& run,
                                    std::string_view backend, const AlgorithmRecord& algorithms,
                                    const LoopState& state, const Snapshot& snapshot) {
   CheckpointState checkpoint;
@@ -214,8 +118,9 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const std:
   checkpoint.seed = job.recipe.seed;
   checkpoint.threads = job.threads;
   checkpoint.backend = backend;
-  checkpoint.job_digest = digest;
+  checkpoint.job_digest = run.digest;
   Json extra = to_json(state);
+  extra["run"] = run.description;
   if (job.ranks > 1) extra["ranks"] = job.ranks;
   if (!algorithms.empty()) extra["algorithms"] = to_json(algorithms);
   checkpoint.extra_json = extra.dump();
@@ -232,7 +137,7 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const std:
 }
 
 Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
-                                                        const std::string& digest,
+                                                        const RunIdentity& identity,
                                                         Reporter& reporter) {
   std::vector<std::filesystem::path> damaged;
   auto loaded = load_newest_checkpoint(job.checkpoints, &damaged);
@@ -243,10 +148,16 @@ Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
     if (loaded.error().code == ErrorCode::kNotFound) return std::optional<LoadedCheckpoint>();
     return std::move(loaded).error();
   }
-  if (loaded->state.job_digest != digest) {
+  const std::string name = "checkpoint " + loaded->path.filename().string();
+  const RunRecord recorded = record_of(loaded->state);
+  if (const std::string difference = identity.difference(recorded); !difference.empty()) {
     return make_error(ErrorCode::kFailedPrecondition, "CHECKPOINT_FOREIGN",
-                      "checkpoint " + loaded->path.filename().string() +
-                          " belongs to a job with another model, recipe or dataset");
+                      name + " belongs to another job: " + difference +
+                          "; expected the same job, or a folder without checkpoints");
+  }
+  if (is_rule_1(recorded)) {
+    reporter.log(name + " is of an earlier version, which did not record recipe.augmentation and " +
+                 "recipe.context_length: those of this job count");
   }
   return std::optional(std::move(*loaded));
 }
@@ -254,8 +165,8 @@ Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
 Result<bool> has_checkpoint(const TrainJob& job) {
   const std::optional<CheckpointState> newest = find_newest_state(job.checkpoints);
   if (!newest) return false;
-  ASSIGN_OR_RETURN(const std::string digest, job_digest(job));
-  return newest->job_digest == digest;
+  ASSIGN_OR_RETURN(const RunIdentity identity, RunIdentity::of(job));
+  return identity.difference(record_of(*newest)).empty();
 }
 
 Result<AlgorithmRecord> algorithms_of(const LoadedCheckpoint& checkpoint) {

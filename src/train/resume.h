@@ -10,6 +10,7 @@
 #include "src/base/result.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/runtime/algorithms.h"
+#include "src/train/identity.h"
 #include "src/train/trainer.h"
 #include "src/train/training_session.h"
 
@@ -39,25 +40,20 @@ struct LoopState {
   StoppingState stopping;
 };
 
-/// SHA-256 of all that decides the numbers of a run: model, recipe and the dataset's digest. How
-/// often a job is checkpointed is left out, and how often it is evaluated, unless evaluations
-/// decide which model is kept: they change no bit.
-Result<std::string> job_digest(const TrainJob& job);
-
 /// The first parameter or state tensor that holds a NaN or an infinity, or empty.
 std::string find_not_finite(const Snapshot& snapshot);
 
-/// Writes the checkpoint of `state` and then prunes older ones. `algorithms`: what the run's
-/// kernels were made of, where that was chosen.
-Result<std::filesystem::path> save(Files& files, const TrainJob& job, const std::string& digest,
+/// Writes the checkpoint of `state` in `run` and then prunes older ones. `algorithms`: what the
+/// run's kernels were made of, where that was chosen.
+Result<std::filesystem::path> save(Files& files, const TrainJob& job, const RunRecord& run,
                                    std::string_view backend, const AlgorithmRecord& algorithms,
                                    const LoopState& state, const Snapshot& snapshot);
 
 /// The newest valid checkpoint of the job. Nothing where there is none;
-/// FAILED_PRECONDITION/CHECKPOINT_FOREIGN where it belongs to another job. Damaged ones go to the
-/// reporter's log.
+/// FAILED_PRECONDITION/CHECKPOINT_FOREIGN, with the fields that differ, where it belongs to another
+/// job. Damaged ones go to the reporter's log.
 Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
-                                                        const std::string& digest,
+                                                        const RunIdentity& identity,
                                                         Reporter& reporter);
 /// Whether there is one, without reading its tensors.
 Result<bool> has_checkpoint(const TrainJob& job);

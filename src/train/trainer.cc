@@ -54,14 +54,14 @@ Result<RunPrograms> compile_rank(const OpenJob& open, int64_t rank, const Backen
 
 /// Where a job begins: at a checkpoint, or not.
 struct Start {
-  std::string digest;  // of the job
+  RunIdentity identity;
   std::optional<LoadedCheckpoint> checkpoint;
 };
 /// Looked for before kernels are prepared: the algorithms that it names come first.
 Result<Start> find_start(const TrainJob& job, const Backend& backend, Reporter& reporter) {
-  Start start;
-  ASSIGN_OR_RETURN(start.digest, job_digest(job));
-  ASSIGN_OR_RETURN(start.checkpoint, find_checkpoint(job, start.digest, reporter));
+  ASSIGN_OR_RETURN(RunIdentity identity, RunIdentity::of(job));
+  Start start{std::move(identity), std::nullopt};
+  ASSIGN_OR_RETURN(start.checkpoint, find_checkpoint(job, start.identity, reporter));
   if (start.checkpoint.has_value() && backend.algorithms() != nullptr) {
     ASSIGN_OR_RETURN(AlgorithmRecord record, algorithms_of(*start.checkpoint));
     backend.algorithms()->prefer(std::move(record));
@@ -128,8 +128,9 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
   plan.first_step = first.step;
   reporter.started(plan);
 
-  const LoopContext context{job,          open.data,      shape, preprocessing, split,
-                            start.digest, backend.name(), held,  algorithms};
+  const LoopContext context{
+      job,  open.data, shape, preprocessing, split, start.identity.record(), backend.name(),
+      held, algorithms};
   session.wait_behind_nodes(job.names_faults);
   Loop loop(context, session, files, reporter, std::move(first));
   if (Status s = loop.run(stop); !s.ok()) return std::move(s).error();

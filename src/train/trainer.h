@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/fields.h"
 #include "src/base/files.h"
 #include "src/base/result.h"
 #include "src/data/dataset.h"
@@ -28,6 +29,12 @@ struct KeepBest {
   std::string metric = {};
   std::string mode = {};  // "min" or "max"; empty: what is better for the metric
 };
+template <FieldsOf<KeepBest> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [metric, mode] = spec;
+  visit("metric", metric);
+  visit("mode", mode);
+}
 
 /// Ends the job after `patience` evaluations in a row without an improvement of more than
 /// `min_delta` over the best one. Off where the metric is empty.
@@ -37,6 +44,14 @@ struct EarlyStopping {
   double min_delta = 0;
   std::string mode = {};
 };
+template <FieldsOf<EarlyStopping> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [metric, patience, min_delta, mode] = spec;
+  visit("metric", metric);
+  visit("patience", patience);
+  visit("min_delta", min_delta);
+  visit("mode", mode);
+}
 
 /// Weights to begin with, from another model: tensors are matched by name. Patterns are those of
 /// src/base/glob.h; without `include` all names count.
@@ -47,6 +62,15 @@ struct InitialWeights {
   std::vector<std::string> include = {}, exclude = {};
   bool skip_mismatched = false;  // a shape that differs is left as drawn; else it is refused
 };
+template <FieldsOf<InitialWeights> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [source, rename, include, exclude, skip_mismatched] = spec;
+  visit("source", source);
+  visit("rename", rename);
+  visit("include", include);
+  visit("exclude", exclude);
+  visit("skip_mismatched", skip_mismatched);
+}
 
 /// Everything that decides the numbers of a run, apart from data and device.
 struct Recipe {
@@ -80,6 +104,39 @@ struct Recipe {
 
   int64_t micro_batch() const { return batch_size / accumulate_steps; }
 };
+/// The fields that decide the numbers of a run; docs/decisions/0048 says why the others do not. A
+/// default stays as it is for ever: checkpoints from before a field existed mean it.
+template <FieldsOf<Recipe> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [epochs, steps, batch_size, optimizer, schedule, seed, shuffle, validation_split,
+         context_length, evaluate_every_steps, checkpoint_every_steps, keep_checkpoints, recompute,
+         precision, accumulate_steps, clip_norm, clip_value, ema_decay, parameter_groups, keep_best,
+         early_stopping, initial_weights, augmentation, lora, metrics] = spec;
+  visit("epochs", epochs);
+  visit("steps", steps);
+  visit("batch_size", batch_size);
+  visit("optimizer", optimizer);
+  visit("schedule", schedule);
+  visit("seed", seed);
+  visit("shuffle", shuffle);
+  visit("validation_split", validation_split);
+  visit("context_length", context_length);
+  visit("precision", precision);
+  visit("accumulate_steps", accumulate_steps);
+  visit("clip_gradients.norm", clip_norm);
+  visit("clip_gradients.value", clip_value);
+  visit("ema.decay", ema_decay);
+  visit("parameter_groups", parameter_groups);
+  visit("keep_best", keep_best);
+  visit("early_stopping", early_stopping);
+  // Evaluations that decide what is kept, or when a run ends, do so where they happen.
+  if (!keep_best.metric.empty() || !early_stopping.metric.empty()) {
+    visit("evaluate_every_steps", evaluate_every_steps);
+  }
+  visit("initial_weights", initial_weights);
+  visit("augmentation", augmentation);
+  visit("lora", lora);
+}
 
 /// Where the recipe says nothing and the dataset is a text.
 inline constexpr int64_t kContextLengthDefault = 256;

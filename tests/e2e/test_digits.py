@@ -126,7 +126,7 @@ class Digits(DaemonTest):
         self.assertEqual(precision(), "fp32")
         self.assertEqual((out / "model/model.safetensors").read_bytes(), weights)
         # Said aloud, another one is another job.
-        self.assertIn("belongs to a job with another model, recipe or dataset",
+        self.assertIn("recipe.precision: the checkpoint has fp32, the job has tf32",
                       run("recipe.precision=tf32", check=False).stderr)
         # A new one is in today's default, and goes on in it without a word.
         out = self.folder / "begun-now"
