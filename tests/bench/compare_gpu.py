@@ -2,13 +2,15 @@
 """Training speed and memory on one GPU beside PyTorch: eager, torch.compile and CUDA graphs, in turns within one run.
 
     python3 tests/bench/compare_gpu.py build/gpu/bin/train_bench [--pairs 5] [--seconds 1] [--rows lenet5:64:fp32,...]
-                                       [--limit SECONDS] [--no-cpu] [--cpu-batch 32] [--json FILE]
+                                       [--limit SECONDS] [--no-cpu] [--cpu-batch 32] [--json FILE] [--emulated]
 
 Each of PyTorch's ways shows what it does; its best then runs A/B/A/B with ours. Both begin with batches in host memory
 (pinned on PyTorch's side, copied without waiting), as data comes from a loader. The table has the medians, the ratio,
 the share of the GPU's peak by the plan's FLOPs, and each side's memory on the device: ours as planned and as the driver
 counts it, less what the process took for a tiny model before. The last column is ours on all cores of the machine,
-in fp32 and with a batch of at most --cpu-batch. --json is written after each row. Needs PyTorch with CUDA.
+in fp32 and with a batch of at most --cpu-batch. --json is written after each row. Needs PyTorch with CUDA; with
+--emulated, which tries this program on the emulated GPU of the tests, PyTorch runs eagerly on the CPU, and no number means
+anything.
 """
 
 import argparse
@@ -30,43 +32,52 @@ ROWS = ("gpt2_small:1024:32:bf16,resnet50:224:256:bf16,lenet5:64:tf32,mlp_small:
 # Dense peaks by data sheet, TFLOP/s: bf16 and tf32 by tensor cores, fp32 without.
 PEAKS = {"H200": {"bf16": 989, "tf32": 495, "fp32": 67}, "H100": {"bf16": 989, "tf32": 495, "fp32": 67},
          "A100": {"bf16": 312, "tf32": 156, "fp32": 19.5}}
-WAYS = ("eager", "compile", "graph")
 
 
 def peer():
     """PyTorch in one of its ways, in a process of its own."""
     import torch
 
-    way = os.environ["PEER_WAY"]
+    way, device = os.environ["PEER_WAY"], os.environ["PEER_DEVICE"]
+    on_gpu = device == "cuda"
     torch.backends.cudnn.benchmark = True
     cases = {}
 
+    def pinned(tensor):
+        return tensor.pin_memory() if on_gpu else tensor
+
+    def synchronize():
+        if on_gpu:
+            torch.cuda.synchronize()
+
     def make_case(name, batch, precision):
-        torch.cuda.reset_peak_memory_stats()
+        if on_gpu:
+            torch.cuda.reset_peak_memory_stats()
         # As ours: fp32 is strict, tf32 is all products.
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.manual_seed(1)
         model, sample = make_model(name)
         images = len(sample) == 3
         layout = torch.channels_last if images else torch.contiguous_format
-        model = model.cuda().to(memory_format=layout) if images else model.cuda()
+        model = model.to(device).to(memory_format=layout) if images else model.to(device)
         vocabulary = TOKENS[name][0] if name in TOKENS else WORDS if sample == (ROW_LENGTH,) else 0
-        capturable = {"capturable": True} if way == "graph" else {}
+        options = {"fused": True} if on_gpu else {}
         if vocabulary or name.startswith("vit"):
-            optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0, fused=True, **capturable)
+            capturable = {"capturable": True} if way == "graph" else {}
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0, **options, **capturable)
         else:
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **options)
         loss_of = torch.nn.CrossEntropyLoss()
         shape = (batch, *sample)
-        xs = [(torch.randint(1, vocabulary, shape) if vocabulary else torch.rand(shape)).pin_memory() for _ in range(8)]
+        xs = [pinned(torch.randint(1, vocabulary, shape) if vocabulary else torch.rand(shape)) for _ in range(8)]
         rows, classes = (batch * sample[0], vocabulary) if name in TOKENS else (batch, 10)
-        ys = [torch.randint(0, classes, (rows,)).pin_memory() for _ in range(8)]
+        ys = [pinned(torch.randint(0, classes, (rows,))) for _ in range(8)]
         if images:
-            xs = [x.contiguous(memory_format=layout).pin_memory() for x in xs]
-        x, y = xs[0].cuda(), ys[0].cuda()
+            xs = [pinned(x.contiguous(memory_format=layout)) for x in xs]
+        x, y = xs[0].to(device, copy=True), ys[0].to(device, copy=True)
 
         def forward():
-            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=precision == "bf16"):
+            with torch.autocast(device, dtype=torch.bfloat16, enabled=precision == "bf16"):
                 return loss_of(model(x), y)
 
         call = torch.compile(forward) if way == "compile" else forward
@@ -106,7 +117,7 @@ def peer():
 
         for _ in range(20):
             step()
-        torch.cuda.synchronize()
+        synchronize()
         return step
 
     for line in sys.stdin:
@@ -115,24 +126,21 @@ def peer():
         try:
             if key not in cases:
                 cases.clear()  # one model on the device at a time
-                torch.cuda.empty_cache()
+                if on_gpu:
+                    torch.cuda.empty_cache()
                 cases[key] = make_case(name, int(batch), precision)
             step = cases[key]
             start, steps = time.perf_counter(), 0
             while time.perf_counter() - start < float(seconds):
                 step()
                 steps += 1
-            torch.cuda.synchronize()
+            synchronize()
             rate = steps * int(batch) / (time.perf_counter() - start)
-            answer = {"samples_per_second": rate, "device_bytes": torch.cuda.max_memory_reserved()}
+            answer = {"samples_per_second": rate, "device_bytes": torch.cuda.max_memory_reserved() if on_gpu else 0}
         except Exception as e:  # a way that does not work for a model is a cell of the table, not the end
             cases.pop(key, None)
             answer = {"samples_per_second": 0.0, "device_bytes": 0, "error": f"{type(e).__name__}: {e}"[:200]}
         print(json.dumps(answer), flush=True)
-
-
-def start_peer(way):
-    return Process([sys.executable, __file__, "--peer"], dict(os.environ, PEER_WAY=way))
 
 
 def query_gpu(fields, form=""):
@@ -140,28 +148,52 @@ def query_gpu(fields, form=""):
                           capture_output=True, text=True).stdout.strip().splitlines()[0]
 
 
-def gpu_bytes():
-    """What is taken on the first GPU, by whomever."""
-    return int(query_gpu("memory.used", ",nounits")) << 20
+class Gpu:
+    """The first one, as the driver tells of it, and PyTorch on it."""
+    ways, peer_device = ("eager", "compile", "graph"), "cuda"
+
+    def __init__(self):
+        self.name = query_gpu("name,driver_version")
+
+    def used_bytes(self):
+        """By whomever."""
+        return int(query_gpu("memory.used", ",nounits")) << 20
+
+    def free_bytes(self):
+        return int(query_gpu("memory.free", ",nounits")) << 20
 
 
-def find_best(question):
+class EmulatedGpu:
+    ways, peer_device = ("eager",), "cpu"
+    name = "an emulated GPU, PyTorch on the CPU: no number means anything"
+
+    def used_bytes(self):
+        return 0
+
+    def free_bytes(self):
+        return float("inf")
+
+
+def start_peer(gpu, way):
+    return Process([sys.executable, __file__, "--peer"], dict(os.environ, PEER_WAY=way, PEER_DEVICE=gpu.peer_device))
+
+
+def find_best(gpu, question):
     """PyTorch's best way, a process that is ready to run it, and what each way did.
 
     One after another, and the best so far stays only where the GPU's memory holds another one beside it."""
-    peers = {way: start_peer(way) for way in WAYS}  # which import PyTorch side by side
+    peers = {way: start_peer(gpu, way) for way in gpu.ways}  # which import PyTorch side by side
     trials, best = {}, None
-    for way in WAYS:
+    for way in gpu.ways:
         trials[way] = peers[way].ask(question)
         loser = way
         if best is None or trials[way]["samples_per_second"] > trials[best]["samples_per_second"]:
             best, loser = way, best
         if loser in peers:
             peers.pop(loser).close()
-        free = int(query_gpu("memory.free", ",nounits")) << 20
-        if best in peers and free < 1.25 * trials[best]["device_bytes"]:
+        if best in peers and gpu.free_bytes() < 1.25 * trials[best]["device_bytes"]:
             peers.pop(best).close()
-    return best, peers.get(best) or start_peer(best), trials
+    return best, peers.get(best) or start_peer(gpu, best), trials
 
 
 def measure_cpu(args, name, batch):
@@ -172,17 +204,17 @@ def measure_cpu(args, name, batch):
     return answer["samples_per_second"]
 
 
-def measure(args, text, peak):
+def measure(args, gpu, text, peak):
     *name, batch, precision = text.split(":")
     name = ":".join(name)
     question = f"{name} {batch} {precision} {args.seconds}"
-    nobody = gpu_bytes()
+    nobody = gpu.used_bytes()
     ours = Process([args.train_bench, "--serve", "gpu-0", precision])
     ours.ask("mlp_small 1 1 0")
-    smallest = gpu_bytes()
+    smallest = gpu.used_bytes()
     ours.ask(f"{name} {batch} 1 {args.seconds}")
-    used = gpu_bytes()
-    best, peer, trials = find_best(question)
+    used = gpu.used_bytes()
+    best, peer, trials = find_best(gpu, question)
     a, b = [], []
     for _ in range(args.pairs):
         a.append(ours.ask(f"{name} {batch} 1 {args.seconds}"))
@@ -191,7 +223,7 @@ def measure(args, text, peak):
     peer.close()
     rates = [[r["samples_per_second"] for r in side] for side in (a, b)]
     medians = [statistics.median(r) for r in rates]
-    share = [m * a[0]["gflop_per_sample"] / 1e3 / peak[precision] for m in medians]
+    share = [m * a[0]["gflop_per_sample"] / 1e3 / peak[precision] for m in medians] if peak else None
     return {"model": name, "batch": int(batch), "precision": precision, "ours": medians[0], "theirs": medians[1],
             "way": best, "ratio": statistics.median(x / y for x, y in zip(*rates) if y) if medians[1] else None,
             "spread": [spread(r) if statistics.median(r) else None for r in rates], "share_of_peak": share,
@@ -212,25 +244,26 @@ def main():
     parser.add_argument("--no-cpu", action="store_true")
     parser.add_argument("--cpu-batch", type=int, default=32)
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--emulated", action="store_true")
     args = parser.parse_args()
-    gpu = query_gpu("name,driver_version")
-    peak = next((p for name, p in PEAKS.items() if name in gpu), dict.fromkeys(("bf16", "tf32", "fp32"), float("nan")))
+    gpu = EmulatedGpu() if args.emulated else Gpu()
+    peak = next((p for name, p in PEAKS.items() if name in gpu.name), None)
     rows = []
 
     def keep(row):
         rows.append(row)
         if args.json:
-            args.json.write_text(json.dumps({"gpu": gpu, "rows": rows}, indent=1) + "\n")
+            args.json.write_text(json.dumps({"gpu": gpu.name, "rows": rows}, indent=1) + "\n")
 
-    print(f"{gpu}\n\n| model | batch | precision | ours/s | of peak | PyTorch/s | its best way | of peak | ratio "
+    print(f"{gpu.name}\n\n| model | batch | precision | ours/s | of peak | PyTorch/s | its best way | of peak | ratio "
           "| device memory, MiB: planned, used, PyTorch | times the CPU |\n|" + " --- |" * 11, flush=True)
     start = time.monotonic()
     for text in args.rows.split(","):
         try:
             if time.monotonic() - start > args.limit:
                 raise RuntimeError("not measured: out of time")
-            r = measure(args, text, peak)
-        except (RuntimeError, subprocess.SubprocessError) as e:
+            r = measure(args, gpu, text, peak)
+        except (RuntimeError, OSError, subprocess.SubprocessError) as e:  # a process that ended, too
             r = {"row": text, "error": str(e)}
             print(f"| {text} | | | {e} | | | | | | | |", flush=True)
             keep(r)
@@ -238,8 +271,9 @@ def main():
         keep(r)
         ratio = f"**{r['ratio']:.2f}×**" if r["ratio"] else "-"
         cpu = f"{r['ours'] / r['cpu']:.1f}×" if r["cpu"] else "-"
-        print(f"| {r['model']} | {r['batch']} | {r['precision']} | {r['ours']:,.4g} | {100 * r['share_of_peak'][0]:.1f} % "
-              f"| {r['theirs']:,.4g} | {r['way']} | {100 * r['share_of_peak'][1]:.1f} % | {ratio} "
+        shares = [f"{100 * share:.1f} %" for share in r["share_of_peak"] or ()] or ["-", "-"]
+        print(f"| {r['model']} | {r['batch']} | {r['precision']} | {r['ours']:,.4g} | {shares[0]} "
+              f"| {r['theirs']:,.4g} | {r['way']} | {shares[1]} | {ratio} "
               f"| {r['our_bytes'] / 2**20:,.0f}, {r['our_used_bytes'] / 2**20:,.0f}, {r['their_bytes'] / 2**20:,.0f} "
               f"| {cpu} |", flush=True)
     return 0

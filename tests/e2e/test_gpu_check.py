@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,7 +52,7 @@ class Runner(unittest.TestCase):
         return runner.Step(name, ["bash", "-c", script], limit_s, **more)
 
     def run_stages(self, *made):
-        results = runner.Results(self.out, {"commit": "fake"})
+        results = runner.Results(self.out, {"commit": "fake"}, "a")
         right = runner.run_stages(list(made), results)
         written = json.loads((self.out / "results.json").read_text())
         return right, {s["step"]: s for s in written["steps"]}
@@ -103,7 +104,7 @@ import sys; sys.path.insert(0, {str(TESTS)!r})
 from gpu_check.runner import *
 import pathlib
 steps = [[Step("first", ["true"], 9)], [Step("second", ["bash", "-c", "echo $$ >{pid}; exec sleep 1000"], 999)], [Step("third", ["true"], 9)]]
-sys.exit(not run_stages([Stage("a", "fakes", 999, steps)], Results(pathlib.Path({str(self.out)!r}), {{}})))
+sys.exit(not run_stages([Stage("a", "fakes", 999, steps)], Results(pathlib.Path({str(self.out)!r}), {{}}, "a")))
 """
         for number, second in ((signal.SIGKILL, "running"), (signal.SIGTERM, "cut short")):
             whole = subprocess.Popen([sys.executable, "-B", "-c", script], stdout=subprocess.DEVNULL)
@@ -117,6 +118,23 @@ sys.exit(not run_stages([Stage("a", "fakes", 999, steps)], Results(pathlib.Path(
                 os.kill(int(pid.read_text()), signal.SIGKILL)
             pid.unlink()
         self.assertEqual(said["interrupted"], "SIGTERM")
+
+
+    def test_stages_run_one_by_one_are_one_table(self):
+        def run(letter, commit, script):
+            results = runner.Results(self.out, {"commit": commit}, letter)
+            right = runner.run_stages([runner.Stage(letter, "fakes", 60.0, [[self.step(f"step_{letter}", script)]])], results)
+            written = json.loads((self.out / "results.json").read_text())
+            return right, {s["step"]: s["state"] for s in written["steps"]}
+        self.assertEqual(run("b", "one", "false"), (False, {"step_b": "failed"}))
+        # The exit status is that of what ran now.
+        self.assertEqual(run("a", "one", "true"), (True, {"step_a": "ok", "step_b": "failed"}))
+        table = (self.out / "results.md").read_text()
+        self.assertLess(table.index("| a | step_a | ok |"), table.index("| b | step_b | **failed** |"))
+        self.assertEqual(run("b", "one", "true"), (True, {"step_a": "ok", "step_b": "ok"}))
+        self.assertEqual(run("a", "another", "true"), (True, {"step_a": "ok"}))
+        (self.out / "results.json").write_text("{")
+        self.assertEqual(run("b", "another", "true"), (True, {"step_b": "ok"}))
 
 
 class Output(unittest.TestCase):
@@ -157,12 +175,39 @@ class Stages(unittest.TestCase):
         head = (place.ROOT / "scripts/gpu_check").read_text()
         self.assertEqual({m[0]: int(m[1]) for m in re.findall(r"^\| (\w) \|.*\| (\d+) \|$", head, re.MULTILINE)}, limits)
 
-    def test_a_pack_without_data_says_what_is_missing(self):
-        done = subprocess.run([sys.executable, place.ROOT / "scripts/gpu_check", "--pack", "x.tar.xz", "--data", "/nowhere"],
-                              capture_output=True, text=True, env=dict(os.environ, TRAINYARD_TEST_DATA=""))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("cifar10/cifar10-jpg.tar.xz: not in /nowhere", done.stderr)
+    def refused(self, code, words, *arguments, program=place.ROOT / "scripts/gpu_check"):
+        done = subprocess.run([sys.executable, program, *arguments], capture_output=True, text=True,
+                              env=dict(os.environ, TRAINYARD_TEST_DATA=""))
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(words, done.stderr)
         self.assertNotIn("Traceback", done.stderr)
+
+    def test_what_cannot_be_is_refused_in_a_sentence(self):
+        self.refused(1, "cifar10/cifar10-jpg.tar.xz: not in /nowhere", "--pack", "x.tar.xz", "--data", "/nowhere")
+        self.refused(1, "--pack: /nowhere is not there", "--pack", "/nowhere/x.tar.xz")
+        self.refused(2, "--stage: 'ax' is not known, expected letters of abcdef", "--stage", "ax")
+        self.refused(2, "--rows: 'resnet50:bf16' is not known, expected model:batch:precision", "--rows", "resnet50:bf16")
+        with tempfile.TemporaryDirectory() as empty:
+            self.refused(1, f"not there: {empty}/bin/trainyard, ", "--build", empty, "--out", empty)
+
+    def test_an_archive_runs_what_it_has(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            archive = pathlib.Path(scratch)
+            for folder in ("scripts", "tests", "bin", "test_programs"):
+                (archive / folder).mkdir()
+            shutil.copytree(TESTS / "gpu_check", archive / "tests/gpu_check")
+            program = shutil.copy(place.ROOT / "scripts/gpu_check", archive / "scripts")
+            (archive / place.MANIFEST).write_text('{"commit": "c", "emulated": true, "architectures": []}')
+            for argument in (("--build", "."), ("--pack", "x"), ("--emulated",)):
+                self.refused(2, f"{argument[0]}: an archive runs what it has", *argument, program=program)
+
+    def test_an_archive_says_what_its_kernels_are_compiled_for(self):
+        with tempfile.TemporaryDirectory() as build:
+            self.assertEqual(place.architectures_of(pathlib.Path(build)), [])
+            (pathlib.Path(build) / "build.ninja").write_text(
+                "  FLAGS = --generate-code=arch=compute_90,code=[sm_90] "
+                "--generate-code=arch=compute_120,code=[compute_120,sm_120]\n")
+            self.assertEqual(place.architectures_of(pathlib.Path(build)), ["compute_120", "sm_120", "sm_90"])
 
     def test_the_hosts_own_libraries_stay_the_hosts(self):
         own = ("libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "libcublasLt.so.13",

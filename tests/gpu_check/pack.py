@@ -88,12 +88,15 @@ def fill(folder, build, source_data, emulated):
         shutil.copy2(ROOT / name, folder / name)
     (folder / "gpu_check").symlink_to("scripts/gpu_check")
     data.cut(source_data, folder / "data")
-    manifest = {"commit": place.commit, "emulated": emulated}
+    manifest = {"commit": place.commit, "emulated": emulated, "architectures": place.architectures}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+    return place
 
 
 def pack(file, build, source_data, emulated):
     """Writes the archive and says what is in it."""
+    if not file.parent.is_dir():
+        raise Refused(f"--pack: {file.parent} is not there, expected a file in a folder that is")
     if not source_data:
         source_data = ROOT.parent / "shared/data"
     if (lacking := data.missing(source_data)):
@@ -102,13 +105,13 @@ def pack(file, build, source_data, emulated):
     with tempfile.TemporaryDirectory(prefix="trainyard-pack-") as scratch:
         folder = pathlib.Path(scratch) / "trainyard_gpu_check"
         folder.mkdir()
-        fill(folder, build, source_data, emulated)
+        place = fill(folder, build, source_data, emulated)
         # Programs share most of their code: a window that holds several of them finds it again.
         run("tar", "-C", scratch, "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-cf", file, "-I",
             "xz --lzma2=preset=6,dict=128MiB", folder.name)
         whole = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
     size = os.path.getsize(file)
     print(f"{file}: {size / 1e6:.1f} MB packed, {whole / 1e6:.0f} MB unpacked"
-          + (", with an emulated GPU" if emulated else ""))
+          + (", with an emulated GPU" if emulated else ", for " + ", ".join(place.architectures)))
     if size > BYTES_MAX:
         raise Refused(f"{file} has {size / 1e6:.1f} MB, expected at most {BYTES_MAX / 1e6:.0f}")

@@ -32,6 +32,7 @@ class Place:
     emulated: bool  # an emulated GPU stands for the real one: little is run, and nothing is timed
     nvml: pathlib.Path = None  # stands for NVML where the GPU is emulated
     commit: str = ""
+    architectures: list = dataclasses.field(default_factory=list)  # that the module has code for: "sm_90"
 
 
 def archive():
@@ -42,7 +43,14 @@ def archive():
     said = json.loads(manifest.read_text())
     programs = {p.name: p for folder in ("bin", "test_programs") for p in (ROOT / folder).iterdir()}
     return Place(programs, ROOT / "lib/trainyard/libtrainyard_cuda.so", [ROOT / "lib"], said["emulated"],
-                 ROOT / "lib" / EMULATED_NVML if said["emulated"] else None, said["commit"])
+                 ROOT / "lib" / EMULATED_NVML if said["emulated"] else None, said["commit"], said["architectures"])
+
+
+def architectures_of(build):
+    """What nvcc compiles the kernels of a build for: "sm_90", and "compute_120" where it leaves PTX."""
+    rules = build / "build.ninja"
+    lists = re.findall(r"--generate-code=\S*code=\[([^]]*)\]", rules.read_text() if rules.exists() else "")
+    return sorted({name for names in lists for name in names.split(",")})
 
 
 def built(build, emulated):
@@ -52,7 +60,15 @@ def built(build, emulated):
     module = "tests/cuda/" + EMULATED_MODULE if emulated else "lib/trainyard/libtrainyard_cuda.so"
     commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
     return Place({n: p for n, p in programs.items() if p.exists() or n not in OPTIONAL_PROGRAMS}, build / module, [],
-                 emulated, build / "tests/server" / EMULATED_NVML if emulated else None, commit.stdout.strip())
+                 emulated, build / "tests/server" / EMULATED_NVML if emulated else None, commit.stdout.strip(),
+                 [] if emulated else architectures_of(build))
+
+
+def missing_programs(place):
+    """What a step would not find, in one sentence; empty if all is there."""
+    files = [*place.programs.values(), place.module, *([place.nvml] if place.nvml else [])]
+    lacking = [str(f) for f in files if not f.is_file()]
+    return f"not there: {', '.join(lacking)}" if lacking else ""
 
 
 def needed(file):

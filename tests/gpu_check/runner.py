@@ -67,30 +67,42 @@ def end(process):
 
 
 class Results:
-    """What came of the steps so far: `OUT/results.json`, written anew whenever something changes."""
+    """What came of the steps so far: `OUT/results.json`, written anew whenever something changes.
 
-    def __init__(self, out, head):
+    Stages can be run one by one: of an earlier run of the same commit there, what `letters` do not name stays."""
+
+    def __init__(self, out, head, letters):
         self.out = out
-        self.content = dict(head, steps=[])
+        self.earlier, self.steps = [], []
+        try:
+            before = json.loads((out / "results.json").read_text())
+        except (OSError, ValueError):
+            before = {}
+        if before.get("commit") == head.get("commit"):
+            self.earlier = [s for s in before.get("steps", []) if s["stage"] not in letters]
+        self.content = dict(head)
 
     def add(self, stage, step, state, **said):
         entry = {"stage": stage.letter, "step": step.name, "state": state, "limit_s": step.limit_s, **said}
-        self.content["steps"].append(entry)
+        self.steps.append(entry)
         self.write()
         return entry
+
+    def all_steps(self):
+        return sorted(self.earlier + self.steps, key=lambda s: s["stage"])
 
     def write(self):
         path = self.out / "results.json"
         new = path.with_suffix(".new")
-        new.write_text(json.dumps(self.content, indent=1) + "\n")
+        new.write_text(json.dumps(dict(self.content, steps=self.all_steps()), indent=1) + "\n")
         new.replace(path)
 
     def failed(self):
-        return any(s["state"] not in ("ok", "skipped") for s in self.content["steps"])
+        return any(s["state"] not in ("ok", "skipped") for s in self.steps)
 
     def table(self):
         lines = ["| stage | step | result | seconds, of at most | |", "| --- | --- | --- | --- | --- |"]
-        for s in self.content["steps"]:
+        for s in self.all_steps():
             said = s.get("findings", []) + s.get("notes", [])
             if len(said) > SHOWN_MAX:
                 said = said[:SHOWN_MAX] + [f"and {len(said) - SHOWN_MAX} more in results.json"]
