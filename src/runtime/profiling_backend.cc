@@ -66,7 +66,7 @@ double least_seconds(const NodeWork& work, const DevicePeak& peak) {
 }
 
 void ProfilingBackend::begin() {
-  if (stopwatch_ == nullptr) stopwatch_ = inner_.make_stopwatch();
+  if (stopwatch_ == nullptr) stopwatch_ = make_stopwatch();
   spans_.clear();
   points_ = 0;
   at_point_ = false;
@@ -83,12 +83,13 @@ std::vector<NodeRun> ProfilingBackend::end() {
 
 std::unique_ptr<Kernel> ProfilingBackend::prepare(const Graph& graph, const Node& node) {
   nodes_.push_back(work_of(graph, node));
-  return std::make_unique<TimedKernel>(inner_.prepare(graph, node), *this, nodes_.size() - 1);
+  return std::make_unique<TimedKernel>(ForwardingBackend::prepare(graph, node), *this,
+                                       nodes_.size() - 1);
 }
 
 std::unique_ptr<Kernel> ProfilingBackend::prepare_group(const Graph& graph,
                                                         std::span<const NodeId> nodes) {
-  std::unique_ptr<Kernel> group = inner_.prepare_group(graph, nodes);
+  std::unique_ptr<Kernel> group = ForwardingBackend::prepare_group(graph, nodes);
   if (group == nullptr) return nullptr;
   NodeWork work = work_of(graph, graph.node(nodes.front()));
   for (const NodeId k : nodes.subspan(1)) {
@@ -102,7 +103,7 @@ std::unique_ptr<Kernel> ProfilingBackend::prepare_group(const Graph& graph,
 }
 
 std::unique_ptr<Recording> ProfilingBackend::record(const std::function<void()>& submit) {
-  std::unique_ptr<Recording> recording = inner_.record(submit);
+  std::unique_ptr<Recording> recording = ForwardingBackend::record(submit);
   if (recording == nullptr) return nullptr;
   return std::make_unique<TimedRecording>(std::move(recording), submit, *this);
 }

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/runtime/backend.h"
+#include "src/runtime/forwarding_backend.h"
 
 namespace trainyard {
 
@@ -37,10 +37,9 @@ struct NodeRun {
   double begin_s = 0, end_s = 0;
 };
 
-class ProfilingBackend : public Backend {
+class ProfilingBackend : public ForwardingBackend {
  public:
-  /// `inner` outlives this.
-  explicit ProfilingBackend(Backend& inner) : inner_(inner) {}
+  using ForwardingBackend::ForwardingBackend;
 
   void begin();
   /// Waits for all that ran since begin(). Times count from the first node that ran.
@@ -50,42 +49,26 @@ class ProfilingBackend : public Backend {
   /// In the order in which they were prepared.
   const std::vector<NodeWork>& nodes() const { return nodes_; }
 
-  std::string_view name() const override { return inner_.name(); }
-  Processor processor() const override { return inner_.processor(); }
-  bool has_kernel(std::string_view op_type) const override { return inner_.has_kernel(op_type); }
-  std::string warning() const override { return inner_.warning(); }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
   std::unique_ptr<Kernel> prepare_group(const Graph& graph, std::span<const NodeId> nodes) override;
   std::unique_ptr<Recording> record(const std::function<void()>& submit) override;
-  int64_t alignment() const override { return inner_.alignment(); }
-  void* allocate(int64_t bytes) override { return inner_.allocate(bytes); }
-  void release(void* memory) noexcept override { inner_.release(memory); }
   void copy_to_device(void* device, const void* host, int64_t bytes) override {
     at_point_ = false;
-    inner_.copy_to_device(device, host, bytes);
+    ForwardingBackend::copy_to_device(device, host, bytes);
   }
   void copy_to_host(void* host, const void* device, int64_t bytes) override {
     at_point_ = false;
-    inner_.copy_to_host(host, device, bytes);
+    ForwardingBackend::copy_to_host(host, device, bytes);
   }
-  void synchronize() override { inner_.synchronize(); }
-  bool holds_rows() const override { return inner_.holds_rows(); }
   void gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples, int64_t count,
                    void* x, void* target) override {
     at_point_ = false;
-    inner_.gather_rows(held, samples, count, x, target);
+    ForwardingBackend::gather_rows(held, samples, count, x, target);
   }
-  bool runs_ahead() const override { return inner_.runs_ahead(); }
-  std::unique_ptr<Stopwatch> make_stopwatch() override { return inner_.make_stopwatch(); }
-  DevicePeak peak() const override { return inner_.peak(); }
-  void* allocate_host(int64_t bytes) override { return inner_.allocate_host(bytes); }
-  void release_host(void* memory) noexcept override { inner_.release_host(memory); }
   void begin_copy_to_host(void* host, const void* device, int64_t bytes) override {
     at_point_ = false;
-    inner_.begin_copy_to_host(host, device, bytes);
+    ForwardingBackend::begin_copy_to_host(host, device, bytes);
   }
-  int64_t mark() override { return inner_.mark(); }
-  void wait(int64_t mark) override { inner_.wait(mark); }
 
  private:
   friend class TimedKernel;
@@ -95,7 +78,6 @@ class ProfilingBackend : public Backend {
   };
   void mark_point();
 
-  Backend& inner_;
   std::vector<NodeWork> nodes_;
   std::unique_ptr<Stopwatch> stopwatch_;
   bool is_on_ = false;

@@ -8,6 +8,7 @@
 
 #include "src/runtime/algorithms.h"
 #include "src/runtime/cuda/backend.h"
+#include "src/runtime/forwarding_backend.h"
 #include "src/train/session.h"
 #include "tests/bench/bench_models.h"
 
@@ -54,20 +55,18 @@ void add(std::vector<OperandCount>& sums, const std::vector<OperandCount>& more)
 }
 
 /// Prepares and runs everything by another backend, and counts by node what is submitted.
-class CountingBackend final : public Backend {
+class CountingBackend final : public ForwardingBackend {
  public:
-  explicit CountingBackend(Backend& inner) : inner_(inner) { inner_.use_algorithms(algorithms_); }
+  explicit CountingBackend(Backend& inner) : ForwardingBackend(inner) {
+    use_algorithms(algorithms_);
+  }
 
   /// From now on recordings are submitted kernel by kernel, so that each can be counted.
   void begin() { is_on_ = true; }
   std::vector<NodeCount> take_nodes() { return std::move(nodes_); }
 
-  std::string_view name() const override { return inner_.name(); }
-  int64_t alignment() const override { return inner_.alignment(); }
-  Processor processor() const override { return inner_.processor(); }
-  bool has_kernel(std::string_view op_type) const override { return inner_.has_kernel(op_type); }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
-    std::unique_ptr<Kernel> kernel = inner_.prepare(graph, node);
+    std::unique_ptr<Kernel> kernel = ForwardingBackend::prepare(graph, node);
     nodes_.push_back({work_of(graph, node),
                       operands_of(graph, node.inputs),
                       operands_of(graph, node.outputs),
@@ -77,7 +76,7 @@ class CountingBackend final : public Backend {
   }
   std::unique_ptr<Kernel> prepare_group(const Graph& graph,
                                         std::span<const NodeId> nodes) override {
-    std::unique_ptr<Kernel> group = inner_.prepare_group(graph, nodes);
+    std::unique_ptr<Kernel> group = ForwardingBackend::prepare_group(graph, nodes);
     if (group == nullptr) return nullptr;
     NodeCount count{work_of(graph, graph.node(nodes.front())), {}, {}, {}, {}};
     count.work.cost = {};
@@ -93,28 +92,10 @@ class CountingBackend final : public Backend {
     return std::make_unique<CountedKernel>(std::move(group), *this, nodes_.size() - 1);
   }
   std::unique_ptr<Recording> record(const std::function<void()>& submit) override {
-    std::unique_ptr<Recording> recording = inner_.record(submit);
+    std::unique_ptr<Recording> recording = ForwardingBackend::record(submit);
     if (recording == nullptr) return nullptr;
     return std::make_unique<CountedRecording>(std::move(recording), submit, *this);
   }
-
-  void* allocate(int64_t bytes) override { return inner_.allocate(bytes); }
-  void release(void* memory) noexcept override { inner_.release(memory); }
-  void copy_to_device(void* device, const void* host, int64_t bytes) override {
-    inner_.copy_to_device(device, host, bytes);
-  }
-  void copy_to_host(void* host, const void* device, int64_t bytes) override {
-    inner_.copy_to_host(host, device, bytes);
-  }
-  void synchronize() override { inner_.synchronize(); }
-  bool runs_ahead() const override { return inner_.runs_ahead(); }
-  void* allocate_host(int64_t bytes) override { return inner_.allocate_host(bytes); }
-  void release_host(void* memory) noexcept override { inner_.release_host(memory); }
-  void begin_copy_to_host(void* host, const void* device, int64_t bytes) override {
-    inner_.begin_copy_to_host(host, device, bytes);
-  }
-  int64_t mark() override { return inner_.mark(); }
-  void wait(int64_t mark) override { inner_.wait(mark); }
 
  private:
   class CountedKernel final : public Kernel {
@@ -152,7 +133,6 @@ class CountingBackend final : public Backend {
     CountingBackend& backend_;
   };
 
-  Backend& inner_;
   std::shared_ptr<NotedAlgorithms> algorithms_ = std::make_shared<NotedAlgorithms>();
   std::vector<NodeCount> nodes_;
   bool is_on_ = false;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "src/runtime/cuda/backend.h"
+#include "src/runtime/forwarding_backend.h"
 #include "src/train/loop.h"
 #include "src/train/programs.h"
 #include "src/train/recipe_check.h"
@@ -23,49 +24,11 @@ using testing::run_job;
 using testing::Workspace;
 
 /// The same GPU, batches from the host.
-class FromHost final : public Backend {
+class FromHost final : public ForwardingBackend {
  public:
-  explicit FromHost(int ordinal) : inner_(ordinal) {}
-  std::string_view name() const override { return inner_.name(); }
-  Processor processor() const override { return inner_.processor(); }
-  bool has_kernel(std::string_view op) const override { return inner_.has_kernel(op); }
-  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
-    return inner_.prepare(graph, node);
-  }
-  std::unique_ptr<Kernel> prepare_group(const Graph& graph,
-                                        std::span<const NodeId> nodes) override {
-    return inner_.prepare_group(graph, nodes);
-  }
-  std::unique_ptr<Recording> record(const std::function<void()>& submit) override {
-    return inner_.record(submit);
-  }
-  int64_t alignment() const override { return inner_.alignment(); }
-  void* allocate(int64_t bytes) override { return inner_.allocate(bytes); }
-  void release(void* memory) noexcept override { inner_.release(memory); }
-  void copy_to_device(void* device, const void* host, int64_t bytes) override {
-    inner_.copy_to_device(device, host, bytes);
-  }
-  void copy_to_host(void* host, const void* device, int64_t bytes) override {
-    inner_.copy_to_host(host, device, bytes);
-  }
-  void synchronize() override { inner_.synchronize(); }
-  bool runs_ahead() const override { return inner_.runs_ahead(); }
-  void* allocate_host(int64_t bytes) override { return inner_.allocate_host(bytes); }
-  void release_host(void* memory) noexcept override { inner_.release_host(memory); }
-  void begin_copy_to_host(void* host, const void* device, int64_t bytes) override {
-    inner_.begin_copy_to_host(host, device, bytes);
-  }
-  int64_t mark() override { return inner_.mark(); }
-  void wait(int64_t mark) override { inner_.wait(mark); }
-  Status connect(std::span<Backend* const> ranks) override {
-    std::vector<Backend*> inner;
-    for (Backend* rank : ranks) inner.push_back(&dynamic_cast<FromHost*>(rank)->inner_);
-    return inner_.connect(inner);
-  }
-  Communicator* communicator() override { return inner_.communicator(); }
-
- private:
-  cuda::CudaBackend inner_;
+  explicit FromHost(int ordinal)
+      : ForwardingBackend(std::make_unique<cuda::CudaBackend>(ordinal)) {}
+  bool holds_rows() const override { return false; }
 };
 
 constexpr int kDevices = 2;

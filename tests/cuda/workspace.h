@@ -8,11 +8,10 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "src/passes/passes.h"
-#include "src/runtime/backend.h"
+#include "src/runtime/forwarding_backend.h"
 
 namespace trainyard::testing {
 
@@ -23,7 +22,7 @@ struct WorkspaceChange {
 };
 
 /// `inner` with such workspaces. Kernels are not recorded.
-class WorkspaceBackend final : public Backend {
+class WorkspaceBackend final : public ForwardingBackend {
  public:
   struct Use {
     std::string node, op;
@@ -31,28 +30,18 @@ class WorkspaceBackend final : public Backend {
     uintptr_t address = 0;
   };
 
-  WorkspaceBackend(Backend& inner, WorkspaceChange change) : inner_(inner), change_(change) {}
+  WorkspaceBackend(Backend& inner, WorkspaceChange change)
+      : ForwardingBackend(inner), change_(change) {}
   /// Of the convolutions that ran and have a workspace, in their order.
   const std::vector<Use>& uses() const { return uses_; }
 
-  std::string_view name() const override { return inner_.name(); }
-  bool has_kernel(std::string_view op) const override { return inner_.has_kernel(op); }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
-  int64_t alignment() const override { return inner_.alignment(); }
-  Processor processor() const override { return inner_.processor(); }
-  void* allocate(int64_t bytes) override { return inner_.allocate(bytes); }
-  void release(void* memory) noexcept override { inner_.release(memory); }
-  void copy_to_device(void* device, const void* host, int64_t bytes) override {
-    inner_.copy_to_device(device, host, bytes);
+  std::unique_ptr<Recording> record(const std::function<void()>& /*submit*/) override {
+    return nullptr;
   }
-  void copy_to_host(void* host, const void* device, int64_t bytes) override {
-    inner_.copy_to_host(host, device, bytes);
-  }
-  void synchronize() override { inner_.synchronize(); }
 
  private:
   class ChangedKernel;
-  Backend& inner_;
   WorkspaceChange change_;
   std::vector<Use> uses_;
 };

@@ -6,32 +6,21 @@
 
 #include "src/graph/op.h"
 #include "src/runtime/executor.h"
-#include "src/runtime/host_memory.h"
+#include "src/runtime/forwarding_backend.h"
 
 namespace trainyard {
 namespace {
 
 /// The cpu backend, with one op that is wrong.
-class BrokenBackend final : public Backend {
+class BrokenBackend final : public ForwardingBackend {
  public:
-  BrokenBackend(std::string op, bool changes) : op_(std::move(op)), changes_(changes) {}
-  std::string_view name() const override { return "broken"; }
-  bool has_kernel(std::string_view op) const override { return cpu_->has_kernel(op); }
+  BrokenBackend(std::string op, bool changes)
+      : ForwardingBackend(make_cpu_backend(2)), op_(std::move(op)), changes_(changes) {}
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
-    auto kernel = cpu_->prepare(graph, node);
+    auto kernel = ForwardingBackend::prepare(graph, node);
     if (node.op->type() != op_) return kernel;
     return std::make_unique<Broken>(std::move(kernel), changes_ ? &runs_ : nullptr);
   }
-  int64_t alignment() const override { return cpu_->alignment(); }
-  void* allocate(int64_t bytes) override { return cpu_->allocate(bytes); }
-  void release(void* memory) noexcept override { cpu_->release(memory); }
-  void copy_to_device(void* to, const void* from, int64_t bytes) override {
-    cpu_->copy_to_device(to, from, bytes);
-  }
-  void copy_to_host(void* to, const void* from, int64_t bytes) override {
-    cpu_->copy_to_host(to, from, bytes);
-  }
-  void synchronize() override { cpu_->synchronize(); }
 
  private:
   /// Adds to some elements of what it gives: always the same, or a little more each time.
@@ -47,7 +36,6 @@ class BrokenBackend final : public Backend {
     std::unique_ptr<Kernel> kernel;
     int64_t* runs;
   };
-  std::unique_ptr<Backend> cpu_ = make_cpu_backend(2);
   std::string op_;
   bool changes_;
   int64_t runs_ = 0;
@@ -81,12 +69,11 @@ TEST(DeviceCheck, TellsWhatIsWrong) {
 }
 
 /// The cpu backend, but for one filter of one convolution's dw, which has the wrong sign.
-class WrongFilterBackend final : public HostBackend {
+class WrongFilterBackend final : public ForwardingBackend {
  public:
-  std::string_view name() const override { return "wrong filter"; }
-  bool has_kernel(std::string_view op) const override { return cpu_->has_kernel(op); }
+  WrongFilterBackend() : ForwardingBackend(make_cpu_backend(2)) {}
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
-    auto kernel = cpu_->prepare(graph, node);
+    auto kernel = ForwardingBackend::prepare(graph, node);
     if (node.op->type() != "ConvGrad" || !node.name.starts_with("layer2/0/conv2")) return kernel;
     const Shape& w = graph.tensor(node.outputs[1]).type.shape;
     return std::make_unique<WrongFilter>(std::move(kernel), w.elements() / w[0]);
@@ -104,7 +91,6 @@ class WrongFilterBackend final : public HostBackend {
     std::unique_ptr<Kernel> kernel;
     int64_t count;
   };
-  std::unique_ptr<Backend> cpu_ = make_cpu_backend(2);
 };
 
 // One filter of eight, in one of twenty convolutions: losses and weights hide it in bf16.

@@ -1,0 +1,89 @@
+// src/runtime/forwarding_backend.h: a backend that passes everything on to another. A wrapper
+// overrides what it changes, and need not know what else a Backend can do.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/base/check.h"
+#include "src/runtime/backend.h"
+
+namespace trainyard {
+
+class ForwardingBackend : public Backend {
+ public:
+  /// `inner` outlives this.
+  explicit ForwardingBackend(Backend& inner) : inner_(inner) {}
+  explicit ForwardingBackend(std::unique_ptr<Backend> inner)
+      : owned_(std::move(inner)), inner_(*owned_) {}
+
+  std::string_view name() const override { return inner_.name(); }
+  Processor processor() const override { return inner_.processor(); }
+  bool has_kernel(std::string_view op_type) const override { return inner_.has_kernel(op_type); }
+  std::string warning() const override { return inner_.warning(); }
+  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    return inner_.prepare(graph, node);
+  }
+  std::unique_ptr<Kernel> prepare_group(const Graph& graph,
+                                        std::span<const NodeId> nodes) override {
+    return inner_.prepare_group(graph, nodes);
+  }
+  std::unique_ptr<Recording> record(const std::function<void()>& submit) override {
+    return inner_.record(submit);
+  }
+
+  void use_algorithms(std::shared_ptr<Algorithms> algorithms) override {
+    inner_.use_algorithms(std::move(algorithms));
+  }
+  Algorithms* algorithms() const override { return inner_.algorithms(); }
+
+  int64_t alignment() const override { return inner_.alignment(); }
+  void* allocate(int64_t bytes) override { return inner_.allocate(bytes); }
+  void release(void* memory) noexcept override { inner_.release(memory); }
+  void copy_to_device(void* device, const void* host, int64_t bytes) override {
+    inner_.copy_to_device(device, host, bytes);
+  }
+  void copy_to_host(void* host, const void* device, int64_t bytes) override {
+    inner_.copy_to_host(host, device, bytes);
+  }
+  void synchronize() override { inner_.synchronize(); }
+
+  bool holds_rows() const override { return inner_.holds_rows(); }
+  void gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples, int64_t count,
+                   void* x, void* target) override {
+    inner_.gather_rows(held, samples, count, x, target);
+  }
+
+  bool runs_ahead() const override { return inner_.runs_ahead(); }
+  std::unique_ptr<Stopwatch> make_stopwatch() override { return inner_.make_stopwatch(); }
+  DevicePeak peak() const override { return inner_.peak(); }
+  void* allocate_host(int64_t bytes) override { return inner_.allocate_host(bytes); }
+  void release_host(void* memory) noexcept override { inner_.release_host(memory); }
+  void begin_copy_to_host(void* host, const void* device, int64_t bytes) override {
+    inner_.begin_copy_to_host(host, device, bytes);
+  }
+  int64_t mark() override { return inner_.mark(); }
+  void wait(int64_t mark) override { inner_.wait(mark); }
+
+  /// The other ranks are wrapped as well.
+  Status connect(std::span<Backend* const> ranks) override {
+    std::vector<Backend*> inner;
+    for (Backend* rank : ranks) {
+      auto* const wrapped = dynamic_cast<ForwardingBackend*>(rank);
+      TRAINYARD_CHECK(wrapped != nullptr, "ranks of several kinds");
+      inner.push_back(&wrapped->inner_);
+    }
+    return inner_.connect(inner);
+  }
+  Communicator* communicator() override { return inner_.communicator(); }
+
+ private:
+  std::unique_ptr<Backend> owned_;  // or not
+  Backend& inner_;
+};
+
+}  // namespace trainyard
