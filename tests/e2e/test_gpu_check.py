@@ -150,7 +150,10 @@ class Output(unittest.TestCase):
     def test_a_filter_that_no_test_matches_is_told(self):
         nothing = "[==========] Running 0 tests from 0 test suites.\n[==========] 0 tests from 0 test suites ran. (0 ms total)\n"
         self.assertIn("nothing was checked", output.of_gtest_notes(nothing)[0])
-        self.assertEqual(output.of_gtest_notes("[  SKIPPED ] Cuda.Two (3 ms)\n"), ["skipped: Cuda.Two"])
+        skips = "tests/cuda/parity_test.cc:23: Skipped\nno GPU: libcublasLt.so.13 is missing\n\n[  SKIPPED ] Cuda.Two (3 ms)\n"
+        self.assertEqual(output.of_gtest_notes(skips), ["skipped: Cuda.Two: no GPU: libcublasLt.so.13 is missing"])
+        self.assertEqual(output.of_gtest(skips + "[  PASSED  ] 0 tests.\n[  SKIPPED ] 1 test, listed below:\n"),
+                         ["no test ran: each was skipped"])
 
     def test_failures_of_unittest(self):
         script = """import unittest

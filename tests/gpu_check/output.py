@@ -29,16 +29,20 @@ def of_gtest(output):
             failures.append(f"{test}: {', '.join(case) + ': ' if case else ''}{'; '.join(said)[:SAID_MAX]}")
         elif line.startswith("[  FAILED  ] ") and line.rstrip().endswith("ms)"):
             names.append(line[13:].split()[0].rstrip(","))
+    if re.search(r"^\[  PASSED  \] 0 tests\.$", output, re.MULTILINE) and not failures and not names:
+        return ["no test ran: each was skipped"]
     return failures + [f"{name} failed" for name in names if not any(f.startswith(name + ": ") for f in failures)] + \
         ([f"{test} had not ended"] if test and not re.search(rf"\] {re.escape(test)}\b.* ms\)", output) else [])
 
 
 def of_gtest_notes(output):
-    """Skipped tests, and a filter that no test matched."""
+    """Skipped tests, each with its reason, and a filter that no test matched."""
     skipped = re.findall(r"^\[  SKIPPED \] (\S+) \(", output, re.MULTILINE)
+    reasons = re.findall(r": Skipped\n(.+)\n", output)
     ran = re.search(r"^\[==========\] (\d+) tests? from .* ran", output, re.MULTILINE)
     nothing = ["no test of this build matches the filter: nothing was checked"] if ran and ran[1] == "0" else []
-    return nothing + [f"skipped: {name}" for name in skipped]
+    return nothing + [f"skipped: {name}: {reason}"[:SAID_MAX] for name, reason in
+                      itertools.zip_longest(skipped, reasons[:len(skipped)], fillvalue="no reason was given")]
 
 
 def of_unittest(output):
