@@ -4,6 +4,7 @@ TRAINYARD_BIN names the programs, TRAINYARD_TEST_DATA the small data sets (data.
 set the GPU is emulated: each job takes some steps, and nobody asks how well it has learned. What was measured goes to
 TRAINYARD_GPU_CHECK_OUT/daemon.json as each test ends."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -76,20 +77,36 @@ def moment(text):
 class DaemonOnAGpu(unittest.TestCase):
     measured = {}
     is_checked = False
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-gpu-"))
+    daemon = Daemon(folder / "state")
 
     @classmethod
     def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-gpu-"))
-        cls.daemon = Daemon(cls.folder / "state").start()
+        cls.daemon.start()
 
     @classmethod
     def tearDownClass(cls):
         try:
             cls.daemon.stop()
         finally:
-            if cls.daemon.log_path.exists():
-                shutil.copy(cls.daemon.log_path, OUT / "trainyardd.log")
-            shutil.rmtree(cls.folder, ignore_errors=True)
+            cls.clean_up()
+
+    @classmethod
+    def clean_up(cls):
+        if cls.daemon.log_path.exists():
+            shutil.copy(cls.daemon.log_path, OUT / "trainyardd.log")
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    @classmethod
+    def end_now(cls, *_):
+        """On a signal: some seconds are left, too few for workers to end by themselves. unittest would take an exception
+        for the failure of one test."""
+        if cls.daemon.process is not None:
+            for pid in [*cls.daemon.worker_pids(), cls.daemon.process.pid]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        cls.clean_up()
+        os._exit(143)
 
     def setUp(self):
         self.began = time.monotonic()
@@ -241,8 +258,5 @@ class AtOnce(unittest.TextTestResult):
 
 
 if __name__ == "__main__":
-    def stop(*_):  # its time is over. unittest would take an exception for the failure of one test
-        DaemonOnAGpu.tearDownClass()
-        os._exit(143)
-    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGTERM, DaemonOnAGpu.end_now)
     unittest.main(testRunner=unittest.TextTestRunner(verbosity=2, resultclass=AtOnce))
