@@ -122,8 +122,10 @@ void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s, In x, c
 void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s, In x, const float* scale,
                        const float* b, const float* mean, const float* inv_std, In residual,
                        bool relu, Out y, CUstream_st* stream);
-/// With `relu` exactly one of y and b is given, without it neither is.
-void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, In x, In dy,
+/// With `relu` exactly one of y and b is given, without it neither is. `skip`, which may be left
+/// out and needs `relu`, is added to dy first, and the sum is rounded as dx and g are: one of these
+/// is wanted then, and either may be dy or skip, but not y.
+void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, In x, In dy, In skip,
                          const float* scale, const float* mean, const float* inv_std, bool relu,
                          const float* b, In y, Out dx, float* dscale, float* db, Out g,
                          void* workspace, CUstream_st* stream);

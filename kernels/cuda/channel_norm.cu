@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "kernels/alignment.h"
+#include "kernels/arithmetic.h"
 #include "kernels/cuda/channels_last_norm.h"
 #include "kernels/cuda/reduction.h"
 #include "kernels/cuda/walk.h"
@@ -490,7 +491,7 @@ void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s, In x, cons
                 residual, relu, y, stream);
 }
 
-void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, In x, In dy,
+void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, In x, In dy, In skip,
                          const float* scale, const float* mean, const float* inv_std, bool relu,
                          const float* b, In y, Out dx, float* dscale, float* db, Out g,
                          void* workspace, CUstream_st* stream) {
@@ -498,10 +499,17 @@ void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, In x, In
   void* partial =
       static_cast<char*>(workspace) + aligned(d.x.C * static_cast<int64_t>(sizeof(Two)));
   const BatchSums sums{scale, 1 / static_cast<float>(d.values_per_channel()), means, dscale, db};
-  if (takes_channel_eights(d, s, {x, dy, y, dx, g}, {mean, inv_std, scale, b})) {
-    channel_eights_backward(d, {mean, inv_std, scale, b}, sums, relu, x, dy, y, dx, g, partial,
-                            stream);
+  if (takes_channel_eights(d, s, {x, dy, skip, y, dx, g}, {mean, inv_std, scale, b})) {
+    channel_eights_backward(d, {mean, inv_std, scale, b}, sums, relu, x, dy, skip, y, dx, g,
+                            partial, stream);
     return;
+  }
+  if (skip) {
+    const Out sum = g ? g : dx;
+    Box<3> box;
+    box.append(d.x.elements(), {1, 1, 1});
+    arithmetic<math::Add>(box, dy, skip, sum, stream);
+    dy = sum;
   }
   const Norm norm = batch_norm_of(d, mean, inv_std, scale, b);
   const Masked masked{relu, dy, y};

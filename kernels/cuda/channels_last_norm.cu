@@ -6,7 +6,7 @@
 //          Forward: the statistics read x, then x is read again and y written: 6 B an element in
 //          bf16, with a residual 8 B. Backward: the sums read x, dy and, behind a residual, y, and
 //          write g where it is wanted; dx then reads x and g (dy). 10 B; with max(0, .), y and g
-//          14 B; in F32 twice that.
+//          14 B, and 16 B with a second gradient that is added to dy; in F32 twice that.
 // Sums     reduction.h; a thread's are made about its first value, anew for each 64 pixels.
 // Checked  registers, spills and load widths: tests/cuda/kernel_budget_test.py.
 #include "kernels/cuda/channels_last_norm.h"
@@ -141,8 +141,25 @@ struct Folds {
   TRAINYARD_DEVICE float operator()(int k, float x) const { return kUsed ? a[k] * x + c[k] : 0.0f; }
 };
 
-/// sum g and sum g xhat; g is written on the way where it is wanted. It may lie where dy or y does.
-template <Stored kStored, Mask kMask>
+/// a + b as a tensor would hold it.
+template <Stored kStored>
+TRAINYARD_DEVICE Eight<kStored> stored_sum(const Eight<kStored>& a, const Eight<kStored>& b) {
+  Eight<kStored> sum;
+  TRAINYARD_UNROLL
+  for (int k = 0; k < 4 * Eight<kStored>::kParts; ++k) {
+    uint32_t& word = sum.part[k / 4].w[k % 4];
+    if constexpr (kStored == Stored::kF32) {
+      word = std::bit_cast<uint32_t>(a[k] + b[k]);
+    } else {
+      word = narrow_pair<kStored>(a[2 * k] + b[2 * k], a[2 * k + 1] + b[2 * k + 1]);
+    }
+  }
+  return sum;
+}
+
+/// sum g and sum g xhat; g is written on the way where it is wanted. It may lie where dy, skip or y
+/// does. kAdds: skip is added to dy.
+template <Stored kStored, Mask kMask, bool kAdds>
 struct GradientSumsOfEight {
   static constexpr int kResident = 2;
   struct Acc {
@@ -150,7 +167,7 @@ struct GradientSumsOfEight {
   };
   int32_t groups;
   BatchVectors vectors;
-  In x, dy, y;
+  In x, dy, skip, y;
   Out g;
   BatchSums sums;
 
@@ -158,22 +175,25 @@ struct GradientSumsOfEight {
   TRAINYARD_DEVICE void add(Acc& acc, int64_t result, int64_t begin, int64_t end,
                             int64_t step) const {
     constexpr bool kReadsY = kMask == Mask::kByResult;
-    constexpr int kUnroll = in_flight(kStored, kReadsY ? 3 : 2);
+    constexpr int kUnroll = in_flight(kStored, 2 + (kReadsY ? 1 : 0) + (kAdds ? 1 : 0));
     const auto group = static_cast<int32_t>(result);
     const EightFloats mean = load_vector(vectors.mean, group);
     const Folds<kMask == Mask::kByInput> made(vectors, group);
     for (Packs p = packs_of(groups, result, begin, end, step); p.at < p.last;
          p.at += kUnroll * p.stride) {
-      Eight<kStored> v[kUnroll], slope[kUnroll], out[kReadsY ? kUnroll : 1];
+      Eight<kStored> v[kUnroll], slope[kUnroll], add[kAdds ? kUnroll : 1];
+      Eight<kStored> out[kReadsY ? kUnroll : 1];
       TRAINYARD_UNROLL
       for (int u = 0; u < kUnroll; ++u) {
         v[u] = load8<kStored>(x, p.nth(u));
         slope[u] = load8<kStored>(dy, p.nth(u));
+        if constexpr (kAdds) add[u] = load8<kStored>(skip, p.nth(u));
         if constexpr (kReadsY) out[u] = load8<kStored>(y, p.nth(u));
       }
       TRAINYARD_UNROLL
       for (int u = 0; u < kUnroll; ++u) {
         if (!p.has(u)) continue;
+        if constexpr (kAdds) slope[u] = stored_sum(slope[u], add[u]);
         float gradient[8];
         TRAINYARD_UNROLL
         for (int k = 0; k < 8; ++k) {
@@ -296,12 +316,15 @@ Grid whole_pixels(const BatchNormDims& d) {
   return {(wanted + unit - 1) / unit * unit};
 }
 
-template <Mask kMask>
+template <Mask kMask, bool kAdds>
 void backward(const BatchNormDims& d, const BatchVectors& v, const BatchSums& sums, In x, In dy,
-              In y, Out dx, Out g, void* workspace, CUstream_st* stream) {
+              In skip, In y, Out dx, Out g, void* workspace, CUstream_st* stream) {
+  if (kAdds && !g) g = dx;  // so that nothing is added twice
   with_one_format({x}, [&](auto stored) {
-    reduce(plan_of(d), GradientSumsOfEight<stored.value, kMask>{groups_of(d), v, x, dy, y, g, sums},
-           workspace, stream);
+    reduce(
+        plan_of(d),
+        GradientSumsOfEight<stored.value, kMask, kAdds>{groups_of(d), v, x, dy, skip, y, g, sums},
+        workspace, stream);
     if (!dx) return;
     const bool has_g = static_cast<bool>(g);
     launch(whole_pixels(d), stream,
@@ -325,7 +348,7 @@ bool takes_channel_eights(const BatchNormDims& d, const ImageStrides& s,
 int64_t channel_eights_workspace_bytes(const BatchNormDims& d) {
   return std::max(
       reduction_workspace_bytes<MomentsOfEight<Stored::kF32>>(plan_of(d)),
-      reduction_workspace_bytes<GradientSumsOfEight<Stored::kF32, Mask::kNone>>(plan_of(d)));
+      reduction_workspace_bytes<GradientSumsOfEight<Stored::kF32, Mask::kNone, false>>(plan_of(d)));
 }
 
 void channel_eights_statistics(const BatchNormDims& d, In x, const BatchStatistics& statistics,
@@ -349,12 +372,13 @@ void channel_eights_normalise(const BatchNormDims& d, const BatchVectors& v, In 
 }
 
 void channel_eights_backward(const BatchNormDims& d, const BatchVectors& v, const BatchSums& sums,
-                             bool relu, In x, In dy, In y, Out dx, Out g, void* workspace,
+                             bool relu, In x, In dy, In skip, In y, Out dx, Out g, void* workspace,
                              CUstream_st* stream) {
-  const auto run = !relu ? backward<Mask::kNone>
-                   : y   ? backward<Mask::kByResult>
-                         : backward<Mask::kByInput>;
-  run(d, v, sums, x, dy, y, dx, g, workspace, stream);
+  const auto run = !relu ? backward<Mask::kNone, false>
+                   : skip
+                       ? (y ? backward<Mask::kByResult, true> : backward<Mask::kByInput, true>)
+                       : (y ? backward<Mask::kByResult, false> : backward<Mask::kByInput, false>);
+  run(d, v, sums, x, dy, skip, y, dx, g, workspace, stream);
 }
 
 }  // namespace trainyard::kernels::cuda

@@ -72,9 +72,9 @@ void channel_eights_statistics(const BatchNormDims& d, In x, const BatchStatisti
 /// y may be x.
 void channel_eights_normalise(const BatchNormDims& d, const BatchVectors& v, In x, In residual,
                               bool relu, Out y, CUstream_st* stream);
-/// dx may be dy; one of dx and g may be dy, and one may be y. `sums.means` is memory for C.
+/// As batch_norm_backward. `sums.means` is memory for C.
 void channel_eights_backward(const BatchNormDims& d, const BatchVectors& v, const BatchSums& sums,
-                             bool relu, In x, In dy, In y, Out dx, Out g, void* workspace,
+                             bool relu, In x, In dy, In skip, In y, Out dx, Out g, void* workspace,
                              CUstream_st* stream);
 
 }  // namespace trainyard::kernels::cuda

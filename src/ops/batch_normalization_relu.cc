@@ -54,10 +54,16 @@ class BatchNormalizationRelu final : public Op {
 
 class BatchNormalizationReluGrad final : public Op {
  public:
-  std::string_view type() const override { return "BatchNormalizationReluGrad"; }
+  explicit BatchNormalizationReluGrad(bool skip) : skip_(skip) {}
+  std::string_view type() const override {
+    return skip_ ? "SkipBatchNormalizationReluGrad" : "BatchNormalizationReluGrad";
+  }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"x", "scale", "saved_mean", "saved_inv_std", "dy", "b", "y"}, 5);
+    std::vector<std::string_view> inputs = {"x",  "scale", "saved_mean", "saved_inv_std",
+                                            "dy", "b",     "y"};
+    if (skip_) inputs.emplace_back("skip");
+    OpChecks check(c, inputs, 5, {});
     check_images(check, c);
     check_given_vectors(check, c, 1, 3);
     check_given_vectors(check, c, 5, 5);
@@ -65,6 +71,10 @@ class BatchNormalizationReluGrad final : public Op {
     check.require(c.has_input(5) != c.has_input(6), "SHAPE_MISMATCH", "y",
                   "expected b or y, and not both");
     if (check.ok() && c.has_input(6)) check.same_dtype(6, 0).same_shape(6, 0);
+    if (skip_) {
+      check.require(c.has_input(7), "INPUT_COUNT", "skip", "this input is required");
+      if (check.ok()) check.same_dtype(7, 0).same_shape(7, 0);
+    }
     if (!check.ok()) return check.error();
     const TensorType channel{{c.input(0).shape[1]}, c.input(0).dtype};
     return std::vector{c.input(0), channel, channel, c.input(0)};
@@ -72,14 +82,19 @@ class BatchNormalizationReluGrad final : public Op {
 
   Cost cost(const Graph& graph, const Node& node) const override {
     Cost cost = Op::cost(graph, node);
-    cost.flops = elements_of_x(graph, node) * 11;
+    cost.flops = elements_of_x(graph, node) * (skip_ ? 12 : 11);
     return cost;
   }
 
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override {
+    // The sum may be written before y is read.
+    if (skip_) return {{0, 4}, {0, 7}, {3, 4}, {3, 7}};
     return {{0, 4}, {0, 6}, {3, 4}, {3, 6}};
   }
   LayoutRule layout_rule() const override { return LayoutRule::kChannelsLastToo; }
+
+ private:
+  bool skip_;
 };
 
 class BatchNormalizationReplay final : public Op {
@@ -113,7 +128,11 @@ const Op* batch_normalization_relu_op() {
   return &op;
 }
 const Op* batch_normalization_relu_grad_op() {
-  static const BatchNormalizationReluGrad op;
+  static const BatchNormalizationReluGrad op(/*skip=*/false);
+  return &op;
+}
+const Op* skip_batch_normalization_relu_grad_op() {
+  static const BatchNormalizationReluGrad op(/*skip=*/true);
   return &op;
 }
 const Op* batch_normalization_replay_op() {

@@ -6,6 +6,7 @@
 
 #include "src/base/check.h"
 #include "src/ops/add.h"
+#include "src/ops/batch_normalization_relu.h"
 #include "src/ops/conv.h"
 #include "src/ops/dropout.h"
 #include "src/ops/gelu.h"
@@ -73,6 +74,15 @@ std::vector<Node> skip_gradient(const Node& n, const Op& gradient) {
           part(n, *add_op(), {dx, n.inputs.back()}, {dx})};
 }
 
+/// The sum lies where g is wanted, or dx.
+std::vector<Node> skip_batch_normalization_gradient(const Node& n) {
+  const TensorId sum = n.outputs[3] != kNoTensor ? n.outputs[3] : n.outputs[0];
+  Ids inputs(n.inputs.begin(), n.inputs.end() - 1);
+  inputs[4] = sum;
+  return {part(n, *add_op(), {n.inputs[4], n.inputs[7]}, {sum}),
+          part(n, *batch_normalization_relu_grad_op(), std::move(inputs), n.outputs)};
+}
+
 /// As skip_normalization, with step behind skip. What is kept of skip lies in sum first.
 std::vector<Node> dropout_normalization(const Node& n, const Op& normalization) {
   const TensorId sum = n.outputs.back(), step = n.inputs.back(), skip = n.inputs.end()[-2];
@@ -110,6 +120,7 @@ const std::map<std::string_view, Parts>& table() {
        [](const Node& n) { return skip_gradient(n, *layer_normalization_grad_op()); }},
       {"SkipRMSNormalizationGrad",
        [](const Node& n) { return skip_gradient(n, *rms_normalization_grad_op()); }},
+      {"SkipBatchNormalizationReluGrad", skip_batch_normalization_gradient},
       {"DropoutSkipLayerNormalization",
        [](const Node& n) { return dropout_normalization(n, *layer_normalization_op()); }},
       {"DropoutSkipRMSNormalization",

@@ -134,6 +134,7 @@ const std::vector<const Op*>& registry() {
         log_softmax_grad_op(),
         batch_normalization_relu_op(),
         batch_normalization_relu_grad_op(),
+        skip_batch_normalization_relu_grad_op(),
         batch_normalization_replay_op(),
         rmsprop_update_op(),
         lion_update_op(),

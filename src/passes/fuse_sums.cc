@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "src/ops/add.h"
+#include "src/ops/batch_normalization_relu.h"
 #include "src/ops/dropout.h"
 #include "src/ops/layer_normalization.h"
 #include "src/passes/node_edits.h"
@@ -24,6 +25,7 @@ class Sums : public NodeEdits {
       if (node(k).op == rms_normalization_grad_op()) {
         fuse_backward(k, *skip_rms_normalization_grad_op());
       }
+      if (node(k).op == batch_normalization_relu_grad_op()) fuse_image_gradient(k);
     }
     for (size_t k = 0; k < count(); ++k) {
       if (node(k).op == skip_layer_normalization_op()) {
@@ -39,20 +41,22 @@ class Sums : public NodeEdits {
 
  private:
   /// Neither side broadcasts, and both are computed: what is read from outside stays where it is.
-  /// No image, whose layout a sum follows and a normalisation of positions does not.
   bool is_plain_sum(const Node& n) const {
     if (n.op != add_op()) return false;
     const TensorType& sum = tensor(n.outputs[0]).type;
-    return sum.shape.rank() != 4 && std::ranges::all_of(n.inputs, [&](TensorId id) {
-             return is_activation(id) && tensor(id).type == sum;
-           });
+    return std::ranges::all_of(
+        n.inputs, [&](TensorId id) { return is_activation(id) && tensor(id).type == sum; });
+  }
+  /// No image, whose layout a sum follows and a normalisation of positions does not.
+  bool is_sum_of_positions(const Node& n) const {
+    return is_plain_sum(n) && tensor(n.outputs[0]).type.shape.rank() != 4;
   }
 
   void fuse_forward(size_t k, const Op& op) {
     const TensorId sum = node(k).inputs[0];
     if (!is_activation(sum)) return;
     const size_t add = producer(sum);
-    if (!is_plain_sum(node(add)) || node(add).phase != node(k).phase) return;
+    if (!is_sum_of_positions(node(add)) || node(add).phase != node(k).phase) return;
     Node fused = node(k);
     fused.op = &op;
     // Parameters stand beside x: with those and the terms all is there where the sum was made.
@@ -73,7 +77,7 @@ class Sums : public NodeEdits {
     const TensorId dx = node(k).outputs[0];
     if (dx == kNoTensor || !is_activation(dx)) return;
     const std::optional<size_t> add = only_reader(dx);
-    if (!add || node(*add).op == nullptr || !is_plain_sum(node(*add))) return;
+    if (!add || node(*add).op == nullptr || !is_sum_of_positions(node(*add))) return;
     if (node(*add).phase != node(k).phase) return;
     // It runs where the sum was made: nobody may read the parameters' gradients before.
     for (size_t o = 1; o < node(k).outputs.size(); ++o) {
@@ -90,6 +94,22 @@ class Sums : public NodeEdits {
     fused.outputs[0] = node(*add).outputs[0];
     absorb(k);
     replace(*add, std::move(fused));
+  }
+
+  /// The gradients of both readers of what node k normalised, added in front of it.
+  void fuse_image_gradient(size_t k) {
+    const TensorId dy = node(k).inputs[4];
+    if (!is_activation(dy) || only_reader(dy) != k) return;
+    if (node(k).outputs[0] == kNoTensor && node(k).outputs[3] == kNoTensor) return;
+    const size_t add = producer(dy);
+    if (!is_plain_sum(node(add)) || node(add).phase != node(k).phase) return;
+    Node fused = node(k);
+    fused.op = skip_batch_normalization_relu_grad_op();
+    fused.inputs.resize(7, kNoTensor);
+    fused.inputs[4] = node(add).inputs[0];
+    fused.inputs.push_back(node(add).inputs[1]);
+    absorb(add);
+    replace(k, std::move(fused));
   }
 
   static void append_dropout(Node& fused, const Node& dropout) {

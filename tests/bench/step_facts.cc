@@ -28,6 +28,10 @@ constexpr Sweep kSweeps[] = {
      kBytes, kByBudget},
     {"BatchNormalizationReluGrad", "differentiate", "i0 i4", "o0", 79, 8, 6, 0, kAlways, kBytes,
      kByBudget},
+    {"SkipBatchNormalizationReluGrad", "gradient_sums", "i0 i4 i5 i6 i7", "o3", 116, 8, 8, 0,
+     kAlways, kBytes, kByBudget},
+    {"SkipBatchNormalizationReluGrad", "differentiate", "i0 i4", "o0", 79, 8, 6, 0, kAlways, kBytes,
+     kByBudget},
     // Pools (pool.cu): eight channels a thread share the 32-bit index arithmetic that each had in
     // 64 bits, reckoned as an eighth of the instructions.
     {"MaxPool", "max_forward", "i0", "o0", 46, 8, 3, 576, kAlways, kEstimate, kByEight},
@@ -152,7 +156,8 @@ constexpr MeasuredRow kMeasured[] = {
     {"resnet50:224", 128, "bf16", 74.10, 5000, 7200,
      "filter gradients in 16 bits end in 16 bits (decision 38); batch normalisation loads 16 "
      "bytes"},
-    {"resnet50:224", 128, "tf32", 60.03, 0, 0},
+    {"resnet50:224", 128, "tf32", 60.03, 0, 0,
+     "batch normalisation adds the gradients of a block's two ways (decision 47)"},
     {"resnet50:224", 128, "fp32", 590.6, 0, 0,
      "strict F32 keeps clear of the naive engine (decision 38)"},
     {"vit_base:224", 64, "bf16", 22.63, 3500, 0},

@@ -148,10 +148,11 @@ struct NormRun {
                               c.relu != Relu::kNone, y.out(), mean.data(), inv_std.data(),
                               workspace.data(), stream());
   }
-  void backward(Out to_dx, Out to_g) {
+  void backward(Out to_dx, Out to_g) { backward(dy.in(), {}, to_dx, to_g); }
+  void backward(In gradient, In skip, Out to_dx, Out to_g) {
     const bool by_input = c.relu == Relu::kByInput;
-    cuda::batch_norm_backward(d, s, x.in(), dy.in(), scale.data(), mean.data(), inv_std.data(),
-                              c.relu != Relu::kNone, by_input ? b.data() : nullptr,
+    cuda::batch_norm_backward(d, s, x.in(), gradient, skip, scale.data(), mean.data(),
+                              inv_std.data(), c.relu != Relu::kNone, by_input ? b.data() : nullptr,
                               adds() ? y.in() : In(), to_dx, dscale.data(), db.data(), to_g,
                               workspace.data(), stream());
   }
@@ -221,6 +222,44 @@ TEST(EmulatedImages, BatchNormalizationInPlaceHasTheSameBits) {
     EXPECT_EQ(g_in_dy.dy, apart.g);
     EXPECT_EQ(dx_in_dy.dscale, apart.dscale);
     EXPECT_EQ(g_in_dy.db, apart.db);
+  }
+}
+
+// The bits are those of a sum that was stored before, wherever dx and g lie and if one is missing.
+TEST(EmulatedImages, BatchNormalizationAddsGradientsOfTwoReaders) {
+  for (const NormCase& c : norm_cases()) {
+    if (c.relu == Relu::kNone) continue;
+    SCOPED_TRACE(::testing::PrintToString(c));
+    NormRun apart(c);
+    apart.forward();
+    const Tensor skip(apart.count, c.dy, 10, 0);
+    Tensor sum(apart.count, c.dy);
+    Box<3> box;
+    box.append(apart.count, {1, 1, 1});
+    cuda::arithmetic<math::Add>(box, apart.dy.in(), skip.in(), sum.out(), stream());
+    apart.backward(sum.in(), {}, apart.dx.out(), apart.g.out());
+
+    NormRun added(c), dx_alone(c), g_alone(c), dx_in_dy(c), g_in_dy(c);
+    for (NormRun* r : {&added, &dx_alone, &g_alone, &dx_in_dy, &g_in_dy}) r->forward();
+    added.backward(added.dy.in(), skip.in(), added.dx.out(), added.g.out());
+    dx_alone.backward(skip.in(), dx_alone.dy.in(), dx_alone.dx.out(), {});
+    g_alone.backward(g_alone.dy.in(), skip.in(), {}, g_alone.g.out());
+    Tensor other = skip;
+    dx_in_dy.backward(dx_in_dy.dy.in(), other.in(), dx_in_dy.dy.out(), other.out());
+    EXPECT_EQ(other, apart.g);
+    other = skip;
+    g_in_dy.backward(g_in_dy.dy.in(), other.in(), other.out(), g_in_dy.dy.out());
+    EXPECT_EQ(other, apart.dx);
+    EXPECT_EQ(added.dx, apart.dx);
+    EXPECT_EQ(dx_alone.dx, apart.dx);
+    EXPECT_EQ(added.g, apart.g);
+    EXPECT_EQ(g_alone.g, apart.g);
+    EXPECT_EQ(dx_in_dy.dy.wide(), apart.dx.wide());
+    EXPECT_EQ(g_in_dy.dy.wide(), apart.g.wide());
+    for (const NormRun* r : {&added, &dx_alone, &g_alone, &dx_in_dy, &g_in_dy}) {
+      EXPECT_EQ(r->dscale, apart.dscale);
+      EXPECT_EQ(r->db, apart.db);
+    }
   }
 }
 

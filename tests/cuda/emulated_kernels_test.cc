@@ -228,7 +228,7 @@ TEST(EmulatedKernels, BatchNormalizationOfLargeMeans) {
       expect_near(running_mean, rm);
       expect_near(running_var, rv, loose);
       expect_near(y, wy, loose);
-      cuda::batch_norm_backward(d, s, in(x), in(dy), scale.data(), mean.data(), inv_std.data(),
+      cuda::batch_norm_backward(d, s, in(x), in(dy), {}, scale.data(), mean.data(), inv_std.data(),
                                 true, nullptr, in(y), out(dx), dscale.data(), db.data(), out(g),
                                 workspace.data(), stream());
       reference::batch_norm_relu_backward<double>(

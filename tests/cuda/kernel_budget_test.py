@@ -34,6 +34,11 @@ def stored(format):
     return f"(Stored){format}"
 
 
+def loads_of(tensors):
+    """Of 16 bytes, by in_flight(): in F32 two loads of half the pixels."""
+    return tensors * (2 if tensors > 2 else 4)
+
+
 def budgets():
     """By source file. What a kernel had when this was written; who needs more says why."""
     norm, pool, arithmetic, convert = [], [], [], []
@@ -42,13 +47,17 @@ def budgets():
         wide = 2 if format == F32 else 1  # loads of eight elements
         norm.append(Budget(f"reduce_slices<MomentsOfEight<{s}>>", 2, 4))
         for mask, tensors in ((NONE, 2), (BY_RESULT, 3), (BY_INPUT, 2)):
-            loads = tensors * (2 if tensors > 2 else 4)  # F32: two loads, half the pixels
             name = f"{s}, (Mask){mask}"
-            sums = Budget(f"reduce_slices<GradientSumsOfEight<{name}>>", 2, loads, 2)
-            dx = Budget(f"differentiate_eights<{name}>", 3, loads, 10)
+            dx = Budget(f"differentiate_eights<{name}>", 3, loads_of(tensors), 10)
             if mask == BY_INPUT:  # what makes y
-                sums.once, dx.once = 10, 12
-            norm += [sums, dx]
+                dx.once = 12
+            norm.append(dx)
+            for adds in ("false", "true") if mask != NONE else ("false",):
+                loads = loads_of(tensors + (adds == "true"))
+                sums = Budget(f"reduce_slices<GradientSumsOfEight<{name}, {adds}>>", 2, loads, 2)
+                if mask == BY_INPUT:
+                    sums.once = 10
+                norm.append(sums)
         for relu in ("false", "true"):
             norm.append(Budget(f"normalise_eights<{s}, false, {relu}>", 4, 4, 8))
             norm.append(Budget(f"normalise_eights<{s}, true, {relu}>", 4, 8, 8))

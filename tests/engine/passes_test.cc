@@ -90,6 +90,37 @@ TEST(PassFuse, PutsNormalisationResidualAndActivationTogether) {
   EXPECT_EQ(count_of(c.graph, "Relu") + count_of(c.graph, "ReluGrad"), 0);
 }
 
+// A block's input has two readers: what reaches it on both ways is added by its normalisation.
+TEST(PassFuse, PutsSumsOfGradientsIntoNormalisations) {
+  CaseGraph c = blocks(DType::kF32, 2);
+  fuse(c.graph);
+  ASSERT_EQ(count_of(c.graph, "BatchNormalizationReluGrad"), 5);
+  ASSERT_EQ(count_of(c.graph, "Add"), 2);
+  const auto sum_of = [&](const Node& n) { return c.graph.tensor(n.inputs[4]).producer; };
+  std::map<std::string, std::vector<TensorId>> terms;  // by normalisation
+  for (const Node& n : c.graph.nodes()) {
+    if (n.op->type() != "BatchNormalizationReluGrad") continue;
+    const Node& add = c.graph.node(sum_of(n));
+    if (add.op->type() == "Add") terms[n.name] = add.inputs;
+  }
+  fuse_sums(c.graph);
+  c.graph.verify();
+  EXPECT_EQ(count_of(c.graph, "Add"), 0);
+  EXPECT_EQ(count_of(c.graph, "BatchNormalizationReluGrad"), 3);
+  for (const Node& n : c.graph.nodes()) {
+    if (n.op->type() != "SkipBatchNormalizationReluGrad") continue;
+    EXPECT_EQ((std::vector{n.inputs[4], n.inputs[7]}), terms.at(n.name)) << n.name;
+    terms.erase(n.name);
+  }
+  EXPECT_TRUE(terms.empty());
+
+  CaseGraph marked = blocks(DType::kF32, 1);
+  fuse(marked.graph);
+  marked.graph.mark_output(marked.graph.find_tensor("stem.relu/grad_sum1").value());
+  fuse_sums(marked.graph);
+  EXPECT_EQ(count_of(marked.graph, "SkipBatchNormalizationReluGrad"), 0);
+}
+
 TEST(PassFuse, LeavesAloneWhatSomebodyElseReads) {
   CaseBuilder b(DType::kF32);
   const TensorId n = b.node("n", "BatchNormalization", {},
@@ -124,6 +155,7 @@ TEST(PassFuse, ChangesNoBitOnTheCpu) {
       const CaseResult plain = testing::run_case(c, *cpu, options);
       EXPECT_EQ(count_of(plain.program.graph, "BatchNormalizationRelu"), 0);
       EXPECT_EQ(count_of(fused.program.graph, "BatchNormalizationRelu"), 7);
+      EXPECT_EQ(count_of(fused.program.graph, "SkipBatchNormalizationReluGrad"), 3);
       expect_same_bits(fused, plain);
       EXPECT_LE(fused.planned_bytes, plain.planned_bytes);
       EXPECT_EQ(fused.planned_bytes, fused.used_bytes);

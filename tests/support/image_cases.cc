@@ -121,6 +121,24 @@ CaseGraph batch_norm_residual(DType dtype, bool two_norms) {
   return b.finish(b.one("z", "Conv", {}, {y, b.parameter("w3", {2, 4, 1, 1})}));
 }
 
+// What is normalised has two readers, whose gradients are added.
+CaseGraph batch_norm_read_twice(DType dtype, int64_t C, bool residual) {
+  CaseBuilder b(dtype);
+  const TensorId x = b.image("x", {2, 3, 4, 3});
+  const TensorId h = b.one("h", "Conv", {}, {x, b.parameter("w1", {C, 3, 1, 1})});
+  TensorId y = b.node("n", "BatchNormalization", {{"training_mode", int64_t{1}}},
+                      {h, b.parameter("scale", {C}), b.parameter("b", {C}),
+                       b.state("running_mean", {C}, 0.25), b.state("running_var", {C}, 0.75)},
+                      3)[0];
+  if (residual) {
+    const TensorId g = b.one("g", "Conv", {}, {x, b.parameter("w2", {C, 3, 1, 1})});
+    y = b.one("sum", "Add", {}, {y, g});
+  }
+  y = b.one("y", "Relu", {}, {y});
+  const TensorId z = b.one("z", "Conv", {}, {y, b.parameter("w3", {C, C, 1, 1})});
+  return b.finish(b.one("last", "Add", {}, {b.one("t", "Tanh", {}, {z}), y}));
+}
+
 CaseGraph batch_norm_replay(DType dtype, bool residual) {
   CaseBuilder b(dtype);
   std::vector<TensorId> inputs = {b.image("x", {2, 3, 4, 5}), b.parameter("scale", {3}),
@@ -343,6 +361,14 @@ void append_image_cases(std::vector<GraphCase>& cases) {
   row("BatchNormalizationRelu/rows", [](DType t) { return batch_norm_relu(t, false); });
   row("BatchNormalizationRelu/residual", [](DType t) { return batch_norm_residual(t, false); });
   row("BatchNormalizationRelu/two_norms", [](DType t) { return batch_norm_residual(t, true); });
+  row("SkipBatchNormalizationReluGrad/eights",
+      [](DType t) { return batch_norm_read_twice(t, 8, false); });
+  row("SkipBatchNormalizationReluGrad/eights_residual",
+      [](DType t) { return batch_norm_read_twice(t, 8, true); });
+  row("SkipBatchNormalizationReluGrad/odd",
+      [](DType t) { return batch_norm_read_twice(t, 5, false); });
+  row("SkipBatchNormalizationReluGrad/odd_residual",
+      [](DType t) { return batch_norm_read_twice(t, 5, true); });
   row("BatchNormalizationReplay/plain", [](DType t) { return batch_norm_replay(t, false); });
   row("BatchNormalizationReplay/residual", [](DType t) { return batch_norm_replay(t, true); });
   row("ResidualNet", residual_net);

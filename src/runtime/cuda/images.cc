@@ -97,7 +97,8 @@ std::unique_ptr<Kernel> make_batch_norm(const Device& device, const Graph& g, co
       workspace);
 }
 
-/// Inputs are x, scale, saved mean and inv_std, dy; with Relu b or y behind them, outputs g.
+/// Inputs are x, scale, saved mean and inv_std, dy; with Relu b or y behind them and maybe skip,
+/// outputs g.
 template <bool kRelu>
 std::unique_ptr<Kernel> make_batch_norm_grad(const Device& device, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
@@ -105,8 +106,8 @@ std::unique_ptr<Kernel> make_batch_norm_grad(const Device& device, const Graph& 
   const ImageStrides s = image_strides(x);
   return make_kernel(
       [=, operands = Operands(g, n), stream = device.stream()](const KernelArgs& a) {
-        gpu::batch_norm_backward(d, s, operands.in(a, 0), operands.in(a, 4), a.in<float>(1),
-                                 a.in<float>(2), a.in<float>(3), kRelu,
+        gpu::batch_norm_backward(d, s, operands.in(a, 0), operands.in(a, 4), operands.in(a, 7),
+                                 a.in<float>(1), a.in<float>(2), a.in<float>(3), kRelu,
                                  kRelu ? a.in<float>(5) : nullptr, operands.in(a, 6),
                                  operands.out(a, 0), a.out<float>(1), a.out<float>(2),
                                  operands.out(a, 3), a.workspace, stream);
@@ -166,6 +167,7 @@ std::span<const CudaEntry> image_kernels() {
       {"BatchNormalizationGrad", make_batch_norm_grad<false>},
       {"BatchNormalizationRelu", make_batch_norm<true>},
       {"BatchNormalizationReluGrad", make_batch_norm_grad<true>},
+      {"SkipBatchNormalizationReluGrad", make_batch_norm_grad<true>},
       {"BatchNormalizationReplay", make_batch_norm_replay},
       {"GroupNormalization", make_group_norm},
       {"InstanceNormalization", make_group_norm},
