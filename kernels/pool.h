@@ -20,9 +20,13 @@ struct PoolDims {
   Window window;
   bool count_include_pad = false;  // average only
   ImageDims y() const { return {x.N, x.C, window.P(x.H), window.Q(x.W)}; }
+  /// Whether a window's cells, numbered r * S + s, have numbers of one byte.
+  bool has_byte_cells() const { return window.R * window.S <= 256; }
 };
 
-/// Shapes    x, dx [N, C, H, W], y, dy [N, C, P, Q] by strides; global: y [N, C].
+/// Shapes    x, dx [N, C, H, W], y, dy [N, C, P, Q] by strides, winner as y; global: y [N, C].
+/// Winner    the number of the cell that is a window's maximum. Forward writes it unless it is
+///           nullptr; backward is given either it or x. Needs PoolDims::has_byte_cells().
 /// Writes    all of each output (assigned); reads none, so all may start uninitialised.
 /// Aliasing  none.
 /// Numerics  sums run in the order r, s (global: h, w) in T; max is exact. One image is computed by
@@ -31,9 +35,9 @@ struct PoolDims {
 namespace reference {
 template <typename T>
 void max_pool_forward(const PoolDims& d, const ImageStrides& xs, const T* x, const ImageStrides& ys,
-                      T* y);
+                      T* y, uint8_t* winner);
 template <typename T>
-void max_pool_backward(const PoolDims& d, const ImageStrides& xs, const T* x,
+void max_pool_backward(const PoolDims& d, const ImageStrides& xs, const T* x, const uint8_t* winner,
                        const ImageStrides& ys, const T* dy, T* dx);
 template <typename T>
 void average_pool_forward(const PoolDims& d, const ImageStrides& xs, const T* x,
@@ -51,9 +55,10 @@ void global_average_pool_backward(const ImageDims& d, const T* dy, const ImageSt
 namespace cpu {
 class Team;  // kernels/cpu/team.h
 void max_pool_forward(const PoolDims& d, const ImageStrides& xs, const float* x,
-                      const ImageStrides& ys, float* y, Team& team);
+                      const ImageStrides& ys, float* y, uint8_t* winner, Team& team);
 void max_pool_backward(const PoolDims& d, const ImageStrides& xs, const float* x,
-                       const ImageStrides& ys, const float* dy, float* dx, Team& team);
+                       const uint8_t* winner, const ImageStrides& ys, const float* dy, float* dx,
+                       Team& team);
 void average_pool_forward(const PoolDims& d, const ImageStrides& xs, const float* x,
                           const ImageStrides& ys, float* y, Team& team);
 void average_pool_backward(const PoolDims& d, const ImageStrides& ys, const float* dy,
@@ -66,10 +71,11 @@ void global_average_pool_backward(const ImageDims& d, const float* dy, const Ima
 
 namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
 void max_pool_forward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,
-                      Out y, CUstream_st* stream);
+                      Out y, uint8_t* winner, CUstream_st* stream);
+/// Without a winner.
 int64_t max_pool_backward_workspace_bytes(const PoolDims& d);
-void max_pool_backward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,
-                       In dy, Out dx, void* workspace, CUstream_st* stream);
+void max_pool_backward(const PoolDims& d, const ImageStrides& xs, In x, const uint8_t* winner,
+                       const ImageStrides& ys, In dy, Out dx, void* workspace, CUstream_st* stream);
 void average_pool_forward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,
                           Out y, CUstream_st* stream);
 void average_pool_backward(const PoolDims& d, const ImageStrides& ys, In dy, const ImageStrides& xs,

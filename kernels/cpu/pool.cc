@@ -23,29 +23,32 @@ PoolDims one_image(PoolDims d) {
 }  // namespace
 
 void max_pool_forward(const PoolDims& d, const ImageStrides& xs, const float* x,
-                      const ImageStrides& ys, float* y, Team& team) {
+                      const ImageStrides& ys, float* y, uint8_t* winner, Team& team) {
   if (xs.is_channels_last(d.x) && ys.is_channels_last(d.y())) {
     team.parallel_for(d.x.N, grain_of(d.x.C * d.x.pixels()), [&](int64_t begin, int64_t end) {
-      pool_loops().max_forward(d, x, y, begin, end);
+      pool_loops().max_forward(d, x, y, winner, begin, end);
     });
     return;
   }
   per_image(d.x, team, [&](int64_t n) {
-    reference::max_pool_forward<float>(one_image(d), xs, x + n * xs.n, ys, y + n * ys.n);
+    reference::max_pool_forward<float>(one_image(d), xs, x + n * xs.n, ys, y + n * ys.n,
+                                       winner == nullptr ? nullptr : winner + n * ys.n);
   });
 }
 
 void max_pool_backward(const PoolDims& d, const ImageStrides& xs, const float* x,
-                       const ImageStrides& ys, const float* dy, float* dx, Team& team) {
+                       const uint8_t* winner, const ImageStrides& ys, const float* dy, float* dx,
+                       Team& team) {
   if (xs.is_channels_last(d.x) && ys.is_channels_last(d.y())) {
     team.parallel_for(d.x.N, grain_of(d.x.C * d.x.pixels()), [&](int64_t begin, int64_t end) {
-      pool_loops().max_backward(d, x, dy, dx, begin, end);
+      pool_loops().max_backward(d, x, winner, dy, dx, begin, end);
     });
     return;
   }
   per_image(d.x, team, [&](int64_t n) {
-    reference::max_pool_backward<float>(one_image(d), xs, x + n * xs.n, ys, dy + n * ys.n,
-                                        dx + n * xs.n);
+    reference::max_pool_backward<float>(one_image(d), xs, x == nullptr ? nullptr : x + n * xs.n,
+                                        winner == nullptr ? nullptr : winner + n * ys.n, ys,
+                                        dy + n * ys.n, dx + n * xs.n);
   });
 }
 

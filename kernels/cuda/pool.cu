@@ -3,11 +3,12 @@
 //          element that is written, neighbours along its innermost axis. A window's cells come from
 //          the caches after the first that reads them. Backward gathers too: each element of dx
 //          looks at the windows that cover it, so nothing is added by two threads. Which cell is a
-//          window's maximum is found once, in a first launch that leaves it in the workspace, one
-//          byte (four where a window has more than 256 cells). Max forward 4 B an element of x and
-//          of y (2 in bf16), backward 8 B of x (4) and 6 B of y (4).
-// Time     bytes / 4.8 TB/s on an H200: 3 x 3, stride 2, of [256, 64, 112, 112] in 0.22 ms
-//          forward and 0.42 ms backward, in F32.
+//          window's maximum the forward pass leaves in one byte; where nobody kept it, a first
+//          launch finds it again (four bytes where a window has more than 256 cells). Max forward
+//          4 B an element of x and 5 B of y (2 and 3 in bf16), backward 4 B of x and 5 B of y (2
+//          and 3).
+// Time     bytes / 4.8 TB/s on an H200: 3 x 3, stride 2, of [256, 64, 112, 112] in 0.23 ms
+//          forward and 0.23 ms backward, in F32.
 // Checked  registers, spills and load widths of the eights: tests/cuda/kernel_budget_test.py.
 #include "kernels/pool.h"
 
@@ -133,19 +134,14 @@ struct Pool {
   }
 };
 
-TRAINYARD_KERNEL void max_forward(Pool pool, In x, Out y) {
-  for (int64_t i = thread_index(); i < pool.y.count; i += thread_count()) {
-    float most;
-    pool.winner(pool.y.place(i), x, &most);
-    y.set(i, most);
-  }
-}
-
+/// y and winner may be left out.
 template <typename Cell>
-TRAINYARD_KERNEL void find_winners(Pool pool, In x, Cell* winner) {
+TRAINYARD_KERNEL void max_forward(Pool pool, In x, Out y, Cell* winner) {
   for (int64_t i = thread_index(); i < pool.y.count; i += thread_count()) {
     float most;
-    winner[i] = static_cast<Cell>(pool.winner(pool.y.place(i), x, &most));
+    const int32_t cell = pool.winner(pool.y.place(i), x, &most);
+    if (y) y.set(i, most);
+    if (winner != nullptr) winner[i] = static_cast<Cell>(cell);
   }
 }
 
@@ -309,30 +305,24 @@ void max_backward_eights(EightsPool pool, const EightCells* winner, In dy, Out d
   }
 }
 
-/// Whether a window's cells have numbers of one byte.
-bool has_byte_cells(const PoolDims& d) { return d.window.R * d.window.S <= 256; }
-
 bool takes_eights(const Pool& pool, std::initializer_list<In> operands) {
   return pool.x.channels_last && pool.y.channels_last && pool.d.x.C % 8 == 0 &&
-         has_byte_cells(pool.d) && takes_eight(pool.x.count, operands) &&
+         pool.d.has_byte_cells() && takes_eight(pool.x.count, operands) &&
          takes_eight(pool.y.count, operands);
 }
 
-void find_eights(const Pool& pool, In x, Out y, EightCells* winner, CUstream_st* stream) {
+void find_eights(const Pool& pool, In x, Out y, uint8_t* winner, CUstream_st* stream) {
   const Window& w = pool.d.window;
   with_one_format({x}, [&](auto stored) {
     const auto kernel = w.R == 2 && w.S == 2   ? max_eights<stored.value, 2>
                         : w.R == 3 && w.S == 3 ? max_eights<stored.value, 3>
                                                : max_eights<stored.value, 0>;
-    launch(grid_for(pool.y.count / 8), stream, kernel, EightsPool(pool), x, y, winner);
+    launch(grid_for(pool.y.count / 8), stream, kernel, EightsPool(pool), x, y,
+           reinterpret_cast<EightCells*>(winner));
   });
 }
-
-template <typename Cell>
-void backward_by_elements(const Pool& pool, In x, In dy, Out dx, Cell* winner,
-                          CUstream_st* stream) {
-  launch(grid_for(pool.y.count), stream, find_winners<Cell>, pool, x, winner);
-  launch(grid_for(pool.x.count), stream, max_backward<Cell>, pool, winner, dy, dx);
+void find_each(const Pool& pool, In x, Out y, uint8_t* winner, CUstream_st* stream) {
+  launch(grid_for(pool.y.count), stream, max_forward<uint8_t>, pool, x, y, winner);
 }
 
 TRAINYARD_KERNEL void average_forward(Pool pool, In x, Out y) {
@@ -372,34 +362,38 @@ ReduceParams pixel_means(const ImageDims& d, const ImageStrides& xs) {
 }  // namespace
 
 void max_pool_forward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,
-                      Out y, CUstream_st* stream) {
+                      Out y, uint8_t* winner, CUstream_st* stream) {
   const Pool pool(d, xs, ys);
-  if (takes_eights(pool, {x, y})) {
-    find_eights(pool, x, y, nullptr, stream);
-  } else {
-    launch(grid_for(pool.y.count), stream, max_forward, pool, x, y);
-  }
+  (takes_eights(pool, {x, y}) ? find_eights : find_each)(pool, x, y, winner, stream);
 }
 
 int64_t max_pool_backward_workspace_bytes(const PoolDims& d) {
-  return d.y().elements() * static_cast<int64_t>(has_byte_cells(d) ? 1 : sizeof(int32_t));
+  return d.y().elements() * static_cast<int64_t>(d.has_byte_cells() ? 1 : sizeof(int32_t));
 }
 
-void max_pool_backward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,
-                       In dy, Out dx, void* workspace, CUstream_st* stream) {
+void max_pool_backward(const PoolDims& d, const ImageStrides& xs, In x, const uint8_t* winner,
+                       const ImageStrides& ys, In dy, Out dx, void* workspace,
+                       CUstream_st* stream) {
   const Pool pool(d, xs, ys);
-  if (takes_eights(pool, {x, dy, dx})) {
-    auto* winner = static_cast<EightCells*>(workspace);
-    find_eights(pool, x, {}, winner, stream);
-    with_one_format({dx}, [&](auto stored) {
-      launch(grid_for(pool.x.count / 8), stream, max_backward_eights<stored.value>,
-             EightsPool(pool), winner, dy, dx);
-    });
-  } else if (has_byte_cells(d)) {
-    backward_by_elements(pool, x, dy, dx, static_cast<uint8_t*>(workspace), stream);
-  } else {
-    backward_by_elements(pool, x, dy, dx, static_cast<int32_t*>(workspace), stream);
+  if (!d.has_byte_cells()) {
+    auto* const found = static_cast<int32_t*>(workspace);
+    launch(grid_for(pool.y.count), stream, max_forward<int32_t>, pool, x, Out(), found);
+    launch(grid_for(pool.x.count), stream, max_backward<int32_t>, pool, found, dy, dx);
+    return;
   }
+  if (winner == nullptr) {
+    auto* const found = static_cast<uint8_t*>(workspace);
+    (takes_eights(pool, {x}) ? find_eights : find_each)(pool, x, {}, found, stream);
+    winner = found;
+  }
+  if (!takes_eights(pool, {dy, dx})) {
+    launch(grid_for(pool.x.count), stream, max_backward<uint8_t>, pool, winner, dy, dx);
+    return;
+  }
+  with_one_format({dx}, [&](auto stored) {
+    launch(grid_for(pool.x.count / 8), stream, max_backward_eights<stored.value>, EightsPool(pool),
+           reinterpret_cast<const EightCells*>(winner), dy, dx);
+  });
 }
 
 void average_pool_forward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,

@@ -46,14 +46,22 @@ void fill_zero(const ImageDims& d, const ImageStrides& s, T* x) {
   }
 }
 
-// Offset in x of the window's maximum: the first, but a NaN replaces what was found before it.
+struct Winner {
+  int64_t at;    // in x
+  int64_t cell;  // its number in the window
+};
+// The window's maximum: the first, but a NaN replaces what was found before it.
 template <typename T>
-int64_t argmax(const Cells& cells, const ImageStrides& xs, int64_t n, int64_t c, const T* x) {
-  int64_t best = xs.at(n, c, cells.h(cells.r.begin), cells.w(cells.s.begin));
+Winner argmax(const PoolDims& d, const Cells& cells, const ImageStrides& xs, int64_t n, int64_t c,
+              const T* x) {
+  const auto of = [&](int64_t r, int64_t s) {
+    return Winner{xs.at(n, c, cells.h(r), cells.w(s)), r * d.window.S + s};
+  };
+  Winner best = of(cells.r.begin, cells.s.begin);
   for (int64_t r = cells.r.begin; r < cells.r.end; ++r) {
     for (int64_t s = cells.s.begin; s < cells.s.end; ++s) {
-      const int64_t i = xs.at(n, c, cells.h(r), cells.w(s));
-      if (x[i] > x[best] || x[i] != x[i]) best = i;
+      const Winner w = of(r, s);
+      if (x[w.at] > x[best.at] || x[w.at] != x[w.at]) best = w;
     }
   }
   return best;
@@ -69,18 +77,29 @@ T divisor(const PoolDims& d, const Cells& cells) {
 
 template <typename T>
 void max_pool_forward(const PoolDims& d, const ImageStrides& xs, const T* x, const ImageStrides& ys,
-                      T* y) {
+                      T* y, uint8_t* winner) {
   for_each_output(d, [&](int64_t n, int64_t c, int64_t p, int64_t q) {
-    y[ys.at(n, c, p, q)] = x[argmax(cells_of(d, p, q), xs, n, c, x)];
+    const Winner w = argmax(d, cells_of(d, p, q), xs, n, c, x);
+    y[ys.at(n, c, p, q)] = x[w.at];
+    if (winner != nullptr) winner[ys.at(n, c, p, q)] = static_cast<uint8_t>(w.cell);
   });
 }
 
 template <typename T>
-void max_pool_backward(const PoolDims& d, const ImageStrides& xs, const T* x,
+void max_pool_backward(const PoolDims& d, const ImageStrides& xs, const T* x, const uint8_t* winner,
                        const ImageStrides& ys, const T* dy, T* dx) {
   fill_zero(d.x, xs, dx);
   for_each_output(d, [&](int64_t n, int64_t c, int64_t p, int64_t q) {
-    dx[argmax(cells_of(d, p, q), xs, n, c, x)] += dy[ys.at(n, c, p, q)];
+    const Cells cells = cells_of(d, p, q);
+    const int64_t from = ys.at(n, c, p, q);
+    int64_t to;
+    if (winner != nullptr) {
+      const int64_t cell = winner[from];
+      to = xs.at(n, c, cells.h(cell / d.window.S), cells.w(cell % d.window.S));
+    } else {
+      to = argmax(d, cells, xs, n, c, x).at;
+    }
+    dx[to] += dy[from];
   });
 }
 
@@ -141,9 +160,9 @@ void global_average_pool_backward(const ImageDims& d, const T* dy, const ImageSt
 
 #define INSTANTIATE(T)                                                                           \
   template void max_pool_forward<T>(const PoolDims&, const ImageStrides&, const T*,              \
-                                    const ImageStrides&, T*);                                    \
+                                    const ImageStrides&, T*, uint8_t*);                          \
   template void max_pool_backward<T>(const PoolDims&, const ImageStrides&, const T*,             \
-                                     const ImageStrides&, const T*, T*);                         \
+                                     const uint8_t*, const ImageStrides&, const T*, T*);         \
   template void average_pool_forward<T>(const PoolDims&, const ImageStrides&, const T*,          \
                                         const ImageStrides&, T*);                                \
   template void average_pool_backward<T>(const PoolDims&, const ImageStrides&, const T*,         \

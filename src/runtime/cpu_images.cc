@@ -131,18 +131,22 @@ std::unique_ptr<Kernel> make_max_pool(CpuContext& context, const Graph& g, const
   require_f32(n, x);
   const PoolDims d = pool_dims(n, x.type.shape);
   const ImageStrides xs = image_strides(x), ys = image_strides(output_info(g, n, 0));
+  const bool keeps = has_output(n, 1);
   return make_kernel([=, &team = context.team](const KernelArgs& a) {
-    cpu::max_pool_forward(d, xs, a.in<float>(0), ys, a.out<float>(0), team);
+    cpu::max_pool_forward(d, xs, a.in<float>(0), ys, a.out<float>(0),
+                          keeps ? a.out<uint8_t>(1) : nullptr, team);
   });
 }
 
 std::unique_ptr<Kernel> make_max_pool_grad(CpuContext& context, const Graph& g, const Node& n) {
-  const TensorInfo& x = input_info(g, n, 0);
-  require_f32(n, x);
-  const PoolDims d = pool_dims(n, x.type.shape);
-  const ImageStrides xs = image_strides(x), ys = image_strides(input_info(g, n, 1));
+  const TensorInfo& dx = output_info(g, n, 0);
+  require_f32(n, dx);
+  const PoolDims d = pool_dims(n, dx.type.shape);
+  const ImageStrides xs = image_strides(dx), ys = image_strides(input_info(g, n, 0));
+  const bool kept = has_input(n, 2);
   return make_kernel([=, &team = context.team](const KernelArgs& a) {
-    cpu::max_pool_backward(d, xs, a.in<float>(0), ys, a.in<float>(1), a.out<float>(0), team);
+    cpu::max_pool_backward(d, xs, a.in<float>(1), kept ? a.in<uint8_t>(2) : nullptr, ys,
+                           a.in<float>(0), a.out<float>(0), team);
   });
 }
 

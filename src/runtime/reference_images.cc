@@ -69,20 +69,24 @@ std::unique_ptr<Kernel> make_max_pool(ReferenceContext&, const Graph& g, const N
   const TensorInfo& x = input_info(g, n, 0);
   const PoolDims d = pool_dims(n, x.type.shape);
   const ImageStrides xs = image_strides(x), ys = image_strides(output_info(g, n, 0));
+  const bool keeps = has_output(n, 1);
   return with_float_type(x.type.dtype, [&]<typename T>(T) {
     return make_kernel([=](const KernelArgs& a) {
-      reference::max_pool_forward<T>(d, xs, a.in<T>(0), ys, a.out<T>(0));
+      reference::max_pool_forward<T>(d, xs, a.in<T>(0), ys, a.out<T>(0),
+                                     keeps ? a.out<uint8_t>(1) : nullptr);
     });
   });
 }
 
 std::unique_ptr<Kernel> make_max_pool_grad(ReferenceContext&, const Graph& g, const Node& n) {
-  const TensorInfo& x = input_info(g, n, 0);
-  const PoolDims d = pool_dims(n, x.type.shape);
-  const ImageStrides xs = image_strides(x), ys = image_strides(input_info(g, n, 1));
-  return with_float_type(x.type.dtype, [&]<typename T>(T) {
+  const TensorInfo& dx = output_info(g, n, 0);
+  const PoolDims d = pool_dims(n, dx.type.shape);
+  const ImageStrides xs = image_strides(dx), ys = image_strides(input_info(g, n, 0));
+  const bool kept = has_input(n, 2);
+  return with_float_type(dx.type.dtype, [&]<typename T>(T) {
     return make_kernel([=](const KernelArgs& a) {
-      reference::max_pool_backward<T>(d, xs, a.in<T>(0), ys, a.in<T>(1), a.out<T>(0));
+      reference::max_pool_backward<T>(d, xs, a.in<T>(1), kept ? a.in<uint8_t>(2) : nullptr, ys,
+                                      a.in<T>(0), a.out<T>(0));
     });
   });
 }

@@ -144,7 +144,8 @@ void BM_MaxPool(benchmark::State& state) {
   const PoolDims d{{64, 20, 24, 24}, {2, 2, 2, 2}};
   const ImageStrides xs = ImageStrides::channels_last(d.x), ys = ImageStrides::channels_last(d.y());
   const Buffer x(d.x.elements()), y(d.y().elements());
-  for (auto _ : state) cpu::max_pool_forward(d, xs, x.get(), ys, y.get(), team());
+  std::vector<uint8_t> winner(static_cast<size_t>(d.y().elements()));
+  for (auto _ : state) cpu::max_pool_forward(d, xs, x.get(), ys, y.get(), winner.data(), team());
   state.SetBytesProcessed(state.iterations() * 4 * (d.x.elements() + d.y().elements()));
 }
 BENCHMARK(BM_MaxPool)->UseRealTime();
@@ -152,11 +153,12 @@ BENCHMARK(BM_MaxPool)->UseRealTime();
 void BM_MaxPoolGrad(benchmark::State& state) {
   const PoolDims d{{64, 20, 24, 24}, {2, 2, 2, 2}};
   const ImageStrides xs = ImageStrides::channels_last(d.x), ys = ImageStrides::channels_last(d.y());
-  const Buffer x(d.x.elements()), dy(d.y().elements()), dx(d.x.elements());
+  const Buffer dy(d.y().elements()), dx(d.x.elements());
+  const std::vector<uint8_t> winner(static_cast<size_t>(d.y().elements()));
   for (auto _ : state) {
-    cpu::max_pool_backward(d, xs, x.get(), ys, dy.get(), dx.get(), team());
+    cpu::max_pool_backward(d, xs, nullptr, winner.data(), ys, dy.get(), dx.get(), team());
   }
-  state.SetBytesProcessed(state.iterations() * 4 * (2 * d.x.elements() + d.y().elements()));
+  state.SetBytesProcessed(state.iterations() * (4 * d.x.elements() + 5 * d.y().elements()));
 }
 BENCHMARK(BM_MaxPoolGrad)->UseRealTime();
 

@@ -34,9 +34,8 @@ constexpr Sweep kSweeps[] = {
      kByBudget},
     // Pools (pool.cu): eight channels a thread share the 32-bit index arithmetic that each had in
     // 64 bits, reckoned as an eighth of the instructions.
-    {"MaxPool", "max_forward", "i0", "o0", 46, 8, 3, 576, kAlways, kEstimate, kByEight},
-    {"MaxPoolGrad", "find_winners", "i0", "1i1", 46, 8, 3, 576, kAlways, kEstimate, kByEight},
-    {"MaxPoolGrad", "max_backward", "i1 1i1", "o0", 48, 8, 1, 512, kAlways, kEstimate, kByEight},
+    {"MaxPool", "max_forward", "i0", "o0 o1", 46, 8, 3, 576, kAlways, kEstimate, kByEight},
+    {"MaxPoolGrad", "max_backward", "i0 i2", "o0", 48, 8, 1, 512, kAlways, kEstimate, kByEight},
     {"AveragePool", "average_forward", "i0", "o0", 56, 1, 1, 72, kAlways, kEstimate,
      "as max_forward"},
     {"AveragePoolGrad", "average_backward", "i0", "o0", 84, 1, 1, 64, kAlways, kEstimate,

@@ -380,12 +380,25 @@ TEST(EmulatedImages, MaxPoolingInEveryFormat) {
     x.set(201, std::numeric_limits<float>::infinity());
     std::vector<std::byte> workspace(
         static_cast<size_t>(cuda::max_pool_backward_workspace_bytes(c.d)), std::byte{0xFF});
-    cuda::max_pool_forward(c.d, xs, x.in(), ys, y.out(), stream());
-    cuda::max_pool_backward(c.d, xs, x.in(), ys, dy.in(), dx.out(), workspace.data(), stream());
+    cuda::max_pool_forward(c.d, xs, x.in(), ys, y.out(), nullptr, stream());
+    cuda::max_pool_backward(c.d, xs, x.in(), nullptr, ys, dy.in(), dx.out(), workspace.data(),
+                            stream());
     const std::vector<double> wx = x.wide(), wdy = dy.wide();
     std::vector<double> wy(static_cast<size_t>(y_count)), wdx(wx.size());
-    reference::max_pool_forward<double>(c.d, xs, wx.data(), ys, wy.data());
-    reference::max_pool_backward<double>(c.d, xs, wx.data(), ys, wdy.data(), wdx.data());
+    std::vector<uint8_t> cells(wy.size()), winner(wy.size(), 0xFF);
+    const bool keeps = c.d.has_byte_cells();
+    reference::max_pool_forward<double>(c.d, xs, wx.data(), ys, wy.data(),
+                                        keeps ? cells.data() : nullptr);
+    reference::max_pool_backward<double>(c.d, xs, wx.data(), nullptr, ys, wdy.data(), wdx.data());
+    if (keeps) {
+      Tensor again(y_count, c.x), by_winner(x_count, c.dy);
+      cuda::max_pool_forward(c.d, xs, x.in(), ys, again.out(), winner.data(), stream());
+      EXPECT_EQ(again, y);
+      EXPECT_EQ(winner, cells);
+      cuda::max_pool_backward(c.d, xs, {}, winner.data(), ys, dy.in(), by_winner.out(), nullptr,
+                              stream());
+      EXPECT_EQ(by_winner, dx);
+    }
     const std::vector<double> got = y.wide();
     for (size_t i = 0; i < wy.size(); ++i) {
       ASSERT_TRUE(got[i] == wy[i] || (std::isnan(got[i]) && std::isnan(wy[i]))) << i;

@@ -418,8 +418,8 @@ TEST(EmulatedKernels, MaxPoolGradientPicksOneCell) {
     std::vector<float> y = nans(d.y().elements()), dx = nans(d.x.elements());
     std::vector<float> expected = nans(d.x.elements());
     std::vector<std::byte> workspace = bytes(cuda::max_pool_backward_workspace_bytes(d));
-    cuda::max_pool_backward(d, xs, in(x), ys, in(dy), out(dx), workspace.data(), stream());
-    reference::max_pool_backward<float>(d, xs, x.data(), ys, dy.data(), expected.data());
+    cuda::max_pool_backward(d, xs, in(x), nullptr, ys, in(dy), out(dx), workspace.data(), stream());
+    reference::max_pool_backward<float>(d, xs, x.data(), nullptr, ys, dy.data(), expected.data());
     expect_near(dx, wide(expected));
   }
 }

@@ -148,6 +148,14 @@ TEST(PoolInfer, RefusesWhatDoesNotFit) {
     EXPECT_EQ(refusal({op, {{1, 2}}, {{"kernel_shape", Ints{2, 2}}}}),
               "x: shape [1, 2] has rank 2, expected rank 4");
   }
+  EXPECT_EQ(refusal({"MaxPool",
+                     {{1, 2, 17, 16}},
+                     {{"kernel_shape", Ints{17, 16}}, {"keep_winner", int64_t{1}}}}),
+            "keep_winner: 1, expected 0 for a window of more than 256 cells");
+  EXPECT_EQ(output({"MaxPool",
+                    {{1, 2, 16, 16}},
+                    {{"kernel_shape", Ints{16, 16}}, {"keep_winner", int64_t{1}}}}),
+            (Shape{1, 2, 1, 1}));
   EXPECT_EQ(refusal({"AveragePool",
                      {{1, 2, 5, 5}},
                      {{"kernel_shape", Ints{2, 2}}, {"count_include_pad", int64_t{2}}}}),

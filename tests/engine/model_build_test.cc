@@ -94,6 +94,21 @@ TEST(ModelBuild, PresetEqualsItsWrittenOutLayers) {
   EXPECT_NE(a.graph.dump().find("Gelu"), std::string::npos);
 }
 
+// What the gradient needs of a pool is a byte for each window, if its cells have such numbers.
+TEST(ModelBuild, TrainingKeepsTheWinnersOfPools) {
+  const auto winner = [](int64_t kernel, bool training) {
+    const ModelSpec spec = layers({layer("MaxPool", {{"kernel_shape", kernel}}), layer("Gemm")});
+    const Model model =
+        build_model(spec, kDigits28, {.batch_size = 2, .training = training}).value();
+    const auto id = model.graph.find_tensor("max_pool1.winner");
+    return id.has_value() ? model.graph.tensor(*id).type.dtype : DType::kF32;
+  };
+  EXPECT_EQ(winner(2, true), DType::kU8);
+  EXPECT_EQ(winner(16, true), DType::kU8);
+  EXPECT_EQ(winner(17, true), DType::kF32) << "none";
+  EXPECT_EQ(winner(2, false), DType::kF32) << "none";
+}
+
 TEST(ModelBuild, InitialDistributionsAreThoseOfPyTorch) {
   const Model model =
       build_model(

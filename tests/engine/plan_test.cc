@@ -43,9 +43,11 @@ CaseGraph cnn() {
   const TensorId x = b.input("x", {2, 3, 8, 8});
   const TensorId h = b.one("conv1", "Conv", {}, {x, b.parameter("conv1.weight", {4, 3, 3, 3})});
   const TensorId a = b.one("relu1", "Relu", {}, {h});
-  const TensorId p = b.one(
-      "pool1", "MaxPool",
-      {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}}, {a});
+  const TensorId p = b.node("pool1", "MaxPool",
+                            {{"kernel_shape", std::vector<int64_t>{2, 2}},
+                             {"strides", std::vector<int64_t>{2, 2}},
+                             {"keep_winner", int64_t{1}}},
+                            {a}, 2)[0];
   const TensorId f = b.one("flatten", "Flatten", {}, {p});
   const TensorId z =
       b.one("fc1", "Gemm", {{"transB", int64_t{1}}}, {f, b.parameter("fc1.weight", {5, 36})});
@@ -319,6 +321,32 @@ TEST(PlacementBestFit, FillsTheSmallestGapThatFits) {
   const PlacedBuffers placed = place_buffers(buffers);
   EXPECT_EQ(placed.offsets, (std::vector<int64_t>{0, 256, 256, 448}));
   EXPECT_EQ(placed.size_bytes, 512);
+}
+
+// Behind batch normalisation with ReLU, which finds its mask in its own input, nobody else needs
+// what is pooled: a stem as ResNet's.
+TEST(PlanMemory, WhatIsPooledIsFreeWhereWinnersAreKept) {
+  const auto planned = [](bool keeps) {
+    CaseBuilder b(DType::kF32);
+    const TensorId h =
+        b.one("h", "Conv", {}, {b.input("x", {4, 3, 32, 32}), b.parameter("w1", {8, 3, 1, 1})});
+    const TensorId n =
+        b.node("n", "BatchNormalization", {{"training_mode", int64_t{1}}},
+               {h, b.parameter("scale", {8}), b.parameter("b", {8}),
+                b.state("running_mean", {8}, 0.25), b.state("running_var", {8}, 0.75)},
+               3)[0];
+    Attributes window{{"kernel_shape", std::vector<int64_t>{2, 2}},
+                      {"strides", std::vector<int64_t>{2, 2}}};
+    if (keeps) window.set("keep_winner", int64_t{1});
+    const TensorId y =
+        b.node("y", "MaxPool", window, {b.one("r", "Relu", {}, {n})}, keeps ? 2 : 1)[0];
+    std::map<TensorId, TensorId> gradients;
+    const CaseGraph c = testing::with_gradients(
+        b.finish(b.one("z", "Conv", {}, {y, b.parameter("w2", {4, 8, 1, 1})})), &gradients);
+    return testing::run_case(c, *make_cpu_backend(1), {.keep_all = false}).planned_bytes;
+  };
+  constexpr int64_t kPooled = 4 * 8 * 32 * 32 * 4;
+  EXPECT_LE(planned(true), planned(false) - kPooled / 2);  // then something else is the most
 }
 
 TEST(PlanCost, CountsAMultiplyAddAsTwo) {

@@ -213,12 +213,26 @@ TEST(PoolKernels, CpuMatchesTheReferenceLoops) {
         auto y = unwritten(yd.elements()), y_expected = y;
         auto dx = unwritten(d.x.elements()), dx_expected = dx;
 
-        cpu::max_pool_forward(d, xs, x.data(), ys, y.data(), team);
-        reference::max_pool_forward<float>(d, xs, x.data(), ys, y_expected.data());
+        std::vector<uint8_t> winner(y.size(), 0xFF), winner_expected = winner;
+        cpu::max_pool_forward(d, xs, x.data(), ys, y.data(), nullptr, team);
+        reference::max_pool_forward<float>(d, xs, x.data(), ys, y_expected.data(),
+                                           winner_expected.data());
         expect_near(y, y_expected, 0, "max y, " + what);  // a maximum is exact
-        cpu::max_pool_backward(d, xs, x.data(), ys, dy.data(), dx.data(), team);
-        reference::max_pool_backward<float>(d, xs, x.data(), ys, dy.data(), dx_expected.data());
+        std::ranges::fill(y, kNaN);
+        cpu::max_pool_forward(d, xs, x.data(), ys, y.data(), winner.data(), team);
+        expect_near(y, y_expected, 0, "max y beside its winner, " + what);
+        EXPECT_EQ(winner, winner_expected) << what;
+        reference::max_pool_backward<float>(d, xs, x.data(), nullptr, ys, dy.data(),
+                                            dx_expected.data());
+        cpu::max_pool_backward(d, xs, x.data(), nullptr, ys, dy.data(), dx.data(), team);
         expect_near(dx, dx_expected, 1e-6f, "max dx, " + what);
+        auto by_winner = unwritten(d.x.elements());
+        cpu::max_pool_backward(d, xs, nullptr, winner.data(), ys, dy.data(), by_winner.data(),
+                               team);
+        EXPECT_EQ(by_winner, dx) << what;
+        reference::max_pool_backward<float>(d, xs, nullptr, winner.data(), ys, dy.data(),
+                                            by_winner.data());
+        EXPECT_EQ(by_winner, dx_expected) << what;
 
         cpu::average_pool_forward(d, xs, x.data(), ys, y.data(), team);
         reference::average_pool_forward<float>(d, xs, x.data(), ys, y_expected.data());
@@ -249,8 +263,11 @@ TEST(PoolKernels, MaxKeepsNaN) {
       auto x = random_values(d.x.elements(), 1);
       for (int64_t c = 0; c < 5; ++c) x[static_cast<size_t>(cell * 5 + c)] = kNaN;
       auto y = unwritten(d.y().elements()), expected = y;
-      cpu::max_pool_forward(d, xs, x.data(), ys, y.data(), team);
-      reference::max_pool_forward<float>(d, xs, x.data(), ys, expected.data());
+      std::vector<uint8_t> winner(y.size(), 0xFF), winner_expected = winner;
+      cpu::max_pool_forward(d, xs, x.data(), ys, y.data(), winner.data(), team);
+      reference::max_pool_forward<float>(d, xs, x.data(), ys, expected.data(),
+                                         winner_expected.data());
+      EXPECT_EQ(winner, winner_expected) << "cell " << cell;
       bool any = false;
       for (size_t i = 0; i < y.size(); ++i) {
         EXPECT_EQ(std::isnan(y[i]), std::isnan(expected[i])) << "cell " << cell << " at " << i;
@@ -259,8 +276,9 @@ TEST(PoolKernels, MaxKeepsNaN) {
       EXPECT_TRUE(any);
       auto dx = unwritten(d.x.elements()), dx_expected = dx;
       const auto dy = random_values(d.y().elements(), 2);
-      cpu::max_pool_backward(d, xs, x.data(), ys, dy.data(), dx.data(), team);
-      reference::max_pool_backward<float>(d, xs, x.data(), ys, dy.data(), dx_expected.data());
+      cpu::max_pool_backward(d, xs, x.data(), nullptr, ys, dy.data(), dx.data(), team);
+      reference::max_pool_backward<float>(d, xs, x.data(), nullptr, ys, dy.data(),
+                                          dx_expected.data());
       expect_near(dx, dx_expected, 1e-6f, "dx with NaN in cell " + std::to_string(cell));
     }
   }

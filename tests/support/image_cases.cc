@@ -38,7 +38,18 @@ CaseGraph conv_first_layer(DType dtype, const Shape& x) {
 
 CaseGraph pool(DType dtype, const std::string& op, const Shape& x, Attributes attributes) {
   CaseBuilder b(dtype);
-  return b.finish(b.one("y", op, std::move(attributes), {b.image("x", x)}));
+  const size_t outputs = attributes.get_int("keep_winner", 0) == 1 ? 2 : 1;
+  return b.finish(b.node("y", op, std::move(attributes), {b.image("x", x)}, outputs)[0]);
+}
+
+// Its winner is all that backward keeps; a scale before it lets x go.
+CaseGraph max_pool_between(DType dtype, int64_t C, Attributes attributes) {
+  CaseBuilder b(dtype);
+  attributes.set("keep_winner", int64_t{1});
+  const TensorId h =
+      b.one("h", "Conv", {}, {b.image("x", {2, 3, 7, 6}), b.parameter("w1", {C, 3, 1, 1})});
+  const TensorId y = b.node("y", "MaxPool", std::move(attributes), {h}, 2)[0];
+  return b.finish(b.one("z", "Conv", {}, {y, b.parameter("w2", {2, C, 1, 1})}));
 }
 
 CaseGraph batch_norm(DType dtype, bool is_image, bool training) {
@@ -240,6 +251,29 @@ void append_image_cases(std::vector<GraphCase>& cases) {
           {{"kernel_shape", Ints{3, 2}}, {"strides", Ints{2, 1}}, {"pads", Ints{1, 0, 1, 1}}});
     });
   }
+  for (const int64_t C : {5, 8}) {
+    const std::string channels = std::to_string(C) + "_channels";
+    row("MaxPool/winner_halving_" + channels, [C](DType t) {
+      return max_pool_between(t, C, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}});
+    });
+    row("MaxPool/winner_overlapping_" + channels, [C](DType t) {
+      return max_pool_between(
+          t, C,
+          {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}});
+    });
+  }
+  row("MaxPool/winner_dilated", [](DType t) {
+    return pool(t, "MaxPool", {2, 5, 9, 8},
+                {{"kernel_shape", Ints{3, 2}},
+                 {"strides", Ints{2, 1}},
+                 {"dilations", Ints{2, 3}},
+                 {"pads", Ints{1, 2, 2, 1}},
+                 {"ceil_mode", int64_t{1}},
+                 {"keep_winner", int64_t{1}}});
+  });
+  row("MaxPool/large_window", [](DType t) {
+    return pool(t, "MaxPool", {1, 2, 18, 17}, {{"kernel_shape", Ints{17, 16}}});
+  });
   for (const std::string op : {"MaxPool", "AveragePool"}) {
     row(op + "/ceil_mode", [op](DType t) {
       return pool(t, op, {2, 3, 6, 5},

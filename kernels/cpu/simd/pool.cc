@@ -15,8 +15,8 @@ inline __attribute__((always_inline)) bool beats(float x, float best) {
 }
 
 // Calls f(c, lanes) for vectors of 16, 8 and 4 channels and single ones. Channel counts such as 20
-// are short: a compiler's own tail loop would take longer than the vectors. Vec is a GCC vector,
-// which each instruction set lowers to what it has.
+// are short: a compiler's own tail loop would take longer than the vectors. Vec is a GCC vector, of
+// a width that the instruction set has: a wider one would live in memory, not in registers.
 template <int kLanes>
 struct Lanes {
   typedef float Vec __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
@@ -27,12 +27,28 @@ struct Lanes {
   static inline __attribute__((always_inline)) void store(float* p, const Vec& v) {
     *reinterpret_cast<Vec*>(p) = v;
   }
+  static inline __attribute__((always_inline)) Mask load_cells(const uint8_t* p) {
+    int32_t cells[kLanes];
+#pragma omp simd
+    for (int k = 0; k < kLanes; ++k) cells[k] = p[k];
+    return *reinterpret_cast<const Mask*>(cells);
+  }
+  static inline __attribute__((always_inline)) void store_cells(uint8_t* p, const Mask& which) {
+    int32_t cells[kLanes];
+    *reinterpret_cast<Mask*>(cells) = which;
+#pragma omp simd
+    for (int k = 0; k < kLanes; ++k) p[k] = static_cast<uint8_t>(cells[k]);
+  }
 };
 template <typename F>
 inline __attribute__((always_inline)) void for_channels(int64_t C, const F& f) {
   int64_t c = 0;
+#ifdef __AVX512F__
   for (; c + 16 <= C; c += 16) f(c, Lanes<16>());
+#endif
+#ifdef __AVX__
   for (; c + 8 <= C; c += 8) f(c, Lanes<8>());
+#endif
   for (; c + 4 <= C; c += 4) f(c, Lanes<4>());
   for (; c < C; ++c) f(c, Lanes<1>());
 }
@@ -84,107 +100,50 @@ inline __attribute__((always_inline)) bool is_2x2_tiling(const Window& w) {
          w.dilation_w == 1;
 }
 
-void max_2x2(const PoolDims& d, const Sizes& z, const float* x, float* y) {
+// winner may be nullptr.
+void max_2x2(const PoolDims& d, const Sizes& z, const float* x, float* y, uint8_t* winner) {
   const int64_t C = d.x.C, row = d.x.W * C;
   for (int64_t p = 0; p < z.P; ++p) {
     for (int64_t q = 0; q < z.Q; ++q) {
       const float* a = x + 2 * p * row + 2 * q * C;
       const float* b = a + row;
-      float* out = y + (p * z.Q + q) * C;
+      const int64_t at = (p * z.Q + q) * C;
       for_channels(
           C, [&]<typename L>(int64_t c, L) __attribute__((always_inline)) {
             auto best = L::load(a + c);
-            const auto take = [&](const float* cell) __attribute__((always_inline)) {
-              const auto v = L::load(cell);
-              best = (v > best) | (v != v) ? v : best;
-            };
-            take(a + C + c);
-            take(b + c);
-            take(b + C + c);
-            L::store(out + c, best);
-          });
-    }
-  }
-}
-
-void max_forward(const PoolDims& d, const float* x, float* y, int64_t begin, int64_t end) {
-  const Sizes z = sizes_of(d);
-  const int64_t C = d.x.C;
-  for (int64_t n = begin; n < end; ++n) {
-    const float* image = x + n * z.x_image;
-    float* out = y + n * z.y_image;
-    if (is_2x2_tiling(d.window)) {
-      max_2x2(d, z, image, out);
-      continue;
-    }
-    for (int64_t p = 0; p < z.P; ++p) {
-      for (int64_t q = 0; q < z.Q; ++q, out += C) {
-        const Cells k = cells_of(d, p, q);
-        std::memcpy(out, image + cell_at(d, k, k.r_begin, k.s_begin),
-                    static_cast<size_t>(C) * sizeof(float));
-        for (int64_t r = k.r_begin; r < k.r_end; ++r) {
-          for (int64_t s = k.s_begin; s < k.s_end; ++s) {
-            const float* cell = image + cell_at(d, k, r, s);
-#pragma omp simd
-            for (int64_t c = 0; c < C; ++c) out[c] = beats(cell[c], out[c]) ? cell[c] : out[c];
-          }
-        }
-      }
-    }
-  }
-}
-
-void max_backward_2x2(const PoolDims& d, const Sizes& z, const float* x, const float* dy,
-                      float* dx) {
-  const int64_t C = d.x.C, row = d.x.W * C;
-  for (int64_t p = 0; p < z.P; ++p) {
-    for (int64_t q = 0; q < z.Q; ++q) {
-      const int64_t at = 2 * p * row + 2 * q * C;
-      const float* a = x + at;
-      const float* b = a + row;
-      float* da = dx + at;
-      float* db = da + row;
-      const float* g = dy + (p * z.Q + q) * C;
-      for_channels(
-          C, [&]<typename L>(int64_t c, L) __attribute__((always_inline)) {
-            auto best = L::load(a + c);
-            typename L::Mask first = best == best, second = {}, third = {}, fourth = {};
-            first |= best != best;  // all true
-            const auto take = [&](const float* cell, auto& mine, auto&... earlier)
+            typename L::Mask which = {};
+            const auto take = [&](const float* cell, int32_t number)
                 __attribute__((always_inline)) {
               const auto v = L::load(cell);
-              mine = (v > best) | (v != v);
-              ((earlier &= ~mine), ...);
-              best = mine ? v : best;
+              const typename L::Mask wins = (v > best) | (v != v);
+              best = wins ? v : best;
+              which = (wins & number) | (~wins & which);
             };
-            take(a + C + c, second, first);
-            take(b + c, third, first, second);
-            take(b + C + c, fourth, first, second, third);
-            const auto dy_c = L::load(g + c);
-            const typename L::Vec zero = {};
-            L::store(da + c, first ? dy_c : zero);
-            L::store(da + C + c, second ? dy_c : zero);
-            L::store(db + c, third ? dy_c : zero);
-            L::store(db + C + c, fourth ? dy_c : zero);
+            take(a + C + c, 1);
+            take(b + c, 2);
+            take(b + C + c, 3);
+            L::store(y + at + c, best);
+            if (winner != nullptr) L::store_cells(winner + at + c, which);
           });
     }
   }
 }
 
-// One window, channels [c0, c0 + count): finds the maximum's cell, then adds dy there.
-void max_backward_window(const PoolDims& d, const Cells& k, int64_t c0, int64_t count,
-                         const float* image, const float* g, float* dimage) {
-  float best[kChunk];
-  int32_t which[kChunk];
+// The maximum of one window in `count` channels from c0 on, and the number of its cell.
+void find_winners(const PoolDims& d, const Cells& k, int64_t c0, int64_t count, const float* image,
+                  float* best, int32_t* which) {
   const float* first = image + cell_at(d, k, k.r_begin, k.s_begin) + c0;
+  const auto number = [&](int64_t r, int64_t s) {
+    return static_cast<int32_t>(r * d.window.S + s);
+  };
   for (int64_t c = 0; c < count; ++c) {
     best[c] = first[c];
-    which[c] = 0;
+    which[c] = number(k.r_begin, k.s_begin);
   }
-  int32_t index = 0;
   for (int64_t r = k.r_begin; r < k.r_end; ++r) {
-    for (int64_t s = k.s_begin; s < k.s_end; ++s, ++index) {
+    for (int64_t s = k.s_begin; s < k.s_end; ++s) {
       const float* cell = image + cell_at(d, k, r, s) + c0;
+      const int32_t index = number(r, s);
 #pragma omp simd
       for (int64_t c = 0; c < count; ++c) {
         which[c] = beats(cell[c], best[c]) ? index : which[c];
@@ -192,38 +151,145 @@ void max_backward_window(const PoolDims& d, const Cells& k, int64_t c0, int64_t 
       }
     }
   }
-  index = 0;
+}
+
+// Calls f(first channel, channels) for chunks of channels.
+template <typename F>
+inline __attribute__((always_inline)) void for_chunks(int64_t C, const F& f) {
+  for (int64_t c0 = 0; c0 < C; c0 += kChunk) f(c0, C - c0 < kChunk ? C - c0 : kChunk);
+}
+
+void max_window(const PoolDims& d, const Cells& k, const float* image, float* out) {
+  const int64_t C = d.x.C;
+  std::memcpy(out, image + cell_at(d, k, k.r_begin, k.s_begin),
+              static_cast<size_t>(C) * sizeof(float));
   for (int64_t r = k.r_begin; r < k.r_end; ++r) {
-    for (int64_t s = k.s_begin; s < k.s_end; ++s, ++index) {
+    for (int64_t s = k.s_begin; s < k.s_end; ++s) {
+      const float* cell = image + cell_at(d, k, r, s);
+#pragma omp simd
+      for (int64_t c = 0; c < C; ++c) out[c] = beats(cell[c], out[c]) ? cell[c] : out[c];
+    }
+  }
+}
+
+void max_window_and_winner(const PoolDims& d, const Cells& k, const float* image, float* out,
+                           uint8_t* winner) {
+  const float* const first = image + cell_at(d, k, k.r_begin, k.s_begin);
+  const int64_t down = d.window.dilation_h * d.x.W * d.x.C, across = d.window.dilation_w * d.x.C;
+  for_channels(
+      d.x.C, [&]<typename L>(int64_t c, L) __attribute__((always_inline)) {
+        auto best = L::load(first + c);
+        typename L::Mask which = {};
+        which += static_cast<int32_t>(k.r_begin * d.window.S + k.s_begin);
+        const float* row = first + c;
+        for (int64_t r = k.r_begin; r < k.r_end; ++r, row += down) {
+          const float* cell = row;
+          for (int64_t s = k.s_begin; s < k.s_end; ++s, cell += across) {
+            const auto v = L::load(cell);
+            const typename L::Mask wins = (v > best) | (v != v);
+            best = wins ? v : best;
+            which = (wins & static_cast<int32_t>(r * d.window.S + s)) | (~wins & which);
+          }
+        }
+        L::store(out + c, best);
+        L::store_cells(winner + c, which);
+      });
+}
+
+void max_forward(const PoolDims& d, const float* x, float* y, uint8_t* winner, int64_t begin,
+                 int64_t end) {
+  const Sizes z = sizes_of(d);
+  for (int64_t n = begin; n < end; ++n) {
+    const float* image = x + n * z.x_image;
+    float* out = y + n * z.y_image;
+    uint8_t* cells = winner == nullptr ? nullptr : winner + n * z.y_image;
+    if (is_2x2_tiling(d.window)) {
+      max_2x2(d, z, image, out, cells);
+      continue;
+    }
+    for (int64_t p = 0; p < z.P; ++p) {
+      for (int64_t q = 0; q < z.Q; ++q) {
+        const Cells k = cells_of(d, p, q);
+        const int64_t at = (p * z.Q + q) * d.x.C;
+        if (cells == nullptr) {
+          max_window(d, k, image, out + at);
+        } else {
+          max_window_and_winner(d, k, image, out + at, cells + at);
+        }
+      }
+    }
+  }
+}
+
+void max_backward_2x2(const PoolDims& d, const Sizes& z, const uint8_t* winner, const float* dy,
+                      float* dx) {
+  const int64_t C = d.x.C, row = d.x.W * C;
+  for (int64_t p = 0; p < z.P; ++p) {
+    for (int64_t q = 0; q < z.Q; ++q) {
+      float* a = dx + 2 * p * row + 2 * q * C;
+      float* b = a + row;
+      const int64_t at = (p * z.Q + q) * C;
+      for_channels(
+          C, [&]<typename L>(int64_t c, L) __attribute__((always_inline)) {
+            const typename L::Mask which = L::load_cells(winner + at + c);
+            const auto dy_c = L::load(dy + at + c);
+            const typename L::Vec zero = {};
+            const auto give = [&](float* cell, int32_t number) __attribute__((always_inline)) {
+              L::store(cell, which == number ? dy_c : zero);
+            };
+            give(a + c, 0);
+            give(a + C + c, 1);
+            give(b + c, 2);
+            give(b + C + c, 3);
+          });
+    }
+  }
+}
+
+// One window in `count` channels from c0 on: adds g to the winning cell, `which`.
+void add_to_winners(const PoolDims& d, const Cells& k, int64_t c0, int64_t count,
+                    const int32_t* which, const float* g, float* dimage) {
+  for (int64_t r = k.r_begin; r < k.r_end; ++r) {
+    for (int64_t s = k.s_begin; s < k.s_end; ++s) {
       float* cell = dimage + cell_at(d, k, r, s) + c0;
+      const auto index = static_cast<int32_t>(r * d.window.S + s);
 #pragma omp simd
       for (int64_t c = 0; c < count; ++c) cell[c] += which[c] == index ? g[c] : 0.0f;
     }
   }
 }
 
-void max_backward(const PoolDims& d, const float* x, const float* dy, float* dx, int64_t begin,
-                  int64_t end) {
+// Either of x and winner is given.
+void max_backward(const PoolDims& d, const float* x, const uint8_t* winner, const float* dy,
+                  float* dx, int64_t begin, int64_t end) {
   const Sizes z = sizes_of(d);
   const int64_t C = d.x.C;
-  const bool tiling = is_2x2_tiling(d.window);
+  const bool tiling = winner != nullptr && is_2x2_tiling(d.window);
   const bool covers = tiling && z.P * 2 == d.x.H && z.Q * 2 == d.x.W;
   for (int64_t n = begin; n < end; ++n) {
-    const float* image = x + n * z.x_image;
+    const float* image = x == nullptr ? nullptr : x + n * z.x_image;
+    const uint8_t* cells = winner == nullptr ? nullptr : winner + n * z.y_image;
     const float* g = dy + n * z.y_image;
     float* dimage = dx + n * z.x_image;
     if (!covers) std::memset(dimage, 0, static_cast<size_t>(z.x_image) * sizeof(float));
     if (tiling) {
-      max_backward_2x2(d, z, image, g, dimage);
+      max_backward_2x2(d, z, cells, g, dimage);
       continue;
     }
     for (int64_t p = 0; p < z.P; ++p) {
-      for (int64_t q = 0; q < z.Q; ++q, g += C) {
+      for (int64_t q = 0; q < z.Q; ++q) {
         const Cells k = cells_of(d, p, q);
-        for (int64_t c0 = 0; c0 < C; c0 += kChunk) {
-          const int64_t count = C - c0 < kChunk ? C - c0 : kChunk;
-          max_backward_window(d, k, c0, count, image, g + c0, dimage);
-        }
+        const int64_t at = (p * z.Q + q) * C;
+        for_chunks(C, [&](int64_t c0, int64_t count) {
+          float best[kChunk];
+          int32_t which[kChunk];
+          if (cells == nullptr) {
+            find_winners(d, k, c0, count, image, best, which);
+          } else {
+            for (int64_t c = 0; c < count; ++c) which[c] = cells[at + c0 + c];
+          }
+          add_to_winners(d, k, c0, count, which, g + at + c0, dimage);
+        });
       }
     }
   }

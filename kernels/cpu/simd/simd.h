@@ -21,9 +21,10 @@ Isa best_isa();
 
 /// Channels-last pooling of the images [begin, end).
 struct PoolLoops {
-  void (*max_forward)(const PoolDims& d, const float* x, float* y, int64_t begin, int64_t end);
-  void (*max_backward)(const PoolDims& d, const float* x, const float* dy, float* dx, int64_t begin,
-                       int64_t end);
+  void (*max_forward)(const PoolDims& d, const float* x, float* y, uint8_t* winner, int64_t begin,
+                      int64_t end);
+  void (*max_backward)(const PoolDims& d, const float* x, const uint8_t* winner, const float* dy,
+                       float* dx, int64_t begin, int64_t end);
   void (*average_forward)(const PoolDims& d, const float* x, float* y, int64_t begin, int64_t end);
   void (*average_backward)(const PoolDims& d, const float* dy, float* dx, int64_t begin,
                            int64_t end);

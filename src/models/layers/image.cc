@@ -1,5 +1,6 @@
 // Layers on images [N, C, H, W].
 #include "src/models/layer.h"
+#include "src/ops/max_pool.h"
 
 namespace trainyard {
 
@@ -111,6 +112,20 @@ Outputs build_pool(LayerBuilder& b, const ResolvedLayer& layer, std::span<const 
   return {{y}};
 }
 
+// Training keeps where the maximum was, instead of x, if that has a number of one byte.
+Outputs build_max_pool(LayerBuilder& b, const ResolvedLayer& layer,
+                       std::span<const TensorId> inputs) {
+  if (!b.options().training || !has_byte_cells(layer.attributes)) {
+    return build_pool(b, layer, inputs);
+  }
+  if (Status s = b.need_image(layer, inputs[0]); !s.ok()) return std::move(s).error();
+  Attributes attributes = layer.attributes;
+  attributes.set("keep_winner", int64_t{1});
+  ASSIGN_OR_RETURN(const TensorId y, b.add_node(layer, layer.name, "MaxPool", std::move(attributes),
+                                                {inputs[0]}, {"winner"}));
+  return {{y}};
+}
+
 void complete_resize(Attributes& a) {
   a.set("mode", a.get_string("mode", "nearest"));
   if (a.find("sizes") != nullptr) a.set("sizes", spell_out(a, "sizes", 2, {}));
@@ -157,7 +172,7 @@ std::vector<LayerKind> image_layers() {
            .field = "max_pool",
            .attributes = window_rules() + std::vector{boolean_rule("ceil_mode"), dilations},
            .complete = complete_max_pool,
-           .build = build_pool},
+           .build = build_max_pool},
           {.op = "AveragePool",
            .field = "average_pool",
            .attributes = window_rules() + std::vector{boolean_rule("count_include_pad"),

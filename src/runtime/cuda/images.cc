@@ -12,21 +12,24 @@ std::unique_ptr<Kernel> make_max_pool(const Device& device, const Graph& g, cons
   const TensorInfo& x = input_info(g, n, 0);
   const PoolDims d = pool_dims(n, x.type.shape);
   const ImageStrides xs = image_strides(x), ys = image_strides(output_info(g, n, 0));
+  const bool keeps = has_output(n, 1);
   return make_kernel([=, operands = Operands(g, n), stream = device.stream()](const KernelArgs& a) {
-    gpu::max_pool_forward(d, xs, operands.in(a, 0), ys, operands.out(a, 0), stream);
+    gpu::max_pool_forward(d, xs, operands.in(a, 0), ys, operands.out(a, 0),
+                          keeps ? a.out<uint8_t>(1) : nullptr, stream);
   });
 }
 
 std::unique_ptr<Kernel> make_max_pool_grad(const Device& device, const Graph& g, const Node& n) {
-  const TensorInfo& x = input_info(g, n, 0);
-  const PoolDims d = pool_dims(n, x.type.shape);
-  const ImageStrides xs = image_strides(x), ys = image_strides(input_info(g, n, 1));
+  const TensorInfo& dx = output_info(g, n, 0);
+  const PoolDims d = pool_dims(n, dx.type.shape);
+  const ImageStrides xs = image_strides(dx), ys = image_strides(input_info(g, n, 0));
+  const bool kept = has_input(n, 2);
   return make_kernel(
       [=, operands = Operands(g, n), stream = device.stream()](const KernelArgs& a) {
-        gpu::max_pool_backward(d, xs, operands.in(a, 0), ys, operands.in(a, 1), operands.out(a, 0),
-                               a.workspace, stream);
+        gpu::max_pool_backward(d, xs, operands.in(a, 1), kept ? a.in<uint8_t>(2) : nullptr, ys,
+                               operands.in(a, 0), operands.out(a, 0), a.workspace, stream);
       },
-      gpu::max_pool_backward_workspace_bytes(d));
+      kept ? 0 : gpu::max_pool_backward_workspace_bytes(d));
 }
 
 std::unique_ptr<Kernel> make_average_pool(const Device& device, const Graph& g, const Node& n) {
