@@ -9,14 +9,15 @@
 //
 /// Shapes    row: all samples, one behind the other, or the tokens of a stream; table [C, 256];
 ///           fills [C, 2]; x [N, elements]; target [N], of windows [N, elements].
-/// Writes    all of x, and of target unless it is nullptr.
-/// Aliasing  none.
+/// Writes    all of x, and of target unless it is nullptr; all that `copies` say.
+/// Aliasing  none, with the copies neither.
 /// Numerics  nothing is computed: values come from the row or the table.
 /// Errors    none of its own: the loader has checked that samples lie within the rows.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/copy_pieces.h"
 #include "kernels/math/host_device.h"
 
 struct CUstream_st;  // cudaStream_t without the CUDA headers
@@ -68,10 +69,11 @@ struct HeldRows {
   bool windows = false;  // of a stream of tokens; else samples begin at multiples of elements
 };
 
-/// Launches: 1. Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
+/// Launches: 1, at most kCopyPiecesMax copies within it. Asynchronous on `stream`;
+/// cudaPeekAtLastError() reports a failed launch.
 namespace cuda {
 void gather_rows(const HeldRows& held, const HeldSample* samples, int64_t count, void* x,
-                 void* target, CUstream_st* stream);
+                 void* target, std::span<const CopyPiece> copies, CUstream_st* stream);
 }
 
 }  // namespace trainyard::kernels

@@ -37,7 +37,12 @@ Status Backend::connect(std::span<Backend* const> /*ranks*/) {
 }
 
 void Backend::gather_rows(const kernels::HeldRows& /*held*/, const kernels::HeldSample* /*samples*/,
-                          int64_t /*count*/, void* /*x*/, void* /*target*/) {
+                          int64_t /*count*/, void* /*x*/, void* /*target*/,
+                          std::span<const kernels::CopyPiece> /*copies*/) {
+  TRAINYARD_CHECK(false, "the " + std::string(name()) + " backend holds no rows");
+}
+
+void Backend::copy_pieces(std::span<const kernels::CopyPiece> /*pieces*/) {
   TRAINYARD_CHECK(false, "the " + std::string(name()) + " backend holds no rows");
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/copy_pieces.h"
 #include "src/graph/graph.h"
 #include "src/graph/op.h"
 #include "src/plan/device_traits.h"
@@ -127,12 +128,16 @@ class Backend {
   /// Waits until all submitted work is done.
   virtual void synchronize() = 0;
 
-  /// True where gather_rows() is there: a dataset's rows may lie in the device's memory, and
-  /// batches are made of them there.
+  /// True where gather_rows() and copy_pieces() are there: a dataset's rows may lie in the device's
+  /// memory, and batches are made of them there.
   virtual bool holds_rows() const { return false; }
-  /// Submits it. All pointers, and those in `held`, are the device's.
+  /// Submits it, and at most kernels::kCopyPiecesMax copies beside. All pointers, and those in
+  /// `held`, are the device's.
   virtual void gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples,
-                           int64_t count, void* x, void* target);
+                           int64_t count, void* x, void* target,
+                           std::span<const kernels::CopyPiece> copies);
+  /// Those alone.
+  virtual void copy_pieces(std::span<const kernels::CopyPiece> pieces);
 
   /// True where work goes on after it was submitted. Then the next step is submitted before the
   /// results of this one are looked at.

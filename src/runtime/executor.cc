@@ -233,6 +233,12 @@ void* Executor::place_to_write(TensorId id) const {
   return address(id);
 }
 
+const void* Executor::place_to_read(TensorId id) const {
+  const TensorInfo& t = program().graph.tensor(id);
+  TRAINYARD_CHECK(!is_permuted(t), t.name + " does not lie row-major");
+  return address(id);
+}
+
 void Executor::read(TensorId id, std::span<std::byte> bytes) const {
   const TensorInfo& t = program().graph.tensor(id);
   TRAINYARD_CHECK(static_cast<int64_t>(bytes.size()) == t.type.bytes(),
@@ -256,9 +262,7 @@ int64_t Executor::stored_bytes(TensorId id) const {
 }
 
 void Executor::begin_read(TensorId id, std::byte* host) const {
-  const TensorInfo& t = program().graph.tensor(id);
-  TRAINYARD_CHECK(!is_permuted(t), t.name + " does not lie row-major");
-  prepared_.backend_.begin_copy_to_host(host, address(id), stored_bytes(id));
+  prepared_.backend_.begin_copy_to_host(host, place_to_read(id), stored_bytes(id));
 }
 
 void Executor::take(TensorId id, const std::byte* host, std::span<std::byte> bytes) const {

@@ -52,6 +52,22 @@ class HostBuffer {
   std::byte* memory_;
 };
 
+/// Memory of a device beside the arena, zeroed.
+class DeviceBuffer {
+ public:
+  /// Throws std::bad_alloc.
+  DeviceBuffer(Backend& backend, int64_t bytes)
+      : backend_(backend), memory_(static_cast<std::byte*>(backend.allocate(bytes))) {}
+  ~DeviceBuffer() { backend_.release(memory_); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  std::byte* get() const { return memory_; }
+
+ private:
+  Backend& backend_;
+  std::byte* memory_;
+};
+
 /// Kernels of a program, prepared but not yet bound: their workspace needs are known before the
 /// arena is allocated.
 class PreparedProgram {
@@ -90,8 +106,10 @@ class Executor {
   void write(TensorId id, std::span<const std::byte> bytes);
   void read(TensorId id, std::span<std::byte> bytes) const;
   void read(TensorId id, std::span<std::byte> bytes, size_t offset) const;
-  /// Where write() would put a tensor, row-major, for who writes it on the device.
+  /// Where write() would put a tensor, and where begin_read() copies it from, for who does the
+  /// same on the device.
   void* place_to_write(TensorId id) const;
+  const void* place_to_read(TensorId id) const;
   /// In two parts, so that the device goes on meanwhile: begin_read() submits a copy of a tensor as
   /// it is stored to `host`, of stored_bytes(); when it has arrived, take() makes of it what read()
   /// gives. Of tensors that lie row-major.
@@ -101,8 +119,11 @@ class Executor {
   /// The first run submits the kernels one by one; from the second on they are replayed as a
   /// whole where the backend can record them.
   void run();
+  /// Submits the kernels one by one, for who records several runs as one.
+  void run_kernels();
   /// Whether run() waits behind each node, so that a kernel that faults on a GPU is named.
   void wait_behind_nodes(bool waits) { waits_behind_nodes_ = waits || checks_numerics_; }
+  bool waits_behind_nodes() const { return waits_behind_nodes_; }
   /// Highest byte of the arena that any step was bound to, workspace included: what the plan is
   /// measured against.
   int64_t used_bytes() const { return used_bytes_; }
@@ -112,7 +133,6 @@ class Executor {
   void copy_out(TensorId id, std::span<std::byte> bytes, size_t offset) const;
   void wait_for(size_t step) const;
   void check_numerics(size_t step) const;
-  void run_kernels();
   PreparedProgram prepared_;
   Arena& arena_;
   std::vector<KernelArgs> args_;

@@ -54,8 +54,11 @@ class ForwardingBackend : public Backend {
 
   bool holds_rows() const override { return inner_.holds_rows(); }
   void gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples, int64_t count,
-                   void* x, void* target) override {
-    inner_.gather_rows(held, samples, count, x, target);
+                   void* x, void* target, std::span<const kernels::CopyPiece> copies) override {
+    inner_.gather_rows(held, samples, count, x, target, copies);
+  }
+  void copy_pieces(std::span<const kernels::CopyPiece> pieces) override {
+    inner_.copy_pieces(pieces);
   }
 
   bool runs_ahead() const override { return inner_.runs_ahead(); }

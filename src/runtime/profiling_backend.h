@@ -61,9 +61,13 @@ class ProfilingBackend : public ForwardingBackend {
     ForwardingBackend::copy_to_host(host, device, bytes);
   }
   void gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples, int64_t count,
-                   void* x, void* target) override {
+                   void* x, void* target, std::span<const kernels::CopyPiece> copies) override {
     at_point_ = false;
-    ForwardingBackend::gather_rows(held, samples, count, x, target);
+    ForwardingBackend::gather_rows(held, samples, count, x, target, copies);
+  }
+  void copy_pieces(std::span<const kernels::CopyPiece> pieces) override {
+    at_point_ = false;
+    ForwardingBackend::copy_pieces(pieces);
   }
   void begin_copy_to_host(void* host, const void* device, int64_t bytes) override {
     at_point_ = false;

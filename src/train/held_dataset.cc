@@ -1,17 +1,11 @@
 #include "src/train/held_dataset.h"
 
-#include <string>
-
 #include "src/base/check.h"
 
 namespace trainyard {
 
 HeldDataset::HeldDataset(Backend& backend, const HeldSource& source)
-    : backend_(backend),
-      count_(source.plan.samples),
-      memory_(static_cast<std::byte*>(backend.allocate(source.plan.bytes)), Release{backend}),
-      samples_(reinterpret_cast<kernels::HeldSample*>(at(source.plan.samples_at))),
-      layout_(source.plan.form.layout) {
+    : backend_(backend), memory_(backend, source.plan.bytes), layout_(source.plan.form.layout) {
   const HeldPlan& plan = source.plan;
   int64_t brought = 0;
   visit_held_rows(plan.form, source.transform, source.partition,
@@ -32,13 +26,6 @@ HeldDataset::HeldDataset(Backend& backend, const HeldSource& source)
 
 void HeldDataset::bring(int64_t offset, std::span<const std::byte> bytes) {
   backend_.copy_to_device(at(offset), bytes.data(), std::ssize(bytes));
-}
-
-void HeldDataset::gather(std::span<const kernels::HeldSample> samples, void* input, void* target) {
-  TRAINYARD_CHECK(std::ssize(samples) == count_,
-                  std::to_string(samples.size()) + " samples, expected " + std::to_string(count_));
-  backend_.copy_to_device(samples_, samples.data(), std::ssize(std::as_bytes(samples)));
-  backend_.gather_rows(layout_, samples_, count_, input, target);
 }
 
 }  // namespace trainyard

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <vector>
 
-#include "src/runtime/backend.h"
+#include "src/runtime/executor.h"
 #include "src/train/held_plan.h"
 
 namespace trainyard {
@@ -24,22 +23,19 @@ class HeldDataset {
   /// Allocates plan.bytes and brings the rows there. Throws std::bad_alloc.
   HeldDataset(Backend& backend, const HeldSource& source);
 
-  /// Submits the input and the target (nullptr: none) of one run. `samples` are plan.samples, and
-  /// free when it returns.
-  void gather(std::span<const kernels::HeldSample> samples, void* input, void* target);
+  /// Submits the input and the target (nullptr: none) of `count` samples, which lie on the device,
+  /// and copies beside.
+  void gather(const kernels::HeldSample* samples, int64_t count, void* input, void* target,
+              std::span<const kernels::CopyPiece> copies) {
+    backend_.gather_rows(layout_, samples, count, input, target, copies);
+  }
 
  private:
-  struct Release {
-    Backend& backend;
-    void operator()(std::byte* memory) const noexcept { backend.release(memory); }
-  };
   std::byte* at(int64_t offset) const { return memory_.get() + offset; }
   void bring(int64_t offset, std::span<const std::byte> bytes);
 
   Backend& backend_;
-  int64_t count_;
-  std::unique_ptr<std::byte, Release> memory_;
-  kernels::HeldSample* samples_;
+  DeviceBuffer memory_;
   kernels::HeldRows layout_;
 };
 

@@ -8,13 +8,12 @@ namespace trainyard {
 
 std::optional<HeldPlan> plan_held(const Recipe& recipe, const DatasetSchema& schema,
                                   int64_t context_length, const Objective& objective,
-                                  int64_t rank_batch, int64_t alignment) {
+                                  int64_t alignment) {
   if (!moves_images_alone(recipe.augmentation)) return std::nullopt;
   HeldPlan plan;
   plan.form = held_form(schema, context_length, objective.interface.category_codes,
                         !recipe.augmentation.empty());
   if (plan.form.data_bytes() > kHeldBytesMax) return std::nullopt;
-  plan.samples = rank_batch;
   const auto take = [&](int64_t bytes) {
     const int64_t at = plan.bytes;
     plan.bytes += round_up(bytes, alignment);
@@ -23,7 +22,6 @@ std::optional<HeldPlan> plan_held(const Recipe& recipe, const DatasetSchema& sch
   take(plan.form.data_bytes());
   plan.table_at = take(plan.form.table_bytes());
   plan.fills_at = take(plan.form.fills_bytes());
-  plan.samples_at = take(rank_batch * static_cast<int64_t>(sizeof(kernels::HeldSample)));
   return plan;
 }
 

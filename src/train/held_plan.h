@@ -15,21 +15,18 @@ struct Recipe;
 /// Larger partitions stay on the host: their batches are brought to the device one by one.
 inline constexpr int64_t kHeldBytesMax = int64_t{1} << 30;
 
-/// One allocation beside the job's arena: [rows | table | fills | samples], each aligned as the
-/// device asks.
+/// One allocation beside the job's arena: [rows | table | fills], each aligned as the device asks.
 struct HeldPlan {
   HeldForm form;
-  int64_t samples = 0;  // rows of one run of the training program
-  int64_t table_at = 0, fills_at = 0, samples_at = 0;
+  int64_t table_at = 0, fills_at = 0;
   int64_t bytes = 0;
 };
 
 /// For a device that holds rows (Backend::holds_rows); the arena's plan does not depend on it.
 /// Nothing where the rows take more than kHeldBytesMax or the recipe changes images in ways that
-/// are left to the host. `rank_batch` is the rows that a device computes at a time, `alignment`
-/// what it asks of its memory.
+/// are left to the host. `alignment` is what the device asks of its memory.
 std::optional<HeldPlan> plan_held(const Recipe& recipe, const DatasetSchema& schema,
                                   int64_t context_length, const Objective& objective,
-                                  int64_t rank_batch, int64_t alignment);
+                                  int64_t alignment);
 
 }  // namespace trainyard

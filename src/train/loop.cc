@@ -6,6 +6,7 @@
 #include "src/train/confusion.h"
 #include "src/train/evaluate.h"
 #include "src/train/metrics.h"
+#include "src/train/step_slots.h"
 
 namespace trainyard {
 
@@ -34,6 +35,7 @@ Loader::Options loader_options(const Recipe& recipe, const DatasetSchema& schema
   options.augmenter = make_augmenter(recipe.augmentation, schema, preprocessing);
   options.mixer = make_mixer(recipe.augmentation, schema);
   options.samples = samples;
+  if (samples) options.prefetch_batches = kStepsTogetherMax;
   return options;
 }
 
@@ -87,10 +89,10 @@ Status Loop::run(const std::stop_token& stop) {
                           "stopped after step " + std::to_string(state_.step) + " of " +
                               std::to_string(shape.steps_total));
       }
-      begin_step(loader);
-      // The device goes on with this step while the one before is looked at, unless somebody waits.
+      const int64_t begun = begin_steps(loader);
+      // The device goes on with these while those before are looked at, unless somebody waits.
       const bool waits = !session_.runs_ahead() || is_looked_at(steps_begun());
-      while (std::ssize(under_way_) > (waits ? 0 : TrainingSession::kStepsAhead)) {
+      while (std::ssize(under_way_) > (waits ? 0 : begun)) {
         if (Status s = finish_step(); !s.ok()) return s;
       }
       const int64_t step = state_.step;
@@ -117,7 +119,15 @@ bool Loop::is_looked_at(int64_t step) const {
          is_due(step, recipe.checkpoint_every_steps, shape.steps_per_epoch);
 }
 
-void Loop::begin_step(Loader& loader) {
+int64_t Loop::begin_steps(Loader& loader) {
+  int64_t most = 1;
+  while (most < kStepsTogetherMax && !is_looked_at(steps_begun() + most)) ++most;
+  const int64_t count = session_.together(most);
+  session_.begin_steps(count, [&] { return next_inputs(loader); });
+  return count;
+}
+
+TrainingSession::StepInputs Loop::next_inputs(Loader& loader) {
   const Recipe& recipe = context_.job.recipe;
   const int64_t step = steps_begun();
   const double rate = learning_rate_at(recipe.schedule, recipe.optimizer.learning_rate, step,
@@ -129,8 +139,8 @@ void Loop::begin_step(Loader& loader) {
   inputs.samples = batch.samples;
   inputs.step = step;
   inputs.learning_rate = static_cast<float>(rate);
-  session_.begin_step(inputs);
   under_way_.push_back({rate, classification_ ? batch.target_class : std::vector<int32_t>()});
+  return inputs;
 }
 
 Status Loop::finish_step() {

@@ -67,7 +67,10 @@ class Loop {
     double learning_rate = 0;
     std::vector<int32_t> labels;  // where the accuracy is counted
   };
-  void begin_step(Loader& loader);
+  /// As many as are submitted at once, up to a step behind which somebody looks at the weights;
+  /// returns how many.
+  int64_t begin_steps(Loader& loader);
+  TrainingSession::StepInputs next_inputs(Loader& loader);
   /// Waits for the oldest step under way and reports it. FAILED_PRECONDITION/LOSS_NOT_FINITE.
   Status finish_step();
   /// Steps that have begun.

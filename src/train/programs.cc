@@ -10,6 +10,7 @@
 #include "src/optim/all_reduce.h"
 #include "src/train/lora.h"
 #include "src/train/metrics.h"
+#include "src/train/step_slots.h"
 
 namespace trainyard {
 
@@ -277,7 +278,11 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
   plan.validation_rows = shape.validation_rows;
   plan.test_rows = shape.test_rows;
   plan.ranks = shape.ranks;
-  plan.dataset_bytes = shape.held.has_value() ? shape.held->bytes : 0;
+  if (shape.held.has_value()) {
+    plan.dataset_bytes =
+        shape.held->bytes +
+        plan_step_slots(programs, shape.micro_batches, {0, shape.ranks}).device_bytes();
+  }
   plan.flops_per_step = train.flops * shape.micro_batches;
   for (const auto* other : {&programs.update, &programs.average}) {
     if (other->has_value()) plan.flops_per_step += (*other)->program.flops;

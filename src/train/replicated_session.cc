@@ -162,7 +162,9 @@ void ReplicatedSession::hold(const HeldSource& source) {
   run_all([source](Replicas& all, size_t r) { all.sessions[r]->hold(source); }, kNoLimit);
 }
 
-void ReplicatedSession::begin_step(const StepInputs& inputs) {
+void ReplicatedSession::begin_steps(int64_t count, const std::function<StepInputs()>& next) {
+  TRAINYARD_CHECK(count == 1, "ranks begin one step at a time");
+  const StepInputs inputs = next();
   if (steps_begun_++ == 0) first_step_ = inputs.step;
   under_way_.push_back(Clock::now());
   run_all([inputs](Replicas& all, size_t r) { all.sessions[r]->begin_step(inputs); },

@@ -49,7 +49,8 @@ class ReplicatedSession final : public TrainingSession {
 
   void hold(const HeldSource& source) override;
   /// Both throw what a rank threw first, or RankStopped; the session is not to be used then.
-  void begin_step(const StepInputs& inputs) override;
+  void begin_steps(int64_t count, const std::function<StepInputs()>& next) override;
+  int64_t together(int64_t /*most*/) const override { return 1; }
   StepResult finish_step() override;
   bool runs_ahead() const override { return first().runs_ahead(); }
   void wait_behind_nodes(bool waits) override;

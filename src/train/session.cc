@@ -4,7 +4,6 @@
 #include <cmath>
 #include <set>
 
-#include "kernels/alignment.h"
 #include "src/graph/op.h"
 #include "src/train/initialise.h"
 
@@ -77,7 +76,7 @@ int64_t measure_workspace(RunPrograms programs, Backend& backend) {
 }
 
 Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, Rank rank)
-    : backend_(backend), micro_batches_(micro_batches), rank_(rank) {
+    : backend_(backend), slots_(plan_step_slots(programs, micro_batches, rank)) {
   const int64_t persistent = programs.persistent_bytes();
   int64_t transient = 0;
   int64_t workspace = 0;
@@ -101,8 +100,8 @@ Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, 
   train_.emplace(std::move(train), *arena_);
   if (update.has_value()) update_.emplace(std::move(*update), *arena_);
   if (average.has_value()) average_.emplace(std::move(*average), *arena_);
-  if (std::ranges::find(graph().outputs(), train_ids_.output) != graph().outputs().end()) {
-    logits_.resize(elements(graph(), train_ids_.output) * static_cast<size_t>(micro_batches_));
+  if (slots_.reads_output) {
+    logits_.resize(elements(graph(), train_ids_.output) * static_cast<size_t>(micro_batches));
   }
   if (evaluate.has_value()) {
     evaluation_batch_ = evaluate_ids_.batch_size;
@@ -113,7 +112,7 @@ Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, 
         std::clamp<int64_t>(kOutputElements / evaluation_row_elements_, 1, evaluation_batch_);
     evaluation_output_.resize(static_cast<size_t>(rows * evaluation_row_elements_));
   }
-  make_results();
+  make_submissions(1);
   find_saved();
 }
 
@@ -227,54 +226,46 @@ void Session::copy_state(const Session& from) {
   }
 }
 
-void Session::make_results() {
-  static_assert(Backend::kMarks >= kStepsAhead + 2, "a mark would be taken again too early");
-  const auto padded = [](int64_t bytes) { return round_up(bytes, kHostAlignment); };
-  output_at_ = padded(sizeof(float));
-  micro_batch_bytes_ = output_at_;
-  if (!logits_.empty()) micro_batch_bytes_ += padded(train_->stored_bytes(train_ids_.output));
-  norm_at_ = micro_batches_ * micro_batch_bytes_;
-  scale_at_ = norm_at_ + padded(sizeof(float));
-  rate_at_ = scale_at_ + padded(sizeof(float));
-  const int64_t bytes = rate_at_ + padded(sizeof(float));
-  for (int64_t i = 0; i <= kStepsAhead; ++i) {
-    results_.emplace_back(new Results{{backend_, bytes}});
+void Session::make_submissions(int64_t steps) {
+  static_assert(Backend::kMarks >= kBegunAhead + 2, "a mark would be taken again too early");
+  submissions_.clear();
+  for (int64_t i = 0; i <= kBegunAhead; ++i) {
+    submissions_.emplace_back(new Submission{{backend_, steps * slots_.result_bytes}});
   }
 }
 
-void Session::write_inputs(const StepInputs& inputs, int64_t index) {
-  // A micro-batch has the rows that one device would take; each rank has an equal part of them.
-  const auto part = [&](auto batch) {
-    const size_t size = batch.size() / static_cast<size_t>(micro_batches_ * rank_.count);
-    return batch.subspan(size * static_cast<size_t>(index * rank_.count + rank_.index), size);
+void Session::hold(const HeldSource& source) {
+  TRAINYARD_CHECK(submitted_ == 0, "rows are held from the first step on");
+  const auto program = [](std::optional<Executor>& executor, const BoundProgram& ids) {
+    return executor.has_value() ? StepProgram{&*executor, &ids} : StepProgram();
   };
-  const bool has_target = train_ids_.target != kNoTensor;
-  if (held_.has_value()) {
-    held_->gather(part(inputs.samples), train_->place_to_write(train_ids_.input),
-                  has_target ? train_->place_to_write(train_ids_.target) : nullptr);
-    return;
-  }
-  train_->write(train_ids_.input, part(inputs.input));
-  if (has_target) train_->write(train_ids_.target, part(inputs.target));
+  held_.emplace(backend_, source, slots_, program(train_, train_ids_),
+                program(update_, update_ids_), program(average_, average_ids_));
+  make_submissions(slots_.together);
+}
+
+int64_t Session::together(int64_t most) const {
+  return held_.has_value() ? held_->together(most) : 1;
 }
 
 void Session::begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results) {
-  write_inputs(inputs, index);
+  train_->write(train_ids_.input, slots_.part(inputs.input, index));
+  if (train_ids_.target != kNoTensor) {
+    train_->write(train_ids_.target, slots_.part(inputs.target, index));
+  }
   write_scalar(*train_, train_ids_.micro_step, index);
   // Keys what is random in the model: each micro-batch draws its own.
-  const int64_t step = inputs.step * micro_batches_ + index;
+  const int64_t step = inputs.step * slots_.micro_batches + index;
   write_scalar(*train_, train_ids_.step, step);
   if (!update_.has_value()) write_scalar(*train_, train_ids_.learning_rate, inputs.learning_rate);
   train_->run();
   train_->begin_read(train_ids_.loss, results);
-  if (!logits_.empty()) train_->begin_read(train_ids_.output, results + output_at_);
+  if (slots_.reads_output) train_->begin_read(train_ids_.output, results + slots_.output_at);
 }
 
-void Session::begin_step(const StepInputs& inputs) {
-  TRAINYARD_CHECK(steps_begun_ - steps_finished_ <= kStepsAhead, "too many steps under way");
-  Results& results = *results_[static_cast<size_t>(steps_begun_++) % results_.size()];
-  for (int64_t k = 0; k < micro_batches_; ++k) {
-    begin_micro_batch(inputs, k, results.memory.get() + k * micro_batch_bytes_);
+void Session::begin_step_from_host(const StepInputs& inputs, std::byte* results) {
+  for (int64_t k = 0; k < slots_.micro_batches; ++k) {
+    begin_micro_batch(inputs, k, results + k * slots_.micro_batch_bytes);
   }
   if (update_.has_value()) {
     write_scalar(*update_, update_ids_.step, inputs.step);
@@ -282,17 +273,31 @@ void Session::begin_step(const StepInputs& inputs) {
     update_->run();
   }
   if (has_gradient_norm()) {
-    updater().begin_read(update_ids().gradient_norm, results.memory.get() + norm_at_);
+    updater().begin_read(update_ids().gradient_norm, results + slots_.norm_at);
   }
   if (scales_loss()) {
-    updater().begin_read(update_ids().scaled.scale, results.memory.get() + scale_at_);
-    updater().begin_read(update_ids().scaled.learning_rate, results.memory.get() + rate_at_);
+    updater().begin_read(update_ids().scaled.scale, results + slots_.scale_at);
+    updater().begin_read(update_ids().scaled.learning_rate, results + slots_.rate_at);
   }
   if (average_.has_value()) {
     write_scalar(*average_, average_ids_.step, inputs.step);
     average_->run();
   }
-  results.mark = backend_.mark();
+}
+
+void Session::begin_steps(int64_t count, const std::function<StepInputs()>& next) {
+  TRAINYARD_CHECK(submitted_ - finished_ <= kBegunAhead, "too many steps under way");
+  Submission& submission = *submissions_[static_cast<size_t>(submitted_++) % submissions_.size()];
+  submission.steps = count;
+  submission.finished = 0;
+  std::byte* const results = submission.results.get();
+  if (held_.has_value()) {
+    held_->begin(count, next, results);
+  } else {
+    TRAINYARD_CHECK(count == 1, "batches from the host are begun one by one");
+    begin_step_from_host(next(), results);
+  }
+  submission.mark = backend_.mark();
 }
 
 void Session::wait_behind_nodes(bool waits) {
@@ -302,36 +307,40 @@ void Session::wait_behind_nodes(bool waits) {
 }
 
 Session::StepResult Session::finish_step() {
-  TRAINYARD_CHECK(steps_finished_ < steps_begun_, "no step is under way");
-  const Results& results = *results_[static_cast<size_t>(steps_finished_++) % results_.size()];
-  backend_.wait(results.mark);
+  TRAINYARD_CHECK(finished_ < submitted_, "no step is under way");
+  Submission& submission = *submissions_[static_cast<size_t>(finished_) % submissions_.size()];
+  if (submission.finished == 0) backend_.wait(submission.mark);
+  const std::byte* const results =
+      submission.results.get() + submission.finished * slots_.result_bytes;
+  if (++submission.finished == submission.steps) ++finished_;
   const auto take = [](Executor& executor, TensorId id, const std::byte* from,
                        std::span<float> to) {
     executor.take(id, from, std::as_writable_bytes(to));
   };
   double loss = 0;
-  const size_t rows = logits_.size() / static_cast<size_t>(micro_batches_);
-  for (int64_t k = 0; k < micro_batches_; ++k) {
-    const std::byte* const from = results.memory.get() + k * micro_batch_bytes_;
+  const size_t rows = logits_.size() / static_cast<size_t>(slots_.micro_batches);
+  for (int64_t k = 0; k < slots_.micro_batches; ++k) {
+    const std::byte* const from = results + k * slots_.micro_batch_bytes;
     float part = 0;
     take(*train_, train_ids_.loss, from, std::span(&part, 1));
     loss += static_cast<double>(part);
     if (logits_.empty()) continue;
-    take(*train_, train_ids_.output, from + output_at_,
+    take(*train_, train_ids_.output, from + slots_.output_at,
          std::span(logits_).subspan(rows * static_cast<size_t>(k), rows));
   }
   StepResult result;
-  result.loss = static_cast<float>(loss / static_cast<double>(micro_batches_));
+  result.loss = static_cast<float>(loss / static_cast<double>(slots_.micro_batches));
   result.logits = logits_;
   const auto scalar = [&](TensorId id, int64_t at) {
     float value = 0;
-    take(updater(), id, results.memory.get() + at, std::span(&value, 1));
+    take(updater(), id, results + at, std::span(&value, 1));
     return value;
   };
-  if (has_gradient_norm()) result.gradient_norm = scalar(update_ids().gradient_norm, norm_at_);
+  if (has_gradient_norm())
+    result.gradient_norm = scalar(update_ids().gradient_norm, slots_.norm_at);
   if (scales_loss()) {
-    result.loss_scale = scalar(update_ids().scaled.scale, scale_at_);
-    result.skipped = std::isnan(scalar(update_ids().scaled.learning_rate, rate_at_));
+    result.loss_scale = scalar(update_ids().scaled.scale, slots_.scale_at);
+    result.skipped = std::isnan(scalar(update_ids().scaled.learning_rate, slots_.rate_at));
   }
   return result;
 }

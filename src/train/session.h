@@ -12,6 +12,7 @@
 
 #include "src/base/result.h"
 #include "src/runtime/executor.h"
+#include "src/train/held_steps.h"
 #include "src/train/programs.h"
 #include "src/train/training_session.h"
 
@@ -43,9 +44,10 @@ class Session final : public TrainingSession {
   /// another session of the same job.
   void copy_state(const Session& from);
 
-  void hold(const HeldSource& source) override { held_.emplace(backend_, source); }
+  void hold(const HeldSource& source) override;
   /// The inputs are the whole batch, the result is that of this rank's rows.
-  void begin_step(const StepInputs& inputs) override;
+  void begin_steps(int64_t count, const std::function<StepInputs()>& next) override;
+  int64_t together(int64_t most) const override;
   StepResult finish_step() override;
   bool runs_ahead() const override { return backend_.runs_ahead(); }
   void wait_behind_nodes(bool waits) override;
@@ -78,17 +80,18 @@ class Session final : public TrainingSession {
   void find_saved();
   /// Where a weight is evaluated.
   const Saved& evaluated(const Saved& weight) const;
-  /// The training program's input and target.
-  void write_inputs(const StepInputs& inputs, int64_t index);
+  // Where batches come from the host: each copy by itself, each program recorded by itself.
   void begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results);
-  /// Where a step's results go until they are looked at.
-  void make_results();
+  void begin_step_from_host(const StepInputs& inputs, std::byte* results);
+  /// Makes room for the results of so many steps at once.
+  void make_submissions(int64_t steps);
 
-  /// A step's results as they come from the device: of each micro-batch the loss and the output,
-  /// behind them the gradient norm and what loss scaling made of the step.
-  struct Results {
-    HostBuffer memory;
+  /// Steps that were submitted together, and a slot for each one's results (step_slots.h), which
+  /// have come when the mark was waited for.
+  struct Submission {
+    HostBuffer results;
     int64_t mark = 0;
+    int64_t steps = 0, finished = 0;
   };
 
   Backend& backend_;
@@ -96,16 +99,13 @@ class Session final : public TrainingSession {
   BoundProgram train_ids_, update_ids_, average_ids_, evaluate_ids_;
   std::optional<Arena> arena_;
   std::optional<Executor> train_, update_, average_, evaluate_;
-  std::optional<HeldDataset> held_;
+  const StepSlots slots_;
+  std::optional<HeldSteps> held_;
   std::vector<Saved> saved_;  // weights and optimizer state, in the order of the programs
   std::map<std::string, size_t, std::less<>> saved_by_name_;
-  int64_t micro_batches_ = 1;
-  Rank rank_;
   int64_t evaluation_batch_ = 0;
-  std::vector<std::unique_ptr<Results>> results_;  // of steps that may be under way at a time
-  // In a result: padded, so that all are aligned.
-  int64_t output_at_ = 0, micro_batch_bytes_ = 0, norm_at_ = 0, scale_at_ = 0, rate_at_ = 0;
-  int64_t steps_begun_ = 0, steps_finished_ = 0;
+  std::vector<std::unique_ptr<Submission>> submissions_;  // that may be under way at a time
+  int64_t submitted_ = 0, finished_ = 0;                  // submissions
   std::vector<float> logits_;
   std::vector<float> evaluation_output_;  // of rows from evaluation_first_ on
   int64_t evaluation_row_elements_ = 0, evaluation_first_ = 0;

@@ -7,6 +7,7 @@
 
 #include "src/train/loop.h"
 #include "src/train/programs.h"
+#include "src/train/step_slots.h"
 
 namespace trainyard {
 namespace {
@@ -15,6 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 // The first step submits, the second records, the third replays: all that is made once is made.
 constexpr int64_t kWarmSteps = 3;
+constexpr int64_t kStepByStep = 1;
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -34,8 +36,16 @@ class Profiling {
       : session_(session), backend_(backend), next_(next), options_(options), stop_(stop) {}
 
   Result<StepProfile> run() {
-    if (Status s = run_as_in_a_job(kWarmSteps, kWarmSteps); !s.ok()) return std::move(s).error();
-    if (Status s = run_as_in_a_job(options_.steps_min, options_.steps_max); !s.ok()) {
+    if (Status s = run_as_in_a_job(kWarmSteps, kWarmSteps, kStepByStep); !s.ok()) {
+      return std::move(s).error();
+    }
+    const int64_t together = session_.together(kStepsTogetherMax);
+    if (together > 1) {
+      if (Status s = run_as_in_a_job(together, together, together); !s.ok()) {
+        return std::move(s).error();
+      }
+    }
+    if (Status s = run_as_in_a_job(options_.steps_min, options_.steps_max, together); !s.ok()) {
       return std::move(s).error();
     }
     if (Status s = run_by_nodes(); !s.ok()) return std::move(s).error();
@@ -54,19 +64,22 @@ class Profiling {
            (steps >= least && seconds_between(since, Clock::now()) >= options_.seconds);
   }
 
-  /// Replayed, and with a step under way while the one before is finished.
-  Status run_as_in_a_job(int64_t least, int64_t most) {
+  /// Replayed, so many at once, which are under way while those before are finished.
+  Status run_as_in_a_job(int64_t least, int64_t most, int64_t together) {
     const auto begin = Clock::now();
-    const int64_t ahead = session_.runs_ahead() ? Session::kStepsAhead : 0;
+    const int64_t ahead = session_.runs_ahead() ? together : 0;
     int64_t begun = 0, finished = 0;
     double waited = 0;
-    while (!is_enough(begun, least, most, begin)) {
-      if (Status s = stopped(); !s.ok()) return s;
+    const auto next = [&] {
       const auto wait = Clock::now();
       const Session::StepInputs inputs = next_();
       waited += seconds_between(wait, Clock::now());
-      session_.begin_step(inputs);
-      ++begun;
+      return inputs;
+    };
+    while (!is_enough(begun, least, most, begin)) {
+      if (Status s = stopped(); !s.ok()) return s;
+      session_.begin_steps(together, next);
+      begun += together;
       for (; begun - finished > ahead; ++finished) session_.finish_step();
     }
     for (; finished < begun; ++finished) session_.finish_step();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -77,11 +78,19 @@ class TrainingSession : public BatchModel {
     begin_step(inputs);
     return finish_step();
   }
-  /// The same in two parts. Up to kStepsAhead more steps may begin before the oldest that has not
-  /// been finished is, so that a device that runs ahead never waits for its results to be looked
-  /// at. `inputs` are free when begin_step() returns.
-  static constexpr int64_t kStepsAhead = 1;
-  virtual void begin_step(const StepInputs& inputs) = 0;
+  /// The same in two parts. One more call may begin steps before all of the call before it are
+  /// finished, so that a device that runs ahead never waits for its results to be looked at.
+  /// `inputs` are free when begin_step() returns.
+  static constexpr int64_t kBegunAhead = 1;
+  void begin_step(const StepInputs& inputs) {
+    begin_steps(1, [&] { return inputs; });
+  }
+  /// Steps that follow one another, together(count) of them: the same bits in less time. Each is
+  /// finished by itself. next() gives the inputs of one after another, free when it is called again
+  /// and at the end.
+  virtual void begin_steps(int64_t count, const std::function<StepInputs()>& next) = 0;
+  /// How many of the next `most` steps are best begun at once.
+  virtual int64_t together(int64_t most) const = 0;
   virtual StepResult finish_step() = 0;
   /// Whether beginning a step early gains anything.
   virtual bool runs_ahead() const = 0;

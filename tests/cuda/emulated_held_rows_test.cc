@@ -1,8 +1,12 @@
 // Catches: a batch that a GPU makes of rows that it holds and that differs from the host's in a
 // bit; samples of another rank's or micro-batch's rows; rows gathered before they have arrived, or
 // over those that a step still reads (the emulated streams run as late as they may, fake_cuda.h);
-// memory that the plan does not tell.
+// memory that the plan does not tell; a step that differs from the same step alone in a bit because
+// others are submitted with it, a loss that is told of another step, a stop that is not heeded.
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
 
 #include "src/runtime/cuda/backend.h"
 #include "src/runtime/forwarding_backend.h"
@@ -10,6 +14,7 @@
 #include "src/train/programs.h"
 #include "src/train/recipe_check.h"
 #include "src/train/step_profile.h"
+#include "src/train/step_slots.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/held_rows.h"
 #include "tests/cuda/ranks.h"
@@ -29,6 +34,19 @@ class FromHost final : public ForwardingBackend {
   explicit FromHost(int ordinal)
       : ForwardingBackend(std::make_unique<cuda::CudaBackend>(ordinal)) {}
   bool holds_rows() const override { return false; }
+};
+
+/// A GPU that tells how often steps are submitted: each time a mark is made behind them.
+class WatchedGpu final : public ForwardingBackend {
+ public:
+  WatchedGpu() : ForwardingBackend(std::make_unique<cuda::CudaBackend>(0)) {}
+  int64_t mark() override {
+    const int64_t mark = ForwardingBackend::mark();
+    if (++submissions == stop_behind) stop.request_stop();
+    return mark;
+  }
+  int64_t submissions = 0, stop_behind = 0;
+  std::stop_source stop;
 };
 
 constexpr int kDevices = 2;
@@ -140,7 +158,121 @@ TEST(HeldRows, WhatTheHostMustMakeComesFromIt) {
   EXPECT_EQ(recorder.plan.dataset_bytes, 0);
 }
 
-TEST(HeldRows, AStepBringsItsSamplesAloneAndAllocatesNothing) {
+/// 40 steps, which somebody looks at at the end alone.
+TrainJob long_job(const Workspace& w, const std::string& name) {
+  TrainJob job = testing::rank_job(w, name);
+  job.recipe.steps = 40;
+  job.recipe.evaluate_every_steps = job.recipe.checkpoint_every_steps = 40;
+  job.recipe.augmentation = testing::moves();
+  return job;
+}
+
+RankDevice watched(const std::shared_ptr<WatchedGpu>& gpu) { return {"devices/gpu-0", gpu}; }
+
+TEST(StepsTogether, ComputeTheBitsOfStepsOneByOne) {
+  const Workspace w;
+  testing::make_dataset(w, /*images=*/true, 60);
+  const std::vector<std::pair<const char*, std::function<void(Recipe&)>>> recipes = {
+      {"plain", [](Recipe&) {}},
+      {"adam by a schedule",
+       [](Recipe& r) {
+         r.optimizer = {.type = "adam"};
+         r.schedule.type = "cosine";
+         r.schedule.warmup_steps = 7;
+       }},
+      {"averages of micro-batches",
+       [](Recipe& r) {
+         r.accumulate_steps = 2;
+         r.ema_decay = 0.9;
+       }},
+      {"fp16 with loss scaling", [](Recipe& r) { r.precision = Precision::kFp16; }},
+      {"evaluations and checkpoints in between", [](Recipe& r) {
+         r.evaluate_every_steps = 9;
+         r.checkpoint_every_steps = 13;
+         r.keep_best = {"val/loss", ""};
+       }}};
+  for (size_t i = 0; i < recipes.size(); ++i) {
+    SCOPED_TRACE(recipes[i].first);
+    expect_same_job(
+        w,
+        [&](const std::string& name) {
+          TrainJob job = long_job(w, std::to_string(i) + name);
+          job.model_output = w / (name + "-model");
+          std::filesystem::remove_all(job.model_output);
+          recipes[i].second(job.recipe);
+          return job;
+        },
+        1);
+  }
+}
+
+TEST(StepsTogether, AreSubmittedSixteenAtATime) {
+  const Workspace w;
+  testing::make_dataset(w, true, 60);
+  testing::set_device_count(kDevices);
+  const auto submissions = [&](const std::string& name, const std::function<void(TrainJob&)>& set) {
+    auto gpu = std::make_shared<WatchedGpu>();
+    TrainJob job = long_job(w, name);
+    set(job);
+    Recorder recorder;
+    run_job(job, {watched(gpu)}, recorder);
+    EXPECT_EQ(recorder.series["train/loss"].size(), 40u);
+    return gpu->submissions;
+  };
+  EXPECT_EQ(submissions("together", [](TrainJob&) {}), 6) << "1, 16, 16, 4, 2, 1";
+  EXPECT_EQ(submissions("host", [](TrainJob& job) { job.holds_rows = false; }), 40);
+  EXPECT_EQ(submissions("faults", [](TrainJob& job) { job.names_faults = true; }), 40)
+      << "each node is waited for, and a step is named";
+}
+
+TEST(StepsTogether, AStopComesBehindThoseUnderWayAndResumesLikeNeverStopped) {
+  const Workspace w;
+  testing::make_dataset(w, true, 60);
+  Recorder of_whole, first, second;
+  const TrainJob whole = long_job(w, "whole"), parts = long_job(w, "parts");
+  run_job(whole, gpus_from_host(1), of_whole);
+  auto gpu = std::make_shared<WatchedGpu>();
+  gpu->stop_behind = 2;
+  const auto stopped = train(parts, {watched(gpu)}, local_files(), first, gpu->stop.get_token());
+  ASSERT_FALSE(stopped.ok());
+  EXPECT_EQ(stopped.error().message, "stopped after step 17 of 40");
+  EXPECT_EQ(first.series["train/loss"].size(), 17u);
+  run_job(parts, gpus(1), second);
+  EXPECT_EQ(second.plan.first_step, 17);
+  EXPECT_EQ(bytes_of(parts.model_output / "model.safetensors"),
+            bytes_of(whole.model_output / "model.safetensors"));
+}
+
+TEST(StepsTogether, ALossThatIsNotFiniteNamesItsStep) {
+  const Workspace w;
+  testing::ingest_table(w, 60);
+  const auto refusal = [&](const std::string& name, const std::vector<RankDevice>& devices) {
+    ModelSpec linear;
+    linear.layers = {{"", "Gemm", {}, {}}};
+    TrainJob job = held_job(w, name, linear);
+    job.recipe.steps = 40;
+    job.recipe.evaluate_every_steps = job.recipe.checkpoint_every_steps = 40;
+    job.recipe.optimizer.type = "sgd";
+    job.recipe.optimizer.learning_rate = 30;  // the error grows a hundredfold with each step
+    Recorder recorder;
+    const auto result = train(job, devices, local_files(), recorder, {});
+    EXPECT_FALSE(result.ok());
+    return std::pair(result.ok() ? Error{} : result.error(), recorder.series["train/loss"]);
+  };
+  const auto [alone, losses_alone] = refusal("alone", gpus_from_host(1));
+  const auto [together, losses] = refusal("together", gpus(1));
+  EXPECT_EQ(alone.reason, "LOSS_NOT_FINITE");
+  EXPECT_EQ(together.message, alone.message);
+  EXPECT_EQ(together.metadata, alone.metadata);
+  ASSERT_FALSE(losses.empty());
+  const auto [step, loss] = *losses.rbegin();
+  EXPECT_EQ(std::to_string(step), together.metadata.at("step"));
+  EXPECT_FALSE(std::isfinite(loss));
+  EXPECT_EQ(losses.size(), losses_alone.size()) << "no loss of a later step";
+  EXPECT_TRUE(step > 2 && step < 17) << step << " is not among several of one submission";
+}
+
+TEST(StepsTogether, BringTheirSamplesInOneCopyAndAllocateNothing) {
   const Workspace w;
   testing::ingest_images(w, {1, 6, 8}, true, 50);
   TrainJob job = held_job(w, "counted", testing::dense_model());
@@ -152,38 +284,74 @@ TEST(HeldRows, AStepBringsItsSamplesAloneAndAllocatesNothing) {
   const Split split = split_dataset(schema, 0, 0.2, 5);
   const Preprocessing p = fit_preprocessing(schema, data.train(), split.train);
   testing::set_device_count(kDevices);
-  /// Works of the sixth step that are no part of its recording, by kind.
-  const auto works = [&](bool held) {
-    cuda::CudaBackend backend(0);
-    Session session(
-        compile_step(job.model, job.recipe, schema.interface(), {}, backend.traits()).value(),
-        backend);
-    session.initialise(5);
-    const int64_t without = testing::device_bytes();
-    EXPECT_EQ(held && hold_rows(job.recipe, shape, data, p, backend, session), held);
-    EXPECT_EQ(testing::device_bytes() - without, held ? shape.held->bytes : 0) << "as planned";
-    Loader loader(schema, p, data.train(), split.train,
-                  loader_options(job.recipe, schema, p, split, 0, held));
-    testing::WorkCounts before;
-    int64_t bytes = 0;
-    for (int64_t step = 0; step < 6; ++step) {
-      const Batch& batch = loader.next();
-      before = testing::submitted_works();
-      if (step == 1) bytes = testing::device_bytes();
-      session.run_step({batch.input_bytes(), batch.target_bytes(), step, 0.01f, batch.samples});
-    }
-    EXPECT_EQ(testing::device_bytes(), bytes);
+  cuda::CudaBackend backend(0);
+  RunPrograms programs = compile_run(job.model, job.recipe, schema, shape).value();
+  const int64_t planned = describe_run(programs, shape).dataset_bytes;
+  Session session(std::move(programs), backend);
+  session.initialise(5);
+  const int64_t without = testing::device_bytes();
+  ASSERT_TRUE(hold_rows(job.recipe, shape, data, p, backend, session));
+  EXPECT_EQ(testing::device_bytes() - without, planned);
+  Loader loader(schema, p, data.train(), split.train,
+                loader_options(job.recipe, schema, p, split, 0, true));
+  int64_t step = 0;
+  const auto next = [&] {
+    Session::StepInputs inputs;
+    inputs.samples = loader.next().samples;
+    inputs.step = step++;
+    inputs.learning_rate = 0.01f;
+    return inputs;
+  };
+  /// Works of `count` steps that are no part of a recording, by kind.
+  const auto outside = [&](int64_t count) {
+    const testing::WorkCounts before = testing::submitted_works();
+    session.begin_steps(count, next);
+    for (int64_t i = 0; i < count; ++i) session.finish_step();
     testing::WorkCounts counts = testing::submitted_works();
     for (size_t k = 0; k < counts.by_kind.size(); ++k) {
       counts.by_kind[k] -= before.by_kind[k] + testing::recorded_works().by_kind[k];
     }
     return counts;
   };
-  const testing::WorkCounts from_host = works(false), held = works(true);
-  EXPECT_EQ(from_host.of(testing::WorkKind::kKernel), 0);
-  EXPECT_EQ(held.of(testing::WorkKind::kKernel), 1);
-  EXPECT_EQ(held.of(testing::WorkKind::kCopy), from_host.of(testing::WorkKind::kCopy) - 1)
-      << "samples, instead of input and target";
+  EXPECT_EQ(session.together(16), 1) << "nothing is recorded before all kernels have run";
+  outside(1);
+  const int64_t bytes = testing::device_bytes();
+  EXPECT_EQ(session.together(15), 8);
+  for (const int64_t count : {1, 16}) {
+    outside(count);  // records
+    const testing::WorkCounts counts = outside(count);
+    EXPECT_EQ(counts.of(testing::WorkKind::kCopy), 2) << "inputs and results of " << count;
+    EXPECT_EQ(counts.all(), 2);
+  }
+  EXPECT_EQ(testing::device_bytes(), bytes);
+}
+
+TEST(StepsTogether, CopyPiecesOfAnyLengthInOneLaunch) {
+  testing::set_device_count(kDevices);
+  cuda::CudaBackend backend(0);
+  const std::vector<int64_t> lengths = {1, 31, 33, 1025, 2, 3, 70'000, 5};
+  const int64_t all = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  std::vector<uint32_t> words(static_cast<size_t>(all)), copied(words.size() * 2);
+  std::iota(words.begin(), words.end(), 1u);
+  const DeviceBuffer from(backend, 4 * all), to(backend, 8 * all);
+  backend.copy_to_device(from.get(), words.data(), 4 * all);
+  std::vector<kernels::CopyPiece> pieces;
+  int64_t at = 0;
+  for (const int64_t n : lengths) {  // with a gap as long behind each
+    pieces.push_back({to.get() + 8 * at, from.get() + 4 * at, n});
+    at += n;
+  }
+  backend.copy_pieces(pieces);
+  backend.synchronize();
+  backend.copy_to_host(copied.data(), to.get(), 8 * all);
+  std::vector<uint32_t> expected;
+  at = 0;
+  for (const int64_t n : lengths) {
+    expected.insert(expected.end(), words.begin() + at, words.begin() + at + n);
+    expected.resize(expected.size() + static_cast<size_t>(n));
+    at += n;
+  }
+  EXPECT_EQ(copied, expected);
 }
 
 TEST(HeldRows, AreProfiledAsTheyTrain) {

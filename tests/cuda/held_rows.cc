@@ -64,7 +64,11 @@ void expect_same_batches(Backend& backend, const Workspace& w, const DatasetSche
     std::vector<std::byte> input(inputs.size()), target(targets.size());
     auto* const x = static_cast<std::byte*>(backend.allocate(std::ssize(input)));
     auto* const y = static_cast<std::byte*>(backend.allocate(std::ssize(target)));
-    held.gather(asked.samples, x, y);
+    const auto bytes = std::as_bytes(std::span(asked.samples));
+    const DeviceBuffer samples(backend, std::ssize(bytes));
+    backend.copy_to_device(samples.get(), bytes.data(), std::ssize(bytes));
+    held.gather(reinterpret_cast<const kernels::HeldSample*>(samples.get()),
+                std::ssize(asked.samples), x, y, {});
     backend.synchronize();
     backend.copy_to_host(input.data(), x, std::ssize(input));
     backend.copy_to_host(target.data(), y, std::ssize(target));

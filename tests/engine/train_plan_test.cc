@@ -163,19 +163,25 @@ TEST(PlanRun, CountsStepsParametersAndBytes) {
   EXPECT_GE(plan.flops_per_step, 3 * 2 * 10 * (64 * 12 + 12 * 3) - 2 * 10 * 64 * 12);
 }
 
-// Rows of 64 bytes, a table of 1 KiB, 64 bytes for each sample of a batch.
+// Of a step on a GPU that holds the rows: numbers in a multiple of 64 bytes, 64 for each sample;
+// a loss and the scores of each micro-batch, the gradient norm, what loss scaling made of it.
+constexpr int64_t kStepOfTen = 64 + 640 + 64 + 128 + 3 * 64;
+constexpr int64_t kStepOfTenByFive = 128 + 640 + 5 * (64 + 64) + 3 * 64;
+constexpr int64_t kStepOfFive = 64 + 320 + 64 + 64 + 3 * 64;
+
+// Rows of 64 bytes, a table of 1 KiB, and the steps that are submitted at once.
 TEST(PlanRun, TellsWhatAGpuHoldsOfTheDataset) {
   const auto dataset_bytes = [](const Recipe& recipe, int64_t rows = 100, int64_t ranks = 1) {
     return plan_run(mlp(), recipe, digits_schema(rows), ranks).value().dataset_bytes;
   };
   Recipe recipe = good_recipe();
-  EXPECT_EQ(dataset_bytes(recipe), 6400 + 1024 + 640);
-  EXPECT_EQ(dataset_bytes(recipe, 100, 2), 6400 + 1024 + 320) << "all rows on each rank";
+  EXPECT_EQ(dataset_bytes(recipe), 6400 + 1024 + 16 * kStepOfTen);
+  EXPECT_EQ(dataset_bytes(recipe, 100, 2), 6400 + 1024 + kStepOfFive) << "all rows on each rank";
   recipe.accumulate_steps = 5;
-  EXPECT_EQ(dataset_bytes(recipe), 6400 + 1024 + 128);
+  EXPECT_EQ(dataset_bytes(recipe), 6400 + 1024 + 16 * kStepOfTenByFive);
   recipe.accumulate_steps = 1;
   recipe.augmentation = {{"random_horizontal_flip"}, {"cutout", {{"size", int64_t{3}}}}};
-  EXPECT_EQ(dataset_bytes(recipe), 6400 + 1024 + 64 + 640) << "with black and the mean";
+  EXPECT_EQ(dataset_bytes(recipe), 6400 + 1024 + 64 + 16 * kStepOfTen) << "with black and the mean";
   EXPECT_EQ(plan_run(mlp(), recipe, digits_schema(100)).value().memory.total(),
             plan_run(mlp(), good_recipe(), digits_schema(100)).value().memory.total());
   recipe.augmentation.push_back({"random_rotation", {{"degrees", 5.0}}});
@@ -183,8 +189,27 @@ TEST(PlanRun, TellsWhatAGpuHoldsOfTheDataset) {
   recipe.augmentation = {{"mixup"}};
   EXPECT_EQ(dataset_bytes(recipe), 0) << "is left to the host";
   const int64_t rows = kHeldBytesMax / 64;
-  EXPECT_EQ(dataset_bytes(good_recipe(), rows), kHeldBytesMax + 1024 + 640);
+  EXPECT_EQ(dataset_bytes(good_recipe(), rows), kHeldBytesMax + 1024 + 16 * kStepOfTen);
   EXPECT_EQ(dataset_bytes(good_recipe(), rows + 1), 0) << "is too large";
+}
+
+TEST(PlanRun, OnlyShortStepsOfOneDeviceAreSubmittedTogether) {
+  const auto together = [](const std::vector<int64_t>& widths, int64_t ranks = 1,
+                           double ema_decay = 0) {
+    ModelSpec model;
+    model.preset = "mlp";
+    model.parameters.set("hidden", widths);
+    Recipe recipe = good_recipe();
+    recipe.ema_decay = ema_decay;
+    const DatasetSchema schema = digits_schema(100);
+    const RunShape shape = check_recipe(recipe, model, schema, ranks).value();
+    const RunPrograms programs = compile_run(model, recipe, schema, shape).value();
+    return plan_step_slots(programs, shape.micro_batches, {0, ranks}).together;
+  };
+  EXPECT_EQ(together({12}), kStepsTogetherMax);
+  EXPECT_EQ(together({12}, 1, 0.9), kStepsTogetherMax);
+  EXPECT_EQ(together({12}, 2), 1);
+  EXPECT_EQ(together({20'000, 20'000}), 1) << "400 million parameters: milliseconds of bytes";
 }
 
 TEST(PlanRun, CountsWhatAGpuHoldsAsItIsStored) {
@@ -193,10 +218,12 @@ TEST(PlanRun, CountsWhatAGpuHoldsAsItIsStored) {
                    {ColumnSchema::Kind::kCategorical, "b", {"x", "y", "z"}}};
   table.target.classes = {"a", "b"};
   table.train_rows = 100;
+  constexpr int64_t kTableStep = kStepOfTen;
   ModelSpec model = mlp();
-  EXPECT_EQ(plan_run(model, good_recipe(), table).value().dataset_bytes, 100 * 4 * 4 + 640);
+  EXPECT_EQ(plan_run(model, good_recipe(), table).value().dataset_bytes,
+            100 * 4 * 4 + 16 * kTableStep);
   model.parameters.set("embedding", std::string("auto"));
-  EXPECT_EQ(plan_run(model, good_recipe(), table).value().dataset_bytes, 832 + 640)
+  EXPECT_EQ(plan_run(model, good_recipe(), table).value().dataset_bytes, 832 + 16 * kTableStep)
       << "100 rows of a number and a code, to a multiple of 64";
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/copy_pieces.h"
 #include "kernels/held_rows.h"
 #include "src/base/check.h"
 #include "src/runtime/cuda/kernels.h"
@@ -167,11 +168,21 @@ std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& subm
 }
 
 void CudaBackend::gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples,
-                              int64_t count, void* x, void* target) {
+                              int64_t count, void* x, void* target,
+                              std::span<const kernels::CopyPiece> copies) {
+  TRAINYARD_CHECK(copies.size() <= kernels::kCopyPiecesMax, "too many pieces");
   const NvtxRange range("gather_rows");
   device_.make_current();
-  kernels::cuda::gather_rows(held, samples, count, x, target, device_.stream());
+  kernels::cuda::gather_rows(held, samples, count, x, target, copies, device_.stream());
   check(cudaGetLastError(), "gathering the rows of a batch");
+}
+
+void CudaBackend::copy_pieces(std::span<const kernels::CopyPiece> pieces) {
+  TRAINYARD_CHECK(pieces.size() <= kernels::kCopyPiecesMax, "too many pieces");
+  const NvtxRange range("copy_pieces");
+  device_.make_current();
+  kernels::cuda::copy_pieces(pieces, device_.stream());
+  check(cudaGetLastError(), "copying what steps bring and give back");
 }
 
 std::unique_ptr<Stopwatch> CudaBackend::make_stopwatch() {
@@ -190,8 +201,11 @@ void* CudaBackend::allocate(int64_t bytes) {
   return memory.release();
 }
 
+// Work that is under way may use what is released: where a job ends between two steps, the next one
+// runs already. After a device error too, and a failed free has nobody to tell.
 void CudaBackend::release(void* memory) noexcept {
-  (void)cudaFree(memory);  // after a device error too: a failed free has nobody to tell
+  (void)cudaStreamSynchronize(device_.stream());
+  (void)cudaFree(memory);
 }
 
 void CudaBackend::copy_to_device(void* device, const void* host, int64_t bytes) {
@@ -214,7 +228,10 @@ void* CudaBackend::allocate_host(int64_t bytes) {
   return make_pinned(bytes).release();
 }
 
-void CudaBackend::release_host(void* memory) noexcept { (void)cudaFreeHost(memory); }
+void CudaBackend::release_host(void* memory) noexcept {
+  (void)cudaStreamSynchronize(device_.stream());
+  (void)cudaFreeHost(memory);
+}
 
 void CudaBackend::begin_copy_to_host(void* host, const void* device, int64_t bytes) {
   device_.make_current();

@@ -44,7 +44,8 @@ class CudaBackend final : public Backend {
 
   bool holds_rows() const override { return true; }
   void gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples, int64_t count,
-                   void* x, void* target) override;
+                   void* x, void* target, std::span<const kernels::CopyPiece> copies) override;
+  void copy_pieces(std::span<const kernels::CopyPiece> pieces) override;
 
   /// Events on the stream.
   std::unique_ptr<Stopwatch> make_stopwatch() override;
