@@ -2,6 +2,9 @@
 
 #include <stdexcept>
 
+#include "kernels/math/philox.h"
+#include "src/train/trainer.h"
+
 namespace trainyard::bench {
 namespace {
 
@@ -16,7 +19,80 @@ void set_gpt(BenchModel& m, const std::string& size, int64_t vocabulary, int64_t
   m.interface = {{context}, vocabulary, TargetForm::kNextToken, vocabulary};
 }
 
+DatasetSchema schema_of(const BenchModel& model, int64_t rows) {
+  DatasetSchema schema;
+  const Shape& input = model.interface.input;
+  if (input.rank() == 3) {
+    schema.kind = DatasetSchema::Kind::kImage;
+    schema.image = input;
+  } else {
+    schema.columns.resize(static_cast<size_t>(input.elements()));
+  }
+  for (int64_t c = 0; c < model.interface.outputs; ++c) {
+    schema.target.classes.push_back(std::to_string(c));
+  }
+  schema.train_rows = rows;
+  return schema;
+}
+
+/// Leaves numbers as they are, and makes shares in [0, 1] of bytes.
+Preprocessing preprocessing_of(const DatasetSchema& schema) {
+  Preprocessing p;
+  if (schema.kind == DatasetSchema::Kind::kImage) {
+    p.image_mean.resize(static_cast<size_t>(schema.image[0]));
+    p.image_std.resize(p.image_mean.size(), 1);
+    p.image_scale = 1.0 / 255;
+  } else {
+    p.numeric_mean.resize(schema.columns.size());
+    p.numeric_std.resize(schema.columns.size(), 1);
+  }
+  return p;
+}
+
 }  // namespace
+
+bool HeldRowsOf::are_held(const BenchModel& model) {
+  constexpr int64_t kSideMax = 64;
+  return model.interface.vocabulary == 0 &&
+         model.interface.input.elements() <= 3 * kSideMax * kSideMax;
+}
+
+HeldRowsOf::HeldRowsOf(const BenchModel& model, int64_t rows, int64_t alignment)
+    : schema_(schema_of(model, rows)), transform_(schema_, preprocessing_of(schema_)) {
+  const auto elements = static_cast<size_t>(rows * model.interface.input.elements());
+  const bool images = schema_.kind == DatasetSchema::Kind::kImage;
+  (images ? pixels_.resize(elements) : numbers_.resize(elements));
+  for (size_t i = 0; i < elements; ++i) {
+    const uint32_t random = math::philox_u32(1, 1, 0, i);
+    if (images) {
+      pixels_[i] = static_cast<uint8_t>(random);
+    } else {
+      numbers_[i] = math::uniform01<float>(random);
+    }
+  }
+  for (size_t n = 0; n < static_cast<size_t>(rows); ++n) {
+    classes_.push_back(static_cast<int32_t>(math::philox_u32(1, 2, 0, n) %
+                                            static_cast<uint64_t>(model.interface.outputs)));
+  }
+  plan_ = plan_held({}, schema_, 0, {}, alignment).value();
+}
+
+Partition HeldRowsOf::partition() const {
+  Partition p;
+  p.rows = schema_.train_rows;
+  p.image_u8 = pixels_;
+  p.numeric = numbers_;
+  p.target_class = classes_;
+  return p;
+}
+
+std::vector<kernels::HeldSample> HeldRowsOf::samples(int64_t step, int64_t count) const {
+  std::vector<kernels::HeldSample> samples;
+  for (int64_t i = step * count; i < (step + 1) * count; ++i) {
+    samples.push_back(held_sample(transform_, partition(), i % schema_.train_rows));
+  }
+  return samples;
+}
 
 BenchModel bench_model(const std::string& name) {
   BenchModel m;

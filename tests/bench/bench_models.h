@@ -7,6 +7,7 @@
 
 #include "src/models/model_spec.h"
 #include "src/optim/optimizer.h"
+#include "src/train/held_dataset.h"
 
 namespace trainyard::bench {
 
@@ -22,5 +23,29 @@ struct BenchModel {
 /// Dropout is off. SGD with momentum; transformers and text models by AdamW. Throws on a name that
 /// is none.
 BenchModel bench_model(const std::string& name);
+
+/// Rows of a dataset such as a model trains on, for a device that holds them: bytes of images, else
+/// floats. They follow no pattern.
+class HeldRowsOf {
+ public:
+  /// Whether a job would hold them: those of MNIST and CIFAR fit a device (kHeldBytesMax), those of
+  /// ImageNet do not, and text comes from the host here.
+  static bool are_held(const BenchModel& model);
+  HeldRowsOf(const BenchModel& model, int64_t rows, int64_t alignment);
+
+  HeldSource source() const { return {plan_, transform_, partition(), {}}; }
+  /// Those of batch `step`: `count` rows, one after another, from the first again behind the last.
+  std::vector<kernels::HeldSample> samples(int64_t step, int64_t count) const;
+
+ private:
+  Partition partition() const;
+
+  DatasetSchema schema_;
+  std::vector<uint8_t> pixels_;
+  std::vector<float> numbers_;
+  std::vector<int32_t> classes_;
+  RowTransform transform_;
+  HeldPlan plan_;
+};
 
 }  // namespace trainyard::bench

@@ -145,6 +145,19 @@ bool NodeCount::touches_half() const {
   return std::ranges::any_of(inputs, is_half) || std::ranges::any_of(outputs, is_half);
 }
 
+WorkCounts StepCount::of_nodes() const {
+  WorkCounts sum;
+  for (const NodeCount& node : nodes) {
+    for (size_t i = 0; i < sum.by_kind.size(); ++i) sum.by_kind[i] += node.works.by_kind[i];
+  }
+  return sum;
+}
+
+double StepCount::around_nodes() const {
+  return static_cast<double>(recorded.all()) / static_cast<double>(together) -
+         static_cast<double>(of_nodes().all());
+}
+
 StepCount count_step(const StepCase& step) {
   testing::set_counting(true);
   testing::set_device_limit(int64_t{1} << 40);
@@ -167,16 +180,30 @@ StepCount count_step(const StepCase& step) {
   CountingBackend backend(cuda);
   Session session(std::move(programs), backend);
   StepCount count;
+  std::vector<kernels::HeldSample> samples;
+  if (HeldRowsOf::are_held(m)) {
+    const HeldRowsOf rows(m, step.batch, backend.alignment());
+    session.hold(rows.source());
+    samples = rows.samples(0, step.batch);
+    count.holds_rows = true;
+  }
   int64_t number = 0;
-  const auto run = [&] { session.run_step({input, target, number++, 0.01f}); };
-  run();  // one by one
-  run();  // recorded and replayed
+  const auto run = [&](int64_t steps) {
+    session.begin_steps(steps, [&] {
+      return Session::StepInputs{input, target, number++, 0.01f, samples};
+    });
+    for (int64_t i = 0; i < steps; ++i) session.finish_step();
+  };
+  run(1);  // one by one
+  run(1);  // recorded and replayed
+  count.together = session.together(kStepsTogetherMax);
+  if (count.together > 1) run(count.together);
   count.recorded = testing::recorded_works();
   const int64_t before = testing::submitted_works().all();
-  run();
+  run(count.together);
   count.outside = testing::submitted_works().all() - before - count.recorded.all();
   backend.begin();
-  run();
+  run(1);
   count.nodes = backend.take_nodes();
   return count;
 }

@@ -46,9 +46,15 @@ struct NodeCount {
 };
 
 struct StepCount {
-  testing::WorkCounts recorded;
-  int64_t outside = 0;  // works beside the recording: inputs and results
-  std::vector<NodeCount> nodes;
+  int64_t together = 1;          // steps that are submitted at once, where a job holds its rows
+  bool holds_rows = false;       // then their recordings bring the rows in
+  testing::WorkCounts recorded;  // of all of them
+  int64_t outside = 0;           // works beside the recording: inputs and results of all of them
+  std::vector<NodeCount> nodes;  // of one step
+
+  testing::WorkCounts of_nodes() const;
+  /// Works of the recording for each step that are no node's: its rows, inputs and results.
+  double around_nodes() const;
 };
 
 /// Compiles the model's step and runs it on the fakes, which count from then on.

@@ -60,7 +60,7 @@ struct Facts {
   Fact bandwidth;                            // bytes/s that a kernel with enough loads gets
   Fact submission_us;                        // a kernel in a recorded step beside its bytes
   Fact measuring_us;                         // that a timed algorithm's number has too much
-  Fact outside_us;                           // of a step, outside the recording
+  Fact outside_us;                           // of a recording and its steps, outside of it
   // Attention, FLOP/s by Op::cost, of whole tiles of 64.
   Fact own_attention, own_attention_grad, library_attention;
   Fact library_attention_us;  // and of each plan, which is several kernels

@@ -484,10 +484,16 @@ StepPrediction predict(const StepCount& step, const AlgorithmTimes& times) {
         node.works.all() - node.works.of(WorkKind::kProduct) - node.works.of(WorkKind::kDnn);
     add(Basis::kSubmission, static_cast<double>(own) * facts().submission_us.value);
   }
-  OpPrediction& outside = p.by_op["outside the recording"];
-  outside.works = step.outside;
-  outside.us[at(Basis::kSubmission)] = facts().outside_us.value;
-  p.us[at(Basis::kSubmission)] += facts().outside_us.value;
+  const auto submit = [&](const char* what, double works, double us) {
+    OpPrediction& op = p.by_op[what];
+    op.works = std::llround(works);
+    op.us[at(Basis::kSubmission)] = us;
+    p.us[at(Basis::kSubmission)] += us;
+  };
+  const double around = step.around_nodes(), together = static_cast<double>(step.together);
+  submit("rows, inputs and results", around, around * facts().submission_us.value);
+  submit("outside the recording", static_cast<double>(step.outside) / together,
+         facts().outside_us.value / together);
   return p;
 }
 

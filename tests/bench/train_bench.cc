@@ -1,4 +1,5 @@
-// Training speed of the models that every comparison uses, batches in memory.
+// Training speed of the models that every comparison uses, batches in memory: on a GPU, where a job
+// would hold its rows there, in the GPU's, and as many steps at once as in a job.
 //
 //   train_bench [seconds]    a table: samples per second, share of the measured fp32 peak, planned
 //                            and used arena bytes, for threads 1 and 2
@@ -13,8 +14,9 @@
 //   train_bench --model MODEL BATCH [--device gpu-0] [--precision bf16] [--seconds S]
 //               [--replay N] [--profile-json FILE]
 //                            one model: whole steps, and with --replay beside them at most N
-//                            replays of the recorded step alone, without inputs, results and what
-//                            the host does for them; each for S seconds (1). --profile-json then
+//                            replays of the recorded steps alone, without inputs, results and
+//                            what the host does for them, as time of one step; each for S seconds
+//                            (1). steps_together says how many are recorded. --profile-json then
 //                            writes where the time goes, by op and node (docs/cli.md, "Profile").
 //                            One JSON line
 //
@@ -43,6 +45,7 @@
 #include "src/runtime/profiling_backend.h"
 #include "src/train/session.h"
 #include "src/train/step_profile.h"
+#include "src/train/step_slots.h"
 #include "tests/bench/bench_models.h"
 
 namespace trainyard {
@@ -56,7 +59,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Keeps the recorded step at hand; the session, which owns it, goes on with it as ever.
+// Keeps the newest recording at hand; the session, which owns it, goes on with it as ever.
 class RecordingBackend final : public ProfilingBackend {
  public:
   using ProfilingBackend::ProfilingBackend;
@@ -88,38 +91,49 @@ class Case {
     flops_ = programs.train.program.flops;
     session_ = std::make_unique<Session>(std::move(programs), backend_);
     session_->initialise(1);
-    for (int64_t b = 0; b < kBatches; ++b) add_batch(m.interface, static_cast<uint64_t>(b));
-    run(0.1);  // first touches, sleeping threads
+    if (backend_.holds_rows() && bench::HeldRowsOf::are_held(m)) {
+      const bench::HeldRowsOf rows(m, kBatches * batch, backend_.alignment());
+      session_->hold(rows.source());
+      for (int64_t b = 0; b < kBatches; ++b) samples_.push_back(rows.samples(b, batch));
+    } else {
+      for (int64_t b = 0; b < kBatches; ++b) add_batch(m.interface, static_cast<uint64_t>(b));
+    }
+    session_->run_step(next_inputs());  // by itself, as of a job
+    run(0.1);                           // first touches, sleeping threads
   }
 
   /// Samples per second over at least `seconds`.
   double run(double seconds) {
     const Clock::time_point start = Clock::now();
-    int64_t steps = 0;
+    const int64_t together = session_->together(kStepsTogetherMax);
+    // The next are under way before the results of these are looked at, as in the training loop.
+    const int64_t ahead = session_->runs_ahead() ? together : 0;
+    int64_t steps = 0, finished = 0;
     do {
-      begin_step();
-      // The next is under way before this one's results are looked at, as in the training loop.
-      if (!session_->runs_ahead() || steps > 0) (void)session_->finish_step();
-      ++steps;
+      session_->begin_steps(together, [&] { return next_inputs(); });
+      steps += together;
+      for (; steps - finished > ahead; ++finished) (void)session_->finish_step();
     } while (seconds_since(start) < seconds);
-    if (session_->runs_ahead()) (void)session_->finish_step();
+    for (; finished < steps; ++finished) (void)session_->finish_step();
     return static_cast<double>(steps * batch_) / seconds_since(start);
   }
 
-  /// Seconds of the recorded step alone, of at most `replays` in about `seconds`; nothing where the
-  /// backend records none. The weights move on.
+  /// Seconds of one step of a recording alone, of at most `replays` in about `seconds`; nothing
+  /// where the backend records none. The weights move on.
   std::optional<double> replay(int64_t replays, double seconds) {
-    Recording* const step = backend_.recording();
-    if (step == nullptr) return std::nullopt;
+    Recording* const steps = backend_.recording();
+    if (steps == nullptr) return std::nullopt;
     const auto time = [&](int64_t count) {
       const Clock::time_point start = Clock::now();
-      for (int64_t i = 0; i < count; ++i) step->replay();
+      for (int64_t i = 0; i < count; ++i) steps->replay();
       backend_.synchronize();
       return seconds_since(start) / static_cast<double>(count);
     };
     const auto enough = static_cast<int64_t>(seconds / time(3));
-    return time(std::clamp(enough, std::min<int64_t>(replays, 3), replays));
+    return time(std::clamp(enough, std::min<int64_t>(replays, 3), replays)) /
+           static_cast<double>(steps_together());
   }
+  int64_t steps_together() const { return session_->together(kStepsTogetherMax); }
 
   StepProfile profile(double seconds) {
     const auto next = [&] { return next_inputs(); };
@@ -161,13 +175,16 @@ class Case {
   Session::StepInputs next_inputs() {
     const auto b = static_cast<size_t>(step_ % kBatches);
     Session::StepInputs inputs;
-    inputs.input = inputs_[b];
-    inputs.target = std::as_bytes(std::span(targets_[b]));
+    if (samples_.empty()) {
+      inputs.input = inputs_[b];
+      inputs.target = std::as_bytes(std::span(targets_[b]));
+    } else {
+      inputs.samples = samples_[b];
+    }
     inputs.step = step_++;
     inputs.learning_rate = 0.01f;
     return inputs;
   }
-  void begin_step() { session_->begin_step(next_inputs()); }
 
   int64_t batch_;
   std::unique_ptr<Backend> device_;
@@ -177,6 +194,7 @@ class Case {
   int64_t step_ = 0;
   std::vector<std::vector<std::byte>> inputs_;
   std::vector<std::vector<int32_t>> targets_;
+  std::vector<std::vector<kernels::HeldSample>> samples_;
 };
 
 void print_table(double seconds) {
@@ -305,6 +323,7 @@ int measure(const OneModel& one, Precision precision) {
   const double rate = c.run(one.seconds);
   line["samples_per_second"] = rate;
   line["step_us"] = 1e6 * static_cast<double>(one.batch) / rate;
+  line["steps_together"] = c.steps_together();
   if (one.replays > 0) {
     const std::optional<double> replay = c.replay(one.replays, one.seconds);
     line["replay_us"] = replay.has_value() ? nlohmann::ordered_json(*replay * 1e6) : nullptr;

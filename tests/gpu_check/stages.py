@@ -74,7 +74,8 @@ def profile_notes(path):
         except StopIteration:
             return []
         replay = f", replay alone {line['replay_us']:.1f} us" if line.get("replay_us") else ""
-        said = [f"{line['samples_per_second']:.6g} samples/s: a step {line['step_us']:.1f} us{replay}"]
+        together = f", {line['steps_together']} at once" if line["steps_together"] > 1 else ""
+        said = [f"{line['samples_per_second']:.6g} samples/s: a step {line['step_us']:.1f} us{replay}{together}"]
         if path.exists():
             profile = json.loads(path.read_text())
             total = sum(op["seconds"] for op in profile["ops"])
