@@ -76,6 +76,13 @@ std::string engine_class(const KeyedProblem& p, int engine) {
          (p.tf32 ? " tf32" : "");
 }
 
+/// A key without the workspace.
+std::string problem_of(std::string key) {
+  const size_t word = key.find(" workspace=");
+  if (word != key.npos) key.erase(word, std::min(key.find(' ', word + 1), key.size()) - word);
+  return key;
+}
+
 double rate_us(double flops, double bytes, double rate) {
   return 1e6 * std::max(flops / rate, bytes / facts().bandwidth.value) +
          facts().submission_us.value;
@@ -292,6 +299,8 @@ KeyedProblem parse_algorithm_key(const std::string& key) {
     } else if (const size_t to = word.find('>'); to != word.npos) {
       p.operands = word.substr(0, to);
       p.result = word.substr(to + 1);
+    } else if (word == "F32" || word == "bf16" || word == "f16") {
+      p.operands = word;
     } else if (word == "tf32") {
       p.tf32 = true;
     } else if (word == "channels_last" || word == "row_major") {
@@ -318,11 +327,21 @@ AlgorithmTimes::AlgorithmTimes(const std::filesystem::path& file) {
   }
   for (const auto& [key, entry] : entries_) {
     by_shape_[entry.problem.shape].push_back(&entry);
+    by_problem_[problem_of(key)] = &entry;
     if (entry.us == 0 || entry.engine < 0) continue;
     Rate& rate = by_engine_[engine_class(entry.problem, entry.engine)];
     rate.flops += entry.problem.flops;
     rate.us += entry.us;
   }
+}
+
+const AlgorithmTimes::Entry* AlgorithmTimes::find(const std::string& key) const {
+  if (const auto exact = entries_.find(key); exact != entries_.end()) return &exact->second;
+  const auto other = by_problem_.find(problem_of(key));
+  if (other == by_problem_.end()) return nullptr;
+  const Entry& e = *other->second;
+  const bool fits = e.problem.workspace <= parse_algorithm_key(key).workspace;
+  return e.us > 0 && e.engine != 0 && fits ? &e : nullptr;
 }
 
 const AlgorithmTimes::Entry* AlgorithmTimes::find_alike(const KeyedProblem& p, int64_t pass,
@@ -364,10 +383,9 @@ Charge AlgorithmTimes::charge(const std::string& key) const {
   const auto timed = [](double us) {
     return std::max(us - facts().measuring_us.value, facts().submission_us.value);
   };
-  const auto found = entries_.find(key);
-  const KeyedProblem p = found != entries_.end() ? found->second.problem : parse_algorithm_key(key);
-  if (found != entries_.end()) {
-    const Entry& e = found->second;
+  const KeyedProblem p = parse_algorithm_key(key);
+  if (const Entry* const found = find(key); found != nullptr) {
+    const Entry& e = *found;
     if (e.us > 0) return {timed(e.us), Basis::kTimed, ""};
     if (p.pass == kWeightsPass && p.is_half() && e.engine == 70) {
       return {engine_70_us(p), Basis::kFitted, "engine 70, not timed: by tiles of the filter"};
@@ -402,7 +420,7 @@ std::vector<std::string> AlgorithmTimes::taken(const std::vector<AskedAlgorithm>
                                                  : "product " + std::to_string(products++);
     const auto [way, is_new] = ways.try_emplace(problem);
     if (is_new) problems.push_back(problem);
-    const bool is_recorded = entries_.contains(a.key);
+    const bool is_recorded = find(a.key) != nullptr;
     if (way->second.is_recorded || (!is_recorded && !a.is_offered)) continue;
     way->second = {a.key, is_recorded};
   }

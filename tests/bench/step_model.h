@@ -28,7 +28,7 @@ struct KeyedProblem {
   int64_t pass = 0;      // of a convolution: forward, data, weights
   std::string shape;     // every word of sizes, order and transposition
   std::string operands;  // "bf16"
-  std::string result;
+  std::string result;    // empty: the choice is among results of any format
   bool tf32 = false;
   int64_t workspace = 0;
   std::vector<int64_t> filter;  // of a convolution: [K, C/G, R, S]
@@ -53,7 +53,8 @@ class AlgorithmTimes {
   /// Throws std::runtime_error where the file cannot be read.
   explicit AlgorithmTimes(const std::filesystem::path& file);
 
-  /// The timed algorithm; else, in this order, with `how` saying which:
+  /// The timed algorithm, which a larger workspace holds as well; else, in this order, with `how`
+  /// saying which:
   ///   engine 70           its fitted rate by tiles of the filter
   ///   another engine      the mean rate of its timed problems, where the file names the engine
   ///   alike               the same problem with another epilogue, result or workspace
@@ -74,11 +75,15 @@ class AlgorithmTimes {
   struct Rate {
     double flops = 0, us = 0;
   };
+  /// What was recorded of this problem; nullptr: nothing, or no more than that a smaller workspace
+  /// left it to the naive engine or untimed.
+  const Entry* find(const std::string& key) const;
   const Entry* find_alike(const KeyedProblem& problem, int64_t pass, const std::string& operands,
                           bool tf32) const;
   double by_other_passes(const KeyedProblem& problem) const;  // us; 0: it cannot be told
 
   std::map<std::string, Entry> entries_;
+  std::map<std::string, const Entry*> by_problem_;  // keys without their workspace
   std::map<std::string, std::vector<const Entry*>> by_shape_;
   std::map<std::string, Rate> by_engine_;
 };

@@ -70,6 +70,33 @@ TEST(StepModel, AnotherPitchIsNotAlike) {
   EXPECT_LT(charge.us, first_run().charge(dense).us);
 }
 
+// An algorithm fits into more workspace than it was timed in, and may not fit into less.
+TEST(StepModel, TimesHoldInALargerWorkspace) {
+  const std::string problem =
+      "convolution pass=0 image=128,256,56,56 filters=128,256,1,1 strides=1,1 pads=0,0,0,0 "
+      "dilations=1,1 channels_last bf16>bf16 workspace=";
+  const Charge timed = first_run().charge(problem + "268435456"),
+               larger = first_run().charge(problem + "341901312"),
+               smaller = first_run().charge(problem + "1048576");
+  EXPECT_EQ(timed.basis, Basis::kTimed);
+  EXPECT_EQ(larger.basis, Basis::kTimed);
+  EXPECT_TRUE(larger.how.empty()) << larger.how;
+  EXPECT_EQ(larger.us, timed.us);
+  EXPECT_EQ(smaller.basis, Basis::kEstimate);
+  EXPECT_TRUE(smaller.how.starts_with("not timed")) << smaller.how;
+}
+
+// It was taken where nothing else fitted.
+TEST(StepModel, NaiveEngineIsNotChargedInALargerWorkspace) {
+  const std::string problem =
+      "convolution pass=1 image=128,256,56,56 filters=128,256,1,1 strides=1,1 pads=0,0,0,0 "
+      "dilations=1,1 channels_last F32>F32 workspace=";
+  EXPECT_GT(first_run().charge(problem + "268435456").us, 50'000);
+  const Charge larger = first_run().charge(problem + "650248192");
+  EXPECT_EQ(larger.basis, Basis::kEstimate);
+  EXPECT_LT(larger.us, 5'000);
+}
+
 // The fakes have no engine for bf16 -> F32 and the H100 has: what ran there counts.
 TEST(StepModel, TheDevicesWayOfAConvolutionIsTheFirstThatItHas) {
   const std::string problem =
@@ -84,6 +111,10 @@ TEST(StepModel, TheDevicesWayOfAConvolutionIsTheFirstThatItHas) {
   const Charge charge = first_run().charge(half);
   EXPECT_EQ(charge.basis, Basis::kEstimate);
   EXPECT_LT(charge.us, 105.9);  // of TF32
+  // A choice among results of any format is told by its operands alone.
+  const Charge any = first_run().charge(problem + "bf16 workspace=268435456");
+  EXPECT_EQ(any.us, charge.us);
+  EXPECT_EQ(any.how, charge.how);
 }
 
 // No row may become slower; one that is to be faster says what has changed (step_facts.cc).
