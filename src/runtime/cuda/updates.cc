@@ -87,8 +87,8 @@ std::unique_ptr<Kernel> make_one(const Device& device, const Graph& g, const Nod
   });
 }
 
-/// The operands of all nodes lie in a table on the device, which the first run brings there:
-/// addresses are bound once.
+/// The operands of all nodes lie in a table on the device, which the first run fills: addresses are
+/// bound once. Its memory is there before, as a job that trains allocates none.
 template <auto read>
 class GroupKernel final : public Kernel {
   using Read = decltype(read(std::declval<Graph>(), std::declval<Node>()));
@@ -97,15 +97,27 @@ class GroupKernel final : public Kernel {
  public:
   GroupKernel(const Device& device, const Graph& g, std::span<const NodeId> nodes)
       : device_(device) {
+    KernelArgs unbound;
     for (const NodeId k : nodes) {
       const Node& n = g.node(k);
-      members_.push_back(
-          {read(g, n), n.inputs.size(), n.outputs.size(), n.op->mutated_inputs().size()});
+      const Member m{read(g, n), n.inputs.size(), n.outputs.size(), n.op->mutated_inputs().size()};
+      unbound.inputs.resize(unbound.inputs.size() + m.inputs);
+      unbound.outputs.resize(unbound.outputs.size() + m.outputs);
+      unbound.mutated.resize(unbound.mutated.size() + m.mutated);
+      members_.push_back(m);
     }
+    table_ = device_.allocate(std::ssize(table_of(unbound).bytes));
   }
 
   void run(const KernelArgs& a) override {
-    if (table_ == nullptr) bind(a);
+    if (chunks_ == 0) {
+      const gpu::UpdateTable table = table_of(a);
+      check(cudaMemcpyAsync(table_.get(), table.bytes.data(), table.bytes.size(),
+                            cudaMemcpyHostToDevice, device_.stream()),
+            "copying the table of a group");
+      device_.synchronize();
+      chunks_ = table.chunks;
+    }
     gpu::update_all<Update>(table_.get(), chunks_, device_.stream());
   }
 
@@ -115,7 +127,7 @@ class GroupKernel final : public Kernel {
     size_t inputs, outputs, mutated;
   };
 
-  void bind(const KernelArgs& a) {
+  gpu::UpdateTable table_of(const KernelArgs& a) const {
     std::vector<Update> updates;
     auto in = a.inputs.begin();
     auto out = a.outputs.begin();
@@ -132,15 +144,13 @@ class GroupKernel final : public Kernel {
       own.mutated = take(mutated, m.mutated);
       updates.push_back(m.read_update(own));
     }
-    const gpu::UpdateTable table = gpu::update_table<Update>(updates);
-    table_ = device_.upload(table.bytes);
-    chunks_ = table.chunks;
+    return gpu::update_table<Update>(updates);
   }
 
   const Device& device_;
   std::vector<Member> members_;
   DeviceMemory table_;
-  int64_t chunks_ = 0;
+  int64_t chunks_ = 0;  // 0: not bound
 };
 
 template <auto read>
