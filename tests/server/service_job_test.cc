@@ -433,6 +433,34 @@ TEST_F(ServiceGpus, AJobThatWaitsForAGpuIsPlannedForOne) {
   EXPECT_GT(job.plan().memory().dataset_bytes(), 0);
 }
 
+// A GPU's libraries ask for tensors at multiples of 256 bytes, a CPU's kernels for 64.
+TEST_F(ServiceGpus, APlanIsLaidOutAsItsDeviceAsks) {
+  const auto planned = [&](v1::Resources::Device device) {
+    v1::PlanJobRequest request;
+    *request.mutable_spec() = gpu_request("", "", 0).spec();
+    request.mutable_spec()->mutable_resources()->set_device(device);
+    v1::JobPlan plan;
+    const grpc::Status s = jobs_->PlanJob(context().get(), request, &plan);
+    EXPECT_TRUE(s.ok()) << s.error_message();
+    return plan.run().memory().parameter_bytes();
+  };
+  const auto submitted = [&](v1::Resources::Device device, const std::string& id) {
+    v1::SubmitJobRequest request = gpu_request(id, "", 0);
+    request.mutable_spec()->mutable_resources()->set_device(device);
+    v1::Job job;
+    const grpc::Status s = submit(request, &job);
+    EXPECT_TRUE(s.ok()) << s.error_message();
+    return job.plan().memory().parameter_bytes();
+  };
+  // Floats of [8, 4], [8], [3, 8] and [3].
+  const int64_t on_cpu = 128 + 64 + 128 + 64, on_gpu = 4 * 256;
+  EXPECT_EQ(planned(v1::Resources::CPU), on_cpu);
+  EXPECT_EQ(planned(v1::Resources::GPU), on_gpu);
+  EXPECT_EQ(submitted(v1::Resources::CPU, "on-cpu"), on_cpu);
+  EXPECT_EQ(submitted(v1::Resources::GPU, "on-gpu"), on_gpu);
+  EXPECT_EQ(submitted(v1::Resources::AUTO, "auto"), on_gpu) << "it may get a GPU";
+}
+
 TEST_F(ServiceGpus, RowsThatDoNotFitBesideTheJobStayOnTheHost) {
   v1::PlanJobRequest request;
   *request.mutable_spec() = gpu_request("", "", 1).spec();
