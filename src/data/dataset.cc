@@ -23,7 +23,7 @@ Result<DatasetSchema> parse_schema_file(std::string_view text) {
   (void)fields.integer("format", kDatasetFormat, kDatasetFormat);
   (void)fields.child("options");
   (void)fields.child("sources");
-  const std::string schema = fields.child("schema").dump();
+  const nlohmann::json& schema = fields.child("schema");
   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
   return DatasetSchema::from_json(schema);
 }

@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 
+#include "src/base/fields.h"
 #include "src/base/files.h"
 #include "src/base/result.h"
 #include "src/checkpoint/safetensors.h"
@@ -83,6 +84,28 @@ struct CsvOptions {
     return std::string(json_lines ? "jsonl." : "csv.") + name;
   }
 };
+/// The options of a format that decide what it reads, as schema.json keeps them.
+template <FieldsOf<CsvOptions> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [json_lines, header, delimiter, target, target_kind, image, categorical, ignore, missing,
+         date, text, tokenizer, vocabulary_size, max_length] = spec;
+  if (!json_lines) {
+    visit("header", header);
+    visit("delimiter", delimiter);
+  }
+  visit("target", target);
+  visit("target_kind", target_kind);
+  visit("image", image);
+  visit("categorical", categorical);
+  visit("ignore", ignore);
+  visit("missing", missing);
+  visit("date", date, Written::kUnlessEmpty);
+  if (text.empty()) return;
+  visit("text", text);
+  visit("tokenizer", tokenizer);
+  visit("vocabulary_size", vocabulary_size);
+  visit("max_length", max_length);
+}
 
 /// One text as a stream of tokens.
 struct TextOptions {
@@ -91,6 +114,14 @@ struct TextOptions {
   double test_share = 0;            // [0, 0.9]: this much of the end is the test set
   std::string field;                // JSON lines: the text is this member of each; else empty
 };
+template <FieldsOf<TextOptions> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [tokenizer, vocabulary_size, test_share, field] = spec;
+  visit("tokenizer", tokenizer);
+  if (is_subword(*find_tokenizer(tokenizer))) visit("vocabulary_size", vocabulary_size);
+  visit("test_share", test_share);
+  visit("field", field, Written::kUnlessEmpty);
+}
 
 /// A folder or an archive of JPEG and PNG files.
 struct ImagesOptions {
@@ -101,6 +132,16 @@ struct ImagesOptions {
   double test_share = 0;           // [0, 0.9]: this much of each class is the test set
   uint64_t seed = 0;               // of the draw of test_share
 };
+template <FieldsOf<ImagesOptions> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [size, resize, channels, labels, test_share, seed] = spec;
+  visit("size", size);
+  visit("resize", resize);
+  visit("channels", channels);
+  visit("labels", labels);
+  visit("test_share", test_share);
+  visit("seed", seed);
+}
 
 /// A folder or an archive of .txt files, a folder for each class: rows of text.
 struct TextFilesOptions {
@@ -110,6 +151,15 @@ struct TextFilesOptions {
   double test_share = 0;  // [0, 0.9]: this much of each class is the test set
   uint64_t seed = 0;      // of the draw of test_share
 };
+template <FieldsOf<TextFilesOptions> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [tokenizer, vocabulary_size, max_length, test_share, seed] = spec;
+  visit("tokenizer", tokenizer);
+  visit("vocabulary_size", vocabulary_size);
+  visit("max_length", max_length);
+  visit("test_share", test_share);
+  visit("seed", seed);
+}
 
 /// Arrays of a NPZ or a safetensors file, or of NPY files.
 struct ArraysOptions {
@@ -119,17 +169,23 @@ struct ArraysOptions {
   double test_share = 0;    // [0, 0.9]: this much of each class, or of all rows, is the test set
   uint64_t seed = 0;        // of the draw of test_share
 };
+template <FieldsOf<ArraysOptions> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [inputs, targets, target_kind, test_share, seed] = spec;
+  visit("inputs", inputs);
+  visit("targets", targets);
+  visit("target_kind", target_kind);
+  visit("test_share", test_share);
+  visit("seed", seed);
+}
 
 struct IngestSource {
-  std::string role;  // csv, jsonl, text, images, text_files: "data" or "test"; cifar: "data"; idx:
-                     // "train_images", "train_labels", "test_images", "test_labels"; arrays: "data"
-                     // or "test", or "inputs", "targets", "test_inputs", "test_targets"
+  std::string role;  // "data", "test", "train_images", ...: src/data/formats.cc
   std::filesystem::path path;
 };
 
 struct IngestRequest {
-  // "csv", "jsonl", "idx", "text", "text_files", "images", "cifar", "arrays"; gzip is known by its
-  // first bytes
+  // "csv": a row of src/data/formats.cc. Gzip is known by its first bytes.
   std::string format;
   std::vector<IngestSource> sources;
   CsvOptions csv;  // jsonl, too

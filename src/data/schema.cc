@@ -203,7 +203,7 @@ ModelInterface DatasetSchema::interface(int64_t context_length) const {
   return result;
 }
 
-std::string DatasetSchema::to_json() const {
+nlohmann::json DatasetSchema::to_json() const {
   nlohmann::json json;
   json["kind"] = kind == Kind::kImage ? "image" : kind == Kind::kText ? "text" : "tabular";
   json["columns"] = nlohmann::json::array();
@@ -246,11 +246,10 @@ std::string DatasetSchema::to_json() const {
   json["delimiter"] = std::string(1, delimiter);
   json["missing_values"] = missing_values;
   if (statistics) json["statistics"] = statistics_to_json(*statistics);
-  return json.dump();
+  return json;
 }
 
-Result<DatasetSchema> DatasetSchema::from_json(std::string_view text) {
-  ASSIGN_OR_RETURN(const nlohmann::json json, parse_json(text, "schema", kSchemaInvalid));
+Result<DatasetSchema> DatasetSchema::from_json(const nlohmann::json& json) {
   JsonFields fields(json, "schema", kSchemaInvalid);
   DatasetSchema schema;
   const std::string kind = fields.text("kind");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -79,9 +80,9 @@ struct DatasetSchema {
   /// Sample shape that the preprocessing produces, and the outputs that the target asks for. A
   /// sample of a stream has `context_length` tokens, which the job decides; others ignore it.
   ModelInterface interface(int64_t context_length = 0) const;
-  std::string to_json() const;
+  nlohmann::json to_json() const;
   /// Refusal: DATASET_INVALID. What it returns is consistent with itself.
-  static Result<DatasetSchema> from_json(std::string_view text);
+  static Result<DatasetSchema> from_json(const nlohmann::json& json);
 };
 
 /// Bytes that may separate the fields of a CSV file: ASCII, printable or a tab, no quote.

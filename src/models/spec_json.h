@@ -35,6 +35,8 @@ nlohmann::json value_to_json(const T& value) {
     return fields_to_json(value);
   } else if constexpr (requires { name_of(value); }) {  // an enum
     return name_of(value);
+  } else if constexpr (std::same_as<T, char>) {
+    return std::string(1, value);
   } else {
     return value;
   }

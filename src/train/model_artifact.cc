@@ -27,7 +27,7 @@ std::string info_to_json(const ModelInfo& info) {
   Json json = {{"format_version", kFormatVersion},
                {"producer", "trainyard " TRAINYARD_VERSION},
                {"model", Json::parse(model_to_json(info.model))},
-               {"schema", Json::parse(info.schema.to_json())},
+               {"schema", info.schema.to_json()},
                {"preprocessing", Json::parse(info.preprocessing.to_json())},
                {"metrics", std::move(metrics)},
                {"steps", info.steps},
@@ -62,7 +62,7 @@ Result<ModelInfo> info_from_json(const std::string& text) {
   info.steps = json["steps"].get<int64_t>();
   info.parameter_count = json["parameter_count"].get<int64_t>();
   ASSIGN_OR_RETURN(info.model, model_from_json(json["model"].dump()));
-  ASSIGN_OR_RETURN(info.schema, DatasetSchema::from_json(json["schema"].dump()));
+  ASSIGN_OR_RETURN(info.schema, DatasetSchema::from_json(json["schema"]));
   ASSIGN_OR_RETURN(info.preprocessing, Preprocessing::from_json(json["preprocessing"].dump()));
   if (json.contains("precision")) {
     const Json& name = json["precision"];

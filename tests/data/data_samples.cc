@@ -4,7 +4,9 @@
 
 #include <bit>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
+#include "src/base/json_fields.h"
 #include "tests/data/unsynced_files.h"
 #include "tests/support/source_path.h"
 
@@ -71,6 +73,13 @@ std::string idx_floats(const std::vector<float>& values) {
     for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(u >> shift & 0xff);
   }
   return bytes;
+}
+
+std::string schema_text(const DatasetSchema& schema) { return schema.to_json().dump(); }
+
+Result<DatasetSchema> parse_schema(std::string_view text) {
+  ASSIGN_OR_RETURN(const nlohmann::json json, parse_json(text, "schema", "DATASET_INVALID"));
+  return DatasetSchema::from_json(json);
 }
 
 CsvOptions csv_options(std::string target) {

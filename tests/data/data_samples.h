@@ -20,6 +20,10 @@ std::string idx_floats(const std::vector<float>& values);
 
 CsvOptions csv_options(std::string target);
 
+/// A schema as the text of its JSON, and back.
+std::string schema_text(const DatasetSchema& schema);
+Result<DatasetSchema> parse_schema(std::string_view text);
+
 /// Ingests CSV texts and opens the result, which stays valid as long as this object.
 class IngestedCsv {
  public:

@@ -221,7 +221,7 @@ TEST(ImageIngest, ColourAndSizeFollowFromTheImages) {
     ASSERT_TRUE(resized.ok()) << resized.message();
     EXPECT_EQ(resized->schema().image, Shape({3, 4, 4}));
     EXPECT_EQ(name_of(resized->schema().resize), mode);
-    const auto restored = DatasetSchema::from_json(resized->schema().to_json());
+    const auto restored = parse_schema(schema_text(resized->schema()));
     EXPECT_EQ(restored->resize, resized->schema().resize);
   }
 }

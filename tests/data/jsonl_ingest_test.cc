@@ -49,7 +49,7 @@ TEST(JsonLines, RowsAreThoseOfTheSameCsv) {
   for (const std::string& text : {lines, gzip(lines), "\xef\xbb\xbf" + lines}) {
     const IngestedFiles d = ingested(text);
     ASSERT_TRUE(d.ok()) << d.message();
-    EXPECT_EQ(d->schema().to_json(), csv->schema().to_json());
+    EXPECT_EQ(schema_text(d->schema()), schema_text(csv->schema()));
     EXPECT_EQ(d->train().numeric[0], 1.5f);
     EXPECT_EQ(copy(d->train().category), copy(csv->train().category));
     EXPECT_EQ(copy(d->train().target_class), (std::vector<int32_t>{0, 1, 0}));
@@ -215,10 +215,10 @@ TEST(Dates, ColumnsOfDatesBecomeNumbersInTrainingAndInPredict) {
   EXPECT_EQ(d->test().numeric[1], 1.5f);  // a time where the training rows have none
   EXPECT_EQ(s.interface().input, Shape({6}));
   EXPECT_EQ(s.statistics->numeric[1]->max, 20458);
-  const std::string json = s.to_json();
-  const auto again = DatasetSchema::from_json(json);
+  const std::string json = schema_text(s);
+  const auto again = parse_schema(json);
   ASSERT_TRUE(again.ok()) << again.error().message;
-  EXPECT_EQ(again->to_json(), json);
+  EXPECT_EQ(schema_text(*again), json);
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
            {"\"date\":\"when\"", "\"date\":\"then\""},
            {"\"kind\":\"numeric\"", "\"kind\":\"text\""}}) {
@@ -226,7 +226,7 @@ TEST(Dates, ColumnsOfDatesBecomeNumbersInTrainingAndInPredict) {
     const size_t at = damaged.find(from);
     ASSERT_NE(at, std::string::npos);
     damaged.replace(at, from.size(), to);
-    EXPECT_FALSE(DatasetSchema::from_json(damaged).ok()) << to;
+    EXPECT_FALSE(parse_schema(damaged).ok()) << to;
   }
   for (const char* text : {"when,a\n2026-01-05,1\n", "1,2026-01-05\n", "1,2026-01-05,?\n"}) {
     const auto parsed = parse_raw_rows(s, "csv", text);

@@ -82,18 +82,18 @@ TEST(Statistics, OfText) {
 TEST(Statistics, AreOptionalAndThoseOfTheSchema) {
   const IngestedCsv d(csv_options("kind"), kTable);
   ASSERT_TRUE(d.ok()) << d.message();
-  const auto json = nlohmann::json::parse(d->schema().to_json());
-  EXPECT_EQ(DatasetSchema::from_json(json.dump())->statistics, d->schema().statistics);
+  const auto json = d->schema().to_json();
+  EXPECT_EQ(DatasetSchema::from_json(json)->statistics, d->schema().statistics);
   auto old = json;
   old.erase("statistics");
-  const auto read = DatasetSchema::from_json(old.dump());
+  const auto read = DatasetSchema::from_json(old);
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_FALSE(read->statistics.has_value());
   EXPECT_TRUE(read->interface().class_counts.empty());
   const auto broken = [&](const char* key, nlohmann::json value) {
     auto other = json;
     other["statistics"][key] = std::move(value);
-    const auto refused = DatasetSchema::from_json(other.dump());
+    const auto refused = DatasetSchema::from_json(other);
     EXPECT_FALSE(refused.ok()) << key;
     if (!refused.ok()) {
       EXPECT_EQ(refused.error().reason, "DATASET_INVALID");

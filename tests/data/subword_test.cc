@@ -210,11 +210,11 @@ TEST(SubwordIngest, AStreamComesBackAndTheModelIsOfTheTextAlone) {
     EXPECT_GT(schema.vocabulary_size(), 380);
     EXPECT_EQ(decode(schema, a->train().tokens) + decode(schema, a->test().tokens), text);
     EXPECT_LT(a->schema().train_rows, std::ssize(text) / 2);
-    const std::string json = a->schema().to_json();
-    const auto again = DatasetSchema::from_json(json);
+    const std::string json = schema_text(a->schema());
+    const auto again = parse_schema(json);
     ASSERT_TRUE(again.ok()) << again.error().message;
     EXPECT_EQ(again->text.pieces, schema.pieces);
-    EXPECT_EQ(again->to_json(), json);
+    EXPECT_EQ(schema_text(*again), json);
     for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
              {"\"model\":\"", "\"model\":\"!"},
              {"\"model\":\"", "\"model\":\"AAAA"},
@@ -223,7 +223,7 @@ TEST(SubwordIngest, AStreamComesBackAndTheModelIsOfTheTextAlone) {
               kind == "bpe" ? "\"tokenizer\":\"unigram\"" : "\"tokenizer\":\"bpe\""}}) {
       std::string damaged = json;
       damaged.replace(damaged.find(from), from.size(), to);
-      EXPECT_FALSE(DatasetSchema::from_json(damaged).ok()) << to;
+      EXPECT_FALSE(parse_schema(damaged).ok()) << to;
     }
   }
 }

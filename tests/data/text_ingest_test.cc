@@ -170,10 +170,10 @@ TEST(CsvText, CharactersAndBytes) {
 TEST(CsvText, SchemaSurvivesItsJson) {
   const IngestedCsv d(text_options({"title", "body"}), kRows);
   ASSERT_TRUE(d.ok()) << d.message();
-  const std::string json = d->schema().to_json();
-  const auto again = DatasetSchema::from_json(json);
+  const std::string json = schema_text(d->schema());
+  const auto again = parse_schema(json);
   ASSERT_TRUE(again.ok()) << again.error().message;
-  EXPECT_EQ(again->to_json(), json);
+  EXPECT_EQ(schema_text(*again), json);
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
            {"\"cat\"", "\"the\""},                                // twice
            {"\"tokenizer\":\"word\"", "\"tokenizer\":\"byte\""},  // bytes have no pieces
@@ -185,7 +185,7 @@ TEST(CsvText, SchemaSurvivesItsJson) {
     const size_t at = damaged.find(from);
     ASSERT_NE(at, std::string::npos) << from;
     damaged.replace(at, from.size(), to);
-    EXPECT_FALSE(DatasetSchema::from_json(damaged).ok()) << to;
+    EXPECT_FALSE(parse_schema(damaged).ok()) << to;
   }
 }
 
