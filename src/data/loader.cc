@@ -131,6 +131,8 @@ struct Loader::Impl {
     TRAINYARD_CHECK(o.first_step >= 0 && o.prefetch_batches > 0 && o.threads > 0,
                     "loader options out of range");
     TRAINYARD_CHECK(!o.samples || o.mixer.empty(), "samples are not mixed");
+    TRAINYARD_CHECK(o.stored_rows == 0 || (o.samples && !part.image_u8.empty()),
+                    "rows that travel are images of 8 bits, beside their samples");
     for (const int64_t row : rows) {
       // A window ends with the target of its last token.
       const int64_t after = transform.stream() ? transform.input_size() : 0;
@@ -169,6 +171,18 @@ struct Loader::Impl {
       }
       if (partition.target_class.empty()) continue;
       batch.target_class.push_back(partition.target_class[static_cast<size_t>(row)]);
+    }
+    if (options.stored_rows > 0) bring_stored(selected, batch);
+  }
+
+  void bring_stored(std::span<const int64_t> selected, Batch& batch) const {
+    const auto size = static_cast<size_t>(transform.input_size());
+    batch.stored.resize(selected.size() * size);
+    for (size_t i = 0; i < selected.size(); ++i) {
+      const auto row = partition.image_u8.subspan(static_cast<size_t>(selected[i]) * size, size);
+      std::ranges::copy(row, batch.stored.begin() + static_cast<std::ptrdiff_t>(i * size));
+      batch.samples[i].start =
+          static_cast<int64_t>(i) % options.stored_rows * static_cast<int64_t>(size);
     }
   }
 

@@ -47,6 +47,7 @@ struct Batch {
   // [rows], for a device that holds the rows: they stand for the input and the target, of which
   // only target_class is there beside them, where it is one class for each row.
   std::vector<kernels::HeldSample> samples;
+  std::vector<uint8_t> stored;  // [rows, C, H, W] of samples whose rows travel with them
 
   std::span<const std::byte> input_bytes() const {
     return tokens.empty() ? std::as_bytes(std::span(input)) : std::as_bytes(std::span(tokens));
@@ -76,6 +77,8 @@ class Loader {
     Augmenter augmenter = {};      // of images, anew in every epoch
     Mixer mixer = {};              // of images and their classes, behind the augmenter
     bool samples = false;          // Batch::samples; then no mixer, and the augmenter moves_alone()
+    // With samples: Batch::stored, and samples count from the first of each so many rows.
+    int64_t stored_rows = 0;
   };
   /// `partition` must outlive the loader; `rows` are indices into it, at least batch_size of them.
   Loader(const DatasetSchema& schema, const Preprocessing& preprocessing,

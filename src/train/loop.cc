@@ -25,7 +25,7 @@ bool is_due(int64_t step, int64_t interval, int64_t steps_per_epoch) {
 
 Loader::Options loader_options(const Recipe& recipe, const DatasetSchema& schema,
                                const Preprocessing& preprocessing, const Split& split,
-                               int64_t first_step, bool samples) {
+                               int64_t first_step, bool samples, int64_t stored_rows) {
   Loader::Options options;
   options.batch_size = recipe.batch_size;
   options.seed = recipe.seed;
@@ -34,7 +34,8 @@ Loader::Options loader_options(const Recipe& recipe, const DatasetSchema& schema
   options.first_step = first_step;
   options.augmenter = make_augmenter(recipe.augmentation, schema, preprocessing);
   options.mixer = make_mixer(recipe.augmentation, schema);
-  options.samples = samples;
+  options.samples = samples || stored_rows > 0;
+  options.stored_rows = stored_rows;
   if (samples) options.prefetch_batches = kStepsTogetherMax;
   return options;
 }
@@ -49,6 +50,17 @@ bool hold_rows(const Recipe& recipe, const RunShape& shape, const Dataset& data,
                 data.train(),
                 {augmenter.mean().begin(), augmenter.mean().end()}});
   return true;
+}
+
+int64_t travel_rows(const Recipe& recipe, const RunShape& shape, const Dataset& data,
+                    const Preprocessing& preprocessing, const Backend& backend,
+                    TrainingSession& session) {
+  if (!backend.holds_rows() || !shape.travel.has_value()) return 0;
+  const Augmenter augmenter = make_augmenter(recipe.augmentation, data.schema(), preprocessing);
+  session.travel({*shape.travel,
+                  RowTransform(data.schema(), preprocessing),
+                  {augmenter.mean().begin(), augmenter.mean().end()}});
+  return shape.rank_batch;
 }
 
 Loop::Loop(const LoopContext& context, TrainingSession& session, Files& files, Reporter& reporter,
@@ -74,10 +86,10 @@ Status Loop::run(const std::stop_token& stop) {
   const Recipe& recipe = context_.job.recipe;
   const RunShape& shape = context_.shape;
   if (state_.step < shape.steps_total && !stops_early()) {
-    Loader loader(context_.data.schema(), context_.preprocessing, context_.data.train(),
-                  context_.split.train,
-                  loader_options(recipe, context_.data.schema(), context_.preprocessing,
-                                 context_.split, state_.step, context_.holds_rows));
+    Loader loader(
+        context_.data.schema(), context_.preprocessing, context_.data.train(), context_.split.train,
+        loader_options(recipe, context_.data.schema(), context_.preprocessing, context_.split,
+                       state_.step, context_.holds_rows, context_.stored_rows));
     while (state_.step < shape.steps_total && !stops_early()) {
       if (stop.stop_requested()) {
         while (!under_way_.empty()) {
@@ -137,6 +149,7 @@ TrainingSession::StepInputs Loop::next_inputs(Loader& loader) {
   inputs.input = batch.input_bytes();
   inputs.target = batch.target_bytes();
   inputs.samples = batch.samples;
+  inputs.stored = std::as_bytes(std::span(batch.stored));
   inputs.step = step;
   inputs.learning_rate = static_cast<float>(rate);
   under_way_.push_back({rate, classification_ ? batch.target_class : std::vector<int32_t>()});

@@ -282,6 +282,8 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
     plan.dataset_bytes =
         shape.held->bytes +
         plan_step_slots(programs, shape.micro_batches, {0, shape.ranks}).device_bytes();
+  } else if (shape.travel.has_value()) {
+    plan.dataset_bytes = shape.travel->bytes;
   }
   plan.flops_per_step = train.flops * shape.micro_batches;
   for (const auto* other : {&programs.update, &programs.average}) {

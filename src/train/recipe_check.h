@@ -8,6 +8,7 @@
 #include "src/models/loss.h"
 #include "src/train/held_plan.h"
 #include "src/train/trainer.h"
+#include "src/train/travel_plan.h"
 
 namespace trainyard {
 
@@ -26,7 +27,10 @@ struct RunShape {
   int64_t context_length = 0;    // of a text's samples, which are the rows above; else 0
   int64_t evaluation_batch = 0;  // rows per run of a rank's evaluation program; 0: none to evaluate
   Objective objective;
-  std::optional<HeldPlan> held;  // training rows on a device that holds them; else by the host
+  // Training rows on a device that gathers rows: there, or brought as they are stored; else by the
+  // host.
+  std::optional<HeldPlan> held;
+  std::optional<TravelPlan> travel;
 };
 
 /// Refuses every field that is out of range or has no effect, all at once (up to 16), by the name

@@ -162,6 +162,10 @@ void ReplicatedSession::hold(const HeldSource& source) {
   run_all([source](Replicas& all, size_t r) { all.sessions[r]->hold(source); }, kNoLimit);
 }
 
+void ReplicatedSession::travel(const TravelSource& source) {
+  run_all([source](Replicas& all, size_t r) { all.sessions[r]->travel(source); }, kNoLimit);
+}
+
 void ReplicatedSession::begin_steps(int64_t count, const std::function<StepInputs()>& next) {
   TRAINYARD_CHECK(count == 1, "ranks begin one step at a time");
   const StepInputs inputs = next();

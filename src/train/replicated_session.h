@@ -48,6 +48,7 @@ class ReplicatedSession final : public TrainingSession {
   void write_weight(std::string_view name, std::span<const std::byte> bytes) override;
 
   void hold(const HeldSource& source) override;
+  void travel(const TravelSource& source) override;
   /// Both throw what a rank threw first, or RankStopped; the session is not to be used then.
   void begin_steps(int64_t count, const std::function<StepInputs()>& next) override;
   int64_t together(int64_t /*most*/) const override { return 1; }

@@ -249,9 +249,14 @@ int64_t Session::together(int64_t most) const {
 }
 
 void Session::begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results) {
-  train_->write(train_ids_.input, slots_.part(inputs.input, index));
-  if (train_ids_.target != kNoTensor) {
-    train_->write(train_ids_.target, slots_.part(inputs.target, index));
+  const bool has_target = train_ids_.target != kNoTensor;
+  if (travelling_.has_value()) {
+    travelling_->gather(slots_.part(inputs.samples, index), slots_.part(inputs.stored, index),
+                        train_->place_to_write(train_ids_.input),
+                        has_target ? train_->place_to_write(train_ids_.target) : nullptr);
+  } else {
+    train_->write(train_ids_.input, slots_.part(inputs.input, index));
+    if (has_target) train_->write(train_ids_.target, slots_.part(inputs.target, index));
   }
   write_scalar(*train_, train_ids_.micro_step, index);
   // Keys what is random in the model: each micro-batch draws its own.

@@ -26,7 +26,7 @@ Status check_kernels(const RunPrograms& programs, const Backend& backend);
 /// by this backend with its threads, and then exact. Allocates nothing on the device.
 int64_t measure_workspace(RunPrograms programs, Backend& backend);
 
-/// After construction and hold() nothing is allocated on the device.
+/// After construction, hold() and travel() nothing is allocated on the device.
 class Session final : public TrainingSession {
  public:
   /// `micro_batches`: how many of them are one step. `rank`: which part of every batch this one
@@ -45,6 +45,7 @@ class Session final : public TrainingSession {
   void copy_state(const Session& from);
 
   void hold(const HeldSource& source) override;
+  void travel(const TravelSource& source) override { travelling_.emplace(backend_, source); }
   /// The inputs are the whole batch, the result is that of this rank's rows.
   void begin_steps(int64_t count, const std::function<StepInputs()>& next) override;
   int64_t together(int64_t most) const override;
@@ -101,6 +102,7 @@ class Session final : public TrainingSession {
   std::optional<Executor> train_, update_, average_, evaluate_;
   const StepSlots slots_;
   std::optional<HeldSteps> held_;
+  std::optional<TravellingRows> travelling_;
   std::vector<Saved> saved_;  // weights and optimizer state, in the order of the programs
   std::map<std::string, size_t, std::less<>> saved_by_name_;
   int64_t evaluation_batch_ = 0;

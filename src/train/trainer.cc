@@ -112,9 +112,12 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
   plan.memory.workspace_bytes = session.workspace_bytes();
   const bool held =
       job.holds_rows && hold_rows(job.recipe, shape, open.data, preprocessing, backend, session);
+  const int64_t stored_rows =
+      job.holds_rows ? travel_rows(job.recipe, shape, open.data, preprocessing, backend, session)
+                     : 0;
   if (held) {
     reporter.log("the training data lies on the device: " + human_bytes(plan.dataset_bytes));
-  } else {
+  } else if (stored_rows == 0) {
     plan.dataset_bytes = 0;
   }
   LoopState first;
@@ -128,9 +131,16 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
   plan.first_step = first.step;
   reporter.started(plan);
 
-  const LoopContext context{
-      job,  open.data, shape, preprocessing, split, start.identity.record(), backend.name(),
-      held, algorithms};
+  const LoopContext context{job,
+                            open.data,
+                            shape,
+                            preprocessing,
+                            split,
+                            start.identity.record(),
+                            backend.name(),
+                            held,
+                            stored_rows,
+                            algorithms};
   session.wait_behind_nodes(job.names_faults);
   Loop loop(context, session, files, reporter, std::move(first));
   if (Status s = loop.run(stop); !s.ok()) return std::move(s).error();

@@ -14,6 +14,7 @@
 #include "src/graph/graph.h"
 #include "src/train/evaluate.h"
 #include "src/train/held_dataset.h"
+#include "src/train/travelling_rows.h"
 
 namespace trainyard {
 
@@ -52,14 +53,18 @@ class TrainingSession : public BatchModel {
   /// Brings the training rows to each device: Backend::holds_rows(). Once, before the first step;
   /// steps are then asked for by their samples.
   virtual void hold(const HeldSource& source) = 0;
+  /// Instead of hold(), for rows that are too many: steps are asked for by their samples and bring
+  /// their rows along.
+  virtual void travel(const TravelSource& source) = 0;
 
   struct StepInputs {
     std::span<const std::byte> input;  // of the whole batch
     std::span<const std::byte> target;
     int64_t step = 0;  // 0-based
     float learning_rate = 0;
-    // Of the whole batch, instead of the first two, behind hold().
+    // Of the whole batch, instead of the first two, behind hold() and travel().
     std::span<const kernels::HeldSample> samples = {};
+    std::span<const std::byte> stored = {};  // rows of the samples, behind travel()
   };
   struct StepResult {
     float loss = 0;  // the mean over the micro-batches, and over the ranks

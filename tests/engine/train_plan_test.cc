@@ -190,7 +190,8 @@ TEST(PlanRun, TellsWhatAGpuHoldsOfTheDataset) {
   EXPECT_EQ(dataset_bytes(recipe), 0) << "is left to the host";
   const int64_t rows = kHeldBytesMax / 64;
   EXPECT_EQ(dataset_bytes(good_recipe(), rows), kHeldBytesMax + 1024 + 16 * kStepOfTen);
-  EXPECT_EQ(dataset_bytes(good_recipe(), rows + 1), 0) << "is too large";
+  EXPECT_EQ(dataset_bytes(good_recipe(), rows + 1), 640 + 1024 + 640) << "a batch as it is stored";
+  EXPECT_EQ(dataset_bytes(recipe, rows + 1), 0) << "is left to the host";
 }
 
 TEST(PlanRun, OnlyShortStepsOfOneDeviceAreSubmittedTogether) {

@@ -1,0 +1,48 @@
+// src/train/travelling_rows.h: batches of images of 8 bits, too many to be held on a device, that
+// travel there as they are stored and are converted and moved by the kernels that make batches of
+// held rows (held_dataset.h). To the same bits, in a quarter of the bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "src/runtime/backend.h"
+#include "src/train/travel_plan.h"
+
+namespace trainyard {
+
+/// What images become.
+struct TravelSource {
+  TravelPlan plan;
+  RowTransform transform;
+  std::vector<float> mean;  // Augmenter::mean()
+};
+
+class TravellingRows {
+ public:
+  /// Allocates plan.bytes. Throws std::bad_alloc.
+  TravellingRows(Backend& backend, const TravelSource& source);
+
+  /// Submits the input and the target (nullptr: none) of one run. `samples` are plan.form.rows, and
+  /// count from the first of `rows`, which are as they are stored. Both are free when it returns.
+  void gather(std::span<const kernels::HeldSample> samples, std::span<const std::byte> rows,
+              void* input, void* target);
+
+ private:
+  struct Release {
+    Backend& backend;
+    void operator()(std::byte* memory) const noexcept { backend.release(memory); }
+  };
+  std::byte* at(int64_t offset) const { return memory_.get() + offset; }
+
+  Backend& backend_;
+  TravelPlan plan_;
+  std::unique_ptr<std::byte, Release> memory_;
+  kernels::HeldRows layout_;
+};
+
+}  // namespace trainyard
