@@ -131,16 +131,9 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
   plan.first_step = first.step;
   reporter.started(plan);
 
-  const LoopContext context{job,
-                            open.data,
-                            shape,
-                            preprocessing,
-                            split,
-                            start.identity.record(),
-                            backend.name(),
-                            held,
-                            stored_rows,
-                            algorithms};
+  const LoopContext context{
+      job,  open.data,   shape,     preprocessing, split, start.identity.record(), backend.name(),
+      held, stored_rows, algorithms};
   session.wait_behind_nodes(job.names_faults);
   Loop loop(context, session, files, reporter, std::move(first));
   if (Status s = loop.run(stop); !s.ok()) return std::move(s).error();
