@@ -1,7 +1,9 @@
 #include "kernels/cuda/emulator.h"
 
+#include <array>
 #include <atomic>
 #include <csetjmp>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -41,6 +43,9 @@ struct Fiber {
   int thread = -1;  // that waits on it
 };
 
+/// What a thread gives to its warp.
+using Slot = std::array<std::byte, 32>;
+
 enum class State : uint8_t { kNew, kReady, kAtBlock, kAtWarp, kDone };
 
 class Block {
@@ -76,13 +81,32 @@ class Block {
     const auto me = static_cast<size_t>(current_), parity = size_t{parity_[me]};
     const size_t other = me ^ static_cast<size_t>(mask);
     if (other >= state_.size()) stop("a shuffle with a lane that the block does not have");
-    parity_[me] ^= 1;
-    std::memcpy(&slots_[2 * me + parity], value, static_cast<size_t>(size));
-    wait(State::kAtWarp);
+    give(value, size);
     std::memcpy(value, &slots_[2 * other + parity], static_cast<size_t>(size));
   }
 
+  void gather(const void* value, int size, void* all) {
+    const auto me = static_cast<size_t>(current_), parity = size_t{parity_[me]};
+    const size_t first = me / kWarp * kWarp;
+    if (first + kWarp > state_.size()) stop("a warp that is not whole");
+    give(value, size);
+    for (size_t lane = 0; lane < kWarp; ++lane) {
+      std::memcpy(static_cast<char*>(all) + lane * static_cast<size_t>(size),
+                  &slots_[2 * (first + lane) + parity], static_cast<size_t>(size));
+    }
+  }
+
  private:
+  /// Puts it where the warp's other threads find it, and goes on when all have done so.
+  void give(const void* value, int size) {
+    const auto me = static_cast<size_t>(current_);
+    Slot& slot = slots_[2 * me + parity_[me]];
+    if (static_cast<size_t>(size) > slot.size()) stop("more than a thread may give to its warp");
+    parity_[me] ^= 1;
+    std::memcpy(slot.data(), value, static_cast<size_t>(size));
+    wait(State::kAtWarp);
+  }
+
   void draw_order(int threads) {
     ++runs_;
     order_.resize(static_cast<size_t>(threads));
@@ -176,7 +200,7 @@ class Block {
   std::vector<State> state_;
   std::vector<Fiber*> fiber_of_;
   std::vector<uint8_t> parity_;
-  std::vector<uint64_t> slots_;
+  std::vector<Slot> slots_;  // two of each thread, in turn
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::jmp_buf scheduler_;
   Fiber* fiber_ = nullptr;
@@ -223,6 +247,7 @@ int64_t launch_count() { return launches; }
 void* dynamic_shared() { return shared; }
 void wait_for_block() { block.wait(State::kAtBlock); }
 void exchange(void* value, int size, int mask) { block.exchange(value, size, mask); }
+void gather(const void* value, int size, void* all) { block.gather(value, size, all); }
 
 }  // namespace emulator
 }  // namespace trainyard::kernels::cuda

@@ -37,6 +37,8 @@ void* dynamic_shared();
 void wait_for_block();
 /// `size` bytes of `value` are given to the warp, those of lane ^ mask come back.
 void exchange(void* value, int size, int mask);
+/// The same, but those of all lanes come back, in their order.
+void gather(const void* value, int size, void* all);
 
 }  // namespace emulator
 

@@ -40,6 +40,7 @@ struct Sweep {
   enum When : unsigned char {
     kAlways,
     kNoSumsInProduct,  // the bias's gradient is not the product's own
+    kNotDirect,        // the convolution is not a kernel of our own (kernels/cuda/direct_conv.h)
   } when;
   Basis basis;
   std::string_view source;
@@ -67,6 +68,8 @@ struct Facts {
   // cuDNN's runtime-compiled engine 70 for filter gradients bf16 -> F32: it does not split its
   // sums, so each tile of the filter has one multiprocessor.
   Fact engine_70_flops, engine_70_tile;
+  // Small convolutions by kernels of our own, FLOP/s, and of each what it waits for.
+  Fact direct_half, direct_f32, direct_us;
   // Products and convolutions that were never timed, nor anything alike.
   Fact half_product, tf32_product, f32_product;
   Fact half_convolution, tf32_convolution, f32_convolution;

@@ -101,6 +101,23 @@ Charge stated_rate(const KeyedProblem& p) {
   return {rate_us(p.flops, p.bytes, rate.value), Basis::kEstimate, how.str()};
 }
 
+/// Whether a convolution may be a kernel of our own; taken first, it is.
+bool is_direct(const std::string& key) { return key.ends_with(" direct"); }
+bool is_direct(const NodeCount& node) {
+  return std::ranges::any_of(node.asked,
+                             [](const AskedAlgorithm& a) { return is_direct(a.key); }) &&
+         node.works.of(WorkKind::kDnn) == 0;
+}
+
+Charge direct_charge(const KeyedProblem& p) {
+  const Facts& f = facts();
+  const Fact& rate = p.is_half() ? f.direct_half : f.direct_f32;
+  std::ostringstream how;
+  how << "our own kernel, not run on a GPU: " << rate.value * 1e-12 << " TFLOP/s behind "
+      << f.direct_us.value << " us";
+  return {f.direct_us.value + 1e6 * p.flops / rate.value, rate.basis, how.str()};
+}
+
 /// Each tile of the filter's gradient is summed by one multiprocessor, however long its sums are.
 double engine_70_us(const KeyedProblem& p) {
   const Facts& f = facts();
@@ -246,6 +263,7 @@ std::vector<const Sweep*> sweeps_of(const NodeCount& node) {
         (sums_in_product || node.outputs.size() < 3 || node.outputs[2].elements == 0)) {
       continue;
     }
+    if (sweep.when == Sweep::kNotDirect && is_direct(node)) continue;
     found.push_back(&sweep);
   }
   if (!is_named && !is_attention(node) && node.works.of(WorkKind::kKernel) > 0) {
@@ -396,6 +414,7 @@ Charge AlgorithmTimes::charge(const std::string& key) const {
               "not timed: as the timed problems of engine " + std::to_string(e.engine)};
     }
   }
+  if (is_direct(key)) return direct_charge(p);
   if (const Entry* alike = find_alike(p, p.pass, p.operands, p.tf32); alike != nullptr) {
     return {timed(alike->us), Basis::kEstimate, "not timed: as the same problem otherwise ended"};
   }
@@ -443,7 +462,7 @@ std::vector<AskedAlgorithm> of_the_way(const NodeCount& node) {
   const auto is_convolution = [](const AskedAlgorithm& a) {
     return parse_algorithm_key(a.key).is_convolution;
   };
-  if (std::ranges::none_of(asked, is_convolution)) return asked;
+  if (std::ranges::none_of(asked, is_convolution) || is_direct(node)) return asked;
   const bool by_product = node.works.of(WorkKind::kDnn) == 0;
   std::erase_if(asked, [&](const AskedAlgorithm& a) { return is_convolution(a) == by_product; });
   return asked;

@@ -55,6 +55,7 @@ class AlgorithmTimes {
 
   /// The timed algorithm, which a larger workspace holds as well; else, in this order, with `how`
   /// saying which:
+  ///   our own             a small convolution's stated wait and rate
   ///   engine 70           its fitted rate by tiles of the filter
   ///   another engine      the mean rate of its timed problems, where the file names the engine
   ///   alike               the same problem with another epilogue, result or workspace

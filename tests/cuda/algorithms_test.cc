@@ -56,23 +56,24 @@ int64_t algorithm_of(const cuda::Matmul& product) { return product.workspace_byt
 using cuda::ConvolutionPass;
 using kernels::cuda::Format;
 
-/// Of 3x3 pixels, or of single ones, which are a product too.
-kernels::ConvDims dims(int64_t size = 3) {
-  kernels::ConvDims d{{2, 4, 4, 4}, 4, {}, 1};
+/// Of 3x3 pixels, or of single ones, which are a product too. An image that is `wide` is none for
+/// our own kernels.
+kernels::ConvDims dims(int64_t size = 3, bool wide = true) {
+  kernels::ConvDims d{{2, 4, 4, wide ? 36 : 4}, 4, {}, 1};
   d.window = {size, size};
   return d;
 }
 /// With operands in `format`; the gradient of the filters is in F32 always.
 cuda::Convolution convolution(const cuda::Device& device,
                               ConvolutionPass pass = ConvolutionPass::kForward,
-                              Format format = Format::kF32, int64_t size = 3) {
+                              Format format = Format::kF32, int64_t size = 3, bool wide = true) {
   const bool bias = pass == ConvolutionPass::kForward && size > 1;
   const Format result = pass == ConvolutionPass::kWeights ? Format::kF32 : format;
   using enum cuda::Convolution::Epilogue;
   return {device,
           "conv",
           pass,
-          dims(size),
+          dims(size, wide),
           true,
           bias ? kBias : kNone,
           {format, format, result, false}};
@@ -363,6 +364,31 @@ TEST_F(CudaAlgorithms, AConvolutionOfSinglePixelsIsTheSameAsAProduct) {
         EXPECT_NEAR(got[i], expected[i], 1e-2 * (1 + std::abs(expected[i]))) << i;
       }
     }
+  }
+}
+
+// The emulator's clock counts engines alone, so that it is the fastest, and taken untimed as well.
+TEST_F(CudaAlgorithms, ASmallConvolutionIsOurOwnOrAnEngines) {
+  const Workspace w;
+  for (const auto pass :
+       {ConvolutionPass::kForward, ConvolutionPass::kData, ConvolutionPass::kWeights}) {
+    const auto choice = [&](const std::shared_ptr<Algorithms>& algorithms) {
+      const auto device = device_with(algorithms);
+      return convolution(*device, pass, Format::kBf16, 3, /*wide=*/false).choice();
+    };
+    const auto untimed = in({}), timed = in(w / "algorithms");
+    EXPECT_EQ(choice(untimed), "direct");
+    EXPECT_EQ(choice(timed), "direct");
+    // A checkpoint from before there was such a kernel: its engine, under the key of then.
+    const auto [device_class, choices] = *untimed->used().begin();
+    std::string key = choices.begin()->first;
+    ASSERT_TRUE(key.ends_with(" direct")) << key;
+    key.resize(key.size() - std::string(" direct").size());
+    const std::string engine = std::string(pass == ConvolutionPass::kWeights ? "bf16 " : "") +
+                               "cudnn engine=4 " + std::to_string(CUDNN_KNOB_TYPE_TILE_SIZE) + "=7";
+    const auto resumed = in(w / "algorithms");
+    resumed->prefer({{device_class, {{key, engine}}}});
+    EXPECT_EQ(choice(resumed), engine);
   }
 }
 

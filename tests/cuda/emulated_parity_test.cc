@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <memory>
 #include <new>
 #include <vector>
 
 #include "src/runtime/cuda/backend.h"
 #include "src/train/device_check.h"
+#include "tests/cuda/engine_algorithms.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/filter_gradients.h"
 #include "tests/cuda/parity.h"
@@ -41,7 +43,19 @@ TEST(EmulatedCuda, EveryOpInTf32) {
 // Catches: F32 products that round their operands unasked, and TF32 that is not told to a library.
 TEST(EmulatedCuda, Tf32RoundsWhatProductsMultiply) {
   cuda::CudaBackend cuda(0);
+  cuda.use_algorithms(std::make_shared<testing::EngineAlgorithms>());  // our kernels do not round
   testing::expect_tf32_in_products_alone(cuda);
+}
+// Small convolutions are kernels of our own, unless timing finds an engine that is faster.
+TEST(EmulatedCuda, ConvolutionsByAnEngine) {
+  cuda::CudaBackend cuda(0);
+  cuda.use_algorithms(std::make_shared<testing::EngineAlgorithms>());
+  for (const Precision precision :
+       {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
+    testing::expect_parity(cuda, precision, testing::Cases::kAll, "Conv");
+    testing::expect_filter_gradients(cuda, testing::small_filter_cases(), precision);
+  }
+  testing::expect_repeats(cuda, Precision::kFp32, "Conv");
 }
 // What a library may lack: the backend's own kernels stand in for it.
 TEST(EmulatedCuda, ProductsWithoutEpilogues) {
@@ -69,6 +83,10 @@ TEST(EmulatedCuda, EpiloguesSaveLaunches) {
   EXPECT_GE(launches(*test), with + 4);
   testing::set_product_epilogues(true);
 }
+TEST(EmulatedCuda, NanGoesThroughReluOfOurKernels) {
+  cuda::CudaBackend cuda(0);
+  testing::expect_nan_through_relu(cuda);
+}
 // ReLU within cuDNN is used, and given up where an engine loses a NaN by it.
 TEST(EmulatedCuda, NanGoesThroughRelu) {
   const auto& cases = testing::graph_cases();
@@ -79,6 +97,7 @@ TEST(EmulatedCuda, NanGoesThroughRelu) {
     SCOPED_TRACE(heeds ? "an engine that heeds NaN" : "one that does not");
     testing::set_relu_heeds_nan(heeds);
     cuda::CudaBackend cuda(0);
+    cuda.use_algorithms(std::make_shared<testing::EngineAlgorithms>());
     testing::expect_nan_through_relu(cuda);
     testing::expect_parity(cuda, Precision::kFp32, testing::Cases::kAll, "ConvRelu");
     testing::expect_parity(cuda, Precision::kBf16, testing::Cases::kAll, "ConvRelu");

@@ -145,6 +145,25 @@ class KernelBudget(unittest.TestCase):
                     self.assertEqual(narrow, [], "loads of one element")
                     self.assertEqual(divisions, [], "divisions of 64-bit numbers")
 
+    def test_direct_convolutions(self):
+        """They live in shared memory: what counts is that blocks fit, and that 16 bits multiply
+        by tensor cores."""
+        with tempfile.TemporaryDirectory() as folder:
+            kernels = compile_kernels("direct_conv.cu", folder)
+        kernels = {n: k for n, k in kernels.items() if not n.startswith("reduce_slices")}
+        self.assertEqual(len(kernels), 30)  # formats of images and operands, sizes of tiles
+        for name, (registers, spilled, ptx) in kernels.items():
+            with self.subTest(kernel=name):
+                blocks = REGISTERS // (THREADS * (-(-registers // 8) * 8))
+                products = len(re.findall(r"mma\.sync\.aligned\.m16n8k16", ptx))
+                print(f"{name}: {registers} registers, {blocks} blocks, {products} products")
+                self.assertGreaterEqual(blocks, 2, "blocks on a multiprocessor")
+                self.assertEqual(spilled, 0, "bytes spilled")
+                staging = re.findall(r"(?:ld\.global|st\.shared)(?=\.)", ptx)
+                self.assertIn("ld.global" * 8 + "st.shared" * 8, "".join(staging), "loads in flight")
+                is_f32 = f"{stored(F32)}, {stored(F32)}" in name
+                self.assertEqual(products > 0, not is_f32, "tensor cores")
+
     def test_batch_normalization(self):
         self.check("channels_last_norm.cu")
 

@@ -8,6 +8,7 @@
 #include "kernels/arithmetic.h"
 #include "kernels/cuda/bias_relu.h"
 #include "kernels/cuda/convert.h"
+#include "kernels/cuda/direct_conv.h"
 #include "kernels/movement.h"
 #include "src/base/check.h"
 #include "src/runtime/cuda/kernels.h"
@@ -25,6 +26,7 @@ using kernels::cuda::In;
 using kernels::cuda::Out;
 
 constexpr const char* kProductWord = "product";
+constexpr const char* kDirectWord = "direct";
 // Of the host's time to make plans that are timed: some are compiled for it, in tenths of a second.
 constexpr std::chrono::seconds kPlansTimeMax(2);
 
@@ -89,7 +91,7 @@ Convolution::Convolution(const Device& device, const std::string& name, Convolut
       if (padded && !is_asymmetric(dims.window)) continue;
       for (const Group& group : groups(padded)) {
         if (!choose(group, which)) continue;
-        if (taken_.plan.has_value()) product_.reset();
+        if (taken_.way.by != By::kProduct) product_.reset();
         return;
       }
     }
@@ -107,6 +109,10 @@ void Convolution::prepare_product() {
   dims->c = storage_.result;
   dims->tf32 = storage_.tf32;
   if (Matmul::is_offered(device_, *dims)) product_.emplace(device_, *dims);
+}
+
+bool Convolution::is_direct() const {
+  return kernels::cuda::takes_direct_conv(dims_) && storage_.b == operands_;
 }
 
 std::vector<Convolution::Group> Convolution::groups(bool padded) const {
@@ -132,8 +138,15 @@ std::vector<Convolution::Group> Convolution::groups(bool padded) const {
     Group& first = groups.front();
     const bool strict = operands_ == Format::kF32 && !storage_.tf32;
     Way product;
-    product.is_product = true;
+    product.by = By::kProduct;
     first.insert(strict ? first.begin() : first.end(), std::move(product));
+  }
+  if (is_direct() && !padded) {
+    // Engines take ten times as long as such a problem needs (docs/decisions/0046).
+    Way direct;
+    direct.by = By::kDirect;
+    direct.fused = epilogue_ != Epilogue::kNone;
+    groups.front().insert(groups.front().begin(), std::move(direct));
   }
   return groups;
 }
@@ -163,12 +176,16 @@ bool Convolution::choose(const Group& group, Engines which) {
     return words_of(*taken);
   };
   algorithms.time = [&] { return time(propose(group, which, /*first_alone=*/false)); };
-  const Way& way = *std::ranges::find(group, false, &Way::is_product);
+  const Way& way = *std::ranges::find(group, By::kEngine, &Way::by);
   const ConvolutionProblem problem = problem_of(way);
   const bool any_result = !way.words.empty();
-  const std::string key = key_of(problem, workspace_max(problem), any_result);
+  std::string key = key_of(problem, workspace_max(problem), any_result);
+  if (std::ranges::find(group, By::kDirect, &Way::by) != group.end()) {
+    algorithms.former.push_back({key, ""});  // from before there was that way
+    key += " direct";
+  }
   for (const Way& w : group) {
-    if (w.is_product) continue;
+    if (w.by != By::kEngine) continue;
     std::string former = key_of(problem_of(w), kConvolutionWorkspaceLeast, /*any_result=*/false);
     if (former != key) algorithms.former.push_back({std::move(former), w.words});
   }
@@ -181,8 +198,10 @@ bool Convolution::choose(const Group& group, Engines which) {
 std::optional<Convolution::Prepared> Convolution::restore(const Group& group,
                                                           std::string_view words) const {
   for (const Way& way : group) {
-    if (way.is_product) {
-      if (words == kProductWord) return lay_out(way, std::nullopt);
+    if (way.by != By::kEngine) {
+      if (words == (way.by == By::kDirect ? kDirectWord : kProductWord)) {
+        return lay_out(way, std::nullopt);
+      }
       continue;
     }
     if (!words.starts_with(way.words)) continue;
@@ -200,7 +219,7 @@ std::vector<Convolution::Prepared> Convolution::propose(const Group& group, Engi
   const auto begin = std::chrono::steady_clock::now();
   for (const Way& way : group) {
     if (first_alone && !proposed.empty()) break;
-    if (way.is_product) {
+    if (way.by != By::kEngine) {
       proposed.push_back(lay_out(way, std::nullopt));
       continue;
     }
@@ -246,6 +265,13 @@ Convolution::Prepared Convolution::lay_out(const Way& way,
   Prepared p;
   p.way = way;
   p.inner = problem_of(way).dims;
+  if (way.by == By::kDirect) {
+    if (pass_ == ConvolutionPass::kWeights) {
+      p.workspace_bytes =
+          kernels::cuda::direct_conv_backward_weights_workspace_bytes(dims_, operands_);
+    }
+    return p;
+  }
   const auto form = [&](int64_t elements, bool is_needed, Format format) -> Form {
     if (!is_needed) return {-1, format};
     const Form f{p.workspace_bytes, format};
@@ -285,7 +311,15 @@ Convolution::Prepared Convolution::lay_out(const Way& way,
 }
 
 std::string Convolution::words_of(const Prepared& p) {
-  return p.plan.has_value() ? p.way.words + cuda::words_of(p.plan->choice()) : kProductWord;
+  switch (p.way.by) {
+    case By::kDirect:
+      return kDirectWord;
+    case By::kProduct:
+      return kProductWord;
+    case By::kEngine:
+      break;
+  }
+  return p.way.words + cuda::words_of(p.plan->choice());
 }
 
 void Convolution::refuse(const std::string& name) const {
@@ -342,6 +376,7 @@ void Convolution::copy_filter(bool to_plan, In x, Out y) const {
 
 void Convolution::run(const Prepared& by, In a, In b, const float* bias, Out result,
                       void* workspace) const {
+  if (by.way.by == By::kDirect) return run_direct(a, b, bias, result, workspace);
   auto* memory = static_cast<std::byte*>(workspace);
   const auto piece = [&](const Form& f) { return Out{memory + f.at, f.format}; };
   const ImageDims y = dims_.y();
@@ -397,11 +432,34 @@ void Convolution::run(const Prepared& by, In a, In b, const float* bias, Out res
   }
 }
 
+void Convolution::run_direct(In a, In b, const float* bias, Out result, void* workspace) const {
+  CUstream_st* const stream = device_.stream();
+  switch (pass_) {
+    case ConvolutionPass::kForward:
+      kernels::cuda::direct_conv_forward(dims_, channels_last_, a, b, bias,
+                                         epilogue_ == Epilogue::kBiasRelu, result, stream);
+      break;
+    case ConvolutionPass::kData:
+      kernels::cuda::direct_conv_backward_data(dims_, channels_last_, a, b, result, stream);
+      break;
+    case ConvolutionPass::kWeights:
+      kernels::cuda::direct_conv_backward_weights(dims_, channels_last_, a, b, result, nullptr,
+                                                  workspace, stream);
+      break;
+  }
+}
+
+void Convolution::run_gradients(In x, In dy, Out dw, float* db, void* workspace) const {
+  TRAINYARD_CHECK(gives_bias_gradient(), "a bias's gradient is not this way's to give");
+  kernels::cuda::direct_conv_backward_weights(dims_, channels_last_, x, dy, dw, db, workspace,
+                                              device_.stream());
+}
+
 /// The engine's part, or the product.
 void Convolution::compute(const Prepared& by, const void* a, const void* b, const void* added,
                           void* result, void* workspace) const {
   const bool weights = pass_ == ConvolutionPass::kWeights;
-  if (!by.plan.has_value()) {
+  if (by.way.by == By::kProduct) {
     product_->run(weights ? b : a, weights ? a : b, nullptr, result, workspace);
     return;
   }

@@ -1,5 +1,6 @@
 // src/runtime/cuda/convolution.h: a convolution, or a gradient of one, of tensors as the graph has
-// them, prepared once: by an engine of cuDNN, or as a product where it is one.
+// them, prepared once: by an engine of cuDNN, by a kernel of our own where it is small, or as a
+// product where it is one.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,12 @@ class Convolution {
   int64_t workspace_bytes() const { return taken_.workspace_bytes; }
   /// The way and its engine, as they are recorded.
   std::string choice() const { return words_of(taken_); }
+  /// Whether run_gradients() may be called: of kWeights, by a kernel that sums dy as well.
+  bool gives_bias_gradient() const {
+    return pass_ == ConvolutionPass::kWeights && taken_.way.by == By::kDirect;
+  }
+  void run_gradients(kernels::cuda::In x, kernels::cuda::In dy, kernels::cuda::Out dw, float* db,
+                     void* workspace) const;
   /// `bias` [K] is read by a forward convolution that was prepared with one.
   void run(kernels::cuda::In a, kernels::cuda::In b, const float* bias, kernels::cuda::Out result,
            void* workspace) const {
@@ -43,9 +50,10 @@ class Convolution {
   }
 
  private:
-  /// How the tensors are brought to an engine, or that it is a product.
+  enum class By : uint8_t { kEngine, kProduct, kDirect };  // kDirect: kernels/cuda/direct_conv.h
+  /// What computes it, and how the tensors are brought to an engine.
   struct Way {
-    bool is_product = false;
+    By by = By::kEngine;
     bool fused = false, result_as_operands = false, padded = false;  // fused: the epilogue too
     std::string words;  // in front of the engine's, where a choice is among several results
   };
@@ -60,13 +68,14 @@ class Convolution {
     Way way;
     kernels::ConvDims inner;              // of the way: the image may have pads in it
     Form a, b, result, added;             // added: the bias
-    std::optional<ConvolutionPlan> plan;  // none: the product
+    std::optional<ConvolutionPlan> plan;  // of an engine
     int64_t plan_at = 0, workspace_bytes = 0;
   };
   /// A choice is made among the ways of one group; the next group is for where that has none.
   using Group = std::vector<Way>;
 
   void prepare_product();
+  bool is_direct() const;
   std::vector<Group> groups(bool padded) const;
   ConvolutionProblem problem_of(const Way& way) const;
   bool choose(const Group& group, Engines which);
@@ -80,6 +89,8 @@ class Convolution {
 
   void run(const Prepared& by, kernels::cuda::In a, kernels::cuda::In b, const float* bias,
            kernels::cuda::Out result, void* workspace) const;
+  void run_direct(kernels::cuda::In a, kernels::cuda::In b, const float* bias,
+                  kernels::cuda::Out result, void* workspace) const;
   void compute(const Prepared& by, const void* a, const void* b, const void* added, void* result,
                void* workspace) const;
   void copy_image(const Prepared& by, const kernels::ImageDims& from, kernels::cuda::In x,

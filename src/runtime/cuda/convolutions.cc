@@ -151,6 +151,8 @@ class ConvGradKernel final : public Kernel {
     if (behind_relu) {
       bias_relu_.emplace(device, d.y(), channels_last);
       workspace_bytes_ = std::max(workspace_bytes_, bias_relu_->workspace_bytes());
+    } else if (has_output(n, 2) && !kTransposed && weights_ && weights_->gives_bias_gradient()) {
+      bias_in_weights_ = true;
     } else if (has_output(n, 2)) {
       bias_.emplace(device, kTransposed ? d.x : d.y(), image_strides(dy));
       workspace_bytes_ = std::max(workspace_bytes_, bias_->workspace_bytes());
@@ -166,7 +168,9 @@ class ConvGradKernel final : public Kernel {
       dy = dpre;
     }
     if (data_) data_->run(dy, w, nullptr, operands_.out(a, 0), a.workspace);
-    if (weights_) {
+    if (bias_in_weights_) {
+      weights_->run_gradients(x, dy, operands_.out(a, 1), a.out<float>(2), a.workspace);
+    } else if (weights_) {
       weights_->run(kTransposed ? dy : x, kTransposed ? x : dy, nullptr, operands_.out(a, 1),
                     a.workspace);
     }
@@ -178,6 +182,7 @@ class ConvGradKernel final : public Kernel {
   std::optional<Convolution> data_, weights_;
   std::optional<BiasGradient> bias_;
   std::optional<BiasReluGradient> bias_relu_;
+  bool bias_in_weights_ = false;
   int64_t workspace_bytes_ = 0;
 };
 

@@ -1,0 +1,51 @@
+// kernels/cuda/mma.h: products of small matrices by the tensor cores of a warp, and the same in
+// plain loops on the emulator.
+#pragma once
+
+#include "kernels/cuda/launch.h"
+
+namespace trainyard::kernels::cuda {
+
+/// c [16, 8] += a [16, 16] b [16, 8] of 16-bit operands, summed in F32, by all threads of a warp.
+/// What thread `lane` holds, with g = lane / 4 and t = lane % 4 (PTX ISA, mma.m16n8k16):
+///
+///   a   words of a[row][k], a[row][k + 1]:  (g, 2t)  (g + 8, 2t)  (g, 2t + 8)  (g + 8, 2t + 8)
+///   b   words of b[k][g], b[k + 1][g]:      k = 2t   k = 2t + 8
+///   c   c[row][column]:                     (g, 2t)  (g, 2t + 1)  (g + 8, 2t)  (g + 8, 2t + 1)
+template <Stored kStored>
+TRAINYARD_DEVICE void multiply_accumulate(float (&c)[4], const uint32_t (&a)[4],
+                                          const uint32_t (&b)[2]) {
+  static_assert(kStored == Stored::kBf16 || kStored == Stored::kF16);
+#ifdef __CUDACC__
+  if constexpr (kStored == Stored::kBf16) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+#else
+  struct Operands {
+    uint32_t a[4], b[2];
+  };
+  const Operands own{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  Operands of_lane[kWarp];
+  emulator::gather(&own, sizeof own, of_lane);
+  const int g = static_cast<int>(threadIdx.x) % kWarp / 4, t = static_cast<int>(threadIdx.x) % 4;
+  for (int i = 0; i < 4; ++i) {
+    const int column = 2 * t + i % 2;
+    for (int k = 0; k < 16; ++k) {
+      const Operands& row = of_lane[4 * g + k % 8 / 2];
+      const Operands& other = of_lane[4 * column + k % 8 / 2];
+      c[i] += widen_half<kStored>(row.a[i / 2 + 2 * (k / 8)], k % 2) *
+              widen_half<kStored>(other.b[k / 8], k % 2);
+    }
+  }
+#endif
+}
+
+}  // namespace trainyard::kernels::cuda
