@@ -17,6 +17,7 @@ namespace trainyard::kernels::cuda {
 namespace {
 
 constexpr int kSumThreads = 1024;
+constexpr int64_t kRowsThatABlockSums = 1024;
 
 /// Every thread of the block gets it.
 TRAINYARD_DEVICE double block_sum_double(double value) {
@@ -58,40 +59,49 @@ ClassTarget target_of(const SoftmaxXentParams& p, const float* weights) {
           weights};
 }
 
-// prob may be z: a thread has read what the row's loss needs of z before the row's first reduction.
+/// A row's p and loss, by the threads of `Threads`. prob may be z: a thread has read what the row's
+/// loss needs of z before the row's first reduction. `is_written`: else
+/// the threads only take part.
+template <typename Threads, int kStep>
+TRAINYARD_DEVICE void xent_row(int64_t row, bool is_written, int64_t classes, const ClassTarget& t,
+                               const float* z, const int32_t* labels, float* prob,
+                               float* row_loss) {
+  const In z_row{z + row * classes};
+  const Out p_row{prob + row * classes};
+  const int32_t label = labels[row];
+  const bool counts = label != t.ignored;
+  const float of_label = counts ? z_row[label] : 0.0f;
+  RunningSoftmax s;
+  Threads::template for_packs<kStep>(classes, [&](int64_t i) {
+    for (const float e : load<kStep>(z_row, i).v) s.add(e);
+  });
+  const float max = Threads::reduce(s.max, Max());
+  const float sum = Threads::reduce(s.sum_below(max), Sum());
+  const float log_sum = math::log(sum);
+  float smooth = 0;  // sum of w log p
+  Threads::template for_packs<kStep>(classes, [&](int64_t i) {
+    Pack<kStep> v = load<kStep>(z_row, i);
+    for (int k = 0; k < kStep; ++k) {
+      const float shifted = v.v[k] - max;
+      const float w = t.share == 0 ? 0.0f : t.weight(i + k);
+      if (w != 0) smooth += w * (shifted - log_sum);  // also where log p is infinite
+      v.v[k] = math::exp(shifted) / sum;
+    }
+    if (is_written) store<kStep>(p_row, i, v);
+  });
+  smooth = Threads::reduce(smooth, Sum());
+  if (Threads::lane() != 0 || !is_written) return;
+  const float c = counts ? t.kept * t.weight(label) : 0.0f;
+  const float of_class = c == 0 ? 0.0f : c * (of_label - max - log_sum);
+  row_loss[row] = counts ? t.entropy - of_class - t.share * smooth : 0.0f;
+}
+
 template <bool kBlock, int kStep>
 TRAINYARD_KERNEL void xent_rows(int64_t rows, int64_t classes, ClassTarget t, const float* z,
                                 const int32_t* labels, float* prob, float* row_loss) {
   using Threads = RowThreads<kBlock>;
   for (int64_t row = Threads::first(); row < rows; row += Threads::step()) {
-    const In z_row{z + row * classes};
-    const Out p_row{prob + row * classes};
-    const int32_t label = labels[row];
-    const bool counts = label != t.ignored;
-    const float of_label = counts ? z_row[label] : 0.0f;
-    RunningSoftmax s;
-    Threads::template for_packs<kStep>(classes, [&](int64_t i) {
-      for (const float e : load<kStep>(z_row, i).v) s.add(e);
-    });
-    const float max = Threads::reduce(s.max, Max());
-    const float sum = Threads::reduce(s.sum_below(max), Sum());
-    const float log_sum = math::log(sum);
-    float smooth = 0;  // sum of w log p
-    Threads::template for_packs<kStep>(classes, [&](int64_t i) {
-      Pack<kStep> v = load<kStep>(z_row, i);
-      for (int k = 0; k < kStep; ++k) {
-        const float shifted = v.v[k] - max;
-        const float w = t.share == 0 ? 0.0f : t.weight(i + k);
-        if (w != 0) smooth += w * (shifted - log_sum);  // also where log p is infinite
-        v.v[k] = math::exp(shifted) / sum;
-      }
-      store<kStep>(p_row, i, v);
-    });
-    smooth = Threads::reduce(smooth, Sum());
-    if (Threads::lane() != 0) continue;
-    const float c = counts ? t.kept * t.weight(label) : 0.0f;
-    const float of_class = c == 0 ? 0.0f : c * (of_label - max - log_sum);
-    row_loss[row] = counts ? t.entropy - of_class - t.share * smooth : 0.0f;
+    xent_row<Threads, kStep>(row, true, classes, t, z, labels, prob, row_loss);
   }
 }
 
@@ -104,12 +114,56 @@ TRAINYARD_DEVICE double total_weight(int64_t rows, const ClassTarget& t, const i
   return block_sum_double(weight);
 }
 
-TRAINYARD_KERNEL void mean_by_weight(int64_t rows, ClassTarget t, const float* row_loss,
-                                     const int32_t* labels, float* loss) {
+/// The mean of the rows' losses, in one block.
+TRAINYARD_DEVICE void write_mean(int64_t rows, const ClassTarget& t, const float* row_loss,
+                                 const int32_t* labels, float* loss) {
   double sum = 0;
   for (int64_t n = threadIdx.x; n < rows; n += blockDim.x) sum += static_cast<double>(row_loss[n]);
   const double total = block_sum_double(sum), weight = total_weight(rows, t, labels);
   if (threadIdx.x == 0) *loss = weight == 0 ? 0.0f : static_cast<float>(total / weight);
+}
+
+TRAINYARD_KERNEL void mean_by_weight(int64_t rows, ClassTarget t, const float* row_loss,
+                                     const int32_t* labels, float* loss) {
+  write_mean(rows, t, row_loss, labels, loss);
+}
+
+// A small batch of few classes: one block does both, and saves a launch.
+constexpr int64_t kRowsOfOneBlock = 256, kClassesOfOneBlock = 32;
+bool takes_one_block(const SoftmaxXentParams& p) {
+  return p.rows <= kRowsOfOneBlock && p.classes <= kClassesOfOneBlock;
+}
+
+/// Eight threads side by side share a row.
+struct EightThreads {
+  static constexpr int kCount = 8;
+  static TRAINYARD_DEVICE int lane() { return static_cast<int>(threadIdx.x) % kCount; }
+  template <typename Op>
+  static TRAINYARD_DEVICE float reduce(float value, Op op) {
+    for (int distance = kCount / 2; distance > 0; distance /= 2) {
+      value = op(value, __shfl_xor_sync(0xFFFFFFFFu, value, distance));
+    }
+    return value;
+  }
+  template <int kStep, typename F>
+  static TRAINYARD_DEVICE void for_packs(int64_t width, const F& f) {
+    for (int64_t i = int64_t{lane()} * kStep; i < width; i += int64_t{kCount} * kStep) f(i);
+  }
+};
+
+TRAINYARD_KERNEL void xent_in_one_block(int64_t rows, int64_t classes, ClassTarget t,
+                                        const float* z, const int32_t* labels, float* prob,
+                                        float* row_loss, float* loss) {
+  const int64_t at_once = blockDim.x / EightThreads::kCount;
+  // A warp goes on together: threads behind the last row take it again and write nothing.
+  for (int64_t first = 0; first < rows; first += at_once) {
+    const int64_t own = first + threadIdx.x / EightThreads::kCount;
+    const bool is_there = own < rows;
+    xent_row<EightThreads, 1>(is_there ? own : rows - 1, is_there, classes, t, z, labels, prob,
+                              row_loss);
+  }
+  __syncthreads();
+  write_mean(rows, t, row_loss, labels, loss);
 }
 
 TRAINYARD_KERNEL void write_weight(int64_t rows, ClassTarget t, const int32_t* labels,
@@ -118,18 +172,20 @@ TRAINYARD_KERNEL void write_weight(int64_t rows, ClassTarget t, const int32_t* l
   if (threadIdx.x == 0) *weight = total;
 }
 
-// dz may be prob: each thread reads its elements before it writes them.
+// dz may be prob: each thread reads its elements before it writes them. `weight` is W; nullptr:
+// each block sums it, which for a small batch is faster than a launch.
 template <bool kBlock, int kStep>
 TRAINYARD_KERNEL void xent_gradient(int64_t rows, int64_t classes, ClassTarget t, const float* prob,
                                     const int32_t* labels, const float* dloss, const double* weight,
                                     float* dz) {
   using Threads = RowThreads<kBlock>;
+  const double by = weight == nullptr ? total_weight(rows, t, labels) : *weight;
   for (int64_t row = Threads::first(); row < rows; row += Threads::step()) {
     const In p_row{prob + row * classes};
     const Out dz_row{dz + row * classes};
     const int32_t label = labels[row];
-    const bool counts = label != t.ignored && *weight > 0;
-    const float factor = counts ? static_cast<float>(static_cast<double>(*dloss) / *weight) : 0.0f;
+    const bool counts = label != t.ignored && by > 0;
+    const float factor = counts ? static_cast<float>(static_cast<double>(*dloss) / by) : 0.0f;
     const float of_label = counts ? t.kept * t.weight(label) : 0.0f;
     const float sum = of_label + t.share * t.weight_sum;
     Threads::template for_packs<kStep>(classes, [&](int64_t i) {
@@ -349,6 +405,11 @@ void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights, cons
                           CUstream_st* stream) {
   const ClassTarget t = target_of(p, weights);
   auto* const row_loss = static_cast<float*>(workspace);
+  if (takes_one_block(p)) {
+    launch({1, kSumThreads}, stream, xent_in_one_block, p.rows, p.classes, t, z, label, prob,
+           row_loss, loss);
+    return;
+  }
   with_rows(p.rows, p.classes, fours_of(p.classes, {z, prob}),
             [&](auto block, auto step, const Grid& grid) {
               launch(grid, stream, xent_rows<block.value, step.value>, p.rows, p.classes, t, z,
@@ -361,8 +422,9 @@ void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights, con
                            const int32_t* label, const float* dloss, float* dz, void* workspace,
                            CUstream_st* stream) {
   const ClassTarget t = target_of(p, weights);
-  auto* const weight = static_cast<double*>(workspace);
-  launch({1, kSumThreads}, stream, write_weight, p.rows, t, label, weight);
+  const bool sums_itself = p.rows <= kRowsThatABlockSums;
+  auto* const weight = sums_itself ? nullptr : static_cast<double*>(workspace);
+  if (!sums_itself) launch({1, kSumThreads}, stream, write_weight, p.rows, t, label, weight);
   with_rows(p.rows, p.classes, fours_of(p.classes, {prob, dz}),
             [&](auto block, auto step, const Grid& grid) {
               launch(grid, stream, xent_gradient<block.value, step.value>, p.rows, p.classes, t,

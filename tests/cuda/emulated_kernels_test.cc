@@ -12,6 +12,7 @@
 #include "kernels/arithmetic.h"
 #include "kernels/batch_norm.h"
 #include "kernels/cuda/bias_relu.h"
+#include "kernels/cuda/emulator.h"
 #include "kernels/cuda/walk.h"
 #include "kernels/gradient.h"
 #include "kernels/group_norm.h"
@@ -20,6 +21,7 @@
 #include "kernels/optimizer.h"
 #include "kernels/pool.h"
 #include "kernels/reduce.h"
+#include "kernels/softmax_xent.h"
 #include "src/runtime/cuda/backend.h"
 #include "src/runtime/cuda/convolution.h"
 #include "tests/cuda/fake_cuda.h"
@@ -401,6 +403,48 @@ TEST(EmulatedKernels, AdafactorOfLargeMatrices) {
     expect_near(p, wp);
     expect_near(row, wrow);
     expect_near(column, wcolumn);
+  }
+}
+
+// Small batches of few classes are one launch each way.
+TEST(EmulatedKernels, ClassificationLossOfAllSizes) {
+  for (const int64_t rows : {1, 7, 128, 131, 256, 257, 1025}) {
+    for (const int64_t classes : {2, 10, 32, 33, 300}) {
+      for (const bool plain : {true, false}) {
+        SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(classes) +
+                     (plain ? "" : ", smoothed, weighted, one class ignored"));
+        SoftmaxXentParams p{rows, classes};
+        const std::vector<float> z = values(rows * classes, 1, 0, 4), dloss = {2};
+        std::vector<float> weights;
+        if (!plain) {
+          p.smoothing = 0.1;
+          p.ignored = 1;
+          weights = values(classes, 2, 2);
+          p.weights = wide(weights);
+        }
+        std::vector<int32_t> labels(static_cast<size_t>(rows));
+        for (size_t i = 0; i < labels.size(); ++i) {
+          labels[i] = static_cast<int32_t>(i * 7 % static_cast<size_t>(classes));
+        }
+        std::vector<double> prob(z.size()), dz(z.size()), loss(1);
+        reference::softmax_xent_forward(p, wide(z).data(), labels.data(), loss.data(), prob.data());
+        reference::softmax_xent_backward(p, prob.data(), labels.data(), wide(dloss).data(),
+                                         dz.data());
+        std::vector<float> in_place = z, got_loss = nans(1);
+        const float* const w = plain ? nullptr : weights.data();
+        auto workspace = bytes(cuda::softmax_xent_forward_workspace_bytes(p));
+        cuda::softmax_xent_forward(p, w, in_place.data(), labels.data(), got_loss.data(),
+                                   in_place.data(), workspace.data(), stream());
+        expect_near(in_place, prob);
+        expect_near(got_loss, loss);
+        workspace = bytes(cuda::softmax_xent_backward_workspace_bytes(p));
+        const int64_t before = cuda::emulator::launch_count();
+        cuda::softmax_xent_backward(p, w, in_place.data(), labels.data(), dloss.data(),
+                                    in_place.data(), workspace.data(), stream());
+        EXPECT_EQ(cuda::emulator::launch_count() - before, rows <= 1024 ? 1 : 2);
+        expect_near(in_place, dz);
+      }
+    }
   }
 }
 
