@@ -69,16 +69,28 @@ std::vector<bool> factors_of_backward(const Graph& graph) {
   return found;
 }
 
-/// Lets every product read its factors in 16 bits. Copies of parameters that live until backward
-/// stand together in front, for one launch (Backend::prepare_group): when backward begins they are
-/// all there anyway. Every other stands before its first reader.
-void insert_casts(Graph& graph, Storage storage) {
+/// The bias that a library adds to a product in the type of its result.
+constexpr int64_t kBias = 2;
+bool adds_bias_in_half(const Graph& graph, const Node& node) {
+  const bool is_product = node.op->type() == "Gemm" || node.op->type() == "GemmGelu";
+  return is_product && node.inputs.size() > kBias && node.inputs[kBias] != kNoTensor &&
+         graph.tensor(node.inputs[kBias]).role == Role::kParameter &&
+         graph.tensor(node.outputs[0]).is_half();
+}
+
+/// Lets every product read its factors in 16 bits, and on a GPU its bias. Copies of parameters that
+/// live until backward, and of biases, stand together in front, for one launch
+/// (Backend::prepare_group): when backward begins they are all there anyway. Every other stands
+/// before its first reader.
+void insert_casts(Graph& graph, Storage storage, Processor processor) {
   const std::vector<bool> lasting = factors_of_backward(graph);
   NodeId front = 0;
   std::map<TensorId, TensorId> narrow;
   for (NodeId k = 0; k < static_cast<NodeId>(graph.nodes().size()); ++k) {
-    const std::vector<int64_t> factors = graph.node(k).op->precision_rule().factors;
-    for (const int64_t i : factors) {
+    std::vector<int64_t> read = graph.node(k).op->precision_rule().factors;
+    const bool adds = processor == Processor::kGpu && adds_bias_in_half(graph, graph.node(k));
+    if (adds) read.push_back(kBias);
+    for (const int64_t i : read) {
       if (i >= static_cast<int64_t>(graph.node(k).inputs.size())) continue;
       const TensorId id = graph.node(k).inputs[static_cast<size_t>(i)];
       if (id == kNoTensor || graph.tensor(id).is_half()) continue;
@@ -87,7 +99,7 @@ void insert_casts(Graph& graph, Storage storage) {
         const std::string name =
             graph.tensor(id).name + (storage == Storage::kF16 ? "/f16" : "/bf16");
         const Layout layout = graph.tensor(id).layout;
-        const bool is_first = lasting[static_cast<size_t>(id)];
+        const bool is_first = lasting[static_cast<size_t>(id)] || (adds && i == kBias);
         const NodeId at = is_first ? front++ : k;
         const Phase phase = is_first ? Phase::kForward : graph.node(k).phase;
         graph.insert_node(at, name, *cast_op(), {}, {id}, {name}, phase).value();
@@ -103,14 +115,14 @@ void insert_casts(Graph& graph, Storage storage) {
 
 }  // namespace
 
-void assign_half(Graph& graph, Storage storage) {
+void assign_half(Graph& graph, Storage storage, Processor processor) {
   const std::vector<bool> kept = kept_in_f32(graph, storage);
   for (size_t i = 0; i < kept.size(); ++i) {
     if (!kept[i] && may_be_narrowed(graph.tensors()[i])) {
       graph.set_storage(static_cast<TensorId>(i), storage);
     }
   }
-  insert_casts(graph, storage);
+  insert_casts(graph, storage, processor);
 }
 
 void allow_tf32(Graph& graph) {

@@ -129,10 +129,10 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Pr
       allow_tf32(graph);
       break;
     case Precision::kBf16:
-      assign_half(graph, Storage::kBf16);
+      assign_half(graph, Storage::kBf16, processor);
       break;
     case Precision::kFp16:
-      assign_half(graph, Storage::kF16);
+      assign_half(graph, Storage::kF16, processor);
       break;
   }
   check(graph);

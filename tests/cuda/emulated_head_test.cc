@@ -127,8 +127,7 @@ TEST(Product, NarrowsOddRowsIntoPaddedOnes) {
       const auto left = device.upload(std::as_bytes(std::span(a))),
                  right = device.upload(std::as_bytes(std::span(b))), result = device.allocate(70),
                  workspace = device.allocate(product.workspace_bytes());
-      product.run({left.get()}, {right.get()}, nullptr, {result.get(), Format::kBf16},
-                  workspace.get());
+      product.run({left.get()}, {right.get()}, {}, {result.get(), Format::kBf16}, workspace.get());
       device.synchronize();
       const auto* const c = static_cast<const math::Bf16*>(result.get());  // the host's memory
       for (size_t i = 0; i < 5; ++i) {

@@ -61,7 +61,7 @@ class FakeRefusals : public ::testing::Test {
 TEST_F(FakeRefusals, OfAProductsMemory) {
   const cuda::Matmul product(device_, MatmulDims{4, 8, 16});
   const auto run = [&](void* a, void* b, void* c, void* workspace) {
-    return [=, &product] { product.run(a, b, nullptr, c, workspace); };
+    return [=, &product] { product.run(a, b, {}, c, workspace); };
   };
   EXPECT_EQ(refusal_of(run(a_, b_, c_, w_)), "");
   expect_refused(
@@ -87,9 +87,9 @@ TEST_F(FakeRefusals, OfAProductGoByTheAlignmentThatWasDeclared) {
   MatmulDims dims{4, 8, 16};
   dims.alignment = 8;
   const cuda::Matmul product(device_, dims);
-  EXPECT_EQ(refusal_of([&] { product.run(behind(a_, 8), b_, nullptr, c_, w_); }), "");
+  EXPECT_EQ(refusal_of([&] { product.run(behind(a_, 8), b_, {}, c_, w_); }), "");
   expect_refused("a multiple of 8 bytes, got misalignment of 4 byte(s)",
-                 [&] { product.run(behind(a_, 4), b_, nullptr, c_, w_); });
+                 [&] { product.run(behind(a_, 4), b_, {}, c_, w_); });
 }
 
 TEST_F(FakeRefusals, OfAProductsLayout) {
@@ -111,7 +111,7 @@ TEST_F(FakeRefusals, OfABias) {
   dims.bias = true;
   const cuda::Matmul product(device_, dims);
   const auto run = [&](void* bias) {
-    return [=, this, &product] { product.run(a_, b_, static_cast<float*>(bias), c_, w_); };
+    return [=, this, &product] { product.run(a_, b_, {bias}, c_, w_); };
   };
   void* const bias = memory();
   EXPECT_EQ(refusal_of(run(bias)), "");
@@ -161,7 +161,7 @@ TEST_F(FakeRefusals, APlanAndAProductBeginWithNan) {
   };
   clear();
   const cuda::Matmul product(device_, MatmulDims{4, 8, 16});
-  product.run(a_, b_, nullptr, c_, w_);
+  product.run(a_, b_, {}, c_, w_);
   device_.synchronize();
   expect_nan(product.workspace_bytes());
   clear();

@@ -28,6 +28,9 @@ constexpr double kRelativeMax11Bits = 12.0 / 2048;
 void compare(const CaseResult& actual, const CaseResult& expected, double relative_max) {
   EXPECT_LE(actual.used_bytes, actual.planned_bytes);
   for (const auto& [name, got] : actual.values) {
+    // A GPU's copy of a bias, which the reference reads as it is.
+    const bool is_copy = name.ends_with("/bf16") || name.ends_with("/f16");
+    if (is_copy && !expected.values.contains(name)) continue;
     ASSERT_TRUE(expected.values.contains(name)) << name;
     const std::vector<double>& values = expected.values.at(name);
     ASSERT_EQ(got.size(), values.size());

@@ -99,6 +99,34 @@ void expect_rules(Storage storage) {
 TEST(PassPrecision, KeepsWhatMustStayF32) { expect_rules(Storage::kBf16); }
 TEST(PassPrecision, KeepsWhatMustStayF32InFp16) { expect_rules(Storage::kF16); }
 
+// cuBLASLt adds a bias of its result's type alone: a GPU's copies come with those of weights.
+TEST(PassPrecision, AGpuReadsABiasAsItsProductIsStored) {
+  for (const Processor processor : {Processor::kCpu, Processor::kGpu}) {
+    CaseBuilder b(DType::kF32);
+    const Attributes transposed{{"transB", int64_t{1}}};
+    const TensorId h =
+        b.one("h", "Gemm", transposed,
+              {b.input("x", {4, 3}), b.parameter("h.weight", {5, 3}), b.parameter("h.bias", {5})});
+    const TensorId z = b.one("z", "Gemm", transposed,
+                             {b.one("relu", "Relu", {}, {h}), b.parameter("z.weight", {2, 5}),
+                              b.parameter("z.bias", {2})});
+    CaseGraph c = differentiated(b.finish_with_loss(
+        b.node("loss", "SoftmaxCrossEntropyLoss", {}, {z, b.labels("labels", 4, 2)}, 2)[0]));
+    assign_half(c.graph, Storage::kBf16, processor);
+    c.graph.verify();
+    for (const Node& node : c.graph.nodes()) {
+      if (node.op->type() != "Gemm") continue;
+      // Scores are F32, and so is their bias.
+      EXPECT_EQ(c.graph.tensor(node.inputs[2]).is_half(),
+                processor == Processor::kGpu && node.name == "h")
+          << node.name;
+    }
+    size_t in_front = 0;
+    while (c.graph.nodes()[in_front].op->type() == "Cast") ++in_front;
+    EXPECT_EQ(in_front, processor == Processor::kGpu ? 4U : 3U);  // one is the input's
+  }
+}
+
 // What may be far larger than its inputs is not put into a format that ends at 65504.
 TEST(PassPrecision, Fp16KeepsWhatGrowsInF32) {
   CaseBuilder b(DType::kF32);

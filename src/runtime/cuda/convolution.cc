@@ -460,7 +460,7 @@ void Convolution::compute(const Prepared& by, const void* a, const void* b, cons
                           void* result, void* workspace) const {
   const bool weights = pass_ == ConvolutionPass::kWeights;
   if (by.way.by == By::kProduct) {
-    product_->run(weights ? b : a, weights ? a : b, nullptr, result, workspace);
+    product_->run(weights ? b : a, weights ? a : b, {}, result, workspace);
     return;
   }
   switch (pass_) {

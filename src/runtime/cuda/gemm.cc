@@ -22,11 +22,11 @@ constexpr auto kGelu = math::GeluTanh();
 class GemmKernel final : public Kernel {
  public:
   GemmKernel(const Device& device, const Graph& g, const Node& n)
-      : operands_(g, n), bias_(has_input(n, 2)), product_(make_product(device, g, n)) {}
+      : operands_(g, n), product_(make_product(device, g, n)) {}
   int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void run(const KernelArgs& a) override {
-    product_.run(operands_.in(a, 0), operands_.in(a, 1), bias_ ? a.in<float>(2) : nullptr,
-                 operands_.out(a, 0), a.workspace);
+    product_.run(operands_.in(a, 0), operands_.in(a, 1), operands_.in(a, 2), operands_.out(a, 0),
+                 a.workspace);
   }
 
  private:
@@ -39,7 +39,6 @@ class GemmKernel final : public Kernel {
   }
 
   Operands operands_;
-  bool bias_;
   Product product_;
 };
 
@@ -48,12 +47,12 @@ class GemmKernel final : public Kernel {
 class GemmGeluKernel final : public Kernel {
  public:
   GemmGeluKernel(const Device& device, const Graph& g, const Node& n)
-      : device_(device), operands_(g, n), d_(gemm_dims(g, n)), bias_(has_input(n, 2)) {
+      : device_(device), operands_(g, n), d_(gemm_dims(g, n)) {
     const Format x = format_of(input_info(g, n, 0)), w = format_of(input_info(g, n, 1)),
                  y = format_of(output_info(g, n, 0));
     const bool keeps = has_output(n, 1);
     const Format pre = keeps ? format_of(output_info(g, n, 1)) : y;
-    MatmulDims dims{d_.N, d_.K, d_.F, false, true, bias_};
+    MatmulDims dims{d_.N, d_.K, d_.F, false, true, has_input(n, 2)};
     dims.tf32 = allows_tf32(n);
     dims.epilogue = keeps ? Epilogue::kGeluKept : Epilogue::kGelu;
     is_one_ = pre == y && Product::is_offered(device, dims, x, w, y);
@@ -64,8 +63,8 @@ class GemmGeluKernel final : public Kernel {
   void run(const KernelArgs& a) override {
     const auto y = operands_.out(a, 0), pre = operands_.out(a, 1);
     const auto product = is_one_ || !pre ? y : pre;
-    product_->run(operands_.in(a, 0), operands_.in(a, 1), bias_ ? a.in<float>(2) : nullptr, product,
-                  a.workspace, is_one_ ? pre.data : nullptr);
+    product_->run(operands_.in(a, 0), operands_.in(a, 1), operands_.in(a, 2), product, a.workspace,
+                  is_one_ ? pre.data : nullptr);
     if (!is_one_) {
       kernels::cuda::activation_forward(d_.N * d_.K, product, y, device_.stream(), kGelu);
     }
@@ -75,7 +74,7 @@ class GemmGeluKernel final : public Kernel {
   const Device& device_;
   Operands operands_;
   GemmDims d_;
-  bool bias_, is_one_ = false;
+  bool is_one_ = false;
   std::optional<Product> product_;
 };
 
@@ -132,7 +131,7 @@ class GemmGradKernel final : public Kernel {
         narrowed_ && (dx_ || dw_) ? narrowed_->run(device_, stored, a.workspace) : stored;
     if (dx_) {
       void* const pre = gelu_in_product_ ? const_cast<void*>(a.inputs[3]) : nullptr;
-      dx_->run(dy, w, nullptr, dx, workspace, pre);
+      dx_->run(dy, w, {}, dx, workspace, pre);
       if (behind_gelu_ && !gelu_in_product_) {
         kernels::cuda::activation_backward(d_.N * d_.F, operands_.in(a, 3), dx, dx,
                                            device_.stream(), kGelu);
@@ -140,7 +139,7 @@ class GemmGradKernel final : public Kernel {
     }
     auto* const db = a.out<float>(2);
     if (dw_) {
-      dw_->run(dy, x, nullptr, operands_.out(a, 1), workspace, sums_in_product_ ? db : nullptr);
+      dw_->run(dy, x, {}, operands_.out(a, 1), workspace, sums_in_product_ ? db : nullptr);
     }
     if (db != nullptr && !sums_in_product_) {
       kernels::cuda::column_sum(d_.N, d_.K, stored, db, workspace, device_.stream());

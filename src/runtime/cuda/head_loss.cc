@@ -138,12 +138,12 @@ class HeadLossKernel final : public Kernel {
     const float* const bias = a.inputs.size() > kBias ? a.in<float>(kBias) : nullptr;
     const Out z{at(a, scores_at_), z_};
     void* const rest = at(a, rest_at_);
-    chunk.scores.run(x, w, bias, z, rest);
+    chunk.scores.run(x, w, {bias}, z, rest);
     kernels::cuda::softmax_xent_rows(p_, static_cast<const float*>(weights_.get()), first, count, z,
                                      workspace_row(d_.K), a.in<int32_t>(kLabels),
                                      a.in<float>(kSeed), a.workspace, device_.stream());
-    if (chunk.dx) chunk.dx->run(z, w, nullptr, operands_.out(a, kDx) + first * d_.F, rest);
-    if (chunk.dw) chunk.dw->run(z, x, nullptr, operands_.out(a, kDw), rest);
+    if (chunk.dx) chunk.dx->run(z, w, {}, operands_.out(a, kDx) + first * d_.F, rest);
+    if (chunk.dw) chunk.dw->run(z, x, {}, operands_.out(a, kDw), rest);
     if (db_of(a) == nullptr) return;
     auto* const sums = static_cast<float*>(at(a, sums_at_)) + first / rows_ * d_.K;
     kernels::cuda::column_sum(count, d_.K, z, sums, rest, device_.stream(), workspace_row(d_.K));

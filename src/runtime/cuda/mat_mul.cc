@@ -67,7 +67,7 @@ class Products {
     auto* const rest = static_cast<std::byte*>(workspace) + sum_bytes_;
     const Out sum = sum_elements_ > 0 ? Out{workspace} : c;
     for (const Run& r : runs_) {
-      r.product->run(a + r.first[0] * elements_[0], b + r.first[1] * elements_[1], nullptr,
+      r.product->run(a + r.first[0] * elements_[0], b + r.first[1] * elements_[1], {},
                      sum + r.first[2] * elements_[2], rest);
     }
     if (sum_elements_ > 0) kernels::cuda::convert(sum_elements_, sum, c, device_.stream());

@@ -281,11 +281,12 @@ std::optional<TimedChoice> Matmul::time() const {
       });
 }
 
-void Matmul::run(const void* a, const void* b, const float* bias, void* c, void* workspace,
+void Matmul::run(const void* a, const void* b, kernels::cuda::In bias, void* c, void* workspace,
                  void* other) const {
-  const void* added = bias;
-  if (bias_bytes_ > 0) {
-    kernels::cuda::convert(dims_.n, {bias}, {workspace, dims_.c}, device_.stream());
+  const void* added = bias.data;
+  if (dims_.bias && bias.format != dims_.c) {
+    TRAINYARD_CHECK(bias_bytes_ > 0, "a bias of 16 bits beside a result in F32");
+    kernels::cuda::convert(dims_.n, bias, {workspace, dims_.c}, device_.stream());
     added = workspace;
   }
   submit(algorithm_, a, b, added, c, static_cast<std::byte*>(workspace) + bias_bytes_, other);
@@ -378,8 +379,8 @@ int64_t Product::workspace_bytes() const {
   return (a_ ? a_->bytes() : 0) + (b_ ? b_->bytes() : 0) + product_.workspace_bytes();
 }
 
-void Product::run(kernels::cuda::In a, kernels::cuda::In b, const float* bias, kernels::cuda::Out c,
-                  void* workspace, void* other) const {
+void Product::run(kernels::cuda::In a, kernels::cuda::In b, kernels::cuda::In bias,
+                  kernels::cuda::Out c, void* workspace, void* other) const {
   auto* next = static_cast<std::byte*>(workspace);
   const auto operand = [&](kernels::cuda::In x, const std::optional<Narrowed>& copy) {
     if (!copy.has_value()) return x.data;

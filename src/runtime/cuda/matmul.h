@@ -72,9 +72,9 @@ class Matmul {
   static bool is_offered(const Device& device, const MatmulDims& dims);
 
   int64_t workspace_bytes() const { return bias_bytes_ + algorithm_.workspace_bytes; }
-  /// Asynchronous on the device's stream. `bias` is read if dims.bias, `other` as the epilogue
-  /// says.
-  void run(const void* a, const void* b, const float* bias, void* c, void* workspace,
+  /// Asynchronous on the device's stream. `bias` is read if dims.bias, in F32 or in c's type;
+  /// `other` as the epilogue says.
+  void run(const void* a, const void* b, kernels::cuda::In bias, void* c, void* workspace,
            void* other = nullptr) const;
 
  private:
@@ -136,7 +136,7 @@ class Product {
   static bool is_offered(const Device& device, const MatmulDims& dims, kernels::cuda::Format a,
                          kernels::cuda::Format b, kernels::cuda::Format c);
   int64_t workspace_bytes() const;
-  void run(kernels::cuda::In a, kernels::cuda::In b, const float* bias, kernels::cuda::Out c,
+  void run(kernels::cuda::In a, kernels::cuda::In b, kernels::cuda::In bias, kernels::cuda::Out c,
            void* workspace, void* other = nullptr) const;
 
  private:

@@ -94,11 +94,11 @@ class RecurrentKernel final : public Kernel {
     auto* const of_h = static_cast<float*>(at(a, b_at_));
     auto* const h = static_cast<float*>(at(a, h_at_));
     const Out h_narrow{narrows() ? at(a, h_narrow_at_) : nullptr, factors_};
-    input_.run(operands_.in(a, 0), operands_.in(a, 1), nullptr, {sums}, memory);
+    input_.run(operands_.in(a, 0), operands_.in(a, 1), {}, {sums}, memory);
     for (int64_t s = 0; s < d_.T; ++s) {
       const auto [t, before] = step_of(d_, s);
       const Out h_before = narrows() ? h_narrow : Out{h};
-      if (s > 0) recurrent_->run(h_before, operands_.in(a, 2), nullptr, {of_h}, memory);
+      if (s > 0) recurrent_->run(h_before, operands_.in(a, 2), {}, {of_h}, memory);
       kernels::cuda::recurrent_step_forward(d_, t, before,
                                             {.a = sums,
                                              .b = of_h,
@@ -189,11 +189,11 @@ class RecurrentGradKernel final : public Kernel {
                                               .step = step,
                                               .h_before = h_before},
                                              stream_);
-      if (s > 0) step_->run(step, operands_.in(a, 2), nullptr, dh, memory);
+      if (s > 0) step_->run(step, operands_.in(a, 2), {}, dh, memory);
     }
-    if (dx_) dx_->run(da, operands_.in(a, 1), nullptr, operands_.out(a, 0), memory);
-    if (dw_ih_) dw_ih_->run(da, operands_.in(a, 0), nullptr, operands_.out(a, 1), memory);
-    if (dw_hh_) dw_hh_->run(db, h_before, nullptr, operands_.out(a, 2), memory);
+    if (dx_) dx_->run(da, operands_.in(a, 1), {}, operands_.out(a, 0), memory);
+    if (dw_ih_) dw_ih_->run(da, operands_.in(a, 0), {}, operands_.out(a, 1), memory);
+    if (dw_hh_) dw_hh_->run(db, h_before, {}, operands_.out(a, 2), memory);
     write_sum(a, da, operands_.out(a, 3));
     write_sum(a, db, operands_.out(a, 4));
   }

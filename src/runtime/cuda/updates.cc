@@ -214,10 +214,10 @@ class MuonKernel final : public Kernel {
     void* spare = memory + spare_at_;
     gpu::muon_begin(s_, operands_.in(a, 1), a.in<float>(2), a.mut<float>(1), x, spare, stream_);
     for (int64_t k = 0; k < s_.iterations; ++k) {
-      gram_->run(x, x, nullptr, gram, spare);
-      square_->run(gram, gram, nullptr, square, spare);
+      gram_->run(x, x, {}, gram, spare);
+      square_->run(gram, gram, {}, square, spare);
       gpu::muon_polynomial(side_, gram, square, stream_);
-      next_->run(tall_ ? x : square, tall_ ? square : x, nullptr, next, spare);
+      next_->run(tall_ ? x : square, tall_ ? square : x, {}, next, spare);
       std::swap(x, next);
     }
     gpu::muon_end(s_, x, a.in<float>(2), a.mut<float>(0), stream_);
