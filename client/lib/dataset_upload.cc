@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "client/lib/dataset_format.h"
 #include "src/base/folder_files.h"
 
 namespace trainyard::client {
@@ -24,26 +25,21 @@ bool is_tab_separated(std::string_view path) {
 
 struct NamedSource {
   v1::DatasetSource::Role role;
-  const std::string* path;
+  std::string path;
   bool on_server = false;  // the path is the server's
 };
 
 /// In the order of the roles; the ones that `file` has.
 std::vector<NamedSource> sources_of(const v1::DatasetFile& file) {
-  using Source = v1::DatasetSource;
-  std::vector<NamedSource> all = {{Source::DATA, &file.path()},
-                                  {Source::TEST, &file.test_path()},
-                                  {Source::TRAIN_IMAGES, &file.train_images()},
-                                  {Source::TRAIN_LABELS, &file.train_labels()},
-                                  {Source::TEST_IMAGES, &file.test_images()},
-                                  {Source::TEST_LABELS, &file.test_labels()},
-                                  {Source::INPUTS, &file.inputs()},
-                                  {Source::TARGETS, &file.targets()},
-                                  {Source::TEST_INPUTS, &file.test_inputs()},
-                                  {Source::TEST_TARGETS, &file.test_targets()},
-                                  {Source::DATA, &file.server_path(), true},
-                                  {Source::TEST, &file.server_test_path(), true}};
-  std::erase_if(all, [](const NamedSource& s) { return s.path->empty(); });
+  std::vector<NamedSource> all;
+  for (const bool on_server : {false, true}) {
+    const auto* roles = v1::DatasetSource::Role_descriptor();
+    for (int i = 1; i < roles->value_count(); ++i) {  // 0 is "unspecified"
+      const auto role = static_cast<v1::DatasetSource::Role>(roles->value(i)->number());
+      std::string path = text_at(file, (on_server ? "server_" : "") + file_field(role));
+      if (!path.empty()) all.push_back({role, std::move(path), on_server});
+    }
+  }
   return all;
 }
 
@@ -78,29 +74,18 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
   for (const NamedSource& source : sources_of(file)) {
     v1::DatasetSource& added = *spec.add_sources();
     added.set_role(source.role);
-    added.set_filename(shown_name(*source.path));
-    if (source.on_server) added.set_server_path(*source.path);
+    added.set_filename(shown_name(source.path));
+    if (source.on_server) added.set_server_path(source.path);
   }
-  if (file.has_text()) {
-    *spec.mutable_text() = file.text();
-  } else if (file.has_images()) {
-    *spec.mutable_images() = file.images();
-  } else if (file.has_cifar()) {
-    *spec.mutable_cifar() = file.cifar();
-  } else if (file.has_arrays() || !file.inputs().empty()) {
-    *spec.mutable_arrays() = file.arrays();
-  } else if (file.has_jsonl()) {
-    *spec.mutable_jsonl() = file.jsonl();
-  } else if (file.has_text_files()) {
-    *spec.mutable_text_files() = file.text_files();
-  } else if (file.path().empty() && file.server_path().empty()) {
-    spec.mutable_idx();
-  } else {
-    *spec.mutable_csv() = file.csv();
-    if (file.csv().delimiter().empty() &&
-        is_tab_separated(file.path().empty() ? file.server_path() : file.path())) {
-      spec.mutable_csv()->set_delimiter("\t");
-    }
+  const DatasetFormat& format = format_of(file);
+  google::protobuf::Message* options = spec.GetReflection()->MutableMessage(&spec, format.field);
+  if (format.is_given(file)) {
+    const auto* given = file.GetDescriptor()->FindFieldByName(format.name());
+    options->CopyFrom(file.GetReflection()->GetMessage(file, given));
+  }
+  if (spec.has_csv() && spec.csv().delimiter().empty() &&
+      is_tab_separated(file.path().empty() ? file.server_path() : file.path())) {
+    spec.mutable_csv()->set_delimiter("\t");
   }
   return spec;
 }
@@ -109,15 +94,14 @@ std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
                                                  const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> paths;
   for (const NamedSource& source : sources_of(file)) {
-    paths.push_back(source.on_server ? std::filesystem::path() : folder / *source.path);
+    paths.push_back(source.on_server ? std::filesystem::path() : folder / source.path);
   }
   return paths;
 }
 
 bool is_data_folder(const v1::DatasetFile& file, const std::filesystem::path& path) {
   std::error_code failed;
-  return (file.has_images() || file.has_cifar() || file.has_text_files() || file.has_text()) &&
-         std::filesystem::is_directory(path, failed);
+  return format_of(file).about.folder() && std::filesystem::is_directory(path, failed);
 }
 
 Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,

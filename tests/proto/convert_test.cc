@@ -10,10 +10,12 @@
 #include "proto/convert/data.h"
 #include "proto/convert/run.h"
 #include "proto/convert/spec.h"
+#include "src/data/formats.h"
 #include "src/models/layer.h"
 #include "src/models/loss.h"
 #include "src/models/preset.h"
 #include "src/train/augmentation.h"
+#include "trainyard/v1/spec_file.pb.h"
 
 namespace trainyard {
 namespace {
@@ -434,6 +436,53 @@ TEST(ConvertData, ImageOptionsAreReadAndUnusedOnesRefused) {
   request = to_ingest_request(spec, std::span(paths).first(1));
   ASSERT_TRUE(request.ok()) << request.error().message;
   EXPECT_EQ(request->format, "cifar");
+}
+
+// Catches: a format that the wire describes otherwise than the ingest reads it, or that no spec
+// file can name.
+TEST(ConvertData, TheWireDescribesTheFormatsOfTheIngest) {
+  const auto roles = [](const auto& list) {
+    std::vector<std::string> names;
+    for (const int role : list)
+      names.push_back(to_role(static_cast<v1::DatasetSource::Role>(role)));
+    return names;
+  };
+  const auto* formats = v1::DatasetSpec::descriptor()->FindOneofByName("format");
+  EXPECT_EQ(formats->field_count(), std::ssize(source_formats()));
+  for (int i = 0; i < formats->field_count(); ++i) {
+    const std::string& name = formats->field(i)->name();
+    const auto found = find_format(name);
+    ASSERT_TRUE(found.ok()) << found.error().message;
+    const auto& sources = formats->field(i)->options().GetExtension(v1::dataset_format).sources();
+    ASSERT_EQ(sources.size(), std::ssize((*found)->sources)) << name;
+    for (int s = 0; s < sources.size(); ++s) {
+      const SourceSet& set = (*found)->sources[static_cast<size_t>(s)];
+      EXPECT_EQ(roles(sources[s].train()), set.train) << name;
+      EXPECT_EQ(roles(sources[s].test()), set.test) << name;
+      if (!sources[s].named().empty()) {
+        for (const auto& list : {set.train, set.test}) {
+          for (const std::string& role : list) {
+            EXPECT_NE(v1::DatasetFile::descriptor()->FindFieldByName(role), nullptr) << role;
+          }
+        }
+        continue;
+      }
+      const auto* in_file = v1::DatasetFile::descriptor()->FindFieldByName(name);
+      ASSERT_NE(in_file, nullptr) << name;
+      EXPECT_EQ(in_file->message_type(), formats->field(i)->message_type()) << name;
+    }
+    // Its options are read: without sources to name, all else is accepted.
+    v1::DatasetSpec spec;
+    spec.GetReflection()->MutableMessage(&spec, formats->field(i));
+    for (const int role : sources[0].train()) {
+      spec.add_sources()->set_role(static_cast<v1::DatasetSource::Role>(role));
+    }
+    const std::vector<std::filesystem::path> paths(static_cast<size_t>(spec.sources_size()), "/a");
+    const auto request = to_ingest_request(spec, paths);
+    EXPECT_TRUE(request.ok() ||
+                request.error().message.find(".target: is missing") != std::string::npos)
+        << request.error().message;
+  }
 }
 
 TEST(ConvertData, ArraysAreOneFileOrAFileForEach) {

@@ -6,13 +6,14 @@ The command line reads specs by the same rules (client/lib/spec_message.cc): eve
 from __future__ import annotations
 
 import difflib
+import itertools
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -297,6 +298,67 @@ class _Reader:
         return None
 
 
+def _option(field: _Descriptor, extension: Any) -> Any:
+    return field.GetOptions().Extensions[extension]
+
+
+# The formats of datasets, in the order of the wire's message: what they read, and how specs write it, are options of its
+# fields there.
+_FORMATS: Mapping[str, v1.DatasetFormat] = {
+    field.name: _option(field, v1.dataset_format)
+    for field in v1.DatasetSpec.DESCRIPTOR.oneofs_by_name["format"].fields}
+_FIRST = next(iter(_FORMATS))  # what a path without a format means
+
+
+def _file_field(role: str) -> str:
+    """The field of a spec that holds a role's file."""
+    return {"DATA": "path", "TEST": "test_path"}.get(role, role.lower())
+
+
+def _fields_of(roles: Iterable[int]) -> list[str]:
+    return [_file_field(v1.DatasetSource.Role.Name(role)) for role in roles]
+
+
+def _text_at(file: Message, field: str) -> str:
+    return str(getattr(file, field, ""))
+
+
+def _names_files(file: v1.DatasetFile, sources: v1.DatasetFormat.Sources) -> bool:
+    """Whether any file of such sources, named one by one, is given."""
+    return bool(sources.named) and any(_text_at(file, field) for field in _fields_of([*sources.train, *sources.test]))
+
+
+def _at_path(format: v1.DatasetFormat) -> v1.DatasetFormat.Sources | None:
+    return next((sources for sources in format.sources if not sources.named), None)
+
+
+def _is_given(file: v1.DatasetFile, name: str) -> bool:
+    return name in file.DESCRIPTOR.fields_by_name and file.HasField(name)
+
+
+def _format_of(file: v1.DatasetFile) -> str:
+    """The format that the file names, by itself or by its files; the first one where it names none."""
+    given = [name for name in _FORMATS if _is_given(file, name)]
+    by_files = [name for name, format in _FORMATS.items() if any(_names_files(file, s) for s in format.sources)]
+    return (given + by_files + [_FIRST])[0]
+
+
+def _required_fields(name: str) -> list[tuple[str, str]]:
+    """Fields that a format's options have to give, and what each is."""
+    format: _Descriptor = v1.DatasetSpec.DESCRIPTOR.fields_by_name[name]
+    return [(f.name, _option(f, v1.required)) for f in format.message_type.fields if _option(f, v1.required)]
+
+
+def _other_formats() -> str:
+    """"jsonl: {target: ...} for JSON lines, text: {} for one text": the formats beside the first one."""
+    hints = []
+    others = [(name, f) for name, f in _FORMATS.items() if _at_path(f) is not None and name != _FIRST]
+    for reads, group in itertools.groupby(others, lambda other: other[1].reads):
+        names = [f"{name}: {{{', '.join(field + ': ...' for field, _ in _required_fields(name))}}}" for name, _ in group]
+        hints.append(" or ".join(names) + (f" for {reads}" if reads else ""))
+    return ", ".join(hints)
+
+
 @dataclass(frozen=True)
 class DatasetDocument:
     """The dataset of a spec, by path or by name. Paths are relative to `folder`."""
@@ -306,18 +368,14 @@ class DatasetDocument:
 
     def sources(self) -> Iterator[tuple[v1.DatasetSource.Role, Path]]:
         """Roles and files, in the order in which they travel."""
-        role = v1.DatasetSource.Role
-        for which, path in ((role.DATA, self.file.path), (role.TEST, self.file.test_path),
-                            (role.TRAIN_IMAGES, self.file.train_images), (role.TRAIN_LABELS, self.file.train_labels),
-                            (role.TEST_IMAGES, self.file.test_images), (role.TEST_LABELS, self.file.test_labels),
-                            (role.INPUTS, self.file.inputs), (role.TARGETS, self.file.targets),
-                            (role.TEST_INPUTS, self.file.test_inputs), (role.TEST_TARGETS, self.file.test_targets)):
+        for name, number in v1.DatasetSource.Role.items():
+            path = _text_at(self.file, _file_field(name))
             if path:
-                yield which, self.folder / path
+                yield cast(v1.DatasetSource.Role, number), self.folder / path
 
     def contents(self) -> list[tuple[v1.DatasetSource.Role, Content | ServerPath]]:
         """What to upload: files, and folders where the format may be one; and what the server has."""
-        folders = any(self.file.HasField(name) for name in ("images", "cifar", "text", "text_files"))
+        folders = _FORMATS[_format_of(self.file)].folder
         here: list[tuple[v1.DatasetSource.Role, Content | ServerPath]] = [
             (role, Content(path.name, TarFolder(path) if folders and path.is_dir() else path))
             for role, path in self.sources()]
@@ -328,24 +386,15 @@ class DatasetDocument:
     def format(self) -> v1.DatasetSpec:
         """The wire's description, without sources. The fields of a .tsv are separated by tabs unless the file says
         otherwise."""
-        if self.file.HasField("text"):
-            return v1.DatasetSpec(text=self.file.text)
-        if self.file.HasField("images"):
-            return v1.DatasetSpec(images=self.file.images)
-        if self.file.HasField("cifar"):
-            return v1.DatasetSpec(cifar=self.file.cifar)
-        if self.file.HasField("arrays") or self.file.inputs:
-            return v1.DatasetSpec(arrays=self.file.arrays)
-        if self.file.HasField("jsonl"):
-            return v1.DatasetSpec(jsonl=self.file.jsonl)
-        if self.file.HasField("text_files"):
-            return v1.DatasetSpec(text_files=self.file.text_files)
-        if self.file.path or self.file.server_path:
-            spec = v1.DatasetSpec(csv=self.file.csv)
-            if not spec.csv.delimiter and (self.file.path or self.file.server_path).lower().endswith((".tsv", ".tsv.gz")):
-                spec.csv.delimiter = "\t"
-            return spec
-        return v1.DatasetSpec(idx=v1.IdxFormat())
+        name = _format_of(self.file)
+        spec = v1.DatasetSpec()
+        getattr(spec, name).SetInParent()
+        if _is_given(self.file, name):
+            getattr(spec, name).CopyFrom(getattr(self.file, name))
+        if name == "csv" and not spec.csv.delimiter and \
+                (self.file.path or self.file.server_path).lower().endswith((".tsv", ".tsv.gz")):
+            spec.csv.delimiter = "\t"
+        return spec
 
 
 @dataclass(frozen=True)
@@ -449,19 +498,18 @@ def _check_dataset(file: v1.DatasetFile, prefix: str, document: Document, reader
         field = ".".join(part for part in (prefix, name) if part)
         reader.add(document.locate(field), reason, field, description)
 
-    npy = bool(file.inputs or file.targets or file.test_inputs or file.test_targets)
-    formats = [name for name in ("csv", "text", "images", "cifar", "jsonl", "text_files", "arrays")
-               if file.HasField(name)]
-    if npy and "arrays" in formats:
-        formats.remove("arrays")
+    named = [sources for format in _FORMATS.values() for sources in format.sources if _names_files(file, sources)]
+    formats = [name for name, format in _FORMATS.items() if _is_given(file, name) and _at_path(format) is not None
+               and not any(_names_files(file, sources) for sources in format.sources)]
     on_server = bool(file.server_path or file.server_test_path)
     at_path = bool(file.path or file.test_path or formats or on_server)
-    named = bool(file.path or file.server_path)
-    images = bool(file.train_images or file.train_labels or file.test_images or file.test_labels)
-    if at_path + images + npy > 1:
-        add("FIELD_CONFLICT", "", "has fields of several kinds: path and its formats (csv, jsonl, text, text_files, "
-            "images, cifar, arrays), IDX files (train_images) or NPY files (inputs); expected one kind")
-    elif (at_path or images or npy) and "@" in file.name:
+    path_formats = [name for name, format in _FORMATS.items() if _at_path(format) is not None]
+    all_named = [sources for format in _FORMATS.values() for sources in format.sources if sources.named]
+    if at_path + len(named) > 1:
+        kinds = [f"path and its formats ({', '.join(path_formats)})",
+                 *(f"{sources.named} ({_fields_of(sources.train)[0]})" for sources in all_named)]
+        add("FIELD_CONFLICT", "", f"has fields of several kinds: {_joined(kinds)}; expected one kind")
+    elif (at_path or named) and "@" in file.name:
         add("NAME_MALFORMED", "name", f"{file.name[:64]!r}: new content gets its version from the server, expected a name "
             "without @")
     elif len(formats) > 1:
@@ -469,50 +517,33 @@ def _check_dataset(file: v1.DatasetFile, prefix: str, document: Document, reader
     elif on_server and (file.path or file.test_path):
         add("FIELD_CONFLICT", "server_path" if file.server_path else "server_test_path",
             "there are files of this machine too (path, test_path), expected one kind")
-    elif file.HasField("text"):
-        if not named:
-            add("FIELD_REQUIRED", "path", "required with text: the file that holds it")
-    elif file.HasField("jsonl"):
-        if not named:
-            add("FIELD_REQUIRED", "path", "required with jsonl: the file that holds the rows")
-        if not file.jsonl.target:
-            add("FIELD_REQUIRED", "jsonl.target", "the member to learn")
-    elif file.HasField("images") or file.HasField("cifar") or file.HasField("text_files"):
-        if not named:
-            add("FIELD_REQUIRED", "path", f"required with {formats[0]}: the folder or archive that holds them")
-        if file.HasField("cifar") and (file.test_path or file.server_test_path):
-            add("FIELD_UNUSED", "test_path", "has no effect with cifar: its test set is beside the rest")
-    elif npy:
-        for name in ("inputs", "targets"):
-            if not getattr(file, name):
-                add("FIELD_REQUIRED", name, "required for NPY files")
-        if bool(file.test_inputs) != bool(file.test_targets):
-            add("FIELD_REQUIRED", "test_targets" if file.test_inputs else "test_inputs",
-                "required: a test set is inputs and targets")
-    elif file.HasField("arrays"):
-        if not named:
-            add("FIELD_REQUIRED", "path", "required with arrays: a NPZ or safetensors file; or name NPY files by "
-                "inputs and targets")
+    elif named:
+        for field in _fields_of(named[0].train):
+            if not _text_at(file, field):
+                add("FIELD_REQUIRED", field, f"required for {named[0].named}")
+        test = _fields_of(named[0].test)
+        missing = [field for field in test if not _text_at(file, field)]
+        if missing and len(missing) < len(test):
+            parts = " and ".join(field.partition("_")[2] for field in test)
+            add("FIELD_REQUIRED", missing[0], f"required: a test set is {parts}")
     elif at_path:
-        if not named:
-            add("FIELD_REQUIRED", "path", "required with csv: the file that holds the rows")
-        if not file.csv.target:
-            add("FIELD_REQUIRED", "csv.target", "required with path: the column to learn (or jsonl: {target: ...} for JSON "
-                "lines, text: {} for one text, text_files: {} or images: {} for a folder or archive, cifar: {}, "
-                "arrays: {} for NPZ and safetensors)")
+        name = _format_of(file)
+        sources = _at_path(_FORMATS[name])
+        if not (file.path or file.server_path):
+            add("FIELD_REQUIRED", "path", f"required with {name}: {_FORMATS[name].path}")
+        if sources is not None and not sources.test and (file.test_path or file.server_test_path):
+            add("FIELD_UNUSED", "test_path", f"has no effect with {name}: its test set is beside the rest")
+        for field, what in _required_fields(name):
+            if not _text_at(getattr(file, name), field):
+                add("FIELD_REQUIRED", f"{name}.{field}",
+                    f"required with path: {what} (or {_other_formats()})" if name == _FIRST else what)
         if len(file.csv.delimiter.encode()) > 1:
             add("FIELD_OUT_OF_RANGE", "csv.delimiter", f"{file.csv.delimiter!r}, expected one character such as \",\" "
                 "or \";\"")
-    elif images:
-        for name in ("train_images", "train_labels"):
-            if not getattr(file, name):
-                add("FIELD_REQUIRED", name, "required for IDX data")
-        if bool(file.test_images) != bool(file.test_labels):
-            add("FIELD_REQUIRED", "test_labels" if file.test_images else "test_images",
-                "required: a test set is images and labels")
     elif not file.name:
-        add("FIELD_REQUIRED", "", "says nothing, expected a name, or path with csv, jsonl, text, text_files, images, "
-            "cifar or arrays, or train_images and train_labels, or inputs and targets")
+        kinds = ["a name", f"or path with {_joined(path_formats)}",
+                 *("or " + " and ".join(_fields_of(sources.train)) for sources in all_named)]
+        add("FIELD_REQUIRED", "", f"says nothing, expected {', '.join(kinds)}")
 
 
 def read_job(spec: Spec, folder: str | os.PathLike[str] | None = None) -> JobDocument:

@@ -1,0 +1,174 @@
+// What belongs together in a DatasetFile, by what the formats say of themselves
+// (client/lib/dataset_format.h). The messages are put together from there.
+#include <algorithm>
+#include <functional>
+
+#include "client/lib/dataset_format.h"
+#include "client/lib/dataset_upload.h"
+#include "client/lib/spec_file.h"
+#include "src/base/text.h"
+
+namespace trainyard::client {
+namespace {
+
+constexpr const char* kRequired = "FIELD_REQUIRED";
+
+using Sources = v1::DatasetFormat::Sources;
+
+/// "a, b or c"
+std::string joined(const std::vector<std::string>& parts, const std::string& last) {
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == parts.size() ? last : ", ") + parts[i];
+  }
+  return text;
+}
+
+/// Names of all formats at `path`.
+std::vector<std::string> path_format_names() {
+  std::vector<std::string> names;
+  for (const DatasetFormat& format : dataset_formats()) {
+    if (format.at_path() != nullptr) names.push_back(format.name());
+  }
+  return names;
+}
+template <typename Visit>
+void visit_named_sources(Visit visit) {
+  for (const DatasetFormat& format : dataset_formats()) {
+    for (const Sources& sources : format.about.sources()) {
+      if (!sources.named().empty()) visit(sources);
+    }
+  }
+}
+std::vector<std::string> fields_of(const google::protobuf::RepeatedField<int>& roles) {
+  std::vector<std::string> fields;
+  for (const int role : roles) {
+    fields.push_back(file_field(static_cast<v1::DatasetSource::Role>(role)));
+  }
+  return fields;
+}
+
+/// Fields that a format's options have to give, and what each is.
+std::vector<std::pair<std::string, std::string>> required_fields(const DatasetFormat& format) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  const auto* options = format.field->message_type();
+  for (int i = 0; i < options->field_count(); ++i) {
+    const std::string what = options->field(i)->options().GetExtension(v1::required);
+    if (!what.empty()) fields.emplace_back(options->field(i)->name(), what);
+  }
+  return fields;
+}
+
+/// "jsonl: {target: ...} for JSON lines, text: {} for one text": the formats beside the first one.
+std::string other_formats() {
+  std::vector<std::string> hints;
+  std::string reads;
+  for (const DatasetFormat& format : dataset_formats()) {
+    if (format.at_path() == nullptr || &format == &dataset_formats().front()) continue;
+    std::vector<std::string> fields;
+    for (const auto& [name, what] : required_fields(format)) fields.push_back(name + ": ...");
+    const std::string hint = format.name() + ": {" + joined(fields, ", ") + "}";
+    if (!reads.empty() && format.about.reads() == reads) {
+      hints.back() += " or " + hint;
+    } else {
+      if (!reads.empty()) hints.back() += " for " + reads;
+      hints.push_back(hint);
+    }
+    reads = format.about.reads();
+  }
+  if (!reads.empty()) hints.back() += " for " + reads;
+  return joined(hints, ", ");
+}
+
+std::string several_kinds() {
+  std::vector<std::string> kinds = {"path and its formats (" + joined(path_format_names(), ", ") +
+                                    ")"};
+  visit_named_sources([&](const Sources& sources) {
+    kinds.push_back(sources.named() + " (" + fields_of(sources.train()).front() + ")");
+  });
+  return "has fields of several kinds: " + joined(kinds, " or ") + "; expected one kind";
+}
+
+std::string says_nothing() {
+  std::vector<std::string> kinds = {"a name",
+                                    "or path with " + joined(path_format_names(), " or ")};
+  visit_named_sources([&](const Sources& sources) {
+    kinds.push_back("or " + joined(fields_of(sources.train()), " and "));
+  });
+  return "says nothing, expected " + joined(kinds, ", ");
+}
+
+/// Adds a problem: its reason, the field, and what is wrong with it.
+using Add = std::function<void(const char* reason, const std::string& field, std::string what)>;
+
+void check_named(const v1::DatasetFile& file, const Sources& sources, const Add& add) {
+  for (const std::string& field : fields_of(sources.train())) {
+    if (text_at(file, field).empty()) add(kRequired, field, "required for " + sources.named());
+  }
+  const std::vector<std::string> test = fields_of(sources.test());
+  const auto is_missing = [&](const std::string& field) { return text_at(file, field).empty(); };
+  const auto missing = std::ranges::find_if(test, is_missing);
+  if (missing == test.end() || std::ranges::all_of(test, is_missing)) return;
+  std::vector<std::string> parts;
+  for (const std::string& field : test) parts.push_back(field.substr(field.find('_') + 1));
+  add(kRequired, *missing, "required: a test set is " + joined(parts, " and "));
+}
+
+void check_at_path(const v1::DatasetFile& file, const Add& add) {
+  const DatasetFormat& format = format_of(file);
+  if (file.path().empty() && file.server_path().empty()) {
+    add(kRequired, "path", "required with " + format.name() + ": " + format.about.path());
+  }
+  if (format.at_path()->test().empty() &&
+      !(file.test_path().empty() && file.server_test_path().empty())) {
+    add("FIELD_UNUSED", "test_path",
+        "has no effect with " + format.name() + ": its test set is beside the rest");
+  }
+  const v1::DatasetSpec spec = dataset_spec(file);
+  const google::protobuf::Message& options = spec.GetReflection()->GetMessage(spec, format.field);
+  for (const auto& [name, what] : required_fields(format)) {
+    const auto* field = options.GetDescriptor()->FindFieldByName(name);
+    if (options.GetReflection()->HasField(options, field)) continue;
+    const bool first = &format == &dataset_formats().front();
+    add(kRequired, format.name() + "." + name,
+        first ? "required with path: " + what + " (or " + other_formats() + ")" : what);
+  }
+  if (file.csv().delimiter().size() > 1) {
+    add("FIELD_OUT_OF_RANGE", "csv.delimiter",
+        quoted_value(file.csv().delimiter()) + ", expected one character such as \",\" or \";\"");
+  }
+}
+
+}  // namespace
+
+void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
+                        const SpecDocument* document, std::vector<SpecProblem>& problems) {
+  const Add add = [&](const char* reason, const std::string& name, std::string description) {
+    const std::string field = prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
+    problems.push_back({document ? document->locate(field) : SpecPosition{}, reason, field,
+                        std::move(description)});
+  };
+  const std::vector<const DatasetFormat*> formats = path_formats(file);
+  const std::vector<const Sources*> named = named_sources(file);
+  const bool on_server = !file.server_path().empty() || !file.server_test_path().empty();
+  if (has_path(file) + named.size() > 1) return add("FIELD_CONFLICT", "", several_kinds());
+  if (brings_data(file) && file.name().find('@') != std::string::npos) {
+    return add("NAME_MALFORMED", "name",
+               quoted_value(file.name()) +
+                   ": new content gets its version from the server, expected a name without @");
+  }
+  if (formats.size() > 1) {
+    return add(
+        "FIELD_CONFLICT", "",
+        "has " + formats[0]->name() + " and " + formats[1]->name() + ", expected one of them");
+  }
+  if (on_server && (!file.path().empty() || !file.test_path().empty())) {
+    return add("FIELD_CONFLICT", file.server_path().empty() ? "server_test_path" : "server_path",
+               "there are files of this machine too (path, test_path), expected one kind");
+  }
+  if (!named.empty()) return check_named(file, *named.front(), add);
+  if (has_path(file)) return check_at_path(file, add);
+  if (file.name().empty()) add(kRequired, "", says_nothing());
+}
+
+}  // namespace trainyard::client
