@@ -44,6 +44,10 @@ Result<TypedDataset> read_table(const IngestRequest& request, const SourcePaths&
   return read_csv_dataset(options, path_of(paths, "data"), path_of(paths, "test"));
 }
 
+Result<TypedDataset> read_libsvm(const IngestRequest&, const SourcePaths& paths) {
+  return read_libsvm_dataset(path_of(paths, "data"), path_of(paths, "test"));
+}
+
 Result<TypedDataset> read_idx(const IngestRequest&, const SourcePaths& paths) {
   return read_idx_dataset({path_of(paths, "train_images"), path_of(paths, "train_labels"),
                            path_of(paths, "test_images"), path_of(paths, "test_labels")});
@@ -102,6 +106,7 @@ const std::vector<SourceFormat>& source_formats() {
   static const std::vector<SourceFormat> formats = {
       {"csv", {kDataAndTest}, read_table, write_table},
       {"jsonl", {kDataAndTest}, read_table, write_table},
+      {"libsvm", {kDataAndTest}, read_libsvm},
       {"idx", {{{"train_images", "train_labels"}, {"test_images", "test_labels"}}}, read_idx},
       {"text", {kDataAndTest}, read_text, write<&Request::text>},
       {"text_files", {kDataAndTest}, read_text_files, write<&Request::text_files>},

@@ -34,6 +34,10 @@ struct TypedDataset {
 Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::filesystem::path& train,
                                       const std::filesystem::path& test);
 
+/// `train` and `test` (empty path: no test set) are rows in the sparse format of LIBSVM.
+Result<TypedDataset> read_libsvm_dataset(const std::filesystem::path& train,
+                                         const std::filesystem::path& test);
+
 struct IdxPaths {
   std::filesystem::path train_images, train_labels;
   std::filesystem::path test_images, test_labels;  // both or none

@@ -41,6 +41,16 @@ def csv():
     write("csv", "packed", b"\0" + gzip.compress(b"a,b\n1,2\n" * 40, mtime=0))
 
 
+def libsvm():
+    write("libsvm", "classes", "+1 1:0.5 3:-2 # a comment\n\n-1 2:1e1\r\n+1\n")
+    write("libsvm", "numbers", "1.5 1:1\n-2\t1:2\n")
+    write("libsvm", "descending", "1 2:1 1:1\n")
+    write("libsvm", "no_colon", "1 2\n2 :1\n")
+    write("libsvm", "not_a_number", "1 1:nan\nx 1:1\n")
+    write("libsvm", "far", "1 99999999999999999999:1\n")
+    write("libsvm", "packed", gzip.compress(b"1 1:1\n2 2:1\n" * 40, mtime=0))
+
+
 def idx():
     write("idx", "images", bytes([0, 0, 8, 3]) + struct.pack(">3I", 2, 3, 4) + bytes(range(24)))
     write("idx", "colour", bytes([0, 0, 8, 4]) + struct.pack(">4I", 1, 3, 2, 2) + bytes(range(12)))
@@ -239,5 +249,5 @@ def spec():
     write("spec", "open_quote", 'a: "b\n')
 
 
-for make in (csv, idx, safetensors, npy, arrays, jsonl, subword, archive, image, schema, onnx, spec):
+for make in (csv, libsvm, idx, safetensors, npy, arrays, jsonl, subword, archive, image, schema, onnx, spec):
     make()
