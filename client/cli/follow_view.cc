@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "client/cli/job_view.h"
+#include "client/cli/options.h"
 #include "client/lib/follow.h"
 #include "client/lib/names.h"
 

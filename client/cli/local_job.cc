@@ -6,6 +6,7 @@
 #include <system_error>
 #include <vector>
 
+#include "client/cli/options.h"
 #include "client/lib/dataset_upload.h"
 #include "proto/convert/data.h"
 #include "src/base/cores.h"

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "client/cli/options.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/onnx/export_model.h"

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <thread>
 
+#include "client/cli/options.h"
 #include "client/lib/names.h"
 #include "src/base/handle.h"
 #include "src/base/text.h"

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "server/config/log.h"
+#include "server/service/names.h"
 #include "src/base/crc32c.h"
 #include "src/base/text.h"
 
