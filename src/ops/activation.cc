@@ -3,15 +3,6 @@
 #include "src/ops/shape_helpers.h"
 
 namespace trainyard {
-namespace {
-
-Cost elementwise_cost(const Op& op, const Graph& graph, const Node& node, int64_t flops) {
-  Cost cost = op.Op::cost(graph, node);
-  cost.flops = flops * graph.tensor(node.outputs.front()).type.shape.elements();
-  return cost;
-}
-
-}  // namespace
 
 Result<std::vector<TensorType>> ActivationOp::infer(const InferContext& c) const {
   OpChecks check(c, {"x"}, 1);
@@ -21,7 +12,7 @@ Result<std::vector<TensorType>> ActivationOp::infer(const InferContext& c) const
 }
 
 Cost ActivationOp::cost(const Graph& graph, const Node& node) const {
-  return elementwise_cost(*this, graph, node, flops_per_element());
+  return cost_per_element(*this, graph, node, flops_per_element());
 }
 
 Result<std::vector<TensorType>> ActivationGradOp::infer(const InferContext& c) const {
@@ -32,7 +23,7 @@ Result<std::vector<TensorType>> ActivationGradOp::infer(const InferContext& c) c
 }
 
 Cost ActivationGradOp::cost(const Graph& graph, const Node& node) const {
-  return elementwise_cost(*this, graph, node, flops_per_element());
+  return cost_per_element(*this, graph, node, flops_per_element());
 }
 
 void differentiate_activation(GradientContext& c, const Op& grad_op, TensorId saved) {

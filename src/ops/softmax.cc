@@ -12,12 +12,6 @@ void check_axis(OpChecks& check, const InferContext& c) {
   check.int_in("axis", -1, -rank, rank - 1);
 }
 
-Cost cost_of_rows(const Op& op, const Graph& graph, const Node& node, int64_t flops) {
-  Cost cost = op.Op::cost(graph, node);
-  cost.flops = flops * graph.tensor(node.outputs[0]).type.shape.elements();
-  return cost;
-}
-
 class SoftmaxGrad final : public Op {
  public:
   explicit SoftmaxGrad(std::string_view type) : type_(type) {}
@@ -30,7 +24,7 @@ class SoftmaxGrad final : public Op {
     return std::vector{c.input(1)};
   }
   Cost cost(const Graph& graph, const Node& node) const override {
-    return cost_of_rows(*this, graph, node, 4);
+    return cost_per_element(*this, graph, node, 4);
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 1}}; }
 
@@ -53,7 +47,7 @@ class Softmax final : public Op {
         0, c.add("grad", *grad_, c.node().attributes, {c.output(0), c.grad_output(0)}, {true})[0]);
   }
   Cost cost(const Graph& graph, const Node& node) const override {
-    return cost_of_rows(*this, graph, node, 15);
+    return cost_per_element(*this, graph, node, 15);
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
 

@@ -18,6 +18,11 @@ struct HeldSource {
   std::vector<float> mean;  // Augmenter::mean()
 };
 
+/// Brings the table and the fills to their places in `memory`, which is laid out as planned, and
+/// says where all of it lies.
+kernels::HeldRows bring_conversion(Backend& backend, std::byte* memory, const HeldPlan& plan,
+                                   const RowTransform& transform, const std::vector<float>& mean);
+
 class HeldDataset {
  public:
   /// Allocates plan.bytes and brings the rows there. Throws std::bad_alloc.
@@ -31,9 +36,6 @@ class HeldDataset {
   }
 
  private:
-  std::byte* at(int64_t offset) const { return memory_.get() + offset; }
-  void bring(int64_t offset, std::span<const std::byte> bytes);
-
   Backend& backend_;
   DeviceBuffer memory_;
   kernels::HeldRows layout_;

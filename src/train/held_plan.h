@@ -22,6 +22,9 @@ struct HeldPlan {
   int64_t bytes = 0;
 };
 
+/// The memory of rows of this form.
+HeldPlan plan_rows(const HeldForm& form, int64_t alignment);
+
 /// For a device that holds rows (Backend::holds_rows); the arena's plan does not depend on it.
 /// Nothing where the rows take more than kHeldBytesMax or the recipe changes images in ways that
 /// are left to the host. `alignment` is what the device asks of its memory.

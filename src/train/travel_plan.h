@@ -6,18 +6,15 @@
 #include <cstdint>
 #include <optional>
 
-#include "src/data/held_rows.h"
+#include "src/train/held_plan.h"
 
 namespace trainyard {
 
 struct Recipe;
 
-/// One allocation beside the job's arena: [rows | table | fills | samples] of one run of the
-/// training program, each aligned as the device asks.
-struct TravelPlan {
-  HeldForm form;  // rows: of one run
-  int64_t table_at = 0, fills_at = 0, samples_at = 0;
-  int64_t bytes = 0;
+/// The rows of one run of the training program, and behind them its samples.
+struct TravelPlan : HeldPlan {
+  int64_t samples_at = 0;
 };
 
 /// For a device that gathers rows (Backend::holds_rows) and does not hold these. Nothing where they

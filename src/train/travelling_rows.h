@@ -5,12 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
-#include "src/runtime/backend.h"
+#include "src/train/held_dataset.h"
 #include "src/train/travel_plan.h"
 
 namespace trainyard {
@@ -33,15 +31,9 @@ class TravellingRows {
               void* input, void* target);
 
  private:
-  struct Release {
-    Backend& backend;
-    void operator()(std::byte* memory) const noexcept { backend.release(memory); }
-  };
-  std::byte* at(int64_t offset) const { return memory_.get() + offset; }
-
   Backend& backend_;
   TravelPlan plan_;
-  std::unique_ptr<std::byte, Release> memory_;
+  DeviceBuffer memory_;
   kernels::HeldRows layout_;
 };
 
