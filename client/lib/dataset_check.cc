@@ -6,6 +6,7 @@
 #include "client/lib/dataset_format.h"
 #include "client/lib/dataset_upload.h"
 #include "client/lib/spec_file.h"
+#include "src/base/join.h"
 #include "src/base/text.h"
 
 namespace trainyard::client {
@@ -14,15 +15,6 @@ namespace {
 constexpr const char* kRequired = "FIELD_REQUIRED";
 
 using Sources = v1::DatasetFormat::Sources;
-
-/// "a, b or c"
-std::string joined(const std::vector<std::string>& parts, const std::string& last) {
-  std::string text;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    text += (i == 0 ? "" : i + 1 == parts.size() ? last : ", ") + parts[i];
-  }
-  return text;
-}
 
 /// Names of all formats at `path`.
 std::vector<std::string> path_format_names() {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 
+#include "src/base/join.h"
 #include "src/base/text.h"
 #include "trainyard/v1/spec_file.pb.h"
 
@@ -49,15 +50,6 @@ std::string lower(std::string_view text) {
   std::string out(text);
   std::transform(out.begin(), out.end(), out.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (i > 0) out += i + 1 == names.size() ? " or " : ", ";
-    out += names[i];
-  }
   return out;
 }
 

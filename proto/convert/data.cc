@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "src/base/join.h"
 #include "src/base/violations.h"
 
 namespace trainyard {
@@ -35,15 +36,6 @@ v1::DatasetSource::Role to_role_number(int role) {
 
 bool holds(const Roles& roles, v1::DatasetSource::Role role) {
   return std::ranges::find(roles, role) != roles.end();
-}
-
-/// "a, b or c"
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (size_t i = 0; i < names.size(); ++i) {
-    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
-  }
-  return text;
 }
 
 /// The field of the format that a spec has, or null.

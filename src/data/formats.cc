@@ -1,7 +1,9 @@
 #include "src/data/formats.h"
 
 #include <algorithm>
+#include <ranges>
 
+#include "src/base/join.h"
 #include "src/base/text.h"
 #include "src/data/problems.h"
 #include "src/models/spec_json.h"
@@ -124,12 +126,8 @@ Result<const SourceFormat*> find_format(std::string_view name) {
   const std::vector<SourceFormat>& formats = source_formats();
   const auto it = std::ranges::find(formats, name, &SourceFormat::name);
   if (it != formats.end()) return &*it;
-  std::string names;
-  for (const SourceFormat& format : formats) {
-    names += &format == &formats.front() ? "" : &format == &formats.back() ? " or " : ", ";
-    names += format.name;
-  }
-  return dataset_error("format", quoted_value(name) + ", expected " + names);
+  return dataset_error("format", quoted_value(name) + ", expected " +
+                                     joined(formats | std::views::transform(&SourceFormat::name)));
 }
 
 Result<SourcePaths> check_sources(const SourceFormat& format,
@@ -153,9 +151,7 @@ Result<SourcePaths> check_sources(const SourceFormat& format,
   const auto tests = std::ranges::count_if(
       set.test, [&](const std::string& role) { return paths.contains(role); });
   if (tests != 0 && tests != std::ssize(set.test)) {
-    std::string names;
-    for (const std::string& role : set.test) names += (names.empty() ? "" : " and ") + role;
-    return dataset_error("sources", names + " belong together, one is missing");
+    return dataset_error("sources", joined(set.test, " and ") + " belong together, one is missing");
   }
   return paths;
 }

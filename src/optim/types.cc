@@ -1,6 +1,7 @@
 // Which optimizer and which schedule looks at which field: what the others refuse.
 #include <algorithm>
 
+#include "src/base/join.h"
 #include "src/optim/optimizer.h"
 
 namespace trainyard {
@@ -50,16 +51,9 @@ const Users& schedule_fields() {
   return users;
 }
 
-// "a", "a or b", "a, b or c"
 std::string listed(const Users& users, std::string_view field) {
   const auto it = users.find(field);
-  if (it == users.end()) return "";
-  std::string text;
-  for (size_t i = 0; i < it->second.size(); ++i) {
-    if (i > 0) text += i + 1 == it->second.size() ? " or " : ", ";
-    text += it->second[i];
-  }
-  return text;
+  return it == users.end() ? "" : joined(it->second);
 }
 
 bool uses(const Users& users, std::string_view type, std::string_view field) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "src/base/join.h"
 #include "src/graph/op.h"
 #include "src/train/programs.h"
 
@@ -189,11 +190,7 @@ std::string describe(const FitAdvice& advice) {
     ways.push_back("recipe.batch_size: " + std::to_string(advice.batch_size));
   }
   if (ways.empty()) return "no batch_size fits; only a smaller model would";
-  std::string text;
-  for (size_t i = 0; i < ways.size(); ++i) {
-    text += (i == 0 ? "" : i + 1 == ways.size() ? " or " : ", ") + ways[i];
-  }
-  return text + " would fit";
+  return joined(ways) + " would fit";
 }
 
 }  // namespace trainyard

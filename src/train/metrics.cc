@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "src/base/join.h"
 #include "src/base/text.h"
 
 namespace trainyard {
@@ -56,12 +57,6 @@ bool has(const Names& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-std::string joined(const Names& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 void check_name(const std::string& name, const std::string& field, const ModelInterface& interface,
                 Violations& violations) {
   if (has(step_metrics(), name)) return;
@@ -77,11 +72,11 @@ void check_name(const std::string& name, const std::string& field, const ModelIn
     return;
   }
   const auto near = nearest_name(name, known);
-  violations.add("FIELD_UNKNOWN_VALUE", field,
-                 quoted_value(name) + " is not a metric of this target, expected one of " +
-                     joined(known) + (scores_classes(interface.target) ? ", top_K_accuracy" : "") +
-                     ", " + joined(step_metrics()) +
-                     (near ? "; did you mean '" + *near + "'?" : ""));
+  violations.add(
+      "FIELD_UNKNOWN_VALUE", field,
+      quoted_value(name) + " is not a metric of this target, expected one of " +
+          joined(known, ", ") + (scores_classes(interface.target) ? ", top_K_accuracy" : "") +
+          ", " + joined(step_metrics(), ", ") + (near ? "; did you mean '" + *near + "'?" : ""));
 }
 
 void check_mode(const std::string& mode, const std::string& field, Violations& violations) {
@@ -105,7 +100,7 @@ void check_watched(const std::string& metric, const std::string& field, const Re
   const auto near = nearest_name(metric, reported);
   violations.add("FIELD_UNKNOWN_VALUE", field,
                  quoted_value(metric) + " is not reported by this job, expected one of " +
-                     joined(reported) + (near ? "; did you mean '" + *near + "'?" : "") +
+                     joined(reported, ", ") + (near ? "; did you mean '" + *near + "'?" : "") +
                      " (recipe.metrics adds others)");
 }
 
