@@ -1,4 +1,4 @@
-# How hard a release build optimises what, and which headers of others are parsed once for many: half of a clean build was
+# How hard a release build optimizes what, and which headers of others are parsed once for many: half of a clean build was
 # reading the same headers again, a fifth was optimising code whose time nobody notices. One target compiles a set of
 # headers, others reuse it; GCC wants the same level for both, so a set and a level are one name:
 #   kernels   -O3  no set: kernels include little
@@ -10,8 +10,8 @@
 # A file still includes all that it uses: TRAINYARD_PRECOMPILED=OFF builds the same.
 option(TRAINYARD_PRECOMPILED "Parse common headers once (precompiled headers)" ON)
 
-# Several files of a library as one: the templates that they all use are then made and optimised once, which takes two fifths off a
-# clean build; after a change the file's neighbours are compiled again. Kernels stay apart, for the same machine code either way.
+# Several files of a library as one: the templates that they all use are then made and optimized once, which takes two fifths off a
+# clean build; after a change the file's neighbors are compiled again. Kernels stay apart, for the same machine code either way.
 option(TRAINYARD_UNITY "Compile the files of a library together, by eights" OFF)
 function(trainyard_unity target settings)
   set(tests "${PROJECT_SOURCE_DIR}/tests")
@@ -30,13 +30,17 @@ set(TRAINYARD_STANDARD_HEADERS
   <mutex> <new> <numeric> <optional> <set> <span> <sstream> <stdexcept> <stop_token> <string> <string_view> <thread>
   <tuple> <type_traits> <unordered_map> <unordered_set> <utility> <variant> <vector>)
 
-# The level of a target with these settings. CMake's own -O3 stands in front, so the last one counts.
+# The level of a target with these settings. The configuration's own level (-O3; a preset's -O0 or -O1) stands in front,
+# so the last one counts. Where the rest has -O0, kernels keep -O2: whole models are run there too.
 function(trainyard_level target settings)
   set(level_cold -O1)
   set(level_messages -O1)
   set(level_services -O1)
   set(level_tests -O0)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${level_${settings}}>)
+  if(settings STREQUAL "kernels")
+    target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Debug>,$<COMPILE_LANGUAGE:CXX>>:-O2>)
+  endif()
 endfunction()
 
 # trainyard_precompile(TARGET SETTINGS HEADERS...): the target has these settings and compiles their headers.
@@ -46,7 +50,8 @@ function(trainyard_precompile target settings)
     list(TRANSFORM ARGN REPLACE "^(.+)$" "$<$<COMPILE_LANGUAGE:CXX>:\\1>")
     target_precompile_headers(${target} PRIVATE ${ARGN})
     # ccache needs to see what a precompiled header was made of.
-    target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-fpch-preprocess>)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>
+      "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
   endif()
 endfunction()
 

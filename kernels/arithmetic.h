@@ -12,33 +12,43 @@
 #include <cstdint>
 
 #include "kernels/box.h"
-#include "kernels/cuda/view.h"
+#include "kernels/contract.h"
 #include "kernels/math/arithmetic.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
+template <typename X, typename Y>
+void check_arithmetic(const X& a, const X& b, const Y& y) {
+  Contract("arithmetic").given("a", a).given("b", b).given("y", y);
+}
+template <typename X>
+void check_arithmetic_grad(const X& a, const X& b, const X& dy) {
+  Contract("arithmetic_grad").given("a", a).given("b", b).given("dy", dy);
+}
+
 namespace reference {  // T is float or double
 template <typename F, typename T>
-void arithmetic(const Box<3>& box, const T* a, const T* b, T* y);
+void arithmetic(const Box<3>& box, const T* a, const T* b, T* y, Run<T> run = {});
 template <typename F, typename T>
-void arithmetic_grad(const Box<3>& box, const T* a, const T* b, const T* dy, T* da, T* db);
+void arithmetic_grad(const Box<3>& box, const T* a, const T* b, const T* dy, T* da, T* db,
+                     Run<T> run = {});
 }  // namespace reference
 
 /// The same bits for a team of any size.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
 template <typename F>
-void arithmetic(const Box<3>& box, const float* a, const float* b, float* y, Team& team);
+void arithmetic(const Box<3>& box, const float* a, const float* b, float* y, Run run);
 template <typename F>
 void arithmetic_grad(const Box<3>& box, const float* a, const float* b, const float* dy, float* da,
-                     float* db, Team& team);
+                     float* db, Run run);
 }  // namespace cpu
 
-namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
+namespace cuda {
 template <typename F>
-void arithmetic(const Box<3>& box, In a, In b, Out y, CUstream_st* stream);
+void arithmetic(const Box<3>& box, In a, In b, Out y, Run run);
 template <typename F>
-void arithmetic_grad(const Box<3>& box, In a, In b, In dy, Out da, Out db, CUstream_st* stream);
+void arithmetic_grad(const Box<3>& box, In a, In b, In dy, Out da, Out db, Run run);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -1,4 +1,4 @@
-// kernels/batch_norm.h: batch normalisation over N, H, W for each channel, M = N*H*W values.
+// kernels/batch_norm.h: batch normalization over N, H, W for each channel, M = N*H*W values.
 //
 //   mean[c]    = (1/M) sum x,   var[c] = (1/M) sum (x - mean)^2      (biased)
 //   inv_std[c] = 1 / sqrt(var + epsilon)
@@ -22,8 +22,9 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/view.h"
+#include "kernels/contract.h"
 #include "kernels/image.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
@@ -34,101 +35,168 @@ struct BatchNormDims {
   int64_t values_per_channel() const { return x.N * x.H * x.W; }
 };
 
-/// Shapes    x, y, dy, dx, residual, g [N, C, H, W], all with the same strides; everything else
-/// [C]. Writes    all of y, mean, inv_std, dx, dscale, db (assigned); running_* are read and
-/// updated.
-///           dx, dscale, db, g may be nullptr if not wanted, residual if there is none. Exactly one
-///           of `y` and `b` of batch_norm_relu_backward is given.
-/// Aliasing  y may be x in inference and replay; dx may be dy. In batch_norm_relu_backward one of
-/// dx
-///           and g may be dy, and one may be y.
+/// Images lie alike in all operands.
+template <typename T>
+struct BatchNormTrainingOperands {
+  InOf<T> x;                  // [N, C, H, W]
+  const NumberOf<T>* scale;   // [C]
+  const NumberOf<T>* b;       // [C]
+  NumberOf<T>* running_mean;  // [C], updated
+  NumberOf<T>* running_var;   // [C], updated
+  InOf<T> residual = {};      // [N, C, H, W], optional; with relu alone
+  bool relu = false;
+  OutOf<T> y;            // [N, C, H, W]
+  NumberOf<T>* mean;     // [C]
+  NumberOf<T>* inv_std;  // [C]
+};
+
+template <typename T>
+struct BatchNormInferenceOperands {
+  InOf<T> x;                        // [N, C, H, W]
+  const NumberOf<T>* scale;         // [C]
+  const NumberOf<T>* b;             // [C]
+  const NumberOf<T>* running_mean;  // [C]
+  const NumberOf<T>* running_var;   // [C]
+  InOf<T> residual = {};            // [N, C, H, W], optional; with relu alone
+  bool relu = false;
+  OutOf<T> y;  // [N, C, H, W]
+};
+
+/// Training's y once more, from the statistics that it saved; `relu` and `residual` as they were.
+template <typename T>
+struct BatchNormReplayOperands {
+  InOf<T> x;                   // [N, C, H, W]
+  const NumberOf<T>* scale;    // [C]
+  const NumberOf<T>* b;        // [C]
+  const NumberOf<T>* mean;     // [C]
+  const NumberOf<T>* inv_std;  // [C]
+  InOf<T> residual = {};       // [N, C, H, W], optional
+  bool relu = false;
+  OutOf<T> y;  // [N, C, H, W]
+};
+
+/// With relu exactly one of b and y is given, without it neither is.
+template <typename T>
+struct BatchNormGradOperands {
+  InOf<T> x, dy;               // [N, C, H, W]
+  const NumberOf<T>* scale;    // [C]
+  const NumberOf<T>* mean;     // [C]
+  const NumberOf<T>* inv_std;  // [C]
+  bool relu = false;
+  const NumberOf<T>* b = nullptr;  // [C]
+  InOf<T> y = {};                  // [N, C, H, W]
+  OutOf<T> dx = {};                // [N, C, H, W], optional
+  NumberOf<T>* dscale = nullptr;   // [C], optional
+  NumberOf<T>* db = nullptr;       // [C], optional
+  OutOf<T> g = {};                 // [N, C, H, W], optional; with relu alone
+};
+
+template <typename T>
+void check(const BatchNormDims& d, const BatchNormTrainingOperands<T>& o) {
+  Contract("batch_norm_training")
+      .size("values", d.x.elements())
+      .given("x", o.x)
+      .given("scale", o.scale)
+      .given("b", o.b)
+      .given("running_mean", o.running_mean)
+      .given("running_var", o.running_var)
+      .holds(o.relu || !o.residual, "residual", "is taken with relu alone")
+      .given("y", o.y)
+      .given("mean", o.mean)
+      .given("inv_std", o.inv_std);
+}
+template <typename T>
+void check(const BatchNormDims& d, const BatchNormInferenceOperands<T>& o) {
+  Contract("batch_norm_inference")
+      .size("values", d.x.elements())
+      .given("x", o.x)
+      .given("scale", o.scale)
+      .given("b", o.b)
+      .given("running_mean", o.running_mean)
+      .given("running_var", o.running_var)
+      .holds(o.relu || !o.residual, "residual", "is taken with relu alone")
+      .given("y", o.y);
+}
+template <typename T>
+void check(const BatchNormDims& d, const BatchNormReplayOperands<T>& o) {
+  Contract("batch_norm_replay")
+      .size("values", d.x.elements())
+      .given("x", o.x)
+      .given("scale", o.scale)
+      .given("b", o.b)
+      .given("mean", o.mean)
+      .given("inv_std", o.inv_std)
+      .given("y", o.y);
+}
+template <typename T>
+void check(const BatchNormDims& d, const BatchNormGradOperands<T>& o) {
+  const bool has_y = static_cast<bool>(o.y), has_g = static_cast<bool>(o.g);
+  Contract("batch_norm_backward")
+      .size("values", d.x.elements())
+      .given("x", o.x)
+      .given("dy", o.dy)
+      .given("scale", o.scale)
+      .given("mean", o.mean)
+      .given("inv_std", o.inv_std)
+      .holds(o.relu ? (o.b != nullptr) != has_y : o.b == nullptr && !has_y, "b",
+             "or y is given with relu, and one of them alone")
+      .holds(o.relu || !has_g, "g", "is made with relu alone");
+}
+
+/// Writes    all of each output that is there (assigned); running_* are read and updated.
+/// Aliasing  y may be x in inference and replay; dx may be dy. With relu one of dx and g may be dy,
+///           and one may be y.
 /// Numerics  two passes (mean, then squared deviations), so no cancellation for large means.
 /// Errors    none of its own: the op has checked M >= 2 for training.
 namespace reference {
 template <typename T>
-void batch_norm_training(const BatchNormDims& d, const ImageStrides& s, const T* x, const T* scale,
-                         const T* b, T* running_mean, T* running_var, T* y, T* mean, T* inv_std);
+void batch_norm_training(const BatchNormDims& d, const ImageStrides& s,
+                         const BatchNormTrainingOperands<T>& o, Run<T> run = {});
 template <typename T>
-void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s, const T* x, const T* scale,
-                          const T* b, const T* running_mean, const T* running_var, T* y);
+void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s,
+                          const BatchNormInferenceOperands<T>& o, Run<T> run = {});
 template <typename T>
-void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, const T* x, const T* dy,
-                         const T* scale, const T* mean, const T* inv_std, T* dx, T* dscale, T* db);
-/// Training's y once more, from the statistics that it saved; `relu` and `residual` as they were.
+void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s,
+                       const BatchNormReplayOperands<T>& o, Run<T> run = {});
+/// With relu the workspace holds as many values as x, if neither dx nor g is wanted.
 template <typename T>
-void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s, const T* x, const T* scale,
-                       const T* b, const T* mean, const T* inv_std, const T* residual, bool relu,
-                       T* y);
-/// y = max(0, y + residual): behind training or inference.
-template <typename T>
-void add_relu(int64_t count, const T* residual, T* y);
-/// `spare` holds as many values as x; it is used if neither dx nor g is wanted.
-template <typename T>
-void batch_norm_relu_backward(const BatchNormDims& d, const ImageStrides& s, const T* x,
-                              const T* dy, const T* scale, const T* mean, const T* inv_std,
-                              const T* b, const T* y, T* dx, T* dscale, T* db, T* g, T* spare);
+void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s,
+                         const BatchNormGradOperands<T>& o, Run<T> run = {});
 }  // namespace reference
 
 /// As above; sums go over fixed blocks of rows that are then added in double in their order, so the
-/// thread count changes no bit. `workspace` is 64-byte aligned.
+/// thread count changes no bit. With relu the bits are those of the steps one after another.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
-int64_t batch_norm_workspace_bytes(const BatchNormDims& d);
-void batch_norm_training(const BatchNormDims& d, const ImageStrides& s, const float* x,
-                         const float* scale, const float* b, float* running_mean,
-                         float* running_var, float* y, float* mean, float* inv_std, void* workspace,
-                         Team& team);
-void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s, const float* x,
-                          const float* scale, const float* b, const float* running_mean,
-                          const float* running_var, float* y, void* workspace, Team& team);
-void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, const float* x,
-                         const float* dy, const float* scale, const float* mean,
-                         const float* inv_std, float* dx, float* dscale, float* db, void* workspace,
-                         Team& team);
-
-/// The bits are those of the three steps one after another.
-void batch_norm_relu_training(const BatchNormDims& d, const ImageStrides& s, const float* x,
-                              const float* scale, const float* b, float* running_mean,
-                              float* running_var, const float* residual, float* y, float* mean,
-                              float* inv_std, void* workspace, Team& team);
-void batch_norm_relu_inference(const BatchNormDims& d, const ImageStrides& s, const float* x,
-                               const float* scale, const float* b, const float* running_mean,
-                               const float* running_var, const float* residual, float* y,
-                               void* workspace, Team& team);
-void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s, const float* x,
-                       const float* scale, const float* b, const float* mean, const float* inv_std,
-                       const float* residual, bool relu, float* y, void* workspace, Team& team);
-int64_t batch_norm_relu_backward_workspace_bytes(const BatchNormDims& d, const ImageStrides& s,
-                                                 bool wants_dx_or_g);
-void batch_norm_relu_backward(const BatchNormDims& d, const ImageStrides& s, const float* x,
-                              const float* dy, const float* scale, const float* mean,
-                              const float* inv_std, const float* b, const float* y, float* dx,
-                              float* dscale, float* db, float* g, void* workspace, Team& team);
+int64_t batch_norm_workspace_bytes(const BatchNormDims& d, const ImageStrides& s);
+void batch_norm_training(const BatchNormDims& d, const ImageStrides& s,
+                         const BatchNormTrainingOperands<float>& o, Run run);
+void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s,
+                          const BatchNormInferenceOperands<float>& o, Run run);
+void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s,
+                       const BatchNormReplayOperands<float>& o, Run run);
+/// `mask_bytes` of each value: 0, or with relu, where neither dx nor g is wanted, those of a float.
+int64_t batch_norm_backward_workspace_bytes(const BatchNormDims& d, const ImageStrides& s,
+                                            int64_t mask_bytes);
+void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s,
+                         const BatchNormGradOperands<float>& o, Run run);
 }  // namespace cpu
 
-/// As above; `residual` may be left out, `relu` says whether max(0, .) follows. x is read twice:
-/// its statistics are joined from short pieces, each by sums about its first value, which lose
-/// nothing to large means. y is a x + c with a = inv_std scale and c = b - mean a, whose rounding
-/// adds 2^-24 |mean a| at most; dx is made of g and x in the same way (docs/numerics.md).
-namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
+/// As above. x is read twice: its statistics are joined from short pieces, each by sums about its
+/// first value, which lose nothing to large means. y is a x + c with a = inv_std scale and
+/// c = b - mean a, whose rounding adds 2^-24 |mean a| at most; dx is made of g and x in the same
+/// way (docs/numerics.md).
+namespace cuda {
 int64_t batch_norm_workspace_bytes(const BatchNormDims& d, const ImageStrides& s);
-void batch_norm_training(const BatchNormDims& d, const ImageStrides& s, In x, const float* scale,
-                         const float* b, float* running_mean, float* running_var, In residual,
-                         bool relu, Out y, float* mean, float* inv_std, void* workspace,
-                         CUstream_st* stream);
-void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s, In x, const float* scale,
-                          const float* b, const float* running_mean, const float* running_var,
-                          In residual, bool relu, Out y, void* workspace, CUstream_st* stream);
-void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s, In x, const float* scale,
-                       const float* b, const float* mean, const float* inv_std, In residual,
-                       bool relu, Out y, CUstream_st* stream);
-/// With `relu` exactly one of y and b is given, without it neither is. `skip`, which may be left
-/// out and needs `relu`, is added to dy first, and the sum is rounded as dx and g are: one of these
-/// is wanted then, and either may be dy or skip, but not y.
-void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, In x, In dy, In skip,
-                         const float* scale, const float* mean, const float* inv_std, bool relu,
-                         const float* b, In y, Out dx, float* dscale, float* db, Out g,
-                         void* workspace, CUstream_st* stream);
+void batch_norm_training(const BatchNormDims& d, const ImageStrides& s,
+                         const BatchNormTrainingOperands<Views>& o, Run run);
+void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s,
+                          const BatchNormInferenceOperands<Views>& o, Run run);
+void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s,
+                       const BatchNormReplayOperands<Views>& o, Run run);
+/// `skip` [N, C, H, W], which may be left out and needs relu, is added to dy first, and the sum is
+/// rounded as dx and g are: one of these is wanted then, and either may be dy or skip, but not y.
+void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s,
+                         const BatchNormGradOperands<Views>& o, Run run, In skip = {});
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

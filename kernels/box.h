@@ -2,8 +2,9 @@
 // own. Broadcasting (a stride of 0), slices, transposes and layouts are all strides, so one walk
 // serves every kernel that only differs in where its elements lie.
 //
-// Boxes are made when a kernel is prepared (src/runtime/boxes.h). Axes stand outermost first;
-// neighbours that every operand walks as one axis are one axis, and axes of size 1 are left out.
+// Boxes are made when a kernel is prepared (src/runtime/common/boxes.h). Axes stand outermost
+// first; neighbours that every operand walks as one axis are one axis, and axes of size 1 are left
+// out.
 #pragma once
 
 #include <algorithm>

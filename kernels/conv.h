@@ -31,7 +31,7 @@ struct ConvDims {
 
 /// Shapes    x [N, C, H, W], y [N, K, P, Q] by strides; w [K, C/G, R, S] row-major; b [K] or
 /// nullptr. Writes    all of each output (assigned, never added to); reads none, so all may start
-///           uninitialised. dw and db may be nullptr if not wanted.
+///           uninitialized. dw and db may be nullptr if not wanted.
 /// Aliasing  none.
 /// Numerics  reference sums in T, in the order c, r, s (forward), k, r, s (dx), n, p, q (dw).
 /// Errors    none of its own: the op has checked the shapes.

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-struct CUstream_st;  // cudaStream_t without the CUDA headers
+#include "kernels/cuda/stream.h"
 
 namespace trainyard::kernels {
 

@@ -13,8 +13,9 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/view.h"
+#include "kernels/contract.h"
 #include "kernels/math/dropout.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
@@ -26,20 +27,29 @@ struct DropoutParams {
   int64_t first_block = 0;  // blocks of the rows before these, on other devices
 };
 
+template <typename X, typename Y>
+void check(const DropoutParams& p, const int64_t* step, const X& x, const Y& y) {
+  Contract("dropout")
+      .size("count", p.count)
+      .holds(p.ratio >= 0 && p.ratio < 1, "ratio", "is not in [0, 1)")
+      .given("step", step)
+      .given("x", x)
+      .given("y", y);
+}
+
 namespace reference {  // T is float or double
 template <typename T>
-void dropout(const DropoutParams& p, const int64_t* step, const T* x, T* y);
+void dropout(const DropoutParams& p, const int64_t* step, const T* x, T* y, Run<T> run = {});
 }  // namespace reference
 
 /// The same bits for a team of any size.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
-void dropout(const DropoutParams& p, const int64_t* step, const float* x, float* y, Team& team);
+void dropout(const DropoutParams& p, const int64_t* step, const float* x, float* y, Run run);
 }  // namespace cpu
 
-/// One launch. Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
+/// One launch.
 namespace cuda {
-void dropout(const DropoutParams& p, const int64_t* step, In x, Out y, CUstream_st* stream);
+void dropout(const DropoutParams& p, const int64_t* step, In x, Out y, Run run);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -2,15 +2,15 @@
 // learned positions in front of the blocks, and pooling over the positions behind them.
 //
 //   to_index        index[i] = x[i], a whole number
-//   gather          y[i] = table[index[i]]            dtable[v] = sum over i with index[i] == v
-//   dy[i] add_positions   y[n, t] = (t < P ? prefix[t] : x[n, t - P]) + position[t]
+//   gather          y[i] = table[index[i]]
+//                   dtable[v] = sum of dy[i] over i with index[i] == v
+//   add_positions   y[n, t] = (t < P ? prefix[t] : x[n, t - P]) + position[t]
 //                   dx[n, t] = dy[n, P + t]   dposition[t] = sum_n dy[n, t]   dprefix[t] the same
-//   sequence_pool   first: y[n] = x[n, 0];   last: y[n] = x[n, T - 1], or where tokens are given x
-//   at
-//                   the last t with token[n, t] != 0 (none: y[n] = 0);   mean: y[n] = mean over t
-//                   of x[n, t], of which those
-//   with
-//                   token[n, t] == 0 are left out where tokens are given (none left: y[n] = 0)
+//   sequence_pool   first: y[n] = x[n, 0]
+//                   last: y[n] = x[n, T - 1], or where tokens are given x at the last t with
+//                   token[n, t] != 0 (none: y[n] = 0)
+//                   mean: y[n] = mean over t of x[n, t], of which those with token[n, t] == 0 are
+//                   left out where tokens are given (none left: y[n] = 0)
 //
 /// Shapes    table, dtable [V, D]; index [count] with values in [0, V); x, dx [N, T, D]; position
 ///           [P + T, D]; prefix [P, D], P may be 0; y of add_positions [N, P + T, D], of
@@ -24,7 +24,8 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/view.h"
+#include "kernels/contract.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
@@ -53,57 +54,94 @@ struct SequencePoolDims {
   }
 };
 
+template <typename X>
+void check_to_index(int64_t count, const X& x, const int32_t* index) {
+  Contract("to_index").size("count", count).given("x", x).given("index", index);
+}
+template <typename X, typename Y>
+void check_gather(const GatherDims& d, const X& read, const int32_t* index, const Y& written) {
+  Contract("gather")
+      .size("rows", d.rows)
+      .size("width", d.width)
+      .given("index", index)
+      .given("input", read)
+      .given("output", written);
+}
+template <typename X, typename Y>
+void check_positions(const PositionDims& d, const X& x, const X& position, const X& prefix,
+                     const Y& y) {
+  Contract("add_positions")
+      .size("values", d.N * d.T * d.D)
+      .given("x", x)
+      .given("position", position)
+      .holds(d.prefix == 0 || static_cast<bool>(prefix), "prefix", "is missing")
+      .given("y", y);
+}
+template <typename X>
+void check_positions_grad(const PositionDims& d, const X& dy) {
+  Contract("add_positions_backward").size("values", d.N * d.T * d.D).given("dy", dy);
+}
+template <typename X, typename Y>
+void check_sequence_pool(const SequencePoolDims& d, const X& read, const Y& written) {
+  Contract("sequence_pool")
+      .size("values", d.N * d.T * d.D)
+      .given("input", read)
+      .given("output", written);
+}
+
 namespace reference {  // T is float or double
 template <typename T>
-void to_index(int64_t count, const T* x, int32_t* index);
+void to_index(int64_t count, const T* x, int32_t* index, Run<T> run = {});
 template <typename T>
-void gather(const GatherDims& d, const T* table, const int32_t* index, T* y);
+void gather(const GatherDims& d, const T* table, const int32_t* index, T* y, Run<T> run = {});
 template <typename T>
-void gather_backward(const GatherDims& d, const int32_t* index, const T* dy, T* dtable);
+void gather_backward(const GatherDims& d, const int32_t* index, const T* dy, T* dtable,
+                     Run<T> run = {});
 template <typename T>
-void add_positions(const PositionDims& d, const T* x, const T* position, const T* prefix, T* y);
+void add_positions(const PositionDims& d, const T* x, const T* position, const T* prefix, T* y,
+                   Run<T> run = {});
 template <typename T>
-void add_positions_backward(const PositionDims& d, const T* dy, T* dx, T* dposition, T* dprefix);
+void add_positions_backward(const PositionDims& d, const T* dy, T* dx, T* dposition, T* dprefix,
+                            Run<T> run = {});
 template <typename T>
-void sequence_pool(const SequencePoolDims& d, const T* x, const int32_t* token, T* y);
+void sequence_pool(const SequencePoolDims& d, const T* x, const int32_t* token, T* y,
+                   Run<T> run = {});
 template <typename T>
-void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const T* dy, T* dx);
+void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const T* dy, T* dx,
+                            Run<T> run = {});
 }  // namespace reference
 
 /// The same bits for a team of any size: sums are cut along D, never along what is summed.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
-void to_index(int64_t count, const float* x, int32_t* index, Team& team);
-void gather(const GatherDims& d, const float* table, const int32_t* index, float* y, Team& team);
+void to_index(int64_t count, const float* x, int32_t* index, Run run);
+void gather(const GatherDims& d, const float* table, const int32_t* index, float* y, Run run);
 void gather_backward(const GatherDims& d, const int32_t* index, const float* dy, float* dtable,
-                     Team& team);
+                     Run run);
 void add_positions(const PositionDims& d, const float* x, const float* position,
-                   const float* prefix, float* y, Team& team);
+                   const float* prefix, float* y, Run run);
 void add_positions_backward(const PositionDims& d, const float* dy, float* dx, float* dposition,
-                            float* dprefix, Team& team);
+                            float* dprefix, Run run);
 void sequence_pool(const SequencePoolDims& d, const float* x, const int32_t* token, float* y,
-                   Team& team);
+                   Run run);
 void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const float* dy,
-                            float* dx, Team& team);
+                            float* dx, Run run);
 }  // namespace cpu
 
 /// Launches: 1 each, but gather_backward as kernels/cuda/scatter_rows.h says, and
 /// add_positions_backward 1 for dx and 1 or 2 for the rest. Asynchronous on `stream`; a launch that
 /// failed is told by cudaPeekAtLastError().
 namespace cuda {
-void to_index(int64_t count, In x, int32_t* index, CUstream_st* stream);
-void gather(const GatherDims& d, In table, const int32_t* index, Out y, CUstream_st* stream);
+void to_index(int64_t count, In x, int32_t* index, Run run);
+void gather(const GatherDims& d, In table, const int32_t* index, Out y, Run run);
 int64_t gather_backward_workspace_bytes(const GatherDims& d);
-void gather_backward(const GatherDims& d, const int32_t* index, In dy, Out dtable, void* workspace,
-                     CUstream_st* stream);
-void add_positions(const PositionDims& d, In x, In position, In prefix, Out y, CUstream_st* stream);
+void gather_backward(const GatherDims& d, const int32_t* index, In dy, Out dtable, Run run);
+void add_positions(const PositionDims& d, In x, In position, In prefix, Out y, Run run);
 int64_t add_positions_backward_workspace_bytes(const PositionDims& d);
 void add_positions_backward(const PositionDims& d, In dy, Out dx, Out dposition, Out dprefix,
-                            void* workspace, CUstream_st* stream);
-void sequence_pool(const SequencePoolDims& d, In x, const int32_t* token, Out y,
-                   CUstream_st* stream);
+                            Run run);
+void sequence_pool(const SequencePoolDims& d, In x, const int32_t* token, Out y, Run run);
 void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, In dy, Out dx,
-                            CUstream_st* stream);
+                            Run run);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -14,7 +14,8 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/view.h"
+#include "kernels/contract.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
@@ -24,31 +25,43 @@ struct EmbeddingBagDims {
   int64_t padding;  // the token that is left out; -1: none
 };
 
+inline Contract check(const char* kernel, const EmbeddingBagDims& d) {
+  const Contract contract(kernel);
+  contract.size("N", d.N).size("T", d.T).size("V", d.V).size("D", d.D);
+  return contract;
+}
+template <typename Table, typename Y>
+void check(const EmbeddingBagDims& d, const Table& table, const int32_t* token, const Y& y) {
+  check("embedding_bag", d).given("table", table).given("token", token).given("y", y);
+}
+template <typename Dy, typename Table>
+void check(const EmbeddingBagDims& d, const int32_t* token, const Dy& dy, const Table& dtable) {
+  check("embedding_bag_backward", d).given("token", token).given("dy", dy).given("dtable", dtable);
+}
+
 namespace reference {  // T is float or double
 template <typename T>
-void embedding_bag(const EmbeddingBagDims& d, const T* table, const int32_t* token, T* y);
+void embedding_bag(const EmbeddingBagDims& d, const T* table, const int32_t* token, T* y,
+                   Run<T> run = {});
 template <typename T>
-void embedding_bag_backward(const EmbeddingBagDims& d, const int32_t* token, const T* dy,
-                            T* dtable);
+void embedding_bag_backward(const EmbeddingBagDims& d, const int32_t* token, const T* dy, T* dtable,
+                            Run<T> run = {});
 }  // namespace reference
 
 /// The same bits for a team of any size: rows, or for the gradient columns, are shared out.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
 void embedding_bag(const EmbeddingBagDims& d, const float* table, const int32_t* token, float* y,
-                   Team& team);
+                   Run run);
 void embedding_bag_backward(const EmbeddingBagDims& d, const int32_t* token, const float* dy,
-                            float* dtable, Team& team);
+                            float* dtable, Run run);
 }  // namespace cpu
 
-/// Launches: 1, and for the gradient 1 and those of kernels/cuda/scatter_rows.h. Asynchronous on
-/// `stream`; a launch that failed is told by cudaPeekAtLastError().
+/// Launches: 1, and for the gradient 1 and those of kernels/cuda/scatter_rows.h.
 namespace cuda {
-void embedding_bag(const EmbeddingBagDims& d, In table, const int32_t* token, Out y,
-                   CUstream_st* stream);
+void embedding_bag(const EmbeddingBagDims& d, In table, const int32_t* token, Out y, Run run);
 int64_t embedding_bag_backward_workspace_bytes(const EmbeddingBagDims& d);
 void embedding_bag_backward(const EmbeddingBagDims& d, const int32_t* token, In dy, Out dtable,
-                            void* workspace, CUstream_st* stream);
+                            Run run);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

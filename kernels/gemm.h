@@ -11,11 +11,30 @@
 #include <cstdint>
 #include <memory>
 
+#include "kernels/contract.h"
+
 namespace trainyard::kernels {
 
 struct GemmDims {
   int64_t N, K, F;  // all >= 1
 };
+
+inline void check(const GemmDims& d) {
+  Contract("gemm").size("N", d.N).size("K", d.K).size("F", d.F);
+}
+template <typename T>
+void check(const GemmDims& d, const T* x, const T* w, const T* y) {
+  check(d);
+  Contract("gemm_forward").given("x", x).given("w", w).given("y", y);
+}
+template <typename T>
+void check(const GemmDims& d, const T* x, const T* w, const T* dy, const T* dx, const T* dw) {
+  check(d);
+  Contract("gemm_backward")
+      .holds(dw == nullptr || x != nullptr, "x", "is missing")
+      .holds(dx == nullptr || w != nullptr, "w", "is missing")
+      .given("dy", dy);
+}
 
 namespace reference {  // T is float or double
 template <typename T>
@@ -27,7 +46,6 @@ void gemm_backward(GemmDims d, const T* x, const T* w, const T* dy, T* dx, T* dw
 /// Prepared once (oneDNN): the same bits for teams of the same size. `workspace` is 64-byte
 /// aligned. Not thread-safe.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
 class GemmForward {
  public:
   GemmForward(const GemmDims& d, bool bias, Team& team);

@@ -9,9 +9,9 @@
 //            learning rate becomes NaN and the step is not counted (kernels/math/optimizers.h)
 //   accumulate  sum = share g for the first micro-batch, else sum + share g
 //
-/// Shapes    each tensor `count` elements; norm, scale, micro_step, loss_scale (null: 1) and all of
-///           LossScale and LossScaleStep one number in device memory.
-/// Writes    norm, scale unless it is null, y, sum; all of LossScaleStep. Updates all of LossScale.
+/// Shapes    norm, scale, micro_step, loss_scale and all of LossScale and LossScaleStep are one
+///           number in device memory.
+/// Writes    what is not const. Updates sum and all of LossScale.
 /// Aliasing  clip: y may be g.
 /// Numerics  squares are summed in double, over fixed blocks in a fixed order: the same bits for a
 ///           team of any size.
@@ -22,9 +22,10 @@
 #include <span>
 #include <vector>
 
-#include "kernels/cuda/view.h"
+#include "kernels/contract.h"
 #include "kernels/math/host_device.h"
 #include "kernels/math/optimizers.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
@@ -65,40 +66,97 @@ struct ClipGradientParams {
   double bound;  // 0: none
 };
 
+struct AccumulateGradientParams {
+  int64_t count;
+  double share;  // of the mean
+};
+
+template <typename T>
+struct GradientNormOperands {
+  std::span<const InOf<T>> g;     // [counts[k]] each
+  const NumberOf<T>* loss_scale;  // nullptr: 1
+  NumberOf<T>* norm;
+  NumberOf<T>* scale;  // or nullptr
+};
+
+template <typename T>
+struct ClipGradientOperands {
+  InOf<T> g;                 // [count]
+  const NumberOf<T>* scale;  // nullptr: 1
+  OutOf<T> y;                // [count]
+};
+
+template <typename T>
+struct AccumulateGradientOperands {
+  InOf<T> g;  // [count]
+  const int64_t* micro_step;
+  NumberOf<T>* sum;  // [count]
+};
+
+template <typename T>
+void check(const GradientNormParams& s, const GradientNormOperands<T>& o) {
+  const Contract contract("gradient_norm");
+  contract.holds(o.g.size() == s.counts.size(), "g", "are not as many as counts")
+      .holds(!s.scaled || o.loss_scale != nullptr, "loss_scale", "is missing")
+      .given("norm", o.norm);
+  for (size_t k = 0; k < o.g.size(); ++k)
+    contract.holds(s.counts[k] == 0 || o.g[k], "g", "is missing");
+}
+template <typename T>
+void check(const ClipGradientParams& s, const ClipGradientOperands<T>& o) {
+  Contract("clip_gradient").size("count", s.count).given("g", o.g).given("y", o.y);
+}
+template <typename T>
+void check(const AccumulateGradientParams& s, const AccumulateGradientOperands<T>& o) {
+  Contract("accumulate_gradient")
+      .size("count", s.count)
+      .given("g", o.g)
+      .given("micro_step", o.micro_step)
+      .given("sum", o.sum);
+}
+template <typename T>
+void check(const T* norm, const float* learning_rate, const LossScale<T>& kept,
+           const LossScaleStep<T>& step) {
+  Contract("loss_scale_update")
+      .given("norm", norm)
+      .given("learning_rate", learning_rate)
+      .given("kept.scale", kept.scale)
+      .given("kept.good_steps", kept.good_steps)
+      .given("kept.updates", kept.updates)
+      .given("step.learning_rate", step.learning_rate)
+      .given("step.step", step.step)
+      .given("step.scale", step.scale);
+}
+
 namespace reference {  // T is float or double
 template <typename T>
-void gradient_norm(const GradientNormParams& s, std::span<const void* const> g, const T* loss_scale,
-                   T* norm, T* scale);
+void gradient_norm(const GradientNormParams& s, const GradientNormOperands<T>& o, Run<T> run = {});
 template <typename T>
-void clip_gradient(const ClipGradientParams& s, const T* g, const T* scale, T* y);
+void clip_gradient(const ClipGradientParams& s, const ClipGradientOperands<T>& o, Run<T> run = {});
 template <typename T>
-void accumulate_gradient(int64_t count, double share, const T* g, const int64_t* micro_step,
-                         T* sum);
-/// Also the cpu backend's.
+void accumulate_gradient(const AccumulateGradientParams& s, const AccumulateGradientOperands<T>& o,
+                         Run<T> run = {});
 template <typename T>
 void loss_scale_update(const math::LossScaling& s, const T* norm, const float* learning_rate,
-                       LossScale<T> kept, LossScaleStep<T> step);
+                       LossScale<T> kept, LossScaleStep<T> step, Run<T> run = {});
 }  // namespace reference
 
 namespace cpu {
-class Team;  // kernels/cpu/team.h
 int64_t gradient_norm_workspace_bytes(const GradientNormParams& s);
-void gradient_norm(const GradientNormParams& s, std::span<const void* const> g,
-                   const float* loss_scale, float* norm, float* scale, void* workspace, Team& team);
-void clip_gradient(const ClipGradientParams& s, const float* g, const float* scale, float* y,
-                   Team& team);
-void accumulate_gradient(int64_t count, double share, const float* g, const int64_t* micro_step,
-                         float* sum, Team& team);
+void gradient_norm(const GradientNormParams& s, const GradientNormOperands<float>& o, Run run);
+void clip_gradient(const ClipGradientParams& s, const ClipGradientOperands<float>& o, Run run);
+void accumulate_gradient(const AccumulateGradientParams& s,
+                         const AccumulateGradientOperands<float>& o, Run run);
+void loss_scale_update(const math::LossScaling& s, const float* norm, const float* learning_rate,
+                       LossScale<float> kept, LossScaleStep<float> step, Run run);
 }  // namespace cpu
 
-/// Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError(). Clipping and
-/// accumulating: kernels/cuda/updates.h.
+/// Clipping and accumulating: kernels/cuda/updates.h.
 namespace cuda {
 int64_t gradient_norm_workspace_bytes(const GradientNormParams& s);
-void gradient_norm(const GradientNormParams& s, std::span<const In> g, const float* loss_scale,
-                   float* norm, float* scale, void* workspace, CUstream_st* stream);
+void gradient_norm(const GradientNormParams& s, const GradientNormOperands<Views>& o, Run run);
 void loss_scale_update(const math::LossScaling& s, const float* norm, const float* learning_rate,
-                       LossScale<float> kept, LossScaleStep<float> step, CUstream_st* stream);
+                       LossScale<float> kept, LossScaleStep<float> step, Run run);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -1,5 +1,5 @@
-// kernels/group_norm.h: normalisation of each group of channels of each sample by itself, over the
-// M = C/G * H * W values of the group. As many groups as channels: instance normalisation.
+// kernels/group_norm.h: normalization of each group of channels of each sample by itself, over the
+// M = C/G * H * W values of the group. As many groups as channels: instance normalization.
 //
 //   mean[n,g]    = (1/M) sum x,  inv_std[n,g] = 1 / sqrt((1/M) sum (x - mean)^2 + epsilon)
 //   xhat = (x - mean) * inv_std,   y = xhat * scale[c] + b[c]
@@ -11,10 +11,7 @@
 // Sources: Wu, He, "Group Normalization" (2018); Ulyanov, Vedaldi, Lempitsky, "Instance
 // Normalization" (2016).
 //
-/// Shapes    x, y, dy, dx [N, C, H, W], all with the same strides; mean, inv_std [N, G]; everything
-///           else [C].
-/// Writes    all of each output that is not nullptr, assigned. mean and inv_std may be nullptr both
-///           in forward; dx, dscale and db may be.
+/// Writes    all of each output that is there, assigned.
 /// Aliasing  y may be x; dx may be dy.
 /// Numerics  two passes (mean, then squared deviations), so no cancellation for large means.
 /// Errors    none of its own: the op has checked that G divides C and M >= 2.
@@ -22,8 +19,9 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/view.h"
+#include "kernels/contract.h"
 #include "kernels/image.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
@@ -35,38 +33,79 @@ struct GroupNormDims {
   int64_t values() const { return channels() * x.pixels(); }
 };
 
+/// x and y lie alike, and so do their gradients.
+template <typename T>
+struct GroupNormOperands {
+  InOf<T> x;                       // [N, C, H, W]
+  const NumberOf<T>* scale;        // [C]
+  const NumberOf<T>* b;            // [C]
+  OutOf<T> y;                      // [N, C, H, W]
+  NumberOf<T>* mean = nullptr;     // [N, groups], optional
+  NumberOf<T>* inv_std = nullptr;  // [N, groups], optional
+};
+
+template <typename T>
+struct GroupNormGradOperands {
+  InOf<T> x;                      // [N, C, H, W]
+  const NumberOf<T>* scale;       // [C]
+  const NumberOf<T>* mean;        // [N, groups]
+  const NumberOf<T>* inv_std;     // [N, groups]
+  InOf<T> dy;                     // [N, C, H, W]
+  OutOf<T> dx = {};               // [N, C, H, W], optional
+  NumberOf<T>* dscale = nullptr;  // [C], optional
+  NumberOf<T>* db = nullptr;      // [C], optional
+};
+
+template <typename T>
+void check(const GroupNormDims& d, const GroupNormOperands<T>& o) {
+  Contract("group_norm_forward")
+      .size("values", d.x.elements())
+      .size("groups", d.groups)
+      .holds(d.x.C % d.groups == 0, "groups", "is no divisor of the channels")
+      .given("x", o.x)
+      .given("scale", o.scale)
+      .given("b", o.b)
+      .given("y", o.y);
+}
+template <typename T>
+void check(const GroupNormDims& d, const GroupNormGradOperands<T>& o) {
+  Contract("group_norm_backward")
+      .size("values", d.x.elements())
+      .size("groups", d.groups)
+      .holds(d.x.C % d.groups == 0, "groups", "is no divisor of the channels")
+      .given("x", o.x)
+      .given("scale", o.scale)
+      .given("mean", o.mean)
+      .given("inv_std", o.inv_std)
+      .given("dy", o.dy);
+}
+
 namespace reference {  // T is float or double
 template <typename T>
-void group_norm_forward(const GroupNormDims& d, const ImageStrides& s, const T* x, const T* scale,
-                        const T* b, T* y, T* mean, T* inv_std);
+void group_norm_forward(const GroupNormDims& d, const ImageStrides& s,
+                        const GroupNormOperands<T>& o, Run<T> run = {});
 template <typename T>
-void group_norm_backward(const GroupNormDims& d, const ImageStrides& s, const T* x, const T* scale,
-                         const T* mean, const T* inv_std, const T* dy, T* dx, T* dscale, T* db);
+void group_norm_backward(const GroupNormDims& d, const ImageStrides& s,
+                         const GroupNormGradOperands<T>& o, Run<T> run = {});
 }  // namespace reference
 
 /// Samples are split over the team, and each one's sums are added in double, in order: the thread
-/// count changes no bit. `workspace` is 64-byte aligned.
+/// count changes no bit.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
-int64_t group_norm_workspace_bytes(const GroupNormDims& d);
-void group_norm_forward(const GroupNormDims& d, const ImageStrides& s, const float* x,
-                        const float* scale, const float* b, float* y, float* mean, float* inv_std,
-                        void* workspace, Team& team);
-void group_norm_backward(const GroupNormDims& d, const ImageStrides& s, const float* x,
-                         const float* scale, const float* mean, const float* inv_std,
-                         const float* dy, float* dx, float* dscale, float* db, void* workspace,
-                         Team& team);
+int64_t group_norm_workspace_bytes(const GroupNormDims& d, const ImageStrides& s);
+void group_norm_forward(const GroupNormDims& d, const ImageStrides& s,
+                        const GroupNormOperands<float>& o, Run run);
+void group_norm_backward(const GroupNormDims& d, const ImageStrides& s,
+                         const GroupNormGradOperands<float>& o, Run run);
 }  // namespace cpu
 
 /// As above; statistics as in batch_norm.h.
-namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
+namespace cuda {
 int64_t group_norm_workspace_bytes(const GroupNormDims& d, const ImageStrides& s);
-void group_norm_forward(const GroupNormDims& d, const ImageStrides& s, In x, const float* scale,
-                        const float* b, Out y, float* mean, float* inv_std, void* workspace,
-                        CUstream_st* stream);
-void group_norm_backward(const GroupNormDims& d, const ImageStrides& s, In x, const float* scale,
-                         const float* mean, const float* inv_std, In dy, Out dx, float* dscale,
-                         float* db, void* workspace, CUstream_st* stream);
+void group_norm_forward(const GroupNormDims& d, const ImageStrides& s,
+                        const GroupNormOperands<Views>& o, Run run);
+void group_norm_backward(const GroupNormDims& d, const ImageStrides& s,
+                         const GroupNormGradOperands<Views>& o, Run run);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -18,9 +18,8 @@
 #include <cstdint>
 
 #include "kernels/copy_pieces.h"
+#include "kernels/cuda/stream.h"
 #include "kernels/math/host_device.h"
-
-struct CUstream_st;  // cudaStream_t without the CUDA headers
 
 namespace trainyard::kernels {
 

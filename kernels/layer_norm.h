@@ -1,4 +1,4 @@
-// kernels/layer_norm.h: normalisation of each row of a [rows, width] matrix by itself.
+// kernels/layer_norm.h: normalization of each row of a [rows, width] matrix by itself.
 //
 // Layer:  mean = (1/W) sum x,  inv_std = 1 / sqrt((1/W) sum (x - mean)^2 + epsilon)
 //         xhat = (x - mean) * inv_std,   y = xhat * scale + b
@@ -12,17 +12,16 @@
 // Sources: Ba, Kiros, Hinton, "Layer Normalization" (2016); Zhang, Sennrich, "Root Mean Square
 // Layer Normalization" (2019).
 //
-/// Shapes    x, y, dy, dx [rows, width]; scale, b, dscale, db [width]; mean, inv_std [rows].
-/// Writes    all of each output that is not null, assigned. b, dx, dscale, db may be nullptr; mean
-///           is nullptr in the RMS form, and mean and inv_std may both be where nobody keeps them.
+/// Writes    all of each output that is there, assigned.
 /// Aliasing  y may be x; dx may be dy.
 /// Numerics  two passes (mean, then squared deviations), so no cancellation for large means.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/cuda/view.h"
+#include "kernels/contract.h"
 #include "kernels/dropout.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
@@ -32,45 +31,88 @@ struct LayerNormDims {
   bool rms = false;  // the RMS form: no mean, no b
 };
 
+template <typename T>
+struct LayerNormOperands {
+  InOf<T> x;                       // [rows, width]
+  InOf<T> scale, b = {};           // [width]; b is optional, and there is none in the RMS form
+  OutOf<T> y;                      // [rows, width]
+  NumberOf<T>* mean = nullptr;     // [rows], optional; none in the RMS form
+  NumberOf<T>* inv_std = nullptr;  // [rows], optional
+};
+
+template <typename T>
+struct LayerNormGradOperands {
+  InOf<T> x, scale;                   // [rows, width], [width]
+  const NumberOf<T>* mean = nullptr;  // [rows]; none in the RMS form
+  const NumberOf<T>* inv_std;         // [rows]
+  InOf<T> dy;                         // [rows, width]
+  OutOf<T> dx = {};                   // [rows, width], optional
+  OutOf<T> dscale = {}, db = {};      // [width], optional
+};
+
+template <typename T>
+void check(const LayerNormDims& d, const LayerNormOperands<T>& o) {
+  Contract("layer_norm_forward")
+      .size("rows", d.rows)
+      .size("width", d.width)
+      .given("x", o.x)
+      .given("scale", o.scale)
+      .given("y", o.y)
+      .holds(!d.rms || !o.b, "b", "has no place in the RMS form")
+      .holds(!d.rms || o.mean == nullptr, "mean", "has no place in the RMS form");
+}
+template <typename T>
+void check(const LayerNormDims& d, const LayerNormGradOperands<T>& o) {
+  Contract("layer_norm_backward")
+      .size("rows", d.rows)
+      .size("width", d.width)
+      .given("x", o.x)
+      .given("scale", o.scale)
+      .given("inv_std", o.inv_std)
+      .given("dy", o.dy)
+      .holds(d.rms == (o.mean == nullptr), "mean", "is of the layer form, and needed there");
+}
+
 namespace reference {  // T is float or double
 template <typename T>
-void layer_norm_forward(const LayerNormDims& d, const T* x, const T* scale, const T* b, T* y,
-                        T* mean, T* inv_std);
+void layer_norm_forward(const LayerNormDims& d, const LayerNormOperands<T>& o, Run<T> run = {});
 template <typename T>
-void layer_norm_backward(const LayerNormDims& d, const T* x, const T* scale, const T* mean,
-                         const T* inv_std, const T* dy, T* dx, T* dscale, T* db);
+void layer_norm_backward(const LayerNormDims& d, const LayerNormGradOperands<T>& o,
+                         Run<T> run = {});
 }  // namespace reference
 
 /// Sums over rows go over fixed blocks whose sums are added in their order, so the thread count
-/// changes no bit. `workspace` is 64-byte aligned.
+/// changes no bit.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
-void layer_norm_forward(const LayerNormDims& d, const float* x, const float* scale, const float* b,
-                        float* y, float* mean, float* inv_std, Team& team);
+void layer_norm_forward(const LayerNormDims& d, const LayerNormOperands<float>& o, Run run);
 int64_t layer_norm_backward_workspace_bytes(const LayerNormDims& d);
-void layer_norm_backward(const LayerNormDims& d, const float* x, const float* scale,
-                         const float* mean, const float* inv_std, const float* dy, float* dx,
-                         float* dscale, float* db, void* workspace, Team& team);
+void layer_norm_backward(const LayerNormDims& d, const LayerNormGradOperands<float>& o, Run run);
 }  // namespace cpu
 
-/// Launches: forward 1; backward 1 for dx and 2 for dscale and db. Asynchronous on `stream`; a
-/// launch that failed is told by cudaPeekAtLastError().
-/// With `skip`, as x: forward normalises sum = x + skip, which it writes (y and sum may be x or
-/// skip), and backward adds skip to dx. With `dropout` forward adds what that keeps of skip, and
-/// backward writes what it keeps of dx to dz, which may be x, dy or skip.
+/// Launches: forward 1; backward 1 for dx and 2 for dscale and db.
 namespace cuda {
+/// What is kept of `skip`, where there is a dropout.
 struct SkipDropout {
   DropoutParams params{};         // count: rows * width
   const int64_t* step = nullptr;  // nullptr: none
 };
-void layer_norm_forward(const LayerNormDims& d, In x, In scale, In b, Out y, float* mean,
-                        float* inv_std, CUstream_st* stream, In skip = {}, Out sum = {},
-                        const SkipDropout& dropout = {});
+/// Normalized is sum = x + skip. y and sum may be x or skip.
+struct SkipOperands {
+  In skip = {};  // [rows, width]; empty: there is no sum, and nothing else here
+  Out sum = {};  // [rows, width]
+  SkipDropout dropout = {};
+};
+/// skip is added to dx, and dz is what a dropout keeps of that. dz may be x, dy or skip.
+struct SkipGradOperands {
+  In skip = {};  // [rows, width], optional
+  SkipDropout dropout = {};
+  Out dz = {};  // [rows, width], with a dropout alone
+};
+void layer_norm_forward(const LayerNormDims& d, const LayerNormOperands<Views>& o, Run run,
+                        const SkipOperands& skip = {});
 int64_t layer_norm_backward_workspace_bytes(const LayerNormDims& d);
-void layer_norm_backward(const LayerNormDims& d, In x, In scale, const float* mean,
-                         const float* inv_std, In dy, Out dx, Out dscale, Out db, void* workspace,
-                         CUstream_st* stream, In skip = {}, const SkipDropout& dropout = {},
-                         Out dz = {});
+void layer_norm_backward(const LayerNormDims& d, const LayerNormGradOperands<Views>& o, Run run,
+                         const SkipGradOperands& skip = {});
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

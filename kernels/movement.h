@@ -1,37 +1,47 @@
 // kernels/movement.h: elements that change their place and not their value. Concat, Split, Slice,
 // Transpose, Expand and their gradients are copies of boxes.
 //
-//   y[box] = x[box]
+//   copy   y[box] = x[box]
+//   scale  y[box] = factor * x[box]
+//   zero   y[box] = 0
 //
-/// Shapes    operand 0 of the box is x, operand 1 is y; x may have strides of 0.
-/// Writes    the elements of y in the box, each once, assigned.
-/// Aliasing  none.
+/// Shapes    operand 0 of the box is x, operand 1 is y; x may have strides of 0, and zero reads
+/// none. Writes    the elements of y in the box, each once, assigned. Aliasing  none.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/box.h"
-#include "kernels/cuda/view.h"
+#include "kernels/contract.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
+template <typename X, typename Y>
+void check_movement(const X& x, const Y& y) {
+  Contract("movement").given("x", x).given("y", y);
+}
+
 namespace reference {  // T is float or double
 template <typename T>
-void copy(const Box<2>& box, const T* x, T* y);
+void copy(const Box<2>& box, const T* x, T* y, Run<T> run = {});
+template <typename T>
+void scale(const Box<2>& box, double factor, const T* x, T* y, Run<T> run = {});
+template <typename T>
+void zero(const Box<2>& box, T* y, Run<T> run = {});
 }  // namespace reference
 
 /// The same bits for a team of any size.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
-void copy(const Box<2>& box, const float* x, float* y, Team& team);
+void copy(const Box<2>& box, const float* x, float* y, Run run);
+void scale(const Box<2>& box, double factor, const float* x, float* y, Run run);
+void zero(const Box<2>& box, float* y, Run run);
 }  // namespace cpu
 
-namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
-void copy(const Box<2>& box, In x, Out y, CUstream_st* stream);
-/// y[box] = factor * x[box]
-void scale(const Box<2>& box, double factor, In x, Out y, CUstream_st* stream);
-/// y[box] = 0; operand 0 of the box is not read.
-void zero(const Box<2>& box, Out y, CUstream_st* stream);
+namespace cuda {
+void copy(const Box<2>& box, In x, Out y, Run run);
+void scale(const Box<2>& box, double factor, In x, Out y, Run run);
+void zero(const Box<2>& box, Out y, Run run);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

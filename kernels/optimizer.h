@@ -1,23 +1,21 @@
 // kernels/optimizer.h: parameter updates in place; the formulas are in kernels/math/optimizers.h.
 //
-/// Shapes    p, g, v, m `count` elements; learning_rate and step one number, in device memory,
-///           because they change every step; step counts from 0.
-/// Updates   p; sgd: v unless it is null (no momentum); adam: m and v; rmsprop: s, and a and b
-///           unless they are null (not centered, no momentum); lion: m; muon: m, the momentum.
-///           Reads g. `rate_factor` multiplies the learning rate. Updates nothing where the
-///           learning rate is NaN: a step that loss scaling does not take (math/optimizers.h).
-/// Adafactor p [batch, rows, columns] keeps row [batch, rows] and column [batch, columns]; with
-///           rows 0 it is a vector of `columns` and keeps `column`, its whole variance; row is
-///           null.
-/// Muon      p [rows, columns]; the iteration runs in the workspace, in the gradient's precision.
+/// Shapes    learning_rate and step are one number, in device memory, because they change every
+///           step; step counts from 0.
+/// Updates   what is not const. `rate_factor` multiplies the learning rate. Updates nothing where
+///           the learning rate is NaN: a step that loss scaling does not take (math/optimizers.h).
+/// Adafactor with rows 0 is of a vector of `columns`, whose whole variance `column` is.
+/// Muon      p, g, m (the momentum) [rows, columns]; the iteration runs in the workspace, in the
+///           gradient's precision.
 /// Aliasing  none.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include "kernels/cuda/view.h"
+#include "kernels/contract.h"
 #include "kernels/math/optimizers.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
@@ -64,44 +62,125 @@ struct MovingAverageParams {
   double decay;
 };
 
+template <typename T>
+struct SgdOperands {
+  InOf<T> g;  // [count]
+  const float* learning_rate;
+  NumberOf<T>* p;  // [count]
+  NumberOf<T>* v;  // [count] or nullptr: no momentum
+};
+
+template <typename T>
+struct AdamOperands {
+  InOf<T> g;  // [count]
+  const float* learning_rate;
+  const int64_t* step;
+  NumberOf<T>*p, *m, *v;  // [count]
+};
+
+template <typename T>
+struct RmspropOperands {
+  InOf<T> g;  // [count]
+  const float* learning_rate;
+  NumberOf<T>*p, *square;  // [count]
+  NumberOf<T>* a;          // [count] or nullptr: not centered
+  NumberOf<T>* b;          // [count] or nullptr: no momentum
+};
+
+template <typename T>
+struct LionOperands {
+  InOf<T> g;  // [count]
+  const float* learning_rate;
+  NumberOf<T>*p, *m;  // [count]
+};
+
+template <typename T>
+struct AdafactorOperands {
+  InOf<T> g;  // [batch, rows, columns]
+  const float* learning_rate;
+  const int64_t* step;
+  NumberOf<T>* p;       // [batch, rows, columns]
+  NumberOf<T>* row;     // [batch, rows]; nullptr of a vector
+  NumberOf<T>* column;  // [batch, columns]
+};
+
+template <typename T>
+struct MovingAverageOperands {
+  const NumberOf<T>* p;  // [count]
+  const int64_t* step;
+  NumberOf<T>* average;  // [count]
+};
+
+/// What all updates of a parameter ask for.
+template <typename O>
+Contract check_update(const char* kernel, int64_t count, const O& o) {
+  const Contract contract(kernel);
+  contract.size("count", count)
+      .given("g", o.g)
+      .given("learning_rate", o.learning_rate)
+      .given("p", o.p);
+  return contract;
+}
+template <typename T>
+void check(const SgdParams& s, const SgdOperands<T>& o) {
+  check_update("sgd", s.count, o);
+}
+template <typename T>
+void check(const AdamParams& s, const AdamOperands<T>& o) {
+  check_update("adam", s.count, o).given("step", o.step).given("m", o.m).given("v", o.v);
+}
+template <typename T>
+void check(const RmspropParams& s, const RmspropOperands<T>& o) {
+  check_update("rmsprop", s.count, o).given("square", o.square);
+}
+template <typename T>
+void check(const LionParams& s, const LionOperands<T>& o) {
+  check_update("lion", s.count, o).given("m", o.m);
+}
+template <typename T>
+void check(const AdafactorParams& s, const AdafactorOperands<T>& o) {
+  check_update("adafactor", s.count(), o)
+      .holds((o.row == nullptr) == (s.rows == 0), "row", "is not there for a matrix alone")
+      .given("step", o.step)
+      .given("column", o.column);
+}
+template <typename T>
+void check(const MovingAverageParams& s, const MovingAverageOperands<T>& o) {
+  Contract("moving_average")
+      .size("count", s.count)
+      .given("p", o.p)
+      .given("step", o.step)
+      .given("average", o.average);
+}
+
 namespace reference {  // T is float or double
 template <typename T>
-void sgd(const SgdParams& s, const T* g, const float* learning_rate, T* p, T* v);
+void sgd(const SgdParams& s, const SgdOperands<T>& o, Run<T> run = {});
 template <typename T>
-void adam(const AdamParams& s, const T* g, const float* learning_rate, const int64_t* step, T* p,
-          T* m, T* v);
+void adam(const AdamParams& s, const AdamOperands<T>& o, Run<T> run = {});
 template <typename T>
-void rmsprop(const RmspropParams& s, const T* g, const float* learning_rate, T* p, T* square, T* a,
-             T* b);
+void rmsprop(const RmspropParams& s, const RmspropOperands<T>& o, Run<T> run = {});
 template <typename T>
-void lion(const LionParams& s, const T* g, const float* learning_rate, T* p, T* m);
+void lion(const LionParams& s, const LionOperands<T>& o, Run<T> run = {});
 template <typename T>
-void adafactor(const AdafactorParams& s, const T* g, const float* learning_rate,
-               const int64_t* step, T* p, T* row, T* column);
+void adafactor(const AdafactorParams& s, const AdafactorOperands<T>& o, Run<T> run = {});
+template <typename T>
+void moving_average(const MovingAverageParams& s, const MovingAverageOperands<T>& o,
+                    Run<T> run = {});
 int64_t muon_workspace_elements(const MuonParams& s);
 template <typename T>
 void muon(const MuonParams& s, const T* g, const float* learning_rate, T* p, T* m, T* workspace);
-template <typename T>
-void moving_average(const MovingAverageParams& s, const T* p, const int64_t* step, T* average);
 }  // namespace reference
 
 /// The same bits for a team of any size; Muon's products (oneDNN) for teams of one size.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
-void sgd(const SgdParams& s, const float* g, const float* learning_rate, float* p, float* v,
-         Team& team);
-void adam(const AdamParams& s, const float* g, const float* learning_rate, const int64_t* step,
-          float* p, float* m, float* v, Team& team);
-void rmsprop(const RmspropParams& s, const float* g, const float* learning_rate, float* p,
-             float* square, float* a, float* b, Team& team);
-void lion(const LionParams& s, const float* g, const float* learning_rate, float* p, float* m,
-          Team& team);
+void sgd(const SgdParams& s, const SgdOperands<float>& o, Run run);
+void adam(const AdamParams& s, const AdamOperands<float>& o, Run run);
+void rmsprop(const RmspropParams& s, const RmspropOperands<float>& o, Run run);
+void lion(const LionParams& s, const LionOperands<float>& o, Run run);
 int64_t adafactor_workspace_bytes(const AdafactorParams& s);
-void adafactor(const AdafactorParams& s, const float* g, const float* learning_rate,
-               const int64_t* step, float* p, float* row, float* column, void* workspace,
-               Team& team);
-void moving_average(const MovingAverageParams& s, const float* p, const int64_t* step,
-                    float* average, Team& team);
+void adafactor(const AdafactorParams& s, const AdafactorOperands<float>& o, Run run);
+void moving_average(const MovingAverageParams& s, const MovingAverageOperands<float>& o, Run run);
 
 class Muon {
  public:
@@ -116,12 +195,10 @@ class Muon {
 };
 }  // namespace cpu
 
-/// Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError(). What is done
-/// element by element: kernels/cuda/updates.h.
+/// What is done element by element: kernels/cuda/updates.h.
 namespace cuda {
 int64_t adafactor_workspace_bytes(const AdafactorParams& s);
-void adafactor(const AdafactorParams& s, In g, const float* learning_rate, const int64_t* step,
-               float* p, float* row, float* column, void* workspace, CUstream_st* stream);
+void adafactor(const AdafactorParams& s, const AdafactorOperands<Views>& o, Run run);
 
 // What surrounds the products of Muon, which a library computes (src/runtime/cuda/updates.cc).
 int64_t muon_norm_workspace_bytes();

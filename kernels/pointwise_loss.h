@@ -11,42 +11,75 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/view.h"  // CUstream_st
+#include "kernels/contract.h"
 #include "kernels/math/losses.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
-namespace reference {  // T is float or double, Target is T or int32_t
+/// Target is T, or int32_t: classes 0 and 1.
+template <typename T, typename Target>
+struct PointwiseLossOperands {
+  const NumberOf<T>* y;  // [M]
+  const Target* t;       // [M]
+  NumberOf<T>* loss;     // [1]
+};
+template <typename T, typename Target>
+struct PointwiseLossGradOperands {
+  const NumberOf<T>* y;      // [M]
+  const Target* t;           // [M]
+  const NumberOf<T>* dloss;  // [1]
+  NumberOf<T>* dy;           // [M]
+};
+
+template <typename T, typename Target>
+void check(int64_t count, const PointwiseLossOperands<T, Target>& o) {
+  Contract("pointwise_loss")
+      .size("count", count)
+      .given("y", o.y)
+      .given("t", o.t)
+      .given("loss", o.loss);
+}
+template <typename T, typename Target>
+void check(int64_t count, const PointwiseLossGradOperands<T, Target>& o) {
+  Contract("pointwise_loss_grad")
+      .size("count", count)
+      .given("y", o.y)
+      .given("t", o.t)
+      .given("dloss", o.dloss)
+      .given("dy", o.dy);
+}
+
+namespace reference {  // T is float or double
 template <typename F, typename T, typename Target>
-void pointwise_loss(const F& f, int64_t count, const T* y, const Target* t, T* loss);
+void pointwise_loss(const F& f, int64_t count, const PointwiseLossOperands<T, Target>& o,
+                    Run<T> run = {});
 template <typename F, typename T, typename Target>
-void pointwise_loss_grad(const F& f, int64_t count, const T* y, const Target* t, const T* dloss,
-                         T* dy);
+void pointwise_loss_grad(const F& f, int64_t count, const PointwiseLossGradOperands<T, Target>& o,
+                         Run<T> run = {});
 }  // namespace reference
 
 /// Losses are added in double in fixed blocks, so the thread count changes no bit.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
 int64_t pointwise_loss_workspace_bytes(int64_t count);
-template <typename F, typename Target>  // Target is float or int32_t
-void pointwise_loss(const F& f, int64_t count, const float* y, const Target* t, float* loss,
-                    void* workspace, Team& team);
 template <typename F, typename Target>
-void pointwise_loss_grad(const F& f, int64_t count, const float* y, const Target* t,
-                         const float* dloss, float* dy, Team& team);
+void pointwise_loss(const F& f, int64_t count, const PointwiseLossOperands<float, Target>& o,
+                    Run run);
+template <typename F, typename Target>
+void pointwise_loss_grad(const F& f, int64_t count,
+                         const PointwiseLossGradOperands<float, Target>& o, Run run);
 }  // namespace cpu
 
 /// A thread's losses are summed in F32, the blocks' sums in double, in an order that is always the
-/// same. Launches: loss 2, gradient 1. Asynchronous on `stream`; a launch that failed is told by
-/// cudaPeekAtLastError().
+/// same. Launches: loss 2, gradient 1.
 namespace cuda {
 int64_t pointwise_loss_workspace_bytes(int64_t count);
-template <typename F, typename Target>  // Target is float or int32_t
-void pointwise_loss(const F& f, int64_t count, const float* y, const Target* t, float* loss,
-                    void* workspace, CUstream_st* stream);
 template <typename F, typename Target>
-void pointwise_loss_grad(const F& f, int64_t count, const float* y, const Target* t,
-                         const float* dloss, float* dy, CUstream_st* stream);
+void pointwise_loss(const F& f, int64_t count, const PointwiseLossOperands<Views, Target>& o,
+                    Run run);
+template <typename F, typename Target>
+void pointwise_loss_grad(const F& f, int64_t count,
+                         const PointwiseLossGradOperands<Views, Target>& o, Run run);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -10,8 +10,9 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/view.h"
+#include "kernels/contract.h"
 #include "kernels/image.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
@@ -24,67 +25,110 @@ struct PoolDims {
   bool has_byte_cells() const { return window.R * window.S <= 256; }
 };
 
-/// Shapes    x, dx [N, C, H, W], y, dy [N, C, P, Q] by strides, winner as y; global: y [N, C].
-/// Winner    the number of the cell that is a window's maximum. Forward writes it unless it is
-///           nullptr; backward is given either it or x. Needs PoolDims::has_byte_cells().
-/// Writes    all of each output (assigned); reads none, so all may start uninitialised.
+/// How an image and its pooled one lie, and so their gradients.
+struct PoolStrides {
+  ImageStrides x, y;
+};
+
+template <typename T>
+struct MaxPoolOperands {
+  InOf<T> x;                  // [N, C, H, W]
+  OutOf<T> y;                 // [N, C, P, Q]
+  uint8_t* winner = nullptr;  // [N, C, P, Q] as y, optional: the cell that is a window's maximum
+};
+
+/// Exactly one of x and winner is given.
+template <typename T>
+struct MaxPoolGradOperands {
+  InOf<T> x = {};                   // [N, C, H, W]
+  const uint8_t* winner = nullptr;  // [N, C, P, Q]; needs PoolDims::has_byte_cells()
+  InOf<T> dy;                       // [N, C, P, Q]
+  OutOf<T> dx;                      // [N, C, H, W]
+};
+
+template <typename T>
+void check(const PoolDims& d, const MaxPoolOperands<T>& o) {
+  Contract("max_pool_forward")
+      .size("pooled values", d.y().elements())
+      .given("x", o.x)
+      .given("y", o.y)
+      .holds(o.winner == nullptr || d.has_byte_cells(), "winner", "has no room for such windows");
+}
+template <typename T>
+void check(const PoolDims& d, const MaxPoolGradOperands<T>& o) {
+  Contract("max_pool_backward")
+      .size("pooled values", d.y().elements())
+      .holds(static_cast<bool>(o.x) != (o.winner != nullptr), "winner",
+             "or x is given, and one alone")
+      .holds(o.winner == nullptr || d.has_byte_cells(), "winner", "has no room for such windows")
+      .given("dy", o.dy)
+      .given("dx", o.dx);
+}
+/// Of an average: what is read and what is written.
+template <typename X, typename Y>
+void check_average(const ImageDims& d, const X& read, const Y& written) {
+  Contract("an average pool")
+      .size("values", d.elements())
+      .given("input", read)
+      .given("output", written);
+}
+
+/// Shapes    of averages: x, dx [N, C, H, W], y, dy [N, C, P, Q] by strides; global: y [N, C].
+/// Writes    all of each output (assigned); reads none, so all may start uninitialized.
 /// Aliasing  none.
 /// Numerics  sums run in the order r, s (global: h, w) in T; max is exact. One image is computed by
 ///           one thread, so the thread count changes no bit.
 /// Errors    none of its own: the op has checked that each window meets the image.
 namespace reference {
 template <typename T>
-void max_pool_forward(const PoolDims& d, const ImageStrides& xs, const T* x, const ImageStrides& ys,
-                      T* y, uint8_t* winner);
+void max_pool_forward(const PoolDims& d, const PoolStrides& s, const MaxPoolOperands<T>& o,
+                      Run<T> run = {});
 template <typename T>
-void max_pool_backward(const PoolDims& d, const ImageStrides& xs, const T* x, const uint8_t* winner,
-                       const ImageStrides& ys, const T* dy, T* dx);
+void max_pool_backward(const PoolDims& d, const PoolStrides& s, const MaxPoolGradOperands<T>& o,
+                       Run<T> run = {});
 template <typename T>
-void average_pool_forward(const PoolDims& d, const ImageStrides& xs, const T* x,
-                          const ImageStrides& ys, T* y);
+void average_pool_forward(const PoolDims& d, const PoolStrides& s, const T* x, T* y,
+                          Run<T> run = {});
 template <typename T>
-void average_pool_backward(const PoolDims& d, const ImageStrides& ys, const T* dy,
-                           const ImageStrides& xs, T* dx);
+void average_pool_backward(const PoolDims& d, const PoolStrides& s, const T* dy, T* dx,
+                           Run<T> run = {});
 template <typename T>
-void global_average_pool_forward(const ImageDims& d, const ImageStrides& xs, const T* x, T* y);
+void global_average_pool_forward(const ImageDims& d, const ImageStrides& xs, const T* x, T* y,
+                                 Run<T> run = {});
 template <typename T>
-void global_average_pool_backward(const ImageDims& d, const T* dy, const ImageStrides& xs, T* dx);
+void global_average_pool_backward(const ImageDims& d, const ImageStrides& xs, const T* dy, T* dx,
+                                  Run<T> run = {});
 }  // namespace reference
 
-/// As above. Channels-last is vectorised over C; other strides take a plain loop.
+/// As above. Channels-last is vectorized over C; other strides take a plain loop.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
-void max_pool_forward(const PoolDims& d, const ImageStrides& xs, const float* x,
-                      const ImageStrides& ys, float* y, uint8_t* winner, Team& team);
-void max_pool_backward(const PoolDims& d, const ImageStrides& xs, const float* x,
-                       const uint8_t* winner, const ImageStrides& ys, const float* dy, float* dx,
-                       Team& team);
-void average_pool_forward(const PoolDims& d, const ImageStrides& xs, const float* x,
-                          const ImageStrides& ys, float* y, Team& team);
-void average_pool_backward(const PoolDims& d, const ImageStrides& ys, const float* dy,
-                           const ImageStrides& xs, float* dx, Team& team);
+void max_pool_forward(const PoolDims& d, const PoolStrides& s, const MaxPoolOperands<float>& o,
+                      Run run);
+void max_pool_backward(const PoolDims& d, const PoolStrides& s, const MaxPoolGradOperands<float>& o,
+                       Run run);
+void average_pool_forward(const PoolDims& d, const PoolStrides& s, const float* x, float* y,
+                          Run run);
+void average_pool_backward(const PoolDims& d, const PoolStrides& s, const float* dy, float* dx,
+                           Run run);
 void global_average_pool_forward(const ImageDims& d, const ImageStrides& xs, const float* x,
-                                 float* y, Team& team);
-void global_average_pool_backward(const ImageDims& d, const float* dy, const ImageStrides& xs,
-                                  float* dx, Team& team);
+                                 float* y, Run run);
+void global_average_pool_backward(const ImageDims& d, const ImageStrides& xs, const float* dy,
+                                  float* dx, Run run);
 }  // namespace cpu
 
-namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
-void max_pool_forward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,
-                      Out y, uint8_t* winner, CUstream_st* stream);
+namespace cuda {
+void max_pool_forward(const PoolDims& d, const PoolStrides& s, const MaxPoolOperands<Views>& o,
+                      Run run);
 /// Without a winner.
 int64_t max_pool_backward_workspace_bytes(const PoolDims& d);
-void max_pool_backward(const PoolDims& d, const ImageStrides& xs, In x, const uint8_t* winner,
-                       const ImageStrides& ys, In dy, Out dx, void* workspace, CUstream_st* stream);
-void average_pool_forward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,
-                          Out y, CUstream_st* stream);
-void average_pool_backward(const PoolDims& d, const ImageStrides& ys, In dy, const ImageStrides& xs,
-                           Out dx, CUstream_st* stream);
+void max_pool_backward(const PoolDims& d, const PoolStrides& s, const MaxPoolGradOperands<Views>& o,
+                       Run run);
+void average_pool_forward(const PoolDims& d, const PoolStrides& s, In x, Out y, Run run);
+void average_pool_backward(const PoolDims& d, const PoolStrides& s, In dy, Out dx, Run run);
 int64_t global_average_pool_workspace_bytes(const ImageDims& d, const ImageStrides& xs);
-void global_average_pool_forward(const ImageDims& d, const ImageStrides& xs, In x, Out y,
-                                 void* workspace, CUstream_st* stream);
-void global_average_pool_backward(const ImageDims& d, In dy, const ImageStrides& xs, Out dx,
-                                  CUstream_st* stream);
+void global_average_pool_forward(const ImageDims& d, const ImageStrides& xs, In x, Out y, Run run);
+void global_average_pool_backward(const ImageDims& d, const ImageStrides& xs, In dy, Out dx,
+                                  Run run);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -6,13 +6,11 @@
 //
 // With `reverse` the steps run from the last to the first.
 //
-/// Shapes    x, dx [N, T, F]; w_ih [G H, F]; w_hh [G H, H]; b_ih, b_hh [G H] or null; G is 4 for
-///           lstm and 3 for gru. y, dy [N, T, H]; last, dlast [N, H]: h behind the last step.
-///           gates [N, T, G H], activated; saved [N, T, H]: c of lstm, the candidate's recurrent
-///           part w_hn h + b_hn of gru. Gradients are shaped like what they belong to.
-/// Writes    forward: y, gates and saved in full, last unless null. backward: all of each output
-///           that is not null, assigned; the gradient goes through all steps. dy and dlast may be
-///           null (zero), not both.
+/// Shapes    G is 4 for lstm and 3 for gru. last: h behind the last step. gates are activated;
+/// saved
+///           is c of lstm, the candidate's recurrent part w_hn h + b_hn of gru. dy and dlast are
+///           zero where they are left out.
+/// Writes    all of each output that is not null, assigned; the gradient goes through all steps.
 /// Aliasing  none.
 /// Numerics  sums over steps and rows in an order that depends on the team's size alone.
 #pragma once
@@ -20,7 +18,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernels/cuda/view.h"
+#include "kernels/contract.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
@@ -34,35 +33,79 @@ struct RecurrentDims {
 };
 
 template <typename T>
-struct RecurrentForwardArgs {
-  const T *x, *w_ih, *w_hh, *b_ih, *b_hh;
-  T *y, *last, *gates, *saved;
+struct RecurrentForwardOperands {
+  const T* x;            // [N, T, F]
+  const T* w_ih;         // [G H, F]
+  const T* w_hh;         // [G H, H]
+  const T *b_ih, *b_hh;  // [G H], or both nullptr
+  T* y;                  // [N, T, H]
+  T* last;               // [N, H] or nullptr
+  T* gates;              // [N, T, G H]
+  T* saved;              // [N, T, H]
 };
 
 template <typename T>
-struct RecurrentBackwardArgs {
-  const T *x, *w_ih, *w_hh, *y, *gates, *saved, *dy, *dlast;
-  T *dx, *dw_ih, *dw_hh, *db_ih, *db_hh;
+struct RecurrentBackwardOperands {
+  const T* x;        // [N, T, F]
+  const T* w_ih;     // [G H, F]
+  const T* w_hh;     // [G H, H]
+  const T* y;        // [N, T, H]
+  const T* gates;    // [N, T, G H]
+  const T* saved;    // [N, T, H]
+  const T* dy;       // [N, T, H], or nullptr
+  const T* dlast;    // [N, H], or nullptr, not both
+  T* dx;             // [N, T, F] or nullptr
+  T* dw_ih;          // [G H, F] or nullptr
+  T* dw_hh;          // [G H, H] or nullptr
+  T *db_ih, *db_hh;  // [G H] or nullptr
 };
+
+inline Contract check(const char* kernel, const RecurrentDims& d) {
+  const Contract contract(kernel);
+  contract.size("N", d.N).size("T", d.T).size("F", d.F).size("H", d.H);
+  return contract;
+}
+template <typename T>
+void check(const RecurrentDims& d, const RecurrentForwardOperands<T>& o) {
+  check("recurrent_forward", d)
+      .given("x", o.x)
+      .given("w_ih", o.w_ih)
+      .given("w_hh", o.w_hh)
+      .holds((o.b_ih == nullptr) == (o.b_hh == nullptr), "b_ih",
+             "comes without b_hh, or b_hh alone")
+      .given("y", o.y)
+      .given("gates", o.gates)
+      .given("saved", o.saved);
+}
+template <typename T>
+void check(const RecurrentDims& d, const RecurrentBackwardOperands<T>& o) {
+  check("recurrent_backward", d)
+      .given("x", o.x)
+      .given("w_ih", o.w_ih)
+      .given("w_hh", o.w_hh)
+      .given("y", o.y)
+      .given("gates", o.gates)
+      .given("saved", o.saved)
+      .holds(o.dy != nullptr || o.dlast != nullptr, "dy", "is missing, and dlast too");
+}
 
 namespace reference {  // T is float or double
 template <typename T>
-void recurrent_forward(const RecurrentDims& d, const RecurrentForwardArgs<T>& p);
+void recurrent_forward(const RecurrentDims& d, const RecurrentForwardOperands<T>& p);
 template <typename T>
-void recurrent_backward(const RecurrentDims& d, const RecurrentBackwardArgs<T>& p);
+void recurrent_backward(const RecurrentDims& d, const RecurrentBackwardOperands<T>& p);
 }  // namespace reference
 
 /// Prepared once. Biases may be given or not. Each thread takes rows of the batch through all
 /// steps, so that nobody waits between two of them. `workspace` is 64-byte aligned. Not
 /// thread-safe.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
 class RecurrentForward {
  public:
   RecurrentForward(const RecurrentDims& d, Team& team);
   ~RecurrentForward();
   int64_t workspace_bytes() const;
-  void run(const RecurrentForwardArgs<float>& p, void* workspace);
+  void run(const RecurrentForwardOperands<float>& p, void* workspace);
 
  private:
   struct Impl;
@@ -74,7 +117,7 @@ class RecurrentBackward {
   RecurrentBackward(const RecurrentDims& d, bool wants_dx, Team& team);
   ~RecurrentBackward();
   int64_t workspace_bytes() const;
-  void run(const RecurrentBackwardArgs<float>& p, void* workspace);
+  void run(const RecurrentBackwardOperands<float>& p, void* workspace);
 
  private:
   struct Impl;

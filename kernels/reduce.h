@@ -19,7 +19,8 @@
 #include <cstdint>
 
 #include "kernels/box.h"
-#include "kernels/cuda/view.h"
+#include "kernels/contract.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
@@ -32,27 +33,40 @@ struct ReduceParams {
   double factor = 1;  // kSum
 };
 
+template <typename X, typename Y>
+void check(const ReduceParams&, const X& x, const Y& y) {
+  Contract("reduce").given("x", x).given("y", y);
+}
+template <typename X, typename Y>
+void check(const ReduceParams& p, const X& x, const X& y, const X& dy, const Y& dx) {
+  Contract("reduce_grad")
+      .holds(p.how != Reduction::kSum, "how", "is a sum, which has no gradient of its own")
+      .given("x", x)
+      .given("y", y)
+      .given("dy", dy)
+      .given("dx", dx);
+}
+
 namespace reference {  // T is float or double
 template <typename T>
-void reduce(const ReduceParams& p, const T* x, T* y);
+void reduce(const ReduceParams& p, const T* x, T* y, Run<T> run = {});
 template <typename T>  // not for kSum
-void reduce_grad(const ReduceParams& p, const T* x, const T* y, const T* dy, T* dx);
+void reduce_grad(const ReduceParams& p, const T* x, const T* y, const T* dy, T* dx,
+                 Run<T> run = {});
 }  // namespace reference
 
 /// The same bits for a team of any size.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
-void reduce(const ReduceParams& p, const float* x, float* y, Team& team);
+void reduce(const ReduceParams& p, const float* x, float* y, Run run);
 void reduce_grad(const ReduceParams& p, const float* x, const float* y, const float* dy, float* dx,
-                 Team& team);
+                 Run run);
 }  // namespace cpu
 
-namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
+namespace cuda {
 int64_t reduce_workspace_bytes(const ReduceParams& p);
-void reduce(const ReduceParams& p, In x, Out y, void* workspace, CUstream_st* stream);
+void reduce(const ReduceParams& p, In x, Out y, Run run);
 int64_t reduce_grad_workspace_bytes(const ReduceParams& p);
-void reduce_grad(const ReduceParams& p, In x, In y, In dy, Out dx, void* workspace,
-                 CUstream_st* stream);
+void reduce_grad(const ReduceParams& p, In x, In y, In dy, Out dx, Run run);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -16,9 +16,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
-#include "kernels/cuda/view.h"
+#include "kernels/contract.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
@@ -43,22 +45,28 @@ struct ResampleParams {
   }
 };
 
+template <typename X, typename Y>
+void check(const ResampleParams& p, const X& x, const Y& y) {
+  Contract("resample").size("axes", std::ssize(p.axes)).given("x", x).given("y", y);
+}
+
 namespace reference {  // T is float or double
 /// Rows [begin, end) of y.
 template <typename T>
 void resample(const ResampleParams& p, int64_t begin, int64_t end, const T* x, T* y);
+template <typename T>
+void resample(const ResampleParams& p, const T* x, T* y, Run<T> run);
 }  // namespace reference
 
 /// The same bits for a team of any size.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
-void resample(const ResampleParams& p, const float* x, float* y, Team& team);
+void resample(const ResampleParams& p, const float* x, float* y, Run run);
 }  // namespace cpu
 
-namespace cuda {  // asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError()
+namespace cuda {
 /// The lists as the kernel reads them, to be copied to the device.
 std::vector<std::byte> resample_tables(const ResampleParams& p);
-void resample(const ResampleParams& p, const void* tables, In x, Out y, CUstream_st* stream);
+void resample(const ResampleParams& p, const void* tables, In x, Out y, Run run);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

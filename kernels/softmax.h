@@ -11,7 +11,8 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/view.h"
+#include "kernels/contract.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
@@ -20,24 +21,39 @@ struct SoftmaxDims {
   bool log = false;
 };
 
+template <typename X, typename Y>
+void check(const SoftmaxDims& d, const X& x, const Y& y) {
+  Contract("softmax_forward")
+      .size("values", d.outer * d.width * d.inner)
+      .given("x", x)
+      .given("y", y);
+}
+template <typename X, typename Y>
+void check(const SoftmaxDims& d, const X& y, const X& dy, const Y& dx) {
+  Contract("softmax_backward")
+      .size("values", d.outer * d.width * d.inner)
+      .given("y", y)
+      .given("dy", dy)
+      .given("dx", dx);
+}
+
 namespace reference {  // T is float or double
 template <typename T>
-void softmax_forward(const SoftmaxDims& d, const T* x, T* y);
+void softmax_forward(const SoftmaxDims& d, const T* x, T* y, Run<T> run = {});
 template <typename T>
-void softmax_backward(const SoftmaxDims& d, const T* y, const T* dy, T* dx);
+void softmax_backward(const SoftmaxDims& d, const T* y, const T* dy, T* dx, Run<T> run = {});
 }  // namespace reference
 
 /// The same bits for a team of any size.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
-void softmax_forward(const SoftmaxDims& d, const float* x, float* y, Team& team);
-void softmax_backward(const SoftmaxDims& d, const float* y, const float* dy, float* dx, Team& team);
+void softmax_forward(const SoftmaxDims& d, const float* x, float* y, Run run);
+void softmax_backward(const SoftmaxDims& d, const float* y, const float* dy, float* dx, Run run);
 }  // namespace cpu
 
 /// One launch. Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
 namespace cuda {
-void softmax_forward(const SoftmaxDims& d, In x, Out y, CUstream_st* stream);
-void softmax_backward(const SoftmaxDims& d, In y, In dy, Out dx, CUstream_st* stream);
+void softmax_forward(const SoftmaxDims& d, In x, Out y, Run run);
+void softmax_backward(const SoftmaxDims& d, In y, In dy, Out dx, Run run);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -27,9 +27,11 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
-#include "kernels/cuda/view.h"  // CUstream_st
+#include "kernels/contract.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
@@ -42,66 +44,105 @@ struct SoftmaxXentParams {
   bool divergence = false;
 };
 
-namespace reference {  // T is float or double; Target int32_t, of labels, or T, of shares
+/// Target is int32_t, of labels [N], or T, of shares [N, K].
 template <typename T, typename Target>
-void softmax_xent_forward(const SoftmaxXentParams& p, const T* z, const Target* target, T* loss,
-                          T* prob);
+struct SoftmaxXentOperands {
+  const NumberOf<T>* z;  // [N, K]
+  const Target* target;
+  NumberOf<T>* loss;  // [1]
+  NumberOf<T>* prob;  // [N, K]
+};
 template <typename T, typename Target>
-void softmax_xent_backward(const SoftmaxXentParams& p, const T* prob, const Target* target,
-                           const T* dloss, T* dz);
+struct SoftmaxXentGradOperands {
+  const NumberOf<T>* prob;  // [N, K]
+  const Target* target;
+  const NumberOf<T>* dloss;  // [1]
+  NumberOf<T>* dz;           // [N, K]
+};
+
+inline Contract check(const char* kernel, const SoftmaxXentParams& p) {
+  const Contract contract(kernel);
+  contract.size("rows", p.rows)
+      .holds(p.classes >= 2, "classes", "are fewer than 2")
+      .holds(p.weights.empty() || std::ssize(p.weights) == p.classes, "weights",
+             "are not one for each class");
+  return contract;
+}
+template <typename T, typename Target>
+void check(const SoftmaxXentParams& p, const SoftmaxXentOperands<T, Target>& o) {
+  check("softmax_xent_forward", p)
+      .given("z", o.z)
+      .given("target", o.target)
+      .given("loss", o.loss)
+      .given("prob", o.prob);
+}
+template <typename T, typename Target>
+void check(const SoftmaxXentParams& p, const SoftmaxXentGradOperands<T, Target>& o) {
+  check("softmax_xent_backward", p)
+      .given("prob", o.prob)
+      .given("target", o.target)
+      .given("dloss", o.dloss)
+      .given("dz", o.dz);
+}
+
+namespace reference {  // T is float or double
+template <typename T, typename Target>
+void softmax_xent_forward(const SoftmaxXentParams& p, const SoftmaxXentOperands<T, Target>& o,
+                          Run<T> run = {});
+template <typename T, typename Target>
+void softmax_xent_backward(const SoftmaxXentParams& p, const SoftmaxXentGradOperands<T, Target>& o,
+                           Run<T> run = {});
 }  // namespace reference
 
 /// The rows' losses are added by one thread in their order, so the thread count changes no bit.
 namespace cpu {
-class Team;  // kernels/cpu/team.h
 int64_t softmax_xent_workspace_bytes(const SoftmaxXentParams& p);
-void softmax_xent_forward(const SoftmaxXentParams& p, const float* z, const int32_t* label,
-                          float* loss, float* prob, void* workspace, Team& team);
-void softmax_xent_backward(const SoftmaxXentParams& p, const float* prob, const int32_t* label,
-                           const float* dloss, float* dz, Team& team);
-void softmax_xent_forward(const SoftmaxXentParams& p, const float* z, const float* share,
-                          float* loss, float* prob, void* workspace, Team& team);
-void softmax_xent_backward(const SoftmaxXentParams& p, const float* prob, const float* share,
-                           const float* dloss, float* dz, Team& team);
+void softmax_xent_forward(const SoftmaxXentParams& p, const SoftmaxXentOperands<float, int32_t>& o,
+                          Run run);
+void softmax_xent_backward(const SoftmaxXentParams& p,
+                           const SoftmaxXentGradOperands<float, int32_t>& o, Run run);
+void softmax_xent_forward(const SoftmaxXentParams& p, const SoftmaxXentOperands<float, float>& o,
+                          Run run);
+void softmax_xent_backward(const SoftmaxXentParams& p,
+                           const SoftmaxXentGradOperands<float, float>& o, Run run);
 }  // namespace cpu
 
 /// A row's loss is summed in F32, the rows' losses in double, in an order that is always the same.
 /// `weights` is p.weights in device memory, in F32; nullptr where that is empty. Launches: 2 each,
 /// backward of shares 3; of labels 1 forward of up to 256 rows and 32 classes, 1 backward of up to
 /// 1024 rows.
-/// Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
 namespace cuda {
 int64_t softmax_xent_forward_workspace_bytes(const SoftmaxXentParams& p);
-void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights, const float* z,
-                          const int32_t* label, float* loss, float* prob, void* workspace,
-                          CUstream_st* stream);
+void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights,
+                          const SoftmaxXentOperands<Views, int32_t>& o, Run run);
 int64_t softmax_xent_backward_workspace_bytes(const SoftmaxXentParams& p);
-void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights, const float* prob,
-                           const int32_t* label, const float* dloss, float* dz, void* workspace,
-                           CUstream_st* stream);
-void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights, const float* z,
-                          const float* share, float* loss, float* prob, void* workspace,
-                          CUstream_st* stream);
-void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights, const float* prob,
-                           const float* share, const float* dloss, float* dz, void* workspace,
-                           CUstream_st* stream);
+void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights,
+                           const SoftmaxXentGradOperands<Views, int32_t>& o, Run run);
+void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights,
+                          const SoftmaxXentOperands<Views, float>& o, Run run);
+void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights,
+                           const SoftmaxXentGradOperands<Views, float>& o, Run run);
 
 /// Loss and gradient of labels some rows at a time, whose z become their dz: begin, each part of
 /// the rows once, end. The parts change no bit.
 ///
-/// Shapes    z [count, K], its rows `row` elements apart, a multiple of 4, and the first aligned as
-///           an allocation; label [N] always.
 /// Numerics  z is stored in any format, and dz rounded to it; all between is F32.
 /// Writes    what lies between rows may be overwritten, up to the next multiple of 4.
 /// Workspace is kept from begin to end. Launches: 1 each.
+struct SoftmaxXentRows {
+  int64_t first, count;  // rows [first, first + count) of N
+  Out z;                 // [count, K], the first row aligned as an allocation
+  int64_t row;           // elements from one row of z to the next, a multiple of 4
+  const int32_t* label;  // [N]
+  const float* dloss;    // [1]
+};
 int64_t softmax_xent_rows_workspace_bytes(const SoftmaxXentParams& p);
 void softmax_xent_rows_begin(const SoftmaxXentParams& p, const float* weights, const int32_t* label,
-                             void* workspace, CUstream_st* stream);
-void softmax_xent_rows(const SoftmaxXentParams& p, const float* weights, int64_t first,
-                       int64_t count, Out z, int64_t row, const int32_t* label, const float* dloss,
-                       void* workspace, CUstream_st* stream);
+                             Run run);
+void softmax_xent_rows(const SoftmaxXentParams& p, const float* weights, const SoftmaxXentRows& o,
+                       Run run);
 void softmax_xent_rows_end(const SoftmaxXentParams& p, const float* weights, const int32_t* label,
-                           float* loss, void* workspace, CUstream_st* stream);
+                           float* loss, Run run);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

@@ -1,7 +1,7 @@
-# scripts/lib.sh: what scripts/test and scripts/demo share. Sourced, not run.
+# scripts/lib.sh: functions for scripts/test, scripts/check and scripts/demo. Sourced, not run.
 
-# How many compilers may run at once: one per core, but a unit that includes gRPC or GoogleTest takes up to about
-# 1.5 GiB, so no more than the free memory holds.
+# The number of compilers to run at once: one per core, but no more than fit in the free memory, because a
+# unit that includes gRPC or GoogleTest takes up to about 1.5 GiB.
 build_jobs() {
   local cores available_mib by_memory
   cores=$(nproc)

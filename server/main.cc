@@ -42,13 +42,15 @@ int complain(const Error& error, int exit_code) {
 
 /// Returns an exit code if the program ends here.
 std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
-  CLI::App app{"Trainyard's daemon: takes training jobs, keeps them, runs them in workers."};
+  CLI::App app{
+      "Trainyard's daemon: accepts training jobs, stores them and runs them in worker processes."};
   app.set_version_flag("--version", std::string("trainyardd ") + TRAINYARD_VERSION);
   app.add_option(
       "--config", out.config_file,
-      std::string("YAML file of settings; default ") + kDefaultConfigFile + " if that exists");
-  app.add_flag("--check", out.check, "Check configuration, store and devices, then exit");
-  app.add_flag("--print-config", out.print_config, "Print the settings in effect, then exit");
+      std::string("YAML settings file; default ") + kDefaultConfigFile + " if it exists");
+  app.add_flag("--check", out.check,
+               "Check the configuration, the store and the devices, then exit");
+  app.add_flag("--print-config", out.print_config, "Print the effective settings, then exit");
   struct Flag {
     std::string name;
     std::string text;
@@ -99,8 +101,15 @@ Result<Config> make_config(const Arguments& arguments) {
   return config;
 }
 
-/// Waits for SIGTERM or SIGINT, then drains; a second signal ends the daemon at once. That is safe:
-/// the store is durable at every instant, and jobs resume from their checkpoints.
+sigset_t ending_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int s : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, s);
+  return signals;
+}
+
+/// Waits for SIGTERM or SIGINT, then drains; a second signal stops the daemon at once. That is
+/// safe: the store is durable at every instant, and jobs resume from their checkpoints.
 void run_until_signal(Daemon& daemon, const sigset_t& signals) {
   int signal = 0;
   while (::sigwait(&signals, &signal) != 0 || signal == SIGHUP) {
@@ -112,7 +121,7 @@ void run_until_signal(Daemon& daemon, const sigset_t& signals) {
     }
     spdlog::warn("event=second_signal number={}", again);
     daemon.kill_workers();
-    ::_exit(0);  // workers that are not gone yet die with us
+    ::_exit(0);  // remaining workers die with the daemon
   }).detach();
   daemon.drain();
 }
@@ -120,6 +129,8 @@ void run_until_signal(Daemon& daemon, const sigset_t& signals) {
 int run(int argc, char** argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse_arguments(argc, argv, arguments)) return *code;
+  const sigset_t signals = ending_signals();
+  if (arguments.check) ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // Ctrl-C ends a check
   Result<Config> config = make_config(arguments);
   if (!config.ok()) return complain(config.error(), 2);
   if (arguments.print_config) {
@@ -133,11 +144,6 @@ int run(int argc, char** argv) {
     std::fputs(report->c_str(), stdout);
     return 0;
   }
-  sigset_t signals;  // blocked before any thread is made, so that sigwait() alone takes them
-  sigemptyset(&signals);
-  for (const int s : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, s);
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-
   DaemonParts parts;
   parts.adopt_orphans = true;
   Result<std::unique_ptr<Daemon>> daemon = Daemon::start(*config, std::move(parts));
@@ -153,10 +159,14 @@ int run(int argc, char** argv) {
 }  // namespace trainyard::server
 
 int main(int argc, char** argv) {
-  ::umask(0077);  // sockets, store and files are the daemon's alone
+  ::umask(0077);  // sockets, store and files are private to the daemon
   ::signal(SIGPIPE, SIG_IGN);
   ::mallopt(M_ARENA_MAX, 2);  // many threads that allocate little: keeps the idle daemon small
   ::setenv("GRPC_VERBOSITY", "NONE", 0);  // refusals are told in sentences of ours
+  // Before gRPC or anything else makes a thread, so that sigwait() alone takes them: a signal to
+  // the process goes to any thread that does not block it, and its default is to end us at once.
+  const sigset_t signals = trainyard::server::ending_signals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   // One reference that is never given back: the last one's end waits for gRPC's threads, of which
   // one may sleep in a poll for 10 s, longer than Docker waits before it kills.
   ::grpc_init();

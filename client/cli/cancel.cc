@@ -1,4 +1,4 @@
-// trainyard cancel: a durable wish; again, or on a finished job, it changes nothing.
+// trainyard cancel: durable and idempotent; no effect on a finished job.
 #include <memory>
 
 #include "client/cli/command.h"
@@ -13,7 +13,7 @@ struct CancelOptions {
 };
 
 Result<int> run_cancel(Session& session, const CancelOptions& options) {
-  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  ASSIGN_OR_RETURN(client::Client * server, session.client(client::Client::NoServer::kWait));
   for (const std::string& text : options.names) {
     ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
     ASSIGN_OR_RETURN(const v1::Job job, server->cancel_job(name));
@@ -36,11 +36,11 @@ Result<int> run_cancel(Session& session, const CancelOptions& options) {
 Command cancel_command() {
   auto o = std::make_shared<CancelOptions>();
   return {"cancel",
-          "End jobs; safe to repeat",
+          "Cancel jobs; safe to repeat",
           {"trainyard cancel digits-1",
            "trainyard list --state queued -o name | xargs trainyard cancel"},
           "",
-          [o](OptionSet& options) { options.positionals("JOB", o->names, "names of jobs"); },
+          [o](OptionSet& options) { options.positionals("JOB", o->names, "the jobs' names"); },
           [o](Session& session) { return run_cancel(session, *o); }};
 }
 

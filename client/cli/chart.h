@@ -12,21 +12,21 @@ namespace trainyard::cli {
 
 struct Curve {
   std::string name;
-  std::vector<std::pair<double, double>> points;  // (x, y), x rising; those that are not finite
-                                                  // leave a gap
+  std::vector<std::pair<double, double>> points;  // (x, y) with ascending x; values that are not
+                                                  // finite leave a gap
 };
 
 struct Chart {
   std::string title;
   std::vector<Curve> curves;
-  bool logarithmic = false;  // the y axis; values that are not positive are left out
+  bool logarithmic = false;  // the y axis; omits values that are not positive
 };
 
-/// Averages that forget: s_i = weight s_{i-1} + (1 - weight) y_i, divided by 1 - weight^i, so that
-/// they do not begin at 0; as TensorBoard smooths. `weight` in [0, 1).
+/// Exponential moving average: s_i = weight s_{i-1} + (1 - weight) y_i, divided by 1 - weight^i, so
+/// that they do not begin at 0, as in TensorBoard. `weight` in [0, 1).
 Curve smooth(Curve curve, double weight);
 
-/// Values at which an axis is labelled: 1, 2 or 5 times powers of ten, at most `count_max` of them,
+/// Values at which an axis is labeled: 1, 2 or 5 times powers of ten, at most `count_max` of them,
 /// within [low, high]. Logarithmic: powers of ten, with their 2 and 5 folds if those are few.
 std::vector<double> axis_ticks(double low, double high, int count_max, bool logarithmic);
 /// A tick as people read it: "0.05", "12k", "1e-6".
@@ -34,17 +34,17 @@ std::string tick_text(double value);
 
 struct TerminalCanvas {
   int columns = 80;
-  int rows = 16;  // of the curves alone
+  int rows = 16;  // of the curves only
   bool utf8 = true;
   bool colour = true;
 };
-/// Braille dots where the terminal has them and colours or a single curve tell who is who; a letter
-/// for each curve otherwise. No line is longer than `columns`.
+/// Braille dots if the terminal has them and colors, or a single curve, distinguish the curves;
+/// otherwise a letter for each curve. No line is longer than `columns`.
 std::string draw_terminal(const Chart& chart, const TerminalCanvas& canvas);
 
 /// One SVG document, the charts below each other.
 std::string draw_svg(const std::vector<Chart>& charts);
-/// The same as a PNG file's bytes, 1520 pixels wide. Refuses what would be more than 32767 high.
+/// The same as a PNG file's bytes, 1520 pixels wide. Refuses heights above 32767.
 Result<std::string> draw_png(const std::vector<Chart>& charts);
 
 }  // namespace trainyard::cli

@@ -13,7 +13,7 @@ constexpr double kLeft = 70, kRight = 20, kTop = 64, kBottom = 46;
 constexpr double kLegendLine = 18;
 constexpr double kPlotWidth = kWidth - kLeft - kRight;
 constexpr double kPlotHeight = kHeight - kTop - kBottom;
-// Okabe and Ito's palette, which people with colour-blindness can tell apart.
+// Okabe and Ito's palette, which people with color blindness can distinguish.
 constexpr std::array<Colour, 7> kColours = {0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7,
                                             0xe69f00, 0x56b4e9, 0x000000};
 constexpr Colour kGrid = 0xdddddd, kAxis = 0x444444;
@@ -48,12 +48,12 @@ void draw_curve(const Curve& curve, const ChartScales& scales, double top, Colou
   }
   if (pieces.empty()) return;
   out.curve(pieces, colour);
-  for (const std::vector<Point>& piece : pieces) {  // a line of one point is not seen
+  for (const std::vector<Point>& piece : pieces) {  // a line of one point is invisible
     if (piece.size() == 1) out.dot(piece[0], 2.5, colour);
   }
 }
 
-/// Of each curve's name in the legend: side by side, in as many lines as it takes. An average width
+/// Of each curve's name in the legend: side by side, in as many lines as needed. An average width
 /// per letter is near enough.
 std::vector<Point> legend_places(const Chart& chart) {
   std::vector<Point> places;

@@ -1,5 +1,5 @@
-// client/cli/chart_drawing.h: where everything on a chart stands, once for all files that charts
-// are written to. A Drawing turns lines, text and curves into one of them.
+// client/cli/chart_drawing.h: the layout of charts, shared by all file formats. A Drawing renders
+// lines, text and curves in one of them.
 #pragma once
 
 #include <string>

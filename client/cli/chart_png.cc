@@ -1,5 +1,5 @@
-// Curves as PNG, by Cairo: as draw_svg() has them, two pixels for each of a screen, so that they
-// stay sharp in documents.
+// Curves as PNG, by Cairo: as drawn by draw_svg(), with two pixels for each of the screen's, so
+// that they stay sharp in documents.
 #include <cairo.h>
 
 #include <cmath>
@@ -69,9 +69,8 @@ class PngDrawing final : public Drawing {
       status = cairo_surface_write_to_png_stream(surface_.get(), append, &bytes);
     }
     if (status == CAIRO_STATUS_SUCCESS) return bytes;
-    return make_error(
-        ErrorCode::kInternal, "PLOT_FAILED",
-        std::string("the picture cannot be drawn: ") + cairo_status_to_string(status));
+    return make_error(ErrorCode::kInternal, "PLOT_FAILED",
+                      std::string("the image cannot be drawn: ") + cairo_status_to_string(status));
   }
 
  private:
@@ -108,7 +107,7 @@ Result<std::string> draw_png(const std::vector<Chart>& charts) {
   const Point size = charts_size(charts);
   if (size.y * kScale > kHeightMax) {
     return make_error(ErrorCode::kResourceExhausted, "PLOT_TOO_LARGE",
-                      "the picture would have " + std::to_string(std::lround(size.y * kScale)) +
+                      "the image would have " + std::to_string(std::lround(size.y * kScale)) +
                           " lines, expected at most " + std::to_string(kHeightMax) +
                           "; ask for fewer metrics");
   }

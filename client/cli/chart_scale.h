@@ -1,4 +1,4 @@
-// client/cli/chart_scale.h: from values to places on a chart.
+// client/cli/chart_scale.h: maps values to positions on a chart.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@ namespace trainyard::cli {
 class Scale {
  public:
   Scale(double low, double high, bool logarithmic);
-  /// [0, 1] within the range; nothing for what cannot be shown.
+  /// [0, 1] within the range; nothing for values that cannot be shown.
   std::optional<double> at(double value) const;
   double low() const { return low_; }
   double high() const { return high_; }
@@ -24,7 +24,7 @@ class Scale {
 struct ChartScales {
   Scale x, y;
 };
-/// Ranges of all that can be shown, never empty: a single value gets room around it.
+/// Ranges of all values that can be shown, never empty: a single value gets a margin.
 ChartScales scales_of(const Chart& chart);
 
 /// A curve in [0, 1] x [0, 1], in pieces between its gaps, with at most two points (the lowest and

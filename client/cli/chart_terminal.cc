@@ -1,4 +1,4 @@
-// Curves out of characters: a grid of cells, each of 2 x 4 Braille dots or one letter.
+// Curves drawn with characters: a grid of cells, each of 2 x 4 Braille dots or one letter.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -25,7 +25,7 @@ std::string utf8_of(uint32_t code) {  // U+0800 .. U+FFFF
 
 struct Glyph {
   uint8_t dots = 0;
-  int curve = -1;  // the one that drew here last
+  int curve = -1;  // the curve that drew here last
 };
 
 class Grid {
@@ -79,7 +79,10 @@ class Grid {
   }
 
  private:
-  Glyph& at(int column, int row) { return cells_[static_cast<size_t>(row * columns_ + column)]; }
+  Glyph& at(int column, int row) {
+    return cells_[static_cast<size_t>(row) * static_cast<size_t>(columns_) +
+                  static_cast<size_t>(column)];
+  }
 
   int columns_, rows_, dots_x_, dots_y_;
   bool braille_;
@@ -132,7 +135,7 @@ std::string draw_terminal(const Chart& chart, const TerminalCanvas& canvas) {
   const bool braille = canvas.utf8 && (canvas.colour || chart.curves.size() == 1);
   const int rows = std::max(canvas.rows, 3);
 
-  // The labels of the y axis stand at the rows nearest to their values.
+  // The labels of the y axis are in the rows nearest to their values.
   std::vector<std::string> labels(static_cast<size_t>(rows));
   size_t label_width = 0;
   for (const double tick : axis_ticks(scales.y.low(), scales.y.high(),
@@ -155,7 +158,7 @@ std::string draw_terminal(const Chart& chart, const TerminalCanvas& canvas) {
                  std::string(label_width - label.size(), ' ') + label + " " + axis);
     out += grid.row(r, canvas.colour) + "\n";
   }
-  // The x axis: a line with marks, and the labels centred below them.
+  // The x axis: a line with marks, and the labels centered below them.
   std::string numbers(static_cast<size_t>(columns), ' ');
   std::vector<bool> marks(static_cast<size_t>(columns), false);
   size_t free_from = 0;

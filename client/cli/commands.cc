@@ -5,6 +5,34 @@
 #include "src/base/text.h"
 
 namespace trainyard::cli {
+
+// Each is made in a file of its own. commands() lists them as help does.
+Command submit_command();
+Command plan_command();
+Command list_command();
+Command get_command();
+Command watch_command();
+Command wait_command();
+Command logs_command();
+Command explain_command();
+Command cancel_command();
+Command prioritize_command();
+Command delete_command();
+Command metrics_export_command();
+Command plot_command();
+Command predict_command();
+Command generate_command();
+Command local_run_command();
+Command local_export_command();
+Command local_check_command();
+std::vector<Command> dataset_commands();
+std::vector<Command> model_commands();
+Command device_list_command();
+Command daemon_status_command();
+Command health_command();
+Command completion_command();
+Command version_command();
+
 namespace {
 
 std::string usage_line(const Command& command, const OptionSet& options) {
@@ -33,7 +61,7 @@ std::string option_lines(const OptionSet& options, size_t begin, size_t end) {
   return out;
 }
 
-/// The command words in `arguments`: those that are no options and no values of global options.
+/// The command words in `arguments`: those that are neither options nor values of global options.
 struct Words {
   std::vector<std::string> words;
   std::vector<size_t> at;
@@ -67,7 +95,7 @@ std::string group_help(const std::string& group) {
     out += "  trainyard " + c.name + std::string(c.name.size() < 18 ? 18 - c.name.size() : 1, ' ') +
            c.summary + "\n";
   }
-  return out + "\n'trainyard " + group + " COMMAND --help' tells more.\n";
+  return out + "\n'trainyard " + group + " COMMAND --help' describes a command.\n";
 }
 
 Error unknown_command(const std::vector<std::string>& words) {
@@ -99,14 +127,14 @@ int run_found(const Command& command, std::vector<std::string> arguments, bool h
   if (const Status parsed = options.parse(std::move(arguments)); !parsed.ok()) {
     const int code = report_error(parsed.error(), err,
                                   find_format(global.output).value_or(Format::kTable), false);
-    err.line("'trainyard " + command.name + " --help' shows how it is used");
+    err.line("'trainyard " + command.name + " --help' shows its usage");
     return code;
   }
   if (command.waits) std::swap(global.wait_s, global.connection.timeout_s);
   const auto session = Session::open(global, env);
   if (!session.ok()) return report_error(session.error(), err, Format::kTable, false);
   if ((*session)->format() == Format::kCsv && command.name != "predict") {
-    return report_error(usage_error("--output: csv is for 'trainyard predict' alone"), err,
+    return report_error(usage_error("--output: only 'trainyard predict' writes csv"), err,
                         Format::kTable, false);
   }
   const Result<int> code = command.run(**session);
@@ -118,14 +146,12 @@ int run_found(const Command& command, std::vector<std::string> arguments, bool h
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = [] {
-    std::vector<Command> list = {submit_command(),       plan_command(),
-                                 list_command(),         get_command(),
-                                 watch_command(),        wait_command(),
-                                 logs_command(),         cancel_command(),
-                                 delete_command(),       metrics_export_command(),
-                                 plot_command(),         predict_command(),
-                                 generate_command(),     local_run_command(),
-                                 local_export_command(), local_check_command()};
+    std::vector<Command> list = {
+        submit_command(),       plan_command(),       list_command(),     get_command(),
+        watch_command(),        wait_command(),       logs_command(),     explain_command(),
+        cancel_command(),       prioritize_command(), delete_command(),   metrics_export_command(),
+        plot_command(),         predict_command(),    generate_command(), local_run_command(),
+        local_export_command(), local_check_command()};
     for (Command& c : dataset_commands()) list.push_back(std::move(c));
     for (Command& c : model_commands()) list.push_back(std::move(c));
     list.push_back(device_list_command());
@@ -146,25 +172,27 @@ const Command* find_command(const std::string& name) {
 }
 
 void add_global_options(OptionSet& options, GlobalOptions& g) {
+  options.group("");
   options.text("-o,--output", "FORMAT", g.output,
                "table, wide, json, yaml, name, jsonl; predict: csv (TRAINYARD_OUTPUT)",
                format_names());
   options.text("--server", "ADDRESS", g.connection.server,
                "unix:/path or host:port (TRAINYARD_SERVER)");
   options.text("--context", "NAME", g.connection.context,
-               "a server of the configuration file (TRAINYARD_CONTEXT)");
+               "a server named in the configuration file (TRAINYARD_CONTEXT)");
   options.text("--config", "FILE", g.connection.config_file,
                "configuration file (TRAINYARD_CONFIG)");
   options.text("--token-file", "FILE", g.connection.token_file,
                "file with the bearer token, mode 0600");
   options.text("--ca-file", "FILE", g.connection.ca_file,
-               "certificates (PEM) that the server's must come from");
-  options.flag("--plaintext", g.connection.plaintext, "TCP without TLS, also beyond this machine");
+               "CA certificates (PEM) to trust for the server's certificate");
+  options.flag("--plaintext", g.connection.plaintext,
+               "use TCP without TLS, even to another machine");
   options.number("--timeout", "SECONDS", g.connection.timeout_s,
-                 "for each answer, default 10; wait, submit: for the job to end");
-  options.flag("--no-color", g.no_colour, "no colour (NO_COLOR, TRAINYARD_NO_COLOR)");
-  options.flag("-v,--verbose", g.verbose, "details of errors");
-  options.flag("-h,--help", g.help, "this text");
+                 "limit for each answer, default 10; wait, submit: for the job to end");
+  options.flag("--no-color", g.no_colour, "no color (NO_COLOR, TRAINYARD_NO_COLOR)");
+  options.flag("-v,--verbose", g.verbose, "show details of errors");
+  options.flag("-h,--help", g.help, "show this text");
 }
 
 std::string command_help(const Command& command, const OptionSet& options) {
@@ -174,7 +202,11 @@ std::string command_help(const Command& command, const OptionSet& options) {
   if (!command.details.empty()) out += "\n" + command.details + "\n";
   constexpr size_t kGlobalCount = 11;  // add_global_options() comes last
   const size_t own = options.rows().size() - kGlobalCount;
-  if (own > 0) out += "\nOptions:\n" + option_lines(options, 0, own);
+  for (size_t begin = 0, end = 0; begin < own; begin = end) {
+    const std::string& group = options.rows()[begin].group;
+    while (end < own && options.rows()[end].group == group) ++end;
+    out += "\n" + (group.empty() ? "Options" : group) + ":\n" + option_lines(options, begin, end);
+  }
   return out + "\nOptions of every command:\n" + option_lines(options, own, options.rows().size());
 }
 
@@ -182,12 +214,11 @@ std::string general_help() {
   std::string out =
       "Trainyard trains neural networks that are described as data.\n\n"
       "Examples:\n"
-      "  trainyard submit examples/digits_cnn.yaml --watch    train and look on\n"
-      "  trainyard plan examples/digits_cnn.yaml              layers, memory and device, before it "
-      "runs\n"
-      "  trainyard list                                       jobs and what they wait for\n"
-      "  trainyard predict JOB --csv rows.csv                 use what was learned\n"
-      "  trainyard local run examples/digits_cnn.yaml         train here, without a server\n"
+      "  trainyard submit examples/digits_cnn.yaml --watch    train and follow the progress\n  "
+      "trainyard plan examples/digits_cnn.yaml              layers, memory and device, before "
+      "anything runs\n  trainyard list                                       jobs and what they "
+      "are waiting for\n  trainyard predict JOB --csv rows.csv                 use the trained "
+      "model\n  trainyard local run examples/digits_cnn.yaml         train here, without a server\n"
       "\nCommands:\n";
   size_t width = 0;
   for (const Command& c : commands()) width = std::max(width, c.name.size());
@@ -195,9 +226,8 @@ std::string general_help() {
     out += "  " + c.name + std::string(width - c.name.size() + 2, ' ') + c.summary + "\n";
   }
   return out +
-         "\n'trainyard COMMAND --help' tells more. The server is named by --server, "
-         "TRAINYARD_SERVER or the\n"
-         "configuration file; without any, a daemon of this machine is looked for.\n";
+         "\n'trainyard COMMAND --help' describes a command. --server, TRAINYARD_SERVER or the "
+         "configuration file name\nthe server; without them, a daemon on this machine is used.\n";
 }
 
 int run_command_line(const std::vector<std::string>& arguments, const client::Environment& env) {

@@ -1,5 +1,5 @@
-// trainyard completion bash|zsh|fish: scripts made from the list of commands, so that they cannot
-// go stale.
+// trainyard completion bash|zsh|fish: scripts generated from the list of commands, so that they
+// cannot become outdated.
 #include <memory>
 #include <set>
 
@@ -31,7 +31,7 @@ std::string option_words(const Command& command) {
   return joined(words);
 }
 
-/// What a command's first positional is completed with: "jobs", "models", "datasets", "files" or
+/// What completes a command's first positional argument: "jobs", "models", "datasets", "files" or
 /// "".
 std::string completed_with(const Command& command) {
   for (const OptionRow& row : rows_of(command)) {

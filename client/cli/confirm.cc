@@ -9,8 +9,9 @@
 namespace trainyard::cli {
 
 void add_confirm_options(OptionSet& options, ConfirmOptions& target) {
-  options.flag("-y,--yes", target.yes, "do not ask");
-  options.text("--confirm", "NAME", target.name, "the name once more, instead of a question");
+  options.flag("-y,--yes", target.yes, "do not ask for confirmation");
+  options.text("--confirm", "NAME", target.name,
+               "confirm by repeating the name instead of answering a question");
 }
 
 Status confirm_delete(Session& session, const ConfirmOptions& options, const std::string& noun,
@@ -20,17 +21,16 @@ Status confirm_delete(Session& session, const ConfirmOptions& options, const std
     const bool same =
         names.size() == 1 && client::short_name(names[0]) == client::short_name(options.name);
     if (same) return {};
-    return make_error(
-        ErrorCode::kInvalidArgument, "NOT_CONFIRMED",
-        "--confirm names something else than the " + noun + " to delete; nothing was deleted");
+    return make_error(ErrorCode::kInvalidArgument, "NOT_CONFIRMED",
+                      "--confirm does not name the " + noun + " to delete; nothing was deleted");
   }
   if (::isatty(STDIN_FILENO) != 1) {
     return make_error(ErrorCode::kInvalidArgument, "NOT_CONFIRMED",
-                      "deleting a " + noun + " is for good: add --yes or --confirm=NAME");
+                      "deleting a " + noun + " is permanent: add --yes or --confirm=NAME");
   }
   std::string list;
   for (const std::string& name : names) list += " " + safe_text(client::short_name(name));
-  session.err().write("Delete " + noun + list + what_goes + " for good? [y/N] ");
+  session.err().write("Delete " + noun + list + what_goes + " permanently? [y/N] ");
   std::string answer;
   std::getline(std::cin, answer);
   if (answer == "y" || answer == "Y" || answer == "yes") return {};

@@ -1,4 +1,4 @@
-// client/cli/confirm.h: before something on the server is gone for good.
+// client/cli/confirm.h: asks before something on the server is deleted permanently.
 #pragma once
 
 #include <string>
@@ -15,9 +15,8 @@ struct ConfirmOptions {
 };
 void add_confirm_options(OptionSet& options, ConfirmOptions& target);
 
-/// --yes, or --confirm with the one name; else a question where stdin is a terminal. Refused where
-/// nobody can answer.
-/// `what_goes` follows the names in the question: ", all versions".
+/// --yes, or --confirm with the one name; otherwise a question if stdin is a terminal, else a
+/// refusal. `what_goes` follows the names in the question: ", all versions".
 Status confirm_delete(Session& session, const ConfirmOptions& options, const std::string& noun,
                       const std::vector<std::string>& names, const std::string& what_goes = "");
 

@@ -22,7 +22,7 @@ Result<int> run_delete(Session& session, const DeleteOptions& options) {
     ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
     if (Status deleted = server->delete_job(name); !deleted.ok()) return std::move(deleted).error();
     session.err().line("deleted job " + safe_text(client::short_name(name)) +
-                       "; a model that it trained stays");
+                       "; any model that it trained stays");
   }
   return static_cast<int>(client::kExitOk);
 }
@@ -34,9 +34,9 @@ Command delete_command() {
   return {"delete",
           "Delete finished jobs with their events and checkpoints",
           {"trainyard delete digits-1", "trainyard delete digits-1 --yes"},
-          "The models that the jobs trained stay: 'trainyard model delete' removes them.",
+          "The models that the jobs trained stay; 'trainyard model delete' removes them.",
           [o](OptionSet& options) {
-            options.positionals("JOB", o->names, "names of jobs");
+            options.positionals("JOB", o->names, "the jobs' names");
             add_confirm_options(options, o->confirm);
           },
           [o](Session& session) { return run_delete(session, *o); }};

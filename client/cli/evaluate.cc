@@ -1,4 +1,4 @@
-// trainyard model evaluate: a trained model measured on a dataset of the server.
+// trainyard model evaluate: evaluates a trained model on a dataset on the server.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -33,7 +33,7 @@ std::string render(const v1::EvaluateResponse& answer, bool colour) {
   }
   std::string out = metrics.render(colour);
   if (answer.classes_size() > 0) {
-    // The classes that are found worst are worth a look; a few are shown in their own order.
+    // Of many classes, only the worst are shown; a few are shown in their own order.
     std::vector<const v1::EvaluateResponse::ClassFigures*> classes;
     for (const auto& figures : answer.classes()) classes.push_back(&figures);
     const bool cut = answer.classes_size() > kClassesScored;
@@ -76,21 +76,20 @@ Result<int> run_evaluate(Session& session, const EvaluateOptions& options) {
 Command model_evaluate_command() {
   auto o = std::make_shared<EvaluateOptions>();
   return {"model evaluate",
-          "Measure a trained model on a dataset",
+          "Evaluate a trained model on a dataset",
           {"trainyard model evaluate digits-1 digits", "trainyard model evaluate digits-1 digits@2",
            "trainyard model evaluate news-1 news-of-may --metric top_2_accuracy -o json"},
-          "The dataset need not be the one that the model learned from: columns, categories and "
-          "classes are found by\n"
-          "their names. Figures for each class and the confusion matrix come with a model of "
-          "classes.",
+          "The dataset need not be the one that the model was trained on: columns, categories and "
+          "classes are matched\nby name. For a model that predicts classes, prints metrics per "
+          "class and the confusion matrix.",
           [o](OptionSet& options) {
-            options.positional("MODEL", o->model, "the model's name: that of its job");
+            options.positional("MODEL", o->model, "the model's name, which is its job's");
             options.positional("DATASET", o->dataset,
-                               "a dataset of the server; without @VERSION the newest one");
+                               "a dataset on the server; without @VERSION the newest version");
             options.text("--rows", "PART", o->rows,
                          "test or train; default: the test set if there is one", {"test", "train"});
             options.texts("--metric", "NAME", o->metrics,
-                          "another metric, as in a recipe; may be given several times");
+                          "an additional metric, as in a recipe; may be given several times");
           },
           [o](Session& session) { return run_evaluate(session, *o); }};
 }

@@ -60,7 +60,7 @@ std::string csv_text(const std::vector<JobMetrics>& jobs) {
   return out;
 }
 
-/// Numbers that JSON cannot say are strings, as in proto JSON.
+/// Numbers that JSON cannot represent are strings, as in proto JSON.
 nlohmann::ordered_json json_number(double value) {
   if (std::isfinite(value)) return value;
   return number_text(value);
@@ -86,7 +86,7 @@ std::string json_text(const std::vector<JobMetrics>& jobs) {
   return nlohmann::ordered_json({{"jobs", std::move(list)}}).dump() + "\n";
 }
 
-/// To a file, whole or not at all, or to standard output for "-".
+/// To a file, completely or not at all, or to standard output for "-".
 Status write_text(Session& session, const std::string& path, const std::string& text) {
   if (path == "-") {
     session.out().write(text);
@@ -121,8 +121,8 @@ Result<int> follow_into(Session& session, client::Client& server, const std::str
                                                    static_cast<double>(job.create_time().seconds()),
                                                    "trainyard"));
   session.out().line((fs::path(options.tensorboard) / id).string());
-  session.hint("  writing until the job ends; Ctrl-C stops writing, the job goes on");
-  std::map<std::string, int64_t> last;  // a resumed job tells some steps again, with equal values
+  session.hint("  writing until the job ends; Ctrl-C stops writing, the job continues");
+  std::map<std::string, int64_t> last;  // a resumed job reports some steps again, with equal values
   Status written;
   const std::stop_token stop = session.interrupted();
   const auto read = client::read_events(server, name, true, stop, [&](const v1::Event& event) {
@@ -143,13 +143,13 @@ Result<int> follow_into(Session& session, client::Client& server, const std::str
 Status check(const ExportOptions& options) {
   const int targets = !options.tensorboard.empty() + !options.csv.empty() + !options.json.empty();
   if (targets == 0) {
-    return usage_error("say where to: --tensorboard FOLDER, --csv FILE or --json FILE");
+    return usage_error("expected an output: --tensorboard FOLDER, --csv FILE or --json FILE");
   }
   if (options.csv == "-" && options.json == "-") {
     return usage_error("--csv and --json cannot both go to standard output");
   }
   if (options.follow && (options.jobs.size() != 1 || options.tensorboard.empty() || targets != 1)) {
-    return usage_error("--follow is for one job and --tensorboard alone");
+    return usage_error("--follow works with one job and --tensorboard only");
   }
   return {};
 }
@@ -174,7 +174,7 @@ Result<int> run_export(Session& session, const ExportOptions& options) {
     if (stop.stop_requested()) return static_cast<int>(client::kExitInterrupted);
     if (job.history.series().empty()) {
       session.err().line("warning: " + job.name + " has no metrics" +
-                         (options.keys.empty() ? " yet" : " of these keys"));
+                         (options.keys.empty() ? " yet" : " with these keys"));
     }
     jobs.push_back(std::move(job));
     heads.push_back(std::move(head));
@@ -209,22 +209,21 @@ Command metrics_export_command() {
       "Write jobs' metrics for TensorBoard, spreadsheets and scripts",
       {"trainyard export digits-1 digits-2 --tensorboard runs", "trainyard export digits-1 --csv -",
        "trainyard export digits-1 --tensorboard runs --follow"},
-      "TensorBoard files go to FOLDER/JOB, which 'tensorboard --logdir FOLDER' shows as one run "
-      "each; a job that is\n"
-      "exported again replaces its file. CSV has the columns job, key, step, time (seconds since "
-      "1970) and value.\n"
-      "- is standard output. Models are exported by 'trainyard model export'.",
+      "TensorBoard files go to FOLDER/JOB; 'tensorboard --logdir FOLDER' shows each job as one "
+      "run. Exporting a job\nagain replaces its file. The CSV columns are job, key, step, time "
+      "(seconds since 1970) and value.\n- is standard output. 'trainyard model export' exports "
+      "models.",
       [o](OptionSet& options) {
-        options.positionals("JOB", o->jobs, "jobs' names");
+        options.positionals("JOB", o->jobs, "the jobs' names");
         options.text("--tensorboard", "FOLDER", o->tensorboard,
-                     "event files, a folder for each job");
-        options.text("--csv", "FILE", o->csv, "a row for each value");
-        options.text("--json", "FILE", o->json, "steps, times and values by job and key");
-        options.texts("--key", "PATTERN", o->keys,
-                      "these metrics alone, such as train/loss or 'val/*'; may be given several "
-                      "times");
+                     "write event files, one folder per job");
+        options.text("--csv", "FILE", o->csv, "write a row for each value");
+        options.text("--json", "FILE", o->json, "write steps, times and values by job and key");
+        options.texts(
+            "--key", "PATTERN", o->keys,
+            "only these metrics, such as train/loss or 'val/*'; may be given several times");
         options.flag("-f,--follow", o->follow,
-                     "with --tensorboard: go on writing until the job ends");
+                     "with --tensorboard: keep writing until the job ends");
       },
       [o](Session& session) { return run_export(session, *o); }};
 }

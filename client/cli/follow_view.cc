@@ -1,13 +1,12 @@
 #include "client/cli/follow_view.h"
 
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
 #include "client/cli/job_view.h"
 #include "client/cli/options.h"
 #include "client/lib/follow.h"
 #include "client/lib/names.h"
+#include "src/base/wait_for_stop.h"
 
 namespace trainyard::cli {
 
@@ -26,7 +25,8 @@ Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t 
   handler.event = [&](const v1::Event& event) {
     if (event.has_state()) state = event.state().state();
     if (lines)
-      return session.out().line(to_json(event, false));  // a reader that left ends the watch
+      return session.out().line(
+          to_json(event, false));  // the watch ends if its reader has gone away
     view.event(event);
     return true;
   };
@@ -38,14 +38,14 @@ Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t 
   if (!followed.ok()) return followed.error();
   if (stop.stop_requested() && !client::is_terminal(state)) {
     const std::string id(client::short_name(name));
-    session.err().line("No longer watching; the job goes on. 'trainyard watch " + id +
+    session.err().line("No longer watching; the job continues. 'trainyard watch " + id +
                        "' shows it again, 'trainyard "
                        "cancel " +
-                       id + "' ends it.");
+                       id + "' cancels it.");
     return static_cast<int>(client::kExitInterrupted);
   }
   if (!client::is_terminal(state))
-    return static_cast<int>(client::kExitOk);  // the reader of our lines left
+    return static_cast<int>(client::kExitOk);  // the reader of our output has gone away
   return exit_code_of_job(state);
 }
 
@@ -59,14 +59,11 @@ Result<int> wait_for_the_end(Session& session, const std::string& name, double t
   const std::stop_callback on_interrupt(interrupted, [&] { over.request_stop(); });
   std::jthread timer;
   if (!(timeout_s >= 0)) {
-    return usage_error("--timeout: expected seconds above 0");
+    return usage_error("--timeout: expected a number of seconds above 0");
   }
   if (timeout_s > 0) {
     timer = std::jthread([&over, timeout_s](std::stop_token ended) {
-      std::mutex mu;
-      std::condition_variable_any never;
-      std::unique_lock lock(mu);
-      never.wait_for(lock, ended, std::chrono::duration<double>(timeout_s), [] { return false; });
+      wait_for_stop(ended, std::chrono::duration<double>(timeout_s));
       if (!ended.stop_requested()) over.request_stop();
     });
   }
@@ -85,7 +82,7 @@ Result<int> wait_for_the_end(Session& session, const std::string& name, double t
   if (interrupted.stop_requested()) return static_cast<int>(client::kExitInterrupted);
   return make_error(ErrorCode::kDeadlineExceeded, "WAIT_TIMEOUT",
                     std::string(client::short_name(name)) + " has not ended within " +
-                        human_duration(timeout_s) + "; it goes on");
+                        human_duration(timeout_s) + "; it continues");
 }
 
 }  // namespace trainyard::cli

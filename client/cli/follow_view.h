@@ -7,13 +7,13 @@
 
 namespace trainyard::cli {
 
-/// Shows the job's events on `terminal` (or as JSON lines on stdout where the format says so) until
-/// it ends. The exit code is the job's; after Ctrl-C it is 130 and a line says that the job goes
-/// on.
+/// Shows the job's events on `terminal` (or as JSON lines on stdout if the format says so) until it
+/// ends. The exit code is the job's; after Ctrl-C it is 130, and a line says that the job
+/// continues.
 Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t after,
                              Terminal& terminal);
 
-/// Waits without showing anything. `timeout_s` 0: as long as it takes; else 124 when it is over.
+/// Waits without showing anything. `timeout_s` 0: no limit; else 124 when it has passed.
 Result<int> wait_for_the_end(Session& session, const std::string& name, double timeout_s);
 
 }  // namespace trainyard::cli

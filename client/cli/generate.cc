@@ -1,4 +1,4 @@
-// trainyard generate: a language model continues a text, shown as it is drawn.
+// trainyard generate: a language model continues a text, printed while it is generated.
 #include <cmath>
 #include <iostream>
 #include <iterator>
@@ -21,14 +21,14 @@ struct GenerateOptions {
   int64_t seed = 0;
 };
 
-/// Text for a terminal, which must not obey what a model makes up: control bytes are shown, line
-/// ends and tabs stay. A character whose bytes have not all come waits for the rest.
+/// Text for a terminal, which must not interpret a model's output: control bytes are escaped,
+/// newlines and tabs stay. An incomplete character waits for the rest of its bytes.
 class TerminalText {
  public:
   std::string add(std::string_view bytes) {
     waiting_ += bytes;
     const size_t bad = find_invalid_utf8(waiting_).value_or(waiting_.size());
-    // The end of a character has at most three bytes to come; what stays wrong is shown as it is.
+    // At most three bytes of a character can be missing; invalid bytes are shown unchanged.
     const size_t ready = waiting_.size() - bad < 4 ? bad : waiting_.size();
     const std::string text = waiting_.substr(0, ready);
     waiting_.erase(0, ready);
@@ -106,22 +106,22 @@ Result<int> run_generate(Session& session, const GenerateOptions& options) {
 Command generate_command() {
   auto o = std::make_shared<GenerateOptions>();
   return {"generate",
-          "Go on with a text by a language model",
+          "Continue a text with a language model",
           {"trainyard generate shakespeare-1 --prompt 'ROMEO:' --tokens 500",
            "trainyard generate shakespeare-1 --temperature 0.8 --top-k 40 --seed 7"},
-          "The text comes as it is drawn; the same options give the same text. Ctrl-C ends it.",
+          "Prints the text while it is generated; the same options give the same text. Ctrl-C "
+          "stops it.",
           [o](OptionSet& options) {
-            options.positional("MODEL", o->model, "a model of one text: the name of its job");
+            options.positional("MODEL", o->model, "a language model's name, which is its job's");
             options.text("--prompt", "TEXT", o->prompt,
-                         "the text to go on from, default a line end; - is standard input");
-            options.integer("--tokens", "N", o->tokens, "how many to add, default 256");
+                         "the text to continue, default a newline; - is standard input");
+            options.integer("--tokens", "N", o->tokens, "tokens to add, default 256");
             options.number("--temperature", "T", o->temperature,
-                           "below 1 sticks to what is likely, 0 always takes the likeliest; "
-                           "default 1");
-            options.integer("--top-k", "K", o->top_k, "draw from the K likeliest tokens");
+                           "below 1 favors likely tokens, 0 always takes the likeliest; default 1");
+            options.integer("--top-k", "K", o->top_k, "sample from the K likeliest tokens");
             options.number("--top-p", "P", o->top_p,
-                           "draw from the fewest tokens whose probabilities reach P");
-            options.integer("--seed", "N", o->seed, "another text; default 0");
+                           "sample from the fewest tokens whose probabilities sum to P");
+            options.integer("--seed", "N", o->seed, "another seed gives another text; default 0");
           },
           [o](Session& session) { return run_generate(session, *o); }};
 }

@@ -1,5 +1,5 @@
-// trainyard health: for container health checks. Exit 0 if the server serves, else 1, whatever the
-// cause.
+// trainyard health: for container health checks. Exits with 0 if the server is serving, else with
+// 1, whatever the cause.
 #include "client/cli/command.h"
 
 namespace trainyard::cli {
@@ -25,7 +25,7 @@ Result<int> run_health(Session& session) {
 
 Command health_command() {
   return {"health",
-          "Tell whether the server serves: exit 0, else 1",
+          "Check whether the server is serving: exit code 0 if it is, else 1",
           {"trainyard health", "HEALTHCHECK CMD [\"trainyard\", \"health\"]"},
           "Needs no token.",
           [](OptionSet&) {},

@@ -11,14 +11,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// As the spec's own refusals: line and column of the field, then what is wrong with the file.
+/// Like the spec's own errors: line and column of the field, then what is wrong with the file.
 Error refused(const client::SpecFile& spec, Error error) {
   error.violations = {{"model.onnx", error.message}};
   error.message = "model.onnx: " + error.message;
   return spec.with_positions(std::move(error));
 }
 
-/// From what `model import` writes, the text that a user could have written.
+/// The text that a user could have written, from the output of `model import`.
 Result<v1::ModelSpec> to_message(const onnx::ImportedModel& model) {
   ASSIGN_OR_RETURN(
       const client::SpecDocument document,
@@ -30,7 +30,7 @@ Result<v1::ModelSpec> to_message(const onnx::ImportedModel& model) {
   return message;
 }
 
-/// A last layer whose weights the recipe leaves out is a new head: the data size it.
+/// A last layer whose weights the recipe excludes is a new head, sized from the data.
 void free_head(const v1::InitialWeights& weights, v1::ModelSpec& model) {
   if (model.layers().empty()) return;
   const std::vector<std::string> left_out(weights.exclude().begin(), weights.exclude().end());

@@ -1,5 +1,5 @@
-// client/cli/job_file.h: a job's spec file as commands read it. What names an ONNX file
-// (model.onnx) has its layers and weights from here on, as if `model import` had made them.
+// client/cli/job_file.h: a job's spec file as commands read it. An ONNX file (model.onnx) is
+// replaced with its layers and weights, as if by `model import`.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace trainyard::cli {
 
 /// read_spec_file(), with model.onnx imported: its layers are the model's, and its weights the
 /// initial ones, unless the recipe names others; those go into a file in `scratch`, which must
-/// outlive the spec. What a user should know about the import is told on stderr.
+/// outlive the spec. Notes about the import go to stderr.
 Result<client::SpecFile> read_job_file(Session& session, const std::filesystem::path& path,
                                        std::span<const std::string> sets,
                                        const std::filesystem::path& scratch);

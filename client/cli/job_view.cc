@@ -24,7 +24,7 @@ int64_t batch_size_of(const v1::Job& job) {
   return job.spec().recipe().has_batch_size() ? job.spec().recipe().batch_size() : 64;
 }
 
-// The preset's name and its sizes, "mlp 512 512", or how many layers there are.
+// The preset's name and its sizes, "mlp 512 512", or the number of layers.
 std::string model_text(const v1::ModelSpec& model) {
   if (model.preset_case() == v1::ModelSpec::PRESET_NOT_SET) {
     return std::to_string(model.layers_size()) + " layers";
@@ -47,7 +47,7 @@ std::string memory_text(const v1::MemoryPlan& m) {
 }
 
 void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string, Cell>>& fields) {
-  const int64_t trained = plan.trained_parameter_count();  // 0: of an older server
+  const int64_t trained = plan.trained_parameter_count();  // 0: an older server's
   fields.emplace_back("parameters", grouped(plan.parameter_count()) +
                                         (trained > 0 && trained != plan.parameter_count()
                                              ? ", " + grouped(trained) + " trained"
@@ -71,17 +71,18 @@ void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string,
 
 }  // namespace
 
-// Labels down and predictions across; of more classes than a screen is wide, the mistakes alone.
+// Labels down and predictions across; only the mistakes if there are too many classes for a screen.
 std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour) {
   constexpr int kClassesShown = 20;
   if (matrix.rows_size() == 0 || matrix.rows_size() > kClassesShown) {
-    Table table({{"CONFUSED, " + matrix.rows_of()}, {"TAKEN FOR"}, {"ROWS", true}});
+    Table table({{"LABEL, " + matrix.rows_of()}, {"PREDICTED AS"}, {"ROWS", true}});
     for (const auto& m : matrix.mistakes()) {
       table.add({m.label(), m.prediction(), grouped(m.count())});
     }
     return table.render(colour);
   }
-  // A title is ours; names of classes come from outside, and stand in cells, which are made safe.
+  // Titles are our own text; class names come from outside and are put into cells, which are
+  // escaped.
   std::vector<Column> columns = {{"CONFUSION, " + matrix.rows_of()}};
   for (int k = 0; k < matrix.classes_size(); ++k) columns.push_back({"", true});
   Table table(std::move(columns));
@@ -112,7 +113,7 @@ std::string initial_weights_text(const v1::InitialWeightsReport& report) {
   add(report.left_out(), "left out");
   add(report.missing(), "not in the source");
   add(report.mismatched(), "of another shape");
-  add(report.unused(), "of the source unused");
+  add(report.unused(), "unused");
   return text;
 }
 
@@ -190,6 +191,7 @@ std::string render_job(const v1::Job& job, bool colour) {
   }
   if (job.cancel_requested() && !client::is_terminal(job.state()))
     fields.emplace_back("cancel", "requested");
+  if (job.priority() != 0) fields.emplace_back("priority", std::to_string(job.priority()));
   fields.emplace_back("dataset", std::string(short_name(job.spec().dataset().name())));
   fields.emplace_back("network", model_text(job.spec().model()));
   if (!job.device().empty()) {
@@ -295,7 +297,7 @@ void JobView::event(const v1::Event& event) {
     const std::string step = "checkpoint at step " + std::to_string(saved.step());
     if (!saved.error().empty()) {
       progress_.note(time_s, Style::kNotice,
-                     step + " could not be saved, training goes on: " + saved.error());
+                     step + " could not be saved, training continues: " + saved.error());
     } else if (!live_ && time_s - checkpoint_note_s_ >= kCheckpointNoteSeconds) {
       checkpoint_note_s_ = time_s;
       progress_.note(time_s, Style::kDim, step + ", " + human_bytes(saved.size_bytes()));
@@ -310,7 +312,7 @@ void JobView::reconnecting(const Error& error) {
   if (reconnect_told_) return;
   reconnect_told_ = true;
   progress_.note(static_cast<double>(std::time(nullptr)), Style::kNotice,
-                 "connection lost (" + error.message + "), trying again; the job goes on");
+                 "connection lost (" + error.message + "), reconnecting; the job continues");
 }
 
 void JobView::finish() { progress_.finish(); }

@@ -1,4 +1,4 @@
-// client/cli/job_view.h: a job for people: a row, a page, and its events as they come.
+// client/cli/job_view.h: a job for people: a row, a page, and its events as they happen.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ std::string state_name(v1::JobState state);
 Style state_style(v1::JobState state);
 /// 0, 1 or 8 for a finished job.
 int exit_code_of_job(v1::JobState state);
-/// "val/accuracy 0.983, val/loss 0.0612": what a user looks at first, at most three.
+/// "val/accuracy 0.983, val/loss 0.0612": the most important metrics, at most three.
 std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics);
 std::string progress_summary(const v1::Job& job);
 /// Labels down and predictions across, or the most frequent mistakes.
@@ -39,7 +39,7 @@ class JobView {
   void started(const v1::WatchJobResponse::Start& start);
   void event(const v1::Event& event);
   void reconnecting(const Error& error);
-  /// Ends the display; says how it ended, or that it goes on.
+  /// Ends the display; says how the job ended, or that it continues.
   void finish();
   v1::JobState state() const { return state_; }
 

@@ -1,4 +1,4 @@
-// trainyard list: jobs, newest first, and what they wait for.
+// trainyard list: jobs, newest first, and what they are waiting for.
 #include <algorithm>
 #include <memory>
 
@@ -47,7 +47,7 @@ std::string render(const v1::ListJobsResponse& jobs, bool wide, bool colour) {
       cells.insert(cells.end() - 1,
                    {devices_text(job.device(), job.devices()),
                     std::string(client::short_name(job.spec().dataset().name())),
-                    std::to_string(job.spec().priority()), std::to_string(job.attempt())});
+                    std::to_string(job.priority()), std::to_string(job.attempt())});
     }
     table.add(std::move(cells));
   }
@@ -86,9 +86,9 @@ Result<int> run_list(Session& session, const ListOptions& options) {
       },
       names);
   if (empty)
-    session.hint(options.states.empty() ? "No jobs yet. 'trainyard submit SPEC' makes one."
-                                        : "No such jobs.");
-  if (more) session.hint("There are more; --limit shows them.");
+    session.hint(options.states.empty() ? "No jobs yet. 'trainyard submit SPEC' creates one."
+                                        : "No matching jobs.");
+  if (more) session.hint("There are more; raise --limit to see them.");
   return static_cast<int>(client::kExitOk);
 }
 
@@ -98,14 +98,14 @@ Command list_command() {
   auto o = std::make_shared<ListOptions>();
   return {
       "list",
-      "List jobs, newest first, and what they wait for",
+      "List jobs, newest first, and what they are waiting for",
       {"trainyard list", "trainyard list --state running --state queued", "trainyard list -o name"},
       "",
       [o](OptionSet& options) {
         options.texts(
             "--state", "STATE", o->states, "only jobs in this state; may be given several times",
             {"queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"});
-        options.integer("--limit", "N", o->limit, "at most so many, default 50");
+        options.integer("--limit", "N", o->limit, "show at most N jobs, default 50");
       },
       [o](Session& session) { return run_list(session, *o); }};
 }

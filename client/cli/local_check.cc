@@ -1,5 +1,4 @@
-// trainyard local check: whether a device computes what it should, by training small networks on
-// it.
+// trainyard local check: checks that a device computes correctly by training small networks on it.
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -56,7 +55,7 @@ void show(Session& session, const DeviceCheck& check) {
 Result<int> run_local_check(Session& session, const LocalCheckOptions& options) {
   ASSIGN_OR_RETURN(const std::string device, pick_device(options.device));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend(device, usable_cores()));
-  // A GPU is compared with the CPU, and that with plain loops.
+  // A GPU is compared with the CPU, and the CPU with plain loops.
   const bool is_cpu = backend->name() == "cpu";
   const std::unique_ptr<Backend> judge =
       is_cpu ? make_reference_backend() : make_cpu_backend(usable_cores());
@@ -71,7 +70,7 @@ Result<int> run_local_check(Session& session, const LocalCheckOptions& options) 
   const std::string failure = fault.empty() ? check.failure() : fault;
   if (!failure.empty()) {
     return make_error(ErrorCode::kFailedPrecondition, "DEVICE_CHECK_FAILED",
-                      device + " does not compute what it should: " + failure);
+                      device + " does not compute correctly: " + failure);
   }
   if (const std::string lacks = backend->warning(); !lacks.empty()) session.err().line(lacks);
   if (!session.machine()) {
@@ -88,10 +87,10 @@ Command local_check_command() {
   auto o = std::make_shared<LocalCheckOptions>();
   return {
       "local check",
-      "Check that a device computes what it should, without a server",
+      "Check that a device computes correctly, without a server",
       {"trainyard local check --device gpu-0"},
-      "Trains small networks of each kind for a few steps and compares losses and weights with the "
-      "CPU's.\nThe daemon does the same before the first job starts on a GPU.",
+      "Trains small networks of each kind for a few steps and compares their losses and weights "
+      "with the CPU's.\nThe daemon does the same before it starts the first job on a GPU.",
       [o](OptionSet& options) {
         options.text("--device", "DEVICE", o->device, "cpu, the default, or gpu-N");
       },

@@ -17,22 +17,21 @@ struct LocalExportOptions {
 
 Command local_export_command() {
   auto o = std::make_shared<LocalExportOptions>();
-  return {
-      "local export",
-      "Write a model folder as an ONNX file, without a server",
-      {"trainyard local export runs/1/model --out digits.onnx"},
-      "FOLDER is what 'local run --out' and 'model export' write. The file takes raw pixels and "
-      "numbers: its\n"
-      "preprocessing is part of it. Prints the file's name.",
-      [o](OptionSet& options) {
-        options.positional("FOLDER", o->folder, "with model.safetensors and model.json");
-        options.text("--format", "FORMAT", o->format, "onnx, the default", {"onnx"});
-        options.text("--out", "FILE", o->out, "a new file, default model.onnx");
-      },
-      [o](Session& session) -> Result<int> {
-        if (o->format != "onnx") return unknown_format(o->format, "onnx").error();
-        return write_onnx_file(session, o->folder, o->out);
-      }};
+  return {"local export",
+          "Write a model folder as an ONNX file, without a server",
+          {"trainyard local export runs/1/model --out digits.onnx"},
+          "FOLDER is one that 'local run --out' or 'model export' wrote. The ONNX file includes "
+          "the preprocessing, so it\ntakes raw pixels and numbers. Prints the file's name.",
+          [o](OptionSet& options) {
+            options.positional("FOLDER", o->folder,
+                               "a folder with model.safetensors and model.json");
+            options.text("--format", "FORMAT", o->format, "onnx, the default", {"onnx"});
+            options.text("--out", "FILE", o->out, "the new file, default model.onnx");
+          },
+          [o](Session& session) -> Result<int> {
+            if (o->format != "onnx") return unknown_format(o->format, "onnx").error();
+            return write_onnx_file(session, o->folder, o->out);
+          }};
 }
 
 }  // namespace trainyard::cli

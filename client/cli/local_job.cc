@@ -27,7 +27,8 @@ constexpr int kThreadsMax = 256;
 
 TemporaryFolder::TemporaryFolder() {
   std::string path = (fs::temp_directory_path() / "trainyard-local-XXXXXX").string();
-  TRAINYARD_CHECK(::mkdtemp(path.data()) != nullptr, "a temporary folder can be made in " + path);
+  TRAINYARD_CHECK(::mkdtemp(path.data()) != nullptr,
+                  "a temporary folder can be created in " + path);
   path_ = path;
 }
 
@@ -40,7 +41,7 @@ Result<EngineSpec> local_engine(const client::SpecFile& spec, const std::string&
   if (!spec.has_data()) {
     return make_error(
         ErrorCode::kInvalidArgument, "FIELD_REQUIRED",
-        "dataset: '" + command + "' reads files itself and knows no dataset names, give a path");
+        "dataset: '" + command + "' reads files itself and has no named datasets; give a path");
   }
   v1::JobSpec job_spec = spec.job_spec();
   job_spec.mutable_dataset()->set_name("local");
@@ -54,7 +55,7 @@ Result<DatasetSchema> read_local_data(const client::SpecFile& spec, const fs::pa
   for (const fs::path& path : paths) {
     if (path.empty()) {
       return field_error("FIELD_UNSUPPORTED", "dataset.server_path",
-                         "this command reads files itself; give the path of one of this machine "
+                         "this command reads files itself; give the path of a file on this machine "
                          "('plan --upload' asks the server)");
     }
     std::error_code ignored;
@@ -88,7 +89,7 @@ Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
     const int count = std::max(1, resources.gpus());
     if (count > 1 && !is_gpu) {
       return field_error("FIELD_UNUSED", "resources.gpus",
-                         std::to_string(count) + " goes with resources.device: gpu");
+                         std::to_string(count) + " needs resources.device: gpu");
     }
     for (int i = 0; i < count; ++i) {
       ASSIGN_OR_RETURN(std::string device,

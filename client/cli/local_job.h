@@ -13,7 +13,7 @@
 
 namespace trainyard::cli {
 
-/// A folder that goes with the object.
+/// A folder that is removed with the object.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -26,16 +26,16 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// The spec for the engine, its refusals with line and column. Refuses a dataset without a path:
-/// `command` knows no dataset names.
+/// The spec for the engine; errors have line and column. Refuses a dataset without a path:
+/// `command` has no named datasets.
 Result<EngineSpec> local_engine(const client::SpecFile& spec, const std::string& command);
 
 /// The spec's files as a typed dataset in `folder`.
 Result<DatasetSchema> read_local_data(const client::SpecFile& spec,
                                       const std::filesystem::path& folder);
 
-/// The file that recipe.initial_weights means here: its path, or, as there are no jobs, the weights
-/// in the folder of that name, which `model export` or --out has written. Empty where it asks for
+/// The file that recipe.initial_weights means here: its path, or, because there are no jobs here,
+/// the weights in the folder of that name, written by `model export` or --out. Empty if it needs
 /// none.
 std::filesystem::path local_weights(const client::SpecFile& spec, const Recipe& recipe);
 
@@ -43,7 +43,7 @@ std::filesystem::path local_weights(const client::SpecFile& spec, const Recipe& 
 Result<std::string> pick_device(const std::string& wish);
 
 /// The spec's devices by the engine's names, or those of `flag`: one, or several GPUs
-/// ("gpu-0,gpu-1"). `auto` is the CPU: nobody here weighs one device against the other.
+/// ("gpu-0,gpu-1"). `auto` is the CPU: nothing here compares devices.
 Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
                                               const std::string& flag);
 

@@ -54,6 +54,7 @@ class ProgressReporter final : public Reporter {
     if (plan.first_step > 0) text += ", resumed from step " + std::to_string(plan.first_step);
     progress_.note(now_s(), Style::kDim, text);
   }
+  void progressed() override {}  // steps are shown with their metrics
   void metrics(std::span<const MetricPoint> points) override {
     const double time_s = now_s();
     for (const MetricPoint& point : points) {
@@ -62,7 +63,7 @@ class ProgressReporter final : public Reporter {
     }
     progress_.update(time_s);
     if (curves_ == nullptr) return;
-    if (const Status s = curves_->flush(); !s.ok()) {  // training goes on without
+    if (const Status s = curves_->flush(); !s.ok()) {  // training continues without it
       progress_.note(time_s, Style::kNotice, s.error().message);
       curves_ = nullptr;
     }
@@ -134,8 +135,8 @@ Result<int> run_profile(Session& session, const LocalRunOptions& options, const 
   return static_cast<int>(client::kExitOk);
 }
 
-/// A run that an earlier version began, by a spec without a precision, goes on in the default of
-/// then: in today's its checkpoint would be another job's.
+/// A run that an earlier version started from a spec without a precision continues in that
+/// version's default: with today's, its checkpoint would belong to another job.
 Status keep_precision(Session& session, const client::SpecFile& spec, TrainJob& job) {
   if (spec.file.recipe().precision() != v1::Recipe::PRECISION_UNSPECIFIED) return {};
   TrainJob before = job;
@@ -143,8 +144,8 @@ Status keep_precision(Session& session, const client::SpecFile& spec, TrainJob& 
   ASSIGN_OR_RETURN(const bool was_begun, has_checkpoint(before));
   if (!was_begun) return {};
   job = std::move(before);
-  session.err().line("This run was begun in " + std::string(name_of(job.recipe.precision)) +
-                     " and goes on in it. New runs without recipe.precision are in " +
+  session.err().line("This run was started in " + std::string(name_of(job.recipe.precision)) +
+                     " and continues in it. New runs without recipe.precision use " +
                      std::string(name_of(kPrecisionDefault)) + ".");
   return {};
 }
@@ -152,9 +153,7 @@ Status keep_precision(Session& session, const client::SpecFile& spec, TrainJob& 
 Result<int> run_local_run(Session& session, const LocalRunOptions& options) {
   const bool profiles = options.profile || !options.trace.empty();
   if (profiles && (!options.out.empty() || !options.tensorboard.empty())) {
-    return usage_error(
-        "--profile keeps nothing of what it trains; leave out --out and "
-        "--tensorboard");
+    return usage_error("--profile keeps no results; remove --out and --tensorboard");
   }
   const TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const client::SpecFile spec,
@@ -164,7 +163,7 @@ Result<int> run_local_run(Session& session, const LocalRunOptions& options) {
                    pick_devices(spec.file.resources(), options.device));
 
   if (profiles && names.size() > 1) {
-    return usage_error("--profile times a step on one device; expected one in --device");
+    return usage_error("--profile times a step on one device; expected a single one in --device");
   }
 
   TrainJob job;
@@ -212,8 +211,8 @@ Result<int> run_local_run(Session& session, const LocalRunOptions& options) {
   if (!result.ok()) {
     if (result.error().code == ErrorCode::kCancelled) {
       session.err().line(options.out.empty()
-                             ? "Stopped; with --out a second run goes on from here."
-                             : "Stopped; the same command goes on from the last checkpoint.");
+                             ? "Stopped; with --out, a second run would resume from here."
+                             : "Stopped; the same command resumes from the last checkpoint.");
       return static_cast<int>(client::kExitInterrupted);
     }
     return spec.with_positions(std::move(result).error());
@@ -233,21 +232,21 @@ Command local_run_command() {
       {"trainyard local run examples/digits_cnn.yaml", "trainyard local run spec.yaml --out runs/1",
        "trainyard local run spec.yaml --set recipe.steps=10 --threads 1",
        "trainyard local run spec.yaml --profile --trace step.json"},
-      "With --out the model goes to FOLDER/model and checkpoints to FOLDER/checkpoints; running "
-      "the same command\n"
-      "again after Ctrl-C goes on from the last one. Without --out nothing is kept.\n"
-      "With --profile some steps are run and timed, node by node, and that is all.",
+      "With --out the model goes to FOLDER/model and checkpoints to FOLDER/checkpoints; after "
+      "Ctrl-C, the same\ncommand resumes from the last checkpoint. Without --out nothing is "
+      "kept.\nWith --profile it runs and times some steps, node by node, and does nothing else.",
       [o](OptionSet& options) {
-        options.positional("SPEC", o->spec, "the job's spec file; its dataset has a path");
+        options.positional("SPEC", o->spec, "the job's spec file; its dataset needs a path");
         options.texts("--set", "PATH=VALUE", o->sets,
                       "change a field of the spec; may be given several times");
-        options.text("--out", "FOLDER", o->out, "keep model and checkpoints here");
+        options.text("--out", "FOLDER", o->out, "keep the model and checkpoints here");
         options.text("--tensorboard", "FOLDER", o->tensorboard,
-                     "write the metrics there as event files, while it trains");
+                     "write the metrics there as TensorBoard event files while training");
         options.flag("--profile", o->profile,
-                     "show where the time of a step goes, node by node, instead of training");
-        options.text("--trace", "FILE.json", o->trace,
-                     "the same, and write some steps there for Perfetto or chrome://tracing");
+                     "show where a step's time goes, node by node, instead of training");
+        options.text(
+            "--trace", "FILE.json", o->trace,
+            "the same, and write some steps to this file for Perfetto or chrome://tracing");
         options.text("--device", "DEVICE", o->device,
                      "cpu, gpu, gpu-N, or several as gpu-0,gpu-1; default: the spec's, auto is cpu",
                      {"cpu", "gpu"});

@@ -19,7 +19,7 @@ Style style_of(v1::LogLine::Level level) {
   return level == v1::LogLine::WARN ? Style::kNotice : Style::kPlain;
 }
 
-/// State changes stand among the lines, so that a log tells the whole story.
+/// State changes are shown among the lines, so that a log is complete.
 std::string render(const v1::Event& event, bool colour) {
   const std::string time = paint(colour, Style::kDim, local_time(event.time())) + "  ";
   if (event.has_log()) {
@@ -62,7 +62,7 @@ Command logs_command() {
           "",
           [o](OptionSet& options) {
             options.positional("JOB", o->name, "the job's name");
-            options.flag("-f,--follow", o->follow, "go on until the job ends");
+            options.flag("-f,--follow", o->follow, "keep printing until the job ends");
           },
           [o](Session& session) { return run_logs(session, *o); }};
 }

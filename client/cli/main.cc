@@ -7,7 +7,7 @@
 #include "client/cli/command.h"
 
 int main(int argc, char** argv) {
-  ::signal(SIGPIPE, SIG_IGN);  // `trainyard list | head -1` is no crash: writes fail instead
+  ::signal(SIGPIPE, SIG_IGN);  // `trainyard list | head -1` must not crash: writes fail instead
   const auto environment = [](const char* name) -> std::string {
     const char* value = std::getenv(name);
     return value == nullptr ? "" : value;

@@ -24,7 +24,7 @@ using client::short_name;
 std::string render_model(const v1::Model& m, bool colour) {
   std::string out = render_fields(
       {{"model", std::string(short_name(m.name()))},
-       {"job", m.job().empty() ? "none: weights alone" : std::string(short_name(m.job()))},
+       {"job", m.job().empty() ? "none: weights only" : std::string(short_name(m.job()))},
        {"parameters", grouped(m.parameter_count())},
        {"tensors", m.tensor_count() > 0 ? grouped(m.tensor_count()) : ""},
        {"size", human_bytes(m.size_bytes())},
@@ -63,11 +63,11 @@ struct WeightsUploadOptions {
 Command upload_weights_command() {
   auto o = std::make_shared<WeightsUploadOptions>();
   return {"model upload",
-          "Bring weights from elsewhere: a safetensors file",
+          "Upload weights from elsewhere: a safetensors file",
           {"trainyard model upload resnet18.safetensors --name resnet18-imagenet"},
-          "Its use is recipe.initial_weights: {model: NAME}. The server checks the file's header; "
-          "content that it has\n"
-          "is not sent again. Without a name it is called after its content. Prints the name.",
+          "A job uses them by recipe.initial_weights: {model: NAME}. The server checks the file's "
+          "header; content that\nit already has is not sent again. Without --name, the name is "
+          "derived from the content. Prints the name.",
           [o](OptionSet& options) {
             options.positional("FILE", o->file, "the safetensors file");
             options.text("--name", "NAME", o->name, "the model's name");
@@ -103,13 +103,13 @@ Result<int> run_model_list(Session& session) {
         for (const v1::Model& m : all.models()) {
           table.add({std::string(short_name(m.name())), grouped(m.parameter_count()),
                      human_bytes(m.size_bytes()),
-                     m.job().empty() ? "weights alone" : metric_summary(m.metrics()),
+                     m.job().empty() ? "weights only" : metric_summary(m.metrics()),
                      age_of(m.create_time())});
         }
         return table.render(session.out().colour());
       },
       names);
-  if (names.empty()) session.hint("No models yet. A job has one when it has SUCCEEDED.");
+  if (names.empty()) session.hint("No models yet. A job has a model once it has SUCCEEDED.");
   return static_cast<int>(client::kExitOk);
 }
 
@@ -120,7 +120,7 @@ Command get_model_command() {
           {"trainyard model get digits-1"},
           "",
           [name](OptionSet& options) {
-            options.positional("MODEL", *name, "the model's name: a trained one has its job's");
+            options.positional("MODEL", *name, "the model's name; a trained model has its job's");
           },
           [name](Session& session) -> Result<int> {
             ASSIGN_OR_RETURN(const std::string full, session.full_name("models", *name));
@@ -151,7 +151,7 @@ Result<int> export_folder(Session& session, client::Client& server, const std::s
   return static_cast<int>(client::kExitOk);
 }
 
-// The server gives the model's folder, and the engine in this program writes the other format.
+// The server sends the model's folder, and the engine in this program writes the other format.
 Result<int> export_onnx(Session& session, client::Client& server, const std::string& name,
                         const std::string& file) {
   if (Status s = onnx::check_target(file); !s.ok()) return std::move(s).error();
@@ -159,7 +159,7 @@ Result<int> export_onnx(Session& session, client::Client& server, const std::str
   if (model.job().empty()) {
     return make_error(ErrorCode::kFailedPrecondition, "EXPORT_UNSUPPORTED",
                       safe_text(short_name(name)) +
-                          " is weights alone, without a network; its format is safetensors");
+                          " has weights only and no network; its format is safetensors");
   }
   const TemporaryFolder folder;
   auto fetched = client::export_model(server, name, folder.path(), session.interrupted());
@@ -169,33 +169,33 @@ Result<int> export_onnx(Session& session, client::Client& server, const std::str
 
 Command export_model_command() {
   auto o = std::make_shared<ModelExportOptions>();
-  return {"model export",
-          "Fetch a trained model with its preprocessing: safetensors or ONNX",
-          {"trainyard model export digits-1", "trainyard model export digits-1 --out models/digits",
-           "trainyard model export digits-1 --format onnx --out digits.onnx"},
-          "safetensors: model.safetensors and model.json in a folder, by default named like the "
-          "model.\n"
-          "onnx: one new file, by default MODEL.onnx, that takes raw pixels and numbers.\n"
-          "What the server sends is checked against its SHA-256 first. Prints the folder or file.",
-          [o](OptionSet& options) {
-            options.positional("MODEL", o->name, "the model's name: a trained one has its job's");
-            options.text("--format", "FORMAT", o->format, "safetensors, the default, or onnx",
-                         {"safetensors", "onnx"});
-            options.text("--out", "PATH", o->out, "where to write, default the model's name");
-          },
-          [o](Session& session) -> Result<int> {
-            const bool is_onnx = o->format == "onnx";
-            if (!is_onnx && o->format != "safetensors") {
-              return unknown_format(o->format, "safetensors or onnx").error();
-            }
-            ASSIGN_OR_RETURN(const std::string full, session.full_name("models", o->name));
-            ASSIGN_OR_RETURN(client::Client * server, session.client());
-            const std::string name(short_name(full));
-            if (is_onnx) {
-              return export_onnx(session, *server, full, o->out.empty() ? name + ".onnx" : o->out);
-            }
-            return export_folder(session, *server, full, o->out.empty() ? name : o->out);
-          }};
+  return {
+      "model export",
+      "Download a trained model with its preprocessing: safetensors or ONNX",
+      {"trainyard model export digits-1", "trainyard model export digits-1 --out models/digits",
+       "trainyard model export digits-1 --format onnx --out digits.onnx"},
+      "safetensors: model.safetensors and model.json in a folder, by default named after the "
+      "model.\nonnx: one new file, by default MODEL.onnx, that takes raw pixels and numbers.\nThe "
+      "files are checked against the server's SHA-256 digests first. Prints the folder or file.",
+      [o](OptionSet& options) {
+        options.positional("MODEL", o->name, "the model's name; a trained model has its job's");
+        options.text("--format", "FORMAT", o->format, "safetensors, the default, or onnx",
+                     {"safetensors", "onnx"});
+        options.text("--out", "PATH", o->out, "where to write, default the model's name");
+      },
+      [o](Session& session) -> Result<int> {
+        const bool is_onnx = o->format == "onnx";
+        if (!is_onnx && o->format != "safetensors") {
+          return unknown_format(o->format, "safetensors or onnx").error();
+        }
+        ASSIGN_OR_RETURN(const std::string full, session.full_name("models", o->name));
+        ASSIGN_OR_RETURN(client::Client * server, session.client());
+        const std::string name(short_name(full));
+        if (is_onnx) {
+          return export_onnx(session, *server, full, o->out.empty() ? name + ".onnx" : o->out);
+        }
+        return export_folder(session, *server, full, o->out.empty() ? name : o->out);
+      }};
 }
 
 struct ModelDeleteOptions {
@@ -210,7 +210,7 @@ Command delete_model_command() {
           {"trainyard model delete digits-1 --yes"},
           "",
           [o](OptionSet& options) {
-            options.positional("MODEL", o->name, "the model's name: a trained one has its job's");
+            options.positional("MODEL", o->name, "the model's name; a trained model has its job's");
             add_confirm_options(options, o->confirm);
           },
           [o](Session& session) -> Result<int> {

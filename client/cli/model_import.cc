@@ -81,25 +81,24 @@ Result<int> run_model_import(Session& session, const ModelImportOptions& o) {
 
 Command import_model_command() {
   auto o = std::make_shared<ModelImportOptions>();
-  return {"model import",
-          "Read an ONNX file as a layer list and weights, without a server",
-          {"trainyard model import resnet.onnx --out resnet",
-           "trainyard model import bert.onnx --out bert --size seq=128"},
-          "Writes model.yaml, the layers as they stand under 'model:' of a job file, and\n"
-          "model.safetensors, their weights. What no layer stands for is refused, all of it at "
-          "once.\n"
-          "Prints the folder.",
-          [o](OptionSet& options) {
-            options.positional("FILE", o->file, "an ONNX file of opset 7 to 22");
-            options.text("--out", "FOLDER", o->out, "a new folder");
-            options.text("--output-name", "NAME", o->output,
-                         "which of the file's outputs is the model's, default the first");
-            options.texts("--size", "NAME=SIZE", o->sizes,
-                          "the size of a dimension that is open in the file; not of the batch");
-            options.flag("--unbatched", o->unbatched,
-                         "the file computes one sample: none of its dimensions is the batch");
-          },
-          [o](Session& session) { return run_model_import(session, *o); }};
+  return {
+      "model import",
+      "Convert an ONNX file to a layer list and weights, without a server",
+      {"trainyard model import resnet.onnx --out resnet",
+       "trainyard model import bert.onnx --out bert --size seq=128"},
+      "Writes model.yaml, the layers as under 'model:' in a job file, and model.safetensors, their "
+      "weights.\nReports all operations that no layer can represent at once. Prints the folder.",
+      [o](OptionSet& options) {
+        options.positional("FILE", o->file, "an ONNX file of opset 7 to 22");
+        options.text("--out", "FOLDER", o->out, "the new folder");
+        options.text("--output-name", "NAME", o->output,
+                     "the file's output to use as the model's, default the first");
+        options.texts("--size", "NAME=SIZE", o->sizes,
+                      "the size of a dimension that the file leaves open, other than the batch");
+        options.flag("--unbatched", o->unbatched,
+                     "the file computes one sample: it has no batch dimension");
+      },
+      [o](Session& session) { return run_model_import(session, *o); }};
 }
 
 }  // namespace trainyard::cli

@@ -9,7 +9,7 @@
 
 namespace trainyard::cli {
 
-/// Refuses a value of --format that is none of `formats`: "onnx", "safetensors or onnx".
+/// Refuses a value of --format that is not one of `formats`: "onnx", "safetensors or onnx".
 Status unknown_format(const std::string& format, const std::string& formats);
 
 /// Writes the model of `folder` as the ONNX file `file` and prints its name. Returns the exit code.

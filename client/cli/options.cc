@@ -13,6 +13,7 @@ namespace trainyard::cli {
 struct OptionSet::Impl {
   CLI::App app;
   std::vector<OptionRow> rows;
+  std::string group;
 
   OptionRow& add_row(const std::string& names, const std::string& value, const std::string& help) {
     OptionRow row;
@@ -20,6 +21,7 @@ struct OptionSet::Impl {
     for (std::string name; std::getline(in, name, ',');) row.names.push_back(name);
     row.value = value;
     row.help = help;
+    row.group = group;
     rows.push_back(std::move(row));
     return rows.back();
   }
@@ -33,6 +35,8 @@ OptionSet::OptionSet(OptionSet&&) noexcept = default;
 
 const std::vector<OptionRow>& OptionSet::rows() const { return impl_->rows; }
 
+void OptionSet::group(std::string heading) { impl_->group = std::move(heading); }
+
 void OptionSet::flag(const std::string& names, bool& target, const std::string& help) {
   impl_->app.add_flag(names, target, help);
   impl_->add_row(names, "", help);
@@ -40,6 +44,13 @@ void OptionSet::flag(const std::string& names, bool& target, const std::string& 
 
 void OptionSet::text(const std::string& names, const std::string& value, std::string& target,
                      const std::string& help, std::vector<std::string> choices) {
+  impl_->app.add_option(names, target, help);
+  impl_->add_row(names, value, help).choices = std::move(choices);
+}
+
+void OptionSet::text(const std::string& names, const std::string& value,
+                     std::optional<std::string>& target, const std::string& help,
+                     std::vector<std::string> choices) {
   impl_->app.add_option(names, target, help);
   impl_->add_row(names, value, help).choices = std::move(choices);
 }

@@ -1,9 +1,10 @@
 // client/cli/options.h: the options of one command. CLI11 parses; this facade keeps its headers in
-// one unit and the rows that help and completion print.
+// one unit and stores the rows that help and completion print.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@ struct OptionRow {
   std::vector<std::string> choices;  // for completion and help
   bool positional = false;
   bool required = false;
+  std::string group;  // the heading in help; empty: "Options"
 };
 
 class OptionSet {
@@ -32,13 +34,17 @@ class OptionSet {
   ~OptionSet();
   OptionSet(OptionSet&&) noexcept;
 
+  /// The heading of the options that follow.
+  void group(std::string heading);
   /// `names` is a comma list, "-w,--watch". Targets must outlive parse().
   void flag(const std::string& names, bool& target, const std::string& help);
   void text(const std::string& names, const std::string& value, std::string& target,
             const std::string& help, std::vector<std::string> choices = {});
+  void text(const std::string& names, const std::string& value, std::optional<std::string>& target,
+            const std::string& help, std::vector<std::string> choices = {});
   void texts(const std::string& names, const std::string& value, std::vector<std::string>& target,
              const std::string& help, std::vector<std::string> choices = {});
-  /// Takes all arguments up to the next option, as a shell's pattern makes them.
+  /// Takes all arguments up to the next option, as a shell pattern expands to.
   void paths(const std::string& names, const std::string& value, std::vector<std::string>& target,
              const std::string& help);
   void number(const std::string& names, const std::string& value, double& target,

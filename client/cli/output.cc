@@ -19,7 +19,7 @@ bool is_plain_yaml(const std::string& text) {
   static constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
   if (text.find_first_not_of(kPlain) != std::string::npos) return false;
-  // Anything that begins with a letter but is no word that YAML reads as something else.
+  // Anything that begins with a letter and is not a word that YAML reads as something else.
   if (!std::isalpha(static_cast<unsigned char>(text[0]))) return false;
   static constexpr std::string_view kWords[] = {"true", "false", "null", "yes", "no",
                                                 "on",   "off",   "y",    "n"};

@@ -13,13 +13,13 @@
 
 namespace trainyard::cli {
 
-/// kCsv is for predict alone.
+/// kCsv is only for predict.
 enum class Format { kTable, kWide, kJson, kYaml, kName, kJsonl, kCsv };
 
 std::optional<Format> find_format(std::string_view text);
 const std::vector<std::string>& format_names();
 
-/// Proto JSON with the proto's field names; fields without presence are always there, int64 are
+/// Proto JSON with the proto's field names; fields without presence are always present, int64 are
 /// strings.
 std::string to_json(const google::protobuf::Message& message, bool pretty);
 /// The same as block YAML.
@@ -29,7 +29,7 @@ std::string error_json(const Error& error);
 
 /// "3 s", "12 min", "5 h", "3 d".
 std::string human_duration(double seconds);
-/// "34s ago" for tables: how long ago a time was; "" for a time that was never set.
+/// "34s ago" for tables: the time since then; "" for a time that was never set.
 std::string age_of(const google::protobuf::Timestamp& time);
 double seconds_of(const google::protobuf::Timestamp& time);
 /// Local time, "2026-11-21 09:51:57".

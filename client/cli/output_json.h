@@ -1,4 +1,4 @@
-// client/cli/output_json.h: answers that say more than their message does, as JSON and YAML.
+// client/cli/output_json.h: answers with additional fields, as JSON and YAML.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -10,7 +10,7 @@
 
 namespace trainyard::cli {
 
-/// What to_json() writes, to be added to.
+/// The output of to_json(), to extend.
 nlohmann::ordered_json json_of(const google::protobuf::Message& message);
 /// As to_json() and to_yaml() write it: kJson over several lines, kJsonl in one, kYaml as a block.
 std::string text_of(const nlohmann::ordered_json& json, Format format);

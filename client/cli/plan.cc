@@ -39,7 +39,8 @@ Result<int64_t> read_layers(const std::string& text) {
   int64_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (error != std::errc() || end != text.data() + text.size() || count < 4 || count > 1000000) {
-    return usage_error("--layers: " + quoted_value(text) + ", expected all or a number from 4 on");
+    return usage_error("--layers: " + quoted_value(text) +
+                       ", expected all or a number of at least 4");
   }
   return count;
 }
@@ -49,7 +50,7 @@ int64_t machine_bytes() {
   return pages > 0 && size > 0 ? int64_t{pages} * size : 0;
 }
 
-/// As the server plans, but for the device: this machine's CPU, unless a GPU is asked for.
+/// Plans as the server does, except for the device: this machine's CPU unless a GPU is requested.
 Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const PlanOptions& options,
                               PlanDump dump) {
   ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "plan --local"));
@@ -96,9 +97,10 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const PlanOptions& o
   fit.set_bytes_available(available);
   fit.set_fits(available == 0 || needed <= available);
   if (!fit.fits()) {
-    const FitAdvice advice = advise_fit(
-        engine.model, engine.recipe, schema, available,
-        planned->run.memory.workspace_bytes + planned->run.dataset_bytes, ranks, backend->traits());
+    const FitAdvice advice =
+        advise_fit(engine.model, engine.recipe, schema,
+                   available - planned->run.memory.workspace_bytes - planned->run.dataset_bytes,
+                   ranks, backend->traits());
     fit.set_bytes_short(needed - available);
     set_advice(advice, fit);
     fit.set_message("the job needs " + human_bytes(needed) + " of memory" +
@@ -154,7 +156,7 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
   const bool here = options.local || (spec.has_data() && !options.upload);
   if (!here && (!options.device.empty() || options.threads != 0)) {
     return usage_error(
-        "--device and --threads are for a plan of this machine; set resources in the spec");
+        "--device and --threads apply to plans made here; set resources in the spec");
   }
   ASSIGN_OR_RETURN(const v1::JobPlan plan, here ? plan_here(spec, options, dump)
                                                 : plan_there(session, spec, to_wire(dump)));
@@ -167,7 +169,8 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
   }
   if (here && !options.local) {
     session.hint(
-        "Planned here, for this machine. With --upload the server plans, as for a submit.");
+        "Planned here, for this machine. With --upload, the server plans, as it does for "
+        "'submit'.");
   }
   return static_cast<int>(plan.fit().fits() ? client::kExitOk : client::kExitUsage);
 }
@@ -176,36 +179,35 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
 
 Command plan_command() {
   auto o = std::make_shared<PlanOptions>();
-  return {
-      "plan",
-      "Show what a job would become, without running it",
-      {"trainyard plan spec.yaml", "trainyard plan spec.yaml --set recipe.batch_size=256",
-       "trainyard plan spec.yaml --layers all", "trainyard plan spec.yaml --dump memory",
-       "trainyard plan spec.yaml -o json | jq .run.memory"},
-      "Prints the layers (output shape, parameters, FLOPs of a step), the memory by purpose, steps "
-      "and rows, the\n"
-      "device and why, and warnings. A spec whose dataset is a name is planned by the server. One "
-      "that names\n"
-      "files is planned here, for this machine, and nothing is sent; with --upload the files are "
-      "brought to the\n"
-      "server as 'submit' does, and the server plans. The exit code is 2 if the job does not fit.",
-      [o](OptionSet& options) {
-        options.positional("SPEC", o->spec, "the job's spec file");
-        options.texts("--set", "PATH=VALUE", o->sets,
-                      "change a field of the spec; may be given several times");
-        options.text("--layers", "N", o->layers,
-                     "rows of the layer table, or all; default 24, repeated blocks told once");
-        options.text("--dump", "WHAT", o->dump,
-                     "print the training program instead: graph, program or memory",
-                     {"graph", "program", "memory"});
-        options.flag("--local", o->local, "plan here; never ask a server");
-        options.flag("--upload", o->upload, "upload the spec's files and let the server plan");
-        options.text("--device", "DEVICE", o->device,
-                     "planned here: cpu or gpu; default: the spec's, auto is cpu", {"cpu", "gpu"});
-        options.integer("--threads", "N", o->threads,
-                        "planned here: CPU threads; default: the spec's, then all cores");
-      },
-      [o](Session& session) { return run_plan(session, *o); }};
+  return {"plan",
+          "Show a job's layers, memory and device without running it",
+          {"trainyard plan spec.yaml", "trainyard plan spec.yaml --set recipe.batch_size=256",
+           "trainyard plan spec.yaml --layers all", "trainyard plan spec.yaml --dump memory",
+           "trainyard plan spec.yaml -o json | jq .run.memory"},
+          "Prints the layers (output shape, parameters, FLOPs per step), the memory by purpose, "
+          "steps and rows, the\ndevice and why it was chosen, and warnings. The server plans a "
+          "spec that names a dataset. A spec that names\nfiles is planned here, for this machine, "
+          "and nothing is sent; with --upload the files are uploaded as by\n'submit', and the "
+          "server plans. The exit code is 2 if the job does not fit.",
+          [o](OptionSet& options) {
+            options.positional("SPEC", o->spec, "the job's spec file");
+            options.texts("--set", "PATH=VALUE", o->sets,
+                          "change a field of the spec; may be given several times");
+            options.text("--layers", "N", o->layers,
+                         "rows of the layer table, or all; default 24, repeated blocks shown once");
+            options.text("--dump", "WHAT", o->dump,
+                         "print a part of the training program instead: graph, program or memory",
+                         {"graph", "program", "memory"});
+            options.flag("--local", o->local, "plan here; never ask a server");
+            options.flag("--upload", o->upload, "upload the spec's files and let the server plan");
+            options.text("--device", "DEVICE", o->device,
+                         "for a plan made here: cpu or gpu; default: the spec's, auto is cpu",
+                         {"cpu", "gpu"});
+            options.integer(
+                "--threads", "N", o->threads,
+                "for a plan made here: CPU threads; default: the spec's, then all cores");
+          },
+          [o](Session& session) { return run_plan(session, *o); }};
 }
 
 }  // namespace trainyard::cli

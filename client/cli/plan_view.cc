@@ -1,6 +1,7 @@
 #include "client/cli/plan_view.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "client/cli/job_view.h"
@@ -14,7 +15,7 @@
 namespace trainyard::cli {
 namespace {
 
-constexpr int kBlockMax = 64;      // rows of a block whose repetitions are told once
+constexpr int kBlockMax = 64;      // rows of a block whose repetitions are shown once
 constexpr int kBarWidthMax = 40;   // columns of the longest bar
 constexpr int kOtherColumns = 52;  // of the layer table, besides the name
 constexpr int kNameWidthMin = 12;
@@ -29,7 +30,7 @@ bool same_row(const v1::LayerPlan& a, const v1::LayerPlan& b) {
 /// A run of rows: shown one by one, or as `repeats` more copies of the block before it.
 struct Part {
   int begin = 0;
-  int end = 0;      // behind the last row
+  int end = 0;      // one past the last row
   int repeats = 0;  // 0: shown
 };
 
@@ -53,7 +54,7 @@ std::vector<Part> parts_of(const v1::JobPlan& plan, int64_t rows_max) {
     int best_period = 0, best_repeats = 0;
     for (int period = 1; period <= std::min(kBlockMax, (count - at) / 2); ++period) {
       const int repeats = repeats_of(plan, at, period);
-      // One line is spent on telling it.
+      // The summary takes one line.
       if (repeats * period > best_repeats * best_period && repeats * period > 1) {
         best_period = period;
         best_repeats = repeats;
@@ -147,7 +148,7 @@ class LayerTable {
     add_dim(dots() + std::to_string(end - begin) + " layers", "", begin, end);
   }
   void add_total() {
-    // FLOPs of a step have the updates too, which belong to no layer.
+    // FLOPs of a step include the updates, which belong to no layer.
     table_.add({Cell("total", Style::kBold), "", "",
                 Cell(grouped(plan_.run().parameter_count()), Style::kBold),
                 Cell(flops_text(plan_.run().flops_per_step()), Style::kBold)});
@@ -179,8 +180,8 @@ std::string memory_table(const v1::JobPlan& plan, const PlanViewOptions& options
   for (const auto& [name, bytes] : rows) {
     std::string bar;
     const auto length =
-        static_cast<int>(static_cast<double>(bytes) / static_cast<double>(largest) * bar_max + 0.5);
-    for (int i = 0; i < length; ++i) bar += options.utf8 ? "\u2588" : "#";
+        std::lround(static_cast<double>(bytes) / static_cast<double>(largest) * bar_max);
+    for (long i = 0; i < length; ++i) bar += options.utf8 ? "\u2588" : "#";
     const bool unknown = std::string_view(name) == "workspace" && !plan.workspace_measured();
     if (bytes == 0 && !unknown) continue;
     table.add({name, unknown ? "unknown" : human_bytes(bytes), Cell(bar, Style::kBusy)});
@@ -198,11 +199,11 @@ std::string precision_and_cost(v1::Recipe::Precision precision, bool is_gpu) {
   };
   std::string cost;
   if (precision == v1::Recipe::TF32) {
-    cost = is_gpu ? "products round their factors to 11 significant bits; fp32 rounds none and is "
-                    "up to several times slower"
-                  : "on a CPU the bits and the time of fp32";
+    cost = is_gpu ? "products round their factors to 11 significant bits; fp32 does not round them "
+                    "and is up to several times slower"
+                  : "on a CPU the same bits and time as fp32";
   } else if (precision == v1::Recipe::FP32) {
-    cost = is_gpu ? "no product rounds its factors; tf32 is up to several times faster" : "";
+    cost = is_gpu ? "products do not round their factors; tf32 is up to several times faster" : "";
   } else if (precision == v1::Recipe::BF16) {
     cost = half("8");
   } else if (precision == v1::Recipe::FP16) {

@@ -16,7 +16,7 @@ struct PlanViewOptions {
   bool colour = false;
 };
 
-/// The layers, with repetitions of a block told once, then memory, then everything else.
+/// The layers, with repetitions of a block shown once, then memory, then everything else.
 std::string render_job_plan(const v1::JobPlan& plan, const PlanViewOptions& options);
 
 }  // namespace trainyard::cli

@@ -24,7 +24,7 @@ struct PlotOptions {
   int64_t rows = kDefaultRows;
 };
 
-/// A chart for each measure: "train/loss" and "val/loss" share the one of "loss".
+/// One chart per metric: "train/loss" and "val/loss" share the one of "loss".
 std::string measure_of(const std::string& key) { return key.substr(key.rfind('/') + 1); }
 
 using Histories = std::vector<std::pair<std::string, client::MetricHistory>>;  // by job
@@ -34,7 +34,7 @@ bool is_wanted(const std::string& key, const PlotOptions& options) {
          matches_any(options.metrics, measure_of(key));
 }
 
-/// Measures to show: those that patterns name, or the loss and what validation tells.
+/// Metrics to show: those that patterns match, or the loss and the validation metrics.
 std::vector<std::string> chosen_measures(const Histories& jobs, const PlotOptions& options) {
   std::vector<std::string> measures;
   for (const auto& [name, history] : jobs) {
@@ -45,7 +45,8 @@ std::vector<std::string> chosen_measures(const Histories& jobs, const PlotOption
       if (std::ranges::find(measures, measure) == measures.end()) measures.push_back(measure);
     }
   }
-  std::ranges::stable_partition(measures, [](const std::string& m) { return m == "loss"; });
+  std::stable_partition(measures.begin(), measures.end(),
+                        [](const std::string& m) { return m == "loss"; });
   return measures;
 }
 
@@ -72,7 +73,7 @@ std::vector<Chart> make_charts(const Histories& jobs, const PlotOptions& options
 Status check(const PlotOptions& options) {
   const auto refuse = [](const std::string& message) { return usage_error(message); };
   if (!(options.smoothing >= 0 && options.smoothing < 1)) {
-    return refuse("--smooth: expected a number from 0, no smoothing, to below 1");
+    return refuse("--smooth: expected a number of at least 0 (no smoothing) and below 1");
   }
   if (!options.svg.empty() && !options.png.empty()) {
     return refuse("--svg and --png exclude each other");
@@ -117,7 +118,7 @@ Result<int> run_plot(Session& session, const PlotOptions& options) {
       }
     }
     return make_error(ErrorCode::kNotFound, "METRIC_NOT_FOUND",
-                      keys.empty() ? "there is nothing to plot yet: no metrics were reported"
+                      keys.empty() ? "nothing to plot yet: the job has reported no metrics"
                                    : "no such metric; there are " + keys);
   }
   if (!options.svg.empty()) return write_picture(session, options.svg, draw_svg(charts));
@@ -142,15 +143,16 @@ Command plot_command() {
           "Draw the curves of one or several jobs",
           {"trainyard plot digits-1", "trainyard plot digits-1 digits-2 --metric loss --smooth 0.9",
            "trainyard plot digits-1 --svg curves.svg", "trainyard plot digits-1 --png curves.png"},
-          "A chart for each measure, over steps: without --metric the loss and what was measured "
-          "on the validation rows.",
+          "Draws a chart per metric, over steps. Without --metric, plots the loss and the metrics "
+          "of the validation rows.",
           [o](OptionSet& options) {
-            options.positionals("JOB", o->jobs, "jobs' names");
-            options.texts("--metric", "PATTERN", o->metrics,
-                          "such as loss, val/accuracy or 'train/*'; may be given several times");
+            options.positionals("JOB", o->jobs, "the jobs' names");
+            options.texts(
+                "--metric", "PATTERN", o->metrics,
+                "metrics such as loss, val/accuracy or 'train/*'; may be given several times");
             options.number("--smooth", "WEIGHT", o->smoothing,
-                           "from 0 to below 1: averages that forget, as TensorBoard's");
-            options.flag("--log", o->logarithmic, "a logarithmic y axis");
+                           "exponential moving average, as in TensorBoard; 0 (none) to below 1");
+            options.flag("--log", o->logarithmic, "use a logarithmic y axis");
             options.text("--svg", "FILE", o->svg, "write an SVG file; - is standard output");
             options.text("--png", "FILE", o->png, "write a PNG file; - is standard output");
             options.integer("--rows", "N", o->rows,

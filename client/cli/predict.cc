@@ -1,4 +1,4 @@
-// trainyard predict: raw rows to a trained model; its own preprocessing is applied by the server.
+// trainyard predict: sends raw rows to a trained model; the server applies its preprocessing.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -28,10 +28,10 @@ struct PredictOptions {
   std::vector<std::string> images;
 };
 
-/// The requests, and what each row is called.
+/// The requests and the rows' names.
 struct Rows {
   std::vector<v1::PredictRequest> requests;
-  std::vector<std::string> names;  // of image files; else empty: rows are numbered
+  std::vector<std::string> names;  // of image files; otherwise empty: rows are numbered
 };
 
 /// A folder's images, or one file.
@@ -83,8 +83,8 @@ Result<std::string> read_rows(const std::string& path) {
   return client::gunzip_if_packed(std::move(bytes));
 }
 
-/// True if the first row names a column of the model. Asked only where rows must be cut: a short
-/// file travels as it is.
+/// True if the first row names a column of the model. Needed only if rows must be split: a short
+/// file is sent unchanged.
 Result<bool> has_header(client::Client& server, const std::string& model, std::string_view text) {
   ASSIGN_OR_RETURN(const v1::Model info, server.get_model(model));
   const auto rows = client::csv_fields(text.substr(0, text.find('\n')));
@@ -149,7 +149,7 @@ std::string percent(float share) {
   return text;
 }
 
-// "0.12 0.98 ...": of a row that a model of its input gave back, the first numbers.
+// "0.12 0.98 ...": the first numbers of an autoencoder's output for a row.
 std::string reconstruction_text(const v1::Prediction& p, int shown) {
   std::string text;
   for (int k = 0; k < std::min(p.reconstruction_size(), shown); ++k) {
@@ -253,8 +253,8 @@ Result<int> run_predict(Session& session, const PredictOptions& options) {
                     (options.jsonl.empty() ? 0 : 1) + (options.images.empty() ? 0 : 1);
   if (given != 1) {
     return usage_error(
-        "give the rows by --csv FILE, --jsonl FILE, --idx FILE, --npy FILE or --text "
-        "FILE, - is stdin, or by --images FILE...");
+        "expected the rows: --csv FILE, --jsonl FILE, --idx FILE, --npy FILE or --text FILE (- is "
+        "standard input), or --images FILE...");
   }
   ASSIGN_OR_RETURN(const std::string model, session.full_name("models", options.model));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
@@ -308,25 +308,22 @@ Command predict_command() {
            "echo 'Stocks fall after rate decision' | trainyard predict news --text -",
            "trainyard predict pets --images photos/*.jpg",
            "trainyard predict mnist-lenet --idx t10k-images-idx3-ubyte.gz -o csv > answers.csv"},
-          "CSV rows have the feature columns by their header, in any order, or without a header in "
-          "the order of the\n"
-          "training data. Long files are sent in pieces. -o csv has a probability for each class, "
-          "-o name the\n"
-          "predictions alone, one on a line. A model of its input gives each row back as numbers: "
-          "-o csv "
-          "has them all.",
+          "CSV rows contain the feature columns: in any order with a header, in the training "
+          "data's order without one.\nLong files are sent in pieces. -o csv prints a probability "
+          "for each class, -o name only the predictions, one\nper line. An autoencoder returns "
+          "each row as numbers: -o csv prints them all.",
           [o](OptionSet& options) {
-            options.positional("MODEL", o->model, "the model's name: that of its job");
+            options.positional("MODEL", o->model, "the model's name, which is its job's");
             options.text("--csv", "FILE", o->csv, "CSV rows, plain or gzip; - is standard input");
             options.text("--idx", "FILE", o->idx, "IDX images, plain or gzip; - is standard input");
             options.text("--jsonl", "FILE", o->jsonl,
-                         "rows as JSON objects, one on each line; - is standard input");
+                         "rows as JSON objects, one per line; - is standard input");
             options.text("--npy", "FILE", o->npy,
                          "a NumPy array of rows or images; - is standard input");
             options.text("--text", "FILE", o->text,
-                         "a row of text on each line, plain or gzip; - is standard input");
+                         "one row of text per line, plain or gzip; - is standard input");
             options.paths("--images", "FILE...", o->images,
-                          "JPEG and PNG files, or folders of them; 3 MiB at most each");
+                          "JPEG and PNG files, or folders of them; at most 3 MiB each");
           },
           [o](Session& session) { return run_predict(session, *o); }};
 }

@@ -1,4 +1,4 @@
-// trainyard dataset preview: a spec's images as a PNG, beside what its augmentation makes of them.
+// trainyard dataset preview: a PNG of a spec's images beside their augmented versions.
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -6,8 +6,8 @@
 #include "client/cli/job_file.h"
 #include "client/cli/local_job.h"
 #include "src/base/files.h"
-#include "src/data/contact_sheet.h"
-#include "src/data/loader.h"
+#include "src/data/load/contact_sheet.h"
+#include "src/data/load/loader.h"
 #include "src/train/augmentation.h"
 
 namespace trainyard::cli {
@@ -61,10 +61,10 @@ Result<int> run_preview(Session& session, const PreviewOptions& options) {
   }
   session.err().write(table.render(session.err().colour()));
   if (recipe.augmentation.empty()) {
-    session.hint("  the recipe has no augmentation: originals alone");
+    session.hint("  the recipe has no augmentation: originals only");
   }
   if (!mixer.empty()) {
-    session.hint("  mixed with the line above; a job mixes the images that meet in a batch");
+    session.hint("  mixed with the line above; a job mixes the images of a batch");
   }
   return static_cast<int>(client::kExitOk);
 }
@@ -73,30 +73,27 @@ Result<int> run_preview(Session& session, const PreviewOptions& options) {
 
 Command dataset_preview_command() {
   auto o = std::make_shared<PreviewOptions>();
-  return {
-      "dataset preview",
-      "Look at a spec's images and their augmentation, as a PNG",
-      {"trainyard dataset preview examples/cifar10_resnet.yaml --out sheet.png",
-       "trainyard dataset preview spec.yaml --images 16 --versions 11 --epoch 3"},
-      "Each line has an image, as it is stored, and what the spec's augmentation makes of it in "
-      "one epoch after the\n"
-      "other, exactly as a job of this spec would see it. Reads the files that the spec names; "
-      "no server is asked. Images that mixup or cutmix mixes have the line above for a partner, "
-      "where "
-      "a job takes\n"
-      "what stands beside them in a batch.",
-      [o](OptionSet& options) {
-        options.positional("SPEC", o->spec, "a job's spec file; its dataset has a path");
-        options.texts("--set", "PATH=VALUE", o->sets,
-                      "change a field of the spec; may be given several times");
-        options.text("--out", "FILE", o->out, "the PNG file, default preview.png");
-        options.integer("--images", "N", o->sheet.images,
-                        "lines, spread evenly over the training rows; default 8");
-        options.integer("--versions", "N", o->sheet.versions,
-                        "augmented versions of each; default 7");
-        options.integer("--epoch", "E", o->sheet.epoch, "of the first version; default 0");
-      },
-      [o](Session& session) { return run_preview(session, *o); }};
+  return {"dataset preview",
+          "Draw a spec's images and their augmentation as a PNG file",
+          {"trainyard dataset preview examples/cifar10_resnet18.yaml --out sheet.png",
+           "trainyard dataset preview spec.yaml --images 16 --versions 11 --epoch 3"},
+          "Each line shows an image as it is stored and what the spec's augmentation makes of it "
+          "in successive epochs,\nexactly as a job of this spec would see it. Reads the files that "
+          "the spec names, without a server. mixup and\ncutmix mix an image with that of the line "
+          "above, where a job mixes it with another image of its batch.",
+          [o](OptionSet& options) {
+            options.positional("SPEC", o->spec, "a job's spec file; its dataset needs a path");
+            options.texts("--set", "PATH=VALUE", o->sets,
+                          "change a field of the spec; may be given several times");
+            options.text("--out", "FILE", o->out, "the PNG file, default preview.png");
+            options.integer("--images", "N", o->sheet.images,
+                            "number of images, spread evenly over the training rows; default 8");
+            options.integer("--versions", "N", o->sheet.versions,
+                            "augmented versions of each image; default 7");
+            options.integer("--epoch", "E", o->sheet.epoch,
+                            "epoch of the first version; default 0");
+          },
+          [o](Session& session) { return run_preview(session, *o); }};
 }
 
 }  // namespace trainyard::cli

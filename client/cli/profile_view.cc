@@ -22,7 +22,7 @@ std::string fixed(double value, int digits) {
   return text;
 }
 std::string percent_of(double share) { return fixed(share * 100, 1) + "%"; }
-/// Nothing where there is nothing to tell: a copy has no FLOPs.
+/// Empty if there is nothing to show: a copy has no FLOPs.
 std::string rate(double amount, double seconds) {
   return amount > 0 && seconds > 0 ? human_number(amount / seconds, true) : "";
 }
@@ -100,7 +100,7 @@ class ProfileView {
         options_.colour);
   }
 
-  /// Time, share, rates: the columns that both tables end with.
+  /// Time, share, rates: the last columns of both tables.
   std::vector<Column> with_rates(std::vector<Column> columns) const {
     for (const char* title : {in_ms_ ? "MS" : "US", "SHARE", "FLOP/S", "B/S", "PEAK"}) {
       columns.push_back({title, true});

@@ -14,7 +14,7 @@ struct ProfileViewOptions {
   bool colour = false;
 };
 
-/// The step as a whole, then by ops, then the nodes that take most.
+/// The step as a whole, then by op, then the slowest nodes.
 std::string render_profile(const StepProfile& profile, int64_t batch_size,
                            const ProfileViewOptions& options);
 

@@ -15,9 +15,9 @@ constexpr int kBarColumns = 24;
 constexpr int kBarColumnsMin = 8;
 
 struct Segment {
-  int priority;  // the highest goes first where there is no room
+  int priority;  // the highest is dropped first if there is no room
   std::string text;
-  int columns = 0;  // kept in a bar, so that it stands still while numbers grow and shrink
+  int columns = 0;  // kept in a bar, so that it does not jump while numbers grow and shrink
   int width() const { return std::max(columns, display_width(text)); }
 };
 
@@ -36,8 +36,8 @@ std::string fraction_text(double value) {
   return text;
 }
 
-/// In the order in which they are shown. One whose value is not known yet is empty and only keeps
-/// its place.
+/// In the order in which they are shown. One whose value is still unknown is empty and keeps its
+/// place.
 std::vector<Segment> segments_of(const ProgressState& s) {
   const auto digits = [](int64_t value) { return static_cast<int>(std::to_string(value).size()); };
   std::vector<Segment> out;
@@ -203,8 +203,7 @@ void Progress::note(double time_s, Style style, std::string_view text) {
     sink_.write(clock_time(time_s) + "  " + shown + "\n");
     return;
   }
-  // One write: the line takes the bar's place and the bar appears below it, with nothing blank in
-  // between.
+  // One write: the line replaces the bar, and the bar appears below it, without flicker.
   std::string out = "\r" + shown + "\x1b[K\n";
   if (drawn_) {
     out += render_bar(state_, std::max(1, sink_.width() - 1), sink_.utf8, sink_.colour) + "\x1b[K";

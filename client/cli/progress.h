@@ -1,6 +1,6 @@
-// client/cli/progress.h: how far a run is, as a bar that redraws itself or as lines for a pipe.
+// client/cli/progress.h: a run's progress, as a bar that redraws itself or as lines for a pipe.
 //
-// The state and its rendering know nothing of jobs, gRPC or clocks, so that `watch`, `submit
+// The state and its rendering know nothing about jobs, gRPC or clocks, so that `watch`, `submit
 // --watch` and `local run` share them and tests can read them as text.
 #pragma once
 
@@ -27,14 +27,14 @@ struct ProgressState {
   double share() const;
 };
 
-/// One line of at most `width` columns. What matters least is left out first where the terminal is
-/// narrow.
+/// One line of at most `width` columns. The least important parts are left out first if the
+/// terminal is narrow.
 std::string render_bar(const ProgressState& state, int width, bool utf8, bool colour);
 /// The same facts for a log: "step 120/240  50 %  epoch 5/10  ..."
 std::string render_line(const ProgressState& state);
 
 struct ProgressSink {
-  bool live = false;  // a terminal: one bar, drawn over itself
+  bool live = false;  // a terminal: one bar, redrawn in place
   bool utf8 = false;
   bool colour = false;
   std::function<int()> width;  // asked at each redraw
@@ -46,17 +46,17 @@ class Progress {
  public:
   static constexpr double kRedrawSeconds = 0.1;  // at most 10 times a second
   static constexpr double kLineSeconds =
-      10;  // plain: a line every so often of the run's own time ...
+      10;  // plain: a line after each such interval of the run's own time ...
   static constexpr double kLineShare = 0.1;  // ... or share of the way
 
   Progress(std::string title, ProgressSink sink);
 
   void plan(int64_t steps_total, int64_t steps_per_epoch, int64_t batch_size);
-  /// Where an attempt begins: 0, or the step of the checkpoint that it goes on from.
+  /// Where an attempt begins: 0, or the step of the checkpoint that it resumes from.
   void begin(double time_s, int64_t step);
   void metric(const std::string& key, int64_t step, double value);
   /// After a batch of metrics: draws, if it is time. `time_s` is the run's own clock (the event's
-  /// time): a replay shows the rates of then.
+  /// time): a replay shows the original rates.
   void update(double time_s);
   /// A line of its own, above the bar. `time` goes before it in a pipe.
   void note(double time_s, Style style, std::string_view text);

@@ -4,9 +4,9 @@
 #include <charconv>
 #include <cmath>
 
-#include "src/data/array_file.h"
-#include "src/data/json_lines.h"
+#include "src/data/arrays/array_file.h"
 #include "src/data/problems.h"
+#include "src/data/table/json_lines.h"
 
 namespace trainyard::cli {
 namespace {
@@ -26,7 +26,7 @@ std::string csv_of(std::span<const float> values, size_t width) {
   for (size_t i = 0; i < values.size(); ++i) {
     std::array<char, 32> text;
     const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), values[i]);
-    // Not an empty field: a line of one would be an empty line, which is passed over.
+    // Not an empty field: a line of one would be an empty line, which is skipped.
     csv += std::isnan(values[i]) ? std::string_view("NA") : std::string_view(text.data(), end);
     csv += (i + 1) % width == 0 ? '\n' : ',';
   }
@@ -34,7 +34,7 @@ std::string csv_of(std::span<const float> values, size_t width) {
 }
 
 /// The field as CSV reads it back, blanks at its ends too. An empty one is quoted, because a line
-/// of one empty field would be passed over.
+/// of one empty field would be skipped.
 std::string quoted_field(std::string_view text) {
   const bool blank = text.empty() || text.front() == ' ' || text.front() == '\t' ||
                      text.back() == ' ' || text.back() == '\t';

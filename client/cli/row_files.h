@@ -1,4 +1,5 @@
-// client/cli/row_files.h: files of rows that a Predict request does not carry, as what it carries.
+// client/cli/row_files.h: converts files of rows that a Predict request does not support to ones
+// that it does.
 #pragma once
 
 #include <string>
@@ -14,11 +15,11 @@ struct RowText {
   std::string bytes;
 };
 
-/// A NPY file: images of bytes as IDX; all other numbers as CSV, of which each reads back as the
+/// An NPY file: images of bytes as IDX; all other numbers as CSV, of which each reads back as the
 /// same float of 32 bits, and NaN as missing. `bytes` may be gzip.
 Result<RowText> rows_of_npy(std::string_view bytes);
 
-/// JSON lines: CSV with the members as columns, of which an empty field is one that a line lacks.
+/// JSON lines: CSV with the members as columns; members that a line lacks are empty fields.
 Result<RowText> rows_of_json_lines(std::string_view bytes);
 
 }  // namespace trainyard::cli

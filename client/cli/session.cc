@@ -15,7 +15,7 @@
 namespace trainyard::cli {
 namespace {
 
-std::atomic<int> g_signal_pipe = -1;  // written by the handler; -1 while nobody listens
+std::atomic<int> g_signal_pipe = -1;  // written by the handler; -1 while there is no listener
 
 extern "C" void on_interrupt(int) {
   const int fd = g_signal_pipe;
@@ -35,8 +35,8 @@ constexpr Advice kAdvice[] = {
      "'trainyard local run "
      "SPEC' trains without a server"},
     {"SERVER_UNREACHABLE",
-     "is trainyardd running there, and over TLS, do --ca-file or the system know its certificate? "
-     "--server and TRAINYARD_SERVER name another one"},
+     "is trainyardd running there, and, over TLS, is its certificate trusted by --ca-file or the "
+     "system? --server and TRAINYARD_SERVER name another server"},
     {"SERVER_DRAINING", "the server is stopping; try again when it is back"},
     {"JOB_NOT_FOUND", "'trainyard list' shows the jobs"},
     {"DATASET_NOT_FOUND",
@@ -44,13 +44,13 @@ constexpr Advice kAdvice[] = {
      "spec "
      "uploads one"},
     {"MODEL_NOT_FOUND",
-     "'trainyard model list' shows the models; a job has one when it has SUCCEEDED"},
-    {"JOB_EXISTS", "choose another name, or leave 'name' out and the server makes one"},
+     "'trainyard model list' shows the models; a job has one once it has SUCCEEDED"},
+    {"JOB_EXISTS", "choose another name, or leave 'name' out and the server chooses one"},
     {"UNAUTHENTICATED",
      "name the file with your token with --token-file, or in the configuration file"},
     {"CREDENTIALS_MISSING",
      "name the file with your token with --token-file, or in the configuration file"},
-    {"DEADLINE_EXCEEDED", "--timeout gives it longer"},
+    {"DEADLINE_EXCEEDED", "--timeout allows more time"},
 };
 
 }  // namespace
@@ -107,11 +107,11 @@ Result<std::unique_ptr<Session>> Session::open(const GlobalOptions& options,
   return session;
 }
 
-Result<client::Client*> Session::client() {
+Result<client::Client*> Session::client(client::Client::NoServer no_server) {
   if (client_ == nullptr) {
     ASSIGN_OR_RETURN(const client::Connection connection,
                      client::resolve_connection(options_.connection, env_));
-    ASSIGN_OR_RETURN(client_, client::Client::connect(connection));
+    ASSIGN_OR_RETURN(client_, client::Client::connect(connection, no_server));
     if (err_.is_terminal()) {
       client_->on_slow_call([this](bool waiting) {
         err_.write(waiting ? "\rwaiting for the server ...\x1b[K" : "\r\x1b[K");

@@ -37,14 +37,15 @@ class Session {
   Terminal& out() { return out_; }
   Terminal& err() { return err_; }
   Format format() const { return format_; }
-  /// True where the answer goes to a program: then nothing but it belongs on stdout.
+  /// True if the answer goes to a program: then stdout must contain nothing else.
   bool machine() const { return format_ != Format::kTable && format_ != Format::kWide; }
   bool verbose() const { return options_.verbose; }
-  /// How long to wait for a job; 0: as long as it takes.
+  /// How long to wait for a job; 0: no limit.
   double wait_s() const { return options_.wait_s; }
 
   /// Connects at the first call.
-  Result<client::Client*> client();
+  Result<client::Client*> client(
+      client::Client::NoServer no_server = client::Client::NoServer::kRefuse);
   /// `text` as a full name in the connection's tenant.
   Result<std::string> full_name(std::string_view collection, const std::string& text);
 
@@ -54,7 +55,7 @@ class Session {
   /// Prints an answer in the chosen format: `table` for people, `names` one per line for -o name.
   void show(const google::protobuf::Message& message, const std::function<std::string()>& table,
             const std::vector<std::string>& names);
-  /// A line on stderr, only where a person reads it.
+  /// A line on stderr, only if a person reads it.
   void hint(std::string_view text);
   /// A progress display on stderr, or on stdout.
   Progress progress(const std::string& title, Terminal& terminal) const;

@@ -6,8 +6,8 @@
 
 namespace trainyard::cli {
 
-/// Safe text (terminal.h) of at most `width` columns. The middle is left out: it is what names of
-/// deep blocks share.
+/// Safe text (terminal.h) of at most `width` columns. Omits the middle, which names of deep blocks
+/// share.
 std::string shorten(std::string_view text, int width, bool utf8);
 
 }  // namespace trainyard::cli

@@ -22,7 +22,7 @@ struct SubmitOptions {
 };
 
 Result<int> run_submit(Session& session, const SubmitOptions& options) {
-  // The file is read before the server is asked: a typing error needs no server.
+  // Reads the file before connecting: a typo needs no server.
   const TemporaryFolder scratch;
   ASSIGN_OR_RETURN(const client::SpecFile spec,
                    read_job_file(session, options.spec, options.sets, scratch.path()));
@@ -39,7 +39,7 @@ Result<int> run_submit(Session& session, const SubmitOptions& options) {
   const v1::Job& job = *submitted;
   if (options.dry_run) {
     session.show(job, [&] { return render_plan(job, session.out().colour()); }, {job.name()});
-    session.hint("The spec is good; nothing was submitted.");
+    session.hint("The spec is valid; nothing was submitted.");
     return static_cast<int>(client::kExitOk);
   }
 
@@ -47,14 +47,14 @@ Result<int> run_submit(Session& session, const SubmitOptions& options) {
   const bool stays = options.watch || options.wait;
   session.show(job, [&] { return id + "\n"; }, {job.name()});
   if (options.watch) {
-    // stdout holds the name alone (or the job, for a program), so the show goes to stderr.
+    // stdout gets only the name (or the job, for a program), so the progress goes to stderr.
     if (session.machine()) return wait_for_the_end(session, job.name(), session.wait_s());
     return watch_to_the_end(session, job.name(), 0, session.err());
   }
   if (options.wait) return wait_for_the_end(session, job.name(), session.wait_s());
   if (!stays)
-    session.hint("'trainyard watch " + id + "' shows it learn, 'trainyard get " + id +
-                 "' what it is doing.");
+    session.hint("'trainyard watch " + id + "' follows its progress, 'trainyard get " + id +
+                 "' shows its state.");
   return static_cast<int>(client::kExitOk);
 }
 
@@ -69,19 +69,18 @@ Command submit_command() {
        "trainyard submit spec.yaml --set recipe.optimizer.learning_rate=0.1 --set recipe.epochs=20",
        "job=$(trainyard submit spec.yaml --wait) && trainyard model export \"$job\""},
       "SPEC is a YAML or JSON file (docs/job_spec.md), or - for standard input. Files that it "
-      "names are uploaded\n"
-      "if the server does not have their content. Prints the job's name. With --watch and --wait "
-      "the exit code\n"
-      "is the job's: 0 SUCCEEDED, 1 FAILED, 8 CANCELLED.",
+      "names are uploaded\nif the server does not have their content. Prints the job's name. With "
+      "--watch or --wait the exit code\nis the job's: 0 SUCCEEDED, 1 FAILED, 8 CANCELLED.",
       [o](OptionSet& options) {
         options.positional("SPEC", o->spec, "the job's spec file");
         options.texts("--set", "PATH=VALUE", o->sets,
                       "change a field of the spec; may be given several times");
-        options.flag("-w,--watch", o->watch, "show the job learn until it ends");
+        options.flag("-w,--watch", o->watch, "follow the job's progress until it ends");
         options.flag("--wait", o->wait, "wait until the job ends");
-        options.flag("--dry-run", o->dry_run, "check and plan; submit nothing (data is uploaded)");
+        options.flag("--dry-run", o->dry_run,
+                     "check and plan without submitting (data is uploaded)");
         options.text("--request-id", "UUID", o->request_id,
-                     "submitting again with the same id is the same job");
+                     "submitting again with the same ID returns the same job");
       },
       [o](Session& session) { return run_submit(session, *o); },
       true};

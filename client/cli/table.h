@@ -12,7 +12,7 @@ struct Cell {
   Cell(std::string t = "", Style s = Style::kPlain)
       : text(std::move(t)), style(s) {}  // NOLINT: implicit
   Cell(const char* t) : text(t) {}       // NOLINT
-  std::string text;                      // from anywhere: made safe when it is rendered
+  std::string text;                      // from any source: escaped when rendered
   Style style;
 };
 
@@ -37,7 +37,7 @@ class Table {
 /// "name:  value" lines with aligned values; rows with empty values are left out.
 std::string render_fields(const std::vector<std::pair<std::string, Cell>>& fields, bool colour);
 
-/// Pages of a spreadsheet run cells that begin like this: quoted fields get a leading apostrophe.
+/// Spreadsheets execute cells that begin like this: such fields get a leading apostrophe.
 std::string csv_field(std::string_view text);
 
 }  // namespace trainyard::cli

@@ -30,8 +30,8 @@ CodePoint decode(std::string_view s, size_t i) {
   return {value, length};
 }
 
-/// Characters that take no room and change how others are read: bidirectional overrides,
-/// zero-width, byte order marks, line separators.
+/// Invisible characters that change how others are displayed: bidirectional overrides, zero-width,
+/// byte order marks, line separators.
 bool is_invisible(uint32_t c) {
   return (c >= 0x7f && c < 0xa0) || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
          (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) ||

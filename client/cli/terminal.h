@@ -1,4 +1,4 @@
-// client/cli/terminal.h: one output stream and what it can show.
+// client/cli/terminal.h: an output stream and its capabilities.
 #pragma once
 
 #include <cstdio>
@@ -11,9 +11,9 @@ namespace trainyard::cli {
 
 enum class Style { kPlain, kDim, kBold, kGood, kBad, kBusy, kNotice };
 
-/// Colour: off when the stream is no terminal, with NO_COLOR or TRAINYARD_NO_COLOR (not empty),
-/// TERM=dumb or
-/// --no-color; on with FORCE_COLOR (not empty, not 0) unless --no-color says otherwise.
+/// Color: off if the stream is not a terminal, with NO_COLOR or TRAINYARD_NO_COLOR (not empty),
+/// TERM=dumb or --no-color; on with FORCE_COLOR (not empty, not 0) unless --no-color says
+/// otherwise.
 bool wants_colour(bool is_terminal, bool no_colour_flag, const client::Environment& env);
 
 class Terminal {
@@ -23,7 +23,7 @@ class Terminal {
   bool is_terminal() const { return is_terminal_; }
   bool colour() const { return colour_; }
   bool utf8() const { return utf8_; }
-  /// Columns now; 80 where nobody knows. Asked anew each time, so a resized window is followed.
+  /// Current columns; 80 if unknown. Queried each time, to follow a resized window.
   int width() const;
   std::string styled(Style style, std::string_view text) const;
 
@@ -40,10 +40,10 @@ class Terminal {
 
 std::string paint(bool colour, Style style, std::string_view text);
 
-/// Makes text from elsewhere safe to show: control bytes, invalid UTF-8 and characters that reorder
-/// the line become \xNN or \u{NNNN}. Tabs and line ends too: a cell is one line.
+/// Escapes text from elsewhere: control bytes, invalid UTF-8 and characters that reorder the line
+/// become \xNN or \u{NNNN}. Tabs and newlines too: a cell is one line.
 std::string safe_text(std::string_view text);
-/// Columns that UTF-8 text takes, near enough: code points, without combining marks, wide ones
+/// Columns that UTF-8 text takes, approximately: code points, without combining marks, wide ones
 /// twice.
 int display_width(std::string_view text);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kRedrawSeconds = 0.1;
 
-/// One line of a terminal, that is drawn again and again and goes with the object.
+/// One line of a terminal, redrawn repeatedly and removed with the object.
 class UploadLine {
  public:
   explicit UploadLine(Terminal& terminal) : terminal_(terminal) {}
@@ -22,7 +22,7 @@ class UploadLine {
   UploadLine(const UploadLine&) = delete;
   UploadLine& operator=(const UploadLine&) = delete;
 
-  /// None where nobody would see it.
+  /// None if nobody would see it.
   client::UploadObserver observer() {
     if (!terminal_.is_terminal()) return {};
     return [this](const client::UploadProgress& p) { show(p); };
@@ -49,11 +49,11 @@ class UploadLine {
   std::chrono::steady_clock::time_point last_;
 };
 
-/// Nothing where there is none of that id yet.
+/// Nothing if there is none with that ID yet.
 std::optional<v1::Dataset> find_newest(client::Client& server, const std::string& id) {
   if (id.empty()) return std::nullopt;
   Result<v1::Dataset> newest = server.get_dataset(server.parent() + "/datasets/" + id);
-  if (!newest.ok()) return std::nullopt;  // where it is more than that, the upload will say it
+  if (!newest.ok()) return std::nullopt;  // for other errors, the upload will report it
   return std::move(newest).value();
 }
 

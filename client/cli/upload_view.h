@@ -1,5 +1,4 @@
-// client/cli/upload_view.h: what is told while files are brought to the server. On stderr, where
-// people read it.
+// client/cli/upload_view.h: messages on stderr while files are uploaded.
 #pragma once
 
 #include "client/cli/session.h"
@@ -8,16 +7,15 @@
 
 namespace trainyard::cli {
 
-/// ensure_dataset() with a progress line. The answer is READY. Says so if it is a new version of a
-/// dataset that was there, and with `say_what_is` also if it is not.
+/// ensure_dataset() with a progress line. The answer is READY. Says so if it is a new version of an
+/// existing dataset, and with `say_what_is` also if it is not.
 Result<v1::Dataset> ensure_dataset_shown(Session& session, const v1::DatasetFile& file,
                                          const std::filesystem::path& folder,
                                          bool say_what_is = false);
 /// ensure_weights() with a progress line.
 Result<v1::Model> ensure_weights_shown(Session& session, const std::filesystem::path& path,
                                        const std::string& name);
-/// The spec as it travels, once the server has the files that it names: its data, and the weights
-/// that it begins with.
+/// The spec to send, once the server has the files that it names: its data and its initial weights.
 Result<v1::JobSpec> bring_files_shown(Session& session, const client::SpecFile& spec);
 
 }  // namespace trainyard::cli

@@ -1,4 +1,4 @@
-// trainyard wait: until a job has ended; the exit code says how.
+// trainyard wait: waits until a job has ended; the exit code says how.
 #include <memory>
 
 #include "client/cli/command.h"
@@ -12,7 +12,7 @@ Command wait_command() {
           "Wait until a job ends; the exit code is the job's",
           {"trainyard wait digits-1 && trainyard model export digits-1",
            "trainyard wait digits-1 --timeout 60"},
-          "Exit codes: 0 SUCCEEDED, 1 FAILED, 8 CANCELLED, 124 when --timeout seconds are over.",
+          "Exit codes: 0 SUCCEEDED, 1 FAILED, 8 CANCELLED, 124 after --timeout seconds.",
           [name](OptionSet& options) { options.positional("JOB", *name, "the job's name"); },
           [name](Session& session) -> Result<int> {
             ASSIGN_OR_RETURN(const std::string full, session.full_name("jobs", *name));

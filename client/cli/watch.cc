@@ -1,5 +1,5 @@
-// trainyard watch: a job's events from the store, then as they happen. Goes on where it was when
-// the connection breaks.
+// trainyard watch: a job's events from the store, then as they happen. Resumes after a broken
+// connection.
 #include <memory>
 
 #include "client/cli/command.h"
@@ -16,14 +16,14 @@ struct WatchOptions {
 Command watch_command() {
   auto o = std::make_shared<WatchOptions>();
   return {"watch",
-          "Show a job learn, from its beginning until it ends",
+          "Follow a job's progress from its start until it ends",
           {"trainyard watch digits-1", "trainyard watch digits-1 -o jsonl | jq .metrics"},
-          "Ctrl-C stops watching; the job goes on. With -o json or jsonl each event is one line. "
+          "Ctrl-C stops watching; the job continues. With -o json or jsonl each event is one line. "
           "The exit code is the\n"
           "job's: 0 SUCCEEDED, 1 FAILED, 8 CANCELLED.",
           [o](OptionSet& options) {
             options.positional("JOB", o->name, "the job's name");
-            options.integer("--after", "SEQ", o->after, "begin behind this event, default 0");
+            options.integer("--after", "SEQ", o->after, "start after this event, default 0");
           },
           [o](Session& session) -> Result<int> {
             ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", o->name));

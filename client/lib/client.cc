@@ -9,14 +9,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstdlib>
 #include <future>
-#include <mutex>
 #include <thread>
 
 #include "client/lib/rpc_error.h"
 #include "src/base/files.h"
+#include "src/base/mutex.h"
+#include "src/base/wait_for_stop.h"
 #include "trainyard/v1/dataset_service.grpc.pb.h"
 #include "trainyard/v1/job_service.grpc.pb.h"
 #include "trainyard/v1/model_service.grpc.pb.h"
@@ -44,7 +44,7 @@ Result<std::shared_ptr<grpc::Channel>> open_channel(const Connection& connection
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY,
               0);  // http_proxy is for the web, not for a training server
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // The name misleads: this is how long one try to connect may take. A busy machine needs its time.
+  // Despite its name, this limits one attempt to connect. A busy machine needs time.
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
   args.SetMaxReceiveMessageSize(kMessageBytesMax);
@@ -60,7 +60,7 @@ Result<std::shared_ptr<grpc::Channel>> open_channel(const Connection& connection
   return grpc::CreateCustomChannel(connection.server, grpc::SslCredentials(options), args);
 }
 
-/// Cancels a stream when asked to stop, or when nothing has come for kStreamSilenceMax.
+/// Cancels a stream on a stop request, or if nothing has arrived for kStreamSilenceMax.
 class StreamGuard {
  public:
   StreamGuard(grpc::ClientContext& context, const std::stop_token& stop)
@@ -69,11 +69,11 @@ class StreamGuard {
         watcher_([this](std::stop_token s) { watch(s); }) {}
 
   void heard() {
-    const std::scoped_lock lock(mu_);
+    const MutexLock lock(mu_);
     last_ = Clock::now();
   }
   bool silent() const {
-    const std::scoped_lock lock(mu_);
+    const MutexLock lock(mu_);
     return silent_;
   }
 
@@ -83,7 +83,7 @@ class StreamGuard {
     void operator()() const { context.TryCancel(); }
   };
   void watch(const std::stop_token& ended) {
-    std::unique_lock lock(mu_);
+    MutexLock lock(mu_);
     while (!ended.stop_requested()) {
       const Clock::time_point until = last_ + kStreamSilenceMax;
       if (Clock::now() >= until) {
@@ -96,27 +96,24 @@ class StreamGuard {
   }
 
   grpc::ClientContext& context_;
-  mutable std::mutex mu_;
-  std::condition_variable_any changed_;
-  Clock::time_point last_ = Clock::now();  // GUARDED_BY(mu_)
-  bool silent_ = false;                    // GUARDED_BY(mu_)
+  mutable Mutex mu_;
+  CondVar changed_;
+  Clock::time_point last_ TRAINYARD_GUARDED_BY(mu_) = Clock::now();
+  bool silent_ TRAINYARD_GUARDED_BY(mu_) = false;
   std::stop_callback<Cancel> on_stop_;
-  std::jthread watcher_;  // last: stops and joins before the rest goes
+  std::jthread watcher_;  // last: stops and joins before the others are destroyed
 };
 
-/// Tells after kSlowCall that a call is still going on, and then when it is over.
+/// Reports after kSlowCall that a call is still running, and later when it has ended.
 class SlowCallNotice {
  public:
   explicit SlowCallNotice(const std::function<void(bool)>& observer) {
     if (!observer) return;
     timer_ = std::jthread([&observer](std::stop_token over) {
-      std::mutex mu;
-      std::condition_variable_any never;
-      std::unique_lock lock(mu);
-      never.wait_for(lock, over, kSlowCall, [] { return false; });
+      wait_for_stop(over, kSlowCall);
       if (over.stop_requested()) return;
       observer(true);
-      never.wait(lock, over, [] { return false; });
+      wait_for_stop(over, std::chrono::hours(24));  // longer than any call
       observer(false);
     });
   }
@@ -125,7 +122,11 @@ class SlowCallNotice {
   std::jthread timer_;
 };
 
-enum class Retry { kNever, kUnavailable };
+enum class Retry {
+  kNever,
+  kUnavailable,
+  kUntilDeadline,  // what a user wants done although the server restarts
+};
 
 }  // namespace
 
@@ -156,8 +157,9 @@ struct Client::Impl {
       Response response;
       const grpc::Status status = (stub.*method)(&context, request, &response);
       if (status.ok()) return response;
-      const bool again = retry == Retry::kUnavailable && attempt < kRetriesMax &&
-                         status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+      const bool may =
+          retry == Retry::kUntilDeadline || (retry == Retry::kUnavailable && attempt < kRetriesMax);
+      const bool again = may && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
                          std::chrono::system_clock::now() + pause < deadline;
       if (!again) return to_error(status, connection.server);
       std::this_thread::sleep_for(pause);
@@ -177,10 +179,17 @@ void Client::on_slow_call(std::function<void(bool)> observer) {
 }
 const Connection& Client::connection() const { return impl_->connection; }
 
-Result<std::unique_ptr<Client>> Client::connect(const Connection& connection) {
-  // gRPC's own log lines would stand between ours; GRPC_VERBOSITY brings them back.
+Result<std::unique_ptr<Client>> Client::connect(const Connection& connection, NoServer no_server) {
+  // gRPC's own log lines would mix with ours; GRPC_VERBOSITY brings them back.
   ::setenv("GRPC_VERBOSITY", "NONE", 0);
-  if (Status probe = probe_server(connection); !probe.ok()) return std::move(probe).error();
+  const auto deadline = Clock::now() + milliseconds(connection.timeout_ms);
+  Status probe = probe_server(connection);
+  while (!probe.ok() && no_server == NoServer::kWait &&
+         probe.error().reason == "SERVER_NOT_RUNNING" && Clock::now() < deadline) {
+    std::this_thread::sleep_for(kRetryPause);
+    probe = probe_server(connection);
+  }
+  if (!probe.ok()) return std::move(probe).error();
   auto impl = std::make_unique<Impl>();
   impl->connection = connection;
   if (!connection.token_file.empty()) {
@@ -218,7 +227,14 @@ Result<v1::Job> Client::cancel_job(const std::string& name) {
   v1::CancelJobRequest request;
   request.set_name(name);
   return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::CancelJob, request,
-                              Retry::kUnavailable);  // a durable wish: twice is once
+                              Retry::kUntilDeadline);  // idempotent
+}
+Result<v1::Job> Client::set_job_priority(const std::string& name, int32_t priority) {
+  v1::SetJobPriorityRequest request;
+  request.set_name(name);
+  request.set_priority(priority);
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::SetJobPriority, request,
+                              Retry::kUnavailable);  // twice is once
 }
 Status Client::delete_job(const std::string& name) {
   v1::DeleteJobRequest request;
@@ -245,7 +261,7 @@ Status Client::watch_job(const v1::WatchJobRequest& request, std::stop_token sto
       break;
     }
   }
-  while (left && reader->Read(&message)) continue;  // Finish() wants the stream drained
+  while (left && reader->Read(&message)) continue;  // Finish() needs a drained stream
   const grpc::Status status = reader->Finish();
   if (status.ok() || left || stop.stop_requested()) return {};
   if (guard.silent()) {
@@ -255,8 +271,9 @@ Status Client::watch_job(const v1::WatchJobRequest& request, std::stop_token sto
   return to_error(status, impl_->connection.server);
 }
 
-Result<v1::Upload> Client::get_upload(const std::string& name) {
+Result<v1::Upload> Client::get_upload(const std::string& name, int64_t size_bytes) {
   v1::GetUploadRequest request;
+  request.set_size_bytes(size_bytes);
   request.set_name(name);
   return impl_->call<v1::Upload>(*impl_->datasets, &v1::DatasetService::Stub::GetUpload, request,
                                  Retry::kUnavailable);
@@ -293,7 +310,7 @@ std::unique_ptr<UploadStream> Client::open_upload() {
                                             impl_->connection.server);
 }
 Result<v1::Dataset> Client::create_dataset(const v1::CreateDatasetRequest& request) {
-  // The same content and options again is the same version, so trying twice is safe.
+  // The same content and options again is the same version, so a retry is safe.
   for (const v1::DatasetSource& source : request.spec().sources()) {
     if (source.server_path().empty()) continue;
     return impl_->call<v1::Dataset>(*impl_->datasets, &v1::DatasetService::Stub::CreateDataset,

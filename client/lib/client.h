@@ -2,8 +2,8 @@
 //
 // Unary calls have a deadline (Connection::timeout_ms). Reads, and submits with a request_id, are
 // retried while the server is UNAVAILABLE, with growing pauses, up to kRetriesMax times and never
-// beyond the deadline. Everything else is sent once. Thread-safe. gRPC stays out of this header, so
-// that few units pay for it.
+// beyond the deadline; a cancel until the deadline. Everything else is sent once. Thread-safe. gRPC
+// stays out of this header, so that few units pay for it.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,15 @@ class Client {
  public:
   static constexpr int kRetriesMax = 4;
 
-  /// Reads the credentials and, for a Unix socket, looks whether anyone listens. No network traffic
+  /// What connect() does where no server listens on the Unix socket.
+  enum class NoServer {
+    kRefuse,
+    kWait,  // it may be restarting: for as long as a call may take
+  };
+  /// Reads the credentials and, for a Unix socket, checks that a server listens. No network traffic
   /// for TCP: the first call connects.
-  static Result<std::unique_ptr<Client>> connect(const Connection& connection);
+  static Result<std::unique_ptr<Client>> connect(const Connection& connection,
+                                                 NoServer no_server = NoServer::kRefuse);
   ~Client();
 
   /// `observer(true)` when a unary call has taken a second, `observer(false)` when it is over.
@@ -44,31 +50,32 @@ class Client {
   Result<v1::Job> get_job(const std::string& name);
   Result<v1::ListJobsResponse> list_jobs(const v1::ListJobsRequest& request);
   Result<v1::Job> cancel_job(const std::string& name);
+  Result<v1::Job> set_job_priority(const std::string& name, int32_t priority);
   Status delete_job(const std::string& name);
   /// One WatchJob stream, to its end. `on_message` returns false to leave. A stop, a handler that
-  /// leaves and the end of the job are OK. UNAVAILABLE also when the server falls silent for longer
-  /// than its heartbeats allow. follow.h reconnects.
+  /// returns false and the end of the job are OK. UNAVAILABLE also when the server falls silent for
+  /// longer than its heartbeats allow. follow.h reconnects.
   Status watch_job(const v1::WatchJobRequest& request, std::stop_token stop,
                    const std::function<bool(const v1::WatchJobResponse&)>& on_message);
 
-  Result<v1::Upload> get_upload(const std::string& name);
+  Result<v1::Upload> get_upload(const std::string& name, int64_t size_bytes);
   std::unique_ptr<UploadStream> open_upload();
   Result<v1::Dataset> create_dataset(const v1::CreateDatasetRequest& request);
   Result<v1::Dataset> get_dataset(const std::string& name);
   Result<v1::ListDatasetsResponse> list_datasets(const v1::ListDatasetsRequest& request);
   Status delete_dataset(const std::string& name);
 
-  /// Made of an upload; checked by the server before it answers.
+  /// Created from an upload; checked by the server before it answers.
   Result<v1::Model> create_model(const v1::CreateModelRequest& request);
   Result<v1::Model> get_model(const std::string& name);
   Result<v1::ListModelsResponse> list_models(const v1::ListModelsRequest& request);
   Status delete_model(const std::string& name);
   Status download_model(const std::string& name, std::stop_token stop,
                         const std::function<Status(const v1::DownloadModelResponse&)>& on_message);
-  /// Predicting takes as long as it takes: its deadline is kPredictTimeoutMs.
+  /// Predictions may be slow: their deadline is kPredictTimeoutMs.
   Result<v1::PredictResponse> predict(const v1::PredictRequest& request);
 
-  /// `on_text` gets each piece as it is drawn. A stop is OK. No deadline: text takes its time.
+  /// `on_text` gets each piece as it is generated. A stop is OK. No deadline.
   Status generate(const v1::GenerateRequest& request, std::stop_token stop,
                   const std::function<bool(const v1::GenerateResponse&)>& on_text);
   /// Its deadline is an hour.
@@ -89,7 +96,7 @@ class Client {
 class UploadStream {
  public:
   virtual ~UploadStream() = default;
-  /// False if the stream is broken: then close() tells why.
+  /// False if the stream is broken: close() then returns the reason.
   virtual bool write(const v1::UploadFileRequest& message) = 0;
   /// Ends the stream and waits for the answer.
   virtual Result<v1::Upload> close() = 0;

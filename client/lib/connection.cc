@@ -62,7 +62,7 @@ Status read_context(const SpecDocument& document, const SpecValue& fields, const
       connection.plaintext = value.text == "true";
     } else {
       return config_error(
-          at + "unknown or wrong " + quoted_value(entry.key) +
+          at + "unknown key or bad value: " + quoted_value(entry.key) +
           ", expected server, tenant, ca_file, token_file or plaintext (true or false)");
     }
   }
@@ -84,8 +84,8 @@ Status apply_config(const ConnectionFlags& flags, const Environment& env, Connec
     if (entry.key == "context" && entry.value.kind == SpecValue::Kind::kScalar) {
       if (context.empty()) context = entry.value.text;
     } else if (entry.key != "contexts" || entry.value.kind != SpecValue::Kind::kMap) {
-      return config_error(document.describe(entry.key_at) + ": unknown or wrong " +
-                          quoted_value(entry.key) +
+      return config_error(document.describe(entry.key_at) +
+                          ": unknown key or bad value: " + quoted_value(entry.key) +
                           ", expected context (a name) and contexts (a map)");
     }
   }
@@ -99,7 +99,7 @@ Status apply_config(const ConnectionFlags& flags, const Environment& env, Connec
         known += (known.empty() ? "" : ", ") + entry.key;
     }
     return config_error("context " + quoted_value(context) + " is not in " + path.string() +
-                        (known.empty() ? ", which has none" : ", which has " + known));
+                        (known.empty() ? ", which has no contexts" : ", which has " + known));
   }
   return read_context(document, chosen->value, path.parent_path(), connection);
 }
@@ -123,7 +123,7 @@ Status check_server(Connection& connection) {
     const std::string path = connection.server.substr(5);
     if (path.empty()) return refuse("unix:/path/to/trainyard.sock");
     if (path.size() >= sizeof(sockaddr_un::sun_path)) {
-      return refuse("a socket path of at most 107 bytes, which is all that Linux takes");
+      return refuse("a socket path of at most 107 bytes, the limit of Linux");
     }
     return {};
   }
@@ -181,7 +181,7 @@ Result<Connection> resolve_connection(const ConnectionFlags& flags, const Enviro
   if (connection.server.empty()) {
     const std::vector<fs::path> sockets = default_sockets(env);
     fs::path chosen = sockets.back();
-    // Where the daemon of this user would listen, if nobody listens anywhere: for the message.
+    // Where this user's daemon would listen, for the message if none listens anywhere.
     if (sockets.size() > 1) chosen = sockets[sockets.size() - 2];
     for (auto socket = sockets.rbegin(); socket != sockets.rend(); ++socket) {
       if (socket_exists(*socket)) chosen = *socket;
@@ -197,9 +197,7 @@ Result<std::string> read_token(const fs::path& path) {
   if (::stat(path.c_str(), &info) == 0 && (info.st_mode & 077) != 0) {
     return make_error(ErrorCode::kPermissionDenied, "TOKEN_FILE_INVALID",
                       "token file " + path.string() +
-                          " can be read by others; make it yours alone: "
-                          "chmod 600 " +
-                          path.string());
+                          " is readable by other users; run: chmod 600 " + path.string());
   }
   ASSIGN_OR_RETURN(std::string token, read_file(path, kTokenBytesMax));
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r' || token.back() == ' ')) {
@@ -239,7 +237,7 @@ Status probe_server(const Connection& connection) {
       return {};  // its queue of connections is full: it runs
     default:
       return make_error(ErrorCode::kUnavailable, "SERVER_NOT_RUNNING",
-                        "no server is running: nobody listens on " + path);
+                        "no server is running: nothing listens on " + path);
   }
 }
 

@@ -26,7 +26,7 @@ struct Connection {
   std::string ca_file;          // PEM; TLS with these roots
   std::string token_file;       // bearer token, readable by its owner alone
   bool plaintext = false;       // TCP without TLS to an address that is not loopback
-  int64_t timeout_ms = 10'000;  // of each unary call
+  int64_t timeout_ms = 10'000;  // for each unary call
 
   bool is_unix() const { return server.starts_with("unix:"); }
 };
@@ -38,19 +38,19 @@ struct ConnectionFlags {
   double timeout_s = 0;
 };
 
-/// Looks up an environment variable: "" if it is not there. Tests bring their own.
+/// Looks up an environment variable: "" if it is not set. Tests bring their own.
 using Environment = std::function<std::string(const char*)>;
 
 Result<Connection> resolve_connection(const ConnectionFlags& flags, const Environment& env);
 
-/// Where a daemon may listen when nobody says otherwise, most specific first.
+/// Where a daemon may listen by default, most specific first.
 std::vector<std::filesystem::path> default_sockets(const Environment& env);
 
 /// The token, without its line end. Refuses a file that others can read.
 Result<std::string> read_token(const std::filesystem::path& path);
 
-/// For a Unix socket, tells at once whether someone listens: the reason that gRPC gives is not one
-/// that helps. Nothing for TCP.
+/// For a Unix socket, finds out at once whether a server listens: gRPC's own reason does not help.
+/// Does nothing for TCP.
 Status probe_server(const Connection& connection);
 
 }  // namespace trainyard::client

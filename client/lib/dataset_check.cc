@@ -1,11 +1,12 @@
-// What belongs together in a DatasetFile, by what the formats say of themselves
-// (client/lib/dataset_format.h). The messages are put together from there.
+// Checks which fields of a DatasetFile belong together, from the formats' descriptions
+// (client/lib/dataset_format.h), which the messages are built from too.
 #include <algorithm>
 #include <functional>
 
 #include "client/lib/dataset_format.h"
 #include "client/lib/dataset_upload.h"
 #include "client/lib/spec_file.h"
+#include "client/lib/spec_message.h"
 #include "src/base/join.h"
 #include "src/base/text.h"
 
@@ -40,25 +41,17 @@ std::vector<std::string> fields_of(const google::protobuf::RepeatedField<int>& r
   return fields;
 }
 
-/// Fields that a format's options have to give, and what each is.
-std::vector<std::pair<std::string, std::string>> required_fields(const DatasetFormat& format) {
-  std::vector<std::pair<std::string, std::string>> fields;
-  const auto* options = format.field->message_type();
-  for (int i = 0; i < options->field_count(); ++i) {
-    const std::string what = options->field(i)->options().GetExtension(v1::required);
-    if (!what.empty()) fields.emplace_back(options->field(i)->name(), what);
-  }
-  return fields;
-}
-
-/// "jsonl: {target: ...} for JSON lines, text: {} for one text": the formats beside the first one.
+/// "jsonl: {target: ...} for JSON lines, text: {} for one text": the formats other than the first
+/// one.
 std::string other_formats() {
   std::vector<std::string> hints;
   std::string reads;
   for (const DatasetFormat& format : dataset_formats()) {
     if (format.at_path() == nullptr || &format == &dataset_formats().front()) continue;
     std::vector<std::string> fields;
-    for (const auto& [name, what] : required_fields(format)) fields.push_back(name + ": ...");
+    for (const RequiredField& required : required_fields(*format.field->message_type())) {
+      fields.push_back(required.field->name() + ": ...");
+    }
     const std::string hint = format.name() + ": {" + joined(fields, ", ") + "}";
     if (!reads.empty() && format.about.reads() == reads) {
       hints.back() += " or " + hint;
@@ -78,7 +71,7 @@ std::string several_kinds() {
   visit_named_sources([&](const Sources& sources) {
     kinds.push_back(sources.named() + " (" + fields_of(sources.train()).front() + ")");
   });
-  return "has fields of several kinds: " + joined(kinds, " or ") + "; expected one kind";
+  return "mixes several kinds of fields: " + joined(kinds, " or ") + "; expected only one kind";
 }
 
 std::string says_nothing() {
@@ -87,7 +80,7 @@ std::string says_nothing() {
   visit_named_sources([&](const Sources& sources) {
     kinds.push_back("or " + joined(fields_of(sources.train()), " and "));
   });
-  return "says nothing, expected " + joined(kinds, ", ");
+  return "is empty, expected " + joined(kinds, ", ");
 }
 
 /// Adds a problem: its reason, the field, and what is wrong with it.
@@ -103,7 +96,7 @@ void check_named(const v1::DatasetFile& file, const Sources& sources, const Add&
   if (missing == test.end() || std::ranges::all_of(test, is_missing)) return;
   std::vector<std::string> parts;
   for (const std::string& field : test) parts.push_back(field.substr(field.find('_') + 1));
-  add(kRequired, *missing, "required: a test set is " + joined(parts, " and "));
+  add(kRequired, *missing, "required: a test set consists of " + joined(parts, " and "));
 }
 
 void check_at_path(const v1::DatasetFile& file, const Add& add) {
@@ -111,23 +104,20 @@ void check_at_path(const v1::DatasetFile& file, const Add& add) {
   if (file.path().empty() && file.server_path().empty()) {
     add(kRequired, "path", "required with " + format.name() + ": " + format.about.path());
   }
-  if (format.at_path()->test().empty() &&
-      !(file.test_path().empty() && file.server_test_path().empty())) {
-    add("FIELD_UNUSED", "test_path",
-        "has no effect with " + format.name() + ": its test set is beside the rest");
+  const std::string test = !file.test_path().empty()          ? "test_path"
+                           : !file.server_test_path().empty() ? "server_test_path"
+                                                              : "";
+  if (format.at_path()->test().empty() && !test.empty()) {
+    add("FIELD_UNUSED", test,
+        "has no effect with " + format.name() + ": its test set is stored with the training data");
   }
   const v1::DatasetSpec spec = dataset_spec(file);
   const google::protobuf::Message& options = spec.GetReflection()->GetMessage(spec, format.field);
-  for (const auto& [name, what] : required_fields(format)) {
-    const auto* field = options.GetDescriptor()->FindFieldByName(name);
+  for (const auto& [field, says] : required_fields(*options.GetDescriptor())) {
     if (options.GetReflection()->HasField(options, field)) continue;
     const bool first = &format == &dataset_formats().front();
-    add(kRequired, format.name() + "." + name,
-        first ? "required with path: " + what + " (or " + other_formats() + ")" : what);
-  }
-  if (file.csv().delimiter().size() > 1) {
-    add("FIELD_OUT_OF_RANGE", "csv.delimiter",
-        quoted_value(file.csv().delimiter()) + ", expected one character such as \",\" or \";\"");
+    add(kRequired, format.name() + "." + field->name(),
+        first ? "required with path: " + says + " (or " + other_formats() + ")" : says);
   }
 }
 
@@ -152,11 +142,11 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
   if (formats.size() > 1) {
     return add(
         "FIELD_CONFLICT", "",
-        "has " + formats[0]->name() + " and " + formats[1]->name() + ", expected one of them");
+        "has " + formats[0]->name() + " and " + formats[1]->name() + ", expected only one of them");
   }
   if (on_server && (!file.path().empty() || !file.test_path().empty())) {
     return add("FIELD_CONFLICT", file.server_path().empty() ? "server_test_path" : "server_path",
-               "there are files of this machine too (path, test_path), expected one kind");
+               "combined with files on this machine (path, test_path), expected only one kind");
   }
   if (!named.empty()) return check_named(file, *named.front(), add);
   if (has_path(file)) return check_at_path(file, add);

@@ -2,11 +2,11 @@
 
 #include <array>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 
 #include "client/lib/dataset_format.h"
 #include "src/base/folder_files.h"
+#include "src/base/wait_for_stop.h"
+#include "trainyard/v1/spec_options.pb.h"
 
 namespace trainyard::client {
 namespace {
@@ -15,21 +15,27 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPollFirst{20};
 constexpr milliseconds kPollMax{1000};
 
-/// Whether a table's path ends in .tsv or .tsv.gz: then tabs separate its fields.
-bool is_tab_separated(std::string_view path) {
+/// Fills texts that are left out with what the path's ending asks for: tabs separate a .tsv.
+void fill_by_ending(std::string_view path, google::protobuf::Message& options) {
   constexpr std::array<std::string_view, 1> kGzip = {".gz"};
-  constexpr std::array<std::string_view, 1> kTabs = {".tsv"};
   if (has_ending(path, kGzip)) path.remove_suffix(kGzip[0].size());
-  return has_ending(path, kTabs);
+  const auto& type = *options.GetDescriptor();
+  const auto& reflection = *options.GetReflection();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const v1::ByEnding& rule = type.field(i)->options().GetExtension(v1::by_ending);
+    if (rule.ending().empty() || reflection.HasField(options, type.field(i))) continue;
+    const std::array<std::string_view, 1> endings = {rule.ending()};
+    if (has_ending(path, endings)) reflection.SetString(&options, type.field(i), rule.value());
+  }
 }
 
 struct NamedSource {
   v1::DatasetSource::Role role;
   std::string path;
-  bool on_server = false;  // the path is the server's
+  bool on_server = false;  // the path is on the server
 };
 
-/// In the order of the roles; the ones that `file` has.
+/// The sources that `file` has, in the order of the roles.
 std::vector<NamedSource> sources_of(const v1::DatasetFile& file) {
   std::vector<NamedSource> all;
   for (const bool on_server : {false, true}) {
@@ -44,17 +50,12 @@ std::vector<NamedSource> sources_of(const v1::DatasetFile& file) {
 }
 
 Result<v1::Dataset> wait_until_ready(Client& client, v1::Dataset dataset, std::stop_token stop) {
-  std::mutex mu;
-  std::condition_variable_any never;
   milliseconds pause = kPollFirst;
   while (dataset.state() == v1::Dataset::INGESTING) {
-    {
-      std::unique_lock lock(mu);
-      never.wait_for(lock, stop, pause, [] { return false; });
-    }
+    wait_for_stop(stop, pause);
     if (stop.stop_requested()) {
       return make_error(ErrorCode::kCancelled, "INTERRUPTED",
-                        dataset.name() + ": no longer waiting; the server goes on reading it");
+                        dataset.name() + ": no longer waiting; the server keeps reading it");
     }
     pause = std::min(pause * 3 / 2, kPollMax);
     ASSIGN_OR_RETURN(dataset, client.get_dataset(dataset.name()));
@@ -83,10 +84,7 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
     const auto* given = file.GetDescriptor()->FindFieldByName(format.name());
     options->CopyFrom(file.GetReflection()->GetMessage(file, given));
   }
-  if (spec.has_csv() && spec.csv().delimiter().empty() &&
-      is_tab_separated(file.path().empty() ? file.server_path() : file.path())) {
-    spec.mutable_csv()->set_delimiter("\t");
-  }
+  fill_by_ending(file.path().empty() ? file.server_path() : file.path(), *options);
   return spec;
 }
 

@@ -1,5 +1,5 @@
-// client/lib/dataset_upload.h: a dataset on the server, made from local files if it is not there
-// yet.
+// client/lib/dataset_upload.h: a dataset on the server, created from local files if it does not
+// exist yet.
 #pragma once
 
 #include <functional>

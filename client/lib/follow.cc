@@ -2,21 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
+
+#include "src/base/wait_for_stop.h"
 
 namespace trainyard::client {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-
-void pause_for(milliseconds pause, const std::stop_token& stop) {
-  std::mutex mu;
-  std::condition_variable_any never;
-  std::unique_lock lock(mu);
-  never.wait_for(lock, stop, pause, [] { return false; });
-}
 
 }  // namespace
 
@@ -27,10 +20,10 @@ bool is_terminal(v1::JobState state) {
 Status follow_job(Client& client, const std::string& name, int64_t after, std::stop_token stop,
                   const FollowHandler& handler) {
   int64_t seen = after;
-  bool ended = false;  // a terminal state came, or the handler left
+  bool ended = false;  // a terminal state arrived, or the handler returned false
   Status gap;
   milliseconds pause{100};
-  bool answered = false;  // a server that was never there is told at once
+  bool answered = false;  // a server that never answered is reported at once
   Clock::time_point last_answer = Clock::now();
   while (true) {
     v1::WatchJobRequest request;
@@ -42,11 +35,11 @@ Status follow_job(Client& client, const std::string& name, int64_t after, std::s
       pause = milliseconds(100);
       if (message.has_start()) {
         if (handler.started) handler.started(message.start());
-        // A finished job whose events we have all seen has nothing more to say.
+        // A finished job whose events have all arrived sends nothing more.
         ended = is_terminal(message.start().job().state()) && message.start().newest_seq() <= seen;
         return !ended;
       }
-      if (!message.has_event()) return true;  // a heartbeat, or a kind that we do not know
+      if (!message.has_event()) return true;  // a heartbeat, or an unknown kind
       const v1::Event& event = message.event();
       if (event.seq() != seen + 1) {
         gap = make_error(
@@ -64,7 +57,7 @@ Status follow_job(Client& client, const std::string& name, int64_t after, std::s
     });
     if (!gap.ok()) return gap;
     if (ended || stop.stop_requested()) return {};
-    if (status.ok()) {  // the server ended the stream before the job: as good as a broken one
+    if (status.ok()) {  // the server ended the stream before the job: treated as a broken one
       status = make_error(ErrorCode::kUnavailable, "STREAM_ENDED", "the event stream ended early");
     }
     if (status.error().code != ErrorCode::kUnavailable || !answered ||
@@ -72,7 +65,7 @@ Status follow_job(Client& client, const std::string& name, int64_t after, std::s
       return status;
     }
     if (handler.reconnecting) handler.reconnecting(status.error());
-    pause_for(pause, stop);
+    wait_for_stop(stop, pause);
     pause = std::min(pause * 2, milliseconds(2000));
   }
 }

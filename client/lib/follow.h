@@ -9,18 +9,18 @@
 namespace trainyard::client {
 
 struct FollowHandler {
-  /// The job as it was when the stream (each one: also after a reconnect) began.
+  /// The job as it was when a stream began (again after each reconnect).
   std::function<void(const v1::WatchJobResponse::Start&)> started;
-  /// Each event once, in order. False leaves.
+  /// Each event once, in order. False stops following.
   std::function<bool(const v1::Event&)> event;
-  /// The connection broke; tried again after a pause, for up to kReconnectSecondsMax.
+  /// The connection broke; retried after a pause, for up to kReconnectSecondsMax.
   std::function<void(const Error&)> reconnecting;
 };
 inline constexpr int kReconnectSecondsMax = 120;
 
-/// Follows from after `after` until a terminal state, a handler that leaves, or `stop`; all three
-/// are OK. After UNAVAILABLE it goes on from the last seq seen. An event that does not follow that
-/// seq is DATA_LOSS/EVENT_GAP: the stream promises that this cannot happen.
+/// Follows the events after `after` until a terminal state, a handler that returns false, or
+/// `stop`; all three are OK. After UNAVAILABLE it resumes from the last seq seen. An event that
+/// does not follow that seq is DATA_LOSS/EVENT_GAP: the stream promises that this cannot happen.
 Status follow_job(Client& client, const std::string& name, int64_t after, std::stop_token stop,
                   const FollowHandler& handler);
 

@@ -23,7 +23,7 @@ void visit_samples(const v1::Event& event,
                    const std::function<void(const std::string& key, const MetricSample&)>& visit);
 
 /// Samples by key, in rising order of their steps, each step once. A job that was resumed from a
-/// checkpoint tells some steps again: what it told last counts.
+/// checkpoint reports some steps again: the last report counts.
 class MetricHistory {
  public:
   void add(const v1::Event& event);
@@ -34,9 +34,9 @@ class MetricHistory {
   std::map<std::string, std::vector<MetricSample>> series_;
 };
 
-/// Calls `on_event` with the events that a job has so far, without waiting for more; `follow`: and
-/// with those that come, until the job ends. Returns the job as it was when the stream began.
-/// `on_event` returns false to leave. A stop is OK, as in follow_job.
+/// Calls `on_event` with the events that a job has so far, without waiting for more; with `follow`,
+/// also with later ones until the job ends. Returns the job as it was when the stream began.
+/// `on_event` returns false to stop. A stop is OK, as in follow_job.
 Result<v1::Job> read_events(Client& client, const std::string& name, bool follow,
                             std::stop_token stop,
                             const std::function<bool(const v1::Event&)>& on_event);

@@ -93,14 +93,15 @@ Result<std::vector<ExportedFile>> export_model(Client& client, const std::string
           if (!is_file_name(header.filename()) || header.size_bytes() < 0) {
             return make_error(ErrorCode::kDataLoss, "FILE_NAME_REFUSED",
                               "the server sent the file name " + quoted_value(header.filename()) +
-                                  ", which is not written");
+                                  ", which is not a plain file name");
           }
           std::error_code error;
-          fs::create_directories(folder,
-                                 error);  // only now: an unknown model leaves no folder behind
+          fs::create_directories(
+              folder,
+              error);  // only now, so that an unknown model leaves no folder behind
           if (error) {
             return make_error(ErrorCode::kInternal, "STORAGE_ERROR",
-                              folder.string() + ": cannot be made: " + error.message());
+                              folder.string() + ": cannot be created: " + error.message());
           }
           part.emplace(folder,
                        ExportedFile{header.filename(), header.size_bytes(), header.sha256()});
@@ -108,7 +109,7 @@ Result<std::vector<ExportedFile>> export_model(Client& client, const std::string
         }
         if (!part)
           return make_error(ErrorCode::kDataLoss, "STREAM_MALFORMED",
-                            "model data before its file header");
+                            "the server sent model data before the file's header");
         return part->append(message.data());
       });
   if (!status.ok()) return status.error();

@@ -1,4 +1,4 @@
-// client/lib/names.h: resource names, from what people type to what travels, and back.
+// client/lib/names.h: resource names, from what people type to full names and back.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace trainyard::client {
 
-/// A dataset's may end in a version, `digits@2`, which stays as it is.
-/// `digits-1` and `tenants/default/jobs/digits-1` both become the latter. `collection` is "jobs",
-/// "datasets" or "models"; `tenant` the one of the connection. Refuses an empty id, slashes in the
-/// wrong place and names of another collection.
+/// A dataset's name may end in a version, `digits@2`, which is kept. `digits-1` and
+/// `tenants/default/jobs/digits-1` both become the latter. `collection` is "jobs", "datasets" or
+/// "models"; `tenant` the one of the connection. Refuses an empty id, slashes in the wrong place
+/// and names of another collection.
 Result<std::string> full_name(std::string_view collection, std::string_view text,
                               std::string_view tenant);
 
-/// The last segment: what tables show and people type.
+/// The last segment, which tables show and people type.
 std::string_view short_name(std::string_view name);
 
 /// A random UUID (version 4), for request_id.

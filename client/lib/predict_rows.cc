@@ -13,8 +13,7 @@ Error invalid(std::string message) {
   return make_error(ErrorCode::kInvalidArgument, "DATASET_INVALID", std::move(message));
 }
 
-/// Offset behind the row that begins at `begin`, with its line end. Line ends in quotes do not
-/// count.
+/// Offset after the row that begins at `begin` and its newline. Newlines in quotes do not count.
 size_t end_of_row(std::string_view text, size_t begin) {
   bool quoted = false;
   for (size_t i = begin; i < text.size(); ++i) {
@@ -51,7 +50,8 @@ Result<std::string> gunzip_if_packed(std::string bytes) {
   }
   inflateEnd(&stream);
   if (code == Z_STREAM_END) return out;
-  if (code == Z_OK) return invalid("more than " + human_bytes(kRowFileBytesMax) + " when unpacked");
+  if (code == Z_OK)
+    return invalid("more than " + human_bytes(kRowFileBytesMax) + " when decompressed");
   return invalid("damaged or truncated gzip data");
 }
 
@@ -67,7 +67,7 @@ Result<std::vector<std::string>> split_csv(std::string_view text, bool has_heade
     const std::string_view row = text.substr(begin, end - begin);
     if (header.size() + row.size() > bytes_max) {
       return invalid("the row at byte " + std::to_string(begin) + " is longer than " +
-                     human_bytes(static_cast<int64_t>(bytes_max)) + "; is a quote left open?");
+                     human_bytes(static_cast<int64_t>(bytes_max)) + "; is a quote not closed?");
     }
     if (piece.size() + row.size() > bytes_max) {
       pieces.push_back(std::move(piece));
@@ -121,12 +121,11 @@ Result<std::vector<std::string>> split_idx(std::string_view bytes, size_t bytes_
     row *= static_cast<size_t>(shape[d]);
     if (row == 0 || row > bytes_max) break;
   }
-  if (row == 0 || header + row > bytes_max)
-    return invalid("IDX rows of a size that no request can carry");
+  if (row == 0 || header + row > bytes_max) return invalid("IDX rows are too large for a request");
   const size_t body = bytes.size() - header;
   if (body % row != 0 || body / row != static_cast<size_t>(shape[0])) {
     return invalid("the IDX header says " + std::to_string(shape[0]) + " rows of " +
-                   std::to_string(row) + " bytes, the file holds " + std::to_string(body) +
+                   std::to_string(row) + " bytes, but the file holds " + std::to_string(body) +
                    " bytes");
   }
   const size_t rows_max = (bytes_max - header) / row;

@@ -14,7 +14,7 @@ inline constexpr size_t kPredictBytesMax = 3 << 20;     // of one request, by th
 inline constexpr int kPredictImagesMax = 4096;          // of one request
 inline constexpr int64_t kRowFileBytesMax = 1LL << 30;  // unpacked
 
-/// Unpacks gzip, which its first two bytes tell; anything else is returned as it is.
+/// Decompresses gzip, recognized by its first two bytes; returns anything else unchanged.
 Result<std::string> gunzip_if_packed(std::string bytes);
 
 /// Cuts CSV text between rows (never inside quotes) into pieces of at most `bytes_max`, each
@@ -28,11 +28,10 @@ Result<std::vector<std::string>> split_lines(std::string_view text, size_t bytes
 /// The same for an IDX file of images: each piece is an IDX file of its own.
 Result<std::vector<std::string>> split_idx(std::string_view bytes, size_t bytes_max);
 
-/// Fields of CSV text by row, quotes resolved. For what is shown beside predictions; the server
-/// judges.
+/// Fields of CSV text by row, quotes resolved. For display beside predictions; the server decides.
 std::vector<std::vector<std::string>> csv_fields(std::string_view text);
 
-/// Sizes of an IDX file's dimensions; empty if the bytes are no IDX file of unsigned bytes.
+/// Sizes of an IDX file's dimensions; empty if the bytes are not an IDX file of unsigned bytes.
 std::vector<int64_t> idx_shape(std::string_view bytes);
 
 }  // namespace trainyard::client

@@ -52,8 +52,8 @@ Error to_error(const grpc::Status& status, const std::string& server) {
     case grpc::StatusCode::UNIMPLEMENTED:
       error.reason = "UNIMPLEMENTED";
       error.message = "the server at " + server +
-                      " does not know this call or could not read it; are "
-                      "client and server of the same version?";
+                      " does not know this call or could not read it; do client and server have "
+                      "the same version?";
       break;
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       error.reason = "DEADLINE_EXCEEDED";

@@ -1,262 +1,17 @@
 #include "client/lib/spec_document.h"
 
-#include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/exceptions.h>
-#include <yaml-cpp/mark.h>
-#include <yaml-cpp/parser.h>
-
 #include <algorithm>
 #include <charconv>
 #include <iostream>
-#include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
-#include <unordered_set>
 #include <utility>
 
+#include "client/lib/spec_parse.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
 
 namespace trainyard::client {
 namespace {
-
-constexpr const char* kMalformed = "SPEC_MALFORMED";
-
-/// Ends a parse from inside yaml-cpp's callbacks, which have no other way out.
-struct ParseStopped {
-  SpecProblem problem;
-};
-
-/// Builds the tree from yaml-cpp's events. A stack of open containers, no recursion.
-class TreeBuilder final : public YAML::EventHandler {
- public:
-  TreeBuilder(int source, std::vector<SpecProblem>& problems)
-      : source_(source), problems_(problems) {}
-
-  SpecValue take_root() { return std::move(root_); }
-
-  void OnDocumentStart(const YAML::Mark&) override {}
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    add(open_value(mark, "?", anchor, SpecValue::Kind::kNull));
-  }
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    stop(mark, "SPEC_ALIAS", "aliases (*name) are not supported, write the value out");
-  }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                const std::string& text) override {
-    SpecValue value = open_value(mark, tag, anchor, SpecValue::Kind::kScalar);
-    value.quoted = tag == "!";  // how yaml-cpp marks quoted scalars and blocks
-    if (awaits_key()) {
-      start_entry(text, value.at);
-      return;
-    }
-    value.text = text;
-    add(std::move(value));
-  }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                       YAML::EmitterStyle::value) override {
-    open(mark, tag, anchor, SpecValue::Kind::kSequence);
-  }
-  void OnSequenceEnd() override { close(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                  YAML::EmitterStyle::value) override {
-    open(mark, tag, anchor, SpecValue::Kind::kMap);
-  }
-  void OnMapEnd() override { close(); }
-
- private:
-  struct Open {
-    SpecValue value;
-    std::string path;
-    std::unordered_set<std::string> keys;
-    std::string key;  // of the entry that waits for its value
-    SpecPosition key_at;
-    bool has_key = false;
-    bool duplicate = false;
-  };
-
-  SpecPosition position(const YAML::Mark& mark) const {
-    return {source_, mark.line + 1, mark.column + 1};
-  }
-  [[noreturn]] void stop(const YAML::Mark& mark, std::string reason, std::string description) {
-    throw ParseStopped{{position(mark), std::move(reason), next_path(), std::move(description)}};
-  }
-  bool awaits_key() const {
-    return !open_.empty() && open_.back().value.kind == SpecValue::Kind::kMap &&
-           !open_.back().has_key;
-  }
-  std::string next_path() const {
-    if (open_.empty()) return "";
-    const Open& top = open_.back();
-    if (top.value.kind == SpecValue::Kind::kSequence) {
-      return top.path + "[" + std::to_string(top.value.items.size()) + "]";
-    }
-    if (!top.has_key) return top.path;
-    return top.path.empty() ? top.key : top.path + "." + top.key;
-  }
-
-  SpecValue open_value(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                       SpecValue::Kind kind) {
-    if (anchor != 0) stop(mark, "SPEC_ALIAS", "anchors (&name) are not supported");
-    if (!tag.empty() && tag != "?" && tag != "!") {
-      stop(mark, "SPEC_TAG", "tags are not supported, found " + quoted_value(tag));
-    }
-    if (++values_ > kSpecValuesMax) {
-      stop(mark, "SPEC_TOO_LARGE", "more than " + std::to_string(kSpecValuesMax) + " values");
-    }
-    if (kind != SpecValue::Kind::kScalar && awaits_key()) {
-      stop(mark, kMalformed, "a key must be plain text");
-    }
-    SpecValue value;
-    value.kind = kind;
-    value.at = position(mark);
-    return value;
-  }
-
-  void start_entry(const std::string& key, const SpecPosition& at) {
-    Open& top = open_.back();
-    top.key = key;
-    top.key_at = at;
-    top.has_key = true;
-    top.duplicate = !top.keys.insert(key).second;
-    if (top.duplicate && problems_.size() < kSpecProblemsMax) {
-      problems_.push_back(
-          {at, "FIELD_DUPLICATE", next_path(),
-           "given twice, first in line " + std::to_string(top.value.find(key)->key_at.line)});
-    }
-  }
-
-  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-            SpecValue::Kind kind) {
-    SpecValue value = open_value(mark, tag, anchor, kind);
-    if (open_.size() >= kSpecDepthMax) {
-      stop(mark, "SPEC_TOO_DEEP",
-           "nested more than " + std::to_string(kSpecDepthMax) + " levels deep");
-    }
-    Open o;
-    o.path = next_path();
-    o.value = std::move(value);
-    open_.push_back(std::move(o));
-  }
-
-  void close() {
-    SpecValue done = std::move(open_.back().value);
-    open_.pop_back();
-    add(std::move(done));
-  }
-
-  void add(SpecValue value) {
-    if (open_.empty()) {
-      root_ = std::move(value);
-      return;
-    }
-    Open& top = open_.back();
-    if (top.value.kind == SpecValue::Kind::kSequence) {
-      top.value.items.push_back(std::move(value));
-      return;
-    }
-    if (!top.duplicate) {
-      top.value.entries.push_back({std::move(top.key), top.key_at, std::move(value)});
-    }
-    top.has_key = false;
-  }
-
-  int source_;
-  std::vector<SpecProblem>& problems_;
-  std::vector<Open> open_;
-  SpecValue root_;
-  int values_ = 0;
-};
-
-SpecPosition position_of_byte(std::string_view text, size_t byte, int source) {
-  const std::string_view before = text.substr(0, std::min(byte, text.size()));
-  const auto line_begin = before.rfind('\n');
-  const size_t column = line_begin == before.npos ? before.size() : before.size() - line_begin - 1;
-  return {source, static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
-          static_cast<int>(column) + 1};
-}
-
-/// Offset of the first byte that is not valid UTF-8, or that is NUL.
-std::optional<size_t> find_bad_utf8(std::string_view s) {
-  for (size_t i = 0; i < s.size();) {
-    const auto c = static_cast<unsigned char>(s[i]);
-    size_t length = 0;
-    uint32_t code = 0;
-    if (c == 0) return i;
-    if (c < 0x80) {
-      ++i;
-      continue;
-    }
-    if (c >= 0xc2 && c < 0xe0) {
-      length = 2, code = c & 0x1f;
-    } else if (c >= 0xe0 && c < 0xf0) {
-      length = 3, code = c & 0x0f;
-    } else if (c >= 0xf0 && c < 0xf5) {
-      length = 4, code = c & 0x07;
-    } else {
-      return i;
-    }
-    if (i + length > s.size()) return i;
-    for (size_t k = 1; k < length; ++k) {
-      const auto next = static_cast<unsigned char>(s[i + k]);
-      if ((next & 0xc0) != 0x80) return i;
-      code = code << 6 | (next & 0x3f);
-    }
-    const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-    if (overlong || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return i;
-    i += length;
-  }
-  return std::nullopt;
-}
-
-/// Strict JSON, by nlohmann-json's SAX parser, which keeps no tree and does not recurse.
-class JsonCheck final : public nlohmann::json_sax<nlohmann::json> {
- public:
-  std::string problem;
-  size_t byte = 0;
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool key(string_t&) override { return true; }
-  bool start_object(std::size_t) override { return true; }
-  bool end_object() override { return true; }
-  bool start_array(std::size_t) override { return true; }
-  bool end_array() override { return true; }
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception& e) override {
-    byte = position > 0 ? position - 1 : 0;
-    problem = e.what();
-    // "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error while ..."
-    if (const auto colon = problem.find(": "); colon != problem.npos) problem.erase(0, colon + 2);
-    return false;
-  }
-};
-
-/// Offset of the bracket that opens a level beyond kSpecDepthMax in JSON.
-std::optional<size_t> find_too_deep(std::string_view json) {
-  int depth = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (quoted && c == '\\') {
-      ++i;
-    } else if (c == '"') {
-      quoted = !quoted;
-    } else if (!quoted && (c == '[' || c == '{')) {
-      if (++depth > kSpecDepthMax) return i;
-    } else if (!quoted && (c == ']' || c == '}')) {
-      --depth;
-    }
-  }
-  return std::nullopt;
-}
 
 struct PathSegment {
   std::string key;
@@ -296,67 +51,28 @@ std::optional<std::vector<PathSegment>> parse_path(std::string_view path) {
   return segments;
 }
 
-Result<SpecValue> parse_tree(std::string_view text, int source,
-                             std::vector<SpecProblem>& problems) {
-  if (text.size() > static_cast<size_t>(kSpecBytesMax)) {
-    problems.push_back({{source, 0, 0},
-                        "SPEC_TOO_LARGE",
-                        "",
-                        "larger than " + human_bytes(kSpecBytesMax) + ", which no spec needs"});
-    return SpecValue{};
-  }
-  if (const auto bad = find_bad_utf8(text)) {
-    problems.push_back({position_of_byte(text, *bad, source), kMalformed, "",
-                        "not UTF-8 text: byte " + quoted_value(text.substr(*bad, 1))});
-    return SpecValue{};
-  }
-  if (text.starts_with("\xef\xbb\xbf"))
-    text.remove_prefix(3);  // a byte order mark says nothing here
+}  // namespace
 
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  const bool json = first != text.npos && text[first] == '{';
-  if (json) {
-    if (const auto deep = find_too_deep(text)) {
-      problems.push_back({position_of_byte(text, *deep, source), "SPEC_TOO_DEEP", "",
-                          "nested more than " + std::to_string(kSpecDepthMax) + " levels deep"});
-      return SpecValue{};
-    }
-    JsonCheck check;
-    if (!nlohmann::json::sax_parse(text.begin(), text.end(), &check) && !check.problem.empty()) {
-      problems.push_back(
-          {position_of_byte(text, check.byte, source), kMalformed, "",
-           "not valid JSON (a file that begins with '{' is JSON): " + check.problem});
-      return SpecValue{};
-    }
-  }
-  // "..." ends the document; yaml-cpp would otherwise accept a quoted scalar that never ends.
-  std::istringstream in(std::string(text) + "\n...\n");
-  TreeBuilder builder(source, problems);
-  try {
-    YAML::Parser parser(in);
-    parser.HandleNextDocument(builder);
-    SpecValue root = builder.take_root();
-    std::vector<SpecProblem> ignored;
-    TreeBuilder second(source, ignored);
-    if (parser.HandleNextDocument(second)) {
-      problems.push_back(
-          {second.take_root().at, kMalformed, "", "a second document; one file holds one spec"});
-    }
-    return root;
-  } catch (const ParseStopped& stopped) {
-    problems.push_back(stopped.problem);
-  } catch (const YAML::Exception& e) {
-    SpecPosition at{source, e.mark.line + 1, e.mark.column + 1};
-    const SpecPosition end = position_of_byte(text, text.size(), source);
-    if (at.line > end.line) at = end;  // our "..." lies behind the text
-    const bool open_quote = e.msg == YAML::ErrorMsg::DOC_IN_SCALAR;
-    problems.push_back({at, kMalformed, "",
-                        "not valid YAML: " + (open_quote ? "a quoted text never ends" : e.msg)});
-  }
-  return SpecValue{};
+bool is_whole_number(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  if (text.empty() || (text.size() > 1 && text[0] == '0')) return false;
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-}  // namespace
+bool is_number(std::string_view text) {
+  const size_t e = text.find_first_of("eE");
+  if (e != text.npos) {
+    std::string_view exponent = text.substr(e + 1);
+    if (exponent.starts_with('-') || exponent.starts_with('+')) exponent.remove_prefix(1);
+    if (exponent.empty() || exponent.find_first_not_of("0123456789") != exponent.npos) return false;
+    text = text.substr(0, e);
+  }
+  const size_t point = text.find('.');
+  if (point == text.npos) return is_whole_number(text);
+  const std::string_view fraction = text.substr(point + 1);
+  return is_whole_number(text.substr(0, point)) && !fraction.empty() &&
+         fraction.find_first_not_of("0123456789") == fraction.npos;
+}
 
 const SpecEntry* SpecValue::find(std::string_view key) const {
   for (const SpecEntry& entry : entries) {
@@ -372,14 +88,12 @@ Result<SpecDocument> SpecDocument::parse(std::string_view text, std::string name
   SpecDocument document;
   document.sources_.push_back(std::move(name));
   std::vector<SpecProblem> problems;
-  ASSIGN_OR_RETURN(document.root_, parse_tree(text, 0, problems));
-  if (problems.empty() && document.root_.kind != SpecValue::Kind::kMap) {
-    problems.push_back({{0, 1, 1},
-                        kMalformed,
-                        "",
-                        document.root_.kind == SpecValue::Kind::kNull
-                            ? "empty, expected fields such as 'dataset:', 'model:' and 'recipe:'"
-                            : "expected fields (name: value), found something else"});
+  document.root_ = parse_spec_text(text, 0, problems);
+  if (problems.empty() && document.root_.kind == SpecValue::Kind::kNull) {
+    problems.push_back({{0, 1, 1}, "SPEC_MALFORMED", "", "empty, expected fields (name: value)"});
+  } else if (problems.empty() && document.root_.kind != SpecValue::Kind::kMap) {
+    problems.push_back({document.root_.at, "SPEC_MALFORMED", "",
+                        "expected fields (name: value), found something else"});
   }
   if (!problems.empty()) return document.to_error(problems);
   return document;
@@ -411,7 +125,7 @@ Status SpecDocument::set(std::string_view assignment) {
   const auto segments = parse_path(path);
   if (equals == assignment.npos || !segments) {
     return refuse("", quoted_value(assignment) +
-                          " is no assignment, expected path=value such as recipe.epochs=5 or "
+                          " is not an assignment, expected path=value such as recipe.epochs=5 or "
                           "model.layers[0].conv.strides=2");
   }
 
@@ -419,12 +133,12 @@ Status SpecDocument::set(std::string_view assignment) {
   std::vector<SpecProblem> problems;
   std::string text = "v: ";
   text += assignment.substr(equals + 1);
-  ASSIGN_OR_RETURN(SpecValue wrapped, parse_tree(text, at.source, problems));
+  SpecValue wrapped = parse_spec_text(text, at.source, problems);
   for (SpecProblem& problem : problems) problem.at = at;
   if (!problems.empty()) return to_error(problems);
   if (wrapped.entries.size() != 1 || wrapped.entries[0].key != "v") {
     return refuse(path, "the value " + quoted_value(assignment.substr(equals + 1)) +
-                            " is not one YAML value");
+                            " is not a single YAML value");
   }
   SpecValue value = std::move(wrapped.entries[0].value);
   std::vector<SpecValue*> todo{&value};  // positions inside the value mean nothing to the user
@@ -443,7 +157,7 @@ Status SpecDocument::set(std::string_view assignment) {
     if (segment.index >= 0) {
       if (target->kind != SpecValue::Kind::kSequence) return refuse(path, "is not a list");
       if (segment.index >= static_cast<int64_t>(target->items.size())) {
-        return refuse(path, "the list has " + std::to_string(target->items.size()) +
+        return refuse(path, "out of range, the list has " + std::to_string(target->items.size()) +
                                 " items, counted from 0");
       }
       target = &target->items[static_cast<size_t>(segment.index)];

@@ -1,10 +1,9 @@
 // client/lib/spec_document.h: YAML and JSON as a tree with positions, read strictly.
 //
-// One reader for both syntaxes and for `--set path=value`. It refuses what YAML would silently
-// accept and people do not mean: keys given twice, anchors and aliases, tags, several documents,
-// nesting over kSpecDepthMax, files over kSpecBytesMax. Scalars stay text here: what a value means
-// is decided by the field that takes it (spec_message.h), so that `010`, `yes` and `.nan` are never
-// guessed at.
+// One reader for both syntaxes and for `--set path=value`. It refuses what YAML silently accepts
+// but people do not mean: duplicate keys, anchors and aliases, tags, several documents, nesting
+// over kSpecDepthMax, files over kSpecBytesMax. Scalars stay text here: the field decides what its
+// value means (spec_message.h), so that `010`, `yes` and `.nan` are never guessed.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +15,10 @@
 #include "src/base/result.h"
 
 namespace trainyard::client {
+
+/// JSON's grammar of numbers: no leading zeros or plus, digits on both sides of the point.
+bool is_number(std::string_view text);
+bool is_whole_number(std::string_view text);
 
 inline constexpr int64_t kSpecBytesMax = 1 << 20;
 inline constexpr int kSpecDepthMax = 32;
@@ -68,7 +71,7 @@ class SpecDocument {
   static Result<SpecDocument> read(const std::filesystem::path& path);
 
   /// `recipe.optimizer.learning_rate=0.1`, `model.layers[2].conv.strides=[2, 2]`. The value is
-  /// YAML; an empty value or `null` removes the key. Maps that are missing on the way are made.
+  /// YAML; an empty value or `null` removes the key. Missing maps on the path are created.
   Status set(std::string_view assignment);
 
   const SpecValue& root() const { return root_; }
@@ -76,7 +79,7 @@ class SpecDocument {
   SpecPosition locate(std::string_view path) const;
   /// "job.yaml:3:5", "--set recipe.steps".
   std::string describe(const SpecPosition& at) const;
-  /// All problems as one refusal: its violations name position and field, the message is the only
+  /// All problems as one refusal: its violations have position and field; the message is the only
   /// problem or says how many there are.
   Error to_error(const std::vector<SpecProblem>& problems) const;
 

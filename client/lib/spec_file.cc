@@ -6,48 +6,6 @@
 namespace trainyard::client {
 namespace {
 
-constexpr const char* kRequired = "FIELD_REQUIRED";
-
-template <typename Layers>
-void check_layers(const Layers& layers, const std::string& list, const SpecDocument& document,
-                  std::vector<SpecProblem>& problems) {
-  for (int i = 0; i < layers.size(); ++i) {
-    if (layers[i].op_case() != v1::Layer::OP_NOT_SET) continue;
-    const std::string path = list + "[" + std::to_string(i) + "]";
-    const SpecPosition at = document.locate(path);
-    bool told = false;  // an unknown field in the layer says it better
-    for (const SpecProblem& problem : problems) told |= problem.field.starts_with(path);
-    if (!told)
-      problems.push_back({at, kRequired, path, "names no operation such as conv, gemm or relu"});
-  }
-}
-
-// A file's network is the whole model: there is nothing to choose beside it.
-void check_onnx(const v1::ModelSpec& model, const SpecDocument& document,
-                std::vector<SpecProblem>& problems) {
-  if (model.onnx().empty()) return;
-  const char* rival = model.preset_case() != v1::ModelSpec::PRESET_NOT_SET ? "a preset"
-                      : model.layers_size() > 0                            ? "layers"
-                      : model.blocks_size() > 0                            ? "blocks"
-                                                                           : nullptr;
-  if (rival == nullptr) return;
-  problems.push_back({document.locate("model"), "FIELD_CONFLICT", "model",
-                      std::string("has onnx and ") + rival + ", expected one of them"});
-}
-
-void check_required(const v1::JobFile& file, const SpecDocument& document,
-                    std::vector<SpecProblem>& problems) {
-  const auto require = [&](bool present, const char* name, const char* example) {
-    if (present) return;
-    problems.push_back({document.root().at, kRequired, name,
-                        std::string("required and not there, for example ") + example});
-  };
-  require(file.has_dataset() || document.root().find("dataset"), "dataset", "'dataset: digits'");
-  require(file.has_model() || document.root().find("model"), "model", "'model: {lenet5: {}}'");
-  require(file.has_recipe() || document.root().find("recipe"), "recipe",
-          "'recipe: {epochs: 5, optimizer: {learning_rate: 0.1}}'");
-}
-
 Result<SpecFile> finish_spec_file(SpecDocument document, const std::filesystem::path& folder,
                                   std::span<const std::string> sets) {
   SpecFile spec;
@@ -57,13 +15,9 @@ Result<SpecFile> finish_spec_file(SpecDocument document, const std::filesystem::
   }
   std::vector<SpecProblem> problems;
   read_spec_message(document.root(), "", spec.file, problems);
-  check_required(spec.file, document, problems);
-  const v1::ModelSpec& model = spec.file.model();
-  check_onnx(model, document, problems);
-  check_layers(model.layers(), "model.layers", document, problems);
-  for (int i = 0; i < model.blocks_size(); ++i) {
-    check_layers(model.blocks(i).layers(), "model.blocks[" + std::to_string(i) + "].layers",
-                 document, problems);
+  for (const auto& [field, says] : required_fields(*v1::JobFile::descriptor())) {
+    if (document.root().find(field->name()) != nullptr) continue;
+    problems.push_back({document.root().at, "FIELD_REQUIRED", field->name(), says});
   }
   if (spec.file.has_dataset())
     check_dataset_file(spec.file.dataset(), "dataset", &document, problems);

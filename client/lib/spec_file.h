@@ -19,22 +19,21 @@ struct SpecFile {
   // Of model.onnx, once it is imported: the file that recipe.initial_weights.path stands for.
   std::filesystem::path imported_weights = {};
 
-  /// The part that travels. dataset.name is filled if the file names a dataset and no path.
+  /// The part that is sent. dataset.name is set if the file names a dataset and no path.
   v1::JobSpec job_spec() const;
-  /// True if the file brings data: then the client uploads before it submits.
+  /// True if the file provides data: the client then uploads before it submits.
   bool has_data() const;
-  /// True if it begins with the weights of a file: those are uploaded too. Not where it names
-  /// another source beside the path, which is refused.
+  /// True if it starts from the weights of a file, which are uploaded too. False if it names
+  /// another source besides the path, which is refused.
   bool has_weights() const;
-  /// Where those are.
+  /// The path of these weights.
   std::filesystem::path weights_path() const;
   /// The server's refusal, with this file's line and column before each field that it names.
   Error with_positions(Error error) const;
 };
 
 /// Reads, applies `sets` in order, maps and checks what only the client can check (the dataset's
-/// paths; missing parts). Everything else is the server's to judge. Refusals list all problems, up
-/// to 16.
+/// paths; missing parts). The server checks everything else. Errors list all problems, up to 16.
 Result<SpecFile> read_spec_file(const std::filesystem::path& path,
                                 std::span<const std::string> sets);
 /// The same for a text; `folder` is where relative paths begin.

@@ -8,13 +8,10 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <map>
-#include <optional>
-#include <set>
 
 #include "src/base/join.h"
 #include "src/base/text.h"
-#include "trainyard/v1/spec_file.pb.h"
+#include "trainyard/v1/spec_options.pb.h"
 
 namespace trainyard::client {
 namespace {
@@ -23,28 +20,6 @@ namespace pb = google::protobuf;
 using Field = pb::FieldDescriptor;
 
 constexpr const char* kType = "FIELD_TYPE";
-
-/// Words of other tools, for the hint alone.
-const std::map<std::string_view, std::string_view>& familiar_names() {
-  static const std::map<std::string_view, std::string_view> names = {
-      {"dense", "gemm"},
-      {"linear", "gemm"},
-      {"fc", "gemm"},
-      {"conv2d", "conv"},
-      {"maxpool2d", "max_pool"},
-      {"avgpool2d", "average_pool"},
-      {"batchnorm", "batch_normalization"},
-      {"batchnorm2d", "batch_normalization"},
-      {"out_features", "units"},
-      {"filters", "out_channels"},
-      {"kernel_size", "kernel_shape"},
-      {"padding", "pads"},
-      {"lr", "learning_rate"},
-      {"batch", "batch_size"},
-      {"val_split", "validation_split"},
-      {"label", "target"}};
-  return names;
-}
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -55,28 +30,6 @@ std::string lower(std::string_view text) {
 
 std::string child(const std::string& path, const std::string& name) {
   return path.empty() ? name : path + "." + name;
-}
-
-bool is_whole_number(std::string_view text) {
-  if (text.starts_with('-')) text.remove_prefix(1);
-  if (text.empty() || (text.size() > 1 && text[0] == '0')) return false;
-  return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-/// JSON's grammar of numbers: no leading zeros or plus, digits on both sides of the point.
-bool is_number(std::string_view text) {
-  const size_t e = text.find_first_of("eE");
-  if (e != text.npos) {
-    std::string_view exponent = text.substr(e + 1);
-    if (exponent.starts_with('-') || exponent.starts_with('+')) exponent.remove_prefix(1);
-    if (exponent.empty() || exponent.find_first_not_of("0123456789") != exponent.npos) return false;
-    text = text.substr(0, e);
-  }
-  const size_t point = text.find('.');
-  if (point == text.npos) return is_whole_number(text);
-  const std::string_view fraction = text.substr(point + 1);
-  return is_whole_number(text.substr(0, point)) && !fraction.empty() &&
-         fraction.find_first_not_of("0123456789") == fraction.npos;
 }
 
 /// What the user wrote, for a message.
@@ -94,15 +47,6 @@ std::string shown(const SpecValue& value) {
   return quoted_value(value.text) + (value.quoted ? " (text)" : "");
 }
 
-/// Accepted values of an enum, in lower case, without the unspecified one.
-std::vector<std::string> enum_names(const pb::EnumDescriptor& type) {
-  std::vector<std::string> names;
-  for (int i = 0; i < type.value_count(); ++i) {
-    if (type.value(i)->number() != 0) names.push_back(lower(type.value(i)->name()));
-  }
-  return names;
-}
-
 std::string expected_type(const Field& field) {
   switch (field.cpp_type()) {
     case Field::CPPTYPE_BOOL:
@@ -112,7 +56,7 @@ std::string expected_type(const Field& field) {
       return "a whole number";
     case Field::CPPTYPE_UINT32:
     case Field::CPPTYPE_UINT64:
-      return "a whole number from 0";
+      return "a whole number of at least 0";
     case Field::CPPTYPE_FLOAT:
     case Field::CPPTYPE_DOUBLE:
       return "a number";
@@ -130,13 +74,56 @@ std::string expected_type(const Field& field) {
   return "fields such as " + joined(names);
 }
 
+/// True if the two fields cannot be given together: they are of one oneof, or an option says so.
+bool excludes(const Field& a, const Field& b) {
+  const auto names = [](const Field& field, const Field& other) {
+    const pb::OneofDescriptor* oneof = other.real_containing_oneof();
+    const auto& options = field.options();
+    for (int i = 0; i < options.ExtensionSize(v1::excludes); ++i) {
+      const std::string& name = options.GetExtension(v1::excludes, i);
+      if (name == other.name() || (oneof != nullptr && name == oneof->name())) return true;
+    }
+    return false;
+  };
+  const pb::OneofDescriptor* oneof = a.real_containing_oneof();
+  return (oneof != nullptr && oneof == b.real_containing_oneof()) || names(a, b) || names(b, a);
+}
+
+bool has_other_name(const Field& field, const std::string& name) {
+  const auto& options = field.options();
+  for (int i = 0; i < options.ExtensionSize(v1::other_names); ++i) {
+    if (options.GetExtension(v1::other_names, i) == name) return true;
+  }
+  return false;
+}
+
+/// The field that a message may be written as, if it has such a field.
+const Field* field_alone(const pb::Descriptor& type) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    if (type.field(i)->options().GetExtension(v1::alone)) return type.field(i);
+  }
+  return nullptr;
+}
+
+std::string not_known(const std::string& text, const std::vector<std::string>& names) {
+  const auto near = nearest_name(text, names);
+  return quoted_value(text) + " is not known, expected " + joined(names) +
+         (near ? "; did you mean '" + *near + "'?" : "");
+}
+
+/// A number as it is written, for a message.
+std::string cut(const std::string& number) {
+  return number.size() > 64 ? number.substr(0, 64) + "..." : number;
+}
+
 class Reader {
  public:
   explicit Reader(std::vector<SpecProblem>& problems) : problems_(problems) {}
 
   void read_message(const SpecValue& value, const std::string& path, pb::Message& message) {
     const pb::Descriptor& type = *message.GetDescriptor();
-    std::map<const pb::OneofDescriptor*, const SpecEntry*> chosen;
+    std::vector<const Field*> given;
+    const size_t problems = problems_.size();
     for (const SpecEntry& entry : value.entries) {
       const Field* field = type.FindFieldByName(entry.key);
       if (field == nullptr || field->options().deprecated()) {  // what only stored specs hold
@@ -144,15 +131,24 @@ class Reader {
             unknown_field(type, path, entry.key));
         continue;
       }
-      if (const pb::OneofDescriptor* oneof = field->real_containing_oneof()) {
-        const auto [first, fresh] = chosen.emplace(oneof, &entry);
-        if (!fresh) {
-          add(entry.key_at, "FIELD_CONFLICT", child(path, entry.key),
-              "stands beside '" + first->second->key + "', only one of them can be given here");
-          continue;
-        }
+      const auto rival =
+          std::ranges::find_if(given, [&](const Field* other) { return excludes(*field, *other); });
+      if (rival != given.end()) {
+        add(entry.key_at, "FIELD_CONFLICT", child(path, entry.key),
+            "conflicts with '" + (*rival)->name() + "', expected only one of them");
+        continue;
       }
+      given.push_back(field);
       read_field(entry, child(path, entry.key), *field, message);
+    }
+    for (int i = 0; i < type.real_oneof_decl_count(); ++i) {
+      const pb::OneofDescriptor& oneof = *type.oneof_decl(i);
+      const std::string& says = oneof.options().GetExtension(v1::one_required);
+      // A problem among the fields explains it better.
+      if (!says.empty() && problems_.size() == problems &&
+          !message.GetReflection()->HasOneof(message, &oneof)) {
+        add(value.at, "FIELD_REQUIRED", path, says);
+      }
     }
   }
 
@@ -165,13 +161,12 @@ class Reader {
                                    const std::string& key) {
     std::vector<std::string> names;
     for (int i = 0; i < type.field_count(); ++i) {
-      if (!type.field(i)->options().deprecated()) names.push_back(type.field(i)->name());
-    }
-    if (const auto familiar = familiar_names().find(lower(key));
-        familiar != familiar_names().end()) {
-      const std::string name(familiar->second);
-      if (type.FindFieldByName(name) != nullptr)
-        return "unknown field, it is called '" + name + "' here";
+      const Field& field = *type.field(i);
+      if (field.options().deprecated()) continue;
+      if (has_other_name(field, lower(key))) {
+        return "unknown field, it is named '" + field.name() + "' here";
+      }
+      names.push_back(field.name());
     }
     if (const auto near = nearest_name(key, names)) {
       return "unknown field, did you mean '" + *near + "'?";
@@ -179,11 +174,13 @@ class Reader {
     for (int i = 0; i < type.field_count(); ++i) {  // right name, one level too high
       const Field& field = *type.field(i);
       if (field.cpp_type() != Field::CPPTYPE_MESSAGE || field.is_repeated()) continue;
-      if (field.message_type()->FindFieldByName(key) != nullptr) {
+      if (field.message_type() == pb::Value::descriptor()) continue;
+      const Field* inner = field.message_type()->FindFieldByName(key);
+      if (inner != nullptr && !inner->options().deprecated()) {
         return "unknown field here, it belongs to '" + child(path, field.name()) + "'";
       }
     }
-    if (names.empty()) return "unknown field, there are none here";
+    if (names.empty()) return "unknown field, expected none here";
     return "unknown field, expected " + joined(names);
   }
 
@@ -201,19 +198,18 @@ class Reader {
         return *message.GetReflection()->MutableMessage(&message, &field);
       };
       if (value.kind == SpecValue::Kind::kMap) return read_message(value, path, present());
-      // `- relu:` and `lenet5:` say all there is to say; an empty `recipe:` was forgotten.
+      // `- relu:` and `lenet5:` are complete as they are; an empty `recipe:` was forgotten.
       const bool may_be_empty =
           field.real_containing_oneof() != nullptr || field.message_type()->field_count() == 0;
       if (value.kind == SpecValue::Kind::kNull && may_be_empty) return (void)present();
       if (value.kind == SpecValue::Kind::kScalar && is_choice(*field.message_type())) {
         return read_choice(value, path, present());
       }
-      if (value.kind == SpecValue::Kind::kScalar &&
-          field.message_type() == v1::DatasetFile::descriptor()) {  // dataset: digits
-        v1::DatasetFile named;
+      const Field* alone = field_alone(*field.message_type());
+      if (value.kind == SpecValue::Kind::kScalar && alone != nullptr) {  // dataset: digits
         const size_t problems = problems_.size();
-        read_scalar(value, path, *field.message_type()->FindFieldByName("name"), named);
-        if (problems_.size() == problems) present().CopyFrom(named);
+        read_scalar(value, path, *alone, present());
+        if (problems_.size() > problems) message.GetReflection()->ClearField(&message, &field);
         return;
       }
       return add(value.at, kType, path, shown(value) + ", expected " + expected_type(field));
@@ -221,10 +217,11 @@ class Reader {
     read_scalar(value, path, field, message);
   }
 
-  /// True if a message is nothing but a choice of one of its fields: `loss: huber` says as much as
-  /// `loss: {huber: {}}`.
+  /// True if a message is nothing but a choice of one of its fields: `loss: huber` means the same
+  /// as `loss: {huber: {}}`.
   static bool is_choice(const pb::Descriptor& type) {
-    return type.oneof_decl_count() == 1 && type.oneof_decl(0)->field_count() == type.field_count();
+    return type.real_oneof_decl_count() == 1 &&
+           type.oneof_decl(0)->field_count() == type.field_count();
   }
 
   void read_choice(const SpecValue& value, const std::string& path, pb::Message& message) {
@@ -235,10 +232,7 @@ class Reader {
     }
     std::vector<std::string> names;
     for (int i = 0; i < type.field_count(); ++i) names.push_back(type.field(i)->name());
-    const auto near = nearest_name(value.text, names);
-    add(value.at, "FIELD_UNSUPPORTED", path,
-        quoted_value(value.text) + " is not known, expected " + joined(names) +
-            (near ? "; did you mean '" + *near + "'?" : ""));
+    add(value.at, "FIELD_UNSUPPORTED", path, not_known(value.text, names));
   }
 
   void read_map(const SpecValue& value, const std::string& path, const Field& field,
@@ -260,8 +254,8 @@ class Reader {
     }
   }
 
-  /// A value of any type: number, truth, text, a list of them, or, if they `may_be_named`, some
-  /// with names. Which is right, the reader of the value knows.
+  /// A value of any type: a number, a boolean, text, a list of these, or, if they `may_be_named`,
+  /// several by name. The reader of the value knows which type is right.
   void read_any(const SpecValue& value, const std::string& path, pb::Value& out,
                 bool may_be_named = false) {
     if (value.kind == SpecValue::Kind::kSequence) {
@@ -298,9 +292,10 @@ class Reader {
       return read_scalar(value, path, field, message);
     }
     if (value.kind != SpecValue::Kind::kSequence) {
-      return add(value.at, kType, path,
-                 shown(value) + ", expected a list" + (messages ? " (- item)" : "") + " of " +
-                     (messages ? field.name() : expected_type(field)));
+      return add(
+          value.at, kType, path,
+          shown(value) + ", expected a list" +
+              (messages ? " (- item) of " + field.name() : ", each item " + expected_type(field)));
     }
     for (size_t i = 0; i < value.items.size(); ++i) {
       const SpecValue& item = value.items[i];
@@ -315,7 +310,7 @@ class Reader {
       } else if (item.kind == SpecValue::Kind::kScalar &&
                  sub.GetDescriptor()->FindFieldByName(item.text) != nullptr) {
         add(item.at, kType, item_path,
-            shown(item) + " lacks its colon, write '- " + item.text + ":'");
+            shown(item) + " is missing its colon, write '- " + item.text + ":'");
       } else {
         add(item.at, kType, item_path, shown(item) + ", expected fields (name: value)");
       }
@@ -328,9 +323,11 @@ class Reader {
     const char* end = value.text.data() + value.text.size();
     const auto [stop, error] = std::from_chars(value.text.data(), end, number);
     if (error == std::errc() && stop == end) return set(number);
+    if (value.text == "-0") return set(T{0});
     add(value.at, "FIELD_OUT_OF_RANGE", path,
-        value.text + " is out of range, expected " + std::to_string(std::numeric_limits<T>::min()) +
-            ".." + std::to_string(std::numeric_limits<T>::max()));
+        cut(value.text) + " is out of range, expected " +
+            std::to_string(std::numeric_limits<T>::min()) + ".." +
+            std::to_string(std::numeric_limits<T>::max()));
   }
 
   void read_scalar(const SpecValue& value, const std::string& path, const Field& field,
@@ -360,25 +357,21 @@ class Reader {
       case Field::CPPTYPE_UINT64:
         return read_whole(value, path, field, assign);
       case Field::CPPTYPE_DOUBLE: {
-        if (value.quoted || !is_number(value.text)) return refuse(number_expected(value.text));
+        if (value.quoted) return refuse(expected_type(field));
+        if (!is_number(value.text)) return refuse(number_expected(value.text));
         double number = 0;
         const char* end = value.text.data() + value.text.size();
         const auto [stop, error] = std::from_chars(value.text.data(), end, number);
         if (error != std::errc() || stop != end || !std::isfinite(number)) {
           return add(value.at, "FIELD_OUT_OF_RANGE", path,
-                     value.text + " is beyond what a 64-bit number can hold");
+                     cut(value.text) + " does not fit in a 64-bit number");
         }
         return assign(&R::SetDouble, &R::AddDouble, number);
       }
       case Field::CPPTYPE_ENUM: {
         const std::vector<std::string> names = enum_names(*field.enum_type());
-        if (std::find(names.begin(), names.end(), value.text) == names.end()) {
-          std::string description =
-              quoted_value(value.text) + " is not known, expected " + joined(names);
-          if (const auto near = nearest_name(value.text, names)) {
-            description += "; did you mean '" + *near + "'?";
-          }
-          return add(value.at, "FIELD_UNSUPPORTED", path, std::move(description));
+        if (std::ranges::find(names, value.text) == names.end()) {
+          return add(value.at, "FIELD_UNSUPPORTED", path, not_known(value.text, names));
         }
         for (int i = 0; i < field.enum_type()->value_count(); ++i) {
           const pb::EnumValueDescriptor* candidate = field.enum_type()->value(i);
@@ -392,13 +385,18 @@ class Reader {
         const bool looks_typed =
             is_number(value.text) || value.text == "true" || value.text == "false";
         if (!value.quoted && looks_typed) {
-          return refuse("text; put it in quotes: \"" + value.text + "\"");
+          return refuse("text; put it in quotes: \"" + cut(value.text) + "\"");
+        }
+        const std::string& characters = field.options().GetExtension(v1::one_character);
+        if (!characters.empty() && value.text.size() > 1) {
+          return add(value.at, "FIELD_OUT_OF_RANGE", path,
+                     quoted_value(value.text) + ", expected one character such as " + characters);
         }
         if (repeated) return reflect.AddString(&message, &field, value.text);
         return reflect.SetString(&message, &field, value.text);
       }
       case Field::CPPTYPE_MESSAGE:
-      case Field::CPPTYPE_UINT32:  // no spec field has these two; a test holds us to it
+      case Field::CPPTYPE_UINT32:  // no spec field has these types, which a test checks
       case Field::CPPTYPE_FLOAT:
         break;
     }
@@ -443,9 +441,26 @@ class Reader {
 
 }  // namespace
 
+std::vector<std::string> enum_names(const pb::EnumDescriptor& type) {
+  std::vector<std::string> names;
+  for (int i = 0; i < type.value_count(); ++i) {
+    if (type.value(i)->number() != 0) names.push_back(lower(type.value(i)->name()));
+  }
+  return names;
+}
+
 void read_spec_message(const SpecValue& value, const std::string& path,
                        google::protobuf::Message& message, std::vector<SpecProblem>& problems) {
   Reader(problems).read_message(value, path, message);
+}
+
+std::vector<RequiredField> required_fields(const pb::Descriptor& type) {
+  std::vector<RequiredField> fields;
+  for (int i = 0; i < type.field_count(); ++i) {
+    const std::string& says = type.field(i)->options().GetExtension(v1::required);
+    if (!says.empty()) fields.push_back({type.field(i), says});
+  }
+  return fields;
 }
 
 }  // namespace trainyard::client

@@ -17,7 +17,7 @@ std::string little_endian(T value) {
   return bytes;
 }
 
-/// CRCs of data that holds CRCs are weak, so files store them turned and moved.
+/// CRCs of data that contains CRCs are weak, so files store them rotated and offset.
 uint32_t masked_crc32c(std::string_view data) {
   const uint32_t crc = crc32c(data);
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;

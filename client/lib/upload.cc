@@ -14,16 +14,16 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Errors after which the same bytes may well arrive: the connection broke, a chunk was damaged on
-/// the way, the server committed less than we thought, or an earlier stream of ours is not closed
-/// yet.
+/// Errors after which sending the same bytes again may succeed: the connection broke, a chunk was
+/// damaged on the way, the server committed less than we thought, or an earlier stream of ours is
+/// not closed yet.
 bool may_resume(const Error& error) {
   return error.code == ErrorCode::kUnavailable || error.reason == "CHUNK_CHECKSUM" ||
          error.reason == "UPLOAD_OFFSET_MISMATCH" || error.reason == "UPLOAD_BUSY" ||
          error.reason == "UPLOAD_PAUSED";
 }
 
-/// What is uploaded: bytes that are there, or made as they are asked for.
+/// What is uploaded: existing bytes, or bytes generated on demand.
 class Content {
  public:
   virtual ~Content() = default;
@@ -104,10 +104,10 @@ Result<v1::Upload> send_from(Client& client, Content& content, const std::string
     message.mutable_finish();
     open = stream->write(message);
   }
-  return stream->close();  // tells why, if the stream was broken
+  return stream->close();  // returns the reason if the stream was broken
 }
 
-/// Sends what the server does not have of the content, and returns its SHA-256.
+/// Sends the part of the content that the server does not have, and returns its SHA-256.
 Result<std::string> upload(Client& client, Content& content, const std::filesystem::path& path,
                            const UploadObserver& observer, std::stop_token stop) {
   ASSIGN_OR_RETURN(const std::string sha256, digest_of(content));
@@ -122,10 +122,10 @@ Result<std::string> upload(Client& client, Content& content, const std::filesyst
     if (stop.stop_requested()) {
       return make_error(ErrorCode::kCancelled, "INTERRUPTED",
                         path.string() +
-                            ": upload interrupted; what arrived is kept for an hour, the same "
-                            "command goes on from there");
+                            ": upload interrupted; the server keeps what it received for an hour, "
+                            "and the same command resumes from there");
     }
-    ASSIGN_OR_RETURN(const v1::Upload have, client.get_upload(name));
+    ASSIGN_OR_RETURN(const v1::Upload have, client.get_upload(name, progress.total_bytes));
     if (have.complete()) return sha256;
     if (have.committed_size() < 0 || have.committed_size() > progress.total_bytes) {
       return make_error(ErrorCode::kDataLoss, "UPLOAD_OFFSET_MISMATCH",
@@ -143,7 +143,7 @@ Result<std::string> upload(Client& client, Content& content, const std::filesyst
     if (!sent.ok() && !stop.stop_requested() && !may_resume(sent.error()))
       return std::move(sent).error();
     last = sent.ok() ? make_error(ErrorCode::kDataLoss, "UPLOAD_INCOMPLETE",
-                                  path.string() + ": the server did not take the whole file")
+                                  path.string() + ": the server did not accept the whole file")
                      : std::move(sent).error();
     if (tries > 0) {
       std::this_thread::sleep_for(pause);

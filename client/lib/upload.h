@@ -1,5 +1,4 @@
-// client/lib/upload.h: one file to the server, by its content, resuming where an earlier try
-// stopped.
+// client/lib/upload.h: uploads one file by its content, resuming where an earlier attempt stopped.
 #pragma once
 
 #include <cstdint>

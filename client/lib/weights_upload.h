@@ -1,5 +1,5 @@
-// client/lib/weights_upload.h: a model of weights alone on the server, made from a local
-// safetensors file if it is not there yet.
+// client/lib/weights_upload.h: a model of weights only on the server, created from a local
+// safetensors file if it does not exist yet.
 #pragma once
 
 #include <filesystem>
@@ -10,9 +10,9 @@
 
 namespace trainyard::client {
 
-/// Uploads the file and makes the model; content that the server has is not sent again. Without a
-/// name the server makes one of the content. Refusals: those of upload_file(); MODEL_FILE_INVALID;
-/// MODEL_EXISTS.
+/// Uploads the file and creates the model; content that the server has is not sent again. Without a
+/// name the server derives one from the content. Errors: those of upload_file();
+/// MODEL_FILE_INVALID; MODEL_EXISTS.
 Result<v1::Model> ensure_weights(Client& client, const std::filesystem::path& path,
                                  const std::string& name, const UploadObserver& observer,
                                  std::stop_token stop);

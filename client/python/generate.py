@@ -3,7 +3,7 @@
 
     python generate.py [FOLDER]     # FOLDER: where the package `trainyard` is, default src
 
-`pip install` runs this by itself (setup.py). Needs grpcio-tools, and no network.
+`pip install` runs this itself (setup.py). Needs grpcio-tools, and no network.
 """
 
 import sys
@@ -11,15 +11,16 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 # worker_service is between the daemon and its own workers.
-PROTOS = ("job_spec", "job_service", "dataset_service", "model_service", "system_service", "spec_file")
+PROTOS = ("job_spec", "model_spec", "layer_spec", "job_service", "dataset_service", "model_service",
+          "system_service", "spec_file", "spec_options")
 
 
 def proto_folder() -> Path:
-    """proto/ of the source archive, or of the checkout."""
+    """proto/ of the source archive or the checkout."""
     for folder in (HERE / "proto", HERE.parents[1] / "proto"):
         if (folder / "trainyard/v1/job_service.proto").is_file():
             return folder
-    raise SystemExit(f"{HERE}: no proto/ here nor in {HERE.parents[1]}: install from a checkout of Trainyard")
+    raise SystemExit(f"{HERE}: no proto/ here or in {HERE.parents[1]}: install from a checkout of Trainyard")
 
 
 def generate(folder: Path) -> None:
@@ -33,7 +34,7 @@ def generate(folder: Path) -> None:
     code = protoc.main(["protoc", f"-I{protos}", f"-I{well_known}", f"--python_out={folder}", f"--pyi_out={folder}",
                         *(f"trainyard/v1/{name}.proto" for name in PROTOS)])
     if code != 0:
-        raise SystemExit(f"protoc ended with {code} on {protos}")
+        raise SystemExit(f"protoc failed with exit status {code} on {protos}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the messages are generated from proto/ while the package is built."""
+"""What pyproject.toml cannot express: building the package generates the messages from proto/."""
 
 import importlib.metadata
 import shutil
@@ -17,12 +17,12 @@ from generate import PROTOS, generate, proto_folder  # noqa: E402
 class BuildWithMessages(build_py):
     def run(self) -> None:
         super().run()
-        # An editable installation is used where it lies.
+        # An editable installation is used in place.
         generate(HERE / "src" if self.editable_mode else Path(self.build_lib))
 
 
 class SourceWithProtos(sdist):
-    """Takes proto/ along, which is outside of this folder in a checkout."""
+    """Includes proto/, which is outside of this folder in a checkout."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         super().make_release_tree(base_dir, files)

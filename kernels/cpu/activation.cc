@@ -25,23 +25,25 @@ constexpr int64_t kGrain<math::Relu> = kElementsPerThread;
 }  // namespace
 
 template <typename F>
-void activation_forward(int64_t count, const float* x, float* y, Team& team, const F& f) {
-  team.parallel_for(count, kGrain<F>, [&](int64_t begin, int64_t end) {
+void activation_forward(int64_t count, const float* x, float* y, Run run, const F& f) {
+  check_activation(count, x, y);
+  run.team.parallel_for(count, kGrain<F>, [&](int64_t begin, int64_t end) {
     loops_of<F>().forward(f, end - begin, x + begin, y + begin);
   });
 }
 
 template <typename F>
-void activation_backward(int64_t count, const float* saved, const float* dy, float* dx, Team& team,
+void activation_backward(int64_t count, const float* saved, const float* dy, float* dx, Run run,
                          const F& f) {
-  team.parallel_for(count, kGrain<F>, [&](int64_t begin, int64_t end) {
+  check_activation(count, saved, dy, dx);
+  run.team.parallel_for(count, kGrain<F>, [&](int64_t begin, int64_t end) {
     loops_of<F>().backward(f, end - begin, saved + begin, dy + begin, dx + begin);
   });
 }
 
-#define TRAINYARD_INSTANTIATE(F)                                                                   \
-  template void activation_forward<math::F>(int64_t, const float*, float*, Team&, const math::F&); \
-  template void activation_backward<math::F>(int64_t, const float*, const float*, float*, Team&,   \
+#define TRAINYARD_INSTANTIATE(F)                                                                 \
+  template void activation_forward<math::F>(int64_t, const float*, float*, Run, const math::F&); \
+  template void activation_backward<math::F>(int64_t, const float*, const float*, float*, Run,   \
                                              const math::F&);
 TRAINYARD_FOR_EACH_ACTIVATION(TRAINYARD_INSTANTIATE)
 #undef TRAINYARD_INSTANTIATE

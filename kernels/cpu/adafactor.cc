@@ -54,10 +54,10 @@ double add_up(int64_t count, const double* terms) {
 
 class Adafactor {
  public:
-  Adafactor(const AdafactorParams& s, const float* g, float* row, float* column, void* workspace,
-            Team& team)
-      : s_(s), b_(s), g_(g), row_(row), column_(column), team_(team) {
+  Adafactor(const AdafactorParams& s, const AdafactorOperands<float>& o, const Run& run)
+      : s_(s), b_(s), g_(o.g), row_(o.row), column_(o.column), team_(run.team) {
     const Workspace w(b_);
+    void* const workspace = workspace_of<void>("adafactor", run);
     columns_ = static_cast<double*>(at_offset(workspace, w.columns));
     sums_ = static_cast<double*>(at_offset(workspace, w.sums));
     factors_ = static_cast<float*>(at_offset(workspace, w.factors));
@@ -167,19 +167,18 @@ int64_t adafactor_workspace_bytes(const AdafactorParams& s) {
   return Workspace(Blocks(s)).layout.size_bytes();
 }
 
-void adafactor(const AdafactorParams& s, const float* g, const float* learning_rate,
-               const int64_t* step, float* p, float* row, float* column, void* workspace,
-               Team& team) {
-  if (math::is_skipped(*learning_rate)) return;
-  Adafactor a(s, g, row, column, workspace, team);
+void adafactor(const AdafactorParams& s, const AdafactorOperands<float>& o, Run run) {
+  check(s, o);
+  if (math::is_skipped(*o.learning_rate)) return;
+  Adafactor a(s, o, run);
   const auto c =
-      math::adafactor_constants(*learning_rate * s.rate_factor, s.beta2_decay, s.scale_min,
-                                s.weight_decay, *step, a.parameter_squares(p), s.count());
+      math::adafactor_constants(*o.learning_rate * s.rate_factor, s.beta2_decay, s.scale_min,
+                                s.weight_decay, *o.step, a.parameter_squares(o.p), s.count());
   a.learn(c.new_share);
   const auto floor = static_cast<float>(s.epsilon * s.epsilon);
   const double rate =
       math::adafactor_step(c.step, a.update_squares(floor), s.count(), s.clip_threshold);
-  a.apply(floor, static_cast<float>(c.kept_share), static_cast<float>(rate), p);
+  a.apply(floor, static_cast<float>(c.kept_share), static_cast<float>(rate), o.p);
 }
 
 }  // namespace trainyard::kernels::cpu

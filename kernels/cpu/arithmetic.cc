@@ -35,10 +35,11 @@ constexpr int64_t kGrain<math::Pow> = kElementsPerThread / 64;
 }  // namespace
 
 template <typename F>
-void arithmetic(const Box<3>& box, const float* a, const float* b, float* y, Team& team) {
+void arithmetic(const Box<3>& box, const float* a, const float* b, float* y, Run run) {
+  check_arithmetic(a, b, y);
   const Box<3>::Offsets stride = box.run_stride();
   const ArithmeticLoop loop = loop_of<F>();
-  team.parallel_for(box.elements(), kGrain<F>, [&](int64_t begin, int64_t end) {
+  run.team.parallel_for(box.elements(), kGrain<F>, [&](int64_t begin, int64_t end) {
     box.for_each_run(begin, end, [&](const Box<3>::Offsets& at, int64_t count) {
       loop(count, a + at[0], stride[0], b + at[1], stride[1], y + at[2]);
     });
@@ -47,10 +48,11 @@ void arithmetic(const Box<3>& box, const float* a, const float* b, float* y, Tea
 
 template <typename F>
 void arithmetic_grad(const Box<3>& box, const float* a, const float* b, const float* dy, float* da,
-                     float* db, Team& team) {
+                     float* db, Run run) {
+  check_arithmetic_grad(a, b, dy);
   const Box<3>::Offsets stride = box.run_stride();
   const ArithmeticGradLoop loop = grad_loop_of<F>();
-  team.parallel_for(box.elements(), kGrain<F>, [&](int64_t begin, int64_t end) {
+  run.team.parallel_for(box.elements(), kGrain<F>, [&](int64_t begin, int64_t end) {
     box.for_each_run(begin, end, [&](const Box<3>::Offsets& at, int64_t count) {
       loop(count, a + at[0], stride[0], b + at[1], stride[1], dy + at[2],
            da == nullptr ? nullptr : da + at[2], db == nullptr ? nullptr : db + at[2]);
@@ -59,12 +61,12 @@ void arithmetic_grad(const Box<3>& box, const float* a, const float* b, const fl
 }
 
 #define TRAINYARD_INSTANTIATE(F) \
-  template void arithmetic<math::F>(const Box<3>&, const float*, const float*, float*, Team&);
+  template void arithmetic<math::F>(const Box<3>&, const float*, const float*, float*, Run);
 TRAINYARD_FOR_EACH_ARITHMETIC(TRAINYARD_INSTANTIATE)
 #undef TRAINYARD_INSTANTIATE
 #define TRAINYARD_INSTANTIATE(F)                                                                  \
   template void arithmetic_grad<math::F>(const Box<3>&, const float*, const float*, const float*, \
-                                         float*, float*, Team&);
+                                         float*, float*, Run);
 TRAINYARD_FOR_EACH_ARITHMETIC_GRAD(TRAINYARD_INSTANTIATE)
 #undef TRAINYARD_INSTANTIATE
 

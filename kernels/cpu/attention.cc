@@ -69,17 +69,23 @@ int64_t attention_forward_workspace_bytes(const AttentionDims& d, const Team& te
          attention_loops().forward_scratch(head_dims(d)) * static_cast<int64_t>(sizeof(float));
 }
 
-void attention_forward(const AttentionDims& d, const int64_t* step, const float* q, const float* k,
-                       const float* v, float* y, float* lse, void* workspace, Team& team) {
+void attention_forward(const AttentionDims& d, const AttentionOperands<float>& o, Run run) {
+  check(d, o);
+  Contract("attention_forward").workspace(run);
   const HeadDims head = head_dims(d);
   const AttentionLoops& loops = attention_loops();
-  const int64_t parts = parts_per_head(d, team), tiles = query_tiles(d);
-  for_items(d.N * d.H * parts, grain(d), loops.forward_scratch(head), workspace, team,
+  const int64_t parts = parts_per_head(d, run.team), tiles = query_tiles(d);
+  for_items(d.N * d.H * parts, grain(d), loops.forward_scratch(head), run.workspace, run.team,
             [&](int64_t i, float* scratch) {
-              const HeadOffsets o(d, i / parts);
+              const HeadOffsets from(d, i / parts);
               const Range range = part_of(tiles, i % parts, parts);
-              loops.forward(head, head_dropout(d, step, i / parts), range.begin, range.end, q + o.q,
-                            k + o.kv, v + o.kv, y + o.y, at(lse, o.lse), scratch);
+              loops.forward(head, head_dropout(d, o.step, i / parts), range.begin, range.end,
+                            {.q = o.q + from.q,
+                             .k = o.k + from.kv,
+                             .v = o.v + from.kv,
+                             .y = o.y + from.y,
+                             .lse = at(o.lse, from.lse)},
+                            scratch);
             });
 }
 
@@ -88,17 +94,25 @@ int64_t attention_backward_workspace_bytes(const AttentionDims& d, const Team& t
          static_cast<int64_t>(sizeof(float));
 }
 
-void attention_backward(const AttentionDims& d, const int64_t* step, const float* q, const float* k,
-                        const float* v, const float* y, const float* lse, const float* dy,
-                        const AttentionGradients<float>& out, void* workspace, Team& team) {
+void attention_backward(const AttentionDims& d, const AttentionGradOperands<float>& o, Run run) {
+  check(d, o);
+  Contract("attention_backward").workspace(run);
   const HeadDims head = head_dims(d);
   const AttentionLoops& loops = attention_loops();
-  for_items(d.N * d.H, grain(d), loops.backward_scratch(head), workspace, team,
+  for_items(d.N * d.H, grain(d), loops.backward_scratch(head), run.workspace, run.team,
             [&](int64_t i, float* scratch) {
-              const HeadOffsets o(d, i);
-              loops.backward(head, head_dropout(d, step, i), q + o.q, k + o.kv, v + o.kv, y + o.y,
-                             lse + o.lse, dy + o.y, at(out.dq, o.q), at(out.dk, o.kv),
-                             at(out.dv, o.kv), scratch);
+              const HeadOffsets from(d, i);
+              loops.backward(head, head_dropout(d, o.step, i),
+                             {.q = o.q + from.q,
+                              .k = o.k + from.kv,
+                              .v = o.v + from.kv,
+                              .y = o.y + from.y,
+                              .lse = o.lse + from.lse,
+                              .dy = o.dy + from.y,
+                              .dq = at(o.dq, from.q),
+                              .dk = at(o.dk, from.kv),
+                              .dv = at(o.dv, from.kv)},
+                             scratch);
             });
 }
 

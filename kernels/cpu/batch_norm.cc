@@ -29,9 +29,8 @@ struct Blocks {
 // Workspace: two partial sums per block and channel, then four coefficients per channel.
 struct Workspace {
   float *partial_a, *partial_b, *k0, *k1, *k2, *k3;
-  Workspace(const Blocks& b, void* memory) {
-    float* p = static_cast<float*>(memory);
-    partial_a = p;
+  Workspace(const Blocks& b, float* memory) {
+    partial_a = memory;
     partial_b = partial_a + b.count * b.C;
     k0 = partial_b + b.count * b.C;
     k1 = k0 + b.C;
@@ -68,33 +67,43 @@ BatchNormDims one_channel(BatchNormDims d) {
   return d;
 }
 
-}  // namespace
+/// p of channel c: an image, or one of C numbers.
+struct OfChannel {
+  int64_t c, stride;
+  template <typename T>
+  T* image(T* p) const {
+    return p == nullptr ? nullptr : p + c * stride;
+  }
+  template <typename T>
+  T* number(T* p) const {
+    return p == nullptr ? nullptr : p + c;
+  }
+};
 
-int64_t batch_norm_workspace_bytes(const BatchNormDims& d) {
+int64_t sums_bytes(const BatchNormDims& d) {
   const Blocks b(d);
   return (2 * b.count + 4) * b.C * static_cast<int64_t>(sizeof(float));
 }
 
-namespace {
-
-// What training writes y with, behind the statistics. `relu` and `residual` in the same sweep.
-void write_rows(const Blocks& blocks, const float* x, const float* mean, const float* gain,
-                const float* b, const float* residual, bool relu, float* y, Team& team) {
+/// `all` are the operands of all rows. max(0, .) and the residual in the same sweep.
+void write_rows(const Blocks& blocks, const NormalizedRows& all, bool relu, Team& team) {
   const BatchNormLoops& loops = batch_norm_loops();
-  const int64_t C = blocks.C, step = blocks.block_rows * C;
+  const int64_t step = blocks.block_rows * blocks.C;
   for_blocks(blocks, team, [&](int64_t i) {
-    const float* r = residual == nullptr ? nullptr : residual + i * step;
-    const int64_t rows = blocks.rows_of(i);
+    NormalizedRows o = all;
+    o.rows = blocks.rows_of(i);
+    o.x += i * step;
+    o.y += i * step;
+    if (o.residual != nullptr) o.residual += i * step;
     if (relu) {
-      loops.normalise_relu_rows(rows, C, x + i * step, mean, gain, b, r, y + i * step);
-    } else if (r != nullptr) {
-      loops.normalise_add_rows(rows, C, x + i * step, mean, gain, b, r, y + i * step);
+      loops.normalize_relu_rows(o);
+    } else if (o.residual != nullptr) {
+      loops.normalize_add_rows(o);
     } else {
-      loops.normalise_rows(rows, C, x + i * step, mean, gain, b, y + i * step);
+      loops.normalize_rows(o);
     }
   });
 }
-
 void inference_gain(const BatchNormDims& d, const float* scale, const float* running_var,
                     float* gain) {
   for (int64_t c = 0; c < d.x.C; ++c) {
@@ -104,16 +113,16 @@ void inference_gain(const BatchNormDims& d, const float* scale, const float* run
 }
 
 // Adds the blocks' partial sums up, and from them the coefficients k0, k1, k2 of dx.
-void gradient_sums(const Blocks& blocks, const Workspace& ws, const float* scale,
-                   const float* inv_std, float* dscale, float* db) {
+void gradient_sums(const Blocks& blocks, const Workspace& ws,
+                   const BatchNormGradOperands<float>& o) {
   const double M = static_cast<double>(blocks.rows);
   for (int64_t c = 0; c < blocks.C; ++c) {
-    const double inv = static_cast<double>(inv_std[c]);
+    const double inv = static_cast<double>(o.inv_std[c]);
     const double sum = add_up(blocks, ws.partial_a, c);
     const double products = add_up(blocks, ws.partial_b, c) * inv;
-    const double factor = static_cast<double>(scale[c]) * inv;
-    if (db != nullptr) db[c] = static_cast<float>(sum);
-    if (dscale != nullptr) dscale[c] = static_cast<float>(products);
+    const double factor = static_cast<double>(o.scale[c]) * inv;
+    if (o.db != nullptr) o.db[c] = static_cast<float>(sum);
+    if (o.dscale != nullptr) o.dscale[c] = static_cast<float>(products);
     ws.k0[c] = static_cast<float>(factor);
     ws.k1[c] = static_cast<float>(factor * inv * products / M);
     ws.k2[c] = static_cast<float>(factor * sum / M);
@@ -121,7 +130,7 @@ void gradient_sums(const Blocks& blocks, const Workspace& ws, const float* scale
 }
 
 // Row-major data take the steps one after another.
-void add_relu_all(const BatchNormDims& d, const float* residual, float* y, Team& team) {
+void add_relu(const BatchNormDims& d, const float* residual, float* y, Team& team) {
   team.parallel_for(
       d.x.C * d.values_per_channel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
         if (residual != nullptr) {
@@ -131,180 +140,201 @@ void add_relu_all(const BatchNormDims& d, const float* residual, float* y, Team&
       });
 }
 
-void train_rows(const BatchNormDims& d, const float* x, const float* scale, const float* b,
-                float* running_mean, float* running_var, const float* residual, bool relu, float* y,
-                float* mean, float* inv_std, void* workspace, Team& team) {
+}  // namespace
+
+int64_t batch_norm_workspace_bytes(const BatchNormDims& d, const ImageStrides&) {
+  return sums_bytes(d);
+}
+
+void batch_norm_training(const BatchNormDims& d, const ImageStrides& s,
+                         const BatchNormTrainingOperands<float>& o, Run run) {
+  check(d, o);
+  if (!is_rows(d, s)) {  // row-major: a channel per thread, by the reference loop
+    per_channel(d, run.team, [&](int64_t c) {
+      const OfChannel of{c, s.c};
+      reference::batch_norm_training<float>(one_channel(d), s,
+                                            {.x = of.image(o.x),
+                                             .scale = of.number(o.scale),
+                                             .b = of.number(o.b),
+                                             .running_mean = of.number(o.running_mean),
+                                             .running_var = of.number(o.running_var),
+                                             .y = of.image(o.y),
+                                             .mean = of.number(o.mean),
+                                             .inv_std = of.number(o.inv_std)},
+                                            {});
+    });
+    if (o.relu) add_relu(d, o.residual, o.y, run.team);
+    return;
+  }
   const BatchNormLoops& loops = batch_norm_loops();
   const Blocks blocks(d);
-  const Workspace ws(blocks, workspace);
+  const Workspace ws(blocks, workspace_of<float>("batch_norm_training", run));
   const int64_t C = blocks.C, step = blocks.block_rows * C;
   const double M = static_cast<double>(blocks.rows);
-  for_blocks(blocks, team, [&](int64_t i) {
-    loops.sum_rows(blocks.rows_of(i), C, x + i * step, ws.partial_a + i * C);
+  for_blocks(blocks, run.team, [&](int64_t i) {
+    loops.sum_rows(blocks.rows_of(i), C, o.x + i * step, ws.partial_a + i * C);
   });
-  for (int64_t c = 0; c < C; ++c) mean[c] = static_cast<float>(add_up(blocks, ws.partial_a, c) / M);
-  for_blocks(blocks, team, [&](int64_t i) {
-    loops.deviation_rows(blocks.rows_of(i), C, x + i * step, mean, ws.partial_a + i * C);
+  for (int64_t c = 0; c < C; ++c) {
+    o.mean[c] = static_cast<float>(add_up(blocks, ws.partial_a, c) / M);
+  }
+  for_blocks(blocks, run.team, [&](int64_t i) {
+    loops.deviation_rows(blocks.rows_of(i), C, o.x + i * step, o.mean, ws.partial_a + i * C);
   });
   for (int64_t c = 0; c < C; ++c) {
     const double squares = add_up(blocks, ws.partial_a, c);
-    inv_std[c] = static_cast<float>(1.0 / std::sqrt(squares / M + d.epsilon));
-    ws.k0[c] = inv_std[c] * scale[c];
-    running_mean[c] = static_cast<float>(d.momentum * static_cast<double>(running_mean[c]) +
-                                         (1.0 - d.momentum) * static_cast<double>(mean[c]));
-    running_var[c] = static_cast<float>(d.momentum * static_cast<double>(running_var[c]) +
-                                        (1.0 - d.momentum) * squares / (M - 1.0));
+    o.inv_std[c] = static_cast<float>(1.0 / std::sqrt(squares / M + d.epsilon));
+    ws.k0[c] = o.inv_std[c] * o.scale[c];
+    o.running_mean[c] = static_cast<float>(d.momentum * static_cast<double>(o.running_mean[c]) +
+                                           (1.0 - d.momentum) * static_cast<double>(o.mean[c]));
+    o.running_var[c] = static_cast<float>(d.momentum * static_cast<double>(o.running_var[c]) +
+                                          (1.0 - d.momentum) * squares / (M - 1.0));
   }
-  write_rows(blocks, x, mean, ws.k0, b, residual, relu, y, team);
+  write_rows(blocks,
+             {.rows = blocks.rows,
+              .C = blocks.C,
+              .x = o.x,
+              .mean = o.mean,
+              .scale = ws.k0,
+              .shift = o.b,
+              .residual = o.residual,
+              .y = o.y},
+             o.relu, run.team);
 }
 
-}  // namespace
-
-void batch_norm_training(const BatchNormDims& d, const ImageStrides& s, const float* x,
-                         const float* scale, const float* b, float* running_mean,
-                         float* running_var, float* y, float* mean, float* inv_std, void* workspace,
-                         Team& team) {
-  if (!is_rows(d, s)) {  // row-major: a channel per thread, by the reference loop
-    per_channel(d, team, [&](int64_t c) {
-      reference::batch_norm_training<float>(one_channel(d), s, x + c * s.c, scale + c, b + c,
-                                            running_mean + c, running_var + c, y + c * s.c,
-                                            mean + c, inv_std + c);
-    });
-    return;
-  }
-  train_rows(d, x, scale, b, running_mean, running_var, nullptr, false, y, mean, inv_std, workspace,
-             team);
-}
-
-void batch_norm_relu_training(const BatchNormDims& d, const ImageStrides& s, const float* x,
-                              const float* scale, const float* b, float* running_mean,
-                              float* running_var, const float* residual, float* y, float* mean,
-                              float* inv_std, void* workspace, Team& team) {
+void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s,
+                       const BatchNormReplayOperands<float>& o, Run run) {
+  check(d, o);
   if (!is_rows(d, s)) {
-    batch_norm_training(d, s, x, scale, b, running_mean, running_var, y, mean, inv_std, workspace,
-                        team);
-    return add_relu_all(d, residual, y, team);
-  }
-  train_rows(d, x, scale, b, running_mean, running_var, residual, true, y, mean, inv_std, workspace,
-             team);
-}
-
-void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s, const float* x,
-                       const float* scale, const float* b, const float* mean, const float* inv_std,
-                       const float* residual, bool relu, float* y, void* workspace, Team& team) {
-  if (!is_rows(d, s)) {
-    per_channel(d, team, [&](int64_t c) {
-      reference::batch_norm_replay<float>(
-          one_channel(d), s, x + c * s.c, scale + c, b + c, mean + c, inv_std + c,
-          residual == nullptr ? nullptr : residual + c * s.c, relu, y + c * s.c);
+    per_channel(d, run.team, [&](int64_t c) {
+      const OfChannel of{c, s.c};
+      reference::batch_norm_replay<float>(one_channel(d), s,
+                                          {.x = of.image(o.x),
+                                           .scale = of.number(o.scale),
+                                           .b = of.number(o.b),
+                                           .mean = of.number(o.mean),
+                                           .inv_std = of.number(o.inv_std),
+                                           .residual = of.image(o.residual),
+                                           .relu = o.relu,
+                                           .y = of.image(o.y)},
+                                          {});
     });
     return;
   }
   const Blocks blocks(d);
-  const Workspace ws(blocks, workspace);
-  for (int64_t c = 0; c < blocks.C; ++c) ws.k0[c] = inv_std[c] * scale[c];
-  write_rows(blocks, x, mean, ws.k0, b, residual, relu, y, team);
+  const Workspace ws(blocks, workspace_of<float>("batch_norm_replay", run));
+  for (int64_t c = 0; c < blocks.C; ++c) ws.k0[c] = o.inv_std[c] * o.scale[c];
+  write_rows(blocks,
+             {.rows = blocks.rows,
+              .C = blocks.C,
+              .x = o.x,
+              .mean = o.mean,
+              .scale = ws.k0,
+              .shift = o.b,
+              .residual = o.residual,
+              .y = o.y},
+             o.relu, run.team);
 }
 
-void batch_norm_relu_inference(const BatchNormDims& d, const ImageStrides& s, const float* x,
-                               const float* scale, const float* b, const float* running_mean,
-                               const float* running_var, const float* residual, float* y,
-                               void* workspace, Team& team) {
+void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s,
+                          const BatchNormInferenceOperands<float>& o, Run run) {
+  check(d, o);
   if (!is_rows(d, s)) {
-    batch_norm_inference(d, s, x, scale, b, running_mean, running_var, y, workspace, team);
-    return add_relu_all(d, residual, y, team);
-  }
-  const Blocks blocks(d);
-  const Workspace ws(blocks, workspace);
-  inference_gain(d, scale, running_var, ws.k0);
-  write_rows(blocks, x, running_mean, ws.k0, b, residual, true, y, team);
-}
-
-void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s, const float* x,
-                          const float* scale, const float* b, const float* running_mean,
-                          const float* running_var, float* y, void* workspace, Team& team) {
-  if (!is_rows(d, s)) {
-    per_channel(d, team, [&](int64_t c) {
-      reference::batch_norm_inference<float>(one_channel(d), s, x + c * s.c, scale + c, b + c,
-                                             running_mean + c, running_var + c, y + c * s.c);
+    per_channel(d, run.team, [&](int64_t c) {
+      const OfChannel of{c, s.c};
+      reference::batch_norm_inference<float>(one_channel(d), s,
+                                             {.x = of.image(o.x),
+                                              .scale = of.number(o.scale),
+                                              .b = of.number(o.b),
+                                              .running_mean = of.number(o.running_mean),
+                                              .running_var = of.number(o.running_var),
+                                              .y = of.image(o.y)},
+                                             {});
     });
+    if (o.relu) add_relu(d, o.residual, o.y, run.team);
     return;
   }
   const Blocks blocks(d);
-  const Workspace ws(blocks, workspace);
-  inference_gain(d, scale, running_var, ws.k0);
-  write_rows(blocks, x, running_mean, ws.k0, b, nullptr, false, y, team);
+  const Workspace ws(blocks, workspace_of<float>("batch_norm_inference", run));
+  inference_gain(d, o.scale, o.running_var, ws.k0);
+  write_rows(blocks,
+             {.rows = blocks.rows,
+              .C = blocks.C,
+              .x = o.x,
+              .mean = o.running_mean,
+              .scale = ws.k0,
+              .shift = o.b,
+              .residual = o.residual,
+              .y = o.y},
+             o.relu, run.team);
 }
 
-void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, const float* x,
-                         const float* dy, const float* scale, const float* mean,
-                         const float* inv_std, float* dx, float* dscale, float* db, void* workspace,
-                         Team& team) {
+int64_t batch_norm_backward_workspace_bytes(const BatchNormDims& d, const ImageStrides& s,
+                                            int64_t mask_bytes) {
+  if (is_rows(d, s) || mask_bytes == 0) return sums_bytes(d);
+  return round_up(sums_bytes(d), kHostAlignment) + d.x.elements() * mask_bytes;
+}
+
+void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s,
+                         const BatchNormGradOperands<float>& o, Run run) {
+  check(d, o);
   if (!is_rows(d, s)) {
-    per_channel(d, team, [&](int64_t c) {
-      reference::batch_norm_backward<float>(
-          one_channel(d), s, x + c * s.c, dy + c * s.c, scale + c, mean + c, inv_std + c,
-          dx == nullptr ? nullptr : dx + c * s.c, dscale == nullptr ? nullptr : dscale + c,
-          db == nullptr ? nullptr : db + c);
-    });
-    return;
-  }
-  const BatchNormLoops& loops = batch_norm_loops();
-  const Blocks blocks(d);
-  const Workspace ws(blocks, workspace);
-  const int64_t C = blocks.C, step = blocks.block_rows * C;
-  for_blocks(blocks, team, [&](int64_t i) {
-    loops.gradient_rows(blocks.rows_of(i), C, x + i * step, dy + i * step, mean,
-                        ws.partial_a + i * C, ws.partial_b + i * C);
-  });
-  gradient_sums(blocks, ws, scale, inv_std, dscale, db);
-  if (dx == nullptr) return;
-  for_blocks(blocks, team, [&](int64_t i) {
-    loops.backward_rows(blocks.rows_of(i), C, x + i * step, dy + i * step, mean, ws.k0, ws.k1,
-                        ws.k2, dx + i * step);
-  });
-}
-
-int64_t batch_norm_relu_backward_workspace_bytes(const BatchNormDims& d, const ImageStrides& s,
-                                                 bool wants_dx_or_g) {
-  const int64_t sums = round_up(batch_norm_workspace_bytes(d), kHostAlignment);
-  if (is_rows(d, s) || wants_dx_or_g) return sums;
-  return sums + d.x.C * d.values_per_channel() * static_cast<int64_t>(sizeof(float));
-}
-
-void batch_norm_relu_backward(const BatchNormDims& d, const ImageStrides& s, const float* x,
-                              const float* dy, const float* scale, const float* mean,
-                              const float* inv_std, const float* b, const float* y, float* dx,
-                              float* dscale, float* db, float* g, void* workspace, Team& team) {
-  if (!is_rows(d, s)) {
-    const int64_t sums = round_up(batch_norm_workspace_bytes(d), kHostAlignment);
-    auto* spare = reinterpret_cast<float*>(static_cast<std::byte*>(workspace) + sums);
-    per_channel(d, team, [&](int64_t c) {
-      const auto at = [&](auto* p) { return p == nullptr ? nullptr : p + c * s.c; };
-      const auto of = [&](auto* p) { return p == nullptr ? nullptr : p + c; };
-      reference::batch_norm_relu_backward<float>(one_channel(d), s, at(x), at(dy), of(scale),
-                                                 of(mean), of(inv_std), of(b), at(y), at(dx),
-                                                 of(dscale), of(db), at(g), at(spare));
+    const int64_t sums = round_up(sums_bytes(d), kHostAlignment);
+    auto* spare = reinterpret_cast<float*>(static_cast<std::byte*>(run.workspace) + sums);
+    per_channel(d, run.team, [&](int64_t c) {
+      const OfChannel of{c, s.c};
+      reference::batch_norm_backward<float>(one_channel(d), s,
+                                            {.x = of.image(o.x),
+                                             .dy = of.image(o.dy),
+                                             .scale = of.number(o.scale),
+                                             .mean = of.number(o.mean),
+                                             .inv_std = of.number(o.inv_std),
+                                             .relu = o.relu,
+                                             .b = of.number(o.b),
+                                             .y = of.image(o.y),
+                                             .dx = of.image(o.dx),
+                                             .dscale = of.number(o.dscale),
+                                             .db = of.number(o.db),
+                                             .g = of.image(o.g)},
+                                            {of.image(spare)});
     });
     return;
   }
   const BatchNormLoops& loops = batch_norm_loops();
   const Blocks blocks(d);
-  const Workspace ws(blocks, workspace);
+  const Workspace ws(blocks, workspace_of<float>("batch_norm_backward", run));
   const int64_t C = blocks.C, step = blocks.block_rows * C;
-  if (y == nullptr) {
-    for (int64_t c = 0; c < C; ++c) ws.k3[c] = inv_std[c] * scale[c];  // as training had it
+  if (o.relu && o.y == nullptr) {
+    for (int64_t c = 0; c < C; ++c) ws.k3[c] = o.inv_std[c] * o.scale[c];  // as training had it
   }
   const auto at = [&](auto* p, int64_t i) { return p == nullptr ? nullptr : p + i * step; };
-  for_blocks(blocks, team, [&](int64_t i) {
-    loops.gradient_relu_rows(blocks.rows_of(i), C, x + i * step, dy + i * step, mean, at(y, i),
-                             ws.k3, b, ws.partial_a + i * C, ws.partial_b + i * C);
+  const auto block = [&](int64_t i) -> NormalizedGradRows {
+    return {.rows = blocks.rows_of(i),
+            .C = C,
+            .x = o.x + i * step,
+            .dy = o.dy + i * step,
+            .mean = o.mean,
+            .y = at(o.y, i),
+            .gain = ws.k3,
+            .bias = o.b,
+            .scale = ws.k0,
+            .slope = ws.k1,
+            .shift = ws.k2,
+            .dx = at(o.dx, i),
+            .g = at(o.g, i)};
+  };
+  for_blocks(blocks, run.team, [&](int64_t i) {
+    const NormalizedGradRows rows = block(i);
+    float *sum = ws.partial_a + i * C, *products = ws.partial_b + i * C;
+    if (o.relu) {
+      loops.gradient_relu_rows(rows, sum, products);
+    } else {
+      loops.gradient_rows(rows.rows, C, rows.x, rows.dy, rows.mean, sum, products);
+    }
   });
-  gradient_sums(blocks, ws, scale, inv_std, dscale, db);
-  if (dx == nullptr && g == nullptr) return;
-  for_blocks(blocks, team, [&](int64_t i) {
-    loops.backward_relu_rows(blocks.rows_of(i), C, x + i * step, dy + i * step, mean, at(y, i),
-                             ws.k3, b, ws.k0, ws.k1, ws.k2, at(dx, i), at(g, i));
+  gradient_sums(blocks, ws, o);
+  if (o.dx == nullptr && o.g == nullptr) return;
+  for_blocks(blocks, run.team, [&](int64_t i) {
+    (o.relu ? loops.backward_relu_rows : loops.backward_rows)(block(i));
   });
 }
 

@@ -7,14 +7,10 @@
 #include <cstring>
 
 namespace trainyard::kernels::cpu {
-void add(int64_t count, const float* a, const float* b, float* c, Team& team) {
-  team.parallel_for(count, kElementsPerThread, [&](int64_t begin, int64_t end) {
-    elementwise_loops().add(end - begin, a + begin, b + begin, c + begin);
-  });
-}
 
-void fill(int64_t count, float value, float* y, Team& team) {
-  team.parallel_for(count, kElementsPerThread, [&](int64_t begin, int64_t end) {
+void fill(int64_t count, float value, float* y, Run run) {
+  check_fill(count, y);
+  run.team.parallel_for(count, kElementsPerThread, [&](int64_t begin, int64_t end) {
     elementwise_loops().fill(end - begin, value, y + begin);
   });
 }
@@ -27,18 +23,20 @@ void copy(int64_t bytes, const std::byte* x, std::byte* y, Team& team) {
   });
 }
 
-void nchw_to_nhwc(ImageDims d, const float* x, float* y, Team& team) {
+void nchw_to_nhwc(ImageDims d, const float* x, float* y, Run run) {
+  check(d, x, y);
   const int64_t image = d.C * d.pixels();
-  team.parallel_for(d.N, grain_of(image), [&](int64_t begin, int64_t end) {
+  run.team.parallel_for(d.N, grain_of(image), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       elementwise_loops().transpose(d.C, d.pixels(), x + n * image, y + n * image);
     }
   });
 }
 
-void nhwc_to_nchw(ImageDims d, const float* x, float* y, Team& team) {
+void nhwc_to_nchw(ImageDims d, const float* x, float* y, Run run) {
+  check(d, x, y);
   const int64_t image = d.C * d.pixels();
-  team.parallel_for(d.N, grain_of(image), [&](int64_t begin, int64_t end) {
+  run.team.parallel_for(d.N, grain_of(image), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       elementwise_loops().transpose(d.pixels(), d.C, x + n * image, y + n * image);
     }

@@ -39,14 +39,16 @@ void by_columns(int64_t columns, int64_t rows, Team& team, const F& f) {
 
 }  // namespace
 
-void to_index(int64_t count, const float* x, int32_t* index, Team& team) {
-  team.parallel_for(count, kElementsPerThread, [&](int64_t begin, int64_t end) {
+void to_index(int64_t count, const float* x, int32_t* index, Run run) {
+  check_to_index(count, x, index);
+  run.team.parallel_for(count, kElementsPerThread, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) index[i] = static_cast<int32_t>(x[i]);
   });
 }
 
-void gather(const GatherDims& d, const float* table, const int32_t* index, float* y, Team& team) {
-  team.parallel_for(d.count, grain_of(d.width), [&](int64_t begin, int64_t end) {
+void gather(const GatherDims& d, const float* table, const int32_t* index, float* y, Run run) {
+  check_gather(d, table, index, y);
+  run.team.parallel_for(d.count, grain_of(d.width), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       copy_row(d.width, table + index[i] * d.width, y + i * d.width);
     }
@@ -54,10 +56,12 @@ void gather(const GatherDims& d, const float* table, const int32_t* index, float
 }
 
 void gather_backward(const GatherDims& d, const int32_t* index, const float* dy, float* dtable,
-                     Team& team) {
-  team.parallel_for(d.rows * d.width, kElementsPerThread,
-                    [&](int64_t begin, int64_t end) { clear_row(end - begin, dtable + begin); });
-  by_columns(d.width, d.count, team, [&](int64_t first, int64_t width) {
+                     Run run) {
+  check_gather(d, dy, index, dtable);
+  run.team.parallel_for(d.rows * d.width, kElementsPerThread, [&](int64_t begin, int64_t end) {
+    clear_row(end - begin, dtable + begin);
+  });
+  by_columns(d.width, d.count, run.team, [&](int64_t first, int64_t width) {
     for (int64_t i = 0; i < d.count; ++i) {
       row_loops().accumulate(width, dy + i * d.width + first, dtable + index[i] * d.width + first);
     }
@@ -65,9 +69,10 @@ void gather_backward(const GatherDims& d, const int32_t* index, const float* dy,
 }
 
 void add_positions(const PositionDims& d, const float* x, const float* position,
-                   const float* prefix, float* y, Team& team) {
+                   const float* prefix, float* y, Run run) {
+  check_positions(d, x, position, prefix, y);
   const int64_t length = d.prefix + d.T;
-  team.parallel_for(d.N * length, grain_of(d.D), [&](int64_t begin, int64_t end) {
+  run.team.parallel_for(d.N * length, grain_of(d.D), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t n = i / length, t = i % length;
       const float* in = t < d.prefix ? prefix + t * d.D : x + (n * d.T + t - d.prefix) * d.D;
@@ -78,9 +83,10 @@ void add_positions(const PositionDims& d, const float* x, const float* position,
 
 // Positions are independent of each other, so they are what is split.
 void add_positions_backward(const PositionDims& d, const float* dy, float* dx, float* dposition,
-                            float* dprefix, Team& team) {
+                            float* dprefix, Run run) {
+  check_positions_grad(d, dy);
   const int64_t length = d.prefix + d.T;
-  team.parallel_for(length, grain_of(d.N * d.D), [&](int64_t begin, int64_t end) {
+  run.team.parallel_for(length, grain_of(d.N * d.D), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const bool in_prefix = t < d.prefix;
       float* sum = dposition != nullptr ? dposition + t * d.D : nullptr;
@@ -99,34 +105,36 @@ void add_positions_backward(const PositionDims& d, const float* dy, float* dx, f
 }
 
 void sequence_pool(const SequencePoolDims& d, const float* x, const int32_t* token, float* y,
-                   Team& team) {
-  team.parallel_for(d.N, grain_of(d.mode == PoolMode::kMean ? d.T * d.D : d.D),
-                    [&](int64_t begin, int64_t end) {
-                      for (int64_t n = begin; n < end; ++n) {
-                        const float* rows = x + n * d.T * d.D;
-                        float* out = y + n * d.D;
-                        if (d.mode != PoolMode::kMean) {
-                          const int64_t t = d.position(token, n);
-                          if (t < 0) {
+                   Run run) {
+  check_sequence_pool(d, x, y);
+  run.team.parallel_for(d.N, grain_of(d.mode == PoolMode::kMean ? d.T * d.D : d.D),
+                        [&](int64_t begin, int64_t end) {
+                          for (int64_t n = begin; n < end; ++n) {
+                            const float* rows = x + n * d.T * d.D;
+                            float* out = y + n * d.D;
+                            if (d.mode != PoolMode::kMean) {
+                              const int64_t t = d.position(token, n);
+                              if (t < 0) {
+                                clear_row(d.D, out);
+                              } else {
+                                copy_row(d.D, rows + t * d.D, out);
+                              }
+                              continue;
+                            }
                             clear_row(d.D, out);
-                          } else {
-                            copy_row(d.D, rows + t * d.D, out);
+                            for (int64_t t = 0; t < d.T; ++t) {
+                              if (counts(token, n * d.T + t))
+                                row_loops().accumulate(d.D, rows + t * d.D, out);
+                            }
+                            row_loops().scale(d.D, pool_weight(d, token, n), out, out);
                           }
-                          continue;
-                        }
-                        clear_row(d.D, out);
-                        for (int64_t t = 0; t < d.T; ++t) {
-                          if (counts(token, n * d.T + t))
-                            row_loops().accumulate(d.D, rows + t * d.D, out);
-                        }
-                        row_loops().scale(d.D, pool_weight(d, token, n), out, out);
-                      }
-                    });
+                        });
 }
 
 void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const float* dy,
-                            float* dx, Team& team) {
-  team.parallel_for(d.N, grain_of(d.T * d.D), [&](int64_t begin, int64_t end) {
+                            float* dx, Run run) {
+  check_sequence_pool(d, dy, dx);
+  run.team.parallel_for(d.N, grain_of(d.T * d.D), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const bool mean = d.mode == PoolMode::kMean;
       const float weight = mean ? pool_weight(d, token, n) : 1.0f;

@@ -19,9 +19,10 @@ constexpr int64_t kColumnStep = 16;
 }  // namespace
 
 void embedding_bag(const EmbeddingBagDims& d, const float* table, const int32_t* token, float* y,
-                   Team& team) {
+                   Run run) {
+  check(d, table, token, y);
   const auto& loops = embedding_bag_loops();
-  team.parallel_for(d.N, grain_of(d.T * d.D), [&](int64_t begin, int64_t end) {
+  run.team.parallel_for(d.N, grain_of(d.T * d.D), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const int32_t* tokens = token + n * d.T;
       const float scale = scale_of(d, tokens);
@@ -36,10 +37,11 @@ void embedding_bag(const EmbeddingBagDims& d, const float* table, const int32_t*
 
 // Two rows may name one token: each thread takes its own columns of all rows.
 void embedding_bag_backward(const EmbeddingBagDims& d, const int32_t* token, const float* dy,
-                            float* dtable, Team& team) {
+                            float* dtable, Run run) {
+  check(d, token, dy, dtable);
   const auto& loops = embedding_bag_loops();
   const int64_t blocks = (d.D + kColumnStep - 1) / kColumnStep;
-  team.parallel_for(
+  run.team.parallel_for(
       blocks, grain_of((d.N * d.T + d.V) * kColumnStep), [&](int64_t begin, int64_t end) {
         const int64_t first = begin * kColumnStep;
         const int64_t columns = std::min(end * kColumnStep, d.D) - first;

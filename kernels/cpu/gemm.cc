@@ -65,6 +65,7 @@ GemmForward::~GemmForward() = default;
 int64_t GemmForward::workspace_bytes() const { return impl_->product.workspace.size_bytes(); }
 
 void GemmForward::run(const float* x, const float* w, const float* b, float* y, void* workspace) {
+  check(impl_->d, x, w, y);
   SlicedMatmul& product = impl_->product;
   impl_->team.run(static_cast<int>(product.ranges.size()), [&](int i) {
     const int64_t k = product.ranges[static_cast<size_t>(i)].begin;
@@ -106,6 +107,10 @@ int64_t GemmBackward::workspace_bytes() const { return impl_->workspace.size_byt
 void GemmBackward::run(const float* x, const float* w, const float* dy, float* dx, float* dw,
                        float* db, void* workspace) {
   Impl& m = *impl_;
+  check<float>(m.d, x, w, dy, dx, dw);
+  Contract("gemm_backward")
+      .holds(dx == nullptr || m.data != nullptr, "dx", "was not prepared")
+      .holds(dw == nullptr || m.weights != nullptr, "dw", "was not prepared");
   m.team.run(m.parts, [&](int i) {
     if (dx != nullptr) {
       const int64_t f = m.data->ranges[static_cast<size_t>(i)].begin;

@@ -24,16 +24,15 @@ int64_t gradient_norm_workspace_bytes(const GradientNormParams& s) {
 }
 
 // One region per large tensor; small ones are not worth waking a thread.
-void gradient_norm(const GradientNormParams& s, std::span<const void* const> g,
-                   const float* loss_scale, float* norm, float* scale, void* workspace,
-                   Team& team) {
-  double* terms = static_cast<double*>(workspace);
+void gradient_norm(const GradientNormParams& s, const GradientNormOperands<float>& o, Run run) {
+  check(s, o);
+  double* terms = workspace_of<double>("gradient_norm", run);
   int64_t used = 0;
   for (size_t k = 0; k < s.counts.size(); ++k) {
-    const float* values = static_cast<const float*>(g[k]);
+    const float* values = o.g[k];
     const int64_t count = s.counts[k];
     double* mine = terms + used;
-    team.parallel_for(
+    run.team.parallel_for(
         blocks_of(count), kElementsPerThread / kBlock, [&](int64_t begin, int64_t end) {
           for (int64_t block = begin; block < end; ++block) {
             const int64_t first = block * kBlock;
@@ -45,32 +44,39 @@ void gradient_norm(const GradientNormParams& s, std::span<const void* const> g,
   }
   double sum = 0;
   for (int64_t i = 0; i < used; ++i) sum += terms[i];
-  const double by = loss_scale == nullptr ? 1 : static_cast<double>(*loss_scale);
+  const double by = o.loss_scale == nullptr ? 1 : static_cast<double>(*o.loss_scale);
   const double root = std::sqrt(sum) / by;
-  *norm = static_cast<float>(root);
-  if (scale != nullptr) *scale = static_cast<float>(math::clip_scale(root, s.max_norm) / by);
+  *o.norm = static_cast<float>(root);
+  if (o.scale != nullptr) *o.scale = static_cast<float>(math::clip_scale(root, s.max_norm) / by);
 }
 
-void clip_gradient(const ClipGradientParams& s, const float* g, const float* scale, float* y,
-                   Team& team) {
+void clip_gradient(const ClipGradientParams& s, const ClipGradientOperands<float>& o, Run run) {
+  check(s, o);
   const float bound =
       s.bound == 0 ? std::numeric_limits<float>::infinity() : static_cast<float>(s.bound);
-  const float factor = scale == nullptr ? 1.0f : *scale;
-  team.parallel_for(s.count, kElementsPerThread, [&](int64_t begin, int64_t end) {
-    update_loops().clip_gradient(factor, bound, end - begin, g + begin, y + begin);
+  const float factor = o.scale == nullptr ? 1.0f : *o.scale;
+  run.team.parallel_for(s.count, kElementsPerThread, [&](int64_t begin, int64_t end) {
+    update_loops().clip_gradient(factor, bound, end - begin, o.g + begin, o.y + begin);
   });
 }
 
-void accumulate_gradient(int64_t count, double share, const float* g, const int64_t* micro_step,
-                         float* sum, Team& team) {
-  team.parallel_for(count, kElementsPerThread, [&](int64_t begin, int64_t end) {
-    const auto factor = static_cast<float>(share);
-    if (*micro_step == 0) {
-      update_loops().scale(factor, end - begin, g + begin, sum + begin);
+void accumulate_gradient(const AccumulateGradientParams& s,
+                         const AccumulateGradientOperands<float>& o, Run run) {
+  check(s, o);
+  run.team.parallel_for(s.count, kElementsPerThread, [&](int64_t begin, int64_t end) {
+    const auto factor = static_cast<float>(s.share);
+    if (*o.micro_step == 0) {
+      update_loops().scale(factor, end - begin, o.g + begin, o.sum + begin);
     } else {
-      update_loops().accumulate(factor, end - begin, g + begin, sum + begin);
+      update_loops().accumulate(factor, end - begin, o.g + begin, o.sum + begin);
     }
   });
+}
+
+void loss_scale_update(const math::LossScaling& s, const float* norm, const float* learning_rate,
+                       LossScale<float> kept, LossScaleStep<float> step, Run) {
+  check(norm, learning_rate, kept, step);
+  update_loss_scale(s, *norm, *learning_rate, kept, step);
 }
 
 }  // namespace trainyard::kernels::cpu

@@ -10,7 +10,7 @@ namespace trainyard::kernels::cpu {
 namespace {
 
 // A sample is rows of all C channels (channels-last), or for each channel rows of one (row-major);
-// the loops of batch normalisation walk either. Rows are cut into blocks whose sums are added in
+// the loops of batch normalization walk either. Rows are cut into blocks whose sums are added in
 // double, in order.
 constexpr int64_t kBlockElements = 16384;
 
@@ -81,21 +81,22 @@ double* sums_of(const GroupNormDims& d, void* workspace, int64_t n) {
 
 }  // namespace
 
-int64_t group_norm_workspace_bytes(const GroupNormDims& d) {
+int64_t group_norm_workspace_bytes(const GroupNormDims& d, const ImageStrides&) {
   return d.x.N * d.x.C * static_cast<int64_t>(6 * sizeof(float) + 2 * sizeof(double));
 }
 
-void group_norm_forward(const GroupNormDims& d, const ImageStrides& s, const float* x,
-                        const float* scale, const float* b, float* y, float* mean, float* inv_std,
-                        void* workspace, Team& team) {
+void group_norm_forward(const GroupNormDims& d, const ImageStrides& s,
+                        const GroupNormOperands<float>& o, Run run) {
+  check(d, o);
+  Contract("group_norm_forward").workspace(run);
   const BatchNormLoops& loops = batch_norm_loops();
   const Sample sample(d, s);
   const double M = static_cast<double>(d.values());
-  for_samples(d, team, [&](int64_t n) {
-    const Scratch v(d, workspace, n);
-    double* sums = sums_of(d, workspace, n);
-    const float* xn = x + n * s.n;
-    float* yn = y + n * s.n;
+  for_samples(d, run.team, [&](int64_t n) {
+    const Scratch v(d, run.workspace, n);
+    double* sums = sums_of(d, run.workspace, n);
+    const float* xn = o.x + n * s.n;
+    float* yn = o.y + n * s.n;
     std::fill_n(sums, 2 * d.x.C, 0.0);
     double* squares = sums + d.x.C;
     add_blocks(sample, v.block_a, sums, [&](int64_t, int64_t at, int64_t rows) {
@@ -112,31 +113,37 @@ void group_norm_forward(const GroupNormDims& d, const ImageStrides& s, const flo
       const auto inv =
           static_cast<float>(1.0 / std::sqrt(sum_of_group(d, squares, g) / M + d.epsilon));
       for (int64_t c = g * d.channels(); c < (g + 1) * d.channels(); ++c) {
-        v.gain[c] = inv * scale[c];
+        v.gain[c] = inv * o.scale[c];
       }
-      if (mean != nullptr) mean[n * d.groups + g] = v.mean[g * d.channels()];
-      if (inv_std != nullptr) inv_std[n * d.groups + g] = inv;
+      if (o.mean != nullptr) o.mean[n * d.groups + g] = v.mean[g * d.channels()];
+      if (o.inv_std != nullptr) o.inv_std[n * d.groups + g] = inv;
     }
     sample.for_parts([&](int64_t c, int64_t at) {
-      loops.normalise_rows(sample.rows, sample.C, xn + at, v.mean + c, v.gain + c, b + c, yn + at);
+      loops.normalize_rows({.rows = sample.rows,
+                            .C = sample.C,
+                            .x = xn + at,
+                            .mean = v.mean + c,
+                            .scale = v.gain + c,
+                            .shift = o.b + c,
+                            .y = yn + at});
     });
   });
 }
 
-void group_norm_backward(const GroupNormDims& d, const ImageStrides& s, const float* x,
-                         const float* scale, const float* mean, const float* inv_std,
-                         const float* dy, float* dx, float* dscale, float* db, void* workspace,
-                         Team& team) {
+void group_norm_backward(const GroupNormDims& d, const ImageStrides& s,
+                         const GroupNormGradOperands<float>& o, Run run) {
+  check(d, o);
+  Contract("group_norm_backward").workspace(run);
   const BatchNormLoops& loops = batch_norm_loops();
   const Sample sample(d, s);
   const double M = static_cast<double>(d.values());
-  for_samples(d, team, [&](int64_t n) {
-    const Scratch v(d, workspace, n);
-    double* sums = sums_of(d, workspace, n);  // of dy
-    double* products = sums + d.x.C;          // of dy * xhat
-    const float *xn = x + n * s.n, *dyn = dy + n * s.n;
+  for_samples(d, run.team, [&](int64_t n) {
+    const Scratch v(d, run.workspace, n);
+    double* sums = sums_of(d, run.workspace, n);  // of dy
+    double* products = sums + d.x.C;              // of dy * xhat
+    const float *xn = o.x + n * s.n, *dyn = o.dy + n * s.n;
     std::fill_n(sums, 2 * d.x.C, 0.0);
-    for (int64_t c = 0; c < d.x.C; ++c) v.mean[c] = mean[n * d.groups + c / d.channels()];
+    for (int64_t c = 0; c < d.x.C; ++c) v.mean[c] = o.mean[n * d.groups + c / d.channels()];
     sample.for_parts([&](int64_t c, int64_t at) {
       sample.for_blocks([&](int64_t offset, int64_t rows) {
         loops.gradient_rows(rows, sample.C, xn + at + offset, dyn + at + offset, v.mean + c,
@@ -148,36 +155,43 @@ void group_norm_backward(const GroupNormDims& d, const ImageStrides& s, const fl
       });
     });
     for (int64_t g = 0; g < d.groups; ++g) {
-      const double inv = static_cast<double>(inv_std[n * d.groups + g]);
+      const double inv = static_cast<double>(o.inv_std[n * d.groups + g]);
       double a = 0, a_xhat = 0;
       for (int64_t c = g * d.channels(); c < (g + 1) * d.channels(); ++c) {
         products[c] *= inv;
-        a += static_cast<double>(scale[c]) * sums[c];
-        a_xhat += static_cast<double>(scale[c]) * products[c];
+        a += static_cast<double>(o.scale[c]) * sums[c];
+        a_xhat += static_cast<double>(o.scale[c]) * products[c];
       }
       for (int64_t c = g * d.channels(); c < (g + 1) * d.channels(); ++c) {
-        v.gain[c] = static_cast<float>(inv * static_cast<double>(scale[c]));
+        v.gain[c] = static_cast<float>(inv * static_cast<double>(o.scale[c]));
         v.slope[c] = static_cast<float>(inv * inv * a_xhat / M);
         v.shift[c] = static_cast<float>(inv * a / M);
       }
     }
-    if (dx == nullptr) return;
-    float* dxn = dx + n * s.n;
+    if (o.dx == nullptr) return;
+    float* dxn = o.dx + n * s.n;
     sample.for_parts([&](int64_t c, int64_t at) {
-      loops.backward_rows(sample.rows, sample.C, xn + at, dyn + at, v.mean + c, v.gain + c,
-                          v.slope + c, v.shift + c, dxn + at);
+      loops.backward_rows({.rows = sample.rows,
+                           .C = sample.C,
+                           .x = xn + at,
+                           .dy = dyn + at,
+                           .mean = v.mean + c,
+                           .scale = v.gain + c,
+                           .slope = v.slope + c,
+                           .shift = v.shift + c,
+                           .dx = dxn + at});
     });
   });
   const auto add_samples = [&](int64_t first, float* out) {
     if (out == nullptr) return;
     for (int64_t c = 0; c < d.x.C; ++c) {
       double sum = 0;
-      for (int64_t n = 0; n < d.x.N; ++n) sum += sums_of(d, workspace, n)[first + c];
+      for (int64_t n = 0; n < d.x.N; ++n) sum += sums_of(d, run.workspace, n)[first + c];
       out[c] = static_cast<float>(sum);
     }
   };
-  add_samples(0, db);
-  add_samples(d.x.C, dscale);
+  add_samples(0, o.db);
+  add_samples(d.x.C, o.dscale);
 }
 
 }  // namespace trainyard::kernels::cpu

@@ -21,12 +21,18 @@ struct Blocks {
 
 }  // namespace
 
-void layer_norm_forward(const LayerNormDims& d, const float* x, const float* scale, const float* b,
-                        float* y, float* mean, float* inv_std, Team& team) {
-  team.parallel_for(d.rows, grain_of(2 * d.width), [&](int64_t begin, int64_t end) {
-    row_loops().layer_norm_forward(d, end - begin, x + begin * d.width, scale, b,
-                                   y + begin * d.width, mean == nullptr ? nullptr : mean + begin,
-                                   inv_std == nullptr ? nullptr : inv_std + begin);
+void layer_norm_forward(const LayerNormDims& d, const LayerNormOperands<float>& o, Run run) {
+  check(d, o);
+  run.team.parallel_for(d.rows, grain_of(2 * d.width), [&](int64_t begin, int64_t end) {
+    LayerNormDims span = d;
+    span.rows = end - begin;
+    row_loops().layer_norm_forward(span,
+                                   {.x = o.x + begin * d.width,
+                                    .scale = o.scale,
+                                    .b = o.b,
+                                    .y = o.y + begin * d.width,
+                                    .mean = o.mean == nullptr ? nullptr : o.mean + begin,
+                                    .inv_std = o.inv_std == nullptr ? nullptr : o.inv_std + begin});
   });
 }
 
@@ -34,20 +40,25 @@ int64_t layer_norm_backward_workspace_bytes(const LayerNormDims& d) {
   return 2 * Blocks(d).count * d.width * static_cast<int64_t>(sizeof(float));
 }
 
-void layer_norm_backward(const LayerNormDims& d, const float* x, const float* scale,
-                         const float* mean, const float* inv_std, const float* dy, float* dx,
-                         float* dscale, float* db, void* workspace, Team& team) {
+void layer_norm_backward(const LayerNormDims& d, const LayerNormGradOperands<float>& o, Run run) {
+  check(d, o);
   const Blocks blocks(d);
   const int64_t W = d.width;
-  float* scale_sums = static_cast<float*>(workspace);
+  float* scale_sums = workspace_of<float>("layer_norm_backward", run);
   float* shift_sums = scale_sums + blocks.count * W;
-  team.parallel_for(blocks.count, 1, [&](int64_t begin, int64_t end) {
+  run.team.parallel_for(blocks.count, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i * blocks.block_rows, at = row * W;
-      row_loops().layer_norm_backward(d, blocks.rows_of(i), x + at, scale,
-                                      mean == nullptr ? nullptr : mean + row, inv_std + row,
-                                      dy + at, dx == nullptr ? nullptr : dx + at,
-                                      scale_sums + i * W, shift_sums + i * W);
+      LayerNormDims span = d;
+      span.rows = blocks.rows_of(i);
+      row_loops().layer_norm_backward(span, {.x = o.x + at,
+                                             .scale = o.scale,
+                                             .mean = o.mean == nullptr ? nullptr : o.mean + row,
+                                             .inv_std = o.inv_std + row,
+                                             .dy = o.dy + at,
+                                             .dx = o.dx == nullptr ? nullptr : o.dx + at,
+                                             .dscale = scale_sums + i * W,
+                                             .db = shift_sums + i * W});
     }
   });
   const auto add_up = [&](const float* sums, float* out) {
@@ -55,8 +66,8 @@ void layer_norm_backward(const LayerNormDims& d, const float* x, const float* sc
     std::copy_n(sums, W, out);
     for (int64_t i = 1; i < blocks.count; ++i) row_loops().accumulate(W, sums + i * W, out);
   };
-  add_up(scale_sums, dscale);
-  add_up(shift_sums, db);
+  add_up(scale_sums, o.dscale);
+  add_up(shift_sums, o.db);
 }
 
 }  // namespace trainyard::kernels::cpu

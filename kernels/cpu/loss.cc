@@ -61,13 +61,15 @@ int64_t softmax_xent_workspace_bytes(const SoftmaxXentParams& p) {
   return p.rows * static_cast<int64_t>(sizeof(double));
 }
 
-void softmax_xent_forward(const SoftmaxXentParams& p, const float* z, const int32_t* label,
-                          float* loss, float* prob, void* workspace, Team& team) {
-  double* terms = static_cast<double*>(workspace);
+void softmax_xent_forward(const SoftmaxXentParams& p, const SoftmaxXentOperands<float, int32_t>& o,
+                          Run run) {
+  check(p, o);
+  const int32_t* label = o.target;
+  double* terms = workspace_of<double>("softmax_xent_forward", run);
   const SoftTarget target(p);
-  team.parallel_for(p.rows, grain_of(16 * p.classes), [&](int64_t begin, int64_t end) {
+  run.team.parallel_for(p.rows, grain_of(16 * p.classes), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
-      const float* z_row = z + n * p.classes;
+      const float* z_row = o.z + n * p.classes;
       // Read before p overwrites them.
       const float z_label = z_row[label[n]];
       double others = 0;
@@ -77,7 +79,7 @@ void softmax_xent_forward(const SoftmaxXentParams& p, const float* z, const int3
         }
       }
       float sum = 0;
-      const float max = row_loops().softmax(p.classes, z_row, prob + n * p.classes, &sum);
+      const float max = row_loops().softmax(p.classes, z_row, o.prob + n * p.classes, &sum);
       terms[n] = 0;
       if (!target.counts(label[n])) continue;
       // sum_k c (max + log sum - z_k)
@@ -91,22 +93,24 @@ void softmax_xent_forward(const SoftmaxXentParams& p, const float* z, const int3
     }
   });
   const double weight = target.total_weight(label);
-  *loss = static_cast<float>(weight == 0 ? 0 : add_up(p.rows, terms) / weight);
+  *o.loss = static_cast<float>(weight == 0 ? 0 : add_up(p.rows, terms) / weight);
 }
 
-void softmax_xent_backward(const SoftmaxXentParams& p, const float* prob, const int32_t* label,
-                           const float* dloss, float* dz, Team& team) {
+void softmax_xent_backward(const SoftmaxXentParams& p,
+                           const SoftmaxXentGradOperands<float, int32_t>& o, Run run) {
+  check(p, o);
+  const int32_t* label = o.target;
   const SoftTarget target(p);
   const double weight = target.total_weight(label);
-  const double scale = weight == 0 ? 0 : static_cast<double>(*dloss) / weight;
-  team.parallel_for(p.rows, grain_of(p.classes), [&](int64_t begin, int64_t end) {
+  const double scale = weight == 0 ? 0 : static_cast<double>(*o.dloss) / weight;
+  run.team.parallel_for(p.rows, grain_of(p.classes), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
-      float* dz_row = dz + n * p.classes;
+      float* dz_row = o.dz + n * p.classes;
       if (weight == 0 || !target.counts(label[n])) {
         std::fill_n(dz_row, p.classes, 0.0f);
         continue;
       }
-      const float* p_row = prob + n * p.classes;
+      const float* p_row = o.prob + n * p.classes;
       const float p_label = p_row[label[n]];  // dz may be p
       const double sum = target.sum(label[n]);
       row_loops().scale(p.classes, static_cast<float>(scale * sum), p_row, dz_row);
@@ -156,13 +160,14 @@ class ShareTarget {
 
 }  // namespace
 
-void softmax_xent_forward(const SoftmaxXentParams& p, const float* z, const float* share,
-                          float* loss, float* prob, void* workspace, Team& team) {
-  double* terms = static_cast<double*>(workspace);
-  const ShareTarget target(p, share);
-  team.parallel_for(p.rows, grain_of(16 * p.classes), [&](int64_t begin, int64_t end) {
+void softmax_xent_forward(const SoftmaxXentParams& p, const SoftmaxXentOperands<float, float>& o,
+                          Run run) {
+  check(p, o);
+  double* terms = workspace_of<double>("softmax_xent_forward", run);
+  const ShareTarget target(p, o.target);
+  run.team.parallel_for(p.rows, grain_of(16 * p.classes), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
-      const float* z_row = z + n * p.classes;
+      const float* z_row = o.z + n * p.classes;
       const float max = *std::max_element(z_row, z_row + p.classes);
       double c_sum = 0, below_max = 0, entropy = 0;  // read before p overwrites z
       for (int64_t k = 0; k < p.classes; ++k) {
@@ -173,26 +178,27 @@ void softmax_xent_forward(const SoftmaxXentParams& p, const float* z, const floa
         if (p.divergence) entropy -= c * std::log(c);
       }
       float sum = 0;
-      row_loops().softmax(p.classes, z_row, prob + n * p.classes, &sum);
+      row_loops().softmax(p.classes, z_row, o.prob + n * p.classes, &sum);
       terms[n] = below_max + c_sum * static_cast<double>(std::log(sum)) - entropy;
     }
   });
   const double weight = target.total_weight();
-  *loss = static_cast<float>(weight == 0 ? 0 : add_up(p.rows, terms) / weight);
+  *o.loss = static_cast<float>(weight == 0 ? 0 : add_up(p.rows, terms) / weight);
 }
 
-void softmax_xent_backward(const SoftmaxXentParams& p, const float* prob, const float* share,
-                           const float* dloss, float* dz, Team& team) {
-  const ShareTarget target(p, share);
+void softmax_xent_backward(const SoftmaxXentParams& p,
+                           const SoftmaxXentGradOperands<float, float>& o, Run run) {
+  check(p, o);
+  const ShareTarget target(p, o.target);
   const double weight = target.total_weight();
-  const double scale = weight == 0 ? 0 : static_cast<double>(*dloss) / weight;
-  team.parallel_for(p.rows, grain_of(4 * p.classes), [&](int64_t begin, int64_t end) {
+  const double scale = weight == 0 ? 0 : static_cast<double>(*o.dloss) / weight;
+  run.team.parallel_for(p.rows, grain_of(4 * p.classes), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       double sum = 0;
       for (int64_t k = 0; k < p.classes; ++k) sum += target.at(n, k);
       for (int64_t i = n * p.classes; i < (n + 1) * p.classes; ++i) {  // dz may be p
         const double c = target.at(n, i - n * p.classes);
-        dz[i] = static_cast<float>(scale * (sum * static_cast<double>(prob[i]) - c));
+        o.dz[i] = static_cast<float>(scale * (sum * static_cast<double>(o.prob[i]) - c));
       }
     }
   });
@@ -203,37 +209,40 @@ int64_t pointwise_loss_workspace_bytes(int64_t count) {
 }
 
 template <typename F, typename Target>
-void pointwise_loss(const F& f, int64_t count, const float* y, const Target* t, float* loss,
-                    void* workspace, Team& team) {
-  double* terms = static_cast<double*>(workspace);
+void pointwise_loss(const F& f, int64_t count, const PointwiseLossOperands<float, Target>& o,
+                    Run run) {
+  check(count, o);
+  double* terms = workspace_of<double>("pointwise_loss", run);
   const int64_t blocks = (count + kLossBlock - 1) / kLossBlock;
-  team.parallel_for(blocks, kElementsPerThread / kLossBlock, [&](int64_t begin, int64_t end) {
+  run.team.parallel_for(blocks, kElementsPerThread / kLossBlock, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const int64_t last = std::min(count, (block + 1) * kLossBlock);
       double sum = 0;
       for (int64_t i = block * kLossBlock; i < last; ++i) {
-        sum += static_cast<double>(f.f(y[i], static_cast<float>(t[i])));
+        sum += static_cast<double>(f.f(o.y[i], static_cast<float>(o.t[i])));
       }
       terms[block] = sum;
     }
   });
-  *loss = static_cast<float>(add_up(blocks, terms) / static_cast<double>(count));
+  *o.loss = static_cast<float>(add_up(blocks, terms) / static_cast<double>(count));
 }
 
 template <typename F, typename Target>
-void pointwise_loss_grad(const F& f, int64_t count, const float* y, const Target* t,
-                         const float* dloss, float* dy, Team& team) {
-  const float scale = *dloss / static_cast<float>(count);
-  team.parallel_for(count, kElementsPerThread, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) dy[i] = scale * f.df(y[i], static_cast<float>(t[i]));
+void pointwise_loss_grad(const F& f, int64_t count,
+                         const PointwiseLossGradOperands<float, Target>& o, Run run) {
+  check(count, o);
+  const float scale = *o.dloss / static_cast<float>(count);
+  run.team.parallel_for(count, kElementsPerThread, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      o.dy[i] = scale * f.df(o.y[i], static_cast<float>(o.t[i]));
   });
 }
 
-#define TRAINYARD_INSTANTIATE_FOR(F, Target)                                                \
-  template void pointwise_loss<math::F, Target>(const math::F&, int64_t, const float*,      \
-                                                const Target*, float*, void*, Team&);       \
-  template void pointwise_loss_grad<math::F, Target>(const math::F&, int64_t, const float*, \
-                                                     const Target*, const float*, float*, Team&);
+#define TRAINYARD_INSTANTIATE_FOR(F, Target)                                                       \
+  template void pointwise_loss<math::F, Target>(const math::F&, int64_t,                           \
+                                                const PointwiseLossOperands<float, Target>&, Run); \
+  template void pointwise_loss_grad<math::F, Target>(                                              \
+      const math::F&, int64_t, const PointwiseLossGradOperands<float, Target>&, Run);
 #define TRAINYARD_INSTANTIATE(F)      \
   TRAINYARD_INSTANTIATE_FOR(F, float) \
   TRAINYARD_INSTANTIATE_FOR(F, int32_t)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/arithmetic.h"
 #include "kernels/cpu/simd/strided.h"
 #include "kernels/cpu/team.h"
 
@@ -44,16 +45,33 @@ void copy_transposed(const Box<2>& box, int axis, const float* x, float* y, Team
 
 }  // namespace
 
-void copy(const Box<2>& box, const float* x, float* y, Team& team) {
+void copy(const Box<2>& box, const float* x, float* y, Run run) {
+  check_movement(x, y);
   if (const int axis = transposed_axis(box); axis >= 0) {
-    return copy_transposed(box, axis, x, y, team);
+    return copy_transposed(box, axis, x, y, run.team);
   }
   const Box<2>::Offsets stride = box.run_stride();
-  team.parallel_for(box.elements(), kElementsPerThread, [&](int64_t begin, int64_t end) {
+  run.team.parallel_for(box.elements(), kElementsPerThread, [&](int64_t begin, int64_t end) {
     box.for_each_run(begin, end, [&](const Box<2>::Offsets& at, int64_t count) {
       strided_loops().copy(count, x + at[0], stride[0], y + at[1], stride[1]);
     });
   });
+}
+
+void scale(const Box<2>& box, double factor, const float* x, float* y, Run run) {
+  Box<3> with_factor;
+  for (int k = 0; k < box.rank; ++k) {
+    with_factor.append(box.size[k], {box.stride[k][0], 0, box.stride[k][1]});
+  }
+  const auto by = static_cast<float>(factor);
+  arithmetic<math::Mul>(with_factor, x, &by, y, run);
+}
+
+void zero(const Box<2>& box, float* y, Run run) {
+  static constexpr float kZero = 0;
+  Box<2> written = box;
+  for (int k = 0; k < box.rank; ++k) written.stride[k][0] = 0;
+  copy(written, &kZero, y, run);
 }
 
 }  // namespace trainyard::kernels::cpu

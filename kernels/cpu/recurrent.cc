@@ -83,7 +83,7 @@ struct RecurrentForward::Impl {
     c_offset = workspace.add(d.N * d.H * kFloat);
   }
 
-  void run_part(const Range& rows, const RecurrentForwardArgs<float>& p, void* memory) {
+  void run_part(const Range& rows, const RecurrentForwardOperands<float>& p, void* memory) {
     const int64_t H = d.H;
     const int64_t first = rows.begin * d.T;  // row of [N T, ...]
     float* inputs = floats(memory, inputs_offset) + rows.begin * (sizes.F + H);
@@ -116,8 +116,10 @@ RecurrentForward::RecurrentForward(const RecurrentDims& d, Team& team)
 RecurrentForward::~RecurrentForward() = default;
 int64_t RecurrentForward::workspace_bytes() const { return impl_->workspace.size_bytes(); }
 
-void RecurrentForward::run(const RecurrentForwardArgs<float>& p, void* workspace) {
+void RecurrentForward::run(const RecurrentForwardOperands<float>& p, void* workspace) {
   Impl& m = *impl_;
+  check(m.d, p);
+  Contract("recurrent_forward").workspace(Run{m.team, workspace});
   if (m.input != nullptr) m.input->run(p.x, p.w_ih, nullptr, p.gates, workspace);
   for_units(m.d, m.team, [&](int64_t begin, int64_t end) {
     loops_of(m.d).pack(m.sizes, begin, end, {p.w_ih, p.w_hh, p.b_ih, p.b_hh},
@@ -170,7 +172,7 @@ struct RecurrentBackward::Impl {
     return da_sum(part, memory) + (lstm() ? 0 : d.gates() * d.H);
   }
 
-  void run_part(size_t part, const RecurrentBackwardArgs<float>& p, void* memory) {
+  void run_part(size_t part, const RecurrentBackwardOperands<float>& p, void* memory) {
     const Range& rows = parts[part];
     const int64_t H = d.H, GH = d.gates() * H, width = padded_units(d);
     const int64_t first = rows.begin * d.T;
@@ -241,8 +243,10 @@ RecurrentBackward::RecurrentBackward(const RecurrentDims& d, bool wants_dx, Team
 RecurrentBackward::~RecurrentBackward() = default;
 int64_t RecurrentBackward::workspace_bytes() const { return impl_->workspace.size_bytes(); }
 
-void RecurrentBackward::run(const RecurrentBackwardArgs<float>& p, void* workspace) {
+void RecurrentBackward::run(const RecurrentBackwardOperands<float>& p, void* workspace) {
   Impl& m = *impl_;
+  check(m.d, p);
+  Contract("recurrent_backward").workspace(Run{m.team, workspace});
   const int64_t GH = m.d.gates() * m.d.H;
   std::memset(floats(workspace, m.zero_offset), 0, static_cast<size_t>(m.d.H * kFloat));
   for_units(m.d, m.team, [&](int64_t begin, int64_t end) {

@@ -109,7 +109,8 @@ void reduce_rows(const ReduceParams& p, int64_t columns, const float* x, float* 
 
 }  // namespace
 
-void reduce(const ReduceParams& p, const float* x, float* y, Team& team) {
+void reduce(const ReduceParams& p, const float* x, float* y, Run run) {
+  check(p, x, y);
   const int64_t outputs = p.kept.elements();
   const int64_t each = p.reduced.elements();
   const Box<2>::Offsets kept_stride = p.kept.run_stride();
@@ -119,19 +120,19 @@ void reduce(const ReduceParams& p, const float* x, float* y, Team& team) {
     const int64_t width = p.kept.run();
     const int64_t lines = outputs / width;
     int64_t chunk = kColumnsMax;
-    while (chunk > 16 && lines * ((width + chunk - 1) / chunk) < team.size()) chunk /= 2;
+    while (chunk > 16 && lines * ((width + chunk - 1) / chunk) < run.team.size()) chunk /= 2;
     const int64_t chunks = (width + chunk - 1) / chunk;
-    team.parallel_for(lines * chunks, grain_of(each * std::min(chunk, width)),
-                      [&](int64_t begin, int64_t end) {
-                        for (int64_t item = begin; item < end; ++item) {
-                          const int64_t first = item % chunks * chunk;
-                          const auto at = p.kept.offsets_of(item / chunks * width + first);
-                          reduce_rows(p, std::min(chunk, width - first), x + at[0], y + at[1]);
-                        }
-                      });
+    run.team.parallel_for(lines * chunks, grain_of(each * std::min(chunk, width)),
+                          [&](int64_t begin, int64_t end) {
+                            for (int64_t item = begin; item < end; ++item) {
+                              const int64_t first = item % chunks * chunk;
+                              const auto at = p.kept.offsets_of(item / chunks * width + first);
+                              reduce_rows(p, std::min(chunk, width - first), x + at[0], y + at[1]);
+                            }
+                          });
     return;
   }
-  team.parallel_for(outputs, grain_of(each), [&](int64_t begin, int64_t end) {
+  run.team.parallel_for(outputs, grain_of(each), [&](int64_t begin, int64_t end) {
     p.kept.for_each_run(begin, end, [&](const Box<2>::Offsets& at, int64_t count) {
       for (int64_t i = 0; i < count; ++i) {
         const float* from = x + at[0] + i * kept_stride[0];
@@ -174,9 +175,10 @@ void reduce_grad_of(const ReduceParams& p, const float* x, float y, float dy, fl
 }  // namespace
 
 void reduce_grad(const ReduceParams& p, const float* x, const float* y, const float* dy, float* dx,
-                 Team& team) {
+                 Run run) {
+  check(p, x, y, dy, dx);
   const Box<2>::Offsets stride = p.kept.run_stride();
-  team.parallel_for(
+  run.team.parallel_for(
       p.kept.elements(), grain_of(p.reduced.elements()), [&](int64_t begin, int64_t end) {
         p.kept.for_each_run(begin, end, [&](const Box<2>::Offsets& at, int64_t count) {
           for (int64_t i = 0; i < count; ++i) {

@@ -5,10 +5,11 @@
 namespace trainyard::kernels::cpu {
 
 // Bound by memory, and rare: the reference's rows, split over the team.
-void resample(const ResampleParams& p, const float* x, float* y, Team& team) {
-  team.parallel_for(p.rows(), grain_of(4 * p.axes.back().size), [&](int64_t begin, int64_t end) {
-    reference::resample<float>(p, begin, end, x, y);
-  });
+void resample(const ResampleParams& p, const float* x, float* y, Run run) {
+  check(p, x, y);
+  run.team.parallel_for(
+      p.rows(), grain_of(4 * p.axes.back().size),
+      [&](int64_t begin, int64_t end) { reference::resample<float>(p, begin, end, x, y); });
 }
 
 }  // namespace trainyard::kernels::cpu

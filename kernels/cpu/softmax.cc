@@ -19,8 +19,9 @@ void by_outer(const SoftmaxDims& d, Team& team, const F& f) {
 
 }  // namespace
 
-void softmax_forward(const SoftmaxDims& d, const float* x, float* y, Team& team) {
-  by_outer(d, team, [&](const SoftmaxDims& part, int64_t at) {
+void softmax_forward(const SoftmaxDims& d, const float* x, float* y, Run run) {
+  check(d, x, y);
+  by_outer(d, run.team, [&](const SoftmaxDims& part, int64_t at) {
     if (d.inner > 1) return reference::softmax_forward(part, x + at, y + at);
     for (int64_t n = 0; n < part.outer; ++n) {
       const int64_t row = at + n * d.width;
@@ -34,9 +35,9 @@ void softmax_forward(const SoftmaxDims& d, const float* x, float* y, Team& team)
   });
 }
 
-void softmax_backward(const SoftmaxDims& d, const float* y, const float* dy, float* dx,
-                      Team& team) {
-  by_outer(d, team, [&](const SoftmaxDims& part, int64_t at) {
+void softmax_backward(const SoftmaxDims& d, const float* y, const float* dy, float* dx, Run run) {
+  check(d, y, dy, dx);
+  by_outer(d, run.team, [&](const SoftmaxDims& part, int64_t at) {
     if (d.inner > 1) return reference::softmax_backward(part, y + at, dy + at, dx + at);
     const auto loop = d.log ? row_loops().log_softmax_backward : row_loops().softmax_backward;
     for (int64_t n = 0; n < part.outer; ++n) {

@@ -45,20 +45,23 @@ TRAINYARD_KERNEL void backward(int64_t count, bool fours, In saved, In dy, Out d
 }  // namespace
 
 template <typename F>
-void activation_forward(int64_t count, In x, Out y, CUstream_st* stream, const F& f) {
+void activation_forward(int64_t count, In x, Out y, Run run, const F& f) {
+  check_activation(count, x, y);
   const bool fours = count % 4 == 0 && takes_four(x) && takes_four(y);
-  launch(grid_for(fours ? count / 4 : count), stream, forward<F>, count, fours, x, y, f);
+  launch(grid_for(fours ? count / 4 : count), run.stream, forward<F>, count, fours, x, y, f);
 }
 
 template <typename F>
-void activation_backward(int64_t count, In saved, In dy, Out dx, CUstream_st* stream, const F& f) {
+void activation_backward(int64_t count, In saved, In dy, Out dx, Run run, const F& f) {
+  check_activation(count, saved, dy, dx);
   const bool fours = count % 4 == 0 && takes_four(saved) && takes_four(dy) && takes_four(dx);
-  launch(grid_for(fours ? count / 4 : count), stream, backward<F>, count, fours, saved, dy, dx, f);
+  launch(grid_for(fours ? count / 4 : count), run.stream, backward<F>, count, fours, saved, dy, dx,
+         f);
 }
 
-#define TRAINYARD_INSTANTIATE(F)                                                             \
-  template void activation_forward<math::F>(int64_t, In, Out, CUstream_st*, const math::F&); \
-  template void activation_backward<math::F>(int64_t, In, In, Out, CUstream_st*, const math::F&);
+#define TRAINYARD_INSTANTIATE(F)                                                    \
+  template void activation_forward<math::F>(int64_t, In, Out, Run, const math::F&); \
+  template void activation_backward<math::F>(int64_t, In, In, Out, Run, const math::F&);
 TRAINYARD_FOR_EACH_ACTIVATION(TRAINYARD_INSTANTIATE)
 #undef TRAINYARD_INSTANTIATE
 

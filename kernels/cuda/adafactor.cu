@@ -192,33 +192,34 @@ int64_t adafactor_workspace_bytes(const AdafactorParams& s) {
   return kSumsBytes + means_bytes(s) + bytes;
 }
 
-void adafactor(const AdafactorParams& s, In g, const float* learning_rate, const int64_t* step,
-               float* p, float* row, float* column, void* workspace, CUstream_st* stream) {
+void adafactor(const AdafactorParams& s, const AdafactorOperands<Views>& o, Run run) {
+  check(s, o);
   const Plans plans(s);
-  auto* bytes = static_cast<char*>(workspace);
+  auto* bytes = workspace_of<char>("adafactor", run);
   auto* sums = reinterpret_cast<double*>(bytes);
   auto* mean = reinterpret_cast<float*>(bytes + kSumsBytes);
   void* spare = bytes + kSumsBytes + means_bytes(s);
-  const Rate rate{s, learning_rate, step};
-  reduce(plans.whole, ParameterSquares{{}, p, sums}, spare, stream);
+  const Rate rate{s, o.learning_rate, o.step};
+  reduce(plans.whole, ParameterSquares{{}, o.p, sums}, spare, run.stream);
   if (s.rows == 0) {
-    launch(grid_for(s.columns), stream, learn_vector, rate, g, column);
+    launch(grid_for(s.columns), run.stream, learn_vector, rate, o.g, o.column);
   } else {
-    reduce(plans.rows, RowSquares{{}, rate, g, row}, spare, stream);
-    reduce(plans.columns, ColumnSquares{{}, rate, Divisor(s.columns), g, column}, spare, stream);
-    reduce(plans.means, RowMeans{{}, s.rows, static_cast<float>(s.epsilon), row, mean}, spare,
-           stream);
+    reduce(plans.rows, RowSquares{{}, rate, o.g, o.row}, spare, run.stream);
+    reduce(plans.columns, ColumnSquares{{}, rate, Divisor(s.columns), o.g, o.column}, spare,
+           run.stream);
+    reduce(plans.means, RowMeans{{}, s.rows, static_cast<float>(s.epsilon), o.row, mean}, spare,
+           run.stream);
   }
   const Updates updates{s.rows == 0,
                         Divisor(s.columns),
                         Divisor(std::max<int64_t>(s.rows, 1) * s.columns),
                         static_cast<float>(s.epsilon * s.epsilon),
-                        g,
-                        row,
-                        column,
+                        o.g,
+                        o.row,
+                        o.column,
                         mean};
-  reduce(plans.whole, UpdateSquares{{}, updates, sums + 1}, spare, stream);
-  launch(grid_for(s.count()), stream, apply, rate, updates, sums, p);
+  reduce(plans.whole, UpdateSquares{{}, updates, sums + 1}, spare, run.stream);
+  launch(grid_for(s.count()), run.stream, apply, rate, updates, sums, o.p);
 }
 
 }  // namespace trainyard::kernels::cuda

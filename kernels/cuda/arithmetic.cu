@@ -85,33 +85,34 @@ bool is_dense(const Box<3>& box) {
 }  // namespace
 
 template <typename F>
-void arithmetic(const Box<3>& box, In a, In b, Out y, CUstream_st* stream) {
+void arithmetic(const Box<3>& box, In a, In b, Out y, Run run) {
+  check_arithmetic(a, b, y);
   if (is_dense(box) && takes_eight(box.elements(), {a, b, y})) {
     const int64_t packs = box.elements() / 8;
     with_one_format({y}, [&](auto stored) {
-      launch(grid_for((packs + 3) / 4), stream, combine_eights<F, stored.value>,
+      launch(grid_for((packs + 3) / 4), run.stream, combine_eights<F, stored.value>,
              static_cast<int32_t>(packs), a, b, y);
     });
     return;
   }
   const Walk<3> walk(box, takes_four(a) && takes_four(b) && takes_four(y));
-  launch(grid_for(walk.count), stream, combine<F>, walk, a, b, y);
+  launch(grid_for(walk.count), run.stream, combine<F>, walk, a, b, y);
 }
 
 template <typename F>
-void arithmetic_grad(const Box<3>& box, In a, In b, In dy, Out da, Out db, CUstream_st* stream) {
+void arithmetic_grad(const Box<3>& box, In a, In b, In dy, Out da, Out db, Run run) {
+  check_arithmetic_grad(a, b, dy);
   const bool aligned =
       takes_four(a) && takes_four(b) && takes_four(dy) && takes_four(da) && takes_four(db);
   const Walk<3> walk(box, aligned);
-  launch(grid_for(walk.count), stream, differentiate<F>, walk, a, b, dy, da, db);
+  launch(grid_for(walk.count), run.stream, differentiate<F>, walk, a, b, dy, da, db);
 }
 
-#define TRAINYARD_INSTANTIATE(F) \
-  template void arithmetic<math::F>(const Box<3>&, In, In, Out, CUstream_st*);
+#define TRAINYARD_INSTANTIATE(F) template void arithmetic<math::F>(const Box<3>&, In, In, Out, Run);
 TRAINYARD_FOR_EACH_ARITHMETIC(TRAINYARD_INSTANTIATE)
 #undef TRAINYARD_INSTANTIATE
 #define TRAINYARD_INSTANTIATE(F) \
-  template void arithmetic_grad<math::F>(const Box<3>&, In, In, In, Out, Out, CUstream_st*);
+  template void arithmetic_grad<math::F>(const Box<3>&, In, In, In, Out, Out, Run);
 TRAINYARD_FOR_EACH_ARITHMETIC_GRAD(TRAINYARD_INSTANTIATE)
 #undef TRAINYARD_INSTANTIATE
 

@@ -551,18 +551,18 @@ int shared_bytes(int64_t floats) { return static_cast<int>(floats * 4); }
 
 bool takes_attention(const AttentionDims& d) { return d.D <= kWideMax; }
 
-void attention_forward(const AttentionDims& d, const int64_t* step, In q, In k, In v, Out y,
-                       float* lse, CUstream_st* stream) {
-  const Sizes s = sizes_of(d, {q, k, v, y});
-  const Drawn drawn = drawn_of(d, step);
+void attention_forward(const AttentionDims& d, const AttentionOperands<Views>& o, Run run) {
+  check(d, o);
+  const Sizes s = sizes_of(d, {o.q, o.k, o.v, o.y});
+  const Drawn drawn = drawn_of(d, o.step);
   if (d.D >= kWideMin) {
-    launch({d.N * d.H * d.Tq, kBlockThreads, shared_bytes(d.D)}, stream, forward_wide, s, drawn, q,
-           k, v, y, lse);
+    launch({d.N * d.H * d.Tq, kBlockThreads, shared_bytes(d.D)}, run.stream, forward_wide, s, drawn,
+           o.q, o.k, o.v, o.y, o.lse);
     return;
   }
   with_result(d.D, [&](auto chunks, auto columns) {
-    launch({d.N * d.H * tile_count(d.Tq)}, stream, forward_tiles<chunks.value, columns.value>, s,
-           drawn, q, k, v, y, lse);
+    launch({d.N * d.H * tile_count(d.Tq)}, run.stream, forward_tiles<chunks.value, columns.value>,
+           s, drawn, o.q, o.k, o.v, o.y, o.lse);
   });
 }
 
@@ -570,34 +570,33 @@ int64_t attention_backward_workspace_bytes(const AttentionDims& d) {
   return d.N * d.H * d.Tq * static_cast<int64_t>(sizeof(float));
 }
 
-void attention_backward(const AttentionDims& d, const int64_t* step, In q, In k, In v, In y,
-                        const float* lse, In dy, Out dq, Out dk, Out dv, void* workspace,
-                        CUstream_st* stream) {
-  const Sizes s = sizes_of(d, {q, k, v, y, dy, dq, dk, dv});
-  const Drawn drawn = drawn_of(d, step);
-  auto* const delta = static_cast<float*>(workspace);
-  launch(grid_for(d.N * d.Tq * d.H * kWarp), stream, write_delta, s, y, dy, delta);
+void attention_backward(const AttentionDims& d, const AttentionGradOperands<Views>& o, Run run) {
+  check(d, o);
+  const Sizes s = sizes_of(d, {o.q, o.k, o.v, o.y, o.dy, o.dq, o.dk, o.dv});
+  const Drawn drawn = drawn_of(d, o.step);
+  auto* const delta = workspace_of<float>("attention_backward", run);
+  launch(grid_for(d.N * d.Tq * d.H * kWarp), run.stream, write_delta, s, o.y, o.dy, delta);
   if (d.D >= kWideMin) {
-    if (dq) {
-      launch({d.N * d.H * d.Tq, kBlockThreads, shared_bytes(d.D)}, stream, query_gradient_wide, s,
-             drawn, q, k, v, lse, delta, dy, dq);
+    if (o.dq) {
+      launch({d.N * d.H * d.Tq, kBlockThreads, shared_bytes(d.D)}, run.stream, query_gradient_wide,
+             s, drawn, o.q, o.k, o.v, o.lse, delta, o.dy, o.dq);
     }
-    if (dk || dv) {
-      launch({d.N * d.H * d.Tk, kBlockThreads, shared_bytes(2 * d.D)}, stream, key_gradient_wide, s,
-             drawn, q, k, v, lse, delta, dy, dk, dv);
+    if (o.dk || o.dv) {
+      launch({d.N * d.H * d.Tk, kBlockThreads, shared_bytes(2 * d.D)}, run.stream,
+             key_gradient_wide, s, drawn, o.q, o.k, o.v, o.lse, delta, o.dy, o.dk, o.dv);
     }
     return;
   }
   with_result(d.D, [&](auto chunks, auto columns) {
-    if (dq) {
-      launch({d.N * d.H * tile_count(d.Tq)}, stream,
-             query_gradient_tiles<chunks.value, columns.value>, s, drawn, q, k, v, lse, delta, dy,
-             dq);
+    if (o.dq) {
+      launch({d.N * d.H * tile_count(d.Tq)}, run.stream,
+             query_gradient_tiles<chunks.value, columns.value>, s, drawn, o.q, o.k, o.v, o.lse,
+             delta, o.dy, o.dq);
     }
-    if (dk || dv) {
-      launch({d.N * d.H * tile_count(d.Tk)}, stream,
-             key_gradient_tiles<chunks.value, columns.value>, s, drawn, q, k, v, lse, delta, dy, dk,
-             dv);
+    if (o.dk || o.dv) {
+      launch({d.N * d.H * tile_count(d.Tk)}, run.stream,
+             key_gradient_tiles<chunks.value, columns.value>, s, drawn, o.q, o.k, o.v, o.lse, delta,
+             o.dy, o.dk, o.dv);
     }
   });
 }

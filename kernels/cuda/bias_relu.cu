@@ -128,19 +128,18 @@ ReductionPlan plan_of(const Places& places) {
 }
 
 template <int kWide, bool kChannelsLast>
-void backward(const ImageDims& d, In y, In dy, Out dpre, float* db, void* workspace,
-              CUstream_st* stream) {
-  const MaskedSums<kWide, kChannelsLast> source{{d, kChannelsLast, kWide}, y, dy, dpre, db};
-  reduce(plan_of(source.places), source, workspace, stream);
+void backward(const ImageDims& d, const BiasReluGradOperands& o, Run run) {
+  const MaskedSums<kWide, kChannelsLast> source{{d, kChannelsLast, kWide}, o.y, o.dy, o.dpre, o.db};
+  reduce(plan_of(source.places), source, run.workspace, run.stream);
 }
 
 }  // namespace
 
-void bias_relu(const ImageDims& d, bool channels_last, const float* bias, Out y,
-               CUstream_st* stream) {
+void bias_relu(const ImageDims& d, bool channels_last, const float* bias, Out y, Run run) {
+  Contract("bias_relu").given("bias", bias).given("y", y);
   const int64_t wide = wide_of(d, channels_last, {y});
   const Places places(d, channels_last, wide);
-  launch(grid_for(places.count()), stream, wide == 4 ? add_relu<4> : add_relu<1>, places,
+  launch(grid_for(places.count()), run.stream, wide == 4 ? add_relu<4> : add_relu<1>, places,
          places.count(), bias, y);
 }
 
@@ -156,13 +155,18 @@ int64_t bias_relu_backward_workspace_bytes(const ImageDims& d, bool channels_las
   return std::max(bytes.operator()<1, false>(), fours ? bytes.operator()<4, false>() : 0);
 }
 
-void bias_relu_backward(const ImageDims& d, bool channels_last, In y, In dy, Out dpre, float* db,
-                        void* workspace, CUstream_st* stream) {
-  const bool fours = wide_of(d, channels_last, {y, dy, dpre}) == 4;
+void bias_relu_backward(const ImageDims& d, bool channels_last, const BiasReluGradOperands& o,
+                        Run run) {
+  Contract("bias_relu_backward")
+      .given("y", o.y)
+      .given("dy", o.dy)
+      .given("dpre", o.dpre)
+      .given("db", o.db);
+  const bool fours = wide_of(d, channels_last, {o.y, o.dy, o.dpre}) == 4;
   if (channels_last) {
-    (fours ? backward<4, true> : backward<1, true>)(d, y, dy, dpre, db, workspace, stream);
+    (fours ? backward<4, true> : backward<1, true>)(d, o, run);
   } else {
-    (fours ? backward<4, false> : backward<1, false>)(d, y, dy, dpre, db, workspace, stream);
+    (fours ? backward<4, false> : backward<1, false>)(d, o, run);
   }
 }
 

@@ -1,4 +1,4 @@
-// Batch, group and instance normalisation: all three take statistics of channels and then walk
+// Batch, group and instance normalization: all three take statistics of channels and then walk
 // the image once more.
 //
 // Access   statistics: neighbouring threads take neighbouring channels, four each, in
@@ -110,8 +110,8 @@ struct MomentsOf {
   }
 };
 
-/// What values are normalised by. Statistics are those of `group` neighbouring results: 1 in batch
-/// normalisation. Scale and shift are those of the channel.
+/// What values are normalized by. Statistics are those of `group` neighbouring results: 1 in batch
+/// normalization. Scale and shift are those of the channel.
 struct Norm {
   const float *mean, *inv_std, *scale, *b;
   Divisor group, channels;
@@ -200,7 +200,7 @@ struct ResultOf {
 };
 
 // y may be x: each thread reads its elements before it writes them.
-TRAINYARD_KERNEL void normalise(int64_t count, bool fours, ResultOf result_of, Norm norm, In x,
+TRAINYARD_KERNEL void normalize(int64_t count, bool fours, ResultOf result_of, Norm norm, In x,
                                 In residual, bool relu, Out y) {
   if (!fours) {
     for (int64_t i = thread_index(); i < count; i += thread_count()) {
@@ -287,40 +287,60 @@ int64_t partial_bytes(const ImageDims& d, const ImageStrides& s, int64_t results
   return bytes;
 }
 
+/// How many results there are, of so many values each.
+struct Results {
+  int64_t count, terms;
+};
+Results batch_results(const BatchNormDims& d) { return {d.x.C, d.values_per_channel()}; }
+
 template <typename F>
-void take_moments(const ImageDims& d, const ImageStrides& s, int64_t results, int64_t terms, In x,
-                  const F& f, void* workspace, CUstream_st* stream) {
+void take_moments(const ImageDims& d, const ImageStrides& s, const Results& results, In x,
+                  const F& f, Run run) {
   const int width = width_of(d, s, {x});
-  const ReductionPlan plan = plan_channels(s, results, terms, width);
+  const ReductionPlan plan = plan_channels(s, results.count, results.terms, width);
   const Channels channels(d, s, width);
   if (width == 4) {
-    reduce(plan, MomentsOf<4, F>{channels, x, f}, workspace, stream);
+    reduce(plan, MomentsOf<4, F>{channels, x, f}, run.workspace, run.stream);
   } else {
-    reduce(plan, MomentsOf<1, F>{channels, x, f}, workspace, stream);
+    reduce(plan, MomentsOf<1, F>{channels, x, f}, run.workspace, run.stream);
   }
 }
+
+/// What gradients are summed of.
+struct Slopes {
+  Norm norm;
+  Masked masked;
+  In x;
+};
 
 template <typename F>
-void sum_gradients(const ImageDims& d, const ImageStrides& s, int64_t results, int64_t terms,
-                   const Norm& norm, const Masked& masked, In x, const F& f, void* workspace,
-                   CUstream_st* stream) {
-  const int width = width_of(d, s, {x, masked.dy, masked.y});
-  const ReductionPlan plan = plan_channels(s, results, terms, width);
+void sum_gradients(const ImageDims& d, const ImageStrides& s, const Results& results,
+                   const Slopes& of, const F& f, Run run) {
+  const int width = width_of(d, s, {of.x, of.masked.dy, of.masked.y});
+  const ReductionPlan plan = plan_channels(s, results.count, results.terms, width);
   const Channels channels(d, s, width);
   if (width == 4) {
-    reduce(plan, GradientSums<4, F>{channels, norm, masked, x, f}, workspace, stream);
+    reduce(plan, GradientSums<4, F>{channels, of.norm, of.masked, of.x, f}, run.workspace,
+           run.stream);
   } else {
-    reduce(plan, GradientSums<1, F>{channels, norm, masked, x, f}, workspace, stream);
+    reduce(plan, GradientSums<1, F>{channels, of.norm, of.masked, of.x, f}, run.workspace,
+           run.stream);
   }
 }
 
-void run_normalise(const ImageDims& d, const ResultOf& result_of, const Norm& norm, In x,
-                   In residual, bool relu, Out y, CUstream_st* stream) {
+/// What is normalized, and made of that.
+struct Normalized {
+  In x, residual;
+  bool relu;
+  Out y;
+};
+void run_normalize(const ImageDims& d, const ResultOf& result_of, const Norm& norm,
+                   const Normalized& o, CUstream_st* stream) {
   const bool fours =
-      result_of.takes_fours() && takes_four(x) && takes_four(residual) && takes_four(y);
+      result_of.takes_fours() && takes_four(o.x) && takes_four(o.residual) && takes_four(o.y);
   const int64_t count = d.elements();
-  launch(grid_for(fours ? count / 4 : count), stream, normalise, count, fours, result_of, norm, x,
-         residual, relu, y);
+  launch(grid_for(fours ? count / 4 : count), stream, normalize, count, fours, result_of, norm, o.x,
+         o.residual, o.relu, o.y);
 }
 
 void run_differentiate(const ImageDims& dims, const DataGradient& d, CUstream_st* stream) {
@@ -331,7 +351,7 @@ void run_differentiate(const ImageDims& dims, const DataGradient& d, CUstream_st
   launch(grid_for(fours ? count / 4 : count), stream, differentiate, count, fours, d);
 }
 
-// Batch normalisation.
+// Batch normalization.
 
 TRAINYARD_KERNEL void invert_std(int64_t count, float epsilon, const float* variance,
                                  float* inv_std) {
@@ -347,7 +367,7 @@ Norm batch_norm_of(const BatchNormDims& d, const float* mean, const float* inv_s
 
 int64_t aligned(int64_t bytes) { return round_up(bytes, kCudaAlignment); }
 
-// Group normalisation: channels of an image first, then the channels of a group.
+// Group normalization: channels of an image first, then the channels of a group.
 
 struct KeepMoments {
   Moments* moments;
@@ -453,68 +473,87 @@ int64_t batch_norm_workspace_bytes(const BatchNormDims& d, const ImageStrides& s
                    takes_channel_eights(d, s, {}, {}) ? channel_eights_workspace_bytes(d) : 0});
 }
 
-void batch_norm_training(const BatchNormDims& d, const ImageStrides& s, In x, const float* scale,
-                         const float* b, float* running_mean, float* running_var, In residual,
-                         bool relu, Out y, float* mean, float* inv_std, void* workspace,
-                         CUstream_st* stream) {
+void batch_norm_training(const BatchNormDims& d, const ImageStrides& s,
+                         const BatchNormTrainingOperands<Views>& o, Run run) {
+  check(d, o);
+  Contract("batch_norm_training").workspace(run);
   const BatchStatistics statistics{static_cast<float>(d.epsilon),
                                    static_cast<float>(d.momentum),
-                                   running_mean,
-                                   running_var,
-                                   mean,
-                                   inv_std};
-  if (takes_channel_eights(d, s, {x}, {})) {
-    channel_eights_statistics(d, x, statistics, workspace, stream);
+                                   o.running_mean,
+                                   o.running_var,
+                                   o.mean,
+                                   o.inv_std};
+  if (takes_channel_eights(d, s, {o.x}, {})) {
+    channel_eights_statistics(d, o.x, statistics, run);
   } else {
-    take_moments(d.x, s, d.x.C, d.values_per_channel(), x, statistics, workspace, stream);
+    take_moments(d.x, s, batch_results(d), o.x, statistics, run);
   }
-  batch_norm_replay(d, s, x, scale, b, mean, inv_std, residual, relu, y, stream);
+  batch_norm_replay(d, s,
+                    {.x = o.x,
+                     .scale = o.scale,
+                     .b = o.b,
+                     .mean = o.mean,
+                     .inv_std = o.inv_std,
+                     .residual = o.residual,
+                     .relu = o.relu,
+                     .y = o.y},
+                    run);
 }
 
-void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s, In x, const float* scale,
-                          const float* b, const float* running_mean, const float* running_var,
-                          In residual, bool relu, Out y, void* workspace, CUstream_st* stream) {
-  auto* inv_std = static_cast<float*>(workspace);
-  launch(grid_for(d.x.C), stream, invert_std, d.x.C, static_cast<float>(d.epsilon), running_var,
-         inv_std);
-  batch_norm_replay(d, s, x, scale, b, running_mean, inv_std, residual, relu, y, stream);
+void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s,
+                          const BatchNormInferenceOperands<Views>& o, Run run) {
+  check(d, o);
+  auto* inv_std = workspace_of<float>("batch_norm_inference", run);
+  launch(grid_for(d.x.C), run.stream, invert_std, d.x.C, static_cast<float>(d.epsilon),
+         o.running_var, inv_std);
+  batch_norm_replay(d, s,
+                    {.x = o.x,
+                     .scale = o.scale,
+                     .b = o.b,
+                     .mean = o.running_mean,
+                     .inv_std = inv_std,
+                     .residual = o.residual,
+                     .relu = o.relu,
+                     .y = o.y},
+                    run);
 }
 
-void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s, In x, const float* scale,
-                       const float* b, const float* mean, const float* inv_std, In residual,
-                       bool relu, Out y, CUstream_st* stream) {
-  if (takes_channel_eights(d, s, {x, residual, y}, {mean, inv_std, scale, b})) {
-    channel_eights_normalise(d, {mean, inv_std, scale, b}, x, residual, relu, y, stream);
+void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s,
+                       const BatchNormReplayOperands<Views>& o, Run run) {
+  check(d, o);
+  if (takes_channel_eights(d, s, {o.x, o.residual, o.y}, {o.mean, o.inv_std, o.scale, o.b})) {
+    channel_eights_normalize(d, o, run);
     return;
   }
-  run_normalise(d.x, ResultOf(d.x, s, false), batch_norm_of(d, mean, inv_std, scale, b), x,
-                residual, relu, y, stream);
+  run_normalize(d.x, ResultOf(d.x, s, false), batch_norm_of(d, o.mean, o.inv_std, o.scale, o.b),
+                {o.x, o.residual, o.relu, o.y}, run.stream);
 }
 
-void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, In x, In dy, In skip,
-                         const float* scale, const float* mean, const float* inv_std, bool relu,
-                         const float* b, In y, Out dx, float* dscale, float* db, Out g,
-                         void* workspace, CUstream_st* stream) {
-  auto* means = static_cast<Two*>(workspace);
-  void* partial =
-      static_cast<char*>(workspace) + aligned(d.x.C * static_cast<int64_t>(sizeof(Two)));
-  const BatchSums sums{scale, 1 / static_cast<float>(d.values_per_channel()), means, dscale, db};
-  if (takes_channel_eights(d, s, {x, dy, skip, y, dx, g}, {mean, inv_std, scale, b})) {
-    channel_eights_backward(d, {mean, inv_std, scale, b}, sums, relu, x, dy, skip, y, dx, g,
-                            partial, stream);
-    return;
+void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s,
+                         const BatchNormGradOperands<Views>& o, Run run, In skip) {
+  check(d, o);
+  auto* means = workspace_of<Two>("batch_norm_backward", run);
+  const Run partial{run.stream, static_cast<char*>(run.workspace) +
+                                    aligned(d.x.C * static_cast<int64_t>(sizeof(Two)))};
+  const BatchSums sums{o.scale, 1 / static_cast<float>(d.values_per_channel()), means, o.dscale,
+                       o.db};
+  if (takes_channel_eights(d, s, {o.x, o.dy, skip, o.y, o.dx, o.g},
+                           {o.mean, o.inv_std, o.scale, o.b})) {
+    return channel_eights_backward(d, o, skip, sums, partial);
   }
+  In dy = o.dy;
   if (skip) {
-    const Out sum = g ? g : dx;
+    const Out sum = o.g ? o.g : o.dx;
     Box<3> box;
     box.append(d.x.elements(), {1, 1, 1});
-    arithmetic<math::Add>(box, dy, skip, sum, stream);
+    arithmetic<math::Add>(box, dy, skip, sum, run.stream);
     dy = sum;
   }
-  const Norm norm = batch_norm_of(d, mean, inv_std, scale, b);
-  const Masked masked{relu, dy, y};
-  sum_gradients(d.x, s, d.x.C, d.values_per_channel(), norm, masked, x, sums, partial, stream);
-  run_differentiate(d.x, {ResultOf(d.x, s, false), norm, masked, means, x, dx, g}, stream);
+  const Norm norm = batch_norm_of(d, o.mean, o.inv_std, o.scale, o.b);
+  const Masked masked{o.relu, dy, o.y};
+  sum_gradients(d.x, s, batch_results(d), {norm, masked, o.x}, sums, partial);
+  run_differentiate(d.x, {ResultOf(d.x, s, false), norm, masked, means, o.x, o.dx, o.g},
+                    run.stream);
 }
 
 int64_t group_norm_workspace_bytes(const GroupNormDims& d, const ImageStrides& s) {
@@ -528,53 +567,53 @@ int64_t group_norm_workspace_bytes(const GroupNormDims& d, const ImageStrides& s
   return GroupWorkspace(d, sizeof(Moments)).partial_at + partial;
 }
 
-void group_norm_forward(const GroupNormDims& d, const ImageStrides& s, In x, const float* scale,
-                        const float* b, Out y, float* mean, float* inv_std, void* workspace,
-                        CUstream_st* stream) {
+void group_norm_forward(const GroupNormDims& d, const ImageStrides& s,
+                        const GroupNormOperands<Views>& o, Run run) {
+  check(d, o);
   const GroupPlans plans(d);
   const GroupWorkspace layout(d, sizeof(Moments));
-  auto* bytes = static_cast<char*>(workspace);
+  auto* bytes = workspace_of<char>("group_norm_forward", run);
   auto* moments = reinterpret_cast<Moments*>(bytes);
   auto* statistics = reinterpret_cast<float*>(bytes + layout.groups_at);
-  void* partial = bytes + layout.partial_at;
-  if (mean == nullptr) mean = statistics;
-  if (inv_std == nullptr) inv_std = statistics + d.x.N * d.groups;
-  take_moments(d.x, s, plans.results, d.x.pixels(), x, KeepMoments{moments}, partial, stream);
+  const Run partial{run.stream, bytes + layout.partial_at};
+  float* const mean = o.mean != nullptr ? o.mean : statistics;
+  float* const inv_std = o.inv_std != nullptr ? o.inv_std : statistics + d.x.N * d.groups;
+  take_moments(d.x, s, {plans.results, d.x.pixels()}, o.x, KeepMoments{moments}, partial);
   reduce(plans.groups,
          GroupStatistics{d.channels(), static_cast<float>(d.epsilon), moments, mean, inv_std},
-         partial, stream);
-  run_normalise(d.x, ResultOf(d.x, s, true), group_norm_of(d, mean, inv_std, scale, b), x, {},
-                false, y, stream);
+         partial.workspace, run.stream);
+  run_normalize(d.x, ResultOf(d.x, s, true), group_norm_of(d, mean, inv_std, o.scale, o.b),
+                {o.x, {}, false, o.y}, run.stream);
 }
 
-void group_norm_backward(const GroupNormDims& d, const ImageStrides& s, In x, const float* scale,
-                         const float* mean, const float* inv_std, In dy, Out dx, float* dscale,
-                         float* db, void* workspace, CUstream_st* stream) {
+void group_norm_backward(const GroupNormDims& d, const ImageStrides& s,
+                         const GroupNormGradOperands<Views>& o, Run run) {
+  check(d, o);
   const GroupPlans plans(d);
   const GroupWorkspace layout(d, sizeof(Moments));
-  auto* bytes = static_cast<char*>(workspace);
+  auto* bytes = workspace_of<char>("group_norm_backward", run);
   auto* of_channel = reinterpret_cast<Two*>(bytes);
   auto* means = reinterpret_cast<Two*>(bytes + layout.groups_at);
-  void* partial = bytes + layout.partial_at;
-  const Norm norm = group_norm_of(d, mean, inv_std, scale, nullptr);
-  const Masked masked{false, dy, {}};
-  sum_gradients(d.x, s, plans.results, d.x.pixels(), norm, masked, x, KeepSums{of_channel}, partial,
-                stream);
-  if (dscale != nullptr || db != nullptr) {
-    reduce(plans.parameters, ParameterGradients{{}, d.x.C, of_channel, dscale, db}, partial,
-           stream);
+  const Run partial{run.stream, bytes + layout.partial_at};
+  const Norm norm = group_norm_of(d, o.mean, o.inv_std, o.scale, nullptr);
+  const Masked masked{false, o.dy, {}};
+  sum_gradients(d.x, s, {plans.results, d.x.pixels()}, {norm, masked, o.x}, KeepSums{of_channel},
+                partial);
+  if (o.dscale != nullptr || o.db != nullptr) {
+    reduce(plans.parameters, ParameterGradients{{}, d.x.C, of_channel, o.dscale, o.db},
+           partial.workspace, run.stream);
   }
-  if (!dx) return;
+  if (!o.dx) return;
   reduce(plans.groups,
          GroupMeans{{},
                     d.channels(),
                     Divisor(d.x.C),
-                    scale,
+                    o.scale,
                     1 / static_cast<float>(d.values()),
                     of_channel,
                     means},
-         partial, stream);
-  run_differentiate(d.x, {ResultOf(d.x, s, true), norm, masked, means, x, dx, {}}, stream);
+         partial.workspace, run.stream);
+  run_differentiate(d.x, {ResultOf(d.x, s, true), norm, masked, means, o.x, o.dx, {}}, run.stream);
 }
 
 }  // namespace trainyard::kernels::cuda

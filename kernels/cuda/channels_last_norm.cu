@@ -225,7 +225,7 @@ struct GradientSumsOfEight {
 
 template <Stored kStored, bool kAdds, bool kRelu>
 TRAINYARD_KERNEL_OF(kBlockThreads, 4)
-void normalise_eights(int32_t packs, int32_t groups, BatchVectors vectors, In x, In residual,
+void normalize_eights(int32_t packs, int32_t groups, BatchVectors vectors, In x, In residual,
                       Out y) {
   constexpr int kUnroll = in_flight(kStored, kAdds ? 2 : 1);
   Packs p = packs_of_thread(packs);
@@ -317,20 +317,22 @@ Grid whole_pixels(const BatchNormDims& d) {
 }
 
 template <Mask kMask, bool kAdds>
-void backward(const BatchNormDims& d, const BatchVectors& v, const BatchSums& sums, In x, In dy,
-              In skip, In y, Out dx, Out g, void* workspace, CUstream_st* stream) {
-  if (kAdds && !g) g = dx;  // so that nothing is added twice
-  with_one_format({x}, [&](auto stored) {
-    reduce(
-        plan_of(d),
-        GradientSumsOfEight<stored.value, kMask, kAdds>{groups_of(d), v, x, dy, skip, y, g, sums},
-        workspace, stream);
-    if (!dx) return;
+void backward(const BatchNormDims& d, const BatchNormGradOperands<Views>& o, In skip,
+              const BatchSums& sums, Run run) {
+  const BatchVectors v{o.mean, o.inv_std, o.scale, o.b};
+  const Out g = kAdds && !o.g ? o.dx : o.g;  // so that nothing is added twice
+  with_one_format({o.x}, [&](auto stored) {
+    reduce(plan_of(d),
+           GradientSumsOfEight<stored.value, kMask, kAdds>{groups_of(d), v, o.x, o.dy, skip, o.y, g,
+                                                           sums},
+           run.workspace, run.stream);
+    if (!o.dx) return;
     const bool has_g = static_cast<bool>(g);
-    launch(whole_pixels(d), stream,
+    launch(whole_pixels(d), run.stream,
            has_g ? differentiate_eights<stored.value, Mask::kNone>
                  : differentiate_eights<stored.value, kMask>,
-           packs_of(d), groups_of(d), v, sums.means, x, has_g ? In(g) : dy, has_g ? In() : y, dx);
+           packs_of(d), groups_of(d), v, sums.means, o.x, has_g ? In(g) : o.dy, has_g ? In() : o.y,
+           o.dx);
   });
 }
 
@@ -352,33 +354,33 @@ int64_t channel_eights_workspace_bytes(const BatchNormDims& d) {
 }
 
 void channel_eights_statistics(const BatchNormDims& d, In x, const BatchStatistics& statistics,
-                               void* workspace, CUstream_st* stream) {
+                               Run run) {
   with_one_format({x}, [&](auto stored) {
-    reduce(plan_of(d), MomentsOfEight<stored.value>{groups_of(d), x, statistics}, workspace,
-           stream);
+    reduce(plan_of(d), MomentsOfEight<stored.value>{groups_of(d), x, statistics}, run.workspace,
+           run.stream);
   });
 }
 
-void channel_eights_normalise(const BatchNormDims& d, const BatchVectors& v, In x, In residual,
-                              bool relu, Out y, CUstream_st* stream) {
-  with_one_format({x}, [&](auto stored) {
+void channel_eights_normalize(const BatchNormDims& d, const BatchNormReplayOperands<Views>& o,
+                              Run run) {
+  with_one_format({o.x}, [&](auto stored) {
     constexpr Stored kStored = stored.value;
-    const auto kernel = residual ? (relu ? normalise_eights<kStored, true, true>
-                                         : normalise_eights<kStored, true, false>)
-                                 : (relu ? normalise_eights<kStored, false, true>
-                                         : normalise_eights<kStored, false, false>);
-    launch(whole_pixels(d), stream, kernel, packs_of(d), groups_of(d), v, x, residual, y);
+    const auto kernel = o.residual ? (o.relu ? normalize_eights<kStored, true, true>
+                                             : normalize_eights<kStored, true, false>)
+                                   : (o.relu ? normalize_eights<kStored, false, true>
+                                             : normalize_eights<kStored, false, false>);
+    launch(whole_pixels(d), run.stream, kernel, packs_of(d), groups_of(d),
+           BatchVectors{o.mean, o.inv_std, o.scale, o.b}, o.x, o.residual, o.y);
   });
 }
 
-void channel_eights_backward(const BatchNormDims& d, const BatchVectors& v, const BatchSums& sums,
-                             bool relu, In x, In dy, In skip, In y, Out dx, Out g, void* workspace,
-                             CUstream_st* stream) {
-  const auto run = !relu ? backward<Mask::kNone, false>
-                   : skip
-                       ? (y ? backward<Mask::kByResult, true> : backward<Mask::kByInput, true>)
-                       : (y ? backward<Mask::kByResult, false> : backward<Mask::kByInput, false>);
-  run(d, v, sums, x, dy, skip, y, dx, g, workspace, stream);
+void channel_eights_backward(const BatchNormDims& d, const BatchNormGradOperands<Views>& o, In skip,
+                             const BatchSums& sums, Run run) {
+  const auto f = !o.relu ? backward<Mask::kNone, false>
+                 : skip
+                     ? (o.y ? backward<Mask::kByResult, true> : backward<Mask::kByInput, true>)
+                     : (o.y ? backward<Mask::kByResult, false> : backward<Mask::kByInput, false>);
+  f(d, o, skip, sums, run);
 }
 
 }  // namespace trainyard::kernels::cuda

@@ -1,4 +1,4 @@
-// kernels/cuda/channels_last_norm.h: batch normalisation where the channels of a pixel lie side by
+// kernels/cuda/channels_last_norm.h: batch normalization where the channels of a pixel lie side by
 // side and come in eights: what a convolutional network on a GPU is made of. channel_norm.cu has
 // the contract's functions, and every other layout, channel count and mixture of formats.
 #pragma once
@@ -8,6 +8,7 @@
 
 #include "kernels/batch_norm.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/stream.h"
 
 namespace trainyard::kernels::cuda {
 
@@ -68,13 +69,12 @@ bool takes_channel_eights(const BatchNormDims& d, const ImageStrides& s,
 /// Of either function that takes a workspace.
 int64_t channel_eights_workspace_bytes(const BatchNormDims& d);
 void channel_eights_statistics(const BatchNormDims& d, In x, const BatchStatistics& statistics,
-                               void* workspace, CUstream_st* stream);
+                               Run run);
 /// y may be x.
-void channel_eights_normalise(const BatchNormDims& d, const BatchVectors& v, In x, In residual,
-                              bool relu, Out y, CUstream_st* stream);
+void channel_eights_normalize(const BatchNormDims& d, const BatchNormReplayOperands<Views>& o,
+                              Run run);
 /// As batch_norm_backward. `sums.means` is memory for C.
-void channel_eights_backward(const BatchNormDims& d, const BatchVectors& v, const BatchSums& sums,
-                             bool relu, In x, In dy, In skip, In y, Out dx, Out g, void* workspace,
-                             CUstream_st* stream);
+void channel_eights_backward(const BatchNormDims& d, const BatchNormGradOperands<Views>& o, In skip,
+                             const BatchSums& sums, Run run);
 
 }  // namespace trainyard::kernels::cuda

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/stream.h"
 #include "kernels/cuda/view.h"
 
 namespace trainyard::kernels::cuda {  // asynchronous; a failed launch: cudaPeekAtLastError()

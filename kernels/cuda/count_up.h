@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-struct CUstream_st;
+#include "kernels/cuda/stream.h"
 
 namespace trainyard::kernels::cuda {
 

@@ -369,15 +369,14 @@ void with_operands(Format image, Format operands, const F& f) {
   }
 }
 
-void correlate(Correlation d, In image, In filters, const float* bias, bool relu, Out y,
-               CUstream_st* stream) {
-  const int64_t shared = plan(d, element_bytes(filters.format));
+void correlate(Correlation d, const DirectConvOperands& o, CUstream_st* stream) {
+  const int64_t shared = plan(d, element_bytes(o.w.format));
   const Grid grid{d.blocks(), kBlockThreads, static_cast<int>(shared)};
-  with_operands(image.format, filters.format, [&](auto from, auto to) {
+  with_operands(o.x.format, o.w.format, [&](auto from, auto to) {
     const auto kernel = d.eights == 4   ? correlate<from.value, to.value, 4>
                         : d.eights == 2 ? correlate<from.value, to.value, 2>
                                         : correlate<from.value, to.value, 1>;
-    launch(grid, stream, kernel, d, image.data, filters.data, bias, relu, y);
+    launch(grid, stream, kernel, d, o.x.data, o.w.data, o.bias, o.relu, o.y);
   });
 }
 
@@ -587,8 +586,9 @@ bool takes_direct_conv(const ConvDims& d) {
          d.flops() <= kFlopsMax;
 }
 
-void direct_conv_forward(const ConvDims& d, bool channels_last, In x, In w, const float* bias,
-                         bool relu, Out y, CUstream_st* stream) {
+void direct_conv_forward(const ConvDims& d, bool channels_last, const DirectConvOperands& o,
+                         Run run) {
+  Contract("direct_conv_forward").given("x", o.x).given("w", o.w).given("y", o.y);
   const ImageDims out = d.y();
   Correlation c{
       Slide(d.x, channels_last, d.window, d.window.pad_top, d.window.pad_left, out.H, out.W)};
@@ -597,11 +597,12 @@ void direct_conv_forward(const ConvDims& d, bool channels_last, In x, In w, cons
   c.filter_k = static_cast<int32_t>(d.x.C) * c.slide.taps;
   c.filter_c = c.slide.taps;
   c.result = strides_of(out, channels_last);
-  correlate(c, x, w, bias, relu, y, stream);
+  correlate(c, o, run.stream);
 }
 
 void direct_conv_backward_data(const ConvDims& d, bool channels_last, In dy, In w, Out dx,
-                               CUstream_st* stream) {
+                               Run run) {
+  Contract("direct_conv_backward_data").given("dy", dy).given("w", w).given("dx", dx);
   const Window& window = d.window;
   Correlation c{Slide(d.y(), channels_last, window, window.R - 1 - window.pad_top,
                       window.S - 1 - window.pad_left, d.x.H, d.x.W)};
@@ -611,7 +612,7 @@ void direct_conv_backward_data(const ConvDims& d, bool channels_last, In dy, In 
   c.filter_c = static_cast<int32_t>(d.x.C) * c.slide.taps;
   c.turned = true;
   c.result = strides_of(d.x, channels_last);
-  correlate(c, dy, w, nullptr, false, dx, stream);
+  correlate(c, {.x = dy, .w = w, .y = dx}, run.stream);
 }
 
 int64_t direct_conv_backward_weights_workspace_bytes(const ConvDims& d, Format operands) {
@@ -620,23 +621,25 @@ int64_t direct_conv_backward_weights_workspace_bytes(const ConvDims& d, Format o
   return slices == 1 ? 0 : slices * results * static_cast<int64_t>(sizeof(float));
 }
 
-void direct_conv_backward_weights(const ConvDims& dims, bool channels_last, In x, In dy, Out dw,
-                                  float* db, void* workspace, CUstream_st* stream) {
-  const auto [d, shared] = plan_gradient(dims, channels_last, element_bytes(dy.format));
+void direct_conv_backward_weights(const ConvDims& dims, bool channels_last,
+                                  const DirectConvGradOperands& o, Run run) {
+  constexpr const char* kName = "direct_conv_backward_weights";
+  Contract(kName).given("x", o.x).given("dy", o.dy).given("dw", o.dw);
+  const auto [d, shared] = plan_gradient(dims, channels_last, element_bytes(o.dy.format));
   const Grid grid{d.blocks(), kBlockThreads, static_cast<int>(shared)};
-  const FilterSums sums{dw, db};
-  auto* const partial = d.slices == 1 ? nullptr : static_cast<float*>(workspace);
-  with_operands(x.format, dy.format, [&, &d = d](auto from, auto to) {
+  const FilterSums sums{o.dw, o.db};
+  auto* const partial = d.slices == 1 ? nullptr : workspace_of<float>(kName, run);
+  with_operands(o.x.format, o.dy.format, [&, &d = d](auto from, auto to) {
     const auto kernel = d.sixteens == 4   ? filter_gradient<from.value, to.value, 4>
                         : d.sixteens == 2 ? filter_gradient<from.value, to.value, 2>
                                           : filter_gradient<from.value, to.value, 1>;
-    launch(grid, stream, kernel, d, x.data, dy.data, sums, partial);
+    launch(grid, run.stream, kernel, d, o.x.data, o.dy.data, sums, partial);
   });
   if (d.slices == 1) return;
   ReductionPlan p = plan_reduction(dims.weight_elements() + d.K, d.slices, Adjacent::kResults);
   p.slices = 1;
   p.slice = d.slices;
-  reduce(p, SliceSums{d, partial, sums}, nullptr, stream);
+  reduce(p, SliceSums{d, partial, sums}, nullptr, run.stream);
 }
 
 }  // namespace trainyard::kernels::cuda

@@ -1,8 +1,7 @@
 // kernels/cuda/direct_conv.h: convolutions that are too small for a library to fill a GPU with:
 // few and small filters on small images, in one launch each (the gradient of filters: two).
 //
-/// Shapes    x, y and their gradients as ConvDims says, all channels-last or all row-major; w and
-///           dw [K, C, R, S] row-major; bias and its gradient db [K], which may be nullptr.
+/// Shapes    images as ConvDims says, all channels-last or all row-major; w and dw row-major.
 /// Operands  both in one format; x, or dy of the gradient of x, may be F32 beside w or dy of 16
 ///           bits, and is rounded to them. 16 bits go through tensor cores.
 /// Writes    all of the result, assigned.
@@ -12,8 +11,9 @@
 
 #include <cstdint>
 
+#include "kernels/contract.h"
 #include "kernels/conv.h"
-#include "kernels/cuda/view.h"
+#include "kernels/operands.h"
 
 namespace trainyard::kernels::cuda {  // asynchronous; a failed launch: cudaPeekAtLastError()
 
@@ -22,12 +22,22 @@ namespace trainyard::kernels::cuda {  // asynchronous; a failed launch: cudaPeek
 /// C R S <= 512, and 2^30 FLOPs in all, above which a library fills a GPU.
 bool takes_direct_conv(const ConvDims& d);
 
-void direct_conv_forward(const ConvDims& d, bool channels_last, In x, In w, const float* bias,
-                         bool relu, Out y, CUstream_st* stream);
-void direct_conv_backward_data(const ConvDims& d, bool channels_last, In dy, In w, Out dx,
-                               CUstream_st* stream);
+struct DirectConvOperands {
+  In x, w;                      // [N, C, H, W], [K, C, R, S]
+  const float* bias = nullptr;  // [K], optional
+  bool relu = false;            // max(0, .) behind it
+  Out y;                        // [N, K, P, Q]
+};
+void direct_conv_forward(const ConvDims& d, bool channels_last, const DirectConvOperands& o,
+                         Run run);
+void direct_conv_backward_data(const ConvDims& d, bool channels_last, In dy, In w, Out dx, Run run);
 int64_t direct_conv_backward_weights_workspace_bytes(const ConvDims& d, Format operands);
-void direct_conv_backward_weights(const ConvDims& d, bool channels_last, In x, In dy, Out dw,
-                                  float* db, void* workspace, CUstream_st* stream);
+struct DirectConvGradOperands {
+  In x, dy;             // [N, C, H, W], [N, K, P, Q]
+  Out dw;               // [K, C, R, S]
+  float* db = nullptr;  // [K], optional
+};
+void direct_conv_backward_weights(const ConvDims& d, bool channels_last,
+                                  const DirectConvGradOperands& o, Run run);
 
 }  // namespace trainyard::kernels::cuda

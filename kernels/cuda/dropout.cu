@@ -27,9 +27,10 @@ TRAINYARD_KERNEL void drop(int64_t count, bool fours, Draw draw, In x, Out y) {
 
 }  // namespace
 
-void dropout(const DropoutParams& p, const int64_t* step, In x, Out y, CUstream_st* stream) {
+void dropout(const DropoutParams& p, const int64_t* step, In x, Out y, Run run) {
+  check(p, step, x, y);
   const bool fours = p.count % 4 == 0 && takes_four(x) && takes_four(y);
-  launch(grid_for((p.count + 3) / 4), stream, drop, p.count, fours, Draw(p, step), x, y);
+  launch(grid_for((p.count + 3) / 4), run.stream, drop, p.count, fours, Draw(p, step), x, y);
 }
 
 }  // namespace trainyard::kernels::cuda

@@ -19,9 +19,10 @@ TRAINYARD_KERNEL void fill_all(int64_t count, bool fours, float value, Out y) {
 
 }  // namespace
 
-void fill(int64_t count, float value, Out y, CUstream_st* stream) {
+void fill(int64_t count, float value, Out y, Run run) {
+  check_fill(count, y);
   const bool fours = count % 4 == 0 && takes_four(y);
-  launch(grid_for(fours ? count / 4 : count), stream, fill_all, count, fours, value, y);
+  launch(grid_for(fours ? count / 4 : count), run.stream, fill_all, count, fours, value, y);
 }
 
 }  // namespace trainyard::kernels::cuda

@@ -225,13 +225,15 @@ int64_t scale_bytes(const EmbeddingBagDims& d) { return round_up(d.N * 4, kCudaA
 
 }  // namespace
 
-void to_index(int64_t count, In x, int32_t* index, CUstream_st* stream) {
-  launch(grid_for(count), stream, whole_numbers, count, x, index);
+void to_index(int64_t count, In x, int32_t* index, Run run) {
+  check_to_index(count, x, index);
+  launch(grid_for(count), run.stream, whole_numbers, count, x, index);
 }
 
-void gather(const GatherDims& d, In table, const int32_t* index, Out y, CUstream_st* stream) {
+void gather(const GatherDims& d, In table, const int32_t* index, Out y, Run run) {
+  check_gather(d, table, index, y);
   with_step(d.width % 4 == 0 && takes_four(table) && takes_four(y), [&](auto step) {
-    launch(grid_for(d.count * (d.width / step.value)), stream, gather_rows<step.value>, d.count,
+    launch(grid_for(d.count * (d.width / step.value)), run.stream, gather_rows<step.value>, d.count,
            d.width, table, index, y);
   });
 }
@@ -240,17 +242,18 @@ int64_t gather_backward_workspace_bytes(const GatherDims& d) {
   return scatter_rows_workspace_bytes(scatter_dims(d));
 }
 
-void gather_backward(const GatherDims& d, const int32_t* index, In dy, Out dtable, void* workspace,
-                     CUstream_st* stream) {
-  scatter_rows(scatter_dims(d), index, nullptr, dy, dtable, workspace, stream);
+void gather_backward(const GatherDims& d, const int32_t* index, In dy, Out dtable, Run run) {
+  check_gather(d, dy, index, dtable);
+  scatter_rows(scatter_dims(d), index, nullptr, dy, dtable,
+               workspace_of<void>("gather_backward", run), run.stream);
 }
 
-void add_positions(const PositionDims& d, In x, In position, In prefix, Out y,
-                   CUstream_st* stream) {
+void add_positions(const PositionDims& d, In x, In position, In prefix, Out y, Run run) {
+  check_positions(d, x, position, prefix, y);
   const bool fours =
       d.D % 4 == 0 && takes_four(x) && takes_four(position) && takes_four(prefix) && takes_four(y);
   with_step(fours, [&](auto step) {
-    launch(grid_for(d.N * (d.prefix + d.T) * (d.D / step.value)), stream,
+    launch(grid_for(d.N * (d.prefix + d.T) * (d.D / step.value)), run.stream,
            positions_forward<step.value>, d, x, position, prefix, y);
   });
 }
@@ -261,11 +264,12 @@ int64_t add_positions_backward_workspace_bytes(const PositionDims& d) {
 }
 
 void add_positions_backward(const PositionDims& d, In dy, Out dx, Out dposition, Out dprefix,
-                            void* workspace, CUstream_st* stream) {
+                            Run run) {
+  check_positions_grad(d, dy);
   if (dx) {
     with_step(d.D % 4 == 0 && takes_four(dy) && takes_four(dx), [&](auto step) {
-      launch(grid_for(d.N * d.T * (d.D / step.value)), stream, without_prefix<step.value>, d, dy,
-             dx);
+      launch(grid_for(d.N * d.T * (d.D / step.value)), run.stream, without_prefix<step.value>, d,
+             dy, dx);
     });
   }
   if (!dposition && !dprefix) return;
@@ -274,36 +278,38 @@ void add_positions_backward(const PositionDims& d, In dy, Out dx, Out dposition,
   In rows = dy;
   int64_t count = d.N;
   if (parts.count > 1) {
-    auto* const sums = static_cast<float*>(workspace);
-    launch(grid_for(parts.count * columns), stream, position_parts, d.N, columns, parts, dy, sums);
+    auto* const sums = workspace_of<float>("add_positions_backward", run);
+    launch(grid_for(parts.count * columns), run.stream, position_parts, d.N, columns, parts, dy,
+           sums);
     rows = {sums};
     count = parts.count;
   }
-  launch(grid_for(columns), stream, position_sums, count, columns, d.prefix * d.D, rows, dposition,
-         dprefix);
+  launch(grid_for(columns), run.stream, position_sums, count, columns, d.prefix * d.D, rows,
+         dposition, dprefix);
 }
 
-void sequence_pool(const SequencePoolDims& d, In x, const int32_t* token, Out y,
-                   CUstream_st* stream) {
+void sequence_pool(const SequencePoolDims& d, In x, const int32_t* token, Out y, Run run) {
+  check_sequence_pool(d, x, y);
   with_step(d.D % 4 == 0 && takes_four(x) && takes_four(y), [&](auto step) {
     const int64_t groups = column_groups(d.D, step.value);
-    launch({d.N * groups}, stream, pool_forward<step.value>, d, groups, x, token, y);
+    launch({d.N * groups}, run.stream, pool_forward<step.value>, d, groups, x, token, y);
   });
 }
 
 void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, In dy, Out dx,
-                            CUstream_st* stream) {
+                            Run run) {
+  check_sequence_pool(d, dy, dx);
   const int64_t tiles = (d.T + kPoolRows - 1) / kPoolRows;
   with_step(d.D % 4 == 0 && takes_four(dy) && takes_four(dx), [&](auto step) {
-    launch({d.N * tiles}, stream, pool_backward<step.value>, d, tiles, token, dy, dx);
+    launch({d.N * tiles}, run.stream, pool_backward<step.value>, d, tiles, token, dy, dx);
   });
 }
 
-void embedding_bag(const EmbeddingBagDims& d, In table, const int32_t* token, Out y,
-                   CUstream_st* stream) {
+void embedding_bag(const EmbeddingBagDims& d, In table, const int32_t* token, Out y, Run run) {
+  check(d, table, token, y);
   with_step(d.D % 4 == 0 && takes_four(table) && takes_four(y), [&](auto step) {
     const int64_t groups = column_groups(d.D, step.value);
-    launch({d.N * groups}, stream, bag_forward<step.value>, d, groups, table, token, y);
+    launch({d.N * groups}, run.stream, bag_forward<step.value>, d, groups, table, token, y);
   });
 }
 
@@ -312,11 +318,12 @@ int64_t embedding_bag_backward_workspace_bytes(const EmbeddingBagDims& d) {
 }
 
 void embedding_bag_backward(const EmbeddingBagDims& d, const int32_t* token, In dy, Out dtable,
-                            void* workspace, CUstream_st* stream) {
-  auto* const scales = static_cast<float*>(workspace);
-  launch(grid_for(d.N * kWarp), stream, bag_scales, d, token, scales);
+                            Run run) {
+  check(d, token, dy, dtable);
+  auto* const scales = workspace_of<float>("embedding_bag_backward", run);
+  launch(grid_for(d.N * kWarp), run.stream, bag_scales, d, token, scales);
   scatter_rows(scatter_dims(d), token, scales, dy, dtable,
-               static_cast<char*>(workspace) + scale_bytes(d), stream);
+               static_cast<char*>(run.workspace) + scale_bytes(d), run.stream);
 }
 
 }  // namespace trainyard::kernels::cuda

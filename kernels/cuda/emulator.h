@@ -10,7 +10,7 @@
 #include <functional>
 #include <type_traits>
 
-struct CUstream_st;
+#include "kernels/cuda/stream.h"
 
 namespace trainyard::kernels::cuda {
 

@@ -81,30 +81,32 @@ int64_t gradient_norm_workspace_bytes(const GradientNormParams& s) {
   return chunks_of(s) * static_cast<int64_t>(sizeof(double));
 }
 
-void gradient_norm(const GradientNormParams& s, std::span<const In> g, const float* loss_scale,
-                   float* norm, float* scale, void* workspace, CUstream_st* stream) {
-  auto* sums = static_cast<double*>(workspace);
-  for (size_t begin = 0; begin < g.size(); begin += kTensors) {
+void gradient_norm(const GradientNormParams& s, const GradientNormOperands<Views>& o, Run run) {
+  check(s, o);
+  auto* const workspace = workspace_of<double>("gradient_norm", run);
+  double* sums = workspace;
+  for (size_t begin = 0; begin < o.g.size(); begin += kTensors) {
     Tensors t;
     int64_t chunks = 0;
-    for (size_t k = begin; k < std::min(g.size(), begin + kTensors); ++k) {
+    for (size_t k = begin; k < std::min(o.g.size(), begin + kTensors); ++k) {
       if (s.counts[k] == 0) continue;
-      t.g[t.count] = g[k];
-      t.fours[t.count] = s.counts[k] % 4 == 0 && takes_four(g[k]);
+      t.g[t.count] = o.g[k];
+      t.fours[t.count] = s.counts[k] % 4 == 0 && takes_four(o.g[k]);
       t.elements[t.count] = s.counts[k];
       t.first_chunk[t.count++] = chunks;
       chunks += chunks_of(s.counts[k]);
     }
-    launch({chunks}, stream, square_chunks, t, sums);
+    launch({chunks}, run.stream, square_chunks, t, sums);
     sums += chunks;
   }
-  launch({1}, stream, join_squares, chunks_of(s), static_cast<double*>(workspace), s.max_norm,
-         loss_scale, norm, scale);
+  launch({1}, run.stream, join_squares, chunks_of(s), workspace, s.max_norm, o.loss_scale, o.norm,
+         o.scale);
 }
 
 void loss_scale_update(const math::LossScaling& s, const float* norm, const float* learning_rate,
-                       LossScale<float> kept, LossScaleStep<float> step, CUstream_st* stream) {
-  launch({1}, stream, adapt, s, norm, learning_rate, kept, step);
+                       LossScale<float> kept, LossScaleStep<float> step, Run run) {
+  check(norm, learning_rate, kept, step);
+  launch({1}, run.stream, adapt, s, norm, learning_rate, kept, step);
 }
 
 }  // namespace trainyard::kernels::cuda

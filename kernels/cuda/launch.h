@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 #else
 #include "kernels/cuda/emulator.h"
+#include "kernels/cuda/stream.h"
 #endif
 
 #include <algorithm>

@@ -31,7 +31,7 @@ TRAINYARD_KERNEL void forward(int64_t rows, int64_t width, float epsilon, bool r
                               float* inv_std) {
   using Threads = RowThreads<kBlock>;
   for (int64_t row = Threads::first(); row < rows; row += Threads::step()) {
-    if (skip) {  // rounded as it is stored: what is normalised is what others read
+    if (skip) {  // rounded as it is stored: what is normalized is what others read
       Threads::template for_packs<kStep>(width, [&](int64_t i) {
         Pack<kStep> v = load<kStep>(terms + row * width, i);
         Pack<kStep> add = load<kStep>(skip + row * width, i);
@@ -145,16 +145,18 @@ TRAINYARD_KERNEL void parameter_sums(int64_t width, int64_t parts, const float* 
 
 }  // namespace
 
-void layer_norm_forward(const LayerNormDims& d, In x, In scale, In b, Out y, float* mean,
-                        float* inv_std, CUstream_st* stream, In skip, Out sum,
-                        const SkipDropout& dropout) {
-  const bool fours = d.width % 4 == 0 && takes_four(x) && takes_four(scale) && takes_four(b) &&
-                     takes_four(y) && takes_four(skip) && takes_four(sum);
+void layer_norm_forward(const LayerNormDims& d, const LayerNormOperands<Views>& o, Run run,
+                        const SkipOperands& skip) {
+  check(d, o);
+  const bool fours = d.width % 4 == 0 && takes_four(o.x) && takes_four(o.scale) &&
+                     takes_four(o.b) && takes_four(o.y) && takes_four(skip.skip) &&
+                     takes_four(skip.sum);
   with_rows(d.rows, d.width, fours, [&](auto block, auto step, const Grid& grid) {
-    const auto kernel = dropout.step != nullptr ? forward<block.value, step.value, true>
-                                                : forward<block.value, step.value, false>;
-    launch(grid, stream, kernel, d.rows, d.width, d.epsilon, d.rms, x, skip,
-           Draw(dropout.params, dropout.step), sum, scale, b, y, mean, inv_std);
+    const auto kernel = skip.dropout.step != nullptr ? forward<block.value, step.value, true>
+                                                     : forward<block.value, step.value, false>;
+    launch(grid, run.stream, kernel, d.rows, d.width, d.epsilon, d.rms, o.x, skip.skip,
+           Draw(skip.dropout.params, skip.dropout.step), skip.sum, o.scale, o.b, o.y, o.mean,
+           o.inv_std);
   });
 }
 
@@ -162,24 +164,26 @@ int64_t layer_norm_backward_workspace_bytes(const LayerNormDims& d) {
   return row_parts(d.rows).count * 2 * d.width * static_cast<int64_t>(sizeof(float));
 }
 
-void layer_norm_backward(const LayerNormDims& d, In x, In scale, const float* mean,
-                         const float* inv_std, In dy, Out dx, Out dscale, Out db, void* workspace,
-                         CUstream_st* stream, In skip, const SkipDropout& dropout, Out dz) {
-  if (dscale || db) {  // before dx, which may be dy
-    auto* const sums = static_cast<float*>(workspace);
+void layer_norm_backward(const LayerNormDims& d, const LayerNormGradOperands<Views>& o, Run run,
+                         const SkipGradOperands& skip) {
+  check(d, o);
+  if (o.dscale || o.db) {  // before dx, which may be dy
+    auto* const sums = workspace_of<float>("layer_norm_backward", run);
     const RowParts parts = row_parts(d.rows);
-    launch(grid_for(parts.count * d.width), stream, parameter_parts, d.rows, d.width, parts, d.rms,
-           x, mean, inv_std, dy, sums);
-    launch(grid_for(2 * d.width), stream, parameter_sums, d.width, parts.count, sums, dscale, db);
+    launch(grid_for(parts.count * d.width), run.stream, parameter_parts, d.rows, d.width, parts,
+           d.rms, o.x, o.mean, o.inv_std, o.dy, sums);
+    launch(grid_for(2 * d.width), run.stream, parameter_sums, d.width, parts.count, sums, o.dscale,
+           o.db);
   }
-  if (!dx) return;
-  const bool fours = d.width % 4 == 0 && takes_four(x) && takes_four(scale) && takes_four(dy) &&
-                     takes_four(dx) && takes_four(skip) && takes_four(dz);
+  if (!o.dx) return;
+  const bool fours = d.width % 4 == 0 && takes_four(o.x) && takes_four(o.scale) &&
+                     takes_four(o.dy) && takes_four(o.dx) && takes_four(skip.skip) &&
+                     takes_four(skip.dz);
   with_rows(d.rows, d.width, fours, [&](auto block, auto step, const Grid& grid) {
-    const auto kernel = dropout.step != nullptr ? backward<block.value, step.value, true>
-                                                : backward<block.value, step.value, false>;
-    launch(grid, stream, kernel, d.rows, d.width, d.rms, x, scale, mean, inv_std, dy, skip,
-           Draw(dropout.params, dropout.step), dx, dz);
+    const auto kernel = skip.dropout.step != nullptr ? backward<block.value, step.value, true>
+                                                     : backward<block.value, step.value, false>;
+    launch(grid, run.stream, kernel, d.rows, d.width, d.rms, o.x, o.scale, o.mean, o.inv_std, o.dy,
+           skip.skip, Draw(skip.dropout.params, skip.dropout.step), o.dx, skip.dz);
   });
 }
 

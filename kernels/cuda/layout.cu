@@ -21,12 +21,14 @@ void transpose(int64_t batch, int64_t rows, int64_t columns, In x, Out y, CUstre
 
 }  // namespace
 
-void nchw_to_nhwc(ImageDims d, In x, Out y, CUstream_st* stream) {
-  transpose(d.N, d.C, d.pixels(), x, y, stream);
+void nchw_to_nhwc(ImageDims d, In x, Out y, Run run) {
+  check(d, x, y);
+  transpose(d.N, d.C, d.pixels(), x, y, run.stream);
 }
 
-void nhwc_to_nchw(ImageDims d, In x, Out y, CUstream_st* stream) {
-  transpose(d.N, d.pixels(), d.C, x, y, stream);
+void nhwc_to_nchw(ImageDims d, In x, Out y, Run run) {
+  check(d, x, y);
+  transpose(d.N, d.pixels(), d.C, x, y, run.stream);
 }
 
 }  // namespace trainyard::kernels::cuda

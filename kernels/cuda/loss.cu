@@ -60,8 +60,7 @@ ClassTarget target_of(const SoftmaxXentParams& p, const float* weights) {
 }
 
 /// A row's p and loss, by the threads of `Threads`. prob may be z: a thread has read what the row's
-/// loss needs of z before the row's first reduction. `is_written`: else
-/// the threads only take part.
+/// loss needs of z before the row's first reduction. `is_written`: else the threads only take part.
 template <typename Threads, int kStep>
 TRAINYARD_DEVICE void xent_row(int64_t row, bool is_written, int64_t classes, const ClassTarget& t,
                                const float* z, const int32_t* labels, float* prob,
@@ -367,68 +366,70 @@ int64_t softmax_xent_backward_workspace_bytes(const SoftmaxXentParams& p) {
   return static_cast<int64_t>(sizeof(double)) + p.rows * static_cast<int64_t>(sizeof(float));
 }
 
-void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights, const float* z,
-                          const float* share, float* loss, float* prob, void* workspace,
-                          CUstream_st* stream) {
+void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights,
+                          const SoftmaxXentOperands<Views, float>& o, Run run) {
+  check(p, o);
   const ClassTarget t = target_of(p, weights);
-  auto* const row_loss = static_cast<float*>(workspace);
+  auto* const row_loss = workspace_of<float>("softmax_xent_forward", run);
   float* const row_weight = row_loss + p.rows;
-  with_rows(p.rows, p.classes, fours_of(p.classes, {z, share, prob}),
+  with_rows(p.rows, p.classes, fours_of(p.classes, {o.z, o.target, o.prob}),
             [&](auto block, auto step, const Grid& grid) {
-              launch(grid, stream, share_rows<block.value, step.value>, p.rows, p.classes, t,
-                     p.divergence, z, share, prob, row_loss, row_weight);
+              launch(grid, run.stream, share_rows<block.value, step.value>, p.rows, p.classes, t,
+                     p.divergence, o.z, o.target, o.prob, row_loss, row_weight);
             });
-  launch({1, kSumThreads}, stream, mean_by_row_weight, p.rows, row_loss, row_weight, loss);
+  launch({1, kSumThreads}, run.stream, mean_by_row_weight, p.rows, row_loss, row_weight, o.loss);
 }
 
-void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights, const float* prob,
-                           const float* share, const float* dloss, float* dz, void* workspace,
-                           CUstream_st* stream) {
+void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights,
+                           const SoftmaxXentGradOperands<Views, float>& o, Run run) {
+  check(p, o);
   const ClassTarget t = target_of(p, weights);
-  auto* const weight = static_cast<double*>(workspace);
+  auto* const weight = workspace_of<double>("softmax_xent_backward", run);
   auto* const row_weight = reinterpret_cast<float*>(weight + 1);
-  with_rows(p.rows, p.classes, fours_of(p.classes, {share}),
+  with_rows(p.rows, p.classes, fours_of(p.classes, {o.target}),
             [&](auto block, auto step, const Grid& grid) {
-              launch(grid, stream, share_weights<block.value, step.value>, p.rows, p.classes, t,
-                     share, row_weight);
+              launch(grid, run.stream, share_weights<block.value, step.value>, p.rows, p.classes, t,
+                     o.target, row_weight);
             });
-  launch({1, kSumThreads}, stream, sum_weights, p.rows, row_weight, weight);
-  with_rows(p.rows, p.classes, fours_of(p.classes, {prob, share, dz}),
+  launch({1, kSumThreads}, run.stream, sum_weights, p.rows, row_weight, weight);
+  with_rows(p.rows, p.classes, fours_of(p.classes, {o.prob, o.target, o.dz}),
             [&](auto block, auto step, const Grid& grid) {
-              launch(grid, stream, share_gradient<block.value, step.value>, p.rows, p.classes, t,
-                     prob, share, dloss, weight, dz);
+              launch(grid, run.stream, share_gradient<block.value, step.value>, p.rows, p.classes,
+                     t, o.prob, o.target, o.dloss, weight, o.dz);
             });
 }
 
-void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights, const float* z,
-                          const int32_t* label, float* loss, float* prob, void* workspace,
-                          CUstream_st* stream) {
+void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights,
+                          const SoftmaxXentOperands<Views, int32_t>& o, Run run) {
+  check(p, o);
   const ClassTarget t = target_of(p, weights);
-  auto* const row_loss = static_cast<float*>(workspace);
+  auto* const row_loss = workspace_of<float>("softmax_xent_forward", run);
   if (takes_one_block(p)) {
-    launch({1, kSumThreads}, stream, xent_in_one_block, p.rows, p.classes, t, z, label, prob,
-           row_loss, loss);
+    launch({1, kSumThreads}, run.stream, xent_in_one_block, p.rows, p.classes, t, o.z, o.target,
+           o.prob, row_loss, o.loss);
     return;
   }
-  with_rows(p.rows, p.classes, fours_of(p.classes, {z, prob}),
+  with_rows(p.rows, p.classes, fours_of(p.classes, {o.z, o.prob}),
             [&](auto block, auto step, const Grid& grid) {
-              launch(grid, stream, xent_rows<block.value, step.value>, p.rows, p.classes, t, z,
-                     label, prob, row_loss);
+              launch(grid, run.stream, xent_rows<block.value, step.value>, p.rows, p.classes, t,
+                     o.z, o.target, o.prob, row_loss);
             });
-  launch({1, kSumThreads}, stream, mean_by_weight, p.rows, t, row_loss, label, loss);
+  launch({1, kSumThreads}, run.stream, mean_by_weight, p.rows, t, row_loss, o.target, o.loss);
 }
 
-void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights, const float* prob,
-                           const int32_t* label, const float* dloss, float* dz, void* workspace,
-                           CUstream_st* stream) {
+void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights,
+                           const SoftmaxXentGradOperands<Views, int32_t>& o, Run run) {
+  check(p, o);
   const ClassTarget t = target_of(p, weights);
   const bool sums_itself = p.rows <= kRowsThatABlockSums;
-  auto* const weight = sums_itself ? nullptr : static_cast<double*>(workspace);
-  if (!sums_itself) launch({1, kSumThreads}, stream, write_weight, p.rows, t, label, weight);
-  with_rows(p.rows, p.classes, fours_of(p.classes, {prob, dz}),
+  auto* const weight = sums_itself ? nullptr : workspace_of<double>("softmax_xent_backward", run);
+  if (!sums_itself) {
+    launch({1, kSumThreads}, run.stream, write_weight, p.rows, t, o.target, weight);
+  }
+  with_rows(p.rows, p.classes, fours_of(p.classes, {o.prob, o.dz}),
             [&](auto block, auto step, const Grid& grid) {
-              launch(grid, stream, xent_gradient<block.value, step.value>, p.rows, p.classes, t,
-                     prob, label, dloss, weight, dz);
+              launch(grid, run.stream, xent_gradient<block.value, step.value>, p.rows, p.classes, t,
+                     o.prob, o.target, o.dloss, weight, o.dz);
             });
 }
 
@@ -437,30 +438,38 @@ int64_t softmax_xent_rows_workspace_bytes(const SoftmaxXentParams& p) {
 }
 
 void softmax_xent_rows_begin(const SoftmaxXentParams& p, const float* weights, const int32_t* label,
-                             void* workspace, CUstream_st* stream) {
-  launch({1, kSumThreads}, stream, write_weight, p.rows, target_of(p, weights), label,
-         static_cast<double*>(workspace));
+                             Run run) {
+  check("softmax_xent_rows_begin", p).given("label", label);
+  launch({1, kSumThreads}, run.stream, write_weight, p.rows, target_of(p, weights), label,
+         workspace_of<double>("softmax_xent_rows_begin", run));
 }
 
-void softmax_xent_rows(const SoftmaxXentParams& p, const float* weights, int64_t first,
-                       int64_t count, Out z, int64_t row, const int32_t* label, const float* dloss,
-                       void* workspace, CUstream_st* stream) {
-  auto* const weight = static_cast<double*>(workspace);
-  auto* const row_loss = reinterpret_cast<float*>(weight + 1) + first;
+void softmax_xent_rows(const SoftmaxXentParams& p, const float* weights, const SoftmaxXentRows& o,
+                       Run run) {
+  check("softmax_xent_rows", p)
+      .holds(o.first >= 0 && o.count >= 1 && o.first + o.count <= p.rows, "count",
+             "goes beyond the rows")
+      .holds(o.row >= p.classes && o.row % 4 == 0, "row", "is not a multiple of 4 with all classes")
+      .aligned("z", o.z.data, kCudaAlignment)
+      .given("label", o.label)
+      .given("dloss", o.dloss);
+  auto* const weight = workspace_of<double>("softmax_xent_rows", run);
+  auto* const row_loss = reinterpret_cast<float*>(weight + 1) + o.first;
   // A row has as many threads whatever part it is in, so that its sums have one order.
   with_rows(p.rows, p.classes, /*fours=*/true, [&](auto block, auto step, const Grid& all) {
-    const Grid grid{std::min(all.blocks, count)};
-    launch(grid, stream, xent_rows_in_place<block.value, step.value>, count, p.classes, row,
-           target_of(p, weights), z, label + first, dloss, weight, row_loss);
+    const Grid grid{std::min(all.blocks, o.count)};
+    launch(grid, run.stream, xent_rows_in_place<block.value, step.value>, o.count, p.classes, o.row,
+           target_of(p, weights), o.z, o.label + o.first, o.dloss, weight, row_loss);
   });
 }
 
 void softmax_xent_rows_end(const SoftmaxXentParams& p, const float* weights, const int32_t* label,
-                           float* loss, void* workspace, CUstream_st* stream) {
-  const auto* const weight = static_cast<const double*>(workspace);
+                           float* loss, Run run) {
+  check("softmax_xent_rows_end", p).given("label", label).given("loss", loss);
+  const auto* const weight = workspace_of<double>("softmax_xent_rows_end", run);
   const auto* const row_loss = reinterpret_cast<const float*>(weight + 1);
-  launch({1, kSumThreads}, stream, mean_by_weight, p.rows, target_of(p, weights), row_loss, label,
-         loss);
+  launch({1, kSumThreads}, run.stream, mean_by_weight, p.rows, target_of(p, weights), row_loss,
+         label, loss);
 }
 
 namespace {
@@ -504,25 +513,27 @@ int64_t pointwise_loss_workspace_bytes(int64_t count) {
 }
 
 template <typename F, typename Target>
-void pointwise_loss(const F& f, int64_t count, const float* y, const Target* t, float* loss,
-                    void* workspace, CUstream_st* stream) {
-  auto* const parts = static_cast<float*>(workspace);
+void pointwise_loss(const F& f, int64_t count, const PointwiseLossOperands<Views, Target>& o,
+                    Run run) {
+  check(count, o);
+  auto* const parts = workspace_of<float>("pointwise_loss", run);
   const int64_t blocks = loss_blocks(count);
-  launch({blocks}, stream, loss_parts<F, Target>, f, count, y, t, parts);
-  launch({1}, stream, mean_of_parts, blocks, count, parts, loss);
+  launch({blocks}, run.stream, loss_parts<F, Target>, f, count, o.y, o.t, parts);
+  launch({1}, run.stream, mean_of_parts, blocks, count, parts, o.loss);
 }
 
 template <typename F, typename Target>
-void pointwise_loss_grad(const F& f, int64_t count, const float* y, const Target* t,
-                         const float* dloss, float* dy, CUstream_st* stream) {
-  launch(grid_for(count), stream, loss_gradient<F, Target>, f, count, y, t, dloss, dy);
+void pointwise_loss_grad(const F& f, int64_t count,
+                         const PointwiseLossGradOperands<Views, Target>& o, Run run) {
+  check(count, o);
+  launch(grid_for(count), run.stream, loss_gradient<F, Target>, f, count, o.y, o.t, o.dloss, o.dy);
 }
 
-#define TRAINYARD_INSTANTIATE_FOR(F, Target)                                                 \
-  template void pointwise_loss<math::F, Target>(const math::F&, int64_t, const float*,       \
-                                                const Target*, float*, void*, CUstream_st*); \
-  template void pointwise_loss_grad<math::F, Target>(                                        \
-      const math::F&, int64_t, const float*, const Target*, const float*, float*, CUstream_st*);
+#define TRAINYARD_INSTANTIATE_FOR(F, Target)                                                       \
+  template void pointwise_loss<math::F, Target>(const math::F&, int64_t,                           \
+                                                const PointwiseLossOperands<Views, Target>&, Run); \
+  template void pointwise_loss_grad<math::F, Target>(                                              \
+      const math::F&, int64_t, const PointwiseLossGradOperands<Views, Target>&, Run);
 #define TRAINYARD_INSTANTIATE(F)      \
   TRAINYARD_INSTANTIATE_FOR(F, float) \
   TRAINYARD_INSTANTIATE_FOR(F, int32_t)

@@ -100,7 +100,7 @@ int transposed_axis(const Box<2>& box) {
 int64_t tiles_of(int64_t size) { return (size + kTile - 1) / kTile; }
 
 template <typename F>
-void run(const Box<2>& box, const F& f, In x, Out y, CUstream_st* stream) {
+void move_box(const Box<2>& box, const F& f, In x, Out y, CUstream_st* stream) {
   const int axis = transposed_axis(box);
   if (axis < 0) {
     const Walk<2> walk(box, takes_four(x) && takes_four(y));
@@ -126,17 +126,22 @@ void run(const Box<2>& box, const F& f, In x, Out y, CUstream_st* stream) {
 
 }  // namespace
 
-void copy(const Box<2>& box, In x, Out y, CUstream_st* stream) { run(box, Same(), x, y, stream); }
-
-void scale(const Box<2>& box, double factor, In x, Out y, CUstream_st* stream) {
-  run(box, Times{static_cast<float>(factor)}, x, y, stream);
+void copy(const Box<2>& box, In x, Out y, Run run) {
+  check_movement(x, y);
+  move_box(box, Same(), x, y, run.stream);
 }
 
-void zero(const Box<2>& box, Out y, CUstream_st* stream) {
+void scale(const Box<2>& box, double factor, In x, Out y, Run run) {
+  check_movement(x, y);
+  move_box(box, Times{static_cast<float>(factor)}, x, y, run.stream);
+}
+
+void zero(const Box<2>& box, Out y, Run run) {
+  check_movement(y, y);
   Box<2> written;
   for (int i = 0; i < box.rank; ++i) written.append(box.size[i], {0, box.stride[i][1]});
   const Walk<2> walk(written, takes_four(y));
-  launch(grid_for(walk.count), stream, clear, walk, y);
+  launch(grid_for(walk.count), run.stream, clear, walk, y);
 }
 
 }  // namespace trainyard::kernels::cuda

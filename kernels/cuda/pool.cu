@@ -361,64 +361,67 @@ ReduceParams pixel_means(const ImageDims& d, const ImageStrides& xs) {
 
 }  // namespace
 
-void max_pool_forward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,
-                      Out y, uint8_t* winner, CUstream_st* stream) {
-  const Pool pool(d, xs, ys);
-  (takes_eights(pool, {x, y}) ? find_eights : find_each)(pool, x, y, winner, stream);
+void max_pool_forward(const PoolDims& d, const PoolStrides& s, const MaxPoolOperands<Views>& o,
+                      Run run) {
+  check(d, o);
+  const Pool pool(d, s.x, s.y);
+  (takes_eights(pool, {o.x, o.y}) ? find_eights : find_each)(pool, o.x, o.y, o.winner, run.stream);
 }
 
 int64_t max_pool_backward_workspace_bytes(const PoolDims& d) {
   return d.y().elements() * static_cast<int64_t>(d.has_byte_cells() ? 1 : sizeof(int32_t));
 }
 
-void max_pool_backward(const PoolDims& d, const ImageStrides& xs, In x, const uint8_t* winner,
-                       const ImageStrides& ys, In dy, Out dx, void* workspace,
-                       CUstream_st* stream) {
-  const Pool pool(d, xs, ys);
+void max_pool_backward(const PoolDims& d, const PoolStrides& s, const MaxPoolGradOperands<Views>& o,
+                       Run run) {
+  check(d, o);
+  const Pool pool(d, s.x, s.y);
   if (!d.has_byte_cells()) {
-    auto* const found = static_cast<int32_t*>(workspace);
-    launch(grid_for(pool.y.count), stream, max_forward<int32_t>, pool, x, Out(), found);
-    launch(grid_for(pool.x.count), stream, max_backward<int32_t>, pool, found, dy, dx);
+    auto* const found = workspace_of<int32_t>("max_pool_backward", run);
+    launch(grid_for(pool.y.count), run.stream, max_forward<int32_t>, pool, o.x, Out(), found);
+    launch(grid_for(pool.x.count), run.stream, max_backward<int32_t>, pool, found, o.dy, o.dx);
     return;
   }
+  const uint8_t* winner = o.winner;
   if (winner == nullptr) {
-    auto* const found = static_cast<uint8_t*>(workspace);
-    (takes_eights(pool, {x}) ? find_eights : find_each)(pool, x, {}, found, stream);
+    auto* const found = workspace_of<uint8_t>("max_pool_backward", run);
+    (takes_eights(pool, {o.x}) ? find_eights : find_each)(pool, o.x, {}, found, run.stream);
     winner = found;
   }
-  if (!takes_eights(pool, {dy, dx})) {
-    launch(grid_for(pool.x.count), stream, max_backward<uint8_t>, pool, winner, dy, dx);
+  if (!takes_eights(pool, {o.dy, o.dx})) {
+    launch(grid_for(pool.x.count), run.stream, max_backward<uint8_t>, pool, winner, o.dy, o.dx);
     return;
   }
-  with_one_format({dx}, [&](auto stored) {
-    launch(grid_for(pool.x.count / 8), stream, max_backward_eights<stored.value>, EightsPool(pool),
-           reinterpret_cast<const EightCells*>(winner), dy, dx);
+  with_one_format({o.dx}, [&](auto stored) {
+    launch(grid_for(pool.x.count / 8), run.stream, max_backward_eights<stored.value>,
+           EightsPool(pool), reinterpret_cast<const EightCells*>(winner), o.dy, o.dx);
   });
 }
 
-void average_pool_forward(const PoolDims& d, const ImageStrides& xs, In x, const ImageStrides& ys,
-                          Out y, CUstream_st* stream) {
-  const Pool pool(d, xs, ys);
-  launch(grid_for(pool.y.count), stream, average_forward, pool, x, y);
+void average_pool_forward(const PoolDims& d, const PoolStrides& s, In x, Out y, Run run) {
+  check_average(d.x, x, y);
+  const Pool pool(d, s.x, s.y);
+  launch(grid_for(pool.y.count), run.stream, average_forward, pool, x, y);
 }
 
-void average_pool_backward(const PoolDims& d, const ImageStrides& ys, In dy, const ImageStrides& xs,
-                           Out dx, CUstream_st* stream) {
-  const Pool pool(d, xs, ys);
-  launch(grid_for(pool.x.count), stream, average_backward, pool, dy, dx);
+void average_pool_backward(const PoolDims& d, const PoolStrides& s, In dy, Out dx, Run run) {
+  check_average(d.x, dy, dx);
+  const Pool pool(d, s.x, s.y);
+  launch(grid_for(pool.x.count), run.stream, average_backward, pool, dy, dx);
 }
 
 int64_t global_average_pool_workspace_bytes(const ImageDims& d, const ImageStrides& xs) {
   return reduce_workspace_bytes(pixel_means(d, xs));
 }
 
-void global_average_pool_forward(const ImageDims& d, const ImageStrides& xs, In x, Out y,
-                                 void* workspace, CUstream_st* stream) {
-  reduce(pixel_means(d, xs), x, y, workspace, stream);
+void global_average_pool_forward(const ImageDims& d, const ImageStrides& xs, In x, Out y, Run run) {
+  check_average(d, x, y);
+  reduce(pixel_means(d, xs), x, y, run);
 }
 
-void global_average_pool_backward(const ImageDims& d, In dy, const ImageStrides& xs, Out dx,
-                                  CUstream_st* stream) {
+void global_average_pool_backward(const ImageDims& d, const ImageStrides& xs, In dy, Out dx,
+                                  Run run) {
+  check_average(d, dy, dx);
   Box<2> box;
   box.append(d.N, {d.C, xs.n});
   if (xs.is_channels_last(d)) {
@@ -428,7 +431,7 @@ void global_average_pool_backward(const ImageDims& d, In dy, const ImageStrides&
     box.append(d.C, {1, xs.c});
     box.append(d.pixels(), {0, xs.w});
   }
-  scale(box, 1 / static_cast<double>(d.pixels()), dy, dx, stream);
+  scale(box, 1 / static_cast<double>(d.pixels()), dy, dx, run);
 }
 
 }  // namespace trainyard::kernels::cuda

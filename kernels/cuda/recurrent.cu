@@ -90,11 +90,27 @@ TRAINYARD_KERNEL void step_backward(RecurrentDims d, int64_t t, int64_t before, 
 
 void recurrent_step_forward(const RecurrentDims& d, int64_t t, int64_t before,
                             const RecurrentForwardStep& p, CUstream_st* stream) {
+  check("recurrent_step_forward", d)
+      .given("a", p.a)
+      .given("b", p.b)
+      .given("y", p.y)
+      .given("gates", p.gates)
+      .given("saved", p.saved)
+      .given("h", p.h);
   launch(grid_for(d.N * d.H), stream, step_forward, d, t, before, p);
 }
 
 void recurrent_step_backward(const RecurrentDims& d, int64_t t, int64_t before, bool is_last,
                              const RecurrentBackwardStep& p, CUstream_st* stream) {
+  check("recurrent_step_backward", d)
+      .given("gates", p.gates)
+      .given("y", p.y)
+      .given("saved", p.saved)
+      .given("dh", p.dh)
+      .given("dc", p.dc)
+      .given("da", p.da)
+      .given("step", p.step)
+      .given("h_before", p.h_before);
   launch(grid_for(d.N * d.H), stream, step_backward, d, t, before, is_last, p);
 }
 

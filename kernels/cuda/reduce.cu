@@ -181,17 +181,19 @@ int64_t counts_bytes(const ReduceParams& p) {
 
 int64_t reduce_workspace_bytes(const ReduceParams& p) { return partial_bytes(p); }
 
-void reduce(const ReduceParams& p, In x, Out y, void* workspace, CUstream_st* stream) {
+void reduce(const ReduceParams& p, In x, Out y, Run run) {
+  check(p, x, y);
   const auto [places, plan] = Prepared(p, x);
   switch (p.how) {
     case Reduction::kSum:
-      return reduce(plan, Total{places, static_cast<float>(p.factor), y}, workspace, stream);
+      return reduce(plan, Total{places, static_cast<float>(p.factor), y}, run.workspace,
+                    run.stream);
     case Reduction::kL2:
-      return reduce(plan, Norm{{places, 1.0f, y}}, workspace, stream);
+      return reduce(plan, Norm{{places, 1.0f, y}}, run.workspace, run.stream);
     case Reduction::kMin:
-      return reduce(plan, Extreme{places, 1.0f, y}, workspace, stream);
+      return reduce(plan, Extreme{places, 1.0f, y}, run.workspace, run.stream);
     case Reduction::kMax:
-      return reduce(plan, Extreme{places, -1.0f, y}, workspace, stream);
+      return reduce(plan, Extreme{places, -1.0f, y}, run.workspace, run.stream);
   }
 }
 
@@ -199,16 +201,17 @@ int64_t reduce_grad_workspace_bytes(const ReduceParams& p) {
   return counts_bytes(p) + (p.how == Reduction::kL2 ? 0 : partial_bytes(p));
 }
 
-void reduce_grad(const ReduceParams& p, In x, In y, In dy, Out dx, void* workspace,
-                 CUstream_st* stream) {
+void reduce_grad(const ReduceParams& p, In x, In y, In dy, Out dx, Run run) {
+  check(p, x, y, dy, dx);
   float* count = nullptr;
   if (p.how != Reduction::kL2) {
-    count = static_cast<float*>(workspace);
+    count = static_cast<float*>(run.workspace);
     const auto [places, plan] = Prepared(p, x);
-    reduce(plan, Equal{places, y, count}, static_cast<char*>(workspace) + counts_bytes(p), stream);
+    reduce(plan, Equal{places, y, count}, static_cast<char*>(run.workspace) + counts_bytes(p),
+           run.stream);
   }
   const Walk<2> walk(elements_of(p));
-  launch(grid_for(walk.count), stream, spread, walk, x, y, dy, count, dx);
+  launch(grid_for(walk.count), run.stream, spread, walk, x, y, dy, count, dx);
 }
 
 }  // namespace trainyard::kernels::cuda

@@ -17,6 +17,7 @@
 #include <bit>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/stream.h"
 
 namespace trainyard::kernels::cuda {
 

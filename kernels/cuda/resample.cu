@@ -116,7 +116,9 @@ std::vector<std::byte> resample_tables(const ResampleParams& p) {
   return tables;
 }
 
-void resample(const ResampleParams& p, const void* tables, In x, Out y, CUstream_st* stream) {
+void resample(const ResampleParams& p, const void* tables, In x, Out y, Run run) {
+  check(p, x, y);
+  Contract("resample").given("tables", tables);
   const TableSizes sizes(p);
   const auto* bytes = static_cast<const std::byte*>(tables);
   Resampling r;
@@ -146,7 +148,7 @@ void resample(const ResampleParams& p, const void* tables, In x, Out y, CUstream
     begins += static_cast<int64_t>(a.begin.size());
     ++r.rank;
   }
-  launch(grid_for(r.count), stream, gather, r, x, y);
+  launch(grid_for(r.count), run.stream, gather, r, x, y);
 }
 
 }  // namespace trainyard::kernels::cuda

@@ -171,7 +171,7 @@ int64_t scatter_rows_workspace_bytes(const ScatterDims& d) { return Workspace(d,
 void scatter_rows(const ScatterDims& d, const int32_t* index, const float* weight, In dy,
                   Out dtable, void* workspace, CUstream_st* stream) {
   Workspace w(d, workspace);
-  fill(d.rows * d.width, 0, dtable, stream);
+  fill(d.rows * d.width, 0, dtable, {stream});
   Order from{index, nullptr};
   int shift = 0;
   do {

@@ -84,25 +84,27 @@ TRAINYARD_KERNEL void backward_spans(SoftmaxDims d, In y, In dy, Out dx) {
 
 }  // namespace
 
-void softmax_forward(const SoftmaxDims& d, In x, Out y, CUstream_st* stream) {
+void softmax_forward(const SoftmaxDims& d, In x, Out y, Run run) {
+  check(d, x, y);
   if (d.inner != 1) {
-    launch(grid_for(d.outer * d.inner), stream, forward_spans, d, x, y);
+    launch(grid_for(d.outer * d.inner), run.stream, forward_spans, d, x, y);
     return;
   }
   const bool fours = d.width % 4 == 0 && takes_four(x) && takes_four(y);
   with_rows(d.outer, d.width, fours, [&](auto block, auto step, const Grid& grid) {
-    launch(grid, stream, forward_rows<block.value, step.value>, d.outer, d.width, d.log, x, y);
+    launch(grid, run.stream, forward_rows<block.value, step.value>, d.outer, d.width, d.log, x, y);
   });
 }
 
-void softmax_backward(const SoftmaxDims& d, In y, In dy, Out dx, CUstream_st* stream) {
+void softmax_backward(const SoftmaxDims& d, In y, In dy, Out dx, Run run) {
+  check(d, y, dy, dx);
   if (d.inner != 1) {
-    launch(grid_for(d.outer * d.inner), stream, backward_spans, d, y, dy, dx);
+    launch(grid_for(d.outer * d.inner), run.stream, backward_spans, d, y, dy, dx);
     return;
   }
   const bool fours = d.width % 4 == 0 && takes_four(y) && takes_four(dy) && takes_four(dx);
   with_rows(d.outer, d.width, fours, [&](auto block, auto step, const Grid& grid) {
-    launch(grid, stream, backward_rows<block.value, step.value>, d.outer, d.width, d.log, y, dy,
+    launch(grid, run.stream, backward_rows<block.value, step.value>, d.outer, d.width, d.log, y, dy,
            dx);
   });
 }

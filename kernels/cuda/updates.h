@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cuda/stream.h"
 #include "kernels/cuda/view.h"
 #include "kernels/gradient.h"
 #include "kernels/math/host_device.h"
@@ -132,10 +133,7 @@ struct MovingAverageUpdate {
 };
 
 struct GradientAccumulation {
-  struct Params {
-    int64_t count;
-    double share;  // of the mean
-  } s;
+  AccumulateGradientParams s;
   In g;
   const int64_t* micro_step;
   float* sum;
@@ -200,6 +198,44 @@ struct Conversion {
   }
 };
 
+struct ConversionOperands {
+  In x;   // [count]
+  Out y;  // [count]
+};
+inline void check(const Conversion::Params& s, const ConversionOperands& o) {
+  Contract("conversion").size("count", s.count).given("x", o.x).given("y", o.y);
+}
+
+// The kind of update that params and operands of a contract are.
+
+inline SgdUpdate update_of(const SgdParams& s, const SgdOperands<Views>& o) {
+  return {{s, o.g, o.learning_rate, o.p}, o.v};
+}
+inline AdamUpdate update_of(const AdamParams& s, const AdamOperands<Views>& o) {
+  return {{s, o.g, o.learning_rate, o.p}, o.step, o.m, o.v};
+}
+inline RmspropUpdate update_of(const RmspropParams& s, const RmspropOperands<Views>& o) {
+  return {{s, o.g, o.learning_rate, o.p}, o.square, o.a, o.b};
+}
+inline LionUpdate update_of(const LionParams& s, const LionOperands<Views>& o) {
+  return {{s, o.g, o.learning_rate, o.p}, o.m};
+}
+inline MovingAverageUpdate update_of(const MovingAverageParams& s,
+                                     const MovingAverageOperands<Views>& o) {
+  return {s, o.p, o.step, o.average};
+}
+inline GradientAccumulation update_of(const AccumulateGradientParams& s,
+                                      const AccumulateGradientOperands<Views>& o) {
+  return {s, o.g, o.micro_step, o.sum};
+}
+inline Conversion update_of(const Conversion::Params& s, const ConversionOperands& o) {
+  return {s, o.x, o.y};
+}
+inline GradientClipping update_of(const ClipGradientParams& s,
+                                  const ClipGradientOperands<Views>& o) {
+  return {s, o.g, o.scale, o.y};
+}
+
 /// Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
 template <typename U>
 void update(const U& u, CUstream_st* stream);
@@ -214,5 +250,36 @@ template <typename U>
 UpdateTable update_table(std::span<const U> updates);
 template <typename U>
 void update_all(const void* table, int64_t chunks, CUstream_st* stream);
+
+// The contracts' functions, of one tensor.
+template <typename Params, typename Operands>
+void check_and_update(const Params& s, const Operands& o, const Run& run) {
+  check(s, o);
+  update(update_of(s, o), run.stream);
+}
+inline void sgd(const SgdParams& s, const SgdOperands<Views>& o, Run run) {
+  check_and_update(s, o, run);
+}
+inline void adam(const AdamParams& s, const AdamOperands<Views>& o, Run run) {
+  check_and_update(s, o, run);
+}
+inline void rmsprop(const RmspropParams& s, const RmspropOperands<Views>& o, Run run) {
+  check_and_update(s, o, run);
+}
+inline void lion(const LionParams& s, const LionOperands<Views>& o, Run run) {
+  check_and_update(s, o, run);
+}
+inline void moving_average(const MovingAverageParams& s, const MovingAverageOperands<Views>& o,
+                           Run run) {
+  check_and_update(s, o, run);
+}
+inline void accumulate_gradient(const AccumulateGradientParams& s,
+                                const AccumulateGradientOperands<Views>& o, Run run) {
+  check_and_update(s, o, run);
+}
+inline void clip_gradient(const ClipGradientParams& s, const ClipGradientOperands<Views>& o,
+                          Run run) {
+  check_and_update(s, o, run);
+}
 
 }  // namespace trainyard::kernels::cuda

@@ -13,8 +13,6 @@
 #include "kernels/math/half.h"
 #include "kernels/math/host_device.h"
 
-struct CUstream_st;  // cudaStream_t without the CUDA headers
-
 namespace trainyard::kernels::cuda {
 
 enum class Format : uint8_t { kF32, kBf16, kF16 };

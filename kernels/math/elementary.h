@@ -1,10 +1,10 @@
-// kernels/math/elementary.h: exp, log, tanh and erf that a compiler can vectorise.
+// kernels/math/elementary.h: exp, log, tanh and erf that a compiler can vectorize.
 //
 // In float, on the host, they are polynomials without branches and without calls, so that a loop
 // around them becomes vector instructions of any width; the same steps in every width, so that
 // instruction sets differ by fused multiply-adds alone. In double, and on devices, they are the C
 // library's. Errors, measured over floats of all magnitudes
-// (tests/kernels/math_elementary_test.cc):
+// (tests/kernels/math_transcendental_test.cc):
 //
 //   exp    1.5 ulp, gradual underflow and overflow as IEEE says
 //   expm1  2 ulp, for x up to 88        log   2 ulp          log1p  2 ulp, for x in [0, 1]
@@ -25,7 +25,7 @@ namespace trainyard::math {
 
 #if !defined(__CUDA_ARCH__)
 #define TRAINYARD_VECTOR_INLINE [[gnu::always_inline]] inline
-namespace vectorised {
+namespace vectorized {
 
 constexpr float kLog2e = 1.44269504088896341f;
 // ln 2 in two parts: the first has 12 bits, so that products with small whole numbers are exact.
@@ -137,12 +137,12 @@ TRAINYARD_VECTOR_INLINE float erf(float x) {
   return a <= 0.875f ? x * near : (x < 0.0f ? -tail : tail);
 }
 
-}  // namespace vectorised
+}  // namespace vectorized
 #define TRAINYARD_ELEMENTARY(name)          \
   template <typename T>                     \
   TRAINYARD_HD inline T name(T x) {         \
     if constexpr (std::is_same_v<T, float>) \
-      return vectorised::name(x);           \
+      return vectorized::name(x);           \
     else                                    \
       return std::name(x);                  \
   }

@@ -1,5 +1,5 @@
 // kernels/math/host_device.h: marks a function for both compilers. On the host it is always
-// inlined: loops around it must vectorise, and a copy of it compiled for one instruction set must
+// inlined: loops around it must vectorize, and a copy of it compiled for one instruction set must
 // never be the one that the linker keeps for all (kernels/cpu/simd/simd.h).
 #pragma once
 

@@ -1,5 +1,5 @@
 // kernels/math/transcendental.h: exp, tanh and erf whose float forms have no branch and no call, so
-// that a loop around them vectorises: the C library's cost ten times as much per element. double,
+// that a loop around them vectorizes: the C library's cost ten times as much per element. double,
 // and device code, use the library's.
 //
 // Errors of the float forms, over all floats (tests/kernels/math_transcendental_test.cc): exp 2 and
@@ -13,7 +13,7 @@
 
 #include "kernels/math/host_device.h"
 
-// Inlined even without optimisation: the copies compiled for an instruction set must not be shared
+// Inlined even without optimization: the copies compiled for an instruction set must not be shared
 // (kernels/cpu/simd/simd.h).
 #if defined(__GNUC__) && !defined(__CUDACC__)
 #define TRAINYARD_INLINE __attribute__((always_inline)) inline

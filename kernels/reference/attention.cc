@@ -41,9 +41,11 @@ struct Mask {
   }
 };
 
+/// Operands begin at those of the head.
 template <typename T>
-void forward_head(const AttentionDims& d, const Mask<T>& mask, Rows<const T> q, Rows<const T> k,
-                  Rows<const T> v, Rows<T> y, T* lse) {
+void forward_head(const AttentionDims& d, const Mask<T>& mask, const AttentionOperands<T>& o) {
+  const Rows<const T> q{o.q, d.q_row}, k{o.k, d.kv_row}, v{o.v, d.kv_row};
+  const Rows<T> y{o.y, d.H * d.D};
   const T scale = static_cast<T>(d.scale);
   for (int64_t i = 0; i < d.Tq; ++i) {
     const int64_t keys = keys_seen(d, i);
@@ -58,14 +60,15 @@ void forward_head(const AttentionDims& d, const Mask<T>& mask, Rows<const T> q, 
       for (int64_t c = 0; c < d.D; ++c) y[i][c] += kept * v[j][c];
     }
     for (int64_t c = 0; c < d.D; ++c) y[i][c] /= sum;
-    if (lse != nullptr) lse[i] = max + std::log(sum);
+    if (o.lse != nullptr) o.lse[i] = max + std::log(sum);
   }
 }
 
 template <typename T>
-void backward_head(const AttentionDims& d, const Mask<T>& mask, Rows<const T> q, Rows<const T> k,
-                   Rows<const T> v, Rows<const T> y, const T* lse, Rows<const T> dy, Rows<T> dq,
-                   Rows<T> dk, Rows<T> dv) {
+void backward_head(const AttentionDims& d, const Mask<T>& mask, const AttentionGradOperands<T>& o) {
+  const Rows<const T> q{o.q, d.q_row}, k{o.k, d.kv_row}, v{o.v, d.kv_row};
+  const Rows<const T> y{o.y, d.H * d.D}, dy{o.dy, d.H * d.D};
+  const Rows<T> dq{o.dq, d.q_row}, dk{o.dk, d.kv_row}, dv{o.dv, d.kv_row};
   const T scale = static_cast<T>(d.scale);
   for (int64_t j = 0; j < d.Tk; ++j) {
     if (dk.base != nullptr) std::fill_n(dk[j], d.D, T(0));
@@ -75,7 +78,7 @@ void backward_head(const AttentionDims& d, const Mask<T>& mask, Rows<const T> q,
     if (dq.base != nullptr) std::fill_n(dq[i], d.D, T(0));
     const T delta = dot(d.D, dy[i], y[i]);
     for (int64_t j = 0; j < keys_seen(d, i); ++j) {
-      const T p = std::exp(scale * dot(d.D, q[i], k[j]) - lse[i]);
+      const T p = std::exp(scale * dot(d.D, q[i], k[j]) - o.lse[i]);
       const T m = mask(i, j);
       const T ds = scale * p * (m * dot(d.D, dy[i], v[j]) - delta);
       for (int64_t c = 0; c < d.D; ++c) {
@@ -90,45 +93,51 @@ void backward_head(const AttentionDims& d, const Mask<T>& mask, Rows<const T> q,
 }  // namespace
 
 template <typename T>
-void attention_forward(const AttentionDims& d, const int64_t* step, const T* q, const T* k,
-                       const T* v, T* y, T* lse) {
-  const uint64_t drawn_at = step == nullptr ? 0 : static_cast<uint64_t>(*step);
+void attention_forward(const AttentionDims& d, const AttentionOperands<T>& o, Run<T>) {
+  check(d, o);
+  const uint64_t drawn_at = o.step == nullptr ? 0 : static_cast<uint64_t>(*o.step);
   const int64_t y_row = d.H * d.D;
   for (int64_t n = 0; n < d.N; ++n) {
     for (int64_t h = 0; h < d.H; ++h) {
       const int64_t q_at = n * d.Tq * d.q_row + h * d.D, kv_at = n * d.Tk * d.kv_row + h * d.D;
-      forward_head<T>(d, {d, n * d.H + h, drawn_at}, {q + q_at, d.q_row}, {k + kv_at, d.kv_row},
-                      {v + kv_at, d.kv_row}, {y + n * d.Tq * y_row + h * d.D, y_row},
-                      lse == nullptr ? nullptr : lse + (n * d.H + h) * d.Tq);
+      forward_head<T>(d, {d, n * d.H + h, drawn_at},
+                      {.q = o.q + q_at,
+                       .k = o.k + kv_at,
+                       .v = o.v + kv_at,
+                       .y = o.y + n * d.Tq * y_row + h * d.D,
+                       .lse = o.lse == nullptr ? nullptr : o.lse + (n * d.H + h) * d.Tq});
     }
   }
 }
 
 template <typename T>
-void attention_backward(const AttentionDims& d, const int64_t* step, const T* q, const T* k,
-                        const T* v, const T* y, const T* lse, const T* dy,
-                        const AttentionGradients<T>& out) {
-  const uint64_t drawn_at = step == nullptr ? 0 : static_cast<uint64_t>(*step);
+void attention_backward(const AttentionDims& d, const AttentionGradOperands<T>& o, Run<T>) {
+  check(d, o);
+  const uint64_t drawn_at = o.step == nullptr ? 0 : static_cast<uint64_t>(*o.step);
   const int64_t y_row = d.H * d.D;
   const auto at = [](T* base, int64_t offset) { return base == nullptr ? base : base + offset; };
   for (int64_t n = 0; n < d.N; ++n) {
     for (int64_t h = 0; h < d.H; ++h) {
       const int64_t q_at = n * d.Tq * d.q_row + h * d.D, kv_at = n * d.Tk * d.kv_row + h * d.D;
       const int64_t y_at = n * d.Tq * y_row + h * d.D;
-      backward_head<T>(d, {d, n * d.H + h, drawn_at}, {q + q_at, d.q_row}, {k + kv_at, d.kv_row},
-                       {v + kv_at, d.kv_row}, {y + y_at, y_row}, lse + (n * d.H + h) * d.Tq,
-                       {dy + y_at, y_row}, {at(out.dq, q_at), d.q_row},
-                       {at(out.dk, kv_at), d.kv_row}, {at(out.dv, kv_at), d.kv_row});
+      backward_head<T>(d, {d, n * d.H + h, drawn_at},
+                       {.q = o.q + q_at,
+                        .k = o.k + kv_at,
+                        .v = o.v + kv_at,
+                        .y = o.y + y_at,
+                        .lse = o.lse + (n * d.H + h) * d.Tq,
+                        .dy = o.dy + y_at,
+                        .dq = at(o.dq, q_at),
+                        .dk = at(o.dk, kv_at),
+                        .dv = at(o.dv, kv_at)});
     }
   }
 }
 
-#define TRAINYARD_INSTANTIATE(T)                                                                \
-  template void attention_forward<T>(const AttentionDims&, const int64_t*, const T*, const T*,  \
-                                     const T*, T*, T*);                                         \
-  template void attention_backward<T>(const AttentionDims&, const int64_t*, const T*, const T*, \
-                                      const T*, const T*, const T*, const T*,                   \
-                                      const AttentionGradients<T>&);
+#define TRAINYARD_INSTANTIATE(T)                                                                 \
+  template void attention_forward<T>(const AttentionDims&, const AttentionOperands<T>&, Run<T>); \
+  template void attention_backward<T>(const AttentionDims&, const AttentionGradOperands<T>&,     \
+                                      Run<T>);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)
 #undef TRAINYARD_INSTANTIATE

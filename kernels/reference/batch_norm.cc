@@ -17,105 +17,114 @@ void for_each_value(const ImageDims& d, const ImageStrides& s, int64_t c, const 
   }
 }
 
+/// max(0, y + residual) of channel c, where that follows.
+template <typename T>
+void add_relu(const ImageDims& d, const ImageStrides& s, int64_t c, bool relu, const T* residual,
+              T* y) {
+  if (!relu) return;
+  for_each_value(d, s, c, [&](int64_t i) {
+    y[i] = math::Relu::f(residual == nullptr ? y[i] : y[i] + residual[i]);
+  });
+}
+
+template <typename T>
+void differentiate(const BatchNormDims& d, const ImageStrides& s, const BatchNormGradOperands<T>& o,
+                   const T* dy) {
+  const T M = static_cast<T>(d.values_per_channel());
+  for (int64_t c = 0; c < d.x.C; ++c) {
+    const T m = o.mean[c], inv = o.inv_std[c];
+    T sum = T(0), products = T(0);
+    for_each_value(d.x, s, c, [&](int64_t i) {
+      sum += dy[i];
+      products += dy[i] * (o.x[i] - m) * inv;
+    });
+    if (o.db != nullptr) o.db[c] = sum;
+    if (o.dscale != nullptr) o.dscale[c] = products;
+    if (o.dx == nullptr) continue;
+    for_each_value(d.x, s, c, [&](int64_t i) {
+      o.dx[i] = o.scale[c] * inv * (dy[i] - sum / M - (o.x[i] - m) * inv * (products / M));
+    });
+  }
+}
+
 }  // namespace
 
 template <typename T>
-void batch_norm_training(const BatchNormDims& d, const ImageStrides& s, const T* x, const T* scale,
-                         const T* b, T* running_mean, T* running_var, T* y, T* mean, T* inv_std) {
+void batch_norm_training(const BatchNormDims& d, const ImageStrides& s,
+                         const BatchNormTrainingOperands<T>& o, Run<T>) {
+  check(d, o);
   const T M = static_cast<T>(d.values_per_channel());
   const T keep = static_cast<T>(d.momentum);
   for (int64_t c = 0; c < d.x.C; ++c) {
     T sum = T(0), squares = T(0);
-    for_each_value(d.x, s, c, [&](int64_t i) { sum += x[i]; });
+    for_each_value(d.x, s, c, [&](int64_t i) { sum += o.x[i]; });
     const T m = sum / M;
-    for_each_value(d.x, s, c, [&](int64_t i) { squares += (x[i] - m) * (x[i] - m); });
+    for_each_value(d.x, s, c, [&](int64_t i) { squares += (o.x[i] - m) * (o.x[i] - m); });
     const T var = squares / M;
     const T inv = T(1) / std::sqrt(var + static_cast<T>(d.epsilon));
-    mean[c] = m;
-    inv_std[c] = inv;
-    running_mean[c] = keep * running_mean[c] + (T(1) - keep) * m;
-    running_var[c] = keep * running_var[c] + (T(1) - keep) * (squares / (M - T(1)));
-    for_each_value(d.x, s, c, [&](int64_t i) { y[i] = (x[i] - m) * inv * scale[c] + b[c]; });
-  }
-}
-
-template <typename T>
-void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s, const T* x, const T* scale,
-                          const T* b, const T* running_mean, const T* running_var, T* y) {
-  for (int64_t c = 0; c < d.x.C; ++c) {
-    const T inv = T(1) / std::sqrt(running_var[c] + static_cast<T>(d.epsilon));
+    o.mean[c] = m;
+    o.inv_std[c] = inv;
+    o.running_mean[c] = keep * o.running_mean[c] + (T(1) - keep) * m;
+    o.running_var[c] = keep * o.running_var[c] + (T(1) - keep) * (squares / (M - T(1)));
     for_each_value(d.x, s, c,
-                   [&](int64_t i) { y[i] = (x[i] - running_mean[c]) * inv * scale[c] + b[c]; });
+                   [&](int64_t i) { o.y[i] = (o.x[i] - m) * inv * o.scale[c] + o.b[c]; });
+    add_relu(d.x, s, c, o.relu, o.residual, o.y);
   }
 }
 
 template <typename T>
-void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s, const T* x, const T* dy,
-                         const T* scale, const T* mean, const T* inv_std, T* dx, T* dscale, T* db) {
-  const T M = static_cast<T>(d.values_per_channel());
+void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s,
+                          const BatchNormInferenceOperands<T>& o, Run<T>) {
+  check(d, o);
   for (int64_t c = 0; c < d.x.C; ++c) {
-    const T m = mean[c], inv = inv_std[c];
-    T sum = T(0), products = T(0);
+    const T inv = T(1) / std::sqrt(o.running_var[c] + static_cast<T>(d.epsilon));
     for_each_value(d.x, s, c, [&](int64_t i) {
-      sum += dy[i];
-      products += dy[i] * (x[i] - m) * inv;
+      o.y[i] = (o.x[i] - o.running_mean[c]) * inv * o.scale[c] + o.b[c];
     });
-    if (db != nullptr) db[c] = sum;
-    if (dscale != nullptr) dscale[c] = products;
-    if (dx == nullptr) continue;
-    for_each_value(d.x, s, c, [&](int64_t i) {
-      dx[i] = scale[c] * inv * (dy[i] - sum / M - (x[i] - m) * inv * (products / M));
-    });
+    add_relu(d.x, s, c, o.relu, o.residual, o.y);
   }
 }
 
 template <typename T>
-void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s, const T* x, const T* scale,
-                       const T* b, const T* mean, const T* inv_std, const T* residual, bool relu,
-                       T* y) {
+void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s,
+                       const BatchNormReplayOperands<T>& o, Run<T>) {
+  check(d, o);
   for (int64_t c = 0; c < d.x.C; ++c) {
     for_each_value(d.x, s, c, [&](int64_t i) {
-      T v = (x[i] - mean[c]) * inv_std[c] * scale[c] + b[c];
-      if (residual != nullptr) v += residual[i];
-      y[i] = relu ? math::Relu::f(v) : v;
+      T v = (o.x[i] - o.mean[c]) * o.inv_std[c] * o.scale[c] + o.b[c];
+      if (o.residual != nullptr) v += o.residual[i];
+      o.y[i] = o.relu ? math::Relu::f(v) : v;
     });
   }
 }
 
 template <typename T>
-void add_relu(int64_t count, const T* residual, T* y) {
-  for (int64_t i = 0; i < count; ++i) {
-    y[i] = math::Relu::f(residual == nullptr ? y[i] : y[i] + residual[i]);
-  }
-}
-
-template <typename T>
-void batch_norm_relu_backward(const BatchNormDims& d, const ImageStrides& s, const T* x,
-                              const T* dy, const T* scale, const T* mean, const T* inv_std,
-                              const T* b, const T* y, T* dx, T* dscale, T* db, T* g, T* spare) {
-  T* masked = g != nullptr ? g : dx != nullptr ? dx : spare;
+void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s,
+                         const BatchNormGradOperands<T>& o, Run<T> run) {
+  check(d, o);
+  if (!o.relu) return differentiate(d, s, o, o.dy);
+  T* masked = o.g != nullptr    ? o.g
+              : o.dx != nullptr ? o.dx
+                                : workspace_of<T>("batch_norm_backward", run);
   for (int64_t c = 0; c < d.x.C; ++c) {
     for_each_value(d.x, s, c, [&](int64_t i) {
-      const T out = y != nullptr ? y[i] : (x[i] - mean[c]) * inv_std[c] * scale[c] + b[c];
-      masked[i] = math::Relu::df(out, dy[i]);
+      const T out =
+          o.y != nullptr ? o.y[i] : (o.x[i] - o.mean[c]) * o.inv_std[c] * o.scale[c] + o.b[c];
+      masked[i] = math::Relu::df(out, o.dy[i]);
     });
   }
-  batch_norm_backward<T>(d, s, x, masked, scale, mean, inv_std, dx, dscale, db);
+  differentiate<T>(d, s, o, masked);
 }
 
-#define INSTANTIATE(T)                                                                            \
-  template void batch_norm_training<T>(const BatchNormDims&, const ImageStrides&, const T*,       \
-                                       const T*, const T*, T*, T*, T*, T*, T*);                   \
-  template void batch_norm_inference<T>(const BatchNormDims&, const ImageStrides&, const T*,      \
-                                        const T*, const T*, const T*, const T*, T*);              \
-  template void batch_norm_backward<T>(const BatchNormDims&, const ImageStrides&, const T*,       \
-                                       const T*, const T*, const T*, const T*, T*, T*, T*);       \
-  template void batch_norm_replay<T>(const BatchNormDims&, const ImageStrides&, const T*,         \
-                                     const T*, const T*, const T*, const T*, const T*, bool, T*); \
-  template void add_relu<T>(int64_t, const T*, T*);                                               \
-  template void batch_norm_relu_backward<T>(const BatchNormDims&, const ImageStrides&, const T*,  \
-                                            const T*, const T*, const T*, const T*, const T*,     \
-                                            const T*, T*, T*, T*, T*, T*);
+#define INSTANTIATE(T)                                                                 \
+  template void batch_norm_training<T>(const BatchNormDims&, const ImageStrides&,      \
+                                       const BatchNormTrainingOperands<T>&, Run<T>);   \
+  template void batch_norm_inference<T>(const BatchNormDims&, const ImageStrides&,     \
+                                        const BatchNormInferenceOperands<T>&, Run<T>); \
+  template void batch_norm_replay<T>(const BatchNormDims&, const ImageStrides&,        \
+                                     const BatchNormReplayOperands<T>&, Run<T>);       \
+  template void batch_norm_backward<T>(const BatchNormDims&, const ImageStrides&,      \
+                                       const BatchNormGradOperands<T>&, Run<T>);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE

@@ -3,7 +3,8 @@
 namespace trainyard::kernels::reference {
 
 template <typename T>
-void dropout(const DropoutParams& p, const int64_t* step, const T* x, T* y) {
+void dropout(const DropoutParams& p, const int64_t* step, const T* x, T* y, Run<T>) {
+  check(p, step, x, y);
   const uint32_t threshold = math::dropout_threshold(p.ratio);
   const T scale = static_cast<T>(1 / (1 - p.ratio));
   for (int64_t i = 0; i < p.count; ++i) {
@@ -13,7 +14,9 @@ void dropout(const DropoutParams& p, const int64_t* step, const T* x, T* y) {
   }
 }
 
-template void dropout<float>(const DropoutParams&, const int64_t*, const float*, float*);
-template void dropout<double>(const DropoutParams&, const int64_t*, const double*, double*);
+template void dropout<float>(const DropoutParams&, const int64_t*, const float*, float*,
+                             Run<float>);
+template void dropout<double>(const DropoutParams&, const int64_t*, const double*, double*,
+                              Run<double>);
 
 }  // namespace trainyard::kernels::reference

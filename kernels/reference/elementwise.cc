@@ -3,12 +3,8 @@
 namespace trainyard::kernels::reference {
 
 template <typename T>
-void add(int64_t count, const T* a, const T* b, T* c) {
-  for (int64_t i = 0; i < count; ++i) c[i] = a[i] + b[i];
-}
-
-template <typename T>
-void fill(int64_t count, T value, T* y) {
+void fill(int64_t count, T value, T* y, Run<T>) {
+  check_fill(count, y);
   for (int64_t i = 0; i < count; ++i) y[i] = value;
 }
 
@@ -17,9 +13,7 @@ void copy(int64_t bytes, const std::byte* x, std::byte* y) {
   for (int64_t i = 0; i < bytes; ++i) y[i] = x[i];
 }
 
-template void add<float>(int64_t, const float*, const float*, float*);
-template void add<double>(int64_t, const double*, const double*, double*);
-template void fill<float>(int64_t, float, float*);
-template void fill<double>(int64_t, double, double*);
+template void fill<float>(int64_t, float, float*, Run<float>);
+template void fill<double>(int64_t, double, double*, Run<double>);
 
 }  // namespace trainyard::kernels::reference

@@ -22,19 +22,22 @@ bool counts(const SequencePoolDims& d, const int32_t* token, int64_t n, int64_t 
 }  // namespace
 
 template <typename T>
-void to_index(int64_t count, const T* x, int32_t* index) {
+void to_index(int64_t count, const T* x, int32_t* index, Run<T>) {
+  check_to_index(count, x, index);
   for (int64_t i = 0; i < count; ++i) index[i] = static_cast<int32_t>(x[i]);
 }
 
 template <typename T>
-void gather(const GatherDims& d, const T* table, const int32_t* index, T* y) {
+void gather(const GatherDims& d, const T* table, const int32_t* index, T* y, Run<T>) {
+  check_gather(d, table, index, y);
   for (int64_t i = 0; i < d.count; ++i) {
     std::copy_n(table + index[i] * d.width, d.width, y + i * d.width);
   }
 }
 
 template <typename T>
-void gather_backward(const GatherDims& d, const int32_t* index, const T* dy, T* dtable) {
+void gather_backward(const GatherDims& d, const int32_t* index, const T* dy, T* dtable, Run<T>) {
+  check_gather(d, dy, index, dtable);
   std::fill_n(dtable, d.rows * d.width, T(0));
   for (int64_t i = 0; i < d.count; ++i) {
     for (int64_t c = 0; c < d.width; ++c) dtable[index[i] * d.width + c] += dy[i * d.width + c];
@@ -42,7 +45,9 @@ void gather_backward(const GatherDims& d, const int32_t* index, const T* dy, T* 
 }
 
 template <typename T>
-void add_positions(const PositionDims& d, const T* x, const T* position, const T* prefix, T* y) {
+void add_positions(const PositionDims& d, const T* x, const T* position, const T* prefix, T* y,
+                   Run<T>) {
+  check_positions(d, x, position, prefix, y);
   const int64_t length = d.prefix + d.T;
   for (int64_t n = 0; n < d.N; ++n) {
     for (int64_t t = 0; t < length; ++t) {
@@ -54,7 +59,9 @@ void add_positions(const PositionDims& d, const T* x, const T* position, const T
 }
 
 template <typename T>
-void add_positions_backward(const PositionDims& d, const T* dy, T* dx, T* dposition, T* dprefix) {
+void add_positions_backward(const PositionDims& d, const T* dy, T* dx, T* dposition, T* dprefix,
+                            Run<T>) {
+  check_positions_grad(d, dy);
   const int64_t length = d.prefix + d.T;
   for (int64_t t = 0; t < length; ++t) {
     for (int64_t c = 0; c < d.D; ++c) {
@@ -71,7 +78,8 @@ void add_positions_backward(const PositionDims& d, const T* dy, T* dx, T* dposit
 }
 
 template <typename T>
-void sequence_pool(const SequencePoolDims& d, const T* x, const int32_t* token, T* y) {
+void sequence_pool(const SequencePoolDims& d, const T* x, const int32_t* token, T* y, Run<T>) {
+  check_sequence_pool(d, x, y);
   for (int64_t n = 0; n < d.N; ++n) {
     const T* rows = x + n * d.T * d.D;
     const bool mean = d.mode == PoolMode::kMean;
@@ -87,7 +95,9 @@ void sequence_pool(const SequencePoolDims& d, const T* x, const int32_t* token, 
 }
 
 template <typename T>
-void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const T* dy, T* dx) {
+void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const T* dy, T* dx,
+                            Run<T>) {
+  check_sequence_pool(d, dy, dx);
   for (int64_t n = 0; n < d.N; ++n) {
     const T weight = d.mode == PoolMode::kMean ? pool_weight<T>(d, token, n) : T(1);
     for (int64_t t = 0; t < d.T; ++t) {
@@ -99,14 +109,15 @@ void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, con
   }
 }
 
-#define TRAINYARD_INSTANTIATE(T)                                                         \
-  template void to_index<T>(int64_t, const T*, int32_t*);                                \
-  template void gather<T>(const GatherDims&, const T*, const int32_t*, T*);              \
-  template void gather_backward<T>(const GatherDims&, const int32_t*, const T*, T*);     \
-  template void add_positions<T>(const PositionDims&, const T*, const T*, const T*, T*); \
-  template void add_positions_backward<T>(const PositionDims&, const T*, T*, T*, T*);    \
-  template void sequence_pool<T>(const SequencePoolDims&, const T*, const int32_t*, T*); \
-  template void sequence_pool_backward<T>(const SequencePoolDims&, const int32_t*, const T*, T*);
+#define TRAINYARD_INSTANTIATE(T)                                                                 \
+  template void to_index<T>(int64_t, const T*, int32_t*, Run<T>);                                \
+  template void gather<T>(const GatherDims&, const T*, const int32_t*, T*, Run<T>);              \
+  template void gather_backward<T>(const GatherDims&, const int32_t*, const T*, T*, Run<T>);     \
+  template void add_positions<T>(const PositionDims&, const T*, const T*, const T*, T*, Run<T>); \
+  template void add_positions_backward<T>(const PositionDims&, const T*, T*, T*, T*, Run<T>);    \
+  template void sequence_pool<T>(const SequencePoolDims&, const T*, const int32_t*, T*, Run<T>); \
+  template void sequence_pool_backward<T>(const SequencePoolDims&, const int32_t*, const T*, T*, \
+                                          Run<T>);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)
 #undef TRAINYARD_INSTANTIATE

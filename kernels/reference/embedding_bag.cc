@@ -14,7 +14,8 @@ T scale_of(const EmbeddingBagDims& d, const int32_t* token) {
 }  // namespace
 
 template <typename T>
-void embedding_bag(const EmbeddingBagDims& d, const T* table, const int32_t* token, T* y) {
+void embedding_bag(const EmbeddingBagDims& d, const T* table, const int32_t* token, T* y, Run<T>) {
+  check(d, table, token, y);
   for (int64_t n = 0; n < d.N; ++n, token += d.T, y += d.D) {
     const T scale = scale_of<T>(d, token);
     std::fill_n(y, d.D, T(0));
@@ -26,8 +27,9 @@ void embedding_bag(const EmbeddingBagDims& d, const T* table, const int32_t* tok
 }
 
 template <typename T>
-void embedding_bag_backward(const EmbeddingBagDims& d, const int32_t* token, const T* dy,
-                            T* dtable) {
+void embedding_bag_backward(const EmbeddingBagDims& d, const int32_t* token, const T* dy, T* dtable,
+                            Run<T>) {
+  check(d, token, dy, dtable);
   std::fill_n(dtable, d.V * d.D, T(0));
   for (int64_t n = 0; n < d.N; ++n, token += d.T, dy += d.D) {
     const T scale = scale_of<T>(d, token);
@@ -38,10 +40,11 @@ void embedding_bag_backward(const EmbeddingBagDims& d, const int32_t* token, con
   }
 }
 
-template void embedding_bag(const EmbeddingBagDims&, const float*, const int32_t*, float*);
-template void embedding_bag(const EmbeddingBagDims&, const double*, const int32_t*, double*);
-template void embedding_bag_backward(const EmbeddingBagDims&, const int32_t*, const float*, float*);
-template void embedding_bag_backward(const EmbeddingBagDims&, const int32_t*, const double*,
-                                     double*);
+#define TRAINYARD_INSTANTIATE(T)                                                              \
+  template void embedding_bag(const EmbeddingBagDims&, const T*, const int32_t*, T*, Run<T>); \
+  template void embedding_bag_backward(const EmbeddingBagDims&, const int32_t*, const T*, T*, \
+                                       Run<T>);
+TRAINYARD_INSTANTIATE(float)
+TRAINYARD_INSTANTIATE(double)
 
 }  // namespace trainyard::kernels::reference

@@ -4,6 +4,7 @@ namespace trainyard::kernels::reference {
 
 template <typename T>
 void gemm_forward(GemmDims d, const T* x, const T* w, const T* b, T* y) {
+  check(d, x, w, y);
   for (int64_t n = 0; n < d.N; ++n) {
     for (int64_t k = 0; k < d.K; ++k) {
       T sum = b == nullptr ? T(0) : b[k];
@@ -15,6 +16,7 @@ void gemm_forward(GemmDims d, const T* x, const T* w, const T* b, T* y) {
 
 template <typename T>
 void gemm_backward(GemmDims d, const T* x, const T* w, const T* dy, T* dx, T* dw, T* db) {
+  check(d, x, w, dy, dx, dw);
   if (dx != nullptr) {
     for (int64_t n = 0; n < d.N; ++n) {
       for (int64_t f = 0; f < d.F; ++f) {

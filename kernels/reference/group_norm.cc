@@ -26,50 +26,53 @@ void for_groups(const GroupNormDims& d, const F& f) {
 }  // namespace
 
 template <typename T>
-void group_norm_forward(const GroupNormDims& d, const ImageStrides& s, const T* x, const T* scale,
-                        const T* b, T* y, T* mean, T* inv_std) {
+void group_norm_forward(const GroupNormDims& d, const ImageStrides& s,
+                        const GroupNormOperands<T>& o, Run<T>) {
+  check(d, o);
   const T M = static_cast<T>(d.values());
   for_groups(d, [&](int64_t n, int64_t g) {
     T sum = T(0), squares = T(0);
-    for_group(d, s, n, g, [&](int64_t, int64_t i) { sum += x[i]; });
+    for_group(d, s, n, g, [&](int64_t, int64_t i) { sum += o.x[i]; });
     const T m = sum / M;
-    for_group(d, s, n, g, [&](int64_t, int64_t i) { squares += (x[i] - m) * (x[i] - m); });
+    for_group(d, s, n, g, [&](int64_t, int64_t i) { squares += (o.x[i] - m) * (o.x[i] - m); });
     const T inv = T(1) / std::sqrt(squares / M + static_cast<T>(d.epsilon));
-    if (mean != nullptr) mean[n * d.groups + g] = m;
-    if (inv_std != nullptr) inv_std[n * d.groups + g] = inv;
-    for_group(d, s, n, g, [&](int64_t c, int64_t i) { y[i] = (x[i] - m) * inv * scale[c] + b[c]; });
+    if (o.mean != nullptr) o.mean[n * d.groups + g] = m;
+    if (o.inv_std != nullptr) o.inv_std[n * d.groups + g] = inv;
+    for_group(d, s, n, g,
+              [&](int64_t c, int64_t i) { o.y[i] = (o.x[i] - m) * inv * o.scale[c] + o.b[c]; });
   });
 }
 
 template <typename T>
-void group_norm_backward(const GroupNormDims& d, const ImageStrides& s, const T* x, const T* scale,
-                         const T* mean, const T* inv_std, const T* dy, T* dx, T* dscale, T* db) {
+void group_norm_backward(const GroupNormDims& d, const ImageStrides& s,
+                         const GroupNormGradOperands<T>& o, Run<T>) {
+  check(d, o);
   const T M = static_cast<T>(d.values());
-  if (dscale != nullptr) std::fill_n(dscale, d.x.C, T(0));
-  if (db != nullptr) std::fill_n(db, d.x.C, T(0));
+  if (o.dscale != nullptr) std::fill_n(o.dscale, d.x.C, T(0));
+  if (o.db != nullptr) std::fill_n(o.db, d.x.C, T(0));
   for_groups(d, [&](int64_t n, int64_t g) {
-    const T m = mean[n * d.groups + g], inv = inv_std[n * d.groups + g];
+    const T m = o.mean[n * d.groups + g], inv = o.inv_std[n * d.groups + g];
     T sum = T(0), products = T(0);
     for_group(d, s, n, g, [&](int64_t c, int64_t i) {
-      const T xhat = (x[i] - m) * inv;
-      sum += dy[i] * scale[c];
-      products += dy[i] * scale[c] * xhat;
-      if (dscale != nullptr) dscale[c] += dy[i] * xhat;
-      if (db != nullptr) db[c] += dy[i];
+      const T xhat = (o.x[i] - m) * inv;
+      sum += o.dy[i] * o.scale[c];
+      products += o.dy[i] * o.scale[c] * xhat;
+      if (o.dscale != nullptr) o.dscale[c] += o.dy[i] * xhat;
+      if (o.db != nullptr) o.db[c] += o.dy[i];
     });
-    if (dx == nullptr) return;
+    if (o.dx == nullptr) return;
     for_group(d, s, n, g, [&](int64_t c, int64_t i) {
-      const T xhat = (x[i] - m) * inv;
-      dx[i] = inv * (dy[i] * scale[c] - sum / M - xhat * (products / M));
+      const T xhat = (o.x[i] - m) * inv;
+      o.dx[i] = inv * (o.dy[i] * o.scale[c] - sum / M - xhat * (products / M));
     });
   });
 }
 
-#define TRAINYARD_INSTANTIATE(T)                                                            \
-  template void group_norm_forward<T>(const GroupNormDims&, const ImageStrides&, const T*,  \
-                                      const T*, const T*, T*, T*, T*);                      \
-  template void group_norm_backward<T>(const GroupNormDims&, const ImageStrides&, const T*, \
-                                       const T*, const T*, const T*, const T*, T*, T*, T*);
+#define TRAINYARD_INSTANTIATE(T)                                                  \
+  template void group_norm_forward<T>(const GroupNormDims&, const ImageStrides&,  \
+                                      const GroupNormOperands<T>&, Run<T>);       \
+  template void group_norm_backward<T>(const GroupNormDims&, const ImageStrides&, \
+                                       const GroupNormGradOperands<T>&, Run<T>);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)
 #undef TRAINYARD_INSTANTIATE

@@ -6,50 +6,52 @@
 namespace trainyard::kernels::reference {
 
 template <typename T>
-void sgd(const SgdParams& s, const T* g, const float* learning_rate, T* p, T* v) {
-  if (math::is_skipped(*learning_rate)) return;
-  const math::SgdConstants<T> constants{static_cast<T>(*learning_rate * s.rate_factor),
+void sgd(const SgdParams& s, const SgdOperands<T>& o, Run<T>) {
+  check(s, o);
+  if (math::is_skipped(*o.learning_rate)) return;
+  const math::SgdConstants<T> constants{static_cast<T>(*o.learning_rate * s.rate_factor),
                                         static_cast<T>(s.momentum), static_cast<T>(s.weight_decay),
                                         s.nesterov};
   for (int64_t i = 0; i < s.count; ++i) {
-    math::sgd(constants, g[i], p[i], v == nullptr ? nullptr : &v[i]);
+    math::sgd(constants, o.g[i], o.p[i], o.v == nullptr ? nullptr : &o.v[i]);
   }
 }
 
 template <typename T>
-void adam(const AdamParams& s, const T* g, const float* learning_rate, const int64_t* step, T* p,
-          T* m, T* v) {
-  if (math::is_skipped(*learning_rate)) return;
-  const auto constants = math::adam_constants<T>(*learning_rate * s.rate_factor, s.beta1, s.beta2,
-                                                 s.epsilon, s.weight_decay, s.decoupled, *step);
-  for (int64_t i = 0; i < s.count; ++i) math::adam(constants, g[i], p[i], m[i], v[i]);
+void adam(const AdamParams& s, const AdamOperands<T>& o, Run<T>) {
+  check(s, o);
+  if (math::is_skipped(*o.learning_rate)) return;
+  const auto constants = math::adam_constants<T>(*o.learning_rate * s.rate_factor, s.beta1, s.beta2,
+                                                 s.epsilon, s.weight_decay, s.decoupled, *o.step);
+  for (int64_t i = 0; i < s.count; ++i) math::adam(constants, o.g[i], o.p[i], o.m[i], o.v[i]);
 }
 
 template <typename T>
-void rmsprop(const RmspropParams& s, const T* g, const float* learning_rate, T* p, T* square, T* a,
-             T* b) {
-  if (math::is_skipped(*learning_rate)) return;
-  const math::RmspropConstants<T> constants{static_cast<T>(*learning_rate * s.rate_factor),
+void rmsprop(const RmspropParams& s, const RmspropOperands<T>& o, Run<T>) {
+  check(s, o);
+  if (math::is_skipped(*o.learning_rate)) return;
+  const math::RmspropConstants<T> constants{static_cast<T>(*o.learning_rate * s.rate_factor),
                                             static_cast<T>(s.alpha),
                                             static_cast<T>(1 - s.alpha),
                                             static_cast<T>(s.epsilon),
                                             static_cast<T>(s.momentum),
                                             static_cast<T>(s.weight_decay)};
   for (int64_t i = 0; i < s.count; ++i) {
-    math::rmsprop(constants, g[i], p[i], square[i], a == nullptr ? nullptr : &a[i],
-                  b == nullptr ? nullptr : &b[i]);
+    math::rmsprop(constants, o.g[i], o.p[i], o.square[i], o.a == nullptr ? nullptr : &o.a[i],
+                  o.b == nullptr ? nullptr : &o.b[i]);
   }
 }
 
 template <typename T>
-void lion(const LionParams& s, const T* g, const float* learning_rate, T* p, T* m) {
-  if (math::is_skipped(*learning_rate)) return;
-  const double rate = *learning_rate * s.rate_factor;
+void lion(const LionParams& s, const LionOperands<T>& o, Run<T>) {
+  check(s, o);
+  if (math::is_skipped(*o.learning_rate)) return;
+  const double rate = *o.learning_rate * s.rate_factor;
   const math::LionConstants<T> constants{
       static_cast<T>(rate),        static_cast<T>(s.beta1),
       static_cast<T>(1 - s.beta1), static_cast<T>(s.beta2),
       static_cast<T>(1 - s.beta2), static_cast<T>(1 - rate * s.weight_decay)};
-  for (int64_t i = 0; i < s.count; ++i) math::lion(constants, g[i], p[i], m[i]);
+  for (int64_t i = 0; i < s.count; ++i) math::lion(constants, o.g[i], o.p[i], o.m[i]);
 }
 
 namespace {
@@ -108,16 +110,21 @@ void learn_variances(const AdafactorParams& s, const T* g, double share, T* row,
   }
 }
 
-// c = a b, or a b^T, or a^T b; [M, N] with a sum of K terms.
 template <typename T>
-void product(int64_t M, int64_t N, int64_t K, const T* a, bool a_transposed, const T* b,
-             bool b_transposed, T* c) {
+struct Factor {
+  const T* x;
+  bool transposed;
+};
+
+// c = a b, [M, N] with a sum of K terms.
+template <typename T>
+void product(int64_t M, int64_t N, int64_t K, Factor<T> a, Factor<T> b, T* c) {
   for (int64_t i = 0; i < M; ++i) {
     for (int64_t j = 0; j < N; ++j) {
       T sum = 0;
       for (int64_t k = 0; k < K; ++k) {
-        sum += (a_transposed ? a[k * M + i] : a[i * K + k]) *
-               (b_transposed ? b[j * K + k] : b[k * N + j]);
+        sum +=
+            a.x[a.transposed ? k * M + i : i * K + k] * b.x[b.transposed ? j * K + k : k * N + j];
       }
       c[i * N + j] = sum;
     }
@@ -127,24 +134,24 @@ void product(int64_t M, int64_t N, int64_t K, const T* a, bool a_transposed, con
 }  // namespace
 
 template <typename T>
-void adafactor(const AdafactorParams& s, const T* g, const float* learning_rate,
-               const int64_t* step, T* p, T* row, T* column) {
-  if (math::is_skipped(*learning_rate)) return;
+void adafactor(const AdafactorParams& s, const AdafactorOperands<T>& o, Run<T>) {
+  check(s, o);
+  if (math::is_skipped(*o.learning_rate)) return;
   const int64_t count = s.count();
   const auto c =
-      math::adafactor_constants(*learning_rate * s.rate_factor, s.beta2_decay, s.scale_min,
-                                s.weight_decay, *step, square_sum(count, p), count);
-  learn_variances(s, g, c.new_share, row, column);
+      math::adafactor_constants(*o.learning_rate * s.rate_factor, s.beta2_decay, s.scale_min,
+                                s.weight_decay, *o.step, square_sum(count, o.p), count);
+  learn_variances(s, o.g, c.new_share, o.row, o.column);
   const auto floor = static_cast<T>(s.epsilon * s.epsilon);
   double updates = 0;
-  for_variances(s, row, column, [&](int64_t i, T variance) {
-    const T u = math::adafactor_update(g[i], variance, floor);
+  for_variances<T>(s, o.row, o.column, [&](int64_t i, T variance) {
+    const T u = math::adafactor_update(o.g[i], variance, floor);
     updates += static_cast<double>(u) * static_cast<double>(u);
   });
   const auto rate = static_cast<T>(math::adafactor_step(c.step, updates, count, s.clip_threshold));
-  for_variances(s, row, column, [&](int64_t i, T variance) {
-    p[i] =
-        p[i] * static_cast<T>(c.kept_share) - rate * math::adafactor_update(g[i], variance, floor);
+  for_variances<T>(s, o.row, o.column, [&](int64_t i, T variance) {
+    o.p[i] = o.p[i] * static_cast<T>(c.kept_share) -
+             rate * math::adafactor_update(o.g[i], variance, floor);
   });
 }
 
@@ -171,15 +178,15 @@ void muon(const MuonParams& s, const T* g, const float* learning_rate, T* p, T* 
   const auto scale = static_cast<T>(1 / (norm < math::kMuonEpsilon ? math::kMuonEpsilon : norm));
   for (int64_t i = 0; i < count; ++i) x[i] *= scale;
   for (int64_t k = 0; k < s.iterations; ++k) {
-    product(side, side, length, x, tall, x, !tall, gram);
-    product(side, side, side, gram, false, gram, false, square);
+    product<T>(side, side, length, {x, tall}, {x, !tall}, gram);
+    product<T>(side, side, side, {gram, false}, {gram, false}, square);
     for (int64_t i = 0; i < side * side; ++i) {
       square[i] = static_cast<T>(math::kMuonB) * gram[i] + static_cast<T>(math::kMuonC) * square[i];
     }
     if (tall) {
-      product(s.rows, side, side, x, false, square, false, next);
+      product<T>(s.rows, side, side, {x, false}, {square, false}, next);
     } else {
-      product(side, s.columns, side, square, false, x, false, next);
+      product<T>(side, s.columns, side, {square, false}, {x, false}, next);
     }
     for (int64_t i = 0; i < count; ++i) next[i] += static_cast<T>(math::kMuonA) * x[i];
     std::swap(x, next);
@@ -191,22 +198,23 @@ void muon(const MuonParams& s, const T* g, const float* learning_rate, T* p, T* 
 }
 
 template <typename T>
-void moving_average(const MovingAverageParams& s, const T* p, const int64_t* step, T* average) {
+void moving_average(const MovingAverageParams& s, const MovingAverageOperands<T>& o, Run<T>) {
+  check(s, o);
   const auto share = static_cast<T>(1 - s.decay);
   for (int64_t i = 0; i < s.count; ++i) {
-    average[i] = *step == 0 ? p[i] : math::moving_average(average[i], p[i], share);
+    o.average[i] = *o.step == 0 ? o.p[i] : math::moving_average(o.average[i], o.p[i], share);
   }
 }
 
-#define TRAINYARD_INSTANTIATE(T)                                                                 \
-  template void sgd<T>(const SgdParams&, const T*, const float*, T*, T*);                        \
-  template void adam<T>(const AdamParams&, const T*, const float*, const int64_t*, T*, T*, T*);  \
-  template void rmsprop<T>(const RmspropParams&, const T*, const float*, T*, T*, T*, T*);        \
-  template void lion<T>(const LionParams&, const T*, const float*, T*, T*);                      \
-  template void adafactor<T>(const AdafactorParams&, const T*, const float*, const int64_t*, T*, \
-                             T*, T*);                                                            \
-  template void muon<T>(const MuonParams&, const T*, const float*, T*, T*, T*);                  \
-  template void moving_average<T>(const MovingAverageParams&, const T*, const int64_t*, T*);
+#define TRAINYARD_INSTANTIATE(T)                                                               \
+  template void sgd<T>(const SgdParams&, const SgdOperands<T>&, Run<T>);                       \
+  template void adam<T>(const AdamParams&, const AdamOperands<T>&, Run<T>);                    \
+  template void rmsprop<T>(const RmspropParams&, const RmspropOperands<T>&, Run<T>);           \
+  template void lion<T>(const LionParams&, const LionOperands<T>&, Run<T>);                    \
+  template void adafactor<T>(const AdafactorParams&, const AdafactorOperands<T>&, Run<T>);     \
+  template void muon<T>(const MuonParams&, const T*, const float*, T*, T*, T*);                \
+  template void moving_average<T>(const MovingAverageParams&, const MovingAverageOperands<T>&, \
+                                  Run<T>);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)
 

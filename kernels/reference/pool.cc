@@ -76,65 +76,70 @@ T divisor(const PoolDims& d, const Cells& cells) {
 }  // namespace
 
 template <typename T>
-void max_pool_forward(const PoolDims& d, const ImageStrides& xs, const T* x, const ImageStrides& ys,
-                      T* y, uint8_t* winner) {
+void max_pool_forward(const PoolDims& d, const PoolStrides& strides, const MaxPoolOperands<T>& o,
+                      Run<T>) {
+  check(d, o);
   for_each_output(d, [&](int64_t n, int64_t c, int64_t p, int64_t q) {
-    const Winner w = argmax(d, cells_of(d, p, q), xs, n, c, x);
-    y[ys.at(n, c, p, q)] = x[w.at];
-    if (winner != nullptr) winner[ys.at(n, c, p, q)] = static_cast<uint8_t>(w.cell);
+    const Winner w = argmax(d, cells_of(d, p, q), strides.x, n, c, o.x);
+    o.y[strides.y.at(n, c, p, q)] = o.x[w.at];
+    if (o.winner != nullptr) o.winner[strides.y.at(n, c, p, q)] = static_cast<uint8_t>(w.cell);
   });
 }
 
 template <typename T>
-void max_pool_backward(const PoolDims& d, const ImageStrides& xs, const T* x, const uint8_t* winner,
-                       const ImageStrides& ys, const T* dy, T* dx) {
-  fill_zero(d.x, xs, dx);
+void max_pool_backward(const PoolDims& d, const PoolStrides& strides,
+                       const MaxPoolGradOperands<T>& o, Run<T>) {
+  check(d, o);
+  fill_zero(d.x, strides.x, o.dx);
   for_each_output(d, [&](int64_t n, int64_t c, int64_t p, int64_t q) {
     const Cells cells = cells_of(d, p, q);
-    const int64_t from = ys.at(n, c, p, q);
+    const int64_t from = strides.y.at(n, c, p, q);
     int64_t to;
-    if (winner != nullptr) {
-      const int64_t cell = winner[from];
-      to = xs.at(n, c, cells.h(cell / d.window.S), cells.w(cell % d.window.S));
+    if (o.winner != nullptr) {
+      const int64_t cell = o.winner[from];
+      to = strides.x.at(n, c, cells.h(cell / d.window.S), cells.w(cell % d.window.S));
     } else {
-      to = argmax(d, cells, xs, n, c, x).at;
+      to = argmax(d, cells, strides.x, n, c, o.x).at;
     }
-    dx[to] += dy[from];
+    o.dx[to] += o.dy[from];
   });
 }
 
 template <typename T>
-void average_pool_forward(const PoolDims& d, const ImageStrides& xs, const T* x,
-                          const ImageStrides& ys, T* y) {
+void average_pool_forward(const PoolDims& d, const PoolStrides& strides, const T* x, T* y, Run<T>) {
+  check_average(d.x, x, y);
   for_each_output(d, [&](int64_t n, int64_t c, int64_t p, int64_t q) {
     const Cells cells = cells_of(d, p, q);
     T sum = T(0);
     for (int64_t r = cells.r.begin; r < cells.r.end; ++r) {
       for (int64_t s = cells.s.begin; s < cells.s.end; ++s) {
-        sum += x[xs.at(n, c, cells.h(r), cells.w(s))];
+        sum += x[strides.x.at(n, c, cells.h(r), cells.w(s))];
       }
     }
-    y[ys.at(n, c, p, q)] = sum / divisor<T>(d, cells);
+    y[strides.y.at(n, c, p, q)] = sum / divisor<T>(d, cells);
   });
 }
 
 template <typename T>
-void average_pool_backward(const PoolDims& d, const ImageStrides& ys, const T* dy,
-                           const ImageStrides& xs, T* dx) {
-  fill_zero(d.x, xs, dx);
+void average_pool_backward(const PoolDims& d, const PoolStrides& strides, const T* dy, T* dx,
+                           Run<T>) {
+  check_average(d.x, dy, dx);
+  fill_zero(d.x, strides.x, dx);
   for_each_output(d, [&](int64_t n, int64_t c, int64_t p, int64_t q) {
     const Cells cells = cells_of(d, p, q);
-    const T share = dy[ys.at(n, c, p, q)] / divisor<T>(d, cells);
+    const T share = dy[strides.y.at(n, c, p, q)] / divisor<T>(d, cells);
     for (int64_t r = cells.r.begin; r < cells.r.end; ++r) {
       for (int64_t s = cells.s.begin; s < cells.s.end; ++s) {
-        dx[xs.at(n, c, cells.h(r), cells.w(s))] += share;
+        dx[strides.x.at(n, c, cells.h(r), cells.w(s))] += share;
       }
     }
   });
 }
 
 template <typename T>
-void global_average_pool_forward(const ImageDims& d, const ImageStrides& xs, const T* x, T* y) {
+void global_average_pool_forward(const ImageDims& d, const ImageStrides& xs, const T* x, T* y,
+                                 Run<T>) {
+  check_average(d, x, y);
   for (int64_t n = 0; n < d.N; ++n) {
     for (int64_t c = 0; c < d.C; ++c) {
       T sum = T(0);
@@ -147,7 +152,9 @@ void global_average_pool_forward(const ImageDims& d, const ImageStrides& xs, con
 }
 
 template <typename T>
-void global_average_pool_backward(const ImageDims& d, const T* dy, const ImageStrides& xs, T* dx) {
+void global_average_pool_backward(const ImageDims& d, const ImageStrides& xs, const T* dy, T* dx,
+                                  Run<T>) {
+  check_average(d, dy, dx);
   for (int64_t n = 0; n < d.N; ++n) {
     for (int64_t c = 0; c < d.C; ++c) {
       const T share = dy[n * d.C + c] / static_cast<T>(d.pixels());
@@ -159,18 +166,18 @@ void global_average_pool_backward(const ImageDims& d, const T* dy, const ImageSt
 }
 
 #define INSTANTIATE(T)                                                                           \
-  template void max_pool_forward<T>(const PoolDims&, const ImageStrides&, const T*,              \
-                                    const ImageStrides&, T*, uint8_t*);                          \
-  template void max_pool_backward<T>(const PoolDims&, const ImageStrides&, const T*,             \
-                                     const uint8_t*, const ImageStrides&, const T*, T*);         \
-  template void average_pool_forward<T>(const PoolDims&, const ImageStrides&, const T*,          \
-                                        const ImageStrides&, T*);                                \
-  template void average_pool_backward<T>(const PoolDims&, const ImageStrides&, const T*,         \
-                                         const ImageStrides&, T*);                               \
+  template void max_pool_forward<T>(const PoolDims&, const PoolStrides&,                         \
+                                    const MaxPoolOperands<T>&, Run<T>);                          \
+  template void max_pool_backward<T>(const PoolDims&, const PoolStrides&,                        \
+                                     const MaxPoolGradOperands<T>&, Run<T>);                     \
+  template void average_pool_forward<T>(const PoolDims&, const PoolStrides&, const T*, T*,       \
+                                        Run<T>);                                                 \
+  template void average_pool_backward<T>(const PoolDims&, const PoolStrides&, const T*, T*,      \
+                                         Run<T>);                                                \
   template void global_average_pool_forward<T>(const ImageDims&, const ImageStrides&, const T*,  \
-                                               T*);                                              \
-  template void global_average_pool_backward<T>(const ImageDims&, const T*, const ImageStrides&, \
-                                                T*);
+                                               T*, Run<T>);                                      \
+  template void global_average_pool_backward<T>(const ImageDims&, const ImageStrides&, const T*, \
+                                                T*, Run<T>);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE

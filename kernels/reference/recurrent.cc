@@ -33,7 +33,8 @@ void add_scaled(int64_t count, T a, const T* x, T* y) {
 }  // namespace
 
 template <typename T>
-void recurrent_forward(const RecurrentDims& d, const RecurrentForwardArgs<T>& p) {
+void recurrent_forward(const RecurrentDims& d, const RecurrentForwardOperands<T>& p) {
+  check(d, p);
   const int64_t H = d.H;
   const int64_t GH = d.gates() * H;
   const std::vector<T> zero(static_cast<size_t>(H));
@@ -74,7 +75,8 @@ void recurrent_forward(const RecurrentDims& d, const RecurrentForwardArgs<T>& p)
 }
 
 template <typename T>
-void recurrent_backward(const RecurrentDims& d, const RecurrentBackwardArgs<T>& p) {
+void recurrent_backward(const RecurrentDims& d, const RecurrentBackwardOperands<T>& p) {
+  check(d, p);
   const int64_t H = d.H;
   const int64_t GH = d.gates() * H;
   const auto zero_fill = [](T* out, int64_t count) {
@@ -135,9 +137,9 @@ void recurrent_backward(const RecurrentDims& d, const RecurrentBackwardArgs<T>& 
   }
 }
 
-template void recurrent_forward(const RecurrentDims&, const RecurrentForwardArgs<float>&);
-template void recurrent_forward(const RecurrentDims&, const RecurrentForwardArgs<double>&);
-template void recurrent_backward(const RecurrentDims&, const RecurrentBackwardArgs<float>&);
-template void recurrent_backward(const RecurrentDims&, const RecurrentBackwardArgs<double>&);
+template void recurrent_forward(const RecurrentDims&, const RecurrentForwardOperands<float>&);
+template void recurrent_forward(const RecurrentDims&, const RecurrentForwardOperands<double>&);
+template void recurrent_backward(const RecurrentDims&, const RecurrentBackwardOperands<float>&);
+template void recurrent_backward(const RecurrentDims&, const RecurrentBackwardOperands<double>&);
 
 }  // namespace trainyard::kernels::reference

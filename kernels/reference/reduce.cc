@@ -6,7 +6,8 @@
 namespace trainyard::kernels::reference {
 
 template <typename T>
-void reduce(const ReduceParams& p, const T* x, T* y) {
+void reduce(const ReduceParams& p, const T* x, T* y, Run<T>) {
+  check(p, x, y);
   const int64_t count = p.reduced.elements();
   for (int64_t i = 0; i < p.kept.elements(); ++i) {
     const auto [x_at, y_at] = p.kept.offsets_of(i);
@@ -36,7 +37,8 @@ void reduce(const ReduceParams& p, const T* x, T* y) {
 }
 
 template <typename T>
-void reduce_grad(const ReduceParams& p, const T* x, const T* y, const T* dy, T* dx) {
+void reduce_grad(const ReduceParams& p, const T* x, const T* y, const T* dy, T* dx, Run<T>) {
+  check(p, x, y, dy, dx);
   const int64_t count = p.reduced.elements();
   for (int64_t i = 0; i < p.kept.elements(); ++i) {
     const auto [x_at, y_at] = p.kept.offsets_of(i);
@@ -56,11 +58,11 @@ void reduce_grad(const ReduceParams& p, const T* x, const T* y, const T* dy, T* 
   }
 }
 
-template void reduce<float>(const ReduceParams&, const float*, float*);
-template void reduce<double>(const ReduceParams&, const double*, double*);
-template void reduce_grad<float>(const ReduceParams&, const float*, const float*, const float*,
-                                 float*);
-template void reduce_grad<double>(const ReduceParams&, const double*, const double*, const double*,
-                                  double*);
+#define TRAINYARD_INSTANTIATE(T)                                      \
+  template void reduce<T>(const ReduceParams&, const T*, T*, Run<T>); \
+  template void reduce_grad<T>(const ReduceParams&, const T*, const T*, const T*, T*, Run<T>);
+TRAINYARD_INSTANTIATE(float)
+TRAINYARD_INSTANTIATE(double)
+#undef TRAINYARD_INSTANTIATE
 
 }  // namespace trainyard::kernels::reference

@@ -79,8 +79,15 @@ void resample(const ResampleParams& p, int64_t begin, int64_t end, const T* x, T
   }
 }
 
-#define TRAINYARD_INSTANTIATE(T) \
-  template void resample<T>(const ResampleParams&, int64_t, int64_t, const T*, T*);
+template <typename T>
+void resample(const ResampleParams& p, const T* x, T* y, Run<T>) {
+  check(p, x, y);
+  resample(p, 0, p.rows(), x, y);
+}
+
+#define TRAINYARD_INSTANTIATE(T)                                                    \
+  template void resample<T>(const ResampleParams&, int64_t, int64_t, const T*, T*); \
+  template void resample<T>(const ResampleParams&, const T*, T*, Run<T>);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)
 #undef TRAINYARD_INSTANTIATE

@@ -17,7 +17,8 @@ void for_each_span(const SoftmaxDims& d, const F& f) {
 }  // namespace
 
 template <typename T>
-void softmax_forward(const SoftmaxDims& d, const T* x, T* y) {
+void softmax_forward(const SoftmaxDims& d, const T* x, T* y, Run<T>) {
+  check(d, x, y);
   for_each_span(d, [&](int64_t first, int64_t stride) {
     const T* in = x + first;
     T* out = y + first;
@@ -33,7 +34,8 @@ void softmax_forward(const SoftmaxDims& d, const T* x, T* y) {
 }
 
 template <typename T>
-void softmax_backward(const SoftmaxDims& d, const T* y, const T* dy, T* dx) {
+void softmax_backward(const SoftmaxDims& d, const T* y, const T* dy, T* dx, Run<T>) {
+  check(d, y, dy, dx);
   for_each_span(d, [&](int64_t first, int64_t stride) {
     T sum = T(0);
     for (int64_t k = 0; k < d.width; ++k) {
@@ -47,9 +49,9 @@ void softmax_backward(const SoftmaxDims& d, const T* y, const T* dy, T* dx) {
   });
 }
 
-#define TRAINYARD_INSTANTIATE(T)                                      \
-  template void softmax_forward<T>(const SoftmaxDims&, const T*, T*); \
-  template void softmax_backward<T>(const SoftmaxDims&, const T*, const T*, T*);
+#define TRAINYARD_INSTANTIATE(T)                                              \
+  template void softmax_forward<T>(const SoftmaxDims&, const T*, T*, Run<T>); \
+  template void softmax_backward<T>(const SoftmaxDims&, const T*, const T*, T*, Run<T>);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)
 #undef TRAINYARD_INSTANTIATE

@@ -48,13 +48,14 @@ double total_weight(const SoftmaxXentParams& p, const auto& t) {
 }  // namespace
 
 template <typename T, typename Target>
-void softmax_xent_forward(const SoftmaxXentParams& p, const T* z, const Target* target, T* loss,
-                          T* prob) {
-  const auto t = targets_of(p, target);
+void softmax_xent_forward(const SoftmaxXentParams& p, const SoftmaxXentOperands<T, Target>& o,
+                          Run<T>) {
+  check(p, o);
+  const auto t = targets_of(p, o.target);
   double total = 0;
   for (int64_t n = 0; n < p.rows; ++n) {
-    const T* z_row = z + n * p.classes;
-    T* p_row = prob + n * p.classes;
+    const T* z_row = o.z + n * p.classes;
+    T* p_row = o.prob + n * p.classes;
     const T max = *std::max_element(z_row, z_row + p.classes);
     T sum = T(0);
     for (int64_t k = 0; k < p.classes; ++k) sum += std::exp(z_row[k] - max);
@@ -67,13 +68,14 @@ void softmax_xent_forward(const SoftmaxXentParams& p, const T* z, const Target* 
     }
   }
   const double weight = total_weight(p, t);
-  *loss = static_cast<T>(weight == 0 ? 0 : total / weight);
+  *o.loss = static_cast<T>(weight == 0 ? 0 : total / weight);
 }
 
 template <typename T, typename Target>
-void softmax_xent_backward(const SoftmaxXentParams& p, const T* prob, const Target* target,
-                           const T* dloss, T* dz) {
-  const auto t = targets_of(p, target);
+void softmax_xent_backward(const SoftmaxXentParams& p, const SoftmaxXentGradOperands<T, Target>& o,
+                           Run<T>) {
+  check(p, o);
+  const auto t = targets_of(p, o.target);
   const double weight = total_weight(p, t);
   for (int64_t n = 0; n < p.rows; ++n) {
     const bool counts = t.counts(n) && weight > 0;
@@ -81,17 +83,17 @@ void softmax_xent_backward(const SoftmaxXentParams& p, const T* prob, const Targ
     for (int64_t k = 0; k < p.classes; ++k) sum += target_of(p, t, n, k);
     for (int64_t k = 0; k < p.classes; ++k) {
       const int64_t i = n * p.classes + k;
-      const double d = sum * static_cast<double>(prob[i]) - target_of(p, t, n, k);
-      dz[i] = counts ? *dloss * static_cast<T>(d / weight) : T(0);
+      const double d = sum * static_cast<double>(o.prob[i]) - target_of(p, t, n, k);
+      o.dz[i] = counts ? *o.dloss * static_cast<T>(d / weight) : T(0);
     }
   }
 }
 
-#define TRAINYARD_INSTANTIATE(T, Target)                                                           \
-  template void softmax_xent_forward<T, Target>(const SoftmaxXentParams&, const T*, const Target*, \
-                                                T*, T*);                                           \
-  template void softmax_xent_backward<T, Target>(const SoftmaxXentParams&, const T*,               \
-                                                 const Target*, const T*, T*);
+#define TRAINYARD_INSTANTIATE(T, Target)                                                        \
+  template void softmax_xent_forward<T, Target>(const SoftmaxXentParams&,                       \
+                                                const SoftmaxXentOperands<T, Target>&, Run<T>); \
+  template void softmax_xent_backward<T, Target>(                                               \
+      const SoftmaxXentParams&, const SoftmaxXentGradOperands<T, Target>&, Run<T>);
 TRAINYARD_INSTANTIATE(float, int32_t)
 TRAINYARD_INSTANTIATE(float, float)
 TRAINYARD_INSTANTIATE(double, int32_t)

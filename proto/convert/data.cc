@@ -104,7 +104,7 @@ std::string tokenizer_name(v1::Tokenizer tokenizer, std::string_view fallback,
   if (name.empty() || accepted.find(name) == std::string_view::npos) {
     violations.add("FIELD_UNSUPPORTED", std::string(field),
                    (name.empty() ? std::to_string(tokenizer) : name) +
-                       " is not possible, expected " + std::string(accepted));
+                       " is not supported here, expected " + std::string(accepted));
   }
   return name;
 }
@@ -162,7 +162,7 @@ void read_table(const Format& table, const std::string& field, CsvOptions& out,
                 Violations& violations) {
   if (table.target().empty()) {
     violations.add("FIELD_REQUIRED", field + ".target",
-                   "is missing, expected the name of the column to learn");
+                   "is missing, expected the name of the column to predict");
   }
   out.target = table.target();
   out.target_kind = target_kind_name(table.target_kind(), field + ".target_kind", violations);
@@ -246,7 +246,7 @@ void read_images(const v1::ImagesFormat& images, ImagesOptions& out, Violations&
   }
   if (images.has_channels() && images.channels() != 1 && images.channels() != 3) {
     violations.add("FIELD_OUT_OF_RANGE", "spec.images.channels",
-                   std::to_string(images.channels()) + ", expected 1 (grey) or 3 (colour)");
+                   std::to_string(images.channels()) + ", expected 1 (gray) or 3 (color)");
   }
   out.channels = images.channels();
   out.labels = images.labels();
@@ -368,7 +368,7 @@ Result<IngestRequest> to_ingest_request(const v1::DatasetSpec& spec,
     reader->read(spec, request, violations);
   } else {
     TRAINYARD_CHECK(format->message_type()->field_count() == 0,
-                    "nobody reads the options of " + request.format);
+                    "nothing reads the options of " + request.format);
   }
   check_roles(spec, violations);
   if (!violations.empty()) return violations.to_error();

@@ -14,6 +14,9 @@ inline constexpr Precision kPrecisionDefault = Precision::kTf32;
 /// What it asked for in earlier versions, whose checkpoints may still be resumed.
 inline constexpr Precision kPrecisionDefaultBefore = Precision::kFp32;
 
+/// Priorities are -kPriorityMax..kPriorityMax.
+inline constexpr int kPriorityMax = 100;
+
 /// What of a JobSpec decides the numbers of a run.
 struct EngineSpec {
   ModelSpec model;

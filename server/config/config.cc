@@ -102,7 +102,7 @@ Status assign_bytes(const char* name, int64_t& target, std::string_view text) {
   constexpr int64_t kMax = int64_t{1} << 46;
   const std::optional<int64_t> count = parse_integer(digits);
   if (!count || *count < 1 || *count > kMax / unit) {
-    return refuse(name, text, "a number of bytes, also as 512MiB or 64GiB");
+    return refuse(name, text, "a number of bytes, or one such as 512MiB or 64GiB");
   }
   target = *count * unit;
   return {};
@@ -129,46 +129,51 @@ std::filesystem::path default_state_dir() {
 
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> table = {
-      path_setting("state_dir", "Folder of all state (local disk)", &Config::state_dir),
+      path_setting("state_dir", "Folder of all state, on a local disk", &Config::state_dir),
       path_setting("socket", "Unix socket to serve on; default STATE_DIR/trainyard.sock",
                    &Config::socket),
-      {"listen", "Serve on TCP too: host:port. Not loopback: needs TLS and a token", false,
-       assign_listen},
-      path_setting("tls_certificate", "Certificate chain (PEM) of the TCP listener",
+      {"listen", "Serve on TCP too: host:port. Addresses beyond loopback need TLS and a token",
+       false, assign_listen},
+      path_setting("tls_certificate", "Certificate chain (PEM) for the TCP listener",
                    &Config::tls_certificate),
-      path_setting("tls_key", "Private key (PEM) of the TCP listener", &Config::tls_key),
-      path_setting("token_file", "File (mode 0600) with the bearer token that TCP clients send",
+      path_setting("tls_key", "Private key (PEM) for the TCP listener", &Config::tls_key),
+      path_setting("token_file",
+                   "File (mode 0600) with the bearer token that TCP clients must send",
                    &Config::token_file),
-      {"insecure", "Allow a TCP listener without TLS and token", true, assign_insecure},
+      {"insecure", "Allow a TCP listener without TLS and a token", true, assign_insecure},
       int_setting("cpu_slots", "Jobs at a time on the CPU", &Config::cpu_slots, 1, 64),
       int_setting("gpu_slots", "Jobs at a time on each GPU", &Config::gpu_slots, 1, 64),
-      int_setting("threads_per_job", "CPU threads of a job that names none; 0: cores / cpu_slots",
+      int_setting("threads_per_job",
+                  "CPU threads of a job that does not set them; 0: cores / cpu_slots",
                   &Config::threads_per_job, 0, 256),
       {"time_algorithms",
-       "Time the algorithms of GPU libraries once and keep the fastest: true or false", false,
+       "Time the GPU libraries' algorithms once and keep the fastest: true or false", false,
        assign_time_algorithms},
       bytes_setting("cpu_memory_bytes_max",
-                    "Memory that one job on the CPU may plan with; default: the machine's",
+                    "Memory that a job on the CPU may plan with; default: all of the machine's",
                     &Config::cpu_memory_bytes_max),
       {"log_level", "debug, info, warn or error", false, assign_log_level},
       path_setting("worker", "Worker program; default trainyard-worker beside trainyardd",
                    &Config::worker),
       bytes_setting("upload_bytes_max", "Largest file that may be uploaded",
                     &Config::upload_bytes_max),
-      {"ingest_root", "Folder whose files datasets may be made of without an upload; repeatable",
-       false, assign_ingest_root, true},
+      {"ingest_root", "Folder whose files datasets may use without an upload; repeatable", false,
+       assign_ingest_root, true},
       int_setting("queued_jobs_max", "Jobs that may wait at a time", &Config::queued_jobs_max, 1,
                   1000000),
       int_setting("watch_streams_max", "Watch streams at a time", &Config::watch_streams_max, 1,
                   100000),
-      int_setting("predicts_max", "Predictions that compute at a time", &Config::predicts_max, 1,
+      int_setting("predicts_max", "Predictions that may run at a time", &Config::predicts_max, 1,
                   64),
       int_setting("drain_seconds", "Time for jobs to checkpoint when the daemon stops",
                   &Config::drain_seconds, 1, 3600),
-      int_setting("cancel_grace_seconds", "Time from the wish to stop a worker to SIGKILL",
+      int_setting("cancel_grace_seconds", "Time from asking a worker to stop to SIGKILL",
                   &Config::cancel_grace_seconds, 1, 3600),
-      int_setting("heartbeat_timeout_seconds", "Silence after which a worker is ended",
+      int_setting("heartbeat_timeout_seconds", "Silence after which a worker is killed",
                   &Config::heartbeat_timeout_seconds, 2, 3600),
+      int_setting("stall_timeout_seconds",
+                  "Time without a step after which a training worker is ended, at least; 0: never",
+                  &Config::stall_timeout_seconds, 0, 604'800),
       int_setting("predict_timeout_seconds", "Longest time of one prediction",
                   &Config::predict_timeout_seconds, 1, 3600),
   };
@@ -276,7 +281,7 @@ Status complete_config(const std::filesystem::path& program, Config& config) {
   const bool tls = !config.tls_certificate.empty();
   if (config.listen.empty()) {
     if (tls || !config.token_file.empty()) {
-      return conflict("tls_certificate and token_file need `listen`: nothing else uses them");
+      return conflict("tls_certificate and token_file need `listen`: only TCP uses them");
     }
     return {};
   }
@@ -315,6 +320,7 @@ std::string describe_config(const Config& c) {
          line("drain_seconds", std::to_string(c.drain_seconds)) +
          line("cancel_grace_seconds", std::to_string(c.cancel_grace_seconds)) +
          line("heartbeat_timeout_seconds", std::to_string(c.heartbeat_timeout_seconds)) +
+         line("stall_timeout_seconds", std::to_string(c.stall_timeout_seconds)) +
          line("predict_timeout_seconds", std::to_string(c.predict_timeout_seconds));
 }
 

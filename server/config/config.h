@@ -1,8 +1,8 @@
-// server/config/config.h: the daemon's settings: one YAML file, then flags, which win.
+// server/config/config.h: the daemon's settings: one YAML file, then flags, which take precedence.
 //
 // Both come from one table (settings() in config.cc), so that a key of the file and its flag have
-// one name (`state_dir`, `--state-dir`), one parser and one help text. An unknown key, a key given
-// twice and a value out of range are refused with file and line.
+// one name (`state_dir`, `--state-dir`), one parser and one help text. Unknown keys, duplicate keys
+// and values out of range are refused with file and line.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +26,21 @@ struct Config {
   bool insecure = false;
   int cpu_slots = 1;        // jobs at a time on the CPU
   int gpu_slots = 1;        // jobs at a time on each GPU
-  int threads_per_job = 0;  // CPU threads of one job; 0: the cores shared out over cpu_slots
+  int threads_per_job = 0;  // CPU threads of one job; 0: the cores divided by cpu_slots
   bool time_algorithms =
       true;  // of GPU libraries, once for each problem; false: the first proposed
-  int64_t cpu_memory_bytes_max = 0;  // of one job on the CPU; 0: what the machine has
+  int64_t cpu_memory_bytes_max = 0;  // of one job on the CPU; 0: the machine's memory
   std::string log_level = "info";
   std::filesystem::path worker;  // default: trainyard-worker beside trainyardd
   int64_t upload_bytes_max = int64_t{64} << 30;
-  std::vector<std::filesystem::path> ingest_roots;  // whose files datasets may be made of
+  std::vector<std::filesystem::path> ingest_roots;  // whose files datasets may use
   int queued_jobs_max = 1000;
   int watch_streams_max = 256;
-  int predicts_max = 2;  // Predict calls that compute at a time; as many again may wait
+  int predicts_max = 2;  // Predict calls that run at a time; the same number may wait
   int drain_seconds = 60;
-  int cancel_grace_seconds = 30;  // from the wish to stop to SIGKILL
+  int cancel_grace_seconds = 30;  // from asking a worker to stop to SIGKILL
   int heartbeat_timeout_seconds = 30;
+  int stall_timeout_seconds = 600;  // without progress, at least; 0: for ever
   int predict_timeout_seconds = 60;
 };
 
@@ -47,7 +48,7 @@ struct Config {
 struct Setting {
   std::string name;  // as in the file; the flag is the same with dashes
   std::string help;
-  bool is_switch = false;  // the flag stands alone
+  bool is_switch = false;  // the flag takes no value
   std::function<Status(Config&, std::string_view text)> assign;
   bool repeats = false;  // each text adds a value: the flag several times, a list in the file
 };
@@ -58,8 +59,9 @@ Status apply_config_text(std::string_view text, const std::string& origin, Confi
 /// Applies one flag.
 Status apply_setting(std::string_view name, std::string_view text, Config& config);
 
-/// Fills what depends on other settings and checks what must hold together: TLS halves, a listener
-/// that needs TLS and a token, a socket path that is too long. `program` is argv[0]'s real path.
+/// Fills settings that depend on others and checks combinations: TLS certificate and key, a
+/// listener that needs TLS and a token, a socket path that is too long. `program` is argv[0]'s real
+/// path.
 Status complete_config(const std::filesystem::path& program, Config& config);
 
 struct HostPort {

@@ -11,8 +11,7 @@ namespace trainyard::server {
 /// Sets the pattern (`time=... level=... <message>`) and the level of the default logger.
 void start_logging(std::string_view level);
 
-/// `key=value`, the value quoted and escaped where a reader of lines would stumble, cut to 512
-/// bytes.
+/// `key=value`, the value quoted and escaped if needed, cut to 512 bytes.
 std::string kv(std::string_view key, std::string_view value);
 
 }  // namespace trainyard::server

@@ -1,6 +1,7 @@
-// server/config/paths.h: where things lie in the state folder. The store owns and locks the folder.
+// server/config/paths.h: paths in the state folder. The store owns and locks the folder.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -9,7 +10,8 @@
 
 namespace trainyard::server {
 
-/// Names are made of digests, uids and step numbers alone: no text of a client's is part of a path.
+/// Names consist only of digests, uids and step numbers: no text from a client becomes part of a
+/// path.
 class StatePaths {
  public:
   explicit StatePaths(std::filesystem::path root) : root_(std::move(root)) {}
@@ -18,8 +20,8 @@ class StatePaths {
   std::filesystem::path worker_socket() const { return root_ / "worker.sock"; }
   std::filesystem::path uploads() const { return root_ / "uploads"; }
   std::filesystem::path upload(const std::string& sha256) const { return uploads() / sha256; }
-  std::filesystem::path upload_part(const std::string& sha256) const {
-    return uploads() / (sha256 + ".part");
+  std::filesystem::path upload_part(const std::string& sha256, int64_t size_bytes) const {
+    return uploads() / (sha256 + "." + std::to_string(size_bytes) + ".part");
   }
   std::filesystem::path dataset(const std::string& digest) const {
     return root_ / "datasets" / digest;
@@ -35,11 +37,11 @@ class StatePaths {
   std::filesystem::path checkpoints(const std::string& job_uid) const {
     return job(job_uid) / "checkpoints";
   }
-  /// Which algorithms GPU libraries shall take on this host (src/runtime/algorithms.h).
+  /// The algorithms chosen for GPU libraries on this host (src/runtime/algorithms.h).
   std::filesystem::path algorithms() const { return root_ / "algorithms"; }
   std::filesystem::path logs() const { return root_ / "logs"; }
 
-  /// `text` for people, without where our files lie: messages of the file system name whole paths.
+  /// `text` for people, without the server's paths, which messages of the file system contain.
   std::string hide(std::string text) const {
     const std::string root = root_.string();
     for (size_t at = text.find(root); at != std::string::npos; at = text.find(root, at)) {
@@ -48,7 +50,7 @@ class StatePaths {
     return text;
   }
 
-  /// Makes the subfolders; the process's umask keeps them private.
+  /// Creates the subfolders; the process's umask keeps them private.
   Status create(Files& files) const {
     for (const char* name : {"uploads", "datasets", "models", "jobs", "algorithms", "logs"}) {
       if (Status s = files.create_directories(root_ / name); !s.ok()) return s;

@@ -11,8 +11,8 @@ namespace trainyard::server {
 
 class Token {
  public:
-  /// Reads a token of 16 to 512 printable characters. The file must be readable by its owner alone:
-  /// a token that others can read is none. Refusals: TOKEN_FILE_INVALID.
+  /// Reads a token of 16 to 512 printable characters. The file must be readable only by its owner.
+  /// Refusals: TOKEN_FILE_INVALID.
   static Result<Token> load(const std::filesystem::path& path);
   /// In constant time: digests are compared, so that neither length nor content can be timed.
   bool matches(std::string_view candidate) const;

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/mutex.h"
+
 namespace trainyard::server {
 
-// Two threads may be last: the watcher's owner and the hub's thread in the middle of a call.
+// Either of two threads may release it last: the watcher's owner, or the hub's thread in the middle
+// of a call.
 struct Watcher::State {
   State(std::weak_ptr<EventHub::Impl> hub_impl, JobStore& job_store, std::string uid, int64_t after,
         std::function<void()> ready)
@@ -20,14 +23,14 @@ struct Watcher::State {
   const std::string job_uid;
   const std::function<void()> on_ready;
 
-  std::mutex mu;
-  int64_t cursor;             // GUARDED_BY(mu); last seq that next() gave
-  int64_t told_seq = 0;       // GUARDED_BY(mu); newest seq that the store told of
-  bool told_removed = false;  // GUARDED_BY(mu)
-  bool armed = false;         // GUARDED_BY(mu); next() found nothing, on_ready is owed
-  bool gone = false;          // GUARDED_BY(mu); the watcher was destroyed
-  bool calling = false;       // GUARDED_BY(mu); on_ready runs
-  std::condition_variable called;
+  Mutex mu;
+  int64_t cursor TRAINYARD_GUARDED_BY(mu);        // last seq that next() gave
+  int64_t told_seq TRAINYARD_GUARDED_BY(mu) = 0;  // newest seq that the store told of
+  bool told_removed TRAINYARD_GUARDED_BY(mu) = false;
+  bool armed TRAINYARD_GUARDED_BY(mu) = false;    // next() found nothing, on_ready is owed
+  bool gone TRAINYARD_GUARDED_BY(mu) = false;     // the watcher was destroyed
+  bool calling TRAINYARD_GUARDED_BY(mu) = false;  // on_ready runs
+  CondVar called;
 };
 
 struct EventHub::Impl {
@@ -35,25 +38,27 @@ struct EventHub::Impl {
   void run(std::stop_token stop);
   void forget(const std::shared_ptr<Watcher::State>& watcher);
 
-  std::mutex mu;
-  std::condition_variable_any wake;
-  // GUARDED_BY(mu): the watchers of each job.
-  std::unordered_map<std::string, std::vector<std::shared_ptr<Watcher::State>>> watchers;
-  // GUARDED_BY(mu): armed watchers that have something to read. At most one entry per watcher.
-  std::vector<std::shared_ptr<Watcher::State>> ready;
-  std::jthread thread;  // last: joined before the rest goes
+  Mutex mu;
+  CondVar wake;
+  // By job.
+  std::unordered_map<std::string, std::vector<std::shared_ptr<Watcher::State>>> watchers
+      TRAINYARD_GUARDED_BY(mu);
+  // Armed watchers that have something to read. At most one entry per watcher.
+  std::vector<std::shared_ptr<Watcher::State>> ready TRAINYARD_GUARDED_BY(mu);
+  std::jthread thread;  // last: joined before the others are destroyed
 };
 
-// On the store's answering thread: short, whatever the number of watchers of other jobs.
+// Runs on the store's answering thread: must be fast, whatever the number of watchers of other
+// jobs.
 void EventHub::Impl::tell(std::span<const JobChange> changes) {
   bool any = false;
   {
-    const std::lock_guard lock(mu);
+    const MutexLock lock(mu);
     for (const JobChange& change : changes) {
       const auto found = watchers.find(change.uid);
       if (found == watchers.end()) continue;
       for (const std::shared_ptr<Watcher::State>& w : found->second) {
-        const std::lock_guard watcher_lock(w->mu);
+        const MutexLock watcher_lock(w->mu);
         w->told_seq = std::max(w->told_seq, change.newest_seq);
         w->told_removed |= change.removed;
         if (!w->armed || (w->told_seq <= w->cursor && !w->told_removed)) continue;
@@ -70,19 +75,19 @@ void EventHub::Impl::run(std::stop_token stop) {
   std::vector<std::shared_ptr<Watcher::State>> batch;
   for (;;) {
     {
-      std::unique_lock lock(mu);
-      if (!wake.wait(lock, stop, [&] { return !ready.empty(); })) return;
+      MutexLock lock(mu);
+      if (!wake.wait(lock, stop, [&]() TRAINYARD_REQUIRES(mu) { return !ready.empty(); })) return;
       batch.swap(ready);
     }
     for (const std::shared_ptr<Watcher::State>& w : batch) {
       {
-        const std::lock_guard lock(w->mu);
+        const MutexLock lock(w->mu);
         if (w->gone) continue;
         w->calling = true;
       }
       w->on_ready();
       {
-        const std::lock_guard lock(w->mu);
+        const MutexLock lock(w->mu);
         w->calling = false;
       }
       w->called.notify_all();
@@ -92,7 +97,7 @@ void EventHub::Impl::run(std::stop_token stop) {
 }
 
 void EventHub::Impl::forget(const std::shared_ptr<Watcher::State>& watcher) {
-  const std::lock_guard lock(mu);
+  const MutexLock lock(mu);
   const auto found = watchers.find(watcher->job_uid);
   if (found == watchers.end()) return;
   std::erase(found->second, watcher);
@@ -101,21 +106,21 @@ void EventHub::Impl::forget(const std::shared_ptr<Watcher::State>& watcher) {
 
 Watcher::~Watcher() {
   if (const std::shared_ptr<EventHub::Impl> hub = state_->hub.lock()) hub->forget(state_);
-  std::unique_lock lock(state_->mu);
+  MutexLock lock(state_->mu);
   state_->gone = true;
-  state_->called.wait(lock, [&] { return !state_->calling; });
+  state_->called.wait(lock, [&]() TRAINYARD_REQUIRES(state_->mu) { return !state_->calling; });
 }
 
 Result<Watcher::Next> Watcher::next(int32_t count_max) {
   for (;;) {
     int64_t cursor = 0;
     {
-      const std::lock_guard lock(state_->mu);
+      const MutexLock lock(state_->mu);
       cursor = state_->cursor;
     }
     ASSIGN_OR_RETURN(EventBatch batch,
                      state_->jobs.read_events(state_->job_uid, cursor, count_max));
-    const std::lock_guard lock(state_->mu);
+    const MutexLock lock(state_->mu);
     Next next;
     next.oldest_seq = batch.oldest_seq;
     next.newest_seq = batch.newest_seq;
@@ -123,7 +128,8 @@ Result<Watcher::Next> Watcher::next(int32_t count_max) {
     if (!next.events.empty()) state_->cursor = next.events.back().seq();
     next.ended = is_terminal(batch.state) && state_->cursor == batch.newest_seq;
     if (!next.events.empty() || next.ended) return next;
-    // Something may have been stored since the read: then read again, else wait to be told.
+    // Something may have been stored since the read: if so, read again, else wait for a
+    // notification.
     if (state_->told_seq > state_->cursor || state_->told_removed) continue;
     state_->armed = true;
     return next;
@@ -142,10 +148,10 @@ EventHub::~EventHub() {
 
 Result<std::unique_ptr<Watcher>> EventHub::watch(const std::string& job_uid, int64_t after,
                                                  std::function<void()> on_ready) {
-  // Registered before the check, so that no commit falls in between.
+  // Registered before the check, so that no commit is missed.
   auto state = std::make_shared<Watcher::State>(impl_, jobs_, job_uid, after, std::move(on_ready));
   {
-    const std::lock_guard lock(impl_->mu);
+    const MutexLock lock(impl_->mu);
     impl_->watchers[job_uid].push_back(state);
   }
   std::unique_ptr<Watcher> watcher(new Watcher(std::move(state)));

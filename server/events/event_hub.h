@@ -1,15 +1,13 @@
-// server/events/event_hub.h: events are stored first, then watchers are told.
+// server/events/event_hub.h: events are stored first, then watchers are notified.
 //
-// A watcher is a cursor into a job's stored events. It holds no events: it is told that there are
-// newer ones, and reads them from the store when its client can take them. So a slow watcher costs
-// nothing, sees every event once and in order, and training never waits for one.
+// A watcher is a cursor into a job's stored events. It holds no events: it is notified of newer
+// ones and reads them from the store when its client can take them. So a slow watcher costs
+// nothing, every watcher sees each event once and in order, and training never waits for one.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -24,7 +22,7 @@ class EventHub;
 
 class Watcher {
  public:
-  ~Watcher();  // on_ready is not running and will not be called any more when this returns
+  ~Watcher();  // on_ready is not running and will not be called again when this returns
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
@@ -32,9 +30,9 @@ class Watcher {
     std::vector<v1::Event> events;  // empty: caught up; on_ready will be called once
     int64_t oldest_seq = 0;
     int64_t newest_seq = 0;
-    bool ended = false;  // the job has a terminal state, and its last event is here or was before
+    bool ended = false;  // the job has a terminal state, and its last event is here or came before
   };
-  /// The next events, from the store. One caller at a time. JOB_NOT_FOUND if it was removed.
+  /// The next events, from the store. One caller at a time. JOB_NOT_FOUND if the job was removed.
   Result<Next> next(int32_t count_max = kWatchBatchMax);
 
   static constexpr int32_t kWatchBatchMax = 256;

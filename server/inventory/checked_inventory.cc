@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "src/base/mutex.h"
 #include "src/runtime/cuda_error.h"
 
 namespace trainyard::server {
@@ -26,8 +26,8 @@ struct Verdict {
 struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
   Impl(std::unique_ptr<Inventory> i, const Clock& c) : inner(std::move(i)), clock(c) {}
 
-  /// What the verdict makes of a device that could run jobs. True if a check is to begin.
-  bool apply(Device& device) {
+  /// Applies the check's result to a device that could run jobs. True if a check must start.
+  bool apply(Device& device) TRAINYARD_REQUIRES(mu) {
     Verdict& v = verdicts[device.uuid];
     device.overhead_bytes = std::max(v.overhead_bytes, kOverheadLeastBytes);
     if (device.faults_told != v.faults_told && v.trust == Trust::kTrusted) {
@@ -63,7 +63,7 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
   void finish(const std::string& uuid, const Result<CheckPassed>& result) {
     std::function<void()> tell;
     {
-      const std::lock_guard lock(mu);
+      const MutexLock lock(mu);
       if (!check) return;  // stopped
       Verdict& v = verdicts[uuid];
       v.trust = result.ok()                            ? Trust::kTrusted
@@ -82,11 +82,13 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
 
   const std::unique_ptr<Inventory> inner;
   const Clock& clock;
-  std::mutex mu;
-  Check check;                              // GUARDED_BY(mu); empty: not started, or stopped
-  std::function<void()> changed;            // GUARDED_BY(mu)
-  std::map<std::string, Verdict> verdicts;  // GUARDED_BY(mu); by UUID, which survives a renumbering
-  std::map<std::string, std::string> uuids;  // GUARDED_BY(mu); by device name, as last read
+  Mutex mu;
+  Check check TRAINYARD_GUARDED_BY(mu);  // empty: not started, or stopped
+  std::function<void()> changed TRAINYARD_GUARDED_BY(mu);
+  std::map<std::string, Verdict> verdicts
+      TRAINYARD_GUARDED_BY(mu);  // by UUID, which survives a renumbering
+  std::map<std::string, std::string> uuids
+      TRAINYARD_GUARDED_BY(mu);  // by device name, as last read
 };
 
 CheckedInventory::CheckedInventory(std::unique_ptr<Inventory> inner, const Clock& clock)
@@ -95,15 +97,15 @@ CheckedInventory::~CheckedInventory() { stop(); }
 
 void CheckedInventory::start(Check check, std::function<void()> changed) {
   {
-    const std::lock_guard lock(impl_->mu);
+    const MutexLock lock(impl_->mu);
     impl_->check = std::move(check);
     impl_->changed = std::move(changed);
   }
-  (void)read();  // begins the checks
+  (void)read();  // starts the checks
 }
 
 void CheckedInventory::stop() {
-  const std::lock_guard lock(impl_->mu);
+  const MutexLock lock(impl_->mu);
   impl_->check = nullptr;
 }
 
@@ -112,7 +114,7 @@ Devices CheckedInventory::read() {
   std::vector<Device> begin;
   Check check;
   {
-    const std::lock_guard lock(impl_->mu);
+    const MutexLock lock(impl_->mu);
     bool any_usable = false;
     std::string why;
     for (Device& d : devices.devices) {
@@ -123,7 +125,7 @@ Devices CheckedInventory::read() {
       if (why.empty() && !d.schedulable) why = d.name + ": " + d.reason;
     }
     if (!any_usable && !why.empty() && devices.note.empty()) {
-      devices.note = "No GPU to use now: " + why;
+      devices.note = "No usable GPU now: " + why;
     }
     check = impl_->check;
   }
@@ -136,7 +138,7 @@ Devices CheckedInventory::read() {
 }
 
 void CheckedInventory::doubt(const std::string& device) {
-  const std::lock_guard lock(impl_->mu);
+  const MutexLock lock(impl_->mu);
   const auto it = impl_->uuids.find(device);
   if (it == impl_->uuids.end()) return;
   Verdict& v = impl_->verdicts[it->second];

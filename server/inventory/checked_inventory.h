@@ -1,10 +1,10 @@
 // server/inventory/checked_inventory.h: an inventory whose GPUs run jobs only after they have been
-// checked: small networks trained on them must come out as on the CPU (src/train/device_check.h).
+// checked: small networks trained on them must give the CPU's results (src/train/device_check.h).
 //
-// A check begins when a GPU is first seen, after it failed a job or its driver has told of an error
-// (xid.h), again some minutes after a failed check, and some seconds after one that found that
-// another process has the GPU for itself, which is no failure. While it runs the GPU takes no job
-// and says why.
+// A check starts when a GPU is first seen, after it failed a job or its driver reported an error
+// (xid.h), some minutes after a failed check, and some seconds after one that found another process
+// using the GPU exclusively, which is not a failure. While it runs, the GPU accepts no jobs and
+// says why.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,24 @@
 
 namespace trainyard::server {
 
-/// Under these keys of Outcome.metadata a worker says what its check found (CheckPassed).
+/// Keys of Outcome.metadata under which a worker reports the results of its check (CheckPassed).
 inline constexpr const char* kOverheadKey = "overhead_bytes";
 inline constexpr const char* kWarningKey = "warning";
 
-/// What a check finds besides that all is well.
+/// Further results of a successful check.
 struct CheckPassed {
-  int64_t overhead_bytes = 0;  // what its process took; 0: not known
-  std::string warning;         // what works worse than it could
+  int64_t overhead_bytes = 0;  // memory that its process took; 0: unknown
+  std::string warning;         // what is degraded
 };
 
 class CheckedInventory final : public Inventory {
  public:
-  /// Begins a check of a device; `done` is called once, from any thread, with what is wrong.
+  /// Starts a check of a device; `done` is called once, from any thread, with the result.
   using Done = std::function<void(Result<CheckPassed>)>;
   using Check = std::function<void(const Device& device, Done done)>;
   static constexpr int64_t kRetryUs = 600'000'000;
   static constexpr int64_t kBusyRetryUs = 15'000'000;
-  /// Device::overhead_bytes is this at least: a job's own libraries load more kernels, and record
+  /// The minimum of Device::overhead_bytes: a job's own libraries load more kernels, and record
   /// more, than the check's small networks.
   static constexpr int64_t kOverheadLeastBytes = int64_t{1} << 30;
 
@@ -44,7 +44,7 @@ class CheckedInventory final : public Inventory {
 
   /// Until then no GPU is schedulable. `changed` is called after each check.
   void start(Check check, std::function<void()> changed);
-  /// Begins no check any more, and forgets those that run.
+  /// Starts no more checks, and forgets the running ones.
   void stop();
 
   Devices read() override;

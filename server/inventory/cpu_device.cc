@@ -54,7 +54,7 @@ std::optional<int64_t> read_integer(const char* path) {
   return text.ok() ? to_integer(*text) : std::nullopt;
 }
 
-// A container sees the host's memory in meminfo; its own limit is what counts. Version 2, then 1.
+// A container sees the host's memory in meminfo, but its own limit applies. Version 2, then 1.
 void apply_cgroup_limit(Device& device) {
   std::optional<int64_t> limit = read_integer("/sys/fs/cgroup/memory.max");
   std::optional<int64_t> used = read_integer("/sys/fs/cgroup/memory.current");

@@ -5,8 +5,8 @@
 
 namespace trainyard::server {
 
-/// Model name from cpuinfo, memory from meminfo (bounded by the cgroup's limit where one is set),
-/// cores from the scheduling mask. UNKNOWN with a reason where they cannot be read.
+/// Model name from cpuinfo, memory from meminfo (bounded by the cgroup's limit, if set), cores from
+/// the scheduling mask. UNKNOWN with a reason if they cannot be read.
 Device read_cpu_device(const InventoryOptions& options);
 
 }  // namespace trainyard::server

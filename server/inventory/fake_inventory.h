@@ -1,10 +1,10 @@
-// server/inventory/fake_inventory.h: devices by script, for tests of everything above.
+// server/inventory/fake_inventory.h: scripted devices, for tests of everything above.
 #pragma once
 
-#include <mutex>
 #include <utility>
 
 #include "server/inventory/inventory.h"
+#include "src/base/mutex.h"
 
 namespace trainyard::server {
 
@@ -12,18 +12,18 @@ class FakeInventory final : public Inventory {
  public:
   explicit FakeInventory(Devices devices) : devices_(std::move(devices)) {}
   Devices read() override {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     return devices_;
   }
-  /// What read() answers from now on: a lost GPU, a driver that restarts.
+  /// Sets what read() returns from now on: a lost GPU, a restarted driver.
   void set(Devices devices) {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     devices_ = std::move(devices);
   }
 
  private:
-  std::mutex mu_;
-  Devices devices_;  // GUARDED_BY(mu_)
+  Mutex mu_;
+  Devices devices_ TRAINYARD_GUARDED_BY(mu_);
 };
 
 }  // namespace trainyard::server

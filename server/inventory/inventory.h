@@ -1,7 +1,7 @@
-// server/inventory/inventory.h: the devices of this machine, read without touching them.
+// server/inventory/inventory.h: the devices of this machine, read without using them.
 //
-// GPUs are read through NVML, loaded at run time: the daemon never makes a CUDA context. Where the
-// library, a GPU or the CUDA module is missing, the CPU is still there and `note` says what to do.
+// GPUs are read through NVML, loaded at run time: the daemon never creates a CUDA context. If the
+// library, a GPU or the CUDA module is missing, the CPU remains and `note` says what to do.
 #pragma once
 
 #include <cstdint>
@@ -30,31 +30,33 @@ struct Device {
   int32_t slots = 1;              // jobs it may run at a time
   int32_t cores = 0;              // CPU: cores this process may use
   bool schedulable = true;        // jobs may start here
-  // GPU: what is kept for each process that computes on it besides its job's plan (CUDA's context,
-  // code of kernels and libraries, staging, recorded steps).
+  // GPU: memory reserved for each process on it in addition to its job's plan (CUDA's context, code
+  // of kernels and libraries, staging, recorded steps).
   int64_t overhead_bytes = 0;
   bool is_instance = false;  // of a GPU in MIG mode: CUDA gives a process one of them alone
-  int64_t faults_told = 0;   // GPU: by its driver, after which it is to be checked again
-  bool checking = false;     // not schedulable yet: it is being checked, which takes seconds
-  bool busy = false;         // not schedulable yet: another process has it for itself
+  int64_t faults_told =
+      0;  // GPU: errors reported by its driver, after which it must be checked again
+  bool checking = false;  // not schedulable yet: it is being checked, which takes seconds
+  bool busy = false;      // not schedulable yet: another process uses it exclusively
 };
 
-/// Devices of which this is equal may share a job of several.
+/// Devices with equal values may share a job of several devices.
 inline const std::string& alike(const Device& device) {
   return device.is_instance ? device.name : device.model;
 }
 
 struct Devices {
   std::vector<Device> devices;  // the CPU first, then GPUs by index
-  std::string note;  // why there is no GPU to use, and what to install; empty if there is one
+  std::string note;  // why there is no usable GPU, and what to install; empty if there is one
 };
 
 class Inventory {
  public:
   virtual ~Inventory() = default;
-  /// Reads everything anew. Thread-safe. Never fails: what cannot be read is UNKNOWN or noted.
+  /// Reads everything again. Thread-safe. Never fails: unreadable devices are UNKNOWN or noted.
   virtual Devices read() = 0;
-  /// It failed a job, or could not be opened for one: it is checked before it gets another.
+  /// Reports that a device failed a job or could not be opened for one: it is checked before it
+  /// gets another.
   virtual void doubt(const std::string& /*device*/) {}
 };
 

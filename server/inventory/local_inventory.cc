@@ -1,7 +1,6 @@
 #include <spdlog/spdlog.h>
 
 #include <map>
-#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "server/inventory/cpu_device.h"
 #include "server/inventory/inventory.h"
 #include "server/inventory/xid.h"
+#include "src/base/mutex.h"
 #include "src/runtime/visible_gpus.h"
 
 namespace trainyard::server {
@@ -22,18 +22,18 @@ class LocalInventory final : public Inventory {
     Devices devices;
     devices.devices.push_back(read_cpu_device(options_));
     if (!options_.use_gpu) {
-      devices.note = "GPUs are switched off in this server's configuration.";
+      devices.note = "GPUs are disabled in this server's configuration.";
       return devices;
     }
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     add_gpus(devices);
     return devices;
   }
 
  private:
-  void add_gpus(Devices& devices) {
+  void add_gpus(Devices& devices) TRAINYARD_REQUIRES(mu_) {
     if (!nvml_) {
-      // Tried again at each read: a driver may be installed or come up while the daemon runs.
+      // Retried at each read: a driver may be installed or started while the daemon runs.
       Result<std::unique_ptr<Nvml>> loaded = Nvml::load(options_.nvml_library);
       if (!loaded.ok()) {
         devices.note = "No GPU: " + loaded.error().message + ".";
@@ -59,14 +59,14 @@ class LocalInventory final : public Inventory {
     if (!sees_any) {
       devices.note = "No GPU: the NVIDIA driver sees none.";
     } else if (known_.empty()) {
-      devices.note =
-          "No GPU: CUDA_VISIBLE_DEVICES=" + *options_.visible_gpus + " hides all from this server.";
+      devices.note = "No GPU: CUDA_VISIBLE_DEVICES=" + *options_.visible_gpus +
+                     " hides all GPUs from this server.";
     } else if (!has_module)
-      devices.note = "No GPU to use: the CUDA module " + options_.cuda_module.filename().string() +
+      devices.note = "No usable GPU: the CUDA module " + options_.cuda_module.filename().string() +
                      " is not installed; install Trainyard's CUDA package.";
   }
 
-  Device to_device(NvmlDevice gpu, bool has_module) const {
+  Device to_device(NvmlDevice gpu, bool has_module) const TRAINYARD_REQUIRES(mu_) {
     Device device;
     device.name = "devices/" + gpu.name;
     device.kind = DeviceKind::kGpu;
@@ -95,7 +95,7 @@ class LocalInventory final : public Inventory {
     return device;
   }
 
-  void note_xid(const NvmlXid& told) {
+  void note_xid(const NvmlXid& told) TRAINYARD_REQUIRES(mu_) {
     const Xid xid = describe_xid(told.number);
     spdlog::warn("event=gpu_xid {} xid={} {}", kv("uuid", told.uuid), told.number,
                  kv("message", xid.sentence));
@@ -106,8 +106,9 @@ class LocalInventory final : public Inventory {
                  "; reset it (nvidia-smi --gpu-reset) or the machine, then restart the server.";
   }
 
-  // GPUs that were there and cannot be asked now stay in the list: UNKNOWN, without new jobs.
-  void add_lost(Devices& devices, const std::string& why) const {
+  // GPUs that were found before but cannot be queried now stay in the list: UNKNOWN, without new
+  // jobs.
+  void add_lost(Devices& devices, const std::string& why) const TRAINYARD_REQUIRES(mu_) {
     for (Device device : known_) {
       device.health = DeviceHealth::kUnknown;
       device.reason = "The driver does not answer: " + why + ".";
@@ -116,17 +117,17 @@ class LocalInventory final : public Inventory {
     }
   }
 
-  /// What the driver has told of a GPU since this server started.
+  /// What the driver has reported about a GPU since this server started.
   struct Told {
     int64_t to_check = 0;
-    std::string failure;  // a sentence, where it is to be reset
+    std::string failure;  // a sentence, if it must be reset
   };
 
   const InventoryOptions options_;
-  std::mutex mu_;
-  std::map<std::string, Told> xids_;  // GUARDED_BY(mu_); by the whole GPU's UUID
-  std::unique_ptr<Nvml> nvml_;        // GUARDED_BY(mu_)
-  std::vector<Device> known_;         // GUARDED_BY(mu_); GPUs of the last read that worked
+  Mutex mu_;
+  std::map<std::string, Told> xids_ TRAINYARD_GUARDED_BY(mu_);  // by the whole GPU's UUID
+  std::unique_ptr<Nvml> nvml_ TRAINYARD_GUARDED_BY(mu_);
+  std::vector<Device> known_ TRAINYARD_GUARDED_BY(mu_);  // GPUs of the last read that worked
 };
 
 }  // namespace

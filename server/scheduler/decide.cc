@@ -32,11 +32,11 @@ class Slots {
       for (const std::string& device : job.devices) --free_[device];
     }
   }
-  /// As many devices of this kind and of one model can be used, busy or not.
+  /// Whether that many devices of this kind and of one model are usable, busy or not.
   bool has_kind(DeviceKind kind, int32_t count = 1) const {
     return has(kind, [&](const Alike& a) { return a.usable >= count; });
   }
-  /// The same, counting those that may be usable in some seconds.
+  /// The same, including those that may be usable in some seconds.
   bool will_have_kind(DeviceKind kind, int32_t count = 1) const {
     return has(kind, [&](const Alike& a) { return a.usable_soon >= count; });
   }
@@ -47,7 +47,7 @@ class Slots {
     return std::any_of(devices_.begin(), devices_.end(),
                        [&](const Device& d) { return d.kind == kind; });
   }
-  /// So many free devices of one model, the first ones; empty if there are fewer.
+  /// The first `count` free devices of one model; empty if there are fewer.
   std::vector<const Device*> find_free(DeviceKind kind, int32_t count) const {
     for (const Device& first : devices_) {
       if (first.kind != kind || !is_free(first)) continue;
@@ -61,8 +61,8 @@ class Slots {
     return {};
   }
   void take(const Device& device) { --free_[device.name]; }
-  /// From now on nobody finds the devices of which `count` alike may be used, soon at least: a job
-  /// that wants so many waits for them.
+  /// Hides the devices of which `count` alike are usable now or soon: a job that needs that many
+  /// waits for them.
   void keep(DeviceKind kind, int32_t count) {
     for (const Device& d : devices_) {
       if (d.kind == kind && alike_.at({d.kind, alike(d)}).usable_soon >= count) {
@@ -97,7 +97,7 @@ struct Choice {
   std::string message;
 };
 
-// The kind of device a job runs on, by its wish and the server's devices, busy or not.
+// The kind of device for a job, from its request and the server's devices, busy or not.
 Choice choose_kind(const WaitingJob& job, const Slots& slots, const std::string& gpu_note) {
   const auto assigned = [](DeviceKind kind, std::string message) {
     return Choice{kind, "DEVICE_ASSIGNED", std::move(message)};
@@ -109,10 +109,9 @@ Choice choose_kind(const WaitingJob& job, const Slots& slots, const std::string&
   if (job.kind_before && slots.will_have_kind(*job.kind_before))
     return assigned(*job.kind_before, std::string("The same kind of device as before, a ") +
                                           noun_of(*job.kind_before) +
-                                          ", so that the result stays "
-                                          "the same to the bit.");
+                                          ", so that the result stays bit-identical.");
   if (slots.will_have_kind(DeviceKind::kGpu))
-    return assigned(DeviceKind::kGpu, "A GPU is there, and the job takes any device.");
+    return assigned(DeviceKind::kGpu, "The job accepts any device, and a GPU is available.");
   std::string why = gpu_note.empty() ? "No GPU can be used now." : gpu_note;
   return Choice{DeviceKind::kCpu, "CPU_FALLBACK", std::string("Runs on the CPU. ").append(why)};
 }
@@ -123,16 +122,16 @@ WaitDecision wait_for_device(const WaitingJob& job, DeviceKind kind, const Slots
     if (job.gpus > 1)
       return {job.uid, "WAITING_FOR_DEVICE",
               "Waits until " + wanted(kind, job.gpus) +
-                  " are free at once: those that come free are kept from jobs of lower priority "
-                  "or submitted later."};
+                  " are free at the same time; freed ones are held back from jobs of lower "
+                  "priority and later jobs."};
     return {job.uid, "WAITING_FOR_DEVICE",
             std::string("Waits for a free slot: every ") + noun_of(kind) +
-                " slot is taken by or kept for jobs of higher priority or submitted earlier."};
+                " slot is used by or reserved for jobs of higher priority or earlier jobs."};
   }
   std::string message = "Waits for " + wanted(kind, job.gpus) + ": ";
   if (slots.will_have_kind(kind, job.gpus) && !slots.checks_any())
     return {job.uid, "WAITING_FOR_DEVICE",
-            message + (gpu_note.empty() ? "another process has one for itself." : gpu_note)};
+            message + (gpu_note.empty() ? "another process uses one exclusively." : gpu_note)};
   if (slots.will_have_kind(kind, job.gpus))
     return {job.uid, "WAITING_FOR_DEVICE",
             message + (job.gpus > 1 ? "some are" : "it is") +
@@ -141,9 +140,9 @@ WaitDecision wait_for_device(const WaitingJob& job, DeviceKind kind, const Slots
   if (kind == DeviceKind::kGpu && !gpu_note.empty())
     message += gpu_note;
   else if (slots.has_kind(kind))
-    message += "fewer can be used now.";
+    message += "fewer are usable now.";
   else
-    message += slots.lists_kind(kind) ? "none can be used now." : "this server has none.";
+    message += slots.lists_kind(kind) ? "none is usable now." : "this server has none.";
   return {job.uid, "NO_DEVICE", std::move(message)};
 }
 
@@ -162,17 +161,20 @@ Decisions decide(const Snapshot& snapshot, int64_t now_us) {
   for (const WaitingJob* job : order) {
     if (snapshot.draining) {
       decisions.waits.push_back(
-          {job->uid, "SERVER_DRAINING", "The server is stopping; the job starts when it is back."});
+          {job->uid, "SERVER_DRAINING",
+           "The server is stopping; the job starts when the server is back."});
       continue;
     }
-    // A pause never holds up the jobs behind. One that seems longer than any pause can be comes
-    // from a wall clock that jumped back, and is over.
+    // A pause never delays the jobs behind. One that seems longer than the maximum results from a
+    // wall clock that jumped back, and is over.
     if (job->retry_time_us > now_us && job->retry_time_us - now_us <= kRetryPauseMaxUs) {
       decisions.wake_time_us =
           std::min(decisions.wake_time_us.value_or(job->retry_time_us), job->retry_time_us);
-      decisions.waits.push_back({job->uid, "RETRY_BACKOFF",
-                                 "Its worker was lost " + std::to_string(job->workers_lost) +
-                                     " times without progress; starts again after a pause."});
+      if (job->workers_lost > 0) {  // else it keeps the reason that it went back to the queue with
+        decisions.waits.push_back({job->uid, "RETRY_BACKOFF",
+                                   "Its worker was lost " + std::to_string(job->workers_lost) +
+                                       " times without progress; it restarts after a pause."});
+      }
       continue;
     }
     const Choice choice = choose_kind(*job, slots, gpu_note);
@@ -197,17 +199,18 @@ Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices) 
   std::map<std::string, int32_t> by_group;
   int32_t most = 0;
   for (const Device& d : devices.devices) {
-    // A device that is only ill now may be well again; one without its module may not.
+    // An unhealthy device may recover; one without its module may not.
     const bool may = d.schedulable || d.checking || d.busy || d.health != DeviceHealth::kHealthy;
     if (d.kind == DeviceKind::kGpu && may) most = std::max(most, ++by_group[alike(d)]);
   }
   if (gpus <= most) return {};
-  Error e = most == 0 ? field_error("RESOURCES_IMPOSSIBLE", "spec.resources.device",
-                                    "gpu is not possible on this server, expected auto or cpu")
-                      : field_error(
-                            "RESOURCES_IMPOSSIBLE", "spec.resources.gpus",
-                            std::to_string(gpus) + " is not possible on this server, expected 1.." +
-                                std::to_string(most) + ": so many GPUs of one model it has");
+  Error e =
+      most == 0
+          ? field_error("RESOURCES_IMPOSSIBLE", "spec.resources.device",
+                        "gpu is not available on this server, expected auto or cpu")
+          : field_error("RESOURCES_IMPOSSIBLE", "spec.resources.gpus",
+                        std::to_string(gpus) + " is not available on this server, expected 1.." +
+                            std::to_string(most) + ", the GPUs of one model that it has");
   if (!devices.note.empty()) e.message += ". " + devices.note;
   e.metadata["gpu_max"] = std::to_string(most);
   return e;

@@ -5,6 +5,8 @@
 namespace trainyard::server {
 namespace {
 
+constexpr const char* kStalled = "STALLED";
+
 // FNV-1a, 64 bit: spreads jobs without a random source.
 uint64_t hash_of(const std::string& uid, int32_t count) {
   uint64_t h = 14695981039346656037ull ^ static_cast<uint64_t>(count);
@@ -25,14 +27,15 @@ Move after_worker_lost(const Job& job, const std::string& reason, const std::str
     return move;
   }
   const int32_t lost = job.workers_lost + 1;  // with this one
-  if (lost > lost_max || job.attempt >= kAttemptsMax) {
+  const int32_t counted = job.attempt - job.attempts_uncounted;
+  if (lost > lost_max || counted >= kAttemptsMax) {
     move.to = JobState::kFailed;
     move.reason = "CRASH_LOOP";
     move.message = lost > lost_max
                        ? "The worker was lost " + std::to_string(lost) +
-                             " times without a new checkpoint between; the last time: " + message
-                       : "The job has had " + std::to_string(job.attempt) +
-                             " attempts, the most it may; the last one: " + message;
+                             " times without a new checkpoint in between; the last time: " + message
+                       : "The job has had " + std::to_string(counted) +
+                             " attempts, the maximum; the last one: " + message;
     return move;
   }
   const int64_t pause = std::min(kRetryLongestUs, kRetryFirstUs << (lost - 1));
@@ -43,6 +46,17 @@ Move after_worker_lost(const Job& job, const std::string& reason, const std::str
       now_us + pause +
       static_cast<int64_t>(hash_of(job.uid, lost) % static_cast<uint64_t>(pause / 4));
   return move;
+}
+
+Move after_stall(const Job& job, const std::string& message, int64_t now_us) {
+  Move move = after_worker_lost(job, kStalled, message, now_us, kStallsMax);
+  move.uncounted = true;
+  if (move.to == JobState::kFailed && job.workers_lost + 1 > kStallsMax) move.reason = kStalled;
+  return move;
+}
+
+int64_t pause_after_host_trouble(int32_t times) {
+  return std::min(kRetryLongestUs, int64_t{1'000'000} << std::clamp(times - 1, 0, 6));
 }
 
 }  // namespace trainyard::server

@@ -1,9 +1,9 @@
 // server/scheduler/scheduler.h: who starts, where, and why the others wait.
 //
 // decide() is pure: no clock, no threads, no I/O, so that the same code runs in the daemon, in
-// tests and in a simulator. Jobs are looked at by priority, then in order of submission; each takes
-// the first free slot among the devices it may use. A job that waits for one kind of device does
-// not hold up those that want the other; among the jobs that want the same, none overtakes.
+// tests and in a simulator. Jobs are considered by priority, then in order of submission; each
+// takes the first free slot among the devices it may use. A job that waits for one kind of device
+// does not delay those that need the other; among jobs that need the same kind, none overtakes.
 //
 // Which devices a job may use:
 //   cpu    the CPU.
@@ -25,7 +25,7 @@
 
 namespace trainyard::server {
 
-/// No pause after a lost worker is longer (retry.h keeps to it).
+/// The longest pause after a lost worker (retry.h respects it).
 inline constexpr int64_t kRetryPauseMaxUs = 75'000'000;
 
 enum class DeviceWish : uint8_t { kAuto = 1, kCpu = 2, kGpu = 3 };  // as on the wire
@@ -48,7 +48,7 @@ struct Snapshot {
   Devices inventory;
   std::vector<WaitingJob> waiting;  // in any order
   std::vector<PlacedJob> placed;    // STARTING and RUNNING: each holds a slot of each device
-  bool draining = false;            // the server stops: nothing starts
+  bool draining = false;            // the server is stopping: nothing starts
 };
 
 struct StartDecision {
@@ -65,16 +65,16 @@ struct WaitDecision {
 struct Decisions {
   std::vector<StartDecision> starts;    // in the order to start them
   std::vector<WaitDecision> waits;      // every other waiting job
-  std::optional<int64_t> wake_time_us;  // decide again then, even if nothing happens
+  std::optional<int64_t> wake_time_us;  // decide again at this time, even if nothing happens
 };
 
 Decisions decide(const Snapshot& snapshot, int64_t now_us);
 
 /// The snapshot of the store's unfinished jobs (JobStore::list_unfinished) on these devices. Jobs
-/// that are PAUSED or whose cancel was asked for are left out of `waiting`.
+/// that are PAUSED or whose cancellation was requested are not in `waiting`.
 Snapshot make_snapshot(const std::vector<Job>& unfinished, Devices devices, bool draining);
 
-/// What a job's resources say.
+/// A job's requested resources.
 DeviceWish wish_of(const v1::JobSpec& spec);
 int32_t gpus_of(const v1::JobSpec& spec);
 

@@ -19,9 +19,9 @@ Status check_header(const std::multimap<grpc::string_ref, grpc::string_ref>& met
                     const Token& token) {
   const auto it = metadata.find("authorization");
   if (it == metadata.end()) {
-    return make_error(ErrorCode::kUnauthenticated, "CREDENTIALS_MISSING",
-                      "this server asks for a token: send the metadata `authorization: Bearer "
-                      "TOKEN`");
+    return make_error(
+        ErrorCode::kUnauthenticated, "CREDENTIALS_MISSING",
+        "this server requires a token: send the metadata `authorization: Bearer TOKEN`");
   }
   const std::string_view value = view(it->second);
   if (!value.starts_with(kScheme) || !token.matches(value.substr(kScheme.size()))) {
@@ -30,7 +30,7 @@ Status check_header(const std::multimap<grpc::string_ref, grpc::string_ref>& met
   return {};
 }
 
-/// Refuses calls that no handler of ours will see. Ours pass: they answer with a reason.
+/// Refuses calls that do not reach our handlers. Ours pass, because they answer with a reason.
 class Gate final : public grpc::AuthMetadataProcessor {
  public:
   explicit Gate(const Token& token) : token_(token) {}
@@ -43,7 +43,7 @@ class Gate final : public grpc::AuthMetadataProcessor {
       return grpc::Status::OK;
     }
     if (check_header(metadata, token_).ok()) return grpc::Status::OK;
-    return {grpc::StatusCode::UNAUTHENTICATED, "this server asks for a token"};
+    return {grpc::StatusCode::UNAUTHENTICATED, "this server requires a token"};
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -39,11 +40,13 @@ struct ServiceContext {
   InspectRunner& inspect;
   SourceDigestRunner& source_digest;
   Executor& executor;
-  const Token* token = nullptr;  // null: none is asked for
+  Executor& planning;            // for handlers that compute: others do not wait for them
+  const Token* token = nullptr;  // null: none is required
   int64_t start_time_us = 0;
   std::vector<std::string> warnings = {};  // for ServerInfo
   std::atomic<bool> draining{false};
-  // Told when the store refuses writes for good. Set before the first call is served.
+  std::stop_source drain_stop = {};  // ends what calls compute; requested behind `draining`
+  // Called when the store refuses writes permanently. Set before the first call is served.
   std::function<void()> store_failed = [] {};
 };
 

@@ -22,7 +22,7 @@ namespace trainyard::server {
 namespace {
 
 constexpr int kCheckThreadsMax = 4;  // its networks are small
-constexpr int kExecutorThreads = 8;  // as many submits wait for one commit together
+constexpr int kExecutorThreads = 8;  // that many submits can share one commit
 constexpr size_t kExecutorQueueMax = 1024;
 constexpr std::chrono::milliseconds kShutdownGrace{500};
 
@@ -30,10 +30,10 @@ Status check_worker_program(const std::filesystem::path& worker) {
   if (::access(worker.c_str(), X_OK) == 0) return {};
   return make_error(ErrorCode::kFailedPrecondition, "WORKER_MISSING",
                     "worker: " + worker.string() +
-                        " is not a program that can be run; set `worker` to trainyard-worker");
+                        " is not an executable program; set `worker` to trainyard-worker");
 }
 
-/// GPUs as the driver lists them; whether they compute what they should is not asked here.
+/// GPUs as the driver lists them, without checking that they compute correctly.
 std::unique_ptr<Inventory> local_inventory(const Config& config) {
   InventoryOptions options;
   options.cpu_slots = config.cpu_slots;
@@ -55,6 +55,8 @@ SupervisorOptions supervisor_options(const Config& config, const StatePaths& pat
   options.kill_grace_ms = parts.worker_kill_grace_ms;
   options.adopt_orphans = parts.adopt_orphans;
   options.silence_ms = int64_t{config.heartbeat_timeout_seconds} * 1000;
+  options.stall_ms = parts.worker_stall_ms > 0 ? parts.worker_stall_ms
+                                               : int64_t{config.stall_timeout_seconds} * 1000;
   options.stop_grace_ms = int64_t{config.cancel_grace_seconds} * 1000;
   return options;
 }
@@ -73,7 +75,7 @@ void prune_logs(const std::filesystem::path& folder) {
 
 }  // namespace
 
-/// Members in the order in which they come up; they go down in the opposite one.
+/// Members in the order in which they start; they stop in the reverse order.
 struct Daemon::Impl {
   Impl(Config c, DaemonParts& parts, std::unique_ptr<Store> s)
       : config(std::move(c)),
@@ -83,6 +85,7 @@ struct Daemon::Impl {
         store(std::move(s)),
         hub(*store),
         executor(kExecutorThreads, kExecutorQueueMax),
+        planning(kExecutorThreads, kExecutorQueueMax),
         supervisor(supervisor_options(config, paths, parts), *parts.clock),
         dispatcher(*store, supervisor, *inventory, *parts.files,
                    {paths, config.threads_per_job, config.time_algorithms}, *parts.clock),
@@ -94,8 +97,8 @@ struct Daemon::Impl {
         inspect(supervisor, paths),
         device_checks(supervisor, paths),
         source_digest(supervisor, paths, config.ingest_roots),
-        context{config, paths,   *parts.clock, *parts.files, *store,        hub,     *inventory,
-                ingest, predict, measure,      inspect,      source_digest, executor} {
+        context{config, paths,   *parts.clock, *parts.files, *store,        hub,      *inventory,
+                ingest, predict, measure,      inspect,      source_digest, executor, planning} {
     context.start_time_us = parts.clock->wall_us();
   }
 
@@ -112,6 +115,7 @@ struct Daemon::Impl {
   std::unique_ptr<Store> store;
   EventHub hub;
   Executor executor;
+  Executor planning;
   Supervisor supervisor;
   Dispatcher dispatcher;
   IngestRunner ingest;
@@ -186,7 +190,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(Config config, DaemonParts parts) 
 Daemon::Daemon(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Daemon::~Daemon() {
   drain();
-  // What still runs now has had its time, or was never started.
+  // What still runs now has used up its time, or was never started.
   impl_->supervisor.kill_all();
   impl_->supervisor.wait_idle(5000);
 }
@@ -203,6 +207,7 @@ void Daemon::drain() {
   spdlog::info("event=draining workers={} grace_ms={}", impl_->supervisor.task_count(), grace_ms);
   impl_->public_listener->set_serving(false);
   impl_->context.draining = true;
+  impl_->context.drain_stop.request_stop();
   impl_->services->watch_streams().drain();
   impl_->predict.drain();
   impl_->measure.drain();
@@ -217,6 +222,7 @@ void Daemon::drain() {
   impl_->supervisor.wait_idle(1000);
   impl_->public_listener->shutdown(kShutdownGrace);
   impl_->private_listener->shutdown(kShutdownGrace);
+  impl_->planning.stop();
   impl_->executor.stop();
   spdlog::info("event=drained");
 }

@@ -28,7 +28,7 @@ Status check_sources(const v1::DatasetSpec& spec) {
     if (!source.server_path().empty()) {
       if (!source.sha256().empty()) {
         return field_error("FIELD_CONFLICT", field,
-                           "has sha256 and server_path, expected one of them");
+                           "has sha256 and server_path, expected only one of them");
       }
       if (source.server_path().size() > kServerPathBytesMax) {
         return field_error("FIELD_OUT_OF_RANGE", field + ".server_path",
@@ -82,7 +82,12 @@ DatasetHandlers::DatasetHandlers(ServiceContext& service)
 Result<v1::Upload> DatasetHandlers::get_upload(const v1::GetUploadRequest& request) const {
   ASSIGN_OR_RETURN(const std::string sha256,
                    parse_name(Collection::kUploads, "name", request.name()));
-  ASSIGN_OR_RETURN(Upload upload, uploads_.find(sha256));
+  if (request.size_bytes() < 0) {
+    return field_error(
+        "FIELD_OUT_OF_RANGE", "size_bytes",
+        std::to_string(request.size_bytes()) + " is out of range, expected at least 0");
+  }
+  ASSIGN_OR_RETURN(Upload upload, uploads_.find(sha256, request.size_bytes()));
   upload.sha256 = sha256;
   return to_proto(upload);
 }
@@ -93,8 +98,8 @@ void DatasetHandlers::create(const v1::CreateDatasetRequest& request, Done<v1::D
   if (std::ranges::none_of(request.spec().sources(), on_server)) {
     return done(create_known(request));
   }
-  // What the files hold decides whether there is such a dataset: a worker reads them first. Its
-  // answer comes on a thread that must not wait for the store.
+  // Whether the dataset exists depends on the files' content, so a worker reads them first. Its
+  // answer arrives on a thread that must not wait for the store.
   const auto create = [this, request,
                        done = std::move(done)](Result<std::vector<std::string>> digests) {
     if (!digests.ok()) return done(std::move(digests).error());
@@ -111,7 +116,7 @@ void DatasetHandlers::create(const v1::CreateDatasetRequest& request, Done<v1::D
 
 Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest& request) {
   const v1::DatasetSpec& spec = request.spec();
-  v1::DatasetSpec content = spec;  // names and places are no part of what a dataset is
+  v1::DatasetSpec content = spec;  // names and paths are not part of a dataset's identity
   for (v1::DatasetSource& source : *content.mutable_sources()) {
     source.clear_filename();
     source.clear_server_path();
@@ -122,7 +127,7 @@ Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest
   dataset.id = request.dataset_id().empty() ? "d-" + dataset.digest.substr(0, kDefaultIdDigits)
                                             : request.dataset_id();
   dataset.spec = spec;
-  // What is READY needs its sources no more.
+  // A READY dataset no longer needs its sources.
   ASSIGN_OR_RETURN(const bool ready, service_.store.datasets().has_ready(dataset.digest));
   for (int i = 0; !ready && i < spec.sources_size(); ++i) {
     if (on_server(spec.sources(i))) continue;
@@ -176,6 +181,7 @@ Status DatasetHandlers::remove(const v1::DeleteDatasetRequest& request) {
   for (const Dataset& dataset : removed.datasets) {
     spdlog::info("event=dataset_deleted {}", kv("dataset", dataset.name()));
   }
+  uploads_.collect();
   return {};
 }
 

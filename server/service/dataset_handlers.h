@@ -16,7 +16,7 @@ class DatasetHandlers {
   Uploads& uploads() { return uploads_; }
 
   Result<v1::Upload> get_upload(const v1::GetUploadRequest& request) const;
-  /// Answers later where the server's own files must be read first.
+  /// Answers later if the server's own files must be read first.
   void create(const v1::CreateDatasetRequest& request, Done<v1::Dataset> done);
   Result<v1::Dataset> get(const v1::GetDatasetRequest& request) const;
   Result<v1::ListDatasetsResponse> list(const v1::ListDatasetsRequest& request) const;

@@ -88,7 +88,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     struct stat st {};
     if (!file_ || ::fstat(file_.get(), &st) != 0) {
       return make_error(ErrorCode::kDataLoss, "MODEL_FILE_LOST",
-                        "the model's file " + name + " is not there any more");
+                        "the model's file " + name + " no longer exists");
     }
     left_bytes_ = st.st_size;
     header.set_filename(name);
@@ -109,7 +109,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) {
         return make_error(ErrorCode::kDataLoss, "MODEL_FILE_LOST",
-                          "the model's file cannot be read to its end");
+                          "the model's file cannot be read completely");
       }
       got += static_cast<size_t>(n);
     }
@@ -122,7 +122,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   const grpc::ByteBuffer* request_;
   Model model_;
   std::vector<std::string> names_;            // of the model's files, in the order of the stream
-  std::vector<std::filesystem::path> paths_;  // where they lie
+  std::vector<std::filesystem::path> paths_;  // their paths
   size_t file_index_ = 0;
   UniqueFd file_;
   int64_t left_bytes_ = 0;

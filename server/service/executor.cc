@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include "server/config/log.h"
+#include "src/base/mutex.h"
 
 namespace trainyard::server {
 
@@ -14,7 +15,7 @@ Executor::~Executor() { stop(); }
 
 bool Executor::post(std::function<void()> task) {
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (stopping_ || queue_.size() >= queue_len_max_) return false;
     queue_.push_back(std::move(task));
   }
@@ -24,7 +25,7 @@ bool Executor::post(std::function<void()> task) {
 
 void Executor::stop() {
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     stopping_ = true;
   }
   ready_.notify_all();
@@ -35,13 +36,13 @@ void Executor::run() {
   for (;;) {
     std::function<void()> task;
     {
-      std::unique_lock lock(mu_);
-      ready_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+      MutexLock lock(mu_);
+      ready_.wait(lock, [this]() TRAINYARD_REQUIRES(mu_) { return stopping_ || !queue_.empty(); });
       if (queue_.empty()) return;
       task = std::move(queue_.front());
       queue_.pop_front();
     }
-    try {  // tasks answer their own callers; what comes through here has lost its caller
+    try {  // tasks answer their own callers; exceptions that get here have lost theirs
       task();
     } catch (const std::exception& e) {
       spdlog::error("event=executor_fault {}", kv("what", e.what()));

@@ -1,15 +1,16 @@
 // server/service/executor.h: the threads on which handlers run.
 //
 // gRPC's own threads serve every connection and must not wait for a disk; a handler runs here
-// instead. The queue is bounded: when it is full, a call is refused and the client retries.
+// instead. One executor is for handlers that compute, one for all others. The queue is bounded:
+// when it is full, a call is refused and the client retries.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "src/base/mutex.h"
 
 namespace trainyard::server {
 
@@ -27,10 +28,10 @@ class Executor {
   void run();
 
   const size_t queue_len_max_;
-  std::mutex mu_;
-  std::condition_variable ready_;
-  std::deque<std::function<void()>> queue_;  // guarded by mu_
-  bool stopping_ = false;                    // guarded by mu_
+  Mutex mu_;
+  CondVar ready_;
+  std::deque<std::function<void()>> queue_ TRAINYARD_GUARDED_BY(mu_);
+  bool stopping_ TRAINYARD_GUARDED_BY(mu_) = false;
   std::vector<std::jthread> threads_;
 };
 

@@ -1,19 +1,19 @@
 #include "server/service/generate_stream.h"
 
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "server/service/auth.h"
 #include "server/service/status.h"
 #include "server/service/wire.h"
+#include "src/base/mutex.h"
 
 namespace trainyard::server {
 namespace {
 
 /// Kept alive by `self_` until the library is done with it, and by the worker's reports meanwhile.
-/// What is drawn while a message is written waits and goes out as one: at most the whole text,
-/// whose length the request bounds.
+/// Text generated while a message is written is sent as one message: at most the whole text, whose
+/// length the request bounds.
 class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                              public std::enable_shared_from_this<GenerateStream> {
  public:
@@ -35,7 +35,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   void OnWriteDone(bool ok) override {
     if (!ok) return leave();
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     writing_ = false;
     go_on();
   }
@@ -53,7 +53,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     ASSIGN_OR_RETURN(const Errand errand, models_.generate(request, on_text, done));
     bool left = false;
     {
-      const std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       errand_ = errand;
       left = left_;
     }
@@ -62,23 +62,23 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   }
 
   void add(const v1::GenerateResponse& piece) {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     next_.mutable_text()->append(piece.text());
     next_.set_token_count(piece.token_count());
     go_on();
   }
 
   void end(const Status& status) {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (!end_.has_value()) end_ = status;
     go_on();
   }
 
-  /// The caller is gone: so is the reason for the work.
+  /// The caller is gone, so the work is pointless.
   void leave() {
     std::optional<Errand> errand;
     {
-      const std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       if (std::exchange(left_, true)) return;
       errand = errand_;
       if (!std::exchange(finished_, true)) Finish(grpc::Status::CANCELLED);
@@ -86,7 +86,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     if (errand.has_value()) service_.predict.cancel_generate(*errand);
   }
 
-  void go_on() {  // REQUIRES(mu_)
+  void go_on() TRAINYARD_REQUIRES(mu_) {
     if (writing_ || finished_) return;
     if (!next_.text().empty()) {
       out_ = to_bytes(next_);
@@ -104,14 +104,14 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   const grpc::ByteBuffer* request_;
   std::shared_ptr<GenerateStream> self_;  // until OnDone
 
-  std::mutex mu_;
-  std::optional<Errand> errand_;  // GUARDED_BY(mu_)
-  v1::GenerateResponse next_;     // GUARDED_BY(mu_): drawn, not yet written
-  std::optional<Status> end_;     // GUARDED_BY(mu_): how it ended, behind what is in next_
-  bool writing_ = false;          // GUARDED_BY(mu_)
-  bool finished_ = false;         // GUARDED_BY(mu_)
-  bool left_ = false;             // GUARDED_BY(mu_)
-  grpc::ByteBuffer out_;          // GUARDED_BY(mu_)
+  Mutex mu_;
+  std::optional<Errand> errand_ TRAINYARD_GUARDED_BY(mu_);
+  v1::GenerateResponse next_ TRAINYARD_GUARDED_BY(mu_);  // drawn, not yet written
+  std::optional<Status> end_ TRAINYARD_GUARDED_BY(mu_);  // how it ended, behind what is in next_
+  bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool finished_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool left_ TRAINYARD_GUARDED_BY(mu_) = false;
+  grpc::ByteBuffer out_ TRAINYARD_GUARDED_BY(mu_);
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// server/service/generate_stream.h: one Generate stream: the text as it is drawn.
+// server/service/generate_stream.h: one Generate stream: the text as it is generated.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>

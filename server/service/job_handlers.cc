@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "proto/convert/spec.h"
 #include "server/config/log.h"
 #include "server/service/digest.h"
 #include "server/service/job_planner.h"
@@ -15,7 +16,8 @@ JobHandlers::JobHandlers(ServiceContext& service)
     : service_(service), planner_(std::make_unique<JobPlanner>(service)) {}
 JobHandlers::~JobHandlers() = default;
 
-Result<v1::Job> JobHandlers::submit(const v1::SubmitJobRequest& request) {
+Result<v1::Job> JobHandlers::submit(const v1::SubmitJobRequest& request,
+                                    const std::stop_token& stop) {
   if (service_.draining) return draining_error();
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
   if (!request.job_id().empty()) {
@@ -27,7 +29,7 @@ Result<v1::Job> JobHandlers::submit(const v1::SubmitJobRequest& request) {
   if (!request.has_spec()) {
     return field_error("FIELD_REQUIRED", "spec", "is missing, expected dataset, model and recipe");
   }
-  ASSIGN_OR_RETURN(PlannedJob planned, planner_->plan(request.spec()));
+  ASSIGN_OR_RETURN(PlannedJob planned, planner_->plan(request.spec(), stop));
   if (request.validate_only()) {
     v1::Job job;
     if (!request.job_id().empty()) job.set_name(full_name(Collection::kJobs, request.job_id()));
@@ -52,14 +54,15 @@ Result<v1::Job> JobHandlers::submit(const v1::SubmitJobRequest& request) {
   return to_proto(stored);
 }
 
-void JobHandlers::plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done) {
+void JobHandlers::plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
+                       const std::stop_token& stop) {
   if (service_.draining) return done(draining_error());
   if (Status s = check_parent(request.parent()); !s.ok()) return done(s.error());
   if (!request.has_spec()) {
     return done(
         field_error("FIELD_REQUIRED", "spec", "is missing, expected dataset, model and recipe"));
   }
-  planner_->plan_in_full(request, std::move(done));
+  planner_->plan_in_full(request, std::move(done), stop);
 }
 
 Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
@@ -101,11 +104,26 @@ Result<v1::Job> JobHandlers::cancel(const v1::CancelJobRequest& request) {
   return to_proto(job);
 }
 
+Result<v1::Job> JobHandlers::set_priority(const v1::SetJobPriorityRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  if (!request.has_priority()) {
+    return field_error("FIELD_REQUIRED", "priority", "is missing, expected -100..100");
+  }
+  if (request.priority() < -kPriorityMax || request.priority() > kPriorityMax) {
+    return field_error("FIELD_OUT_OF_RANGE", "priority",
+                       std::to_string(request.priority()) + " is out of range, expected -100..100");
+  }
+  ASSIGN_OR_RETURN(const Job job,
+                   service_.store.jobs().set_priority(kTenant, id, request.priority()));
+  spdlog::info("event=priority_set {} priority={}", kv("job", job.name()), job.priority);
+  return to_proto(job);
+}
+
 Status JobHandlers::remove(const v1::DeleteJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(const Job job, service_.store.jobs().remove(kTenant, id));
   if (Status s = service_.files.remove_all(service_.paths.job(job.uid)); !s.ok()) {
-    // The row is gone, so nobody will look for these files; a person may remove them.
+    // The row is gone, so nothing will use these files; a person may remove them.
     spdlog::warn("event=files_left {} {}", kv("job", job.name()), kv("message", s.error().message));
   }
   spdlog::info("event=job_deleted {}", kv("job", job.name()));

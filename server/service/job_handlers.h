@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <stop_token>
 
 #include "server/service/context.h"
 #include "server/store/done.h"
@@ -15,11 +16,13 @@ class JobHandlers {
  public:
   explicit JobHandlers(ServiceContext& service);
   ~JobHandlers();
-  Result<v1::Job> submit(const v1::SubmitJobRequest& request);
-  void plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done);
+  /// These two plan, which may take seconds: CANCELLED/STOPPED soon after `stop` is requested.
+  Result<v1::Job> submit(const v1::SubmitJobRequest& request, const std::stop_token& stop);
+  void plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done, const std::stop_token& stop);
   Result<v1::Job> get(const v1::GetJobRequest& request) const;
   Result<v1::ListJobsResponse> list(const v1::ListJobsRequest& request) const;
   Result<v1::Job> cancel(const v1::CancelJobRequest& request);
+  Result<v1::Job> set_priority(const v1::SetJobPriorityRequest& request);
   Status remove(const v1::DeleteJobRequest& request);
 
  private:

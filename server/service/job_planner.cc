@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 
 #include "proto/convert/run.h"
@@ -13,6 +14,8 @@
 #include "server/service/digest.h"
 #include "server/service/names.h"
 #include "server/service/status.h"
+#include "src/base/mutex.h"
+#include "src/base/stop.h"
 #include "src/base/text.h"
 #include "src/base/violations.h"
 #include "src/data/dataset.h"
@@ -44,10 +47,12 @@ void check_labels(const v1::JobSpec& spec, Violations& violations) {
     if (key.empty() || key.size() > kLabelKeyMax || has_control(key)) {
       violations.add(
           "LABEL_INVALID", "labels",
-          "the key " + quoted_value(key) + " is not 1 to 63 characters without control characters");
+          "the key " + quoted_value(key) +
+              " is out of range, expected 1 to 63 characters without control characters");
     } else if (value.size() > kLabelValueMax || has_control(value)) {
-      violations.add("LABEL_INVALID", "labels[" + key + "]",
-                     "the value is not up to 256 characters without control characters");
+      violations.add(
+          "LABEL_INVALID", "labels[" + key + "]",
+          "the value is out of range, expected at most 256 characters without control characters");
     }
   }
 }
@@ -58,13 +63,13 @@ struct Choice {
   std::string uuid;    // of a GPU
 };
 
-/// The model whose weights the job begins with, which must be there.
+/// The model whose weights the job starts from, which must exist.
 Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec, Store& store) {
   if (!spec.recipe().has_initial_weights()) return std::optional<Model>();
   const v1::InitialWeights& weights = spec.recipe().initial_weights();
   if (!weights.path().empty()) {
     return field_error("FIELD_UNSUPPORTED", "recipe.initial_weights.path",
-                       "a server opens no path of a client's; upload the file and name the model");
+                       "a path is only for the client; upload the file and name the model");
   }
   const bool job = !weights.job().empty();
   const std::string field = std::string("recipe.initial_weights.") + (job ? "job" : "model");
@@ -79,8 +84,8 @@ Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec, Store
   return make_error(
       ErrorCode::kNotFound, "MODEL_NOT_FOUND",
       field + ": there is no " +
-          (model.ok() ? "job " + id + "; the model of that name is weights alone, say model: " + id
-                      : "model " + id + (job ? "; a job has one when it has SUCCEEDED" : "")));
+          (model.ok() ? "job " + id + "; the model of that name has weights only, use model: " + id
+                      : "model " + id + (job ? "; a job has one once it has SUCCEEDED" : "")));
 }
 
 /// Where the job would start now, as decide() places it.
@@ -96,7 +101,7 @@ Choice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size, const De
         return {device.name,
                 std::to_string(gpus) + " GPUs (" + device.model + "), as asked: each computes " +
                     std::to_string(batch_size / gpus) + " of the " + std::to_string(batch_size) +
-                    " rows of a batch, and needs the memory of this plan.",
+                    " rows of a batch and needs the memory of this plan.",
                 device.uuid};
       }
       return {device.name,
@@ -109,23 +114,23 @@ Choice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size, const De
     cpu.advice =
         devices.note.empty() ? "The CPU: this server has no GPU." : "The CPU: " + devices.note;
   }
-  if (wish == DeviceWish::kGpu) {  // there are, but not to use now
+  if (wish == DeviceWish::kGpu) {  // they exist, but are not usable now
     cpu.advice = "No " + (gpus > 1 ? std::to_string(gpus) + " GPUs of one model" : "GPU") +
-                 " can be used now, the job would wait: planned on the CPU.";
+                 " can be used now; the job would wait. Planned on the CPU.";
   }
   return cpu;
 }
 
-/// Whether the job may come to a GPU, now or when one can be used again.
+/// Whether the job may run on a GPU, now or when one becomes usable again.
 bool may_get_gpu(DeviceWish wish, const Devices& devices) {
   return wish != DeviceWish::kCpu && std::ranges::any_of(devices.devices, [](const Device& d) {
            return d.kind == DeviceKind::kGpu;
          });
 }
 
-/// What a job is planned for before its device is known; the worker that starts it plans again, for
-/// its own. Where a job may come to a GPU it is planned in a GPU's alignment, and for its
-/// processor where it can come to no CPU, which needs more memory.
+/// The traits to plan with before the device is known; the worker plans again for its own device. A
+/// job that may run on a GPU is planned with a GPU's alignment, and for a GPU's processor only if
+/// it cannot run on the CPU, which needs more memory.
 DeviceTraits traits_for(DeviceWish wish, const Devices& devices) {
   return {may_get_gpu(wish, devices) ? kCudaAlignment : kHostAlignment,
           wish == DeviceWish::kGpu ? Processor::kGpu : Processor::kCpu};
@@ -150,7 +155,7 @@ PlanDump dump_of(v1::PlanJobRequest::Dump dump) {
 
 }  // namespace
 
-/// A spec that is right, on a dataset that is there.
+/// A valid spec with an existing dataset.
 struct JobPlanner::CheckedJob {
   v1::JobSpec spec;  // as accepted
   EngineSpec engine;
@@ -159,8 +164,8 @@ struct JobPlanner::CheckedJob {
   int32_t gpus = 1;
   std::optional<Model> initial_weights;
 
-  /// What would be taken. Nothing where the job asks for none, or for those of an older daemon's
-  /// job, whose tensors are not known.
+  /// The weights that would be taken. Nothing if the job needs none, or for those of an older
+  /// daemon's job, whose tensors are unknown.
   Result<std::optional<v1::InitialWeightsReport>> plan_weights(const DatasetSchema& schema) const {
     std::optional<v1::InitialWeightsReport> planned;
     if (!initial_weights || initial_weights->tensors.empty()) return planned;
@@ -206,8 +211,8 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
   }
   job.spec = spec;
   job.spec.mutable_dataset()->set_name(job.dataset.name());
-  // Recorded with the job: equal thread counts and an equal precision give equal bits, whatever
-  // the defaults become.
+  // Recorded with the job: the same thread count and precision give the same bits, whatever the
+  // defaults become.
   if (!spec.resources().has_threads()) {
     job.spec.mutable_resources()->set_threads(service_.config.threads_per_job);
   }
@@ -218,13 +223,13 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
   return job;
 }
 
-Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
+Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_token& stop) {
   ASSIGN_OR_RETURN(CheckedJob job, check(spec));
   PlannedJob planned;
   planned.dataset = job.dataset.ref();
   const Devices devices = this->devices();
   const DeviceTraits traits = traits_for(job.wish, devices);
-  ASSIGN_OR_RETURN(planned.plan, plan_on_dataset(spec, job.dataset, traits));
+  ASSIGN_OR_RETURN(planned.plan, plan_on_dataset(spec, job.dataset, traits, stop));
   if (job.initial_weights) {
     planned.initial_model_id = job.initial_weights->id;
     ASSIGN_OR_RETURN(const DatasetSchema schema,
@@ -233,7 +238,7 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
     if (report) *planned.plan.mutable_initial_weights() = std::move(*report);
   }
   if (Status s = check_satisfiable(job.wish, job.gpus, devices); !s.ok()) return s.error();
-  // What a GPU alone holds.
+  // What only a GPU holds.
   if (!may_get_gpu(job.wish, devices)) planned.plan.mutable_memory()->set_dataset_bytes(0);
   if (Status s = make_room(job, devices, *planned.plan.mutable_memory()); !s.ok()) return s.error();
   const int64_t needed = total_bytes(planned.plan.memory());
@@ -242,7 +247,8 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
     ASSIGN_OR_RETURN(const DatasetSchema schema,
                      read_schema(service_.paths.dataset(job.dataset.digest)));
     const FitAdvice advice = advise_fit(job.engine.model, job.engine.recipe, schema,
-                                        room.plan_bytes_max(), 0, job.gpus, traits);
+                                        room.plan_bytes_max(), job.gpus, traits, stop);
+    if (Status s = check_stop(stop); !s.ok()) return s.error();
     Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE",
                          shortage_text(needed, room) + "; " + describe(advice));
     e.metadata = {{"bytes_needed", std::to_string(needed + room.overhead_bytes)},
@@ -260,7 +266,8 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec) {
 }
 
 Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& request,
-                                                     const Devices& devices) {
+                                                     const Devices& devices,
+                                                     const std::stop_token& stop) {
   if (!v1::PlanJobRequest::Dump_IsValid(request.dump())) {
     return field_error(
         "FIELD_UNSUPPORTED", "dump",
@@ -275,11 +282,12 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
       choose_device(full.job.wish, full.job.gpus, full.job.engine.recipe.batch_size, devices);
   ASSIGN_OR_RETURN(const JobPlan plan,
                    plan_job(full.job.engine.model, full.job.engine.recipe, full.schema,
-                            dump_of(request.dump()), full.job.gpus, traits_of(full.device)));
+                            dump_of(request.dump()), full.job.gpus, traits_of(full.device), stop));
   if (plan.dump.size() > kDumpBytesMax) {
-    return make_error(ErrorCode::kOutOfRange, "DUMP_TOO_LARGE",
-                      "the dump has " + human_bytes(static_cast<int64_t>(plan.dump.size())) +
-                          ", more than the 3 MiB that travel; 'trainyard plan --local' prints it");
+    return make_error(
+        ErrorCode::kOutOfRange, "DUMP_TOO_LARGE",
+        "the dump has " + human_bytes(static_cast<int64_t>(plan.dump.size())) +
+            ", more than the 3 MiB that a message holds; 'trainyard plan --local' prints it");
   }
   full.plan = to_proto(plan);
   ASSIGN_OR_RETURN(auto report, full.job.plan_weights(full.schema));
@@ -289,13 +297,14 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   return full;
 }
 
-void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done) {
+void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
+                              const std::stop_token& stop) {
   const Devices devices = this->devices();
-  Result<FullPlan> planned = plan_layers(request, devices);
+  Result<FullPlan> planned = plan_layers(request, devices, stop);
   if (!planned.ok()) return done(std::move(planned).error());
   if (Status s = check_satisfiable(planned->job.wish, planned->job.gpus, devices); !s.ok())
     return done(s.error());
-  const Choice& choice = planned->device;
+  const Choice choice = planned->device;
   planned->plan.set_device(choice.device);
   planned->plan.mutable_run()->set_device_advice(choice.advice);
   if (choice.device == kCpuDevice)
@@ -309,38 +318,49 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
   if (service_.config.time_algorithms) {
     task.set_algorithms_dir(service_.paths.algorithms().string());
   }
-  service_.measure.run(
-      std::move(task), choice.uuid,
-      [this, devices, done = std::move(done),
-       full = std::move(planned).value()](Result<int64_t> workspace) mutable {
-        v1::JobPlan& plan = full.plan;
-        if (workspace.ok()) {
-          plan.set_workspace_measured(true);
-          plan.mutable_run()->mutable_memory()->set_workspace_bytes(*workspace);
-        } else if (workspace.error().code == ErrorCode::kInternal ||
-                   workspace.error().code == ErrorCode::kDeadlineExceeded ||
-                   workspace.error().reason == kDeviceBusy) {
-          plan.add_warnings("the kernels' workspace is not known: " + workspace.error().message);
-        } else {
-          return done(std::move(workspace).error());
-        }
-        v1::MemoryPlan& memory = *plan.mutable_run()->mutable_memory();
-        const bool held = memory.dataset_bytes() > 0;
-        if (Status s = make_room(full.job, devices, memory); !s.ok()) return done(s.error());
-        if (held && memory.dataset_bytes() == 0) {
-          plan.add_warnings(
-              "the GPU has no room for the training rows beside the job: its batches "
-              "come from the host");
-        }
-        *plan.mutable_fit() = fit_of(full, total_bytes(plan.run().memory()), devices);
-        done(std::move(plan));
-      });
+  // The answer comes on the thread that watches all workers, which must not compute.
+  auto full = std::make_shared<FullPlan>(std::move(planned).value());
+  service_.measure.run(std::move(task), choice.uuid,
+                       [this, devices, done, full, stop](const Result<int64_t>& workspace) {
+                         const bool posted =
+                             service_.planning.post([this, devices, done, full, workspace, stop] {
+                               done(finish(*full, devices, workspace, stop));
+                             });
+                         if (!posted) done(service_.draining ? draining_error() : busy_error());
+                       });
+}
+
+Result<v1::JobPlan> JobPlanner::finish(FullPlan& full, const Devices& devices,
+                                       Result<int64_t> workspace,
+                                       const std::stop_token& stop) const {
+  v1::JobPlan& plan = full.plan;
+  if (workspace.ok()) {
+    plan.set_workspace_measured(true);
+    plan.mutable_run()->mutable_memory()->set_workspace_bytes(*workspace);
+  } else if (workspace.error().code == ErrorCode::kInternal ||
+             workspace.error().code == ErrorCode::kDeadlineExceeded ||
+             workspace.error().reason == kDeviceBusy) {
+    plan.add_warnings("the kernels' workspace is unknown: " + workspace.error().message);
+  } else {
+    return std::move(workspace).error();
+  }
+  v1::MemoryPlan& memory = *plan.mutable_run()->mutable_memory();
+  const bool held = memory.dataset_bytes() > 0;
+  if (Status s = make_room(full.job, devices, memory); !s.ok()) return s.error();
+  if (held && memory.dataset_bytes() == 0) {
+    plan.add_warnings(
+        "the GPU has no room for the training rows besides the job: its batches come from the "
+        "host");
+  }
+  *plan.mutable_fit() = fit_of(full, total_bytes(plan.run().memory()), devices, stop);
+  if (Status s = check_stop(stop); !s.ok()) return s.error();
+  return std::move(plan);
 }
 
 Result<Room> JobPlanner::find_room(DeviceWish wish, int32_t gpus, const Devices& devices,
                                    int64_t needed_bytes) const {
   const int64_t cpu_limit = service_.config.cpu_memory_bytes_max;
-  // With all that is in use now counted as others': most jobs fit even so.
+  // Counts all memory in use as others': most jobs fit even then.
   const Room least = largest_room(wish, gpus, devices, {}, cpu_limit);
   if (least.memory_bytes == 0 || needed_bytes <= least.plan_bytes_max()) return least;
   ASSIGN_OR_RETURN(const std::vector<Job> jobs, service_.store.jobs().list_unfinished());
@@ -355,13 +375,13 @@ Status JobPlanner::make_room(const CheckedJob& job, const Devices& devices,
   return {};
 }
 
-v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes,
-                                 const Devices& devices) const {
+v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes, const Devices& devices,
+                                 const std::stop_token& stop) const {
   v1::MemoryFit fit;
   fit.set_bytes_needed(plan_bytes);
   const Result<Room> room = find_room(full.job.wish, full.job.gpus, devices, plan_bytes);
   if (room.ok()) fit.set_bytes_needed(plan_bytes + room->overhead_bytes);
-  if (!room.ok() || room->memory_bytes == 0) {  // nobody knows: it is not held against the job
+  if (!room.ok() || room->memory_bytes == 0) {  // unknown: not held against the job
     fit.set_fits(true);
     return fit;
   }
@@ -369,8 +389,9 @@ v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes,
   fit.set_fits(plan_bytes <= room->plan_bytes_max());
   if (fit.fits()) return fit;
   const FitAdvice advice =
-      advise_fit(full.job.engine.model, full.job.engine.recipe, full.schema, room->plan_bytes_max(),
-                 full.plan.run().memory().workspace_bytes(), full.job.gpus, traits_of(full.device));
+      advise_fit(full.job.engine.model, full.job.engine.recipe, full.schema,
+                 room->plan_bytes_max() - full.plan.run().memory().workspace_bytes(), full.job.gpus,
+                 traits_of(full.device), stop);
   fit.set_bytes_short(plan_bytes - room->plan_bytes_max());
   fit.set_message(shortage_text(plan_bytes, *room) + "; " + describe(advice));
   set_advice(advice, fit);
@@ -380,18 +401,18 @@ v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes,
 Devices JobPlanner::devices() {
   const int64_t now_us = service_.clock.steady_us();
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (devices_time_us_ != 0 && now_us - devices_time_us_ < kDevicesKeptUs) return devices_;
   }
   Devices fresh = service_.inventory.read();
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   devices_ = fresh;
   devices_time_us_ = now_us;
   return fresh;
 }
 
 Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset,
-                                                DeviceTraits traits) {
+                                                DeviceTraits traits, const std::stop_token& stop) {
   v1::JobSpec numbers;  // what the plan depends on
   *numbers.mutable_model() = spec.model();
   *numbers.mutable_recipe() = spec.recipe();
@@ -399,7 +420,7 @@ Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const D
   const std::string key = dataset.digest + digest_of(numbers) + std::to_string(traits.alignment) +
                           (traits.processor == Processor::kGpu ? "/gpu" : "/cpu");
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (const auto it = plans_.find(key); it != plans_.end()) {
       newest_.splice(newest_.begin(), newest_, it->second);
       return it->second->second;
@@ -409,10 +430,10 @@ Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const D
   const Result<DatasetSchema> schema = read_schema(service_.paths.dataset(dataset.digest));
   if (!schema.ok()) return internal_error("SubmitJob", schema.error().message);  // it was READY
   ASSIGN_OR_RETURN(const RunPlan plan,
-                   plan_run(engine.model, engine.recipe, *schema, gpus_of(spec), traits));
+                   plan_run(engine.model, engine.recipe, *schema, gpus_of(spec), traits, stop));
   v1::RunPlan on_wire = to_proto(plan);
 
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   if (!plans_.contains(key)) {
     newest_.emplace_front(key, on_wire);
     plans_[key] = newest_.begin();

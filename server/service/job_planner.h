@@ -1,9 +1,10 @@
-// server/service/job_planner.h: everything that can be known of a job before it is stored: whether
-// its spec is right, what it will cost, and whether a device of this server could ever run it.
+// server/service/job_planner.h: everything that can be known about a job before it is stored:
+// whether its spec is valid, what it will cost, and whether a device of this server could ever run
+// it.
 #pragma once
 
 #include <list>
-#include <mutex>
+#include <stop_token>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "server/service/context.h"
 #include "server/service/memory_fit.h"
 #include "server/store/done.h"
+#include "src/base/mutex.h"
 #include "src/base/result.h"
 #include "src/data/schema.h"
 #include "src/plan/device_traits.h"
@@ -21,20 +23,22 @@ namespace trainyard::server {
 struct PlannedJob {
   v1::JobSpec spec;  // as accepted: full dataset name, thread count and precision filled in
   v1::RunPlan plan;
-  DatasetRef dataset;            // the version that it takes
+  DatasetRef dataset;            // the version that it uses
   std::string initial_model_id;  // of recipe.initial_weights; empty: none
 };
 
-/// Thread-safe. Plans are pure functions of (dataset, model, recipe, GPUs, traits of the
-/// device), so the newest are kept: a sweep of many jobs plans each shape once.
+/// Thread-safe. Plans are pure functions of (dataset, model, recipe, GPUs, traits of the device),
+/// so the most recent are cached: a sweep of many jobs plans each shape once.
 class JobPlanner {
  public:
   explicit JobPlanner(ServiceContext& service) : service_(service) {}
-  /// For a submit: refuses what fits on no device. The kernels' workspace is not known yet and not
-  /// counted; the worker adds it to the plan when it starts.
-  Result<PlannedJob> plan(const v1::JobSpec& spec);
+  /// For a submit: refuses jobs that fit on no device. The kernels' workspace is still unknown and
+  /// not counted; the worker adds it to the plan when it starts.
+  /// Here and below: CANCELLED/STOPPED soon after `stop` is requested.
+  Result<PlannedJob> plan(const v1::JobSpec& spec, const std::stop_token& stop);
   /// For PlanJob: the whole answer. A worker measures the workspace.
-  void plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done);
+  void plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
+                    const std::stop_token& stop);
 
  private:
   static constexpr size_t kPlansKeptMax = 256;
@@ -45,23 +49,29 @@ class JobPlanner {
 
   Result<CheckedJob> check(const v1::JobSpec& spec) const;
   Result<v1::RunPlan> plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset,
-                                      DeviceTraits traits);
-  Result<FullPlan> plan_layers(const v1::PlanJobRequest& request, const Devices& devices);
+                                      DeviceTraits traits, const std::stop_token& stop);
+  Result<FullPlan> plan_layers(const v1::PlanJobRequest& request, const Devices& devices,
+                               const std::stop_token& stop);
+  /// The rest of PlanJob, once a worker has measured, or failed to.
+  Result<v1::JobPlan> finish(FullPlan& full, const Devices& devices, Result<int64_t> workspace,
+                             const std::stop_token& stop) const;
   /// The devices as they were within the last second: reading them costs more than planning a job.
   Devices devices();
-  /// Where the job could have most memory. Jobs are looked at only if `needed_bytes` leaves doubt.
+  /// Where the job could have the most memory. Considers running jobs only if `needed_bytes`
+  /// requires it.
   Result<Room> find_room(DeviceWish wish, int32_t gpus, const Devices& devices,
                          int64_t needed_bytes) const;
-  /// Where the job does not fit with the rows that a GPU would hold, they stay on the host.
+  /// If the job does not fit together with the rows that a GPU would hold, they stay on the host.
   Status make_room(const CheckedJob& job, const Devices& devices, v1::MemoryPlan& memory) const;
-  v1::MemoryFit fit_of(const FullPlan& plan, int64_t plan_bytes, const Devices& devices) const;
+  v1::MemoryFit fit_of(const FullPlan& plan, int64_t plan_bytes, const Devices& devices,
+                       const std::stop_token& stop) const;
 
   ServiceContext& service_;
-  std::mutex mu_;
-  Devices devices_;                                        // GUARDED_BY(mu_)
-  int64_t devices_time_us_ = 0;                            // GUARDED_BY(mu_): steady; 0: never read
-  std::list<std::pair<std::string, v1::RunPlan>> newest_;  // GUARDED_BY(mu_)
-  std::unordered_map<std::string, decltype(newest_)::iterator> plans_;  // GUARDED_BY(mu_)
+  Mutex mu_;
+  Devices devices_ TRAINYARD_GUARDED_BY(mu_);
+  int64_t devices_time_us_ TRAINYARD_GUARDED_BY(mu_) = 0;  // steady; 0: never read
+  std::list<std::pair<std::string, v1::RunPlan>> newest_ TRAINYARD_GUARDED_BY(mu_);
+  std::unordered_map<std::string, decltype(newest_)::iterator> plans_ TRAINYARD_GUARDED_BY(mu_);
 };
 
 }  // namespace trainyard::server

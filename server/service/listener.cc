@@ -1,16 +1,14 @@
 #include "server/service/listener.h"
 
-#include <arpa/inet.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
-#include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <cstring>
 
 #include "server/service/auth.h"
@@ -29,45 +27,31 @@ Error listen_error(const std::string& where, const std::string& why, bool in_use
                     "cannot listen on " + where + ": " + why);
 }
 
-/// The library takes over a socket file that is there, also one that another process serves.
+/// The library takes over an existing socket file, even if another process serves on it.
 Status check_socket_free(const std::filesystem::path& path) {
   struct stat st {};
   if (::lstat(path.c_str(), &st) != 0) return {};
   if (!S_ISSOCK(st.st_mode)) {
-    return listen_error(path.string(), "a file that is no socket is there", false);
+    return listen_error(path.string(), "a file that is not a socket exists there", false);
   }
   const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.string().copy(address.sun_path, sizeof address.sun_path - 1);
   if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
-    return listen_error(path.string(), "another process serves on this socket", true);
+    return listen_error(path.string(), "another process is serving on this socket", true);
   }
   return {};
 }
 
-/// Binds for a moment, because the library tells that it failed but not why.
-Status check_port_free(const HostPort& address) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const std::string where = address.host + ":" + std::to_string(address.port);
-  if (const int err =
-          ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
-      err != 0) {
-    return listen_error(where, ::gai_strerror(err), false);
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  const UniqueFd probe(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  (void)::setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(probe.get(), found->ai_addr, found->ai_addrlen) != 0 ||
-      ::listen(probe.get(), 1) != 0) {
-    const int err = errno;
-    return listen_error(where, std::strerror(err), err == EADDRINUSE);
-  }
-  return {};
+/// Of what the process may open, a quarter (256 at least) is kept for workers, the store and files.
+struct Bounds {
+  ConnectionBounds unix_socket, tcp, workers;
+};
+Bounds connection_bounds(int64_t descriptors) {
+  const auto kept = static_cast<int>(std::max<int64_t>(256, descriptors / 4));
+  const int open = std::max(64, static_cast<int>(descriptors) - kept);
+  return {{open / 4, open / 4}, {open / 2, open / 4}, {kept / 2, kept / 2}};
 }
 
 void set_limits(grpc::ServerBuilder& builder, int message_bytes_max) {
@@ -77,7 +61,6 @@ void set_limits(grpc::ServerBuilder& builder, int message_bytes_max) {
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a second daemon must fail
   grpc::ResourceQuota quota("trainyardd");
   quota.Resize(kTransportBytesMax);
   builder.SetResourceQuota(quota);
@@ -104,27 +87,24 @@ Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, co
   grpc::ServerBuilder builder;
   set_limits(builder, kMessageBytesMax);
   set_public_connection_rules(builder);
-  builder.AddListeningPort("unix:" + config.socket.string(), grpc::InsecureServerCredentials());
-  int port = 0;
+  const Bounds bounds = connection_bounds(raise_descriptor_limit());
+  std::unique_ptr<Listener> listener(new Listener());
+  listener->names_ = names;
+  if (Status s = listener->open_unix(builder, config.socket, bounds.unix_socket); !s.ok()) {
+    return s.error();
+  }
   if (!config.listen.empty()) {
     ASSIGN_OR_RETURN(const HostPort address, parse_host_port(config.listen));
-    if (Status s = check_port_free(address); !s.ok()) return s.error();
-    ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials,
+    ASSIGN_OR_RETURN(std::shared_ptr<grpc::ServerCredentials> credentials,
                      tcp_credentials(config, token));
-    builder.AddListeningPort(config.listen, credentials, &port);
+    ASSIGN_OR_RETURN(listener->port_,
+                     listener->acceptor_.listen_tcp(
+                         address, bounds.tcp, listener->add_door(builder, std::move(credentials))));
   }
   for (grpc::Service* service : services) builder.RegisterService(service);
-  std::unique_ptr<Listener> listener(new Listener());
-  listener->server_ = builder.BuildAndStart();
-  if (!listener->server_) {
-    return listen_error(config.listen.empty() ? config.socket.string()
-                                              : config.socket.string() + " and " + config.listen,
-                        "the socket could not be opened, or the TLS files are not valid", false);
+  if (!listener->start(builder)) {
+    return listen_error(config.socket.string(), "the TLS files are not valid", false);
   }
-  (void)::chmod(config.socket.c_str(), 0600);  // the process's umask made it so from the start
-  listener->socket_ = config.socket;
-  listener->port_ = port;
-  listener->names_ = names;
   listener->set_serving(true);
   return listener;
 }
@@ -135,18 +115,41 @@ Result<std::unique_ptr<Listener>> Listener::open_private(const std::filesystem::
   grpc::EnableDefaultHealthCheckService(false);
   grpc::ServerBuilder builder;
   set_limits(builder, kWorkerMessageBytesMax);
-  builder.AddListeningPort("unix:" + socket.string(), grpc::InsecureServerCredentials());
-  builder.RegisterService(service);
   std::unique_ptr<Listener> listener(new Listener());
-  listener->server_ = builder.BuildAndStart();
-  if (!listener->server_) {
-    return listen_error(socket.string(), "the workers' socket could not be opened", false);
+  const ConnectionBounds bounds = connection_bounds(raise_descriptor_limit()).workers;
+  if (Status s = listener->open_unix(builder, socket, bounds); !s.ok()) return s.error();
+  builder.RegisterService(service);
+  if (!listener->start(builder)) {
+    return listen_error(socket.string(), "the workers' server did not start", false);
   }
-  (void)::chmod(socket.c_str(), 0600);
-  listener->socket_ = socket;
   return listener;
 }
 
+Status Listener::open_unix(grpc::ServerBuilder& builder, const std::filesystem::path& path,
+                           ConnectionBounds bounds) {
+  socket_ = path;
+  return acceptor_.listen_unix(path, bounds, add_door(builder, grpc::InsecureServerCredentials()));
+}
+
+Acceptor::HandOver Listener::add_door(grpc::ServerBuilder& builder,
+                                      std::shared_ptr<grpc::ServerCredentials> credentials) {
+  using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  doors_.push_back(
+      builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, std::move(credentials)));
+  return [door = doors_.back().get()](int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    door->HandleNewConnection(&connection);
+  };
+}
+
+bool Listener::start(grpc::ServerBuilder& builder) {
+  server_ = builder.BuildAndStart();
+  if (server_) acceptor_.start();
+  return server_ != nullptr;
+}
+
+Listener::Listener() = default;
 Listener::~Listener() { shutdown(std::chrono::milliseconds(0)); }
 
 void Listener::set_serving(bool serving) {
@@ -158,6 +161,7 @@ void Listener::set_serving(bool serving) {
 
 void Listener::shutdown(std::chrono::milliseconds grace) {
   if (!server_) return;
+  acceptor_.stop();
   server_->Shutdown(std::chrono::system_clock::now() + grace);
   server_->Wait();
   server_.reset();

@@ -9,16 +9,22 @@
 
 #include "server/config/config.h"
 #include "server/config/token.h"
+#include "server/service/acceptor.h"
 #include "src/base/result.h"
 
 namespace grpc {
 class Server;
+class ServerBuilder;
+class ServerCredentials;
 class Service;
+namespace experimental {
+class ExternalConnectionAcceptor;
+}
 }  // namespace grpc
 
 namespace trainyard::server {
 
-/// A message may be that long, either way.
+/// The longest message, in either direction.
 inline constexpr int kMessageBytesMax = 4 << 20;
 
 /// A running server. Stops, waiting for its handlers, when destroyed.
@@ -37,12 +43,21 @@ class Listener {
   /// The TCP port that was bound; 0 without one.
   int port() const { return port_; }
   void set_serving(bool serving);
-  /// No new calls; calls still under way after `grace` are cancelled. Returns when none is left.
+  /// Accepts no new calls; cancels calls that still run after `grace`. Returns when none is left.
   void shutdown(std::chrono::milliseconds grace);
 
  private:
-  Listener() = default;
+  Listener();
+  Status open_unix(grpc::ServerBuilder& builder, const std::filesystem::path& path,
+                   ConnectionBounds bounds);
+  /// What brings connections into the server, under these credentials.
+  Acceptor::HandOver add_door(grpc::ServerBuilder& builder,
+                              std::shared_ptr<grpc::ServerCredentials> credentials);
+  bool start(grpc::ServerBuilder& builder);
+
   std::unique_ptr<grpc::Server> server_;
+  std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> doors_;
+  Acceptor acceptor_;  // before the doors that it uses
   std::vector<std::string> names_;
   std::filesystem::path socket_;
   int port_ = 0;

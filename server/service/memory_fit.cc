@@ -11,7 +11,7 @@
 namespace trainyard::server {
 namespace {
 
-/// Less than this is the machine's own breathing: it is not told, and not held against a job.
+/// Fluctuations below this are normal: neither reported nor held against a job.
 constexpr int64_t kOthersIgnoredBytes = int64_t{64} << 20;
 
 Room room_on(const Device& device, const std::vector<Job>& active, int64_t cpu_limit_bytes) {

@@ -34,8 +34,8 @@ Result<Model> ModelHandlers::find_network(const std::string& name) const {
   if (!model.weights_alone()) return model;
   return make_error(ErrorCode::kFailedPrecondition, "PREDICT_UNSUPPORTED",
                     model.name() +
-                        " is weights alone, without a network and its data; begin a "
-                        "job with them by recipe.initial_weights");
+                        " has weights only, without a network or preprocessing; start a job from "
+                        "it by recipe.initial_weights");
 }
 
 void ModelHandlers::create(const v1::CreateModelRequest& request, Done<v1::Model> done) {
@@ -120,7 +120,7 @@ Result<Errand> ModelHandlers::generate(const v1::GenerateRequest& request,
   if (request.prompt().empty() || request.prompt().size() > kPromptBytesMax) {
     return field_error(request.prompt().empty() ? "FIELD_REQUIRED" : "FIELD_OUT_OF_RANGE", "prompt",
                        std::to_string(request.prompt().size()) +
-                           " bytes, expected a text of 1 to 1048576 bytes to go on from");
+                           " bytes, expected a text of 1 to 1048576 bytes to continue");
   }
   if (request.has_token_count() &&
       (request.token_count() < 1 || request.token_count() > kTokensMax)) {

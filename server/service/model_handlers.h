@@ -16,7 +16,8 @@ class ModelHandlers {
   Result<v1::Model> get(const v1::GetModelRequest& request) const;
   Result<v1::ListModelsResponse> list(const v1::ListModelsRequest& request) const;
   void predict(const v1::PredictRequest& request, Done<v1::PredictResponse> done);
-  /// As PredictRunner::generate; a refusal comes at once, and then `done` is not called.
+  /// Like PredictRunner::generate; a refusal is returned immediately, and `done` is then not
+  /// called.
   Result<Errand> generate(const v1::GenerateRequest& request,
                           std::function<void(const v1::GenerateResponse&)> on_text,
                           Done<void> done);
@@ -24,7 +25,7 @@ class ModelHandlers {
   Status remove(const v1::DeleteModelRequest& request);
 
  private:
-  /// FAILED_PRECONDITION/PREDICT_UNSUPPORTED for weights alone.
+  /// FAILED_PRECONDITION/PREDICT_UNSUPPORTED for weights only.
   Result<Model> find_network(const std::string& name) const;
 
   ServiceContext& service_;

@@ -29,7 +29,7 @@ std::string_view collection_name(Collection collection) {
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// The characters of any id, of tenants too; the stricter rules of a collection come on top.
+/// The characters of any ID, including tenants; collections have stricter rules.
 bool is_word(std::string_view text, size_t chars_max) {
   return !text.empty() && text.size() <= chars_max &&
          std::all_of(text.begin(), text.end(),
@@ -49,7 +49,7 @@ Error malformed(std::string_view field, std::string_view value, const std::strin
 
 Error access_denied() {
   return make_error(ErrorCode::kPermissionDenied, "ACCESS_DENIED",
-                    "the tenant in this name is not yours, or it does not exist");
+                    "the tenant in this name does not exist or is not yours");
 }
 
 std::string id_rule(Collection collection) {
@@ -106,7 +106,8 @@ Result<DatasetRef> parse_dataset(ParseId parse, std::string_view field, std::str
   ASSIGN_OR_RETURN(const std::string id, parse(Collection::kDatasets, field, text.substr(0, at)));
   std::optional<DatasetRef> ref = parse_dataset_ref(id + std::string(text.substr(at)));
   if (!ref) {
-    return malformed(field, text, "a version behind the @, a number from 1 as in " + id + "@2");
+    return malformed(field, text,
+                     "a version after the @, a number of at least 1 as in " + id + "@2");
   }
   return std::move(*ref);
 }

@@ -1,9 +1,9 @@
 // server/service/names.h: resource names, parsed in one place.
 //
-// A name is tenants/{tenant}/{collection}/{id}. The one tenant so far is "default"; a name of any
-// other answers PERMISSION_DENIED / ACCESS_DENIED, whether or not something of that name exists.
-// Anything else is INVALID_ARGUMENT / NAME_MALFORMED. A name that passed holds [a-z0-9-] only and
-// so is safe as a file name, in a log and in SQL.
+// A name is tenants/{tenant}/{collection}/{id}. The only tenant so far is "default"; names of any
+// other get PERMISSION_DENIED / ACCESS_DENIED, whether or not something with that name exists.
+// Anything else is INVALID_ARGUMENT / NAME_MALFORMED. A valid name contains only [a-z0-9-] and so
+// is safe as a file name, in a log and in SQL.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@
 
 namespace trainyard::server {
 
-/// Whose everything is, as long as there is one.
+/// The owner of everything while there is only one tenant.
 inline constexpr const char* kTenant = "default";
-/// Hexadecimal digits of the content in an id that nobody chose: d-2c26b46b68ffc68f.
+/// Hexadecimal digits of the content in a generated ID: d-2c26b46b68ffc68f.
 inline constexpr size_t kDefaultIdDigits = 16;
 
 enum class Collection { kJobs, kDatasets, kModels, kUploads };
@@ -25,13 +25,13 @@ enum class Collection { kJobs, kDatasets, kModels, kUploads };
 /// The id in a full name. `field` is the request's field, for the message.
 Result<std::string> parse_name(Collection collection, std::string_view field,
                                std::string_view name);
-/// An id alone, as a user chooses it. Uploads: 64 hexadecimal digits; else 4..63 of [a-z0-9-],
+/// An ID alone, as users choose it. Uploads: 64 hexadecimal digits; else 4..63 of [a-z0-9-],
 /// beginning with a letter, not ending with a dash.
 Status check_id(Collection collection, std::string_view field, std::string_view id);
 /// An id, or a full name.
 Result<std::string> parse_id_or_name(Collection collection, std::string_view field,
                                      std::string_view text);
-/// The same of a dataset, whose name may end in a version: digits@2.
+/// The same for a dataset, whose name may end in a version: digits@2.
 Result<DatasetRef> parse_dataset_name(std::string_view field, std::string_view name);
 Result<DatasetRef> parse_dataset_id_or_name(std::string_view field, std::string_view text);
 /// Empty or tenants/default.

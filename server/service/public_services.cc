@@ -28,7 +28,7 @@ using J = v1::JobService;
 using RawJobs = J::WithRawCallbackMethod_SubmitJob<J::WithRawCallbackMethod_GetJob<
     J::WithRawCallbackMethod_ListJobs<J::WithRawCallbackMethod_WatchJob<
     J::WithRawCallbackMethod_CancelJob<J::WithRawCallbackMethod_DeleteJob<
-    J::WithRawCallbackMethod_PlanJob<J::Service>>>>>>>;
+    J::WithRawCallbackMethod_PlanJob<J::WithRawCallbackMethod_SetJobPriority<J::Service>>>>>>>>;
 using D = v1::DatasetService;
 using RawDatasets = D::WithRawCallbackMethod_UploadFile<D::WithRawCallbackMethod_GetUpload<
     D::WithRawCallbackMethod_CreateDataset<D::WithRawCallbackMethod_GetDataset<
@@ -51,12 +51,15 @@ class Jobs final : public RawJobs {
 
   Unary* SubmitJob(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::SubmitJobRequest, v1::Job>(
-        service_, "SubmitJob", c, in, out, [this](const auto& r) { return handlers_.submit(r); });
+        service_, "SubmitJob", c, in, out,
+        [this](const auto& r, const std::stop_token& stop) { return handlers_.submit(r, stop); });
   }
   Unary* PlanJob(Context* c, const Bytes* in, Bytes* out) override {
     return serve_later<v1::PlanJobRequest, v1::JobPlan>(
         service_, "PlanJob", c, in, out,
-        [this](const auto& r, const auto& done) { handlers_.plan(r, done); });
+        [this](const auto& r, const auto& done, const std::stop_token& stop) {
+          handlers_.plan(r, done, stop);
+        });
   }
   Unary* GetJob(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::GetJobRequest, v1::Job>(service_, "GetJob", c, in, out,
@@ -72,6 +75,11 @@ class Jobs final : public RawJobs {
   Unary* CancelJob(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::CancelJobRequest, v1::Job>(
         service_, "CancelJob", c, in, out, [this](const auto& r) { return handlers_.cancel(r); });
+  }
+  Unary* SetJobPriority(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::SetJobPriorityRequest, v1::Job>(
+        service_, "SetJobPriority", c, in, out,
+        [this](const auto& r) { return handlers_.set_priority(r); });
   }
   Unary* DeleteJob(Context* c, const Bytes* in, Bytes* out) override {
     return serve_empty<v1::DeleteJobRequest>(service_, "DeleteJob", c, in, out,

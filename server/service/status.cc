@@ -14,7 +14,7 @@
 namespace trainyard::server {
 namespace {
 
-/// Cuts at a character boundary: an invalid UTF-8 string does not serialise.
+/// Cuts at a character boundary: an invalid UTF-8 string does not serialize.
 std::string cut(std::string_view text, size_t bytes_max) {
   if (text.size() <= bytes_max) return std::string(text);
   size_t end = bytes_max;
@@ -79,7 +79,7 @@ Error internal_error(std::string_view method, std::string_view what) {
   spdlog::error("event=handler_fault {} {} {}", kv("incident", id), kv("method", method),
                 kv("what", what));
   Error e = make_error(ErrorCode::kInternal, "INTERNAL",
-                       "the server failed to answer; its log tells more under incident " + id);
+                       "the server failed to answer; its log has details under incident " + id);
   e.metadata["incident"] = id;
   return e;
 }
@@ -100,9 +100,12 @@ Error not_ready_error(const Dataset& dataset, std::string_view call) {
   return e;
 }
 
+Error caller_left_error() {
+  return make_error(ErrorCode::kCancelled, "CALL_CANCELLED", "the caller has disconnected");
+}
 Error busy_error() {
   return make_error(ErrorCode::kUnavailable, "SERVER_BUSY",
-                    "too many calls wait for an answer; call again in a moment");
+                    "too many calls are waiting for an answer; call again in a moment");
 }
 
 }  // namespace trainyard::server

@@ -1,7 +1,7 @@
-// server/service/strict.h: what we do not understand, we refuse.
+// server/service/strict.h: refuses what we do not understand.
 //
-// Protobuf keeps unknown fields; a server that skipped them would train something else than what
-// was asked for. Answers are not strict: an old client skips what a new server adds.
+// Protobuf keeps unknown fields; a server that skipped them would train something other than
+// requested. Answers are not strict: an old client skips what a new server adds.
 #pragma once
 
 #include <google/protobuf/message.h>

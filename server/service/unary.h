@@ -1,23 +1,44 @@
 // server/service/unary.h: the frame around every unary handler: token, parse, strict check, run on
-// the executor, one catch, one mapping of errors. Handlers themselves know no gRPC.
+// the executor, one catch, one mapping of errors. Handlers themselves do not know gRPC.
 #pragma once
 
 #include <google/protobuf/empty.pb.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <concepts>
+#include <functional>
 #include <memory>
+#include <stop_token>
 #include <utility>
 
 #include "server/service/auth.h"
 #include "server/service/context.h"
 #include "server/service/status.h"
 #include "server/service/wire.h"
+#include "src/base/stop.h"
 
 namespace trainyard::server {
 
-/// One call's answer, given exactly once: if everyone lets go of it without an answer, the caller
-/// still gets one.
+/// The library's side of one call.
+class UnaryCall final : public grpc::ServerUnaryReactor {
+ public:
+  explicit UnaryCall(const std::stop_token& drain)
+      : on_drain_(drain, [this] { stop_.request_stop(); }) {}
+  /// Stopped when nobody waits for the answer any more: the caller has left, its deadline has
+  /// passed, or the daemon drains.
+  std::stop_token stop() const { return stop_.get_token(); }
+
+  void OnCancel() override { stop_.request_stop(); }
+  void OnDone() override { delete this; }
+
+ private:
+  std::stop_source stop_;
+  const std::stop_callback<std::function<void()>> on_drain_;  // ends first: it uses stop_
+};
+
+/// One call's answer, given exactly once: if it is destroyed without an answer, the caller still
+/// gets one.
 template <typename Response>
 class Answer {
  public:
@@ -34,6 +55,10 @@ class Answer {
     if (reactor == nullptr) return;
     if (!response.ok()) {
       if (response.error().reason == "STORE_FAILED") service_.store_failed();
+      if (response.error().reason == kStopped) {
+        return reactor->Finish(
+            to_grpc_status(service_.draining ? draining_error() : caller_left_error()));
+      }
       return reactor->Finish(to_grpc_status(response.error()));
     }
     *out_ = to_bytes(*response);
@@ -48,47 +73,63 @@ class Answer {
 };
 
 /// `handler(const Request&, Done<Response>)` runs on the executor and may answer later, from any
-/// thread.
+/// thread. One that computes also takes UnaryCall::stop(), answers CANCELLED/STOPPED
+/// (src/base/stop.h) soon after it is requested, and runs on the executor for those.
 template <typename Request, typename Response, typename Handler>
 grpc::ServerUnaryReactor* serve_later(ServiceContext& service, const char* method,
                                       grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* in, grpc::ByteBuffer* out,
                                       Handler handler) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  auto* const reactor = new UnaryCall(service.drain_stop.get_token());  // deletes itself
   auto answer = std::make_shared<Answer<Response>>(service, method, reactor, out);
   if (Status s = admit(*context, service.token); !s.ok()) {
     answer->give(s.error());
     return reactor;
   }
-  const bool posted =
-      service.executor.post([method, context, in, answer, handler = std::move(handler)] {
-        try {
-          if (context->IsCancelled()) {
-            return answer->give(
-                make_error(ErrorCode::kCancelled, "CALL_CANCELLED", "the caller gave up"));
-          }
-          Request request;
-          if (Status s = parse_request(*in, request); !s.ok()) return answer->give(s.error());
-          handler(request,
-                  Done<Response>([answer](Result<Response> response) { answer->give(response); }));
-        } catch (const std::exception& e) {
-          answer->give(internal_error(method, e.what()));
-        }
-      });
+  constexpr bool kComputes =
+      std::invocable<Handler, const Request&, Done<Response>, std::stop_token>;
+  Executor& executor = kComputes ? service.planning : service.executor;
+  const bool posted = executor.post([method, context, in, answer, stop = reactor->stop(),
+                                     handler = std::move(handler)] {
+    try {
+      if (context->IsCancelled()) {
+        return answer->give(caller_left_error());
+      }
+      Request request;
+      if (Status s = parse_request(*in, request); !s.ok()) return answer->give(s.error());
+      const Done<Response> done([answer](Result<Response> response) { answer->give(response); });
+      if constexpr (kComputes) {
+        handler(request, done, stop);
+      } else {
+        handler(request, done);
+      }
+    } catch (const std::exception& e) {
+      answer->give(internal_error(method, e.what()));
+    }
+  });
   if (!posted) answer->give(service.draining ? draining_error() : busy_error());
   return reactor;
 }
 
-/// `handler(const Request&) -> Result<Response>`.
+/// `handler(const Request&) -> Result<Response>`; it may take UnaryCall::stop(), as above.
 template <typename Request, typename Response, typename Handler>
 grpc::ServerUnaryReactor* serve(ServiceContext& service, const char* method,
                                 grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
                                 grpc::ByteBuffer* out, Handler handler) {
-  return serve_later<Request, Response>(
-      service, method, context, in, out,
-      [handler = std::move(handler)](const Request& request, const Done<Response>& done) {
-        done(handler(request));
-      });
+  if constexpr (std::invocable<Handler, const Request&, std::stop_token>) {
+    return serve_later<Request, Response>(
+        service, method, context, in, out,
+        [handler = std::move(handler)](const Request& request, const Done<Response>& done,
+                                       const std::stop_token& stop) {
+          done(handler(request, stop));
+        });
+  } else {
+    return serve_later<Request, Response>(
+        service, method, context, in, out,
+        [handler = std::move(handler)](const Request& request, const Done<Response>& done) {
+          done(handler(request));
+        });
+  }
 }
 
 /// `handler(const Request&) -> Status`, for methods that answer with nothing.

@@ -1,7 +1,6 @@
 #include "server/service/upload_stream.h"
 
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "server/service/auth.h"
@@ -15,7 +14,7 @@ namespace trainyard::server {
 namespace {
 
 /// Deletes itself in OnDone. The bytes are written on the executor, one message after another: the
-/// next one is read when the last one is stored, so the client is held back by the disk.
+/// next one is read after the last one is stored, so that the disk slows down the client.
 class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   UploadStream(ServiceContext& service, Uploads& uploads, grpc::ByteBuffer* response)
@@ -72,12 +71,12 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   }
 
   Status start(const v1::UploadFileRequest::Start& start) {
-    if (begun_) return field_error("FIELD_UNUSED", "start", "was sent already on this stream");
+    if (begun_) return field_error("FIELD_UNUSED", "start", "was already sent on this stream");
     if (service_.draining) return draining_error();
     if (Status s = check_parent(start.parent()); !s.ok()) return s;
     uploads_.expire();
     ASSIGN_OR_RETURN(writer_, uploads_.open(start.sha256(), start.size_bytes(), start.offset()));
-    if (!writer_) {  // the server has this content: chunks are taken in and not looked at
+    if (!writer_) {  // the server has this content: chunks are accepted and ignored
       ASSIGN_OR_RETURN(complete_, uploads_.find(start.sha256()));
     }
     begun_ = true;
@@ -102,7 +101,8 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   }
 
   void refuse(const Error& error) {
-    // What came before the fault stays; finish() has dropped it already if its digest was wrong.
+    // Bytes received before the fault are kept; finish() has already dropped them if the digest was
+    // wrong.
     if (writer_ && error.reason != "CONTENT_HASH_MISMATCH") (void)writer_->pause();
     writer_.reset();
     Finish(to_grpc_status(error));
@@ -114,7 +114,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   grpc::ByteBuffer in_;
   bool begun_ = false;
   std::unique_ptr<UploadWriter> writer_;
-  Upload complete_;  // what is there already, if there is no writer
+  Upload complete_;  // the existing upload, if there is no writer
 };
 
 }  // namespace

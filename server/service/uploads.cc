@@ -12,6 +12,7 @@
 #include "server/config/log.h"
 #include "server/service/names.h"
 #include "src/base/crc32c.h"
+#include "src/base/mutex.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
@@ -52,7 +53,7 @@ UploadWriter::UploadWriter(Uploads& uploads, Upload row, UniqueFd file)
       committed_(row_.committed_size),
       hashing_(row_.committed_size == 0) {}
 
-UploadWriter::~UploadWriter() { uploads_.release(row_.sha256); }
+UploadWriter::~UploadWriter() { uploads_.release({row_.sha256, row_.size_bytes}); }
 
 Status UploadWriter::append(int64_t offset, std::string_view data, uint32_t crc) {
   if (data.empty() || static_cast<int64_t>(data.size()) > Uploads::kChunkBytesMax) {
@@ -67,7 +68,7 @@ Status UploadWriter::append(int64_t offset, std::string_view data, uint32_t crc)
   if (const uint32_t got = crc32c(data); got != crc) {
     Error e = make_error(
         ErrorCode::kDataLoss, "CHUNK_CHECKSUM",
-        "the chunk at offset " + std::to_string(offset) + " was damaged on its way; send it again");
+        "the chunk at offset " + std::to_string(offset) + " was damaged in transit; send it again");
     e.metadata = {{"expected", std::to_string(crc)},
                   {"got", std::to_string(got)},
                   {"committed_size", std::to_string(offset_)}};
@@ -89,7 +90,7 @@ Status UploadWriter::append(int64_t offset, std::string_view data, uint32_t crc)
 Status UploadWriter::commit() {
   if (offset_ == committed_) return {};
   if (::fdatasync(file_.get()) != 0) return storage_error("sync", errno);
-  ASSIGN_OR_RETURN(row_, uploads_.store_.uploads().advance(kTenant, row_.sha256, offset_));
+  ASSIGN_OR_RETURN(row_, uploads_.store_.uploads().advance(row_.key(), offset_));
   committed_ = offset_;
   return {};
 }
@@ -102,7 +103,7 @@ Result<Upload> UploadWriter::pause() {
 Result<Upload> UploadWriter::finish() {
   if (Status s = commit(); !s.ok()) return s.error();
   if (offset_ != row_.size_bytes) return offset_mismatch(row_.size_bytes, offset_);
-  const std::filesystem::path part = uploads_.paths_.upload_part(row_.sha256);
+  const std::filesystem::path part = uploads_.paths_.upload_part(row_.sha256, row_.size_bytes);
   std::string digest;
   if (hashing_) {
     digest = hash_.finish();
@@ -112,9 +113,9 @@ Result<Upload> UploadWriter::finish() {
   }
   if (digest != row_.sha256) {
     (void)uploads_.files_.remove_all(part);
-    (void)uploads_.store_.uploads().remove(kTenant, row_.sha256);
+    (void)uploads_.store_.uploads().remove(row_.key());
     Error e = make_error(ErrorCode::kInvalidArgument, "CONTENT_HASH_MISMATCH",
-                         "the bytes that came have the SHA-256 " + digest + ", not " + row_.sha256 +
+                         "the received bytes have the SHA-256 " + digest + ", not " + row_.sha256 +
                              "; the upload was dropped");
     e.metadata = {{"expected", row_.sha256}, {"got", digest}};
     return e;
@@ -124,7 +125,7 @@ Result<Upload> UploadWriter::finish() {
     return s.error();
   }
   spdlog::info("event=upload_complete sha256={} bytes={}", row_.sha256, row_.size_bytes);
-  return uploads_.store_.uploads().complete(kTenant, row_.sha256);
+  return uploads_.store_.uploads().complete(row_.key());
 }
 
 Uploads::Uploads(Store& store, Files& files, const Clock& clock, StatePaths paths,
@@ -135,11 +136,11 @@ Uploads::Uploads(Store& store, Files& files, const Clock& clock, StatePaths path
       paths_(std::move(paths)),
       bytes_max_(bytes_max) {}
 
-Result<Upload> Uploads::find(const std::string& sha256) const {
-  ASSIGN_OR_RETURN(Upload row, store_.uploads().find(kTenant, sha256));
+Result<Upload> Uploads::find(const std::string& sha256, int64_t size_bytes) const {
+  ASSIGN_OR_RETURN(Upload row, store_.uploads().find(kTenant, sha256, size_bytes));
   std::error_code ec;
   if (row.complete && !std::filesystem::exists(paths_.upload(sha256), ec)) {
-    row.complete = false;  // its file was removed by hand: it can be brought again
+    row.complete = false;  // its file was removed manually: it can be uploaded again
     row.committed_size = 0;
   }
   return row;
@@ -156,41 +157,50 @@ Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, i
                        std::to_string(size_bytes) + " is out of range, expected at least 1");
   }
   if (size_bytes > bytes_max_) return too_large(size_bytes, bytes_max_);
-  {
-    const std::lock_guard lock(mu_);
-    if (!busy_.insert(sha256).second) {
-      return make_error(ErrorCode::kAborted, "UPLOAD_BUSY",
-                        "another stream is bringing this file; call again when it has ended");
-    }
+  const Part part{sha256, size_bytes};
+  if (!claim(part)) {
+    return make_error(ErrorCode::kAborted, "UPLOAD_BUSY",
+                      "another stream is uploading this file; call again when it has ended");
   }
-  // From here on the claim is given back on every way out.
+  // From here on the claim is released on every path.
   struct Claim {
     Uploads* uploads;
-    const std::string& sha256;
+    const Part& part;
     ~Claim() {
-      if (uploads != nullptr) uploads->release(sha256);
+      if (uploads != nullptr) uploads->release(part);
     }
-  } claim{this, sha256};
+  } claimed{this, part};
 
-  ASSIGN_OR_RETURN(Upload seen, find(sha256));
+  ASSIGN_OR_RETURN(const Upload seen, find(sha256, size_bytes));
   if (seen.complete) return std::unique_ptr<UploadWriter>();
-  if (seen.committed_size == 0) {  // also when the row outlived its file, or was declared wrongly
-    if (Status s = store_.uploads().remove(kTenant, sha256); !s.ok()) return s.error();
+  const UploadKey key{kTenant, sha256, size_bytes};
+  if (seen.committed_size == 0) {  // even if the row outlived its file
+    if (Status s = store_.uploads().remove(key); !s.ok()) return s.error();
   }
-  ASSIGN_OR_RETURN(const Upload row, store_.uploads().begin(kTenant, sha256, size_bytes));
+  ASSIGN_OR_RETURN(const Upload row, store_.uploads().begin(key));
   if (offset != row.committed_size) return offset_mismatch(offset, row.committed_size);
   const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (offset == 0 ? O_TRUNC : 0);
-  UniqueFd file(::open(paths_.upload_part(sha256).c_str(), flags, 0600));
+  UniqueFd file(::open(paths_.upload_part(sha256, size_bytes).c_str(), flags, 0600));
   if (!file) return storage_error("open", errno);
   // Bytes beyond the committed size were never promised: the client sends them again.
   if (::ftruncate(file.get(), row.committed_size) != 0) return storage_error("truncate", errno);
-  claim.uploads = nullptr;
+  claimed.uploads = nullptr;
   return std::unique_ptr<UploadWriter>(new UploadWriter(*this, row, std::move(file)));
 }
 
-void Uploads::release(const std::string& sha256) {
-  const std::lock_guard lock(mu_);
-  busy_.erase(sha256);
+bool Uploads::claim(const Part& part) {
+  const MutexLock lock(mu_);
+  if (busy_.contains({part.first, kAnySize})) return false;
+  if (part.second == kAnySize) {
+    const auto it = busy_.lower_bound(part);
+    if (it != busy_.end() && it->first == part.first) return false;
+  }
+  return busy_.insert(part).second;
+}
+
+void Uploads::release(const Part& part) {
+  const MutexLock lock(mu_);
+  busy_.erase(part);
 }
 
 void Uploads::expire() {
@@ -198,26 +208,43 @@ void Uploads::expire() {
       store_.uploads().list_idle(clock_.wall_us() - kIdleUsMax);
   if (!idle.ok()) return;
   for (const Upload& upload : *idle) {
-    {
-      const std::lock_guard lock(mu_);
-      if (!busy_.insert(upload.sha256).second) continue;  // it has a writer after all
-    }
-    (void)files_.remove_all(paths_.upload_part(upload.sha256));
-    (void)store_.uploads().remove(kTenant, upload.sha256);
-    release(upload.sha256);
+    const Part part{upload.sha256, upload.size_bytes};
+    if (!claim(part)) continue;  // it has a writer now
+    (void)files_.remove_all(paths_.upload_part(upload.sha256, upload.size_bytes));
+    (void)store_.uploads().remove(upload.key());
+    release(part);
     spdlog::info("event=upload_expired sha256={} bytes={}", upload.sha256, upload.committed_size);
   }
+  bool due = false;
+  {
+    const MutexLock lock(mu_);
+    due = !collected_us_ || clock_.steady_us() - *collected_us_ >= kIdleUsMax;
+  }
+  if (due) collect();
 }
 
-void Uploads::discard(const std::string& sha256) {
+void Uploads::collect() {
   {
-    const std::lock_guard lock(mu_);
-    if (!busy_.insert(sha256).second) return;
+    const MutexLock lock(mu_);
+    collected_us_ = clock_.steady_us();
   }
-  // No stream brings the file while its row and then the file itself go.
-  const Result<bool> removed = store_.uploads().remove_unused(kTenant, sha256);
-  if (removed.ok() && *removed) (void)files_.remove_all(paths_.upload(sha256));
-  release(sha256);
+  Result<std::vector<std::string>> unused =
+      store_.uploads().list_unused(kTenant, clock_.wall_us() - kIdleUsMax);
+  if (unused.ok() && !unused->empty()) remove_unused(std::move(unused).value());
+}
+
+void Uploads::remove_unused(std::vector<std::string> sha256s) {
+  // No stream uploads such a file while its row and then the file itself are removed.
+  std::erase_if(sha256s, [&](const std::string& sha256) { return !claim({sha256, kAnySize}); });
+  if (sha256s.empty()) return;
+  const Result<std::vector<std::string>> removed = store_.uploads().remove_unused(kTenant, sha256s);
+  if (removed.ok()) {
+    for (const std::string& sha256 : *removed) {
+      (void)files_.remove_all(paths_.upload(sha256));
+      spdlog::info("event=upload_collected sha256={}", sha256);
+    }
+  }
+  for (const std::string& sha256 : sha256s) release({sha256, kAnySize});
 }
 
 }  // namespace trainyard::server

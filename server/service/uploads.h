@@ -1,20 +1,24 @@
-// server/service/uploads.h: files that come in by content. A part lies at uploads/{sha256}.part
-// until all of it is there and its digest is right; then it gets its name. The server never opens a
-// path that a client gave.
+// server/service/uploads.h: files uploaded by content. A part is stored at
+// uploads/{sha256}.{size}.part until it is complete and its digest matches; then it is
+// uploads/{sha256}. The server never opens a path
+// that a client sent.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "server/config/paths.h"
 #include "server/store/store.h"
 #include "src/base/clock.h"
 #include "src/base/files.h"
 #include "src/base/handle.h"
+#include "src/base/mutex.h"
 #include "src/base/result.h"
 #include "src/base/sha256.h"
 
@@ -22,18 +26,18 @@ namespace trainyard::server {
 
 class Uploads;
 
-/// One stream that brings bytes. Not thread-safe. Its end without finish() is a pause.
+/// One stream that uploads bytes. Not thread-safe. Ending without finish() is a pause.
 class UploadWriter {
  public:
   ~UploadWriter();
-  /// Chunks follow without a gap. OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH; DATA_LOSS/CHUNK_CHECKSUM
+  /// Chunks must be consecutive. OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH; DATA_LOSS/CHUNK_CHECKSUM
   /// (send it again); INVALID_ARGUMENT for a chunk that is empty or too large;
   /// RESOURCE_EXHAUSTED/UPLOAD_TOO_LARGE, STORAGE_FULL.
   Status append(int64_t offset, std::string_view data, uint32_t crc);
   /// Checks length and digest and gives the file its name. INVALID_ARGUMENT/CONTENT_HASH_MISMATCH:
   /// the part is dropped. OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH if bytes are missing.
   Result<Upload> finish();
-  /// Makes what came durable and tells how much that is.
+  /// Makes the received bytes durable and returns their number.
   Result<Upload> pause();
 
  private:
@@ -47,7 +51,7 @@ class UploadWriter {
   int64_t offset_ = 0;     // of the next byte
   int64_t committed_ = 0;  // what the row says
   Sha256 hash_;            // of the whole file, while `hashing_`
-  bool hashing_ = false;   // begun at offset 0; else the file is read again at the end
+  bool hashing_ = false;   // started at offset 0; otherwise the file is read again at the end
 };
 
 /// Thread-safe.
@@ -61,26 +65,36 @@ class Uploads {
 
   /// Opens the part for a writer at `offset`. INVALID_ARGUMENT; RESOURCE_EXHAUSTED/
   /// UPLOAD_TOO_LARGE; OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH with the committed size;
-  /// ABORTED/UPLOAD_BUSY. Null for a file that is complete already: nothing needs to be sent.
+  /// ABORTED/UPLOAD_BUSY. Null for a file that is already complete: nothing needs to be sent.
   Result<std::unique_ptr<UploadWriter>> open(const std::string& sha256, int64_t size_bytes,
                                              int64_t offset);
-  Result<Upload> find(const std::string& sha256) const;
-  /// Removes parts that got no byte for an hour.
+  /// The complete file; else its part of that size, or, for size 0, the part that has most.
+  Result<Upload> find(const std::string& sha256, int64_t size_bytes = 0) const;
+  /// Removes parts that have received nothing for an hour, and now and then collects.
   void expire();
-  /// Removes a file that was a model, unless another model is made of it or it is being brought.
-  void discard(const std::string& sha256);
+  /// Removes files that were complete an hour ago and that no dataset and no model refers to.
+  void collect();
+  /// Removes a file that was a model, unless something else refers to it or it is being uploaded.
+  void discard(const std::string& sha256) { remove_unused({sha256}); }
 
  private:
   friend class UploadWriter;
-  void release(const std::string& sha256);
+  static constexpr int64_t kAnySize = 0;         // a claim of all parts of a digest
+  using Part = std::pair<std::string, int64_t>;  // a digest and a declared size
+
+  /// Takes the part, unless another has it.
+  bool claim(const Part& part);
+  void release(const Part& part);
+  void remove_unused(std::vector<std::string> sha256s);
 
   Store& store_;
   Files& files_;
   const Clock& clock_;
   const StatePaths paths_;
   const int64_t bytes_max_;
-  std::mutex mu_;
-  std::set<std::string> busy_;  // GUARDED_BY(mu_): parts with a writer
+  Mutex mu_;
+  std::set<Part> busy_ TRAINYARD_GUARDED_BY(mu_);                  // parts with a writer
+  std::optional<int64_t> collected_us_ TRAINYARD_GUARDED_BY(mu_);  // when it last was
 };
 
 }  // namespace trainyard::server

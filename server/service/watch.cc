@@ -9,10 +9,11 @@
 #include "server/service/names.h"
 #include "server/service/status.h"
 #include "server/service/wire.h"
+#include "src/base/mutex.h"
 
 namespace trainyard::server {
 
-/// Kept alive by `self_` until the library is done with it, and by those who look at it meanwhile.
+/// Kept alive by `self_` until the library is done with it, and by its users meanwhile.
 class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                           public std::enable_shared_from_this<WatchStream> {
  public:
@@ -31,27 +32,27 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   }
 
   void end(const grpc::Status& status) {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (std::exchange(finished_, true)) return;
     Finish(status);
   }
 
   /// Sends a heartbeat if it is time; returns when it will be.
   int64_t beat(int64_t now_us, int64_t silence_us) {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (finished_ || busy_) return now_us + silence_us;
     if (now_us < last_write_us_ + silence_us) return last_write_us_ + silence_us;
     v1::WatchJobResponse message;
     message.mutable_heartbeat()->set_newest_seq(newest_seq_);
     busy_ = true;
-    write_locked(message);
+    write(message);
     return now_us + silence_us;
   }
 
   void OnWriteDone(bool ok) override {
     if (!ok) return end(grpc::Status::CANCELLED);
     {
-      const std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       busy_ = false;
     }
     pump();
@@ -59,8 +60,8 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void OnCancel() override { end(grpc::Status::CANCELLED); }
   void OnDone() override {
     streams_.remove(this);
-    // Waits until the hub is not in pump() and will not call it any more. pump() itself never gets
-    // here: nobody waits for himself.
+    // Waits until the hub is not in pump() and will not call it again. pump() itself never gets
+    // here: a thread must not wait for itself.
     watcher_.reset();
     self_.reset();
   }
@@ -78,24 +79,25 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     *first.mutable_start()->mutable_job() = to_proto(job);
     first.mutable_start()->set_oldest_seq(range.oldest_seq);
     first.mutable_start()->set_newest_seq(range.newest_seq);
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     newest_seq_ = request.after();
     busy_ = true;
-    write_locked(first);
+    write(first);
     return {};
   }
 
-  void write_locked(const v1::WatchJobResponse& message) {  // REQUIRES(mu_), and busy_ is ours
+  /// busy_ is the caller's.
+  void write(const v1::WatchJobResponse& message) TRAINYARD_REQUIRES(mu_) {
     last_write_us_ = service_.clock.steady_us();
     out_ = to_bytes(message);
     StartWrite(&out_);
   }
 
-  /// Writes the next event, or rests if there is none. Called when a write is done and when the hub
-  /// has news; whoever finds the stream busy leaves a note, so that no news is lost.
+  /// Writes the next event, or becomes idle if there is none. Called when a write is done and when
+  /// the hub has news; a caller that finds the stream busy sets a flag, so that no news is lost.
   void pump() {
     {
-      const std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       if (finished_) return;
       if (busy_) {
         news_ = true;
@@ -112,7 +114,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     }
   }
 
-  /// True if there were news while it looked and found none: look again.
+  /// True if news arrived while it looked and found none: look again.
   bool advance() {
     if (batch_.empty() && !ended_) {
       Result<Watcher::Next> next = watcher_->next();
@@ -127,7 +129,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       end(grpc::Status::OK);
       return false;
     }
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (finished_) return false;
     if (batch_.empty()) {
       if (std::exchange(news_, false)) return true;
@@ -138,7 +140,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     *message.mutable_event() = std::move(batch_.front());
     batch_.pop_front();
     newest_seq_ = message.event().seq();
-    write_locked(message);
+    write(message);
     return false;
   }
 
@@ -147,17 +149,18 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   std::shared_ptr<WatchStream> self_;
   std::unique_ptr<Watcher> watcher_;
 
-  // Of whoever has set busy_.
+  // Owned by the caller that set busy_.
   std::deque<v1::Event> batch_;
   bool ended_ = false;
 
-  std::mutex mu_;
-  bool busy_ = false;       // GUARDED_BY(mu_): a write is under way, or someone is in advance()
-  bool news_ = false;       // GUARDED_BY(mu_)
-  bool finished_ = false;   // GUARDED_BY(mu_)
-  int64_t newest_seq_ = 0;  // GUARDED_BY(mu_): what was written; a heartbeat is never ahead of it
-  int64_t last_write_us_ = 0;  // GUARDED_BY(mu_)
-  grpc::ByteBuffer out_;       // GUARDED_BY(mu_): valid until its write is done
+  Mutex mu_;
+  bool busy_ TRAINYARD_GUARDED_BY(mu_) = false;  // a write is under way, or someone is in advance()
+  bool news_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool finished_ TRAINYARD_GUARDED_BY(mu_) = false;
+  int64_t newest_seq_ TRAINYARD_GUARDED_BY(mu_) =
+      0;  // what was written; a heartbeat is never ahead of it
+  int64_t last_write_us_ TRAINYARD_GUARDED_BY(mu_) = 0;
+  grpc::ByteBuffer out_ TRAINYARD_GUARDED_BY(mu_);  // valid until its write is done
 };
 
 WatchStreams::WatchStreams(ServiceContext& service, int64_t heartbeat_ms)
@@ -165,7 +168,7 @@ WatchStreams::WatchStreams(ServiceContext& service, int64_t heartbeat_ms)
 
 WatchStreams::~WatchStreams() {
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     stopping_ = true;
   }
   changed_.notify_all();
@@ -177,11 +180,11 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchStreams::open(grpc::CallbackSer
   auto stream = std::make_shared<WatchStream>(*this, service_);
   Status admitted = admit(*context, service_.token);
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (admitted.ok() && draining_) admitted = draining_error();
     if (admitted.ok() && static_cast<int>(streams_.size()) >= service_.config.watch_streams_max) {
       admitted = make_error(ErrorCode::kResourceExhausted, "STREAM_LIMIT",
-                            "too many watch streams are open; end one or call again later");
+                            "too many watch streams are open; close one or call again later");
     }
     streams_.insert(stream.get());
   }
@@ -201,7 +204,7 @@ std::vector<std::shared_ptr<WatchStream>> WatchStreams::list() {
 void WatchStreams::drain() {
   std::vector<std::shared_ptr<WatchStream>> streams;
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     draining_ = true;
     streams = list();
   }
@@ -209,7 +212,7 @@ void WatchStreams::drain() {
 }
 
 void WatchStreams::remove(WatchStream* stream) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   streams_.erase(stream);
 }
 
@@ -219,10 +222,12 @@ void WatchStreams::beat() {
   for (;;) {
     std::vector<std::shared_ptr<WatchStream>> streams;
     {
-      std::unique_lock lock(mu_);
-      changed_.wait(lock, [this] { return stopping_ || !streams_.empty(); });
+      MutexLock lock(mu_);
+      changed_.wait(lock,
+                    [this]() TRAINYARD_REQUIRES(mu_) { return stopping_ || !streams_.empty(); });
       const int64_t wait_us = std::max<int64_t>(0, due_us - service_.clock.steady_us());
-      changed_.wait_for(lock, std::chrono::microseconds(wait_us), [this] { return stopping_; });
+      changed_.wait_for(lock, std::chrono::microseconds(wait_us),
+                        [this]() TRAINYARD_REQUIRES(mu_) { return stopping_; });
       if (stopping_) return;
       streams = list();
     }

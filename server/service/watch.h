@@ -2,29 +2,28 @@
 //
 // A stream is a cursor: it reads a bounded batch of events from the store, writes them one at a
 // time as the client takes them, and reads the next batch. A slow client therefore costs one batch
-// of memory and nothing else. When the cursor has caught up, the hub wakes it; after 15 s of
+// of memory and nothing else. When the cursor has caught up, it waits for the hub; after 15 s of
 // silence it sends a heartbeat.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "server/service/context.h"
+#include "src/base/mutex.h"
 #include "trainyard/v1/job_service.pb.h"
 
 namespace trainyard::server {
 
 class WatchStream;
 
-/// The live watch streams: their bound, their heartbeats, and their end at drain. Thread-safe.
-/// Outlives the server, and so every stream.
+/// The live watch streams: their limit, their heartbeats, and their end at drain. Thread-safe.
+/// Outlives the server, and thus every stream.
 class WatchStreams {
  public:
   WatchStreams(ServiceContext& service, int64_t heartbeat_ms);
@@ -38,17 +37,17 @@ class WatchStreams {
  private:
   friend class WatchStream;
   void remove(WatchStream* stream);
-  std::vector<std::shared_ptr<WatchStream>> list();
+  std::vector<std::shared_ptr<WatchStream>> list() TRAINYARD_REQUIRES(mu_);
   void beat();
 
   ServiceContext& service_;
   const int64_t heartbeat_ms_;
-  std::mutex mu_;
-  std::condition_variable changed_;
-  bool draining_ = false;           // GUARDED_BY(mu_)
-  bool stopping_ = false;           // GUARDED_BY(mu_)
-  std::set<WatchStream*> streams_;  // GUARDED_BY(mu_)
-  std::jthread thread_;             // sleeps while there is no stream
+  Mutex mu_;
+  CondVar changed_;
+  bool draining_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool stopping_ TRAINYARD_GUARDED_BY(mu_) = false;
+  std::set<WatchStream*> streams_ TRAINYARD_GUARDED_BY(mu_);
+  std::jthread thread_;  // sleeps while there is no stream
 };
 
 }  // namespace trainyard::server

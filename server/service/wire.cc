@@ -6,8 +6,14 @@
 
 namespace trainyard::server {
 
-Status parse_request(const grpc::ByteBuffer& bytes, google::protobuf::Message& message) {
-  grpc::ByteBuffer copy(bytes);  // counts references; deserialising consumes it
+Status parse_request(const grpc::ByteBuffer& bytes, google::protobuf::Message& message,
+                     size_t elements_max) {
+  grpc::ByteBuffer copy(bytes);  // reference-counted; reading consumes it
+  if (grpc::ProtoBufferReader reader(&copy); reader.status().ok()) {
+    const Status s = check_element_count(reader, *message.GetDescriptor(), elements_max);
+    if (!s.ok()) return s;
+  }
+  copy = bytes;
   const grpc::Status parsed =
       grpc::GenericDeserialize<grpc::ProtoBufferReader, google::protobuf::Message>(&copy, &message);
   if (!parsed.ok()) {
@@ -23,7 +29,7 @@ grpc::ByteBuffer to_bytes(const google::protobuf::Message& message) {
   bool own = true;
   const grpc::Status s = grpc::GenericSerialize<grpc::ProtoBufferWriter, google::protobuf::Message>(
       message, &bytes, &own);
-  TRAINYARD_CHECK(s.ok(), "a message of ours does not serialise: " + s.error_message());
+  TRAINYARD_CHECK(s.ok(), "one of our own messages does not serialize: " + s.error_message());
   return bytes;
 }
 

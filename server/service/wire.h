@@ -5,12 +5,16 @@
 #include <google/protobuf/message.h>
 #include <grpcpp/support/byte_buffer.h>
 
+#include "server/service/element_count.h"
 #include "src/base/result.h"
 
 namespace trainyard::server {
 
-/// INVALID_ARGUMENT/REQUEST_MALFORMED; INVALID_ARGUMENT/FIELD_UNKNOWN.
-Status parse_request(const grpc::ByteBuffer& bytes, google::protobuf::Message& message);
+/// Counts the request's elements before it parses them (element_count.h), and refuses what we do
+/// not understand (strict.h). INVALID_ARGUMENT/REQUEST_TOO_LARGE; INVALID_ARGUMENT/
+/// REQUEST_MALFORMED; INVALID_ARGUMENT/FIELD_UNKNOWN.
+Status parse_request(const grpc::ByteBuffer& bytes, google::protobuf::Message& message,
+                     size_t elements_max = kRequestElementsMax);
 grpc::ByteBuffer to_bytes(const google::protobuf::Message& message);
 
 }  // namespace trainyard::server

@@ -3,19 +3,19 @@
 #include <grpcpp/grpcpp.h>
 
 #include <deque>
-#include <mutex>
 #include <utility>
 
 #include "server/service/status.h"
 #include "server/service/wire.h"
+#include "src/base/mutex.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
 namespace trainyard::server {
 namespace {
 
 /// The daemon's half of a worker's stream. Reports are handed on in order, at most
-/// kReportsInFlightMax before the oldest is durable; acknowledgements merge, since a number stands
-/// for all before it.
+/// kReportsInFlightMax before the oldest is durable; acknowledgements merge, because a number
+/// includes all before it.
 class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                             public CommandSink,
                             public std::enable_shared_from_this<ReportReactor> {
@@ -28,9 +28,9 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     StartRead(&in_);
   }
 
-  // CommandSink: from any thread, also after the stream is over.
+  // CommandSink: from any thread, even after the stream has ended.
   void send(const v1::WorkerCommand& command) override {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     commands_.push_back(command);
     write_next();
   }
@@ -39,7 +39,8 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     if (!ok) return end(grpc::Status::OK);  // a pause: only an outcome ends the work
     try {
       v1::WorkerReport report;
-      if (Status s = parse_request(in_, report); !s.ok()) return end(to_grpc_status(s.error()));
+      if (Status s = parse_request(in_, report, kReportElementsMax); !s.ok())
+        return end(to_grpc_status(s.error()));
       in_.Clear();
       take(std::move(report));
     } catch (const std::exception& e) {
@@ -48,7 +49,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   }
   void OnWriteDone(bool ok) override {
     if (!ok) return end(grpc::Status::CANCELLED);
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     writing_ = false;
     write_next();
   }
@@ -57,6 +58,8 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 
  private:
   static constexpr int kReportsInFlightMax = 64;
+  // A dataset's schema may have 262,144 columns, each with statistics and categories.
+  static constexpr size_t kReportElementsMax = 4'000'000;
 
   void take(v1::WorkerReport report) {
     if (task_.empty()) {
@@ -66,12 +69,9 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
       }
       task_ = report.task();
     }
-    bool read_on = false;
     {
-      const std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       ++in_flight_;
-      read_on = in_flight_ < kReportsInFlightMax;
-      paused_ = !read_on;
     }
     const int64_t number = report.number();
     const auto done = [self = shared_from_this(), number](Status s) { self->taken(number, s); };
@@ -85,12 +85,19 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     } else {
       supervisor_.report(task_, report, done);
     }
+    // Only now: the next report, read by another thread, must not overtake this one.
+    bool read_on = false;
+    {
+      const MutexLock lock(mu_);
+      read_on = in_flight_ < kReportsInFlightMax;
+      paused_ = !read_on;  // and then one that is taken goes on
+    }
     if (read_on) read_next();
   }
 
-  /// Not after the end: the library may be done with this stream by then.
+  /// Not after the end: the library may already be done with this stream.
   void read_next() {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (!finished_) StartRead(&in_);
   }
 
@@ -99,7 +106,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     if (!s.ok()) return end(to_grpc_status(s.error()));
     bool read_on = false;
     {
-      const std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       --in_flight_;
       read_on = std::exchange(paused_, false);
       if (number > acknowledged_) {
@@ -111,7 +118,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     if (read_on) read_next();
   }
 
-  void write_next() {  // REQUIRES(mu_)
+  void write_next() TRAINYARD_REQUIRES(mu_) {
     if (writing_ || finished_) return;
     v1::WorkerCommand command;
     if (!commands_.empty()) {
@@ -128,7 +135,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   }
 
   void end(const grpc::Status& status) {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (std::exchange(finished_, true)) return;
     Finish(status);
   }
@@ -139,15 +146,15 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   std::string task_;                     // of the reading side
   grpc::ByteBuffer in_;                  // of the reading side
 
-  std::mutex mu_;
-  int in_flight_ = 0;                       // GUARDED_BY(mu_)
-  bool paused_ = false;                     // GUARDED_BY(mu_): no read is under way
-  int64_t acknowledged_ = 0;                // GUARDED_BY(mu_)
-  bool acknowledge_ = false;                // GUARDED_BY(mu_): it has not been told yet
-  std::deque<v1::WorkerCommand> commands_;  // GUARDED_BY(mu_): a stop, at most
-  bool writing_ = false;                    // GUARDED_BY(mu_)
-  bool finished_ = false;                   // GUARDED_BY(mu_)
-  grpc::ByteBuffer out_;                    // GUARDED_BY(mu_)
+  Mutex mu_;
+  int in_flight_ TRAINYARD_GUARDED_BY(mu_) = 0;
+  bool paused_ TRAINYARD_GUARDED_BY(mu_) = false;  // no read is under way
+  int64_t acknowledged_ TRAINYARD_GUARDED_BY(mu_) = 0;
+  bool acknowledge_ TRAINYARD_GUARDED_BY(mu_) = false;                // it has not been told yet
+  std::deque<v1::WorkerCommand> commands_ TRAINYARD_GUARDED_BY(mu_);  // a stop, at most
+  bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool finished_ TRAINYARD_GUARDED_BY(mu_) = false;
+  grpc::ByteBuffer out_ TRAINYARD_GUARDED_BY(mu_);
 };
 
 using RawWorkerService = v1::WorkerService::WithRawCallbackMethod_Attach<

@@ -1,5 +1,5 @@
-// server/store/dataset_ref.h: which dataset is meant, as the last part of a name says it: "digits",
-// the newest version, or "digits@2".
+// server/store/dataset_ref.h: a reference to a dataset, the last part of a name: "digits" (the
+// newest version) or "digits@2".
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ struct DatasetRef {
   std::string id;
   int32_t version = 0;  // from 1; 0: the newest
 
-  /// As parse_dataset_ref takes it.
+  /// The form that parse_dataset_ref accepts.
   std::string text() const { return version == 0 ? id : id + "@" + std::to_string(version); }
 };
 
 /// Nothing if what follows an @ is not a version: 1 to 999999999, in digits, without leading zeros.
-/// The id is not looked at.
+/// The ID is not checked.
 std::optional<DatasetRef> parse_dataset_ref(std::string_view text);
 
 }  // namespace trainyard::server

@@ -68,7 +68,7 @@ Error dataset_not_found(Connection& db, const std::string& tenant, const Dataset
   }
   return make_error(ErrorCode::kNotFound, "DATASET_NOT_FOUND",
                     "name: there is no dataset tenants/" + tenant + "/datasets/" + ref.text() +
-                        (versions.empty() ? "." : "; there are the versions " + versions + "."));
+                        (versions.empty() ? "." : "; it has the versions " + versions + "."));
 }
 
 Result<Dataset> get_dataset(Connection& db, const std::string& tenant, const DatasetRef& ref) {
@@ -77,7 +77,7 @@ Result<Dataset> get_dataset(Connection& db, const std::string& tenant, const Dat
   return std::move(versions.front());
 }
 
-/// A number that was never given to this id.
+/// A number that was never used for this ID.
 int32_t take_version(Connection& db, std::string_view tenant, std::string_view id) {
   Query query(db,
               "INSERT INTO dataset_ids (tenant, id, newest_version) VALUES (?, ?, 1)"
@@ -88,7 +88,7 @@ int32_t take_version(Connection& db, std::string_view tenant, std::string_view i
   return static_cast<int32_t>(query.integer(0));
 }
 
-// A dataset of this digest that is in this state, under any name.
+// A dataset with this digest in this state, under any name.
 std::optional<Dataset> find_digest(Connection& db, std::string_view digest,
                                    v1::Dataset::State state) {
   Query query(db,
@@ -118,7 +118,7 @@ Result<CreatedDataset> create_dataset(WriteContext& context, const NewDataset& a
   if (newest && newest->digest == asked.digest) {
     created.dataset = std::move(*newest);
     if (created.dataset.state != v1::Dataset::FAILED) return created;
-    created.dataset.spec = asked.spec;  // the same content, perhaps in another place
+    created.dataset.spec = asked.spec;  // the same content, perhaps at another path
   } else {
     created.dataset.tenant = asked.tenant;
     created.dataset.id = asked.id;
@@ -157,7 +157,7 @@ Result<DatasetStore::Removed> remove_datasets(WriteContext& context, const std::
       return make_error(ErrorCode::kFailedPrecondition, "DATASET_IN_USE",
                         "name: tenants/" + tenant + "/datasets/" + ref.id + "@" +
                             std::to_string(query.integer(1)) + " is used by the unfinished job " +
-                            query.text(0) + "; cancel the job or wait for its end.");
+                            query.text(0) + "; cancel the job or wait until it ends.");
   }
   Query remove(db, "DELETE FROM datasets WHERE tenant = ? AND id = ? AND ? IN (0, version)");
   remove.bind(tenant).bind(ref.id).bind(int64_t{ref.version}).run();

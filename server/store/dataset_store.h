@@ -41,8 +41,8 @@ struct NewDataset {
 };
 struct CreatedDataset {
   Dataset dataset;
-  // True if this call must start an ingest of the digest. False: it is READY, or an ingest that was
-  // asked for before is under way, for this dataset or for another one of the same digest.
+  // True if this call must start an ingest of the digest. False: it is READY, or an earlier ingest
+  // is running, for this dataset or another one with the same digest.
   bool start_ingest = false;
 };
 struct DatasetPage {
@@ -54,8 +54,8 @@ class DatasetStore {
  public:
   explicit DatasetStore(StoreCore& core) : core_(core) {}
 
-  /// The digest of the id's newest version answers with that version; a FAILED one is tried again.
-  /// Any other digest is the next version. No number is given twice, whatever is removed.
+  /// If the digest is that of the ID's newest version, returns that version and retries a FAILED
+  /// one. Any other digest becomes the next version. Numbers are never reused, whatever is removed.
   void create(NewDataset dataset, Done<CreatedDataset> done);
   Result<CreatedDataset> create(NewDataset dataset);
 
@@ -68,24 +68,25 @@ class DatasetStore {
 
   struct Removed {
     std::vector<Dataset> datasets;
-    std::vector<std::string> unused_digests;  // that no dataset has any more: their files may go
+    std::vector<std::string>
+        unused_digests;  // that no dataset has anymore: their files may be removed
   };
-  /// Removes a version, or without one all of the id. FAILED_PRECONDITION/DATASET_IN_USE while an
-  /// unfinished job names one of them; DATASET_NOT_FOUND.
+  /// Removes a version, or, without one, all versions of the ID. FAILED_PRECONDITION/DATASET_IN_USE
+  /// while an unfinished job uses one of them; DATASET_NOT_FOUND.
   void remove(std::string tenant, DatasetRef ref, Done<Removed> done);
   Result<Removed> remove(const std::string& tenant, const DatasetRef& ref);
 
-  /// DATASET_NOT_FOUND says which versions there are.
+  /// DATASET_NOT_FOUND lists the existing versions.
   Result<Dataset> find(const std::string& tenant, const DatasetRef& ref) const;
-  /// For those who need its data: without a version the newest one that did not fail. If all did,
-  /// the newest.
+  /// For users of its data: without a version, the newest one that did not fail; if all failed, the
+  /// newest.
   Result<Dataset> find_usable(const std::string& tenant, const DatasetRef& ref) const;
-  /// Whether the typed form of this content is there.
+  /// Whether the typed form of this content exists.
   Result<bool> has_ready(const std::string& digest) const;
   /// The newest version of each id, or all.
   Result<DatasetPage> list(const std::string& tenant, bool all_versions, int32_t page_size,
                            const std::string& page_token) const;
-  /// INGESTING datasets, one per digest: what a restarted daemon has to ingest again.
+  /// INGESTING datasets, one per digest: what a restarted daemon must ingest again.
   Result<std::vector<Dataset>> list_ingesting() const;
 
  private:

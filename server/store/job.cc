@@ -32,6 +32,7 @@ v1::Job to_proto(const Job& job) {
   if (!job.model.empty()) out.set_model("tenants/" + job.tenant + "/models/" + job.model);
   out.set_newest_seq(job.newest_seq);
   out.set_checkpoint_step(job.checkpoint_step);
+  out.set_priority(job.priority);
   return out;
 }
 
@@ -75,7 +76,7 @@ AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
       update.confusion_matrices.assign(report.outcome().confusion_matrices().begin(),
                                        report.outcome().confusion_matrices().end());
       break;
-    case v1::WorkerReport::kGenerated:  // of no attempt: a job draws no text
+    case v1::WorkerReport::kGenerated:  // not for attempts: jobs generate no text
     case v1::WorkerReport::KIND_NOT_SET:
       break;
   }

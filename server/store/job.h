@@ -1,5 +1,5 @@
-// server/store/job.h: what the store keeps of a job and of its attempts, and the orders that change
-// them. Times are microseconds since 1970 (Clock::wall_us), 0 where there is none yet.
+// server/store/job.h: what the store keeps about a job and its attempts, and the commands that
+// change them. Times are microseconds since 1970 (Clock::wall_us), 0 if there is none yet.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace trainyard::server {
 
 struct Job {
   std::string tenant;
-  std::string id;     // as in tenants/{tenant}/jobs/{id}; may come again after a delete
-  std::string uid;    // never comes again
+  std::string id;     // as in tenants/{tenant}/jobs/{id}; may be reused after a deletion
+  std::string uid;    // never reused
   int64_t order = 0;  // of submission, over all tenants
   v1::JobSpec spec;
   JobState state = JobState::kQueued;
@@ -39,6 +39,8 @@ struct Job {
   int64_t event_time_us = 0;  // of the newest event
   // Workers lost since the newest checkpoint, or since the start (server/scheduler/retry.h).
   int32_t workers_lost = 0;
+  // Attempts that count neither as lost nor towards kAttemptsMax.
+  int32_t attempts_uncounted = 0;
   // A QUEUED job does not start before this time: the pause after a lost worker.
   int64_t retry_time_us = 0;
 
@@ -52,18 +54,19 @@ v1::Job to_proto(const Job& job);
 
 struct NewJob {
   std::string tenant = "default";
-  std::string id;  // empty: the store makes one
+  std::string id;  // empty: the store chooses one
   v1::JobSpec spec;
   v1::RunPlan plan;
   // The dataset that the spec names, with its version. Checked to be READY in the transaction that
-  // stores the job, and kept from deletion until the job has ended. Without an id: not checked.
+  // stores the job, and protected from deletion until the job has ended. Without an id: not
+  // checked.
   DatasetRef dataset;
-  // The id of the model that the job begins with, checked and kept likewise. Empty: none.
+  // The ID of the model that the job starts from, checked and protected likewise. Empty: none.
   std::string initial_model_id;
-  // Optional. A second submit with the same one and the same digest answers with the first job.
+  // Optional. A second submit with the same ID and the same digest returns the first job.
   std::string request_id;
-  std::string request_digest;  // SHA-256 of what was asked, so that another body is told apart
-  // Shown until the scheduler has looked at the job.
+  std::string request_digest;  // SHA-256 of the request, to recognize a different body
+  // Shown until the scheduler has considered the job.
   std::string reason = "WAITING_FOR_SCHEDULER";
   std::string message = "The job was accepted and waits for the scheduler.";
 };
@@ -74,7 +77,7 @@ struct Attempt {
   int32_t number = 0;
   std::string nonce_digest;   // SHA-256 in hexadecimal of the worker's nonce; the nonce is not kept
   int32_t pid = 0;            // 0 until the process runs
-  int64_t process_start = 0;  // field 22 of /proc/{pid}/stat: tells a reused pid apart
+  int64_t process_start = 0;  // field 22 of /proc/{pid}/stat: recognizes a reused pid
   std::string device;         // the first
   int64_t start_time_us = 0;
   int64_t end_time_us = 0;   // 0 while it is the live attempt
@@ -82,7 +85,7 @@ struct Attempt {
   int64_t acknowledged = 0;  // newest report whose effects are durable
 };
 
-/// A state to go to and why. Stored with its StateChange event in one transaction.
+/// A state transition and its reason. Stored with its StateChange event in one transaction.
 struct Move {
   JobState to = JobState::kQueued;
   std::string reason;   // stable key, upper snake case
@@ -90,10 +93,12 @@ struct Move {
   // To QUEUED: not before this time. To QUEUED or FAILED: a worker was lost, so count it.
   int64_t retry_time_us = 0;
   bool worker_lost = false;
+  // To QUEUED: the attempt ended by no doing of the job or its worker.
+  bool uncounted = false;
   int64_t resumed_from_step = 0;  // to RUNNING
 };
 
-/// The row of a trained model, stored in the transaction that makes its job SUCCEEDED.
+/// The row of a trained model, stored in the transaction that sets its job to SUCCEEDED.
 struct NewModel {
   std::string digest;  // SHA-256 of model.safetensors
   int64_t size_bytes = 0;
@@ -102,8 +107,9 @@ struct NewModel {
   std::vector<v1::WeightTensor> tensors = {};
 };
 
-/// Everything that one message of a worker, or one observation of the supervisor, changes: all of
-/// it is stored, or none. An end of the attempt is a `move` to QUEUED, PAUSED or a terminal state.
+/// Everything that one message of a worker, or one observation of the supervisor, changes: stored
+/// completely or not at all. The end of the attempt is a `move` to QUEUED, PAUSED or a terminal
+/// state.
 struct AttemptUpdate {
   std::string job_uid;
   int32_t attempt = 0;
@@ -123,9 +129,8 @@ struct AttemptUpdate {
   std::vector<v1::ConfusionMatrix> confusion_matrices;        // into progress
 };
 
-/// What a worker's report changes, for every kind but the outcome, whose meaning is the
-/// supervisor's to decide: it adds `move` (and `model`) to what this returns. A Started report is a
-/// move to RUNNING.
+/// The changes of a worker's report, for every kind except the outcome, which the supervisor
+/// interprets: it adds `move` (and `model`) to the result. A Started report is a move to RUNNING.
 AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
                                  const v1::WorkerReport& report);
 

@@ -24,7 +24,7 @@ bool job_id_taken(Connection& db, std::string_view tenant, std::string_view id) 
          has_row(db, "SELECT 1 FROM models WHERE tenant = ? AND id = ?", tenant, id);
 }
 
-// The answer to a request id that was seen before, if it was.
+// The answer to a request ID that was seen before, if any.
 std::optional<Result<Job>> find_request(WriteContext& context, const NewJob& job) {
   Query(context.db, "DELETE FROM request_ids WHERE time_us < ?")
       .bind(context.now_us - kRequestIdKeptUs)
@@ -39,14 +39,14 @@ std::optional<Result<Job>> find_request(WriteContext& context, const NewJob& job
     if (query.bytes(0) != job.request_digest) {
       Error e = field_error(
           "REQUEST_ID_REUSED", "request_id",
-          quoted_value(job.request_id) + " was used for another request; make a new one");
+          quoted_value(job.request_id) + " was used for another request; choose a new one");
       e.metadata["first_use"] = uid;
       return e;
     }
   }
   if (std::optional<Job> first = find_job_uid(context.db, uid)) return std::move(*first);
   return make_error(ErrorCode::kNotFound, "JOB_NOT_FOUND",
-                    "request_id: the job that this request made was deleted since.");
+                    "request_id: the job that this request created has been deleted.");
 }
 
 Status check_quota(Connection& db, const std::string& tenant, int64_t queued_jobs_max) {
@@ -95,9 +95,10 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
     do job.id = random_job_id(context.now_us);
     while (job_id_taken(db, job.tenant, job.id));
   } else if (job_id_taken(db, job.tenant, job.id)) {
-    return make_error(ErrorCode::kAlreadyExists, "JOB_EXISTS",
-                      "job_id: " + quoted_value(job.id) +
-                          " names a job or a model already; choose another, or leave it out.");
+    return make_error(
+        ErrorCode::kAlreadyExists, "JOB_EXISTS",
+        "job_id: " + quoted_value(job.id) +
+            " is already the name of a job or a model; choose another, or leave it out.");
   }
   if (Status s = check_quota(db, job.tenant, queued_jobs_max); !s.ok()) return s.error();
   if (!asked.dataset.id.empty())
@@ -135,7 +136,7 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   return job;
 }
 
-// Ends the live attempt with the job's move, if there is one.
+// Ends the live attempt, if any, together with the job's transition.
 void end_attempt(WriteContext& context, const Job& job, Attempt& attempt) {
   attempt.end_time_us = job.event_time_us;
   attempt.outcome = job.reason;
@@ -145,12 +146,12 @@ void end_attempt(WriteContext& context, const Job& job, Attempt& attempt) {
 Error fenced(const Job& job, int32_t number) {
   Error e = make_error(ErrorCode::kAborted, "ATTEMPT_FENCED",
                        "attempt " + std::to_string(number) + " of " + job.name() +
-                           " is over: its reports are refused.");
+                           " is over: its reports are rejected.");
   e.metadata["attempt"] = std::to_string(job.attempt);
   return e;
 }
 
-// The live attempt `number`, or the refusal of a late one.
+// The live attempt `number`, or the error for a late one.
 Result<Attempt> get_attempt(Connection& db, const Job& job, int32_t number) {
   std::optional<Attempt> attempt;
   if (number == job.attempt) attempt = find_attempt_row(db, job, number);
@@ -168,14 +169,14 @@ Status check_number(const Attempt& attempt, int64_t report_number) {
   return e;
 }
 
-// A worker's reports are untrusted: what grows with them has a bound. Keys beyond it are in the
-// events only.
+// A worker's reports are untrusted: everything that grows with them is bounded. Keys beyond the
+// bound are only in the events.
 void set_metric(Job& job, const std::string& key, double value) {
   auto& metrics = *job.progress.mutable_metrics();
   if (metrics.contains(key) || metrics.size() < kMetricKeysMax) metrics[key] = value;
 }
 
-// What the events of a worker tell about the job itself.
+// What a worker's events say about the job itself.
 void note_event(Job& job, const v1::Event& event) {
   if (event.has_checkpoint() && event.checkpoint().error().empty()) {
     if (event.checkpoint().step() > job.checkpoint_step) job.workers_lost = 0;  // it got further
@@ -230,14 +231,14 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
     const v1::InitialWeightsReport initial_weights = job.plan.initial_weights();
     const bool known = job.plan.has_initial_weights();
     job.plan = *update.plan;
-    // An attempt that resumes began with its checkpoint: what the first one found stays true.
+    // A resumed attempt started from its checkpoint: the first attempt's report stays true.
     if (known && !job.plan.has_initial_weights()) {
       *job.plan.mutable_initial_weights() = initial_weights;
     }
     job.progress.set_steps_total(job.plan.steps_total());
     job.progress.set_steps_per_epoch(job.plan.steps_per_epoch());
   }
-  // RUNNING comes before what the run tells, an end after it.
+  // RUNNING comes before the run's events, the end after them.
   const bool begins = update.move && update.move->to == JobState::kRunning;
   if (begins)
     if (Status s = edit.move(*update.move); !s.ok()) return s.error();
@@ -280,12 +281,34 @@ Result<Job> cancel_job(WriteContext& context, const std::string& tenant, const s
   return job;
 }
 
+Result<Job> set_job_priority(WriteContext& context, const std::string& tenant,
+                             const std::string& id, int32_t priority) {
+  ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
+  if (is_terminal(job.state)) {
+    Error e = make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
+                         "name: " + job.name() + " is " + std::string(name_of(job.state)) +
+                             ": a job that has ended has no place in the queue.");
+    e.metadata["state"] = name_of(job.state);
+    return e;
+  }
+  if (job.priority == priority) return job;
+  JobEdit edit(context, job);
+  v1::Event event;
+  event.mutable_log()->set_level(v1::LogLine::INFO);
+  event.mutable_log()->set_text("priority " + std::to_string(job.priority) + " becomes " +
+                                std::to_string(priority) + ", on request");
+  job.priority = priority;
+  edit.append(std::move(event));
+  edit.save();
+  return job;
+}
+
 Result<Job> remove_job(WriteContext& context, const std::string& tenant, const std::string& id) {
   ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
   if (!is_terminal(job.state)) {
     Error e = make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
                          "name: " + job.name() + " is " + std::string(name_of(job.state)) +
-                             "; cancel it and wait for its end before deleting it.");
+                             "; cancel it and wait until it has ended before deleting it.");
     e.metadata["state"] = name_of(job.state);
     return e;
   }
@@ -347,6 +370,14 @@ void JobStore::request_cancel(std::string tenant, std::string id, Done<Job> done
   core_.change<Job>([tenant = std::move(tenant), id = std::move(id)](
                         WriteContext& context) { return cancel_job(context, tenant, id); },
                     std::move(done), Urgency::kEssential);
+}
+
+void JobStore::set_priority(std::string tenant, std::string id, int32_t priority, Done<Job> done) {
+  core_.change<Job>(
+      [tenant = std::move(tenant), id = std::move(id), priority](WriteContext& context) {
+        return set_job_priority(context, tenant, id, priority);
+      },
+      std::move(done), Urgency::kEssential);
 }
 
 void JobStore::remove(std::string tenant, std::string id, Done<Job> done) {
@@ -425,13 +456,14 @@ Result<std::vector<Job>> JobStore::recover(
     AttemptUpdate update;
     update.job_uid = job.uid;
     update.attempt = job.attempt;
-    Move move;  // the store makes it CANCELLED if that was asked for
+    Move move;  // the store changes it to CANCELLED if requested
     move.to = JobState::kQueued;
+    move.uncounted = true;
     move.reason = "DAEMON_RESTARTED";
     move.message = job.checkpoint_step > 0
-                       ? "The daemon restarted; the job goes on from the checkpoint of step " +
+                       ? "The daemon restarted; the job resumes from the checkpoint of step " +
                              std::to_string(job.checkpoint_step) + "."
-                       : "The daemon restarted; the job starts again.";
+                       : "The daemon restarted; the job starts over.";
     update.move = std::move(move);
     ASSIGN_OR_RETURN(const Job moved, update_attempt(std::move(update)));
     (void)moved;
@@ -445,6 +477,11 @@ Result<Job> JobStore::submit(NewJob job) {
 }
 Result<Job> JobStore::request_cancel(const std::string& tenant, const std::string& id) {
   return wait_for<Job>(core_, [&](Done<Job> done) { request_cancel(tenant, id, std::move(done)); });
+}
+Result<Job> JobStore::set_priority(const std::string& tenant, const std::string& id,
+                                   int32_t priority) {
+  return wait_for<Job>(
+      core_, [&](Done<Job> done) { set_priority(tenant, id, priority, std::move(done)); });
 }
 Result<Job> JobStore::remove(const std::string& tenant, const std::string& id) {
   return wait_for<Job>(core_, [&](Done<Job> done) { remove(tenant, id, std::move(done)); });

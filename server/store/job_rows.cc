@@ -13,10 +13,10 @@ namespace {
 #define JOB_COLUMNS \
   "number, tenant, id, uid, spec, state, reason, message, priority, cancel_requested, attempt, device, " \
   "create_time_us, start_time_us, end_time_us, plan, progress, checkpoint_step, model, newest_seq, " \
-  "event_time_us, workers_lost, retry_time_us, more_devices"
+  "event_time_us, workers_lost, retry_time_us, more_devices, attempts_uncounted"
 // clang-format on
 
-// A blob that does not parse was not written by us.
+// A blob that does not parse was not written by this program.
 template <typename Message>
 Message parse(std::string_view bytes) {
   Message message;
@@ -25,7 +25,7 @@ Message parse(std::string_view bytes) {
   return message;
 }
 
-// A job from before datasets had versions names none: it is of version 1
+// A job from before datasets had versions names none: it uses version 1
 // (0003_dataset_versions.sql).
 void name_version(v1::DatasetRef& dataset) {
   if (!dataset.name().empty() && dataset.name().find('@') == std::string::npos)
@@ -61,6 +61,7 @@ Job read_job(const Query& row) {
   job.retry_time_us = row.integer(c++);
   std::istringstream more(row.text(c++));
   for (std::string device; more >> device;) job.devices.push_back(device);
+  job.attempts_uncounted = static_cast<int32_t>(row.integer(c++));
   return job;
 }
 
@@ -138,20 +139,25 @@ void save_job(Connection& db, const Job& job) {
   for (size_t i = 1; i < job.devices.size(); ++i) more += (i > 1 ? " " : "") + job.devices[i];
   Query query(
       db,
-      "UPDATE jobs SET state = ?, reason = ?, message = ?, cancel_requested = ?,"
+      "UPDATE jobs SET state = ?, reason = ?, message = ?, priority = ?, cancel_requested = ?,"
       " attempt = ?, device = ?, start_time_us = ?, end_time_us = ?, plan = ?, progress = ?,"
       " checkpoint_step = ?, model = ?, newest_seq = ?, event_time_us = ?,"
-      " workers_lost = ?, retry_time_us = ?, more_devices = ? WHERE number = ?");
+      " workers_lost = ?, retry_time_us = ?, more_devices = ?, attempts_uncounted = ?"
+      " WHERE number = ?");
   query.bind(static_cast<int64_t>(job.state)).bind(job.reason).bind(job.message);
-  query.bind(int64_t{job.cancel_requested}).bind(int64_t{job.attempt}).bind(first);
+  query.bind(int64_t{job.priority})
+      .bind(int64_t{job.cancel_requested})
+      .bind(int64_t{job.attempt})
+      .bind(first);
   query.bind(job.start_time_us).bind(job.end_time_us).bind_blob(job.plan.SerializeAsString());
   query.bind_blob(job.progress.SerializeAsString()).bind(job.checkpoint_step).bind(job.model);
   query.bind(job.newest_seq).bind(job.event_time_us).bind(int64_t{job.workers_lost});
-  query.bind(job.retry_time_us).bind(more).bind(job.order).run();
+  query.bind(job.retry_time_us).bind(more).bind(int64_t{job.attempts_uncounted});
+  query.bind(job.order).run();
 }
 
 void JobEdit::append(v1::Event event) {
-  // The wall clock may jump back; a job's events never do.
+  // The wall clock may jump back; a job's event times never do.
   job_.event_time_us = std::max(context_.now_us, job_.event_time_us);
   event.set_seq(++job_.newest_seq);
   *event.mutable_time() = to_timestamp(job_.event_time_us);
@@ -192,6 +198,7 @@ Status JobEdit::move(const Move& asked) {
   job_.message = move.message;
   job_.retry_time_us = move.to == JobState::kQueued ? move.retry_time_us : 0;
   if (move.worker_lost) ++job_.workers_lost;
+  if (move.uncounted) ++job_.attempts_uncounted;
   if (move.to == JobState::kRunning) job_.progress.set_step(move.resumed_from_step);
   tell_state(move);
   if (is_terminal(move.to)) job_.end_time_us = job_.event_time_us;
@@ -200,12 +207,13 @@ Status JobEdit::move(const Move& asked) {
 
 void JobEdit::save() {
   save_job(context_.db, job_);
-  context_.changes.push_back({job_.uid, job_.newest_seq, job_.state, job_.state != before_,
+  const bool reschedules = job_.state != state_before_ || job_.priority != priority_before_;
+  context_.changes.push_back({job_.uid, job_.newest_seq, job_.state, reschedules,
                               job_.cancel_requested, /*removed=*/false});
 }
 
 void JobEdit::notify() {
-  context_.changes.push_back({job_.uid, job_.newest_seq, job_.state, /*state_changed=*/true,
+  context_.changes.push_back({job_.uid, job_.newest_seq, job_.state, /*reschedules=*/true,
                               job_.cancel_requested, /*removed=*/false});
 }
 

@@ -28,26 +28,29 @@ void insert_job(Connection& db, Job& job, const NewJob& asked);
 /// Writes everything that may change.
 void save_job(Connection& db, const Job& job);
 
-/// A change of one job within one command: the job as it becomes, saved and told once.
+/// A change of one job within one command: the new job, saved and announced once.
 class JobEdit {
  public:
-  JobEdit(WriteContext& context, Job& job) : context_(context), job_(job), before_(job.state) {}
+  JobEdit(WriteContext& context, Job& job)
+      : context_(context), job_(job), state_before_(job.state), priority_before_(job.priority) {}
   /// Fills the event's seq, time and attempt, and stores it.
   void append(v1::Event event);
-  /// The state's move with its event. FAILED_PRECONDITION/JOB_STATE_CONFLICT, with nothing changed.
-  /// A job whose cancel was asked for never goes back to the queue: that move becomes CANCELLED.
+  /// Changes the state and appends the event. FAILED_PRECONDITION/JOB_STATE_CONFLICT changes
+  /// nothing. A job whose cancellation was requested never goes back to the queue: it becomes
+  /// CANCELLED instead.
   Status move(const Move& move);
-  /// The event of a job that was just made: QUEUED, without a move.
+  /// The event of a new job: QUEUED, without a transition.
   void tell_state(const Move& move);
-  /// Saves the row and tells the observers.
+  /// Saves the row and notifies the observers.
   void save();
-  /// Tells the observers of a job that was just inserted.
+  /// Notifies the observers of a newly inserted job.
   void notify();
 
  private:
   WriteContext& context_;
   Job& job_;
-  const JobState before_;
+  const JobState state_before_;
+  const int32_t priority_before_;
 };
 
 std::optional<Attempt> find_attempt_row(Connection& db, const Job& job, int32_t number);

@@ -1,4 +1,4 @@
-// server/store/job_state.h: the one table of job states and the moves between them.
+// server/store/job_state.h: the table of job states and the transitions between them.
 //
 // The numbers are those of the wire's JobState and of the jobs.state column.
 #pragma once

@@ -1,10 +1,10 @@
 // server/store/job_store.h: jobs, their attempts and their events.
 //
-// A job's state moves only along can_move(), in the writer's transaction, together with the
-// StateChange event that tells it; a terminal state is written once. Event numbers have no gap, and
-// event times never decrease within a job, whatever the wall clock does. The attempt number is the
-// fence: an update from any attempt but the live one is ABORTED/ATTEMPT_FENCED.
-// Thread-safe. Lives as long as its Store. Common errors and the two forms: server/store/store.h.
+// A job's state changes only as can_move() allows, in the writer's transaction, together with its
+// StateChange event; a terminal state is written once. Event numbers have no gap, and event times
+// never decrease within a job, whatever the wall clock does. The attempt number is the fence: an
+// update from any attempt but the live one is ABORTED/ATTEMPT_FENCED. Thread-safe. Lives as long as
+// its Store. Common errors and the two forms: server/store/store.h.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace trainyard::server {
 
 class StoreCore;
 
-/// Why a job that waits has not started.
+/// Why a waiting job has not started.
 struct WaitReason {
   std::string job_uid;
   std::string reason;
@@ -43,26 +43,31 @@ class JobStore {
  public:
   explicit JobStore(StoreCore& core) : core_(core) {}
 
-  /// Stores a QUEUED job. ALREADY_EXISTS/JOB_EXISTS (also while a model of that id is kept);
+  /// Stores a QUEUED job. ALREADY_EXISTS/JOB_EXISTS (also while a model with that ID exists);
   /// INVALID_ARGUMENT/REQUEST_ID_REUSED; RESOURCE_EXHAUSTED/QUOTA_QUEUED_JOBS;
   /// NOT_FOUND/DATASET_NOT_FOUND; FAILED_PRECONDITION/DATASET_NOT_READY.
   void submit(NewJob job, Done<Job> done);
   Result<Job> submit(NewJob job);
 
-  /// Durable wish to end the job. A QUEUED or PAUSED job is CANCELLED at once; an active one gets
-  /// cancel_requested, and its worker is yours to stop; a finished one is returned unchanged.
-  /// NOT_FOUND/JOB_NOT_FOUND.
+  /// Durably requests the job's end. A QUEUED or PAUSED job is CANCELLED at once; an active one
+  /// gets cancel_requested, and the caller must stop its worker; a finished one is returned
+  /// unchanged. NOT_FOUND/JOB_NOT_FOUND.
   void request_cancel(std::string tenant, std::string id, Done<Job> done);
   Result<Job> request_cancel(const std::string& tenant, const std::string& id);
 
-  /// Removes a finished job with its attempts and events; returns what it was, so that its files
-  /// can go too. FAILED_PRECONDITION/JOB_STATE_CONFLICT; NOT_FOUND/JOB_NOT_FOUND.
+  /// The priority that the scheduler goes by from now on. An unchanged one changes nothing.
+  /// FAILED_PRECONDITION/JOB_STATE_CONFLICT once the job has ended; NOT_FOUND/JOB_NOT_FOUND.
+  void set_priority(std::string tenant, std::string id, int32_t priority, Done<Job> done);
+  Result<Job> set_priority(const std::string& tenant, const std::string& id, int32_t priority);
+
+  /// Removes a finished job with its attempts and events; returns it, so that its files can be
+  /// removed too. FAILED_PRECONDITION/JOB_STATE_CONFLICT; NOT_FOUND/JOB_NOT_FOUND.
   void remove(std::string tenant, std::string id, Done<Job> done);
   Result<Job> remove(const std::string& tenant, const std::string& id);
 
-  /// QUEUED -> STARTING with the next attempt number. ABORTED/JOB_STATE_CONFLICT if it is not
-  /// QUEUED any more, for example just cancelled. `reason` and `message` say why these
-  /// devices, of which there is one at least.
+  /// QUEUED -> STARTING with the next attempt number. ABORTED/JOB_STATE_CONFLICT if it is no longer
+  /// QUEUED, for example just cancelled. `reason` and `message` say why these devices were chosen;
+  /// there must be at least one.
   void start_attempt(std::string uid, std::vector<std::string> devices, std::string nonce_digest,
                      std::string reason, std::string message, Done<Job> done);
   Result<Job> start_attempt(const std::string& uid, const std::vector<std::string>& devices,
@@ -74,39 +79,39 @@ class JobStore {
                    Done<void> done);
   Status set_process(const std::string& uid, int32_t attempt, int32_t pid, int64_t process_start);
 
-  /// Applies an update; answers with the job as it is then. ABORTED/ATTEMPT_FENCED;
+  /// Applies an update and returns the updated job. ABORTED/ATTEMPT_FENCED;
   /// FAILED_PRECONDITION/JOB_STATE_CONFLICT for a move that can_move refuses;
   /// OUT_OF_RANGE/REPORT_GAP (metadata acknowledged). Updates are applied in the order of the
   /// calls, so a stream of reports need not wait for each answer.
   void update_attempt(AttemptUpdate update, Done<Job> done);
   Result<Job> update_attempt(AttemptUpdate update);
 
-  /// A move that is no attempt's: QUEUED -> FAILED, for example. FAILED_PRECONDITION/
+  /// A transition outside of an attempt: QUEUED -> FAILED, for example. FAILED_PRECONDITION/
   /// JOB_STATE_CONFLICT. Moves out of STARTING and RUNNING go through update_attempt.
   void move(std::string uid, Move move, Done<Job> done);
   Result<Job> move(const std::string& uid, Move move);
 
-  /// Stores why jobs wait, without an event. Jobs that are not QUEUED any more are left alone.
+  /// Stores why jobs wait, without an event. Ignores jobs that are no longer QUEUED.
   void set_wait_reasons(std::vector<WaitReason> reasons, Done<void> done);
   Status set_wait_reasons(std::vector<WaitReason> reasons);
 
-  /// For the start of the daemon. Each STARTING or RUNNING job whose live attempt `is_alive` denies
-  /// goes back to QUEUED (DAEMON_RESTARTED, not counted as a lost worker) or, if its cancel was
-  /// asked for, to CANCELLED. Returns the jobs whose workers live on. Idempotent. `is_alive` is
-  /// called on this thread before anything is written.
+  /// For the start of the daemon. Each STARTING or RUNNING job for whose live attempt `is_alive`
+  /// returns false goes back to QUEUED (DAEMON_RESTARTED, not counted as a lost worker) or, if its
+  /// cancellation was requested, to CANCELLED. Returns the jobs whose workers still run.
+  /// Idempotent. `is_alive` is called on this thread before anything is written.
   Result<std::vector<Job>> recover(const std::function<bool(const Job&, const Attempt&)>& is_alive);
 
   Result<Job> find(const std::string& tenant, const std::string& id) const;  // JOB_NOT_FOUND
   Result<Job> find_uid(const std::string& uid) const;                        // JOB_NOT_FOUND
   /// Newest first. INVALID_ARGUMENT/PAGE_TOKEN_INVALID, PAGE_SIZE_NEGATIVE.
   Result<JobPage> list(const JobQuery& query) const;
-  /// Every job that is not finished, in order of submission: what the scheduler looks at.
+  /// Every unfinished job, in order of submission, for the scheduler.
   Result<std::vector<Job>> list_unfinished() const;
   Result<JobCounts> count() const;
   Result<Attempt> find_attempt(const std::string& uid, int32_t number) const;  // ATTEMPT_NOT_FOUND
 
   /// Events with seq > after: at most `count_max` and about kEventBatchBytesMax, at least one if
-  /// there is one. OUT_OF_RANGE/SEQUENCE_IN_FUTURE beyond the newest; JOB_NOT_FOUND.
+  /// any exist. OUT_OF_RANGE/SEQUENCE_IN_FUTURE beyond the newest; JOB_NOT_FOUND.
   Result<EventBatch> read_events(const std::string& uid, int64_t after, int32_t count_max) const;
 
  private:

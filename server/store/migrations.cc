@@ -14,14 +14,15 @@ Status migrate(Connection& db, const std::string& name) {
   if (version > newest)
     return make_error(ErrorCode::kFailedPrecondition, "STORE_NEWER",
                       name + " has schema " + std::to_string(version) +
-                          ", but this trainyardd knows only up to " + std::to_string(newest) +
+                          ", but this trainyardd supports schemas only up to " +
+                          std::to_string(newest) +
                           "; run the newer trainyardd that wrote it, or restore a backup");
   const int application = std::stoi(db.query_text("PRAGMA application_id"));
   const bool empty = db.query_text("SELECT count(*) FROM sqlite_schema") == "0";
   if (application != kApplicationId && !(empty && version == 0 && application == 0))
     return make_error(
         ErrorCode::kFailedPrecondition, "STORE_FOREIGN",
-        name + " is an SQLite file, but not of Trainyard; choose another state directory");
+        name + " is an SQLite file, but not Trainyard's; choose another state directory");
   for (int next = version + 1; next <= newest; ++next) {
     Transaction transaction(db, Transaction::Kind::kWrite);
     db.execute(kMigrations[next - 1]);

@@ -1,7 +1,7 @@
 // server/store/migrations.h: the store's schema, by numbered files (server/store/migrations/).
 //
 // PRAGMA user_version is the number of the newest migration that was applied; PRAGMA application_id
-// tells a Trainyard store from any other SQLite file.
+// distinguishes a Trainyard store from other SQLite files.
 #pragma once
 
 #include "server/store/sqlite.h"
@@ -11,7 +11,7 @@ namespace trainyard::server {
 inline constexpr int kApplicationId = 0x54594152;  // "TYAR"
 int newest_schema_version();
 
-/// Brings a new or older store to the newest schema, each migration in its own transaction.
+/// Migrates a new or older store to the newest schema, each migration in its own transaction.
 /// `name` is the file's, for the message. FAILED_PRECONDITION/STORE_NEWER, STORE_FOREIGN.
 Status migrate(Connection& db, const std::string& name);
 

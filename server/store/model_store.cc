@@ -67,13 +67,13 @@ Result<Model> create_model(WriteContext& context, const NewWeights& asked) {
   };
   if (std::optional<Model> same = find_model(context.db, asked.tenant, asked.id)) {
     if (!same->weights_alone()) return taken("a job's model");
-    if (same->digest != asked.sha256) return taken("a model of other content");
+    if (same->digest != asked.sha256) return taken("a model with other content");
     return std::move(*same);
   }
   {
     Query query(context.db, "SELECT 1 FROM jobs WHERE tenant = ? AND id = ?");
     query.bind(asked.tenant).bind(asked.id);
-    if (query.step()) return taken("a job, whose model will be called so");
+    if (query.step()) return taken("a job, whose model will have this name");
   }
   if (Status s = check_upload(context.db, asked.tenant, asked.sha256); !s.ok()) return s.error();
   v1::Model blob;
@@ -98,8 +98,8 @@ Result<Model> remove_model(WriteContext& context, const std::string& tenant,
     query.bind(tenant).bind(id);
     if (query.step()) {
       return make_error(ErrorCode::kFailedPrecondition, "MODEL_IN_USE",
-                        "name: the unfinished job " + query.text(0) + " begins with " +
-                            model.name() + "; cancel the job or wait for its end.");
+                        "name: the unfinished job " + query.text(0) + " starts from " +
+                            model.name() + "; cancel the job or wait until it ends.");
     }
   }
   Query query(context.db, "DELETE FROM models WHERE tenant = ? AND id = ?");

@@ -1,5 +1,5 @@
-// server/store/model_store.h: models. A trained one's row is made by JobStore::update_attempt with
-// the move to SUCCEEDED; one of weights alone is made here, of an upload. Thread-safe; see
+// server/store/model_store.h: models. JobStore::update_attempt creates the row of a trained model
+// with the transition to SUCCEEDED; rows of uploaded weights are created here. Thread-safe; see
 // server/store/store.h.
 #pragma once
 
@@ -19,23 +19,23 @@ class StoreCore;
 struct Model {
   std::string tenant;
   std::string id;       // the id of the job that trained it, if one did
-  std::string job_uid;  // of the folder of its files; empty: weights alone, an upload
+  std::string job_uid;  // of the folder of its files; empty: weights only, an upload
   std::string digest;
   int64_t size_bytes = 0;
   int64_t parameter_count = 0;
   v1::Progress metrics;  // .metrics: the final ones
   v1::DatasetSchema schema;
-  std::string dataset;  // full name, with its version; empty where it is not known
+  std::string dataset;  // full name, with its version; empty if unknown
   int64_t create_time_us = 0;
-  int64_t tensor_count = 0;               // 0: of an older daemon's job, not known
-  std::vector<v1::WeightTensor> tensors;  // of find() alone
+  int64_t tensor_count = 0;               // 0: from an older daemon's job, unknown
+  std::vector<v1::WeightTensor> tensors;  // only from find()
 
   bool weights_alone() const { return job_uid.empty(); }
   std::string name() const { return "tenants/" + tenant + "/models/" + id; }
 };
 v1::Model to_proto(const Model& model);
 
-/// A model of weights alone.
+/// A model of weights only.
 struct NewWeights {
   std::string tenant = "default";
   std::string id;
@@ -57,12 +57,12 @@ class ModelStore {
   Result<Model> find(const std::string& tenant, const std::string& id) const;  // MODEL_NOT_FOUND
   Result<ModelPage> list(const std::string& tenant, int32_t page_size,
                          const std::string& page_token) const;
-  /// Makes the row, or answers with the one that has this content already. ALREADY_EXISTS/
+  /// Creates the row, or returns the one that already has this content. ALREADY_EXISTS/
   /// MODEL_EXISTS; FAILED_PRECONDITION/UPLOAD_INCOMPLETE.
   void create(NewWeights weights, Done<Model> done);
   Result<Model> create(NewWeights weights);
-  /// Removes the row; returns it, so that its files can go. MODEL_NOT_FOUND; FAILED_PRECONDITION/
-  /// MODEL_IN_USE names the unfinished job that begins with it.
+  /// Removes the row and returns it, so that its files can be removed. MODEL_NOT_FOUND;
+  /// FAILED_PRECONDITION/ MODEL_IN_USE names the unfinished job that starts from it.
   void remove(std::string tenant, std::string id, Done<Model> done);
   Result<Model> remove(const std::string& tenant, const std::string& id);
 

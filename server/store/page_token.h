@@ -1,5 +1,6 @@
-// server/store/page_token.h: where a listing goes on. The token is signed with a key of the store,
-// so that a changed, foreign or made-up one is refused, and so is one used with another query.
+// server/store/page_token.h: where a listing continues. The token is signed with a key of the
+// store, so that modified, foreign or forged tokens are refused, as are tokens used with another
+// query.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace trainyard::server {
 
-/// `query` is all that must stay the same from page to page, as text.
+/// `query` is everything that must stay the same from page to page, as text.
 std::string make_page_token(std::string_view key, std::string_view query, int64_t cursor);
 /// INVALID_ARGUMENT/PAGE_TOKEN_INVALID.
 Result<int64_t> read_page_token(std::string_view key, std::string_view query,

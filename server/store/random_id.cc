@@ -35,7 +35,7 @@ std::string random_uid(int64_t now_us) {
 
 std::string random_job_id(int64_t now_us) {
   static constexpr std::string_view kLetters = "23456789bcdfghjkmnpqrstvwxz";
-  static constexpr int kTimeLetters = 6;  // seconds: they come round after 12 years
+  static constexpr int kTimeLetters = 6;  // seconds: they wrap around after 12 years
   static constexpr int kRandomLetters = 6;
   std::string text(2 + kTimeLetters, '-');
   text[0] = 'j';

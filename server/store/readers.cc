@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "src/base/mutex.h"
+
 namespace trainyard::server {
 
 Readers::Readers(std::filesystem::path path, int32_t count_max, int64_t wait_ms, std::string vfs)
@@ -10,9 +12,10 @@ Readers::Readers(std::filesystem::path path, int32_t count_max, int64_t wait_ms,
 
 Result<Readers::Lease> Readers::take() {
   {
-    std::unique_lock lock(mu_);
-    const bool free = returned_.wait_for(lock, std::chrono::milliseconds(wait_ms_),
-                                         [&] { return !idle_.empty() || count_ < count_max_; });
+    MutexLock lock(mu_);
+    const bool free = returned_.wait_for(
+        lock, std::chrono::milliseconds(wait_ms_),
+        [&]() TRAINYARD_REQUIRES(mu_) { return !idle_.empty() || count_ < count_max_; });
     if (!free)
       return make_error(ErrorCode::kUnavailable, "STORE_BUSY",
                         "The server's store has too many readers: try again.");
@@ -39,7 +42,7 @@ Result<Readers::Lease> Readers::take() {
 
 void Readers::give_back(std::unique_ptr<Connection> db) {
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     idle_.push_back(std::move(db));
   }
   returned_.notify_one();
@@ -47,7 +50,7 @@ void Readers::give_back(std::unique_ptr<Connection> db) {
 
 void Readers::forget_one() {
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     --count_;
   }
   returned_.notify_one();

@@ -1,18 +1,17 @@
 // server/store/readers.h: a bounded set of read-only connections.
 //
 // Read-only, without automatic checkpoints and without one at close: a reader never writes to the
-// store's files (store.h tells why that matters).
+// store's files (store.h says why that matters).
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "server/store/sqlite.h"
+#include "src/base/mutex.h"
 
 namespace trainyard::server {
 
@@ -20,7 +19,7 @@ class Readers {
  public:
   Readers(std::filesystem::path path, int32_t count_max, int64_t wait_ms, std::string vfs);
 
-  /// A connection for the caller alone; it comes back by itself.
+  /// A connection for the caller only, which is returned automatically.
   class Lease {
    public:
     Lease(Readers& readers, std::unique_ptr<Connection> db)
@@ -36,7 +35,7 @@ class Readers {
     Readers* readers_;
     std::unique_ptr<Connection> db_;
   };
-  /// Waits while all are in use, at most `wait_ms`: then UNAVAILABLE/STORE_BUSY.
+  /// Waits while all are in use, at most `wait_ms`; after that UNAVAILABLE/STORE_BUSY.
   Result<Lease> take();
 
  private:
@@ -47,10 +46,10 @@ class Readers {
   const int32_t count_max_;
   const int64_t wait_ms_;
   const std::string vfs_;
-  std::mutex mu_;
-  std::condition_variable returned_;
-  std::vector<std::unique_ptr<Connection>> idle_;  // GUARDED_BY(mu_)
-  int32_t count_ = 0;                              // GUARDED_BY(mu_); idle and leased
+  Mutex mu_;
+  CondVar returned_;
+  std::vector<std::unique_ptr<Connection>> idle_ TRAINYARD_GUARDED_BY(mu_);
+  int32_t count_ TRAINYARD_GUARDED_BY(mu_) = 0;  // idle and leased
 };
 
 }  // namespace trainyard::server

@@ -21,7 +21,7 @@ Error to_error(const SqliteError& e) {
                       "The server's store is locked by another program: try again.");
   if (e.primary() == SQLITE_CORRUPT || e.primary() == SQLITE_NOTADB)
     return make_error(ErrorCode::kDataLoss, "STORE_CORRUPT",
-                      "The server's store is damaged: the operator has to restore it.");
+                      "The server's store is damaged: its operator must restore it.");
   return make_error(ErrorCode::kUnavailable, "STORE_FAILED",
                     std::string("The server's store failed: ") + sqlite3_errstr(e.primary()) + ".");
 }
@@ -38,7 +38,7 @@ Connection::Connection(const std::filesystem::path& path, Mode mode, int64_t bus
   sqlite3_busy_timeout(raw, static_cast<int>(busy_timeout_ms));
   sqlite3_db_config(raw, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(raw, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
-  // The writer checkpoints when it chooses (writer.cc), and nobody else ever does: see store.h.
+  // Only the writer checkpoints, when it chooses (writer.cc): see store.h.
   sqlite3_db_config(raw, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   if (const int c = sqlite3_wal_autocheckpoint(raw, 0); c != SQLITE_OK) fail(c);
   execute("PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;");
@@ -126,7 +126,7 @@ std::string_view Query::bytes(int column) const {
 }
 
 Transaction::Transaction(Connection& db, Kind kind) : db_(db) {
-  // IMMEDIATE: the wait for another program's lock happens here, and not in the middle.
+  // IMMEDIATE: waits for another program's lock here rather than in the middle.
   Query(db, kind == Kind::kWrite ? "BEGIN IMMEDIATE" : "BEGIN").run();
 }
 

@@ -1,8 +1,8 @@
-// server/store/sqlite.h: SQLite's C API with owners.
+// server/store/sqlite.h: SQLite's C API with owning types.
 //
-// Inside server/store a failure of SQLite is an exception, because nearly every line can meet one
-// and none of them can do anything about it. Two places catch it and make it an Error: the writer's
-// loop (writer.cc) and StoreCore::read (store_core.h). Nothing above the store sees it.
+// Inside server/store a failure of SQLite is an exception, because nearly every line can fail and
+// none of them can handle it. Two places catch it and make it an Error: the writer's loop
+// (writer.cc) and StoreCore::read (store_core.h). Nothing above the store sees it.
 #pragma once
 
 #include <sqlite3.h>
@@ -32,8 +32,8 @@ struct SqliteError : std::runtime_error {
   bool is_busy() const { return primary() == SQLITE_BUSY || primary() == SQLITE_LOCKED; }
 };
 
-/// What a caller of the store may know: no path, no SQL. STORAGE_FULL, STORE_BUSY, STORE_CORRUPT or
-/// STORE_FAILED.
+/// The error for callers of the store, without paths or SQL. STORAGE_FULL, STORE_BUSY,
+/// STORE_CORRUPT or STORE_FAILED.
 Error to_error(const SqliteError& e);
 
 /// One connection, used by one thread at a time. Statements are prepared once and kept.
@@ -62,8 +62,8 @@ class Connection {
   std::unordered_map<const void*, Statement> statements_;
 };
 
-/// One use of a prepared statement: bind in order, step, read. Reset when it goes, so that no read
-/// transaction stays open. A second Query of the same literal must not begin before that.
+/// One use of a prepared statement: bind in order, step, read. Reset on destruction, so that no
+/// read transaction stays open. A second Query of the same literal must not begin before that.
 class Query {
  public:
   Query(Connection& db, const char* sql) : db_(db), statement_(db.prepared(sql)) {}
@@ -72,7 +72,7 @@ class Query {
   Query& operator=(const Query&) = delete;
 
   Query& bind(int64_t value);
-  Query& bind(std::string_view text);  // not copied: must live until the Query goes
+  Query& bind(std::string_view text);  // not copied: must outlive the Query
   Query& bind_blob(std::string blob);  // copied
   /// True if there is a row.
   bool step();

@@ -35,7 +35,7 @@ Result<StateLock> StateLock::take(const std::filesystem::path& state_dir) {
   }
   const std::string pid = std::to_string(::getpid()) + "\n";
   if (::ftruncate(fd.get(), 0) != 0 || ::pwrite(fd.get(), pid.data(), pid.size(), 0) < 0) {
-    // A full disk: the lock holds without the pid in it, which only makes a message poorer.
+    // If the disk is full, the lock works without the pid, which only makes a message less helpful.
   }
   return StateLock(std::move(fd));
 }

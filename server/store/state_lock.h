@@ -8,8 +8,9 @@
 
 namespace trainyard::server {
 
-/// Holds flock() on <state>/lock until it goes; the kernel drops it with the process, so no crash
-/// leaves a stale one. The file holds the owner's pid for the message of the one that is refused.
+/// Holds flock() on <state>/lock until it is destroyed; the kernel releases it with the process, so
+/// a crash leaves no stale lock. The file has the owner's pid, for the error message of a second
+/// daemon.
 class StateLock {
  public:
   /// FAILED_PRECONDITION/STATE_DIR_LOCKED names the pid; PERMISSION_DENIED/STATE_DIR_NOT_WRITABLE.

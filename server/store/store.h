@@ -1,6 +1,6 @@
 // server/store/store.h: the durable state of the daemon, one SQLite file in the state directory.
 //
-// One writer thread owns the one writing connection, runs the commands that wait in a bounded queue
+// One writer thread owns the one writing connection, runs the commands waiting in a bounded queue
 // as one transaction, commits, and only then answers: an acknowledged change survives power loss
 // (WAL, synchronous=FULL). A second thread delivers the answers, so that the next group is written
 // meanwhile. Readers have read-only connections of their own and never checkpoint: with SQLite
@@ -31,16 +31,16 @@
 namespace trainyard::server {
 
 struct StoreOptions {
-  std::filesystem::path state_dir;  // made if missing, mode 0700
-  // True where the operator said that the store must exist: a missing one is then an error and not
-  // a new, empty one (a volume that was not mounted).
+  std::filesystem::path state_dir;  // created if missing, mode 0700
+  // True if the operator said that the store must exist: a missing store is then an error instead
+  // of a new, empty one (for a volume that was not mounted).
   bool must_exist = false;
-  // SQLite's WAL needs memory that all its users share, which network file systems do not give.
+  // SQLite's WAL needs memory shared by all its users, which network file systems do not provide.
   bool allow_network_file_system = false;
   int64_t queued_jobs_max = 1000;  // per tenant
   int32_t readers_max = 4;         // read-only connections
   int64_t busy_timeout_ms = 5000;  // another process holds the file
-  // Kept aside, and freed when the disk is full, so that cancel still works. 0: nothing is kept.
+  // Reserved, and freed when the disk is full, so that cancel still works. 0: no reserve.
   int64_t reserve_bytes = 4 << 20;
   // Pages (4 KiB) in the WAL after which the writer checkpoints when idle; at eight times as many
   // it does so under load too.
@@ -48,12 +48,12 @@ struct StoreOptions {
   std::string vfs;  // SQLite's file layer, for tests; empty: the default one
 };
 
-/// What a commit changed of a job.
+/// A job's changes in a commit.
 struct JobChange {
   std::string uid;
   int64_t newest_seq = 0;
   JobState state = JobState::kQueued;
-  bool state_changed = false;
+  bool reschedules = false;  // its state or its priority changed
   bool cancel_requested = false;
   bool removed = false;
 };
@@ -63,14 +63,15 @@ class StoreCore;  // connections, writer and readers (server/store/store_core.h)
 
 class Store {
  public:
-  /// Locks the state directory, opens or makes the store, migrates it. Errors:
-  /// FAILED_PRECONDITION/STATE_DIR_LOCKED names the pid that holds it; DATA_LOSS/STORE_CORRUPT and
+  /// Locks the state directory, opens or creates the store, migrates it. Errors:
+  /// FAILED_PRECONDITION/STATE_DIR_LOCKED names the pid that holds it; DATA_LOSS/STORE_CORRUPT,
+  /// STORE_LOST_COMMITS, STORE_MARK_DAMAGED and
   /// FAILED_PRECONDITION/STORE_NEWER, STORE_MISSING name the file and the remedy;
   /// PERMISSION_DENIED/STATE_DIR_NOT_WRITABLE; FAILED_PRECONDITION/STATE_DIR_ON_NETWORK. An
   /// existing file is never replaced.
   static Result<std::unique_ptr<Store>> open(StoreOptions options,
                                              const Clock& clock = system_clock());
-  /// Refuses new commands, commits what waits, answers it, checkpoints, closes, unlocks.
+  /// Refuses new commands, commits and answers the waiting ones, checkpoints, closes, unlocks.
   ~Store();
 
   JobStore& jobs() { return jobs_; }
@@ -82,7 +83,7 @@ class Store {
   /// commit, in commit order. Must be short. Register before the first change.
   void observe(JobObserver observer);
 
-  /// OK while the store takes writes. Anything else: answer NOT_SERVING.
+  /// OK while the store accepts writes. Otherwise answer NOT_SERVING.
   Status health() const;
 
  private:
@@ -94,8 +95,8 @@ class Store {
   ModelStore models_;
 };
 
-/// A sentence for the log and for ServerInfo.warnings if the SQLite that was loaded can lose
-/// commits when any other program checkpoints the open store.
+/// A sentence for the log and for ServerInfo.warnings if the loaded SQLite can lose commits when
+/// another program checkpoints the open store.
 std::optional<std::string> sqlite_warning();
 
 }  // namespace trainyard::server

@@ -67,7 +67,7 @@ class StoreCore {
 
   const StoreOptions options;
   const std::string page_token_key;
-  // In the order of their ends, last first: the lock outlives the connections.
+  // In the reverse order of destruction: the lock outlives the connections.
   StateLock lock;
   std::unique_ptr<Readers> readers;
   std::unique_ptr<Writer> writer;

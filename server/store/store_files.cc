@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "server/store/migrations.h"
@@ -18,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Above this size only the header, the schema and what is read anyway are checked at start, so that
-// a start stays fast.
+// Above this size, only the header, the schema and what is read anyway are checked at start, to
+// keep it fast.
 constexpr int64_t kQuickCheckBytesMax = 64 << 20;
 constexpr std::string_view kMagic("SQLite format 3\0", 16);
 
@@ -38,7 +39,7 @@ Error corrupt(const fs::path& path, const std::string& what) {
                     path.string() + " is damaged (" + what +
                         "): restore it and its -wal file from a backup, or move them away and "
                         "remove " +
-                        path.filename().string() + ".state to begin anew");
+                        path.filename().string() + ".state to start over");
 }
 
 Error open_error(const fs::path& path, const SqliteError& e) {
@@ -52,7 +53,7 @@ const char* vfs_of(const StoreOptions& options) {
   return options.vfs.empty() ? nullptr : options.vfs.c_str();
 }
 
-// Made aside and renamed: a crash in the middle leaves no trainyard.db.
+// Created under another name and renamed: a crash in between leaves no trainyard.db.
 Status make_store(const StoreOptions& options) {
   const fs::path path = with_suffix(options.state_dir, ".new");
   for (const char* suffix : {"", "-journal", "-wal", "-shm"})
@@ -66,7 +67,7 @@ Status make_store(const StoreOptions& options) {
   return local_files().rename_durable(path, store_path(options.state_dir));
 }
 
-// Before SQLite sees the file: it would take an empty one for a new store.
+// Before SQLite sees the file: it would treat an empty one as a new store.
 Status check_file(const fs::path& state_dir, bool was_open) {
   const fs::path path = store_path(state_dir);
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -80,9 +81,9 @@ Status check_file(const fs::path& state_dir, bool was_open) {
   if (was_open && !fs::exists(with_suffix(state_dir, "-wal")))
     return make_error(ErrorCode::kDataLoss, "STORE_WAL_MISSING",
                       path.string() +
-                          "-wal is missing, and the last daemon did not end cleanly: it "
-                          "held acknowledged changes; bring it back, or remove " +
-                          path.string() + ".state to go on without them");
+                          "-wal is missing, and the last daemon did not stop cleanly: it held "
+                          "acknowledged changes; restore it, or remove " +
+                          path.string() + ".state to continue without them");
   return {};
 }
 
@@ -95,6 +96,36 @@ Status quick_check(Connection& db, const fs::path& path) {
   return {};
 }
 
+// 0 in a store of an earlier version.
+int64_t read_commit(Connection& db) {
+  Query query(db, "SELECT CAST(value AS INTEGER) FROM settings WHERE key = 'commit'");
+  return query.step() ? query.integer(0) : 0;
+}
+
+Error lost_commits(const fs::path& path, int64_t found, int64_t marked) {
+  Error e = make_error(ErrorCode::kDataLoss, "STORE_LOST_COMMITS",
+                       path.string() + " ends at commit " + std::to_string(found) + ", but " +
+                           std::to_string(marked) +
+                           " were acknowledged: its -wal file was cut or damaged, or an older copy "
+                           "was put in its place; restore the store with both of its files from a "
+                           "backup, or remove " +
+                           path.string() + ".commit to go on without the last " +
+                           std::to_string(marked - found));
+  e.metadata = {{"found", std::to_string(found)}, {"acknowledged", std::to_string(marked)}};
+  return e;
+}
+
+// By a connection that only reads: another one would take what is left of a damaged log into the
+// store, and remove the log.
+Status check_commits(const StoreOptions& options, const fs::path& mark_path) {
+  ASSIGN_OR_RETURN(const std::optional<int64_t> marked, CommitMark::read(mark_path));
+  if (!marked) return {};
+  const fs::path path = store_path(options.state_dir);
+  Connection db(path, Connection::Mode::kReadOnly, options.busy_timeout_ms, vfs_of(options));
+  const int64_t commit = read_commit(db);
+  return commit < *marked ? lost_commits(path, commit, *marked) : Status();
+}
+
 Status find_or_make_store(const StoreOptions& options, const std::string& state) {
   const fs::path path = store_path(options.state_dir);
   if (fs::exists(path)) return check_file(options.state_dir, state == "open");
@@ -103,7 +134,7 @@ Status find_or_make_store(const StoreOptions& options, const std::string& state)
                       path.string() +
                           " is missing, but a store is expected here: restore it from a "
                           "backup, or remove " +
-                          path.string() + ".state and -wal to begin anew");
+                          path.string() + ".state and -wal to start over");
   return make_store(options);
 }
 
@@ -138,15 +169,19 @@ bool is_network_file_system(int64_t type) {
   }
 }
 
-Result<std::unique_ptr<Connection>> open_store(const StoreOptions& options) {
+Result<OpenStore> open_store(const StoreOptions& options) {
   const fs::path path = store_path(options.state_dir);
+  const fs::path mark_path = with_suffix(options.state_dir, ".commit");
+  OpenStore store;
   std::string state;
   if (Result<std::string> text = read_file(with_suffix(options.state_dir, ".state"), 64); text.ok())
     state = text->substr(0, text->find('\n'));
   try {
     if (Status s = find_or_make_store(options, state); !s.ok()) return s.error();
-    auto db = std::make_unique<Connection>(path, Connection::Mode::kReadWrite,
-                                           options.busy_timeout_ms, vfs_of(options));
+    if (Status s = check_commits(options, mark_path); !s.ok()) return s.error();
+    store.db = std::make_unique<Connection>(path, Connection::Mode::kReadWrite,
+                                            options.busy_timeout_ms, vfs_of(options));
+    Connection* const db = store.db.get();
     db->execute(
         "PRAGMA cache_size = -8192");  // KiB, taken as needed: a group's pages stay in memory
     if (db->query_text("PRAGMA journal_mode = WAL") != "wal")
@@ -156,12 +191,14 @@ Result<std::unique_ptr<Connection>> open_store(const StoreOptions& options) {
                             "state directory must be on a local disk");
     if (Status s = quick_check(*db, path); !s.ok()) return s.error();
     if (Status s = migrate(*db, path.string()); !s.ok()) return s.error();
+    store.commit = read_commit(*db);
     // A first write, so that the WAL is there from the moment the state file says "open".
     db->execute(
         "INSERT INTO settings (key, value) VALUES ('opened', x'01')"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value");
     if (Status s = write_state(options.state_dir, "open\n"); !s.ok()) return s.error();
-    return db;
+    ASSIGN_OR_RETURN(store.mark, CommitMark::open(mark_path, store.commit));
+    return store;
   } catch (const SqliteError& e) {
     return open_error(path, e);
   }
@@ -179,10 +216,10 @@ Result<std::unique_ptr<Store>> Store::open(StoreOptions options, const Clock& cl
                           " is on a network file system, where SQLite can lose data; choose a "
                           "directory on a local disk");
   ASSIGN_OR_RETURN(StateLock lock, StateLock::take(options.state_dir));
-  ASSIGN_OR_RETURN(std::unique_ptr<Connection> db, open_store(options));
+  ASSIGN_OR_RETURN(OpenStore store, open_store(options));
   std::string key;
   try {
-    Query query(*db, "SELECT value FROM settings WHERE key = 'page_token_key'");
+    Query query(*store.db, "SELECT value FROM settings WHERE key = 'page_token_key'");
     if (query.step()) key = query.text(0);
   } catch (const SqliteError& e) {
     return open_error(store_path(options.state_dir), e);
@@ -193,7 +230,7 @@ Result<std::unique_ptr<Store>> Store::open(StoreOptions options, const Clock& cl
   writer_options.checkpoint_pages = options.checkpoint_pages;
   auto readers = std::make_unique<Readers>(store_path(options.state_dir), options.readers_max,
                                            options.busy_timeout_ms, options.vfs);
-  auto writer = std::make_unique<Writer>(std::move(writer_options), std::move(db), clock);
+  auto writer = std::make_unique<Writer>(std::move(writer_options), std::move(store), clock);
   return std::unique_ptr<Store>(new Store(std::make_unique<StoreCore>(
       std::move(options), std::move(lock), std::move(writer), std::move(readers), std::move(key))));
 }

@@ -1,18 +1,21 @@
-// server/store/store_files.h: the files of the store, and whether they are what they should be.
+// server/store/store_files.h: the files of the store and their consistency.
 //
 //   trainyard.db         the store; -wal and -shm beside it belong to SQLite
 //   trainyard.db.state   "open" while a daemon uses the store, "closed" after a clean end
+//   trainyard.db.commit  the number of the newest commit (commit_mark.h)
 //   trainyard.db.reserve blocks that are freed when the disk is full
 //   lock                 state_lock.h
 //
 // A new store is made under another name and renamed when it is complete, so trainyard.db is never
 // half made. The state file is what remembers that a store was here: without the store, or in state
-// "open" without its WAL (which holds acknowledged changes), the daemon refuses to start.
+// "open" without its WAL (which holds acknowledged changes), the daemon refuses to start; likewise
+// where the store ends at an earlier commit than its file of commits says.
 #pragma once
 
 #include <filesystem>
 #include <memory>
 
+#include "server/store/commit_mark.h"
 #include "server/store/sqlite.h"
 #include "server/store/store.h"
 
@@ -21,16 +24,21 @@ namespace trainyard::server {
 std::filesystem::path store_path(const std::filesystem::path& state_dir);
 std::filesystem::path reserve_path(const std::filesystem::path& state_dir);
 
-/// Makes state_dir (mode 0700) if it is missing.
+/// Creates state_dir (mode 0700) if it is missing.
 Status make_state_dir(const std::filesystem::path& state_dir);
 /// Whether statfs(2) named a file system that other machines may write to.
 bool is_network_file_system(int64_t type);
 
-/// The writing connection of the checked, migrated store, in WAL mode. The lock must be held.
-/// Errors: Store::open.
-Result<std::unique_ptr<Connection>> open_store(const StoreOptions& options);
+/// The writing connection of the checked, migrated store, in WAL mode, and its count of commits.
+/// The lock must be held. Errors: Store::open.
+struct OpenStore {
+  std::unique_ptr<Connection> db;
+  int64_t commit = 0;  // the newest one's number
+  CommitMark mark;
+};
+Result<OpenStore> open_store(const StoreOptions& options);
 
-/// After a clean end. Failing to say so only makes the next start look more closely.
+/// After a clean end. If this fails, the next start only checks more thoroughly.
 void mark_closed(const std::filesystem::path& state_dir);
 
 }  // namespace trainyard::server

@@ -1,9 +1,11 @@
 #include "server/store/upload_store.h"
 
+#include <set>
 #include <utility>
 
 #include "server/store/store_core.h"
 #include "src/base/text.h"
+#include "trainyard/v1/dataset_service.pb.h"
 
 namespace trainyard::server {
 namespace {
@@ -15,41 +17,33 @@ Upload read_upload(const Query& row) {
           row.integer(3), row.integer(4) != 0, row.integer(5)};
 }
 
-std::optional<Upload> find_upload(Connection& db, std::string_view tenant,
-                                  std::string_view sha256) {
-  Query query(db, "SELECT " UPLOAD_COLUMNS " FROM uploads WHERE tenant = ? AND sha256 = ?");
-  query.bind(tenant).bind(sha256);
+std::optional<Upload> find_upload(Connection& db, const UploadKey& key) {
+  Query query(db, "SELECT " UPLOAD_COLUMNS
+                  " FROM uploads WHERE tenant = ? AND sha256 = ? AND size_bytes = ?");
+  query.bind(key.tenant).bind(key.sha256).bind(key.size_bytes);
   if (!query.step()) return std::nullopt;
   return read_upload(query);
 }
 
-Result<Upload> get_upload(Connection& db, const std::string& tenant, const std::string& sha256) {
-  if (std::optional<Upload> upload = find_upload(db, tenant, sha256)) return std::move(*upload);
+Result<Upload> get_upload(Connection& db, const UploadKey& key) {
+  if (std::optional<Upload> upload = find_upload(db, key)) return std::move(*upload);
   return make_error(ErrorCode::kNotFound, "UPLOAD_NOT_FOUND",
-                    "name: the upload of " + quoted_value(sha256) +
-                        " has expired or was not begun; begin it again.");
+                    "name: the upload of " + quoted_value(key.sha256) +
+                        " has expired or was not started; start it again.");
 }
 
-Result<Upload> begin_upload(WriteContext& context, const std::string& tenant,
-                            const std::string& sha256, int64_t size_bytes) {
-  if (std::optional<Upload> upload = find_upload(context.db, tenant, sha256)) {
-    if (upload->size_bytes != size_bytes)
-      return make_error(ErrorCode::kFailedPrecondition, "UPLOAD_SIZE_CONFLICT",
-                        "size_bytes: " + std::to_string(size_bytes) +
-                            " differs from the size declared before, " +
-                            std::to_string(upload->size_bytes) + ".");
-    return std::move(*upload);
-  }
+Result<Upload> begin_upload(WriteContext& context, const UploadKey& key) {
+  if (std::optional<Upload> upload = find_upload(context.db, key)) return std::move(*upload);
   Query query(context.db,
               "INSERT INTO uploads (tenant, sha256, size_bytes, committed_size, complete,"
               " active_time_us) VALUES (?, ?, ?, 0, 0, ?)");
-  query.bind(tenant).bind(sha256).bind(size_bytes).bind(context.now_us).run();
-  return Upload{tenant, sha256, size_bytes, 0, false, context.now_us};
+  query.bind(key.tenant).bind(key.sha256).bind(key.size_bytes).bind(context.now_us).run();
+  return Upload{key.tenant, key.sha256, key.size_bytes, 0, false, context.now_us};
 }
 
-Result<Upload> advance_upload(WriteContext& context, const std::string& tenant,
-                              const std::string& sha256, int64_t committed_size, bool complete) {
-  ASSIGN_OR_RETURN(Upload upload, get_upload(context.db, tenant, sha256));
+Result<Upload> advance_upload(WriteContext& context, const UploadKey& key, int64_t committed_size,
+                              bool complete) {
+  ASSIGN_OR_RETURN(Upload upload, get_upload(context.db, key));
   if (upload.complete) return upload;
   if (complete) committed_size = upload.size_bytes;
   if (committed_size > upload.size_bytes)
@@ -61,67 +55,91 @@ Result<Upload> advance_upload(WriteContext& context, const std::string& tenant,
   upload.active_time_us = context.now_us;
   Query query(context.db,
               "UPDATE uploads SET committed_size = ?, complete = ?, active_time_us = ?"
-              " WHERE tenant = ? AND sha256 = ?");
+              " WHERE tenant = ? AND sha256 = ? AND size_bytes = ?");
   query.bind(upload.committed_size).bind(int64_t{complete}).bind(upload.active_time_us);
-  query.bind(tenant).bind(sha256).run();
+  query.bind(key.tenant).bind(key.sha256).bind(key.size_bytes).run();
   return upload;
+}
+
+/// Digests of everything that models of weights alone and datasets were made of.
+Result<std::set<std::string>> used_content(Connection& db, const std::string& tenant) {
+  std::set<std::string> used;
+  Query models(db, "SELECT digest FROM models WHERE tenant = ? AND job_uid = ''");
+  models.bind(tenant);
+  while (models.step()) used.insert(models.text(0));
+  Query datasets(db, "SELECT spec FROM datasets WHERE tenant = ?");
+  datasets.bind(tenant);
+  while (datasets.step()) {
+    v1::DatasetSpec spec;
+    if (!spec.ParseFromString(datasets.text(0))) {
+      return make_error(ErrorCode::kDataLoss, "STORE_DAMAGED", "a dataset's spec cannot be read");
+    }
+    for (const v1::DatasetSource& source : spec.sources()) used.insert(source.sha256());
+  }
+  return used;
 }
 
 }  // namespace
 
-void UploadStore::begin(std::string tenant, std::string sha256, int64_t size_bytes,
-                        Done<Upload> done) {
+void UploadStore::begin(UploadKey key, Done<Upload> done) {
   core_.change<Upload>(
-      [=, tenant = std::move(tenant), sha256 = std::move(sha256)](WriteContext& context) {
-        return begin_upload(context, tenant, sha256, size_bytes);
+      [key = std::move(key)](WriteContext& context) { return begin_upload(context, key); },
+      std::move(done));
+}
+
+void UploadStore::advance(UploadKey key, int64_t committed_size, Done<Upload> done) {
+  core_.change<Upload>(
+      [key = std::move(key), committed_size](WriteContext& context) {
+        return advance_upload(context, key, committed_size, false);
       },
       std::move(done));
 }
 
-void UploadStore::advance(std::string tenant, std::string sha256, int64_t committed_size,
-                          Done<Upload> done) {
-  core_.change<Upload>(
-      [=, tenant = std::move(tenant), sha256 = std::move(sha256)](WriteContext& context) {
-        return advance_upload(context, tenant, sha256, committed_size, false);
-      },
-      std::move(done));
+void UploadStore::complete(UploadKey key, Done<Upload> done) {
+  core_.change<Upload>([key = std::move(key)](
+                           WriteContext& context) { return advance_upload(context, key, 0, true); },
+                       std::move(done));
 }
 
-void UploadStore::complete(std::string tenant, std::string sha256, Done<Upload> done) {
-  core_.change<Upload>(
-      [tenant = std::move(tenant), sha256 = std::move(sha256)](WriteContext& context) {
-        return advance_upload(context, tenant, sha256, 0, true);
-      },
-      std::move(done));
-}
-
-void UploadStore::remove(std::string tenant, std::string sha256, Done<void> done) {
+void UploadStore::remove(UploadKey key, Done<void> done) {
   core_.change<void>(
-      [tenant = std::move(tenant), sha256 = std::move(sha256)](WriteContext& context) -> Status {
-        Query query(context.db, "DELETE FROM uploads WHERE tenant = ? AND sha256 = ?");
-        query.bind(tenant).bind(sha256).run();
+      [key = std::move(key)](WriteContext& context) -> Status {
+        Query query(context.db,
+                    "DELETE FROM uploads WHERE tenant = ? AND sha256 = ? AND size_bytes = ?");
+        query.bind(key.tenant).bind(key.sha256).bind(key.size_bytes).run();
         return {};
       },
       std::move(done), Urgency::kEssential);
 }
 
-void UploadStore::remove_unused(std::string tenant, std::string sha256, Done<bool> done) {
-  core_.change<bool>(
+void UploadStore::remove_unused(std::string tenant, std::vector<std::string> sha256s,
+                                Done<std::vector<std::string>> done) {
+  core_.change<std::vector<std::string>>(
       [tenant = std::move(tenant),
-       sha256 = std::move(sha256)](WriteContext& context) -> Result<bool> {
-        Query used(context.db, "SELECT 1 FROM models WHERE job_uid = '' AND digest = ? LIMIT 1");
-        used.bind(sha256);
-        if (used.step()) return false;
-        Query query(context.db, "DELETE FROM uploads WHERE tenant = ? AND sha256 = ?");
-        query.bind(tenant).bind(sha256).run();
-        return true;
+       sha256s = std::move(sha256s)](WriteContext& context) -> Result<std::vector<std::string>> {
+        ASSIGN_OR_RETURN(const std::set<std::string> used, used_content(context.db, tenant));
+        std::vector<std::string> removed;
+        for (const std::string& sha256 : sha256s) {
+          if (used.contains(sha256)) continue;
+          Query query(context.db,
+                      "DELETE FROM uploads WHERE tenant = ? AND sha256 = ? AND complete = 1");
+          query.bind(tenant).bind(sha256).run();
+          removed.push_back(sha256);
+        }
+        return removed;
       },
       std::move(done), Urgency::kEssential);
 }
 
-Result<Upload> UploadStore::find(const std::string& tenant, const std::string& sha256) const {
+Result<Upload> UploadStore::find(const std::string& tenant, const std::string& sha256,
+                                 int64_t size_bytes) const {
   return core_.read<Upload>([&](Connection& db) -> Result<Upload> {
-    if (std::optional<Upload> upload = find_upload(db, tenant, sha256)) return std::move(*upload);
+    Query query(db, "SELECT " UPLOAD_COLUMNS
+                    " FROM uploads WHERE tenant = ? AND sha256 = ?"
+                    " AND (complete = 1 OR ? IN (0, size_bytes))"
+                    " ORDER BY complete DESC, committed_size DESC LIMIT 1");
+    query.bind(tenant).bind(sha256).bind(size_bytes);
+    if (query.step()) return read_upload(query);
     return Upload{tenant, sha256, 0, 0, false, 0};
   });
 }
@@ -137,26 +155,41 @@ Result<std::vector<Upload>> UploadStore::list_idle(int64_t before_us) const {
   });
 }
 
-Result<Upload> UploadStore::begin(const std::string& tenant, const std::string& sha256,
-                                  int64_t size_bytes) {
+Result<std::vector<std::string>> UploadStore::list_unused(const std::string& tenant,
+                                                          int64_t before_us) const {
+  return core_.read<std::vector<std::string>>(
+      [&](Connection& db) -> Result<std::vector<std::string>> {
+        ASSIGN_OR_RETURN(const std::set<std::string> used, used_content(db, tenant));
+        Query query(db,
+                    "SELECT sha256 FROM uploads"
+                    " WHERE tenant = ? AND complete = 1 AND active_time_us < ?");
+        query.bind(tenant).bind(before_us);
+        std::vector<std::string> unused;
+        while (query.step()) {
+          if (!used.contains(query.text(0))) unused.push_back(query.text(0));
+        }
+        return unused;
+      });
+}
+
+Result<Upload> UploadStore::begin(const UploadKey& key) {
+  return wait_for<Upload>(core_, [&](Done<Upload> done) { begin(key, std::move(done)); });
+}
+Result<Upload> UploadStore::advance(const UploadKey& key, int64_t committed_size) {
   return wait_for<Upload>(
-      core_, [&](Done<Upload> done) { begin(tenant, sha256, size_bytes, std::move(done)); });
+      core_, [&](Done<Upload> done) { advance(key, committed_size, std::move(done)); });
 }
-Result<Upload> UploadStore::advance(const std::string& tenant, const std::string& sha256,
-                                    int64_t committed_size) {
-  return wait_for<Upload>(
-      core_, [&](Done<Upload> done) { advance(tenant, sha256, committed_size, std::move(done)); });
+Result<Upload> UploadStore::complete(const UploadKey& key) {
+  return wait_for<Upload>(core_, [&](Done<Upload> done) { complete(key, std::move(done)); });
 }
-Result<Upload> UploadStore::complete(const std::string& tenant, const std::string& sha256) {
-  return wait_for<Upload>(core_,
-                          [&](Done<Upload> done) { complete(tenant, sha256, std::move(done)); });
+Result<std::vector<std::string>> UploadStore::remove_unused(
+    const std::string& tenant, const std::vector<std::string>& sha256s) {
+  return wait_for<std::vector<std::string>>(core_, [&](Done<std::vector<std::string>> done) {
+    remove_unused(tenant, sha256s, std::move(done));
+  });
 }
-Result<bool> UploadStore::remove_unused(const std::string& tenant, const std::string& sha256) {
-  return wait_for<bool>(core_,
-                        [&](Done<bool> done) { remove_unused(tenant, sha256, std::move(done)); });
-}
-Status UploadStore::remove(const std::string& tenant, const std::string& sha256) {
-  return wait_for<void>(core_, [&](Done<void> done) { remove(tenant, sha256, std::move(done)); });
+Status UploadStore::remove(const UploadKey& key) {
+  return wait_for<void>(core_, [&](Done<void> done) { remove(key, std::move(done)); });
 }
 
 }  // namespace trainyard::server

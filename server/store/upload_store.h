@@ -14,6 +14,14 @@ namespace trainyard::server {
 
 class StoreCore;
 
+/// A file's content and the size that was declared with it. Content has one right size, but who
+/// declares a wrong one must not be in the way of others.
+struct UploadKey {
+  std::string tenant;
+  std::string sha256;
+  int64_t size_bytes = 0;
+};
+
 struct Upload {
   std::string tenant;
   std::string sha256;
@@ -21,35 +29,40 @@ struct Upload {
   int64_t committed_size = 0;
   bool complete = false;
   int64_t active_time_us = 0;  // of the last byte
+  UploadKey key() const { return {tenant, sha256, size_bytes}; }
 };
 
 class UploadStore {
  public:
   explicit UploadStore(StoreCore& core) : core_(core) {}
 
-  /// Makes the row or answers with the one that is there. FAILED_PRECONDITION/UPLOAD_SIZE_CONFLICT
-  /// if it was declared with another size.
-  void begin(std::string tenant, std::string sha256, int64_t size_bytes, Done<Upload> done);
-  Result<Upload> begin(const std::string& tenant, const std::string& sha256, int64_t size_bytes);
+  /// Creates the row or returns the existing one.
+  void begin(UploadKey key, Done<Upload> done);
+  Result<Upload> begin(const UploadKey& key);
   /// The committed size grows to `committed_size`; it never goes back. UPLOAD_NOT_FOUND.
-  void advance(std::string tenant, std::string sha256, int64_t committed_size, Done<Upload> done);
-  Result<Upload> advance(const std::string& tenant, const std::string& sha256,
-                         int64_t committed_size);
-  /// All bytes are there and their digest is right.
-  void complete(std::string tenant, std::string sha256, Done<Upload> done);
-  Result<Upload> complete(const std::string& tenant, const std::string& sha256);
-  /// Forgets it; its file is yours to remove. A row that is not there is no error.
-  void remove(std::string tenant, std::string sha256, Done<void> done);
-  Status remove(const std::string& tenant, const std::string& sha256);
-  /// Forgets it if no model is made of it; tells whether it did, and its file is then yours to
-  /// remove.
-  void remove_unused(std::string tenant, std::string sha256, Done<bool> done);
-  Result<bool> remove_unused(const std::string& tenant, const std::string& sha256);
+  void advance(UploadKey key, int64_t committed_size, Done<Upload> done);
+  Result<Upload> advance(const UploadKey& key, int64_t committed_size);
+  /// Marks the upload as complete, with the right digest.
+  void complete(UploadKey key, Done<Upload> done);
+  Result<Upload> complete(const UploadKey& key);
+  /// Removes the row; the caller removes the file. A missing row is not an error.
+  void remove(UploadKey key, Done<void> done);
+  Status remove(const UploadKey& key);
+  /// Removes the rows of complete content that no model and no dataset refers to, and returns the
+  /// digests of which it did; the caller removes their files.
+  void remove_unused(std::string tenant, std::vector<std::string> sha256s,
+                     Done<std::vector<std::string>> done);
+  Result<std::vector<std::string>> remove_unused(const std::string& tenant,
+                                                 const std::vector<std::string>& sha256s);
 
-  /// A file never seen has committed_size 0: that is no error.
-  Result<Upload> find(const std::string& tenant, const std::string& sha256) const;
+  /// The complete upload of this content; else what there is of the declared size, or, for size 0,
+  /// of the size that has most. An unknown file has committed_size 0, which is not an error.
+  Result<Upload> find(const std::string& tenant, const std::string& sha256,
+                      int64_t size_bytes = 0) const;
   /// Incomplete uploads without a byte since `before_us`.
   Result<std::vector<Upload>> list_idle(int64_t before_us) const;
+  /// Digests of complete uploads from before `before_us` that nothing refers to.
+  Result<std::vector<std::string>> list_unused(const std::string& tenant, int64_t before_us) const;
 
  private:
   StoreCore& core_;

@@ -5,7 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <utility>
+
+#include "src/base/mutex.h"
 
 namespace trainyard::server {
 namespace {
@@ -26,8 +30,12 @@ int count_wal_pages(void* pages, sqlite3*, const char*, int count) {
 
 }  // namespace
 
-Writer::Writer(WriterOptions options, std::unique_ptr<Connection> db, const Clock& clock)
-    : options_(std::move(options)), clock_(clock), db_(std::move(db)) {
+Writer::Writer(WriterOptions options, OpenStore store, const Clock& clock)
+    : options_(std::move(options)),
+      clock_(clock),
+      db_(std::move(store.db)),
+      commit_(store.commit),
+      mark_(std::move(store.mark)) {
   sqlite3_wal_hook(db_->get(), count_wal_pages, &wal_pages_);
   keep_reserve();
   answerer_ = std::jthread([this] { run_answerer(); });
@@ -36,7 +44,7 @@ Writer::Writer(WriterOptions options, std::unique_ptr<Connection> db, const Cloc
 
 Writer::~Writer() {
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     stopping_ = true;
   }
   wake_writer_.notify_all();
@@ -47,7 +55,7 @@ Writer::~Writer() {
 void Writer::push(std::unique_ptr<Command> command) {
   std::optional<Error> refusal;
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (stopping_)
       refusal = refused_stopping();
     else if (failed_)
@@ -71,20 +79,20 @@ void Writer::push(std::unique_ptr<Command> command) {
   }
   if (!refusal) {
     wake_writer_.notify_one();
-  } else if (command) {
-    command->answer(refusal);  // the threads have ended
+  } else if (command) {        // the threads have ended
+    command->answer(refusal);  // NOLINT(bugprone-use-after-move): null if it was moved
   } else {
     wake_answerer_.notify_one();
   }
 }
 
 void Writer::observe(JobObserver observer) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   observers_.push_back(std::move(observer));
 }
 
 Status Writer::health() const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   if (failed_) return *failed_;
   return {};
 }
@@ -93,13 +101,21 @@ void Writer::run_writer() {
   for (;;) {
     Answers answers;
     {
-      std::unique_lock lock(mu_);
+      MutexLock lock(mu_);
       if (queue_.empty() && !stopping_ && wal_pages_ >= options_.checkpoint_pages && !failed_) {
         lock.unlock();
         checkpoint(SQLITE_CHECKPOINT_PASSIVE);
         lock.lock();
       }
-      wake_writer_.wait(lock, [&] { return !queue_.empty() || stopping_; });
+      const auto ready = [this]() TRAINYARD_REQUIRES(mu_) { return !queue_.empty() || stopping_; };
+      // A mark that is not synced waits for more of its kind, but not for ever.
+      const std::chrono::microseconds pause(CommitMark::kSyncPauseUs);
+      if (!mark_.is_synced() && !wake_writer_.wait_for(lock, pause, ready)) {
+        lock.unlock();
+        (void)mark_.sync();  // the next write says whether the disk is ill
+        lock.lock();
+      }
+      wake_writer_.wait(lock, ready);
       if (queue_.empty()) break;
       const size_t count = std::min(queue_.size(), kGroupMax);
       for (size_t i = 0; i < count; ++i) {
@@ -114,9 +130,10 @@ void Writer::run_writer() {
       checkpoint(SQLITE_CHECKPOINT_PASSIVE);
   }
   if (health().ok()) checkpoint(SQLITE_CHECKPOINT_TRUNCATE);
+  (void)mark_.sync();
   db_.reset();
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     writer_done_ = true;
   }
   wake_answerer_.notify_one();
@@ -124,7 +141,7 @@ void Writer::run_writer() {
 
 void Writer::give_answers(Answers answers) {
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     answers_.push_back(std::move(answers));
   }
   wake_answerer_.notify_one();
@@ -135,8 +152,9 @@ void Writer::run_answerer() {
     Answers answers;
     std::vector<JobObserver> observers;
     {
-      std::unique_lock lock(mu_);
-      wake_answerer_.wait(lock, [&] { return !answers_.empty() || writer_done_; });
+      MutexLock lock(mu_);
+      wake_answerer_.wait(
+          lock, [&]() TRAINYARD_REQUIRES(mu_) { return !answers_.empty() || writer_done_; });
       if (answers_.empty()) return;
       answers = std::move(answers_.front());
       answers_.pop_front();
@@ -145,7 +163,7 @@ void Writer::run_answerer() {
     if (!answers.changes.empty())
       for (const JobObserver& observer : observers) observer(answers.changes);
     for (size_t i = 0; i < answers.group.size(); ++i) answers.group[i]->answer(answers.errors[i]);
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     in_flight_ -= answers.group.size();
   }
 }
@@ -164,7 +182,7 @@ void Writer::write_group(Answers& answers) {
       return fail_group(answers, e);
     }
   }
-  try {  // once more, with the reserve's room and only what ends things
+  try {  // again, with the reserve's space and only the commands that end things
     write_transaction(answers, /*essential_only=*/true);
   } catch (const SqliteError& e) {
     fail_group(answers, e);
@@ -175,6 +193,7 @@ void Writer::write_transaction(Answers& answers, bool essential_only) {
   answers.changes.clear();
   Transaction transaction(*db_, Transaction::Kind::kWrite);
   WriteContext context{*db_, clock_.wall_us(), answers.changes};
+  bool kept = false;
   for (size_t i = 0; i < answers.group.size(); ++i) {
     Command& command = *answers.group[i];
     if (essential_only && !command.essential) {
@@ -182,19 +201,35 @@ void Writer::write_transaction(Answers& answers, bool essential_only) {
       continue;
     }
     answers.errors[i].reset();
-    run_command(command, answers.errors[i], context);
+    kept |= run_command(command, answers.errors[i], context);
   }
+  if (kept) count_commit();
   transaction.commit();
+  if (!kept) return;
+  ++commit_;
+  if (!mark_.write(commit_)) throw SqliteError(SQLITE_IOERR, errno, "cannot write the commit mark");
+  if (const int64_t now_us = clock_.steady_us();
+      now_us - mark_synced_us_ >= CommitMark::kSyncPauseUs) {
+    mark_synced_us_ = now_us;
+    if (!mark_.sync()) throw SqliteError(SQLITE_IOERR, errno, "cannot sync the commit mark");
+  }
 }
 
-void Writer::run_command(Command& command, std::optional<Error>& error, WriteContext& context) {
+void Writer::count_commit() {
+  Query query(*db_,
+              "INSERT INTO settings (key, value) VALUES ('commit', ?)"
+              " ON CONFLICT (key) DO UPDATE SET value = excluded.value");
+  query.bind_blob(std::to_string(commit_ + 1)).run();
+}
+
+bool Writer::run_command(Command& command, std::optional<Error>& error, WriteContext& context) {
   const size_t changes = context.changes.size();
   Query(*db_, "SAVEPOINT command").run();
   bool keep = false;
   try {
     keep = command.run(context);
   } catch (const SqliteError& e) {
-    // A broken constraint is a bug of this one command; all else concerns the whole group.
+    // A violated constraint is a bug in this one command; anything else concerns the whole group.
     if (e.primary() != SQLITE_CONSTRAINT && e.primary() != SQLITE_TOOBIG) throw;
     error = make_error(ErrorCode::kInternal, "INTERNAL", std::string("store: ") + e.what());
   } catch (const std::exception& e) {
@@ -206,6 +241,7 @@ void Writer::run_command(Command& command, std::optional<Error>& error, WriteCon
                           context.changes.end());
   }
   Query(*db_, "RELEASE command").run();
+  return keep;
 }
 
 void Writer::fail_group(Answers& answers, const Error& error) {
@@ -217,7 +253,7 @@ void Writer::fail_group(Answers& answers, const SqliteError& e) {
   const Error error = to_error(e);
   fail_group(answers, error);
   if (e.is_full() || e.is_busy() || e.primary() == SQLITE_NOMEM) return;  // these pass
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   failed_ = error;
 }
 
@@ -226,8 +262,8 @@ void Writer::free_reserve() {
   std::filesystem::remove(options_.reserve_path, ignored);
 }
 
-// Keeps a file of real blocks, whose removal makes room. Without room for it and as much again the
-// disk counts as full if it did so before.
+// Keeps a file of real blocks, whose removal frees space. A disk that was full counts as full until
+// there is space for twice the reserve.
 void Writer::keep_reserve() {
   if (options_.reserve_bytes <= 0) {
     full_ = false;
@@ -248,14 +284,15 @@ void Writer::keep_reserve() {
   if (fd && ::posix_fallocate(fd.get(), 0, options_.reserve_bytes) == 0) {
     full_ = false;
   } else {
-    free_reserve();  // half a reserve is none
+    free_reserve();  // half a reserve is useless
   }
 }
 
 void Writer::checkpoint(int mode) {
-  // A reader in the middle of a read keeps some pages in the WAL: the next checkpoint takes them.
+  // A reader in the middle of a read keeps some pages in the WAL: the next checkpoint moves them.
   const int code = sqlite3_wal_checkpoint_v2(db_->get(), nullptr, mode, nullptr, nullptr);
-  // After an error too: a full disk is met by the next commit, and must not be tried in a loop.
+  // After an error too: the next commit will notice a full disk, which must not be retried in a
+  // loop.
   wal_pages_ = 0;
   (void)code;
 }

@@ -1,10 +1,10 @@
 // server/store/writer.h: the one thread that writes, and the one that answers.
 //
-// Commands wait in a bounded queue. The writer takes all that wait (up to kGroupMax), runs each
+// Commands wait in a bounded queue. The writer takes all waiting ones (up to kGroupMax), runs each
 // inside a savepoint of one transaction, and commits: under load, one fsync is shared by many. A
-// command that refuses is undone alone. While a group is being committed the next one gathers, so
-// no delay is ever added. Answers, and before them the observers, run on a second thread in commit
-// order.
+// command that fails is rolled back by itself. While a group is being committed the next one
+// gathers, so no delay is added. Answers, and before them the observers, run on a second thread in
+// commit order.
 //
 // When a write fails:
 //   disk full   the reserve file is freed and the commands that end things (essential) are tried
@@ -14,19 +14,19 @@
 //               and all later commands are refused, health() says so, readers go on.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "server/store/sqlite.h"
 #include "server/store/store.h"
+#include "server/store/store_files.h"
+#include "src/base/mutex.h"
 
 namespace trainyard::server {
 
@@ -47,9 +47,10 @@ struct WriteContext {
 class Command {
  public:
   virtual ~Command() = default;
-  /// Runs in a savepoint; false undoes it. May be called again after a full disk: the last counts.
+  /// Runs in a savepoint; false rolls it back. May be called again after a full disk: the last call
+  /// counts.
   virtual bool run(WriteContext& context) = 0;
-  /// After the commit, with nothing; or with what went wrong. Called once.
+  /// Called once: after the commit without an error, or with the error.
   virtual void answer(const std::optional<Error>& error) = 0;
   bool essential = false;  // ends something: allowed when the disk is full
 };
@@ -62,8 +63,8 @@ struct WriterOptions {
 
 class Writer {
  public:
-  Writer(WriterOptions options, std::unique_ptr<Connection> db, const Clock& clock);
-  /// Commits and answers what waits; then the WAL is checkpointed and the connection closed.
+  Writer(WriterOptions options, OpenStore store, const Clock& clock);
+  /// Commits and answers the waiting commands, then checkpoints the WAL and closes the connection.
   ~Writer();
 
   void push(std::unique_ptr<Command> command);
@@ -83,7 +84,9 @@ class Writer {
   void run_answerer();
   void write_group(Answers& answers);
   void write_transaction(Answers& answers, bool essential_only);
-  void run_command(Command& command, std::optional<Error>& error, WriteContext& context);
+  /// Whether the command's changes are kept.
+  bool run_command(Command& command, std::optional<Error>& error, WriteContext& context);
+  void count_commit();
   void fail_group(Answers& answers, const Error& error);
   void fail_group(Answers& answers, const SqliteError& e);
   void give_answers(Answers answers);
@@ -93,20 +96,23 @@ class Writer {
 
   const WriterOptions options_;
   const Clock& clock_;
-  std::unique_ptr<Connection> db_;  // the writer thread's, after construction
-  int wal_pages_ = 0;               // the writer thread's
-  bool full_ = false;               // the writer thread's
+  std::unique_ptr<Connection> db_;  // the writer thread's, after construction, as the next three
+  int64_t commit_;                  // the newest commit's number
+  CommitMark mark_;
+  int64_t mark_synced_us_ = 0;  // steady
+  int wal_pages_ = 0;           // the writer thread's
+  bool full_ = false;           // the writer thread's
 
-  mutable std::mutex mu_;
-  std::condition_variable wake_writer_;
-  std::condition_variable wake_answerer_;
-  std::deque<std::unique_ptr<Command>> queue_;  // GUARDED_BY(mu_)
-  std::deque<Answers> answers_;                 // GUARDED_BY(mu_)
-  size_t in_flight_ = 0;                        // GUARDED_BY(mu_)
-  bool stopping_ = false;                       // GUARDED_BY(mu_)
-  bool writer_done_ = false;                    // GUARDED_BY(mu_)
-  std::optional<Error> failed_;                 // GUARDED_BY(mu_)
-  std::vector<JobObserver> observers_;          // GUARDED_BY(mu_); copied before it is called
+  mutable Mutex mu_;
+  CondVar wake_writer_;
+  CondVar wake_answerer_;
+  std::deque<std::unique_ptr<Command>> queue_ TRAINYARD_GUARDED_BY(mu_);
+  std::deque<Answers> answers_ TRAINYARD_GUARDED_BY(mu_);
+  size_t in_flight_ TRAINYARD_GUARDED_BY(mu_) = 0;
+  bool stopping_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool writer_done_ TRAINYARD_GUARDED_BY(mu_) = false;
+  std::optional<Error> failed_ TRAINYARD_GUARDED_BY(mu_);
+  std::vector<JobObserver> observers_ TRAINYARD_GUARDED_BY(mu_);  // copied before it is called
 
   std::jthread writer_;
   std::jthread answerer_;

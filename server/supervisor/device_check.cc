@@ -16,7 +16,7 @@ std::string text_at(const v1::Outcome& outcome, const char* key) {
   return it == outcome.metadata().end() ? "" : it->second;
 }
 
-/// What the worker has measured; 0 where it could not.
+/// What the worker has measured; 0 if it could not.
 int64_t overhead_of(const v1::Outcome& outcome) {
   const std::string text = text_at(outcome, kOverheadKey);
   int64_t bytes = 0;
@@ -34,7 +34,7 @@ DeviceCheckRunner::DeviceCheckRunner(Supervisor& supervisor, StatePaths paths)
                             .waiting_max = 64,  // GPUs of one machine
                             .time_max_ms = 300'000,
                             .busy = make_error(ErrorCode::kResourceExhausted, "CHECK_BUSY",
-                                               "too many devices wait for their check"),
+                                               "too many devices are waiting for their check"),
                             .late = make_error(ErrorCode::kDeadlineExceeded, "CHECK_TIMEOUT",
                                                "its check took more than five minutes")}) {}
 

@@ -1,5 +1,5 @@
-// server/supervisor/device_check.h: whether a GPU computes what it should, asked of a worker: the
-// daemon makes no CUDA context.
+// server/supervisor/device_check.h: checks in a worker that a GPU computes correctly: the daemon
+// creates no CUDA context.
 #pragma once
 
 #include <string>
@@ -15,9 +15,8 @@ class DeviceCheckRunner {
  public:
   DeviceCheckRunner(Supervisor& supervisor, StatePaths paths);
 
-  /// `done` is called once. FAILED_PRECONDITION/DEVICE_CHECK_FAILED if the device computes
-  /// something else than the CPU; DEVICE_BUSY, CUDA_UNAVAILABLE and the like if it cannot be used;
-  /// what its fault says.
+  /// `done` is called once. FAILED_PRECONDITION/DEVICE_CHECK_FAILED if the device's results differ
+  /// from the CPU's; DEVICE_BUSY, CUDA_UNAVAILABLE and similar if it cannot be used; or its fault.
   void run(const Device& device, int threads, CheckedInventory::Done done);
   void drain() { errands_.drain(); }
 

@@ -4,9 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
@@ -18,19 +16,20 @@
 #include "server/inventory/checked_inventory.h"
 #include "server/scheduler/scheduler.h"
 #include "server/supervisor/train_task.h"
+#include "src/base/mutex.h"
 #include "src/base/sha256.h"
 
 namespace trainyard::server {
 namespace {
 
 constexpr int kLeftoverTimeoutMs = 5000;
-/// After an error of the store or of a start, so that a broken disk does not make a busy loop.
+/// After an error of the store or of a start, so that a broken disk does not cause a busy loop.
 constexpr int64_t kErrorPauseUs = 1'000'000;
-/// While every slot is taken, new jobs only want their reason to wait: they are looked at together,
-/// so that a flood of submits does not read the whole queue once for each.
+/// While every slot is taken, new jobs only need their reason to wait: they are handled together,
+/// so that a flood of submits does not read the whole queue for each one.
 constexpr int64_t kFullPauseUs = 250'000;
 
-/// No job that could start would find a slot.
+/// No startable job would find a slot.
 bool all_slots_taken(const Snapshot& snapshot) {
   for (const Device& device : snapshot.inventory.devices) {
     if (!device.schedulable) continue;
@@ -59,7 +58,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
 
   void observe(std::span<const JobChange> changes);
   void run();
-  void wait_for_work(std::unique_lock<std::mutex>& lock);
+  void wait_for_work(MutexLock& lock) TRAINYARD_REQUIRES(mu);
   void forget(const std::vector<std::pair<std::string, int32_t>>& ended);
   void dispatch(bool drain_now);
   void start_attempt(const Job& job, const StartDecision& decision,
@@ -73,34 +72,36 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   const DispatcherOptions options;
   const Clock& clock;
 
-  std::mutex mu;
-  std::condition_variable changed;
-  bool dirty = true;                                   // GUARDED_BY(mu): a job changed
-  bool urgent = false;                                 // GUARDED_BY(mu): more than a new job
-  bool stopping = false;                               // GUARDED_BY(mu)
-  bool draining = false;                               // GUARDED_BY(mu)
-  int64_t drain_grace_ms = 0;                          // GUARDED_BY(mu)
-  std::vector<std::string> cancelled;                  // GUARDED_BY(mu): uids
-  std::vector<std::pair<std::string, int32_t>> ended;  // GUARDED_BY(mu): uid, attempt
+  Mutex mu;
+  CondVar changed;
+  bool dirty TRAINYARD_GUARDED_BY(mu) = true;    // a job changed
+  bool urgent TRAINYARD_GUARDED_BY(mu) = false;  // more than a new job
+  bool stopping TRAINYARD_GUARDED_BY(mu) = false;
+  bool draining TRAINYARD_GUARDED_BY(mu) = false;
+  int64_t drain_grace_ms TRAINYARD_GUARDED_BY(mu) = 0;
+  std::vector<std::string> cancelled TRAINYARD_GUARDED_BY(mu);                  // uids
+  std::vector<std::pair<std::string, int32_t>> ended TRAINYARD_GUARDED_BY(mu);  // uid, attempt
 
-  // Of the dispatcher's thread.
+  const std::shared_ptr<HostTrouble> trouble = std::make_shared<HostTrouble>();
+
+  // Used only by the dispatcher's thread.
   std::unordered_map<std::string, Live> live;  // by uid
   std::optional<int64_t> wake_time_us;
-  bool full = false;         // the last look left no slot free
-  int64_t look_time_us = 0;  // of the last look
+  bool full = false;         // no slot was free after the last pass
+  int64_t look_time_us = 0;  // from the last pass
   std::jthread thread;
 };
 
 void Dispatcher::Impl::observe(std::span<const JobChange> changes) {
   bool wake = false;
   {
-    const std::lock_guard lock(mu);
+    const MutexLock lock(mu);
     for (const JobChange& change : changes) {
       if (change.cancel_requested && is_active(change.state)) {
         cancelled.push_back(change.uid);
         urgent = true;
       }
-      wake = wake || change.state_changed || change.cancel_requested;
+      wake = wake || change.reschedules || change.cancel_requested;
     }
     dirty = dirty || wake;
   }
@@ -114,7 +115,7 @@ void Dispatcher::Impl::run() {
     bool drain_now = false;
     int64_t grace_ms = 0;
     {
-      std::unique_lock lock(mu);
+      MutexLock lock(mu);
       wait_for_work(lock);
       if (stopping) return;
       dirty = false;
@@ -142,16 +143,18 @@ void Dispatcher::Impl::run() {
   }
 }
 
-void Dispatcher::Impl::wait_for_work(std::unique_lock<std::mutex>& lock) {
+void Dispatcher::Impl::wait_for_work(MutexLock& lock) {
   if (wake_time_us) {
     const int64_t wait_us = std::max<int64_t>(0, *wake_time_us - clock.wall_us());
-    changed.wait_for(lock, std::chrono::microseconds(wait_us), [this] { return dirty || urgent; });
+    changed.wait_for(lock, std::chrono::microseconds(wait_us),
+                     [this]() TRAINYARD_REQUIRES(mu) { return dirty || urgent; });
   } else {
-    changed.wait(lock, [this] { return dirty || urgent; });
+    changed.wait(lock, [this]() TRAINYARD_REQUIRES(mu) { return dirty || urgent; });
   }
   if (!full) return;
   const int64_t rest_us = look_time_us + kFullPauseUs - clock.steady_us();
-  changed.wait_for(lock, std::chrono::microseconds(rest_us), [this] { return urgent; });
+  changed.wait_for(lock, std::chrono::microseconds(rest_us),
+                   [this]() TRAINYARD_REQUIRES(mu) { return urgent; });
 }
 
 void Dispatcher::Impl::forget(const std::vector<std::pair<std::string, int32_t>>& gone) {
@@ -172,13 +175,13 @@ void Dispatcher::Impl::dispatch(bool drain_now) {
     return;
   }
   if (jobs->empty()) {
-    // Idle from here on: what the last jobs made the heap grow by goes back to the system.
+    // Idle from here on: return the heap's growth from the last jobs to the system.
     if (live.empty()) ::malloc_trim(0);
     return;
   }
   Snapshot snapshot = make_snapshot(*jobs, inventory.read(), drain_now);
   const std::vector<Device>& devices = snapshot.inventory.devices;
-  // A job may be finished while its process is on the way out: the slot is free when that is gone.
+  // A job may be finished while its process is still exiting: the slot is free once that is gone.
   std::set<std::string> placed;
   for (const PlacedJob& p : snapshot.placed) placed.insert(p.uid);
   for (const auto& [uid, l] : live) {
@@ -187,7 +190,7 @@ void Dispatcher::Impl::dispatch(bool drain_now) {
   const Decisions decisions = decide(snapshot, clock.wall_us());
   wake_time_us = decisions.wake_time_us;
   if (!decisions.waits.empty() && std::ranges::any_of(devices, &Device::busy)) {
-    // Nobody tells when the process that has it ends.
+    // Nothing reports when the process that uses it ends.
     wake_time_us = std::min(wake_time_us.value_or(std::numeric_limits<int64_t>::max()),
                             clock.wall_us() + CheckedInventory::kBusyRetryUs);
   }
@@ -209,7 +212,7 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
     spdlog::error("event=start_failed {} {}", kv("job", job.name()), kv("message", error.message));
     wake_time_us = clock.wall_us() + kErrorPauseUs;
   };
-  // A stored spec has the exact name.
+  // A stored spec has the full name.
   const auto ref = parse_dataset_ref(last_segment(job.spec.dataset().name()));
   const Result<Dataset> dataset = store.datasets().find(job.tenant, ref.value_or(DatasetRef{}));
   if (!dataset.ok()) return pause(dataset.error());
@@ -219,26 +222,29 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
   const std::string nonce = Supervisor::make_nonce();
   Result<Job> started = store.jobs().start_attempt(job.uid, decision.devices, sha256_hex(nonce),
                                                    decision.reason, decision.message);
-  if (!started.ok()) {  // cancelled just now: the change that did it wakes us again
+  if (!started.ok()) {  // just cancelled: that change wakes us again
     if (started.error().reason != "JOB_STATE_CONFLICT") pause(started.error());
     return;
   }
   spdlog::info("event=job_starting {} attempt={} {} {}", kv("job", job.name()), started->attempt,
                kv("device", started->devices_text()), kv("reason", decision.reason));
   TrainTaskOptions task{
-      options.paths, dataset->digest, dataset->schema,
+      options.paths,
+      dataset->digest,
+      dataset->schema,
       job.spec.resources().has_threads() ? job.spec.resources().threads() : options.threads_per_job,
-      options.time_algorithms};
+      options.time_algorithms,
+      trouble};
   Live l{"", started->attempt, decision.devices};
   auto owner = std::make_shared<TrainTask>(
       store, clock, *started, std::move(task),
       [impl = shared_from_this(), uid = job.uid, attempt = started->attempt,
        names = decision.devices](bool doubts_device) {
-        for (const std::string& device : names) {  // of several nobody knows which it was
+        for (const std::string& device : names) {  // with several, the faulty one is unknown
           if (doubts_device) impl->inventory.doubt(device);
         }
         {
-          const std::lock_guard lock(impl->mu);
+          const MutexLock lock(impl->mu);
           impl->ended.emplace_back(uid, attempt);
           impl->urgent = true;
         }
@@ -282,7 +288,7 @@ Dispatcher::Dispatcher(Store& store, Supervisor& supervisor, Inventory& inventor
 
 Dispatcher::~Dispatcher() {
   {
-    const std::lock_guard lock(impl_->mu);
+    const MutexLock lock(impl_->mu);
     impl_->stopping = true;
     impl_->urgent = true;
   }
@@ -312,7 +318,7 @@ void Dispatcher::start() {
 
 void Dispatcher::devices_changed() {
   {
-    const std::lock_guard lock(impl_->mu);
+    const MutexLock lock(impl_->mu);
     impl_->urgent = true;
   }
   impl_->changed.notify_one();
@@ -320,7 +326,7 @@ void Dispatcher::devices_changed() {
 
 void Dispatcher::drain(int64_t grace_ms) {
   {
-    const std::lock_guard lock(impl_->mu);
+    const MutexLock lock(impl_->mu);
     impl_->draining = true;
     impl_->drain_grace_ms = grace_ms;
     impl_->urgent = true;

@@ -23,7 +23,8 @@ struct DispatcherOptions {
   bool time_algorithms = true;  // Config::time_algorithms
 };
 
-/// Thread-safe. Make it before the first change of a job. Outlived by everything it is given.
+/// Thread-safe. Create it before the first change of a job. Everything that it is given must
+/// outlive it.
 class Dispatcher {
  public:
   Dispatcher(Store& store, Supervisor& supervisor, Inventory& inventory, Files& files,
@@ -33,12 +34,12 @@ class Dispatcher {
   /// Ends workers that an earlier daemon left behind and puts their jobs back into the queue.
   /// FAILED_PRECONDITION/WORKER_LEFTOVER if one cannot be ended.
   Status recover();
-  /// Begins to start jobs.
+  /// Starts dispatching jobs.
   void start();
-  /// The devices are not what they were: looks at the queue again.
+  /// The devices have changed: looks at the queue again.
   void devices_changed();
-  /// Starts nothing any more and asks every worker to stop within `grace_ms`; their jobs return to
-  /// the queue.
+  /// Starts nothing more and asks every worker to stop within `grace_ms`; their jobs return to the
+  /// queue.
   void drain(int64_t grace_ms);
 
  private:

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "proto/convert/run.h"
+#include "src/base/mutex.h"
 
 namespace trainyard::server {
 namespace {
@@ -54,7 +54,7 @@ class ErrandTask final : public TaskOwner {
       answer(draining_error());
     } else {  // no effect after an answer
       answer(make_error(ErrorCode::kInternal, "WORKER_LOST",
-                        "the worker ended without an answer; the server's log tells more"));
+                        "the worker ended without an answer; the server's log has details"));
     }
     gone_();
   }
@@ -63,7 +63,7 @@ class ErrandTask final : public TaskOwner {
   void answer(Result<v1::Outcome> outcome) {
     Done<v1::Outcome> done;
     {
-      const std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       done = std::exchange(done_, nullptr);
     }
     if (done) done(std::move(outcome));
@@ -71,8 +71,8 @@ class ErrandTask final : public TaskOwner {
 
   const ErrandOptions options_;
   const v1::Assignment assignment_;
-  std::mutex mu_;
-  Done<v1::Outcome> done_;  // GUARDED_BY(mu_): empty once called
+  Mutex mu_;
+  Done<v1::Outcome> done_ TRAINYARD_GUARDED_BY(mu_);  // empty once called
   const ErrandRunner::ReportHandler on_report_;
   const std::function<void()> gone_;
 };
@@ -106,9 +106,9 @@ struct ErrandRunner::Impl : std::enable_shared_from_this<ErrandRunner::Impl> {
     const std::string task = supervisor.start(std::move(fresh));
     bool cancelled = false;
     {
-      const std::lock_guard lock(mu);
+      const MutexLock lock(mu);
       const auto it = running.find(errand);
-      if (it == running.end()) return;  // it is over already
+      if (it == running.end()) return;  // already over
       it->second.task = task;
       cancelled = it->second.cancelled;
     }
@@ -118,7 +118,7 @@ struct ErrandRunner::Impl : std::enable_shared_from_this<ErrandRunner::Impl> {
   void task_gone(Errand errand) {
     Item next;
     {
-      const std::lock_guard lock(mu);
+      const MutexLock lock(mu);
       running.erase(errand);
       if (waiting.empty()) return;
       next = std::move(waiting.front());
@@ -130,11 +130,11 @@ struct ErrandRunner::Impl : std::enable_shared_from_this<ErrandRunner::Impl> {
 
   Supervisor& supervisor;
   const ErrandOptions options;
-  std::mutex mu;
-  Errand last = 0;                    // GUARDED_BY(mu)
-  std::map<Errand, Running> running;  // GUARDED_BY(mu), at most options.running_max
-  std::deque<Item> waiting;           // GUARDED_BY(mu), at most options.waiting_max
-  bool draining = false;              // GUARDED_BY(mu)
+  Mutex mu;
+  Errand last TRAINYARD_GUARDED_BY(mu) = 0;
+  std::map<Errand, Running> running TRAINYARD_GUARDED_BY(mu);  // at most options.running_max
+  std::deque<Item> waiting TRAINYARD_GUARDED_BY(mu);           // at most options.waiting_max
+  bool draining TRAINYARD_GUARDED_BY(mu) = false;
 };
 
 ErrandRunner::ErrandRunner(Supervisor& supervisor, ErrandOptions options)
@@ -144,7 +144,7 @@ Errand ErrandRunner::run(v1::Assignment assignment, Done<v1::Outcome> done, Repo
                          std::vector<std::string> gpus) {
   Impl::Item item{0, std::move(assignment), std::move(done), std::move(on_report), std::move(gpus)};
   {
-    std::unique_lock lock(impl_->mu);
+    MutexLock lock(impl_->mu);
     item.errand = ++impl_->last;
     const Errand errand = item.errand;
     if (impl_->draining) {
@@ -172,7 +172,7 @@ void ErrandRunner::cancel(Errand errand) {
   std::string task;
   Done<v1::Outcome> done;
   {
-    const std::lock_guard lock(impl_->mu);
+    const MutexLock lock(impl_->mu);
     if (const auto it = impl_->running.find(errand); it != impl_->running.end()) {
       it->second.cancelled = true;
       task = it->second.task;
@@ -184,13 +184,13 @@ void ErrandRunner::cancel(Errand errand) {
     }
   }
   if (!task.empty()) impl_->supervisor.stop(task, "cancel", kCancelGraceMs);
-  if (done) done(make_error(ErrorCode::kCancelled, "CANCELLED", "the caller left"));
+  if (done) done(make_error(ErrorCode::kCancelled, "CANCELLED", "the caller has disconnected"));
 }
 
 void ErrandRunner::drain() {
   std::deque<Impl::Item> waiting;
   {
-    const std::lock_guard lock(impl_->mu);
+    const MutexLock lock(impl_->mu);
     impl_->draining = true;
     waiting.swap(impl_->waiting);
   }

@@ -1,5 +1,6 @@
 // server/supervisor/errand.h: asks a worker process one question and waits for its outcome. For
-// what a call needs at once and the daemon must not do itself: predicting, preparing kernels.
+// work that a call needs immediately and the daemon must not do itself: predicting, preparing
+// kernels.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ struct ErrandOptions {
   int running_max = 1;  // processes at a time
   int waiting_max = 1;  // calls that wait for one of them
   int64_t time_max_ms = 60'000;
-  Error busy;  // the answer where running_max run and waiting_max wait
+  Error busy;  // the answer if running_max run and waiting_max wait
   Error late;  // the answer after time_max_ms
 };
 
@@ -35,16 +36,16 @@ class ErrandRunner {
 
   ErrandRunner(Supervisor& supervisor, ErrandOptions options);
 
-  /// `done` is called once, with an outcome that SUCCEEDED or the error: what the worker refused,
+  /// `done` is called once, with an outcome that SUCCEEDED or the error: the worker's refusal,
   /// `busy`, `late`, INTERNAL/WORKER_LOST, UNAVAILABLE/SERVER_DRAINING, CANCELLED after cancel().
   /// `on_report` gets what the worker reports before its outcome, in order; `gpus` as of
   /// Supervisor::NewTask.
   Errand run(v1::Assignment assignment, Done<v1::Outcome> done, ReportHandler on_report = nullptr,
              std::vector<std::string> gpus = {});
-  /// Nobody waits for the answer any more: the worker is stopped, or never started. One that has
-  /// been answered is no error.
+  /// The answer is no longer needed: the worker is stopped, or never started. Not an error if it
+  /// has been answered.
   void cancel(Errand errand);
-  /// Answers what waits, and every later call, with UNAVAILABLE/SERVER_DRAINING.
+  /// Answers all waiting and later calls with UNAVAILABLE/SERVER_DRAINING.
   void drain();
 
  private:

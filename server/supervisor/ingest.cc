@@ -2,18 +2,24 @@
 
 #include <spdlog/spdlog.h>
 
-#include <atomic>
+#include <algorithm>
 #include <deque>
-#include <mutex>
+#include <functional>
+#include <map>
 #include <string>
 
 #include "server/config/log.h"
+#include "src/base/mutex.h"
 
 namespace trainyard::server {
 namespace {
 
 constexpr int kTriesMax = 3;  // of an ingest whose worker was lost
-constexpr int64_t kIngestTimeMaxMs = 6 * 3600 * 1000;
+constexpr int64_t kIngestTimeMaxMs = int64_t{6} * 3600 * 1000;
+// At a time. What is not small may take minutes, and a table of some rows must not wait for it.
+constexpr int kIngestsMax = 4;
+constexpr int kLargeIngestsMax = 2;
+constexpr int64_t kSmallBytesMax = int64_t{8} << 20;  // of an ingest's sources
 
 int64_t folder_bytes(const std::filesystem::path& folder) {
   int64_t bytes = 0;
@@ -33,10 +39,17 @@ struct IngestRunner::Impl : std::enable_shared_from_this<IngestRunner::Impl> {
 
   struct Item {
     Dataset dataset;
+    bool small = false;
     int tries = 0;
   };
 
-  void start_next();
+  bool is_small(const Dataset& dataset) const;
+  bool has_place(const Item& item) const TRAINYARD_REQUIRES(mu);
+  bool start_next();
+  void start_all() {
+    while (start_next()) {
+    }
+  }
   void task_ended(Item item, bool again);
   void fail(const std::string& digest, const std::string& reason, const std::string& message);
 
@@ -46,11 +59,11 @@ struct IngestRunner::Impl : std::enable_shared_from_this<IngestRunner::Impl> {
   const StatePaths paths;
   const std::vector<std::filesystem::path> allowed_roots;
 
-  std::mutex mu;
-  std::deque<Item> waiting;  // GUARDED_BY(mu); its bound is the number of INGESTING rows
-  bool running = false;      // GUARDED_BY(mu)
-  bool draining = false;     // GUARDED_BY(mu)
-  std::string task;          // GUARDED_BY(mu): the one that runs
+  Mutex mu;
+  std::deque<Item> waiting TRAINYARD_GUARDED_BY(mu);  // its bound is the number of INGESTING rows
+  std::map<std::string, std::string> running TRAINYARD_GUARDED_BY(mu);  // tasks, by the digest
+  int large TRAINYARD_GUARDED_BY(mu) = 0;                               // of them
+  bool draining TRAINYARD_GUARDED_BY(mu) = false;
 };
 
 namespace {
@@ -120,16 +133,37 @@ class IngestTask final : public TaskOwner {
 
 }  // namespace
 
-void IngestRunner::Impl::start_next() {
+bool IngestRunner::Impl::is_small(const Dataset& dataset) const {
+  int64_t bytes = 0;
+  for (const v1::DatasetSource& source : dataset.spec.sources()) {
+    if (!source.server_path().empty()) return false;  // it may be of any size when it is read
+    std::error_code ec;
+    const auto size = std::filesystem::file_size(paths.upload(source.sha256()), ec);
+    if (!ec) bytes += static_cast<int64_t>(size);
+  }
+  return bytes <= kSmallBytesMax;
+}
+
+bool IngestRunner::Impl::has_place(const Item& item) const {
+  return std::ssize(running) < kIngestsMax && (item.small || large < kLargeIngestsMax) &&
+         !running.contains(item.dataset.digest);
+}
+
+/// False if nothing that waits can start.
+bool IngestRunner::Impl::start_next() {
   Item item;
   {
-    const std::lock_guard lock(mu);
-    if (running || draining || waiting.empty()) return;
-    item = std::move(waiting.front());
-    waiting.pop_front();
-    running = true;
+    const MutexLock lock(mu);
+    if (draining) return false;
+    const auto next = std::ranges::find_if(
+        waiting, [this](const Item& i) TRAINYARD_REQUIRES(mu) { return has_place(i); });
+    if (next == waiting.end()) return false;
+    item = std::move(*next);
+    waiting.erase(next);
+    running[item.dataset.digest] = "";
+    large += item.small ? 0 : 1;
   }
-  // What an ingest that did not end has left; a complete dataset of this digest would be READY.
+  // Leftovers of an unfinished ingest; a complete dataset with this digest would be READY.
   (void)files.remove_all(paths.dataset(item.dataset.digest));
   Supervisor::NewTask fresh;
   fresh.kind = "ingest " + item.dataset.name();
@@ -137,18 +171,21 @@ void IngestRunner::Impl::start_next() {
   fresh.owner = std::make_shared<IngestTask>(
       store, files, paths, allowed_roots, item.dataset,
       [impl = shared_from_this(), item](bool again) { impl->task_ended(item, again); });
-  const std::string id = supervisor.start(std::move(fresh));
-  const std::lock_guard lock(mu);
-  task = id;
-  if (draining) supervisor.stop(id, "drain", 1000);
+  const MutexLock lock(mu);  // also while it starts: it must not end before its id is known
+  if (draining) {
+    running.erase(item.dataset.digest);  // the next daemon ingests it
+    return false;
+  }
+  running[item.dataset.digest] = supervisor.start(std::move(fresh));
+  return true;
 }
 
 void IngestRunner::Impl::task_ended(Item item, bool again) {
   bool give_up = false;
   {
-    const std::lock_guard lock(mu);
-    running = false;
-    task.clear();
+    const MutexLock lock(mu);
+    running.erase(item.dataset.digest);
+    large -= item.small ? 0 : 1;
     if (again && !draining) {
       give_up = ++item.tries >= kTriesMax;
       if (!give_up) waiting.push_front(item);
@@ -158,9 +195,9 @@ void IngestRunner::Impl::task_ended(Item item, bool again) {
   if (give_up) {
     fail(item.dataset.digest, "WORKER_LOST",
          "the ingest's worker ended " + std::to_string(kTriesMax) +
-             " times without an outcome; the server's log tells more");
+             " times without an outcome; the server's log has details");
   }
-  start_next();
+  start_all();
 }
 
 void IngestRunner::Impl::fail(const std::string& digest, const std::string& reason,
@@ -180,10 +217,10 @@ IngestRunner::~IngestRunner() { drain(); }
 
 void IngestRunner::enqueue(const Dataset& dataset) {
   {
-    const std::lock_guard lock(impl_->mu);
-    impl_->waiting.push_back({dataset, 0});
+    const MutexLock lock(impl_->mu);
+    impl_->waiting.push_back({dataset, impl_->is_small(dataset)});
   }
-  impl_->start_next();
+  impl_->start_all();
 }
 
 Status IngestRunner::recover() {
@@ -193,13 +230,13 @@ Status IngestRunner::recover() {
 }
 
 void IngestRunner::drain() {
-  std::string task;
+  std::vector<std::string> tasks;
   {
-    const std::lock_guard lock(impl_->mu);
+    const MutexLock lock(impl_->mu);
     impl_->draining = true;
-    task = impl_->task;
+    for (const auto& [digest, task] : impl_->running) tasks.push_back(task);
   }
-  if (!task.empty()) impl_->supervisor.stop(task, "drain", 1000);
+  for (const std::string& task : tasks) impl_->supervisor.stop(task, "drain", 1000);
 }
 
 }  // namespace trainyard::server

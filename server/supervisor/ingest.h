@@ -1,5 +1,6 @@
 // server/supervisor/ingest.h: turns uploaded files into typed datasets, each in a worker process,
-// because their bytes are untrusted. One ingest runs at a time; the others wait in order.
+// because their bytes are untrusted. Several run at a time; the others wait in order, and places
+// that large ones cannot take are kept for small ones.
 #pragma once
 
 #include <filesystem>
@@ -24,14 +25,14 @@ class IngestRunner {
   /// Ingests the sources of an INGESTING dataset into the folder of its digest; the end is stored
   /// for every dataset of that digest.
   void enqueue(const Dataset& dataset);
-  /// Begins anew what an earlier daemon did not finish.
+  /// Restarts what an earlier daemon did not finish.
   Status recover();
-  /// Starts nothing any more and ends what runs; it is begun anew at the next start.
+  /// Starts nothing more and stops what runs, which restarts at the next start.
   void drain();
 
  private:
   struct Impl;
-  std::shared_ptr<Impl> impl_;  // also held by the task that runs
+  std::shared_ptr<Impl> impl_;  // also held by the tasks that run
 };
 
 }  // namespace trainyard::server

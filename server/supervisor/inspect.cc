@@ -14,7 +14,7 @@ InspectRunner::InspectRunner(Supervisor& supervisor, StatePaths paths)
                 .waiting_max = 32,
                 .time_max_ms = 20'000,
                 .busy = make_error(ErrorCode::kResourceExhausted, "INSPECT_BUSY",
-                                   "too many files wait to be read; call again in a moment"),
+                                   "too many files are waiting to be read; call again in a moment"),
                 .late = make_error(ErrorCode::kDeadlineExceeded, "INSPECT_TIMEOUT",
                                    "reading the file's header took too long")}) {}
 

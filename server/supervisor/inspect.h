@@ -14,7 +14,7 @@ class InspectRunner {
  public:
   InspectRunner(Supervisor& supervisor, StatePaths paths);
 
-  /// Of the upload with this digest. `done` is called once. What the worker refuses
+  /// Reads the upload with this digest. `done` is called once. Errors: the worker's
   /// (MODEL_FILE_INVALID); RESOURCE_EXHAUSTED/INSPECT_BUSY; DEADLINE_EXCEEDED/INSPECT_TIMEOUT;
   /// INTERNAL/WORKER_LOST.
   void run(const std::string& sha256, Done<std::vector<v1::WeightTensor>> done);

@@ -4,15 +4,16 @@
 
 namespace trainyard::server {
 MeasureRunner::MeasureRunner(Supervisor& supervisor, StatePaths paths)
-    : errands_(supervisor, {.paths = std::move(paths),
-                            .kind = "measure",
-                            .running_max = 1,  // it prepares on the cores that jobs compute on
-                            .waiting_max = 32,
-                            .time_max_ms = 20'000,
-                            .busy = make_error(ErrorCode::kResourceExhausted, "PLAN_BUSY",
-                                               "too many plans wait; call again in a moment"),
-                            .late = make_error(ErrorCode::kDeadlineExceeded, "PLAN_TIMEOUT",
-                                               "preparing the kernels took too long")}) {}
+    : errands_(supervisor,
+               {.paths = std::move(paths),
+                .kind = "measure",
+                .running_max = 1,  // it prepares on the cores that jobs compute on
+                .waiting_max = 32,
+                .time_max_ms = 20'000,
+                .busy = make_error(ErrorCode::kResourceExhausted, "PLAN_BUSY",
+                                   "too many plans are waiting; call again in a moment"),
+                .late = make_error(ErrorCode::kDeadlineExceeded, "PLAN_TIMEOUT",
+                                   "preparing the kernels took too long")}) {}
 
 void MeasureRunner::run(v1::MeasureTask task, const std::string& gpu_uuid, Done<int64_t> done) {
   v1::Assignment assignment;

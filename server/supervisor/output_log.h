@@ -1,8 +1,8 @@
 // server/supervisor/output_log.h: what a worker prints, kept within bounds.
 //
 // A worker that prints without end must neither block on its pipe nor fill the disk: the file holds
-// the first half of the bound and then turns over, so that the newest output is always there, with
-// a marker line where older output was dropped.
+// the first half of the bound and is then rotated, so that the newest output is always available,
+// with a marker line where older output was dropped.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class OutputLog {
 
   explicit OutputLog(std::filesystem::path path) : path_(std::move(path)) {}
 
-  /// Reads what `fd` (non-blocking) has, at most 256 KiB, so that one worker cannot keep the
+  /// Reads what `fd` (non-blocking) has, at most 256 KiB, so that one worker cannot occupy the
   /// supervisor's thread. False at the end of the pipe.
   bool drain(int fd);
   /// The newest output, for the log and the job's events.

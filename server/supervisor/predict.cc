@@ -14,9 +14,9 @@ ErrandOptions errand_options(const PredictOptions& options, const std::string& k
           options.running_max,
           time_max_ms,
           make_error(ErrorCode::kResourceExhausted, reason + "_BUSY",
-                     "too many calls of this kind run and wait; call again in a moment"),
+                     "too many calls of this kind are running and waiting; call again in a moment"),
           make_error(ErrorCode::kDeadlineExceeded, reason + "_TIMEOUT",
-                     "it took too long and was ended; " + advice)};
+                     "it took too long and was stopped; " + advice)};
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ PredictRunner::PredictRunner(Supervisor& supervisor, PredictOptions options)
       generates_(supervisor, errand_options(options_, "generate", kGenerateTimeMaxMs, "GENERATE",
                                             "ask for fewer tokens")),
       evaluates_(supervisor, errand_options(options_, "evaluate", kEvaluateTimeMaxMs, "EVALUATE",
-                                            "take a dataset with fewer rows")) {}
+                                            "use a dataset with fewer rows")) {}
 
 void PredictRunner::run(const std::string& job_uid, const v1::PredictRequest& request,
                         Done<v1::PredictResponse> done) {

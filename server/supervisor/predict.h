@@ -1,5 +1,5 @@
-// server/supervisor/predict.h: what trained models are asked, each question in a worker process of
-// its own: rows to predict (they are untrusted), text to go on with, datasets to be measured on.
+// server/supervisor/predict.h: requests to trained models, each in its own worker process: rows to
+// predict (untrusted), text to continue, datasets to evaluate.
 #pragma once
 
 #include <functional>
@@ -12,32 +12,32 @@ namespace trainyard::server {
 
 struct PredictOptions {
   StatePaths paths;
-  int running_max = 2;  // of each kind of question; as many again may wait
+  int running_max = 2;  // of each kind of request; the same number may wait
   int64_t time_max_ms = 60'000;
   int threads = 1;
 };
 
-/// Thread-safe. Each `done` is called once. Refusals: what the worker refused;
-/// RESOURCE_EXHAUSTED/*_BUSY; DEADLINE_EXCEEDED/*_TIMEOUT; INTERNAL/WORKER_LOST.
+/// Thread-safe. Each `done` is called once. Errors: the worker's; RESOURCE_EXHAUSTED/*_BUSY;
+/// DEADLINE_EXCEEDED/*_TIMEOUT; INTERNAL/WORKER_LOST.
 class PredictRunner {
  public:
   PredictRunner(Supervisor& supervisor, PredictOptions options);
 
-  /// With the model of that job.
+  /// With that job's model.
   void run(const std::string& job_uid, const v1::PredictRequest& request,
            Done<v1::PredictResponse> done);
 
   /// `on_text` gets each piece, in order, before `done`. Takes up to kGenerateTimeMaxMs.
   Errand generate(const std::string& job_uid, const v1::GenerateRequest& request,
                   std::function<void(const v1::GenerateResponse&)> on_text, Done<void> done);
-  /// The caller left.
+  /// The caller disconnected.
   void cancel_generate(Errand errand) { generates_.cancel(errand); }
 
-  /// On the dataset of that digest. Takes up to kEvaluateTimeMaxMs.
+  /// On the dataset with that digest. Takes up to kEvaluateTimeMaxMs.
   void evaluate(const std::string& job_uid, const std::string& dataset_digest,
                 const v1::EvaluateRequest& request, Done<v1::EvaluateResponse> done);
 
-  /// Answers what waits, and every later call, with UNAVAILABLE/SERVER_DRAINING.
+  /// Answers all waiting and later calls with UNAVAILABLE/SERVER_DRAINING.
   void drain();
 
   static constexpr int64_t kGenerateTimeMaxMs = 600'000;

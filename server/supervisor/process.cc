@@ -49,7 +49,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-/// Runs in the child between fork and exec: async-signal-safe calls alone. Reports errno through
+/// Runs in the child between fork and exec: only async-signal-safe calls. Reports errno through
 /// `error_fd`, which a successful exec closes.
 [[noreturn]] void become_worker(const char* program, char* const* argv, char* const* envp,
                                 int stdin_fd, int output_fd, int error_fd, pid_t parent) {
@@ -96,7 +96,7 @@ Result<Process> Process::spawn(const SpawnRequest& request) {
   }
   Process process;
   process.pid_ = pid;
-  process.pidfd_.reset(open_pidfd(pid));  // cannot be another process: it was not reaped yet
+  process.pidfd_.reset(open_pidfd(pid));  // cannot be another process: it has not been reaped
   process.start_time_ = process_start_time(pid);
   error.write.reset();
   int err = 0;
@@ -107,7 +107,8 @@ Result<Process> Process::spawn(const SpawnRequest& request) {
   if (n == static_cast<ssize_t>(sizeof err) || !process.pidfd_) {
     ::kill(pid, SIGKILL);
     (void)::waitpid(pid, nullptr, 0);
-    return start_failed(request.program.c_str(), n > 0 ? err : errno);
+    const int failure = n > 0 ? err : errno;
+    return start_failed(request.program.filename().c_str(), failure);  // clients read it: no path
   }
   process.stdin_ = std::move(in.write);
   process.output_ = std::move(out.read);
@@ -115,7 +116,7 @@ Result<Process> Process::spawn(const SpawnRequest& request) {
 }
 
 Status Process::write_stdin(std::string_view text) {
-  // A worker that has ended already must not end us: SIGPIPE is ignored in the daemon.
+  // A worker that has already ended must not kill the daemon, which ignores SIGPIPE.
   const ssize_t n = ::write(stdin_.get(), text.data(), text.size());
   const int err = errno;
   stdin_.reset();
@@ -137,7 +138,7 @@ std::optional<ExitStatus> Process::reap() {
 int64_t process_start_time(pid_t pid) {
   Result<std::string> stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
   if (!stat.ok()) return 0;
-  const size_t end_of_name = stat->rfind(')');  // the name may hold spaces and parentheses
+  const size_t end_of_name = stat->rfind(')');  // the name may contain spaces and parentheses
   if (end_of_name == std::string::npos) return 0;
   std::string_view rest = std::string_view(*stat).substr(end_of_name + 1);
   long long start = 0;
@@ -174,13 +175,13 @@ bool end_leftover(pid_t pid, int64_t start_time, int timeout_ms) {
 
 void end_tagged(const std::string& tag) {
   constexpr int64_t kEnvironmentBytesMax = 1 << 20;
-  constexpr int kWaitMs = 50;  // the group and most of what is here is gone at once
+  constexpr int kWaitMs = 50;  // the group, which is most of it, is gone at once
   std::error_code ec;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ec)) {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const pid_t pid = static_cast<pid_t>(std::atoi(name.c_str()));
-    const UniqueFd pidfd(open_pidfd(pid));  // before the look: it names the process that is seen
+    const UniqueFd pidfd(open_pidfd(pid));  // before the check: it identifies the checked process
     const Result<std::string> environment =
         read_file(entry.path() / "environ", kEnvironmentBytesMax);
     if (!pidfd || !environment.ok()) continue;  // another user's, or gone

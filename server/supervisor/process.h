@@ -2,8 +2,8 @@
 //
 // The child gets its own process group, a clean environment, no descriptors but the standard three,
 // and dies with the thread that spawned it (PR_SET_PDEATHSIG): spawn from a thread that lives as
-// long as the daemon. A pid alone proves nothing, since pids are used again: a process is named by
-// (pid, start time).
+// long as the daemon. A pid alone proves nothing, because pids are reused: (pid, start time)
+// identifies a process.
 #pragma once
 
 #include <sys/types.h>
@@ -43,7 +43,7 @@ class Process {
 
   /// Writes `text` (at most a pipe's buffer) to its stdin and closes it.
   Status write_stdin(std::string_view text);
-  /// To the whole process group, so that what the worker has started goes too.
+  /// Signals the whole process group, so that what the worker has started ends too.
   void signal_group(int signal) const;
   /// The status once it has ended; nothing while it runs.
   std::optional<ExitStatus> reap();
@@ -63,17 +63,17 @@ int64_t process_start_time(pid_t pid);
 /// False if it is still there after `timeout_ms`.
 bool end_leftover(pid_t pid, int64_t start_time, int timeout_ms);
 
-/// Kills every process of ours whose environment holds `tag` (NAME=value), however it has detached
-/// itself, and waits a moment for their end.
+/// Kills all our processes whose environment has `tag` (NAME=value), however they have detached
+/// themselves, and waits briefly for their end.
 void end_tagged(const std::string& tag);
 
-/// Reaps children that have ended and are none of `running`: what end_tagged() ended and what a
-/// worker has left to us. Stops at one of `running`, whose own end is still to be seen.
+/// Reaps ended children that are not in `running`: those killed by end_tagged() and those that a
+/// worker has left behind. Stops at one of `running`, whose end is handled elsewhere.
 void reap_orphans(const std::vector<pid_t>& running);
 
-/// What of the daemon's environment a worker gets: the system's paths, the locale, and the settings
-/// of the compute libraries; and these GPUs, by UUID, as all that CUDA shows. An empty UUID, of a
-/// device that has none, is left out.
+/// The part of the daemon's environment that a worker gets: the system's paths, the locale, and the
+/// settings of the compute libraries; plus these GPUs, by UUID, as the only ones that CUDA shows.
+/// Skips the empty UUID of a device that has none.
 std::vector<std::string> worker_environment(const std::vector<std::string>& gpus);
 
 /// "signal 9 (Killed)" or "exit code 3".

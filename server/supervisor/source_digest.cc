@@ -16,7 +16,7 @@ SourceDigestRunner::SourceDigestRunner(Supervisor& supervisor, StatePaths paths,
                 .waiting_max = 32,
                 .time_max_ms = 3600'000,
                 .busy = make_error(ErrorCode::kResourceExhausted, "DIGEST_BUSY",
-                                   "too many datasets wait to be read; call again later"),
+                                   "too many datasets are waiting to be read; call again later"),
                 .late = make_error(ErrorCode::kDeadlineExceeded, "DIGEST_TIMEOUT",
                                    "reading the server's files took more than an hour")}) {}
 
@@ -33,7 +33,7 @@ void SourceDigestRunner::run(const v1::DatasetSpec& spec, Done<std::vector<std::
         digests, [](const std::string& d) { return d.empty() || is_sha256_hex(d); });
     if (std::ssize(digests) != count || !whole) {
       return done(make_error(ErrorCode::kInternal, "WORKER_PROTOCOL",
-                             "the worker reported digests that are none"));
+                             "the worker reported malformed digests"));
     }
     done(std::move(digests));
   });

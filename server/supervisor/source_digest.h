@@ -1,5 +1,5 @@
-// server/supervisor/source_digest.h: what the server's own files and folders hold, as digests: in a
-// worker process, because it takes as long as reading them does.
+// server/supervisor/source_digest.h: digests of the server's own files and folders, computed in a
+// worker process because reading them takes long.
 #pragma once
 
 #include <filesystem>
@@ -17,8 +17,8 @@ class SourceDigestRunner {
   SourceDigestRunner(Supervisor& supervisor, StatePaths paths,
                      std::vector<std::filesystem::path> allowed_roots);
 
-  /// By source of `spec`: its digest; "" for one without a server path. `done` is called once. What
-  /// the worker refuses (SERVER_PATH_..., SOURCE_CHANGED); RESOURCE_EXHAUSTED/DIGEST_BUSY;
+  /// By source of `spec`: its digest; "" for one without a server path. `done` is called once.
+  /// Errors: the worker's (SERVER_PATH_..., SOURCE_CHANGED); RESOURCE_EXHAUSTED/DIGEST_BUSY;
   /// DEADLINE_EXCEEDED/DIGEST_TIMEOUT; INTERNAL/WORKER_LOST.
   void run(const v1::DatasetSpec& spec, Done<std::vector<std::string>> done);
   void drain() { errands_.drain(); }

@@ -12,15 +12,14 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <limits>
-#include <mutex>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "server/config/log.h"
 #include "server/supervisor/output_log.h"
+#include "src/base/mutex.h"
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 
@@ -43,15 +42,15 @@ std::string random_hex(size_t bytes) {
   return text;
 }
 
-/// In the environment of a worker, and so of all that it starts.
+/// In the environment of a worker, and thus of everything that it starts.
 std::string tag_of(const std::string& task) { return "TRAINYARD_TASK=" + task; }
 
 Error fenced(const std::string& task) {
   return make_error(ErrorCode::kAborted, "ATTEMPT_FENCED",
-                    "task " + quoted_value(task) + " is not under way; end yourself");
+                    "task " + quoted_value(task) + " is not running; exit");
 }
 
-/// A worker on its way from spawn to end. Fields without a note belong to the supervisor's thread.
+/// A worker between spawn and end. Fields without a note belong to the supervisor's thread.
 struct Task {
   std::string id;
   std::string kind;
@@ -69,16 +68,17 @@ struct Task {
   bool late = false;
 
   std::atomic<int64_t> heard_us{0};
+  std::atomic<int64_t> stalled_ms{0};  // without progress, once that is too long
   std::atomic<bool> outcome_taken{false};
   std::atomic<bool> version_skew{false};
 
-  std::mutex mu;
-  std::shared_ptr<CommandSink> sink;  // GUARDED_BY(mu)
-  bool attached = false;              // GUARDED_BY(mu)
-  bool over = false;                  // GUARDED_BY(mu): the process is gone, nobody is let in
-  std::optional<std::string> stop;    // GUARDED_BY(mu): the reason, once asked
-  int64_t stop_term_us = kNever;      // GUARDED_BY(mu): when the ladder steps in
-  int64_t stop_kill_us = kNever;      // GUARDED_BY(mu)
+  Mutex mu;
+  std::shared_ptr<CommandSink> sink TRAINYARD_GUARDED_BY(mu);
+  bool attached TRAINYARD_GUARDED_BY(mu) = false;
+  bool over TRAINYARD_GUARDED_BY(mu) = false;  // the process is gone, nobody is let in
+  std::optional<std::string> stop TRAINYARD_GUARDED_BY(mu);  // the reason, once asked
+  int64_t stop_term_us TRAINYARD_GUARDED_BY(mu) = kNever;    // when the ladder steps in
+  int64_t stop_kill_us TRAINYARD_GUARDED_BY(mu) = kNever;
 };
 
 v1::WorkerCommand stop_command(const std::string& reason) {
@@ -111,9 +111,15 @@ struct Supervisor::Impl {
   }
 
   std::shared_ptr<Task> find(const std::string& id) {
-    const std::lock_guard lock(mu);
+    const MutexLock lock(mu);
     const auto it = tasks.find(id);
     return it == tasks.end() ? nullptr : it->second;
+  }
+
+  bool is_stalled(const v1::WorkerReport::Heartbeat& beat) const {
+    // A worker's numbers are input like any other: no overflow.
+    return options.stall_ms > 0 && beat.idle_ms() >= options.stall_ms &&
+           beat.idle_ms() / kStallFactor >= beat.usual_ms();
   }
 
   void run();
@@ -127,12 +133,12 @@ struct Supervisor::Impl {
   UniqueFd epoll;
   UniqueFd wake;
 
-  std::mutex mu;
-  std::condition_variable idle;
-  std::unordered_map<std::string, std::shared_ptr<Task>> tasks;  // GUARDED_BY(mu)
-  std::vector<std::shared_ptr<Task>> to_spawn;                   // GUARDED_BY(mu)
-  bool kill_all = false;                                         // GUARDED_BY(mu)
-  bool stopping = false;                                         // GUARDED_BY(mu)
+  Mutex mu;
+  CondVar idle;
+  std::unordered_map<std::string, std::shared_ptr<Task>> tasks TRAINYARD_GUARDED_BY(mu);
+  std::vector<std::shared_ptr<Task>> to_spawn TRAINYARD_GUARDED_BY(mu);
+  bool kill_all TRAINYARD_GUARDED_BY(mu) = false;
+  bool stopping TRAINYARD_GUARDED_BY(mu) = false;
   std::jthread thread;
 };
 
@@ -144,7 +150,7 @@ void Supervisor::Impl::run() {
     std::vector<std::shared_ptr<Task>> fresh;
     bool kill_now = false;
     {
-      const std::lock_guard lock(mu);
+      const MutexLock lock(mu);
       fresh.swap(to_spawn);
       kill_now = kill_all;
       if (stopping && tasks.empty()) return;
@@ -161,7 +167,7 @@ void Supervisor::Impl::run() {
       next = std::min(next, task->kill_at_us);
       if (!task->terminated) {
         next = std::min({next, task->heard_us.load() + options.silence_ms * 1000, task->late_us});
-        const std::lock_guard lock(task->mu);
+        const MutexLock lock(task->mu);
         next = std::min(next, task->stop_term_us);
       }
     }
@@ -211,7 +217,7 @@ void Supervisor::Impl::spawn(Task& task) {
                task.process->pid());
   Status recorded = task.owner->spawned(task.process->pid(), task.process->start_time());
   if (recorded.ok()) recorded = task.process->write_stdin(task.nonce + "\n");
-  if (!recorded.ok()) {  // without its nonce it can do nothing; its end is seen like any other
+  if (!recorded.ok()) {  // without its nonce it can do nothing; its end is handled like any other
     spdlog::warn("event=worker_not_recorded task={} {}", task.id,
                  kv("message", recorded.error().message));
     task.process->signal_group(SIGKILL);
@@ -223,18 +229,23 @@ void Supervisor::Impl::step_ladder(Task& task, int64_t now) {
     if (now < task.kill_at_us) return;
     spdlog::warn("event=worker_kill task={} pid={}", task.id, task.process->pid());
     task.process->signal_group(SIGKILL);
-    task.kill_at_us = kNever;  // nothing survives it; the pidfd tells the end
+    task.kill_at_us = kNever;  // nothing survives it; the pidfd reports the end
     return;
   }
   int64_t kill_at = kNever;
   {
-    const std::lock_guard lock(task.mu);
+    const MutexLock lock(task.mu);
     if (now >= task.stop_term_us) kill_at = task.stop_kill_us;
   }
   if (kill_at == kNever && now >= task.heard_us.load() + options.silence_ms * 1000) {
     spdlog::warn("event=worker_silent task={} pid={} silence_ms={}", task.id, task.process->pid(),
                  options.silence_ms);
     task.silent = true;
+    kill_at = now + options.kill_grace_ms * 1000;
+  }
+  if (kill_at == kNever && task.stalled_ms > 0) {
+    spdlog::warn("event=worker_stalled task={} pid={} idle_ms={}", task.id, task.process->pid(),
+                 task.stalled_ms.load());
     kill_at = now + options.kill_grace_ms * 1000;
   }
   if (kill_at == kNever && now >= task.late_us) {
@@ -260,6 +271,7 @@ void Supervisor::Impl::reap(Task& task, const std::vector<std::shared_ptr<Task>>
   TaskEnd end;
   end.exit = *exit;
   end.silent = task.silent;
+  end.stalled_ms = task.stalled_ms;
   end.late = task.late;
   end.outcome_taken = task.outcome_taken;
   end.version_skew = task.version_skew;
@@ -274,7 +286,7 @@ void Supervisor::Impl::reap(Task& task, const std::vector<std::shared_ptr<Task>>
 
 void Supervisor::Impl::finish(Task& task, TaskEnd end) {
   {
-    const std::lock_guard lock(task.mu);
+    const MutexLock lock(task.mu);
     end.stop_asked = task.stop.has_value();
     task.sink.reset();
     task.over = true;
@@ -284,7 +296,7 @@ void Supervisor::Impl::finish(Task& task, TaskEnd end) {
   } catch (const std::exception& e) {
     spdlog::error("event=task_owner_fault task={} {}", task.id, kv("what", e.what()));
   }
-  const std::lock_guard lock(mu);
+  const MutexLock lock(mu);
   tasks.erase(task.id);  // `mine`, or spawn()'s caller, keeps it alive for its last lines
   idle.notify_all();
 }
@@ -299,7 +311,7 @@ Supervisor::Supervisor(SupervisorOptions options, const Clock& clock)
 Supervisor::~Supervisor() {
   kill_all();
   {
-    const std::lock_guard lock(impl_->mu);
+    const MutexLock lock(impl_->mu);
     impl_->stopping = true;
   }
   impl_->wake_up();
@@ -319,7 +331,7 @@ std::string Supervisor::start(NewTask fresh) {
   if (fresh.time_max_ms > 0) task->late_us = impl_->clock.steady_us() + fresh.time_max_ms * 1000;
   std::string id = task->id;
   {
-    const std::lock_guard lock(impl_->mu);
+    const MutexLock lock(impl_->mu);
     impl_->tasks.emplace(id, task);
     impl_->to_spawn.push_back(std::move(task));
   }
@@ -334,10 +346,10 @@ void Supervisor::stop(const std::string& id, const std::string& reason, int64_t 
   const int64_t now = impl_->clock.steady_us();
   std::shared_ptr<CommandSink> sink;
   {
-    const std::lock_guard lock(task->mu);
+    const MutexLock lock(task->mu);
     if (!task->stop) sink = task->sink;
     task->stop = reason;
-    // A worker that has not attached yet has nothing to save and hears nothing but signals.
+    // A worker that has not attached yet has nothing to save and only receives signals.
     const int64_t term_us = task->attached ? now + grace_us / 3 : now;
     task->stop_term_us = std::min(task->stop_term_us, term_us);
     task->stop_kill_us = std::min(task->stop_kill_us, now + grace_us);
@@ -349,7 +361,7 @@ void Supervisor::stop(const std::string& id, const std::string& reason, int64_t 
 void Supervisor::stop_all(const std::string& reason, int64_t grace_ms) {
   std::vector<std::string> ids;
   {
-    const std::lock_guard lock(impl_->mu);
+    const MutexLock lock(impl_->mu);
     for (const auto& [id, task] : impl_->tasks) ids.push_back(id);
   }
   for (const std::string& id : ids) stop(id, reason, grace_ms);
@@ -357,20 +369,21 @@ void Supervisor::stop_all(const std::string& reason, int64_t grace_ms) {
 
 void Supervisor::kill_all() {
   {
-    const std::lock_guard lock(impl_->mu);
+    const MutexLock lock(impl_->mu);
     impl_->kill_all = true;
   }
   impl_->wake_up();
 }
 
 bool Supervisor::wait_idle(int64_t timeout_ms) {
-  std::unique_lock lock(impl_->mu);
+  MutexLock lock(impl_->mu);
   return impl_->idle.wait_for(lock, std::chrono::milliseconds(timeout_ms),
-                              [this] { return impl_->tasks.empty(); });
+                              [this]()
+                                  TRAINYARD_REQUIRES(impl_->mu) { return impl_->tasks.empty(); });
 }
 
 int Supervisor::task_count() const {
-  const std::lock_guard lock(impl_->mu);
+  const MutexLock lock(impl_->mu);
   return static_cast<int>(impl_->tasks.size());
 }
 
@@ -388,7 +401,7 @@ Result<v1::Assignment> Supervisor::attach(const v1::AttachRequest& request) {
   task->heard_us = impl_->clock.steady_us();
   ASSIGN_OR_RETURN(v1::Assignment assignment, task->owner->assignment());
   assignment.set_heartbeat_interval_ms(impl_->options.heartbeat_ms);
-  const std::lock_guard lock(task->mu);
+  const MutexLock lock(task->mu);
   if (task->over) return fenced(request.task());
   task->attached = true;
   return assignment;
@@ -400,7 +413,7 @@ Status Supervisor::connect(const std::string& id, const std::string& nonce,
   if (!task || sha256_hex(nonce) != task->nonce_digest) return fenced(id);
   std::optional<std::string> stop;
   {
-    const std::lock_guard lock(task->mu);
+    const MutexLock lock(task->mu);
     if (!task->attached || task->over) return fenced(id);
     task->sink = sink;
     stop = task->stop;
@@ -413,6 +426,10 @@ void Supervisor::report(const std::string& id, const v1::WorkerReport& report, D
   const std::shared_ptr<Task> task = impl_->find(id);
   if (!task) return done(fenced(id));
   task->heard_us = impl_->clock.steady_us();
+  if (report.has_heartbeat() && impl_->is_stalled(report.heartbeat()) && task->stalled_ms == 0) {
+    task->stalled_ms = report.heartbeat().idle_ms();
+    impl_->wake_up();
+  }
   if (!report.has_outcome()) return task->owner->report(report, std::move(done));
   task->owner->report(report, [task, done = std::move(done)](Status taken) {
     if (taken.ok()) task->outcome_taken = true;

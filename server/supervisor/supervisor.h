@@ -1,15 +1,16 @@
 // server/supervisor/supervisor.h: starts, watches and ends worker processes; never trains.
 //
 // A task is one worker process with something to do: train an attempt of a job, ingest a dataset,
-// predict. The supervisor knows processes and their conversation; what a report means is the task
-// owner's to decide.
+// predict. The supervisor knows processes and their connections; the task's owner interprets the
+// reports.
 //
 //   start()  ->  spawned  ->  attach (version, nonce)  ->  reports ...  ->  ended
 //
-// Silence is not death: a worker that has not been heard of for the heartbeat timeout is ended by
-// the ladder (TERM, then KILL), and its owner learns of the end when the process is gone, not
-// before. One thread owns the processes: it spawns, waits on their pidfds and output, and sleeps
-// when there is none.
+// Silence is not death: a worker that has been silent for the heartbeat timeout is killed in steps
+// (TERM, then KILL), and its owner learns of the end when the process is gone, not before. So is
+// one whose heartbeats say that its work stands still (kStallFactor). One
+// thread owns the processes: it spawns, waits on their pidfds and output, and sleeps when there is
+// none.
 #pragma once
 
 #include <cstdint>
@@ -27,26 +28,31 @@
 
 namespace trainyard::server {
 
+/// A worker stalls when it has shown no progress for this many times what it usually takes, and for
+/// SupervisorOptions::stall_ms.
+inline constexpr int64_t kStallFactor = 20;
+
 /// How a task ended.
 struct TaskEnd {
   std::optional<Error> start_error;  // there was no process
   ExitStatus exit;
-  bool silent = false;         // ended by us because it was not heard of
-  bool late = false;           // ended by us because its time was over
+  bool silent = false;         // killed because it was silent
+  int64_t stalled_ms = 0;      // killed because it had shown no progress for so long
+  bool late = false;           // killed because its time was over
   bool stop_asked = false;     // ended after stop()
   bool outcome_taken = false;  // an outcome was reported, and its effects are durable
   bool version_skew = false;
-  std::string output_tail;  // the newest of what it printed
+  std::string output_tail;  // its newest output
 };
 
-/// What a task is about. Kept alive by the supervisor until ended() has returned.
+/// The owner of a task. Kept alive by the supervisor until ended() has returned.
 class TaskOwner {
  public:
   virtual ~TaskOwner() = default;
-  /// The process exists, and waits: it gets its nonce after this returned OK. On the supervisor's
-  /// thread.
+  /// The process exists and waits: it gets its nonce after this has returned OK. On the
+  /// supervisor's thread.
   virtual Status spawned(pid_t pid, int64_t start_time) = 0;
-  /// What the worker shall do. On a service thread.
+  /// The worker's assignment. On a service thread.
   virtual Result<v1::Assignment> assignment() = 0;
   /// A report, in order, from one thread at a time. `done` is called once, when its effects are
   /// durable, on any thread; an error there ends the worker.
@@ -68,10 +74,11 @@ struct SupervisorOptions {
   std::filesystem::path log_dir;   // workers' output
   int64_t heartbeat_ms = 5'000;    // asked of workers
   int64_t silence_ms = 30'000;     // ended after
+  int64_t stall_ms = 600'000;      // the least time without progress that ends it; 0: none does
   int64_t stop_grace_ms = 30'000;  // from stop() to KILL; TERM after a third of it
   int64_t kill_grace_ms = 5'000;   // from TERM to KILL for a silent worker
-  // Become the parent of what a worker leaves behind, and reap it. For a process whose only
-  // children are workers.
+  // Become the parent of processes that a worker leaves behind, and reap them. For a process whose
+  // only children are workers.
   bool adopt_orphans = false;
 };
 
@@ -87,8 +94,8 @@ class Supervisor {
     std::shared_ptr<TaskOwner> owner;
     std::string nonce = make_nonce();
     int64_t time_max_ms = 0;  // the ladder begins after this; 0: never
-    // UUIDs of the GPUs that it computes on: CUDA shows it these alone, in this order. Without any,
-    // what the daemon's environment says.
+    // UUIDs of the GPUs that it computes on: CUDA shows it only these, in this order. Empty: as in
+    // the daemon's environment.
     std::vector<std::string> gpus;
   };
   /// 64 hexadecimal digits from the system's random source.
@@ -96,10 +103,10 @@ class Supervisor {
 
   /// Starts a worker; returns its task id. Failures arrive at ended().
   std::string start(NewTask task);
-  /// Asks the worker to stop, and makes sure that it does within `grace_ms` (0: the option's).
-  /// `reason` is told to it. A task that is gone is no error; a second call may shorten the grace.
+  /// Asks the worker to stop, giving `reason`, and makes sure that it does within `grace_ms` (0:
+  /// the option's). Not an error if the task is gone; a second call may shorten the grace.
   void stop(const std::string& task, const std::string& reason, int64_t grace_ms = 0);
-  /// stop() for every task there is.
+  /// stop() for every task.
   void stop_all(const std::string& reason, int64_t grace_ms);
   /// Kills every worker at once; for a second signal to a daemon in a hurry.
   void kill_all();

@@ -6,6 +6,7 @@
 
 #include "server/config/log.h"
 #include "server/scheduler/retry.h"
+#include "src/base/mutex.h"
 #include "src/base/sha256.h"
 #include "src/runtime/cuda_error.h"
 
@@ -26,10 +27,17 @@ Move terminal(JobState to, std::string reason, std::string message) {
 Move requeue(std::string reason, std::string message, int64_t retry_time_us = 0) {
   Move move = terminal(JobState::kQueued, std::move(reason), std::move(message));
   move.retry_time_us = retry_time_us;
+  move.uncounted = true;
   return move;
 }
 
-/// Text of a worker may hold anything; a log line must be valid UTF-8 to travel.
+/// A refusal that says nothing about the job: the disk is full, or a file cannot be read or written
+/// just now.
+bool is_host_trouble(const v1::Outcome& outcome) {
+  return outcome.reason() == "STORAGE_FULL" || outcome.reason() == "STORAGE_ERROR";
+}
+
+/// A worker's text may contain anything; a log line must be valid UTF-8.
 std::string printable(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -40,6 +48,16 @@ std::string printable(std::string_view text) {
 }
 
 }  // namespace
+
+int64_t HostTrouble::pause_us(const std::string& job_uid) {
+  const MutexLock lock(mu_);
+  return pause_after_host_trouble(++times_[job_uid]);
+}
+
+void HostTrouble::over(const std::string& job_uid) {
+  const MutexLock lock(mu_);
+  times_.erase(job_uid);
+}
 
 TrainTask::TrainTask(Store& store, const Clock& clock, Job job, TrainTaskOptions options,
                      std::function<void(bool)> gone)
@@ -90,8 +108,8 @@ std::string TrainTask::initial_weights_path() const {
   const v1::InitialWeights& weights = job_.spec.recipe().initial_weights();
   const std::string& name = weights.model().empty() ? weights.job() : weights.model();
   if (name.empty()) return "";
-  // Submit has checked that there is such a model; deleted since, the worker says so, unless the
-  // job resumes and does not need it.
+  // Submit has checked that the model exists; if it was deleted since, the worker says so, unless
+  // the job resumes and does not need it.
   const Result<Model> model = store_.models().find(job_.tenant, name.substr(name.rfind('/') + 1));
   if (!model.ok()) return "";
   return options_.paths.weights(model->job_uid, model->digest).string();
@@ -123,9 +141,16 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
   switch (outcome.kind()) {
     case v1::Outcome::SUCCEEDED: {
       Result<NewModel> model = read_model(outcome);
+      if (!model.ok() && model.error().code != ErrorCode::kNotFound) {
+        // The work is done and must not be lost: the worker keeps its report, and sends it again.
+        spdlog::warn("event=model_unreadable {} {}", kv("job", job_.name()),
+                     kv("message", model.error().message));
+        return model.error();
+      }
       if (!model.ok()) {
-        update.move = terminal(JobState::kFailed, "INTERNAL",
-                               "the worker reported success, but " + model.error().message);
+        update.move = terminal(
+            JobState::kFailed, "INTERNAL",
+            "the worker reported success, but " + options_.paths.hide(model.error().message));
         break;
       }
       update.model = std::move(model).value();
@@ -151,14 +176,20 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
       break;
     case v1::Outcome::REFUSED:
       if (outcome.reason() == kDeviceBusy) {
-        const std::lock_guard lock(mu_);
+        const MutexLock lock(mu_);
         device_busy_ = options_.paths.hide(printable(outcome.message()));
         break;  // it goes back to the queue when the process is gone
+      }
+      if (is_host_trouble(outcome)) {
+        const MutexLock lock(mu_);
+        host_trouble_ = make_error(ErrorCode::kUnavailable, outcome.reason(),
+                                   options_.paths.hide(printable(outcome.message())));
+        break;  // likewise
       }
       update.move =
           terminal(JobState::kFailed, outcome.reason(), options_.paths.hide(outcome.message()));
       break;
-    default:  // FAULT. Nothing would be different the next time.
+    default:  // FAULT. A retry would fail again.
       update.move =
           terminal(JobState::kFailed, outcome.reason().empty() ? "INTERNAL" : outcome.reason(),
                    outcome.message().empty() ? "The worker failed."
@@ -173,9 +204,7 @@ Result<NewModel> TrainTask::read_model(const v1::Outcome& outcome) const {
   NewModel model;
   std::error_code ec;
   model.size_bytes = static_cast<int64_t>(std::filesystem::file_size(file, ec));
-  if (ec) {
-    return make_error(ErrorCode::kInternal, "INTERNAL", "its model is not there: " + ec.message());
-  }
+  if (ec) return file_error("cannot read its model", file, ec.value());
   ASSIGN_OR_RETURN(model.digest, sha256_file(file));
   model.parameter_count = parameter_count_;
   model.schema = options_.schema;
@@ -184,19 +213,24 @@ Result<NewModel> TrainTask::read_model(const v1::Outcome& outcome) const {
 }
 
 void TrainTask::note_fault(const v1::Outcome& outcome) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   device_fault_ = {outcome.reason() == kKernelFault,
                    options_.paths.hide(printable(outcome.message()))};
 }
 
 std::optional<TrainTask::DeviceFault> TrainTask::device_fault() const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   return device_fault_;
 }
 
 std::optional<std::string> TrainTask::device_busy() const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   return device_busy_;
+}
+
+std::optional<Error> TrainTask::host_trouble() const {
+  const MutexLock lock(mu_);
+  return host_trouble_;
 }
 
 Move TrainTask::after_fault(const DeviceFault& fault, const Job& job, int64_t now_us) {
@@ -214,17 +248,25 @@ Move TrainTask::after_fault(const DeviceFault& fault, const Job& job, int64_t no
 
 Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   const int64_t now = clock_.wall_us();
-  if (end.start_error) {
-    return after_worker_lost(job, "WORKER_START_FAILED", end.start_error->message, now);
-  }
+  const std::optional<Error> trouble = end.start_error ? end.start_error : host_trouble();
+  if (!trouble || job.cancel_requested) options_.trouble->over(job.uid);
   if (job.cancel_requested) {
     return terminal(JobState::kCancelled, "CANCELLED", "The job was cancelled.");
   }
+  if (trouble) {
+    const int64_t pause_us = options_.trouble->pause_us(job.uid);
+    std::string what = trouble->message;
+    if (what.ends_with('.')) what.pop_back();
+    return requeue(trouble->reason,
+                   "A problem of this host, not of the job: " + what + ". The job restarts in " +
+                       std::to_string(pause_us / 1'000'000) + " s.",
+                   now + pause_us);
+  }
   if (end.version_skew) {
-    return requeue("VERSION_SKEW",
-                   "The worker program is of another version than the daemon; it is tried again in "
-                   "a minute.",
-                   now + kVersionSkewPauseUs);
+    return requeue(
+        "VERSION_SKEW",
+        "The worker program has another version than the daemon; the job is retried in a minute.",
+        now + kVersionSkewPauseUs);
   }
   if (const std::optional<DeviceFault> fault = device_fault()) return after_fault(*fault, job, now);
   if (const std::optional<std::string> busy = device_busy()) {
@@ -232,23 +274,29 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   }
   if (stopped_ || end.stop_asked) {
     return requeue("WORKER_STOPPED",
-                   "The worker was asked to stop; the job goes on from its last checkpoint.");
+                   "The worker was asked to stop; the job resumes from its last checkpoint.");
   }
   const std::string at = " at step " + std::to_string(job.progress.step()) + ".";
   if (end.silent) {
     return after_worker_lost(job, "WORKER_HUNG",
-                             "The worker was not heard of for too long and was ended" + at, now);
+                             "The worker was silent for too long and was killed" + at, now);
+  }
+  if (end.stalled_ms > 0) {
+    return after_stall(job,
+                       "The worker made no progress for " + std::to_string(end.stalled_ms / 1000) +
+                           " s and was killed" + at,
+                       now);
   }
   if (end.exit.signalled) {
     return after_worker_lost(job, "WORKER_KILLED",
-                             "The worker was ended by " + describe(end.exit) + at, now);
+                             "The worker was killed by " + describe(end.exit) + at, now);
   }
-  if (end.exit.number == 0) {  // it believes that it is done, and would believe so again
+  if (end.exit.number == 0) {  // it considers itself done, and would do so again
     return terminal(JobState::kFailed, "WORKER_PROTOCOL",
                     "The worker ended without reporting an outcome" + at);
   }
   return after_worker_lost(job, "WORKER_CRASHED",
-                           "The worker ended with " + describe(end.exit) + at, now);
+                           "The worker exited with " + describe(end.exit) + at, now);
 }
 
 void TrainTask::ended(const TaskEnd& end) {
@@ -272,7 +320,7 @@ void TrainTask::ended(const TaskEnd& end) {
   }
   if (!job.ok() && job.error().reason != "ATTEMPT_FENCED" &&
       job.error().reason != "JOB_NOT_FOUND") {
-    // The store does not take writes. The job is found and put back when the daemon starts again.
+    // The store does not accept writes. The job is put back when the daemon restarts.
     spdlog::error("event=attempt_end_not_stored {} {}", kv("job", job_.name()),
                   kv("message", job.error().message));
   }

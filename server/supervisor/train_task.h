@@ -1,21 +1,36 @@
 // server/supervisor/train_task.h: one attempt of a job, from its worker's reports to the store.
 //
-// A terminal state is stored when the worker reports its outcome, before the worker is told so. A
-// return to the queue is stored when the process is gone: no second attempt lives beside the first.
+// A terminal state is stored when the worker reports its outcome, before the worker is
+// acknowledged. A return to the queue is stored when the process is gone: two attempts never run at
+// the same time.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 
 #include "server/config/paths.h"
 #include "server/store/store.h"
 #include "server/supervisor/supervisor.h"
+#include "src/base/mutex.h"
 
 namespace trainyard::server {
+
+/// How often in a row attempts of each job could not go on because of this host. Thread-safe;
+/// forgets with the daemon.
+class HostTrouble {
+ public:
+  /// One more; returns the pause before the next attempt.
+  int64_t pause_us(const std::string& job_uid);
+  void over(const std::string& job_uid);
+
+ private:
+  Mutex mu_;
+  std::unordered_map<std::string, int32_t> times_ TRAINYARD_GUARDED_BY(mu_);
+};
 
 struct TrainTaskOptions {
   StatePaths paths;
@@ -23,12 +38,13 @@ struct TrainTaskOptions {
   v1::DatasetSchema schema;  // of the dataset, for the model's row
   int threads = 1;
   bool time_algorithms = true;
+  std::shared_ptr<HostTrouble> trouble;
 };
 
 class TrainTask final : public TaskOwner {
  public:
-  /// `job` as start_attempt() returned it. `gone` is called when the process is, at the very end,
-  /// and told whether its device is to be checked before it gets another job.
+  /// `job` as start_attempt() returned it. `gone` is called last, when the process is gone, with
+  /// whether its device must be checked before it gets another job.
   TrainTask(Store& store, const Clock& clock, Job job, TrainTaskOptions options,
             std::function<void(bool doubts_device)> gone);
 
@@ -38,7 +54,7 @@ class TrainTask final : public TaskOwner {
   void ended(const TaskEnd& end) override;
 
  private:
-  /// The weights that the job begins with; empty where it wants none or they are gone.
+  /// The weights that the job starts from; empty if it needs none or they are gone.
   std::string initial_weights_path() const;
   /// A line of the log, for people.
   v1::WorkerReport without_paths(v1::WorkerReport log) const;
@@ -47,14 +63,15 @@ class TrainTask final : public TaskOwner {
   Result<NewModel> read_model(const v1::Outcome& outcome) const;
   Move move_after(const TaskEnd& end, const Job& job) const;
 
-  /// What the worker said of the device that failed under it.
+  /// What the worker reported about its failed device.
   struct DeviceFault {
-    bool of_program = false;  // a kernel of ours went astray
+    bool of_program = false;  // one of our kernels failed
     std::string message;
   };
   void note_fault(const v1::Outcome& outcome);
   std::optional<DeviceFault> device_fault() const;
   std::optional<std::string> device_busy() const;
+  std::optional<Error> host_trouble() const;
   static Move after_fault(const DeviceFault& fault, const Job& job, int64_t now_us);
 
   Store& store_;
@@ -63,10 +80,11 @@ class TrainTask final : public TaskOwner {
   const TrainTaskOptions options_;
   const std::function<void(bool)> gone_;
   std::atomic<int64_t> parameter_count_{0};
-  std::atomic<bool> stopped_{false};  // the worker said that it stopped as it was asked to
-  mutable std::mutex mu_;
-  std::optional<DeviceFault> device_fault_;  // GUARDED_BY(mu_)
-  std::optional<std::string> device_busy_;   // GUARDED_BY(mu_): what the worker said of it
+  std::atomic<bool> stopped_{false};  // the worker reported that it stopped as requested
+  mutable Mutex mu_;
+  std::optional<DeviceFault> device_fault_ TRAINYARD_GUARDED_BY(mu_);
+  std::optional<std::string> device_busy_ TRAINYARD_GUARDED_BY(mu_);  // what the worker said of it
+  std::optional<Error> host_trouble_ TRAINYARD_GUARDED_BY(mu_);  // what it could not read or write
 };
 
 }  // namespace trainyard::server

@@ -1,6 +1,6 @@
-// trainyard-worker: started by trainyardd, one process per task. It gets its task's id on the
+// trainyard-worker: started by trainyardd, one process per task. It gets its task's ID on the
 // command line and a secret nonce on standard input, attaches over the daemon's worker socket,
-// computes, reports, ends.
+// computes, reports and exits.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <unistd.h>
@@ -21,16 +21,15 @@ namespace trainyard {
 namespace {
 
 constexpr std::chrono::seconds kAttachTimeout{20};
-constexpr std::chrono::seconds kDrainTimeout{30};
 
-// SIGTERM and SIGINT become a stop request. They are blocked in every thread and taken by one.
+// SIGTERM and SIGINT become a stop request. They are blocked in every thread and received by one.
 class SignalThread {
  public:
   explicit SignalThread(std::stop_source& stop) {
     sigemptyset(&set_);
     sigaddset(&set_, SIGTERM);
     sigaddset(&set_, SIGINT);
-    sigaddset(&set_, SIGUSR1);  // wakes the thread when the worker ends by itself
+    sigaddset(&set_, SIGUSR1);  // wakes the thread when the worker ends normally
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     thread_ = std::thread([this, &stop] {
       int signal = 0;
@@ -52,7 +51,7 @@ int run_worker(const std::string& socket, const std::string& task) {
   if (!std::getline(std::cin, nonce) || nonce.empty()) {
     std::fprintf(
         stderr,
-        "trainyard-worker: no nonce on standard input; this program is started by trainyardd\n");
+        "trainyard-worker: no nonce on standard input; only trainyardd starts this program\n");
     return 2;
   }
   std::stop_source stop;
@@ -87,7 +86,7 @@ int run_worker(const std::string& socket, const std::string& task) {
   v1::WorkerReport report;
   *report.mutable_outcome() = run_assignment(assignment, stream, stop.get_token());
   stream.send(std::move(report));
-  return stream.drain(kDrainTimeout) ? 0 : 1;
+  return stream.drain() ? 0 : 1;
 }
 
 }  // namespace
@@ -98,7 +97,7 @@ int main(int argc, char** argv) {
   std::string socket;
   std::string task;
   app.add_option("--socket", socket, "the daemon's worker socket")->required();
-  app.add_option("--task", task, "the task's id")->required();
+  app.add_option("--task", task, "the task's ID")->required();
   app.set_version_flag("--version", TRAINYARD_VERSION);
   CLI11_PARSE(app, argc, argv);
   return trainyard::run_worker(socket, task);

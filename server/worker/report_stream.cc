@@ -1,6 +1,10 @@
 #include "server/worker/report_stream.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
 
 namespace trainyard {
 
@@ -15,7 +19,7 @@ ReportStream::ReportStream(v1::WorkerService::Stub& stub, Identity identity,
 
 ReportStream::~ReportStream() {
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     closing_ = true;
     if (context_) context_->TryCancel();
   }
@@ -24,9 +28,10 @@ ReportStream::~ReportStream() {
 }
 
 void ReportStream::send(v1::WorkerReport report) {
-  std::unique_lock lock(mu_);
-  changed_.wait(lock, [this] { return queue_.size() < kReportsMax || fenced_; });
-  if (fenced_) return;  // nobody will ever read it; the worker is about to end
+  MutexLock lock(mu_);
+  changed_.wait(
+      lock, [this]() TRAINYARD_REQUIRES(mu_) { return queue_.size() < kReportsMax || fenced_; });
+  if (fenced_) return;  // nothing will read it; the worker is about to exit
   report.set_number(next_number_++);
   queue_.push_back(std::move(report));
   changed_.notify_all();
@@ -38,34 +43,43 @@ void ReportStream::set_progress(int64_t step, double samples_per_second) {
     samples_per_second_.store(samples_per_second, std::memory_order_relaxed);
 }
 
-bool ReportStream::drain(std::chrono::milliseconds timeout) {
-  std::unique_lock lock(mu_);
-  return changed_.wait_for(lock, timeout, [this] { return queue_.empty() || fenced_; }) &&
-         queue_.empty();
+bool ReportStream::drain() {
+  MutexLock lock(mu_);
+  changed_.wait(lock, [this]() TRAINYARD_REQUIRES(mu_) {
+    return queue_.empty() || fenced_ || out_of_reach_;
+  });
+  return queue_.empty();
 }
 
 void ReportStream::run() {
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point last_contact = Clock::now();
+  using Steady = std::chrono::steady_clock;
+  Steady::time_point last_contact = Steady::now();
+  std::chrono::milliseconds delay = kReconnectDelay;
   for (;;) {
-    if (run_stream()) last_contact = Clock::now();
-    std::unique_lock lock(mu_);
+    const Contact contact = run_stream();
+    if (contact != Contact::kNone) last_contact = Steady::now();
+    // A report that is refused may cost the daemon much, such as the digest of a large model.
+    delay =
+        contact == Contact::kRefused ? std::min(delay * 2, kReconnectDelayMax) : kReconnectDelay;
+    MutexLock lock(mu_);
     if (closing_ || fenced_) return;
-    if (Clock::now() - last_contact > kUnreachableMax) {
+    if (Steady::now() - last_contact > kUnreachableMax) {
+      out_of_reach_ = true;
+      changed_.notify_all();
       lock.unlock();
       request_stop("the daemon has been out of reach for 30 s");
       lock.lock();
     }
-    changed_.wait_for(lock, kReconnectDelay, [this] { return closing_; });
+    changed_.wait_for(lock, delay, [this]() TRAINYARD_REQUIRES(mu_) { return closing_; });
   }
 }
 
-bool ReportStream::run_stream() {
+ReportStream::Contact ReportStream::run_stream() {
   std::unique_ptr<Stream> stream;
   int64_t first_unacknowledged = 0;
   {
-    const std::lock_guard lock(mu_);
-    if (closing_) return false;
+    const MutexLock lock(mu_);
+    if (closing_) return Contact::kNone;
     context_ = std::make_unique<grpc::ClientContext>();
     sent_ = 0;
     broken_ = false;
@@ -78,19 +92,25 @@ bool ReportStream::run_stream() {
   for (;;) {
     v1::WorkerReport report;
     {
-      std::unique_lock lock(mu_);
-      changed_.wait_for(lock, heartbeat_interval_,
-                        [this] { return closing_ || broken_ || sent_ < queue_.size(); });
+      MutexLock lock(mu_);
+      changed_.wait_for(lock, heartbeat_interval_, [this]() TRAINYARD_REQUIRES(mu_) {
+        return closing_ || broken_ || sent_ < queue_.size();
+      });
       if (closing_ || broken_) break;
       if (sent_ < queue_.size()) {
         report = queue_[sent_++];
       } else {
-        report.mutable_heartbeat()->set_step(step_.load(std::memory_order_relaxed));
-        report.mutable_heartbeat()->set_samples_per_second(
-            samples_per_second_.load(std::memory_order_relaxed));
+        v1::WorkerReport::Heartbeat& beat = *report.mutable_heartbeat();
+        beat.set_step(step_.load(std::memory_order_relaxed));
+        beat.set_samples_per_second(samples_per_second_.load(std::memory_order_relaxed));
+        const Pace::Reading pace =
+            pace_.read(system_clock().steady_us(), heartbeat_interval_.count());
+        if (queue_.size() < kReportsMax)
+          beat.set_idle_ms(pace.idle_ms);  // else the run waits for us
+        beat.set_usual_ms(pace.usual_ms);
       }
     }
-    if (first) {  // says who speaks
+    if (first) {  // identifies the sender
       report.set_task(identity_.task);
       report.set_nonce(identity_.nonce);
       first = false;
@@ -99,23 +119,25 @@ bool ReportStream::run_stream() {
   }
   stream->WritesDone();
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (closing_) context_->TryCancel();
   }
   reader.join();
   const grpc::Status status = stream->Finish();
 
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   if (status.error_code() == grpc::StatusCode::ABORTED ||
       status.error_code() == grpc::StatusCode::NOT_FOUND ||
       status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
-    fenced_ = true;  // a newer attempt exists, or the daemon does not know this task: end
+    fenced_ = true;  // a newer attempt exists, or the daemon does not know this task: exit
   }
   const int64_t first_now = queue_.empty() ? next_number_ : queue_.front().number();
   changed_.notify_all();
   if (fenced_ && !closing_)
-    request_stop("the daemon refused this worker: " + status.error_message());
-  return status.ok() || first_now > first_unacknowledged;
+    request_stop("the daemon rejected this worker: " + status.error_message());
+  if (status.ok() || first_now > first_unacknowledged) return Contact::kAccepted;
+  // The daemon's own refusals carry details; what gRPC says of a connection does not.
+  return status.error_details().empty() ? Contact::kNone : Contact::kRefused;
 }
 
 void ReportStream::read_commands(Stream& stream) {
@@ -125,13 +147,13 @@ void ReportStream::read_commands(Stream& stream) {
     if (command.kind_case() == v1::WorkerCommand::kAcknowledged)
       acknowledge(command.acknowledged());
   }
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   broken_ = true;
   changed_.notify_all();
 }
 
 void ReportStream::acknowledge(int64_t number) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   while (sent_ > 0 && !queue_.empty() && queue_.front().number() <= number) {
     queue_.pop_front();
     --sent_;

@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "proto/convert/run.h"
+#include "src/base/clock.h"
 
 namespace trainyard {
 namespace {
 
-constexpr size_t kPointsPerReportMax = 2000;  // keeps a batch well under 64 KiB
-constexpr size_t kLogBytesMax = 4096;         // as the contract says
+constexpr size_t kPointsPerReportMax = 2000;     // keeps a batch well under 64 KiB
+constexpr int64_t kSlowFlopsPerMs = 20'000'000;  // 20 GFLOP/s: two cores of an old laptop
+constexpr size_t kLogBytesMax = 4096;            // as the contract says
 
 int64_t folder_bytes(const std::filesystem::path& folder) {
   int64_t bytes = 0;
@@ -22,12 +24,20 @@ int64_t folder_bytes(const std::filesystem::path& folder) {
 
 }  // namespace
 
+void WireReporter::send(v1::WorkerReport report) {
+  stream_.send(std::move(report));
+  progressed();
+}
+
+void WireReporter::progressed() { stream_.pace().sign(system_clock().steady_us()); }
+
 void WireReporter::started(const RunPlan& plan) {
   v1::WorkerReport report;
   *report.mutable_started()->mutable_plan() = to_proto(plan);
   report.mutable_started()->set_resumed_from_step(plan.first_step);
   stream_.set_progress(plan.first_step, 0);
-  stream_.send(std::move(report));
+  stream_.pace().begin(plan.flops_per_step / kSlowFlopsPerMs);
+  send(std::move(report));
 }
 
 void WireReporter::metrics(std::span<const MetricPoint> points) {
@@ -38,7 +48,7 @@ void WireReporter::metrics(std::span<const MetricPoint> points) {
     const size_t count = std::min(points.size(), kPointsPerReportMax);
     v1::WorkerReport report;
     *report.mutable_metrics() = to_proto(points.first(count));
-    stream_.send(std::move(report));
+    send(std::move(report));
     points = points.subspan(count);
   }
 }
@@ -47,21 +57,21 @@ void WireReporter::checkpoint_saved(int64_t step, const std::filesystem::path& p
   v1::WorkerReport report;
   report.mutable_checkpoint()->set_step(step);
   report.mutable_checkpoint()->set_size_bytes(folder_bytes(path));
-  stream_.send(std::move(report));
+  send(std::move(report));
 }
 
 void WireReporter::checkpoint_failed(int64_t step, const Error& error) {
   v1::WorkerReport report;
   report.mutable_checkpoint()->set_step(step);
   report.mutable_checkpoint()->set_error(error.message);
-  stream_.send(std::move(report));
+  send(std::move(report));
 }
 
 void WireReporter::log(std::string_view message) {
   v1::WorkerReport report;
   report.mutable_log()->set_level(v1::LogLine::INFO);
   report.mutable_log()->set_text(std::string(message.substr(0, kLogBytesMax)));
-  stream_.send(std::move(report));
+  send(std::move(report));
 }
 
 }  // namespace trainyard

@@ -1,4 +1,4 @@
-// server/worker/wire_reporter.h: what the trainer reports, as reports on the wire.
+// server/worker/wire_reporter.h: sends the trainer's reports over the wire.
 #pragma once
 
 #include "server/worker/report_stream.h"
@@ -6,16 +6,22 @@
 
 namespace trainyard {
 
+/// Progress is expected while it exists.
 class WireReporter final : public Reporter {
  public:
-  explicit WireReporter(ReportStream& stream) : stream_(stream) {}
+  explicit WireReporter(ReportStream& stream) : stream_(stream) { stream_.pace().begin(0); }
+  ~WireReporter() override { stream_.pace().end(); }
+  WireReporter(const WireReporter&) = delete;
   void started(const RunPlan& plan) override;
+  void progressed() override;
   void metrics(std::span<const MetricPoint> points) override;
   void checkpoint_saved(int64_t step, const std::filesystem::path& path) override;
   void checkpoint_failed(int64_t step, const Error& error) override;
   void log(std::string_view message) override;
 
  private:
+  void send(v1::WorkerReport report);
+
   ReportStream& stream_;
 };
 

@@ -80,14 +80,14 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   }
   outcome.set_arena_planned_bytes(result.arena_planned_bytes);
   outcome.set_arena_used_bytes(result.arena_used_bytes);
-  // A model with too many tensors for a table is one all the same.
+  // A model with too many tensors for a table is still valid.
   if (auto table = tensor_table(job.model_output / "model.safetensors"); table.ok()) {
     *outcome.mutable_tensors() = std::move(*table->mutable_tensors());
   }
   return outcome;
 }
 
-/// One of the server's own files or folders, as it was when it was opened.
+/// One of the server's own files or folders, as of when it was opened.
 class ServerSource {
  public:
   static Result<ServerSource> open(const v1::DatasetSource& source, int index,
@@ -115,7 +115,7 @@ class ServerSource {
     e.code = ErrorCode::kFailedPrecondition;
     return e;
   }
-  /// Files were read by way of their descriptors, whose paths nobody knows.
+  /// Files were read through their descriptors, whose paths mean nothing to users.
   Error with_name(Error error) const {
     const std::string shown = path().string();
     const auto rename = [&](std::string& text) {
@@ -176,7 +176,7 @@ Result<v1::Outcome> run_ingest(const v1::IngestTask& task) {
     return error;
   }
   const DatasetSchema& schema = *ingested;
-  for (const ServerSource& source : opened) {  // who asked removes what was made
+  for (const ServerSource& source : opened) {  // the requester removes the output
     if (Status s = source.check_unchanged(); !s.ok()) return std::move(s).error();
   }
   v1::Outcome outcome;
@@ -276,7 +276,7 @@ Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   ASSIGN_OR_RETURN(const RunShape shape,
                    check_recipe(spec.recipe, spec.model, schema, ranks, backend->traits()));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(spec.model, spec.recipe, schema, shape));
-  // Only read: the device may be busy, and a job that starts there needs the room.
+  // Only reads: the device may be busy, and a job that starts there needs the memory.
   backend->use_algorithms(
       std::make_shared<Algorithms>(Algorithms::Options{task.algorithms_dir(), /*times=*/false}));
   if (Status s = check_kernels(programs, *backend); !s.ok()) return std::move(s).error();
@@ -286,7 +286,7 @@ Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   return outcome;
 }
 
-/// Memory of a GPU in use by anyone; 0 where NVML does not say.
+/// Memory of a GPU in use by any process; 0 if NVML does not say.
 int64_t used_bytes(const Result<std::unique_ptr<Nvml>>& nvml, const std::string& device) {
   if (!nvml.ok()) return 0;
   const auto gpus = (*nvml)->read_devices();
@@ -310,8 +310,8 @@ Result<v1::Outcome> run_check_device(const v1::CheckDeviceTask& task) {
   }
   v1::Outcome outcome;
   outcome.set_kind(v1::Outcome::SUCCEEDED);
-  // What is left when the networks are gone: the context, the code of kernels and libraries, and
-  // what the backend keeps. No job runs there meanwhile.
+  // What remains when the networks are gone: the context, the code of kernels and libraries, and
+  // the backend's own memory. No job runs there meanwhile.
   if (const int64_t used_now = used_bytes(nvml, task.device());
       used_before > 0 && used_now > used_before) {
     (*outcome.mutable_metadata())[server::kOverheadKey] = std::to_string(used_now - used_before);
@@ -347,7 +347,7 @@ Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& str
       break;
   }
   return make_error(ErrorCode::kFailedPrecondition, "WORKER_PROTOCOL",
-                    "the assignment is of an unknown kind");
+                    "the assignment has an unknown kind");
 }
 
 v1::Outcome fault(v1::Outcome::Kind kind, const char* reason, const std::string& message) {
@@ -372,14 +372,14 @@ v1::Outcome run_assignment(const v1::Assignment& assignment, ReportStream& strea
     }
     if (e.fault() == CudaFault::kMemory) {
       return fault(v1::Outcome::FAULT, "OUT_OF_MEMORY",
-                   std::string("the device has no room for it: ") + e.what());
+                   std::string("the device does not have enough memory for it: ") + e.what());
     }
-    // The device is checked in either case: what a kernel does astray can be its doing too.
+    // The device is checked in either case: it may also have caused the kernel's fault.
     return fault(v1::Outcome::DEVICE_FAULT,
                  e.fault() == CudaFault::kProgram ? kKernelFault : kDeviceFault, e.what());
   } catch (const std::bad_alloc&) {
     return fault(v1::Outcome::FAULT, "OUT_OF_MEMORY",
-                 "the worker could not get the memory that the plan asks for");
+                 "the worker could not allocate the memory that the plan needs");
   } catch (const std::exception& e) {
     return fault(v1::Outcome::FAULT, "INTERNAL", e.what());
   }

@@ -12,7 +12,7 @@
 namespace trainyard {
 
 /// Runs the assignment. Never throws: this is the one place in the process where faults are caught.
-/// `stop` is looked at once per training step; ingest and predict are ended by the process's end.
+/// `stop` is checked once per training step; ingest and predict end with the process.
 v1::Outcome run_assignment(const v1::Assignment& assignment, ReportStream& stream,
                            std::stop_token stop) noexcept;
 

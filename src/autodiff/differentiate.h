@@ -12,7 +12,7 @@ namespace trainyard {
 /// `loss` depends on, and returns the gradient tensor of each. `loss` has shape [1]. Gradients of a
 /// tensor with several readers are summed by Add in the order of its readers. Every gradient is
 /// assigned. Parameters in `frozen` are constants: they get no gradient, and nothing is computed
-/// for them alone. With a `seed` [1] all gradients are those of the loss times what it holds.
+/// only for them. With a `seed` [1] all gradients are those of the loss times what it holds.
 std::map<TensorId, TensorId> differentiate(Graph& graph, TensorId loss,
                                            const std::set<TensorId>& frozen = {},
                                            TensorId seed = kNoTensor);

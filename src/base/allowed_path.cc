@@ -50,19 +50,20 @@ std::optional<std::vector<std::string>> parts_below(const fs::path& path, const 
 Error not_opened(int error, const std::string& path, const std::string& field) {
   if (error == EACCES || error == EPERM) {
     return refuse(ErrorCode::kPermissionDenied, "SERVER_PATH_UNREADABLE", field,
-                  quoted_value(path) + " may not be read by the server");
+                  quoted_value(path) + " is not readable by the server");
   }
   if (error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG) {
     return refuse(ErrorCode::kNotFound, "SERVER_PATH_NOT_FOUND", field,
-                  quoted_value(path) + " is not there");
+                  quoted_value(path) + " does not exist");
   }
   return make_error(ErrorCode::kUnavailable, "STORAGE_ERROR",
                     field + ": " + quoted_value(path) + ": " + std::strerror(error));
 }
 
 Error a_link(const std::string& path, const std::string& field) {
-  return refuse(ErrorCode::kInvalidArgument, "DATASET_INVALID", field,
-                quoted_value(path) + " is a link, or lies behind one; links are not followed");
+  return refuse(
+      ErrorCode::kInvalidArgument, "DATASET_INVALID", field,
+      quoted_value(path) + " is a link or is reached through one; links are not followed");
 }
 
 std::string stamp_line(const std::string& name, const struct stat& st) {
@@ -81,8 +82,8 @@ Result<AllowedPath> open_allowed_path(const std::string& path, std::span<const f
                                       const std::string& field) {
   if (roots.empty()) {
     return refuse(ErrorCode::kFailedPrecondition, "SERVER_PATH_DISABLED", field,
-                  "this server allows no folder of its own; its operator can, by the setting "
-                  "ingest_root");
+                  "this server does not allow files of its own; its operator can allow a folder "
+                  "with the setting ingest_root");
   }
   const fs::path asked(path);
   if (!asked.is_absolute() || path.find('\0') != std::string::npos ||

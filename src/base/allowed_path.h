@@ -1,10 +1,9 @@
-// src/base/allowed_path.h: files and folders that somebody else names, inside folders that the
-// operator allows.
+// src/base/allowed_path.h: files and folders named by clients, inside folders that the operator
+// allows.
 //
-// A path is walked from its allowed folder part by part, and every part is what it seems to be:
-// '..' and links are refused, so nothing outside can be reached, whoever changes the folders
-// meanwhile. What was opened is then read by way of its descriptor. Whether something outside
-// exists is not told.
+// A path is opened from its allowed folder component by component; '..' and links are refused, so
+// nothing outside can be reached, even if the folders change meanwhile. The opened file is then
+// read through its descriptor. Whether something outside exists is not told.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +18,7 @@ namespace trainyard {
 struct AllowedPath {
   UniqueFd opened;
   bool folder = false;
-  /// Leads to what was opened, whatever the name stands for by now; as long as `opened` lives.
+  /// Leads to the opened file, whatever its name refers to by now, as long as `opened` lives.
   std::filesystem::path path() const;
 };
 
@@ -31,8 +30,8 @@ Result<AllowedPath> open_allowed_path(const std::string& path,
                                       std::span<const std::filesystem::path> roots,
                                       const std::string& field);
 
-/// What tells whether the file, or a file of the folder, has changed, its content apart: a digest
-/// of names, inodes, sizes and times. DATASET_INVALID for a folder with a link below it.
+/// Detects whether the file, or a file of the folder, has changed, without reading its content: a
+/// digest of names, inodes, sizes and times. DATASET_INVALID for a folder with a link below it.
 Result<std::string> stamp_of(const AllowedPath& path, const std::string& field);
 
 /// SHA-256 of a file, or of a folder as the tar that a client would send of it.

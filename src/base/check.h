@@ -25,7 +25,7 @@ struct InvariantError : std::logic_error {
     if (!(cond)) ::trainyard::fail_check(#cond, message, __FILE__, __LINE__); \
   } while (false)
 
-/// For inner loops: checked in debug builds alone.
+/// For inner loops: checked only in debug builds.
 #ifdef NDEBUG
 #define TRAINYARD_DCHECK(cond, message) \
   do {                                  \

@@ -13,9 +13,8 @@
 #include "src/base/handle.h"
 
 namespace trainyard {
-namespace {
 
-Error io_error(std::string_view what, const std::filesystem::path& path, int err) {
+Error file_error(std::string_view what, const std::filesystem::path& path, int err) {
   const bool full = err == ENOSPC || err == EDQUOT || err == EFBIG;
   const ErrorCode code = full            ? ErrorCode::kResourceExhausted
                          : err == ENOENT ? ErrorCode::kNotFound
@@ -29,6 +28,8 @@ Error io_error(std::string_view what, const std::filesystem::path& path, int err
                     std::string(what) + " " + path.string() + ": " + std::strerror(err));
 }
 
+namespace {
+
 class LocalFiller final : public FileFiller {
  public:
   LocalFiller(UniqueFd fd, std::filesystem::path path)
@@ -37,14 +38,14 @@ class LocalFiller final : public FileFiller {
     while (!bytes.empty()) {
       const ssize_t n = ::pwrite(fd_.get(), bytes.data(), bytes.size(), offset);
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return io_error("cannot write", path_, errno);
+      if (n < 0) return file_error("cannot write", path_, errno);
       bytes = bytes.subspan(static_cast<size_t>(n));
       offset += n;
     }
     return {};
   }
   Status finish() override {
-    if (::fsync(fd_.get()) != 0) return io_error("cannot fsync", path_, errno);
+    if (::fsync(fd_.get()) != 0) return file_error("cannot fsync", path_, errno);
     return {};
   }
 
@@ -58,58 +59,58 @@ class LocalFiles final : public Files {
   Status write_file(const std::filesystem::path& path,
                     std::span<const std::span<const std::byte>> parts) override {
     UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640));
-    if (!fd) return io_error("cannot create", path, errno);
+    if (!fd) return file_error("cannot create", path, errno);
     for (std::span<const std::byte> part : parts) {
       while (!part.empty()) {
         const ssize_t n = ::write(fd.get(), part.data(), part.size());
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return io_error("cannot write", path, errno);
+        if (n < 0) return file_error("cannot write", path, errno);
         part = part.subspan(static_cast<size_t>(n));
       }
     }
     // A failed fsync may have dropped the pages: the caller must write a fresh file, never retry
     // this one.
-    if (::fsync(fd.get()) != 0) return io_error("cannot fsync", path, errno);
+    if (::fsync(fd.get()) != 0) return file_error("cannot fsync", path, errno);
     return {};
   }
 
   Result<std::unique_ptr<FileFiller>> create_file(const std::filesystem::path& path,
                                                   int64_t bytes) override {
     UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640));
-    if (!fd) return io_error("cannot create", path, errno);
+    if (!fd) return file_error("cannot create", path, errno);
     // Not posix_fallocate: where the file system cannot, it would write every block.
     if (bytes > 0 && ::fallocate(fd.get(), 0, 0, bytes) != 0 &&
         (errno != EOPNOTSUPP || ::ftruncate(fd.get(), bytes) != 0)) {
-      return io_error("cannot make room for", path, errno);
+      return file_error("cannot allocate space for", path, errno);
     }
     return std::make_unique<LocalFiller>(std::move(fd), path);
   }
 
   Status rename_durable(const std::filesystem::path& from,
                         const std::filesystem::path& to) override {
-    if (std::rename(from.c_str(), to.c_str()) != 0) return io_error("cannot rename", to, errno);
+    if (std::rename(from.c_str(), to.c_str()) != 0) return file_error("cannot rename", to, errno);
     return sync_directory(to.parent_path());
   }
 
   Status sync_directory(const std::filesystem::path& directory) override {
     UniqueFd fd(
         ::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd) return io_error("cannot open directory", directory, errno);
-    if (::fsync(fd.get()) != 0) return io_error("cannot fsync directory", directory, errno);
+    if (!fd) return file_error("cannot open directory", directory, errno);
+    if (::fsync(fd.get()) != 0) return file_error("cannot fsync directory", directory, errno);
     return {};
   }
 
   Status create_directories(const std::filesystem::path& directory) override {
     std::error_code ec;
     std::filesystem::create_directories(directory, ec);
-    if (ec) return io_error("cannot create directory", directory, ec.value());
+    if (ec) return file_error("cannot create directory", directory, ec.value());
     return {};
   }
 
   Status remove_all(const std::filesystem::path& path) override {
     std::error_code ec;
     std::filesystem::remove_all(path, ec);
-    if (ec) return io_error("cannot remove", path, ec.value());
+    if (ec) return file_error("cannot remove", path, ec.value());
     return {};
   }
 };
@@ -138,10 +139,10 @@ Status replace_file(Files& files, const std::filesystem::path& path, std::string
 
 Result<std::string> read_file(const std::filesystem::path& path, int64_t bytes_max) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return io_error("cannot open", path, errno);
+  if (!fd) return file_error("cannot open", path, errno);
   struct stat st {};
-  if (::fstat(fd.get(), &st) != 0) return io_error("cannot stat", path, errno);
-  if (S_ISDIR(st.st_mode)) return io_error("cannot read", path, EISDIR);
+  if (::fstat(fd.get(), &st) != 0) return file_error("cannot stat", path, errno);
+  if (S_ISDIR(st.st_mode)) return file_error("cannot read", path, EISDIR);
   const auto too_large = [&] {
     return make_error(
         ErrorCode::kInvalidArgument, "FILE_TOO_LARGE",
@@ -153,7 +154,7 @@ Result<std::string> read_file(const std::filesystem::path& path, int64_t bytes_m
   for (;;) {  // not sized by st_size: pipes and /proc report 0
     const ssize_t n = ::read(fd.get(), chunk, sizeof chunk);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return io_error("cannot read", path, errno);
+    if (n < 0) return file_error("cannot read", path, errno);
     if (n == 0) return text;
     text.append(chunk, static_cast<size_t>(n));
     if (static_cast<int64_t>(text.size()) > bytes_max) return too_large();
@@ -162,15 +163,15 @@ Result<std::string> read_file(const std::filesystem::path& path, int64_t bytes_m
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return io_error("cannot open", path, errno);
+  if (!fd) return file_error("cannot open", path, errno);
   struct stat st {};
-  if (::fstat(fd.get(), &st) != 0) return io_error("cannot stat", path, errno);
-  if (!S_ISREG(st.st_mode)) return io_error("cannot map", path, EINVAL);
+  if (::fstat(fd.get(), &st) != 0) return file_error("cannot stat", path, errno);
+  if (!S_ISREG(st.st_mode)) return file_error("cannot map", path, EINVAL);
   MappedFile file;
   file.size_ = static_cast<size_t>(st.st_size);
   if (file.size_ == 0) return file;
   void* p = ::mmap(nullptr, file.size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
-  if (p == MAP_FAILED) return io_error("cannot map", path, errno);
+  if (p == MAP_FAILED) return file_error("cannot map", path, errno);
   file.data_ = p;
   return file;
 }

@@ -17,6 +17,12 @@
 
 namespace trainyard {
 
+/// What the system's error `err` says of a file, as in "cannot open PATH: Permission denied":
+/// RESOURCE_EXHAUSTED/STORAGE_FULL for ENOSPC, EDQUOT and EFBIG, NOT_FOUND/FILE_NOT_FOUND,
+/// PERMISSION_DENIED/FILE_ACCESS_DENIED, and UNAVAILABLE/STORAGE_ERROR for all else, which may
+/// pass.
+Error file_error(std::string_view what, const std::filesystem::path& path, int err);
+
 /// A new file that is filled in any order. Closing it without finish() leaves it as it is.
 class FileFiller {
  public:
@@ -42,16 +48,15 @@ class Files {
                                 const std::filesystem::path& to) = 0;
   virtual Status sync_directory(const std::filesystem::path& directory) = 0;
   virtual Status create_directories(const std::filesystem::path& directory) = 0;
-  /// Removes a file or a whole directory; a path that is not there is no error.
+  /// Removes a file or a whole directory; a missing path is not an error.
   virtual Status remove_all(const std::filesystem::path& path) = 0;
 };
 
-/// The file system of this machine. Errors: RESOURCE_EXHAUSTED/STORAGE_FULL for ENOSPC, EDQUOT and
-/// EFBIG; UNAVAILABLE/STORAGE_ERROR for the rest. Thread-safe.
+/// The file system of this machine. Errors: file_error(). Thread-safe.
 Files& local_files();
 
-/// Writes `parts`, one after another, to `path` by way of `path`.tmp: a reader sees the old content
-/// or the new one. After an error there is no temporary file either.
+/// Writes `parts`, one after another, to `path` through `path`.tmp: a reader sees either the old
+/// content or the new one. An error leaves no temporary file behind.
 Status replace_file(Files& files, const std::filesystem::path& path,
                     std::span<const std::span<const std::byte>> parts);
 Status replace_file(Files& files, const std::filesystem::path& path, std::string_view text);

@@ -33,7 +33,7 @@ struct Listing {
   Status add(const std::string& path, int64_t depth) {
     struct stat st {};
     if (::stat((root / path).c_str(), &st) != 0) {
-      return storage_error(path, "look at the file", errno);
+      return storage_error(path, "stat the file", errno);
     }
     if (S_ISDIR(st.st_mode)) return add_folder(path, depth + 1);
     if (!S_ISREG(st.st_mode)) return refusal(path, "neither a file nor a folder");
@@ -48,7 +48,7 @@ struct Listing {
   Status add_folder(const std::string& folder, int64_t depth) {
     if (depth > kTreeDepthMax) {
       return refusal(folder, "more than " + std::to_string(kTreeDepthMax) +
-                                 " folders deep; does a link lead back?");
+                                 " folders deep; does a link form a loop?");
     }
     const Handle<DIR, closedir> open(::opendir((root / folder).c_str()));
     const int open_error = errno;

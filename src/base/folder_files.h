@@ -1,5 +1,4 @@
-// src/base/folder_files.h: the files of a folder that hold data, the same ones in the same order
-// whoever asks.
+// src/base/folder_files.h: the data files of a folder, always the same ones in the same order.
 #pragma once
 
 #include <cstdint>

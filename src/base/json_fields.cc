@@ -97,7 +97,7 @@ std::vector<std::string> JsonFields::texts(const char* key) {
   const nlohmann::json* v = find(key);
   bool ok = v != nullptr && v->is_array();
   for (size_t i = 0; ok && i < v->size(); ++i) ok = (*v)[i].is_string();
-  if (v != nullptr && !ok) refuse_type(key, "a list of texts");
+  if (v != nullptr && !ok) refuse_type(key, "a list of strings");
   return error_ ? std::vector<std::string>() : v->get<std::vector<std::string>>();
 }
 

@@ -1,5 +1,5 @@
 // src/base/json_fields.h: the fields of a JSON object in one of our own files, read strictly: every
-// field is there, has its type and is known.
+// field must exist, have its type and be known.
 //
 //   JsonFields fields(object, "schema", "DATASET_INVALID");
 //   schema.train_rows = fields.integer("train_rows", 0, kRowsMax);
@@ -29,7 +29,7 @@ class JsonFields {
   /// Borrows `object`. `what` is its name in messages.
   JsonFields(const nlohmann::json& object, std::string what, std::string reason);
 
-  /// True if a field that may be left out is there.
+  /// True if an optional field exists.
   bool has(const char* key) const;
   int64_t integer(const char* key, int64_t min, int64_t max);
   uint64_t unsigned_integer(const char* key);
@@ -44,7 +44,7 @@ class JsonFields {
 
   /// Refuses for a reason of the caller's own.
   void refuse(const std::string& message);
-  /// The first error, or a field that nobody has read.
+  /// The first error, or a field that was not read.
   Status finish();
 
  private:

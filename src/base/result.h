@@ -115,8 +115,8 @@ using Status = Result<void>;
 
 #define TRAINYARD_CONCAT_INNER(a, b) a##b
 #define TRAINYARD_CONCAT(a, b) TRAINYARD_CONCAT_INNER(a, b)
-/// `ASSIGN_OR_RETURN(const Plan plan, compile(graph));` returns the Error to the caller, or goes
-/// on.
+/// `ASSIGN_OR_RETURN(const Plan plan, compile(graph));` returns the Error to the caller, or
+/// continues.
 #define ASSIGN_OR_RETURN(lhs, expr) \
   ASSIGN_OR_RETURN_INNER(TRAINYARD_CONCAT(result_, __LINE__), lhs, expr)
 #define ASSIGN_OR_RETURN_INNER(tmp, lhs, expr)  \

@@ -1,12 +1,15 @@
 #include "src/base/sha256.h"
 
+#include <fcntl.h>
 #include <openssl/evp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <fstream>
+#include <cerrno>
 #include <vector>
 
+#include "src/base/files.h"
 #include "src/base/handle.h"
 
 namespace trainyard {
@@ -51,18 +54,17 @@ std::string sha256_hex(std::string_view text) {
 }
 
 Result<std::string> sha256_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in)
-    return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND", "cannot open " + path.string());
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return file_error("cannot open", path, errno);
   Sha256 digest;
   std::vector<char> chunk(1 << 20);
-  while (in) {
-    in.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
-    digest.update(std::string_view(chunk.data(), static_cast<size_t>(in.gcount())));
+  for (;;) {
+    const ssize_t n = ::read(fd.get(), chunk.data(), chunk.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return file_error("cannot read", path, errno);
+    if (n == 0) return digest.finish();
+    digest.update(std::string_view(chunk.data(), static_cast<size_t>(n)));
   }
-  if (!in.eof())
-    return make_error(ErrorCode::kUnavailable, "STORAGE_ERROR", "cannot read " + path.string());
-  return digest.finish();
 }
 
 bool is_sha256_hex(std::string_view text) {

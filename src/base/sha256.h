@@ -30,7 +30,7 @@ class Sha256 {
 };
 
 std::string sha256_hex(std::string_view text);
-/// Digest of a file's content, read in 1 MiB pieces.
+/// Digest of a file's content, read in 1 MiB pieces. Errors: file_error() of src/base/files.h.
 Result<std::string> sha256_file(const std::filesystem::path& path);
 /// True for 64 lower-case hexadecimal digits: the only form in which a client may name content.
 bool is_sha256_hex(std::string_view text);

@@ -145,7 +145,7 @@ Status TarFolder::read_file(size_t part, int64_t offset, int64_t count, std::str
     const ssize_t n = ::pread(file_.get(), out.data() + begin + done,
                               static_cast<size_t>(count - done), offset + done);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return refuse("the file has become shorter while it was read");
+    if (n <= 0) return refuse("the file became shorter while it was read");
     done += n;
   }
   return {};

@@ -1,9 +1,9 @@
-// src/base/tar_folder.h: a folder as a tar archive that is made as it is read.
+// src/base/tar_folder.h: a folder as a tar archive, generated while it is read.
 //
 // The archive holds the folder's files as src/base/folder_files.h lists them, nothing of their
-// owners, modes and times: the same files make the same bytes on every machine, and so the server
-// knows what it has. The Python client (_tar.py) makes the same bytes. Format: POSIX ustar; a path
-// that it has no room for stands in a pax header.
+// owners, modes and times: the same files give the same bytes on every machine, so that the server
+// recognizes content that it has. The Python client (_tar.py) generates the same bytes. Format:
+// POSIX ustar; a path that it has no room for stands in a pax header.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::optional<std::string> nearest_name(std::string_view word,
                                         std::span<const std::string> candidates) {
-  if (word.size() > 64) return std::nullopt;  // nobody mistypes that much; also bounds the work
+  if (word.size() > 64) return std::nullopt;  // typos are not that large; also bounds the work
   std::optional<std::string> best;
   size_t best_distance = 2 + word.size() / 3;
   for (const std::string& candidate : candidates) {

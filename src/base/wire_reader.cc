@@ -73,7 +73,7 @@ Result<WireField> WireReader::next() {
   field.format = format_;
   ASSIGN_OR_RETURN(const uint64_t tag, varint());
   if (tag >> 3 == 0 || tag >> 3 > (uint64_t{1} << 29) - 1)
-    return broken("no field has this number");
+    return broken("the field number is out of range");
   field.number = static_cast<int>(tag >> 3);
   field.type = static_cast<Type>(tag & 7);
   field.at = at_ + position_;

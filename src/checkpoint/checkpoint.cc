@@ -185,7 +185,7 @@ Result<LoadedCheckpoint> load_newest_checkpoint(const fs::path& folder,
   }
   return make_error(ErrorCode::kDataLoss, "CHECKPOINT_DAMAGED",
                     "none of the " + std::to_string(candidates.size()) +
-                        " checkpoints is intact; start the job again from step 0");
+                        " checkpoints is intact; restart the job from step 0");
 }
 
 std::optional<CheckpointState> find_newest_state(const fs::path& folder) {

@@ -33,8 +33,8 @@ struct CheckpointState {
 };
 
 /// Writes one checkpoint and returns its folder. On any error the temporary folder is removed and
-/// earlier checkpoints are untouched. The caller reports the error and goes on: the next checkpoint
-/// is a fresh attempt.
+/// earlier checkpoints are untouched. The caller reports the error and continues: the next
+/// checkpoint is a fresh attempt.
 Result<std::filesystem::path> save_checkpoint(Files& files, const std::filesystem::path& folder,
                                               const CheckpointState& state,
                                               std::span<const TensorView> weights,
@@ -53,13 +53,13 @@ struct LoadedCheckpoint {
 Result<LoadedCheckpoint> load_newest_checkpoint(const std::filesystem::path& folder,
                                                 std::vector<std::filesystem::path>* damaged);
 
-/// The state of the newest checkpoint in `folder` that looks whole (state intact, sizes right), its
-/// tensors unread. Nothing where there is none.
+/// The state of the newest checkpoint in `folder` that looks complete (state intact, sizes right),
+/// without reading its tensors. Nothing if there is none.
 std::optional<CheckpointState> find_newest_state(const std::filesystem::path& folder);
 
-/// Keeps the newest `keep` (at least 1) checkpoints that look whole and
-/// removes older ones and what interrupted saves have left. What cannot be removed now is removed
-/// the next time. Only one process saves into a folder at a time.
+/// Keeps the newest `keep` (at least 1) checkpoints that look complete, and removes older ones and
+/// leftovers of interrupted saves. What cannot be removed now is removed the next time. Only one
+/// process saves into a folder at a time.
 void prune_checkpoints(Files& files, const std::filesystem::path& folder, int keep);
 
 }  // namespace trainyard

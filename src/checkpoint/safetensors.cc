@@ -12,7 +12,6 @@
 namespace trainyard {
 namespace {
 
-constexpr size_t kLengthBytes = 8;
 using TypedName = std::pair<std::string, TensorType>;
 
 /// Length and padded JSON: everything before the data.
@@ -42,15 +41,17 @@ Result<std::string> build_prefix(std::span<const TypedName> tensors,
   std::sort(names.begin(), names.end());
   TRAINYARD_CHECK(std::adjacent_find(names.begin(), names.end()) == names.end(),
                   "two tensors have the same name");
-  json.append((kLengthBytes - json.size() % kLengthBytes) % kLengthBytes, ' ');
+  json.append(
+      (kSafetensorsLengthBytes - json.size() % kSafetensorsLengthBytes) % kSafetensorsLengthBytes,
+      ' ');
   if (json.size() > kSafetensorsHeaderBytesMax) {
     return safetensors_error("header_too_large", "",
                              "the header would have " + std::to_string(json.size()) +
                                  " bytes, at most " + std::to_string(kSafetensorsHeaderBytesMax) +
                                  " are accepted");
   }
-  std::string prefix(kLengthBytes, '\0');
-  for (size_t i = 0; i < kLengthBytes; ++i) {
+  std::string prefix(kSafetensorsLengthBytes, '\0');
+  for (size_t i = 0; i < kSafetensorsLengthBytes; ++i) {
     prefix[i] = static_cast<char>(json.size() >> (8 * i) & 0xff);
   }
   return prefix + json;

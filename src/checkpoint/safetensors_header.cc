@@ -305,14 +305,13 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, uint64
 }
 
 Result<SafetensorsParts> split_safetensors(std::span<const std::byte> file) {
-  constexpr size_t kLengthBytes = 8;
-  if (file.size() < kLengthBytes) {
-    return safetensors_error(
-        "header_too_small", "",
-        "the file has " + std::to_string(file.size()) + " bytes, the header length alone has 8");
+  if (file.size() < kSafetensorsLengthBytes) {
+    return safetensors_error("header_too_small", "",
+                             "the file has " + std::to_string(file.size()) +
+                                 " bytes, but the header length alone takes 8");
   }
   uint64_t length = 0;
-  for (size_t i = 0; i < kLengthBytes; ++i) {
+  for (size_t i = 0; i < kSafetensorsLengthBytes; ++i) {
     length |= std::to_integer<uint64_t>(file[i]) << (8 * i);
   }
   if (length > kSafetensorsHeaderBytesMax) {
@@ -320,15 +319,15 @@ Result<SafetensorsParts> split_safetensors(std::span<const std::byte> file) {
                              "the header length is " + std::to_string(length) + ", at most " +
                                  std::to_string(kSafetensorsHeaderBytesMax) + " is accepted");
   }
-  if (length > file.size() - kLengthBytes) {
-    return safetensors_error("bad_length", "",
-                             "the header length is " + std::to_string(length) +
-                                 ", but the file has only " +
-                                 std::to_string(file.size() - kLengthBytes) + " more bytes");
+  if (length > file.size() - kSafetensorsLengthBytes) {
+    return safetensors_error(
+        "bad_length", "",
+        "the header length is " + std::to_string(length) + ", but the file has only " +
+            std::to_string(file.size() - kSafetensorsLengthBytes) + " more bytes");
   }
-  const std::span<const std::byte> json = file.subspan(kLengthBytes, length);
+  const std::span<const std::byte> json = file.subspan(kSafetensorsLengthBytes, length);
   SafetensorsParts parts;
-  parts.data = file.subspan(kLengthBytes + length);
+  parts.data = file.subspan(kSafetensorsLengthBytes + length);
   ASSIGN_OR_RETURN(parts.header, parse_safetensors_header(
                                      {reinterpret_cast<const char*>(json.data()), json.size()},
                                      parts.data.size()));

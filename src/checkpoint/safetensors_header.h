@@ -15,6 +15,9 @@
 
 namespace trainyard {
 
+/// A file begins with its header's length, as so many bytes.
+inline constexpr size_t kSafetensorsLengthBytes = 8;
+
 struct SafetensorsEntry {
   std::string name;
   std::string dtype;  // one of the format's: "F32", "BF16", "BOOL"
@@ -31,7 +34,7 @@ struct SafetensorsHeader {
 /// `rule` is the stable name of what is broken; `tensor` may be empty.
 Error safetensors_error(std::string rule, std::string tensor, std::string message);
 
-/// Bytes of an element; 0 for what is no type of the format.
+/// Bytes of an element; 0 for unknown types.
 size_t safetensors_dtype_bytes(std::string_view dtype);
 
 /// Parses the N header bytes. The entries cover [0, data_bytes) exactly.

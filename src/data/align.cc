@@ -37,7 +37,7 @@ std::vector<int32_t> indices_by_name(const std::vector<std::string>& from,
   return indices;
 }
 
-/// Where a column of a kind stands among those of its kind; -1 if there is none.
+/// A column's position among those of its kind; -1 if there is none.
 int64_t place_among(const DatasetSchema& schema, ColumnSchema::Kind kind, const std::string& name) {
   int64_t place = 0;
   for (const ColumnSchema& column : schema.columns) {
@@ -77,8 +77,8 @@ void check_target(const DatasetSchema& model, const DatasetSchema& data, const P
   if (model.target.kind != data.target.kind) {
     const bool classes = model.target.kind == TargetSchema::Kind::kClass;
     problems.add(kMismatch, "dataset",
-                 classes ? "its target is a number; the model's are classes"
-                         : "its target are classes; the model's is a number");
+                 classes ? "its target is a number; the model's targets are classes"
+                         : "its targets are classes; the model's target is a number");
     return;
   }
   if (model.target.kind != TargetSchema::Kind::kClass) return;
@@ -185,8 +185,8 @@ std::vector<int32_t> map_tokens(const TextSchema& model, const TextSchema& data,
   return out;
 }
 
-/// Subwords of two texts have nothing in common but the text: it is told and cut anew, row by row.
-/// Of a row that was cut at its ingest that is what was kept.
+/// Subwords of two vocabularies have only the text in common: each row is decoded and tokenized
+/// again. For a row that was truncated at its ingest, this is the kept part.
 std::vector<int32_t> recut_tokens(const TextSchema& model, const TextSchema& data,
                                   std::span<const int32_t> tokens) {
   const std::vector<std::string> texts = token_texts(data);

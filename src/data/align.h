@@ -1,8 +1,8 @@
-// src/data/align.h: the rows of one dataset as a model that learned from another one reads them.
+// src/data/align.h: converts the rows of one dataset for a model that was trained on another.
 //
-// Columns are found by name, categories and classes by their names, tokens by what they stand for:
-// the same file, ingested alone or with others, gives other codes. Columns that the model does not
-// know are left out.
+// Columns, categories and classes are matched by name, tokens by their text: the same file,
+// ingested alone or with others, gets different codes. Columns that the model does not know are
+// left out.
 #pragma once
 
 #include "src/data/dataset.h"

@@ -76,7 +76,7 @@ Result<Dataset> Dataset::open(const std::filesystem::path& folder, bool verify_d
   ASSIGN_OR_RETURN(const std::string schema_text,
                    read_file(folder / "schema.json", kSchemaBytesMax));
   Result<SafetensorsFile> data = SafetensorsFile::open(folder / "data.safetensors");
-  if (!data.ok()) return damaged("does not open: " + data.error().message);
+  if (!data.ok()) return damaged("cannot be opened: " + data.error().message);
   if (verify_digest) {
     Sha256 sha;
     sha.update(data->file_bytes());

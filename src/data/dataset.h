@@ -39,7 +39,7 @@ struct Partition {
   std::span<const float> target_numeric;
 };
 
-/// The schema of a dataset folder alone: what planning needs, without mapping the arrays.
+/// Only the schema of a dataset folder, for planning, without mapping the arrays.
 Result<DatasetSchema> read_schema(const std::filesystem::path& folder);
 
 class Dataset {
@@ -71,7 +71,7 @@ struct CsvOptions {
   std::vector<std::string> categorical;  // columns to take as categories although they hold numbers
   std::vector<std::string> ignore;       // columns to leave out
   std::vector<std::string> missing = DatasetSchema{}.missing_values;
-  std::vector<std::string> date;  // columns that hold dates or times (src/data/date.h)
+  std::vector<std::string> date;  // columns that hold dates or times (src/data/table/date.h)
   // Columns to read as text, joined by blanks in file order; all others but the target are then
   // left out.
   std::vector<std::string> text;
@@ -127,7 +127,7 @@ void visit_fields(Spec& spec, auto&& visit) {
 struct ImagesOptions {
   std::vector<int64_t> size;       // [H, W]; empty: all images have one size
   std::string resize = "stretch";  // with size: "stretch", "crop", "pad"
-  int64_t channels = 0;            // 1, 3, or 0: 3 if any image has colour
+  int64_t channels = 0;            // 1, 3, or 0: 3 if any image has color
   std::string labels;              // path of a CSV in it: file, and class or number; empty: folders
   double test_share = 0;           // [0, 0.9]: this much of each class is the test set
   uint64_t seed = 0;               // of the draw of test_share
@@ -180,12 +180,12 @@ void visit_fields(Spec& spec, auto&& visit) {
 }
 
 struct IngestSource {
-  std::string role;  // "data", "test", "train_images", ...: src/data/formats.cc
+  std::string role;  // "data", "test", "train_images", ...: src/data/ingest/formats.cc
   std::filesystem::path path;
 };
 
 struct IngestRequest {
-  // "csv": a row of src/data/formats.cc. Gzip is known by its first bytes.
+  // "csv": a row of src/data/ingest/formats.cc. Gzip is known by its first bytes.
   std::string format;
   std::vector<IngestSource> sources;
   CsvOptions csv;  // jsonl, too

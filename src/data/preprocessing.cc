@@ -256,8 +256,8 @@ void RowTransform::apply_edited(const Partition& partition, int64_t row, float* 
   copy_image(partition, row, image);
   edit(row, image);
   for (int64_t c = 0; c < channels_; ++c) {
-    const PixelScale standardise = edited_pixels(c);
-    for (int64_t i = 0; i < pixels_; ++i, ++out) *out = standardise(*out);
+    const PixelScale standardize = edited_pixels(c);
+    for (int64_t i = 0; i < pixels_; ++i, ++out) *out = standardize(*out);
   }
 }
 
@@ -291,7 +291,7 @@ void RowTransform::apply(const Partition& partition, int64_t row, float* out,
   }
 }
 
-float RowTransform::standardise_target(float value) const {
+float RowTransform::standardize_target(float value) const {
   return static_cast<float>((static_cast<double>(value) - p_.target_mean) / p_.target_std);
 }
 void RowTransform::restore_input(std::span<float> sample) const {

@@ -1,6 +1,5 @@
-// src/data/preprocessing.h: from raw typed rows to the model's input. Fitted on the training rows
-// of one job alone (the validation split and the test set are never looked at), saved with its
-// model.
+// src/data/preprocessing.h: from raw typed rows to the model's input. Fitted only on one job's
+// training rows (without the validation split and the test set), saved with its model.
 //
 //   numeric      (x - mean) / std; missing -> 0 (the mean)
 //   categorical  one-hot over the schema's categories; missing or unseen -> all zeros. Or, where
@@ -8,7 +7,7 @@
 //   text         tokens as they are: rows cut and padded at ingest, or windows of a stream
 //   image        (x / 255 - mean[c]) / std[c] for U8, (x - mean[c]) / std[c] for F32; x / 255
 //                where the pixels are to be shares in [0, 1]
-//   target       classes as they are; numeric targets are standardised, predictions are mapped back
+//   target       classes as they are; numeric targets are standardized, predictions are mapped back
 //
 // A tabular input is the numeric columns, then the one-hot groups or the codes, each in schema
 // order.
@@ -48,7 +47,7 @@ struct Preprocessing {
 struct PreprocessingOptions {
   int64_t context_length = 0;
   bool unit_pixels = false;  // pixels, which must be 8-bit, become shares in [0, 1] and are not
-                             // standardised
+                             // standardized
   bool category_codes = false;
 };
 
@@ -77,7 +76,7 @@ class RowTransform {
   /// Text: the input_size() tokens of row `row`, or those of a stream from token `row` on.
   void copy_tokens(const Partition& partition, int64_t row, int32_t* out) const;
   /// Writes row `row` of the partition: input_size() floats. `edit` changes an image before it is
-  /// standardised, in the units in which it is stored.
+  /// standardized, in the units in which it is stored.
   void apply(const Partition& partition, int64_t row, float* out,
              const ImageEdit& edit = nullptr) const;
   /// What apply() makes of each byte in this channel; of one in an image that is edited too, and of
@@ -85,13 +84,13 @@ class RowTransform {
   const std::array<float, 256>& byte_table(int64_t channel) const {
     return u8_table_[static_cast<size_t>(channel)];
   }
-  float standardise_edited(int64_t channel, float pixel) const {
+  float standardize_edited(int64_t channel, float pixel) const {
     return edited_pixels(channel)(pixel);
   }
-  /// A numeric target, standardised; and a prediction mapped back to the target's own units.
-  float standardise_target(float value) const;
-  /// An input sample, input_size() numbers, mapped back: pixels and numeric columns to their own
-  /// units; what stands for a category stays as it is.
+  /// A numeric target, standardized; and a prediction mapped back to the target's own units.
+  float standardize_target(float value) const;
+  /// An input sample, input_size() numbers, mapped back: pixels and numeric columns in their own
+  /// units; values for categories unchanged.
   void restore_input(std::span<float> sample) const;
   double restore_target(float value) const;
 

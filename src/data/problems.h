@@ -21,7 +21,7 @@ class Problems {
   /// Problems beyond the first 16 are dropped.
   void add(std::string place, std::string description);
   void add(const Error& error);
-  /// One refusal with every problem as a violation; the message tells the first. Not when empty().
+  /// One error with every problem as a violation; the message has the first. Not if empty().
   Error error() const;
 
  private:

@@ -7,9 +7,9 @@
 #include "src/base/base64.h"
 #include "src/base/json_fields.h"
 #include "src/base/text.h"
-#include "src/data/date.h"
 #include "src/data/limits.h"
 #include "src/data/statistics.h"
+#include "src/data/table/date.h"
 
 namespace trainyard {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "src/base/result.h"
-#include "src/data/image_resize.h"
-#include "src/data/tokenizer.h"
+#include "src/data/image/image_resize.h"
+#include "src/data/text/tokenizer.h"
 #include "src/models/model_spec.h"
 #include "src/tensor/shape.h"
 
@@ -23,7 +23,7 @@ struct ColumnSchema {
   std::vector<std::string> categories;  // categorical: sorted; code = index
   int64_t missing_count = 0;            // in the training rows
   // Numeric: the source's column of dates that this is a part of, else empty. The parts of a date
-  // stand together, in the order of src/data/date.h.
+  // stand together, in the order of src/data/table/date.h.
   std::string date = {};
 };
 
@@ -60,7 +60,7 @@ struct DatasetSchema {
   Shape image;                            // image: [C, H, W]
   DType image_dtype = DType::kU8;         // image: U8 (0..255) or F32
   ResizeMode resize = ResizeMode::kNone;  // image: how files of other sizes become [H, W]
-  int64_t skipped_files = 0;              // of a folder: files that are no rows of it
+  int64_t skipped_files = 0;              // of a folder: files that are not rows
   TargetSchema target;
   int64_t train_rows = 0;  // of a stream: its tokens
   int64_t test_rows = 0;   // what came as a test set of its own; never trained on

@@ -29,7 +29,7 @@ std::optional<NumberStatistics> measure_numbers(const Visit& visit) {
   });
   if (count == 0) return std::nullopt;
   const auto n = static_cast<double>(count);
-  // A rounded mean may lie outside of equal values.
+  // A rounded mean may be outside of equal values.
   s.mean = std::clamp(sum / n, s.min, s.max);
   double squares = 0;
   visit([&](double x) { squares += (x - s.mean) * (x - s.mean); });
@@ -37,7 +37,7 @@ std::optional<NumberStatistics> measure_numbers(const Visit& visit) {
   return s;
 }
 
-/// How often each of `kinds` codes stands at `first`, `first` + `stride`, ...; -1 is missing.
+/// How often each of `kinds` codes occurs at `first`, `first` + `stride`, ...; -1 is missing.
 std::vector<int64_t> count_codes(std::span<const int32_t> codes, size_t first, size_t stride,
                                  size_t kinds) {
   std::vector<int64_t> counts(kinds);

@@ -7,7 +7,7 @@
 
 namespace trainyard {
 
-/// One pass or two over every array; of U8 images over their sums alone. Sums run in row order in
+/// One or two passes over every array; for U8 images only over their sums. Sums run in row order in
 /// double: same rows, same bits. Streamed images have been written.
 DatasetStatistics measure(const DatasetSchema& schema, const TypedRows& train);
 

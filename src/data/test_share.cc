@@ -14,9 +14,8 @@ Status check_test_share(double share, bool has_test, const std::string& field) {
     return dataset_error(field, std::to_string(share) + " is out of range, expected 0 to 0.9");
   }
   if (share > 0 && has_test) {
-    return dataset_error(field,
-                         "there is a test set already, in its own files, arrays or folder; "
-                         "remove one");
+    return dataset_error(
+        field, "there already is a test set, in its own files, arrays or folder; remove one");
   }
   return {};
 }

@@ -11,7 +11,7 @@ Status check_memory(int64_t bytes, const std::string& what) {
   if (bytes <= memory) return {};
   return make_error(ErrorCode::kResourceExhausted, "DATASET_TOO_LARGE",
                     what + ": the typed form needs " + human_bytes(bytes) +
-                        ", and this machine has " + human_bytes(memory) + " of memory");
+                        ", but this machine has " + human_bytes(memory) + " of memory");
 }
 
 }  // namespace trainyard

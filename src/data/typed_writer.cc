@@ -1,8 +1,8 @@
 #include "src/data/typed_writer.h"
 
 #include <algorithm>
-#include <mutex>
 
+#include "src/base/mutex.h"
 #include "src/base/sha256.h"
 #include "src/checkpoint/safetensors.h"
 #include "src/data/typed_rows.h"
@@ -43,7 +43,7 @@ Result<std::string> write_streamed(Files& files, const std::filesystem::path& pa
     if (arrays[i].name == "test.image") test_offset = layout.offsets[i];
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<FileFiller> file, files.create_file(path, layout.bytes));
-  std::mutex mu;  // guards the ranges
+  Mutex mu;  // of the ranges
   data.train.image_ranges.resize(static_cast<size_t>(image[0]));
   const auto sink = [&](bool test, int64_t row, std::span<const uint8_t> pixels) -> Status {
     std::vector<int64_t>& sums = (test ? data.test : data.train).image_sums;
@@ -52,7 +52,7 @@ Result<std::string> write_streamed(Files& files, const std::filesystem::path& pa
     if (!test) {
       std::vector<ByteRange> ranges(static_cast<size_t>(image[0]));
       widen_ranges(pixels, ranges);
-      const std::lock_guard lock(mu);
+      const MutexLock lock(mu);
       for (size_t c = 0; c < ranges.size(); ++c) data.train.image_ranges[c].widen(ranges[c]);
     }
     return file->write_at((test ? test_offset : train_offset) + row * image.elements(),

@@ -26,7 +26,7 @@ class Attributes {
   /// The value, or `fallback` where the attribute is absent. A value of another type is a fault:
   /// the user's types are checked when layers are built (src/models), before a node exists.
   int64_t get_int(std::string_view name, int64_t fallback) const;
-  // Integers convert where numbers are asked for.
+  // Integers convert to numbers if these are requested.
   double get_float(std::string_view name, double fallback) const;
   std::string get_string(std::string_view name, std::string_view fallback) const;
   std::vector<int64_t> get_ints(std::string_view name, std::vector<int64_t> fallback) const;

@@ -63,20 +63,9 @@ TensorId Graph::define(TensorInfo info) {
 Result<NodeId> Graph::add_node(std::string name, const Op& op, Attributes attributes,
                                std::vector<TensorId> inputs, std::vector<std::string> output_names,
                                Phase phase) {
-  return insert_node(static_cast<NodeId>(nodes_.size()), std::move(name), op, std::move(attributes),
-                     std::move(inputs), std::move(output_names), phase);
-}
-
-Result<NodeId> Graph::insert_node(NodeId position, std::string name, const Op& op,
-                                  Attributes attributes, std::vector<TensorId> inputs,
-                                  std::vector<std::string> output_names, Phase phase) {
-  TRAINYARD_CHECK(position >= 0 && position <= static_cast<NodeId>(nodes_.size()),
-                  name + ": position " + std::to_string(position) + " is out of range");
   for (const TensorId id : inputs) {
     TRAINYARD_CHECK(id >= kNoTensor && id < static_cast<TensorId>(tensors_.size()),
                     name + ": input " + std::to_string(id) + " does not exist");
-    TRAINYARD_CHECK(id == kNoTensor || tensor(id).producer < position,
-                    name + ": input " + tensor(id).name + " is produced later");
   }
   auto types = op.infer(InferContext(*this, attributes, inputs));
   if (!types.ok()) {
@@ -94,32 +83,18 @@ Result<NodeId> Graph::insert_node(NodeId position, std::string name, const Op& o
                             std::to_string(Shape::kElementsMax) + " elements");
     }
   }
-  if (position < static_cast<NodeId>(nodes_.size())) {
-    for (TensorInfo& info : tensors_) {
-      if (info.producer >= position) ++info.producer;
-    }
-  }
+  const auto id = static_cast<NodeId>(nodes_.size());
   Node node{std::move(name), &op, std::move(attributes), std::move(inputs), {}, phase};
   const bool is_new = node_names_.insert(node.name).second;
   TRAINYARD_CHECK(is_new, "node name " + node.name + " is used twice");
   for (size_t i = 0; i < output_names.size(); ++i) {
-    node.outputs.push_back(output_names[i].empty() ? kNoTensor
-                                                   : define({output_names[i],
-                                                             (*types)[i],
-                                                             Role::kActivation,
-                                                             Layout::kRowMajor,
-                                                             position,
-                                                             {}}));
+    node.outputs.push_back(
+        output_names[i].empty()
+            ? kNoTensor
+            : define({output_names[i], (*types)[i], Role::kActivation, Layout::kRowMajor, id, {}}));
   }
-  nodes_.insert(nodes_.begin() + position, std::move(node));
-  return position;
-}
-
-void Graph::replace_input(NodeId node, int64_t i, TensorId tensor_id) {
-  TensorId& input = nodes_.at(static_cast<size_t>(node)).inputs.at(static_cast<size_t>(i));
-  TRAINYARD_CHECK(tensor(input).type == tensor(tensor_id).type,
-                  nodes_[static_cast<size_t>(node)].name + ": a replaced input keeps its type");
-  input = tensor_id;
+  nodes_.push_back(std::move(node));
+  return id;
 }
 
 void Graph::rewrite(std::vector<Node> nodes) {

@@ -91,16 +91,10 @@ class Graph {
                           std::vector<TensorId> inputs, std::vector<std::string> output_names,
                           Phase phase = Phase::kForward);
 
-  /// As add_node, before the node now at `position`; later nodes move up by one. For passes.
-  Result<NodeId> insert_node(NodeId position, std::string name, const Op& op, Attributes attributes,
-                             std::vector<TensorId> inputs, std::vector<std::string> output_names,
-                             Phase phase);
-  /// Lets a node read another tensor of the same type instead. For passes.
-  void replace_input(NodeId node, int64_t i, TensorId tensor_id);
-
-  /// Replaces all nodes: for passes that merge, clone or drop some. `nodes` are in topological
-  /// order; their outputs are tensors of this graph that were computed before, each once. What no
-  /// node computes any more is removed (Role::kRemoved), which no marked output may be. Types stay.
+  /// Replaces all nodes: for passes that merge, clone, insert or drop some. `nodes` are in
+  /// topological order; their outputs are tensors of this graph that were computed before, each
+  /// once. What no node computes any more is removed (Role::kRemoved), which no marked output may
+  /// be. Types stay.
   void rewrite(std::vector<Node> nodes);
 
   const TensorInfo& tensor(TensorId id) const { return tensors_.at(static_cast<size_t>(id)); }
@@ -118,7 +112,7 @@ class Graph {
   /// Nodes define activations; differentiate() marks the gradients of parameters.
   void set_role(TensorId id, Role role) { tensors_.at(static_cast<size_t>(id)).role = role; }
 
-  /// Names that the caller wants to read after a run (loss, logits). They outlive every node.
+  /// Names of tensors to read after a run (loss, logits). They outlive every node.
   void mark_output(TensorId id);
   const std::vector<TensorId>& outputs() const { return outputs_; }
 

@@ -62,7 +62,7 @@ struct Cost {
 enum class LayoutRule : uint8_t {
   kRowMajorOnly,    // inputs and outputs row-major (also every op on rank 2)
   kFollow,          // elementwise: output as input, all rank-4 activations alike
-  kChannelsLastToo  // conv, pool, normalisation: prefers channels-last, takes either, all alike
+  kChannelsLastToo  // conv, pool, normalization: prefers channels-last, takes either, all alike
 };
 
 /// What a lower precision (src/passes/assign_precision.h) may do to an op's tensors.
@@ -93,7 +93,7 @@ class Op {
   virtual std::vector<int64_t> mutated_inputs() const { return {}; }
   /// Pairs (output, input): the kernel may be given the same memory for both. The plan uses it
   /// where the input has no later reader and both have one size and one layout.
-  virtual std::vector<std::pair<int64_t, int64_t>> may_alias() const { return {}; }
+  virtual std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const { return {}; }
   virtual LayoutRule layout_rule() const { return LayoutRule::kRowMajorOnly; }
   virtual PrecisionRule precision_rule() const { return {}; }
 };

@@ -234,7 +234,9 @@ void check_attributes(const std::vector<AttributeRule>& rules, const Attributes&
       std::vector<std::string> known;
       for (const AttributeRule& r : rules) known.emplace_back(r.name);
       std::string description = "is not known here";
-      if (const auto nearest = nearest_name(name, known)) {
+      if (violations.count() >= Violations::kMax) {
+        // It is counted only: a search for what was meant would be in vain.
+      } else if (const auto nearest = nearest_name(name, known)) {
         description += ", did you mean '" + *nearest + "'?";
       } else if (known.empty()) {
         description += ", this takes no attributes";

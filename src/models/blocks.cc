@@ -12,7 +12,11 @@ namespace trainyard {
 namespace {
 
 constexpr size_t kBlocksMax = 256;
-constexpr size_t kNamesMax = 64;  // inputs of a block, and parameters
+constexpr size_t kNamesMax = 64;             // inputs of a block, and parameters
+constexpr size_t kUsesMax = 4 * kLayersMax;  // blocks inside blocks can be many for each layer
+// Characters of names and values of settings in all layers together, written out: each use of a
+// block repeats those of its layers. A thousand for each of kLayersMax layers.
+constexpr size_t kWrittenMax = 1000 * kLayersMax;
 
 std::string index(const std::string& path, size_t i) {
   return path + "[" + std::to_string(i) + "]";
@@ -24,7 +28,7 @@ std::string not_known(const std::string& name, const std::vector<std::string>& k
   if (const auto nearest = nearest_name(name, known)) {
     return text + ", did you mean '" + *nearest + "'?";
   }
-  if (known.empty()) return text + "; there are none here";
+  if (known.empty()) return text + "; none exist here";
   text += ", expected one of";
   for (size_t i = 0; i < known.size(); ++i) text += (i > 0 ? ", " : " ") + known[i];
   return text;
@@ -32,6 +36,28 @@ std::string not_known(const std::string& name, const std::vector<std::string>& k
 
 std::vector<std::string> inputs_of(const BlockSpec& block) {
   return block.inputs.empty() ? std::vector<std::string>{"input"} : block.inputs;
+}
+
+size_t length_of(const Attribute& value) {
+  return std::visit(
+      [](const auto& v) -> size_t {
+        if constexpr (requires { v.size(); }) {
+          return 1 + v.size();
+        } else {
+          return 1;
+        }
+      },
+      value);
+}
+
+size_t length_of(const LayerSpec& layer) {
+  size_t length = layer.name.size();
+  for (const std::string& input : layer.inputs) length += 1 + input.size();
+  for (const auto& [name, value] : layer.attributes.items()) {
+    length += name.size() + length_of(value);
+  }
+  for (const auto& [name, parameter] : layer.bind) length += name.size() + parameter.size();
+  return length;
 }
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
@@ -49,24 +75,48 @@ class BlockChecker {
                          "has " + std::to_string(spec_.blocks.size()) +
                              " blocks, expected at most " + std::to_string(kBlocksMax));
     }
+    for (size_t i = 0; i < spec_.blocks.size(); ++i) check_lists(spec_.blocks[i], i);
+    if (!violations_.empty()) return violations_.to_error();
     for (size_t i = 0; i < spec_.blocks.size(); ++i) check_block(spec_.blocks[i], i);
-    const size_t total = check_layers(spec_.layers, "model.layers", nullptr);
+    const Size total = check_layers(spec_.layers, "model.layers", nullptr);
     for (size_t i = 0; i < spec_.blocks.size() && violations_.empty(); ++i) {
       if (used_.contains(spec_.blocks[i].name)) continue;
       violations_.add("LAYER_UNUSED", index("model.blocks", i),
                       index("model.blocks", i) + " '" + spec_.blocks[i].name + "'",
                       "nothing uses it; remove it or use it in a layer");
     }
-    if (violations_.empty() && total > kLayersMax) {
+    const auto refuse = [&](size_t most, const char* of) {
       violations_.add("FIELD_OUT_OF_RANGE", "model.layers",
-                      "has more than " + std::to_string(kLayersMax) +
-                          " layers when its blocks are written out, expected at most that many");
-    }
+                      "has more than " + std::to_string(most) + of +
+                          " when its blocks are written out, expected at most that many");
+    };
+    if (violations_.empty() && total.layers > kLayersMax) refuse(kLayersMax, " layers");
+    if (violations_.empty() && total.uses > kUsesMax) refuse(kUsesMax, " uses of blocks");
     if (!violations_.empty()) return violations_.to_error();
     return {};
   }
 
  private:
+  /// Of a list that is written out; each at most one more than is allowed.
+  struct Size {
+    size_t layers = 0;
+    size_t uses = 0;  // of blocks, with those inside them
+  };
+
+  // Later checks compare names with all of these.
+  void check_lists(const BlockSpec& block, size_t i) {
+    check_count(block.inputs, index("model.blocks", i) + ".inputs");
+    check_count(block.parameters, index("model.blocks", i) + ".parameters");
+  }
+  void check_count(const std::vector<std::string>& names, const std::string& path) {
+    if (names.size() <= kNamesMax) return;
+    violations_.add("FIELD_OUT_OF_RANGE", path,
+                    "has " + std::to_string(names.size()) + " names, expected at most " +
+                        std::to_string(kNamesMax));
+  }
+  // More problems are counted, not described; what counts them here would take long.
+  bool is_full() const { return violations_.count() >= Violations::kMax; }
+
   void check_block(const BlockSpec& block, size_t i) {
     const std::string path = index("model.blocks", i);
     const std::string where =
@@ -88,7 +138,7 @@ class BlockChecker {
       violations_.add("FIELD_REQUIRED", path + ".layers", where + ": layers",
                       "is empty, expected at least one layer");
     }
-    const size_t size = check_layers(block.layers, path + ".layers", &block);
+    const Size size = check_layers(block.layers, path + ".layers", &block);
     check_all_read(block, path, where);
     sizes_.emplace(block.name, size);
     blocks_.emplace(block.name, &block);
@@ -97,11 +147,6 @@ class BlockChecker {
 
   void check_names(const std::vector<std::string>& names, const std::string& path,
                    const std::string& where) {
-    if (names.size() > kNamesMax) {
-      violations_.add("FIELD_OUT_OF_RANGE", path, where,
-                      "has " + std::to_string(names.size()) + " names, expected at most " +
-                          std::to_string(kNamesMax));
-    }
     std::set<std::string> seen;
     for (const std::string& name : names) {
       if (!is_name_part(name)) {
@@ -134,11 +179,10 @@ class BlockChecker {
     }
   }
 
-  // Returns how many layers the list becomes, at most one more than are allowed.
-  size_t check_layers(const std::vector<LayerSpec>& layers, const std::string& path,
-                      const BlockSpec* block) {
-    size_t total = 0;
-    for (size_t i = 0; i < layers.size(); ++i) {
+  Size check_layers(const std::vector<LayerSpec>& layers, const std::string& path,
+                    const BlockSpec* block) {
+    Size total;
+    for (size_t i = 0; i < layers.size() && !is_full(); ++i) {
       const LayerSpec& layer = layers[i];
       const std::string field = index(path, i);
       if (block != nullptr && contains(inputs_of(*block), layer.name)) {
@@ -146,14 +190,16 @@ class BlockChecker {
                         "'" + layer.name + "' is an input of the block, expected another name");
       }
       check_bind(layer, field, block);
-      total += layer.op == kUseOp ? check_use(layer, field) : 1;
-      total = std::min(total, kLayersMax + 1);
+      const Size size = layer.op == kUseOp ? check_use(layer, field) : Size{1, 0};
+      total = {std::min(total.layers + size.layers, kLayersMax + 1),
+               std::min(total.uses + size.uses, kUsesMax + 1)};
     }
     return total;
   }
 
   void check_bind(const LayerSpec& layer, const std::string& field, const BlockSpec* block) {
     for (const auto& [attribute, parameter] : layer.bind) {
+      if (is_full()) return;
       const std::string at = field + ".bind." + attribute;
       if (block == nullptr) {
         violations_.add("FIELD_UNUSED", at, "has no effect outside a block; give the value itself");
@@ -164,18 +210,18 @@ class BlockChecker {
       }
       if (layer.attributes.find(attribute) != nullptr) {
         violations_.add("FIELD_DUPLICATE", at,
-                        "'" + attribute + "' is bound and given, expected one of them");
+                        "'" + attribute + "' is both bound and given, expected only one of them");
       }
     }
   }
 
-  size_t check_use(const LayerSpec& layer, const std::string& field) {
+  Size check_use(const LayerSpec& layer, const std::string& field) {
     used_.insert(layer.block);
     const std::string at = field + ".use";
     const auto found = blocks_.find(layer.block);
     if (found == blocks_.end()) {
       violations_.add("FIELD_UNKNOWN", at + ".block", unknown_block(layer.block));
-      return 1;
+      return {1, 1};
     }
     const BlockSpec& block = *found->second;
     const int64_t repeat = layer.repeat.value_or(1);
@@ -183,7 +229,7 @@ class BlockChecker {
       violations_.add(
           "FIELD_OUT_OF_RANGE", at + ".repeat",
           std::to_string(repeat) + " is out of range, expected 1.." + std::to_string(kLayersMax));
-      return 1;
+      return {1, 1};
     }
     check_arguments(layer, at, block);
     const size_t given = std::max<size_t>(layer.inputs.size(), 1);
@@ -192,12 +238,15 @@ class BlockChecker {
                       "names " + std::to_string(given) + ", but block '" + block.name + "' takes " +
                           std::to_string(inputs_of(block).size()));
     }
-    return std::min(sizes_.at(block.name) * static_cast<size_t>(repeat), kLayersMax + 1);
+    const auto times = static_cast<size_t>(repeat);
+    const Size size = sizes_.at(block.name);
+    return {std::min(size.layers * times, kLayersMax + 1),
+            std::min((1 + size.uses) * times, kUsesMax + 1)};
   }
 
   void check_arguments(const LayerSpec& layer, const std::string& at, const BlockSpec& block) {
     const auto check_known = [&](const std::string& name) {
-      if (contains(block.parameters, name)) return;
+      if (is_full() || contains(block.parameters, name)) return;
       violations_.add(
           "FIELD_UNKNOWN", at + ".with." + name,
           not_known(name, block.parameters, "a parameter of block '" + block.name + "'"));
@@ -225,7 +274,7 @@ class BlockChecker {
   const ModelSpec& spec_;
   Violations violations_;
   std::map<std::string, const BlockSpec*> blocks_;  // those checked so far
-  std::map<std::string, size_t> sizes_;
+  std::map<std::string, Size> sizes_;
   std::vector<std::string> known_;
   std::set<std::string> used_;
 };
@@ -241,9 +290,15 @@ class BlockExpander {
     }
   }
 
-  std::vector<LayerSpec> expand(const std::vector<LayerSpec>& layers) {
+  Result<std::vector<LayerSpec>> expand(const std::vector<LayerSpec>& layers) {
     const std::vector<std::string> names = name_layers(layers);
     (void)expand_list(layers, names, {{"input", "input"}}, "input", {}, {"", "model.layers", ""});
+    if (written_ > kWrittenMax) {
+      return field_error("FIELD_OUT_OF_RANGE", "model.layers",
+                         "has more than " + std::to_string(kWrittenMax) +
+                             " characters of names and values of settings when its blocks are "
+                             "written out, expected at most that many");
+    }
     return std::move(out_);
   }
 
@@ -277,7 +332,7 @@ class BlockExpander {
   std::string expand_list(const std::vector<LayerSpec>& layers,
                           const std::vector<std::string>& names, Scope scope, std::string before,
                           const Attributes& parameters, const Place& place) {
-    for (size_t i = 0; i < layers.size(); ++i) {
+    for (size_t i = 0; i < layers.size() && written_ <= kWrittenMax; ++i) {
       LayerSpec layer = layers[i];
       layer.name = place.prefix + names[i];
       layer.origin = index(place.path, i);
@@ -287,6 +342,7 @@ class BlockExpander {
         layer.attributes.set(attribute, *parameters.find(parameter));
       }
       layer.bind.clear();
+      written_ += length_of(layer);
       before = layer.op == kUseOp ? expand_use(layer) : layer.name;
       scope[names[i]] = before;
       if (layer.op == kUseOp) continue;
@@ -302,7 +358,7 @@ class BlockExpander {
     for (const auto& [name, value] : use.attributes.items()) parameters.set(name, value);
     const std::vector<std::string> inputs = inputs_of(*block.spec);
     std::string x = use.inputs[0];
-    for (int64_t r = 0; r < use.repeat.value_or(1); ++r) {
+    for (int64_t r = 0; r < use.repeat.value_or(1) && written_ <= kWrittenMax; ++r) {
       Scope scope;
       for (size_t i = 0; i < inputs.size(); ++i) scope[inputs[i]] = i == 0 ? x : use.inputs[i];
       std::string prefix = use.name + "/";
@@ -315,6 +371,7 @@ class BlockExpander {
 
   std::map<std::string, Block> blocks_;
   std::vector<LayerSpec> out_;
+  size_t written_ = 0;  // length_of() of all, uses too
 };
 
 }  // namespace

@@ -15,7 +15,7 @@
 
 namespace trainyard {
 
-/// The op of a layer that stands for a block.
+/// The op of a layer that uses a block.
 constexpr const char* kUseOp = "Use";
 
 bool uses_blocks(const ModelSpec& spec);

@@ -1,6 +1,7 @@
 // From a layer list to a forward graph. Names, attributes and wiring are checked first, all layers
 // at once (resolve.cc); shapes then follow layer by layer and stop at the first that does not fit,
 // because everything behind it would only repeat the problem.
+#include "src/base/stop.h"
 #include "src/graph/op.h"
 #include "src/models/blocks.h"
 #include "src/models/layer.h"
@@ -18,9 +19,9 @@ std::string_view output_hint(TargetForm target) {
     case TargetForm::kNumeric:
       return "; end with a gemm layer without units";
     case TargetForm::kNextToken:
-      return " (at each position one score per token)";
+      return " (one score per token at each position)";
     case TargetForm::kInput:
-      return " (the input itself, or flat); end with a layer of its shape or a gemm layer without "
+      return " (the input itself, or flat); end with a layer of that shape or a gemm layer without "
              "units";
   }
   return "";
@@ -41,7 +42,7 @@ Status check_output(const LayerBuilder& builder, TensorId output, const Resolved
   std::string text = Shape(expected).to_string();
   text.replace(1, std::to_string(expected[0]).size(), "N");
   return LayerBuilder::shape_error(last, "its output is " + shape.to_string() +
-                                             ", but the dataset asks for " + text +
+                                             ", but the dataset needs " + text +
                                              std::string(output_hint(interface.target)));
 }
 
@@ -106,6 +107,7 @@ Result<Model> build_graph(const std::vector<ResolvedLayer>& layers, const Object
   LayerBuilder& builder = network.builder();
   Model& model = builder.model();
   for (const ResolvedLayer& layer : layers) {
+    if (Status s = check_stop(options.stop); !s.ok()) return s.error();
     ASSIGN_OR_RETURN(model.output, network.add(layer, &layer == &layers.back()));
   }
   if (Status s = check_output(builder, model.output, layers.back()); !s.ok()) {
@@ -153,7 +155,7 @@ Result<Model> build_model(const ModelSpec& spec, const ModelInterface& data,
   }
   const Result<Objective> objective = find_objective(spec, data);
   if (!spec.preset.empty() && !spec.blocks.empty()) {
-    return field_error("FIELD_UNUSED", "model.blocks", "has no effect beside a preset; remove it");
+    return field_error("FIELD_UNUSED", "model.blocks", "has no effect with a preset; remove it");
   }
   const Result<std::vector<ResolvedLayer>> layers =
       list_layers(spec, objective.ok() ? objective->interface : data);

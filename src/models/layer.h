@@ -25,6 +25,9 @@ constexpr double kWindowMax = 1024;
 constexpr double kEmbeddingsMax = 16777216;
 
 constexpr size_t kLayersMax = 10000;  // blocks written out
+/// Tensors of a model's forward graph, and references of layers to them. Ten thousand dense layers
+/// have 40,000, ten thousand batch normalizations 80,000; planning takes about 10 us for each.
+constexpr size_t kConnectionsMax = 150'000;
 
 class LayerBuilder;
 struct ResolvedLayer;
@@ -141,7 +144,7 @@ class LayerBuilder {
   /// True if axis 0 of the tensor is the batch: it depends on the data. Parameters, constants and
   /// what is computed from them alone have size 1 there.
   bool has_batch(TensorId id);
-  /// The step number as a graph input, made when first asked for: randomness is keyed by it.
+  /// The step number as a graph input, created on first use: randomness is keyed by it.
   TensorId step();
 
   /// Refusals: SHAPE_MISMATCH about the layer as a whole; a field of it that is missing.

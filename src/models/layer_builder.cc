@@ -235,7 +235,7 @@ Status LayerBuilder::need_sample_axes(const ResolvedLayer& layer, std::string_vi
   for (const int64_t axis : axes) {
     const std::string text = std::string(attribute) + ": " + std::to_string(axis);
     if (axis == 0 || axis == -rank) {
-      return shape_error(layer, text + " is the batch, whose samples stay apart; expected 1.." +
+      return shape_error(layer, text + " is the batch, whose samples must not mix; expected 1.." +
                                     std::to_string(rank - 1) + " or -1..-" +
                                     std::to_string(rank - 1));
     }

@@ -40,11 +40,11 @@ std::string_view target_text(TargetForm target) {
 std::string_view misfit(const LossKind& kind, const ModelInterface& data) {
   if (kind.field != "binary_cross_entropy") return "";
   if (data.target == kClass && data.outputs != 2) {
-    return "is for two classes, and the dataset has more";
+    return "is for two classes, but the dataset has more";
   }
   if (data.target == kInput && !data.bytes) {
-    return "takes the input as shares of 0 to 1, which the pixels of an 8-bit image are and the "
-           "values of this dataset are not";
+    return "needs an input of shares from 0 to 1, such as the pixels of an 8-bit image, but this "
+           "dataset has other values";
   }
   return "";
 }
@@ -93,7 +93,7 @@ void check_classes(const Attributes& attributes, const std::string& path, int64_
   const int64_t ignored = attributes.get_int("ignore_index", 0);
   if (ignored >= K) {
     refuse("ignore_index",
-           std::to_string(ignored) + " is no class, expected 0.." + std::to_string(K - 1));
+           std::to_string(ignored) + " is not a class, expected 0.." + std::to_string(K - 1));
   }
   const std::vector<double> weights = attributes.get_floats("class_weights", {});
   if (attributes.find("class_weights") == nullptr) return;
@@ -102,7 +102,7 @@ void check_classes(const Attributes& attributes, const std::string& path, int64_
                                 std::to_string(K) + ", one per class");
   }
   if (std::ranges::all_of(weights, [](double w) { return w == 0; })) {
-    refuse("class_weights", "are all 0, expected one more than 0 at least");
+    refuse("class_weights", "are all 0, expected at least one above 0");
   }
 }
 
@@ -117,17 +117,17 @@ bool balance_weights(Attributes& attributes, const std::string& path, const Mode
     return false;
   };
   const std::vector<int64_t>& counts = data.class_counts;
-  if (data.target == kNextToken) return refuse("is for classes, and a text has none");
+  if (data.target == kNextToken) return refuse("is for classes, but text has none");
   if (counts.empty()) {
     return refuse(
-        "needs the rows of each class, and the dataset is from before they were counted; delete "
-        "it and upload it again");
+        "needs the row count of each class, but the dataset was created before these were counted; "
+        "delete it and upload it again");
   }
   int64_t rows = 0;
   for (size_t k = 0; k < counts.size(); ++k) {
     if (counts[k] == 0) {
       return refuse("has no weight for class " + std::to_string(k) +
-                    " (counted from 0), of which there is no training row");
+                    " (counted from 0), which has no training rows");
     }
     rows += counts[k];
   }
@@ -153,7 +153,7 @@ ModelInterface choose_target(const ModelSpec& spec, ModelInterface data, Violati
   if (spec.target.empty() && !implied) return data;
   if (data.vocabulary > 0) {
     violations.add("FIELD_UNSUPPORTED", field,
-                   "learns its own input, which must be numbers or an image, not text");
+                   "reproduces its input, which must be numbers or an image, not text");
     return data;
   }
   data.target = kInput;
@@ -195,8 +195,8 @@ ModelInterface choose_categories(const ModelSpec& spec, ModelInterface data,
   }
   if (data.target == kInput) {
     violations.add("FIELD_UNSUPPORTED", field,
-                   "does not fit the input as target, in which each category is a number of its "
-                   "own; remove it, or learn the dataset's target");
+                   "does not work with the input as target, where each category is a number of its "
+                   "own; remove it, or train on the dataset's target");
     return data;
   }
   return data.with_category_codes();

@@ -28,7 +28,7 @@ struct Objective {
   Attributes attributes;  // of the loss, checked; `balanced` class weights are numbers
 
   /// True if the input's pixels go in as shares in [0, 1], because they are the targets of a
-  /// cross-entropy; else the input is standardised.
+  /// cross-entropy; else the input is standardized.
   bool unit_input() const;
   /// Rows with this label count in no loss and no metric; -1: all count.
   int64_t ignored_label() const { return attributes.get_int("ignore_index", -1); }

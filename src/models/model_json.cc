@@ -33,7 +33,8 @@ Result<Attributes> attributes_from_json(const Json& json) {
       }
       attributes.set(name, std::move(named));
     } else if (value.is_array()) {
-      const auto all = [&](auto predicate) { return std::ranges::all_of(value, predicate); };
+      const Json& list = value;
+      const auto all = [&](auto predicate) { return std::ranges::all_of(list, predicate); };
       if (all([](const Json& entry) { return entry.is_number_integer(); })) {
         attributes.set(name, value.get<std::vector<int64_t>>());
       } else if (all([](const Json& entry) { return entry.is_number(); })) {

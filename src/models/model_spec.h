@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -151,9 +152,10 @@ struct BuildOptions {
   int64_t batch_size = 1;
   bool training = true;       // dropout and batch statistics on; adds loss and target
   DType dtype = DType::kF32;  // F64 for gradient checks
-  uint64_t seed = 0;          // keys dropout; weights are drawn by initialise_parameters()
+  uint64_t seed = 0;          // keys dropout; weights are drawn by initialize_parameters()
   LoraSpec lora = {};
   bool class_shares = false;  // classes as target: the shares of each in a row, not one label
+  std::stop_token stop = {};  // building looks at it layer by layer: CANCELLED/STOPPED
 };
 
 struct Model {

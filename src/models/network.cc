@@ -1,5 +1,7 @@
 #include "src/models/network.h"
 
+#include <charconv>
+
 #include "src/base/text.h"
 
 namespace trainyard {
@@ -28,10 +30,9 @@ TensorId Network::output_of(const std::string& reference) const {
   const std::vector<TensorId>& outputs = layer->second;
   if (dot == std::string::npos) return outputs[0];
   const std::string index = reference.substr(dot + 1);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (index == std::to_string(i)) return outputs[i];
-  }
-  return kNoTensor;
+  size_t i = 0;
+  (void)std::from_chars(index.data(), index.data() + index.size(), i);
+  return i < outputs.size() && index == std::to_string(i) ? outputs[i] : kNoTensor;
 }
 
 Result<TensorId> Network::add(const ResolvedLayer& layer, bool is_last) {
@@ -56,6 +57,14 @@ Result<TensorId> Network::add(const ResolvedLayer& layer, bool is_last) {
                                                          layer.attributes, inputs));
     outputs = {y};
   }
+  input_count_ += inputs.size();
+  if (input_count_ + builder_.graph().tensors().size() > kConnectionsMax) {
+    Error e = LayerBuilder::shape_error(
+        layer, "with it the model has more than " + std::to_string(kConnectionsMax) +
+                   " tensors and inputs of layers, expected at most that many");
+    e.reason = "FIELD_OUT_OF_RANGE";
+    return e;
+  }
   const TensorId first = outputs.at(0);
   by_name_[layer.name] = std::move(outputs);
   builder_.model().output = first;
@@ -67,7 +76,7 @@ Status Network::add(const LayerSpec& spec) {
   ResolvedLayer layer;
   layer.name = spec.name;
   layer.kind = find_layer_kind(spec.op);
-  TRAINYARD_CHECK(layer.kind != nullptr, "no layer is called " + spec.op);
+  TRAINYARD_CHECK(layer.kind != nullptr, "no layer is named " + spec.op);
   layer.attributes = spec.attributes;
   layer.inputs = spec.inputs;
   layer.path = "model.layers";

@@ -16,7 +16,8 @@ class Network {
   /// With the tensor "input". Borrows both. Refuses a batch that is too large.
   static Result<Network> start(const ModelInterface& interface, const BuildOptions& options);
 
-  /// Appends a layer; refusals name it. `is_last`: sizes that are left out follow from the data.
+  /// Appends a layer; refusals name it, and the one that makes the model too large
+  /// (kConnectionsMax). `is_last`: sizes that are left out follow from the data.
   Result<TensorId> add(const ResolvedLayer& layer, bool is_last = false);
   /// As add, for a layer as a user writes it, with a name and all inputs: checked here.
   Status add(const LayerSpec& layer);
@@ -36,6 +37,7 @@ class Network {
 
   LayerBuilder builder_;
   std::map<std::string, std::vector<TensorId>> by_name_;
+  size_t input_count_ = 0;  // of all layers
 };
 
 }  // namespace trainyard

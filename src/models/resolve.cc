@@ -35,11 +35,10 @@ bool is_layer_name(std::string_view name) {
   return true;
 }
 
-// The groups that a name stands in: "layer1" and "layer1/0" for "layer1/0/conv1".
-void add_groups(std::string_view name, std::set<std::string, std::less<>>& groups) {
-  for (size_t slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1)) {
-    groups.emplace(name.substr(0, slash));
-  }
+// Whether some name stands in this group: "layer1/0/conv1" in "layer1" and "layer1/0".
+bool is_group(const std::string& group, const std::set<std::string>& names) {
+  const auto behind = names.lower_bound(group + "/");
+  return behind != names.end() && behind->starts_with(group + "/");
 }
 
 // Names and wiring of all layers; problems are gathered.
@@ -59,7 +58,6 @@ class Resolver {
     const std::vector<std::string> names = name_layers(layers);
     for (const LayerSpec& layer : layers) {
       if (!layer.name.empty()) later_.insert(layer.name);
-      add_groups(layer.name, groups_);
     }
     for (size_t i = 0; i < layers.size(); ++i) resolve_layer(layers[i], names[i], i);
     check_all_used();
@@ -125,7 +123,7 @@ class Resolver {
     } else if (names_.contains(layer.name)) {
       violations_.add("FIELD_DUPLICATE", field,
                       "'" + layer.name + "' is used twice, expected a name of its own");
-    } else if (groups_.contains(layer.name)) {
+    } else if (is_group(layer.name, later_)) {
       violations_.add("FIELD_DUPLICATE", field,
                       "'" + layer.name + "' also begins the names of other layers ('" + layer.name +
                           "/...'), expected a name of its own");
@@ -136,7 +134,9 @@ class Resolver {
     std::vector<std::string> known;
     for (const LayerKind& kind : layer_kinds()) known.emplace_back(kind.op);
     std::string description = quoted_value(op) + " is not known";
-    if (const auto nearest = nearest_name(op, known)) {
+    if (violations_.count() >= Violations::kMax) {
+      // It is counted only: a search for what was meant would be in vain.
+    } else if (const auto nearest = nearest_name(op, known)) {
       description += ", did you mean '" + *nearest + "'?";
     } else {
       description += ", expected one of";
@@ -176,9 +176,10 @@ class Resolver {
     if (later_.contains(input)) {
       return "'" + input + "' comes later, expected an earlier layer or 'input'";
     }
+    std::string text = quoted_value(input) + " is not a layer";
+    if (violations_.count() >= Violations::kMax) return text;  // it is counted only
     std::vector<std::string> known(names_.begin(), names_.end());
     known.emplace_back("input");
-    std::string text = quoted_value(input) + " is not a layer";
     if (const auto nearest = nearest_name(input, known)) {
       return text + ", did you mean '" + *nearest + "'?";
     }
@@ -202,7 +203,6 @@ class Resolver {
   std::set<std::string> names_;
   std::set<std::string> later_;  // every name that the user gives anywhere
   std::set<std::string> used_;
-  std::set<std::string, std::less<>> groups_;
   std::set<std::string> told_;  // paths of layers with a problem
   std::vector<ResolvedLayer> resolved_;
 };
@@ -214,11 +214,8 @@ bool is_name_part(std::string_view part) {
 }
 
 std::vector<std::string> name_layers(const std::vector<LayerSpec>& layers) {
-  std::set<std::string, std::less<>> given;
-  for (const LayerSpec& layer : layers) {
-    given.insert(layer.name);
-    add_groups(layer.name, given);
-  }
+  std::set<std::string> given;
+  for (const LayerSpec& layer : layers) given.insert(layer.name);
   std::map<std::string, int64_t> counters;
   std::vector<std::string> names;
   for (const LayerSpec& layer : layers) {
@@ -230,7 +227,7 @@ std::vector<std::string> name_layers(const std::vector<LayerSpec>& layers) {
                                                          : "layer";
     do {
       names.back() = stem + std::to_string(++counters[stem]);
-    } while (given.contains(names.back()));
+    } while (given.contains(names.back()) || is_group(names.back(), given));
   }
   return names;
 }

@@ -39,7 +39,7 @@ Result<Model> build_inference(const ModelInfo& info, int64_t batch) {
 /// The attribute `shape` with kBatch where it holds the batch; empty where there is none.
 Result<std::vector<int64_t>> any_batch(const Node& node, const Node& other) {
   const auto depends = [&] {
-    return unsupported("layer " + node.name + " does something else for another size of the batch");
+    return unsupported("layer " + node.name + " behaves differently for another batch size");
   };
   std::vector<int64_t> shape = node.attributes.get_ints("shape", {});
   const std::vector<int64_t> other_shape = other.attributes.get_ints("shape", {});

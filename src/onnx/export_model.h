@@ -3,7 +3,7 @@
 //   model.safetensors + model.json -> graph for inference -> nodes of ONNX, row by row of
 //   op_table.h
 //
-// The batch is open: the file takes any number of samples. Weights are initialisers under the names
+// The batch is open: the file takes any number of samples. Weights are initializers under the names
 // that training gave them. docs/onnx.md tells what goes in and comes out.
 #pragma once
 

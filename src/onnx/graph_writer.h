@@ -1,4 +1,4 @@
-// src/onnx/graph_writer.h: an ONNX graph under construction: nodes, initialisers, inputs, outputs.
+// src/onnx/graph_writer.h: an ONNX graph under construction: nodes, initializers, inputs, outputs.
 //
 // Values are known by name. Names of the model's own tensors are what its layers are called; what
 // only ONNX needs is called "<node>:<what>", and no layer's name has a colon.

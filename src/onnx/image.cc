@@ -1,4 +1,4 @@
-// Convolutions, pools, normalisation of channels, and the dense layer.
+// Convolutions, pools, normalization of channels, and the dense layer.
 #include "src/onnx/op_table.h"
 #include "src/ops/window.h"
 
@@ -41,7 +41,7 @@ void write_instance_normalization(NodeWriter& w) {
         {{"epsilon", w.attributes().get_float("epsilon", 1e-5)}});
 }
 
-// Groups as channels: [N, G, values], normalised, then each channel's scale and b. One node of the
+// Groups as channels: [N, G, values], normalized, then each channel's scale and b. One node of the
 // name and this meaning came with opset 21.
 void write_group_normalization(NodeWriter& w) {
   const Shape& x = w.shape(0);

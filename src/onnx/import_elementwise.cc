@@ -46,7 +46,7 @@ Status import_clip(NodeImport& n) {
 // around Erf are looked for; their order differs between versions.
 Status import_erf(NodeImport& n) {
   Importer& importer = n.importer();
-  const auto refuse = [&] { return n.refuse("is taken as part of GELU only"); };
+  const auto refuse = [&] { return n.refuse("is supported as part of GELU only"); };
   const auto is_number = [&](const NodeProto& node, double expected) {
     for (const std::string& input : node.inputs) {
       const Value* value = importer.find(input);
@@ -205,7 +205,8 @@ Status import_where(NodeImport& n) {
   if (!n.has_input(1) || !n.has_input(2)) return n.refuse("needs three inputs");
   Importer& importer = n.importer();
   if (test == nullptr) return n.refuse("chooses by what the model computes");
-  if (test->is_float || has_batch(test->dims)) return n.refuse("the condition is no static truth");
+  if (test->is_float || has_batch(test->dims))
+    return n.refuse("the condition is not a static boolean");
   std::vector<float> x_share, y_share;
   for (int64_t i = 0; i < test->elements(); ++i) {
     const bool first = (*test->ints)[test->is_splat ? 0 : static_cast<size_t>(i)].count != 0;
@@ -245,62 +246,11 @@ Status import_is_nan(NodeImport& n) {
       return {};
     }
   }
-  return n.refuse("is taken as part of attention only");
+  return n.refuse("is supported as part of attention only");
 }
 
-}  // namespace
-
-std::vector<ImportRow> elementwise_imports() {
-  std::vector<ImportRow> rows = {
-      {.op = "Gelu",
-       .since = 20,
-       .becomes = "gelu",
-       .attributes = {{"approximate", A::kText}},
-       .import = import_gelu},
-      {.op = "Clip",
-       .becomes = "clip",
-       .limits = "bounds that are no constants",
-       .attributes = {{"min", A::kFloat}, {"max", A::kFloat}},
-       .import = import_clip},
-      {.op = "Erf",
-       .since = 9,
-       .becomes = "gelu, with the nodes around it",
-       .limits = "Erf by itself",
-       .import = import_erf},
-      {.op = "PRelu",
-       .becomes = "p_relu; min, max, mul, add",
-       .limits = "a slope that is no constant",
-       .import = import_prelu},
-      {.op = "Identity", .becomes = "nothing", .import = import_identity, .fold = fold_movement},
-      {.op = "Dropout",
-       .becomes = "nothing",
-       .limits = "training_mode; the mask",
-       .attributes = {{"ratio", A::kFloat}, {"seed"}},
-       .import = import_dropout,
-       .fold = fold_movement},
-      {.op = "Cast",
-       .becomes = "nothing",
-       .limits = "between tokens and numbers",
-       .attributes = {{"to"}, {"saturate"}},
-       .import = import_cast,
-       .fold = fold_cast},
-      {.op = "CastLike",
-       .since = 15,
-       .becomes = "nothing",
-       .limits = "between tokens and numbers",
-       .attributes = {{"saturate"}},
-       .import = import_cast_like},
-      {.op = "Where",
-       .since = 9,
-       .becomes = "mul, add",
-       .limits = "conditions that depend on the model's input",
-       .import = import_where,
-       .fold = fold_where},
-      {.op = "IsNaN",
-       .since = 9,
-       .becomes = "nothing",
-       .limits = "other than in PyTorch's attention",
-       .import = import_is_nan}};
+/// Functions of one number, each a layer of the same name.
+void add_unary_imports(std::vector<ImportRow>& rows) {
   for (const auto& [op, becomes, since] : {std::tuple("Relu", "relu", 1),
                                            {"Sigmoid", "sigmoid", 1},
                                            {"Tanh", "tanh", 1},
@@ -334,6 +284,10 @@ std::vector<ImportRow> elementwise_imports() {
                     .import = import_unary,
                     .fold = fold_unary});
   }
+}
+
+/// Functions of two or more values.
+void add_arithmetic_imports(std::vector<ImportRow>& rows) {
   for (const auto& [op, becomes] :
        {std::pair("Add", "add"), {"Sub", "sub"}, {"Mul", "mul"}, {"Div", "div"}, {"Pow", "pow"}}) {
     rows.push_back({.op = op,
@@ -351,6 +305,63 @@ std::vector<ImportRow> elementwise_imports() {
                                 ? fold_arithmetic
                                 : nullptr});
   }
+}
+
+}  // namespace
+
+std::vector<ImportRow> elementwise_imports() {
+  std::vector<ImportRow> rows = {
+      {.op = "Gelu",
+       .since = 20,
+       .becomes = "gelu",
+       .attributes = {{"approximate", A::kText}},
+       .import = import_gelu},
+      {.op = "Clip",
+       .becomes = "clip",
+       .limits = "bounds that are not constants",
+       .attributes = {{"min", A::kFloat}, {"max", A::kFloat}},
+       .import = import_clip},
+      {.op = "Erf",
+       .since = 9,
+       .becomes = "gelu, with the nodes around it",
+       .limits = "Erf by itself",
+       .import = import_erf},
+      {.op = "PRelu",
+       .becomes = "p_relu; min, max, mul, add",
+       .limits = "a slope that is not a constant",
+       .import = import_prelu},
+      {.op = "Identity", .becomes = "nothing", .import = import_identity, .fold = fold_movement},
+      {.op = "Dropout",
+       .becomes = "nothing",
+       .limits = "training_mode; the mask",
+       .attributes = {{"ratio", A::kFloat}, {"seed"}},
+       .import = import_dropout,
+       .fold = fold_movement},
+      {.op = "Cast",
+       .becomes = "nothing",
+       .limits = "between tokens and numbers",
+       .attributes = {{"to"}, {"saturate"}},
+       .import = import_cast,
+       .fold = fold_cast},
+      {.op = "CastLike",
+       .since = 15,
+       .becomes = "nothing",
+       .limits = "between tokens and numbers",
+       .attributes = {{"saturate"}},
+       .import = import_cast_like},
+      {.op = "Where",
+       .since = 9,
+       .becomes = "mul, add",
+       .limits = "conditions that depend on the model's input",
+       .import = import_where,
+       .fold = fold_where},
+      {.op = "IsNaN",
+       .since = 9,
+       .becomes = "nothing",
+       .limits = "other than in PyTorch's attention",
+       .import = import_is_nan}};
+  add_unary_imports(rows);
+  add_arithmetic_imports(rows);
   return rows;
 }
 

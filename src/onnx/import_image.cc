@@ -1,4 +1,4 @@
-// Convolutions, pools, normalisations and resizing: images [N, C, H, W], and rows [N, C, L], which
+// Convolutions, pools, normalizations and resizing: images [N, C, H, W], and rows [N, C, L], which
 // are images of one row.
 #include <algorithm>
 #include <array>
@@ -81,7 +81,7 @@ Result<Window> window_of(NodeImport& n, const Image& image, const Ints& kernel) 
       const int64_t stride = w.strides[i];
       if (stride < 1 || kernel[i] < 1 || kernel[i] > 65536 || w.dilations[i] < 1 ||
           w.dilations[i] > 65536) {
-        return n.refuse("a window that is not possible");
+        return n.refuse("an impossible window");
       }
       const int64_t out = (image.sizes[i] + stride - 1) / stride;
       const int64_t span = (kernel[i] - 1) * w.dilations[i] + 1;
@@ -92,7 +92,7 @@ Result<Window> window_of(NodeImport& n, const Image& image, const Ints& kernel) 
   } else if (auto_pad != "NOTSET" && auto_pad != "VALID") {
     return n.refuse("auto_pad " + auto_pad);
   }
-  if (pads.size() != 4) return n.refuse("pads has another number of entries than two a dimension");
+  if (pads.size() != 4) return n.refuse("pads does not have two entries per dimension");
   w.pads = pads;
   return w;
 }
@@ -127,8 +127,7 @@ Status import_conv(NodeImport& n) {
   }
   ASSIGN_OR_RETURN(const Window window, window_of(n, image, kernel));
   const int64_t group = n.get_int("group", 1);
-  if (group < 1 || group > 65536 || dims[1] > 65536)
-    return n.refuse("a group that is not possible");
+  if (group < 1 || group > 65536 || dims[1] > 65536) return n.refuse("an impossible group");
   const int64_t out_channels = transposes ? dims[1] * group : dims[0];
   if ((transposes ? dims[0] : dims[1] * group) != image.channels) {
     return n.refuse("the weight is for other channels than " + std::to_string(image.channels));
@@ -201,7 +200,7 @@ Status import_global_pool(NodeImport& n) {
   return n.give(y);
 }
 
-// --- normalisations ---
+// --- normalizations ---
 
 /// Two vectors with one number for each channel.
 Status channel_vectors(NodeImport& n, size_t first, size_t count, int64_t channels) {
@@ -330,7 +329,7 @@ Status import_resize(NodeImport& n) {
   } else if (n.has_input(3)) {
     ASSIGN_OR_RETURN(sizes, n.extents(3, "sizes"));
   } else {
-    return n.refuse("scales or sizes are no constants");
+    return n.refuse("scales or sizes are not constants");
   }
   std::vector<int64_t> axes(dims.size());
   for (size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int64_t>(i);
@@ -430,7 +429,7 @@ std::vector<ImportRow> image_imports() {
   };
   return {{.op = "Conv",
            .becomes = "conv",
-           .limits = "a weight or bias that is no constant; volumes",
+           .limits = "a weight or bias that is not a constant; volumes",
            .attributes = with({{"group"}}),
            .import = import_conv},
           {.op = "ConvTranspose",

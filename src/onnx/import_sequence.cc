@@ -1,4 +1,4 @@
-// Products, embeddings, normalisation and softmax of positions, recurrent layers.
+// Products, embeddings, normalization and softmax of positions, recurrent layers.
 #include <algorithm>
 #include <cmath>
 
@@ -108,7 +108,7 @@ Status import_gather(NodeImport& n) {
     ASSIGN_OR_RETURN(const View x, n.view(0));
     ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 0), x.rank()));
     if (indices.is_float || has_batch(*indices.ints) || indices.dims.size() > 1) {
-      return n.refuse("indices are no list of whole numbers");
+      return n.refuse("indices are not a list of whole numbers");
     }
     if (indices.dims.empty()) return n.give(take_index(n, x, axis, indices.ints->front().count));
     ASSIGN_OR_RETURN(const Ints list, n.ints(1, "indices"));
@@ -116,11 +116,11 @@ Status import_gather(NodeImport& n) {
   }
   ASSIGN_OR_RETURN(const Constant* table, n.floats(0, "the table"));
   if (table->dims.size() != 2 || table->is_splat || n.get_int("axis", 0) != 0) {
-    return n.refuse("a table that is no matrix, or not along its rows");
+    return n.refuse("a table that is not a matrix, or not along its rows");
   }
   ASSIGN_OR_RETURN(const View tokens, n.view(1));
   if (!importer.is_tokens(tokens.layer))
-    return n.refuse("its indices are no input of whole numbers");
+    return n.refuse("its indices are not an input of whole numbers");
   ASSIGN_OR_RETURN(Importer::Canonical c, importer.canonical(tokens));
   ASSIGN_OR_RETURN(const std::string layer,
                    importer.add_layer("Embedding",
@@ -135,7 +135,7 @@ Status import_gather(NodeImport& n) {
   return n.give(y);
 }
 
-// --- softmax and normalisation ---
+// --- softmax and normalization ---
 
 // Before opset 13 everything from the axis on was one dimension.
 Status import_softmax(NodeImport& n) {
@@ -269,7 +269,7 @@ Status check_recurrent(NodeImport& n, Recurrent& p, const View& x) {
   }
   if (n.get_int("input_forget", 0) != 0) return n.refuse("input_forget");
   if (p.gates == 4 && n.wants_output(2))
-    return n.refuse("Y_c is read, and the layer does not give it");
+    return n.refuse("Y_c is read, but the layer does not provide it");
   return {};
 }
 

@@ -381,7 +381,7 @@ Result<View> take_range(NodeImport& n, const View& x, int64_t axis, const Ints& 
     const int64_t expected = indices[0] + static_cast<int64_t>(i) * step;
     if (size.batch || step < 1 || indices[i] != expected || indices[i] < 0 ||
         indices[i] >= size.count) {
-      return n.refuse("picks elements that are no ascending range, or samples");
+      return n.refuse("picks elements that are not an ascending range, or samples");
     }
   }
   if (indices.empty()) return n.refuse("picks nothing");

@@ -109,7 +109,7 @@ Result<std::vector<int64_t>> NodeImport::axes(const std::vector<int64_t>& given,
   std::vector<int64_t> all;
   for (const int64_t a : given) {
     ASSIGN_OR_RETURN(const int64_t one, axis(a, rank));
-    if (std::ranges::find(all, one) != all.end()) return refuse("axes name one twice");
+    if (std::ranges::find(all, one) != all.end()) return refuse("axes lists one twice");
     all.push_back(one);
   }
   return all;

@@ -98,6 +98,8 @@ std::vector<ImportRow> sequence_imports();
 Result<bool> fold_movement(NodeImport& n);
 Result<bool> fold_arithmetic(NodeImport& n);
 Result<bool> fold_unary(NodeImport& n);
+Result<bool> fold_not(NodeImport& n);
+Result<bool> fold_reduce_ints(NodeImport& n);
 Result<bool> fold_cast(NodeImport& n);
 Result<bool> fold_where(NodeImport& n);
 

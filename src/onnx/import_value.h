@@ -35,7 +35,7 @@ struct Constant {
   bool is_splat = false;  // one number stands for all: the only way to fill dims with a batch
   std::shared_ptr<const std::vector<float>> floats;
   std::shared_ptr<const std::vector<Extent>> ints;
-  bool trainable = false;   // comes from an initialiser that a model learns
+  bool trainable = false;   // comes from an initializer that a model learns
   std::string initializer;  // whose values these are as they are, or turned if `transposed`
   bool transposed = false;
 

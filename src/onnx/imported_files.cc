@@ -56,7 +56,7 @@ std::string layers_to_yaml(const std::vector<LayerSpec>& layers) {
   std::string before = "input";
   for (const LayerSpec& layer : layers) {
     const LayerKind* kind = find_layer_kind(layer.op);
-    TRAINYARD_CHECK(kind != nullptr, "no layer is called " + layer.op);
+    TRAINYARD_CHECK(kind != nullptr, "no layer is named " + layer.op);
     std::string attributes;
     // In the order of the rules, which is that of the documentation.
     for (const AttributeRule& rule : kind->attributes) {

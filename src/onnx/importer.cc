@@ -129,8 +129,8 @@ Status Importer::choose_output() {
                           " is not one of its kinds");
     }
     note(
-        "The file was exported by trainyard: its preprocessing and what follows the model's "
-        "output were left out, a job has its own.");
+        "The file was exported by Trainyard: its preprocessing and what follows the model's output "
+        "were left out, because a job has its own.");
   } else if (names.size() > 1) {
     note("The file has several outputs, " + list_of(names) + "; the model is " +
          quoted_value(model_.output) + ".");
@@ -144,7 +144,7 @@ Status Importer::choose_nodes() {
       if (output.empty()) continue;
       if (!producers_.emplace(output, &node).second) {
         return invalid_file(node.describe() + " gives " + quoted_value(output) +
-                            ", which another node gives too");
+                            ", which another node also produces");
       }
     }
   }
@@ -164,7 +164,8 @@ Status Importer::choose_nodes() {
     for (const std::string& input : node.inputs) readers_[input].push_back(&node);
   }
   // Constants may stand behind the nodes that a pattern begins with (import_erf).
-  std::ranges::stable_partition(nodes_, [](const NodeProto* n) { return n->op == "Constant"; });
+  std::stable_partition(nodes_.begin(), nodes_.end(),
+                        [](const NodeProto* n) { return n->op == "Constant"; });
   model_.nodes = std::ssize(nodes_);
   model_.opset = opset();
   return check_ops();
@@ -189,7 +190,7 @@ Status Importer::check_ops() const {
     const std::string shown = quoted_value(op);
     all += (all.empty() ? "" : "; ") + shown.substr(1, shown.size() - 2) + " (" + nodes + ")";
   }
-  return unsupported_file("the file has operations that no layer stands for: " + all);
+  return unsupported_file("the file has operations that no layer can represent: " + all);
 }
 
 Status Importer::define_initializers() {
@@ -197,21 +198,18 @@ Status Importer::define_initializers() {
     if (!readers_.contains(tensor.name) && tensor.name != output_value_) continue;
     ASSIGN_OR_RETURN(Constant constant, decode(tensor));
     // Single numbers are settings (an epsilon, a scale) far more often than parameters.
-    constant.trainable = constant.is_float && constant.stored() > 1;
-    for (const float x :
-         *(constant.is_float ? constant.floats : std::make_shared<const std::vector<float>>())) {
-      if (!std::isfinite(x)) constant.trainable = false;
-    }
+    constant.trainable =
+        constant.is_float && constant.stored() > 1 &&
+        std::ranges::all_of(*constant.floats, [](float x) { return std::isfinite(x); });
     constant.initializer = tensor.name;
     define(tensor.name, std::move(constant));
   }
   return {};
 }
 
-Status Importer::define_input() {
-  const GraphProto& graph = file_.graph();
+Result<ValueProto> Importer::choose_input() const {
   std::vector<const ValueProto*> inputs;
-  for (const ValueProto& v : graph.inputs) {
+  for (const ValueProto& v : file_.graph().inputs) {
     const bool is_read = readers_.contains(v.name) || v.name == output_value_;
     if (find(v.name) == nullptr && (is_read || source_ != nullptr)) inputs.push_back(&v);
   }
@@ -222,24 +220,30 @@ Status Importer::define_input() {
     return unsupported_file("the model has several inputs, " + list_of(names) +
                             "; a layer list has one");
   }
-  const ValueProto& input = *inputs.front();
-  model_.input = input.name;
-  input_value_ = source_ != nullptr ? "input" : input.name;
+  ValueProto input = *inputs.front();
   if (!input.has_shape) {
     return unsupported_file("input " + quoted_value(input.name) + " has no shape in the file");
   }
-  std::vector<DimensionProto> dims = input.dims;
-  if (source_ != nullptr && inputs.size() == 2 && dims.size() == 2 && inputs[1]->dims.size() == 2) {
-    dims[1].size += inputs[1]->dims[1].size;  // of a table: numbers, then codes
+  if (source_ != nullptr && inputs.size() == 2 && input.dims.size() == 2 &&
+      inputs[1]->dims.size() == 2) {
+    input.dims[1].size += inputs[1]->dims[1].size;  // of a table: numbers, then codes
   }
-  if (dims.size() > 7) {
+  if (input.dims.size() > 7) {
     return unsupported_file("input " + quoted_value(input.name) + " has " +
-                            std::to_string(dims.size()) + " dimensions, expected at most 7");
+                            std::to_string(input.dims.size()) + " dimensions, expected at most 7");
   }
-  for (DimensionProto& d : dims) {
+  for (DimensionProto& d : input.dims) {
     const auto given = options_.sizes.find(d.name);
     if (d.size < 0 && given != options_.sizes.end()) d.size = given->second;
   }
+  return input;
+}
+
+Status Importer::define_input() {
+  ASSIGN_OR_RETURN(const ValueProto input, choose_input());
+  const std::vector<DimensionProto>& dims = input.dims;
+  model_.input = input.name;
+  input_value_ = source_ != nullptr ? "input" : input.name;
   std::optional<size_t> batch;
   if (options_.batched && !dims.empty()) {
     const auto open = std::ranges::find_if(dims, [](const auto& d) { return d.size < 0; });
@@ -263,7 +267,7 @@ Status Importer::define_input() {
           "input " + quoted_value(input.name) + ": dimension " + std::to_string(i) +
           (dims[i].size < 0
                ? (dims[i].name.empty() ? std::string() : " " + quoted_value(dims[i].name)) +
-                     " is open, and only the batch may be; give its size"
+                     " is open, but only the batch may be; give its size"
                : " has size " + std::to_string(dims[i].size) + ", expected 1 to 1048576"));
     }
     view.push_dim(dims[i].size);
@@ -305,10 +309,10 @@ Status Importer::import_nodes() {
         if (producer != nullptr &&
             std::ranges::find(nodes_, producer) < std::ranges::find(nodes_, node)) {
           return unsupported_node(
-              *producer, "its output " + quoted_value(input) + " is read, and no layer has it");
+              *producer, "its output " + quoted_value(input) + " is read, but no layer has it");
         }
         return invalid_file(node->describe() + " reads " + quoted_value(input) +
-                            ", which no input, initialiser or earlier node gives");
+                            ", which no input, initializer or earlier node produces");
       }
       all_constant = all_constant && std::holds_alternative<Constant>(*value);
     }
@@ -343,7 +347,7 @@ Status Importer::import_nodes() {
 Status Importer::finish_output() {
   const Value* value = find(output_value_);
   if (value == nullptr) {
-    return invalid_file("nothing gives output " + quoted_value(model_.output));
+    return invalid_file("nothing produces output " + quoted_value(model_.output));
   }
   const View* view = std::get_if<View>(value);
   if (view == nullptr || !has_batch(view->layer)) {
@@ -398,7 +402,7 @@ Result<ImportedModel> Importer::result() {
   const std::string& last = layers_.back().op;
   if (last == "Softmax" || last == "LogSoftmax" || last == "Sigmoid") {
     note("The last layer is " + last +
-         ". Losses of classes take scores: leave it out to train by softmax_cross_entropy.");
+         ". Classification losses take scores: leave it out to train with softmax_cross_entropy.");
   }
   for (const LayerSpec& layer : layers_) {
     if (layer.op != "Embedding") continue;

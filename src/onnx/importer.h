@@ -18,7 +18,7 @@
 namespace trainyard::onnx {
 
 constexpr int64_t kOpsetMin = 7, kOpsetMax = 22;
-/// No constant is computed that has more elements, nor more in all of them together. Initialisers
+/// No constant is computed that has more elements, nor more in all of them together. Initializers
 /// may have: they are in the file.
 constexpr int64_t kFoldedElementsMax = int64_t{1} << 24;
 constexpr int64_t kFoldedSumMax = int64_t{1} << 27;
@@ -40,9 +40,9 @@ class Importer {
   std::vector<int64_t> sizes_of(const std::string& layer) const;
   bool has_batch(const std::string& layer) { return network_->has_batch(layer); }
   bool is_tokens(const std::string& layer) const;
-  /// What a layer may be called whose weight is this initialiser: "conv1.weight" -> "conv1".
+  /// What a layer may be called whose weight is this initializer: "conv1.weight" -> "conv1".
   static std::string name_hint(const Constant& weight);
-  /// The layer whose "weight" is this initialiser, as it is; "" if there is none.
+  /// The layer whose "weight" is this initializer, as it is; "" if there is none.
   std::string layer_with_weight(const std::string& initializer) const;
   void remember_weight(const std::string& initializer, const std::string& layer);
 
@@ -84,7 +84,7 @@ class Importer {
   void define(const std::string& name, Value value);
   /// The only node that reads a value; null if there are several or it is an output.
   const NodeProto* only_reader(const std::string& name) const;
-  /// The node that gives a value; null for inputs and initialisers.
+  /// The node that gives a value; null for inputs and initializers.
   const NodeProto* producer_of(const std::string& value) const;
   bool is_read(const std::string& name) const {
     return name == output_value_ || readers_.contains(name);
@@ -101,6 +101,7 @@ class Importer {
   Status choose_nodes();  // those that the output depends on
   Status check_ops() const;
   Status define_initializers();
+  Result<ValueProto> choose_input() const;
   Status define_input();
   Status import_nodes();
   Status finish_output();

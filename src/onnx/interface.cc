@@ -19,7 +19,7 @@ std::string cast(GraphWriter& onnx, const std::string& x, DType dtype, const std
 }
 
 /// (x scale - mean) / std, in double. `shape` is that of mean and std.
-std::string standardise(GraphWriter& onnx, const std::string& x, double scale, const Shape& shape,
+std::string standardize(GraphWriter& onnx, const std::string& x, double scale, const Shape& shape,
                         const std::vector<double>& mean, const std::vector<double>& std) {
   const std::string name = x + ":";
   onnx.add_doubles(name + "mean", shape, mean);
@@ -39,7 +39,7 @@ InputNames write_image(GraphWriter& onnx, const DatasetSchema& schema, const Pre
                  schema.image_dtype == DType::kU8 ? "pixels, 0 to 255: [N, channels, rows, columns]"
                                                   : "pixels: [N, channels, rows, columns]");
   const std::string value =
-      standardise(onnx, "image", p.image_scale, Shape{x[0], 1, 1}, p.image_mean, p.image_std);
+      standardize(onnx, "image", p.image_scale, Shape{x[0], 1, 1}, p.image_mean, p.image_std);
   return {"image", cast(onnx, value, DType::kF32, kInput)};
 }
 
@@ -53,7 +53,7 @@ InputNames write_table(GraphWriter& onnx, const DatasetSchema& schema, const Pre
                    "the numeric columns in the order of 'columns', in their own units; NaN where a "
                    "value is missing");
     const std::string value =
-        cast(onnx, standardise(onnx, "numeric", 1, Shape{numbers}, p.numeric_mean, p.numeric_std),
+        cast(onnx, standardize(onnx, "numeric", 1, Shape{numbers}, p.numeric_mean, p.numeric_std),
              DType::kF32, "numeric:single");
     const std::string missing = onnx.add_node("IsNaN", {"numeric"}, "numeric:missing");
     parts.push_back(
@@ -62,14 +62,13 @@ InputNames write_table(GraphWriter& onnx, const DatasetSchema& schema, const Pre
   if (p.category_codes) {
     onnx.add_input(
         "categorical", DType::kI64, {kBatch, columns},
-        "for each categorical column in the order of 'columns' the row's category: 1 for "
-        "the first of its categories, 2 for the second; 0 where it is missing or none of "
-        "them");
+        "for each categorical column in the order of 'columns' the row's category: 1 for the first "
+        "of its categories, 2 for the second; 0 where it is missing or unknown");
     parts.push_back(cast(onnx, "categorical", DType::kF32, "categorical:single"));
   } else if (categories > 0) {
     onnx.add_input("categorical", DType::kF32, {kBatch, categories},
                    "for each categorical column in the order of 'columns' one number for each of "
-                   "its categories: 1 for that of the row, else 0; all 0 where it is missing");
+                   "its categories: 1 for the row's, else 0; all 0 where it is missing");
     parts.emplace_back("categorical");
   }
   std::string source = numbers > 0 ? "numeric" : "categorical";
@@ -138,7 +137,7 @@ void write_classes(GraphWriter& onnx, int64_t outputs, const std::string& output
                   "softmax of logits: the probability of each of 'classes'");
 }
 
-/// value * std + mean, over `scale`: standardise() taken back. The result is in F32.
+/// value * std + mean, over `scale`: standardize() taken back. The result is in F32.
 void write_restored(GraphWriter& onnx, const std::string& output, const std::string& name,
                     const Shape& shape, const std::vector<double>& mean,
                     const std::vector<double>& std, double scale) {
@@ -173,7 +172,7 @@ void write_reconstruction(GraphWriter& onnx, const Objective& objective,
     std.resize(static_cast<size_t>(input[0]), 1);
     write_restored(onnx, output, name, Shape{input[0]}, mean, std, 1);
   }
-  onnx.add_output(name, dims, "the input as the model gives it back, in the input's units");
+  onnx.add_output(name, dims, "the input as the model reproduces it, in the input's units");
 }
 
 }  // namespace
@@ -189,7 +188,7 @@ void write_outputs(GraphWriter& onnx, const Objective& objective, const DatasetS
     case TargetForm::kNextToken:
       onnx.add_node("Identity", {output}, "logits");
       onnx.add_output("logits", {kBatch, interface.input[0], interface.outputs},
-                      "for the token behind each position one score for each token");
+                      "for each position, one score per token that may follow");
       return;
     case TargetForm::kNumeric:
       break;

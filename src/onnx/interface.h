@@ -1,5 +1,5 @@
-// src/onnx/interface.h: what goes into an ONNX file and what comes out: a model with its
-// preprocessing, so that users hand in pixels and raw numbers and get classes and units of theirs.
+// src/onnx/interface.h: the inputs and outputs of an ONNX file: a model with its preprocessing, so
+// that users pass pixels and raw numbers and get their own classes and units.
 //
 //   images       image [N, C, H, W], U8 or F32 as the dataset's pixels are
 //   tables       numeric F32 [N, columns], NaN where a value is missing; categorical F32 [N,

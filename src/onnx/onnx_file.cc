@@ -227,7 +227,7 @@ Status read_graph(const WireField& field, GraphProto& g) {
         return append(read_value(f), g.outputs);
       case 15:
         return invalid_file("byte " + std::to_string(f.at) +
-                            ": a sparse initialiser, expected dense ones");
+                            ": a sparse initializer, expected dense ones");
       default:
         return {};
     }
@@ -317,12 +317,12 @@ Result<fs::path> path_inside(const fs::path& folder, const std::string& location
   }
   std::error_code error;
   const fs::path base = fs::canonical(folder.empty() ? fs::path(".") : folder, error);
-  if (error) return refuse("cannot be looked for: the model's folder is not readable");
+  if (error) return refuse("cannot be found: the model's folder is not readable");
   const fs::path found = fs::canonical(base / relative, error);
-  if (error || !fs::is_regular_file(found, error)) return refuse("is not a file that is there");
+  if (error || !fs::is_regular_file(found, error)) return refuse("is not an existing file");
   const fs::path within = found.lexically_relative(base);
   if (within.empty() || *within.begin() == "..")
-    return refuse("is a link out of the model's folder");
+    return refuse("is a link that leads out of the model's folder");
   return found;
 }
 
@@ -431,7 +431,7 @@ Result<TensorValues> OnnxFile::decode_tensor(const TensorProto& t) const {
   }
   const Shape shape(t.dims);
   if (t.dims.size() > kRankMax || !shape.fits()) {
-    return refuse("a shape that is not possible: " + shape.to_string());
+    return refuse("an impossible shape: " + shape.to_string());
   }
   const auto count = static_cast<size_t>(shape.elements());
   const auto type = static_cast<ElementType>(t.element_type);

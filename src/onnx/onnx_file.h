@@ -1,4 +1,4 @@
-// src/onnx/onnx_file.h: an ONNX file as data: its nodes, initialisers, inputs and outputs, each
+// src/onnx/onnx_file.h: an ONNX file as data: its nodes, initializers, inputs and outputs, each
 // checked by itself. What they mean is import_model.h's business.
 //
 // Limits: kNodesMax nodes, kRankMax dimensions. Numbers of tensors stay where they are, in the

@@ -1,4 +1,4 @@
-// Sequences and rows of tokens: attention, normalisation, recurrence, embeddings, softmax.
+// Sequences and rows of tokens: attention, normalization, recurrence, embeddings, softmax.
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -81,7 +81,7 @@ void write_attention(NodeWriter& w) {
   w.put("Reshape", {back, onnx.constant({kBatch, queries, width})});
 }
 
-/// Rows of `x`, cut into gates and put together in ONNX's order: which of ours stands where.
+/// Rows of `x`, cut into gates and put together in ONNX's order: with the position of each of ours.
 std::string reorder_gates(NodeWriter& w, size_t input, const std::vector<size_t>& order,
                           int64_t hidden) {
   const std::string what = "operand" + std::to_string(input);
@@ -99,7 +99,7 @@ std::string reorder_gates(NodeWriter& w, size_t input, const std::vector<size_t>
 
 // ONNX: time first, a dimension for the directions, gates i, o, f, c and z, r, h where ours are
 // i, f, g, o and r, z, n. Batch first (layout 1) is not what runtimes have. Gates of weights are
-// moved when a runtime loads the file, so that initialisers stay what training calls them.
+// moved when a runtime loads the file, so that initializers stay what training calls them.
 void write_recurrent(NodeWriter& w) {
   GraphWriter& onnx = w.onnx();
   const bool is_lstm = w.op() == "LSTM";
@@ -132,7 +132,7 @@ void write_recurrent(NodeWriter& w) {
   onnx.add_node("Squeeze", {w.between("last"), first}, w.output(1));
 }
 
-/// Sum or mean of the vectors [N, T, D] whose token is not `padding`; zeros where there is none.
+/// Sum or mean of the vectors [N, T, D] whose token is not `padding`; zeros if there is none.
 void write_masked_sum(NodeWriter& w, const std::string& vectors, const std::string& tokens,
                       int64_t padding, bool is_mean) {
   GraphWriter& onnx = w.onnx();
@@ -150,8 +150,8 @@ void write_masked_sum(NodeWriter& w, const std::string& vectors, const std::stri
   w.put("Div", {sum, at_least_one});
 }
 
-/// The vector of the last token that is no padding, zeros where there is none: the position with
-/// the largest number t + 1, where padding has the number 0.
+/// The vector of the last token that is not padding, zeros if there is none: the position with the
+/// largest number t + 1, where padding has the number 0.
 void write_last_token(NodeWriter& w) {
   GraphWriter& onnx = w.onnx();
   std::vector<int64_t> numbers(static_cast<size_t>(w.shape(0)[1]));

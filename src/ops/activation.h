@@ -12,7 +12,9 @@ class ActivationOp : public Op {
  public:
   Result<std::vector<TensorType>> infer(const InferContext& c) const override;
   Cost cost(const Graph& graph, const Node& node) const override;
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}};
+  }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
 
  protected:
@@ -25,7 +27,9 @@ class ActivationGradOp : public Op {
   explicit ActivationGradOp(std::string_view saved_name) : saved_name_(saved_name) {}
   Result<std::vector<TensorType>> infer(const InferContext& c) const override;
   Cost cost(const Graph& graph, const Node& node) const override;
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 1}, {0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 1}, {0, 0}};
+  }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
 
  protected:

@@ -28,7 +28,9 @@ class Add final : public Op {
     return cost;
   }
 
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}, {0, 1}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}, {0, 1}};
+  }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
 };
 

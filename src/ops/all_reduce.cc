@@ -39,7 +39,7 @@ class AllReduceStart final : public Op {
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     return infer_bucket(c, 0);
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override {
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     static const auto pairs = in_place(0);
     return pairs;
   }
@@ -52,7 +52,7 @@ class AllReduceDone final : public Op {
     return infer_bucket(c, 1);
   }
   Cost cost(const Graph&, const Node&) const override { return {}; }  // it waits
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override {
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     static const auto pairs = in_place(1);
     return pairs;
   }

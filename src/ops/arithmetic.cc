@@ -42,7 +42,9 @@ class ArithmeticGrad final : public Op {
   Cost cost(const Graph& graph, const Node& node) const override {
     return arithmetic_cost(*this, graph, node, graph.tensor(node.inputs[2]).type.shape, flops_);
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 2}, {1, 2}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 2}, {1, 2}};
+  }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
 
  private:
@@ -61,7 +63,9 @@ class Arithmetic : public Op {
     return arithmetic_cost(*this, graph, node, graph.tensor(node.outputs[0]).type.shape, flops_);
   }
   // An operand of as many bytes as the result is not broadcast.
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}, {0, 1}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}, {0, 1}};
+  }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
 
  private:

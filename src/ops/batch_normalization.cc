@@ -101,7 +101,9 @@ class BatchNormalizationGrad final : public Op {
     return cost;
   }
 
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 4}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 4}};
+  }
   LayoutRule layout_rule() const override { return LayoutRule::kChannelsLastToo; }
 };
 

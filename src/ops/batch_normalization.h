@@ -3,7 +3,7 @@
 //            updates in place.
 // Outputs    y, as x; saved_mean [C] and saved_inv_std [C] of the batch, written by training alone
 //            (leave them out otherwise).
-// Attributes training_mode 0 or 1: normalise by the batch or by the running values; epsilon 1e-5;
+// Attributes training_mode 0 or 1: normalize by the batch or by the running values; epsilon 1e-5;
 //            momentum 0.9, the share of the running value that is kept (PyTorch's is 1 minus it).
 //            The running variance takes the unbiased batch variance, as PyTorch does.
 // Saves      x, scale, saved_mean, saved_inv_std.

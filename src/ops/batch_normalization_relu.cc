@@ -86,7 +86,7 @@ class BatchNormalizationReluGrad final : public Op {
     return cost;
   }
 
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override {
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     // The sum may be written before y is read.
     if (skip_) return {{0, 4}, {0, 7}, {3, 4}, {3, 7}};
     return {{0, 4}, {0, 6}, {3, 4}, {3, 6}};
@@ -117,7 +117,9 @@ class BatchNormalizationReplay final : public Op {
     return cost;
   }
 
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}};
+  }
   LayoutRule layout_rule() const override { return LayoutRule::kChannelsLastToo; }
 };
 

@@ -21,7 +21,7 @@
 // BatchNormalizationReplay: training's y once more, from what it saved; no state is touched.
 // Inputs     x, scale, b, saved_mean, saved_inv_std; residual, may be left out.
 // Attributes relu 0 or 1.
-// Kernels    batch_norm_relu_training, _inference, _backward, batch_norm_replay
+// Kernels    batch_norm_training, _inference, _backward with relu; batch_norm_replay
 //            (kernels/batch_norm.h)
 #pragma once
 

@@ -24,7 +24,9 @@ class ClipGradient final : public Op {
     cost.flops = 3 * graph.tensor(node.inputs[0]).type.shape.elements();
     return cost;
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}};
+  }
 };
 
 }  // namespace

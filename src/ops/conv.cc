@@ -137,7 +137,7 @@ class ReluConvGrad final : public ConvGrad {
     return cost;
   }
   /// dpre is there before dx is made: y and dy are needed no more.
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override {
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     return {{0, 3}, {0, 2}, {3, 2}, {3, 3}};
   }
 };

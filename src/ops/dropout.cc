@@ -30,7 +30,9 @@ class DropoutGrad final : public Op {
   Cost cost(const Graph& graph, const Node& node) const override {
     return dropout_cost(*this, graph, node);
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}};
+  }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
 };
 
@@ -47,7 +49,9 @@ class Dropout final : public Op {
   Cost cost(const Graph& graph, const Node& node) const override {
     return dropout_cost(*this, graph, node);
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}};
+  }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
 };
 

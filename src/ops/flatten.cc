@@ -17,7 +17,9 @@ class FlattenGrad final : public Op {
     if (!check.ok()) return check.error();
     return std::vector{TensorType{shape, c.input(0).dtype}};
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}};
+  }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
   PrecisionRule precision_rule() const override { return {.moves = true}; }
 };
@@ -46,7 +48,9 @@ class Flatten final : public Op {
         0, c.add("grad", *flatten_grad_op(), {{"shape", shape}}, {c.grad_output(0)}, {true})[0]);
   }
 
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}};
+  }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
   PrecisionRule precision_rule() const override { return {.moves = true}; }
 };

@@ -51,7 +51,9 @@ class GroupNormalization final : public Op {
   Cost cost(const Graph& graph, const Node& node) const override {
     return cost_per_element(*this, graph, node, 8);
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}};
+  }
   LayoutRule layout_rule() const override { return LayoutRule::kChannelsLastToo; }
   PrecisionRule precision_rule() const override { return {.f32_outputs = {1, 2}}; }
 
@@ -85,7 +87,9 @@ class GroupNormalizationGrad final : public Op {
   Cost cost(const Graph& graph, const Node& node) const override {
     return cost_per_element(*this, graph, node, 12);
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 4}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 4}};
+  }
   LayoutRule layout_rule() const override { return LayoutRule::kChannelsLastToo; }
 };
 

@@ -1,4 +1,4 @@
-// src/ops/group_normalization.h: each group of channels of each sample normalised by itself, ONNX
+// src/ops/group_normalization.h: each group of channels of each sample normalized by itself, ONNX
 // GroupNormalization (opset 21) and InstanceNormalization, which has a group for every channel.
 // Inputs     x [N, C, ...], scale [C], b [C].
 // Outputs    y as x; mean and inv_std [N, G], for backward (may be left out together).

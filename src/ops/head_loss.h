@@ -13,7 +13,7 @@
 // Gradients   none: it computes them. All are assigned.
 // Refuses     what Gemm and SoftmaxCrossEntropyLoss refuse.
 // Kernels     CUDA: products, and softmax_xent_rows (kernels/softmax_xent.h). On the host the
-//             kernels of the ops that it stands for (src/runtime/head_loss_kernel.h).
+//             kernels of the ops that it stands for (src/runtime/common/head_loss_kernel.h).
 #pragma once
 
 #include "src/graph/op.h"

@@ -6,6 +6,10 @@
 namespace trainyard {
 namespace {
 
+bool is_rms(const Attributes& attributes) {
+  return normalization_form(attributes) == NormalizationForm::kRms;
+}
+
 Shape normalized_shape(const Shape& x, int64_t axis) {
   return Shape(std::vector<int64_t>(x.dims().begin() + axis, x.dims().end()));
 }
@@ -27,13 +31,6 @@ void check_common(OpChecks& check, const InferContext& c) {
                 std::to_string(epsilon) + " is out of range, expected above 0, at most 1");
   if (!check.ok()) return;
   check.shape(1, normalized_shape(x, normalization_axis(c.attributes(), x)));
-}
-
-/// Attributes of a normalisation, and of a dropout beside it.
-std::vector<std::string_view> attribute_names(bool has_dropout) {
-  std::vector<std::string_view> names = {"axis", "epsilon"};
-  if (has_dropout) names.insert(names.end(), {"ratio", "seed", "stream", "rank"});
-  return names;
 }
 
 class LayerNormalization final : public Op {
@@ -68,7 +65,9 @@ class LayerNormalization final : public Op {
   Cost cost(const Graph& graph, const Node& node) const override {
     return cost_per_element(*this, graph, node, 8);
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}};
+  }
   PrecisionRule precision_rule() const override { return {.f32_outputs = {1, 2}}; }
 };
 
@@ -99,109 +98,148 @@ class RmsNormalization final : public Op {
   Cost cost(const Graph& graph, const Node& node) const override {
     return cost_per_element(*this, graph, node, 5);
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}};
+  }
   PrecisionRule precision_rule() const override { return {.f32_outputs = {1}}; }
 };
 
-/// Both gradients: `inputs` is 5 with a mean, 4 without; then come skip and step.
+// What all gradients refuse alike: dy is input 2, inv_std_dev or inv_rms 3, mean 4.
+void check_gradient(OpChecks& check, const InferContext& c) {
+  check_common(check, c);
+  check.same_dtype(2, 0).same_shape(2, 0);
+  if (!check.ok()) return;
+  const Shape& x = c.input(0).shape;
+  const Shape statistics = statistics_shape(x, normalization_axis(c.attributes(), x));
+  check.same_dtype(3, 0).shape(3, statistics);
+  if (c.has_input(4)) check.same_dtype(4, 0).shape(4, statistics);
+}
+
+int64_t gradient_flops(NormalizationForm form) { return form == NormalizationForm::kRms ? 12 : 14; }
+
+/// LayerNormalizationGrad and RMSNormalizationGrad.
 class NormalizationGrad final : public Op {
  public:
-  NormalizationGrad(std::string_view type, bool has_mean, bool has_skip = false,
-                    bool has_dropout = false)
-      : type_(type), has_mean_(has_mean), has_skip_(has_skip), has_dropout_(has_dropout) {}
+  NormalizationGrad(std::string_view type, NormalizationForm form) : type_(type), form_(form) {}
   std::string_view type() const override { return type_; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     std::vector<std::string_view> names = {"x", "scale", "dy",
-                                           has_mean_ ? "inv_std_dev" : "inv_rms"};
-    if (has_mean_) names.push_back("mean");
-    const auto skip = static_cast<int64_t>(names.size());
-    if (has_skip_) names.push_back("skip");
-    if (has_dropout_) names.push_back("step");
-    // With a dropout the sum may have no other way, and so no skip.
-    const int64_t required = has_skip_ && !has_dropout_ ? skip + 1 : skip;
-    OpChecks check(c, std::move(names), required, attribute_names(has_dropout_));
-    check_common(check, c);
-    check.same_dtype(2, 0).same_shape(2, 0);
-    if (!check.ok()) return check.error();
-    const Shape& x = c.input(0).shape;
-    const Shape statistics = statistics_shape(x, normalization_axis(c.attributes(), x));
-    check.same_dtype(3, 0).shape(3, statistics);
-    if (has_mean_) check.same_dtype(4, 0).shape(4, statistics);
-    if (has_skip_) check.same_dtype(skip, 0).same_shape(skip, 0);
-    if (has_dropout_) {
-      check.require(c.has_input(skip + 1), "INPUT_COUNT", "step", "this input is required");
-      check_dropout(check, c, skip + 1);
-    }
+                                           has_mean() ? "inv_std_dev" : "inv_rms"};
+    if (has_mean()) names.push_back("mean");
+    const auto required = static_cast<int64_t>(names.size());
+    OpChecks check(c, std::move(names), required, {"axis", "epsilon"});
+    check_gradient(check, c);
     if (!check.ok()) return check.error();
     std::vector<TensorType> types = {c.input(0), c.input(1)};
-    if (has_mean_) types.push_back(c.input(1));
-    if (has_dropout_) types.push_back(c.input(0));
+    if (has_mean()) types.push_back(c.input(1));
     return types;
   }
 
   Cost cost(const Graph& graph, const Node& node) const override {
-    return cost_per_element(*this, graph, node,
-                            (has_mean_ ? 14 : 12) + (has_skip_ ? 1 : 0) + (has_dropout_ ? 2 : 0));
+    return cost_per_element(*this, graph, node, gradient_flops(form_));
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override {
-    if (!has_dropout_) return {{0, 2}};
-    const int64_t dz = has_mean_ ? 3 : 2, skip = has_mean_ ? 5 : 4;
-    return {{0, 2}, {dz, 2}, {dz, skip}, {dz, 0}};
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 2}};
   }
 
  private:
+  bool has_mean() const { return form_ == NormalizationForm::kLayer; }
+
   std::string_view type_;
-  bool has_mean_, has_skip_, has_dropout_;
+  NormalizationForm form_;
 };
 
-/// The forward op of a sum, and its gradient: as the op without, with `skip` behind its inputs.
+// What both ops of a sum refuse alike, before anything else.
+void check_form(OpChecks& check, const InferContext& c) {
+  const std::string form = c.attributes().get_string("form", "layer");
+  check.require(form == "layer" || form == "rms", "ATTRIBUTE_OUT_OF_RANGE", "form",
+                "'" + form + "' is not supported, expected layer or rms");
+}
+void check_optional_dropout(OpChecks& check, const InferContext& c, int64_t step) {
+  if (c.has_input(step)) return check_dropout(check, c, step);
+  for (const std::string_view name : kDropoutAttributes) {
+    check.require(c.attributes().find(name) == nullptr, "ATTRIBUTE_UNUSED", name,
+                  "a dropout needs the input step");
+  }
+}
+
+bool is_given(const Node& node, int64_t i) {
+  const auto index = static_cast<size_t>(i);
+  return index < node.inputs.size() && node.inputs[index] != kNoTensor;
+}
+
 class SkipNormalization final : public Op {
  public:
-  SkipNormalization(std::string_view type, bool has_mean, bool has_dropout = false)
-      : type_(type), has_mean_(has_mean), has_dropout_(has_dropout) {}
-  std::string_view type() const override { return type_; }
+  std::string_view type() const override { return "SkipNormalization"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    std::vector<std::string_view> names = {"x", "scale"};
-    if (has_mean_) names.push_back("b");
-    names.push_back("skip");
-    if (has_dropout_) names.push_back("step");
-    OpChecks check(c, std::move(names), 2, attribute_names(has_dropout_));
-    check.require(c.has_input(skip()), "INPUT_COUNT", "skip", "this input is required");
-    if (has_dropout_) {
-      check.require(c.has_input(skip() + 1), "INPUT_COUNT", "step", "this input is required");
-      check_dropout(check, c, skip() + 1);
+    OpChecks check(c, {"x", "scale", "b", "skip", "step"}, 2,
+                   {"form", "axis", "epsilon", "ratio", "seed", "stream", "rank"});
+    check.require(c.has_input(kSkip), "INPUT_COUNT", "skip", "this input is required");
+    check_form(check, c);
+    if (check.ok() && is_rms(c.attributes())) {
+      check.require(!c.has_input(2), "INPUT_COUNT", "b", "the form rms does not take this input");
     }
+    check_optional_dropout(check, c, kStep);
     check_common(check, c);
-    if (has_mean_) check.same_dtype(2, 0).same_shape(2, 1);
-    check.same_dtype(skip(), 0).same_shape(skip(), 0);
+    check.same_dtype(2, 0).same_shape(2, 1).same_dtype(kSkip, 0).same_shape(kSkip, 0);
     if (!check.ok()) return check.error();
     const TensorType& x = c.input(0);
     const TensorType statistics{
         statistics_shape(x.shape, normalization_axis(c.attributes(), x.shape)), x.dtype};
-    if (!has_mean_) return std::vector{x, statistics, x};
     return std::vector{x, statistics, statistics, x};
   }
 
   Cost cost(const Graph& graph, const Node& node) const override {
-    return cost_per_element(*this, graph, node, (has_mean_ ? 9 : 6) + (has_dropout_ ? 2 : 0));
+    return cost_per_element(*this, graph, node,
+                            (is_rms(node.attributes) ? 6 : 9) + (is_given(node, kStep) ? 2 : 0));
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override {
-    const int64_t sum = has_mean_ ? 3 : 2;
-    // What is kept of skip lies in sum before x is added to it (parts.h).
-    if (has_dropout_) return {{0, 0}, {0, skip()}, {sum, skip()}};
-    return {{0, 0}, {0, skip()}, {sum, 0}, {sum, skip()}};
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node& node) const override {
+    // What a dropout keeps of skip lies in sum before x is added to it (parts.h).
+    if (is_given(node, kStep)) return {{0, 0}, {0, kSkip}, {kSum, kSkip}};
+    return {{0, 0}, {0, kSkip}, {kSum, 0}, {kSum, kSkip}};
   }
-  PrecisionRule precision_rule() const override {
-    return {.f32_outputs = has_mean_ ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{1}};
+  PrecisionRule precision_rule() const override { return {.f32_outputs = {1, 2}}; }
+
+ private:
+  static constexpr int64_t kSkip = 3, kStep = 4, kSum = 3;
+};
+
+class SkipNormalizationGrad final : public Op {
+ public:
+  std::string_view type() const override { return "SkipNormalizationGrad"; }
+
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check(c, {"x", "scale", "dy", "inv_std_dev", "mean", "skip", "step"}, 4,
+                   {"form", "axis", "epsilon", "ratio", "seed", "stream", "rank"});
+    check_form(check, c);
+    if (check.ok()) {
+      const bool has_mean = !is_rms(c.attributes());
+      check.require(c.has_input(kMean) == has_mean, "INPUT_COUNT", "mean",
+                    has_mean ? "this input is required" : "the form rms does not take this input");
+    }
+    check.require(c.has_input(kSkip) || c.has_input(kStep), "INPUT_COUNT", "skip",
+                  "this input is required where there is no dropout");
+    check_gradient(check, c);
+    check.same_dtype(kSkip, 0).same_shape(kSkip, 0);
+    check_optional_dropout(check, c, kStep);
+    if (!check.ok()) return check.error();
+    return std::vector{c.input(0), c.input(1), c.input(1), c.input(0)};
+  }
+
+  Cost cost(const Graph& graph, const Node& node) const override {
+    return cost_per_element(
+        *this, graph, node,
+        gradient_flops(normalization_form(node.attributes)) + 1 + (is_given(node, kStep) ? 2 : 0));
+  }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node& node) const override {
+    if (!is_given(node, kStep)) return {{0, 2}};
+    return {{0, 2}, {kDz, 2}, {kDz, kSkip}, {kDz, 0}};
   }
 
  private:
-  int64_t skip() const { return has_mean_ ? 3 : 2; }
-
-  std::string_view type_;
-  bool has_mean_, has_dropout_;
+  static constexpr int64_t kMean = 4, kSkip = 5, kStep = 6, kDz = 3;
 };
 
 }  // namespace
@@ -211,12 +249,17 @@ int64_t normalization_axis(const Attributes& attributes, const Shape& x) {
   return axis < 0 ? axis + x.rank() : axis;
 }
 
+NormalizationForm normalization_form(const Attributes& attributes) {
+  return attributes.get_string("form", "layer") == "rms" ? NormalizationForm::kRms
+                                                         : NormalizationForm::kLayer;
+}
+
 const Op* layer_normalization_op() {
   static const LayerNormalization op;
   return &op;
 }
 const Op* layer_normalization_grad_op() {
-  static const NormalizationGrad op("LayerNormalizationGrad", /*has_mean=*/true);
+  static const NormalizationGrad op("LayerNormalizationGrad", NormalizationForm::kLayer);
   return &op;
 }
 const Op* rms_normalization_op() {
@@ -224,45 +267,15 @@ const Op* rms_normalization_op() {
   return &op;
 }
 const Op* rms_normalization_grad_op() {
-  static const NormalizationGrad op("RMSNormalizationGrad", /*has_mean=*/false);
+  static const NormalizationGrad op("RMSNormalizationGrad", NormalizationForm::kRms);
   return &op;
 }
-const Op* skip_layer_normalization_op() {
-  static const SkipNormalization op("SkipLayerNormalization", /*has_mean=*/true);
+const Op* skip_normalization_op() {
+  static const SkipNormalization op;
   return &op;
 }
-const Op* skip_layer_normalization_grad_op() {
-  static const NormalizationGrad op("SkipLayerNormalizationGrad", /*has_mean=*/true,
-                                    /*has_skip=*/true);
-  return &op;
-}
-const Op* skip_rms_normalization_op() {
-  static const SkipNormalization op("SkipRMSNormalization", /*has_mean=*/false);
-  return &op;
-}
-const Op* skip_rms_normalization_grad_op() {
-  static const NormalizationGrad op("SkipRMSNormalizationGrad", /*has_mean=*/false,
-                                    /*has_skip=*/true);
-  return &op;
-}
-const Op* dropout_skip_layer_normalization_op() {
-  static const SkipNormalization op("DropoutSkipLayerNormalization", /*has_mean=*/true,
-                                    /*has_dropout=*/true);
-  return &op;
-}
-const Op* dropout_skip_layer_normalization_grad_op() {
-  static const NormalizationGrad op("DropoutSkipLayerNormalizationGrad", /*has_mean=*/true,
-                                    /*has_skip=*/true, /*has_dropout=*/true);
-  return &op;
-}
-const Op* dropout_skip_rms_normalization_op() {
-  static const SkipNormalization op("DropoutSkipRMSNormalization", /*has_mean=*/false,
-                                    /*has_dropout=*/true);
-  return &op;
-}
-const Op* dropout_skip_rms_normalization_grad_op() {
-  static const NormalizationGrad op("DropoutSkipRMSNormalizationGrad", /*has_mean=*/false,
-                                    /*has_skip=*/true, /*has_dropout=*/true);
+const Op* skip_normalization_grad_op() {
+  static const SkipNormalizationGrad op;
   return &op;
 }
 

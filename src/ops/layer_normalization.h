@@ -1,5 +1,5 @@
 // src/ops/layer_normalization.h: ONNX LayerNormalization and RMSNormalization: each sample is
-// normalised over its dimensions from `axis` on.
+// normalized over its dimensions from `axis` on.
 // Inputs     x, rank >= 1; scale, of shape x.shape[axis:]; LayerNormalization: b, as scale,
 // optional. Outputs    y, as x; LayerNormalization: mean and inv_std_dev, RMSNormalization:
 // inv_rms, of shape
@@ -10,49 +10,47 @@
 // Refuses    empty inputs; axis out of range; scale or b of another shape.
 // Kernels    layer_norm_forward, layer_norm_backward (kernels/layer_norm.h)
 //
-// With the addition of a residual sum before it; no layer becomes these ops, but
-// src/passes/fuse_sums.cc puts them into a graph. src/ops/parts.h says what they are made of.
+// With the addition of a residual sum before it, and maybe a dropout in front of that; no layer
+// becomes these ops, but src/passes/fuse_sums.cc puts them into a graph. src/ops/parts.h says what
+// they are made of.
 //
-// SkipLayerNormalization, SkipRMSNormalization: of sum = x + skip
-// Inputs     as the op without; then skip, as x.    Outputs  as the op without; then sum, as x.
+// SkipNormalization: of sum = x + skip, or with a step of sum = x + Dropout(skip)
+// Inputs     x, scale, b, skip, step. b as LayerNormalization, none in the form rms; skip as x;
+// step
+//            I64 [1], if there is a dropout.
+// Outputs    y; mean, which the form rms leaves out; inv_std_dev or inv_rms; sum, as x.
+// Attributes form, layer (default) or rms: which normalization; axis and epsilon; with a step those
+//            of Dropout, too.
 //
-// SkipLayerNormalizationGrad, SkipRMSNormalizationGrad: dx = the gradient without + skip
-// Inputs     as the gradient without, x being the sum; then skip, as x: what reaches the sum on its
-//            other way.
-//
-// With a dropout in front of the sum:
-//
-// DropoutSkipLayerNormalization, DropoutSkipRMSNormalization: of sum = x + Dropout(skip)
-// Inputs     as the Skip op; then step I64 [1].    Outputs  as the Skip op.
-// Attributes those of Dropout, too.
-//
-// DropoutSkipLayerNormalizationGrad, DropoutSkipRMSNormalizationGrad: and dz = DropoutGrad(dx)
-// Inputs     as the Skip op's gradient, whose skip may be left out; then step.
-// Outputs    as the gradient without; then dz, as x.
+// SkipNormalizationGrad: dx = the gradient without the sum + skip; with a step dz = DropoutGrad(dx)
+// Inputs     x (the sum), scale, dy, inv_std_dev or inv_rms, mean (none in the form rms), skip,
+// step.
+//            skip, as x, is what reaches the sum on its other way; with a step it may be left out.
+// Outputs    dx, dscale, db, dz.
 #pragma once
+
+#include <cstdint>
 
 #include "src/graph/op.h"
 
 namespace trainyard {
 
+/// What is divided by: the deviations' root mean square, or that of the values as they are.
+enum class NormalizationForm : uint8_t { kLayer, kRms };
+
 const Op* layer_normalization_op();  // "LayerNormalization"
 /// "LayerNormalizationGrad": (x, scale, dy, inv_std_dev, mean) -> (dx, dscale, db)
 const Op* layer_normalization_grad_op();
 const Op* rms_normalization_op();  // "RMSNormalization"
-const Op*
-rms_normalization_grad_op();  // "RMSNormalizationGrad": (x, scale, dy, inv_rms) -> (dx, dscale)
+/// "RMSNormalizationGrad": (x, scale, dy, inv_rms) -> (dx, dscale)
+const Op* rms_normalization_grad_op();
+const Op* skip_normalization_op();       // "SkipNormalization"
+const Op* skip_normalization_grad_op();  // "SkipNormalizationGrad"
 
-const Op* skip_layer_normalization_op();
-const Op* skip_layer_normalization_grad_op();
-const Op* skip_rms_normalization_op();
-const Op* skip_rms_normalization_grad_op();
+/// Of the ops of a sum: their attribute `form`.
+NormalizationForm normalization_form(const Attributes& attributes);
 
-const Op* dropout_skip_layer_normalization_op();
-const Op* dropout_skip_layer_normalization_grad_op();
-const Op* dropout_skip_rms_normalization_op();
-const Op* dropout_skip_rms_normalization_grad_op();
-
-/// The first normalised dimension, counted from the front.
+/// The first normalized dimension, counted from the front.
 int64_t normalization_axis(const Attributes& attributes, const Shape& x);
 
 }  // namespace trainyard

@@ -58,20 +58,43 @@ std::vector<Node> relu_conv_grad(const Node& n) {
                n.attributes)};
 }
 
-/// skip is the last input, sum the last output.
-std::vector<Node> skip_normalization(const Node& n, const Op& normalization) {
-  const TensorId sum = n.outputs.back();
-  Ids inputs(n.inputs.begin(), n.inputs.end() - 1);
-  inputs[0] = sum;
-  return {part(n, *add_op(), {n.inputs[0], n.inputs.back()}, {sum}),
-          part(n, normalization, std::move(inputs), {n.outputs.begin(), n.outputs.end() - 1},
-               n.attributes)};
+bool has_rms_form(const Node& n) {
+  return normalization_form(n.attributes) == NormalizationForm::kRms;
+}
+TensorId id_at(const Ids& ids, size_t i) { return i < ids.size() ? ids[i] : kNoTensor; }
+
+std::vector<Node> skip_normalization(const Node& n) {
+  const TensorId x = n.inputs[0], scale = n.inputs[1], b = n.inputs[2], skip = n.inputs[3];
+  const TensorId step = id_at(n.inputs, 4);
+  const TensorId y = n.outputs[0], mean = n.outputs[1], inv = n.outputs[2], sum = n.outputs[3];
+  std::vector<Node> parts;
+  if (step == kNoTensor) {
+    parts.push_back(part(n, *add_op(), {x, skip}, {sum}));
+  } else {  // what is kept of skip lies in sum first
+    parts.push_back(part(n, *dropout_op(), {skip, step}, {sum}, n.attributes));
+    parts.push_back(part(n, *add_op(), {x, sum}, {sum}));
+  }
+  parts.push_back(
+      has_rms_form(n)
+          ? part(n, *rms_normalization_op(), {sum, scale}, {y, inv}, n.attributes)
+          : part(n, *layer_normalization_op(), {sum, scale, b}, {y, mean, inv}, n.attributes));
+  return parts;
 }
 
-std::vector<Node> skip_gradient(const Node& n, const Op& gradient) {
-  const TensorId dx = n.outputs[0];
-  return {part(n, gradient, {n.inputs.begin(), n.inputs.end() - 1}, n.outputs, n.attributes),
-          part(n, *add_op(), {dx, n.inputs.back()}, {dx})};
+std::vector<Node> skip_normalization_gradient(const Node& n) {
+  const TensorId sum = n.inputs[0], scale = n.inputs[1], dy = n.inputs[2], inv = n.inputs[3];
+  const TensorId mean = n.inputs[4], skip = n.inputs[5], step = id_at(n.inputs, 6);
+  const TensorId dx = n.outputs[0], dscale = n.outputs[1], db = n.outputs[2], dz = n.outputs[3];
+  std::vector<Node> parts = {
+      has_rms_form(n)
+          ? part(n, *rms_normalization_grad_op(), {sum, scale, dy, inv}, {dx, dscale}, n.attributes)
+          : part(n, *layer_normalization_grad_op(), {sum, scale, dy, inv, mean}, {dx, dscale, db},
+                 n.attributes)};
+  if (skip != kNoTensor) parts.push_back(part(n, *add_op(), {dx, skip}, {dx}));
+  if (step != kNoTensor) {
+    parts.push_back(part(n, *dropout_grad_op(), {dx, step}, {dz}, n.attributes));
+  }
+  return parts;
 }
 
 /// The sum lies where g is wanted, or dx.
@@ -83,28 +106,6 @@ std::vector<Node> skip_batch_normalization_gradient(const Node& n) {
           part(n, *batch_normalization_relu_grad_op(), std::move(inputs), n.outputs)};
 }
 
-/// As skip_normalization, with step behind skip. What is kept of skip lies in sum first.
-std::vector<Node> dropout_normalization(const Node& n, const Op& normalization) {
-  const TensorId sum = n.outputs.back(), step = n.inputs.back(), skip = n.inputs.end()[-2];
-  Ids inputs(n.inputs.begin(), n.inputs.end() - 2);
-  inputs[0] = sum;
-  return {part(n, *dropout_op(), {skip, step}, {sum}, n.attributes),
-          part(n, *add_op(), {n.inputs[0], sum}, {sum}),
-          part(n, normalization, std::move(inputs), {n.outputs.begin(), n.outputs.end() - 1},
-               n.attributes)};
-}
-
-/// As skip_gradient, which may have no skip here, with step behind it; dz is the last output.
-std::vector<Node> dropout_gradient(const Node& n, const Op& gradient) {
-  const TensorId dx = n.outputs[0], dz = n.outputs.back();
-  const TensorId step = n.inputs.back(), skip = n.inputs.end()[-2];
-  std::vector<Node> parts = {part(n, gradient, {n.inputs.begin(), n.inputs.end() - 2},
-                                  {n.outputs.begin(), n.outputs.end() - 1}, n.attributes)};
-  if (skip != kNoTensor) parts.push_back(part(n, *add_op(), {dx, skip}, {dx}));
-  parts.push_back(part(n, *dropout_grad_op(), {dx, step}, {dz}, n.attributes));
-  return parts;
-}
-
 using Parts = std::vector<Node> (*)(const Node&);
 const std::map<std::string_view, Parts>& table() {
   static const std::map<std::string_view, Parts> parts = {
@@ -112,23 +113,9 @@ const std::map<std::string_view, Parts>& table() {
       {"GeluGemmGrad", gelu_gemm_grad},
       {"ConvRelu", conv_relu},
       {"ReluConvGrad", relu_conv_grad},
-      {"SkipLayerNormalization",
-       [](const Node& n) { return skip_normalization(n, *layer_normalization_op()); }},
-      {"SkipRMSNormalization",
-       [](const Node& n) { return skip_normalization(n, *rms_normalization_op()); }},
-      {"SkipLayerNormalizationGrad",
-       [](const Node& n) { return skip_gradient(n, *layer_normalization_grad_op()); }},
-      {"SkipRMSNormalizationGrad",
-       [](const Node& n) { return skip_gradient(n, *rms_normalization_grad_op()); }},
+      {"SkipNormalization", skip_normalization},
+      {"SkipNormalizationGrad", skip_normalization_gradient},
       {"SkipBatchNormalizationReluGrad", skip_batch_normalization_gradient},
-      {"DropoutSkipLayerNormalization",
-       [](const Node& n) { return dropout_normalization(n, *layer_normalization_op()); }},
-      {"DropoutSkipRMSNormalization",
-       [](const Node& n) { return dropout_normalization(n, *rms_normalization_op()); }},
-      {"DropoutSkipLayerNormalizationGrad",
-       [](const Node& n) { return dropout_gradient(n, *layer_normalization_grad_op()); }},
-      {"DropoutSkipRMSNormalizationGrad",
-       [](const Node& n) { return dropout_gradient(n, *rms_normalization_grad_op()); }},
   };
   return parts;
 }

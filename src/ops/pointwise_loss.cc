@@ -61,7 +61,9 @@ class PointwiseLossGrad final : public Op {
     cost.flops = row_.flops * graph.tensor(node.inputs[0]).type.shape.elements();
     return cost;
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}};
+  }
   PrecisionRule precision_rule() const override { return {.f32_outputs = {0}, .f32_inputs = {2}}; }
 
  private:

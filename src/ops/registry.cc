@@ -1,4 +1,4 @@
-// Every op there is. An explicit list, because static initialisers of a static library are dropped
+// Every op there is. An explicit list, because static initializers of a static library are dropped
 // by the linker when nothing else in their file is used.
 #include <algorithm>
 
@@ -118,14 +118,8 @@ const std::vector<const Op*>& registry() {
         gelu_gemm_grad_op(),
         conv_relu_op(),
         relu_conv_grad_op(),
-        skip_layer_normalization_op(),
-        skip_layer_normalization_grad_op(),
-        skip_rms_normalization_op(),
-        skip_rms_normalization_grad_op(),
-        dropout_skip_layer_normalization_op(),
-        dropout_skip_layer_normalization_grad_op(),
-        dropout_skip_rms_normalization_op(),
-        dropout_skip_rms_normalization_grad_op(),
+        skip_normalization_op(),
+        skip_normalization_grad_op(),
         mat_mul_op(),
         mat_mul_grad_op(),
         softmax_op(),

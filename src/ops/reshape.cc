@@ -47,7 +47,9 @@ class ReshapeGrad final : public Op {
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     return infer_reshape(c, "dy");
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}};
+  }
   PrecisionRule precision_rule() const override { return {.moves = true}; }
 };
 
@@ -62,7 +64,9 @@ class Reshape final : public Op {
     c.set_grad(
         0, c.add("grad", *reshape_grad_op(), {{"shape", shape}}, {c.grad_output(0)}, {true})[0]);
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}};
+  }
   PrecisionRule precision_rule() const override { return {.moves = true}; }
 };
 

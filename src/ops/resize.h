@@ -24,8 +24,8 @@ namespace trainyard {
 const Op* resize_op();       // "Resize"
 const Op* resize_grad_op();  // "ResizeGrad": (dy) -> dx, attribute input_shape
 
-/// What row (or column) i of y is made of: rows lower and upper of x, with
-/// shares 1 - upper_share and upper_share. Reads what infer has accepted.
+/// What row (or column) i of y is made of: rows lower and upper of x, with shares 1 - upper_share
+/// and upper_share. Reads what infer has accepted.
 struct ResizedRow {
   int64_t lower, upper;
   double upper_share;

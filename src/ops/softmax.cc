@@ -26,7 +26,9 @@ class SoftmaxGrad final : public Op {
   Cost cost(const Graph& graph, const Node& node) const override {
     return cost_per_element(*this, graph, node, 4);
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 1}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 1}};
+  }
 
  private:
   std::string_view type_;
@@ -49,7 +51,9 @@ class Softmax final : public Op {
   Cost cost(const Graph& graph, const Node& node) const override {
     return cost_per_element(*this, graph, node, 15);
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}};
+  }
 
  private:
   std::string_view type_;

@@ -45,7 +45,9 @@ class SoftmaxXentGrad final : public Op {
     cost.flops = 2 * graph.tensor(node.inputs[0]).type.shape.elements();
     return cost;
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{0, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 0}};
+  }
   PrecisionRule precision_rule() const override {
     return {.f32_outputs = {0}, .f32_inputs = {1, 2}};
   }
@@ -83,7 +85,9 @@ class SoftmaxXent final : public Op {
     cost.flops = 15 * graph.tensor(node.inputs[0]).type.shape.elements();
     return cost;
   }
-  std::vector<std::pair<int64_t, int64_t>> may_alias() const override { return {{1, 0}}; }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{1, 0}};
+  }
   PrecisionRule precision_rule() const override {
     return {.f32_outputs = {0, 1}, .f32_inputs = {0, 1}};
   }

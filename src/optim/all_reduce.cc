@@ -13,8 +13,8 @@ namespace {
 
 using Bucket = std::vector<TensorId>;
 
-/// Each tensor once, by when it is computed. Sums over micro-batches are there from the beginning:
-/// they keep the order of their ids.
+/// Each tensor once, by when it is computed. Sums over micro-batches exist from the beginning: they
+/// keep the order of their ids.
 std::vector<TensorId> in_order_of_birth(const Graph& graph,
                                         const std::map<TensorId, TensorId>& gradients) {
   std::set<TensorId> unique;

@@ -23,7 +23,7 @@ struct OptimizerSpec {
   bool nesterov = false;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double weight_decay = 0;              // sgd, adam, rmsprop: added to the gradient; else decoupled
-  std::string weight_decay_on = "all";  // or "matrices": not biases, normalisation, embeddings
+  std::string weight_decay_on = "all";  // or "matrices": not biases, normalization, embeddings
   double alpha = 0.99;                  // rmsprop: share of the squares that is kept
   bool centered = false;                // rmsprop
   double beta2_decay = -0.8;            // adafactor
@@ -158,7 +158,7 @@ UpdateInputs append_optimizer(Graph& graph, const OptimizerSpec& spec,
                               const LossScaling& scaling = {}, TensorId norm = kNoTensor);
 
 struct PreparedGradients {
-  std::map<TensorId, TensorId> gradients;  // by parameter, as the optimizer shall see them
+  std::map<TensorId, TensorId> gradients;  // by parameter, as the optimizer reads them
   /// [1], before clipping and without the loss scale; a marked output if the spec asks for it.
   TensorId norm = kNoTensor;
 };

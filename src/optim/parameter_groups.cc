@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "src/base/glob.h"
+#include "src/base/stop.h"
 #include "src/base/text.h"
 #include "src/base/violations.h"
 #include "src/graph/op.h"
@@ -60,6 +61,9 @@ std::string no_match(const std::string& pattern, const std::vector<std::string>&
 
 Status check_parameter_groups(const std::vector<ParameterGroup>& groups) {
   Violations violations;
+  if (groups.size() > kPatternsMax) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.parameter_groups", too_many(groups.size()));
+  }
   for (size_t i = 0; i < groups.size(); ++i) {
     const ParameterGroup& g = groups[i];
     if (g.match.empty() || g.match.size() > kPatternLengthMax) {
@@ -77,7 +81,7 @@ Status check_parameter_groups(const std::vector<ParameterGroup>& groups) {
     }
     if (g.freeze.value_or(false) && (g.learning_rate_factor || g.weight_decay)) {
       violations.add("FIELD_UNUSED", field_of(i, "freeze"),
-                     "leaves learning_rate_factor and weight_decay without effect; remove them");
+                     "makes learning_rate_factor and weight_decay ineffective; remove them");
     }
     if (!g.freeze && !g.learning_rate_factor && !g.weight_decay) {
       violations.add("FIELD_REQUIRED", field_of(i, "freeze"),
@@ -89,7 +93,7 @@ Status check_parameter_groups(const std::vector<ParameterGroup>& groups) {
 
 Result<std::map<TensorId, ParameterRule>> resolve_parameter_rules(
     const Graph& graph, const OptimizerSpec& optimizer, const std::vector<ParameterGroup>& groups,
-    const std::vector<ParameterGroup>& first) {
+    const std::vector<ParameterGroup>& first, const std::stop_token& stop) {
   const auto readers = readers_of(graph);
   // The last node with a matrix of its own gives the output.
   NodeId last = kNoNode;
@@ -113,6 +117,7 @@ Result<std::map<TensorId, ParameterRule>> resolve_parameter_rules(
   const auto apply = [&](const ParameterGroup& g) {
     bool matched = false;
     for (auto& [id, rule] : rules) {
+      if (stop.stop_requested()) break;
       if (!glob_match(g.match, graph.tensor(id).name)) continue;
       matched = true;
       if (g.freeze) rule.frozen = *g.freeze;
@@ -124,7 +129,9 @@ Result<std::map<TensorId, ParameterRule>> resolve_parameter_rules(
   for (const ParameterGroup& g : first) (void)apply(g);
   Violations violations;
   for (size_t i = 0; i < groups.size(); ++i) {
-    if (apply(groups[i])) continue;
+    const bool matched = apply(groups[i]);
+    if (Status s = check_stop(stop); !s.ok()) return s.error();
+    if (matched) continue;
     violations.add("FIELD_UNKNOWN_VALUE", field_of(i, "match"), no_match(groups[i].match, names));
   }
   if (violations.empty() && !rules.empty() &&

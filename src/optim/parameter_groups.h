@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -35,10 +36,10 @@ Status check_parameter_groups(const std::vector<ParameterGroup>& groups);
 
 /// The rule of every parameter of a forward graph. Refuses a pattern that matches none, with the
 /// names that are near, and groups that freeze everything. `first` are groups that stand before the
-/// user's and may match nothing.
+/// user's and may match nothing. CANCELLED/STOPPED once `stop` is requested.
 Result<std::map<TensorId, ParameterRule>> resolve_parameter_rules(
     const Graph& graph, const OptimizerSpec& optimizer, const std::vector<ParameterGroup>& groups,
-    const std::vector<ParameterGroup>& first = {});
+    const std::vector<ParameterGroup>& first = {}, const std::stop_token& stop = {});
 
 /// For a pattern that matches nothing: "matches no parameter; did you mean 'fc1.weight'?", or the
 /// first of the names there are.

@@ -8,6 +8,7 @@
 #include "src/base/check.h"
 #include "src/graph/op.h"
 #include "src/ops/reorder.h"
+#include "src/passes/node_edits.h"
 
 namespace trainyard {
 namespace {
@@ -85,7 +86,7 @@ std::vector<Layout> layouts_of_nodes(const Graph& graph) {
   return layouts;
 }
 
-/// Where both orders are the same bytes, a tensor from outside is simply called what its readers
+/// If both orders are the same bytes, a tensor from outside simply gets the layout that its readers
 /// want, if they agree.
 void adopt_layout_of_readers(Graph& graph, const std::vector<Layout>& layouts) {
   std::vector<bool> wants_row_major(graph.tensors().size());
@@ -106,26 +107,26 @@ void adopt_layout_of_readers(Graph& graph, const std::vector<Layout>& layouts) {
   }
 }
 
-void insert_reorders(Graph& graph, std::vector<Layout> layouts) {
+void insert_reorders(Graph& graph, const std::vector<Layout>& layouts) {
+  NodeInsertions insertions(graph);
   std::map<TensorId, TensorId> reordered;  // a tensor has one other layout
-  for (NodeId k = 0; k < static_cast<NodeId>(graph.nodes().size()); ++k) {
-    for (int64_t i = 0; i < static_cast<int64_t>(graph.node(k).inputs.size()); ++i) {
-      const TensorId id = graph.node(k).inputs[static_cast<size_t>(i)];
+  for (size_t k = 0; k < layouts.size(); ++k) {
+    for (size_t i = 0; i < insertions.node(k).inputs.size(); ++i) {
+      const TensorId id = insertions.node(k).inputs[i];
       if (id == kNoTensor || !has_layout_choice(graph.tensor(id))) continue;
-      const Layout wanted = layouts[static_cast<size_t>(k)];
+      const Layout wanted = layouts[k];
       if (graph.tensor(id).layout == wanted) continue;
       if (!reordered.contains(id)) {
         const std::string name =
             graph.tensor(id).name + (wanted == Layout::kChannelsLast ? "/nhwc" : "/nchw");
-        graph.insert_node(k, name, *reorder_op(), {}, {id}, {name}, graph.node(k).phase).value();
-        layouts.insert(layouts.begin() + k, wanted);
-        reordered[id] = graph.node(k).outputs[0];
+        reordered[id] =
+            insertions.insert_before(k, name, *reorder_op(), id, insertions.node(k).phase);
         graph.set_layout(reordered[id], wanted);
-        ++k;
       }
-      graph.replace_input(k, i, reordered[id]);
+      insertions.replace_input(k, i, reordered[id]);
     }
   }
+  insertions.apply();
 }
 
 }  // namespace

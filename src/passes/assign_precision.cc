@@ -6,8 +6,12 @@
 #include <vector>
 
 #include "src/graph/op.h"
+#include "src/ops/attention.h"
 #include "src/ops/cast.h"
+#include "src/ops/gelu.h"
+#include "src/ops/gemm.h"
 #include "src/ops/tf32.h"
+#include "src/passes/node_edits.h"
 
 namespace trainyard {
 namespace {
@@ -72,27 +76,28 @@ std::vector<bool> factors_of_backward(const Graph& graph) {
 /// The bias that a library adds to a product in the type of its result.
 constexpr int64_t kBias = 2;
 bool adds_bias_in_half(const Graph& graph, const Node& node) {
-  const bool is_product = node.op->type() == "Gemm" || node.op->type() == "GemmGelu";
+  const bool is_product = node.op == gemm_op() || node.op == gemm_gelu_op();
   return is_product && node.inputs.size() > kBias && node.inputs[kBias] != kNoTensor &&
          graph.tensor(node.inputs[kBias]).role == Role::kParameter &&
          graph.tensor(node.outputs[0]).is_half();
 }
 
 /// Lets every product read its factors in 16 bits, and on a GPU its bias. Copies of parameters that
-/// live until backward, and of biases, stand together in front, for one launch
-/// (Backend::prepare_group): when backward begins they are all there anyway. Every other stands
+/// live until backward, and of biases, are grouped at the start, for one launch
+/// (Backend::prepare_group): when backward begins they all exist anyway. Every other copy is placed
 /// before its first reader.
 void insert_casts(Graph& graph, Storage storage, Processor processor) {
   const std::vector<bool> lasting = factors_of_backward(graph);
-  NodeId front = 0;
+  NodeInsertions insertions(graph);
   std::map<TensorId, TensorId> narrow;
-  for (NodeId k = 0; k < static_cast<NodeId>(graph.nodes().size()); ++k) {
-    std::vector<int64_t> read = graph.node(k).op->precision_rule().factors;
-    const bool adds = processor == Processor::kGpu && adds_bias_in_half(graph, graph.node(k));
+  for (size_t k = 0; k < insertions.count(); ++k) {
+    std::vector<int64_t> read = insertions.node(k).op->precision_rule().factors;
+    const bool adds = processor == Processor::kGpu && adds_bias_in_half(graph, insertions.node(k));
     if (adds) read.push_back(kBias);
     for (const int64_t i : read) {
-      if (i >= static_cast<int64_t>(graph.node(k).inputs.size())) continue;
-      const TensorId id = graph.node(k).inputs[static_cast<size_t>(i)];
+      const std::vector<TensorId>& inputs = insertions.node(k).inputs;
+      if (i >= static_cast<int64_t>(inputs.size())) continue;
+      const TensorId id = inputs[static_cast<size_t>(i)];
       if (id == kNoTensor || graph.tensor(id).is_half()) continue;
       if (graph.tensor(id).type.dtype != DType::kF32) continue;
       if (!narrow.contains(id)) {
@@ -100,17 +105,16 @@ void insert_casts(Graph& graph, Storage storage, Processor processor) {
             graph.tensor(id).name + (storage == Storage::kF16 ? "/f16" : "/bf16");
         const Layout layout = graph.tensor(id).layout;
         const bool is_first = lasting[static_cast<size_t>(id)] || (adds && i == kBias);
-        const NodeId at = is_first ? front++ : k;
-        const Phase phase = is_first ? Phase::kForward : graph.node(k).phase;
-        graph.insert_node(at, name, *cast_op(), {}, {id}, {name}, phase).value();
-        narrow[id] = graph.node(at).outputs[0];
+        narrow[id] =
+            is_first ? insertions.insert_first(name, *cast_op(), id, Phase::kForward)
+                     : insertions.insert_before(k, name, *cast_op(), id, insertions.node(k).phase);
         graph.set_layout(narrow[id], layout);
         graph.set_storage(narrow[id], storage);
-        ++k;
       }
-      graph.replace_input(k, i, narrow[id]);
+      insertions.replace_input(k, static_cast<size_t>(i), narrow[id]);
     }
   }
+  insertions.apply();
 }
 
 }  // namespace
@@ -129,7 +133,8 @@ void allow_tf32(Graph& graph) {
   std::vector<Node> nodes = graph.nodes();
   for (Node& node : nodes) {
     const bool multiplies = !node.op->precision_rule().factors.empty();
-    if (!multiplies || node.op->type().starts_with("Attention")) continue;
+    const bool is_attention = node.op == attention_op() || node.op == attention_grad_op();
+    if (!multiplies || is_attention) continue;
     if (graph.tensor(node.inputs[0]).type.dtype != DType::kF32) continue;
     node.attributes.set(std::string(kTf32Attribute), int64_t{1});
   }

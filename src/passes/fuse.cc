@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/graph/op.h"
+#include "src/ops/add.h"
 #include "src/ops/batch_normalization.h"
 #include "src/ops/batch_normalization_relu.h"
 #include "src/ops/relu.h"
@@ -33,7 +34,7 @@ class Fusion : public NodeEdits {
     if (!next || node(*next).op == nullptr || node(*next).phase != node(k).phase) return;
     size_t relu = *next;
     TensorId residual = kNoTensor;
-    if (node(relu).op->type() == "Add") {
+    if (node(relu).op == add_op()) {
       const Node& add = node(relu);
       residual = add.inputs[0] == node(k).outputs[0] ? add.inputs[1] : add.inputs[0];
       const std::optional<size_t> behind = only_reader(add.outputs[0]);
@@ -49,7 +50,7 @@ class Fusion : public NodeEdits {
     fused.outputs[0] = node(relu).outputs[0];
     if (*next != relu) absorb(*next);
     absorb(k);
-    replace(relu, std::move(fused));  // where all of its inputs are there
+    replace(relu, std::move(fused));  // where all of its inputs exist
   }
 
   /// ReluGrad(y, dy) -> g, and a BatchNormalizationGrad that reads g.
@@ -58,7 +59,7 @@ class Fusion : public NodeEdits {
     const TensorId g = mask.outputs[0];
     if (is_marked(g) || !is_activation(g)) return;
     const auto& readers = this->readers(g);
-    // Forward order: the last one is the normalisation that the sum was made in, not the
+    // Forward order: the last one is the normalization that the sum was made in, not the
     // shortcut's. Any would do.
     const auto norm = std::find_if(readers.rbegin(), readers.rend(), [&](size_t r) {
       return node(r).op == batch_normalization_grad_op() && node(r).inputs[4] == g;
@@ -77,7 +78,7 @@ class Fusion : public NodeEdits {
     replace(k, std::move(fused));
   }
 
-  /// The b of the normalisation that gave y, if y is a function of its x alone.
+  /// The b of the normalization that computed y, if y depends only on its x.
   TensorId bias_behind(TensorId y, const Node& grad) const {
     if (tensor(y).producer == kNoNode) return kNoTensor;
     const Node& forward = node(producer(y));

@@ -1,4 +1,5 @@
-// src/passes/fuse_products.h: what a library computes within a product becomes one node with it.
+// src/passes/fuse_products.h: operations that a library can compute within a product become one
+// node with it.
 //
 //   Gemm, Gelu          -> GemmGelu; the product alone is an output where backward reads it
 //   GemmGrad, GeluGrad  -> GeluGemmGrad

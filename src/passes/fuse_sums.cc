@@ -1,6 +1,10 @@
 #include "src/passes/fuse_sums.h"
 
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "src/ops/add.h"
 #include "src/ops/batch_normalization_relu.h"
@@ -16,24 +20,16 @@ class Sums : public NodeEdits {
   using NodeEdits::NodeEdits;
 
   void run() {
+    using enum NormalizationForm;
     for (size_t k = 0; k < count(); ++k) {
-      if (node(k).op == layer_normalization_op()) fuse_forward(k, *skip_layer_normalization_op());
-      if (node(k).op == rms_normalization_op()) fuse_forward(k, *skip_rms_normalization_op());
-      if (node(k).op == layer_normalization_grad_op()) {
-        fuse_backward(k, *skip_layer_normalization_grad_op());
-      }
-      if (node(k).op == rms_normalization_grad_op()) {
-        fuse_backward(k, *skip_rms_normalization_grad_op());
-      }
+      if (node(k).op == layer_normalization_op()) fuse_forward(k, kLayer);
+      if (node(k).op == rms_normalization_op()) fuse_forward(k, kRms);
+      if (node(k).op == layer_normalization_grad_op()) fuse_backward(k, kLayer);
+      if (node(k).op == rms_normalization_grad_op()) fuse_backward(k, kRms);
       if (node(k).op == batch_normalization_relu_grad_op()) fuse_image_gradient(k);
     }
     for (size_t k = 0; k < count(); ++k) {
-      if (node(k).op == skip_layer_normalization_op()) {
-        fuse_dropout(k, *dropout_skip_layer_normalization_op());
-      }
-      if (node(k).op == skip_rms_normalization_op()) {
-        fuse_dropout(k, *dropout_skip_rms_normalization_op());
-      }
+      if (node(k).op == skip_normalization_op()) fuse_dropout(k);
       if (node(k).op == dropout_grad_op()) fuse_dropout_gradient(k);
     }
     apply();
@@ -47,33 +43,50 @@ class Sums : public NodeEdits {
     return std::ranges::all_of(
         n.inputs, [&](TensorId id) { return is_activation(id) && tensor(id).type == sum; });
   }
-  /// No image, whose layout a sum follows and a normalisation of positions does not.
+  /// No image, whose layout a sum follows and a normalization of positions does not.
   bool is_sum_of_positions(const Node& n) const {
     return is_plain_sum(n) && tensor(n.outputs[0]).type.shape.rank() != 4;
   }
 
-  void fuse_forward(size_t k, const Op& op) {
+  static TensorId given(const std::vector<TensorId>& ids, size_t i) {
+    return i < ids.size() ? ids[i] : kNoTensor;
+  }
+  static void set_form(Node& fused, NormalizationForm form) {
+    fused.attributes.set("form", std::string(form == NormalizationForm::kRms ? "rms" : "layer"));
+  }
+
+  void fuse_forward(size_t k, NormalizationForm form) {
     const TensorId sum = node(k).inputs[0];
     if (!is_activation(sum)) return;
     const size_t add = producer(sum);
     if (!is_sum_of_positions(node(add)) || node(add).phase != node(k).phase) return;
-    Node fused = node(k);
-    fused.op = &op;
     // Parameters stand beside x: with those and the terms all is there where the sum was made.
-    const bool has_mean = &op == skip_layer_normalization_op();
-    fused.inputs.resize(has_mean ? 3 : 2, kNoTensor);
-    for (size_t i = 1; i < fused.inputs.size(); ++i) {
-      if (fused.inputs[i] != kNoTensor && tensor(fused.inputs[i]).producer != kNoNode) return;
+    const std::vector<TensorId>&in = node(k).inputs, &out = node(k).outputs;
+    for (size_t i = 1; i < in.size(); ++i) {
+      if (in[i] != kNoTensor && tensor(in[i]).producer != kNoNode) return;
     }
-    fused.inputs[0] = node(add).inputs[0];
-    fused.inputs.push_back(node(add).inputs[1]);
-    fused.outputs.resize(has_mean ? 3 : 2, kNoTensor);
-    fused.outputs.push_back(sum);
+    const bool is_rms = form == NormalizationForm::kRms;
+    Node fused = node(k);
+    fused.op = skip_normalization_op();
+    set_form(fused, form);
+    fused.inputs = {node(add).inputs[0], in[1], given(in, 2), node(add).inputs[1]};
+    fused.outputs = {out[0], is_rms ? kNoTensor : given(out, 1), given(out, is_rms ? 1 : 2), sum};
     absorb(k);
     replace(add, std::move(fused));
   }
 
-  void fuse_backward(size_t k, const Op& op) {
+  /// Node k, a normalization's gradient, as one of a sum: without a skip or a dropout yet.
+  Node gradient_of_sum(size_t k, NormalizationForm form) const {
+    const std::vector<TensorId>&in = node(k).inputs, &out = node(k).outputs;
+    Node fused = node(k);
+    fused.op = skip_normalization_grad_op();
+    set_form(fused, form);
+    fused.inputs = {in[0], in[1], in[2], in[3], given(in, 4), kNoTensor};
+    fused.outputs = {out[0], out[1], given(out, 2), kNoTensor};
+    return fused;
+  }
+
+  void fuse_backward(size_t k, NormalizationForm form) {
     const TensorId dx = node(k).outputs[0];
     if (dx == kNoTensor || !is_activation(dx)) return;
     const std::optional<size_t> add = only_reader(dx);
@@ -88,15 +101,14 @@ class Sums : public NodeEdits {
       }
     }
     const std::vector<TensorId>& terms = node(*add).inputs;
-    Node fused = node(k);
-    fused.op = &op;
-    fused.inputs.push_back(terms[0] == dx ? terms[1] : terms[0]);
+    Node fused = gradient_of_sum(k, form);
+    fused.inputs[kGradSkip] = terms[0] == dx ? terms[1] : terms[0];
     fused.outputs[0] = node(*add).outputs[0];
     absorb(k);
     replace(*add, std::move(fused));
   }
 
-  /// The gradients of both readers of what node k normalised, added in front of it.
+  /// The gradients of both readers of what node k normalized, added in front of it.
   void fuse_image_gradient(size_t k) {
     const TensorId dy = node(k).inputs[4];
     if (!is_activation(dy) || only_reader(dy) != k) return;
@@ -112,25 +124,25 @@ class Sums : public NodeEdits {
     replace(k, std::move(fused));
   }
 
+  /// The step becomes the last input.
   static void append_dropout(Node& fused, const Node& dropout) {
     fused.inputs.push_back(dropout.inputs[1]);
-    for (const char* name : {"ratio", "seed", "stream", "rank"}) {
+    for (const std::string_view name : kDropoutAttributes) {
       const auto* value = dropout.attributes.find(name);
-      if (value != nullptr) fused.attributes.set(name, *value);
+      if (value != nullptr) fused.attributes.set(std::string(name), *value);
     }
   }
 
   /// Node k, of a sum; either of the terms may be dropped.
-  void fuse_dropout(size_t k, const Op& op) {
+  void fuse_dropout(size_t k) {
     for (const bool first : {false, true}) {
       Node fused = node(k);
-      if (first) std::swap(fused.inputs.front(), fused.inputs.back());
-      const TensorId kept = fused.inputs.back();
+      if (first) std::swap(fused.inputs[0], fused.inputs[kSkip]);
+      const TensorId kept = fused.inputs[kSkip];
       const size_t dropout = producer(kept);
       if (node(dropout).op != dropout_op() || node(dropout).phase != fused.phase) continue;
       if (is_marked(kept) || readers(kept).size() != 1) continue;
-      fused.op = &op;
-      fused.inputs.back() = node(dropout).inputs[0];
+      fused.inputs[kSkip] = node(dropout).inputs[0];
       append_dropout(fused, node(dropout));
       absorb(dropout);
       replace(k, std::move(fused));
@@ -138,26 +150,31 @@ class Sums : public NodeEdits {
     }
   }
 
-  /// Of the sum's gradient, made by a normalisation's. An image's would count in another order.
+  /// Node `norm`, if it is a normalization's gradient, as one of a sum.
+  std::optional<Node> as_gradient_of_sum(size_t norm) const {
+    using enum NormalizationForm;
+    if (node(norm).op == skip_normalization_grad_op()) return node(norm);
+    if (node(norm).op == layer_normalization_grad_op()) return gradient_of_sum(norm, kLayer);
+    if (node(norm).op == rms_normalization_grad_op()) return gradient_of_sum(norm, kRms);
+    return std::nullopt;
+  }
+
+  /// Of the sum's gradient, made by a normalization's. An image's would count in another order.
   void fuse_dropout_gradient(size_t k) {
     const TensorId dx = node(k).inputs[0], dz = node(k).outputs[0];
     if (!is_activation(dx) || !is_activation(dz) || tensor(dx).type.shape.rank() == 4) return;
     const size_t norm = producer(dx);
-    Node fused = node(norm);
-    const bool has_mean =
-        fused.op == layer_normalization_grad_op() || fused.op == skip_layer_normalization_grad_op();
-    const bool is_rms =
-        fused.op == rms_normalization_grad_op() || fused.op == skip_rms_normalization_grad_op();
-    if ((!has_mean && !is_rms) || fused.outputs[0] != dx || fused.phase != node(k).phase) return;
-    fused.op = has_mean ? dropout_skip_layer_normalization_grad_op()
-                        : dropout_skip_rms_normalization_grad_op();
-    fused.inputs.resize(has_mean ? 6 : 5, kNoTensor);  // skip
-    append_dropout(fused, node(k));
-    fused.outputs.resize(has_mean ? 3 : 2, kNoTensor);
-    fused.outputs.push_back(dz);
+    std::optional<Node> fused = as_gradient_of_sum(norm);
+    if (!fused || fused->outputs[0] != dx || fused->phase != node(k).phase) return;
+    if (fused->outputs[kDz] != kNoTensor) return;  // of another dropout
+    append_dropout(*fused, node(k));
+    fused->outputs[kDz] = dz;
     absorb(k);
-    replace(norm, std::move(fused));
+    replace(norm, *std::move(fused));
   }
+
+  // Of SkipNormalization, and of its gradient.
+  static constexpr size_t kSkip = 3, kGradSkip = 5, kDz = 3;
 };
 
 }  // namespace

@@ -1,16 +1,16 @@
-// src/passes/fuse_sums.h: a residual sum and the normalisation beside it become one node, with a
+// src/passes/fuse_sums.h: a residual sum and the normalization beside it become one node, with a
 // dropout in front of the sum.
 //
-//   Add, LayerNormalization      -> SkipLayerNormalization, whose last output is the sum
-//   LayerNormalizationGrad, Add  -> SkipLayerNormalizationGrad, which adds what reaches the sum on
-//                                   its other way
+//   Add, LayerNormalization      -> SkipNormalization, whose last output is the sum
+//   LayerNormalizationGrad, Add  -> SkipNormalizationGrad, which adds what reaches the sum on its
+//                                   other way
 //
 //   Add, BatchNormalizationReluGrad -> SkipBatchNormalizationReluGrad, which adds what reaches the
-//                                      normalisation's result on its two ways
+//                                      normalization's result on its two ways
 //
-//   Dropout, SkipLayerNormalization      -> DropoutSkipLayerNormalization
-//   SkipLayerNormalizationGrad, or without Skip, DropoutGrad
-//                                        -> DropoutSkipLayerNormalizationGrad
+//   Dropout, SkipNormalization      -> SkipNormalization with a step
+//   LayerNormalizationGrad or SkipNormalizationGrad, DropoutGrad
+//                                   -> SkipNormalizationGrad with a step
 //
 // RMSNormalization as LayerNormalization. Runs behind recompute, which cuts a graph at the sums.
 #pragma once

@@ -1,22 +1,27 @@
-// src/passes/node_edits.h: the nodes of a graph while a pass merges some, and who reads what. A
-// node that another has absorbed has no op any more.
+// src/passes/node_edits.h: the nodes of a graph while a pass merges some or inserts others. Both
+// classes change the graph once, at the end: to insert or remove a node by itself costs a look at
+// all of them.
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "src/base/check.h"
 #include "src/graph/op.h"
 
 namespace trainyard {
 
+/// Who reads what; a node that another has absorbed has no op any more.
 class NodeEdits {
  public:
-  explicit NodeEdits(Graph& graph)
-      : graph_(graph), nodes_(graph.nodes()), readers_(graph.tensors().size()) {
+  explicit NodeEdits(Graph& graph) : graph_(graph), readers_(graph.tensors().size()) {
+    for (const Node& node : graph.nodes()) nodes_.push_back(&node);
     for (size_t k = 0; k < nodes_.size(); ++k) {
-      for (const TensorId id : nodes_[k].inputs) {
+      for (const TensorId id : nodes_[k]->inputs) {
         if (id != kNoTensor) readers_[static_cast<size_t>(id)].push_back(k);
       }
     }
@@ -24,18 +29,18 @@ class NodeEdits {
 
   const Graph& graph() const { return graph_; }
   size_t count() const { return nodes_.size(); }
-  const Node& node(size_t k) const { return nodes_[k]; }
+  const Node& node(size_t k) const { return *nodes_[k]; }
   const TensorInfo& tensor(TensorId id) const { return graph_.tensor(id); }
   size_t producer(TensorId id) const { return static_cast<size_t>(graph_.tensor(id).producer); }
 
   bool is_marked(TensorId id) const {
     return std::ranges::find(graph_.outputs(), id) != graph_.outputs().end();
   }
-  /// As the graph was at the beginning; in its order, a node that reads twice stands twice.
+  /// As the graph was at the beginning, in its order; a node that reads twice is listed twice.
   const std::vector<size_t>& readers(TensorId id) const {
     return readers_[static_cast<size_t>(id)];
   }
-  /// The node that alone reads `id`; or none. What backward reads must stay.
+  /// The only reader of `id`, or none. Values that backward reads must stay.
   std::optional<size_t> only_reader(TensorId id) const {
     if (readers(id).size() != 1 || is_marked(id)) return std::nullopt;
     return readers(id)[0];
@@ -46,24 +51,86 @@ class NodeEdits {
   }
 
   void absorb(size_t k) {
-    nodes_[k].op = nullptr;
+    nodes_[k] = &absorbed_;
     changed_ = true;
   }
   void replace(size_t k, Node node) {
-    nodes_[k] = std::move(node);
+    nodes_[k] = &edited_.emplace_back(std::move(node));
     changed_ = true;
   }
 
   void apply() {
     if (!changed_) return;
-    std::erase_if(nodes_, [](const Node& node) { return node.op == nullptr; });
-    graph_.rewrite(std::move(nodes_));
+    std::vector<Node> rest;
+    for (const Node* node : nodes_) {
+      if (node->op != nullptr) rest.push_back(*node);
+    }
+    graph_.rewrite(std::move(rest));
   }
 
  private:
   Graph& graph_;
-  std::vector<Node> nodes_;
+  const Node absorbed_{};
+  std::deque<Node> edited_;         // a graph is large, and a pass changes little of it
+  std::vector<const Node*> nodes_;  // the graph's, an edited one or absorbed_
   std::vector<std::vector<size_t>> readers_;
+  bool changed_ = false;
+};
+
+/// Nodes with one input and one output, of the same name, between those that a graph had at the
+/// beginning, whose positions stay valid.
+class NodeInsertions {
+ public:
+  explicit NodeInsertions(Graph& graph)
+      : graph_(graph), nodes_(graph.nodes()), before_(nodes_.size()) {}
+
+  size_t count() const { return nodes_.size(); }
+  const Node& node(size_t k) const { return nodes_[k]; }
+
+  /// In front of node k, behind what was inserted there before. Returns its output.
+  TensorId insert_before(size_t k, const std::string& name, const Op& op, TensorId input,
+                         Phase phase) {
+    return insert(before_[k], name, op, input, phase);
+  }
+  /// In front of all nodes, behind what was inserted there before.
+  TensorId insert_first(const std::string& name, const Op& op, TensorId input, Phase phase) {
+    return insert(first_, name, op, input, phase);
+  }
+  /// Lets node k read another tensor of the same type.
+  void replace_input(size_t k, size_t i, TensorId id) {
+    TRAINYARD_CHECK(graph_.tensor(nodes_[k].inputs.at(i)).type == graph_.tensor(id).type,
+                    nodes_[k].name + ": a replaced input keeps its type");
+    nodes_[k].inputs[i] = id;
+    changed_ = true;
+  }
+
+  void apply() {
+    if (!changed_) return;
+    std::vector<Node> all;
+    const auto append = [&](const std::vector<NodeId>& inserted) {
+      for (const NodeId id : inserted) all.push_back(graph_.node(id));
+    };
+    append(first_);
+    for (size_t k = 0; k < nodes_.size(); ++k) {
+      append(before_[k]);
+      all.push_back(std::move(nodes_[k]));
+    }
+    graph_.rewrite(std::move(all));
+  }
+
+ private:
+  /// Added at the end, where its input exists, and moved by apply().
+  TensorId insert(std::vector<NodeId>& place, const std::string& name, const Op& op, TensorId input,
+                  Phase phase) {
+    place.push_back(graph_.add_node(name, op, {}, {input}, {name}, phase).value());
+    changed_ = true;
+    return graph_.node(place.back()).outputs[0];
+  }
+
+  Graph& graph_;
+  std::vector<Node> nodes_;
+  std::vector<NodeId> first_;
+  std::vector<std::vector<NodeId>> before_;  // by node
   bool changed_ = false;
 };
 

@@ -1,6 +1,6 @@
-// src/passes/passes.h: what a graph goes through between its making and its plan. Each pass keeps
-// the meaning of every marked output, parameter and state; README.md tells what each does, and how
-// to look at it.
+// src/passes/passes.h: transformations of a graph between its construction and its plan. Each pass
+// keeps the meaning of every marked output, parameter and state; README.md says what each does and
+// how to inspect it.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ std::string_view name_of(Precision precision);
 
 struct PassOptions {
   bool fold = true;       // constants are computed once
-  bool dead_code = true;  // what nobody needs is not computed
+  bool dead_code = true;  // unused values are not computed
   bool fuse = true;       // several nodes in one sweep over memory
   bool layouts = true;    // rank-4 activations channels-last where the ops take it
 };

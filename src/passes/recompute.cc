@@ -25,6 +25,7 @@ class Recomputation {
            nodes[static_cast<size_t>(forward_count_)].phase == Phase::kForward) {
       ++forward_count_;
     }
+    note_readers();
     find_segments(recompute);
   }
 
@@ -61,14 +62,26 @@ class Recomputation {
     return node(k).op->cost(graph_, node(k)).flops >= kProductFlops * elements;
   }
 
-  /// ends_[s] is the last node of segment s. One tensor alone goes from each to the next.
-  void find_segments(Recompute recompute) {
-    std::vector<NodeId> last_use(graph_.tensors().size(), kNoNode);
-    for (NodeId k = 0; k < forward_count_; ++k) {
+  void note_readers() {
+    last_use_.resize(graph_.tensors().size(), kNoNode);
+    first_reader_behind_.resize(graph_.tensors().size(), kNoNode);
+    for (NodeId k = 0; k < original_count_; ++k) {
       for (const TensorId id : node(k).inputs) {
-        if (id != kNoTensor) last_use[static_cast<size_t>(id)] = k;
+        if (id == kNoTensor) continue;
+        const auto i = static_cast<size_t>(id);
+        if (k < forward_count_) {
+          last_use_[i] = k;
+        } else if (first_reader_behind_[i] == kNoNode) {
+          first_reader_behind_[i] = k;
+        }
       }
     }
+    is_marked_.resize(graph_.tensors().size());
+    for (const TensorId id : graph_.outputs()) is_marked_[static_cast<size_t>(id)] = true;
+  }
+
+  /// ends_[s] is the last node of segment s. Only one tensor goes from each to the next.
+  void find_segments(Recompute recompute) {
     int64_t open = 0;  // computed tensors that a later forward node reads
     std::vector<int64_t> closing(static_cast<size_t>(forward_count_) + 1);
     std::vector<NodeId> ends;
@@ -84,7 +97,7 @@ class Recomputation {
       }
       for (const TensorId id : node(k).outputs) {
         if (id == kNoTensor) continue;
-        const NodeId last = last_use[static_cast<size_t>(id)];
+        const NodeId last = last_use_[static_cast<size_t>(id)];
         if (last > k) {
           ++open;
           ++closing[static_cast<size_t>(last)];
@@ -103,22 +116,37 @@ class Recomputation {
     ends_ = std::move(ends);
   }
 
+  /// What a segment leaves behind. What later segments read is kept, and what is marked lives on
+  /// anyway.
+  class Kept {
+   public:
+    Kept(const Recomputation& r, NodeId end) : r_(r), end_(end) {}
+    bool contains(TensorId id) const {
+      const auto i = static_cast<size_t>(id);
+      return r_.is_marked_[i] || r_.last_use_[i] >= end_ || beside_.contains(id);
+    }
+    void insert(TensorId id) { beside_.insert(id); }
+
+   private:
+    const Recomputation& r_;
+    const NodeId end_;  // of the segment
+    std::set<TensorId> beside_;
+  };
+
   /// Chooses what of segment `s` is computed again, and where.
   void plan_segment(size_t s) {
     const NodeId begin = s == 0 ? 0 : ends_[s - 1] + 1;
     const NodeId end = ends_[s] + 1;
-    // What later segments read is kept, and what is marked lives on anyway.
-    std::set<TensorId> kept(graph_.outputs().begin(), graph_.outputs().end());
-    for (NodeId k = end; k < forward_count_; ++k) {
-      for (const TensorId id : node(k).inputs) kept.insert(id);
-    }
+    Kept kept(*this, end);
     keep_beside(begin, end, kept);
     NodeId first_reader = kNoNode;
     std::set<TensorId> wanted;
-    for (NodeId k = forward_count_; k < original_count_; ++k) {
-      for (const TensorId id : node(k).inputs) {
-        if (id == kNoTensor || kept.contains(id) || !can_repeat(id, begin, end)) continue;
-        if (first_reader == kNoNode) first_reader = k;
+    for (NodeId k = begin; k < end; ++k) {
+      for (const TensorId id : node(k).outputs) {
+        if (id == kNoTensor) continue;
+        const NodeId reader = first_reader_behind_[static_cast<size_t>(id)];
+        if (reader == kNoNode || kept.contains(id) || !can_repeat(id, begin, end)) continue;
+        if (first_reader == kNoNode || reader < first_reader) first_reader = reader;
         wanted.insert(id);
       }
     }
@@ -137,9 +165,9 @@ class Recomputation {
     for (const NodeId k : repeated) clone(k, first_reader, kept);
   }
 
-  /// A node that gives a kept tensor is not repeated for what is no larger: the statistics of a
-  /// normalisation, the sums of attention.
-  void keep_beside(NodeId begin, NodeId end, std::set<TensorId>& kept) const {
+  /// A node that computes a kept tensor is not repeated for outputs that are no larger: the
+  /// statistics of a normalization, the sums of attention.
+  void keep_beside(NodeId begin, NodeId end, Kept& kept) const {
     const auto elements = [&](TensorId id) { return graph_.tensor(id).type.shape.elements(); };
     for (NodeId k = begin; k < end; ++k) {
       int64_t largest = 0;
@@ -153,7 +181,7 @@ class Recomputation {
   }
 
   /// True if a node of [begin, end) computes it and can do so again. The statistics that a batch
-  /// normalisation saves are small and kept.
+  /// normalization saves are small and kept.
   bool can_repeat(TensorId id, NodeId begin, NodeId end) const {
     const NodeId producer = graph_.tensor(id).producer;
     if (producer < begin || producer >= end) return false;
@@ -169,8 +197,8 @@ class Recomputation {
     return n.op == batch_normalization_op() || n.op == batch_normalization_relu_op();
   }
 
-  /// Readers of what is kept go on reading it: they may stand before the clone.
-  void clone(NodeId k, NodeId before, const std::set<TensorId>& kept) {
+  /// Readers of a kept tensor continue to read it: they may come before the clone.
+  void clone(NodeId k, NodeId before, const Kept& kept) {
     Node copy = node(k);
     if (is_batch_norm(copy)) {
       const bool relu = copy.op == batch_normalization_relu_op();
@@ -188,7 +216,7 @@ class Recomputation {
     for (const TensorId id : copy.outputs) {
       names.push_back(id == kNoTensor ? "" : graph_.tensor(id).name + "/again");
     }
-    // Added at the end, where everything is there, and moved by run().
+    // Added at the end, where everything exists, and moved by run().
     const NodeId added = graph_
                              .add_node(copy.name + "/again", *copy.op, copy.attributes, copy.inputs,
                                        std::move(names), Phase::kBackward)
@@ -203,6 +231,9 @@ class Recomputation {
   Graph& graph_;
   const NodeId original_count_ = static_cast<NodeId>(graph_.nodes().size());
   NodeId forward_count_ = 0;
+  std::vector<NodeId> last_use_;             // by tensor, its last reader of the forward pass
+  std::vector<NodeId> first_reader_behind_;  // by tensor, its first reader behind it
+  std::vector<bool> is_marked_;              // by tensor
   std::vector<NodeId> ends_;
   std::map<NodeId, std::vector<Node>> clones_;  // by the node that they stand before
   std::map<TensorId, TensorId> again_;          // a tensor and its clone

@@ -10,7 +10,7 @@ namespace trainyard {
 void fold_constants(Graph& graph);
 
 /// Drops nodes that lead to no marked output and update nothing. A graph that marks and updates
-/// nothing is left alone: somebody looks at all of it.
+/// nothing is left unchanged: all of it may be inspected.
 void remove_dead_code(Graph& graph);
 
 }  // namespace trainyard

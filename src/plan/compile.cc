@@ -43,17 +43,22 @@ void place_persistent(Program& program, const PersistentLayout* earlier) {
 
 /// Splits the transient segment by purpose as of the step where most is live.
 void account_transient(Program& program, const std::vector<Buffer>& buffers) {
-  MemoryBreakdown at_peak;
+  std::vector<MemoryBreakdown> changes(program.order.size() + 2);  // from the step before
+  for (const Buffer& b : buffers) {
+    const Role role = program.graph.tensor(b.tensors.front()).role;
+    int64_t MemoryBreakdown::*const purpose = role == Role::kInput ? &MemoryBreakdown::input_bytes
+                                              : role == Role::kGradient
+                                                  ? &MemoryBreakdown::gradient_bytes
+                                                  : &MemoryBreakdown::activation_bytes;
+    changes[static_cast<size_t>(b.first)].*purpose += b.size_bytes;
+    changes[static_cast<size_t>(b.last) + 1].*purpose -= b.size_bytes;
+  }
+  MemoryBreakdown now, at_peak;
   int64_t most = -1;
-  for (int64_t step = 0; step <= static_cast<int64_t>(program.order.size()); ++step) {
-    MemoryBreakdown now;
-    for (const Buffer& b : buffers) {
-      if (b.first > step || b.last < step) continue;
-      const Role role = program.graph.tensor(b.tensors.front()).role;
-      (role == Role::kInput      ? now.input_bytes
-       : role == Role::kGradient ? now.gradient_bytes
-                                 : now.activation_bytes) += b.size_bytes;
-    }
+  for (size_t step = 0; step <= program.order.size(); ++step) {
+    now.input_bytes += changes[step].input_bytes;
+    now.gradient_bytes += changes[step].gradient_bytes;
+    now.activation_bytes += changes[step].activation_bytes;
     if (now.total() > most) {
       most = now.total();
       at_peak = now;
@@ -65,9 +70,9 @@ void account_transient(Program& program, const std::vector<Buffer>& buffers) {
       program.transient_bytes - at_peak.input_bytes - at_peak.gradient_bytes;
 }
 
-void place_transient(Program& program) {
+void place_transient(Program& program, const std::stop_token& stop) {
   const std::vector<Buffer> buffers = find_buffers(program.graph, program.order, program.alignment);
-  const PlacedBuffers placed = place_buffers(buffers);
+  const PlacedBuffers placed = place_buffers(buffers, stop);
   for (size_t b = 0; b < buffers.size(); ++b) {
     for (const TensorId id : buffers[b].tensors) {
       program.placements[static_cast<size_t>(id)] = {Segment::kTransient, placed.offsets[b],
@@ -92,13 +97,14 @@ Program compile(Graph graph, const CompileOptions& options) {
   program.alignment =
       options.persistent != nullptr ? options.persistent->alignment : options.alignment;
   place_persistent(program, options.persistent);
-  place_transient(program);
+  place_transient(program, options.stop);
   for (const Node& node : program.graph.nodes()) {
     const Cost cost = node.op->cost(program.graph, node);
     program.flops += cost.flops;
     program.bytes += cost.bytes;
   }
 #ifndef NDEBUG
+  if (options.stop.stop_requested()) return program;
   verify(program);
 #endif
   return program;

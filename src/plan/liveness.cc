@@ -78,11 +78,11 @@ class BufferFinder {
     b.last = std::max(b.last, lives_[static_cast<size_t>(id)].last);
   }
 
-  /// That of an input which holds the very numbers of the output; or of one that nobody reads after
-  /// this step under any name, and that was computed, so that nobody outside expects to find it.
+  /// The memory of an input with the same numbers as the output; or of a computed input that
+  /// nothing reads after this step under any name, so that nothing outside expects it.
   size_t buffer_to_share(const Node& node, int64_t output, int64_t step) const {
     const TensorInfo& out = graph_.tensor(node.outputs[static_cast<size_t>(output)]);
-    for (const auto& [o, i] : node.op->may_alias()) {
+    for (const auto& [o, i] : node.op->may_alias(node)) {
       if (o != output || i >= static_cast<int64_t>(node.inputs.size())) continue;
       const TensorId id = node.inputs[static_cast<size_t>(i)];
       if (id == kNoTensor) continue;

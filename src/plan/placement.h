@@ -1,6 +1,7 @@
 // src/plan/placement.h: offsets for buffers with known lifetimes.
 #pragma once
 
+#include <stop_token>
 #include <vector>
 
 #include "src/plan/liveness.h"
@@ -14,7 +15,8 @@ struct PlacedBuffers {
 
 /// Largest buffer first, each into the smallest gap that fits between those placed before it and
 /// in use at the same time. Source: Pisarchyk, Lee, "Efficient Memory Management for Deep Neural
-/// Net Inference" (2020), greedy by size.
-PlacedBuffers place_buffers(const std::vector<Buffer>& buffers);
+/// Net Inference" (2020), greedy by size. Near linear where few gaps remain, as in networks; once
+/// `stop` is requested, buffers that have no place yet stay at 0.
+PlacedBuffers place_buffers(const std::vector<Buffer>& buffers, const std::stop_token& stop = {});
 
 }  // namespace trainyard

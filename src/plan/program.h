@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@
 
 namespace trainyard {
 
-/// Where a tensor lives. The persistent segment holds parameters, state, optimizer state and
+/// The memory of a tensor. The persistent segment holds parameters, state, optimizer state and
 /// gradient sums and is shared by all programs of a job (train, evaluate); the transient one is
 /// laid out per program.
 enum class Segment : uint8_t { kPersistent, kTransient };
@@ -73,12 +74,13 @@ struct CompileOptions {
   int64_t alignment = kHostAlignment;     // Backend::alignment() of the device that will run it
   // Agree with an earlier program of the same job, in its alignment.
   const PersistentLayout* persistent = nullptr;
+  /// Once it is requested, compile() soon returns a program that must not be used.
+  std::stop_token stop = {};
 };
 
-/// Passes, schedule, liveness, placement. `graph` is taken over; its tensor ids stay valid,
-/// though a pass may have removed a tensor that nobody marked.
-/// Inputs and marked outputs keep their memory for the whole run: an input that is not written
-/// again still holds its value in the next run.
+/// Passes, schedule, liveness, placement. `graph` is taken over; its tensor ids stay valid, though
+/// a pass may have removed an unmarked tensor. Inputs and marked outputs keep their memory for the
+/// whole run: an input that is not written again still holds its value in the next run.
 Program compile(Graph graph, const CompileOptions& options);
 
 /// Faults if the program breaks an invariant: each node once, after what it reads; every tensor at

@@ -90,8 +90,8 @@ class Scheduler {
     }
   }
 
-  /// An update that nothing stands in the way of. One that keeps much alive, or whose result others
-  /// read, runs next; the others wait until they are worth a launch.
+  /// An update that nothing blocks. One that keeps much alive, or whose result others read, runs
+  /// next; the others wait until they are worth a launch.
   void offer(NodeId k) {
     known_.insert(k);
     const Node& node = graph_.node(k);

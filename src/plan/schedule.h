@@ -15,9 +15,9 @@ constexpr int64_t kHeldEachMax = int64_t{256} << 10;
 constexpr int64_t kHeldMax = int64_t{4} << 20;
 
 /// The graph's own order, except for the updates of parameters. A large one runs as soon as its
-/// gradient is there and nobody needs the old value any more: the gradient's memory is free for the
-/// rest of backward, and both are still in cache. Small ones wait for each other and then run one
-/// after another, kind by kind, so that a backend can make one launch of them
+/// gradient is available and nothing needs the old value anymore: the gradient's memory is free for
+/// the rest of backward, and both are still in cache. Small ones wait for each other and then run
+/// one after another, kind by kind, so that a backend can run them in one launch
 /// (Backend::prepare_group): at most kHeldMax bytes of gradients live longer for it.
 std::vector<NodeId> schedule(const Graph& graph);
 

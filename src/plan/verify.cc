@@ -109,7 +109,7 @@ void check_memory(const Program& program) {
     };
     check_inputs("before it is read", [](int64_t) { return false; });
     std::vector<int64_t> shared;  // inputs whose memory an output takes over, as the op allows
-    for (const auto& [o, i] : node.op->may_alias()) {
+    for (const auto& [o, i] : node.op->may_alias(node)) {
       if (i >= static_cast<int64_t>(node.inputs.size())) continue;
       const TensorId in = node.inputs[static_cast<size_t>(i)];
       const TensorId out = node.outputs.at(static_cast<size_t>(o));

@@ -14,6 +14,7 @@
 
 #include "src/base/handle.h"
 #include "src/base/json_fields.h"
+#include "src/base/mutex.h"
 #include "src/base/text.h"
 
 namespace trainyard {
@@ -175,13 +176,13 @@ Algorithms::Algorithms(Options options, Files& files)
 bool Algorithms::choose(const std::string& device_class, const std::string& key,
                         const AlgorithmProblem& problem) {
   TRAINYARD_CHECK(is_plain(device_class) && is_plain(key), "the words of " + key);
-  const std::scoped_lock lock(mu_);
+  const MutexLock lock(mu_);
   if (const auto it = used_[device_class].find(key);
       it != used_[device_class].end() && problem.take(it->second)) {
     return true;
   }
   std::string refused;
-  const auto take = [&](const std::string& choice) {
+  const auto take = [&](const std::string& choice) TRAINYARD_REQUIRES(mu_) {
     if (choice == refused) return false;
     if (problem.take(choice)) {
       used_[device_class][key] = choice;
@@ -343,22 +344,22 @@ Algorithms::HostTable Algorithms::read_table(const std::string& device_class, bo
 }
 
 void Algorithms::prefer(AlgorithmRecord record) {
-  const std::scoped_lock lock(mu_);
+  const MutexLock lock(mu_);
   preferred_ = std::move(record);
 }
 
 void Algorithms::expect_steps(int64_t steps) {
-  const std::scoped_lock lock(mu_);
+  const MutexLock lock(mu_);
   steps_ = std::max<int64_t>(steps, 1);
 }
 
 void Algorithms::report_to(std::function<void(const std::string&)> say) {
-  const std::scoped_lock lock(mu_);
+  const MutexLock lock(mu_);
   say_ = std::move(say);
 }
 
 AlgorithmRecord Algorithms::used() const {
-  const std::scoped_lock lock(mu_);
+  const MutexLock lock(mu_);
   AlgorithmRecord record;
   for (const auto& [device_class, choices] : used_) {
     if (!choices.empty()) record[device_class] = choices;
@@ -367,7 +368,7 @@ AlgorithmRecord Algorithms::used() const {
 }
 
 std::vector<std::string> Algorithms::take_messages() {
-  const std::scoped_lock lock(mu_);
+  const MutexLock lock(mu_);
   const Summary s = std::exchange(summary_, {});
   std::vector<std::string> messages = std::exchange(messages_, {});
   if (s.refused > 0) {

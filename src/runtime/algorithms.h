@@ -15,13 +15,13 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "src/base/files.h"
+#include "src/base/mutex.h"
 #include "src/base/result.h"
 
 namespace trainyard {
@@ -101,33 +101,34 @@ class Algorithms {
   using HostTable = std::map<std::string, TimedChoice>;  // by problem
 
   std::filesystem::path file_of(const std::string& device_class) const;
-  HostTable& host_table(const std::string& device_class);
-  HostTable read_table(const std::string& device_class, bool is_locked);
-  bool is_left_to(const TimedChoice& recorded) const;
-  bool gains_more_than_it_takes() const;
-  void report_progress();
+  HostTable& host_table(const std::string& device_class) TRAINYARD_REQUIRES(mu_);
+  HostTable read_table(const std::string& device_class, bool is_locked) TRAINYARD_REQUIRES(mu_);
+  bool is_left_to(const TimedChoice& recorded) const TRAINYARD_REQUIRES(mu_);
+  bool gains_more_than_it_takes() const TRAINYARD_REQUIRES(mu_);
+  void report_progress() TRAINYARD_REQUIRES(mu_);
   std::optional<std::string> time_and_record(const std::string& device_class,
                                              const std::string& key,
                                              const AlgorithmProblem& problem,
-                                             const std::string& refused);
-  void stop_timing(const std::string& why);
+                                             const std::string& refused) TRAINYARD_REQUIRES(mu_);
+  void stop_timing(const std::string& why) TRAINYARD_REQUIRES(mu_);
 
   const Options options_;
   Files& files_;
-  mutable std::mutex mu_;  // held while something is timed: see the class. Guards all that follows
-  AlgorithmRecord used_, preferred_;
-  std::map<std::string, HostTable> host_;
-  bool times_;
-  std::optional<int64_t> steps_;
-  double spent_s_ = 0, known_step_s_ = 0;  // on timing; of a step, in the problems that were timed
-  std::function<void(const std::string&)> say_;
-  double said_s_ = 0;
-  std::vector<std::string> messages_;
+  mutable Mutex mu_;  // held while something is timed: see the class
+  AlgorithmRecord used_ TRAINYARD_GUARDED_BY(mu_), preferred_ TRAINYARD_GUARDED_BY(mu_);
+  std::map<std::string, HostTable> host_ TRAINYARD_GUARDED_BY(mu_);
+  bool times_ TRAINYARD_GUARDED_BY(mu_);
+  std::optional<int64_t> steps_ TRAINYARD_GUARDED_BY(mu_);
+  double spent_s_ TRAINYARD_GUARDED_BY(mu_) = 0;       // on timing
+  double known_step_s_ TRAINYARD_GUARDED_BY(mu_) = 0;  // of a step, in the problems that were timed
+  std::function<void(const std::string&)> say_ TRAINYARD_GUARDED_BY(mu_);
+  double said_s_ TRAINYARD_GUARDED_BY(mu_) = 0;
+  std::vector<std::string> messages_ TRAINYARD_GUARDED_BY(mu_);
   struct Summary {
     int64_t timed = 0, changed = 0, without_memory = 0, left = 0, refused = 0;
     double first_us = 0, taken_us = 0, seconds = 0;
     std::string refused_key;
-  } summary_;
+  } summary_ TRAINYARD_GUARDED_BY(mu_);
 };
 
 /// The folder of programs without a daemon: TRAINYARD_ALGORITHMS, an absolute path or "off"; else

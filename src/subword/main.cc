@@ -2,9 +2,9 @@
 //
 //   trainyard-tokenizer bpe|unigram PIECES_MAX < sentences > model
 //
-// A sentence on each line. A program of its own, because SentencePiece brings a Protobuf that is
-// not the service's: in one process, whichever comes first answers for both. It also keeps what the
-// library does on a fatal error, which is to end the process, away from who asked.
+// One sentence per line. A separate program, because SentencePiece includes a Protobuf that is not
+// the service's: in one process, the one loaded first would be used for both. It also keeps what
+// the library does on a fatal error, which is to end the process, away from who asked.
 //
 // The same sentences give the same bytes: nothing is drawn, and the number of threads, which
 // decides the order of sums, is fixed.

@@ -74,7 +74,7 @@ void check_fit(const AugmentationSpec& spec, const DatasetSchema& schema, const 
                      std::string(name_of(schema.image_dtype)));
     }
     if (spec.attributes.items().empty()) {
-      refuse("", "says nothing, expected brightness, contrast, saturation or hue");
+      refuse("", "is empty, expected brightness, contrast, saturation or hue");
     }
     for (const char* name : {"saturation", "hue"}) {
       if (image[0] != 3 && spec.attributes.find(name) != nullptr) {
@@ -111,10 +111,10 @@ void check_order(const std::vector<AugmentationSpec>& list, Violations& violatio
     if (!mixes(list[i])) {
       if (seen.empty()) continue;
       violations.add("FIELD_CONFLICT", path,
-                     "stands behind " + *seen.begin() +
-                         ", expected before it: images are finished before they are mixed");
+                     "comes after " + *seen.begin() +
+                         ", expected before it: images are augmented before they are mixed");
     } else if (!seen.insert(list[i].kind).second) {
-      violations.add("FIELD_DUPLICATE", path, "is there twice, expected once");
+      violations.add("FIELD_DUPLICATE", path, "is listed twice, expected once");
     }
   }
 }
@@ -168,12 +168,12 @@ void check_augmentation(const std::vector<AugmentationSpec>& list, const Dataset
   if (list.empty()) return;
   if (schema.kind != DatasetSchema::Kind::kImage) {
     violations.add("FIELD_UNUSED", "recipe.augmentation",
-                   "is for images, and the dataset has none; remove it");
+                   "is for images, but the dataset has none; remove it");
     return;
   }
   if (list.size() > kListMax) {
     violations.add("FIELD_OUT_OF_RANGE", "recipe.augmentation",
-                   "has " + std::to_string(list.size()) + " entries, expected 16 at most");
+                   "has " + std::to_string(list.size()) + " entries, expected at most 16");
     return;
   }
   for (size_t i = 0; i < list.size(); ++i) {
@@ -213,19 +213,19 @@ void check_mixing(const std::vector<AugmentationSpec>& list, int64_t batch_size,
   const std::string loss = "model.loss." + std::string(objective.loss->field);
   if (!objective.interface.classification()) {
     violations.add("FIELD_UNSUPPORTED", path,
-                   "mixes classes, and the model does not learn any; remove it");
+                   "mixes classes, but the model does not predict any; remove it");
   } else if (!objective.loss->classes) {
     violations.add(
         "FIELD_UNSUPPORTED", path,
-        "does not go with " + loss + ", expected softmax_cross_entropy or kl_divergence");
+        "does not work with " + loss + ", expected softmax_cross_entropy or kl_divergence");
   } else if (objective.ignored_label() >= 0) {
     violations.add("FIELD_UNSUPPORTED", path,
-                   "does not go with " + loss +
+                   "does not work with " + loss +
                        ".ignore_index: a mixed image would count in part; remove one of them");
   }
   if (batch_size == 1) {
     violations.add("FIELD_OUT_OF_RANGE", path,
-                   "mixes the images of a batch, and recipe.batch_size is 1, expected at least 2");
+                   "mixes the images of a batch, but recipe.batch_size is 1, expected at least 2");
   }
 }
 

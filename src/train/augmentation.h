@@ -1,13 +1,13 @@
 // src/train/augmentation.h: the augmentations that a recipe may list: what a user may say about
-// each, in one place, and how it becomes one of src/data/augment.h.
+// each, in one place, and how it becomes one of src/data/load/augment.h.
 #pragma once
 
 #include <string_view>
 #include <vector>
 
 #include "src/base/fields.h"
-#include "src/data/augment.h"
-#include "src/data/mix.h"
+#include "src/data/load/augment.h"
+#include "src/data/load/mix.h"
 #include "src/data/preprocessing.h"
 #include "src/models/attribute_rule.h"
 #include "src/models/loss.h"

@@ -22,7 +22,7 @@ std::string cell(std::string text, size_t width) {
 std::string list_of(const std::vector<Mistake>& mistakes, const std::vector<std::string>& classes) {
   std::string text;
   for (const Mistake& m : mistakes) {
-    text += "\n" + std::to_string(m.count) + " of " + classes[m.label] + " taken for " +
+    text += "\n" + std::to_string(m.count) + " of " + classes[m.label] + " predicted as " +
             classes[m.prediction];
   }
   return text.empty() ? "\nnone" : text;

@@ -33,7 +33,7 @@ constexpr double kGradientMax = 1e-3, kGradientMaxKinked = 1e-2, kGradientMaxBf1
 constexpr double kOfAllGradients = 1.0 / 16;
 // Devices round to bf16 in places of their own. How far rounding moves a tensor's gradient is known
 // of the judge (its bf16 beside its F32: up to the gradient itself, where four rows are
-// normalised); half as much may lie between two devices.
+// normalized); half as much may lie between two devices.
 constexpr double kOfRounding = 0.5;
 
 struct Network {
@@ -119,7 +119,7 @@ struct Run {
   Snapshot initial, weights;
 };
 
-/// The programs are compiled anew for each run: a session takes them.
+/// The programs are compiled for each run: a session consumes them.
 Result<Run> train_here(const Network& network, Backend& backend, int64_t steps = kSteps) {
   ASSIGN_OR_RETURN(RunPrograms programs, compile_step(network.model, network.recipe,
                                                       network.interface, {}, backend.traits()));
@@ -130,7 +130,7 @@ Result<Run> train_here(const Network& network, Backend& backend, int64_t steps =
   const auto input = draw(graph.tensor(programs.train.input), parts, data.vocabulary, 0);
   const auto target = draw(graph.tensor(programs.train.target), parts, data.outputs, 1);
   Session session(std::move(programs), backend, parts);
-  session.initialise(kSeed);
+  session.initialize(kSeed);
   Run run;
   run.initial = session.snapshot();
   const auto rate = static_cast<float>(network.recipe.optimizer.learning_rate);
@@ -245,7 +245,7 @@ DeviceCheckRow compare(const Network& network, const Run& expected, const Run& g
     row.failure = "its weights differ from the CPU's by " + scientific(row.weights) +
                   ", relatively; at most " + scientific(weights_max) + " is right";
   } else if (!row.repeats) {
-    row.failure = "a second run gave other bits";
+    row.failure = "a second run gave different bits";
   }
   return row;
 }

@@ -28,8 +28,8 @@ struct DeviceCheck {
 };
 
 /// Takes a second or two where `judge` is the cpu backend; with the reference loops, ten. A fault
-/// of the device (CudaError) is thrown. `on_row` is told each row as it is made, and says whether
-/// to go on; without one all are made.
+/// of the device (CudaError) is thrown. `on_row` gets each row when it is computed and returns
+/// whether to continue; without it all are computed.
 DeviceCheck check_device(Backend& device, Backend& judge,
                          const std::function<bool(const DeviceCheckRow&)>& on_row = nullptr);
 

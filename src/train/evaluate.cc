@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "kernels/math/activations.h"
-#include "src/data/loader.h"
+#include "src/data/load/loader.h"
 
 namespace trainyard {
 
@@ -60,7 +60,8 @@ void Evaluator::add_row(const Partition& partition, int64_t row, size_t i,
   }
 }
 
-Evaluation Evaluator::evaluate(const Partition& partition, std::span<const int64_t> rows) {
+Evaluation Evaluator::evaluate(const Partition& partition, std::span<const int64_t> rows,
+                               const std::function<void()>& after_batch) {
   const auto batch = static_cast<size_t>(model_.evaluation_batch());
   MetricAccumulator metrics(names_, objective_);
   std::vector<int64_t> selected;
@@ -73,6 +74,7 @@ Evaluation Evaluator::evaluate(const Partition& partition, std::span<const int64
     for (size_t i = 0; i < part.size(); ++i) {
       add_row(partition, part[i], i, model_.evaluation_output(static_cast<int64_t>(i)), metrics);
     }
+    if (after_batch) after_batch();
   }
   Evaluation e;
   for (const std::string& name : names_) {

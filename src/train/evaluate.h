@@ -3,11 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "src/data/loader.h"
+#include "src/data/load/loader.h"
 #include "src/data/preprocessing.h"
 #include "src/train/metric_accumulator.h"
 #include "src/train/trainer.h"
@@ -16,7 +17,7 @@ namespace trainyard {
 
 struct Evaluation {
   std::vector<std::pair<std::string, double>> values;  // by metric, in the order of the names
-  std::vector<std::vector<int64_t>> confusion;         // [label][prediction], if it was asked for
+  std::vector<std::vector<int64_t>> confusion;         // [label][prediction], if requested
 };
 
 /// A model as an evaluation sees it: a program of a fixed batch.
@@ -39,7 +40,9 @@ class Evaluator {
 
   /// Runs `rows` of the partition, at least one, through the evaluation program in batches of its
   /// fixed size. The last batch is filled up with copies of its last row, which are not counted.
-  Evaluation evaluate(const Partition& partition, std::span<const int64_t> rows);
+  /// `after_batch`, if given, is called behind each.
+  Evaluation evaluate(const Partition& partition, std::span<const int64_t> rows,
+                      const std::function<void()>& after_batch = nullptr);
 
  private:
   void add_row(const Partition& partition, int64_t row, size_t i, std::span<const float> output,

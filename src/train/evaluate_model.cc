@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "src/data/align.h"
-#include "src/data/loader.h"
-#include "src/data/windows.h"
+#include "src/data/load/loader.h"
+#include "src/data/load/windows.h"
 #include "src/train/evaluate.h"
 #include "src/train/inference.h"
 #include "src/train/metrics.h"
@@ -37,7 +37,7 @@ Result<std::string> pick_partition(const std::string& asked, const DatasetSchema
   if (asked.empty()) return std::string(schema.test_rows > 0 ? "test" : "train");
   if (asked == "test" && schema.test_rows == 0) {
     return field_error("EVALUATE_NO_ROWS", "rows",
-                       "the dataset has no test set; take its TRAIN rows");
+                       "the dataset has no test set; use its TRAIN rows");
   }
   return asked;
 }

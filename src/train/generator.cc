@@ -10,7 +10,7 @@
 
 #include "src/base/philox.h"
 #include "src/base/text.h"
-#include "src/data/tokenizer.h"
+#include "src/data/text/tokenizer.h"
 #include "src/train/inference.h"
 #include "src/train/model_artifact.h"
 
@@ -30,8 +30,8 @@ Error prompt_error(const std::string& description) {
   return field_error("PROMPT_INVALID", "prompt", description);
 }
 
-/// Holds bytes of a character back until the others have come: a subword model draws some of them
-/// one by one. What cannot become a character is told as U+FFFD.
+/// Holds bytes of a character back until it is complete: a subword model draws some of them one by
+/// one. Bytes that cannot form a character become U+FFFD.
 class Utf8Gate {
  public:
   /// With `shut` false everything passes as it comes.
@@ -99,7 +99,7 @@ class LoadedGenerator final : public Generator {
 
  private:
   Result<std::vector<int32_t>> encode(std::string_view prompt) const {
-    if (prompt.empty()) return prompt_error("is empty, expected the text to go on from");
+    if (prompt.empty()) return prompt_error("is empty, expected the text to continue");
     if (text_.tokenizer != TokenizerKind::kByte && !is_utf8(prompt)) {
       return prompt_error("is not UTF-8");
     }
@@ -115,8 +115,8 @@ class LoadedGenerator final : public Generator {
     return tokens;
   }
 
-  /// The logits of what follows `text`. Its end stands at the beginning of the window; what lies
-  /// behind is not seen by a causal model.
+  /// The logits of what follows `text`. Its end is at the beginning of the window; a causal model
+  /// does not see what follows.
   void score_next(const std::vector<int32_t>& text) {
     const size_t seen = std::min(text.size(), window_.size());
     std::copy(text.end() - static_cast<std::ptrdiff_t>(seen), text.end(), window_.begin());

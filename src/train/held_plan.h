@@ -1,11 +1,11 @@
-// src/train/held_plan.h: whether a job's training rows lie in the memory of the device that trains
-// it, and what they take there. Asked by whoever plans a job and whoever runs it: one answer.
+// src/train/held_plan.h: whether a job's training rows are held in the memory of its device, and
+// how much they need there. The same answer for planning and running a job.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
-#include "src/data/held_rows.h"
+#include "src/data/load/held_rows.h"
 #include "src/models/loss.h"
 
 namespace trainyard {

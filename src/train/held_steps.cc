@@ -74,7 +74,7 @@ void HeldSteps::submit(int64_t count) {
 }
 
 void HeldSteps::submit_micro_batch(int64_t step, int64_t m) {
-  const BoundProgram& ids = *train_.ids;
+  const ProgramIds& ids = *train_.ids;
   const std::byte* const in = inputs(step);
   const std::byte* const micro_batch = in + kScalarsBytes + m * kMicroBatchBytes;
   load(train_, ids.micro_step, micro_batch + offsetof(StepSlots::MicroBatch, index));

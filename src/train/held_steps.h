@@ -23,7 +23,7 @@ namespace trainyard {
 /// A program and the ids of what goes in and comes out; none where `executor` is nullptr.
 struct StepProgram {
   Executor* executor = nullptr;
-  const BoundProgram* ids = nullptr;
+  const ProgramIds* ids = nullptr;
 };
 
 class HeldSteps {
@@ -33,8 +33,8 @@ class HeldSteps {
   HeldSteps(Backend& backend, const HeldSource& source, const StepSlots& slots, StepProgram train,
             StepProgram update, StepProgram average);
 
-  /// How many of the next `most` steps are best begun at once: a power of two, so that few
-  /// recordings serve all counts. One until every kernel has run, and while each is waited for.
+  /// How many of the next `most` steps to begin at once: a power of two, so that few recordings
+  /// serve all counts. One until every kernel has run, and while each is waited for.
   int64_t together(int64_t most) const;
   /// Submits so many steps, at most slots.together; next() gives the inputs of one after another,
   /// free when it is called again. Behind a mark that is made later, `results` has a slot of

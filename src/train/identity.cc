@@ -22,7 +22,7 @@ std::string to_text(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// A preset stands as in a spec file: {"mlp": {"hidden": [64]}}.
+/// A preset is written as in a spec file: {"mlp": {"hidden": [64]}}.
 Json describe(const ModelSpec& model) {
   Json json = fields_to_json(model);
   if (model.preset.empty()) return json;
@@ -43,7 +43,7 @@ bool holds_objects(const Json& list) {
   return list.is_array() && std::ranges::any_of(list, &Json::is_object);
 }
 
-/// A null stands for what is not there.
+/// A null means a missing value.
 void compare(const Json& recorded, const Json& job, const std::string& path,
              std::vector<std::string>& differences) {
   const Json nothing;
@@ -103,13 +103,12 @@ Result<RunIdentity> RunIdentity::of(const TrainJob& job) {
 
 std::string RunIdentity::difference(const RunRecord& recorded) const {
   if (is_rule_1(recorded)) {
-    return recorded.digest == digest_by_rule_1_
-               ? ""
-               : "another model, recipe or dataset (an earlier version wrote it, which did not "
-                 "record more)";
+    return recorded.digest == digest_by_rule_1_ ? ""
+                                                : "another model, recipe or dataset (written by an "
+                                                  "earlier version, which did not record more)";
   }
   if (recorded.digest == record_.digest) return "";
-  if (!recorded.digest.starts_with(kRule2)) return "a later version wrote it";
+  if (!recorded.digest.starts_with(kRule2)) return "written by a later version";
   Json theirs = Json::parse(recorded.description, nullptr, /*allow_exceptions=*/false);
   if (!theirs.is_object() || !theirs["recipe"].is_object()) return "its description is unreadable";
   // A field that came later had its default.

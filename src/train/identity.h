@@ -34,8 +34,8 @@ class RunIdentity {
   std::string digest_by_rule_1_;
 };
 
-/// True for a record of rule 1, which knew neither recipe.augmentation nor recipe.context_length:
-/// a run that differs in them alone passes for the same.
+/// True for a record of rule 1, which knew neither recipe.augmentation nor recipe.context_length: a
+/// run that differs only in these is treated as the same.
 bool is_rule_1(const RunRecord& recorded);
 
 /// The digest that checkpoints of rule 1 hold. Rule 1 is frozen.

@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Fields of types that came later are written for those types alone, so that checkpoints of older
-// jobs keep their digest.
+// Fields of later types are written only for those types, so that checkpoints of older jobs keep
+// their digest.
 Json to_json(const OptimizerSpec& o) {
   Json json = {{"type", o.type},         {"learning_rate", o.learning_rate},
                {"momentum", o.momentum}, {"nesterov", o.nesterov},

@@ -1,6 +1,8 @@
 #include "src/train/job_plan.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -29,15 +31,15 @@ std::vector<std::string> warnings_of(const Recipe& recipe, const RunShape& shape
   std::vector<std::string> warnings;
   const int64_t used = shape.steps_per_epoch * recipe.batch_size;
   if (const int64_t left = shape.train_rows - used; left * 10 >= shape.train_rows) {
-    warnings.push_back("each epoch leaves out " + std::to_string(left) + " of " +
-                       std::to_string(shape.train_rows) + " rows, which do not fill a batch of " +
-                       std::to_string(recipe.batch_size) +
-                       (recipe.shuffle ? "; other rows each time" : "; the same rows each time"));
+    warnings.push_back(
+        "each epoch leaves out " + std::to_string(left) + " of " +
+        std::to_string(shape.train_rows) + " rows, which do not fill a batch of " +
+        std::to_string(recipe.batch_size) +
+        (recipe.shuffle ? "; different rows each time" : "; the same rows each time"));
   }
   if (shape.validation_rows == 0 && shape.test_rows == 0) {
     warnings.push_back(
-        "no rows are held out, so nothing tells how good the model is on rows that it has not "
-        "seen; set recipe.validation_split");
+        "no rows are held out to measure the model on unseen data; set recipe.validation_split");
   }
   if (shape.steps_total < shape.steps_per_epoch) {
     warnings.push_back("the job ends after " + std::to_string(shape.steps_total) + " of the " +
@@ -78,6 +80,33 @@ std::vector<std::string> warnings_of(const Recipe& recipe, const RunShape& shape
         "recipe.initial_weights");
   }
   return warnings;
+}
+
+/// What no other batch changes.
+int64_t lasting_bytes(const MemoryBreakdown& memory) {
+  return memory.parameter_bytes + memory.state_bytes + memory.optimizer_bytes;
+}
+
+/// The most units of a batch, below `all`, that need at most `limit_bytes`; 0: none do. Memory
+/// grows nearly by the same amount with each unit, so the straight line between what fits and what
+/// does not meets the limit close to the answer; every third step halves, in case it does not.
+int64_t largest_fitting(int64_t all, const RunPlan& whole, int64_t limit_bytes,
+                        const std::function<int64_t(int64_t)>& needs) {
+  int64_t low = 0, high = all;  // low fits (or is 0), high does not
+  int64_t low_bytes = lasting_bytes(whole.memory), high_bytes = whole.memory.total();
+  for (int step = 1; low + 1 < high; ++step) {
+    int64_t units = low + (high - low) / 2;
+    if (step % 3 != 0 && high_bytes > low_bytes) {
+      const double share = static_cast<double>(limit_bytes - low_bytes) /
+                           static_cast<double>(high_bytes - low_bytes);
+      units = low + static_cast<int64_t>(share * static_cast<double>(high - low));
+      units = std::clamp(units, low + 1, high - 1);
+    }
+    const int64_t bytes = needs(units);
+    (bytes <= limit_bytes ? low : high) = units;
+    (bytes <= limit_bytes ? low_bytes : high_bytes) = bytes;
+  }
+  return low;
 }
 
 std::string dump_of(const Program& program, PlanDump dump) {
@@ -134,9 +163,10 @@ std::optional<PlanDump> find_plan_dump(std::string_view name) {
 }
 
 Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                         PlanDump dump, int64_t ranks, DeviceTraits traits) {
+                         PlanDump dump, int64_t ranks, DeviceTraits traits,
+                         const std::stop_token& stop) {
   ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema, ranks, traits));
-  ASSIGN_OR_RETURN(RunPrograms programs, compile_run(model, recipe, schema, shape));
+  ASSIGN_OR_RETURN(RunPrograms programs, compile_run(model, recipe, schema, shape, 0, stop));
   JobPlan plan;
   plan.run = describe_run(programs, shape);
   plan.layers = std::move(programs.train.layers);
@@ -146,35 +176,40 @@ Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const Dat
 }
 
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                     int64_t limit_bytes, int64_t besides_bytes, int64_t ranks,
-                     DeviceTraits traits) {
-  const auto fits = [&](const auto& change) {
+                     int64_t limit_bytes, int64_t ranks, DeviceTraits traits,
+                     const std::stop_token& stop) {
+  const auto plan_with = [&](const auto& change) {
     Recipe changed = recipe;
     change(changed);
-    const Result<RunPlan> plan = plan_run(model, changed, schema, ranks, traits);
-    return plan.ok() && plan->memory.total() + besides_bytes <= limit_bytes;
+    return plan_run(model, changed, schema, ranks, traits, stop);
+  };
+  const auto needs = [&](const auto& change) {
+    const Result<RunPlan> plan = plan_with(change);
+    return plan.ok() ? plan->memory.total() : std::numeric_limits<int64_t>::max();
   };
   FitAdvice advice;
+  const Result<RunPlan> whole = plan_with([](Recipe&) {});
+  if (!whole.ok() || lasting_bytes(whole->memory) > limit_bytes) return advice;
   for (const Recompute r : {Recompute::kBlocks, Recompute::kFull}) {
     if (r <= recipe.recompute || advice.recompute != Recompute::kNone) continue;
-    if (fits([&](Recipe& changed) { changed.recompute = r; })) advice.recompute = r;
+    if (needs([&](Recipe& changed) { changed.recompute = r; }) <= limit_bytes) advice.recompute = r;
   }
+  std::vector<int64_t> counts;  // of micro-batches, ascending
   for (int64_t k = recipe.accumulate_steps + 1; k <= std::min(recipe.batch_size, kMicroBatchesMax);
        ++k) {
-    if (recipe.batch_size % (k * ranks) != 0) continue;
-    if (fits([&](Recipe& changed) { changed.accumulate_steps = k; })) {
-      advice.accumulate_steps = k;
-      break;
-    }
+    if (recipe.batch_size % (k * ranks) == 0) counts.push_back(k);
   }
+  const auto fewest = std::ranges::partition_point(counts, [&](int64_t k) {
+    return needs([&](Recipe& changed) { changed.accumulate_steps = k; }) > limit_bytes;
+  });
+  if (fewest != counts.end()) advice.accumulate_steps = *fewest;
   // In units that the micro-batches and the ranks divide.
   const int64_t unit = std::max<int64_t>(1, recipe.accumulate_steps * ranks);
-  int64_t low = 0, high = recipe.batch_size / unit;  // low fits (or is 0), high does not
-  while (low + 1 < high) {
-    const int64_t middle = low + (high - low) / 2;
-    (fits([&](Recipe& changed) { changed.batch_size = middle * unit; }) ? low : high) = middle;
-  }
-  advice.batch_size = low * unit;
+  advice.batch_size =
+      unit * largest_fitting(recipe.batch_size / unit, *whole, limit_bytes, [&](int64_t units) {
+        return needs([&](Recipe& changed) { changed.batch_size = units * unit; });
+      });
+  if (stop.stop_requested()) return {};
   return advice;
 }
 

@@ -102,7 +102,8 @@ Status Loop::run(const std::stop_token& stop) {
                               std::to_string(shape.steps_total));
       }
       const int64_t begun = begin_steps(loader);
-      // The device goes on with these while those before are looked at, unless somebody waits.
+      // The device continues with these while the earlier ones are processed, unless something
+      // waits.
       const bool waits = !session_.runs_ahead() || is_looked_at(steps_begun());
       while (std::ssize(under_way_) > (waits ? 0 : begun)) {
         if (Status s = finish_step(); !s.ok()) return s;
@@ -174,6 +175,7 @@ Status Loop::finish_step() {
                       "recipe.precision: bf16 or ");
   }
   ++state_.step;
+  reporter_.progressed();
   state_.train_loss = loss;
   if (classification_) count_correct(step.labels, result.logits);
   report_step(step.learning_rate, result);
@@ -196,7 +198,7 @@ void Loop::count_correct(std::span<const int32_t> labels, std::span<const float>
 void Loop::report_step(double learning_rate, const TrainingSession::StepResult& result) {
   metrics_.add("train/loss", state_.step, state_.train_loss);
   if (classification_) metrics_.add("train/accuracy", state_.step, state_.train_accuracy);
-  if (learning_rate != reported_learning_rate_) {  // constant rates are told once
+  if (learning_rate != reported_learning_rate_) {  // constant rates are reported once
     metrics_.add("train/learning_rate", state_.step, learning_rate);
     reported_learning_rate_ = learning_rate;
   }
@@ -225,16 +227,20 @@ void Loop::report_rates(const Loader& loader) {
   rate_wait_ = wait;
 }
 
+Evaluation Loop::evaluate(const Partition& partition, std::span<const int64_t> rows) {
+  return evaluator_->evaluate(partition, rows, [this] { reporter_.progressed(); });
+}
+
 void Loop::evaluate_validation() {
   if (context_.split.validation.empty() || validation_step_ == state_.step) return;
-  validation_ = evaluator_->evaluate(context_.data.train(), context_.split.validation);
+  validation_ = evaluate(context_.data.train(), context_.split.validation);
   validation_step_ = state_.step;
   for (const MetricPoint& m : to_metrics(validation_, "val", state_.step)) {
     metrics_.add(m.key, m.step, m.value);
   }
   judge(validation_);
   metrics_.flush();
-  // Evaluation is no part of the training rate.
+  // Evaluation does not count in the training rate.
   rate_time_ = MetricBuffer::Clock::now();
   rate_step_ = state_.step;
 }
@@ -250,7 +256,7 @@ void Loop::judge(const Evaluation& e) {
   };
   if (const KeepBest& keep = context_.job.recipe.keep_best; !keep.metric.empty()) {
     const double value = value_of(keep.metric);
-    const bool less = minimises(keep.metric, keep.mode);
+    const bool less = minimizes(keep.metric, keep.mode);
     BestState& best = state_.best;
     const bool first = best.step == 0;
     if (std::isfinite(value) && (first || (less ? value < best.value : value > best.value))) {
@@ -260,7 +266,7 @@ void Loop::judge(const Evaluation& e) {
   if (const EarlyStopping& stop = context_.job.recipe.early_stopping; !stop.metric.empty()) {
     const double value = value_of(stop.metric);
     StoppingState& s = state_.stopping;
-    const double gain = minimises(stop.metric, stop.mode) ? s.best - value : value - s.best;
+    const double gain = minimizes(stop.metric, stop.mode) ? s.best - value : value - s.best;
     // Any finite value improves on none.
     if (std::isfinite(value) && (!s.any || gain > stop.min_delta)) {
       s = {true, value, 0};
@@ -321,7 +327,7 @@ void Loop::choose_model() {
   // Training has ended: the best weights may take the place of the last ones.
   session_.set_evaluated_weights(*state_.best.weights);
   model_ = session_.evaluated_weights();
-  validation_ = evaluator_->evaluate(context_.data.train(), context_.split.validation);
+  validation_ = evaluate(context_.data.train(), context_.split.validation);
   validation_step_ = state_.best.step;
 }
 
@@ -348,7 +354,7 @@ Status Loop::finish() {
   if (context_.shape.test_rows > 0) {
     const std::vector<int64_t> rows =
         test_rows(context_.data.schema(), context_.shape.context_length);
-    const Evaluation e = evaluator_->evaluate(context_.data.test(), rows);
+    const Evaluation e = evaluate(context_.data.test(), rows);
     add_final("test", e, step);
     for (const MetricPoint& m : to_metrics(e, "test", step)) {
       metrics_.add(m.key, m.step, m.value);

@@ -3,12 +3,13 @@
 
 #include <deque>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "src/base/result.h"
-#include "src/data/loader.h"
+#include "src/data/load/loader.h"
 #include "src/train/evaluate.h"
 #include "src/train/metric_buffer.h"
 #include "src/train/recipe_check.h"
@@ -87,6 +88,7 @@ class Loop {
   void count_correct(std::span<const int32_t> labels, std::span<const float> logits);
   void report_step(double learning_rate, const TrainingSession::StepResult& result);
   void report_rates(const Loader& loader);
+  Evaluation evaluate(const Partition& partition, std::span<const int64_t> rows);
   void evaluate_validation();
   /// Counts an evaluation: is it the best, and how long was there none better.
   void judge(const Evaluation& e);
@@ -94,7 +96,7 @@ class Loop {
   void choose_model();
   /// Evaluates the model on a set of rows for the final metrics.
   void add_final(const std::string& prefix, const Evaluation& e, int64_t step);
-  /// Refuses weights that are not finite; a failing disk is reported and training goes on.
+  /// Refuses weights that are not finite; a failing disk is reported, and training continues.
   Status checkpoint();
   /// `instead`: what else may help, in front of a lower learning rate.
   Error not_finite(const std::string& what, const std::string& instead = "") const;

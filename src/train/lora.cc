@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/glob.h"
+#include "src/base/stop.h"
 #include "src/base/text.h"
 #include "src/base/violations.h"
 
@@ -80,6 +81,9 @@ Status check_lora(const LoraSpec& lora) {
     violations.add("FIELD_REQUIRED", "recipe.lora.targets",
                    "is missing, expected patterns of the names of gemm and linear layers");
   }
+  if (lora.targets.size() > kPatternsMax) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.lora.targets", too_many(lora.targets.size()));
+  }
   for (size_t i = 0; i < lora.targets.size(); ++i) {
     if (!lora.targets[i].empty() && lora.targets[i].size() <= kPatternLengthMax) continue;
     violations.add("FIELD_OUT_OF_RANGE", target_field(i),
@@ -95,10 +99,11 @@ std::vector<ParameterGroup> lora_groups(const LoraSpec& lora) {
           {.match = "*" + std::string(kLoraB), .freeze = false}};
 }
 
-Status check_lora_model(const Recipe& recipe, const Model& model) {
+Status check_lora_model(const Recipe& recipe, const Model& model, const std::stop_token& stop) {
   if (recipe.lora.rank == 0) return {};
   Violations violations;
   for (size_t i = 0; i < recipe.lora.targets.size(); ++i) {
+    if (Status s = check_stop(stop); !s.ok()) return s;
     const std::string& pattern = recipe.lora.targets[i];
     if (std::ranges::any_of(model.products, [&](const auto& n) { return glob_match(pattern, n); }))
       continue;
@@ -118,6 +123,7 @@ Status check_lora_model(const Recipe& recipe, const Model& model) {
   for (size_t i = 0; i < recipe.parameter_groups.size(); ++i) {
     const ParameterGroup& g = recipe.parameter_groups[i];
     if (!g.freeze) continue;
+    if (Status s = check_stop(stop); !s.ok()) return s;
     const std::string field = "recipe.parameter_groups[" + std::to_string(i) + "].freeze";
     bool matched = false, changed = false;
     for (auto& [name, training] : trains) {
@@ -135,9 +141,9 @@ Status check_lora_model(const Recipe& recipe, const Model& model) {
       }
     }
     if (matched && !changed && *g.freeze) {
-      violations.add("FIELD_UNUSED", field,
-                     "has no effect beside recipe.lora, which freezes every parameter but its own; "
-                     "remove it");
+      violations.add(
+          "FIELD_UNUSED", field,
+          "has no effect with recipe.lora, which freezes every parameter but its own; remove it");
     }
   }
   return violations.empty() ? Status() : Status(violations.to_error());

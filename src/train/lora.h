@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -21,11 +22,11 @@ std::vector<ParameterGroup> lora_groups(const LoraSpec& lora);
 
 /// Against the built model: a target pattern that matches no layer, and groups of the recipe that
 /// freeze what is frozen or train a target's own weight.
-Status check_lora_model(const Recipe& recipe, const Model& model);
+Status check_lora_model(const Recipe& recipe, const Model& model, const std::stop_token& stop = {});
 
 struct LoraModel {
   std::vector<std::vector<std::byte>> storage;  // what `weights` and `adapter` point into
-  std::vector<TensorView> weights;              // of the model alone, with scale * B A added to W
+  std::vector<TensorView> weights;              // of the model only, with scale * B A added to W
   std::vector<TensorView> adapter;              // A and B under PEFT's names
   std::string adapter_config;                   // PEFT's adapter_config.json
 };

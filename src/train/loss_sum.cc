@@ -58,7 +58,7 @@ void LossSum::add_number(double y, double target) {
       total_ += math::BinaryCrossEntropyLoss{parameter_}.f(y, target);
       break;
     case Kind::kSoftmax:
-      TRAINYARD_CHECK(false, "a loss of classes is no loss of numbers");
+      TRAINYARD_CHECK(false, "a loss of classes is not a loss of numbers");
   }
 }
 

@@ -16,7 +16,7 @@ class LossSum {
   explicit LossSum(const Objective& objective);
 
   /// A row that counts: one score per class (of two classes with one logit z: 0 and z).
-  /// `cross_entropy` is that of the row, by its label alone.
+  /// `cross_entropy` is that of the row, only by its label.
   void add_scores(std::span<const float> scores, int64_t label, double cross_entropy);
   /// One number of the output and its target, in the units in which the model trains.
   void add_number(double y, double target);

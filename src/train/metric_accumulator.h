@@ -59,7 +59,7 @@ class MetricAccumulator {
 
   /// Value of a metric of the list, "confusion_matrix" excepted.
   double value(const std::string& name) const;
-  /// [label][prediction]: rows counted; empty unless it was asked for.
+  /// [label][prediction]: rows counted; empty unless requested.
   const std::vector<std::vector<int64_t>>& confusion() const { return confusion_; }
 
  private:
@@ -70,7 +70,7 @@ class MetricAccumulator {
   std::vector<std::string> names_;
   LossSum loss_;
   int64_t ignored_;
-  size_t classes_;  // 0: the target is none of a class per row
+  size_t classes_;  // 0: the target is not one class per row
   bool keeps_scores_ = false, keeps_confusion_ = false;
   int64_t rows_ = 0, bytes_ = 0;
   double cross_entropy_ = 0;
@@ -79,7 +79,7 @@ class MetricAccumulator {
   std::map<std::string, int64_t> top_k_;
   std::vector<int64_t> labelled_, predicted_, hits_;  // by class
   std::vector<std::vector<int64_t>> confusion_;
-  std::vector<double> scores_;  // [rows, K] probabilities; of two classes the margin alone
+  std::vector<double> scores_;  // [rows, K] probabilities; for two classes only the margin
   std::vector<int32_t> labels_;
   double absolute_ = 0, squared_ = 0;
   double target_mean_ = 0, target_deviation_ = 0;  // running: Welford 1962

@@ -20,7 +20,7 @@ const Names& step_metrics() {
   return names;
 }
 
-/// What an evaluation can tell about a target of this form.
+/// The metrics of an evaluation for a target of this form.
 Names known_metrics(TargetForm form) {
   switch (form) {
     case TargetForm::kClass:
@@ -136,7 +136,7 @@ bool is_loss_like(std::string_view metric) {
          name == "bits_per_byte";
 }
 
-bool minimises(const std::string& metric, const std::string& mode) {
+bool minimizes(const std::string& metric, const std::string& mode) {
   return mode.empty() ? is_loss_like(metric) : mode == "min";
 }
 

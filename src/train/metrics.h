@@ -19,7 +19,7 @@ namespace trainyard {
 bool reports(const Recipe& recipe, std::string_view name);
 
 /// What an evaluation computes, in the order in which it is reported: the target's usual metrics
-/// and those of the recipe. "confusion_matrix" is no number and is logged with the final model.
+/// and those of the recipe. "confusion_matrix" is not a number and is logged with the final model.
 std::vector<std::string> evaluation_metrics(const Recipe& recipe, const ModelInterface& interface);
 
 /// k of "top_5_accuracy".
@@ -27,8 +27,8 @@ std::optional<int64_t> top_k_of(std::string_view name);
 
 /// True if less is better.
 bool is_loss_like(std::string_view metric);
-/// True if `metric` ("val/loss") shall fall: by the mode, or by what it is.
-bool minimises(const std::string& metric, const std::string& mode);
+/// True if a lower `metric` ("val/loss") is better: by the mode, or by its kind.
+bool minimizes(const std::string& metric, const std::string& mode);
 
 /// Refuses names that the target does not have, and keep_best or early_stopping on what is not
 /// reported.

@@ -126,7 +126,7 @@ Result<LoadedModel> read_model(const std::filesystem::path& folder) {
   }
   ASSIGN_OR_RETURN(loaded.objective, find_objective(loaded.info.model, loaded.info.interface()));
   if (loaded.objective.interface.category_codes != loaded.info.preprocessing.category_codes) {
-    return invalid("the preprocessing does not give categories as the model takes them");
+    return invalid("the preprocessing does not encode categories as the model expects");
   }
   ASSIGN_OR_RETURN(loaded.weights, SafetensorsFile::open(folder / kWeightsFile));
   return loaded;

@@ -54,8 +54,9 @@ struct LoadedModel {
   Objective objective;
   SafetensorsFile weights;
 };
-/// NOT_FOUND/FILE_NOT_FOUND, or MODEL_FILE_INVALID saying what is wrong. The preprocessing fits the
-/// schema and gives what the model takes; whether the weights fit the model, find_weight tells.
+/// NOT_FOUND/FILE_NOT_FOUND, or MODEL_FILE_INVALID saying what is wrong. Checks that the
+/// preprocessing fits the schema and the model's input; find_weight checks that the weights fit the
+/// model.
 Result<LoadedModel> read_model(const std::filesystem::path& folder);
 
 /// The weight of a parameter or state tensor; MODEL_FILE_INVALID if it is missing or of another

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kernels/math/activations.h"
-#include "src/data/loader.h"
+#include "src/data/load/loader.h"
 #include "src/train/evaluate.h"
 #include "src/train/inference.h"
 #include "src/train/model_artifact.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/autodiff/differentiate.h"
+#include "src/base/stop.h"
 #include "src/graph/op.h"
 #include "src/ops/accumulate_gradient.h"
 #include "src/ops/all_reduce.h"
@@ -40,35 +41,38 @@ void draw_for_rank(Graph& graph, Rank rank) {
   graph.rewrite(std::move(nodes));
 }
 
+/// What updates read, as tensors of the graph that they stand in.
+struct UpdateSources {
+  std::map<TensorId, TensorId> gradients;  // by parameter
+  std::map<TensorId, ParameterRule> rules;
+  TensorId step = kNoTensor;        // none: the updates add an input of their own
+  TensorId loss_scale = kNoTensor;  // none: gradients are not scaled
+};
+
 /// Exchanges, clips and updates, at the end of `bound`'s graph.
-void append_update(Graph& graph, const Recipe& recipe, Rank rank,
-                   std::map<TensorId, TensorId> gradients,
-                   const std::map<TensorId, ParameterRule>& rules, TensorId step,
-                   TensorId loss_scale, BoundProgram& bound) {
-  if (rank.count > 1) gradients = append_all_reduce(graph, gradients);
+void append_update(Graph& graph, const Recipe& recipe, Rank rank, UpdateSources from,
+                   BoundProgram& bound) {
+  if (rank.count > 1) from.gradients = append_all_reduce(graph, from.gradients);
   const GradientSpec spec = gradient_spec(recipe);
-  const PreparedGradients prepared = append_clipping(graph, spec, gradients, loss_scale);
+  const PreparedGradients prepared = append_clipping(graph, spec, from.gradients, from.loss_scale);
   const LossScaling scaling =
-      loss_scale == kNoTensor ? LossScaling() : add_loss_scaling(graph, loss_scale);
-  const UpdateInputs inputs = append_optimizer(graph, recipe.optimizer, prepared.gradients, step,
-                                               rules, scaling, prepared.norm);
+      from.loss_scale == kNoTensor ? LossScaling() : add_loss_scaling(graph, from.loss_scale);
+  const UpdateInputs inputs = append_optimizer(graph, recipe.optimizer, prepared.gradients,
+                                               from.step, from.rules, scaling, prepared.norm);
   if (spec.clip_norm > 0 || spec.measure_norm) bound.gradient_norm = prepared.norm;
   bound.learning_rate = inputs.learning_rate;
   bound.scaled = inputs.scaled;
-  bound.step = inputs.step != kNoTensor ? inputs.step : step;
+  bound.step = inputs.step != kNoTensor ? inputs.step : from.step;
 }
 
 /// The model's backward pass adds to a sum per parameter; a program of its own updates from those.
-void accumulate(Graph& graph, const Recipe& recipe, Rank rank,
-                const std::map<TensorId, TensorId>& gradients,
-                const std::map<TensorId, ParameterRule>& rules, TensorId loss_scale,
+void accumulate(Graph& graph, const Recipe& recipe, Rank rank, const UpdateSources& from,
                 RunPrograms& programs) {
   BoundProgram& train = programs.train;
   train.micro_step = add_index_input(graph, "micro_step");
   Graph update;
-  std::map<TensorId, TensorId> sums;  // by parameter, in the other graph
-  std::map<TensorId, ParameterRule> update_rules;
-  for (const auto& [parameter, gradient] : gradients) {
+  UpdateSources sums;  // in the other graph
+  for (const auto& [parameter, gradient] : from.gradients) {
     const TensorInfo p = graph.tensor(parameter);
     const TensorId sum = graph.add_tensor(
         {p.name + ".grad_sum", p.type, Role::kAccumulator, Layout::kRowMajor, kNoNode, {}});
@@ -78,13 +82,14 @@ void accumulate(Graph& graph, const Recipe& recipe, Rank rank,
                   {sum, gradient, train.micro_step}, {}, Phase::kUpdate)
         .value();
     const TensorId there = add_shared(update, p);
-    sums[there] = add_shared(update, graph.tensor(sum));
-    update_rules[there] = rules.at(parameter);
+    sums.gradients[there] = add_shared(update, graph.tensor(sum));
+    sums.rules[there] = from.rules.at(parameter);
   }
   BoundProgram bound;
-  const TensorId shared_scale =
-      loss_scale == kNoTensor ? kNoTensor : add_shared(update, graph.tensor(loss_scale));
-  append_update(update, recipe, rank, sums, update_rules, kNoTensor, shared_scale, bound);
+  if (from.loss_scale != kNoTensor) {
+    sums.loss_scale = add_shared(update, graph.tensor(from.loss_scale));
+  }
+  append_update(update, recipe, rank, std::move(sums), bound);
   bound.program.graph = std::move(update);
   programs.update = std::move(bound);
 }
@@ -154,17 +159,20 @@ PersistentLayout layout_of(const RunPrograms& programs) {
 int64_t RunPrograms::persistent_bytes() const { return last_of(*this).persistent_bytes; }
 
 Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
-                                 const ModelInterface& interface, Rank rank, DeviceTraits traits) {
+                                 const ModelInterface& interface, Rank rank, DeviceTraits traits,
+                                 const std::stop_token& stop) {
   BuildOptions options;
   options.batch_size = recipe.micro_batch() / rank.count;
   options.seed = recipe.seed;
   options.lora = recipe.lora;
   options.class_shares = mixes_classes(recipe.augmentation);
+  options.stop = stop;
   ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
-  if (Status s = check_lora_model(recipe, model); !s.ok()) return std::move(s).error();
+  if (Status s = check_stop(stop); !s.ok()) return s.error();
+  if (Status s = check_lora_model(recipe, model, stop); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const auto rules,
                    resolve_parameter_rules(model.graph, recipe.optimizer, recipe.parameter_groups,
-                                           lora_groups(recipe.lora)));
+                                           lora_groups(recipe.lora), stop));
   std::set<TensorId> frozen;
   for (const auto& [id, rule] : rules) {
     if (rule.frozen) frozen.insert(id);
@@ -173,6 +181,7 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
       recipe.precision == Precision::kFp16 ? add_loss_scale(model.graph) : kNoTensor;
   const auto gradients = differentiate(model.graph, model.loss, frozen, loss_scale);
   draw_for_rank(model.graph, rank);
+  if (Status s = check_stop(stop); !s.ok()) return s.error();
 
   RunPrograms programs;
   programs.precision = recipe.precision;
@@ -188,14 +197,17 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   train.batch_size = options.batch_size;
   train.layers = layer_table(model.graph);
   if (recipe.accumulate_steps > 1) {
-    accumulate(model.graph, recipe, rank, gradients, rules, loss_scale, programs);
+    accumulate(model.graph, recipe, rank, {gradients, rules, kNoTensor, loss_scale}, programs);
   } else {
-    append_update(model.graph, recipe, rank, gradients, rules, model.step, loss_scale, train);
+    append_update(model.graph, recipe, rank, {gradients, rules, model.step, loss_scale}, train);
   }
+  if (Status s = check_stop(stop); !s.ok()) return s.error();
   train.program = compile(std::move(model.graph), {.recompute = recipe.recompute,
                                                    .precision = recipe.precision,
                                                    .processor = traits.processor,
-                                                   .alignment = traits.alignment});
+                                                   .alignment = traits.alignment,
+                                                   .stop = stop});
+  if (Status s = check_stop(stop); !s.ok()) return s.error();
   if (programs.update.has_value()) {
     const PersistentLayout layout = persistent_layout(train.program);
     programs.update->program =
@@ -239,10 +251,12 @@ Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterfa
 }
 
 Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
-                                const DatasetSchema& schema, const RunShape& shape, int64_t rank) {
+                                const DatasetSchema& schema, const RunShape& shape, int64_t rank,
+                                const std::stop_token& stop) {
   const ModelInterface interface = schema.interface(shape.context_length);
   ASSIGN_OR_RETURN(RunPrograms programs,
-                   compile_step(model, recipe, interface, {rank, shape.ranks}, shape.traits));
+                   compile_step(model, recipe, interface, {rank, shape.ranks}, shape.traits, stop));
+  if (Status s = check_stop(stop); !s.ok()) return s.error();
   if (shape.evaluation_batch > 0) {
     const PersistentLayout layout =
         evaluated_layout(layout_of(programs), programs.train.program.graph);
@@ -303,9 +317,9 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
 }
 
 Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                         int64_t ranks, DeviceTraits traits) {
+                         int64_t ranks, DeviceTraits traits, std::stop_token stop) {
   ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema, ranks, traits));
-  ASSIGN_OR_RETURN(const RunPrograms programs, compile_run(model, recipe, schema, shape));
+  ASSIGN_OR_RETURN(const RunPrograms programs, compile_run(model, recipe, schema, shape, 0, stop));
   return describe_run(programs, shape);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,8 @@
 
 namespace trainyard {
 
-/// A program and the tensors that the loop writes and reads, by id in program.graph.
-struct BoundProgram {
-  Program program;
+/// The tensors of a program that the loop writes and reads, by id in its graph.
+struct ProgramIds {
   TensorId input = kNoTensor;
   TensorId target = kNoTensor;         // training
   TensorId step = kNoTensor;           // training, where an op or the optimizer asks for it
@@ -28,12 +28,16 @@ struct BoundProgram {
   TensorId loss = kNoTensor;           // training
   TensorId output = kNoTensor;         // logits [N, K] or predictions [N, 1]
   int64_t batch_size = 0;
+};
+
+struct BoundProgram : ProgramIds {
+  Program program;
   std::vector<LayerRow> layers;  // training: what was built, before any pass changed it
 };
 
 struct RunPrograms {
   BoundProgram train;
-  // By micro-batches `train` adds up gradients alone, and this updates.
+  // With micro-batches `train` only sums gradients, and this updates.
   std::optional<BoundProgram> update;
   std::optional<BoundProgram> average;   // after each step: the moving average of the weights
   std::optional<BoundProgram> evaluate;  // reads the averaged weights where there are some
@@ -49,10 +53,11 @@ inline constexpr std::string_view kAverageSuffix = ".ema";
 
 /// What a step needs: train, update and average. Of several ranks each computes its part of every
 /// micro-batch, and the update reads the mean of their gradients. Here and below, `traits` are
-/// Backend::traits() of what will run the programs.
+/// Backend::traits() of what will run the programs. Soon after `stop` is requested:
+/// CANCELLED/STOPPED.
 Result<RunPrograms> compile_step(const ModelSpec& model, const Recipe& recipe,
                                  const ModelInterface& interface, Rank rank = {},
-                                 DeviceTraits traits = {});
+                                 DeviceTraits traits = {}, const std::stop_token& stop = {});
 
 /// Forward, backward and update of one step in one program, for recipes without micro-batches and
 /// average.
@@ -60,8 +65,9 @@ Result<BoundProgram> compile_training(const ModelSpec& model, Recipe recipe,
                                       const ModelInterface& interface, int64_t batch_size,
                                       DeviceTraits traits = {});
 
-/// Forward alone, in evaluation mode. `persistent`: lay parameters out as that program does, in its
-/// alignment. `lora`: while a job trains with it; a finished model's weights have it in them.
+/// Only the forward pass, in evaluation mode. `persistent`: lay parameters out as that program
+/// does, in its alignment. `lora`: while a job trains with it; a finished model's weights have it
+/// in them.
 Result<BoundProgram> compile_inference(const ModelSpec& model, const ModelInterface& interface,
                                        int64_t batch_size, const PersistentLayout* persistent,
                                        Precision precision, const LoraSpec& lora = {},
@@ -70,7 +76,7 @@ Result<BoundProgram> compile_inference(const ModelSpec& model, const ModelInterf
 /// Of `rank` among shape.ranks.
 Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
                                 const DatasetSchema& schema, const RunShape& shape,
-                                int64_t rank = 0);
+                                int64_t rank = 0, const std::stop_token& stop = {});
 
 /// The exchanges of a step, by node name, in the order in which they begin; none on one device.
 std::vector<std::string> exchanges_of(const RunPrograms& programs);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
+
+#include "src/base/mutex.h"
 
 namespace trainyard {
 namespace {
@@ -22,14 +22,14 @@ Clock::time_point after(double seconds) {
 
 struct RankTeam::Shared {
   explicit Shared(size_t ranks) : busy(ranks) {}
-  mutable std::mutex mutex;
-  std::condition_variable begun, back;
-  std::function<void(size_t)> task;
-  std::vector<bool> busy;  // by rank
-  std::optional<Failure> failure;
-  bool ends = false;
+  mutable Mutex mutex;
+  CondVar begun, back;
+  std::function<void(size_t)> task TRAINYARD_GUARDED_BY(mutex);
+  std::vector<bool> busy TRAINYARD_GUARDED_BY(mutex);  // by rank
+  std::optional<Failure> failure TRAINYARD_GUARDED_BY(mutex);
+  bool ends TRAINYARD_GUARDED_BY(mutex) = false;
 
-  bool all_back() const {
+  bool all_back() const TRAINYARD_REQUIRES(mutex) {
     return std::ranges::none_of(busy, [](bool b) { return b; });
   }
 };
@@ -40,7 +40,7 @@ RankTeam::RankTeam(size_t ranks) : shared_(std::make_shared<Shared>(ranks)) {
 
 RankTeam::~RankTeam() {
   {
-    const std::scoped_lock lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     shared_->ends = true;
     shared_->begun.notify_all();
   }
@@ -50,9 +50,11 @@ RankTeam::~RankTeam() {
 }
 
 void RankTeam::serve(const std::shared_ptr<Shared>& shared, size_t rank) {
-  std::unique_lock lock(shared->mutex);
+  MutexLock lock(shared->mutex);
   while (true) {
-    shared->begun.wait(lock, [&] { return shared->ends || shared->busy[rank]; });
+    shared->begun.wait(lock, [&]() TRAINYARD_REQUIRES(shared->mutex) {
+      return shared->ends || shared->busy[rank];
+    });
     if (!shared->busy[rank]) return;
     std::function<void(size_t)> task = shared->task;
     lock.unlock();
@@ -74,11 +76,13 @@ std::optional<RankTeam::Failure> RankTeam::run(
     std::function<void(size_t)> task, double limit_s,
     const std::function<std::optional<Failure>()>& watch) {
   const Clock::time_point end = after(limit_s);
-  std::unique_lock lock(shared_->mutex);
+  MutexLock lock(shared_->mutex);
   shared_->task = std::move(task);
   shared_->busy.assign(shared_->busy.size(), true);
   shared_->begun.notify_all();
-  const auto decided = [&] { return shared_->failure.has_value() || shared_->all_back(); };
+  const auto decided = [&]() TRAINYARD_REQUIRES(shared_->mutex) {
+    return shared_->failure.has_value() || shared_->all_back();
+  };
   while (!decided()) {
     if (shared_->back.wait_for(lock, kWatchInterval, decided)) break;
     lock.unlock();
@@ -91,13 +95,15 @@ std::optional<RankTeam::Failure> RankTeam::run(
 }
 
 bool RankTeam::is_busy(size_t rank) const {
-  const std::scoped_lock lock(shared_->mutex);
+  const MutexLock lock(shared_->mutex);
   return shared_->busy[rank];
 }
 
 void RankTeam::gather(double limit_s) {
-  std::unique_lock lock(shared_->mutex);
-  shared_->back.wait_until(lock, after(limit_s), [&] { return shared_->all_back(); });
+  MutexLock lock(shared_->mutex);
+  shared_->back.wait_until(lock, after(limit_s), [&]() TRAINYARD_REQUIRES(shared_->mutex) {
+    return shared_->all_back();
+  });
   shared_->task = nullptr;
   for (size_t r = 0; r < threads_.size(); ++r) {
     if (shared_->busy[r]) threads_[r].detach();

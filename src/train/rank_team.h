@@ -26,9 +26,9 @@ class RankTeam {
     std::exception_ptr error;
   };
   /// Calls task(rank) for all ranks, each on its own thread, and returns when all are back; or with
-  /// a failure, as soon as there is one, while others may still run. `watch` is called now and then
-  /// meanwhile and tells what went wrong elsewhere. What a task needs it must own: one that is
-  /// given up keeps it.
+  /// a failure, as soon as there is one, while others may still run. `watch` is called from time to
+  /// time meanwhile and returns failures from elsewhere. A task must own what it needs, because an
+  /// abandoned one keeps it.
   std::optional<Failure> run(std::function<void(size_t)> task, double limit_s,
                              const std::function<std::optional<Failure>()>& watch);
   /// Whether the rank's task has not come back.

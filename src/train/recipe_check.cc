@@ -6,8 +6,8 @@
 #include "src/base/glob.h"
 #include "src/base/violations.h"
 #include "src/data/limits.h"
-#include "src/data/loader.h"
-#include "src/data/windows.h"
+#include "src/data/load/loader.h"
+#include "src/data/load/windows.h"
 #include "src/train/augmentation.h"
 #include "src/train/lora.h"
 #include "src/train/metrics.h"
@@ -63,8 +63,8 @@ void check_intervals(const Recipe& r, Violations& violations) {
   }
 }
 
-// Values that were changed although the chosen type never looks at them. A value that equals the
-// default cannot be told from one left out; the wire contract can and refuses that too.
+// Values that were changed although the chosen type ignores them. A value equal to the default
+// cannot be distinguished from an omitted one; the wire contract can, and refuses that too.
 void check_unused(const Recipe& r, Violations& violations) {
   const auto unused = [&](bool changed, const std::string& owner, const char* field,
                           const std::string& users) {
@@ -166,6 +166,10 @@ void check_gradients(const Recipe& r, Violations& violations) {
 
 void check_initial_weights(const InitialWeights& w, Violations& violations) {
   const auto check = [&](const std::vector<std::string>& patterns, const char* field) {
+    if (patterns.size() > kPatternsMax) {
+      violations.add("FIELD_OUT_OF_RANGE", "recipe.initial_weights." + std::string(field),
+                     too_many(patterns.size()));
+    }
     for (size_t i = 0; i < patterns.size(); ++i) {
       if (!patterns[i].empty() && patterns[i].size() <= kPatternLengthMax) continue;
       violations.add("FIELD_OUT_OF_RANGE",
@@ -175,10 +179,14 @@ void check_initial_weights(const InitialWeights& w, Violations& violations) {
   };
   check(w.include, "include");
   check(w.exclude, "exclude");
+  if (w.rename.size() > kPatternsMax) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.initial_weights.rename",
+                   too_many(w.rename.size()));
+  }
   for (const auto& [prefix, replacement] : w.rename) {
     if (std::max(prefix.size(), replacement.size()) <= kPatternLengthMax) continue;
     violations.add("FIELD_OUT_OF_RANGE", "recipe.initial_weights.rename",
-                   "expected beginnings of names, of at most 256 characters");
+                   "expected prefixes of names, of at most 256 characters");
   }
 }
 
@@ -211,7 +219,7 @@ void check_context(const Recipe& r, const DatasetSchema& schema, RunShape& shape
                      schema.kind == DatasetSchema::Kind::kText
                          ? "has no effect here: the rows of this dataset have " +
                                std::to_string(schema.text.max_length) + " tokens each; remove it"
-                         : "has no effect here: only a text has a context; remove it");
+                         : "has no effect here: only text has a context; remove it");
     }
     return;
   }

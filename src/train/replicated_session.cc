@@ -110,8 +110,8 @@ std::string ReplicatedSession::describe_stop(double limit_s) const {
   }
   text += is_behind_all ? " behind " + exchanges_.back()
                         : " before " + exchanges_[static_cast<size_t>(reached % in_step)];
-  return text + ": it has not gone on within " + seconds(limit_s) +
-         ", and the other ranks wait for it";
+  return text + ": it has not continued within " + seconds(limit_s) +
+         ", and the other ranks are waiting for it";
 }
 
 double ReplicatedSession::step_limit_s() const {
@@ -119,8 +119,8 @@ double ReplicatedSession::step_limit_s() const {
                                        : std::max(limits_.least_s, limits_.times * slowest_s_);
 }
 
-void ReplicatedSession::initialise(uint64_t seed) {
-  run_all([seed](Replicas& all, size_t r) { all.sessions[r]->initialise(seed); }, kNoLimit);
+void ReplicatedSession::initialize(uint64_t seed) {
+  run_all([seed](Replicas& all, size_t r) { all.sessions[r]->initialize(seed); }, kNoLimit);
 }
 
 Status ReplicatedSession::load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) {

@@ -39,7 +39,7 @@ class ReplicatedSession final : public TrainingSession {
                     int64_t micro_batches, const StepLimits& limits = {});
   ~ReplicatedSession() override;
 
-  void initialise(uint64_t seed) override;
+  void initialize(uint64_t seed) override;
   Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) override;
   Snapshot snapshot() const override { return first().snapshot(); }
   Snapshot evaluated_weights() const override { return first().evaluated_weights(); }

@@ -157,7 +157,7 @@ Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
   }
   if (is_rule_1(recorded)) {
     reporter.log(name + " is of an earlier version, which did not record recipe.augmentation and " +
-                 "recipe.context_length: those of this job count");
+                 "recipe.context_length: this job's values are used");
   }
   return std::optional(std::move(*loaded));
 }
@@ -191,7 +191,7 @@ Result<LoopState> resume(const LoadedCheckpoint& checkpoint, const TrainJob& job
   for (const auto& [device_class, choices] : algorithms) {
     if (recorded.empty() || recorded.contains(device_class)) continue;
     reporter.log("resuming on " + device_class + " a checkpoint of " + recorded.begin()->first +
-                 ": its algorithms are chosen anew, and results may differ in their last bits");
+                 ": its algorithms are chosen again, and results may differ in their last bits");
   }
   if (Status s = session.load(checkpoint.weights, checkpoint.optimizer); !s.ok()) {
     return std::move(s).error();

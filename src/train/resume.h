@@ -49,9 +49,9 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const RunR
                                    std::string_view backend, const AlgorithmRecord& algorithms,
                                    const LoopState& state, const Snapshot& snapshot);
 
-/// The newest valid checkpoint of the job. Nothing where there is none;
-/// FAILED_PRECONDITION/CHECKPOINT_FOREIGN, with the fields that differ, where it belongs to another
-/// job. Damaged ones go to the reporter's log.
+/// The newest valid checkpoint of the job. Nothing if there is none;
+/// FAILED_PRECONDITION/CHECKPOINT_FOREIGN, with the fields that differ, if it belongs to another
+/// job. Damaged ones are reported in the log.
 Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
                                                         const RunIdentity& identity,
                                                         Reporter& reporter);

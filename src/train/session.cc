@@ -5,7 +5,7 @@
 #include <set>
 
 #include "src/graph/op.h"
-#include "src/train/initialise.h"
+#include "src/train/initialize.h"
 
 namespace trainyard {
 
@@ -19,22 +19,6 @@ bool is_weight(const TensorInfo& t) { return t.role == Role::kParameter || t.rol
 
 size_t elements(const Graph& graph, TensorId id) {
   return static_cast<size_t>(graph.tensor(id).type.shape.elements());
-}
-
-// The ids of a bound program; the program itself moves on into its executor.
-BoundProgram take_ids(const BoundProgram& bound) {
-  BoundProgram ids;
-  ids.input = bound.input;
-  ids.target = bound.target;
-  ids.step = bound.step;
-  ids.micro_step = bound.micro_step;
-  ids.gradient_norm = bound.gradient_norm;
-  ids.learning_rate = bound.learning_rate;
-  ids.scaled = bound.scaled;
-  ids.loss = bound.loss;
-  ids.output = bound.output;
-  ids.batch_size = bound.batch_size;
-  return ids;
 }
 
 void write_scalar(Executor& executor, TensorId id, const auto& value) {
@@ -80,14 +64,14 @@ Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, 
   const int64_t persistent = programs.persistent_bytes();
   int64_t transient = 0;
   int64_t workspace = 0;
-  const auto prepare = [&](BoundProgram& bound, BoundProgram& ids) {
-    ids = take_ids(bound);
+  const auto prepare = [&](BoundProgram& bound, ProgramIds& ids) {
+    ids = bound;
     transient = std::max(transient, bound.program.transient_bytes);
     PreparedProgram prepared(std::move(bound.program), backend);
     workspace = std::max(workspace, prepared.workspace_bytes());
     return prepared;
   };
-  const auto prepare_optional = [&](std::optional<BoundProgram>& bound, BoundProgram& ids) {
+  const auto prepare_optional = [&](std::optional<BoundProgram>& bound, ProgramIds& ids) {
     std::optional<PreparedProgram> prepared;
     if (bound.has_value()) prepared.emplace(prepare(*bound, ids));
     return prepared;
@@ -128,11 +112,11 @@ void Session::find_saved() {
   }
 }
 
-void Session::initialise(uint64_t seed) {
+void Session::initialize(uint64_t seed) {
   std::vector<std::byte> values;
   for (const Saved& s : saved_) {
     values.resize(static_cast<size_t>(s.info().type.bytes()));
-    initialise_tensor(s.info(), seed, values);
+    initialize_tensor(s.info(), seed, values);
     s.executor->write(s.id, values);
   }
 }
@@ -236,7 +220,7 @@ void Session::make_submissions(int64_t steps) {
 
 void Session::hold(const HeldSource& source) {
   TRAINYARD_CHECK(submitted_ == 0, "rows are held from the first step on");
-  const auto program = [](std::optional<Executor>& executor, const BoundProgram& ids) {
+  const auto program = [](std::optional<Executor>& executor, const ProgramIds& ids) {
     return executor.has_value() ? StepProgram{&*executor, &ids} : StepProgram();
   };
   held_.emplace(backend_, source, slots_, program(train_, train_ids_),

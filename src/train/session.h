@@ -33,7 +33,7 @@ class Session final : public TrainingSession {
   /// computes; its programs are compiled for it.
   Session(RunPrograms programs, Backend& backend, int64_t micro_batches = 1, Rank rank = {});
 
-  void initialise(uint64_t seed) override;
+  void initialize(uint64_t seed) override;
   Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) override;
   Snapshot snapshot() const override;
   Snapshot evaluated_weights() const override;
@@ -74,7 +74,7 @@ class Session final : public TrainingSession {
   };
 
   const Graph& graph() const { return train_->program().graph; }
-  const BoundProgram& update_ids() const { return update_.has_value() ? update_ids_ : train_ids_; }
+  const ProgramIds& update_ids() const { return update_.has_value() ? update_ids_ : train_ids_; }
   bool scales_loss() const { return update_ids().scaled.scale != kNoTensor; }
   bool has_gradient_norm() const { return update_ids().gradient_norm != kNoTensor; }
   Executor& updater() { return update_.has_value() ? *update_ : *train_; }
@@ -97,7 +97,7 @@ class Session final : public TrainingSession {
 
   Backend& backend_;
   // Ids only; the programs live in the executors.
-  BoundProgram train_ids_, update_ids_, average_ids_, evaluate_ids_;
+  ProgramIds train_ids_, update_ids_, average_ids_, evaluate_ids_;
   std::optional<Arena> arena_;
   std::optional<Executor> train_, update_, average_, evaluate_;
   const StepSlots slots_;

@@ -181,7 +181,7 @@ Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
                          shape.objective.interface.category_codes});
   ProfilingBackend timed(backend);
   Session session(std::move(programs), timed, shape.micro_batches);
-  session.initialise(recipe.seed);
+  session.initialize(recipe.seed);
   const bool held = hold_rows(recipe, shape, data, preprocessing, backend, session);
   const int64_t stored = travel_rows(recipe, shape, data, preprocessing, backend, session);
   Loader loader(schema, preprocessing, data.train(), split.train,

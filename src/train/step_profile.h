@@ -14,7 +14,7 @@
 
 namespace trainyard {
 
-/// How long each of the two parts goes on: the steps that run as in a job, and those node by node.
+/// The duration of each of the two parts: the steps that run as in a job, and those node by node.
 struct ProfileOptions {
   int64_t steps_min = 3;
   int64_t steps_max = 200;

@@ -19,7 +19,7 @@ double estimated_seconds(const Program& program) {
 }
 
 int64_t count_together(const RunPrograms& programs, int64_t micro_batches, Rank rank) {
-  if (rank.count > 1) return 1;  // who has stopped is told step by step (replicated_session.h)
+  if (rank.count > 1) return 1;  // a stopped rank is found step by step (replicated_session.h)
   double seconds = static_cast<double>(micro_batches) * estimated_seconds(programs.train.program);
   for (const auto* other : {&programs.update, &programs.average}) {
     if (other->has_value()) seconds += estimated_seconds((*other)->program);

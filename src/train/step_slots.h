@@ -1,5 +1,5 @@
-// src/train/step_slots.h: what a step brings to its device and gives back, as one block each, and
-// how many steps of a job are submitted at once. Known without a device.
+// src/train/step_slots.h: the inputs and results of a step, as one block each, and how many steps
+// of a job are submitted at once. Known without a device.
 #pragma once
 
 #include <cstddef>

@@ -17,7 +17,7 @@ namespace {
 /// First values: drawn, and then another model's where the recipe has one.
 Result<std::optional<InitialWeightsReport>> begin(const TrainJob& job, TrainingSession& session,
                                                   Reporter& reporter) {
-  session.initialise(job.recipe.seed);
+  session.initialize(job.recipe.seed);
   const InitialWeights& spec = job.recipe.initial_weights;
   if (spec.source.empty()) return std::optional<InitialWeightsReport>();
   const auto file = WeightsFile::open(job.initial_weights);
@@ -88,11 +88,31 @@ class TimingReports {
   Algorithms* algorithms_;
 };
 
+/// Who writes, who is told, and who ends a run.
+struct Surroundings {
+  Files& files;
+  Reporter& reporter;
+  const std::stop_token& stop;
+};
+
+Status write_run(const TrainJob& job, Files& files, ModelInfo info, const Loop& loop) {
+  if (const BestState& best = loop.state().best; best.weights != nullptr) {
+    info.best_metric = job.recipe.keep_best.metric;
+    info.best_value = best.value;
+    info.best_step = best.step;
+  }
+  if (job.recipe.lora.rank == 0) {
+    return write_model(files, job.model_output, info, loop.model().weights);
+  }
+  const LoraModel model = split_lora(job.recipe, loop.model().weights);
+  return write_model(files, job.model_output, info, model.weights, &model);
+}
+
 /// Loads, loops, writes the model. `plan` is complete but for what only the session knows.
 Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, TrainingSession& session,
-                        const Backend& backend, Files& files, Reporter& reporter,
-                        const std::stop_token& stop) {
+                        const Backend& backend, const Surroundings& around) {
   const TrainJob& job = open.job;
+  Reporter& reporter = around.reporter;
   const DatasetSchema& schema = open.data.schema();
   const RunShape& shape = open.shape;
   if (const std::string lacks = backend.warning(); !lacks.empty()) reporter.log(lacks);
@@ -116,7 +136,7 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
       job.holds_rows ? travel_rows(job.recipe, shape, open.data, preprocessing, backend, session)
                      : 0;
   if (held) {
-    reporter.log("the training data lies on the device: " + human_bytes(plan.dataset_bytes));
+    reporter.log("the training data is on the device: " + human_bytes(plan.dataset_bytes));
   } else if (stored_rows == 0) {
     plan.dataset_bytes = 0;
   }
@@ -135,30 +155,18 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
       job,  open.data,   shape,     preprocessing, split, start.identity.record(), backend.name(),
       held, stored_rows, algorithms};
   session.wait_behind_nodes(job.names_faults);
-  Loop loop(context, session, files, reporter, std::move(first));
-  if (Status s = loop.run(stop); !s.ok()) return std::move(s).error();
+  Loop loop(context, session, around.files, reporter, std::move(first));
+  if (Status s = loop.run(around.stop); !s.ok()) return std::move(s).error();
 
-  ModelInfo info{job.model,
-                 schema,
-                 preprocessing,
-                 loop.final_metrics(),
-                 loop.state().step,
-                 plan.parameter_count,
-                 job.recipe.precision,
-                 loop.confusion()};
-  if (const BestState& best = loop.state().best; best.weights != nullptr) {
-    info.best_metric = job.recipe.keep_best.metric;
-    info.best_value = best.value;
-    info.best_step = best.step;
-  }
-  Status written;
-  if (job.recipe.lora.rank > 0) {
-    const LoraModel model = split_lora(job.recipe, loop.model().weights);
-    written = write_model(files, job.model_output, info, model.weights, &model);
-  } else {
-    written = write_model(files, job.model_output, info, loop.model().weights);
-  }
-  if (!written.ok()) return std::move(written).error();
+  const ModelInfo info{job.model,
+                       schema,
+                       preprocessing,
+                       loop.final_metrics(),
+                       loop.state().step,
+                       plan.parameter_count,
+                       job.recipe.precision,
+                       loop.confusion()};
+  if (Status s = write_run(job, around.files, info, loop); !s.ok()) return std::move(s).error();
   return TrainResult{
       loop.state().step,     loop.final_metrics(),          loop.confusion(),
       schema.target.classes, session.arena_planned_bytes(), session.arena_used_bytes()};
@@ -176,7 +184,7 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
   std::optional<TimingReports> timing(std::in_place, backend, plan, reporter);
   Session session(std::move(programs), backend, open.shape.micro_batches);
   timing.reset();
-  return run(open, std::move(start), plan, session, backend, files, reporter, stop);
+  return run(open, std::move(start), plan, session, backend, {files, reporter, stop});
 }
 
 Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& devices, Files& files,
@@ -199,7 +207,7 @@ Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& de
   std::optional<TimingReports> timing(std::in_place, first, plan, reporter);
   ReplicatedSession session(std::move(programs), devices, open.shape.micro_batches);
   timing.reset();
-  return run(open, std::move(start), plan, session, first, files, reporter, stop);
+  return run(open, std::move(start), plan, session, first, {files, reporter, stop});
 }
 
 }  // namespace trainyard

@@ -157,7 +157,7 @@ struct TrainJob {
   std::filesystem::path
       model_output;  // folder of the trained model (model.h); written when the job succeeds
   int threads = 1;
-  int64_t ranks = 1;  // devices that train it together: a checkpoint tells; train() sets it
+  int64_t ranks = 1;  // devices that train it together: recorded in checkpoints; set by train()
   /// False: batches come from the host, although the device could hold the training rows.
   bool holds_rows = true;
   /// Until its first checkpoint the job waits behind each node, so that a CudaError names the node
@@ -179,7 +179,7 @@ struct InitialWeightsReport {
 
 /// What is known before the first step.
 struct RunPlan {
-  int64_t parameter_count = 0;          // of the model that comes out
+  int64_t parameter_count = 0;          // of the resulting model
   int64_t trained_parameter_count = 0;  // that the optimizer changes
   int64_t steps_total = 0;
   int64_t steps_per_epoch = 0;
@@ -198,9 +198,10 @@ struct RunPlan {
 /// Checks everything that can be checked without the data's content, builds and compiles the
 /// training program: the daemon calls it at submit, the worker before it starts. Refusals name
 /// fields of the spec. `ranks` is the spec's resources.gpus, `traits` Backend::traits() of
-/// the devices: with it the plan has the bytes that they will use.
+/// the devices: with it the plan has the bytes that they will use. CANCELLED/STOPPED soon
+/// after `stop` is requested.
 Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                         int64_t ranks = 1, DeviceTraits traits = {});
+                         int64_t ranks = 1, DeviceTraits traits = {}, std::stop_token stop = {});
 
 struct MetricPoint {
   std::string key;  // "train/loss", "val/accuracy"
@@ -214,6 +215,8 @@ class Reporter {
  public:
   virtual ~Reporter() = default;
   virtual void started(const RunPlan& plan) = 0;
+  /// A step is finished, or a batch of an evaluation: whoever watches knows that the run goes on.
+  virtual void progressed() = 0;
   virtual void metrics(std::span<const MetricPoint> points) = 0;
   virtual void checkpoint_saved(int64_t step, const std::filesystem::path& path) = 0;
   virtual void checkpoint_failed(int64_t step, const Error& error) = 0;

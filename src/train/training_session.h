@@ -31,16 +31,16 @@ inline constexpr std::string_view kKeptPrefix = "best/";
 /// One thread at a time.
 class TrainingSession : public BatchModel {
  public:
-  virtual void initialise(uint64_t seed) = 0;
-  /// Takes parameters, state and optimizer state from files; every tensor must be there with its
-  /// type, and nothing else may be. DATA_LOSS/CHECKPOINT_MISMATCH otherwise, and the session is
-  /// then not to be used.
-  /// Tensors of `optimizer` whose names begin with kKeptPrefix are the loop's and are left alone.
+  virtual void initialize(uint64_t seed) = 0;
+  /// Takes parameters, state and optimizer state from files; every tensor must be present with its
+  /// type, and no others. Otherwise DATA_LOSS/CHECKPOINT_MISMATCH, and the session must not be
+  /// used. Ignores tensors of `optimizer` whose names begin with kKeptPrefix, which belong to the
+  /// loop.
   virtual Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) = 0;
   virtual Snapshot snapshot() const = 0;
 
-  /// What is evaluated and becomes the model: weights alone, parameters by their moving averages
-  /// where there are some.
+  /// The weights that are evaluated and become the model: parameters by their moving averages, if
+  /// any.
   virtual Snapshot evaluated_weights() const = 0;
   /// Puts weights back where evaluated_weights() found them. Training from here on is undefined.
   virtual void set_evaluated_weights(const Snapshot& weights) = 0;
@@ -50,11 +50,10 @@ class TrainingSession : public BatchModel {
   /// `name` is one of weight_tensors(), `bytes` of its size.
   virtual void write_weight(std::string_view name, std::span<const std::byte> bytes) = 0;
 
-  /// Brings the training rows to each device: Backend::holds_rows(). Once, before the first step;
-  /// steps are then asked for by their samples.
+  /// Copies the training rows to each device: Backend::holds_rows(). Once, before the first step;
+  /// steps are then given by their samples.
   virtual void hold(const HeldSource& source) = 0;
-  /// Instead of hold(), for rows that are too many: steps are asked for by their samples and bring
-  /// their rows along.
+  /// Instead of hold(), for too many rows: steps are given by their samples and include their rows.
   virtual void travel(const TravelSource& source) = 0;
 
   struct StepInputs {
@@ -94,7 +93,7 @@ class TrainingSession : public BatchModel {
   /// finished by itself. next() gives the inputs of one after another, free when it is called again
   /// and at the end.
   virtual void begin_steps(int64_t count, const std::function<StepInputs()>& next) = 0;
-  /// How many of the next `most` steps are best begun at once.
+  /// How many of the next `most` steps to begin at once.
   virtual int64_t together(int64_t most) const = 0;
   virtual StepResult finish_step() = 0;
   /// Whether beginning a step early gains anything.

@@ -1,6 +1,6 @@
-// src/train/travel_plan.h: whether a job's training rows travel to the device that trains it as
-// they are stored (travelling_rows.h), and what they take there. Asked by whoever plans a job and
-// whoever runs it.
+// src/train/travel_plan.h: whether a job's training rows are sent to its device as stored
+// (travelling_rows.h), and how much memory they need there. The same answer for planning and
+// running a job.
 #pragma once
 
 #include <cstdint>

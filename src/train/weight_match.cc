@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "src/base/glob.h"
 #include "src/base/text.h"
@@ -38,6 +39,7 @@ void check_patterns(const std::vector<std::string>& patterns, const char* field,
     if (std::ranges::any_of(names, [&](const auto& n) { return glob_match(patterns[i], n); })) {
       continue;
     }
+    if (violations.count() >= Violations::kMax) break;  // the search for what was meant is long
     violations.add("FIELD_UNKNOWN_VALUE",
                    "recipe.initial_weights." + std::string(field) + "[" + std::to_string(i) + "]",
                    no_match(patterns[i], names));
@@ -65,7 +67,7 @@ std::map<std::string, size_t> rename_all(const InitialWeights& spec,
     if (!fresh) {
       violations.add("INITIAL_WEIGHTS_MISMATCH", "recipe.initial_weights.rename",
                      quoted_value(source[i].name) + " and " +
-                         quoted_value(source[there->second].name) + " would both be called " +
+                         quoted_value(source[there->second].name) + " would both be named " +
                          quoted_value(name));
       break;
     }
@@ -74,8 +76,9 @@ std::map<std::string, size_t> rename_all(const InitialWeights& spec,
     if (used.contains(prefix)) continue;
     std::vector<std::string> names;
     for (const FileTensor& t : source) names.push_back(t.name);
-    violations.add("FIELD_UNKNOWN_VALUE", "recipe.initial_weights.rename." + prefix,
-                   "begins no name of " + spec.source + "; there are " + first_of(names));
+    violations.add(
+        "FIELD_UNKNOWN_VALUE", "recipe.initial_weights.rename." + prefix,
+        "is not a prefix of any name in " + spec.source + "; there are " + first_of(names));
   }
   return by_name;
 }
@@ -97,7 +100,7 @@ std::string InitialWeightsReport::text() const {
          line("left out by the recipe", left_out) +
          line("not in the source, drawn at random", missing) +
          line("of another shape, drawn at random", mismatched) +
-         line("of the source without a use here", unused);
+         line("in the source but not used", unused);
 }
 
 Result<WeightMatch> match_weights(const InitialWeights& spec, std::span<const FileTensor> source,
@@ -129,8 +132,9 @@ Result<WeightMatch> match_weights(const InitialWeights& spec, std::span<const Fi
       match.taken.emplace_back(t.name, found->second);
     }
   }
+  const std::set<std::string_view> here(names.begin(), names.end());
   for (const auto& [name, index] : by_name) {
-    if (std::ranges::find(names, name) == names.end()) report.unused.push_back(name);
+    if (!here.contains(name)) report.unused.push_back(name);
   }
   const auto refuse = [&](const std::string& what) {
     return field_error("INITIAL_WEIGHTS_MISMATCH", "recipe.initial_weights", what);

@@ -1,5 +1,5 @@
-// src/train/weight_match.h: which tensors of a weights file a model begins with, by name. Pure: the
-// daemon tells so at submit from a table of names and shapes, the worker with the file at hand.
+// src/train/weight_match.h: matches the tensors of a weights file to a model by name. Pure: the
+// daemon uses it at submit with a table of names and shapes, the worker with the file.
 #pragma once
 
 #include <span>

@@ -1,12 +1,38 @@
-// Catches: a replaced file that is torn or lost, errors without the right code, and unbounded
-// reads.
+// Catches: a replaced file that is torn, or lost with the power; errors without the right code, and
+// unbounded reads.
 #include "src/base/files.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include <cerrno>
+
+namespace {
+std::vector<ino_t> synced;  // in order
+bool sync_fails = false;
+}  // namespace
+
+// Stands before libc's.
+extern "C" int fsync(int fd) {
+  struct stat st {};
+  if (::fstat(fd, &st) == 0) synced.push_back(st.st_ino);
+  if (sync_fails) {
+    errno = EIO;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
 
 namespace trainyard {
 namespace {
+
+ino_t inode(const std::filesystem::path& path) {
+  struct stat st {};
+  EXPECT_EQ(::stat(path.c_str(), &st), 0) << path;
+  return st.st_ino;
+}
 
 std::filesystem::path temporary_folder() {
   std::string pattern =
@@ -42,6 +68,40 @@ TEST(Files, FailedRenameLeavesNoTemporaryFile) {
   EXPECT_EQ(s.error().reason, "STORAGE_ERROR");
   EXPECT_TRUE(std::filesystem::is_directory(folder / "a"));
   EXPECT_FALSE(std::filesystem::exists(folder / "a.tmp"));
+  std::filesystem::remove_all(folder);
+}
+
+// A file before it is renamed, and then the directory that knows its name.
+TEST(Files, WhatIsWrittenSurvivesAPowerCut) {
+  const auto folder = temporary_folder();
+  synced.clear();
+  ASSERT_TRUE(replace_file(local_files(), folder / "a", "one").ok());
+  EXPECT_EQ(synced, (std::vector<ino_t>{inode(folder / "a"), inode(folder)}));
+  std::filesystem::create_directory(folder / "below");
+  synced.clear();
+  ASSERT_TRUE(local_files().rename_durable(folder / "a", folder / "below/a").ok());
+  EXPECT_EQ(synced, std::vector<ino_t>{inode(folder / "below")});
+  synced.clear();
+  ASSERT_TRUE(local_files().sync_directory(folder).ok());
+  EXPECT_EQ(synced, std::vector<ino_t>{inode(folder)});
+  auto filler = local_files().create_file(folder / "filled", 3);
+  ASSERT_TRUE(filler.ok());
+  const std::string text = "two";
+  ASSERT_TRUE((*filler)->write_at(0, std::as_bytes(std::span(text))).ok());
+  synced.clear();
+  ASSERT_TRUE((*filler)->finish().ok());
+  EXPECT_EQ(synced, std::vector<ino_t>{inode(folder / "filled")});
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Files, AFailedSyncIsAFailedWrite) {
+  const auto folder = temporary_folder();
+  ASSERT_TRUE(replace_file(local_files(), folder / "a", "one").ok());
+  sync_fails = true;
+  EXPECT_FALSE(replace_file(local_files(), folder / "a", "two").ok());
+  EXPECT_FALSE(local_files().sync_directory(folder).ok());
+  sync_fails = false;
+  EXPECT_EQ(read_file(folder / "a", 100).value(), "one");
   std::filesystem::remove_all(folder);
 }
 

@@ -2,6 +2,12 @@
 #include "src/base/sha256.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 namespace trainyard {
 namespace {
@@ -15,6 +21,26 @@ TEST(Sha256, OnlyLowerCaseHexIsAName) {
   EXPECT_TRUE(is_sha256_hex(sha256_hex("x")));
   EXPECT_FALSE(is_sha256_hex("../../etc/passwd"));
   EXPECT_FALSE(is_sha256_hex(std::string(64, 'A')));
+}
+
+// A process without a free descriptor has lost no file: who asks may try again.
+TEST(Sha256, AFileThatCannotBeReadNowIsNotOneThatIsMissing) {
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("sha256_test-" + std::to_string(::getpid()));
+  std::ofstream(path) << "abc";
+  EXPECT_EQ(sha256_file(path).value(), sha256_hex("abc"));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Result<std::string> starved = sha256_file(path);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(starved.ok());
+  EXPECT_EQ(starved.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(starved.error().reason, "STORAGE_ERROR");
+  std::filesystem::remove(path);
+  EXPECT_EQ(sha256_file(path).error().reason, "FILE_NOT_FOUND");
 }
 
 }  // namespace

@@ -33,9 +33,9 @@ import yaml
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "golden"), str(TESTS / "e2e")]
 from harness import EXAMPLES, Daemon  # noqa: E402
-from image_models import initialise_images, make_image_model  # noqa: E402
+from image_models import initialize_images, make_image_model  # noqa: E402
 from philox import philox_u32, stream_of  # noqa: E402
-from reference_transformers import GPT2, initialise_transformer  # noqa: E402
+from reference_transformers import GPT2, initialize_transformer  # noqa: E402
 
 
 def permutation(n, seed, stream, step):
@@ -92,7 +92,7 @@ class Gpt(Example):
     def model(self):
         size = self.spec["model"]["gpt2"]
         model = GPT2(self.vocabulary, self.context, size["n_layer"], size["n_head"], size["n_embd"])
-        initialise_transformer(model, self.seed)
+        initialize_transformer(model, self.seed)
         return model
 
     def samples(self, starts):
@@ -147,7 +147,7 @@ class ResNet(Example):
 
     def model(self):
         model = make_image_model("resnet18", 32, 10)
-        initialise_images(model, self.seed)
+        initialize_images(model, self.seed)
         return model.train().to(memory_format=torch.channels_last)
 
     def samples(self, part, rows):

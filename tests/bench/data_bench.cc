@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "src/base/philox.h"
-#include "src/data/byte_source.h"
-#include "src/data/loader.h"
+#include "src/data/files/byte_source.h"
+#include "src/data/load/loader.h"
 
 namespace trainyard {
 namespace {

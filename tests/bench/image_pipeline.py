@@ -10,7 +10,7 @@ pillow.
     decode    ours: the ingest of a folder, whole: reading, decoding, statistics, digests, flushed files. Theirs: the
               files of a list, shared out to two processes: Image.open(f).convert("RGB") into an array, and
               torchvision.io.decode_jpeg of the file's bytes; nothing is written.
-    batches   ours: the loader, with random crops and flips, standardised, batches of 128. Theirs: a DataLoader with two
+    batches   ours: the loader, with random crops and flips, standardized, batches of 128. Theirs: a DataLoader with two
               workers over decoded images in memory, torchvision.transforms.v2 on each image.
 """
 

@@ -142,21 +142,23 @@ BENCHMARK(BM_ConvBackwardWeights)->Apply(convolution_arguments);
 
 void BM_MaxPool(benchmark::State& state) {
   const PoolDims d{{64, 20, 24, 24}, {2, 2, 2, 2}};
-  const ImageStrides xs = ImageStrides::channels_last(d.x), ys = ImageStrides::channels_last(d.y());
+  const PoolStrides s{ImageStrides::channels_last(d.x), ImageStrides::channels_last(d.y())};
   const Buffer x(d.x.elements()), y(d.y().elements());
   std::vector<uint8_t> winner(static_cast<size_t>(d.y().elements()));
-  for (auto _ : state) cpu::max_pool_forward(d, xs, x.get(), ys, y.get(), winner.data(), team());
+  for (auto _ : state) {
+    cpu::max_pool_forward(d, s, {.x = x.get(), .y = y.get(), .winner = winner.data()}, team());
+  }
   state.SetBytesProcessed(state.iterations() * 4 * (d.x.elements() + d.y().elements()));
 }
 BENCHMARK(BM_MaxPool)->UseRealTime();
 
 void BM_MaxPoolGrad(benchmark::State& state) {
   const PoolDims d{{64, 20, 24, 24}, {2, 2, 2, 2}};
-  const ImageStrides xs = ImageStrides::channels_last(d.x), ys = ImageStrides::channels_last(d.y());
+  const PoolStrides s{ImageStrides::channels_last(d.x), ImageStrides::channels_last(d.y())};
   const Buffer dy(d.y().elements()), dx(d.x.elements());
   const std::vector<uint8_t> winner(static_cast<size_t>(d.y().elements()));
   for (auto _ : state) {
-    cpu::max_pool_backward(d, xs, nullptr, winner.data(), ys, dy.get(), dx.get(), team());
+    cpu::max_pool_backward(d, s, {.winner = winner.data(), .dy = dy.get(), .dx = dx.get()}, team());
   }
   state.SetBytesProcessed(state.iterations() * (4 * d.x.elements() + 5 * d.y().elements()));
 }
@@ -168,10 +170,18 @@ void BM_BatchNorm(benchmark::State& state) {
   const ImageStrides s = ImageStrides::channels_last(d.x);
   const int64_t C = d.x.C;
   const Buffer x(d.x.elements()), y(d.x.elements()), scale(C), b(C), mean(C), variance(C),
-      saved_mean(C), saved_inv(C), workspace(cpu::batch_norm_workspace_bytes(d) / 4);
+      saved_mean(C), saved_inv(C), workspace(cpu::batch_norm_workspace_bytes(d, s) / 4);
   for (auto _ : state) {
-    cpu::batch_norm_training(d, s, x.get(), scale.get(), b.get(), mean.get(), variance.get(),
-                             y.get(), saved_mean.get(), saved_inv.get(), workspace.get(), team());
+    cpu::batch_norm_training(d, s,
+                             {.x = x.get(),
+                              .scale = scale.get(),
+                              .b = b.get(),
+                              .running_mean = mean.get(),
+                              .running_var = variance.get(),
+                              .y = y.get(),
+                              .mean = saved_mean.get(),
+                              .inv_std = saved_inv.get()},
+                             {team(), workspace.get()});
   }
   state.SetBytesProcessed(state.iterations() * 4 * 4 * d.x.elements());  // three reads, a write
 }
@@ -231,7 +241,8 @@ void BM_SgdMomentum(benchmark::State& state) {
   const SgdParams s{state.range(0), 0.9, 0, false};
   const Buffer p(s.count), g(s.count), v(s.count);
   const float rate = 1e-6f;
-  for (auto _ : state) cpu::sgd(s, g.get(), &rate, p.get(), v.get(), team());
+  for (auto _ : state)
+    cpu::sgd(s, {.g = g.get(), .learning_rate = &rate, .p = p.get(), .v = v.get()}, team());
   state.SetBytesProcessed(state.iterations() * 20 * s.count);
 }
 BENCHMARK(BM_SgdMomentum)->Arg(784 * 256)->Arg(784 * 512)->UseRealTime();

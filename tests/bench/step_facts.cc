@@ -14,12 +14,12 @@ constexpr std::string_view kBySource = "passes by the kernel's source; registers
 
 // Registers where ptxas was not asked: 40, which let six blocks of 256 threads live.
 constexpr Sweep kSweeps[] = {
-    // Batch normalisation (channel_norm.cu). 436 and 215 G elements/s: the first cache, 16 and some
+    // Batch normalization (channel_norm.cu). 436 and 215 G elements/s: the first cache, 16 and some
     // 24 scalar loads of statistics for four elements, eight divisions.
     {"BatchNormalization", "moments", "i0", "", 104, 8, 4, 0, kAlways, kBytes, kByBudget},
-    {"BatchNormalization", "normalise", "i0", "o0", 62, 8, 4, 0, kAlways, kBytes, kByBudget},
+    {"BatchNormalization", "normalize", "i0", "o0", 62, 8, 4, 0, kAlways, kBytes, kByBudget},
     {"BatchNormalizationRelu", "moments", "i0", "", 104, 8, 4, 0, kAlways, kBytes, kByBudget},
-    {"BatchNormalizationRelu", "normalise", "i0 i5", "o0", 62, 8, 4, 0, kAlways, kBytes, kByBudget},
+    {"BatchNormalizationRelu", "normalize", "i0 i5", "o0", 62, 8, 4, 0, kAlways, kBytes, kByBudget},
     {"BatchNormalizationGrad", "gradient_sums", "i0 i4", "", 116, 8, 6, 0, kAlways, kBytes,
      kByBudget},
     {"BatchNormalizationGrad", "differentiate", "i0 i4", "o0", 79, 8, 6, 0, kAlways, kBytes,
@@ -74,24 +74,17 @@ constexpr Sweep kSweeps[] = {
     {"GemmGrad", "column_sum", "i2", "", 40, 1, 4, 0, kNoSumsInProduct, kBytes, kBySource},
     {"GeluGemmGrad", "convert_all", "n0 n1 n2 n2", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
     {"GeluGemmGrad", "column_sum", "i2", "", 40, 1, 4, 0, kNoSumsInProduct, kBytes, kBySource},
-    // Layer normalisation (layer_norm.cu): a warp for each row, whose further walks are cached.
+    // Layer normalization (layer_norm.cu): a warp for each row, whose further walks are cached.
     {"LayerNormalization", "forward", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
     {"LayerNormalizationGrad", "parameter_parts", "i0 i2", "", 40, 1, 2, 0, kAlways, kBytes,
      kBySource},
     {"LayerNormalizationGrad", "backward", "i0 i2", "o0", 40, 4, 2, 0, kAlways, kBytes, kBySource},
-    {"SkipLayerNormalization", "forward", "i0 i3", "o0 o3", 40, 4, 2, 0, kAlways, kBytes,
+    // Of a sum. A dropout is drawn within; its gradient is written besides.
+    {"SkipNormalization", "forward", "i0 i3", "o0 o3", 40, 4, 2, 0, kAlways, kBytes, kBySource},
+    {"SkipNormalizationGrad", "parameter_parts", "i0 i2", "", 40, 1, 2, 0, kAlways, kBytes,
      kBySource},
-    {"SkipLayerNormalizationGrad", "parameter_parts", "i0 i2", "", 40, 1, 2, 0, kAlways, kBytes,
+    {"SkipNormalizationGrad", "backward", "i0 i2 i5", "o0 o3", 40, 4, 3, 0, kAlways, kBytes,
      kBySource},
-    {"SkipLayerNormalizationGrad", "backward", "i0 i2 i5", "o0", 40, 4, 3, 0, kAlways, kBytes,
-     kBySource},
-    // A dropout is drawn within; its gradient is written besides.
-    {"DropoutSkipLayerNormalization", "forward", "i0 i3", "o0 o3", 40, 4, 2, 0, kAlways, kBytes,
-     kBySource},
-    {"DropoutSkipLayerNormalizationGrad", "parameter_parts", "i0 i2", "", 40, 1, 2, 0, kAlways,
-     kBytes, kBySource},
-    {"DropoutSkipLayerNormalizationGrad", "backward", "i0 i2 i5", "o0 o3", 40, 4, 3, 0, kAlways,
-     kBytes, kBySource},
     // Losses (loss.cu), tables and positions (embedding.cu, scatter_rows.cu).
     {"SoftmaxCrossEntropyLoss", "xent_rows", "i0 l0", "o1", 40, 4, 1, 0, kAlways, kBytes,
      kBySource},
@@ -163,23 +156,23 @@ constexpr MeasuredRow kMeasured[] = {
     {"gpt2_small:1024", 16, "tf32", 169.1, 0, 0, "head and loss by chunks (decision 39)"},
     {"gpt2_small:1024", 16, "fp32", 360.7, 0, 0, "head and loss by chunks (decision 39)"},
     {"resnet50:224", 128, "bf16", 74.10, 5000, 7200,
-     "filter gradients in 16 bits end in 16 bits (decision 38); batch normalisation loads 16 "
+     "filter gradients in 16 bits end in 16 bits (decision 38); batch normalization loads 16 "
      "bytes"},
     {"resnet50:224", 128, "tf32", 60.03, 0, 0,
-     "batch normalisation adds the gradients of a block's two ways (decision 47)"},
+     "batch normalization adds the gradients of a block's two ways (decision 47)"},
     {"resnet50:224", 128, "fp32", 590.6, 0, 0,
      "strict F32 keeps clear of the naive engine (decision 38)"},
     {"vit_base:224", 64, "bf16", 22.63, 3500, 0},
     {"vit_base:224", 64, "tf32", 72.18, 0, 0},
     {"vit_base:224", 64, "fp32", 189.0, 0, 0},
     {"vgg16:224", 64, "bf16", 52.98, 0, 0,
-     "filter gradients in 16 bits end in 16 bits (decision 38); batch normalisation loads 16 "
+     "filter gradients in 16 bits end in 16 bits (decision 38); batch normalization loads 16 "
      "bytes"},
     {"vgg16:224", 64, "tf32", 45.57, 0, 0,
      "max pooling by eight channels a thread, without 64-bit divisions"},
     {"vgg16:224", 64, "fp32", 0, 0, 0},
     {"resnet18", 512, "bf16", 25.68, 0, 0,
-     "filter gradients in 16 bits end in 16 bits (decision 38); batch normalisation loads 16 "
+     "filter gradients in 16 bits end in 16 bits (decision 38); batch normalization loads 16 "
      "bytes"},
     {"resnet18", 512, "tf32", 17.53, 0, 0},
     {"resnet18", 512, "fp32", 385.7, 0, 0,

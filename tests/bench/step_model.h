@@ -37,7 +37,7 @@ struct KeyedProblem {
 
   bool is_half() const { return operands != "F32"; }
 };
-/// A key of src/runtime/cuda/{matmul,convolution}.cc; words that it does not know do not matter.
+/// A key of src/runtime/cuda/{product,convolution}.cc; words that it does not know do not matter.
 /// Throws std::invalid_argument on another.
 KeyedProblem parse_algorithm_key(const std::string& key);
 

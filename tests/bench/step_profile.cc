@@ -48,7 +48,7 @@ int run(const std::string& name, Recipe recipe, int threads) {
   const auto cpu = make_cpu_backend(threads);
   ProfilingBackend backend(*cpu);
   Session session(std::move(programs), backend);
-  session.initialise(/*seed=*/1);
+  session.initialize(/*seed=*/1);
   int64_t step = 0;
   const auto next = [&] { return Session::StepInputs{input, target, step++, 1e-3f}; };
   const StepProfile p = profile_steps(session, backend, next, ProfileOptions(), {}).value();

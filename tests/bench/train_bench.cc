@@ -90,7 +90,7 @@ class Case {
         compile_training(m.model, recipe, m.interface, batch, backend_.traits()).value();
     flops_ = programs.train.program.flops;
     session_ = std::make_unique<Session>(std::move(programs), backend_);
-    session_->initialise(1);
+    session_->initialize(1);
     if (backend_.holds_rows() && bench::HeldRowsOf::are_held(m)) {
       const bench::HeldRowsOf rows(m, kBatches * batch, backend_.alignment());
       session_->hold(rows.source());

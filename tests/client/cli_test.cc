@@ -187,7 +187,8 @@ TEST_F(Cli, PlanTellsWhatThePrecisionCostsOnItsDevice) {
     const size_t at = out.find("precision");
     return at == out.npos ? out : out.substr(at, out.find('\n', at) - at);
   };
-  EXPECT_NE(told(v1::Recipe::TF32, "devices/gpu-0").find("fp32 rounds none"), std::string::npos);
+  EXPECT_NE(told(v1::Recipe::TF32, "devices/gpu-0").find("fp32 does not round them"),
+            std::string::npos);
   EXPECT_NE(told(v1::Recipe::FP32, "devices/gpu-0").find("tf32 is up to"), std::string::npos);
   const std::string on_cpu = told(v1::Recipe::FP32, "devices/cpu");
   EXPECT_TRUE(on_cpu.ends_with(" fp32")) << on_cpu;  // and nothing about costs
@@ -201,7 +202,7 @@ TEST_F(Cli, PlanOfADatasetsNameAsksTheServer) {
   server_.state().plan.mutable_run()->mutable_memory()->set_dataset_bytes(7 << 20);
   const Done done = run({"plan", spec()});
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_NE(done.out.find("tf32: on a CPU the bits and the time of fp32"), std::string::npos)
+  EXPECT_NE(done.out.find("tf32: on a CPU the same bits and time as fp32"), std::string::npos)
       << done.out;
   EXPECT_NE(done.out.find("1,234,567"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("block0"), std::string::npos) << done.out;
@@ -398,6 +399,18 @@ TEST_F(Cli, LogsShowLinesAndStatesAndEnd) {
             "\\x1b[2J now\n");
 }
 
+TEST_F(Cli, ExplainTellsWhatBecameOfAJob) {
+  add_job(server_.state(), "digits-1", v1::FAILED, 5);
+  const Done done = run({"explain", "digits-1"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out.find("digits-1\n  It failed at step 0 of 100"), 0u) << done.out;
+  EXPECT_NE(done.out.find("What happened\n"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("What to do\n"), std::string::npos) << done.out;
+  EXPECT_NE(run({"explain", "digits-1", "-o", "json"}).out.find("\"state\":\"FAILED\""),
+            std::string::npos);
+  EXPECT_EQ(run({"explain", "digits-2"}).code, 4);
+}
+
 TEST_F(Cli, CancelAndDelete) {
   add_job(server_.state(), "digits-1", v1::RUNNING, 2);
   EXPECT_EQ(run({"cancel", "digits-1"}).code, 0);
@@ -408,6 +421,23 @@ TEST_F(Cli, CancelAndDelete) {
   server_.state().jobs["tenants/default/jobs/digits-1"].set_state(v1::CANCELLED);
   EXPECT_EQ(run({"delete", "digits-1", "--confirm=digits-1"}).code, 0);
   EXPECT_EQ(run({"delete", "digits-1", "-y"}).code, 4);
+}
+
+TEST_F(Cli, PrioritizeSaysWhatItDidAndWhatItExpects) {
+  add_job(server_.state(), "digits-1", v1::QUEUED, 0);
+  const Done done = run({"prioritize", "digits-1", "--priority", "-5"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.err, "digits-1 has priority -5\n");
+  EXPECT_EQ(server_.state().jobs["tenants/default/jobs/digits-1"].priority(), -5);
+  EXPECT_NE(run({"get", "digits-1"}).out.find("priority"), std::string::npos);
+  const Done missing = run({"prioritize", "digits-1"});
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_NE(missing.err.find("--priority is missing, expected -100 to 100"), std::string::npos)
+      << missing.err;
+  EXPECT_EQ(run({"prioritize", "digits-1", "--priority", "101"}).code, 2);
+  server_.state().jobs["tenants/default/jobs/digits-1"].set_state(v1::RUNNING);
+  EXPECT_EQ(run({"prioritize", "digits-1", "--priority", "5"}).err,
+            "digits-1 has priority 5, should it return to the queue\n");
 }
 
 TEST_F(Cli, PredictReadsRowsAndWritesEachFormat) {
@@ -478,7 +508,7 @@ TEST_F(Cli, ExportWritesMetricsForOtherTools) {
   EXPECT_EQ(slurp(runs + "/digits-1/events.out.tfevents.0.trainyard"), first);
   done = run({"export", "digits-1", "--csv", "-", "--key", "val/*"});
   EXPECT_EQ(done.out, "job,key,step,time,value\n");
-  EXPECT_EQ(done.err, "warning: digits-1 has no metrics of these keys\n");
+  EXPECT_EQ(done.err, "warning: digits-1 has no metrics with these keys\n");
   EXPECT_EQ(run({"export", "digits-1"}).code, 2);
   EXPECT_EQ(run({"export", "digits-1", "digits-2", "--follow", "--tensorboard", runs}).code, 2);
   EXPECT_EQ(run({"export", "nobody-1", "--csv", "-"}).code, 4);
@@ -630,7 +660,7 @@ TEST_F(Cli, LocalRunShowsWhereTheTimeOfAStepGoes) {
   EXPECT_NE(done.out.find("\"direction\":\"backward\""), std::string::npos) << done.out;
   done = run({"local", "run", spec_path, "--profile", "--out", server_.folder() / "kept"});
   EXPECT_EQ(done.code, 2);
-  EXPECT_NE(done.err.find("leave out --out"), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("remove --out"), std::string::npos) << done.err;
 }
 
 TEST_F(Cli, AnOnnxFileInASpecIsItsModelAndFirstWeights) {

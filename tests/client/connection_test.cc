@@ -95,7 +95,8 @@ TEST_F(ConnectionTest, WrongSettingsAreNamed) {
   config("contexts: {lab: {server: \"a:1\"}}\n");
   EXPECT_NE(refusal(flags).find("which has lab"), std::string::npos);
   config("contexts: {nope: {sever: \"a:1\"}}\n");
-  EXPECT_NE(refusal(flags).find("config.yaml:1:19: unknown or wrong 'sever'"), std::string::npos)
+  EXPECT_NE(refusal(flags).find("config.yaml:1:19: unknown key or bad value: 'sever'"),
+            std::string::npos)
       << refusal(flags);
   config("contexst: {}\n");
   EXPECT_NE(refusal(flags).find("config.yaml:1:1"), std::string::npos);

@@ -10,6 +10,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "src/base/crc32c.h"
+#include "src/base/mutex.h"
 #include "src/base/sha256.h"
 #include "trainyard/v1/dataset_service.grpc.pb.h"
 #include "trainyard/v1/job_service.grpc.pb.h"
@@ -67,7 +68,7 @@ class StreamOut final : public grpc::ServerWriteReactor<Message> {
     end(kBroken);
   }
   void OnCancel() override {
-    const std::scoped_lock lock(mu_);
+    const MutexLock lock(mu_);
     left_ = true;
     if (waits_) end(grpc::Status::CANCELLED);
   }
@@ -76,7 +77,7 @@ class StreamOut final : public grpc::ServerWriteReactor<Message> {
  private:
   void write_next() {
     if (next_ < messages_.size()) return this->StartWrite(&messages_[next_++]);
-    const std::scoped_lock lock(mu_);
+    const MutexLock lock(mu_);
     waits_ = stays_ && !left_;
     if (!waits_) end(end_);
   }
@@ -87,9 +88,9 @@ class StreamOut final : public grpc::ServerWriteReactor<Message> {
   size_t next_ = 0;
   grpc::Status end_;
   bool stays_;
-  std::mutex mu_;
-  bool waits_ = false;  // GUARDED_BY(mu_)
-  bool left_ = false;   // GUARDED_BY(mu_)
+  Mutex mu_;
+  bool waits_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool left_ TRAINYARD_GUARDED_BY(mu_) = false;
   std::atomic<bool> ended_ = false;
 };
 
@@ -158,6 +159,17 @@ class Jobs final : public v1::JobService::CallbackService {
                                       const v1::CancelJobRequest* request, v1::Job* job) override {
     const std::scoped_lock lock(s_.mu);
     return answer(context, find(request->name(), job));
+  }
+  grpc::ServerUnaryReactor* SetJobPriority(grpc::CallbackServerContext* context,
+                                           const v1::SetJobPriorityRequest* request,
+                                           v1::Job* job) override {
+    const std::scoped_lock lock(s_.mu);
+    const grpc::Status found = find(request->name(), job);
+    if (found.ok()) {
+      job->set_priority(request->priority());
+      s_.jobs[request->name()].set_priority(request->priority());
+    }
+    return answer(context, found);
   }
   grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
                                       const v1::DeleteJobRequest* request,

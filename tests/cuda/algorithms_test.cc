@@ -12,7 +12,7 @@
 
 #include "src/runtime/cuda/backend.h"
 #include "src/runtime/cuda/convolution.h"
-#include "src/runtime/cuda/matmul.h"
+#include "src/runtime/cuda/product.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/ranks.h"
 
@@ -488,7 +488,7 @@ TEST_F(CudaAlgorithms, ThoseOfAnotherClassAreNotTaken) {
   testing::set_device_model("Another GPU");
   testing::run_job(job, gpu(in(w / "a")), resumed);
   testing::set_device_model("Emulated GPU");
-  EXPECT_NE(joined(resumed.lines).find("its algorithms are chosen anew"), std::string::npos);
+  EXPECT_NE(joined(resumed.lines).find("its algorithms are chosen again"), std::string::npos);
   EXPECT_NE(joined(resumed.lines).find("timed the algorithms of"), std::string::npos);
 }
 

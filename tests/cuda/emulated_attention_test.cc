@@ -179,9 +179,18 @@ TEST(EmulatedAttention, CudnnComputesWhatTheReferenceDoes) {
     const WideOperands x(c, operands);
     WideOperands dx(c, operands);
     std::vector<double> y(dy.stored.size()), sums(got.log_sum_exp.size());
-    kernels::reference::attention_forward<double>(d, nullptr, x.q, x.k, x.v, y.data(), sums.data());
-    kernels::reference::attention_backward<double>(d, nullptr, x.q, x.k, x.v, y.data(), sums.data(),
-                                                   dy.wide().data(), {dx.q, dx.k, dx.v});
+    const std::vector<double> wide_dy = dy.wide();
+    kernels::reference::attention_forward<double>(
+        d, {.q = x.q, .k = x.k, .v = x.v, .y = y.data(), .lse = sums.data()});
+    kernels::reference::attention_backward<double>(d, {.q = x.q,
+                                                       .k = x.k,
+                                                       .v = x.v,
+                                                       .y = y.data(),
+                                                       .lse = sums.data(),
+                                                       .dy = wide_dy.data(),
+                                                       .dq = dx.q,
+                                                       .dk = dx.k,
+                                                       .dv = dx.v});
     const double unit = c.format == Format::kBf16 ? 1.0 / 256 : 1.0 / 2048;
     expect_near({got.log_sum_exp.begin(), got.log_sum_exp.end()}, sums, 1e-6);
     expect_near(got.tensors[0].wide(), y, 2 * unit);

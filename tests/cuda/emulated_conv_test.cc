@@ -10,6 +10,7 @@
 #include "kernels/cuda/direct_conv.h"
 #include "kernels/math/philox.h"
 #include "src/runtime/cuda/device.h"
+#include "tests/cuda/aligned_bytes.h"
 
 namespace trainyard::kernels {
 namespace {
@@ -117,18 +118,23 @@ struct ConvRun {
     return c.channels_last ? ImageStrides::channels_last(i) : ImageStrides::row_major(i);
   }
   void forward(bool with_bias, bool relu) {
-    cuda::direct_conv_forward(d, c.channels_last, x.in(), w.in(),
-                              with_bias ? static_cast<const float*>(bias.in().data) : nullptr, relu,
-                              y.out(), stream());
+    cuda::direct_conv_forward(
+        d, c.channels_last,
+        {.x = x.in(),
+         .w = w.in(),
+         .bias = with_bias ? static_cast<const float*>(bias.in().data) : nullptr,
+         .relu = relu,
+         .y = y.out()},
+        stream());
   }
   void backward() {
     cuda::direct_conv_backward_data(d, c.channels_last, dy.in(), w.in(), dx.out(), stream());
-    std::vector<std::byte> workspace(
-        static_cast<size_t>(cuda::direct_conv_backward_weights_workspace_bytes(d, c.operands)),
-        std::byte{0xFF});
-    cuda::direct_conv_backward_weights(d, c.channels_last, x.in(), dy.in(), dw.out(),
-                                       static_cast<float*>(db.out().data), workspace.data(),
-                                       stream());
+    auto workspace =
+        testing::aligned_bytes(cuda::direct_conv_backward_weights_workspace_bytes(d, c.operands));
+    cuda::direct_conv_backward_weights(
+        d, c.channels_last,
+        {.x = x.in(), .dy = dy.in(), .dw = dw.out(), .db = static_cast<float*>(db.out().data)},
+        {stream(), workspace.data()});
   }
 };
 

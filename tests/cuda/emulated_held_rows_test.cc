@@ -288,7 +288,7 @@ TEST(StepsTogether, BringTheirSamplesInOneCopyAndAllocateNothing) {
   RunPrograms programs = compile_run(job.model, job.recipe, schema, shape).value();
   const int64_t planned = describe_run(programs, shape).dataset_bytes;
   Session session(std::move(programs), backend);
-  session.initialise(5);
+  session.initialize(5);
   const int64_t without = testing::device_bytes();
   ASSERT_TRUE(hold_rows(job.recipe, shape, data, p, backend, session));
   EXPECT_EQ(testing::device_bytes() - without, planned);

@@ -15,6 +15,7 @@
 #include "kernels/math/philox.h"
 #include "kernels/pool.h"
 #include "src/runtime/cuda/device.h"
+#include "tests/cuda/aligned_bytes.h"
 
 namespace trainyard::kernels {
 namespace {
@@ -131,8 +132,8 @@ struct NormRun {
   std::vector<float> running_mean = std::vector<float>(C, 0.5f);
   std::vector<float> running_var = std::vector<float>(C, 2.0f);
   std::vector<float> mean = nans(), inv_std = nans(), dscale = nans(), db = nans();
-  std::vector<std::byte> workspace = std::vector<std::byte>(
-      static_cast<size_t>(cuda::batch_norm_workspace_bytes(d, s)), std::byte{0xFF});
+  std::vector<testing::AlignedBlock> workspace =
+      testing::aligned_bytes(cuda::batch_norm_workspace_bytes(d, s));
 
   explicit NormRun(const NormCase& of) : c(of) {}
   std::vector<float> vector(uint64_t seed, double offset) const {
@@ -143,18 +144,36 @@ struct NormRun {
   bool adds() const { return c.relu == Relu::kByResult; }
 
   void forward() {
-    cuda::batch_norm_training(d, s, x.in(), scale.data(), b.data(), running_mean.data(),
-                              running_var.data(), adds() ? residual.in() : In(),
-                              c.relu != Relu::kNone, y.out(), mean.data(), inv_std.data(),
-                              workspace.data(), stream());
+    cuda::batch_norm_training(d, s,
+                              {.x = x.in(),
+                               .scale = scale.data(),
+                               .b = b.data(),
+                               .running_mean = running_mean.data(),
+                               .running_var = running_var.data(),
+                               .residual = adds() ? residual.in() : In(),
+                               .relu = c.relu != Relu::kNone,
+                               .y = y.out(),
+                               .mean = mean.data(),
+                               .inv_std = inv_std.data()},
+                              {stream(), workspace.data()});
   }
   void backward(Out to_dx, Out to_g) { backward(dy.in(), {}, to_dx, to_g); }
   void backward(In gradient, In skip, Out to_dx, Out to_g) {
     const bool by_input = c.relu == Relu::kByInput;
-    cuda::batch_norm_backward(d, s, x.in(), gradient, skip, scale.data(), mean.data(),
-                              inv_std.data(), c.relu != Relu::kNone, by_input ? b.data() : nullptr,
-                              adds() ? y.in() : In(), to_dx, dscale.data(), db.data(), to_g,
-                              workspace.data(), stream());
+    cuda::batch_norm_backward(d, s,
+                              {.x = x.in(),
+                               .dy = gradient,
+                               .scale = scale.data(),
+                               .mean = mean.data(),
+                               .inv_std = inv_std.data(),
+                               .relu = c.relu != Relu::kNone,
+                               .b = by_input ? b.data() : nullptr,
+                               .y = adds() ? y.in() : In(),
+                               .dx = to_dx,
+                               .dscale = dscale.data(),
+                               .db = db.data(),
+                               .g = to_g},
+                              {stream(), workspace.data()}, skip);
   }
 };
 
@@ -166,14 +185,18 @@ TEST(EmulatedImages, BatchNormalizationInEveryFormat) {
     std::vector<double> wy(static_cast<size_t>(r.count)), mean(r.C), inv_std(r.C);
     std::vector<double> running_mean(r.C, 0.5), running_var(r.C, 2.0);
     const std::vector<double> x = r.x.wide(), scale = wide(r.scale), b = wide(r.b);
-    reference::batch_norm_training<double>(r.d, r.s, x.data(), scale.data(), b.data(),
-                                           running_mean.data(), running_var.data(), wy.data(),
-                                           mean.data(), inv_std.data());
-    const std::vector<double> zeros(wy.size(), 0.0);
-    if (c.relu != Relu::kNone) {
-      reference::add_relu<double>(r.count, r.adds() ? r.residual.wide().data() : zeros.data(),
-                                  wy.data());
-    }
+    const std::vector<double> residual = r.residual.wide();
+    reference::batch_norm_training<double>(r.d, r.s,
+                                           {.x = x.data(),
+                                            .scale = scale.data(),
+                                            .b = b.data(),
+                                            .running_mean = running_mean.data(),
+                                            .running_var = running_var.data(),
+                                            .residual = r.adds() ? residual.data() : nullptr,
+                                            .relu = c.relu != Relu::kNone,
+                                            .y = wy.data(),
+                                            .mean = mean.data(),
+                                            .inv_std = inv_std.data()});
     expect_near(wide(r.mean), mean, 2e-6, "mean");
     expect_near(wide(r.inv_std), inv_std, 2e-5, "inv_std");
     expect_near(wide(r.running_mean), running_mean, 2e-6, "running_mean");
@@ -183,17 +206,21 @@ TEST(EmulatedImages, BatchNormalizationInEveryFormat) {
     r.backward(r.dx.out(), c.relu == Relu::kNone ? Out() : r.g.out());
     std::vector<double> dx(wy.size()), dscale(r.C), db(r.C), g(wy.size());
     const std::vector<double> dy = r.dy.wide(), y = r.y.wide();
-    if (c.relu == Relu::kNone) {
-      reference::batch_norm_backward<double>(r.d, r.s, x.data(), dy.data(), scale.data(),
-                                             mean.data(), inv_std.data(), dx.data(), dscale.data(),
-                                             db.data());
-    } else {
-      reference::batch_norm_relu_backward<double>(
-          r.d, r.s, x.data(), dy.data(), scale.data(), mean.data(), inv_std.data(),
-          r.adds() ? nullptr : b.data(), r.adds() ? y.data() : nullptr, dx.data(), dscale.data(),
-          db.data(), g.data(), nullptr);
-      expect_near(r.g.wide(), g, 0, "g");
-    }
+    const bool relu = c.relu != Relu::kNone;
+    reference::batch_norm_backward<double>(r.d, r.s,
+                                           {.x = x.data(),
+                                            .dy = dy.data(),
+                                            .scale = scale.data(),
+                                            .mean = mean.data(),
+                                            .inv_std = inv_std.data(),
+                                            .relu = relu,
+                                            .b = relu && !r.adds() ? b.data() : nullptr,
+                                            .y = r.adds() ? y.data() : nullptr,
+                                            .dx = dx.data(),
+                                            .dscale = dscale.data(),
+                                            .db = db.data(),
+                                            .g = relu ? g.data() : nullptr});
+    if (relu) expect_near(r.g.wide(), g, 0, "g");
     expect_near(r.dx.wide(), dx, tolerance(c.dy), "dx");
     expect_near(wide(r.dscale), dscale, 3e-5, "dscale");
     expect_near(wide(r.db), db, 3e-5, "db");
@@ -371,32 +398,33 @@ TEST(EmulatedImages, MaxPoolingInEveryFormat) {
     const auto layout = [&](const ImageDims& d) {
       return c.channels_last ? ImageStrides::channels_last(d) : ImageStrides::row_major(d);
     };
-    const ImageStrides xs = layout(c.d.x), ys = layout(c.d.y());
+    const PoolStrides s{layout(c.d.x), layout(c.d.y())};
     const int64_t x_count = c.d.x.elements(), y_count = c.d.y().elements();
     Tensor x(x_count, c.x, 30, 0), dy(y_count, c.dy, 31, 0), y(y_count, c.x), dx(x_count, c.dy);
     for (int64_t i = 0; i < x_count; ++i) x.set(i, std::round(4 * x.in()[i]));
     x.set(100, std::numeric_limits<float>::quiet_NaN());
     x.set(200, -std::numeric_limits<float>::infinity());
     x.set(201, std::numeric_limits<float>::infinity());
-    std::vector<std::byte> workspace(
-        static_cast<size_t>(cuda::max_pool_backward_workspace_bytes(c.d)), std::byte{0xFF});
-    cuda::max_pool_forward(c.d, xs, x.in(), ys, y.out(), nullptr, stream());
-    cuda::max_pool_backward(c.d, xs, x.in(), nullptr, ys, dy.in(), dx.out(), workspace.data(),
-                            stream());
+    auto workspace = testing::aligned_bytes(cuda::max_pool_backward_workspace_bytes(c.d));
+    cuda::max_pool_forward(c.d, s, {.x = x.in(), .y = y.out()}, stream());
+    cuda::max_pool_backward(c.d, s, {.x = x.in(), .dy = dy.in(), .dx = dx.out()},
+                            {stream(), workspace.data()});
     const std::vector<double> wx = x.wide(), wdy = dy.wide();
     std::vector<double> wy(static_cast<size_t>(y_count)), wdx(wx.size());
     std::vector<uint8_t> cells(wy.size()), winner(wy.size(), 0xFF);
     const bool keeps = c.d.has_byte_cells();
-    reference::max_pool_forward<double>(c.d, xs, wx.data(), ys, wy.data(),
-                                        keeps ? cells.data() : nullptr);
-    reference::max_pool_backward<double>(c.d, xs, wx.data(), nullptr, ys, wdy.data(), wdx.data());
+    reference::max_pool_forward<double>(
+        c.d, s, {.x = wx.data(), .y = wy.data(), .winner = keeps ? cells.data() : nullptr});
+    reference::max_pool_backward<double>(c.d, s,
+                                         {.x = wx.data(), .dy = wdy.data(), .dx = wdx.data()});
     if (keeps) {
       Tensor again(y_count, c.x), by_winner(x_count, c.dy);
-      cuda::max_pool_forward(c.d, xs, x.in(), ys, again.out(), winner.data(), stream());
+      cuda::max_pool_forward(c.d, s, {.x = x.in(), .y = again.out(), .winner = winner.data()},
+                             stream());
       EXPECT_EQ(again, y);
       EXPECT_EQ(winner, cells);
-      cuda::max_pool_backward(c.d, xs, {}, winner.data(), ys, dy.in(), by_winner.out(), nullptr,
-                              stream());
+      cuda::max_pool_backward(
+          c.d, s, {.winner = winner.data(), .dy = dy.in(), .dx = by_winner.out()}, stream());
       EXPECT_EQ(by_winner, dx);
     }
     const std::vector<double> got = y.wide();

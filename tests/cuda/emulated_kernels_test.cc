@@ -4,11 +4,13 @@
 // tensors that take two launches.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <vector>
 
+#include "kernels/alignment.h"
 #include "kernels/arithmetic.h"
 #include "kernels/batch_norm.h"
 #include "kernels/cuda/bias_relu.h"
@@ -24,6 +26,7 @@
 #include "kernels/softmax_xent.h"
 #include "src/runtime/cuda/backend.h"
 #include "src/runtime/cuda/convolution.h"
+#include "tests/cuda/aligned_bytes.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/support/graph_cases.h"
 #include "tests/support/run_case.h"
@@ -49,9 +52,6 @@ std::vector<float> nans(int64_t count) {
 }
 In in(const std::vector<float>& v) { return {v.data()}; }
 Out out(std::vector<float>& v) { return {v.data()}; }
-std::vector<std::byte> bytes(int64_t count) {
-  return std::vector<std::byte>(static_cast<size_t>(count), std::byte{0xFF});
-}
 
 CUstream_st* stream() {
   static const trainyard::cuda::Device device(0);
@@ -149,8 +149,8 @@ TEST(EmulatedKernels, ReductionsOfAllShapes) {
       p.how = how;
       p.factor = how == Reduction::kSum ? 0.5 : 1;
       std::vector<float> y = nans(y_stride), dx = nans(x_stride);
-      std::vector<std::byte> workspace = bytes(cuda::reduce_workspace_bytes(p));
-      cuda::reduce(p, in(x), out(y), workspace.data(), stream());
+      auto workspace = testing::aligned_bytes(cuda::reduce_workspace_bytes(p));
+      cuda::reduce(p, in(x), out(y), {stream(), workspace.data()});
       const std::vector<double> wide_x = wide(x);
       std::vector<double> wide_y(y.size()), wide_dx(dx.size());
       reference::reduce(p, wide_x.data(), wide_y.data());
@@ -158,8 +158,8 @@ TEST(EmulatedKernels, ReductionsOfAllShapes) {
       if (how == Reduction::kSum) continue;
       const std::vector<float> dy = values(y_stride, 3);
       const std::vector<double> wide_dy = wide(dy);
-      workspace = bytes(cuda::reduce_grad_workspace_bytes(p));
-      cuda::reduce_grad(p, in(x), in(y), in(dy), out(dx), workspace.data(), stream());
+      workspace = testing::aligned_bytes(cuda::reduce_grad_workspace_bytes(p));
+      cuda::reduce_grad(p, in(x), in(y), in(dy), out(dx), {stream(), workspace.data()});
       reference::reduce_grad(p, wide_x.data(), wide_y.data(), wide_dy.data(), wide_dx.data());
       expect_near(dx, wide_dx);
     }
@@ -173,8 +173,8 @@ TEST(EmulatedKernels, ReductionsPassNanOn) {
     p.reduced.append(5000, {1});
     std::vector<float> x = values(5000, 4), y = {0};
     x[4321] = std::nanf("");
-    std::vector<std::byte> workspace = bytes(cuda::reduce_workspace_bytes(p));
-    cuda::reduce(p, in(x), out(y), workspace.data(), stream());
+    auto workspace = testing::aligned_bytes(cuda::reduce_workspace_bytes(p));
+    cuda::reduce(p, in(x), out(y), {stream(), workspace.data()});
     EXPECT_TRUE(std::isnan(y[0])) << static_cast<int>(how);
   }
 }
@@ -212,17 +212,34 @@ TEST(EmulatedKernels, BatchNormalizationOfLargeMeans) {
       std::vector<float> running_mean(C, 0.5f), running_var(C, 2.0f),
           y = nans(count), mean = nans(n.d.C), inv_std = nans(n.d.C), dx = nans(count),
           dscale = nans(n.d.C), db = nans(n.d.C), g = nans(count);
-      std::vector<std::byte> workspace = bytes(cuda::batch_norm_workspace_bytes(d, s));
-      cuda::batch_norm_training(d, s, in(x), scale.data(), b.data(), running_mean.data(),
-                                running_var.data(), in(residual), true, out(y), mean.data(),
-                                inv_std.data(), workspace.data(), stream());
+      auto workspace = testing::aligned_bytes(cuda::batch_norm_workspace_bytes(d, s));
+      cuda::batch_norm_training(d, s,
+                                {.x = in(x),
+                                 .scale = scale.data(),
+                                 .b = b.data(),
+                                 .running_mean = running_mean.data(),
+                                 .running_var = running_var.data(),
+                                 .residual = in(residual),
+                                 .relu = true,
+                                 .y = out(y),
+                                 .mean = mean.data(),
+                                 .inv_std = inv_std.data()},
+                                {stream(), workspace.data()});
       const std::vector<double> wx = wide(x), wdy = wide(dy), wscale = wide(scale), wb = wide(b),
                                 wr = wide(residual);
       std::vector<double> rm(C, 0.5), rv(C, 2.0), wy(x.size()), wmean(C), winv(C), wdx(x.size()),
           wdscale(C), wdb(C), wg(x.size());
-      reference::batch_norm_training<double>(d, s, wx.data(), wscale.data(), wb.data(), rm.data(),
-                                             rv.data(), wy.data(), wmean.data(), winv.data());
-      reference::add_relu<double>(count, wr.data(), wy.data());
+      reference::batch_norm_training<double>(d, s,
+                                             {.x = wx.data(),
+                                              .scale = wscale.data(),
+                                              .b = wb.data(),
+                                              .running_mean = rm.data(),
+                                              .running_var = rv.data(),
+                                              .residual = wr.data(),
+                                              .relu = true,
+                                              .y = wy.data(),
+                                              .mean = wmean.data(),
+                                              .inv_std = winv.data()});
       // The mean itself has no more digits than a float of its size.
       const double loose = mean_of_x == 0 ? 2e-5 : 4e-4;
       expect_near(mean, wmean);
@@ -230,12 +247,31 @@ TEST(EmulatedKernels, BatchNormalizationOfLargeMeans) {
       expect_near(running_mean, rm);
       expect_near(running_var, rv, loose);
       expect_near(y, wy, loose);
-      cuda::batch_norm_backward(d, s, in(x), in(dy), {}, scale.data(), mean.data(), inv_std.data(),
-                                true, nullptr, in(y), out(dx), dscale.data(), db.data(), out(g),
-                                workspace.data(), stream());
-      reference::batch_norm_relu_backward<double>(
-          d, s, wx.data(), wdy.data(), wscale.data(), wmean.data(), winv.data(), nullptr, wy.data(),
-          wdx.data(), wdscale.data(), wdb.data(), wg.data(), nullptr);
+      cuda::batch_norm_backward(d, s,
+                                {.x = in(x),
+                                 .dy = in(dy),
+                                 .scale = scale.data(),
+                                 .mean = mean.data(),
+                                 .inv_std = inv_std.data(),
+                                 .relu = true,
+                                 .y = in(y),
+                                 .dx = out(dx),
+                                 .dscale = dscale.data(),
+                                 .db = db.data(),
+                                 .g = out(g)},
+                                {stream(), workspace.data()});
+      reference::batch_norm_backward<double>(d, s,
+                                             {.x = wx.data(),
+                                              .dy = wdy.data(),
+                                              .scale = wscale.data(),
+                                              .mean = wmean.data(),
+                                              .inv_std = winv.data(),
+                                              .relu = true,
+                                              .y = wy.data(),
+                                              .dx = wdx.data(),
+                                              .dscale = wdscale.data(),
+                                              .db = wdb.data(),
+                                              .g = wg.data()});
       if (mean_of_x != 0) continue;  // the masks of values near 0 may differ there
       expect_near(dx, wdx);
       expect_near(dscale, wdscale);
@@ -258,20 +294,45 @@ TEST(EmulatedKernels, GroupNormalizationInBothLayouts) {
       const std::vector<float> scale = values(n.d.C, 7, 1.5, 0.4), b = values(n.d.C, 8);
       std::vector<float> y = nans(count), mean = nans(results), inv_std = nans(results),
                          dx = nans(count), dscale = nans(n.d.C), db = nans(n.d.C);
-      std::vector<std::byte> workspace = bytes(cuda::group_norm_workspace_bytes(d, s));
-      cuda::group_norm_forward(d, s, in(x), scale.data(), b.data(), out(y), mean.data(),
-                               inv_std.data(), workspace.data(), stream());
-      cuda::group_norm_backward(d, s, in(x), scale.data(), mean.data(), inv_std.data(), in(dy),
-                                out(dx), dscale.data(), db.data(), workspace.data(), stream());
+      auto workspace = testing::aligned_bytes(cuda::group_norm_workspace_bytes(d, s));
+      cuda::group_norm_forward(d, s,
+                               {.x = in(x),
+                                .scale = scale.data(),
+                                .b = b.data(),
+                                .y = out(y),
+                                .mean = mean.data(),
+                                .inv_std = inv_std.data()},
+                               {stream(), workspace.data()});
+      cuda::group_norm_backward(d, s,
+                                {.x = in(x),
+                                 .scale = scale.data(),
+                                 .mean = mean.data(),
+                                 .inv_std = inv_std.data(),
+                                 .dy = in(dy),
+                                 .dx = out(dx),
+                                 .dscale = dscale.data(),
+                                 .db = db.data()},
+                                {stream(), workspace.data()});
       const auto C = static_cast<size_t>(n.d.C);
       const std::vector<double> wx = wide(x), wdy = wide(dy), wscale = wide(scale), wb = wide(b);
       std::vector<double> wy(x.size()), wmean(mean.size()), winv(mean.size()), wdx(x.size()),
           wdscale(C), wdb(C);
-      reference::group_norm_forward<double>(d, s, wx.data(), wscale.data(), wb.data(), wy.data(),
-                                            wmean.data(), winv.data());
-      reference::group_norm_backward<double>(d, s, wx.data(), wscale.data(), wmean.data(),
-                                             winv.data(), wdy.data(), wdx.data(), wdscale.data(),
-                                             wdb.data());
+      reference::group_norm_forward<double>(d, s,
+                                            {.x = wx.data(),
+                                             .scale = wscale.data(),
+                                             .b = wb.data(),
+                                             .y = wy.data(),
+                                             .mean = wmean.data(),
+                                             .inv_std = winv.data()});
+      reference::group_norm_backward<double>(d, s,
+                                             {.x = wx.data(),
+                                              .scale = wscale.data(),
+                                              .mean = wmean.data(),
+                                              .inv_std = winv.data(),
+                                              .dy = wdy.data(),
+                                              .dx = wdx.data(),
+                                              .dscale = wdscale.data(),
+                                              .db = wdb.data()});
       expect_near(y, wy);
       expect_near(mean, wmean);
       expect_near(inv_std, winv);
@@ -302,9 +363,11 @@ TEST(EmulatedKernels, BiasReluOfManyPixelsInBothLayouts) {
         cuda::bias_relu(d, channels_last, bias.data(), out(y), stream());
         std::vector<float> made = nans(count);
         const Out dpre{made.data(), dpre_format};
-        auto memory = bytes(cuda::bias_relu_backward_workspace_bytes(d, channels_last));
-        cuda::bias_relu_backward(d, channels_last, in(y), in(dy), dpre, db.data(), memory.data(),
-                                 stream());
+        auto memory =
+            testing::aligned_bytes(cuda::bias_relu_backward_workspace_bytes(d, channels_last));
+        cuda::bias_relu_backward(d, channels_last,
+                                 {.y = in(y), .dy = in(dy), .dpre = dpre, .db = db.data()},
+                                 {stream(), memory.data()});
         std::vector<float> got(y.size());
         for (int64_t n = 0; n < d.N; ++n) {
           for (int64_t c = 0; c < d.C; ++c) {
@@ -344,8 +407,9 @@ TEST(EmulatedKernels, GradientNormOfManyTensors) {
   }
   for (const auto& t : tensors) views.push_back(in(t));
   float norm = 0, scale = 0;
-  std::vector<std::byte> workspace = bytes(cuda::gradient_norm_workspace_bytes(p));
-  cuda::gradient_norm(p, views, nullptr, &norm, &scale, workspace.data(), stream());
+  auto workspace = testing::aligned_bytes(cuda::gradient_norm_workspace_bytes(p));
+  cuda::gradient_norm(p, {.g = views, .loss_scale = nullptr, .norm = &norm, .scale = &scale},
+                      {stream(), workspace.data()});
   EXPECT_NEAR(norm, std::sqrt(squares), 1e-6 * std::sqrt(squares));
   EXPECT_NEAR(scale, 1 / std::sqrt(squares), 1e-6);
 }
@@ -395,15 +459,51 @@ TEST(EmulatedKernels, AdafactorOfLargeMatrices) {
     const std::vector<double> wg = wide(g);
     const float rate = 0.01f;
     const int64_t step = 41;
-    std::vector<std::byte> workspace = bytes(cuda::adafactor_workspace_bytes(s));
-    cuda::adafactor(s, in(g), &rate, &step, p.data(), s.rows == 0 ? nullptr : row.data(),
-                    column.data(), workspace.data(), stream());
-    reference::adafactor<double>(s, wg.data(), &rate, &step, wp.data(), wrow.data(),
-                                 wcolumn.data());
+    auto workspace = testing::aligned_bytes(cuda::adafactor_workspace_bytes(s));
+    const bool is_vector = s.rows == 0;
+    cuda::adafactor(s,
+                    {.g = in(g),
+                     .learning_rate = &rate,
+                     .step = &step,
+                     .p = p.data(),
+                     .row = is_vector ? nullptr : row.data(),
+                     .column = column.data()},
+                    {stream(), workspace.data()});
+    reference::adafactor<double>(s, {.g = wg.data(),
+                                     .learning_rate = &rate,
+                                     .step = &step,
+                                     .p = wp.data(),
+                                     .row = is_vector ? nullptr : wrow.data(),
+                                     .column = wcolumn.data()});
     expect_near(p, wp);
     expect_near(row, wrow);
     expect_near(column, wcolumn);
   }
+}
+
+// As tests/kernels/contract_test.cc says of the host.
+TEST(EmulatedKernels, RefuseWrongCalls) {
+  const float number = 1;
+  const int32_t label = 0;
+  float loss = 7;
+  std::vector<float> prob = nans(2);
+  auto workspace = testing::aligned_bytes(1);
+  const auto error_of = [&](const SoftmaxXentParams& p, const float* z, void* memory) {
+    const SoftmaxXentOperands<cuda::Views, int32_t> o{
+        .z = z, .target = &label, .loss = &loss, .prob = prob.data()};
+    try {
+      cuda::softmax_xent_forward(p, nullptr, o, {stream(), memory});
+    } catch (const ContractError& e) {
+      return std::string(e.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(error_of({0, 2}, &number, workspace.data()),
+            "softmax_xent_forward: rows is 0, not 1 or more");
+  EXPECT_EQ(error_of({1, 2}, nullptr, workspace.data()), "softmax_xent_forward: z is missing");
+  EXPECT_EQ(error_of({1, 2}, &number, workspace.data()->bytes.data() + 16),
+            "softmax_xent_forward: workspace is not aligned");
+  EXPECT_EQ(loss, 7);
 }
 
 // Small batches of few classes are one launch each way.
@@ -427,20 +527,35 @@ TEST(EmulatedKernels, ClassificationLossOfAllSizes) {
           labels[i] = static_cast<int32_t>(i * 7 % static_cast<size_t>(classes));
         }
         std::vector<double> prob(z.size()), dz(z.size()), loss(1);
-        reference::softmax_xent_forward(p, wide(z).data(), labels.data(), loss.data(), prob.data());
-        reference::softmax_xent_backward(p, prob.data(), labels.data(), wide(dloss).data(),
-                                         dz.data());
+        reference::softmax_xent_forward<double, int32_t>(p, {.z = wide(z).data(),
+                                                             .target = labels.data(),
+                                                             .loss = loss.data(),
+                                                             .prob = prob.data()});
+        reference::softmax_xent_backward<double, int32_t>(p, {.prob = prob.data(),
+                                                              .target = labels.data(),
+                                                              .dloss = wide(dloss).data(),
+                                                              .dz = dz.data()});
         std::vector<float> in_place = z, got_loss = nans(1);
         const float* const w = plain ? nullptr : weights.data();
-        auto workspace = bytes(cuda::softmax_xent_forward_workspace_bytes(p));
-        cuda::softmax_xent_forward(p, w, in_place.data(), labels.data(), got_loss.data(),
-                                   in_place.data(), workspace.data(), stream());
+        auto workspace = testing::aligned_bytes(cuda::softmax_xent_forward_workspace_bytes(p));
+        cuda::softmax_xent_forward(
+            p, w,
+            SoftmaxXentOperands<cuda::Views, int32_t>{.z = in_place.data(),
+                                                      .target = labels.data(),
+                                                      .loss = got_loss.data(),
+                                                      .prob = in_place.data()},
+            {stream(), workspace.data()});
         expect_near(in_place, prob);
         expect_near(got_loss, loss);
-        workspace = bytes(cuda::softmax_xent_backward_workspace_bytes(p));
+        workspace = testing::aligned_bytes(cuda::softmax_xent_backward_workspace_bytes(p));
         const int64_t before = cuda::emulator::launch_count();
-        cuda::softmax_xent_backward(p, w, in_place.data(), labels.data(), dloss.data(),
-                                    in_place.data(), workspace.data(), stream());
+        cuda::softmax_xent_backward(
+            p, w,
+            SoftmaxXentGradOperands<cuda::Views, int32_t>{.prob = in_place.data(),
+                                                          .target = labels.data(),
+                                                          .dloss = dloss.data(),
+                                                          .dz = in_place.data()},
+            {stream(), workspace.data()});
         EXPECT_EQ(cuda::emulator::launch_count() - before, rows <= 1024 ? 1 : 2);
         expect_near(in_place, dz);
       }
@@ -454,16 +569,18 @@ TEST(EmulatedKernels, MaxPoolGradientPicksOneCell) {
     const auto layout = [&](const ImageDims& i) {
       return channels_last ? ImageStrides::channels_last(i) : ImageStrides::row_major(i);
     };
-    const ImageStrides xs = layout(d.x), ys = layout(d.y());
+    const PoolStrides s{layout(d.x), layout(d.y())};
     std::vector<float> x = values(d.x.elements(), 30);
     for (size_t i = 0; i < x.size(); ++i) x[i] = std::round(4 * x[i]);  // many that are equal
     x[100] = std::nanf("");
     const std::vector<float> dy = values(d.y().elements(), 31);
     std::vector<float> y = nans(d.y().elements()), dx = nans(d.x.elements());
     std::vector<float> expected = nans(d.x.elements());
-    std::vector<std::byte> workspace = bytes(cuda::max_pool_backward_workspace_bytes(d));
-    cuda::max_pool_backward(d, xs, in(x), nullptr, ys, in(dy), out(dx), workspace.data(), stream());
-    reference::max_pool_backward<float>(d, xs, x.data(), nullptr, ys, dy.data(), expected.data());
+    auto workspace = testing::aligned_bytes(cuda::max_pool_backward_workspace_bytes(d));
+    cuda::max_pool_backward(d, s, {.x = in(x), .dy = in(dy), .dx = out(dx)},
+                            {stream(), workspace.data()});
+    reference::max_pool_backward<float>(d, s,
+                                        {.x = x.data(), .dy = dy.data(), .dx = expected.data()});
     expect_near(dx, wide(expected));
   }
 }

@@ -89,7 +89,7 @@ struct ManyBuckets {
     for (int64_t r = 0; r < ranks; ++r) programs.push_back(build());
     session =
         std::make_unique<ReplicatedSession>(std::move(programs), std::move(devices), 1, limits);
-    session->initialise(7);
+    session->initialize(7);
     for (int64_t i = 0; i < ranks * kRows * kColumns; ++i) {
       input.push_back(static_cast<float>(std::sin(static_cast<double>(i))));
     }

@@ -114,7 +114,7 @@ TEST(TravellingRows, TrainAsFromTheHostAndAllocateNothing) {
                                    {}, backend.traits())
                           .value(),
                       backend, images.shape.micro_batches);
-      session.initialise(5);
+      session.initialize(5);
       int64_t stored = 0;
       if (travels) {
         stored =

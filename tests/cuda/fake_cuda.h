@@ -25,6 +25,7 @@
 #include <functional>
 #include <string>
 
+#include "kernels/cuda/stream.h"
 #include "kernels/cuda/view.h"
 
 namespace trainyard::testing {

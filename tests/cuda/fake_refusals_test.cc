@@ -9,7 +9,7 @@
 
 #include "src/runtime/cuda/backend.h"
 #include "src/runtime/cuda/convolution.h"
-#include "src/runtime/cuda/matmul.h"
+#include "src/runtime/cuda/product.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/workspace.h"
 

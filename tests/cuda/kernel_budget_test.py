@@ -59,8 +59,8 @@ def budgets():
                     sums.once = 10
                 norm.append(sums)
         for relu in ("false", "true"):
-            norm.append(Budget(f"normalise_eights<{s}, false, {relu}>", 4, 4, 8))
-            norm.append(Budget(f"normalise_eights<{s}, true, {relu}>", 4, 8, 8))
+            norm.append(Budget(f"normalize_eights<{s}, false, {relu}>", 4, 4, 8))
+            norm.append(Budget(f"normalize_eights<{s}, true, {relu}>", 4, 8, 8))
         pool.append(Budget(f"max_eights<{s}, 2>", 5, 2 * wide))
         pool.append(Budget(f"max_eights<{s}, 3>", 4, 3 * wide))
         pool.append(Budget(f"max_backward_eights<{s}>", 5, wide))

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/base/check.h"
-#include "src/runtime/cuda/matmul.h"
+#include "src/runtime/cuda/product.h"
 
 namespace trainyard::cuda {
 namespace {

@@ -18,7 +18,7 @@ std::vector<RankDevice> connected(int ranks,
                                   const std::function<std::shared_ptr<Backend>(int)>& make);
 std::vector<RankDevice> cpu_ranks(int ranks);
 
-/// A job on the dataset in the workspace, with batch normalisation, dropout and clipping.
+/// A job on the dataset in the workspace, with batch normalization, dropout and clipping.
 TrainJob rank_job(const Workspace& w, const std::string& name);
 /// A refusal fails the test.
 void run_job(const TrainJob& job, const std::vector<RankDevice>& devices, Recorder& recorder);

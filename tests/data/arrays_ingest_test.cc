@@ -8,7 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "src/data/array_file.h"
+#include "src/data/arrays/array_file.h"
 #include "src/data/preprocessing.h"
 #include "tests/data/data_samples.h"
 #include "tests/data/image_samples.h"
@@ -111,7 +111,7 @@ TEST(Arrays, WhatOnlyPythonCouldReadIsRefusedByName) {
       {"complex128", "complex numbers"},
       {"long double", "'<f16'"},
       {"dates", "dates"},
-      {"spans", "spans of time"},
+      {"spans", "time spans"},
       {"void", "structured type or raw bytes"}};
   ASSERT_EQ(golden()["refused"].size(), expected.size());
   for (const auto& [name, file] : golden()["refused"].items()) {
@@ -183,11 +183,11 @@ TEST(Arrays, SizesThatLieAndFilesThatAreCutAreRefused) {
   wrong[6] = 4;
   EXPECT_EQ(read(wrong).error().message, "inputs: NPY version 4.0, expected 1.0, 2.0 or 3.0");
   EXPECT_EQ(read("a,b\n1,2\n").error().message,
-            "inputs: not a NPY file (it does not begin with \\x93NUMPY)");
+            "inputs: not an NPY file (it does not begin with \\x93NUMPY)");
   std::string long_header = whole;
   long_header[6] = 2;
   long_header.replace(8, 2, std::string("\xff\xff\xff\x7f", 4));
-  EXPECT_NE(read(long_header).error().message.find("a NPY header of 2147483647 bytes"),
+  EXPECT_NE(read(long_header).error().message.find("an NPY header of 2147483647 bytes"),
             std::string::npos);
 }
 
@@ -230,7 +230,7 @@ TEST(Arrays, EveryTypeOfSafetensorsReadsAsPyTorchReadsIt) {
     expect_same(array->to_floats(), golden_floats(package["floats"][name]));
   }
   EXPECT_TRUE(
-      file->take("z").error().message.starts_with("data: has no array 'z'; there are 'uint64', "))
+      file->take("z").error().message.starts_with("data: has no array 'z'; it has 'uint64', "))
       << file->take("z").error().message;
   const std::string f8 = R"({"inputs":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})";
   std::string bytes(8, '\0');
@@ -360,14 +360,14 @@ TEST(Arrays, ATestSetMayBeArraysBesideTheOthersOrAFile) {
   EXPECT_EQ(e->schema().test_rows, 2);
   EXPECT_TRUE(IngestedFiles(arrays(), {{"data", beside}, {"test", own}})
                   .message()
-                  .starts_with("test: data has a test set already"));
+                  .starts_with("test: data already has a test set"));
   EXPECT_EQ(IngestedFiles(
                 arrays(),
                 {{"data", npz({{"inputs.npy", x}, {"targets.npy", y}, {"test_inputs.npy", x}})}})
                 .message(),
-            "data: has no array 'test_targets'; there are 'inputs', 'targets', 'test_inputs'");
+            "data: has no array 'test_targets'; it has 'inputs', 'targets', 'test_inputs'");
   EXPECT_EQ(IngestedFiles(arrays(), {{"data", npz({{"x.npy", x}})}}).message(),
-            "data: has no array 'inputs'; there are 'x'");
+            "data: has no array 'inputs'; it has 'x'");
 }
 
 TEST(Arrays, WhatDoesNotFitIsRefusedWithArrayAndIndex) {
@@ -381,18 +381,17 @@ TEST(Arrays, WhatDoesNotFitIsRefusedWithArrayAndIndex) {
       {f4({1, 2, 3, inf}, "(2, 2)"), y, "inputs: [1, 1]: not a finite number of 32 bits"},
       {far, y, "inputs: [1]: not a finite number of 32 bits"},
       {f4({1, nan, 3, 4}, "(2, 1, 2)"), y,
-       "inputs: [0, 0, 1]: NaN, and nothing may be missing here"},
-      {x, f4({1, nan}, "(2,)"), "targets: [1]: NaN, and nothing may be missing here"},
-      {x, u1(std::string("\0\1\1", 3), "(3,)"),
-       "targets: 3 targets, expected 2 as there are inputs"},
+       "inputs: [0, 0, 1]: NaN; missing values are not supported here"},
+      {x, f4({1, nan}, "(2,)"), "targets: [1]: NaN; missing values are not supported here"},
+      {x, u1(std::string("\0\1\1", 3), "(3,)"), "targets: 3 targets, expected 2 as for the inputs"},
       {x, u1(std::string("\0\1\1\1", 4), "(2, 2)"),
        "targets: shape [2, 2], expected [N] or [N, 1]"},
       {x, u1(std::string("\1\1", 2), "(2,)"), "targets: a single class '1', expected at least 2"},
       {x, npy("|S1", "(2,)", "a\xff"), "targets: [1]: '\\xff' is not UTF-8 text"},
       {x, npy("|S1", "(2,)", "a\0"s), "targets: [1]: a class's name of 0 bytes, expected 1 to 256"},
       {x, npy("<U1", "(2,)", "a\0\0\0\0\xd8\0\0"s),
-       "targets: [1]: a text with the number 55296, which is no character"},
-      {npy("|S1", "(2, 2)", "abcd"), y, "inputs: texts, expected numbers"},
+       "targets: [1]: a text with the number 55296, which is not a character"},
+      {npy("|S1", "(2, 2)", "abcd"), y, "inputs: text, expected numbers"},
       {f4({1}, "()"), y, "inputs: shape [], expected [N, F]"},
       {f4({}, "(0, 2)"), y, "inputs: shape [0, 2] holds nothing"},
       {f4({1, 2}, "(2, 1, 1, 1, 1)"), y, "inputs: shape [2, 1, 1, 1, 1], expected [N, F]"},
@@ -413,7 +412,7 @@ TEST(Arrays, WhatDoesNotFitIsRefusedWithArrayAndIndex) {
             "test_targets: [0]: '2' is not a class of the training rows");
   EXPECT_TRUE(IngestedFiles(arrays(), {{"data", x}})
                   .message()
-                  .starts_with("data: a NPY file, which holds one array"));
+                  .starts_with("data: an NPY file, which holds one array"));
   EXPECT_TRUE(IngestedFiles(arrays(), {{"data", "1,2\n"}})
                   .message()
                   .starts_with("data: neither NPZ nor safetensors"));

@@ -1,5 +1,5 @@
 // Images changed at random: each change by torchvision's numbers, and what is drawn.
-#include "src/data/augment.h"
+#include "src/data/load/augment.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <numeric>
 #include <set>
 
-#include "src/data/image_changes.h"
+#include "src/data/load/image_changes.h"
 #include "tests/support/source_path.h"
 
 namespace trainyard {
@@ -122,7 +122,7 @@ TEST(Augmenter, ACropTakesEveryPlaceAlikeOften) {
   std::map<std::pair<int, int>, int> places;
   for (int64_t row = 0; row < 2500; ++row) {
     const auto pixels = augmented({RandomCrop{2}}, {1, 9, 9}, 3, 1, row);
-    const int middle = static_cast<int>(pixels[4 * 9 + 4]) - 1;  // where the centre came from
+    const int middle = static_cast<int>(pixels[4 * 9 + 4]) - 1;  // where the center came from
     ++places[{middle / 9 - 4, middle % 9 - 4}];
   }
   EXPECT_EQ(places.size(), 25u);

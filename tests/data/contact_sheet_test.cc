@@ -1,5 +1,5 @@
 // The sheet of images that people look at: which images, where, and as a PNG that others read.
-#include "src/data/contact_sheet.h"
+#include "src/data/load/contact_sheet.h"
 
 #include <gtest/gtest.h>
 #include <png.h>

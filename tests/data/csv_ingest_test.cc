@@ -79,11 +79,9 @@ TEST(CsvIngest, TargetKindFollowsItsValues) {
   EXPECT_EQ(kind("7 7 7", "numeric"), "numeric");
   EXPECT_EQ(kind("0 1", "classes"), "csv.target_kind: 'classes', expected class or numeric");
   EXPECT_EQ(kind("1 NA 2"),
-            "data: row 2 (line 3), column 'y': the target is missing, and every row "
-            "needs one");
+            "data: row 2 (line 3), column 'y': the target is missing, but every row needs one");
   EXPECT_EQ(kind("1.5 NA 2"),
-            "data: row 2 (line 3), column 'y': the target is missing, and every "
-            "row needs one");
+            "data: row 2 (line 3), column 'y': the target is missing, but every row needs one");
   EXPECT_EQ(kind(many + " oops"), "data: row 22 (line 23), column 'y': 'oops' is not a number");
   EXPECT_EQ(kind("1.5 inf"),
             "data: row 2 (line 3), column 'y': 'inf' is not a finite number of 32 bits");
@@ -130,8 +128,9 @@ TEST(CsvIngest, ImagesAreBytesOnlyIfEveryPixelIs) {
     EXPECT_EQ(in_test->schema().image_dtype, DType::kF32);
     EXPECT_EQ(in_test->train().image_f32[1], 255.0f);
   }
-  EXPECT_EQ(IngestedCsv(options, "a,b,y\n0,,0\n3,7,1\n").message(),
-            "data: row 1 (line 2), column 'b': the value is missing, and pixels must all be there");
+  EXPECT_EQ(
+      IngestedCsv(options, "a,b,y\n0,,0\n3,7,1\n").message(),
+      "data: row 1 (line 2), column 'b': the value is missing, but an image needs all pixels");
   EXPECT_EQ(IngestedCsv(options, "a,b,y\n0,x,0\n3,7,1\n").message(),
             "data: row 1 (line 2), column 'b': 'x' is not a number");
   options.image = {1, 8, 8};
@@ -193,13 +192,13 @@ TEST(CsvIngestB39, BadInputIsRefusedWithItsPlace) {
       {"x,x\n1,2\n",
        "data: header, column 2: the name 'x' appears twice; if the file has no "
        "header, set header: false"},
-      {"x,\xff\n1,2\n", "data: header, column 2: '\\xff' is no name (UTF-8, at most 256 bytes)"},
+      {"x,\xff\n1,2\n", "data: header, column 2: '\\xff' is not a name (UTF-8, at most 256 bytes)"},
       {"x,y\nab\xff,a\ncd,b\n", "data: row 1 (line 2), column 'x': 'ab\\xff' is not UTF-8 text"},
       {"y\na\nb\n", "data: there is no column besides the target, expected at least one"},
       {"x,label\n1,a\n2,b\n", "csv.target: 'y' is not a column; the columns are 'x', 'label'"},
       {"x,y\n" + std::string(300, 'k') + ",a\nl,b\n",
-       "data: row 1 (line 2), column 'x': a text of 300 bytes is no category (at most 256 bytes); "
-       "leave the column out with `ignore`"},
+       "data: row 1 (line 2), column 'x': a text of 300 bytes is too long for a category (at most "
+       "256 bytes); leave the column out with `ignore`"},
   };
   for (const Case& c : cases) {
     const IngestedCsv d(csv_options("y"), c.text);
@@ -215,7 +214,7 @@ TEST(CsvIngestB39, AColumnThatIsNotThereNamesTheNearest) {
   EXPECT_EQ(IngestedCsv(csv_options("labl"), text).message(),
             "csv.target: 'labl' is not a column; did you mean 'label'?");
   EXPECT_EQ(IngestedCsv(csv_options(""), text).message(),
-            "csv.target: required: the column to learn");
+            "csv.target: required: the column to predict");
   CsvOptions options = csv_options("label");
   options.ignore = {"color"};
   EXPECT_EQ(IngestedCsv(options, text).message(),

@@ -1,6 +1,6 @@
 // Catches: fields cut or joined wrongly, also where a record straddles the buffer's end; input that
 // is accepted although RFC 4180 gives it no meaning; unbounded memory.
-#include "src/data/csv_reader.h"
+#include "src/data/table/csv_reader.h"
 
 #include <gtest/gtest.h>
 
@@ -54,10 +54,10 @@ TEST(CsvReader, RefusesWhatHasNoMeaningAndNamesTheLine) {
   };
   const std::vector<Case> cases = {
       {"a,b\n1,\"2\n3,4\n", "data: line 2: a quote is opened and never closed"},
-      {"a,b\n\"1\"x,2\n", "data: line 2: field 1 goes on after its closing quote"},
+      {"a,b\n\"1\"x,2\n", "data: line 2: field 1 continues after its closing quote"},
       {"a,b\n1,2\"\n",
-       "data: line 2: field 2 has a quote inside, expected the whole field in "
-       "quotes and quotes inside doubled"},
+       "data: line 2: field 2 contains a quote, expected the whole field in quotes and inner "
+       "quotes doubled"},
       {std::string("a,b\n1,\0", 7), "data: line 2: field 2 holds a zero byte, expected UTF-8 text"},
       {std::string("a,\"\0\"\n", 6),
        "data: line 1: a quoted field holds a zero byte, expected "
@@ -135,7 +135,7 @@ TEST(CsvReader, LineAndColumnCountAreBounded) {
   const auto too_long = read(long_line);
   ASSERT_FALSE(too_long.ok());
   EXPECT_EQ(too_long.error().message,
-            "data: line 2: longer than 16 MiB, or a quote that is opened here is not closed");
+            "data: line 2: longer than 16 MiB, or a quote opened here is not closed");
   const std::string wide(static_cast<size_t>(kColumnsMax) + 5, ',');
   EXPECT_EQ(read(wide).error().message, "data: line 1: more than 262144 fields");
   // A "1 GB line" of gzip is 1 MB of file; it is refused after 16 MiB.

@@ -143,7 +143,7 @@ TEST(Ingest, SourcesMustBelongToTheFormat) {
             "sources: role 'train_images' does not belong to the format csv");
   EXPECT_EQ(
       message({"idx", {{"train_images", file}, {"train_labels", file}, {"test_images", file}}, {}}),
-      "sources: test_images and test_labels belong together, one is missing");
+      "sources: test_images and test_labels belong together, but one is missing");
   EXPECT_EQ(message({"csv", {{"data", folder / "none"}}, y}),
             "data: cannot open the file: No such file or directory");
   EXPECT_EQ(message({"csv", {{"data", folder.path()}}, y}), "data: not a regular file");

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "src/data/image_codec.h"
-#include "src/data/image_resize.h"
+#include "src/data/image/image_codec.h"
+#include "src/data/image/image_resize.h"
 #include "tests/data/image_samples.h"
 
 namespace trainyard {

@@ -124,10 +124,9 @@ TEST(ImageIngest, PartitionsAreFolders) {
   EXPECT_EQ(both.firsts(both->test()), (Ints{80}));
   EXPECT_EQ(both->schema().skipped_files, 1);
   files.push_back({"extra/cats/7.png", grey_png(70)});
-  EXPECT_EQ(
-      Ingested::of(files).message(),
-      "data: 'extra/cats/7.png': lies beside train/, expected it in train/ or test/ (or val/, "
-      "valid/)");
+  EXPECT_EQ(Ingested::of(files).message(),
+            "data: 'extra/cats/7.png': is beside train/, expected it in train/ or test/ (or val/, "
+            "valid/)");
   files.back() = {"test/birds/1.png", grey_png(1)};
   EXPECT_EQ(Ingested::of(files).message(),
             "data: 'test/birds/1.png': the class 'birds' has no image to train");
@@ -190,7 +189,7 @@ TEST(ImageIngest, LabelsComeFromACsv) {
       "data: 'set/labels.csv': its header must name a column `file`, and `class` or `number`");
   EXPECT_EQ(message("file,class\nz.png,x\n"), what + "row 1 (line 2): there is no image 'z.png'");
   EXPECT_EQ(message("file,class\na.png,x\na.png,y\n"),
-            what + "row 2 (line 3): the image 'a.png' has a label already");
+            what + "row 2 (line 3): the image 'a.png' already has a label");
   EXPECT_EQ(message("file,number\na.png,x\n"), what + "row 1 (line 2): 'x' is not a number");
   EXPECT_EQ(message("file,class\na.png\n"),
             what + "row 1 (line 2): 1 fields, expected 2 as in the header");
@@ -205,7 +204,7 @@ TEST(ImageIngest, ColourAndSizeFollowFromTheImages) {
   ASSERT_TRUE(d.ok()) << d.message();
   EXPECT_EQ(d->schema().image, Shape({3, 2, 2}));
   EXPECT_EQ(d->train().image_u8[4 * 12 + 8], 3);  // blue of the last image
-  EXPECT_EQ(d->train().image_u8[11], 10);         // grey in each channel
+  EXPECT_EQ(d->train().image_u8[11], 10);         // gray in each channel
   ImagesOptions grey;
   grey.channels = 1;
   EXPECT_EQ(Ingested::of(files, grey)->schema().image, Shape({1, 2, 2}));
@@ -263,14 +262,14 @@ TEST(ImageIngestB39, WhatIsNoDatasetIsRefusedWithTheFilesName) {
       "data: every image to train is of the class 'cats', expected 2 to 65536 classes, each a "
       "folder or a name in the labels");
   EXPECT_EQ(message({{"1.png", grey_png(1)}, {"cats/2.png", grey_png(2)}}),
-            "data: '1.png': lies in no class's folder; name a CSV of labels in images.labels if "
+            "data: '1.png': is not in a class's folder; name a CSV of labels in images.labels if "
             "classes are not folders");
   auto files = pets();
   files.push_back({"dogs/text.JPG", "hello"});
   EXPECT_EQ(message(files), "data: 'dogs/text.JPG': its content is neither a JPEG nor a PNG image");
   files.back() = {"dogs/a.gif", "GIF89a"};
   EXPECT_EQ(message(files),
-            "data: 'dogs/a.gif': an image of a format that is not read, expected JPEG or PNG");
+            "data: 'dogs/a.gif': an image in an unsupported format, expected JPEG or PNG");
   files.back() = {"dogs/README.md", "about dogs"};
   EXPECT_EQ(Ingested::of(files)->schema().skipped_files, 1);
   files.back() = {
@@ -413,8 +412,8 @@ TEST(ImageRows, ArePlacedAsAtIngest) {
   const std::string same = grey_png(7), larger = grey_png(9, 4, 6), text = "text";
   const std::vector<RawImage> both = {{"a.png", same}, {"b.png", larger}};
   EXPECT_EQ(parse_raw_images(schema, both).error().message,
-            "images: 'b.png': an image of 4 x 6 pixels, expected 2 x 2 as the model was trained on "
-            "without resizing");
+            "images: 'b.png': an image of 4 x 6 pixels, expected 2 x 2 as the model was trained "
+            "on, without resizing");
   schema.resize = ResizeMode::kPad;
   const Result<RawRows> rows = parse_raw_images(schema, both);
   ASSERT_TRUE(rows.ok()) << rows.error().message;
@@ -423,7 +422,7 @@ TEST(ImageRows, ArePlacedAsAtIngest) {
   const std::vector<RawImage> bad = {{"a.png", same}, {"c.png", text}};
   EXPECT_EQ(parse_raw_images(schema, bad).error().message,
             "images: 'c.png': its content is neither a JPEG nor a PNG image");
-  EXPECT_EQ(parse_raw_images(schema, {}).error().message, "images: there are none");
+  EXPECT_EQ(parse_raw_images(schema, {}).error().message, "images: there are no images");
   schema.image_dtype = DType::kF32;
   EXPECT_EQ(parse_raw_images(schema, both).error().message,
             "images: the model was trained on images of floats, expected IDX or CSV");
@@ -497,22 +496,21 @@ TEST(CifarIngest, RecordsArriveInOrder) {
 
 TEST(CifarIngestB39, WhatIsNoCifarIsRefused) {
   const std::string good = record("\1", 1);
-  EXPECT_EQ(
-      Cifar(Several{{"a.txt", "x"}}).message(),
-      "data: there are no data_batch_*.bin (CIFAR-10) and no train.bin (CIFAR-100); is it the "
-      "binary version?");
+  EXPECT_EQ(Cifar(Several{{"a.txt", "x"}}).message(),
+            "data: there is neither data_batch_*.bin (CIFAR-10) nor train.bin (CIFAR-100); is it "
+            "the binary version?");
   EXPECT_EQ(Cifar(Several{{"data_batch_1.bin", good + good.substr(1)}}).message(),
             "data: 'data_batch_1.bin': cut short: its last record has 3072 bytes, expected 3073");
   EXPECT_EQ(Cifar(Several{{"data_batch_1.bin", record("\12", 1)}}).message(),
             "data: 'data_batch_1.bin': record 1 has the label 10, expected 0 to 9");
   EXPECT_EQ(Cifar(Several{{"data_batch_1.bin", good}, {"train.bin", record("ab", 1)}}).message(),
-            "data: 'train.bin': files of CIFAR-10 and of CIFAR-100 together, expected one");
+            "data: 'train.bin': files of both CIFAR-10 and CIFAR-100, expected one of them");
   EXPECT_EQ(Cifar(Several{{"a/data_batch_1.bin", good}, {"b/data_batch_1.bin", good}}).message(),
-            "data: 'b/data_batch_1.bin': a file of this name is there twice");
+            "data: 'b/data_batch_1.bin': a file of this name appears twice");
   EXPECT_EQ(Cifar(Several{{"data_batch_1.bin", good}, {"batches.meta.txt", "a\nb\n"}}).message(),
-            "data: 'batches.meta.txt': 2 names, expected 10 different ones, one on each line");
+            "data: 'batches.meta.txt': 2 names, expected 10 different ones, one per line");
   EXPECT_EQ(Cifar(Several{{"data_batch_1.bin", ""}}).message(),
-            "data: there are no images to train");
+            "data: there are no training images");
 }
 
 TEST(ImageIngest, Cifar10AsJpegs) {

@@ -30,9 +30,9 @@ struct GoldenResizes {
 };
 GoldenResizes golden_resizes();
 
-/// A grey PNG file whose pixels are all `value`.
+/// A gray PNG file whose pixels are all `value`.
 std::string grey_png(uint8_t value, uint32_t height = 2, uint32_t width = 2);
-/// A PNG of colour with one value for each channel.
+/// A PNG of color with one value for each channel.
 std::string colour_png(uint8_t red, uint8_t green, uint8_t blue);
 /// A PNG header that claims a size, with no pixels behind it.
 std::string png_header(uint32_t height, uint32_t width);
@@ -48,7 +48,7 @@ std::string archive_of(const std::vector<ArchiveFile>& files, const std::string&
 /// The same files on disk.
 void write_files(const std::filesystem::path& folder, const std::vector<ArchiveFile>& files);
 
-/// Two classes with two grey images each: cats/1.png (10), cats/2.png (20), dogs/1.png (30),
+/// Two classes with two gray images each: cats/1.png (10), cats/2.png (20), dogs/1.png (30),
 /// dogs/2.png (40).
 std::vector<ArchiveFile> pets();
 

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "src/data/date.h"
 #include "src/data/preprocessing.h"
+#include "src/data/table/date.h"
 #include "tests/data/data_samples.h"
 #include "tests/support/source_path.h"
 
@@ -75,8 +75,8 @@ TEST(JsonLines, BadLinesAreRefusedWithLineAndMember) {
            {"{\"a\": [1], \"y\": \"q\"}", place + ", member 'a': an object or a list"},
            {"{\"a\": {\"b\": 1}, \"y\": \"q\"}", place + ", member 'a': an object or a list"},
            {"{\"a\": 1, \"a\": 2, \"y\": \"q\"}", place + ", member 'a': appears twice"},
-           {"[1, 2]", place + ": a value alone, expected an object"},
-           {"3", place + ": a value alone, expected an object"},
+           {"[1, 2]", place + ": a value that is not in an object, expected an object"},
+           {"3", place + ": a value that is not in an object, expected an object"},
            {"{\"a\": 1, \"y\": \"q\"", place + ": not JSON at byte"},
            {"{\"a\": 1} {\"a\": 2}", place + ": not JSON at byte"},
            {"{\"a\": 1,, \"y\": 2}", place + ": not JSON at byte"},
@@ -134,7 +134,7 @@ TEST(JsonLines, ATextMayBeAMemberOfEachLine) {
   EXPECT_EQ(IngestedText("{\"txet\": \"a\"}\n", options).message(),
             "text.field: no line of data has the member 'text'; did you mean 'txet'?");
   EXPECT_EQ(IngestedText("{\"text\": 1}\n", options).message(),
-            "data: line 1, member 'text': no text, expected \"...\"");
+            "data: line 1, member 'text': not text, expected \"...\"");
   EXPECT_TRUE(IngestedText("{\"text\": \"ab\"\n", options).message().starts_with("data: line 1: "));
 }
 
@@ -234,8 +234,8 @@ TEST(Dates, ColumnsOfDatesBecomeNumbersInTrainingAndInPredict) {
     EXPECT_EQ(parsed->numeric, copy(d->train().numeric.first(6)));
   }
   EXPECT_EQ(parse_raw_rows(s, "csv", "1,5.1.2026\n").error().message,
-            "rows: row 1 (line 1), column 'when': '5.1.2026' is no date, expected ISO 8601 such as "
-            "2026-01-31, 2026-01-31T12:30:05 or 2026-01-31T12:30:05+01:00");
+            "rows: row 1 (line 1), column 'when': '5.1.2026' is not a date, expected ISO 8601 such "
+            "as 2026-01-31, 2026-01-31T12:30:05 or 2026-01-31T12:30:05+01:00");
 }
 
 TEST(Dates, ATimeInTheTrainingRowsAddsTheDay) {
@@ -262,7 +262,7 @@ TEST(Dates, OptionsMustFit) {
     return IngestedCsv(options, rows).message();
   };
   EXPECT_EQ(refused([](CsvOptions&) {}),
-            "csv.date: 'when' makes a column 'when.days', which is there already");
+            "csv.date: 'when' makes a column 'when.days', which already exists");
   EXPECT_TRUE(refused([](CsvOptions& o) {
                 o.date = {"then"};
               }).starts_with("csv.date: 'then' is not a column; did you mean 'when'?"));
@@ -275,10 +275,10 @@ TEST(Dates, OptionsMustFit) {
   text.text = {"a"};
   EXPECT_TRUE(IngestedCsv(text, "a,when,y\n1,2026-01-05,p\n2,2026-01-06,q\n")
                   .message()
-                  .starts_with("csv.date: has no effect beside csv.text"));
+                  .starts_with("csv.date: has no effect with csv.text"));
   EXPECT_EQ(IngestedCsv(with_date("when"), "when,y\n2026-01-05,p\n2026-13-05,q\n").message(),
-            "data: row 2 (line 3), column 'when': '2026-13-05' is no date, expected ISO 8601 such "
-            "as 2026-01-31, 2026-01-31T12:30:05 or 2026-01-31T12:30:05+01:00");
+            "data: row 2 (line 3), column 'when': '2026-13-05' is not a date, expected ISO 8601 "
+            "such as 2026-01-31, 2026-01-31T12:30:05 or 2026-01-31T12:30:05+01:00");
 }
 
 TEST(Tabs, SeparateFieldsThatMayBeEmptyOrHoldBlanks) {

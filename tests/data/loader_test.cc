@@ -1,8 +1,9 @@
 // Catches: batches that depend on threads, on the queue or on where a run was resumed; rows lost or
 // repeated within an epoch; a loader that hangs when it is destroyed.
-#include "src/data/loader.h"
+#include "src/data/load/loader.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <chrono>
 #include <numeric>
@@ -109,6 +110,24 @@ TEST(Loader, SameBatchesForAnyThreadsQueueAndTiming) {
       }
     }
   }
+}
+
+// An order has a number for each row, and there is one for each epoch.
+TEST(Loader, OrdersOfEpochsThatAreOverAreForgotten) {
+  const Sample sample;
+  constexpr int64_t kRows = 1 << 17;  // an order: 1 MiB
+  const std::vector<int64_t> rows(kRows, 3);
+  Loader::Options options;
+  options.batch_size = kRows;
+  Loader loader(sample.dataset->schema(), sample.p, sample.dataset->train(), rows, options);
+  const auto used = [] {
+    const struct mallinfo2 info = ::mallinfo2();
+    return static_cast<int64_t>(info.uordblks + info.hblkhd);
+  };
+  for (int i = 0; i < 8; ++i) (void)loader.next();
+  const int64_t before = used();
+  for (int i = 0; i < 32; ++i) (void)loader.next();
+  EXPECT_LT(used() - before, 16 << 20);
 }
 
 TEST(Loader, ResumeGoesOnWithTheSameBatches) {

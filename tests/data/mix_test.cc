@@ -1,7 +1,7 @@
 // Catches: pixels or shares of classes that are not torchvision's for the same draw
 // (tests/golden/make_mix_golden.py), shares that are not drawn from the beta distribution, and
 // batches that depend on threads or on where a run was resumed.
-#include "src/data/mix.h"
+#include "src/data/load/mix.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <numeric>
 
 #include "src/base/philox.h"
-#include "src/data/loader.h"
+#include "src/data/load/loader.h"
 #include "tests/data/data_samples.h"
 #include "tests/support/source_path.h"
 

@@ -9,7 +9,7 @@
 #include <limits>
 #include <numeric>
 
-#include "src/data/loader.h"
+#include "src/data/load/loader.h"
 #include "tests/data/data_samples.h"
 
 namespace trainyard {
@@ -29,7 +29,7 @@ std::vector<float> transformed(const DatasetSchema& schema, const Preprocessing&
   return out;
 }
 
-TEST(Preprocessing, StandardisesAndEncodes) {
+TEST(Preprocessing, StandardizesAndEncodes) {
   const IngestedCsv d(csv_options("price"), kTable);
   ASSERT_TRUE(d.ok()) << d.message();
   const std::vector<int64_t> rows = {0, 1, 2, 3};
@@ -45,7 +45,7 @@ TEST(Preprocessing, StandardisesAndEncodes) {
   EXPECT_EQ(transformed(d->schema(), p, d->train(), 2), (Row{0, 0, 0, 1, 0}));
   EXPECT_EQ(transformed(d->schema(), p, d->train(), 3), (Row{f(6), 0, 0, 0, 0}));
   const RowTransform transform(d->schema(), p);
-  EXPECT_NEAR(transform.restore_target(transform.standardise_target(30)), 30, 1e-5);
+  EXPECT_NEAR(transform.restore_target(transform.standardize_target(30)), 30, 1e-5);
 }
 
 TEST(Preprocessing, CategoriesAsCodes) {

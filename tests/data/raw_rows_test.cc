@@ -43,7 +43,7 @@ TEST(RawRows, EveryFormOfTheSameRowsReadsTheSame) {
     ASSERT_EQ(rows->rows, 2);
     EXPECT_EQ(rows->numeric[0], 1.5f);
     EXPECT_TRUE(std::isnan(rows->numeric[1]));
-    EXPECT_EQ(rows->category, (std::vector<int32_t>{1, -1}));  // an unseen colour is no error
+    EXPECT_EQ(rows->category, (std::vector<int32_t>{1, -1}));  // an unseen color is no error
     EXPECT_EQ(rows->view().rows, 2);
   }
   EXPECT_EQ(table.parse(gzip("1.5,red\n"))->rows, 1);
@@ -61,8 +61,8 @@ TEST(RawRows, BadRowsAreRefusedWithTheirPlace) {
   EXPECT_EQ(table.message("1,red\n1\n1,red,b\n"),
             "rows: row 2 (line 2): 1 fields, expected 2 (the first of 2 problems)");
   EXPECT_EQ(table.message("1\n"),
-            "rows: 1 fields in the first row, and they are no header; expected the 2 feature "
-            "columns, with the target or without");
+            "rows: 1 fields in the first row, which is not a header; expected the 2 feature "
+            "columns, with or without the target");
   EXPECT_EQ(parse_raw_rows(table.dataset->schema(), "json", "{}").error().message,
             "format: 'json', expected csv, idx or text");
   EXPECT_FALSE(parse_raw_rows(table.dataset->schema(), "idx", idx_file(8, {1, 1, 1}, "x")).ok());
@@ -87,9 +87,9 @@ TEST(RawRows, ImagesAsIdxAndAsPixelColumns) {
   const auto message = [&](const char* format, const std::string& bytes) {
     return parse_raw_rows(schema, format, bytes).error().message;
   };
-  EXPECT_EQ(message("csv", "1,2,3\n"),
-            "rows: 3 fields in the first row, and they are no header; expected the 2 feature "
-            "columns");
+  EXPECT_EQ(
+      message("csv", "1,2,3\n"),
+      "rows: 3 fields in the first row, which is not a header; expected the 2 feature columns");
   EXPECT_EQ(message("csv", "1,256\n"),
             "rows: row 1 (line 1), column 'c1': '256' is not a whole number from 0 to 255, as all "
             "pixels of the training data are");

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "src/data/loader.h"
+#include "src/data/load/loader.h"
 #include "tests/data/data_samples.h"
 #include "tests/support/source_path.h"
 
@@ -55,7 +55,7 @@ TEST_F(RealData, Mnist) {
                                    d->train().target_class.begin() + 5);
   EXPECT_EQ(first, (std::vector<int32_t>{5, 0, 4, 1, 9}));
   const Preprocessing p = fit_all(*d);
-  EXPECT_NEAR(p.image_mean[0], 0.1307, 1e-4);  // as everyone normalises MNIST
+  EXPECT_NEAR(p.image_mean[0], 0.1307, 1e-4);  // as everyone normalizes MNIST
   EXPECT_NEAR(p.image_std[0], 0.3081, 1e-4);
 }
 

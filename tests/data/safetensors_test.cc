@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "src/base/sha256.h"
+#include "tests/data/faulty_files.h"
 #include "tests/data/temporary_folder.h"
 
 namespace trainyard {
@@ -78,6 +79,19 @@ TEST(Safetensors, FindSurvivesAMove) {
   const SafetensorsFile moved = std::move(file).value();
   ASSERT_NE(moved.find("w"), nullptr);
   EXPECT_TRUE(std::ranges::equal(moved.find("w")->bytes, t.bytes));
+}
+
+TEST(Safetensors, AFullDiskLeavesNoHalfFile) {
+  const TemporaryFolder folder;
+  const float x = 1;
+  const TensorView t{"x", {{1}, DType::kF32}, std::as_bytes(std::span(&x, 1))};
+  for (int fail_at = 0; fail_at < 2; ++fail_at) {
+    FaultyFiles files(fail_at);
+    const auto digest = write_safetensors(files, folder / "m", std::span(&t, 1), {});
+    ASSERT_FALSE(digest.ok());
+    EXPECT_EQ(digest.error().reason, "STORAGE_FULL");
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << fail_at;
+  }
 }
 
 TEST(Safetensors, EmptyFileOfTensorsIsValid) {

@@ -11,9 +11,9 @@
 #include "src/base/text.h"
 #include "src/data/align.h"
 #include "src/data/preprocessing.h"
-#include "src/data/subword_model.h"
-#include "src/data/subword_training.h"
-#include "src/data/tokenizer.h"
+#include "src/data/text/subword_model.h"
+#include "src/data/text/subword_training.h"
+#include "src/data/text/tokenizer.h"
 #include "tests/data/data_samples.h"
 #include "tests/support/source_path.h"
 
@@ -157,7 +157,7 @@ TEST(Subwords, DamagedModelsAreRefusedOrHarmless) {
     const TokenizerKind other =
         kind == TokenizerKind::kBpe ? TokenizerKind::kUnigram : TokenizerKind::kBpe;
     EXPECT_EQ(read_subword_model(other, model).error().message,
-              "not a valid tokenizer model: it is of another kind");
+              "not a valid tokenizer model: it is of a different kind");
   }
 }
 
@@ -280,9 +280,9 @@ TEST(SubwordIngest, RefusesWhatCannotBeLearned) {
   ::setenv("TRAINYARD_TOKENIZER_PROGRAM", "/nowhere/trainyard-tokenizer", 1);
   const std::string missing = message("abc abc", options_of("unigram", 400));
   ::setenv("TRAINYARD_TOKENIZER_PROGRAM", program.c_str(), 1);
-  EXPECT_EQ(missing.find(
-                "text.tokenizer: unigram needs /nowhere/trainyard-tokenizer, which is not there"),
-            0u)
+  EXPECT_EQ(
+      missing.find("text.tokenizer: unigram needs /nowhere/trainyard-tokenizer, which is missing"),
+      0u)
       << missing;
 }
 

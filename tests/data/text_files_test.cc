@@ -89,7 +89,8 @@ TEST(TextFiles, PartitionsTestFilesAndShares) {
   const IngestedFiles drawn = of(reviews(), options);
   ASSERT_TRUE(drawn.ok()) << drawn.message();
   EXPECT_EQ(targets(drawn->test()), (std::vector<int32_t>{0, 1}));
-  EXPECT_TRUE(of(files, options).message().starts_with("text_files.test_share: there is a test "));
+  EXPECT_TRUE(
+      of(files, options).message().starts_with("text_files.test_share: there already is a test "));
 }
 
 TEST(TextFiles, WhatIsNoTextIsRefusedWithFileAndByte) {
@@ -106,8 +107,8 @@ TEST(TextFiles, WhatIsNoTextIsRefusedWithFileAndByte) {
   bytes.tokenizer = "byte";
   EXPECT_EQ(with("pos/3.txt", "ab\xff", bytes), "");
   EXPECT_EQ(with("3.txt", "x"),
-            "data: '3.txt': lies in no class's folder; expected a folder for each class, or `text` "
-            "in place of `text_files` for one text");
+            "data: '3.txt': is not in a class's folder; expected a folder for each class, or "
+            "`text` in place of `text_files` for one text");
   EXPECT_EQ(of({{"a/1.md", "x"}}).message(), "data: there are no .txt files");
   EXPECT_TRUE(of({{"a/1.txt", "x"}, {"a/2.txt", "y"}})
                   .message()

@@ -8,9 +8,9 @@
 
 #include "src/base/philox.h"
 #include "src/base/text.h"
-#include "src/data/loader.h"
-#include "src/data/tokenizer.h"
-#include "src/data/windows.h"
+#include "src/data/load/loader.h"
+#include "src/data/load/windows.h"
+#include "src/data/text/tokenizer.h"
 #include "tests/data/data_samples.h"
 
 namespace trainyard {
@@ -105,7 +105,7 @@ TEST(TextIngest, RefusesWhatIsNoText) {
       {"a", {}, std::nullopt, "data: 1 token to train on, expected at least 2"},
       {"abcd", words, std::nullopt, "text.tokenizer: 'word', expected char, byte, bpe or unigram"},
       {"abcd", share, std::nullopt, "text.test_share: 0.950000 is out of range"},
-      {"abcd", tail, "ab", "text.test_share: there is a test file too"},
+      {"abcd", tail, "ab", "text.test_share: there is also a test file"},
   };
   for (const auto& c : cases) {
     const IngestedText d(c.text, c.options, c.test);

@@ -1,6 +1,8 @@
 """The daemon's own manners: locks, ports, listeners, idle cost, start and stop."""
 
 import pathlib
+import resource
+import signal
 import socket
 import subprocess
 import time
@@ -36,6 +38,50 @@ class Manners(DaemonTest):
 
     def test_second_daemon_on_the_same_folder(self):
         self.one_line(run_daemon("--state-dir", self.daemon.state), str(self.daemon.process.pid))
+
+    def test_a_second_signal_ends_it_in_its_own_way(self):
+        daemon = Daemon(self.folder / "signalled").start()
+        self.addCleanup(daemon.stop)
+        for _ in range(3):
+            daemon.process.send_signal(signal.SIGTERM)
+        self.assertEqual(daemon.process.wait(10), 0, "a thread took a signal by its default")
+
+    def test_connections_that_take_every_descriptor_end_no_job(self):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        daemon = Daemon(self.folder / "crowded").start()
+        self.addCleanup(daemon.stop)
+        names = [daemon.submit(digits_spec(self.folder, f"crowded-{i}")) for i in range(3)]
+        used = len(list(pathlib.Path(f"/proc/{daemon.process.pid}/fd").iterdir()))
+        _, most = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (used + 4, most))
+        crowd = []
+        for _ in range(1200):
+            connection = socket.socket(socket.AF_UNIX)
+            connection.connect(str(daemon.socket))
+            crowd.append(connection)
+        time.sleep(3)  # jobs end meanwhile, and others should begin
+        self.assertIn("event=connections_refused", daemon.log())
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (min(1024, most), most))
+        for connection in crowd:
+            connection.close()
+        for name in names:
+            self.assertEqual(daemon.cli("wait", name, check=False).returncode, 0, daemon.job(name))
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_a_cancel_waits_for_a_daemon_that_restarts(self):
+        daemon = Daemon(self.folder / "restarting").start()
+        self.addCleanup(daemon.stop)
+        name = daemon.submit(digits_spec(self.folder, "unwanted"), "--set", "recipe.epochs=30000")
+        daemon.kill()
+        cancel = subprocess.Popen([BIN / "trainyard", "--server", f"unix:{daemon.socket}", "cancel", name],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        time.sleep(1)
+        self.assertIsNone(cancel.poll(), "nothing listens yet")
+        daemon.start()
+        self.assertEqual(cancel.wait(20), 0, cancel.stderr.read())
+        cancel.stderr.close()
+        self.assertEqual(daemon.cli("wait", name, check=False).returncode, 8)
+        self.assertEqual(daemon.job(name)["state"], "CANCELLED")
 
     def test_folder_that_cannot_be_written(self):
         self.one_line(run_daemon("--state-dir", "/proc/nope"), "/proc/nope")

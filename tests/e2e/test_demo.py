@@ -44,7 +44,7 @@ class Demo(unittest.TestCase):
         right = re.search(r"(\d+) of 297 right", output)
         self.assertIsNotNone(right, output)
         self.assertGreater(int(right[1]), 0.93 * 297)
-        self.assertNotIn("\x1b", output)  # a pipe gets no colour and no cursor movement
+        self.assertNotIn("\x1b", output)  # a pipe gets no color and no cursor movement
         self.assertTrue((SOURCE / "build/demo/model/model.safetensors").exists())
         self.assert_nothing_is_left()
 

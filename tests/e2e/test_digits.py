@@ -41,10 +41,12 @@ class Digits(DaemonTest):
         self.assertEqual(self.daemon.events(self.name, after=3), events[3:])
 
     def test_planned_arena_is_the_used_arena(self):
-        # The worker says both in its last log line or outcome; the plan that the daemon shows must be there too.
-        plan = self.daemon.job(self.name)["plan"]
-        self.assertGreater(int(plan["parameter_count"]), 0)
-        self.assertGreater(int(plan["memory"]["parameter_bytes"]), 0)
+        done = self.daemon.json("local", "run", EXAMPLES / "digits_cnn.yaml", "--out", self.folder / "local")
+        self.assertEqual(done["arena_used_bytes"], done["arena_planned_bytes"])
+        # The daemon's job is the same one, and its plan names the parts of that allocation.
+        memory = self.daemon.job(self.name)["plan"]["memory"]
+        parts = sum(int(count) for part, count in memory.items() if part != "dataset_bytes")
+        self.assertEqual(parts, int(done["arena_planned_bytes"]), memory)
 
     def test_predict_raw_rows(self):
         text = gzip.open(EXAMPLES / "digits.csv.gz", "rt").read().splitlines()
@@ -119,10 +121,10 @@ class Digits(DaemonTest):
         def precision():
             return json.loads((out / "model/model.json").read_text())["precision"]
 
-        self.assertNotIn("begun in", run("recipe.precision=fp32").stderr)
+        self.assertNotIn("started in", run("recipe.precision=fp32").stderr)
         weights = (out / "model/model.safetensors").read_bytes()
         self.assertIn("resumed from step", (again := run()).stderr)
-        self.assertIn("This run was begun in fp32 and goes on in it.", again.stderr)
+        self.assertIn("This run was started in fp32 and continues in it.", again.stderr)
         self.assertEqual(precision(), "fp32")
         self.assertEqual((out / "model/model.safetensors").read_bytes(), weights)
         # Said aloud, another one is another job.
@@ -132,7 +134,7 @@ class Digits(DaemonTest):
         out = self.folder / "begun-now"
         run()
         self.assertEqual(precision(), "tf32")
-        self.assertNotIn("begun in", run().stderr)
+        self.assertNotIn("started in", run().stderr)
 
     def test_delete(self):
         name = self.daemon.submit(digits_spec(self.folder, "short-lived"), "--wait").splitlines()[0]

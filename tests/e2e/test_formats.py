@@ -167,7 +167,7 @@ recipe:
         self.assertEqual(self.daemon.job("reviews-bag")["progress"]["metrics"]["test/accuracy"], 1)
         schema = self.daemon.json("dataset", "get", "reviews")["schema"]
         self.assertEqual((schema["classes"], int(schema["train_rows"]), int(schema["test_rows"])), (["bad", "good"], 40, 8))
-        self.assertIn("1 files that are no texts", self.daemon.cli("dataset", "get", "reviews").stdout)
+        self.assertIn("1 file that is not text or has no label", self.daemon.cli("dataset", "get", "reviews").stdout)
         answer = self.daemon.json("predict", "reviews-bag", "--text", self.write("two.txt", "so dull\nso fine\n"))
         self.assertEqual([p["label"] for p in answer["predictions"]], ["bad", "good"])
         with tarfile.open(self.folder / "reviews.tar.gz", "w:gz") as archive:

@@ -202,7 +202,7 @@ class Stages(unittest.TestCase):
             program = shutil.copy(place.ROOT / "scripts/gpu_check", archive / "scripts")
             (archive / place.MANIFEST).write_text('{"commit": "c", "emulated": true, "architectures": []}')
             for argument in (("--build", "."), ("--pack", "x"), ("--emulated",)):
-                self.refused(2, f"{argument[0]}: an archive runs what it has", *argument, program=program)
+                self.refused(2, f"{argument[0]}: is not available in an archive", *argument, program=program)
 
     def test_an_archive_says_what_its_kernels_are_compiled_for(self):
         with tempfile.TemporaryDirectory() as build:

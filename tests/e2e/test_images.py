@@ -57,7 +57,7 @@ class Images(DaemonTest):
         self.assertEqual(dataset["schema"]["resize"], "STRETCH")
         shown = self.daemon.cli("dataset", "get", "shades").stdout
         self.assertIn("1 x 8 x 8, stretched", shown)
-        self.assertIn("1 files that are no images", shown)
+        self.assertIn("1 file that is not an image or has no label", shown)
 
         dark, light = root / "test/dark/0.png", root / "test/light/1.png"
         answer = self.daemon.json("predict", "shades-mlp", "--images", str(light), str(dark))

@@ -25,6 +25,8 @@ RECIPE = """  validation_split: 0.2
 
 
 class Kill(DaemonTest):
+    arguments = ["--cancel-grace-seconds", "3"]
+
     def spec(self, name):
         text = digits_spec(self.folder, name, MODEL, RECIPE).read_text().replace("epochs: 3", "epochs: 40")
         return self.write(f"{name}.yaml", text)
@@ -83,20 +85,41 @@ class Kill(DaemonTest):
 
     def test_killed_at_random_times(self):
         rng = random.Random(int(os.environ.get("TRAINYARD_TEST_SEED", "1")))
-        name = self.daemon.submit(self.spec("killed-often"))
-        for _ in range(4):
-            time.sleep(rng.uniform(0.0, 0.4))
-            if self.daemon.job(name)["state"] in ("SUCCEEDED", "FAILED"):
-                break
-            pids = self.daemon.worker_pids()
-            if pids:
-                os.kill(pids[0], signal.SIGKILL)
-        self.finish(name)
+        longer = ("--set", "recipe.epochs=300", "--set", "recipe.checkpoint_every_steps=100")
+        whole = self.daemon.submit(self.spec("never-killed"), *longer, "--wait")
+        name = self.daemon.submit(self.spec("killed-often"), *longer)
+        kills = 4
+        beyond = 0
+        for left in reversed(range(kills)):
+            (pid,) = wait_until(self.daemon.worker_pids, "a worker runs", interval_s=0.005)
+            time.sleep(rng.uniform(0.0, 0.2))  # as it starts, or in its first steps
+            self.assertTrue(is_running(pid), "the job ended before it was killed: make it longer")
+            os.kill(pid, signal.SIGKILL)
+            if left > 0:  # losses without a checkpoint between them would be a crash loop
+                self.wait_for_checkpoint(name, beyond)
+                beyond = int(self.daemon.job(name)["checkpoint_step"])
+        self.daemon.cli("wait", name)
+        self.assertEqual(self.digest(name), self.digest(whole))
+        self.assertEqual(self.daemon.job(name)["attempt"], 1 + kills)
 
-    def test_cancel_twice_and_a_worker_that_hangs(self):
-        text = self.spec("cancelled").read_text().replace("epochs: 40", "epochs: 100000")
-        name = self.daemon.submit(self.write("cancelled.yaml", text))
+    def endless(self, name):
+        text = self.spec(name).read_text().replace("epochs: 40", "epochs: 100000")
+        self.daemon.submit(self.write(f"{name}.yaml", text))
         wait_until(lambda: self.daemon.job(name)["state"] == "RUNNING", "it runs")
+        return name
+
+    def test_a_worker_that_hangs_is_killed_and_its_job_cancelled(self):
+        name = self.endless("hangs")
+        (pid,) = self.daemon.worker_pids()
+        os.kill(pid, signal.SIGSTOP)
+        begin = time.monotonic()
+        self.daemon.cli("cancel", name)
+        self.assertEqual(self.daemon.cli("wait", name, check=False).returncode, 8)
+        self.assertGreater(time.monotonic() - begin, 1, "a worker that stands still cannot have stopped by itself")
+        self.assertFalse(is_running(pid))
+
+    def test_cancel_twice(self):
+        name = self.endless("cancelled")
         self.daemon.cli("cancel", name)
         self.daemon.cli("cancel", name)
         self.assertEqual(self.daemon.cli("wait", name, check=False).returncode, 8)

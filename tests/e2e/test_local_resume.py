@@ -61,7 +61,7 @@ class LocalResume(unittest.TestCase):
             text = self.run_job(name)
             self.assertIn("resumed from step 2", text)
             self.assertIn("checkpoint step-000000002 " + EARLIER, text)
-            self.assertEqual("begun in fp32" in text, name == "plain")  # the default of then
+            self.assertEqual("started in fp32" in text, name == "plain")  # the default of then
             model, recorded = (floats(folder / "model.safetensors") for folder in (self.out / "model", RECORDED / name))
             self.assertEqual(len(model), len(recorded))
             for value, wanted in zip(model, recorded):
@@ -76,7 +76,7 @@ class LocalResume(unittest.TestCase):
         self.assertIn("resumed from step 2", text)
         self.assertIn(EARLIER, text)
         self.take_recorded("everything")
-        self.assertIn("another model, recipe or dataset (an earlier version wrote it",
+        self.assertIn("another model, recipe or dataset (written by an earlier version",
                       self.run_refused("everything", "recipe.optimizer.learning_rate=0.02"))
 
 

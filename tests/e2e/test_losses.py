@@ -74,7 +74,7 @@ class Losses(DaemonTest):
         self.assertRegex(self.daemon.cli("get", "answers-2").stdout, r"first weights: +of \S*answers-1; 4 taken \(fc1")
 
     def test_an_autoencoder_gives_images_back(self):
-        # An image's pixels have a deviation of 6. As shares of 255 they are all dark: a grey that knows nothing is off
+        # An image's pixels have a deviation of 6. As shares of 255 they are all dark: a gray that knows nothing is off
         # by 120, and there is little to learn beyond that.
         for name, bound, loss in [("squeeze", 4.5, ""), ("shares", 8, "  loss: binary_cross_entropy")]:
             model = f"  autoencoder: {{channels: [8], latent: 12}}\n{loss}"

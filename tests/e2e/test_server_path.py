@@ -122,11 +122,11 @@ recipe: {{epochs: 2, batch_size: 2, optimizer: {{type: sgd, learning_rate: 0.1}}
             self.assert_refused(done, done.returncode, "SERVER_PATH_UNREADABLE")
 
     def test_a_file_that_changes_before_it_is_read_is_refused(self):
-        # One ingest runs at a time: behind one that takes seconds there is time for a change.
+        # Two ingests of files on the server run at a time: behind two that take seconds there is time for a change.
         words = random.Random(1)
-        text = self.write("slow.txt", "".join(
+        text = "".join(
             "".join(words.choice("abcdefghij") for _ in range(words.randint(2, 9))) + (" " if i % 12 else "\n")
-            for i in range(25_000)))
+            for i in range(25_000))
         rows = ROWS + "77,red,a\n"  # that no other dataset has
         path = self.put("moving.csv", rows)
         environment = dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}")
@@ -139,18 +139,22 @@ recipe: {{epochs: 2, batch_size: 2, optimizer: {{type: sgd, learning_rate: 0.1}}
             done = self.daemon.cli("dataset", "get", name, "-o", "json", check=False)
             return json.loads(done.stdout)["state"] if done.returncode == 0 else None
 
-        slow = begin("--text", text, "--tokenizer", "unigram", "--vocabulary-size", "2000", "--name", "slow")
-        wait_until(lambda: state("slow") == "INGESTING", "the slow ingest runs")
+        slow = {name: begin("--on-server", "--text", self.put(f"{name}.txt", name + " " + text), "--tokenizer", "unigram",
+                            "--vocabulary-size", "2000", "--name", name) for name in ("slow", "slower")}
+        for name in slow:
+            wait_until(lambda: state(name) == "INGESTING", f"the ingest {name} runs")
         moving = begin("--on-server", "--csv", path, "--target", "kind", "--name", "moving")
-        wait_until(lambda: state("moving") == "INGESTING", "the second one waits")
-        self.assertEqual(state("slow"), "INGESTING")
+        wait_until(lambda: state("moving") == "INGESTING", "the third one waits")
+        for name in slow:
+            self.assertEqual(state(name), "INGESTING")
         path.write_text(rows + "99,red,a\n")
         _, told = moving.communicate(timeout=120)
         self.assertNotEqual(moving.returncode, 0)
         self.assertIn("has changed since the dataset was created", told)
-        self.assertEqual(slow.wait(120), 0)
-        for pipe in (slow.stdout, slow.stderr):
-            pipe.close()
+        for process in slow.values():
+            self.assertEqual(process.wait(120), 0)
+            process.stdout.close()
+            process.stderr.close()
         path.write_text(rows)  # what it was: asked for again, it is read
         self.upload("--csv", path, "--target", "kind", "--name", "moving")
         self.assertEqual(state("moving"), "READY")

@@ -89,9 +89,9 @@ class Weights(DaemonTest):
         self.assertEqual(int(model["tensor_count"]), len(theirs))
         self.assertEqual({t["name"]: t["dtype"] for t in model["tensors"]}, {n: t[0] for n, t in theirs.items()})
         shown = self.daemon.cli("model", "get", "theirs").stdout
-        self.assertRegex(shown, r"job: +none: weights alone")
+        self.assertRegex(shown, r"job: +none: weights only")
         self.assertRegex(shown, r"net\.fc2\.weight +F16 +\[32, 48\]")
-        self.assertIn("weights alone", self.daemon.cli("model", "list").stdout)
+        self.assertIn("weights only", self.daemon.cli("model", "list").stdout)
 
         weights = "  initial_weights: {model: theirs, rename: {net.: \"\"}}\n"
         plan = self.daemon.json("submit", self.spec("begins", recipe=weights), "--dry-run")["plan"]
@@ -111,9 +111,9 @@ class Weights(DaemonTest):
         self.assertEqual((self.folder / "out-theirs/model.safetensors").read_bytes(), path.read_bytes())
         self.assertFalse((self.folder / "out-theirs/model.json").exists())
         rows = self.write("rows.csv", ",".join(["0"] * 64) + "\n")
-        self.assert_refused(self.daemon.cli("predict", "theirs", "--csv", rows, check=False), 5, "weights alone")
+        self.assert_refused(self.daemon.cli("predict", "theirs", "--csv", rows, check=False), 5, "weights only")
         self.assert_refused(self.daemon.cli("model", "export", "theirs", "--format", "onnx", "--out",
-                                            self.folder / "no.onnx", check=False), 5, "weights alone")
+                                            self.folder / "no.onnx", check=False), 5, "weights only")
 
         # The content is there once, and goes with the last model that is made of it.
         digest = model["digest"]
@@ -162,11 +162,11 @@ class Weights(DaemonTest):
         refused("{model: other-weights}", "fc1.weight [2, 2] where [48, 64] is needed", "skip_mismatched",
                 "refused.yaml:14:3: recipe.initial_weights")
         refused("{model: odd-weights}", "no tensor of odd-weights has a name and shape of this model", "it has odd")
-        refused("{job: odd-weights}", "say model: odd-weights")
+        refused("{job: odd-weights}", "use model: odd-weights")
         refused("{model: nowhere-to-be}", "there is no model nowhere-to-be")
-        refused("{model: odd-weights, rename: {nett.: x}}", "begins no name of odd-weights; there are odd")
+        refused("{model: odd-weights, rename: {nett.: x}}", "is not a prefix of any name in odd-weights; there are odd")
         refused("{model: odd-weights, path: a.safetensors}", "several sources")
-        refused("{}", "names no source")
+        refused("{}", "does not name a source")
         refused("{path: nowhere.safetensors}", "no such file")
 
     def test_a_model_that_a_job_needs_stays(self):
@@ -261,7 +261,7 @@ class Weights(DaemonTest):
         refused("{rank: 33, targets: [fc2]}", "larger than the smaller side of fc2.weight [32, 48], expected 1..32")
         refused("{rank: 4, targets: [fc1]}", "fc1.weight is the weight of a target",
                 groups="  parameter_groups:\n    - {match: \"fc1.*\", freeze: false}\n")
-        refused("{rank: 4, targets: [fc1]}", "has no effect beside recipe.lora",
+        refused("{rank: 4, targets: [fc1]}", "has no effect with recipe.lora",
                 groups="  parameter_groups:\n    - {match: \"fc2.*\", freeze: true}\n")
 
 

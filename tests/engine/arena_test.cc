@@ -100,7 +100,7 @@ TEST(Arena, OfEveryPresetIsUsedToThePlannedByte) {
       recipe.recompute = i == 2 ? Recompute::kBlocks : Recompute::kNone;
       recipe.precision = i % 2 == 1 || is_large(preset.name) ? Precision::kBf16 : Precision::kFp32;
       preset.schema.train_rows = 4000;
-      // Batch normalisation needs two values of each channel, which one small image may not give.
+      // Batch normalization needs two values of each channel, which one small image may not give.
       if (batches[i] == 1 && preset.name.starts_with("resnet")) continue;
       expect_no_difference(preset, recipe, 1 + static_cast<int>(i % 3));
     }

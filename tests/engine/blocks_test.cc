@@ -240,5 +240,56 @@ TEST(BlockLimits, AreCheckedBeforeAnythingIsMade) {
   EXPECT_LT(std::clock() - start, 2 * CLOCKS_PER_SEC);
 }
 
+// Few layers, but what is repeated in each is long; or short, but inside many blocks.
+TEST(BlockLimits, CountWhatIsRepeatedInEachLayer) {
+  const Attributes long_list{{"shape", std::vector<int64_t>(20'000, 1)}};
+  const Error e = refusal(model({block("b", {layer("Reshape", long_list)})},
+                                {use("b", {}, "x", {}, 9000), layer("Gemm")}));
+  EXPECT_EQ(e.reason, "FIELD_OUT_OF_RANGE");
+  EXPECT_NE(e.message.find("more than 10000000 characters of names and values"), std::string::npos)
+      << e.message;
+  std::vector<BlockSpec> chain = {block("b0", {layer("Relu")})};
+  for (int i = 1; i < 200; ++i) {
+    chain.push_back(block("b" + std::to_string(i), {use("b" + std::to_string(i - 1), {}, "x")}));
+  }
+  EXPECT_NE(refusal(model(chain, {use("b199", {}, "x", {}, 9000), layer("Gemm")}))
+                .message.find("more than 40000 uses of blocks"),
+            std::string::npos);
+}
+
+// Each of these took memory or time that grows with the square of what a request may hold.
+TEST(BlockLimits, BadNamesCostLittle) {
+  const std::clock_t start = std::clock();
+  std::string deep = "a";
+  for (int i = 0; i < 1'000'000; ++i) deep += "/a";
+  EXPECT_EQ(refusal(model({}, {layer("Gemm", {}, deep)})).reason, "NAME_MALFORMED");
+  std::vector<LayerSpec> astray;
+  for (int i = 0; i < 9000; ++i) {
+    const std::string name = "some_rather_long_name_of_a_layer_" + std::to_string(i);
+    astray.push_back(layer("Relu", {}, name, {"an_input_that_is_not_there_" + std::to_string(i)}));
+  }
+  EXPECT_EQ(refusal(model({}, astray)).violations.size(), 16u);
+  std::vector<std::string> many(50'000);
+  for (size_t i = 0; i < many.size(); ++i) many[i] = "p" + std::to_string(i);
+  EXPECT_NE(refusal(model({block("b", {layer("Relu")}, many)}, {use("b"), layer("Gemm")}))
+                .message.find("has 50000 names, expected at most 64"),
+            std::string::npos);
+  EXPECT_LT(std::clock() - start, 5 * CLOCKS_PER_SEC);
+}
+
+TEST(BlockLimits, TensorsAndInputsAreCounted) {
+  BlockSpec wide = block(
+      "wide", {layer("Split", {{"num_outputs", int64_t{1000}}}, "s"), layer("Concat", {}, "c")});
+  for (int i = 0; i < 1000; ++i) wide.layers[1].inputs.push_back("s." + std::to_string(i));
+  ModelSpec spec = model({wide}, {layer("Gemm", {{"units", int64_t{1000}}}),
+                                  use("wide", {}, "x", {}, 70), layer("Gemm")});
+  EXPECT_TRUE(build_model(spec, kRows, {.batch_size = 4}).ok());
+  spec.layers[1].repeat = 80;
+  EXPECT_EQ(refusal(spec).reason, "FIELD_OUT_OF_RANGE");
+  EXPECT_EQ(refusal(spec).message,
+            "model.blocks[0].layers[1] 'x/74/c' of block 'wide': with it the model has more than "
+            "150000 tensors and inputs of layers, expected at most that many");
+}
+
 }  // namespace
 }  // namespace trainyard

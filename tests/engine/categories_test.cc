@@ -24,7 +24,7 @@ using testing::bytes_of;
 using testing::Recorder;
 using testing::Workspace;
 
-// Two numbers, then "colour" of 3 and "Größe" of 300 categories.
+// Two numbers, then "color" of 3 and "Größe" of 300 categories.
 ModelInterface table() {
   ModelInterface interface { {2 + 3 + 300}, 0, TargetForm::kClass, 2 };
   interface.categories = {{"colour", 3},
@@ -140,7 +140,7 @@ TEST(CategoryEmbedding, RefusesWhatItCannotUse) {
       {embedded(NamedInts{{"colour", 0}}), table(), field + ".colour", "0 is out of range"},
       {embedded(NamedInts{{"color", 4}}), table(), field + ".color", "did you mean 'colour'?"},
       {embedded(NamedInts{{"x0", 4}}), table(), field + ".x0", "is not a categorical column"},
-      {reconstruction, table(), field, "does not fit the input as target"},
+      {reconstruction, table(), field, "does not work with the input as target"},
       {layer, numbers, "model.layers[0].category_embedding", "no categorical columns"},
       {unknown, table(), "model.layers[0].category_embedding.column", "did you mean 'colour'?"},
       {behind, table(), "model.layers[1]", "expected inputs: [input]"}};

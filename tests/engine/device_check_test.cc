@@ -121,7 +121,7 @@ TEST(DeviceCheck, EndsWhereItIsToldTo) {
 TEST(DeviceCheck, SeesWhatDoesNotRepeat) {
   BrokenBackend changing("GlobalAveragePool", true);
   const DeviceCheck check = check_device(changing, *make_cpu_backend(2));
-  EXPECT_EQ(check.failure(), "resnet18: a second run gave other bits");
+  EXPECT_EQ(check.failure(), "resnet18: a second run gave different bits");
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "src/base/check.h"
 #include "src/optim/optimizer.h"
 #include "src/runtime/cuda_error.h"
-#include "src/runtime/host_memory.h"
+#include "src/runtime/host/host_memory.h"
 #include "tests/support/run_case.h"
 
 namespace trainyard {

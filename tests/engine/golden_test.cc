@@ -107,7 +107,7 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
   programs.train =
       compile_training(model.spec, recipe, model.interface, batch_size, backend->traits()).value();
   Session session(std::move(programs), *backend);
-  session.initialise(seed);
+  session.initialize(seed);
 
   const testing::GoldenLosses golden_losses =
       testing::golden_losses(name, precision, expected["losses"], kLossBound);

@@ -264,20 +264,6 @@ TEST(GraphVerify, FaultsWhenAnInputOfTheRunIsUpdated) {
   EXPECT_THROW(g.verify(), InvariantError);
 }
 
-TEST(GraphInsert, KeepsTensorIdsAndProducers) {
-  Graph g;
-  const TensorId x = add_input(g, "x", {2});
-  const TensorId y = g.node(g.add_node("y", get_op("Relu"), {}, {x}, {"y"}).value()).outputs[0];
-  const TensorId z = g.node(g.add_node("z", get_op("Tanh"), {}, {y}, {"z"}).value()).outputs[0];
-  const NodeId between =
-      g.insert_node(1, "b", get_op("Sigmoid"), {}, {y}, {"b"}, Phase::kForward).value();
-  g.replace_input(2, 0, g.node(between).outputs[0]);
-  g.verify();
-  EXPECT_EQ(g.tensor(z).producer, 2);
-  EXPECT_EQ(g.tensor(y).producer, 0);
-  EXPECT_EQ(g.node(2).inputs[0], g.node(1).outputs[0]);
-}
-
 TEST(Attributes, PrintShortestNumbersAndConvertIntegers) {
   const Attributes a{{"epsilon", 1e-5}, {"ratio", 0.1}, {"axis", int64_t{-1}}, {"pads", Ints{}}};
   EXPECT_EQ(a.to_string(), "{axis=-1, epsilon=1e-05, pads=[], ratio=0.1}");

@@ -4,7 +4,7 @@
 // Bounds: the loss of each of 50 steps within 1e-4 relative; the norm of each final parameter and
 // running statistic within 1e-3, and 1e-4 for those that start at 0 and have hardly moved. Losses
 // may differ by three times what PyTorch's own fp32 run differs from its fp64 run, which the file
-// holds for each case. It matters for ResNet-50 alone: forty-nine narrow batch normalisations carry
+// holds for each case. It matters for ResNet-50 alone: forty-nine narrow batch normalizations carry
 // one rounding to a few percent of a gradient, so no fp32 run of it repeats another.
 #include <gtest/gtest.h>
 
@@ -71,7 +71,7 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
       compile_training(model_of(expected), recipe, interface, batch_size, backend->traits())
           .value();
   Session session(std::move(programs), *backend);
-  session.initialise(seed);
+  session.initialize(seed);
 
   const testing::GoldenLosses golden_losses =
       testing::golden_losses(name, precision, expected["losses"],

@@ -162,7 +162,7 @@ TEST(PoolInfer, RefusesWhatDoesNotFit) {
             "count_include_pad: 2 is out of range, expected 0..1");
 }
 
-TEST(BatchNormalizationInfer, RefusesWhatCannotBeNormalised) {
+TEST(BatchNormalizationInfer, RefusesWhatCannotBeNormalized) {
   const auto request = [](Shape x, Attributes attributes) {
     return Request{"BatchNormalization", {std::move(x), {3}, {3}, {3}, {3}}, std::move(attributes)};
   };

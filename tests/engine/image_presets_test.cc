@@ -44,13 +44,13 @@ std::string refusal(const ModelSpec& spec, const ModelInterface& interface) {
 }
 
 TEST(ImagePresets, VggHasThePublishedParameterCounts) {
-  const Attributes normalised{{"batch_normalization", int64_t{1}}};
+  const Attributes normalized{{"batch_normalization", int64_t{1}}};
   EXPECT_EQ(parameters(build(preset("vgg11"), images(224))), 132863336);
   EXPECT_EQ(parameters(build(preset("vgg13"), images(224))), 133047848);
   EXPECT_EQ(parameters(build(preset("vgg16"), images(224))), 138357544);
   EXPECT_EQ(parameters(build(preset("vgg19"), images(224))), 143667240);
-  EXPECT_EQ(parameters(build(preset("vgg11", normalised), images(224))), 132868840);
-  EXPECT_EQ(parameters(build(preset("vgg16", normalised), images(224))), 138365992);
+  EXPECT_EQ(parameters(build(preset("vgg11", normalized), images(224))), 132868840);
+  EXPECT_EQ(parameters(build(preset("vgg16", normalized), images(224))), 138365992);
 }
 
 TEST(ImagePresets, VggHeadFollowsTheImage) {
@@ -74,6 +74,8 @@ TEST(ImagePresets, ResNetHasThePublishedParameterCounts) {
   EXPECT_EQ(parameters(build(preset("resnet18"), images(224))), 11689512);
   EXPECT_EQ(parameters(build(preset("resnet34"), images(224))), 21797672);
   EXPECT_EQ(parameters(build(preset("resnet50"), images(224))), 25557032);
+  EXPECT_EQ(parameters(build(preset("resnet101"), images(224))), 44549160);
+  EXPECT_EQ(parameters(build(preset("resnet152"), images(224))), 60192808);
   // CIFAR's stem and ten classes: the count that papers on CIFAR-10 give.
   EXPECT_EQ(parameters(build(preset("resnet18"), images(32, 10))), 11173962);
 }
@@ -94,7 +96,7 @@ TEST(ImagePresets, ResNetStemFollowsTheImage) {
   EXPECT_EQ(tensor(deep, "layer4/2/conv2.weight").type.shape, (Shape{512, 512, 3, 3}));
 }
 
-// torchvision: convolutions by fan-out, batch normalisation as it is; the ResNet's last layer keeps
+// torchvision: convolutions by fan-out, batch normalization as it is; the ResNet's last layer keeps
 // PyTorch's default, VGG's linear layers have a deviation of 0.01 and no bias at first.
 TEST(ImagePresets, InitialDistributionsAreThoseOfTorchvision) {
   const Model resnet = build(preset("resnet18"), images(224));
@@ -159,9 +161,10 @@ TEST(ImageLayers, GroupsAndTransposesHaveTheRightWeights) {
   EXPECT_DOUBLE_EQ(tensor(model, "conv_transpose1.weight").initializer.b, 1 / std::sqrt(27.0));
   EXPECT_EQ(tensor(model, "conv_transpose1").type.shape, (Shape{2, 6, 12, 12}));
   spec.layers[0].attributes.set("group", int64_t{3});
-  EXPECT_EQ(refusal(spec, images(9, 10, 4)),
-            "model.layers[0] 'conv1': group: 3, expected a divisor of the channels in, 4, and of "
-            "out_channels, 8");
+  EXPECT_EQ(
+      refusal(spec, images(9, 10, 4)),
+      "model.layers[0] 'conv1': group: 3, expected a divisor of the input channels, 4, and of "
+      "out_channels, 8");
   spec.layers[0].attributes.set("group", int64_t{4});
   spec.layers[1].attributes.set("output_padding", int64_t{2});
   EXPECT_EQ(

@@ -57,7 +57,7 @@ TEST(Limits, ImpossibleShapesAreRefusedWithTheLayersName) {
                 "pads: has 3 entries, expected two for each of 1..3 axes of one sample of "
                 "[2, 3, 8, 8]");
   EXPECT_EQ(said("Pad", {{"pads", Ints{1, 1}}, {"axes", int64_t{0}}}),
-            first + "axes: 0 is the batch, whose samples stay apart; expected 1..3 or -1..-3");
+            first + "axes: 0 is the batch, whose samples must not mix; expected 1..3 or -1..-3");
   EXPECT_EQ(said("Pad", {{"pads", Ints{1, 1, 1}}, {"axes", Ints{2}}}),
             first +
                 "pads: [1, 1, 1], expected 2 integers: before each of the axes [2], then behind "

@@ -56,7 +56,7 @@ class Steps {
     const ModelInterface interface { {kFeatures}, 0, TargetForm::kNumeric, 1 };
     auto programs = compile_step(steep_model(), recipe, interface).value();
     session_.emplace(std::move(programs), backend, recipe.accumulate_steps);
-    session_->initialise(1);
+    session_->initialize(1);
   }
   Session::StepResult step() {
     return session_->run_step(

@@ -223,7 +223,7 @@ void run_case(const Json& expected, Backend& backend) {
   programs.evaluate =
       compile_inference(model, data, recipe.batch_size, &layout, Precision::kFp32).value();
   Session session(std::move(programs), backend);
-  session.initialise(golden()["seed"]);
+  session.initialize(golden()["seed"]);
   double worst = 0;
   for (size_t step = 0; step < expected["losses"].size(); ++step) {
     const GoldenBatch batch = golden_batch(form, static_cast<int64_t>(step));

@@ -76,13 +76,13 @@ std::vector<Refusal> refusals() {
       {"TooManyClasses",
        with_loss("BinaryCrossEntropyLoss"),
        kTenClasses,
-       {"model.loss: binary_cross_entropy is for two classes, and the dataset has more, expected "
+       {"model.loss: binary_cross_entropy is for two classes, but the dataset has more, expected "
         "softmax_cross_entropy, kl_divergence"}},
       {"NoShares",
        autoencoder({}, {"BinaryCrossEntropyLoss"}),
        kTenClasses,
-       {"model.loss: binary_cross_entropy takes the input as shares of 0 to 1, which the pixels of "
-        "an 8-bit image are and the values of this dataset are not, expected mean_squared_error, "
+       {"model.loss: binary_cross_entropy needs an input of shares from 0 to 1, such as the pixels "
+        "of an 8-bit image, but this dataset has other values, expected mean_squared_error, "
         "mean_absolute_error, huber"}},
       {"Unknown",
        with_loss("Hinge"),
@@ -96,11 +96,11 @@ std::vector<Refusal> refusals() {
       {"NoWeight",
        with_loss(xent, {{"class_weights", std::vector<int64_t>{0, 0}}}),
        kTwoClasses,
-       {path + "class_weights: are all 0, expected one more than 0 at least"}},
+       {path + "class_weights: are all 0, expected at least one above 0"}},
       {"Ignored",
        with_loss(xent, {{"ignore_index", int64_t{10}}}),
        kTenClasses,
-       {path + "ignore_index: 10 is no class, expected 0..9"}},
+       {path + "ignore_index: 10 is not a class, expected 0..9"}},
       {"AllAtOnce",
        with_loss(xent, {{"label_smoothing", 1.0},
                         {"class_weights", std::vector<double>{1, -1}},
@@ -123,11 +123,11 @@ std::vector<Refusal> refusals() {
       {"TextAsItsOwnTarget",
        own_input,
        kText,
-       {"model.target: learns its own input, which must be numbers or an image, not text"}},
+       {"model.target: reproduces its input, which must be numbers or an image, not text"}},
       {"TextInAnAutoencoder",
        autoencoder(),
        kText,
-       {"model.autoencoder: learns its own input, which must be numbers or an image, not text"}},
+       {"model.autoencoder: reproduces its input, which must be numbers or an image, not text"}},
   };
 }
 
@@ -183,7 +183,7 @@ TEST(Losses, BalancedWeightsAreThoseOfScikitLearn) {
   EXPECT_NE(refusal(data, "balanced").find("class 1 (counted from 0)"), std::string::npos);
   data.class_counts.clear();
   EXPECT_NE(refusal(data, "balanced").find("upload it again"), std::string::npos);
-  EXPECT_NE(refusal(kText, "balanced").find("a text has none"), std::string::npos);
+  EXPECT_NE(refusal(kText, "balanced").find("text has none"), std::string::npos);
 }
 
 TEST(Losses, SurviveTheModelFile) {
@@ -296,6 +296,35 @@ void make_two_classes(const Workspace& w, int rows, int test_rows) {
   ASSERT_TRUE(ingest(request, w / "dataset", local_files()).ok());
 }
 
+// Every third row has a class of its own, by nothing that the model sees.
+TEST(Losses, IgnoredRowsCountInNoTrainingAccuracy) {
+  const Workspace w;
+  std::ofstream out(w / "rows.csv");
+  out << "x,y\n";
+  for (int i = 0; i < 192; ++i) {
+    out << (i % 2 == 0 ? "1," : "-1,") << (i % 3 == 0 ? "z" : i % 2 == 0 ? "a" : "b") << '\n';
+  }
+  out.close();
+  IngestRequest request;
+  request.format = "csv";
+  request.csv.target = "y";
+  request.sources = {{"data", w / "rows.csv"}};
+  ASSERT_TRUE(ingest(request, w / "dataset", local_files()).ok());
+  const auto backend = testing::make_tested_backend(1);
+  Recorder r;
+  ASSERT_TRUE(train(job_in(w, with_loss("SoftmaxCrossEntropyLoss", {{"ignore_index", int64_t{2}}})),
+                    *backend, local_files(), r, {})
+                  .ok());
+  double sum = 0;
+  int64_t steps = 0;
+  for (const auto& [step, accuracy] : r.series["train/accuracy"]) {
+    if (step <= 100) continue;
+    sum += accuracy;
+    ++steps;
+  }
+  EXPECT_GT(sum / static_cast<double>(steps), 0.95) << "a and b are told apart; z is not counted";
+}
+
 TEST(Losses, TwoClassesTrainByOneScoreAndArePredicted) {
   const Workspace w;
   make_two_classes(w, 300, 80);
@@ -346,7 +375,7 @@ double squared_error(const std::vector<Prediction>& predictions, const std::stri
 // Pixels go in as shares; what comes out must be pixels again, as near as the metrics say.
 TEST(Autoencoder, GivesImagesBackInTheirOwnUnits) {
   // The pixels' own variance is 17. As shares of 255 they are all dark, and there is little to
-  // learn beyond that: a grey that knows nothing is off by 15,000.
+  // learn beyond that: a gray that knows nothing is off by 15,000.
   for (const auto& [loss, bound] :
        {std::pair("BinaryCrossEntropyLoss", 20.0), std::pair("MeanSquaredError", 12.0)}) {
     SCOPED_TRACE(loss);
@@ -357,7 +386,7 @@ TEST(Autoencoder, GivesImagesBackInTheirOwnUnits) {
     const TrainResult result = train_here(job);
     const auto predictions = predict_here(w, bytes_of(w / "test.csv"));
     const double error = squared_error(predictions, bytes_of(w / "test.csv"), 64);
-    // Standardised pixels have the deviation of the training rows', shares that of 255.
+    // Standardized pixels have the deviation of the training rows', shares that of 255.
     const auto json = nlohmann::json::parse(bytes_of(w / "model" / "model.json"));
     const double unit = 255 * json["preprocessing"]["image_std"][0].get<double>();
     EXPECT_NEAR(std::sqrt(error) / unit, metric(result, "test/rmse"), 1e-4);
@@ -409,10 +438,10 @@ TEST(Autoencoder, RefusesWhatItCannotUse) {
   ModelSpec layers;
   layers.layers = {{"", "Gemm", {}, {{"units", int64_t{3}}}}};
   layers.target = "input";
-  EXPECT_EQ(message(layers, image),
-            "model.layers[0] 'gemm1': its output is [1, 3], but the dataset asks for [N, 1, 8, 8] "
-            "(the input itself, or flat); end with a layer of its shape or a gemm layer without "
-            "units");
+  EXPECT_EQ(
+      message(layers, image),
+      "model.layers[0] 'gemm1': its output is [1, 3], but the dataset needs [N, 1, 8, 8] (the "
+      "input itself, or flat); end with a layer of that shape or a gemm layer without units");
 }
 
 }  // namespace

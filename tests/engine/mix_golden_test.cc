@@ -80,7 +80,7 @@ void run_case(const Json& expected, Backend& backend, int64_t accumulate_steps) 
   auto programs = compile_step(model, recipe, data, {}, backend.traits());
   ASSERT_TRUE(programs.ok()) << programs.error().message;
   Session session(std::move(*programs), backend, accumulate_steps);
-  session.initialise(golden()["seed"]);
+  session.initialize(golden()["seed"]);
   double worst = 0;
   for (int64_t step = 0; step < std::ssize(expected["losses"]); ++step) {
     std::vector<float> images;

@@ -109,6 +109,19 @@ TEST(ModelBuild, TrainingKeepsTheWinnersOfPools) {
   EXPECT_EQ(winner(2, false), DType::kF32) << "none";
 }
 
+TEST(ModelBuild, GlobalMaxPoolKeepsTheLargestPixelOfEachChannel) {
+  const ModelInterface images{{3, 5, 7}, 0, TargetForm::kClass, 4};
+  const Model model =
+      build_model(layers({layer("GlobalMaxPool"), layer("Gemm")}), images, {.batch_size = 2})
+          .value();
+  EXPECT_EQ(tensor(model, "global_max_pool1").type.shape, (Shape{2, 3, 1, 1}));
+  EXPECT_EQ(tensor(model, "gemm1.weight").type.shape, (Shape{4, 3}));
+  EXPECT_NE(
+      refusal(layers({layer("GlobalMaxPool"), layer("Gemm")}), {{64}, 0, TargetForm::kClass, 10})
+          .message.find("image"),
+      std::string::npos);
+}
+
 TEST(ModelBuild, InitialDistributionsAreThoseOfPyTorch) {
   const Model model =
       build_model(
@@ -204,7 +217,7 @@ TEST(ModelRefusals, NameTheLayerWhoseShapeDoesNotFit) {
 
 TEST(ModelRefusals, OutputMustMatchTheTarget) {
   const Error units = refusal(layers({layer("Gemm", {{"units", int64_t{11}}})}));
-  EXPECT_NE(units.message.find("'gemm1': its output is [4, 11], but the dataset asks for [N, 10]"),
+  EXPECT_NE(units.message.find("'gemm1': its output is [4, 11], but the dataset needs [N, 10]"),
             std::string::npos)
       << units.message;
   const Error relu = refusal(layers({layer("Gemm"), layer("Relu")}));

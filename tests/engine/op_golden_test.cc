@@ -9,7 +9,7 @@
 
 #include "src/base/philox.h"
 #include "src/models/layer.h"
-#include "src/train/initialise.h"
+#include "src/train/initialize.h"
 #include "tests/support/run_case.h"
 #include "tests/support/source_path.h"
 
@@ -157,7 +157,7 @@ TEST(PyTorchStarts, EachKindOfLayerStartsAsPyTorchsDoes) {
       SCOPED_TRACE(t.name);
       ++parameters;
       std::vector<float> values(static_cast<size_t>(t.type.shape.elements()));
-      initialise_tensor(t, 7, std::as_writable_bytes(std::span(values)));
+      initialize_tensor(t, 7, std::as_writable_bytes(std::span(values)));
       double sum = 0, squares = 0, largest = 0;
       for (const float v : values) {
         sum += static_cast<double>(v);

@@ -69,6 +69,13 @@ CaseGraph blocks(DType dtype, int count) {
 int64_t count_of(const Graph& graph, std::string_view op) {
   return std::ranges::count_if(graph.nodes(), [&](const Node& n) { return n.op->type() == op; });
 }
+/// SkipNormalization or its gradient, in a form, with a dropout or without.
+int64_t count_sums(const Graph& graph, std::string_view op, std::string_view form, bool drops) {
+  return std::ranges::count_if(graph.nodes(), [&](const Node& n) {
+    return n.op->type() == op && n.attributes.get_string("form", "") == form &&
+           (n.attributes.find("ratio") != nullptr) == drops;
+  });
+}
 
 void expect_same_bits(const CaseResult& got, const CaseResult& expected) {
   ASSERT_EQ(got.values.size(), expected.values.size());
@@ -79,7 +86,7 @@ RunOptions real_job(bool channels_last) {
   return {.channels_last = channels_last, .keep_all = false, .runs = 2};
 }
 
-TEST(PassFuse, PutsNormalisationResidualAndActivationTogether) {
+TEST(PassFuse, PutsNormalizationResidualAndActivationTogether) {
   CaseGraph c = blocks(DType::kF32, 1);
   const std::string before = c.graph.dump();
   fuse(c.graph);
@@ -90,14 +97,14 @@ TEST(PassFuse, PutsNormalisationResidualAndActivationTogether) {
   EXPECT_EQ(count_of(c.graph, "Relu") + count_of(c.graph, "ReluGrad"), 0);
 }
 
-// A block's input has two readers: what reaches it on both ways is added by its normalisation.
-TEST(PassFuse, PutsSumsOfGradientsIntoNormalisations) {
+// A block's input has two readers: what reaches it on both ways is added by its normalization.
+TEST(PassFuse, PutsSumsOfGradientsIntoNormalizations) {
   CaseGraph c = blocks(DType::kF32, 2);
   fuse(c.graph);
   ASSERT_EQ(count_of(c.graph, "BatchNormalizationReluGrad"), 5);
   ASSERT_EQ(count_of(c.graph, "Add"), 2);
   const auto sum_of = [&](const Node& n) { return c.graph.tensor(n.inputs[4]).producer; };
-  std::map<std::string, std::vector<TensorId>> terms;  // by normalisation
+  std::map<std::string, std::vector<TensorId>> terms;  // by normalization
   for (const Node& n : c.graph.nodes()) {
     if (n.op->type() != "BatchNormalizationReluGrad") continue;
     const Node& add = c.graph.node(sum_of(n));
@@ -237,7 +244,7 @@ TEST(PassFuse, ConvolutionsWithReluChangeNoBitOnTheCpu) {
   }
 }
 
-/// Blocks as a transformer's, with GELU between reshapes and normalised sums, of which one term may
+/// Blocks as a transformer's, with GELU between reshapes and normalized sums, of which one term may
 /// be dropped.
 CaseGraph positions_net(int count, bool dropped = false) {
   CaseBuilder b(DType::kF32);
@@ -274,7 +281,7 @@ CaseGraph positions_net(int count, bool dropped = false) {
   return testing::with_gradients(b.finish(last), &gradients);
 }
 
-TEST(PassFuse, PutsGeluIntoProductsAndSumsIntoNormalisations) {
+TEST(PassFuse, PutsGeluIntoProductsAndSumsIntoNormalizations) {
   CaseGraph c = positions_net(2);
   fuse_products(c.graph);
   c.graph.verify();
@@ -283,24 +290,58 @@ TEST(PassFuse, PutsGeluIntoProductsAndSumsIntoNormalisations) {
   EXPECT_EQ(count_of(c.graph, "Gelu") + count_of(c.graph, "GeluGrad"), 0);
   fuse_sums(c.graph);
   c.graph.verify();
-  EXPECT_EQ(count_of(c.graph, "SkipLayerNormalization"), 1);  // the first block's x is no sum
-  EXPECT_EQ(count_of(c.graph, "SkipRMSNormalization"), 1);
-  EXPECT_EQ(count_of(c.graph, "SkipLayerNormalizationGrad"), 2);
+  EXPECT_EQ(count_sums(c.graph, "SkipNormalization", "layer", /*drops=*/false),
+            1);  // the first block's x is no sum
+  EXPECT_EQ(count_sums(c.graph, "SkipNormalization", "rms", /*drops=*/false), 1);
+  EXPECT_EQ(count_sums(c.graph, "SkipNormalizationGrad", "layer", /*drops=*/false), 2);
   EXPECT_EQ(count_of(c.graph, "Add"), 0);
 }
 
-TEST(PassFuse, PutsDropoutInFrontOfSumsIntoNormalisations) {
+TEST(PassFuse, PutsDropoutInFrontOfSumsIntoNormalizations) {
   CaseGraph c = positions_net(2, /*dropped=*/true);
   fuse_sums(c.graph);
   c.graph.verify();
-  EXPECT_EQ(count_of(c.graph, "DropoutSkipLayerNormalization"), 1);
-  EXPECT_EQ(count_of(c.graph, "DropoutSkipRMSNormalization"), 1);
+  EXPECT_EQ(count_sums(c.graph, "SkipNormalization", "layer", /*drops=*/true), 1);
+  EXPECT_EQ(count_sums(c.graph, "SkipNormalization", "rms", /*drops=*/true), 1);
   EXPECT_EQ(count_of(c.graph, "Dropout") + count_of(c.graph, "Add"), 0);
-  // The last sum has no other way; the first normalisation's x is no sum.
-  EXPECT_EQ(count_of(c.graph, "DropoutSkipRMSNormalizationGrad"), 1);
-  EXPECT_EQ(count_of(c.graph, "DropoutSkipLayerNormalizationGrad"), 1);
-  EXPECT_EQ(count_of(c.graph, "SkipLayerNormalizationGrad"), 1);
+  // The last sum has no other way; the first normalization's x is no sum.
+  EXPECT_EQ(count_sums(c.graph, "SkipNormalizationGrad", "rms", /*drops=*/true), 1);
+  EXPECT_EQ(count_sums(c.graph, "SkipNormalizationGrad", "layer", /*drops=*/true), 1);
+  EXPECT_EQ(count_sums(c.graph, "SkipNormalizationGrad", "layer", /*drops=*/false), 1);
   EXPECT_EQ(count_of(c.graph, "DropoutGrad"), 0);
+}
+
+TEST(SkipNormalization, RefusesWhatItsFormDoesNotTake) {
+  CaseBuilder b(DType::kF32);
+  const TensorId x = b.input("x", {3, 8}), scale = b.parameter("scale", {8});
+  const TensorId inv = b.input("inv", {3, 1}), step = b.step(7), none = kNoTensor;
+  const CaseGraph c = b.finish(b.one("y", "Relu", {}, {x}));
+  const auto refusal = [&](std::string_view op, const Attributes& attributes,
+                           const std::vector<TensorId>& inputs) {
+    const auto types = get_op(op).infer(InferContext(c.graph, attributes, inputs));
+    return types.ok() ? "" : types.error().message;
+  };
+  const Attributes rms{{"form", std::string("rms")}};
+  const Attributes other{{"form", std::string("batch")}};
+  EXPECT_EQ(refusal("SkipNormalization", {}, {x, scale, scale, x}), "");
+  EXPECT_EQ(refusal("SkipNormalization", rms, {x, scale, none, x}), "");
+  EXPECT_EQ(refusal("SkipNormalization", {{"ratio", 0.5}}, {x, scale, none, x, step}), "");
+  EXPECT_EQ(refusal("SkipNormalization", other, {x, scale, none, x}),
+            "form: 'batch' is not supported, expected layer or rms");
+  EXPECT_EQ(refusal("SkipNormalization", rms, {x, scale, scale, x}),
+            "b: the form rms does not take this input");
+  EXPECT_EQ(refusal("SkipNormalization", {}, {x, scale}), "skip: this input is required");
+  EXPECT_EQ(refusal("SkipNormalization", {{"ratio", 0.5}}, {x, scale, none, x}),
+            "ratio: a dropout needs the input step");
+
+  EXPECT_EQ(refusal("SkipNormalizationGrad", {}, {x, scale, x, inv, inv, x}), "");
+  EXPECT_EQ(refusal("SkipNormalizationGrad", rms, {x, scale, x, inv, none, x}), "");
+  EXPECT_EQ(refusal("SkipNormalizationGrad", {}, {x, scale, x, inv, none, x}),
+            "mean: this input is required");
+  EXPECT_EQ(refusal("SkipNormalizationGrad", rms, {x, scale, x, inv, inv, x}),
+            "mean: the form rms does not take this input");
+  EXPECT_EQ(refusal("SkipNormalizationGrad", {}, {x, scale, x, inv, inv}),
+            "skip: this input is required where there is no dropout");
 }
 
 TEST(PassFuse, LeavesDropoutThatSomebodyElseReads) {
@@ -317,7 +358,7 @@ TEST(PassFuse, LeavesDropoutThatSomebodyElseReads) {
     fuse_sums(c.graph);
     c.graph.verify();
     EXPECT_EQ(count_of(c.graph, "Dropout"), 1);
-    EXPECT_EQ(count_of(c.graph, "SkipLayerNormalization"), 1);
+    EXPECT_EQ(count_sums(c.graph, "SkipNormalization", "layer", /*drops=*/false), 1);
   }
 }
 
@@ -363,7 +404,7 @@ TEST(PassFuse, ProductsAndSumsChangeNoBitOnTheCpu) {
       const CaseResult fused = testing::run_case(c, *cpu, options);
       options.passes.fuse = false;
       const CaseResult plain = testing::run_case(c, *cpu, options);
-      // The last sum is computed again for the gradient of its normalisation alone.
+      // The last sum is computed again for the gradient of its normalization alone.
       const bool again = dropped && recompute == Recompute::kBlocks;
       EXPECT_EQ(count_of(fused.program.graph, "Dropout"), again ? 1 : 0);
       EXPECT_EQ(count_of(fused.program.graph, "DropoutGrad"), 0);
@@ -507,7 +548,7 @@ TEST(PassRecompute, ChangesNoBitAndSavesMemory) {
 
 // The last tensor of a segment is kept, and its readers in the backward pass stand before what is
 // computed again: they must not be told to wait for that.
-TEST(PassRecompute, LeavesANormalisationAtACutAsItIs) {
+TEST(PassRecompute, LeavesANormalizationAtACutAsItIs) {
   CaseBuilder b(DType::kF32);
   const Attributes trans_b{{"transB", int64_t{1}}};
   TensorId x = b.input("x", {6, 16});

@@ -33,7 +33,7 @@ CaseGraph differentiated(CaseGraph c) {
   return c.loss == kNoTensor ? std::move(c) : testing::with_gradients(std::move(c), &gradients);
 }
 
-/// A convolution with its normalisation, a dense layer, a loss on reshaped scores.
+/// A convolution with its normalization, a dense layer, a loss on reshaped scores.
 CaseGraph small_net() {
   CaseBuilder b(DType::kF32);
   const TensorId h = b.one("conv", "Conv", {{"pads", Ints{1, 1, 1, 1}}},

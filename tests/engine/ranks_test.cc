@@ -9,7 +9,7 @@
 #include "src/checkpoint/safetensors.h"
 #include "src/graph/op.h"
 #include "src/optim/all_reduce.h"
-#include "src/runtime/host_memory.h"
+#include "src/runtime/host/host_memory.h"
 #include "src/runtime/open_backend.h"
 #include "src/train/evaluate_model.h"
 #include "src/train/replicated_session.h"
@@ -41,7 +41,7 @@ std::vector<RankDevice> cpu_devices(int64_t ranks) {
   return connected(std::move(backends));
 }
 
-/// No batch normalisation, whose statistics are each rank's own; everything else that draws or
+/// No batch normalization, whose statistics are each rank's own; everything else that draws or
 /// reduces over rows.
 ModelSpec plain_model() {
   ModelSpec spec = image_model();
@@ -140,7 +140,7 @@ TEST(Ranks, EvaluateTogetherWhatTheModelIs) {
   make_dataset(w, /*images=*/true, 100, 45);
   for (const double ema : {0.0, 0.9}) {
     TrainJob job = plain_job(w, "ema-" + std::to_string(ema));
-    job.model = image_model();  // with batch normalisation
+    job.model = image_model();  // with batch normalization
     job.recipe.ema_decay = ema;
     Recorder r;
     run(job, 4, r);
@@ -165,7 +165,7 @@ TEST(Ranks, GiveTheSameBitsTwice) {
   EXPECT_EQ(ra.series["train/loss"], rb.series["train/loss"]);
 }
 
-// With batch normalisation and dropout: what a rank keeps for itself must not change the next run.
+// With batch normalization and dropout: what a rank keeps for itself must not change the next run.
 TEST(Ranks, ResumeLikeNeverStopped) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -270,7 +270,7 @@ struct Disturbance {
     const StepLimits limits{.first_s = 0.6, .least_s = 0.6, .times = 1, .grace_s = 0.3};
     session =
         std::make_unique<ReplicatedSession>(std::move(programs), connected(backends), 1, limits);
-    session->initialise(1);
+    session->initialize(1);
     input.assign(16 * 64, 0.5f);
     target.assign(16, 1);
   }
@@ -301,8 +301,8 @@ TEST(Ranks, TheFirstThatStopsIsNamed) {
   });
   d.step(0);
   EXPECT_EQ(thrown<RankStopped>([&] { d.step(1); }),
-            "rank 3 (devices/gpu-3) stopped in step 2 before all_reduce_0/start: it has not gone "
-            "on within 0.6 s, and the other ranks wait for it");
+            "rank 3 (devices/gpu-3) stopped in step 2 before all_reduce_0/start: it has not "
+            "continued within 0.6 s, and the other ranks are waiting for it");
   release.count_down();  // the thread that was given up ends by itself
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
@@ -361,7 +361,7 @@ TEST(Ranks, HoldTheSameWeights) {
     sessions.push_back(
         std::make_unique<Session>(compile_run(job.model, job.recipe, schema, shape, r).value(),
                                   *devices[static_cast<size_t>(r)].backend, 1, Rank{r, kRanks}));
-    sessions.back()->initialise(3);
+    sessions.back()->initialize(3);
   }
   std::vector<float> input(16 * 64);
   for (size_t i = 0; i < input.size(); ++i) input[i] = static_cast<float>(std::sin(i));

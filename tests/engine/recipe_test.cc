@@ -11,7 +11,9 @@
 #include "src/base/glob.h"
 #include "src/checkpoint/safetensors.h"
 #include "src/train/predictor.h"
+#include "src/train/programs.h"
 #include "src/train/recipe_check.h"
+#include "src/train/session.h"
 #include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
 
@@ -125,6 +127,37 @@ TEST(Recipe, AccumulationGivesTheLargeBatchsResult) {
                 1e-4);
   }
   EXPECT_NEAR(rs.series["test/mae"][15], rl.series["test/mae"][15], 1e-5);
+}
+
+// Both micro-batches hold the same rows, so that they differ in nothing but what is dropped.
+TEST(Recipe, EachMicroBatchDropsUnitsOfItsOwn) {
+  constexpr int64_t kRows = 4, kFeatures = 8;
+  const auto backend = testing::make_tested_backend(1);
+  const ModelInterface interface { {kFeatures}, 0, TargetForm::kClass, 3 };
+  Recipe recipe;
+  recipe.steps = 1;
+  recipe.batch_size = 2 * kRows;
+  recipe.accumulate_steps = 2;
+  std::vector<float> rows(2 * kRows * kFeatures);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = static_cast<float>(i % (kRows * kFeatures)) / (kRows * kFeatures);
+  }
+  const std::vector<int32_t> labels(2 * kRows, 1);
+  for (const double ratio : {0.0, 0.5}) {
+    ModelSpec model;
+    model.layers = {{"", "Gemm", {}, {{"units", int64_t{64}}}}};
+    if (ratio > 0) model.layers.push_back({"", "Dropout", {}, {{"ratio", ratio}}});
+    model.layers.push_back({"", "Gemm", {}, {}});
+    Session session(compile_step(model, recipe, interface).value(), *backend, 2);
+    session.initialize(1);
+    const std::span<const float> scores =
+        session
+            .run_step({std::as_bytes(std::span(rows)), std::as_bytes(std::span(labels)), 0, 0.1F})
+            .logits;
+    ASSERT_EQ(scores.size(), 2 * kRows * 3u);
+    const bool alike = std::ranges::equal(scores.first(kRows * 3), scores.last(kRows * 3));
+    EXPECT_EQ(alike, ratio == 0) << ratio;
+  }
 }
 
 void expect_accumulation_clipping_and_average_resume(Precision precision) {
@@ -276,6 +309,22 @@ TEST(Recipe, KeepsTheModelOfTheBestEvaluation) {
   expect_resumes_to_the_same_bits(w, job);
 }
 
+// The area under the curve of a single row is not a number.
+TEST(Recipe, WhatIsNotANumberIsNeverTheBest) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  TrainJob job = job_in(w, "a");
+  job.recipe.validation_split = 0.01;
+  job.recipe.metrics = {"roc_auc"};
+  job.recipe.keep_best = {"val/roc_auc", ""};
+  Recorder r;
+  const auto result = run(job, r);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  ASSERT_FALSE(r.series["val/roc_auc"].empty());
+  for (const auto& [step, area] : r.series["val/roc_auc"]) EXPECT_TRUE(std::isnan(area)) << step;
+  EXPECT_EQ(r.line_with("the model is that of step"), "");
+}
+
 TEST(Recipe, StopsEarlyAndStaysStopped) {
   const Workspace w;
   make_dataset(w, true, 100, 30);
@@ -295,6 +344,7 @@ TEST(Recipe, StopsEarlyAndStaysStopped) {
   ASSERT_TRUE(second.ok()) << second.error().message;
   EXPECT_EQ(second->steps_done, 20);
   EXPECT_TRUE(again.series["train/loss"].empty());
+  EXPECT_EQ(again.line_with("stopped early"), r.line_with("stopped early"));
   EXPECT_EQ(weights_of(job), weights);
   expect_resumes_to_the_same_bits(w, job);
 }
@@ -378,7 +428,7 @@ TEST(Recipe, RefusalsNameTheFieldAndWhatIsAccepted) {
       {[](Recipe& r) {
          r.parameter_groups = {{.match = "*", .freeze = true, .weight_decay = 0.0}};
        },
-       "recipe.parameter_groups[0].freeze: leaves"},
+       "recipe.parameter_groups[0].freeze: makes"},
       {[](Recipe& r) { r.parameter_groups = {{.match = "gem1.weight", .freeze = true}}; },
        "recipe.parameter_groups[0].match: 'gem1.weight' matches no parameter; did you mean "
        "'gemm1.weight'?"},
@@ -423,14 +473,14 @@ TEST(Recipe, RefusalsNameTheFieldAndWhatIsAccepted) {
        },
        "recipe.augmentation[0].random_resized_crop.scale: its first number is larger"},
       {[](Recipe& r) { r.augmentation = {{"color_jitter"}}; },
-       "recipe.augmentation[0].color_jitter: says nothing"},
+       "recipe.augmentation[0].color_jitter: is empty"},
       {[](Recipe& r) {
          r.augmentation = {{"color_jitter", {{"hue", 0.1}}}};
        },
        "recipe.augmentation[0].color_jitter.hue: is for images of 3 channels; the dataset's have "
        "1"},
       {[](Recipe& r) { r.augmentation.resize(17, {"random_horizontal_flip"}); },
-       "recipe.augmentation: has 17 entries, expected 16 at most"},
+       "recipe.augmentation: has 17 entries, expected at most 16"},
       {[](Recipe& r) {
          r.augmentation = {{"mixup", {{"alpha", 0.0}}}};
        },
@@ -438,16 +488,16 @@ TEST(Recipe, RefusalsNameTheFieldAndWhatIsAccepted) {
       {[](Recipe& r) {
          r.augmentation = {{"cutmix"}, {"random_vertical_flip"}};
        },
-       "recipe.augmentation[1].random_vertical_flip: stands behind cutmix, expected before it"},
+       "recipe.augmentation[1].random_vertical_flip: comes after cutmix, expected before it"},
       {[](Recipe& r) {
          r.augmentation = {{"mixup"}, {"cutmix"}, {"mixup"}};
        },
-       "recipe.augmentation[2].mixup: is there twice, expected once"},
+       "recipe.augmentation[2].mixup: is listed twice, expected once"},
       {[](Recipe& r) {
          r.augmentation = {{"mixup"}};
          r.batch_size = 1;
        },
-       "recipe.augmentation[0].mixup: mixes the images of a batch, and recipe.batch_size is 1"},
+       "recipe.augmentation[0].mixup: mixes the images of a batch, but recipe.batch_size is 1"},
       {[](Recipe& r) { r.optimizer.alpha = 0.5; }, "recipe.optimizer.alpha: has no effect here"},
       {[](Recipe& r) { r.optimizer.weight_decay_on = "some"; },
        "recipe.optimizer.weight_decay_on: 'some' is not known"},

@@ -1,6 +1,6 @@
 // Optimizers, clipping, accumulation, parameter groups, low-rank additions, the moving average,
-// schedules and metrics
-// against what PyTorch computed (tests/golden/make_recipes_golden.py, which says how).
+// schedules and metrics against what PyTorch computed (tests/golden/make_recipes_golden.py, which
+// says how).
 //
 // Bounds: the loss of each of 50 steps within 1e-4 relative. Final weights within 2e-4 of their
 // root mean square: the steps of sign-like optimizers do not shrink with the gradient, so that an
@@ -126,7 +126,7 @@ void run_case(const Json& expected, Backend& backend) {
   const Recipe recipe = recipe_of(expected);
   Session session(compile_step(model, recipe, interface, {}, backend.traits()).value(), backend,
                   recipe.accumulate_steps);
-  session.initialise(golden()["seed"]);
+  session.initialize(golden()["seed"]);
   double worst = 0;
   for (size_t step = 0; step < expected["losses"].size(); ++step) {
     const GoldenBatch batch = golden_batch(static_cast<int64_t>(step));

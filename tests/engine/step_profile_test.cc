@@ -42,7 +42,7 @@ StepProfile profile_of(Small& small) {
   const auto cpu = make_cpu_backend(1);
   ProfilingBackend backend(*cpu);
   Session session(small.programs(), backend, small.recipe.accumulate_steps);
-  session.initialise(1);
+  session.initialize(1);
   return profile_steps(session, backend, [&] { return small.inputs(); }, kShort, {}).value();
 }
 
@@ -83,10 +83,10 @@ TEST(StepProfile, ChangesNothing) {
   Small plain, timed;
   const auto cpu = make_cpu_backend(1);
   Session session(plain.programs(), *cpu);
-  session.initialise(1);
+  session.initialize(1);
   ProfilingBackend backend(*cpu);
   Session profiled(timed.programs(), backend);
-  profiled.initialise(1);
+  profiled.initialize(1);
   for (int step = 0; step < 4; ++step) {
     if (step == 2) backend.begin();
     EXPECT_EQ(session.run_step(plain.inputs()).loss, profiled.run_step(timed.inputs()).loss);

@@ -126,7 +126,7 @@ void expect_losses(const std::string& name, const ModelSpec& spec, bool text, in
   ASSERT_TRUE(train.ok()) << train.error().message;
   programs.train = *std::move(train);
   Session session(std::move(programs), *backend);
-  session.initialise(golden()["seed"]);
+  session.initialize(golden()["seed"]);
   const testing::GoldenLosses golden_losses =
       testing::golden_losses(name, precision, expected["losses"], kLossBound);
   double worst = 0;

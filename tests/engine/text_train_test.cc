@@ -7,7 +7,7 @@
 #include <fstream>
 #include <numeric>
 
-#include "src/data/windows.h"
+#include "src/data/load/windows.h"
 #include "src/train/predictor.h"
 #include "src/train/programs.h"
 #include "tests/engine/tested_backend.h"
@@ -108,6 +108,7 @@ TEST(TextTraining, LearnsWhatFollowsWhat) {
   EXPECT_EQ(recorder.plan.train_rows, 502);  // windows of 630 tokens, 126 of them held out
   EXPECT_EQ(recorder.plan.validation_rows, 126);
   EXPECT_EQ(recorder.plan.test_rows, 69);
+  EXPECT_GT(recorder.signs, 60 + 126 / 16) << "of each step and each batch that is evaluated";
   const auto final_value = [&](const std::string& key) {
     for (const MetricPoint& m : result->final_metrics) {
       if (m.key == key) return m.value;
@@ -210,7 +211,7 @@ TEST(TextTraining, RefusesWhatDoesNotFit) {
        "recipe.context_length: has no effect here: the rows of this "
        "dataset have 6 tokens each"},
       {message(preset("mlp"), table, 12),
-       "recipe.context_length: has no effect here: only a text has a context"},
+       "recipe.context_length: has no effect here: only text has a context"},
       {message(bag, table, 0),
        "model.embedding_bag_classifier: reads rows of text, but the "
        "dataset has none"},
@@ -225,7 +226,7 @@ TEST(TextTraining, RefusesWhatDoesNotFit) {
       {message(preset("lenet5"), rows, 0), "model.lenet5: needs images"},
       {message(preset("mlp"), rows, 0), "model.mlp 'fc1': x: "},
       {message(bigram_model(7), stream, 1),
-       "model.layers[2] 'reshape1': its output is [8, 1, 7], but the dataset asks for [N, 1, 8]"},
+       "model.layers[2] 'reshape1': its output is [8, 1, 7], but the dataset needs [N, 1, 8]"},
   };
   for (const auto& c : cases) EXPECT_TRUE(c.text.starts_with(c.start)) << c.text;
   ModelSpec recurrent;

@@ -69,7 +69,7 @@ Outcome train_three_steps(const SmallPreset& preset, Precision precision) {
   const auto evaluated = some_values(*programs.evaluate, programs.evaluate->input);
   const auto cpu = make_cpu_backend(2);
   Session session(std::move(programs), *cpu);
-  session.initialise(/*seed=*/3);
+  session.initialize(/*seed=*/3);
   for (int64_t step = 0; step < recipe.steps; ++step) {
     outcome.losses.push_back(session.run_step({input, target, step, 0.01F}).loss);
   }

@@ -6,7 +6,8 @@
 #include <set>
 
 #include "src/checkpoint/checkpoint.h"
-#include "src/runtime/host_memory.h"
+#include "src/runtime/host/host_memory.h"
+#include "src/train/loop.h"
 #include "src/train/predictor.h"
 #include "src/train/resume.h"
 #include "tests/data/faulty_files.h"
@@ -166,6 +167,25 @@ TEST(Training, SameSeedGivesTheSameBits) {
   EXPECT_NE(weights_of(a), weights_of(c));
 }
 
+// Which rows a seed shuffles together decides nothing that a test of whole runs could tell from the
+// weights that it draws.
+TEST(Training, BatchesAreThoseTheRecipeAsksFor) {
+  Recipe recipe;
+  recipe.batch_size = 12;
+  recipe.seed = 41;
+  recipe.shuffle = false;
+  Split split;
+  split.shift_max = 3;
+  const Loader::Options options =
+      loader_options(recipe, DatasetSchema(), Preprocessing(), split, /*first_step=*/9,
+                     /*samples=*/false, /*stored_rows=*/0);
+  EXPECT_EQ(options.batch_size, 12);
+  EXPECT_EQ(options.seed, 41u);
+  EXPECT_FALSE(options.shuffle);
+  EXPECT_EQ(options.shift_max, 3);
+  EXPECT_EQ(options.first_step, 9);
+}
+
 TEST(Training, EvaluationAndCheckpointsChangeNoBit) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -178,6 +198,20 @@ TEST(Training, EvaluationAndCheckpointsChangeNoBit) {
   ASSERT_TRUE(run(b, rb).ok());
   EXPECT_EQ(weights_of(a), weights_of(b));
   EXPECT_EQ(rb.saved, (std::vector<int64_t>{4, 8, 12, 15}));
+}
+
+TEST(Training, TheLastStepIsEvaluatedAndSavedWhateverIsDue) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  TrainJob job = image_job(w, "a");
+  job.recipe.evaluate_every_steps = 6;
+  job.recipe.checkpoint_every_steps = 7;
+  Recorder r;
+  ASSERT_TRUE(run(job, r).ok());
+  std::vector<int64_t> evaluated;
+  for (const auto& [step, loss] : r.series["val/loss"]) evaluated.push_back(step);
+  EXPECT_EQ(evaluated, (std::vector<int64_t>{6, 12, 15}));
+  EXPECT_EQ(r.saved, (std::vector<int64_t>{7, 14, 15}));
 }
 
 // Stopped in the middle of an epoch; the resumed run must not notice, dropout, running statistics
@@ -215,6 +249,25 @@ void expect_resumed_like_whole(Precision precision) {
   for (const auto& [step, loss] : second.series["train/loss"]) {
     EXPECT_EQ(loss, rw.series["train/loss"][step]) << step;
   }
+}
+
+TEST(Training, AStopBetweenCheckpointsLosesNoStep) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  TrainJob job = image_job(w, "a");
+  job.recipe.checkpoint_every_steps = 1000;
+  std::stop_source stop;
+  Recorder first;
+  first.on_progress = [&](int64_t steps) {
+    if (steps == 4) stop.request_stop();
+  };
+  const auto stopped = run(job, first, stop.get_token());
+  ASSERT_FALSE(stopped.ok());
+  const int64_t last = first.series["train/loss"].rbegin()->first;
+  EXPECT_EQ(first.saved, std::vector<int64_t>{last});
+  Recorder second;
+  ASSERT_TRUE(run(job, second).ok());
+  EXPECT_EQ(second.plan.first_step, last);
 }
 
 TEST(Training, StopAndResumeEqualsNeverStopped) { expect_resumed_like_whole(Precision::kFp32); }
@@ -285,6 +338,47 @@ TEST(Training, ResumesFromAnOlderCheckpointAfterAKill) {
   EXPECT_EQ(second.plan.first_step, 5);
   EXPECT_NE(second.line_with("step-000000010 is damaged"), "");
   EXPECT_EQ(weights_of(parts), weights_of(whole));
+}
+
+TEST(Training, WhereEveryCheckpointIsDamagedNothingStartsAgain) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const TrainJob job = image_job(w, "a");
+  Recorder first, second;
+  ASSERT_TRUE(run(job, first).ok());
+  for (const auto& entry : std::filesystem::directory_iterator(job.checkpoints)) {
+    std::filesystem::resize_file(entry.path() / "weights.safetensors", 100);
+  }
+  const auto result = run(job, second);
+  ASSERT_FALSE(result.ok()) << "the steps that are lost are many: somebody decides";
+  EXPECT_EQ(result.error().code, ErrorCode::kDataLoss) << result.error().message;
+  EXPECT_TRUE(second.series.empty());
+}
+
+TEST(Training, KeepsAsManyCheckpointsAsAskedFor) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  TrainJob job = image_job(w, "a");
+  job.recipe.checkpoint_every_steps = 1;
+  job.recipe.keep_checkpoints = 3;
+  Recorder r;
+  ASSERT_TRUE(run(job, r).ok());
+  EXPECT_GT(r.saved.size(), 3u);
+  const std::filesystem::directory_iterator folders(job.checkpoints);
+  EXPECT_EQ(std::distance(begin(folders), end(folders)), 3);
+}
+
+TEST(Training, AResumeWithOtherThreadsIsReported) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  TrainJob job = image_job(w, "a");
+  Recorder first, same, other;
+  ASSERT_TRUE(run(job, first).ok());
+  ASSERT_TRUE(run(job, same).ok());
+  EXPECT_EQ(same.line_with("resuming with backend"), "");
+  job.threads += 1;
+  ASSERT_TRUE(run(job, other).ok());
+  EXPECT_NE(other.line_with("resuming with backend"), "");
 }
 
 TEST(Training, FinishedJobResumesToTheSameModelAndMetrics) {
@@ -418,6 +512,7 @@ TEST(Training, LossThatIsNotFiniteNamesTheStepAndKeepsTheCheckpoint) {
   EXPECT_NE(e.message.find("recipe.optimizer.learning_rate (100 now)"), std::string::npos);
   ASSERT_FALSE(r.saved.empty());
   EXPECT_LT(r.saved.back(), std::stoll(step));
+  EXPECT_EQ(e.metadata.at("last_checkpoint_step"), std::to_string(r.saved.back()));
   const auto kept = load_newest_checkpoint(job.checkpoints, nullptr);
   ASSERT_TRUE(kept.ok()) << kept.error().message;
   EXPECT_EQ(kept->state.step, r.saved.back());
@@ -429,6 +524,32 @@ TEST(Training, LossThatIsNotFiniteNamesTheStepAndKeepsTheCheckpoint) {
     EXPECT_TRUE(std::isfinite(loss) || at == std::stoll(step)) << at;
   }
   EXPECT_FALSE(std::filesystem::exists(job.model_output));
+}
+
+// Weights of one layer grow a millionfold with each step; the loss is as large as they are, and
+// still a number when they are none.
+TEST(Training, WeightsThatAreNotFiniteBecomeNoCheckpoint) {
+  const Workspace w;
+  make_dataset(w, /*images=*/true, 64);
+  TrainJob job = image_job(w, "a");
+  LayerSpec layer;
+  layer.op = "Gemm";
+  job.model = {};
+  job.model.layers = {layer};
+  job.recipe = {};
+  job.recipe.steps = 20;
+  job.recipe.batch_size = 16;
+  job.recipe.checkpoint_every_steps = 1;
+  job.recipe.optimizer.learning_rate = 1e6;
+  job.recipe.optimizer.weight_decay = 1;
+  Recorder r;
+  const auto result = run(job, r);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().reason, "LOSS_NOT_FINITE");
+  EXPECT_NE(result.error().message.find("has values that are not finite"), std::string::npos)
+      << result.error().message;
+  ASSERT_FALSE(r.saved.empty());
+  EXPECT_EQ(result.error().metadata.at("last_checkpoint_step"), std::to_string(r.saved.back()));
 }
 
 TEST(Training, RegressionLearnsAndPredictsInTheTargetsUnits) {

@@ -4,12 +4,13 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <thread>
 
 #include "kernels/math/philox.h"
 #include "src/base/philox.h"
 #include "src/train/evaluate.h"
 #include "src/train/held_plan.h"
-#include "src/train/initialise.h"
+#include "src/train/initialize.h"
 #include "src/train/session.h"
 
 namespace trainyard {
@@ -315,7 +316,7 @@ TEST(JobPlan, FindsTheLargestBatchThatFits) {
     other.batch_size = batch;
     return plan_run(mlp(), other, digits_schema(100)).value().memory.total();
   };
-  const FitAdvice advice = advise_fit(mlp(), r, digits_schema(100), needs(37), 0);
+  const FitAdvice advice = advise_fit(mlp(), r, digits_schema(100), needs(37));
   EXPECT_GE(advice.batch_size, 37);
   EXPECT_LE(needs(advice.batch_size), needs(37));
   EXPECT_GT(needs(advice.batch_size + 1), needs(37));
@@ -327,42 +328,74 @@ TEST(JobPlan, FindsTheLargestBatchThatFits) {
   EXPECT_EQ(describe(advice),
             "recipe.accumulate_steps: " + std::to_string(advice.accumulate_steps) +
                 " or recipe.batch_size: " + std::to_string(advice.batch_size) + " would fit");
-  EXPECT_EQ(advise_fit(mlp(), r, digits_schema(100), 1000, 0).batch_size, 0);
+  EXPECT_EQ(advise_fit(mlp(), r, digits_schema(100), 1000).batch_size, 0);
 }
 
-TEST(Initialise, DependsOnSeedNameAndIndexAlone) {
+// A job that no batch makes small enough, and one whose stop comes while it is planned.
+TEST(PlanRun, EndsSoonAfterItIsStopped) {
+  const auto layer = [](const char* op) {
+    LayerSpec spec;
+    spec.op = op;
+    return spec;
+  };
+  BlockSpec block;
+  block.name = "b";
+  block.layers = {layer("Gemm"), layer("Relu")};
+  block.layers[0].attributes.set("units", int64_t{64});
+  ModelSpec deep;
+  deep.blocks = {block};
+  deep.layers = {layer("Use"), layer("Gemm")};
+  deep.layers[0].block = "b";
+  deep.layers[0].repeat = 4000;
+  std::stop_source stop;
+  const std::jthread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    stop.request_stop();
+  });
+  Result<RunPlan> plan = Error{};
+  do {
+    plan = plan_run(deep, good_recipe(), digits_schema(100), 1, {}, stop.get_token());
+  } while (plan.ok());
+  EXPECT_EQ(plan.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(plan.error().reason, "STOPPED");
+  const FitAdvice none = advise_fit(deep, good_recipe(), digits_schema(100), int64_t{1} << 40, 1,
+                                    {}, stop.get_token());
+  EXPECT_EQ(none.batch_size, 0);
+}
+
+TEST(Initialize, DependsOnSeedNameAndIndexAlone) {
   TensorInfo t;
   t.name = "fc1.weight";
   t.type = {{3, 5}, DType::kF32};
   t.role = Role::kParameter;
   t.initializer = {Initializer::Kind::kUniform, -0.5, 0.5};
   std::vector<float> a(15), b(20), c(15), d(15);
-  initialise_tensor(t, 7, std::as_writable_bytes(std::span(a)));
+  initialize_tensor(t, 7, std::as_writable_bytes(std::span(a)));
   TensorInfo larger = t;
   larger.type.shape = {4, 5};
-  initialise_tensor(larger, 7, std::as_writable_bytes(std::span(b)));
+  initialize_tensor(larger, 7, std::as_writable_bytes(std::span(b)));
   for (size_t i = 0; i < a.size(); ++i) {
     EXPECT_EQ(a[i], b[i]);
     EXPECT_GE(a[i], -0.5f);
     EXPECT_LT(a[i], 0.5f);
   }
-  initialise_tensor(t, 8, std::as_writable_bytes(std::span(c)));
+  initialize_tensor(t, 8, std::as_writable_bytes(std::span(c)));
   TensorInfo other = t;
   other.name = "fc2.weight";
-  initialise_tensor(other, 7, std::as_writable_bytes(std::span(d)));
+  initialize_tensor(other, 7, std::as_writable_bytes(std::span(d)));
   EXPECT_NE(a, c);
   EXPECT_NE(a, d);
   EXPECT_EQ(a[4], static_cast<float>(-0.5 + math::uniform01<double>(math::philox_u32(
                                                 7, stream_of("fc1.weight"), 0, 4))));
 }
 
-TEST(Initialise, NormalHasItsMeanAndDeviation) {
+TEST(Initialize, NormalHasItsMeanAndDeviation) {
   TensorInfo t;
   t.name = "n";
   t.type = {{20000}, DType::kF64};
   t.initializer = {Initializer::Kind::kNormal, 2, 3};
   std::vector<double> v(20000);
-  initialise_tensor(t, 1, std::as_writable_bytes(std::span(v)));
+  initialize_tensor(t, 1, std::as_writable_bytes(std::span(v)));
   const double mean = std::accumulate(v.begin(), v.end(), 0.0) / 20000;
   double square = 0;
   for (const double x : v) square += (x - mean) * (x - mean);
@@ -401,7 +434,7 @@ TEST(Evaluate, PartialBatchesCountEachRowOnce) {
     programs.evaluate =
         compile_inference(mlp(), interface, evaluation_batch, &layout, Precision::kFp32).value();
     auto session = std::make_unique<Session>(std::move(programs), *backend);
-    session->initialise(4);
+    session->initialize(4);
     return session;
   };
   std::vector<int64_t> rows(kRows);

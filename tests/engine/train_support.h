@@ -47,6 +47,10 @@ ModelSpec image_model(double dropout = 0.3);
 class Recorder final : public Reporter {
  public:
   void started(const RunPlan& p) override { plan = p; }
+  void progressed() override {
+    ++signs;
+    if (on_progress) on_progress(signs);
+  }
   void metrics(std::span<const MetricPoint> points) override {
     ++batches;
     for (const MetricPoint& m : points) series[m.key][m.step] = m.value;
@@ -69,12 +73,14 @@ class Recorder final : public Reporter {
   }
 
   RunPlan plan;
+  int64_t signs = 0;  // of progress
   int batches = 0;
   std::map<std::string, std::map<int64_t, double>> series;  // key, step
   std::vector<int64_t> saved;
   std::vector<std::pair<int64_t, Error>> failed;
   std::vector<std::string> lines;
   std::function<void(int64_t)> on_checkpoint;
+  std::function<void(int64_t)> on_progress;  // with `signs`
 };
 
 /// The file's bytes; a missing file fails the test.

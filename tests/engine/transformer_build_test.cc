@@ -149,7 +149,7 @@ TEST(SequenceLayers, StartAsInPyTorch) {
   EXPECT_EQ(tensor(model, "head.bias").initializer.a, 0);
 }
 
-TEST(SequenceLayers, NormaliseOverSeveralDimensions) {
+TEST(SequenceLayers, NormalizeOverSeveralDimensions) {
   const Model model =
       build(layers({layer("LayerNormalization", {{"axis", int64_t{1}}}, "n"), layer("Gemm")}),
             {{3, 4, 5}, 0, TargetForm::kClass, 2});
@@ -176,7 +176,7 @@ TEST(SequenceLayers, ShareAWeightByName) {
                  "follows from tied_to");
 }
 
-TEST(SequenceLayers, MultiplyAndNormaliseScores) {
+TEST(SequenceLayers, MultiplyAndNormalizeScores) {
   const Model model = build(layers({layer("Embedding", {{"embedding_dim", int64_t{6}}}, "e"),
                                     layer("Linear", {{"units", int64_t{16}}}, "scores"),
                                     layer("Softmax", {{"axis", int64_t{1}}}, "p"),

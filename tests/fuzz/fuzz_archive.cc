@@ -1,5 +1,5 @@
 // Archives: tar, plain or packed, and zip. What an archive must not hold never comes out of it.
-#include "src/data/archive_tree.h"
+#include "src/data/files/archive_tree.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,5 +1,5 @@
 // Files of several arrays, NPZ and safetensors.
-#include "src/data/array_file.h"
+#include "src/data/arrays/array_file.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,6 +1,6 @@
 // CSV records, from plain bytes and from gzip.
 #include "src/base/check.h"
-#include "src/data/csv_reader.h"
+#include "src/data/table/csv_reader.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,6 +1,6 @@
 // IDX images and labels.
 #include "src/base/check.h"
-#include "src/data/idx.h"
+#include "src/data/arrays/idx.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

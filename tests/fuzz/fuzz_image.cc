@@ -1,6 +1,6 @@
 // JPEG and PNG files.
 #include "src/base/check.h"
-#include "src/data/image_file.h"
+#include "src/data/image/image_file.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,6 +1,6 @@
 // Tables of JSON objects, one on each line, and the dates in their cells.
-#include "src/data/date.h"
-#include "src/data/json_lines.h"
+#include "src/data/table/date.h"
+#include "src/data/table/json_lines.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,5 +1,5 @@
 // NumPy's arrays, one to a file.
-#include "src/data/array_file.h"
+#include "src/data/arrays/array_file.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

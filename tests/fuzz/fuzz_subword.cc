@@ -1,7 +1,7 @@
 // SentencePiece models: what is taken for one cuts any text of UTF-8 into tokens that spell it.
 #include <array>
 
-#include "src/data/subword_model.h"
+#include "src/data/text/subword_model.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -105,7 +105,7 @@ def engine_name(name):
     return layer.replace(".", "/") + "." + tensor
 
 
-def initialise_images(model, seed):
+def initialize_images(model, seed):
     """torchvision's first weights, drawn as the engine draws them."""
     vgg = isinstance(model, Vgg)
     with torch.no_grad():

@@ -6,7 +6,7 @@ torch.autocast, in float16 with torch.amp.GradScaler.
 
 Same weights, batches and optimizers as the scripts that are imported here. Autocast multiplies in
 16 bits where we do, but rounds at other places besides (it keeps the residual stream and losses in
-fp32, and normalises what is in bf16 in bf16), so two right answers differ by about as much as each
+fp32, and normalizes what is in bf16 in bf16), so two right answers differ by about as much as each
 differs from fp32. `gap` is how far PyTorch's own losses are from its fp32 ones: the largest
 distance of a step, relative to its loss.
 """

@@ -6,7 +6,7 @@
 As make_pytorch_golden.py: initial weights and batches are Philox numbers, the file holds the loss of
 each step, and the norm of each final parameter and running statistic. Networks are narrow, so that 50
 steps take a second. Learning rates are gentle: a rounding that flips the winner of a pooling window or the
-sign of a unit would otherwise grow through batch normalisation until PyTorch's fp32 curve leaves its own
+sign of a unit would otherwise grow through batch normalization until PyTorch's fp32 curve leaves its own
 fp64 curve by more than the bound. fp32_loss_error in the file is that distance.
 """
 
@@ -16,7 +16,7 @@ import sys
 
 import numpy as np
 import torch
-from image_models import engine_name, initialise_images, make_image_model
+from image_models import engine_name, initialize_images, make_image_model
 from philox import philox_u32, stream_of, uniform01
 
 SEED = 20240601
@@ -48,7 +48,7 @@ def image_batch(step, batch):
 
 def run(name, width, batch, options, o, dtype):
     model = make_image_model(name, SIDE, CLASSES, width, **options)
-    initialise_images(model, SEED)
+    initialize_images(model, SEED)
     model = model.to(dtype).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=o["learning_rate"], momentum=o["momentum"])
     loss_of = torch.nn.CrossEntropyLoss()
@@ -81,7 +81,7 @@ def golden(case, name, width, batch, options, optimizer):
         values = p.numpy().astype(np.float64).reshape(-1)
         reference = exact_state[key].numpy().reshape(-1)
         norm = np.linalg.norm(values)
-        if norm > 1e-5:  # a bias in front of batch normalisation is rounding alone
+        if norm > 1e-5:  # a bias in front of batch normalization is rounding alone
             distance = max(distance, np.linalg.norm(values - reference) / norm)
         norms[engine_name(key)] = float(f"{norm:.7g}")
     print(f"{case}: loss {losses[0]:.4f} -> {losses[-1]:.6f}; PyTorch fp32 against fp64: "

@@ -14,7 +14,7 @@ import pathlib
 import numpy as np
 import torch
 from philox import initial_normal, philox_u32, stream_of, uniform01
-from reference_models import initialise
+from reference_models import initialize
 from torch import nn
 from torch.nn import functional as F
 
@@ -164,16 +164,16 @@ def conv_autoencoder():
         ("deconv2", nn.ConvTranspose2d(4, channels, 3, stride=2, padding=1, output_padding=(0, 1))))
 
 
-def initialise_all(model):
+def initialize_all(model):
     with torch.no_grad():
         for name, p in model.named_parameters():
             if name.startswith("embedding"):
                 std = 1.0 if name == "embedding.weight" else 0.01  # of tokens, of categories
                 p.copy_(torch.from_numpy(initial_normal(SEED, name, tuple(p.shape), std)))
-    initialise_others = {n: p for n, p in model.named_parameters() if not n.startswith("embedding")}
+    initialize_others = {n: p for n, p in model.named_parameters() if not n.startswith("embedding")}
     holder = nn.Module()
-    holder.named_parameters = lambda: initialise_others.items()
-    initialise(holder, SEED)
+    holder.named_parameters = lambda: initialize_others.items()
+    initialize(holder, SEED)
 
 
 def kl_divergence(z, y, smoothing, ignored=None):
@@ -256,7 +256,7 @@ CASES = [
 
 def train(form, make_model, loss_function, rate):
     model = make_model()
-    initialise_all(model)
+    initialize_all(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
     losses = []
     for step in range(STEPS):

@@ -15,7 +15,7 @@ from unittest import mock
 
 import torch
 from philox import philox_u32, stream_of, uniform01
-from reference_models import initialise
+from reference_models import initialize
 from torch import nn
 from torch.nn import functional as F
 from torchvision.transforms import v2
@@ -26,7 +26,7 @@ DRAWN = 3  # rows of the batches of `draws`
 
 
 class Draws:
-    """A stream's numbers, one after the other, as in src/data/mix.cc."""
+    """A stream's numbers, one after the other, as in src/data/load/mix.cc."""
 
     def __init__(self, step):
         self.numbers = iter(philox_u32(SEED, stream_of("mix"), step, 4096))
@@ -80,7 +80,7 @@ def small_cnn():
     for name, layer in [("conv1", nn.Conv2d(IMAGE[0], 4, 3, padding=1)), ("relu1", nn.ReLU()),
                         ("flatten", nn.Flatten()), ("fc", nn.Linear(4 * IMAGE[1] * IMAGE[2], CLASSES))]:
         model.add_module(name, layer)
-    initialise(model, SEED)
+    initialize(model, SEED)
     return model
 
 

@@ -12,7 +12,7 @@ For each model, with a dynamic batch:
     <model>/losses      F32: cross-entropy before each of STEPS steps of SGD on that batch
 
 Models are in training mode for the losses (batch statistics; there is no dropout in them), and
-batch normalisation's momentum is PyTorch's.
+batch normalization's momentum is PyTorch's.
 """
 
 import io
@@ -131,8 +131,8 @@ def tokens(*shape, below):
 # name: model, input, classes or None, arguments of the exporter
 MODELS = {
     "mlp": (mlp, numbers(6, 4, 6), 5, {}),
-    "residual_cnn": (Residual, numbers(4, 3, 12, 12), None, {}),  # normalisation goes into conv
-    "residual_unoptimised": (Residual, numbers(4, 3, 12, 12), 5, {"optimize": False}),
+    "residual_cnn": (Residual, numbers(4, 3, 12, 12), None, {}),  # normalization goes into conv
+    "residual_unoptimized": (Residual, numbers(4, 3, 12, 12), 5, {"optimize": False}),
     "depthwise_cnn": (Depthwise, numbers(5, 1, 10, 10), 4, {}),
     "encoder": (Encoder, tokens(5, 6, below=20), 3, {}),
     "decoder": (Decoder, tokens(3, 7, below=11), None, {}),

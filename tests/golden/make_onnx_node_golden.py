@@ -11,7 +11,7 @@ importer's), each as a model with one input:
     <test>/output/<i>   what comes out (F32)
 
 A layer list has one input. The tests give weights and second operands as inputs too; here they are
-initialisers of the file. Where a test names a newer version of an operation than opset 22, the file
+initializers of the file. Where a test names a newer version of an operation than opset 22, the file
 says 22 if the node is valid there. Only single precision is looked at, and what
 is larger than a few KiB stays out.
 
@@ -67,7 +67,7 @@ def with_opset(model):
 
 
 def one_input(model, arrays):
-    """Makes initialisers of all inputs but the first that holds numbers or tokens; its array."""
+    """Makes initializers of all inputs but the first that holds numbers or tokens; its array."""
     graph = model.graph
     data = None
     kept = []

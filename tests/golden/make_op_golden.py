@@ -125,7 +125,7 @@ def pools():
     ]
 
 
-def normalisations():
+def normalizations():
     def group(groups):
         return lambda x, scale, b: F.group_norm(x, groups, scale, b)
 
@@ -200,7 +200,7 @@ def starts():
 
 def main():
     torch.set_num_threads(1)
-    cases = convolutions() + transposed_convolutions() + pools() + normalisations() + resampled()
+    cases = convolutions() + transposed_convolutions() + pools() + normalizations() + resampled()
     out = {"torch": torch.__version__, "cases": cases, "starts": starts()}
     path = pathlib.Path(__file__).with_name("pytorch_ops.json")
     text = json.dumps(out, separators=(",", ":"))

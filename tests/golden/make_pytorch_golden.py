@@ -20,7 +20,7 @@ import sys
 
 import numpy as np
 import torch
-from reference_models import golden_batch, initialise, make_lenet5, make_mlp
+from reference_models import golden_batch, initialize, make_lenet5, make_mlp
 
 SEED = 20240601
 STEPS = 100
@@ -43,7 +43,7 @@ def make_optimizer(model, o):
 
 def run(make_model, shape, batch, optimizer_spec, dtype):
     model = make_model()
-    initialise(model, SEED)
+    initialize(model, SEED)
     model = model.to(dtype)
     optimizer = make_optimizer(model, optimizer_spec)
     loss_of = torch.nn.CrossEntropyLoss()

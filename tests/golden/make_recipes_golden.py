@@ -20,7 +20,7 @@ import sys
 import numpy as np
 import torch
 from philox import philox_u32, stream_of, uniform01
-from reference_models import initialise
+from reference_models import initialize
 from torch import nn
 
 SEED = 20240602
@@ -58,7 +58,7 @@ def make_model(lora=None):
         if i + 1 < len(sizes):
             model.add_module(f"relu{i + 1}", nn.ReLU())
         features = units
-    initialise(model, SEED)
+    initialize(model, SEED)
     for module in model.modules():
         if isinstance(module, LoraLinear):
             nn.init.zeros_(module.lora_B.weight)

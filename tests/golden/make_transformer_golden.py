@@ -11,7 +11,7 @@ import sys
 
 import torch
 from reference_transformers import (GPT2, TransformerClassifier, ViT, image_batch,
-                                    initialise_transformer, next_token_batch, text_class_batch)
+                                    initialize_transformer, next_token_batch, text_class_batch)
 
 SEED = 20241107
 STEPS = 50
@@ -73,7 +73,7 @@ def make_optimizer(model, o):
 
 def run(make_model, make_batch, batch, optimizer_spec, dtype):
     model = make_model()
-    initialise_transformer(model, SEED)
+    initialize_transformer(model, SEED)
     model = model.to(dtype)
     optimizer = make_optimizer(model, optimizer_spec)
     losses = []

@@ -45,7 +45,7 @@ def uniform01(seed, stream, step, count):
 
 
 def initial_uniform(seed, name, shape, fan_in):
-    """PyTorch's default for Linear and Conv, drawn as src/train/initialise.cc does."""
+    """PyTorch's default for Linear and Conv, drawn as src/train/initialize.cc does."""
     bound = 1.0 / np.sqrt(float(fan_in))
     count = int(np.prod(shape))
     u = uniform01(seed, stream_of(name), 0, count)
@@ -53,7 +53,7 @@ def initial_uniform(seed, name, shape, fan_in):
 
 
 def initial_normal(seed, name, shape, deviation):
-    """Box and Muller's transform of pairs of numbers, as src/train/initialise.cc has it."""
+    """Box and Muller's transform of pairs of numbers, as src/train/initialize.cc has it."""
     count = int(np.prod(shape))
     pairs = uniform01(seed, stream_of(name), 0, 2 * count).reshape(count, 2)
     z = np.sqrt(-2 * np.log(1 - pairs[:, 0])) * np.cos(2 * np.pi * pairs[:, 1])

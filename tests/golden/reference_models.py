@@ -42,7 +42,7 @@ def make_lenet5():
     return model
 
 
-def initialise(model, seed):
+def initialize(model, seed):
     """Weights and biases as the engine draws them: by parameter name and element index."""
     fan_in = {}
     for name, p in model.named_parameters():

@@ -15,7 +15,7 @@ def uniform(name, shape, fan_in):
 
 
 def normal(name, shape):
-    """As src/train/initialise.cc: element i takes draws 2i and 2i + 1 (Box and Muller)."""
+    """As src/train/initialize.cc: element i takes draws 2i and 2i + 1 (Box and Muller)."""
     u = uniform01(SEED, stream_of(name), 0, 2 * int(np.prod(shape))).reshape(-1, 2)
     z = np.sqrt(-2 * np.log(1 - u[:, 0])) * np.cos(2 * np.pi * u[:, 1])
     return torch.from_numpy(z.astype(np.float32).reshape(shape))

@@ -1,6 +1,6 @@
 """gpt2, vit_* and transformer_classifier in PyTorch, with the engine's names and initial weights.
 
-Parameters have the engine's names, so that initialise() draws the same values for them. Attention is
+Parameters have the engine's names, so that initialize() draws the same values for them. Attention is
 torch.nn.functional.scaled_dot_product_attention.
 """
 
@@ -109,7 +109,7 @@ class TransformerClassifier(Transformer):
         return self.head((x * counts).sum(dim=1) / counts.sum(dim=1))
 
 
-def initialise_transformer(model, seed):
+def initialize_transformer(model, seed):
     """Weights as the engine draws them: normal, projections of GPT-2 scaled, patches by fan-in."""
     gpt = isinstance(model, GPT2)
     with torch.no_grad():
@@ -123,7 +123,7 @@ def initialise_transformer(model, seed):
                 scaled = gpt and layer.endswith("_proj")
                 std = WEIGHT_STD / math.sqrt(2 * model.depth) if scaled else WEIGHT_STD
                 p.copy_(torch.from_numpy(initial_normal(seed, name, shape, std)))
-            else:  # normalisation 1 and 0, biases and class token 0
+            else:  # normalization 1 and 0, biases and class token 0
                 p.fill_(1.0 if kind == "weight" else 0.0)
 
 

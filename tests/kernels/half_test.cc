@@ -1,4 +1,4 @@
-// Rounding to 16 bits and back: against the definition (the nearest of the two neighbours, found by
+// Rounding to 16 bits and back: against the definition (the nearest of the two neighbors, found by
 // trying both, in double) and at the edges; the loops of every backend against the formula.
 #include "kernels/half.h"
 

@@ -206,7 +206,7 @@ TEST(PoolKernels, CpuMatchesTheReferenceLoops) {
         d.count_include_pad = include_pad;
         const std::string what = describe(d.x, d.window, channels_last, 2);
         const ImageDims yd = d.y();
-        const ImageStrides xs = strides(d.x, channels_last), ys = strides(yd, channels_last);
+        const PoolStrides s{strides(d.x, channels_last), strides(yd, channels_last)};
         auto x = random_values(d.x.elements(), 1);
         for (size_t i = 0; i < x.size(); ++i) x[i] = std::round(4 * x[i]) / 4;  // many ties
         const auto dy = random_values(yd.elements(), 2);
@@ -214,39 +214,39 @@ TEST(PoolKernels, CpuMatchesTheReferenceLoops) {
         auto dx = unwritten(d.x.elements()), dx_expected = dx;
 
         std::vector<uint8_t> winner(y.size(), 0xFF), winner_expected = winner;
-        cpu::max_pool_forward(d, xs, x.data(), ys, y.data(), nullptr, team);
-        reference::max_pool_forward<float>(d, xs, x.data(), ys, y_expected.data(),
-                                           winner_expected.data());
+        cpu::max_pool_forward(d, s, {.x = x.data(), .y = y.data()}, team);
+        reference::max_pool_forward<float>(
+            d, s, {.x = x.data(), .y = y_expected.data(), .winner = winner_expected.data()});
         expect_near(y, y_expected, 0, "max y, " + what);  // a maximum is exact
         std::ranges::fill(y, kNaN);
-        cpu::max_pool_forward(d, xs, x.data(), ys, y.data(), winner.data(), team);
+        cpu::max_pool_forward(d, s, {.x = x.data(), .y = y.data(), .winner = winner.data()}, team);
         expect_near(y, y_expected, 0, "max y beside its winner, " + what);
         EXPECT_EQ(winner, winner_expected) << what;
-        reference::max_pool_backward<float>(d, xs, x.data(), nullptr, ys, dy.data(),
-                                            dx_expected.data());
-        cpu::max_pool_backward(d, xs, x.data(), nullptr, ys, dy.data(), dx.data(), team);
+        reference::max_pool_backward<float>(
+            d, s, {.x = x.data(), .dy = dy.data(), .dx = dx_expected.data()});
+        cpu::max_pool_backward(d, s, {.x = x.data(), .dy = dy.data(), .dx = dx.data()}, team);
         expect_near(dx, dx_expected, 1e-6f, "max dx, " + what);
         auto by_winner = unwritten(d.x.elements());
-        cpu::max_pool_backward(d, xs, nullptr, winner.data(), ys, dy.data(), by_winner.data(),
-                               team);
+        const MaxPoolGradOperands<float> from_winner{
+            .winner = winner.data(), .dy = dy.data(), .dx = by_winner.data()};
+        cpu::max_pool_backward(d, s, from_winner, team);
         EXPECT_EQ(by_winner, dx) << what;
-        reference::max_pool_backward<float>(d, xs, nullptr, winner.data(), ys, dy.data(),
-                                            by_winner.data());
+        reference::max_pool_backward(d, s, from_winner);
         EXPECT_EQ(by_winner, dx_expected) << what;
 
-        cpu::average_pool_forward(d, xs, x.data(), ys, y.data(), team);
-        reference::average_pool_forward<float>(d, xs, x.data(), ys, y_expected.data());
+        cpu::average_pool_forward(d, s, x.data(), y.data(), team);
+        reference::average_pool_forward<float>(d, s, x.data(), y_expected.data());
         expect_near(y, y_expected, 1e-6f, "average y, " + what);
-        cpu::average_pool_backward(d, ys, dy.data(), xs, dx.data(), team);
-        reference::average_pool_backward<float>(d, ys, dy.data(), xs, dx_expected.data());
+        cpu::average_pool_backward(d, s, dy.data(), dx.data(), team);
+        reference::average_pool_backward<float>(d, s, dy.data(), dx_expected.data());
         expect_near(dx, dx_expected, 2e-6f, "average dx, " + what);
 
         auto g = unwritten(d.x.N * d.x.C), g_expected = g;
-        cpu::global_average_pool_forward(d.x, xs, x.data(), g.data(), team);
-        reference::global_average_pool_forward<float>(d.x, xs, x.data(), g_expected.data());
+        cpu::global_average_pool_forward(d.x, s.x, x.data(), g.data(), team);
+        reference::global_average_pool_forward<float>(d.x, s.x, x.data(), g_expected.data());
         expect_near(g, g_expected, 1e-6f, "global y, " + what);
-        cpu::global_average_pool_backward(d.x, g.data(), xs, dx.data(), team);
-        reference::global_average_pool_backward<float>(d.x, g.data(), xs, dx_expected.data());
+        cpu::global_average_pool_backward(d.x, s.x, g.data(), dx.data(), team);
+        reference::global_average_pool_backward<float>(d.x, s.x, g.data(), dx_expected.data());
         expect_near(dx, dx_expected, 1e-6f, "global dx, " + what);
       }
     }
@@ -258,15 +258,14 @@ TEST(PoolKernels, MaxKeepsNaN) {
   cpu::Team team(1);
   for (const PoolDims& d : {PoolDims{{1, 5, 4, 4}, {2, 2, 2, 2}}, PoolDims{{1, 5, 4, 4}, {3, 3}}}) {
     for (int64_t cell = 0; cell < 16; ++cell) {
-      const ImageStrides xs = ImageStrides::channels_last(d.x);
-      const ImageStrides ys = ImageStrides::channels_last(d.y());
+      const PoolStrides s{ImageStrides::channels_last(d.x), ImageStrides::channels_last(d.y())};
       auto x = random_values(d.x.elements(), 1);
       for (int64_t c = 0; c < 5; ++c) x[static_cast<size_t>(cell * 5 + c)] = kNaN;
       auto y = unwritten(d.y().elements()), expected = y;
       std::vector<uint8_t> winner(y.size(), 0xFF), winner_expected = winner;
-      cpu::max_pool_forward(d, xs, x.data(), ys, y.data(), winner.data(), team);
-      reference::max_pool_forward<float>(d, xs, x.data(), ys, expected.data(),
-                                         winner_expected.data());
+      cpu::max_pool_forward(d, s, {.x = x.data(), .y = y.data(), .winner = winner.data()}, team);
+      reference::max_pool_forward<float>(
+          d, s, {.x = x.data(), .y = expected.data(), .winner = winner_expected.data()});
       EXPECT_EQ(winner, winner_expected) << "cell " << cell;
       bool any = false;
       for (size_t i = 0; i < y.size(); ++i) {
@@ -276,9 +275,9 @@ TEST(PoolKernels, MaxKeepsNaN) {
       EXPECT_TRUE(any);
       auto dx = unwritten(d.x.elements()), dx_expected = dx;
       const auto dy = random_values(d.y().elements(), 2);
-      cpu::max_pool_backward(d, xs, x.data(), nullptr, ys, dy.data(), dx.data(), team);
-      reference::max_pool_backward<float>(d, xs, x.data(), nullptr, ys, dy.data(),
-                                          dx_expected.data());
+      cpu::max_pool_backward(d, s, {.x = x.data(), .dy = dy.data(), .dx = dx.data()}, team);
+      reference::max_pool_backward<float>(
+          d, s, {.x = x.data(), .dy = dy.data(), .dx = dx_expected.data()});
       expect_near(dx, dx_expected, 1e-6f, "dx with NaN in cell " + std::to_string(cell));
     }
   }
@@ -308,15 +307,30 @@ TEST(BatchNormKernels, CpuMatchesTheReferenceInDouble) {
         const auto zx = wide(x), zdy = wide(dy), zscale = wide(scale), zb = wide(b);
         std::vector<double> zy(zx.size()), zmean(zb.size()), zinv(zb.size()), zdx(zx.size()),
             zdscale(zb.size()), zdb(zb.size());
-        reference::batch_norm_training<double>(d, s, zx.data(), zscale.data(), zb.data(), rm.data(),
-                                               rv.data(), zy.data(), zmean.data(), zinv.data());
+        reference::batch_norm_training<double>(d, s,
+                                               {.x = zx.data(),
+                                                .scale = zscale.data(),
+                                                .b = zb.data(),
+                                                .running_mean = rm.data(),
+                                                .running_var = rv.data(),
+                                                .y = zy.data(),
+                                                .mean = zmean.data(),
+                                                .inv_std = zinv.data()});
 
-        AlignedBytes space(cpu::batch_norm_workspace_bytes(d));
+        AlignedBytes space(cpu::batch_norm_workspace_bytes(d, s));
+        const cpu::Run run(team, space.data);
         auto y = unwritten(count), dx = y;
         auto mean = unwritten(C), inv = mean, dscale = mean, db = mean;
-        cpu::batch_norm_training(d, s, x.data(), scale.data(), b.data(), running_mean.data(),
-                                 running_var.data(), y.data(), mean.data(), inv.data(), space.data,
-                                 team);
+        cpu::batch_norm_training(d, s,
+                                 {.x = x.data(),
+                                  .scale = scale.data(),
+                                  .b = b.data(),
+                                  .running_mean = running_mean.data(),
+                                  .running_var = running_var.data(),
+                                  .y = y.data(),
+                                  .mean = mean.data(),
+                                  .inv_std = inv.data()},
+                                 run);
         // x is near 10, its rounding 1e-6; divided by a deviation of 0.6 and more sums.
         const float bound = C > 1 || x_dims.N > 2 ? 2e-4f : 2e-2f;  // M = 2 can have tiny variance
         expect_near(mean, narrow(zmean), 1e-4f, "mean, " + what);
@@ -326,20 +340,45 @@ TEST(BatchNormKernels, CpuMatchesTheReferenceInDouble) {
 
         // Backward from equal saved values, so that only its own rounding shows.
         const auto zm = wide(mean), zi = wide(inv);
-        reference::batch_norm_backward<double>(d, s, zx.data(), zdy.data(), zscale.data(),
-                                               zm.data(), zi.data(), zdx.data(), zdscale.data(),
-                                               zdb.data());
-        cpu::batch_norm_backward(d, s, x.data(), dy.data(), scale.data(), mean.data(), inv.data(),
-                                 dx.data(), dscale.data(), db.data(), space.data, team);
+        reference::batch_norm_backward<double>(d, s,
+                                               {.x = zx.data(),
+                                                .dy = zdy.data(),
+                                                .scale = zscale.data(),
+                                                .mean = zm.data(),
+                                                .inv_std = zi.data(),
+                                                .dx = zdx.data(),
+                                                .dscale = zdscale.data(),
+                                                .db = zdb.data()});
+        cpu::batch_norm_backward(d, s,
+                                 {.x = x.data(),
+                                  .dy = dy.data(),
+                                  .scale = scale.data(),
+                                  .mean = mean.data(),
+                                  .inv_std = inv.data(),
+                                  .dx = dx.data(),
+                                  .dscale = dscale.data(),
+                                  .db = db.data()},
+                                 run);
         const float sums = 2e-6f * static_cast<float>(d.values_per_channel()) + 1e-3f;
         expect_near(dx, narrow(zdx), 1e-3f, "dx, " + what);
         expect_near(dscale, narrow(zdscale), sums, "dscale, " + what);
         expect_near(db, narrow(zdb), sums, "db, " + what);
 
-        reference::batch_norm_inference<double>(d, s, zx.data(), zscale.data(), zb.data(),
-                                                rm.data(), rv.data(), zy.data());
-        cpu::batch_norm_inference(d, s, x.data(), scale.data(), b.data(), running_mean.data(),
-                                  running_var.data(), y.data(), space.data, team);
+        reference::batch_norm_inference<double>(d, s,
+                                                {.x = zx.data(),
+                                                 .scale = zscale.data(),
+                                                 .b = zb.data(),
+                                                 .running_mean = rm.data(),
+                                                 .running_var = rv.data(),
+                                                 .y = zy.data()});
+        cpu::batch_norm_inference(d, s,
+                                  {.x = x.data(),
+                                   .scale = scale.data(),
+                                   .b = b.data(),
+                                   .running_mean = running_mean.data(),
+                                   .running_var = running_var.data(),
+                                   .y = y.data()},
+                                  run);
         expect_near(y, narrow(zy), 2e-4f, "inference y, " + what);
       }
     }
@@ -357,9 +396,17 @@ TEST(BatchNormKernels, ThreadCountChangesNoBit) {
     cpu::Team team(threads);
     std::vector<float> rm(20), rv(20), mean(20), inv(20);
     auto y = unwritten(d.x.elements());
-    AlignedBytes space(cpu::batch_norm_workspace_bytes(d));
-    cpu::batch_norm_training(d, s, x.data(), scale.data(), b.data(), rm.data(), rv.data(), y.data(),
-                             mean.data(), inv.data(), space.data, team);
+    AlignedBytes space(cpu::batch_norm_workspace_bytes(d, s));
+    cpu::batch_norm_training(d, s,
+                             {.x = x.data(),
+                              .scale = scale.data(),
+                              .b = b.data(),
+                              .running_mean = rm.data(),
+                              .running_var = rv.data(),
+                              .y = y.data(),
+                              .mean = mean.data(),
+                              .inv_std = inv.data()},
+                             {team, space.data});
     if (threads == 1) first = y;
     EXPECT_EQ(y, first) << threads << " threads";
   }

@@ -17,10 +17,12 @@ TEST(SoftmaxXent, LossIsFiniteForHugeLogits) {
   const std::vector<int32_t> label = {0, 2};
   std::vector<float> p(6);
   float loss = std::numeric_limits<float>::quiet_NaN();
-  reference::softmax_xent_forward<float>({1, 2}, z.data(), label.data(), &loss, p.data());
+  reference::softmax_xent_forward<float, int32_t>(
+      {1, 2}, {.z = z.data(), .target = label.data(), .loss = &loss, .prob = p.data()});
   EXPECT_EQ(loss, 0.0f);
   EXPECT_EQ(p[0], 1.0f);
-  reference::softmax_xent_forward<float>({1, 2}, z.data() + 4, label.data(), &loss, p.data());
+  reference::softmax_xent_forward<float, int32_t>(
+      {1, 2}, {.z = z.data() + 4, .target = label.data(), .loss = &loss, .prob = p.data()});
   EXPECT_NEAR(loss, std::log1p(std::exp(1.0)), 1e-6);
 }
 
@@ -30,7 +32,8 @@ TEST(SoftmaxXent, LossKeepsItsDigitsWhereTheProbabilityIsZero) {
   const int32_t label = 0;
   std::vector<float> p(2);
   float loss = 0;
-  reference::softmax_xent_forward<float>({1, 2}, z.data(), &label, &loss, p.data());
+  reference::softmax_xent_forward<float, int32_t>(
+      {1, 2}, {.z = z.data(), .target = &label, .loss = &loss, .prob = p.data()});
   EXPECT_EQ(p[0], 0.0f);
   EXPECT_EQ(loss, 200.0f);
 }
@@ -40,10 +43,12 @@ TEST(SoftmaxXent, EqualLogitsGiveLogOfTheClasses) {
   const std::vector<int32_t> label = {0, 4, 9};
   std::vector<double> p(30), dz(30);
   double loss = 0;
-  reference::softmax_xent_forward<double>({3, 10}, z.data(), label.data(), &loss, p.data());
+  reference::softmax_xent_forward<double, int32_t>(
+      {3, 10}, {.z = z.data(), .target = label.data(), .loss = &loss, .prob = p.data()});
   EXPECT_NEAR(loss, std::log(10.0), 1e-15);
   const double dloss = 2;
-  reference::softmax_xent_backward<double>({3, 10}, p.data(), label.data(), &dloss, dz.data());
+  reference::softmax_xent_backward<double, int32_t>(
+      {3, 10}, {.prob = p.data(), .target = label.data(), .dloss = &dloss, .dz = dz.data()});
   EXPECT_NEAR(dz[0], 2 * (0.1 - 1) / 3, 1e-15);
   EXPECT_NEAR(dz[1], 2 * 0.1 / 3, 1e-15);
 }
@@ -53,7 +58,8 @@ TEST(SoftmaxXent, NaNInALogitReachesTheLoss) {
   const int32_t label = 0;
   std::vector<float> p(3);
   float loss = 0;
-  reference::softmax_xent_forward<float>({1, 3}, z.data(), &label, &loss, p.data());
+  reference::softmax_xent_forward<float, int32_t>(
+      {1, 3}, {.z = z.data(), .target = &label, .loss = &loss, .prob = p.data()});
   EXPECT_TRUE(std::isnan(loss));
 }
 
@@ -71,8 +77,10 @@ TEST(SoftmaxXent, ABatchWithoutARowThatCountsTeachesNothing) {
     std::vector<double> p(4, 9), dz(4, 9);
     double loss = 9;
     const double dloss = 1;
-    reference::softmax_xent_forward<double>(params, z.data(), label.data(), &loss, p.data());
-    reference::softmax_xent_backward<double>(params, p.data(), label.data(), &dloss, dz.data());
+    reference::softmax_xent_forward<double, int32_t>(
+        params, {.z = z.data(), .target = label.data(), .loss = &loss, .prob = p.data()});
+    reference::softmax_xent_backward<double, int32_t>(
+        params, {.prob = p.data(), .target = label.data(), .dloss = &dloss, .dz = dz.data()});
     EXPECT_EQ(loss, 0);
     EXPECT_EQ(dz, std::vector<double>(4, 0));
     EXPECT_NEAR(p[1], 1 / (1 + std::exp(-1)), 1e-15);  // what is predicted is there all the same
@@ -87,10 +95,12 @@ TEST(SoftmaxXent, TheDivergenceOfTheSmoothedLabelsFromThemselvesIsZero) {
   z[2] = std::log(0.76);
   const int32_t label = 2;
   double loss = 9;
-  reference::softmax_xent_forward<double>(params, z.data(), &label, &loss, p.data());
+  reference::softmax_xent_forward<double, int32_t>(
+      params, {.z = z.data(), .target = &label, .loss = &loss, .prob = p.data()});
   EXPECT_NEAR(loss, 0, 1e-15);
   params.divergence = false;
-  reference::softmax_xent_forward<double>(params, z.data(), &label, &loss, p.data());
+  reference::softmax_xent_forward<double, int32_t>(
+      params, {.z = z.data(), .target = &label, .loss = &loss, .prob = p.data()});
   EXPECT_NEAR(loss, -4 * 0.06 * std::log(0.06) - 0.76 * std::log(0.76), 1e-15);
 }
 
@@ -98,11 +108,15 @@ TEST(PointwiseLoss, IsTheMeanOverAllElements) {
   const math::MeanSquaredError f;
   const std::vector<double> y = {1, 2, 3, 4}, t = {1, 0, 0, 0};
   double loss = 0;
-  reference::pointwise_loss(f, 4, y.data(), t.data(), &loss);
+  reference::pointwise_loss(
+      f, 4, PointwiseLossOperands<double, double>{.y = y.data(), .t = t.data(), .loss = &loss});
   EXPECT_DOUBLE_EQ(loss, (4 + 9 + 16) / 4.0);
   std::vector<double> dy(4);
   const double dloss = 3;
-  reference::pointwise_loss_grad(f, 4, y.data(), t.data(), &dloss, dy.data());
+  reference::pointwise_loss_grad(
+      f, 4,
+      PointwiseLossGradOperands<double, double>{
+          .y = y.data(), .t = t.data(), .dloss = &dloss, .dy = dy.data()});
   EXPECT_EQ(dy, (std::vector<double>{0, 3, 4.5, 6}));
 }
 
@@ -153,8 +167,12 @@ TEST(Adam, FirstStepMovesByTheLearningRateWhateverTheGradient) {
     float p = 1, m = 0, v = 0;
     const float learning_rate = 0.001f;
     const int64_t step = 0;
-    reference::adam<float>({1, 0.9, 0.999, 1e-8, 0, false}, &gradient, &learning_rate, &step, &p,
-                           &m, &v);
+    reference::adam<float>({1, 0.9, 0.999, 1e-8, 0, false}, {.g = &gradient,
+                                                             .learning_rate = &learning_rate,
+                                                             .step = &step,
+                                                             .p = &p,
+                                                             .m = &m,
+                                                             .v = &v});
     EXPECT_NEAR(p, gradient > 0 ? 0.999f : 1.001f, 2e-7);
   }
 }
@@ -163,10 +181,34 @@ TEST(Adam, StaysFiniteAfterAnyNumberOfSteps) {
   float p = 1, m = 0, v = 0;
   const float gradient = 0, learning_rate = 0.1f;
   for (const int64_t step : {int64_t{0}, int64_t{1} << 40}) {
-    reference::adam<float>({1, 0.9, 0.999, 1e-8, 0, true}, &gradient, &learning_rate, &step, &p, &m,
-                           &v);
+    reference::adam<float>({1, 0.9, 0.999, 1e-8, 0, true}, {.g = &gradient,
+                                                            .learning_rate = &learning_rate,
+                                                            .step = &step,
+                                                            .p = &p,
+                                                            .m = &m,
+                                                            .v = &v});
     EXPECT_EQ(p, 1.0f);
   }
+}
+
+TEST(LossScale, FallsAtAnOverflowAndGrowsAfterAnIntervalWithoutOne) {
+  const math::LossScaling scaling{.growth = 2, .backoff = 0.5, .interval = 3};
+  float scale = 64;
+  int64_t good = 0;
+  const auto step = [&](float norm) { return math::adapt_loss_scale(scaling, norm, scale, good); };
+  EXPECT_TRUE(step(1));
+  EXPECT_TRUE(step(1));
+  EXPECT_FALSE(step(std::numeric_limits<float>::infinity()));
+  EXPECT_EQ(scale, 32);
+  EXPECT_FALSE(step(std::numeric_limits<float>::quiet_NaN()));
+  EXPECT_EQ(scale, 16);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(step(1));
+  EXPECT_EQ(scale, 16) << "what was counted before an overflow counts no more";
+  EXPECT_TRUE(step(1));
+  EXPECT_EQ(scale, 32);
+  scale = std::numeric_limits<float>::max();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(step(1));
+  EXPECT_EQ(scale, std::numeric_limits<float>::max()) << "no further than a float goes";
 }
 
 }  // namespace

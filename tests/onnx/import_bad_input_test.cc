@@ -142,7 +142,7 @@ TEST(OnnxBadInput, LengthsThatLieAreRefusedBeforeMemoryIsTaken) {
   std::vector<ProtobufMessage> impossible;
   impossible.push_back(floats("w", {int64_t{1} << 62, 4}, "\1\1\1\1"));
   EXPECT_TELLS(refusal(model_of({{"Add", {"x", "w"}, {"y"}}}, std::move(impossible))),
-               "not possible");
+               "impossible");
 }
 
 TEST(OnnxBadInput, GraphsThatAreNoneAreRefused) {
@@ -152,7 +152,7 @@ TEST(OnnxBadInput, GraphsThatAreNoneAreRefused) {
                "reads 'y'");
   EXPECT_TELLS(refusal(model_of({{"Add", {"x", "w"}, {"y"}}})), "reads 'w'");
   EXPECT_TELLS(refusal(model_of({{"Relu", {"x"}, {"y"}}, {"Neg", {"x"}, {"y"}}})),
-               "another node gives too");
+               "another node also produces");
   EXPECT_TELLS(refusal(model_of({{"Relu", {"x"}, {"z"}}})), "no output of the file depends");
   EXPECT_TELLS(refusal(model_of({{"Add", {"x"}, {"y"}}})), "needs two inputs");
   EXPECT_TELLS(refusal(model_of({{"Relu", {}, {"y"}}})), "no output of the file depends");

@@ -86,7 +86,7 @@ TEST_P(OnnxImportModels, TrainOnAsInPyTorch) {
   programs.train = std::move(compiled).value();
   const auto backend = make_cpu_backend(1);
   Session session(std::move(programs), *backend);
-  session.initialise(1);
+  session.initialize(1);
   for (const ImportedWeight& w : model->weights) {
     session.write_weight(w.name, std::as_bytes(std::span(w.values)));
   }

@@ -22,7 +22,7 @@ TEST(OnnxImportTable, StandsInTheDocumentation) {
 TEST(OnnxImportTable, HasEachOperationOnceAndAWayToTakeIt) {
   for (size_t i = 0; i < import_rows().size(); ++i) {
     const ImportRow& row = import_rows()[i];
-    EXPECT_EQ(find_import_row(row.op), &row) << row.op << " is there twice";
+    EXPECT_EQ(find_import_row(row.op), &row) << row.op << " appears twice";
     EXPECT_TRUE(row.import != nullptr || row.fold != nullptr) << row.op;
     EXPECT_LE(row.since, kOpsetMax) << row.op;
   }

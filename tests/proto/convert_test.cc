@@ -10,7 +10,7 @@
 #include "proto/convert/data.h"
 #include "proto/convert/run.h"
 #include "proto/convert/spec.h"
-#include "src/data/formats.h"
+#include "src/data/ingest/formats.h"
 #include "src/models/layer.h"
 #include "src/models/loss.h"
 #include "src/models/preset.h"
@@ -326,7 +326,7 @@ TEST(ConvertSpec, SeveralGpusShareABatchEvenly) {
             "resources.gpus: 65 is out of range, expected 1..64");
   for (const char* device : {"", "device: AUTO", "device: CPU"}) {
     EXPECT_EQ(problem("gpus: 2 " + std::string(device), "batch_size: 64"),
-              "resources.gpus: 2 goes with device: gpu, expected that or gpus: 1");
+              "resources.gpus: 2 needs device: gpu, expected that or gpus: 1");
   }
   EXPECT_EQ(problem("gpus: 4 device: GPU", "batch_size: 50"),
             "resources.gpus: 4 does not divide recipe.batch_size 50, expected one of 1, 2, 5, 10, "

@@ -30,7 +30,7 @@ const std::map<std::string, std::string>& left_out() {
       {"JobSpec.resources", "where and on how much a run computes; a resumed one says it"},
       {"JobSpec.priority", "when a job starts"},
       {"JobSpec.labels", "for people"},
-      {"ModelSpec.onnx", "spec files alone: the client makes layers and weights of it"},
+      {"ModelSpec.onnx", "spec files only: the client turns it into layers and weights"},
       {"Recipe.evaluate_every_steps", "evaluations read, unless they decide what is kept"},
       {"Recipe.checkpoint_every_steps", "checkpoints read"},
       {"Recipe.keep_checkpoints", "how many are kept"},
@@ -251,7 +251,7 @@ class FieldWalk {
     EXPECT_NE(after->record().digest, before_.record().digest) << at;
     EXPECT_NE(difference, "") << at;
     if (at.starts_with("recipe.") && !renamed().contains(name)) {
-      EXPECT_EQ(difference.substr(0, at.size()), at) << "the field is told by another name";
+      EXPECT_EQ(difference.substr(0, at.size()), at) << "the field is reported by another name";
     }
   }
 
@@ -381,7 +381,7 @@ TEST(RunIdentity, DefaultsOfARecipeStay) {
 }
 
 TEST(RunIdentity, ALaterRuleIsRefusedAsSuch) {
-  EXPECT_EQ(plain_identity().difference({"3:abc", "{}"}), "a later version wrote it");
+  EXPECT_EQ(plain_identity().difference({"3:abc", "{}"}), "written by a later version");
 }
 
 // By the rule of earlier versions fp32 was the default and is not named, so that the checkpoints of

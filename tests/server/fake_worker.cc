@@ -17,6 +17,7 @@
 
 #include "proto/convert/data.h"
 #include "proto/convert/run.h"
+#include "server/worker/report_stream.h"
 #include "src/data/dataset.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
@@ -74,6 +75,12 @@ class FakeWorker {
     o.set_message(message);
     outcome(std::move(o));
   }
+  void heartbeat(int64_t idle_ms, int64_t usual_ms) {
+    v1::WorkerReport report;  // without a number
+    report.mutable_heartbeat()->set_idle_ms(idle_ms);
+    report.mutable_heartbeat()->set_usual_ms(usual_ms);
+    stream_.Write(report);
+  }
   void wait_for_stop() {
     v1::WorkerCommand command;
     while (stream_.Read(&command)) {
@@ -115,6 +122,11 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
   if (act == "busy_twice" && task.attempt() <= 2) {
     return worker.outcome(v1::Outcome::REFUSED, "DEVICE_BUSY", "another process has it");
   }
+  if (act == "storage_trouble_twice" && task.attempt() <= 2) {
+    return worker.outcome(
+        v1::Outcome::REFUSED, "STORAGE_ERROR",
+        ("cannot open " + task.dataset_dir() + "/x: Too many open files").c_str());
+  }
   worker.started(steps, first);
   if (act == "exit_silently") ::_exit(0);
   if (act == "refuse")
@@ -130,6 +142,14 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
   if (act == "hang") {
     ::signal(SIGTERM, SIG_IGN);
     for (;;) ::pause();
+  }
+  if (act == "stall" || act == "slow") {  // its heartbeats go on
+    ::signal(SIGTERM, SIG_IGN);
+    const int64_t usual_ms = act == "slow" ? 100'000 : 10;
+    for (int64_t idle_ms = 0; act == "stall" || idle_ms < 1'500; idle_ms += 100) {
+      worker.heartbeat(idle_ms, usual_ms);
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
   }
   for (int64_t step = first + 1; step <= steps; ++step) {
     worker.metric(step);
@@ -233,6 +253,23 @@ void inspect(const v1::InspectTask& task, FakeWorker& worker) {
   worker.outcome(std::move(done));
 }
 
+/// Reports success, by the real worker's stream, of a model that cannot be read until somebody
+/// makes it a file.
+int finish_unreadable(const v1::TrainTask& task, v1::WorkerService::Stub& stub,
+                      ReportStream::Identity identity) {
+  std::filesystem::create_directories(std::filesystem::path(task.model_dir()) /
+                                      "model.safetensors");
+  ReportStream stream(stub, std::move(identity), std::chrono::milliseconds(200),
+                      [](const std::string&) { ::_exit(1); });
+  v1::WorkerReport started, done;
+  started.mutable_started()->mutable_plan()->set_steps_total(1);
+  stream.send(std::move(started));
+  done.mutable_outcome()->set_kind(v1::Outcome::SUCCEEDED);
+  done.mutable_outcome()->set_steps_done(1);
+  stream.send(std::move(done));
+  return stream.drain() ? 0 : 1;
+}
+
 int run(const std::string& socket, const std::string& task) {
   std::string nonce;
   std::getline(std::cin, nonce);
@@ -245,6 +282,10 @@ int run(const std::string& socket, const std::string& task) {
   request.set_version(TRAINYARD_VERSION);
   v1::Assignment assignment;
   if (!stub->Attach(&attach, request, &assignment).ok()) return 1;
+  if (const auto& labels = assignment.train().spec().labels();
+      labels.contains("act") && labels.at("act") == "model_unreadable") {
+    return finish_unreadable(assignment.train(), *stub, {task, nonce});
+  }
   grpc::ClientContext report;
   const auto stream = stub->Report(&report);
   FakeWorker worker(task, nonce, *stream);

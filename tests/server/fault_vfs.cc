@@ -132,12 +132,12 @@ FaultVfs::FaultVfs(std::string name) : name_(std::move(name)) {
 FaultVfs::~FaultVfs() { sqlite3_vfs_unregister(&vfs_); }
 
 void FaultVfs::set_hook(std::function<int(const FileOperation&)> hook) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   hook_ = std::move(hook);
 }
 
 int FaultVfs::before(FileOperation operation) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   return hook_ ? hook_(operation) : SQLITE_OK;
 }
 

@@ -7,9 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
+
+#include "src/base/mutex.h"
 
 namespace trainyard::server {
 
@@ -37,8 +38,8 @@ class FaultVfs {
  private:
   const std::string name_;
   sqlite3_vfs vfs_{};
-  std::mutex mu_;
-  std::function<int(const FileOperation&)> hook_;  // GUARDED_BY(mu_)
+  Mutex mu_;
+  std::function<int(const FileOperation&)> hook_ TRAINYARD_GUARDED_BY(mu_);
 };
 
 /// Content of files by name.

@@ -184,7 +184,7 @@ TEST_F(InventoryTest, GpusThatAreHiddenFromTheServerAreNotListed) {
   options.visible_gpus = "";
   d = make_local_inventory(options)->read();
   EXPECT_EQ(d.devices.size(), 1u);
-  EXPECT_EQ(d.note, "No GPU: CUDA_VISIBLE_DEVICES= hides all from this server.");
+  EXPECT_EQ(d.note, "No GPU: CUDA_VISIBLE_DEVICES= hides all GPUs from this server.");
 }
 
 TEST_F(InventoryTest, AHardwareXidQuarantinesItsGpuAlone) {
@@ -220,12 +220,12 @@ TEST_F(InventoryTest, AnApplicationsXidAsksForACheck) {
 }
 
 TEST(Xid, IsASentenceAndAnEffect) {
-  EXPECT_EQ(describe_xid(48).sentence, "XID 48: an ECC error of two bits (hardware)");
+  EXPECT_EQ(describe_xid(48).sentence, "XID 48: a double-bit ECC error (hardware)");
   EXPECT_EQ(describe_xid(48).effect, XidEffect::kReset);
   EXPECT_EQ(describe_xid(13).effect, XidEffect::kCheck);
   EXPECT_EQ(describe_xid(45).effect, XidEffect::kNone);
   EXPECT_EQ(describe_xid(7777).effect, XidEffect::kCheck);
-  EXPECT_EQ(describe_xid(7777).sentence, "XID 7777, which NVIDIA's XID catalogue explains");
+  EXPECT_EQ(describe_xid(7777).sentence, "XID 7777, explained in NVIDIA's XID catalog");
 }
 
 Device gpu(int index) {

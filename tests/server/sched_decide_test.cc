@@ -104,7 +104,7 @@ TEST(SchedDecide, AutoWaitsForAGpuThatAnotherProcessHas) {
   Snapshot s;
   s.inventory.devices = {cpu(), gpu(0, false)};
   s.inventory.devices[1].busy = true;
-  s.inventory.note = "No GPU to use now: another process has it.";
+  s.inventory.note = "No usable GPU now: another process has it.";
   s.waiting = {job("a", 1)};
   const Decisions d = decide(s, 0);
   ASSERT_EQ(d.waits.size(), 1u);
@@ -156,6 +156,8 @@ TEST(SchedDecide, F31PauseAfterALossHoldsNobodyUpAndWakes) {
   EXPECT_EQ(d.waits[0].reason, "RETRY_BACKOFF");
   EXPECT_EQ(d.wake_time_us, 1000);
   EXPECT_EQ(started(decide(s, 1000)), (Strings{"poison@devices/cpu"}));
+  s.waiting[1].retry_time_us = 500;
+  EXPECT_EQ(decide(s, 0).wake_time_us, 500) << "the pause that ends first";
 }
 
 TEST(SchedDecide, F27PauseEndsWhenTheClockJumpsBackAnHour) {
@@ -229,7 +231,7 @@ TEST(SchedDecide, AJobOfSeveralGpusIsNotStarvedByThoseBehindIt) {
   Decisions d = decide(s, 0);
   EXPECT_EQ(started(d), (Strings{"on-cpu@devices/cpu"})) << "gpu-1 is kept";
   ASSERT_EQ(d.waits.size(), 3u);
-  EXPECT_NE(d.waits[1].message.find("kept for jobs of higher priority"), std::string::npos);
+  EXPECT_NE(d.waits[1].message.find("reserved for jobs of higher priority"), std::string::npos);
   s.waiting.push_back(gpu_job("urgent", 6, 1, /*priority=*/5));
   EXPECT_EQ(started(decide(s, 0)), (Strings{"urgent@devices/gpu-1", "on-cpu@devices/cpu"}));
   s.placed.clear();
@@ -251,7 +253,7 @@ TEST(SchedDecide, OnlyGpusThatCouldMakeItUpAreKept) {
   EXPECT_EQ(started(d), (Strings{"one@devices/gpu-0", "two@devices/gpu-2"}));
   ASSERT_EQ(d.waits.size(), 1u);
   EXPECT_EQ(d.waits[0].reason, "NO_DEVICE");
-  EXPECT_EQ(d.waits[0].message, "Waits for 2 GPUs of one model: fewer can be used now.");
+  EXPECT_EQ(d.waits[0].message, "Waits for 2 GPUs of one model: fewer are usable now.");
 }
 
 TEST(SchedDecide, GpusThatAreBeingCheckedAreWaitedForTogether) {
@@ -312,7 +314,9 @@ TEST(SchedSnapshot, SortsJobsByWhatTheyHold) {
   running.devices = {"devices/gpu-1", "devices/gpu-3"};
   Job paused;
   paused.state = JobState::kPaused;
-  const Snapshot s = make_snapshot({queued, running, paused}, {}, true);
+  Job cancelled = queued;  // on its way to the end
+  cancelled.cancel_requested = true;
+  const Snapshot s = make_snapshot({queued, running, paused, cancelled}, {}, true);
   ASSERT_EQ(s.waiting.size(), 1u);
   EXPECT_EQ(s.waiting[0].wish, DeviceWish::kGpu);
   EXPECT_EQ(s.waiting[0].gpus, 2);

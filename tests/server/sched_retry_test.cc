@@ -44,10 +44,39 @@ TEST(SchedRetry, AKernelThatFailsIsTriedLessOften) {
   EXPECT_EQ(after_worker_lost(job, "R", "m", 0).to, JobState::kQueued);
 }
 
+TEST(SchedRetry, WorkThatStandsStillThreeTimesEndsTheJobAndIsNoAttempt) {
+  Job job = running_job();
+  for (; job.workers_lost < kStallsMax; ++job.workers_lost) {
+    const Move move = after_stall(job, "It stood still.", 0);
+    EXPECT_EQ(move.to, JobState::kQueued);
+    EXPECT_EQ(move.reason, "STALLED");
+    EXPECT_TRUE(move.worker_lost && move.uncounted);
+  }
+  const Move end = after_stall(job, "It stood still.", 0);
+  EXPECT_EQ(end.to, JobState::kFailed);
+  EXPECT_EQ(end.reason, "STALLED");
+  EXPECT_NE(end.message.find("lost 3 times without a new checkpoint in between; the last time: It "
+                             "stood still."),
+            std::string::npos)
+      << end.message;
+  job.cancel_requested = true;
+  EXPECT_EQ(after_stall(job, "It stood still.", 0).reason, "CANCELLED");
+}
+
 TEST(SchedRetry, ProgressDoesNotRunForEver) {
   Job job = running_job();
   job.attempt = kAttemptsMax;
   EXPECT_EQ(after_worker_lost(job, "R", "m", 0).reason, "CRASH_LOOP");
+}
+
+TEST(SchedRetry, AttemptsThatEndedByTheHostsTroubleDoNotCount) {
+  Job job = running_job();
+  job.attempt = 3 * kAttemptsMax;
+  job.attempts_uncounted = job.attempt - 1;
+  EXPECT_EQ(after_worker_lost(job, "R", "m", 0).to, JobState::kQueued);
+  EXPECT_EQ(pause_after_host_trouble(1), 1'000'000);
+  EXPECT_EQ(pause_after_host_trouble(3), 4'000'000);
+  EXPECT_EQ(pause_after_host_trouble(1000), kRetryLongestUs);
 }
 
 TEST(SchedRetry, CancelledJobEnds) {

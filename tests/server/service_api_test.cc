@@ -65,13 +65,26 @@ class ServiceApi : public ServiceTest {
 };
 
 TEST_F(ServiceApi, EveryUnaryMethodRefusesBrokenBytesInWords) {
-  for (const char* method :
-       {"JobService/SubmitJob", "JobService/PlanJob", "JobService/GetJob", "JobService/ListJobs",
-        "JobService/CancelJob", "JobService/DeleteJob", "DatasetService/GetUpload",
-        "DatasetService/CreateDataset", "DatasetService/GetDataset", "DatasetService/ListDatasets",
-        "DatasetService/DeleteDataset", "ModelService/CreateModel", "ModelService/ListModels",
-        "ModelService/GetModel", "ModelService/Predict", "ModelService/Evaluate",
-        "ModelService/DeleteModel", "SystemService/GetServerInfo", "SystemService/ListDevices"}) {
+  for (const char* method : {"JobService/SubmitJob",
+                             "JobService/PlanJob",
+                             "JobService/GetJob",
+                             "JobService/ListJobs",
+                             "JobService/CancelJob",
+                             "JobService/SetJobPriority",
+                             "JobService/DeleteJob",
+                             "DatasetService/GetUpload",
+                             "DatasetService/CreateDataset",
+                             "DatasetService/GetDataset",
+                             "DatasetService/ListDatasets",
+                             "DatasetService/DeleteDataset",
+                             "ModelService/CreateModel",
+                             "ModelService/ListModels",
+                             "ModelService/GetModel",
+                             "ModelService/Predict",
+                             "ModelService/Evaluate",
+                             "ModelService/DeleteModel",
+                             "SystemService/GetServerInfo",
+                             "SystemService/ListDevices"}) {
     const std::string path = std::string("/trainyard.v1.") + method;
     const grpc::Status cut = call_raw(path, "\x0a\x7fxx");
     EXPECT_EQ(cut.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
@@ -174,6 +187,25 @@ TEST_F(ServiceApi, ADatasetIsIngestedOnceAndAFailedOneSaysWhy) {
   wait_for("user-of-iris", v1::CANCELLED);
   EXPECT_TRUE(datasets_->DeleteDataset(context().get(), remove, &empty).ok());
   EXPECT_FALSE(std::filesystem::exists(config_.state_dir / "datasets" / digest));
+}
+
+TEST_F(ServiceApi, ASmallDatasetWaitsForNoLargeOnes) {
+  std::string rows;
+  for (int64_t i = 0; rows.size() < (20u << 20); ++i) {
+    rows += std::to_string(i * 7919 % 100'003) + (i % 2 == 0 ? ".5,x\n" : ".25,y\n");
+  }
+  std::vector<std::string> large;
+  for (const char* id : {"aaaa", "bbbb", "cccc"}) {
+    large.push_back(create_csv(std::string(id) + ",species\n" + rows, id, "species").name());
+  }
+  make_dataset();
+  EXPECT_EQ(dataset_.state(), v1::Dataset::READY);
+  EXPECT_EQ(get_dataset(large.back()).state(), v1::Dataset::INGESTING)
+      << "two large ones run at a time";
+  for (const std::string& name : large) {
+    EXPECT_TRUE(
+        eventually([&] { return get_dataset(name).state() == v1::Dataset::READY; }, 60'000));
+  }
 }
 
 TEST_F(ServiceApi, AJobTrainsOnTheVersionThatWasNewestWhenItWasSubmitted) {

@@ -2,7 +2,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <ctime>
 #include <fstream>
+#include <optional>
 
 #include "proto/convert/run.h"
 #include "server/config/paths.h"
@@ -130,6 +132,25 @@ TEST_F(ServiceJob, F10ASilentWorkerIsEndedAndItsJobGoesBackOnlyThen) {
   EXPECT_TRUE(hung);
 }
 
+TEST_F(ServiceJob, F11AWorkerWhoseWorkStandsStillIsEndedAndThreeOfThemEndTheJob) {
+  submit("stalls", "stall");
+  submit("slow", "slow");
+  const v1::Job stalled = wait_for("stalls", v1::FAILED);
+  EXPECT_EQ(stalled.reason(), "STALLED");
+  EXPECT_EQ(stalled.attempt(), 3);
+  EXPECT_NE(stalled.message().find("The worker made no progress for 1 s and was killed at step 0."),
+            std::string::npos)
+      << stalled.message();
+  grpc::Status end;
+  int back = 0;
+  for (const v1::Event& e : watch("stalls", 0, &end)) {
+    if (e.state().state() == v1::QUEUED && e.state().reason() == "STALLED") ++back;
+  }
+  EXPECT_EQ(back, 2) << "it is tried again, from its checkpoint";
+  EXPECT_EQ(wait_for("slow", v1::SUCCEEDED).attempt(), 1)
+      << "as long, but its steps take longer still";
+}
+
 TEST_F(ServiceJob, ARefusalOfTheWorkerFailsTheJobWithItsReason) {
   submit("refused", "refuse");
   submit("faulty", "fault");
@@ -195,6 +216,51 @@ TEST_F(ServiceJob, ADeviceThatAnotherProcessHasBringsTheJobBack) {
   EXPECT_EQ(told, 2);
 }
 
+// The host's own trouble (descriptors, memory, a disk) ends no job, however often.
+TEST_F(ServiceJob, WhatCannotBeReadJustNowBringsTheJobBackUncounted) {
+  submit("troubled", "storage_trouble_twice");
+  const v1::Job troubled = wait_for("troubled", v1::SUCCEEDED);
+  EXPECT_EQ(troubled.attempt(), 3);
+  grpc::Status end;
+  int told = 0;
+  for (const v1::Event& e : watch("troubled", 0, &end)) {
+    if (e.state().reason() != "STORAGE_ERROR") continue;
+    EXPECT_EQ(e.state().state(), v1::QUEUED);
+    EXPECT_NE(e.state().message().find("Too many open files"), std::string::npos);
+    EXPECT_EQ(e.state().message().find(root_.string()), std::string::npos) << "a server's path";
+    ++told;
+  }
+  EXPECT_EQ(told, 2);
+}
+
+TEST_F(ServiceJob, AWorkerThatCannotBeStartedEndsNoJob) {
+  stop();
+  const std::filesystem::path worker = root_ / "worker", away = root_ / "away";
+  std::filesystem::copy_file(FAKE_WORKER, worker);
+  config_.worker = worker;
+  start();
+  std::filesystem::rename(worker, away);
+  submit("patient", "");
+  for (int i = 0; i < 3; ++i) {  // it waits for a second, two, four
+    ASSERT_TRUE(eventually([&] { return get("patient").attempt() > i; }));
+  }
+  ASSERT_TRUE(eventually([&] { return get("patient").reason() == "WORKER_START_FAILED"; }));
+  EXPECT_EQ(get("patient").state(), v1::QUEUED);
+  std::filesystem::rename(away, worker);
+  EXPECT_GE(wait_for("patient", v1::SUCCEEDED).attempt(), 4);
+}
+
+TEST_F(ServiceJob, FinishedWorkIsRegisteredOnceItsModelCanBeRead) {
+  const v1::Job job = submit("finished", "model_unreadable");
+  const std::filesystem::path model = StatePaths(config_.state_dir).model(job.uid());
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(model / "model.safetensors"); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_EQ(get("finished").state(), v1::RUNNING) << get("finished").message();
+  std::filesystem::remove(model / "model.safetensors");
+  std::ofstream(model / "model.safetensors") << "weights";
+  EXPECT_EQ(wait_for("finished", v1::SUCCEEDED).attempt(), 1);
+}
+
 TEST_F(ServiceJob, F31APoisonJobStopsAndTheQueueBehindItFlows) {
   submit("poison", "crash_always");
   submit("behind", "");
@@ -214,6 +280,39 @@ TEST_F(ServiceJob, CancelIsDurableIdempotentAndSafeOnAFinishedJob) {
   ASSERT_TRUE(cancel("stops", &job).ok());
   EXPECT_EQ(job.state(), v1::CANCELLED);
   EXPECT_EQ(job.newest_seq(), done.newest_seq()) << "nothing changed";
+}
+
+TEST_F(ServiceJob, ARaisedPriorityGoesFirst) {
+  stop();
+  config_.cpu_slots = 1;
+  start();
+  submit("blocker", "wait_for_stop");
+  wait_for("blocker", v1::RUNNING);
+  submit("first", "wait_for_stop");
+  submit("second", "");
+  const auto set_priority = [&](const char* id, std::optional<int32_t> priority, v1::Job* job) {
+    v1::SetJobPriorityRequest request;
+    request.set_name(std::string("tenants/default/jobs/") + id);
+    if (priority) request.set_priority(*priority);
+    return jobs_->SetJobPriority(context().get(), request, job);
+  };
+  v1::Job job;
+  ASSERT_TRUE(set_priority("second", 7, &job).ok());
+  EXPECT_EQ(job.priority(), 7);
+  EXPECT_EQ(job.spec().priority(), 0) << "the spec stays as it was submitted";
+  EXPECT_EQ(job.state(), v1::QUEUED);
+  EXPECT_EQ(reason_of(set_priority("second", std::nullopt, &job)), "FIELD_REQUIRED");
+  EXPECT_EQ(reason_of(set_priority("second", 101, &job)), "FIELD_OUT_OF_RANGE");
+  EXPECT_EQ(reason_of(set_priority("nobody", 1, &job)), "JOB_NOT_FOUND");
+
+  ASSERT_TRUE(cancel("blocker", &job).ok());
+  const v1::Job second = wait_for("second", v1::SUCCEEDED);
+  EXPECT_EQ(reason_of(set_priority("second", 8, &job)), "JOB_STATE_CONFLICT");
+  const v1::Job first = wait_for("first", v1::RUNNING);
+  EXPECT_GE(first.start_time().seconds() * 1'000'000'000 + first.start_time().nanos(),
+            second.end_time().seconds() * 1'000'000'000 + second.end_time().nanos())
+      << "the job that came later went first";
+  ASSERT_TRUE(cancel("first", &job).ok());
 }
 
 TEST_F(ServiceJob, F12AWorkerThatIgnoresCancelIsKilledAfterTheGrace) {
@@ -238,16 +337,16 @@ TEST_F(ServiceJob, SubmitWithTheSameRequestIdIsOneJob) {
 
 // Catches a default that is taken when the job runs: another one would then change stored jobs.
 TEST_F(ServiceJob, APrecisionIsWrittenIntoTheSpecAtSubmit) {
-  EXPECT_EQ(submit("silent", "").spec().recipe().precision(), v1::Recipe::TF32);
-  const v1::Job silent = get("silent");
+  const v1::Job silent = submit("silent", "");  // as stored: its worker will report another plan
   EXPECT_EQ(silent.spec().recipe().precision(), v1::Recipe::TF32);
   EXPECT_EQ(silent.plan().precision(), v1::Recipe::TF32);
+  EXPECT_EQ(get("silent").spec().recipe().precision(), v1::Recipe::TF32);
   v1::SubmitJobRequest request = job_request("strict", "");
   request.mutable_spec()->mutable_recipe()->set_precision(v1::Recipe::FP32);
   v1::Job strict;
   ASSERT_TRUE(submit(request, &strict).ok());
   EXPECT_EQ(get("strict").spec().recipe().precision(), v1::Recipe::FP32);
-  EXPECT_EQ(get("strict").plan().precision(), v1::Recipe::FP32);
+  EXPECT_EQ(strict.plan().precision(), v1::Recipe::FP32);
 
   request = job_request("dry-run", "");
   request.set_validate_only(true);
@@ -599,6 +698,80 @@ TEST_F(ServiceJob, AFinishedJobCanBeDeletedAndARunningOneCannot) {
   EXPECT_TRUE(jobs_->DeleteJob(context().get(), request, &empty).ok());
   EXPECT_FALSE(std::filesystem::exists(config_.state_dir / "jobs" / uid));
   EXPECT_EQ(reason_of(jobs_->DeleteJob(context().get(), request, &empty)), "JOB_NOT_FOUND");
+}
+
+/// As large a model as there may be. It does not fit, and what would fit is looked for: some 15
+/// plans of half a second or more.
+v1::JobSpec large_spec() {
+  v1::JobSpec spec;
+  spec.mutable_dataset()->set_name("iris");
+  v1::Block& block = *spec.mutable_model()->add_blocks();
+  block.set_name("b");
+  block.add_layers()->mutable_gemm()->set_units(512);
+  block.add_layers()->mutable_relu();
+  v1::Layer::Use& use = *spec.mutable_model()->add_layers()->mutable_use();
+  use.set_block("b");
+  use.set_repeat(4999);
+  spec.mutable_model()->add_layers()->mutable_gemm();
+  spec.mutable_recipe()->set_epochs(2);
+  spec.mutable_recipe()->set_batch_size(120);
+  spec.mutable_recipe()->mutable_optimizer()->set_learning_rate(0.1);
+  return spec;
+}
+
+class ServicePlanning : public ServiceJob {
+ protected:
+  void SetUp() override {
+    config_.cpu_memory_bytes_max = int64_t{6} << 30;
+    ServiceJob::SetUp();
+  }
+  grpc::Status submit_large(int64_t timeout_ms) {
+    grpc::ClientContext c;
+    c.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms));
+    v1::SubmitJobRequest request;
+    *request.mutable_spec() = large_spec();
+    v1::Job job;
+    return jobs_->SubmitJob(&c, request, &job);
+  }
+  static int64_t cpu_ms() { return int64_t{std::clock()} * 1000 / CLOCKS_PER_SEC; }
+};
+
+TEST_F(ServicePlanning, EndsSoonAfterItsCallerHasLeft) {
+  EXPECT_EQ(submit_large(300).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_TRUE(eventually(
+      [] {
+        const int64_t before = cpu_ms();
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        return cpu_ms() - before < 60;
+      },
+      5'000));
+}
+
+TEST_F(ServicePlanning, HoldsUpNoOtherCall) {
+  const v1::Job small = submit("small-job", "");
+  std::vector<std::jthread> callers;
+  for (int i = 0; i < 10; ++i) callers.emplace_back([this] { (void)submit_large(3'000); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(get("small-job").uid(), small.uid());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+}
+
+// It took minutes: a drain waited for every plan.
+TEST_F(ServicePlanning, HoldsUpNoDrain) {
+  std::vector<std::jthread> callers;
+  std::vector<grpc::Status> ends(10);
+  for (grpc::Status& end : ends) {
+    callers.emplace_back([this, &end] { end = submit_large(120'000); });
+  }
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  const auto start = std::chrono::steady_clock::now();
+  stop();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  callers.clear();
+  for (const grpc::Status& end : ends) {
+    EXPECT_EQ(end.error_code(), grpc::StatusCode::UNAVAILABLE) << end.error_message();
+  }
 }
 
 TEST_F(ServiceJob, F04AStopLetsWorkersCheckpointAndTheNextStartGoesOn) {

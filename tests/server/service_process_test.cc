@@ -70,7 +70,8 @@ TEST(ServiceProcess, AProgramThatIsNotThereIsAnErrorAndNoProcess) {
   const Result<Process> process = Process::spawn({"/nowhere/worker", {}, {}});
   ASSERT_FALSE(process.ok());
   EXPECT_EQ(process.error().reason, "WORKER_START_FAILED");
-  EXPECT_NE(process.error().message.find("No such file"), std::string::npos);
+  EXPECT_NE(process.error().message.find("worker: No such file"), std::string::npos);
+  EXPECT_EQ(process.error().message.find("/nowhere"), std::string::npos) << "a server's path";
 }
 
 TEST(ServiceProcess, TheGroupGoesWithIt) {

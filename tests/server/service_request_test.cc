@@ -1,6 +1,10 @@
 // What a request may contain: names, unknown fields, and how a refusal travels.
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/unknown_field_set.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -8,6 +12,7 @@
 #include "server/service/names.h"
 #include "server/service/status.h"
 #include "server/service/strict.h"
+#include "server/service/wire.h"
 #include "trainyard/v1/job_service.pb.h"
 
 namespace trainyard::server {
@@ -149,6 +154,77 @@ TEST(ServiceDigest, DoesNotDependOnTheOrderOfAMap) {
   EXPECT_EQ(digest_of(a), digest_of(b));
   (*b.mutable_labels())["k0"] = "w";
   EXPECT_NE(digest_of(a), digest_of(b));
+}
+
+std::string field_of(int number, const std::string& content) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream out(&bytes);
+  google::protobuf::io::CodedOutputStream coded(&out);
+  coded.WriteTag(static_cast<uint32_t>(number << 3 | 2));
+  coded.WriteVarint32(static_cast<uint32_t>(content.size()));
+  coded.WriteString(content);
+  coded.Trim();
+  return bytes;
+}
+
+std::string repeated(const std::string& piece, size_t count) {
+  std::string bytes;
+  for (size_t i = 0; i < count; ++i) bytes += piece;
+  return bytes;
+}
+
+/// A SubmitJobRequest with these bytes as the model.
+std::string request_with_model(const std::string& model) { return field_of(3, field_of(2, model)); }
+
+std::string refusal_of(const std::string& bytes) {
+  const grpc::Slice slice(bytes);
+  v1::SubmitJobRequest request;
+  const Status s = parse_request(grpc::ByteBuffer(&slice, 1), request);
+  return s.ok() ? "" : s.error().reason;
+}
+
+/// The most memory that this process has had, in MiB.
+int64_t peak_mib() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  return used.ru_maxrss / 1024;
+}
+
+// The parser made 528 MiB of these 4 MiB.
+TEST(ServiceElements, MillionsOfEmptyLayersAreRefusedUnparsed) {
+  const std::string bytes = request_with_model(repeated(field_of(3, ""), 2'000'000));
+  const int64_t before = peak_mib();
+  EXPECT_EQ(refusal_of(bytes), "REQUEST_TOO_LARGE");
+  EXPECT_LT(peak_mib() - before, 64);
+}
+
+TEST(ServiceElements, EveryWayToHoldManyIsCounted) {
+  constexpr size_t kMany = kRequestElementsMax + 1;
+  const std::string layer_with_inputs = field_of(3, repeated(field_of(2, "x"), kMany));
+  const std::string labels = field_of(3, repeated(field_of(6, field_of(1, "a")), kMany));
+  const std::string unknown = repeated(field_of(200, ""), kMany);
+  const std::string group = std::string("\xc3\x0c", 2) +
+                            repeated(std::string("\x08\x01", 2), kMany) +
+                            std::string("\xc4\x0c", 2);  // field 200, unknown
+  for (const std::string& bytes :
+       {request_with_model(layer_with_inputs), labels, unknown, group, field_of(3, unknown)}) {
+    EXPECT_EQ(refusal_of(bytes), "REQUEST_TOO_LARGE");
+  }
+  std::string list;  // of a list of a list, as the default of a block's parameter
+  for (int i = 0; i < 60; ++i) list = field_of(6, field_of(1, list));
+  const std::string block = field_of(40, field_of(4, field_of(2, list)));
+  EXPECT_EQ(refusal_of(request_with_model(block)), "REQUEST_MALFORMED");
+}
+
+TEST(ServiceElements, AsManyAsAreAllowedAreParsed) {
+  // Less the spec and its model, which are two.
+  const std::string layer = field_of(3, "");
+  EXPECT_EQ(refusal_of(request_with_model(repeated(layer, kRequestElementsMax - 2))), "");
+  EXPECT_EQ(refusal_of(request_with_model(repeated(layer, kRequestElementsMax - 1))),
+            "REQUEST_TOO_LARGE");
+  const std::string hidden(1'000'000, '\x05');  // one packed list
+  EXPECT_EQ(refusal_of(request_with_model(field_of(1, field_of(1, hidden)))), "");
+  EXPECT_EQ(refusal_of(request_with_model(field_of(3, "")).substr(0, 3)), "REQUEST_MALFORMED");
 }
 
 }  // namespace

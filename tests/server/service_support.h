@@ -75,6 +75,7 @@ class ServiceTest : public ::testing::Test {
     parts.watch_heartbeat_ms = 200;
     parts.worker_heartbeat_ms = 200;
     parts.worker_kill_grace_ms = 100;
+    parts.worker_stall_ms = 1'000;  // of what heartbeats say
     Result<std::unique_ptr<Daemon>> daemon = Daemon::start(config_, std::move(parts));
     ASSERT_TRUE(daemon.ok()) << daemon.error().message;
     daemon_ = std::move(daemon).value();
@@ -118,6 +119,7 @@ class ServiceTest : public ::testing::Test {
     return events;
   }
 
+  static constexpr size_t kChunkBytes = 1 << 20;
   /// Uploads `content` in one stream.
   grpc::Status upload(const std::string& content, v1::Upload* upload, bool finish = true) {
     auto c = context();
@@ -126,9 +128,13 @@ class ServiceTest : public ::testing::Test {
     request.mutable_start()->set_sha256(sha256_hex(content));
     request.mutable_start()->set_size_bytes(static_cast<int64_t>(content.size()));
     stream->Write(request);
-    request.mutable_chunk()->set_data(content);
-    request.mutable_chunk()->set_crc32c(crc32c(content));
-    stream->Write(request);
+    for (size_t at = 0; at < content.size(); at += kChunkBytes) {
+      const std::string part = content.substr(at, kChunkBytes);
+      request.mutable_chunk()->set_offset(static_cast<int64_t>(at));
+      request.mutable_chunk()->set_data(part);
+      request.mutable_chunk()->set_crc32c(crc32c(part));
+      stream->Write(request);
+    }
     if (finish) {
       request.mutable_finish();
       stream->Write(request);
@@ -146,10 +152,16 @@ class ServiceTest : public ::testing::Test {
                  std::to_string(i + from) + ".0," + std::to_string(id.size()) + "," +
                  std::string(1, static_cast<char>('x' + i % 3)) + "\n";
     }
+    dataset_ = create_csv(content, id, target);
+    wait_for_ingest();
+  }
+  /// Uploads rows and creates a dataset of them, without waiting for its ingest.
+  v1::Dataset create_csv(const std::string& content, const std::string& id,
+                         const std::string& target) {
     v1::Upload up;
     const grpc::Status uploaded = upload(content, &up);
-    ASSERT_TRUE(uploaded.ok()) << uploaded.error_message();
-    ASSERT_TRUE(up.complete());
+    EXPECT_TRUE(uploaded.ok()) << uploaded.error_message();
+    EXPECT_TRUE(up.complete());
     v1::CreateDatasetRequest request;
     request.set_dataset_id(id);
     v1::DatasetSource& source = *request.mutable_spec()->add_sources();
@@ -158,14 +170,21 @@ class ServiceTest : public ::testing::Test {
     request.mutable_spec()->mutable_csv()->set_target(target);
     v1::Dataset dataset;
     const grpc::Status created = datasets_->CreateDataset(context().get(), request, &dataset);
-    ASSERT_TRUE(created.ok()) << created.error_message();
+    EXPECT_TRUE(created.ok()) << created.error_message();
+    return dataset;
+  }
+  v1::Dataset get_dataset(const std::string& name) {
     v1::GetDatasetRequest get;
-    get.set_name(dataset.name());
+    get.set_name(name);
+    v1::Dataset dataset;
+    EXPECT_TRUE(datasets_->GetDataset(context().get(), get, &dataset).ok());
+    return dataset;
+  }
+  void wait_for_ingest() {
     ASSERT_TRUE(eventually([&] {
-      return datasets_->GetDataset(context().get(), get, &dataset).ok() &&
-             dataset.state() != v1::Dataset::INGESTING;
+      dataset_ = get_dataset(dataset_.name());
+      return dataset_.state() != v1::Dataset::INGESTING;
     }));
-    dataset_ = dataset;
   }
 
   static v1::SubmitJobRequest job_request(const std::string& id, const std::string& act) {

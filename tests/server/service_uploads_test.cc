@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "server/service/names.h"
 #include "server/service/uploads.h"
 #include "src/base/crc32c.h"
 
@@ -157,7 +158,52 @@ TEST_F(ServiceUploads, AnAbandonedPartExpiresAndABusyOneDoesNot) {
   }
   uploads_->expire();
   EXPECT_EQ(uploads_->find(sha_)->committed_size, 0);
-  EXPECT_FALSE(std::filesystem::exists(StatePaths(root_).upload_part(sha_)));
+  EXPECT_FALSE(std::filesystem::exists(StatePaths(root_).upload_part(sha_, 5000)));
+}
+
+TEST_F(ServiceUploads, WhoDeclaresAWrongSizeIsInNobodysWay) {
+  auto wrong = uploads_->open(sha_, 7, 0);
+  ASSERT_TRUE(wrong.ok());
+  ASSERT_TRUE((*wrong)->append(0, "abc", crc32c("abc")).ok());
+  EXPECT_EQ(uploads_->open(sha_, 7, 0).error().reason, "UPLOAD_BUSY");
+  {
+    auto writer = open(0);
+    ASSERT_TRUE(send(*writer, 0, 1000).ok());
+    ASSERT_TRUE(writer->pause().ok());
+  }
+  ASSERT_TRUE((*wrong)->pause().ok());
+  wrong->reset();
+  EXPECT_EQ(uploads_->find(sha_, 7)->committed_size, 3);
+  EXPECT_EQ(uploads_->find(sha_, 5000)->committed_size, 1000);
+  auto writer = open(1000);
+  ASSERT_TRUE(send(*writer, 1000, 4000).ok());
+  ASSERT_TRUE(writer->finish().ok());
+  EXPECT_TRUE(uploads_->find(sha_, 7)->complete) << "content is known by its digest";
+}
+
+TEST_F(ServiceUploads, ContentThatNothingRefersToIsCollectedAfterAnHour) {
+  {
+    auto writer = open(0);
+    ASSERT_TRUE(send(*writer, 0, 5000).ok());
+    ASSERT_TRUE(writer->finish().ok());
+  }
+  NewDataset dataset;
+  dataset.id = "digits";
+  dataset.digest = "1111";
+  dataset.spec.add_sources()->set_sha256(sha_);
+  ASSERT_TRUE(store_->datasets().create(dataset).ok());
+  clock_.now_us += Uploads::kIdleUsMax + 1;
+  uploads_->expire();
+  EXPECT_TRUE(uploads_->find(sha_)->complete) << "a dataset was made of it";
+  ASSERT_TRUE(store_->datasets().remove(kTenant, {"digits"}).ok());
+  uploads_->collect();
+  EXPECT_FALSE(uploads_->find(sha_)->complete);
+  EXPECT_FALSE(std::filesystem::exists(StatePaths(root_).upload(sha_)));
+  auto again = open(0);
+  ASSERT_TRUE(send(*again, 0, 5000).ok());
+  ASSERT_TRUE(again->finish().ok());
+  uploads_->collect();
+  EXPECT_TRUE(uploads_->find(sha_)->complete) << "its dataset may be created in a moment";
 }
 
 }  // namespace

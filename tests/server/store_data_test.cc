@@ -82,8 +82,7 @@ TEST_F(StoreData, OtherContentIsTheNextVersionAndTheNewestsContentIsThatOneAgain
   EXPECT_EQ(missing.reason, "DATASET_NOT_FOUND");
   EXPECT_EQ(
       missing.message,
-      "name: there is no dataset tenants/default/datasets/digits@7; there are the versions 3, "
-      "2, 1.");
+      "name: there is no dataset tenants/default/datasets/digits@7; it has the versions 3, 2, 1.");
   EXPECT_EQ(datasets.find("default", {"nobody", 1}).error().message,
             "name: there is no dataset tenants/default/datasets/nobody@1.");
 }
@@ -222,30 +221,69 @@ TEST_F(StoreData, DatasetsPageNewestFirst) {
 
 TEST_F(StoreData, F26CommittedSizeNeverGoesBack) {
   EXPECT_EQ(uploads.find("default", "abc").value().committed_size, 0);
-  EXPECT_EQ(uploads.advance("default", "abc", 10).error().reason, "UPLOAD_NOT_FOUND");
-  ASSERT_TRUE(uploads.begin("default", "abc", 100).ok());
-  EXPECT_EQ(uploads.advance("default", "abc", 60).value().committed_size, 60);
-  EXPECT_EQ(uploads.advance("default", "abc", 40).value().committed_size, 60);
-  EXPECT_EQ(uploads.begin("default", "abc", 100).value().committed_size, 60);
-  EXPECT_EQ(uploads.begin("default", "abc", 90).error().reason, "UPLOAD_SIZE_CONFLICT");
-  EXPECT_EQ(uploads.advance("default", "abc", 101).error().reason, "UPLOAD_TOO_LARGE");
-  EXPECT_TRUE(uploads.complete("default", "abc").value().complete);
-  EXPECT_TRUE(uploads.complete("default", "abc").value().complete);
+  EXPECT_EQ(uploads.advance({"default", "abc", 100}, 10).error().reason, "UPLOAD_NOT_FOUND");
+  ASSERT_TRUE(uploads.begin({"default", "abc", 100}).ok());
+  EXPECT_EQ(uploads.advance({"default", "abc", 100}, 60).value().committed_size, 60);
+  EXPECT_EQ(uploads.advance({"default", "abc", 100}, 40).value().committed_size, 60);
+  EXPECT_EQ(uploads.begin({"default", "abc", 100}).value().committed_size, 60);
+  EXPECT_EQ(uploads.begin({"default", "abc", 90}).value().committed_size, 0) << "another size";
+  EXPECT_EQ(uploads.find("default", "abc").value().committed_size, 60) << "that of most bytes";
+  EXPECT_EQ(uploads.find("default", "abc", 90).value().committed_size, 0);
+  EXPECT_EQ(uploads.advance({"default", "abc", 100}, 101).error().reason, "UPLOAD_TOO_LARGE");
+  EXPECT_TRUE(uploads.complete({"default", "abc", 100}).value().complete);
+  EXPECT_TRUE(uploads.complete({"default", "abc", 100}).value().complete);
   EXPECT_EQ(uploads.find("default", "abc").value().committed_size, 100);
+  EXPECT_TRUE(uploads.find("default", "abc", 90).value().complete) << "content is content";
 }
 
 TEST_F(StoreData, F26IdleUploadsAreListedAndForgotten) {
-  ASSERT_TRUE(uploads.begin("default", "old", 100).ok());
-  ASSERT_TRUE(uploads.begin("default", "whole", 0).ok());
-  ASSERT_TRUE(uploads.complete("default", "whole").ok());
+  ASSERT_TRUE(uploads.begin({"default", "old", 100}).ok());
+  ASSERT_TRUE(uploads.begin({"default", "whole", 0}).ok());
+  ASSERT_TRUE(uploads.complete({"default", "whole", 0}).ok());
   clock.pass(10);
-  ASSERT_TRUE(uploads.begin("default", "new", 100).ok());
+  ASSERT_TRUE(uploads.begin({"default", "new", 100}).ok());
   const std::vector<Upload> idle = uploads.list_idle(clock.wall_us()).value();
   ASSERT_EQ(idle.size(), 1u);
   EXPECT_EQ(idle[0].sha256, "old");
-  ASSERT_TRUE(uploads.remove("default", "old").ok());
-  ASSERT_TRUE(uploads.remove("default", "old").ok());
+  ASSERT_TRUE(uploads.advance({"default", "old", 100}, 1).ok());
+  EXPECT_TRUE(uploads.list_idle(clock.wall_us()).value().empty()) << "bytes came";
+  ASSERT_TRUE(uploads.remove({"default", "old", 100}).ok());
+  ASSERT_TRUE(uploads.remove({"default", "old", 100}).ok());
   EXPECT_TRUE(uploads.list_idle(clock.wall_us()).value().empty());
+}
+
+TEST_F(StoreData, ContentThatNothingRefersToIsListedOnceItIsOld) {
+  NewDataset dataset = new_dataset("digits", "1111");
+  dataset.spec.add_sources()->set_sha256("used");
+  ASSERT_TRUE(datasets.create(dataset).ok());
+  for (const char* sha256 : {"used", "stray"}) {
+    ASSERT_TRUE(uploads.begin({"default", sha256, 5}).ok());
+    ASSERT_TRUE(uploads.complete({"default", sha256, 5}).ok());
+  }
+  ASSERT_TRUE(uploads.begin({"default", "part", 5}).ok());
+  EXPECT_TRUE(uploads.list_unused("default", clock.wall_us()).value().empty()) << "too new";
+  clock.pass(10);
+  EXPECT_EQ(uploads.list_unused("default", clock.wall_us()).value(),
+            std::vector<std::string>{"stray"});
+  EXPECT_TRUE(uploads.remove_unused("default", {"used"}).value().empty());
+  ASSERT_TRUE(datasets.remove("default", {"digits"}).ok());
+  EXPECT_EQ(uploads.remove_unused("default", {"used", "stray"}).value(),
+            (std::vector<std::string>{"used", "stray"}));
+  EXPECT_FALSE(uploads.find("default", "used").value().complete);
+}
+
+TEST_F(StoreData, F26TheFileOfAModelIsNotForgotten) {
+  ASSERT_TRUE(uploads.begin({"default", "abc", 100}).ok());
+  ASSERT_TRUE(uploads.complete({"default", "abc", 100}).ok());
+  NewWeights weights;
+  weights.id = "pretrained";
+  weights.sha256 = "abc";
+  ASSERT_TRUE(store->models().create(weights).ok());
+  EXPECT_TRUE(uploads.remove_unused("default", {"abc"}).value().empty());
+  EXPECT_TRUE(uploads.find("default", "abc").value().complete);
+  ASSERT_TRUE(store->models().remove("default", "pretrained").ok());
+  EXPECT_EQ(uploads.remove_unused("default", {"abc"}).value(), std::vector<std::string>{"abc"});
+  EXPECT_FALSE(uploads.find("default", "abc").value().complete);
 }
 
 }  // namespace

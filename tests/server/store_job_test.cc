@@ -5,6 +5,7 @@
 #include <cmath>
 #include <latch>
 #include <limits>
+#include <mutex>
 #include <thread>
 
 #include "tests/server/store_support.h"
@@ -248,6 +249,8 @@ TEST_F(StoreJob, OlderAttemptIsFenced) {
   EXPECT_EQ(jobs().update_attempt(late).error().reason, "ATTEMPT_FENCED");
   late.move = move_to(JobState::kSucceeded);
   EXPECT_EQ(jobs().update_attempt(late).error().code, ErrorCode::kAborted);
+  EXPECT_EQ(jobs().update_attempt(update_of(first, 1)).error().reason, "ATTEMPT_FENCED")
+      << "sent again, too";
   EXPECT_EQ(jobs().set_process(first.uid, 1, 42, 43).error().reason, "ATTEMPT_FENCED");
   ASSERT_TRUE(jobs().set_process(first.uid, 2, 42, 43).ok());
   EXPECT_EQ(jobs().find_attempt(first.uid, 2).value().pid, 42);
@@ -290,6 +293,28 @@ TEST_F(StoreJob, CancelOfAWaitingJobEndsItAtOnce) {
   EXPECT_EQ(jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").error().code,
             ErrorCode::kAborted);
   EXPECT_EQ(jobs().request_cancel("default", "nobody").error().reason, "JOB_NOT_FOUND");
+}
+
+TEST_F(StoreJob, PriorityIsAnotherOneAfterReopeningAndWakesTheScheduler) {
+  const Job job = jobs().submit(new_job("wait")).value();
+  std::vector<bool> reschedules;
+  std::mutex mu;
+  store->observe([&](std::span<const JobChange> changes) {
+    const std::lock_guard lock(mu);
+    for (const JobChange& change : changes) reschedules.push_back(change.reschedules);
+  });
+  EXPECT_EQ(jobs().set_priority("default", "wait", -3).value().priority, -3);
+  EXPECT_EQ(jobs().set_priority("default", "wait", -3).value().newest_seq, 2) << "no second event";
+  EXPECT_EQ(all_events(*store, job.uid).back().log().text(), "priority 0 becomes -3, on request");
+  reopen();
+  {
+    const std::lock_guard lock(mu);
+    EXPECT_EQ(reschedules, std::vector<bool>{true});
+  }
+  EXPECT_EQ(jobs().find("default", "wait").value().priority, -3);
+  EXPECT_EQ(jobs().set_priority("default", "nobody", 1).error().reason, "JOB_NOT_FOUND");
+  ASSERT_TRUE(jobs().request_cancel("default", "wait").ok());
+  EXPECT_EQ(jobs().set_priority("default", "wait", 1).error().reason, "JOB_STATE_CONFLICT");
 }
 
 TEST_F(StoreJob, CancelledJobNeverGoesBackToTheQueue) {
@@ -343,6 +368,13 @@ TEST_F(StoreJob, LostWorkersAreCountedUntilTheNextCheckpoint) {
   AttemptUpdate saved = update_of(job, 3);
   saved.events.emplace_back().mutable_checkpoint()->set_step(5);
   EXPECT_EQ(jobs().update_attempt(saved).value().workers_lost, 0);
+  lost.attempt = job.attempt;
+  ASSERT_EQ(jobs().update_attempt(lost).value().workers_lost, 1);
+  job = jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").value();
+  AttemptUpdate again = update_of(job, 1);
+  again.move = move_to(JobState::kRunning);
+  again.events.emplace_back().mutable_checkpoint()->set_step(5);
+  EXPECT_EQ(jobs().update_attempt(again).value().workers_lost, 1) << "no further than before";
 }
 
 TEST_F(StoreJob, EventTimesNeverGoBackWhenTheClockDoes) {

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <fstream>
+#include <latch>
 
 #include "server/store/migrations.h"
 #include "server/store/sqlite.h"
@@ -188,6 +190,86 @@ TEST_F(StoreOpen, F22DeletedWalOfAKilledDaemonIsNoticed) {
   EXPECT_TRUE(open_or_die(options)->jobs().find("default", "kept").ok());
 }
 
+/// A daemon that was killed with five acknowledged jobs in the log, each in a commit of its own.
+void kill_with_five_jobs(const StoreOptions& options) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::unique_ptr<Store> store = open_or_die(options);
+    for (int i = 0; i < 5; ++i) {
+      if (!store->jobs().submit(new_job("job-" + std::to_string(i))).ok()) ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+}
+
+TEST_F(StoreOpen, F22ACutOrDamagedLogIsNoticed) {
+  kill_with_five_jobs(options);
+  const fs::path wal = db.string() + "-wal", mark = db.string() + ".commit";
+  const std::string saved = content(wal);
+  std::string flipped = saved;
+  flipped[flipped.size() * 2 / 3] ^= 1;
+  for (const std::string& damaged : {std::string(), saved.substr(0, saved.size() / 2), flipped}) {
+    write(wal, damaged);
+    const Error e = refused();
+    EXPECT_EQ(e.reason, "STORE_LOST_COMMITS");
+    EXPECT_NE(e.message.find("were acknowledged"), std::string::npos) << e.message;
+    EXPECT_NE(e.message.find("trainyard.db.commit"), std::string::npos) << "the remedy";
+    // Refused again, whatever the first look has made of the log.
+    EXPECT_EQ(refused().reason, "STORE_LOST_COMMITS");
+  }
+}
+
+TEST_F(StoreOpen, F22ALogThatWasRestoredIsWholeAgain) {
+  kill_with_five_jobs(options);
+  const fs::path wal = db.string() + "-wal";
+  const std::string saved_wal = content(wal), saved_db = content(db);
+  write(wal, "");
+  EXPECT_EQ(refused().reason, "STORE_LOST_COMMITS");
+  write(wal, saved_wal);  // a backup of both files
+  write(db, saved_db);
+  const std::unique_ptr<Store> store = open_or_die(options);
+  EXPECT_EQ(store->jobs().list({}).value().jobs.size(), 5u);
+}
+
+TEST_F(StoreOpen, F22TheLossOfALogCanBeAccepted) {
+  kill_with_five_jobs(options);
+  write(db.string() + "-wal", "");
+  EXPECT_EQ(refused().reason, "STORE_LOST_COMMITS");
+  fs::remove(db.string() + ".commit");
+  {
+    const std::unique_ptr<Store> store = open_or_die(options);
+    EXPECT_TRUE(store->jobs().list({}).value().jobs.empty());
+    EXPECT_TRUE(store->jobs().submit(new_job("next")).ok());
+  }
+  EXPECT_EQ(open_or_die(options)->jobs().list({}).value().jobs.size(), 1u);
+}
+
+TEST_F(StoreOpen, TheCommitMarkOutlivesATornWrite) {
+  const fs::path path = db.string() + ".commit";
+  fs::create_directories(options.state_dir);
+  CommitMark mark = CommitMark::open(path, 41).value();
+  EXPECT_EQ(CommitMark::read(path).value(), 41);
+  ASSERT_TRUE(mark.write(42) && mark.write(43) && mark.sync());
+  const std::string whole = content(path);
+  EXPECT_EQ(CommitMark::read(path).value(), 43);
+  for (size_t at : {size_t{0}, size_t{512}}) {  // a sector with rubbish in it
+    std::string torn = whole;
+    torn.replace(at, 20, "rubbish             ");
+    write(path, torn);
+    EXPECT_EQ(CommitMark::read(path).value(), at == 0 ? 43 : 42);
+  }
+  for (const std::string& bad :
+       {std::string(), std::string("trainyard commit 7 00000000"), std::string(1024, 'x')}) {
+    write(path, bad);
+    EXPECT_EQ(CommitMark::read(path).error().reason, "STORE_MARK_DAMAGED");
+  }
+  fs::remove(path);
+  EXPECT_EQ(CommitMark::read(path).value(), std::nullopt);
+}
+
 TEST_F(StoreOpen, F22FlippedBytesAreFoundOrHarmless) {
   make();
   const std::string good = content(db);
@@ -242,6 +324,25 @@ TEST_F(StoreOpen, ReadersNeverCheckpoint) {
   }
   EXPECT_EQ(content(db), before);
   EXPECT_EQ(fs::file_size(db.string() + "-wal"), wal_size);
+}
+
+// The writer is never idle here. Without checkpoints the log has some 12 MiB.
+TEST_F(StoreOpen, TheLogIsBoundedThoughChangesKeepComing) {
+  constexpr int kSubmits = 8000;
+  options.checkpoint_pages = 8;
+  options.queued_jobs_max = kSubmits;
+  const std::unique_ptr<Store> store = open_or_die(options);
+  std::latch answered(kSubmits);
+  std::atomic<int> stored = 0;
+  for (int i = 0; i < kSubmits; ++i) {
+    store->jobs().submit(new_job(), [&](const Result<Job>& job) {
+      stored += job.ok() ? 1 : 0;
+      answered.count_down();
+    });
+  }
+  answered.wait();
+  EXPECT_EQ(stored, kSubmits);
+  EXPECT_LT(fs::file_size(db.string() + "-wal"), 4 << 20);
 }
 
 TEST(StoreFiles, NetworkFileSystemsAreKnownByTheirNumbers) {

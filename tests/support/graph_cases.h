@@ -74,9 +74,9 @@ class CaseBuilder {
   CaseGraph c_;
 };
 
-/// Rows of tests/support/image_cases.cc: convolution, pooling, normalisation.
+/// Rows of tests/support/image_cases.cc: convolution, pooling, normalization.
 void append_image_cases(std::vector<GraphCase>& cases);
-/// Rows of tests/support/sequence_cases.cc: normalisation of positions, embeddings, attention.
+/// Rows of tests/support/sequence_cases.cc: normalization of positions, embeddings, attention.
 void append_sequence_cases(std::vector<GraphCase>& cases);
 
 /// Rows of tests/support/basic_cases.cc: movement, arithmetic, activations, reductions, losses.

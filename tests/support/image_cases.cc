@@ -87,8 +87,8 @@ CaseGraph resampled_net(DType dtype, const std::string& op, Attributes attribute
   return b.finish(b.one("y", "Conv", {}, {r, b.parameter("w2", {3, 5, 2, 2})}));
 }
 
-// What passes put together behind a normalisation: an activation alone; a residual that comes from
-// an image or from another normalisation, read by both branches.
+// What passes put together behind a normalization: an activation alone; a residual that comes from
+// an image or from another normalization, read by both branches.
 CaseGraph batch_norm_relu(DType dtype, bool is_image) {
   CaseBuilder b(dtype);
   const TensorId x = is_image ? b.image("x", {3, 5, 3, 2}) : b.parameter("x", {7, 3});
@@ -132,7 +132,7 @@ CaseGraph batch_norm_residual(DType dtype, bool two_norms) {
   return b.finish(b.one("z", "Conv", {}, {y, b.parameter("w3", {2, 4, 1, 1})}));
 }
 
-// What is normalised has two readers, whose gradients are added.
+// What is normalized has two readers, whose gradients are added.
 CaseGraph batch_norm_read_twice(DType dtype, int64_t C, bool residual) {
   CaseBuilder b(dtype);
   const TensorId x = b.image("x", {2, 3, 4, 3});
@@ -304,7 +304,7 @@ void append_image_cases(std::vector<GraphCase>& cases) {
                    {"dilations", Ints{2, 1}},
                    {"ceil_mode", int64_t{1}}});
     });
-    // No neighbours, and yet the shape that has a path of its own.
+    // No neighbors, and yet the shape that has a path of its own.
     row(op + "/halving_dilated", [op](DType t) {
       return pool(
           t, op, {1, 4, 6, 6},

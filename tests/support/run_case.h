@@ -31,8 +31,8 @@ struct CaseResult {
   int64_t used_bytes = 0;
 };
 
-/// Before each run all memory but inputs,
-/// parameters and state holds NaN: what a kernel forgets to write shows in the result.
+/// Before each run all memory but inputs, parameters and state holds NaN: what a kernel forgets to
+/// write shows in the result.
 CaseResult run_case(const CaseGraph& c, Backend& backend, const RunOptions& options);
 
 /// The case with its backward pass; the gradient of each parameter is marked, by parameter id.

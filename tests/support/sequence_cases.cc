@@ -20,7 +20,7 @@ CaseGraph rms_norm(DType dtype, const Shape& x, double epsilon) {
                          {b.parameter("x", x), b.parameter("scale", {x[x.rank() - 1]})}, 2)[0]);
 }
 
-// Two terms, their sum's normalisation, and the sum on another way beside it: what is fused.
+// Two terms, their sum's normalization, and the sum on another way beside it: what is fused.
 /// `dropped`: of the second term; on another device than the first.
 CaseGraph residual_norm(DType dtype, const std::string& op, const Shape& shape, bool bias,
                         bool dropped = false) {
@@ -42,7 +42,7 @@ CaseGraph residual_norm(DType dtype, const std::string& op, const Shape& shape, 
   return b.finish(b.one("z", "Add", {}, {b.one("h", "Tanh", {}, {y}), sum}));
 }
 
-// A dropped sum that nobody else reads: its gradient comes from the normalisation alone.
+// A dropped sum that nobody else reads: its gradient comes from the normalization alone.
 CaseGraph post_norm(DType dtype, const std::string& op, const Shape& shape) {
   CaseBuilder b(dtype);
   const TensorId x = b.one("x", "Tanh", {}, {b.parameter("px", shape)});
@@ -260,40 +260,40 @@ void append_large(std::vector<GraphCase>& cases) {
   row("LayerNormalization/few_long", [](DType t) { return layer_norm(t, {3, 260}, -1, true); });
   row("LayerNormalization/longer", [](DType t) { return layer_norm(t, {2, 1031}, -1, false); });
   row("LayerNormalization/many", [](DType t) { return layer_norm(t, {197, 6}, -1, true); });
-  row("SkipLayerNormalization/odd", [](DType t) {
+  row("SkipNormalization/layer_odd", [](DType t) {
     return residual_norm(t, "LayerNormalization", {2, 3, 17}, true);
   });
-  row("SkipLayerNormalization/fours", [](DType t) {
+  row("SkipNormalization/layer_fours", [](DType t) {
     return residual_norm(t, "LayerNormalization", {5, 36}, true);
   });
-  row("SkipLayerNormalization/long", [](DType t) {
+  row("SkipNormalization/layer_long", [](DType t) {
     return residual_norm(t, "LayerNormalization", {2, 1031}, false);
   });
-  row("SkipRMSNormalization/odd", [](DType t) {
+  row("SkipNormalization/rms_odd", [](DType t) {
     return residual_norm(t, "RMSNormalization", {5, 19}, false);
   });
-  row("SkipRMSNormalization/fours", [](DType t) {
+  row("SkipNormalization/rms_fours", [](DType t) {
     return residual_norm(t, "RMSNormalization", {2, 3, 8}, false);
   });
-  row("DropoutSkipLayerNormalization/odd", [](DType t) {
+  row("SkipNormalization/dropout_layer_odd", [](DType t) {
     return residual_norm(t, "LayerNormalization", {2, 3, 17}, true, true);
   });
-  row("DropoutSkipLayerNormalization/fours", [](DType t) {
+  row("SkipNormalization/dropout_layer_fours", [](DType t) {
     return residual_norm(t, "LayerNormalization", {5, 36}, true, true);
   });
-  row("DropoutSkipLayerNormalization/long", [](DType t) {
+  row("SkipNormalization/dropout_layer_long", [](DType t) {
     return residual_norm(t, "LayerNormalization", {2, 1032}, false, true);
   });
-  row("DropoutSkipRMSNormalization/odd", [](DType t) {
+  row("SkipNormalization/dropout_rms_odd", [](DType t) {
     return residual_norm(t, "RMSNormalization", {5, 19}, false, true);
   });
-  row("DropoutSkipRMSNormalization/fours", [](DType t) {
+  row("SkipNormalization/dropout_rms_fours", [](DType t) {
     return residual_norm(t, "RMSNormalization", {2, 3, 8}, false, true);
   });
-  row("DropoutSkipLayerNormalization/post", [](DType t) {
+  row("SkipNormalization/dropout_layer_post", [](DType t) {
     return post_norm(t, "LayerNormalization", {3, 20});
   });
-  row("DropoutSkipRMSNormalization/post", [](DType t) {
+  row("SkipNormalization/dropout_rms_post", [](DType t) {
     return post_norm(t, "RMSNormalization", {2, 2, 7});
   });
   append_heads(cases);

@@ -65,7 +65,7 @@ inline std::vector<SmallPreset> small_presets() {
   }
   all.push_back(
       {"vgg11", {{"width", two}, {"batch_normalization", int64_t{1}}}, image_schema(1, 33)});
-  for (const char* name : {"resnet18", "resnet34", "resnet50"}) {
+  for (const char* name : {"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"}) {
     all.push_back({name, {{"width", two}}, image_schema(3, 8)});
   }
   all.push_back({"resnet18", {{"width", two}, {"stem", text_of("imagenet")}}, image_schema(1, 33)});

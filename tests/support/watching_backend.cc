@@ -108,6 +108,7 @@ void WatchingBackend::copy_to_device(void* device, const void* host, int64_t byt
 }
 
 void WatchingBackend::poison(const Range& range, int run) {
+  if (range.bytes == 0) return;  // a tensor of no element has no address
   const int value = kPoison[static_cast<size_t>(run) % kPoison.size()];
   std::memset(range.begin, value, static_cast<size_t>(range.bytes));
   std::memset(copy_.data() + (range.begin - memory_), value, static_cast<size_t>(range.bytes));

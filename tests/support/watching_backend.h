@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "src/runtime/host_memory.h"
+#include "src/runtime/host/host_memory.h"
 
 namespace trainyard::testing {
 

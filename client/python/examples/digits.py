@@ -1,5 +1,5 @@
-"""Trains a small convolutional network on 1,797 real handwritten digits, draws its curves, takes the model home and
-lets it read digits that it has never seen. Each `# %%` is a cell, for editors that run a script cell by cell.
+"""Trains a small convolutional network on 1,797 real handwritten digits, draws its curves, downloads the model and lets
+it read digits that it has never seen. Each `# %%` starts a cell, for editors that run a script cell by cell.
 
     pip install 'client/python[pandas]'
     trainyardd &
@@ -20,10 +20,10 @@ try:
     client = trainyard.Client()
     info = client.server_info()
 except trainyard.UnavailableError as error:
-    sys.exit(f"{error}\nStart a daemon with 'trainyardd', or name a running one by TRAINYARD_SERVER.")
+    sys.exit(f"{error}\nStart a daemon with 'trainyardd', or name a running one in TRAINYARD_SERVER.")
 print(f"{client.server}: version {info.version}, {', '.join(device.model for device in client.devices())}")
 
-# %% The data: one digit a line, 64 pixels from 0 to 16, then what it is. 297 digits are kept aside.
+# %% The data: one digit per line: 64 pixels from 0 to 16, then the label. 297 digits are held out.
 rows = pd.read_csv(EXAMPLES / "digits.csv.gz", header=None)
 rows.columns = [*(f"pixel_{i}" for i in range(64)), "digit"]
 unseen = rows.tail(297)
@@ -49,13 +49,13 @@ spec = {
 plan = client.plan(spec)
 print(f"{plan.run.parameter_count:,} parameters, {plan.run.steps_total} steps on {plan.device}")
 
-# %% A mistake is told before anything runs, with its place and what would be accepted.
+# %% Mistakes are reported before anything runs, with their place and what would be accepted.
 try:
     client.plan({**spec, "recipe": {**spec["recipe"], "epochs": "ten"}})
 except trainyard.InvalidArgumentError as error:
     print(f"refused: {error}")
 
-# %% Submit, and watch it learn.
+# %% Submit, and follow the progress.
 job = client.submit(spec)
 for event in client.watch(job):
     if isinstance(event, trainyard.StateEvent):
@@ -66,7 +66,8 @@ for event in client.watch(job):
                 print(f"{event.time:%H:%M:%S}  step {point.step}: {point.key} {point.value:.3f}")
 job = client.wait(job)
 
-# %% The curves: a row for each step, a column for each series. metrics.plot() draws them where matplotlib is.
+# %% The curves: a row for each step, a column for each series. metrics.plot() draws them if matplotlib is
+# installed.
 metrics = client.metrics(job)
 for key in ("train/loss", "val/loss", "val/accuracy"):
     series = metrics[key].dropna()
@@ -75,7 +76,7 @@ for key in ("train/loss", "val/loss", "val/accuracy"):
     heights = ((bins - low) / ((high - low) or 1) * 7).round().astype(int)
     print(f"{key:13} {''.join('▁▂▃▄▅▆▇█'[height] for height in heights)}  {series.iloc[0]:.3f} to {series.iloc[-1]:.3f}")
 
-# %% Take the model home: safetensors, and its preprocessing as JSON.
+# %% Download the model: safetensors, and its preprocessing as JSON.
 for path in client.download_model(job, "digits_model"):
     print(f"{path}: {path.stat().st_size:,} bytes")
 
@@ -83,6 +84,6 @@ for path in client.download_model(job, "digits_model"):
 predictions = client.predict(job, unseen.drop(columns="digit")).to_frame()
 truth = unseen["digit"].astype(str).reset_index(drop=True)
 wrong = predictions[predictions["prediction"] != truth]
-print(f"{len(truth) - len(wrong)} of {len(truth)} are right; the first ones that are not:")
+print(f"{len(truth) - len(wrong)} of {len(truth)} are right; the first mistakes:")
 for index, row in wrong.head(3).iterrows():
-    print(f"  a {truth[index]} taken for a {row['prediction']}, by {row['p_' + row['prediction']]:.0%}")
+    print(f"  a {truth[index]} read as a {row['prediction']}, by {row['p_' + row['prediction']]:.0%}")

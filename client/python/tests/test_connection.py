@@ -47,8 +47,8 @@ def test_argument_before_environment_before_configuration(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "word"), [
-    ("contxt: a\n", "1:1: unknown or wrong 'contxt'"), ("context: a\n", "which has none"),
-    ("context: a\ncontexts:\n  a: {sever: x}\n", "3:7: unknown or wrong 'sever'"),
+    ("contxt: a\n", "1:1: unknown key or bad value: 'contxt'"), ("context: a\n", "which has no contexts"),
+    ("context: a\ncontexts:\n  a: {sever: x}\n", "3:7: unknown key or bad value: 'sever'"),
     ("context: a\ncontexts:\n  a: {plaintext: yes}\n", "expected server"),
 ])
 def test_wrong_configuration(tmp_path, text, word):

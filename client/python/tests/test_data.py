@@ -152,7 +152,7 @@ def test_a_frame_keeps_its_columns_kinds(client):
     refused(trainyard.InvalidArgumentError, lambda: client.upload_frame(frame, "alive", delimiter=";"), "delimiter")
     refused(trainyard.InvalidArgumentError, lambda: client.upload_frame(frame.head(0), "alive"), "0 rows")
     doubled = pd.DataFrame([[1, 2]], columns=["y", "y"])
-    refused(trainyard.InvalidArgumentError, lambda: client.upload_frame(doubled, "y"), "named twice: y")
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_frame(doubled, "y"), "duplicate column names: y")
 
 
 def test_dates_of_a_frame_are_dates(client):
@@ -217,7 +217,7 @@ def test_arrays_that_are_refused(client):
                        (images.astype(float) + 1e300, labels, "32-bit"), (images[:0], labels[:0], "N >= 1"),
                        (np.array([["a"]]), np.array([1]), "DataFrame")):
         refused(trainyard.InvalidArgumentError, lambda: client.upload_arrays(x, y), word)
-    refused(trainyard.InvalidArgumentError, lambda: client.upload_arrays(images, labels, test_x=images), "both or none")
+    refused(trainyard.InvalidArgumentError, lambda: client.upload_arrays(images, labels, test_x=images), "both or neither")
     refused(trainyard.InvalidArgumentError, lambda: client.upload_arrays(images, labels, target_kind="numeric"), "class")
 
 
@@ -260,7 +260,7 @@ def test_many_rows_go_in_pieces(client, trained, digits, monkeypatch):
 
 def test_rows_that_are_refused(client, trained, digits):
     row = digits[0][0].tolist()
-    for rows, word in (([], "none"), ([row[:-1]], "63 fields"), ([[*row[:-1], "x"]], "'x'"), ([row, "text"], "one kind"),
+    for rows, word in (([], "is empty"), ([row[:-1]], "63 fields"), ([[*row[:-1], "x"]], "'x'"), ([row, "text"], "one kind"),
                        ("text", "a str"), (7, "a int"), ([1, 2], "a int"), (np.zeros(64), "shape"),
                        (np.zeros((2, 9, 9), np.uint8), "expected U8 of"), ([[*row[:-1], 300]], "300"), (["a b"], "text")):
         refused(trainyard.InvalidArgumentError, lambda: client.predict(trained, rows), word)
@@ -336,5 +336,5 @@ def test_weights_of_a_file_begin_a_job(client, trained, tmp_path):
     broken = tmp_path / "broken.safetensors"
     broken.write_bytes(b"\x07" + bytes(7) + b"{}")
     refused(trainyard.InvalidArgumentError, lambda: client.upload_weights(broken), "safetensors")
-    refused(trainyard.ConflictError, lambda: client.predict("file-weights", [[0.0] * 64]), "weights alone")
+    refused(trainyard.ConflictError, lambda: client.predict("file-weights", [[0.0] * 64]), "weights only")
     client.delete_model("file-weights")

@@ -122,11 +122,14 @@ def test_leaving_a_watch_ends_the_stream_and_not_the_job(client):
         client.wait(job, timeout_s=0.1)
     assert refused(trainyard.ConflictError, lambda: client.delete(job)).reason == "JOB_STATE_CONFLICT"
     assert job.name in [j.name for j in client.jobs(states=["running"])]
+    assert client.set_priority(job, -3).priority == -3 and client.job(job).priority == -3
+    assert refused(trainyard.InvalidArgumentError, lambda: client.set_priority(job, 101)).reason == "FIELD_OUT_OF_RANGE"
     client.cancel(job)
     client.cancel(job)  # safe to repeat
     error = refused(trainyard.JobCancelledError, lambda: client.wait(job), "CANCELLED")
     assert error.job.state == JobState.CANCELLED and isinstance(error, trainyard.JobEndedError)
     assert client.wait(job, check=False).state == JobState.CANCELLED
+    assert refused(trainyard.ConflictError, lambda: client.set_priority(job, 1)).reason == "JOB_STATE_CONFLICT"
     client.delete(job)
     assert refused(trainyard.NotFoundError, lambda: client.job(job)).reason == "JOB_NOT_FOUND"
 
@@ -186,14 +189,14 @@ def test_wrong_specs_are_refused_with_every_field_and_its_place(client):
         "spec:5:11: recipe.epochs: '1.5', expected a whole number",
         "spec:6:21: recipe.optimizer.type: 'adan' is not known, expected sgd, adam, adamw, rmsprop, lion, adafactor or "
         "muon; did you mean 'adam'?",
-        "spec:6:27: recipe.optimizer.lr: unknown field, it is called 'learning_rate' here",
+        "spec:6:27: recipe.optimizer.lr: unknown field, it is named 'learning_rate' here",
         "spec:7:12: recipe.shuffle: 'yes', expected true or false",
-        "spec:8:9: recipe.seed: '3' (text), expected a whole number from 0",
+        "spec:8:9: recipe.seed: '3' (text), expected a whole number of at least 0",
     ]
 
 
 @pytest.mark.parametrize(("spec", "words"), [
-    ({}, ["dataset: required", "model: required", "recipe: required"]),
+    ({}, ["dataset: is required", "model: is required", "recipe: is required"]),
     ("a: &b 1\nc: *b\n", ["anchors (&name) are not supported"]),
     ("a: !!python/object:os.system x\nb: 1\n", ["tags are not supported"]),
     ("- a\n- b\n", ["expected fields (name: value)"]),
@@ -207,13 +210,13 @@ def test_wrong_specs_are_refused_with_every_field_and_its_place(client):
     ({"dataset": {"name": "x"}, "model": {"mlp": {"hidden": [1, None]}}, "recipe": {"epochs": float("nan")}},
      ["model.mlp.hidden[1]: nothing, expected a whole number", "recipe.epochs: 'nan', expected a whole number"]),
     ({"dataset": {"name": "x"}, "model": {"layers": ["relu", {}]}, "recipe": {"epochs": 2**70}},
-     ["lacks its colon", "names no operation", "recipe.epochs: 1180591620717411303424 is out of range"]),
+     ["is missing its colon", "names no operation", "recipe.epochs: 1180591620717411303424 is out of range"]),
     ({"dataset": {"name": "x"}, "model": {"mlp": {}, "lenet5": None}, "recipe": None},
-     ["only one of them can be given here", "recipe: nothing, expected fields"]),
+     ["expected only one of them", "recipe: nothing, expected fields"]),
     ({"dataset": {"path": "a", "train_images": "b"}, "model": {"lenet5": None}, "recipe": {"epochs": 1}},
-     ["dataset: has fields of several kinds"]),
+     ["dataset: mixes several kinds of fields"]),
     ({"dataset": object()}, ["a value of type object"]),
-    ({1: 2}, ["the key 1 is no text"]),
+    ({1: 2}, ["the key 1 is not text"]),
     (b"bytes", ["a bytes, expected the path of a spec file"]),
 ])
 def test_a_spec_that_cannot_be_read(client, spec, words):

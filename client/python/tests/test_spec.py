@@ -5,9 +5,8 @@ import re
 import pytest
 from conftest import SOURCE
 
-from trainyard import v1
 from trainyard._document import Document
-from trainyard._spec import read_dataset, read_job
+from trainyard._spec import read_job
 from trainyard.errors import InvalidArgumentError
 
 BLOCKS = re.findall(r"```(yaml|json)\n(.*?)```", (SOURCE / "docs/job_spec.md").read_text(), re.DOTALL)
@@ -47,30 +46,20 @@ def test_a_dict_reads_as_its_yaml_does():
     assert spec.recipe.optimizer.learning_rate == 1e-4 and spec.model.layers[1].WhichOneof("op") == "relu"
 
 
-def test_a_choice_may_be_its_name_alone():
-    text = "dataset: {{name: x}}\nmodel: {{lenet5: {{}}, loss: {}}}\nrecipe: {{steps: 1, optimizer: {{type: sgd, " \
-           "learning_rate: 1}}}}\n"
-    assert read_job(text.format("huber")).job_spec() == read_job(text.format("{huber: {}}")).job_spec()
-    with pytest.raises(InvalidArgumentError, match="model.loss: 'hubber' is not known, .*did you mean 'huber'?"):
-        read_job(text.format("hubber"))
-
-
-def test_a_value_may_be_text_a_number_or_numbers_with_names():
-    def embedding(value):
-        spec = {"dataset": {"name": "x"}, "model": {"mlp": {"embedding": value}},
-                "recipe": {"steps": 1, "optimizer": {"learning_rate": 1}}}
-        return read_job(spec).job_spec().model.mlp.embedding
-
-    assert embedding("auto").string_value == "auto" and embedding(8).number_value == 8
-    assert embedding({"cut": 4}).struct_value.fields["cut"].number_value == 4
-    with pytest.raises(InvalidArgumentError, match="model.mlp.embedding.cut: .*expected a number"):
-        embedding({"cut": {"width": 4}})
-    text = "dataset: {{name: x}}\nmodel: {{mlp: {{}}, loss: {{softmax_cross_entropy: {}}}}}\nrecipe: {{steps: 1, " \
-           "optimizer: {{learning_rate: 1}}}}\n"
-    loss = read_job(text.format("{class_weights: balanced}")).job_spec().model.loss
-    assert loss.softmax_cross_entropy.class_weights.string_value == "balanced"
-    with pytest.raises(InvalidArgumentError, match="did you mean 'class_weights'?"):
-        read_job(text.format("{class_weight_list: [1]}"))
+def test_a_dict_is_held_to_the_same_limits_and_has_no_places():
+    nested = "x"
+    for _ in range(31):
+        nested = [nested]
+    with pytest.raises(InvalidArgumentError) as refused:
+        read_job({"model": nested, "recipe": {"epochs": "5", "stepps": 3}, "dataset": "d"})
+    assert [str(v) for v in refused.value.violations] == [
+        "model: a list, expected fields such as mlp, lenet5, gpt2 or vit_tiny",
+        "recipe.epochs: '5' (text), expected a whole number", "recipe.stepps: unknown field, did you mean 'steps'?"]
+    for fields, reason in (({"model": [nested]}, "SPEC_TOO_DEEP"), ({5: "x"}, "FIELD_TYPE"), ({"name": {1}}, "FIELD_TYPE"),
+                           ({"labels": {"a": [0] * 100_000}}, "SPEC_TOO_LARGE")):
+        with pytest.raises(InvalidArgumentError) as refused:
+            read_job(fields)
+        assert refused.value.reason == reason
 
 
 def test_places_of_fields():
@@ -79,35 +68,3 @@ def test_places_of_fields():
     assert document.locate("a.b[1].none") == "x:4:7"
     assert document.locate("a.b[9]") == "x:2:3"
     assert document.locate("none") == document.root.at == "x:1:1"
-
-
-def test_arrays_are_files_of_their_own_or_one_file() -> None:
-    role = v1.DatasetSource.Role
-    files = read_dataset({"inputs": "x.npy", "targets": "y.npy", "arrays": {"test_share": 0.2}})
-    assert [which for which, _ in files.sources()] == [role.INPUTS, role.TARGETS]
-    assert files.format().arrays.test_share == 0.2
-    assert read_dataset({"inputs": "x.npy", "targets": "y.npy"}).format().HasField("arrays")
-    package = read_dataset({"path": "a.npz", "arrays": {"inputs": "x"}})
-    assert [which for which, _ in package.sources()] == [role.DATA]
-    assert package.format().arrays.inputs == "x"
-    for fields, problem in (({"arrays": {}}, "path: required with arrays"), ({"inputs": "x"}, "targets: required"),
-                            ({"inputs": "x", "targets": "y", "test_inputs": "z"}, "test_targets: required"),
-                            ({"inputs": "x", "targets": "y", "path": "z"}, "fields of several kinds")):
-        with pytest.raises(InvalidArgumentError, match=problem):
-            read_dataset(fields)
-
-
-def test_tables_and_texts_name_their_format() -> None:
-    lines = read_dataset({"path": "a.jsonl", "jsonl": {"target": "y", "date": ["when"]}})
-    assert list(lines.format().jsonl.date) == ["when"]
-    assert read_dataset({"path": "a", "text_files": {"max_length": 5}}).format().text_files.max_length == 5
-    csv = {"target": "y"}
-    assert read_dataset({"path": "a.TSV.gz", "csv": csv}).format().csv.delimiter == "\t"
-    assert read_dataset({"path": "a.tsv", "csv": {**csv, "delimiter": ";"}}).format().csv.delimiter == ";"
-    assert read_dataset({"path": "a.csv", "csv": csv}).format().csv.delimiter == ""
-    for fields, problem in (({"path": "a", "jsonl": {}}, "jsonl.target: the member to learn"),
-                            ({"jsonl": csv}, "path: required with jsonl"),
-                            ({"text_files": {}}, "path: required with text_files"),
-                            ({"path": "a", "jsonl": csv, "csv": csv}, "has csv and jsonl, expected one")):
-        with pytest.raises(InvalidArgumentError, match=problem):
-            read_dataset(fields)

@@ -7,7 +7,7 @@ namespace trainyard::kernels::cpu {
 namespace {
 
 // Calls body(a stride, b stride) with the strides that occur as constants, so that each has a loop
-// of its own that vectorises.
+// of its own that vectorizes.
 template <typename Body>
 void with_strides(int64_t a_stride, int64_t b_stride, const Body& body) {
   if (a_stride == 1 && b_stride == 1)

@@ -158,7 +158,7 @@ void online_softmax(int64_t rows, int64_t columns, int64_t width, float* s, floa
 }
 
 void forward(const HeadDims& d, const HeadDropout& dropout, int64_t tile_begin, int64_t tile_end,
-             const float* q, const float* k, const float* v, float* y, float* lse, float* scratch) {
+             const HeadForward& o, float* scratch) {
   const Sizes z(d);
   float* keys = scratch;  // transposed tiles
   float* values = keys + z.k_rows * z.width;
@@ -170,14 +170,14 @@ void forward(const HeadDims& d, const HeadDropout& dropout, int64_t tile_begin, 
   const int64_t tiles = z.keys_seen(d, tile_end - 1);
   for (int64_t j = 0; j < tiles; ++j) {
     const KeyTile t(d, j);
-    pack_tile(t.keys, t.columns, d.D, k + t.j0 * d.kv_row, d.kv_row, keys + j * z.tile_of_keys());
-    pack_rows(t.keys, t.keys, d.D, z.width, v + t.j0 * d.kv_row, d.kv_row, 1,
+    pack_tile(t.keys, t.columns, d.D, o.k + t.j0 * d.kv_row, d.kv_row, keys + j * z.tile_of_keys());
+    pack_rows(t.keys, t.keys, d.D, z.width, o.v + t.j0 * d.kv_row, d.kv_row, 1,
               values + t.j0 * z.width);
   }
   for (int64_t i = tile_begin; i < tile_end; ++i) {
     const int64_t i0 = i * kTile, queries_here = smaller(kTile, d.Tq - i0);
     const int64_t rows = round_up(queries_here, kRowStep);
-    pack_rows(queries_here, rows, d.D, z.width, q + i0 * d.q_row, d.q_row, d.scale, queries);
+    pack_rows(queries_here, rows, d.D, z.width, o.q + i0 * d.q_row, d.q_row, d.scale, queries);
     std::memset(out, 0, static_cast<size_t>(rows * z.width) * sizeof(float));
     for (int64_t r = 0; r < rows; ++r) {
       max[r] = kMasked;
@@ -197,8 +197,8 @@ void forward(const HeadDims& d, const HeadDropout& dropout, int64_t tile_begin, 
                      z.width);
     }
     for (int64_t r = 0; r < queries_here; ++r) {
-      unpack_rows(1, d.D, z.width, out + r * z.width, 1.0f / sum[r], y + (i0 + r) * d.y_row, 0);
-      if (lse != nullptr) lse[i0 + r] = max[r] + std::log(sum[r]);
+      unpack_rows(1, d.D, z.width, out + r * z.width, 1.0f / sum[r], o.y + (i0 + r) * d.y_row, 0);
+      if (o.lse != nullptr) o.lse[i0 + r] = max[r] + std::log(sum[r]);
     }
   }
 }
@@ -224,9 +224,8 @@ void softmax_backward(int64_t rows, int64_t columns, const float* lse, const flo
   }
 }
 
-void backward(const HeadDims& d, const HeadDropout& dropout, const float* q, const float* k,
-              const float* v, const float* y, const float* lse, const float* dy, float* dq,
-              float* dk, float* dv, float* scratch) {
+void backward(const HeadDims& d, const HeadDropout& dropout, const HeadBackward& o,
+              float* scratch) {
   const Sizes z(d);
   const int64_t all = z.k_rows * z.width;
   float* keys = scratch;            // as they are, for dq
@@ -243,7 +242,7 @@ void backward(const HeadDims& d, const HeadDropout& dropout, const float* q, con
   float* dropped = delta + kTile;
   for (int64_t j = 0; j < z.k_tiles; ++j) {
     const KeyTile t(d, j);
-    const float *k_tile = k + t.j0 * d.kv_row, *v_tile = v + t.j0 * d.kv_row;
+    const float *k_tile = o.k + t.j0 * d.kv_row, *v_tile = o.v + t.j0 * d.kv_row;
     pack_rows(t.keys, t.keys, d.D, z.width, k_tile, d.kv_row, 1, keys + t.j0 * z.width);
     pack_tile(t.keys, t.columns, d.D, k_tile, d.kv_row, keys_across + j * z.tile_of_keys());
     pack_tile(t.keys, t.columns, d.D, v_tile, d.kv_row, values_across + j * z.tile_of_keys());
@@ -252,19 +251,19 @@ void backward(const HeadDims& d, const HeadDropout& dropout, const float* q, con
   for (int64_t i = 0; i < z.q_tiles; ++i) {
     const int64_t i0 = i * kTile, queries_here = smaller(kTile, d.Tq - i0);
     const int64_t rows = round_up(queries_here, kRowStep);
-    pack_rows(queries_here, rows, d.D, z.width, q + i0 * d.q_row, d.q_row, d.scale, queries);
-    pack_rows(queries_here, rows, d.D, z.width, dy + i0 * d.y_row, d.y_row, 1, dout);
+    pack_rows(queries_here, rows, d.D, z.width, o.q + i0 * d.q_row, d.q_row, d.scale, queries);
+    pack_rows(queries_here, rows, d.D, z.width, o.dy + i0 * d.y_row, d.y_row, 1, dout);
     std::memset(dqueries, 0, static_cast<size_t>(rows * z.width) * sizeof(float));
     for (int64_t r = 0; r < rows; ++r) {
       float sum = 0;
       if (r < queries_here) {
-        const float* y_row = y + (i0 + r) * d.y_row;
-        const float* dy_row = dy + (i0 + r) * d.y_row;
+        const float* y_row = o.y + (i0 + r) * d.y_row;
+        const float* dy_row = o.dy + (i0 + r) * d.y_row;
 #pragma omp simd reduction(+ : sum)
         for (int64_t c = 0; c < d.D; ++c) sum += y_row[c] * dy_row[c];
       }
       delta[r] = sum;
-      log_sum[r] = r < queries_here ? lse[i0 + r] : -kMasked;  // rows of padding get p = 0
+      log_sum[r] = r < queries_here ? o.lse[i0 + r] : -kMasked;  // rows of padding get p = 0
     }
     for (int64_t j = 0; j < z.keys_seen(d, i); ++j) {
       const KeyTile t(d, j);
@@ -287,12 +286,12 @@ void backward(const HeadDims& d, const HeadDropout& dropout, const float* q, con
       multiply<true>(rows, z.width, t.keys, ds, kTile, 1, keys + t.j0 * z.width, z.width, dqueries,
                      z.width);
     }
-    if (dq != nullptr) {
-      unpack_rows(queries_here, d.D, z.width, dqueries, d.scale, dq + i0 * d.q_row, d.q_row);
+    if (o.dq != nullptr) {
+      unpack_rows(queries_here, d.D, z.width, dqueries, d.scale, o.dq + i0 * d.q_row, d.q_row);
     }
   }
-  if (dk != nullptr) unpack_rows(d.Tk, d.D, z.width, dkeys, 1, dk, d.kv_row);
-  if (dv != nullptr) unpack_rows(d.Tk, d.D, z.width, dvalues, 1, dv, d.kv_row);
+  if (o.dk != nullptr) unpack_rows(d.Tk, d.D, z.width, dkeys, 1, o.dk, d.kv_row);
+  if (o.dv != nullptr) unpack_rows(d.Tk, d.D, z.width, dvalues, 1, o.dv, d.kv_row);
 }
 
 }  // namespace

@@ -27,20 +27,28 @@ struct HeadDropout {
   int64_t first, row;  // multiples of 4
 };
 
+/// What a head reads and writes (kernels/attention.h): lse, dq, dk and dv may be nullptr where they
+/// are written.
+struct HeadForward {
+  const float *q, *k, *v;
+  float *y, *lse;
+};
+struct HeadBackward {
+  const float *q, *k, *v, *y, *lse, *dy;
+  float *dq, *dk, *dv;
+};
+
 constexpr int64_t kAttentionTile = 64;  // queries, and keys, of a tile
 
 struct AttentionLoops {
   // Floats of scratch, a multiple of 16.
   int64_t (*forward_scratch)(const HeadDims& d);
   int64_t (*backward_scratch)(const HeadDims& d);
-  // Queries of the tiles [tile_begin, tile_end). lse may be nullptr.
+  // Queries of the tiles [tile_begin, tile_end).
   void (*forward)(const HeadDims& d, const HeadDropout& dropout, int64_t tile_begin,
-                  int64_t tile_end, const float* q, const float* k, const float* v, float* y,
-                  float* lse, float* scratch);
-  // dq, dk and dv may be nullptr.
-  void (*backward)(const HeadDims& d, const HeadDropout& dropout, const float* q, const float* k,
-                   const float* v, const float* y, const float* lse, const float* dy, float* dq,
-                   float* dk, float* dv, float* scratch);
+                  int64_t tile_end, const HeadForward& o, float* scratch);
+  void (*backward)(const HeadDims& d, const HeadDropout& dropout, const HeadBackward& o,
+                   float* scratch);
 };
 const AttentionLoops& attention_loops();
 

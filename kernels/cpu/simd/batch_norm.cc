@@ -1,4 +1,4 @@
-// Batch normalisation over rows of C neighbouring channels.
+// Batch normalization over rows of C neighbouring channels.
 #include <cstring>
 
 #include "kernels/cpu/simd/simd.h"
@@ -37,17 +37,22 @@ void gradient_rows(int64_t rows, int64_t C, const float* x, const float* dy, con
   }
 }
 
-void normalise_rows(int64_t rows, int64_t C, const float* x, const float* mean, const float* scale,
-                    const float* shift, float* y) {
-  for (int64_t i = 0; i < rows; ++i, x += C, y += C) {
+void normalize_rows(const NormalizedRows& o) {
+  const int64_t C = o.C;
+  const float *x = o.x, *mean = o.mean, *scale = o.scale, *shift = o.shift;
+  float* y = o.y;
+  for (int64_t i = 0; i < o.rows; ++i, x += C, y += C) {
 #pragma omp simd
     for (int64_t c = 0; c < C; ++c) y[c] = (x[c] - mean[c]) * scale[c] + shift[c];
   }
 }
 
-void backward_rows(int64_t rows, int64_t C, const float* x, const float* dy, const float* mean,
-                   const float* scale, const float* slope, const float* shift, float* dx) {
-  for (int64_t i = 0; i < rows; ++i, x += C, dy += C, dx += C) {
+void backward_rows(const NormalizedGradRows& o) {
+  const int64_t C = o.C;
+  const float *x = o.x, *dy = o.dy, *mean = o.mean;
+  const float *scale = o.scale, *slope = o.slope, *shift = o.shift;
+  float* dx = o.dx;
+  for (int64_t i = 0; i < o.rows; ++i, x += C, dy += C, dx += C) {
 #pragma omp simd
     for (int64_t c = 0; c < C; ++c) {
       dx[c] = scale[c] * dy[c] - (x[c] - mean[c]) * slope[c] - shift[c];
@@ -55,10 +60,13 @@ void backward_rows(int64_t rows, int64_t C, const float* x, const float* dy, con
   }
 }
 
-void normalise_relu_rows(int64_t rows, int64_t C, const float* x, const float* mean,
-                         const float* scale, const float* shift, const float* residual, float* y) {
+void normalize_relu_rows(const NormalizedRows& o) {
+  const int64_t C = o.C;
+  const float *x = o.x, *mean = o.mean, *scale = o.scale, *shift = o.shift;
+  const float* residual = o.residual;
+  float* y = o.y;
   if (residual == nullptr) {
-    for (int64_t i = 0; i < rows; ++i, x += C, y += C) {
+    for (int64_t i = 0; i < o.rows; ++i, x += C, y += C) {
 #pragma omp simd
       for (int64_t c = 0; c < C; ++c) {
         y[c] = math::Relu::f((x[c] - mean[c]) * scale[c] + shift[c]);
@@ -66,7 +74,7 @@ void normalise_relu_rows(int64_t rows, int64_t C, const float* x, const float* m
     }
     return;
   }
-  for (int64_t i = 0; i < rows; ++i, x += C, y += C, residual += C) {
+  for (int64_t i = 0; i < o.rows; ++i, x += C, y += C, residual += C) {
 #pragma omp simd
     for (int64_t c = 0; c < C; ++c) {
       y[c] = math::Relu::f((x[c] - mean[c]) * scale[c] + shift[c] + residual[c]);
@@ -74,21 +82,24 @@ void normalise_relu_rows(int64_t rows, int64_t C, const float* x, const float* m
   }
 }
 
-void normalise_add_rows(int64_t rows, int64_t C, const float* x, const float* mean,
-                        const float* scale, const float* shift, const float* residual, float* y) {
-  for (int64_t i = 0; i < rows; ++i, x += C, y += C, residual += C) {
+void normalize_add_rows(const NormalizedRows& o) {
+  const int64_t C = o.C;
+  const float *x = o.x, *mean = o.mean, *scale = o.scale, *shift = o.shift;
+  const float* residual = o.residual;
+  float* y = o.y;
+  for (int64_t i = 0; i < o.rows; ++i, x += C, y += C, residual += C) {
 #pragma omp simd
     for (int64_t c = 0; c < C; ++c) y[c] = (x[c] - mean[c]) * scale[c] + shift[c] + residual[c];
   }
 }
 
-void gradient_relu_rows(int64_t rows, int64_t C, const float* x, const float* dy, const float* mean,
-                        const float* y, const float* gain, const float* bias, float* dy_sum,
-                        float* product_sum) {
+void gradient_relu_rows(const NormalizedGradRows& o, float* dy_sum, float* product_sum) {
+  const int64_t C = o.C;
+  const float *x = o.x, *dy = o.dy, *mean = o.mean, *y = o.y, *gain = o.gain, *bias = o.bias;
   std::memset(dy_sum, 0, static_cast<size_t>(C) * sizeof(float));
   std::memset(product_sum, 0, static_cast<size_t>(C) * sizeof(float));
   if (y == nullptr) {
-    for (int64_t i = 0; i < rows; ++i, x += C, dy += C) {
+    for (int64_t i = 0; i < o.rows; ++i, x += C, dy += C) {
 #pragma omp simd
       for (int64_t c = 0; c < C; ++c) {
         const float g = math::Relu::df((x[c] - mean[c]) * gain[c] + bias[c], dy[c]);
@@ -98,7 +109,7 @@ void gradient_relu_rows(int64_t rows, int64_t C, const float* x, const float* dy
     }
     return;
   }
-  for (int64_t i = 0; i < rows; ++i, x += C, dy += C, y += C) {
+  for (int64_t i = 0; i < o.rows; ++i, x += C, dy += C, y += C) {
 #pragma omp simd
     for (int64_t c = 0; c < C; ++c) {
       const float g = math::Relu::df(y[c], dy[c]);
@@ -108,11 +119,14 @@ void gradient_relu_rows(int64_t rows, int64_t C, const float* x, const float* dy
   }
 }
 
-// One row; which tensors there are is known to the compiler.
+// The row that begins at element `at`; which tensors there are is known to the compiler.
 template <bool kFromY, bool kDx, bool kG>
-void backward_relu_row(int64_t C, const float* x, const float* dy, const float* mean,
-                       const float* y, const float* gain, const float* bias, const float* scale,
-                       const float* slope, const float* shift, float* dx, float* g) {
+void backward_relu_row(const NormalizedGradRows& o, int64_t at) {
+  const int64_t C = o.C;
+  const float *x = o.x + at, *dy = o.dy + at, *mean = o.mean, *gain = o.gain, *bias = o.bias;
+  const float *scale = o.scale, *slope = o.slope, *shift = o.shift;
+  const float* y = kFromY ? o.y + at : nullptr;
+  float *dx = kDx ? o.dx + at : nullptr, *g = kG ? o.g + at : nullptr;
 #pragma omp simd
   for (int64_t c = 0; c < C; ++c) {
     const float out = kFromY ? y[c] : (x[c] - mean[c]) * gain[c] + bias[c];
@@ -122,23 +136,15 @@ void backward_relu_row(int64_t C, const float* x, const float* dy, const float* 
   }
 }
 
-void backward_relu_rows(int64_t rows, int64_t C, const float* x, const float* dy, const float* mean,
-                        const float* y, const float* gain, const float* bias, const float* scale,
-                        const float* slope, const float* shift, float* dx, float* g) {
-  using Row =
-      void (*)(int64_t, const float*, const float*, const float*, const float*, const float*,
-               const float*, const float*, const float*, const float*, float*, float*);
+void backward_relu_rows(const NormalizedGradRows& o) {
+  using Row = void (*)(const NormalizedGradRows&, int64_t);
   static constexpr Row kRows[2][2][2] = {
       {{backward_relu_row<false, false, false>, backward_relu_row<false, false, true>},
        {backward_relu_row<false, true, false>, backward_relu_row<false, true, true>}},
       {{backward_relu_row<true, false, false>, backward_relu_row<true, false, true>},
        {backward_relu_row<true, true, false>, backward_relu_row<true, true, true>}}};
-  const Row row = kRows[y != nullptr][dx != nullptr][g != nullptr];
-  for (int64_t i = 0; i < rows; ++i) {
-    const int64_t at = i * C;
-    row(C, x + at, dy + at, mean, y == nullptr ? nullptr : y + at, gain, bias, scale, slope, shift,
-        dx == nullptr ? nullptr : dx + at, g == nullptr ? nullptr : g + at);
-  }
+  const Row row = kRows[o.y != nullptr][o.dx != nullptr][o.g != nullptr];
+  for (int64_t i = 0; i < o.rows; ++i) row(o, i * o.C);
 }
 
 }  // namespace
@@ -147,8 +153,8 @@ const BatchNormLoops& TRAINYARD_VARIANT(batch_norm_loops)();
 const BatchNormLoops& TRAINYARD_VARIANT(batch_norm_loops)() {
   static constexpr BatchNormLoops kLoops = {
       sum_rows,           deviation_rows,     gradient_rows,
-      normalise_rows,     backward_rows,      normalise_relu_rows,
-      normalise_add_rows, gradient_relu_rows, backward_relu_rows};
+      normalize_rows,     backward_rows,      normalize_relu_rows,
+      normalize_add_rows, gradient_relu_rows, backward_relu_rows};
   return kLoops;
 }
 

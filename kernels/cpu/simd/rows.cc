@@ -9,9 +9,10 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-void layer_norm_forward(const LayerNormDims& d, int64_t rows, const float* x, const float* scale,
-                        const float* b, float* y, float* mean, float* inv_std) {
-  const int64_t W = d.width;
+void layer_norm_forward(const LayerNormDims& d, const LayerNormOperands<float>& o) {
+  const float *x = o.x, *scale = o.scale, *b = o.b;
+  float *y = o.y, *mean = o.mean, *inv_std = o.inv_std;
+  const int64_t W = d.width, rows = d.rows;
   const float share = 1.0f / static_cast<float>(W);
   for (int64_t n = 0; n < rows; ++n, x += W, y += W) {
     float m = 0, squares = 0;
@@ -35,10 +36,10 @@ void layer_norm_forward(const LayerNormDims& d, int64_t rows, const float* x, co
   }
 }
 
-void layer_norm_backward(const LayerNormDims& d, int64_t rows, const float* x, const float* scale,
-                         const float* mean, const float* inv_std, const float* dy, float* dx,
-                         float* dscale, float* db) {
-  const int64_t W = d.width;
+void layer_norm_backward(const LayerNormDims& d, const LayerNormGradOperands<float>& o) {
+  const float *x = o.x, *scale = o.scale, *mean = o.mean, *inv_std = o.inv_std, *dy = o.dy;
+  float *dx = o.dx, *dscale = o.dscale, *db = o.db;
+  const int64_t W = d.width, rows = d.rows;
   const float share = 1.0f / static_cast<float>(W);
   std::memset(dscale, 0, static_cast<size_t>(W) * sizeof(float));
   std::memset(db, 0, static_cast<size_t>(W) * sizeof(float));

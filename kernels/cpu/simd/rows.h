@@ -1,4 +1,4 @@
-// kernels/cpu/simd/rows.h: loops over rows of a matrix that are normalised, pooled or made into
+// kernels/cpu/simd/rows.h: loops over rows of a matrix that are normalized, pooled or made into
 // probabilities; see simd.h.
 #pragma once
 
@@ -9,14 +9,10 @@
 namespace trainyard::kernels::cpu {
 
 struct RowLoops {
-  // Rows [rows, width]; null outputs as in kernels/layer_norm.h.
-  void (*layer_norm_forward)(const LayerNormDims& d, int64_t rows, const float* x,
-                             const float* scale, const float* b, float* y, float* mean,
-                             float* inv_std);
+  // As kernels/layer_norm.h, of a span of rows.
+  void (*layer_norm_forward)(const LayerNormDims& d, const LayerNormOperands<float>& o);
   // dscale and db are this span's sums and never null
-  void (*layer_norm_backward)(const LayerNormDims& d, int64_t rows, const float* x,
-                              const float* scale, const float* mean, const float* inv_std,
-                              const float* dy, float* dx, float* dscale, float* db);
+  void (*layer_norm_backward)(const LayerNormDims& d, const LayerNormGradOperands<float>& o);
   // p = exp(z - max) / sum; returns max and sum. p may be z.
   float (*softmax)(int64_t width, const float* z, float* p, float* sum);
   // y = z - max - log sum exp(z - max). y may be z.

@@ -34,6 +34,27 @@ struct PoolLoops {
 };
 const PoolLoops& pool_loops();
 
+/// Rows of C neighbouring channels that are normalized; `residual` is added where a loop says so.
+struct NormalizedRows {
+  int64_t rows, C;
+  const float* x;                     // [rows, C]
+  const float *mean, *scale, *shift;  // [C]
+  const float* residual = nullptr;    // [rows, C]
+  float* y;                           // [rows, C]
+};
+
+/// Their gradient. The output, whose sign masks dy where a loop says so, is y, or where that is
+/// nullptr (x - mean[c]) * gain[c] + bias[c].
+struct NormalizedGradRows {
+  int64_t rows, C;
+  const float *x, *dy;                                               // [rows, C]
+  const float* mean;                                                 // [C]
+  const float* y = nullptr;                                          // [rows, C]
+  const float *gain = nullptr, *bias = nullptr;                      // [C]
+  const float *scale = nullptr, *slope = nullptr, *shift = nullptr;  // [C]
+  float *dx = nullptr, *g = nullptr;                                 // [rows, C]
+};
+
 /// Rows [rows, C] of channels-last data, and spans of one channel of row-major data.
 struct BatchNormLoops {
   // sum[c] = sum over rows of x
@@ -44,30 +65,17 @@ struct BatchNormLoops {
   void (*gradient_rows)(int64_t rows, int64_t C, const float* x, const float* dy, const float* mean,
                         float* dy_sum, float* product_sum);
   // y = (x - mean[c]) * scale[c] + shift[c]
-  void (*normalise_rows)(int64_t rows, int64_t C, const float* x, const float* mean,
-                         const float* scale, const float* shift, float* y);
+  void (*normalize_rows)(const NormalizedRows& o);
   // dx = scale[c] * dy - (x - mean[c]) * slope[c] - shift[c]
-  void (*backward_rows)(int64_t rows, int64_t C, const float* x, const float* dy, const float* mean,
-                        const float* scale, const float* slope, const float* shift, float* dx);
-  // The same followed by max(0, .), with a residual before it (nullptr: none).
-  // y = max(0, (x - mean[c]) * scale[c] + shift[c] + residual)
-  void (*normalise_relu_rows)(int64_t rows, int64_t C, const float* x, const float* mean,
-                              const float* scale, const float* shift, const float* residual,
-                              float* y);
-  // normalise_rows with a residual and without max
-  void (*normalise_add_rows)(int64_t rows, int64_t C, const float* x, const float* mean,
-                             const float* scale, const float* shift, const float* residual,
-                             float* y);
-  // gradient_rows and backward_rows of g = dy where the output was above 0. The output is y, or
-  // where that is nullptr (x - mean[c]) * gain[c] + bias[c].
-  void (*gradient_relu_rows)(int64_t rows, int64_t C, const float* x, const float* dy,
-                             const float* mean, const float* y, const float* gain,
-                             const float* bias, float* dy_sum, float* product_sum);
+  void (*backward_rows)(const NormalizedGradRows& o);
+  // y = max(0, (x - mean[c]) * scale[c] + shift[c] + residual), which may be left out
+  void (*normalize_relu_rows)(const NormalizedRows& o);
+  // normalize_rows with a residual and without max
+  void (*normalize_add_rows)(const NormalizedRows& o);
+  // gradient_rows and backward_rows of g = dy where the output was above 0
+  void (*gradient_relu_rows)(const NormalizedGradRows& o, float* dy_sum, float* product_sum);
   // dx and g may be nullptr
-  void (*backward_relu_rows)(int64_t rows, int64_t C, const float* x, const float* dy,
-                             const float* mean, const float* y, const float* gain,
-                             const float* bias, const float* scale, const float* slope,
-                             const float* shift, float* dx, float* g);
+  void (*backward_relu_rows)(const NormalizedGradRows& o);
 };
 const BatchNormLoops& batch_norm_loops();
 

@@ -1,5 +1,5 @@
-// Arithmetic between layers, with broadcasting, and operands that are no layer's output: trained
-// parameters and constants. With these a user can write what has no layer of its own.
+// Arithmetic between layers, with broadcasting, and operands that are not outputs of layers:
+// trained parameters and constants. With these, users can express operations without a layer.
 //
 // Every output of a layer has the batch as axis 0; parameters and constants have size 1 there.
 #include <algorithm>
@@ -23,7 +23,7 @@ Outputs build_broadcast(LayerBuilder& b, const ResolvedLayer& layer,
         layer,
         "its inputs have shapes " + b.shape(inputs[0]).to_string() + " and " +
             b.shape(inputs[1]).to_string() +
-            "; both have a batch, so they need equally many axes: unsqueeze the smaller one");
+            "; both have a batch, so they need the same number of axes: unsqueeze the smaller one");
   }
   ASSIGN_OR_RETURN(const TensorId y,
                    b.add_node(layer, layer.name, layer.kind->op, {}, {inputs[0], inputs[1]}));
@@ -57,7 +57,7 @@ void complete_prelu(Attributes& a) {
   a.set("init", a.get_float("init", 0.25));
 }
 
-// A shape without the batch, with the 1 that stands in its place.
+// A shape without the batch, with 1 in its place.
 Result<std::vector<int64_t>> unit_batch(const ResolvedLayer& layer) {
   std::vector<int64_t> dims = layer.attributes.get_ints("shape", {});
   dims.insert(dims.begin(), 1);
@@ -120,7 +120,8 @@ Outputs build_reduce(LayerBuilder& b, const ResolvedLayer& layer,
   if (axes.empty()) {
     for (int64_t i = 1; i < b.shape(inputs[0]).rank(); ++i) axes.push_back(i);
   }
-  if (axes.empty()) return LayerBuilder::shape_error(layer, "its input has no axis but the batch");
+  if (axes.empty())
+    return LayerBuilder::shape_error(layer, "its input has no axis besides the batch");
   if (Status s = b.need_sample_axes(layer, "axes", axes, inputs[0]); !s.ok()) {
     return std::move(s).error();
   }

@@ -10,7 +10,7 @@ using Outputs = Result<std::vector<TensorId>>;
 
 void complete_gelu(Attributes& a) { a.set("approximate", a.get_string("approximate", "none")); }
 
-// Outside training dropout is the identity, and the identity is no node.
+// Outside training, dropout is the identity, which needs no node.
 Outputs build_dropout(LayerBuilder& b, const ResolvedLayer& layer,
                       std::span<const TensorId> inputs) {
   const double ratio = layer.attributes.get_float("ratio", 0);

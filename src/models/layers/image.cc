@@ -49,7 +49,7 @@ Status check_group(const ResolvedLayer& layer, int64_t channels, int64_t out_cha
   const int64_t group = layer.attributes.get_int("group", 1);
   if (channels % group == 0 && out_channels % group == 0) return {};
   return LayerBuilder::shape_error(layer, "group: " + std::to_string(group) +
-                                              ", expected a divisor of the channels in, " +
+                                              ", expected a divisor of the input channels, " +
                                               std::to_string(channels) + ", and of out_channels, " +
                                               std::to_string(out_channels));
 }
@@ -109,6 +109,16 @@ Outputs build_pool(LayerBuilder& b, const ResolvedLayer& layer, std::span<const 
   if (Status s = b.need_image(layer, inputs[0]); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const TensorId y,
                    b.add_node(layer, layer.name, layer.kind->op, layer.attributes, {inputs[0]}));
+  return {{y}};
+}
+
+// The largest of each channel's pixels.
+Outputs build_global_max_pool(LayerBuilder& b, const ResolvedLayer& layer,
+                              std::span<const TensorId> inputs) {
+  if (Status s = b.need_image(layer, inputs[0]); !s.ok()) return std::move(s).error();
+  ASSIGN_OR_RETURN(const TensorId y,
+                   b.add_node(layer, layer.name, "ReduceMax",
+                              {{"axes", std::vector<int64_t>{2, 3}}}, {inputs[0]}));
   return {{y}};
 }
 
@@ -180,6 +190,7 @@ std::vector<LayerKind> image_layers() {
            .complete = complete_average_pool,
            .build = build_pool},
           {.op = "GlobalAveragePool", .field = "global_average_pool", .build = build_pool},
+          {.op = "GlobalMaxPool", .field = "global_max_pool", .build = build_global_max_pool},
           {.op = "Resize",
            .field = "resize",
            .attributes = {dims_rule("sizes", false, 1, 65536, {1, 2}),

@@ -1,4 +1,4 @@
-// Normalisation layers.
+// Normalization layers.
 #include "src/models/layer.h"
 
 namespace trainyard {

@@ -37,7 +37,7 @@ Result<int64_t> axis_behind_batch(const ResolvedLayer& layer, const Shape& x) {
   const int64_t axis = given < 0 ? given + x.rank() : given;
   if (axis >= 1 && axis < x.rank()) return axis;
   return field_refusal(layer, "FIELD_OUT_OF_RANGE", "axis",
-                       std::to_string(given) + " is not a dimension behind the batch of " +
+                       std::to_string(given) + " is not a dimension after the batch of " +
                            x.to_string() + ", expected 1.." + std::to_string(x.rank() - 1) +
                            " or -1.." + std::to_string(1 - x.rank()));
 }
@@ -70,7 +70,7 @@ Result<TensorId> tied_weight(const LayerBuilder& b, const ResolvedLayer& layer, 
   for (const char* given : {"units", "initializer", "initializer_std"}) {
     if (layer.attributes.find(given) == nullptr) continue;
     return field_refusal(layer, "FIELD_UNUSED", given,
-                         "follows from tied_to; expected one of both");
+                         "follows from tied_to; expected only one of the two");
   }
   return *weight;
 }
@@ -169,11 +169,11 @@ Outputs build_position_embedding(LayerBuilder& b, const ResolvedLayer& layer,
   return {{y}};
 }
 
-// --- attention and normalisation of positions ---
+// --- attention and normalization of positions ---
 
 void complete_attention(Attributes& a) { a.set("is_causal", a.get_int("is_causal", 0)); }
 
-// Outside training there is no dropout. With it the step stands behind query, key and value.
+// Outside training there is no dropout. With dropout, the step follows query, key and value.
 void add_dropout(LayerBuilder& b, const ResolvedLayer& layer, Attributes& attributes,
                  std::vector<TensorId>& operands) {
   attributes.set("dropout", 0.0);
@@ -215,7 +215,7 @@ void complete_rms_norm(Attributes& a) {
   a.set("epsilon", a.get_float("epsilon", 1e-5));
 }
 
-// Both normalisations; the batch is not normalised over.
+// Both normalizations; the batch is not normalized over.
 Outputs build_normalization(LayerBuilder& b, const ResolvedLayer& layer,
                             std::span<const TensorId> inputs) {
   const Shape x = b.shape(inputs[0]);

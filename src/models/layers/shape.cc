@@ -129,7 +129,8 @@ Outputs build_split(LayerBuilder& b, const ResolvedLayer& layer, std::span<const
   const int64_t count = layer.attributes.get_int("num_outputs", 0);
   if (sizes.empty() == (count == 0)) {
     return LayerBuilder::required_error(
-        layer, "split", "is given with num_outputs or neither is, expected one of them");
+        layer, "split",
+        "is given together with num_outputs, or both are missing; expected exactly one of them");
   }
   Attributes attributes{{"axis", axis}};
   if (count > 0) {
@@ -224,7 +225,7 @@ Outputs build_unsqueeze(LayerBuilder& b, const ResolvedLayer& layer,
       return LayerBuilder::shape_error(
           layer, "axes: " + Shape(axes).to_string() + " for " + x.to_string() +
                      ", expected different axes in 1.." + std::to_string(rank - 1) +
-                     ", where the sizes of 1 shall stand in the result");
+                     ", the positions of the sizes of 1 in the result");
     }
     fresh[static_cast<size_t>(i)] = true;
   }

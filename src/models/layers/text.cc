@@ -15,7 +15,7 @@ void complete_recurrent(Attributes& a) {
 }
 
 // PyTorch's parameters: uniform in +-1/sqrt(hidden_size), all of them. The layer's outputs are the
-// sequence and what stands behind its last step.
+// sequence and the state after its last step.
 Outputs build_recurrent(LayerBuilder& b, const ResolvedLayer& layer,
                         std::span<const TensorId> inputs) {
   const TensorId x = inputs[0];

@@ -23,6 +23,8 @@ struct ResNet {
 constexpr ResNet kResNet18 = {"resnet18", {2, 2, 2, 2}, 1};
 constexpr ResNet kResNet34 = {"resnet34", {3, 4, 6, 3}, 1};
 constexpr ResNet kResNet50 = {"resnet50", {3, 4, 6, 3}, 4};
+constexpr ResNet kResNet101 = {"resnet101", {3, 4, 23, 3}, 4};
+constexpr ResNet kResNet152 = {"resnet152", {3, 8, 36, 3}, 4};
 
 class ResNetBuilder {
  public:
@@ -32,7 +34,7 @@ class ResNetBuilder {
            std::vector<std::string> inputs = {}) {
     layers_.push_back(preset_layer(std::move(name), op, std::move(attributes), std::move(inputs)));
   }
-  /// Convolution without bias, "same" size but for the stride, and its batch normalisation.
+  /// Convolution without bias, "same" size but for the stride, and its batch normalization.
   void add_conv(std::string conv, std::string norm, int64_t channels, int64_t kernel,
                 int64_t stride, std::vector<std::string> inputs = {}) {
     add(std::move(conv), "Conv",
@@ -127,7 +129,9 @@ std::vector<PresetKind> resnet_presets() {
                                                  integer_rule("width", false, 1, 1024)};
   return {{kResNet18.name, parameters, expand<kResNet18>},
           {kResNet34.name, parameters, expand<kResNet34>},
-          {kResNet50.name, parameters, expand<kResNet50>}};
+          {kResNet50.name, parameters, expand<kResNet50>},
+          {kResNet101.name, parameters, expand<kResNet101>},
+          {kResNet152.name, parameters, expand<kResNet152>}};
 }
 
 }  // namespace trainyard

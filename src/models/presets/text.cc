@@ -92,7 +92,7 @@ Layers expand_text_cnn(const Attributes& parameters, const ModelInterface& inter
     return field_error("SHAPE_MISMATCH", "model.text_cnn",
                        "takes rows of " + std::to_string(widest) + " (its widest filter) to " +
                            std::to_string(kPooledMax) + " tokens, but the dataset's have " +
-                           std::to_string(length) + "; ingest it with another csv.max_length");
+                           std::to_string(length) + "; ingest it with a larger csv.max_length");
   }
   std::vector<LayerSpec> layers = {
       preset_layer("embedding", "Embedding", {{"embedding_dim", size}}),

@@ -1,5 +1,5 @@
 // gpt2, vit_tiny, vit_small, vit_base and transformer_classifier: one kind of block, in which a
-// normalisation stands in front of attention and of the two dense layers, and both are added to
+// normalization stands in front of attention and of the two dense layers, and both are added to
 // what goes by.
 #include <algorithm>
 #include <array>
@@ -105,7 +105,7 @@ constexpr std::array<GptSize, 6> kGptSizes = {{{"nano", 3, 3, 48},
 
 Layers expand_gpt2(const Attributes& parameters, const ModelInterface& interface) {
   if (interface.vocabulary == 0 || interface.target != TargetForm::kNextToken) {
-    return misfit("gpt2", "text whose next token is to be predicted", interface);
+    return misfit("gpt2", "text whose next token is predicted", interface);
   }
   const std::string name = parameters.get_string("size", "small");
   const auto size = std::ranges::find(kGptSizes, name, &GptSize::name);
@@ -167,7 +167,7 @@ Layers expand_vit(const Attributes& parameters, const ModelInterface& interface,
              {{"class_token", int64_t{class_token ? 1 : 0}}, {"initializer_std", kWeightStd}});
   layers.add_dropout("pos_drop", block.dropout);
   for (int64_t i = 0; i < 12; ++i) layers.add_block("h" + std::to_string(i), block);
-  // Of a class token alone, normalising before or behind the choice is the same.
+  // Of a class token alone, normalizing before or behind the choice is the same.
   layers.add("pool", "SequencePool", {{"mode", std::string(class_token ? "first" : "mean")}});
   layers.add("norm", "LayerNormalization", {{"epsilon", block.epsilon}});
   layers.add_head();

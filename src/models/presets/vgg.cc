@@ -81,7 +81,7 @@ void add_head(const Attributes& parameters, const Shape& image, int64_t width,
 
 Layers expand_vgg(const Vgg& vgg, const Attributes& parameters, const ModelInterface& interface) {
   if (Status s = need_images(interface, vgg.name, kReduction); !s.ok()) return std::move(s).error();
-  const bool normalise = parameters.get_int("batch_normalization", 0) != 0;
+  const bool normalize = parameters.get_int("batch_normalization", 0) != 0;
   const int64_t width = parameters.get_int("width", 64);
   std::vector<LayerSpec> layers;
   Numbered features("features", layers);
@@ -92,7 +92,7 @@ Layers expand_vgg(const Vgg& vgg, const Attributes& parameters, const ModelInter
                             {"kernel_shape", int64_t{3}},
                             {"pads", int64_t{1}},
                             {"initializer", std::string("kaiming_normal")}});
-      if (normalise) features.add("BatchNormalization");
+      if (normalize) features.add("BatchNormalization");
       features.add("Relu");
     }
     features.add("MaxPool", {{"kernel_shape", int64_t{2}}});

@@ -1,8 +1,8 @@
 // Attention and its gradient: through cuDNN where it has an engine, else by kernels of our own.
 // Each direction chooses for itself; both write and read the same log_sum_exp.
+#include "src/runtime/common/sequence_kernels.h"
 #include "src/runtime/cuda/fused_attention.h"
 #include "src/runtime/cuda/kernels.h"
-#include "src/runtime/op_params.h"
 
 namespace trainyard::cuda {
 namespace {
@@ -10,16 +10,9 @@ namespace {
 using kernels::cuda::In;
 using kernels::cuda::Out;
 
-/// Where q, k and v, or their gradients, begin. Packed ones lie in one tensor.
-template <typename View>
-struct Parts {
-  View q, k, v;
-  Parts(const AttentionParams& p, View query, View key, View value) : q(query), k(key), v(value) {
-    if (!p.packed) return;
-    k = q ? q + p.part : View{};
-    v = q ? k + p.part : View{};
-  }
-};
+int64_t attention_grad_bytes(const Device&, const kernels::AttentionDims& d) {
+  return kernels::cuda::attention_backward_workspace_bytes(d);
+}
 
 void check_size(const Node& n, const AttentionParams& p) {
   TRAINYARD_CHECK(kernels::cuda::takes_attention(p.dims),
@@ -53,12 +46,12 @@ std::shared_ptr<const FusedAttention> find_fused(const Device& device, const Gra
   return FusedAttention::find(device, {backward, p.dims, format_of(g.tensor(tensors[0]))});
 }
 
-std::unique_ptr<Kernel> make_attention(const Device& device, const Graph& g, const Node& n) {
+std::unique_ptr<Kernel> make_any_attention(const Device& device, const Graph& g, const Node& n) {
   const AttentionParams p = attention_params(g, n, 0);
   if (auto fused = find_fused(device, g, n, p, /*backward=*/false)) {
     return make_kernel(
         [o = Operands(g, n), p, fused](const KernelArgs& a) {
-          const Parts<In> x(p, o.in(a, 0), o.in(a, 1), o.in(a, 2));
+          const AttentionParts<In> x(p, o.in(a, 0), o.in(a, 1), o.in(a, 2));
           fused->run(FusedAttention::Forward{x.q.data, x.k.data, x.v.data, o.out(a, 0).data,
                                              a.out<float>(1)},
                      a.workspace);
@@ -66,20 +59,17 @@ std::unique_ptr<Kernel> make_attention(const Device& device, const Graph& g, con
         fused->workspace_bytes());
   }
   check_size(n, p);
-  return make_kernel([o = Operands(g, n), p, stream = device.stream()](const KernelArgs& a) {
-    const Parts<In> x(p, o.in(a, 0), o.in(a, 1), o.in(a, 2));
-    kernels::cuda::attention_forward(p.dims, attention_step(a, 0), x.q, x.k, x.v, o.out(a, 0),
-                                     a.out<float>(1), stream);
-  });
+  return make_attention<const Device>(device, g, n);
 }
 
-std::unique_ptr<Kernel> make_attention_grad(const Device& device, const Graph& g, const Node& n) {
+std::unique_ptr<Kernel> make_any_attention_grad(const Device& device, const Graph& g,
+                                                const Node& n) {
   const AttentionParams p = attention_params(g, n, 3);
   if (auto fused = find_fused(device, g, n, p, /*backward=*/true)) {
     return make_kernel(
         [o = Operands(g, n), p, fused](const KernelArgs& a) {
-          const Parts<In> x(p, o.in(a, 3), o.in(a, 4), o.in(a, 5));
-          const Parts<Out> dx(p, o.out(a, 0), o.out(a, 1), o.out(a, 2));
+          const AttentionParts<In> x(p, o.in(a, 3), o.in(a, 4), o.in(a, 5));
+          const AttentionParts<Out> dx(p, o.out(a, 0), o.out(a, 1), o.out(a, 2));
           fused->run(FusedAttention::Backward{x.q.data, x.k.data, x.v.data, o.in(a, 0).data,
                                               a.in<float>(1), o.in(a, 2).data, dx.q.data, dx.k.data,
                                               dx.v.data},
@@ -88,23 +78,15 @@ std::unique_ptr<Kernel> make_attention_grad(const Device& device, const Graph& g
         fused->workspace_bytes());
   }
   check_size(n, p);
-  return make_kernel(
-      [o = Operands(g, n), p, stream = device.stream()](const KernelArgs& a) {
-        const Parts<In> x(p, o.in(a, 3), o.in(a, 4), o.in(a, 5));
-        const Parts<Out> dx(p, o.out(a, 0), o.out(a, 1), o.out(a, 2));
-        kernels::cuda::attention_backward(p.dims, attention_step(a, 3), x.q, x.k, x.v, o.in(a, 0),
-                                          a.in<float>(1), o.in(a, 2), dx.q, dx.k, dx.v, a.workspace,
-                                          stream);
-      },
-      kernels::cuda::attention_backward_workspace_bytes(p.dims));
+  return make_attention_grad<const Device, attention_grad_bytes>(device, g, n);
 }
 
 }  // namespace
 
 std::span<const CudaEntry> attention_kernels() {
   static constexpr CudaEntry kEntries[] = {
-      {"Attention", make_attention},
-      {"AttentionGrad", make_attention_grad},
+      {"Attention", make_any_attention},
+      {"AttentionGrad", make_any_attention_grad},
   };
   return kEntries;
 }

@@ -118,7 +118,7 @@ CudaBackend::CudaBackend(int ordinal) : device_(ordinal), warning_(open_nvrtc())
   for (const auto table :
        {activation_kernels, attention_kernels, box_kernels, convolution_kernels,
         elementwise_kernels, gemm_kernels, head_loss_kernels, image_kernels, mat_mul_kernels,
-        sequence_kernels, text_kernels, training_kernels, update_kernels}) {
+        muon_kernels, sequence_kernels, text_kernels, training_kernels, update_kernels}) {
     table_.add(table());
   }
 }

@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "src/runtime/backend.h"
+#include "src/runtime/common/kernel_table.h"
 #include "src/runtime/cuda/communicator.h"
 #include "src/runtime/cuda/device.h"
 #include "src/runtime/cuda/staging.h"
-#include "src/runtime/kernel_table.h"
 
 namespace trainyard::cuda {
 

@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/count_up.h"
 #include "src/base/check.h"
-#include "src/runtime/kernel_table.h"
+#include "src/runtime/common/kernel_table.h"
 
 namespace trainyard::cuda {
 namespace {

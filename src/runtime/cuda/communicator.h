@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "src/runtime/backend.h"
+#include "src/runtime/common/exchange_kernel.h"
 #include "src/runtime/communicator.h"
 #include "src/runtime/cuda/device.h"
 #include "src/runtime/cuda/nccl.h"
-#include "src/runtime/exchange_kernel.h"
 
 namespace trainyard::cuda {
 

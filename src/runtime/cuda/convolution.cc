@@ -436,23 +436,25 @@ void Convolution::run_direct(In a, In b, const float* bias, Out result, void* wo
   CUstream_st* const stream = device_.stream();
   switch (pass_) {
     case ConvolutionPass::kForward:
-      kernels::cuda::direct_conv_forward(dims_, channels_last_, a, b, bias,
-                                         epilogue_ == Epilogue::kBiasRelu, result, stream);
+      kernels::cuda::direct_conv_forward(
+          dims_, channels_last_,
+          {.x = a, .w = b, .bias = bias, .relu = epilogue_ == Epilogue::kBiasRelu, .y = result},
+          stream);
       break;
     case ConvolutionPass::kData:
       kernels::cuda::direct_conv_backward_data(dims_, channels_last_, a, b, result, stream);
       break;
     case ConvolutionPass::kWeights:
-      kernels::cuda::direct_conv_backward_weights(dims_, channels_last_, a, b, result, nullptr,
-                                                  workspace, stream);
+      kernels::cuda::direct_conv_backward_weights(
+          dims_, channels_last_, {.x = a, .dy = b, .dw = result}, {stream, workspace});
       break;
   }
 }
 
 void Convolution::run_gradients(In x, In dy, Out dw, float* db, void* workspace) const {
   TRAINYARD_CHECK(gives_bias_gradient(), "a bias's gradient is not this way's to give");
-  kernels::cuda::direct_conv_backward_weights(dims_, channels_last_, x, dy, dw, db, workspace,
-                                              device_.stream());
+  kernels::cuda::direct_conv_backward_weights(
+      dims_, channels_last_, {.x = x, .dy = dy, .dw = dw, .db = db}, {device_.stream(), workspace});
 }
 
 /// The engine's part, or the product.

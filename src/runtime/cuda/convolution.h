@@ -13,7 +13,7 @@
 #include "kernels/cuda/view.h"
 #include "src/runtime/cuda/convolution_plan.h"
 #include "src/runtime/cuda/device.h"
-#include "src/runtime/cuda/matmul.h"
+#include "src/runtime/cuda/product.h"
 
 namespace trainyard::cuda {
 

@@ -96,23 +96,26 @@ int64_t workspace_max(const ConvolutionProblem& p) {
   return std::max(kConvolutionWorkspaceLeast, operands + kWorkspaceBesides);
 }
 
+// The bindings name every field, so one that is added and not named here does not compile.
 std::string key_of(const ConvolutionProblem& p, int64_t workspace, bool any_result) {
+  const auto& [pass, dims, channels_last, operands, result, bias, relu, tf32] = p;
+  const auto& [x, K, window, group] = dims;
+  const auto& [R, S, stride_h, stride_w, pad_top, pad_left, pad_bottom, pad_right, dilation_h,
+               dilation_w] = window;
   std::string key = "convolution";
   const auto add = [&](const char* name, std::initializer_list<int64_t> values) {
     add_numbers(key, name, values);
   };
-  const ConvDims& d = p.dims;
-  const kernels::Window& w = d.window;
-  add("pass", {static_cast<int64_t>(p.pass)});
-  add("image", {d.x.N, d.x.C, d.x.H, d.x.W});
-  add("filters", {d.K, d.group_channels(), w.R, w.S});
-  add("strides", {w.stride_h, w.stride_w});
-  add("pads", {w.pad_top, w.pad_left, w.pad_bottom, w.pad_right});
-  add("dilations", {w.dilation_h, w.dilation_w});
-  key += p.channels_last ? " channels_last " : " row_major ";
-  key += any_result ? name_of(p.operands) : name_of(p.operands) + ">" + name_of(p.result);
-  if (p.bias) key += p.relu ? " bias relu" : " bias";
-  if (p.tf32) key += " tf32";
+  add("pass", {static_cast<int64_t>(pass)});
+  add("image", {x.N, x.C, x.H, x.W});
+  add("filters", {K, x.C / group, R, S});
+  add("strides", {stride_h, stride_w});
+  add("pads", {pad_top, pad_left, pad_bottom, pad_right});
+  add("dilations", {dilation_h, dilation_w});
+  key += channels_last ? " channels_last " : " row_major ";
+  key += any_result ? name_of(operands) : name_of(operands) + ">" + name_of(result);
+  if (bias) key += relu ? " bias relu" : " bias";
+  if (tf32) key += " tf32";
   add("workspace", {workspace});
   return key;
 }

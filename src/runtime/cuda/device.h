@@ -13,6 +13,7 @@
 #include <string>
 
 #include "kernels/alignment.h"
+#include "kernels/cuda/stream.h"
 #include "src/base/handle.h"
 #include "src/runtime/algorithms.h"
 #include "src/runtime/cuda_error.h"

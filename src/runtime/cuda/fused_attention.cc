@@ -246,13 +246,15 @@ bool is_for_dnn(const AttentionProblem& p) {
          !(p.backward && d.Tq == 1 && d.Tk == 1) && cudnnGetVersion() >= kVersionMin;
 }
 
-/// The problems that one plan serves.
+/// The problems that one plan serves; none has a dropout. The bindings name every field, so one
+/// that is added and not named here does not compile.
 std::string key_of(const AttentionProblem& p, int64_t workspace_max) {
-  const AttentionDims& d = p.dims;
+  const auto& [backward, dims, format] = p;
+  const auto& [N, H, Tq, Tk, D, q_row, kv_row, scale, causal, dropout, seed, stream, first_head] =
+      dims;
   std::string key = "attention";
-  for (const int64_t n :
-       {int64_t{p.backward}, static_cast<int64_t>(p.format), int64_t{d.causal}, d.N, d.H, d.Tq,
-        d.Tk, d.D, d.q_row, d.kv_row, std::bit_cast<int64_t>(d.scale), workspace_max}) {
+  for (const int64_t n : {int64_t{backward}, static_cast<int64_t>(format), int64_t{causal}, N, H,
+                          Tq, Tk, D, q_row, kv_row, std::bit_cast<int64_t>(scale), workspace_max}) {
     key += " " + std::to_string(n);
   }
   return key;

@@ -6,9 +6,9 @@
 #include "kernels/activation.h"
 #include "kernels/cuda/column_sum.h"
 #include "src/ops/tf32.h"
+#include "src/runtime/common/op_params.h"
 #include "src/runtime/cuda/kernels.h"
-#include "src/runtime/cuda/matmul.h"
-#include "src/runtime/op_params.h"
+#include "src/runtime/cuda/product.h"
 
 namespace trainyard::cuda {
 namespace {

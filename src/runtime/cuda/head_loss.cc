@@ -12,9 +12,9 @@
 #include "kernels/cuda/column_sum.h"
 #include "kernels/softmax_xent.h"
 #include "src/ops/tf32.h"
+#include "src/runtime/common/op_params.h"
 #include "src/runtime/cuda/kernels.h"
-#include "src/runtime/cuda/matmul.h"
-#include "src/runtime/op_params.h"
+#include "src/runtime/cuda/product.h"
 
 namespace trainyard::cuda {
 namespace {
@@ -114,7 +114,7 @@ class HeadLossKernel final : public Kernel {
     const auto* const weights = static_cast<const float*>(weights_.get());
     const auto* const labels = a.in<int32_t>(kLabels);
     CUstream_st* const stream = device_.stream();
-    kernels::cuda::softmax_xent_rows_begin(p_, weights, labels, a.workspace, stream);
+    kernels::cuda::softmax_xent_rows_begin(p_, weights, labels, {stream, a.workspace});
     for (int64_t first = 0; first < d_.N; first += rows_) {
       const int64_t count = std::min(rows_, d_.N - first);
       run_chunk(a, first == 0 ? *first_ : count == rows_ ? *next_ : *last_, first, count);
@@ -123,8 +123,8 @@ class HeadLossKernel final : public Kernel {
       kernels::cuda::column_sum((d_.N + rows_ - 1) / rows_, d_.K, In{at(a, sums_at_)}, db,
                                 at(a, rest_at_), stream);
     }
-    kernels::cuda::softmax_xent_rows_end(p_, weights, labels, a.out<float>(kLoss), a.workspace,
-                                         stream);
+    kernels::cuda::softmax_xent_rows_end(p_, weights, labels, a.out<float>(kLoss),
+                                         {stream, a.workspace});
   }
 
  private:
@@ -139,9 +139,14 @@ class HeadLossKernel final : public Kernel {
     const Out z{at(a, scores_at_), z_};
     void* const rest = at(a, rest_at_);
     chunk.scores.run(x, w, {bias}, z, rest);
-    kernels::cuda::softmax_xent_rows(p_, static_cast<const float*>(weights_.get()), first, count, z,
-                                     workspace_row(d_.K), a.in<int32_t>(kLabels),
-                                     a.in<float>(kSeed), a.workspace, device_.stream());
+    kernels::cuda::softmax_xent_rows(p_, static_cast<const float*>(weights_.get()),
+                                     {.first = first,
+                                      .count = count,
+                                      .z = z,
+                                      .row = workspace_row(d_.K),
+                                      .label = a.in<int32_t>(kLabels),
+                                      .dloss = a.in<float>(kSeed)},
+                                     {device_.stream(), a.workspace});
     if (chunk.dx) chunk.dx->run(z, w, {}, operands_.out(a, kDx) + first * d_.F, rest);
     if (chunk.dw) chunk.dw->run(z, x, {}, operands_.out(a, kDw), rest);
     if (db_of(a) == nullptr) return;

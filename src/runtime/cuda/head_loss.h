@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "src/runtime/common/kernel_table.h"
 #include "src/runtime/cuda/device.h"
-#include "src/runtime/kernel_table.h"
 
 namespace trainyard::cuda {
 

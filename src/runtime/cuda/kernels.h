@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/view.h"
+#include "kernels/operands.h"
+#include "src/runtime/common/adapter.h"
 #include "src/runtime/cuda/device.h"
-#include "src/runtime/kernel_table.h"
 
 namespace trainyard::cuda {
 
@@ -41,6 +41,29 @@ class Operands {
   std::vector<Format> in_, out_;
 };
 
+/// As src/runtime/common/adapter.h says.
+class StreamOperands final : public Operands {
+ public:
+  using Type = kernels::cuda::Views;
+  using Number = float;
+
+  StreamOperands(const Device& device, const Graph& graph, const Node& node)
+      : Operands(graph, node), stream_(device.stream()) {}
+  const float* number(const KernelArgs& a, size_t i) const {
+    return i < a.inputs.size() ? a.in<float>(i) : nullptr;
+  }
+  kernels::cuda::Run run(const KernelArgs& a) const { return {stream_, a.workspace}; }
+
+ private:
+  CUstream_st* stream_;
+};
+template <typename F>
+std::unique_ptr<Kernel> with_operands(const Device& device, const Graph& g, const Node& n,
+                                      const TensorInfo& t, F f) {
+  TRAINYARD_CHECK(t.type.dtype == DType::kF32, n.name + ": the cuda backend computes in F32");
+  return f(StreamOperands(device, g, n));
+}
+
 std::span<const CudaEntry> activation_kernels();
 std::span<const CudaEntry> attention_kernels();
 std::span<const CudaEntry> box_kernels();
@@ -50,6 +73,7 @@ std::span<const CudaEntry> gemm_kernels();
 std::span<const CudaEntry> head_loss_kernels();
 std::span<const CudaEntry> image_kernels();
 std::span<const CudaEntry> mat_mul_kernels();
+std::span<const CudaEntry> muon_kernels();
 std::span<const CudaEntry> sequence_kernels();
 std::span<const CudaEntry> text_kernels();
 std::span<const CudaEntry> training_kernels();

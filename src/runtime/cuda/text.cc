@@ -5,9 +5,9 @@
 #include "kernels/cuda/column_sum.h"
 #include "kernels/cuda/convert.h"
 #include "src/ops/tf32.h"
+#include "src/runtime/common/text_kernels.h"
 #include "src/runtime/cuda/kernels.h"
-#include "src/runtime/cuda/matmul.h"
-#include "src/runtime/text_kernels.h"
+#include "src/runtime/cuda/product.h"
 
 namespace trainyard::cuda {
 namespace {
@@ -62,10 +62,10 @@ MatmulDims product_of(const Node& n, int64_t rows, int64_t columns, int64_t term
 /// kernel.
 class RecurrentKernel final : public Kernel {
  public:
-  RecurrentKernel(const Device& device, const Graph& g, const Node& n)
+  RecurrentKernel(const Device& device, const Graph& g, const Node& n, RecurrentCell cell)
       : stream_(device.stream()),
         operands_(g, n),
-        d_(recurrent_dims(g, n)),
+        d_(recurrent_dims(g, n, cell)),
         bias_(has_input(n, 4)),
         factors_(format_of_input(g, n, 2)),
         input_(device, product_of(n, d_.N * d_.T, d_.gates() * d_.H, d_.F, false, true),
@@ -131,10 +131,10 @@ class RecurrentKernel final : public Kernel {
 /// The steps leave the gradients of both products' results, for all weights at once.
 class RecurrentGradKernel final : public Kernel {
  public:
-  RecurrentGradKernel(const Device& device, const Graph& g, const Node& n)
+  RecurrentGradKernel(const Device& device, const Graph& g, const Node& n, RecurrentCell cell)
       : stream_(device.stream()),
         operands_(g, n),
-        d_(recurrent_dims(g, n)),
+        d_(recurrent_dims(g, n, cell)),
         factors_(format_of_input(g, n, 2)) {
     const int64_t GH = d_.gates() * d_.H, rows = d_.N * d_.T;
     const auto stored = [&](size_t o) { return format_of(output_info(g, n, o)); };
@@ -217,36 +217,23 @@ class RecurrentGradKernel final : public Kernel {
           h_before_at_ = 0, sum_at_ = 0, bytes_ = 0;
 };
 
-template <typename K>
-std::unique_ptr<Kernel> make(const Device& device, const Graph& g, const Node& n) {
-  return std::make_unique<K>(device, g, n);
-}
-
-std::unique_ptr<Kernel> make_embedding_bag(const Device& device, const Graph& g, const Node& n) {
-  return make_kernel([o = Operands(g, n), d = embedding_bag_dims(g, n),
-                      stream = device.stream()](const KernelArgs& a) {
-    kernels::cuda::embedding_bag(d, o.in(a, 0), a.in<int32_t>(1), o.out(a, 0), stream);
-  });
-}
-
-std::unique_ptr<Kernel> make_embedding_bag_grad(const Device& device, const Graph& g,
-                                                const Node& n) {
-  const kernels::EmbeddingBagDims d = embedding_bag_dims(g, n);
-  return make_kernel(
-      [o = Operands(g, n), d, stream = device.stream()](const KernelArgs& a) {
-        kernels::cuda::embedding_bag_backward(d, a.in<int32_t>(0), o.in(a, 1), o.out(a, 0),
-                                              a.workspace, stream);
-      },
-      kernels::cuda::embedding_bag_backward_workspace_bytes(d));
+template <typename K, RecurrentCell kCell>
+std::unique_ptr<Kernel> make_recurrent(const Device& device, const Graph& g, const Node& n) {
+  return std::make_unique<K>(device, g, n, kCell);
 }
 
 }  // namespace
 
 std::span<const CudaEntry> text_kernels() {
+  using C = const Device;
   static constexpr CudaEntry kEntries[] = {
-      {"LSTM", make<RecurrentKernel>},      {"LSTMGrad", make<RecurrentGradKernel>},
-      {"GRU", make<RecurrentKernel>},       {"GRUGrad", make<RecurrentGradKernel>},
-      {"EmbeddingBag", make_embedding_bag}, {"EmbeddingBagGrad", make_embedding_bag_grad},
+      {"LSTM", make_recurrent<RecurrentKernel, RecurrentCell::kLstm>},
+      {"LSTMGrad", make_recurrent<RecurrentGradKernel, RecurrentCell::kLstm>},
+      {"GRU", make_recurrent<RecurrentKernel, RecurrentCell::kGru>},
+      {"GRUGrad", make_recurrent<RecurrentGradKernel, RecurrentCell::kGru>},
+      {"EmbeddingBag", make_embedding_bag<C>},
+      {"EmbeddingBagGrad",
+       make_embedding_bag_grad<C, kernels::cuda::embedding_bag_backward_workspace_bytes>},
   };
   return kEntries;
 }

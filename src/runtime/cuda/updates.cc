@@ -7,10 +7,9 @@
 #include <utility>
 
 #include "kernels/cuda/updates.h"
-#include "kernels/gradient.h"
+#include "src/runtime/common/update_kernels.h"
 #include "src/runtime/cuda/kernels.h"
-#include "src/runtime/cuda/matmul.h"
-#include "src/runtime/op_params.h"
+#include "src/runtime/cuda/product.h"
 
 namespace trainyard::cuda {
 namespace {
@@ -18,81 +17,23 @@ namespace {
 using namespace kernels;  // NOLINT: contracts
 namespace gpu = kernels::cuda;
 
-// How each elementwise kind is read from a node's arguments.
-
-auto read_sgd(const Graph& g, const Node& n) {
-  return [p = sgd_params(g, n), operands = Operands(g, n)](const KernelArgs& a) {
-    return gpu::SgdUpdate{{p, operands.in(a, 1), a.in<float>(2), a.mut<float>(0)}, a.mut<float>(1)};
-  };
-}
-
-auto read_adam(const Graph& g, const Node& n) {
-  return [p = adam_params(g, n), operands = Operands(g, n)](const KernelArgs& a) {
-    return gpu::AdamUpdate{{p, operands.in(a, 1), a.in<float>(2), a.mut<float>(0)},
-                           a.in<int64_t>(3),
-                           a.mut<float>(1),
-                           a.mut<float>(2)};
-  };
-}
-
-auto read_rmsprop(const Graph& g, const Node& n) {
-  return [p = rmsprop_params(g, n), operands = Operands(g, n)](const KernelArgs& a) {
-    return gpu::RmspropUpdate{{p, operands.in(a, 1), a.in<float>(2), a.mut<float>(0)},
-                              a.mut<float>(1),
-                              a.mut<float>(2),
-                              a.mut<float>(3)};
-  };
-}
-
-auto read_lion(const Graph& g, const Node& n) {
-  return [p = lion_params(g, n), operands = Operands(g, n)](const KernelArgs& a) {
-    return gpu::LionUpdate{{p, operands.in(a, 1), a.in<float>(2), a.mut<float>(0)},
-                           a.mut<float>(1)};
-  };
-}
-
-auto read_moving_average(const Graph& g, const Node& n) {
-  return [p = moving_average_params(g, n)](const KernelArgs& a) {
-    return gpu::MovingAverageUpdate{p, a.in<float>(1), a.in<int64_t>(2), a.mut<float>(0)};
-  };
-}
-
-auto read_accumulation(const Graph& g, const Node& n) {
-  return [p = gpu::GradientAccumulation::Params{input_info(g, n, 0).type.shape.elements(),
-                                                n.attributes.get_float("share", 1)},
-          operands = Operands(g, n)](const KernelArgs& a) {
-    return gpu::GradientAccumulation{p, operands.in(a, 1), a.in<int64_t>(2), a.mut<float>(0)};
-  };
-}
-
-auto read_clipping(const Graph& g, const Node& n) {
-  return [p = clip_gradient_params(g, n), scaled = has_input(n, 1),
-          operands = Operands(g, n)](const KernelArgs& a) {
-    return gpu::GradientClipping{p, operands.in(a, 0), scaled ? a.in<float>(1) : nullptr,
-                                 operands.out(a, 0)};
-  };
-}
-
-auto read_conversion(const Graph& g, const Node& n) {
-  return [p = gpu::Conversion::Params{input_info(g, n, 0).type.shape.elements()},
-          operands = Operands(g, n)](const KernelArgs& a) {
-    return gpu::Conversion{p, operands.in(a, 0), operands.out(a, 0)};
-  };
-}
-
-template <auto read>
-std::unique_ptr<Kernel> make_one(const Device& device, const Graph& g, const Node& n) {
-  return make_kernel([update = read(g, n), stream = device.stream()](const KernelArgs& a) {
-    gpu::update(update(a), stream);
-  });
-}
+/// A tensor in another format, as a kind of update.
+struct Conversion {
+  static gpu::Conversion::Params params(const Graph& g, const Node& n) {
+    return {input_info(g, n, 0).type.shape.elements()};
+  }
+  static gpu::ConversionOperands operands(const Operands& o, const KernelArgs& a) {
+    return {.x = o.in(a, 0), .y = o.out(a, 0)};
+  }
+};
 
 /// The operands of all nodes lie in a table on the device, which the first run fills: addresses are
 /// bound once. Its memory is there before, as a job that trains allocates none.
-template <auto read>
+template <typename Kind>
 class GroupKernel final : public Kernel {
-  using Read = decltype(read(std::declval<Graph>(), std::declval<Node>()));
-  using Update = decltype(std::declval<Read>()(KernelArgs{}));
+  using Params = decltype(Kind::params(std::declval<Graph>(), std::declval<Node>()));
+  using Update = decltype(gpu::update_of(
+      std::declval<Params>(), Kind::operands(std::declval<StreamOperands>(), KernelArgs{})));
 
  public:
   GroupKernel(const Device& device, const Graph& g, std::span<const NodeId> nodes)
@@ -100,18 +41,19 @@ class GroupKernel final : public Kernel {
     KernelArgs unbound;
     for (const NodeId k : nodes) {
       const Node& n = g.node(k);
-      const Member m{read(g, n), n.inputs.size(), n.outputs.size(), n.op->mutated_inputs().size()};
+      const Member m{Kind::params(g, n), StreamOperands(device, g, n), n.inputs.size(),
+                     n.outputs.size(), n.op->mutated_inputs().size()};
       unbound.inputs.resize(unbound.inputs.size() + m.inputs);
       unbound.outputs.resize(unbound.outputs.size() + m.outputs);
       unbound.mutated.resize(unbound.mutated.size() + m.mutated);
       members_.push_back(m);
     }
-    table_ = device_.allocate(std::ssize(table_of(unbound).bytes));
+    table_ = device_.allocate(std::ssize(table_of(unbound, false).bytes));
   }
 
   void run(const KernelArgs& a) override {
     if (chunks_ == 0) {
-      const gpu::UpdateTable table = table_of(a);
+      const gpu::UpdateTable table = table_of(a, true);
       check(cudaMemcpyAsync(table_.get(), table.bytes.data(), table.bytes.size(),
                             cudaMemcpyHostToDevice, device_.stream()),
             "copying the table of a group");
@@ -123,11 +65,12 @@ class GroupKernel final : public Kernel {
 
  private:
   struct Member {
-    Read read_update;
+    Params params;
+    StreamOperands operands;
     size_t inputs, outputs, mutated;
   };
 
-  gpu::UpdateTable table_of(const KernelArgs& a) const {
+  gpu::UpdateTable table_of(const KernelArgs& a, bool is_bound) const {
     std::vector<Update> updates;
     auto in = a.inputs.begin();
     auto out = a.outputs.begin();
@@ -142,7 +85,9 @@ class GroupKernel final : public Kernel {
       own.inputs = take(in, m.inputs);
       own.outputs = take(out, m.outputs);
       own.mutated = take(mutated, m.mutated);
-      updates.push_back(m.read_update(own));
+      const auto operands = Kind::operands(m.operands, own);
+      if (is_bound) check(m.params, operands);
+      updates.push_back(gpu::update_of(m.params, operands));
     }
     return gpu::update_table<Update>(updates);
   }
@@ -153,10 +98,10 @@ class GroupKernel final : public Kernel {
   int64_t chunks_ = 0;  // 0: not bound
 };
 
-template <auto read>
+template <typename Kind>
 std::unique_ptr<Kernel> make_group(const Device& device, const Graph& g,
                                    std::span<const NodeId> nodes) {
-  return std::make_unique<GroupKernel<read>>(device, g, nodes);
+  return std::make_unique<GroupKernel<Kind>>(device, g, nodes);
 }
 
 /// nullptr where one of them does more than change the format, or nothing.
@@ -166,17 +111,7 @@ std::unique_ptr<Kernel> make_cast_group(const Device& device, const Graph& g,
     const TensorInfo &x = input_info(g, g.node(k), 0), &y = output_info(g, g.node(k), 0);
     return y.type.dtype == DType::kF32 && x.type.dtype == DType::kF32 && x.storage != y.storage;
   });
-  return converts ? make_group<read_conversion>(device, g, nodes) : nullptr;
-}
-
-std::unique_ptr<Kernel> make_adafactor(const Device& device, const Graph& g, const Node& n) {
-  const AdafactorParams p = adafactor_params(g, n);
-  return make_kernel(
-      [p, operands = Operands(g, n), stream = device.stream()](const KernelArgs& a) {
-        gpu::adafactor(p, operands.in(a, 1), a.in<float>(2), a.in<int64_t>(3), a.mut<float>(0),
-                       a.mut<float>(2), a.mut<float>(1), a.workspace, stream);
-      },
-      gpu::adafactor_workspace_bytes(p));
+  return converts ? make_group<Conversion>(device, g, nodes) : nullptr;
 }
 
 /// The Newton-Schulz iteration: A = X X' (of a tall matrix X' X), A^2, and X times the polynomial.
@@ -237,43 +172,15 @@ std::unique_ptr<Kernel> make_muon(const Device& device, const Graph& g, const No
   return std::make_unique<MuonKernel>(device, g, n);
 }
 
-std::unique_ptr<Kernel> make_gradient_norm(const Device& device, const Graph& g, const Node& n) {
-  const GradientNormParams p = gradient_norm_params(g, n);
-  const int64_t workspace_bytes = gpu::gradient_norm_workspace_bytes(p);
-  return make_kernel(
-      [p, operands = Operands(g, n), gradients = std::vector<gpu::In>(p.counts.size()),
-       stream = device.stream()](const KernelArgs& a) mutable {
-        for (size_t i = 0; i < gradients.size(); ++i) gradients[i] = operands.in(a, i);
-        gpu::gradient_norm(p, gradients, p.scaled ? a.in<float>(p.counts.size()) : nullptr,
-                           a.out<float>(0), a.out<float>(1), a.workspace, stream);
-      },
-      workspace_bytes);
-}
-
-std::unique_ptr<Kernel> make_loss_scale(const Device& device, const Graph&, const Node& n) {
-  return make_kernel([s = loss_scaling(n), stream = device.stream()](const KernelArgs& a) {
-    gpu::loss_scale_update(s, a.in<float>(3), a.in<float>(4), loss_scale<float>(a),
-                           loss_scale_step<float>(a), stream);
-  });
-}
-
 }  // namespace
 
 std::span<const CudaEntry> update_kernels() {
-  static constexpr CudaEntry kEntries[] = {
-      {"SgdUpdate", make_one<read_sgd>},
-      {"AdamUpdate", make_one<read_adam>},
-      {"AdamWUpdate", make_one<read_adam>},
-      {"RmspropUpdate", make_one<read_rmsprop>},
-      {"LionUpdate", make_one<read_lion>},
-      {"AdafactorUpdate", make_adafactor},
-      {"MuonUpdate", make_muon},
-      {"GradientNorm", make_gradient_norm},
-      {"ClipGradient", make_one<read_clipping>},
-      {"LossScaleUpdate", make_loss_scale},
-      {"AccumulateGradient", make_one<read_accumulation>},
-      {"MovingAverageUpdate", make_one<read_moving_average>},
-  };
+  return trainyard::update_kernels<const Device, gpu::gradient_norm_workspace_bytes,
+                                   gpu::adafactor_workspace_bytes>();
+}
+
+std::span<const CudaEntry> muon_kernels() {
+  static constexpr CudaEntry kEntries[] = {{"MuonUpdate", make_muon}};
   return kEntries;
 }
 
@@ -282,14 +189,14 @@ std::unique_ptr<Kernel> make_update_group(const Device& device, const Graph& gra
                                           std::span<const NodeId> nodes) {
   using Make = std::unique_ptr<Kernel> (*)(const Device&, const Graph&, std::span<const NodeId>);
   static constexpr std::pair<std::string_view, Make> kMakes[] = {
-      {"SgdUpdate", make_group<read_sgd>},
-      {"AdamUpdate", make_group<read_adam>},
-      {"AdamWUpdate", make_group<read_adam>},
-      {"RmspropUpdate", make_group<read_rmsprop>},
-      {"LionUpdate", make_group<read_lion>},
-      {"ClipGradient", make_group<read_clipping>},
-      {"AccumulateGradient", make_group<read_accumulation>},
-      {"MovingAverageUpdate", make_group<read_moving_average>},
+      {"SgdUpdate", make_group<Sgd>},
+      {"AdamUpdate", make_group<Adam>},
+      {"AdamWUpdate", make_group<Adam>},
+      {"RmspropUpdate", make_group<Rmsprop>},
+      {"LionUpdate", make_group<Lion>},
+      {"ClipGradient", make_group<ClipGradient>},
+      {"AccumulateGradient", make_group<AccumulateGradient>},
+      {"MovingAverageUpdate", make_group<MovingAverage>},
       {"Cast", make_cast_group},
   };
   const std::string_view type = graph.node(nodes[0]).op->type();

@@ -1,4 +1,4 @@
-"""Trainyard for Python: submit training jobs, watch them learn, use the models. docs/python.md is the manual.
+"""Trainyard for Python: submit training jobs, follow their progress, use the models. docs/python.md is the manual.
 
     import trainyard
 
@@ -11,7 +11,7 @@
 
 import os as _os
 
-# gRPC's own log lines would stand between the caller's; setting GRPC_VERBOSITY brings them back.
+# gRPC's own log lines would mix with the caller's; setting GRPC_VERBOSITY brings them back.
 _os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from trainyard import v1

@@ -1,4 +1,4 @@
-"""Which server to talk to, and with which credentials: the same rules as the command line (docs/cli.md).
+"""Chooses the server and the credentials by the same rules as the command line (docs/cli.md).
 
 argument > environment > configuration file > the sockets where a daemon of this user or of this machine listens.
 Secrets are only ever read from files.
@@ -29,7 +29,7 @@ class Connection:
     ca_file: Path | None = None  # PEM; TLS with these roots
     token_file: Path | None = None  # bearer token, readable by its owner alone
     plaintext: bool = False  # TCP without TLS to an address that is not loopback
-    timeout_s: float = 10.0  # of each unary call
+    timeout_s: float = 10.0  # for each unary call
 
     @property
     def is_unix(self) -> bool:
@@ -64,14 +64,14 @@ def _apply_config(connection: Connection, path: Path | None, context: str) -> No
         elif key == "contexts" and entry.value.kind is Kind.MAP:
             contexts = entry.value
         else:
-            raise _config_error(f"{entry.key_at}: unknown or wrong '{key}', expected context (a name) and contexts "
+            raise _config_error(f"{entry.key_at}: unknown key or bad value: '{key}', expected context (a name) and contexts "
                                 "(a map)")
     if not context:
         return
     chosen = contexts.entries.get(context) if contexts else None
     if chosen is None or chosen.value.kind is not Kind.MAP:
         known = ", ".join(contexts.entries) if contexts else ""
-        raise _config_error(f"context '{context}' is not in {path}, which has {known or 'none'}")
+        raise _config_error(f"context '{context}' is not in {path}, which has {known or 'no contexts'}")
     for key, entry in chosen.value.entries.items():
         text = entry.value.text
         if entry.value.kind is not Kind.SCALAR:
@@ -83,12 +83,12 @@ def _apply_config(connection: Connection, path: Path | None, context: str) -> No
         elif key == "plaintext" and text in ("true", "false"):
             connection.plaintext = text == "true"
         else:
-            raise _config_error(f"{entry.key_at}: unknown or wrong '{key}', expected server, tenant, ca_file, "
+            raise _config_error(f"{entry.key_at}: unknown key or bad value: '{key}', expected server, tenant, ca_file, "
                                 "token_file or plaintext (true or false)")
 
 
 def default_sockets(env: Mapping[str, str]) -> list[Path]:
-    """Where a daemon may listen when nobody says otherwise, most specific first."""
+    """Where a daemon may listen by default, most specific first."""
     sockets = []
     if os.geteuid() != 0:
         if env.get("XDG_RUNTIME_DIR"):
@@ -102,7 +102,7 @@ def default_sockets(env: Mapping[str, str]) -> list[Path]:
 
 def _default_server(env: Mapping[str, str]) -> str:
     sockets = default_sockets(env)
-    # Where the daemon of this user would listen, if nobody listens anywhere: for the message.
+    # Where this user's daemon would listen, for the message if none listens anywhere.
     fallback = sockets[-2] if len(sockets) > 1 else sockets[-1]
     return f"unix:{next((path for path in sockets if path.is_socket()), fallback)}"
 
@@ -123,7 +123,7 @@ def _check_server(connection: Connection) -> None:
         if not path:
             raise refuse("unix:/path/to/trainyard.sock")
         if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
-            raise refuse(f"a socket path of at most {SOCKET_PATH_BYTES_MAX} bytes, which is all that Linux takes")
+            raise refuse(f"a socket path of at most {SOCKET_PATH_BYTES_MAX} bytes, the limit of Linux")
         return
     host, _, port = server.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
@@ -136,7 +136,7 @@ def _check_server(connection: Connection) -> None:
 def resolve(address: str | None, *, context: str | None, ca_file: str | os.PathLike[str] | None,
             token_file: str | os.PathLike[str] | None, config_file: str | os.PathLike[str] | None, plaintext: bool,
             timeout_s: float, env: Mapping[str, str] = os.environ) -> Connection:
-    """Puts arguments, environment, configuration and defaults together. CONFIG_INVALID names what is wrong."""
+    """Combines arguments, environment, configuration and defaults. CONFIG_INVALID names what is wrong."""
     connection = Connection()
     _apply_config(connection, _find_config(config_file, env), context or env.get("TRAINYARD_CONTEXT", ""))
     connection.server = address or env.get("TRAINYARD_SERVER") or connection.server or _default_server(env)
@@ -158,7 +158,7 @@ def read_token(path: Path) -> str:
     try:
         with open(path, "rb") as file:
             if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-                raise NotAllowedError(f"token file {path} can be read by others; make it yours alone: chmod 600 {path}",
+                raise NotAllowedError(f"token file {path} is readable by other users; run: chmod 600 {path}",
                                       reason="TOKEN_FILE_INVALID")
             token = file.read(TOKEN_BYTES_MAX).rstrip(b"\r\n ")
     except OSError as error:
@@ -177,7 +177,7 @@ def read_roots(path: Path) -> bytes:
 
 
 def probe(connection: Connection) -> None:
-    """For a Unix socket, tells at once whether someone listens: gRPC's own reason is not one that helps."""
+    """For a Unix socket, finds out at once whether a server listens: gRPC's own reason does not help."""
     if not connection.is_unix:
         return
     path = connection.server[len("unix:"):]
@@ -193,5 +193,5 @@ def probe(connection: Connection) -> None:
         except OSError as error:
             if error.errno == errno.EAGAIN:
                 return  # its queue of connections is full: it runs
-            raise UnavailableError(f"no server is running: nobody listens on {path}",
+            raise UnavailableError(f"no server is running: nothing listens on {path}",
                                    reason="SERVER_NOT_RUNNING") from None

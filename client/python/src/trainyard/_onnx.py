@@ -1,4 +1,4 @@
-"""ONNX files as layers and weights. Only the command line can read them: `trainyard model import` is run."""
+"""ONNX files as layers and weights. Only the command line can read them, so this runs `trainyard model import`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from trainyard.errors import InvalidArgumentError, NotFoundError
 
 
 def import_onnx(program: str, file: Path, folder: str | os.PathLike[str]) -> None:
-    """Makes the new folder, with model.yaml (layers) and model.safetensors (weights). InvalidArgumentError /
-    ONNX_UNSUPPORTED names what no layer stands for; NotFoundError if there is no command line or no file."""
+    """Creates the folder with model.yaml (layers) and model.safetensors (weights). InvalidArgumentError /
+    ONNX_UNSUPPORTED names the operations that no layer can represent; NotFoundError if there is no command line or no
+    file."""
     try:
         done = subprocess.run([program, "model", "import", os.path.abspath(file), "--out", os.fspath(folder),
                                "-o", "json"], capture_output=True, text=True)
     except FileNotFoundError:
-        raise NotFoundError(f"program: {program!r} was not found; expected the trainyard command line on the path "
-                            "or its file", reason="FILE_NOT_FOUND") from None
+        raise NotFoundError(f"program: {program!r} was not found; expected the trainyard command line: a name on the "
+                            "PATH or a file", reason="FILE_NOT_FOUND") from None
     if done.returncode != 0:
         raise _error(done.stderr)
 
 
 def _error(text: str) -> InvalidArgumentError | NotFoundError:
-    """What the command line said: an object where it knows the mistake."""
+    """The command line's error: a JSON object if it knows the reason."""
     try:
         error = yaml.safe_load(text)["error"]  # JSON is YAML
         kind = NotFoundError if error["code"] == "NOT_FOUND" else InvalidArgumentError

@@ -1,4 +1,4 @@
-"""The API's calls, typed: channel, credentials, deadlines, retries, and errors of this package instead of gRPC's."""
+"""The API's calls, typed: channel, credentials, deadlines, retries, and this package's errors instead of gRPC's."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ R = TypeVar("R", bound=Message)
 
 @dataclass(frozen=True)
 class Method(Generic[Q, R]):
-    """One RPC. `retry`: sent again while the server is UNAVAILABLE, because twice is as good as once."""
+    """One RPC. `retry`: sent again while the server is UNAVAILABLE; the call is idempotent. `patient`: until the deadline,
+    because a user wants it done although the server restarts."""
 
     path: str  # "JobService/GetJob"
     request: type[Q]
     response: type[R]
     retry: bool = True
+    patient: bool = False
 
     @property
     def wire_path(self) -> str:
@@ -48,7 +50,8 @@ SUBMIT_JOB = Method("JobService/SubmitJob", v1.SubmitJobRequest, v1.Job)  # alwa
 PLAN_JOB = Method("JobService/PlanJob", v1.PlanJobRequest, v1.JobPlan)
 GET_JOB = Method("JobService/GetJob", v1.GetJobRequest, v1.Job)
 LIST_JOBS = Method("JobService/ListJobs", v1.ListJobsRequest, v1.ListJobsResponse)
-CANCEL_JOB = Method("JobService/CancelJob", v1.CancelJobRequest, v1.Job)  # a durable wish: twice is once
+CANCEL_JOB = Method("JobService/CancelJob", v1.CancelJobRequest, v1.Job, patient=True)
+SET_JOB_PRIORITY = Method("JobService/SetJobPriority", v1.SetJobPriorityRequest, v1.Job)
 DELETE_JOB = Method("JobService/DeleteJob", v1.DeleteJobRequest, Empty, retry=False)
 WATCH_JOB = Method("JobService/WatchJob", v1.WatchJobRequest, v1.WatchJobResponse)
 GET_UPLOAD = Method("DatasetService/GetUpload", v1.GetUploadRequest, v1.Upload)
@@ -72,8 +75,8 @@ LIST_DEVICES = Method("SystemService/ListDevices", v1.ListDevicesRequest, v1.Lis
 
 
 class Stream(Generic[R]):
-    """Messages of one call. UNAVAILABLE / SERVER_SILENT when none came for SILENCE_S_MAX while one was waited for: a
-    connection can die without a word. Use it in `with`: leaving ends the call."""
+    """The messages of one call. Raises UNAVAILABLE / SERVER_SILENT if none arrives for SILENCE_S_MAX: a connection can
+    die silently. Use it in `with`: leaving ends the call."""
 
     def __init__(self, call: Any, server: str, silence_s_max: float) -> None:
         self._call = call
@@ -120,7 +123,7 @@ class Channel:
     """A connection and its credentials. Thread-safe."""
 
     def __init__(self, connection: Connection) -> None:
-        """Reads the credentials and, for a Unix socket, looks whether anyone listens. No network traffic for TCP."""
+        """Reads the credentials and, for a Unix socket, checks that a server listens. No network traffic for TCP."""
         probe(connection)
         self.connection = connection
         self.parent = f"tenants/{connection.tenant}"
@@ -130,7 +133,7 @@ class Channel:
         options: list[tuple[str, Any]] = [
             ("grpc.enable_http_proxy", 0),  # http_proxy is for the web, not for a training server
             ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", 5000),  # in fact how long one try to connect may take
+            ("grpc.min_reconnect_backoff_ms", 5000),  # despite its name, the limit for one attempt to connect
             ("grpc.max_reconnect_backoff_ms", 2000),
             ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
             ("grpc.primary_user_agent", f"trainyard-python/{__version__}"),
@@ -147,34 +150,35 @@ class Channel:
         self._channel.close()
 
     def call(self, method: Method[Q, R], request: Q, timeout_s: float | None = None) -> R:
-        """A unary call with one deadline for all of its tries."""
+        """A unary call with one deadline for all attempts."""
         stub = self._channel.unary_unary(method.wire_path, request_serializer=method.request.SerializeToString,
                                          response_deserializer=method.response.FromString)
         deadline = time.monotonic() + (self.connection.timeout_s if timeout_s is None else timeout_s)
         pause = RETRY_PAUSE_S
-        for attempt in range(RETRIES_MAX + 1):
+        attempt = 0
+        while True:
             try:
                 response: R = stub(request, timeout=max(deadline - time.monotonic(), 0.0), metadata=self._metadata)
                 return response
             except grpc.RpcError as error:
-                again = (method.retry and attempt < RETRIES_MAX and error.code() is grpc.StatusCode.UNAVAILABLE
-                         and time.monotonic() + pause < deadline)
+                again = (method.retry and (method.patient or attempt < RETRIES_MAX)
+                         and error.code() is grpc.StatusCode.UNAVAILABLE and time.monotonic() + pause < deadline)
                 if not again:
                     raise from_rpc(error, self.connection.server) from None
             time.sleep(pause)
             pause = min(pause * 2, RETRY_PAUSE_S_MAX)
-        raise AssertionError("the last try returns or raises")
+            attempt += 1
 
     def stream(self, method: Method[Q, R], request: Q, timeout_s: float | None = None,
                silence_s_max: float | None = None) -> Stream[R]:
-        """A call that answers with a stream, sent once."""
+        """A call with a streamed answer, sent once."""
         stub = self._channel.unary_stream(method.wire_path, request_serializer=method.request.SerializeToString,
                                           response_deserializer=method.response.FromString)
         return Stream(stub(request, timeout=timeout_s, metadata=self._metadata), self.connection.server,
                       SILENCE_S_MAX if silence_s_max is None else silence_s_max)
 
     def send(self, method: Method[Q, R], requests: Iterator[Q]) -> R:
-        """A call that sends a stream, once. What `requests` raises comes out of here."""
+        """A call that sends a stream, once. Exceptions that `requests` raises propagate."""
         raised: list[BaseException] = []
 
         def guarded() -> Iterator[Q]:
@@ -197,7 +201,7 @@ class Channel:
                 raise raised[0] from None
             raise from_rpc(error, self.connection.server) from None
         finally:
-            call.cancel()  # no effect on a call that is over; ends it on Ctrl-C
+            call.cancel()  # ends the call on Ctrl-C; no effect once it is over
 
     def check_health(self) -> bool:
         """grpc.health.v1. Sends no token. HealthCheckRequest{} is no bytes, {SERVING} is field 1 with value 1."""

@@ -1,4 +1,4 @@
-"""A folder as a tar archive that is made as it is read, byte for byte as the command line makes it
+"""A folder as a tar archive, generated while it is read, byte for byte as the command line does
 (src/base/tar_folder.h): the files that are not hidden, sorted by their paths' bytes, without owners and times."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def folder_files(root: str | os.PathLike[str]) -> list[tuple[bytes, int]]:
     def add(folder: bytes, depth: int) -> None:
         here = os.path.join(top, folder)
         if depth > _DEPTH_MAX:
-            raise _refuse(here, f"more than {_DEPTH_MAX} folders deep; does a link lead back?")
+            raise _refuse(here, f"more than {_DEPTH_MAX} folders deep; does a link form a loop?")
         for name in os.listdir(here):
             if is_hidden(name):
                 continue
@@ -136,7 +136,7 @@ class TarFolder:
             file.seek(low)
             data = file.read(high - low)
         if len(data) != high - low:
-            raise _refuse(path, "the file has become shorter while it was read")
+            raise _refuse(path, "the file became shorter while it was read")
         return data
 
     def pieces(self, size: int) -> Iterator[bytes]:

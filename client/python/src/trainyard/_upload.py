@@ -1,4 +1,4 @@
-"""Files to the server by their content, and datasets and models made of them (client/lib/upload.cc,
+"""Uploads files by their content and creates datasets and models from them (client/lib/upload.cc,
 dataset_upload.cc, weights_upload.cc)."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _POLL_S, _POLL_S_MAX = 0.02, 1.0
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a transfer is. An upload calls back from a thread of its own."""
+    """A transfer's progress. An upload calls back from its own thread."""
 
     filename: str
     done_bytes: int  # of an upload: what the server had before, plus what was sent
@@ -38,7 +38,7 @@ Observer = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Content:
-    """What is uploaded: a file, a folder as a tar, or bytes under a name that people will see."""
+    """What is uploaded: a file, a folder as a tar archive, or bytes with a name for display."""
 
     filename: str
     source: Path | bytes | TarFolder
@@ -62,14 +62,14 @@ class Content:
 
 @dataclass(frozen=True)
 class ServerPath:
-    """A file or folder of the server, which is not uploaded."""
+    """A file or folder on the server, which is not uploaded."""
 
     path: str
 
 
 def _may_resume(error: TrainyardError) -> bool:
-    """After which the same bytes may well arrive: the connection broke, a chunk was damaged on its way, the server
-    committed less than we thought, or an earlier stream of ours is not closed yet."""
+    """Whether sending the same bytes again may succeed: the connection broke, a chunk was damaged on its way, the
+    server committed less than we thought, or an earlier stream of ours is not closed yet."""
     return isinstance(error, UnavailableError) or error.reason in (
         "CHUNK_CHECKSUM", "UPLOAD_OFFSET_MISMATCH", "UPLOAD_BUSY", "UPLOAD_PAUSED")
 
@@ -84,7 +84,7 @@ def _digest(data: mmap.mmap | bytes | TarFolder) -> str:
 
 
 def upload(channel: Channel, content: Content, progress: Observer | None) -> str:
-    """Sends what the server does not have of the content, and returns its SHA-256.
+    """Sends the part of the content that the server does not have, and returns its SHA-256.
 
     A stream that breaks is resumed at the committed size, up to TRIES_MAX times without any progress.
     """
@@ -107,7 +107,8 @@ def upload(channel: Channel, content: Content, progress: Observer | None) -> str
         best, tries, pause = -1, 0, 0.1
         last: TrainyardError | None = None
         while True:
-            have = channel.call(GET_UPLOAD, v1.GetUploadRequest(name=f"{channel.parent}/uploads/{sha256}"))
+            have = channel.call(GET_UPLOAD, v1.GetUploadRequest(name=f"{channel.parent}/uploads/{sha256}",
+                                                                size_bytes=total))
             if have.complete:
                 return sha256
             if not 0 <= have.committed_size <= total:
@@ -120,7 +121,7 @@ def upload(channel: Channel, content: Content, progress: Observer | None) -> str
             try:
                 if channel.send(UPLOAD_FILE, requests(have.committed_size)).complete:
                     return sha256
-                last = InternalError(f"{content.filename}: the server did not take the whole file",
+                last = InternalError(f"{content.filename}: the server did not accept the whole file",
                                      reason="UPLOAD_INCOMPLETE", code="DATA_LOSS")
             except TrainyardError as error:
                 if not _may_resume(error):
@@ -132,7 +133,7 @@ def upload(channel: Channel, content: Content, progress: Observer | None) -> str
 
 
 def ensure_weights(channel: Channel, name: str, path: Path, progress: Observer | None) -> v1.Model:
-    """Uploads a safetensors file and makes a model of weights alone. What the server has is not sent again."""
+    """Uploads a safetensors file as a model of weights only. Content that the server has is not sent again."""
     sha256 = upload(channel, Content(path.name, path), progress)
     return channel.call(CREATE_MODEL, v1.CreateModelRequest(parent=channel.parent, model_id=name, sha256=sha256))
 
@@ -140,7 +141,8 @@ def ensure_weights(channel: Channel, name: str, path: Path, progress: Observer |
 def ensure_dataset(channel: Channel, name: str, spec: v1.DatasetSpec,
                    sources: Sequence[tuple[v1.DatasetSource.Role, Content | ServerPath]],
                    progress: Observer | None) -> v1.Dataset:
-    """Uploads the sources, creates the dataset and waits until it is READY. What the server has is not sent again."""
+    """Uploads the sources, creates the dataset and waits until it is READY. Content that the server has is not sent
+    again."""
     request = v1.CreateDatasetRequest(parent=channel.parent, dataset_id=name, spec=spec)
     timeout_s = None
     for role, content in sources:

@@ -33,7 +33,7 @@ _FILE_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,127}")
 
 
 class Devices(list[v1.Device]):
-    """The server's devices. `note` says why there is no GPU, and what to install; it may be empty."""
+    """The server's devices. `note` says why there is no GPU and what to install; it may be empty."""
 
     def __init__(self, devices: Iterable[v1.Device], note: str) -> None:
         super().__init__(devices)
@@ -43,13 +43,14 @@ class Devices(list[v1.Device]):
 class Client:
     """A connection to one server. Thread-safe; `with Client() as client:` closes it.
 
-    Without an address it is found as the command line finds it (docs/cli.md, "Which server"): TRAINYARD_SERVER, the
-    configuration file's context, a Unix socket where a daemon of this user or of this machine listens.
+    Without an address, the client looks where the command line does (docs/cli.md, "Which server"): TRAINYARD_SERVER,
+    the configuration file's context, a Unix socket where a daemon of this user or this machine listens.
 
     Results are the messages of proto/trainyard/v1 (`trainyard.v1`), whose comments say what each field means. Jobs,
     datasets and models may be given by short name (`digits-1`; of a dataset also `digits@2`, a version), by full name
-    (`tenants/default/jobs/digits-1`) or as the message itself. Calls raise subclasses of `TrainyardError`. Reads, `submit` and `cancel` are tried again while
-    the server is unavailable, up to four times within `timeout_s`; everything else is sent once.
+    (`tenants/default/jobs/digits-1`) or as the message itself. Calls raise subclasses of `TrainyardError`. Reads,
+    `submit` and `cancel` are retried while the server is unavailable, up to four times within `timeout_s`; everything
+    else is sent once.
     """
 
     def __init__(self, address: str | None = None, *, context: str | None = None,
@@ -58,16 +59,16 @@ class Client:
                  timeout_s: float = 10.0, program: str = "trainyard") -> None:
         """
         address      "unix:/path" or "host:port"
-        context      of the configuration file, instead of TRAINYARD_CONTEXT and the file's own `context`
-        ca_file      PEM roots for TLS; TCP to another machine uses TLS, with the system's roots without this
+        context      a context of the configuration file, instead of TRAINYARD_CONTEXT and the file's own `context`
+        ca_file      PEM roots for TLS; TCP to another machine uses TLS, by default with the system's roots
         token_file   one line, readable by its owner alone (mode 0600)
         config_file  instead of TRAINYARD_CONFIG, ~/.config/trainyard/config.yaml and /etc/trainyard/client.yaml
         plaintext    TCP without TLS to another machine
         timeout_s    seconds for each answer, above 0 and up to 3600
-        program      the command line, a name on the path or a file: it reads the ONNX files that specs name
+        program      the command line, a name on the PATH or a file; it reads the ONNX files that specs name
 
-        UnavailableError / SERVER_NOT_RUNNING if nobody listens on a Unix socket; TCP connects with the first call.
-        InvalidArgumentError / CONFIG_INVALID names a wrong setting.
+        UnavailableError / SERVER_NOT_RUNNING if nothing listens on a Unix socket; TCP connects with the first call.
+        InvalidArgumentError / CONFIG_INVALID names an invalid setting.
         """
         connection = resolve(address, context=context, ca_file=ca_file, token_file=token_file,
                              config_file=config_file, plaintext=plaintext, timeout_s=timeout_s)
@@ -75,7 +76,7 @@ class Client:
         self._program = program
 
     def close(self) -> None:
-        """Ends the connection, and every stream on it."""
+        """Closes the connection and every stream on it."""
         self._channel.close()
 
     def __enter__(self) -> Client:
@@ -97,31 +98,31 @@ class Client:
 
     def submit(self, spec: Spec, *, name: str | None = None, folder: str | os.PathLike[str] | None = None,
                request_id: str | None = None, progress: Observer | None = None) -> v1.Job:
-        """Submits a job and returns it as QUEUED: it is stored, and survives a power loss.
+        """Submits a job and returns it as QUEUED: it is stored and survives a power loss.
 
         spec        the path of a spec file; its text, YAML of several lines or JSON; or a dict of the same form
                     (docs/job_spec.md). Files that it names are uploaded if the server lacks their content.
-        name        the job's id instead of the spec's `name`; the server makes one without either
-        folder      what the spec's paths are relative to: by default the folder of the file, else the current one
-        request_id  a UUID: submitting the same again with it is the same job
+        name        the job's ID instead of the spec's `name`; without either, the server chooses one
+        folder      the folder that the spec's paths are relative to, by default the file's, else the current one
+        request_id  a UUID; submitting again with the same one returns the same job
         progress    called with a `Progress` as an upload advances
 
-        InvalidArgumentError lists the refused fields in `violations`, with line and column for YAML.
+        InvalidArgumentError lists the invalid fields in `violations`, with line and column for YAML.
         ConflictError / JOB_EXISTS if the name is taken.
         """
         return self._send_job(spec, name, folder, progress, request_id, validate_only=False)
 
     def check(self, spec: Spec, *, name: str | None = None, folder: str | os.PathLike[str] | None = None,
               progress: Observer | None = None) -> v1.Job:
-        """What `submit` would return or raise, with nothing submitted: the job has a plan and no uid. Data that the
-        spec names is uploaded all the same, because the check needs it."""
+        """What `submit` would return or raise, without submitting: the job has a plan and no uid. Data that the spec
+        names is uploaded nevertheless, because the check needs it."""
         return self._send_job(spec, name, folder, progress, None, validate_only=True)
 
     def plan(self, spec: Spec, *, folder: str | os.PathLike[str] | None = None,
              progress: Observer | None = None) -> v1.JobPlan:
-        """What the spec would become on the server: layers, FLOPs, memory in bytes, device, warnings. Runs nothing,
-        but uploads the data that the spec names. A job that does not fit is planned too: `plan.fit` tells what it
-        lacks."""
+        """What the spec would become on the server: layers, FLOPs, memory in bytes, device, warnings. Runs nothing, but
+        uploads the data that the spec names. A job that does not fit is planned too: `plan.fit` says how much memory is
+        missing."""
         document = read_job(spec, folder)
         request = v1.PlanJobRequest(parent=self._channel.parent, spec=self._wire_spec(document, progress))
         try:
@@ -130,11 +131,11 @@ class Client:
             raise document.with_positions(error) from None
 
     def job(self, job: str | v1.Job) -> v1.Job:
-        """The job as it is now. NotFoundError / JOB_NOT_FOUND."""
+        """The job's current state. NotFoundError / JOB_NOT_FOUND."""
         return self._channel.call(rpc.GET_JOB, v1.GetJobRequest(name=self._name("jobs", job)))
 
     def jobs(self, *, states: Iterable[JobState | str] = (), limit: int | None = None) -> list[v1.Job]:
-        """Jobs, newest first: only those in `states` ("RUNNING", JobState.RUNNING), and at most `limit`."""
+        """Jobs, newest first: only those in `states` ("RUNNING", JobState.RUNNING), at most `limit`."""
         wanted: list[JobState | str] = []
         for state in states:
             if isinstance(state, str) and state.upper() not in JobState.keys()[1:]:
@@ -149,32 +150,39 @@ class Client:
         return _pages(page, limit)
 
     def cancel(self, job: str | v1.Job) -> v1.Job:
-        """Asks the job to end; safe to repeat, and on a finished job it changes nothing. The job that comes back may
-        still be RUNNING, with `cancel_requested`, until its worker has stopped."""
+        """Cancels the job; safe to repeat, and without effect on a finished job. The returned job may still be RUNNING,
+        with `cancel_requested`, until its worker has stopped."""
         return self._channel.call(rpc.CANCEL_JOB, v1.CancelJobRequest(name=self._name("jobs", job)))
 
+    def set_priority(self, job: str | v1.Job, priority: int) -> v1.Job:
+        """Another place in the queue for a job that has not ended: -100 to 100, higher goes first. A running job is not
+        interrupted. InvalidArgumentError / FIELD_OUT_OF_RANGE; ConflictError / JOB_STATE_CONFLICT once it has ended."""
+        return self._channel.call(rpc.SET_JOB_PRIORITY,
+                                  v1.SetJobPriorityRequest(name=self._name("jobs", job), priority=priority))
+
     def delete(self, job: str | v1.Job) -> None:
-        """Removes a finished job with its events and checkpoints; its model stays. ConflictError /
-        JOB_STATE_CONFLICT while it is not finished."""
+        """Deletes a finished job with its events and checkpoints; its model stays. ConflictError / JOB_STATE_CONFLICT
+        if it has not finished."""
         self._channel.call(rpc.DELETE_JOB, v1.DeleteJobRequest(name=self._name("jobs", job)))
 
     def watch(self, job: str | v1.Job, *, after: int = 0,
               on_reconnect: Callable[[TrainyardError], None] | None = None) -> Iterator[Event]:
-        """The job's events behind sequence number `after`, each once and in order, until the job ends.
+        """The job's events after sequence number `after`, each once and in order, until the job ends.
 
-        A connection that breaks is tried again for two minutes and goes on behind the last event; `on_reconnect` is
-        told why. Then, or if the server was never there, UnavailableError. Leaving the loop ends the stream, not the
-        job. InvalidArgumentError / SEQUENCE_IN_FUTURE if `after` is beyond the newest event.
+        After a broken connection, reconnects for two minutes and continues after the last event; `on_reconnect` is
+        called with the reason. After that, or if the server never answered, UnavailableError. Leaving the loop ends the
+        stream, not the job. InvalidArgumentError / SEQUENCE_IN_FUTURE if `after` is beyond the newest event.
         """
         if after < 0:
-            raise InvalidArgumentError(f"after: {after}, expected a sequence number from 0", reason="FIELD_OUT_OF_RANGE")
+            raise InvalidArgumentError(f"after: {after}, expected a sequence number of at least 0",
+                                       reason="FIELD_OUT_OF_RANGE")
         return follow(self._channel, self._name("jobs", job), after, on_reconnect=on_reconnect)
 
     def wait(self, job: str | v1.Job, *, timeout_s: float | None = None, check: bool = True) -> v1.Job:
-        """The job once it has ended, across broken connections.
+        """Waits until the job has ended, across broken connections, and returns it.
 
         With `check`, JobFailedError or JobCancelledError unless it SUCCEEDED. DeadlineExceededError / WAIT_TIMEOUT
-        after `timeout_s` seconds; the job goes on.
+        after `timeout_s` seconds; the job continues.
         """
         if timeout_s is not None and not timeout_s > 0:
             raise InvalidArgumentError(f"timeout_s: {timeout_s}, expected seconds above 0", reason="FIELD_OUT_OF_RANGE")
@@ -184,7 +192,7 @@ class Client:
                 for _ in follow(self._channel, found.name, found.newest_seq, timeout_s=timeout_s):
                     pass
             except DeadlineExceededError:
-                raise DeadlineExceededError(f"{_short(found.name)} has not ended within {timeout_s:g} s; it goes on",
+                raise DeadlineExceededError(f"{_short(found.name)} has not ended within {timeout_s:g} s; it continues",
                                             reason="WAIT_TIMEOUT") from None
             found = self.job(found)
         if check and found.state != JobState.SUCCEEDED:
@@ -204,7 +212,7 @@ class Client:
         return series
 
     def metrics(self, job: str | v1.Job) -> pd.DataFrame:
-        """All metrics so far: a row for each step, a column for each series, NaN where a step has no value of it.
+        """All metrics so far: a row for each step, a column for each series, NaN where a step has no value.
         Needs pandas; `metric_series` does not."""
         import pandas as pd
 
@@ -217,14 +225,14 @@ class Client:
 
     def upload_dataset(self, spec: Spec, *, name: str | None = None, folder: str | os.PathLike[str] | None = None,
                        progress: Observer | None = None) -> v1.Dataset:
-        """Brings files to the server and returns the dataset once it is READY.
+        """Uploads files and returns the dataset once it is READY.
 
-        spec    a job spec, of which the dataset is taken, or the fields below its `dataset`: a path, text or dict
-        name    the dataset's id instead of the spec's
+        spec    a job spec, whose dataset is uploaded, or just the fields below its `dataset`: a path, text or dict
+        name    the dataset's ID instead of the spec's
 
-        Content that the server has is not sent again. Under a name that is taken, the content and options of its
-        newest version are that version, and any other are the next one: `dataset.version`, and `dataset.name` ends in
-        it. NotFoundError / FILE_NOT_FOUND; InvalidArgumentError / DATASET_INVALID names row and column.
+        Content that the server has is not sent again. If the name exists, the same content and options return its
+        newest version, and others become the next version: `dataset.version`, which `dataset.name` ends in.
+        NotFoundError / FILE_NOT_FOUND; InvalidArgumentError / DATASET_INVALID names the row and column.
         """
         document = read_dataset(spec, folder)
         sources = document.contents()
@@ -236,19 +244,19 @@ class Client:
     def upload_frame(self, frame: pd.DataFrame, target: str, *, name: str | None = None,
                      test: pd.DataFrame | None = None, progress: Observer | None = None,
                      **options: object) -> v1.Dataset:
-        """A pandas DataFrame as a dataset with the column `target` to learn; `test` has the rows of a test set.
+        """Uploads a pandas DataFrame as a dataset with the target column `target`; `test` has the rows of a test set.
 
         `options` are the fields of `dataset.csv` in docs/job_spec.md: target_kind="class", categorical=[...],
         ignore=[...], date=[...], image=[C, H, W], text=[...], tokenizer, vocabulary_size, max_length. Without
         `categorical`, the columns of pandas' category type are the categories, and without `date` its dates are dates.
-        The index is left out. Returns and raises as `upload_dataset`.
+        The index is left out. Returns and raises as `upload_dataset` does.
         """
         if target not in map(str, frame.columns):
             raise InvalidArgumentError(f"target: '{target}' is not a column, expected one of "
                                        f"{', '.join(map(str, frame.columns[:20]))}", reason="DATASET_INVALID")
         for fixed in ("header", "delimiter", "target"):
             if fixed in options:
-                raise InvalidArgumentError(f"{fixed}: not an option of a frame", reason="FIELD_UNKNOWN")
+                raise InvalidArgumentError(f"{fixed}: not an option for a frame", reason="FIELD_UNKNOWN")
         csv = {**options, "target": target}
         ignore = options.get("ignore", ())
         left_out = {target, *([ignore] if isinstance(ignore, str) else ignore if isinstance(ignore, (list, tuple)) else [])}
@@ -266,11 +274,11 @@ class Client:
     def upload_arrays(self, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], *, name: str | None = None,
                       test_x: np.ndarray[Any, Any] | None = None, test_y: np.ndarray[Any, Any] | None = None,
                       target_kind: str | None = None, progress: Observer | None = None) -> v1.Dataset:
-        """NumPy arrays as a dataset; `test_x` and `test_y` are a test set.
+        """Uploads NumPy arrays as a dataset; `test_x` and `test_y` are a test set.
 
-        x [N, H, W] or [N, C, H, W]  images: whole numbers 0..255 are bytes, else finite floats. y [N]: classes from 0.
+        x [N, H, W] or [N, C, H, W]  images: whole numbers 0..255 (bytes), or finite floats. y [N]: classes from 0.
         x [N, F]                     a table with columns x0, x1, ...; NaN is missing. y [N]: classes or numbers, which
-                                     `target_kind` ("class" or "numeric") tells apart where their values do not.
+                                     `target_kind` ("class" or "numeric") distinguishes if their values do not.
 
         Returns and raises as `upload_dataset`.
         """
@@ -279,7 +287,8 @@ class Client:
         x = np.asarray(x)
         role = v1.DatasetSource.Role
         if (test_x is None) != (test_y is None):
-            raise InvalidArgumentError("a test set is test_x and test_y, expected both or none", reason="FIELD_REQUIRED")
+            raise InvalidArgumentError("a test set needs test_x and test_y, expected both or neither",
+                                       reason="FIELD_REQUIRED")
         sets = [(x, np.asarray(y), "")]
         if test_x is not None and test_y is not None:
             sets.append((np.asarray(test_x), np.asarray(test_y), "test_"))
@@ -306,8 +315,8 @@ class Client:
         return ensure_dataset(self._channel, name or "", spec, sources, progress)
 
     def dataset(self, dataset: str | v1.Dataset) -> v1.Dataset:
-        """The dataset as it is now: `digits@2` is that version, `digits` the newest. NotFoundError / DATASET_NOT_FOUND
-        says which versions there are."""
+        """The dataset's current state: `digits@2` is that version, `digits` the newest. NotFoundError /
+        DATASET_NOT_FOUND lists the existing versions."""
         return self._channel.call(rpc.GET_DATASET, v1.GetDatasetRequest(name=self._name("datasets", dataset)))
 
     def datasets(self, *, all_versions: bool = False, limit: int | None = None) -> list[v1.Dataset]:
@@ -319,24 +328,24 @@ class Client:
         return _pages(page, limit)
 
     def delete_dataset(self, dataset: str | v1.Dataset) -> None:
-        """`digits@2` is that version, `digits` all of them. ConflictError / DATASET_IN_USE while an unfinished job names
-        one of them."""
+        """Deletes a version (`digits@2`) or all versions (`digits`). ConflictError / DATASET_IN_USE while an unfinished
+        job uses one of them."""
         self._channel.call(rpc.DELETE_DATASET, v1.DeleteDatasetRequest(name=self._name("datasets", dataset)))
 
     # --- models ---------------------------------------------------------------------------------------------------
 
     def upload_weights(self, path: str | os.PathLike[str], *, name: str | None = None,
                        progress: Observer | None = None) -> v1.Model:
-        """Brings a safetensors file to the server as a model of weights alone, for `initial_weights: {model: NAME}`.
-        Without a name it is called after its content, which is not sent where the server has it.
+        """Uploads a safetensors file as a model of weights only, for `initial_weights: {model: NAME}`. Without a name,
+        the name is derived from the content. Content that the server has is not sent again.
 
         InvalidArgumentError / MODEL_FILE_INVALID says what is wrong with the file; ConflictError / MODEL_EXISTS if the
-        name has other content. `trainyard.torch_weights` makes such files of PyTorch's weights.
+        name has other content. `trainyard.torch_weights` converts PyTorch's weights to such files.
         """
         return ensure_weights(self._channel, name or "", Path(path), progress)
 
     def model(self, model: str | v1.Model | v1.Job) -> v1.Model:
-        """A model: a trained one has its job's name. NotFoundError / MODEL_NOT_FOUND."""
+        """A model; a trained model has its job's name. NotFoundError / MODEL_NOT_FOUND."""
         return self._channel.call(rpc.GET_MODEL, v1.GetModelRequest(name=self._model_name(model)))
 
     def models(self, *, limit: int | None = None) -> list[v1.Model]:
@@ -348,15 +357,15 @@ class Client:
         return _pages(page, limit)
 
     def delete_model(self, model: str | v1.Model | v1.Job) -> None:
-        """Removes the model's files. Its job, if there still is one, stays. ConflictError / MODEL_IN_USE while an
-        unfinished job begins with it."""
+        """Deletes the model's files. Its job, if it still exists, stays. ConflictError / MODEL_IN_USE while an
+        unfinished job starts from it."""
         self._channel.call(rpc.DELETE_MODEL, v1.DeleteModelRequest(name=self._model_name(model)))
 
     def download_model(self, model: str | v1.Model | v1.Job, folder: str | os.PathLike[str], *,
                        progress: Observer | None = None) -> list[Path]:
-        """Writes model.safetensors and, but for weights alone, model.json (its preprocessing) into `folder`, which is
-        made if need be, and returns their paths. A file gets its name only when its SHA-256 is right: InternalError /
-        CONTENT_HASH_MISMATCH if it never is."""
+        """Writes model.safetensors and, except for weights only, model.json (its preprocessing) into `folder`, which is
+        created if needed, and returns their paths. A file gets its name only once its SHA-256 matches; otherwise
+        InternalError / CONTENT_HASH_MISMATCH."""
         request = v1.DownloadModelRequest(name=self._model_name(model))
         target, paths = Path(folder), list[Path]()
         part: _Part | None = None
@@ -369,7 +378,8 @@ class Client:
                         part = None
                         part = _Part(target, message.header)
                     elif part is None:
-                        raise InternalError("model data before its file header", reason="STREAM_MALFORMED",
+                        raise InternalError("the server sent model data before the file's header",
+                                            reason="STREAM_MALFORMED",
                                             code="DATA_LOSS")
                     else:
                         part.append(message.data)
@@ -387,15 +397,15 @@ class Client:
     def predict(self, model: str | v1.Model | v1.Job, rows: Rows) -> Predictions:
         """Predicts raw rows; the server applies the model's own preprocessing.
 
-        rows    a DataFrame, whose columns are found by name; an array [N, F], whose columns are in the training data's
-                order; images [N, H, W] or [N, C, H, W]; a list of rows, each a list of values in that order or a dict by
-                column; or, for a model of text columns, a list of texts. None and NaN are missing values. Or image
-                files: a list of paths (pathlib.Path) of JPEG and PNG files, of their bytes, or of Pillow images and
-                arrays [H, W] or [H, W, C] of bytes of any size, which need Pillow. The server brings them to the
-                model's size and channels as its dataset's ingest did.
+        rows    a DataFrame, whose columns are matched by name; an array [N, F], whose columns are in the training
+                data's order; images [N, H, W] or [N, C, H, W]; a list of rows, each a list of values in that order or a
+                dict by column; or, for a model of text columns, a list of texts. None and NaN are missing values. Or
+                image files: a list of paths (pathlib.Path) of JPEG and PNG files, of their bytes, or of Pillow images
+                and arrays [H, W] or [H, W, C] of bytes of any size, which need Pillow. The server converts them to the
+                model's size and channels as it did the dataset's images.
 
-        Rows that do not fit a request (3 MiB) are sent in several. InvalidArgumentError / DATASET_INVALID names row
-        and column, counted within the request. A request has two minutes.
+        Rows that do not fit a request (3 MiB) are sent in several. InvalidArgumentError / DATASET_INVALID names the row
+        and column, counted within the request. A request may take two minutes.
         """
         name = self._model_name(model)
         return collect(self._channel.call(rpc.PREDICT, request, rpc.PREDICT_TIMEOUT_S)
@@ -403,12 +413,12 @@ class Client:
 
     def generate(self, model: str | v1.Model | v1.Job, prompt: str | bytes, *, tokens: int = 256,
                  temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0) -> Iterator[str]:
-        """Goes on with a text by a language model: yields what each new token stands for, as it is drawn. Leaving the
-        loop ends it; the same arguments give the same text.
+        """Continues a text with a language model: yields the text of each new token as it is generated. Leaving the
+        loop stops it; the same arguments give the same text.
 
-        temperature  0 always takes the likeliest token; below 1 sticks to what is likely
-        top_k        draw from that many of the likeliest tokens; 0: from all
-        top_p        draw from the fewest tokens whose probabilities reach it (nucleus sampling)
+        temperature  0 always takes the likeliest token; below 1 favors likely tokens
+        top_k        sample from that many of the likeliest tokens; 0: from all
+        top_p        sample from the fewest tokens whose probabilities sum to it (nucleus sampling)
 
         InvalidArgumentError / PROMPT_INVALID for a prompt that is empty or has characters that the model does not
         know; ConflictError / GENERATE_UNSUPPORTED for a model that does not continue text.
@@ -416,7 +426,7 @@ class Client:
         request = v1.GenerateRequest(name=self._model_name(model), token_count=tokens, temperature=temperature,
                                      prompt=prompt.encode() if isinstance(prompt, str) else prompt, top_k=top_k,
                                      top_p=top_p, seed=seed)
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a byte model gives characters in parts
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a model of bytes yields characters in parts
         with self._channel.stream(rpc.GENERATE, request, rpc.GENERATE_TIMEOUT_S, rpc.GENERATE_TIMEOUT_S) as pieces:
             for piece in pieces:
                 if text := decoder.decode(piece.text):
@@ -426,14 +436,14 @@ class Client:
 
     def evaluate(self, model: str | v1.Model | v1.Job, dataset: str | v1.Dataset, *, rows: str | None = None,
                  metrics: Sequence[str] = ()) -> v1.EvaluateResponse:
-        """Measures a model on a dataset of the server, which need not be the one that it learned from: columns,
-        categories and classes are found by name.
+        """Evaluates a model on a dataset on the server, which need not be the one that it was trained on: columns,
+        categories and classes are matched by name.
 
         rows     "test" or "train"; default: the test set if there is one
-        metrics  beside those of the target: "top_5_accuracy", "roc_auc", ... as in a recipe
+        metrics  besides those of the target: "top_5_accuracy", "roc_auc", ... as in a recipe
 
-        Of classes the answer has figures for each class and the confusion matrix. InvalidArgumentError /
-        EVALUATE_MISMATCH names what the dataset lacks.
+        For classes the answer has metrics per class and the confusion matrix. InvalidArgumentError / EVALUATE_MISMATCH
+        names what the dataset lacks.
         """
         choice = {None: "ROWS_UNSPECIFIED", "test": "TEST", "train": "TRAIN"}
         if rows not in choice:
@@ -450,12 +460,12 @@ class Client:
         return Devices(answer.devices, answer.note)
 
     def server_info(self) -> v1.ServerInfo:
-        """Version, jobs queued and running, limits in bytes, and what its operator should know."""
+        """Version, jobs queued and running, limits in bytes, and warnings for its operator."""
         return self._channel.call(rpc.GET_SERVER_INFO, v1.GetServerInfoRequest())
 
     def health(self) -> bool:
-        """True if the server serves, False if it is up and does not (it is stopping). Needs no token.
-        UnavailableError if nobody answers."""
+        """True if the server is serving, False if it is stopping. Needs no token. UnavailableError if it does not
+        answer."""
         return self._channel.check_health()
 
     # --------------------------------------------------------------------------------------------------------------
@@ -514,12 +524,12 @@ class Client:
 
 
 class _Part:
-    """A model's file that is being written."""
+    """A model's file while it is written."""
 
     def __init__(self, folder: Path, header: v1.DownloadModelResponse.FileHeader) -> None:
         self.filename, self.size, self.written = header.filename, header.size_bytes, 0
         if not _FILE_NAME.fullmatch(self.filename) or self.size < 0:
-            raise InternalError(f"the server sent the file name {self.filename!r}, which is not written",
+            raise InternalError(f"the server sent the file name {self.filename!r}, which is not a plain file name",
                                 reason="FILE_NAME_REFUSED", code="DATA_LOSS")
         self._sha256 = header.sha256
         self._digest = hashlib.sha256()
@@ -545,7 +555,7 @@ class _Part:
         return self._target
 
     def discard(self) -> None:
-        """Removes what is there of a file that was not finished."""
+        """Removes an unfinished file."""
         self._file.close()
         self._path.unlink(missing_ok=True)
 

@@ -30,7 +30,7 @@ def images_to_idx(images: Array) -> bytes:
     """An IDX file of images [N, H, W] or [N, C, H, W].
 
     Whole numbers of any integer type must lie in 0..255 and become bytes; floats become 32-bit floats and must be
-    finite. The server scales bytes by 1/255 and standardises both. InvalidArgumentError tells what else was found.
+    finite. The server scales bytes by 1/255 and standardizes both. InvalidArgumentError describes anything else.
     """
     import numpy as np
 
@@ -52,14 +52,14 @@ def images_to_idx(images: Array) -> bytes:
 
 
 def labels_to_idx(labels: Array) -> bytes:
-    """An IDX file of class labels [N]: whole numbers from 0."""
+    """An IDX file of class labels [N]: whole numbers of at least 0."""
     import numpy as np
 
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.size == 0:
         raise _refuse(f"labels: shape {list(labels.shape)}, expected [N] with N >= 1")
     if labels.dtype.kind not in "iu":
-        raise _refuse(f"labels: type {labels.dtype}, expected whole numbers from 0")
+        raise _refuse(f"labels: type {labels.dtype}, expected whole numbers of at least 0")
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high > 0x7FFFFFFF:
         raise _refuse(f"labels: from {low} to {high}, expected 0..2147483647")
@@ -80,8 +80,8 @@ def table_to_csv(rows: Array, target: Array | None = None) -> bytes:
     if rows.dtype.kind not in "iufb":
         raise _refuse(f"rows: type {rows.dtype}, expected numbers; use a DataFrame for columns of text")
     numbers = rows.astype(np.int64) if rows.dtype.kind == "b" else rows
-    # item() gives Python numbers, whose repr is the shortest text that reads back the same; a 32-bit float widened to
-    # 64 bits would show its rounding, so it is taken through NumPy's own shortest text.
+    # item() gives Python numbers, whose repr is the shortest text that reads back the same; a 32-bit float
+    # widened to 64 bits would show its rounding, so NumPy formats its shortest text.
     lines: list[str]
     if numbers.dtype.kind == "f" and numbers.dtype.itemsize < 8:
         lines = [",".join("" if text == "nan" else text for text in row) for row in numbers.astype(str).tolist()]
@@ -101,7 +101,7 @@ def table_to_csv(rows: Array, target: Array | None = None) -> bytes:
 
 
 def csv_field(text: str) -> str:
-    """`text` as one field, quoted where it must be."""
+    """`text` as one field, quoted if necessary."""
     if text == "" or text != text.strip() or any(c in text for c in ',"\n\r'):
         return '"' + text.replace('"', '""') + '"'
     return text
@@ -124,15 +124,15 @@ def values_to_csv(rows: Sequence[Sequence[object]], header: Iterable[str] | None
 def frame_to_csv(frame: pd.DataFrame) -> bytes:
     """CSV of a frame with its columns' names as header, without its index. Missing values are empty fields.
 
-    Columns that pandas keeps as categories are categories for the server only if they hold text, or if they are named
-    in the dataset's `categorical`, which `Client.upload_frame` sees to.
+    Columns that pandas keeps as categories are categories for the server only if they hold text or are listed in the
+    dataset's `categorical`; `Client.upload_frame` lists them.
     """
     names = [str(name) for name in frame.columns]
     twice = sorted({name for name in names if names.count(name) > 1})
     if not names or frame.empty:
-        raise _refuse(f"frame: {len(frame)} rows of {len(names)} columns, expected one at least of both")
+        raise _refuse(f"frame: {len(frame)} rows of {len(names)} columns, expected at least one of each")
     if twice:
-        raise _refuse(f"frame: columns named twice: {', '.join(twice)}; names must differ, as text")
+        raise _refuse(f"frame: duplicate column names: {', '.join(twice)}; names must differ, as text")
     text: str = frame.to_csv(index=False, header=names, na_rep="", lineterminator="\n")
     return text.encode()
 

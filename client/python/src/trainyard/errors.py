@@ -1,6 +1,6 @@
-"""What can go wrong. Every error of this package is a TrainyardError.
+"""The errors of this package. Every one is a TrainyardError.
 
-One class for each kind of failure, as the command line has its exit codes (docs/cli.md). `reason` is a stable key for
+One class per kind of failure, matching the command line's exit codes (docs/cli.md). `reason` is a stable key for
 programs (`JOB_NOT_FOUND`), `str(error)` is for people.
 """
 
@@ -87,19 +87,19 @@ class UnavailableError(TrainyardError):
 
 
 class DeadlineExceededError(TrainyardError, TimeoutError):
-    """No answer, or no end of the job, in the time that was given."""
+    """The call was not answered, or the job did not end, within the time limit."""
 
     default_code = "DEADLINE_EXCEEDED"
 
 
 class CallCancelledError(TrainyardError):
-    """The call was cancelled on its way."""
+    """The call was cancelled before it ended."""
 
     default_code = "CANCELLED"
 
 
 class InternalError(TrainyardError):
-    """A fault of the server, damaged data, or an error of no other kind."""
+    """A fault in the server, damaged data, or any other error."""
 
 
 class JobEndedError(TrainyardError):
@@ -137,7 +137,7 @@ _CLASS_OF_CODE: dict[str, type[TrainyardError]] = {
 
 
 def from_rpc(error: grpc.RpcError, server: str) -> TrainyardError:
-    """The error that `error` tells, with the reason and the fields of its google.rpc.Status details."""
+    """The error that `error` reports, with the reason and the fields of its google.rpc.Status details."""
     code: str = error.code().name
     message: str = error.details() or ""
     reason, metadata, violations = "", {}, []
@@ -157,7 +157,7 @@ def from_rpc(error: grpc.RpcError, server: str) -> TrainyardError:
             reason = "SERVER_UNREACHABLE"
             message = f"no answer from the server at {server}: {message}"
         elif code == "UNIMPLEMENTED":
-            message = (f"the server at {server} does not know this call or could not read it; are client and server of "
+            message = (f"the server at {server} does not know this call or could not read it; do client and server have "
                        "the same version?")
         elif code == "DEADLINE_EXCEEDED":
             message = f"the server at {server} did not answer in time"

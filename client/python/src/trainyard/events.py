@@ -30,7 +30,7 @@ def is_final(state: JobState) -> bool:
 
 @dataclass(frozen=True)
 class _Event:
-    seq: int  # from 1, per job, no gaps
+    seq: int  # from 1, per job, without gaps
     time: datetime  # UTC; never decreases within a job
     attempt: int
 
@@ -65,7 +65,7 @@ class MetricsEvent(_Event):
 
 @dataclass(frozen=True)
 class CheckpointEvent(_Event):
-    """A checkpoint was saved; or, if `error` says why, was not: then training goes on and the earlier one stays."""
+    """A checkpoint was saved. If `error` is set, it was not: training continues, and the earlier one stays."""
 
     step: int
     size_bytes: int
@@ -118,11 +118,11 @@ def typed(event: v1.Event) -> Event:
 
 def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[TrainyardError], None] | None = None,
            timeout_s: float | None = None, only_past: bool = False) -> Iterator[Event]:
-    """Events behind `after` to the job's end, across broken connections, as client/lib/follow.h does it.
+    """The events after `after` up to the job's end, across broken connections, as in client/lib/follow.h.
 
-    A connection that breaks is tried again, from the last event on, until the server has not answered for
-    RECONNECT_S_MAX; a server that was never there is told at once. `only_past` ends with the newest event there was at
-    the first answer. DeadlineExceededError after `timeout_s`.
+    Reconnects after the last event until the server has not answered for RECONNECT_S_MAX; a server that never answered
+    is reported at once. `only_past` ends with the newest event at the time of the first answer. DeadlineExceededError
+    after `timeout_s`.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     seen, last = after, None
@@ -151,7 +151,7 @@ def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[T
                                                 code="DATA_LOSS")
                         seen = event.seq
                         yield event
-                        answered_at = time.monotonic()  # the time that the caller took is not the server's
+                        answered_at = time.monotonic()  # the time that the caller took does not count
                         if seen == last or (isinstance(event, StateEvent) and is_final(event.state)):
                             return
         except UnavailableError as error:

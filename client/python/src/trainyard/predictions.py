@@ -1,4 +1,4 @@
-"""Rows to predict, from Python values to requests that each fit a message; and the answers."""
+"""Converts Python values to prediction requests that each fit a message, and their answers back."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def _refuse(message: str) -> InvalidArgumentError:
 
 
 def _pieces(rows: Any, encode: Any) -> Iterator[bytes]:
-    """`encode(rows)`, halved until each piece fits a request."""
+    """`encode(rows)`, split in halves until each piece fits a request."""
     data: bytes = encode(rows)
     if len(data) <= REQUEST_BYTES_MAX:
         yield data
         return
     if len(rows) == 1:
         raise _refuse(f"a row of {len(data)} bytes, expected at most {REQUEST_BYTES_MAX}")
-    # As many rows at a time as fit on average, with some room for rows that are longer.
+    # As many rows at a time as fit on average, with some room for longer ones.
     step = max(1, min(len(rows) // 2, len(rows) * REQUEST_BYTES_MAX * 9 // (len(data) * 10)))
     for begin in range(0, len(rows), step):
         yield from _pieces(rows[begin:begin + step], encode)
@@ -80,11 +80,11 @@ def _text(rows: Sequence[str]) -> bytes:
 def _list_requests(name: str, rows: Sequence[Any]) -> Iterator[v1.PredictRequest]:
     kinds = {str if isinstance(row, str) else dict if isinstance(row, Mapping) else list for row in rows}
     if len(kinds) > 1:
-        raise _refuse("rows: texts, dicts and lists together, expected one kind")
+        raise _refuse("rows: a mix of texts, dicts and lists, expected only one kind")
     if kinds == {str}:
         for i, row in enumerate(rows):
             if "\n" in row or "\r" in row:
-                raise _refuse(f"rows[{i}]: a text with a line break, which ends a row; replace it by a blank, or give "
+                raise _refuse(f"rows[{i}]: a text with a line break, which ends a row; replace it with a space, or give "
                               "a DataFrame with the text column's name")
         yield from (v1.PredictRequest(name=name, text=piece) for piece in _pieces(rows, _text))
         return
@@ -106,7 +106,7 @@ def _list_requests(name: str, rows: Sequence[Any]) -> Iterator[v1.PredictRequest
 
 
 def _is_image(row: Any) -> bool:
-    """Files, their bytes, Pillow's images, and arrays with two axes or three."""
+    """Files, their bytes, Pillow images, and arrays with two or three axes."""
     return isinstance(row, (Path, bytes)) or (hasattr(row, "save") and hasattr(row, "mode")) or (
         getattr(row, "ndim", 0) in (2, 3) and hasattr(row, "dtype"))
 
@@ -132,7 +132,7 @@ def _image_requests(name: str, rows: Sequence[Any]) -> Iterator[v1.PredictReques
     request, size = v1.PredictRequest(name=name), 0
     for index, row in enumerate(rows):
         if not _is_image(row):
-            raise _refuse(f"rows[{index}]: a {type(row).__name__} among images, expected one kind")
+            raise _refuse(f"rows[{index}]: a {type(row).__name__} among images, expected only one kind")
         file = _image_file(row, index)
         if len(file.content) > REQUEST_BYTES_MAX:
             raise _refuse(f"{file.name}: {len(file.content)} bytes, expected at most {REQUEST_BYTES_MAX}")
@@ -154,7 +154,7 @@ def requests_of(name: str, rows: Rows) -> Iterator[v1.PredictRequest]:
         import numpy as np
 
         array = np.asarray(rows)
-        # Pixels that are floats go as text too, which suits models trained on bytes and on floats.
+        # Pixels that are floats are sent as text too, which works for models trained on bytes and on floats.
         if array.ndim == 2 or (array.ndim in (3, 4) and array.dtype.kind == "f"):
             flat = array.reshape(len(array), -1) if array.size else array
             yield from (v1.PredictRequest(name=name, csv=piece) for piece in _pieces(flat, table_to_csv))
@@ -164,7 +164,7 @@ def requests_of(name: str, rows: Rows) -> Iterator[v1.PredictRequest]:
             raise _refuse(f"rows: shape {list(array.shape)}, expected [N, F], [N, H, W] or [N, C, H, W]")
     elif isinstance(rows, Sequence) and not isinstance(rows, (str, bytes)):
         if not rows:
-            raise _refuse("rows: there are none")
+            raise _refuse("rows: is empty, expected at least one")
         yield from (_image_requests if _is_image(rows[0]) else _list_requests)(name, rows)
     else:
         raise _refuse(f"rows: a {type(rows).__name__}, expected a list of rows, a NumPy array or a DataFrame")

@@ -1,5 +1,5 @@
-"""A torch.nn.Module as a job's model: PyTorch exports it as ONNX, and `trainyard model import` makes a layer list and
-weights of that. Needs PyTorch with the packages that its exporter asks for (onnx, onnxscript), and the command line."""
+"""A torch.nn.Module as a job's model: PyTorch exports it as ONNX, and `trainyard model import` converts that to a layer
+list and weights. Needs PyTorch with the packages that its exporter needs (onnx, onnxscript), and the command line."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from trainyard._onnx import import_onnx
 
 def from_torch(module: Any, example: Any, folder: str | os.PathLike[str], *,
                program: str = "trainyard") -> dict[str, Any]:
-    """Parts of a job's spec that train `module` on from its weights, as they are:
+    """The parts of a job's spec that continue training `module` from its current weights:
 
         parts = from_torch(module, torch.zeros(2, 3, 32, 32), "resnet")
         client.submit({"dataset": {"name": "cifar10"}, "model": parts["model"],
                        "recipe": {"epochs": 3, "optimizer": {"type": "adam", "learning_rate": 1e-3},
                                   "initial_weights": parts["initial_weights"]}})
 
-    module   takes one tensor whose first dimension is the batch; it is exported as it is in evaluation, without merging
+    module   takes one tensor whose first dimension is the batch; it is exported in evaluation mode, without merging
              layers
-    example  an input of the right shape and type; how many samples it has does not matter
+    example  an input of the right shape and type, with any number of samples
     folder   a new one, for model.yaml (the layers, to be read and edited) and model.safetensors
-    program  the command line, a name on the path or a file
+    program  the command line: a name on the PATH or a file
 
-    Left out of "recipe", "initial_weights" makes a job of the same network that starts anew. InvalidArgumentError /
-    ONNX_UNSUPPORTED names what no layer stands for; NotFoundError if there is no command line.
+    Without "initial_weights" in "recipe", the job trains the same network from scratch. InvalidArgumentError /
+    ONNX_UNSUPPORTED names the operations that no layer can represent; NotFoundError if there is no command line.
     """
     import torch
 

@@ -1,10 +1,11 @@
-"""PyTorch's weights as Trainyard's, and back: the same tensors under the other's names.
+"""Converts PyTorch's weights to Trainyard's and back: the same tensors under the other's names.
 
     python -m trainyard.torch_weights to-trainyard --preset resnet18 resnet18.pth resnet18.safetensors
     python -m trainyard.torch_weights to-torch --preset resnet18 model/model.safetensors resnet18.pth
 
-A file that ends in .safetensors is one; any other is what torch.save wrote of a state dict. docs/python.md names the
-PyTorch modules of each preset. Needs PyTorch, which is imported when a file is read or written.
+A file whose name ends in .safetensors is a safetensors file; any other is a state dict that torch.save wrote.
+docs/python.md names the PyTorch modules of each preset. Needs PyTorch, which is imported when a file is read or
+written.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-Tensor: TypeAlias = Any  # torch.Tensor; PyTorch need not be installed for the rest of the package
+Tensor: TypeAlias = Any  # torch.Tensor; the rest of the package works without PyTorch
 Weights: TypeAlias = "dict[str, Tensor]"
 
 _TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
@@ -31,7 +32,7 @@ _LEFT_OUT = re.compile(r".*\.(num_batches_tracked|attn\.bias|attn\.masked_bias|p
 
 @dataclass(frozen=True)
 class Join:
-    """How tensors of PyTorch are one of Trainyard."""
+    """How tensors of PyTorch form one of Trainyard."""
 
     merge: Callable[[Sequence[Tensor]], Tensor]
     split: Callable[[Tensor, int], Sequence[Tensor]]
@@ -42,7 +43,7 @@ SAME = Join(lambda parts: parts[0], lambda whole, _: [whole])
 TRANSPOSED = Join(lambda parts: parts[0].t(), lambda whole, _: [whole.t()])
 # Query, key and value one above the other.
 STACKED = Join(lambda parts: _torch().cat(list(parts)), lambda whole, count: whole.chunk(count))
-# [1, T, D] and [1, 1, D], of which Trainyard leaves the first 1 out.
+# [1, T, D] and [1, 1, D]; Trainyard omits the first axis.
 WITH_BATCH = Join(lambda parts: parts[0].squeeze(0), lambda whole, _: [whole.unsqueeze(0)])
 # A convolution over words is one over an image of one channel: [F, 1, width, D]. As Conv1d it is [F, D, width].
 WORDS = Join(lambda parts: parts[0] if parts[0].dim() == 4 else parts[0].transpose(1, 2).unsqueeze(1),
@@ -51,7 +52,7 @@ WORDS = Join(lambda parts: parts[0] if parts[0].dim() == 4 else parts[0].transpo
 
 @dataclass(frozen=True)
 class Rule:
-    """Names with places: {i} is a number, {i+1} the next one, {p} `weight` or `bias`, {name} anything."""
+    """Names with placeholders: {i} is a number, {i+1} the next one, {p} `weight` or `bias`, {name} anything."""
 
     torch: tuple[str, ...]
     trainyard: str
@@ -63,7 +64,7 @@ def _rules(*rows: tuple[str | tuple[str, ...], str] | tuple[str | tuple[str, ...
 
 
 def _blocks(names: Mapping[str, str]) -> list[Rule]:
-    """The layers of a transformer's block."""
+    """The layers of a transformer block."""
     return [Rule((f"{torch}.{{p}}",), f"h{{i}}_{ours}.{{p}}") for ours, torch in names.items()]
 
 
@@ -131,13 +132,13 @@ _TEXT_CNN = _rules(("conv.{i}.weight", "conv{i+1}.weight", WORDS), ("conv.{i}.bi
 # Names as they are, parts joined by "." there and by "/" here.
 _PLAIN = _rules(("{name}", "{name}"))
 
-# Layouts with their rules. Of several that fit, the first counts.
+# Layouts with their rules. If several fit, the first wins.
 _Layouts: TypeAlias = Sequence[tuple[str, list[Rule]]]
 _VIT: _Layouts = [("torchvision", _VIT_TORCHVISION), ("timm", _VIT_TIMM), ("transformers", _VIT_TRANSFORMERS),
                   ("transformers-4", _VIT_TRANSFORMERS_4)]
 PRESETS: Mapping[str, _Layouts] = {
     **{name: [("torchvision", _PLAIN)] for name in
-       ("resnet18", "resnet34", "resnet50", "vgg11", "vgg13", "vgg16", "vgg19")},
+       ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "vgg11", "vgg13", "vgg16", "vgg19")},
     **{name: _VIT for name in ("vit_tiny", "vit_small", "vit_base")},
     "gpt2": [("transformers", _GPT2)],
     "transformer_classifier": [("torch", _TRANSFORMER)],
@@ -149,7 +150,7 @@ PRESETS: Mapping[str, _Layouts] = {
 
 
 class WeightsError(ValueError):
-    """Tensors that the preset does not have, or that lack."""
+    """Tensors that the preset does not have, or that are missing."""
 
 
 def _torch() -> Any:
@@ -187,7 +188,7 @@ def _layouts(preset: str) -> _Layouts:
 
 
 def _best(made: Sequence[tuple[Weights, list[str]]], what: str) -> Weights:
-    """The first of the results that leave the fewest names over, which must be none."""
+    """The first result that leaves the fewest names unmatched; it must leave none."""
     weights, unknown = min(made, key=lambda result: len(result[1]))
     if unknown:
         raise _unknown(unknown, what)
@@ -203,11 +204,11 @@ def _unknown(names: Sequence[str], what: str) -> WeightsError:
 
 def to_trainyard(state: Mapping[str, Tensor], preset: str) -> Weights:
     """A state dict as the tensors of a Trainyard model, float32. Buffers that Trainyard does not keep are left out;
-    a tensor that no module of the preset has is refused, by name. Of a ViT the layout is found."""
+    a tensor that no module of the preset has is refused, by name. A ViT's layout is detected."""
     source = {name: tensor for name, tensor in state.items() if not _LEFT_OUT.fullmatch(name)}
     if preset == "gpt2":
         source = {name if name.startswith("transformer.") else f"transformer.{name}": tensor
-                  for name, tensor in source.items() if name != "lm_head.weight"}  # it is wte
+                  for name, tensor in source.items() if name != "lm_head.weight"}  # tied to wte
     if preset == "mlp":
         source = _number_linears(source)
     return _best([_to_trainyard(source, rules) for _, rules in _layouts(preset)], f"{preset} has no place for")
@@ -250,12 +251,12 @@ def _number_linears(source: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def to_torch(weights: Mapping[str, Tensor], preset: str, layout: str | None = None) -> Weights:
     """The tensors of a Trainyard model as a state dict, for load_state_dict(..., strict=False) of the preset's module:
-    what is missing then are counters such as num_batches_tracked. Of a ViT `layout` says whose names to write."""
+    only counters such as num_batches_tracked are missing then. For a ViT, `layout` says whose names to write."""
     layouts = [rules for name, rules in _layouts(preset) if layout in (None, name)]
     if not layouts:
         known = dict.fromkeys(name for name, _ in _layouts(preset))
         raise WeightsError(f"layout: {preset} has no '{layout}', expected {' or '.join(known)}")
-    state = _best([_to_torch(weights, rules) for rules in layouts], f"{preset} has no tensors called")
+    state = _best([_to_torch(weights, rules) for rules in layouts], f"{preset} has no tensors named")
     if preset == "gpt2" and "transformer.wte.weight" in state:
         state["lm_head.weight"] = state["transformer.wte.weight"]
     return state
@@ -280,13 +281,13 @@ def _to_torch(weights: Mapping[str, Tensor], rules: Sequence[Rule]) -> tuple[Wei
 # --- files ------------------------------------------------------------------------------------------------------------
 
 def read_weights(path: Path) -> Weights:
-    """A safetensors file, or a state dict that torch.save wrote; nothing in it is executed."""
+    """A safetensors file, or a state dict that torch.save wrote; no code in it is executed."""
     torch = _torch()
     if path.suffix != ".safetensors":
         loaded = torch.load(path, map_location="cpu", weights_only=True)
         state = loaded.get("state_dict", loaded) if isinstance(loaded, Mapping) else loaded
         if not isinstance(state, Mapping) or not all(isinstance(t, torch.Tensor) for t in state.values()):
-            raise WeightsError(f"{path}: holds no state dict, expected names with tensors")
+            raise WeightsError(f"{path}: is not a state dict, expected names with tensors")
         return dict(state)
     bytes_ = path.read_bytes()
     try:
@@ -303,11 +304,11 @@ def read_weights(path: Path) -> Weights:
             weights[name] = flat.reshape(entry["shape"])
         return weights
     except (struct.error, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise WeightsError(f"{path}: no safetensors file: {error}") from None
+        raise WeightsError(f"{path}: not a safetensors file: {error}") from None
 
 
 def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """By the file's name: safetensors, or torch.save."""
+    """Chosen by the file's name: safetensors or torch.save."""
     torch = _torch()
     if path.suffix != ".safetensors":
         torch.save(dict(weights), path)
@@ -330,16 +331,16 @@ def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m trainyard.torch_weights",
-                                     description="PyTorch's weights as Trainyard's, and back.")
+                                     description="Converts PyTorch's weights to Trainyard's and back.")
     directions = parser.add_subparsers(dest="direction", required=True)
-    for direction, what in (("to-trainyard", "a state dict as weights for recipe.initial_weights"),
-                            ("to-torch", "model.safetensors of an exported model as a state dict")):
+    for direction, what in (("to-trainyard", "convert a state dict to weights for recipe.initial_weights"),
+                            ("to-torch", "convert an exported model's model.safetensors to a state dict")):
         command = directions.add_parser(direction, help=what, description=what)
         command.add_argument("--preset", required=True, choices=list(PRESETS), metavar="PRESET",
                              help=f"the network: {', '.join(PRESETS)}")
         if direction == "to-torch":
             command.add_argument("--layout", choices=[name for name, _ in _VIT],
-                                 help="of a ViT: whose names to write")
+                                 help="for a ViT: whose names to write")
         command.add_argument("input", type=Path)
         command.add_argument("output", type=Path)
     options = parser.parse_args(arguments)

@@ -1,0 +1,77 @@
+// trainyard explain: what became of a job and why, in sentences.
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "client/cli/command.h"
+#include "client/cli/explanation.h"
+#include "client/lib/metric_history.h"
+#include "client/lib/names.h"
+
+namespace trainyard::cli {
+namespace {
+
+std::string render(const Explanation& e, const v1::Job& job, bool colour) {
+  const auto title = [&](const char* text) { return paint(colour, Style::kDim, text) + "\n"; };
+  std::string out = safe_text(std::string(client::short_name(job.name()))) + "\n" + "  " +
+                    safe_text(e.now) + "\n" + title("What happened");
+  for (const Explanation::Chapter& chapter : e.story) {
+    out += "  " + paint(colour, Style::kDim, local_time(chapter.time)) + "  " +
+           safe_text(chapter.text) + "\n";
+  }
+  const auto list = [&](const char* heading, const std::vector<std::string>& lines) {
+    if (lines.empty()) return;
+    out += title(heading);
+    for (const std::string& line : lines) out += "  " + safe_text(line) + "\n";
+  };
+  list("What is kept", e.kept);
+  list("What to do", e.to_do);
+  return out;
+}
+
+std::string to_json(const Explanation& e, const v1::Job& job) {
+  nlohmann::ordered_json story = nlohmann::ordered_json::array();
+  for (const Explanation::Chapter& chapter : e.story) {
+    story.push_back({{"time_seconds", chapter.time.seconds()}, {"text", chapter.text}});
+  }
+  return nlohmann::ordered_json{{"name", job.name()},     {"state", v1::JobState_Name(job.state())},
+                                {"reason", job.reason()}, {"now", e.now},
+                                {"story", story},         {"kept", e.kept},
+                                {"to_do", e.to_do}}
+      .dump();
+}
+
+Result<int> run_explain(Session& session, const std::string& text) {
+  ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  const std::stop_token stop = session.interrupted();
+  Explainer explainer;
+  ASSIGN_OR_RETURN(const v1::Job job, client::read_events(*server, name, /*follow=*/false, stop,
+                                                          [&](const v1::Event& event) {
+                                                            explainer.add(event);
+                                                            return true;
+                                                          }));
+  if (stop.stop_requested()) return static_cast<int>(client::kExitInterrupted);
+  const Explanation explanation = explainer.explain(job);
+  if (session.format() == Format::kName) {
+    session.out().line(job.name());
+  } else if (session.machine()) {
+    session.out().line(to_json(explanation, job));
+  } else {
+    session.out().write(render(explanation, job, session.out().colour()));
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command explain_command() {
+  auto name = std::make_shared<std::string>();
+  return {"explain",
+          "Explain what became of a job: attempts, why it waits or failed, what to do",
+          {"trainyard explain digits-1", "trainyard explain digits-1 -o json | jq -r .now"},
+          "",
+          [name](OptionSet& options) { options.positional("JOB", *name, "the job's name"); },
+          [name](Session& session) { return run_explain(session, *name); }};
+}
+
+}  // namespace trainyard::cli

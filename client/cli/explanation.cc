@@ -1,0 +1,222 @@
+#include "client/cli/explanation.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "client/cli/job_view.h"
+#include "client/cli/output.h"
+#include "client/lib/follow.h"
+#include "client/lib/metric_history.h"
+#include "client/lib/names.h"
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+namespace {
+
+/// What to do about a reason, in sentences that name a command or a field. NAME stands for the job.
+struct Remedy {
+  std::string_view reason;
+  const char* text;
+};
+constexpr const char* kNeedsLessMemory =
+    "'trainyard plan SPEC' shows what needs memory. A smaller recipe.batch_size, more "
+    "recipe.accumulate_steps or 'recipe.recompute: blocks' need less.";
+constexpr Remedy kOfFailures[] = {
+    {"LOSS_NOT_FINITE",
+     "Lower recipe.optimizer.learning_rate, limit gradients with 'recipe.clip_gradients: {norm: "
+     "1}', or look for wrong values in the data; then submit the job again."},
+    {"OUT_OF_MEMORY", kNeedsLessMemory},
+    {"DEVICE_OUT_OF_MEMORY", kNeedsLessMemory},
+    {"CRASH_LOOP",
+     "'trainyard logs NAME' has the last words of its workers. If other jobs run well on this "
+     "device, this model or its data finds a fault of Trainyard: please report it with the log."},
+    {"STALLED",
+     "Its steps stood still again and again: look at the server's disk and at the device "
+     "('trainyard device list'). If steps of this job may rightly take so long, the server's "
+     "stall_timeout_seconds is too short."},
+    {"WORKER_PROTOCOL",
+     "This is a fault of Trainyard: please report it with 'trainyard logs NAME'."},
+    {"INTERNAL",
+     "This is a fault of Trainyard: please report it with 'trainyard logs NAME' and the server's "
+     "log."},
+};
+constexpr Remedy kOfWaiting[] = {
+    {"WAITING_FOR_DEVICE",
+     "'trainyard list --state running' shows what runs; 'trainyard prioritize NAME --priority 10' "
+     "gives it an earlier place."},
+    {"NO_DEVICE",
+     "'trainyard device list' says why no device can be used. With 'resources: {device: cpu}' the "
+     "job would run on the CPU."},
+    {"STORAGE_FULL", "Free space on the server's disk; the job goes on by itself."},
+    {"STORAGE_ERROR", "Look at the server's disk and its log; the job goes on by itself."},
+    {"WORKER_START_FAILED",
+     "The server's log says why its worker cannot be started; the job goes on by itself."},
+    {"VERSION_SKEW",
+     "The server's operator should install trainyardd and trainyard-worker of one version."},
+};
+
+template <size_t n>
+const char* remedy_for(std::string_view reason, const Remedy (&remedies)[n]) {
+  const auto* found = std::ranges::find(remedies, reason, &Remedy::reason);
+  return found == std::end(remedies) ? nullptr : found->text;
+}
+
+std::string named(std::string text, std::string_view name) {
+  constexpr std::string_view kName = "NAME";
+  for (size_t at = 0; (at = text.find(kName, at)) != std::string::npos; at += name.size()) {
+    text.replace(at, kName.size(), name);
+  }
+  return text;
+}
+
+std::string step_text(int64_t step) { return "step " + grouped(step); }
+
+/// A sentence, with what the server says of it.
+std::string with_message(std::string text, const std::string& message) {
+  return message.empty() ? text + "." : text + ": " + message;
+}
+
+std::string now_of(const v1::Job& job) {
+  const int64_t total = std::max(job.progress().steps_total(), job.plan().steps_total());
+  const std::string of = total > 0 ? " of " + grouped(total) : std::string();
+  const std::string at = step_text(job.progress().step()) + of;
+  switch (job.state()) {
+    case v1::QUEUED:
+      return with_message(job.attempt() > 0 ? "It is back in the queue after " + at
+                                            : std::string("It waits in the queue"),
+                          job.message());
+    case v1::STARTING:
+      return with_message("It is starting", job.message());
+    case v1::RUNNING:
+      return "It is training: " + at + " on " + devices_text(job.device(), job.devices()) +
+             (job.cancel_requested() ? ", and stops as asked." : ".");
+    case v1::SUCCEEDED:
+      return with_message("It succeeded after " + at, job.message());
+    case v1::FAILED:
+      return with_message(
+          "It failed at " + at + (job.reason().empty() ? "" : " (" + job.reason() + ")"),
+          job.message());
+    case v1::CANCELLED:
+      return with_message("It was cancelled at " + at, job.message());
+    default:
+      return with_message("Its state is " + state_name(job.state()), job.message());
+  }
+}
+
+std::vector<std::string> kept_of(const v1::Job& job) {
+  const std::string name(client::short_name(job.name()));
+  std::vector<std::string> kept;
+  if (!job.model().empty()) {
+    const std::string model(client::short_name(job.model()));
+    kept.push_back("The model " + model + ": 'trainyard predict " + model +
+                   "' uses it, 'trainyard model export " + model + "' writes its weights.");
+  }
+  if (job.checkpoint_step() > 0 && job.state() != v1::SUCCEEDED) {
+    kept.push_back("The checkpoint of " + step_text(job.checkpoint_step()) +
+                   (client::is_terminal(job.state()) ? "." : ", from which it goes on."));
+  } else if (!client::is_terminal(job.state()) && job.progress().step() > 0) {
+    kept.push_back("No checkpoint yet: after an interruption it begins again.");
+  }
+  kept.push_back("Its metrics and its log, until 'trainyard delete " + name + "'.");
+  return kept;
+}
+
+std::vector<std::string> to_do_of(const v1::Job& job) {
+  const std::string name(client::short_name(job.name()));
+  const char* text = nullptr;
+  switch (job.state()) {
+    case v1::QUEUED:
+      text = remedy_for(job.reason(), kOfWaiting);
+      return {named(text != nullptr ? text : "Nothing: it starts by itself.", name)};
+    case v1::STARTING:
+    case v1::RUNNING:
+      return {named("'trainyard watch NAME' follows it; 'trainyard cancel NAME' ends it.", name)};
+    case v1::SUCCEEDED:
+      return {named("'trainyard get NAME' and 'trainyard plot NAME' show its metrics.", name)};
+    case v1::FAILED:
+      text = remedy_for(job.reason(), kOfFailures);
+      return {named(text != nullptr ? text
+                                    : "Change what the message names, and submit the job again; "
+                                      "'trainyard logs NAME' has more.",
+                    name)};
+    case v1::CANCELLED:
+      return {"Submit the job again to train it from the beginning."};
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+void Explainer::add(const v1::Event& event) {
+  client::visit_samples(event, [&](const std::string&, const client::MetricSample& sample) {
+    step_ = std::max(step_, sample.step);
+  });
+  if (event.has_checkpoint()) {
+    if (event.checkpoint().error().empty()) {
+      ++checkpoints_;
+      checkpoint_step_ = event.checkpoint().step();
+    } else {
+      ++failed_saves_;
+      failed_save_ = event.checkpoint().error();
+    }
+  }
+  if (event.has_state()) add_state(event);
+}
+
+void Explainer::add_state(const v1::Event& event) {
+  const v1::StateChange& change = event.state();
+  const v1::JobState before = std::exchange(state_, change.state());
+  const std::string attempt = "Attempt " + std::to_string(event.attempt());
+  switch (change.state()) {
+    case v1::STARTING:
+      attempt_began_s_ = seconds_of(event.time());
+      checkpoints_ = failed_saves_ = 0;
+      return tell(event, with_message(attempt + " begins on " +
+                                          devices_text(change.device(), change.devices()),
+                                      change.message()));
+    case v1::RUNNING:
+      if (change.resumed_from_step() > 0) {
+        const int64_t again = step_ - change.resumed_from_step();
+        tell(event, "It goes on from the checkpoint of " + step_text(change.resumed_from_step()) +
+                        (again > 0 ? "; " + grouped(again) + " steps are computed again." : "."));
+        step_ = change.resumed_from_step();
+      } else if (event.attempt() > 1) {
+        tell(event, "It begins again: there was no checkpoint.");
+        step_ = 0;
+      }
+      return;
+    case v1::QUEUED:
+      if (before == v1::JOB_STATE_UNSPECIFIED) return tell(event, "Submitted.");
+      if (before == v1::QUEUED) return tell(event, with_message("It waits", change.message()));
+      [[fallthrough]];
+    default: {
+      std::string text;
+      if (attempt_began_s_ > 0 && before != v1::QUEUED) {
+        text = attempt + " ends after " +
+               human_duration(seconds_of(event.time()) - attempt_began_s_) + " at " +
+               step_text(step_);
+        if (checkpoints_ > 0) {
+          text += ", with a checkpoint of " + step_text(checkpoint_step_);
+        }
+        if (failed_saves_ > 0) {
+          text += "; " + grouped(failed_saves_) +
+                  (failed_saves_ == 1 ? " checkpoint" : " checkpoints") +
+                  " could not be written (" + failed_save_ + ")";
+        }
+        text += ". ";
+      }
+      const std::string what =
+          change.state() == v1::QUEUED ? "Back to the queue" : state_name(change.state());
+      tell(event, text + with_message(what, change.message()));
+    }
+  }
+}
+
+Explanation Explainer::explain(const v1::Job& job) const {
+  return {now_of(job), story_, kept_of(job), to_do_of(job)};
+}
+
+}  // namespace trainyard::cli

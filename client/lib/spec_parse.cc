@@ -1,0 +1,418 @@
+#include "client/lib/spec_parse.h"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/mark.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <unordered_set>
+#include <utility>
+
+#include "src/base/text.h"
+
+namespace trainyard::client {
+namespace {
+
+constexpr const char* kMalformed = "SPEC_MALFORMED";
+constexpr const char* kNoAliases = "aliases (*name) are not supported; write out the value";
+
+/// Stops a parse, also from inside yaml-cpp's callbacks, which offer no other way.
+struct ParseStopped {
+  SpecProblem problem;
+};
+
+/// Puts the tree together from what the readers of YAML and JSON come across in turn, and holds
+/// its limits. A stack of open containers, no recursion.
+class TreeBuilder {
+ public:
+  explicit TreeBuilder(std::vector<SpecProblem>& problems) : problems_(problems) {}
+
+  SpecValue take_root() { return std::move(root_); }
+
+  /// Of the value that comes next.
+  std::string next_path() const {
+    if (open_.empty()) return "";
+    const Open& top = open_.back();
+    if (top.value.kind == SpecValue::Kind::kSequence) {
+      return top.path + "[" + std::to_string(top.value.items.size()) + "]";
+    }
+    if (!top.has_key) return top.path;
+    return top.path.empty() ? top.key : top.path + "." + top.key;
+  }
+
+  [[noreturn]] void stop(const SpecPosition& at, std::string reason, std::string description) {
+    throw ParseStopped{{at, std::move(reason), next_path(), std::move(description)}};
+  }
+
+  void open(const SpecPosition& at, SpecValue::Kind kind) {
+    count(at, /*may_be_key=*/false);
+    if (open_.size() >= kSpecDepthMax) {
+      stop(at, "SPEC_TOO_DEEP",
+           "nested more than " + std::to_string(kSpecDepthMax) + " levels deep");
+    }
+    Open o;
+    o.path = next_path();
+    o.value.kind = kind;
+    o.value.at = at;
+    open_.push_back(std::move(o));
+  }
+
+  void close() {
+    SpecValue done = std::move(open_.back().value);
+    open_.pop_back();
+    add(std::move(done));
+  }
+
+  /// Nothing stands where its key stands, or its list: yaml-cpp gives it the place of what follows.
+  void null(const SpecPosition& at) {
+    count(at, /*may_be_key=*/false);
+    SpecValue value;
+    value.at = at;
+    if (!open_.empty()) {
+      const Open& top = open_.back();
+      value.at = top.value.kind == SpecValue::Kind::kSequence ? top.value.at : top.key_at;
+    }
+    add(std::move(value));
+  }
+
+  /// A value, or a map's next key.
+  void scalar(const SpecPosition& at, const std::string& text, bool quoted) {
+    count(at, /*may_be_key=*/true);
+    if (awaits_key()) return start_entry(at, text);
+    SpecValue value;
+    value.kind = SpecValue::Kind::kScalar;
+    value.at = at;
+    value.text = text;
+    value.quoted = quoted;
+    add(std::move(value));
+  }
+
+ private:
+  struct Open {
+    SpecValue value;
+    std::string path;
+    std::unordered_set<std::string> keys;
+    std::string key;  // of the entry that waits for its value
+    SpecPosition key_at;
+    bool has_key = false;
+    bool duplicate = false;
+  };
+
+  bool awaits_key() const {
+    return !open_.empty() && open_.back().value.kind == SpecValue::Kind::kMap &&
+           !open_.back().has_key;
+  }
+
+  void count(const SpecPosition& at, bool may_be_key) {
+    if (++values_ > kSpecValuesMax) {
+      stop(at, "SPEC_TOO_LARGE", "more than " + std::to_string(kSpecValuesMax) + " values");
+    }
+    if (!may_be_key && awaits_key()) stop(at, kMalformed, "a key must be plain text");
+  }
+
+  void start_entry(const SpecPosition& at, const std::string& key) {
+    Open& top = open_.back();
+    top.key = key;
+    top.key_at = at;
+    top.has_key = true;
+    top.duplicate = !top.keys.insert(key).second;
+    if (top.duplicate && problems_.size() < kSpecProblemsMax) {
+      problems_.push_back(
+          {at, "FIELD_DUPLICATE", next_path(),
+           "given twice, first in line " + std::to_string(top.value.find(key)->key_at.line)});
+    }
+  }
+
+  void add(SpecValue value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return;
+    }
+    Open& top = open_.back();
+    if (top.value.kind == SpecValue::Kind::kSequence) {
+      top.value.items.push_back(std::move(value));
+      return;
+    }
+    if (!top.duplicate) {
+      top.value.entries.push_back({std::move(top.key), top.key_at, std::move(value)});
+    }
+    top.has_key = false;
+  }
+
+  std::vector<SpecProblem>& problems_;
+  std::vector<Open> open_;
+  SpecValue root_;
+  int values_ = 0;
+};
+
+/// Characters of UTF-8 text, as an editor counts columns.
+int count_characters(std::string_view text) {
+  return static_cast<int>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+SpecPosition position_of_byte(std::string_view text, size_t byte, int source) {
+  const std::string_view before = text.substr(0, std::min(byte, text.size()));
+  const size_t line_begin = before.rfind('\n') + 1;  // 0 in the first line
+  return {source, static_cast<int>(std::ranges::count(before, '\n')) + 1,
+          count_characters(before.substr(line_begin)) + 1};
+}
+
+/// Columns of offsets in a text, from 1, in characters. Each offset is counted on from the last
+/// one, so that a text of one long line takes linear time.
+class Columns {
+ public:
+  explicit Columns(std::string_view text) : text_(text) {}
+
+  int at(size_t offset, size_t line_begin) {
+    offset = std::min(offset, text_.size());
+    if (line_begin != line_begin_ || offset < offset_) {
+      line_begin_ = offset_ = std::min(line_begin, offset);
+      column_ = 1;
+    }
+    column_ += count_characters(text_.substr(offset_, offset - offset_));
+    offset_ = offset;
+    return column_;
+  }
+
+ private:
+  std::string_view text_;
+  size_t line_begin_ = 0;
+  size_t offset_ = 0;
+  int column_ = 1;
+};
+
+/// yaml-cpp's events to the tree.
+class YamlReader final : public YAML::EventHandler {
+ public:
+  YamlReader(std::string_view text, int source, TreeBuilder& tree)
+      : columns_(text), source_(source), tree_(tree) {}
+
+  /// yaml-cpp counts columns in bytes.
+  SpecPosition position(const YAML::Mark& mark) {
+    const auto end = static_cast<size_t>(std::max(mark.pos, 0));
+    return {source_, mark.line + 1,
+            columns_.at(end, end - std::min(static_cast<size_t>(std::max(mark.column, 0)), end))};
+  }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ > 1) {
+      tree_.stop(position(mark), kMalformed, "a second document; one file holds one spec");
+    }
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    tree_.null(place(mark, "", anchor));
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    tree_.stop(position(mark), "SPEC_ALIAS", kNoAliases);
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& text) override {
+    // "!" is how yaml-cpp marks quoted scalars and blocks.
+    tree_.scalar(place(mark, tag, anchor), text, tag == "!");
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    tree_.open(place(mark, tag, anchor), SpecValue::Kind::kSequence);
+  }
+  void OnSequenceEnd() override { tree_.close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    tree_.open(place(mark, tag, anchor), SpecValue::Kind::kMap);
+  }
+  void OnMapEnd() override { tree_.close(); }
+
+ private:
+  SpecPosition place(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
+    const SpecPosition at = position(mark);
+    if (anchor != 0) tree_.stop(at, "SPEC_ALIAS", "anchors (&name) are not supported");
+    if (!tag.empty() && tag != "?" && tag != "!") {
+      tree_.stop(at, "SPEC_TAG", "tags are not supported, found " + quoted_value(tag));
+    }
+    return at;
+  }
+
+  Columns columns_;
+  int source_;
+  TreeBuilder& tree_;
+  int documents_ = 0;
+};
+
+/// Strict JSON, with the place of each value. nlohmann-json, which tells no places, decodes the
+/// strings. Recursion ends with the tree's depth.
+class JsonReader {
+ public:
+  JsonReader(std::string_view text, int source, TreeBuilder& tree)
+      : text_(text), columns_(text), source_(source), tree_(tree) {
+    next();
+  }
+
+  void read() {
+    value();
+    if (!token_.empty()) refuse("expected the end");
+  }
+
+ private:
+  /// A sign, a string with its quotes (which may not be a valid one), a word, or nothing.
+  void next() {
+    const size_t begin = std::min(text_.find_first_not_of(" \t\r\n", end_), text_.size());
+    for (size_t i = end_; i < begin; ++i) {
+      if (text_[i] == '\n') ++line_, line_begin_ = i + 1;
+    }
+    at_ = {source_, line_, columns_.at(begin, line_begin_)};
+    end_ = begin;
+    if (begin < text_.size()) {
+      end_ = text_[begin] == '"' ? string_end(begin)
+             : std::string_view("{}[],:").find(text_[begin]) != std::string_view::npos
+                 ? begin + 1
+                 : std::min(text_.find_first_of(" \t\r\n{}[],:\"", begin), text_.size());
+    }
+    token_ = text_.substr(begin, end_ - begin);
+  }
+  /// Behind the quote that closes a string; of one that is never closed, behind its first.
+  size_t string_end(size_t begin) const {
+    for (size_t i = begin + 1; i < text_.size(); ++i) {
+      if (text_[i] == '"') return i + 1;
+      if (text_[i] == '\\') ++i;
+    }
+    return begin + 1;
+  }
+
+  [[noreturn]] void refuse(const std::string& problem) const {
+    throw ParseStopped{{at_, kMalformed, "",
+                        "not valid JSON (a text that begins with '{' is JSON): " + problem +
+                            ", found " +
+                            (token_.empty() ? "the end of the text" : quoted_value(token_))}};
+  }
+
+  std::string string() const {
+    const auto decoded = nlohmann::json::parse(token_, nullptr, /*allow_exceptions=*/false);
+    if (!decoded.is_string()) {
+      refuse("expected a string that is closed and has only JSON's escapes");
+    }
+    return decoded.get<std::string>();
+  }
+
+  void value() {
+    if (token_ == "{") return container(SpecValue::Kind::kMap, "}");
+    if (token_ == "[") return container(SpecValue::Kind::kSequence, "]");
+    if (token_.starts_with('"')) {
+      tree_.scalar(at_, string(), /*quoted=*/true);
+    } else if (token_ == "null") {
+      tree_.null(at_);
+    } else if (token_ == "true" || token_ == "false" || is_number(token_)) {
+      tree_.scalar(at_, std::string(token_), /*quoted=*/false);
+    } else {
+      refuse("expected a value");
+    }
+    next();
+  }
+
+  void container(SpecValue::Kind kind, std::string_view end) {
+    tree_.open(at_, kind);
+    next();
+    for (bool more = token_ != end; more;) {
+      if (kind == SpecValue::Kind::kMap) key();
+      value();
+      more = token_ == ",";
+      if (more) next();
+    }
+    if (token_ != end) refuse("expected ',' or '" + std::string(end) + "'");
+    tree_.close();
+    next();
+  }
+
+  void key() {
+    if (!token_.starts_with('"')) refuse("expected a name in double quotes");
+    tree_.scalar(at_, string(), /*quoted=*/true);
+    next();
+    if (token_ != ":") refuse("expected ':'");
+    next();
+  }
+
+  std::string_view text_;
+  Columns columns_;
+  int source_;
+  TreeBuilder& tree_;
+  size_t end_ = 0;  // of the token
+  std::string_view token_;
+  SpecPosition at_;
+  int line_ = 1;
+  size_t line_begin_ = 0;
+};
+
+/// Offset of the first character that YAML calls unprintable, and its length.
+std::optional<std::pair<size_t, size_t>> find_control(std::string_view text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f) return {{i, 1}};
+    const std::string_view rest = text.substr(i);
+    if (c == 0xc2 && static_cast<unsigned char>(rest[1]) < 0xa0 && rest[1] != '\x85') {
+      return {{i, 2}};
+    }
+    if (rest.starts_with("\xef\xbf\xbe") || rest.starts_with("\xef\xbf\xbf")) return {{i, 3}};
+  }
+  return std::nullopt;
+}
+
+SpecProblem malformed_yaml(const YAML::Exception& e, std::string_view text, YamlReader& reader,
+                           const TreeBuilder& tree, int source) {
+  SpecPosition at = reader.position(e.mark);
+  if (e.msg.starts_with(YAML::ErrorMsg::UNKNOWN_ANCHOR)) {  // before it says that there is an alias
+    return {at, "SPEC_ALIAS", tree.next_path(), kNoAliases};
+  }
+  const SpecPosition end = position_of_byte(text, text.size(), source);
+  if (at.line > end.line) at = end;  // our "..." lies behind the text
+  const bool open_quote = e.msg == YAML::ErrorMsg::DOC_IN_SCALAR;
+  return {at, kMalformed, "",
+          "not valid YAML: " + (open_quote ? "a quote is never closed" : e.msg)};
+}
+
+}  // namespace
+
+SpecValue parse_spec_text(std::string_view text, int source, std::vector<SpecProblem>& problems) {
+  const auto refuse = [&](const SpecPosition& at, const char* reason, std::string description) {
+    problems.push_back({at, reason, "", std::move(description)});
+    return SpecValue{};
+  };
+  if (text.size() > static_cast<size_t>(kSpecBytesMax)) {
+    return refuse({source, 0, 0}, "SPEC_TOO_LARGE",
+                  "larger than " + human_bytes(kSpecBytesMax) + ", the limit for a spec");
+  }
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark says nothing
+  if (const auto bad = find_invalid_utf8(text)) {
+    return refuse(position_of_byte(text, *bad, source), kMalformed,
+                  "not UTF-8 text: byte " + quoted_value(text.substr(*bad, 1)));
+  }
+  if (const auto control = find_control(text)) {
+    const auto [offset, length] = *control;
+    return refuse(position_of_byte(text, offset, source), kMalformed,
+                  "the character " + quoted_value(text.substr(offset, length)) + " is not text");
+  }
+
+  TreeBuilder tree(problems);
+  YamlReader yaml(text, source, tree);
+  try {
+    const size_t first = text.find_first_not_of(" \t\r\n");
+    if (first != text.npos && text[first] == '{') {
+      JsonReader(text, source, tree).read();
+    } else {
+      // "..." ends the document; yaml-cpp would otherwise accept a quoted scalar that never ends.
+      std::istringstream in(std::string(text) + "\n...\n");
+      YAML::Parser parser(in);
+      while (parser.HandleNextDocument(yaml)) {
+      }
+    }
+  } catch (const ParseStopped& stopped) {
+    problems.push_back(stopped.problem);
+  } catch (const YAML::Exception& e) {
+    problems.push_back(malformed_yaml(e, text, yaml, tree, source));
+  }
+  return tree.take_root();
+}
+
+}  // namespace trainyard::client

@@ -1,0 +1,342 @@
+"""A document's tree to a message, strictly, by the message's own descriptor: every field is understood or refused.
+
+The command line reads by the same rules (client/lib/spec_message.cc). What names and types leave open, the options of
+fields say (proto/trainyard/v1/spec_options.proto). tests/spec_cases.yaml holds both readers to the same answers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.struct_pb2 import Value as AnyValue
+
+from trainyard import v1
+from trainyard._document import NUMBER, Entry, Kind, Problem, Value, quoted
+from trainyard.errors import FieldViolation
+
+# Descriptors of messages, fields and enums, whose types are named differently in different versions of
+# protobuf.
+Descriptor: TypeAlias = Any
+
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
+_WHOLE_RANGES = {
+    FieldDescriptor.CPPTYPE_INT32: (-(1 << 31), (1 << 31) - 1),
+    FieldDescriptor.CPPTYPE_INT64: (-(1 << 63), (1 << 63) - 1),
+    FieldDescriptor.CPPTYPE_UINT64: (0, (1 << 64) - 1),
+}
+
+
+def joined(names: Sequence[str]) -> str:
+    return " or ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def _nearest(word: str, names: Sequence[str]) -> str | None:
+    """The name with the smallest edit distance, if it is small enough for a typo. The command line has the same rule
+    (nearest_name, src/base/text.cc)."""
+    word = word.encode("utf-8", "surrogatepass").decode("latin-1")  # a character for each byte
+    if len(word) > 64:
+        return None
+    best, best_distance = None, 2 + len(word) // 3
+    for name in names:
+        distance = _edit_distance(word, name)
+        if distance < best_distance:
+            best, best_distance = name, distance
+    return best
+
+
+def _edit_distance(a: str, b: str) -> int:
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        diagonal, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (x != y))
+    return row[-1]
+
+
+def _child(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _enum_numbers(enum: Descriptor) -> dict[str, int]:
+    return {value.name.lower(): value.number for value in enum.values if value.number != 0}
+
+
+def _expected(field: Descriptor) -> str:
+    if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+        return "true or false"
+    if field.cpp_type == FieldDescriptor.CPPTYPE_UINT64:
+        return "a whole number of at least 0"
+    if field.cpp_type in _WHOLE_RANGES:
+        return "a whole number"
+    if field.cpp_type == FieldDescriptor.CPPTYPE_DOUBLE:
+        return "a number"
+    if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
+        return joined(list(_enum_numbers(field.enum_type)))
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return "text"
+    names: list[str] = [f.name for f in field.message_type.fields[:4]]
+    return "fields such as " + joined(names) if names else "nothing after the colon, or {}"
+
+
+def _shown(value: Value) -> str:
+    if value.kind is not Kind.SCALAR:
+        return str(value.kind.value)
+    return quoted(value.text) + (" (text)" if value.quoted else "")
+
+
+def _cut(number: str) -> str:
+    return number[:64] + ("..." if len(number) > 64 else "")
+
+
+def _not_known(text: str, names: Sequence[str]) -> str:
+    near = _nearest(text, names)
+    return f"{quoted(text)} is not known, expected {joined(names)}" + (f"; did you mean '{near}'?" if near else "")
+
+
+def option(described: Descriptor, extension: Any) -> Any:
+    return described.GetOptions().Extensions[extension]
+
+
+def _is_repeated(field: Descriptor) -> bool:
+    # `label` is deprecated in new versions of protobuf, `is_repeated` is missing in old ones.
+    repeated = getattr(field, "is_repeated", None)
+    return bool(repeated if repeated is not None else field.label == FieldDescriptor.LABEL_REPEATED)
+
+
+def _is_map(field: Descriptor) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def _is_any(field: Descriptor) -> bool:
+    return field.message_type is not None and bool(field.message_type.full_name == AnyValue.DESCRIPTOR.full_name)
+
+
+def _real_oneof(field: Descriptor) -> Any:
+    """The field's oneof, except the synthetic ones of `optional` fields."""
+    oneof = field.containing_oneof
+    synthetic = oneof is not None and len(oneof.fields) == 1 and oneof.name == "_" + field.name
+    return None if synthetic else oneof
+
+
+def _is_choice(kind: Descriptor) -> bool:
+    """Whether a message is nothing but a choice of one field: `loss: huber` says as much as `loss: {huber: {}}`."""
+    oneof = _real_oneof(kind.fields[0]) if kind.fields else None
+    return oneof is not None and len(oneof.fields) == len(kind.fields)
+
+
+def _excludes(a: Descriptor, b: Descriptor) -> bool:
+    """Whether field `a` cannot be given together with `b`: they are of one oneof, or an option says so."""
+    oneof_a, oneof_b = _real_oneof(a), _real_oneof(b)
+    if oneof_a is not None and oneof_b is not None and oneof_a.name == oneof_b.name:
+        return True
+    return any(name == other.name or (oneof is not None and name == oneof.name)
+               for field, other, oneof in ((a, b, oneof_b), (b, a, oneof_a)) for name in option(field, v1.excludes))
+
+
+class Reader:
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def add(self, at: str, reason: str, path: str, description: str) -> None:
+        self.problems.append(Problem(reason, FieldViolation(path, description, at)))
+
+    def read_message(self, value: Value, path: str, message: Message) -> None:
+        fields: Mapping[str, Descriptor] = message.DESCRIPTOR.fields_by_name
+        given: list[Descriptor] = []
+        problems = len(self.problems)
+        for key, entry in value.entries.items():
+            field = fields.get(key)
+            if field is None or field.GetOptions().deprecated:  # what only stored specs hold
+                self.add(entry.key_at, "FIELD_UNKNOWN", _child(path, key), self._unknown(message.DESCRIPTOR, path, key))
+                continue
+            rival = next((other for other in given if _excludes(field, other)), None)
+            if rival is not None:
+                self.add(entry.key_at, "FIELD_CONFLICT", _child(path, key),
+                         f"conflicts with '{rival.name}', expected only one of them")
+                continue
+            given.append(field)
+            self._read_field(entry, _child(path, key), field, message)
+        for oneof in message.DESCRIPTOR.oneofs:
+            says = option(oneof, v1.one_required)
+            # A problem among the fields explains it better.
+            if says and message.WhichOneof(oneof.name) is None and len(self.problems) == problems:
+                self.add(value.at, "FIELD_REQUIRED", path, says)
+
+    @staticmethod
+    def _unknown(kind: Descriptor, path: str, key: str) -> str:
+        fields = [field for field in kind.fields if not field.GetOptions().deprecated]
+        for field in fields:
+            if key.lower() in option(field, v1.other_names):
+                return f"unknown field, it is named '{field.name}' here"
+        near = _nearest(key, [field.name for field in fields])
+        if near:
+            return f"unknown field, did you mean '{near}'?"
+        for field in fields:  # right name, one level too high
+            if field.message_type is None or _is_repeated(field) or _is_any(field):
+                continue
+            inner = field.message_type.fields_by_name.get(key)
+            if inner is not None and not inner.GetOptions().deprecated:
+                return f"unknown field here, it belongs to '{_child(path, field.name)}'"
+        names = [field.name for field in fields]
+        return f"unknown field, expected {joined(names)}" if names else "unknown field, expected none here"
+
+    def _read_field(self, entry: Entry, path: str, field: Descriptor, message: Message) -> None:
+        value = entry.value
+        if _is_any(field):
+            self._read_any(value, path, getattr(message, field.name), may_be_named=True)
+        elif _is_map(field):
+            self._read_map(value, path, field, message)
+        elif _is_repeated(field):
+            self._read_repeated(value, path, field, message)
+        elif field.message_type is None:
+            number_or_text = self._scalar(value, path, field)
+            if number_or_text is not None:
+                setattr(message, field.name, number_or_text)
+        else:
+            # `- relu:` and `lenet5:` are complete as they are; an empty `recipe:` was forgotten.
+            may_be_empty = _real_oneof(field) is not None or not field.message_type.fields
+            if value.kind is Kind.SCALAR and _is_choice(field.message_type):
+                self._read_choice(value, path, getattr(message, field.name))
+                return
+            alone = next((f for f in field.message_type.fields if option(f, v1.alone)), None)
+            if value.kind is Kind.SCALAR and alone is not None:  # dataset: digits
+                scalar = self._scalar(value, path, alone)
+                if scalar is not None:
+                    setattr(getattr(message, field.name), alone.name, scalar)
+                    getattr(message, field.name).SetInParent()
+                return
+            if value.kind is not Kind.MAP and not (value.kind is Kind.NULL and may_be_empty):
+                self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected {_expected(field)}")
+                return
+            sub = getattr(message, field.name)
+            sub.SetInParent()
+            self.read_message(value, path, sub)
+
+    def _read_choice(self, value: Value, path: str, message: Message) -> None:
+        names = [field.name for field in message.DESCRIPTOR.fields]
+        if value.text in names:
+            getattr(message, value.text).SetInParent()
+            return
+        self.add(value.at, "FIELD_UNSUPPORTED", path, _not_known(value.text, names))
+
+    def _read_map(self, value: Value, path: str, field: Descriptor, message: Message) -> None:
+        if value.kind is not Kind.MAP:
+            self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected names with values")
+            return
+        target = getattr(message, field.name)
+        value_field = field.message_type.fields_by_name["value"]
+        for key, entry in value.entries.items():
+            if value_field.message_type is not None:
+                self._read_any(entry.value, _child(path, key), target[key])
+            else:
+                text = self._scalar(entry.value, _child(path, key), value_field)
+                if text is not None:
+                    target[key] = text
+
+    def _read_any(self, value: Value, path: str, out: AnyValue, may_be_named: bool = False) -> None:
+        """A value of any type: a number, a boolean, text, a list of these, or several by name. Its reader knows which
+        type is right."""
+        if value.kind is Kind.SEQUENCE:
+            out.list_value.SetInParent()
+            for i, item in enumerate(value.items):
+                self._read_any(item, f"{path}[{i}]", out.list_value.values.add())
+        elif value.kind is Kind.MAP and may_be_named:
+            out.struct_value.SetInParent()
+            for key, entry in value.entries.items():
+                self._read_any(entry.value, _child(path, key), out.struct_value.fields[key])
+        elif value.kind is not Kind.SCALAR:
+            self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected a number, text, true or false")
+        elif not value.quoted and value.text in ("true", "false"):
+            out.bool_value = value.text == "true"
+        elif not value.quoted and NUMBER.fullmatch(value.text):
+            number = self._scalar(value, path, AnyValue.DESCRIPTOR.fields_by_name["number_value"])
+            if isinstance(number, float):
+                out.number_value = number
+        else:
+            out.string_value = value.text
+
+    def _read_repeated(self, value: Value, path: str, field: Descriptor, message: Message) -> None:
+        target = getattr(message, field.name)
+        of_messages = field.message_type is not None
+        items = [value] if value.kind is Kind.SCALAR and not of_messages else value.items  # kernel_shape: 5
+        if value.kind is not Kind.SEQUENCE and items is value.items:
+            self.add(value.at, "FIELD_TYPE", path,
+                     f"{_shown(value)}, expected a list"
+                     + (f" (- item) of {field.name}" if of_messages else f", each item {_expected(field)}"))
+            return
+        for i, item in enumerate(items):
+            item_path = path if item is value else f"{path}[{i}]"
+            if not of_messages:
+                scalar = self._scalar(item, item_path, field)
+                if scalar is not None:
+                    target.append(scalar)
+                continue
+            sub = target.add()
+            if item.kind is Kind.MAP:
+                self.read_message(item, item_path, sub)
+            elif item.kind is Kind.SCALAR and item.text in field.message_type.fields_by_name:
+                self.add(item.at, "FIELD_TYPE", item_path, f"{_shown(item)} is missing its colon, write '- {item.text}:'")
+            else:
+                self.add(item.at, "FIELD_TYPE", item_path, f"{_shown(item)}, expected fields (name: value)")
+
+    def _scalar(self, value: Value, path: str, field: Descriptor) -> bool | int | float | str | None:
+        """The value in the field's type, or None after reporting what is wrong with it."""
+        def refuse(expected: str) -> None:
+            self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected {expected}")
+
+        text = value.text
+        kind = field.cpp_type
+        if value.kind is not Kind.SCALAR:
+            refuse(_expected(field))
+        elif kind == FieldDescriptor.CPPTYPE_BOOL:
+            if not value.quoted and text in ("true", "false"):
+                return text == "true"
+            refuse(_expected(field))
+        elif kind in _WHOLE_RANGES:
+            low, high = _WHOLE_RANGES[kind]
+            if value.quoted or not _WHOLE.fullmatch(text):
+                leading = not value.quoted and re.fullmatch("0[0-9]+", text)
+                refuse(_expected(field) + (" without leading zeros" if leading else ""))
+            elif len(text) > 20 or not low <= int(text) <= high:
+                self.add(value.at, "FIELD_OUT_OF_RANGE", path, f"{_cut(text)} is out of range, expected {low}..{high}")
+            else:
+                return int(text)
+        elif kind == FieldDescriptor.CPPTYPE_DOUBLE:
+            if value.quoted or not NUMBER.fullmatch(text):
+                if not value.quoted and text.startswith(".") and NUMBER.fullmatch("0" + text):
+                    refuse(f"a number such as 0{text}")
+                else:
+                    unbounded = text.lower().lstrip("-.") in ("nan", "inf", "infinity")
+                    refuse("a finite number" if unbounded and not value.quoted else "a number")
+            elif not math.isfinite(float(text)) or (float(text) == 0 and re.search("[1-9]", text.lower().split("e")[0])):
+                self.add(value.at, "FIELD_OUT_OF_RANGE", path, f"{_cut(text)} does not fit in a 64-bit number")
+            else:
+                return float(text)
+        elif kind == FieldDescriptor.CPPTYPE_ENUM:
+            numbers = _enum_numbers(field.enum_type)
+            if text in numbers:
+                return numbers[text]
+            self.add(value.at, "FIELD_UNSUPPORTED", path, _not_known(text, list(numbers)))
+        elif not value.quoted and (NUMBER.fullmatch(text) or text in ("true", "false")):
+            refuse(f'text; put it in quotes: "{_cut(text)}"')
+        elif option(field, v1.one_character) and len(text.encode("utf-8", "surrogatepass")) > 1:
+            self.add(value.at, "FIELD_OUT_OF_RANGE", path,
+                     f"{quoted(text)}, expected one character such as {option(field, v1.one_character)}")
+        else:
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                refuse("text that UTF-8 can encode")
+            else:
+                return text
+        return None
+
+
+def required_fields(kind: Descriptor) -> list[tuple[str, str]]:
+    """Fields that specs have to give, and the refusal without each."""
+    return [(field.name, option(field, v1.required)) for field in kind.fields if option(field, v1.required)]

@@ -1,0 +1,67 @@
+"""The cases of tests/spec_cases.yaml, which the command line's reader runs too: both give the same answers. Needs no
+daemon."""
+
+import pytest
+import yaml
+from conftest import SOURCE
+from google.protobuf import json_format
+
+from trainyard._spec import read_dataset, read_job
+from trainyard._upload import ServerPath
+from trainyard.errors import InvalidArgumentError
+
+CASES = yaml.safe_load((SOURCE / "tests/spec_cases.yaml").read_text(encoding="utf-8"))
+REST = {"model": b"dataset: d\nrecipe: {}\n", "recipe": b"dataset: d\nmodel: {mlp: {}}\n"}
+
+
+def text_of(pieces):
+    def piece(item):
+        if isinstance(item, str):
+            return item.encode()
+        return bytes.fromhex(item["hex"]) if "hex" in item else item["of"].encode() * item["repeat"]
+
+    return b"".join(map(piece, pieces if isinstance(pieces, list) else [pieces]))
+
+
+def spec_of(kind, text):
+    if kind not in REST:
+        return text
+    lines = [b"  " + line for line in text.splitlines()]
+    below = b"\n" + b"\n".join(lines) if b"\n" in text else b" " + text
+    return kind.encode() + b":" + below + b"\n" + REST[kind]
+
+
+def message_of(kind, path):
+    if kind == "dataset":
+        document = read_dataset(path)
+        spec = document.format()
+        for role, source in document.contents():
+            spec.sources.add(role=role, server_path=source.path if isinstance(source, ServerPath) else "")
+        return spec
+    spec = read_job(path).job_spec()
+    return spec if kind == "job" else getattr(spec, kind)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+def test_every_case_gives_what_both_readers_agreed_on(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (kind,) = {"job", "model", "recipe", "dataset"} & case.keys()
+    (tmp_path / "spec").write_bytes(spec_of(kind, text_of(case[kind])))
+    if "gives" in case:
+        message = message_of(kind, "spec")
+        assert message == json_format.Parse(case["gives"], type(message)())
+        return
+    with pytest.raises(InvalidArgumentError) as refused:
+        message_of(kind, "spec")
+    assert refused.value.reason == case["reason"]
+    found = [(v.position.removeprefix("spec").removeprefix(":"), v.field, v.description)
+             for v in refused.value.violations]
+    assert len(found) == len(case["problems"]), found
+    for problem, expected in zip(found, case["problems"], strict=True):
+        at, *rest = expected
+        assert (problem[0] if ":" in at else problem[0].partition(":")[0]) == at
+        assert problem[1:1 + len(rest)] == tuple(rest)
+
+
+def test_the_cases_are_many_and_each_has_a_name_of_its_own():
+    assert len({case["case"] for case in CASES}) == len(CASES) > 60

@@ -1,0 +1,51 @@
+// proto/convert/spec_parts.h: the halves of a job's spec, and what translating them shares.
+#pragma once
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <string>
+
+#include "src/base/violations.h"
+#include "src/models/model_spec.h"
+#include "src/train/trainer.h"
+#include "trainyard/v1/job_spec.pb.h"
+
+namespace trainyard {
+
+ModelSpec to_model(const v1::ModelSpec& model, Violations& violations);
+Recipe to_recipe(const v1::Recipe& recipe, Violations& violations);
+
+std::string lower(std::string text);
+/// Every field that is set becomes an attribute of the same name; an enum's value its lower case
+/// name.
+Attributes to_attributes(const google::protobuf::Message& message, const std::string& path,
+                         Violations& violations);
+/// The field of a oneof that is set, or null.
+const google::protobuf::FieldDescriptor* set_field(const google::protobuf::Message& message,
+                                                   const char* oneof);
+/// "class, numeric": the values of an enum but "unspecified".
+std::string value_names(const google::protobuf::EnumDescriptor& type);
+
+/// Name of an enum value in lower case, or nothing for a number that we do not know.
+template <typename Enum>
+std::string enum_name(Enum value) {
+  const auto* descriptor = google::protobuf::GetEnumDescriptor<Enum>()->FindValueByNumber(value);
+  return descriptor == nullptr ? "" : lower(descriptor->name());
+}
+
+/// The name of an enum's value; `fallback` for 0 and, with a refusal, for a number that we do not
+/// know.
+template <typename Enum>
+std::string read_enum(Enum value, const std::string& field, const std::string& fallback,
+                      Violations& violations) {
+  if (static_cast<int>(value) == 0) return fallback;
+  const std::string name = enum_name(value);
+  if (!name.empty()) return name;
+  violations.add("FIELD_UNSUPPORTED", field,
+                 std::to_string(static_cast<int>(value)) + " is not known, expected one of " +
+                     value_names(*google::protobuf::GetEnumDescriptor<Enum>()));
+  return fallback;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,33 @@
+// src/data/arrays/idx.h: the IDX format of MNIST and its kin, from untrusted bytes.
+//
+//   2 zero bytes, element type, rank; rank sizes, 32 bit, big-endian; the elements, big-endian.
+//
+// Images are unsigned bytes (0x08) or 32-bit floats (0x0D), [N, H, W] or [N, C, H, W]; labels are
+// unsigned bytes or 32-bit integers (0x0C), [N]. The header's sizes are checked against what the
+// file can hold before memory is taken, and no byte may be left over.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/data/files/byte_source.h"
+#include "src/tensor/shape.h"
+
+namespace trainyard {
+
+struct IdxImages {
+  int64_t rows = 0;
+  Shape image;  // [C, H, W]
+  DType dtype = DType::kU8;
+  std::vector<uint8_t> u8;
+  std::vector<float> f32;  // finite
+};
+
+/// `what` is the source's role in messages. At most `bytes_max` bytes of elements.
+Result<IdxImages> read_idx_images(ByteSource& source, const std::string& what, int64_t bytes_max);
+/// Labels are at least 0 and below kClassesMax.
+Result<std::vector<int32_t>> read_idx_labels(ByteSource& source, const std::string& what);
+
+}  // namespace trainyard

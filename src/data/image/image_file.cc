@@ -1,0 +1,133 @@
+#include "src/data/image/image_file.h"
+
+#include "src/data/image/image_codec.h"
+#include "src/data/limits.h"
+#include "src/data/problems.h"
+
+namespace trainyard {
+namespace {
+
+constexpr int kOrientationTag = 0x0112;
+constexpr unsigned kShortType = 3;
+
+/// Numbers of a TIFF structure; 0 beyond its end.
+struct TiffBytes {
+  std::string_view bytes;
+  bool big_endian = false;
+
+  unsigned byte(size_t at) const {
+    return at < bytes.size() ? static_cast<unsigned char>(bytes[at]) : 0;
+  }
+  unsigned u16(size_t at) const {
+    return big_endian ? byte(at) << 8 | byte(at + 1) : byte(at + 1) << 8 | byte(at);
+  }
+  size_t u32(size_t at) const {
+    const size_t first = u16(at);
+    const size_t second = u16(at + 2);
+    return big_endian ? first << 16 | second : second << 16 | first;
+  }
+};
+
+/// The position of (y, x) of the upright image in the file's rows and columns. `height` and `width`
+/// are the file's.
+struct Turn {
+  int32_t orientation;
+  int64_t height;
+  int64_t width;
+
+  bool sideways() const { return orientation >= 5; }
+  int64_t source(int64_t y, int64_t x) const {  // index of the pixel
+    int64_t row = sideways() ? x : y;
+    int64_t column = sideways() ? y : x;
+    // Orientations by where the file's first row and column are seen (EXIF 2.32, 4.6.4).
+    if (orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7) {
+      row = height - 1 - row;
+    }
+    if (orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8) {
+      column = width - 1 - column;
+    }
+    return row * width + column;
+  }
+};
+
+ImagePixels upright(ImagePixels pixels, int32_t orientation) {
+  if (orientation == 1) return pixels;
+  const Turn turn{orientation, pixels.height, pixels.width};
+  ImagePixels out{turn.sideways() ? pixels.width : pixels.height,
+                  turn.sideways() ? pixels.height : pixels.width,
+                  pixels.channels,
+                  {}};
+  out.values.reserve(pixels.values.size());
+  for (int64_t y = 0; y < out.height; ++y) {
+    for (int64_t x = 0; x < out.width; ++x) {
+      const uint8_t* p = pixels.values.data() + turn.source(y, x) * pixels.channels;
+      out.values.insert(out.values.end(), p, p + pixels.channels);
+    }
+  }
+  return out;
+}
+
+ImagePixels with_channels(ImagePixels pixels, int64_t channels) {
+  if (pixels.channels == channels) return pixels;
+  ImagePixels out{pixels.height, pixels.width, channels, {}};
+  out.values.reserve(static_cast<size_t>(pixels.height * pixels.width * channels));
+  if (channels == 3) {
+    for (const uint8_t grey : pixels.values) out.values.insert(out.values.end(), 3, grey);
+    return out;
+  }
+  // Luma of ITU-R BT.601, its weights in 16 bits, rounded.
+  for (size_t i = 0; i < pixels.values.size(); i += 3) {
+    const unsigned luma =
+        19595u * pixels.values[i] + 38470u * pixels.values[i + 1] + 7471u * pixels.values[i + 2];
+    out.values.push_back(static_cast<uint8_t>((luma + 0x8000u) >> 16));
+  }
+  return out;
+}
+
+Error unknown_format(const std::string& what) {
+  return dataset_error(what, "its content is neither a JPEG nor a PNG image");
+}
+
+}  // namespace
+
+int32_t exif_orientation(std::string_view tiff) {
+  const bool big_endian = tiff.starts_with(std::string_view("MM\0*", 4));
+  if (!big_endian && !tiff.starts_with(std::string_view("II*\0", 4))) return 1;
+  const TiffBytes bytes{tiff, big_endian};
+  const size_t directory = bytes.u32(4);
+  const size_t count = bytes.u16(directory);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t entry = directory + 2 + 12 * i;
+    if (entry + 12 > tiff.size()) break;
+    if (bytes.u16(entry) != kOrientationTag) continue;
+    const unsigned value = bytes.u16(entry + 8);
+    const bool known = bytes.u16(entry + 2) == kShortType && value >= 1 && value <= 8;
+    return known ? static_cast<int32_t>(value) : 1;
+  }
+  return 1;
+}
+
+Status check_image_size(int64_t height, int64_t width, const std::string& what) {
+  if (height >= 1 && width >= 1 && height <= kImagePixelsMax / width) return {};
+  return dataset_error(what, "an image of " + std::to_string(height) + " x " +
+                                 std::to_string(width) + " pixels, expected 1 to " +
+                                 std::to_string(kImagePixelsMax));
+}
+
+Result<ImageInfo> read_image_info(std::string_view bytes, const std::string& what) {
+  if (!is_jpeg(bytes) && !is_png(bytes)) return unknown_format(what);
+  ASSIGN_OR_RETURN(ImageInfo info,
+                   is_jpeg(bytes) ? read_jpeg_info(bytes, what) : read_png_info(bytes, what));
+  if (info.orientation >= 5) std::swap(info.height, info.width);
+  return info;
+}
+
+Result<ImagePixels> decode_image(std::string_view bytes, int64_t channels,
+                                 const std::string& what) {
+  ASSIGN_OR_RETURN(const ImageInfo info, read_image_info(bytes, what));
+  ASSIGN_OR_RETURN(ImagePixels pixels,
+                   is_jpeg(bytes) ? decode_jpeg(bytes, what) : decode_png(bytes, what));
+  return with_channels(upright(std::move(pixels), info.orientation), channels);
+}
+
+}  // namespace trainyard

@@ -1,0 +1,207 @@
+#include "src/data/image/image_listing.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+
+#include "src/base/folder_files.h"
+#include "src/base/text.h"
+#include "src/data/files/byte_source.h"
+#include "src/data/limits.h"
+#include "src/data/problems.h"
+#include "src/data/table/csv_cell.h"
+#include "src/data/table/csv_columns.h"
+#include "src/data/table/csv_reader.h"
+
+namespace trainyard {
+namespace {
+
+using Part = ListedFile::Part;
+constexpr size_t kHeaderBytes = size_t{256} << 10;  // read of a file before its pixels are needed
+// Images in unsupported formats, which are refused rather than skipped.
+constexpr std::array<std::string_view, 12> kOtherEndings = {".gif",  ".bmp",  ".webp", ".tif",
+                                                            ".tiff", ".ppm",  ".pgm",  ".jp2",
+                                                            ".heic", ".avif", ".jxl",  ".jfif"};
+
+struct Labels {
+  std::string path;  // of the CSV in the source
+  std::string content;
+};
+
+/// The header of the tree's current image, reading no more of the file than needed.
+Result<ImageInfo> read_header(FileTree& tree, const std::string& place) {
+  std::string bytes;
+  ASSIGN_OR_RETURN(const bool more, tree.read(bytes, kHeaderBytes));
+  Result<ImageInfo> info = read_image_info(bytes, place);
+  if (info.ok() || !more) return info;
+  ASSIGN_OR_RETURN(const bool still_more, tree.read(bytes, kImageFileBytesMax));
+  if (still_more) {
+    return dataset_error(
+        place, "larger than the accepted " + human_bytes(static_cast<int64_t>(kImageFileBytesMax)));
+  }
+  return read_image_info(bytes, place);
+}
+
+ListedFiles files_of(ImageListing& listing) {
+  ListedFiles files;
+  for (ListedImage& image : listing.images) files.push_back(&image);
+  return files;
+}
+
+/// Every image of the tree, and the labels if requested.
+Status scan(const ImagesOptions& options, ImageListing& listing, std::optional<Labels>& labels) {
+  Problems problems;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, listing.tree->next());
+    if (!more || problems.full()) break;
+    const std::string& path = listing.tree->path();
+    const std::string place = place_in_tree(listing.what, path);
+    if (is_image_path(path)) {
+      const Result<ImageInfo> info = read_header(*listing.tree, place);
+      if (!info.ok() && info.error().reason != "DATASET_INVALID") return info.error();
+      if (!info.ok()) problems.add(info.error());
+      ListedImage& image = listing.images.emplace_back();
+      image.path = path;
+      if (info.ok()) image.info = *info;
+    } else if (!options.labels.empty() &&
+               (path == options.labels || below_first(path) == options.labels)) {
+      if (labels) return dataset_error(place, "the labels file appears twice");
+      ASSIGN_OR_RETURN(std::string content, read_tree_file(*listing.tree, kLabelsBytesMax, place));
+      labels = Labels{path, std::move(content)};
+    } else if (has_ending(path, kOtherEndings)) {
+      problems.add(place, "an image in an unsupported format, expected JPEG or PNG");
+    } else {
+      ++listing.skipped;
+    }
+  }
+  if (!problems.empty()) return problems.error();
+  if (!options.labels.empty() && !labels) {
+    return dataset_error("images.labels",
+                         quoted_value(options.labels) + " is not in " + listing.what);
+  }
+  if (listing.images.empty()) {
+    return dataset_error(listing.what, "there are no JPEG or PNG files (.jpg, .jpeg, .png)");
+  }
+  return check_paths(files_of(listing), listing.what);
+}
+
+/// Where the columns of the labels are.
+struct LabelColumns {
+  size_t file = 0;
+  size_t label = 0;
+  bool numeric = false;
+};
+
+Result<LabelColumns> find_columns(const std::vector<std::string>& names, const std::string& what) {
+  const auto find = [&](const char* name) -> std::optional<size_t> {
+    const auto it = std::find(names.begin(), names.end(), name);
+    return it == names.end() ? std::nullopt : std::optional<size_t>(it - names.begin());
+  };
+  const std::optional<size_t> file = find("file");
+  const std::optional<size_t> by_class = find("class");
+  const std::optional<size_t> by_number = find("number");
+  if (!file || by_class.has_value() == by_number.has_value()) {
+    return dataset_error(what, "its header must name a column `file`, and `class` or `number`");
+  }
+  return LabelColumns{*file, by_class ? *by_class : *by_number, by_number.has_value()};
+}
+
+/// The images by what the CSV calls them: paths from its own folder on.
+std::map<std::string_view, size_t> images_below(const ImageListing& listing,
+                                                std::string_view folder) {
+  std::map<std::string_view, size_t> images;
+  for (size_t i = 0; i < listing.images.size(); ++i) {
+    std::string_view path = listing.images[i].path;
+    if (!path.starts_with(folder)) continue;
+    images.emplace(path.substr(folder.size()), i);
+  }
+  return images;
+}
+
+Status label_by_csv(ImageListing& listing, const Labels& labels) {
+  const std::string what = place_in_tree(listing.what, labels.path);
+  const std::string folder = labels.path.substr(0, labels.path.rfind('/') + 1);  // "" at the top
+  const std::map<std::string_view, size_t> images = images_below(listing, folder);
+  const std::unique_ptr<ByteSource> source = open_memory_source(labels.content, what);
+  CsvReader reader(*source, ',', what);
+  std::vector<std::string_view> fields;
+  ASSIGN_OR_RETURN(bool more, reader.next(fields));
+  if (!more) return dataset_error(what, "there are no labels");
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, header_names(fields, what));
+  ASSIGN_OR_RETURN(const LabelColumns columns, find_columns(names, what));
+  listing.numeric = columns.numeric;
+  const CellReader cells({});
+  std::vector<bool> labelled(listing.images.size());
+  Problems problems;
+  int64_t row = 0;
+  while (!problems.full()) {
+    ASSIGN_OR_RETURN(more, reader.next(fields));
+    if (!more) break;
+    const std::string place = place_of(what, ++row, reader.line());
+    if (fields.size() != names.size()) {
+      problems.add(place, std::to_string(fields.size()) + " fields, expected " +
+                              std::to_string(names.size()) + " as in the header");
+      continue;
+    }
+    const auto found = images.find(fields[columns.file]);
+    if (found == images.end()) {
+      problems.add(place, "there is no image " + quoted_value(fields[columns.file]));
+      continue;
+    }
+    if (labelled[found->second]) {
+      problems.add(place,
+                   "the image " + quoted_value(fields[columns.file]) + " already has a label");
+      continue;
+    }
+    labelled[found->second] = true;
+    ListedImage& image = listing.images[found->second];
+    const std::string_view label = fields[columns.label];
+    if (columns.numeric) {
+      const Cell cell = cells.read(label);
+      if (cell.kind != Cell::Kind::kNumber) {
+        problems.add(place, quoted_value(label) + " is not a number");
+      }
+      image.number = static_cast<float>(cell.value);
+    } else {
+      image.label = label;
+      check_class(label, place, problems);
+    }
+  }
+  if (!problems.empty()) return problems.error();
+  for (size_t i = 0; i < listing.images.size(); ++i) {
+    if (labelled[i] || listing.images[i].part == Part::kLeftOut) continue;
+    listing.images[i].part = Part::kLeftOut;
+    ++listing.skipped;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ImageListing> list_images(const ImagesOptions& options, const std::filesystem::path& path,
+                                 const std::string& what, bool partitioned) {
+  ImageListing listing;
+  listing.what = what;
+  ASSIGN_OR_RETURN(listing.tree, open_file_tree(path, what));
+  std::optional<Labels> labels;
+  if (Status s = scan(options, listing, labels); !s.ok()) return std::move(s).error();
+  const ListedFiles files = files_of(listing);
+  size_t root = root_of(files, partitioned, /*in_folders=*/!labels);
+  if (labels && !labels->path.starts_with(listing.images.front().path.substr(0, root))) root = 0;
+  ShortPaths paths;
+  for (const ListedFile* file : files) paths.push_back(std::string_view(file->path).substr(root));
+  if (partitioned) {
+    ASSIGN_OR_RETURN(const Parts parts, split_parts(files, paths, what));
+    listing.has_test = parts.has_test;
+    listing.skipped += parts.skipped;
+  }
+  Status labelled =
+      labels ? label_by_csv(listing, *labels)
+             : label_by_folder(files, paths, what,
+                               "name a CSV of labels in images.labels if classes are not folders");
+  if (!labelled.ok()) return std::move(labelled).error();
+  return listing;
+}
+
+}  // namespace trainyard

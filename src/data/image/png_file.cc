@@ -1,0 +1,146 @@
+// PNG by libpng. Its errors leave by longjmp: the functions that it may leave have no objects of
+// their own, and what is owned lives in the frame above them.
+#include <png.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+
+#include "src/data/image/image_codec.h"
+#include "src/data/limits.h"
+#include "src/data/problems.h"
+
+namespace trainyard {
+namespace {
+
+constexpr std::string_view kSignature = "\x89PNG\r\n\x1a\n";
+constexpr png_alloc_size_t kChunkBytesMax = 8 << 20;  // of text, profile and EXIF each
+constexpr png_uint_32 kChunksMax = 256;
+
+struct PngReader {
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  std::string_view rest;
+  std::jmp_buf jump{};
+  char message[128]{};
+
+  PngReader() = default;
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
+  ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
+};
+
+[[noreturn]] void leave(png_structp png, png_const_charp message) {
+  PngReader& reader = *static_cast<PngReader*>(png_get_error_ptr(png));
+  std::snprintf(reader.message, sizeof reader.message, "%s", message);
+  std::longjmp(reader.jump, 1);
+}
+void let_pass(png_structp, png_const_charp) {}
+void take_bytes(png_structp png, png_bytep out, size_t count) {
+  std::string_view& rest = *static_cast<std::string_view*>(png_get_io_ptr(png));
+  if (count > rest.size()) leave(png, "the image is cut short");
+  std::memcpy(out, rest.data(), count);
+  rest.remove_prefix(count);
+}
+
+/// False with reader.message if the library left.
+bool read_header(PngReader& reader, std::string_view bytes) {
+  if (setjmp(reader.jump) != 0) return false;
+  reader.rest = bytes;
+  reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, leave, let_pass);
+  if (reader.png != nullptr) reader.info = png_create_info_struct(reader.png);
+  if (reader.info == nullptr) {
+    std::snprintf(reader.message, sizeof reader.message, "libpng cannot start");
+    return false;
+  }
+  png_set_chunk_malloc_max(reader.png, kChunkBytesMax);
+  png_set_chunk_cache_max(reader.png, kChunksMax);
+  png_set_user_limits(reader.png, static_cast<png_uint_32>(kImagePixelsMax),
+                      static_cast<png_uint_32>(kImagePixelsMax));
+  png_set_read_fn(reader.png, &reader.rest, take_bytes);
+  png_read_info(reader.png, reader.info);
+  return true;
+}
+
+bool start(PngReader& reader) {
+  if (setjmp(reader.jump) != 0) return false;
+  png_set_strip_16(reader.png);
+  png_set_palette_to_rgb(reader.png);
+  png_set_expand_gray_1_2_4_to_8(reader.png);
+  png_set_strip_alpha(reader.png);
+  png_set_interlace_handling(reader.png);
+  png_read_update_info(reader.png, reader.info);
+  return true;
+}
+
+bool read_rows(PngReader& reader, png_bytepp rows) {
+  if (setjmp(reader.jump) != 0) return false;
+  png_read_image(reader.png, rows);
+  png_read_end(reader.png, nullptr);  // reads on to the end, checksums included
+  return true;
+}
+
+Error refusal(const PngReader& reader, const std::string& what) {
+  return dataset_error(what, std::string("the PNG image cannot be read: ") + reader.message);
+}
+
+/// True if a palette has a color that is not gray, or the type is one of color.
+bool has_colour(const PngReader& reader) {
+  if (png_get_color_type(reader.png, reader.info) != PNG_COLOR_TYPE_PALETTE) {
+    return (png_get_color_type(reader.png, reader.info) & PNG_COLOR_MASK_COLOR) != 0;
+  }
+  png_colorp palette = nullptr;
+  int count = 0;
+  png_get_PLTE(reader.png, reader.info, &palette, &count);
+  return std::any_of(palette, palette + count,
+                     [](png_color c) { return c.red != c.green || c.green != c.blue; });
+}
+
+}  // namespace
+
+bool is_png(std::string_view bytes) { return bytes.starts_with(kSignature); }
+
+Result<ImageInfo> read_png_info(std::string_view bytes, const std::string& what) {
+  PngReader reader;
+  if (!read_header(reader, bytes)) return refusal(reader, what);
+  ImageInfo info;
+  info.height = png_get_image_height(reader.png, reader.info);
+  info.width = png_get_image_width(reader.png, reader.info);
+  if (Status s = check_image_size(info.height, info.width, what); !s.ok()) {
+    return std::move(s).error();
+  }
+  info.colour = has_colour(reader);
+  png_uint_32 exif_bytes = 0;
+  png_bytep exif = nullptr;
+  if (png_get_eXIf_1(reader.png, reader.info, &exif_bytes, &exif) != 0) {
+    info.orientation = exif_orientation({reinterpret_cast<const char*>(exif), exif_bytes});
+  }
+  return info;
+}
+
+Result<ImagePixels> decode_png(std::string_view bytes, const std::string& what) {
+  PngReader reader;
+  if (!read_header(reader, bytes)) return refusal(reader, what);
+  ImagePixels pixels;
+  pixels.height = png_get_image_height(reader.png, reader.info);
+  pixels.width = png_get_image_width(reader.png, reader.info);
+  if (Status s = check_image_size(pixels.height, pixels.width, what); !s.ok()) {
+    return std::move(s).error();
+  }
+  if (!start(reader)) return refusal(reader, what);
+  pixels.channels = png_get_channels(reader.png, reader.info);
+  const size_t row_bytes = png_get_rowbytes(reader.png, reader.info);
+  TRAINYARD_CHECK((pixels.channels == 1 || pixels.channels == 3) &&
+                      row_bytes == static_cast<size_t>(pixels.width * pixels.channels),
+                  "libpng gives rows of bytes");
+  pixels.values.resize(row_bytes * static_cast<size_t>(pixels.height));
+  std::vector<png_bytep> rows;
+  for (int64_t y = 0; y < pixels.height; ++y) {
+    rows.push_back(pixels.values.data() + row_bytes * static_cast<size_t>(y));
+  }
+  if (!read_rows(reader, rows.data())) return refusal(reader, what);
+  return pixels;
+}
+
+}  // namespace trainyard

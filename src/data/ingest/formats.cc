@@ -1,0 +1,160 @@
+#include "src/data/ingest/formats.h"
+
+#include <algorithm>
+
+#include "src/base/join.h"
+#include "src/base/text.h"
+#include "src/data/problems.h"
+#include "src/models/spec_json.h"
+
+namespace trainyard {
+namespace {
+
+const SourceSet kDataAndTest = {{"data"}, {"test"}};
+
+/// Empty where the request has no source of the role.
+std::filesystem::path path_of(const SourcePaths& paths, std::string_view role) {
+  const auto it = paths.find(role);
+  return it == paths.end() ? std::filesystem::path() : it->second;
+}
+
+Status check_bytes(const CsvOptions& options) {
+  if (!is_csv_delimiter(options.delimiter)) {
+    return dataset_error("csv.delimiter", quoted_value({&options.delimiter, 1}) +
+                                              ", expected a printable ASCII byte or a tab");
+  }
+  for (const std::string& marker : options.missing) {
+    if (!is_utf8(marker)) {
+      return dataset_error("csv.missing", quoted_value(marker) + " is not UTF-8");
+    }
+  }
+  return {};
+}
+
+CsvOptions table_options(const IngestRequest& request) {
+  CsvOptions options = request.csv;
+  options.json_lines = request.format == "jsonl";
+  return options;
+}
+
+Result<TypedDataset> read_table(const IngestRequest& request, const SourcePaths& paths) {
+  const CsvOptions options = table_options(request);
+  if (!options.json_lines) {
+    if (Status s = check_bytes(options); !s.ok()) return std::move(s).error();
+  }
+  return read_csv_dataset(options, path_of(paths, "data"), path_of(paths, "test"));
+}
+
+Result<TypedDataset> read_libsvm(const IngestRequest&, const SourcePaths& paths) {
+  return read_libsvm_dataset(path_of(paths, "data"), path_of(paths, "test"));
+}
+
+Result<TypedDataset> read_idx(const IngestRequest&, const SourcePaths& paths) {
+  return read_idx_dataset({path_of(paths, "train_images"), path_of(paths, "train_labels"),
+                           path_of(paths, "test_images"), path_of(paths, "test_labels")});
+}
+
+Result<TypedDataset> read_text(const IngestRequest& request, const SourcePaths& paths) {
+  return read_text_dataset(request.text, path_of(paths, "data"), path_of(paths, "test"));
+}
+
+Result<TypedDataset> read_text_files(const IngestRequest& request, const SourcePaths& paths) {
+  return read_text_files_dataset(request.text_files, path_of(paths, "data"),
+                                 path_of(paths, "test"));
+}
+
+Result<TypedDataset> read_images(const IngestRequest& request, const SourcePaths& paths) {
+  return read_images_dataset(request.images, path_of(paths, "data"), path_of(paths, "test"));
+}
+
+Result<TypedDataset> read_cifar(const IngestRequest&, const SourcePaths& paths) {
+  return read_cifar_dataset(path_of(paths, "data"));
+}
+
+Result<TypedDataset> read_arrays(const IngestRequest& request, const SourcePaths& paths) {
+  return read_arrays_dataset(
+      request.arrays,
+      {path_of(paths, "data"), path_of(paths, "test"), path_of(paths, "inputs"),
+       path_of(paths, "targets"), path_of(paths, "test_inputs"), path_of(paths, "test_targets")});
+}
+
+nlohmann::json write_table(const IngestRequest& request) {
+  return fields_to_json(table_options(request));
+}
+
+template <auto kOptions>
+nlohmann::json write(const IngestRequest& request) {
+  return fields_to_json(request.*kOptions);
+}
+
+/// The set that the sources are of: the first that has one of their roles, else the last.
+const SourceSet& set_of(const SourceFormat& format, const std::vector<IngestSource>& sources) {
+  const auto holds = [](const std::vector<std::string>& roles, const IngestSource& source) {
+    return std::ranges::find(roles, source.role) != roles.end();
+  };
+  for (const SourceSet& set : format.sources) {
+    for (const IngestSource& source : sources) {
+      if (holds(set.train, source) || holds(set.test, source)) return set;
+    }
+  }
+  return format.sources.back();
+}
+
+}  // namespace
+
+const std::vector<SourceFormat>& source_formats() {
+  using Request = IngestRequest;
+  static const std::vector<SourceFormat> formats = {
+      {"csv", {kDataAndTest}, read_table, write_table},
+      {"jsonl", {kDataAndTest}, read_table, write_table},
+      {"libsvm", {kDataAndTest}, read_libsvm},
+      {"idx", {{{"train_images", "train_labels"}, {"test_images", "test_labels"}}}, read_idx},
+      {"text", {kDataAndTest}, read_text, write<&Request::text>},
+      {"text_files", {kDataAndTest}, read_text_files, write<&Request::text_files>},
+      {"images", {kDataAndTest}, read_images, write<&Request::images>},
+      {"cifar", {{{"data"}}}, read_cifar},
+      {"arrays",
+       {kDataAndTest, {{"inputs", "targets"}, {"test_inputs", "test_targets"}}},
+       read_arrays,
+       write<&Request::arrays>},
+  };
+  return formats;
+}
+
+Result<const SourceFormat*> find_format(std::string_view name) {
+  const std::vector<SourceFormat>& formats = source_formats();
+  const auto it = std::ranges::find(formats, name, &SourceFormat::name);
+  if (it != formats.end()) return &*it;
+  std::vector<std::string_view> names;
+  for (const SourceFormat& format : formats) names.push_back(format.name);
+  return dataset_error("format", quoted_value(name) + ", expected " + joined(names));
+}
+
+Result<SourcePaths> check_sources(const SourceFormat& format,
+                                  const std::vector<IngestSource>& sources) {
+  const SourceSet& set = set_of(format, sources);
+  SourcePaths paths;
+  for (const IngestSource& source : sources) {
+    if (std::ranges::count(set.train, source.role) + std::ranges::count(set.test, source.role) ==
+        0) {
+      return dataset_error("sources", "role " + quoted_value(source.role) +
+                                          " does not belong to the format " +
+                                          std::string(format.name));
+    }
+    if (!paths.emplace(source.role, source.path).second) {
+      return dataset_error("sources", "role " + source.role + " is given twice");
+    }
+  }
+  for (const std::string& role : set.train) {
+    if (!paths.contains(role)) return dataset_error("sources", "role " + role + " is required");
+  }
+  const auto tests = std::ranges::count_if(
+      set.test, [&](const std::string& role) { return paths.contains(role); });
+  if (tests != 0 && tests != std::ssize(set.test)) {
+    return dataset_error("sources",
+                         joined(set.test, " and ") + " belong together, but one is missing");
+  }
+  return paths;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,238 @@
+// Rows for predict: parsed by the code that reads training data, under a schema that is known.
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+
+#include "src/base/text.h"
+#include "src/data/arrays/idx.h"
+#include "src/data/files/byte_source.h"
+#include "src/data/limits.h"
+#include "src/data/preprocessing.h"
+#include "src/data/table/csv_columns.h"
+#include "src/data/table/csv_reader.h"
+#include "src/data/table/csv_schema.h"
+
+namespace trainyard {
+namespace {
+
+constexpr const char* kWhat = "rows";
+
+/// Refuses what would take more than kRawBytesMax once decompressed, as it comes.
+class BoundedSource final : public ByteSource {
+ public:
+  explicit BoundedSource(ByteSource& inner) : inner_(inner) {}
+  Result<size_t> read(std::span<char> out) override {
+    ASSIGN_OR_RETURN(const size_t n, inner_.read(out));
+    total_ += n;
+    if (total_ > kRawBytesMax) {
+      return dataset_error(
+          kWhat, "more than " + human_bytes(int64_t{kRawBytesMax}) + " after decompression");
+    }
+    return n;
+  }
+  int64_t bytes_max() const override { return inner_.bytes_max(); }
+  bool compressed() const override { return inner_.compressed(); }
+
+ private:
+  ByteSource& inner_;
+  size_t total_ = 0;
+};
+
+std::vector<std::string> feature_columns(const DatasetSchema& schema) {
+  if (schema.source_columns.empty()) {  // trained on IDX: pixels in order
+    return numbered_names(static_cast<size_t>(schema.image.elements()));
+  }
+  std::vector<std::string> names;
+  for (const std::string& name : schema.source_columns) {
+    const auto& ignored = schema.ignored_columns;
+    if (name != schema.target.name &&
+        std::find(ignored.begin(), ignored.end(), name) == ignored.end()) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+/// A first row that names at least half of the features is a header: a value is hardly ever a
+/// column's name, and a header with a typo is then refused with the name that was meant.
+bool is_header(std::span<const std::string_view> fields, const std::vector<std::string>& features) {
+  const std::unordered_set<std::string_view> names(fields.begin(), fields.end());
+  const auto known = std::count_if(features.begin(), features.end(),
+                                   [&](const std::string& name) { return names.contains(name); });
+  return 2 * known >= std::ssize(features);
+}
+
+/// The columns of rows without a header, by how many there are.
+Result<std::vector<std::string>> names_by_position(const DatasetSchema& schema,
+                                                   const std::vector<std::string>& features,
+                                                   size_t count) {
+  if (count == features.size()) return features;
+  if (!schema.source_columns.empty()) {
+    if (count == schema.source_columns.size()) return schema.source_columns;
+    std::vector<std::string> with_target;  // what was ignored at ingest left out
+    for (const std::string& name : schema.source_columns) {
+      if (name == schema.target.name ||
+          std::find(features.begin(), features.end(), name) != features.end()) {
+        with_target.push_back(name);
+      }
+    }
+    if (count == with_target.size()) return with_target;
+  }
+  return dataset_error(
+      kWhat, std::to_string(count) +
+                 " fields in the first row, which is not a header; expected the " +
+                 std::to_string(features.size()) + " feature columns" +
+                 (schema.target.name.empty() ? std::string() : ", with or without the target"));
+}
+
+/// Short rows are padded: what they become is bounded apart from what they take.
+Status check_tokens(const RawRows& rows) {
+  if (std::ssize(rows.tokens) <= kRawTokensMax) return {};
+  return dataset_error(kWhat, "more than " + std::to_string(kRawTokensMax) +
+                                  " tokens with padding; send fewer rows");
+}
+
+/// The training file's delimiter, or a comma if only that makes the first record a header, to
+/// accept rows from programs that do not know that file.
+char find_delimiter(const DatasetSchema& schema, std::string_view bytes,
+                    const std::vector<std::string>& features) {
+  for (const char delimiter : {schema.delimiter, ','}) {
+    const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kWhat);
+    BoundedSource bounded(*source);
+    CsvReader reader(bounded, delimiter, kWhat);
+    std::vector<std::string_view> fields;
+    const Result<bool> more = reader.next(fields);
+    if (more.ok() && *more && is_header(fields, features)) return delimiter;
+  }
+  return schema.delimiter;
+}
+
+Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
+  // An IDX dataset has no column names: give its pixels some.
+  DatasetSchema named = schema;
+  const std::vector<std::string> features = feature_columns(schema);
+  if (named.source_columns.empty()) {
+    named.source_columns = features;
+    named.target.name.clear();
+  }
+  const char delimiter = schema.delimiter == ',' ? ',' : find_delimiter(schema, bytes, features);
+  const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kWhat);
+  BoundedSource bounded(*source);
+  CsvReader reader(bounded, delimiter, kWhat);
+  std::vector<std::string_view> fields;
+  ASSIGN_OR_RETURN(bool more, reader.next(fields));
+  if (!more) return dataset_error(kWhat, "there are no rows");
+  std::vector<std::string> names;
+  const bool header = is_header(fields, features);
+  if (header) {
+    ASSIGN_OR_RETURN(names, header_names(fields, kWhat));
+    ASSIGN_OR_RETURN(more, reader.next(fields));
+    if (!more) return dataset_error(kWhat, "there is a header, but no rows");
+  } else {
+    ASSIGN_OR_RETURN(names, names_by_position(named, features, fields.size()));
+  }
+  ASSIGN_OR_RETURN(const RowFiller::Layout layout,
+                   build_layout(named, names, kWhat, TargetUse::kIgnored));
+  const CellReader cells(schema.missing_values);
+  Codebook codebook;
+  for (const ColumnSchema& c : schema.columns) {
+    if (c.kind == ColumnSchema::Kind::kCategorical) codebook.categories.emplace_back(c.categories);
+  }
+  TypedRows rows;
+  Problems problems;
+  RowFiller filler(kWhat, layout, cells, codebook, rows, problems);
+  while (more && !problems.full()) {
+    if (fields.size() != names.size()) {
+      problems.add(
+          place_of(kWhat, rows.rows + 1, reader.line()),
+          std::to_string(fields.size()) + " fields, expected " + std::to_string(names.size()));
+      ++rows.rows;  // for the numbers of the rows after it
+    } else {
+      filler.add(fields, reader.line());
+    }
+    if (Status s = check_tokens(rows); !s.ok()) return std::move(s).error();
+    ASSIGN_OR_RETURN(more, reader.next(fields));
+  }
+  if (!problems.empty()) return problems.error();
+  return static_cast<RawRows&&>(std::move(rows));
+}
+
+/// One row per line, without its newline, LF or CRLF.
+Result<RawRows> parse_lines(const DatasetSchema& schema, ByteSource& source) {
+  if (schema.kind != DatasetSchema::Kind::kText) {
+    return dataset_error(kWhat, "text, but the model was trained on " +
+                                    std::string(schema.kind == DatasetSchema::Kind::kImage
+                                                    ? "images, expected CSV or IDX"
+                                                    : "columns, expected CSV"));
+  }
+  std::string text;
+  std::vector<char> buffer(size_t{64} << 10);
+  for (;;) {
+    ASSIGN_OR_RETURN(const size_t n, source.read(buffer));
+    if (n == 0) break;
+    text.append(buffer.data(), n);
+  }
+  if (text.empty()) return dataset_error(kWhat, "there are no rows");
+  const std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(schema.text);
+  const bool bytes = schema.text.tokenizer == TokenizerKind::kByte;
+  RawRows rows;
+  Problems problems;
+  for (std::string_view rest = text; !rest.empty() && !problems.full();) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    ++rows.rows;
+    const std::optional<size_t> bad = bytes ? std::nullopt : find_invalid_utf8(line);
+    if (bad) {
+      problems.add(std::string(kWhat) + ": line " + std::to_string(rows.rows),
+                   "byte " + std::to_string(*bad) + " (" + quoted_value(line.substr(*bad, 1)) +
+                       ") is not UTF-8");
+      continue;
+    }
+    const auto length = static_cast<size_t>(schema.text.max_length);
+    tokenizer->encode(line, schema.text.max_length, rows.tokens);
+    rows.tokens.resize(static_cast<size_t>(rows.rows) * length, 0);
+    if (Status s = check_tokens(rows); !s.ok()) return std::move(s).error();
+  }
+  if (!problems.empty()) return problems.error();
+  return rows;
+}
+
+Result<RawRows> parse_idx(const DatasetSchema& schema, ByteSource& source) {
+  if (schema.kind != DatasetSchema::Kind::kImage) {
+    return dataset_error(kWhat, std::string("IDX images, but the model was trained on ") +
+                                    (schema.kind == DatasetSchema::Kind::kText
+                                         ? "text, expected CSV or lines of text"
+                                         : "columns, expected CSV"));
+  }
+  ASSIGN_OR_RETURN(IdxImages images,
+                   read_idx_images(source, kWhat, static_cast<int64_t>(kRawBytesMax)));
+  if (images.image != schema.image || images.dtype != schema.image_dtype) {
+    return dataset_error(kWhat, std::string(name_of(images.dtype)) + " images of " +
+                                    images.image.to_string() + ", expected " +
+                                    std::string(name_of(schema.image_dtype)) + " of " +
+                                    schema.image.to_string() + " as the model was trained on");
+  }
+  RawRows rows;
+  rows.rows = images.rows;
+  rows.image_u8 = std::move(images.u8);
+  rows.image_f32 = std::move(images.f32);
+  return rows;
+}
+
+}  // namespace
+
+Result<RawRows> parse_raw_rows(const DatasetSchema& schema, std::string_view format,
+                               std::string_view bytes) {
+  if (schema.stream())
+    return dataset_error(kWhat, "the model continues text and does not predict rows");
+  if (format == "csv") return parse_csv(schema, bytes);
+  const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kWhat);
+  BoundedSource bounded(*source);
+  if (format == "idx") return parse_idx(schema, bounded);
+  if (format == "text") return parse_lines(schema, bounded);
+  return dataset_error("format", quoted_value(format) + ", expected csv, idx or text");
+}
+
+}  // namespace trainyard

@@ -1,0 +1,284 @@
+#include "src/data/load/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <map>
+#include <numeric>
+#include <stop_token>
+#include <thread>
+
+#include "src/base/mutex.h"
+#include "src/base/philox.h"
+#include "src/data/load/held_rows.h"
+#include "src/data/load/windows.h"
+
+namespace trainyard {
+
+int64_t validation_row_count(int64_t rows, double validation_fraction) {
+  return std::llround(static_cast<double>(rows) * validation_fraction);
+}
+
+Split split_rows(int64_t rows, double validation_fraction, uint64_t seed) {
+  TRAINYARD_CHECK(rows >= 0 && validation_fraction >= 0 && validation_fraction <= 1,
+                  "validation split of " + std::to_string(validation_fraction));
+  const int64_t validation = validation_row_count(rows, validation_fraction);
+  Split split;
+  if (validation == 0) {
+    split.train.resize(static_cast<size_t>(rows));
+    std::iota(split.train.begin(), split.train.end(), int64_t{0});
+    return split;
+  }
+  // Marks, not a sort: linear, and both lists come out ascending.
+  const std::vector<int64_t> order = permutation(rows, seed, stream_of("split"), 0);
+  std::vector<bool> held_out(static_cast<size_t>(rows), false);
+  for (int64_t i = 0; i < validation; ++i) {
+    held_out[static_cast<size_t>(order[static_cast<size_t>(i)])] = true;
+  }
+  split.validation.reserve(static_cast<size_t>(validation));
+  split.train.reserve(static_cast<size_t>(rows - validation));
+  for (int64_t row = 0; row < rows; ++row) {
+    (held_out[static_cast<size_t>(row)] ? split.validation : split.train).push_back(row);
+  }
+  return split;
+}
+
+Split split_dataset(const DatasetSchema& schema, int64_t context_length, double validation_fraction,
+                    uint64_t seed) {
+  if (!schema.stream()) return split_rows(schema.train_rows, validation_fraction, seed);
+  const WindowPlan plan = plan_windows(schema, context_length, validation_fraction);
+  return {window_starts(0, plan.train, context_length),
+          window_starts(plan.validation_first, plan.validation, context_length), plan.shift_max};
+}
+
+std::vector<int64_t> test_rows(const DatasetSchema& schema, int64_t context_length) {
+  if (!schema.stream()) return window_starts(0, schema.test_rows, 1);
+  return window_starts(0, plan_windows(schema, context_length, 0).test, context_length);
+}
+
+void fill_batch(const RowTransform& transform, const Partition& partition,
+                std::span<const int64_t> rows, Batch& batch, const ImageEdit& edit) {
+  const auto count = rows.size();
+  const auto size = static_cast<size_t>(transform.input_size());
+  batch.rows = std::ssize(rows);
+  const bool text = transform.text();
+  const bool stream = transform.stream();
+  batch.input.resize(text ? 0 : count * size);
+  batch.tokens.resize(text ? count * size : 0);
+  batch.target_class.resize(stream ? count * size : partition.target_class.empty() ? 0 : count);
+  batch.target_numeric.resize(partition.target_numeric.empty() ? 0 : count);
+  for (size_t i = 0; i < count; ++i) {
+    TRAINYARD_DCHECK(rows[i] >= 0 && rows[i] < partition.rows, "row out of range");
+    const auto row = static_cast<size_t>(rows[i]);
+    if (stream) {
+      transform.copy_tokens(partition, rows[i], batch.tokens.data() + i * size);
+      transform.copy_tokens(partition, rows[i] + 1, batch.target_class.data() + i * size);
+      continue;
+    }
+    if (text) {
+      transform.copy_tokens(partition, rows[i], batch.tokens.data() + i * size);
+    } else {
+      transform.apply(partition, rows[i], batch.input.data() + i * size, edit);
+    }
+    if (!batch.target_class.empty()) batch.target_class[i] = partition.target_class[row];
+    if (!batch.target_numeric.empty()) {
+      batch.target_numeric[i] = transform.standardize_target(partition.target_numeric[row]);
+    }
+  }
+}
+
+/// A ring of batches. Slot s % slots holds step s; the window of live steps is the one that the
+/// caller holds and the prefetch_batches after it, so that no two live steps share a slot.
+struct Loader::Impl {
+  struct Slot {
+    Batch batch;
+    bool ready = false;
+  };
+
+  const RowTransform transform;
+  const Partition partition;
+  const std::vector<int64_t> rows;
+  const Options options;
+  const int64_t steps_per_epoch;
+
+  Mutex mu;
+  CondVar changed;  // a slot became ready, or free
+  std::vector<Slot> slots
+      TRAINYARD_GUARDED_BY(mu);                 // but the batch of a claimed slot is its claimer's
+  int64_t next_step TRAINYARD_GUARDED_BY(mu);   // the step that next() returns next
+  int64_t claim_step TRAINYARD_GUARDED_BY(mu);  // the step that a thread prepares next
+  std::exception_ptr fault TRAINYARD_GUARDED_BY(mu);
+  double waited_seconds TRAINYARD_GUARDED_BY(mu) = 0;
+
+  Mutex order_mu;  // held while an order is computed, so that it is computed once
+  std::map<int64_t, std::shared_ptr<const std::vector<int64_t>>> orders
+      TRAINYARD_GUARDED_BY(order_mu);  // by epoch
+
+  std::vector<std::jthread> threads;  // last member: stopped and joined first
+
+  Impl(const DatasetSchema& schema, const Preprocessing& p, const Partition& part,
+       std::vector<int64_t> row_indices, const Options& o)
+      : transform(schema, p),
+        partition(part),
+        rows(std::move(row_indices)),
+        options(o),
+        steps_per_epoch(o.batch_size > 0 ? std::ssize(rows) / o.batch_size : 0),
+        next_step(o.first_step),
+        claim_step(o.first_step) {
+    TRAINYARD_CHECK(o.batch_size > 0 && steps_per_epoch > 0,
+                    "batch size " + std::to_string(o.batch_size) + " of " +
+                        std::to_string(rows.size()) + " rows");
+    TRAINYARD_CHECK(o.first_step >= 0 && o.prefetch_batches > 0 && o.threads > 0,
+                    "loader options out of range");
+    TRAINYARD_CHECK(!o.samples || o.mixer.empty(), "samples are not mixed");
+    TRAINYARD_CHECK(o.stored_rows == 0 || (o.samples && !part.image_u8.empty()),
+                    "rows that travel are images of 8 bits, beside their samples");
+    for (const int64_t row : rows) {
+      // A window ends with the target of its last token.
+      const int64_t after = transform.stream() ? transform.input_size() : 0;
+      TRAINYARD_CHECK(row >= 0 && row + options.shift_max + after < partition.rows,
+                      "row out of range");
+    }
+    slots.resize(static_cast<size_t>(o.prefetch_batches + 1));
+    for (int i = 0; i < o.threads; ++i) {
+      threads.emplace_back([this](const std::stop_token& stop) { run(stop); });
+    }
+  }
+
+  Slot& slot_of(int64_t step) TRAINYARD_REQUIRES(mu) {
+    return slots[static_cast<size_t>(step) % slots.size()];
+  }
+
+  /// The order of an epoch. Orders of epochs before `oldest` are forgotten.
+  std::shared_ptr<const std::vector<int64_t>> order_of(int64_t epoch, int64_t oldest) {
+    const MutexLock lock(order_mu);
+    orders.erase(orders.begin(), orders.lower_bound(oldest));
+    auto& order = orders[epoch];
+    if (!order) {
+      order = std::make_shared<const std::vector<int64_t>>(permutation(
+          std::ssize(rows), options.seed, stream_of("shuffle"), static_cast<uint64_t>(epoch)));
+    }
+    return order;
+  }
+
+  void fill_samples(std::span<const int64_t> selected, int64_t epoch, Batch& batch) const {
+    batch.rows = std::ssize(selected);
+    batch.samples.clear();
+    batch.target_class.clear();
+    for (const int64_t row : selected) {
+      kernels::HeldSample& sample =
+          batch.samples.emplace_back(held_sample(transform, partition, row));
+      if (!options.augmenter.empty()) {
+        sample.move = options.augmenter.draw_move(options.seed, epoch, row);
+      }
+      if (partition.target_class.empty()) continue;
+      batch.target_class.push_back(partition.target_class[static_cast<size_t>(row)]);
+    }
+    if (options.stored_rows > 0) bring_stored(selected, batch);
+  }
+
+  void bring_stored(std::span<const int64_t> selected, Batch& batch) const {
+    const auto size = static_cast<size_t>(transform.input_size());
+    batch.stored.resize(selected.size() * size);
+    for (size_t i = 0; i < selected.size(); ++i) {
+      const auto row = partition.image_u8.subspan(static_cast<size_t>(selected[i]) * size, size);
+      std::ranges::copy(row, batch.stored.begin() + static_cast<std::ptrdiff_t>(i * size));
+      batch.samples[i].start =
+          static_cast<int64_t>(i) % options.stored_rows * static_cast<int64_t>(size);
+    }
+  }
+
+  void fill(int64_t step, int64_t oldest_epoch, Batch& batch) {
+    const int64_t epoch = step / steps_per_epoch;
+    const int64_t first = step % steps_per_epoch * options.batch_size;
+    std::vector<int64_t> selected(rows.begin() + first, rows.begin() + first + options.batch_size);
+    if (options.shuffle) {
+      const auto order = order_of(epoch, oldest_epoch);
+      for (int64_t i = 0; i < options.batch_size; ++i) {
+        selected[static_cast<size_t>(i)] =
+            rows[static_cast<size_t>((*order)[static_cast<size_t>(first + i)])];
+      }
+    }
+    if (options.shuffle && options.shift_max > 0) {
+      const uint32_t draw =
+          math::philox_u32(options.seed, stream_of("window"), static_cast<uint64_t>(epoch), 0);
+      const int64_t shift = int64_t{draw} % (options.shift_max + 1);
+      for (int64_t& row : selected) row += shift;
+    }
+    if (options.samples) return fill_samples(selected, epoch, batch);
+    std::vector<float> scratch;
+    const auto augment = [&](int64_t row, std::span<float> image) {
+      options.augmenter.apply(image, options.seed, epoch, row, scratch);
+    };
+    const bool augments = !options.augmenter.empty();
+    fill_batch(transform, partition, selected, batch, augments ? ImageEdit(augment) : nullptr);
+    if (options.mixer.empty()) return;
+    const double share =
+        options.mixer.mix_images(options.mixer.draw(options.seed, step), batch.input);
+    batch.target_shares = options.mixer.mix_labels(share, batch.target_class);
+  }
+
+  bool has_space() const TRAINYARD_REQUIRES(mu) {
+    return claim_step < next_step + options.prefetch_batches;
+  }
+
+  void run(const std::stop_token& stop) {
+    try {
+      MutexLock lock(mu);
+      while (!stop.stop_requested()) {
+        if (!has_space() && options.shuffle) {
+          // Idle: draw the next epoch's order now, not when its first batch is due.
+          const int64_t epoch = claim_step / steps_per_epoch;
+          const int64_t oldest = (next_step - 1) / steps_per_epoch;
+          lock.unlock();
+          (void)order_of(epoch + 1, oldest);
+          lock.lock();
+        }
+        if (!changed.wait(lock, stop, [&]() TRAINYARD_REQUIRES(mu) { return has_space(); })) return;
+        const int64_t step = claim_step++;
+        const int64_t oldest = (next_step - 1) / steps_per_epoch;
+        Slot& slot = slot_of(step);
+        lock.unlock();
+        fill(step, oldest, slot.batch);
+        lock.lock();
+        slot.ready = true;
+        changed.notify_all();
+      }
+    } catch (...) {
+      const MutexLock lock(mu);
+      fault = std::current_exception();
+      changed.notify_all();
+    }
+  }
+
+  const Batch& next() {
+    MutexLock lock(mu);
+    if (next_step > options.first_step) slot_of(next_step - 1).ready = false;
+    Slot& slot = slot_of(next_step);
+    if (!slot.ready && !fault) {
+      const auto start = std::chrono::steady_clock::now();
+      changed.wait(lock, [&]() TRAINYARD_REQUIRES(mu) { return slot.ready || fault; });
+      waited_seconds +=
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    if (fault) std::rethrow_exception(fault);
+    ++next_step;
+    changed.notify_all();
+    return slot.batch;
+  }
+};
+
+Loader::Loader(const DatasetSchema& schema, const Preprocessing& preprocessing,
+               const Partition& partition, std::vector<int64_t> rows, const Options& options)
+    : impl_(std::make_unique<Impl>(schema, preprocessing, partition, std::move(rows), options)) {}
+Loader::~Loader() = default;
+
+int64_t Loader::steps_per_epoch() const { return impl_->steps_per_epoch; }
+const Batch& Loader::next() { return impl_->next(); }
+double Loader::wait_seconds() const {
+  const MutexLock lock(impl_->mu);
+  return impl_->waited_seconds;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,227 @@
+// The second pass over tables, CSV or JSON lines: the rows into typed arrays.
+#include <algorithm>
+#include <optional>
+
+#include "src/base/text.h"
+#include "src/data/files/byte_source.h"
+#include "src/data/limits.h"
+#include "src/data/table/csv_columns.h"
+#include "src/data/table/csv_schema.h"
+#include "src/data/table/row_filler.h"
+#include "src/data/table/table_reader.h"
+#include "src/data/typed_dataset.h"
+
+namespace trainyard {
+namespace {
+
+using RoleKind = ColumnRole::Kind;
+
+int64_t row_bytes(const RowFiller::Layout& layout) {
+  return 4 * (layout.numeric + layout.categorical + layout.text_length + 1) +
+         layout.pixels * static_cast<int64_t>(size_of(layout.pixel_dtype));
+}
+
+/// A pass of its own over the training file, for the pieces that its text is made of. Bytes have
+/// none to find.
+Status learn_vocabulary(const CsvOptions& options, const CellReader& cells,
+                        const std::filesystem::path& path, const std::vector<std::string>& names,
+                        DatasetSchema& schema) {
+  if (schema.text.tokenizer == TokenizerKind::kByte) return {};
+  std::vector<size_t> columns;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (std::ranges::find(options.text, names[i]) != options.text.end()) columns.push_back(i);
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, "data"));
+  ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table,
+                   open_table(options, *source, "data", names));
+  VocabularyCounter counter(schema.text.tokenizer);
+  std::vector<std::string_view> fields;
+  Problems problems;
+  int64_t row = 0;
+  while (!problems.full()) {
+    ASSIGN_OR_RETURN(const bool more, table->next(fields));
+    if (!more) break;
+    ++row;
+    for (const size_t i : columns) {
+      if (i >= fields.size()) return dataset_error("data", "the file changed while it was read");
+      if (cells.read(fields[i]).kind == Cell::Kind::kMissing) continue;
+      if (const std::optional<size_t> bad = find_invalid_utf8(fields[i])) {
+        problems.add(place_of("data", row, table->line(), names[i]),
+                     "byte " + std::to_string(*bad) + " of the text (" +
+                         quoted_value(fields[i].substr(*bad, 1)) + ") is not UTF-8");
+      } else if (Status s = counter.add(fields[i], "data"); !s.ok()) {
+        return s;
+      }
+    }
+  }
+  if (!problems.empty()) return problems.error();
+  return counter.learn(options.vocabulary_size, options.json_lines ? "jsonl" : "csv", schema.text);
+}
+
+/// One file of the dataset: after the first pass its columns and rows, then what they become.
+struct TableFile {
+  const std::filesystem::path& path;
+  std::string role;  // "data", "test"
+  CsvScan scan = {};
+  RowFiller::Layout layout = {};
+};
+
+/// The second pass over one file.
+Result<std::vector<int64_t>> fill(const CsvOptions& options, const CellReader& cells,
+                                  const TableFile& file, Codebook& codebook, TypedRows& out) {
+  const int64_t rows = file.scan.rows;
+  if (Status s = check_memory(rows * row_bytes(file.layout), file.role); !s.ok()) {
+    return std::move(s).error();
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source,
+                   open_file_source(file.path, file.role));
+  ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table,
+                   open_table(options, *source, file.role, file.layout.names));
+  Problems problems;
+  RowFiller filler(file.role, file.layout, cells, codebook, out, problems);
+  filler.reserve(rows);
+  std::vector<std::string_view> fields;
+  const auto changed = [&] {
+    return dataset_error(file.role, "the file changed while it was read");
+  };
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, table->next(fields));
+    if (!more) break;
+    if (fields.size() != file.layout.roles.size() || out.rows == rows) return changed();
+    filler.add(fields, table->line());
+    if (problems.full()) break;
+  }
+  if (!problems.empty()) return problems.error();
+  if (out.rows != rows) return changed();
+  return filler.missing();
+}
+
+/// Whether every pixel of the file, if it has any, is a whole number from 0 to 255.
+bool holds_bytes(const TableFile& file) {
+  for (size_t i = 0; i < file.layout.roles.size(); ++i) {
+    if (file.layout.roles[i].kind == RoleKind::kPixel && !file.scan.counts[i].bytes) return false;
+  }
+  return true;
+}
+
+/// A codebook that learns the names of `train`.
+Codebook empty_codebook(const TableFile& train) {
+  Codebook codebook;
+  codebook.learning = true;
+  codebook.categories.resize(static_cast<size_t>(train.layout.categorical));
+  for (size_t i = 0; i < train.scan.names.size(); ++i) {
+    const ColumnCounts& c = train.scan.counts[i];
+    if (train.layout.roles[i].kind == RoleKind::kTargetClass) {
+      codebook.whole_classes = c.texts == 0 && c.not_finite == 0 && c.whole;
+    }
+  }
+  return codebook;
+}
+
+/// Writes what each column of the file lacks to the columns of the schema that it became.
+void count_missing(const RowFiller::Layout& layout, const std::vector<int64_t>& missing,
+                   DatasetSchema& schema) {
+  size_t column = 0;
+  for (size_t i = 0; i < missing.size(); ++i) {
+    const RoleKind role = layout.roles[i].kind;
+    const bool one =
+        role == RoleKind::kNumeric || role == RoleKind::kCategorical || role == RoleKind::kText;
+    const int64_t columns = one ? 1 : layout.roles[i].parts;
+    for (int64_t part = 0; part < columns; ++part) {
+      schema.columns[column++].missing_count = missing[i];
+    }
+  }
+}
+
+/// Codes were given in order of appearance; names are stored sorted, so that equal data in another
+/// order has the same schema.
+void sort_codes(DatasetSchema& schema, Codebook& codebook, TypedRows& train) {
+  std::vector<int32_t> new_codes;
+  size_t index = 0;
+  const auto width = static_cast<size_t>(schema.categorical_columns());
+  for (ColumnSchema& column : schema.columns) {
+    if (column.kind != ColumnSchema::Kind::kCategorical) continue;
+    column.categories = codebook.categories[index].sorted(new_codes);
+    for (size_t i = index; i < train.category.size(); i += width) {
+      int32_t& code = train.category[i];
+      if (code >= 0) code = new_codes[static_cast<size_t>(code)];
+    }
+    codebook.categories[index] = CategoryCodes(column.categories);
+    ++index;
+  }
+  schema.target.classes = codebook.classes.sorted(new_codes);
+  for (int32_t& code : train.target_class) code = new_codes[static_cast<size_t>(code)];
+  codebook.classes = CategoryCodes(schema.target.classes);
+}
+
+Status check_result(const CsvOptions& options, const DatasetSchema& schema) {
+  if (schema.target.kind == TargetSchema::Kind::kClass && schema.target.classes.size() < 2) {
+    return dataset_error(options.field("target"),
+                         "column " + quoted_value(schema.target.name) + " has a single class " +
+                             quoted_value(schema.target.classes.front()) + ", expected at least 2");
+  }
+  int64_t inputs = 0;
+  for (const ColumnSchema& c : schema.columns) {
+    inputs += c.kind == ColumnSchema::Kind::kNumeric ? 1 : std::ssize(c.categories);
+  }
+  if (schema.kind == DatasetSchema::Kind::kTabular && inputs == 0) {
+    return dataset_error("data", "every feature column is empty");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::filesystem::path& train,
+                                      const std::filesystem::path& test) {
+  const CellReader cells(options.missing);
+  TableFile data{train, "data"}, held_out{test, "test"};
+  ASSIGN_OR_RETURN(data.scan, scan_csv(options, cells, data.path, data.role));
+  if (Status s = check_options(options, data.scan.names); !s.ok()) return std::move(s).error();
+  TypedDataset result;
+  DatasetSchema& schema = result.schema;
+  ASSIGN_OR_RETURN(schema, build_schema(options, data.scan));
+  if (!test.empty()) {
+    ASSIGN_OR_RETURN(held_out.scan,
+                     scan_csv(options, cells, held_out.path, held_out.role, data.scan.names));
+    if (!options.json_lines && !options.header &&
+        held_out.scan.names.size() != data.scan.names.size()) {
+      return dataset_error("test",
+                           std::to_string(held_out.scan.names.size()) + " columns, expected " +
+                               std::to_string(data.scan.names.size()) + " as in the training data");
+    }
+    schema.test_rows = held_out.scan.rows;
+  }
+  if (schema.kind == DatasetSchema::Kind::kText) {
+    if (Status s = learn_vocabulary(options, cells, train, data.scan.names, schema); !s.ok()) {
+      return std::move(s).error();
+    }
+  }
+  for (TableFile* file : {&data, &held_out}) {
+    if (file->path.empty()) continue;
+    ASSIGN_OR_RETURN(file->layout,
+                     build_layout(schema, file->scan.names, file->role, TargetUse::kNeeded));
+  }
+  // Bytes take a quarter of the memory.
+  schema.image_dtype = holds_bytes(data) && holds_bytes(held_out) ? DType::kU8 : DType::kF32;
+  data.layout.pixel_dtype = held_out.layout.pixel_dtype = schema.image_dtype;
+
+  Codebook codebook = empty_codebook(data);
+  ASSIGN_OR_RETURN(const std::vector<int64_t> missing,
+                   fill(options, cells, data, codebook, result.train));
+  count_missing(data.layout, missing, schema);
+  sort_codes(schema, codebook, result.train);
+  if (Status s = check_result(options, schema); !s.ok()) return std::move(s).error();
+  codebook.learning = false;
+  if (!test.empty()) {
+    const auto counts = fill(options, cells, held_out, codebook, result.test);
+    if (!counts.ok()) return counts.error();
+  }
+  if (schema.kind == DatasetSchema::Kind::kImage && schema.image_dtype == DType::kU8) {
+    result.train.image_sums = sum_images(result.train.image_u8, result.train.rows, schema.image);
+    result.test.image_sums = sum_images(result.test.image_u8, result.test.rows, schema.image);
+  }
+  return result;
+}
+
+}  // namespace trainyard

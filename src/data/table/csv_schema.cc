@@ -1,0 +1,274 @@
+#include "src/data/table/csv_schema.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+
+#include "src/base/text.h"
+#include "src/data/limits.h"
+#include "src/data/problems.h"
+#include "src/data/table/date.h"
+
+namespace trainyard {
+namespace {
+
+using RoleKind = ColumnRole::Kind;
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& names) {
+  // Any letter is one change away from any other: typos in short names cannot be recognized.
+  const std::optional<std::string> near =
+      word.size() < 3 ? std::nullopt : nearest_name(word, names);
+  if (near) {
+    return "; did you mean " + quoted_value(*near) + "?";
+  }
+  std::string text = "; the columns are ";
+  constexpr size_t kShownMax = 8;
+  for (size_t i = 0; i < std::min(names.size(), kShownMax); ++i) {
+    text += (i > 0 ? ", " : "") + quoted_value(names[i]);
+  }
+  if (names.size() > kShownMax) text += ", ... " + quoted_value(names.back());
+  return text;
+}
+
+/// At least half numbers: a numeric column, whose texts are mistakes to be named.
+ColumnSchema::Kind infer_column(const CsvOptions& options, const std::string& name,
+                                const ColumnCounts& counts) {
+  if (contains(options.categorical, name)) return ColumnSchema::Kind::kCategorical;
+  return counts.numbers + counts.not_finite >= counts.texts ? ColumnSchema::Kind::kNumeric
+                                                            : ColumnSchema::Kind::kCategorical;
+}
+
+Status check_text(const CsvOptions& options) {
+  const auto unused = [&](const char* name) {
+    return dataset_error(options.field(name),
+                         "has no effect with " + options.field("text") +
+                             ": columns that are not listed there are left out");
+  };
+  if (!options.image.empty()) return unused("image");
+  if (!options.categorical.empty()) return unused("categorical");
+  if (!options.ignore.empty()) return unused("ignore");
+  if (!options.date.empty()) return unused("date");
+  return check_row_text(options.json_lines ? "jsonl" : "csv", options.tokenizer,
+                        options.vocabulary_size, options.max_length);
+}
+
+}  // namespace
+
+Status check_row_text(const std::string& format, const std::string& tokenizer,
+                      int64_t vocabulary_size, int64_t max_length) {
+  if (!find_tokenizer(tokenizer)) {
+    return dataset_error(format + ".tokenizer",
+                         quoted_value(tokenizer) + ", expected word, char, byte, bpe or unigram");
+  }
+  const auto in_range = [&](const char* name, int64_t value, int64_t max) -> Status {
+    if (value >= 1 && value <= max) return {};
+    return dataset_error(format + name, std::to_string(value) + " is out of range, expected 1.." +
+                                            std::to_string(max));
+  };
+  if (Status s = in_range(".vocabulary_size", vocabulary_size, kVocabularyMax); !s.ok()) return s;
+  return in_range(".max_length", max_length, kTextLengthMax);
+}
+
+TargetSchema::Kind infer_target(const std::string& wish, const ColumnCounts& counts,
+                                size_t different_values) {
+  using enum TargetSchema::Kind;
+  if (wish == "class") return kClass;
+  if (wish == "numeric") return kNumeric;
+  const bool few = different_values <= kTargetValuesMax;
+  if (counts.texts == 0) return counts.not_finite == 0 && counts.whole && few ? kClass : kNumeric;
+  // Mostly numbers, many of them, and some text: a quantity with mistakes in it. The second pass
+  // names them.
+  return few || counts.numbers < counts.texts ? kClass : kNumeric;
+}
+
+Status check_options(const CsvOptions& options, const std::vector<std::string>& columns) {
+  if (options.target.empty())
+    return dataset_error(options.field("target"), "required: the column to predict");
+  if (!contains(columns, options.target)) {
+    return dataset_error(
+        options.field("target"),
+        quoted_value(options.target) + " is not a column" + did_you_mean(options.target, columns));
+  }
+  const auto check_list = [&](const char* option, const std::vector<std::string>& names) -> Status {
+    const std::string field = options.field(option);
+    for (const std::string& name : names) {
+      if (!contains(columns, name)) {
+        return dataset_error(field,
+                             quoted_value(name) + " is not a column" + did_you_mean(name, columns));
+      }
+      if (name == options.target) {
+        return dataset_error(field, quoted_value(name) + " is the target");
+      }
+    }
+    return {};
+  };
+  if (Status s = check_list("ignore", options.ignore); !s.ok()) return s;
+  if (Status s = check_list("categorical", options.categorical); !s.ok()) return s;
+  for (const std::string& name : options.categorical) {
+    if (contains(options.ignore, name)) {
+      return dataset_error(options.field("categorical"),
+                           quoted_value(name) + " is in " + options.field("ignore") + " too");
+    }
+    if (!options.image.empty()) {
+      return dataset_error(options.field("categorical"),
+                           "an image has no categories, expected an empty list");
+    }
+  }
+  if (Status s = check_list("date", options.date); !s.ok()) return s;
+  for (const std::string& name : options.date) {
+    const auto refuse = [&](const std::string& why) {
+      return dataset_error(options.field("date"), quoted_value(name) + why);
+    };
+    if (contains(options.ignore, name)) return refuse(" is in " + options.field("ignore") + " too");
+    if (contains(options.categorical, name)) {
+      return refuse(" is in " + options.field("categorical") + " too");
+    }
+    if (!options.image.empty()) return refuse(" cannot be a pixel of the image");
+    for (const std::string& part : date_column_names(name, true)) {
+      if (contains(columns, part)) {
+        return refuse(" makes a column " + quoted_value(part) + ", which already exists");
+      }
+    }
+  }
+  if (Status s = check_list("text", options.text); !s.ok()) return s;
+  if (!options.text.empty()) {
+    if (Status s = check_text(options); !s.ok()) return s;
+  }
+  const std::string& kind = options.target_kind;
+  if (!kind.empty() && kind != "class" && kind != "numeric") {
+    return dataset_error(options.field("target_kind"),
+                         quoted_value(kind) + ", expected class or numeric");
+  }
+  if (!options.image.empty()) {
+    const Shape image(options.image);
+    if (image.rank() != 3 || !image.fits() || image.elements() < 1 ||
+        image.elements() > kImageValuesMax) {
+      return dataset_error("csv.image", image.to_string() + ", expected [C, H, W]");
+    }
+  }
+  return {};
+}
+
+Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& scan) {
+  DatasetSchema schema;
+  const bool text = !options.text.empty();
+  schema.kind = text                    ? DatasetSchema::Kind::kText
+                : options.image.empty() ? DatasetSchema::Kind::kTabular
+                                        : DatasetSchema::Kind::kImage;
+  if (text) {
+    schema.text.tokenizer = *find_tokenizer(options.tokenizer);
+    schema.text.max_length = options.max_length;
+  }
+  schema.train_rows = scan.rows;
+  schema.source_columns = scan.names;
+  schema.delimiter = options.delimiter;
+  schema.missing_values = options.missing;
+  schema.target.name = options.target;
+  int64_t features = 0;
+  for (size_t i = 0; i < scan.names.size(); ++i) {
+    const std::string& name = scan.names[i];
+    if (name == options.target) {
+      schema.target.kind =
+          infer_target(options.target_kind, scan.counts[i], scan.target_values.size());
+    } else if (contains(options.ignore, name) || (text && !contains(options.text, name))) {
+      schema.ignored_columns.push_back(name);
+    } else {
+      ++features;
+      if (schema.kind == DatasetSchema::Kind::kImage) continue;
+      if (text) {
+        schema.columns.push_back({ColumnSchema::Kind::kText, name, {}, 0});
+        continue;
+      }
+      if (contains(options.date, name)) {
+        for (const std::string& part : date_column_names(name, scan.counts[i].times)) {
+          schema.columns.push_back({ColumnSchema::Kind::kNumeric, part, {}, 0, name});
+        }
+        continue;
+      }
+      schema.columns.push_back({infer_column(options, name, scan.counts[i]), name, {}, 0});
+    }
+  }
+  if (features == 0) {
+    return dataset_error("data", "there is no column besides the target, expected at least one");
+  }
+  if (schema.kind == DatasetSchema::Kind::kImage) {
+    schema.image = Shape(options.image);
+    if (schema.image.elements() != features) {
+      return dataset_error("csv.image", schema.image.to_string() + " has " +
+                                            std::to_string(schema.image.elements()) +
+                                            " values, but there are " + std::to_string(features) +
+                                            " feature columns");
+    }
+  }
+  return schema;
+}
+
+Result<RowFiller::Layout> build_layout(const DatasetSchema& schema,
+                                       const std::vector<std::string>& names,
+                                       const std::string& what, TargetUse target_use) {
+  std::unordered_map<std::string_view, ColumnRole> roles;
+  RowFiller::Layout layout;
+  layout.pixel_dtype = schema.image_dtype;
+  const bool image = schema.kind == DatasetSchema::Kind::kImage;
+  for (const std::string& name : schema.ignored_columns) roles[name] = {RoleKind::kIgnored, 0};
+  const bool target_needed = target_use == TargetUse::kNeeded;
+  const RoleKind target_role = schema.target.kind == TargetSchema::Kind::kClass
+                                   ? RoleKind::kTargetClass
+                                   : RoleKind::kTargetNumeric;
+  roles[schema.target.name] = {target_needed ? target_role : RoleKind::kIgnored, 0};
+  if (image) {
+    for (const std::string& name : schema.source_columns) {
+      if (!roles.contains(name)) roles[name] = {RoleKind::kPixel, layout.pixels++};
+    }
+  }
+  for (const ColumnSchema& c : schema.columns) {
+    switch (c.kind) {
+      case ColumnSchema::Kind::kNumeric:
+        if (c.date.empty()) {
+          roles[c.name] = {RoleKind::kNumeric, layout.numeric++};
+        } else {
+          ColumnRole& role =
+              roles.try_emplace(c.date, ColumnRole{RoleKind::kDate, layout.numeric}).first->second;
+          ++role.parts;
+          ++layout.numeric;
+        }
+        break;
+      case ColumnSchema::Kind::kCategorical:
+        roles[c.name] = {RoleKind::kCategorical, layout.categorical++};
+        break;
+      case ColumnSchema::Kind::kText:
+        roles[c.name] = {RoleKind::kText, 0};
+        break;
+    }
+  }
+  if (schema.kind == DatasetSchema::Kind::kText) {
+    layout.tokenizer = make_tokenizer(schema.text);
+    layout.text_length = schema.text.max_length;
+  }
+  Problems problems;
+  std::unordered_map<std::string_view, size_t> found;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto role = roles.find(names[i]);
+    if (role == roles.end()) {
+      problems.add(what, "column " + quoted_value(names[i]) + " is not in the training data" +
+                             did_you_mean(names[i], schema.source_columns));
+      continue;
+    }
+    found.emplace(names[i], i);
+    layout.roles.push_back(role->second);
+    layout.names.push_back(names[i]);
+  }
+  for (const std::string& name : schema.source_columns) {
+    if (!found.contains(name) && roles[name].kind != RoleKind::kIgnored) {
+      problems.add(what, "column " + quoted_value(name) + " of the training data is missing");
+    }
+  }
+  if (!problems.empty()) return problems.error();
+  return layout;
+}
+
+}  // namespace trainyard

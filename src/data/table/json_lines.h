@@ -1,0 +1,67 @@
+// src/data/table/json_lines.h: lines of text, and JSON objects one on each line, from a stream of
+// untrusted bytes in bounded memory.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/data/files/byte_source.h"
+#include "src/data/table/table_reader.h"
+
+namespace trainyard {
+
+/// Lines without their ends, LF or CRLF; a UTF-8 byte order mark before the first is dropped.
+class LineReader {
+ public:
+  LineReader(ByteSource& source, std::string what);
+  /// False at the end. The view is valid until the following call. Refuses a line that is longer
+  /// than kLineBytesMax.
+  Result<bool> next(std::string_view& line);
+  int64_t line() const { return line_; }
+
+ private:
+  ByteSource& source_;
+  const std::string what_;
+  std::vector<char> buffer_;
+  size_t begin_ = 0, end_ = 0;
+  bool eof_ = false;
+  int64_t line_ = 0;
+};
+
+struct JsonMember {
+  enum class Kind : uint8_t { kNull, kScalar, kText, kNested } kind = Kind::kNull;
+  std::string_view text;  // kScalar: a number as it is written, "true", "false"; kText: its content
+};
+
+/// Calls visit(name, member) for the members of the one object that `line` holds, in their order,
+/// which ends with the first refusal. `place` names the line in messages.
+Status visit_json_object(
+    std::string_view line, const std::string& place,
+    const std::function<Status(const std::string& name, const JsonMember& member)>& visit);
+
+/// A row for each line that is not empty. Members that a row lacks, and null, are empty cells.
+class JsonLinesTable final : public TableReader {
+ public:
+  /// `names` are the columns that are known; members with other names become columns behind them.
+  JsonLinesTable(ByteSource& source, std::string what, std::vector<std::string> names);
+  const std::vector<std::string>& names() const override { return names_; }
+  Result<bool> next(std::vector<std::string_view>& fields) override;
+  int64_t line() const override { return lines_.line(); }
+
+ private:
+  Result<size_t> column_of(const std::string& name, const std::string& place);
+
+  LineReader lines_;
+  const std::string what_;
+  std::vector<std::string> names_;
+  std::unordered_map<std::string, size_t> columns_;  // by name
+  std::vector<std::string> cells_;                   // of the row
+  std::vector<int64_t> set_on_;                      // the line that set the cell, by column
+};
+
+}  // namespace trainyard

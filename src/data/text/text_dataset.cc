@@ -1,0 +1,221 @@
+// A dataset of one text: a stream of tokens, for language models.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "src/base/text.h"
+#include "src/data/files/byte_source.h"
+#include "src/data/files/text_files.h"
+#include "src/data/limits.h"
+#include "src/data/problems.h"
+#include "src/data/table/json_lines.h"
+#include "src/data/typed_dataset.h"
+
+namespace trainyard {
+namespace {
+
+/// That a text of so many bytes, and a token of 32 bits for each at most, can be held.
+Status check_size(int64_t bytes, const std::string& what) {
+  if (bytes > kRowsMax)
+    return dataset_error(what, "more than " + human_bytes(kRowsMax) + " of text");
+  return check_memory(bytes * 5, what);
+}
+
+/// The whole file: what it takes is checked as it comes, because gzip does not say.
+Result<std::string> read_file_text(ByteSource& source, const std::string& what) {
+  std::string text;
+  std::vector<char> buffer(size_t{1} << 20);
+  for (;;) {
+    ASSIGN_OR_RETURN(const size_t n, source.read(buffer));
+    if (n == 0) break;
+    if (text.empty() && !source.compressed()) {
+      text.reserve(static_cast<size_t>(std::min(source.bytes_max(), kRowsMax)));
+    }
+    text.append(buffer.data(), n);
+    if (Status s = check_size(std::ssize(text), what); !s.ok()) return std::move(s).error();
+  }
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  return text;
+}
+
+/// The texts that are the member `field` of each line's object, a line each; lines without it have
+/// none.
+Result<std::string> read_member_text(ByteSource& source, const std::string& field,
+                                     const std::string& what) {
+  LineReader lines(source, what);
+  std::string text;
+  std::string_view line;
+  std::vector<std::string> others;  // of the first line, for a hint
+  bool found = false;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, lines.next(line));
+    if (!more) break;
+    if (line.find_first_not_of(" \t") == line.npos) continue;
+    const std::string place = what + ": line " + std::to_string(lines.line());
+    const auto take = [&](const std::string& name, const JsonMember& member) -> Status {
+      if (!found && others.size() < 64) others.push_back(name);
+      if (name != field || member.kind == JsonMember::Kind::kNull) return {};
+      if (member.kind != JsonMember::Kind::kText) {
+        return dataset_error(place + ", member " + quoted_value(name),
+                             "not text, expected \"...\"");
+      }
+      if (found) text += '\n';
+      found = true;
+      text += member.text;
+      return check_size(std::ssize(text), what);
+    };
+    if (Status s = visit_json_object(line, place, take); !s.ok()) return std::move(s).error();
+  }
+  if (found) return text;
+  const std::optional<std::string> near = nearest_name(field, others);
+  return dataset_error("text.field",
+                       "no line of " + what + " has the member " + quoted_value(field) +
+                           (near ? "; did you mean " + quoted_value(*near) + "?" : ""));
+}
+
+/// The .txt files of a folder or an archive, one behind the other in the order of their paths; each
+/// begins on a line of its own.
+Result<std::string> read_files_text(const std::filesystem::path& path, const std::string& what,
+                                    bool bytes) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<FileTree> tree, open_file_tree(path, what));
+  std::map<std::string, std::string> texts;  // by path
+  int64_t total = 0;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, tree->next());
+    if (!more) break;
+    if (!is_text_path(tree->path())) continue;
+    ASSIGN_OR_RETURN(std::string text, read_text_file(*tree, what, size_t{kRowsMax}, bytes));
+    total += std::ssize(text) + 1;
+    if (Status s = check_size(total, what); !s.ok()) return std::move(s).error();
+    if (!texts.emplace(tree->path(), std::move(text)).second) {
+      return field_error("ARCHIVE_UNSAFE", place_in_tree(what, tree->path()),
+                         "the archive holds this path twice");
+    }
+  }
+  if (texts.empty()) return dataset_error(what, "there are no .txt files");
+  std::string joined;
+  joined.reserve(static_cast<size_t>(total));
+  for (auto& [name, text] : texts) {
+    if (!joined.empty() && !joined.ends_with('\n')) joined += '\n';
+    joined += std::exchange(text, {});
+  }
+  return joined;
+}
+
+Result<std::string> read_text(const TextOptions& options, const std::filesystem::path& path,
+                              const std::string& what) {
+  ASSIGN_OR_RETURN(const bool files, holds_files(path, what));
+  if (files) {
+    if (!options.field.empty()) {
+      return dataset_error("text.field", "has no effect on a folder or an archive of .txt files");
+    }
+    ASSIGN_OR_RETURN(std::string text, read_files_text(path, what, options.tokenizer == "byte"));
+    if (text.empty()) return dataset_error(what, "the files are empty");
+    return text;
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, what));
+  ASSIGN_OR_RETURN(std::string text, options.field.empty()
+                                         ? read_file_text(*source, what)
+                                         : read_member_text(*source, options.field, what));
+  if (text.empty()) return dataset_error(what, "the file is empty");
+  return text;
+}
+
+Status check_options(const TextOptions& options, bool has_test) {
+  const std::optional<TokenizerKind> kind = find_tokenizer(options.tokenizer);
+  if (!kind || kind == TokenizerKind::kWord) {  // words do not make the text again
+    return dataset_error("text.tokenizer",
+                         quoted_value(options.tokenizer) + ", expected char, byte, bpe or unigram");
+  }
+  if (is_sized(*kind) &&
+      (options.vocabulary_size < 1 || options.vocabulary_size > kVocabularyMax)) {
+    return dataset_error("text.vocabulary_size", std::to_string(options.vocabulary_size) +
+                                                     " is out of range, expected 1 to " +
+                                                     std::to_string(kVocabularyMax));
+  }
+  if (!(options.test_share >= 0 && options.test_share <= kTestShareMax)) {  // not NaN
+    return dataset_error("text.test_share", std::to_string(options.test_share) +
+                                                " is out of range, expected [0, 0.9]");
+  }
+  if (has_test && options.test_share > 0) {
+    return dataset_error("text.test_share", "there is also a test file, expected only one of them");
+  }
+  return {};
+}
+
+/// Byte offset at which the last `count` code points of a UTF-8 text begin.
+size_t offset_of_tail(std::string_view text, int64_t count) {
+  size_t at = text.size();
+  while (count > 0 && at > 0) {
+    if ((static_cast<unsigned char>(text[--at]) & 0xc0) != 0x80) --count;
+  }
+  return at;
+}
+
+int64_t count_code_points(std::string_view text) {
+  return std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+}
+
+void encode_all(const Tokenizer& tokenizer, std::string_view text, TypedRows& rows) {
+  rows.tokens.reserve(text.size());
+  tokenizer.encode(text, kRowsMax, rows.tokens);
+  rows.tokens.shrink_to_fit();
+  rows.rows = std::ssize(rows.tokens);
+}
+
+}  // namespace
+
+Result<TypedDataset> read_text_dataset(const TextOptions& options,
+                                       const std::filesystem::path& train,
+                                       const std::filesystem::path& test) {
+  if (Status s = check_options(options, !test.empty()); !s.ok()) return std::move(s).error();
+  TypedDataset result;
+  DatasetSchema& schema = result.schema;
+  schema.kind = DatasetSchema::Kind::kText;
+  schema.target.kind = TargetSchema::Kind::kNextToken;
+  schema.text.tokenizer = *find_tokenizer(options.tokenizer);
+  const bool chars = schema.text.tokenizer != TokenizerKind::kByte;  // of UTF-8
+
+  ASSIGN_OR_RETURN(const std::string text, read_text(options, train, "data"));
+  std::string test_text;
+  if (!test.empty()) {
+    ASSIGN_OR_RETURN(test_text, read_text(options, test, "test"));
+  }
+  if (chars) {
+    if (Status s = check_utf8(text, "data"); !s.ok()) return std::move(s).error();
+    if (Status s = check_utf8(test_text, "test"); !s.ok()) return std::move(s).error();
+  }
+  std::string_view train_part = text;
+  std::string_view test_part = test_text;
+  if (options.test_share > 0) {
+    const int64_t units = chars ? count_code_points(text) : std::ssize(text);
+    const int64_t held_out = std::llround(static_cast<double>(units) * options.test_share);
+    const size_t at =
+        chars ? offset_of_tail(text, held_out) : text.size() - static_cast<size_t>(held_out);
+    train_part = train_part.substr(0, at);
+    test_part = std::string_view(text).substr(at);
+  }
+  if (chars) {
+    VocabularyCounter counter(schema.text.tokenizer);
+    if (Status s = counter.add(train_part, "data"); !s.ok()) return std::move(s).error();
+    if (Status s = counter.learn(options.vocabulary_size, "text", schema.text); !s.ok()) {
+      return std::move(s).error();
+    }
+  }
+  const std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(schema.text);
+  encode_all(*tokenizer, train_part, result.train);
+  encode_all(*tokenizer, test_part, result.test);
+  schema.train_rows = result.train.rows;
+  schema.test_rows = result.test.rows;
+  if (schema.train_rows < 2) {
+    return dataset_error("data", std::to_string(schema.train_rows) +
+                                     " token to train on, expected at least 2: one to see and one "
+                                     "to predict");
+  }
+  return result;
+}
+
+}  // namespace trainyard

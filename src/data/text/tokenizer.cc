@@ -1,0 +1,242 @@
+#include "src/data/text/tokenizer.h"
+
+#include <algorithm>
+#include <array>
+
+#include "src/base/text.h"
+#include "src/data/limits.h"
+#include "src/data/problems.h"
+#include "src/data/text/subword_model.h"
+#include "src/data/text/subword_training.h"
+
+namespace trainyard {
+namespace {
+
+constexpr size_t kCodePoints = 0x110000;
+
+bool is_blank(char32_t c) {
+  return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200b) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000 || c == 0xfeff;
+}
+
+bool is_word_part(char32_t c) {
+  if (c < 0x80) return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+  return c >= 0xa0 && !is_blank(c);
+}
+
+/// Calls visit(word) for the words of `text`, in lower case and in order, until it returns false.
+/// The view is valid during the call.
+template <typename Visit>
+void visit_words(std::string_view text, const Visit& visit) {
+  std::string word;
+  while (!text.empty()) {
+    const char32_t c = take_code_point(text);
+    if (is_word_part(c)) {
+      // One byte past the limit marks a word as too long; the rest need not be kept.
+      if (word.size() <= kWordBytesMax) append_utf8(word, lower_case(c));
+    } else if (!word.empty()) {
+      if (!visit(std::string_view(word))) return;
+      word.clear();
+    }
+  }
+  if (!word.empty()) visit(std::string_view(word));
+}
+
+class ByteTokenizer final : public Tokenizer {
+ public:
+  explicit ByteTokenizer(const TextSchema& schema)
+      : first_(static_cast<int32_t>(schema.first_piece_id())) {}
+  void encode(std::string_view text, int64_t tokens_max, std::vector<int32_t>& out) const override {
+    for (const char c : text.substr(0, static_cast<size_t>(tokens_max))) {
+      out.push_back(first_ + static_cast<unsigned char>(c));
+    }
+  }
+
+ private:
+  int32_t first_;
+};
+
+class CharTokenizer final : public Tokenizer {
+ public:
+  explicit CharTokenizer(const TextSchema& schema)
+      : ids_(kCodePoints, static_cast<int32_t>(schema.unknown_id())) {
+    auto id = static_cast<int32_t>(schema.first_piece_id());
+    for (std::string_view piece : schema.pieces) {
+      ids_[static_cast<size_t>(take_code_point(piece))] = id++;
+    }
+  }
+  void encode(std::string_view text, int64_t tokens_max, std::vector<int32_t>& out) const override {
+    for (; !text.empty() && tokens_max > 0; --tokens_max) {
+      out.push_back(ids_[static_cast<size_t>(take_code_point(text))]);
+    }
+  }
+
+ private:
+  std::vector<int32_t> ids_;  // by code point
+};
+
+class WordTokenizer final : public Tokenizer {
+ public:
+  explicit WordTokenizer(const TextSchema& schema)
+      : pieces_(schema.pieces), unknown_(static_cast<int32_t>(schema.unknown_id())) {
+    auto id = static_cast<int32_t>(schema.first_piece_id());
+    for (const std::string& piece : pieces_) ids_.emplace(piece, id++);
+  }
+  void encode(std::string_view text, int64_t tokens_max, std::vector<int32_t>& out) const override {
+    if (tokens_max <= 0) return;
+    visit_words(text, [&](std::string_view word) {
+      const auto it = ids_.find(word);
+      out.push_back(it == ids_.end() ? unknown_ : it->second);
+      return --tokens_max > 0;
+    });
+  }
+
+ private:
+  const std::vector<std::string> pieces_;
+  std::unordered_map<std::string_view, int32_t> ids_;  // of pieces_
+  int32_t unknown_;
+};
+
+constexpr std::array<std::string_view, 5> kTokenizerNames = {"byte", "char", "word", "bpe",
+                                                             "unigram"};
+
+/// Of a schema, whose model was read before.
+SubwordModel subword_model(const TextSchema& schema) {
+  Result<SubwordModel> model = read_subword_model(schema.tokenizer, schema.model);
+  TRAINYARD_CHECK(model.ok(), "a schema with an unchecked tokenizer model");
+  return *std::move(model);
+}
+
+}  // namespace
+
+std::string_view name_of(TokenizerKind kind) { return kTokenizerNames[static_cast<size_t>(kind)]; }
+
+std::optional<TokenizerKind> find_tokenizer(std::string_view name) {
+  const auto it = std::ranges::find(kTokenizerNames, name);
+  if (it == kTokenizerNames.end()) return std::nullopt;
+  return static_cast<TokenizerKind>(it - kTokenizerNames.begin());
+}
+
+bool is_subword(TokenizerKind kind) {
+  return kind == TokenizerKind::kBpe || kind == TokenizerKind::kUnigram;
+}
+bool is_sized(TokenizerKind kind) { return kind == TokenizerKind::kWord || is_subword(kind); }
+
+int64_t TextSchema::unknown_id() const {
+  return tokenizer == TokenizerKind::kByte ? -1 : padding_id() + 1;
+}
+int64_t TextSchema::first_piece_id() const {
+  return padding_id() + (tokenizer == TokenizerKind::kByte ? 1 : 2);
+}
+int64_t TextSchema::vocabulary_size() const {
+  return first_piece_id() + (tokenizer == TokenizerKind::kByte ? 256 : std::ssize(pieces));
+}
+
+std::unique_ptr<const Tokenizer> make_tokenizer(const TextSchema& schema) {
+  switch (schema.tokenizer) {
+    case TokenizerKind::kByte:
+      return std::make_unique<ByteTokenizer>(schema);
+    case TokenizerKind::kChar:
+      return std::make_unique<CharTokenizer>(schema);
+    case TokenizerKind::kWord:
+      return std::make_unique<WordTokenizer>(schema);
+    case TokenizerKind::kBpe:
+    case TokenizerKind::kUnigram:
+      return make_subword_tokenizer(subword_model(schema),
+                                    static_cast<int32_t>(schema.unknown_id()));
+  }
+  return nullptr;
+}
+
+std::vector<std::string> token_texts(const TextSchema& schema) {
+  std::vector<std::string> texts(static_cast<size_t>(schema.first_piece_id()));
+  if (schema.tokenizer == TokenizerKind::kByte) {
+    for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
+  } else if (is_subword(schema.tokenizer)) {
+    const SubwordModel model = subword_model(schema);
+    for (size_t id = 1; id < model.pieces.size(); ++id) texts.push_back(text_of_piece(model, id));
+  } else {
+    texts.insert(texts.end(), schema.pieces.begin(), schema.pieces.end());
+  }
+  return texts;
+}
+
+Status set_subword_model(std::string model, TextSchema& schema) {
+  ASSIGN_OR_RETURN(SubwordModel read, read_subword_model(schema.tokenizer, model));
+  read.pieces.erase(read.pieces.begin());
+  schema.pieces = std::move(read.pieces);
+  schema.model = std::move(model);
+  return {};
+}
+
+char32_t lower_case(char32_t c) {
+  if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + 32 : c;
+  if (c >= 0xc0 && c <= 0xde && c != 0xd7) return c + 32;     // Latin-1
+  if (c >= 0x391 && c <= 0x3ab && c != 0x3a2) return c + 32;  // Greek
+  if (c >= 0x410 && c <= 0x42f) return c + 32;                // Cyrillic
+  if (c >= 0x400 && c <= 0x40f) return c + 80;
+  return c;
+}
+
+VocabularyCounter::VocabularyCounter(TokenizerKind kind)
+    : kind_(kind), sample_(is_subword(kind) ? std::make_unique<SentenceSample>() : nullptr) {}
+VocabularyCounter::~VocabularyCounter() = default;
+
+Status VocabularyCounter::add(std::string_view text, const std::string& what) {
+  if (sample_) {
+    sample_->add(text);
+  } else if (kind_ == TokenizerKind::kChar) {
+    code_points_.resize(kCodePoints);
+    while (!text.empty()) ++code_points_[static_cast<size_t>(take_code_point(text))];
+  } else if (kind_ == TokenizerKind::kWord) {
+    visit_words(text, [&](std::string_view word) {
+      if (word.size() > kWordBytesMax) return true;
+      const auto it = words_.find(word);
+      if (it != words_.end()) {
+        ++it->second;
+      } else {
+        words_.emplace(std::string(word), 1);
+      }
+      return std::ssize(words_) <= kDistinctWordsMax;
+    });
+    if (std::ssize(words_) > kDistinctWordsMax) {
+      return dataset_error(what, "more than " + std::to_string(kDistinctWordsMax) +
+                                     " different words; use tokenizer: char or byte");
+    }
+  }
+  return {};
+}
+
+Status VocabularyCounter::learn(int64_t pieces_max, const std::string& field,
+                                TextSchema& schema) const {
+  if (kind_ == TokenizerKind::kByte) return {};
+  const auto none = [&](const std::string& what) {
+    return dataset_error(field, "there is no " + what + " at all");
+  };
+  if (sample_) {
+    if (sample_->sentences().empty()) return none("text");
+    ASSIGN_OR_RETURN(std::string model,
+                     train_subwords(kind_, sample_->sentences(), pieces_max, field));
+    return set_subword_model(std::move(model), schema);
+  }
+  schema.pieces = count_pieces(is_sized(kind_) ? pieces_max : kVocabularyMax);
+  return schema.pieces.empty() ? none(std::string(name_of(kind_))) : Status();
+}
+
+std::vector<std::string> VocabularyCounter::count_pieces(int64_t pieces_max) const {
+  std::vector<std::string> result;
+  for (size_t c = 0; c < code_points_.size(); ++c) {
+    if (code_points_[c] > 0) append_utf8(result.emplace_back(), static_cast<char32_t>(c));
+  }
+  std::vector<std::pair<int64_t, std::string_view>> words;
+  words.reserve(words_.size());
+  for (const auto& [word, count] : words_) words.emplace_back(-count, word);
+  std::sort(words.begin(), words.end());
+  for (const auto& [count, word] : words) {
+    if (std::ssize(result) >= pieces_max) break;
+    result.emplace_back(word);
+  }
+  return result;
+}
+
+}  // namespace trainyard

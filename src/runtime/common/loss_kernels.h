@@ -1,0 +1,113 @@
+// src/runtime/common/loss_kernels.h: losses, and constants such as the gradient they begin with,
+// for every backend (adapter.h).
+#pragma once
+
+#include "kernels/elementwise.h"
+#include "kernels/pointwise_loss.h"
+#include "kernels/softmax_xent.h"
+#include "src/runtime/common/adapter.h"
+#include "src/runtime/common/op_params.h"
+
+namespace trainyard {
+
+/// Calls f(Target()) with the type in which a loss or its gradient gets its target: input 1, a
+/// class, or numbers as the predictions T (shares of classes are such).
+template <typename T, typename Function>
+std::unique_ptr<Kernel> with_target_type(const Graph& g, const Node& n, const Function& f) {
+  return input_info(g, n, 1).type.dtype == DType::kI32 ? f(int32_t()) : f(T());
+}
+
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_softmax_xent(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
+    using T = typename O::Number;
+    return with_target_type<T>(g, n, [&]<typename Target>(Target) {
+      const kernels::SoftmaxXentParams p = softmax_xent_params(g, n);
+      return make_kernel(
+          [o, p](const KernelArgs& a) {
+            const kernels::SoftmaxXentOperands<typename O::Type, Target> operands{
+                .z = o.number(a, 0),
+                .target = a.in<Target>(1),
+                .loss = a.out<T>(0),
+                .prob = a.out<T>(1)};
+            softmax_xent_forward(p, operands, o.run(a));
+          },
+          kWorkspaceBytes(p));
+    });
+  });
+}
+
+template <typename Context>
+std::unique_ptr<Kernel> make_softmax_xent_grad(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
+    using T = typename O::Number;
+    return with_target_type<T>(g, n, [&]<typename Target>(Target) {
+      return make_kernel([o, p = softmax_xent_params(g, n)](const KernelArgs& a) {
+        const kernels::SoftmaxXentGradOperands<typename O::Type, Target> operands{
+            .prob = o.number(a, 0),
+            .target = a.in<Target>(1),
+            .dloss = o.number(a, 2),
+            .dz = a.out<T>(0)};
+        softmax_xent_backward(p, operands, o.run(a));
+      });
+    });
+  });
+}
+
+/// A loss of kernels/math/losses.h with its members set from the attributes of those names.
+template <typename F>
+F loss_of(const Attributes& attributes) {
+  F f;
+  if constexpr (requires { f.delta; }) f.delta = attributes.get_float("delta", f.delta);
+  if constexpr (requires { f.pos_weight; }) {
+    f.pos_weight = attributes.get_float("pos_weight", f.pos_weight);
+  }
+  return f;
+}
+
+template <typename F, typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_pointwise_loss(Context& context, const Graph& g, const Node& n) {
+  const TensorInfo& y = input_info(g, n, 0);
+  return with_operands(context, g, n, y, [&]<typename O>(O o) {
+    using T = typename O::Number;
+    return with_target_type<T>(g, n, [&]<typename Target>(Target) {
+      const int64_t count = y.type.shape.elements();
+      return make_kernel(
+          [o, f = loss_of<F>(n.attributes), count](const KernelArgs& a) {
+            const kernels::PointwiseLossOperands<typename O::Type, Target> operands{
+                .y = o.number(a, 0), .t = a.in<Target>(1), .loss = a.out<T>(0)};
+            pointwise_loss(f, count, operands, o.run(a));
+          },
+          kWorkspaceBytes(count));
+    });
+  });
+}
+
+template <typename F, typename Context>
+std::unique_ptr<Kernel> make_pointwise_loss_grad(Context& context, const Graph& g, const Node& n) {
+  const TensorInfo& y = input_info(g, n, 0);
+  return with_operands(context, g, n, y, [&]<typename O>(O o) {
+    using T = typename O::Number;
+    return with_target_type<T>(g, n, [&]<typename Target>(Target) {
+      return make_kernel([o, f = loss_of<F>(n.attributes),
+                          count = y.type.shape.elements()](const KernelArgs& a) {
+        const kernels::PointwiseLossGradOperands<typename O::Type, Target> operands{
+            .y = o.number(a, 0), .t = a.in<Target>(1), .dloss = o.number(a, 2), .dy = a.out<T>(0)};
+        pointwise_loss_grad(f, count, operands, o.run(a));
+      });
+    });
+  });
+}
+
+template <typename Context>
+std::unique_ptr<Kernel> make_constant(Context& context, const Graph& g, const Node& n) {
+  const TensorInfo& y = output_info(g, n, 0);
+  return with_operands(context, g, n, y, [&]<typename O>(O o) {
+    using T = typename O::Number;
+    return make_kernel([o, count = y.type.shape.elements(),
+                        value = static_cast<T>(n.attributes.get_float("value", 0))](
+                           const KernelArgs& a) { fill(count, value, o.out(a, 0), o.run(a)); });
+  });
+}
+
+}  // namespace trainyard

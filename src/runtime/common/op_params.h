@@ -1,0 +1,145 @@
+// src/runtime/common/op_params.h: what kernels are told about a node, read off the graph in one
+// place for all backends.
+#pragma once
+
+#include "kernels/dropout.h"
+#include "kernels/gemm.h"
+#include "kernels/gradient.h"
+#include "kernels/math/losses.h"
+#include "kernels/optimizer.h"
+#include "kernels/softmax_xent.h"
+#include "src/ops/adam_update.h"
+#include "src/ops/mat_mul.h"
+#include "src/ops/softmax_xent.h"
+#include "src/ops/window.h"  // image_dims
+#include "src/runtime/common/kernel_table.h"
+
+namespace trainyard {
+
+/// Gemm and GemmGrad: both begin with x and w.
+inline kernels::GemmDims gemm_dims(const Graph& g, const Node& n) {
+  const Shape& x = input_info(g, n, 0).type.shape;
+  return {x[0], input_info(g, n, 1).type.shape[0], x[1]};
+}
+
+/// MatMul and MatMulGrad: a and b come first.
+inline kernels::MatMulBatch mat_mul_dims(const Graph& g, const Node& n) {
+  return mat_mul_batch(input_info(g, n, 0).type.shape, input_info(g, n, 1).type.shape);
+}
+
+/// Dropout and DropoutGrad.
+inline kernels::DropoutParams dropout_params(const Graph& g, const Node& n) {
+  const int64_t count = input_info(g, n, 0).type.shape.elements();
+  return {count, n.attributes.get_float("ratio", 0),
+          static_cast<uint64_t>(n.attributes.get_int("seed", 0)),
+          static_cast<uint32_t>(n.attributes.get_int("stream", 0)),
+          n.attributes.get_int("rank", 0) * ((count + 3) / 4)};
+}
+
+/// SoftmaxCrossEntropyLoss, KullbackLeiblerDivergence and their gradient: scores come first.
+inline kernels::SoftmaxXentParams softmax_xent_params(const Graph& g, const Node& n) {
+  const Shape& z = input_info(g, n, 0).type.shape;
+  return {z[0],
+          z[1],
+          n.attributes.get_float("label_smoothing", 0),
+          n.attributes.get_int("ignore_index", -1),
+          n.attributes.get_floats("class_weights", {}),
+          n.op->type() == kl_divergence_op()->type()};
+}
+
+/// GemmSoftmaxCrossEntropyLoss: by x and w.
+inline kernels::SoftmaxXentParams head_loss_params(const Graph& g, const Node& n) {
+  const kernels::GemmDims d = gemm_dims(g, n);
+  return {d.N, d.K, n.attributes.get_float("label_smoothing", 0),
+          n.attributes.get_int("ignore_index", -1), n.attributes.get_floats("class_weights", {})};
+}
+
+inline kernels::SgdParams sgd_params(const Graph& g, const Node& n) {
+  return {input_info(g, n, 0).type.shape.elements(), n.attributes.get_float("momentum", 0),
+          n.attributes.get_float("weight_decay", 0), n.attributes.get_int("nesterov", 0) != 0,
+          n.attributes.get_float("rate_factor", 1)};
+}
+
+/// AdamUpdate and AdamWUpdate.
+inline kernels::AdamParams adam_params(const Graph& g, const Node& n) {
+  return {input_info(g, n, 0).type.shape.elements(), n.attributes.get_float("beta1", 0.9),
+          n.attributes.get_float("beta2", 0.999),    n.attributes.get_float("epsilon", 1e-8),
+          n.attributes.get_float("weight_decay", 0), n.op->type() == adamw_update_op()->type(),
+          n.attributes.get_float("rate_factor", 1)};
+}
+
+inline kernels::RmspropParams rmsprop_params(const Graph& g, const Node& n) {
+  const Attributes& a = n.attributes;
+  return {input_info(g, n, 0).type.shape.elements(),
+          a.get_float("alpha", 0.99),
+          a.get_float("epsilon", 1e-8),
+          a.get_float("momentum", 0),
+          a.get_float("weight_decay", 0),
+          a.get_float("rate_factor", 1)};
+}
+
+inline kernels::LionParams lion_params(const Graph& g, const Node& n) {
+  const Attributes& a = n.attributes;
+  return {input_info(g, n, 0).type.shape.elements(), a.get_float("beta1", 0.9),
+          a.get_float("beta2", 0.99), a.get_float("weight_decay", 0),
+          a.get_float("rate_factor", 1)};
+}
+
+inline kernels::AdafactorParams adafactor_params(const Graph& g, const Node& n) {
+  const Attributes& a = n.attributes;
+  const Shape& p = input_info(g, n, 0).type.shape;
+  const int64_t columns = p[p.rank() - 1];
+  const int64_t rows = p.rank() > 1 ? p[p.rank() - 2] : 0;
+  const int64_t batch = rows == 0 ? 1 : p.elements() / (rows * columns);
+  return {batch,
+          rows,
+          columns,
+          a.get_float("beta2_decay", -0.8),
+          a.get_float("epsilon", 0x1p-23),
+          a.get_float("scale_min", 1e-3),
+          a.get_float("clip_threshold", 1),
+          a.get_float("weight_decay", 0),
+          a.get_float("rate_factor", 1)};
+}
+
+inline kernels::MuonParams muon_params(const Graph& g, const Node& n) {
+  const Attributes& a = n.attributes;
+  const Shape& p = input_info(g, n, 0).type.shape;
+  return {p[0],
+          p[1],
+          a.get_float("momentum", 0.95),
+          a.get_float("weight_decay", 0),
+          a.get_float("rate_factor", 1),
+          a.get_int("nesterov", 1) != 0,
+          a.get_int("match_adamw", 0) != 0,
+          a.get_int("iterations", 5)};
+}
+
+inline kernels::GradientNormParams gradient_norm_params(const Graph& g, const Node& n) {
+  kernels::GradientNormParams p;
+  for (const TensorId id : n.inputs) p.counts.push_back(g.tensor(id).type.shape.elements());
+  p.max_norm = n.attributes.get_float("max_norm", 0);
+  p.scaled = n.attributes.get_int("scaled", 0) != 0;
+  if (p.scaled) p.counts.pop_back();
+  return p;
+}
+
+inline math::LossScaling loss_scaling(const Node& n) {
+  const math::LossScaling s;
+  return {n.attributes.get_float("growth", s.growth), n.attributes.get_float("backoff", s.backoff),
+          n.attributes.get_int("interval", s.interval)};
+}
+
+inline kernels::ClipGradientParams clip_gradient_params(const Graph& g, const Node& n) {
+  return {input_info(g, n, 0).type.shape.elements(), n.attributes.get_float("bound", 0)};
+}
+
+inline kernels::AccumulateGradientParams accumulate_gradient_params(const Graph& g, const Node& n) {
+  return {input_info(g, n, 0).type.shape.elements(), n.attributes.get_float("share", 1)};
+}
+
+inline kernels::MovingAverageParams moving_average_params(const Graph& g, const Node& n) {
+  return {input_info(g, n, 0).type.shape.elements(), n.attributes.get_float("decay", 0)};
+}
+
+}  // namespace trainyard

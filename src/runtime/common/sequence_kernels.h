@@ -1,0 +1,272 @@
+// src/runtime/common/sequence_kernels.h: normalization of positions, embeddings, pools, attention
+// and softmax, for every backend (adapter.h).
+#pragma once
+
+#include <cmath>
+
+#include "kernels/attention.h"
+#include "kernels/embedding.h"
+#include "kernels/layer_norm.h"
+#include "kernels/softmax.h"
+#include "src/ops/layer_normalization.h"
+#include "src/runtime/common/adapter.h"
+
+namespace trainyard {
+
+/// LayerNormalization, RMSNormalization, those of a sum, and their gradients: x comes first.
+inline kernels::LayerNormDims layer_norm_dims(const Graph& g, const Node& n,
+                                              NormalizationForm form) {
+  const Shape& x = input_info(g, n, 0).type.shape;
+  int64_t width = 1;
+  for (int64_t i = normalization_axis(n.attributes, x); i < x.rank(); ++i) width *= x[i];
+  return {x.elements() / width, width, n.attributes.get_float("epsilon", 1e-5),
+          form == NormalizationForm::kRms};
+}
+
+template <NormalizationForm kForm, typename Context>
+std::unique_ptr<Kernel> make_layer_norm(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
+    return make_kernel([o, d = layer_norm_dims(g, n, kForm)](const KernelArgs& a) {
+      using T = typename O::Number;
+      const kernels::LayerNormOperands<typename O::Type> operands{
+          .x = o.in(a, 0),
+          .scale = o.in(a, 1),
+          .b = o.in(a, 2),
+          .y = o.out(a, 0),
+          .mean = d.rms ? nullptr : a.out<T>(1),
+          .inv_std = a.out<T>(d.rms ? 1 : 2)};
+      layer_norm_forward(d, operands, o.run(a));
+    });
+  });
+}
+
+template <NormalizationForm kForm, typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_layer_norm_grad(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
+    const kernels::LayerNormDims d = layer_norm_dims(g, n, kForm);
+    return make_kernel(
+        [o, d](const KernelArgs& a) {
+          const kernels::LayerNormGradOperands<typename O::Type> operands{.x = o.in(a, 0),
+                                                                          .scale = o.in(a, 1),
+                                                                          .mean = o.number(a, 4),
+                                                                          .inv_std = o.number(a, 3),
+                                                                          .dy = o.in(a, 2),
+                                                                          .dx = o.out(a, 0),
+                                                                          .dscale = o.out(a, 1),
+                                                                          .db = o.out(a, 2)};
+          layer_norm_backward(d, operands, o.run(a));
+        },
+        kWorkspaceBytes(d));
+  });
+}
+
+/// Gather and GatherGrad, by their table and indices.
+inline kernels::GatherDims gather_dims(const Shape& table, const Shape& indices) {
+  return {indices.elements(), table[0], table.elements() / table[0]};
+}
+
+template <typename Context>
+std::unique_ptr<Kernel> make_gather(Context& context, const Graph& g, const Node& n) {
+  const TensorInfo& table = input_info(g, n, 0);
+  return with_operands(context, g, n, table, [&](auto o) {
+    return make_kernel([o, d = gather_dims(table.type.shape, input_info(g, n, 1).type.shape)](
+                           const KernelArgs& a) {
+      gather(d, o.in(a, 0), a.in<int32_t>(1), o.out(a, 0), o.run(a));
+    });
+  });
+}
+
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_gather_grad(Context& context, const Graph& g, const Node& n) {
+  const TensorInfo& table = output_info(g, n, 0);
+  return with_operands(context, g, n, table, [&](auto o) {
+    const kernels::GatherDims d = gather_dims(table.type.shape, input_info(g, n, 0).type.shape);
+    return make_kernel(
+        [o, d](const KernelArgs& a) {
+          gather_backward(d, a.in<int32_t>(0), o.in(a, 1), o.out(a, 0), o.run(a));
+        },
+        kWorkspaceBytes(d));
+  });
+}
+
+template <typename Context>
+std::unique_ptr<Kernel> make_positions(Context& context, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const Shape& s = x.type.shape;
+  const int64_t prefix = has_input(n, 2) ? input_info(g, n, 2).type.shape[0] : 0;
+  return with_operands(context, g, n, x, [&](auto o) {
+    return make_kernel(
+        [o, d = kernels::PositionDims{s[0], s[1], s[2], prefix}](const KernelArgs& a) {
+          add_positions(d, o.in(a, 0), o.in(a, 1), o.in(a, 2), o.out(a, 0), o.run(a));
+        });
+  });
+}
+
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_positions_grad(Context& context, const Graph& g, const Node& n) {
+  const TensorInfo& dy = input_info(g, n, 0);
+  const Shape& s = dy.type.shape;
+  const int64_t prefix = n.attributes.get_int("prefix", 0);
+  return with_operands(context, g, n, dy, [&](auto o) {
+    const kernels::PositionDims d{s[0], s[1] - prefix, s[2], prefix};
+    return make_kernel(
+        [o, d](const KernelArgs& a) {
+          add_positions_backward(d, o.in(a, 0), o.out(a, 0), o.out(a, 1), o.out(a, 2), o.run(a));
+        },
+        kWorkspaceBytes(d));
+  });
+}
+
+/// SequencePool and its gradient, by x [N, T, D].
+inline kernels::SequencePoolDims sequence_pool_dims(const Node& n, const Shape& x) {
+  const std::string mode = n.attributes.get_string("mode", "mean");
+  return {x[0], x[1], x[2],
+          mode == "mean"    ? kernels::PoolMode::kMean
+          : mode == "first" ? kernels::PoolMode::kFirst
+                            : kernels::PoolMode::kLast};
+}
+
+template <typename Context>
+std::unique_ptr<Kernel> make_sequence_pool(Context& context, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  return with_operands(context, g, n, x, [&](auto o) {
+    return make_kernel([o, d = sequence_pool_dims(n, x.type.shape),
+                        has_tokens = has_input(n, 1)](const KernelArgs& a) {
+      sequence_pool(d, o.in(a, 0), has_tokens ? a.in<int32_t>(1) : nullptr, o.out(a, 0), o.run(a));
+    });
+  });
+}
+
+template <typename Context>
+std::unique_ptr<Kernel> make_sequence_pool_grad(Context& context, const Graph& g, const Node& n) {
+  const TensorInfo& dx = output_info(g, n, 0);
+  return with_operands(context, g, n, dx, [&](auto o) {
+    return make_kernel([o, d = sequence_pool_dims(n, dx.type.shape),
+                        has_tokens = has_input(n, 1)](const KernelArgs& a) {
+      sequence_pool_backward(d, has_tokens ? a.in<int32_t>(1) : nullptr, o.in(a, 0), o.out(a, 0),
+                             o.run(a));
+    });
+  });
+}
+
+/// Attention and its gradient. Packed operands lie in one tensor, `part` elements apart.
+struct AttentionParams {
+  kernels::AttentionDims dims;
+  bool packed = false;
+  int64_t part = 0;
+};
+/// `query` is the index of that input, key and value follow it.
+inline AttentionParams attention_params(const Graph& g, const Node& n, size_t query) {
+  const Shape& q = input_info(g, n, query).type.shape;
+  AttentionParams p;
+  p.packed = !has_input(n, query + 1);
+  p.part = p.packed ? q[2] / 3 : q[2];
+  kernels::AttentionDims& d = p.dims;
+  d.N = q[0];
+  d.H = n.attributes.get_int("q_num_heads", 1);
+  d.Tq = q[1];
+  d.Tk = p.packed ? q[1] : input_info(g, n, query + 1).type.shape[1];
+  d.D = p.part / d.H;
+  d.q_row = d.kv_row = q[2];
+  d.scale = n.attributes.get_float("scale", 1 / std::sqrt(static_cast<double>(d.D)));
+  d.causal = n.attributes.get_int("is_causal", 0) != 0;
+  d.dropout = n.attributes.get_float("dropout", 0);
+  d.seed = static_cast<uint64_t>(n.attributes.get_int("seed", 0));
+  d.stream = static_cast<uint32_t>(n.attributes.get_int("stream", 0));
+  d.first_head = n.attributes.get_int("rank", 0) * d.N * d.H;
+  return p;
+}
+
+/// The optimizer step, which stands behind query, key and value; nullptr without dropout.
+inline const int64_t* attention_step(const KernelArgs& a, size_t query) {
+  return a.inputs.size() > query + 3 ? a.in<int64_t>(query + 3) : nullptr;
+}
+
+/// Where q, k and v begin, or their gradients; what is left out stays empty.
+template <typename View>
+struct AttentionParts {
+  View q, k, v;
+  AttentionParts(const AttentionParams& p, View query, View key, View value)
+      : q(query), k(key), v(value) {
+    if (!p.packed) return;
+    k = q ? q + p.part : View{};
+    v = q ? k + p.part : View{};
+  }
+};
+
+/// kWorkspaceBytes(context, dims).
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_attention(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
+    const AttentionParams p = attention_params(g, n, 0);
+    return make_kernel(
+        [o, p](const KernelArgs& a) {
+          const AttentionParts x(p, o.in(a, 0), o.in(a, 1), o.in(a, 2));
+          const kernels::AttentionOperands<typename O::Type> operands{
+              .step = attention_step(a, 0),
+              .q = x.q,
+              .k = x.k,
+              .v = x.v,
+              .y = o.out(a, 0),
+              .lse = a.out<typename O::Number>(1)};
+          attention_forward(p.dims, operands, o.run(a));
+        },
+        kWorkspaceBytes(context, p.dims));
+  });
+}
+
+/// kWorkspaceBytes(context, dims).
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_attention_grad(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
+    const AttentionParams p = attention_params(g, n, 3);
+    return make_kernel(
+        [o, p](const KernelArgs& a) {
+          const AttentionParts x(p, o.in(a, 3), o.in(a, 4), o.in(a, 5));
+          const AttentionParts dx(p, o.out(a, 0), o.out(a, 1), o.out(a, 2));
+          const kernels::AttentionGradOperands<typename O::Type> operands{
+              .step = attention_step(a, 3),
+              .q = x.q,
+              .k = x.k,
+              .v = x.v,
+              .y = o.in(a, 0),
+              .lse = o.number(a, 1),
+              .dy = o.in(a, 2),
+              .dq = dx.q,
+              .dk = dx.k,
+              .dv = dx.v};
+          attention_backward(p.dims, operands, o.run(a));
+        },
+        kWorkspaceBytes(context, p.dims));
+  });
+}
+
+/// Softmax, LogSoftmax and their gradients: input 0 has the shape.
+inline kernels::SoftmaxDims softmax_dims(const Graph& g, const Node& n, bool log) {
+  const Shape& x = input_info(g, n, 0).type.shape;
+  const int64_t axis = normalization_axis(n.attributes, x);
+  kernels::SoftmaxDims d{1, x[axis], 1, log};
+  for (int64_t i = 0; i < axis; ++i) d.outer *= x[i];
+  for (int64_t i = axis + 1; i < x.rank(); ++i) d.inner *= x[i];
+  return d;
+}
+
+template <bool kLog, typename Context>
+std::unique_ptr<Kernel> make_softmax(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&](auto o) {
+    return make_kernel([o, d = softmax_dims(g, n, kLog)](const KernelArgs& a) {
+      softmax_forward(d, o.in(a, 0), o.out(a, 0), o.run(a));
+    });
+  });
+}
+
+template <bool kLog, typename Context>
+std::unique_ptr<Kernel> make_softmax_grad(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&](auto o) {
+    return make_kernel([o, d = softmax_dims(g, n, kLog)](const KernelArgs& a) {
+      softmax_backward(d, o.in(a, 0), o.in(a, 1), o.out(a, 0), o.run(a));
+    });
+  });
+}
+
+}  // namespace trainyard

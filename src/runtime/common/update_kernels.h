@@ -1,0 +1,178 @@
+// src/runtime/common/update_kernels.h: parameter updates, and what happens to gradients before, for
+// every backend (adapter.h).
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "kernels/gradient.h"
+#include "kernels/optimizer.h"
+#include "src/runtime/common/adapter.h"
+#include "src/runtime/common/op_params.h"
+
+namespace trainyard {
+
+// A kind of update: its params off the node, its operands off the arguments, its kernel. Backends
+// that update many tensors at once read them by it too.
+
+struct Sgd {
+  static constexpr auto params = sgd_params;
+  template <typename O>
+  static kernels::SgdOperands<typename O::Type> operands(const O& o, const KernelArgs& a) {
+    using T = typename O::Number;
+    return {.g = o.in(a, 1), .learning_rate = a.in<float>(2), .p = a.mut<T>(0), .v = a.mut<T>(1)};
+  }
+  static void run(const auto&... args) { sgd(args...); }
+};
+
+struct Adam {
+  static constexpr auto params = adam_params;
+  template <typename O>
+  static kernels::AdamOperands<typename O::Type> operands(const O& o, const KernelArgs& a) {
+    using T = typename O::Number;
+    return {.g = o.in(a, 1),
+            .learning_rate = a.in<float>(2),
+            .step = a.in<int64_t>(3),
+            .p = a.mut<T>(0),
+            .m = a.mut<T>(1),
+            .v = a.mut<T>(2)};
+  }
+  static void run(const auto&... args) { adam(args...); }
+};
+
+struct Rmsprop {
+  static constexpr auto params = rmsprop_params;
+  template <typename O>
+  static kernels::RmspropOperands<typename O::Type> operands(const O& o, const KernelArgs& a) {
+    using T = typename O::Number;
+    return {.g = o.in(a, 1),
+            .learning_rate = a.in<float>(2),
+            .p = a.mut<T>(0),
+            .square = a.mut<T>(1),
+            .a = a.mut<T>(2),
+            .b = a.mut<T>(3)};
+  }
+  static void run(const auto&... args) { rmsprop(args...); }
+};
+
+struct Lion {
+  static constexpr auto params = lion_params;
+  template <typename O>
+  static kernels::LionOperands<typename O::Type> operands(const O& o, const KernelArgs& a) {
+    using T = typename O::Number;
+    return {.g = o.in(a, 1), .learning_rate = a.in<float>(2), .p = a.mut<T>(0), .m = a.mut<T>(1)};
+  }
+  static void run(const auto&... args) { lion(args...); }
+};
+
+struct Adafactor {
+  static constexpr auto params = adafactor_params;
+  template <typename O>
+  static kernels::AdafactorOperands<typename O::Type> operands(const O& o, const KernelArgs& a) {
+    using T = typename O::Number;
+    return {.g = o.in(a, 1),
+            .learning_rate = a.in<float>(2),
+            .step = a.in<int64_t>(3),
+            .p = a.mut<T>(0),
+            .row = a.mut<T>(2),
+            .column = a.mut<T>(1)};
+  }
+  static void run(const auto&... args) { adafactor(args...); }
+};
+
+struct MovingAverage {
+  static constexpr auto params = moving_average_params;
+  template <typename O>
+  static kernels::MovingAverageOperands<typename O::Type> operands(const O& o,
+                                                                   const KernelArgs& a) {
+    return {.p = o.number(a, 1), .step = a.in<int64_t>(2), .average = a.mut<typename O::Number>(0)};
+  }
+  static void run(const auto&... args) { moving_average(args...); }
+};
+
+struct AccumulateGradient {
+  static constexpr auto params = accumulate_gradient_params;
+  template <typename O>
+  static kernels::AccumulateGradientOperands<typename O::Type> operands(const O& o,
+                                                                        const KernelArgs& a) {
+    return {.g = o.in(a, 1), .micro_step = a.in<int64_t>(2), .sum = a.mut<typename O::Number>(0)};
+  }
+  static void run(const auto&... args) { accumulate_gradient(args...); }
+};
+
+struct ClipGradient {
+  static constexpr auto params = clip_gradient_params;
+  template <typename O>
+  static kernels::ClipGradientOperands<typename O::Type> operands(const O& o, const KernelArgs& a) {
+    return {.g = o.in(a, 0), .scale = o.number(a, 1), .y = o.out(a, 0)};
+  }
+  static void run(const auto&... args) { clip_gradient(args...); }
+};
+
+template <typename Kind, typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_update(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&](auto o) {
+    const auto p = Kind::params(g, n);
+    return make_kernel(
+        [o, p](const KernelArgs& a) { Kind::run(p, Kind::operands(o, a), o.run(a)); },
+        kWorkspaceBytes(p));
+  });
+}
+
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_gradient_norm(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
+    using T = typename O::Number;
+    const kernels::GradientNormParams p = gradient_norm_params(g, n);
+    const size_t count = p.counts.size();
+    return make_kernel(
+        [o, p, gradients = std::vector<kernels::InOf<typename O::Type>>(count)](
+            const KernelArgs& a) mutable {
+          for (size_t i = 0; i < gradients.size(); ++i) gradients[i] = o.in(a, i);
+          const kernels::GradientNormOperands<typename O::Type> operands{
+              .g = gradients,
+              .loss_scale = p.scaled ? o.number(a, gradients.size()) : nullptr,
+              .norm = a.out<T>(0),
+              .scale = a.out<T>(1)};
+          gradient_norm(p, operands, o.run(a));
+        },
+        kWorkspaceBytes(p));
+  });
+}
+
+template <typename Context>
+std::unique_ptr<Kernel> make_loss_scale(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
+    using T = typename O::Number;
+    return make_kernel([o, s = loss_scaling(n)](const KernelArgs& a) {
+      const kernels::LossScale<T> kept{
+          .scale = a.mut<T>(0), .good_steps = a.mut<int64_t>(1), .updates = a.mut<int64_t>(2)};
+      const kernels::LossScaleStep<T> step{
+          .learning_rate = a.out<float>(0), .step = a.out<int64_t>(1), .scale = a.out<T>(2)};
+      loss_scale_update(s, o.number(a, 3), a.in<float>(4), kept, step, o.run(a));
+    });
+  });
+}
+
+/// The rows of a backend's table, with the bytes of workspace that its kernels ask for. Muon, whose
+/// products each backend makes by other means, is not among them.
+template <typename Context, auto kNormBytes = kNoWorkspace, auto kAdafactorBytes = kNoWorkspace>
+std::span<const KernelEntry<Context>> update_kernels() {
+  using C = Context;
+  static constexpr KernelEntry<C> kEntries[] = {
+      {"SgdUpdate", make_update<Sgd, C>},
+      {"AdamUpdate", make_update<Adam, C>},
+      {"AdamWUpdate", make_update<Adam, C>},
+      {"RmspropUpdate", make_update<Rmsprop, C>},
+      {"LionUpdate", make_update<Lion, C>},
+      {"AdafactorUpdate", make_update<Adafactor, C, kAdafactorBytes>},
+      {"MovingAverageUpdate", make_update<MovingAverage, C>},
+      {"AccumulateGradient", make_update<AccumulateGradient, C>},
+      {"ClipGradient", make_update<ClipGradient, C>},
+      {"GradientNorm", make_gradient_norm<C, kNormBytes>},
+      {"LossScaleUpdate", make_loss_scale<C>},
+  };
+  return kEntries;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,24 @@
+// Losses, and constants such as the gradient they begin with.
+#include "src/runtime/common/loss_kernels.h"
+#include "src/runtime/cpu/kernels.h"
+
+namespace trainyard {
+
+std::span<const CpuEntry> cpu_training_kernels() {
+  using C = CpuContext;
+  static constexpr CpuEntry kEntries[] = {
+      {"SoftmaxCrossEntropyLoss", make_softmax_xent<C, kernels::cpu::softmax_xent_workspace_bytes>},
+      {"KullbackLeiblerDivergence",
+       make_softmax_xent<C, kernels::cpu::softmax_xent_workspace_bytes>},
+      {"SoftmaxCrossEntropyLossGrad", make_softmax_xent_grad<C>},
+#define TRAINYARD_ROW(F)                                                               \
+  {#F, make_pointwise_loss<math::F, C, kernels::cpu::pointwise_loss_workspace_bytes>}, \
+      {#F "Grad", make_pointwise_loss_grad<math::F, C>},
+      TRAINYARD_FOR_EACH_POINTWISE_LOSS(TRAINYARD_ROW)
+#undef TRAINYARD_ROW
+          {"ConstantOfShape", make_constant<C>},
+  };
+  return kEntries;
+}
+
+}  // namespace trainyard

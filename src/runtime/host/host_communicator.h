@@ -1,0 +1,64 @@
+// src/runtime/host/host_communicator.h: ranks that are threads of this process.
+//
+// A rank that comes to an exchange waits for all others; then each sums its share of the elements
+// over all ranks, in the order of the ranks, and writes the mean into everybody's memory. The
+// result depends on the number of ranks alone.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "src/runtime/backend.h"
+#include "src/runtime/common/exchange_kernel.h"
+#include "src/runtime/communicator.h"
+
+namespace trainyard {
+
+class HostCommunicator final : public Communicator {
+ public:
+  using Part = ExchangePart;
+
+  /// Connected communicators, by rank.
+  static std::vector<std::unique_ptr<HostCommunicator>> make(size_t ranks);
+
+  /// Makes the mean over all ranks of `parts`, in place. Every rank gives parts of the same sizes.
+  /// Throws ExchangeAborted.
+  void all_reduce(std::span<const Part> parts);
+
+  int64_t reached() const override { return reached_; }
+  int64_t ended() const override { return ended_; }
+  void abort() noexcept override;
+
+ private:
+  struct Group {
+    Mutex mutex;
+    CondVar changed;
+    size_t arrived TRAINYARD_GUARDED_BY(mutex) = 0;
+    int64_t meetings TRAINYARD_GUARDED_BY(mutex) = 0;
+    bool aborted TRAINYARD_GUARDED_BY(mutex) = false;
+    // Of the exchange under way, by rank: each rank writes its own before all meet and reads the
+    // others' until they meet again.
+    std::vector<std::span<const Part>> parts;
+  };
+  HostCommunicator(std::shared_ptr<Group> group, size_t rank)
+      : group_(std::move(group)), rank_(rank) {}
+  /// Waits until every rank is here.
+  void meet();
+  /// Of part `index`, this rank's share of the elements.
+  template <typename T>
+  void reduce_share(size_t index) const;
+
+  const std::shared_ptr<Group> group_;
+  const size_t rank_;
+  std::atomic<int64_t> reached_ = 0, ended_ = 0;
+};
+
+/// The kernel of AllReduceStart or AllReduceDone, or nullptr for another op. Without a communicator
+/// it can be planned with and not run.
+std::unique_ptr<Kernel> make_host_exchange(HostCommunicator* communicator, const Graph& graph,
+                                           const Node& node);
+
+}  // namespace trainyard

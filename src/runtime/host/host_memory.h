@@ -1,0 +1,47 @@
+// src/runtime/host/host_memory.h: memory of the backends that compute on the host.
+#pragma once
+
+#include <cstring>
+#include <new>
+
+#include "kernels/alignment.h"
+#include "src/runtime/backend.h"
+#include "src/runtime/host/host_communicator.h"
+
+namespace trainyard {
+
+/// Allocation and copies for a device that is the host itself.
+class HostBackend : public Backend {
+ public:
+  int64_t alignment() const override { return kHostAlignment; }
+  void* allocate(int64_t bytes) override {
+    void* memory = ::operator new (static_cast<size_t>(bytes),
+                                   std::align_val_t{static_cast<size_t>(kHostAlignment)});
+    std::memset(memory, 0, static_cast<size_t>(bytes));
+    return memory;
+  }
+  void release(void* memory) noexcept override {
+    ::operator delete (memory, std::align_val_t{static_cast<size_t>(kHostAlignment)});
+  }
+  void copy_to_device(void* device, const void* host, int64_t bytes) override {
+    std::memcpy(device, host, static_cast<size_t>(bytes));
+  }
+  void copy_to_host(void* host, const void* device, int64_t bytes) override {
+    std::memcpy(host, device, static_cast<size_t>(bytes));
+  }
+  void synchronize() override {}
+
+  Status connect(std::span<Backend* const> ranks) override;
+  Communicator* communicator() override { return communicator_.get(); }
+
+ protected:
+  /// For prepare(): the kernel of an exchange, or nullptr for another op.
+  std::unique_ptr<Kernel> prepare_exchange(const Graph& graph, const Node& node) {
+    return make_host_exchange(communicator_.get(), graph, node);
+  }
+
+ private:
+  std::unique_ptr<HostCommunicator> communicator_;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,42 @@
+// src/runtime/host/host_table_backend.h: a backend on the host whose kernels are a table's.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "src/runtime/common/half_kernel.h"
+#include "src/runtime/common/head_loss_kernel.h"
+#include "src/runtime/common/kernel_table.h"
+#include "src/runtime/common/parts_kernel.h"
+#include "src/runtime/host/host_memory.h"
+
+namespace trainyard {
+
+/// An op without a kernel runs as its parts; tensors of 16 bits are converted around kernels that
+/// do not take them.
+template <typename Context>
+class HostTableBackend : public HostBackend {
+ public:
+  bool has_kernel(std::string_view op_type) const override {
+    return is_exchange(op_type) || table_.contains(op_type) || has_parts(op_type) ||
+           op_type == head_loss_op()->type();
+  }
+  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    if (auto exchange = prepare_exchange(graph, node)) return exchange;
+    if (node.op == head_loss_op()) return std::make_unique<HeadLossKernel>(*this, graph, node);
+    if (!table_.contains(node.op->type()) && has_parts(node.op->type())) {
+      return std::make_unique<PartsKernel>(*this, graph, node);
+    }
+    return with_storage(table_.make(context_, graph, node), conversion_of(context_), graph, node);
+  }
+
+ protected:
+  template <typename... Args>
+  explicit HostTableBackend(Args&&... of_context) : context_{std::forward<Args>(of_context)...} {}
+
+  Context context_;
+  KernelTable<Context> table_;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,22 @@
+// Losses, and constants such as the gradient they begin with.
+#include "src/runtime/common/loss_kernels.h"
+#include "src/runtime/reference/kernels.h"
+
+namespace trainyard {
+
+std::span<const ReferenceEntry> reference_training_kernels() {
+  using C = ReferenceContext;
+  static constexpr ReferenceEntry kEntries[] = {
+      {"SoftmaxCrossEntropyLoss", make_softmax_xent<C>},
+      {"KullbackLeiblerDivergence", make_softmax_xent<C>},
+      {"SoftmaxCrossEntropyLossGrad", make_softmax_xent_grad<C>},
+#define TRAINYARD_ROW(F) \
+  {#F, make_pointwise_loss<math::F, C>}, {#F "Grad", make_pointwise_loss_grad<math::F, C>},
+      TRAINYARD_FOR_EACH_POINTWISE_LOSS(TRAINYARD_ROW)
+#undef TRAINYARD_ROW
+          {"ConstantOfShape", make_constant<C>},
+  };
+  return kEntries;
+}
+
+}  // namespace trainyard

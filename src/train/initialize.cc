@@ -1,0 +1,59 @@
+#include "src/train/initialize.h"
+
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "kernels/math/philox.h"
+#include "src/base/check.h"
+#include "src/base/philox.h"
+
+namespace trainyard {
+
+namespace {
+
+double draw(const Initializer& init, uint64_t seed, uint32_t stream, uint64_t i) {
+  switch (init.kind) {
+    case Initializer::Kind::kConstant:
+      return init.a;
+    case Initializer::Kind::kUniform: {
+      const double u = math::uniform01<double>(math::philox_u32(seed, stream, 0, i));
+      return init.a + (init.b - init.a) * u;
+    }
+    case Initializer::Kind::kNormal: {
+      // 1 - u is in (0, 1], so that the logarithm is finite.
+      const double u = math::uniform01<double>(math::philox_u32(seed, stream, 0, 2 * i));
+      const double v = math::uniform01<double>(math::philox_u32(seed, stream, 0, 2 * i + 1));
+      return init.a + init.b * std::sqrt(-2 * std::log(1 - u)) * std::cos(2 * std::numbers::pi * v);
+    }
+  }
+  return 0;
+}
+
+template <typename T>
+void fill(const TensorInfo& tensor, uint64_t seed, std::span<std::byte> out) {
+  const uint32_t stream = stream_of(tensor.name);
+  const auto count = static_cast<uint64_t>(tensor.type.shape.elements());
+  for (uint64_t i = 0; i < count; ++i) {
+    const T value = static_cast<T>(draw(tensor.initializer, seed, stream, i));
+    std::memcpy(out.data() + i * sizeof(T), &value, sizeof(T));
+  }
+}
+
+}  // namespace
+
+void initialize_tensor(const TensorInfo& tensor, uint64_t seed, std::span<std::byte> out) {
+  TRAINYARD_CHECK(out.size() == static_cast<size_t>(tensor.type.bytes()),
+                  tensor.name + ": buffer of the wrong size");
+  if (tensor.type.dtype == DType::kF64) {
+    fill<double>(tensor, seed, out);
+  } else if (tensor.type.dtype == DType::kI64) {  // counters of the optimizer
+    fill<int64_t>(tensor, seed, out);
+  } else {
+    TRAINYARD_CHECK(tensor.type.dtype == DType::kF32,
+                    tensor.name + ": no tensor that has a first value");
+    fill<float>(tensor, seed, out);
+  }
+}
+
+}  // namespace trainyard

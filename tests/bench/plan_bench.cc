@@ -1,0 +1,152 @@
+// How long planning takes as a function of the layers: a layer list whose blocks are written out
+// 500 to 5000 times, planned as the daemon plans it.
+//
+//   plan_bench            a table: CPU milliseconds of plan_run() by shape of the network and
+//   layers plan_bench SHAPE N    one of them, with N layers in all
+//
+// What is linear has one number of microseconds per layer in all rows of a shape.
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "src/train/job_plan.h"
+
+namespace trainyard {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double cpu_ms() {
+  return static_cast<double>(std::clock()) * 1000 / CLOCKS_PER_SEC;  // planning has one thread
+}
+
+struct Shape {
+  const char* name;
+  const char* what;
+  std::vector<LayerSpec> block;  // repeated
+  Recipe recipe = {};
+  bool images = false;
+};
+
+LayerSpec layer(const std::string& op, Attributes attributes = {},
+                std::vector<std::string> inputs = {}) {
+  LayerSpec spec;
+  spec.op = op;
+  spec.attributes = std::move(attributes);
+  spec.inputs = std::move(inputs);
+  return spec;
+}
+
+std::vector<Shape> shapes() {
+  const std::vector<LayerSpec> dense = {layer("Gemm", {{"units", int64_t{64}}}), layer("Relu")};
+  const std::vector<LayerSpec> residual = {
+      layer("LayerNormalization"), layer("Gemm", {{"units", int64_t{64}}}),
+      layer("Gelu", {{"approximate", std::string("tanh")}}),
+      layer("Gemm", {{"units", int64_t{64}}}), layer("Add", {}, {"gemm2", "input"})};
+  const std::vector<LayerSpec> image = {
+      layer("Conv", {{"out_channels", int64_t{8}},
+                     {"kernel_shape", std::vector<int64_t>{3, 3}},
+                     {"pads", std::vector<int64_t>{1, 1, 1, 1}}}),
+      layer("BatchNormalization"), layer("Relu"),
+      layer("Transpose", {{"perm", std::vector<int64_t>{0, 1, 3, 2}}})};
+  std::vector<Shape> all = {
+      {"dense", "gemm 64, relu", dense},
+      {"wide", "gemm 16384, relu", {layer("Gemm", {{"units", int64_t{16384}}}), layer("Relu")}},
+      {"adam", "dense with Adam", dense},
+      {"bf16", "dense in bf16", dense},
+      {"recompute", "dense, recompute: blocks", dense},
+      {"residual", "normalization, gemm, gelu, gemm, sum", residual},
+      {"image", "conv, normalization, relu, transpose", image}};
+  all.push_back({"norm", "batch normalization", {layer("BatchNormalization")}});
+  all.push_back({"split",
+                 "split in 64, concat",
+                 {layer("Split", {{"num_outputs", int64_t{64}}}), layer("Concat")}});
+  for (int64_t i = 0; i < 64; ++i)
+    all.back().block[1].inputs.push_back("split1." + std::to_string(i));
+  all[7].images = true;
+  all[2].recipe.optimizer.type = "adam";
+  all[3].recipe.precision = Precision::kBf16;
+  all[4].recipe.recompute = Recompute::kBlocks;
+  all[6].images = true;
+  return all;
+}
+
+ModelSpec model_of(const Shape& shape, int64_t layers) {
+  BlockSpec block;
+  block.name = "b";
+  block.layers = shape.block;
+  LayerSpec use;
+  use.op = "Use";
+  use.block = "b";
+  use.repeat = layers / static_cast<int64_t>(shape.block.size());
+  ModelSpec model;
+  model.blocks = {block};
+  if (!shape.images) model.layers.push_back(layer("Gemm", {{"units", int64_t{64}}}));
+  if (shape.images)
+    model.layers.push_back(layer(
+        "Conv", {{"out_channels", int64_t{8}}, {"kernel_shape", std::vector<int64_t>{1, 1}}}));
+  model.layers.push_back(use);
+  model.layers.push_back(layer("Gemm"));
+  return model;
+}
+
+DatasetSchema digits() {
+  DatasetSchema schema;
+  schema.kind = DatasetSchema::Kind::kImage;
+  schema.image = {1, 8, 8};
+  schema.target.classes = {"a", "b", "c"};
+  schema.train_rows = 1000;
+  schema.test_rows = 100;
+  return schema;
+}
+
+void time_plan(const Shape& shape, int64_t layers) {
+  Recipe recipe = shape.recipe;
+  recipe.epochs = 1;
+  recipe.batch_size = 64;
+  const ModelSpec model = model_of(shape, layers);
+  double best_ms = 1e300;
+  int64_t bytes = 0;
+  const Clock::time_point begin = Clock::now();
+  do {
+    const double start_ms = cpu_ms();
+    const auto plan = plan_run(model, recipe, digits());
+    const double ms = cpu_ms() - start_ms;
+    if (!plan.ok()) {
+      std::printf("%-10s %6ld  refused: %s\n", shape.name, static_cast<long>(layers),
+                  plan.error().message.c_str());
+      return;
+    }
+    best_ms = std::min(best_ms, ms);
+    bytes = plan->memory.total();
+  } while (Clock::now() - begin < std::chrono::seconds(3));
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  std::printf("%-10s %6ld %10.1f ms %8.2f us/layer %18ld bytes planned %6ld MiB\n", shape.name,
+              static_cast<long>(layers), best_ms, best_ms * 1000 / static_cast<double>(layers),
+              static_cast<long>(bytes), used.ru_maxrss / 1024);
+  std::fflush(stdout);
+}
+
+int run(int argc, char** argv) {
+  for (const Shape& shape : shapes()) {
+    if (argc > 1 && std::string(argv[1]) != shape.name) continue;
+    if (argc > 2) {
+      time_plan(shape, std::atol(argv[2]));
+      continue;
+    }
+    std::printf("%s: %s\n", shape.name, shape.what);
+    for (const int64_t layers : {500, 1000, 2000, 4000, 9000}) time_plan(shape, layers);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace trainyard
+
+int main(int argc, char** argv) { return trainyard::run(argc, argv); }

@@ -1,0 +1,146 @@
+// Connections beyond the bounds, and a process without a free descriptor: what is refused is
+// closed, and the listener goes on. gRPC's own one stops for ever.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+#include "server/service/acceptor.h"
+#include "tests/server/store_support.h"
+
+namespace trainyard::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+class AcceptorTest : public ::testing::Test {
+ protected:
+  Acceptor::HandOver keep() {
+    return [this](int fd) {
+      const std::lock_guard lock(mu_);
+      taken_.emplace_back(fd);
+      changed_.notify_all();
+    };
+  }
+  bool has_taken(size_t count) {
+    std::unique_lock lock(mu_);
+    return changed_.wait_for(lock, milliseconds(5000), [&] { return taken_.size() >= count; });
+  }
+  void close_one() {
+    const std::lock_guard lock(mu_);
+    taken_.pop_front();
+  }
+  UniqueFd connect_unix() const {
+    UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path_.string().copy(address.sun_path, sizeof address.sun_path - 1);
+    if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+      fd.reset();
+    }
+    return fd;
+  }
+  static UniqueFd connect_tcp(int port) {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+      fd.reset();
+    }
+    return fd;
+  }
+  /// Whether the other end closes it before long.
+  static bool is_refused(const UniqueFd& fd) {
+    pollfd polled{fd.get(), POLLIN, 0};
+    char byte = 0;
+    return ::poll(&polled, 1, 3000) == 1 && ::read(fd.get(), &byte, 1) <= 0;
+  }
+
+  TemporaryDirectory folder_;
+  const std::filesystem::path path_ = folder_.path() / "socket";
+  std::mutex mu_;
+  std::condition_variable changed_;
+  std::deque<UniqueFd> taken_;  // GUARDED_BY(mu_)
+  Acceptor acceptor_;           // stops before the rest goes
+};
+
+TEST_F(AcceptorTest, HoldsItsBoundAndForgetsWhatWasClosed) {
+  ASSERT_TRUE(acceptor_.listen_unix(path_, {3, 3}, keep()).ok());
+  acceptor_.start();
+  std::deque<UniqueFd> clients;
+  for (int i = 0; i < 3; ++i) clients.push_back(connect_unix());
+  ASSERT_TRUE(has_taken(3));
+  EXPECT_TRUE(is_refused(connect_unix()));
+  close_one();  // by the server, which tells nobody
+  clients.push_back(connect_unix());
+  EXPECT_TRUE(has_taken(3));
+}
+
+TEST_F(AcceptorTest, OnePeerDoesNotTakeAllOfIt) {
+  const Result<int> port = acceptor_.listen_tcp({"127.0.0.1", 0}, {10, 2}, keep());
+  ASSERT_TRUE(port.ok());
+  acceptor_.start();
+  const UniqueFd a = connect_tcp(*port), b = connect_tcp(*port);
+  ASSERT_TRUE(has_taken(2));
+  EXPECT_TRUE(is_refused(connect_tcp(*port)));
+  close_one();
+  const UniqueFd c = connect_tcp(*port);
+  EXPECT_TRUE(has_taken(2)) << "what was closed counts no more";
+}
+
+TEST_F(AcceptorTest, ANameIsServedAtTheAddressesThatAreThere) {
+  const Result<int> port = acceptor_.listen_tcp({"localhost", 0}, {10, 10}, keep());
+  ASSERT_TRUE(port.ok()) << port.error().message;
+  acceptor_.start();
+  const UniqueFd client = connect_tcp(*port);
+  EXPECT_TRUE(has_taken(1));
+}
+
+TEST_F(AcceptorTest, GoesOnAfterNoDescriptorWasFree) {
+  ASSERT_TRUE(acceptor_.listen_unix(path_, {1000, 1000}, keep()).ok());
+  acceptor_.start();
+  // Clients' ends count here too: so they are made first.
+  std::deque<UniqueFd> clients;
+  for (int i = 0; i < 4; ++i)
+    clients.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(clients.back().get()) + 1;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path_.string().copy(address.sun_path, sizeof address.sun_path - 1);
+  for (const UniqueFd& client : clients) {
+    EXPECT_EQ(::connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_TRUE(is_refused(client));
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  const UniqueFd next = connect_unix();
+  EXPECT_TRUE(has_taken(1));
+}
+
+TEST_F(AcceptorTest, AnAddressInUseIsNamed) {
+  const int port = acceptor_.listen_tcp({"127.0.0.1", 0}, {1, 1}, keep()).value();
+  Acceptor second;
+  const Result<int> taken = second.listen_tcp({"127.0.0.1", port}, {1, 1}, keep());
+  ASSERT_FALSE(taken.ok());
+  EXPECT_EQ(taken.error().reason, "ADDRESS_IN_USE");
+  EXPECT_NE(taken.error().message.find(std::to_string(port)), std::string::npos);
+  EXPECT_EQ(second.listen_tcp({"no such host", 1}, {1, 1}, keep()).error().reason, "LISTEN_FAILED");
+  EXPECT_EQ(second.listen_unix(folder_.path() / "no/folder", {1, 1}, keep()).error().reason,
+            "LISTEN_FAILED");
+}
+
+}  // namespace
+}  // namespace trainyard::server

@@ -1,0 +1,135 @@
+// A worker's stream of reports: each is handed on before the next one is read.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "server/service/executor.h"
+#include "server/service/worker_service.h"
+#include "server/supervisor/supervisor.h"
+#include "trainyard/v1/worker_service.grpc.pb.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int64_t kReports = 70;
+constexpr int64_t kPausedAt = 64;  // as many may be under way: the stream waits for the first
+
+/// Keeps what came before the pause under way. While it is handed the report of the pause, another
+/// thread takes the first one: from then on the stream may read.
+class SlowOwner final : public TaskOwner {
+ public:
+  Status spawned(pid_t, int64_t) override { return {}; }
+  Result<v1::Assignment> assignment() override { return v1::Assignment(); }
+  void report(const v1::WorkerReport& report, Done<void> done) override {
+    if (inside_.exchange(true)) overtaken = true;
+    {
+      const std::lock_guard lock(mu_);
+      order_.push_back(report.number());
+      waiting_.push_back(std::move(done));
+    }
+    if (report.number() == kPausedAt) {
+      std::thread([this] { answer(); }).join();
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+    inside_ = false;
+    if (report.number() >= kPausedAt) answer();
+  }
+  void ended(const TaskEnd&) override {}
+
+  std::vector<int64_t> order() {
+    const std::lock_guard lock(mu_);
+    return order_;
+  }
+  std::atomic<bool> overtaken{false};
+
+ private:
+  void answer() {
+    std::vector<Done<void>> done;
+    {
+      const std::lock_guard lock(mu_);
+      done.swap(waiting_);
+    }
+    for (const Done<void>& one : done) one({});
+  }
+
+  std::atomic<bool> inside_{false};
+  std::mutex mu_;
+  std::vector<int64_t> order_;
+  std::vector<Done<void>> waiting_;
+};
+
+TEST(ServiceWorkerStream, AReportDoesNotOvertakeTheOneBeforeIt) {
+  const std::filesystem::path root =
+      std::filesystem::temp_directory_path() / ("stream" + std::to_string(::getpid()));
+  std::filesystem::create_directories(root);
+  SupervisorOptions options;
+  options.worker = root / "worker";
+  options.log_dir = root;
+  std::ofstream(options.worker) << "#!/bin/sh\nexec sleep 60\n";
+  ::chmod(options.worker.c_str(), 0700);
+  Supervisor supervisor(options);
+  Executor executor(1, 10);
+  const auto service = make_worker_service(supervisor, executor);
+  const std::string address = "unix:" + (root / "socket").string();
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+  builder.RegisterService(service.get());
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  ASSERT_NE(server, nullptr);
+
+  const auto owner = std::make_shared<SlowOwner>();
+  Supervisor::NewTask fresh;
+  fresh.kind = "test";
+  fresh.owner = owner;
+  const std::string nonce = fresh.nonce;
+  const std::string task = supervisor.start(std::move(fresh));
+  const auto stub =
+      v1::WorkerService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  v1::AttachRequest attach;
+  attach.set_task(task);
+  attach.set_nonce(nonce);
+  attach.set_version(TRAINYARD_VERSION);
+  ASSERT_TRUE(supervisor.attach(attach).ok());
+
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  const auto stream = stub->Report(&context);
+  for (int64_t number = 1; number <= kReports; ++number) {
+    v1::WorkerReport report;
+    report.set_number(number);
+    report.mutable_log()->set_text("a line");
+    if (number == 1) {
+      report.set_task(task);
+      report.set_nonce(nonce);
+    }
+    ASSERT_TRUE(stream->Write(report));
+  }
+  v1::WorkerCommand command;
+  while (stream->Read(&command) && command.acknowledged() < kReports) {
+  }
+  EXPECT_EQ(command.acknowledged(), kReports);
+  EXPECT_FALSE(owner->overtaken);
+  const std::vector<int64_t> order = owner->order();
+  EXPECT_TRUE(std::ranges::is_sorted(order));
+  EXPECT_EQ(std::ssize(order), kReports);
+  stream->WritesDone();
+  (void)stream->Finish();
+  server->Shutdown();
+  supervisor.kill_all();
+  EXPECT_TRUE(supervisor.wait_idle(10'000));
+  std::filesystem::remove_all(root);
+}
+
+}  // namespace
+}  // namespace trainyard::server
