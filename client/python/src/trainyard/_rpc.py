@@ -178,7 +178,8 @@ class Channel:
                       SILENCE_S_MAX if silence_s_max is None else silence_s_max)
 
     def send(self, method: Method[Q, R], requests: Iterator[Q]) -> R:
-        """A call that sends a stream, once. Exceptions that `requests` raises propagate."""
+        """A call that sends a stream, once. Exceptions that `requests` raises propagate, after what was sent before
+        them has arrived: the stream then ends, and is not cancelled, for that would drop what is still on its way."""
         raised: list[BaseException] = []
 
         def guarded() -> Iterator[Q]:
@@ -188,20 +189,21 @@ class Channel:
                 raise
             except BaseException as error:
                 raised.append(error)
-                raise
 
         stub = self._channel.stream_unary(method.wire_path, request_serializer=method.request.SerializeToString,
                                           response_deserializer=method.response.FromString)
         call = stub.future(guarded(), metadata=self._metadata)
         try:
             response: R = call.result()
-            return response
         except grpc.RpcError as error:
             if raised:
                 raise raised[0] from None
             raise from_rpc(error, self.connection.server) from None
         finally:
             call.cancel()  # ends the call on Ctrl-C; no effect once it is over
+        if raised:
+            raise raised[0]
+        return response
 
     def check_health(self) -> bool:
         """grpc.health.v1. Sends no token. HealthCheckRequest{} is no bytes, {SERVING} is field 1 with value 1."""
