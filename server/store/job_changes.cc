@@ -6,6 +6,7 @@
 #include "server/store/job_rows.h"
 #include "server/store/job_store.h"
 #include "server/store/random_id.h"
+#include "server/store/removals.h"
 #include "server/store/store_core.h"
 #include "src/base/text.h"
 
@@ -313,6 +314,7 @@ Result<Job> remove_job(WriteContext& context, const std::string& tenant, const s
     return e;
   }
   Query(context.db, "DELETE FROM jobs WHERE number = ?").bind(job.order).run();
+  note_removal(context.db, "jobs/" + job.uid);
   context.changes.push_back({job.uid, job.newest_seq, job.state, false, false, /*removed=*/true});
   return job;
 }
