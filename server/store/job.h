@@ -9,6 +9,7 @@
 
 #include "server/store/dataset_ref.h"
 #include "server/store/job_state.h"
+#include "src/base/result.h"
 #include "trainyard/v1/job_service.pb.h"
 #include "trainyard/v1/model_service.pb.h"
 #include "trainyard/v1/worker_service.pb.h"
@@ -66,6 +67,9 @@ struct NewJob {
   // Optional. A second submit with the same ID and the same digest returns the first job.
   std::string request_id;
   std::string request_digest;  // SHA-256 of the request, to recognize a different body
+  // The answer to a job that is new: the server cannot take one just now. A request that was seen
+  // before still gets its job.
+  std::optional<Error> refusal;
   // Shown until the scheduler has considered the job.
   std::string reason = "WAITING_FOR_SCHEDULER";
   std::string message = "The job was accepted and waits for the scheduler.";

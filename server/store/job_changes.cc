@@ -88,6 +88,7 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   Connection& db = context.db;
   if (!asked.request_id.empty())
     if (std::optional<Result<Job>> answer = find_request(context, asked)) return std::move(*answer);
+  if (asked.refusal) return *asked.refusal;
   Job job;
   job.tenant = asked.tenant;
   job.id = asked.id;
