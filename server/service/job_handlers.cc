@@ -48,6 +48,7 @@ Result<v1::Job> JobHandlers::submit(const v1::SubmitJobRequest& request,
   v1::SubmitJobRequest body = request;
   body.clear_request_id();
   job.request_digest = digest_of(body);
+  if (Status room = service_.disk.check(); !room.ok()) job.refusal = room.error();
   ASSIGN_OR_RETURN(const Job stored, service_.store.jobs().submit(std::move(job)));
   spdlog::info("event=job_submitted {} uid={} priority={}", kv("job", stored.name()), stored.uid,
                stored.priority);

@@ -1,5 +1,6 @@
 #include "server/service/public_services.h"
 
+#include "server/service/backup_stream.h"
 #include "server/service/dataset_handlers.h"
 #include "server/service/download_stream.h"
 #include "server/service/generate_stream.h"
@@ -39,8 +40,8 @@ using RawModels = M::WithRawCallbackMethod_CreateModel<M::WithRawCallbackMethod_
     M::WithRawCallbackMethod_Predict<M::WithRawCallbackMethod_Generate<
     M::WithRawCallbackMethod_Evaluate<M::WithRawCallbackMethod_DeleteModel<M::Service>>>>>>>>;
 using S = v1::SystemService;
-using RawSystem = S::WithRawCallbackMethod_GetServerInfo<
-    S::WithRawCallbackMethod_ListDevices<S::Service>>;
+using RawSystem = S::WithRawCallbackMethod_GetServerInfo<S::WithRawCallbackMethod_Backup<
+    S::WithRawCallbackMethod_ListDevices<S::Service>>>;
 // clang-format on
 
 class Jobs final : public RawJobs {
@@ -186,6 +187,9 @@ class System final : public RawSystem {
     return serve<v1::ListDevicesRequest, v1::ListDevicesResponse>(
         service_, "ListDevices", c, in, out,
         [this](const auto& r) { return handlers_.list_devices(r); });
+  }
+  grpc::ServerWriteReactor<Bytes>* Backup(Context* c, const Bytes* in) override {
+    return open_backup_stream(service_, c, in);
   }
 
  private:
