@@ -29,6 +29,8 @@ std::vector<Command> dataset_commands();
 std::vector<Command> model_commands();
 Command device_list_command();
 Command daemon_status_command();
+Command server_backup_command();
+Command server_restore_command();
 Command health_command();
 Command completion_command();
 Command version_command();
@@ -156,6 +158,8 @@ const std::vector<Command>& commands() {
     for (Command& c : model_commands()) list.push_back(std::move(c));
     list.push_back(device_list_command());
     list.push_back(daemon_status_command());
+    list.push_back(server_backup_command());
+    list.push_back(server_restore_command());
     list.push_back(health_command());
     list.push_back(completion_command());
     list.push_back(version_command());

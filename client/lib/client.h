@@ -83,6 +83,10 @@ class Client {
 
   Result<v1::ServerInfo> get_server_info();
   Result<v1::ListDevicesResponse> list_devices();
+  /// One Backup stream, to its end; `on_message` ends it by an error. client/lib/backup.h writes
+  /// it.
+  Status backup(std::stop_token stop,
+                const std::function<Status(const v1::BackupResponse&)>& on_message);
   /// grpc.health.v1: true for SERVING. Sends no token.
   Result<bool> check_health();
 
