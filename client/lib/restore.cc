@@ -228,11 +228,18 @@ Status check_target(const fs::path& state_dir) {
   return {};
 }
 
-bool is_mount_point(const fs::path& folder) {
-  struct stat own {};
-  struct stat parent {};
-  return ::stat(folder.c_str(), &own) == 0 && ::stat((folder / "..").c_str(), &parent) == 0 &&
-         own.st_dev != parent.st_dev;
+/// Whether a folder that exists cannot be replaced by another one of its name: a link, a mount
+/// point, or in a folder of somebody else, as /var/lib is.
+bool keeps_its_place(const fs::path& folder) {
+  std::error_code ec;
+  if (!fs::exists(folder, ec)) return false;
+  if (fs::is_symlink(folder, ec)) return true;
+  struct statx info {};
+  if (::statx(AT_FDCWD, folder.c_str(), 0, STATX_BASIC_STATS, &info) == 0 &&
+      (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0) {
+    return true;
+  }
+  return ::access(folder.parent_path().c_str(), W_OK | X_OK) != 0;
 }
 
 Status sync_file_system(const fs::path& folder) {
@@ -266,7 +273,7 @@ Result<BackupManifest> restore_backup(const std::string& archive, const fs::path
                                       const RestoreObserver& observer, std::stop_token stop) {
   const fs::path target = fs::absolute(state_dir / "").lexically_normal().parent_path();
   if (Status s = check_target(target); !s.ok()) return s.error();
-  const bool in_place = is_mount_point(target);
+  const bool in_place = keeps_its_place(target);
   const fs::path parent = in_place ? target : target.parent_path();
   std::error_code ec;
   fs::create_directories(parent, ec);

@@ -25,7 +25,7 @@ class StagedBackup {
  public:
   static constexpr int kFormatVersion = 1;
 
-  /// Freezes everything. One at a time. ABORTED/BACKUP_BUSY is the caller's to say;
+  /// Freezes everything. The caller sees to it that there is one at a time.
   /// RESOURCE_EXHAUSTED/STORAGE_FULL; FAILED_PRECONDITION/BACKUP_UNSUPPORTED; errors of the store.
   static Result<std::unique_ptr<StagedBackup>> begin(const StatePaths& paths);
   /// Removes the links.

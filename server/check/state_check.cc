@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "server/config/paths.h"
+#include "server/store/migrations.h"
 #include "server/store/state_files.h"
 #include "server/store/state_lock.h"
 #include "server/store/store_files.h"
@@ -302,7 +303,14 @@ Result<StateCheck> check_state(const fs::path& state_dir, const Print& line,
   if (*db == nullptr) return none();
   try {
     checker.store(**db);
-    checker.files(list_state_files(**db));
+    const int version = std::stoi((*db)->query_text("PRAGMA user_version"));
+    if (version == newest_schema_version()) {
+      checker.files(list_state_files(**db));
+    } else {
+      line(columns("store", "older") + "schema " + std::to_string(version) +
+           ": the next start brings it to " + std::to_string(newest_schema_version()) +
+           "; files can be checked after that");
+    }
   } catch (const SqliteError& e) {
     checker.damaged("store", std::string("cannot be read: ") + e.what() + "; " + kFromBackup);
   }

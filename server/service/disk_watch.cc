@@ -39,12 +39,13 @@ std::optional<int64_t> DiskWatch::look() {
 Status DiskWatch::check(int64_t more_bytes) {
   const std::optional<int64_t> free = look();
   if (!free || *free - more_bytes >= bytes_min_) return {};
+  const std::string bound = human_bytes(bytes_min_);
+  const std::string needed = more_bytes > 0 ? "this needs " + human_bytes(more_bytes) +
+                                                  " beside the " + bound + " that must stay free"
+                                            : "at least " + bound + " must stay free";
   Error e = make_error(
       ErrorCode::kResourceExhausted, "DISK_LOW",
-      "the server's disk has " + human_bytes(*free) + " free, and " +
-          (more_bytes > 0 ? "this needs " + human_bytes(more_bytes) + " beside the " : "") +
-          human_bytes(bytes_min_) + (more_bytes > 0 ? "" : " must stay free") +
-          (more_bytes > 0 ? " that must stay free" : "") +
+      "the server's disk has " + human_bytes(*free) + " free, and " + needed +
           " for what already runs: delete datasets, models and jobs that are no longer needed, or "
           "ask its operator for space, and try again");
   e.metadata = {{"free_bytes", std::to_string(*free)},

@@ -722,7 +722,7 @@ TEST_F(Cli, ABackupIsAFileThatARestoreTakes) {
   EXPECT_EQ(done.out, file + "\n");
   EXPECT_NE(done.err.find("warning: model \\x1b[31mlost"), std::string::npos) << done.err;
   done = run({"server", "backup", file, "-o", "json"});
-  EXPECT_NE(done.out.find("\"file_count\":\"2\""), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("\"file_count\": \"2\""), std::string::npos) << done.out;
   done = run({"server", "restore", file, "--state-dir", state});
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(done.out, state + "\n");

@@ -122,6 +122,19 @@ TEST_F(Restore, TakesAnEmptyFolderAndNewParents) {
   EXPECT_TRUE(fs::exists(root_ / "a/b/trainyard.db"));
 }
 
+TEST_F(Restore, FillsAFolderThatCannotBeReplaced) {
+  write(good());
+  fs::create_directories(root_ / "elsewhere");
+  fs::create_directory_symlink(root_ / "elsewhere", state_);
+  ASSERT_TRUE(restore().ok());
+  EXPECT_TRUE(fs::is_symlink(state_));
+  EXPECT_TRUE(fs::exists(root_ / "elsewhere/trainyard.db"));
+  EXPECT_FALSE(restore().ok());
+  for (const auto& entry : fs::directory_iterator(root_ / "elsewhere")) {
+    EXPECT_NE(entry.path().filename().string().front(), '.') << "was left";
+  }
+}
+
 TEST_F(Restore, RefusesAFolderThatHoldsSomething) {
   write(good());
   fs::create_directories(state_);

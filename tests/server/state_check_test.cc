@@ -215,20 +215,41 @@ TEST_F(StateChecked, ADamagedPageOfTheStoreIsFound) {
   EXPECT_GT(damaged_, 0);
 }
 
-TEST_F(StateChecked, ALostLogIsFoundAndChangesNothing) {
+TEST_F(StateChecked, TheLogOfADaemonThatWasKilledIsReadAndALostOneIsFound) {
   ASSERT_TRUE(store_->jobs().submit(new_job("job-a")).ok());
-  const fs::path wal = state_ / "trainyard.db-wal";
   const fs::path copy = folder_.path() / "copy";
   fs::copy(state_, copy, fs::copy_options::recursive);  // as a power cut leaves it
-  fs::remove(copy / "trainyard.db-wal");
   fs::remove(copy / "trainyard.db-shm");
   std::string text;
   const auto line = [&](const std::string& l) { text += l + "\n"; };
-  const auto result = check_state(copy, line, line);
+  auto result = check_state(copy, line, line);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->damaged, 0) << text;
+  EXPECT_TRUE(fs::exists(copy / "trainyard.db-wal"));
+  EXPECT_FALSE(fs::exists(copy / "trainyard.db-shm")) << "a check leaves nothing";
+
+  fs::resize_file(copy / "trainyard.db-wal", 0);
+  result = check_state(copy, line, line);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->damaged, 1);
+  expect_words(text, {"STORE_LOST_COMMITS"});
+
+  fs::remove(copy / "trainyard.db-wal");
+  result = check_state(copy, line, line);
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->damaged, 1);
   expect_words(text, {"STORE_WAL_MISSING"});
   EXPECT_FALSE(fs::exists(copy / "trainyard.db-wal"));
+}
+
+TEST_F(StateChecked, AStoreOfAnEarlierVersionIsNotCalledDamaged) {
+  store_.reset();
+  {
+    Connection db(store_path(state_), Connection::Mode::kReadWrite, 0);
+    db.execute("PRAGMA user_version = 1");
+  }
+  expect_words(findings(), {"store    older  schema 1"});
+  EXPECT_EQ(damaged_, 0);
 }
 
 TEST_F(StateChecked, AFolderInUseIsRefusedAndANewOneIsNotMade) {
