@@ -255,6 +255,34 @@ Result<v1::Job> Client::cancel_job(const std::string& name) {
   return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::CancelJob, request,
                               Retry::kUntilDeadline);  // idempotent
 }
+Result<v1::Job> Client::pause_job(const std::string& name) {
+  v1::PauseJobRequest request;
+  request.set_name(name);
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::PauseJob, request,
+                              Retry::kUntilDeadline);  // idempotent
+}
+Result<v1::Job> Client::resume_job(const std::string& name) {
+  v1::ResumeJobRequest request;
+  request.set_name(name);
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::ResumeJob, request,
+                              Retry::kUntilDeadline);
+}
+Result<v1::Job> Client::retry_job(const v1::RetryJobRequest& request) {
+  const bool safe = !request.request_id().empty();
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::RetryJob, request,
+                              safe ? Retry::kUnavailable : Retry::kNever);
+}
+Result<v1::Job> Client::fork_job(const v1::ForkJobRequest& request) {
+  const bool safe = !request.request_id().empty() || request.validate_only();
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::ForkJob, request,
+                              safe ? Retry::kUnavailable : Retry::kNever);
+}
+Result<v1::ListCheckpointsResponse> Client::list_checkpoints(const std::string& name) {
+  v1::ListCheckpointsRequest request;
+  request.set_name(name);
+  return impl_->call<v1::ListCheckpointsResponse>(
+      *impl_->jobs, &v1::JobService::Stub::ListCheckpoints, request, Retry::kUnavailable);
+}
 Result<v1::Job> Client::set_job_priority(const std::string& name, int32_t priority) {
   v1::SetJobPriorityRequest request;
   request.set_name(name);

@@ -50,6 +50,11 @@ class Client {
   Result<v1::Job> get_job(const std::string& name);
   Result<v1::ListJobsResponse> list_jobs(const v1::ListJobsRequest& request);
   Result<v1::Job> cancel_job(const std::string& name);
+  Result<v1::Job> pause_job(const std::string& name);
+  Result<v1::Job> resume_job(const std::string& name);
+  Result<v1::Job> retry_job(const v1::RetryJobRequest& request);
+  Result<v1::Job> fork_job(const v1::ForkJobRequest& request);
+  Result<v1::ListCheckpointsResponse> list_checkpoints(const std::string& name);
   Result<v1::Job> set_job_priority(const std::string& name, int32_t priority);
   Status delete_job(const std::string& name);
   /// One WatchJob stream, to its end. `on_message` returns false to leave. A stop, a handler that

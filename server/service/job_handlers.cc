@@ -105,6 +105,21 @@ Result<v1::Job> JobHandlers::cancel(const v1::CancelJobRequest& request) {
   return to_proto(job);
 }
 
+Result<v1::Job> JobHandlers::pause(const v1::PauseJobRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().request_pause(kTenant, id));
+  spdlog::info("event=pause_requested {} {}", kv("job", job.name()),
+               kv("state", name_of(job.state)));
+  return to_proto(job);
+}
+
+Result<v1::Job> JobHandlers::resume(const v1::ResumeJobRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().resume(kTenant, id));
+  spdlog::info("event=job_resumed {} {}", kv("job", job.name()), kv("state", name_of(job.state)));
+  return to_proto(job);
+}
+
 Result<v1::Job> JobHandlers::set_priority(const v1::SetJobPriorityRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   if (!request.has_priority()) {

@@ -29,7 +29,10 @@ using J = v1::JobService;
 using RawJobs = J::WithRawCallbackMethod_SubmitJob<J::WithRawCallbackMethod_GetJob<
     J::WithRawCallbackMethod_ListJobs<J::WithRawCallbackMethod_WatchJob<
     J::WithRawCallbackMethod_CancelJob<J::WithRawCallbackMethod_DeleteJob<
-    J::WithRawCallbackMethod_PlanJob<J::WithRawCallbackMethod_SetJobPriority<J::Service>>>>>>>>;
+    J::WithRawCallbackMethod_PlanJob<J::WithRawCallbackMethod_SetJobPriority<
+    J::WithRawCallbackMethod_PauseJob<J::WithRawCallbackMethod_ResumeJob<
+    J::WithRawCallbackMethod_RetryJob<J::WithRawCallbackMethod_ForkJob<
+    J::WithRawCallbackMethod_ListCheckpoints<J::Service>>>>>>>>>>>>>;
 using D = v1::DatasetService;
 using RawDatasets = D::WithRawCallbackMethod_UploadFile<D::WithRawCallbackMethod_GetUpload<
     D::WithRawCallbackMethod_CreateDataset<D::WithRawCallbackMethod_GetDataset<
@@ -76,6 +79,29 @@ class Jobs final : public RawJobs {
   Unary* CancelJob(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::CancelJobRequest, v1::Job>(
         service_, "CancelJob", c, in, out, [this](const auto& r) { return handlers_.cancel(r); });
+  }
+  Unary* PauseJob(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::PauseJobRequest, v1::Job>(
+        service_, "PauseJob", c, in, out, [this](const auto& r) { return handlers_.pause(r); });
+  }
+  Unary* ResumeJob(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::ResumeJobRequest, v1::Job>(
+        service_, "ResumeJob", c, in, out, [this](const auto& r) { return handlers_.resume(r); });
+  }
+  Unary* RetryJob(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::RetryJobRequest, v1::Job>(
+        service_, "RetryJob", c, in, out,
+        [this](const auto& r, const std::stop_token& stop) { return handlers_.retry(r, stop); });
+  }
+  Unary* ForkJob(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::ForkJobRequest, v1::Job>(
+        service_, "ForkJob", c, in, out,
+        [this](const auto& r, const std::stop_token& stop) { return handlers_.fork(r, stop); });
+  }
+  Unary* ListCheckpoints(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::ListCheckpointsRequest, v1::ListCheckpointsResponse>(
+        service_, "ListCheckpoints", c, in, out,
+        [this](const auto& r) { return handlers_.list_checkpoints(r); });
   }
   Unary* SetJobPriority(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::SetJobPriorityRequest, v1::Job>(

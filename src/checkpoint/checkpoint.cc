@@ -125,9 +125,10 @@ std::vector<CheckpointFolder> list_checkpoints(const fs::path& folder) {
   for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
     if (std::optional<CheckpointFolder> c = find_candidate(it->path())) candidates.push_back(*c);
   }
-  std::sort(candidates.begin(), candidates.end(), [](const CheckpointFolder& a, const CheckpointFolder& b) {
-    return a.step != b.step ? a.step > b.step : a.old < b.old;
-  });
+  std::sort(candidates.begin(), candidates.end(),
+            [](const CheckpointFolder& a, const CheckpointFolder& b) {
+              return a.step != b.step ? a.step > b.step : a.old < b.old;
+            });
   return candidates;
 }
 
@@ -175,6 +176,37 @@ Result<fs::path> save_checkpoint(Files& files, const fs::path& folder, const Che
   }
   (void)files.remove_all(old);  // prune_checkpoints() tries again
   return final_path;
+}
+
+Result<CheckpointDigests> link_checkpoint(Files& files, const CheckpointFolder& from,
+                                          const fs::path& folder, const CheckpointState& state) {
+  const fs::path final_path = folder / folder_name(state.step);
+  fs::path temporary = final_path;
+  temporary += kTemporarySuffix;
+  const auto link = [&]() -> Result<CheckpointDigests> {
+    ASSIGN_OR_RETURN(CheckpointManifest manifest, read_manifest(from.path));
+    manifest.state = state;
+    if (Status s = create_durable(files, folder); !s.ok()) return std::move(s).error();
+    if (Status s = files.create_directories(temporary); !s.ok()) return std::move(s).error();
+    for (const char* name : kCheckpointFiles) {
+      if (Status s = files.link_file(from.path / name, temporary / name); !s.ok()) {
+        return std::move(s).error();
+      }
+    }
+    const std::string text = to_state_json(manifest);
+    const std::span<const std::byte> part = std::as_bytes(std::span(text));
+    if (Status s = files.write_file(temporary / "state.json", std::span(&part, 1)); !s.ok()) {
+      return std::move(s).error();
+    }
+    if (Status s = files.sync_directory(temporary); !s.ok()) return std::move(s).error();
+    if (Status s = files.rename_durable(temporary, final_path); !s.ok()) {
+      return std::move(s).error();
+    }
+    return CheckpointDigests{manifest.files[0].sha256, manifest.files[1].sha256};
+  };
+  Result<CheckpointDigests> digests = link();
+  if (!digests.ok()) (void)files.remove_all(temporary);
+  return digests;
 }
 
 Result<LoadedCheckpoint> load_newest_checkpoint(const fs::path& folder,

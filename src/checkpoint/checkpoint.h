@@ -67,6 +67,17 @@ struct CheckpointFolder {
 std::vector<CheckpointFolder> list_checkpoints(const std::filesystem::path& folder);
 /// Its state, if it looks complete: the state intact, the sizes right.
 std::optional<CheckpointState> find_state(const CheckpointFolder& checkpoint);
+/// Digests of its files, as state.json has them.
+struct CheckpointDigests {
+  std::string weights_sha256;
+  std::string optimizer_sha256;
+};
+/// Makes `from`, which looks complete, the checkpoint `state.step` in `folder` too, with another
+/// state: the tensors' files are the same ones, by hard links. Durable, or not there at all.
+/// NOT_FOUND if `from` was removed meanwhile.
+Result<CheckpointDigests> link_checkpoint(Files& files, const CheckpointFolder& from,
+                                          const std::filesystem::path& folder,
+                                          const CheckpointState& state);
 /// Reads all of it: DATA_LOSS/CHECKPOINT_DAMAGED, or what reading it says.
 Status verify_checkpoint(const CheckpointFolder& checkpoint);
 
