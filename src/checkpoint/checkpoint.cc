@@ -125,9 +125,10 @@ std::vector<CheckpointFolder> list_checkpoints(const fs::path& folder) {
   for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
     if (std::optional<CheckpointFolder> c = find_candidate(it->path())) candidates.push_back(*c);
   }
-  std::sort(candidates.begin(), candidates.end(), [](const CheckpointFolder& a, const CheckpointFolder& b) {
-    return a.step != b.step ? a.step > b.step : a.old < b.old;
-  });
+  std::sort(candidates.begin(), candidates.end(),
+            [](const CheckpointFolder& a, const CheckpointFolder& b) {
+              return a.step != b.step ? a.step > b.step : a.old < b.old;
+            });
   return candidates;
 }
 
