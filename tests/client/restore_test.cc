@@ -172,12 +172,12 @@ TEST_F(Restore, RefusesAFlippedByteInAnyFile) {
 }
 
 TEST_F(Restore, RefusesPathsThatLeaveTheFolder) {
-  for (const char* path : {"../evil", "uploads/../../evil", "/etc/evil", "uploads/./x",
-                           "uploads//x", "uploads/.hidden", "evil", "lock", "logs/x",
-                           "trainyard.sock", "trainyard.db-wal", "uploads", "uploads/a b"}) {
+  for (const char* path :
+       {"../evil", "uploads/../../evil", "uploads/./x", "uploads//x", "uploads/.hidden", "evil",
+        "lock", "logs/x", "trainyard.sock", "trainyard.db-wal", "uploads", "uploads/a b"}) {
     refuse_with({path, "x"}, "does not belong");
   }
-  EXPECT_FALSE(fs::exists(root_.parent_path() / "evil"));
+  refuse_with({(root_ / "absolute").string(), "x"}, "does not belong");
 }
 
 TEST_F(Restore, RefusesWhatIsNotARegularFile) {
