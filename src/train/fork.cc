@@ -7,7 +7,6 @@
 
 #include "src/base/violations.h"
 #include "src/train/identity.h"
-#include "src/train/resume.h"
 
 namespace trainyard {
 namespace {

@@ -87,6 +87,15 @@ std::string listed(const std::vector<FieldDifference>& differences) {
 
 }  // namespace
 
+RunRecord record_of(const CheckpointState& state) {
+  const Json json = Json::parse(state.extra_json, nullptr, /*allow_exceptions=*/false);
+  RunRecord record{state.job_digest, ""};
+  if (json.is_object() && json.contains("run") && json["run"].is_string()) {
+    record.description = json["run"].get<std::string>();
+  }
+  return record;
+}
+
 RunIdentity::RunIdentity(const ModelSpec& model, const Recipe& recipe,
                          const std::string& dataset_digest)
     : digest_by_rule_1_(trainyard::digest_by_rule_1(model, recipe, dataset_digest)) {

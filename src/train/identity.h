@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/base/result.h"
+#include "src/checkpoint/checkpoint.h"
 #include "src/train/trainer.h"
 
 namespace trainyard {
@@ -17,6 +18,9 @@ struct RunRecord {
   std::string digest;       // "2:" and the SHA-256 of the description; without a rule: rule 1
   std::string description;  // JSON {"dataset": digest, "model": {...}, "recipe": {...}}; rule 2 on
 };
+
+/// What a checkpoint says of its run.
+RunRecord record_of(const CheckpointState& state);
 
 /// A field that two runs have differently, as people write it: "recipe.seed", "1", "2".
 struct FieldDifference {

@@ -91,15 +91,6 @@ Result<LoopState> loop_state(const LoadedCheckpoint& checkpoint) {
 
 }  // namespace
 
-RunRecord record_of(const CheckpointState& state) {
-  const Json json = Json::parse(state.extra_json, nullptr, /*allow_exceptions=*/false);
-  RunRecord record{state.job_digest, ""};
-  if (json.is_object() && json.contains("run") && json["run"].is_string()) {
-    record.description = json["run"].get<std::string>();
-  }
-  return record;
-}
-
 std::string find_not_finite(const Snapshot& snapshot) {
   for (const TensorView& t : snapshot.weights) {
     const bool finite = t.type.dtype == DType::kF64   ? all_finite<double>(t.bytes)
