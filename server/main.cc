@@ -1,7 +1,7 @@
 // trainyardd: the daemon. Flags and signals; everything else is server/service/daemon.h.
 //
-// Exit codes: 0 stopped as asked; 1 could not start (port taken, state folder in use, store
-// damaged); 2 wrong flags or configuration.
+// Exit codes: 0 stopped as asked, --check found nothing damaged; 1 could not start (port taken,
+// state folder in use, store damaged), --check found damage; 2 wrong flags or configuration.
 #include <grpc/grpc.h>
 #include <malloc.h>
 #include <signal.h>
@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <list>
 #include <string>
 #include <thread>
@@ -49,7 +50,7 @@ std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
       "--config", out.config_file,
       std::string("YAML settings file; default ") + kDefaultConfigFile + " if it exists");
   app.add_flag("--check", out.check,
-               "Check the configuration, the store and the devices, then exit");
+               "Check the configuration, all stored data and the devices, then exit");
   app.add_flag("--print-config", out.print_config, "Print the effective settings, then exit");
   struct Flag {
     std::string name;
@@ -101,6 +102,14 @@ Result<Config> make_config(const Arguments& arguments) {
   return config;
 }
 
+/// Each line at once: a check of much data takes its time.
+std::function<void(const std::string&)> print_to(std::FILE* file) {
+  return [file](const std::string& text) {
+    std::fprintf(file, "%s\n", text.c_str());
+    std::fflush(file);
+  };
+}
+
 sigset_t ending_signals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -139,10 +148,9 @@ int run(int argc, char** argv) {
   }
   start_logging(config->log_level);
   if (arguments.check) {
-    const Result<std::string> report = check_installation(*config);
-    if (!report.ok()) return complain(report.error(), 1);
-    std::fputs(report->c_str(), stdout);
-    return 0;
+    const Result<bool> sound = check_installation(*config, print_to(stdout), print_to(stderr));
+    if (!sound.ok()) return complain(sound.error(), 1);
+    return *sound ? 0 : 1;
   }
   DaemonParts parts;
   parts.adopt_orphans = true;

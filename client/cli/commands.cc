@@ -16,6 +16,11 @@ Command wait_command();
 Command logs_command();
 Command explain_command();
 Command cancel_command();
+Command pause_command();
+Command resume_command();
+Command retry_command();
+Command fork_command();
+Command checkpoint_list_command();
 Command prioritize_command();
 Command delete_command();
 Command metrics_export_command();
@@ -29,6 +34,8 @@ std::vector<Command> dataset_commands();
 std::vector<Command> model_commands();
 Command device_list_command();
 Command daemon_status_command();
+Command server_backup_command();
+Command server_restore_command();
 Command health_command();
 Command completion_command();
 Command version_command();
@@ -146,16 +153,24 @@ int run_found(const Command& command, std::vector<std::string> arguments, bool h
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = [] {
-    std::vector<Command> list = {
-        submit_command(),       plan_command(),       list_command(),     get_command(),
-        watch_command(),        wait_command(),       logs_command(),     explain_command(),
-        cancel_command(),       prioritize_command(), delete_command(),   metrics_export_command(),
-        plot_command(),         predict_command(),    generate_command(), local_run_command(),
-        local_export_command(), local_check_command()};
+    std::vector<Command> list = {submit_command(),         plan_command(),
+                                 list_command(),           get_command(),
+                                 watch_command(),          wait_command(),
+                                 logs_command(),           explain_command(),
+                                 pause_command(),          resume_command(),
+                                 cancel_command(),         retry_command(),
+                                 fork_command(),           checkpoint_list_command(),
+                                 prioritize_command(),     delete_command(),
+                                 metrics_export_command(), plot_command(),
+                                 predict_command(),        generate_command(),
+                                 local_run_command(),      local_export_command(),
+                                 local_check_command()};
     for (Command& c : dataset_commands()) list.push_back(std::move(c));
     for (Command& c : model_commands()) list.push_back(std::move(c));
     list.push_back(device_list_command());
     list.push_back(daemon_status_command());
+    list.push_back(server_backup_command());
+    list.push_back(server_restore_command());
     list.push_back(health_command());
     list.push_back(completion_command());
     list.push_back(version_command());

@@ -26,7 +26,10 @@ constexpr const char* kNeedsLessMemory =
 constexpr Remedy kOfFailures[] = {
     {"LOSS_NOT_FINITE",
      "Lower recipe.optimizer.learning_rate, limit gradients with 'recipe.clip_gradients: {norm: "
-     "1}', or look for wrong values in the data; then submit the job again."},
+     "1}', or look for wrong values in the data. 'trainyard fork NAME --set "
+     "recipe.optimizer.learning_rate=RATE' goes on from its checkpoint, if it has one, with a "
+     "lower "
+     "rate; a retry as it is would fail again."},
     {"OUT_OF_MEMORY", kNeedsLessMemory},
     {"DEVICE_OUT_OF_MEMORY", kNeedsLessMemory},
     {"CRASH_LOOP",
@@ -78,6 +81,12 @@ std::string with_message(std::string text, const std::string& message) {
   return message.empty() ? text + "." : text + ": " + message;
 }
 
+/// "Submitted.", or where it came from: the first message says that of a retry or a fork.
+std::string submitted_text(const v1::StateChange& change) {
+  const bool made = change.message().starts_with("A ");
+  return made ? with_message("Submitted", change.message()) : "Submitted.";
+}
+
 std::string now_of(const v1::Job& job) {
   const int64_t total = std::max(job.progress().steps_total(), job.plan().steps_total());
   const std::string of = total > 0 ? " of " + grouped(total) : std::string();
@@ -91,7 +100,11 @@ std::string now_of(const v1::Job& job) {
       return with_message("It is starting", job.message());
     case v1::RUNNING:
       return "It is training: " + at + " on " + devices_text(job.device(), job.devices()) +
-             (job.cancel_requested() ? ", and stops as asked." : ".");
+             (job.cancel_requested()  ? ", and stops as asked."
+              : job.pause_requested() ? ", and pauses as asked."
+                                      : ".");
+    case v1::PAUSED:
+      return with_message("It is paused at " + at, job.message());
     case v1::SUCCEEDED:
       return with_message("It succeeded after " + at, job.message());
     case v1::FAILED:
@@ -137,12 +150,16 @@ std::vector<std::string> to_do_of(const v1::Job& job) {
       return {named("'trainyard get NAME' and 'trainyard plot NAME' show its metrics.", name)};
     case v1::FAILED:
       text = remedy_for(job.reason(), kOfFailures);
-      return {named(text != nullptr ? text
-                                    : "Change what the message names, and submit the job again; "
-                                      "'trainyard logs NAME' has more.",
+      return {named(text != nullptr
+                        ? text
+                        : "Change what the message names, and submit the job again, or "
+                          "'trainyard retry NAME' if the cause is gone; 'trainyard logs "
+                          "NAME' has more.",
                     name)};
     case v1::CANCELLED:
-      return {"Submit the job again to train it from the beginning."};
+      return {named("'trainyard retry NAME' goes on where it was cancelled, as a new job.", name)};
+    case v1::PAUSED:
+      return {named("'trainyard resume NAME' puts it back into the queue.", name)};
     default:
       return {};
   }
@@ -189,8 +206,9 @@ void Explainer::add_state(const v1::Event& event) {
       }
       return;
     case v1::QUEUED:
-      if (before == v1::JOB_STATE_UNSPECIFIED) return tell(event, "Submitted.");
+      if (before == v1::JOB_STATE_UNSPECIFIED) return tell(event, submitted_text(change));
       if (before == v1::QUEUED) return tell(event, with_message("It waits", change.message()));
+      if (before == v1::PAUSED) return tell(event, with_message("Resumed", change.message()));
       [[fallthrough]];
     default: {
       std::string text;

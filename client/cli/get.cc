@@ -3,20 +3,45 @@
 
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
+#include "client/cli/output_json.h"
+#include "client/lib/names.h"
+#include "client/lib/spec_writer.h"
 
 namespace trainyard::cli {
+
+namespace {
+
+/// The job as a spec file that `submit` takes as it is, with what became of it as comments.
+std::string spec_file_of(const v1::Job& job) {
+  const std::string name(client::short_name(job.name()));
+  std::string out = "# " + safe_text(name) + ", " + state_name(job.state()) + ": 'trainyard get " +
+                    safe_text(name) + " -o json' has all of it.\n";
+  if (!job.origin().job().empty()) {
+    out += "# It began at step " + std::to_string(job.origin().step()) + " of " +
+           safe_text(client::short_name(job.origin().job())) +
+           "; a submit of this file begins at step 0.\n";
+  }
+  return out + text_of(client::write_spec(job.spec()), Format::kYaml);
+}
+
+}  // namespace
 
 Command get_command() {
   auto name = std::make_shared<std::string>();
   return {"get",
           "Show a job: state, plan, progress, metrics",
-          {"trainyard get digits-1", "trainyard get digits-1 -o json | jq .progress.metrics"},
-          "",
+          {"trainyard get digits-1", "trainyard get digits-1 -o json | jq .progress.metrics",
+           "trainyard get digits-1 -o yaml > again.yaml && trainyard submit again.yaml"},
+          "-o yaml gives the job's spec, as a file that can be submitted again.",
           [name](OptionSet& options) { options.positional("JOB", *name, "the job's name"); },
           [name](Session& session) -> Result<int> {
             ASSIGN_OR_RETURN(const std::string full, session.full_name("jobs", *name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
             ASSIGN_OR_RETURN(const v1::Job job, server->get_job(full));
+            if (session.format() == Format::kYaml) {
+              session.out().write(spec_file_of(job) + "\n");
+              return static_cast<int>(client::kExitOk);
+            }
             session.show(job, [&] { return render_job(job, session.out().colour()); },
                          {job.name()});
             return static_cast<int>(client::kExitOk);

@@ -191,6 +191,16 @@ std::string render_job(const v1::Job& job, bool colour) {
   }
   if (job.cancel_requested() && !client::is_terminal(job.state()))
     fields.emplace_back("cancel", "requested");
+  if (job.pause_requested()) fields.emplace_back("pause", "requested");
+  if (!job.origin().job().empty()) {
+    const v1::JobOrigin& origin = job.origin();
+    std::string text =
+        "at step " + grouped(origin.step()) + " of " + std::string(short_name(origin.job()));
+    for (int i = 0; i < origin.changes_size(); ++i) {
+      text += (i == 0 ? ": " : "; ") + origin.changes(i);
+    }
+    fields.emplace_back("began", text);
+  }
   if (job.priority() != 0) fields.emplace_back("priority", std::to_string(job.priority()));
   fields.emplace_back("dataset", std::string(short_name(job.spec().dataset().name())));
   fields.emplace_back("network", model_text(job.spec().model()));

@@ -1,53 +1,21 @@
 #include "client/cli/upload_view.h"
 
-#include <chrono>
 #include <optional>
 
+#include "client/cli/transfer_line.h"
 #include "client/lib/names.h"
 #include "client/lib/weights_upload.h"
-#include "src/base/text.h"
 
 namespace trainyard::cli {
 namespace {
 
-constexpr double kRedrawSeconds = 0.1;
-
-/// One line of a terminal, redrawn repeatedly and removed with the object.
-class UploadLine {
- public:
-  explicit UploadLine(Terminal& terminal) : terminal_(terminal) {}
-  ~UploadLine() {
-    if (drawn_) terminal_.write("\r\x1b[K");
-  }
-  UploadLine(const UploadLine&) = delete;
-  UploadLine& operator=(const UploadLine&) = delete;
-
-  /// None if nobody would see it.
-  client::UploadObserver observer() {
-    if (!terminal_.is_terminal()) return {};
-    return [this](const client::UploadProgress& p) { show(p); };
-  }
-  void write(const std::string& text) {
-    if (!terminal_.is_terminal()) return;
-    drawn_ = true;
-    terminal_.write("\r" + text + "\x1b[K");
-  }
-
- private:
-  void show(const client::UploadProgress& p) {
-    const auto now = std::chrono::steady_clock::now();
-    const bool done = p.sent_bytes == p.total_bytes;
-    if (!done && std::chrono::duration<double>(now - last_).count() < kRedrawSeconds) return;
-    last_ = now;
-    write("uploading " + safe_text(p.filename) + "  " +
-          std::to_string(p.sent_bytes * 100 / p.total_bytes) + "% of " +
-          human_bytes(p.total_bytes));
-  }
-
-  Terminal& terminal_;
-  bool drawn_ = false;
-  std::chrono::steady_clock::time_point last_;
-};
+/// None if nobody would see it.
+client::UploadObserver upload_observer(TransferLine& line) {
+  if (!line.is_seen()) return {};
+  return [&line](const client::UploadProgress& p) {
+    line.show("uploading " + safe_text(p.filename), p.sent_bytes, p.total_bytes);
+  };
+}
 
 /// Nothing if there is none with that ID yet.
 std::optional<v1::Dataset> find_newest(client::Client& server, const std::string& id) {
@@ -64,9 +32,9 @@ Result<v1::Dataset> ensure_dataset_shown(Session& session, const v1::DatasetFile
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   const std::optional<v1::Dataset> before = find_newest(*server, file.name());
   const auto ensure = [&] {
-    UploadLine line(session.err());
+    TransferLine line(session.err());
     client::DatasetObserver observer;
-    observer.uploading = line.observer();
+    observer.uploading = upload_observer(line);
     observer.ingesting = [&](const v1::Dataset& dataset) {
       line.write("reading dataset " + safe_text(client::short_name(dataset.name())) + " ...");
     };
@@ -86,8 +54,8 @@ Result<v1::Dataset> ensure_dataset_shown(Session& session, const v1::DatasetFile
 Result<v1::Model> ensure_weights_shown(Session& session, const std::filesystem::path& path,
                                        const std::string& name) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  UploadLine line(session.err());
-  return client::ensure_weights(*server, path, name, line.observer(), session.interrupted());
+  TransferLine line(session.err());
+  return client::ensure_weights(*server, path, name, upload_observer(line), session.interrupted());
 }
 
 Result<v1::JobSpec> bring_files_shown(Session& session, const client::SpecFile& spec) {

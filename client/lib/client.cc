@@ -170,6 +170,32 @@ struct Client::Impl {
   Result<Response> call(Stub& stub, Method method, const Request& request, Retry retry) const {
     return call<Response>(stub, method, request, retry, milliseconds(connection.timeout_ms));
   }
+
+  /// `open(context)` starts a stream from the server, which is read to its end or to the handler's
+  /// error.
+  template <typename Message, typename Open>
+  Status read_stream(const std::stop_token& stop,
+                     const std::function<Status(const Message&)>& on_message,
+                     const Open& open) const {
+    grpc::ClientContext context;
+    prepare(context);
+    StreamGuard guard(context, stop);
+    const auto reader = open(&context);
+    Message message;
+    Status handled;
+    while (handled.ok() && reader->Read(&message)) {
+      handled = on_message(message);
+      guard.heard();
+    }
+    if (!handled.ok()) {
+      context.TryCancel();
+      while (reader->Read(&message)) continue;
+    }
+    const grpc::Status status = reader->Finish();
+    if (!handled.ok()) return handled;
+    if (!status.ok()) return to_error(status, connection.server);
+    return {};
+  }
 };
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -228,6 +254,34 @@ Result<v1::Job> Client::cancel_job(const std::string& name) {
   request.set_name(name);
   return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::CancelJob, request,
                               Retry::kUntilDeadline);  // idempotent
+}
+Result<v1::Job> Client::pause_job(const std::string& name) {
+  v1::PauseJobRequest request;
+  request.set_name(name);
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::PauseJob, request,
+                              Retry::kUntilDeadline);  // idempotent
+}
+Result<v1::Job> Client::resume_job(const std::string& name) {
+  v1::ResumeJobRequest request;
+  request.set_name(name);
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::ResumeJob, request,
+                              Retry::kUntilDeadline);
+}
+Result<v1::Job> Client::retry_job(const v1::RetryJobRequest& request) {
+  const bool safe = !request.request_id().empty();
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::RetryJob, request,
+                              safe ? Retry::kUnavailable : Retry::kNever);
+}
+Result<v1::Job> Client::fork_job(const v1::ForkJobRequest& request) {
+  const bool safe = !request.request_id().empty() || request.validate_only();
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::ForkJob, request,
+                              safe ? Retry::kUnavailable : Retry::kNever);
+}
+Result<v1::ListCheckpointsResponse> Client::list_checkpoints(const std::string& name) {
+  v1::ListCheckpointsRequest request;
+  request.set_name(name);
+  return impl_->call<v1::ListCheckpointsResponse>(
+      *impl_->jobs, &v1::JobService::Stub::ListCheckpoints, request, Retry::kUnavailable);
 }
 Result<v1::Job> Client::set_job_priority(const std::string& name, int32_t priority) {
   v1::SetJobPriorityRequest request;
@@ -367,24 +421,15 @@ Status Client::download_model(
     const std::function<Status(const v1::DownloadModelResponse&)>& on_message) {
   v1::DownloadModelRequest request;
   request.set_name(name);
-  grpc::ClientContext context;
-  impl_->prepare(context);
-  StreamGuard guard(context, stop);
-  const auto reader = impl_->models->DownloadModel(&context, request);
-  v1::DownloadModelResponse message;
-  Status handled;
-  while (handled.ok() && reader->Read(&message)) {
-    guard.heard();
-    handled = on_message(message);
-  }
-  if (!handled.ok()) {
-    context.TryCancel();
-    while (reader->Read(&message)) continue;
-  }
-  const grpc::Status status = reader->Finish();
-  if (!handled.ok()) return handled;
-  if (!status.ok()) return to_error(status, impl_->connection.server);
-  return {};
+  return impl_->read_stream<v1::DownloadModelResponse>(
+      stop, on_message,
+      [&](grpc::ClientContext* c) { return impl_->models->DownloadModel(c, request); });
+}
+Status Client::backup(std::stop_token stop,
+                      const std::function<Status(const v1::BackupResponse&)>& on_message) {
+  return impl_->read_stream<v1::BackupResponse>(stop, on_message, [&](grpc::ClientContext* c) {
+    return impl_->system->Backup(c, v1::BackupRequest());
+  });
 }
 Result<v1::PredictResponse> Client::predict(const v1::PredictRequest& request) {
   return impl_->call<v1::PredictResponse>(*impl_->models, &v1::ModelService::Stub::Predict, request,

@@ -50,6 +50,11 @@ class Client {
   Result<v1::Job> get_job(const std::string& name);
   Result<v1::ListJobsResponse> list_jobs(const v1::ListJobsRequest& request);
   Result<v1::Job> cancel_job(const std::string& name);
+  Result<v1::Job> pause_job(const std::string& name);
+  Result<v1::Job> resume_job(const std::string& name);
+  Result<v1::Job> retry_job(const v1::RetryJobRequest& request);
+  Result<v1::Job> fork_job(const v1::ForkJobRequest& request);
+  Result<v1::ListCheckpointsResponse> list_checkpoints(const std::string& name);
   Result<v1::Job> set_job_priority(const std::string& name, int32_t priority);
   Status delete_job(const std::string& name);
   /// One WatchJob stream, to its end. `on_message` returns false to leave. A stop, a handler that
@@ -83,6 +88,10 @@ class Client {
 
   Result<v1::ServerInfo> get_server_info();
   Result<v1::ListDevicesResponse> list_devices();
+  /// One Backup stream, to its end; `on_message` ends it by an error. client/lib/backup.h writes
+  /// it.
+  Status backup(std::stop_token stop,
+                const std::function<Status(const v1::BackupResponse&)>& on_message);
   /// grpc.health.v1: true for SERVING. Sends no token.
   Result<bool> check_health();
 

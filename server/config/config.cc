@@ -88,7 +88,7 @@ Status assign_log_level(Config& c, std::string_view text) {
 }
 
 /// "67108864", "64MiB", "64GiB".
-Status assign_bytes(const char* name, int64_t& target, std::string_view text) {
+Status assign_bytes(const char* name, int64_t& target, int64_t min, std::string_view text) {
   std::string_view digits = text;
   int64_t unit = 1;
   for (const auto& [suffix, bytes] :
@@ -101,16 +101,16 @@ Status assign_bytes(const char* name, int64_t& target, std::string_view text) {
   }
   constexpr int64_t kMax = int64_t{1} << 46;
   const std::optional<int64_t> count = parse_integer(digits);
-  if (!count || *count < 1 || *count > kMax / unit) {
+  if (!count || *count < min || *count > kMax / unit) {
     return refuse(name, text, "a number of bytes, or one such as 512MiB or 64GiB");
   }
   target = *count * unit;
   return {};
 }
 
-Setting bytes_setting(const char* name, const char* help, int64_t Config::*field) {
-  return {name, help, false, [name, field](Config& c, std::string_view text) {
-            return assign_bytes(name, c.*field, text);
+Setting bytes_setting(const char* name, const char* help, int64_t Config::*field, int64_t min = 1) {
+  return {name, help, false, [name, field, min](Config& c, std::string_view text) {
+            return assign_bytes(name, c.*field, min, text);
           }};
 }
 
@@ -157,6 +157,10 @@ const std::vector<Setting>& settings() {
                    &Config::worker),
       bytes_setting("upload_bytes_max", "Largest file that may be uploaded",
                     &Config::upload_bytes_max),
+      bytes_setting("disk_free_bytes_min",
+                    "Free space of the state folder's disk below which uploads, datasets, models "
+                    "and jobs are refused; 0: never",
+                    &Config::disk_free_bytes_min, 0),
       {"ingest_root", "Folder whose files datasets may use without an upload; repeatable", false,
        assign_ingest_root, true},
       int_setting("queued_jobs_max", "Jobs that may wait at a time", &Config::queued_jobs_max, 1,
@@ -313,6 +317,7 @@ std::string describe_config(const Config& c) {
               c.cpu_memory_bytes_max > 0 ? std::to_string(c.cpu_memory_bytes_max) : "") +
          line("log_level", c.log_level) + line("worker", c.worker) +
          line("upload_bytes_max", std::to_string(c.upload_bytes_max)) +
+         line("disk_free_bytes_min", std::to_string(c.disk_free_bytes_min)) +
          line("ingest_root", roots.empty() ? "" : "[" + roots + "]") +
          line("queued_jobs_max", std::to_string(c.queued_jobs_max)) +
          line("watch_streams_max", std::to_string(c.watch_streams_max)) +

@@ -33,6 +33,7 @@ struct Config {
   std::string log_level = "info";
   std::filesystem::path worker;  // default: trainyard-worker beside trainyardd
   int64_t upload_bytes_max = int64_t{64} << 30;
+  int64_t disk_free_bytes_min = int64_t{1} << 30;   // below it nothing new is accepted; 0: no bound
   std::vector<std::filesystem::path> ingest_roots;  // whose files datasets may use
   int queued_jobs_max = 1000;
   int watch_streams_max = 256;

@@ -40,6 +40,8 @@ class StatePaths {
   /// The algorithms chosen for GPU libraries on this host (src/runtime/algorithms.h).
   std::filesystem::path algorithms() const { return root_ / "algorithms"; }
   std::filesystem::path logs() const { return root_ / "logs"; }
+  /// What a backup holds still while it is sent (server/backup).
+  std::filesystem::path backup() const { return root_ / "backup.staging"; }
 
   /// `text` for people, without the server's paths, which messages of the file system contain.
   std::string hide(std::string text) const {

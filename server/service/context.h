@@ -13,6 +13,7 @@
 #include "server/config/token.h"
 #include "server/events/event_hub.h"
 #include "server/inventory/inventory.h"
+#include "server/service/disk_watch.h"
 #include "server/service/executor.h"
 #include "server/store/store.h"
 #include "server/supervisor/ingest.h"
@@ -40,12 +41,14 @@ struct ServiceContext {
   InspectRunner& inspect;
   SourceDigestRunner& source_digest;
   Executor& executor;
+  DiskWatch& disk;
   Executor& planning;            // for handlers that compute: others do not wait for them
   const Token* token = nullptr;  // null: none is required
   int64_t start_time_us = 0;
   std::vector<std::string> warnings = {};  // for ServerInfo
   std::atomic<bool> draining{false};
-  std::stop_source drain_stop = {};  // ends what calls compute; requested behind `draining`
+  std::atomic<bool> backing_up{false};  // one at a time
+  std::stop_source drain_stop = {};     // ends what calls compute; requested behind `draining`
   // Called when the store refuses writes permanently. Set before the first call is served.
   std::function<void()> store_failed = [] {};
 };

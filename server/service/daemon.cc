@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "server/backup/staged_backup.h"
+#include "server/check/state_check.h"
 #include "server/config/log.h"
 #include "server/inventory/checked_inventory.h"
 #include "server/service/context.h"
@@ -85,6 +87,7 @@ struct Daemon::Impl {
             parts.inventory ? std::move(parts.inventory) : local_inventory(config), *parts.clock)),
         store(std::move(s)),
         hub(*store),
+        disk(paths.root(), config.disk_free_bytes_min, parts.free_bytes),
         executor(kExecutorThreads, kExecutorQueueMax),
         planning(kExecutorThreads, kExecutorQueueMax),
         supervisor(supervisor_options(config, paths, parts), *parts.clock),
@@ -98,8 +101,8 @@ struct Daemon::Impl {
         inspect(supervisor, paths),
         device_checks(supervisor, paths),
         source_digest(supervisor, paths, config.ingest_roots),
-        context{config, paths,   *parts.clock, *parts.files, *store,        hub,      *inventory,
-                ingest, predict, measure,      inspect,      source_digest, executor, planning} {
+        context{config,  paths,   *parts.clock, *parts.files,  *store,   hub,  *inventory, ingest,
+                predict, measure, inspect,      source_digest, executor, disk, planning} {
     context.start_time_us = parts.clock->wall_us();
   }
 
@@ -115,6 +118,7 @@ struct Daemon::Impl {
   std::optional<Token> token;
   std::unique_ptr<Store> store;
   EventHub hub;
+  DiskWatch disk;
   Executor executor;
   Executor planning;
   Supervisor supervisor;
@@ -146,6 +150,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
          "listen " + config.listen + " is open to everyone who can reach it (insecure is set)");
   }
   prune_logs(paths.logs());
+  StagedBackup::remove_leftovers(paths);
   if (Status s = dispatcher.recover(); !s.ok()) return s;
   finish_removals(*store, *parts.files, paths);
   worker_service = make_worker_service(supervisor, executor);
@@ -229,31 +234,30 @@ void Daemon::drain() {
   spdlog::info("event=drained");
 }
 
-Result<std::string> check_installation(const Config& config) {
-  std::string report = "config   ok\n";
+Result<bool> check_installation(const Config& config,
+                                const std::function<void(const std::string&)>& line,
+                                const std::function<void(const std::string&)>& progress) {
+  line("config   ok");
   if (Status s = check_worker_program(config.worker); !s.ok()) return s.error();
-  report += "worker   ok  " + config.worker.string() + "\n";
+  line("worker   ok  " + config.worker.string());
   if (!config.token_file.empty()) {
     ASSIGN_OR_RETURN(const Token token, Token::load(config.token_file));
-    report += "token    ok\n";
+    line("token    ok");
   }
-  StoreOptions options;
-  options.state_dir = config.state_dir;
-  ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, Store::open(std::move(options)));
-  ASSIGN_OR_RETURN(const JobCounts counts, store->jobs().count());
-  report += "store    ok  " + config.state_dir.string() + ", " + std::to_string(counts.queued) +
-            " jobs queued\n";
+  ASSIGN_OR_RETURN(const StateCheck state, check_state(config.state_dir, line, progress));
   if (const std::optional<std::string> warning = sqlite_warning()) {
-    report += "store    warning  " + *warning + "\n";
+    line("store    warning  " + *warning);
   }
+  DiskWatch disk(config.state_dir, config.disk_free_bytes_min, &free_bytes_of);
+  if (const std::optional<std::string> low = disk.warning()) line("disk     warning  " + *low);
   const Devices devices = local_inventory(config)->read();
   for (const Device& device : devices.devices) {
-    report += "device   " + std::string(device.schedulable ? "ok  " : "unusable  ") + device.name +
-              "  " + device.model + ", " + human_bytes(device.memory_bytes) +
-              (device.reason.empty() ? "" : "  (" + device.reason + ")") + "\n";
+    line("device   " + std::string(device.schedulable ? "ok  " : "unusable  ") + device.name +
+         "  " + device.model + ", " + human_bytes(device.memory_bytes) +
+         (device.reason.empty() ? "" : "  (" + device.reason + ")"));
   }
-  if (!devices.note.empty()) report += "device   note  " + devices.note + "\n";
-  return report;
+  if (!devices.note.empty()) line("device   note  " + devices.note);
+  return state.damaged == 0;
 }
 
 }  // namespace trainyard::server

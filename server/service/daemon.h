@@ -2,11 +2,14 @@
 // and stop. main.cc adds flags and signals; tests create one in-process.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "server/config/config.h"
 #include "server/inventory/inventory.h"
+#include "server/service/disk_watch.h"
 #include "src/base/clock.h"
 #include "src/base/files.h"
 #include "src/base/result.h"
@@ -17,7 +20,8 @@ namespace trainyard::server {
 struct DaemonParts {
   const Clock* clock = &system_clock();
   Files* files = &local_files();
-  std::unique_ptr<Inventory> inventory;  // null: this machine's
+  std::unique_ptr<Inventory> inventory;   // null: this machine's
+  FreeBytes free_bytes = &free_bytes_of;  // of the state folder's disk
   bool adopt_orphans =
       false;  // processes that workers leave behind become our children and are killed (main.cc)
   int64_t watch_heartbeat_ms = 15'000;
@@ -49,8 +53,11 @@ class Daemon {
   std::unique_ptr<Impl> impl_;
 };
 
-/// `trainyardd --check`: opens what start() would open, serves nothing, and reports the result in
-/// lines. The error is the first problem that would keep the daemon from starting.
-Result<std::string> check_installation(const Config& config);
+/// `trainyardd --check`: looks at what start() would use and at everything in the state folder,
+/// changes nothing, serves nothing. `line` gets the result as it is found, `progress` what is read
+/// next. False if something is damaged; an error is what keeps the check, or a start, from looking.
+Result<bool> check_installation(const Config& config,
+                                const std::function<void(const std::string&)>& line,
+                                const std::function<void(const std::string&)>& progress);
 
 }  // namespace trainyard::server

@@ -76,7 +76,7 @@ v1::Upload to_proto(const Upload& upload) {
 DatasetHandlers::DatasetHandlers(ServiceContext& service)
     : service_(service),
       uploads_(service.store, service.files, service.clock, service.paths,
-               service.config.upload_bytes_max) {
+               service.config.upload_bytes_max, &service.disk) {
   uploads_.expire();
 }
 
@@ -130,6 +130,9 @@ Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest
   dataset.spec = spec;
   // A READY dataset no longer needs its sources.
   ASSIGN_OR_RETURN(const bool ready, service_.store.datasets().has_ready(dataset.digest));
+  if (!ready) {
+    if (Status s = service_.disk.check(); !s.ok()) return s.error();
+  }
   for (int i = 0; !ready && i < spec.sources_size(); ++i) {
     if (on_server(spec.sources(i))) continue;
     ASSIGN_OR_RETURN(const Upload upload, uploads_.find(spec.sources(i).sha256()));

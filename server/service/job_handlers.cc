@@ -49,6 +49,7 @@ Result<v1::Job> JobHandlers::submit(const v1::SubmitJobRequest& request,
   v1::SubmitJobRequest body = request;
   body.clear_request_id();
   job.request_digest = digest_of(body);
+  if (Status room = service_.disk.check(); !room.ok()) job.refusal = room.error();
   ASSIGN_OR_RETURN(const Job stored, service_.store.jobs().submit(std::move(job)));
   spdlog::info("event=job_submitted {} uid={} priority={}", kv("job", stored.name()), stored.uid,
                stored.priority);
@@ -102,6 +103,21 @@ Result<v1::Job> JobHandlers::cancel(const v1::CancelJobRequest& request) {
   ASSIGN_OR_RETURN(const Job job, service_.store.jobs().request_cancel(kTenant, id));
   spdlog::info("event=cancel_requested {} {}", kv("job", job.name()),
                kv("state", name_of(job.state)));
+  return to_proto(job);
+}
+
+Result<v1::Job> JobHandlers::pause(const v1::PauseJobRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().request_pause(kTenant, id));
+  spdlog::info("event=pause_requested {} {}", kv("job", job.name()),
+               kv("state", name_of(job.state)));
+  return to_proto(job);
+}
+
+Result<v1::Job> JobHandlers::resume(const v1::ResumeJobRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().resume(kTenant, id));
+  spdlog::info("event=job_resumed {} {}", kv("job", job.name()), kv("state", name_of(job.state)));
   return to_proto(job);
 }
 

@@ -12,6 +12,9 @@
 
 namespace trainyard::server {
 
+struct Job;
+struct PlannedJob;
+
 class JobHandlers {
  public:
   explicit JobHandlers(ServiceContext& service);
@@ -22,10 +25,23 @@ class JobHandlers {
   Result<v1::Job> get(const v1::GetJobRequest& request) const;
   Result<v1::ListJobsResponse> list(const v1::ListJobsRequest& request) const;
   Result<v1::Job> cancel(const v1::CancelJobRequest& request);
+  Result<v1::Job> pause(const v1::PauseJobRequest& request);
+  Result<v1::Job> resume(const v1::ResumeJobRequest& request);
   Result<v1::Job> set_priority(const v1::SetJobPriorityRequest& request);
   Status remove(const v1::DeleteJobRequest& request);
 
+  // In job_forks.cc: jobs made of other jobs. The first two plan, as submit() does.
+  Result<v1::Job> retry(const v1::RetryJobRequest& request, const std::stop_token& stop);
+  Result<v1::Job> fork(const v1::ForkJobRequest& request, const std::stop_token& stop);
+  Result<v1::ListCheckpointsResponse> list_checkpoints(
+      const v1::ListCheckpointsRequest& request) const;
+
  private:
+  struct Offspring;
+  struct Beginning;
+  Result<v1::Job> make(const Offspring& asked, const std::stop_token& stop);
+  Result<Beginning> begin(const Offspring& asked, const Job& parent, const PlannedJob& planned);
+
   ServiceContext& service_;
   std::unique_ptr<class JobPlanner> planner_;
 };

@@ -227,6 +227,7 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_tok
   ASSIGN_OR_RETURN(CheckedJob job, check(spec));
   PlannedJob planned;
   planned.dataset = job.dataset.ref();
+  planned.dataset_digest = job.dataset.digest;
   const Devices devices = this->devices();
   const DeviceTraits traits = traits_for(job.wish, devices);
   ASSIGN_OR_RETURN(planned.plan, plan_on_dataset(spec, job.dataset, traits, stop));

@@ -24,6 +24,7 @@ struct PlannedJob {
   v1::JobSpec spec;  // as accepted: full dataset name, thread count and precision filled in
   v1::RunPlan plan;
   DatasetRef dataset;            // the version that it uses
+  std::string dataset_digest;    // names the dataset's folder
   std::string initial_model_id;  // of recipe.initial_weights; empty: none
 };
 

@@ -57,6 +57,7 @@ void ModelHandlers::create(const v1::CreateModelRequest& request, Done<v1::Model
       return done(s.error());
     }
   }
+  if (Status s = service_.disk.check(); !s.ok()) return done(s.error());
   const Result<Upload> upload = uploads_.find(weights.sha256);
   if (!upload.ok()) return done(upload.error());
   if (!upload->complete) {

@@ -1,5 +1,6 @@
 #include "server/service/public_services.h"
 
+#include "server/service/backup_stream.h"
 #include "server/service/dataset_handlers.h"
 #include "server/service/download_stream.h"
 #include "server/service/generate_stream.h"
@@ -28,7 +29,10 @@ using J = v1::JobService;
 using RawJobs = J::WithRawCallbackMethod_SubmitJob<J::WithRawCallbackMethod_GetJob<
     J::WithRawCallbackMethod_ListJobs<J::WithRawCallbackMethod_WatchJob<
     J::WithRawCallbackMethod_CancelJob<J::WithRawCallbackMethod_DeleteJob<
-    J::WithRawCallbackMethod_PlanJob<J::WithRawCallbackMethod_SetJobPriority<J::Service>>>>>>>>;
+    J::WithRawCallbackMethod_PlanJob<J::WithRawCallbackMethod_SetJobPriority<
+    J::WithRawCallbackMethod_PauseJob<J::WithRawCallbackMethod_ResumeJob<
+    J::WithRawCallbackMethod_RetryJob<J::WithRawCallbackMethod_ForkJob<
+    J::WithRawCallbackMethod_ListCheckpoints<J::Service>>>>>>>>>>>>>;
 using D = v1::DatasetService;
 using RawDatasets = D::WithRawCallbackMethod_UploadFile<D::WithRawCallbackMethod_GetUpload<
     D::WithRawCallbackMethod_CreateDataset<D::WithRawCallbackMethod_GetDataset<
@@ -39,8 +43,8 @@ using RawModels = M::WithRawCallbackMethod_CreateModel<M::WithRawCallbackMethod_
     M::WithRawCallbackMethod_Predict<M::WithRawCallbackMethod_Generate<
     M::WithRawCallbackMethod_Evaluate<M::WithRawCallbackMethod_DeleteModel<M::Service>>>>>>>>;
 using S = v1::SystemService;
-using RawSystem = S::WithRawCallbackMethod_GetServerInfo<
-    S::WithRawCallbackMethod_ListDevices<S::Service>>;
+using RawSystem = S::WithRawCallbackMethod_GetServerInfo<S::WithRawCallbackMethod_Backup<
+    S::WithRawCallbackMethod_ListDevices<S::Service>>>;
 // clang-format on
 
 class Jobs final : public RawJobs {
@@ -75,6 +79,29 @@ class Jobs final : public RawJobs {
   Unary* CancelJob(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::CancelJobRequest, v1::Job>(
         service_, "CancelJob", c, in, out, [this](const auto& r) { return handlers_.cancel(r); });
+  }
+  Unary* PauseJob(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::PauseJobRequest, v1::Job>(
+        service_, "PauseJob", c, in, out, [this](const auto& r) { return handlers_.pause(r); });
+  }
+  Unary* ResumeJob(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::ResumeJobRequest, v1::Job>(
+        service_, "ResumeJob", c, in, out, [this](const auto& r) { return handlers_.resume(r); });
+  }
+  Unary* RetryJob(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::RetryJobRequest, v1::Job>(
+        service_, "RetryJob", c, in, out,
+        [this](const auto& r, const std::stop_token& stop) { return handlers_.retry(r, stop); });
+  }
+  Unary* ForkJob(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::ForkJobRequest, v1::Job>(
+        service_, "ForkJob", c, in, out,
+        [this](const auto& r, const std::stop_token& stop) { return handlers_.fork(r, stop); });
+  }
+  Unary* ListCheckpoints(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::ListCheckpointsRequest, v1::ListCheckpointsResponse>(
+        service_, "ListCheckpoints", c, in, out,
+        [this](const auto& r) { return handlers_.list_checkpoints(r); });
   }
   Unary* SetJobPriority(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::SetJobPriorityRequest, v1::Job>(
@@ -186,6 +213,9 @@ class System final : public RawSystem {
     return serve<v1::ListDevicesRequest, v1::ListDevicesResponse>(
         service_, "ListDevices", c, in, out,
         [this](const auto& r) { return handlers_.list_devices(r); });
+  }
+  grpc::ServerWriteReactor<Bytes>* Backup(Context* c, const Bytes* in) override {
+    return open_backup_stream(service_, c, in);
   }
 
  private:

@@ -20,6 +20,7 @@ Result<v1::ServerInfo> SystemHandlers::get_server_info(const v1::GetServerInfoRe
   info.set_upload_bytes_max(service_.config.upload_bytes_max);
   info.set_message_bytes_max(kMessageBytesMax);
   for (const std::string& warning : service_.warnings) info.add_warnings(warning);
+  if (const std::optional<std::string> low = service_.disk.warning()) info.add_warnings(*low);
   if (Status s = service_.store.health(); !s.ok()) info.add_warnings(s.error().message);
   return info;
 }

@@ -74,6 +74,9 @@ Status UploadWriter::append(int64_t offset, std::string_view data, uint32_t crc)
                   {"committed_size", std::to_string(offset_)}};
     return e;
   }
+  if (uploads_.disk_ != nullptr) {
+    if (Status s = uploads_.disk_->check(); !s.ok()) return s;
+  }
   std::string_view left = data;
   while (!left.empty()) {
     const ssize_t n = ::pwrite(file_.get(), left.data(), left.size(),
@@ -129,12 +132,13 @@ Result<Upload> UploadWriter::finish() {
 }
 
 Uploads::Uploads(Store& store, Files& files, const Clock& clock, StatePaths paths,
-                 int64_t bytes_max)
+                 int64_t bytes_max, DiskWatch* disk)
     : store_(store),
       files_(files),
       clock_(clock),
       paths_(std::move(paths)),
-      bytes_max_(bytes_max) {}
+      bytes_max_(bytes_max),
+      disk_(disk) {}
 
 bool Uploads::holds_part(const Upload& row) const {
   if (row.committed_size == 0) return true;
@@ -182,6 +186,9 @@ Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, i
 
   ASSIGN_OR_RETURN(const Upload seen, find(sha256, size_bytes));
   if (seen.complete) return std::unique_ptr<UploadWriter>();
+  if (disk_ != nullptr) {
+    if (Status s = disk_->check(size_bytes - seen.committed_size); !s.ok()) return s.error();
+  }
   const UploadKey key{kTenant, sha256, size_bytes};
   if (seen.committed_size == 0) {  // even if the row outlived its file
     if (Status s = store_.uploads().remove(key); !s.ok()) return s.error();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "server/config/paths.h"
+#include "server/service/disk_watch.h"
 #include "server/store/store.h"
 #include "src/base/clock.h"
 #include "src/base/files.h"
@@ -32,7 +33,7 @@ class UploadWriter {
   ~UploadWriter();
   /// Chunks must be consecutive. OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH; DATA_LOSS/CHUNK_CHECKSUM
   /// (send it again); INVALID_ARGUMENT for a chunk that is empty or too large;
-  /// RESOURCE_EXHAUSTED/UPLOAD_TOO_LARGE, STORAGE_FULL.
+  /// RESOURCE_EXHAUSTED/UPLOAD_TOO_LARGE, STORAGE_FULL, DISK_LOW.
   Status append(int64_t offset, std::string_view data, uint32_t crc);
   /// Checks length and digest and gives the file its name. INVALID_ARGUMENT/CONTENT_HASH_MISMATCH:
   /// the part is dropped. OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH if bytes are missing.
@@ -61,10 +62,12 @@ class Uploads {
   static constexpr int64_t kCommitBytes = 64 << 20;  // at most this is sent again after power loss
   static constexpr int64_t kIdleUsMax = int64_t{3600} * 1'000'000;
 
-  Uploads(Store& store, Files& files, const Clock& clock, StatePaths paths, int64_t bytes_max);
+  /// `disk` may be null: then there is room.
+  Uploads(Store& store, Files& files, const Clock& clock, StatePaths paths, int64_t bytes_max,
+          DiskWatch* disk = nullptr);
 
   /// Opens the part for a writer at `offset`. INVALID_ARGUMENT; RESOURCE_EXHAUSTED/
-  /// UPLOAD_TOO_LARGE; OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH with the committed size;
+  /// UPLOAD_TOO_LARGE, DISK_LOW; OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH with the committed size;
   /// ABORTED/UPLOAD_BUSY. Null for a file that is already complete: nothing needs to be sent.
   Result<std::unique_ptr<UploadWriter>> open(const std::string& sha256, int64_t size_bytes,
                                              int64_t offset);
@@ -94,6 +97,7 @@ class Uploads {
   const Clock& clock_;
   const StatePaths paths_;
   const int64_t bytes_max_;
+  DiskWatch* const disk_;
   Mutex mu_;
   std::set<Part> busy_ TRAINYARD_GUARDED_BY(mu_);                  // parts with a writer
   std::optional<int64_t> collected_us_ TRAINYARD_GUARDED_BY(mu_);  // when it last was

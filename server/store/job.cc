@@ -33,6 +33,8 @@ v1::Job to_proto(const Job& job) {
   out.set_newest_seq(job.newest_seq);
   out.set_checkpoint_step(job.checkpoint_step);
   out.set_priority(job.priority);
+  out.set_pause_requested(job.pause_requested);
+  if (!job.origin.job().empty()) *out.mutable_origin() = job.origin;
   return out;
 }
 

@@ -9,6 +9,7 @@
 
 #include "server/store/dataset_ref.h"
 #include "server/store/job_state.h"
+#include "src/base/result.h"
 #include "trainyard/v1/job_service.pb.h"
 #include "trainyard/v1/model_service.pb.h"
 #include "trainyard/v1/worker_service.pb.h"
@@ -26,6 +27,7 @@ struct Job {
   std::string message;
   int32_t priority = 0;
   bool cancel_requested = false;
+  bool pause_requested = false;  // only while it is active
   int32_t attempt = 0;
   std::vector<std::string> devices;  // devices/{device} of the current or last attempt, in order
   int64_t create_time_us = 0;
@@ -43,6 +45,7 @@ struct Job {
   int32_t attempts_uncounted = 0;
   // A QUEUED job does not start before this time: the pause after a lost worker.
   int64_t retry_time_us = 0;
+  v1::JobOrigin origin;  // without a job: it began by itself
 
   std::string name() const { return "tenants/" + tenant + "/jobs/" + id; }
   /// The first one; empty before the first attempt.
@@ -54,7 +57,8 @@ v1::Job to_proto(const Job& job);
 
 struct NewJob {
   std::string tenant = "default";
-  std::string id;  // empty: the store chooses one
+  std::string id;   // empty: the store chooses one
+  std::string uid;  // from make_job_uid(), if its files were made before it; else empty
   v1::JobSpec spec;
   v1::RunPlan plan;
   // The dataset that the spec names, with its version. Checked to be READY in the transaction that
@@ -63,12 +67,23 @@ struct NewJob {
   DatasetRef dataset;
   // The ID of the model that the job starts from, checked and protected likewise. Empty: none.
   std::string initial_model_id;
+  v1::JobOrigin origin;  // with a step: that checkpoint is in place already
   // Optional. A second submit with the same ID and the same digest returns the first job.
   std::string request_id;
   std::string request_digest;  // SHA-256 of the request, to recognize a different body
+  // The answer to a job that is new: the server cannot take one just now. A request that was seen
+  // before still gets its job.
+  std::optional<Error> refusal;
   // Shown until the scheduler has considered the job.
   std::string reason = "WAITING_FOR_SCHEDULER";
   std::string message = "The job was accepted and waits for the scheduler.";
+};
+
+/// A client's own mark of a request, which it may send again.
+struct RequestId {
+  std::string tenant;
+  std::string id;
+  std::string digest;  // of the request's body
 };
 
 /// One start of a job: one worker process.

@@ -26,26 +26,22 @@ bool job_id_taken(Connection& db, std::string_view tenant, std::string_view id) 
 }
 
 // The answer to a request ID that was seen before, if any.
-std::optional<Result<Job>> find_request(WriteContext& context, const NewJob& job) {
-  Query(context.db, "DELETE FROM request_ids WHERE time_us < ?")
-      .bind(context.now_us - kRequestIdKeptUs)
-      .run();
+std::optional<Result<Job>> find_request_job(Connection& db, const RequestId& request) {
   std::string uid;
   {
-    Query query(context.db,
-                "SELECT digest, job_uid FROM request_ids WHERE tenant = ? AND request_id = ?");
-    query.bind(job.tenant).bind(job.request_id);
+    Query query(db, "SELECT digest, job_uid FROM request_ids WHERE tenant = ? AND request_id = ?");
+    query.bind(request.tenant).bind(request.id);
     if (!query.step()) return std::nullopt;
     uid = query.text(1);
-    if (query.bytes(0) != job.request_digest) {
-      Error e = field_error(
-          "REQUEST_ID_REUSED", "request_id",
-          quoted_value(job.request_id) + " was used for another request; choose a new one");
+    if (query.bytes(0) != request.digest) {
+      Error e =
+          field_error("REQUEST_ID_REUSED", "request_id",
+                      quoted_value(request.id) + " was used for another request; choose a new one");
       e.metadata["first_use"] = uid;
       return e;
     }
   }
-  if (std::optional<Job> first = find_job_uid(context.db, uid)) return std::move(*first);
+  if (std::optional<Job> first = find_job_uid(db, uid)) return std::move(*first);
   return make_error(ErrorCode::kNotFound, "JOB_NOT_FOUND",
                     "request_id: the job that this request created has been deleted.");
 }
@@ -87,8 +83,16 @@ Status check_dataset(Connection& db, const std::string& tenant, const DatasetRef
 
 Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queued_jobs_max) {
   Connection& db = context.db;
-  if (!asked.request_id.empty())
-    if (std::optional<Result<Job>> answer = find_request(context, asked)) return std::move(*answer);
+  if (!asked.request_id.empty()) {
+    Query(db, "DELETE FROM request_ids WHERE time_us < ?")
+        .bind(context.now_us - kRequestIdKeptUs)
+        .run();
+    if (auto answer =
+            find_request_job(db, {asked.tenant, asked.request_id, asked.request_digest})) {
+      return std::move(*answer);
+    }
+  }
+  if (asked.refusal) return *asked.refusal;
   Job job;
   job.tenant = asked.tenant;
   job.id = asked.id;
@@ -112,7 +116,10 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
                           quoted_value(asked.initial_model_id) + " any more.");
   }
 
-  job.uid = random_uid(context.now_us);
+  job.uid = asked.uid.empty() ? random_uid(context.now_us) : asked.uid;
+  job.origin = asked.origin;
+  job.checkpoint_step = asked.origin.step();
+  job.progress.set_step(asked.origin.step());
   job.spec = asked.spec;
   job.plan = asked.plan;
   job.priority = asked.spec.priority();
@@ -282,24 +289,74 @@ Result<Job> cancel_job(WriteContext& context, const std::string& tenant, const s
   return job;
 }
 
+Error state_conflict(const Job& job, const std::string& why) {
+  Error e =
+      make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
+                 "name: " + job.name() + " is " + std::string(name_of(job.state)) + ": " + why);
+  e.metadata["state"] = name_of(job.state);
+  return e;
+}
+
+void append_log(JobEdit& edit, std::string text) {
+  v1::Event event;
+  event.mutable_log()->set_level(v1::LogLine::INFO);
+  event.mutable_log()->set_text(std::move(text));
+  edit.append(std::move(event));
+}
+
+Result<Job> pause_job(WriteContext& context, const std::string& tenant, const std::string& id) {
+  ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
+  if (is_terminal(job.state)) return state_conflict(job, "a job that has ended cannot pause.");
+  if (job.cancel_requested) return state_conflict(job, "it is being cancelled.");
+  if (job.state == JobState::kPaused || job.pause_requested) return job;
+  JobEdit edit(context, job);
+  if (is_active(job.state)) {
+    job.pause_requested = true;
+    append_log(edit, "pause requested");
+  } else {
+    Move move;
+    move.to = JobState::kPaused;
+    move.reason = "PAUSED";
+    move.message = "Paused on request while it waited.";
+    if (Status s = edit.move(move); !s.ok()) return s.error();
+  }
+  edit.save();
+  return job;
+}
+
+Result<Job> resume_job(WriteContext& context, const std::string& tenant, const std::string& id) {
+  ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
+  if (is_terminal(job.state)) {
+    return state_conflict(job, "a job that has ended is retried or forked, as a new job.");
+  }
+  if (job.state != JobState::kPaused && !job.pause_requested) return job;
+  JobEdit edit(context, job);
+  job.workers_lost = 0;  // a person has looked at it
+  if (job.pause_requested) {
+    job.pause_requested = false;
+    append_log(edit, "the pause was taken back");
+  } else {
+    Move move;
+    move.to = JobState::kQueued;
+    move.reason = "WAITING_FOR_SCHEDULER";
+    move.message = "Resumed on request; it waits for the scheduler.";
+    if (Status s = edit.move(move); !s.ok()) return s.error();
+  }
+  edit.save();
+  return job;
+}
+
 Result<Job> set_job_priority(WriteContext& context, const std::string& tenant,
                              const std::string& id, int32_t priority) {
   ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
   if (is_terminal(job.state)) {
-    Error e = make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
-                         "name: " + job.name() + " is " + std::string(name_of(job.state)) +
-                             ": a job that has ended has no place in the queue.");
-    e.metadata["state"] = name_of(job.state);
-    return e;
+    return state_conflict(job, "a job that has ended has no place in the queue.");
   }
   if (job.priority == priority) return job;
   JobEdit edit(context, job);
-  v1::Event event;
-  event.mutable_log()->set_level(v1::LogLine::INFO);
-  event.mutable_log()->set_text("priority " + std::to_string(job.priority) + " becomes " +
-                                std::to_string(priority) + ", on request");
+  append_log(edit, "priority " + std::to_string(job.priority) + " becomes " +
+                       std::to_string(priority) + ", on request");
   job.priority = priority;
-  edit.append(std::move(event));
   edit.save();
   return job;
 }
@@ -315,7 +372,8 @@ Result<Job> remove_job(WriteContext& context, const std::string& tenant, const s
   }
   Query(context.db, "DELETE FROM jobs WHERE number = ?").bind(job.order).run();
   note_removal(context.db, "jobs/" + job.uid);
-  context.changes.push_back({job.uid, job.newest_seq, job.state, false, false, /*removed=*/true});
+  context.changes.push_back(
+      {job.uid, job.newest_seq, job.state, false, false, false, /*removed=*/true});
   return job;
 }
 
@@ -368,9 +426,30 @@ void JobStore::submit(NewJob job, Done<Job> done) {
                     std::move(done));
 }
 
+Result<std::optional<Job>> JobStore::find_request(const RequestId& request) const {
+  return core_.read<std::optional<Job>>([&](Connection& db) -> Result<std::optional<Job>> {
+    std::optional<Result<Job>> answer = find_request_job(db, request);
+    if (!answer) return std::optional<Job>();
+    if (!answer->ok()) return std::move(*answer).error();
+    return std::optional<Job>(**std::move(answer));
+  });
+}
+
 void JobStore::request_cancel(std::string tenant, std::string id, Done<Job> done) {
   core_.change<Job>([tenant = std::move(tenant), id = std::move(id)](
                         WriteContext& context) { return cancel_job(context, tenant, id); },
+                    std::move(done), Urgency::kEssential);
+}
+
+void JobStore::request_pause(std::string tenant, std::string id, Done<Job> done) {
+  core_.change<Job>([tenant = std::move(tenant), id = std::move(id)](
+                        WriteContext& context) { return pause_job(context, tenant, id); },
+                    std::move(done), Urgency::kEssential);
+}
+
+void JobStore::resume(std::string tenant, std::string id, Done<Job> done) {
+  core_.change<Job>([tenant = std::move(tenant), id = std::move(id)](
+                        WriteContext& context) { return resume_job(context, tenant, id); },
                     std::move(done), Urgency::kEssential);
 }
 
@@ -479,6 +558,12 @@ Result<Job> JobStore::submit(NewJob job) {
 }
 Result<Job> JobStore::request_cancel(const std::string& tenant, const std::string& id) {
   return wait_for<Job>(core_, [&](Done<Job> done) { request_cancel(tenant, id, std::move(done)); });
+}
+Result<Job> JobStore::request_pause(const std::string& tenant, const std::string& id) {
+  return wait_for<Job>(core_, [&](Done<Job> done) { request_pause(tenant, id, std::move(done)); });
+}
+Result<Job> JobStore::resume(const std::string& tenant, const std::string& id) {
+  return wait_for<Job>(core_, [&](Done<Job> done) { resume(tenant, id, std::move(done)); });
 }
 Result<Job> JobStore::set_priority(const std::string& tenant, const std::string& id,
                                    int32_t priority) {

@@ -13,7 +13,8 @@ namespace {
 #define JOB_COLUMNS \
   "number, tenant, id, uid, spec, state, reason, message, priority, cancel_requested, attempt, device, " \
   "create_time_us, start_time_us, end_time_us, plan, progress, checkpoint_step, model, newest_seq, " \
-  "event_time_us, workers_lost, retry_time_us, more_devices, attempts_uncounted"
+  "event_time_us, workers_lost, retry_time_us, more_devices, attempts_uncounted, " \
+  "pause_requested, origin"
 // clang-format on
 
 // A blob that does not parse was not written by this program.
@@ -62,6 +63,8 @@ Job read_job(const Query& row) {
   std::istringstream more(row.text(c++));
   for (std::string device; more >> device;) job.devices.push_back(device);
   job.attempts_uncounted = static_cast<int32_t>(row.integer(c++));
+  job.pause_requested = row.integer(c++) != 0;
+  job.origin = parse<v1::JobOrigin>(row.bytes(c++));
   return job;
 }
 
@@ -69,6 +72,12 @@ std::vector<Job> read_all(Query& query) {
   std::vector<Job> jobs;
   while (query.step()) jobs.push_back(read_job(query));
   return jobs;
+}
+
+std::string paused_message(const Job& job) {
+  return job.checkpoint_step > 0 ? "Paused on request; it goes on from the checkpoint of step " +
+                                       std::to_string(job.checkpoint_step) + "."
+                                 : "Paused on request before its first checkpoint.";
 }
 
 Error job_not_found(std::string_view name) {
@@ -123,13 +132,15 @@ void insert_job(Connection& db, Job& job, const NewJob& asked) {
       "INSERT INTO jobs (tenant, id, uid, dataset, spec, state, reason, message, priority,"
       " cancel_requested, attempt, device, create_time_us, start_time_us, end_time_us, plan,"
       " progress, checkpoint_step, model, newest_seq, event_time_us, workers_lost,"
-      " retry_time_us, initial_model, dataset_version)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', ?, 0, 0, ?, x'', 0, '', 1, ?, 0, 0, ?, ?)");
+      " retry_time_us, initial_model, dataset_version, origin)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', ?, 0, 0, ?, ?, ?, '', 1, ?, 0, 0, ?, ?, ?)");
   query.bind(job.tenant).bind(job.id).bind(job.uid).bind(asked.dataset.id);
   query.bind_blob(job.spec.SerializeAsString()).bind(static_cast<int64_t>(job.state));
   query.bind(job.reason).bind(job.message).bind(int64_t{job.priority}).bind(job.create_time_us);
-  query.bind_blob(job.plan.SerializeAsString()).bind(job.event_time_us);
-  query.bind(asked.initial_model_id).bind(int64_t{asked.dataset.version}).run();
+  query.bind_blob(job.plan.SerializeAsString()).bind_blob(job.progress.SerializeAsString());
+  query.bind(job.checkpoint_step).bind(job.event_time_us);
+  query.bind(asked.initial_model_id).bind(int64_t{asked.dataset.version});
+  query.bind_blob(job.origin.SerializeAsString()).run();
   job.order = db.last_row();
 }
 
@@ -142,7 +153,8 @@ void save_job(Connection& db, const Job& job) {
       "UPDATE jobs SET state = ?, reason = ?, message = ?, priority = ?, cancel_requested = ?,"
       " attempt = ?, device = ?, start_time_us = ?, end_time_us = ?, plan = ?, progress = ?,"
       " checkpoint_step = ?, model = ?, newest_seq = ?, event_time_us = ?,"
-      " workers_lost = ?, retry_time_us = ?, more_devices = ?, attempts_uncounted = ?"
+      " workers_lost = ?, retry_time_us = ?, more_devices = ?, attempts_uncounted = ?,"
+      " pause_requested = ?"
       " WHERE number = ?");
   query.bind(static_cast<int64_t>(job.state)).bind(job.reason).bind(job.message);
   query.bind(int64_t{job.priority})
@@ -153,7 +165,7 @@ void save_job(Connection& db, const Job& job) {
   query.bind_blob(job.progress.SerializeAsString()).bind(job.checkpoint_step).bind(job.model);
   query.bind(job.newest_seq).bind(job.event_time_us).bind(int64_t{job.workers_lost});
   query.bind(job.retry_time_us).bind(more).bind(int64_t{job.attempts_uncounted});
-  query.bind(job.order).run();
+  query.bind(int64_t{job.pause_requested}).bind(job.order).run();
 }
 
 void JobEdit::append(v1::Event event) {
@@ -185,6 +197,10 @@ Status JobEdit::move(const Move& asked) {
     move.to = JobState::kCancelled;
     move.reason = "CANCELLED";
     move.message = "Cancelled on request.";
+  } else if (move.to == JobState::kQueued && job_.pause_requested) {
+    move.to = JobState::kPaused;
+    move.reason = "PAUSED";
+    move.message = paused_message(job_);
   }
   if (!can_move(job_.state, move.to)) {
     Error e = make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
@@ -199,6 +215,7 @@ Status JobEdit::move(const Move& asked) {
   job_.retry_time_us = move.to == JobState::kQueued ? move.retry_time_us : 0;
   if (move.worker_lost) ++job_.workers_lost;
   if (move.uncounted) ++job_.attempts_uncounted;
+  if (!is_active(move.to)) job_.pause_requested = false;
   if (move.to == JobState::kRunning) job_.progress.set_step(move.resumed_from_step);
   tell_state(move);
   if (is_terminal(move.to)) job_.end_time_us = job_.event_time_us;
@@ -209,12 +226,12 @@ void JobEdit::save() {
   save_job(context_.db, job_);
   const bool reschedules = job_.state != state_before_ || job_.priority != priority_before_;
   context_.changes.push_back({job_.uid, job_.newest_seq, job_.state, reschedules,
-                              job_.cancel_requested, /*removed=*/false});
+                              job_.cancel_requested, job_.pause_requested, /*removed=*/false});
 }
 
 void JobEdit::notify() {
   context_.changes.push_back({job_.uid, job_.newest_seq, job_.state, /*reschedules=*/true,
-                              job_.cancel_requested, /*removed=*/false});
+                              job_.cancel_requested, job_.pause_requested, /*removed=*/false});
 }
 
 std::optional<Attempt> find_attempt_row(Connection& db, const Job& job, int32_t number) {

@@ -37,7 +37,7 @@ class JobEdit {
   void append(v1::Event event);
   /// Changes the state and appends the event. FAILED_PRECONDITION/JOB_STATE_CONFLICT changes
   /// nothing. A job whose cancellation was requested never goes back to the queue: it becomes
-  /// CANCELLED instead.
+  /// CANCELLED instead, and one whose pause was requested PAUSED.
   Status move(const Move& move);
   /// The event of a new job: QUEUED, without a transition.
   void tell_state(const Move& move);

@@ -30,7 +30,7 @@ constexpr bool can_move(JobState from, JobState to) {
     case kQueued:
       return to == kStarting || to == kPaused || to == kCancelled || to == kFailed;
     case kStarting:
-      return to == kRunning || to == kQueued || to == kCancelled || to == kFailed;
+      return to == kRunning || to == kQueued || to == kPaused || to == kCancelled || to == kFailed;
     case kRunning:
       return to == kSucceeded || to == kFailed || to == kCancelled || to == kPaused ||
              to == kQueued;  // preempted, or retried from its last checkpoint

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,11 +50,28 @@ class JobStore {
   void submit(NewJob job, Done<Job> done);
   Result<Job> submit(NewJob job);
 
+  /// The job that an earlier submit with this request made: what submit() would answer, for a
+  /// caller that has work to do before. INVALID_ARGUMENT/REQUEST_ID_REUSED; JOB_NOT_FOUND if that
+  /// job was deleted.
+  Result<std::optional<Job>> find_request(const RequestId& request) const;
+
   /// Durably requests the job's end. A QUEUED or PAUSED job is CANCELLED at once; an active one
   /// gets cancel_requested, and the caller must stop its worker; a finished one is returned
   /// unchanged. NOT_FOUND/JOB_NOT_FOUND.
   void request_cancel(std::string tenant, std::string id, Done<Job> done);
   Result<Job> request_cancel(const std::string& tenant, const std::string& id);
+
+  /// Durably requests that the job leaves its device. A QUEUED job is PAUSED at once; an active one
+  /// gets pause_requested, and the caller must stop its worker: its next return to the queue is
+  /// PAUSED. FAILED_PRECONDITION/JOB_STATE_CONFLICT once it has ended or its cancellation was
+  /// requested; NOT_FOUND/JOB_NOT_FOUND.
+  void request_pause(std::string tenant, std::string id, Done<Job> done);
+  Result<Job> request_pause(const std::string& tenant, const std::string& id);
+
+  /// PAUSED -> QUEUED, or takes the request to pause back; any other unfinished job is returned
+  /// unchanged. FAILED_PRECONDITION/JOB_STATE_CONFLICT; NOT_FOUND/JOB_NOT_FOUND.
+  void resume(std::string tenant, std::string id, Done<Job> done);
+  Result<Job> resume(const std::string& tenant, const std::string& id);
 
   /// The priority that the scheduler goes by from now on. An unchanged one changes nothing.
   /// FAILED_PRECONDITION/JOB_STATE_CONFLICT once the job has ended; NOT_FOUND/JOB_NOT_FOUND.

@@ -8,7 +8,7 @@ namespace trainyard::server {
 
 int newest_schema_version() { return static_cast<int>(std::size(kMigrations)); }
 
-Status migrate(Connection& db, const std::string& name) {
+Status check_schema(Connection& db, const std::string& name) {
   const int version = std::stoi(db.query_text("PRAGMA user_version"));
   const int newest = newest_schema_version();
   if (version > newest)
@@ -23,6 +23,13 @@ Status migrate(Connection& db, const std::string& name) {
     return make_error(
         ErrorCode::kFailedPrecondition, "STORE_FOREIGN",
         name + " is an SQLite file, but not Trainyard's; choose another state directory");
+  return {};
+}
+
+Status migrate(Connection& db, const std::string& name) {
+  if (Status s = check_schema(db, name); !s.ok()) return s;
+  const int version = std::stoi(db.query_text("PRAGMA user_version"));
+  const int newest = newest_schema_version();
   for (int next = version + 1; next <= newest; ++next) {
     Transaction transaction(db, Transaction::Kind::kWrite);
     db.execute(kMigrations[next - 1]);

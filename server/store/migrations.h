@@ -11,8 +11,11 @@ namespace trainyard::server {
 inline constexpr int kApplicationId = 0x54594152;  // "TYAR"
 int newest_schema_version();
 
+/// FAILED_PRECONDITION/STORE_NEWER, STORE_FOREIGN for what migrate() would not take. `name` is the
+/// file's, for the message. Only reads.
+Status check_schema(Connection& db, const std::string& name);
 /// Migrates a new or older store to the newest schema, each migration in its own transaction.
-/// `name` is the file's, for the message. FAILED_PRECONDITION/STORE_NEWER, STORE_FOREIGN.
+/// Refusals: check_schema().
 Status migrate(Connection& db, const std::string& name);
 
 }  // namespace trainyard::server

@@ -29,7 +29,9 @@ Error to_error(const SqliteError& e) {
 Connection::Connection(const std::filesystem::path& path, Mode mode, int64_t busy_timeout_ms,
                        const char* vfs) {
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-  flags |= mode == Mode::kReadOnly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
+  const bool reads = mode == Mode::kReadOnly || mode == Mode::kAlone;
+  flags |= reads ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
+  if (mode == Mode::kAlone) vfs = "unix-none";
   if (mode == Mode::kCreate) flags |= SQLITE_OPEN_CREATE;
   sqlite3* raw = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &raw, flags, vfs);
@@ -41,6 +43,7 @@ Connection::Connection(const std::filesystem::path& path, Mode mode, int64_t bus
   // Only the writer checkpoints, when it chooses (writer.cc): see store.h.
   sqlite3_db_config(raw, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   if (const int c = sqlite3_wal_autocheckpoint(raw, 0); c != SQLITE_OK) fail(c);
+  if (mode == Mode::kAlone) execute("PRAGMA locking_mode = EXCLUSIVE");  // before any read
   execute("PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;");
 }
 

@@ -39,7 +39,9 @@ Error to_error(const SqliteError& e);
 /// One connection, used by one thread at a time. Statements are prepared once and kept.
 class Connection {
  public:
-  enum class Mode { kCreate, kReadWrite, kReadOnly };
+  // kAlone reads a store that nobody else uses: without locks of the file, and with the log's index
+  // in memory, so that not even a file beside the store is made or removed.
+  enum class Mode { kCreate, kReadWrite, kReadOnly, kAlone };
   /// `vfs`: SQLite's file layer, null for the default one.
   Connection(const std::filesystem::path& path, Mode mode, int64_t busy_timeout_ms,
              const char* vfs = nullptr);

@@ -15,6 +15,8 @@ class StateLock {
  public:
   /// FAILED_PRECONDITION/STATE_DIR_LOCKED names the pid; PERMISSION_DENIED/STATE_DIR_NOT_WRITABLE.
   static Result<StateLock> take(const std::filesystem::path& state_dir);
+  /// The same for who changes nothing: without a file of a lock there is none to hold.
+  static Result<StateLock> hold(const std::filesystem::path& state_dir);
 
  private:
   explicit StateLock(UniqueFd fd) : fd_(std::move(fd)) {}

@@ -56,6 +56,7 @@ struct JobChange {
   JobState state = JobState::kQueued;
   bool reschedules = false;  // its state or its priority changed
   bool cancel_requested = false;
+  bool pause_requested = false;
   bool removed = false;
 };
 using JobObserver = std::function<void(std::span<const JobChange>)>;

@@ -11,6 +11,7 @@
 
 #include "server/store/migrations.h"
 #include "server/store/random_id.h"
+#include "server/store/state_files.h"
 #include "server/store/store_core.h"
 #include "src/base/files.h"
 
@@ -96,12 +97,6 @@ Status quick_check(Connection& db, const fs::path& path) {
   return {};
 }
 
-// 0 in a store of an earlier version.
-int64_t read_commit(Connection& db) {
-  Query query(db, "SELECT CAST(value AS INTEGER) FROM settings WHERE key = 'commit'");
-  return query.step() ? query.integer(0) : 0;
-}
-
 Error lost_commits(const fs::path& path, int64_t found, int64_t marked) {
   Error e = make_error(ErrorCode::kDataLoss, "STORE_LOST_COMMITS",
                        path.string() + " ends at commit " + std::to_string(found) + ", but " +
@@ -126,15 +121,24 @@ Status check_commits(const StoreOptions& options, const fs::path& mark_path) {
   return commit < *marked ? lost_commits(path, commit, *marked) : Status();
 }
 
+std::string read_state(const fs::path& state_dir) {
+  const Result<std::string> text = read_file(with_suffix(state_dir, ".state"), 64);
+  return text.ok() ? text->substr(0, text->find('\n')) : "";
+}
+
+Error store_missing(const fs::path& path) {
+  return make_error(ErrorCode::kFailedPrecondition, "STORE_MISSING",
+                    path.string() +
+                        " is missing, but a store is expected here: restore it from a "
+                        "backup, or remove " +
+                        path.string() + ".state and -wal to start over");
+}
+
 Status find_or_make_store(const StoreOptions& options, const std::string& state) {
   const fs::path path = store_path(options.state_dir);
   if (fs::exists(path)) return check_file(options.state_dir, state == "open");
   if (!state.empty() || options.must_exist || fs::exists(with_suffix(options.state_dir, "-wal")))
-    return make_error(ErrorCode::kFailedPrecondition, "STORE_MISSING",
-                      path.string() +
-                          " is missing, but a store is expected here: restore it from a "
-                          "backup, or remove " +
-                          path.string() + ".state and -wal to start over");
+    return store_missing(path);
   return make_store(options);
 }
 
@@ -173,9 +177,7 @@ Result<OpenStore> open_store(const StoreOptions& options) {
   const fs::path path = store_path(options.state_dir);
   const fs::path mark_path = with_suffix(options.state_dir, ".commit");
   OpenStore store;
-  std::string state;
-  if (Result<std::string> text = read_file(with_suffix(options.state_dir, ".state"), 64); text.ok())
-    state = text->substr(0, text->find('\n'));
+  const std::string state = read_state(options.state_dir);
   try {
     if (Status s = find_or_make_store(options, state); !s.ok()) return s.error();
     if (Status s = check_commits(options, mark_path); !s.ok()) return s.error();
@@ -199,6 +201,29 @@ Result<OpenStore> open_store(const StoreOptions& options) {
     if (Status s = write_state(options.state_dir, "open\n"); !s.ok()) return s.error();
     ASSIGN_OR_RETURN(store.mark, CommitMark::open(mark_path, store.commit));
     return store;
+  } catch (const SqliteError& e) {
+    return open_error(path, e);
+  }
+}
+
+Result<std::unique_ptr<Connection>> open_unchanged(const fs::path& state_dir) {
+  const fs::path path = store_path(state_dir);
+  const std::string state = read_state(state_dir);
+  std::error_code ec;
+  if (!fs::exists(path, ec)) {
+    if (!state.empty() || fs::exists(with_suffix(state_dir, "-wal"), ec))
+      return store_missing(path);
+    return std::unique_ptr<Connection>();
+  }
+  if (Status s = check_file(state_dir, state == "open"); !s.ok()) return s.error();
+  ASSIGN_OR_RETURN(const std::optional<int64_t> marked,
+                   CommitMark::read(with_suffix(state_dir, ".commit")));
+  try {
+    auto db = std::make_unique<Connection>(path, Connection::Mode::kAlone, 0);
+    if (Status s = check_schema(*db, path.string()); !s.ok()) return s.error();
+    const int64_t commit = read_commit(*db);
+    if (marked && commit < *marked) return lost_commits(path, commit, *marked);
+    return db;
   } catch (const SqliteError& e) {
     return open_error(path, e);
   }

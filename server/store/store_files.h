@@ -38,6 +38,11 @@ struct OpenStore {
 };
 Result<OpenStore> open_store(const StoreOptions& options);
 
+/// The store of a daemon that does not run, to be looked at: nothing on the disk changes. The lock
+/// must be held. Refuses what open_store() would, but for what only a start can see. Null if no
+/// store was ever made here. Throws SqliteError where it is read.
+Result<std::unique_ptr<Connection>> open_unchanged(const std::filesystem::path& state_dir);
+
 /// After a clean end. If this fails, the next start only checks more thoroughly.
 void mark_closed(const std::filesystem::path& state_dir);
 

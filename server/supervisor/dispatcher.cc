@@ -79,7 +79,8 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   bool stopping TRAINYARD_GUARDED_BY(mu) = false;
   bool draining TRAINYARD_GUARDED_BY(mu) = false;
   int64_t drain_grace_ms TRAINYARD_GUARDED_BY(mu) = 0;
-  std::vector<std::string> cancelled TRAINYARD_GUARDED_BY(mu);                  // uids
+  // Jobs whose workers must stop: uid, why.
+  std::vector<std::pair<std::string, const char*>> to_stop TRAINYARD_GUARDED_BY(mu);
   std::vector<std::pair<std::string, int32_t>> ended TRAINYARD_GUARDED_BY(mu);  // uid, attempt
 
   const std::shared_ptr<HostTrouble> trouble = std::make_shared<HostTrouble>();
@@ -97,11 +98,12 @@ void Dispatcher::Impl::observe(std::span<const JobChange> changes) {
   {
     const MutexLock lock(mu);
     for (const JobChange& change : changes) {
-      if (change.cancel_requested && is_active(change.state)) {
-        cancelled.push_back(change.uid);
+      const bool stops = change.cancel_requested || change.pause_requested;
+      if (stops && is_active(change.state)) {
+        to_stop.emplace_back(change.uid, change.cancel_requested ? "cancel" : "pause");
         urgent = true;
       }
-      wake = wake || change.reschedules || change.cancel_requested;
+      wake = wake || change.reschedules || stops;
     }
     dirty = dirty || wake;
   }
@@ -110,7 +112,7 @@ void Dispatcher::Impl::observe(std::span<const JobChange> changes) {
 
 void Dispatcher::Impl::run() {
   for (;;) {
-    std::vector<std::string> to_cancel;
+    std::vector<std::pair<std::string, const char*>> stops;
     std::vector<std::pair<std::string, int32_t>> gone;
     bool drain_now = false;
     int64_t grace_ms = 0;
@@ -120,15 +122,15 @@ void Dispatcher::Impl::run() {
       if (stopping) return;
       dirty = false;
       urgent = false;
-      to_cancel.swap(cancelled);
+      stops.swap(to_stop);
       gone.swap(ended);
       drain_now = draining;
       grace_ms = drain_grace_ms;
     }
     forget(gone);
-    for (const std::string& uid : to_cancel) {
+    for (const auto& [uid, reason] : stops) {
       if (const auto it = live.find(uid); it != live.end()) {
-        supervisor.stop(it->second.task, "cancel");
+        supervisor.stop(it->second.task, reason);
       }
     }
     if (drain_now) {

@@ -107,6 +107,11 @@ class LocalFiles final : public Files {
     return {};
   }
 
+  Status link_file(const std::filesystem::path& from, const std::filesystem::path& to) override {
+    if (::link(from.c_str(), to.c_str()) != 0) return file_error("cannot link", from, errno);
+    return {};
+  }
+
   Status remove_all(const std::filesystem::path& path) override {
     std::error_code ec;
     std::filesystem::remove_all(path, ec);

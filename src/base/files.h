@@ -48,6 +48,8 @@ class Files {
                                 const std::filesystem::path& to) = 0;
   virtual Status sync_directory(const std::filesystem::path& directory) = 0;
   virtual Status create_directories(const std::filesystem::path& directory) = 0;
+  /// A hard link: one more name of the same file. Does not sync the directory.
+  virtual Status link_file(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
   /// Removes a file or a whole directory; a missing path is not an error.
   virtual Status remove_all(const std::filesystem::path& path) = 0;
 };

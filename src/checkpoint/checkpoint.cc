@@ -24,15 +24,9 @@ std::string folder_name(int64_t step) {
   return name;
 }
 
-struct Candidate {
-  fs::path path;
-  int64_t step = 0;
-  bool old = false;  // moved aside while its step was being saved again
-};
-
-std::optional<Candidate> find_candidate(const fs::path& path) {
+std::optional<CheckpointFolder> find_candidate(const fs::path& path) {
   std::string name = path.filename().string();
-  Candidate c{path, 0, name.ends_with(kOldSuffix)};
+  CheckpointFolder c{path, 0, name.ends_with(kOldSuffix)};
   if (c.old) name.resize(name.size() - kOldSuffix.size());
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const char* begin = name.data() + kPrefix.size();
@@ -40,19 +34,6 @@ std::optional<Candidate> find_candidate(const fs::path& path) {
   const auto [stop, error] = std::from_chars(begin, end, c.step);
   if (error != std::errc() || stop != end || folder_name(c.step) != name) return std::nullopt;
   return c;
-}
-
-/// Newest first; of one step the regular folder before the one moved aside.
-std::vector<Candidate> list_candidates(const fs::path& folder) {
-  std::vector<Candidate> candidates;
-  std::error_code ec;
-  for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
-    if (std::optional<Candidate> c = find_candidate(it->path())) candidates.push_back(*c);
-  }
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return a.step != b.step ? a.step > b.step : a.old < b.old;
-  });
-  return candidates;
 }
 
 /// Creates `folder` and makes each new directory entry on the way durable.
@@ -138,6 +119,31 @@ bool looks_whole(const fs::path& folder) { return find_whole(folder).has_value()
 
 }  // namespace
 
+std::vector<CheckpointFolder> list_checkpoints(const fs::path& folder) {
+  std::vector<CheckpointFolder> candidates;
+  std::error_code ec;
+  for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
+    if (std::optional<CheckpointFolder> c = find_candidate(it->path())) candidates.push_back(*c);
+  }
+  std::sort(candidates.begin(), candidates.end(),
+            [](const CheckpointFolder& a, const CheckpointFolder& b) {
+              return a.step != b.step ? a.step > b.step : a.old < b.old;
+            });
+  return candidates;
+}
+
+std::optional<CheckpointState> find_state(const CheckpointFolder& checkpoint) {
+  std::optional<CheckpointState> state = find_whole(checkpoint.path);
+  return state && state->step == checkpoint.step ? std::move(state) : std::nullopt;
+}
+
+Status verify_checkpoint(const CheckpointFolder& checkpoint) {
+  ASSIGN_OR_RETURN(const LoadedCheckpoint loaded, load(checkpoint.path));
+  if (loaded.state.step == checkpoint.step) return {};
+  return make_error(ErrorCode::kDataLoss, "CHECKPOINT_DAMAGED",
+                    "it is of step " + std::to_string(loaded.state.step));
+}
+
 Result<fs::path> save_checkpoint(Files& files, const fs::path& folder, const CheckpointState& state,
                                  std::span<const TensorView> weights,
                                  std::span<const TensorView> optimizer) {
@@ -172,10 +178,41 @@ Result<fs::path> save_checkpoint(Files& files, const fs::path& folder, const Che
   return final_path;
 }
 
+Result<CheckpointDigests> link_checkpoint(Files& files, const CheckpointFolder& from,
+                                          const fs::path& folder, const CheckpointState& state) {
+  const fs::path final_path = folder / folder_name(state.step);
+  fs::path temporary = final_path;
+  temporary += kTemporarySuffix;
+  const auto link = [&]() -> Result<CheckpointDigests> {
+    ASSIGN_OR_RETURN(CheckpointManifest manifest, read_manifest(from.path));
+    manifest.state = state;
+    if (Status s = create_durable(files, folder); !s.ok()) return std::move(s).error();
+    if (Status s = files.create_directories(temporary); !s.ok()) return std::move(s).error();
+    for (const char* name : kCheckpointFiles) {
+      if (Status s = files.link_file(from.path / name, temporary / name); !s.ok()) {
+        return std::move(s).error();
+      }
+    }
+    const std::string text = to_state_json(manifest);
+    const std::span<const std::byte> part = std::as_bytes(std::span(text));
+    if (Status s = files.write_file(temporary / "state.json", std::span(&part, 1)); !s.ok()) {
+      return std::move(s).error();
+    }
+    if (Status s = files.sync_directory(temporary); !s.ok()) return std::move(s).error();
+    if (Status s = files.rename_durable(temporary, final_path); !s.ok()) {
+      return std::move(s).error();
+    }
+    return CheckpointDigests{manifest.files[0].sha256, manifest.files[1].sha256};
+  };
+  Result<CheckpointDigests> digests = link();
+  if (!digests.ok()) (void)files.remove_all(temporary);
+  return digests;
+}
+
 Result<LoadedCheckpoint> load_newest_checkpoint(const fs::path& folder,
                                                 std::vector<fs::path>* damaged) {
-  const std::vector<Candidate> candidates = list_candidates(folder);
-  for (const Candidate& c : candidates) {
+  const std::vector<CheckpointFolder> candidates = list_checkpoints(folder);
+  for (const CheckpointFolder& c : candidates) {
     Result<LoadedCheckpoint> loaded = load(c.path);
     if (loaded.ok() && loaded->state.step == c.step) return loaded;
     if (damaged != nullptr) damaged->push_back(c.path);
@@ -189,7 +226,7 @@ Result<LoadedCheckpoint> load_newest_checkpoint(const fs::path& folder,
 }
 
 std::optional<CheckpointState> find_newest_state(const fs::path& folder) {
-  for (const Candidate& c : list_candidates(folder)) {
+  for (const CheckpointFolder& c : list_checkpoints(folder)) {
     if (std::optional<CheckpointState> state = find_whole(c.path)) return state;
   }
   return std::nullopt;
@@ -198,7 +235,7 @@ std::optional<CheckpointState> find_newest_state(const fs::path& folder) {
 void prune_checkpoints(Files& files, const fs::path& folder, int keep) {
   int whole = 0;
   int64_t last_whole_step = -1;
-  for (const Candidate& c : list_candidates(folder)) {
+  for (const CheckpointFolder& c : list_checkpoints(folder)) {
     if (whole >= std::max(keep, 1) || c.step == last_whole_step) {
       (void)files.remove_all(c.path);
     } else if (looks_whole(c.path)) {

@@ -57,6 +57,30 @@ Result<LoadedCheckpoint> load_newest_checkpoint(const std::filesystem::path& fol
 /// without reading its tensors. Nothing if there is none.
 std::optional<CheckpointState> find_newest_state(const std::filesystem::path& folder);
 
+/// A checkpoint's folder by its name, whatever is in it.
+struct CheckpointFolder {
+  std::filesystem::path path;
+  int64_t step = 0;
+  bool old = false;  // moved aside while its step was being saved again
+};
+/// Newest first; of one step the regular folder before the one moved aside.
+std::vector<CheckpointFolder> list_checkpoints(const std::filesystem::path& folder);
+/// Its state, if it looks complete: the state intact, the sizes right.
+std::optional<CheckpointState> find_state(const CheckpointFolder& checkpoint);
+/// Digests of its files, as state.json has them.
+struct CheckpointDigests {
+  std::string weights_sha256;
+  std::string optimizer_sha256;
+};
+/// Makes `from`, which looks complete, the checkpoint `state.step` in `folder` too, with another
+/// state: the tensors' files are the same ones, by hard links. Durable, or not there at all.
+/// NOT_FOUND if `from` was removed meanwhile.
+Result<CheckpointDigests> link_checkpoint(Files& files, const CheckpointFolder& from,
+                                          const std::filesystem::path& folder,
+                                          const CheckpointState& state);
+/// Reads all of it: DATA_LOSS/CHECKPOINT_DAMAGED, or what reading it says.
+Status verify_checkpoint(const CheckpointFolder& checkpoint);
+
 /// Keeps the newest `keep` (at least 1) checkpoints that look complete, and removes older ones and
 /// leftovers of interrupted saves. What cannot be removed now is removed the next time. Only one
 /// process saves into a folder at a time.

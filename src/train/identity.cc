@@ -45,7 +45,7 @@ bool holds_objects(const Json& list) {
 
 /// A null means a missing value.
 void compare(const Json& recorded, const Json& job, const std::string& path,
-             std::vector<std::string>& differences) {
+             std::vector<FieldDifference>& differences) {
   const Json nothing;
   if (recorded.is_object() && job.is_object()) {
     std::set<std::string> names;
@@ -67,16 +67,17 @@ void compare(const Json& recorded, const Json& job, const std::string& path,
               path + "[" + std::to_string(i) + "]", differences);
     }
   } else if (recorded != job) {
-    differences.push_back(path + ": the checkpoint has " + shown(recorded) + ", the job has " +
-                          shown(job));
+    differences.push_back({path, shown(recorded), shown(job)});
   }
 }
 
-std::string listed(const std::vector<std::string>& differences) {
+std::string listed(const std::vector<FieldDifference>& differences) {
   constexpr size_t kListedMax = 8;
   std::string text;
   for (size_t i = 0; i < std::min(differences.size(), kListedMax); ++i) {
-    text += (i > 0 ? "; " : "") + differences[i];
+    const FieldDifference& d = differences[i];
+    text += (i > 0 ? "; " : "") + d.field + ": the checkpoint has " + d.recorded +
+            ", the job has " + d.job;
   }
   if (differences.size() > kListedMax) {
     text += "; and " + std::to_string(differences.size() - kListedMax) + " more";
@@ -85,6 +86,15 @@ std::string listed(const std::vector<std::string>& differences) {
 }
 
 }  // namespace
+
+RunRecord record_of(const CheckpointState& state) {
+  const Json json = Json::parse(state.extra_json, nullptr, /*allow_exceptions=*/false);
+  RunRecord record{state.job_digest, ""};
+  if (json.is_object() && json.contains("run") && json["run"].is_string()) {
+    record.description = json["run"].get<std::string>();
+  }
+  return record;
+}
 
 RunIdentity::RunIdentity(const ModelSpec& model, const Recipe& recipe,
                          const std::string& dataset_digest)
@@ -101,23 +111,34 @@ Result<RunIdentity> RunIdentity::of(const TrainJob& job) {
   return RunIdentity(job.model, job.recipe, dataset);
 }
 
-std::string RunIdentity::difference(const RunRecord& recorded) const {
+Result<std::vector<FieldDifference>> RunIdentity::differences(const RunRecord& recorded) const {
+  const auto untold = [](std::string why) {
+    return make_error(ErrorCode::kFailedPrecondition, "CHECKPOINT_FOREIGN", std::move(why));
+  };
   if (is_rule_1(recorded)) {
-    return recorded.digest == digest_by_rule_1_ ? ""
-                                                : "another model, recipe or dataset (written by an "
-                                                  "earlier version, which did not record more)";
+    if (recorded.digest == digest_by_rule_1_) return std::vector<FieldDifference>();
+    return untold(
+        "another model, recipe or dataset (written by an earlier version, which did not record "
+        "more)");
   }
-  if (recorded.digest == record_.digest) return "";
-  if (!recorded.digest.starts_with(kRule2)) return "written by a later version";
+  if (recorded.digest == record_.digest) return std::vector<FieldDifference>();
+  if (!recorded.digest.starts_with(kRule2)) return untold("written by a later version");
   Json theirs = Json::parse(recorded.description, nullptr, /*allow_exceptions=*/false);
-  if (!theirs.is_object() || !theirs["recipe"].is_object()) return "its description is unreadable";
+  if (!theirs.is_object() || !theirs["recipe"].is_object()) {
+    return untold("its description is unreadable");
+  }
   // A field that came later had its default.
   Json recipe = fields_to_json(Recipe());
   recipe.update(theirs["recipe"], /*merge_objects=*/true);
   theirs["recipe"] = std::move(recipe);
-  std::vector<std::string> differences;
-  compare(theirs, Json::parse(record_.description), "", differences);
-  return listed(differences);
+  std::vector<FieldDifference> found;
+  compare(theirs, Json::parse(record_.description), "", found);
+  return found;
+}
+
+std::string RunIdentity::difference(const RunRecord& recorded) const {
+  const auto found = differences(recorded);
+  return found.ok() ? listed(*found) : found.error().message;
 }
 
 bool is_rule_1(const RunRecord& recorded) { return recorded.digest.find(':') == std::string::npos; }

@@ -5,8 +5,10 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/base/result.h"
+#include "src/checkpoint/checkpoint.h"
 #include "src/train/trainer.h"
 
 namespace trainyard {
@@ -15,6 +17,16 @@ namespace trainyard {
 struct RunRecord {
   std::string digest;       // "2:" and the SHA-256 of the description; without a rule: rule 1
   std::string description;  // JSON {"dataset": digest, "model": {...}, "recipe": {...}}; rule 2 on
+};
+
+/// What a checkpoint says of its run.
+RunRecord record_of(const CheckpointState& state);
+
+/// A field that two runs have differently, as people write it: "recipe.seed", "1", "2".
+struct FieldDifference {
+  std::string field;
+  std::string recorded;
+  std::string job;
 };
 
 /// A run, to be recorded and to be compared with records.
@@ -28,6 +40,9 @@ class RunIdentity {
   /// Why a record is of another run, "recipe.seed: the checkpoint has 1, the job has 2"; empty if
   /// it is of this one.
   std::string difference(const RunRecord& recorded) const;
+  /// Each field in which a record is of another run. FAILED_PRECONDITION/CHECKPOINT_FOREIGN if the
+  /// record does not tell.
+  Result<std::vector<FieldDifference>> differences(const RunRecord& recorded) const;
 
  private:
   RunRecord record_;

@@ -96,7 +96,6 @@ Status Loop::run(const std::stop_token& stop) {
           if (Status s = finish_step(); !s.ok()) return s;
         }
         if (Status s = checkpoint(); !s.ok()) return s;
-        metrics_.flush();
         return make_error(ErrorCode::kCancelled, "STOPPED",
                           "stopped after step " + std::to_string(state_.step) + " of " +
                               std::to_string(shape.steps_total));
@@ -116,7 +115,6 @@ Status Loop::run(const std::stop_token& stop) {
       if (!under_way_.empty() || !is_looked_at(step)) continue;
       if (is_due(step, recipe.evaluate_every_steps, shape.steps_per_epoch)) evaluate_validation();
       if (is_due(step, recipe.checkpoint_every_steps, shape.steps_per_epoch)) {
-        metrics_.flush();
         if (Status s = checkpoint(); !s.ok()) return s;
       }
     }
@@ -283,6 +281,7 @@ bool Loop::stops_early() const {
 
 Status Loop::checkpoint() {
   if (saved_step_ == state_.step) return {};
+  metrics_.flush();  // whoever hears of a checkpoint has heard of all metrics before it
   const Snapshot snapshot = session_.snapshot();
   if (const std::string bad = find_not_finite(snapshot); !bad.empty()) {
     return not_finite("after step " + std::to_string(state_.step) + " " + bad +

@@ -51,15 +51,6 @@ Json to_json(const LoopState& state) {
   return json;
 }
 
-RunRecord record_of(const CheckpointState& state) {
-  const Json json = Json::parse(state.extra_json, nullptr, /*allow_exceptions=*/false);
-  RunRecord record{state.job_digest, ""};
-  if (json.is_object() && json.contains("run") && json["run"].is_string()) {
-    record.description = json["run"].get<std::string>();
-  }
-  return record;
-}
-
 /// Devices that wrote it together.
 int64_t ranks_of(const LoadedCheckpoint& checkpoint) {
   const Json json = Json::parse(checkpoint.state.extra_json, nullptr, /*allow_exceptions=*/false);

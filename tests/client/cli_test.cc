@@ -714,5 +714,25 @@ TEST_F(Cli, AReaderThatLeavesIsNoCrash) {
   EXPECT_EQ(std::system(("bash -c '" + command + "'").c_str()), 0);
 }
 
+TEST_F(Cli, ABackupIsAFileThatARestoreTakes) {
+  const std::string file = server_.folder() / "backup.tar";
+  const std::string state = server_.folder() / "restored";
+  Done done = run({"server", "backup", file});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out, file + "\n");
+  EXPECT_NE(done.err.find("warning: model \\x1b[31mlost"), std::string::npos) << done.err;
+  done = run({"server", "backup", file, "-o", "json"});
+  EXPECT_NE(done.out.find("\"file_count\": \"2\""), std::string::npos) << done.out;
+  done = run({"server", "restore", file, "--state-dir", state});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out, state + "\n");
+  EXPECT_EQ(slurp(state + "/uploads/one"), "content");
+  done = run({"server", "restore", file, "--state-dir", state});
+  EXPECT_EQ(done.code, 5) << done.err;
+  EXPECT_NE(done.err.find("STATE_DIR_NOT_EMPTY"), std::string::npos) << done.err;
+  EXPECT_EQ(run({"server", "backup", server_.folder()}).code, 2) << "a folder";
+  EXPECT_EQ(run({"server", "restore", file}).code, 2) << "without --state-dir";
+}
+
 }  // namespace
 }  // namespace trainyard::client

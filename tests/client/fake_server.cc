@@ -417,6 +417,32 @@ class Models final : public v1::ModelService::CallbackService {
 
 class System final : public v1::SystemService::CallbackService {
  public:
+  explicit System(FakeState& s) : s_(s) {}
+  grpc::ServerWriteReactor<v1::BackupResponse>* Backup(grpc::CallbackServerContext*,
+                                                       const v1::BackupRequest*) override {
+    const std::scoped_lock lock(s_.mu);
+    std::vector<v1::BackupResponse> messages;
+    const auto send_file = [&](const std::string& path, const std::string& content) {
+      v1::BackupResponse::FileHeader& header = *messages.emplace_back().mutable_header();
+      header.set_path(path);
+      header.set_size_bytes(static_cast<int64_t>(content.size()));
+      messages.emplace_back().set_data(content);
+      messages.emplace_back().mutable_end()->set_sha256(
+          sha256_hex(s_.backup_fault == "digest" ? "other" : content));
+    };
+    messages.emplace_back().mutable_progress()->set_store_bytes(9);
+    send_file(s_.backup_fault == "path" ? "../evil" : "uploads/one", "content");
+    send_file("trainyard.db", "the store");
+    if (s_.backup_fault != "early") {
+      v1::BackupResponse::Summary& summary = *messages.emplace_back().mutable_summary();
+      summary.set_format_version(1);
+      summary.set_server_version("9.9.9");
+      summary.set_file_count(2);
+      summary.set_size_bytes(16);
+      summary.add_warnings("model \x1b[31mlost: its files are missing");
+    }
+    return new StreamOut<v1::BackupResponse>(std::move(messages), grpc::Status::OK, false);
+  }
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
                                           const v1::GetServerInfoRequest*,
                                           v1::ServerInfo* info) override {
@@ -434,12 +460,16 @@ class System final : public v1::SystemService::CallbackService {
     response->set_note("no GPU here");
     return answer(context, grpc::Status::OK);
   }
+
+ private:
+  FakeState& s_;
 };
 
 }  // namespace
 
 struct FakeServer::Services {
-  explicit Services(FakeState& state) : jobs(state), datasets(state), models(state) {}
+  explicit Services(FakeState& state)
+      : jobs(state), datasets(state), models(state), system(state) {}
   Jobs jobs;
   Datasets datasets;
   Models models;

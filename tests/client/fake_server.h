@@ -39,6 +39,7 @@ struct FakeState {
   int32_t dataset_version = 0;   // newest; 0: there is no dataset
   bool dataset_changes = false;  // each CreateDataset makes a version
   bool serving = true;
+  std::string backup_fault;  // "digest", "early", "path"
   v1::JobPlan plan;
 
   // --- what was seen

@@ -130,6 +130,10 @@ class DirectorySyncs final : public Files {
     }
     return quick.create_directories(directory);
   }
+  Status link_file(const fs::path& from, const fs::path& to) override {
+    unsynced.insert(to.parent_path());
+    return quick.link_file(from, to);
+  }
   Status remove_all(const fs::path& path) override { return quick.remove_all(path); }
 
   std::set<fs::path> unsynced;

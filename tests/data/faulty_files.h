@@ -56,6 +56,9 @@ class FaultyFiles final : public Files {
     if (mode_ == Mode::kAfter) (void)files_.create_directories(directory);
     return error();
   }
+  Status link_file(const std::filesystem::path& from, const std::filesystem::path& to) override {
+    return fails() ? Status(error()) : files_.link_file(from, to);
+  }
   Status remove_all(const std::filesystem::path& path) override {
     return fails() ? Status(error()) : files_.remove_all(path);
   }

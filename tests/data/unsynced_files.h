@@ -36,6 +36,9 @@ class UnsyncedFiles final : public Files {
     std::filesystem::create_directories(directory, ec);
     return ec ? Status(failed()) : Status();
   }
+  Status link_file(const std::filesystem::path& from, const std::filesystem::path& to) override {
+    return local_files().link_file(from, to);
+  }
   Status remove_all(const std::filesystem::path& path) override {
     std::error_code ec;
     std::filesystem::remove_all(path, ec);

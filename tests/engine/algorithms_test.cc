@@ -232,6 +232,9 @@ class FullDisk final : public Files {
   Status create_directories(const fs::path& p) override {
     return local_files().create_directories(p);
   }
+  Status link_file(const fs::path& from, const fs::path& to) override {
+    return local_files().link_file(from, to);
+  }
   Status remove_all(const fs::path& p) override { return local_files().remove_all(p); }
 };
 

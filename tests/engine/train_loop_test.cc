@@ -207,6 +207,10 @@ TEST(Training, TheLastStepIsEvaluatedAndSavedWhateverIsDue) {
   job.recipe.evaluate_every_steps = 6;
   job.recipe.checkpoint_every_steps = 7;
   Recorder r;
+  r.on_checkpoint = [&](int64_t step) {
+    EXPECT_EQ(r.series["train/loss"].size(), static_cast<size_t>(step));
+    EXPECT_EQ(r.series["val/loss"].contains(15), step == 15);
+  };
   ASSERT_TRUE(run(job, r).ok());
   std::vector<int64_t> evaluated;
   for (const auto& [step, loss] : r.series["val/loss"]) evaluated.push_back(step);
@@ -261,8 +265,13 @@ TEST(Training, AStopBetweenCheckpointsLosesNoStep) {
   first.on_progress = [&](int64_t steps) {
     if (steps == 4) stop.request_stop();
   };
+  bool all_before = false;
+  first.on_checkpoint = [&](int64_t step) {
+    all_before = first.series["train/loss"].contains(step);
+  };
   const auto stopped = run(job, first, stop.get_token());
   ASSERT_FALSE(stopped.ok());
+  EXPECT_TRUE(all_before) << "who resumes from a checkpoint that was reported lacks no metric";
   const int64_t last = first.series["train/loss"].rbegin()->first;
   EXPECT_EQ(first.saved, std::vector<int64_t>{last});
   Recorder second;

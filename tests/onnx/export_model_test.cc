@@ -36,6 +36,9 @@ class FullDisk final : public Files {
   Status create_directories(const fs::path& directory) override {
     return local_files().create_directories(directory);
   }
+  Status link_file(const fs::path& from, const fs::path& to) override {
+    return local_files().link_file(from, to);
+  }
   Status remove_all(const fs::path& path) override { return local_files().remove_all(path); }
 };
 

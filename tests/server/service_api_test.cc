@@ -544,6 +544,11 @@ TEST_F(ServiceApi, OnTcpEveryMethodAsksForTheTokenBeforeAnythingElse) {
   grpc::Status end;
   v1::Upload up;
   EXPECT_EQ(reason_of(upload("content", &up)), "CREDENTIALS_MISSING");
+  auto backup_context = context();
+  auto backup = system_->Backup(backup_context.get(), {});
+  v1::BackupResponse file;
+  EXPECT_FALSE(backup->Read(&file));
+  EXPECT_EQ(reason_of(backup->Finish()), "CREDENTIALS_MISSING");
   auto watch_context = context();
   auto stream = jobs_->WatchJob(watch_context.get(), {});
   v1::WatchJobResponse response;

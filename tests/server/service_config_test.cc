@@ -51,6 +51,19 @@ TEST(ServiceConfig, EveryKeyAndValueIsUnderstoodOrRefused) {
   EXPECT_EQ(refusal_of(""), "");
 }
 
+TEST(ServiceConfig, ABoundOfFreeSpaceMayBeZero) {
+  Config config;
+  EXPECT_EQ(config.disk_free_bytes_min, 1 << 30);
+  ASSERT_TRUE(apply_setting("disk_free_bytes_min", "512MiB", config).ok());
+  EXPECT_EQ(config.disk_free_bytes_min, 512 << 20);
+  ASSERT_TRUE(apply_setting("disk_free_bytes_min", "0", config).ok());
+  Config again;
+  ASSERT_TRUE(apply_config_text(describe_config(config), "f", again).ok());
+  EXPECT_EQ(again.disk_free_bytes_min, 0);
+  EXPECT_NE(refusal_of("disk_free_bytes_min: -1\n").find("bytes"), std::string::npos);
+  EXPECT_NE(refusal_of("upload_bytes_max: 0\n").find("bytes"), std::string::npos);
+}
+
 TEST(ServiceConfig, TimingOfAlgorithmsCanBeSwitchedOff) {
   Config config;
   EXPECT_TRUE(config.time_algorithms);

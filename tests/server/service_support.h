@@ -72,6 +72,7 @@ class ServiceTest : public ::testing::Test {
     Devices devices{{cpu}, gpus_.empty() ? "no GPU in this test" : ""};
     devices.devices.insert(devices.devices.end(), gpus_.begin(), gpus_.end());
     parts.inventory = std::make_unique<FakeInventory>(std::move(devices));
+    if (free_bytes_) parts.free_bytes = free_bytes_;
     parts.watch_heartbeat_ms = 200;
     parts.worker_heartbeat_ms = 200;
     parts.worker_kill_grace_ms = 100;
@@ -242,6 +243,7 @@ class ServiceTest : public ::testing::Test {
   std::filesystem::path root_;
   Config config_;
   std::vector<Device> gpus_;  // that the next start() finds
+  FreeBytes free_bytes_;      // what it believes of its disk, if it is not to look
   std::unique_ptr<Daemon> daemon_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;

@@ -72,6 +72,7 @@ EVALUATE = Method("ModelService/Evaluate", v1.EvaluateRequest, v1.EvaluateRespon
 DELETE_MODEL = Method("ModelService/DeleteModel", v1.DeleteModelRequest, Empty, retry=False)
 GET_SERVER_INFO = Method("SystemService/GetServerInfo", v1.GetServerInfoRequest, v1.ServerInfo)
 LIST_DEVICES = Method("SystemService/ListDevices", v1.ListDevicesRequest, v1.ListDevicesResponse)
+BACKUP = Method("SystemService/Backup", v1.BackupRequest, v1.BackupResponse)
 
 
 class Stream(Generic[R]):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard import _rpc as rpc
 from trainyard import data, v1
+from trainyard._backup import write_backup
 from trainyard._connection import resolve
 from trainyard._spec import JobDocument, Spec, read_dataset, read_job
 from trainyard._upload import Content, Observer, Progress, ensure_dataset, ensure_weights
@@ -462,6 +463,13 @@ class Client:
     def server_info(self) -> v1.ServerInfo:
         """Version, jobs queued and running, limits in bytes, and warnings for its operator."""
         return self._channel.call(rpc.GET_SERVER_INFO, v1.GetServerInfoRequest())
+
+    def backup(self, file: str | os.PathLike[str], *, progress: Observer | None = None) -> v1.BackupResponse.Summary:
+        """Writes all of the server's state, as of one instant, into the tar archive `file`, while the server goes on. The
+        file appears complete or not at all; 'trainyard server restore' makes a state folder of it. The answer's
+        `warnings` tell what the server itself lacks. ConflictError / BACKUP_BUSY while another backup is under way."""
+        with self._channel.stream(rpc.BACKUP, v1.BackupRequest()) as messages:
+            return write_backup(messages, file, progress)
 
     def health(self) -> bool:
         """True if the server is serving, False if it is stopping. Needs no token. UnavailableError if it does not

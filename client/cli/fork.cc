@@ -1,0 +1,178 @@
+// trainyard retry, fork, checkpoint list: new jobs that begin at a checkpoint of another.
+#include <charconv>
+#include <memory>
+
+#include "client/cli/command.h"
+#include "client/cli/follow_view.h"
+#include "client/cli/job_view.h"
+#include "client/cli/output_json.h"
+#include "client/lib/names.h"
+#include "client/lib/spec_file.h"
+#include "client/lib/spec_writer.h"
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+namespace {
+
+struct RetryOptions {
+  std::string job;
+  std::string name;
+  bool from_start = false;
+  bool wait = false;
+};
+
+struct ForkOptions {
+  std::string job;  // JOB or JOB@STEP
+  std::vector<std::string> sets;
+  std::string name;
+  bool wait = false;
+  bool dry_run = false;
+};
+
+/// Prints the new job's name, and follows it if asked.
+Result<int> show_new(Session& session, const v1::Job& job, bool wait) {
+  const std::string id(client::short_name(job.name()));
+  session.show(job, [&] { return id + "\n"; }, {job.name()});
+  if (wait) return wait_for_the_end(session, job.name(), session.wait_s());
+  const v1::JobOrigin& origin = job.origin();
+  session.hint(origin.step() > 0 ? id + " goes on from step " + grouped(origin.step()) + " of " +
+                                       safe_text(client::short_name(origin.job())) + "."
+                                 : id + " begins from the start.");
+  for (const std::string& change : origin.changes()) session.hint("  " + safe_text(change));
+  return static_cast<int>(client::kExitOk);
+}
+
+Result<int> run_retry(Session& session, const RetryOptions& options) {
+  v1::RetryJobRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_name(), session.full_name("jobs", options.job));
+  request.set_from_start(options.from_start);
+  request.set_job_id(options.name);
+  request.set_request_id(client::make_uuid());
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  ASSIGN_OR_RETURN(const v1::Job job, server->retry_job(request));
+  return show_new(session, job, options.wait);
+}
+
+/// "digits-1@300": the job, and the step if there is one.
+Result<std::pair<std::string, std::optional<int64_t>>> split_step(const std::string& text) {
+  const size_t at = text.find('@');
+  if (at == std::string::npos) return std::pair{text, std::optional<int64_t>()};
+  const std::string digits = text.substr(at + 1);
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (error != std::errc() || end != digits.data() + digits.size() || step < 1) {
+    return usage_error("JOB@STEP: " + quoted_value(digits) +
+                       " is not a step, expected a whole number of at least 1");
+  }
+  return std::pair{text.substr(0, at), std::optional(step)};
+}
+
+Result<int> run_fork(Session& session, const ForkOptions& options) {
+  ASSIGN_OR_RETURN(const auto parsed, split_step(options.job));
+  v1::ForkJobRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_name(), session.full_name("jobs", parsed.first));
+  if (parsed.second) request.set_step(*parsed.second);
+  request.set_job_id(options.name);
+  request.set_request_id(client::make_uuid());
+  request.set_validate_only(options.dry_run);
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  if (!options.sets.empty()) {
+    ASSIGN_OR_RETURN(const v1::Job parent, server->get_job(request.name()));
+    const std::string text = text_of(client::write_spec(parent.spec()), Format::kYaml);
+    ASSIGN_OR_RETURN(
+        const client::SpecFile spec,
+        client::parse_spec_file(text, "the spec of " + parsed.first, "", options.sets));
+    if (!spec.file.name().empty()) {
+      return usage_error("--set name: expected --name, which names the new job");
+    }
+    if (spec.has_data() || spec.has_weights()) {
+      return usage_error("--set: a fork keeps the data and the weights of its job");
+    }
+    *request.mutable_spec() = spec.job_spec();
+  }
+  ASSIGN_OR_RETURN(const v1::Job job, server->fork_job(request));
+  if (options.dry_run) {
+    session.show(job, [&] { return render_plan(job, session.out().colour()); }, {job.name()});
+    session.hint("The fork is possible, from step " + grouped(job.origin().step()) +
+                 "; nothing was submitted.");
+    return static_cast<int>(client::kExitOk);
+  }
+  return show_new(session, job, options.wait);
+}
+
+Result<int> run_checkpoints(Session& session, const std::string& text) {
+  ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse list, server->list_checkpoints(name));
+  std::vector<std::string> names;
+  for (const v1::Checkpoint& c : list.checkpoints()) {
+    names.push_back(std::string(client::short_name(name)) + "@" + std::to_string(c.step()));
+  }
+  session.show(
+      list,
+      [&] {
+        Table table({{"CHECKPOINT"}, {"STEP", true}, {"SIZE", true}, {"AGE", true}});
+        for (int i = 0; i < list.checkpoints_size(); ++i) {
+          const v1::Checkpoint& c = list.checkpoints(i);
+          table.add({names[static_cast<size_t>(i)], grouped(c.step()), human_bytes(c.size_bytes()),
+                     age_of(c.create_time())});
+        }
+        return table.render(session.out().colour());
+      },
+      names);
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command retry_command() {
+  auto o = std::make_shared<RetryOptions>();
+  return {
+      "retry",
+      "Try a failed or cancelled job again, as a new job",
+      {"trainyard retry digits-1", "trainyard retry digits-1 --from-start --name digits-2"},
+      "From its newest checkpoint, or from the start if it has none; the result is that of a job "
+      "that was never\ninterrupted. What must change first is a fork. Prints the new job's name.",
+      [o](OptionSet& options) {
+        options.positional("JOB", o->job, "the job's name");
+        options.flag("--from-start", o->from_start, "not from its newest checkpoint");
+        options.text("--name", "NAME", o->name, "the new job's name; else the server chooses");
+        options.flag("--wait", o->wait, "wait until the new job ends");
+      },
+      [o](Session& session) { return run_retry(session, *o); },
+      true};
+}
+
+Command fork_command() {
+  auto o = std::make_shared<ForkOptions>();
+  return {"fork",
+          "Begin a new job at a checkpoint of another",
+          {"trainyard fork digits-1 --set recipe.epochs=20",
+           "trainyard fork digits-1@300 --set recipe.optimizer.learning_rate=0.01 --name slower"},
+          "The new job has the parameters, the optimizer's state and the place in the data of that "
+          "step; without one, of\nthe newest checkpoint ('trainyard checkpoint list'). Rates, "
+          "schedule, length, regularization and augmentation may\nchange, the model, the data and "
+          "the seed may not: docs/job_spec.md has the table. Prints the new job's name.",
+          [o](OptionSet& options) {
+            options.positional("JOB[@STEP]", o->job, "the job, and the step of a checkpoint");
+            options.texts("--set", "PATH=VALUE", o->sets,
+                          "change a field of the spec; may be given several times");
+            options.text("--name", "NAME", o->name, "the new job's name; else the server chooses");
+            options.flag("--wait", o->wait, "wait until the new job ends");
+            options.flag("--dry-run", o->dry_run, "check and plan without submitting");
+          },
+          [o](Session& session) { return run_fork(session, *o); },
+          true};
+}
+
+Command checkpoint_list_command() {
+  auto name = std::make_shared<std::string>();
+  return {"checkpoint list",
+          "List the checkpoints that a job has",
+          {"trainyard checkpoint list digits-1"},
+          "",
+          [name](OptionSet& options) { options.positional("JOB", *name, "the job's name"); },
+          [name](Session& session) { return run_checkpoints(session, *name); }};
+}
+
+}  // namespace trainyard::cli

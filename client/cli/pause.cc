@@ -1,0 +1,68 @@
+// trainyard pause, trainyard resume: a job leaves its device and comes back. Both are durable and
+// safe to repeat.
+#include <memory>
+
+#include "client/cli/command.h"
+#include "client/cli/job_view.h"
+#include "client/lib/names.h"
+
+namespace trainyard::cli {
+namespace {
+
+using Names = std::vector<std::string>;
+using Change = Result<v1::Job> (client::Client::*)(const std::string&);
+
+std::string pause_text(const v1::Job& job) {
+  if (job.state() == v1::PAUSED) return " is paused";
+  return " will pause; its worker ends its step and saves a checkpoint first";
+}
+
+std::string resume_text(const v1::Job& job) {
+  if (job.state() == v1::QUEUED) return " is back in the queue";
+  return job.state() == v1::RUNNING ? " runs" : " is " + state_name(job.state());
+}
+
+Result<int> run_change(Session& session, const Names& names, Change change,
+                       std::string (*text)(const v1::Job&)) {
+  ASSIGN_OR_RETURN(client::Client * server, session.client(client::Client::NoServer::kWait));
+  for (const std::string& given : names) {
+    ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", given));
+    ASSIGN_OR_RETURN(const v1::Job job, (server->*change)(name));
+    session.show(job, [&] { return std::string(); }, {job.name()});
+    if (session.machine()) continue;
+    session.err().line(safe_text(client::short_name(job.name())) + text(job));
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command pause_command() {
+  auto names = std::make_shared<Names>();
+  return {
+      "pause",
+      "Take jobs off their device until they are resumed",
+      {"trainyard pause digits-1",
+       "trainyard list --state running -o name | xargs trainyard pause"},
+      "A running job ends its step, saves a checkpoint and frees its device; a waiting one does "
+      "not start. No step is\nlost, and the result is that of a job that never paused.",
+      [names](OptionSet& options) { options.positionals("JOB", *names, "the jobs' names"); },
+      [names](Session& session) {
+        return run_change(session, *names, &client::Client::pause_job, pause_text);
+      }};
+}
+
+Command resume_command() {
+  auto names = std::make_shared<Names>();
+  return {"resume",
+          "Put paused jobs back into the queue",
+          {"trainyard resume digits-1",
+           "trainyard list --state paused -o name | xargs trainyard resume"},
+          "A job keeps the place in the queue that its submission and its priority give it.",
+          [names](OptionSet& options) { options.positionals("JOB", *names, "the jobs' names"); },
+          [names](Session& session) {
+            return run_change(session, *names, &client::Client::resume_job, resume_text);
+          }};
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,267 @@
+// --check names what is damaged, by kind and name, and leaves every byte as it is.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "proto/convert/data.h"
+#include "server/check/state_check.h"
+#include "server/config/paths.h"
+#include "server/store/store_files.h"
+#include "src/base/sha256.h"
+#include "src/checkpoint/checkpoint.h"
+#include "src/data/dataset.h"
+#include "tests/server/store_support.h"
+
+namespace trainyard::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+class StateChecked : public ::testing::Test {
+ protected:
+  StateChecked() : state_(folder_.path() / "state"), paths_(state_) {
+    store_ = open_or_die(small_options(state_));
+    EXPECT_TRUE(paths_.create(local_files()).ok());
+  }
+
+  static void write(const fs::path& path, const std::string& text) {
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  static void flip_byte(const fs::path& path, int64_t at) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(at);
+    const char byte = static_cast<char>(file.get());
+    file.seekp(at);
+    file.put(static_cast<char>(byte ^ 0x20));
+  }
+  std::string add_upload(const std::string& content) {
+    const std::string sha256 = sha256_hex(content);
+    const UploadKey key{"default", sha256, std::ssize(content)};
+    EXPECT_TRUE(store_->uploads().begin(key).ok());
+    EXPECT_TRUE(store_->uploads().advance(key, std::ssize(content)).ok());
+    EXPECT_TRUE(store_->uploads().complete(key).ok());
+    write(paths_.upload(sha256), content);
+    return sha256;
+  }
+  /// A READY dataset of real content.
+  void add_dataset(const std::string& id) {
+    const std::string csv = "a,b,label\n1,2,x\n3,4,y\n5,6,x\n";
+    NewDataset dataset;
+    dataset.id = id;
+    dataset.digest = sha256_hex(id);
+    dataset.spec.add_sources()->set_sha256(add_upload(csv));
+    dataset.spec.mutable_csv()->set_target("label");
+    ASSERT_TRUE(store_->datasets().create(dataset).ok());
+    IngestRequest request;
+    request.format = "csv";
+    request.sources = {{"data", paths_.upload(sha256_hex(csv))}};
+    request.csv.target = "label";
+    const auto schema = ingest(request, paths_.dataset(dataset.digest), local_files());
+    ASSERT_TRUE(schema.ok()) << schema.error().message;
+    ASSERT_TRUE(store_->datasets().set_ready(dataset.digest, to_proto(*schema), 1).ok());
+  }
+  Job start_job(const std::string& id) {
+    const Result<Job> job = store_->jobs().submit(new_job(id));
+    EXPECT_TRUE(job.ok());
+    return *store_->jobs().start_attempt(job->uid, {"devices/cpu"}, "n", "R", "m");
+  }
+  void update(const Job& job, AttemptUpdate update) {
+    update.job_uid = job.uid;
+    update.attempt = 1;
+    const auto done = store_->jobs().update_attempt(std::move(update));
+    ASSERT_TRUE(done.ok()) << done.error().message;
+  }
+  void add_checkpoint(const Job& job, int64_t step) {
+    CheckpointState state;
+    state.step = step;
+    state.extra_json = "{}";
+    const float value = 1;
+    const TensorView tensor{"w", {Shape({1}), DType::kF32}, std::as_bytes(std::span(&value, 1))};
+    ASSERT_TRUE(save_checkpoint(local_files(), paths_.checkpoints(job.uid), state,
+                                std::span(&tensor, 1), {})
+                    .ok());
+    AttemptUpdate event;
+    event.events.emplace_back().mutable_checkpoint()->set_step(step);
+    update(job, event);
+  }
+  Job add_model(const std::string& id) {
+    const Job job = start_job(id);
+    AttemptUpdate begun;
+    begun.move = Move{JobState::kRunning, "R", "m"};
+    update(job, begun);
+    AttemptUpdate end;
+    end.move = Move{JobState::kSucceeded, "COMPLETED", "m"};
+    end.model = NewModel{sha256_hex("weights"), 7, 1, {}};
+    update(job, end);
+    write(paths_.model(job.uid) / "model.safetensors", "weights");
+    write(paths_.model(job.uid) / "model.json", "{}");
+    return job;
+  }
+
+  /// The lines that say more than ok, with the daemon gone.
+  std::string findings() {
+    store_.reset();
+    const auto before = contents();
+    std::string text;
+    const auto line = [&](const std::string& l) {
+      if (l.find("  ok  ") == std::string::npos && l.find(" ok  ") == std::string::npos) {
+        text += l + "\n";
+      }
+    };
+    const Result<StateCheck> result = check_state(state_, line, [](const std::string&) {});
+    EXPECT_TRUE(result.ok()) << result.error().message;
+    if (result.ok()) damaged_ = result->damaged;
+    EXPECT_EQ(contents(), before) << "a check changes nothing";
+    return text;
+  }
+  std::map<std::string, std::pair<std::string, fs::file_time_type>> contents() const {
+    std::map<std::string, std::pair<std::string, fs::file_time_type>> all;
+    for (const auto& entry : fs::recursive_directory_iterator(state_)) {
+      std::stringstream text;
+      if (entry.is_regular_file()) text << std::ifstream(entry.path(), std::ios::binary).rdbuf();
+      all[entry.path().string()] = {text.str(), entry.last_write_time()};
+    }
+    return all;
+  }
+  static void expect_words(const std::string& text, const std::vector<std::string>& words) {
+    for (const std::string& word : words) {
+      EXPECT_NE(text.find(word), std::string::npos) << word << " in:\n" << text;
+    }
+  }
+
+  TemporaryDirectory folder_;
+  const fs::path state_;
+  const StatePaths paths_;
+  std::unique_ptr<Store> store_;
+  int64_t damaged_ = -1;
+};
+
+TEST_F(StateChecked, AWholeStateIsWell) {
+  add_dataset("digits");
+  add_model("model-a");
+  add_checkpoint(start_job("job-a"), 100);
+  EXPECT_EQ(findings(), "");
+  EXPECT_EQ(damaged_, 0);
+}
+
+TEST_F(StateChecked, ADamagedDatasetIsNamed) {
+  add_dataset("digits");
+  const fs::path data = paths_.dataset(sha256_hex("digits")) / "data.safetensors";
+  flip_byte(data, static_cast<int64_t>(fs::file_size(data)) - 1);
+  expect_words(findings(), {"dataset  damaged", "digits@1", "digest", "backup", "delete"});
+  EXPECT_EQ(damaged_, 1);
+}
+
+TEST_F(StateChecked, ADamagedAndAMissingModelAreNamed) {
+  const Job a = add_model("model-a");
+  const Job b = add_model("model-b");
+  flip_byte(paths_.model(a.uid) / "model.safetensors", 3);
+  fs::remove_all(paths_.model(b.uid));
+  const std::string text = findings();
+  expect_words(text, {"model    damaged  model-a:", "SHA-256", "model-b:", "missing", "train it"});
+  EXPECT_GE(damaged_, 2);
+}
+
+TEST_F(StateChecked, ADamagedCheckpointIsNamedWithWhatTheJobDoesNext) {
+  const Job job = start_job("job-a");
+  add_checkpoint(job, 100);
+  add_checkpoint(job, 200);
+  const fs::path newest = paths_.checkpoints(job.uid) / "step-000000200";
+  flip_byte(newest / "weights.safetensors",
+            static_cast<int64_t>(fs::file_size(newest / "weights.safetensors")) - 1);
+  expect_words(findings(),
+               {"job      damaged  job-a:", "step-000000200", "digest", "resumes from step 100"});
+  EXPECT_EQ(damaged_, 1);
+}
+
+TEST_F(StateChecked, AMissingCheckpointIsNamed) {
+  const Job job = start_job("job-a");
+  add_checkpoint(job, 100);
+  fs::remove_all(paths_.checkpoints(job.uid));
+  expect_words(findings(), {"job-a:", "step 100 is missing", "starts over"});
+}
+
+TEST_F(StateChecked, ADamagedUploadIsNamedByWhatItIsFor) {
+  const std::string sha256 = add_upload("weights of a model");
+  NewWeights weights;
+  weights.tenant = "default";
+  weights.id = "w-imported";
+  weights.sha256 = sha256;
+  ASSERT_TRUE(store_->models().create(weights).ok());
+  flip_byte(paths_.upload(sha256), 2);
+  expect_words(findings(), {"upload   damaged  model w-imported", sha256, "upload it again"});
+}
+
+TEST_F(StateChecked, FilesThatNothingRefersToAreCounted) {
+  write(paths_.dataset("stray") / "data.safetensors", std::string(5000, 'x'));
+  write(paths_.upload("left.5.part"), "half");
+  expect_words(findings(), {"files    unused  datasets/stray, 4.88 KiB", "uploads/left.5.part"});
+  EXPECT_EQ(damaged_, 0) << "they cost space and lose nothing";
+}
+
+TEST_F(StateChecked, ADamagedPageOfTheStoreIsFound) {
+  for (int i = 0; i < 200; ++i) ASSERT_TRUE(store_->jobs().submit(new_job()).ok());
+  store_.reset();
+  const fs::path db = store_path(state_);
+  for (int64_t page = 3; page * 4096 < static_cast<int64_t>(fs::file_size(db)); ++page) {
+    std::fstream file(db, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(page * 4096);
+    file << std::string(64, '\x7f');
+  }
+  expect_words(findings(), {"store    damaged", "backup"});
+  EXPECT_GT(damaged_, 0);
+}
+
+TEST_F(StateChecked, TheLogOfADaemonThatWasKilledIsReadAndALostOneIsFound) {
+  ASSERT_TRUE(store_->jobs().submit(new_job("job-a")).ok());
+  const fs::path copy = folder_.path() / "copy";
+  fs::copy(state_, copy, fs::copy_options::recursive);  // as a power cut leaves it
+  fs::remove(copy / "trainyard.db-shm");
+  std::string text;
+  const auto line = [&](const std::string& l) { text += l + "\n"; };
+  auto result = check_state(copy, line, line);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->damaged, 0) << text;
+  EXPECT_TRUE(fs::exists(copy / "trainyard.db-wal"));
+  EXPECT_FALSE(fs::exists(copy / "trainyard.db-shm")) << "a check leaves nothing";
+
+  fs::resize_file(copy / "trainyard.db-wal", 0);
+  result = check_state(copy, line, line);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->damaged, 1);
+  expect_words(text, {"STORE_LOST_COMMITS"});
+
+  fs::remove(copy / "trainyard.db-wal");
+  result = check_state(copy, line, line);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->damaged, 1);
+  expect_words(text, {"STORE_WAL_MISSING"});
+  EXPECT_FALSE(fs::exists(copy / "trainyard.db-wal"));
+}
+
+TEST_F(StateChecked, AStoreOfAnEarlierVersionIsNotCalledDamaged) {
+  store_.reset();
+  {
+    Connection db(store_path(state_), Connection::Mode::kReadWrite, 0);
+    db.execute("PRAGMA user_version = 1");
+  }
+  expect_words(findings(), {"store    older  schema 1"});
+  EXPECT_EQ(damaged_, 0);
+}
+
+TEST_F(StateChecked, AFolderInUseIsRefusedAndANewOneIsNotMade) {
+  const auto line = [](const std::string&) {};
+  const auto busy = check_state(state_, line, line);
+  ASSERT_FALSE(busy.ok());
+  EXPECT_EQ(busy.error().reason, "STATE_DIR_LOCKED");
+  const auto none = check_state(folder_.path() / "none", line, line);
+  ASSERT_TRUE(none.ok());
+  EXPECT_FALSE(none->has_store);
+  EXPECT_FALSE(fs::exists(folder_.path() / "none"));
+}
+
+}  // namespace
+}  // namespace trainyard::server
