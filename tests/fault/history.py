@@ -4,18 +4,20 @@ A history is a list of dictionaries in the order in which the clients finished:
 
   {"op": "submit", "request": UUID, "kind": SPEC, "job": NAME or None}   None: no answer came
   {"op": "cancel", "job": NAME, "seq": NEWEST}                           acknowledged, with the job's newest event
+  {"op": "copied", "job": NAME, "of": NAME}              a retry or fork that was acknowledged
   {"op": "seen", "job": NAME, "state": STATE, "attempt": N}              what get or list answered
   {"op": "watched", "job": NAME, "after": SEQ, "events": [EVENT, ...]}   one stream, perhaps cut off
 
 An event is {"seq", "attempt", "digest"} and, of a state change, "state". The end is what the store says once everything
-has stopped: {"jobs": {NAME: {"state", "reason", "attempt", "request", "kind", "weights", "events"}}, "workers": [PID],
-"expected": {KIND: digest of the weights of a run that nothing disturbed}}.
+has stopped: {"jobs": {NAME: {"state", "reason", "attempt", "request", "kind", "weights", "events", "origin"}}, "workers":
+[PID], "expected": {KIND: digest of the weights of a run that nothing disturbed}}. A job's origin is the name of the one
+that it retries or forks, or None; it has that one's spec, and so its request and its weights.
 """
 
 ALLOWED = {  # server/store/job_state.h
     None: {"QUEUED"},
     "QUEUED": {"STARTING", "PAUSED", "CANCELLED", "FAILED"},
-    "STARTING": {"RUNNING", "QUEUED", "CANCELLED", "FAILED"},
+    "STARTING": {"RUNNING", "QUEUED", "PAUSED", "CANCELLED", "FAILED"},
     "RUNNING": {"SUCCEEDED", "FAILED", "CANCELLED", "PAUSED", "QUEUED"},
     "PAUSED": {"QUEUED", "CANCELLED"},
     "SUCCEEDED": set(), "FAILED": set(), "CANCELLED": set(),
@@ -39,12 +41,15 @@ def submits(history, end):
             yield f"I1: the submit of {call['job']} was acknowledged and the job is not there"
         if names.setdefault(call["request"], call["job"]) != call["job"]:
             yield f"I2: request {call['request']} was answered with {names[call['request']]} and {call['job']}"
+    for call in history:
+        if call["op"] == "copied" and end["jobs"].get(call["job"], {}).get("origin") != call["of"]:
+            yield f"I1: {call['job']} was acknowledged as made of {call['of']} and is not"
     asked = {call["request"] for call in history if call["op"] == "submit"}
     owners = {}
     for name, job in end["jobs"].items():
         if job["request"] not in asked:
             yield f"I2: nobody asked for {name}"
-        if owners.setdefault(job["request"], name) != name:
+        if job["origin"] is None and owners.setdefault(job["request"], name) != name:
             yield f"I2: request {job['request']} made {owners[job['request']]} and {name}"
 
 

@@ -16,20 +16,21 @@ def job(request, last, reason="COMPLETED", kind="mlp", weights="w-mlp"):
     events = [event(1, 0, "QUEUED"), event(2, 1, "STARTING"), event(3, 1, "RUNNING"), event(4, 1),
               event(5, 1, "QUEUED"), event(6, 2, "STARTING"), event(7, 2, "RUNNING"), event(8, 2), event(9, 2, last)]
     return {"state": last, "reason": reason, "attempt": 2, "request": request, "kind": kind, "weights": weights,
-            "events": events}
+            "events": events, "origin": None}
 
 
 def sound():
     end = {"jobs": {"one": job("r1", "SUCCEEDED"), "two": job("r2", "CANCELLED", "CANCELLED", weights=None),
                     "three": job("r3", "FAILED", "CRASH_LOOP", weights=None)},
            "workers": [], "expected": {"mlp": "w-mlp"}}
+    end["jobs"]["copy"] = dict(job("r2", "SUCCEEDED"), origin="two")
     calls = [{"op": "submit", "request": "r1", "kind": "mlp", "job": None},
              {"op": "submit", "request": "r1", "kind": "mlp", "job": "one"},
              {"op": "submit", "request": "r1", "kind": "mlp", "job": "one"},
              {"op": "submit", "request": "r2", "kind": "mlp", "job": "two"},
              {"op": "submit", "request": "r3", "kind": "mlp", "job": None},
              {"op": "submit", "request": "r4", "kind": "mlp", "job": None},  # never arrived
-             {"op": "cancel", "job": "two", "seq": 7},
+             {"op": "cancel", "job": "two", "seq": 7}, {"op": "copied", "job": "copy", "of": "two"},
              {"op": "seen", "job": "one", "state": "RUNNING", "attempt": 1},
              {"op": "seen", "job": "three", "state": "FAILED", "attempt": 2},
              {"op": "watched", "job": "one", "after": 0, "events": end["jobs"]["one"]["events"][:5]},
@@ -64,6 +65,10 @@ class History(unittest.TestCase):
     def test_one_request_and_two_jobs(self):
         self.refuses("I2", "made", lambda calls, end: end["jobs"]["two"].update(request="r1"))
 
+    def test_an_acknowledged_copy_that_is_gone_or_of_another(self):
+        self.refuses("I1", "as made of", lambda calls, end: end["jobs"].pop("copy"))
+        self.refuses("I1", "as made of", lambda calls, end: end["jobs"]["copy"].update(origin="one"))
+
     def test_a_job_that_nobody_asked_for(self):
         self.refuses("I2", "nobody", lambda calls, end: end["jobs"]["two"].update(request="r9"))
 
@@ -78,13 +83,13 @@ class History(unittest.TestCase):
         self.refuses("I5", "are numbered", lambda calls, end: end["jobs"]["three"]["events"][3].update(seq=3))
 
     def test_a_gap_and_a_duplicate_in_a_stream(self):
-        self.refuses("I5", "a watcher", lambda calls, end: calls[10]["events"].pop(1))
-        self.refuses("I5", "a watcher", lambda calls, end: calls[10]["events"].insert(1, calls[10]["events"][0]))
-        self.refuses("I5", "a watcher", lambda calls, end: calls[10]["events"].pop(0))
+        self.refuses("I5", "a watcher", lambda calls, end: calls[11]["events"].pop(1))
+        self.refuses("I5", "a watcher", lambda calls, end: calls[11]["events"].insert(1, calls[11]["events"][0]))
+        self.refuses("I5", "a watcher", lambda calls, end: calls[11]["events"].pop(0))
 
     def test_an_event_that_changes_or_vanishes_after_it_was_seen(self):
-        self.refuses("I5", "became", lambda calls, end: calls[9]["events"][3].update(digest="other"))
-        self.refuses("I5", "became None", lambda calls, end: calls[10]["events"].append(event(10, 2)))
+        self.refuses("I5", "became", lambda calls, end: calls[10]["events"][3].update(digest="other"))
+        self.refuses("I5", "became None", lambda calls, end: calls[11]["events"].append(event(10, 2)))
 
     def test_a_transition_that_is_not_in_the_table(self):
         self.refuses("I4", "from STARTING to SUCCEEDED",
@@ -97,7 +102,7 @@ class History(unittest.TestCase):
         self.refuses("I4", "its last event says", lambda calls, end: end["jobs"]["one"].update(state="FAILED"))
 
     def test_a_terminal_state_that_changes(self):
-        self.refuses("I4", "and became", lambda calls, end: calls[8].update(state="SUCCEEDED"))
+        self.refuses("I4", "and became", lambda calls, end: calls[9].update(state="SUCCEEDED"))
 
     def test_a_cancelled_job_that_starts_again(self):
         self.refuses("I4", "started again", lambda calls, end: calls[6].update(seq=5))
@@ -105,7 +110,7 @@ class History(unittest.TestCase):
     def test_attempts_out_of_order(self):
         self.refuses("I3", "had begun", lambda calls, end: end["jobs"]["one"]["events"][7].update(attempt=1))
         self.refuses("I3", "began after", lambda calls, end: end["jobs"]["one"]["events"][5].update(attempt=3))
-        self.refuses("I3", "was seen in attempt", lambda calls, end: calls[7].update(attempt=3))
+        self.refuses("I3", "was seen in attempt", lambda calls, end: calls[8].update(attempt=3))
 
     def test_other_weights(self):
         self.refuses("I9", "other weights", lambda calls, end: end["jobs"]["one"].update(weights="w"))

@@ -166,7 +166,7 @@ class Work:
         for name in ("kept", "other"):
             job = self.daemon.job(name)
             jobs[name] = {"state": job["state"], "reason": job["reason"], "attempt": job["attempt"], "kind": name,
-                          "request": self.requests[name], "weights": None, "events": events_of(self.daemon.events(name))}
+                          "request": self.requests[name], "weights": None, "origin": None, "events": events_of(self.daemon.events(name))}
             self.history.append({"op": "watched", "job": name, "after": 0, "events": events_of(self.daemon.events(name))})
         assert {name: job["state"] for name, job in jobs.items()} == {"kept": "SUCCEEDED", "other": "CANCELLED"}, jobs
         jobs["kept"]["weights"] = self.daemon.json("model", "get", "kept")["digest"]

@@ -35,6 +35,10 @@ WATCHERS = 2
 PAUSE_S = 0.45      # between two kills, at most
 SETTLE_S = 60       # for all jobs to end after the last kill
 
+NO_ANSWER = re.compile(r"unavailable|cannot reach|did not answer|deadline|SERVER_|timed out|connection", re.I)
+# What another client, or time, was faster with.
+TOO_LATE = re.compile(r"JOB_STATE_CONFLICT|DATASET_NOT_READY|UPLOAD_BUSY|CHECKPOINT_NOT_FOUND|more than the checkpoint's")
+
 CSV = "csv: {header: false, target: c64, target_kind: class, image: [1, 8, 8]}"
 KINDS = {  # each some tenths of a second with a dozen checkpoints, so that kills land in each part of a run
     "mlp": ("digits.csv.gz", CSV, "mlp: {hidden: [64]}",
@@ -54,7 +58,7 @@ class Clients:
     """What clients do, and the history of what they were told. An action is a method whose name is `do_` and the command;
     commands that this program does not have are left out."""
 
-    weights = {"submit": 4, "get": 3, "cancel": 2, "pause": 2, "resume": 3, "prioritize": 1}
+    weights = {"submit": 4, "get": 3, "cancel": 2, "pause": 2, "resume": 3, "prioritize": 1, "retry": 2, "fork": 1}
 
     def __init__(self, daemon, folder, seed):
         self.daemon, self.folder, self.seed = daemon, folder, seed
@@ -76,8 +80,7 @@ class Clients:
         done = self.daemon.cli(*arguments, "--timeout", "2", check=False)
         if done.returncode == 0:
             return done.stdout
-        if not re.search(r"unavailable|cannot reach|did not answer|deadline|UNAVAILABLE|SERVER_|timed out|JOB_STATE_CONFLICT|"
-                         r"connection|DATASET_NOT_READY|UPLOAD_BUSY|ingest", done.stderr, re.I):
+        if not (NO_ANSWER.search(done.stderr) or TOO_LATE.search(done.stderr)):
             self.faults.append(f"trainyard {' '.join(map(str, arguments))}: {done.returncode}: {done.stderr.strip()}")
         return None
 
@@ -157,6 +160,24 @@ class Clients:
     def do_resume(self, rng):
         if names := self.unfinished():
             self.call("resume", rng.choice(sorted(names)))
+
+    def do_retry(self, rng):
+        with self.lock:
+            ended = sorted(name for name, state in self.jobs.items() if state in ("CANCELLED", "FAILED"))
+        self.copy("retry", ended, rng)
+
+    def do_fork(self, rng):
+        self.copy("fork", self.unfinished(), rng)
+
+    def copy(self, command, names, rng):
+        if not names or len(self.unfinished()) >= UNFINISHED_MAX:
+            return
+        of = rng.choice(sorted(names))
+        if out := self.call(command, of):
+            name = out.strip().rsplit("/")[-1]
+            self.note(op="copied", job=name, of=of)
+            with self.lock:
+                self.jobs.setdefault(name, "QUEUED")
 
     def act(self, number):
         rng = random.Random(f"{self.seed} client {number}")
@@ -265,7 +286,8 @@ def describe_end(daemon, expected):
         jobs[name] = {"state": job["state"], "reason": job["reason"], "attempt": job["attempt"],
                       "request": job["spec"]["labels"].get("request"), "kind": job["spec"]["labels"].get("kind"),
                       "weights": daemon.json("model", "get", name)["digest"] if succeeded else None,
-                      "events": events_of(daemon.events(name))}
+                      "events": events_of(daemon.events(name)),
+                      "origin": ((job.get("origin") or {}).get("job") or "").rsplit("/")[-1] or None}
     workers = daemon.worker_pids()
     deadline = time.monotonic() + 5  # I8
     while workers and time.monotonic() < deadline:
