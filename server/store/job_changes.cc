@@ -128,6 +128,7 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   job.reason = asked.reason;
   job.message = asked.message;
   insert_job(db, job, asked);
+  if (!asked.uid.empty()) forget_removal(db, "jobs/" + job.uid);  // its files were there first
   if (!asked.request_id.empty()) {
     Query query(db,
                 "INSERT INTO request_ids (tenant, request_id, digest, job_uid, time_us)"

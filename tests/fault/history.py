@@ -47,7 +47,7 @@ def submits(history, end):
     asked = {call["request"] for call in history if call["op"] == "submit"}
     owners = {}
     for name, job in end["jobs"].items():
-        if job["request"] not in asked:
+        if job["request"] not in asked and job["origin"] is None:
             yield f"I2: nobody asked for {name}"
         if job["origin"] is None and owners.setdefault(job["request"], name) != name:
             yield f"I2: request {job['request']} made {owners[job['request']]} and {name}"

@@ -53,6 +53,11 @@ POINTS = {
         "rename uploads/*.*.part": "upload: whole, not yet its row", "sync uploads": "",
         # The hand-overs to a worker.
         "start worker": "spawned, the pid not yet recorded", "write pipe": "recorded, the secret not yet handed over",
+        # A fork or retry: its checkpoint is put in place before its row.
+        "write jobs/*/checkpoints/step-*.tmp/state.json": "fork: its checkpoint, linked",
+        "sync jobs/*/checkpoints/step-*.tmp/state.json": "", "sync jobs/*/checkpoints/step-*.tmp": "",
+        "rename jobs/*/checkpoints/step-*.tmp": "fork: durable, not yet its row", "sync jobs/*/checkpoints": "",
+        "sync jobs/*": "", "sync jobs": "",
         # Deletions: the row is gone, the files are not.
         "remove jobs/*/checkpoints/step-*/state.json": "delete: job", "remove jobs/*/checkpoints/step-*": "",
         "remove jobs/*/checkpoints/step-*/optimizer.safetensors": "",
@@ -127,7 +132,8 @@ class Work:
                       "other": digits_spec(folder, "other", recipe="  checkpoint_every_steps: 1000000\n")}
 
     def run(self):
-        for step in (self.submit, self.submit_other, self.wait, self.cancel_other, self.look, self.delete):
+        for step in (self.submit, self.submit_other, self.wait, self.fork, self.pause, self.resume, self.wait_for_fork, self.cancel_other,
+                     self.look, self.delete):
             restarts = self.daemon.restarts
             try:
                 step()
@@ -156,6 +162,21 @@ class Work:
     def wait(self):
         self.daemon.cli("wait", "kept", "--timeout", 20)
 
+    def fork(self):
+        done = self.daemon.cli("fork", "kept", "--set", "recipe.epochs=5", "--name", "forked", check=False)
+        if done.returncode != 0 and "JOB_EXISTS" not in done.stderr:  # committed just before the kill
+            raise AssertionError(done.stderr)
+        self.history.append({"op": "copied", "job": "forked", "of": "kept"})
+
+    def pause(self):
+        self.daemon.cli("pause", "other")
+
+    def resume(self):
+        self.daemon.cli("resume", "other")
+
+    def wait_for_fork(self):
+        self.daemon.cli("wait", "forked", "--timeout", 20)
+
     def cancel_other(self):
         job = json.loads(self.daemon.cli("cancel", "other", "-o", "json").stdout)
         self.history.append({"op": "cancel", "job": "other", "seq": int(job["newest_seq"])})
@@ -163,19 +184,22 @@ class Work:
     def look(self):
         self.daemon.cli("wait", "other", "--timeout", 20, check=False)
         jobs = {}
-        for name in ("kept", "other"):
+        for name in ("kept", "other", "forked"):
             job = self.daemon.job(name)
             jobs[name] = {"state": job["state"], "reason": job["reason"], "attempt": job["attempt"], "kind": name,
-                          "request": self.requests[name], "weights": None, "origin": None, "events": events_of(self.daemon.events(name))}
+                          "request": self.requests.get(name), "weights": None,
+                          "origin": "kept" if name == "forked" else None, "events": events_of(self.daemon.events(name))}
             self.history.append({"op": "watched", "job": name, "after": 0, "events": events_of(self.daemon.events(name))})
-        assert {name: job["state"] for name, job in jobs.items()} == {"kept": "SUCCEEDED", "other": "CANCELLED"}, jobs
-        jobs["kept"]["weights"] = self.daemon.json("model", "get", "kept")["digest"]
+        states = {name: job["state"] for name, job in jobs.items()}
+        assert states == {"kept": "SUCCEEDED", "other": "CANCELLED", "forked": "SUCCEEDED"}, jobs
+        for name in ("kept", "forked"):
+            jobs[name]["weights"] = self.daemon.json("model", "get", name)["digest"]
         wait_until(lambda: not self.daemon.worker_pids(), "no worker is left (I8)", timeout_s=5)
         self.end = {"jobs": jobs, "workers": []}
 
     def delete(self):
         datasets = json.loads(self.daemon.cli("dataset", "list", "-o", "json").stdout)["datasets"]
-        for what, name in (("", "other"), ("", "kept"), ("model", "kept"),
+        for what, name in (("", "other"), ("", "kept"), ("", "forked"), ("model", "kept"), ("model", "forked"),
                            *(("dataset", dataset["name"].split("/")[-1].split("@")[0]) for dataset in datasets)):
             done = self.daemon.cli(*what.split(), "delete", name, "--yes", check=False)
             if done.returncode != 0 and "NOT_FOUND" not in done.stderr:  # deleted just before the kill
@@ -225,13 +249,13 @@ def trace(program):
         points = pathlib.Path(log.name).read_text().splitlines()
     assert not found, found
     shutil.rmtree(folder)
-    return points, work.end["jobs"]["kept"]["weights"]
+    return points, {name: work.end["jobs"][name]["weights"] for name in ("kept", "forked")}
 
 
 def kill_at(killed, weights):
     work, found, folder, was_killed = run(killed=killed)
     if not found:
-        found = history.check(work.history, dict(work.end, expected={"kept": weights}))
+        found = history.check(work.history, dict(work.end, expected=weights))
     if not found:
         shutil.rmtree(folder)
     return [f"{killed[0]} killed at {killed[1]}: {line} ({folder})" for line in found], was_killed
@@ -253,7 +277,7 @@ def choose(points, program, count, rng):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--more", type=int, default=5, help="kills of each program beside the first time of each point")
+    parser.add_argument("--more", type=int, default=2, help="kills of each program beside the first time of each point")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="points whose text contains this")

@@ -308,6 +308,15 @@ TEST_F(StoreData, F03WhatADeletionLeftIsToldToTheNextStart) {
   // A dataset of the same content came again: its folder is that of a row.
   ASSERT_TRUE(store->datasets().create(new_dataset("again", "d1")).ok());
   EXPECT_EQ(store->removals().list().value(), std::vector<std::string>{"models/" + job.uid});
+
+  // Files that come before their row: those of a fork. The row forgets them.
+  NewJob fork = new_job("forked");
+  fork.uid = "0123456789abcdef0123456789abcdef";
+  const std::vector<std::string> noted = {"jobs/" + fork.uid, "models/" + job.uid};
+  ASSERT_TRUE(store->removals().note("jobs/" + fork.uid).ok());
+  EXPECT_EQ(store->removals().list().value(), noted);
+  ASSERT_TRUE(store->jobs().submit(fork).ok());
+  EXPECT_EQ(store->removals().list().value(), std::vector<std::string>{"models/" + job.uid});
 }
 
 }  // namespace
