@@ -346,7 +346,8 @@ def write_message(message: Message) -> dict[str, Any]:
     """The fields of a spec that reads as this message: what is not set is left out, names of enums are in lower case.
     `trainyard get -o yaml` writes the same (client/lib/spec_writer.cc)."""
     tree: dict[str, Any] = {}
-    for field, value in message.ListFields():
+    fields: list[tuple[Descriptor, Any]] = list(message.ListFields())
+    for field, value in fields:
         if _is_map(field):
             inner = field.message_type.fields_by_name["value"]
             tree[field.name] = {key: _written(inner, value[key]) for key in sorted(value)}
