@@ -208,7 +208,7 @@ void Explainer::add_state(const v1::Event& event) {
     case v1::QUEUED:
       if (before == v1::JOB_STATE_UNSPECIFIED) return tell(event, submitted_text(change));
       if (before == v1::QUEUED) return tell(event, with_message("It waits", change.message()));
-      if (before == v1::PAUSED) return tell(event, with_message("Resumed", change.message()));
+      if (before == v1::PAUSED) return tell(event, change.message());
       [[fallthrough]];
     default: {
       std::string text;

@@ -440,6 +440,74 @@ TEST_F(Cli, PrioritizeSaysWhatItDidAndWhatItExpects) {
             "digits-1 has priority 5, should it return to the queue\n");
 }
 
+TEST_F(Cli, PauseAndResumeSayWhatBecomesOfTheJob) {
+  add_job(server_.state(), "digits-1", v1::QUEUED, 0);
+  add_job(server_.state(), "digits-2", v1::RUNNING, 5);
+  EXPECT_EQ(run({"pause", "digits-1", "digits-2"}).err,
+            "digits-1 is paused\n"
+            "digits-2 will pause; its worker ends its step and saves a checkpoint first\n");
+  server_.state().jobs["tenants/default/jobs/digits-1"].set_state(v1::PAUSED);
+  EXPECT_EQ(run({"resume", "digits-1", "digits-2"}).err,
+            "digits-1 is back in the queue\ndigits-2 runs\n");
+  const Done missing = run({"pause", "nobody"});
+  EXPECT_NE(missing.code, 0);
+  EXPECT_NE(missing.err.find("JOB_NOT_FOUND"), std::string::npos) << missing.err;
+}
+
+TEST_F(Cli, RetryAndForkPrintTheNewJobAndWhereItBegins) {
+  add_job(server_.state(), "digits-1", v1::FAILED, 5);
+  v1::JobSpec& spec = *server_.state().jobs["tenants/default/jobs/digits-1"].mutable_spec();
+  spec.mutable_dataset()->set_name("tenants/default/datasets/digits@1");
+  spec.mutable_model()->mutable_mlp()->add_hidden(8);
+  spec.mutable_recipe()->set_epochs(3);
+  const Done retried = run({"retry", "digits-1"});
+  EXPECT_EQ(retried.code, 0) << retried.err;
+  EXPECT_EQ(retried.out, "retried\n");
+  EXPECT_FALSE(server_.state().retries.at(0).request_id().empty());
+  ASSERT_EQ(run({"retry", "digits-1", "--from-start", "--name", "again"}).code, 0);
+  EXPECT_TRUE(server_.state().retries.at(1).from_start());
+  EXPECT_EQ(server_.state().retries.at(1).job_id(), "again");
+
+  EXPECT_EQ(run({"fork", "digits-1@300", "--set", "recipe.epochs=5"}).out, "forked\n");
+  const v1::ForkJobRequest fork = server_.state().forks.at(0);
+  EXPECT_EQ(fork.name(), "tenants/default/jobs/digits-1");
+  EXPECT_EQ(fork.step(), 300);
+  EXPECT_EQ(fork.spec().recipe().epochs(), 5);
+  EXPECT_EQ(fork.spec().dataset().name(), spec.dataset().name());
+  EXPECT_EQ(fork.spec().model().mlp().hidden(0), 8);
+  ASSERT_EQ(run({"fork", "digits-1"}).code, 0);
+  EXPECT_FALSE(server_.state().forks.at(1).has_spec());
+  EXPECT_FALSE(server_.state().forks.at(1).has_step());
+  for (const char* wrong : {"digits-1@", "digits-1@-3", "digits-1@0", "digits-1@9x"}) {
+    const Done refused = run({"fork", wrong});
+    EXPECT_EQ(refused.code, 2) << wrong;
+    EXPECT_NE(refused.err.find("expected a whole number of at least 1"), std::string::npos);
+  }
+  EXPECT_EQ(run({"fork", "digits-1", "--set", "recipe.epoch=5"}).code, 2);
+  EXPECT_EQ(run({"fork", "digits-1", "--set", "name=new"}).code, 2);
+  EXPECT_EQ(server_.state().forks.size(), 2u) << "what is wrong is not sent";
+}
+
+TEST_F(Cli, CheckpointsAreListedAsForkTakesThem) {
+  const Done list = run({"checkpoint", "list", "digits-1", "-o", "name"});
+  EXPECT_EQ(list.out, "digits-1@1200\ndigits-1@900\n") << list.err;
+  EXPECT_NE(run({"checkpoint", "list", "digits-1"}).out.find("3 MiB"), std::string::npos);
+}
+
+TEST_F(Cli, GetYamlIsASpecFileThatSubmitTakes) {
+  add_job(server_.state(), "digits-1", v1::SUCCEEDED, 5);
+  v1::JobSpec& spec = *server_.state().jobs["tenants/default/jobs/digits-1"].mutable_spec();
+  spec.mutable_dataset()->set_name("tenants/default/datasets/digits@1");
+  spec.mutable_model()->mutable_lenet5();
+  spec.mutable_recipe()->set_epochs(3);
+  spec.mutable_recipe()->set_precision(v1::Recipe::TF32);
+  const Done yaml = run({"get", "digits-1", "-o", "yaml"});
+  EXPECT_EQ(yaml.out.find("# digits-1, SUCCEEDED"), 0u) << yaml.out;
+  const Done again = run({"submit", "-", "--dry-run"}, yaml.out);
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(server_.state().submits.back().spec().SerializeAsString(), spec.SerializeAsString());
+}
+
 TEST_F(Cli, PredictReadsRowsAndWritesEachFormat) {
   const Done table = run({"predict", "m-1", "--csv", "-"}, "1,2\n3,4\n");
   EXPECT_EQ(table.code, 0) << table.err;

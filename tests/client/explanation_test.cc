@@ -89,8 +89,9 @@ TEST_F(ExplanationTest, AKilledWorkerAndAFailureAreToldInOrder) {
       "kept: The checkpoint of step 400.\n"
       "kept: Its metrics and its log, until 'trainyard delete digits-1'.\n"
       "do: Lower recipe.optimizer.learning_rate, limit gradients with "
-      "'recipe.clip_gradients: {norm: 1}', or look for wrong values in the data; then submit "
-      "the job again.\n");
+      "'recipe.clip_gradients: {norm: 1}', or look for wrong values in the data. 'trainyard fork "
+      "digits-1 --set recipe.optimizer.learning_rate=RATE' goes on from its checkpoint, if it has "
+      "one, with a lower rate; a retry as it is would fail again.\n");
 }
 
 TEST_F(ExplanationTest, AJobThatWaitsSaysWhyAndWhatHelps) {
@@ -139,6 +140,24 @@ TEST_F(ExplanationTest, ASuccessNamesItsModel) {
   EXPECT_NE(text.find("kept: The model digits-1: 'trainyard predict digits-1'"), std::string::npos)
       << text;
   EXPECT_EQ(text.find("kept: The checkpoint"), std::string::npos) << text;
+}
+
+TEST_F(ExplanationTest, APausedJobSaysHowItGoesOn) {
+  state(0, v1::QUEUED, "WAITING_FOR_SCHEDULER",
+        "A fork of tenants/default/jobs/parent from the checkpoint of step 100; it waits for the "
+        "scheduler.");
+  state(1, v1::STARTING, "DEVICE_ASSIGNED", "The job asked for the CPU.");
+  state(1, v1::RUNNING, "RUNNING", "", 100);
+  step(1, 250);
+  checkpoint(1, 250);
+  state(1, v1::PAUSED, "PAUSED", "Paused on request; it goes on from the checkpoint of step 250.");
+  std::string text = page();
+  EXPECT_NE(text.find("Submitted: A fork of tenants/default/jobs/parent"), text.npos) << text;
+  EXPECT_NE(text.find("It is paused at step 250 of 1,000"), text.npos) << text;
+  EXPECT_NE(text.find("do: 'trainyard resume digits-1'"), text.npos) << text;
+  state(1, v1::QUEUED, "WAITING_FOR_SCHEDULER", "Resumed on request; it waits for the scheduler.");
+  text = page();
+  EXPECT_NE(text.find("- Resumed on request"), text.npos) << text;
 }
 
 }  // namespace

@@ -160,6 +160,51 @@ class Jobs final : public v1::JobService::CallbackService {
     const std::scoped_lock lock(s_.mu);
     return answer(context, find(request->name(), job));
   }
+  grpc::ServerUnaryReactor* PauseJob(grpc::CallbackServerContext* context,
+                                     const v1::PauseJobRequest* request, v1::Job* job) override {
+    const std::scoped_lock lock(s_.mu);
+    const grpc::Status found = find(request->name(), job);
+    if (found.ok() && job->state() == v1::QUEUED) job->set_state(v1::PAUSED);
+    return answer(context, found);
+  }
+  grpc::ServerUnaryReactor* ResumeJob(grpc::CallbackServerContext* context,
+                                      const v1::ResumeJobRequest* request, v1::Job* job) override {
+    const std::scoped_lock lock(s_.mu);
+    const grpc::Status found = find(request->name(), job);
+    if (found.ok() && job->state() == v1::PAUSED) job->set_state(v1::QUEUED);
+    return answer(context, found);
+  }
+  grpc::ServerUnaryReactor* RetryJob(grpc::CallbackServerContext* context,
+                                     const v1::RetryJobRequest* request, v1::Job* job) override {
+    const std::scoped_lock lock(s_.mu);
+    s_.retries.push_back(*request);
+    const grpc::Status found = find(request->name(), job);
+    job->set_name("tenants/default/jobs/retried");
+    job->mutable_origin()->set_job(request->name());
+    job->mutable_origin()->set_step(request->from_start() ? 0 : 300);
+    return answer(context, found);
+  }
+  grpc::ServerUnaryReactor* ForkJob(grpc::CallbackServerContext* context,
+                                    const v1::ForkJobRequest* request, v1::Job* job) override {
+    const std::scoped_lock lock(s_.mu);
+    s_.forks.push_back(*request);
+    const grpc::Status found = find(request->name(), job);
+    job->set_name("tenants/default/jobs/forked");
+    job->mutable_origin()->set_job(request->name());
+    job->mutable_origin()->set_step(request->step());
+    if (request->has_spec()) job->mutable_origin()->add_changes("recipe.epochs: 3 becomes 5");
+    return answer(context, found);
+  }
+  grpc::ServerUnaryReactor* ListCheckpoints(grpc::CallbackServerContext* context,
+                                            const v1::ListCheckpointsRequest*,
+                                            v1::ListCheckpointsResponse* response) override {
+    for (const int64_t step : {1200, 900}) {
+      v1::Checkpoint& c = *response->add_checkpoints();
+      c.set_step(step);
+      c.set_size_bytes(3 << 20);
+    }
+    return answer(context, grpc::Status::OK);
+  }
   grpc::ServerUnaryReactor* SetJobPriority(grpc::CallbackServerContext* context,
                                            const v1::SetJobPriorityRequest* request,
                                            v1::Job* job) override {

@@ -45,6 +45,8 @@ struct FakeState {
   // --- what was seen
   std::vector<v1::SubmitJobRequest> submits;
   std::vector<v1::PlanJobRequest> plans;
+  std::vector<v1::RetryJobRequest> retries;
+  std::vector<v1::ForkJobRequest> forks;
   std::vector<int64_t> watch_after;
   std::map<std::string, std::string> uploads;  // sha256 -> committed bytes
   std::map<std::string, bool> complete;

@@ -10,7 +10,7 @@ namespace {
 
 //                          to:  Q  S  R  P  +  F  C
 constexpr bool kMay[7][7] = {{0, 1, 0, 1, 0, 1, 1},   // QUEUED
-                             {1, 0, 1, 0, 0, 1, 1},   // STARTING
+                             {1, 0, 1, 1, 0, 1, 1},   // STARTING
                              {1, 0, 0, 1, 1, 1, 1},   // RUNNING
                              {1, 0, 0, 0, 0, 0, 1},   // PAUSED
                              {0, 0, 0, 0, 0, 0, 0},   // SUCCEEDED

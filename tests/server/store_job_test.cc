@@ -325,6 +325,107 @@ TEST_F(StoreJob, CancelledJobNeverGoesBackToTheQueue) {
   EXPECT_EQ(jobs().update_attempt(lost).value().state, JobState::kCancelled);
 }
 
+TEST_F(StoreJob, APausedJobWaitsUntilItIsResumed) {
+  ASSERT_TRUE(jobs().submit(new_job("wait")).ok());
+  const Job paused = jobs().request_pause("default", "wait").value();
+  EXPECT_EQ(paused.state, JobState::kPaused);
+  EXPECT_FALSE(paused.pause_requested);
+  EXPECT_EQ(jobs().request_pause("default", "wait").value().newest_seq, paused.newest_seq);
+  EXPECT_EQ(jobs().start_attempt(paused.uid, {"devices/cpu"}, "n", "R", "m").error().reason,
+            "JOB_STATE_CONFLICT");
+  reopen();
+  const Job resumed = jobs().resume("default", "wait").value();
+  EXPECT_EQ(resumed.state, JobState::kQueued);
+  EXPECT_EQ(resumed.order, paused.order);
+  EXPECT_EQ(jobs().resume("default", "wait").value().newest_seq, resumed.newest_seq);
+  EXPECT_TRUE(jobs().start_attempt(paused.uid, {"devices/cpu"}, "n", "R", "m").ok());
+  EXPECT_EQ(jobs().request_pause("default", "nobody").error().reason, "JOB_NOT_FOUND");
+}
+
+TEST_F(StoreJob, ARunningJobPausesWhereItWouldGoBackToTheQueue) {
+  const Job job = run_job(*store, new_job("runs"));
+  AttemptUpdate saved = update_of(job, 2);
+  saved.events.emplace_back().mutable_checkpoint()->set_step(20);
+  ASSERT_TRUE(jobs().update_attempt(saved).ok());
+  EXPECT_TRUE(jobs().request_pause("default", "runs").value().pause_requested);
+  reopen();
+  EXPECT_TRUE(jobs().find_uid(job.uid).value().pause_requested);
+  AttemptUpdate lost = update_of(job);
+  lost.move = move_to(JobState::kQueued, "WORKER_STOPPED");
+  lost.move->retry_time_us = 99;
+  const Job paused = jobs().update_attempt(lost).value();
+  EXPECT_EQ(paused.state, JobState::kPaused);
+  EXPECT_EQ(paused.reason, "PAUSED");
+  EXPECT_NE(paused.message.find("step 20"), std::string::npos) << paused.message;
+  EXPECT_FALSE(paused.pause_requested);
+  EXPECT_EQ(paused.retry_time_us, 0);
+}
+
+TEST_F(StoreJob, APauseIsTakenBackOrOvertakenByTheEnd) {
+  const Job job = run_job(*store, new_job("runs"));
+  ASSERT_TRUE(jobs().request_pause("default", "runs").ok());
+  EXPECT_FALSE(jobs().resume("default", "runs").value().pause_requested);
+  AttemptUpdate stopped = update_of(job);
+  stopped.move = move_to(JobState::kQueued, "WORKER_STOPPED");
+  EXPECT_EQ(jobs().update_attempt(stopped).value().state, JobState::kQueued);
+
+  const Job other = run_job(*store, new_job("ends"));
+  ASSERT_TRUE(jobs().request_pause("default", "ends").ok());
+  AttemptUpdate end = update_of(other);
+  end.move = move_to(JobState::kSucceeded);
+  const Job done = jobs().update_attempt(end).value();
+  EXPECT_EQ(done.state, JobState::kSucceeded);
+  EXPECT_FALSE(done.pause_requested);
+  EXPECT_EQ(jobs().request_pause("default", "ends").error().reason, "JOB_STATE_CONFLICT");
+  EXPECT_EQ(jobs().resume("default", "ends").error().reason, "JOB_STATE_CONFLICT");
+}
+
+TEST_F(StoreJob, ACancelComesBeforeAPause) {
+  const Job job = run_job(*store, new_job("both"));
+  ASSERT_TRUE(jobs().request_pause("default", "both").ok());
+  ASSERT_TRUE(jobs().request_cancel("default", "both").ok());
+  EXPECT_EQ(jobs().request_pause("default", "both").error().reason, "JOB_STATE_CONFLICT");
+  AttemptUpdate stopped = update_of(job);
+  stopped.move = move_to(JobState::kQueued);
+  EXPECT_EQ(jobs().update_attempt(stopped).value().state, JobState::kCancelled);
+}
+
+TEST_F(StoreJob, ARestartOfTheDaemonPausesWhatWasAskedTo) {
+  const Job job = run_job(*store, new_job("asked"));
+  ASSERT_TRUE(jobs().request_pause("default", "asked").ok());
+  reopen();
+  ASSERT_TRUE(jobs().recover([](const Job&, const Attempt&) { return false; }).ok());
+  EXPECT_EQ(jobs().find_uid(job.uid).value().state, JobState::kPaused);
+}
+
+TEST_F(StoreJob, AJobOfACheckpointBeginsAtItsStepAndSaysSo) {
+  NewJob asked = new_job("fork");
+  asked.uid = "0123456789abcdef0123456789abcdef";
+  asked.origin.set_job("tenants/default/jobs/parent");
+  asked.origin.set_step(300);
+  asked.origin.add_changes("recipe.epochs: 3 becomes 5");
+  const Job job = jobs().submit(asked).value();
+  EXPECT_EQ(job.uid, asked.uid);
+  reopen();
+  const v1::Job shown = to_proto(jobs().find("default", "fork").value());
+  EXPECT_EQ(shown.checkpoint_step(), 300);
+  EXPECT_EQ(shown.progress().step(), 300);
+  EXPECT_EQ(shown.origin().changes(0), asked.origin.changes(0));
+  EXPECT_FALSE(to_proto(jobs().submit(new_job("own")).value()).has_origin());
+}
+
+TEST_F(StoreJob, ARequestThatWasSeenIsFoundWithoutASubmit) {
+  NewJob asked = new_job("first");
+  asked.request_id = "9f2c6f0e-4c0e-4d66-9c0f-0f6f2b1b9a11";
+  asked.request_digest = "aa";
+  const RequestId request = {"default", asked.request_id, "aa"};
+  EXPECT_FALSE(jobs().find_request(request).value().has_value());
+  const Job first = jobs().submit(asked).value();
+  EXPECT_EQ(jobs().find_request(request).value()->uid, first.uid);
+  EXPECT_EQ(jobs().find_request({"default", asked.request_id, "bb"}).error().reason,
+            "REQUEST_ID_REUSED");
+}
+
 TEST_F(StoreJob, RecoverQueuesJobsWhoseWorkersAreGone) {
   const Job lost = run_job(*store, new_job("lost"));
   const Job kept = run_job(*store, new_job("kept"));

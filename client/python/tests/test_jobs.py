@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import DIGITS, ENDLESS, SOURCE, digits_spec
+from harness import wait_until
 
 import trainyard
 from trainyard import JobState
@@ -288,3 +289,34 @@ def test_wait_goes_on_across_a_daemon_that_stopped_in_good_order(own_daemon):
     own_daemon.start()
     waiter.join(300)
     assert done and done[0].state == JobState.SUCCEEDED
+
+
+def test_pause_resume_retry_and_fork_give_the_undisturbed_result(client):
+    spec = digits_spec(epochs=60, checkpoint_every_steps=25)
+    whole = client.wait(client.submit(spec, name="steer-whole"))
+    digest = client.model(whole.model).digest
+    job = client.submit(spec, name="steer-paused")
+    wait_until(lambda: client.job(job).progress.step > 30, "it trains")
+    client.pause(job)
+    wait_until(lambda: client.job(job).state == JobState.PAUSED, "it pauses")
+    paused = client.pause(job)
+    assert paused.state == JobState.PAUSED and paused.checkpoint_step == paused.progress.step > 30
+    assert client.resume(job).state == JobState.QUEUED
+    wait_until(lambda: client.job(job).progress.step > paused.progress.step, "it goes on")
+    client.cancel(job)
+    client.wait(job, check=False)
+    assert refused(trainyard.ConflictError, lambda: client.resume(job)).reason == "JOB_STATE_CONFLICT"
+    steps = [c.step for c in client.checkpoints(job)]
+    retried = client.retry(job, name="steer-retried")
+    assert (retried.origin.job, retried.origin.step) == (job.name, steps[0]) and len(retried.origin.weights_sha256) == 64
+    assert client.model(client.wait(retried).model).digest == digest
+    again = client.submit(client.spec(whole), name="steer-again")
+    assert again.spec == whole.spec
+    client.cancel(again)
+    error = refused(trainyard.InvalidArgumentError, lambda: client.fork(job, changes={"recipe.seed": 6}), "recipe.seed")
+    assert error.reason == "FORK_CHANGES"
+    forked = client.fork(job, step=steps[-1], changes={"recipe.epochs": 61, "recipe.schedule": {"type": "cosine"}})
+    assert forked.origin.step == steps[-1] and len(forked.origin.changes) == 2
+    assert client.wait(forked).progress.step == 61 * whole.plan.steps_per_epoch
+    error = refused(trainyard.NotFoundError, lambda: client.fork(job, step=1), str(steps[0]))
+    assert error.reason == "CHECKPOINT_NOT_FOUND"

@@ -6,6 +6,7 @@ import yaml
 from conftest import SOURCE
 from google.protobuf import json_format
 
+from trainyard._message import write_message
 from trainyard._spec import read_dataset, read_job
 from trainyard._upload import ServerPath
 from trainyard.errors import InvalidArgumentError
@@ -61,6 +62,16 @@ def test_every_case_gives_what_both_readers_agreed_on(case, tmp_path, monkeypatc
         at, *rest = expected
         assert (problem[0] if ":" in at else problem[0].partition(":")[0]) == at
         assert problem[1:1 + len(rest)] == tuple(rest)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if "gives" in c and "dataset" not in c], ids=lambda c: c["case"])
+def test_what_a_case_gives_is_written_as_a_spec_that_gives_it_again(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (kind,) = {"job", "model", "recipe"} & case.keys()
+    (tmp_path / "spec").write_bytes(spec_of(kind, text_of(case[kind])))
+    spec = read_job("spec").job_spec()
+    spec.dataset.name = "digits@2"
+    assert read_job(write_message(spec)).job_spec() == spec
 
 
 def test_the_cases_are_many_and_each_has_a_name_of_its_own():

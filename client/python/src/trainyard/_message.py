@@ -340,3 +340,38 @@ class Reader:
 def required_fields(kind: Descriptor) -> list[tuple[str, str]]:
     """Fields that specs have to give, and the refusal without each."""
     return [(field.name, option(field, v1.required)) for field in kind.fields if option(field, v1.required)]
+
+
+def write_message(message: Message) -> dict[str, Any]:
+    """The fields of a spec that reads as this message: what is not set is left out, names of enums are in lower case.
+    `trainyard get -o yaml` writes the same (client/lib/spec_writer.cc)."""
+    tree: dict[str, Any] = {}
+    fields: list[tuple[Descriptor, Any]] = list(message.ListFields())
+    for field, value in fields:
+        if _is_map(field):
+            inner = field.message_type.fields_by_name["value"]
+            tree[field.name] = {key: _written(inner, value[key]) for key in sorted(value)}
+        elif _is_repeated(field):
+            tree[field.name] = [_written(field, item) for item in value]
+        else:
+            tree[field.name] = _written(field, value)
+    return tree
+
+
+def _written(field: Descriptor, value: Any) -> Any:
+    if _is_any(field):
+        return _written_any(value)
+    if field.message_type is not None:
+        return write_message(value)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
+        return field.enum_type.values_by_number[value].name.lower()
+    return value
+
+
+def _written_any(value: Any) -> Any:
+    kind = value.WhichOneof("kind")
+    if kind == "list_value":
+        return [_written_any(item) for item in value.list_value.values]
+    if kind == "struct_value":
+        return {name: _written_any(item) for name, item in value.struct_value.fields.items()}
+    return getattr(value, kind)

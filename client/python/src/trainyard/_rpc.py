@@ -51,6 +51,11 @@ PLAN_JOB = Method("JobService/PlanJob", v1.PlanJobRequest, v1.JobPlan)
 GET_JOB = Method("JobService/GetJob", v1.GetJobRequest, v1.Job)
 LIST_JOBS = Method("JobService/ListJobs", v1.ListJobsRequest, v1.ListJobsResponse)
 CANCEL_JOB = Method("JobService/CancelJob", v1.CancelJobRequest, v1.Job, patient=True)
+PAUSE_JOB = Method("JobService/PauseJob", v1.PauseJobRequest, v1.Job, patient=True)
+RESUME_JOB = Method("JobService/ResumeJob", v1.ResumeJobRequest, v1.Job, patient=True)
+RETRY_JOB = Method("JobService/RetryJob", v1.RetryJobRequest, v1.Job)  # always with a request_id
+FORK_JOB = Method("JobService/ForkJob", v1.ForkJobRequest, v1.Job)  # likewise
+LIST_CHECKPOINTS = Method("JobService/ListCheckpoints", v1.ListCheckpointsRequest, v1.ListCheckpointsResponse)
 SET_JOB_PRIORITY = Method("JobService/SetJobPriority", v1.SetJobPriorityRequest, v1.Job)
 DELETE_JOB = Method("JobService/DeleteJob", v1.DeleteJobRequest, Empty, retry=False)
 WATCH_JOB = Method("JobService/WatchJob", v1.WatchJobRequest, v1.WatchJobResponse)

@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from trainyard import _rpc as rpc
 from trainyard import data, v1
 from trainyard._backup import write_backup
 from trainyard._connection import resolve
+from trainyard._message import write_message
 from trainyard._spec import JobDocument, Spec, read_dataset, read_job
 from trainyard._upload import Content, Observer, Progress, ensure_dataset, ensure_weights
 from trainyard.errors import (DeadlineExceededError, InternalError, InvalidArgumentError,
@@ -154,6 +155,62 @@ class Client:
         """Cancels the job; safe to repeat, and without effect on a finished job. The returned job may still be RUNNING,
         with `cancel_requested`, until its worker has stopped."""
         return self._channel.call(rpc.CANCEL_JOB, v1.CancelJobRequest(name=self._name("jobs", job)))
+
+    def pause(self, job: str | v1.Job) -> v1.Job:
+        """Takes the job off its device until `resume`; safe to repeat. A running job ends its step and saves a checkpoint
+        first: the returned one may still be RUNNING, with `pause_requested`. No step is lost, and the result is that of
+        a job that never paused. ConflictError / JOB_STATE_CONFLICT once it has ended or was cancelled."""
+        return self._channel.call(rpc.PAUSE_JOB, v1.PauseJobRequest(name=self._name("jobs", job)))
+
+    def resume(self, job: str | v1.Job) -> v1.Job:
+        """Puts a PAUSED job back into the queue; no effect on one that waits or runs. ConflictError /
+        JOB_STATE_CONFLICT once it has ended."""
+        return self._channel.call(rpc.RESUME_JOB, v1.ResumeJobRequest(name=self._name("jobs", job)))
+
+    def retry(self, job: str | v1.Job, *, from_start: bool = False, name: str | None = None,
+              request_id: str | None = None) -> v1.Job:
+        """Submits a FAILED or CANCELLED job again, as a new job: from its newest checkpoint, or from the start if it has
+        none or `from_start`. `name` is the new job's ID. ConflictError / JOB_STATE_CONFLICT while it has not ended."""
+        return self._channel.call(rpc.RETRY_JOB, v1.RetryJobRequest(
+            name=self._name("jobs", job), from_start=from_start, job_id=name or "",
+            request_id=request_id or str(uuid.uuid4())))
+
+    def spec(self, job: str | v1.Job) -> dict[str, Any]:
+        """The job's spec as a dict that `submit` takes as it is: what `trainyard get -o yaml` prints."""
+        found = job if isinstance(job, v1.Job) and job.HasField("spec") else self.job(job)
+        return write_message(found.spec)
+
+    def fork(self, job: str | v1.Job, *, step: int | None = None, changes: Mapping[str, object] | None = None,
+             name: str | None = None, request_id: str | None = None) -> v1.Job:
+        """Submits a new job that begins at a checkpoint of another: at `step`, by default the newest one's.
+
+        changes  fields of the spec by path, {"recipe.optimizer.learning_rate": 0.01}: rates, schedule, length,
+                 regularization, augmentation and resources (docs/job_spec.md)
+        name     the new job's ID
+
+        InvalidArgumentError / FORK_CHANGES lists fields that may not change; NotFoundError / CHECKPOINT_NOT_FOUND
+        names the steps that there are.
+        """
+        request = v1.ForkJobRequest(name=self._name("jobs", job), step=step, job_id=name or "",
+                                    request_id=request_id or str(uuid.uuid4()))
+        if changes:
+            tree = self.spec(job)
+            for path, value in changes.items():
+                *above, last = path.split(".")
+                place = tree
+                for part in above:
+                    place = place.setdefault(part, {})
+                    if not isinstance(place, dict):
+                        raise InvalidArgumentError(f"changes: {path}: '{part}' has no fields, expected the path of a "
+                                                   "field such as recipe.epochs", reason="FIELD_UNKNOWN")
+                place[last] = value
+            request.spec.CopyFrom(read_job(tree).job_spec())
+        return self._channel.call(rpc.FORK_JOB, request)
+
+    def checkpoints(self, job: str | v1.Job) -> list[v1.Checkpoint]:
+        """The checkpoints that the job has now, newest first."""
+        return list(self._channel.call(rpc.LIST_CHECKPOINTS, v1.ListCheckpointsRequest(
+            name=self._name("jobs", job))).checkpoints)
 
     def set_priority(self, job: str | v1.Job, priority: int) -> v1.Job:
         """Another place in the queue for a job that has not ended: -100 to 100, higher goes first. A running job is not

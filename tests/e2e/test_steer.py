@@ -1,0 +1,198 @@
+"""Pause, resume, retry, fork: a job is steered, and no step and no bit is lost."""
+
+import json
+import os
+import signal
+import time
+import unittest
+
+from harness import DaemonTest, digits_spec, is_running, wait_until
+
+MODEL = """  layers:
+    - conv: {out_channels: 16, kernel_shape: [3], pads: [1]}
+    - batch_normalization: {}
+    - relu: {}
+    - max_pool: {kernel_shape: [2]}
+    - dropout: {ratio: 0.2}
+    - gemm: {}"""
+RECIPE = """  validation_split: 0.2
+  checkpoint_every_steps: 40
+  keep_checkpoints: 3
+"""
+EPOCHS = 60
+
+
+class Steer(DaemonTest):
+    arguments = ["--cancel-grace-seconds", "6"]
+
+    def spec(self, name, recipe=RECIPE):
+        text = digits_spec(self.folder, name, MODEL, recipe).read_text().replace("epochs: 3", f"epochs: {EPOCHS}")
+        return self.write(f"{name}.yaml", text)
+
+    def digest(self, name):
+        return self.daemon.json("model", "get", name)["digest"]
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        self = cls("test_a_paused_job_frees_its_device_and_loses_no_step")
+        cls.daemon.submit(self.spec("undisturbed"), "--wait")
+        cls.expected = self.digest("undisturbed")
+
+    def wait_for(self, name, state):
+        return wait_until(lambda: (job := self.daemon.job(name))["state"] == state and job, f"{name} is {state}")
+
+    def wait_for_step(self, name, step):
+        def there():
+            job = self.daemon.job(name)
+            self.assertNotIn(job["state"], ("SUCCEEDED", "FAILED"), f"too fast or failed: {job}")
+            return int(job["progress"]["step"]) >= step and job["state"] == "RUNNING"
+        wait_until(there, f"{name} is at step {step}")
+
+    def steps(self, name):
+        return [int(s) for e in self.daemon.events(name) for series in e.get("metrics", {}).get("series", [])
+                if series["key"] == "train/loss" for s in series["steps"]]
+
+    def test_a_paused_job_frees_its_device_and_loses_no_step(self):
+        self.daemon.submit(self.spec("paused"))
+        self.wait_for_step("paused", 50)
+        self.daemon.submit(self.spec("next-one"))  # waits for the one slot
+        self.daemon.cli("pause", "paused")
+        paused = self.wait_for("paused", "PAUSED")
+        self.assertEqual(paused["checkpoint_step"], paused["progress"]["step"])
+        self.wait_for_step("next-one", 1)
+        self.assertEqual(self.daemon.job("paused")["state"], "PAUSED")
+        explained = self.daemon.cli("explain", "paused").stdout
+        self.assertIn("It is paused at step", explained)
+        self.assertIn("'trainyard resume paused'", explained)
+        self.daemon.cli("pause", "next-one")
+        self.wait_for("next-one", "PAUSED")
+        self.daemon.cli("resume", "paused")
+        self.assertEqual(self.daemon.cli("wait", "paused").returncode, 0)
+        self.assertEqual(self.digest("paused"), self.expected)
+        steps = self.steps("paused")
+        self.assertEqual(steps, list(range(1, len(steps) + 1)), "each step once, in order")
+        self.daemon.cli("cancel", "next-one")
+
+    def test_a_pause_outlives_the_daemon(self):
+        self.daemon.submit(self.spec("outlives"))
+        self.wait_for_step("outlives", 50)
+        self.daemon.cli("pause", "outlives")
+        self.daemon.kill()
+        self.daemon.start()
+        self.wait_for("outlives", "PAUSED")
+        time.sleep(0.5)
+        self.assertEqual(self.daemon.job("outlives")["state"], "PAUSED", "it does not start by itself")
+        self.daemon.cli("resume", "outlives")
+        self.assertEqual(self.daemon.cli("wait", "outlives").returncode, 0)
+        self.assertEqual(self.digest("outlives"), self.expected)
+
+    def test_a_worker_killed_while_it_pauses_costs_steps_and_no_bit(self):
+        self.daemon.submit(self.spec("killed"))
+        self.wait_for_step("killed", 50)
+        pid = self.daemon.worker_pids()[0]
+        os.kill(pid, signal.SIGSTOP)
+        self.daemon.cli("pause", "killed")
+        self.assertTrue(self.daemon.job("killed")["pause_requested"])
+        os.kill(pid, signal.SIGKILL)
+        job = self.wait_for("killed", "PAUSED")
+        self.assertFalse(job["pause_requested"])
+        wait_until(lambda: not is_running(pid), "the worker is gone")
+        self.daemon.cli("resume", "killed")
+        self.assertEqual(self.daemon.cli("wait", "killed").returncode, 0)
+        self.assertEqual(self.digest("killed"), self.expected)
+
+    def test_a_worker_that_does_not_answer_is_ended_within_the_grace(self):
+        self.daemon.submit(self.spec("deaf-one"))
+        self.wait_for_step("deaf-one", 50)
+        pid = self.daemon.worker_pids()[0]
+        os.kill(pid, signal.SIGSTOP)
+        begun = time.monotonic()
+        self.daemon.cli("pause", "deaf-one")
+        self.wait_for("deaf-one", "PAUSED")
+        self.assertLess(time.monotonic() - begun, 10)
+        self.daemon.cli("cancel", "deaf-one")
+
+    def test_a_cancelled_job_is_retried_to_the_same_bits(self):
+        self.daemon.submit(self.spec("to-cancel"))
+        self.wait_for_step("to-cancel", 90)
+        running = self.daemon.cli("retry", "to-cancel", check=False)
+        self.assertIn("JOB_STATE_CONFLICT", running.stderr)
+        self.daemon.cli("cancel", "to-cancel")
+        cancelled = self.wait_for("to-cancel", "CANCELLED")
+        self.daemon.cli("retry", "to-cancel", "--name", "retried", "--wait")
+        self.assertEqual(self.digest("retried"), self.expected)
+        job = self.daemon.job("retried")
+        self.assertEqual(job["origin"]["step"], cancelled["checkpoint_step"])
+        self.assertEqual(self.steps("retried")[0], int(cancelled["checkpoint_step"]) + 1)
+        self.daemon.cli("retry", "to-cancel", "--from-start", "--name", "from-start", "--wait")
+        self.assertEqual(self.digest("from-start"), self.expected)
+        self.assertEqual(self.daemon.job("to-cancel")["state"], "CANCELLED", "terminal states are written once")
+
+    def test_a_failed_job_is_forked_with_a_lower_rate(self):
+        # Least squares at a rate that is too high: the error grows from step to step until it is no number.
+        text = digits_spec(self.folder, "too-fast", "  layers:\n    - gemm: {}",
+                           "  checkpoint_every_steps: 1\n  keep_checkpoints: 100\n").read_text()
+        spec = self.write("too-fast.yaml", text.replace("learning_rate: 0.05, momentum: 0.9", "learning_rate: 1")
+                          .replace("target_kind: class", "target_kind: numeric"))
+        done = self.daemon.cli("submit", spec, "--wait", check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        failed = self.daemon.job("too-fast")
+        self.assertEqual(failed["reason"], "LOSS_NOT_FINITE", failed)
+        self.assertIn("trainyard fork too-fast", self.daemon.cli("explain", "too-fast").stdout)
+        oldest = self.daemon.json("checkpoint", "list", "too-fast")["checkpoints"][-1]["step"]
+        self.daemon.cli("fork", f"too-fast@{oldest}", "--set", "recipe.optimizer.learning_rate=0.001", "--name",
+                        "slower", "--wait")
+        slower = self.daemon.job("slower")
+        self.assertEqual((slower["state"], slower["origin"]["step"]), ("SUCCEEDED", oldest))
+
+    def test_a_fork_needs_nothing_of_its_parent(self):
+        self.daemon.submit(self.spec("parent"))
+        self.wait_for_step("parent", 130)
+        self.daemon.cli("cancel", "parent")
+        self.wait_for("parent", "CANCELLED")
+        listed = self.daemon.json("checkpoint", "list", "parent")["checkpoints"]
+        steps = [int(c["step"]) for c in listed]
+        self.assertEqual(len(steps), 3)
+        self.daemon.submit(self.spec("blocker"))  # the fork waits, and its parent goes
+        self.daemon.cli("fork", f"parent@{steps[1]}", "--set", f"recipe.epochs={EPOCHS + 1}", "--name", "forked")
+        self.daemon.cli("retry", "parent", "--name", "retry-2")
+        self.daemon.cli("delete", "parent", "--yes")
+        self.daemon.kill()
+        self.daemon.start()
+        self.daemon.cli("cancel", "blocker")
+        for name in ("forked", "retry-2"):
+            self.assertEqual(self.daemon.cli("wait", name).returncode, 0)
+        self.assertEqual(self.digest("retry-2"), self.expected)
+        self.assertEqual(self.steps("forked")[0], steps[1] + 1)
+
+    def test_what_a_fork_may_not_change_is_refused_by_name(self):
+        self.daemon.submit(self.spec("strict"))
+        self.wait_for_step("strict", 50)
+        self.daemon.cli("pause", "strict")
+        self.wait_for("strict", "PAUSED")
+        done = self.daemon.cli("fork", "strict", "--set", "recipe.seed=77", "--set", "recipe.batch_size=10", check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("spec.recipe.seed: 77 is not the checkpoint's", done.stderr)
+        self.assertIn("spec.recipe.batch_size", done.stderr)
+        gone = self.daemon.cli("fork", "strict@3", check=False)
+        self.assertIn("CHECKPOINT_NOT_FOUND", gone.stderr)
+        self.assertIn("expected one of", gone.stderr)
+        short = self.daemon.cli("fork", "strict", "--set", "recipe.epochs=1", check=False)
+        self.assertIn("spec.recipe.epochs: the job has", short.stderr)
+        before = len(list((self.daemon.state / "jobs").iterdir()))
+        taken = self.daemon.cli("fork", "strict", "--set", "recipe.epochs=99", "--name", "strict", check=False)
+        self.assertIn("JOB_EXISTS", taken.stderr)
+        self.assertEqual(len(list((self.daemon.state / "jobs").iterdir())), before, "its files are gone again")
+        self.daemon.cli("cancel", "strict")
+
+    def test_a_job_as_yaml_is_submitted_again_as_it_is(self):
+        text = self.daemon.cli("get", "undisturbed", "-o", "yaml").stdout
+        self.daemon.cli("submit", self.write("again.yaml", text + "\nname: the-same\n"), "--wait")
+        self.assertEqual(self.digest("the-same"), self.expected)
+        self.assertEqual(json.dumps(self.daemon.job("the-same")["spec"], sort_keys=True),
+                         json.dumps(self.daemon.job("undisturbed")["spec"], sort_keys=True))
+
+
+if __name__ == "__main__":
+    unittest.main()
