@@ -3,8 +3,9 @@ folder, each worker that it starts and each secret that it hands to one; the dae
 where it was, and all that was promised must hold: I1 to I6, I8, I9 (F01, F02, F03, F07, F18, F26 at exact places).
 
 The points are found by running the work once with kill_points.cc, which writes them down. POINTS names all of them: a
-point that is not there is a new commit point, and the test fails until it has a name and thus is killed at. All of
-them take a quarter of an hour: a run takes each point's first time, before or after it, and --more others, by the seed.
+point that is not there is a new commit point, and the test fails until it has a name and thus is killed at. All of them,
+before and after, take an hour: a run takes the first time of each that begins a step of its own (its text is not empty)
+and --more others, by the seed.
 
     python3 tests/fault/kill_points_test.py --all
 """
@@ -262,7 +263,8 @@ def kill_at(killed, weights):
 
 
 def choose(points, program, count, rng):
-    """Each point's first time, before or after it, and `count` others; None: all of them, before and after."""
+    """The first time of each point with a meaning of its own, before or after it, and `count` others; None: all of them,
+    before and after."""
     times = {}
     for point in points:
         times[point] = times.get(point, 0) + 1
@@ -270,14 +272,15 @@ def choose(points, program, count, rng):
              for when in ("before", "after")]
     if count is None:
         return every
-    first = [(program, f"{point}#1 {rng.choice(('before', 'after'))}") for point in times]
+    first = [(program, f"{point}#1 {rng.choice(('before', 'after'))}")
+             for point in times if POINTS[program].get(point)]
     rest = [each for each in every if each not in first]
     return first + rng.sample(rest, min(len(rest), count))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--more", type=int, default=2, help="kills of each program beside the first time of each point")
+    parser.add_argument("--more", type=int, default=5, help="kills of each program beside those")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="points whose text contains this")

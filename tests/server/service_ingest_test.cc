@@ -25,27 +25,26 @@ class SlowStore {
   FaultVfs slow_;
 };
 
-class ServiceIngest : public ServiceTest {};
+class ServiceIngest : public ServiceTest {
+ protected:
+  std::unique_ptr<SlowStore> slow_;  // outlives the daemon, which TearDown() ends
+};
 
 // F07, I1, I6.
 TEST_F(ServiceIngest, F07AWorkerThatDiesBehindItsOutcomeTakesNoDatasetWithIt) {
   stop();
-  {
-    const SlowStore slow;
-    start();
-    std::string rows = "a,dies_behind_its_outcome\n";
-    for (int i = 0; i < 60; ++i) rows += std::to_string(i) + "," + "xy"[i % 2] + "\n";
-    dataset_ = create_csv(rows, "iris", "dies_behind_its_outcome");
-    wait_for_ingest();
-    const std::string folder = config_.state_dir / "datasets" / dataset_.digest();
-    for (int i = 0; i < 60; ++i) {  // its process is seen to be gone meanwhile
-      ASSERT_EQ(get_dataset(dataset_.name()).state(), v1::Dataset::READY);
-      ASSERT_TRUE(std::filesystem::exists(folder + "/schema.json")) << "after " << i * 10 << " ms";
-      ::usleep(10'000);
-    }
-    stop();
-  }
+  slow_ = std::make_unique<SlowStore>();
   start();
+  std::string rows = "a,dies_behind_its_outcome\n";
+  for (int i = 0; i < 60; ++i) rows += std::to_string(i) + "," + "xy"[i % 2] + "\n";
+  dataset_ = create_csv(rows, "iris", "dies_behind_its_outcome");
+  wait_for_ingest();
+  const std::string folder = config_.state_dir / "datasets" / dataset_.digest();
+  for (int i = 0; i < 60; ++i) {  // its process is seen to be gone meanwhile
+    ASSERT_EQ(get_dataset(dataset_.name()).state(), v1::Dataset::READY);
+    ASSERT_TRUE(std::filesystem::exists(folder + "/schema.json")) << "after " << i * 10 << " ms";
+    ::usleep(10'000);
+  }
 }
 
 }  // namespace
