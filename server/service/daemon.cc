@@ -13,6 +13,7 @@
 #include "server/service/context.h"
 #include "server/service/listener.h"
 #include "server/service/public_services.h"
+#include "server/service/removals.h"
 #include "server/service/watch.h"
 #include "server/service/worker_service.h"
 #include "server/supervisor/device_check.h"
@@ -151,6 +152,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
   prune_logs(paths.logs());
   StagedBackup::remove_leftovers(paths);
   if (Status s = dispatcher.recover(); !s.ok()) return s;
+  finish_removals(*store, *parts.files, paths);
   worker_service = make_worker_service(supervisor, executor);
   ASSIGN_OR_RETURN(private_listener,
                    Listener::open_private(paths.worker_socket(), worker_service.get()));

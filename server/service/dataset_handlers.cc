@@ -8,6 +8,7 @@
 #include "server/config/log.h"
 #include "server/service/digest.h"
 #include "server/service/names.h"
+#include "server/service/removals.h"
 #include "server/service/status.h"
 #include "src/base/text.h"
 
@@ -177,7 +178,9 @@ Status DatasetHandlers::remove(const v1::DeleteDatasetRequest& request) {
   ASSIGN_OR_RETURN(const DatasetStore::Removed removed,
                    service_.store.datasets().remove(kTenant, ref));
   for (const std::string& digest : removed.unused_digests) {
-    if (Status s = service_.files.remove_all(service_.paths.dataset(digest)); !s.ok()) {
+    if (Status s =
+            remove_noted(service_.store, service_.files, service_.paths, "datasets/" + digest);
+        !s.ok()) {
       spdlog::warn("event=files_left digest={} {}", digest, kv("message", s.error().message));
     }
   }

@@ -13,6 +13,7 @@
 #include "server/service/job_handlers.h"
 #include "server/service/job_planner.h"
 #include "server/service/names.h"
+#include "server/service/removals.h"
 #include "server/service/status.h"
 #include "server/store/proto_time.h"
 #include "server/store/random_id.h"
@@ -121,10 +122,11 @@ Result<JobHandlers::Beginning> JobHandlers::begin(const Offspring& asked, const 
   begins.origin.mutable_changes()->Assign(fork.changes.begin(), fork.changes.end());
   if (asked.validate_only) return begins;
   begins.uid = random_uid(service_.clock.wall_us());
+  if (Status s = service_.store.removals().note("jobs/" + begins.uid); !s.ok()) return s.error();
   const Result<CheckpointDigests> digests =
       write_fork(service_.files, fork, service_.paths.checkpoints(begins.uid));
   if (!digests.ok()) {
-    (void)service_.files.remove_all(service_.paths.job(begins.uid));
+    (void)remove_noted(service_.store, service_.files, service_.paths, "jobs/" + begins.uid);
     return digests.error();
   }
   begins.origin.set_weights_sha256(digests->weights_sha256);
@@ -189,7 +191,7 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
   if (Status room = service_.disk.check(); !room.ok()) job.refusal = room.error();
   const Result<Job> stored = jobs.submit(std::move(job));
   if (!begins->uid.empty() && (!stored.ok() || stored->uid != begins->uid)) {
-    (void)service_.files.remove_all(service_.paths.job(begins->uid));
+    (void)remove_noted(service_.store, service_.files, service_.paths, "jobs/" + begins->uid);
   }
   if (!stored.ok()) return stored.error();
   spdlog::info("event={} {} uid={} {} step={}", asked.retries ? "job_retried" : "job_forked",

@@ -7,6 +7,7 @@
 #include "server/service/digest.h"
 #include "server/service/job_planner.h"
 #include "server/service/names.h"
+#include "server/service/removals.h"
 #include "server/service/status.h"
 #include "src/base/text.h"
 
@@ -138,7 +139,8 @@ Result<v1::Job> JobHandlers::set_priority(const v1::SetJobPriorityRequest& reque
 Status JobHandlers::remove(const v1::DeleteJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(const Job job, service_.store.jobs().remove(kTenant, id));
-  if (Status s = service_.files.remove_all(service_.paths.job(job.uid)); !s.ok()) {
+  if (Status s = remove_noted(service_.store, service_.files, service_.paths, "jobs/" + job.uid);
+      !s.ok()) {
     // The row is gone, so nothing will use these files; a person may remove them.
     spdlog::warn("event=files_left {} {}", kv("job", job.name()), kv("message", s.error().message));
   }

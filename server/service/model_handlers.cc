@@ -5,6 +5,7 @@
 #include "proto/convert/run.h"
 #include "server/config/log.h"
 #include "server/service/names.h"
+#include "server/service/removals.h"
 #include "server/service/status.h"
 #include "src/base/text.h"
 
@@ -151,7 +152,9 @@ Status ModelHandlers::remove(const v1::DeleteModelRequest& request) {
   ASSIGN_OR_RETURN(const Model model, service_.store.models().remove(kTenant, id));
   if (model.weights_alone()) {
     uploads_.discard(model.digest);
-  } else if (Status s = service_.files.remove_all(service_.paths.model(model.job_uid)); !s.ok()) {
+  } else if (Status s = remove_noted(service_.store, service_.files, service_.paths,
+                                     "models/" + model.job_uid);
+             !s.ok()) {
     spdlog::warn("event=files_left {} {}", kv("model", model.name()),
                  kv("message", s.error().message));
   }

@@ -140,13 +140,22 @@ Uploads::Uploads(Store& store, Files& files, const Clock& clock, StatePaths path
       bytes_max_(bytes_max),
       disk_(disk) {}
 
+bool Uploads::holds_part(const Upload& row) const {
+  if (row.committed_size == 0) return true;
+  std::error_code ec;
+  const auto bytes = std::filesystem::file_size(paths_.upload_part(row.sha256, row.size_bytes), ec);
+  return !ec && static_cast<int64_t>(bytes) >= row.committed_size;
+}
+
 Result<Upload> Uploads::find(const std::string& sha256, int64_t size_bytes) const {
   ASSIGN_OR_RETURN(Upload row, store_.uploads().find(kTenant, sha256, size_bytes));
   std::error_code ec;
-  if (row.complete && !std::filesystem::exists(paths_.upload(sha256), ec)) {
-    row.complete = false;  // its file was removed manually: it can be uploaded again
-    row.committed_size = 0;
-  }
+  const bool named = std::filesystem::exists(paths_.upload(sha256), ec);
+  if (row.complete ? named : holds_part(row)) return row;
+  // The daemon ended between the rename, which comes after the check of the digest, and the row.
+  if (named && row.committed_size == row.size_bytes) return store_.uploads().complete(row.key());
+  row.complete = false;  // its file was removed manually: it can be uploaded again
+  row.committed_size = 0;
   return row;
 }
 
@@ -189,6 +198,10 @@ Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, i
   const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (offset == 0 ? O_TRUNC : 0);
   UniqueFd file(::open(paths_.upload_part(sha256, size_bytes).c_str(), flags, 0600));
   if (!file) return storage_error("open", errno);
+  // A power cut must not lose the name of what will be committed.
+  if (offset == 0) {
+    if (Status s = files_.sync_directory(paths_.uploads()); !s.ok()) return s.error();
+  }
   // Bytes beyond the committed size were never promised: the client sends them again.
   if (::ftruncate(file.get(), row.committed_size) != 0) return storage_error("truncate", errno);
   claimed.uploads = nullptr;

@@ -88,6 +88,8 @@ class Uploads {
   /// Takes the part, unless another has it.
   bool claim(const Part& part);
   void release(const Part& part);
+  /// Whether the file of an unfinished upload has what its row promises.
+  bool holds_part(const Upload& row) const;
   void remove_unused(std::vector<std::string> sha256s);
 
   Store& store_;

@@ -6,6 +6,7 @@
 
 #include "server/store/page_token.h"
 #include "server/store/proto_time.h"
+#include "server/store/removals.h"
 #include "server/store/store_core.h"
 
 namespace trainyard::server {
@@ -168,7 +169,9 @@ Result<DatasetStore::Removed> remove_datasets(WriteContext& context, const std::
   for (const std::string& digest : digests) {
     Query query(db, "SELECT 1 FROM datasets WHERE digest = ? LIMIT 1");
     query.bind(digest);
-    if (!query.step()) removed.unused_digests.push_back(digest);
+    if (query.step()) continue;
+    removed.unused_digests.push_back(digest);
+    note_removal(db, "datasets/" + digest);
   }
   return removed;
 }

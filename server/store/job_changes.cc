@@ -6,6 +6,7 @@
 #include "server/store/job_rows.h"
 #include "server/store/job_store.h"
 #include "server/store/random_id.h"
+#include "server/store/removals.h"
 #include "server/store/store_core.h"
 #include "src/base/text.h"
 
@@ -127,6 +128,7 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   job.reason = asked.reason;
   job.message = asked.message;
   insert_job(db, job, asked);
+  if (!asked.uid.empty()) forget_removal(db, "jobs/" + job.uid);  // its files were there first
   if (!asked.request_id.empty()) {
     Query query(db,
                 "INSERT INTO request_ids (tenant, request_id, digest, job_uid, time_us)"
@@ -281,6 +283,7 @@ Result<Job> remove_job(WriteContext& context, const std::string& tenant, const s
     return e;
   }
   Query(context.db, "DELETE FROM jobs WHERE number = ?").bind(job.order).run();
+  note_removal(context.db, "jobs/" + job.uid);
   context.changes.push_back(
       {job.uid, job.newest_seq, job.state, false, false, false, /*removed=*/true});
   return job;

@@ -6,6 +6,7 @@
 
 #include "server/store/page_token.h"
 #include "server/store/proto_time.h"
+#include "server/store/removals.h"
 #include "server/store/store_core.h"
 #include "src/base/text.h"
 
@@ -104,6 +105,7 @@ Result<Model> remove_model(WriteContext& context, const std::string& tenant,
   }
   Query query(context.db, "DELETE FROM models WHERE tenant = ? AND id = ?");
   query.bind(tenant).bind(id).run();
+  if (!model.weights_alone()) note_removal(context.db, "models/" + model.job_uid);
   return model;
 }
 

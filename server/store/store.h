@@ -24,6 +24,7 @@
 #include "server/store/dataset_store.h"
 #include "server/store/job_store.h"
 #include "server/store/model_store.h"
+#include "server/store/removals.h"
 #include "server/store/upload_store.h"
 #include "src/base/clock.h"
 #include "src/base/result.h"
@@ -79,6 +80,7 @@ class Store {
   DatasetStore& datasets() { return datasets_; }
   UploadStore& uploads() { return uploads_; }
   ModelStore& models() { return models_; }
+  RemovalStore& removals() { return removals_; }
 
   /// Called on the answering thread after each commit that changed jobs, before the answers of that
   /// commit, in commit order. Must be short. Register before the first change.
@@ -94,6 +96,7 @@ class Store {
   DatasetStore datasets_;
   UploadStore uploads_;
   ModelStore models_;
+  RemovalStore removals_;
 };
 
 /// A sentence for the log and for ServerInfo.warnings if the loaded SQLite can lose commits when

@@ -24,9 +24,11 @@ constexpr int64_t kSmallBytesMax = int64_t{8} << 20;  // of an ingest's sources
 int64_t folder_bytes(const std::filesystem::path& folder) {
   int64_t bytes = 0;
   std::error_code ec;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ec)) {
-    const auto size = entry.file_size(ec);
-    if (!ec) bytes += static_cast<int64_t>(size);
+  for (std::filesystem::directory_iterator it(folder, ec), end; !ec && it != end;
+       it.increment(ec)) {
+    std::error_code no_size;
+    const auto size = it->file_size(no_size);
+    if (!no_size) bytes += static_cast<int64_t>(size);
   }
   return bytes;
 }
@@ -97,7 +99,41 @@ class IngestTask final : public TaskOwner {
 
   void report(const v1::WorkerReport& report, Done<void> done) override {
     if (!report.has_outcome()) return done({});
-    const v1::Outcome& outcome = report.outcome();
+    {
+      const MutexLock lock(mu_);
+      if (over_) {
+        return done(make_error(ErrorCode::kAborted, "ATTEMPT_FENCED", "this ingest has ended"));
+      }
+      storing_ = true;
+    }
+    // Whoever calls holds the task, and with it this object, until `done` has run.
+    store(report.outcome(), [this, done = std::move(done)](Status stored) {
+      {
+        const MutexLock lock(mu_);
+        storing_ = false;
+        stored_ = stored_ || stored.ok();
+      }
+      changed_.notify_all();
+      done(std::move(stored));
+    });
+  }
+
+  void ended(const TaskEnd&) override {
+    bool stored = false;
+    {
+      // The process may end while its outcome is being stored: the files of a dataset that becomes
+      // READY must stay.
+      MutexLock lock(mu_);
+      over_ = true;
+      changed_.wait(lock, [this]() TRAINYARD_REQUIRES(mu_) { return !storing_; });
+      stored = stored_;
+    }
+    if (!stored) (void)files_.remove_all(folder());
+    gone_(!stored);
+  }
+
+ private:
+  void store(const v1::Outcome& outcome, Done<void> done) {
     if (outcome.kind() == v1::Outcome::SUCCEEDED) {
       std::error_code ec;
       if (!std::filesystem::exists(folder() / "digest", ec)) {
@@ -112,12 +148,6 @@ class IngestTask final : public TaskOwner {
          std::move(done));
   }
 
-  void ended(const TaskEnd& end) override {
-    if (!end.outcome_taken) (void)files_.remove_all(folder());
-    gone_(!end.outcome_taken);
-  }
-
- private:
   std::filesystem::path folder() const { return paths_.dataset(dataset_.digest); }
   void fail(const std::string& reason, const std::string& message, Done<void> done) {
     store_.datasets().set_failed(dataset_.digest, reason, message, std::move(done));
@@ -129,6 +159,11 @@ class IngestTask final : public TaskOwner {
   const std::vector<std::filesystem::path>& allowed_roots_;
   const Dataset dataset_;
   const std::function<void(bool again)> gone_;
+  Mutex mu_;
+  CondVar changed_;
+  bool storing_ TRAINYARD_GUARDED_BY(mu_) = false;  // an outcome is on its way to the store
+  bool stored_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool over_ TRAINYARD_GUARDED_BY(mu_) = false;  // the process is gone, no outcome counts any more
 };
 
 }  // namespace

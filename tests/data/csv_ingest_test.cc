@@ -291,7 +291,8 @@ TEST(Dataset, DamageIsSeenWhenTheDigestIsVerified) {
   EXPECT_EQ(Dataset::open(folder, true).error().reason, "DATASET_NOT_FOUND");
 }
 
-TEST(Dataset, IngestIsDoneOrLeavesNothing) {
+// F18, I6.
+TEST(Dataset, F18IngestIsDoneOrLeavesNothing) {
   const TemporaryFolder folder;
   const IngestRequest request{
       "csv", {{"data", folder.write("a.csv", "x,y\n1,a\n2,b\n")}}, csv_options("y")};
@@ -309,6 +310,22 @@ TEST(Dataset, IngestIsDoneOrLeavesNothing) {
   }
   EXPECT_GE(fail_at, 6);
   EXPECT_TRUE(Dataset::open(folder / "typed", true).ok());
+  // Ended at any operation, or told of an error after it was done: what has the name is whole, and
+  // the next ingest, before which the daemon removes what has it, succeeds.
+  for (const auto mode : {FaultyFiles::Mode::kAfter, FaultyFiles::Mode::kCrash}) {
+    for (int at = 0; at < fail_at; ++at) {
+      const auto target = folder / ("typed" + std::to_string(at));
+      FaultyFiles files(at, mode);
+      (void)ingest(request, target, files);
+      if (std::filesystem::exists(target)) {
+        EXPECT_TRUE(Dataset::open(target, true).ok()) << "operation " << at;
+      }
+      std::filesystem::remove_all(target);
+      EXPECT_TRUE(ingest(request, target, local_files()).ok()) << "operation " << at;
+      EXPECT_TRUE(Dataset::open(target, true).ok()) << "operation " << at;
+      std::filesystem::remove_all(target);
+    }
+  }
   EXPECT_EQ(ingest(request, folder / "typed", local_files()).error().reason, "DATASET_EXISTS");
 }
 

@@ -196,6 +196,13 @@ void ingest(const v1::IngestTask& task, FakeWorker& worker) {
   v1::Outcome done;
   done.set_kind(v1::Outcome::SUCCEEDED);
   *done.mutable_schema() = to_proto(*schema);
+  if (target == "dies_behind_its_outcome") {
+    v1::WorkerReport report;
+    *report.mutable_outcome() = std::move(done);
+    worker.send(std::move(report));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until it has arrived
+    ::raise(SIGKILL);
+  }
   worker.outcome(std::move(done));
 }
 

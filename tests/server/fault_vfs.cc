@@ -75,8 +75,14 @@ const sqlite3_io_methods kMethods = {
     lock_file, unlock_file, check_lock, control_file, sector_size,   characteristics, shm_map,
     shm_lock,  shm_barrier, shm_unmap,  nullptr,      nullptr};
 
+/// The default one as it was before a test made this one the default.
+sqlite3_vfs* base_vfs() {
+  static sqlite3_vfs* const base = sqlite3_vfs_find(nullptr);
+  return base;
+}
+
 int open_file(sqlite3_vfs* vfs, const char* path, sqlite3_file* file, int flags, int* out_flags) {
-  sqlite3_vfs* base = sqlite3_vfs_find(nullptr);
+  sqlite3_vfs* base = base_vfs();
   FaultFile& f = self(file);
   f.vfs = static_cast<FaultVfs*>(vfs->pAppData);
   f.file_name = new std::string(path == nullptr ? "" : std::filesystem::path(path).filename());
@@ -106,7 +112,7 @@ void apply(FileImages& images, const FileOperation& op, size_t bytes) {
 }  // namespace
 
 FaultVfs::FaultVfs(std::string name) : name_(std::move(name)) {
-  vfs_ = *sqlite3_vfs_find(nullptr);
+  vfs_ = *base_vfs();
   vfs_.szOsFile += static_cast<int>(sizeof(FaultFile));
   vfs_.zName = name_.c_str();
   vfs_.pAppData = this;
@@ -115,15 +121,15 @@ FaultVfs::FaultVfs(std::string name) : name_(std::move(name)) {
   // locking style's finder: they are called with their own layer.
   vfs_.xOpen = open_file;
   vfs_.xDelete = [](sqlite3_vfs*, const char* path, int sync) {
-    sqlite3_vfs* base = sqlite3_vfs_find(nullptr);
+    sqlite3_vfs* base = base_vfs();
     return base->xDelete(base, path, sync);
   };
   vfs_.xAccess = [](sqlite3_vfs*, const char* path, int flags, int* out) {
-    sqlite3_vfs* base = sqlite3_vfs_find(nullptr);
+    sqlite3_vfs* base = base_vfs();
     return base->xAccess(base, path, flags, out);
   };
   vfs_.xFullPathname = [](sqlite3_vfs*, const char* path, int n, char* out) {
-    sqlite3_vfs* base = sqlite3_vfs_find(nullptr);
+    sqlite3_vfs* base = base_vfs();
     return base->xFullPathname(base, path, n, out);
   };
   sqlite3_vfs_register(&vfs_, /*makeDflt=*/0);

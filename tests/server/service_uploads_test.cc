@@ -8,6 +8,7 @@
 #include "server/service/names.h"
 #include "server/service/uploads.h"
 #include "src/base/crc32c.h"
+#include "tests/data/faulty_files.h"
 
 namespace trainyard::server {
 namespace {
@@ -87,6 +88,63 @@ TEST_F(ServiceUploads, ABrokenUploadGoesOnWhereItStopped) {
   const auto again = uploads_->open(sha_, static_cast<int64_t>(content_.size()), 0);
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(*again, nullptr) << "the same content again needs no bytes";
+}
+
+// I6 of an upload: whichever operation on its files fails, or is the last before the daemon's end,
+// the next one brings it to its end with the same content, and the committed offset never goes
+// back.
+TEST_F(ServiceUploads, F26EachFailingFileOperationCostsNothingCommitted) {
+  using Mode = FaultyFiles::Mode;
+  const auto size = static_cast<int64_t>(content_.size());
+  for (const Mode mode : {Mode::kBefore, Mode::kAfter, Mode::kCrash}) {
+    int fail_at = 0;
+    for (;; ++fail_at) {
+      FaultyFiles faulty(fail_at, mode);
+      int64_t committed = 0;
+      {
+        Uploads uploads(*store_, faulty, clock_, StatePaths(root_), 1 << 20);
+        auto writer = uploads.open(sha_, size, 0);
+        if (writer.ok()) {
+          ASSERT_TRUE(send(**writer, 0, content_.size()).ok());
+          committed = (*writer)->pause().value().committed_size;
+          (void)(*writer)->finish();
+        }
+      }
+      const Upload left = uploads_->find(sha_, size).value();
+      EXPECT_GE(left.committed_size, committed) << "operation " << fail_at;
+      auto writer = uploads_->open(sha_, size, left.committed_size);
+      ASSERT_TRUE(writer.ok()) << "operation " << fail_at << ": " << writer.error().message;
+      if (*writer) {
+        const auto from = static_cast<size_t>(left.committed_size);
+        if (from < content_.size()) {
+          ASSERT_TRUE(send(**writer, from, content_.size() - from).ok());
+        }
+        const auto finished = (*writer)->finish();
+        ASSERT_TRUE(finished.ok()) << "operation " << fail_at << ": " << finished.error().message;
+      }
+      EXPECT_TRUE(uploads_->find(sha_).value().complete) << "operation " << fail_at;
+      EXPECT_EQ(sha256_file(StatePaths(root_).upload(sha_)).value(), sha_);
+      std::filesystem::remove(StatePaths(root_).upload(sha_));
+      ASSERT_TRUE(store_->uploads().remove({"default", sha_, size}).ok());
+      if (faulty.operations() <= fail_at) break;
+    }
+    EXPECT_GE(fail_at, 2);  // the part's name and the rename
+  }
+}
+
+// F20: a power cut, or a person, may have taken what the row still promises.
+TEST_F(ServiceUploads, F26APartThatIsGoneIsSentFromItsStart) {
+  const auto size = static_cast<int64_t>(content_.size());
+  {
+    auto writer = open(0);
+    ASSERT_TRUE(send(*writer, 0, 1500).ok());
+    ASSERT_TRUE(writer->pause().ok());
+  }
+  std::filesystem::resize_file(StatePaths(root_).upload_part(sha_, size), 700);
+  EXPECT_EQ(uploads_->find(sha_, size).value().committed_size, 0);
+  auto writer = open(0);
+  ASSERT_TRUE(send(*writer, 0, content_.size()).ok());
+  EXPECT_TRUE(writer->finish().ok());
 }
 
 TEST_F(ServiceUploads, WrongContentIsDroppedAndCanBeSentAgain) {

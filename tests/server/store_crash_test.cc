@@ -6,6 +6,7 @@
 #include <csignal>
 #include <fstream>
 #include <random>
+#include <set>
 
 #include "server/store/sqlite.h"
 #include "tests/server/fault_vfs.h"
@@ -196,11 +197,17 @@ TEST(StoreCrash, F06RestartStormLosesNothingAcknowledged) {
   check_integrity(directory.path(), "storm");
 }
 
+constexpr const char* kMarkFile = "trainyard.db.commit";
+
+std::string read_text(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 FileImages read_images(const fs::path& directory) {
   FileImages images;
   for (const char* name : {"trainyard.db", "trainyard.db-wal", "trainyard.db.state"}) {
-    std::ifstream in(directory / name, std::ios::binary);
-    images[name] = {std::istreambuf_iterator<char>(in), {}};
+    images[name] = read_text(directory / name);
   }
   return images;
 }
@@ -213,10 +220,12 @@ TEST(StoreCrash, F20PowerCutAtEachSyncLosesNothingAcknowledged) {
   std::unique_ptr<Store> store = open_or_die(options);
   const FileImages before = read_images(directory.path());
   std::vector<FileOperation> operations;
+  std::vector<std::string> marks;  // the commit mark as it was written before each operation
   std::mutex mu;
   vfs.set_hook([&](const FileOperation& op) {
     const std::lock_guard lock(mu);
     operations.push_back(op);
+    marks.push_back(read_text(directory.path() / kMarkFile));
     return SQLITE_OK;
   });
   std::vector<std::pair<size_t, char>> acknowledged;  // operations before the answer
@@ -226,6 +235,8 @@ TEST(StoreCrash, F20PowerCutAtEachSyncLosesNothingAcknowledged) {
   });
   vfs.set_hook(nullptr);
   store.reset();
+  marks.push_back(read_text(directory.path() / kMarkFile));
+  EXPECT_GT(std::set<std::string>(marks.begin(), marks.end()).size(), 5u);
 
   std::mt19937 random(7);
   int cuts = 0;
@@ -241,6 +252,9 @@ TEST(StoreCrash, F20PowerCutAtEachSyncLosesNothingAcknowledged) {
     for (const auto& [name, image] :
          after_power_cut(before, operations, count, [&] { return random(); }))
       std::ofstream(disk.path() / name, std::ios::binary) << image;
+    // It is not synced with each commit, so that any older one may be what the disk has.
+    std::ofstream(disk.path() / kMarkFile, std::ios::binary)
+        << marks[random() % 2 == 0 ? count : random() % (count + 1)];
     std::string seen;
     for (const auto& [when, step] : acknowledged)
       if (when <= count) seen += step;

@@ -286,5 +286,38 @@ TEST_F(StoreData, F26TheFileOfAModelIsNotForgotten) {
   EXPECT_FALSE(uploads.find("default", "abc").value().complete);
 }
 
+// F03 for deletions: the row is gone and the daemon ends before the files are; the next one is
+// told.
+TEST_F(StoreData, F03WhatADeletionLeftIsToldToTheNextStart) {
+  const Job job = run_job(*store, new_job("trained"));
+  AttemptUpdate end = update_of(job, 2);
+  end.move = move_to(JobState::kSucceeded);
+  end.model = NewModel{"digest", 1, 1, {}};
+  ASSERT_TRUE(store->jobs().update_attempt(std::move(end)).ok());
+  ready("digits", "d1");
+  ready("kept", "d2");
+  ASSERT_TRUE(store->jobs().remove("default", "trained").ok());
+  ASSERT_TRUE(store->models().remove("default", "trained").ok());
+  ASSERT_TRUE(datasets.remove("default", {"digits"}).ok());
+  store.reset();
+
+  store = open_or_die(small_options(directory.path()), clock);
+  const std::vector<std::string> all = {"datasets/d1", "jobs/" + job.uid, "models/" + job.uid};
+  EXPECT_EQ(store->removals().list().value(), all);
+  ASSERT_TRUE(store->removals().forget("jobs/" + job.uid).ok());
+  // A dataset of the same content came again: its folder is that of a row.
+  ASSERT_TRUE(store->datasets().create(new_dataset("again", "d1")).ok());
+  EXPECT_EQ(store->removals().list().value(), std::vector<std::string>{"models/" + job.uid});
+
+  // Files that come before their row: those of a fork. The row forgets them.
+  NewJob fork = new_job("forked");
+  fork.uid = "0123456789abcdef0123456789abcdef";
+  const std::vector<std::string> noted = {"jobs/" + fork.uid, "models/" + job.uid};
+  ASSERT_TRUE(store->removals().note("jobs/" + fork.uid).ok());
+  EXPECT_EQ(store->removals().list().value(), noted);
+  ASSERT_TRUE(store->jobs().submit(fork).ok());
+  EXPECT_EQ(store->removals().list().value(), std::vector<std::string>{"models/" + job.uid});
+}
+
 }  // namespace
 }  // namespace trainyard::server

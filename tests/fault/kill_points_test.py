@@ -1,0 +1,313 @@
+"""Every commit point: the daemon, or a worker, is killed before and after each thing that it does to a file of the state
+folder, each worker that it starts and each secret that it hands to one; the daemon starts again, the client goes on
+where it was, and all that was promised must hold: I1 to I6, I8, I9 (F01, F02, F03, F07, F18, F26 at exact places).
+
+The points are found by running the work once with kill_points.cc, which writes them down. POINTS names all of them: a
+point that is not there is a new commit point, and the test fails until it has a name and thus is killed at. All of
+them take a quarter of an hour: a run takes each point's first time, before or after it, and --more others, by the seed.
+
+    python3 tests/fault/kill_points_test.py --all
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import uuid
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import history  # noqa: E402
+from harness import BIN, Daemon, digits_spec, wait_until  # noqa: E402
+from kill_storm import events_of  # noqa: E402
+
+LIBRARY = os.environ.get("TRAINYARD_KILL_POINTS", "")
+DAEMON, WORKER = "trainyardd", "trainyard-worker"
+
+POINTS = {
+    DAEMON: {
+        # The store is made, once.
+        "write lock": "the pid of who holds the store",
+        "write trainyard.db.new-journal": "store: made beside its name", "sync trainyard.db.new-journal": "",
+        "write trainyard.db.new": "", "sync trainyard.db.new": "", "remove trainyard.db.new-journal": "",
+        "rename trainyard.db.new": "store: made",
+        "write trainyard.db-journal": "store: becomes one with a log", "sync trainyard.db-journal": "",
+        "remove trainyard.db-journal": "",
+        "write trainyard.db.state.tmp": "store: says that there must be one", "sync trainyard.db.state.tmp": "",
+        "rename trainyard.db.state.tmp": "",
+        "write trainyard.db.commit.tmp": "commit mark: made", "sync trainyard.db.commit.tmp": "",
+        "rename trainyard.db.commit.tmp": "",
+        # Each change: submit, start, process, reports, checkpoint, outcome, cancel, delete.
+        "write trainyard.db-wal": "change: in the log", "sync trainyard.db-wal": "change: committed",
+        "write trainyard.db.commit": "change: counted, not yet answered", "sync trainyard.db.commit": "",
+        "write trainyard.db-shm": "log: opened", "write trainyard.db": "log: moved to the store", "sync trainyard.db": "",
+        "remove worker.sock": "listens to workers", "remove trainyard.sock": "listens to clients",
+        # An upload.
+        "write uploads/*.*.part": "upload: received", "sync uploads/*.*.part": "upload: a part is durable, not yet its row",
+        "rename uploads/*.*.part": "upload: whole, not yet its row", "sync uploads": "",
+        # The hand-overs to a worker.
+        "start worker": "spawned, the pid not yet recorded", "write pipe": "recorded, the secret not yet handed over",
+        # A fork or retry: its checkpoint is put in place before its row.
+        "write jobs/*/checkpoints/step-*.tmp/state.json": "fork: its checkpoint, linked",
+        "sync jobs/*/checkpoints/step-*.tmp/state.json": "", "sync jobs/*/checkpoints/step-*.tmp": "",
+        "rename jobs/*/checkpoints/step-*.tmp": "fork: durable, not yet its row", "sync jobs/*/checkpoints": "",
+        "sync jobs/*": "", "sync jobs": "",
+        # Deletions: the row is gone, the files are not.
+        "remove jobs/*/checkpoints/step-*/state.json": "delete: job", "remove jobs/*/checkpoints/step-*": "",
+        "remove jobs/*/checkpoints/step-*/optimizer.safetensors": "",
+        "remove jobs/*/checkpoints/step-*/weights.safetensors": "",
+        "remove jobs/*/checkpoints": "", "remove jobs/*": "",
+        "remove models/*/model.json": "delete: model", "remove models/*/model.safetensors": "", "remove models/*": "",
+        "remove datasets/*/data.safetensors": "delete: dataset", "remove datasets/*/digest": "",
+        "remove datasets/*/schema.json": "", "remove datasets/*": "",
+    },
+    WORKER: {
+        "write datasets/*.tmp/data.safetensors": "dataset: written", "sync datasets/*.tmp/data.safetensors": "",
+        "write datasets/*.tmp/schema.json": "", "sync datasets/*.tmp/schema.json": "",
+        "write datasets/*.tmp/digest": "", "sync datasets/*.tmp/digest": "", "sync datasets/*.tmp": "",
+        "rename datasets/*.tmp": "dataset: durable, not yet its row", "sync datasets": "",
+        "write jobs/*/checkpoints/step-*.tmp/weights.safetensors": "checkpoint: written",
+        "sync jobs/*/checkpoints/step-*.tmp/weights.safetensors": "",
+        "write jobs/*/checkpoints/step-*.tmp/optimizer.safetensors": "",
+        "sync jobs/*/checkpoints/step-*.tmp/optimizer.safetensors": "",
+        "write jobs/*/checkpoints/step-*.tmp/state.json": "", "sync jobs/*/checkpoints/step-*.tmp/state.json": "",
+        "sync jobs/*/checkpoints/step-*.tmp": "",
+        "rename jobs/*/checkpoints/step-*.tmp": "checkpoint: durable, not yet its row", "sync jobs/*/checkpoints": "",
+        "remove jobs/*/checkpoints/step-*/state.json": "checkpoint: an old one goes",
+        "remove jobs/*/checkpoints/step-*/optimizer.safetensors": "",
+        "remove jobs/*/checkpoints/step-*/weights.safetensors": "", "remove jobs/*/checkpoints/step-*": "",
+        "write models/*.tmp/model.safetensors.tmp": "model: written", "sync models/*.tmp/model.safetensors.tmp": "",
+        "rename models/*.tmp/model.safetensors.tmp": "", "sync models/*.tmp": "",
+        "write models/*.tmp/model.json.tmp": "", "sync models/*.tmp/model.json.tmp": "",
+        "rename models/*.tmp/model.json.tmp": "",
+        "rename models/*.tmp": "model: durable, not yet its row: the outcome is not reported", "sync models": "",
+    },
+}
+
+
+class KilledDaemon(Daemon):
+    """One that is started again as soon as it has ended, until close()."""
+
+    def __init__(self, folder, *arguments, env):
+        super().__init__(folder, *arguments, env=env)
+        self.closing = threading.Event()
+        self.restarts = 0
+        self.begin()
+        self.keeper = threading.Thread(target=self.keep)
+        self.keeper.start()
+
+    def begin(self):
+        try:
+            self.start()
+        except AssertionError:  # killed as it started: once, for the second time it is not
+            self.restarts += 1
+            self.start()
+
+    def keep(self):
+        while not self.closing.wait(0.01):
+            if self.process.poll() is not None:
+                self.restarts += 1
+                self.begin()
+
+    def close(self):
+        self.closing.set()
+        self.keeper.join()
+        return self.stop()
+
+
+class Work:
+    """What a client does, step by step; each step is done again if the server was lost in it."""
+
+    def __init__(self, daemon, folder):
+        self.daemon, self.folder = daemon, folder
+        self.history, self.end = [], None
+        self.requests = {name: str(uuid.uuid4()) for name in ("kept", "other")}
+        self.specs = {"kept": digits_spec(folder, "kept", recipe="  checkpoint_every_steps: 40\n"),
+                      "other": digits_spec(folder, "other", recipe="  checkpoint_every_steps: 1000000\n")}
+
+    def run(self):
+        for step in (self.submit, self.submit_other, self.wait, self.fork, self.pause, self.resume, self.wait_for_fork, self.cancel_other,
+                     self.look, self.delete):
+            restarts = self.daemon.restarts
+            try:
+                step()
+            except AssertionError:
+                wait_until(lambda: self.daemon.restarts > restarts and self.is_up(),
+                           f"{step.__name__} failed, and the daemon was not lost:\n{self.daemon.log()[-3000:]}", timeout_s=5)
+                step()
+
+    def is_up(self):
+        try:
+            return self.daemon.healthy()
+        except AssertionError:
+            return False
+
+    def submit(self):
+        self.submitted("kept")
+
+    def submit_other(self):
+        self.submitted("other", "--set", "recipe.epochs=100000")
+
+    def submitted(self, name, *more):
+        request = self.requests[name]
+        answer = self.daemon.submit(self.specs[name], "--request-id", request, *more)
+        self.history.append({"op": "submit", "request": request, "kind": name, "job": answer.rsplit("/")[-1]})
+
+    def wait(self):
+        self.daemon.cli("wait", "kept", "--timeout", 20)
+
+    def fork(self):
+        done = self.daemon.cli("fork", "kept", "--set", "recipe.epochs=5", "--name", "forked", check=False)
+        if done.returncode != 0 and "JOB_EXISTS" not in done.stderr:  # committed just before the kill
+            raise AssertionError(done.stderr)
+        self.history.append({"op": "copied", "job": "forked", "of": "kept"})
+
+    def pause(self):
+        self.daemon.cli("pause", "other")
+
+    def resume(self):
+        self.daemon.cli("resume", "other")
+
+    def wait_for_fork(self):
+        self.daemon.cli("wait", "forked", "--timeout", 20)
+
+    def cancel_other(self):
+        job = json.loads(self.daemon.cli("cancel", "other", "-o", "json").stdout)
+        self.history.append({"op": "cancel", "job": "other", "seq": int(job["newest_seq"])})
+
+    def look(self):
+        self.daemon.cli("wait", "other", "--timeout", 20, check=False)
+        jobs = {}
+        for name in ("kept", "other", "forked"):
+            job = self.daemon.job(name)
+            jobs[name] = {"state": job["state"], "reason": job["reason"], "attempt": job["attempt"], "kind": name,
+                          "request": self.requests.get(name), "weights": None,
+                          "origin": "kept" if name == "forked" else None, "events": events_of(self.daemon.events(name))}
+            self.history.append({"op": "watched", "job": name, "after": 0, "events": events_of(self.daemon.events(name))})
+        states = {name: job["state"] for name, job in jobs.items()}
+        assert states == {"kept": "SUCCEEDED", "other": "CANCELLED", "forked": "SUCCEEDED"}, jobs
+        for name in ("kept", "forked"):
+            jobs[name]["weights"] = self.daemon.json("model", "get", name)["digest"]
+        wait_until(lambda: not self.daemon.worker_pids(), "no worker is left (I8)", timeout_s=5)
+        self.end = {"jobs": jobs, "workers": []}
+
+    def delete(self):
+        datasets = json.loads(self.daemon.cli("dataset", "list", "-o", "json").stdout)["datasets"]
+        for what, name in (("", "other"), ("", "kept"), ("", "forked"), ("model", "kept"), ("model", "forked"),
+                           *(("dataset", dataset["name"].split("/")[-1].split("@")[0]) for dataset in datasets)):
+            done = self.daemon.cli(*what.split(), "delete", name, "--yes", check=False)
+            if done.returncode != 0 and "NOT_FOUND" not in done.stderr:  # deleted just before the kill
+                raise AssertionError(done.stderr)
+
+
+def run(killed=None, log=""):
+    """Does the work, with a kill at (program, "POINT#k before") or without. Returns the weights' digest and what is wrong."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-points-"))
+    worker = folder / "worker"
+    worker.write_text(f'#!/bin/sh\nLD_PRELOAD={LIBRARY} exec {BIN / "trainyard-worker"} "$@"\n')
+    worker.chmod(0o755)
+    program, kill = killed or (log[0], "")
+    points = {"TRAINYARD_POINTS_OF": program, "TRAINYARD_POINTS_UNDER": str(folder / "state"),
+              "TRAINYARD_POINTS_KILL": kill, "TRAINYARD_POINTS_ONCE": str(folder / "once"),
+              "TRAINYARD_POINTS_LOG": "" if killed else log[1], "LD_PRELOAD": LIBRARY}
+    daemon = KilledDaemon(folder / "state", "--worker", worker, "--threads-per-job", "1", "--cpu-slots", "2", env=points)
+    work = Work(daemon, folder)
+    found = []
+    try:
+        work.run()
+    except AssertionError as e:
+        found.append(str(e))
+    finally:
+        daemon.close()
+    if not found:
+        found += left_behind(folder / "state")
+    return work, found, folder, (folder / "once").exists()
+
+
+def left_behind(state):
+    """Files that nothing refers to once everything was deleted, after one more start and stop."""
+    daemon = Daemon(state).start()
+    jobs = json.loads(daemon.cli("list", "--limit", 100000, "-o", "json").stdout)["jobs"]
+    found = [f"I4: {job['name']} was deleted and is there" for job in jobs]
+    if daemon.stop() != 0:
+        found.append(f"the daemon ended with {daemon.process.returncode}")
+    for name in ("jobs", "models", "datasets"):
+        found += [f"nothing refers to {path.relative_to(state)}" for path in (state / name).iterdir()]
+    return found
+
+
+def trace(program):
+    """The points in their order, as a run without a kill passes them, and its weights."""
+    with tempfile.NamedTemporaryFile() as log:
+        work, found, folder, _ = run(log=(program, log.name))
+        points = pathlib.Path(log.name).read_text().splitlines()
+    assert not found, found
+    shutil.rmtree(folder)
+    return points, {name: work.end["jobs"][name]["weights"] for name in ("kept", "forked")}
+
+
+def kill_at(killed, weights):
+    work, found, folder, was_killed = run(killed=killed)
+    if not found:
+        found = history.check(work.history, dict(work.end, expected=weights))
+    if not found:
+        shutil.rmtree(folder)
+    return [f"{killed[0]} killed at {killed[1]}: {line} ({folder})" for line in found], was_killed
+
+
+def choose(points, program, count, rng):
+    """Each point's first time, before or after it, and `count` others; None: all of them, before and after."""
+    times = {}
+    for point in points:
+        times[point] = times.get(point, 0) + 1
+    every = [(program, f"{point}#{k} {when}") for point in times for k in range(1, times[point] + 1)
+             for when in ("before", "after")]
+    if count is None:
+        return every
+    first = [(program, f"{point}#1 {rng.choice(('before', 'after'))}") for point in times]
+    rest = [each for each in every if each not in first]
+    return first + rng.sample(rest, min(len(rest), count))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--more", type=int, default=2, help="kills of each program beside the first time of each point")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="points whose text contains this")
+    arguments = parser.parse_args()
+    if not pathlib.Path(LIBRARY).is_file():
+        print("TRAINYARD_KILL_POINTS does not name the library")
+        return 77
+    rng = random.Random(arguments.seed)
+    found, chosen = [], []
+    for program in (DAEMON, WORKER):
+        points, weights = trace(program)
+        named = POINTS[program]
+        found += [f"{program}: '{point}' is a point without a name in POINTS" for point in sorted(set(points) - set(named))]
+        found += [f"{program}: '{point}' of POINTS does not happen" for point in sorted(set(named) - set(points))]
+        chosen += choose(points, program, None if arguments.all else arguments.more, rng)
+    chosen = [each for each in chosen if arguments.only in each[1]]
+    begin = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda killed: kill_at(killed, weights), chosen))
+    for problems, _ in results:
+        found += problems
+    missed = sum(not killed for _, killed in results)
+    print(f"{len(chosen)} kills in {time.monotonic() - begin:.0f} s, seed {arguments.seed}; {missed} came too late to kill: "
+          "threads had met in another order")
+    if missed > len(chosen) // 5:
+        found.append("more than a fifth of the kills killed nobody")
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
