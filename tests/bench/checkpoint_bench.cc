@@ -120,6 +120,7 @@ Status run_round(const Options& o, int64_t round, bool checkpoints) {
 
 Status run(const Options& o) {
   fs::create_directories(o.folder);
+  fs::remove_all(o.folder / "dataset");
   if (Status s = make_dataset(o.folder); !s.ok()) return s;
   for (int64_t round = 0; round < o.rounds; ++round) {
     for (const bool checkpoints : {false, true}) {
