@@ -236,8 +236,9 @@ void prune_checkpoints(Files& files, const fs::path& folder, const Retention& re
   int whole = 0;
   int64_t last_whole_step = -1;
   const auto stays = [&](int64_t step) {
-    return whole < std::max(retention.newest, 1) ||
-           (retention.every_steps > 0 && step % retention.every_steps == 0) ||
+    if (whole < std::max(retention.newest, 1)) return true;
+    if (step == 0) return false;  // of a stop before the first step
+    return (retention.every_steps > 0 && step % retention.every_steps == 0) ||
            step == retention.best_step;
   };
   for (const CheckpointFolder& c : list_checkpoints(folder)) {

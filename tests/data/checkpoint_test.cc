@@ -244,6 +244,13 @@ TEST(Checkpoint, PruneKeepsEveryNthAndTheBestBesideTheNewest) {
   EXPECT_EQ(steps_in(folder.path()), (Steps{12})) << "the best is not here: nothing stands for it";
 }
 
+TEST(Checkpoint, ThatOfAStopBeforeTheFirstStepGoesWithTheOthers) {
+  const TemporaryFolder folder;
+  for (const int64_t step : {0, 4, 6}) ASSERT_TRUE(save(quick, folder.path(), Sample(step)).ok());
+  prune_checkpoints(quick, folder.path(), {.newest = 1, .every_steps = 4, .best_step = 0});
+  EXPECT_EQ(steps_in(folder.path()), (std::vector<int64_t>{6, 4}));
+}
+
 TEST(Checkpoint, OneThatIsDamagedDoesNotCountAsOneOfTheNewest) {
   const TemporaryFolder folder;
   for (const int64_t step : {4, 6, 8}) ASSERT_TRUE(save(quick, folder.path(), Sample(step)).ok());
