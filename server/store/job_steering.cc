@@ -98,6 +98,15 @@ Result<Job> set_job_priority(WriteContext& context, const std::string& tenant,
   return job;
 }
 
+Result<Job> drop_job_checkpoints(WriteContext& context, const std::string& uid) {
+  std::optional<Job> job = find_job_uid(context.db, uid);
+  if (!job) return make_error(ErrorCode::kNotFound, "JOB_NOT_FOUND", "the job was deleted.");
+  if (!is_terminal(job->state)) return state_conflict(*job, "it needs its checkpoints.");
+  job->checkpoint_step = 0;
+  Query(context.db, "UPDATE jobs SET checkpoint_step = 0 WHERE uid = ?").bind(uid).run();
+  return *std::move(job);
+}
+
 }  // namespace
 
 void JobStore::request_cancel(std::string tenant, std::string id, Done<Job> done) {
@@ -126,6 +135,12 @@ void JobStore::set_priority(std::string tenant, std::string id, int32_t priority
       std::move(done), Urgency::kEssential);
 }
 
+void JobStore::drop_checkpoints(std::string uid, Done<Job> done) {
+  core_.change<Job>(
+      [uid = std::move(uid)](WriteContext& context) { return drop_job_checkpoints(context, uid); },
+      std::move(done), Urgency::kEssential);
+}
+
 Result<Job> JobStore::request_cancel(const std::string& tenant, const std::string& id) {
   return wait_for<Job>(core_, [&](Done<Job> done) { request_cancel(tenant, id, std::move(done)); });
 }
@@ -139,6 +154,9 @@ Result<Job> JobStore::set_priority(const std::string& tenant, const std::string&
                                    int32_t priority) {
   return wait_for<Job>(
       core_, [&](Done<Job> done) { set_priority(tenant, id, priority, std::move(done)); });
+}
+Result<Job> JobStore::drop_checkpoints(const std::string& uid) {
+  return wait_for<Job>(core_, [&](Done<Job> done) { drop_checkpoints(uid, std::move(done)); });
 }
 
 }  // namespace trainyard::server

@@ -22,7 +22,12 @@ StoreCore::~StoreCore() {
 }
 
 Store::Store(std::unique_ptr<StoreCore> core)
-    : core_(std::move(core)), jobs_(*core_), datasets_(*core_), uploads_(*core_), models_(*core_), removals_(*core_) {}
+    : core_(std::move(core)),
+      jobs_(*core_),
+      datasets_(*core_),
+      uploads_(*core_),
+      models_(*core_),
+      removals_(*core_) {}
 
 Store::~Store() = default;
 
