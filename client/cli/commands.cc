@@ -36,6 +36,7 @@ Command device_list_command();
 Command daemon_status_command();
 Command server_backup_command();
 Command server_restore_command();
+Command server_gc_command();
 Command health_command();
 Command completion_command();
 Command version_command();
@@ -171,6 +172,7 @@ const std::vector<Command>& commands() {
     list.push_back(daemon_status_command());
     list.push_back(server_backup_command());
     list.push_back(server_restore_command());
+    list.push_back(server_gc_command());
     list.push_back(health_command());
     list.push_back(completion_command());
     list.push_back(version_command());

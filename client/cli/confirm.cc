@@ -14,6 +14,16 @@ void add_confirm_options(OptionSet& options, ConfirmOptions& target) {
                "confirm by repeating the name instead of answering a question");
 }
 
+bool can_ask() { return ::isatty(STDIN_FILENO) == 1; }
+
+Status confirm(Session& session, const std::string& question, const std::string& refusal) {
+  session.err().write(question + " [y/N] ");
+  std::string answer;
+  std::getline(std::cin, answer);
+  if (answer == "y" || answer == "Y" || answer == "yes") return {};
+  return make_error(ErrorCode::kInvalidArgument, "NOT_CONFIRMED", refusal);
+}
+
 Status confirm_delete(Session& session, const ConfirmOptions& options, const std::string& noun,
                       const std::vector<std::string>& names, const std::string& what_goes) {
   if (options.yes) return {};
@@ -24,17 +34,14 @@ Status confirm_delete(Session& session, const ConfirmOptions& options, const std
     return make_error(ErrorCode::kInvalidArgument, "NOT_CONFIRMED",
                       "--confirm does not name the " + noun + " to delete; nothing was deleted");
   }
-  if (::isatty(STDIN_FILENO) != 1) {
+  if (!can_ask()) {
     return make_error(ErrorCode::kInvalidArgument, "NOT_CONFIRMED",
                       "deleting a " + noun + " is permanent: add --yes or --confirm=NAME");
   }
   std::string list;
   for (const std::string& name : names) list += " " + safe_text(client::short_name(name));
-  session.err().write("Delete " + noun + list + what_goes + " permanently? [y/N] ");
-  std::string answer;
-  std::getline(std::cin, answer);
-  if (answer == "y" || answer == "Y" || answer == "yes") return {};
-  return make_error(ErrorCode::kInvalidArgument, "NOT_CONFIRMED", "nothing was deleted");
+  return confirm(session, "Delete " + noun + list + what_goes + " permanently?",
+                 "nothing was deleted");
 }
 
 }  // namespace trainyard::cli

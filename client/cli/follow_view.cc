@@ -68,10 +68,19 @@ Result<int> wait_for_the_end(Session& session, const std::string& name, double t
     });
   }
   v1::JobState state = job.state();
+  const auto tell_pause = [&] {
+    if (state != v1::PAUSED) return;
+    const std::string id = safe_text(client::short_name(name));
+    session.hint(id + " is paused: 'trainyard resume " + id + "' lets it go on.");
+  };
+  tell_pause();
   client::FollowHandler handler;
   handler.started = [&](const v1::WatchJobResponse::Start& start) { state = start.job().state(); };
   handler.event = [&](const v1::Event& event) {
-    if (event.has_state()) state = event.state().state();
+    if (event.has_state()) {
+      state = event.state().state();
+      tell_pause();
+    }
     return true;
   };
   const Status followed =

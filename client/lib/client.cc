@@ -33,6 +33,7 @@ constexpr milliseconds kRetryPauseMax{1000};
 constexpr milliseconds kSlowCall{1000};
 constexpr milliseconds kPredictTimeout{120'000};
 constexpr milliseconds kEvaluateTimeout{3600'000};
+constexpr milliseconds kGarbageTimeout{3600'000};
 constexpr milliseconds kServerPathTimeout{3600'000};  // the server reads the files first
 constexpr milliseconds kHealthTimeout{5'000};
 constexpr milliseconds kStreamSilenceMax{45'000};  // three heartbeats of the server
@@ -466,6 +467,13 @@ Result<v1::ServerInfo> Client::get_server_info() {
 Result<v1::ListDevicesResponse> Client::list_devices() {
   return impl_->call<v1::ListDevicesResponse>(*impl_->system, &v1::SystemService::Stub::ListDevices,
                                               v1::ListDevicesRequest(), Retry::kUnavailable);
+}
+
+Result<v1::CollectGarbageResponse> Client::collect_garbage(
+    const v1::CollectGarbageRequest& request) {
+  return impl_->call<v1::CollectGarbageResponse>(*impl_->system,
+                                                 &v1::SystemService::Stub::CollectGarbage, request,
+                                                 Retry::kNever, kGarbageTimeout);
 }
 
 Result<bool> Client::check_health() {

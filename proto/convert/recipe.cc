@@ -239,6 +239,9 @@ Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
              "recipe.checkpoint_every_steps", out.checkpoint_every_steps, violations);
   read_count(r.has_keep_checkpoints(), r.keep_checkpoints(), 1, "recipe.keep_checkpoints",
              out.keep_checkpoints, violations);
+  read_count(r.has_keep_checkpoints_every_steps(), r.keep_checkpoints_every_steps(), 1,
+             "recipe.keep_checkpoints_every_steps", out.keep_checkpoints_every_steps, violations);
+  out.keep_best_checkpoint = r.keep_best_checkpoint();
   read_count(r.has_accumulate_steps(), r.accumulate_steps(), 1, "recipe.accumulate_steps",
              out.accumulate_steps, violations);
   read_count(r.has_context_length(), r.context_length(), 1, "recipe.context_length",

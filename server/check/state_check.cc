@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "server/check/unused_files.h"
 #include "server/config/paths.h"
 #include "server/store/migrations.h"
 #include "server/store/state_files.h"
@@ -30,29 +31,6 @@ constexpr int64_t kModelJsonBytesMax = int64_t{64} << 20;
 constexpr const char* kFromBackup = "restore it from a backup";
 
 using Print = std::function<void(const std::string&)>;
-
-int64_t bytes_below(const fs::path& path) {
-  std::error_code ec;
-  if (fs::is_regular_file(fs::symlink_status(path, ec))) {
-    return static_cast<int64_t>(fs::file_size(path, ec));
-  }
-  int64_t bytes = 0;
-  for (fs::recursive_directory_iterator it(path, ec), end; !ec && it != end; it.increment(ec)) {
-    std::error_code skipped;
-    if (it->is_regular_file(skipped)) bytes += static_cast<int64_t>(it->file_size(skipped));
-  }
-  return bytes;
-}
-
-std::vector<fs::path> entries_of(const fs::path& folder) {
-  std::vector<fs::path> entries;
-  std::error_code ec;
-  for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
-    entries.push_back(it->path());
-  }
-  std::ranges::sort(entries);
-  return entries;
-}
 
 /// "model    damaged  ", the first two columns of a line.
 std::string columns(const std::string& kind, const std::string& state) {
@@ -253,23 +231,10 @@ void Checker::job(const StateFiles::Job& j) {
 }
 
 void Checker::unused(const StateFiles& named) {
-  std::set<fs::path> used;
-  for (const StateFiles::Upload& u : named.uploads) {
-    used.insert(u.complete ? paths_.upload(u.sha256) : paths_.upload_part(u.sha256, u.size_bytes));
-  }
-  for (const StateFiles::Dataset& d : named.datasets) used.insert(paths_.dataset(d.digest));
-  for (const StateFiles::Model& m : named.models) {
-    if (!m.job_uid.empty()) used.insert(paths_.model(m.job_uid));
-  }
-  for (const StateFiles::Job& j : named.jobs) {
-    used.insert(paths_.job(j.uid));
-    if (!j.ended) used.insert(paths_.model(j.uid));  // a worker writes it before the row is there
-  }
+  const std::set<fs::path> used = used_files(paths_, named);
   std::vector<fs::path> found;
-  for (const char* kind : {"uploads", "datasets", "models", "jobs"}) {
-    for (const fs::path& path : entries_of(paths_.root() / kind)) {
-      if (!used.contains(path)) found.push_back(path);
-    }
+  for (const fs::path& path : list_kept_files(paths_)) {
+    if (!used.contains(path)) found.push_back(path);
   }
   std::error_code ec;
   if (fs::exists(paths_.backup(), ec)) found.push_back(paths_.backup());

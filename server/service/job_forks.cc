@@ -91,8 +91,8 @@ Result<CheckpointFolder> choose(const Job& parent, const std::filesystem::path& 
 
 }  // namespace
 
-/// Chooses the checkpoint, checks it against the plan and puts it in place. FILE_NOT_FOUND if it
-/// was removed meanwhile.
+/// Chooses the checkpoint, checks it against the plan and puts it in place. NOT_FOUND too if it was
+/// removed meanwhile.
 Result<JobHandlers::Beginning> JobHandlers::begin(const Offspring& asked, const Job& parent,
                                                   const PlannedJob& planned) {
   Beginning begins;
@@ -156,7 +156,7 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
                    planner_->plan(asked.spec != nullptr ? *asked.spec : parent.spec, stop));
   Result<Beginning> begins = begin(asked, parent, planned);
   for (int tries = 1;
-       tries < kTriesMax && !begins.ok() && begins.error().reason == "FILE_NOT_FOUND"; ++tries) {
+       tries < kTriesMax && !begins.ok() && begins.error().code == ErrorCode::kNotFound; ++tries) {
     begins = begin(asked, parent, planned);
   }
   if (!begins.ok()) {

@@ -3,6 +3,7 @@
 #include "server/service/backup_stream.h"
 #include "server/service/dataset_handlers.h"
 #include "server/service/download_stream.h"
+#include "server/service/garbage.h"
 #include "server/service/generate_stream.h"
 #include "server/service/job_handlers.h"
 #include "server/service/model_handlers.h"
@@ -44,7 +45,7 @@ using RawModels = M::WithRawCallbackMethod_CreateModel<M::WithRawCallbackMethod_
     M::WithRawCallbackMethod_Evaluate<M::WithRawCallbackMethod_DeleteModel<M::Service>>>>>>>>;
 using S = v1::SystemService;
 using RawSystem = S::WithRawCallbackMethod_GetServerInfo<S::WithRawCallbackMethod_Backup<
-    S::WithRawCallbackMethod_ListDevices<S::Service>>>;
+    S::WithRawCallbackMethod_ListDevices<S::WithRawCallbackMethod_CollectGarbage<S::Service>>>>;
 // clang-format on
 
 class Jobs final : public RawJobs {
@@ -202,7 +203,8 @@ class Models final : public RawModels {
 
 class System final : public RawSystem {
  public:
-  explicit System(ServiceContext& service) : service_(service), handlers_(service) {}
+  System(ServiceContext& service, Uploads& uploads)
+      : service_(service), handlers_(service), garbage_(service, uploads) {}
 
   Unary* GetServerInfo(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::GetServerInfoRequest, v1::ServerInfo>(
@@ -214,6 +216,11 @@ class System final : public RawSystem {
         service_, "ListDevices", c, in, out,
         [this](const auto& r) { return handlers_.list_devices(r); });
   }
+  Unary* CollectGarbage(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::CollectGarbageRequest, v1::CollectGarbageResponse>(
+        service_, "CollectGarbage", c, in, out,
+        [this](const auto& r) { return garbage_.collect(r); });
+  }
   grpc::ServerWriteReactor<Bytes>* Backup(Context* c, const Bytes* in) override {
     return open_backup_stream(service_, c, in);
   }
@@ -221,6 +228,7 @@ class System final : public RawSystem {
  private:
   ServiceContext& service_;
   SystemHandlers handlers_;
+  Garbage garbage_;
 };
 
 }  // namespace
@@ -230,7 +238,7 @@ struct PublicServices::Impl {
       : jobs(service, watch_heartbeat_ms),
         datasets(service),
         models(service, datasets.uploads()),
-        system(service) {}
+        system(service, datasets.uploads()) {}
   Jobs jobs;
   Datasets datasets;
   Models models;

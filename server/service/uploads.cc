@@ -253,6 +253,17 @@ void Uploads::collect() {
   if (unused.ok() && !unused->empty()) remove_unused(std::move(unused).value());
 }
 
+Result<std::vector<Upload>> Uploads::list_unused() const {
+  const int64_t before_us = clock_.wall_us() - kIdleUsMax;
+  ASSIGN_OR_RETURN(std::vector<Upload> uploads, store_.uploads().list_idle(before_us));
+  ASSIGN_OR_RETURN(const std::vector<std::string> unused,
+                   store_.uploads().list_unused(kTenant, before_us));
+  for (const std::string& sha256 : unused) {
+    ASSIGN_OR_RETURN(uploads.emplace_back(), store_.uploads().find(kTenant, sha256));
+  }
+  return uploads;
+}
+
 void Uploads::remove_unused(std::vector<std::string> sha256s) {
   // No stream uploads such a file while its row and then the file itself are removed.
   std::erase_if(sha256s, [&](const std::string& sha256) { return !claim({sha256, kAnySize}); });

@@ -77,6 +77,12 @@ class Uploads {
   void expire();
   /// Removes files that were complete an hour ago and that no dataset and no model refers to.
   void collect();
+  /// What collect() and expire() would remove now.
+  Result<std::vector<Upload>> list_unused() const;
+  void remove_all_unused() {
+    expire();
+    collect();
+  }
   /// Removes a file that was a model, unless something else refers to it or it is being uploaded.
   void discard(const std::string& sha256) { remove_unused({sha256}); }
 

@@ -273,95 +273,6 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
   return job;
 }
 
-Result<Job> cancel_job(WriteContext& context, const std::string& tenant, const std::string& id) {
-  ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
-  if (is_terminal(job.state) || job.cancel_requested) return job;
-  JobEdit edit(context, job);
-  job.cancel_requested = true;
-  if (!is_active(job.state)) {
-    Move move;
-    move.to = JobState::kCancelled;
-    move.reason = "CANCELLED";
-    move.message = job.attempt == 0 ? "Cancelled on request before it started."
-                                    : "Cancelled on request while it waited.";
-    if (Status s = edit.move(move); !s.ok()) return s.error();
-  }
-  edit.save();
-  return job;
-}
-
-Error state_conflict(const Job& job, const std::string& why) {
-  Error e =
-      make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
-                 "name: " + job.name() + " is " + std::string(name_of(job.state)) + ": " + why);
-  e.metadata["state"] = name_of(job.state);
-  return e;
-}
-
-void append_log(JobEdit& edit, std::string text) {
-  v1::Event event;
-  event.mutable_log()->set_level(v1::LogLine::INFO);
-  event.mutable_log()->set_text(std::move(text));
-  edit.append(std::move(event));
-}
-
-Result<Job> pause_job(WriteContext& context, const std::string& tenant, const std::string& id) {
-  ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
-  if (is_terminal(job.state)) return state_conflict(job, "a job that has ended cannot pause.");
-  if (job.cancel_requested) return state_conflict(job, "it is being cancelled.");
-  if (job.state == JobState::kPaused || job.pause_requested) return job;
-  JobEdit edit(context, job);
-  if (is_active(job.state)) {
-    job.pause_requested = true;
-    append_log(edit, "pause requested");
-  } else {
-    Move move;
-    move.to = JobState::kPaused;
-    move.reason = "PAUSED";
-    move.message = "Paused on request while it waited.";
-    if (Status s = edit.move(move); !s.ok()) return s.error();
-  }
-  edit.save();
-  return job;
-}
-
-Result<Job> resume_job(WriteContext& context, const std::string& tenant, const std::string& id) {
-  ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
-  if (is_terminal(job.state)) {
-    return state_conflict(job, "a job that has ended is retried or forked, as a new job.");
-  }
-  if (job.state != JobState::kPaused && !job.pause_requested) return job;
-  JobEdit edit(context, job);
-  job.workers_lost = 0;  // a person has looked at it
-  if (job.pause_requested) {
-    job.pause_requested = false;
-    append_log(edit, "the pause was taken back");
-  } else {
-    Move move;
-    move.to = JobState::kQueued;
-    move.reason = "WAITING_FOR_SCHEDULER";
-    move.message = "Resumed on request; it waits for the scheduler.";
-    if (Status s = edit.move(move); !s.ok()) return s.error();
-  }
-  edit.save();
-  return job;
-}
-
-Result<Job> set_job_priority(WriteContext& context, const std::string& tenant,
-                             const std::string& id, int32_t priority) {
-  ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
-  if (is_terminal(job.state)) {
-    return state_conflict(job, "a job that has ended has no place in the queue.");
-  }
-  if (job.priority == priority) return job;
-  JobEdit edit(context, job);
-  append_log(edit, "priority " + std::to_string(job.priority) + " becomes " +
-                       std::to_string(priority) + ", on request");
-  job.priority = priority;
-  edit.save();
-  return job;
-}
-
 Result<Job> remove_job(WriteContext& context, const std::string& tenant, const std::string& id) {
   ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
   if (!is_terminal(job.state)) {
@@ -434,32 +345,6 @@ Result<std::optional<Job>> JobStore::find_request(const RequestId& request) cons
     if (!answer->ok()) return std::move(*answer).error();
     return std::optional<Job>(**std::move(answer));
   });
-}
-
-void JobStore::request_cancel(std::string tenant, std::string id, Done<Job> done) {
-  core_.change<Job>([tenant = std::move(tenant), id = std::move(id)](
-                        WriteContext& context) { return cancel_job(context, tenant, id); },
-                    std::move(done), Urgency::kEssential);
-}
-
-void JobStore::request_pause(std::string tenant, std::string id, Done<Job> done) {
-  core_.change<Job>([tenant = std::move(tenant), id = std::move(id)](
-                        WriteContext& context) { return pause_job(context, tenant, id); },
-                    std::move(done), Urgency::kEssential);
-}
-
-void JobStore::resume(std::string tenant, std::string id, Done<Job> done) {
-  core_.change<Job>([tenant = std::move(tenant), id = std::move(id)](
-                        WriteContext& context) { return resume_job(context, tenant, id); },
-                    std::move(done), Urgency::kEssential);
-}
-
-void JobStore::set_priority(std::string tenant, std::string id, int32_t priority, Done<Job> done) {
-  core_.change<Job>(
-      [tenant = std::move(tenant), id = std::move(id), priority](WriteContext& context) {
-        return set_job_priority(context, tenant, id, priority);
-      },
-      std::move(done), Urgency::kEssential);
 }
 
 void JobStore::remove(std::string tenant, std::string id, Done<Job> done) {
@@ -556,20 +441,6 @@ Result<std::vector<Job>> JobStore::recover(
 // The waiting forms.
 Result<Job> JobStore::submit(NewJob job) {
   return wait_for<Job>(core_, [&](Done<Job> done) { submit(std::move(job), std::move(done)); });
-}
-Result<Job> JobStore::request_cancel(const std::string& tenant, const std::string& id) {
-  return wait_for<Job>(core_, [&](Done<Job> done) { request_cancel(tenant, id, std::move(done)); });
-}
-Result<Job> JobStore::request_pause(const std::string& tenant, const std::string& id) {
-  return wait_for<Job>(core_, [&](Done<Job> done) { request_pause(tenant, id, std::move(done)); });
-}
-Result<Job> JobStore::resume(const std::string& tenant, const std::string& id) {
-  return wait_for<Job>(core_, [&](Done<Job> done) { resume(tenant, id, std::move(done)); });
-}
-Result<Job> JobStore::set_priority(const std::string& tenant, const std::string& id,
-                                   int32_t priority) {
-  return wait_for<Job>(
-      core_, [&](Done<Job> done) { set_priority(tenant, id, priority, std::move(done)); });
 }
 Result<Job> JobStore::remove(const std::string& tenant, const std::string& id) {
   return wait_for<Job>(core_, [&](Done<Job> done) { remove(tenant, id, std::move(done)); });

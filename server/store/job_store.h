@@ -78,6 +78,11 @@ class JobStore {
   void set_priority(std::string tenant, std::string id, int32_t priority, Done<Job> done);
   Result<Job> set_priority(const std::string& tenant, const std::string& id, int32_t priority);
 
+  /// Forgets the checkpoints of a finished job, whose files the caller removes.
+  /// FAILED_PRECONDITION/JOB_STATE_CONFLICT; NOT_FOUND/JOB_NOT_FOUND.
+  void drop_checkpoints(std::string uid, Done<Job> done);
+  Result<Job> drop_checkpoints(const std::string& uid);
+
   /// Removes a finished job with its attempts and events; returns it, so that its files can be
   /// removed too. FAILED_PRECONDITION/JOB_STATE_CONFLICT; NOT_FOUND/JOB_NOT_FOUND.
   void remove(std::string tenant, std::string id, Done<Job> done);

@@ -1,7 +1,6 @@
 #include "server/store/state_files.h"
 
 #include "server/store/dataset_ref.h"
-#include "server/store/job_state.h"
 #include "trainyard/v1/dataset_service.pb.h"
 
 namespace trainyard::server {
@@ -9,11 +8,12 @@ namespace trainyard::server {
 StateFiles list_state_files(Connection& db) {
   StateFiles files;
   {
-    Query query(db, "SELECT id, uid, state, checkpoint_step FROM jobs ORDER BY number");
+    Query query(db,
+                "SELECT id, uid, state, checkpoint_step, end_time_us FROM jobs ORDER BY number");
     while (query.step()) {
-      files.jobs.push_back({query.text(0), query.text(1),
-                            is_terminal(static_cast<JobState>(query.integer(2))),
-                            query.integer(3)});
+      const auto state = static_cast<JobState>(query.integer(2));
+      files.jobs.push_back({query.text(0), query.text(1), is_terminal(state), query.integer(3),
+                            state, query.integer(4)});
     }
   }
   {

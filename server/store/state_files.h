@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "server/store/job_state.h"
 #include "server/store/sqlite.h"
 
 namespace trainyard::server {
@@ -17,6 +18,8 @@ struct StateFiles {
     std::string uid;
     bool ended = false;
     int64_t checkpoint_step = 0;  // of the newest checkpoint that was reported; 0: none
+    JobState state = JobState::kQueued;
+    int64_t end_time_us = 0;  // of a job that ended
   };
   struct Dataset {
     std::string name;

@@ -288,6 +288,7 @@ void Supervisor::Impl::finish(Task& task, TaskEnd end) {
   {
     const MutexLock lock(task.mu);
     end.stop_asked = task.stop.has_value();
+    end.attached = task.attached;
     task.sink.reset();
     task.over = true;
   }

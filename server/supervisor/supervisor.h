@@ -36,6 +36,7 @@ inline constexpr int64_t kStallFactor = 20;
 struct TaskEnd {
   std::optional<Error> start_error;  // there was no process
   ExitStatus exit;
+  bool attached = false;       // it had come for its work
   bool silent = false;         // killed because it was silent
   int64_t stalled_ms = 0;      // killed because it had shown no progress for so long
   bool late = false;           // killed because its time was over

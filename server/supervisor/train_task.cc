@@ -246,9 +246,20 @@ Move TrainTask::after_fault(const DeviceFault& fault, const Job& job, int64_t no
                            now_us);
 }
 
+std::optional<Error> TrainTask::trouble_of(const TaskEnd& end) const {
+  if (end.start_error) return end.start_error;
+  if (const std::optional<Error> told = host_trouble()) return told;
+  if (end.attached || end.version_skew || end.stop_asked) return std::nullopt;
+  // Nothing of the job was in it yet: a library is missing, or the host is out of breath.
+  return make_error(
+      ErrorCode::kUnavailable, "WORKER_START_FAILED",
+      end.silent ? std::string("the worker program did not come for its work in time")
+                 : "the worker program ended before it came for its work: " + describe(end.exit));
+}
+
 Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   const int64_t now = clock_.wall_us();
-  const std::optional<Error> trouble = end.start_error ? end.start_error : host_trouble();
+  const std::optional<Error> trouble = trouble_of(end);
   if (!trouble || job.cancel_requested) options_.trouble->over(job.uid);
   if (job.cancel_requested) {
     return terminal(JobState::kCancelled, "CANCELLED", "The job was cancelled.");
@@ -307,7 +318,7 @@ void TrainTask::ended(const TaskEnd& end) {
     update.job_uid = job_.uid;
     update.attempt = job_.attempt;
     update.move = move_after(end, *job);
-    if (update.move->worker_lost && !end.output_tail.empty()) {
+    if ((update.move->worker_lost || !end.attached) && !end.output_tail.empty()) {
       v1::Event event;
       event.mutable_log()->set_level(v1::LogLine::ERROR);
       event.mutable_log()->set_text("the worker's last output:\n" +

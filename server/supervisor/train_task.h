@@ -61,6 +61,8 @@ class TrainTask final : public TaskOwner {
   std::string completed_message(const v1::Outcome& outcome) const;
   Result<AttemptUpdate> update_from_outcome(const v1::WorkerReport& report);
   Result<NewModel> read_model(const v1::Outcome& outcome) const;
+  /// Of the host, not of the job; nothing if there was none.
+  std::optional<Error> trouble_of(const TaskEnd& end) const;
   Move move_after(const TaskEnd& end, const Job& job) const;
 
   /// What the worker reported about its failed device.

@@ -232,11 +232,17 @@ std::optional<CheckpointState> find_newest_state(const fs::path& folder) {
   return std::nullopt;
 }
 
-void prune_checkpoints(Files& files, const fs::path& folder, int keep) {
+void prune_checkpoints(Files& files, const fs::path& folder, const Retention& retention) {
   int whole = 0;
   int64_t last_whole_step = -1;
+  const auto stays = [&](int64_t step) {
+    if (whole < std::max(retention.newest, 1)) return true;
+    if (step == 0) return false;  // of a stop before the first step
+    return (retention.every_steps > 0 && step % retention.every_steps == 0) ||
+           step == retention.best_step;
+  };
   for (const CheckpointFolder& c : list_checkpoints(folder)) {
-    if (whole >= std::max(keep, 1) || c.step == last_whole_step) {
+    if (!stays(c.step) || c.step == last_whole_step) {
       (void)files.remove_all(c.path);
     } else if (looks_whole(c.path)) {
       ++whole;

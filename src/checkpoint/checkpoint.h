@@ -81,9 +81,16 @@ Result<CheckpointDigests> link_checkpoint(Files& files, const CheckpointFolder& 
 /// Reads all of it: DATA_LOSS/CHECKPOINT_DAMAGED, or what reading it says.
 Status verify_checkpoint(const CheckpointFolder& checkpoint);
 
-/// Keeps the newest `keep` (at least 1) checkpoints that look complete, and removes older ones and
-/// leftovers of interrupted saves. What cannot be removed now is removed the next time. Only one
-/// process saves into a folder at a time.
-void prune_checkpoints(Files& files, const std::filesystem::path& folder, int keep);
+/// Which checkpoints stay: one that any of these names.
+struct Retention {
+  int newest = 2;           // so many of those that look complete, at least 1
+  int64_t every_steps = 0;  // those whose step is a multiple of it; 0: none
+  int64_t best_step = 0;    // that of this step; 0: none
+};
+
+/// Removes the checkpoints that do not stay, and leftovers of interrupted saves. What cannot be
+/// removed now is removed the next time. Only one process saves into a folder at a time.
+void prune_checkpoints(Files& files, const std::filesystem::path& folder,
+                       const Retention& retention);
 
 }  // namespace trainyard

@@ -82,6 +82,13 @@ Loop::Loop(const LoopContext& context, TrainingSession& session, Files& files, R
   classification_ = objective.interface.classification();
 }
 
+Loop::~Loop() {
+  try {
+    finish_write();
+  } catch (...) {  // what ends the run is under way already
+  }
+}
+
 Status Loop::run(const std::stop_token& stop) {
   const Recipe& recipe = context_.job.recipe;
   const RunShape& shape = context_.shape;
@@ -95,7 +102,7 @@ Status Loop::run(const std::stop_token& stop) {
         while (!under_way_.empty()) {
           if (Status s = finish_step(); !s.ok()) return s;
         }
-        if (Status s = checkpoint(); !s.ok()) return s;
+        if (Status s = checkpoint_and_wait(); !s.ok()) return s;
         return make_error(ErrorCode::kCancelled, "STOPPED",
                           "stopped after step " + std::to_string(state_.step) + " of " +
                               std::to_string(shape.steps_total));
@@ -114,7 +121,7 @@ Status Loop::run(const std::stop_token& stop) {
       }
       if (!under_way_.empty() || !is_looked_at(step)) continue;
       if (is_due(step, recipe.evaluate_every_steps, shape.steps_per_epoch)) evaluate_validation();
-      if (is_due(step, recipe.checkpoint_every_steps, shape.steps_per_epoch)) {
+      if (is_due(step, recipe.checkpoint_every_steps, shape.steps_per_epoch) || keeps_this()) {
         if (Status s = checkpoint(); !s.ok()) return s;
       }
     }
@@ -173,7 +180,7 @@ Status Loop::finish_step() {
                       "recipe.precision: bf16 or ");
   }
   ++state_.step;
-  reporter_.progressed();
+  progressed();
   state_.train_loss = loss;
   if (classification_) count_correct(step.labels, result.logits);
   report_step(step.learning_rate, result);
@@ -226,7 +233,7 @@ void Loop::report_rates(const Loader& loader) {
 }
 
 Evaluation Loop::evaluate(const Partition& partition, std::span<const int64_t> rows) {
-  return evaluator_->evaluate(partition, rows, [this] { reporter_.progressed(); });
+  return evaluator_->evaluate(partition, rows, [this] { progressed(); });
 }
 
 void Loop::evaluate_validation() {
@@ -279,27 +286,53 @@ bool Loop::stops_early() const {
   return !stop.metric.empty() && state_.stopping.evaluations_since >= stop.patience;
 }
 
+bool Loop::keeps_this() const {
+  return context_.job.recipe.keep_best_checkpoint && state_.best.step == state_.step;
+}
+
 Status Loop::checkpoint() {
+  finish_write();  // one at a time: it may have been of this step
   if (saved_step_ == state_.step) return {};
   metrics_.flush();  // whoever hears of a checkpoint has heard of all metrics before it
-  const Snapshot snapshot = session_.snapshot();
+  Snapshot snapshot = session_.snapshot();
+  // Looked at here and not beside the steps to come: a run that fails does so at the same step
+  // every time.
   if (const std::string bad = find_not_finite(snapshot); !bad.empty()) {
     return not_finite("after step " + std::to_string(state_.step) + " " + bad +
                       " has values that are not finite");
   }
-  auto saved = save(files_, context_.job, context_.run, context_.backend, context_.algorithms,
-                    state_, snapshot);
-  if (saved.ok()) {
-    saved_step_ = state_.step;
-    reporter_.checkpoint_saved(state_.step, *saved);
-    session_.wait_behind_nodes(false);  // the fault that was looked for lay before it
-  } else {
-    reporter_.checkpoint_failed(state_.step, saved.error());
-  }
+  session_.wait_behind_nodes(false);  // the fault that was looked for lay before it
+  writer_.begin(state_.step, [this, state = state_, snapshot = std::move(snapshot)] {
+    return save(files_, context_.job, context_.run, context_.backend, context_.algorithms, state,
+                snapshot);
+  });
   return {};
 }
 
-Error Loop::not_finite(const std::string& what, const std::string& instead) const {
+Status Loop::checkpoint_and_wait() {
+  Status s = checkpoint();
+  finish_write();
+  return s;
+}
+
+void Loop::finish_write() {
+  if (!writer_.under_way()) return;
+  const CheckpointWriter::Written written = writer_.take();
+  if (written.saved.ok()) {
+    saved_step_ = written.step;
+    reporter_.checkpoint_saved(written.step, *written.saved);
+  } else {
+    reporter_.checkpoint_failed(written.step, written.saved.error());
+  }
+}
+
+void Loop::progressed() {
+  reporter_.progressed();
+  if (writer_.done()) finish_write();
+}
+
+Error Loop::not_finite(const std::string& what, const std::string& instead) {
+  finish_write();
   Error e = make_error(ErrorCode::kFailedPrecondition, "LOSS_NOT_FINITE",
                        what + "; try " + instead + "a lower recipe.optimizer.learning_rate (" +
                            short_number(context_.job.recipe.optimizer.learning_rate) + " now)");
@@ -345,7 +378,7 @@ void Loop::add_final(const std::string& prefix, const Evaluation& e, int64_t ste
 Status Loop::finish() {
   const int64_t step = state_.step;
   evaluate_validation();
-  if (Status s = checkpoint(); !s.ok()) return s;
+  if (Status s = checkpoint_and_wait(); !s.ok()) return s;
   choose_model();
   final_metrics_ = {{"train/loss", step, state_.train_loss}};
   if (classification_) final_metrics_.push_back({"train/accuracy", step, state_.train_accuracy});

@@ -10,6 +10,7 @@
 
 #include "src/base/result.h"
 #include "src/data/load/loader.h"
+#include "src/train/checkpoint_writer.h"
 #include "src/train/evaluate.h"
 #include "src/train/metric_buffer.h"
 #include "src/train/recipe_check.h"
@@ -54,6 +55,10 @@ class Loop {
  public:
   Loop(const LoopContext& context, TrainingSession& session, Files& files, Reporter& reporter,
        LoopState state);
+  /// Waits for the checkpoint under way and reports it, whatever ended the run.
+  ~Loop();
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
 
   /// Steps until the end, a stop or a loss that is not finite. Step numbers count finished steps:
   /// the first step is step 1.
@@ -96,10 +101,20 @@ class Loop {
   void choose_model();
   /// Evaluates the model on a set of rows for the final metrics.
   void add_final(const std::string& prefix, const Evaluation& e, int64_t step);
-  /// Refuses weights that are not finite; a failing disk is reported, and training continues.
+  /// True if the evaluation behind this step was the best and its checkpoint stays.
+  bool keeps_this() const;
+  /// Begins to write one, behind the one under way. Refuses weights that are not finite; a failing
+  /// disk is reported, and training continues.
   Status checkpoint();
-  /// `instead`: what else may help, in front of a lower learning rate.
-  Error not_finite(const std::string& what, const std::string& instead = "") const;
+  /// The same, and waits for it.
+  Status checkpoint_and_wait();
+  /// Waits for the checkpoint under way, if any, and reports it.
+  void finish_write();
+  /// Shows a sign of progress, and reports a checkpoint that is written by now.
+  void progressed();
+  /// Waits for the checkpoint under way, which the error names. `instead`: what else may help, in
+  /// front of a lower learning rate.
+  Error not_finite(const std::string& what, const std::string& instead = "");
   Status finish();
 
   const LoopContext& context_;
@@ -110,7 +125,7 @@ class Loop {
   LoopState state_;
   std::deque<StepUnderWay> under_way_;  // oldest first
   bool classification_;                 // one class per sample: its accuracy is read off every step
-  int64_t saved_step_ = -1;             // step of the newest checkpoint of this run
+  int64_t saved_step_ = -1;             // step of the newest durable checkpoint of this run
   double reported_learning_rate_ = -1;
   std::optional<float> reported_loss_scale_;
   MetricBuffer::Clock::time_point rate_time_;
@@ -122,6 +137,7 @@ class Loop {
   int64_t validation_step_ = -1;
   ConfusionMatrices confusion_;
   Snapshot model_;
+  CheckpointWriter writer_;
 };
 
 }  // namespace trainyard

@@ -56,6 +56,13 @@ void check_intervals(const Recipe& r, Violations& violations) {
   check_range(violations, "recipe.evaluate_every_steps", r.evaluate_every_steps, 0, kStepsMax);
   check_range(violations, "recipe.checkpoint_every_steps", r.checkpoint_every_steps, 0, kStepsMax);
   check_range(violations, "recipe.keep_checkpoints", r.keep_checkpoints, 1, kCheckpointsMax);
+  check_range(violations, "recipe.keep_checkpoints_every_steps", r.keep_checkpoints_every_steps, 0,
+              kStepsMax);
+  if (r.keep_best_checkpoint && r.keep_best.metric.empty()) {
+    violations.add("FIELD_UNUSED", "recipe.keep_best_checkpoint",
+                   "has no effect without recipe.keep_best; remove it or set "
+                   "recipe.keep_best.metric");
+  }
   if (r.evaluate_every_steps > 0 && r.validation_split == 0) {
     violations.add("FIELD_UNUSED", "recipe.evaluate_every_steps",
                    "has no effect without validation rows; remove it or set "
@@ -261,6 +268,31 @@ void check_rows(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
   }
 }
 
+/// A step has a checkpoint that stays if both divide it: one that does not divide the other keeps
+/// fewer than it says.
+Status check_kept(const Recipe& r, const RunShape& shape) {
+  const int64_t every = r.keep_checkpoints_every_steps;
+  if (every == 0) return {};
+  const int64_t between =
+      r.checkpoint_every_steps > 0 ? r.checkpoint_every_steps : shape.steps_per_epoch;
+  const std::string field = "recipe.keep_checkpoints_every_steps";
+  if (every % between != 0) {
+    return field_error(
+        "FIELD_OUT_OF_RANGE", field,
+        std::to_string(every) + " is not a multiple of the " + std::to_string(between) +
+            " steps from one checkpoint to the next" +
+            (r.checkpoint_every_steps > 0 ? " (recipe.checkpoint_every_steps)" : ", an epoch") +
+            ", expected " + std::to_string(between) + ", " + std::to_string(2 * between) +
+            " and so on");
+  }
+  if (every > shape.steps_total) {
+    return field_error("FIELD_OUT_OF_RANGE", field,
+                       std::to_string(every) + " is more than the job's " +
+                           std::to_string(shape.steps_total) + " steps and keeps no checkpoint");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const DatasetSchema& schema,
@@ -319,6 +351,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
                            std::to_string(shape.steps_total) + " steps, expected 0.." +
                            std::to_string(shape.steps_total));
   }
+  if (Status s = check_kept(r, shape); !s.ok()) return std::move(s).error();
   const int64_t rows = std::max(shape.validation_rows, shape.test_rows);
   // Windows are many rows of scores each: a batch of them is never small.
   const int64_t batch =

@@ -85,9 +85,11 @@ struct Recipe {
   int64_t context_length = 0;          // tokens of a sample of a text; 0: kContextLengthDefault
   int64_t evaluate_every_steps = 0;    // 0: at the end of each epoch
   int64_t checkpoint_every_steps = 0;  // 0: at the end of each epoch
-  int keep_checkpoints = 2;
-  Recompute recompute = Recompute::kNone;  // costs time, saves memory, changes no bit
-  Precision precision = Precision::kFp32;  // a JobSpec without one: kPrecisionDefault (convert/)
+  int keep_checkpoints = 2;            // the newest; beside them stay ...
+  int64_t keep_checkpoints_every_steps = 0;  // ... those of multiples of so many steps; 0: none
+  bool keep_best_checkpoint = false;         // ... and that of keep_best's evaluation
+  Recompute recompute = Recompute::kNone;    // costs time, saves memory, changes no bit
+  Precision precision = Precision::kFp32;    // a JobSpec without one: kPrecisionDefault (convert/)
   // Each step's batch runs as this many micro-batches of batch_size / accumulate_steps rows, and
   // their mean gradient updates: the large batch's result in the small one's memory.
   int64_t accumulate_steps = 1;
@@ -109,9 +111,10 @@ struct Recipe {
 template <FieldsOf<Recipe> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
   auto& [epochs, steps, batch_size, optimizer, schedule, seed, shuffle, validation_split,
-         context_length, evaluate_every_steps, checkpoint_every_steps, keep_checkpoints, recompute,
-         precision, accumulate_steps, clip_norm, clip_value, ema_decay, parameter_groups, keep_best,
-         early_stopping, initial_weights, augmentation, lora, metrics] = spec;
+         context_length, evaluate_every_steps, checkpoint_every_steps, keep_checkpoints,
+         keep_checkpoints_every_steps, keep_best_checkpoint, recompute, precision, accumulate_steps,
+         clip_norm, clip_value, ema_decay, parameter_groups, keep_best, early_stopping,
+         initial_weights, augmentation, lora, metrics] = spec;
   visit("epochs", epochs);
   visit("steps", steps);
   visit("batch_size", batch_size);

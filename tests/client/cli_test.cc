@@ -782,6 +782,53 @@ TEST_F(Cli, AReaderThatLeavesIsNoCrash) {
   EXPECT_EQ(std::system(("bash -c '" + command + "'").c_str()), 0);
 }
 
+TEST_F(Cli, GcShowsWhatGoesWithBytesAndRemovesNothingUnasked) {
+  const auto asked = [&] {
+    const std::scoped_lock lock(server_.state().mu);
+    return server_.state().collections;
+  };
+  Done done = run({"server", "gc", "--dry-run"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out,
+            "WHAT         NAME                   FREES  WHY\n"
+            "checkpoints  digits-1               1 MiB  SUCCEEDED 9 days ago, its model stays; "
+            "another job keeps 2 MiB of it\n"
+            "files        uploads/\\x1b[31mnotes  1 MiB  nothing refers to it\n"
+            "2 MiB would be freed\n");
+  ASSERT_EQ(asked().size(), 1u);
+  EXPECT_TRUE(asked()[0].dry_run());
+  EXPECT_EQ(asked()[0].older_than_seconds(), 7 * 24 * 3600);
+  EXPECT_FALSE(asked()[0].unsuccessful_jobs());
+
+  done = run({"server", "gc"});
+  EXPECT_EQ(done.code, 2) << "nobody can be asked";
+  EXPECT_NE(done.err.find("add --yes, or --dry-run"), std::string::npos) << done.err;
+  EXPECT_EQ(asked().size(), 1u);
+
+  done = run({"server", "gc", "--yes", "--older-than", "12h", "--unsuccessful-jobs"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("\n2 MiB freed\n"), std::string::npos) << done.out;
+  EXPECT_NE(done.err.find("warning: jobs/\\x1b[31mx: it stays"), std::string::npos) << done.err;
+  ASSERT_EQ(asked().size(), 2u);
+  EXPECT_FALSE(asked()[1].dry_run());
+  EXPECT_EQ(asked()[1].older_than_seconds(), 12 * 3600);
+  EXPECT_TRUE(asked()[1].unsuccessful_jobs());
+
+  done = run({"server", "gc", "--dry-run", "-o", "json"});
+  EXPECT_NE(done.out.find("\"freed_bytes\": \"2097152\""), std::string::npos) << done.out;
+  {
+    const std::scoped_lock lock(server_.state().mu);
+    server_.state().garbage = false;
+  }
+  EXPECT_EQ(run({"server", "gc", "--yes", "--older-than", "0"}).out, "nothing to remove\n");
+  EXPECT_EQ(asked().back().older_than_seconds(), 0);
+  for (const char* wrong : {"7", "d", "-1d", "7w", "7 d", "99999999999999999999d", ""}) {
+    done = run({"server", "gc", "--dry-run", "--older-than", wrong});
+    EXPECT_EQ(done.code, 2) << wrong;
+    EXPECT_NE(done.err.find("--older-than"), std::string::npos) << done.err;
+  }
+}
+
 TEST_F(Cli, ABackupIsAFileThatARestoreTakes) {
   const std::string file = server_.folder() / "backup.tar";
   const std::string state = server_.folder() / "restored";

@@ -495,6 +495,27 @@ class System final : public v1::SystemService::CallbackService {
     info->add_warnings("SQLite is \x1b[31mold");
     return answer(context, grpc::Status::OK);
   }
+  grpc::ServerUnaryReactor* CollectGarbage(grpc::CallbackServerContext* context,
+                                           const v1::CollectGarbageRequest* request,
+                                           v1::CollectGarbageResponse* response) override {
+    const std::scoped_lock lock(s_.mu);
+    s_.collections.push_back(*request);
+    if (!s_.garbage) return answer(context, grpc::Status::OK);
+    auto* checkpoints = response->add_items();
+    checkpoints->set_kind(v1::CollectGarbageResponse::Item::CHECKPOINTS);
+    checkpoints->set_name("tenants/default/jobs/digits-1");
+    checkpoints->set_reason("SUCCEEDED 9 days ago, its model stays");
+    checkpoints->set_freed_bytes(1 << 20);
+    checkpoints->set_shared_bytes(2 << 20);
+    auto* files = response->add_items();
+    files->set_kind(v1::CollectGarbageResponse::Item::FILES);
+    files->set_name("uploads/\x1b[31mnotes");
+    files->set_reason("nothing refers to it");
+    files->set_freed_bytes(1 << 20);
+    response->set_freed_bytes(2 << 20);
+    if (!request->dry_run()) response->add_warnings("jobs/\x1b[31mx: it stays");
+    return answer(context, grpc::Status::OK);
+  }
   grpc::ServerUnaryReactor* ListDevices(grpc::CallbackServerContext* context,
                                         const v1::ListDevicesRequest*,
                                         v1::ListDevicesResponse* response) override {

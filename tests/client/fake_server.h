@@ -40,6 +40,8 @@ struct FakeState {
   bool dataset_changes = false;  // each CreateDataset makes a version
   bool serving = true;
   std::string backup_fault;  // "digest", "early", "path"
+  std::vector<v1::CollectGarbageRequest> collections;
+  bool garbage = true;  // there is some
   v1::JobPlan plan;
 
   // --- what was seen

@@ -463,7 +463,8 @@ TEST_F(CudaAlgorithms, AResumedJobGoesOnWithItsOwn) {
 
   std::stop_source stop;
   Recorder stopped, resumed;
-  stopped.on_checkpoint = [&](int64_t) { stop.request_stop(); };
+  stopped.stop_step = 5;
+  stopped.stop = &stop;
   EXPECT_EQ(train(parts, gpu(in(w / "a")), local_files(), stopped, stop.get_token()).error().reason,
             "STOPPED");
   testing::set_algorithm_cost(1, 900);
@@ -482,7 +483,8 @@ TEST_F(CudaAlgorithms, ThoseOfAnotherClassAreNotTaken) {
   const TrainJob job = testing::rank_job(w, "job");
   std::stop_source stop;
   Recorder stopped, resumed;
-  stopped.on_checkpoint = [&](int64_t) { stop.request_stop(); };
+  stopped.stop_step = 5;
+  stopped.stop = &stop;
   EXPECT_EQ(train(job, gpu(in(w / "a")), local_files(), stopped, stop.get_token()).error().reason,
             "STOPPED");
   testing::set_device_model("Another GPU");

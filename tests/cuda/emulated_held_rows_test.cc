@@ -138,7 +138,8 @@ TEST(HeldRows, ResumeLikeNeverStopped) {
   Recorder rw, first, second;
   run_job(whole, gpus(1), rw);
   std::stop_source stop;
-  first.on_checkpoint = [&](int64_t) { stop.request_stop(); };
+  first.stop_step = 5;
+  first.stop = &stop;
   EXPECT_EQ(train(parts, gpus(1), local_files(), first, stop.get_token()).error().reason,
             "STOPPED");
   run_job(parts, gpus(1), second);

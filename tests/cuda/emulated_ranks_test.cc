@@ -44,7 +44,8 @@ TEST(EmulatedRanks, ResumeLikeNeverStopped) {
   Recorder rw, first, second;
   testing::run_job(whole, gpus(2), rw);
   std::stop_source stop;
-  first.on_checkpoint = [&](int64_t) { stop.request_stop(); };
+  first.stop_step = 5;
+  first.stop = &stop;
   EXPECT_EQ(train(parts, gpus(2), local_files(), first, stop.get_token()).error().reason,
             "STOPPED");
   testing::run_job(parts, gpus(2), second);

@@ -94,7 +94,7 @@ TEST(CheckpointF18, EveryFailingOperationLeavesAGoodCheckpoint) {
         // The next attempt, and a pruning, put everything right again.
         ASSERT_TRUE(save(quick, folder.path(), *next).ok());
         EXPECT_TRUE(loads_as(folder.path(), *next));
-        prune_checkpoints(quick, folder.path(), 1);
+        prune_checkpoints(quick, folder.path(), {.newest = 1});
         EXPECT_TRUE(loads_as(folder.path(), *next));
         EXPECT_EQ(entries(folder.path()), 1);
       }
@@ -214,14 +214,50 @@ TEST(Checkpoint, PruneKeepsTheNewestWholeOnes) {
   fs::create_directory(folder / "step-000000009.tmp");
   std::ofstream(folder / "step-000000004/weights.safetensors", std::ios::app) << 'x';
   folder.write("notes.txt", "not ours");
-  prune_checkpoints(quick, folder.path(), 2);
+  prune_checkpoints(quick, folder.path(), {.newest = 2});
   EXPECT_TRUE(fs::exists(folder / "step-000000002"));
   EXPECT_TRUE(fs::exists(folder / "step-000000003"));
   EXPECT_FALSE(fs::exists(folder / "step-000000001"));
   EXPECT_FALSE(fs::exists(folder / "step-000000009.tmp"));
   EXPECT_TRUE(fs::exists(folder / "notes.txt"));
-  prune_checkpoints(quick, folder.path(), 0);  // at least one stays
+  prune_checkpoints(quick, folder.path(), {.newest = 0});  // at least one stays
   EXPECT_TRUE(loads_as(folder.path(), Sample(3)));
+}
+
+std::vector<int64_t> steps_in(const fs::path& folder) {
+  std::vector<int64_t> steps;
+  for (const CheckpointFolder& c : list_checkpoints(folder)) steps.push_back(c.step);
+  return steps;
+}
+
+TEST(Checkpoint, PruneKeepsEveryNthAndTheBestBesideTheNewest) {
+  using Steps = std::vector<int64_t>;
+  const TemporaryFolder folder;
+  for (const int64_t step : {2, 3, 4, 6, 8, 9, 10, 12}) {
+    ASSERT_TRUE(save(quick, folder.path(), Sample(step)).ok());
+  }
+  prune_checkpoints(quick, folder.path(), {.newest = 2, .every_steps = 4, .best_step = 3});
+  EXPECT_EQ(steps_in(folder.path()), (Steps{12, 10, 8, 4, 3}));
+  prune_checkpoints(quick, folder.path(), {.newest = 1, .every_steps = 0, .best_step = 8});
+  EXPECT_EQ(steps_in(folder.path()), (Steps{12, 8}));
+  prune_checkpoints(quick, folder.path(), {.newest = 1, .every_steps = 5, .best_step = 7});
+  EXPECT_EQ(steps_in(folder.path()), (Steps{12})) << "the best is not here: nothing stands for it";
+}
+
+TEST(Checkpoint, ThatOfAStopBeforeTheFirstStepGoesWithTheOthers) {
+  const TemporaryFolder folder;
+  for (const int64_t step : {0, 4, 6}) ASSERT_TRUE(save(quick, folder.path(), Sample(step)).ok());
+  prune_checkpoints(quick, folder.path(), {.newest = 1, .every_steps = 4, .best_step = 0});
+  EXPECT_EQ(steps_in(folder.path()), (std::vector<int64_t>{6, 4}));
+}
+
+TEST(Checkpoint, OneThatIsDamagedDoesNotCountAsOneOfTheNewest) {
+  const TemporaryFolder folder;
+  for (const int64_t step : {4, 6, 8}) ASSERT_TRUE(save(quick, folder.path(), Sample(step)).ok());
+  std::ofstream(folder / "step-000000008/weights.safetensors", std::ios::app) << 'x';
+  prune_checkpoints(quick, folder.path(), {.newest = 1, .every_steps = 8});
+  EXPECT_EQ(steps_in(folder.path()), (std::vector<int64_t>{8, 6}));
+  EXPECT_TRUE(loads_as(folder.path(), Sample(6)));
 }
 
 TEST(Checkpoint, OfAnotherStepThanItsNameIsNotTaken) {

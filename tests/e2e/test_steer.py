@@ -83,6 +83,8 @@ class Steer(DaemonTest):
         self.wait_for("outlives", "PAUSED")
         time.sleep(0.5)
         self.assertEqual(self.daemon.job("outlives")["state"], "PAUSED", "it does not start by itself")
+        waits = self.daemon.cli("wait", "outlives", "--timeout", "0.2", check=False)
+        self.assertIn("outlives is paused: 'trainyard resume outlives' lets it go on", waits.stderr)
         self.daemon.cli("resume", "outlives")
         self.assertEqual(self.daemon.cli("wait", "outlives").returncode, 0)
         self.assertEqual(self.digest("outlives"), self.expected)

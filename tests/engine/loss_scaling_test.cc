@@ -207,7 +207,8 @@ TEST(LossScaling, AJobSkipsTellsLearnsAndResumesToTheSameBits) {
     parts.recipe.checkpoint_every_steps = at;
     std::stop_source stop;
     Recorder first, second;
-    first.on_checkpoint = [&](int64_t) { stop.request_stop(); };
+    first.stop_step = at;
+    first.stop = &stop;
     ASSERT_EQ(run(parts, first, stop.get_token()).error().reason, "STOPPED");
     ASSERT_TRUE(run(parts, second).ok());
     EXPECT_EQ(second.plan.first_step, at);

@@ -179,7 +179,8 @@ TEST(Ranks, ResumeLikeNeverStopped) {
   parts.recipe.checkpoint_every_steps = 7;
   std::stop_source stop;
   Recorder first;
-  first.on_checkpoint = [&](int64_t) { stop.request_stop(); };
+  first.stop_step = 7;
+  first.stop = &stop;
   EXPECT_EQ(train(parts, cpu_devices(2), local_files(), first, stop.get_token()).error().reason,
             "STOPPED");
   Recorder second;
@@ -199,7 +200,8 @@ TEST(Ranks, ACheckpointGoesOnWithAnotherCount) {
   parts.recipe.checkpoint_every_steps = 7;
   std::stop_source stop;
   Recorder first;
-  first.on_checkpoint = [&](int64_t) { stop.request_stop(); };
+  first.stop_step = 7;
+  first.stop = &stop;
   EXPECT_FALSE(train(parts, cpu_devices(4), local_files(), first, stop.get_token()).ok());
   Recorder second;
   run(parts, 1, second);

@@ -75,7 +75,8 @@ void expect_resumes_to_the_same_bits(const Workspace& w, const TrainJob& job) {
   const auto undisturbed = run(whole, rw);
   ASSERT_TRUE(undisturbed.ok()) << undisturbed.error().message;
   std::stop_source stop;
-  first.on_checkpoint = [&](int64_t) { stop.request_stop(); };
+  first.stop_step = 7;
+  first.stop = &stop;
   ASSERT_EQ(run(parts, first, stop.get_token()).error().reason, "STOPPED");
   const auto resumed = run(parts, second);
   ASSERT_TRUE(resumed.ok()) << resumed.error().message;

@@ -136,9 +136,8 @@ TEST(TextTraining, ResumedRunSeesTheSameWindows) {
   TrainJob cut = bigram_job(w, "cut");
   Recorder recorder;
   std::stop_source stop;
-  recorder.on_checkpoint = [&](int64_t step) {
-    if (step == 20) stop.request_stop();
-  };
+  recorder.stop_step = 20;
+  recorder.stop = &stop;
   EXPECT_EQ(train(cut, *backend, local_files(), recorder, stop.get_token()).error().reason,
             "STOPPED");
   ASSERT_TRUE(train(cut, *backend, local_files(), recorder, {}).ok());

@@ -246,6 +246,34 @@ TEST(PlanRun, NamesTheFieldTheValueAndWhatIsAccepted) {
             "recipe.schedule.warmup_steps: 21 is more than the job's 20 steps, expected 0..20");
 }
 
+TEST(PlanRun, RefusesCheckpointsToKeepThatThereCannotBe) {
+  // Two epochs of 10 steps.
+  const auto after = [](int64_t every, int64_t between) {
+    return refusal_after([&](Recipe& r) {
+      r.keep_checkpoints_every_steps = every;
+      r.checkpoint_every_steps = between;
+    });
+  };
+  EXPECT_EQ(after(8, 5).message,
+            "recipe.keep_checkpoints_every_steps: 8 is not a multiple of the 5 steps from one "
+            "checkpoint to the next (recipe.checkpoint_every_steps), expected 5, 10 and so on");
+  EXPECT_NE(after(7, 0).message.find("one checkpoint to the next, an epoch, expected 10, 20"),
+            std::string::npos)
+      << after(7, 0).message;
+  EXPECT_EQ(after(25, 5).message,
+            "recipe.keep_checkpoints_every_steps: 25 is more than the job's 20 steps and keeps no "
+            "checkpoint");
+  EXPECT_EQ(after(-1, 5).violations[0].field, "recipe.keep_checkpoints_every_steps");
+  const Error best = refusal_after([](Recipe& r) { r.keep_best_checkpoint = true; });
+  EXPECT_EQ(best.message,
+            "recipe.keep_best_checkpoint: has no effect without recipe.keep_best; remove it or set "
+            "recipe.keep_best.metric");
+  Recipe recipe = good_recipe();
+  recipe.checkpoint_every_steps = 5;
+  recipe.keep_checkpoints_every_steps = 20;
+  EXPECT_TRUE(plan_run(mlp(), recipe, digits_schema(100)).ok()) << "the last step's alone";
+}
+
 TEST(PlanRun, RefusesEveryBadLearningRateAndSplit) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -53,7 +54,10 @@ class Recorder final : public Reporter {
   }
   void metrics(std::span<const MetricPoint> points) override {
     ++batches;
-    for (const MetricPoint& m : points) series[m.key][m.step] = m.value;
+    for (const MetricPoint& m : points) {
+      series[m.key][m.step] = m.value;
+      if (m.key == "train/loss" && m.step == stop_step && stop != nullptr) stop->request_stop();
+    }
   }
   void checkpoint_saved(int64_t step, const std::filesystem::path&) override {
     saved.push_back(step);
@@ -80,6 +84,9 @@ class Recorder final : public Reporter {
   std::vector<std::pair<int64_t, Error>> failed;
   std::vector<std::string> lines;
   std::function<void(int64_t)> on_checkpoint;
+  // Stops the run behind this step exactly, if it has a checkpoint: the loss is reported before it.
+  int64_t stop_step = 0;
+  std::stop_source* stop = nullptr;
   std::function<void(int64_t)> on_progress;  // with `signs`
 };
 

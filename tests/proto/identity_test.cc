@@ -34,6 +34,8 @@ const std::map<std::string, std::string>& left_out() {
       {"Recipe.evaluate_every_steps", "evaluations read, unless they decide what is kept"},
       {"Recipe.checkpoint_every_steps", "checkpoints read"},
       {"Recipe.keep_checkpoints", "how many are kept"},
+      {"Recipe.keep_checkpoints_every_steps", "which are kept"},
+      {"Recipe.keep_best_checkpoint", "which are kept: the weights of keep_best are in each"},
       {"Recipe.recompute", "changes no bit"},
       {"Recipe.metrics", "metrics read"},
       {"Loss.SoftmaxCrossEntropy.class_weight_list",
@@ -76,7 +78,8 @@ std::vector<v1::JobSpec> specs() {
   std::vector<v1::JobSpec> specs = {
       recipe(R"(
         batch_size: 8 seed: 1 shuffle: true validation_split: 0.1 context_length: 16 precision: TF32
-        evaluate_every_steps: 2 checkpoint_every_steps: 2 keep_checkpoints: 3 recompute: BLOCKS
+        evaluate_every_steps: 2 checkpoint_every_steps: 2 keep_checkpoints: 3
+        keep_checkpoints_every_steps: 4 keep_best_checkpoint: true recompute: BLOCKS
         accumulate_steps: 2 clip_gradients { norm: 1 } ema { decay: 0.9 } metrics: "f1_macro"
         optimizer { type: SGD learning_rate: 0.1 momentum: 0.9 nesterov: true weight_decay: 0.1
                     weight_decay_on: MATRICES }

@@ -215,7 +215,7 @@ TEST_F(Backup, BackupsOneAfterAnotherWhileCheckpointsComeAndGo) {
     for (int64_t step = 1; !stop; ++step) {
       save(job, step);
       report(job, step);
-      prune_checkpoints(local_files(), paths_.checkpoints(job.uid), 1);
+      prune_checkpoints(local_files(), paths_.checkpoints(job.uid), {.newest = 1});
     }
   });
   for (int i = 0; i < 20; ++i) {

@@ -250,6 +250,34 @@ TEST_F(ServiceJob, AWorkerThatCannotBeStartedEndsNoJob) {
   EXPECT_GE(wait_for("patient", v1::SUCCEEDED).attempt(), 4);
 }
 
+TEST_F(ServiceJob, AWorkerThatEndsBeforeItHasItsWorkEndsNoJob) {
+  ::signal(SIGPIPE, SIG_IGN);  // as trainyardd does
+  stop();
+  const std::filesystem::path worker = root_ / "worker", whole = root_ / "whole";
+  std::filesystem::copy_file(FAKE_WORKER, whole);
+  const auto place = [&](const std::filesystem::path& file) {
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    std::filesystem::rename(file, worker);
+  };
+  std::ofstream(root_ / "broken") << "#!/bin/sh\necho libnone.so: cannot open >&2\nexit 127\n";
+  place(root_ / "broken");
+  config_.worker = worker;
+  start();
+  submit("patient", "");
+  // A lost worker would have ended it after the third time.
+  ASSERT_TRUE(eventually([&] { return get("patient").attempt() >= 4; }, 30'000));
+  place(whole);
+  wait_for("patient", v1::SUCCEEDED);
+  grpc::Status end;
+  int told = 0, words = 0;
+  for (const v1::Event& e : watch("patient", 0, &end)) {
+    told += e.state().reason() == "WORKER_START_FAILED" && e.state().state() == v1::QUEUED;
+    words += e.log().text().find("libnone.so: cannot open") != std::string::npos;
+  }
+  EXPECT_GE(told, 3);
+  EXPECT_GE(words, 3);
+}
+
 TEST_F(ServiceJob, FinishedWorkIsRegisteredOnceItsModelCanBeRead) {
   const v1::Job job = submit("finished", "model_unreadable");
   const std::filesystem::path model = StatePaths(config_.state_dir).model(job.uid());

@@ -592,6 +592,23 @@ TEST_F(StoreJob, RemoveTakesEventsAndLeavesTheModel) {
   EXPECT_TRUE(jobs().submit(new_job("done")).ok());
 }
 
+TEST_F(StoreJob, OnlyAJobThatHasEndedForgetsItsCheckpoints) {
+  Job job = run_job(*store, new_job("done"));
+  AttemptUpdate update = update_of(job);
+  update.events.emplace_back().mutable_checkpoint()->set_step(5);
+  job = jobs().update_attempt(update).value();
+  ASSERT_EQ(job.checkpoint_step, 5);
+  EXPECT_EQ(jobs().drop_checkpoints(job.uid).error().reason, "JOB_STATE_CONFLICT");
+  EXPECT_EQ(jobs().find_uid(job.uid).value().checkpoint_step, 5);
+  AttemptUpdate end = update_of(job);
+  end.move = move_to(JobState::kFailed);
+  job = jobs().update_attempt(end).value();
+  EXPECT_EQ(jobs().drop_checkpoints(job.uid).value().checkpoint_step, 0);
+  EXPECT_EQ(jobs().find_uid(job.uid).value().checkpoint_step, 0);
+  EXPECT_EQ(jobs().find_uid(job.uid).value().newest_seq, job.newest_seq);
+  EXPECT_EQ(jobs().drop_checkpoints("nobody").error().reason, "JOB_NOT_FOUND");
+}
+
 TEST_F(StoreJob, WaitReasonsChangeQueuedJobsOnly) {
   const Job waiting = jobs().submit(new_job()).value();
   const Job running = run_job(*store);

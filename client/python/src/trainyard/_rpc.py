@@ -22,6 +22,7 @@ RETRY_PAUSE_S, RETRY_PAUSE_S_MAX = 0.1, 1.0
 PREDICT_TIMEOUT_S = 120.0
 GENERATE_TIMEOUT_S = 900.0
 EVALUATE_TIMEOUT_S = 3600.0
+GARBAGE_TIMEOUT_S = 3600.0
 HEALTH_TIMEOUT_S = 5.0
 SILENCE_S_MAX = 45.0  # three heartbeats of the server
 MESSAGE_BYTES_MAX = 64 << 20  # answers: predictions of many classes
@@ -78,6 +79,8 @@ DELETE_MODEL = Method("ModelService/DeleteModel", v1.DeleteModelRequest, Empty, 
 GET_SERVER_INFO = Method("SystemService/GetServerInfo", v1.GetServerInfoRequest, v1.ServerInfo)
 LIST_DEVICES = Method("SystemService/ListDevices", v1.ListDevicesRequest, v1.ListDevicesResponse)
 BACKUP = Method("SystemService/Backup", v1.BackupRequest, v1.BackupResponse)
+COLLECT_GARBAGE = Method("SystemService/CollectGarbage", v1.CollectGarbageRequest, v1.CollectGarbageResponse,
+                         retry=False)
 
 
 class Stream(Generic[R]):

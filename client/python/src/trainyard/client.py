@@ -528,6 +528,19 @@ class Client:
         with self._channel.stream(rpc.BACKUP, v1.BackupRequest()) as messages:
             return write_backup(messages, file, progress)
 
+    def collect_garbage(self, *, dry_run: bool, older_than_seconds: int = 7 * 24 * 3600,
+                        unsuccessful_jobs: bool = False) -> v1.CollectGarbageResponse:
+        """Removes what nothing needs any more, or with `dry_run` only tells what that is, with bytes: checkpoints of jobs
+        that SUCCEEDED so long ago and whose model exists, uploads that nothing uses, and files that nothing refers to.
+
+        unsuccessful_jobs  checkpoints of FAILED and CANCELLED jobs too: they start over when they are retried
+
+        ConflictError / GC_BUSY while another collection or a backup is under way.
+        """
+        request = v1.CollectGarbageRequest(dry_run=dry_run, older_than_seconds=older_than_seconds,
+                                           unsuccessful_jobs=unsuccessful_jobs)
+        return self._channel.call(rpc.COLLECT_GARBAGE, request, rpc.GARBAGE_TIMEOUT_S)
+
     def health(self) -> bool:
         """True if the server is serving, False if it is stopping. Needs no token. UnavailableError if it does not
         answer."""

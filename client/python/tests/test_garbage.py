@@ -1,0 +1,20 @@
+"""What a collection would free is told with bytes, and telling removes nothing."""
+
+import pytest
+
+import trainyard
+from trainyard import v1
+
+
+def test_a_dry_run_tells_what_goes_and_removes_nothing(client, trained):
+    assert list(client.collect_garbage(dry_run=True).items) == [], "everything is younger than 7 days"
+    answers = [client.collect_garbage(dry_run=True, older_than_seconds=0) for _ in range(2)]
+    for answer in answers:
+        [item] = [item for item in answer.items if item.name == trained.name]
+        assert item.kind == v1.CollectGarbageResponse.Item.CHECKPOINTS
+        assert item.freed_bytes > 0 and answer.freed_bytes >= item.freed_bytes
+
+
+def test_a_bad_age_is_refused(client):
+    with pytest.raises(trainyard.InvalidArgumentError, match="older_than_seconds: -1 is out of range"):
+        client.collect_garbage(dry_run=True, older_than_seconds=-1)

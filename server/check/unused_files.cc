@@ -1,0 +1,52 @@
+#include "server/check/unused_files.h"
+
+#include <algorithm>
+
+namespace trainyard::server {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> list_kept_files(const StatePaths& paths) {
+  std::vector<fs::path> found;
+  for (const char* kind : {"uploads", "datasets", "models", "jobs"}) {
+    const auto begin = std::ssize(found);
+    std::error_code ec;
+    for (fs::directory_iterator it(paths.root() / kind, ec), end; !ec && it != end;
+         it.increment(ec)) {
+      found.push_back(it->path());
+    }
+    std::sort(found.begin() + begin, found.end());
+  }
+  return found;
+}
+
+std::set<fs::path> used_files(const StatePaths& paths, const StateFiles& named) {
+  std::set<fs::path> used;
+  for (const StateFiles::Upload& u : named.uploads) {
+    used.insert(u.complete ? paths.upload(u.sha256) : paths.upload_part(u.sha256, u.size_bytes));
+  }
+  for (const StateFiles::Dataset& d : named.datasets) used.insert(paths.dataset(d.digest));
+  for (const StateFiles::Model& m : named.models) {
+    if (!m.job_uid.empty()) used.insert(paths.model(m.job_uid));
+  }
+  for (const StateFiles::Job& j : named.jobs) {
+    used.insert(paths.job(j.uid));
+    if (!j.ended) used.insert(paths.model(j.uid));  // a worker writes it before the row is there
+  }
+  return used;
+}
+
+int64_t bytes_below(const fs::path& path) {
+  std::error_code ec;
+  if (fs::is_regular_file(fs::symlink_status(path, ec))) {
+    return static_cast<int64_t>(fs::file_size(path, ec));
+  }
+  int64_t bytes = 0;
+  for (fs::recursive_directory_iterator it(path, ec), end; !ec && it != end; it.increment(ec)) {
+    std::error_code skipped;
+    if (it->is_regular_file(skipped)) bytes += static_cast<int64_t>(it->file_size(skipped));
+  }
+  return bytes;
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,217 @@
+#include "server/service/garbage.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "server/check/unused_files.h"
+#include "server/config/log.h"
+#include "server/service/names.h"
+#include "server/service/status.h"
+#include "server/store/snapshot.h"
+
+namespace trainyard::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string age_text(int64_t us) {
+  const int64_t hours = us / 1'000'000 / 3600;
+  if (hours < 1) return "less than an hour ago";
+  if (hours < 48) return std::to_string(hours) + (hours == 1 ? " hour ago" : " hours ago");
+  return std::to_string(hours / 24) + " days ago";
+}
+
+/// When the newest file or folder at or below `path` was changed.
+int64_t changed_us(const fs::path& path) {
+  int64_t newest = 0;
+  const auto look = [&](const fs::path& p) {
+    struct stat st {};
+    if (::lstat(p.c_str(), &st) != 0) return;
+    newest = std::max(newest, int64_t{st.st_mtim.tv_sec} * 1'000'000 + st.st_mtim.tv_nsec / 1000);
+  };
+  look(path);
+  std::error_code ec;
+  for (fs::recursive_directory_iterator it(path, ec), end; !ec && it != end; it.increment(ec)) {
+    look(it->path());
+  }
+  return newest;
+}
+
+/// What removing a list of paths frees. A file with several names is freed by the last of them.
+class Freed {
+ public:
+  struct Bytes {
+    int64_t freed = 0;
+    int64_t shared = 0;
+  };
+  void add(size_t index, const fs::path& path) {
+    if (bytes_.size() <= index) bytes_.resize(index + 1);
+    std::error_code ec;
+    add_file(index, path);
+    for (fs::recursive_directory_iterator it(path, ec), end; !ec && it != end; it.increment(ec)) {
+      add_file(index, it->path());
+    }
+  }
+  const Bytes& of(size_t index) const { return bytes_[index]; }
+
+ private:
+  struct File {
+    uint64_t names = 0;  // of it that go
+    std::vector<size_t> owners;
+  };
+  void add_file(size_t index, const fs::path& path) {
+    struct stat st {};
+    if (::lstat(path.c_str(), &st) != 0 || !S_ISREG(st.st_mode)) return;
+    const int64_t size = st.st_size;
+    if (st.st_nlink <= 1) {
+      bytes_[index].freed += size;
+      return;
+    }
+    File& file = files_[{st.st_dev, st.st_ino}];
+    file.owners.push_back(index);
+    bytes_[index].shared += size;
+    if (++file.names < st.st_nlink) return;
+    for (const size_t owner : file.owners) bytes_[owner].shared -= size;
+    bytes_[index].freed += size;
+  }
+  std::vector<Bytes> bytes_;
+  std::map<std::pair<dev_t, ino_t>, File> files_;
+};
+
+}  // namespace
+
+Result<std::vector<Garbage::Candidate>> Garbage::find(
+    const v1::CollectGarbageRequest& request) const {
+  const int64_t now_us = service_.clock.wall_us();
+  const int64_t older_us =
+      1'000'000 *
+      (request.has_older_than_seconds() ? request.older_than_seconds() : kOlderThanSecondsDefault);
+  const std::vector<fs::path> kept = list_kept_files(service_.paths);
+  StateFiles named;
+  {
+    ASSIGN_OR_RETURN(const auto snapshot, StoreSnapshot::take(service_.paths.root()));
+    named = snapshot->files();
+  }
+  std::vector<Candidate> found;
+  const auto add = [&](Item::Kind kind, std::string name, std::string reason, fs::path path) {
+    Candidate& c = found.emplace_back();
+    c.item.set_kind(kind);
+    c.item.set_name(std::move(name));
+    c.item.set_reason(std::move(reason));
+    c.path = std::move(path);
+  };
+  const auto in_folder = [&](const fs::path& path) {
+    return path.lexically_relative(service_.paths.root()).generic_string();
+  };
+
+  std::set<std::string> with_model;
+  for (const StateFiles::Model& m : named.models) with_model.insert(m.job_uid);
+  for (const StateFiles::Job& j : named.jobs) {
+    if (!is_terminal(j.state) || j.end_time_us > now_us - older_us) continue;
+    const bool succeeded = j.state == JobState::kSucceeded;
+    if (succeeded ? !with_model.contains(j.uid) : !request.unsuccessful_jobs()) continue;
+    const fs::path path = service_.paths.checkpoints(j.uid);
+    std::error_code ec;
+    if (!fs::exists(path, ec) || fs::is_empty(path, ec)) continue;
+    add(Item::CHECKPOINTS, full_name(Collection::kJobs, j.name),
+        std::string(name_of(j.state)) + " " + age_text(now_us - j.end_time_us) +
+            (succeeded ? ", its model stays" : ", a retry starts over"),
+        path);
+    found.back().job_uid = j.uid;
+  }
+
+  ASSIGN_OR_RETURN(const std::vector<Upload> uploads, uploads_.list_unused());
+  for (const Upload& u : uploads) {
+    const fs::path path = u.complete ? service_.paths.upload(u.sha256)
+                                     : service_.paths.upload_part(u.sha256, u.size_bytes);
+    add(Item::UPLOAD, in_folder(path),
+        u.complete ? "no dataset and no model uses it"
+                   : "begun and left " + age_text(now_us - u.active_time_us),
+        path);
+  }
+
+  std::set<fs::path> used = used_files(service_.paths, named);
+  for (const StateFiles::Upload& u : named.uploads) {  // it may be completed at this moment
+    used.insert(service_.paths.upload(u.sha256));
+    used.insert(service_.paths.upload_part(u.sha256, u.size_bytes));
+  }
+  for (const fs::path& path : kept) {
+    if (used.contains(path) || changed_us(path) > now_us - kFilesGraceUs) continue;
+    add(Item::FILES, in_folder(path), "nothing refers to it", path);
+  }
+  return found;
+}
+
+Status Garbage::remove(const Candidate& c) {
+  if (c.item.kind() == Item::UPLOAD) {
+    std::error_code ec;
+    if (!fs::exists(c.path, ec)) return {};
+    return make_error(ErrorCode::kAborted, "UPLOAD_BUSY", "it is being used again");
+  }
+  // The row first: it never promises a checkpoint that is gone.
+  if (!c.job_uid.empty()) {
+    const Result<Job> job = service_.store.jobs().drop_checkpoints(c.job_uid);
+    if (!job.ok()) return job.error();
+  }
+  return service_.files.remove_all(c.path);
+}
+
+Result<v1::CollectGarbageResponse> Garbage::collect(const v1::CollectGarbageRequest& request) {
+  if (service_.draining) return draining_error();
+  if (const int64_t seconds = request.older_than_seconds();
+      seconds < 0 || seconds > kOlderThanSecondsMax) {
+    return field_error("FIELD_OUT_OF_RANGE", "older_than_seconds",
+                       std::to_string(seconds) + " is out of range, expected 0.." +
+                           std::to_string(kOlderThanSecondsMax));
+  }
+  if (collecting_.exchange(true)) {
+    return make_error(ErrorCode::kAborted, "GC_BUSY",
+                      "another collection is under way; call again when it has ended");
+  }
+  struct Release {
+    std::atomic<bool>& flag;
+    ~Release() { flag = false; }
+  } const release{collecting_};
+  // A backup holds links: files that go would free nothing before it has ended.
+  if (service_.backing_up) {
+    return make_error(ErrorCode::kAborted, "GC_BUSY",
+                      "a backup is under way; call again when it has ended");
+  }
+  Result<std::vector<Candidate>> found = find(request);
+  if (!found.ok()) {
+    Error e = found.error();
+    e.message = service_.paths.hide(std::move(e.message));
+    return e;
+  }
+  v1::CollectGarbageResponse response;
+  response.set_more(found->size() > kItemsMax);
+  if (response.more()) found->erase(found->begin() + kItemsMax, found->end());
+  Freed freed;
+  for (size_t i = 0; i < found->size(); ++i) freed.add(i, (*found)[i].path);
+  if (!request.dry_run()) uploads_.remove_all_unused();
+  for (size_t i = 0; i < found->size(); ++i) {
+    Candidate& c = (*found)[i];
+    if (!request.dry_run()) {
+      if (const Status s = remove(c); !s.ok()) {
+        spdlog::warn("event=garbage_stays {} {}", kv("name", c.item.name()),
+                     kv("message", s.error().message));
+        response.add_warnings(c.item.name() + ": " + service_.paths.hide(s.error().message));
+        continue;
+      }
+      spdlog::info("event=garbage_removed {} {} bytes={}", kv("name", c.item.name()),
+                   kv("reason", c.item.reason()), freed.of(i).freed);
+    }
+    c.item.set_freed_bytes(freed.of(i).freed);
+    c.item.set_shared_bytes(freed.of(i).shared);
+    response.set_freed_bytes(response.freed_bytes() + freed.of(i).freed);
+    *response.add_items() = std::move(c.item);
+  }
+  return response;
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,51 @@
+// server/service/garbage.h: SystemService.CollectGarbage: what of the state folder nothing needs.
+//
+// Three kinds. Checkpoints of jobs that have ended: an ended job never runs again, and who forks it
+// at this moment has links of its own or finds none. Uploads that no dataset and no model refers
+// to: server/service/uploads.h. Files that the store does not name at all: the files are listed
+// before the store is read, and what was changed within kFilesGraceUs stays, because forks and
+// workers put files in place before their row is there.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "server/service/context.h"
+#include "server/service/uploads.h"
+#include "src/base/result.h"
+#include "trainyard/v1/system_service.pb.h"
+
+namespace trainyard::server {
+
+/// Thread-safe.
+class Garbage {
+ public:
+  static constexpr int64_t kOlderThanSecondsDefault = int64_t{7} * 24 * 3600;
+  static constexpr int64_t kOlderThanSecondsMax = int64_t{3650} * 24 * 3600;
+  static constexpr int64_t kFilesGraceUs = int64_t{3600} * 1'000'000;
+  static constexpr size_t kItemsMax = 10'000;
+
+  Garbage(ServiceContext& service, Uploads& uploads) : service_(service), uploads_(uploads) {}
+  /// INVALID_ARGUMENT/FIELD_OUT_OF_RANGE; ABORTED/GC_BUSY.
+  Result<v1::CollectGarbageResponse> collect(const v1::CollectGarbageRequest& request);
+
+ private:
+  using Item = v1::CollectGarbageResponse::Item;
+  struct Candidate {
+    Item item;
+    std::filesystem::path path;
+    std::string job_uid = {};  // of checkpoints
+  };
+  /// What may go now.
+  Result<std::vector<Candidate>> find(const v1::CollectGarbageRequest& request) const;
+  Status remove(const Candidate& candidate);
+
+  ServiceContext& service_;
+  Uploads& uploads_;
+  std::atomic<bool> collecting_ = false;
+};
+
+}  // namespace trainyard::server

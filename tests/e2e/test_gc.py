@@ -1,0 +1,128 @@
+"""Room that is freed: what goes is shown before, and what anything needs stays."""
+
+import os
+import pty
+import subprocess
+import time
+import unittest
+
+from harness import BIN, DaemonTest, digits_spec, wait_until
+
+RECIPE = """  checkpoint_every_steps: 10
+"""
+
+
+class Gc(DaemonTest):
+    arguments = ["--cancel-grace-seconds", "3"]
+
+    def run_job(self, name, recipe=RECIPE):
+        job = self.daemon.submit(digits_spec(self.folder, name, recipe=recipe))
+        self.daemon.cli("wait", job)
+        return job
+
+    def steps_of(self, name):
+        return [int(c["step"]) for c in self.daemon.json("checkpoint", "list", name).get("checkpoints", [])]
+
+    def folder_of(self, name):
+        return self.daemon.state / "jobs" / self.daemon.job(name)["uid"] / "checkpoints"
+
+    def names(self, *arguments):
+        items = self.daemon.json("server", "gc", *arguments).get("items", [])
+        return {i["name"].rsplit("/", 1)[-1] if i["kind"] == "CHECKPOINTS" else i["name"]: i for i in items}
+
+    def test_a_dry_run_tells_what_a_run_frees(self):
+        name = self.run_job("done")
+        self.assertEqual(self.daemon.cli("server", "gc", "--dry-run").stdout, "nothing to remove\n", "it ended just now")
+        size = sum(f.stat().st_size for f in self.folder_of(name).rglob("*") if f.is_file())
+        planned = self.names("--dry-run", "--older-than", "0")
+        self.assertEqual(int(planned[name]["freed_bytes"]), size)
+        self.assertEqual(len(self.steps_of(name)), 2)
+        table = self.daemon.cli("server", "gc", "--dry-run", "--older-than", "0").stdout
+        self.assertIn("would be freed", table)
+        self.assertIn(name, table)
+        done = self.names("--older-than", "0", "--yes")
+        self.assertEqual(done[name], planned[name])
+        self.assertEqual(self.steps_of(name), [])
+        self.assertFalse(self.folder_of(name).exists())
+        self.assertEqual(int(self.daemon.job(name).get("checkpoint_step", 0)), 0)
+        self.daemon.json("model", "get", name)
+        self.daemon.cli("model", "export", name, "--out", self.folder / "exported")
+        self.assertIn("SUCCEEDED", self.daemon.cli("explain", name).stdout)
+        self.assert_refused(self.daemon.cli("fork", name, "--set", "recipe.epochs=5", check=False), 4, "no checkpoint")
+        self.assertNotIn(name, self.names("--dry-run", "--older-than", "0"))
+
+    def test_a_fork_keeps_what_its_parent_loses(self):
+        parent = self.run_job("parent")
+        fork = self.daemon.cli("fork", parent, "--name", "forked", "--set", "recipe.epochs=2000").stdout.split()[0]
+        wait_until(lambda: self.daemon.job(fork)["state"] == "RUNNING", "the fork runs")
+        gone = self.names("--older-than", "0", "--yes")
+        self.assertIn(parent, gone)
+        self.assertNotIn(fork, gone)
+        self.daemon.cli("cancel", fork)
+        wait_until(lambda: self.daemon.job(fork)["state"] == "CANCELLED", "the fork is cancelled")
+        self.assertTrue(self.steps_of(fork), "its own stay")
+        self.assertNotIn(fork, self.names("--older-than", "0", "--yes"))
+        again = self.daemon.cli("retry", fork).stdout.split()[0]
+        wait_until(lambda: self.daemon.job(again)["state"] == "RUNNING", "the retry runs")
+        self.daemon.cli("cancel", again)
+        wait_until(lambda: self.daemon.job(again)["state"] == "CANCELLED", "the retry is cancelled")
+        self.assertIn(fork, self.names("--older-than", "0", "--unsuccessful-jobs", "--yes"))
+        self.assertEqual(self.steps_of(fork), [])
+
+    def test_leftovers_go_after_an_hour(self):
+        for name in ("jobs/0123456789abcdef", "models/left"):
+            (self.daemon.state / name).mkdir()
+            (self.daemon.state / name / "file").write_text("x" * 1000)
+        then = time.time() - 7200
+        old = self.daemon.state / "models/left"
+        for path in (old / "file", old):
+            os.utime(path, (then, then))
+        gone = self.names("--yes")
+        self.assertEqual(set(gone), {"models/left"})
+        self.assertEqual(int(gone["models/left"]["freed_bytes"]), 1000)
+        self.assertFalse(old.exists())
+        self.assertTrue((self.daemon.state / "jobs/0123456789abcdef/file").exists(), "it may be a fork's")
+
+    def asked(self, answer):
+        """`server gc --older-than 0` with a person at the terminal."""
+        ours, theirs = pty.openpty()
+        try:
+            os.write(ours, answer.encode())
+            return subprocess.run([BIN / "trainyard", "server", "gc", "--older-than", "0"], stdin=theirs,
+                                  capture_output=True, text=True, timeout=60,
+                                  env=dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}", NO_COLOR="1"))
+        finally:
+            os.close(ours)
+            os.close(theirs)
+
+    def test_it_asks_and_takes_no_for_an_answer(self):
+        name = self.run_job("asked")
+        self.assert_refused(self.daemon.cli("server", "gc", "--older-than", "0", check=False), 2, "--yes")
+        no = self.asked("n\n")
+        self.assert_refused(no, 2, name, "would be freed", "Remove this permanently? [y/N]", "nothing was removed")
+        self.assertTrue(self.steps_of(name))
+        yes = self.asked("y\n")
+        self.assertEqual(yes.returncode, 0, yes.stderr)
+        self.assertIn(" freed\n", yes.stdout)
+        self.assertEqual(self.steps_of(name), [])
+
+    def test_a_job_keeps_every_nth_and_the_best(self):
+        name = self.run_job("keeps", recipe="""  validation_split: 0.2
+  evaluate_every_steps: 7
+  checkpoint_every_steps: 10
+  keep_checkpoints: 1
+  keep_checkpoints_every_steps: 20
+  keep_best: {metric: val/loss, mode: max}
+  keep_best_checkpoint: true
+""")
+        job = self.daemon.job(name)
+        last = int(job["plan"]["steps_total"])
+        best = 7  # the first one: a loss that falls, and "best" is the highest here
+        self.assertEqual(sorted(self.steps_of(name)), sorted({best, last} | set(range(20, last + 1, 20))))
+        spec = digits_spec(self.folder, "none", recipe=RECIPE + "  keep_checkpoints_every_steps: 25\n")
+        self.assert_refused(self.daemon.cli("submit", spec, check=False), 2, "recipe.keep_checkpoints_every_steps",
+                            "25 is not a multiple of the 10 steps")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,309 @@
+// Catches: training that waits for a disk that it need not wait for, or does not wait where it
+// must; a checkpoint that is reported before it is durable or before the metrics up to it; and a
+// rule that removes a checkpoint that it should keep.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "src/checkpoint/checkpoint.h"
+#include "src/train/trainer.h"
+#include "tests/data/unsynced_files.h"
+#include "tests/engine/tested_backend.h"
+#include "tests/engine/train_support.h"
+
+namespace trainyard {
+namespace {
+
+using testing::bytes_of;
+using testing::make_dataset;
+using testing::Recorder;
+using testing::Workspace;
+
+/// A disk that does not get its first checkpoint done until it is let go.
+class HeldFiles final : public Files {
+ public:
+  Status write_file(const std::filesystem::path& path,
+                    std::span<const std::span<const std::byte>> parts) override {
+    return files_.write_file(path, parts);
+  }
+  Result<std::unique_ptr<FileFiller>> create_file(const std::filesystem::path& path,
+                                                  int64_t bytes) override {
+    return files_.create_file(path, bytes);
+  }
+  Status rename_durable(const std::filesystem::path& from,
+                        const std::filesystem::path& to) override {
+    std::unique_lock lock(mu_);
+    waits_ = true;
+    changed_.notify_all();
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [this] { return let_go_; }))
+        << "training waits for the checkpoint";
+    return fails ? Status(make_error(ErrorCode::kResourceExhausted, "STORAGE_FULL", "full"))
+                 : files_.rename_durable(from, to);
+  }
+  Status sync_directory(const std::filesystem::path&) override { return {}; }
+  Status create_directories(const std::filesystem::path& directory) override {
+    return files_.create_directories(directory);
+  }
+  Status link_file(const std::filesystem::path& from, const std::filesystem::path& to) override {
+    return files_.link_file(from, to);
+  }
+  Status remove_all(const std::filesystem::path& path) override { return files_.remove_all(path); }
+
+  void let_go() {
+    const std::lock_guard lock(mu_);
+    let_go_ = true;
+    changed_.notify_all();
+  }
+  /// Until a checkpoint waits for let_go().
+  void wait_until_held() {
+    std::unique_lock lock(mu_);
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [this] { return waits_; }));
+  }
+  std::atomic<bool> fails = false;
+
+ private:
+  UnsyncedFiles files_;
+  std::mutex mu_;
+  std::condition_variable changed_;
+  bool waits_ = false;
+  bool let_go_ = false;
+};
+
+/// 12 steps without evaluations, so that each sign of progress is a step.
+TrainJob plain_job(const Workspace& w, const std::string& name, int64_t between) {
+  TrainJob job;
+  job.model.preset = "mlp";
+  job.model.parameters.set("hidden", std::vector<int64_t>{8});
+  job.recipe.steps = 12;
+  job.recipe.batch_size = 8;
+  job.recipe.optimizer.type = "adam";
+  job.recipe.optimizer.learning_rate = 0.01;
+  job.recipe.checkpoint_every_steps = between;
+  job.dataset = w / "dataset";
+  job.checkpoints = w / (name + "-checkpoints");
+  job.model_output = w / (name + "-model");
+  return job;
+}
+
+Result<TrainResult> run(const TrainJob& job, Recorder& recorder, Files& files,
+                        std::stop_token stop = {}) {
+  const auto backend = testing::make_tested_backend(job.threads);
+  return train(job, *backend, files, recorder, std::move(stop));
+}
+
+std::vector<int64_t> steps_kept(const TrainJob& job) {
+  std::vector<int64_t> steps;
+  for (const CheckpointFolder& c : list_checkpoints(job.checkpoints)) steps.push_back(c.step);
+  return steps;
+}
+
+TEST(CheckpointBeside, StepsGoOnWhileOneIsWritten) {
+  const Workspace w;
+  make_dataset(w, /*images=*/false, 64);
+  UnsyncedFiles quick;
+  Recorder whole;
+  ASSERT_TRUE(run(plain_job(w, "whole", 5), whole, quick).ok());
+  HeldFiles held;
+  Recorder r;
+  size_t losses_before = 0;
+  r.on_progress = [&](int64_t signs) {
+    if (signs != 9) return;
+    EXPECT_TRUE(r.saved.empty()) << "reported before it was durable";
+    held.let_go();
+  };
+  r.on_checkpoint = [&](int64_t step) {
+    if (step == 5) losses_before = r.series["train/loss"].size();
+  };
+  const TrainJob job = plain_job(w, "held", 5);
+  const auto result = run(job, r, held);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  EXPECT_EQ(r.saved, (std::vector<int64_t>{5, 10, 12}));
+  EXPECT_GE(losses_before, 5u) << "the metrics up to a checkpoint come before it";
+  EXPECT_EQ(bytes_of(job.model_output / "model.safetensors"),
+            bytes_of(w / "whole-model/model.safetensors"));
+  for (const char* step : {"step-000000010", "step-000000012"}) {
+    for (const char* file : {"weights.safetensors", "optimizer.safetensors"}) {
+      EXPECT_EQ(bytes_of(job.checkpoints / step / file),
+                bytes_of(w / "whole-checkpoints" / step / file))
+          << "a checkpoint holds its own step's values, not later ones";
+    }
+  }
+}
+
+/// Runs on a disk that is held, until the steps stand still; the number of steps then.
+int64_t steps_behind_a_disk_that_hangs(const TrainJob& job, Recorder& r, HeldFiles& held) {
+  std::atomic<int64_t> signs = 0;
+  std::atomic<int64_t> at_let_go = -1;
+  r.on_progress = [&](int64_t n) { signs = n; };
+  std::jthread disk([&] {
+    held.wait_until_held();
+    for (int64_t seen = -1; seen != signs;) {
+      seen = signs;
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+    at_let_go = signs.load();
+    held.let_go();
+  });
+  const auto result = run(job, r, held);
+  EXPECT_TRUE(result.ok()) << result.error().message;
+  disk.join();
+  return at_let_go;
+}
+
+// Who watches sees no progress: a write that never ends is a stall (docs/decisions/0057).
+TEST(CheckpointBeside, TheNextOneWaitsForTheOneUnderWay) {
+  const Workspace w;
+  make_dataset(w, /*images=*/false, 64);
+  HeldFiles held;
+  Recorder r;
+  EXPECT_EQ(steps_behind_a_disk_that_hangs(plain_job(w, "a", 3), r, held), 6);
+  EXPECT_EQ(r.saved, (std::vector<int64_t>{3, 6, 9, 12}));
+}
+
+TEST(CheckpointBeside, TheEndWaitsForTheOneUnderWay) {
+  const Workspace w;
+  make_dataset(w, /*images=*/false, 64);
+  HeldFiles held;
+  Recorder r;
+  const TrainJob job = plain_job(w, "a", 12);
+  EXPECT_EQ(steps_behind_a_disk_that_hangs(job, r, held), 12);
+  EXPECT_EQ(r.saved, (std::vector<int64_t>{12}));
+}
+
+TEST(CheckpointBeside, AFailureIsReportedAndTrainingGoesOn) {
+  const Workspace w;
+  make_dataset(w, /*images=*/false, 64);
+  HeldFiles held;
+  held.fails = true;
+  Recorder r;
+  r.on_progress = [&](int64_t signs) {
+    if (signs == 9) held.let_go();
+    if (signs == 11) held.fails = false;
+  };
+  const TrainJob job = plain_job(w, "a", 5);
+  ASSERT_TRUE(run(job, r, held).ok());
+  ASSERT_FALSE(r.failed.empty());
+  EXPECT_EQ(r.failed[0].first, 5);
+  EXPECT_EQ(r.failed[0].second.reason, "STORAGE_FULL");
+  EXPECT_EQ(r.saved.back(), 12);
+}
+
+TEST(CheckpointBeside, AStopSavesTheStepWhereItStops) {
+  const Workspace w;
+  make_dataset(w, /*images=*/false, 64);
+  HeldFiles held;
+  Recorder r;
+  std::stop_source stop;
+  r.on_progress = [&](int64_t signs) {
+    if (signs != 7) return;
+    stop.request_stop();
+    held.let_go();
+  };
+  const TrainJob job = plain_job(w, "a", 5);
+  EXPECT_EQ(run(job, r, held, stop.get_token()).error().reason, "STOPPED");
+  ASSERT_EQ(r.saved.size(), 2u);
+  EXPECT_EQ(r.saved[0], 5);
+  EXPECT_GE(r.saved[1], 7);
+  EXPECT_EQ(steps_kept(job).front(), r.saved[1]);
+}
+
+TEST(CheckpointBeside, AFaultWaitsForTheOneUnderWayAndItCounts) {
+  const Workspace w;
+  make_dataset(w, /*images=*/false, 64);
+  HeldFiles held;
+  Recorder r;
+  struct Fault {};
+  std::jthread disk;
+  r.on_progress = [&](int64_t signs) {
+    if (signs != 7) return;
+    disk = std::jthread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      held.let_go();
+    });
+    throw Fault();
+  };
+  const TrainJob job = plain_job(w, "a", 5);
+  EXPECT_THROW((void)run(job, r, held), Fault);
+  EXPECT_EQ(r.saved, (std::vector<int64_t>{5}));
+  EXPECT_EQ(steps_kept(job), (std::vector<int64_t>{5}));
+}
+
+TEST(CheckpointBeside, ALossThatIsNotFiniteNamesTheOneUnderWay) {
+  const Workspace w;
+  make_dataset(w, /*images=*/false, 64);
+  TrainJob job = plain_job(w, "a", 1);
+  job.recipe.optimizer = {};
+  job.recipe.optimizer.learning_rate = 100;
+  job.recipe.steps = 400;
+  UnsyncedFiles quick;
+  Recorder first;
+  const auto diverged = run(job, first, quick);
+  ASSERT_FALSE(diverged.ok());
+  ASSERT_GE(first.saved.size(), 2u);
+  const int64_t last = first.saved.back();  // the step behind it is not finite
+  std::filesystem::remove_all(job.checkpoints);
+  job.recipe.checkpoint_every_steps = last;
+  HeldFiles held;
+  Recorder r;
+  std::jthread disk([&] {
+    held.wait_until_held();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    held.let_go();
+  });
+  const auto result = run(job, r, held);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().reason, "LOSS_NOT_FINITE");
+  EXPECT_EQ(r.saved, (std::vector<int64_t>{last}));
+  EXPECT_EQ(result.error().metadata.at("last_checkpoint_step"), std::to_string(last));
+}
+
+TEST(CheckpointsKept, EveryNthStaysBesideTheNewest) {
+  const Workspace w;
+  make_dataset(w, /*images=*/false, 64);
+  TrainJob job = plain_job(w, "a", 1);
+  job.recipe.keep_checkpoints = 1;
+  job.recipe.keep_checkpoints_every_steps = 5;
+  UnsyncedFiles files;
+  Recorder r;
+  ASSERT_TRUE(run(job, r, files).ok());
+  EXPECT_EQ(steps_kept(job), (std::vector<int64_t>{12, 10, 5}));
+}
+
+// Evaluations at even steps and checkpoints at 7: the best one's is taken for its own sake.
+TEST(CheckpointsKept, TheBestStaysAndIsTakenBehindItsEvaluation) {
+  const Workspace w;
+  make_dataset(w, /*images=*/false, 64);
+  TrainJob job = plain_job(w, "a", 7);
+  job.recipe.validation_split = 0.25;
+  job.recipe.evaluate_every_steps = 2;
+  job.recipe.keep_checkpoints = 1;
+  job.recipe.keep_best.metric = "val/loss";
+  job.recipe.keep_best.mode = "max";  // an early one: the loss falls
+  UnsyncedFiles files;
+  Recorder without;
+  ASSERT_TRUE(run(job, without, files).ok());
+  EXPECT_EQ(without.saved, (std::vector<int64_t>{7, 12}));
+  EXPECT_EQ(steps_kept(job), (std::vector<int64_t>{12}));
+  const auto& losses = without.series["val/loss"];
+  const auto best =
+      std::max_element(losses.begin(), losses.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  ASSERT_LT(best->first, 10) << "the test needs a best one that is not among the newest";
+
+  TrainJob keeps = job;
+  keeps.checkpoints = w / "b-checkpoints";
+  keeps.model_output = w / "b-model";
+  keeps.recipe.keep_best_checkpoint = true;
+  Recorder with;
+  ASSERT_TRUE(run(keeps, with, files).ok());
+  EXPECT_EQ(steps_kept(keeps), (std::vector<int64_t>{12, best->first}));
+  EXPECT_EQ(bytes_of(keeps.model_output / "model.safetensors"),
+            bytes_of(job.model_output / "model.safetensors"));
+}
+
+}  // namespace
+}  // namespace trainyard
