@@ -69,9 +69,9 @@ Result<int> wait_for_the_end(Session& session, const std::string& name, double t
   }
   v1::JobState state = job.state();
   const auto tell_pause = [&] {
-    if (state != v1::PAUSED) return;
+    if (state != v1::PAUSED || session.machine()) return;
     const std::string id = safe_text(client::short_name(name));
-    session.hint(id + " is paused: 'trainyard resume " + id + "' lets it go on.");
+    session.err().line(id + " is paused: 'trainyard resume " + id + "' lets it go on.");
   };
   tell_pause();
   client::FollowHandler handler;

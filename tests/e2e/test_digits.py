@@ -108,7 +108,7 @@ class Digits(DaemonTest):
     def test_the_stored_spec_names_its_precision(self):
         job = self.daemon.job(self.name)
         self.assertEqual((job["spec"]["recipe"]["precision"], job["plan"]["precision"]), ("TF32", "TF32"))
-        self.assertRegex(self.daemon.cli("get", self.name, "-o", "yaml").stdout, r"precision: TF32\n")
+        self.assertRegex(self.daemon.cli("get", self.name, "-o", "yaml").stdout, r"precision: tf32\n")
 
     def test_a_local_run_of_fp32_goes_on_in_it_where_the_spec_names_none(self):
         # What an earlier version began, whose default was fp32: the checkpoint is that of a job that asks for it.
