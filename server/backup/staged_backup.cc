@@ -1,14 +1,15 @@
 #include "server/backup/staged_backup.h"
 
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <optional>
 #include <set>
 #include <thread>
 
+#include "src/base/disk_space.h"
 #include "src/base/text.h"
 #include "src/checkpoint/checkpoint.h"
 
@@ -54,7 +55,7 @@ Status StagedBackup::freeze_all() {
     ASSIGN_OR_RETURN(const std::unique_ptr<StoreSnapshot> before,
                      StoreSnapshot::take(paths_.root()));
     for (const StateFiles::Job& job : before->files().jobs) {
-      if (job.ended) continue;
+      if (job.ended()) continue;
       if (Status s = freeze_checkpoints(job); !s.ok()) return s;
     }
   }
@@ -69,14 +70,12 @@ Status StagedBackup::freeze_all() {
   }
   commit_ = snapshot_->commit();
   store_bytes_ = snapshot_->size_bytes();
-  struct statvfs disk {};
-  if (::statvfs(root_.c_str(), &disk) != 0) return {};
-  const auto free_bytes = static_cast<int64_t>(disk.f_bavail * disk.f_frsize);
-  if (free_bytes >= store_bytes_ + kRoomBytes) return {};
+  const std::optional<int64_t> free_bytes = free_bytes_of(root_);
+  if (!free_bytes || *free_bytes >= store_bytes_ + kRoomBytes) return {};
   return make_error(ErrorCode::kResourceExhausted, "STORAGE_FULL",
                     "a backup needs " + human_bytes(store_bytes_ + kRoomBytes) +
                         " for a copy of the store, and the server's disk has " +
-                        human_bytes(free_bytes) + " free: free space there and try again");
+                        human_bytes(*free_bytes) + " free: free space there and try again");
 }
 
 Status StagedBackup::freeze_checkpoints(const StateFiles::Job& job) {
@@ -156,8 +155,8 @@ Result<bool> StagedBackup::freeze_job(const StateFiles::Job& job,
   const auto newer = [&](const CheckpointFolder& c) { return c.step > job.checkpoint_step; };
   const auto known = std::ranges::find_if_not(found, newer);  // newest first
   const bool lacks =
-      !job.ended && known == found.end() && (job.checkpoint_step > 0 || !found.empty());
-  if (!job.ended && known != found.end()) {
+      !job.ended() && known == found.end() && (job.checkpoint_step > 0 || !found.empty());
+  if (!job.ended() && known != found.end()) {
     found.erase(found.begin(), known);
   } else if (lacks && !found.empty()) {
     found.erase(found.begin(), found.end() - 1);  // what comes closest, should it be the last try

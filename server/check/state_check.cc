@@ -14,6 +14,7 @@
 #include "server/store/state_files.h"
 #include "server/store/state_lock.h"
 #include "server/store/store_files.h"
+#include "src/base/disk_space.h"
 #include "src/base/files.h"
 #include "src/base/join.h"
 #include "src/base/sha256.h"
@@ -218,13 +219,13 @@ void Checker::job(const StateFiles::Job& j) {
       newest = c.step;
     }
   }
-  const std::string next = j.ended  ? "the job has ended and does not need it; remove the folder"
-                           : newest ? "the job resumes from step " + std::to_string(*newest)
-                                    : "the job starts over, unless it is restored from a backup";
+  const std::string next = j.ended() ? "the job has ended and does not need it; remove the folder"
+                           : newest  ? "the job resumes from step " + std::to_string(*newest)
+                                     : "the job starts over, unless it is restored from a backup";
   for (const auto& [c, why] : broken) {
     damaged("job", j.name + ": checkpoint " + name_in_folder(c.path) + ": " + why + "; " + next);
   }
-  if (!j.ended && j.checkpoint_step > 0 && !newest && broken.empty()) {
+  if (!j.ended() && j.checkpoint_step > 0 && !newest && broken.empty()) {
     damaged("job", j.name + ": its checkpoint of step " + std::to_string(j.checkpoint_step) +
                        " is missing; " + next);
   }

@@ -31,22 +31,9 @@ std::set<fs::path> used_files(const StatePaths& paths, const StateFiles& named) 
   }
   for (const StateFiles::Job& j : named.jobs) {
     used.insert(paths.job(j.uid));
-    if (!j.ended) used.insert(paths.model(j.uid));  // a worker writes it before the row is there
+    if (!j.ended()) used.insert(paths.model(j.uid));  // a worker writes it before the row is there
   }
   return used;
-}
-
-int64_t bytes_below(const fs::path& path) {
-  std::error_code ec;
-  if (fs::is_regular_file(fs::symlink_status(path, ec))) {
-    return static_cast<int64_t>(fs::file_size(path, ec));
-  }
-  int64_t bytes = 0;
-  for (fs::recursive_directory_iterator it(path, ec), end; !ec && it != end; it.increment(ec)) {
-    std::error_code skipped;
-    if (it->is_regular_file(skipped)) bytes += static_cast<int64_t>(it->file_size(skipped));
-  }
-  return bytes;
 }
 
 }  // namespace trainyard::server

@@ -1,7 +1,6 @@
 // server/check/unused_files.h: what lies in a state folder and is named nowhere in its store.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <set>
 #include <vector>
@@ -17,8 +16,5 @@ std::vector<std::filesystem::path> list_kept_files(const StatePaths& paths);
 /// Those that the store names. To compare both beside a daemon, list the files first: what is made
 /// afterwards is then in neither.
 std::set<std::filesystem::path> used_files(const StatePaths& paths, const StateFiles& named);
-
-/// Of a file, or of all files below a folder.
-int64_t bytes_below(const std::filesystem::path& path);
 
 }  // namespace trainyard::server

@@ -1,19 +1,12 @@
 #include "server/service/disk_watch.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/statvfs.h>
 
 #include <utility>
 
 #include "src/base/text.h"
 
 namespace trainyard::server {
-
-std::optional<int64_t> free_bytes_of(const std::filesystem::path& folder) {
-  struct statvfs disk {};
-  if (::statvfs(folder.c_str(), &disk) != 0) return std::nullopt;
-  return static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
-}
 
 DiskWatch::DiskWatch(std::filesystem::path folder, int64_t bytes_min, FreeBytes free_bytes)
     : folder_(std::move(folder)), bytes_min_(bytes_min), free_bytes_(std::move(free_bytes)) {}

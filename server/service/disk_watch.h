@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "src/base/disk_space.h"
 #include "src/base/mutex.h"
 #include "src/base/result.h"
 
@@ -17,7 +18,6 @@ namespace trainyard::server {
 
 /// Bytes that the daemon may still write to a folder's disk; nothing if that cannot be told.
 using FreeBytes = std::function<std::optional<int64_t>(const std::filesystem::path&)>;
-std::optional<int64_t> free_bytes_of(const std::filesystem::path& folder);
 
 /// Thread-safe.
 class DiskWatch {

@@ -112,7 +112,7 @@ Result<std::vector<Garbage::Candidate>> Garbage::find(
   std::set<std::string> with_model;
   for (const StateFiles::Model& m : named.models) with_model.insert(m.job_uid);
   for (const StateFiles::Job& j : named.jobs) {
-    if (!is_terminal(j.state) || j.end_time_us > now_us - older_us) continue;
+    if (!j.ended() || j.end_time_us > now_us - older_us) continue;
     const bool succeeded = j.state == JobState::kSucceeded;
     if (succeeded ? !with_model.contains(j.uid) : !request.unsuccessful_jobs()) continue;
     const fs::path path = service_.paths.checkpoints(j.uid);

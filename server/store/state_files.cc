@@ -11,9 +11,8 @@ StateFiles list_state_files(Connection& db) {
     Query query(db,
                 "SELECT id, uid, state, checkpoint_step, end_time_us FROM jobs ORDER BY number");
     while (query.step()) {
-      const auto state = static_cast<JobState>(query.integer(2));
-      files.jobs.push_back({query.text(0), query.text(1), is_terminal(state), query.integer(3),
-                            state, query.integer(4)});
+      files.jobs.push_back({query.text(0), query.text(1), static_cast<JobState>(query.integer(2)),
+                            query.integer(3), query.integer(4)});
     }
   }
   {

@@ -16,10 +16,10 @@ struct StateFiles {
   struct Job {
     std::string name;
     std::string uid;
-    bool ended = false;
-    int64_t checkpoint_step = 0;  // of the newest checkpoint that was reported; 0: none
     JobState state = JobState::kQueued;
-    int64_t end_time_us = 0;  // of a job that ended
+    int64_t checkpoint_step = 0;  // of the newest checkpoint that was reported; 0: none
+    int64_t end_time_us = 0;
+    bool ended() const { return is_terminal(state); }
   };
   struct Dataset {
     std::string name;

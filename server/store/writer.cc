@@ -1,7 +1,6 @@
 #include "server/store/writer.h"
 
 #include <fcntl.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <chrono>
 #include <utility>
 
+#include "src/base/disk_space.h"
 #include "src/base/mutex.h"
 
 namespace trainyard::server {
@@ -276,9 +276,7 @@ void Writer::keep_reserve() {
     full_ = false;
     return;
   }
-  struct statvfs space {};
-  const bool known = ::statvfs(options_.reserve_path.parent_path().c_str(), &space) == 0;
-  const int64_t free_bytes = known ? static_cast<int64_t>(space.f_bavail * space.f_frsize) : 0;
+  const int64_t free_bytes = free_bytes_of(options_.reserve_path.parent_path()).value_or(0);
   if (free_bytes < 2 * options_.reserve_bytes) return;
   const UniqueFd fd(::open(options_.reserve_path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0640));
   if (fd && ::posix_fallocate(fd.get(), 0, options_.reserve_bytes) == 0) {
