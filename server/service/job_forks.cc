@@ -17,7 +17,8 @@
 #include "server/service/status.h"
 #include "server/store/proto_time.h"
 #include "server/store/random_id.h"
-#include "src/base/text.h"
+#include "src/base/disk_space.h"
+#include "src/base/join.h"
 #include "src/train/fork.h"
 
 namespace trainyard::server {
@@ -44,14 +45,6 @@ namespace {
 
 constexpr int kTriesMax = 5;  // while a running job removes its older checkpoints
 
-Error state_conflict(const Job& job, const std::string& why) {
-  Error e =
-      make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
-                 "name: " + job.name() + " is " + std::string(name_of(job.state)) + ": " + why);
-  e.metadata["state"] = name_of(job.state);
-  return e;
-}
-
 Status check_retry(const Job& job, bool from_start) {
   if (!is_terminal(job.state)) {
     return state_conflict(job, job.state == JobState::kPaused
@@ -67,11 +60,11 @@ Status check_retry(const Job& job, bool from_start) {
 }
 
 std::string steps_text(const std::vector<CheckpointFolder>& checkpoints) {
-  std::string text;
+  std::vector<std::string> steps;
   for (const CheckpointFolder& c : checkpoints) {
-    if (!c.old) text += (text.empty() ? "" : ", ") + std::to_string(c.step);
+    if (!c.old) steps.push_back(std::to_string(c.step));
   }
-  return text;
+  return joined(steps, ", ");
 }
 
 /// The checkpoint to begin with: that of `step`, or the newest whole one.
@@ -234,15 +227,7 @@ Result<v1::ListCheckpointsResponse> JobHandlers::list_checkpoints(
     if (c.old || !find_state(c)) continue;
     v1::Checkpoint& listed = *response.add_checkpoints();
     listed.set_step(c.step);
-    int64_t bytes = 0;
-    std::error_code ec;
-    for (std::filesystem::directory_iterator it(c.path, ec), end; !ec && it != end;
-         it.increment(ec)) {
-      std::error_code unknown;
-      const auto size = it->file_size(unknown);
-      if (!unknown) bytes += static_cast<int64_t>(size);
-    }
-    listed.set_size_bytes(bytes);
+    listed.set_size_bytes(bytes_below(c.path));
     struct stat st {};
     if (::stat((c.path / "state.json").c_str(), &st) == 0) {
       *listed.mutable_create_time() =

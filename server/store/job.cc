@@ -38,6 +38,14 @@ v1::Job to_proto(const Job& job) {
   return out;
 }
 
+Error state_conflict(const Job& job, const std::string& why) {
+  Error e =
+      make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
+                 "name: " + job.name() + " is " + std::string(name_of(job.state)) + ": " + why);
+  e.metadata["state"] = name_of(job.state);
+  return e;
+}
+
 AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
                                  const v1::WorkerReport& report) {
   AttemptUpdate update;

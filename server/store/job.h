@@ -55,6 +55,9 @@ struct Job {
 
 v1::Job to_proto(const Job& job);
 
+/// FAILED_PRECONDITION/JOB_STATE_CONFLICT: "name: tenants/.../jobs/x is RUNNING: `why`".
+Error state_conflict(const Job& job, const std::string& why);
+
 struct NewJob {
   std::string tenant = "default";
   std::string id;   // empty: the store chooses one

@@ -26,14 +26,6 @@ Result<Job> cancel_job(WriteContext& context, const std::string& tenant, const s
   return job;
 }
 
-Error state_conflict(const Job& job, const std::string& why) {
-  Error e =
-      make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
-                 "name: " + job.name() + " is " + std::string(name_of(job.state)) + ": " + why);
-  e.metadata["state"] = name_of(job.state);
-  return e;
-}
-
 void append_log(JobEdit& edit, std::string text) {
   v1::Event event;
   event.mutable_log()->set_level(v1::LogLine::INFO);
