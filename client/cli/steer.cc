@@ -1,5 +1,5 @@
-// trainyard pause, trainyard resume: a job leaves its device and comes back. Both are durable and
-// safe to repeat.
+// trainyard pause, resume, cancel: a job leaves its device, comes back, or ends. All are durable
+// and safe to repeat.
 #include <memory>
 
 #include "client/cli/command.h"
@@ -20,6 +20,12 @@ std::string pause_text(const v1::Job& job) {
 std::string resume_text(const v1::Job& job) {
   if (job.state() == v1::QUEUED) return " is back in the queue";
   return job.state() == v1::RUNNING ? " runs" : " is " + state_name(job.state());
+}
+
+std::string cancel_text(const v1::Job& job) {
+  if (job.state() == v1::CANCELLED) return " is cancelled";
+  if (client::is_terminal(job.state())) return " had already ended: " + state_name(job.state());
+  return " will stop; its worker saves a checkpoint first";
 }
 
 Result<int> run_change(Session& session, const Names& names, Change change,
@@ -62,6 +68,19 @@ Command resume_command() {
           [names](OptionSet& options) { options.positionals("JOB", *names, "the jobs' names"); },
           [names](Session& session) {
             return run_change(session, *names, &client::Client::resume_job, resume_text);
+          }};
+}
+
+Command cancel_command() {
+  auto names = std::make_shared<Names>();
+  return {"cancel",
+          "Cancel jobs; safe to repeat",
+          {"trainyard cancel digits-1",
+           "trainyard list --state queued -o name | xargs trainyard cancel"},
+          "",
+          [names](OptionSet& options) { options.positionals("JOB", *names, "the jobs' names"); },
+          [names](Session& session) {
+            return run_change(session, *names, &client::Client::cancel_job, cancel_text);
           }};
 }
 
