@@ -157,6 +157,30 @@ class DaemonTest(unittest.TestCase):
         self.assertLess(len(done.stderr), 4000)
 
 
+class DisturbedTest(DaemonTest):
+    """Jobs that are disturbed, each of which has to end with the bits of one that was not."""
+
+    network, recipe, epochs = "  mlp: {hidden: [64]}", "", 3
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        self = cls()
+        cls.daemon.submit(self.spec("undisturbed"), "--wait")
+        cls.expected = self.digest("undisturbed")
+
+    def spec(self, name):
+        text = digits_spec(self.folder, name, self.network, self.recipe).read_text()
+        return self.write(f"{name}.yaml", text.replace("epochs: 3", f"epochs: {self.epochs}"))
+
+    def digest(self, name):
+        return self.daemon.json("model", "get", name)["digest"]
+
+    def finish(self, name):
+        self.daemon.cli("wait", name)
+        self.assertEqual(self.digest(name), self.expected)
+
+
 def digits_spec(folder, name, model="  mlp: {hidden: [64]}", recipe="", dataset=None):
     """A job file on the committed digits; returns its path."""
     dataset = dataset or f"""

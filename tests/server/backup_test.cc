@@ -9,34 +9,15 @@
 #include "server/backup/staged_backup.h"
 #include "src/base/sha256.h"
 #include "src/checkpoint/checkpoint.h"
-#include "tests/server/store_support.h"
+#include "tests/server/state_folder_test.h"
 
 namespace trainyard::server {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Backup : public ::testing::Test {
+class Backup : public StateFolderTest {
  protected:
-  Backup() : state_(folder_.path() / "state"), paths_(state_) {
-    store_ = open_or_die(small_options(state_));
-    EXPECT_TRUE(paths_.create(local_files()).ok());
-  }
-
-  static void write(const fs::path& path, const std::string& text) {
-    fs::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  }
-  /// A complete upload, with its row.
-  std::string add_upload(const std::string& content) {
-    const std::string sha256 = sha256_hex(content);
-    const UploadKey key{"default", sha256, std::ssize(content)};
-    EXPECT_TRUE(store_->uploads().begin(key).ok());
-    EXPECT_TRUE(store_->uploads().advance(key, std::ssize(content)).ok());
-    EXPECT_TRUE(store_->uploads().complete(key).ok());
-    write(paths_.upload(sha256), content);
-    return sha256;
-  }
   Job start_job(const std::string& id) {
     const Result<Job> job = store_->jobs().submit(new_job(id));
     EXPECT_TRUE(job.ok()) << job.error().message;
@@ -97,10 +78,6 @@ class Backup : public ::testing::Test {
     return names.contains("jobs/" + job.uid + "/checkpoints/" + step + "/state.json");
   }
 
-  TemporaryDirectory folder_;
-  const fs::path state_;
-  const StatePaths paths_;
-  std::unique_ptr<Store> store_;
 };
 
 TEST_F(Backup, TheCopyIsAStoreOfTheSameInstant) {

@@ -12,39 +12,21 @@
 #include "src/base/sha256.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/data/dataset.h"
-#include "tests/server/store_support.h"
+#include "tests/server/state_folder_test.h"
 
 namespace trainyard::server {
 namespace {
 
 namespace fs = std::filesystem;
 
-class StateChecked : public ::testing::Test {
+class StateChecked : public StateFolderTest {
  protected:
-  StateChecked() : state_(folder_.path() / "state"), paths_(state_) {
-    store_ = open_or_die(small_options(state_));
-    EXPECT_TRUE(paths_.create(local_files()).ok());
-  }
-
-  static void write(const fs::path& path, const std::string& text) {
-    fs::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  }
   static void flip_byte(const fs::path& path, int64_t at) {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(at);
     const char byte = static_cast<char>(file.get());
     file.seekp(at);
     file.put(static_cast<char>(byte ^ 0x20));
-  }
-  std::string add_upload(const std::string& content) {
-    const std::string sha256 = sha256_hex(content);
-    const UploadKey key{"default", sha256, std::ssize(content)};
-    EXPECT_TRUE(store_->uploads().begin(key).ok());
-    EXPECT_TRUE(store_->uploads().advance(key, std::ssize(content)).ok());
-    EXPECT_TRUE(store_->uploads().complete(key).ok());
-    write(paths_.upload(sha256), content);
-    return sha256;
   }
   /// A READY dataset of real content.
   void add_dataset(const std::string& id) {
@@ -132,10 +114,6 @@ class StateChecked : public ::testing::Test {
     }
   }
 
-  TemporaryDirectory folder_;
-  const fs::path state_;
-  const StatePaths paths_;
-  std::unique_ptr<Store> store_;
   int64_t damaged_ = -1;
 };
 
