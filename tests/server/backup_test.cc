@@ -77,7 +77,6 @@ class Backup : public StateFolderTest {
   static bool has_step(const std::set<std::string>& names, const Job& job, const char* step) {
     return names.contains("jobs/" + job.uid + "/checkpoints/" + step + "/state.json");
   }
-
 };
 
 TEST_F(Backup, TheCopyIsAStoreOfTheSameInstant) {
