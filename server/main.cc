@@ -2,22 +2,30 @@
 //
 // Exit codes: 0 stopped as asked, --check found nothing damaged; 1 could not start (port taken,
 // state folder in use, store damaged), --check found damage; 2 wrong flags or configuration.
+#include <fcntl.h>
 #include <grpc/grpc.h>
+#include <linux/close_range.h>
 #include <malloc.h>
 #include <signal.h>
+#include <spawn.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <list>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "server/config/config.h"
 #include "server/config/log.h"
@@ -113,26 +121,77 @@ std::function<void(const std::string&)> print_to(std::FILE* file) {
 sigset_t ending_signals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int s : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, s);
+  for (const int s : {SIGTERM, SIGINT, SIGHUP, SIGUSR2}) sigaddset(&signals, s);
   return signals;
 }
 
-/// Waits for SIGTERM or SIGINT, then drains; a second signal stops the daemon at once. That is
-/// safe: the store is durable at every instant, and jobs resume from their checkpoints.
-void run_until_signal(Daemon& daemon, const sigset_t& signals) {
-  int signal = 0;
-  while (::sigwait(&signals, &signal) != 0 || signal == SIGHUP) {
+/// Whether the program at `path`, which may be a newer one than this, accepts our arguments.
+bool accepts_arguments(const std::string& path, char** argv) {
+  std::vector<char*> arguments;
+  for (char** a = argv; *a != nullptr; ++a) arguments.push_back(*a);
+  std::string print_config = "--print-config";
+  arguments.push_back(print_config.data());
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  pid_t pid = 0;
+  const int failed =
+      ::posix_spawn(&pid, path.c_str(), &actions, nullptr, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) return false;
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0) {
+    if (errno != EINTR) return false;
   }
-  spdlog::info("event=signal number={}", signal);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+enum class Ending : uint8_t { kStop, kReplace };
+
+/// Waits for a signal to stop, then drains; a second one stops the daemon at once. That is safe:
+/// the store is durable at every instant, and jobs resume from their checkpoints. SIGUSR2: stops
+/// for the program at `program`, which takes over the workers, if it accepts our arguments.
+Ending run_until_signal(Daemon& daemon, const sigset_t& signals, const std::string& program,
+                        char** argv) {
+  Ending ending = Ending::kStop;
+  for (;;) {
+    int signal = 0;
+    if (::sigwait(&signals, &signal) != 0 || signal == SIGHUP) continue;
+    spdlog::info("event=signal number={}", signal);
+    if (signal != SIGUSR2) break;
+    ending = Ending::kReplace;
+    if (accepts_arguments(program, argv)) break;
+    ending = Ending::kStop;
+    spdlog::error("event=not_replaced {} {}", kv("program", program),
+                  kv("message",
+                     "it cannot be run, or does not accept this daemon's settings; "
+                     "this one goes on"));
+  }
   std::thread([&daemon, signals] {
     int again = 0;
-    while (::sigwait(&signals, &again) != 0 || again == SIGHUP) {
+    while (::sigwait(&signals, &again) != 0 || again == SIGHUP || again == SIGUSR2) {
     }
     spdlog::warn("event=second_signal number={}", again);
     daemon.kill_workers();
-    ::_exit(0);  // remaining workers die with the daemon
+    ::_exit(0);
   }).detach();
-  daemon.drain();
+  if (ending == Ending::kReplace) {
+    daemon.leave();
+  } else {
+    daemon.drain();
+  }
+  return ending;
+}
+
+/// Becomes `program`, with the same pid. Returns only on failure.
+int replace_with(const std::string& program, char** argv) {
+  spdlog::info("event=replacing {}", kv("program", program));
+  spdlog::shutdown();
+  (void)::syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
+  ::execv(program.c_str(), argv);
+  std::fprintf(stderr, "trainyardd: cannot run %s: %s\n", program.c_str(), std::strerror(errno));
+  return 1;
 }
 
 int run(int argc, char** argv) {
@@ -152,6 +211,8 @@ int run(int argc, char** argv) {
     if (!sound.ok()) return complain(sound.error(), 1);
     return *sound ? 0 : 1;
   }
+  // Where the program is, now: after an upgrade the link names a file that is gone.
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   DaemonParts parts;
   parts.adopt_orphans = true;
   Result<std::unique_ptr<Daemon>> daemon = Daemon::start(*config, std::move(parts));
@@ -159,8 +220,9 @@ int run(int argc, char** argv) {
     const bool usage = daemon.error().reason == "TOKEN_FILE_INVALID";
     return complain(daemon.error(), usage ? 2 : 1);
   }
-  run_until_signal(**daemon, signals);
-  return 0;
+  const Ending ending = run_until_signal(**daemon, signals, program, argv);
+  daemon->reset();
+  return ending == Ending::kReplace ? replace_with(program, argv) : 0;
 }
 
 }  // namespace

@@ -180,6 +180,9 @@ const std::vector<Setting>& settings() {
                   &Config::stall_timeout_seconds, 0, 604'800),
       int_setting("predict_timeout_seconds", "Longest time of one prediction",
                   &Config::predict_timeout_seconds, 1, 3600),
+      int_setting("unattended_seconds",
+                  "How long a training worker goes on without a daemon; 0: it ends with its daemon",
+                  &Config::unattended_seconds, 0, 2'592'000),
   };
   return table;
 }
@@ -326,7 +329,8 @@ std::string describe_config(const Config& c) {
          line("cancel_grace_seconds", std::to_string(c.cancel_grace_seconds)) +
          line("heartbeat_timeout_seconds", std::to_string(c.heartbeat_timeout_seconds)) +
          line("stall_timeout_seconds", std::to_string(c.stall_timeout_seconds)) +
-         line("predict_timeout_seconds", std::to_string(c.predict_timeout_seconds));
+         line("predict_timeout_seconds", std::to_string(c.predict_timeout_seconds)) +
+         line("unattended_seconds", std::to_string(c.unattended_seconds));
 }
 
 }  // namespace trainyard::server

@@ -43,6 +43,8 @@ struct Config {
   int heartbeat_timeout_seconds = 30;
   int stall_timeout_seconds = 600;  // without progress, at least; 0: for ever
   int predict_timeout_seconds = 60;
+  // How long a training worker goes on without a daemon; 0: it ends with its daemon.
+  int unattended_seconds = 86'400;
 };
 
 /// One setting: how it is written and how its text becomes a value.

@@ -37,6 +37,10 @@ class StatePaths {
   std::filesystem::path checkpoints(const std::string& job_uid) const {
     return job(job_uid) / "checkpoints";
   }
+  /// An attempt's reports that have not been acknowledged (server/protocol/report_spool.h).
+  std::filesystem::path spool(const std::string& job_uid, int32_t attempt) const {
+    return job(job_uid) / ("reports-" + std::to_string(attempt));
+  }
   /// The algorithms chosen for GPU libraries on this host (src/runtime/algorithms.h).
   std::filesystem::path algorithms() const { return root_ / "algorithms"; }
   std::filesystem::path logs() const { return root_ / "logs"; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,12 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
         device.health = DeviceHealth::kDegraded;
         device.reason = v.warning;
       }
+      return false;
+    }
+    if (inherited.contains(device.name)) {
+      device.schedulable = false;
+      device.busy = true;
+      device.reason = "A job that an earlier daemon started is running on it.";
       return false;
     }
     const int64_t rested_us = clock.steady_us() - v.time_us;
@@ -88,7 +95,8 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
   std::map<std::string, Verdict> verdicts
       TRAINYARD_GUARDED_BY(mu);  // by UUID, which survives a renumbering
   std::map<std::string, std::string> uuids
-      TRAINYARD_GUARDED_BY(mu);  // by device name, as last read
+      TRAINYARD_GUARDED_BY(mu);                              // by device name, as last read
+  std::set<std::string> inherited TRAINYARD_GUARDED_BY(mu);  // names of devices
 };
 
 CheckedInventory::CheckedInventory(std::unique_ptr<Inventory> inner, const Clock& clock)
@@ -143,6 +151,15 @@ void CheckedInventory::doubt(const std::string& device) {
   if (it == impl_->uuids.end()) return;
   Verdict& v = impl_->verdicts[it->second];
   if (v.trust == Trust::kTrusted) v.trust = Trust::kUnknown;
+}
+
+void CheckedInventory::set_inherited(const std::string& device, bool inherited) {
+  const MutexLock lock(impl_->mu);
+  if (inherited) {
+    impl_->inherited.insert(device);
+  } else {
+    impl_->inherited.erase(device);
+  }
 }
 
 }  // namespace trainyard::server

@@ -4,7 +4,7 @@
 // A check starts when a GPU is first seen, after it failed a job or its driver reported an error
 // (xid.h), some minutes after a failed check, and some seconds after one that found another process
 // using the GPU exclusively, which is not a failure. While it runs, the GPU accepts no jobs and
-// says why.
+// says why. So does one on which a job of an earlier daemon runs on: its check waits for that.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +49,7 @@ class CheckedInventory final : public Inventory {
 
   Devices read() override;
   void doubt(const std::string& device) override;
+  void set_inherited(const std::string& device, bool inherited) override;
 
  private:
   struct Impl;

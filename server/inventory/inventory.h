@@ -58,6 +58,8 @@ class Inventory {
   /// Reports that a device failed a job or could not be opened for one: it is checked before it
   /// gets another.
   virtual void doubt(const std::string& /*device*/) {}
+  /// A job that an earlier daemon started runs on the device, or no longer does.
+  virtual void set_inherited(const std::string& /*device*/, bool /*inherited*/) {}
 };
 
 struct InventoryOptions {

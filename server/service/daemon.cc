@@ -61,6 +61,7 @@ SupervisorOptions supervisor_options(const Config& config, const StatePaths& pat
   options.stall_ms = parts.worker_stall_ms > 0 ? parts.worker_stall_ms
                                                : int64_t{config.stall_timeout_seconds} * 1000;
   options.stop_grace_ms = int64_t{config.cancel_grace_seconds} * 1000;
+  options.unattended_ms = int64_t{config.unattended_seconds} * 1000;
   return options;
 }
 
@@ -107,6 +108,7 @@ struct Daemon::Impl {
   }
 
   Status open(const DaemonParts& parts);
+  void stop(bool leave_training);
   void warn(const std::string& event, const std::string& message) {
     spdlog::warn("event={} {}", event, kv("message", message));
     context.warnings.push_back(message);
@@ -185,6 +187,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(Config config, DaemonParts parts) 
       new Daemon(std::make_unique<Impl>(std::move(config), parts, std::move(store))));
   if (Status s = daemon->impl_->open(parts); !s.ok()) {
     daemon->impl_->drained = true;  // nothing was served yet
+    daemon->impl_->supervisor.release();
     return s.error();
   }
   const Config& c = daemon->impl_->config;
@@ -204,33 +207,47 @@ Daemon::~Daemon() {
 
 int Daemon::port() const { return impl_->public_listener ? impl_->public_listener->port() : 0; }
 
-void Daemon::kill_workers() { impl_->supervisor.kill_all(); }
+void Daemon::kill_workers() {
+  impl_->supervisor.kill_all();
+  impl_->supervisor.wait_idle(2000);
+}
 
-void Daemon::drain() {
-  if (std::exchange(impl_->drained, true)) return;
-  const int64_t drain_ms = int64_t{impl_->config.drain_seconds} * 1000;
+void Daemon::drain() { impl_->stop(/*leave_training=*/false); }
+
+void Daemon::leave() { impl_->stop(/*leave_training=*/true); }
+
+void Daemon::Impl::stop(bool leave_training) {
+  if (std::exchange(drained, true)) return;
+  const int64_t drain_ms = int64_t{config.drain_seconds} * 1000;
   // Workers get most of the time to checkpoint; the rest is for the end of this process.
   const int64_t grace_ms = drain_ms - std::min<int64_t>(2000, drain_ms / 5);
-  spdlog::info("event=draining workers={} grace_ms={}", impl_->supervisor.task_count(), grace_ms);
-  impl_->public_listener->set_serving(false);
-  impl_->context.draining = true;
-  impl_->context.drain_stop.request_stop();
-  impl_->services->watch_streams().drain();
-  impl_->predict.drain();
-  impl_->measure.drain();
-  impl_->inspect.drain();
-  impl_->inventory->stop();
-  impl_->device_checks.drain();
-  impl_->source_digest.drain();
-  impl_->ingest.drain();
-  impl_->dispatcher.drain(grace_ms);
-  impl_->supervisor.stop_all("drain", grace_ms);
-  if (!impl_->supervisor.wait_idle(grace_ms + 500)) impl_->supervisor.kill_all();
-  impl_->supervisor.wait_idle(1000);
-  impl_->public_listener->shutdown(kShutdownGrace);
-  impl_->private_listener->shutdown(kShutdownGrace);
-  impl_->planning.stop();
-  impl_->executor.stop();
+  spdlog::info("event={} workers={} grace_ms={}", leave_training ? "leaving" : "draining",
+               supervisor.task_count(), grace_ms);
+  public_listener->set_serving(false);
+  context.draining = true;
+  context.drain_stop.request_stop();
+  services->watch_streams().drain();
+  predict.drain();
+  measure.drain();
+  inspect.drain();
+  inventory->stop();
+  device_checks.drain();
+  source_digest.drain();
+  ingest.drain();
+  if (leave_training) {
+    dispatcher.halt();
+  } else {
+    dispatcher.drain(grace_ms);
+    supervisor.stop_all("drain", grace_ms);
+    if (!supervisor.wait_idle(grace_ms + 500)) supervisor.kill_all();
+    supervisor.wait_idle(1000);
+  }
+  public_listener->shutdown(kShutdownGrace);
+  private_listener->shutdown(kShutdownGrace);
+  planning.stop();
+  executor.stop();
+  // Not before their connections are closed: none may hear that it is unknown here.
+  if (leave_training) supervisor.release();
   spdlog::info("event=drained");
 }
 

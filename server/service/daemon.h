@@ -32,8 +32,9 @@ struct DaemonParts {
 
 class Daemon {
  public:
-  /// Opens the store, ends leftovers of an earlier daemon, puts their jobs back into the queue,
-  /// serves, starts jobs. `config` is complete (complete_config). Each error is one sentence.
+  /// Opens the store, takes over what an earlier daemon left running, puts the other jobs that it
+  /// ran back into the queue, serves, starts jobs. `config` is complete (complete_config). Each
+  /// error is one sentence.
   static Result<std::unique_ptr<Daemon>> start(Config config, DaemonParts parts = {});
   /// drain(), if that was not called.
   ~Daemon();
@@ -41,8 +42,11 @@ class Daemon {
   /// The graceful stop: no more serving and no new jobs; streams end with a resume point; workers
   /// checkpoint and their jobs return to the queue. Takes at most drain_seconds.
   void drain();
-  /// For a second signal: kills every worker immediately. Their jobs resume from their last
-  /// checkpoint.
+  /// Stops as drain() does, but leaves training workers running, if unattended_seconds lets them,
+  /// for the daemon that comes next.
+  void leave();
+  /// For a second signal: kills every worker and waits for their end. Their jobs resume from their
+  /// last checkpoint.
   void kill_workers();
   /// TCP port that was bound; 0 without one.
   int port() const;

@@ -63,8 +63,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 
   void take(v1::WorkerReport report) {
     if (task_.empty()) {
-      if (Status s = supervisor_.connect(report.task(), report.nonce(), shared_from_this());
-          !s.ok()) {
+      if (Status s = supervisor_.connect(report, shared_from_this()); !s.ok()) {
         return end(to_grpc_status(s.error()));
       }
       task_ = report.task();

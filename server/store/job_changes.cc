@@ -409,35 +409,6 @@ void JobStore::set_wait_reasons(std::vector<WaitReason> reasons, Done<void> done
       std::move(done));
 }
 
-Result<std::vector<Job>> JobStore::recover(
-    const std::function<bool(const Job&, const Attempt&)>& is_alive) {
-  ASSIGN_OR_RETURN(const std::vector<Job> unfinished, list_unfinished());
-  std::vector<Job> adopted;
-  for (const Job& job : unfinished) {
-    if (!is_active(job.state)) continue;
-    ASSIGN_OR_RETURN(const Attempt attempt, find_attempt(job.uid, job.attempt));
-    if (is_alive(job, attempt)) {
-      adopted.push_back(job);
-      continue;
-    }
-    AttemptUpdate update;
-    update.job_uid = job.uid;
-    update.attempt = job.attempt;
-    Move move;  // the store changes it to CANCELLED if requested
-    move.to = JobState::kQueued;
-    move.uncounted = true;
-    move.reason = "DAEMON_RESTARTED";
-    move.message = job.checkpoint_step > 0
-                       ? "The daemon restarted; the job resumes from the checkpoint of step " +
-                             std::to_string(job.checkpoint_step) + "."
-                       : "The daemon restarted; the job starts over.";
-    update.move = std::move(move);
-    ASSIGN_OR_RETURN(const Job moved, update_attempt(std::move(update)));
-    (void)moved;
-  }
-  return adopted;
-}
-
 // The waiting forms.
 Result<Job> JobStore::submit(NewJob job) {
   return wait_for<Job>(core_, [&](Done<Job> done) { submit(std::move(job), std::move(done)); });

@@ -118,12 +118,6 @@ class JobStore {
   void set_wait_reasons(std::vector<WaitReason> reasons, Done<void> done);
   Status set_wait_reasons(std::vector<WaitReason> reasons);
 
-  /// For the start of the daemon. Each STARTING or RUNNING job for whose live attempt `is_alive`
-  /// returns false goes back to QUEUED (DAEMON_RESTARTED, not counted as a lost worker) or, if its
-  /// cancellation was requested, to CANCELLED. Returns the jobs whose workers still run.
-  /// Idempotent. `is_alive` is called on this thread before anything is written.
-  Result<std::vector<Job>> recover(const std::function<bool(const Job&, const Attempt&)>& is_alive);
-
   Result<Job> find(const std::string& tenant, const std::string& id) const;  // JOB_NOT_FOUND
   Result<Job> find_uid(const std::string& uid) const;                        // JOB_NOT_FOUND
   /// Newest first. INVALID_ARGUMENT/PAGE_TOKEN_INVALID, PAGE_SIZE_NEGATIVE.

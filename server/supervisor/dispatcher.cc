@@ -22,7 +22,6 @@
 namespace trainyard::server {
 namespace {
 
-constexpr int kLeftoverTimeoutMs = 5000;
 /// After an error of the store or of a start, so that a broken disk does not cause a busy loop.
 constexpr int64_t kErrorPauseUs = 1'000'000;
 /// While every slot is taken, new jobs only need their reason to wait: they are handled together,
@@ -41,6 +40,9 @@ bool all_slots_taken(const Snapshot& snapshot) {
   }
   return true;
 }
+
+/// Of an attempt: the same to every daemon.
+std::string task_id(const Job& job) { return job.uid + "-" + std::to_string(job.attempt); }
 
 std::string last_segment(const std::string& name) { return name.substr(name.rfind('/') + 1); }
 
@@ -63,6 +65,9 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   void dispatch(bool drain_now);
   void start_attempt(const Job& job, const StartDecision& decision,
                      const std::vector<Device>& devices);
+  Result<Dataset> dataset_of(const Job& job) const;
+  std::shared_ptr<TrainTask> make_owner(const Job& job, const Dataset& dataset, bool adopted);
+  Status adopt(const Job& job);
   void store_wait_reasons(const std::vector<Job>& jobs, const std::vector<WaitDecision>& waits);
 
   Store& store;
@@ -214,9 +219,7 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
     spdlog::error("event=start_failed {} {}", kv("job", job.name()), kv("message", error.message));
     wake_time_us = clock.wall_us() + kErrorPauseUs;
   };
-  // A stored spec has the full name.
-  const auto ref = parse_dataset_ref(last_segment(job.spec.dataset().name()));
-  const Result<Dataset> dataset = store.datasets().find(job.tenant, ref.value_or(DatasetRef{}));
+  const Result<Dataset> dataset = dataset_of(job);
   if (!dataset.ok()) return pause(dataset.error());
   if (Status s = files.create_directories(options.paths.checkpoints(job.uid)); !s.ok()) {
     return pause(s.error());
@@ -230,38 +233,63 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
   }
   spdlog::info("event=job_starting {} attempt={} {} {}", kv("job", job.name()), started->attempt,
                kv("device", started->devices_text()), kv("reason", decision.reason));
-  TrainTaskOptions task{
-      options.paths,
-      dataset->digest,
-      dataset->schema,
-      job.spec.resources().has_threads() ? job.spec.resources().threads() : options.threads_per_job,
-      options.time_algorithms,
-      trouble};
-  Live l{"", started->attempt, decision.devices};
-  auto owner = std::make_shared<TrainTask>(
-      store, clock, *started, std::move(task),
-      [impl = shared_from_this(), uid = job.uid, attempt = started->attempt,
-       names = decision.devices](bool doubts_device) {
-        for (const std::string& device : names) {  // with several, the faulty one is unknown
-          if (doubts_device) impl->inventory.doubt(device);
-        }
-        {
-          const MutexLock lock(impl->mu);
-          impl->ended.emplace_back(uid, attempt);
-          impl->urgent = true;
-        }
-        impl->changed.notify_one();
-      });
   Supervisor::NewTask fresh;
+  fresh.id = task_id(*started);
   fresh.kind = "train " + job.name();
-  fresh.owner = std::move(owner);
+  fresh.outlives = true;
+  fresh.owner = make_owner(*started, *dataset, /*adopted=*/false);
   fresh.nonce = nonce;
   for (const std::string& name : decision.devices) {
     const auto device = std::ranges::find(devices, name, &Device::name);
     if (device != devices.end()) fresh.gpus.push_back(device->uuid);
   }
-  l.task = supervisor.start(std::move(fresh));
-  live.insert_or_assign(job.uid, std::move(l));
+  std::string task = supervisor.start(std::move(fresh));
+  live.insert_or_assign(job.uid, Live{std::move(task), started->attempt, decision.devices});
+}
+
+Result<Dataset> Dispatcher::Impl::dataset_of(const Job& job) const {
+  // A stored spec has the full name.
+  const auto ref = parse_dataset_ref(last_segment(job.spec.dataset().name()));
+  return store.datasets().find(job.tenant, ref.value_or(DatasetRef{}));
+}
+
+std::shared_ptr<TrainTask> Dispatcher::Impl::make_owner(const Job& job, const Dataset& dataset,
+                                                        bool adopted) {
+  TrainTaskOptions task{
+      options.paths,
+      dataset.digest,
+      dataset.schema,
+      job.spec.resources().has_threads() ? job.spec.resources().threads() : options.threads_per_job,
+      options.time_algorithms,
+      trouble};
+  const auto gone = [impl = shared_from_this(), uid = job.uid, attempt = job.attempt,
+                     names = job.devices, adopted](bool doubts_device) {
+    for (const std::string& device : names) {  // with several, the faulty one is unknown
+      if (doubts_device) impl->inventory.doubt(device);
+      if (adopted) impl->inventory.set_inherited(device, false);
+    }
+    {
+      const MutexLock lock(impl->mu);
+      impl->ended.emplace_back(uid, attempt);
+      impl->urgent = true;
+    }
+    impl->changed.notify_one();
+  };
+  return std::make_shared<TrainTask>(store, clock, job, std::move(task), gone);
+}
+
+Status Dispatcher::Impl::adopt(const Job& job) {
+  ASSIGN_OR_RETURN(const Attempt attempt, store.jobs().find_attempt(job.uid, job.attempt));
+  ASSIGN_OR_RETURN(const Dataset dataset, dataset_of(job));  // an unfinished job holds it
+  for (const std::string& device : job.devices) inventory.set_inherited(device, true);
+  const std::string id = task_id(job);
+  live.insert_or_assign(job.uid, Live{id, job.attempt, job.devices});
+  supervisor.adopt({id, "train " + job.name(), make_owner(job, dataset, /*adopted=*/true),
+                    attempt.nonce_digest, attempt.pid, attempt.process_start});
+  if (job.cancel_requested || job.pause_requested) {
+    supervisor.stop(id, job.cancel_requested ? "cancel" : "pause");
+  }
+  return {};
 }
 
 void Dispatcher::Impl::store_wait_reasons(const std::vector<Job>& jobs,
@@ -288,7 +316,9 @@ Dispatcher::Dispatcher(Store& store, Supervisor& supervisor, Inventory& inventor
   store.observe([impl = impl_](std::span<const JobChange> changes) { impl->observe(changes); });
 }
 
-Dispatcher::~Dispatcher() {
+Dispatcher::~Dispatcher() { halt(); }
+
+void Dispatcher::halt() {
   {
     const MutexLock lock(impl_->mu);
     impl_->stopping = true;
@@ -299,17 +329,10 @@ Dispatcher::~Dispatcher() {
 }
 
 Status Dispatcher::recover() {
-  std::string stuck;
-  const Result<std::vector<Job>> alive =
-      impl_->store.jobs().recover([&stuck](const Job& job, const Attempt& attempt) {
-        if (end_leftover(attempt.pid, attempt.process_start, kLeftoverTimeoutMs)) return false;
-        stuck = "the worker of " + job.name() + " (pid " + std::to_string(attempt.pid) +
-                ") that an earlier daemon started cannot be ended";
-        return true;
-      });
-  if (!alive.ok()) return alive.error();
-  if (!stuck.empty()) {
-    return make_error(ErrorCode::kFailedPrecondition, "WORKER_LEFTOVER", std::move(stuck));
+  ASSIGN_OR_RETURN(const std::vector<Job> unfinished, impl_->store.jobs().list_unfinished());
+  for (const Job& job : unfinished) {
+    if (!is_active(job.state)) continue;
+    if (Status s = impl_->adopt(job); !s.ok()) return s;
   }
   return {};
 }

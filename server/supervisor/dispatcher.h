@@ -31,8 +31,8 @@ class Dispatcher {
              DispatcherOptions options, const Clock& clock = system_clock());
   ~Dispatcher();
 
-  /// Ends workers that an earlier daemon left behind and puts their jobs back into the queue.
-  /// FAILED_PRECONDITION/WORKER_LEFTOVER if one cannot be ended.
+  /// Takes over the attempts that an earlier daemon left behind: those whose workers still run go
+  /// on, the jobs of the others return to the queue shortly. Errors of the store.
   Status recover();
   /// Starts dispatching jobs.
   void start();
@@ -41,6 +41,8 @@ class Dispatcher {
   /// Starts nothing more and asks every worker to stop within `grace_ms`; their jobs return to the
   /// queue.
   void drain(int64_t grace_ms);
+  /// Starts nothing more and stops nothing.
+  void halt();
 
  private:
   struct Impl;

@@ -49,25 +49,58 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-/// Runs in the child between fork and exec: only async-signal-safe calls. Reports errno through
-/// `error_fd`, which a successful exec closes.
+/// Whether the process has `tag` in its environment; false for another user's, or one that is gone.
+bool has_tag(pid_t pid, const std::string& tag) {
+  constexpr int64_t kEnvironmentBytesMax = 1 << 20;
+  const Result<std::string> environment =
+      read_file("/proc/" + std::to_string(pid) + "/environ", kEnvironmentBytesMax);
+  if (!environment.ok()) return false;
+  const std::string_view text = *environment;
+  for (size_t at = text.find(tag); at != std::string_view::npos; at = text.find(tag, at + 1)) {
+    const size_t end = at + tag.size();
+    if ((at == 0 || text[at - 1] == 0) && (end == text.size() || text[end] == 0)) return true;
+  }
+  return false;
+}
+
+constexpr int kOutputReader = 3;  // in a process that outlives the daemon
+
+struct ChildDescriptors {
+  int input;
+  int output;
+  int output_reader;  // -1: it does not keep it
+  int error;          // reports errno, and is closed by a successful exec
+};
+
+/// Runs in the child between fork and exec: only async-signal-safe calls.
 [[noreturn]] void become_worker(const char* program, char* const* argv, char* const* envp,
-                                int stdin_fd, int output_fd, int error_fd, pid_t parent) {
+                                ChildDescriptors fds, bool outlives, pid_t parent) {
   const auto fail = [&]() {
     const int err = errno;
-    (void)!::write(error_fd, &err, sizeof err);
+    (void)!::write(fds.error, &err, sizeof err);
     ::_exit(127);
   };
   if (::setpgid(0, 0) != 0) fail();
-  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail();
-  if (::getppid() != parent) ::_exit(127);  // the daemon died before the line above
+  if (!outlives) {
+    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail();
+    if (::getppid() != parent) ::_exit(127);  // the daemon died before the line above
+  }
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail();
   sigset_t none;
   sigemptyset(&none);
   if (::sigprocmask(SIG_SETMASK, &none, nullptr) != 0) fail();
   ::signal(SIGPIPE, SIG_DFL);
-  if (::dup2(stdin_fd, 0) < 0 || ::dup2(output_fd, 1) < 0 || ::dup2(output_fd, 2) < 0) fail();
-  if (::syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC) != 0) fail();
+  if (::dup2(fds.input, 0) < 0 || ::dup2(fds.output, 1) < 0 || ::dup2(fds.output, 2) < 0) fail();
+  unsigned first_closed = kOutputReader;
+  if (fds.output_reader >= 0) {
+    fds.error = ::fcntl(fds.error, F_DUPFD_CLOEXEC, kOutputReader + 1);
+    if (fds.error < 0) ::_exit(127);
+    // dup2 of a descriptor to itself would leave it to be closed by exec.
+    if (fds.output_reader == kOutputReader && ::fcntl(kOutputReader, F_SETFD, 0) != 0) fail();
+    if (::dup2(fds.output_reader, kOutputReader) < 0) fail();
+    ++first_closed;
+  }
+  if (::syscall(SYS_close_range, first_closed, ~0u, CLOSE_RANGE_CLOEXEC) != 0) fail();
   ::execve(program, argv, envp);
   fail();
   ::_exit(127);
@@ -80,6 +113,11 @@ Result<Process> Process::spawn(const SpawnRequest& request) {
   ASSIGN_OR_RETURN(Pipe out, make_pipe());
   ASSIGN_OR_RETURN(Pipe error, make_pipe());
   if (::fcntl(out.read.get(), F_SETFL, O_NONBLOCK) != 0) return start_failed("fcntl", errno);
+  // While nobody reads, what does not fit into the pipe is dropped: printing must not stop
+  // training.
+  if (request.outlives && ::fcntl(out.write.get(), F_SETFL, O_NONBLOCK) != 0) {
+    return start_failed("fcntl", errno);
+  }
 
   std::vector<std::string> arguments = request.arguments;
   arguments.insert(arguments.begin(), request.program.string());
@@ -91,8 +129,10 @@ Result<Process> Process::spawn(const SpawnRequest& request) {
   const pid_t pid = ::_Fork();  // without atfork handlers: gRPC's must not run in the child
   if (pid < 0) return start_failed("fork", errno);
   if (pid == 0) {
-    become_worker(program.c_str(), argv.data(), envp.data(), in.read.get(), out.write.get(),
-                  error.write.get(), parent);
+    become_worker(
+        program.c_str(), argv.data(), envp.data(),
+        {in.read.get(), out.write.get(), request.outlives ? out.read.get() : -1, error.write.get()},
+        request.outlives, parent);
   }
   Process process;
   process.pid_ = pid;
@@ -115,6 +155,22 @@ Result<Process> Process::spawn(const SpawnRequest& request) {
   return process;
 }
 
+std::optional<Process> Process::adopt(pid_t pid, int64_t start_time, const std::string& tag) {
+  if (pid <= 1 || start_time == 0) return std::nullopt;
+  Process process;
+  process.pid_ = pid;
+  process.start_time_ = start_time;
+  process.pidfd_.reset(open_pidfd(pid));
+  // The pidfd is taken first: if the rest matches after that, it names the same process.
+  if (!process.pidfd_ || process_start_time(pid) != start_time || !has_tag(pid, tag)) {
+    return std::nullopt;
+  }
+  const std::string output =
+      "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(kOutputReader);
+  process.output_.reset(::open(output.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  return process;
+}
+
 Status Process::write_stdin(std::string_view text) {
   // A worker that has already ended must not kill the daemon, which ignores SIGPIPE.
   const ssize_t n = ::write(stdin_.get(), text.data(), text.size());
@@ -128,11 +184,13 @@ void Process::signal_group(int signal) const { (void)::kill(-pid_, signal); }
 
 std::optional<ExitStatus> Process::reap() {
   siginfo_t info{};
-  if (::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG) != 0 ||
-      info.si_pid == 0) {
-    return std::nullopt;
+  if (::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG) == 0) {
+    if (info.si_pid == 0) return std::nullopt;
+    return ExitStatus{.signalled = info.si_code != CLD_EXITED, .number = info.si_status};
   }
-  return ExitStatus{info.si_code != CLD_EXITED, info.si_status};
+  pollfd entry{pidfd_.get(), POLLIN, 0};  // not our child
+  if (::poll(&entry, 1, 0) != 1) return std::nullopt;
+  return ExitStatus{.unknown = true};
 }
 
 int64_t process_start_time(pid_t pid) {
@@ -152,29 +210,7 @@ int64_t process_start_time(pid_t pid) {
   return 0;
 }
 
-bool end_leftover(pid_t pid, int64_t start_time, int timeout_ms) {
-  if (pid <= 1 || start_time == 0) return true;
-  const UniqueFd pidfd(open_pidfd(pid));
-  // The pidfd is taken first: if the start time matches after that, it names the same process.
-  if (!pidfd || process_start_time(pid) != start_time) return true;
-  if (::kill(-pid, SIGKILL) != 0) {
-    (void)::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
-  }
-  pollfd poll_entry{pidfd.get(), POLLIN, 0};
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
-  for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
-    if (left.count() < 0) return false;
-    const int n = ::poll(&poll_entry, 1, static_cast<int>(left.count()));
-    if (n > 0) return true;
-    if (n == 0) return false;
-    if (errno != EINTR) return false;
-  }
-}
-
 void end_tagged(const std::string& tag) {
-  constexpr int64_t kEnvironmentBytesMax = 1 << 20;
   constexpr int kWaitMs = 50;  // the group, which is most of it, is gone at once
   std::error_code ec;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ec)) {
@@ -182,16 +218,7 @@ void end_tagged(const std::string& tag) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const pid_t pid = static_cast<pid_t>(std::atoi(name.c_str()));
     const UniqueFd pidfd(open_pidfd(pid));  // before the check: it identifies the checked process
-    const Result<std::string> environment =
-        read_file(entry.path() / "environ", kEnvironmentBytesMax);
-    if (!pidfd || !environment.ok()) continue;  // another user's, or gone
-    const std::string_view text = *environment;
-    bool tagged = false;
-    for (size_t at = text.find(tag); at != std::string_view::npos; at = text.find(tag, at + 1)) {
-      const size_t end = at + tag.size();
-      tagged = tagged || ((at == 0 || text[at - 1] == 0) && (end == text.size() || text[end] == 0));
-    }
-    if (!tagged) continue;
+    if (!pidfd || !has_tag(pid, tag)) continue;
     (void)::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
     pollfd poll_entry{pidfd.get(), POLLIN, 0};
     (void)::poll(&poll_entry, 1, kWaitMs);

@@ -1,9 +1,10 @@
 // server/supervisor/process.h: one child process, proven by its pidfd.
 //
-// The child gets its own process group, a clean environment, no descriptors but the standard three,
-// and dies with the thread that spawned it (PR_SET_PDEATHSIG): spawn from a thread that lives as
-// long as the daemon. A pid alone proves nothing, because pids are reused: (pid, start time)
-// identifies a process.
+// The child gets its own process group, a clean environment and no descriptors but the standard
+// three. It dies with the thread that spawned it (PR_SET_PDEATHSIG; spawn from a thread that lives
+// as long as the daemon), unless it is to outlive the daemon: then it also holds the reading end of
+// its output as descriptor 3, so that it can print while nobody reads, and a later daemon can read
+// on. A pid alone proves nothing, because pids are reused: (pid, start time) identifies a process.
 #pragma once
 
 #include <sys/types.h>
@@ -21,13 +22,15 @@ namespace trainyard::server {
 
 struct ExitStatus {
   bool signalled = false;
-  int number = 0;  // the exit code, or the signal
+  int number = 0;        // the exit code, or the signal
+  bool unknown = false;  // it was not our child
 };
 
 struct SpawnRequest {
   std::filesystem::path program;
   std::vector<std::string> arguments;    // without argv[0]; never seen by a shell
   std::vector<std::string> environment;  // NAME=value, all of it
+  bool outlives = false;                 // the daemon
 };
 
 /// Not thread-safe.
@@ -35,11 +38,14 @@ class Process {
  public:
   /// INTERNAL/WORKER_START_FAILED names the system's error.
   static Result<Process> spawn(const SpawnRequest& request);
+  /// A process that an earlier daemon spawned to outlive it, with `tag` (NAME=value) in its
+  /// environment; nothing if it is gone, or if that pid is another's by now.
+  static std::optional<Process> adopt(pid_t pid, int64_t start_time, const std::string& tag);
 
   pid_t pid() const { return pid_; }
   int64_t start_time() const { return start_time_; }
   int pidfd() const { return pidfd_.get(); }    // readable once the process has ended
-  int output() const { return output_.get(); }  // its stdout and stderr; non-blocking
+  int output() const { return output_.get(); }  // its stdout and stderr; non-blocking; may be -1
 
   /// Writes `text` (at most a pipe's buffer) to its stdin and closes it.
   Status write_stdin(std::string_view text);
@@ -58,10 +64,6 @@ class Process {
 
 /// Field 22 of /proc/{pid}/stat, clock ticks since boot; 0 if there is no such process.
 int64_t process_start_time(pid_t pid);
-
-/// Kills the process group of (pid, start_time) if that process still runs, and waits for its end.
-/// False if it is still there after `timeout_ms`.
-bool end_leftover(pid_t pid, int64_t start_time, int timeout_ms);
 
 /// Kills all our processes whose environment has `tag` (NAME=value), however they have detached
 /// themselves, and waits briefly for their end.

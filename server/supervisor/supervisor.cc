@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "server/config/log.h"
+#include "server/protocol/versions.h"
 #include "server/supervisor/output_log.h"
 #include "src/base/mutex.h"
 #include "src/base/sha256.h"
@@ -54,10 +55,14 @@ Error fenced(const std::string& task) {
 struct Task {
   std::string id;
   std::string kind;
+  bool outlives = false;  // the daemon
   std::vector<std::string> gpus;
   std::string nonce;
   std::string nonce_digest;
   std::shared_ptr<TaskOwner> owner;
+  bool adopted = false;  // an earlier daemon started this process:
+  pid_t adopted_pid = 0;
+  int64_t adopted_start_time = 0;
   std::optional<Process> process;
   std::unique_ptr<OutputLog> output;
   bool output_open = false;
@@ -68,6 +73,7 @@ struct Task {
   bool late = false;
 
   std::atomic<int64_t> heard_us{0};
+  std::atomic<bool> connected{false};
   std::atomic<int64_t> stalled_ms{0};  // without progress, once that is too long
   std::atomic<bool> outcome_taken{false};
   std::atomic<bool> version_skew{false};
@@ -123,7 +129,12 @@ struct Supervisor::Impl {
   }
 
   void run();
+  void begin(Task& task);
   void spawn(Task& task);
+  void adopt(Task& task);
+  void watch(Task& task);
+  void let_go(std::vector<std::shared_ptr<Task>>& mine);
+  std::string add(std::shared_ptr<Task> task);
   void step_ladder(Task& task, int64_t now);
   void reap(Task& task, const std::vector<std::shared_ptr<Task>>& mine);
   void finish(Task& task, TaskEnd end);
@@ -136,8 +147,9 @@ struct Supervisor::Impl {
   Mutex mu;
   CondVar idle;
   std::unordered_map<std::string, std::shared_ptr<Task>> tasks TRAINYARD_GUARDED_BY(mu);
-  std::vector<std::shared_ptr<Task>> to_spawn TRAINYARD_GUARDED_BY(mu);
+  std::vector<std::shared_ptr<Task>> to_begin TRAINYARD_GUARDED_BY(mu);
   bool kill_all TRAINYARD_GUARDED_BY(mu) = false;
+  bool releasing TRAINYARD_GUARDED_BY(mu) = false;
   bool stopping TRAINYARD_GUARDED_BY(mu) = false;
   std::jthread thread;
 };
@@ -149,16 +161,20 @@ void Supervisor::Impl::run() {
   for (;;) {
     std::vector<std::shared_ptr<Task>> fresh;
     bool kill_now = false;
+    bool release_now = false;
     {
       const MutexLock lock(mu);
-      fresh.swap(to_spawn);
+      fresh.swap(to_begin);
       kill_now = kill_all;
+      release_now = releasing;
       if (stopping && tasks.empty()) return;
     }
     for (const std::shared_ptr<Task>& task : fresh) {
-      spawn(*task);
+      if (release_now && task->outlives) continue;
+      begin(*task);
       if (task->process) mine.push_back(task);
     }
+    if (release_now) let_go(mine);
     const int64_t now = clock.steady_us();
     int64_t next = kNever;
     for (const std::shared_ptr<Task>& task : mine) {
@@ -194,8 +210,17 @@ void Supervisor::Impl::run() {
   }
 }
 
+void Supervisor::Impl::begin(Task& task) {
+  if (task.adopted) {
+    adopt(task);
+  } else {
+    spawn(task);
+  }
+}
+
 void Supervisor::Impl::spawn(Task& task) {
   SpawnRequest request;
+  request.outlives = task.outlives;
   request.program = options.worker;
   request.arguments = {"--socket", options.socket.string(), "--task", task.id};
   request.environment = worker_environment(task.gpus);
@@ -208,11 +233,7 @@ void Supervisor::Impl::spawn(Task& task) {
     return;
   }
   task.process.emplace(std::move(process).value());
-  task.output = std::make_unique<OutputLog>(options.log_dir / (task.id + ".log"));
-  task.output_open = true;
-  task.heard_us = clock.steady_us();
-  watch_fd(task.process->pidfd(), &task);
-  watch_fd(task.process->output(), &task);
+  watch(task);
   spdlog::info("event=worker_started task={} {} pid={}", task.id, kv("kind", task.kind),
                task.process->pid());
   Status recorded = task.owner->spawned(task.process->pid(), task.process->start_time());
@@ -222,6 +243,43 @@ void Supervisor::Impl::spawn(Task& task) {
                  kv("message", recorded.error().message));
     task.process->signal_group(SIGKILL);
   }
+}
+
+void Supervisor::Impl::adopt(Task& task) {
+  task.process = Process::adopt(task.adopted_pid, task.adopted_start_time, tag_of(task.id));
+  if (!task.process) {
+    spdlog::info("event=worker_gone task={} {} pid={}", task.id, kv("kind", task.kind),
+                 task.adopted_pid);
+    end_tagged(tag_of(task.id));
+    TaskEnd end;
+    end.exit.unknown = true;
+    end.lost_from_sight = true;
+    finish(task, std::move(end));
+    return;
+  }
+  watch(task);
+  spdlog::info("event=worker_adopted task={} {} pid={}", task.id, kv("kind", task.kind),
+               task.process->pid());
+}
+
+void Supervisor::Impl::watch(Task& task) {
+  task.output = std::make_unique<OutputLog>(options.log_dir / (task.id + ".log"));
+  task.output_open = task.process->output() >= 0;
+  task.heard_us = clock.steady_us();
+  watch_fd(task.process->pidfd(), &task);
+  if (task.output_open) watch_fd(task.process->output(), &task);
+}
+
+void Supervisor::Impl::let_go(std::vector<std::shared_ptr<Task>>& mine) {
+  std::erase_if(mine, [](const std::shared_ptr<Task>& task) {
+    if (!task->outlives) return false;
+    spdlog::info("event=worker_left task={} {} pid={}", task->id, kv("kind", task->kind),
+                 task->process->pid());
+    return true;
+  });
+  const MutexLock lock(mu);
+  std::erase_if(tasks, [](const auto& entry) { return entry.second->outlives; });
+  idle.notify_all();
 }
 
 void Supervisor::Impl::step_ladder(Task& task, int64_t now) {
@@ -265,8 +323,10 @@ void Supervisor::Impl::reap(Task& task, const std::vector<std::shared_ptr<Task>>
   for (const std::shared_ptr<Task>& other : mine) {
     if (other->process && other.get() != &task) running.push_back(other->process->pid());
   }
-  task.process->signal_group(SIGKILL);  // what it has started and left behind in its group ...
-  end_tagged(tag_of(task.id));          // ... or elsewhere
+  // What it has started and left behind in its group, or elsewhere. The number of a group that is
+  // not our child's may be another's by now.
+  if (!exit->unknown) task.process->signal_group(SIGKILL);
+  end_tagged(tag_of(task.id));
   if (task.output_open) (void)task.output->drain(task.process->output());
   TaskEnd end;
   end.exit = *exit;
@@ -275,6 +335,7 @@ void Supervisor::Impl::reap(Task& task, const std::vector<std::shared_ptr<Task>>
   end.late = task.late;
   end.outcome_taken = task.outcome_taken;
   end.version_skew = task.version_skew;
+  end.lost_from_sight = task.adopted && !task.connected && !task.terminated;
   end.output_tail = task.output->tail();
   spdlog::info("event=worker_ended task={} pid={} {} outcome={} output_bytes={}", task.id,
                task.process->pid(), kv("exit", describe(*exit)), end.outcome_taken,
@@ -321,23 +382,54 @@ Supervisor::~Supervisor() {
 
 std::string Supervisor::make_nonce() { return random_hex(32); }
 
+std::string Supervisor::Impl::add(std::shared_ptr<Task> task) {
+  std::string id = task->id;
+  {
+    const MutexLock lock(mu);
+    tasks.insert_or_assign(id, task);
+    to_begin.push_back(std::move(task));
+  }
+  wake_up();
+  return id;
+}
+
 std::string Supervisor::start(NewTask fresh) {
   auto task = std::make_shared<Task>();
-  task->id = random_hex(8);
+  task->id = fresh.id.empty() ? random_hex(8) : std::move(fresh.id);
   task->kind = std::move(fresh.kind);
+  task->outlives = fresh.outlives && impl_->options.unattended_ms > 0;
   task->gpus = std::move(fresh.gpus);
   task->nonce = std::move(fresh.nonce);
   task->nonce_digest = sha256_hex(task->nonce);
   task->owner = std::move(fresh.owner);
   if (fresh.time_max_ms > 0) task->late_us = impl_->clock.steady_us() + fresh.time_max_ms * 1000;
-  std::string id = task->id;
+  return impl_->add(std::move(task));
+}
+
+void Supervisor::adopt(AdoptedTask known) {
+  auto task = std::make_shared<Task>();
+  task->id = std::move(known.id);
+  task->kind = std::move(known.kind);
+  task->outlives = true;  // it did already
+  task->nonce_digest = std::move(known.nonce_digest);
+  task->owner = std::move(known.owner);
+  task->adopted = true;
+  task->adopted_pid = known.pid;
+  task->adopted_start_time = known.start_time;
   {
-    const MutexLock lock(impl_->mu);
-    impl_->tasks.emplace(id, task);
-    impl_->to_spawn.push_back(std::move(task));
+    const MutexLock lock(task->mu);
+    task->attached = true;  // or else it may do so yet
   }
+  (void)impl_->add(std::move(task));
+}
+
+void Supervisor::release() {
+  MutexLock lock(impl_->mu);
+  impl_->releasing = true;
   impl_->wake_up();
-  return id;
+  impl_->idle.wait(lock, [this]() TRAINYARD_REQUIRES(impl_->mu) {
+    return std::ranges::none_of(impl_->tasks, [](const auto& e) { return e.second->outlives; });
+  });
 }
 
 void Supervisor::stop(const std::string& id, const std::string& reason, int64_t grace_ms) {
@@ -391,27 +483,39 @@ int Supervisor::task_count() const {
 Result<v1::Assignment> Supervisor::attach(const v1::AttachRequest& request) {
   const std::shared_ptr<Task> task = impl_->find(request.task());
   if (!task || sha256_hex(request.nonce()) != task->nonce_digest) return fenced(request.task());
-  if (request.version() != TRAINYARD_VERSION) {
+  const ProtocolRange theirs = protocols_of(request);
+  const std::optional<int32_t> protocol = agree(kProtocols, theirs);
+  if (!protocol) {
     task->version_skew = true;
     Error e = make_error(ErrorCode::kFailedPrecondition, "VERSION_SKEW",
                          "the worker is version " + quoted_value(request.version()) +
-                             " and the daemon " + TRAINYARD_VERSION);
+                             " and speaks protocol " + theirs.text() + ", the daemon is " +
+                             TRAINYARD_VERSION + " and speaks " + kProtocols.text());
     e.metadata = {{"worker", request.version()}, {"daemon", TRAINYARD_VERSION}};
     return e;
   }
   task->heard_us = impl_->clock.steady_us();
   ASSIGN_OR_RETURN(v1::Assignment assignment, task->owner->assignment());
   assignment.set_heartbeat_interval_ms(impl_->options.heartbeat_ms);
+  assignment.set_protocol(*protocol);
+  if (task->outlives) assignment.set_unattended_ms(impl_->options.unattended_ms);
   const MutexLock lock(task->mu);
   if (task->over) return fenced(request.task());
   task->attached = true;
   return assignment;
 }
 
-Status Supervisor::connect(const std::string& id, const std::string& nonce,
-                           std::shared_ptr<CommandSink> sink) {
+Status Supervisor::connect(const v1::WorkerReport& first, std::shared_ptr<CommandSink> sink) {
+  const std::string& id = first.task();
   const std::shared_ptr<Task> task = impl_->find(id);
-  if (!task || sha256_hex(nonce) != task->nonce_digest) return fenced(id);
+  if (!task || sha256_hex(first.nonce()) != task->nonce_digest) return fenced(id);
+  if (const int32_t protocol = protocol_or_first(first.protocol());
+      !kProtocols.contains(protocol)) {
+    task->version_skew = true;
+    return make_error(ErrorCode::kFailedPrecondition, "VERSION_SKEW",
+                      "the worker speaks protocol " + std::to_string(protocol) + ", the daemon " +
+                          kProtocols.text());
+  }
   std::optional<std::string> stop;
   {
     const MutexLock lock(task->mu);
@@ -419,6 +523,7 @@ Status Supervisor::connect(const std::string& id, const std::string& nonce,
     task->sink = sink;
     stop = task->stop;
   }
+  task->connected = true;
   if (stop) sink->send(stop_command(*stop));
   return {};
 }

@@ -4,7 +4,12 @@
 // predict. The supervisor knows processes and their connections; the task's owner interprets the
 // reports.
 //
-//   start()  ->  spawned  ->  attach (version, nonce)  ->  reports ...  ->  ended
+//   start()  ->  spawned  ->  attach (versions, nonce)  ->  reports ...  ->  ended
+//   adopt()  ------------------------------------------>  reports ...  ->  ended
+//
+// A task that outlives the daemon is left running when the daemon dies or release() is called. The
+// next daemon adopts it: pid, start time and the task's id in its environment prove the process,
+// the nonce proves its stream.
 //
 // Silence is not death: a worker that has been silent for the heartbeat timeout is killed in steps
 // (TERM, then KILL), and its owner learns of the end when the process is gone, not before. So is
@@ -43,7 +48,8 @@ struct TaskEnd {
   bool stop_asked = false;     // ended after stop()
   bool outcome_taken = false;  // an outcome was reported, and its effects are durable
   bool version_skew = false;
-  std::string output_tail;  // its newest output
+  bool lost_from_sight = false;  // adopted, and gone before it was heard of
+  std::string output_tail;       // its newest output
 };
 
 /// The owner of a task. Kept alive by the supervisor until ended() has returned.
@@ -78,6 +84,7 @@ struct SupervisorOptions {
   int64_t stall_ms = 600'000;      // the least time without progress that ends it; 0: none does
   int64_t stop_grace_ms = 30'000;  // from stop() to KILL; TERM after a third of it
   int64_t kill_grace_ms = 5'000;   // from TERM to KILL for a silent worker
+  int64_t unattended_ms = 0;  // a task that outlives the daemon goes on for so long; 0: none does
   // Become the parent of processes that a worker leaves behind, and reap them. For a process whose
   // only children are workers.
   bool adopt_orphans = false;
@@ -91,7 +98,9 @@ class Supervisor {
   ~Supervisor();
 
   struct NewTask {
-    std::string kind;  // for logs
+    std::string id;         // empty: chosen
+    std::string kind;       // for logs
+    bool outlives = false;  // the daemon, if SupervisorOptions::unattended_ms lets it
     std::shared_ptr<TaskOwner> owner;
     std::string nonce = make_nonce();
     int64_t time_max_ms = 0;  // the ladder begins after this; 0: never
@@ -104,6 +113,19 @@ class Supervisor {
 
   /// Starts a worker; returns its task id. Failures arrive at ended().
   std::string start(NewTask task);
+  /// A task that an earlier daemon started with this id; its owner's spawned() is not called. If
+  /// the process is gone, ended() follows at once.
+  struct AdoptedTask {
+    std::string id;
+    std::string kind;
+    std::shared_ptr<TaskOwner> owner;
+    std::string nonce_digest;  // SHA-256 in hexadecimal
+    pid_t pid = 0;
+    int64_t start_time = 0;
+  };
+  void adopt(AdoptedTask task);
+  /// Leaves the tasks that outlive the daemon to the next one: their owners hear no more of them.
+  void release();
   /// Asks the worker to stop, giving `reason`, and makes sure that it does within `grace_ms` (0:
   /// the option's). Not an error if the task is gone; a second call may shorten the grace.
   void stop(const std::string& task, const std::string& reason, int64_t grace_ms = 0);
@@ -117,11 +139,12 @@ class Supervisor {
 
   // What the WorkerService calls. ABORTED/ATTEMPT_FENCED for an unknown task or a wrong nonce.
 
-  /// FAILED_PRECONDITION/VERSION_SKEW names both versions.
+  /// FAILED_PRECONDITION/VERSION_SKEW if they have no version of the protocol in common.
   Result<v1::Assignment> attach(const v1::AttachRequest& request);
-  /// Binds a stream to its task; an earlier stream of the same worker gets no more commands.
-  Status connect(const std::string& task, const std::string& nonce,
-                 std::shared_ptr<CommandSink> sink);
+  /// Binds a stream, by its first message, to its task; an earlier stream of the same worker gets
+  /// no more commands. FAILED_PRECONDITION/VERSION_SKEW for a version that is not spoken here: the
+  /// worker stops.
+  Status connect(const v1::WorkerReport& first, std::shared_ptr<CommandSink> sink);
   /// A report of a connected task.
   void report(const std::string& task, const v1::WorkerReport& report, Done<void> done);
 

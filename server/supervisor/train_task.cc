@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "server/config/log.h"
+#include "server/protocol/report_spool.h"
 #include "server/scheduler/retry.h"
 #include "src/base/mutex.h"
 #include "src/base/sha256.h"
@@ -65,7 +66,8 @@ TrainTask::TrainTask(Store& store, const Clock& clock, Job job, TrainTaskOptions
       clock_(clock),
       job_(std::move(job)),
       options_(std::move(options)),
-      gone_(std::move(gone)) {}
+      gone_(std::move(gone)),
+      parameter_count_(job_.plan.parameter_count()) {}
 
 Status TrainTask::spawned(pid_t pid, int64_t start_time) {
   return store_.jobs().set_process(job_.uid, job_.attempt, pid, start_time);
@@ -93,6 +95,7 @@ Result<v1::Assignment> TrainTask::assignment() {
     task.set_names_faults(last->outcome == kKernelFault);
   }
   task.set_rows_stay_on_host(job_.plan.memory().dataset_bytes() == 0);
+  task.set_spool_path(options_.paths.spool(job_.uid, job_.attempt).string());
   if (options_.time_algorithms) task.set_algorithms_dir(options_.paths.algorithms().string());
   return assignment;
 }
@@ -116,20 +119,45 @@ std::string TrainTask::initial_weights_path() const {
 }
 
 void TrainTask::report(const v1::WorkerReport& report, Done<void> done) {
-  AttemptUpdate update;
-  if (report.has_outcome()) {
-    Result<AttemptUpdate> decided = update_from_outcome(report);
-    if (!decided.ok()) return done(decided.error());
-    update = std::move(decided).value();
-  } else {
-    if (report.has_started()) parameter_count_ = report.started().plan().parameter_count();
-    update = report.has_log() ? update_from_report(job_.uid, job_.attempt, without_paths(report))
-                              : update_from_report(job_.uid, job_.attempt, report);
+  Result<AttemptUpdate> update = update_of(report);
+  if (!update.ok()) return done(update.error());
+  store_.jobs().update_attempt(std::move(update).value(),
+                               [done = std::move(done)](Result<Job> job) {
+                                 if (job.ok()) return done({});
+                                 done(std::move(job).error());
+                               });
+}
+
+Result<AttemptUpdate> TrainTask::update_of(const v1::WorkerReport& report) {
+  if (report.has_outcome()) return update_from_outcome(report);
+  if (report.has_started()) parameter_count_ = report.started().plan().parameter_count();
+  return update_from_report(job_.uid, job_.attempt,
+                            report.has_log() ? without_paths(report) : report);
+}
+
+void TrainTask::take_spool() {
+  const Result<Attempt> attempt = store_.jobs().find_attempt(job_.uid, job_.attempt);
+  if (!attempt.ok() || attempt->end_time_us != 0) return;
+  int64_t taken = 0;
+  const Status read =
+      read_spool(options_.paths.spool(job_.uid, job_.attempt), attempt->acknowledged,
+                 [&](const v1::WorkerReport& report) -> Status {
+                   ASSIGN_OR_RETURN(AttemptUpdate update, update_of(report));
+                   const Result<Job> job = store_.jobs().update_attempt(std::move(update));
+                   if (!job.ok()) return job.error();
+                   ++taken;
+                   return {};
+                 });
+  if (taken > 0) {
+    spdlog::info("event=spool_taken {} attempt={} reports={}", kv("job", job_.name()), job_.attempt,
+                 taken);
   }
-  store_.jobs().update_attempt(std::move(update), [done = std::move(done)](Result<Job> job) {
-    if (job.ok()) return done({});
-    done(std::move(job).error());
-  });
+  if (read.ok()) return;
+  spdlog::warn("event=spool_not_taken {} {}", kv("job", job_.name()),
+               kv("message", read.error().message));
+  if (read.error().reason == "REPORT_GAP") return;  // of a store that went back in time
+  const MutexLock lock(mu_);  // finished work is not lost: the job goes on from its checkpoint
+  if (!host_trouble_) host_trouble_ = read.error();
 }
 
 Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& report) {
@@ -274,10 +302,10 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
                    now + pause_us);
   }
   if (end.version_skew) {
-    return requeue(
-        "VERSION_SKEW",
-        "The worker program has another version than the daemon; the job is retried in a minute.",
-        now + kVersionSkewPauseUs);
+    return requeue("VERSION_SKEW",
+                   "The worker program and the daemon are of versions that do not work together; "
+                   "the job is retried in a minute.",
+                   now + kVersionSkewPauseUs);
   }
   if (const std::optional<DeviceFault> fault = device_fault()) return after_fault(*fault, job, now);
   if (const std::optional<std::string> busy = device_busy()) {
@@ -286,6 +314,13 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   if (stopped_ || end.stop_asked) {
     return requeue("WORKER_STOPPED",
                    "The worker was asked to stop; the job resumes from its last checkpoint.");
+  }
+  if (end.lost_from_sight) {
+    return requeue("DAEMON_RESTARTED",
+                   job.checkpoint_step > 0
+                       ? "The daemon restarted; the job resumes from the checkpoint of step " +
+                             std::to_string(job.checkpoint_step) + "."
+                       : "The daemon restarted; the job starts over.");
   }
   const std::string at = " at step " + std::to_string(job.progress.step()) + ".";
   if (end.silent) {
@@ -297,6 +332,10 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
                        "The worker made no progress for " + std::to_string(end.stalled_ms / 1000) +
                            " s and was killed" + at,
                        now);
+  }
+  if (end.exit.unknown) {
+    return after_worker_lost(job, "WORKER_CRASHED",
+                             "The worker, which an earlier daemon had started, ended" + at, now);
   }
   if (end.exit.signalled) {
     return after_worker_lost(job, "WORKER_KILLED",
@@ -311,6 +350,7 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
 }
 
 void TrainTask::ended(const TaskEnd& end) {
+  take_spool();
   Result<Job> job = store_.jobs().find_uid(job_.uid);
   // Another attempt cannot have begun, and a terminal state was stored before this process ended.
   if (job.ok() && is_active(job->state) && job->attempt == job_.attempt) {
@@ -334,6 +374,9 @@ void TrainTask::ended(const TaskEnd& end) {
     // The store does not accept writes. The job is put back when the daemon restarts.
     spdlog::error("event=attempt_end_not_stored {} {}", kv("job", job_.name()),
                   kv("message", job.error().message));
+  } else {
+    std::error_code ec;
+    std::filesystem::remove(options_.paths.spool(job_.uid, job_.attempt), ec);
   }
   gone_(device_fault().has_value() || device_busy().has_value());
 }

@@ -2,7 +2,7 @@
 //
 // A terminal state is stored when the worker reports its outcome, before the worker is
 // acknowledged. A return to the queue is stored when the process is gone: two attempts never run at
-// the same time.
+// the same time. What the worker could not tell before its end is taken from its spool.
 #pragma once
 
 #include <atomic>
@@ -43,7 +43,8 @@ struct TrainTaskOptions {
 
 class TrainTask final : public TaskOwner {
  public:
-  /// `job` as start_attempt() returned it. `gone` is called last, when the process is gone, with
+  /// `job` as start_attempt() returned it, or as an attempt that an earlier daemon started left it.
+  /// `gone` is called last, when the process is gone, with
   /// whether its device must be checked before it gets another job.
   TrainTask(Store& store, const Clock& clock, Job job, TrainTaskOptions options,
             std::function<void(bool doubts_device)> gone);
@@ -58,6 +59,9 @@ class TrainTask final : public TaskOwner {
   std::string initial_weights_path() const;
   /// A line of the log, for people.
   v1::WorkerReport without_paths(v1::WorkerReport log) const;
+  Result<AttemptUpdate> update_of(const v1::WorkerReport& report);
+  /// What the worker had on disk that no daemon has acknowledged. Its process is gone.
+  void take_spool();
   std::string completed_message(const v1::Outcome& outcome) const;
   Result<AttemptUpdate> update_from_outcome(const v1::WorkerReport& report);
   Result<NewModel> read_model(const v1::Outcome& outcome) const;

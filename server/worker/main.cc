@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "server/protocol/versions.h"
 #include "server/worker/report_stream.h"
 #include "server/worker/worker.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
@@ -54,6 +55,7 @@ int run_worker(const std::string& socket, const std::string& task) {
         "trainyard-worker: no nonce on standard input; only trainyardd starts this program\n");
     return 2;
   }
+  ::signal(SIGPIPE, SIG_IGN);  // the daemon, which reads what we print, may be gone
   std::stop_source stop;
   SignalThread signals(
       stop);  // before gRPC starts threads, so that all of them have the signals blocked
@@ -61,6 +63,10 @@ int run_worker(const std::string& socket, const std::string& task) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
                    8 << 20);  // a predict request and its envelope
+  // A daemon that comes back is found within a second, however long it was away.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   const auto channel =
       grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
   const auto stub = v1::WorkerService::NewStub(channel);
@@ -73,6 +79,8 @@ int run_worker(const std::string& socket, const std::string& task) {
   request.set_nonce(nonce);
   request.set_version(TRAINYARD_VERSION);
   request.set_pid(static_cast<int32_t>(getpid()));
+  request.set_protocol_min(kProtocols.oldest);
+  request.set_protocol_max(kProtocols.newest);
   v1::Assignment assignment;
   if (const grpc::Status s = stub->Attach(&context, request, &assignment); !s.ok()) {
     std::fprintf(stderr, "trainyard-worker: task=%s event=attach_failed message=\"%s\"\n",
@@ -80,8 +88,7 @@ int run_worker(const std::string& socket, const std::string& task) {
     return 1;
   }
 
-  ReportStream stream(*stub, {task, nonce},
-                      std::chrono::milliseconds(assignment.heartbeat_interval_ms()),
+  ReportStream stream(*stub, ReportStream::options_of(assignment, task, nonce),
                       [&stop](const std::string&) { stop.request_stop(); });
   v1::WorkerReport report;
   *report.mutable_outcome() = run_assignment(assignment, stream, stop.get_token());

@@ -1,6 +1,7 @@
 #include "server/worker/report_stream.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "src/base/clock.h"
@@ -8,14 +9,32 @@
 
 namespace trainyard {
 
-ReportStream::ReportStream(v1::WorkerService::Stub& stub, Identity identity,
-                           std::chrono::milliseconds heartbeat_interval,
+ReportStream::ReportStream(v1::WorkerService::Stub& stub, Options options,
                            std::function<void(std::string reason)> on_stop)
-    : stub_(stub),
-      identity_(std::move(identity)),
-      heartbeat_interval_(heartbeat_interval),
-      on_stop_(std::move(on_stop)),
-      thread_([this] { run(); }) {}
+    : stub_(stub), options_(std::move(options)), on_stop_(std::move(on_stop)) {
+  if (!options_.spool.empty()) {
+    Result<ReportSpool> spool = ReportSpool::create(options_.spool);
+    if (spool.ok()) {
+      spool_ = std::move(spool).value();
+    } else {  // a full disk: reports wait in memory
+      std::fprintf(stderr, "trainyard-worker: event=no_spool message=\"%s\"\n",
+                   spool.error().message.c_str());
+    }
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+ReportStream::Options ReportStream::options_of(const v1::Assignment& assignment, std::string task,
+                                               std::string nonce) {
+  Options options{.task = std::move(task), .nonce = std::move(nonce)};
+  options.protocol = protocol_or_first(assignment.protocol());
+  options.heartbeat_interval = std::chrono::milliseconds(assignment.heartbeat_interval_ms());
+  if (assignment.unattended_ms() > 0) {
+    options.unattended = std::chrono::milliseconds(assignment.unattended_ms());
+  }
+  options.spool = assignment.train().spool_path();
+  return options;
+}
 
 ReportStream::~ReportStream() {
   {
@@ -29,12 +48,56 @@ ReportStream::~ReportStream() {
 
 void ReportStream::send(v1::WorkerReport report) {
   MutexLock lock(mu_);
-  changed_.wait(
-      lock, [this]() TRAINYARD_REQUIRES(mu_) { return queue_.size() < kReportsMax || fenced_; });
+  const auto has_room = [this]() TRAINYARD_REQUIRES(mu_) {
+    return fenced_ || (queue_.size() < kReportsMax && on_disk_ == 0) ||
+           (spool_ && spool_->accepts());
+  };
+  changed_.wait(lock, has_room);
+  report.set_number(next_number_);
+  const int64_t offset = spool_ ? spool_->bytes() : 0;
+  bool stored = false;
+  while (!fenced_) {
+    if (!stored && spool_ && spool_->accepts()) {
+      const Status appended = spool_->append(report);
+      stored = appended.ok();
+      if (!stored) {
+        std::fprintf(stderr, "trainyard-worker: event=not_spooled message=\"%s\"\n",
+                     appended.error().message.c_str());
+      }
+    }
+    if (queue_.size() < kReportsMax && on_disk_ == 0) {
+      queue_.push_back(std::move(report));
+      break;
+    }
+    if (stored) {
+      if (on_disk_++ == 0) disk_offset_ = offset;
+      break;
+    }
+    changed_.wait(lock, has_room);
+  }
   if (fenced_) return;  // nothing will read it; the worker is about to exit
-  report.set_number(next_number_++);
-  queue_.push_back(std::move(report));
+  ++next_number_;
   changed_.notify_all();
+}
+
+void ReportStream::refill() {
+  if (on_disk_ == 0 || queue_.size() > kReportsMax / 2) return;
+  while (on_disk_ > 0 && queue_.size() < kReportsMax) {
+    std::optional<v1::WorkerReport> report = spool_->read_at(disk_offset_);
+    if (!report) {  // the disk does not give back what it took: without it nothing can follow
+      std::fprintf(stderr, "trainyard-worker: event=spool_unreadable\n");
+      fenced_ = true;
+      return;
+    }
+    queue_.push_back(std::move(*report));
+    --on_disk_;
+  }
+}
+
+void ReportStream::tidy_spool() {
+  if (!spool_ || on_disk_ > 0) return;
+  const bool enough = spool_->bytes() > (queue_.empty() ? kSpoolBytesKept : kSpoolBytesMany);
+  if (enough || (!spool_->accepts() && queue_.empty())) (void)spool_->keep(queue_);
 }
 
 void ReportStream::set_progress(int64_t step, double samples_per_second) {
@@ -46,9 +109,11 @@ void ReportStream::set_progress(int64_t step, double samples_per_second) {
 bool ReportStream::drain() {
   MutexLock lock(mu_);
   changed_.wait(lock, [this]() TRAINYARD_REQUIRES(mu_) {
-    return queue_.empty() || fenced_ || out_of_reach_;
+    return all_sent() || fenced_ || other_version_ || out_of_reach_ ||
+           (away_ && spool_ && spool_->accepts());
   });
-  return queue_.empty();
+  if (all_sent()) return true;
+  return !fenced_ && spool_ && spool_->accepts() && spool_->sync().ok();
 }
 
 void ReportStream::run() {
@@ -62,12 +127,15 @@ void ReportStream::run() {
     delay =
         contact == Contact::kRefused ? std::min(delay * 2, kReconnectDelayMax) : kReconnectDelay;
     MutexLock lock(mu_);
-    if (closing_ || fenced_) return;
-    if (Steady::now() - last_contact > kUnreachableMax) {
+    if (closing_ || fenced_ || other_version_) return;
+    const auto silence = Steady::now() - last_contact;
+    away_ = silence > options_.away_after;
+    if (away_) changed_.notify_all();
+    if (silence > options_.unattended) {
       out_of_reach_ = true;
       changed_.notify_all();
       lock.unlock();
-      request_stop("the daemon has been out of reach for 30 s");
+      request_stop("the daemon has been out of reach for too long");
       lock.lock();
     }
     changed_.wait_for(lock, delay, [this]() TRAINYARD_REQUIRES(mu_) { return closing_; });
@@ -83,6 +151,7 @@ ReportStream::Contact ReportStream::run_stream() {
     context_ = std::make_unique<grpc::ClientContext>();
     sent_ = 0;
     broken_ = false;
+    refill();
     first_unacknowledged = queue_.empty() ? next_number_ : queue_.front().number();
     stream = stub_.Report(context_.get());
   }
@@ -93,7 +162,7 @@ ReportStream::Contact ReportStream::run_stream() {
     v1::WorkerReport report;
     {
       MutexLock lock(mu_);
-      changed_.wait_for(lock, heartbeat_interval_, [this]() TRAINYARD_REQUIRES(mu_) {
+      changed_.wait_for(lock, options_.heartbeat_interval, [this]() TRAINYARD_REQUIRES(mu_) {
         return closing_ || broken_ || sent_ < queue_.size();
       });
       if (closing_ || broken_) break;
@@ -104,15 +173,16 @@ ReportStream::Contact ReportStream::run_stream() {
         beat.set_step(step_.load(std::memory_order_relaxed));
         beat.set_samples_per_second(samples_per_second_.load(std::memory_order_relaxed));
         const Pace::Reading pace =
-            pace_.read(system_clock().steady_us(), heartbeat_interval_.count());
+            pace_.read(system_clock().steady_us(), options_.heartbeat_interval.count());
         if (queue_.size() < kReportsMax)
           beat.set_idle_ms(pace.idle_ms);  // else the run waits for us
         beat.set_usual_ms(pace.usual_ms);
       }
     }
     if (first) {  // identifies the sender
-      report.set_task(identity_.task);
-      report.set_nonce(identity_.nonce);
+      report.set_task(options_.task);
+      report.set_nonce(options_.nonce);
+      report.set_protocol(options_.protocol);
       first = false;
     }
     if (!stream->Write(report)) break;
@@ -131,10 +201,14 @@ ReportStream::Contact ReportStream::run_stream() {
       status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
     fenced_ = true;  // a newer attempt exists, or the daemon does not know this task: exit
   }
+  if (status.error_details().find("VERSION_SKEW") != std::string::npos) {  // the reason in it
+    other_version_ = true;  // that daemon lets us save our work, and reads the spool
+  }
   const int64_t first_now = queue_.empty() ? next_number_ : queue_.front().number();
   changed_.notify_all();
   if (fenced_ && !closing_)
     request_stop("the daemon rejected this worker: " + status.error_message());
+  if (other_version_ && !closing_) request_stop(status.error_message());
   if (status.ok() || first_now > first_unacknowledged) return Contact::kAccepted;
   // The daemon's own refusals carry details; what gRPC says of a connection does not.
   return status.error_details().empty() ? Contact::kNone : Contact::kRefused;
@@ -158,6 +232,8 @@ void ReportStream::acknowledge(int64_t number) {
     queue_.pop_front();
     --sent_;
   }
+  refill();
+  tidy_spool();
   changed_.notify_all();
 }
 

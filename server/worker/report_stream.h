@@ -3,18 +3,24 @@
 // Reports are queued by the training thread, which never waits for the network, and written by a
 // thread of their own. A report stays in the queue until the daemon acknowledges its number; when
 // the stream breaks, a new one is opened and everything unacknowledged is sent again (the daemon
-// applies each number once).
+// applies each number once). With a spool each report is on disk too until then: those that the
+// queue has no room for are read from it, and what a worker leaves there at its end is taken by
+// the daemon, or by the next one.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
+#include "server/protocol/report_spool.h"
+#include "server/protocol/versions.h"
 #include "server/worker/pace.h"
 #include "src/base/mutex.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
@@ -23,20 +29,27 @@ namespace trainyard {
 
 class ReportStream {
  public:
-  struct Identity {
+  struct Options {
     std::string task;
     std::string nonce;
+    int32_t protocol = kProtocols.newest;  // agreed on
+    std::chrono::milliseconds heartbeat_interval{5'000};
+    std::chrono::milliseconds unattended{kUnattendedDefault};
+    std::filesystem::path spool = {};  // empty: none
+    std::chrono::milliseconds away_after{10'000};  // then a worker that is done does not wait
   };
+  /// As the daemon assigned them.
+  static Options options_of(const v1::Assignment& assignment, std::string task, std::string nonce);
+  static constexpr std::chrono::seconds kUnattendedDefault{30};
 
   /// `on_stop` is called once, from the reading thread, when the daemon asks the worker to stop,
-  /// fences it, or has been unreachable for kUnreachableMax.
-  ReportStream(v1::WorkerService::Stub& stub, Identity identity,
-               std::chrono::milliseconds heartbeat_interval,
+  /// fences it, or has been out of reach for Options::unattended.
+  ReportStream(v1::WorkerService::Stub& stub, Options options,
                std::function<void(std::string reason)> on_stop);
   ~ReportStream();
 
   /// Queues a report and gives it its number. Blocks only when kReportsMax reports wait for the
-  /// daemon: dropping one would break the sequence, so training waits.
+  /// daemon and the spool takes no more: dropping one would break the sequence, so training waits.
   void send(v1::WorkerReport report);
 
   /// Shown in the next heartbeats.
@@ -45,13 +58,15 @@ class ReportStream {
   Pace& pace() { return pace_; }
 
   /// Waits until everything sent is acknowledged, for as long as the daemon can be reached: what it
-  /// cannot store just now is sent again. False once it was out of reach for kUnreachableMax, or
-  /// fenced us.
+  /// cannot store just now is sent again. Once it was out of reach for a while, true if the spool
+  /// holds everything, durably. False if not, or if the daemon fenced us.
   bool drain();
 
  private:
   static constexpr size_t kReportsMax = 20000;
-  static constexpr std::chrono::seconds kUnreachableMax{30};
+  static constexpr int64_t kSpoolBytesKept = 1
+                                             << 20;  // more is dropped once nothing of it is needed
+  static constexpr int64_t kSpoolBytesMany = 16 << 20;  // ... or once little of it is
   static constexpr std::chrono::milliseconds kReconnectDelay{100};
   static constexpr std::chrono::milliseconds kReconnectDelayMax{5000};
 
@@ -65,11 +80,13 @@ class ReportStream {
   Contact run_stream();  // one stream from open to break
   void read_commands(Stream& stream);
   void acknowledge(int64_t number);
+  void refill() TRAINYARD_REQUIRES(mu_);
+  void tidy_spool() TRAINYARD_REQUIRES(mu_);
+  bool all_sent() const TRAINYARD_REQUIRES(mu_) { return queue_.empty() && on_disk_ == 0; }
   void request_stop(const std::string& reason);
 
   v1::WorkerService::Stub& stub_;
-  const Identity identity_;
-  const std::chrono::milliseconds heartbeat_interval_;
+  const Options options_;
   std::function<void(std::string)> on_stop_;
 
   Mutex mu_;
@@ -78,10 +95,15 @@ class ReportStream {
       TRAINYARD_GUARDED_BY(mu_);               // not acknowledged, in order of number
   size_t sent_ TRAINYARD_GUARDED_BY(mu_) = 0;  // how many of queue_ the current stream has carried
   int64_t next_number_ TRAINYARD_GUARDED_BY(mu_) = 1;
-  bool broken_ TRAINYARD_GUARDED_BY(mu_) = false;  // the current stream's reader has ended
-  bool fenced_ TRAINYARD_GUARDED_BY(mu_) = false;  // the daemon refused us for good
+  std::optional<ReportSpool> spool_ TRAINYARD_GUARDED_BY(mu_);
+  int64_t on_disk_ TRAINYARD_GUARDED_BY(mu_) = 0;      // reports behind queue_ that are only there
+  int64_t disk_offset_ TRAINYARD_GUARDED_BY(mu_) = 0;  // where they begin
+  bool broken_ TRAINYARD_GUARDED_BY(mu_) = false;      // the current stream's reader has ended
+  bool fenced_ TRAINYARD_GUARDED_BY(mu_) = false;      // the daemon refused us for good
+  bool other_version_ TRAINYARD_GUARDED_BY(mu_) = false;  // the daemon does not speak ours
   bool closing_ TRAINYARD_GUARDED_BY(mu_) = false;
-  bool out_of_reach_ TRAINYARD_GUARDED_BY(mu_) = false;  // of the daemon, for kUnreachableMax
+  bool away_ TRAINYARD_GUARDED_BY(mu_) = false;          // no daemon for Options::away_after
+  bool out_of_reach_ TRAINYARD_GUARDED_BY(mu_) = false;  // for Options::unattended
   std::unique_ptr<grpc::ClientContext> context_ TRAINYARD_GUARDED_BY(mu_);
   std::atomic<bool> stop_requested_{false};
   std::atomic<int64_t> step_{0};

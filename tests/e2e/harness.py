@@ -7,7 +7,6 @@ TRAINYARD_TEST_DATA names the folder with real data; tests that need it skip wit
 import json
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
@@ -44,7 +43,8 @@ def is_running(pid):
 class Daemon:
     """A trainyardd on a state folder of its own. Restart it on the same folder with start()."""
 
-    def __init__(self, folder, *arguments, env=None):
+    def __init__(self, folder, *arguments, env=None, program=BIN / "trainyardd"):
+        self.program = program
         self.state = pathlib.Path(folder)
         self.socket = self.state / "trainyard.sock"
         self.arguments = list(arguments)
@@ -55,7 +55,7 @@ class Daemon:
     def start(self):
         log = open(self.log_path, "ab")
         self.process = subprocess.Popen(
-            [BIN / "trainyardd", "--state-dir", str(self.state), *self.arguments],
+            [self.program, "--state-dir", str(self.state), *self.arguments],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ, **self.environment))
         log.close()
         wait_until(self.healthy, "the daemon is healthy; its log:\n" + self.log(), timeout_s=20)
@@ -106,20 +106,26 @@ class Daemon:
         return [m["event"] if "event" in m else m for m in messages if "seq" in m or "event" in m]
 
     def worker_pids(self):
-        """Processes whose parent is the daemon and whose program is trainyard-worker."""
+        """The workers of this state folder, whichever daemon started them."""
+        option = b"\0--socket\0" + os.fsencode(self.state / "worker.sock") + b"\0"
         pids = []
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
             try:
-                stat = (entry / "stat").read_text()
+                if option in (entry / "cmdline").read_bytes() and is_running(int(entry.name)):
+                    pids.append(int(entry.name))
             except OSError:
                 continue
-            match = re.match(r"(\d+) \((.*)\) (\S) (\d+)", stat)
-            if match and match[2].startswith("trainyard-work") and match[3] != "Z" \
-                    and int(match[4]) == self.process.pid:
-                pids.append(int(match[1]))
         return pids
+
+    def kill_workers(self):
+        """Those that a killed daemon left behind, and that no daemon will adopt any more."""
+        for pid in self.worker_pids():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
 
 
 class DaemonTest(unittest.TestCase):
@@ -137,6 +143,7 @@ class DaemonTest(unittest.TestCase):
         try:
             cls.daemon.stop()
         finally:
+            cls.daemon.kill_workers()
             shutil.rmtree(cls.folder, ignore_errors=True)
 
     def write(self, name, text):
@@ -179,6 +186,21 @@ class DisturbedTest(DaemonTest):
     def finish(self, name):
         self.daemon.cli("wait", name)
         self.assertEqual(self.digest(name), self.expected)
+
+    def wait_for_state(self, name, state):
+        return wait_until(lambda: (job := self.daemon.job(name))["state"] == state and job, f"{name} is {state}")
+
+    def wait_for_step(self, name, step):
+        def there():
+            job = self.daemon.job(name)
+            self.assertNotIn(job["state"], ("SUCCEEDED", "FAILED"), f"too fast or failed: {job}")
+            return int(job["progress"]["step"]) >= step and job["state"] == "RUNNING"
+        wait_until(there, f"{name} is at step {step}")
+
+    def steps(self, name):
+        """The steps of its metrics, in the order in which they were told."""
+        return [int(s) for e in self.daemon.events(name) for series in e.get("metrics", {}).get("series", [])
+                if series["key"] == "train/loss" for s in series["steps"]]
 
 
 def digits_spec(folder, name, model="  mlp: {hidden: [64]}", recipe="", dataset=None):

@@ -26,26 +26,12 @@ class Steer(DisturbedTest):
     arguments = ["--cancel-grace-seconds", "6"]
     network, recipe, epochs = MODEL, RECIPE, EPOCHS
 
-    def wait_for(self, name, state):
-        return wait_until(lambda: (job := self.daemon.job(name))["state"] == state and job, f"{name} is {state}")
-
-    def wait_for_step(self, name, step):
-        def there():
-            job = self.daemon.job(name)
-            self.assertNotIn(job["state"], ("SUCCEEDED", "FAILED"), f"too fast or failed: {job}")
-            return int(job["progress"]["step"]) >= step and job["state"] == "RUNNING"
-        wait_until(there, f"{name} is at step {step}")
-
-    def steps(self, name):
-        return [int(s) for e in self.daemon.events(name) for series in e.get("metrics", {}).get("series", [])
-                if series["key"] == "train/loss" for s in series["steps"]]
-
     def test_a_paused_job_frees_its_device_and_loses_no_step(self):
         self.daemon.submit(self.spec("paused"))
         self.wait_for_step("paused", 50)
         self.daemon.submit(self.spec("next-one"))  # waits for the one slot
         self.daemon.cli("pause", "paused")
-        paused = self.wait_for("paused", "PAUSED")
+        paused = self.wait_for_state("paused", "PAUSED")
         self.assertEqual(paused["checkpoint_step"], paused["progress"]["step"])
         self.wait_for_step("next-one", 1)
         self.assertEqual(self.daemon.job("paused")["state"], "PAUSED")
@@ -53,7 +39,7 @@ class Steer(DisturbedTest):
         self.assertIn("It is paused at step", explained)
         self.assertIn("'trainyard resume paused'", explained)
         self.daemon.cli("pause", "next-one")
-        self.wait_for("next-one", "PAUSED")
+        self.wait_for_state("next-one", "PAUSED")
         self.daemon.cli("resume", "paused")
         self.finish("paused")
         steps = self.steps("paused")
@@ -66,7 +52,7 @@ class Steer(DisturbedTest):
         self.daemon.cli("pause", "outlives")
         self.daemon.kill()
         self.daemon.start()
-        self.wait_for("outlives", "PAUSED")
+        self.wait_for_state("outlives", "PAUSED")
         time.sleep(0.5)
         self.assertEqual(self.daemon.job("outlives")["state"], "PAUSED", "it does not start by itself")
         waits = self.daemon.cli("wait", "outlives", "--timeout", "0.2", check=False)
@@ -82,7 +68,7 @@ class Steer(DisturbedTest):
         self.daemon.cli("pause", "killed")
         self.assertTrue(self.daemon.job("killed")["pause_requested"])
         os.kill(pid, signal.SIGKILL)
-        job = self.wait_for("killed", "PAUSED")
+        job = self.wait_for_state("killed", "PAUSED")
         self.assertFalse(job["pause_requested"])
         wait_until(lambda: not is_running(pid), "the worker is gone")
         self.daemon.cli("resume", "killed")
@@ -95,7 +81,7 @@ class Steer(DisturbedTest):
         os.kill(pid, signal.SIGSTOP)
         begun = time.monotonic()
         self.daemon.cli("pause", "deaf-one")
-        self.wait_for("deaf-one", "PAUSED")
+        self.wait_for_state("deaf-one", "PAUSED")
         self.assertLess(time.monotonic() - begun, 10)
         self.daemon.cli("cancel", "deaf-one")
 
@@ -105,7 +91,7 @@ class Steer(DisturbedTest):
         running = self.daemon.cli("retry", "to-cancel", check=False)
         self.assertIn("JOB_STATE_CONFLICT", running.stderr)
         self.daemon.cli("cancel", "to-cancel")
-        cancelled = self.wait_for("to-cancel", "CANCELLED")
+        cancelled = self.wait_for_state("to-cancel", "CANCELLED")
         self.daemon.cli("retry", "to-cancel", "--name", "retried", "--wait")
         self.assertEqual(self.digest("retried"), self.expected)
         job = self.daemon.job("retried")
@@ -136,7 +122,7 @@ class Steer(DisturbedTest):
         self.daemon.submit(self.spec("parent"))
         self.wait_for_step("parent", 130)
         self.daemon.cli("cancel", "parent")
-        self.wait_for("parent", "CANCELLED")
+        self.wait_for_state("parent", "CANCELLED")
         listed = self.daemon.json("checkpoint", "list", "parent")["checkpoints"]
         steps = [int(c["step"]) for c in listed]
         self.assertEqual(len(steps), 3)
@@ -156,7 +142,7 @@ class Steer(DisturbedTest):
         self.daemon.submit(self.spec("strict"))
         self.wait_for_step("strict", 50)
         self.daemon.cli("pause", "strict")
-        self.wait_for("strict", "PAUSED")
+        self.wait_for_state("strict", "PAUSED")
         done = self.daemon.cli("fork", "strict", "--set", "recipe.seed=77", "--set", "recipe.batch_size=10", check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("spec.recipe.seed: 77 is not the checkpoint's", done.stderr)

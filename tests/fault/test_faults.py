@@ -17,7 +17,7 @@ ENDLESS = ("--set", "recipe.epochs=100000")
 
 
 class Faults(DaemonTest):
-    arguments = ["--threads-per-job", "1", "--cpu-slots", "2", "--cancel-grace-seconds", "3"]
+    arguments = ["--threads-per-job", "1", "--cpu-slots", "2", "--cancel-grace-seconds", "3", "--unattended-seconds", "0"]
 
     def spec(self, name, checkpoint_every=20, **others):
         return digits_spec(self.folder, name, recipe=f"  checkpoint_every_steps: {checkpoint_every}\n", **others)
@@ -118,7 +118,7 @@ class Faults(DaemonTest):
             self.assertEqual(daemon.stop(), 0)
 
     def test_F02_workers_end_with_a_daemon_that_is_killed(self):
-        """I3, I8: none of them lives on to train beside the attempt of the next daemon."""
+        """I3, I8: where workers do not outlive it, none lives on to train beside the next daemon's attempt."""
         workers = [self.start("orphan-1"), self.start("orphan-2")]
         self.daemon.kill()
         wait_until(lambda: not any(map(is_running, workers)), "they end with the daemon", timeout_s=2, interval_s=0.005)

@@ -14,6 +14,7 @@
 #include <iostream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "proto/convert/data.h"
 #include "proto/convert/run.h"
@@ -95,6 +96,42 @@ class FakeWorker {
   int64_t number_ = 0;
 };
 
+/// What `kind` said in a recorded exchange (tests/server/exchanges), in order.
+template <typename Message>
+std::vector<Message> recorded(const std::string& file, const std::string& kind) {
+  std::vector<Message> messages;
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(kind + " ")) continue;
+    std::string bytes;
+    for (size_t i = kind.size() + 1; i + 1 < line.size(); i += 2) {
+      bytes += static_cast<char>(std::stoi(line.substr(i, 2), nullptr, 16));
+    }
+    if (!messages.emplace_back().ParseFromString(bytes)) ::_exit(9);
+  }
+  return messages;
+}
+
+/// The part of a worker of protocol 1, word for word, but for who it is.
+void train_recorded(const v1::TrainTask& task, const std::string& file, FakeWorker& worker) {
+  // The daemon still tells such a worker everything that the one of its own time did.
+  const v1::Assignment then = recorded<v1::Assignment>(file, "assignment").at(0);
+  std::vector<const google::protobuf::FieldDescriptor*> told;
+  then.train().GetReflection()->ListFields(then.train(), &told);
+  for (const auto* field : told) {
+    if (field->is_repeated() || task.GetReflection()->HasField(task, field)) continue;
+    std::cerr << "the assignment lacks " << field->name() << "\n";
+    ::_exit(9);
+  }
+  std::filesystem::create_directories(task.model_dir());
+  std::ofstream(std::filesystem::path(task.model_dir()) / "model.safetensors") << "weights";
+  std::ofstream(std::filesystem::path(task.model_dir()) / "model.json") << "{}";
+  for (v1::WorkerReport& report : recorded<v1::WorkerReport>(file, "report")) {
+    if (report.has_outcome()) return worker.outcome(report.outcome());
+    worker.send(std::move(report));
+  }
+}
+
 void train(const v1::TrainTask& task, FakeWorker& worker) {
   const auto& labels = task.spec().labels();
   const auto label = [&](const char* key) {
@@ -107,6 +144,25 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
   int64_t first = 0;
   std::ifstream(mark) >> first;
 
+  if (act == "recorded") return train_recorded(task, std::getenv("TRAINYARD_EXCHANGE"), worker);
+  if (act == "done_but_untold") {  // killed before its stream has carried anything
+    ReportSpool spool = ReportSpool::create(task.spool_path()).value();
+    std::vector<v1::WorkerReport> reports(3);
+    reports[0].mutable_started()->mutable_plan()->set_steps_total(1);
+    v1::MetricSeries& series = *reports[1].mutable_metrics()->add_series();
+    series.set_key("train/loss");
+    series.add_steps(1);
+    series.add_values(0.5);
+    reports[2].mutable_outcome()->set_kind(v1::Outcome::SUCCEEDED);
+    reports[2].mutable_outcome()->set_steps_done(1);
+    std::filesystem::create_directories(task.model_dir());
+    std::ofstream(std::filesystem::path(task.model_dir()) / "model.safetensors") << "weights";
+    for (int64_t i = 0; i < 3; ++i) {
+      reports[static_cast<size_t>(i)].set_number(i + 1);
+      if (!spool.append(reports[static_cast<size_t>(i)]).ok()) ::_exit(9);
+    }
+    ::raise(SIGKILL);
+  }
   if (act == "crash_always") ::raise(SIGSEGV);
   if (act == "tell_devices" || act == "device_fault_once") {
     std::ofstream out(std::filesystem::path(task.checkpoint_dir()) /
@@ -263,11 +319,11 @@ void inspect(const v1::InspectTask& task, FakeWorker& worker) {
 /// Reports success, by the real worker's stream, of a model that cannot be read until somebody
 /// makes it a file.
 int finish_unreadable(const v1::TrainTask& task, v1::WorkerService::Stub& stub,
-                      ReportStream::Identity identity) {
+                      ReportStream::Options options) {
   std::filesystem::create_directories(std::filesystem::path(task.model_dir()) /
                                       "model.safetensors");
-  ReportStream stream(stub, std::move(identity), std::chrono::milliseconds(200),
-                      [](const std::string&) { ::_exit(1); });
+  options.heartbeat_interval = std::chrono::milliseconds(200);
+  ReportStream stream(stub, std::move(options), [](const std::string&) { ::_exit(1); });
   v1::WorkerReport started, done;
   started.mutable_started()->mutable_plan()->set_steps_total(1);
   stream.send(std::move(started));
@@ -291,7 +347,7 @@ int run(const std::string& socket, const std::string& task) {
   if (!stub->Attach(&attach, request, &assignment).ok()) return 1;
   if (const auto& labels = assignment.train().spec().labels();
       labels.contains("act") && labels.at("act") == "model_unreadable") {
-    return finish_unreadable(assignment.train(), *stub, {task, nonce});
+    return finish_unreadable(assignment.train(), *stub, {.task = task, .nonce = nonce});
   }
   grpc::ClientContext report;
   const auto stream = stub->Report(&report);

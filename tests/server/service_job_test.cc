@@ -835,6 +835,34 @@ TEST_F(ServiceJob, F04AStopLetsWorkersCheckpointAndTheNextStartGoesOn) {
   expect_gapless(watch("goes-on", seen, &ended), seen);
 }
 
+TEST_F(ServiceJob, WhatAWorkerHadOnDiskWhenItDiedIsTaken) {
+  submit("untold", "done_but_untold");
+  wait_for("untold", v1::SUCCEEDED);
+  const v1::Job job = get("untold");
+  EXPECT_EQ(job.attempt(), 1);
+  EXPECT_EQ(job.progress().metrics().at("train/loss"), 0.5);
+  EXPECT_EQ(job.model(), "tenants/default/models/untold");
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(config_.state_dir / "jobs")) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with("reports-")) << entry.path();
+  }
+}
+
+// The worker's half is a recording of what the release before said.
+TEST_F(ServiceJob, AWorkerOfProtocol1StillTrains) {
+  ::setenv("TRAINYARD_EXCHANGE", EXCHANGES "/protocol_1.txt", 1);
+  submit("recorded", "recorded");
+  wait_for("recorded", v1::SUCCEEDED);
+  ::unsetenv("TRAINYARD_EXCHANGE");
+  const v1::Job job = get("recorded");
+  EXPECT_EQ(job.attempt(), 1);
+  EXPECT_EQ(job.checkpoint_step(), 105);
+  EXPECT_EQ(job.progress().step(), 105);
+  EXPECT_TRUE(job.progress().metrics().contains("train/accuracy"));
+  grpc::Status ended;
+  expect_gapless(watch("recorded", 0, &ended), 0);
+}
+
 TEST_F(ServiceJob, F25ASlowWatcherGetsEveryEventOnceAndHeartbeatsAreNeverAhead) {
   v1::SubmitJobRequest request = job_request("many-steps", "");
   (*request.mutable_spec()->mutable_labels())["steps"] = "5000";

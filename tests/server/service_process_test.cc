@@ -92,14 +92,49 @@ TEST(ServiceProcess, TheGroupGoesWithIt) {
   EXPECT_EQ(process_start_time(child), 0);
 }
 
-TEST(ServiceProcess, ALeftoverIsEndedOnlyIfItIsTheSameProcess) {
-  Process process = spawn_shell("sleep 1000");
-  EXPECT_TRUE(end_leftover(process.pid(), process.start_time() + 1, 1000))
-      << "another process with this pid is none of ours";
-  EXPECT_FALSE(process.reap().has_value()) << "and must live on";
-  EXPECT_TRUE(end_leftover(process.pid(), process.start_time(), 5000));
+TEST(ServiceProcess, AProcessIsAdoptedOnlyIfItIsTheSame) {
+  SpawnRequest request;
+  request.program = "/bin/sh";
+  request.arguments = {"-c", "sleep 1000"};
+  request.environment = {"PATH=/usr/bin:/bin", "TRAINYARD_TASK=job-1"};
+  request.outlives = true;
+  Process process = Process::spawn(request).value();
+  const pid_t pid = process.pid();
+  const int64_t start = process.start_time();
+  EXPECT_FALSE(Process::adopt(pid, start + 1, "TRAINYARD_TASK=job-1")) << "that pid's next process";
+  EXPECT_FALSE(Process::adopt(pid, start, "TRAINYARD_TASK=job-11"));
+  EXPECT_FALSE(Process::adopt(pid, start, "TRAINYARD_TASK=job-")) << "the whole value counts";
+  EXPECT_FALSE(Process::adopt(0, 0, "TRAINYARD_TASK=job-1")) << "it had no process yet";
+  EXPECT_FALSE(process.reap().has_value()) << "and whoever it is lives on";
+  EXPECT_TRUE(Process::adopt(pid, start, "TRAINYARD_TASK=job-1"));
+  process.signal_group(SIGKILL);
   EXPECT_EQ(wait_for_end(process).number, SIGKILL);
-  EXPECT_TRUE(end_leftover(0, 0, 1000)) << "an attempt that had no process yet";
+  EXPECT_FALSE(Process::adopt(pid, start, "TRAINYARD_TASK=job-1"));
+}
+
+TEST(ServiceProcess, WhatItPrintsWhileNobodyReadsIsThereForTheNextReader) {
+  SpawnRequest request;
+  request.program = "/bin/sh";
+  request.arguments = {"-c", "trap '' PIPE; read line; echo alone; while :; do echo more; done"};
+  request.environment = {"PATH=/usr/bin:/bin", "TRAINYARD_TASK=job-2"};
+  request.outlives = true;
+  Process first = Process::spawn(request).value();
+  ASSERT_TRUE(first.write_stdin("go\n").ok());
+  const pid_t pid = first.pid();
+  const int64_t start = first.start_time();
+  { const Process gone = std::move(first); }  // as when the daemon dies: no reader is left
+  std::optional<Process> next = Process::adopt(pid, start, "TRAINYARD_TASK=job-2");
+  ASSERT_TRUE(next.has_value());
+  ASSERT_GE(next->output(), 0);
+  pollfd entry{next->output(), POLLIN, 0};
+  ASSERT_EQ(::poll(&entry, 1, 10'000), 1);
+  char text[16] = {};
+  ASSERT_GT(::read(next->output(), text, 6), 0);
+  EXPECT_STREQ(text, "alone\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(next->reap().has_value()) << "a full pipe neither blocks nor ends it";
+  next->signal_group(SIGKILL);
+  EXPECT_EQ(wait_for_end(*next).number, SIGKILL) << "its parent is still this process";
 }
 
 TEST(ServiceProcess, F36AFloodOfOutputIsHeldAndNeverBlocks) {

@@ -13,8 +13,10 @@
 #include <mutex>
 #include <thread>
 
+#include "server/protocol/versions.h"
 #include "server/supervisor/supervisor.h"
 #include "src/base/files.h"
+#include "src/base/sha256.h"
 
 namespace trainyard::server {
 namespace {
@@ -119,12 +121,29 @@ class ServiceSupervisor : public ::testing::Test {
     return "";
   }
   static v1::AttachRequest attach_request(const std::string& task, const std::string& nonce,
-                                          const std::string& version = TRAINYARD_VERSION) {
+                                          ProtocolRange protocols = kProtocols) {
     v1::AttachRequest request;
     request.set_task(task);
     request.set_nonce(nonce);
-    request.set_version(version);
+    request.set_version("0.0.7");
+    request.set_protocol_min(protocols.oldest);
+    request.set_protocol_max(protocols.newest);
     return request;
+  }
+  /// The first message of a stream.
+  static v1::WorkerReport hello(const std::string& task, const std::string& nonce,
+                                int32_t protocol = kProtocols.newest) {
+    v1::WorkerReport report;
+    report.set_task(task);
+    report.set_nonce(nonce);
+    report.set_protocol(protocol);
+    report.mutable_heartbeat();
+    return report;
+  }
+  void adopt(const std::string& task, const std::string& nonce, pid_t pid,
+             std::shared_ptr<Owner> owner) {
+    supervisor_->adopt(
+        {task, "test", std::move(owner), sha256_hex(nonce), pid, process_start_time(pid)});
   }
 
   static inline int count_ = 0;
@@ -142,14 +161,14 @@ TEST_F(ServiceSupervisor, OnlyTheWorkerWithTheNonceIsLetIn) {
   EXPECT_EQ(nonce.size(), 64u);
   EXPECT_EQ(supervisor_->attach(attach_request(task, "guess")).error().reason, "ATTEMPT_FENCED");
   EXPECT_EQ(supervisor_->attach(attach_request("other", nonce)).error().reason, "ATTEMPT_FENCED");
-  EXPECT_EQ(supervisor_->connect(task, nonce, sink).error().reason, "ATTEMPT_FENCED")
+  EXPECT_EQ(supervisor_->connect(hello(task, nonce), sink).error().reason, "ATTEMPT_FENCED")
       << "not before it attached";
   const Result<v1::Assignment> assignment = supervisor_->attach(attach_request(task, nonce));
   ASSERT_TRUE(assignment.ok());
   EXPECT_EQ(assignment->predict().threads(), 3);
   EXPECT_EQ(assignment->heartbeat_interval_ms(), options_.heartbeat_ms);
-  EXPECT_EQ(supervisor_->connect(task, "guess", sink).error().reason, "ATTEMPT_FENCED");
-  EXPECT_TRUE(supervisor_->connect(task, nonce, sink).ok());
+  EXPECT_EQ(supervisor_->connect(hello(task, "guess"), sink).error().reason, "ATTEMPT_FENCED");
+  EXPECT_TRUE(supervisor_->connect(hello(task, nonce), sink).ok());
   supervisor_->kill_all();
   const TaskEnd end = owner->wait();
   EXPECT_TRUE(end.exit.signalled);
@@ -173,18 +192,103 @@ TEST_F(ServiceSupervisor, AWorkerSeesTheGpusOfItsTaskAlone) {
   ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
-TEST_F(ServiceSupervisor, F38AnotherVersionIsRefusedWithBoth) {
+TEST_F(ServiceSupervisor, F38BuildsMayDifferWhereTheirProtocolsMeet) {
   start_supervisor("sleep 1000");
   auto owner = std::make_shared<Owner>();
   const std::string task = start(owner);
-  const Result<v1::Assignment> refused =
-      supervisor_->attach(attach_request(task, nonce_of(task), "0.0.7"));
+  const std::string nonce = nonce_of(task);
+  const auto chosen = [&](ProtocolRange theirs) {
+    const Result<v1::Assignment> a = supervisor_->attach(attach_request(task, nonce, theirs));
+    return a.ok() ? a->protocol() : -1;
+  };
+  EXPECT_EQ(chosen({0, 0}), 1) << "a worker of before ranges were told";
+  EXPECT_EQ(chosen({1, 99}), kProtocols.newest);
+  EXPECT_EQ(chosen({kProtocols.newest, kProtocols.newest + 1}), kProtocols.newest);
+  const Result<v1::Assignment> refused = supervisor_->attach(
+      attach_request(task, nonce, {kProtocols.newest + 1, kProtocols.newest + 2}));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().reason, "VERSION_SKEW");
   EXPECT_EQ(refused.error().metadata.at("worker"), "0.0.7");
   EXPECT_EQ(refused.error().metadata.at("daemon"), TRAINYARD_VERSION);
   supervisor_->kill_all();
   EXPECT_TRUE(owner->wait().version_skew);
+}
+
+TEST_F(ServiceSupervisor, ATaskThatOutlivesItsDaemonIsTheNextOnes) {
+  options_.unattended_ms = 60'000;
+  start_supervisor("sleep 1000");
+  auto owner = std::make_shared<Owner>();
+  Supervisor::NewTask fresh;
+  fresh.id = "job-1";
+  fresh.kind = "test";
+  fresh.outlives = true;
+  fresh.owner = owner;
+  const std::string task = supervisor_->start(std::move(fresh));
+  const std::string nonce = nonce_of(task);
+  const Result<v1::Assignment> assignment = supervisor_->attach(attach_request(task, nonce));
+  EXPECT_EQ(assignment.value().unattended_ms(), 60'000);
+  const pid_t pid = owner->pid();
+  supervisor_->release();
+  EXPECT_EQ(supervisor_->task_count(), 0);
+  supervisor_ = std::make_unique<Supervisor>(options_);
+
+  auto next = std::make_shared<Owner>();
+  auto sink = std::make_shared<Sink>();
+  adopt(task, nonce, pid, next);
+  EXPECT_EQ(supervisor_->connect(hello(task, "guess"), sink).error().reason, "ATTEMPT_FENCED");
+  EXPECT_EQ(supervisor_->connect(hello(task, nonce, 99), sink).error().reason, "VERSION_SKEW");
+  EXPECT_TRUE(supervisor_->connect(hello(task, nonce), sink).ok());
+  supervisor_->stop(task, "pause");
+  EXPECT_EQ(sink->stops, 1);
+  const TaskEnd end = next->wait();
+  EXPECT_TRUE(end.stop_asked);
+  EXPECT_FALSE(end.lost_from_sight);
+  EXPECT_EQ(next->pid(), 0) << "it was spawned once";
+}
+
+TEST_F(ServiceSupervisor, WhatIsGoneBeforeItIsAdoptedWasLostFromSight) {
+  start_supervisor("sleep 1000");
+  auto owner = std::make_shared<Owner>();
+  adopt("job-1", "nonce", 0, owner);
+  EXPECT_TRUE(owner->wait().lost_from_sight);
+  // A process with the right number and start, which is not ours: it has no such id.
+  auto other = std::make_shared<Owner>();
+  adopt("job-2", "nonce", ::getpid(), other);
+  EXPECT_TRUE(other->wait().lost_from_sight);
+  // Ours, but it is never heard of, and killed.
+  options_.silence_ms = 200;
+  options_.unattended_ms = 60'000;
+  start_supervisor("trap '' TERM; while :; do sleep 1; done");
+  auto silent = std::make_shared<Owner>();
+  Supervisor::NewTask fresh;
+  fresh.id = "job-3";
+  fresh.outlives = true;
+  fresh.owner = silent;
+  supervisor_->start(std::move(fresh));
+  while (silent->pid() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const pid_t pid = silent->pid();
+  supervisor_->release();
+  supervisor_ = std::make_unique<Supervisor>(options_);
+  auto next = std::make_shared<Owner>();
+  adopt("job-3", "nonce", pid, next);
+  const TaskEnd end = next->wait();
+  EXPECT_TRUE(end.silent);
+  EXPECT_FALSE(end.lost_from_sight);
+}
+
+TEST_F(ServiceSupervisor, WithoutATimeToGoOnAWorkerEndsWithItsDaemon) {
+  start_supervisor("sleep 1000");  // unattended_ms is 0
+  auto owner = std::make_shared<Owner>();
+  Supervisor::NewTask fresh;
+  fresh.id = "job-1";
+  fresh.outlives = true;
+  fresh.owner = owner;
+  const std::string task = supervisor_->start(std::move(fresh));
+  EXPECT_EQ(supervisor_->attach(attach_request(task, nonce_of(task))).value().unattended_ms(), 0);
+  supervisor_->release();
+  EXPECT_EQ(supervisor_->task_count(), 1) << "nothing was left behind";
+  supervisor_->kill_all();
+  EXPECT_TRUE(owner->wait().exit.signalled);
 }
 
 TEST_F(ServiceSupervisor, AnAttachedWorkerIsToldToStopBeforeItIsSignalled) {
@@ -194,7 +298,7 @@ TEST_F(ServiceSupervisor, AnAttachedWorkerIsToldToStopBeforeItIsSignalled) {
   const std::string task = start(owner);
   const std::string nonce = nonce_of(task);
   ASSERT_TRUE(supervisor_->attach(attach_request(task, nonce)).ok());
-  ASSERT_TRUE(supervisor_->connect(task, nonce, sink).ok());
+  ASSERT_TRUE(supervisor_->connect(hello(task, nonce), sink).ok());
   const auto begin = std::chrono::steady_clock::now();
   supervisor_->stop(task, "cancel");
   supervisor_->stop(task, "cancel");
@@ -215,7 +319,7 @@ TEST_F(ServiceSupervisor, AStopThatComesBeforeTheStreamIsDeliveredWithIt) {
   const std::string nonce = nonce_of(task);
   ASSERT_TRUE(supervisor_->attach(attach_request(task, nonce)).ok());
   supervisor_->stop(task, "drain", 2000);
-  ASSERT_TRUE(supervisor_->connect(task, nonce, sink).ok());
+  ASSERT_TRUE(supervisor_->connect(hello(task, nonce), sink).ok());
   EXPECT_EQ(sink->stops, 1);
   supervisor_->kill_all();
   owner->wait();

@@ -51,6 +51,7 @@ class ServiceTest : public ::testing::Test {
     config_.state_dir = root_ / "state";
     config_.worker = FAKE_WORKER;
     config_.drain_seconds = 5;
+    config_.unattended_seconds = 0;  // nothing outlives a test that dies
     config_.cancel_grace_seconds = 1;
     config_.cpu_slots = 2;
     config_.threads_per_job = 1;

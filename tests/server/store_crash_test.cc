@@ -70,7 +70,7 @@ void check(Store& store, const std::string& seen, const std::string& where) {
           << where;
     }
   }
-  ASSERT_TRUE(store.jobs().recover([](const Job&, const Attempt&) { return false; }).ok());
+  requeue_active(store);
   const JobPage page = store.jobs().list({}).value();
   for (const Job& job : page.jobs) {
     const std::vector<v1::Event> events = all_events(store, job.uid);

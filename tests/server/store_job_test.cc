@@ -138,8 +138,7 @@ TEST_F(StoreJob, AJobsDevicesAreKeptInOrderAcrossARestart) {
   EXPECT_EQ(jobs().start_attempt(job.uid, devices, "n", "R", "m").value().devices, devices);
   store.reset();
   store = open_or_die(small_options(directory.path()), clock);
-  const std::vector<Job> alive =
-      jobs().recover([](const Job&, const Attempt&) { return true; }).value();
+  const std::vector<Job> alive = jobs().list_unfinished().value();
   ASSERT_EQ(alive.size(), 1u);
   EXPECT_EQ(alive[0].devices, devices);
   const v1::Job shown = to_proto(alive[0]);
@@ -394,7 +393,7 @@ TEST_F(StoreJob, ARestartOfTheDaemonPausesWhatWasAskedTo) {
   const Job job = run_job(*store, new_job("asked"));
   ASSERT_TRUE(jobs().request_pause("default", "asked").ok());
   reopen();
-  ASSERT_TRUE(jobs().recover([](const Job&, const Attempt&) { return false; }).ok());
+  requeue_active(*store);
   EXPECT_EQ(jobs().find_uid(job.uid).value().state, JobState::kPaused);
 }
 
@@ -424,26 +423,6 @@ TEST_F(StoreJob, ARequestThatWasSeenIsFoundWithoutASubmit) {
   EXPECT_EQ(jobs().find_request(request).value()->uid, first.uid);
   EXPECT_EQ(jobs().find_request({"default", asked.request_id, "bb"}).error().reason,
             "REQUEST_ID_REUSED");
-}
-
-TEST_F(StoreJob, RecoverQueuesJobsWhoseWorkersAreGone) {
-  const Job lost = run_job(*store, new_job("lost"));
-  const Job kept = run_job(*store, new_job("kept"));
-  const Job cancelled = run_job(*store, new_job("gone"));
-  ASSERT_TRUE(jobs().request_cancel("default", "gone").ok());
-  ASSERT_TRUE(jobs().set_process(kept.uid, 1, 77, 1).ok());
-  reopen();
-  for (int round = 0; round < 2; ++round) {  // idempotent
-    const std::vector<Job> adopted =
-        jobs().recover([](const Job&, const Attempt& a) { return a.pid == 77; }).value();
-    ASSERT_EQ(adopted.size(), 1u);
-    EXPECT_EQ(adopted[0].uid, kept.uid);
-    EXPECT_EQ(jobs().find_uid(lost.uid).value().state, JobState::kQueued);
-    EXPECT_EQ(jobs().find_uid(lost.uid).value().reason, "DAEMON_RESTARTED");
-    EXPECT_EQ(jobs().find_uid(lost.uid).value().workers_lost, 0);
-    EXPECT_EQ(jobs().find_uid(cancelled.uid).value().state, JobState::kCancelled);
-    EXPECT_EQ(all_events(*store, lost.uid).size(), 4u);
-  }
 }
 
 TEST_F(StoreJob, LostWorkersAreCountedUntilTheNextCheckpoint) {

@@ -117,7 +117,7 @@ TEST_F(StoreOpen, DatasetsOfTheSchemaBeforeVersionsAreTheirVersion1) {
   more.id = "gone";
   EXPECT_EQ(datasets.create(more).value().dataset.version, 2) << "gone-1 was trained on version 1";
 
-  ASSERT_TRUE(store->jobs().recover([](const Job&, const Attempt&) { return false; }).ok());
+  requeue_active(*store);
   const Job open = store->jobs().find("default", "open-1").value();
   EXPECT_EQ(open.state, JobState::kQueued);
   EXPECT_EQ(open.spec.dataset().name(), table.name()) << "saved and read again";

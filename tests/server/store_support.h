@@ -91,6 +91,18 @@ inline Job run_job(Store& store, NewJob job = new_job()) {
   return store.jobs().update_attempt(std::move(started)).value();
 }
 
+/// Puts every job that is starting or running back into the queue.
+inline void requeue_active(Store& store) {
+  const std::vector<Job> unfinished = store.jobs().list_unfinished().value();
+  for (const Job& job : unfinished) {
+    if (!is_active(job.state)) continue;
+    AttemptUpdate lost = update_of(job);
+    lost.move = move_to(JobState::kQueued);
+    const Result<Job> moved = store.jobs().update_attempt(std::move(lost));
+    EXPECT_TRUE(moved.ok()) << moved.error().message;
+  }
+}
+
 /// All events of a job, read in small batches; fails the test on a gap.
 inline std::vector<v1::Event> all_events(Store& store, const std::string& uid) {
   std::vector<v1::Event> events;

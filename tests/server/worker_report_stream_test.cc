@@ -1,0 +1,231 @@
+// The worker's side of its stream: what it does while the daemon is away, refuses it, or is of
+// another version. The daemon here only counts.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "server/worker/report_stream.h"
+
+namespace trainyard {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+/// Acknowledges what comes in order, each number once; refuses what it is told to.
+class Daemon final : public v1::WorkerService::Service {
+ public:
+  grpc::Status Report(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<v1::WorkerCommand, v1::WorkerReport>* stream) override {
+    v1::WorkerReport report;
+    while (stream->Read(&report)) {
+      const std::lock_guard lock(mu_);
+      if (!refusal.ok()) return refusal;
+      if (report.number() == 0) continue;
+      if (report.number() > newest_ + 1) gaps_ = true;
+      if (report.number() == newest_ + 1) ++newest_;
+      changed_.notify_all();
+      v1::WorkerCommand command;
+      command.set_acknowledged(newest_);
+      stream->Write(command);
+    }
+    return grpc::Status::OK;
+  }
+  bool wait_for(int64_t number) {
+    std::unique_lock lock(mu_);
+    return changed_.wait_for(lock, 30s, [&] { return newest_ >= number; });
+  }
+  int64_t newest() {
+    const std::lock_guard lock(mu_);
+    return newest_;
+  }
+  bool gaps() {
+    const std::lock_guard lock(mu_);
+    return gaps_;
+  }
+
+  grpc::Status refusal = grpc::Status::OK;
+
+ private:
+  std::mutex mu_;
+  std::condition_variable changed_;
+  int64_t newest_ = 0;
+  bool gaps_ = false;
+};
+
+class WorkerReports : public ::testing::Test {
+ protected:
+  WorkerReports() : folder_(fs::temp_directory_path() / ("reports-" + std::to_string(::getpid()))) {
+    fs::create_directories(folder_);
+    options_.task = "job-1";
+    options_.nonce = "secret";
+    options_.heartbeat_interval = 50ms;
+    options_.unattended = 60s;
+    options_.spool = folder_ / "reports-1";
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 50);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 100);
+    stub_ = v1::WorkerService::NewStub(
+        grpc::CreateCustomChannel(address(), grpc::InsecureChannelCredentials(), arguments));
+  }
+  ~WorkerReports() override {
+    stream_.reset();
+    leave();
+    fs::remove_all(folder_);
+  }
+
+  std::string address() const { return "unix:" + (folder_ / "socket").string(); }
+  void come() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address(), grpc::InsecureServerCredentials());
+    builder.RegisterService(&daemon_);
+    server_ = builder.BuildAndStart();
+    ASSERT_NE(server_, nullptr);
+  }
+  void leave() {
+    if (server_) server_->Shutdown(std::chrono::system_clock::now());
+    server_.reset();
+  }
+  ReportStream& begin() {
+    stream_ =
+        std::make_unique<ReportStream>(*stub_, options_, [this](const std::string&) { ++stops_; });
+    return *stream_;
+  }
+  static v1::WorkerReport line() {
+    v1::WorkerReport report;
+    report.mutable_log()->set_text("a line");
+    return report;
+  }
+  int64_t spooled() const {
+    int64_t last = 0;
+    (void)read_spool(options_.spool, 0, [&](const v1::WorkerReport& r) -> Status {
+      EXPECT_EQ(r.number(), last + 1);
+      last = r.number();
+      return {};
+    });
+    return last;
+  }
+  static grpc::Status refusal_of(grpc::StatusCode code, const std::string& reason) {
+    google::rpc::ErrorInfo info;
+    info.set_reason(reason);
+    google::rpc::Status status;
+    status.add_details()->PackFrom(info);
+    return {code, "refused", status.SerializeAsString()};
+  }
+
+  const fs::path folder_;
+  ReportStream::Options options_;
+  Daemon daemon_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+  std::unique_ptr<ReportStream> stream_;
+  std::atomic<int> stops_{0};
+};
+
+// More than the queue in memory holds: training does not wait, and the next daemon gets all.
+TEST_F(WorkerReports, MoreThanMemoryHoldsWaitOnDiskForTheNextDaemon) {
+  constexpr int64_t kMany = 45'000;
+  come();
+  ReportStream& stream = begin();
+  for (int i = 0; i < 100; ++i) stream.send(line());
+  ASSERT_TRUE(daemon_.wait_for(100));
+  leave();
+  for (int64_t i = 100; i < kMany; ++i) stream.send(line());
+  EXPECT_EQ(spooled(), kMany);
+  come();
+  for (int i = 0; i < 10; ++i) stream.send(line());
+  EXPECT_TRUE(stream.drain());
+  EXPECT_EQ(daemon_.newest(), kMany + 10);
+  EXPECT_FALSE(daemon_.gaps());
+  EXPECT_EQ(stops_, 0);
+  EXPECT_LT(fs::file_size(options_.spool), 1u << 20) << "what is acknowledged goes";
+}
+
+TEST_F(WorkerReports, AWorkerThatIsDoneLeavesItsReportsToTheNextDaemon) {
+  options_.away_after = 200ms;
+  ReportStream& stream = begin();
+  for (int i = 0; i < 3; ++i) stream.send(line());
+  EXPECT_TRUE(stream.drain());
+  EXPECT_EQ(spooled(), 3);
+  EXPECT_EQ(stops_, 0) << "it is not asked to stop: it is done";
+}
+
+TEST_F(WorkerReports, WithoutASpoolItWaitsForItsDaemonAsLongAsItMay) {
+  options_.away_after = 100ms;
+  options_.unattended = 700ms;
+  options_.spool.clear();
+  const auto begun = std::chrono::steady_clock::now();
+  ReportStream& stream = begin();
+  stream.send(line());
+  EXPECT_FALSE(stream.drain()) << "its report is lost with it";
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, 700ms);
+  EXPECT_EQ(stops_, 1);
+}
+
+TEST_F(WorkerReports, ADaemonOfAnotherVersionGetsTheSpoolAndAStop) {
+  daemon_.refusal = refusal_of(grpc::StatusCode::FAILED_PRECONDITION, "VERSION_SKEW");
+  come();
+  ReportStream& stream = begin();
+  stream.send(line());
+  for (int i = 0; i < 400 && stops_ == 0; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(stops_, 1) << "it is to save its work";
+  stream.send(line());
+  EXPECT_TRUE(stream.drain());
+  EXPECT_EQ(spooled(), 2);
+}
+
+TEST_F(WorkerReports, AWorkerThatIsFencedDropsItsReports) {
+  daemon_.refusal = refusal_of(grpc::StatusCode::ABORTED, "ATTEMPT_FENCED");
+  come();
+  ReportStream& stream = begin();
+  stream.send(line());
+  EXPECT_FALSE(stream.drain());
+  EXPECT_EQ(stops_, 1);
+}
+
+TEST_F(WorkerReports, AFullDiskCostsTheSpoolAndNoReport) {
+  options_.spool = "/dev/full";
+  come();
+  ReportStream& stream = begin();
+  for (int i = 0; i < 100; ++i) stream.send(line());
+  EXPECT_TRUE(stream.drain());
+  EXPECT_EQ(daemon_.newest(), 100);
+  EXPECT_FALSE(daemon_.gaps());
+}
+
+TEST_F(WorkerReports, ADaemonOfProtocol1GetsAWorkerOfProtocol1) {
+  std::ifstream lines(EXCHANGES "/protocol_1.txt");
+  std::string bytes;
+  for (std::string text; std::getline(lines, text);) {
+    if (!text.starts_with("assignment ")) continue;
+    for (size_t i = 11; i + 1 < text.size(); i += 2) {
+      bytes += static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16));
+    }
+  }
+  v1::Assignment assignment;
+  ASSERT_TRUE(assignment.ParseFromString(bytes));
+  ASSERT_TRUE(assignment.has_train());
+  const ReportStream::Options options = ReportStream::options_of(assignment, "t", "n");
+  EXPECT_EQ(options.protocol, 1);
+  EXPECT_EQ(options.unattended, 30s) << "nobody would adopt it";
+  EXPECT_TRUE(options.spool.empty()) << "nobody would read it";
+  EXPECT_EQ(options.heartbeat_interval, 5s);
+}
+
+}  // namespace
+}  // namespace trainyard
