@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,9 +43,6 @@ std::string random_hex(size_t bytes) {
   }
   return text;
 }
-
-/// In the environment of a worker, and thus of everything that it starts.
-std::string tag_of(const std::string& task) { return "TRAINYARD_TASK=" + task; }
 
 Error fenced(const std::string& task) {
   return make_error(ErrorCode::kAborted, "ATTEMPT_FENCED",
@@ -120,6 +118,15 @@ struct Supervisor::Impl {
     const MutexLock lock(mu);
     const auto it = tasks.find(id);
     return it == tasks.end() ? nullptr : it->second;
+  }
+
+  /// In the environment of a worker, and thus of everything that it starts. The state folder is
+  /// part of it, by its inode: one that was restored from a backup has the same jobs.
+  std::string tag_of(const std::string& task) const {
+    struct stat folder {};
+    (void)::stat(options.log_dir.c_str(), &folder);
+    return "TRAINYARD_TASK=" + task + "@" + std::to_string(folder.st_dev) + ":" +
+           std::to_string(folder.st_ino);
   }
 
   bool is_stalled(const v1::WorkerReport::Heartbeat& beat) const {

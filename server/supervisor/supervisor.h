@@ -8,7 +8,7 @@
 //   adopt()  ------------------------------------------>  reports ...  ->  ended
 //
 // A task that outlives the daemon is left running when the daemon dies or release() is called. The
-// next daemon adopts it: pid, start time and the task's id in its environment prove the process,
+// next daemon adopts it: pid, start time, and the task's id in its environment prove the process,
 // the nonce proves its stream.
 //
 // Silence is not death: a worker that has been silent for the heartbeat timeout is killed in steps

@@ -148,6 +148,8 @@ class Backup(DaemonTest):
                 break
         self.assertEqual(code, 130)
         self.assertEqual(archive.read_text(), "the earlier one")
+        wait_until(lambda: self.daemon.log().count("event=backup_started") == self.daemon.log().count("event=backup_ended"),
+                   "the daemon has noticed, and takes the next one")
         wait_until(lambda: not staging.exists(), "the links are removed")
         self.daemon.cli("server", "backup", archive)  # and the place is free
 
