@@ -121,6 +121,15 @@ std::string TrainTask::initial_weights_path() const {
 void TrainTask::report(const v1::WorkerReport& report, Done<void> done) {
   Result<AttemptUpdate> update = update_of(report);
   if (!update.ok()) return done(update.error());
+  if (options_.adopted && !told_adopted_.exchange(true)) {
+    AttemptUpdate tells;
+    tells.job_uid = job_.uid;
+    tells.attempt = job_.attempt;
+    v1::LogLine& line = *tells.events.emplace_back().mutable_log();
+    line.set_level(v1::LogLine::INFO);
+    line.set_text("the daemon was restarted; the worker went on training");
+    store_.jobs().update_attempt(std::move(tells), [](const Result<Job>&) {});
+  }
   store_.jobs().update_attempt(std::move(update).value(),
                                [done = std::move(done)](Result<Job> job) {
                                  if (job.ok()) return done({});

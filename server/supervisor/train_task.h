@@ -39,6 +39,7 @@ struct TrainTaskOptions {
   int threads = 1;
   bool time_algorithms = true;
   std::shared_ptr<HostTrouble> trouble;
+  bool adopted = false;  // an earlier daemon started the attempt
 };
 
 class TrainTask final : public TaskOwner {
@@ -86,6 +87,7 @@ class TrainTask final : public TaskOwner {
   const TrainTaskOptions options_;
   const std::function<void(bool)> gone_;
   std::atomic<int64_t> parameter_count_{0};
+  std::atomic<bool> told_adopted_{false};
   std::atomic<bool> stopped_{false};  // the worker reported that it stopped as requested
   mutable Mutex mu_;
   std::optional<DeviceFault> device_fault_ TRAINYARD_GUARDED_BY(mu_);
