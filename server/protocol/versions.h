@@ -5,7 +5,8 @@
 // speak; a later daemon that adopts the worker must speak that version too. Keep the oldest until
 // nobody can have a job running that an earlier release started.
 //
-//   1  as it was when both had to be one build
+//   1  as it was when both had to be one build: a daemon that speaks only this refuses fields that
+//      it does not know, and thus later workers
 //   2  a training worker keeps its reports on disk until they are acknowledged
 //      (TrainTask.spool_path) and goes on without its daemon (Assignment.unattended_ms)
 #pragma once

@@ -8,6 +8,12 @@ namespace trainyard::server {
 
 Status parse_request(const grpc::ByteBuffer& bytes, google::protobuf::Message& message,
                      size_t elements_max) {
+  if (Status s = parse_message(bytes, message, elements_max); !s.ok()) return s;
+  return check_known_fields(message);
+}
+
+Status parse_message(const grpc::ByteBuffer& bytes, google::protobuf::Message& message,
+                     size_t elements_max) {
   grpc::ByteBuffer copy(bytes);  // reference-counted; reading consumes it
   if (grpc::ProtoBufferReader reader(&copy); reader.status().ok()) {
     const Status s = check_element_count(reader, *message.GetDescriptor(), elements_max);
@@ -21,7 +27,7 @@ Status parse_request(const grpc::ByteBuffer& bytes, google::protobuf::Message& m
                       "the request is not a valid " + message.GetDescriptor()->full_name() +
                           ": cut short, not UTF-8, nested too deeply, or of another type");
   }
-  return check_known_fields(message);
+  return {};
 }
 
 grpc::ByteBuffer to_bytes(const google::protobuf::Message& message) {

@@ -15,6 +15,10 @@ namespace trainyard::server {
 /// REQUEST_MALFORMED; INVALID_ARGUMENT/FIELD_UNKNOWN.
 Status parse_request(const grpc::ByteBuffer& bytes, google::protobuf::Message& message,
                      size_t elements_max = kRequestElementsMax);
+/// The same, but for what we do not understand, which is skipped: of a worker, which may be newer
+/// (server/protocol/versions.h).
+Status parse_message(const grpc::ByteBuffer& bytes, google::protobuf::Message& message,
+                     size_t elements_max = kRequestElementsMax);
 grpc::ByteBuffer to_bytes(const google::protobuf::Message& message);
 
 }  // namespace trainyard::server

@@ -39,7 +39,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     if (!ok) return end(grpc::Status::OK);  // a pause: only an outcome ends the work
     try {
       v1::WorkerReport report;
-      if (Status s = parse_request(in_, report, kReportElementsMax); !s.ok())
+      if (Status s = parse_message(in_, report, kReportElementsMax); !s.ok())
         return end(to_grpc_status(s.error()));
       in_.Clear();
       take(std::move(report));
@@ -169,7 +169,7 @@ class WorkerServiceImpl final : public RawWorkerService {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     try {
       v1::AttachRequest request;
-      Status s = parse_request(*in, request);
+      Status s = parse_message(*in, request);
       if (s.ok()) {
         Result<v1::Assignment> assignment = supervisor_.attach(request);
         if (assignment.ok()) {

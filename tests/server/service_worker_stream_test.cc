@@ -100,7 +100,16 @@ TEST(ServiceWorkerStream, AReportDoesNotOvertakeTheOneBeforeIt) {
   attach.set_task(task);
   attach.set_nonce(nonce);
   attach.set_version(TRAINYARD_VERSION);
-  ASSERT_TRUE(supervisor.attach(attach).ok());
+  const auto of_a_later_version = [](google::protobuf::Message& message) {
+    message.GetReflection()->MutableUnknownFields(&message)->AddVarint(4711, 1);
+  };
+  of_a_later_version(attach);
+  {
+    grpc::ClientContext call;
+    v1::Assignment assignment;
+    const grpc::Status attached = stub->Attach(&call, attach, &assignment);
+    ASSERT_TRUE(attached.ok()) << attached.error_message();
+  }
 
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
@@ -112,6 +121,7 @@ TEST(ServiceWorkerStream, AReportDoesNotOvertakeTheOneBeforeIt) {
     if (number == 1) {
       report.set_task(task);
       report.set_nonce(nonce);
+      of_a_later_version(report);
     }
     ASSERT_TRUE(stream->Write(report));
   }
