@@ -4,7 +4,7 @@
 
 - checkpoints: a job with one every second or so beside one with none but the last, in pairs that take turns
 - live metrics and their storage: a job in the daemon beside `local run`, by what each says of its training
-- from kill -9 of a worker, and of the daemon with its worker, to the first step of the next attempt
+- from kill -9 of a worker, of the daemon, and of both, to the first step that is further
 - the start of a daemon with 100,000 finished jobs in its store
 - the bytes that the metrics of a step take in the store
 """
@@ -82,16 +82,16 @@ def back_to_training(daemon, folder):
         job = daemon.job(name)
         return job["state"] == "RUNNING" and int(job["progress"]["step"]) > step[0]
 
-    for what in ("the worker", "the daemon"):
+    for what in ("the worker", "the daemon", "both"):
         times = []
         for _ in range(7):
             wait_until(trains_on, "it trains")
             wait_until(lambda: int(daemon.job(name)["checkpoint_step"]) > step[0], "it has a checkpoint")
             step[0] = int(daemon.job(name)["progress"]["step"])
             begin = time.monotonic()
-            if what == "the worker":
+            if what != "the daemon":
                 os.kill(daemon.worker_pids()[0], signal.SIGKILL)
-            else:
+            if what != "the worker":
                 daemon.kill()
                 daemon.start()
             wait_until(trains_on, "it trains again", interval_s=0.005)
