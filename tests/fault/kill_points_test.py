@@ -59,6 +59,7 @@ POINTS = {
         "sync jobs/*/checkpoints/step-*.tmp/state.json": "", "sync jobs/*/checkpoints/step-*.tmp": "",
         "rename jobs/*/checkpoints/step-*.tmp": "fork: durable, not yet its row", "sync jobs/*/checkpoints": "",
         "sync jobs/*": "", "sync jobs": "",
+        "remove jobs/*/reports-*": "the end of an attempt is stored, its spool still there",
         # Deletions: the row is gone, the files are not.
         "remove jobs/*/checkpoints/step-*/state.json": "delete: job", "remove jobs/*/checkpoints/step-*": "",
         "remove jobs/*/checkpoints/step-*/optimizer.safetensors": "",
@@ -83,6 +84,7 @@ POINTS = {
         "remove jobs/*/checkpoints/step-*/state.json": "checkpoint: an old one goes",
         "remove jobs/*/checkpoints/step-*/optimizer.safetensors": "",
         "remove jobs/*/checkpoints/step-*/weights.safetensors": "", "remove jobs/*/checkpoints/step-*": "",
+        "write jobs/*/reports-*": "a report: on disk, not yet sent",
         "write models/*.tmp/model.safetensors.tmp": "model: written", "sync models/*.tmp/model.safetensors.tmp": "",
         "rename models/*.tmp/model.safetensors.tmp": "", "sync models/*.tmp": "",
         "write models/*.tmp/model.json.tmp": "", "sync models/*.tmp/model.json.tmp": "",
