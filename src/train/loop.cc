@@ -294,6 +294,7 @@ Status Loop::checkpoint() {
   finish_write();  // one at a time: it may have been of this step
   if (saved_step_ == state_.step) return {};
   metrics_.flush();  // whoever hears of a checkpoint has heard of all metrics before it
+  session_.check_replicas(state_.step);
   Snapshot snapshot = session_.snapshot();
   // Looked at here and not beside the steps to come: a run that fails does so at the same step
   // every time.

@@ -40,6 +40,7 @@ ReplicatedSession::ReplicatedSession(std::vector<RunPrograms> programs,
   replicas_->devices = std::move(devices);
   replicas_->sessions.resize(ranks());
   replicas_->results.resize(ranks());
+  replicas_->checksums.resize(ranks());
   const auto compiled = std::make_shared<std::vector<RunPrograms>>(std::move(programs));
   run_all(
       [compiled, micro_batches](Replicas& all, size_t r) {
@@ -128,6 +129,29 @@ Status ReplicatedSession::load(const SafetensorsFile& weights, const Safetensors
     if (Status s = session->load(weights, optimizer); !s.ok()) return s;
   }
   return {};
+}
+
+void ReplicatedSession::check_replicas(int64_t step) {
+  run_all([](Replicas& all, size_t r) { all.checksums[r] = all.sessions[r]->checksums(); },
+          limits_.first_s);
+  const auto& sums = replicas_->checksums;
+  if (std::ranges::all_of(sums, [&](const auto& sum) { return sum == sums.front(); })) return;
+  const auto agree_with = [&](size_t r) { return std::ranges::count(sums, sums[r]); };
+  size_t most = 0, odd = 0;
+  for (size_t r = 1; r < ranks(); ++r) {
+    if (agree_with(r) > agree_with(most)) most = r;
+  }
+  while (sums[odd] == sums[most]) ++odd;
+  const auto tensor = std::ranges::find_if(
+      sums[odd], [&](const auto& entry) { return sums[most].at(entry.first) != entry.second; });
+  const auto name = [&](size_t r) {
+    return "rank " + std::to_string(r) + " (" + replicas_->devices[r].name + ")";
+  };
+  const bool known = agree_with(most) * 2 > std::ssize(sums);
+  throw RanksDiffer(name(odd) + (known ? "" : " or " + name(most)) + " holds other values of " +
+                    tensor->first + " than " + (known ? "most of the others" : "it should") +
+                    " after step " + std::to_string(step) +
+                    ": a device, its memory or a link has changed bits without an error");
 }
 
 void ReplicatedSession::write_weight(std::string_view name, std::span<const std::byte> bytes) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,14 @@ namespace trainyard {
 class RankStopped : public CudaError {
  public:
   explicit RankStopped(const std::string& message) : CudaError(message, 0) {}
+};
+
+/// The devices no longer hold the same weights, although each has taken the same steps: a device,
+/// its memory or a link has changed bits without an error. A device fault. what() names the step,
+/// the tensor, and the rank if most of the others agree.
+class RanksDiffer : public CudaError {
+ public:
+  explicit RanksDiffer(const std::string& message) : CudaError(message, 0) {}
 };
 
 /// How long a step may take before a rank is said to have stopped.
@@ -42,6 +51,7 @@ class ReplicatedSession final : public TrainingSession {
   void initialize(uint64_t seed) override;
   Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) override;
   Snapshot snapshot() const override { return first().snapshot(); }
+  void check_replicas(int64_t step) override;
   Snapshot evaluated_weights() const override { return first().evaluated_weights(); }
   void set_evaluated_weights(const Snapshot& weights) override;
   std::vector<TensorInfo> weight_tensors() const override { return first().weight_tensors(); }
@@ -76,6 +86,7 @@ class ReplicatedSession final : public TrainingSession {
     std::vector<RankDevice> devices;
     std::vector<std::unique_ptr<Session>> sessions;
     std::vector<StepResult> results;
+    std::vector<std::map<std::string, uint32_t>> checksums;
   };
 
   Session& first() const { return *replicas_->sessions.front(); }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "src/base/crc32c.h"
 #include "src/graph/op.h"
 #include "src/train/initialize.h"
 
@@ -197,6 +198,18 @@ void Session::write_weight(std::string_view name, std::span<const std::byte> byt
   TRAINYARD_CHECK(it != saved_by_name_.end(), "no weight " + std::string(name));
   const Saved& s = saved_[it->second];
   s.executor->write(s.id, bytes);
+}
+
+std::map<std::string, uint32_t> Session::checksums() const {
+  std::map<std::string, uint32_t> sums;
+  std::vector<std::byte> values;
+  for (const Saved& s : saved_) {
+    if (s.info().role == Role::kState) continue;
+    values.resize(static_cast<size_t>(s.info().type.bytes()));
+    s.executor->read(s.id, values);
+    sums[s.info().name] = crc32c(values);
+  }
+  return sums;
 }
 
 void Session::copy_state(const Session& from) {

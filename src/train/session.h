@@ -40,6 +40,8 @@ class Session final : public TrainingSession {
   void set_evaluated_weights(const Snapshot& weights) override;
   std::vector<TensorInfo> weight_tensors() const override;
   void write_weight(std::string_view name, std::span<const std::byte> bytes) override;
+  /// A checksum of each tensor that all ranks hold alike, by name: not of running statistics.
+  std::map<std::string, uint32_t> checksums() const;
   /// What is neither trained nor the optimizer's, such as running statistics, becomes that of
   /// another session of the same job.
   void copy_state(const Session& from);

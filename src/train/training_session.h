@@ -38,6 +38,9 @@ class TrainingSession : public BatchModel {
   /// loop.
   virtual Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) = 0;
   virtual Snapshot snapshot() const = 0;
+  /// Before a snapshot, behind `step` steps: throws RanksDiffer (replicated_session.h) if devices
+  /// no longer hold the same weights.
+  virtual void check_replicas(int64_t /*step*/) {}
 
   /// The weights that are evaluated and become the model: parameters by their moving averages, if
   /// any.

@@ -218,7 +218,7 @@ TEST(Ranks, ACheckpointGoesOnWithAnotherCount) {
 /// A CPU backend of which a test may disturb each kernel before it runs.
 class DisturbedBackend final : public HostBackend {
  public:
-  using Hook = std::function<void(const std::string& node, int run)>;
+  using Hook = std::function<void(const std::string& node, int run, const KernelArgs& args)>;
   explicit DisturbedBackend(Hook hook) : hook_(std::move(hook)), inner_(make_cpu_backend(1)) {}
   std::string_view name() const override { return "cpu"; }
   bool has_kernel(std::string_view op_type) const override { return inner_->has_kernel(op_type); }
@@ -241,7 +241,7 @@ class DisturbedBackend final : public HostBackend {
         : inner_(std::move(inner)), hook_(hook), name_(std::move(name)) {}
     int64_t workspace_bytes() const override { return inner_->workspace_bytes(); }
     void run(const KernelArgs& args) override {
-      hook_(name_, ++runs_);
+      hook_(name_, ++runs_, args);
       inner_->run(args);
     }
 
@@ -267,7 +267,7 @@ struct Disturbance {
     for (int64_t r = 0; r < ranks; ++r) {
       programs.push_back(compile_run(job.model, job.recipe, schema, shape, r).value());
       backends.push_back(std::make_shared<DisturbedBackend>(
-          r + 1 == ranks ? hook : [](const std::string&, int) {}));
+          r + 1 == ranks ? hook : [](const std::string&, int, const KernelArgs&) {}));
     }
     const StepLimits limits{.first_s = 0.6, .least_s = 0.6, .times = 1, .grace_s = 0.3};
     session =
@@ -298,7 +298,7 @@ std::string thrown(const F& f) {
 
 TEST(Ranks, TheFirstThatStopsIsNamed) {
   std::latch release(1);
-  Disturbance d(4, [&](const std::string& node, int run) {
+  Disturbance d(4, [&](const std::string& node, int run, const KernelArgs&) {
     if (node == "gemm2/grad" && run == 2) release.wait();
   });
   d.step(0);
@@ -311,7 +311,7 @@ TEST(Ranks, TheFirstThatStopsIsNamed) {
 
 TEST(Ranks, AStopBehindTheLastExchangeIsNamed) {
   std::latch release(1);
-  Disturbance d(2, [&](const std::string& node, int run) {
+  Disturbance d(2, [&](const std::string& node, int run, const KernelArgs&) {
     if (node == "gemm2.bias/update" && run == 1) release.wait();
   });
   const std::string text = thrown<RankStopped>([&] { d.step(0); });
@@ -323,7 +323,7 @@ TEST(Ranks, AStopBehindTheLastExchangeIsNamed) {
 }
 
 TEST(Ranks, AFaultOfOneEndsAll) {
-  Disturbance d(4, [](const std::string& node, int run) {
+  Disturbance d(4, [](const std::string& node, int run, const KernelArgs&) {
     if (node == "gemm1/grad" && run == 2) {
       throw CudaError("a kernel failed (error 700)", 700, CudaFault::kProgram);
     }
@@ -340,11 +340,61 @@ TEST(Ranks, AFaultOfOneEndsAll) {
 }
 
 TEST(Ranks, AFaultOfAnotherKindKeepsItsType) {
-  Disturbance d(2, [](const std::string& node, int run) {
+  Disturbance d(2, [](const std::string& node, int run, const KernelArgs&) {
     if (node == "gemm1/grad" && run == 2) throw NumericsError("a NaN");
   });
   d.step(0);
   EXPECT_EQ(thrown<NumericsError>([&] { d.step(1); }), "a NaN");
+}
+
+/// Flips the lowest bit of a weight on the last rank, before its second update.
+void flip_a_bit(const std::string& node, int run, const KernelArgs& args) {
+  if (node != "gemm1.weight/update" || run != 2) return;
+  *args.mut<uint8_t>(0) ^= 1;
+}
+
+TEST(Ranks, F34ABitThatChangedOnOneIsFoundBeforeItsCheckpoint) {
+  Disturbance d(4, flip_a_bit);
+  d.step(0);
+  d.session->check_replicas(1);
+  d.step(1);
+  const std::string text = thrown<RanksDiffer>([&] { d.session->check_replicas(2); });
+  EXPECT_EQ(text,
+            "rank 3 (devices/gpu-3) holds other values of gemm1.weight than most of the others "
+            "after step 2: a device, its memory or a link has changed bits without an error");
+}
+
+TEST(Ranks, F34OfTwoNobodyKnowsWhich) {
+  Disturbance d(2, flip_a_bit);
+  d.step(0);
+  d.step(1);
+  const std::string text = thrown<RanksDiffer>([&] { d.session->check_replicas(2); });
+  EXPECT_TRUE(text.starts_with("rank 1 (devices/gpu-1) or rank 0 (devices/gpu-0) holds")) << text;
+}
+
+TEST(Ranks, F34ARunWhoseRanksDifferEndsAsADeviceFaultAndItsLastCheckpointIsGood) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  TrainJob whole = plain_job(w, "whole");
+  Recorder rw;
+  run(whole, 2, rw);
+
+  TrainJob job = plain_job(w, "job");
+  job.recipe.checkpoint_every_steps = 7;
+  const auto flip = [](const std::string& node, int run, const KernelArgs& args) {
+    if (node == "gemm1.weight/update" && run == 10) *args.mut<uint8_t>(0) ^= 1;
+  };
+  const auto devices = connected(
+      {std::make_shared<DisturbedBackend>(flip),
+       std::make_shared<DisturbedBackend>([](const std::string&, int, const KernelArgs&) {})});
+  Recorder first;
+  const std::string text =
+      thrown<CudaError>([&] { (void)train(job, devices, local_files(), first, {}); });
+  EXPECT_NE(text.find("gemm1.weight than it should after step 14"), std::string::npos) << text;
+  Recorder second;
+  run(job, 2, second);
+  EXPECT_EQ(second.plan.first_step, 7);
+  EXPECT_EQ(weights_of(job), weights_of(whole));
 }
 
 // Each rank by hand, so that all their weights can be looked at.

@@ -53,7 +53,7 @@ def check_itself(text, names):
     for broken, more, expected in (
             (text.replace("| F09 |", "| F9 |"), set(), "F09 has no row"),
             (text.replace("`ServiceJob.F09A", "`ServiceJob.F09B"), set(), "F09: ServiceJob.F09B"),
-            (text.replace("none: ranks", "ranks"), set(), "F34 has neither"),
+            (re.sub(r"(\| F34 \|[^|]*\|)[^|]*\|", r"\1 soon |", text), set(), "F34 has neither"),
             (text, {"Suite.F12ANewOne"}, "Suite.F12ANewOne is not in the row of F12"),
             (text, {"test_F05_another"}, "test_F05_another is not in the row of F05")):
         if not any(line.startswith(expected) for line in problems(broken, names | more)):
