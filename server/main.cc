@@ -1,7 +1,8 @@
 // trainyardd: the daemon. Flags and signals; everything else is server/service/daemon.h.
 //
-// Exit codes: 0 stopped as asked, --check found nothing damaged; 1 could not start (port taken,
-// state folder in use, store damaged), --check found damage; 2 wrong flags or configuration.
+// Exit codes: 0 stopped as asked, --check found nothing damaged, --undo-upgrade done; 1 could not
+// start (port taken, state folder in use, store damaged), --check found damage, there is no upgrade
+// to undo; 2 wrong flags or configuration.
 #include <grpc/grpc.h>
 #include <malloc.h>
 #include <signal.h>
@@ -32,6 +33,7 @@ constexpr int64_t kConfigBytesMax = 1 << 20;
 struct Arguments {
   std::string config_file;
   bool check = false;
+  bool undo_upgrade = false;
   bool print_config = false;
   std::vector<std::pair<std::string, std::string>> flags;  // setting, text; in order of the table
 };
@@ -51,6 +53,10 @@ std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
       std::string("YAML settings file; default ") + kDefaultConfigFile + " if it exists");
   app.add_flag("--check", out.check,
                "Check the configuration, all stored data and the devices, then exit");
+  app.add_flag("--undo-upgrade", out.undo_upgrade,
+               "Put the store of before the last upgrade back in place, for an earlier trainyardd, "
+               "then exit; what was stored since is set aside")
+      ->excludes("--check");
   app.add_flag("--print-config", out.print_config, "Print the effective settings, then exit");
   struct Flag {
     std::string name;
@@ -151,6 +157,12 @@ int run(int argc, char** argv) {
     const Result<bool> sound = check_installation(*config, print_to(stdout), print_to(stderr));
     if (!sound.ok()) return complain(sound.error(), 1);
     return *sound ? 0 : 1;
+  }
+  if (arguments.undo_upgrade) {
+    const Result<std::string> undone = undo_upgrade_of(*config);
+    if (!undone.ok()) return complain(undone.error(), 1);
+    std::printf("%s\n", undone->c_str());
+    return 0;
   }
   DaemonParts parts;
   parts.adopt_orphans = true;
