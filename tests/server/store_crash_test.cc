@@ -151,7 +151,7 @@ void crash_everywhere(bool after_commit, int least) {
       check(*store, crashed.seen, where);
     }
     check_integrity(directory.path(), where);
-    if (crashed.came_through || testing::Test::HasFailure()) break;
+    if (crashed.came_through || ::testing::Test::HasFailure()) break;
   }
   EXPECT_GE(n, least);  // the work has at least so many places to die at
 }
@@ -225,7 +225,7 @@ TEST(StoreCrash, F22AnUpgradeThatIsKilledAtAnyWriteLosesNothing) {
   SKIP_WHERE_FORKS_DO_NOT_WORK();
   const int newest = newest_schema_version();
   int copied = 0, upgraded = 0, n = 1;
-  for (bool killed = true; killed && !testing::Test::HasFailure(); ++n) {
+  for (bool killed = true; killed && !::testing::Test::HasFailure(); ++n) {
     TemporaryDirectory directory;
     const fs::path db = directory.path() / "trainyard.db";
     const fs::path copy = directory.path() / ("trainyard.db.schema-" + std::to_string(newest - 1));
