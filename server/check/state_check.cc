@@ -256,10 +256,11 @@ void Checker::job(const StateFiles::Job& j) {
 }
 
 void Checker::unused(const StateFiles& named) {
-  const std::set<fs::path> used = used_files(paths_, named);
+  std::set<fs::path> used = used_files(paths_, named);
+  const bool all_known = add_files_of_copy(paths_, used);
   std::vector<fs::path> found;
   for (const fs::path& path : list_kept_files(paths_)) {
-    if (!used.contains(path)) found.push_back(path);
+    if (all_known && !used.contains(path)) found.push_back(path);
   }
   std::error_code ec;
   if (fs::exists(paths_.backup(), ec)) found.push_back(paths_.backup());

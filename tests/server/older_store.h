@@ -27,7 +27,7 @@ inline void make_older_store(const std::filesystem::path& state_dir, int schema)
   db.execute(script.c_str());
   ASSERT_EQ(db.query_text("PRAGMA journal_mode = WAL"), "wal");
   ASSERT_TRUE(migrate(db, path.string(), schema).ok());
-  db.execute("INSERT INTO settings (key, value) VALUES ('commit', 41)");
+  db.execute("INSERT INTO settings (key, value) VALUES ('commit', x'3431')");
   db.execute("UPDATE jobs SET message = 'in the log' WHERE id = 'open-1'");
 }
 
