@@ -198,7 +198,10 @@ TEST_F(StoreUpgrade, WhatCannotBeUndoneIsRefusedAndChangesNothing) {
 
   const auto before = contents();
   const std::string copy = before.at(name_of_copy(kBefore));
-  for (const std::string& bad : {std::string("rubbish"), copy.substr(0, copy.size() / 2)}) {
+  std::string with_hole = copy;
+  std::fill_n(with_hole.begin() + 4 * 4096, 4096, '\0');
+  for (const std::string& bad :
+       {std::string("rubbish"), copy.substr(0, copy.size() / 2), with_hole}) {
     std::ofstream(copy_of(kBefore), std::ios::binary) << bad;
     const Error e = not_undone();
     EXPECT_EQ(e.reason, "SCHEMA_COPY_DAMAGED");
