@@ -96,12 +96,16 @@ std::string live_workers(Connection& db, const IsAlive& is_alive) {
 
 // The store becomes one file, without a log, that a rename can replace: a log that stayed would be
 // played into the file that takes its place.
-Status fold(std::unique_ptr<Connection> db, const fs::path& state_dir) {
+Status fold(std::unique_ptr<Connection> db, const fs::path& state_dir, Files& files) {
   const fs::path path = store_path(state_dir);
   if (db->query_text("PRAGMA wal_checkpoint(TRUNCATE)") != "0")
     return make_error(ErrorCode::kUnavailable, "STORE_BUSY",
                       path.string() + " is in use by another program: try again");
   if (Status s = mark_closed(state_dir); !s.ok()) return s;  // from now on it needs no log
+  // It counts more commits than the copy has. Before the next change, too: to compare it, a start
+  // would read a store whose change was cut short, and only who writes can roll that back.
+  if (Status s = files.remove_all(commit_mark_path(state_dir)); !s.ok()) return s;
+  if (Status s = files.sync_directory(state_dir); !s.ok()) return s;
   const bool folded = db->query_text("PRAGMA journal_mode = DELETE") == "delete";
   db.reset();
   fs::path log = path;
@@ -115,8 +119,6 @@ Status fold(std::unique_ptr<Connection> db, const fs::path& state_dir) {
 
 Status exchange(const fs::path& state_dir, const SchemaCopy& copy, const SchemaCopy& upgraded,
                 Files& files) {
-  // It counts more commits than the copy has.
-  if (Status s = files.remove_all(commit_mark_path(state_dir)); !s.ok()) return s;
   if (Status s = files.remove_all(upgraded.path); !s.ok()) return s;  // of a try that was cut short
   if (Status s = files.link_file(store_path(state_dir), upgraded.path); !s.ok()) return s;
   if (Status s = files.sync_directory(state_dir); !s.ok()) return s;
@@ -232,7 +234,7 @@ Result<UndoneUpgrade> undo_upgrade(const fs::path& state_dir, const IsAlive& is_
                         "workers still run: " + workers +
                             "; start the trainyardd that ran last and stop it with SIGTERM, which "
                             "ends them, or kill them");
-    if (Status s = fold(std::move(db), state_dir); !s.ok()) return s.error();
+    if (Status s = fold(std::move(db), state_dir, files); !s.ok()) return s.error();
     if (Status s = exchange(state_dir, *copy, undone.upgraded, files); !s.ok()) return s.error();
     return undone;
   } catch (const SqliteError& e) {

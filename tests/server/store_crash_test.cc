@@ -199,6 +199,11 @@ TEST(StoreCrash, F06RestartStormLosesNothingAcknowledged) {
   check_integrity(directory.path(), "storm");
 }
 
+std::string read_text(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 // Ends a start that upgrades at its n-th write, truncation or sync; false if it came through.
 bool upgrade_ends_at(const StoreOptions& with, int n) {
   const pid_t child = ::fork();
@@ -256,6 +261,31 @@ TEST(StoreCrash, F22AnUpgradeThatIsKilledAtAnyWriteLosesNothing) {
   EXPECT_GT(upgraded, 0);
 }
 
+TEST(StoreCrash, F22ThePowerMayGoAsSoonAsTheMigrationBegins) {
+  const int before = newest_schema_version() - 1;
+  const std::string name = "trainyard.db.schema-" + std::to_string(before);
+  TemporaryDirectory directory;
+  make_older_store(directory.path(), before);
+  FaultVfs vfs("power");
+  StoreOptions options = crash_options(directory.path());
+  options.vfs = vfs.name();
+  std::vector<FileOperation> operations;
+  vfs.set_hook([&](const FileOperation& op) {
+    operations.push_back(op);
+    return SQLITE_OK;
+  });
+  size_t copied = 0;
+  options.copied = [&](const SchemaCopy&) { copied = operations.size(); };
+  open_or_die(options);
+  vfs.set_hook(nullptr);
+  ASSERT_GT(copied, 2u);
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    std::mt19937 random(seed);
+    const FileImages disk = after_power_cut({}, operations, copied, [&] { return random(); });
+    EXPECT_EQ(disk.at(name + ".tmp"), read_text(directory.path() / name)) << seed;
+  }
+}
+
 TEST(StoreCrash, F22AnUpgradeWhoseDiskFillsAtAnyWriteChangesNothing) {
   const int newest = newest_schema_version();
   int refused = 0;
@@ -296,11 +326,6 @@ TEST(StoreCrash, F22AnUpgradeWhoseDiskFillsAtAnyWriteChangesNothing) {
 }
 
 constexpr const char* kMarkFile = "trainyard.db.commit";
-
-std::string read_text(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 FileImages read_images(const fs::path& directory) {
   FileImages images;
