@@ -130,10 +130,12 @@ void Checker::copy_before_upgrade(const SchemaCopy& copy) {
   if (!db.ok()) return damaged("copy", paths_.hide(db.error().message));
   if (const std::string wrong = failed_integrity(**db); !wrong.empty())
     return damaged("copy", paths_.hide(damaged_schema_copy(copy, wrong).message));
+  const bool undone = copy.schema > newest_schema_version();
   line_(columns("copy", "ok") + name_in_folder(copy.path) + ", " +
         human_bytes(bytes_below(copy.path)) +
-        ": of before an upgrade, for 'trainyardd --undo-upgrade'; remove it when you will not "
-        "go back");
+        (undone ? ": the upgraded store, of before 'trainyardd --undo-upgrade'"
+                : ": of before an upgrade, for 'trainyardd --undo-upgrade'") +
+        "; remove it when you will not go back to it");
 }
 
 std::string Checker::wrong_content(const fs::path& path, const std::string& sha256) {
