@@ -1,7 +1,8 @@
 // trainyardd: the daemon. Flags and signals; everything else is server/service/daemon.h.
 //
-// Exit codes: 0 stopped as asked, --check found nothing damaged; 1 could not start (port taken,
-// state folder in use, store damaged), --check found damage; 2 wrong flags or configuration.
+// Exit codes: 0 stopped as asked, --check found nothing damaged, --undo-upgrade done; 1 could not
+// start (port taken, state folder in use, store damaged), --check found damage, there is no upgrade
+// to undo; 2 wrong flags or configuration.
 #include <fcntl.h>
 #include <grpc/grpc.h>
 #include <linux/close_range.h>
@@ -40,6 +41,7 @@ constexpr int64_t kConfigBytesMax = 1 << 20;
 struct Arguments {
   std::string config_file;
   bool check = false;
+  bool undo_upgrade = false;
   bool print_config = false;
   std::vector<std::pair<std::string, std::string>> flags;  // setting, text; in order of the table
 };
@@ -59,6 +61,10 @@ std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
       std::string("YAML settings file; default ") + kDefaultConfigFile + " if it exists");
   app.add_flag("--check", out.check,
                "Check the configuration, all stored data and the devices, then exit");
+  app.add_flag("--undo-upgrade", out.undo_upgrade,
+               "Put the store of before the last upgrade back in place, for an earlier trainyardd, "
+               "then exit; what was stored since is set aside")
+      ->excludes("--check");
   app.add_flag("--print-config", out.print_config, "Print the effective settings, then exit");
   struct Flag {
     std::string name;
@@ -210,6 +216,12 @@ int run(int argc, char** argv) {
     const Result<bool> sound = check_installation(*config, print_to(stdout), print_to(stderr));
     if (!sound.ok()) return complain(sound.error(), 1);
     return *sound ? 0 : 1;
+  }
+  if (arguments.undo_upgrade) {
+    const Result<std::string> undone = undo_upgrade_of(*config);
+    if (!undone.ok()) return complain(undone.error(), 1);
+    std::printf("%s\n", undone->c_str());
+    return 0;
   }
   // Where the program is, now: after an upgrade the link names a file that is gone.
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");

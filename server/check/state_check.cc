@@ -11,6 +11,7 @@
 #include "server/check/unused_files.h"
 #include "server/config/paths.h"
 #include "server/store/migrations.h"
+#include "server/store/schema_copy.h"
 #include "server/store/state_files.h"
 #include "server/store/state_lock.h"
 #include "server/store/store_files.h"
@@ -38,12 +39,23 @@ std::string columns(const std::string& kind, const std::string& state) {
   return kind + std::string(kind.size() < 9 ? 9 - kind.size() : 1, ' ') + state + "  ";
 }
 
+/// What integrity_check finds first; empty if nothing.
+std::string failed_integrity(Connection& db) {
+  try {
+    const std::string answer = db.query_text("PRAGMA integrity_check(1)");
+    return answer == "ok" ? "" : answer;
+  } catch (const SqliteError& e) {
+    return e.what();
+  }
+}
+
 class Checker {
  public:
   Checker(const fs::path& state_dir, const Print& line, const Print& progress)
       : paths_(state_dir), line_(line), progress_(progress) {}
 
   void store(Connection& db);
+  void copy_before_upgrade(const SchemaCopy& copy);
   void files(const StateFiles& named);
   const StateCheck& result() const { return result_; }
   void damaged(const std::string& kind, const std::string& what) {
@@ -110,6 +122,20 @@ void Checker::store(Connection& db) {
       columns("store", "damaged") +
       "restore trainyard.db and its -wal file, or the whole folder ('trainyard server restore'), " +
       "from a backup");
+}
+
+void Checker::copy_before_upgrade(const SchemaCopy& copy) {
+  progress_("checking " + name_in_folder(copy.path) + " ...");
+  const Result<std::unique_ptr<Connection>> db = open_schema_copy(copy);
+  if (!db.ok()) return damaged("copy", paths_.hide(db.error().message));
+  if (const std::string wrong = failed_integrity(**db); !wrong.empty())
+    return damaged("copy", paths_.hide(damaged_schema_copy(copy, wrong).message));
+  const bool undone = copy.schema > newest_schema_version();
+  line_(columns("copy", "ok") + name_in_folder(copy.path) + ", " +
+        human_bytes(bytes_below(copy.path)) +
+        (undone ? ": the upgraded store, of before 'trainyardd --undo-upgrade'"
+                : ": of before an upgrade, for 'trainyardd --undo-upgrade'") +
+        "; remove it when you will not go back to it");
 }
 
 std::string Checker::wrong_content(const fs::path& path, const std::string& sha256) {
@@ -232,10 +258,11 @@ void Checker::job(const StateFiles::Job& j) {
 }
 
 void Checker::unused(const StateFiles& named) {
-  const std::set<fs::path> used = used_files(paths_, named);
+  std::set<fs::path> used = used_files(paths_, named);
+  const bool all_known = add_files_of_copy(paths_, used);
   std::vector<fs::path> found;
   for (const fs::path& path : list_kept_files(paths_)) {
-    if (!used.contains(path)) found.push_back(path);
+    if (all_known && !used.contains(path)) found.push_back(path);
   }
   std::error_code ec;
   if (fs::exists(paths_.backup(), ec)) found.push_back(paths_.backup());
@@ -275,7 +302,10 @@ Result<StateCheck> check_state(const fs::path& state_dir, const Print& line,
     } else {
       line(columns("store", "older") + "schema " + std::to_string(version) +
            ": the next start brings it to " + std::to_string(newest_schema_version()) +
-           "; files can be checked after that");
+           " and keeps a copy; files can be checked after that");
+    }
+    if (const std::optional<SchemaCopy> copy = find_schema_copy(state_dir, version)) {
+      checker.copy_before_upgrade(*copy);
     }
   } catch (const SqliteError& e) {
     checker.damaged("store", std::string("cannot be read: ") + e.what() + "; " + kFromBackup);

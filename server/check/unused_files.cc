@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "server/store/migrations.h"
+#include "server/store/schema_copy.h"
+
 namespace trainyard::server {
 
 namespace fs = std::filesystem;
@@ -34,6 +37,19 @@ std::set<fs::path> used_files(const StatePaths& paths, const StateFiles& named) 
     if (!j.ended()) used.insert(paths.model(j.uid));  // a worker writes it before the row is there
   }
   return used;
+}
+
+bool add_files_of_copy(const StatePaths& paths, std::set<fs::path>& used) {
+  const std::optional<SchemaCopy> copy = find_schema_copy(paths.root(), newest_schema_version());
+  if (!copy) return true;
+  const Result<std::unique_ptr<Connection>> db = open_schema_copy(*copy);
+  if (!db.ok()) return false;
+  try {
+    used.merge(used_files(paths, list_state_files(**db)));
+    return true;
+  } catch (const SqliteError&) {  // of a schema that names files in another way
+    return false;
+  }
 }
 
 }  // namespace trainyard::server

@@ -17,4 +17,8 @@ std::vector<std::filesystem::path> list_kept_files(const StatePaths& paths);
 /// afterwards is then in neither.
 std::set<std::filesystem::path> used_files(const StatePaths& paths, const StateFiles& named);
 
+/// Adds what the store's copy of before an upgrade names (server/store/schema_copy.h), so that the
+/// way to it stays open. False if a copy is there that cannot be read: then nothing is unused.
+bool add_files_of_copy(const StatePaths& paths, std::set<std::filesystem::path>& used);
+
 }  // namespace trainyard::server

@@ -16,8 +16,11 @@
 #include "server/service/removals.h"
 #include "server/service/watch.h"
 #include "server/service/worker_service.h"
+#include "server/store/migrations.h"
+#include "server/store/schema_copy.h"
 #include "server/supervisor/device_check.h"
 #include "server/supervisor/dispatcher.h"
+#include "server/supervisor/process.h"
 #include "src/base/text.h"
 #include "src/runtime/visible_gpus.h"
 
@@ -182,6 +185,12 @@ Result<std::unique_ptr<Daemon>> Daemon::start(Config config, DaemonParts parts) 
   StoreOptions options;
   options.state_dir = config.state_dir;
   options.queued_jobs_max = config.queued_jobs_max;
+  options.free_bytes = parts.free_bytes;
+  options.copied = [](const SchemaCopy& copy) {
+    spdlog::info("event=store_copied {} schema={} next_schema={} bytes={}",
+                 kv("name", copy.path.filename().string()), copy.schema, newest_schema_version(),
+                 bytes_below(copy.path));
+  };
   ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::open(std::move(options), *parts.clock));
   std::unique_ptr<Daemon> daemon(
       new Daemon(std::make_unique<Impl>(std::move(config), parts, std::move(store))));
@@ -275,6 +284,20 @@ Result<bool> check_installation(const Config& config,
   }
   if (!devices.note.empty()) line("device   note  " + devices.note);
   return state.damaged == 0;
+}
+
+Result<std::string> undo_upgrade_of(const Config& config) {
+  const auto is_alive = [](int32_t pid, int64_t process_start) {
+    return process_start != 0 && process_start_time(pid) == process_start;
+  };
+  ASSIGN_OR_RETURN(const UndoneUpgrade undone, undo_upgrade(config.state_dir, is_alive));
+  const std::string before = std::to_string(undone.schema);
+  return "The store of schema " + before +
+         " is in place again, without what was stored after the upgrade; start the trainyardd of "
+         "schema " +
+         before + " now. The store of schema " + std::to_string(undone.upgraded.schema) +
+         " is kept as " + undone.upgraded.path.filename().string() +
+         ": the same command goes back to it, and the next upgrade replaces it.";
 }
 
 }  // namespace trainyard::server

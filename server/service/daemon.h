@@ -64,4 +64,7 @@ Result<bool> check_installation(const Config& config,
                                 const std::function<void(const std::string&)>& line,
                                 const std::function<void(const std::string&)>& progress);
 
+/// `trainyardd --undo-upgrade`: undo_upgrade() of the configured state folder, and what it says.
+Result<std::string> undo_upgrade_of(const Config& config);
+
 }  // namespace trainyard::server

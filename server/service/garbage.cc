@@ -140,8 +140,9 @@ Result<std::vector<Garbage::Candidate>> Garbage::find(
     used.insert(service_.paths.upload(u.sha256));
     used.insert(service_.paths.upload_part(u.sha256, u.size_bytes));
   }
+  const bool all_known = add_files_of_copy(service_.paths, used);
   for (const fs::path& path : kept) {
-    if (used.contains(path) || changed_us(path) > now_us - kFilesGraceUs) continue;
+    if (!all_known || used.contains(path) || changed_us(path) > now_us - kFilesGraceUs) continue;
     add(Item::FILES, in_folder(path), "nothing refers to it", path);
   }
   return found;

@@ -2,9 +2,9 @@
 //
 // Three kinds. Checkpoints of jobs that have ended: an ended job never runs again, and who forks it
 // at this moment has links of its own or finds none. Uploads that no dataset and no model refers
-// to: server/service/uploads.h. Files that the store does not name at all: the files are listed
-// before the store is read, and what was changed within kFilesGraceUs stays, because forks and
-// workers put files in place before their row is there.
+// to: server/service/uploads.h. Files that neither the store nor its copy of before an upgrade
+// names: the files are listed before the store is read, and what was changed within kFilesGraceUs
+// stays, because forks and workers put files in place before their row is there.
 #pragma once
 
 #include <atomic>

@@ -8,9 +8,10 @@ namespace trainyard::server {
 
 int newest_schema_version() { return static_cast<int>(std::size(kMigrations)); }
 
-Status check_schema(Connection& db, const std::string& name) {
-  const int version = std::stoi(db.query_text("PRAGMA user_version"));
-  const int newest = newest_schema_version();
+int schema_version(Connection& db) { return std::stoi(db.query_text("PRAGMA user_version")); }
+
+Status check_schema(Connection& db, const std::string& name, int newest) {
+  const int version = schema_version(db);
   if (version > newest)
     return make_error(ErrorCode::kFailedPrecondition, "STORE_NEWER",
                       name + " has schema " + std::to_string(version) +
@@ -26,17 +27,15 @@ Status check_schema(Connection& db, const std::string& name) {
   return {};
 }
 
-Status migrate(Connection& db, const std::string& name) {
-  if (Status s = check_schema(db, name); !s.ok()) return s;
-  const int version = std::stoi(db.query_text("PRAGMA user_version"));
-  const int newest = newest_schema_version();
-  for (int next = version + 1; next <= newest; ++next) {
-    Transaction transaction(db, Transaction::Kind::kWrite);
-    db.execute(kMigrations[next - 1]);
-    db.execute(("PRAGMA application_id = " + std::to_string(kApplicationId)).c_str());
-    db.execute(("PRAGMA user_version = " + std::to_string(next)).c_str());
-    transaction.commit();
-  }
+Status migrate(Connection& db, const std::string& name, int newest) {
+  if (Status s = check_schema(db, name, newest); !s.ok()) return s;
+  const int version = schema_version(db);
+  if (version == newest) return {};
+  Transaction transaction(db, Transaction::Kind::kWrite);
+  for (int next = version + 1; next <= newest; ++next) db.execute(kMigrations[next - 1]);
+  db.execute(("PRAGMA application_id = " + std::to_string(kApplicationId)).c_str());
+  db.execute(("PRAGMA user_version = " + std::to_string(newest)).c_str());
+  transaction.commit();
   return {};
 }
 

@@ -11,11 +11,13 @@ namespace trainyard::server {
 inline constexpr int kApplicationId = 0x54594152;  // "TYAR"
 int newest_schema_version();
 
+/// 0 of a store without tables. Throws SqliteError.
+int schema_version(Connection& db);
 /// FAILED_PRECONDITION/STORE_NEWER, STORE_FOREIGN for what migrate() would not take. `name` is the
 /// file's, for the message. Only reads.
-Status check_schema(Connection& db, const std::string& name);
-/// Migrates a new or older store to the newest schema, each migration in its own transaction.
-/// Refusals: check_schema().
-Status migrate(Connection& db, const std::string& name);
+Status check_schema(Connection& db, const std::string& name, int newest = newest_schema_version());
+/// Migrates a new or older store to the schema `newest`, all in one transaction: a crash leaves it
+/// as it was, or at the newest. Refusals: check_schema().
+Status migrate(Connection& db, const std::string& name, int newest = newest_schema_version());
 
 }  // namespace trainyard::server

@@ -72,8 +72,7 @@ Status StoreSnapshot::finish_copy(const std::filesystem::path& to) {
   if (const Result<CommitMark> made = CommitMark::open(mark, commit_); !made.ok()) {
     return made.error();
   }
-  mark_closed(to);
-  return {};
+  return mark_closed(to);
 }
 
 }  // namespace trainyard::server

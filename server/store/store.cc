@@ -18,7 +18,7 @@ StoreCore::~StoreCore() {
   const bool healthy = writer->health().ok();
   writer.reset();
   readers.reset();
-  if (healthy) mark_closed(options.state_dir);
+  if (healthy) (void)mark_closed(options.state_dir);
 }
 
 Store::Store(std::unique_ptr<StoreCore> core)

@@ -27,9 +27,12 @@
 #include "server/store/removals.h"
 #include "server/store/upload_store.h"
 #include "src/base/clock.h"
+#include "src/base/disk_space.h"
 #include "src/base/result.h"
 
 namespace trainyard::server {
+
+struct SchemaCopy;  // of the store of before an upgrade (server/store/schema_copy.h)
 
 struct StoreOptions {
   std::filesystem::path state_dir;  // created if missing, mode 0700
@@ -46,7 +49,13 @@ struct StoreOptions {
   // Pages (4 KiB) in the WAL after which the writer checkpoints when idle; at eight times as many
   // it does so under load too.
   int32_t checkpoint_pages = 1000;
-  std::string vfs;  // SQLite's file layer, for tests; empty: the default one
+  // Called between the copy of an older store and its migration.
+  std::function<void(const SchemaCopy&)> copied;
+  // For tests: of the folder's file system; SQLite's file layer, empty for the default one; the
+  // newest schema of an earlier program, 0 for this one's.
+  std::function<std::optional<int64_t>(const std::filesystem::path&)> free_bytes = &free_bytes_of;
+  std::string vfs;
+  int schema_newest = 0;
 };
 
 /// A job's changes in a commit.
@@ -65,7 +74,8 @@ class StoreCore;  // connections, writer and readers (server/store/store_core.h)
 
 class Store {
  public:
-  /// Locks the state directory, opens or creates the store, migrates it. Errors:
+  /// Locks the state directory, opens or creates the store, migrates an older one, of which a copy
+  /// is kept (schema_copy.h). Errors: RESOURCE_EXHAUSTED/STORAGE_FULL without room for that copy;
   /// FAILED_PRECONDITION/STATE_DIR_LOCKED names the pid that holds it; DATA_LOSS/STORE_CORRUPT,
   /// STORE_LOST_COMMITS, STORE_MARK_DAMAGED and
   /// FAILED_PRECONDITION/STORE_NEWER, STORE_MISSING name the file and the remedy;

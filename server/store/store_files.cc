@@ -11,6 +11,7 @@
 
 #include "server/store/migrations.h"
 #include "server/store/random_id.h"
+#include "server/store/schema_copy.h"
 #include "server/store/state_files.h"
 #include "server/store/store_core.h"
 #include "src/base/files.h"
@@ -43,15 +44,12 @@ Error corrupt(const fs::path& path, const std::string& what) {
                         path.filename().string() + ".state to start over");
 }
 
-Error open_error(const fs::path& path, const SqliteError& e) {
-  if (e.primary() == SQLITE_CORRUPT || e.primary() == SQLITE_NOTADB) return corrupt(path, e.what());
-  Error error = to_error(e);
-  error.message = path.string() + ": " + e.what();
-  return error;
-}
-
 const char* vfs_of(const StoreOptions& options) {
   return options.vfs.empty() ? nullptr : options.vfs.c_str();
+}
+
+int newest_schema(const StoreOptions& options) {
+  return options.schema_newest > 0 ? options.schema_newest : newest_schema_version();
 }
 
 // Created under another name and renamed: a crash in between leaves no trainyard.db.
@@ -61,7 +59,7 @@ Status make_store(const StoreOptions& options) {
     if (Status s = local_files().remove_all(path.string() + suffix); !s.ok()) return s;
   {
     Connection db(path, Connection::Mode::kCreate, options.busy_timeout_ms, vfs_of(options));
-    if (Status s = migrate(db, path.string()); !s.ok()) return s;
+    if (Status s = migrate(db, path.string(), newest_schema(options)); !s.ok()) return s;
     Query query(db, "INSERT INTO settings (key, value) VALUES ('page_token_key', ?)");
     query.bind_blob(random_bytes(32)).run();
   }
@@ -134,17 +132,40 @@ Error store_missing(const fs::path& path) {
                         path.string() + ".state and -wal to start over");
 }
 
-Status find_or_make_store(const StoreOptions& options, const std::string& state) {
+// Brings an older store to the newest schema; a copy stays.
+Status upgrade(Connection& db, const StoreOptions& options) {
+  const std::string name = store_path(options.state_dir).string();
+  const int newest = newest_schema(options);
+  if (Status s = check_schema(db, name, newest); !s.ok())
+    return tell_way_back(s.error(), options.state_dir, schema_version(db), newest);
+  const int version = schema_version(db);
+  if (Status s = remove_cut_copies(options.state_dir, version); !s.ok()) return s;
+  if (version == newest) return {};
+  ASSIGN_OR_RETURN(const SchemaCopy copy, copy_before_migration(db, options));
+  if (options.copied) options.copied(copy);
+  return migrate(db, name, newest);
+}
+
+Status find_or_make_store(const StoreOptions& options) {
   const fs::path path = store_path(options.state_dir);
-  if (fs::exists(path)) return check_file(options.state_dir, state == "open");
-  if (!state.empty() || options.must_exist || fs::exists(with_suffix(options.state_dir, "-wal")))
+  if (fs::exists(path)) return {};
+  if (!read_state(options.state_dir).empty() || options.must_exist ||
+      fs::exists(with_suffix(options.state_dir, "-wal")))
     return store_missing(path);
   return make_store(options);
 }
 
 }  // namespace
 
+Error store_error(const fs::path& path, const SqliteError& e) {
+  if (e.primary() == SQLITE_CORRUPT || e.primary() == SQLITE_NOTADB) return corrupt(path, e.what());
+  Error error = to_error(e);
+  error.message = path.string() + ": " + e.what();
+  return error;
+}
+
 fs::path store_path(const fs::path& state_dir) { return state_dir / "trainyard.db"; }
+fs::path commit_mark_path(const fs::path& state_dir) { return with_suffix(state_dir, ".commit"); }
 fs::path reserve_path(const fs::path& state_dir) { return with_suffix(state_dir, ".reserve"); }
 
 Status make_state_dir(const fs::path& state_dir) {
@@ -173,36 +194,42 @@ bool is_network_file_system(int64_t type) {
   }
 }
 
+Result<std::unique_ptr<Connection>> open_writing(const StoreOptions& options) {
+  const fs::path path = store_path(options.state_dir);
+  const bool was_open = read_state(options.state_dir) == "open";
+  if (Status s = check_file(options.state_dir, was_open); !s.ok()) return s.error();
+  if (Status s = check_commits(options, commit_mark_path(options.state_dir)); !s.ok())
+    return s.error();
+  auto db = std::make_unique<Connection>(path, Connection::Mode::kReadWrite,
+                                         options.busy_timeout_ms, vfs_of(options));
+  db->execute("PRAGMA cache_size = -8192");  // KiB, taken as needed: a group's pages stay in memory
+  if (db->query_text("PRAGMA journal_mode = WAL") != "wal")
+    return make_error(ErrorCode::kFailedPrecondition, "STORE_NO_WAL",
+                      path.string() +
+                          ": this file system does not support SQLite's WAL; the "
+                          "state directory must be on a local disk");
+  if (Status s = quick_check(*db, path); !s.ok()) return s.error();
+  return db;
+}
+
 Result<OpenStore> open_store(const StoreOptions& options) {
   const fs::path path = store_path(options.state_dir);
-  const fs::path mark_path = with_suffix(options.state_dir, ".commit");
   OpenStore store;
-  const std::string state = read_state(options.state_dir);
   try {
-    if (Status s = find_or_make_store(options, state); !s.ok()) return s.error();
-    if (Status s = check_commits(options, mark_path); !s.ok()) return s.error();
-    store.db = std::make_unique<Connection>(path, Connection::Mode::kReadWrite,
-                                            options.busy_timeout_ms, vfs_of(options));
-    Connection* const db = store.db.get();
-    db->execute(
-        "PRAGMA cache_size = -8192");  // KiB, taken as needed: a group's pages stay in memory
-    if (db->query_text("PRAGMA journal_mode = WAL") != "wal")
-      return make_error(ErrorCode::kFailedPrecondition, "STORE_NO_WAL",
-                        path.string() +
-                            ": this file system does not support SQLite's WAL; the "
-                            "state directory must be on a local disk");
-    if (Status s = quick_check(*db, path); !s.ok()) return s.error();
-    if (Status s = migrate(*db, path.string()); !s.ok()) return s.error();
-    store.commit = read_commit(*db);
+    if (Status s = find_or_make_store(options); !s.ok()) return s.error();
+    ASSIGN_OR_RETURN(store.db, open_writing(options));
+    if (Status s = upgrade(*store.db, options); !s.ok()) return s.error();
+    store.commit = read_commit(*store.db);
     // A first write, so that the WAL is there from the moment the state file says "open".
-    db->execute(
+    store.db->execute(
         "INSERT INTO settings (key, value) VALUES ('opened', x'01')"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value");
     if (Status s = write_state(options.state_dir, "open\n"); !s.ok()) return s.error();
-    ASSIGN_OR_RETURN(store.mark, CommitMark::open(mark_path, store.commit));
+    ASSIGN_OR_RETURN(store.mark,
+                     CommitMark::open(commit_mark_path(options.state_dir), store.commit));
     return store;
   } catch (const SqliteError& e) {
-    return open_error(path, e);
+    return store_error(path, e);
   }
 }
 
@@ -217,19 +244,20 @@ Result<std::unique_ptr<Connection>> open_unchanged(const fs::path& state_dir) {
   }
   if (Status s = check_file(state_dir, state == "open"); !s.ok()) return s.error();
   ASSIGN_OR_RETURN(const std::optional<int64_t> marked,
-                   CommitMark::read(with_suffix(state_dir, ".commit")));
+                   CommitMark::read(commit_mark_path(state_dir)));
   try {
     auto db = std::make_unique<Connection>(path, Connection::Mode::kAlone, 0);
-    if (Status s = check_schema(*db, path.string()); !s.ok()) return s.error();
+    if (Status s = check_schema(*db, path.string()); !s.ok())
+      return tell_way_back(s.error(), state_dir, schema_version(*db), newest_schema_version());
     const int64_t commit = read_commit(*db);
     if (marked && commit < *marked) return lost_commits(path, commit, *marked);
     return db;
   } catch (const SqliteError& e) {
-    return open_error(path, e);
+    return store_error(path, e);
   }
 }
 
-void mark_closed(const fs::path& state_dir) { (void)write_state(state_dir, "closed\n"); }
+Status mark_closed(const fs::path& state_dir) { return write_state(state_dir, "closed\n"); }
 
 Result<std::unique_ptr<Store>> Store::open(StoreOptions options, const Clock& clock) {
   if (Status s = make_state_dir(options.state_dir); !s.ok()) return s.error();
@@ -247,7 +275,7 @@ Result<std::unique_ptr<Store>> Store::open(StoreOptions options, const Clock& cl
     Query query(*store.db, "SELECT value FROM settings WHERE key = 'page_token_key'");
     if (query.step()) key = query.text(0);
   } catch (const SqliteError& e) {
-    return open_error(store_path(options.state_dir), e);
+    return store_error(store_path(options.state_dir), e);
   }
   WriterOptions writer_options;
   writer_options.reserve_path = reserve_path(options.state_dir);

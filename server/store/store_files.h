@@ -4,6 +4,7 @@
 //   trainyard.db.state   "open" while a daemon uses the store, "closed" after a clean end
 //   trainyard.db.commit  the number of the newest commit (commit_mark.h)
 //   trainyard.db.reserve blocks that are freed when the disk is full
+//   trainyard.db.schema-N  a copy of before an upgrade (schema_copy.h)
 //   lock                 state_lock.h
 //
 // A new store is made under another name and renamed when it is complete, so trainyard.db is never
@@ -38,12 +39,20 @@ struct OpenStore {
 };
 Result<OpenStore> open_store(const StoreOptions& options);
 
+/// The same before any migration: the checked store of whatever schema, which must exist. Throws
+/// SqliteError.
+Result<std::unique_ptr<Connection>> open_writing(const StoreOptions& options);
+/// What a failure of SQLite says about the store's file, with the remedy.
+Error store_error(const std::filesystem::path& path, const SqliteError& e);
+
 /// The store of a daemon that does not run, to be looked at: nothing on the disk changes. The lock
 /// must be held. Refuses what open_store() would, but for what only a start can see. Null if no
 /// store was ever made here. Throws SqliteError where it is read.
 Result<std::unique_ptr<Connection>> open_unchanged(const std::filesystem::path& state_dir);
 
 /// After a clean end. If this fails, the next start only checks more thoroughly.
-void mark_closed(const std::filesystem::path& state_dir);
+Status mark_closed(const std::filesystem::path& state_dir);
+/// The number of the newest commit: missing, it is not compared at the next start.
+std::filesystem::path commit_mark_path(const std::filesystem::path& state_dir);
 
 }  // namespace trainyard::server

@@ -167,6 +167,7 @@ TEST_F(Backup, FilesThatNothingNamesAreLeftOut) {
   write(paths_.upload_part(sha256_hex("x"), 5), "half");
   write(paths_.algorithms() / "H200.json", "{}");
   write(paths_.algorithms() / "H200.json.tmp", "{");
+  write(state_ / "trainyard.db.schema-7", "of before an upgrade");
   const auto backup = take();
   EXPECT_EQ(finish(*backup), (std::set<std::string>{"algorithms/H200.json", "trainyard.db",
                                                     "trainyard.db.commit", "trainyard.db.state"}));

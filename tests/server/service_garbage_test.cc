@@ -8,6 +8,7 @@
 #include <set>
 
 #include "server/config/paths.h"
+#include "server/store/migrations.h"
 #include "tests/server/service_support.h"
 
 namespace trainyard::server {
@@ -201,6 +202,14 @@ TEST_F(ServiceGarbage, TakesFilesThatNothingRefersToAfterAnHour) {
       if (entry.path().filename() != "forked") age(entry.path());  // the grace protects none of it
     }
   }
+  // A copy of before an upgrade that cannot be read may name any of them.
+  const fs::path copy =
+      root / ("trainyard.db.schema-" + std::to_string(newest_schema_version() - 1));
+  write(copy, 100);
+  age(copy);
+  EXPECT_EQ(names(collect(request(false, 3600))), std::set<std::string>());
+  EXPECT_TRUE(fs::exists(copy));
+  fs::remove(copy);
   const v1::CollectGarbageResponse done = collect(request(false, 3600));
   EXPECT_EQ(names(done), (std::set<std::string>(left.begin(), left.end())));
   EXPECT_EQ(done.freed_bytes(), 400);

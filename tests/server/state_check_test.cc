@@ -8,6 +8,7 @@
 #include "proto/convert/data.h"
 #include "server/check/state_check.h"
 #include "server/config/paths.h"
+#include "server/store/migrations.h"
 #include "server/store/store_files.h"
 #include "src/base/sha256.h"
 #include "src/checkpoint/checkpoint.h"
@@ -228,6 +229,35 @@ TEST_F(StateChecked, AStoreOfAnEarlierVersionIsNotCalledDamaged) {
   }
   expect_words(findings(), {"store    older  schema 1"});
   EXPECT_EQ(damaged_, 0);
+}
+
+TEST_F(StateChecked, ACopyOfBeforeAnUpgradeIsKnownAndADamagedOneIsNamed) {
+  add_model("model-a");
+  const Job lost = start_job("since");  // as of a store that was set aside
+  write(paths_.job(lost.uid) / "notes", "x");
+  store_.reset();
+  const int before = newest_schema_version() - 1;
+  const fs::path copy = state_ / ("trainyard.db.schema-" + std::to_string(before));
+  {
+    Connection db(store_path(state_), Connection::Mode::kReadWrite, 0);
+    db.execute(("VACUUM INTO '" + copy.string() + "'").c_str());
+    db.execute("DELETE FROM jobs WHERE id = 'since'");
+    Connection(copy, Connection::Mode::kReadWrite, 0)
+        .execute(("PRAGMA user_version = " + std::to_string(before)).c_str());
+  }
+  EXPECT_EQ(findings(), "") << "what only the copy names is not unused";
+  EXPECT_EQ(damaged_, 0);
+  std::string all;
+  ASSERT_TRUE(check_state(
+                  state_, [&](const std::string& l) { all += l; }, [](const auto&) {})
+                  .ok());
+  expect_words(all, {"copy     ok", copy.filename().string(), "--undo-upgrade"});
+
+  flip_byte(copy, 3);
+  expect_words(findings(), {"copy     damaged", copy.filename().string(), "remove it"});
+  EXPECT_EQ(damaged_, 1);
+  fs::remove(copy);
+  expect_words(findings(), {"files    unused  jobs/" + lost.uid});
 }
 
 TEST_F(StateChecked, AFolderInUseIsRefusedAndANewOneIsNotMade) {

@@ -8,8 +8,10 @@
 #include <random>
 #include <set>
 
+#include "server/store/schema_copy.h"
 #include "server/store/sqlite.h"
 #include "tests/server/fault_vfs.h"
+#include "tests/server/older_store.h"
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {
@@ -149,7 +151,7 @@ void crash_everywhere(bool after_commit, int least) {
       check(*store, crashed.seen, where);
     }
     check_integrity(directory.path(), where);
-    if (crashed.came_through || testing::Test::HasFailure()) break;
+    if (crashed.came_through || ::testing::Test::HasFailure()) break;
   }
   EXPECT_GE(n, least);  // the work has at least so many places to die at
 }
@@ -197,12 +199,133 @@ TEST(StoreCrash, F06RestartStormLosesNothingAcknowledged) {
   check_integrity(directory.path(), "storm");
 }
 
-constexpr const char* kMarkFile = "trainyard.db.commit";
-
 std::string read_text(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
+
+// Ends a start that upgrades at its n-th write, truncation or sync; false if it came through.
+bool upgrade_ends_at(const StoreOptions& with, int n) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    FaultVfs vfs("upgrade");
+    int count = 0;
+    StoreOptions options = with;
+    options.vfs = vfs.name();
+    vfs.set_hook([&](const FileOperation&) {
+      if (++count == n) ::_exit(3);
+      return SQLITE_OK;
+    });
+    ::_exit(Store::open(options).ok() ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) != 1) << n;
+  return status != 0;
+}
+
+// F22: what is there after it is the earlier store as it was, or the upgraded one beside a whole
+// copy; the next start has both, and the way back is open.
+TEST(StoreCrash, F22AnUpgradeThatIsKilledAtAnyWriteLosesNothing) {
+  SKIP_WHERE_FORKS_DO_NOT_WORK();
+  const int newest = newest_schema_version();
+  int copied = 0, upgraded = 0, n = 1;
+  for (bool killed = true; killed && !::testing::Test::HasFailure(); ++n) {
+    TemporaryDirectory directory;
+    const fs::path db = directory.path() / "trainyard.db";
+    const fs::path copy = directory.path() / ("trainyard.db.schema-" + std::to_string(newest - 1));
+    make_older_store(directory.path(), newest - 1);
+    const std::string before = rows_of(db);
+    const StoreOptions options = crash_options(directory.path());
+    killed = upgrade_ends_at(options, n);
+    const std::string where = "killed at " + std::to_string(n);
+    if (fs::exists(copy)) {
+      ++copied;
+      EXPECT_EQ(rows_of(copy), before) << where;
+    }
+    if (rows_of(db) != before) {
+      ++upgraded;
+      EXPECT_TRUE(fs::exists(copy)) << where;
+    }
+    {
+      const std::unique_ptr<Store> store = open_or_die(options);
+      EXPECT_EQ(store->jobs().find("default", "open-1").value().message, "in the log") << where;
+    }
+    check_integrity(directory.path(), where);
+    EXPECT_EQ(rows_of(copy), before) << where;
+    ASSERT_TRUE(undo_upgrade(directory.path(), [](int32_t, int64_t) { return false; }).ok());
+    EXPECT_EQ(rows_of(db), before) << where;
+  }
+  EXPECT_GE(n, 20);
+  EXPECT_GT(copied, upgraded) << "killed between the copy and the migration, too";
+  EXPECT_GT(upgraded, 0);
+}
+
+TEST(StoreCrash, F22ThePowerMayGoAsSoonAsTheMigrationBegins) {
+  const int before = newest_schema_version() - 1;
+  const std::string name = "trainyard.db.schema-" + std::to_string(before);
+  TemporaryDirectory directory;
+  make_older_store(directory.path(), before);
+  FaultVfs vfs("power");
+  StoreOptions options = crash_options(directory.path());
+  options.vfs = vfs.name();
+  std::vector<FileOperation> operations;
+  vfs.set_hook([&](const FileOperation& op) {
+    operations.push_back(op);
+    return SQLITE_OK;
+  });
+  size_t copied = 0;
+  options.copied = [&](const SchemaCopy&) { copied = operations.size(); };
+  open_or_die(options);
+  vfs.set_hook(nullptr);
+  ASSERT_GT(copied, 2u);
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    std::mt19937 random(seed);
+    const FileImages disk = after_power_cut({}, operations, copied, [&] { return random(); });
+    EXPECT_EQ(disk.at(name + ".tmp"), read_text(directory.path() / name)) << seed;
+  }
+}
+
+TEST(StoreCrash, F22AnUpgradeWhoseDiskFillsAtAnyWriteChangesNothing) {
+  const int newest = newest_schema_version();
+  int refused = 0;
+  for (int n = 1;; ++n) {
+    TemporaryDirectory directory;
+    const fs::path db = directory.path() / "trainyard.db";
+    make_older_store(directory.path(), newest - 1);
+    const std::string before = rows_of(db);
+    StoreOptions options = crash_options(directory.path());
+    bool came_through = false;
+    {
+      FaultVfs vfs("full");
+      int count = 0;
+      options.vfs = vfs.name();
+      vfs.set_hook([&](const FileOperation& op) {
+        const bool full = op.kind == FileOperation::Kind::kWrite && ++count >= n;
+        return full ? SQLITE_FULL : SQLITE_OK;
+      });
+      const Result<std::unique_ptr<Store>> opened = Store::open(options);
+      came_through = opened.ok();
+      if (!came_through) {
+        EXPECT_EQ(opened.error().reason, "STORAGE_FULL") << n << ": " << opened.error().message;
+      }
+    }
+    if (came_through) break;
+    ++refused;
+    const bool upgraded = rows_of(db) != before;
+    for (const auto& entry : fs::directory_iterator(directory.path())) {
+      EXPECT_NE(entry.path().extension(), ".tmp") << n << ": a piece of a copy takes room";
+    }
+    options.vfs.clear();
+    open_or_die(options);
+    if (!upgraded) continue;  // only the first write after the migration was left
+    EXPECT_EQ(rows_of(directory.path() / ("trainyard.db.schema-" + std::to_string(newest - 1))),
+              before);
+  }
+  EXPECT_GE(refused, 10);
+}
+
+constexpr const char* kMarkFile = "trainyard.db.commit";
 
 FileImages read_images(const fs::path& directory) {
   FileImages images;

@@ -1,0 +1,109 @@
+"""The systemd unit is one that systemd takes without a word, as closed as it was, and one whose settings fit the daemon's.
+
+Nothing starts under systemd here: systemd-analyze reads the file, and so does this. Would fail for a misspelled or unknown
+setting (systemd ignores those), for one that opens the service, and for one on which workers that outlive the daemon
+depend (docs/decisions/0064-workers-and-systemd.md)."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+UNIT = SOURCE / "docker/trainyardd.service"
+PROGRAM = pathlib.Path(os.environ.get("TRAINYARD_BIN", SOURCE / "build/release/bin")) / "trainyardd"
+
+# Of 'systemd-analyze security' in systemd 252. It may only fall; docs/operations.md names it too.
+EXPOSURE_MAX = 1.9
+
+# What the promises of docs/operations.md hang on, and what must not come back.
+NEEDED = {
+    "KillMode": "process",       # a crash of the daemon leaves its workers
+    "OOMPolicy": "continue",     # the end of one worker is not the end of all
+    "Restart": "on-failure",     # somebody adopts them
+    "ExecReload": "/bin/kill -USR2 $MAINPID",
+}
+HARMFUL = {
+    "PrivateTmp": "systemd removes it with the daemon, under the workers that go on",
+    "RemoveIPC": "systemd removes the shared memory of workers that go on",
+    "RuntimeDirectory": "systemd removes it with the daemon",
+}
+
+
+def settings(text):
+    """The last value of each key; sections do not matter, no key is in two."""
+    return dict(re.findall(r"^(\w+)=(.*)$", text, re.M))
+
+
+def analyze(*arguments):
+    done = subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, timeout=60,
+                          env=dict(os.environ, LC_ALL="C.UTF-8", SYSTEMD_COLORS="0"))
+    return done.stdout, done.stderr.strip(), done.returncode
+
+
+def checked(text, program):
+    """What systemd says against the unit, with a program that is here in place of the installed one."""
+    with tempfile.TemporaryDirectory() as folder:
+        unit = pathlib.Path(folder) / UNIT.name
+        unit.write_text(text.replace("/usr/bin/trainyardd", str(program)))
+        _, said, code = analyze("verify", "--man=no", str(unit))
+        found = [f"verify: {line}" for line in said.splitlines()]
+        if code != 0 and not found:
+            found.append(f"verify ends with {code}")
+        table, said, _ = analyze("security", "--offline=true", "--no-pager", str(unit))
+    figure = re.search(r"Overall exposure level for \S+: ([0-9.]+)", table)
+    if not figure:
+        return found + [f"security: no figure: {said}"]
+    if float(figure[1]) > EXPOSURE_MAX:
+        found.append(f"security: {figure[1]}, at most {EXPOSURE_MAX}")
+    return found
+
+
+def without_what_workers_need(text):
+    unit = settings(text)
+    found = [f"{key}={unit.get(key)}, must be {value}" for key, value in NEEDED.items() if unit.get(key) != value]
+    return found + [f"{key}: {why}" for key, why in HARMFUL.items() if unit.get(key, "no") not in ("no", "")]
+
+
+def against_the_daemon(text):
+    """The command line is one that it takes, and systemd waits longer than it drains."""
+    unit = settings(text)
+    flags = unit["ExecStart"].split()[1:]
+    done = subprocess.run([PROGRAM, *flags, "--config", "/dev/null", "--print-config"], capture_output=True, text=True, timeout=60)
+    if done.returncode != 0:
+        return [f"trainyardd {' '.join(flags)}: {done.stderr.strip()}"]
+    drain = int(re.search(r"^drain_seconds: (\d+)", done.stdout, re.M)[1])
+    return [] if int(unit["TimeoutStopSec"]) > drain else [f"TimeoutStopSec={unit['TimeoutStopSec']} and drain_seconds {drain}"]
+
+
+def main():
+    text = UNIT.read_text()
+    found = without_what_workers_need(text)
+    operations = (SOURCE / "docs/operations.md").read_text()
+    if f"rates it {EXPOSURE_MAX}" not in operations:
+        found.append(f"docs/operations.md does not say 'rates it {EXPOSURE_MAX}'")
+    built = PROGRAM.is_file()
+    if built:
+        found += against_the_daemon(text)
+    skipped = not shutil.which("systemd-analyze")
+    if not skipped:
+        program = PROGRAM if built else "/bin/true"
+        found += checked(text, program)
+        # What it must find, so that its silence means something.
+        for old, new in (("KillMode=process", "KilMode=process"), ("OOMPolicy=continue", "OOMPolicy=cont"),
+                         ("ProtectSystem=strict", "ProtectSystem=no"), (str(text.split("ExecReload=")[1].split()[0]), "/bin/none")):
+            if not checked(text.replace(old, new, 1), program):
+                found.append(f"{new} was not noticed")
+    for line in found:
+        print(line)
+    if skipped and not found:
+        print("systemd-analyze is not installed")
+        return 77
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""An upgrade and its way back, killed (F22): a state folder of schema 2 is opened by trainyardd, which copies the store and
+migrates it, and taken back with --undo-upgrade. Both are killed before and after each thing that they do to a file, and done
+again. What must hold each time: the copy has every row of before, whatever the log had; the daemon starts; the way back
+brings every row; and the store that was upgraded is kept.
+
+    python3 tests/fault/upgrade_test.py --all
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "e2e"))
+from harness import BIN, Daemon  # noqa: E402
+
+LIBRARY = os.environ.get("TRAINYARD_KILL_POINTS", "")
+SCHEMA_2 = HERE.parent / "golden/store_schema_2.sql"
+COPY = "trainyard.db.schema-2"
+# The first thing that a start does when the store is open: what comes later is kill_points_test.py's.
+OPENED = "rename trainyard.db.commit.tmp"
+
+
+def make_older(state):
+    state.mkdir()
+    db = sqlite3.connect(state / "trainyard.db")
+    db.executescript(SCHEMA_2.read_text())
+    db.execute("PRAGMA journal_mode = WAL")
+    # Left in the log, as by a kill: a daemon's connection does not empty it when it closes, Python's would.
+    log = state / "trainyard.db-wal"
+    db.execute("UPDATE jobs SET message = 'in the log' WHERE id = 'open-1'")
+    db.commit()
+    kept = log.read_bytes(), (state / "trainyard.db").read_bytes()
+    db.close()
+    log.write_bytes(kept[0])
+    (state / "trainyard.db").write_bytes(kept[1])
+
+
+def rows(path):
+    """Every row but the note that a daemon was here. Of a copy of the files: SQLite would empty the log."""
+    with tempfile.TemporaryDirectory() as folder:
+        for suffix in ("", "-wal"):
+            if pathlib.Path(f"{path}{suffix}").exists():
+                shutil.copy(f"{path}{suffix}", f"{folder}/db{suffix}")
+        db = sqlite3.connect(f"{folder}/db")
+        try:
+            return [line for line in db.iterdump() if "VALUES('opened'" not in line]
+        finally:
+            db.close()
+
+
+def points_of(state, kill="", log=""):
+    return {"TRAINYARD_POINTS_OF": "trainyardd", "TRAINYARD_POINTS_UNDER": str(state), "TRAINYARD_POINTS_KILL": kill,
+            "TRAINYARD_POINTS_ONCE": str(state.parent / "once"), "TRAINYARD_POINTS_LOG": log, "LD_PRELOAD": LIBRARY}
+
+
+def undo(state, **environment):
+    return subprocess.run([BIN / "trainyardd", "--state-dir", state, "--undo-upgrade"], capture_output=True, text=True,
+                          timeout=60, env=dict(os.environ, **environment))
+
+
+def upgrade_killed(kill, before):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-upgrade-"))
+    state, found = folder / "state", []
+    make_older(state)
+    daemon = Daemon(state, env=points_of(state, kill))
+    try:
+        daemon.start()
+    except AssertionError as e:
+        if daemon.process.poll() != -signal.SIGKILL:
+            return [f"killed at {kill}: {e}"], False
+    killed = (folder / "once").exists()
+    daemon.stop()
+    if (state / COPY).exists() and rows(state / COPY) != before:
+        found.append("the copy that the kill left is not whole")
+    daemon = Daemon(state).start()
+    if daemon.job("open-1")["name"].rsplit("/")[-1] != "open-1":
+        found.append("a job is lost")
+    if daemon.stop() != 0:
+        found.append(f"the daemon ended with {daemon.process.returncode}")
+    if rows(state / COPY) != before:
+        found.append("the copy is not whole")
+    done = undo(state)
+    if done.returncode != 0 or rows(state / "trainyard.db") != before:
+        found.append(f"the way back: {done.returncode} {done.stderr}")
+    if not found:
+        shutil.rmtree(folder)
+    return [f"upgrade killed at {kill}: {line} ({folder})" for line in found], killed
+
+
+def undo_killed(kill, before, upgraded):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-upgrade-"))
+    state, found = folder / "state", []
+    shutil.copytree(upgraded, state, ignore=shutil.ignore_patterns("*.sock"))
+    after = rows(state / "trainyard.db")
+    code = undo(state, **points_of(state, kill)).returncode
+    if code not in (0, -signal.SIGKILL):
+        found.append(f"ended with {code}")
+    now = rows(state / "trainyard.db")
+    if now not in (before, after):
+        found.append("the store is neither the one nor the other")
+    if now == after:
+        done = undo(state)
+        if done.returncode != 0:
+            found.append(f"cannot be repeated: {done.stderr}")
+    if rows(state / "trainyard.db") != before:
+        found.append("the store is not the one of before")
+    kept = [path for path in state.glob("trainyard.db.schema-*") if path.name != COPY]
+    if len(kept) != 1 or rows(kept[0]) != after:
+        found.append(f"the store that was upgraded is not kept: {kept}")
+    if not found:
+        shutil.rmtree(folder)
+    return [f"undo killed at {kill}: {line} ({folder})" for line in found], (folder / "once").exists() or code != 0
+
+
+def every(points):
+    times, found = {}, []
+    for point in points:
+        times[point] = times.get(point, 0) + 1
+        found += [f"{point}#{times[point]} {when}" for when in ("before", "after")]
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--all", action="store_true", help="at each place, not at each of the copy and some others")
+    parser.add_argument("--more", type=int, default=4, help="how many others")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    if not pathlib.Path(LIBRARY).is_file():
+        print("TRAINYARD_KILL_POINTS does not name the library")
+        return 77
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-upgrade-"))
+    state, log = folder / "state", folder / "points"
+    make_older(state)
+    before = rows(state / "trainyard.db")
+    daemon = Daemon(state, env=points_of(state, log=str(log))).start()
+    assert f"name={COPY}" in daemon.log(), daemon.log()
+    assert daemon.stop() == 0, daemon.log()
+    opening = log.read_text().splitlines()
+    opening = every(opening[:opening.index(OPENED) + 1])
+    log.unlink()
+    undone = folder / "undone/state"
+    shutil.copytree(state, undone, ignore=shutil.ignore_patterns("*.sock"))
+    done = undo(undone, **points_of(undone, log=str(log)))
+    assert done.returncode == 0 and "kept as trainyard.db.schema-" in done.stdout, done
+    taking_back = every(log.read_text().splitlines())
+
+    rng = random.Random(arguments.seed)
+    found = []
+    for kills, must in ((opening, "schema-*"), (taking_back, "schema-*")):
+        if not any(must in kill for kill in kills):
+            found.append(f"no place that names the copy among {kills}")
+    if not arguments.all:
+        def some(kills, must):
+            first = [kill for kill in kills if must(kill)]
+            rest = [kill for kill in kills if not must(kill)]
+            return first + rng.sample(rest, min(len(rest), arguments.more))
+        opening = some(opening, lambda kill: "schema-*" in kill and kill.split("#")[1][:2] == "1 ")
+        taking_back = some(taking_back, lambda kill: kill.startswith(("rename", "remove", "sync")))
+    missed = 0
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(upgrade_killed, kill, before) for kill in opening]
+        runs += [pool.submit(undo_killed, kill, before, state) for kill in taking_back]
+        for run in runs:
+            problems, killed = run.result()
+            found += problems
+            missed += not killed
+    if missed:
+        found.append(f"{missed} kills killed nobody")
+    print(f"{len(opening)} kills of an upgrade, {len(taking_back)} of the way back, seed {arguments.seed}")
+    for line in found:
+        print(line)
+    if not found:
+        shutil.rmtree(folder)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

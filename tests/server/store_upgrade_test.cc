@@ -1,0 +1,277 @@
+// F22: an upgrade of the store leaves a whole copy of what was there before, and the way back to it
+// loses nothing that was in it. Would fail if the copy lacked the log, if a refusal changed a file,
+// or if the store that is put back were refused or mixed with the newer one's log.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+
+#include "server/store/schema_copy.h"
+#include "server/store/store_files.h"
+#include "tests/data/faulty_files.h"
+#include "tests/server/older_store.h"
+#include "tests/server/store_support.h"
+
+namespace trainyard::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+const int kNewest = newest_schema_version();
+const int kBefore = kNewest - 1;
+
+bool nobody(int32_t, int64_t) { return false; }
+
+class StoreUpgrade : public ::testing::Test {
+ protected:
+  fs::path copy_of(int schema) const {
+    return state / ("trainyard.db.schema-" + std::to_string(schema));
+  }
+  std::vector<std::string> copies() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(state)) {
+      const std::string name = entry.path().filename().string();
+      if (name.find("schema-") != std::string::npos) names.push_back(name);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  std::string name_of_copy(int schema) const { return copy_of(schema).filename().string(); }
+  std::map<std::string, std::string> contents() const {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : fs::directory_iterator(state)) {
+      const std::string name = entry.path().filename().string();
+      if (name == "lock" || name.ends_with("-shm")) continue;  // of whoever reads, too
+      std::ifstream in(entry.path(), std::ios::binary);
+      all[name] = {std::istreambuf_iterator<char>(in), {}};
+    }
+    return all;
+  }
+  /// What a store of schema kBefore has in it.
+  std::string make_older() {
+    make_older_store(state, kBefore);
+    return rows_of(db);
+  }
+  /// The store as a daemon of schema kBefore finds it, once it has opened and left it.
+  std::string opened_before_upgrade() {
+    StoreOptions earlier = options;
+    earlier.schema_newest = kBefore;
+    const Result<OpenStore> opened = open_store(earlier);
+    EXPECT_TRUE(opened.ok()) << opened.error().message;
+    return opened.ok() ? rows_of(*opened->db) : "";
+  }
+  static int schema_of(const fs::path& path) {
+    Connection connection(path, Connection::Mode::kReadWrite, 100);
+    return schema_version(connection);
+  }
+  /// What is in the store of a daemon that upgraded it, took a job, and was killed.
+  std::string upgraded_and_killed() {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const std::unique_ptr<Store> store = open_or_die(options);
+      ::_exit(store->jobs().submit(new_job("since")).ok() ? 0 : 1);
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    return rows_of(db);
+  }
+  Error refused(const StoreOptions& with) {
+    const Result<std::unique_ptr<Store>> opened = Store::open(with);
+    EXPECT_FALSE(opened.ok());
+    return opened.ok() ? Error{} : opened.error();
+  }
+  Error not_undone(const IsAlive& is_alive = nobody) {
+    const Result<UndoneUpgrade> undone = undo_upgrade(state, is_alive);
+    EXPECT_FALSE(undone.ok());
+    return undone.ok() ? Error{} : undone.error();
+  }
+
+  TemporaryDirectory directory;
+  fs::path state = directory.path() / "state";
+  fs::path db = state / "trainyard.db";
+  StoreOptions options = small_options(state);
+};
+
+TEST_F(StoreUpgrade, AWholeCopyIsThereBeforeTheMigration) {
+  const std::string before = make_older();
+  ASSERT_GT(fs::file_size(db.string() + "-wal"), 0u);
+  std::string at_migration, told;
+  options.copied = [&](const SchemaCopy& copy) {
+    told = copy.path.filename().string();
+    at_migration = rows_of(db);
+  };
+  const std::unique_ptr<Store> store = open_or_die(options);
+  EXPECT_EQ(told, name_of_copy(kBefore));
+  EXPECT_EQ(at_migration, before) << "nothing was migrated yet";
+  EXPECT_EQ(rows_of(copy_of(kBefore)), before) << "with what was in the log";
+  EXPECT_EQ(copies(), std::vector{name_of_copy(kBefore)});
+  EXPECT_EQ(store->jobs().find("default", "open-1").value().message, "in the log");
+}
+
+TEST_F(StoreUpgrade, ANewStoreAndALaterStartLeaveNoCopy) {
+  options.copied = [](const SchemaCopy&) { ADD_FAILURE() << "nothing was migrated"; };
+  open_or_die(options);
+  open_or_die(options);
+  EXPECT_TRUE(copies().empty());
+}
+
+TEST_F(StoreUpgrade, TheWayBackHasTheSameRowsAndTheStoreThatWasUpgradedIsKept) {
+  const std::string before = make_older();
+  const std::string after = upgraded_and_killed();
+  ASSERT_NE(after, before);
+
+  const Result<UndoneUpgrade> undone = undo_upgrade(state, nobody);
+  ASSERT_TRUE(undone.ok()) << undone.error().message;
+  EXPECT_EQ(undone->schema, kBefore);
+  EXPECT_EQ(undone->upgraded.path, copy_of(kNewest));
+  EXPECT_EQ(copies(), std::vector{name_of_copy(kNewest)});
+  EXPECT_EQ(rows_of(copy_of(kNewest)), after);
+  EXPECT_EQ(opened_before_upgrade(), before);
+  EXPECT_EQ(opened_before_upgrade(), before) << "again, with the mark of the first time";
+
+  // Forward again: the copy of what was just in place takes the other one's.
+  EXPECT_EQ(open_or_die(options)->jobs().list({}).value().jobs.size(), 3u);
+  EXPECT_EQ(copies(), std::vector{name_of_copy(kBefore)});
+}
+
+TEST_F(StoreUpgrade, TheWayBackCanBeTakenBack) {
+  make_older();
+  {
+    const std::unique_ptr<Store> store = open_or_die(options);
+    ASSERT_TRUE(store->jobs().submit(new_job("since")).ok());
+  }
+  ASSERT_TRUE(undo_upgrade(state, nobody).ok());
+  ASSERT_TRUE(undo_upgrade(state, nobody).ok());
+  EXPECT_TRUE(open_or_die(options)->jobs().find("default", "since").ok());
+  EXPECT_EQ(copies(), std::vector{name_of_copy(kBefore)});
+}
+
+TEST_F(StoreUpgrade, WithoutRoomForTheCopyNothingChanges) {
+  make_older();
+  const auto before = contents();
+  options.free_bytes = [](const fs::path&) { return int64_t{1 << 20}; };
+  options.copied = [](const SchemaCopy&) { ADD_FAILURE() << "there was no room"; };
+  const Error e = refused(options);
+  EXPECT_EQ(e.reason, "STORAGE_FULL");
+  EXPECT_EQ(e.code, ErrorCode::kResourceExhausted);
+  const int64_t needed = std::stoll(e.metadata.at("needed_bytes"));
+  EXPECT_GT(needed, 16 << 20);
+  EXPECT_NE(e.message.find("(" + std::to_string(needed) + " bytes)"), std::string::npos)
+      << e.message;
+  EXPECT_NE(e.message.find("(1048576 bytes) free"), std::string::npos) << e.message;
+  EXPECT_EQ(contents(), before);
+  options.free_bytes = [=](const fs::path&) { return needed; };
+  options.copied = nullptr;
+  open_or_die(options);
+}
+
+TEST_F(StoreUpgrade, OneCopyIsKeptTheNewest) {
+  make_older_store(state, kBefore - 1);
+  StoreOptions earlier = options;
+  earlier.schema_newest = kBefore;
+  ASSERT_TRUE(open_store(earlier).ok());
+  EXPECT_EQ(copies(), std::vector{name_of_copy(kBefore - 1)});
+  open_or_die(options);
+  EXPECT_EQ(copies(), std::vector{name_of_copy(kBefore)});
+}
+
+TEST_F(StoreUpgrade, AnEarlierProgramNamesTheWayBack) {
+  make_older();
+  open_or_die(options);
+  options.schema_newest = kBefore;
+  Error e = refused(options);
+  EXPECT_EQ(e.reason, "STORE_NEWER");
+  EXPECT_NE(e.message.find(name_of_copy(kBefore)), std::string::npos) << e.message;
+  EXPECT_NE(e.message.find("trainyardd --undo-upgrade"), std::string::npos) << e.message;
+  options.schema_newest = kBefore - 1;  // of no use to a program that is earlier still
+  e = refused(options);
+  EXPECT_EQ(e.reason, "STORE_NEWER");
+  EXPECT_EQ(e.message.find("undo-upgrade"), std::string::npos) << e.message;
+}
+
+TEST_F(StoreUpgrade, WhatCannotBeUndoneIsRefusedAndChangesNothing) {
+  make_older();
+  EXPECT_EQ(not_undone().reason, "NO_SCHEMA_COPY");
+  std::unique_ptr<Store> store = open_or_die(options);
+  EXPECT_EQ(not_undone().reason, "STATE_DIR_LOCKED");
+  const Job job = run_job(*store, new_job("live"));
+  ASSERT_TRUE(store->jobs().set_process(job.uid, job.attempt, 4711, 99).ok());
+  store.reset();
+  const Error alive =
+      not_undone([](int32_t pid, int64_t start) { return pid == 4711 && start == 99; });
+  EXPECT_EQ(alive.reason, "WORKERS_ALIVE");
+  EXPECT_NE(alive.message.find("live (pid 4711)"), std::string::npos) << alive.message;
+
+  const auto before = contents();
+  const std::string copy = before.at(name_of_copy(kBefore));
+  std::string with_hole = copy;
+  std::fill_n(with_hole.begin() + 4 * 4096, 4096, '\0');
+  for (const std::string& bad :
+       {std::string("rubbish"), copy.substr(0, copy.size() / 2), with_hole}) {
+    std::ofstream(copy_of(kBefore), std::ios::binary) << bad;
+    const Error e = not_undone();
+    EXPECT_EQ(e.reason, "SCHEMA_COPY_DAMAGED");
+    EXPECT_NE(e.message.find(name_of_copy(kBefore)), std::string::npos) << e.message;
+  }
+  std::ofstream(copy_of(kBefore), std::ios::binary) << copy;
+  fs::rename(copy_of(kBefore), copy_of(kNewest + 1));
+  EXPECT_EQ(not_undone().reason, "SCHEMA_COPY_NEWER");
+  fs::rename(copy_of(kNewest + 1), copy_of(kBefore));
+  EXPECT_EQ(contents(), before);
+  EXPECT_TRUE(undo_upgrade(state, nobody).ok());
+}
+
+/// Ends at each operation on a file but SQLite's own (those are in store_crash_test.cc), and goes
+/// on: the daemon of either version starts with its whole store.
+TEST_F(StoreUpgrade, AnUndoThatIsCutShortCanBeRepeated) {
+  int cut = 0;
+  for (int at = 0; cut == at; ++at) {
+    for (const auto mode : {FaultyFiles::Mode::kCrash, FaultyFiles::Mode::kAfter}) {
+      fs::remove_all(state);
+      const std::string before = make_older();
+      upgraded_and_killed();
+      FaultyFiles files(at, mode);
+      if (undo_upgrade(state, nobody, files).ok()) continue;
+      cut = at + 1;
+      if (schema_of(db) == kNewest) {
+        if (mode == FaultyFiles::Mode::kAfter) {  // or the daemon goes on first
+          EXPECT_TRUE(open_or_die(options)->jobs().find("default", "since").ok()) << at;
+        }
+        const Result<UndoneUpgrade> again = undo_upgrade(state, nobody);
+        ASSERT_TRUE(again.ok()) << at << ": " << again.error().message;
+      }
+      EXPECT_EQ(opened_before_upgrade(), before) << at;
+      EXPECT_EQ(copies(), std::vector{name_of_copy(kNewest)}) << at;
+    }
+  }
+  EXPECT_GE(cut, 4);  // removals, the link, its sync, the rename
+}
+
+TEST_F(StoreUpgrade, ACopyThatIsCutShortIsMadeAgain) {
+  int cut = 0;
+  for (int at = 0; cut == at; ++at) {
+    for (const auto mode : {FaultyFiles::Mode::kCrash, FaultyFiles::Mode::kAfter}) {
+      fs::remove_all(state);
+      make_older_store(state, kBefore);
+      std::ofstream(copy_of(kBefore - 1)) << "of an upgrade before this one";
+      const std::string before = rows_of(db);
+      {
+        Connection older(db, Connection::Mode::kReadWrite, 100);
+        FaultyFiles files(at, mode);
+        if (copy_before_migration(older, options, files).ok()) continue;
+      }
+      cut = at + 1;
+      EXPECT_EQ(rows_of(db), before) << at;
+      const std::unique_ptr<Store> store = open_or_die(options);
+      EXPECT_EQ(copies(), std::vector{name_of_copy(kBefore)}) << at;
+      EXPECT_EQ(rows_of(copy_of(kBefore)), before) << at;
+    }
+  }
+  EXPECT_GE(cut, 2);  // the rename, and the removal of the older copy
+}
+
+}  // namespace
+}  // namespace trainyard::server
