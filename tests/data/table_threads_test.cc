@@ -67,9 +67,7 @@ class Random {
  public:
   explicit Random(uint64_t seed) : seed_(seed) {}
   uint32_t below(uint32_t bound) {
-    return math::philox_4x32({static_cast<uint32_t>(count_++), 0, 0, 0},
-                             {static_cast<uint32_t>(seed_), 7})[0] %
-           bound;
+    return math::philox_u32(seed_, /*stream=*/7, /*step=*/0, count_++) % bound;
   }
   const char* one_of(std::initializer_list<const char*> all) {
     return all.begin()[below(static_cast<uint32_t>(all.size()))];
