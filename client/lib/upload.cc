@@ -128,8 +128,9 @@ std::string made_up_name(const MappedContent& content, const std::filesystem::pa
 }
 
 /// One stream from `offset` to the end.
-Result<v1::Upload> send_from(Client& client, Content& content, UploadName& name, int64_t offset, UploadProgress progress,
-                             const UploadObserver& observer, std::stop_token stop) {
+Result<v1::Upload> send_from(Client& client, Content& content, UploadName& name, int64_t offset,
+                             UploadProgress progress, const UploadObserver& observer,
+                             std::stop_token stop) {
   const auto stream = client.open_upload();
   const std::stop_callback on_stop(stop, [&] { stream->cancel(); });
   v1::UploadFileRequest message;
@@ -192,7 +193,8 @@ Result<std::string> upload_as(UploadName& name, Client& client, Content& content
                             ": upload interrupted; the server keeps what it received for an hour, "
                             "and the same command resumes from there");
     }
-    ASSIGN_OR_RETURN(const v1::Upload have, client.get_upload(upload_name(client, name.name()), progress.total_bytes));
+    ASSIGN_OR_RETURN(const v1::Upload have,
+                     client.get_upload(upload_name(client, name.name()), progress.total_bytes));
     if (have.complete()) return name.sha256();
     if (have.committed_size() < 0 || have.committed_size() > progress.total_bytes) {
       return make_error(ErrorCode::kDataLoss, "UPLOAD_OFFSET_MISMATCH",

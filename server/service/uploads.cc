@@ -54,8 +54,8 @@ Error upload_busy() {
 Status hash_part(int fd, Sha256& hash, int64_t offset, int64_t count) {
   std::vector<char> bytes(static_cast<size_t>(count));
   for (int64_t done = 0; done < count;) {
-    const ssize_t n = ::pread(fd, bytes.data() + done, static_cast<size_t>(count - done),
-                              offset + done);
+    const ssize_t n =
+        ::pread(fd, bytes.data() + done, static_cast<size_t>(count - done), offset + done);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return storage_error("read", n < 0 ? errno : EIO);
     done += n;
@@ -177,8 +177,9 @@ Result<Upload> UploadWriter::name_file(const std::string& sha256) {
       return row.error();
     }
   }
-  if (Status s = uploads_.files_.rename_durable(
-          uploads_.paths_.upload_part(row_.sha256, row_.size_bytes), uploads_.paths_.upload(sha256));
+  if (Status s =
+          uploads_.files_.rename_durable(uploads_.paths_.upload_part(row_.sha256, row_.size_bytes),
+                                         uploads_.paths_.upload(sha256));
       !s.ok()) {
     return s.error();
   }
@@ -263,9 +264,8 @@ Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, i
   // Bytes beyond the committed size were never promised: the client sends them again.
   if (::ftruncate(file.get(), row.committed_size) != 0) return storage_error("truncate", errno);
   claimed.uploads = nullptr;
-  return std::unique_ptr<UploadWriter>(new UploadWriter(*this, row, std::move(file),
-                                                        may_start_thread(),
-                                                        take_hash(part, row.committed_size)));
+  return std::unique_ptr<UploadWriter>(new UploadWriter(
+      *this, row, std::move(file), may_start_thread(), take_hash(part, row.committed_size)));
 }
 
 bool Uploads::claim(const Part& part) {

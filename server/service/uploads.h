@@ -66,9 +66,9 @@ class Uploads {
  public:
   static constexpr int64_t kChunkBytesMax = 1 << 20;
   static constexpr int64_t kCommitBytes = 64 << 20;  // at most this is sent again after power loss
-  static constexpr int64_t kFlushBytes = 8 << 20;   // so much at a time goes to the disk early
-  static constexpr size_t kHashThreadsMax = 16;     // more streams hash at their ends
-  static constexpr size_t kHashesMax = 64;          // of paused uploads
+  static constexpr int64_t kFlushBytes = 8 << 20;    // so much at a time goes to the disk early
+  static constexpr size_t kHashThreadsMax = 16;      // more streams hash at their ends
+  static constexpr size_t kHashesMax = 64;           // of paused uploads
   static constexpr int64_t kIdleUsMax = int64_t{3600} * 1'000'000;
 
   /// `disk` may be null: then there is room.
@@ -118,7 +118,7 @@ class Uploads {
   const int64_t bytes_max_;
   DiskWatch* const disk_;
   Mutex mu_;
-  std::set<Part> busy_ TRAINYARD_GUARDED_BY(mu_);                  // parts with a writer
+  std::set<Part> busy_ TRAINYARD_GUARDED_BY(mu_);  // parts with a writer
   // How far paused uploads have been hashed, so that they need not be read again.
   std::map<Part, FollowingDigest::State> hashes_ TRAINYARD_GUARDED_BY(mu_);
   std::optional<int64_t> collected_us_ TRAINYARD_GUARDED_BY(mu_);  // when it last was

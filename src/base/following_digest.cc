@@ -29,9 +29,8 @@ void FollowingDigest::run() noexcept {
       int64_t count = 0;
       {
         MutexLock lock(mu_);
-        changed_.wait(lock, [this]() TRAINYARD_REQUIRES(mu_) {
-          return stopped_ || ready_ > state_.bytes;
-        });
+        changed_.wait(
+            lock, [this]() TRAINYARD_REQUIRES(mu_) { return stopped_ || ready_ > state_.bytes; });
         if (stopped_) return;
         count = std::min(kPieceBytes, ready_ - state_.bytes);
       }

@@ -1,5 +1,5 @@
-// src/base/following_digest.h: the SHA-256 of bytes that become known one after another, by a thread
-// of its own that follows: at the end there is little left to read.
+// src/base/following_digest.h: the SHA-256 of bytes that become known one after another, by a
+// thread of its own that follows: at the end there is little left to read.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,15 @@
 
 namespace trainyard {
 
+/// The hash of so many bytes from the beginning.
+struct HashedBytes {
+  Sha256 hash;
+  int64_t bytes = 0;
+};
+
 class FollowingDigest {
  public:
-  /// Of so many bytes from the beginning.
-  struct State {
-    Sha256 hash;
-    int64_t bytes = 0;
-  };
+  using State = HashedBytes;
   /// Adds `count` bytes at `offset` to `hash`, or none of them and says why not.
   using HashPart = std::function<Status(Sha256& hash, int64_t offset, int64_t count)>;
   /// More than this must wait to be hashed for a thread to be worth starting.

@@ -1,8 +1,8 @@
 #include "src/checkpoint/safetensors.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <future>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 

@@ -188,8 +188,8 @@ struct IngestSource {
 /// How tables are parsed: in blocks of about `block_bytes`, by `count` threads. Every choice gives
 /// the same dataset and the same errors.
 struct TableThreads {
-  int count = 0;                            // 0: one for each core that the process may use
-  size_t block_bytes = size_t{1} << 20;     // 0: no blocks, one row after another
+  int count = 0;                         // 0: one for each core that the process may use
+  size_t block_bytes = size_t{1} << 20;  // 0: no blocks, one row after another
 };
 
 struct IngestRequest {

@@ -362,11 +362,10 @@ class Datasets final : public v1::DatasetService::CallbackService {
     if (found != s_.uploads.end())
       upload->set_committed_size(static_cast<int64_t>(found->second.size()));
     upload->set_complete(s_.complete.count(sha256) > 0);
-    upload->set_size_is_new(request->size_bytes() > 0 &&
-                            std::ranges::none_of(s_.complete, [&](const auto& complete) {
-                              return std::ssize(s_.uploads[complete.first]) ==
-                                     request->size_bytes();
-                            }));
+    upload->set_size_is_new(
+        request->size_bytes() > 0 && std::ranges::none_of(s_.complete, [&](const auto& complete) {
+          return std::ssize(s_.uploads[complete.first]) == request->size_bytes();
+        }));
     return answer(context, grpc::Status::OK);
   }
   grpc::ServerUnaryReactor* CreateDataset(grpc::CallbackServerContext* context,

@@ -34,7 +34,7 @@ struct FakeState {
   int64_t upload_cut_bytes = 0;   // > 0: each stream breaks after so many bytes of it
   int upload_damage_chunks = 0;   // so many chunks are answered with CHUNK_CHECKSUM
   Error upload_error;
-  Error dataset_error;  // of a CreateDataset that only validates
+  Error dataset_error;           // of a CreateDataset that only validates
   int dataset_polls = 0;         // GetDataset answers INGESTING so often
   Error dataset_failure;         // then FAILED with this reason
   int32_t dataset_version = 0;   // newest; 0: there is no dataset

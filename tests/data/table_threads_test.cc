@@ -1,7 +1,7 @@
-// Catches: a dataset or a refusal that depends on how many threads read a table and where its blocks
-// were cut: records torn at a line break in quotes, rows out of order, codes of categories or columns
-// of JSON lines in another order, the wrong one of several errors, a header or a byte order mark read
-// twice.
+// Catches: a dataset or a refusal that depends on how many threads read a table and where its
+// blocks were cut: records torn at a line break in quotes, rows out of order, codes of categories
+// or columns of JSON lines in another order, the wrong one of several errors, a header or a byte
+// order mark read twice.
 #include <gtest/gtest.h>
 
 #include <charconv>
@@ -152,9 +152,12 @@ TEST(TableThreads, RefuseWhatTheFirstBadRowDeserves) {
   std::string rows;
   for (int i = 0; i < 40; ++i) rows += good;
   const auto message = [&](const std::string& bad) {
-    return expect_same(csv_options("y"), "x,k,y\n" + rows + bad + rows + "1,2\n" + rows + "\"open\n");
+    return expect_same(csv_options("y"),
+                       "x,k,y\n" + rows + bad + rows + "1,2\n" + rows + "\"open\n");
   };
-  EXPECT_EQ(message("1\n"), "data: row 81 (line 122): 1 fields, expected 3 as in the header (the first of 3 problems)");
+  EXPECT_EQ(
+      message("1\n"),
+      "data: row 81 (line 122): 1 fields, expected 3 as in the header (the first of 3 problems)");
   EXPECT_EQ(message("1,a\"b,2\n1\n").substr(0, 14), "data: line 122");
   EXPECT_EQ(message("1,\"a\"b,2\n").substr(0, 14), "data: line 122");
   EXPECT_EQ(message(std::string("1,\0,2\n", 6)).substr(0, 14), "data: line 122");

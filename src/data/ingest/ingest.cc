@@ -89,7 +89,9 @@ Result<DatasetSchema> ingest(const IngestRequest& request, const fs::path& folde
   temporary += ".tmp";
   const auto write = [&]() -> Status {
     if (Status s = files.remove_all(temporary); !s.ok()) return s;  // of an ingest that was killed
-    if (Status s = write_folder(*format, request, data, std::move(digests), temporary, files); !s.ok()) return s;
+    if (Status s = write_folder(*format, request, data, std::move(digests), temporary, files);
+        !s.ok())
+      return s;
     return files.rename_durable(temporary, folder);
   };
   if (Status s = write(); !s.ok()) {

@@ -33,7 +33,7 @@ class CategoryCodes {
 
   std::vector<std::string> names_;  // by code
   std::vector<size_t> hashes_;      // by code
-  std::vector<int32_t> slots_;      // codes by hash, with linear probing; -1 is free. A power of two
+  std::vector<int32_t> slots_;  // codes by hash, with linear probing; -1 is free. A power of two
 };
 
 }  // namespace trainyard

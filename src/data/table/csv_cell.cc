@@ -41,8 +41,8 @@ bool read_digits(uint64_t text, uint64_t& number) {
   constexpr uint64_t kHigh = kEach * 0xf0;
   if (((text & kHigh) | (((text + kEach * 6) & kHigh) >> 4)) != kEach * 0x33) return false;
   text -= kEach * '0';
-  text = (text * 10 + (text >> 8)) & 0x00ff00ff00ff00ffu;          // pairs of digits
-  text = (text * 100 + (text >> 16)) & 0x0000ffff0000ffffu;        // fours
+  text = (text * 10 + (text >> 8)) & 0x00ff00ff00ff00ffu;    // pairs of digits
+  text = (text * 100 + (text >> 16)) & 0x0000ffff0000ffffu;  // fours
   number = (text * 10000 + (text >> 32)) & 0x00000000ffffffffu;
   return true;
 }

@@ -35,7 +35,8 @@ void count_cell(const Cell& cell, ColumnCounts& counts) {
 }
 
 std::string target_value(const Cell& cell, std::string_view text) {
-  return cell.is_whole() ? whole_number_text(cell.value) : std::string(text.substr(0, kNameBytesMax));
+  return cell.is_whole() ? whole_number_text(cell.value)
+                         : std::string(text.substr(0, kNameBytesMax));
 }
 
 void note_target_value(const Cell& cell, std::string_view text, std::set<std::string>& values) {
@@ -150,8 +151,8 @@ struct ScannedPart {
   std::vector<int64_t> first_block;  // in which the name was new, by column
   ScannedColumns columns;
   CsvScan scan;
-  std::vector<std::pair<int64_t, std::string>> targets;             // with the block of the first
-  std::vector<std::pair<int64_t, int64_t>> rows;                    // by block
+  std::vector<std::pair<int64_t, std::string>> targets;  // with the block of the first
+  std::vector<std::pair<int64_t, int64_t>> rows;         // by block
 };
 
 void add_counts(const ColumnCounts& from, ColumnCounts& to) {
@@ -242,8 +243,7 @@ std::optional<CsvScan> merge_parts(std::deque<ScannedPart>& parts) {
 
 /// By threads; nothing if there is anything to refuse.
 std::optional<CsvScan> scan_blocks(const CsvOptions& options, const CellReader& cells,
-                                   const std::filesystem::path& path,
-                                   const TableThreads& threads,
+                                   const std::filesystem::path& path, const TableThreads& threads,
                                    const std::vector<std::string>& known) {
   const Result<std::unique_ptr<ByteSource>> source = open_file_source(path, "data");
   if (!source.ok()) return std::nullopt;

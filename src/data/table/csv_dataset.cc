@@ -142,8 +142,8 @@ Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::file
   DatasetSchema& schema = result.schema;
   ASSIGN_OR_RETURN(schema, build_schema(options, data.scan));
   if (!test.empty()) {
-    ASSIGN_OR_RETURN(held_out.scan,
-                     scan_csv(options, cells, held_out.path, held_out.role, threads, data.scan.names));
+    ASSIGN_OR_RETURN(held_out.scan, scan_csv(options, cells, held_out.path, held_out.role, threads,
+                                             data.scan.names));
     if (!options.json_lines && !options.header &&
         held_out.scan.names.size() != data.scan.names.size()) {
       return dataset_error("test",

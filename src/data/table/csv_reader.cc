@@ -42,10 +42,11 @@ __attribute__((target("avx2"))) uint64_t mark_ends_avx2(const char* p, char deli
   uint64_t marks = 0;
   for (int half = 0; half < 2; ++half) {
     const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32 * half));
-    const __m256i ends = _mm256_or_si256(_mm256_or_si256(_mm256_cmpeq_epi8(x, _mm256_set1_epi8(delimiter)),
-                                             _mm256_cmpeq_epi8(x, _mm256_set1_epi8('\n'))),
-                             _mm256_or_si256(_mm256_cmpeq_epi8(x, _mm256_set1_epi8('"')),
-                                             _mm256_cmpeq_epi8(x, _mm256_setzero_si256())));
+    const __m256i ends =
+        _mm256_or_si256(_mm256_or_si256(_mm256_cmpeq_epi8(x, _mm256_set1_epi8(delimiter)),
+                                        _mm256_cmpeq_epi8(x, _mm256_set1_epi8('\n'))),
+                        _mm256_or_si256(_mm256_cmpeq_epi8(x, _mm256_set1_epi8('"')),
+                                        _mm256_cmpeq_epi8(x, _mm256_setzero_si256())));
     marks |= uint64_t{static_cast<uint32_t>(_mm256_movemask_epi8(ends))} << (32 * half);
   }
   return marks;
@@ -85,8 +86,9 @@ CsvReader::CsvReader(std::vector<char> text, size_t size, char delimiter, std::s
 }
 
 void CsvReader::prepare() {
-  TRAINYARD_CHECK(delimiter_ != '"' && delimiter_ != '\n' && delimiter_ != '\r' && delimiter_ != '\0',
-                  "a delimiter that CSV cannot have");
+  TRAINYARD_CHECK(
+      delimiter_ != '"' && delimiter_ != '\n' && delimiter_ != '\r' && delimiter_ != '\0',
+      "a delimiter that CSV cannot have");
   for (const char c : {delimiter_, '\n', '"', '\0'})
     ends_plain_[static_cast<unsigned char>(c)] = true;
 }

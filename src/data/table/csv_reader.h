@@ -62,12 +62,12 @@ class CsvReader {
   const char delimiter_;
   const std::string what_;
   std::array<bool, 256> ends_plain_{};  // bytes that an unquoted field cannot simply pass over
-  std::vector<char> buffer_;            // with kCsvPadding zeros behind the text: they end every scan
-  size_t begin_ = 0;                    // of the record
-  size_t end_ = 0;                      // of the bytes read
-  size_t after_ = 0;                    // of the record, set by scan()
-  size_t marked_ = 0;                   // 64 bytes from here have been looked through:
-  uint64_t marks_ = 0;                  // those of them that end a plain field and are still to come
+  std::vector<char> buffer_;  // with kCsvPadding zeros behind the text: they end every scan
+  size_t begin_ = 0;          // of the record
+  size_t end_ = 0;            // of the bytes read
+  size_t after_ = 0;          // of the record, set by scan()
+  size_t marked_ = 0;         // 64 bytes from here have been looked through:
+  uint64_t marks_ = 0;        // those of them that end a plain field and are still to come
   bool eof_ = false;
   bool started_ = false;
   std::vector<Span> spans_;

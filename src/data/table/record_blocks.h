@@ -1,9 +1,10 @@
 // src/data/table/record_blocks.h: a stream of records cut into blocks that end where a record does,
 // for threads that parse them.
 //
-// In CSV that has nothing to refuse, quotes come in pairs and a line break is inside a field exactly
-// where an odd number of them stands before it. So the number of quotes alone tells where records
-// end, up to the first error of a file; what a reader makes of the blocks behind it is of no use.
+// In CSV that has nothing to refuse, quotes come in pairs and a line break is inside a field
+// exactly where an odd number of them stands before it. So the number of quotes alone tells where
+// records end, up to the first error of a file; what a reader makes of the blocks behind it is of
+// no use.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,7 @@ class RecordBlocks {
   const bool quotes_;
   const size_t block_bytes_;
   Mutex mu_;
-  int64_t skipped_ TRAINYARD_GUARDED_BY(mu_);  // are still to come
+  int64_t skipped_ TRAINYARD_GUARDED_BY(mu_);         // are still to come
   std::vector<char> rest_ TRAINYARD_GUARDED_BY(mu_);  // the beginning of a record
   int64_t index_ TRAINYARD_GUARDED_BY(mu_) = 0;       // of the next block
   bool eof_ TRAINYARD_GUARDED_BY(mu_) = false;
