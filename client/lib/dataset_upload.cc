@@ -1,5 +1,6 @@
 #include "client/lib/dataset_upload.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 
@@ -110,6 +111,14 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
   request.set_dataset_id(file.name());
   *request.mutable_spec() = dataset_spec(file);
   const std::vector<std::filesystem::path> paths = dataset_paths(file, folder);
+  if (std::ranges::any_of(paths, [](const auto& path) { return !path.empty(); })) {
+    // Files may travel for minutes: not to a server that refuses the name or an option.
+    request.set_validate_only(true);
+    const Result<v1::Dataset> checked = client.create_dataset(request);
+    // A server that does not know the field cannot check before.
+    if (!checked.ok() && checked.error().reason != "FIELD_UNKNOWN") return checked.error();
+    request.set_validate_only(false);
+  }
   for (size_t i = 0; i < paths.size(); ++i) {
     if (paths[i].empty()) continue;
     ASSIGN_OR_RETURN(std::string sha256,

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "src/base/crc32c.h"
 #include "src/base/files.h"
+#include "src/base/following_digest.h"
 #include "src/base/sha256.h"
 #include "src/base/tar_folder.h"
 
@@ -37,8 +39,12 @@ class MappedContent final : public Content {
   explicit MappedContent(MappedFile file) : file_(std::move(file)) {}
   int64_t size() const override { return std::ssize(file_.bytes()); }
   Result<std::string_view> read(int64_t offset, int64_t count) override {
-    return std::string_view(reinterpret_cast<const char*>(file_.bytes().data()) + offset,
-                            static_cast<size_t>(count));
+    return view(offset, count);
+  }
+  /// Thread-safe.
+  std::string_view view(int64_t offset, int64_t count) const {
+    return {reinterpret_cast<const char*>(file_.bytes().data()) + offset,
+            static_cast<size_t>(count)};
   }
 
  private:
@@ -70,17 +76,69 @@ Result<std::string> digest_of(Content& content) {
   return digest.finish();
 }
 
+/// What a file is uploaded as.
+class UploadName {
+ public:
+  /// Its digest.
+  explicit UploadName(std::string sha256) : name_(sha256), sha256_(std::move(sha256)) {}
+  /// Digits that stand for the digest, which is taken while the content is sent.
+  UploadName(std::string name, const MappedContent& content)
+      : name_(std::move(name)), size_(content.size()) {
+    digest_.emplace(
+        [&content](Sha256& hash, int64_t offset, int64_t count) -> Status {
+          hash.update(content.view(offset, count));
+          return {};
+        },
+        /*threaded=*/true);
+  }
+
+  const std::string& name() const { return name_; }
+  /// The first `bytes` are on their way.
+  void sent(int64_t bytes) {
+    if (digest_) digest_->follow_to(bytes);
+  }
+  /// Waits for it.
+  Result<std::string> sha256() {
+    if (sha256_.empty()) {
+      ASSIGN_OR_RETURN(sha256_, digest_->finish(size_));
+      digest_.reset();
+    }
+    return sha256_;
+  }
+
+ private:
+  const std::string name_;
+  const int64_t size_ = 0;
+  std::string sha256_;
+  std::optional<FollowingDigest> digest_;
+};
+
+/// Digits by which an upload of the same file is found again: of its size, its time and its ends.
+std::string made_up_name(const MappedContent& content, const std::filesystem::path& path) {
+  constexpr int64_t kEndBytes = int64_t{64} << 10;
+  std::error_code unknown;
+  const auto time = std::filesystem::last_write_time(path, unknown);
+  Sha256 digest;
+  digest.update("trainyard upload " + std::to_string(content.size()) + " " +
+                std::to_string(unknown ? 0 : time.time_since_epoch().count()) + " ");
+  const int64_t part = std::min(content.size(), kEndBytes);
+  digest.update(content.view(0, part));
+  digest.update(content.view(content.size() - part, part));
+  return digest.finish();
+}
+
 /// One stream from `offset` to the end.
-Result<v1::Upload> send_from(Client& client, Content& content, const std::string& sha256,
-                             int64_t offset, UploadProgress progress,
-                             const UploadObserver& observer, std::stop_token stop) {
+Result<v1::Upload> send_from(Client& client, Content& content, UploadName& name, int64_t offset,
+                             UploadProgress progress, const UploadObserver& observer,
+                             std::stop_token stop) {
   const auto stream = client.open_upload();
   const std::stop_callback on_stop(stop, [&] { stream->cancel(); });
   v1::UploadFileRequest message;
   message.mutable_start()->set_parent(client.parent());
-  message.mutable_start()->set_sha256(sha256);
+  message.mutable_start()->set_sha256(name.name());
   message.mutable_start()->set_size_bytes(progress.total_bytes);
   message.mutable_start()->set_offset(offset);
+  name.sent(offset);
   bool open = stream->write(message);
   while (open && offset < progress.total_bytes) {
     const int64_t count = std::min(kUploadChunkBytes, progress.total_bytes - offset);
@@ -98,21 +156,31 @@ Result<v1::Upload> send_from(Client& client, Content& content, const std::string
     open = stream->write(message);
     offset += static_cast<int64_t>(data.size());
     progress.sent_bytes = offset;
+    name.sent(offset);
     if (open && observer) observer(progress);
   }
   if (open) {
-    message.mutable_finish();
+    const Result<std::string> sha256 = name.sha256();
+    if (!sha256.ok()) {
+      stream->cancel();
+      (void)stream->close();
+      return sha256.error();
+    }
+    v1::UploadFileRequest::Finish& finish = *message.mutable_finish();
+    if (*sha256 != name.name()) finish.set_sha256(*sha256);
     open = stream->write(message);
   }
   return stream->close();  // returns the reason if the stream was broken
 }
 
-/// Sends the part of the content that the server does not have, and returns its SHA-256.
-Result<std::string> upload(Client& client, Content& content, const std::filesystem::path& path,
-                           const UploadObserver& observer, std::stop_token stop) {
-  ASSIGN_OR_RETURN(const std::string sha256, digest_of(content));
-  const std::string name = client.parent() + "/uploads/" + sha256;
+std::string upload_name(const Client& client, const std::string& digits) {
+  return client.parent() + "/uploads/" + digits;
+}
 
+/// Sends the part of the content that the server does not have, and returns its SHA-256.
+Result<std::string> upload_as(UploadName& name, Client& client, Content& content,
+                              const std::filesystem::path& path, const UploadObserver& observer,
+                              std::stop_token stop) {
   UploadProgress progress{shown_name(path), 0, content.size()};
   int64_t best_committed = -1;
   int tries = 0;
@@ -125,8 +193,9 @@ Result<std::string> upload(Client& client, Content& content, const std::filesyst
                             ": upload interrupted; the server keeps what it received for an hour, "
                             "and the same command resumes from there");
     }
-    ASSIGN_OR_RETURN(const v1::Upload have, client.get_upload(name, progress.total_bytes));
-    if (have.complete()) return sha256;
+    ASSIGN_OR_RETURN(const v1::Upload have,
+                     client.get_upload(upload_name(client, name.name()), progress.total_bytes));
+    if (have.complete()) return name.sha256();
     if (have.committed_size() < 0 || have.committed_size() > progress.total_bytes) {
       return make_error(ErrorCode::kDataLoss, "UPLOAD_OFFSET_MISMATCH",
                         path.string() + ": the server says that it has " +
@@ -138,8 +207,8 @@ Result<std::string> upload(Client& client, Content& content, const std::filesyst
     if (tries > kUploadTriesMax) return last;
 
     progress.sent_bytes = have.committed_size();
-    auto sent = send_from(client, content, sha256, have.committed_size(), progress, observer, stop);
-    if (sent.ok() && sent->complete()) return sha256;
+    auto sent = send_from(client, content, name, have.committed_size(), progress, observer, stop);
+    if (sent.ok() && sent->complete()) return name.sha256();
     if (!sent.ok() && !stop.stop_requested() && !may_resume(sent.error()))
       return std::move(sent).error();
     last = sent.ok() ? make_error(ErrorCode::kDataLoss, "UPLOAD_INCOMPLETE",
@@ -150,6 +219,14 @@ Result<std::string> upload(Client& client, Content& content, const std::filesyst
       pause = std::min(pause * 2, milliseconds(2000));
     }
   }
+}
+
+/// The same for content whose digest is taken first.
+Result<std::string> upload(Client& client, Content& content, const std::filesystem::path& path,
+                           const UploadObserver& observer, std::stop_token stop) {
+  ASSIGN_OR_RETURN(std::string sha256, digest_of(content));
+  UploadName name(std::move(sha256));
+  return upload_as(name, client, content, path, observer, stop);
 }
 
 }  // namespace
@@ -171,6 +248,16 @@ Result<std::string> upload_file(Client& client, const std::filesystem::path& pat
   if (content.size() == 0) {
     return make_error(ErrorCode::kInvalidArgument, "DATASET_INVALID",
                       path.string() + ": the file is empty");
+  }
+  if (content.size() >= kUploadAtOnceBytes) {
+    UploadName name(made_up_name(content, path), content);
+    ASSIGN_OR_RETURN(const v1::Upload have,
+                     client.get_upload(upload_name(client, name.name()), content.size()));
+    if (have.size_is_new()) {
+      Result<std::string> sha256 = upload_as(name, client, content, path, observer, stop);
+      if (sha256.ok() || sha256.error().reason != "CONTENT_HASH_MISMATCH") return sha256;
+      // What an earlier attempt left there was of a file that only looked the same.
+    }
   }
   return upload(client, content, path, observer, stop);
 }

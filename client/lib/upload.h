@@ -23,8 +23,12 @@ using UploadObserver = std::function<void(const UploadProgress&)>;
 /// Digests the file, asks what the server has, and sends the rest in chunks with CRC-32C. A stream
 /// that breaks is resumed at the committed size, up to kUploadTriesMax times without any progress.
 /// A file whose content the server has is not sent at all. Returns the SHA-256.
+///
+/// A large file of a size that the server has no file of is new to it: that is sent at once, under
+/// a name made up of what the file looks like, and digested meanwhile.
 inline constexpr int kUploadTriesMax = 5;
 inline constexpr int64_t kUploadChunkBytes = 1 << 20;
+inline constexpr int64_t kUploadAtOnceBytes = 4 << 20;  // a smaller file is digested in no time
 Result<std::string> upload_file(Client& client, const std::filesystem::path& path,
                                 const UploadObserver& observer, std::stop_token stop);
 

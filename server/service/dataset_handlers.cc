@@ -18,7 +18,7 @@ namespace {
 constexpr int kSourcesMax = 16;
 constexpr size_t kServerPathBytesMax = 4096;
 
-Status check_sources(const v1::DatasetSpec& spec) {
+Status check_sources(const v1::DatasetSpec& spec, bool files_follow) {
   if (spec.sources_size() < 1 || spec.sources_size() > kSourcesMax) {
     return field_error("FIELD_REQUIRED", "spec.sources",
                        std::to_string(spec.sources_size()) + " sources, expected 1..16");
@@ -37,7 +37,7 @@ Status check_sources(const v1::DatasetSpec& spec) {
       }
       continue;
     }
-    if (is_sha256_hex(source.sha256())) continue;
+    if (is_sha256_hex(source.sha256()) || (files_follow && source.sha256().empty())) continue;
     return field_error("NAME_MALFORMED", field + ".sha256",
                        quoted_value(source.sha256()) + " is not 64 lower-case hexadecimal digits");
   }
@@ -56,7 +56,7 @@ Status check_request(const v1::CreateDatasetRequest& request) {
       return s;
     }
   }
-  if (Status s = check_sources(request.spec()); !s.ok()) return s;
+  if (Status s = check_sources(request.spec(), request.validate_only()); !s.ok()) return s;
   const std::vector<std::filesystem::path> paths(
       static_cast<size_t>(request.spec().sources_size()));  // none of them is read here
   const Result<IngestRequest> ingest = to_ingest_request(request.spec(), paths);
@@ -90,12 +90,19 @@ Result<v1::Upload> DatasetHandlers::get_upload(const v1::GetUploadRequest& reque
   }
   ASSIGN_OR_RETURN(Upload upload, uploads_.find(sha256, request.size_bytes()));
   upload.sha256 = sha256;
-  return to_proto(upload);
+  v1::Upload out = to_proto(upload);
+  if (request.size_bytes() > 0) {
+    ASSIGN_OR_RETURN(const bool seen,
+                     service_.store.uploads().has_size(kTenant, request.size_bytes()));
+    out.set_size_is_new(!seen);
+  }
+  return out;
 }
 
 void DatasetHandlers::create(const v1::CreateDatasetRequest& request, Done<v1::Dataset> done) {
   if (service_.draining) return done(draining_error());
   if (Status s = check_request(request); !s.ok()) return done(s.error());
+  if (request.validate_only()) return done(v1::Dataset());
   if (std::ranges::none_of(request.spec().sources(), on_server)) {
     return done(create_known(request));
   }

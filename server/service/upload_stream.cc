@@ -60,7 +60,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
         break;
       case v1::UploadFileRequest::kFinish: {
         if (!writer_) return answer(complete_);
-        ASSIGN_OR_RETURN(const Upload upload, writer_->finish());
+        ASSIGN_OR_RETURN(const Upload upload, writer_->finish(request.finish().sha256()));
         return answer(upload);
       }
       case v1::UploadFileRequest::KIND_NOT_SET:

@@ -8,11 +8,13 @@
 #include <cstdio>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "server/config/log.h"
 #include "server/service/names.h"
 #include "src/base/crc32c.h"
 #include "src/base/mutex.h"
+#include "src/base/sha256.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
@@ -43,17 +45,46 @@ Error too_large(int64_t size, int64_t max) {
   return e;
 }
 
+Error upload_busy() {
+  return make_error(ErrorCode::kAborted, "UPLOAD_BUSY",
+                    "another stream is uploading this file; call again when it has ended");
+}
+
+/// Adds bytes of the file to the hash, or says why it cannot.
+Status hash_part(int fd, Sha256& hash, int64_t offset, int64_t count) {
+  std::vector<char> bytes(static_cast<size_t>(count));
+  for (int64_t done = 0; done < count;) {
+    const ssize_t n =
+        ::pread(fd, bytes.data() + done, static_cast<size_t>(count - done), offset + done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return storage_error("read", n < 0 ? errno : EIO);
+    done += n;
+  }
+  hash.update(std::string_view(bytes.data(), bytes.size()));
+  return {};
+}
+
 }  // namespace
 
-UploadWriter::UploadWriter(Uploads& uploads, Upload row, UniqueFd file)
+UploadWriter::UploadWriter(Uploads& uploads, Upload row, UniqueFd file, bool threaded,
+                           FollowingDigest::State hashed)
     : uploads_(uploads),
       row_(std::move(row)),
       file_(std::move(file)),
       offset_(row_.committed_size),
       committed_(row_.committed_size),
-      hashing_(row_.committed_size == 0) {}
+      flushing_(row_.committed_size),
+      digest_([fd = file_.get()](Sha256& hash, int64_t offset,
+                                 int64_t count) { return hash_part(fd, hash, offset, count); },
+              threaded, std::move(hashed)) {
+  digest_.follow_to(offset_);
+}
 
-UploadWriter::~UploadWriter() { uploads_.release({row_.sha256, row_.size_bytes}); }
+UploadWriter::~UploadWriter() {
+  const std::pair part{row_.sha256, row_.size_bytes};
+  if (!hashed_) uploads_.keep_hash(part, std::move(digest_).take_state());
+  uploads_.release(part);
+}
 
 Status UploadWriter::append(int64_t offset, std::string_view data, uint32_t crc) {
   if (data.empty() || static_cast<int64_t>(data.size()) > Uploads::kChunkBytesMax) {
@@ -86,7 +117,12 @@ Status UploadWriter::append(int64_t offset, std::string_view data, uint32_t crc)
     left.remove_prefix(static_cast<size_t>(n));
   }
   offset_ += static_cast<int64_t>(data.size());
-  if (hashing_) hash_.update(data);
+  digest_.follow_to(offset_);
+  if (offset_ - flushing_ >= Uploads::kFlushBytes) {
+    // Only a beginning: commit() waits for the disk, and then has less to wait for.
+    (void)::sync_file_range(file_.get(), flushing_, offset_ - flushing_, SYNC_FILE_RANGE_WRITE);
+    flushing_ = offset_;
+  }
   return offset_ - committed_ >= Uploads::kCommitBytes ? commit() : Status();
 }
 
@@ -103,32 +139,56 @@ Result<Upload> UploadWriter::pause() {
   return row_;
 }
 
-Result<Upload> UploadWriter::finish() {
+Result<Upload> UploadWriter::finish(const std::string& sha256) {
+  const std::string& expected = sha256.empty() ? row_.sha256 : sha256;
+  if (!is_sha256_hex(expected)) {
+    return field_error("NAME_MALFORMED", "finish.sha256",
+                       quoted_value(expected) + " is not 64 lower-case hexadecimal digits");
+  }
   if (Status s = commit(); !s.ok()) return s.error();
   if (offset_ != row_.size_bytes) return offset_mismatch(row_.size_bytes, offset_);
-  const std::filesystem::path part = uploads_.paths_.upload_part(row_.sha256, row_.size_bytes);
-  std::string digest;
-  if (hashing_) {
-    digest = hash_.finish();
-    hashing_ = false;
-  } else {
-    ASSIGN_OR_RETURN(digest, sha256_file(part));
-  }
-  if (digest != row_.sha256) {
-    (void)uploads_.files_.remove_all(part);
+  hashed_ = true;
+  ASSIGN_OR_RETURN(const std::string digest, digest_.finish(row_.size_bytes));
+  if (digest != expected) {
+    (void)uploads_.files_.remove_all(uploads_.paths_.upload_part(row_.sha256, row_.size_bytes));
     (void)uploads_.store_.uploads().remove(row_.key());
     Error e = make_error(ErrorCode::kInvalidArgument, "CONTENT_HASH_MISMATCH",
-                         "the received bytes have the SHA-256 " + digest + ", not " + row_.sha256 +
+                         "the received bytes have the SHA-256 " + digest + ", not " + expected +
                              "; the upload was dropped");
-    e.metadata = {{"expected", row_.sha256}, {"got", digest}};
+    e.metadata = {{"expected", expected}, {"got", digest}};
     return e;
   }
-  if (Status s = uploads_.files_.rename_durable(part, uploads_.paths_.upload(row_.sha256));
+  if (expected == row_.sha256) return name_file(expected);
+  const std::pair named{expected, row_.size_bytes};
+  if (!uploads_.claim(named)) return upload_busy();
+  Result<Upload> upload = name_file(expected);
+  uploads_.release(named);
+  return upload;
+}
+
+/// The part becomes the complete file of that digest.
+Result<Upload> UploadWriter::name_file(const std::string& sha256) {
+  const UploadKey key{row_.tenant, sha256, row_.size_bytes};
+  UploadStore& rows = uploads_.store_.uploads();
+  if (sha256 != row_.sha256) {
+    // As for a part that was named right: if the daemon ends behind the rename, find() sees both.
+    if (const Result<Upload> row = rows.begin(key); !row.ok()) return row.error();
+    if (const Result<Upload> row = rows.advance(key, row_.size_bytes); !row.ok()) {
+      return row.error();
+    }
+  }
+  if (Status s =
+          uploads_.files_.rename_durable(uploads_.paths_.upload_part(row_.sha256, row_.size_bytes),
+                                         uploads_.paths_.upload(sha256));
       !s.ok()) {
     return s.error();
   }
-  spdlog::info("event=upload_complete sha256={} bytes={}", row_.sha256, row_.size_bytes);
-  return uploads_.store_.uploads().complete(row_.key());
+  spdlog::info("event=upload_complete sha256={} bytes={}", sha256, row_.size_bytes);
+  Result<Upload> complete = rows.complete(key);
+  if (complete.ok() && sha256 != row_.sha256) {
+    if (Status s = rows.remove(row_.key()); !s.ok()) return s.error();
+  }
+  return complete;
 }
 
 Uploads::Uploads(Store& store, Files& files, const Clock& clock, StatePaths paths,
@@ -172,8 +232,7 @@ Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, i
   if (size_bytes > bytes_max_) return too_large(size_bytes, bytes_max_);
   const Part part{sha256, size_bytes};
   if (!claim(part)) {
-    return make_error(ErrorCode::kAborted, "UPLOAD_BUSY",
-                      "another stream is uploading this file; call again when it has ended");
+    return upload_busy();
   }
   // From here on the claim is released on every path.
   struct Claim {
@@ -195,7 +254,7 @@ Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, i
   }
   ASSIGN_OR_RETURN(const Upload row, store_.uploads().begin(key));
   if (offset != row.committed_size) return offset_mismatch(offset, row.committed_size);
-  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (offset == 0 ? O_TRUNC : 0);
+  const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (offset == 0 ? O_TRUNC : 0);
   UniqueFd file(::open(paths_.upload_part(sha256, size_bytes).c_str(), flags, 0600));
   if (!file) return storage_error("open", errno);
   // A power cut must not lose the name of what will be committed.
@@ -205,7 +264,8 @@ Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, i
   // Bytes beyond the committed size were never promised: the client sends them again.
   if (::ftruncate(file.get(), row.committed_size) != 0) return storage_error("truncate", errno);
   claimed.uploads = nullptr;
-  return std::unique_ptr<UploadWriter>(new UploadWriter(*this, row, std::move(file)));
+  return std::unique_ptr<UploadWriter>(new UploadWriter(
+      *this, row, std::move(file), may_start_thread(), take_hash(part, row.committed_size)));
 }
 
 bool Uploads::claim(const Part& part) {
@@ -221,6 +281,26 @@ bool Uploads::claim(const Part& part) {
 void Uploads::release(const Part& part) {
   const MutexLock lock(mu_);
   busy_.erase(part);
+}
+
+void Uploads::keep_hash(const Part& part, FollowingDigest::State hashed) {
+  if (hashed.bytes == 0) return;
+  const MutexLock lock(mu_);
+  if (hashes_.size() >= kHashesMax) hashes_.erase(hashes_.begin());
+  hashes_.insert_or_assign(part, std::move(hashed));
+}
+
+FollowingDigest::State Uploads::take_hash(const Part& part, int64_t committed) {
+  const MutexLock lock(mu_);
+  const auto kept = hashes_.extract(part);
+  // Bytes that were hashed but not committed are sent again, and may be others then.
+  if (!kept || kept.mapped().bytes > committed) return {};
+  return std::move(kept.mapped());
+}
+
+bool Uploads::may_start_thread() {
+  const MutexLock lock(mu_);
+  return busy_.size() <= kHashThreadsMax;
 }
 
 void Uploads::expire() {

@@ -1,10 +1,12 @@
 // server/service/uploads.h: files uploaded by content. A part is stored at
 // uploads/{sha256}.{size}.part until it is complete and its digest matches; then it is
 // uploads/{sha256}. The server never opens a path
-// that a client sent.
+// that a client sent. A client that learns the digest only as it sends names the part by other
+// digits, which finish() then replaces.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -18,10 +20,10 @@
 #include "server/store/store.h"
 #include "src/base/clock.h"
 #include "src/base/files.h"
+#include "src/base/following_digest.h"
 #include "src/base/handle.h"
 #include "src/base/mutex.h"
 #include "src/base/result.h"
-#include "src/base/sha256.h"
 
 namespace trainyard::server {
 
@@ -35,24 +37,28 @@ class UploadWriter {
   /// (send it again); INVALID_ARGUMENT for a chunk that is empty or too large;
   /// RESOURCE_EXHAUSTED/UPLOAD_TOO_LARGE, STORAGE_FULL, DISK_LOW.
   Status append(int64_t offset, std::string_view data, uint32_t crc);
-  /// Checks length and digest and gives the file its name. INVALID_ARGUMENT/CONTENT_HASH_MISMATCH:
-  /// the part is dropped. OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH if bytes are missing.
-  Result<Upload> finish();
+  /// Checks length and digest and gives the file its name: `sha256`, or if that is empty the one
+  /// under which it was opened. INVALID_ARGUMENT/CONTENT_HASH_MISMATCH: the part is dropped.
+  /// OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH if bytes are missing; ABORTED/UPLOAD_BUSY.
+  Result<Upload> finish(const std::string& sha256 = "");
   /// Makes the received bytes durable and returns their number.
   Result<Upload> pause();
 
  private:
   friend class Uploads;
-  UploadWriter(Uploads& uploads, Upload row, UniqueFd file);
+  UploadWriter(Uploads& uploads, Upload row, UniqueFd file, bool threaded,
+               FollowingDigest::State hashed);
   Status commit();
+  Result<Upload> name_file(const std::string& sha256);
 
   Uploads& uploads_;
   Upload row_;
   UniqueFd file_;
   int64_t offset_ = 0;     // of the next byte
   int64_t committed_ = 0;  // what the row says
-  Sha256 hash_;            // of the whole file, while `hashing_`
-  bool hashing_ = false;   // started at offset 0; otherwise the file is read again at the end
+  int64_t flushing_ = 0;   // the disk has been asked to write what is before this
+  bool hashed_ = false;    // the digest has been taken
+  FollowingDigest digest_;
 };
 
 /// Thread-safe.
@@ -60,6 +66,9 @@ class Uploads {
  public:
   static constexpr int64_t kChunkBytesMax = 1 << 20;
   static constexpr int64_t kCommitBytes = 64 << 20;  // at most this is sent again after power loss
+  static constexpr int64_t kFlushBytes = 8 << 20;    // so much at a time goes to the disk early
+  static constexpr size_t kHashThreadsMax = 16;      // more streams hash at their ends
+  static constexpr size_t kHashesMax = 64;           // of paused uploads
   static constexpr int64_t kIdleUsMax = int64_t{3600} * 1'000'000;
 
   /// `disk` may be null: then there is room.
@@ -94,6 +103,10 @@ class Uploads {
   /// Takes the part, unless another has it.
   bool claim(const Part& part);
   void release(const Part& part);
+  void keep_hash(const Part& part, FollowingDigest::State hashed);
+  /// What was kept of the part's first `committed` bytes, or nothing of them.
+  FollowingDigest::State take_hash(const Part& part, int64_t committed);
+  bool may_start_thread();
   /// Whether the file of an unfinished upload has what its row promises.
   bool holds_part(const Upload& row) const;
   void remove_unused(std::vector<std::string> sha256s);
@@ -105,7 +118,9 @@ class Uploads {
   const int64_t bytes_max_;
   DiskWatch* const disk_;
   Mutex mu_;
-  std::set<Part> busy_ TRAINYARD_GUARDED_BY(mu_);                  // parts with a writer
+  std::set<Part> busy_ TRAINYARD_GUARDED_BY(mu_);  // parts with a writer
+  // How far paused uploads have been hashed, so that they need not be read again.
+  std::map<Part, FollowingDigest::State> hashes_ TRAINYARD_GUARDED_BY(mu_);
   std::optional<int64_t> collected_us_ TRAINYARD_GUARDED_BY(mu_);  // when it last was
 };
 

@@ -144,6 +144,14 @@ Result<Upload> UploadStore::find(const std::string& tenant, const std::string& s
   });
 }
 
+Result<bool> UploadStore::has_size(const std::string& tenant, int64_t size_bytes) const {
+  return core_.read<bool>([&](Connection& db) -> Result<bool> {
+    Query query(db, "SELECT 1 FROM uploads WHERE tenant = ? AND size_bytes = ? AND complete = 1");
+    query.bind(tenant).bind(size_bytes);
+    return query.step();
+  });
+}
+
 Result<std::vector<Upload>> UploadStore::list_idle(int64_t before_us) const {
   return core_.read<std::vector<Upload>>([&](Connection& db) -> Result<std::vector<Upload>> {
     Query query(db,

@@ -59,6 +59,8 @@ class UploadStore {
   /// of the size that has most. An unknown file has committed_size 0, which is not an error.
   Result<Upload> find(const std::string& tenant, const std::string& sha256,
                       int64_t size_bytes = 0) const;
+  /// Whether a complete upload has this size.
+  Result<bool> has_size(const std::string& tenant, int64_t size_bytes) const;
   /// Incomplete uploads without a byte since `before_us`.
   Result<std::vector<Upload>> list_idle(int64_t before_us) const;
   /// Digests of complete uploads from before `before_us` that nothing refers to.

@@ -182,6 +182,14 @@ void visit_fields(Spec& spec, auto&& visit) {
 struct IngestSource {
   std::string role;  // "data", "test", "train_images", ...: src/data/ingest/formats.cc
   std::filesystem::path path;
+  std::string sha256 = {};  // of the file; empty: not known, ingest() finds it
+};
+
+/// How tables are parsed: in blocks of about `block_bytes`, by `count` threads. Every choice gives
+/// the same dataset and the same errors.
+struct TableThreads {
+  int count = 0;                         // 0: one for each core that the process may use
+  size_t block_bytes = size_t{1} << 20;  // 0: no blocks, one row after another
 };
 
 struct IngestRequest {
@@ -193,6 +201,7 @@ struct IngestRequest {
   ImagesOptions images = {};
   ArraysOptions arrays = {};
   TextFilesOptions text_files = {};
+  TableThreads threads = {};  // of CSV and JSON lines
 };
 
 /// Parses untrusted bytes into `folder` (created; must not exist). Memory is bounded by the typed

@@ -86,13 +86,41 @@ std::vector<NumberStatistics> measure_bytes(const TypedRows& train, const Shape&
   return statistics;
 }
 
-std::optional<NumberStatistics> measure_column(std::span<const float> values, size_t first,
-                                               size_t stride) {
-  return measure_numbers([&](const auto& add) {
-    for (size_t i = first; i < values.size(); i += stride) {
-      if (!std::isnan(values[i])) add(static_cast<double>(values[i]));
+/// Of each column of a table [rows, columns]; NaN is missing. Goes through the rows once for all
+/// columns, which is what memory is fast at; each column's numbers are added in the order of rows.
+std::vector<std::optional<NumberStatistics>> measure_columns(std::span<const float> values,
+                                                             size_t columns) {
+  std::vector<int64_t> counts(columns);
+  std::vector<double> sums(columns), squares(columns), means(columns);
+  std::vector<float> low(columns, std::numeric_limits<float>::infinity());
+  std::vector<float> high(columns, -std::numeric_limits<float>::infinity());
+  for (const float* row = values.data(); row != values.data() + values.size(); row += columns) {
+    for (size_t c = 0; c < columns; ++c) {
+      const bool there = !std::isnan(row[c]);
+      counts[c] += there ? 1 : 0;
+      sums[c] += there ? static_cast<double>(row[c]) : 0.0;
+      low[c] = row[c] < low[c] ? row[c] : low[c];  // false for NaN
+      high[c] = row[c] > high[c] ? row[c] : high[c];
     }
-  });
+  }
+  for (size_t c = 0; c < columns; ++c) {
+    if (counts[c] == 0) continue;
+    means[c] = std::clamp(sums[c] / static_cast<double>(counts[c]), static_cast<double>(low[c]),
+                          static_cast<double>(high[c]));
+  }
+  for (const float* row = values.data(); row != values.data() + values.size(); row += columns) {
+    for (size_t c = 0; c < columns; ++c) {
+      const double off = static_cast<double>(row[c]) - means[c];
+      squares[c] += std::isnan(row[c]) ? 0.0 : off * off;
+    }
+  }
+  std::vector<std::optional<NumberStatistics>> all(columns);
+  for (size_t c = 0; c < columns; ++c) {
+    if (counts[c] == 0) continue;
+    all[c] = {static_cast<double>(low[c]), static_cast<double>(high[c]), means[c],
+              std::sqrt(squares[c] / static_cast<double>(counts[c]))};
+  }
+  return all;
 }
 
 std::optional<NumberStatistics> measure_lengths(const TextSchema& text, const Partition& train) {
@@ -144,9 +172,7 @@ DatasetStatistics measure(const DatasetSchema& schema, const TypedRows& rows) {
   const Partition train = rows.view();
   DatasetStatistics s;
   const auto numeric = static_cast<size_t>(schema.numeric_columns());
-  for (size_t c = 0; c < numeric; ++c) {
-    s.numeric.push_back(measure_column(train.numeric, c, numeric));
-  }
+  s.numeric = measure_columns(train.numeric, numeric);
   const auto categorical = static_cast<size_t>(schema.categorical_columns());
   for (const ColumnSchema& column : schema.columns) {
     if (column.kind != ColumnSchema::Kind::kCategorical) continue;
@@ -154,7 +180,7 @@ DatasetStatistics measure(const DatasetSchema& schema, const TypedRows& rows) {
         count_codes(train.category, s.categories.size(), categorical, column.categories.size()));
   }
   s.classes = count_codes(train.target_class, 0, 1, schema.target.classes.size());
-  s.target = measure_column(train.target_numeric, 0, 1);
+  s.target = measure_columns(train.target_numeric, 1).front();
   if (schema.kind == DatasetSchema::Kind::kImage && schema.image_dtype == DType::kU8) {
     s.channels = measure_bytes(rows, schema.image);
   } else if (schema.kind == DatasetSchema::Kind::kImage) {

@@ -32,7 +32,8 @@ struct TypedDataset {
 
 /// `train` and `test` (empty path: no test set) are CSV files.
 Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::filesystem::path& train,
-                                      const std::filesystem::path& test);
+                                      const std::filesystem::path& test,
+                                      const TableThreads& threads = {});
 
 /// `train` and `test` (empty path: no test set) are rows in the sparse format of LIBSVM.
 Result<TypedDataset> read_libsvm_dataset(const std::filesystem::path& train,

@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 
@@ -289,6 +290,7 @@ class UploadIn final : public grpc::ServerReadReactor<v1::UploadFileRequest> {
   std::optional<grpc::Status> take_start() {
     started_ = true;
     start_ = message_.start();
+    s_.upload_name = start_.sha256();
     if (!message_.has_start()) {
       s_.contract_breaks.push_back("the first message is no start");
       return refuse(ErrorCode::kInvalidArgument, "REQUEST_MALFORMED", "no start");
@@ -320,12 +322,17 @@ class UploadIn final : public grpc::ServerReadReactor<v1::UploadFileRequest> {
   }
   grpc::Status take_finish() {
     std::string& have = s_.uploads[start_.sha256()];
-    if (static_cast<int64_t>(have.size()) != start_.size_bytes() ||
-        sha256_hex(have) != start_.sha256()) {
+    const std::string& named = message_.finish().sha256();
+    const std::string expected = named.empty() ? start_.sha256() : named;
+    if (static_cast<int64_t>(have.size()) != start_.size_bytes() || sha256_hex(have) != expected) {
       have.clear();
       return refuse(ErrorCode::kInvalidArgument, "CONTENT_HASH_MISMATCH", "digest");
     }
-    s_.complete[start_.sha256()] = true;
+    if (expected != start_.sha256()) {
+      s_.uploads[expected] = std::move(have);
+      s_.uploads.erase(start_.sha256());
+    }
+    s_.complete[expected] = true;
     upload_->set_complete(true);
     upload_->set_committed_size(start_.size_bytes());
     return grpc::Status::OK;
@@ -355,12 +362,20 @@ class Datasets final : public v1::DatasetService::CallbackService {
     if (found != s_.uploads.end())
       upload->set_committed_size(static_cast<int64_t>(found->second.size()));
     upload->set_complete(s_.complete.count(sha256) > 0);
+    upload->set_size_is_new(
+        request->size_bytes() > 0 && std::ranges::none_of(s_.complete, [&](const auto& complete) {
+          return std::ssize(s_.uploads[complete.first]) == request->size_bytes();
+        }));
     return answer(context, grpc::Status::OK);
   }
   grpc::ServerUnaryReactor* CreateDataset(grpc::CallbackServerContext* context,
                                           const v1::CreateDatasetRequest* request,
                                           v1::Dataset* dataset) override {
     const std::scoped_lock lock(s_.mu);
+    if (request->validate_only()) {
+      return answer(context, s_.dataset_error.reason.empty() ? grpc::Status::OK
+                                                             : to_status(s_.dataset_error));
+    }
     s_.created = *request;
     if (s_.dataset_changes || s_.dataset_version == 0) ++s_.dataset_version;
     for (const auto& source : request->spec().sources()) {

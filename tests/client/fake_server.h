@@ -34,6 +34,7 @@ struct FakeState {
   int64_t upload_cut_bytes = 0;   // > 0: each stream breaks after so many bytes of it
   int upload_damage_chunks = 0;   // so many chunks are answered with CHUNK_CHECKSUM
   Error upload_error;
+  Error dataset_error;           // of a CreateDataset that only validates
   int dataset_polls = 0;         // GetDataset answers INGESTING so often
   Error dataset_failure;         // then FAILED with this reason
   int32_t dataset_version = 0;   // newest; 0: there is no dataset
@@ -52,6 +53,7 @@ struct FakeState {
   std::vector<int64_t> watch_after;
   std::map<std::string, std::string> uploads;  // sha256 -> committed bytes
   std::map<std::string, bool> complete;
+  std::string upload_name;  // of the last stream
   int64_t upload_streams = 0;
   int64_t upload_bytes = 0;  // all that came, also again
   std::vector<std::string> contract_breaks;

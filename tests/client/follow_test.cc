@@ -180,6 +180,26 @@ TEST(Dataset, IsUploadedCreatedAndAwaited) {
   EXPECT_EQ(failed.error().reason, "DATASET_INVALID");
 }
 
+TEST(Dataset, IsRefusedBeforeItsFilesTravel) {
+  FakeServer server;
+  auto client = std::move(*Client::connect(server.connection()));
+  server.state().dataset_error =
+      make_error(ErrorCode::kInvalidArgument, "NAME_MALFORMED", "dataset_id: \"no name\"");
+  v1::DatasetFile file;
+  file.set_name("no name");
+  file.set_path("digits.csv.gz");
+  file.mutable_csv()->set_target("c64");
+  const auto dataset = ensure_dataset(*client, file, testing::source_path("examples"), {}, {});
+  ASSERT_FALSE(dataset.ok());
+  EXPECT_EQ(dataset.error().reason, "NAME_MALFORMED");
+  EXPECT_EQ(server.state().upload_streams, 0);
+  // A server of before that check says it afterwards.
+  server.state().dataset_error =
+      make_error(ErrorCode::kInvalidArgument, "FIELD_UNKNOWN", "4: unknown field");
+  EXPECT_TRUE(ensure_dataset(*client, file, testing::source_path("examples"), {}, {}).ok());
+  EXPECT_EQ(server.state().upload_streams, 1);
+}
+
 TEST(Export, ChecksEachFileAndRefusesNamesThatArePaths) {
   FakeServer server;
   auto client = std::move(*Client::connect(server.connection()));

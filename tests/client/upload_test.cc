@@ -57,6 +57,43 @@ TEST_F(Upload, GoesOnWhereTheStreamBroke) {
   EXPECT_TRUE(server_.state().contract_breaks.empty());
 }
 
+TEST_F(Upload, SendsANewFileAtOnceUnderAnotherName) {
+  server_.state().upload_error =
+      make_error(ErrorCode::kResourceExhausted, "UPLOAD_TOO_LARGE", "too large");
+  ASSERT_FALSE(upload().ok());
+  const std::string name = server_.state().upload_name;
+  EXPECT_NE(name, sha256_hex(content_)) << "the file was digested before it was sent";
+  ASSERT_FALSE(upload().ok());
+  EXPECT_EQ(server_.state().upload_name, name) << "a part would not be found again";
+  server_.state().upload_error = {};
+  ASSERT_TRUE(upload().ok());
+  // Another file of a size that the server has may be the same.
+  content_[100] = static_cast<char>(content_[100] + 1);
+  std::ofstream(path_, std::ios::binary) << content_;
+  ASSERT_TRUE(upload().ok());
+  EXPECT_EQ(server_.state().upload_name, sha256_hex(content_));
+  EXPECT_TRUE(server_.state().contract_breaks.empty());
+}
+
+TEST_F(Upload, AFileThatOnlyLooksLikeThePartIsSentWhole) {
+  std::stop_source stop;
+  const auto cut = upload_file(
+      *client_, path_,
+      [&](const UploadProgress& p) {
+        if (p.sent_bytes >= 3 * kMiB) stop.request_stop();
+      },
+      stop.get_token());
+  ASSERT_FALSE(cut.ok());
+  const auto time = std::filesystem::last_write_time(path_);
+  content_[static_cast<size_t>(kMiB)] = static_cast<char>(content_[static_cast<size_t>(kMiB)] + 1);
+  std::ofstream(path_, std::ios::binary) << content_;
+  std::filesystem::last_write_time(path_, time);
+  const auto sha256 = upload();
+  ASSERT_TRUE(sha256.ok()) << sha256.error().message;
+  EXPECT_EQ(*sha256, sha256_hex(content_));
+  EXPECT_EQ(server_.state().uploads[*sha256], content_);
+}
+
 TEST_F(Upload, SendsADamagedChunkAgain) {
   server_.state().upload_damage_chunks = 2;
   const auto sha256 = upload();

@@ -143,6 +143,40 @@ TEST_F(ServiceApi, ACutUploadIsAPauseAndTheNextStreamGoesOn) {
   EXPECT_EQ(up.name(), get.name());
 }
 
+TEST_F(ServiceApi, ADatasetIsCheckedBeforeItsFilesTravel) {
+  v1::CreateDatasetRequest create;
+  create.set_validate_only(true);
+  create.set_dataset_id("a-table");
+  create.mutable_spec()->add_sources()->set_role(v1::DatasetSource::DATA);
+  create.mutable_spec()->mutable_csv()->set_target("t");
+  v1::Dataset dataset;
+  EXPECT_TRUE(datasets_->CreateDataset(context().get(), create, &dataset).ok());
+  EXPECT_EQ(dataset.name(), "");
+  v1::GetDatasetRequest get;
+  get.set_name("tenants/default/datasets/a-table");
+  EXPECT_EQ(reason_of(datasets_->GetDataset(context().get(), get, &dataset)), "DATASET_NOT_FOUND");
+  create.set_dataset_id("not a name");
+  EXPECT_EQ(reason_of(datasets_->CreateDataset(context().get(), create, &dataset)),
+            "NAME_MALFORMED");
+  create.set_dataset_id("a-table");
+  create.mutable_spec()->mutable_csv()->set_delimiter("two");
+  EXPECT_FALSE(datasets_->CreateDataset(context().get(), create, &dataset).ok());
+  create.mutable_spec()->mutable_csv()->clear_delimiter();
+  create.set_validate_only(false);
+  EXPECT_EQ(reason_of(datasets_->CreateDataset(context().get(), create, &dataset)),
+            "NAME_MALFORMED")
+      << "without a digest there is nothing to create";
+  v1::GetUploadRequest size;
+  size.set_name("tenants/default/uploads/" + sha256_hex("new"));
+  size.set_size_bytes(321);
+  v1::Upload up;
+  ASSERT_TRUE(datasets_->GetUpload(context().get(), size, &up).ok());
+  EXPECT_TRUE(up.size_is_new());
+  ASSERT_TRUE(upload(std::string(321, 'n'), &up).ok());
+  ASSERT_TRUE(datasets_->GetUpload(context().get(), size, &up).ok());
+  EXPECT_FALSE(up.size_is_new());
+}
+
 TEST_F(ServiceApi, AnUploadThatBeginsWithoutAStartOrIsOfAWrongDigestIsRefused) {
   v1::Upload up;
   auto c = context();

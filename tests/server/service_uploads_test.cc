@@ -163,6 +163,65 @@ TEST_F(ServiceUploads, WrongContentIsDroppedAndCanBeSentAgain) {
   EXPECT_TRUE(writer->finish().ok());
 }
 
+TEST_F(ServiceUploads, AnUploadMayLearnItsDigestAtTheEnd) {
+  const std::string made_up = sha256_hex("what the file looks like");
+  const auto size = static_cast<int64_t>(content_.size());
+  EXPECT_FALSE(store_->uploads().has_size("default", size).value());
+  {
+    auto writer = uploads_->open(made_up, size, 0).value();
+    ASSERT_TRUE(send(*writer, 0, 1000).ok());
+    ASSERT_TRUE(writer->pause().ok());
+  }
+  {
+    auto writer = uploads_->open(made_up, size, 1000).value();
+    ASSERT_TRUE(send(*writer, 1000, content_.size() - 1000).ok());
+    EXPECT_EQ(writer->finish("../x").error().reason, "NAME_MALFORMED");
+    const Result<Upload> done = writer->finish(sha_);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    EXPECT_EQ(done->sha256, sha_);
+    EXPECT_TRUE(done->complete);
+  }
+  EXPECT_TRUE(uploads_->find(sha_)->complete);
+  EXPECT_EQ(sha256_file(StatePaths(root_).upload(sha_)).value(), sha_);
+  EXPECT_EQ(uploads_->find(made_up)->committed_size, 0) << "the made-up name is left behind";
+  EXPECT_FALSE(std::filesystem::exists(StatePaths(root_).upload_part(made_up, size)));
+  EXPECT_TRUE(store_->uploads().has_size("default", size).value());
+  auto wrong = uploads_->open(made_up, size, 0).value();
+  ASSERT_TRUE(send(*wrong, 0, content_.size()).ok());
+  EXPECT_EQ(wrong->finish(sha256_hex("other")).error().reason, "CONTENT_HASH_MISMATCH");
+  EXPECT_TRUE(uploads_->find(sha_)->complete);
+}
+
+// Large enough for a thread that hashes while the bytes come, also over a pause.
+TEST_F(ServiceUploads, ALargeUploadIsHashedAsItComes) {
+  Uploads uploads(*store_, local_files(), clock_, StatePaths(root_), 1 << 30);
+  content_.assign(static_cast<size_t>(3 * FollowingDigest::kThreadBytes + 7), 'l');
+  for (size_t i = 0; i < content_.size(); i += 1000) content_[i] = static_cast<char>(i);
+  const std::string sha256 = sha256_hex(content_);
+  const auto size = static_cast<int64_t>(content_.size());
+  for (const size_t damage : {content_.size(), size_t{100}, content_.size() - 1}) {
+    Result<Upload> done = Upload();
+    for (const auto& [from, to] : {std::pair(size_t{0}, content_.size() / 2),
+                                   std::pair(content_.size() / 2, content_.size())}) {
+      auto writer = uploads.open(sha256, size, static_cast<int64_t>(from)).value();
+      for (size_t at = from; at < to;) {
+        std::string part = content_.substr(at, std::min(to - at, size_t{1} << 20));
+        if (damage >= at && damage < at + part.size()) part[damage - at] = '!';
+        ASSERT_TRUE(writer->append(static_cast<int64_t>(at), part, crc32c(part)).ok());
+        at += part.size();
+      }
+      done = to < content_.size() ? writer->pause() : writer->finish();
+    }
+    EXPECT_EQ(done.ok(), damage == content_.size());
+    if (!done.ok()) {
+      EXPECT_EQ(done.error().reason, "CONTENT_HASH_MISMATCH");
+      continue;
+    }
+    std::filesystem::remove(StatePaths(root_).upload(sha256));
+    ASSERT_TRUE(store_->uploads().remove({"default", sha256, size}).ok());
+  }
+}
+
 TEST_F(ServiceUploads, WrongContentIsFoundAfterAResumeToo) {
   {
     auto writer = open(0);

@@ -149,6 +149,10 @@ std::unique_ptr<ByteSource> open_memory_source(std::string_view bytes, const std
   return decompressed(std::make_unique<MemorySource>(bytes), bytes.substr(0, 2), what);
 }
 
+std::unique_ptr<ByteSource> open_plain_source(std::string_view bytes) {
+  return std::make_unique<MemorySource>(bytes);
+}
+
 Result<size_t> read_full(ByteSource& source, std::span<char> out) {
   size_t done = 0;
   while (done < out.size()) {

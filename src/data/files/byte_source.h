@@ -41,6 +41,8 @@ Result<std::unique_ptr<ByteSource>> open_file_source(const std::filesystem::path
                                                      const std::string& what);
 /// Borrows `bytes`.
 std::unique_ptr<ByteSource> open_memory_source(std::string_view bytes, const std::string& what);
+/// The same for bytes that are what they are, even if they begin like gzip.
+std::unique_ptr<ByteSource> open_plain_source(std::string_view bytes);
 
 /// Fills `out` and returns the number of bytes: less than out.size() only at the end.
 Result<size_t> read_full(ByteSource& source, std::span<char> out);

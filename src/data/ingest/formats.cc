@@ -42,7 +42,7 @@ Result<TypedDataset> read_table(const IngestRequest& request, const SourcePaths&
   if (!options.json_lines) {
     if (Status s = check_bytes(options); !s.ok()) return std::move(s).error();
   }
-  return read_csv_dataset(options, path_of(paths, "data"), path_of(paths, "test"));
+  return read_csv_dataset(options, path_of(paths, "data"), path_of(paths, "test"), request.threads);
 }
 
 Result<TypedDataset> read_libsvm(const IngestRequest&, const SourcePaths& paths) {

@@ -1,4 +1,5 @@
 // Ingest: sources in, a dataset's folder out, complete or not at all.
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "src/base/sha256.h"
@@ -12,9 +13,25 @@ namespace trainyard {
 namespace {
 
 namespace fs = std::filesystem;
-/// schema.json. A failing digest of a source is an I/O error.
-Result<std::string> schema_json(const SourceFormat& format, const IngestRequest& request,
-                                const DatasetSchema& schema) {
+
+/// The SHA-256 of each source, empty for a folder: a client that keeps no dataset reads one in
+/// place, and there is no file to digest. A failing digest is an I/O error.
+Result<std::vector<std::string>> digest_sources(const std::vector<IngestSource>& sources) {
+  std::vector<std::string> digests;
+  for (const IngestSource& source : sources) {
+    std::error_code ec;
+    std::string& digest = digests.emplace_back();
+    if (fs::is_directory(source.path, ec)) continue;
+    digest = source.sha256;
+    if (!digest.empty()) continue;
+    ASSIGN_OR_RETURN(digest, sha256_file(source.path));
+  }
+  return digests;
+}
+
+/// schema.json.
+std::string schema_json(const SourceFormat& format, const IngestRequest& request,
+                        const DatasetSchema& schema, const std::vector<std::string>& digests) {
   nlohmann::json json;
   json["format"] = kDatasetFormat;
   json["schema"] = schema.to_json();
@@ -22,12 +39,9 @@ Result<std::string> schema_json(const SourceFormat& format, const IngestRequest&
   if (format.options != nullptr)
     json["options"][std::string(format.name)] = format.options(request);
   json["sources"] = nlohmann::json::array();
-  for (const IngestSource& source : request.sources) {
-    // A folder is read in place, by a client that keeps no dataset: there is no file to digest.
-    std::error_code ec;
-    if (fs::is_directory(source.path, ec)) continue;
-    ASSIGN_OR_RETURN(const std::string digest, sha256_file(source.path));
-    json["sources"].push_back({{"role", source.role}, {"sha256", digest}});
+  for (size_t i = 0; i < digests.size(); ++i) {
+    if (digests[i].empty()) continue;
+    json["sources"].push_back({{"role", request.sources[i].role}, {"sha256", digests[i]}});
   }
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -37,13 +51,20 @@ Status write_text(Files& files, const fs::path& path, const std::string& text) {
   return files.write_file(path, std::span(&part, 1));
 }
 
+using SourceDigests = std::future<Result<std::vector<std::string>>>;
+
 Status write_folder(const SourceFormat& format, const IngestRequest& request, TypedDataset& data,
-                    const fs::path& folder, Files& files) {
+                    SourceDigests source_digests, const fs::path& folder, Files& files) {
   if (Status s = files.create_directories(folder); !s.ok()) return s;
+  // What streams to its file is measured on the way: only then are its numbers known.
+  const auto when = data.images ? std::launch::deferred : std::launch::async;
+  std::future<DatasetStatistics> statistics =
+      std::async(when, [&] { return measure(data.schema, data.train); });
   ASSIGN_OR_RETURN(const std::string data_digest,
                    write_typed_dataset(files, folder / "data.safetensors", data));
-  data.schema.statistics = measure(data.schema, data.train);
-  ASSIGN_OR_RETURN(const std::string schema, schema_json(format, request, data.schema));
+  data.schema.statistics = statistics.get();
+  ASSIGN_OR_RETURN(const std::vector<std::string> digests, source_digests.get());
+  const std::string schema = schema_json(format, request, data.schema, digests);
   if (Status s = write_text(files, folder / "schema.json", schema); !s.ok()) return s;
   if (Status s = write_text(files, folder / "digest", digest_text(sha256_hex(schema), data_digest));
       !s.ok()) {
@@ -62,12 +83,15 @@ Result<DatasetSchema> ingest(const IngestRequest& request, const fs::path& folde
   }
   ASSIGN_OR_RETURN(const SourceFormat* format, find_format(request.format));
   ASSIGN_OR_RETURN(const SourcePaths paths, check_sources(*format, request.sources));
+  SourceDigests digests = std::async(std::launch::async, digest_sources, request.sources);
   ASSIGN_OR_RETURN(TypedDataset data, format->read(request, paths));
   fs::path temporary = folder;
   temporary += ".tmp";
   const auto write = [&]() -> Status {
     if (Status s = files.remove_all(temporary); !s.ok()) return s;  // of an ingest that was killed
-    if (Status s = write_folder(*format, request, data, temporary, files); !s.ok()) return s;
+    if (Status s = write_folder(*format, request, data, std::move(digests), temporary, files);
+        !s.ok())
+      return s;
     return files.rename_durable(temporary, folder);
   };
   if (Status s = write(); !s.ok()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <optional>
 
 namespace trainyard {
@@ -21,16 +22,39 @@ CategoryCodes::CategoryCodes(const std::vector<std::string>& names) {
 }
 
 int32_t CategoryCodes::find(std::string_view name) const {
-  const auto it = codes_.find(name);
-  return it == codes_.end() ? -1 : it->second;
+  return slots_.empty() ? -1 : slots_[slot_of(name, std::hash<std::string_view>{}(name))];
 }
 
 int32_t CategoryCodes::add(std::string_view name) {
-  const auto it = codes_.find(name);
-  if (it != codes_.end()) return it->second;
-  const auto code = static_cast<int32_t>(codes_.size());
-  codes_.emplace(std::string(name), code);
-  return code;
+  if (2 * (names_.size() + 1) > slots_.size()) grow();
+  const size_t hash = std::hash<std::string_view>{}(name);
+  int32_t& slot = slots_[slot_of(name, hash)];
+  if (slot < 0) {
+    slot = static_cast<int32_t>(names_.size());
+    names_.emplace_back(name);
+    hashes_.push_back(hash);
+  }
+  return slot;
+}
+
+size_t CategoryCodes::slot_of(std::string_view name, size_t hash) const {
+  const size_t mask = slots_.size() - 1;
+  size_t slot = hash & mask;
+  for (; slots_[slot] >= 0; slot = (slot + 1) & mask) {
+    const auto code = static_cast<size_t>(slots_[slot]);
+    if (hashes_[code] == hash && names_[code] == name) break;
+  }
+  return slot;
+}
+
+void CategoryCodes::grow() {
+  slots_.assign(std::max<size_t>(16, 2 * slots_.size()), -1);
+  const size_t mask = slots_.size() - 1;
+  for (size_t code = 0; code < names_.size(); ++code) {
+    size_t slot = hashes_[code] & mask;
+    while (slots_[slot] >= 0) slot = (slot + 1) & mask;
+    slots_[slot] = static_cast<int32_t>(code);
+  }
 }
 
 std::vector<std::string> CategoryCodes::sorted(std::vector<int32_t>& new_codes) const {
@@ -41,8 +65,8 @@ std::vector<std::string> CategoryCodes::sorted(std::vector<int32_t>& new_codes) 
   };
   std::vector<Entry> entries;
   bool numbers = true;
-  for (const auto& [name, code] : codes_) {
-    entries.push_back({&name, code, whole_number(name)});
+  for (const std::string& name : names_) {
+    entries.push_back({&name, static_cast<int32_t>(entries.size()), whole_number(name)});
     numbers = numbers && entries.back().number.has_value();
   }
   std::sort(entries.begin(), entries.end(), [numbers](const Entry& a, const Entry& b) {

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace trainyard {
@@ -20,18 +18,22 @@ class CategoryCodes {
   int32_t find(std::string_view name) const;
   /// The code of the name, which is added if it is new.
   int32_t add(std::string_view name);
-  int64_t count() const { return static_cast<int64_t>(codes_.size()); }
+  int64_t count() const { return static_cast<int64_t>(names_.size()); }
 
+  /// In order of their codes.
+  const std::vector<std::string>& names() const { return names_; }
   /// Sorts the names (as numbers if all are whole, else by bytes) and returns them; new_codes[old]
   /// is the place of each.
   std::vector<std::string> sorted(std::vector<int32_t>& new_codes) const;
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
-  };
-  std::unordered_map<std::string, int32_t, Hash, std::equal_to<>> codes_;
+  /// Where the name is, or the free slot in which it belongs.
+  size_t slot_of(std::string_view name, size_t hash) const;
+  void grow();
+
+  std::vector<std::string> names_;  // by code
+  std::vector<size_t> hashes_;      // by code
+  std::vector<int32_t> slots_;  // codes by hash, with linear probing; -1 is free. A power of two
 };
 
 }  // namespace trainyard

@@ -1,7 +1,10 @@
 #include "src/data/table/csv_cell.h"
 
+#include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 namespace trainyard {
@@ -9,13 +12,83 @@ namespace {
 
 constexpr double kExactMax = 9007199254740992.0;  // 2^53
 
+/// Powers of ten that a double holds exactly.
+constexpr std::array<double, 8> kTens = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7};
+
+constexpr uint64_t kEach = 0x0101010101010101u;  // times a byte: that byte, eight times
+
+template <typename T>
+uint64_t load(const char* p) {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+/// 1 to 8 characters, the first one lowest, and zeros behind them.
+uint64_t load_characters(const char* p, size_t count) {
+  if (count == 8) return load<uint64_t>(p);
+  if (count >= 4) return load<uint32_t>(p) | load<uint32_t>(p + count - 4) << (8 * (count - 4));
+  uint64_t characters = static_cast<unsigned char>(p[0]);
+  for (size_t i = 1; i < count; ++i) {
+    characters |= uint64_t{static_cast<unsigned char>(p[i])} << (8 * i);
+  }
+  return characters;
+}
+
+/// Eight digits at once, by arithmetic on the bytes of a word: false if `text`, the first character
+/// lowest, has another character.
+bool read_digits(uint64_t text, uint64_t& number) {
+  constexpr uint64_t kHigh = kEach * 0xf0;
+  if (((text & kHigh) | (((text + kEach * 6) & kHigh) >> 4)) != kEach * 0x33) return false;
+  text -= kEach * '0';
+  text = (text * 10 + (text >> 8)) & 0x00ff00ff00ff00ffu;    // pairs of digits
+  text = (text * 100 + (text >> 16)) & 0x0000ffff0000ffffu;  // fours
+  number = (text * 10000 + (text >> 32)) & 0x00000000ffffffffu;
+  return true;
+}
+
+/// The number that -12 or 3.25 is, where at most eight characters make one division of two exact
+/// doubles enough: that rounds once, so it is the number that from_chars finds. False for all other
+/// text.
+bool read_short_number(std::string_view text, double& value) {
+  static_assert(std::endian::native == std::endian::little);
+  const bool negative = text.starts_with('-');
+  if (negative) text.remove_prefix(1);
+  if (text.empty() || text.size() > 8) return false;
+  uint64_t digits = load_characters(text.data(), text.size());
+  size_t count = text.size();
+  size_t fraction = 0;  // digits behind the point
+  const uint64_t point = digits ^ (kEach * '.');
+  // The lowest byte that is zero is found exactly; those above it do not matter.
+  if (const uint64_t found = (point - kEach) & ~point & (kEach * 0x80); found != 0) {
+    const auto place = static_cast<size_t>(std::countr_zero(found)) / 8;
+    fraction = count - place - 1;
+    if (place == 0 || fraction == 0) return false;
+    const uint64_t before = (uint64_t{1} << (8 * place)) - 1;
+    digits = (digits & before) | ((digits >> 8) & ~before);
+    --count;
+  }
+  const size_t shift = 8 * (8 - count);
+  if (shift > 0) digits = (digits << shift) | ((kEach * '0') >> (64 - shift));
+  uint64_t number = 0;
+  if (!read_digits(digits, number)) return false;
+  value = static_cast<double>(number) / kTens[fraction];
+  if (negative) value = -value;
+  return true;
+}
+
+/// Whether the value, of at most kExactMax, has no fraction.
+bool has_no_fraction(double value) {
+  return value == static_cast<double>(static_cast<int64_t>(value));
+}
+
 }  // namespace
 
 bool Cell::is_whole() const {
-  return is_number() && std::abs(value) <= kExactMax && value == std::floor(value);
+  return is_number() && std::abs(value) <= kExactMax && has_no_fraction(value);
 }
 bool Cell::is_byte() const {
-  return is_number() && value >= 0 && value <= 255 && value == std::floor(value);
+  return is_number() && value >= 0 && value <= 255 && has_no_fraction(value);
 }
 
 CellReader::CellReader(const std::vector<std::string>& missing) : owned_(missing) {
@@ -24,23 +97,20 @@ CellReader::CellReader(const std::vector<std::string>& missing) : owned_(missing
     if (marker.empty()) {
       empty_is_missing_ = true;
     } else {
-      first_byte_[static_cast<unsigned char>(marker.front())] = true;
+      size_t& longest = longest_[static_cast<unsigned char>(marker.front())];
+      longest = std::max(longest, marker.size());
     }
   }
 }
 
-bool CellReader::is_missing(std::string_view text) const {
-  if (text.empty()) return empty_is_missing_;
-  return first_byte_[static_cast<unsigned char>(text.front())] && missing_.contains(text);
-}
-
 Cell CellReader::read(std::string_view text) const {
   if (is_missing(text)) return {Cell::Kind::kMissing, 0};
+  double value = 0;
+  if (read_short_number(text, value)) return {Cell::Kind::kNumber, value};
   std::string_view digits = text;
   if (digits.starts_with('+') && !digits.starts_with("+-") && !digits.starts_with("++")) {
     digits.remove_prefix(1);  // from_chars takes no plus sign
   }
-  double value = 0;
   const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (digits.empty() || error == std::errc::invalid_argument ||
       stop != digits.data() + digits.size()) {

@@ -26,12 +26,16 @@ class CellReader {
  public:
   explicit CellReader(const std::vector<std::string>& missing);
   Cell read(std::string_view text) const;
+  bool is_missing(std::string_view text) const {
+    if (text.empty()) return empty_is_missing_;
+    return text.size() <= longest_[static_cast<unsigned char>(text.front())] &&
+           missing_.contains(text);
+  }
 
  private:
-  bool is_missing(std::string_view text) const;
   std::unordered_set<std::string_view> missing_;  // of owned_
   std::vector<std::string> owned_;
-  std::array<bool, 256> first_byte_{};  // of a missing marker: rules out most fields
+  std::array<size_t, 256> longest_{};  // by first byte, of the missing markers: rules out most
   bool empty_is_missing_ = false;
 };
 

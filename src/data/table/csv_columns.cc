@@ -1,12 +1,16 @@
 #include "src/data/table/csv_columns.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "src/base/text.h"
 #include "src/data/limits.h"
 #include "src/data/table/date.h"
+#include "src/data/table/table_blocks.h"
 #include "src/data/table/table_reader.h"
 
 namespace trainyard {
@@ -30,10 +34,14 @@ void count_cell(const Cell& cell, ColumnCounts& counts) {
   }
 }
 
+std::string target_value(const Cell& cell, std::string_view text) {
+  return cell.is_whole() ? whole_number_text(cell.value)
+                         : std::string(text.substr(0, kNameBytesMax));
+}
+
 void note_target_value(const Cell& cell, std::string_view text, std::set<std::string>& values) {
   if (values.size() > kTargetValuesMax || cell.kind == Cell::Kind::kMissing) return;
-  values.insert(cell.is_whole() ? whole_number_text(cell.value)
-                                : std::string(text.substr(0, kNameBytesMax)));
+  values.insert(target_value(cell, text));
 }
 
 std::vector<std::string> numbered_names(size_t count) {
@@ -93,11 +101,10 @@ void count_row(const CellReader& cells, std::span<const std::string_view> fields
   note_target_value(cells.read(target), target, scan.target_values);
 }
 
-}  // namespace
-
-Result<CsvScan> scan_csv(const CsvOptions& options, const CellReader& cells,
-                         const std::filesystem::path& path, const std::string& what,
-                         const std::vector<std::string>& known) {
+/// One row after another.
+Result<CsvScan> scan_rows(const CsvOptions& options, const CellReader& cells,
+                          const std::filesystem::path& path, const std::string& what,
+                          const std::vector<std::string>& known) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, what));
   ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table,
                    open_table(options, *source, what, known));
@@ -136,6 +143,141 @@ Result<CsvScan> scan_csv(const CsvOptions& options, const CellReader& cells,
   if (!problems.empty()) return problems.error();
   scan.names = table->names();
   return scan;
+}
+
+/// What one thread has seen.
+struct ScannedPart {
+  std::vector<std::string> names;
+  std::vector<int64_t> first_block;  // in which the name was new, by column
+  ScannedColumns columns;
+  CsvScan scan;
+  std::vector<std::pair<int64_t, std::string>> targets;  // with the block of the first
+  std::vector<std::pair<int64_t, int64_t>> rows;         // by block
+};
+
+void add_counts(const ColumnCounts& from, ColumnCounts& to) {
+  to.numbers += from.numbers;
+  to.not_finite += from.not_finite;
+  to.texts += from.texts;
+  to.whole = to.whole && from.whole;
+  to.bytes = to.bytes && from.bytes;
+  to.times = to.times || from.times;
+}
+
+/// Takes the rows of a block; false if one of them is to be refused.
+bool scan_block(const CsvOptions& options, const CellReader& cells, BlockRows& rows,
+                RecordBlock& block, ScannedPart& part) {
+  int64_t count = 0;
+  const bool taken = rows.read(block, [&](const std::vector<std::string_view>& fields) {
+    ++count;
+    const std::vector<std::string>& names = rows.names();
+    if (part.scan.counts.size() < names.size()) {
+      add_columns(options, names, part.scan, part.columns);
+      part.first_block.resize(names.size(), block.index);
+    }
+    if (fields.size() != names.size()) return false;
+    count_row(cells, fields, part.columns, part.scan);
+    if (part.scan.target_values.size() > part.targets.size()) {
+      const std::string_view target = fields[part.columns.target];
+      part.targets.emplace_back(block.index, target_value(cells.read(target), target));
+    }
+    return true;
+  });
+  part.rows.emplace_back(block.index, count);
+  return taken;
+}
+
+/// The columns of all parts, in the order in which the file has them first.
+std::vector<std::string> merge_names(const std::deque<ScannedPart>& parts) {
+  struct Seen {
+    int64_t block;
+    size_t place;  // among those of its part: a block is of one part
+    const std::string* name;
+  };
+  std::unordered_map<std::string_view, Seen> all;
+  for (const ScannedPart& part : parts) {
+    for (size_t i = 0; i < part.names.size(); ++i) {
+      const Seen seen{part.first_block[i], i, &part.names[i]};
+      Seen& first = all.emplace(part.names[i], seen).first->second;
+      if (seen.block < first.block) first = seen;
+    }
+  }
+  std::vector<Seen> sorted;
+  for (const auto& [name, seen] : all) sorted.push_back(seen);
+  std::ranges::sort(sorted, {}, [](const Seen& s) { return std::pair(s.block, s.place); });
+  std::vector<std::string> names;
+  for (const Seen& seen : sorted) names.push_back(*seen.name);
+  return names;
+}
+
+/// What one row after another would have counted; nothing if that would refuse something.
+std::optional<CsvScan> merge_parts(std::deque<ScannedPart>& parts) {
+  CsvScan scan;
+  scan.names = merge_names(parts);
+  if (std::ssize(scan.names) > kColumnsMax) return std::nullopt;
+  std::unordered_map<std::string_view, size_t> columns;
+  for (size_t i = 0; i < scan.names.size(); ++i) columns.emplace(scan.names[i], i);
+  scan.counts.resize(scan.names.size());
+  std::vector<std::pair<int64_t, int64_t>> rows;
+  std::vector<std::pair<int64_t, std::string>> targets;
+  for (const ScannedPart& part : parts) {
+    for (size_t i = 0; i < part.scan.counts.size(); ++i) {
+      add_counts(part.scan.counts[i], scan.counts[columns.at(part.names[i])]);
+    }
+    rows.insert(rows.end(), part.rows.begin(), part.rows.end());
+    targets.insert(targets.end(), part.targets.begin(), part.targets.end());
+  }
+  std::ranges::sort(rows);
+  for (const auto& [block, count] : rows) {
+    scan.block_rows.push_back(scan.rows);
+    scan.rows += count;
+  }
+  std::ranges::stable_sort(targets, {}, &std::pair<int64_t, std::string>::first);
+  for (const auto& [block, value] : targets) {
+    if (scan.target_values.size() <= kTargetValuesMax) scan.target_values.insert(value);
+  }
+  for (ColumnCounts& c : scan.counts) c.missing = scan.rows - c.numbers - c.not_finite - c.texts;
+  if (scan.rows == 0 || scan.rows >= kRowsMax) return std::nullopt;
+  return scan;
+}
+
+/// By threads; nothing if there is anything to refuse.
+std::optional<CsvScan> scan_blocks(const CsvOptions& options, const CellReader& cells,
+                                   const std::filesystem::path& path, const TableThreads& threads,
+                                   const std::vector<std::string>& known) {
+  const Result<std::unique_ptr<ByteSource>> source = open_file_source(path, "data");
+  if (!source.ok()) return std::nullopt;
+  const auto table = open_table(options, **source, "data", known);  // for its header
+  if (!table.ok()) return std::nullopt;
+  const int64_t rows_begin = (*table)->rows_begin();
+  const std::vector<std::string>& names = (*table)->names();
+  std::deque<ScannedPart> parts;  // the threads' own, which do not move
+  std::deque<BlockRows> rows;
+  const bool taken = read_blocks(options, path, threads, rows_begin, [&]() -> BlockWork {
+    ScannedPart& part = parts.emplace_back();
+    BlockRows& of_thread = rows.emplace_back(options, names);
+    add_columns(options, names, part.scan, part.columns);
+    part.first_block.resize(names.size(), -1);
+    return [&](RecordBlock& block) { return scan_block(options, cells, of_thread, block, part); };
+  });
+  if (!taken) return std::nullopt;
+  for (size_t i = 0; i < parts.size(); ++i) parts[i].names = rows[i].names();
+  std::optional<CsvScan> scan = merge_parts(parts);
+  if (scan) scan->rows_begin = rows_begin;
+  return scan;
+}
+
+}  // namespace
+
+Result<CsvScan> scan_csv(const CsvOptions& options, const CellReader& cells,
+                         const std::filesystem::path& path, const std::string& what,
+                         const TableThreads& threads, const std::vector<std::string>& known) {
+  if (threads.block_bytes > 0) {
+    if (std::optional<CsvScan> scan = scan_blocks(options, cells, path, threads, known)) {
+      return *std::move(scan);
+    }
+  }
+  return scan_rows(options, cells, path, what, known);
 }
 
 }  // namespace trainyard

@@ -35,12 +35,18 @@ struct CsvScan {
   std::vector<ColumnCounts> counts;     // by column
   std::set<std::string> target_values;  // the first kTargetValuesMax + 1 different ones
   int64_t rows = 0;
+  // Where threads have read it: where the rows begin in the file's bytes, and how many rows there
+  // are before each of the blocks. Else empty.
+  int64_t rows_begin = 0;
+  std::vector<int64_t> block_rows;
 };
 
 /// More different whole numbers than this are a quantity, not classes.
 inline constexpr size_t kTargetValuesMax = 20;
 
 void count_cell(const Cell& cell, ColumnCounts& counts);
+/// What a target's cell counts as: "1.0" is 1.
+std::string target_value(const Cell& cell, std::string_view text);
 /// Adds the target's value to `values`, which needs at most one more than kTargetValuesMax.
 void note_target_value(const Cell& cell, std::string_view text, std::set<std::string>& values);
 
@@ -55,6 +61,6 @@ std::vector<std::string> numbered_names(size_t count);
 /// rows, ragged rows and broken quoting, the first 16 at once.
 Result<CsvScan> scan_csv(const CsvOptions& options, const CellReader& cells,
                          const std::filesystem::path& path, const std::string& what,
-                         const std::vector<std::string>& known = {});
+                         const TableThreads& threads, const std::vector<std::string>& known = {});
 
 }  // namespace trainyard

@@ -1,4 +1,5 @@
-// The second pass over tables, CSV or JSON lines: the rows into typed arrays.
+// Tables, CSV or JSON lines: what the first pass found becomes a schema, and the second fills its
+// arrays.
 #include <algorithm>
 #include <optional>
 
@@ -8,6 +9,7 @@
 #include "src/data/table/csv_columns.h"
 #include "src/data/table/csv_schema.h"
 #include "src/data/table/row_filler.h"
+#include "src/data/table/table_fill.h"
 #include "src/data/table/table_reader.h"
 #include "src/data/typed_dataset.h"
 
@@ -15,11 +17,6 @@ namespace trainyard {
 namespace {
 
 using RoleKind = ColumnRole::Kind;
-
-int64_t row_bytes(const RowFiller::Layout& layout) {
-  return 4 * (layout.numeric + layout.categorical + layout.text_length + 1) +
-         layout.pixels * static_cast<int64_t>(size_of(layout.pixel_dtype));
-}
 
 /// A pass of its own over the training file, for the pieces that its text is made of. Bytes have
 /// none to find.
@@ -56,44 +53,6 @@ Status learn_vocabulary(const CsvOptions& options, const CellReader& cells,
   }
   if (!problems.empty()) return problems.error();
   return counter.learn(options.vocabulary_size, options.json_lines ? "jsonl" : "csv", schema.text);
-}
-
-/// One file of the dataset: after the first pass its columns and rows, then what they become.
-struct TableFile {
-  const std::filesystem::path& path;
-  std::string role;  // "data", "test"
-  CsvScan scan = {};
-  RowFiller::Layout layout = {};
-};
-
-/// The second pass over one file.
-Result<std::vector<int64_t>> fill(const CsvOptions& options, const CellReader& cells,
-                                  const TableFile& file, Codebook& codebook, TypedRows& out) {
-  const int64_t rows = file.scan.rows;
-  if (Status s = check_memory(rows * row_bytes(file.layout), file.role); !s.ok()) {
-    return std::move(s).error();
-  }
-  ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source,
-                   open_file_source(file.path, file.role));
-  ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table,
-                   open_table(options, *source, file.role, file.layout.names));
-  Problems problems;
-  RowFiller filler(file.role, file.layout, cells, codebook, out, problems);
-  filler.reserve(rows);
-  std::vector<std::string_view> fields;
-  const auto changed = [&] {
-    return dataset_error(file.role, "the file changed while it was read");
-  };
-  for (;;) {
-    ASSIGN_OR_RETURN(const bool more, table->next(fields));
-    if (!more) break;
-    if (fields.size() != file.layout.roles.size() || out.rows == rows) return changed();
-    filler.add(fields, table->line());
-    if (problems.full()) break;
-  }
-  if (!problems.empty()) return problems.error();
-  if (out.rows != rows) return changed();
-  return filler.missing();
 }
 
 /// Whether every pixel of the file, if it has any, is a whole number from 0 to 255.
@@ -173,17 +132,18 @@ Status check_result(const CsvOptions& options, const DatasetSchema& schema) {
 }  // namespace
 
 Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::filesystem::path& train,
-                                      const std::filesystem::path& test) {
+                                      const std::filesystem::path& test,
+                                      const TableThreads& threads) {
   const CellReader cells(options.missing);
   TableFile data{train, "data"}, held_out{test, "test"};
-  ASSIGN_OR_RETURN(data.scan, scan_csv(options, cells, data.path, data.role));
+  ASSIGN_OR_RETURN(data.scan, scan_csv(options, cells, data.path, data.role, threads));
   if (Status s = check_options(options, data.scan.names); !s.ok()) return std::move(s).error();
   TypedDataset result;
   DatasetSchema& schema = result.schema;
   ASSIGN_OR_RETURN(schema, build_schema(options, data.scan));
   if (!test.empty()) {
-    ASSIGN_OR_RETURN(held_out.scan,
-                     scan_csv(options, cells, held_out.path, held_out.role, data.scan.names));
+    ASSIGN_OR_RETURN(held_out.scan, scan_csv(options, cells, held_out.path, held_out.role, threads,
+                                             data.scan.names));
     if (!options.json_lines && !options.header &&
         held_out.scan.names.size() != data.scan.names.size()) {
       return dataset_error("test",
@@ -208,13 +168,13 @@ Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::file
 
   Codebook codebook = empty_codebook(data);
   ASSIGN_OR_RETURN(const std::vector<int64_t> missing,
-                   fill(options, cells, data, codebook, result.train));
+                   fill_rows(options, cells, data, threads, codebook, result.train));
   count_missing(data.layout, missing, schema);
   sort_codes(schema, codebook, result.train);
   if (Status s = check_result(options, schema); !s.ok()) return std::move(s).error();
   codebook.learning = false;
   if (!test.empty()) {
-    const auto counts = fill(options, cells, held_out, codebook, result.test);
+    const auto counts = fill_rows(options, cells, held_out, threads, codebook, result.test);
     if (!counts.ok()) return counts.error();
   }
   if (schema.kind == DatasetSchema::Kind::kImage && schema.image_dtype == DType::kU8) {

@@ -84,7 +84,13 @@ class MemberHandler final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 LineReader::LineReader(ByteSource& source, std::string what)
-    : source_(source), what_(std::move(what)), buffer_(kReadBytes) {}
+    : source_(&source), what_(std::move(what)), buffer_(kReadBytes) {}
+
+void LineReader::go_on_with(ByteSource& source) {
+  source_ = &source;
+  begin_ = end_ = 0;
+  eof_ = false;
+}
 
 Result<bool> LineReader::next(std::string_view& line) {
   size_t searched = begin_;
@@ -115,7 +121,7 @@ Result<bool> LineReader::next(std::string_view& line) {
       }
       buffer_.resize(2 * buffer_.size());
     }
-    ASSIGN_OR_RETURN(const size_t n, source_.read(std::span(buffer_).subspan(end_)));
+    ASSIGN_OR_RETURN(const size_t n, source_->read(std::span(buffer_).subspan(end_)));
     end_ += n;
     eof_ = n == 0;
   }

@@ -19,13 +19,15 @@ namespace trainyard {
 class LineReader {
  public:
   LineReader(ByteSource& source, std::string what);
+  /// Goes on, at its end, with another source.
+  void go_on_with(ByteSource& source);
   /// False at the end. The view is valid until the following call. Refuses a line that is longer
   /// than kLineBytesMax.
   Result<bool> next(std::string_view& line);
   int64_t line() const { return line_; }
 
  private:
-  ByteSource& source_;
+  ByteSource* source_;
   const std::string what_;
   std::vector<char> buffer_;
   size_t begin_ = 0, end_ = 0;
@@ -52,6 +54,9 @@ class JsonLinesTable final : public TableReader {
   const std::vector<std::string>& names() const override { return names_; }
   Result<bool> next(std::vector<std::string_view>& fields) override;
   int64_t line() const override { return lines_.line(); }
+  int64_t rows_begin() const override { return 0; }
+  /// Goes on, after the last row, with those of another source.
+  void go_on_with(ByteSource& source) { lines_.go_on_with(source); }
 
  private:
   Result<size_t> column_of(const std::string& name, const std::string& place);

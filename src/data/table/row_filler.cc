@@ -90,7 +90,7 @@ void RowFiller::add(std::span<const std::string_view> fields, int64_t line) {
 }
 
 void RowFiller::add_text(size_t column, std::string_view text) {
-  if (cells_.read(text).kind == Cell::Kind::kMissing) {
+  if (cells_.is_missing(text)) {
     ++missing_[column];
     return;
   }
@@ -123,7 +123,7 @@ void RowFiller::set_numeric(size_t column, std::string_view text) {
 }
 
 void RowFiller::set_date(size_t column, std::string_view text) {
-  if (cells_.read(text).kind == Cell::Kind::kMissing) {
+  if (cells_.is_missing(text)) {
     ++missing_[column];
     return;
   }
@@ -140,7 +140,7 @@ void RowFiller::set_date(size_t column, std::string_view text) {
 }
 
 void RowFiller::set_category(size_t column, std::string_view text) {
-  if (cells_.read(text).kind == Cell::Kind::kMissing) {
+  if (cells_.is_missing(text)) {
     ++missing_[column];
     return;
   }

@@ -33,6 +33,9 @@ class CsvTable final : public TableReader {
     return true;
   }
   int64_t line() const override { return reader_.line(); }
+  int64_t rows_begin() const override {
+    return first_waits_ ? reader_.record_begin() : reader_.record_end();
+  }
 
  private:
   CsvReader reader_;

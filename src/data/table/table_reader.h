@@ -23,6 +23,8 @@ class TableReader {
   virtual Result<bool> next(std::vector<std::string_view>& fields) = 0;
   /// The line, from 1, on which the last row began.
   virtual int64_t line() const = 0;
+  /// Where the first row begins in the bytes of the source. Not once rows have been read.
+  virtual int64_t rows_begin() const = 0;
 };
 
 /// Borrows `source`. Reads a CSV file's header, and refuses an empty file. `known` are columns that

@@ -138,6 +138,23 @@ def ensure_weights(channel: Channel, name: str, path: Path, progress: Observer |
     return channel.call(CREATE_MODEL, v1.CreateModelRequest(parent=channel.parent, model_id=name, sha256=sha256))
 
 
+def _check_before(channel: Channel, request: v1.CreateDatasetRequest,
+                  sources: Sequence[tuple[v1.DatasetSource.Role, Content | ServerPath]]) -> None:
+    """Files may travel for minutes: not to a server that refuses the name or an option."""
+    check = v1.CreateDatasetRequest()
+    check.CopyFrom(request)
+    check.validate_only = True
+    for role, content in sources:
+        if isinstance(content, ServerPath):
+            return
+        check.spec.sources.add(role=role, filename=content.filename)
+    try:
+        channel.call(CREATE_DATASET, check)
+    except TrainyardError as error:
+        if error.reason != "FIELD_UNKNOWN":  # of a server that cannot check before
+            raise
+
+
 def ensure_dataset(channel: Channel, name: str, spec: v1.DatasetSpec,
                    sources: Sequence[tuple[v1.DatasetSource.Role, Content | ServerPath]],
                    progress: Observer | None) -> v1.Dataset:
@@ -145,6 +162,7 @@ def ensure_dataset(channel: Channel, name: str, spec: v1.DatasetSpec,
     again."""
     request = v1.CreateDatasetRequest(parent=channel.parent, dataset_id=name, spec=spec)
     timeout_s = None
+    _check_before(channel, request, sources)
     for role, content in sources:
         if isinstance(content, ServerPath):
             request.spec.sources.add(role=role, server_path=content.path, filename=PurePosixPath(content.path).name)

@@ -1,0 +1,241 @@
+#include "src/data/table/table_fill.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <span>
+
+#include "src/data/files/byte_source.h"
+#include "src/data/limits.h"
+#include "src/data/table/table_blocks.h"
+#include "src/data/table/table_reader.h"
+#include "src/data/typed_dataset.h"
+
+namespace trainyard {
+namespace {
+
+using Codes = std::vector<int32_t>;
+
+// A thread's rows are few at a time: they stay in its cache, and take no memory to speak of.
+constexpr int64_t kPieceBytes = int64_t{256} << 10;
+
+int64_t row_bytes(const RowFiller::Layout& layout) {
+  return 4 * (layout.numeric + layout.categorical + layout.text_length + 1) +
+         layout.pixels * static_cast<int64_t>(size_of(layout.pixel_dtype));
+}
+
+/// Calls visit(values of one, values of the other) for each array.
+template <typename Visit>
+void visit_both(TypedRows& a, TypedRows& b, const Visit& visit) {
+  visit(a.numeric, b.numeric);
+  visit(a.category, b.category);
+  visit(a.image_u8, b.image_u8);
+  visit(a.image_f32, b.image_f32);
+  visit(a.tokens, b.tokens);
+  visit(a.target_class, b.target_class);
+  visit(a.target_numeric, b.target_numeric);
+}
+
+/// One row after another.
+Result<std::vector<int64_t>> fill_one_by_one(const CsvOptions& options, const CellReader& cells,
+                                             const TableFile& file, Codebook& codebook,
+                                             TypedRows& out) {
+  const int64_t rows = file.scan.rows;
+  ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source,
+                   open_file_source(file.path, file.role));
+  ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table,
+                   open_table(options, *source, file.role, file.layout.names));
+  Problems problems;
+  RowFiller filler(file.role, file.layout, cells, codebook, out, problems);
+  filler.reserve(rows);
+  std::vector<std::string_view> fields;
+  const auto changed = [&] {
+    return dataset_error(file.role, "the file changed while it was read");
+  };
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, table->next(fields));
+    if (!more) break;
+    if (fields.size() != file.layout.roles.size() || out.rows == rows) return changed();
+    filler.add(fields, table->line());
+    if (problems.full()) break;
+  }
+  if (!problems.empty()) return problems.error();
+  if (out.rows != rows) return changed();
+  return filler.missing();
+}
+
+/// The rows of one thread's blocks, on their way to their places.
+class PartFiller {
+ public:
+  PartFiller(const CsvOptions& options, const CellReader& cells, const TableFile& file,
+             const Codebook& codebook, TypedRows& out)
+      : file_(file),
+        out_(out),
+        codebook_(codebook),
+        rows_(options, file.layout.names),
+        filler_(file.role, file.layout, cells, codebook_, piece_, problems_),
+        piece_rows_(std::max(int64_t{1}, kPieceBytes / row_bytes(file.layout))) {}
+
+  /// False if there is something to refuse.
+  bool take(RecordBlock& block) {
+    const std::vector<int64_t>& firsts = file_.scan.block_rows;
+    const auto index = static_cast<size_t>(block.index);
+    if (index >= firsts.size()) return false;
+    const int64_t end = index + 1 < firsts.size() ? firsts[index + 1] : file_.scan.rows;
+    place_ = firsts[index];
+    filled_.push_back({static_cast<size_t>(place_), static_cast<size_t>(end)});
+    const bool taken = rows_.read(block, [&](const std::vector<std::string_view>& fields) {
+      if (fields.size() != file_.layout.roles.size() || place_ + piece_.rows == end) return false;
+      filler_.add(fields, 0);
+      if (piece_.rows == piece_rows_) flush();
+      return problems_.empty();
+    });
+    if (taken) flush();
+    return taken && place_ == end;
+  }
+
+  int64_t filled_rows() const {
+    int64_t rows = 0;
+    for (const Range& range : filled_) rows += static_cast<int64_t>(range.end - range.begin);
+    return rows;
+  }
+  const std::vector<int64_t>& missing() const { return filler_.missing(); }
+  const Codebook& codebook() const { return codebook_; }
+  /// New codes for those of this part, in all its rows.
+  void recode(const std::vector<Codes>& categories, const Codes& classes) {
+    const auto width = static_cast<size_t>(file_.layout.categorical);
+    for (const Range& range : filled_) {
+      for (size_t row = range.begin; row < range.end; ++row) {
+        for (size_t c = 0; c < width; ++c) {
+          int32_t& code = out_.category[row * width + c];
+          if (code >= 0) code = categories[c][static_cast<size_t>(code)];
+        }
+        if (!classes.empty()) {
+          out_.target_class[row] = classes[static_cast<size_t>(out_.target_class[row])];
+        }
+      }
+    }
+  }
+
+ private:
+  struct Range {
+    size_t begin, end;
+  };
+
+  void flush() {
+    if (piece_.rows == 0) return;
+    visit_both(piece_, out_, [&](auto& from, auto& to) {
+      const int64_t width = std::ssize(from) / piece_.rows;
+      std::ranges::copy(from, to.begin() + place_ * width);
+      from.clear();
+    });
+    place_ += piece_.rows;
+    piece_.rows = 0;
+  }
+
+  const TableFile& file_;
+  TypedRows& out_;
+  Codebook codebook_;
+  BlockRows rows_;
+  TypedRows piece_;
+  Problems problems_;
+  RowFiller filler_;
+  const int64_t piece_rows_;
+  int64_t place_ = 0;  // of the piece's first row
+  std::vector<Range> filled_;
+};
+
+/// One column's names of all parts together, and what their codes become.
+struct MergedCodes {
+  CategoryCodes all;
+  std::vector<Codes> new_codes;  // by part
+  void add(const CategoryCodes& codes) {
+    Codes& added = new_codes.emplace_back();
+    for (const std::string& name : codes.names()) added.push_back(all.add(name));
+  }
+};
+
+/// Gives all parts the same codes; false if they have too many names together.
+bool merge_codes(std::deque<PartFiller>& parts, Codebook& codebook) {
+  std::vector<MergedCodes> categories(codebook.categories.size());
+  MergedCodes classes;
+  for (const PartFiller& part : parts) {
+    for (size_t c = 0; c < categories.size(); ++c) {
+      categories[c].add(part.codebook().categories[c]);
+    }
+    classes.add(part.codebook().classes);
+  }
+  for (size_t c = 0; c < categories.size(); ++c) {
+    if (categories[c].all.count() > kCategoriesMax) return false;
+    codebook.categories[c] = categories[c].all;
+  }
+  if (classes.all.count() > kClassesMax) return false;
+  codebook.classes = classes.all;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    std::vector<Codes> of_part;
+    for (MergedCodes& merged : categories) of_part.push_back(std::move(merged.new_codes[i]));
+    parts[i].recode(of_part, classes.new_codes[i]);
+  }
+  return true;
+}
+
+/// By threads; nothing if there is anything to refuse.
+std::optional<std::vector<int64_t>> fill_by_blocks(const CsvOptions& options,
+                                                   const CellReader& cells, const TableFile& file,
+                                                   const TableThreads& threads, Codebook& codebook,
+                                                   TypedRows& out) {
+  std::deque<PartFiller> parts;  // the threads' own, which do not move
+  const bool taken = read_blocks(options, file.path, threads, file.scan.rows_begin, [&]() {
+    PartFiller& part = parts.emplace_back(options, cells, file, codebook, out);
+    return [&part](RecordBlock& block) { return part.take(block); };
+  });
+  int64_t filled = 0;
+  for (const PartFiller& part : parts) filled += part.filled_rows();
+  if (!taken || filled != file.scan.rows) return std::nullopt;
+  if (codebook.learning && !merge_codes(parts, codebook)) return std::nullopt;
+  std::vector<int64_t> missing(file.layout.roles.size());
+  for (const PartFiller& part : parts) {
+    for (size_t i = 0; i < missing.size(); ++i) missing[i] += part.missing()[i];
+  }
+  return missing;
+}
+
+/// Room for all rows; what lacks a value is written with the others.
+void make_room(const TableFile& file, TypedRows& out) {
+  const RowFiller::Layout& layout = file.layout;
+  const auto n = static_cast<size_t>(file.scan.rows);
+  out.rows = file.scan.rows;
+  out.numeric.resize(n * static_cast<size_t>(layout.numeric));
+  out.category.resize(n * static_cast<size_t>(layout.categorical));
+  out.tokens.resize(n * static_cast<size_t>(layout.text_length));
+  const size_t pixels = n * static_cast<size_t>(layout.pixels);
+  if (layout.pixel_dtype == DType::kU8) {
+    out.image_u8.resize(pixels);
+  } else {
+    out.image_f32.resize(pixels);
+  }
+  for (const ColumnRole& role : layout.roles) {
+    if (role.kind == ColumnRole::Kind::kTargetClass) out.target_class.resize(n);
+    if (role.kind == ColumnRole::Kind::kTargetNumeric) out.target_numeric.resize(n);
+  }
+}
+
+}  // namespace
+
+Result<std::vector<int64_t>> fill_rows(const CsvOptions& options, const CellReader& cells,
+                                       const TableFile& file, const TableThreads& threads,
+                                       Codebook& codebook, TypedRows& out) {
+  if (Status s = check_memory(file.scan.rows * row_bytes(file.layout), file.role); !s.ok()) {
+    return std::move(s).error();
+  }
+  if (!file.scan.block_rows.empty()) {
+    make_room(file, out);
+    if (auto missing = fill_by_blocks(options, cells, file, threads, codebook, out)) {
+      return *std::move(missing);
+    }
+    out = {};
+  }
+  return fill_one_by_one(options, cells, file, codebook, out);
+}
+
+}  // namespace trainyard
