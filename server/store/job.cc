@@ -12,6 +12,18 @@ std::string Job::devices_text() const {
   return text;
 }
 
+JobBrief brief_of(const Job& job) {
+  return {job.uid,
+          job.order,
+          job.state,
+          job.priority,
+          job.cancel_requested,
+          job.spec.resources(),
+          job.devices,
+          job.workers_lost,
+          job.retry_time_us};
+}
+
 v1::Job to_proto(const Job& job) {
   v1::Job out;
   out.set_name(job.name());

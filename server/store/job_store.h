@@ -21,13 +21,6 @@ namespace trainyard::server {
 
 class StoreCore;
 
-/// Why a waiting job has not started.
-struct WaitReason {
-  std::string job_uid;
-  std::string reason;
-  std::string message;
-};
-
 /// One batch of a job's events, as a watcher reads them.
 struct EventBatch {
   std::vector<v1::Event> events;  // in order, without a gap
@@ -114,10 +107,6 @@ class JobStore {
   void move(std::string uid, Move move, Done<Job> done);
   Result<Job> move(const std::string& uid, Move move);
 
-  /// Stores why jobs wait, without an event. Ignores jobs that are no longer QUEUED.
-  void set_wait_reasons(std::vector<WaitReason> reasons, Done<void> done);
-  Status set_wait_reasons(std::vector<WaitReason> reasons);
-
   /// For the start of the daemon. Each STARTING or RUNNING job for whose live attempt `is_alive`
   /// returns false goes back to QUEUED (DAEMON_RESTARTED, not counted as a lost worker) or, if its
   /// cancellation was requested, to CANCELLED. Returns the jobs whose workers still run.
@@ -128,8 +117,11 @@ class JobStore {
   Result<Job> find_uid(const std::string& uid) const;                        // JOB_NOT_FOUND
   /// Newest first. INVALID_ARGUMENT/PAGE_TOKEN_INVALID, PAGE_SIZE_NEGATIVE.
   Result<JobPage> list(const JobQuery& query) const;
-  /// Every unfinished job, in order of submission, for the scheduler.
-  Result<std::vector<Job>> list_unfinished() const;
+  /// STARTING and RUNNING jobs, in order of submission.
+  Result<std::vector<Job>> list_active() const;
+  /// Calls `take` with every unfinished job, in no order: for the scheduler's first look. It may
+  /// have been called before an error.
+  Status read_unfinished(const std::function<void(JobBrief)>& take) const;
   Result<JobCounts> count() const;
   Result<Attempt> find_attempt(const std::string& uid, int32_t number) const;  // ATTEMPT_NOT_FOUND
 
