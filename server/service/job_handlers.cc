@@ -52,9 +52,11 @@ void JobHandlers::submit(const v1::SubmitJobRequest& request, Done<v1::Job> done
   job.dataset = std::move(planned->dataset);
   job.initial_model_id = std::move(planned->initial_model_id);
   job.request_id = request.request_id();
-  v1::SubmitJobRequest body = request;
-  body.clear_request_id();
-  job.request_digest = digest_of(body);
+  if (!request.request_id().empty()) {
+    v1::SubmitJobRequest body = request;
+    body.clear_request_id();
+    job.request_digest = digest_of(body);
+  }
   if (Status room = service_.disk.check(); !room.ok()) job.refusal = room.error();
   // No thread waits for the commit, so as many submits as there are share one.
   service_.store.jobs().submit(std::move(job), [this, done = std::move(done)](Result<Job> stored) {
@@ -78,8 +80,8 @@ void JobHandlers::plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done
 
 Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().find(kTenant, id));
-  return to_proto(service_.dispatcher.explained(job));
+  ASSIGN_OR_RETURN(Job job, service_.store.jobs().find(kTenant, id));
+  return to_proto(service_.dispatcher.explained(std::move(job)));
 }
 
 Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& request) const {
@@ -96,10 +98,11 @@ Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& reques
     }
     query.states.push_back(static_cast<JobState>(state));
   }
-  ASSIGN_OR_RETURN(const JobPage page, service_.store.jobs().list(query));
+  ASSIGN_OR_RETURN(JobPage page, service_.store.jobs().list(query));
   v1::ListJobsResponse response;
-  for (const Job& job : page.jobs) {
-    v1::Job& listed = *response.add_jobs() = to_proto(service_.dispatcher.explained(job));
+  for (Job& job : page.jobs) {
+    v1::Job& listed = *response.add_jobs() =
+        to_proto(service_.dispatcher.explained(std::move(job)));
     listed.mutable_progress()->clear_confusion_matrices();  // large, for a list of a thousand jobs
     listed.mutable_plan()->clear_initial_weights();
   }

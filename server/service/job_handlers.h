@@ -1,5 +1,5 @@
-// server/service/job_handlers.h: JobService without its transport. Thread-safe. A submit is answered
-// by the store; each other call may wait for a commit.
+// server/service/job_handlers.h: JobService without its transport. Thread-safe. A submit is
+// answered by the store; each other call may wait for a commit.
 #pragma once
 
 #include <memory>

@@ -414,11 +414,10 @@ Devices JobPlanner::devices() {
 
 Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset,
                                                 DeviceTraits traits, const std::stop_token& stop) {
-  v1::JobSpec numbers;  // what the plan depends on
-  *numbers.mutable_model() = spec.model();
-  *numbers.mutable_recipe() = spec.recipe();
-  numbers.mutable_resources()->set_gpus(gpus_of(spec.resources()));
-  const std::string key = dataset.digest + digest_of(numbers) + std::to_string(traits.alignment) +
+  // What the plan depends on.
+  const std::string key = dataset.digest + digest_of(spec.model()) + digest_of(spec.recipe()) +
+                          std::to_string(gpus_of(spec.resources())) + "/" +
+                          std::to_string(traits.alignment) +
                           (traits.processor == Processor::kGpu ? "/gpu" : "/cpu");
   {
     const MutexLock lock(mu_);

@@ -67,7 +67,7 @@ struct JobBrief {
 };
 JobBrief brief_of(const Job& job);
 
-v1::Job to_proto(const Job& job);
+v1::Job to_proto(Job job);
 
 /// FAILED_PRECONDITION/JOB_STATE_CONFLICT: "name: tenants/.../jobs/x is RUNNING: `why`".
 Error state_conflict(const Job& job, const std::string& why);

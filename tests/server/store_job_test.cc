@@ -553,7 +553,9 @@ TEST_F(StoreJob, ListOfSeveralStatesIsInOneOrder) {
   std::vector<std::string> waiting_or_over;  // newest first
   for (int i = 0; i < 12; ++i) {
     const Job job = i % 3 == 0 ? run_job(*store) : jobs().submit(new_job()).value();
-    if (i % 3 == 1) ASSERT_TRUE(jobs().request_cancel("default", job.id).ok());
+    if (i % 3 == 1) {
+      ASSERT_TRUE(jobs().request_cancel("default", job.id).ok());
+    }
     if (i % 3 != 0) waiting_or_over.insert(waiting_or_over.begin(), job.uid);
   }
   NewJob others = new_job("others");
