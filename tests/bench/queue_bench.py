@@ -138,7 +138,8 @@ def measure(programs, clients, state, folder):
             time.sleep(0.01)
         for what, calls, states in (("first page", 200, ()), ("QUEUED", 200, ("QUEUED",)), ("FAILED", 200, ("FAILED",)), ("all", 0, ())):
             text, cpu = call(clients, "list_bench", daemon, calls, *states)
-            print(f"  list     {what}: {text}; {1000 * cpu / max(calls, 1):.2f} ms CPU")
+            made = re.search(r"of (\d+) calls", text)
+            print(f"  list     {what}: {text}; {1000 * cpu / (int(made[1]) if made else 1):.2f} ms CPU")
         for callers in CALLERS:
             before = daemon.count("job_submitted")
             text, cpu = call(clients, "submit_bench", daemon, "digits", callers, SUBMIT_SECONDS)
