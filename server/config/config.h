@@ -35,7 +35,7 @@ struct Config {
   int64_t upload_bytes_max = int64_t{64} << 30;
   int64_t disk_free_bytes_min = int64_t{1} << 30;   // below it nothing new is accepted; 0: no bound
   std::vector<std::filesystem::path> ingest_roots;  // whose files datasets may use
-  int queued_jobs_max = 1000;
+  int queued_jobs_max = 100'000;
   int watch_streams_max = 256;
   int predicts_max = 2;  // Predict calls that run at a time; the same number may wait
   int drain_seconds = 60;

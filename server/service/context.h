@@ -16,6 +16,7 @@
 #include "server/service/disk_watch.h"
 #include "server/service/executor.h"
 #include "server/store/store.h"
+#include "server/supervisor/dispatcher.h"
 #include "server/supervisor/ingest.h"
 #include "server/supervisor/inspect.h"
 #include "server/supervisor/measure.h"
@@ -35,6 +36,7 @@ struct ServiceContext {
   Store& store;
   EventHub& hub;
   Inventory& inventory;
+  const Dispatcher& dispatcher;
   IngestRunner& ingest;
   PredictRunner& predict;
   MeasureRunner& measure;

@@ -28,7 +28,7 @@ namespace trainyard::server {
 namespace {
 
 constexpr int kCheckThreadsMax = 4;  // its networks are small
-constexpr int kExecutorThreads = 8;  // that many submits can share one commit
+constexpr int kExecutorThreads = 8;  // that many changes other than submits can share one commit
 constexpr size_t kExecutorQueueMax = 1024;
 constexpr std::chrono::milliseconds kShutdownGrace{500};
 
@@ -105,8 +105,9 @@ struct Daemon::Impl {
         inspect(supervisor, paths),
         device_checks(supervisor, paths),
         source_digest(supervisor, paths, config.ingest_roots),
-        context{config,  paths,   *parts.clock, *parts.files,  *store,   hub,  *inventory, ingest,
-                predict, measure, inspect,      source_digest, executor, disk, planning} {
+        context{config,        paths,      *parts.clock, *parts.files, *store,  hub,
+                *inventory,    dispatcher, ingest,       predict,      measure, inspect,
+                source_digest, executor,   disk,         planning} {
     context.start_time_us = parts.clock->wall_us();
   }
 

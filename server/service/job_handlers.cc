@@ -17,8 +17,7 @@ JobHandlers::JobHandlers(ServiceContext& service)
     : service_(service), planner_(std::make_unique<JobPlanner>(service)) {}
 JobHandlers::~JobHandlers() = default;
 
-Result<v1::Job> JobHandlers::submit(const v1::SubmitJobRequest& request,
-                                    const std::stop_token& stop) {
+Status JobHandlers::check_submit(const v1::SubmitJobRequest& request) const {
   if (service_.draining) return draining_error();
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
   if (!request.job_id().empty()) {
@@ -30,30 +29,42 @@ Result<v1::Job> JobHandlers::submit(const v1::SubmitJobRequest& request,
   if (!request.has_spec()) {
     return field_error("FIELD_REQUIRED", "spec", "is missing, expected dataset, model and recipe");
   }
-  ASSIGN_OR_RETURN(PlannedJob planned, planner_->plan(request.spec(), stop));
+  return {};
+}
+
+void JobHandlers::submit(const v1::SubmitJobRequest& request, Done<v1::Job> done,
+                         const std::stop_token& stop) {
+  if (Status s = check_submit(request); !s.ok()) return done(s.error());
+  Result<PlannedJob> planned = planner_->plan(request.spec(), stop);
+  if (!planned.ok()) return done(std::move(planned).error());
   if (request.validate_only()) {
     v1::Job job;
     if (!request.job_id().empty()) job.set_name(full_name(Collection::kJobs, request.job_id()));
-    *job.mutable_spec() = std::move(planned.spec);
-    *job.mutable_plan() = std::move(planned.plan);
-    return job;
+    *job.mutable_spec() = std::move(planned->spec);
+    *job.mutable_plan() = std::move(planned->plan);
+    return done(std::move(job));
   }
   NewJob job;
   job.tenant = kTenant;
   job.id = request.job_id();
-  job.spec = std::move(planned.spec);
-  job.plan = std::move(planned.plan);
-  job.dataset = std::move(planned.dataset);
-  job.initial_model_id = std::move(planned.initial_model_id);
+  job.spec = std::move(planned->spec);
+  job.plan = std::move(planned->plan);
+  job.dataset = std::move(planned->dataset);
+  job.initial_model_id = std::move(planned->initial_model_id);
   job.request_id = request.request_id();
-  v1::SubmitJobRequest body = request;
-  body.clear_request_id();
-  job.request_digest = digest_of(body);
+  if (!request.request_id().empty()) {
+    v1::SubmitJobRequest body = request;
+    body.clear_request_id();
+    job.request_digest = digest_of(body);
+  }
   if (Status room = service_.disk.check(); !room.ok()) job.refusal = room.error();
-  ASSIGN_OR_RETURN(const Job stored, service_.store.jobs().submit(std::move(job)));
-  spdlog::info("event=job_submitted {} uid={} priority={}", kv("job", stored.name()), stored.uid,
-               stored.priority);
-  return to_proto(stored);
+  // No thread waits for the commit, so as many submits as there are share one.
+  service_.store.jobs().submit(std::move(job), [this, done = std::move(done)](Result<Job> stored) {
+    if (!stored.ok()) return done(std::move(stored).error());
+    spdlog::info("event=job_submitted {} uid={} priority={}", kv("job", stored->name()),
+                 stored->uid, stored->priority);
+    done(to_proto(service_.dispatcher.explained(*std::move(stored))));
+  });
 }
 
 void JobHandlers::plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
@@ -69,8 +80,8 @@ void JobHandlers::plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done
 
 Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().find(kTenant, id));
-  return to_proto(job);
+  ASSIGN_OR_RETURN(Job job, service_.store.jobs().find(kTenant, id));
+  return to_proto(service_.dispatcher.explained(std::move(job)));
 }
 
 Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& request) const {
@@ -87,10 +98,11 @@ Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& reques
     }
     query.states.push_back(static_cast<JobState>(state));
   }
-  ASSIGN_OR_RETURN(const JobPage page, service_.store.jobs().list(query));
+  ASSIGN_OR_RETURN(JobPage page, service_.store.jobs().list(query));
   v1::ListJobsResponse response;
-  for (const Job& job : page.jobs) {
-    v1::Job& listed = *response.add_jobs() = to_proto(job);
+  for (Job& job : page.jobs) {
+    v1::Job& listed = *response.add_jobs() =
+        to_proto(service_.dispatcher.explained(std::move(job)));
     listed.mutable_progress()->clear_confusion_matrices();  // large, for a list of a thousand jobs
     listed.mutable_plan()->clear_initial_weights();
   }
@@ -118,7 +130,7 @@ Result<v1::Job> JobHandlers::resume(const v1::ResumeJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(const Job job, service_.store.jobs().resume(kTenant, id));
   spdlog::info("event=job_resumed {} {}", kv("job", job.name()), kv("state", name_of(job.state)));
-  return to_proto(job);
+  return to_proto(service_.dispatcher.explained(job));
 }
 
 Result<v1::Job> JobHandlers::set_priority(const v1::SetJobPriorityRequest& request) {
@@ -133,7 +145,7 @@ Result<v1::Job> JobHandlers::set_priority(const v1::SetJobPriorityRequest& reque
   ASSIGN_OR_RETURN(const Job job,
                    service_.store.jobs().set_priority(kTenant, id, request.priority()));
   spdlog::info("event=priority_set {} priority={}", kv("job", job.name()), job.priority);
-  return to_proto(job);
+  return to_proto(service_.dispatcher.explained(job));
 }
 
 Status JobHandlers::remove(const v1::DeleteJobRequest& request) {

@@ -1,5 +1,5 @@
-// server/service/job_handlers.h: JobService without its transport. Thread-safe; each call may wait
-// for a commit.
+// server/service/job_handlers.h: JobService without its transport. Thread-safe. A submit is
+// answered by the store; each other call may wait for a commit.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ class JobHandlers {
   explicit JobHandlers(ServiceContext& service);
   ~JobHandlers();
   /// These two plan, which may take seconds: CANCELLED/STOPPED soon after `stop` is requested.
-  Result<v1::Job> submit(const v1::SubmitJobRequest& request, const std::stop_token& stop);
+  void submit(const v1::SubmitJobRequest& request, Done<v1::Job> done, const std::stop_token& stop);
   void plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done, const std::stop_token& stop);
   Result<v1::Job> get(const v1::GetJobRequest& request) const;
   Result<v1::ListJobsResponse> list(const v1::ListJobsRequest& request) const;
@@ -39,6 +39,7 @@ class JobHandlers {
  private:
   struct Offspring;
   struct Beginning;
+  Status check_submit(const v1::SubmitJobRequest& request) const;
   Result<v1::Job> make(const Offspring& asked, const std::stop_token& stop);
   Result<Beginning> begin(const Offspring& asked, const Job& parent, const PlannedJob& planned);
 

@@ -218,8 +218,8 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
   }
   job.spec.mutable_recipe()->set_precision(to_proto(job.engine.recipe.precision));
   ASSIGN_OR_RETURN(job.initial_weights, find_initial_weights(spec, service_.store));
-  job.wish = wish_of(spec);
-  job.gpus = gpus_of(spec);
+  job.wish = wish_of(spec.resources());
+  job.gpus = gpus_of(spec.resources());
   return job;
 }
 
@@ -364,7 +364,7 @@ Result<Room> JobPlanner::find_room(DeviceWish wish, int32_t gpus, const Devices&
   // Counts all memory in use as others': most jobs fit even then.
   const Room least = largest_room(wish, gpus, devices, {}, cpu_limit);
   if (least.memory_bytes == 0 || needed_bytes <= least.plan_bytes_max()) return least;
-  ASSIGN_OR_RETURN(const std::vector<Job> jobs, service_.store.jobs().list_unfinished());
+  ASSIGN_OR_RETURN(const std::vector<Job> jobs, service_.store.jobs().list_active());
   return largest_room(wish, gpus, devices, jobs, cpu_limit);
 }
 
@@ -414,11 +414,10 @@ Devices JobPlanner::devices() {
 
 Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset,
                                                 DeviceTraits traits, const std::stop_token& stop) {
-  v1::JobSpec numbers;  // what the plan depends on
-  *numbers.mutable_model() = spec.model();
-  *numbers.mutable_recipe() = spec.recipe();
-  numbers.mutable_resources()->set_gpus(gpus_of(spec));
-  const std::string key = dataset.digest + digest_of(numbers) + std::to_string(traits.alignment) +
+  // What the plan depends on.
+  const std::string key = dataset.digest + digest_of(spec.model()) + digest_of(spec.recipe()) +
+                          std::to_string(gpus_of(spec.resources())) + "/" +
+                          std::to_string(traits.alignment) +
                           (traits.processor == Processor::kGpu ? "/gpu" : "/cpu");
   {
     const MutexLock lock(mu_);
@@ -430,8 +429,8 @@ Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const D
   ASSIGN_OR_RETURN(const EngineSpec engine, to_engine(spec));
   const Result<DatasetSchema> schema = read_schema(service_.paths.dataset(dataset.digest));
   if (!schema.ok()) return internal_error("SubmitJob", schema.error().message);  // it was READY
-  ASSIGN_OR_RETURN(const RunPlan plan,
-                   plan_run(engine.model, engine.recipe, *schema, gpus_of(spec), traits, stop));
+  ASSIGN_OR_RETURN(const RunPlan plan, plan_run(engine.model, engine.recipe, *schema,
+                                                gpus_of(spec.resources()), traits, stop));
   v1::RunPlan on_wire = to_proto(plan);
 
   const MutexLock lock(mu_);

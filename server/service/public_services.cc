@@ -55,9 +55,11 @@ class Jobs final : public RawJobs {
   WatchStreams& watch() { return watch_; }
 
   Unary* SubmitJob(Context* c, const Bytes* in, Bytes* out) override {
-    return serve<v1::SubmitJobRequest, v1::Job>(
+    return serve_later<v1::SubmitJobRequest, v1::Job>(
         service_, "SubmitJob", c, in, out,
-        [this](const auto& r, const std::stop_token& stop) { return handlers_.submit(r, stop); });
+        [this](const auto& r, const auto& done, const std::stop_token& stop) {
+          handlers_.submit(r, done, stop);
+        });
   }
   Unary* PlanJob(Context* c, const Bytes* in, Bytes* out) override {
     return serve_later<v1::PlanJobRequest, v1::JobPlan>(

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "server/service/listener.h"
-#include "server/store/job_state.h"
 
 namespace trainyard::server {
 
@@ -27,7 +26,7 @@ Result<v1::ServerInfo> SystemHandlers::get_server_info(const v1::GetServerInfoRe
 
 Result<v1::ListDevicesResponse> SystemHandlers::list_devices(const v1::ListDevicesRequest&) const {
   const Devices devices = service_.inventory.read();
-  ASSIGN_OR_RETURN(const std::vector<Job> jobs, service_.store.jobs().list_unfinished());
+  ASSIGN_OR_RETURN(const std::vector<Job> jobs, service_.store.jobs().list_active());
   v1::ListDevicesResponse response;
   response.set_note(devices.note);
   for (const Device& device : devices.devices) {
@@ -42,7 +41,7 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(const v1::ListDevic
     out.set_slots(device.slots);
     for (const Job& job : jobs) {
       const bool holds = std::ranges::find(job.devices, device.name) != job.devices.end();
-      if (is_active(job.state) && holds) out.add_jobs(job.name());
+      if (holds) out.add_jobs(job.name());
     }
   }
   return response;

@@ -76,7 +76,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     ASSIGN_OR_RETURN(const EventBatch range,
                      service_.store.jobs().read_events(job.uid, request.after(), 1));
     v1::WatchJobResponse first;
-    *first.mutable_start()->mutable_job() = to_proto(job);
+    *first.mutable_start()->mutable_job() = to_proto(service_.dispatcher.explained(job));
     first.mutable_start()->set_oldest_seq(range.oldest_seq);
     first.mutable_start()->set_newest_seq(range.newest_seq);
     const MutexLock lock(mu_);

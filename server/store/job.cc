@@ -12,11 +12,23 @@ std::string Job::devices_text() const {
   return text;
 }
 
-v1::Job to_proto(const Job& job) {
+JobBrief brief_of(const Job& job) {
+  return {job.uid,
+          job.order,
+          job.state,
+          job.priority,
+          job.cancel_requested,
+          job.spec.resources(),
+          job.devices,
+          job.workers_lost,
+          job.retry_time_us};
+}
+
+v1::Job to_proto(Job job) {
   v1::Job out;
   out.set_name(job.name());
   out.set_uid(job.uid);
-  *out.mutable_spec() = job.spec;
+  *out.mutable_spec() = std::move(job.spec);
   out.set_state(static_cast<v1::JobState>(job.state));
   out.set_reason(job.reason);
   out.set_message(job.message);
@@ -27,14 +39,14 @@ v1::Job to_proto(const Job& job) {
   *out.mutable_create_time() = to_timestamp(job.create_time_us);
   if (job.start_time_us != 0) *out.mutable_start_time() = to_timestamp(job.start_time_us);
   if (job.end_time_us != 0) *out.mutable_end_time() = to_timestamp(job.end_time_us);
-  *out.mutable_progress() = job.progress;
-  *out.mutable_plan() = job.plan;
+  *out.mutable_progress() = std::move(job.progress);
+  *out.mutable_plan() = std::move(job.plan);
   if (!job.model.empty()) out.set_model("tenants/" + job.tenant + "/models/" + job.model);
   out.set_newest_seq(job.newest_seq);
   out.set_checkpoint_step(job.checkpoint_step);
   out.set_priority(job.priority);
   out.set_pause_requested(job.pause_requested);
-  if (!job.origin.job().empty()) *out.mutable_origin() = job.origin;
+  if (!job.origin.job().empty()) *out.mutable_origin() = std::move(job.origin);
   return out;
 }
 

@@ -53,7 +53,21 @@ struct Job {
   std::string devices_text() const;  // "devices/gpu-0, devices/gpu-1"
 };
 
-v1::Job to_proto(const Job& job);
+/// What the scheduler goes by: little enough to be kept in memory for every unfinished job.
+struct JobBrief {
+  std::string uid;
+  int64_t order = 0;
+  JobState state = JobState::kQueued;
+  int32_t priority = 0;
+  bool cancel_requested = false;
+  v1::Resources resources;
+  std::vector<std::string> devices;
+  int32_t workers_lost = 0;
+  int64_t retry_time_us = 0;
+};
+JobBrief brief_of(const Job& job);
+
+v1::Job to_proto(Job job);
 
 /// FAILED_PRECONDITION/JOB_STATE_CONFLICT: "name: tenants/.../jobs/x is RUNNING: `why`".
 Error state_conflict(const Job& job, const std::string& why);

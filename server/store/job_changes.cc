@@ -141,7 +141,7 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   queued.reason = job.reason;
   queued.message = job.message;
   edit.tell_state(queued);
-  edit.notify();
+  edit.notify(/*reschedules=*/true);
   return job;
 }
 
@@ -284,8 +284,11 @@ Result<Job> remove_job(WriteContext& context, const std::string& tenant, const s
   }
   Query(context.db, "DELETE FROM jobs WHERE number = ?").bind(job.order).run();
   note_removal(context.db, "jobs/" + job.uid);
-  context.changes.push_back(
-      {job.uid, job.newest_seq, job.state, false, false, false, /*removed=*/true});
+  JobChange& change = context.changes.emplace_back();
+  change.uid = job.uid;
+  change.newest_seq = job.newest_seq;
+  change.state = job.state;
+  change.removed = true;
   return job;
 }
 
@@ -396,19 +399,6 @@ void JobStore::move(std::string uid, Move move, Done<Job> done) {
                     std::move(done), Urgency::kEssential);
 }
 
-void JobStore::set_wait_reasons(std::vector<WaitReason> reasons, Done<void> done) {
-  core_.change<void>(
-      [reasons = std::move(reasons)](WriteContext& context) -> Status {
-        for (const WaitReason& wait : reasons) {
-          Query query(context.db,
-                      "UPDATE jobs SET reason = ?, message = ? WHERE uid = ? AND state = 1");
-          query.bind(wait.reason).bind(wait.message).bind(wait.job_uid).run();
-        }
-        return {};
-      },
-      std::move(done));
-}
-
 // The waiting forms.
 Result<Job> JobStore::submit(NewJob job) {
   return wait_for<Job>(core_, [&](Done<Job> done) { submit(std::move(job), std::move(done)); });
@@ -436,10 +426,6 @@ Result<Job> JobStore::update_attempt(AttemptUpdate update) {
 Result<Job> JobStore::move(const std::string& uid, Move move) {
   return wait_for<Job>(core_,
                        [&](Done<Job> done) { this->move(uid, std::move(move), std::move(done)); });
-}
-Status JobStore::set_wait_reasons(std::vector<WaitReason> reasons) {
-  return wait_for<void>(
-      core_, [&](Done<void> done) { set_wait_reasons(std::move(reasons), std::move(done)); });
 }
 
 }  // namespace trainyard::server

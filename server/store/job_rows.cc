@@ -1,6 +1,7 @@
 #include "server/store/job_rows.h"
 
 #include <algorithm>
+#include <functional>
 #include <sstream>
 #include <utility>
 
@@ -34,6 +35,14 @@ void name_version(v1::DatasetRef& dataset) {
     *dataset.mutable_name() += "@1";
 }
 
+std::vector<std::string> devices_of(std::string first, std::string more) {
+  std::vector<std::string> devices;
+  if (!first.empty()) devices.push_back(std::move(first));
+  std::istringstream rest(std::move(more));
+  for (std::string device; rest >> device;) devices.push_back(device);
+  return devices;
+}
+
 Job read_job(const Query& row) {
   Job job;
   int c = 0;
@@ -49,7 +58,7 @@ Job read_job(const Query& row) {
   job.priority = static_cast<int32_t>(row.integer(c++));
   job.cancel_requested = row.integer(c++) != 0;
   job.attempt = static_cast<int32_t>(row.integer(c++));
-  if (std::string device = row.text(c++); !device.empty()) job.devices.push_back(std::move(device));
+  std::string first_device = row.text(c++);
   job.create_time_us = row.integer(c++);
   job.start_time_us = row.integer(c++);
   job.end_time_us = row.integer(c++);
@@ -61,18 +70,11 @@ Job read_job(const Query& row) {
   job.event_time_us = row.integer(c++);
   job.workers_lost = static_cast<int32_t>(row.integer(c++));
   job.retry_time_us = row.integer(c++);
-  std::istringstream more(row.text(c++));
-  for (std::string device; more >> device;) job.devices.push_back(device);
+  job.devices = devices_of(std::move(first_device), row.text(c++));
   job.attempts_uncounted = static_cast<int32_t>(row.integer(c++));
   job.pause_requested = row.integer(c++) != 0;
   job.origin = parse<v1::JobOrigin>(row.bytes(c++));
   return job;
-}
-
-std::vector<Job> read_all(Query& query) {
-  std::vector<Job> jobs;
-  while (query.step()) jobs.push_back(read_job(query));
-  return jobs;
 }
 
 std::string paused_message(const Job& job) {
@@ -112,19 +114,56 @@ Result<Job> get_job_uid(Connection& db, std::string_view uid) {
   return job_not_found("with uid " + std::string(uid));
 }
 
-std::vector<Job> read_unfinished_jobs(Connection& db) {
+std::vector<Job> read_active_jobs(Connection& db) {
+  static_assert(is_active(JobState::kStarting) && is_active(JobState::kRunning));
   Query query(db, "SELECT " JOB_COLUMNS
-                  " FROM jobs INDEXED BY jobs_unfinished WHERE state < 5 ORDER BY number");
-  return read_all(query);
+                  " FROM jobs INDEXED BY jobs_by_state WHERE state IN (2, 3) ORDER BY number");
+  std::vector<Job> jobs;
+  while (query.step()) jobs.push_back(read_job(query));
+  return jobs;
+}
+
+void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& take) {
+  Query query(db,
+              "SELECT number, uid, spec, state, priority, cancel_requested, device, more_devices,"
+              " workers_lost, retry_time_us"
+              " FROM jobs INDEXED BY jobs_by_state WHERE state < 5");
+  while (query.step()) {
+    JobBrief brief;
+    brief.order = query.integer(0);
+    brief.uid = query.text(1);
+    brief.resources = parse<v1::JobSpec>(query.bytes(2)).resources();
+    brief.state = static_cast<JobState>(query.integer(3));
+    brief.priority = static_cast<int32_t>(query.integer(4));
+    brief.cancel_requested = query.integer(5) != 0;
+    brief.devices = devices_of(query.text(6), query.text(7));
+    brief.workers_lost = static_cast<int32_t>(query.integer(8));
+    brief.retry_time_us = query.integer(9);
+    take(std::move(brief));
+  }
 }
 
 std::vector<Job> read_jobs(Connection& db, std::string_view tenant, int64_t before,
-                           int64_t state_bits, int64_t count_max) {
-  Query query(db, "SELECT " JOB_COLUMNS
-                  " FROM jobs WHERE tenant = ? AND number < ? AND ((? >> state) & 1) = 1"
-                  " ORDER BY number DESC LIMIT ?");
-  query.bind(tenant).bind(before).bind(state_bits).bind(count_max);
-  return read_all(query);
+                           std::span<const JobState> states, int64_t count_max) {
+  // The index has the jobs of one state in order: the newest of all states are among the newest of
+  // each.
+  std::vector<int64_t> numbers;
+  for (const JobState state : states) {
+    Query query(db,
+                "SELECT number FROM jobs INDEXED BY jobs_by_state"
+                " WHERE state = ? AND tenant = ? AND number < ? ORDER BY number DESC LIMIT ?");
+    query.bind(static_cast<int64_t>(state)).bind(tenant).bind(before).bind(count_max);
+    while (query.step()) numbers.push_back(query.integer(0));
+  }
+  std::ranges::sort(numbers, std::greater());
+  if (std::ssize(numbers) > count_max) numbers.resize(static_cast<size_t>(count_max));
+  std::vector<Job> jobs;
+  for (const int64_t number : numbers) {
+    Query query(db, "SELECT " JOB_COLUMNS " FROM jobs WHERE number = ?");
+    query.bind(number);
+    if (query.step()) jobs.push_back(read_job(query));
+  }
+  return jobs;
 }
 
 void insert_job(Connection& db, Job& job, const NewJob& asked) {
@@ -224,14 +263,17 @@ Status JobEdit::move(const Move& asked) {
 
 void JobEdit::save() {
   save_job(context_.db, job_);
-  const bool reschedules = job_.state != state_before_ || job_.priority != priority_before_;
-  context_.changes.push_back({job_.uid, job_.newest_seq, job_.state, reschedules,
-                              job_.cancel_requested, job_.pause_requested, /*removed=*/false});
+  notify(job_.state != state_before_ || job_.priority != priority_before_);
 }
 
-void JobEdit::notify() {
-  context_.changes.push_back({job_.uid, job_.newest_seq, job_.state, /*reschedules=*/true,
-                              job_.cancel_requested, job_.pause_requested, /*removed=*/false});
+void JobEdit::notify(bool reschedules) {
+  JobChange& change = context_.changes.emplace_back();
+  change.uid = job_.uid;
+  change.newest_seq = job_.newest_seq;
+  change.state = job_.state;
+  if (reschedules) change.reschedules = brief_of(job_);
+  change.cancel_requested = job_.cancel_requested;
+  change.pause_requested = job_.pause_requested;
 }
 
 std::optional<Attempt> find_attempt_row(Connection& db, const Job& job, int32_t number) {

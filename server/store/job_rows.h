@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,10 +20,12 @@ std::optional<Job> find_job(Connection& db, std::string_view tenant, std::string
 std::optional<Job> find_job_uid(Connection& db, std::string_view uid);
 Result<Job> get_job(Connection& db, std::string_view tenant, std::string_view id);
 Result<Job> get_job_uid(Connection& db, std::string_view uid);
-std::vector<Job> read_unfinished_jobs(Connection& db);
-/// Newest first, `order` below `before`, states by bit (1 << state).
+std::vector<Job> read_active_jobs(Connection& db);
+/// Calls `take` with each unfinished job, in no order.
+void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& take);
+/// Newest first, `order` below `before`, each state at most once.
 std::vector<Job> read_jobs(Connection& db, std::string_view tenant, int64_t before,
-                           int64_t state_bits, int64_t count_max);
+                           std::span<const JobState> states, int64_t count_max);
 
 /// A new QUEUED job, whose first event the caller appends. Fills job.order.
 void insert_job(Connection& db, Job& job, const NewJob& asked);
@@ -43,8 +47,8 @@ class JobEdit {
   void tell_state(const Move& move);
   /// Saves the row and notifies the observers.
   void save();
-  /// Notifies the observers of a newly inserted job.
-  void notify();
+  /// Notifies the observers. `reschedules`: the scheduler must look at the job.
+  void notify(bool reschedules);
 
  private:
   WriteContext& context_;

@@ -1,6 +1,7 @@
 // Reads of jobs. The changes are in job_changes.cc.
 #include "server/store/job_store.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -21,17 +22,22 @@ Result<Job> JobStore::find_uid(const std::string& uid) const {
 
 Result<JobPage> JobStore::list(const JobQuery& query) const {
   ASSIGN_OR_RETURN(const int64_t page_size, page_size_of(query.page_size));
-  int64_t state_bits = 0;
-  for (const JobState s : query.states) state_bits |= int64_t{1} << static_cast<int>(s);
-  if (query.states.empty()) state_bits = ~int64_t{0};
-  const std::string signed_query = "jobs " + query.tenant + " " + std::to_string(state_bits);
+  std::vector<JobState> states;
+  std::string signed_query = "jobs " + query.tenant;
+  for (const JobState s : kJobStates) {
+    const bool asked =
+        query.states.empty() || std::ranges::find(query.states, s) != query.states.end();
+    if (!asked) continue;
+    states.push_back(s);
+    signed_query.append(" ").append(name_of(s));
+  }
   int64_t before = std::numeric_limits<int64_t>::max();
   if (!query.page_token.empty()) {
     ASSIGN_OR_RETURN(before, read_page_token(core_.page_token_key, signed_query, query.page_token));
   }
   return core_.read<JobPage>([&](Connection& db) -> Result<JobPage> {
     JobPage page;
-    page.jobs = read_jobs(db, query.tenant, before, state_bits, page_size + 1);
+    page.jobs = read_jobs(db, query.tenant, before, states, page_size + 1);
     if (static_cast<int64_t>(page.jobs.size()) > page_size) {
       page.jobs.pop_back();
       page.next_page_token =
@@ -41,22 +47,29 @@ Result<JobPage> JobStore::list(const JobQuery& query) const {
   });
 }
 
-Result<std::vector<Job>> JobStore::list_unfinished() const {
+Result<std::vector<Job>> JobStore::list_active() const {
   return core_.read<std::vector<Job>>(
-      [](Connection& db) -> Result<std::vector<Job>> { return read_unfinished_jobs(db); });
+      [](Connection& db) -> Result<std::vector<Job>> { return read_active_jobs(db); });
+}
+
+Status JobStore::read_unfinished(const std::function<void(JobBrief)>& take) const {
+  return core_.read<void>([&](Connection& db) -> Status {
+    read_unfinished_jobs(db, take);
+    return {};
+  });
 }
 
 Result<JobCounts> JobStore::count() const {
   return core_.read<JobCounts>([](Connection& db) -> Result<JobCounts> {
     JobCounts counts;
-    Query query(db,
-                "SELECT state, count(*) FROM jobs INDEXED BY jobs_unfinished WHERE state < 5"
-                " GROUP BY state");
-    while (query.step()) {
-      const auto state = static_cast<JobState>(query.integer(0));
-      if (state == JobState::kQueued) counts.queued = query.integer(1);
-      if (state == JobState::kStarting) counts.starting = query.integer(1);
-      if (state == JobState::kRunning) counts.running = query.integer(1);
+    Query queued(db, "SELECT ifnull(sum(queued), 0) FROM tenants");  // kept by triggers
+    if (queued.step()) counts.queued = queued.integer(0);
+    Query active(db,
+                 "SELECT state, count(*) FROM jobs INDEXED BY jobs_by_state WHERE state IN (2, 3)"
+                 " GROUP BY state");
+    while (active.step()) {
+      const auto state = static_cast<JobState>(active.integer(0));
+      (state == JobState::kStarting ? counts.starting : counts.running) = active.integer(1);
     }
     return counts;
   });

@@ -21,13 +21,6 @@ namespace trainyard::server {
 
 class StoreCore;
 
-/// Why a waiting job has not started.
-struct WaitReason {
-  std::string job_uid;
-  std::string reason;
-  std::string message;
-};
-
 /// One batch of a job's events, as a watcher reads them.
 struct EventBatch {
   std::vector<v1::Event> events;  // in order, without a gap
@@ -114,16 +107,16 @@ class JobStore {
   void move(std::string uid, Move move, Done<Job> done);
   Result<Job> move(const std::string& uid, Move move);
 
-  /// Stores why jobs wait, without an event. Ignores jobs that are no longer QUEUED.
-  void set_wait_reasons(std::vector<WaitReason> reasons, Done<void> done);
-  Status set_wait_reasons(std::vector<WaitReason> reasons);
 
   Result<Job> find(const std::string& tenant, const std::string& id) const;  // JOB_NOT_FOUND
   Result<Job> find_uid(const std::string& uid) const;                        // JOB_NOT_FOUND
   /// Newest first. INVALID_ARGUMENT/PAGE_TOKEN_INVALID, PAGE_SIZE_NEGATIVE.
   Result<JobPage> list(const JobQuery& query) const;
-  /// Every unfinished job, in order of submission, for the scheduler.
-  Result<std::vector<Job>> list_unfinished() const;
+  /// STARTING and RUNNING jobs, in order of submission.
+  Result<std::vector<Job>> list_active() const;
+  /// Calls `take` with every unfinished job, in no order: for the scheduler's first look. It may
+  /// have been called before an error.
+  Status read_unfinished(const std::function<void(JobBrief)>& take) const;
   Result<JobCounts> count() const;
   Result<Attempt> find_attempt(const std::string& uid, int32_t number) const;  // ATTEMPT_NOT_FOUND
 

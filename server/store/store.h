@@ -41,9 +41,9 @@ struct StoreOptions {
   bool must_exist = false;
   // SQLite's WAL needs memory shared by all its users, which network file systems do not provide.
   bool allow_network_file_system = false;
-  int64_t queued_jobs_max = 1000;  // per tenant
-  int32_t readers_max = 4;         // read-only connections
-  int64_t busy_timeout_ms = 5000;  // another process holds the file
+  int64_t queued_jobs_max = 100'000;  // per tenant
+  int32_t readers_max = 4;            // read-only connections
+  int64_t busy_timeout_ms = 5000;     // another process holds the file
   // Reserved, and freed when the disk is full, so that cancel still works. 0: no reserve.
   int64_t reserve_bytes = 4 << 20;
   // Pages (4 KiB) in the WAL after which the writer checkpoints when idle; at eight times as many
@@ -63,7 +63,7 @@ struct JobChange {
   std::string uid;
   int64_t newest_seq = 0;
   JobState state = JobState::kQueued;
-  bool reschedules = false;  // its state or its priority changed
+  std::optional<JobBrief> reschedules;  // if its state or its priority changed
   bool cancel_requested = false;
   bool pause_requested = false;
   bool removed = false;

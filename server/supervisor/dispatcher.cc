@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
-#include <set>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -14,6 +14,7 @@
 
 #include "server/config/log.h"
 #include "server/inventory/checked_inventory.h"
+#include "server/scheduler/queue.h"
 #include "server/scheduler/scheduler.h"
 #include "server/supervisor/train_task.h"
 #include "src/base/mutex.h"
@@ -24,8 +25,8 @@ namespace {
 
 /// After an error of the store or of a start, so that a broken disk does not cause a busy loop.
 constexpr int64_t kErrorPauseUs = 1'000'000;
-/// While every slot is taken, new jobs only need their reason to wait: they are handled together,
-/// so that a flood of submits does not read the whole queue for each one.
+/// While every slot is taken, new jobs only join the queue: they are handled together, so that a
+/// flood of submits does not read the devices for each one.
 constexpr int64_t kFullPauseUs = 250'000;
 
 /// No startable job would find a slot.
@@ -62,13 +63,18 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   void run();
   void wait_for_work(MutexLock& lock) TRAINYARD_REQUIRES(mu);
   void forget(const std::vector<std::pair<std::string, int32_t>>& ended);
+  /// Everything that is not yet in the index, which begins with what the store has.
+  Status update_index(std::vector<JobBrief> changes);
+  void take(const JobBrief& job);
   void dispatch(bool drain_now);
+  Snapshot make_snapshot(bool drain_now);
+  void tell_waits(WaitReasons reasons);
+  void start_job(const StartDecision& decision, const std::vector<Device>& devices);
   void start_attempt(const Job& job, const StartDecision& decision,
                      const std::vector<Device>& devices);
   Result<Dataset> dataset_of(const Job& job) const;
   std::shared_ptr<TrainTask> make_owner(const Job& job, const Dataset& dataset, bool adopted);
   Status adopt(const Job& job);
-  void store_wait_reasons(const std::vector<Job>& jobs, const std::vector<WaitDecision>& waits);
 
   Store& store;
   Supervisor& supervisor;
@@ -87,11 +93,19 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   // Jobs whose workers must stop: uid, why.
   std::vector<std::pair<std::string, const char*>> to_stop TRAINYARD_GUARDED_BY(mu);
   std::vector<std::pair<std::string, int32_t>> ended TRAINYARD_GUARDED_BY(mu);  // uid, attempt
+  std::vector<JobBrief> rescheduled TRAINYARD_GUARDED_BY(mu);  // in the order of their commits
+  // Of the last pass, for explain(); replaced and never changed.
+  std::shared_ptr<const WaitReasons> waits TRAINYARD_GUARDED_BY(mu) =
+      std::make_shared<const WaitReasons>();
 
   const std::shared_ptr<HostTrouble> trouble = std::make_shared<HostTrouble>();
 
-  // Used only by the dispatcher's thread.
-  std::unordered_map<std::string, Live> live;  // by uid
+  // Used only by the dispatcher's thread. The index: the truth is in the store, which tells of
+  // every change after its commit.
+  bool indexed = false;
+  Queue queue;
+  std::map<std::string, std::vector<std::string>, std::less<>> placed;  // devices by uid
+  std::unordered_map<std::string, Live> live;                           // by uid
   std::optional<int64_t> wake_time_us;
   bool full = false;         // no slot was free after the last pass
   int64_t look_time_us = 0;  // from the last pass
@@ -108,6 +122,7 @@ void Dispatcher::Impl::observe(std::span<const JobChange> changes) {
         to_stop.emplace_back(change.uid, change.cancel_requested ? "cancel" : "pause");
         urgent = true;
       }
+      if (change.reschedules) rescheduled.push_back(*change.reschedules);
       wake = wake || change.reschedules || stops;
     }
     dirty = dirty || wake;
@@ -119,6 +134,7 @@ void Dispatcher::Impl::run() {
   for (;;) {
     std::vector<std::pair<std::string, const char*>> stops;
     std::vector<std::pair<std::string, int32_t>> gone;
+    std::vector<JobBrief> changes;
     bool drain_now = false;
     int64_t grace_ms = 0;
     {
@@ -129,6 +145,7 @@ void Dispatcher::Impl::run() {
       urgent = false;
       stops.swap(to_stop);
       gone.swap(ended);
+      changes.swap(rescheduled);
       drain_now = draining;
       grace_ms = drain_grace_ms;
     }
@@ -141,8 +158,14 @@ void Dispatcher::Impl::run() {
     if (drain_now) {
       for (const auto& [uid, l] : live) supervisor.stop(l.task, "drain", grace_ms);
     }
+    wake_time_us.reset();
     try {
-      dispatch(drain_now);
+      if (Status s = update_index(std::move(changes)); s.ok()) {
+        dispatch(drain_now);
+      } else {
+        spdlog::error("event=dispatch_failed {}", kv("message", s.error().message));
+        wake_time_us = clock.wall_us() + kErrorPauseUs;
+      }
     } catch (const std::exception& e) {
       spdlog::error("event=dispatch_fault {}", kv("what", e.what()));
       wake_time_us = clock.wall_us() + kErrorPauseUs;
@@ -171,46 +194,87 @@ void Dispatcher::Impl::forget(const std::vector<std::pair<std::string, int32_t>>
   }
 }
 
-void Dispatcher::Impl::dispatch(bool drain_now) {
-  wake_time_us.reset();
-  full = false;
-  look_time_us = clock.steady_us();
-  const Result<std::vector<Job>> jobs = store.jobs().list_unfinished();
-  if (!jobs.ok()) {
-    spdlog::error("event=dispatch_failed {}", kv("message", jobs.error().message));
-    wake_time_us = clock.wall_us() + kErrorPauseUs;
-    return;
+// A change may be told before and after the first read has seen it. What is taken last is newest:
+// until then a job may be offered that has just ended, which the store refuses to start.
+Status Dispatcher::Impl::update_index(std::vector<JobBrief> changes) {
+  if (!indexed) {
+    // `changes` are not lost with an error: the next try reads what they left behind.
+    queue.clear();
+    placed.clear();
+    if (Status s = store.jobs().read_unfinished([this](const JobBrief& job) { take(job); });
+        !s.ok()) {
+      return s;
+    }
+    indexed = true;
   }
-  if (jobs->empty()) {
-    // Idle from here on: return the heap's growth from the last jobs to the system.
-    if (live.empty()) ::malloc_trim(0);
-    return;
+  for (const JobBrief& job : changes) take(job);
+  return {};
+}
+
+void Dispatcher::Impl::take(const JobBrief& job) {
+  if (std::optional<WaitingJob> waiting = waiting_job(job)) {
+    queue.put(std::move(*waiting));
+  } else {
+    queue.remove(job.uid);
   }
-  Snapshot snapshot = make_snapshot(*jobs, inventory.read(), drain_now);
-  const std::vector<Device>& devices = snapshot.inventory.devices;
+  if (is_active(job.state)) {
+    placed.insert_or_assign(job.uid, job.devices);
+  } else {
+    placed.erase(job.uid);
+  }
+}
+
+Snapshot Dispatcher::Impl::make_snapshot(bool drain_now) {
+  Snapshot snapshot;
+  snapshot.inventory = inventory.read();
+  snapshot.draining = drain_now;
+  for (const auto& [uid, devices] : placed) snapshot.placed.push_back({uid, devices});
   // A job may be finished while its process is still exiting: the slot is free once that is gone.
-  std::set<std::string> placed;
-  for (const PlacedJob& p : snapshot.placed) placed.insert(p.uid);
   for (const auto& [uid, l] : live) {
     if (!placed.contains(uid)) snapshot.placed.push_back({uid, l.devices});
   }
-  const Decisions decisions = decide(snapshot, clock.wall_us());
+  return snapshot;
+}
+
+void Dispatcher::Impl::dispatch(bool drain_now) {
+  full = false;
+  look_time_us = clock.steady_us();
+  if (queue.empty() && placed.empty()) {
+    // Idle from here on: return the heap's growth from the last jobs to the system.
+    if (live.empty()) ::malloc_trim(0);
+    return tell_waits({});
+  }
+  Snapshot snapshot = make_snapshot(drain_now);
+  const std::vector<Device>& devices = snapshot.inventory.devices;
+  Decisions decisions = decide(queue, snapshot, clock.wall_us());
   wake_time_us = decisions.wake_time_us;
-  if (!decisions.waits.empty() && std::ranges::any_of(devices, &Device::busy)) {
+  if (!decisions.waits.by_request.empty() && std::ranges::any_of(devices, &Device::busy)) {
     // Nothing reports when the process that uses it ends.
     wake_time_us = std::min(wake_time_us.value_or(std::numeric_limits<int64_t>::max()),
                             clock.wall_us() + CheckedInventory::kBusyRetryUs);
   }
   for (const StartDecision& start : decisions.starts) {
-    const auto job =
-        std::find_if(jobs->begin(), jobs->end(), [&](const Job& j) { return j.uid == start.uid; });
-    if (job != jobs->end() && !live.contains(start.uid)) {
-      start_attempt(*job, start, devices);
-    }
+    // While the last process of the job exits, it waits for that.
+    if (!live.contains(start.uid)) start_job(start, devices);
     snapshot.placed.push_back({start.uid, start.devices});
   }
   full = all_slots_taken(snapshot);
-  store_wait_reasons(*jobs, decisions.waits);
+  tell_waits(std::move(decisions.waits));
+}
+
+void Dispatcher::Impl::tell_waits(WaitReasons reasons) {
+  auto told = std::make_shared<const WaitReasons>(std::move(reasons));
+  const MutexLock lock(mu);
+  waits = std::move(told);
+}
+
+void Dispatcher::Impl::start_job(const StartDecision& decision,
+                                 const std::vector<Device>& devices) {
+  const Result<Job> job = store.jobs().find_uid(decision.uid);
+  if (job.ok()) return start_attempt(*job, decision, devices);
+  if (job.error().reason == "JOB_NOT_FOUND") return;  // just deleted: that change wakes us again
+  spdlog::error("event=dispatch_failed {}", kv("message", job.error().message));
+  wake_time_us = clock.wall_us() + kErrorPauseUs;
 }
 
 void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decision,
@@ -293,23 +357,6 @@ Status Dispatcher::Impl::adopt(const Job& job) {
   return {};
 }
 
-void Dispatcher::Impl::store_wait_reasons(const std::vector<Job>& jobs,
-                                          const std::vector<WaitDecision>& waits) {
-  std::unordered_map<std::string, const Job*> by_uid;
-  for (const Job& job : jobs) by_uid.emplace(job.uid, &job);
-  std::vector<WaitReason> changed_reasons;
-  for (const WaitDecision& wait : waits) {
-    const auto it = by_uid.find(wait.uid);
-    if (it == by_uid.end()) continue;
-    if (it->second->reason == wait.reason && it->second->message == wait.message) continue;
-    changed_reasons.push_back({wait.uid, wait.reason, wait.message});
-  }
-  if (changed_reasons.empty()) return;
-  if (Status s = store.jobs().set_wait_reasons(std::move(changed_reasons)); !s.ok()) {
-    spdlog::warn("event=wait_reasons_not_stored {}", kv("message", s.error().message));
-  }
-}
-
 Dispatcher::Dispatcher(Store& store, Supervisor& supervisor, Inventory& inventory, Files& files,
                        DispatcherOptions options, const Clock& clock)
     : impl_(
@@ -330,9 +377,8 @@ void Dispatcher::halt() {
 }
 
 Status Dispatcher::recover() {
-  ASSIGN_OR_RETURN(const std::vector<Job> unfinished, impl_->store.jobs().list_unfinished());
-  for (const Job& job : unfinished) {
-    if (!is_active(job.state)) continue;
+  ASSIGN_OR_RETURN(const std::vector<Job> active, impl_->store.jobs().list_active());
+  for (const Job& job : active) {
     if (Status s = impl_->adopt(job); !s.ok()) return s;
   }
   return {};
@@ -340,6 +386,21 @@ Status Dispatcher::recover() {
 
 void Dispatcher::start() {
   impl_->thread = std::jthread([impl = impl_.get()] { impl->run(); });
+}
+
+Job Dispatcher::explained(Job job) const {
+  const std::optional<WaitingJob> waiting = waiting_job(brief_of(job));
+  if (!waiting) return job;
+  std::shared_ptr<const WaitReasons> waits;
+  {
+    const MutexLock lock(impl_->mu);
+    waits = impl_->waits;
+  }
+  if (std::optional<WaitReason> why = waits->find(*waiting, impl_->clock.wall_us())) {
+    job.reason = std::move(why->reason);
+    job.message = std::move(why->message);
+  }
+  return job;
 }
 
 void Dispatcher::devices_changed() {

@@ -1,7 +1,8 @@
 // server/supervisor/dispatcher.h: carries out what the scheduler decides.
 //
-// One thread looks at the store's unfinished jobs, asks decide(), starts attempts and stores why
-// the others wait. It wakes when a job changes, when a worker is gone, and at the time that
+// One thread keeps the waiting jobs in order (server/scheduler/queue.h), asks decide() and starts
+// attempts. It reads the store once; from then on the store tells of every change, so that a look
+// costs what changed. It wakes when a job changes, when a worker is gone, and at the time that
 // decide() named; an idle daemon does not wake at all.
 #pragma once
 
@@ -36,6 +37,9 @@ class Dispatcher {
   Status recover();
   /// Starts dispatching jobs.
   void start();
+  /// The job as people see it: why a waiting one waits is nowhere stored, but told from the last
+  /// look at the queue.
+  Job explained(Job job) const;
   /// The devices have changed: looks at the queue again.
   void devices_changed();
   /// Starts nothing more and asks every worker to stop within `grace_ms`; their jobs return to the

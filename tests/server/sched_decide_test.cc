@@ -1,7 +1,7 @@
 // One rule of decide() per test, on snapshots written by hand.
 #include <gtest/gtest.h>
 
-#include "server/scheduler/scheduler.h"
+#include "tests/server/sched_support.h"
 
 namespace trainyard::server {
 namespace {
@@ -25,15 +25,15 @@ WaitingJob job(std::string uid, int64_t order, int32_t priority = 0,
   j.uid = std::move(uid);
   j.order = order;
   j.priority = priority;
-  j.wish = wish;
+  j.asked.wish = wish;
   return j;
 }
 WaitingJob gpu_job(std::string uid, int64_t order, int32_t gpus, int32_t priority = 0) {
   WaitingJob j = job(std::move(uid), order, priority, DeviceWish::kGpu);
-  j.gpus = gpus;
+  j.asked.gpus = gpus;
   return j;
 }
-std::vector<std::string> started(const Decisions& d) {
+std::vector<std::string> started(const Decided& d) {
   std::vector<std::string> uids;
   for (const StartDecision& s : d.starts) {
     std::string text = s.uid;
@@ -45,10 +45,10 @@ std::vector<std::string> started(const Decisions& d) {
 using Strings = std::vector<std::string>;
 
 TEST(SchedDecide, PriorityFirstThenOrderOfSubmission) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu(3)};
   s.waiting = {job("d", 4), job("b", 2, 5), job("a", 1), job("c", 3, 5)};
-  const Decisions d = decide(s, 0);
+  const Decided d = decide(s, 0);
   EXPECT_EQ(started(d), (Strings{"b@devices/cpu", "c@devices/cpu", "a@devices/cpu"}));
   ASSERT_EQ(d.waits.size(), 1u);
   EXPECT_EQ(d.waits[0].uid, "d");
@@ -57,7 +57,7 @@ TEST(SchedDecide, PriorityFirstThenOrderOfSubmission) {
 }
 
 TEST(SchedDecide, SlotsInUseAreTaken) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu(2)};
   s.placed = {{"x", {"devices/cpu"}}};
   s.waiting = {job("a", 1), job("b", 2)};
@@ -68,31 +68,31 @@ TEST(SchedDecide, SlotsInUseAreTaken) {
 }
 
 TEST(SchedDecide, AutoRunsOnTheCpuWithAReasonWhereNoGpuIs) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu()};
   s.inventory.note = "No GPU: libnvidia-ml.so.1 was not found.";
   s.waiting = {job("a", 1)};
-  const Decisions d = decide(s, 0);
+  const Decided d = decide(s, 0);
   ASSERT_EQ(started(d), (Strings{"a@devices/cpu"}));
   EXPECT_EQ(d.starts[0].reason, "CPU_FALLBACK");
   EXPECT_NE(d.starts[0].message.find("libnvidia-ml.so.1"), std::string::npos);
 }
 
 TEST(SchedDecide, AutoTakesAGpuAndWaitsForABusyOne) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu(), gpu(0), gpu(1)};
   s.waiting = {job("a", 1), job("b", 2), job("c", 3), job("d", 4, 0, DeviceWish::kCpu)};
-  const Decisions d = decide(s, 0);
+  const Decided d = decide(s, 0);
   EXPECT_EQ(started(d), (Strings{"a@devices/gpu-0", "b@devices/gpu-1", "d@devices/cpu"}));
   EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
 }
 
 TEST(SchedDecide, AutoWaitsForAGpuThatIsBeingChecked) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu(), gpu(0, false)};
   s.inventory.devices[1].checking = true;
   s.waiting = {job("a", 1), job("b", 2, 0, DeviceWish::kCpu)};
-  const Decisions d = decide(s, 0);
+  const Decided d = decide(s, 0);
   EXPECT_EQ(started(d), (Strings{"b@devices/cpu"}));
   ASSERT_EQ(d.waits.size(), 1u);
   EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
@@ -101,12 +101,12 @@ TEST(SchedDecide, AutoWaitsForAGpuThatIsBeingChecked) {
 }
 
 TEST(SchedDecide, AutoWaitsForAGpuThatAnotherProcessHas) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu(), gpu(0, false)};
   s.inventory.devices[1].busy = true;
   s.inventory.note = "No usable GPU now: another process has it.";
   s.waiting = {job("a", 1)};
-  const Decisions d = decide(s, 0);
+  const Decided d = decide(s, 0);
   ASSERT_EQ(d.waits.size(), 1u);
   EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
   EXPECT_EQ(d.waits[0].message, "Waits for a GPU: " + s.inventory.note);
@@ -115,7 +115,7 @@ TEST(SchedDecide, AutoWaitsForAGpuThatAnotherProcessHas) {
 
 // CUDA gives a process one instance of a divided GPU alone.
 TEST(SchedDecide, InstancesAreNotGivenToOneJobTogether) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu(), gpu(0), gpu(1)};
   s.inventory.devices[1].is_instance = s.inventory.devices[2].is_instance = true;
   s.waiting = {gpu_job("pair", 1, 2), gpu_job("one", 2, 1), gpu_job("two", 3, 1)};
@@ -124,34 +124,34 @@ TEST(SchedDecide, InstancesAreNotGivenToOneJobTogether) {
 }
 
 TEST(SchedDecide, GpuThatCannotBeUsedIsNotWaitedForByAuto) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu(), gpu(0, /*schedulable=*/false)};
   s.waiting = {job("a", 1, 0, DeviceWish::kGpu), job("b", 2)};
-  const Decisions d = decide(s, 0);
+  const Decided d = decide(s, 0);
   EXPECT_EQ(started(d), (Strings{"b@devices/cpu"}));
   ASSERT_EQ(d.waits.size(), 1u);
   EXPECT_EQ(d.waits[0].reason, "NO_DEVICE");
 }
 
 TEST(SchedDecide, NextAttemptKeepsToTheKindOfDevice) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu(), gpu(0)};
   s.waiting = {job("a", 1)};
-  s.waiting[0].kind_before = DeviceKind::kCpu;
+  s.waiting[0].asked.kind_before = DeviceKind::kCpu;
   EXPECT_EQ(started(decide(s, 0)), (Strings{"a@devices/cpu"}));
-  s.waiting[0].kind_before = DeviceKind::kGpu;
+  s.waiting[0].asked.kind_before = DeviceKind::kGpu;
   EXPECT_EQ(started(decide(s, 0)), (Strings{"a@devices/gpu-0"}));
   s.inventory.devices[1].schedulable = false;  // F28: the GPU is lost for good
   EXPECT_EQ(started(decide(s, 0)), (Strings{"a@devices/cpu"}));
 }
 
 TEST(SchedDecide, F31PauseAfterALossHoldsNobodyUpAndWakes) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu()};
   s.waiting = {job("poison", 1, 100), job("next", 2)};
   s.waiting[0].retry_time_us = 1000;
   s.waiting[0].workers_lost = 1;
-  const Decisions d = decide(s, 999);
+  const Decided d = decide(s, 999);
   EXPECT_EQ(started(d), (Strings{"next@devices/cpu"}));
   EXPECT_EQ(d.waits[0].reason, "RETRY_BACKOFF");
   EXPECT_EQ(d.wake_time_us, 1000);
@@ -161,7 +161,7 @@ TEST(SchedDecide, F31PauseAfterALossHoldsNobodyUpAndWakes) {
 }
 
 TEST(SchedDecide, F27PauseEndsWhenTheClockJumpsBackAnHour) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu()};
   s.waiting = {job("a", 1)};
   const int64_t hour_us = int64_t{3600} * 1'000'000;
@@ -170,23 +170,23 @@ TEST(SchedDecide, F27PauseEndsWhenTheClockJumpsBackAnHour) {
 }
 
 TEST(SchedDecide, NothingStartsWhileDraining) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu()};
   s.draining = true;
   s.waiting = {job("a", 1)};
-  const Decisions d = decide(s, 0);
+  const Decided d = decide(s, 0);
   EXPECT_TRUE(d.starts.empty());
   EXPECT_EQ(d.waits[0].reason, "SERVER_DRAINING");
 }
 
 TEST(SchedDecide, MessagesDoNotChangeWithTimeOrPlaceInTheQueue) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu()};
   s.placed = {PlacedJob{"x", {"devices/cpu"}}};
   s.waiting = {job("a", 1), job("b", 2)};
-  const Decisions before = decide(s, 0);
+  const Decided before = decide(s, 0);
   s.waiting.erase(s.waiting.begin());
-  const Decisions after = decide(s, 5'000'000);
+  const Decided after = decide(s, 5'000'000);
   EXPECT_EQ(before.waits[1].message, after.waits[0].message);
 }
 
@@ -197,10 +197,10 @@ Device gpu_of(int index, const std::string& model) {
 }
 
 TEST(SchedDecide, SeveralGpusAreTakenAtOnceOrNone) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu(), gpu(0), gpu(1), gpu(2), gpu(3)};
   s.waiting = {gpu_job("pair", 1, 2), gpu_job("three", 2, 3)};
-  Decisions d = decide(s, 0);
+  Decided d = decide(s, 0);
   EXPECT_EQ(started(d), (Strings{"pair@devices/gpu-0@devices/gpu-1"}));
   EXPECT_EQ(d.starts[0].message, "The job asked for 2 GPUs of one model.");
   ASSERT_EQ(d.waits.size(), 1u);
@@ -212,23 +212,23 @@ TEST(SchedDecide, SeveralGpusAreTakenAtOnceOrNone) {
 }
 
 TEST(SchedDecide, SeveralGpusAreOfOneModel) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu(), gpu_of(0, "A"), gpu_of(1, "B"), gpu_of(2, "A"), gpu_of(3, "B")};
   s.placed = {{"x", {"devices/gpu-0"}}};
   s.waiting = {gpu_job("pair", 1, 2)};
   EXPECT_EQ(started(decide(s, 0)), (Strings{"pair@devices/gpu-1@devices/gpu-3"}));
   s.placed.push_back({"y", {"devices/gpu-3"}});
-  const Decisions d = decide(s, 0);
+  const Decided d = decide(s, 0);
   EXPECT_TRUE(d.starts.empty()) << "one of each is free";
 }
 
 TEST(SchedDecide, AJobOfSeveralGpusIsNotStarvedByThoseBehindIt) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu(), gpu(0), gpu(1)};
   s.placed = {{"x", {"devices/gpu-0"}}};
   s.waiting = {gpu_job("pair", 2, 2), job("later", 3), gpu_job("equal", 4, 1),
                job("on-cpu", 5, 0, DeviceWish::kCpu)};
-  Decisions d = decide(s, 0);
+  Decided d = decide(s, 0);
   EXPECT_EQ(started(d), (Strings{"on-cpu@devices/cpu"})) << "gpu-1 is kept";
   ASSERT_EQ(d.waits.size(), 3u);
   EXPECT_NE(d.waits[1].message.find("reserved for jobs of higher priority"), std::string::npos);
@@ -241,7 +241,7 @@ TEST(SchedDecide, AJobOfSeveralGpusIsNotStarvedByThoseBehindIt) {
 }
 
 TEST(SchedDecide, OnlyGpusThatCouldMakeItUpAreKept) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu(), gpu_of(0, "A"), gpu_of(1, "A"), gpu_of(2, "B")};
   s.placed = {{"x", {"devices/gpu-0"}}};
   s.waiting = {gpu_job("pair", 1, 2), gpu_job("one", 2, 1), gpu_job("two", 3, 1)};
@@ -249,7 +249,7 @@ TEST(SchedDecide, OnlyGpusThatCouldMakeItUpAreKept) {
   s.inventory.devices[2].schedulable =
       false;  // ill: a pair cannot be had, and nothing waits for it
   s.placed.clear();
-  const Decisions d = decide(s, 0);
+  const Decided d = decide(s, 0);
   EXPECT_EQ(started(d), (Strings{"one@devices/gpu-0", "two@devices/gpu-2"}));
   ASSERT_EQ(d.waits.size(), 1u);
   EXPECT_EQ(d.waits[0].reason, "NO_DEVICE");
@@ -257,17 +257,17 @@ TEST(SchedDecide, OnlyGpusThatCouldMakeItUpAreKept) {
 }
 
 TEST(SchedDecide, GpusThatAreBeingCheckedAreWaitedForTogether) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu(), gpu(0), gpu(1, false)};
   s.inventory.devices[2].checking = true;
   s.waiting = {gpu_job("pair", 1, 2), gpu_job("one", 2, 1)};
-  const Decisions d = decide(s, 0);
+  const Decided d = decide(s, 0);
   EXPECT_TRUE(d.starts.empty()) << "after a start they are checked one by one";
   EXPECT_NE(d.waits[0].message.find("being checked"), std::string::npos) << d.waits[0].message;
 }
 
 TEST(SchedDecide, APauseKeepsNoGpus) {
-  Snapshot s;
+  Scene s;
   s.inventory.devices = {cpu(), gpu(0), gpu(1)};
   s.waiting = {gpu_job("pair", 1, 2), gpu_job("one", 2, 1)};
   s.waiting[0].retry_time_us = 1000;
@@ -302,28 +302,56 @@ TEST(SchedSatisfiable, GpuIsImpossibleWhereNoneCanEverRun) {
   EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, 1, devices).ok());
 }
 
-TEST(SchedSnapshot, SortsJobsByWhatTheyHold) {
-  Job queued;
+TEST(SchedWaitingJob, IsAQueuedOneThatNobodyCancelled) {
+  JobBrief queued;
   queued.uid = "q";
+  queued.order = 7;
+  queued.priority = 3;
   queued.devices = {"devices/gpu-0", "devices/gpu-2"};
-  queued.spec.mutable_resources()->set_device(v1::Resources::GPU);
-  queued.spec.mutable_resources()->set_gpus(2);
-  Job running;
-  running.uid = "r";
-  running.state = JobState::kRunning;
-  running.devices = {"devices/gpu-1", "devices/gpu-3"};
-  Job paused;
-  paused.state = JobState::kPaused;
-  Job cancelled = queued;  // on its way to the end
+  queued.resources.set_device(v1::Resources::GPU);
+  queued.resources.set_gpus(2);
+  queued.workers_lost = 1;
+  queued.retry_time_us = 5;
+  const std::optional<WaitingJob> waiting = waiting_job(queued);
+  ASSERT_TRUE(waiting);
+  EXPECT_EQ(waiting->uid, "q");
+  EXPECT_EQ(waiting->order, 7);
+  EXPECT_EQ(waiting->priority, 3);
+  EXPECT_EQ(waiting->asked.wish, DeviceWish::kGpu);
+  EXPECT_EQ(waiting->asked.gpus, 2);
+  EXPECT_EQ(waiting->asked.kind_before, DeviceKind::kGpu);
+  EXPECT_EQ(waiting->workers_lost, 1);
+  EXPECT_EQ(waiting->retry_time_us, 5);
+  JobBrief cancelled = queued;  // on its way to the end
   cancelled.cancel_requested = true;
-  const Snapshot s = make_snapshot({queued, running, paused, cancelled}, {}, true);
-  ASSERT_EQ(s.waiting.size(), 1u);
-  EXPECT_EQ(s.waiting[0].wish, DeviceWish::kGpu);
-  EXPECT_EQ(s.waiting[0].gpus, 2);
-  EXPECT_EQ(s.waiting[0].kind_before, DeviceKind::kGpu);
-  ASSERT_EQ(s.placed.size(), 1u);
-  EXPECT_EQ(s.placed[0].devices, running.devices);
-  EXPECT_TRUE(s.draining);
+  EXPECT_FALSE(waiting_job(cancelled));
+  for (const JobState state : {JobState::kRunning, JobState::kPaused, JobState::kFailed}) {
+    JobBrief other = queued;
+    other.state = state;
+    EXPECT_FALSE(waiting_job(other)) << name_of(state);
+  }
+}
+
+TEST(SchedQueue, PutReplacesAndRemoveForgets) {
+  Queue queue;
+  EXPECT_TRUE(queue.empty());
+  queue.put(job("a", 1));
+  queue.put(gpu_job("b", 2, 2));
+  EXPECT_EQ(queue.lines().size(), 2u) << "they ask for different things";
+  WaitingJob again = gpu_job("a", 1, 2, 9);
+  again.retry_time_us = 100;
+  queue.put(again);
+  ASSERT_EQ(queue.lines().size(), 1u);
+  EXPECT_EQ(queue.lines().begin()->second.begin()->uid, "a") << "the higher priority";
+  EXPECT_EQ(queue.next_retry_us(0), 100);
+  EXPECT_EQ(queue.next_retry_us(100), std::nullopt);
+  queue.put(gpu_job("a", 1, 2));
+  EXPECT_EQ(queue.next_retry_us(0), std::nullopt) << "its pause is forgotten with it";
+  queue.remove("nobody");
+  queue.remove("a");
+  queue.remove("b");
+  EXPECT_TRUE(queue.empty());
+  EXPECT_TRUE(queue.lines().empty());
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "server/scheduler/scheduler.h"
+#include "tests/server/sched_support.h"
 
 namespace trainyard::server {
 namespace {
@@ -52,7 +52,7 @@ class Simulation {
       default:
         break;  // time passes
     }
-    const Decisions d = decide(state_, now_us_);
+    const Decided d = decide(state_, now_us_);
     check(d);
     apply(d);
   }
@@ -60,16 +60,16 @@ class Simulation {
     for (Device& d : state_.inventory.devices) d.schedulable = true;
     now_us_ += kRetryPauseMaxUs;
     for (int i = 0; i < 10'000 && !(state_.waiting.empty() && state_.placed.empty()); ++i) {
-      const Decisions d = decide(state_, now_us_);
+      const Decided d = decide(state_, now_us_);
       check(d);
       apply(d);
       if (!state_.placed.empty())
         state_.placed.erase(state_.placed.begin() + pick(size(state_.placed)));
     }
     for (const WaitingJob& j : state_.waiting) {
-      EXPECT_EQ(j.wish, DeviceWish::kGpu) << "starved";
+      EXPECT_EQ(j.asked.wish, DeviceWish::kGpu) << "starved";
       for (const Device& d : state_.inventory.devices) {
-        EXPECT_FALSE(d.kind == DeviceKind::kGpu && count_alike(d) >= j.gpus) << "starved";
+        EXPECT_FALSE(d.kind == DeviceKind::kGpu && count_alike(d) >= j.asked.gpus) << "starved";
       }
     }
   }
@@ -86,8 +86,8 @@ class Simulation {
     job.order = ++order_;
     job.uid = "job-" + std::to_string(order_);
     job.priority = pick(5) - 2;
-    job.wish = static_cast<DeviceWish>(1 + pick(3));
-    if (job.wish == DeviceWish::kGpu && pick(2) == 0) job.gpus = 2 + pick(2);
+    job.asked.wish = static_cast<DeviceWish>(1 + pick(3));
+    if (job.asked.wish == DeviceWish::kGpu && pick(2) == 0) job.asked.gpus = 2 + pick(2);
     jobs_[job.uid] = job;
     state_.waiting.push_back(job);
   }
@@ -98,7 +98,8 @@ class Simulation {
     state_.placed.erase(state_.placed.begin() + i);
     if (!lost) return;
     WaitingJob job = jobs_[placed.uid];
-    job.kind_before = placed.devices[0] == "devices/cpu" ? DeviceKind::kCpu : DeviceKind::kGpu;
+    job.asked.kind_before =
+        placed.devices[0] == "devices/cpu" ? DeviceKind::kCpu : DeviceKind::kGpu;
     job.retry_time_us = now_us_ + pick(5000);
     ++job.workers_lost;
     jobs_[job.uid] = job;
@@ -119,10 +120,11 @@ class Simulation {
   }
   bool may_use(const WaitingJob& job, const Device& d) const {
     if (!d.schedulable) return false;
-    if (job.gpus > 1) return d.kind == DeviceKind::kGpu && count_alike(d) >= job.gpus;
-    if (job.wish == DeviceWish::kCpu) return d.kind == DeviceKind::kCpu;
-    if (job.wish == DeviceWish::kGpu) return d.kind == DeviceKind::kGpu;
-    if (job.kind_before && usable(*job.kind_before)) return d.kind == *job.kind_before;
+    if (job.asked.gpus > 1) return d.kind == DeviceKind::kGpu && count_alike(d) >= job.asked.gpus;
+    if (job.asked.wish == DeviceWish::kCpu) return d.kind == DeviceKind::kCpu;
+    if (job.asked.wish == DeviceWish::kGpu) return d.kind == DeviceKind::kGpu;
+    if (job.asked.kind_before && usable(*job.asked.kind_before))
+      return d.kind == *job.asked.kind_before;
     return d.kind == (usable(DeviceKind::kGpu) ? DeviceKind::kGpu : DeviceKind::kCpu);
   }
 
@@ -130,7 +132,7 @@ class Simulation {
     return job.priority != other.priority ? job.priority < other.priority : job.order > other.order;
   }
 
-  void check(const Decisions& d) {
+  void check(const Decided& d) {
     std::map<std::string, int> used;
     for (const PlacedJob& p : state_.placed) {
       for (const std::string& device : p.devices) ++used[device];
@@ -138,7 +140,7 @@ class Simulation {
     for (const StartDecision& s : d.starts) {
       for (const std::string& device : s.devices) ++used[device];
       EXPECT_EQ(std::set<std::string>(s.devices.begin(), s.devices.end()).size(),
-                static_cast<size_t>(jobs_[s.uid].gpus));
+                static_cast<size_t>(jobs_[s.uid].asked.gpus));
       EXPECT_FALSE(s.reason.empty() || s.message.empty());
     }
     std::map<std::string, const Device*> devices;
@@ -148,7 +150,7 @@ class Simulation {
     }
     std::map<std::string, int> decided;  // each waiting job exactly once
     for (const StartDecision& s : d.starts) ++decided[s.uid];
-    for (const WaitDecision& w : d.waits) {
+    for (const JobWait& w : d.waits) {
       ++decided[w.uid];
       EXPECT_FALSE(w.reason.empty() || w.message.empty());
       const WaitingJob& waiting = jobs_[w.uid];
@@ -162,13 +164,13 @@ class Simulation {
       std::map<std::string, int> free;
       for (const Device& device : state_.inventory.devices) {
         if (!may_use(waiting, device) || used[device.name] >= device.slots) continue;
-        const bool kept = std::any_of(d.waits.begin(), d.waits.end(), [&](const WaitDecision& o) {
+        const bool kept = std::any_of(d.waits.begin(), d.waits.end(), [&](const JobWait& o) {
           const WaitingJob& other = jobs_[o.uid];
           return is_behind(waiting, other) && other.retry_time_us <= now_us_ &&
                  may_use(other, device);
         });
         if (!kept) {
-          EXPECT_LT(++free[device.model], waiting.gpus) << w.uid;
+          EXPECT_LT(++free[device.model], waiting.asked.gpus) << w.uid;
         }
       }
       for (const StartDecision& s : d.starts) {
@@ -189,7 +191,7 @@ class Simulation {
     }
   }
 
-  void apply(const Decisions& d) {
+  void apply(const Decided& d) {
     for (const StartDecision& s : d.starts) {
       state_.placed.push_back({s.uid, s.devices});
       std::erase_if(state_.waiting, [&](const WaitingJob& j) { return j.uid == s.uid; });
@@ -199,7 +201,7 @@ class Simulation {
   std::mt19937 random_;
   int64_t now_us_ = 1'000'000;
   int64_t order_ = 0;
-  Snapshot state_;
+  Scene state_;
   std::map<std::string, WaitingJob> jobs_;
 };
 
@@ -212,8 +214,111 @@ TEST(SchedSimulation, InvariantsHoldOverThousandsOfEvents) {
   }
 }
 
+// A queue that lives through thousands of changes, and a walk over all jobs, decide alike.
+class Comparison {
+ public:
+  explicit Comparison(unsigned seed) : random_(seed) {
+    for (int i = pick(6); i >= 0; --i) {
+      Device& d = scene_.inventory.devices.emplace_back();
+      d.kind = i == 0 ? DeviceKind::kCpu : DeviceKind::kGpu;
+      d.name = i == 0 ? "devices/cpu" : "devices/gpu-" + std::to_string(i);
+      d.model = pick(2) == 0 ? "A" : "B";
+    }
+  }
+
+  void step() {
+    now_us_ += pick(20) == 0 ? -pick(2'000'000) : pick(400'000);  // the clock may jump back
+    for (int i = pick(4); i > 0; --i) change_jobs();
+    if (pick(8) == 0) change_device();
+    scene_.draining = pick(50) == 0;
+    scene_.inventory.note = pick(30) == 0 ? "No GPU: it has left." : "";
+    const Decided plain = decide_one_by_one(scene_, now_us_);
+    ASSERT_EQ(decide(queue_, scene_, now_us_).text(), plain.text());
+    for (const StartDecision& start : plain.starts) {
+      started_ += 1;
+      scene_.placed.push_back({start.uid, start.devices});
+      take_out(start.uid);
+    }
+    waited_ += plain.waits.size();
+    while (!scene_.placed.empty() && pick(2) == 0) end_one();
+  }
+  size_t started() const { return started_; }
+  size_t waited() const { return waited_; }
+
+ private:
+  int pick(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
+
+  WaitingJob take_out(std::string_view uid) {
+    const auto job = std::ranges::find(scene_.waiting, uid, &WaitingJob::uid);
+    WaitingJob copy = *job;
+    queue_.remove(uid);  // while `uid`, which may be the job's own, is still there
+    scene_.waiting.erase(job);
+    return copy;
+  }
+  void put(WaitingJob job) {
+    jobs_[job.uid] = job;
+    queue_.put(job);
+    scene_.waiting.push_back(std::move(job));
+  }
+  void change_jobs() {
+    if (scene_.waiting.empty() || pick(3) > 0) {
+      WaitingJob job;
+      job.order = ++order_;
+      job.uid = "job-" + std::to_string(order_);
+      job.priority = pick(3) - 1;
+      job.asked.wish = static_cast<DeviceWish>(1 + pick(3));
+      if (job.asked.wish == DeviceWish::kGpu) job.asked.gpus = 1 + pick(3);
+      return put(std::move(job));
+    }
+    const auto at = static_cast<size_t>(pick(static_cast<int>(scene_.waiting.size())));
+    WaitingJob job = take_out(scene_.waiting[at].uid);  // cancelled
+    job.priority = pick(5) - 2;
+    if (pick(2) == 0) put(std::move(job));  // or only of another priority
+  }
+  void end_one() {
+    const PlacedJob placed = scene_.placed.front();
+    scene_.placed.erase(scene_.placed.begin());
+    if (pick(2) == 0) return;
+    WaitingJob job = jobs_[placed.uid];
+    job.asked.kind_before =
+        placed.devices[0] == "devices/cpu" ? DeviceKind::kCpu : DeviceKind::kGpu;
+    job.workers_lost += pick(2);
+    job.retry_time_us = pick(3) == 0 ? 0 : now_us_ + pick(2'000'000);
+    put(std::move(job));
+  }
+  void change_device() {
+    auto& devices = scene_.inventory.devices;
+    Device& d = devices[static_cast<size_t>(pick(static_cast<int>(devices.size())))];
+    d.schedulable = pick(3) > 0;
+    d.checking = !d.schedulable && pick(3) == 0;
+    d.busy = !d.schedulable && pick(3) == 0;
+    d.slots = pick(3);
+  }
+
+  std::mt19937 random_;
+  int64_t now_us_ = 10'000'000;
+  int64_t order_ = 0;
+  Scene scene_;
+  Queue queue_;
+  std::map<std::string, WaitingJob> jobs_;
+  size_t started_ = 0, waited_ = 0;
+};
+
+TEST(SchedSimulation, AQueueKeptUpToDateDecidesAsAWalkOverAllJobs) {
+  size_t started = 0, waited = 0;
+  for (unsigned seed = 1; seed <= 15 && !HasFatalFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Comparison comparison(seed);
+    for (int i = 0; i < 120 && !HasFatalFailure(); ++i) comparison.step();
+    started += comparison.started();
+    waited += comparison.waited();
+  }
+  EXPECT_GT(started, 200u);
+  EXPECT_GT(waited, 5000u);
+}
+
 TEST(SchedSimulation, SameSnapshotSameDecisions) {
-  Snapshot s;
+  Scene s;
   Device cpu;
   cpu.name = "devices/cpu";
   cpu.slots = 2;
@@ -226,9 +331,9 @@ TEST(SchedSimulation, SameSnapshotSameDecisions) {
     job.priority = static_cast<int32_t>(random() % 3);
     s.waiting.push_back(job);
   }
-  const Decisions first = decide(s, 0);
+  const Decided first = decide(s, 0);
   std::shuffle(s.waiting.begin(), s.waiting.end(), random);  // the order of the rows is no matter
-  const Decisions second = decide(s, 0);
+  const Decided second = decide(s, 0);
   ASSERT_EQ(first.starts.size(), second.starts.size());
   for (size_t i = 0; i < first.starts.size(); ++i)
     EXPECT_EQ(first.starts[i].uid, second.starts[i].uid);

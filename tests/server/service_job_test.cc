@@ -343,6 +343,90 @@ TEST_F(ServiceJob, ARaisedPriorityGoesFirst) {
   ASSERT_TRUE(cancel("first", &job).ok());
 }
 
+// The queue is in memory: after a restart it must be what the store says, told changes included.
+TEST_F(ServiceJob, AQueueGoesOnInItsOrderAfterARestartAndSaysWhyItWaits) {
+  stop();
+  config_.cpu_slots = 1;
+  start();
+  submit("blocker", "wait_for_stop");
+  wait_for("blocker", v1::RUNNING);
+  submit("last", "");
+  submit("first", "");
+  submit("paused", "");
+  submit("gone", "");
+  v1::Job job;
+  v1::SetJobPriorityRequest priority;
+  priority.set_name("tenants/default/jobs/first");
+  priority.set_priority(5);
+  ASSERT_TRUE(jobs_->SetJobPriority(context().get(), priority, &job).ok());
+  v1::PauseJobRequest pause;
+  pause.set_name("tenants/default/jobs/paused");
+  ASSERT_TRUE(jobs_->PauseJob(context().get(), pause, &job).ok());
+  ASSERT_TRUE(cancel("gone", &job).ok());
+  ASSERT_TRUE(eventually([&] { return get("last").reason() == "WAITING_FOR_DEVICE"; }));
+
+  stop();
+  start();
+  const v1::Job first = wait_for("first", v1::SUCCEEDED);
+  const v1::Job blocker = wait_for("blocker", v1::RUNNING);
+  EXPECT_EQ(first.attempt(), 1);
+  EXPECT_EQ(blocker.attempt(), 2);
+  ASSERT_TRUE(eventually([&] { return get("last").reason() == "WAITING_FOR_DEVICE"; }));
+  EXPECT_FALSE(get("last").message().empty());
+  v1::ListJobsRequest list;
+  list.add_states(v1::QUEUED);
+  v1::ListJobsResponse listed;
+  ASSERT_TRUE(jobs_->ListJobs(context().get(), list, &listed).ok());
+  ASSERT_EQ(listed.jobs_size(), 1);
+  EXPECT_EQ(listed.jobs(0).reason(), "WAITING_FOR_DEVICE");
+  EXPECT_EQ(get("paused").reason(), "PAUSED");
+  ASSERT_TRUE(cancel("blocker", &job).ok());
+  wait_for("last", v1::SUCCEEDED);
+  EXPECT_EQ(get("paused").state(), v1::PAUSED);
+  v1::ResumeJobRequest resume;
+  resume.set_name("tenants/default/jobs/paused");
+  ASSERT_TRUE(jobs_->ResumeJob(context().get(), resume, &job).ok());
+  wait_for("paused", v1::SUCCEEDED);
+  EXPECT_EQ(get("gone").state(), v1::CANCELLED);
+  EXPECT_EQ(get("gone").attempt(), 0);
+}
+
+// More than there are threads for handlers: none of them waits for the commit.
+TEST_F(ServiceJob, ManySubmitsAtATimeAreEachAnsweredAsTheyAreStored) {
+  stop();
+  config_.cpu_slots = 1;
+  start();
+  submit("blocker", "wait_for_stop");
+  wait_for("blocker", v1::RUNNING);
+  constexpr int kCallers = 40;
+  std::vector<std::thread> callers;
+  std::vector<v1::Job> answers(kCallers);
+  for (int i = 0; i < kCallers; ++i) {
+    callers.emplace_back([&, i] {
+      const v1::SubmitJobRequest request = job_request("job-" + std::to_string(i / 2), "");
+      const grpc::Status s = submit(request, &answers[static_cast<size_t>(i)]);
+      if (!s.ok()) {
+        EXPECT_EQ(reason_of(s), "JOB_EXISTS");  // one of each pair
+      }
+    });
+  }
+  for (std::thread& t : callers) t.join();
+  int stored = 0;
+  for (const v1::Job& answer : answers) {
+    if (answer.name().empty()) continue;
+    ++stored;
+    v1::GetJobRequest request;
+    request.set_name(answer.name());
+    v1::Job job;
+    ASSERT_TRUE(jobs_->GetJob(context().get(), request, &job).ok());
+    EXPECT_EQ(job.uid(), answer.uid());
+    EXPECT_EQ(job.state(), v1::QUEUED);
+  }
+  EXPECT_EQ(stored, kCallers / 2);
+  v1::Job job;
+  ASSERT_TRUE(cancel("blocker", &job).ok());
+}
+
 TEST_F(ServiceJob, F12AWorkerThatIgnoresCancelIsKilledAfterTheGrace) {
   submit("ignores", "ignore_stop");
   wait_for("ignores", v1::RUNNING);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <latch>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -138,7 +139,7 @@ TEST_F(StoreJob, AJobsDevicesAreKeptInOrderAcrossARestart) {
   EXPECT_EQ(jobs().start_attempt(job.uid, devices, "n", "R", "m").value().devices, devices);
   store.reset();
   store = open_or_die(small_options(directory.path()), clock);
-  const std::vector<Job> alive = jobs().list_unfinished().value();
+  const std::vector<Job> alive = jobs().list_active().value();
   ASSERT_EQ(alive.size(), 1u);
   EXPECT_EQ(alive[0].devices, devices);
   const v1::Job shown = to_proto(alive[0]);
@@ -203,7 +204,7 @@ TEST_F(StoreJob, LifeOfAJobIsOneSequenceOfEvents) {
   EXPECT_EQ(model.digest, "d1");
   EXPECT_DOUBLE_EQ(model.metrics.metrics().at("test/accuracy"), 0.98);
   EXPECT_EQ(jobs().find_attempt(job.uid, 1).value().outcome, "DONE");
-  EXPECT_TRUE(jobs().list_unfinished().value().empty());
+  EXPECT_TRUE(jobs().list_active().value().empty());
 }
 
 TEST_F(StoreJob, ReportSentAgainChangesNothing) {
@@ -300,7 +301,7 @@ TEST_F(StoreJob, PriorityIsAnotherOneAfterReopeningAndWakesTheScheduler) {
   std::mutex mu;
   store->observe([&](std::span<const JobChange> changes) {
     const std::lock_guard lock(mu);
-    for (const JobChange& change : changes) reschedules.push_back(change.reschedules);
+    for (const JobChange& change : changes) reschedules.push_back(change.reschedules.has_value());
   });
   EXPECT_EQ(jobs().set_priority("default", "wait", -3).value().priority, -3);
   EXPECT_EQ(jobs().set_priority("default", "wait", -3).value().newest_seq, 2) << "no second event";
@@ -526,6 +527,92 @@ TEST_F(StoreJob, ListPagesNewestFirstWithoutRepeatOrLoss) {
   EXPECT_TRUE(jobs().list(query).value().jobs.empty());
 }
 
+// Each state's jobs are found by themselves: together they must be the newest of all.
+TEST_F(StoreJob, ListOfSeveralStatesIsInOneOrder) {
+  std::vector<std::string> waiting_or_over;  // newest first
+  for (int i = 0; i < 12; ++i) {
+    const Job job = i % 3 == 0 ? run_job(*store) : jobs().submit(new_job()).value();
+    if (i % 3 == 1) {
+      ASSERT_TRUE(jobs().request_cancel("default", job.id).ok());
+    }
+    if (i % 3 != 0) waiting_or_over.insert(waiting_or_over.begin(), job.uid);
+  }
+  NewJob others = new_job("others");
+  others.tenant = "other";
+  ASSERT_TRUE(jobs().submit(others).ok());
+  JobQuery query;
+  query.states = {JobState::kCancelled, JobState::kQueued, JobState::kQueued};
+  query.page_size = 3;
+  std::vector<std::string> seen;
+  do {
+    const JobPage page = jobs().list(query).value();
+    EXPECT_LE(page.jobs.size(), 3u);
+    for (const Job& j : page.jobs) seen.push_back(j.uid);
+    query.page_token = page.next_page_token;
+  } while (!query.page_token.empty());
+  EXPECT_EQ(seen, waiting_or_over);
+  query.states = {JobState::kFailed};
+  EXPECT_TRUE(jobs().list(query).value().jobs.empty());
+  const JobCounts counts = jobs().count().value();
+  EXPECT_EQ(counts.queued, 5) << "of all tenants";
+  EXPECT_EQ(counts.starting, 0);
+  EXPECT_EQ(counts.running, 4);
+  const std::vector<Job> active = jobs().list_active().value();
+  ASSERT_EQ(active.size(), 4u);
+  for (size_t i = 1; i < active.size(); ++i) EXPECT_LT(active[i - 1].order, active[i].order);
+}
+
+// The scheduler's index begins with what is read and goes on with what is told: they must agree.
+TEST_F(StoreJob, BriefsAreToldAsTheyAreRead) {
+  std::map<std::string, JobBrief> told;
+  std::mutex mu;
+  store->observe([&](std::span<const JobChange> changes) {
+    const std::lock_guard lock(mu);
+    for (const JobChange& change : changes) {
+      if (change.reschedules) told[change.uid] = *change.reschedules;
+    }
+  });
+  NewJob asked = new_job("wide");
+  asked.spec.set_priority(4);
+  asked.spec.mutable_resources()->set_device(v1::Resources::GPU);
+  asked.spec.mutable_resources()->set_gpus(2);
+  Job lost = run_job(*store, asked);
+  AttemptUpdate update = update_of(lost);
+  update.move = move_to(JobState::kQueued);
+  update.move->worker_lost = true;
+  update.move->retry_time_us = 12345;
+  lost = jobs().update_attempt(update).value();
+  const Job running = run_job(*store);
+  const Job paused = jobs().submit(new_job("paused")).value();
+  ASSERT_TRUE(jobs().request_pause("default", "paused").ok());
+  ASSERT_TRUE(jobs().submit(new_job("over")).ok());
+  ASSERT_TRUE(jobs().request_cancel("default", "over").ok());
+  std::map<std::string, JobBrief> read;
+  ASSERT_TRUE(jobs().read_unfinished([&](JobBrief brief) { read[brief.uid] = brief; }).ok());
+  ASSERT_EQ(read.size(), 3u);
+  const std::lock_guard lock(mu);
+  EXPECT_EQ(told.size(), 4u);
+  for (const auto& [uid, brief] : read) {
+    const JobBrief& other = told.at(uid);
+    EXPECT_EQ(brief.uid, other.uid);
+    EXPECT_EQ(brief.order, other.order);
+    EXPECT_EQ(brief.state, other.state);
+    EXPECT_EQ(brief.priority, other.priority);
+    EXPECT_EQ(brief.cancel_requested, other.cancel_requested);
+    EXPECT_EQ(brief.resources.SerializeAsString(), other.resources.SerializeAsString());
+    EXPECT_EQ(brief.devices, other.devices);
+    EXPECT_EQ(brief.workers_lost, other.workers_lost);
+    EXPECT_EQ(brief.retry_time_us, other.retry_time_us);
+  }
+  EXPECT_EQ(read.at(lost.uid).retry_time_us, 12345);
+  EXPECT_EQ(read.at(lost.uid).workers_lost, 1);
+  EXPECT_EQ(read.at(lost.uid).priority, 4);
+  EXPECT_EQ(read.at(lost.uid).resources.gpus(), 2);
+  EXPECT_EQ(read.at(lost.uid).devices, std::vector<std::string>{"devices/cpu"});
+  EXPECT_EQ(read.at(running.uid).state, JobState::kRunning);
+  EXPECT_EQ(read.at(paused.uid).state, JobState::kPaused);
+}
+
 TEST_F(StoreJob, PageTokenIsRefusedWhenChangedOrUsedElsewhere) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(jobs().submit(new_job()).ok());
   JobQuery query;
@@ -586,18 +673,6 @@ TEST_F(StoreJob, OnlyAJobThatHasEndedForgetsItsCheckpoints) {
   EXPECT_EQ(jobs().find_uid(job.uid).value().checkpoint_step, 0);
   EXPECT_EQ(jobs().find_uid(job.uid).value().newest_seq, job.newest_seq);
   EXPECT_EQ(jobs().drop_checkpoints("nobody").error().reason, "JOB_NOT_FOUND");
-}
-
-TEST_F(StoreJob, WaitReasonsChangeQueuedJobsOnly) {
-  const Job waiting = jobs().submit(new_job()).value();
-  const Job running = run_job(*store);
-  ASSERT_TRUE(jobs()
-                  .set_wait_reasons(
-                      {{waiting.uid, "NO_DEVICE", "none"}, {running.uid, "NO_DEVICE", "none"}})
-                  .ok());
-  EXPECT_EQ(jobs().find_uid(waiting.uid).value().reason, "NO_DEVICE");
-  EXPECT_EQ(jobs().find_uid(waiting.uid).value().newest_seq, 1);
-  EXPECT_EQ(jobs().find_uid(running.uid).value().reason, "TEST");
 }
 
 TEST_F(StoreJob, EventsBeyondTheNewestAreRefused) {

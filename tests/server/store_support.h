@@ -93,9 +93,8 @@ inline Job run_job(Store& store, NewJob job = new_job()) {
 
 /// Puts every job that is starting or running back into the queue.
 inline void requeue_active(Store& store) {
-  const std::vector<Job> unfinished = store.jobs().list_unfinished().value();
-  for (const Job& job : unfinished) {
-    if (!is_active(job.state)) continue;
+  const std::vector<Job> active = store.jobs().list_active().value();
+  for (const Job& job : active) {
     AttemptUpdate lost = update_of(job);
     lost.move = move_to(JobState::kQueued);
     const Result<Job> moved = store.jobs().update_attempt(std::move(lost));
