@@ -359,6 +359,17 @@ void Supervisor::stop(const std::string& id, const std::string& reason, int64_t 
   impl_->wake_up();
 }
 
+void Supervisor::send(const std::string& id, const v1::WorkerCommand& command) {
+  const std::shared_ptr<Task> task = impl_->find(id);
+  if (!task) return;
+  std::shared_ptr<CommandSink> sink;
+  {
+    const MutexLock lock(task->mu);
+    sink = task->sink;
+  }
+  if (sink) sink->send(command);
+}
+
 void Supervisor::stop_all(const std::string& reason, int64_t grace_ms) {
   std::vector<std::string> ids;
   {

@@ -37,6 +37,13 @@ void ReportStream::send(v1::WorkerReport report) {
   changed_.notify_all();
 }
 
+void ReportStream::set_on_command(std::function<void(const v1::WorkerCommand&)> on_command) {
+  const MutexLock lock(command_mu_);
+  on_command_ = std::move(on_command);
+}
+
+void ReportStream::set_unreachable_max(std::chrono::milliseconds time) { unreachable_max_ = time; }
+
 void ReportStream::set_progress(int64_t step, double samples_per_second) {
   step_.store(step, std::memory_order_relaxed);
   if (samples_per_second > 0)
@@ -63,11 +70,11 @@ void ReportStream::run() {
         contact == Contact::kRefused ? std::min(delay * 2, kReconnectDelayMax) : kReconnectDelay;
     MutexLock lock(mu_);
     if (closing_ || fenced_) return;
-    if (Steady::now() - last_contact > kUnreachableMax) {
+    if (Steady::now() - last_contact > unreachable_max_.load()) {
       out_of_reach_ = true;
       changed_.notify_all();
       lock.unlock();
-      request_stop("the daemon has been out of reach for 30 s");
+      request_stop("the daemon has been out of reach for too long");
       lock.lock();
     }
     changed_.wait_for(lock, delay, [this]() TRAINYARD_REQUIRES(mu_) { return closing_; });
@@ -146,6 +153,10 @@ void ReportStream::read_commands(Stream& stream) {
     if (command.has_stop()) request_stop(command.stop().reason());
     if (command.kind_case() == v1::WorkerCommand::kAcknowledged)
       acknowledge(command.acknowledged());
+    if (command.has_serve() || command.kind_case() == v1::WorkerCommand::kCancelCall) {
+      const MutexLock lock(command_mu_);
+      if (on_command_) on_command_(command);
+    }
   }
   const MutexLock lock(mu_);
   broken_ = true;

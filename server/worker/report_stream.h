@@ -39,6 +39,13 @@ class ReportStream {
   /// daemon: dropping one would break the sequence, so training waits.
   void send(v1::WorkerReport report);
 
+  /// Gets the commands that are neither an acknowledgement nor a stop, on the reading thread. After
+  /// it was replaced, the one before is not called any more. Without one they are ignored.
+  void set_on_command(std::function<void(const v1::WorkerCommand&)> on_command);
+  /// How long the daemon may be out of reach, kUnreachableMax unless told. 0: a broken stream is
+  /// the end.
+  void set_unreachable_max(std::chrono::milliseconds time);
+
   /// Shown in the next heartbeats.
   void set_progress(int64_t step, double samples_per_second);
   /// What heartbeats say of the run's progress.
@@ -72,6 +79,9 @@ class ReportStream {
   const std::chrono::milliseconds heartbeat_interval_;
   std::function<void(std::string)> on_stop_;
 
+  Mutex command_mu_;
+  std::function<void(const v1::WorkerCommand&)> on_command_ TRAINYARD_GUARDED_BY(command_mu_);
+
   Mutex mu_;
   CondVar changed_;
   std::deque<v1::WorkerReport> queue_
@@ -84,6 +94,7 @@ class ReportStream {
   bool out_of_reach_ TRAINYARD_GUARDED_BY(mu_) = false;  // of the daemon, for kUnreachableMax
   std::unique_ptr<grpc::ClientContext> context_ TRAINYARD_GUARDED_BY(mu_);
   std::atomic<bool> stop_requested_{false};
+  std::atomic<std::chrono::milliseconds> unreachable_max_{kUnreachableMax};
   std::atomic<int64_t> step_{0};
   std::atomic<double> samples_per_second_{0};
   Pace pace_;
