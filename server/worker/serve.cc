@@ -84,8 +84,9 @@ class AnswerSender {
                       "their predictions take " + std::to_string(outcome.ByteSizeLong()) +
                           " bytes, more than the 7 MiB of an answer; send fewer rows at a time"));
     }
-    bytes_ += outcome.ByteSizeLong();
-    if (bytes_ > kReportBytes && report_.answers().answers_size() > 0) send();
+    const size_t bytes = outcome.ByteSizeLong();
+    if (bytes_ + bytes > kReportBytes) send();
+    bytes_ += bytes;
     v1::ServeAnswer& answer = *report_.mutable_answers()->add_answers();
     answer.set_number(number);
     *answer.mutable_outcome() = std::move(outcome);

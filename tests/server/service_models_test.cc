@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "tests/server/service_support.h"
 
@@ -49,23 +49,24 @@ class ServiceModels : public ServiceTest {
    public:
     explicit Together(ServiceModels& test) : test_(test) {}
     void predict(const std::string& id, const std::string& csv) {
+      const std::lock_guard lock(mu_);
       const size_t i = answers_.size();
       answers_.emplace_back();
       threads_.emplace_back([this, i, id, csv] {
         const Answer answer = test_.predict(id, csv);
-        const std::lock_guard lock(mu_);
+        const std::lock_guard own_lock(mu_);
         answers_[i] = answer;
       });
     }
     std::vector<Answer> wait() {
       for (std::thread& t : threads_) t.join();
-      return {answers_.begin(), answers_.end()};
+      return answers_;
     }
 
    private:
     ServiceModels& test_;
     std::mutex mu_;
-    std::deque<Answer> answers_;
+    std::vector<Answer> answers_;
     std::vector<std::thread> threads_;
   };
 };
