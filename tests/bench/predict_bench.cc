@@ -28,13 +28,14 @@ struct Figures {
   std::string refusal;  // the newest
 };
 
+/// At least once.
 void call_until(Clock::time_point end, const std::string& server, const PredictRequest& request,
                 Figures& figures) {
   grpc::ChannelArguments arguments;
   arguments.SetInt("grpc.use_local_subchannel_pool", 1);  // a connection of its own
   const auto stub = ModelService::NewStub(
       grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments));
-  while (Clock::now() < end) {
+  do {
     grpc::ClientContext context;
     PredictResponse response;
     const auto start = Clock::now();
@@ -47,7 +48,7 @@ void call_until(Clock::time_point end, const std::string& server, const PredictR
       ++figures.refused;
       figures.refusal = s.error_message();
     }
-  }
+  } while (Clock::now() < end);
 }
 
 }  // namespace
