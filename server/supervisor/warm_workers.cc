@@ -116,8 +116,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
   const CallLimits& limits_of(Kind kind) const { return limits[static_cast<size_t>(kind)]; }
 
   /// Runs `change` under the mutex, then what follows from it.
-  template <typename Change>
-  void apply(Change change) {
+  void apply(const std::function<void(Effects&)>& change) {
     Effects effects;
     {
       const MutexLock lock(mu);

@@ -86,7 +86,7 @@ class Warm(DaemonTest):
             for pid in self.daemon.worker_pids():
                 os.kill(pid, signal.SIGCONT)
             self.assertEqual([call.result()[0] for call in calls], [good, good])
-            self.assert_refused(bad.result(), 3)
+            self.assert_refused(bad.result(), 2, "DATASET_INVALID")
         self.assertEqual(self.predict("dense", rows_of(3, 2)), (good, True))
 
     def test_a_killed_worker_costs_no_call_its_answer(self):
