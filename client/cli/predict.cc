@@ -278,6 +278,8 @@ Result<int> run_predict(Session& session, const PredictOptions& options) {
       continue;
     }
     for (v1::Prediction& p : *answer.mutable_predictions()) *all.add_predictions() = std::move(p);
+    all.set_warm(all.warm() && answer.warm());
+    all.set_compute_us(all.compute_us() + answer.compute_us());
   }
   if (session.format() == Format::kCsv) {
     session.out().write(render_csv(all, rows.names));

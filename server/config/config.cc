@@ -167,8 +167,15 @@ const std::vector<Setting>& settings() {
                   1000000),
       int_setting("watch_streams_max", "Watch streams at a time", &Config::watch_streams_max, 1,
                   100000),
-      int_setting("predicts_max", "Predictions that may run at a time", &Config::predicts_max, 1,
-                  64),
+      int_setting("predicts_max", "Workers that may compute predictions at a time",
+                  &Config::predicts_max, 1, 64),
+      int_setting("warm_workers_max",
+                  "Workers that keep their model for the next call to it; 0: none",
+                  &Config::warm_workers_max, 0, 256),
+      bytes_setting("warm_memory_bytes_max", "Memory of those workers together",
+                    &Config::warm_memory_bytes_max),
+      int_setting("warm_idle_seconds", "Time without a call after which such a worker ends",
+                  &Config::warm_idle_seconds, 1, 604'800),
       int_setting("drain_seconds", "Time for jobs to checkpoint when the daemon stops",
                   &Config::drain_seconds, 1, 3600),
       int_setting("cancel_grace_seconds", "Time from asking a worker to stop to SIGKILL",
@@ -325,6 +332,9 @@ std::string describe_config(const Config& c) {
          line("queued_jobs_max", std::to_string(c.queued_jobs_max)) +
          line("watch_streams_max", std::to_string(c.watch_streams_max)) +
          line("predicts_max", std::to_string(c.predicts_max)) +
+         line("warm_workers_max", std::to_string(c.warm_workers_max)) +
+         line("warm_memory_bytes_max", std::to_string(c.warm_memory_bytes_max)) +
+         line("warm_idle_seconds", std::to_string(c.warm_idle_seconds)) +
          line("drain_seconds", std::to_string(c.drain_seconds)) +
          line("cancel_grace_seconds", std::to_string(c.cancel_grace_seconds)) +
          line("heartbeat_timeout_seconds", std::to_string(c.heartbeat_timeout_seconds)) +

@@ -37,7 +37,10 @@ struct Config {
   std::vector<std::filesystem::path> ingest_roots;  // whose files datasets may use
   int queued_jobs_max = 100'000;
   int watch_streams_max = 256;
-  int predicts_max = 2;  // Predict calls that run at a time; the same number may wait
+  int predicts_max = 2;      // models that predict at a time
+  int warm_workers_max = 8;  // workers that keep their model between calls; 0: none
+  int64_t warm_memory_bytes_max = int64_t{2} << 30;  // of those together
+  int warm_idle_seconds = 300;                       // after which one ends
   int drain_seconds = 60;
   int cancel_grace_seconds = 30;  // from asking a worker to stop to SIGKILL
   int heartbeat_timeout_seconds = 30;

@@ -8,7 +8,8 @@
 //   1  as it was when both had to be one build: a daemon that speaks only this refuses fields that
 //      it does not know, and thus later workers
 //   2  a training worker keeps its reports on disk until they are acknowledged
-//      (TrainTask.spool_path) and goes on without its daemon (Assignment.unattended_ms)
+//      (TrainTask.spool_path) and goes on without its daemon (Assignment.unattended_ms); a worker
+//      keeps a model for many calls (ServeTask)
 #pragma once
 
 #include <algorithm>

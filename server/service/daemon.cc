@@ -68,6 +68,14 @@ SupervisorOptions supervisor_options(const Config& config, const StatePaths& pat
   return options;
 }
 
+WarmOptions warm_options(const Config& config, const StatePaths& paths) {
+  return {.paths = paths,
+          .threads = config.threads_per_job,
+          .workers_max = config.warm_workers_max,
+          .bytes_max = config.warm_memory_bytes_max,
+          .idle_max_ms = int64_t{config.warm_idle_seconds} * 1000};
+}
+
 /// Keeps the newest output of workers that ended badly or talked much.
 void prune_logs(const std::filesystem::path& folder) {
   constexpr size_t kLogFilesMax = 200;
@@ -98,9 +106,8 @@ struct Daemon::Impl {
         dispatcher(*store, supervisor, *inventory, *parts.files,
                    {paths, config.threads_per_job, config.time_algorithms}, *parts.clock),
         ingest(*store, supervisor, *parts.files, paths, config.ingest_roots),
-        predict(supervisor,
-                {paths, config.predicts_max, int64_t{config.predict_timeout_seconds} * 1000,
-                 config.threads_per_job}),
+        predict(supervisor, warm_options(config, paths), config.predicts_max,
+                int64_t{config.predict_timeout_seconds} * 1000, *parts.clock),
         measure(supervisor, paths),
         inspect(supervisor, paths),
         device_checks(supervisor, paths),

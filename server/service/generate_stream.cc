@@ -50,14 +50,14 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       self->add(piece);
     };
     const auto done = [self = shared_from_this()](const Status& s) { self->end(s); };
-    ASSIGN_OR_RETURN(const Errand errand, models_.generate(request, on_text, done));
+    ASSIGN_OR_RETURN(const CallNumber call, models_.generate(request, on_text, done));
     bool left = false;
     {
       const MutexLock lock(mu_);
-      errand_ = errand;
+      call_ = call;
       left = left_;
     }
-    if (left) service_.predict.cancel_generate(errand);
+    if (left) service_.predict.cancel_generate(call);
     return {};
   }
 
@@ -76,14 +76,14 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   /// The caller is gone, so the work is pointless.
   void leave() {
-    std::optional<Errand> errand;
+    std::optional<CallNumber> call;
     {
       const MutexLock lock(mu_);
       if (std::exchange(left_, true)) return;
-      errand = errand_;
+      call = call_;
       if (!std::exchange(finished_, true)) Finish(grpc::Status::CANCELLED);
     }
-    if (errand.has_value()) service_.predict.cancel_generate(*errand);
+    if (call.has_value()) service_.predict.cancel_generate(*call);
   }
 
   void go_on() TRAINYARD_REQUIRES(mu_) {
@@ -105,7 +105,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   std::shared_ptr<GenerateStream> self_;  // until OnDone
 
   Mutex mu_;
-  std::optional<Errand> errand_ TRAINYARD_GUARDED_BY(mu_);
+  std::optional<CallNumber> call_ TRAINYARD_GUARDED_BY(mu_);
   v1::GenerateResponse next_ TRAINYARD_GUARDED_BY(mu_);  // drawn, not yet written
   std::optional<Status> end_ TRAINYARD_GUARDED_BY(mu_);  // how it ended, behind what is in next_
   bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;

@@ -111,12 +111,12 @@ void ModelHandlers::predict(const v1::PredictRequest& request, Done<v1::PredictR
                     std::to_string(bytes) +
                         " bytes, expected csv, idx_images, text or images of 1 to 3145728 bytes"));
   }
-  service_.predict.run(model->job_uid, request, std::move(done));
+  service_.predict.run({model->job_uid, model->size_bytes}, request, std::move(done));
 }
 
-Result<Errand> ModelHandlers::generate(const v1::GenerateRequest& request,
-                                       std::function<void(const v1::GenerateResponse&)> on_text,
-                                       Done<void> done) {
+Result<CallNumber> ModelHandlers::generate(const v1::GenerateRequest& request,
+                                           std::function<void(const v1::GenerateResponse&)> on_text,
+                                           Done<void> done) {
   if (service_.draining) return draining_error();
   ASSIGN_OR_RETURN(const Model model, find_network(request.name()));
   if (request.prompt().empty() || request.prompt().size() > kPromptBytesMax) {
@@ -129,7 +129,8 @@ Result<Errand> ModelHandlers::generate(const v1::GenerateRequest& request,
     return field_error("FIELD_OUT_OF_RANGE", "token_count",
                        std::to_string(request.token_count()) + ", expected 1 to 65536");
   }
-  return service_.predict.generate(model.job_uid, request, std::move(on_text), std::move(done));
+  return service_.predict.generate({model.job_uid, model.size_bytes}, request, std::move(on_text),
+                                   std::move(done));
 }
 
 void ModelHandlers::evaluate(const v1::EvaluateRequest& request, Done<v1::EvaluateResponse> done) {
@@ -144,12 +145,16 @@ void ModelHandlers::evaluate(const v1::EvaluateRequest& request, Done<v1::Evalua
   if (!model.ok()) return done(model.error());
   const Result<std::string> dataset = digest();
   if (!dataset.ok()) return done(dataset.error());
-  service_.predict.evaluate(model->job_uid, *dataset, request, std::move(done));
+  service_.predict.evaluate({model->job_uid, model->size_bytes}, *dataset, request,
+                            std::move(done));
 }
 
 Status ModelHandlers::remove(const v1::DeleteModelRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", request.name()));
   ASSIGN_OR_RETURN(const Model model, service_.store.models().remove(kTenant, id));
+  service_.predict.forget(model.job_uid,
+                          make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
+                                     "name: " + model.name() + " was deleted meanwhile"));
   if (model.weights_alone()) {
     uploads_.discard(model.digest);
   } else if (Status s = remove_noted(service_.store, service_.files, service_.paths,

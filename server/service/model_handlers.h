@@ -18,9 +18,9 @@ class ModelHandlers {
   void predict(const v1::PredictRequest& request, Done<v1::PredictResponse> done);
   /// Like PredictRunner::generate; a refusal is returned immediately, and `done` is then not
   /// called.
-  Result<Errand> generate(const v1::GenerateRequest& request,
-                          std::function<void(const v1::GenerateResponse&)> on_text,
-                          Done<void> done);
+  Result<CallNumber> generate(const v1::GenerateRequest& request,
+                              std::function<void(const v1::GenerateResponse&)> on_text,
+                              Done<void> done);
   void evaluate(const v1::EvaluateRequest& request, Done<v1::EvaluateResponse> done);
   Status remove(const v1::DeleteModelRequest& request);
 

@@ -98,7 +98,8 @@ AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
       update.confusion_matrices.assign(report.outcome().confusion_matrices().begin(),
                                        report.outcome().confusion_matrices().end());
       break;
-    case v1::WorkerReport::kGenerated:  // not for attempts: jobs generate no text
+    case v1::WorkerReport::kGenerated:  // not for attempts: jobs answer no calls
+    case v1::WorkerReport::kAnswers:
     case v1::WorkerReport::KIND_NOT_SET:
       break;
   }

@@ -60,7 +60,7 @@ void DeviceCheckRunner::run(const Device& device, int threads, CheckedInventory:
                              kv("message", outcome.error().message));
                  done(outcome.error());
                },
-               nullptr, {device.uuid});
+               {device.uuid});
 }
 
 }  // namespace trainyard::server

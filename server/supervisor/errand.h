@@ -1,10 +1,9 @@
 // server/supervisor/errand.h: asks a worker process one question and waits for its outcome. For
-// work that a call needs immediately and the daemon must not do itself: predicting, preparing
-// kernels.
+// work that a call needs immediately and the daemon must not do itself: preparing kernels, reading
+// a file's header.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,25 +25,18 @@ struct ErrandOptions {
   Error late;  // the answer after time_max_ms
 };
 
-/// Names one call of run().
-using Errand = int64_t;
+/// UNAVAILABLE/SERVER_DRAINING.
+Error stopping_error();
 
 /// Thread-safe.
 class ErrandRunner {
  public:
-  using ReportHandler = std::function<void(const v1::WorkerReport&)>;
-
   ErrandRunner(Supervisor& supervisor, ErrandOptions options);
 
   /// `done` is called once, with an outcome that SUCCEEDED or the error: the worker's refusal,
-  /// `busy`, `late`, INTERNAL/WORKER_LOST, UNAVAILABLE/SERVER_DRAINING, CANCELLED after cancel().
-  /// `on_report` gets what the worker reports before its outcome, in order; `gpus` as of
+  /// `busy`, `late`, INTERNAL/WORKER_LOST, UNAVAILABLE/SERVER_DRAINING. `gpus` as of
   /// Supervisor::NewTask.
-  Errand run(v1::Assignment assignment, Done<v1::Outcome> done, ReportHandler on_report = nullptr,
-             std::vector<std::string> gpus = {});
-  /// The answer is no longer needed: the worker is stopped, or never started. Not an error if it
-  /// has been answered.
-  void cancel(Errand errand);
+  void run(v1::Assignment assignment, Done<v1::Outcome> done, std::vector<std::string> gpus = {});
   /// Answers all waiting and later calls with UNAVAILABLE/SERVER_DRAINING.
   void drain();
 

@@ -26,7 +26,7 @@ void MeasureRunner::run(v1::MeasureTask task, const std::string& gpu_uuid, Done<
     }
     done(outcome->workspace_bytes());
   };
-  errands_.run(std::move(assignment), answer, nullptr, {gpu_uuid});
+  errands_.run(std::move(assignment), answer, {gpu_uuid});
 }
 
 }  // namespace trainyard::server

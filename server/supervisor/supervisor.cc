@@ -85,6 +85,17 @@ struct Task {
   int64_t stop_kill_us TRAINYARD_GUARDED_BY(mu) = kNever;
 };
 
+Error skew(Task& task, const v1::AttachRequest& request) {
+  task.version_skew = true;
+  Error e =
+      make_error(ErrorCode::kFailedPrecondition, "VERSION_SKEW",
+                 "the worker is version " + quoted_value(request.version()) +
+                     " and speaks protocol " + protocols_of(request).text() + ", the daemon is " +
+                     TRAINYARD_VERSION + " and speaks " + kProtocols.text());
+  e.metadata = {{"worker", request.version()}, {"daemon", TRAINYARD_VERSION}};
+  return e;
+}
+
 v1::WorkerCommand stop_command(const std::string& reason) {
   v1::WorkerCommand command;
   command.mutable_stop()->set_reason(reason);
@@ -458,6 +469,17 @@ void Supervisor::stop(const std::string& id, const std::string& reason, int64_t 
   impl_->wake_up();
 }
 
+void Supervisor::send(const std::string& id, const v1::WorkerCommand& command) {
+  const std::shared_ptr<Task> task = impl_->find(id);
+  if (!task) return;
+  std::shared_ptr<CommandSink> sink;
+  {
+    const MutexLock lock(task->mu);
+    sink = task->sink;
+  }
+  if (sink) sink->send(command);
+}
+
 void Supervisor::stop_all(const std::string& reason, int64_t grace_ms) {
   std::vector<std::string> ids;
   {
@@ -490,19 +512,11 @@ int Supervisor::task_count() const {
 Result<v1::Assignment> Supervisor::attach(const v1::AttachRequest& request) {
   const std::shared_ptr<Task> task = impl_->find(request.task());
   if (!task || sha256_hex(request.nonce()) != task->nonce_digest) return fenced(request.task());
-  const ProtocolRange theirs = protocols_of(request);
-  const std::optional<int32_t> protocol = agree(kProtocols, theirs);
-  if (!protocol) {
-    task->version_skew = true;
-    Error e = make_error(ErrorCode::kFailedPrecondition, "VERSION_SKEW",
-                         "the worker is version " + quoted_value(request.version()) +
-                             " and speaks protocol " + theirs.text() + ", the daemon is " +
-                             TRAINYARD_VERSION + " and speaks " + kProtocols.text());
-    e.metadata = {{"worker", request.version()}, {"daemon", TRAINYARD_VERSION}};
-    return e;
-  }
+  const std::optional<int32_t> protocol = agree(kProtocols, protocols_of(request));
+  if (!protocol) return skew(*task, request);
   task->heard_us = impl_->clock.steady_us();
   ASSIGN_OR_RETURN(v1::Assignment assignment, task->owner->assignment());
+  if (assignment.has_serve() && *protocol < 2) return skew(*task, request);
   assignment.set_heartbeat_interval_ms(impl_->options.heartbeat_ms);
   assignment.set_protocol(*protocol);
   if (task->outlives) assignment.set_unattended_ms(impl_->options.unattended_ms);

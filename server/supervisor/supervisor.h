@@ -129,6 +129,8 @@ class Supervisor {
   /// Asks the worker to stop, giving `reason`, and makes sure that it does within `grace_ms` (0:
   /// the option's). Not an error if the task is gone; a second call may shorten the grace.
   void stop(const std::string& task, const std::string& reason, int64_t grace_ms = 0);
+  /// Hands a command to a worker. Not an error if the task is gone, or its stream: then it is lost.
+  void send(const std::string& task, const v1::WorkerCommand& command);
   /// stop() for every task.
   void stop_all(const std::string& reason, int64_t grace_ms);
   /// Kills every worker at once; for a second signal to a daemon in a hurry.

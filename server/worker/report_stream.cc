@@ -11,7 +11,10 @@ namespace trainyard {
 
 ReportStream::ReportStream(v1::WorkerService::Stub& stub, Options options,
                            std::function<void(std::string reason)> on_stop)
-    : stub_(stub), options_(std::move(options)), on_stop_(std::move(on_stop)) {
+    : stub_(stub),
+      options_(std::move(options)),
+      on_stop_(std::move(on_stop)),
+      unattended_(options_.unattended) {
   if (!options_.spool.empty()) {
     Result<ReportSpool> spool = ReportSpool::create(options_.spool);
     if (spool.ok()) {
@@ -100,6 +103,13 @@ void ReportStream::tidy_spool() {
   if (enough || (!spool_->accepts() && queue_.empty())) (void)spool_->keep(queue_);
 }
 
+void ReportStream::set_on_command(std::function<void(const v1::WorkerCommand&)> on_command) {
+  const MutexLock lock(command_mu_);
+  on_command_ = std::move(on_command);
+}
+
+void ReportStream::set_unreachable_max(std::chrono::milliseconds time) { unattended_ = time; }
+
 void ReportStream::set_progress(int64_t step, double samples_per_second) {
   step_.store(step, std::memory_order_relaxed);
   if (samples_per_second > 0)
@@ -131,7 +141,7 @@ void ReportStream::run() {
     const auto silence = Steady::now() - last_contact;
     away_ = silence > options_.away_after;
     if (away_) changed_.notify_all();
-    if (silence > options_.unattended) {
+    if (silence > unattended_.load()) {
       out_of_reach_ = true;
       changed_.notify_all();
       lock.unlock();
@@ -220,6 +230,10 @@ void ReportStream::read_commands(Stream& stream) {
     if (command.has_stop()) request_stop(command.stop().reason());
     if (command.kind_case() == v1::WorkerCommand::kAcknowledged)
       acknowledge(command.acknowledged());
+    if (command.has_serve() || command.kind_case() == v1::WorkerCommand::kCancelCall) {
+      const MutexLock lock(command_mu_);
+      if (on_command_) on_command_(command);
+    }
   }
   const MutexLock lock(mu_);
   broken_ = true;

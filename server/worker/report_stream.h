@@ -35,7 +35,7 @@ class ReportStream {
     int32_t protocol = kProtocols.newest;  // agreed on
     std::chrono::milliseconds heartbeat_interval{5'000};
     std::chrono::milliseconds unattended{kUnattendedDefault};
-    std::filesystem::path spool = {};  // empty: none
+    std::filesystem::path spool = {};              // empty: none
     std::chrono::milliseconds away_after{10'000};  // then a worker that is done does not wait
   };
   /// As the daemon assigned them.
@@ -51,6 +51,13 @@ class ReportStream {
   /// Queues a report and gives it its number. Blocks only when kReportsMax reports wait for the
   /// daemon and the spool takes no more: dropping one would break the sequence, so training waits.
   void send(v1::WorkerReport report);
+
+  /// Gets the commands that are neither an acknowledgement nor a stop, on the reading thread. After
+  /// it was replaced, the one before is not called any more. Without one they are ignored.
+  void set_on_command(std::function<void(const v1::WorkerCommand&)> on_command);
+  /// How long the daemon may be out of reach, from now on. 0: a broken stream is
+  /// the end.
+  void set_unreachable_max(std::chrono::milliseconds time);
 
   /// Shown in the next heartbeats.
   void set_progress(int64_t step, double samples_per_second);
@@ -89,6 +96,9 @@ class ReportStream {
   const Options options_;
   std::function<void(std::string)> on_stop_;
 
+  Mutex command_mu_;
+  std::function<void(const v1::WorkerCommand&)> on_command_ TRAINYARD_GUARDED_BY(command_mu_);
+
   Mutex mu_;
   CondVar changed_;
   std::deque<v1::WorkerReport> queue_
@@ -106,6 +116,7 @@ class ReportStream {
   bool out_of_reach_ TRAINYARD_GUARDED_BY(mu_) = false;  // for Options::unattended
   std::unique_ptr<grpc::ClientContext> context_ TRAINYARD_GUARDED_BY(mu_);
   std::atomic<bool> stop_requested_{false};
+  std::atomic<std::chrono::milliseconds> unattended_;
   std::atomic<int64_t> step_{0};
   std::atomic<double> samples_per_second_{0};
   Pace pace_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -11,34 +10,28 @@
 #include "proto/convert/run.h"
 #include "proto/convert/spec.h"
 #include "server/inventory/checked_inventory.h"
+#include "server/worker/outcome.h"
+#include "server/worker/serve.h"
 #include "server/worker/wire_reporter.h"
 #include "src/base/allowed_path.h"
 #include "src/base/text.h"
 #include "src/checkpoint/weights_file.h"
 #include "src/data/dataset.h"
-#include "src/runtime/cuda_error.h"
 #include "src/runtime/nvml.h"
 #include "src/runtime/open_backend.h"
 #include "src/train/device_check.h"
-#include "src/train/evaluate_model.h"
-#include "src/train/generator.h"
-#include "src/train/predictor.h"
 #include "src/train/session.h"
 #include "src/train/trainer.h"
 
 namespace trainyard {
 namespace {
 
-// Reasons of DEVICE_FAULT.
-constexpr const char* kKernelFault = "KERNEL_FAULT";
-constexpr const char* kDeviceFault = "DEVICE_FAULT";
 constexpr size_t kTensorTableBytesMax = 2 << 20;  // a message may have 4 MiB
 
 /// The file's tensors without their values.
 Result<v1::Outcome> tensor_table(const std::filesystem::path& path) {
   ASSIGN_OR_RETURN(const WeightsFile file, WeightsFile::open(path));
-  v1::Outcome outcome;
-  outcome.set_kind(v1::Outcome::SUCCEEDED);
+  v1::Outcome outcome = succeeded();
   for (const FileTensor& t : file.tensors()) *outcome.add_tensors() = to_proto(t);
   if (outcome.ByteSizeLong() <= kTensorTableBytesMax) return outcome;
   return make_error(ErrorCode::kInvalidArgument, "MODEL_FILE_INVALID",
@@ -70,8 +63,7 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   WireReporter reporter(stream);
   ASSIGN_OR_RETURN(const TrainResult result, train(job, devices, local_files(), reporter, stop));
 
-  v1::Outcome outcome;
-  outcome.set_kind(v1::Outcome::SUCCEEDED);
+  v1::Outcome outcome = succeeded();
   outcome.set_steps_done(result.steps_done);
   for (const MetricPoint& point : result.final_metrics)
     (*outcome.mutable_final_metrics())[point.key] = point.value;
@@ -139,8 +131,7 @@ class ServerSource {
 Result<v1::Outcome> run_digest(const v1::DigestTask& task) {
   const std::vector<std::filesystem::path> roots(task.allowed_roots().begin(),
                                                  task.allowed_roots().end());
-  v1::Outcome outcome;
-  outcome.set_kind(v1::Outcome::SUCCEEDED);
+  v1::Outcome outcome = succeeded();
   for (int i = 0; i < task.spec().sources_size(); ++i) {
     const v1::DatasetSource& source = task.spec().sources(i);
     std::string& digest = *outcome.add_digests();
@@ -179,91 +170,8 @@ Result<v1::Outcome> run_ingest(const v1::IngestTask& task) {
   for (const ServerSource& source : opened) {  // the requester removes the output
     if (Status s = source.check_unchanged(); !s.ok()) return std::move(s).error();
   }
-  v1::Outcome outcome;
-  outcome.set_kind(v1::Outcome::SUCCEEDED);
+  v1::Outcome outcome = succeeded();
   *outcome.mutable_schema() = to_proto(schema);
-  return outcome;
-}
-
-Result<RawRows> read_rows(const DatasetSchema& schema, const v1::PredictRequest& request) {
-  switch (request.rows_case()) {
-    case v1::PredictRequest::kCsv:
-      return parse_raw_rows(schema, "csv", request.csv());
-    case v1::PredictRequest::kIdxImages:
-      return parse_raw_rows(schema, "idx", request.idx_images());
-    case v1::PredictRequest::kText:
-      return parse_raw_rows(schema, "text", request.text());
-    case v1::PredictRequest::kImages: {
-      std::vector<RawImage> images;
-      for (const v1::ImageFiles::File& file : request.images().files()) {
-        images.push_back({file.name(), file.content()});
-      }
-      return parse_raw_images(schema, images);
-    }
-    case v1::PredictRequest::ROWS_NOT_SET:
-      break;
-  }
-  return field_error("FIELD_REQUIRED", "rows",
-                     "is missing, expected csv, idx_images, text or images");
-}
-
-Result<v1::Outcome> run_predict(const v1::PredictTask& task) {
-  const v1::PredictRequest& request = task.request();
-  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
-                   open_backend("devices/cpu", task.threads()));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Predictor> predictor,
-                   Predictor::open(task.model_dir(), *backend));
-  ASSIGN_OR_RETURN(const RawRows rows, read_rows(predictor->schema(), request));
-  ASSIGN_OR_RETURN(const std::vector<Prediction> predictions, predictor->predict(rows));
-  v1::Outcome outcome;
-  outcome.set_kind(v1::Outcome::SUCCEEDED);
-  *outcome.mutable_predictions() = to_proto(predictions, predictor->schema());
-  return outcome;
-}
-
-Result<v1::Outcome> run_generate(const v1::GenerateTask& task, ReportStream& stream,
-                                 const std::stop_token& stop) {
-  constexpr int64_t kTokenCount = 256;
-  const v1::GenerateRequest& request = task.request();
-  Sampling sampling;
-  if (request.has_temperature()) sampling.temperature = request.temperature();
-  if (request.has_top_p()) sampling.top_p = request.top_p();
-  sampling.top_k = request.top_k();
-  sampling.seed = request.seed();
-  if (Status s = check_sampling(sampling); !s.ok()) return std::move(s).error();
-  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
-                   open_backend("devices/cpu", task.threads()));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Generator> generator,
-                   Generator::open(task.model_dir(), *backend));
-  int64_t count = 0;
-  Status done = generator->generate(request.prompt(),
-                                    request.has_token_count() ? request.token_count() : kTokenCount,
-                                    sampling, stop, [&](std::string_view text) {
-                                      v1::WorkerReport report;
-                                      report.mutable_generated()->set_text(std::string(text));
-                                      report.mutable_generated()->set_token_count(++count);
-                                      stream.send(std::move(report));
-                                    });
-  if (!done.ok()) return std::move(done).error();
-  v1::Outcome outcome;
-  outcome.set_kind(v1::Outcome::SUCCEEDED);
-  return outcome;
-}
-
-Result<v1::Outcome> run_evaluate(const v1::EvaluateTask& task) {
-  const v1::EvaluateRequest& request = task.request();
-  const bool any = request.rows() == v1::EvaluateRequest::ROWS_UNSPECIFIED;
-  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
-                   open_backend("devices/cpu", task.threads()));
-  ASSIGN_OR_RETURN(const ModelEvaluation evaluation,
-                   evaluate_model(task.model_dir(), task.dataset_dir(),
-                                  any                                           ? ""
-                                  : request.rows() == v1::EvaluateRequest::TEST ? "test"
-                                                                                : "train",
-                                  {request.metrics().begin(), request.metrics().end()}, *backend));
-  v1::Outcome outcome;
-  outcome.set_kind(v1::Outcome::SUCCEEDED);
-  *outcome.mutable_evaluation() = to_proto(evaluation);
   return outcome;
 }
 
@@ -280,8 +188,7 @@ Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   backend->use_algorithms(
       std::make_shared<Algorithms>(Algorithms::Options{task.algorithms_dir(), /*times=*/false}));
   if (Status s = check_kernels(programs, *backend); !s.ok()) return std::move(s).error();
-  v1::Outcome outcome;
-  outcome.set_kind(v1::Outcome::SUCCEEDED);
+  v1::Outcome outcome = succeeded();
   outcome.set_workspace_bytes(measure_workspace(std::move(programs), *backend));
   return outcome;
 }
@@ -308,8 +215,7 @@ Result<v1::Outcome> run_check_device(const v1::CheckDeviceTask& task) {
   if (const std::string failure = check.failure(); !failure.empty()) {
     return make_error(ErrorCode::kFailedPrecondition, "DEVICE_CHECK_FAILED", failure);
   }
-  v1::Outcome outcome;
-  outcome.set_kind(v1::Outcome::SUCCEEDED);
+  v1::Outcome outcome = succeeded();
   // What remains when the networks are gone: the context, the code of kernels and libraries, and
   // the backend's own memory. No job runs there meanwhile.
   if (const int64_t used_now = used_bytes(nvml, task.device());
@@ -331,14 +237,10 @@ Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& str
       return run_digest(assignment.digest());
     case v1::Assignment::kIngest:
       return run_ingest(assignment.ingest());
-    case v1::Assignment::kPredict:
-      return run_predict(assignment.predict());
     case v1::Assignment::kMeasure:
       return run_measure(assignment.measure());
-    case v1::Assignment::kGenerate:
-      return run_generate(assignment.generate(), stream, stop);
-    case v1::Assignment::kEvaluate:
-      return run_evaluate(assignment.evaluate());
+    case v1::Assignment::kServe:
+      return run_serve(assignment.serve(), stream, stop);
     case v1::Assignment::kCheckDevice:
       return run_check_device(assignment.check_device());
     case v1::Assignment::kInspect:
@@ -350,39 +252,11 @@ Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& str
                     "the assignment has an unknown kind");
 }
 
-v1::Outcome fault(v1::Outcome::Kind kind, const char* reason, const std::string& message) {
-  v1::Outcome outcome;
-  outcome.set_kind(kind);
-  outcome.set_code(static_cast<int>(ErrorCode::kInternal));
-  outcome.set_reason(reason);
-  outcome.set_message(message);
-  return outcome;
-}
-
 }  // namespace
 
 v1::Outcome run_assignment(const v1::Assignment& assignment, ReportStream& stream,
                            std::stop_token stop) noexcept {
-  try {
-    Result<v1::Outcome> outcome = dispatch(assignment, stream, stop);
-    return outcome.ok() ? std::move(outcome).value() : to_outcome(outcome.error());
-  } catch (const CudaError& e) {
-    if (e.fault() == CudaFault::kBusy) {
-      return to_outcome(make_error(ErrorCode::kUnavailable, kDeviceBusy, e.what()));
-    }
-    if (e.fault() == CudaFault::kMemory) {
-      return fault(v1::Outcome::FAULT, "OUT_OF_MEMORY",
-                   std::string("the device does not have enough memory for it: ") + e.what());
-    }
-    // The device is checked in either case: it may also have caused the kernel's fault.
-    return fault(v1::Outcome::DEVICE_FAULT,
-                 e.fault() == CudaFault::kProgram ? kKernelFault : kDeviceFault, e.what());
-  } catch (const std::bad_alloc&) {
-    return fault(v1::Outcome::FAULT, "OUT_OF_MEMORY",
-                 "the worker could not allocate the memory that the plan needs");
-  } catch (const std::exception& e) {
-    return fault(v1::Outcome::FAULT, "INTERNAL", e.what());
-  }
+  return outcome_of([&] { return dispatch(assignment, stream, stop); });
 }
 
 }  // namespace trainyard

@@ -1,6 +1,6 @@
 // server/worker/worker.h: one task from assignment to outcome. A worker computes one thing and
 // ends: it trains a job's attempt, ingests a dataset (untrusted bytes), reads an uploaded weights
-// file's header, or predicts rows with a model.
+// file's header. One that serves a model goes on until it is told to stop.
 #pragma once
 
 #include <stop_token>
@@ -11,8 +11,8 @@
 
 namespace trainyard {
 
-/// Runs the assignment. Never throws: this is the one place in the process where faults are caught.
-/// `stop` is checked once per training step; ingest and predict end with the process.
+/// Runs the assignment. Never throws (outcome.h). `stop` is checked once per training step, and
+/// between the calls to a model; ingest ends with the process.
 v1::Outcome run_assignment(const v1::Assignment& assignment, ReportStream& stream,
                            std::stop_token stop) noexcept;
 

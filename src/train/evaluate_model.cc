@@ -61,47 +61,74 @@ std::vector<int64_t> all_rows(const DatasetSchema& schema, int64_t count, int64_
   return window_starts(0, std::max<int64_t>(count - 1, 0) / context, context);
 }
 
+class LoadedEvaluator final : public ModelEvaluator {
+ public:
+  LoadedEvaluator(ModelInfo info, Objective objective, std::unique_ptr<Inference> inference,
+                  int64_t batch, int64_t row_size)
+      : info_(std::move(info)),
+        objective_(std::move(objective)),
+        inference_(std::move(inference)),
+        rows_of_(*inference_, batch, row_size) {}
+
+  Result<ModelEvaluation> evaluate(const std::filesystem::path& dataset,
+                                   const std::string& partition,
+                                   const std::vector<std::string>& metrics) override {
+    ASSIGN_OR_RETURN(const Dataset data, Dataset::open(dataset, false));
+    ModelEvaluation out;
+    ASSIGN_OR_RETURN(out.partition, pick_partition(partition, data.schema()));
+    const bool test = out.partition == "test";
+    ASSIGN_OR_RETURN(
+        const AlignedRows aligned,
+        AlignedRows::align(info_.schema, data.schema(), test ? data.test() : data.train()));
+
+    ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                     pick_metrics(metrics, objective_.interface));
+    const std::vector<int64_t> rows =
+        all_rows(data.schema(), aligned.view().rows, info_.preprocessing.context_length);
+    if (rows.empty()) {
+      return field_error("EVALUATE_NO_ROWS", "dataset",
+                         "its " + out.partition + " rows are less than one sample");
+    }
+    out.rows = std::ssize(rows);
+    Evaluator evaluator(rows_of_, info_.schema, info_.preprocessing, objective_, names);
+    Evaluation evaluation = evaluator.evaluate(aligned.view(), rows);
+    out.values = std::move(evaluation.values);
+    out.confusion = std::move(evaluation.confusion);
+    out.target = info_.schema.target;
+    return out;
+  }
+
+ private:
+  const ModelInfo info_;
+  const Objective objective_;
+  const std::unique_ptr<Inference> inference_;
+  InferenceModel rows_of_;
+};
+
 }  // namespace
 
-Result<ModelEvaluation> evaluate_model(const std::filesystem::path& model,
-                                       const std::filesystem::path& dataset,
-                                       const std::string& partition,
-                                       const std::vector<std::string>& metrics, Backend& backend) {
+Result<std::unique_ptr<ModelEvaluator>> ModelEvaluator::open(const std::filesystem::path& model,
+                                                             Backend& backend) {
   ASSIGN_OR_RETURN(LoadedModel loaded, read_model(model));
   const ModelInfo& info = loaded.info;
-  ASSIGN_OR_RETURN(const Dataset data, Dataset::open(dataset, false));
-  ModelEvaluation out;
-  ASSIGN_OR_RETURN(out.partition, pick_partition(partition, data.schema()));
-  const bool test = out.partition == "test";
-  ASSIGN_OR_RETURN(
-      const AlignedRows aligned,
-      AlignedRows::align(info.schema, data.schema(), test ? data.test() : data.train()));
-
-  const int64_t context = info.preprocessing.context_length;
-  const Objective& objective = loaded.objective;
-  ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                   pick_metrics(metrics, objective.interface));
-  const std::vector<int64_t> rows = all_rows(data.schema(), aligned.view().rows, context);
-  if (rows.empty()) {
-    return field_error("EVALUATE_NO_ROWS", "dataset",
-                       "its " + out.partition + " rows are less than one sample");
-  }
-  out.rows = std::ssize(rows);
-
   const int64_t batch = info.schema.stream() ? kWindowsBatch : kRowsBatch;
   ASSIGN_OR_RETURN(BoundProgram bound,
                    compile_inference(info.model, info.interface(), batch, nullptr, info.precision,
                                      {}, backend.traits()));
   const int64_t row_size = bound.program.graph.tensor(bound.output).type.shape.elements() / batch;
-  ASSIGN_OR_RETURN(const std::unique_ptr<Inference> inference,
+  ASSIGN_OR_RETURN(std::unique_ptr<Inference> inference,
                    Inference::open(std::move(bound), loaded.weights, backend));
-  InferenceModel rows_of(*inference, batch, row_size);
-  Evaluator evaluator(rows_of, info.schema, info.preprocessing, objective, names);
-  Evaluation evaluation = evaluator.evaluate(aligned.view(), rows);
-  out.values = std::move(evaluation.values);
-  out.confusion = std::move(evaluation.confusion);
-  out.target = info.schema.target;
-  return out;
+  return std::unique_ptr<ModelEvaluator>(std::make_unique<LoadedEvaluator>(
+      std::move(loaded.info), std::move(loaded.objective), std::move(inference), batch, row_size));
+}
+
+Result<ModelEvaluation> evaluate_model(const std::filesystem::path& model,
+                                       const std::filesystem::path& dataset,
+                                       const std::string& partition,
+                                       const std::vector<std::string>& metrics, Backend& backend) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<ModelEvaluator> evaluator,
+                   ModelEvaluator::open(model, backend));
+  return evaluator->evaluate(dataset, partition, metrics);
 }
 
 }  // namespace trainyard

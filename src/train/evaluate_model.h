@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,24 @@ struct ModelEvaluation {
   TargetSchema target;                                 // of the model
 };
 
-/// `partition` is "train", "test" or "" for the test set where there is one, else the training
-/// rows. `metrics` are computed beside the usual ones of the target. The dataset's schema may
-/// differ from the model's (src/data/align.h). Refusals: EVALUATE_MISMATCH; EVALUATE_NO_ROWS; what
-/// check_metrics says; those of read_model and Dataset::open.
+/// A model, ready to be measured. Not thread-safe.
+class ModelEvaluator {
+ public:
+  /// The refusals of read_model, and MODEL_FILE_INVALID.
+  static Result<std::unique_ptr<ModelEvaluator>> open(const std::filesystem::path& model,
+                                                      Backend& backend);
+  virtual ~ModelEvaluator() = default;
+
+  /// `partition` is "train", "test" or "" for the test set where there is one, else the training
+  /// rows. `metrics` are computed beside the usual ones of the target. The dataset's schema may
+  /// differ from the model's (src/data/align.h). Refusals: EVALUATE_MISMATCH; EVALUATE_NO_ROWS;
+  /// what check_metrics says; those of Dataset::open.
+  virtual Result<ModelEvaluation> evaluate(const std::filesystem::path& dataset,
+                                           const std::string& partition,
+                                           const std::vector<std::string>& metrics) = 0;
+};
+
+/// Once, of a model that is opened for it.
 Result<ModelEvaluation> evaluate_model(const std::filesystem::path& model,
                                        const std::filesystem::path& dataset,
                                        const std::string& partition,

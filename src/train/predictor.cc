@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "kernels/math/activations.h"
 #include "src/data/load/loader.h"
@@ -12,9 +14,6 @@
 namespace trainyard {
 
 namespace {
-
-// One program serves requests of any size; the last batch of a request is filled up.
-constexpr int64_t kPredictBatch = 64;
 
 std::vector<float> softmax(std::span<const float> logits) {
   const double top = *std::ranges::max_element(logits);
@@ -38,25 +37,48 @@ class LoadedPredictor final : public Predictor {
 
   const DatasetSchema& schema() const override { return info_.schema; }
 
-  Result<std::vector<Prediction>> predict(const RawRows& rows) override {
-    const Partition partition = rows.view();
-    std::vector<Prediction> predictions;
-    predictions.reserve(static_cast<size_t>(rows.rows));
-    for (int64_t first = 0; first < rows.rows; first += kPredictBatch) {
-      const int64_t count = std::min(kPredictBatch, rows.rows - first);
-      std::vector<int64_t> selected(static_cast<size_t>(kPredictBatch));
-      for (int64_t i = 0; i < kPredictBatch; ++i) {
-        selected[static_cast<size_t>(i)] = first + std::min(i, count - 1);
+  // One program serves requests of any size; the last batch is filled up with copies of its last
+  // row. What a row gives depends neither on its place in the batch nor on the others.
+  std::vector<std::vector<Prediction>> predict_together(std::span<const RawRows> rows) override {
+    std::vector<std::vector<Prediction>> predictions(rows.size());
+    std::vector<size_t> owners;  // of the rows in input_
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const Partition partition = rows[i].view();
+      predictions[i].reserve(static_cast<size_t>(rows[i].rows));
+      for (int64_t first = 0; first < rows[i].rows;) {
+        const int64_t free = kPredictBatch - std::ssize(owners);
+        std::vector<int64_t> taken(static_cast<size_t>(std::min(free, rows[i].rows - first)));
+        std::iota(taken.begin(), taken.end(), first);
+        fill_batch(transform_, partition, taken, part_);
+        const std::span<const std::byte> bytes = part_.input_bytes();
+        input_.insert(input_.end(), bytes.begin(), bytes.end());
+        owners.insert(owners.end(), taken.size(), i);
+        first += std::ssize(taken);
+        if (std::ssize(owners) == kPredictBatch) compute(owners, predictions);
       }
-      fill_batch(transform_, partition, selected, batch_);
-      inference_->run(batch_.input_bytes());
-      inference_->read_output(output_);
-      for (int64_t i = 0; i < count; ++i) predictions.push_back(to_prediction(i));
     }
+    if (!owners.empty()) compute(owners, predictions);
     return predictions;
   }
 
  private:
+  void compute(std::vector<size_t>& owners, std::vector<std::vector<Prediction>>& predictions) {
+    const size_t row_bytes = input_.size() / owners.size();
+    while (input_.size() < row_bytes * kPredictBatch) {
+      input_.resize(input_.size() + row_bytes);
+      std::copy(input_.end() - 2 * static_cast<std::ptrdiff_t>(row_bytes),
+                input_.end() - static_cast<std::ptrdiff_t>(row_bytes),
+                input_.end() - static_cast<std::ptrdiff_t>(row_bytes));
+    }
+    inference_->run(input_);
+    inference_->read_output(output_);
+    for (size_t i = 0; i < owners.size(); ++i) {
+      predictions[owners[i]].push_back(to_prediction(static_cast<int64_t>(i)));
+    }
+    input_.clear();
+    owners.clear();
+  }
+
   Prediction to_prediction(int64_t row) const {
     const auto outputs = static_cast<size_t>(objective_.interface.outputs);
     const auto values =
@@ -83,11 +105,16 @@ class LoadedPredictor final : public Predictor {
   Objective objective_;
   RowTransform transform_;
   std::unique_ptr<Inference> inference_;
-  Batch batch_;
+  Batch part_;                    // of one caller
+  std::vector<std::byte> input_;  // of the program
   std::vector<float> output_;
 };
 
 }  // namespace
+
+std::vector<Prediction> Predictor::predict(const RawRows& rows) {
+  return std::move(predict_together({&rows, 1})[0]);
+}
 
 Result<std::unique_ptr<Predictor>> Predictor::open(const std::filesystem::path& folder,
                                                    Backend& backend) {

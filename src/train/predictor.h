@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,7 +30,14 @@ class Predictor {
                                                  Backend& backend);
   virtual ~Predictor() = default;
   virtual const DatasetSchema& schema() const = 0;
-  virtual Result<std::vector<Prediction>> predict(const RawRows& rows) = 0;
+  /// The rows of several callers, computed as if they were one table: element i is, to the bit,
+  /// what rows[i] alone gives.
+  virtual std::vector<std::vector<Prediction>> predict_together(std::span<const RawRows> rows) = 0;
+  std::vector<Prediction> predict(const RawRows& rows);
 };
+
+/// Rows that a predictor computes at a time. Fewer cost the same, so callers with fewer gain by
+/// predict_together().
+inline constexpr int64_t kPredictBatch = 64;
 
 }  // namespace trainyard

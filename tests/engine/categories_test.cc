@@ -216,7 +216,7 @@ TEST(CategoryEmbedding, TrainsPredictsAndTakesUnseenCategories) {
   const auto predict = [&](const std::string& shop) {
     const auto rows =
         parse_raw_rows(predictor->schema(), "csv", "amount,shop,day\n0.1," + shop + ",tue\n");
-    return predictor->predict(rows.value()).value().at(0).probabilities;
+    return predictor->predict(rows.value()).at(0).probabilities;
   };
   EXPECT_GT(predict("shop4")[0], 0.9f);
   EXPECT_GT(predict("shop5")[1], 0.9f);

@@ -273,7 +273,7 @@ double metric(const TrainResult& result, const std::string& key) {
 std::vector<Prediction> predict_here(const Workspace& w, const std::string& csv) {
   const auto backend = testing::make_tested_backend(1);
   const auto predictor = Predictor::open(w / "model", *backend).value();
-  return predictor->predict(parse_raw_rows(predictor->schema(), "csv", csv).value()).value();
+  return predictor->predict(parse_raw_rows(predictor->schema(), "csv", csv).value());
 }
 
 /// "a" and "b" by the sign of a sum of two of four columns.

@@ -248,7 +248,7 @@ TEST(Recipe, AverageIsEvaluatedAndExported) {
   const auto predictor = Predictor::open(averaged.model_output, *backend).value();
   const std::string csv = bytes_of(w / "test.csv");
   const RawRows rows = parse_raw_rows(predictor->schema(), "csv", csv).value();
-  const auto predictions = predictor->predict(rows).value();
+  const auto predictions = predictor->predict(rows);
   const Dataset data = Dataset::open(averaged.dataset, true).value();
   int64_t correct = 0;
   for (size_t i = 0; i < predictions.size(); ++i) {

@@ -587,7 +587,7 @@ TEST(Training, RegressionLearnsAndPredictsInTheTargetsUnits) {
   const RawRows rows =
       parse_raw_rows(predictor->schema(), "csv", "x4,x3,x2,x1,x0\n0.5,0.5,0.5,0.5,0.5\n1,0,0,0,0\n")
           .value();
-  const auto predictions = predictor->predict(rows).value();
+  const auto predictions = predictor->predict(rows);
   ASSERT_EQ(predictions.size(), 2u);
   EXPECT_NEAR(predictions[0].value, 3 + 0.5 * 15 + 0.05, 0.1);
   EXPECT_NEAR(predictions[1].value, 3 + 5 + 0.05, 0.1);
@@ -610,7 +610,7 @@ TEST_P(PredictorOf, AJobAgreesWithTheTestMetricAndDoesNotDependOnTheRequest) {
   const std::string csv = bytes_of(w / "test.csv");
   const RawRows rows = parse_raw_rows(predictor->schema(), "csv", csv).value();
   ASSERT_EQ(rows.rows, 70);
-  const auto predictions = predictor->predict(rows).value();
+  const auto predictions = predictor->predict(rows);
   const Dataset data = Dataset::open(job.dataset, true).value();
   int64_t correct = 0;
   double loss = 0;
@@ -629,7 +629,7 @@ TEST_P(PredictorOf, AJobAgreesWithTheTestMetricAndDoesNotDependOnTheRequest) {
   const std::string header = csv.substr(0, csv.find('\n') + 1);
   const std::string line = csv.substr(header.size(), csv.find('\n', header.size()) - header.size());
   const RawRows one = parse_raw_rows(predictor->schema(), "csv", header + line + "\n").value();
-  EXPECT_EQ(predictor->predict(one).value()[0].probabilities, predictions[0].probabilities);
+  EXPECT_EQ(predictor->predict(one)[0].probabilities, predictions[0].probabilities);
 }
 
 TEST(Predictor, RefusesAnIncompleteOrForeignModel) {

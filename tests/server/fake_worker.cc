@@ -1,6 +1,6 @@
 // A worker that computes nothing and misbehaves on request: it speaks WorkerService like the real
-// one, and does what the label "act" of its job says. Ingest is the real one; predict and generate
-// echo.
+// one, and does what the label "act" of its job says, or a call to its model. Ingest is the real
+// one; predict and generate echo.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -87,6 +87,23 @@ class FakeWorker {
     while (stream_.Read(&command)) {
       if (command.has_stop()) return;
     }
+  }
+  void wait_for_cancel(int64_t call) {
+    v1::WorkerCommand command;
+    while (stream_.Read(&command)) {
+      if (command.cancel_call() == call || command.has_stop()) return;
+    }
+  }
+  /// False when it is to stop, or nobody is there.
+  bool next_calls(v1::ServeCalls& calls) {
+    v1::WorkerCommand command;
+    while (stream_.Read(&command)) {
+      if (command.has_stop()) return false;
+      if (!command.has_serve()) continue;
+      calls = command.serve();
+      return true;
+    }
+    return false;
   }
 
  private:
@@ -262,41 +279,93 @@ void ingest(const v1::IngestTask& task, FakeWorker& worker) {
   worker.outcome(std::move(done));
 }
 
-void predict(const v1::PredictTask& task, FakeWorker& worker) {
-  if (task.request().csv() == "slow") {
+/// What a call to a model says is what happens: "slow", "die", "die once", "refuse", "wait" (a
+/// while), "memory N" (that the worker says it has), "pid" (the answer).
+v1::Outcome predict(const v1::ServeTask& task, const v1::PredictRequest& request, int batch,
+                    bool warm, int64_t* memory_bytes) {
+  std::string csv = request.csv();
+  if (csv == "slow") {
     ::signal(SIGTERM, SIG_IGN);
     for (;;) ::pause();
   }
-  if (task.request().csv() == "die") ::raise(SIGABRT);
+  if (csv == "die") ::raise(SIGABRT);
+  if (csv == "die once") {
+    const std::filesystem::path mark = std::filesystem::path(task.model_dir()) / "died";
+    if (!std::filesystem::exists(mark)) {
+      std::ofstream(mark) << "once";
+      ::raise(SIGABRT);
+    }
+  }
+  if (csv == "refuse") {
+    return to_outcome(make_error(ErrorCode::kInvalidArgument, "DATASET_INVALID", "row 1"));
+  }
+  if (csv == "wait") std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  if (csv.starts_with("memory ")) *memory_bytes = std::stoll(csv.substr(7));
+  if (csv == "pid") csv = std::to_string(::getpid());
   v1::Outcome done;
   done.set_kind(v1::Outcome::SUCCEEDED);
-  done.mutable_predictions()->add_predictions()->set_label(task.request().csv());
-  worker.outcome(std::move(done));
+  v1::PredictResponse& response = *done.mutable_predictions();
+  response.set_warm(warm);
+  response.set_compute_us(1);
+  response.add_predictions()->set_label(csv);
+  response.mutable_predictions(0)->set_label_index(batch);
+  return done;
 }
 
-void generate(const v1::GenerateTask& task, FakeWorker& worker) {
-  const std::string& prompt = task.request().prompt();
+v1::Outcome generate(const v1::ServeCall& call, FakeWorker& worker, bool warm) {
+  const std::string& prompt = call.generate().prompt();
   if (prompt == "die") ::raise(SIGABRT);
-  for (int64_t i = 1; i <= task.request().token_count(); ++i) {
+  for (int64_t i = 1; i <= call.generate().token_count(); ++i) {
     v1::WorkerReport report;
     report.mutable_generated()->set_text(prompt);
     report.mutable_generated()->set_token_count(i);
+    report.mutable_generated()->set_warm(warm);
     worker.send(std::move(report));
   }
-  if (prompt == "endless") {
-    worker.wait_for_stop();
-    return worker.outcome(v1::Outcome::STOPPED);
+  if (prompt == "die late") ::raise(SIGABRT);
+  if (prompt == "deaf") {
+    ::signal(SIGTERM, SIG_IGN);
+    for (;;) ::pause();
   }
-  worker.outcome(v1::Outcome::SUCCEEDED);
+  v1::Outcome done;
+  done.set_kind(v1::Outcome::SUCCEEDED);
+  if (prompt == "endless") {
+    worker.wait_for_cancel(call.number());
+    return to_outcome(make_error(ErrorCode::kCancelled, "CANCELLED", "stopped before the end"));
+  }
+  return done;
 }
 
-void evaluate(const v1::EvaluateTask& task, FakeWorker& worker) {
-  const Result<DatasetSchema> schema = read_schema(task.dataset_dir());
-  if (!schema.ok()) return worker.outcome(to_outcome(schema.error()));
+v1::Outcome evaluate(const v1::ServeCall::EvaluateCall& call, bool warm) {
+  const Result<DatasetSchema> schema = read_schema(call.dataset_dir());
+  if (!schema.ok()) return to_outcome(schema.error());
   v1::Outcome done;
   done.set_kind(v1::Outcome::SUCCEEDED);
   done.mutable_evaluation()->set_row_count(schema->train_rows);
-  worker.outcome(std::move(done));
+  done.mutable_evaluation()->set_warm(warm);
+  return done;
+}
+
+void serve(const v1::ServeTask& task, FakeWorker& worker) {
+  v1::ServeCalls calls = task.first();
+  int64_t memory_bytes = 1 << 20;
+  bool warm = false;
+  do {
+    v1::WorkerReport report;
+    for (const v1::ServeCall& call : calls.calls()) {
+      v1::Outcome outcome = call.has_predict() ? predict(task, call.predict(), calls.calls_size(),
+                                                         warm, &memory_bytes)
+                            : call.has_generate() ? generate(call, worker, warm)
+                                                  : evaluate(call.evaluate(), warm);
+      v1::ServeAnswer& answer = *report.mutable_answers()->add_answers();
+      answer.set_number(call.number());
+      *answer.mutable_outcome() = std::move(outcome);
+    }
+    report.mutable_answers()->set_memory_bytes(memory_bytes);
+    worker.send(std::move(report));
+    warm = true;
+  } while (worker.next_calls(calls));
+  worker.outcome(v1::Outcome::STOPPED);
 }
 
 void measure(const v1::MeasureTask& task, FakeWorker& worker) {
@@ -354,9 +423,7 @@ int run(const std::string& socket, const std::string& task) {
   FakeWorker worker(task, nonce, *stream);
   if (assignment.has_train()) train(assignment.train(), worker);
   if (assignment.has_ingest()) ingest(assignment.ingest(), worker);
-  if (assignment.has_predict()) predict(assignment.predict(), worker);
-  if (assignment.has_generate()) generate(assignment.generate(), worker);
-  if (assignment.has_evaluate()) evaluate(assignment.evaluate(), worker);
+  if (assignment.has_serve()) serve(assignment.serve(), worker);
   if (assignment.has_measure()) measure(assignment.measure(), worker);
   if (assignment.has_inspect()) inspect(assignment.inspect(), worker);
   if (assignment.has_check_device()) worker.outcome(v1::Outcome::SUCCEEDED);

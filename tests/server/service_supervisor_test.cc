@@ -31,7 +31,7 @@ class Owner final : public TaskOwner {
   }
   Result<v1::Assignment> assignment() override {
     v1::Assignment a;
-    a.mutable_predict()->set_threads(3);
+    a.mutable_measure()->set_threads(3);
     return a;
   }
   void report(const v1::WorkerReport&, Done<void> done) override {
@@ -165,7 +165,7 @@ TEST_F(ServiceSupervisor, OnlyTheWorkerWithTheNonceIsLetIn) {
       << "not before it attached";
   const Result<v1::Assignment> assignment = supervisor_->attach(attach_request(task, nonce));
   ASSERT_TRUE(assignment.ok());
-  EXPECT_EQ(assignment->predict().threads(), 3);
+  EXPECT_EQ(assignment->measure().threads(), 3);
   EXPECT_EQ(assignment->heartbeat_interval_ms(), options_.heartbeat_ms);
   EXPECT_EQ(supervisor_->connect(hello(task, "guess"), sink).error().reason, "ATTEMPT_FENCED");
   EXPECT_TRUE(supervisor_->connect(hello(task, nonce), sink).ok());

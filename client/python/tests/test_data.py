@@ -179,6 +179,7 @@ def test_a_model_of_frames_finds_columns_by_name(client):
     assert list(by_name.to_frame().columns) == ["prediction"]
     assert client.predict(job, frame[["a", "b"]].values.tolist()) == by_name
     assert client.predict(job, frame[["b", "a"]].to_dict("records")) == by_name
+    assert client.predict(job, frame[["a", "b"]].values.tolist()).warm, "the worker of the first call stays"
     refused(trainyard.InvalidArgumentError, lambda: client.predict(job, frame[["a"]]), "DATASET_INVALID")
     refused(trainyard.InvalidArgumentError, lambda: client.predict(job, [{"a": 1, "b": "u"}, {"a": 1}]), "rows[1]")
     assert client.predict(job, [{"a": None, "b": float("nan")}]).values[0] == pytest.approx(10, abs=3)

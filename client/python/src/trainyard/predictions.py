@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -34,6 +34,9 @@ class Predictions:
     labels: tuple[str, ...]  # classification: the class's name, else empty
     probabilities: tuple[tuple[float, ...], ...]  # classification: by class, as in `classes`, else empty
     values: tuple[float, ...]  # regression: in the target's units, else empty
+    # How it was computed, which makes no difference to the predictions.
+    warm: bool = field(default=False, compare=False)  # no request waited for a worker that loaded the model
+    compute_us: int = field(default=0, compare=False)  # the worker's time, of all requests together
 
     def __len__(self) -> int:
         return len(self.labels) if self.classification else len(self.values)
@@ -175,12 +178,15 @@ def collect(answers: Iterator[v1.PredictResponse]) -> Predictions:
     labels: list[str] = []
     probabilities: list[tuple[float, ...]] = []
     values: list[float] = []
+    warm, compute_us = True, 0
     for answer in answers:
         classification, classes = answer.classification, tuple(answer.classes)
+        warm, compute_us = warm and answer.warm, compute_us + answer.compute_us
         for prediction in answer.predictions:
             if classification:
                 labels.append(prediction.label)
                 probabilities.append(tuple(prediction.probabilities))
             else:
                 values.append(prediction.value)
-    return Predictions(classification, classes, tuple(labels), tuple(probabilities), tuple(values))
+    return Predictions(classification, classes, tuple(labels), tuple(probabilities), tuple(values), warm,
+                       compute_us)

@@ -1,0 +1,16 @@
+// server/worker/outcome.h: how a computation's end becomes an outcome.
+#pragma once
+
+#include <functional>
+
+#include "src/base/result.h"
+#include "trainyard/v1/worker_service.pb.h"
+
+namespace trainyard {
+
+v1::Outcome succeeded();
+
+/// What `run` returns. Never throws: no other place in the worker catches faults.
+v1::Outcome outcome_of(const std::function<Result<v1::Outcome>()>& run) noexcept;
+
+}  // namespace trainyard
