@@ -47,7 +47,7 @@ struct Call {
 };
 
 /// Calls of one kind to one model.
-struct Queue {
+struct ModelQueue {
   std::deque<Call> calls;
   int64_t bytes = 0;
 };
@@ -56,8 +56,8 @@ struct Queue {
 struct Line {
   int running = 0;  // workers
   int64_t calls = 0, bytes = 0;
-  std::map<std::string, Queue> queues;  // by model; none is empty
-  std::deque<std::string> turns;        // the models of `queues`, the next one first
+  std::map<std::string, ModelQueue> queues;  // by model; none is empty
+  std::deque<std::string> turns;             // the models of `queues`, the next one first
 };
 
 struct Worker {
@@ -133,7 +133,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     const CallLimits& max = limits_of(call.kind);
     const auto it = line.queues.find(call.model.job_uid);
     if (it == line.queues.end()) return true;
-    const Queue& queue = it->second;
+    const ModelQueue& queue = it->second;
     return std::ssize(queue.calls) < max.model_calls_max && line.calls < max.calls_max &&
            queue.bytes + call.bytes <= max.model_bytes_max &&
            line.bytes + call.bytes <= max.bytes_max;
@@ -143,7 +143,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     Line& line = line_of(call.kind);
     const auto [it, fresh] = line.queues.try_emplace(call.model.job_uid);
     if (fresh) line.turns.push_back(it->first);
-    Queue& queue = it->second;
+    ModelQueue& queue = it->second;
     call.since_us = clock.steady_us();
     wake_at(call.since_us +
             std::min(kSecondWorkerUs, limits_of(call.kind).waiting_max_ms() * 1000));
@@ -157,7 +157,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     }
   }
 
-  Call take(Line& line, Queue& queue, std::deque<Call>::iterator at) TRAINYARD_REQUIRES(mu) {
+  Call take(Line& line, ModelQueue& queue, std::deque<Call>::iterator at) TRAINYARD_REQUIRES(mu) {
     Call call = std::move(*at);
     queue.calls.erase(at);
     --line.calls;
@@ -174,7 +174,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     std::erase(line.turns, model);
   }
 
-  std::vector<Call> take_batch(Line& line, Queue& queue) TRAINYARD_REQUIRES(mu) {
+  std::vector<Call> take_batch(Line& line, ModelQueue& queue) TRAINYARD_REQUIRES(mu) {
     std::vector<Call> batch;
     int64_t bytes = 0;
     while (!queue.calls.empty()) {
@@ -208,7 +208,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
       const std::string model = line.turns.front();
       line.turns.pop_front();
       line.turns.push_back(model);
-      Queue& queue = line.queues.at(model);
+      ModelQueue& queue = line.queues.at(model);
       if (kind == Kind::kPredict && waits_for_batch(queue, now)) {
         ++passed;
         continue;
@@ -220,7 +220,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
   }
 
   /// The next batch is larger for it.
-  bool waits_for_batch(const Queue& queue, int64_t now) TRAINYARD_REQUIRES(mu) {
+  bool waits_for_batch(const ModelQueue& queue, int64_t now) TRAINYARD_REQUIRES(mu) {
     const Call& oldest = queue.calls.front();
     return std::ranges::any_of(workers, [&](const auto& entry) {
       const Worker& w = entry.second;
@@ -495,7 +495,7 @@ void WarmWorkers::Impl::tick(int64_t now, Effects& effects) {
     Line& line = lines[kind];
     const std::deque<std::string> models = line.turns;
     for (const std::string& model : models) {
-      Queue& queue = line.queues.at(model);
+      ModelQueue& queue = line.queues.at(model);
       for (auto call = queue.calls.begin(); call != queue.calls.end();) {
         const int64_t end_us = call->since_us + limits[kind].waiting_max_ms() * 1000;
         if (end_us > now) {
@@ -614,7 +614,7 @@ void WarmWorkers::forget(const std::string& job_uid, const Error& error) {
     for (Line& line : impl.lines) {
       const auto it = line.queues.find(job_uid);
       if (it == line.queues.end()) continue;
-      Queue& queue = it->second;
+      ModelQueue& queue = it->second;
       while (!queue.calls.empty()) {
         answer(impl.take(line, queue, queue.calls.begin()), error, effects);
       }
