@@ -78,7 +78,8 @@ class Measured:
                 return statistics.median(r[key] for r in rounds)
             rate = statistics.median(r["answered"] / r["s"] for r in rounds)
             refused = sum(r["refused"] for r in rounds)
-            print(f"{self.name:8} {clients:3} clients: {rate:7.0f}/s  p50 {mid('p50'):7.2f} ms  p99 {mid('p99'):7.2f} ms  "
+            print(f"{self.name:8} {clients:3} clients: {rate:7.0f}/s  p50 {mid('p50'):7.2f} ms  "
+                  f"p99 {mid('p99'):7.2f} ms  "
                   f"CPU per call: daemon {mid('daemon_ms'):.2f} ms, workers {mid('workers_ms'):.2f} ms"
                   + (f"  refused {refused} ({rounds[-1]['why']})" if refused else ""))
 
