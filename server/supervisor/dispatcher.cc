@@ -63,7 +63,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   void run();
   void wait_for_work(MutexLock& lock) TRAINYARD_REQUIRES(mu);
   void forget(const std::vector<std::pair<std::string, int32_t>>& ended);
-  /// Everything that is not yet in the index, which begins with what the store has.
+  /// Puts into the index what is not yet in it: at first what the store has, then `changes`.
   Status update_index(std::vector<JobBrief> changes);
   void take(const JobBrief& job);
   void dispatch(bool drain_now);
@@ -94,7 +94,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   std::vector<std::pair<std::string, const char*>> to_stop TRAINYARD_GUARDED_BY(mu);
   std::vector<std::pair<std::string, int32_t>> ended TRAINYARD_GUARDED_BY(mu);  // uid, attempt
   std::vector<JobBrief> rescheduled TRAINYARD_GUARDED_BY(mu);  // in the order of their commits
-  // Of the last pass, for explain(); replaced and never changed.
+  // Of the last pass, for explained(); replaced and never changed.
   std::shared_ptr<const WaitReasons> waits TRAINYARD_GUARDED_BY(mu) =
       std::make_shared<const WaitReasons>();
 
@@ -205,9 +205,10 @@ Status Dispatcher::Impl::update_index(std::vector<JobBrief> changes) {
         !s.ok()) {
       return s;
     }
-    indexed = true;
   }
+  indexed = false;  // until all changes are in it: after an exception it is read again
   for (const JobBrief& job : changes) take(job);
+  indexed = true;
   return {};
 }
 
