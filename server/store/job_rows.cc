@@ -4,6 +4,7 @@
 #include <sstream>
 #include <utility>
 
+#include "server/store/event_rows.h"
 #include "server/store/proto_time.h"
 
 namespace trainyard::server {
@@ -174,8 +175,7 @@ void JobEdit::append(v1::Event event) {
   event.set_seq(++job_.newest_seq);
   *event.mutable_time() = to_timestamp(job_.event_time_us);
   event.set_attempt(job_.attempt);
-  Query query(context_.db, "INSERT INTO events (job, seq, payload) VALUES (?, ?, ?)");
-  query.bind(job_.order).bind(job_.newest_seq).bind_blob(event.SerializeAsString()).run();
+  insert_event(context_.db, job_.order, std::move(event));
 }
 
 void JobEdit::tell_state(const Move& move) {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "server/store/event_rows.h"
 #include "server/store/job_rows.h"
 #include "server/store/page_token.h"
 #include "server/store/store_core.h"
@@ -99,15 +100,13 @@ Result<EventBatch> JobStore::read_events(const std::string& uid, int64_t after,
       e.metadata["newest_seq"] = std::to_string(batch.newest_seq);
       return e;
     }
-    Query query(db, "SELECT payload FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?");
+    Query query(db,
+                "SELECT seq, payload FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?");
     query.bind(number).bind(after).bind(int64_t{count_max});
     int64_t bytes = 0;
     while (bytes < kEventBatchBytesMax && query.step()) {
-      const std::string_view payload = query.bytes(0);
-      bytes += static_cast<int64_t>(payload.size());
-      if (!batch.events.emplace_back().ParseFromArray(payload.data(),
-                                                      static_cast<int>(payload.size())))
-        throw SqliteError(SQLITE_CORRUPT, 0, "an event's payload does not parse");
+      batch.events.push_back(read_event(db, number, query));
+      bytes += static_cast<int64_t>(batch.events.back().ByteSizeLong());
     }
     return batch;
   });

@@ -125,7 +125,7 @@ def many_finished_jobs(daemon):
         store.execute("PRAGMA foreign_keys = OFF")
         number = store.execute("SELECT number FROM jobs WHERE state = 5 AND attempt > 0 ORDER BY number LIMIT 1").fetchone()[0]
         first = store.execute("SELECT max(number) FROM jobs").fetchone()[0] + 1
-        for table, key in (("jobs", "number"), ("attempts", "job"), ("events", "job")):
+        for table, key in (("jobs", "number"), ("attempts", "job"), ("events", "job"), ("event_parts", "job")):
             columns = [row[1] for row in store.execute(f"PRAGMA table_info({table})")]
             values = {key: "n.value", "id": "'copy-' || n.value", "uid": "'copy-' || n.value", "model": "''"}
             store.execute(

@@ -3,17 +3,20 @@
 //   store_bench [DIRECTORY]   on the disk to be measured; default: the current directory
 //
 // Prints the disk's own limit first (fdatasync of one 4 KiB page after the other), then submits:
-// one at a time, with some in flight, and events of a running job. Everything is acknowledged after
-// the commit (synchronous=FULL).
+// one at a time, with some in flight, and events of a running job; metrics by the steps of a
+// report. Everything is acknowledged after the commit (synchronous=FULL).
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
 #include <vector>
 
+#include "server/store/sqlite.h"
 #include "server/store/store.h"
 #include "src/base/handle.h"
 
@@ -92,6 +95,50 @@ NewJob bench_job() {
   return job;
 }
 
+double cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/// Reports of the loss and the accuracy of so many steps each.
+void measure_metrics(Store& store, const Job& job, const std::filesystem::path& file, int steps) {
+  const auto pages = [&] {
+    return std::stoll(
+        Connection(file, Connection::Mode::kReadOnly, 1000).query_text("PRAGMA page_count"));
+  };
+  AttemptUpdate update;
+  update.job_uid = job.uid;
+  update.attempt = 1;
+  v1::MetricBatch& batch = *update.events.emplace_back().mutable_metrics();
+  v1::MetricSeries& loss = *batch.add_series();
+  v1::MetricSeries& accuracy = *batch.add_series();
+  loss.set_key("train/loss");
+  accuracy.set_key("train/accuracy");
+  for (int i = 0; i < steps; ++i) {
+    loss.add_steps(1'000'000 + i);
+    loss.add_values(static_cast<double>(std::sin(static_cast<float>(i))));
+    accuracy.add_steps(1'000'000 + i);
+    accuracy.add_values(i % 50 / 50.0);
+  }
+  const int64_t pages_before = pages(), begin_us = now_us();
+  const double cpu_before = cpu_seconds();
+  int64_t reports = 0;
+  const std::string what = "metric reports of " + std::to_string(steps) + " steps, 64";
+  measure(what.c_str(), 64, [&](Done<Job> done) {
+    ++reports;
+    store.jobs().update_attempt(update, std::move(done));
+  });
+  const double seconds = 1e-6 * static_cast<double>(now_us() - begin_us);
+  const auto points = static_cast<double>(reports * 2 * steps);
+  std::printf("%34s %9.0f points/s, %.0f of a core's second, %.1f bytes a step\n", "",
+              points / seconds, points / (cpu_seconds() - cpu_before),
+              4096.0 * static_cast<double>(pages() - pages_before) / (points / 2));
+}
+
 int run(const std::filesystem::path& directory) {
   measure_disk(directory);
   StoreOptions options;
@@ -121,6 +168,9 @@ int run(const std::filesystem::path& directory) {
   }
   measure("metric reports of one job, 64", 64,
           [&](Done<Job> done) { store.jobs().update_attempt(update, std::move(done)); });
+  for (const int steps : {20, 100, 300, 2500}) {
+    measure_metrics(store, job, directory / "state/trainyard.db", steps);
+  }
   std::vector<int64_t> latencies;
   const int64_t begin = now_us();
   while (now_us() - begin < kMeasureUs) {
