@@ -212,6 +212,19 @@ std::string precision_and_cost(v1::Recipe::Precision precision, bool is_gpu) {
   return precision_text(precision) + (cost.empty() ? "" : ": " + cost);
 }
 
+/// Of a checkpoint, and of a kill. Empty for a plan of an older server.
+std::string checkpoints_text(const v1::CheckpointPlan& plan) {
+  if (plan.size_bytes() == 0) return "";
+  const std::string size = human_bytes(plan.size_bytes());
+  if (plan.lost_steps_max() > 0) {
+    const std::string steps =
+        grouped(plan.lost_steps_max()) + (plan.lost_steps_max() == 1 ? " step" : " steps");
+    return size + ", every " + steps + ": a kill costs at most " + steps + " of work";
+  }
+  return size + ", by time, under 1% of the run: a kill costs at most " +
+         human_duration(plan.lost_seconds_max()) + " of work";
+}
+
 std::string fields(const v1::JobPlan& plan, bool colour) {
   const v1::RunPlan& run = plan.run();
   std::string rows = grouped(run.train_rows()) + " to train";
@@ -236,6 +249,9 @@ std::string fields(const v1::JobPlan& plan, bool colour) {
                                              static_cast<double>(run.steps_total()),
                                          true) +
                                 " FLOP in all");
+  if (const std::string text = checkpoints_text(run.checkpoints()); !text.empty()) {
+    list.emplace_back("checkpoints", text);
+  }
   if (run.precision() != v1::Recipe::PRECISION_UNSPECIFIED) {  // of an older server
     list.emplace_back(
         "precision", precision_and_cost(run.precision(), plan.device().starts_with("devices/gpu")));

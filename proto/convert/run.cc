@@ -68,6 +68,10 @@ v1::RunPlan to_proto(const RunPlan& plan) {
   if (plan.initial_weights) *out.mutable_initial_weights() = to_proto(*plan.initial_weights);
   out.set_flops_per_step(plan.flops_per_step);
   out.set_precision(to_proto(plan.precision));
+  auto* checkpoints = out.mutable_checkpoints();
+  checkpoints->set_size_bytes(plan.checkpoints.size_bytes);
+  checkpoints->set_lost_steps_max(plan.checkpoints.lost_steps_max);
+  checkpoints->set_lost_seconds_max(plan.checkpoints.lost_seconds_max);
   auto* memory = out.mutable_memory();
   memory->set_parameter_bytes(plan.memory.parameter_bytes);
   memory->set_state_bytes(plan.memory.state_bytes);

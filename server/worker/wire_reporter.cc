@@ -8,7 +8,7 @@
 namespace trainyard {
 namespace {
 
-constexpr size_t kPointsPerReportMax = 2000;     // keeps a batch well under 64 KiB
+constexpr size_t kPointsPerReportMax = 5000;     // keeps a batch under 64 KiB
 constexpr int64_t kSlowFlopsPerMs = 20'000'000;  // 20 GFLOP/s: two cores of an old laptop
 constexpr size_t kLogBytesMax = 4096;            // as the contract says
 

@@ -17,6 +17,7 @@ class CheckpointWriter {
   struct Written {
     int64_t step;
     Result<std::filesystem::path> saved;
+    int64_t cpu_us;  // that the thread computed
   };
 
   /// Calls `write`, which owns what it writes, on the thread. Nothing else may be under way.
@@ -30,6 +31,7 @@ class CheckpointWriter {
 
  private:
   int64_t step_ = 0;
+  int64_t cpu_us_ = 0;  // the thread's, until it has written
   std::future<Result<std::filesystem::path>> written_;
 };
 

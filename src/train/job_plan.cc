@@ -168,7 +168,7 @@ Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const Dat
   ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema, ranks, traits));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(model, recipe, schema, shape, 0, stop));
   JobPlan plan;
-  plan.run = describe_run(programs, shape);
+  plan.run = describe_run(programs, shape, recipe);
   plan.layers = std::move(programs.train.layers);
   plan.warnings = warnings_of(recipe, shape, programs.train.program.graph);
   plan.dump = dump_of(programs.train.program, dump);

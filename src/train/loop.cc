@@ -16,10 +16,8 @@ namespace {
 // first.
 constexpr float kLossScaleMin = 0x1p-16f;
 
-// True after `step` finished steps if something is due every `interval` steps; 0 means every epoch.
-bool is_due(int64_t step, int64_t interval, int64_t steps_per_epoch) {
-  return step % (interval > 0 ? interval : steps_per_epoch) == 0;
-}
+// True if `step` is a multiple of `interval`; never of 0.
+bool is_multiple(int64_t step, int64_t interval) { return interval > 0 && step % interval == 0; }
 
 }  // namespace
 
@@ -73,7 +71,8 @@ Loop::Loop(const LoopContext& context, TrainingSession& session, Files& files, R
       state_(std::move(state)),
       saved_step_(state_.step > 0 ? state_.step : -1),
       rate_time_(MetricBuffer::Clock::now()),
-      rate_step_(state_.step) {
+      rate_step_(state_.step),
+      pace_(context.checkpoint_bytes, context.clock.steady_us()) {
   const Objective& objective = context.shape.objective;
   if (session.evaluation_batch() > 0) {
     evaluator_.emplace(session, context.data.schema(), context.preprocessing, objective,
@@ -110,18 +109,25 @@ Status Loop::run(const std::stop_token& stop) {
       const int64_t begun = begin_steps(loader);
       // The device continues with these while the earlier ones are processed, unless something
       // waits.
-      const bool waits = !session_.runs_ahead() || is_looked_at(steps_begun());
+      const bool saves = saves_now();
+      const bool waits = !session_.runs_ahead() || saves || is_looked_at(steps_begun());
       while (std::ssize(under_way_) > (waits ? 0 : begun)) {
         if (Status s = finish_step(); !s.ok()) return s;
       }
       const int64_t step = state_.step;
-      if (metrics_.due() || step == shape.steps_total) {
+      const bool reports = metrics_.due() || step == shape.steps_total;
+      if (reports) {
         report_rates(loader);
         metrics_.flush();
       }
-      if (!under_way_.empty() || !is_looked_at(step)) continue;
-      if (is_due(step, recipe.evaluate_every_steps, shape.steps_per_epoch)) evaluate_validation();
-      if (is_due(step, recipe.checkpoint_every_steps, shape.steps_per_epoch) || keeps_this()) {
+      if (!under_way_.empty()) continue;
+      const bool evaluates = is_evaluation_step(step);
+      if (evaluates) {
+        evaluate_validation();
+        // The next step may be a slow one: what is due before an evaluation is due behind it.
+        if (reports || metrics_.due()) metrics_.flush();
+      }
+      if (saves || (evaluates && keeps_this())) {
         if (Status s = checkpoint(); !s.ok()) return s;
       }
     }
@@ -130,11 +136,26 @@ Status Loop::run(const std::stop_token& stop) {
 }
 
 bool Loop::is_looked_at(int64_t step) const {
+  return step == context_.shape.steps_total || is_evaluation_step(step) || is_checkpoint_step(step);
+}
+
+bool Loop::is_evaluation_step(int64_t step) const {
+  const int64_t every = context_.job.recipe.evaluate_every_steps;
+  return is_multiple(step, every > 0 ? every : context_.shape.steps_per_epoch);
+}
+
+bool Loop::is_checkpoint_step(int64_t step) const {
   const Recipe& recipe = context_.job.recipe;
-  const RunShape& shape = context_.shape;
-  return step == shape.steps_total ||
-         is_due(step, recipe.evaluate_every_steps, shape.steps_per_epoch) ||
-         is_due(step, recipe.checkpoint_every_steps, shape.steps_per_epoch);
+  return is_multiple(step, recipe.checkpoint_every_steps > 0 ? recipe.checkpoint_every_steps
+                                                             : recipe.keep_checkpoints_every_steps);
+}
+
+bool Loop::saves_now() const {
+  const int64_t step = steps_begun();
+  if (is_checkpoint_step(step)) return true;
+  // The last step is saved behind its evaluation.
+  return context_.job.recipe.checkpoint_every_steps == 0 && step < context_.shape.steps_total &&
+         pace_.due(context_.clock.steady_us(), writer_.under_way());
 }
 
 int64_t Loop::begin_steps(Loader& loader) {
@@ -238,16 +259,14 @@ Evaluation Loop::evaluate(const Partition& partition, std::span<const int64_t> r
 
 void Loop::evaluate_validation() {
   if (context_.split.validation.empty() || validation_step_ == state_.step) return;
+  const auto begin = MetricBuffer::Clock::now();
   validation_ = evaluate(context_.data.train(), context_.split.validation);
   validation_step_ = state_.step;
   for (const MetricPoint& m : to_metrics(validation_, "val", state_.step)) {
     metrics_.add(m.key, m.step, m.value);
   }
   judge(validation_);
-  metrics_.flush();
-  // Evaluation does not count in the training rate.
-  rate_time_ = MetricBuffer::Clock::now();
-  rate_step_ = state_.step;
+  rate_time_ += MetricBuffer::Clock::now() - begin;  // it does not count in the training rate
 }
 
 void Loop::judge(const Evaluation& e) {
@@ -293,10 +312,11 @@ bool Loop::keeps_this() const {
 Status Loop::checkpoint() {
   finish_write();  // one at a time: it may have been of this step
   if (saved_step_ == state_.step) return {};
+  const int64_t begin_us = context_.clock.steady_us();
   metrics_.flush();  // whoever hears of a checkpoint has heard of all metrics before it
   Snapshot snapshot = session_.snapshot();
-  // Looked at here and not beside the steps to come: a run that fails does so at the same step
-  // every time.
+  // Looked at here and not beside the steps to come: how far a run gets that fails does not depend
+  // on the disk.
   if (const std::string bad = find_not_finite(snapshot); !bad.empty()) {
     return not_finite("after step " + std::to_string(state_.step) + " " + bad +
                       " has values that are not finite");
@@ -306,6 +326,8 @@ Status Loop::checkpoint() {
     return save(files_, context_.job, context_.run, context_.backend, context_.algorithms, state,
                 snapshot);
   });
+  pace_.begin(begin_us);
+  copy_us_ = context_.clock.steady_us() - begin_us;
   return {};
 }
 
@@ -318,6 +340,7 @@ Status Loop::checkpoint_and_wait() {
 void Loop::finish_write() {
   if (!writer_.under_way()) return;
   const CheckpointWriter::Written written = writer_.take();
+  pace_.add_cost(copy_us_ + written.cpu_us);
   if (written.saved.ok()) {
     saved_step_ = written.step;
     reporter_.checkpoint_saved(written.step, *written.saved);
@@ -378,6 +401,7 @@ void Loop::add_final(const std::string& prefix, const Evaluation& e, int64_t ste
 Status Loop::finish() {
   const int64_t step = state_.step;
   evaluate_validation();
+  metrics_.flush();
   if (Status s = checkpoint_and_wait(); !s.ok()) return s;
   choose_model();
   final_metrics_ = {{"train/loss", step, state_.train_loss}};

@@ -10,6 +10,7 @@
 
 #include "src/base/result.h"
 #include "src/data/load/loader.h"
+#include "src/train/checkpoint_pace.h"
 #include "src/train/checkpoint_writer.h"
 #include "src/train/evaluate.h"
 #include "src/train/metric_buffer.h"
@@ -32,6 +33,8 @@ struct LoopContext {
   bool holds_rows;                    // the session does: TrainingSession::hold()
   int64_t stored_rows;                // of a run, that are brought to it: travel_rows()
   const AlgorithmRecord& algorithms;  // of the session's kernels
+  int64_t checkpoint_bytes;           // as planned
+  const Clock& clock;                 // of checkpoints
 };
 
 /// How a job's training batches are made, from step `first_step` on. `samples`: for a session that
@@ -87,8 +90,13 @@ class Loop {
   Status finish_step();
   /// Steps that have begun.
   int64_t steps_begun() const { return state_.step + std::ssize(under_way_); }
-  /// True if something looks at the weights behind this step.
+  /// True if something looks at the weights behind this step, whatever the time is.
   bool is_looked_at(int64_t step) const;
+  bool is_evaluation_step(int64_t step) const;
+  /// True if the recipe asks for the checkpoint of this step.
+  bool is_checkpoint_step(int64_t step) const;
+  /// True if the step that has begun last is to have a checkpoint, because of its number or by now.
+  bool saves_now() const;
   /// The accuracy of a step. A batch of which no row counts leaves it as it was.
   void count_correct(std::span<const int32_t> labels, std::span<const float> logits);
   void report_step(double learning_rate, const TrainingSession::StepResult& result);
@@ -138,6 +146,8 @@ class Loop {
   ConfusionMatrices confusion_;
   Snapshot model_;
   CheckpointWriter writer_;
+  CheckpointPace pace_;
+  int64_t copy_us_ = 0;  // the training thread's part of the checkpoint under way
 };
 
 }  // namespace trainyard

@@ -9,6 +9,7 @@
 #include "src/ops/all_reduce.h"
 #include "src/ops/moving_average_update.h"
 #include "src/optim/all_reduce.h"
+#include "src/train/checkpoint_pace.h"
 #include "src/train/lora.h"
 #include "src/train/metrics.h"
 #include "src/train/step_slots.h"
@@ -277,7 +278,24 @@ std::vector<std::string> exchanges_of(const RunPrograms& programs) {
   return names;
 }
 
-RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
+namespace {
+
+CheckpointPlan plan_checkpoints(const RunPlan& run, const Recipe& recipe) {
+  CheckpointPlan plan;
+  const int64_t weights = run.memory.parameter_bytes + run.memory.state_bytes;
+  plan.size_bytes =
+      weights + run.memory.optimizer_bytes + (recipe.keep_best.metric.empty() ? 0 : weights);
+  if (recipe.checkpoint_every_steps > 0) {
+    plan.lost_steps_max = std::min(recipe.checkpoint_every_steps, run.steps_total);
+  } else {
+    plan.lost_seconds_max = static_cast<double>(checkpoint_interval_max_us(plan.size_bytes)) / 1e6;
+  }
+  return plan;
+}
+
+}  // namespace
+
+RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const Recipe& recipe) {
   const Program& train = programs.train.program;
   RunPlan plan;
   plan.precision = programs.precision;
@@ -313,6 +331,7 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape) {
   plan.memory.activation_bytes += transient - train.transient_bytes;
   // What the programs behind the first one keep is optimizer state.
   plan.memory.optimizer_bytes += programs.persistent_bytes() - train.persistent_bytes;
+  plan.checkpoints = plan_checkpoints(plan, recipe);
   return plan;
 }
 
@@ -320,7 +339,7 @@ Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe, const Dat
                          int64_t ranks, DeviceTraits traits, std::stop_token stop) {
   ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema, ranks, traits));
   ASSIGN_OR_RETURN(const RunPrograms programs, compile_run(model, recipe, schema, shape, 0, stop));
-  return describe_run(programs, shape);
+  return describe_run(programs, shape, recipe);
 }
 
 }  // namespace trainyard

@@ -82,6 +82,6 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
 std::vector<std::string> exchanges_of(const RunPrograms& programs);
 
 /// What the programs need together: they run one after another and share the transient segment.
-RunPlan describe_run(const RunPrograms& programs, const RunShape& shape);
+RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const Recipe& recipe);
 
 }  // namespace trainyard

@@ -10,12 +10,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kWatchInterval{50};
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
-Clock::time_point after(double seconds) {
+Steady::time_point after(double seconds) {
   constexpr double kYear = 365.0 * 24 * 3600;  // far enough for no limit
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                            std::chrono::duration<double>(std::min(seconds, kYear)));
+  return Steady::now() + std::chrono::duration_cast<Steady::duration>(
+                             std::chrono::duration<double>(std::min(seconds, kYear)));
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ void RankTeam::serve(const std::shared_ptr<Shared>& shared, size_t rank) {
 std::optional<RankTeam::Failure> RankTeam::run(
     std::function<void(size_t)> task, double limit_s,
     const std::function<std::optional<Failure>()>& watch) {
-  const Clock::time_point end = after(limit_s);
+  const Steady::time_point end = after(limit_s);
   MutexLock lock(shared_->mutex);
   shared_->task = std::move(task);
   shared_->busy.assign(shared_->busy.size(), true);
@@ -89,7 +89,7 @@ std::optional<RankTeam::Failure> RankTeam::run(
     auto seen = watch();
     lock.lock();
     if (seen.has_value() && !shared_->failure.has_value()) shared_->failure = std::move(seen);
-    if (!decided() && Clock::now() >= end) shared_->failure = Failure{};
+    if (!decided() && Steady::now() >= end) shared_->failure = Failure{};
   }
   return shared_->failure;
 }

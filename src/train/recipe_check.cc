@@ -268,22 +268,19 @@ void check_rows(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
   }
 }
 
-/// A step has a checkpoint that stays if both divide it: one that does not divide the other keeps
-/// fewer than it says.
+/// Of steps between checkpoints, a step has one that stays if both numbers divide it: one that does
+/// not divide the other keeps fewer than it says.
 Status check_kept(const Recipe& r, const RunShape& shape) {
   const int64_t every = r.keep_checkpoints_every_steps;
   if (every == 0) return {};
-  const int64_t between =
-      r.checkpoint_every_steps > 0 ? r.checkpoint_every_steps : shape.steps_per_epoch;
+  const int64_t between = r.checkpoint_every_steps;
   const std::string field = "recipe.keep_checkpoints_every_steps";
-  if (every % between != 0) {
+  if (between > 0 && every % between != 0) {
     return field_error(
         "FIELD_OUT_OF_RANGE", field,
         std::to_string(every) + " is not a multiple of the " + std::to_string(between) +
-            " steps from one checkpoint to the next" +
-            (r.checkpoint_every_steps > 0 ? " (recipe.checkpoint_every_steps)" : ", an epoch") +
-            ", expected " + std::to_string(between) + ", " + std::to_string(2 * between) +
-            " and so on");
+            " steps from one checkpoint to the next (recipe.checkpoint_every_steps), expected " +
+            std::to_string(between) + ", " + std::to_string(2 * between) + " and so on");
   }
   if (every > shape.steps_total) {
     return field_error("FIELD_OUT_OF_RANGE", field,

@@ -12,13 +12,13 @@
 namespace trainyard {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
 // The first step submits, the second records, the third replays: all that is made once is made.
 constexpr int64_t kWarmSteps = 3;
 constexpr int64_t kStepByStep = 1;
 
-double seconds_between(Clock::time_point from, Clock::time_point to) {
+double seconds_between(Steady::time_point from, Steady::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
@@ -59,21 +59,21 @@ class Profiling {
     if (!stop_.stop_requested()) return {};
     return make_error(ErrorCode::kCancelled, "STOPPED", "stopped while it was timed");
   }
-  bool is_enough(int64_t steps, int64_t least, int64_t most, Clock::time_point since) const {
+  bool is_enough(int64_t steps, int64_t least, int64_t most, Steady::time_point since) const {
     return steps >= most ||
-           (steps >= least && seconds_between(since, Clock::now()) >= options_.seconds);
+           (steps >= least && seconds_between(since, Steady::now()) >= options_.seconds);
   }
 
   /// Replayed, so many at once, which are under way while those before are finished.
   Status run_as_in_a_job(int64_t least, int64_t most, int64_t together) {
-    const auto begin = Clock::now();
+    const auto begin = Steady::now();
     const int64_t ahead = session_.runs_ahead() ? together : 0;
     int64_t begun = 0, finished = 0;
     double waited = 0;
     const auto next = [&] {
-      const auto wait = Clock::now();
+      const auto wait = Steady::now();
       const Session::StepInputs inputs = next_();
-      waited += seconds_between(wait, Clock::now());
+      waited += seconds_between(wait, Steady::now());
       return inputs;
     };
     while (!is_enough(begun, least, most, begin)) {
@@ -83,20 +83,20 @@ class Profiling {
       for (; begun - finished > ahead; ++finished) session_.finish_step();
     }
     for (; finished < begun; ++finished) session_.finish_step();
-    profile_.step_s = seconds_between(begin, Clock::now()) / static_cast<double>(begun);
+    profile_.step_s = seconds_between(begin, Steady::now()) / static_cast<double>(begun);
     profile_.data_wait_s = waited / static_cast<double>(begun);
     return {};
   }
 
   Status run_by_nodes() {
-    const auto begin = Clock::now();
+    const auto begin = Steady::now();
     std::vector<double> steps;
     std::map<size_t, std::vector<double>> seconds;  // by node, then step
     std::map<size_t, int64_t> calls;
     while (!is_enough(std::ssize(steps), options_.steps_min, options_.steps_max, begin)) {
       if (Status s = stopped(); !s.ok()) return s;
       StepTrace trace;
-      const auto now = [&] { return seconds_between(begin, Clock::now()); };
+      const auto now = [&] { return seconds_between(begin, Steady::now()); };
       trace.wait_s = now();
       const Session::StepInputs inputs = next_();
       backend_.begin();

@@ -88,11 +88,12 @@ class TimingReports {
   Algorithms* algorithms_;
 };
 
-/// Who writes, who is told, and who ends a run.
+/// Who writes, who is told, who ends a run, and what its checkpoints are timed by.
 struct Surroundings {
   Files& files;
   Reporter& reporter;
   const std::stop_token& stop;
+  const Clock& clock;
 };
 
 Status write_run(const TrainJob& job, Files& files, ModelInfo info, const Loop& loop) {
@@ -151,9 +152,18 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
   plan.first_step = first.step;
   reporter.started(plan);
 
-  const LoopContext context{
-      job,  open.data,   shape,     preprocessing, split, start.identity.record(), backend.name(),
-      held, stored_rows, algorithms};
+  const LoopContext context{job,
+                            open.data,
+                            shape,
+                            preprocessing,
+                            split,
+                            start.identity.record(),
+                            backend.name(),
+                            held,
+                            stored_rows,
+                            algorithms,
+                            plan.checkpoints.size_bytes,
+                            around.clock};
   session.wait_behind_nodes(job.names_faults);
   Loop loop(context, session, around.files, reporter, std::move(first));
   if (Status s = loop.run(around.stop); !s.ok()) return std::move(s).error();
@@ -175,22 +185,22 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
 }  // namespace
 
 Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, Reporter& reporter,
-                          std::stop_token stop) {
+                          std::stop_token stop, const Clock& clock) {
   TRAINYARD_CHECK(job.ranks == 1, "a job of several devices on one");
   ASSIGN_OR_RETURN(const OpenJob open, open_job(job, backend));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_rank(open, 0, backend));
-  const RunPlan plan = describe_run(programs, open.shape);
+  const RunPlan plan = describe_run(programs, open.shape, job.recipe);
   ASSIGN_OR_RETURN(Start start, find_start(job, backend, reporter));
   std::optional<TimingReports> timing(std::in_place, backend, plan, reporter);
   Session session(std::move(programs), backend, open.shape.micro_batches);
   timing.reset();
-  return run(open, std::move(start), plan, session, backend, {files, reporter, stop});
+  return run(open, std::move(start), plan, session, backend, {files, reporter, stop, clock});
 }
 
 Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& devices, Files& files,
-                          Reporter& reporter, std::stop_token stop) {
+                          Reporter& reporter, std::stop_token stop, const Clock& clock) {
   if (devices.size() == 1) {
-    return train(job, *devices.front().backend, files, reporter, std::move(stop));
+    return train(job, *devices.front().backend, files, reporter, std::move(stop), clock);
   }
   TrainJob ranked = job;
   ranked.ranks = std::ssize(devices);
@@ -202,12 +212,12 @@ Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& de
                      compile_rank(open, std::ssize(programs), *device.backend));
     programs.push_back(std::move(compiled));
   }
-  const RunPlan plan = describe_run(programs.front(), open.shape);
+  const RunPlan plan = describe_run(programs.front(), open.shape, job.recipe);
   ASSIGN_OR_RETURN(Start start, find_start(ranked, first, reporter));
   std::optional<TimingReports> timing(std::in_place, first, plan, reporter);
   ReplicatedSession session(std::move(programs), devices, open.shape.micro_batches);
   timing.reset();
-  return run(open, std::move(start), plan, session, first, {files, reporter, stop});
+  return run(open, std::move(start), plan, session, first, {files, reporter, stop, clock});
 }
 
 }  // namespace trainyard

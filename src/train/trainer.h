@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/clock.h"
 #include "src/base/fields.h"
 #include "src/base/files.h"
 #include "src/base/result.h"
@@ -84,7 +85,7 @@ struct Recipe {
   double validation_split = 0;         // share of the training rows held out, [0, 0.9]
   int64_t context_length = 0;          // tokens of a sample of a text; 0: kContextLengthDefault
   int64_t evaluate_every_steps = 0;    // 0: at the end of each epoch
-  int64_t checkpoint_every_steps = 0;  // 0: at the end of each epoch
+  int64_t checkpoint_every_steps = 0;  // 0: by time (checkpoint_pace.h)
   int keep_checkpoints = 2;            // the newest; beside them stay ...
   int64_t keep_checkpoints_every_steps = 0;  // ... those of multiples of so many steps; 0: none
   bool keep_best_checkpoint = false;         // ... and that of keep_best's evaluation
@@ -180,6 +181,13 @@ struct InitialWeightsReport {
   std::string text() const;
 };
 
+/// What a kill costs at most: the work since the newest checkpoint began. One of the two is 0.
+struct CheckpointPlan {
+  int64_t size_bytes = 0;      // of a checkpoint's tensors, at most
+  int64_t lost_steps_max = 0;  // of a recipe that says at which steps
+  double lost_seconds_max = 0;
+};
+
 /// What is known before the first step.
 struct RunPlan {
   int64_t parameter_count = 0;          // of the resulting model
@@ -194,6 +202,7 @@ struct RunPlan {
   // none; who plans for it says so.
   int64_t dataset_bytes = 0;
   int64_t flops_per_step = 0;
+  CheckpointPlan checkpoints;
   Precision precision = Precision::kFp32;               // that it computes in
   std::optional<InitialWeightsReport> initial_weights;  // where the recipe asks for some
 };
@@ -240,13 +249,15 @@ struct TrainResult {
 
 /// Trains to the end, or until `stop` is requested: then a checkpoint is written and the Error is
 /// CANCELLED/STOPPED. A loss that is not finite: FAILED_PRECONDITION/LOSS_NOT_FINITE naming the
-/// step; the last good checkpoint stays. Faults are exceptions.
+/// step; the last good checkpoint stays. Faults are exceptions. `clock` decides when checkpoints
+/// are written, never what they hold.
 Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, Reporter& reporter,
-                          std::stop_token stop);
+                          std::stop_token stop, const Clock& clock = system_clock());
 
 /// The same on several devices, which are connected (open_devices()); results depend on how many
 /// they are. Keeps those that are stuck when it throws RankStopped (replicated_session.h).
 Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& devices, Files& files,
-                          Reporter& reporter, std::stop_token stop);
+                          Reporter& reporter, std::stop_token stop,
+                          const Clock& clock = system_clock());
 
 }  // namespace trainyard

@@ -19,7 +19,7 @@
 namespace trainyard {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
 double cpu_ms() {
   return static_cast<double>(std::clock()) * 1000 / CLOCKS_PER_SEC;  // planning has one thread
@@ -112,7 +112,7 @@ void time_plan(const Shape& shape, int64_t layers) {
   const ModelSpec model = model_of(shape, layers);
   double best_ms = 1e300;
   int64_t bytes = 0;
-  const Clock::time_point begin = Clock::now();
+  const Steady::time_point begin = Steady::now();
   do {
     const double start_ms = cpu_ms();
     const auto plan = plan_run(model, recipe, digits());
@@ -124,7 +124,7 @@ void time_plan(const Shape& shape, int64_t layers) {
     }
     best_ms = std::min(best_ms, ms);
     bytes = plan->memory.total();
-  } while (Clock::now() - begin < std::chrono::seconds(3));
+  } while (Steady::now() - begin < std::chrono::seconds(3));
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
   std::printf("%-10s %6ld %10.1f ms %8.2f us/layer %18ld bytes planned %6ld MiB\n", shape.name,

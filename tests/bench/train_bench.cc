@@ -51,12 +51,12 @@
 namespace trainyard {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
 constexpr int64_t kBatches = 8;  // different ones in turn, so that no input stays in a cache
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+double seconds_since(Steady::time_point start) {
+  return std::chrono::duration<double>(Steady::now() - start).count();
 }
 
 // Keeps the newest recording at hand; the session, which owns it, goes on with it as ever.
@@ -104,7 +104,7 @@ class Case {
 
   /// Samples per second over at least `seconds`.
   double run(double seconds) {
-    const Clock::time_point start = Clock::now();
+    const Steady::time_point start = Steady::now();
     const int64_t together = session_->together(kStepsTogetherMax);
     // The next are under way before the results of these are looked at, as in the training loop.
     const int64_t ahead = session_->runs_ahead() ? together : 0;
@@ -124,7 +124,7 @@ class Case {
     Recording* const steps = backend_.recording();
     if (steps == nullptr) return std::nullopt;
     const auto time = [&](int64_t count) {
-      const Clock::time_point start = Clock::now();
+      const Steady::time_point start = Steady::now();
       for (int64_t i = 0; i < count; ++i) steps->replay();
       backend_.synchronize();
       return seconds_since(start) / static_cast<double>(count);

@@ -196,6 +196,23 @@ TEST_F(Cli, PlanTellsWhatThePrecisionCostsOnItsDevice) {
   EXPECT_EQ(told(v1::Recipe::FP16, "devices/gpu-0").find("slower"), std::string::npos);
 }
 
+TEST_F(Cli, PlanTellsWhatAKillCostsAtMost) {
+  const auto told = [&](int64_t steps, double seconds) {
+    server_.state().plan = deep_plan(1);
+    v1::CheckpointPlan& plan = *server_.state().plan.mutable_run()->mutable_checkpoints();
+    plan.set_size_bytes(3 << 20);
+    plan.set_lost_steps_max(steps);
+    plan.set_lost_seconds_max(seconds);
+    const std::string out = run({"plan", spec()}).out;
+    const size_t at = out.find("3 MiB, ");
+    return at == out.npos ? out : out.substr(at, out.find('\n', at) - at);
+  };
+  EXPECT_EQ(told(40, 0), "3 MiB, every 40 steps: a kill costs at most 40 steps of work");
+  EXPECT_EQ(told(1, 0), "3 MiB, every 1 step: a kill costs at most 1 step of work");
+  EXPECT_EQ(told(0, 102),
+            "3 MiB, by time, under 1% of the run: a kill costs at most 102 s of work");
+}
+
 TEST_F(Cli, PlanOfADatasetsNameAsksTheServer) {
   server_.state().plan = deep_plan(1);
   server_.state().plan.mutable_run()->set_precision(v1::Recipe::TF32);

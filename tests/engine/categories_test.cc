@@ -239,7 +239,8 @@ TEST(CategoryEmbedding, StoppedAndResumedEndsWithTheSameBits) {
   const auto backend = testing::make_tested_backend(1);
   Recorder recorder;
   ASSERT_TRUE(train(job_in(w, "whole"), *backend, local_files(), recorder, {}).ok());
-  const TrainJob parts = job_in(w, "parts");
+  TrainJob parts = job_in(w, "parts");
+  parts.recipe.checkpoint_every_steps = 2;
   std::stop_source stop;
   recorder.on_checkpoint = [&](int64_t) { stop.request_stop(); };
   const auto stopped = train(parts, *backend, local_files(), recorder, stop.get_token());

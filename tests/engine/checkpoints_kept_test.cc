@@ -10,14 +10,17 @@
 #include <thread>
 
 #include "src/checkpoint/checkpoint.h"
+#include "src/train/checkpoint_pace.h"
 #include "src/train/trainer.h"
 #include "tests/data/unsynced_files.h"
 #include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
+#include "tests/server/fake_clock.h"
 
 namespace trainyard {
 namespace {
 
+using server::FakeClock;
 using testing::bytes_of;
 using testing::make_dataset;
 using testing::Recorder;
@@ -90,9 +93,9 @@ TrainJob plain_job(const Workspace& w, const std::string& name, int64_t between)
 }
 
 Result<TrainResult> run(const TrainJob& job, Recorder& recorder, Files& files,
-                        std::stop_token stop = {}) {
+                        std::stop_token stop = {}, const Clock& clock = system_clock()) {
   const auto backend = testing::make_tested_backend(job.threads);
-  return train(job, *backend, files, recorder, std::move(stop));
+  return train(job, *backend, files, recorder, std::move(stop), clock);
 }
 
 std::vector<int64_t> steps_kept(const TrainJob& job) {
@@ -271,6 +274,106 @@ TEST(CheckpointsKept, EveryNthStaysBesideTheNewest) {
   Recorder r;
   ASSERT_TRUE(run(job, r, files).ok());
   EXPECT_EQ(steps_kept(job), (std::vector<int64_t>{12, 10, 5}));
+}
+
+TEST(CheckpointPace, GivesACheckpointAHundredTimesWhatItCosts) {
+  constexpr int64_t kSecond = 1'000'000;
+  CheckpointPace pace(int64_t{100} << 20, 0);
+  const int64_t most = checkpoint_interval_max_us(int64_t{100} << 20);
+  EXPECT_GT(most, 100 * kSecond);
+  EXPECT_LT(most, 200 * kSecond);
+  EXPECT_FALSE(pace.due(most - 1, false)) << "nothing is measured yet";
+  EXPECT_TRUE(pace.due(most, false));
+  const int64_t begin = most + 7;
+  pace.begin(begin);
+  pace.add_cost(kSecond / 2);
+  EXPECT_FALSE(pace.due(begin + 50 * kSecond - 1, false));
+  EXPECT_TRUE(pace.due(begin + 50 * kSecond, false));
+  EXPECT_FALSE(pace.due(begin + most - 1, /*writing=*/true)) << "steps would wait for the disk";
+  EXPECT_TRUE(pace.due(begin + most, /*writing=*/true));
+  pace.add_cost(kSecond / 10);
+  EXPECT_FALSE(pace.due(begin + 30 * kSecond - 1, false)) << "a cheap one counts by half";
+  EXPECT_TRUE(pace.due(begin + 30 * kSecond, false));
+  pace.add_cost(0);
+  for (int i = 0; i < 10; ++i) pace.add_cost(0);
+  EXPECT_FALSE(pace.due(begin + kCheckpointIntervalMinUs - 1, false));
+  EXPECT_TRUE(pace.due(begin + kCheckpointIntervalMinUs, false));
+  pace.add_cost(100 * kSecond);
+  EXPECT_FALSE(pace.due(begin + most - 1, false));
+  EXPECT_TRUE(pace.due(begin + most, false)) << "a plan has told so";
+}
+
+TEST(CheckpointPace, IsBoundedForEveryState) {
+  EXPECT_EQ(checkpoint_interval_max_us(0), kCheckpointIntervalMinUs);
+  int64_t last = 0;
+  for (int64_t bytes = 1; bytes < int64_t{1} << 60; bytes *= 4) {
+    const int64_t most = checkpoint_interval_max_us(bytes);
+    EXPECT_GE(most, last);
+    EXPECT_LE(most, 600'000'000);
+    last = most;
+  }
+  EXPECT_EQ(last, 600'000'000);
+}
+
+// Epochs of 8 steps.
+TEST(CheckpointsByTime, AreWrittenWhenTheyAreDueAndAtTheEnd) {
+  const Workspace w;
+  make_dataset(w, /*images=*/false, 64);
+  UnsyncedFiles files;
+  FakeClock clock;
+  Recorder r;
+  r.on_progress = [&](int64_t) { clock.pass(1'250'000); };
+  const TrainJob job = plain_job(w, "timed", 0);
+  ASSERT_TRUE(run(job, r, files, {}, clock).ok());
+  EXPECT_EQ(r.plan.checkpoints.lost_seconds_max, 5);
+  // Step 5 begins at 5 s and is saved at 6.25 s; step 10 begins at 11.25 s.
+  EXPECT_EQ(r.saved, (std::vector<int64_t>{5, 10, 12}));
+
+  FakeClock still;
+  Recorder s;
+  const TrainJob other = plain_job(w, "still", 0);
+  ASSERT_TRUE(run(other, s, files, {}, still).ok());
+  EXPECT_EQ(s.saved, (std::vector<int64_t>{12})) << "no epoch's end asks for one";
+  for (const char* file : {"weights.safetensors", "optimizer.safetensors"}) {
+    EXPECT_EQ(bytes_of(job.checkpoints / "step-000000012" / file),
+              bytes_of(other.checkpoints / "step-000000012" / file))
+        << "when they are written changes no bit";
+  }
+}
+
+TEST(CheckpointsByTime, StepsOfTheRecipeAreKeptExactly) {
+  const Workspace w;
+  make_dataset(w, /*images=*/false, 64);
+  UnsyncedFiles files;
+  FakeClock clock;
+  Recorder r;
+  r.on_progress = [&](int64_t) { clock.pass(60'000'000); };
+  ASSERT_TRUE(run(plain_job(w, "a", 5), r, files, {}, clock).ok());
+  EXPECT_EQ(r.saved, (std::vector<int64_t>{5, 10, 12})) << "no time adds one";
+
+  TrainJob keeps = plain_job(w, "b", 0);
+  keeps.recipe.keep_checkpoints = 1;
+  keeps.recipe.keep_checkpoints_every_steps = 5;
+  FakeClock still;
+  Recorder s;
+  ASSERT_TRUE(run(keeps, s, files, {}, still).ok());
+  EXPECT_EQ(s.saved, (std::vector<int64_t>{5, 10, 12})) << "what stays is written";
+  EXPECT_EQ(steps_kept(keeps), (std::vector<int64_t>{12, 10, 5}));
+}
+
+// A write that does not end holds no step up before a plan's time has passed.
+TEST(CheckpointsByTime, ASlowDiskIsWaitedForOnlyAtTheEndOfTheInterval) {
+  const Workspace w;
+  make_dataset(w, /*images=*/false, 64);
+  HeldFiles held;
+  FakeClock clock;
+  Recorder r;
+  r.on_progress = [&](int64_t signs) {
+    clock.pass(signs == 1 ? 5'000'000 : 500'000);
+    if (signs == 11) held.let_go();  // 4.5 s behind the first one's beginning
+  };
+  ASSERT_TRUE(run(plain_job(w, "a", 0), r, held, {}, clock).ok());
+  EXPECT_EQ(r.saved, (std::vector<int64_t>{2, 12}));
 }
 
 // Evaluations at even steps and checkpoints at 7: the best one's is taken for its own sake.

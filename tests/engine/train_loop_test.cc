@@ -125,7 +125,8 @@ TEST(Training, OverfitsEightSamples) {
 TEST(Training, ReportsEveryStepAndTheFinalMetrics) {
   const Workspace w;
   make_dataset(w, true, 100, 30);
-  const TrainJob job = image_job(w, "a");  // 80 training rows: 5 steps per epoch
+  TrainJob job = image_job(w, "a");  // 80 training rows: 5 steps per epoch
+  job.recipe.checkpoint_every_steps = 5;
   Recorder r;
   const auto result = run(job, r);
   ASSERT_TRUE(result.ok()) << result.error().message;
@@ -334,7 +335,8 @@ TEST(Training, ResumesFromAnOlderCheckpointAfterAKill) {
   const Workspace w;
   make_dataset(w, true, 100);
   const TrainJob whole = image_job(w, "whole");
-  const TrainJob parts = image_job(w, "parts");
+  TrainJob parts = image_job(w, "parts");
+  parts.recipe.checkpoint_every_steps = 5;
   Recorder rw, first, second;
   ASSERT_TRUE(run(whole, rw).ok());
   struct Killed {};
