@@ -2,7 +2,7 @@
 
     python3 tests/bench/small_jobs_bench.py BEFORE_BIN AFTER_BIN [ROUNDS] [EPOCHS]
 
-A small network on the committed digits, with a validation of its rows after each epoch of 91 steps. For each build the medians of
+A small network on the committed digits, with a validation of its rows after each epoch of 101 steps. For each build the medians of
 all rounds, and from the least to the most. fsyncs are those of `local run` under strace, which slows no other call; the commits of
 the daemon are what its store has counted. CPU time is that of the daemon and of its workers, start and end included.
 """
