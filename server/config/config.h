@@ -36,7 +36,7 @@ struct Config {
   int64_t disk_free_bytes_min = int64_t{1} << 30;   // below it nothing new is accepted; 0: no bound
   std::vector<std::filesystem::path> ingest_roots;  // whose files datasets may use
   int queued_jobs_max = 1000;
-  int watch_streams_max = 256;
+  int watch_streams_max = 4096;
   int predicts_max = 2;  // Predict calls that run at a time; the same number may wait
   int drain_seconds = 60;
   int cancel_grace_seconds = 30;  // from asking a worker to stop to SIGKILL
