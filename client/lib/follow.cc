@@ -24,11 +24,28 @@ Status follow_job(Client& client, const std::string& name, int64_t after, std::s
   Status gap;
   milliseconds pause{100};
   bool answered = false;  // a server that never answered is reported at once
+  bool batches = true;
   Clock::time_point last_answer = Clock::now();
+  const auto take = [&](const v1::Event& event) {  // false: it was the last
+    if (event.seq() != seen + 1) {
+      gap = make_error(
+          ErrorCode::kDataLoss, "EVENT_GAP",
+          "event " + std::to_string(event.seq()) + " came after event " + std::to_string(seen));
+      return false;
+    }
+    seen = event.seq();
+    if (handler.event && !handler.event(event)) {
+      ended = true;
+      return false;
+    }
+    if (event.has_state() && is_terminal(event.state().state())) ended = true;
+    return true;
+  };
   while (true) {
     v1::WatchJobRequest request;
     request.set_name(name);
     request.set_after(seen);
+    request.set_batches(batches);
     Status status = client.watch_job(request, stop, [&](const v1::WatchJobResponse& message) {
       answered = true;
       last_answer = Clock::now();
@@ -39,24 +56,16 @@ Status follow_job(Client& client, const std::string& name, int64_t after, std::s
         ended = is_terminal(message.start().job().state()) && message.start().newest_seq() <= seen;
         return !ended;
       }
-      if (!message.has_event()) return true;  // a heartbeat, or an unknown kind
-      const v1::Event& event = message.event();
-      if (event.seq() != seen + 1) {
-        gap = make_error(
-            ErrorCode::kDataLoss, "EVENT_GAP",
-            "event " + std::to_string(event.seq()) + " came after event " + std::to_string(seen));
-        return false;
-      }
-      seen = event.seq();
-      if (handler.event && !handler.event(event)) {
-        ended = true;
-        return false;
-      }
-      if (event.has_state() && is_terminal(event.state().state())) ended = true;
-      return true;
+      if (message.has_event()) return take(message.event());
+      // Without any it is a heartbeat, or an unknown kind.
+      return std::all_of(message.events().begin(), message.events().end(), take);
     });
     if (!gap.ok()) return gap;
     if (ended || stop.stop_requested()) return {};
+    if (batches && !status.ok() && status.error().reason == "FIELD_UNKNOWN") {
+      batches = false;  // a server from before there were batches
+      continue;
+    }
     if (status.ok()) {  // the server ended the stream before the job: treated as a broken one
       status = make_error(ErrorCode::kUnavailable, "STREAM_ENDED", "the event stream ended early");
     }

@@ -36,7 +36,7 @@ struct Config {
   int64_t disk_free_bytes_min = int64_t{1} << 30;   // below it nothing new is accepted; 0: no bound
   std::vector<std::filesystem::path> ingest_roots;  // whose files datasets may use
   int queued_jobs_max = 100'000;
-  int watch_streams_max = 256;
+  int watch_streams_max = 4096;
   int predicts_max = 2;      // models that predict at a time
   int warm_workers_max = 8;  // workers that keep their model between calls; 0: none
   int64_t warm_memory_bytes_max = int64_t{2} << 30;  // of those together

@@ -1,162 +1,418 @@
 #include "server/events/event_hub.h"
 
+#include <google/protobuf/io/coded_stream.h>
+
 #include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <thread>
+#include <unordered_map>
 #include <utility>
 
 #include "src/base/mutex.h"
+#include "trainyard/v1/job_service.pb.h"
 
 namespace trainyard::server {
+namespace {
 
-// Either of two threads may release it last: the watcher's owner, or the hub's thread in the middle
-// of a call.
+using Clock = std::chrono::steady_clock;
+using BlockPtr = std::shared_ptr<const EventBlock>;
+
+constexpr size_t kSmallestRing = 16 << 10;
+
+void append_event(EventBlock& block, std::string_view event) {
+  constexpr int kField = v1::WatchJobResponse::kEventsFieldNumber;
+  static_assert(kField < 16, "its tag is one byte");
+  uint8_t head[6] = {kField << 3 | 2};
+  const uint8_t* end = google::protobuf::io::CodedOutputStream::WriteVarint32ToArray(
+      static_cast<uint32_t>(event.size()), head + 1);
+  block.bytes.append(reinterpret_cast<const char*>(head), static_cast<size_t>(end - head));
+  block.bytes.append(event);
+  block.ends.push_back(block.bytes.size());
+}
+
+/// A block of the events after `after`: null if there are none.
+Result<EventRange> read_block(const JobStore& jobs, const std::string& uid, int64_t after,
+                              int64_t bytes_max, BlockPtr& out) {
+  auto block = std::make_shared<EventBlock>();
+  block->first_seq = after + 1;
+  ASSIGN_OR_RETURN(const EventRange range,
+                   jobs.visit_events(uid, after, INT32_MAX, bytes_max,
+                                     [&](std::string_view event) { append_event(*block, event); }));
+  block->bytes.shrink_to_fit();
+  block->ends.shrink_to_fit();
+  if (!block->ends.empty()) out = std::move(block);
+  return range;
+}
+
+bool has(const BlockPtr& block, int64_t seq) {
+  return block && block->first_seq <= seq && seq <= block->last_seq();
+}
+
+EventRun run_from(BlockPtr block, int64_t seq) {
+  const auto first = static_cast<size_t>(seq - block->first_seq);
+  return {std::move(block), first, false};
+}
+
+}  // namespace
+
+/// A job that is watched. Guarded by the hub's mutex.
+struct EventHub::Feed {
+  explicit Feed(std::string job_uid) : uid(std::move(job_uid)) {}
+
+  const std::string uid;
+  int watchers = 0;
+  int64_t end_seq = -1;    // newest event that was read, or after which the first one will be;
+                           // before begin() unknown. Only the hub's live thread moves it on.
+  int64_t told_seq = 0;    // newest event that the store told of
+  int64_t final_seq = -1;  // the job's last event, once it has ended
+  bool removed = false;
+  std::deque<BlockPtr> recent;  // without a gap, up to end_seq
+  size_t recent_bytes = 0;
+  BlockPtr past;  // the last that was read for a watcher behind `recent`: others often follow it
+  std::vector<std::shared_ptr<Watcher::State>> waiting;  // at end_seq or beyond
+  bool scheduled = false;
+  Clock::time_point served;
+
+  bool has_news() const { return told_seq > end_seq || removed; }
+  void note(const EventRange& range) {
+    if (is_terminal(range.state)) final_seq = range.newest_seq;
+  }
+  BlockPtr find_recent(int64_t seq) const {
+    const auto after = std::upper_bound(
+        recent.begin(), recent.end(), seq,
+        [](int64_t value, const BlockPtr& block) { return value < block->first_seq; });
+    if (after == recent.begin() || !has(*std::prev(after), seq)) return nullptr;
+    return *std::prev(after);
+  }
+  void keep(BlockPtr block, size_t bytes_max) {
+    end_seq = block->last_seq();
+    recent_bytes += block->bytes.size();
+    recent.push_back(std::move(block));
+    while (recent.size() > 1 && recent_bytes > bytes_max) {
+      recent_bytes -= recent.front()->bytes.size();
+      recent.pop_front();
+    }
+  }
+};
+
+// Either of two threads may release it last: the watcher's owner, or a thread of the hub in the
+// middle of a call.
 struct Watcher::State {
-  State(std::weak_ptr<EventHub::Impl> hub_impl, JobStore& job_store, std::string uid, int64_t after,
-        std::function<void()> ready)
+  State(std::shared_ptr<EventHub::Impl> hub_impl, std::shared_ptr<EventHub::Feed> job_feed,
+        int64_t after, OnEvents call)
       : hub(std::move(hub_impl)),
-        jobs(job_store),
-        job_uid(std::move(uid)),
-        on_ready(std::move(ready)),
+        feed(std::move(job_feed)),
+        on_events(std::move(call)),
         cursor(after) {}
 
-  const std::weak_ptr<EventHub::Impl> hub;
-  JobStore& jobs;
-  const std::string job_uid;
-  const std::function<void()> on_ready;
-
-  Mutex mu;
-  int64_t cursor TRAINYARD_GUARDED_BY(mu);        // last seq that next() gave
-  int64_t told_seq TRAINYARD_GUARDED_BY(mu) = 0;  // newest seq that the store told of
-  bool told_removed TRAINYARD_GUARDED_BY(mu) = false;
-  bool armed TRAINYARD_GUARDED_BY(mu) = false;    // next() found nothing, on_ready is owed
-  bool gone TRAINYARD_GUARDED_BY(mu) = false;     // the watcher was destroyed
-  bool calling TRAINYARD_GUARDED_BY(mu) = false;  // on_ready runs
-  CondVar called;
+  const std::shared_ptr<EventHub::Impl> hub;
+  const std::shared_ptr<EventHub::Feed> feed;
+  const OnEvents on_events;
+  // Guarded by the hub's mutex.
+  int64_t cursor;     // last seq that it was given
+  bool gone = false;  // the watcher was destroyed
+  int calls = 0;      // of on_events that have not returned; the next may overtake one's end
 };
 
-struct EventHub::Impl {
+struct EventHub::Impl : std::enable_shared_from_this<EventHub::Impl> {
+  using WatcherPtr = std::shared_ptr<Watcher::State>;
+
+  explicit Impl(JobStore& job_store) : jobs(job_store) {}
+
   void tell(std::span<const JobChange> changes);
-  void run(std::stop_token stop);
-  void forget(const std::shared_ptr<Watcher::State>& watcher);
+  void request(const WatcherPtr& watcher);
+  void leave(const WatcherPtr& watcher);
+  void post(std::function<void()> task);
+  void stop();
 
+  void run_live(const std::stop_token& stop);
+  void run_reader(const std::stop_token& stop);
+  void schedule(const std::shared_ptr<Feed>& feed) TRAINYARD_REQUIRES(mu);
+  void serve(const std::shared_ptr<Feed>& feed);
+  void give_recent(const WatcherPtr& watcher);
+  void give(const WatcherPtr& watcher, Result<EventRun> run);
+  void read_past(const WatcherPtr& watcher);
+  Clock::duration pace() const TRAINYARD_REQUIRES(mu);
+  size_t ring_bytes_max() const TRAINYARD_REQUIRES(mu);
+
+  JobStore& jobs;
   Mutex mu;
-  CondVar wake;
-  // By job.
-  std::unordered_map<std::string, std::vector<std::shared_ptr<Watcher::State>>> watchers
-      TRAINYARD_GUARDED_BY(mu);
-  // Armed watchers that have something to read. At most one entry per watcher.
-  std::vector<std::shared_ptr<Watcher::State>> ready TRAINYARD_GUARDED_BY(mu);
-  std::jthread thread;  // last: joined before the others are destroyed
+  CondVar wake_live;
+  CondVar wake_reader;
+  CondVar called;
+  std::unordered_map<std::string, std::shared_ptr<Feed>> feeds TRAINYARD_GUARDED_BY(mu);
+  int64_t watchers TRAINYARD_GUARDED_BY(mu) = 0;
+  std::multimap<Clock::time_point, std::shared_ptr<Feed>> due TRAINYARD_GUARDED_BY(mu);
+  std::deque<WatcherPtr> ready TRAINYARD_GUARDED_BY(mu);  // asked, and stand within recent blocks
+  std::deque<std::function<void()>> tasks TRAINYARD_GUARDED_BY(mu);
+  std::jthread live;
+  std::jthread reader;
 };
 
-// Runs on the store's answering thread: must be fast, whatever the number of watchers of other
-// jobs.
+// Runs on the store's answering thread: must be fast, whatever the number of watchers.
 void EventHub::Impl::tell(std::span<const JobChange> changes) {
-  bool any = false;
-  {
-    const MutexLock lock(mu);
-    for (const JobChange& change : changes) {
-      const auto found = watchers.find(change.uid);
-      if (found == watchers.end()) continue;
-      for (const std::shared_ptr<Watcher::State>& w : found->second) {
-        const MutexLock watcher_lock(w->mu);
-        w->told_seq = std::max(w->told_seq, change.newest_seq);
-        w->told_removed |= change.removed;
-        if (!w->armed || (w->told_seq <= w->cursor && !w->told_removed)) continue;
-        w->armed = false;
-        ready.push_back(w);
-        any = true;
-      }
-    }
+  const MutexLock lock(mu);
+  for (const JobChange& change : changes) {
+    const auto found = feeds.find(change.uid);
+    if (found == feeds.end()) continue;
+    Feed& feed = *found->second;
+    feed.told_seq = std::max(feed.told_seq, change.newest_seq);
+    feed.removed |= change.removed;
+    if (is_terminal(change.state) && !change.removed) feed.final_seq = change.newest_seq;
+    schedule(found->second);
   }
-  if (any) wake.notify_one();
 }
 
-void EventHub::Impl::run(std::stop_token stop) {
-  std::vector<std::shared_ptr<Watcher::State>> batch;
-  for (;;) {
+Clock::duration EventHub::Impl::pace() const {
+  return std::min<Clock::duration>(
+      kPaceMax, std::chrono::microseconds(watchers * 1'000'000 / kWakeUpsPerSecond));
+}
+
+size_t EventHub::Impl::ring_bytes_max() const {
+  return std::clamp(kRecentBytesInAllMax / std::max<size_t>(1, feeds.size()), kSmallestRing,
+                    kRecentBytesMax);
+}
+
+void EventHub::Impl::schedule(const std::shared_ptr<Feed>& feed) {
+  if (feed->scheduled || feed->waiting.empty() || !feed->has_news()) return;
+  feed->scheduled = true;
+  due.emplace(feed->served + pace(), feed);
+  wake_live.notify_one();
+}
+
+/// Never on a thread that must not wait: what it finds is given by the hub's threads.
+void EventHub::Impl::request(const WatcherPtr& watcher) {
+  const MutexLock lock(mu);
+  if (watcher->gone) return;
+  Feed& feed = *watcher->feed;
+  const bool ended = watcher->cursor == feed.final_seq;
+  if (ended || feed.find_recent(watcher->cursor + 1)) {
+    ready.push_back(watcher);
+    wake_live.notify_one();
+  } else if (watcher->cursor >= feed.end_seq) {
+    feed.waiting.push_back(watcher);
+    schedule(watcher->feed);
+  } else {
+    tasks.emplace_back([this, watcher] { read_past(watcher); });
+    wake_reader.notify_one();
+  }
+}
+
+// Turn and turn about: those who asked for more of what is there, then one job with news.
+void EventHub::Impl::run_live(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    std::deque<WatcherPtr> asked;
+    std::shared_ptr<Feed> feed;
     {
       MutexLock lock(mu);
-      if (!wake.wait(lock, stop, [&]() TRAINYARD_REQUIRES(mu) { return !ready.empty(); })) return;
-      batch.swap(ready);
-    }
-    for (const std::shared_ptr<Watcher::State>& w : batch) {
-      {
-        const MutexLock lock(w->mu);
-        if (w->gone) continue;
-        w->calling = true;
+      const Clock::time_point until =
+          due.empty() ? Clock::now() + std::chrono::hours(1) : due.begin()->first;
+      wake_live.wait_until(lock, stop, until, [&]() TRAINYARD_REQUIRES(mu) {
+        return !ready.empty() || (!due.empty() && due.begin()->first < until);
+      });
+      asked.swap(ready);
+      if (!due.empty() && due.begin()->first <= Clock::now()) {
+        feed = std::move(due.begin()->second);
+        due.erase(due.begin());
+        feed->scheduled = false;
       }
-      w->on_ready();
-      {
-        const MutexLock lock(w->mu);
-        w->calling = false;
-      }
-      w->called.notify_all();
     }
-    batch.clear();
+    for (const WatcherPtr& watcher : asked) give_recent(watcher);
+    if (feed) serve(feed);
   }
 }
 
-void EventHub::Impl::forget(const std::shared_ptr<Watcher::State>& watcher) {
+/// Reads what is new and gives it to those who wait for it.
+void EventHub::Impl::serve(const std::shared_ptr<Feed>& feed) {
+  int64_t end = 0;
+  {
+    const MutexLock lock(mu);
+    if (feed->waiting.empty()) return;
+    end = feed->end_seq;
+  }
+  std::vector<BlockPtr> blocks;
+  std::optional<Error> error;
+  EventRange range;
+  for (size_t bytes = 0; bytes < kRecentBytesMax;) {
+    BlockPtr block;
+    Result<EventRange> read = read_block(jobs, feed->uid, end, kLiveBlockBytesMax, block);
+    if (!read.ok()) {
+      error = read.error();
+      break;
+    }
+    range = *read;
+    if (!block) break;
+    end = block->last_seq();
+    bytes += block->bytes.size();
+    blocks.push_back(std::move(block));
+    if (end == range.newest_seq) break;
+  }
+  std::vector<WatcherPtr> waiting;
+  {
+    const MutexLock lock(mu);
+    feed->served = Clock::now();
+    feed->note(range);
+    for (BlockPtr& block : blocks) feed->keep(std::move(block), ring_bytes_max());
+    // Those who have seen more already wait on; whoever leaves from now on is marked as gone.
+    const auto behind =
+        std::partition(feed->waiting.begin(), feed->waiting.end(), [&](const WatcherPtr& watcher) {
+          return !error && watcher->cursor >= feed->end_seq && watcher->cursor != feed->final_seq;
+        });
+    waiting.assign(behind, feed->waiting.end());
+    feed->waiting.erase(behind, feed->waiting.end());
+    schedule(feed);
+  }
+  for (const WatcherPtr& watcher : waiting) {
+    if (error) {
+      give(watcher, *error);
+    } else {
+      give_recent(watcher);
+    }
+  }
+}
+
+/// Its next run, from memory.
+void EventHub::Impl::give_recent(const WatcherPtr& watcher) {
+  EventRun run;
+  {
+    const MutexLock lock(mu);
+    const Feed& feed = *watcher->feed;
+    if (BlockPtr block = feed.find_recent(watcher->cursor + 1)) {
+      run = run_from(std::move(block), watcher->cursor + 1);
+    } else if (watcher->cursor != feed.final_seq) {  // it was dropped meanwhile
+      tasks.emplace_back([this, watcher] { read_past(watcher); });
+      wake_reader.notify_one();
+      return;
+    }
+  }
+  give(watcher, std::move(run));
+}
+
+void EventHub::Impl::give(const WatcherPtr& watcher, Result<EventRun> run) {
+  {
+    const MutexLock lock(mu);
+    if (watcher->gone) return;
+    if (run.ok()) {
+      if (run->block) watcher->cursor = run->block->last_seq();
+      run->ended = watcher->cursor == watcher->feed->final_seq;
+    }
+    ++watcher->calls;
+  }
+  watcher->on_events(std::move(run));
   const MutexLock lock(mu);
-  const auto found = watchers.find(watcher->job_uid);
-  if (found == watchers.end()) return;
-  std::erase(found->second, watcher);
-  if (found->second.empty()) watchers.erase(found);
+  --watcher->calls;
+  if (watcher->gone) called.notify_all();
 }
 
-Watcher::~Watcher() {
-  if (const std::shared_ptr<EventHub::Impl> hub = state_->hub.lock()) hub->forget(state_);
-  MutexLock lock(state_->mu);
-  state_->gone = true;
-  state_->called.wait(lock, [&]() TRAINYARD_REQUIRES(state_->mu) { return !state_->calling; });
+/// Its next run, from the store.
+void EventHub::Impl::read_past(const WatcherPtr& watcher) {
+  BlockPtr block;
+  int64_t next = 0;
+  {
+    const MutexLock lock(mu);
+    if (watcher->gone) return;
+    next = watcher->cursor + 1;
+    if (has(watcher->feed->past, next)) block = watcher->feed->past;
+  }
+  if (!block) {
+    Feed& feed = *watcher->feed;
+    const Result<EventRange> range =
+        read_block(jobs, feed.uid, next - 1, kPastBlockBytesMax, block);
+    if (!range.ok()) return give(watcher, range.error());
+    const MutexLock lock(mu);
+    feed.note(*range);
+    feed.past = block;
+  }
+  give(watcher, block ? run_from(std::move(block), next) : EventRun());
 }
 
-Result<Watcher::Next> Watcher::next(int32_t count_max) {
+void EventHub::Impl::run_reader(const std::stop_token& stop) {
   for (;;) {
-    int64_t cursor = 0;
+    std::function<void()> task;
     {
-      const MutexLock lock(state_->mu);
-      cursor = state_->cursor;
+      MutexLock lock(mu);
+      if (!wake_reader.wait(lock, stop, [&]() TRAINYARD_REQUIRES(mu) { return !tasks.empty(); })) {
+        return;
+      }
+      if (stop.stop_requested()) return;
+      task = std::move(tasks.front());
+      tasks.pop_front();
     }
-    ASSIGN_OR_RETURN(EventBatch batch,
-                     state_->jobs.read_events(state_->job_uid, cursor, count_max));
-    const MutexLock lock(state_->mu);
-    Next next;
-    next.oldest_seq = batch.oldest_seq;
-    next.newest_seq = batch.newest_seq;
-    next.events = std::move(batch.events);
-    if (!next.events.empty()) state_->cursor = next.events.back().seq();
-    next.ended = is_terminal(batch.state) && state_->cursor == batch.newest_seq;
-    if (!next.events.empty() || next.ended) return next;
-    // Something may have been stored since the read: if so, read again, else wait for a
-    // notification.
-    if (state_->told_seq > state_->cursor || state_->told_removed) continue;
-    state_->armed = true;
-    return next;
+    task();
   }
 }
 
-EventHub::EventHub(Store& store) : jobs_(store.jobs()), impl_(std::make_shared<Impl>()) {
-  store.observe([impl = impl_](std::span<const JobChange> changes) { impl->tell(changes); });
-  impl_->thread = std::jthread([impl = impl_.get()](std::stop_token stop) { impl->run(stop); });
+void EventHub::Impl::post(std::function<void()> task) {
+  const MutexLock lock(mu);
+  tasks.push_back(std::move(task));
+  wake_reader.notify_one();
 }
 
-EventHub::~EventHub() {
-  impl_->thread.request_stop();
-  impl_->thread.join();
+void EventHub::Impl::leave(const WatcherPtr& watcher) {
+  MutexLock lock(mu);
+  watcher->gone = true;
+  --watchers;
+  Feed& feed = *watcher->feed;
+  std::erase(feed.waiting, watcher);
+  if (--feed.watchers == 0) feeds.erase(feed.uid);
+  called.wait(lock, [&] { return watcher->calls == 0; });
 }
+
+void EventHub::Impl::stop() {
+  live.request_stop();
+  reader.request_stop();
+  live.join();
+  reader.join();
+  std::deque<std::function<void()>> dropped;  // each may own a watcher: not under the lock
+  {
+    const MutexLock lock(mu);
+    dropped.swap(tasks);
+    ready.clear();
+    due.clear();
+  }
+}
+
+Watcher::~Watcher() { state_->hub->leave(state_); }
+
+void Watcher::request() { state_->hub->request(state_); }
+
+EventHub::EventHub(Store& store) : impl_(std::make_shared<Impl>(store.jobs())) {
+  store.observe([impl = impl_](std::span<const JobChange> changes) { impl->tell(changes); });
+  impl_->live = std::jthread([impl = impl_.get()](std::stop_token stop) { impl->run_live(stop); });
+  impl_->reader =
+      std::jthread([impl = impl_.get()](std::stop_token stop) { impl->run_reader(stop); });
+}
+
+EventHub::~EventHub() { impl_->stop(); }
+
+void EventHub::post(std::function<void()> task) { impl_->post(std::move(task)); }
 
 Result<std::unique_ptr<Watcher>> EventHub::watch(const std::string& job_uid, int64_t after,
-                                                 std::function<void()> on_ready) {
-  // Registered before the check, so that no commit is missed.
-  auto state = std::make_shared<Watcher::State>(impl_, jobs_, job_uid, after, std::move(on_ready));
+                                                 Watcher::OnEvents on_events) {
+  std::shared_ptr<Feed> feed;
+  std::shared_ptr<Watcher::State> state;
+  bool known = false;
   {
     const MutexLock lock(impl_->mu);
-    impl_->watchers[job_uid].push_back(state);
+    std::shared_ptr<Feed>& entry = impl_->feeds[job_uid];
+    if (!entry) entry = std::make_shared<Feed>(job_uid);
+    feed = entry;
+    ++feed->watchers;
+    ++impl_->watchers;
+    known = feed->end_seq >= 0 && after >= 0 && after <= std::max(feed->end_seq, feed->told_seq) &&
+            !feed->removed;
+    state = std::make_shared<Watcher::State>(impl_, feed, after, std::move(on_events));
   }
   std::unique_ptr<Watcher> watcher(new Watcher(std::move(state)));
-  ASSIGN_OR_RETURN(const EventBatch probe, jobs_.read_events(job_uid, after, 0));
-  (void)probe;
+  if (known) return watcher;
+  // Read after the feed is there, so that no commit is missed.
+  ASSIGN_OR_RETURN(const EventRange range,
+                   impl_->jobs.visit_events(job_uid, after, 0, 0, [](std::string_view) {}));
+  const MutexLock lock(impl_->mu);
+  feed->note(range);
+  if (feed->end_seq < 0) feed->end_seq = range.newest_seq;
   return watcher;
 }
 

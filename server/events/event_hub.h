@@ -1,16 +1,21 @@
-// server/events/event_hub.h: events are stored first, then watchers are notified.
+// server/events/event_hub.h: events are stored first, then brought to their watchers.
 //
-// A watcher is a cursor into a job's stored events. It holds no events: it is notified of newer
-// ones and reads them from the store when its client can take them. So a slow watcher costs
-// nothing, every watcher sees each event once and in order, and training never waits for one.
+// A job's recent events are read from the store and turned into bytes once, in blocks that all its
+// watchers share. A watcher is a place in that sequence: it asks for what comes next and is called
+// back, from memory if it stands within the recent blocks, else with a piece read from the store.
+// So every watcher sees each event once and in order, a slow one pins one block, training never
+// waits for one, and the thread that asks never waits for the store.
+//
+// When there are many, events gather between two rounds: kWakeUpsPerSecond watchers are called a
+// second at most, and no event waits longer than kPaceMax for that.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
-#include <unordered_map>
+#include <string_view>
 #include <vector>
 
 #include "server/store/store.h"
@@ -20,48 +25,69 @@ namespace trainyard::server {
 
 class EventHub;
 
+/// Consecutive events of a job, as a WatchJobResponse that has them as its `events`.
+struct EventBlock {
+  int64_t first_seq = 0;
+  std::string bytes;
+  std::vector<size_t> ends;  // of each event in `bytes`: its tag, its length, the event
+
+  int64_t last_seq() const { return first_seq + static_cast<int64_t>(ends.size()) - 1; }
+};
+
+/// What a watcher gets: the events of a block from `first` on; with null only the end.
+struct EventRun {
+  std::shared_ptr<const EventBlock> block;  // whoever writes it last may be any of its watchers
+  size_t first = 0;                         // index into `ends`
+  bool ended = false;  // the job has a terminal state, and its last event is here or came before
+};
+
 class Watcher {
  public:
-  ~Watcher();  // on_ready is not running and will not be called again when this returns
+  /// Is called once for each request(), on one of the hub's threads; an error ends the watch, for
+  /// example JOB_NOT_FOUND after the job was removed. It may start a gRPC write and call request();
+  /// it must not throw, wait for a client, or destroy its watcher.
+  using OnEvents = std::function<void(Result<EventRun>)>;
+
+  ~Watcher();  // OnEvents is not running and will not be called again when this returns
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
-  struct Next {
-    std::vector<v1::Event> events;  // empty: caught up; on_ready will be called once
-    int64_t oldest_seq = 0;
-    int64_t newest_seq = 0;
-    bool ended = false;  // the job has a terminal state, and its last event is here or came before
-  };
-  /// The next events, from the store. One caller at a time. JOB_NOT_FOUND if the job was removed.
-  Result<Next> next(int32_t count_max = kWatchBatchMax);
-
-  static constexpr int32_t kWatchBatchMax = 256;
+  /// Asks for what follows the last run. At most one request is open at a time. Never waits.
+  void request();
 
  private:
   friend class EventHub;
   struct State;
   explicit Watcher(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  std::shared_ptr<State> state_;  // also held by the hub's thread while it calls on_ready
+  std::shared_ptr<State> state_;  // also held by the hub's threads while they call
 };
 
 /// Thread-safe. Make it after the store and before the first change; destroy it after every
 /// watcher and before the store.
 class EventHub {
  public:
+  static constexpr int kWakeUpsPerSecond = 5000;
+  static constexpr std::chrono::milliseconds kPaceMax{250};
+  static constexpr int64_t kLiveBlockBytesMax = 64 << 10;  // and one event
+  static constexpr int64_t kPastBlockBytesMax = 16 << 10;  // and one event
+  static constexpr size_t kRecentBytesMax = 4 << 20;       // of one job
+  static constexpr size_t kRecentBytesInAllMax = 32 << 20;
+
   explicit EventHub(Store& store);
   ~EventHub();
 
-  /// A watcher of events after `after`. `on_ready` is called on the hub's thread each time that
-  /// newer events are stored after next() had none to give, once per such next(). It may call
-  /// next() and start a gRPC write; it must not wait for a client, nor destroy its watcher.
-  /// JOB_NOT_FOUND; INVALID_ARGUMENT/SEQUENCE_INVALID; OUT_OF_RANGE/SEQUENCE_IN_FUTURE.
+  /// A watcher of events after `after`. May wait for the store. JOB_NOT_FOUND; INVALID_ARGUMENT/
+  /// SEQUENCE_INVALID; OUT_OF_RANGE/SEQUENCE_IN_FUTURE.
   Result<std::unique_ptr<Watcher>> watch(const std::string& job_uid, int64_t after,
-                                         std::function<void()> on_ready);
+                                         Watcher::OnEvents on_events);
+  /// Runs `task` on the thread that reads the store for watchers that are behind. It must not
+  /// throw. Tasks that wait when the hub is destroyed are dropped.
+  void post(std::function<void()> task);
 
  private:
   friend class Watcher;
+  struct Feed;
   struct Impl;
-  JobStore& jobs_;
   std::shared_ptr<Impl> impl_;  // shared with the store's observer, which may be called last
 };
 

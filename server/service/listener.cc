@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "server/service/auth.h"
+#include "server/service/watch.h"
 #include "src/base/handle.h"
 
 namespace trainyard::server {
@@ -19,7 +20,9 @@ namespace {
 
 constexpr int kWorkerMessageBytesMax = 8 << 20;  // a predict request or answer and its envelope
 constexpr int kMetadataBytesMax = 8 << 10;
-constexpr int kStreamsPerConnectionMax = 128;
+constexpr int kWorkerStreamsPerConnectionMax = 128;
+// A call beyond it waits in silence, so it is not the watch streams' own limit, which answers.
+constexpr int kStreamsPerConnectionMax = kWatchStreamsPerConnectionMax + 256;
 constexpr size_t kTransportBytesMax = size_t{256} << 20;
 
 Error listen_error(const std::string& where, const std::string& why, bool in_use) {
@@ -54,12 +57,12 @@ Bounds connection_bounds(int64_t descriptors) {
   return {{open / 4, open / 4}, {open / 2, open / 4}, {kept / 2, kept / 2}};
 }
 
-void set_limits(grpc::ServerBuilder& builder, int message_bytes_max) {
+void set_limits(grpc::ServerBuilder& builder, int message_bytes_max, int streams_max) {
   builder.SetMaxReceiveMessageSize(message_bytes_max);
   // The size limit acts only after inflating: 0.5 MB of gzip took 530 MiB. So no compression.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, streams_max);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
   grpc::ResourceQuota quota("trainyardd");
   quota.Resize(kTransportBytesMax);
@@ -85,7 +88,7 @@ Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, co
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  set_limits(builder, kMessageBytesMax);
+  set_limits(builder, kMessageBytesMax, kStreamsPerConnectionMax);
   set_public_connection_rules(builder);
   const Bounds bounds = connection_bounds(raise_descriptor_limit());
   std::unique_ptr<Listener> listener(new Listener());
@@ -114,7 +117,7 @@ Result<std::unique_ptr<Listener>> Listener::open_private(const std::filesystem::
   if (Status s = check_socket_free(socket); !s.ok()) return s.error();
   grpc::EnableDefaultHealthCheckService(false);
   grpc::ServerBuilder builder;
-  set_limits(builder, kWorkerMessageBytesMax);
+  set_limits(builder, kWorkerMessageBytesMax, kWorkerStreamsPerConnectionMax);
   std::unique_ptr<Listener> listener(new Listener());
   const ConnectionBounds bounds = connection_bounds(raise_descriptor_limit()).workers;
   if (Status s = listener->open_unix(builder, socket, bounds); !s.ok()) return s.error();

@@ -1,8 +1,10 @@
 #include "server/service/watch.h"
 
+#include <grpcpp/security/auth_context.h>
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <utility>
 
 #include "server/service/auth.h"
@@ -13,39 +15,63 @@
 
 namespace trainyard::server {
 
+namespace {
+
+constexpr size_t kCrowd = 64;  // streams whose memory is worth returning once they are gone
+constexpr std::chrono::seconds kTrimDelay{1};  // for the library to free theirs
+
+/// Part of a block, not copied: the slice keeps the block.
+grpc::Slice slice_of(const std::shared_ptr<const EventBlock>& block, size_t begin, size_t end) {
+  using Owner = std::shared_ptr<const EventBlock>;
+  auto* owner = new Owner(block);
+  char* bytes = const_cast<char*>(block->bytes.data());  // the library only reads what it sends
+  return {bytes + begin, end - begin, [](void* o) { delete static_cast<Owner*>(o); }, owner};
+}
+
+/// The same for each call on a connection, another for each connection that is open: where the
+/// library keeps the connection's properties. Null if it has none. (The peer's address does not
+/// tell: all clients of a Unix socket have the same.)
+const void* connection_of(const grpc::CallbackServerContext& context) {
+  const std::shared_ptr<const grpc::AuthContext> properties = context.auth_context();
+  if (!properties || properties->begin() == properties->end()) return nullptr;
+  return (*properties->begin()).second.data();
+}
+
+}  // namespace
+
 /// Kept alive by `self_` until the library is done with it, and by its users meanwhile.
 class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                           public std::enable_shared_from_this<WatchStream> {
  public:
-  WatchStream(WatchStreams& streams, ServiceContext& service)
-      : streams_(streams), service_(service) {}
+  WatchStream(WatchStreams& streams, ServiceContext& service, const void* connection)
+      : streams_(streams), service_(service), connection_(connection) {}
 
-  void begin(Status admitted, const grpc::ByteBuffer* request) {
+  /// Not admitted: it ends at once.
+  void begin(Status admitted, const grpc::ByteBuffer& bytes) {
     self_ = shared_from_this();
-    Status s = std::move(admitted);
-    try {
-      if (s.ok()) s = start(request);
-    } catch (const std::exception& e) {
-      s = internal_error("WatchJob", e.what());
-    }
-    if (!s.ok()) end(to_grpc_status(s.error()));
+    guarded([&]() -> Status {
+      if (!admitted.ok()) return admitted;
+      if (Status s = parse_request(bytes, request_); !s.ok()) return s;
+      ASSIGN_OR_RETURN(id_, parse_name(Collection::kJobs, "name", request_.name()));
+      service_.hub.post(
+          [self = shared_from_this()] { self->guarded([&self] { return self->start(); }); });
+      return {};
+    });
   }
 
   void end(const grpc::Status& status) {
     const MutexLock lock(mu_);
-    if (std::exchange(finished_, true)) return;
-    Finish(status);
+    finish(status);
   }
 
   /// Sends a heartbeat if it is time; returns when it will be.
   int64_t beat(int64_t now_us, int64_t silence_us) {
     const MutexLock lock(mu_);
-    if (finished_ || busy_) return now_us + silence_us;
+    if (finished_ || writing_ || !watcher_) return now_us + silence_us;
     if (now_us < last_write_us_ + silence_us) return last_write_us_ + silence_us;
     v1::WatchJobResponse message;
     message.mutable_heartbeat()->set_newest_seq(newest_seq_);
-    busy_ = true;
-    write(message);
+    write(to_bytes(message));
     return now_us + silence_us;
   }
 
@@ -53,109 +79,144 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     if (!ok) return end(grpc::Status::CANCELLED);
     {
       const MutexLock lock(mu_);
-      busy_ = false;
+      writing_ = false;
+      out_.Clear();
+      if (!write_on()) return;
     }
-    pump();
+    watcher_->request();
   }
   void OnCancel() override { end(grpc::Status::CANCELLED); }
   void OnDone() override {
-    streams_.remove(this);
-    // Waits until the hub is not in pump() and will not call it again. pump() itself never gets
+    streams_.remove(this, connection_);
+    // Waits until the hub is not in take() and will not call it again. take() itself never gets
     // here: a thread must not wait for itself.
     watcher_.reset();
     self_.reset();
   }
 
  private:
-  Status start(const grpc::ByteBuffer* bytes) {
-    v1::WatchJobRequest request;
-    if (Status s = parse_request(*bytes, request); !s.ok()) return s;
-    ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-    ASSIGN_OR_RETURN(const Job job, service_.store.jobs().find("default", id));
-    ASSIGN_OR_RETURN(watcher_, service_.hub.watch(job.uid, request.after(), [this] { pump(); }));
-    ASSIGN_OR_RETURN(const EventBatch range,
-                     service_.store.jobs().read_events(job.uid, request.after(), 1));
+  /// Ends the stream with what `body` returns or throws.
+  template <typename Body>
+  void guarded(const Body& body) {
+    Status s;
+    try {
+      s = body();
+    } catch (const std::exception& e) {
+      s = internal_error("WatchJob", e.what());
+    }
+    if (!s.ok()) end(to_grpc_status(s.error()));
+  }
+
+  /// On the hub's reading thread.
+  Status start() {
+    {
+      const MutexLock lock(mu_);
+      if (finished_) return {};
+    }
+    ASSIGN_OR_RETURN(const Job job, service_.store.jobs().find("default", id_));
+    ASSIGN_OR_RETURN(std::unique_ptr<Watcher> watcher,
+                     service_.hub.watch(job.uid, request_.after(), [this](Result<EventRun> run) {
+                       guarded([&] { return take(std::move(run)); });
+                     }));
     v1::WatchJobResponse first;
     *first.mutable_start()->mutable_job() = to_proto(service_.dispatcher.explained(job));
-    first.mutable_start()->set_oldest_seq(range.oldest_seq);
-    first.mutable_start()->set_newest_seq(range.newest_seq);
+    first.mutable_start()->set_oldest_seq(job.newest_seq == 0 ? 0 : 1);
+    first.mutable_start()->set_newest_seq(job.newest_seq);
+    const grpc::ByteBuffer bytes = to_bytes(first);
     const MutexLock lock(mu_);
-    newest_seq_ = request.after();
-    busy_ = true;
-    write(first);
+    if (finished_) return {};
+    watcher_ = std::move(watcher);
+    newest_seq_ = request_.after();
+    write(bytes);
     return {};
   }
 
-  /// busy_ is the caller's.
-  void write(const v1::WatchJobResponse& message) TRAINYARD_REQUIRES(mu_) {
-    last_write_us_ = service_.clock.steady_us();
-    out_ = to_bytes(message);
-    StartWrite(&out_);
-  }
-
-  /// Writes the next event, or becomes idle if there is none. Called when a write is done and when
-  /// the hub has news; a caller that finds the stream busy sets a flag, so that no news is lost.
-  void pump() {
+  /// On one of the hub's threads: what was asked for.
+  Status take(Result<EventRun> run) {
+    if (!run.ok()) return run.error();
+    Watcher* watcher = nullptr;
     {
       const MutexLock lock(mu_);
-      if (finished_) return;
-      if (busy_) {
-        news_ = true;
-        return;
-      }
-      busy_ = true;  // ours; the store is not read under the lock
-      news_ = false;
+      if (finished_) return {};
+      asked_ = false;
+      run_ = std::move(*run);
+      if (writing_) return {};  // a heartbeat; behind it OnWriteDone goes on
+      if (!write_on()) return {};
+      watcher = watcher_.get();  // OnDone, which resets it, waits for us
     }
-    try {
-      while (advance()) {
-      }
-    } catch (const std::exception& e) {
-      end(to_grpc_status(internal_error("WatchJob", e.what())));
-    }
+    watcher->request();
+    return {};
   }
 
-  /// True if news arrived while it looked and found none: look again.
-  bool advance() {
-    if (batch_.empty() && !ended_) {
-      Result<Watcher::Next> next = watcher_->next();
-      if (!next.ok()) {
-        end(to_grpc_status(next.error()));
-        return false;
-      }
-      std::move(next->events.begin(), next->events.end(), std::back_inserter(batch_));
-      ended_ = next->ended;
-    }
-    if (batch_.empty() && ended_) {
-      end(grpc::Status::OK);
-      return false;
-    }
-    const MutexLock lock(mu_);
+  /// Writes what there is, or ends; true if the hub must be asked for more, outside the lock.
+  bool write_on() TRAINYARD_REQUIRES(mu_) {
     if (finished_) return false;
-    if (batch_.empty()) {
-      if (std::exchange(news_, false)) return true;
-      busy_ = false;
+    if (run_.block) {
+      if (request_.batches()) {
+        write_batch();
+      } else {
+        write_event();
+      }
       return false;
     }
-    v1::WatchJobResponse message;
-    *message.mutable_event() = std::move(batch_.front());
-    batch_.pop_front();
-    newest_seq_ = message.event().seq();
-    write(message);
-    return false;
+    if (run_.ended) {
+      finish(grpc::Status::OK);
+      return false;
+    }
+    return !std::exchange(asked_, true);
+  }
+
+  void write_batch() TRAINYARD_REQUIRES(mu_) {
+    const EventBlock& block = *run_.block;
+    const size_t begin = run_.first == 0 ? 0 : block.ends[run_.first - 1];
+    const grpc::Slice slice = slice_of(run_.block, begin, block.bytes.size());
+    newest_seq_ = block.last_seq();
+    run_.block.reset();
+    write(grpc::ByteBuffer(&slice, 1));
+  }
+
+  /// For a client that reads `event` alone: the block's bytes, with the tag of that field.
+  void write_event() TRAINYARD_REQUIRES(mu_) {
+    static constexpr char kTag = v1::WatchJobResponse::kEventFieldNumber << 3 | 2;
+    const EventBlock& block = *run_.block;
+    const size_t begin = run_.first == 0 ? 0 : block.ends[run_.first - 1];
+    const grpc::Slice slices[] = {grpc::Slice(&kTag, 1, grpc::Slice::STATIC_SLICE),
+                                  slice_of(run_.block, begin + 1, block.ends[run_.first])};
+    newest_seq_ = block.first_seq + static_cast<int64_t>(run_.first);
+    ++run_.first;
+    const bool more = run_.first < block.ends.size();
+    if (!more) run_.block.reset();
+    write(grpc::ByteBuffer(slices, 2), more);
+  }
+
+  /// `more` follows at once: the transport may gather them.
+  void write(grpc::ByteBuffer bytes, bool more = false) TRAINYARD_REQUIRES(mu_) {
+    writing_ = true;
+    last_write_us_ = service_.clock.steady_us();
+    out_.Swap(&bytes);
+    grpc::WriteOptions options;
+    if (more) options.set_buffer_hint();
+    StartWrite(&out_, options);
+  }
+
+  void finish(const grpc::Status& status) TRAINYARD_REQUIRES(mu_) {
+    if (std::exchange(finished_, true)) return;
+    run_.block.reset();
+    Finish(status);
   }
 
   WatchStreams& streams_;
   ServiceContext& service_;
+  const void* const connection_;
+  v1::WatchJobRequest request_;
+  std::string id_;
   std::shared_ptr<WatchStream> self_;
-  std::unique_ptr<Watcher> watcher_;
-
-  // Owned by the caller that set busy_.
-  std::deque<v1::Event> batch_;
-  bool ended_ = false;
+  std::unique_ptr<Watcher> watcher_;  // set before the first write, reset when all is done
 
   Mutex mu_;
-  bool busy_ TRAINYARD_GUARDED_BY(mu_) = false;  // a write is under way, or someone is in advance()
-  bool news_ TRAINYARD_GUARDED_BY(mu_) = false;
+  EventRun run_ TRAINYARD_GUARDED_BY(mu_);        // what is not written yet
+  bool asked_ TRAINYARD_GUARDED_BY(mu_) = false;  // the hub owes a run
+  bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool finished_ TRAINYARD_GUARDED_BY(mu_) = false;
   int64_t newest_seq_ TRAINYARD_GUARDED_BY(mu_) =
       0;  // what was written; a heartbeat is never ahead of it
@@ -177,20 +238,38 @@ WatchStreams::~WatchStreams() {
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchStreams::open(grpc::CallbackServerContext* context,
                                                                const grpc::ByteBuffer* request) {
-  auto stream = std::make_shared<WatchStream>(*this, service_);
+  const void* const connection = connection_of(*context);
+  auto stream = std::make_shared<WatchStream>(*this, service_, connection);
   Status admitted = admit(*context, service_.token);
   {
     const MutexLock lock(mu_);
-    if (admitted.ok() && draining_) admitted = draining_error();
-    if (admitted.ok() && static_cast<int>(streams_.size()) >= service_.config.watch_streams_max) {
-      admitted = make_error(ErrorCode::kResourceExhausted, "STREAM_LIMIT",
-                            "too many watch streams are open; close one or call again later");
-    }
+    if (admitted.ok()) admitted = admit_stream(connection);
     streams_.insert(stream.get());
+    if (connection != nullptr) ++per_connection_[connection];
+    peak_ = std::max(peak_, streams_.size());
   }
   changed_.notify_all();
-  stream->begin(std::move(admitted), request);
+  stream->begin(std::move(admitted), *request);
   return stream.get();
+}
+
+Status WatchStreams::admit_stream(const void* connection) {
+  if (draining_) return draining_error();
+  const int max = service_.config.watch_streams_max;
+  if (static_cast<int>(streams_.size()) >= max) {
+    return make_error(ErrorCode::kResourceExhausted, "STREAM_LIMIT",
+                      "the server has " + std::to_string(max) +
+                          " watch streams open, its watch_streams_max; close one, call again "
+                          "later, or have that setting raised");
+  }
+  const auto found = per_connection_.find(connection);
+  if (found != per_connection_.end() && found->second >= kWatchStreamsPerConnectionMax) {
+    return make_error(ErrorCode::kResourceExhausted, "STREAM_LIMIT",
+                      "this connection has " + std::to_string(kWatchStreamsPerConnectionMax) +
+                          " watch streams open, as many as one may; close one, or open another "
+                          "connection for more");
+  }
+  return {};
 }
 
 std::vector<std::shared_ptr<WatchStream>> WatchStreams::list() {
@@ -211,9 +290,15 @@ void WatchStreams::drain() {
   for (const auto& stream : streams) stream->end(to_grpc_status(draining_error()));
 }
 
-void WatchStreams::remove(WatchStream* stream) {
-  const MutexLock lock(mu_);
-  streams_.erase(stream);
+void WatchStreams::remove(WatchStream* stream, const void* connection) {
+  {
+    const MutexLock lock(mu_);
+    streams_.erase(stream);
+    const auto found = per_connection_.find(connection);
+    if (found != per_connection_.end() && --found->second == 0) per_connection_.erase(found);
+    if (!streams_.empty() || peak_ < kCrowd) return;
+  }
+  changed_.notify_all();  // the crowd is gone
 }
 
 void WatchStreams::beat() {
@@ -223,11 +308,21 @@ void WatchStreams::beat() {
     std::vector<std::shared_ptr<WatchStream>> streams;
     {
       MutexLock lock(mu_);
-      changed_.wait(lock,
-                    [this]() TRAINYARD_REQUIRES(mu_) { return stopping_ || !streams_.empty(); });
+      const auto stops = [this]() TRAINYARD_REQUIRES(mu_) { return stopping_; };
+      changed_.wait(lock, [this]() TRAINYARD_REQUIRES(mu_) {
+        return stopping_ || !streams_.empty() || peak_ >= kCrowd;
+      });
+      if (streams_.empty() && !stopping_) {
+        if (changed_.wait_for(lock, kTrimDelay, stops)) return;
+        if (streams_.empty()) peak_ = 0;
+        lock.unlock();
+        ::malloc_trim(0);
+        continue;
+      }
       const int64_t wait_us = std::max<int64_t>(0, due_us - service_.clock.steady_us());
-      changed_.wait_for(lock, std::chrono::microseconds(wait_us),
-                        [this]() TRAINYARD_REQUIRES(mu_) { return stopping_; });
+      changed_.wait_for(lock, std::chrono::microseconds(wait_us), [this]() TRAINYARD_REQUIRES(mu_) {
+        return stopping_ || (streams_.empty() && peak_ >= kCrowd);
+      });
       if (stopping_) return;
       streams = list();
     }

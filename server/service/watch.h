@@ -1,14 +1,17 @@
 // server/service/watch.h: the WatchJob streams.
 //
-// A stream is a cursor: it reads a bounded batch of events from the store, writes them one at a
-// time as the client takes them, and reads the next batch. A slow client therefore costs one batch
-// of memory and nothing else. When the cursor has caught up, it waits for the hub; after 15 s of
-// silence it sends a heartbeat.
+// A stream asks the hub for what comes next, writes it as the client takes it, and asks again. Its
+// bytes are those of all who stand at the same place, so a slow client costs one block of memory
+// (server/events/event_hub.h) and nothing else. After 15 s of silence it sends a heartbeat.
+//
+// A call begins, reads and is written to on the hub's threads: those of gRPC, which take the
+// workers' reports too, only pass on that a write is done.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <map>
 #include <memory>
 #include <set>
 #include <thread>
@@ -21,6 +24,10 @@
 namespace trainyard::server {
 
 class WatchStream;
+
+/// Of a connection; of all, Config::watch_streams_max. The transport allows more (listener.cc), so
+/// that a call beyond this is answered.
+inline constexpr int kWatchStreamsPerConnectionMax = 1024;
 
 /// The live watch streams: their limit, their heartbeats, and their end at drain. Thread-safe.
 /// Outlives the server, and thus every stream.
@@ -36,7 +43,9 @@ class WatchStreams {
 
  private:
   friend class WatchStream;
-  void remove(WatchStream* stream);
+  /// RESOURCE_EXHAUSTED/STREAM_LIMIT; UNAVAILABLE/SERVER_DRAINING.
+  Status admit_stream(const void* connection) TRAINYARD_REQUIRES(mu_);
+  void remove(WatchStream* stream, const void* connection);
   std::vector<std::shared_ptr<WatchStream>> list() TRAINYARD_REQUIRES(mu_);
   void beat();
 
@@ -47,7 +56,9 @@ class WatchStreams {
   bool draining_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool stopping_ TRAINYARD_GUARDED_BY(mu_) = false;
   std::set<WatchStream*> streams_ TRAINYARD_GUARDED_BY(mu_);
-  std::jthread thread_;  // sleeps while there is no stream
+  std::map<const void*, int> per_connection_ TRAINYARD_GUARDED_BY(mu_);
+  size_t peak_ TRAINYARD_GUARDED_BY(mu_) = 0;  // streams at a time since there were none
+  std::jthread thread_;                        // sleeps while there is no stream
 };
 
 }  // namespace trainyard::server

@@ -88,8 +88,23 @@ Result<Attempt> JobStore::find_attempt(const std::string& uid, int32_t number) c
 
 Result<EventBatch> JobStore::read_events(const std::string& uid, int64_t after,
                                          int32_t count_max) const {
-  return core_.read<EventBatch>([&](Connection& db) -> Result<EventBatch> {
-    EventBatch batch;
+  EventBatch batch;
+  bool damaged = false;
+  ASSIGN_OR_RETURN(
+      static_cast<EventRange&>(batch),
+      visit_events(uid, after, count_max, kEventBatchBytesMax, [&](std::string_view bytes) {
+        damaged |= !batch.events.emplace_back().ParseFromArray(bytes.data(),
+                                                               static_cast<int>(bytes.size()));
+      }));
+  if (damaged) return to_error(SqliteError(SQLITE_CORRUPT, 0, "an event does not parse"));
+  return batch;
+}
+
+Result<EventRange> JobStore::visit_events(
+    const std::string& uid, int64_t after, int32_t count_max, int64_t bytes_max,
+    const std::function<void(std::string_view)>& visit) const {
+  return core_.read<EventRange>([&](Connection& db) -> Result<EventRange> {
+    EventRange range;
     int64_t number = 0;
     {
       Query query(db, "SELECT number, newest_seq, state FROM jobs WHERE uid = ?");
@@ -98,30 +113,31 @@ Result<EventBatch> JobStore::read_events(const std::string& uid, int64_t after,
         return make_error(ErrorCode::kNotFound, "JOB_NOT_FOUND",
                           "name: there is no job with uid " + uid + ".");
       number = query.integer(0);
-      batch.newest_seq = query.integer(1);
-      batch.state = static_cast<JobState>(query.integer(2));
+      range.newest_seq = query.integer(1);
+      range.state = static_cast<JobState>(query.integer(2));
     }
-    batch.oldest_seq = batch.newest_seq == 0 ? 0 : 1;  // events are kept as long as their job
+    range.oldest_seq = range.newest_seq == 0 ? 0 : 1;  // events are kept as long as their job
     if (after < 0)
       return field_error("SEQUENCE_INVALID", "after",
                          std::to_string(after) + " is out of range, expected 0 or more");
-    if (after > batch.newest_seq) {
+    if (after > range.newest_seq) {
       Error e = make_error(ErrorCode::kOutOfRange, "SEQUENCE_IN_FUTURE",
                            "after: " + std::to_string(after) + " is beyond the newest event " +
-                               std::to_string(batch.newest_seq) + ".");
-      e.metadata["oldest_seq"] = std::to_string(batch.oldest_seq);
-      e.metadata["newest_seq"] = std::to_string(batch.newest_seq);
+                               std::to_string(range.newest_seq) + ".");
+      e.metadata["oldest_seq"] = std::to_string(range.oldest_seq);
+      e.metadata["newest_seq"] = std::to_string(range.newest_seq);
       return e;
     }
+    if (after == range.newest_seq || count_max <= 0 || bytes_max <= 0) return range;
     Query query(db,
                 "SELECT seq, payload FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?");
     query.bind(number).bind(after).bind(int64_t{count_max});
-    int64_t bytes = 0;
-    while (bytes < kEventBatchBytesMax && query.step()) {
-      batch.events.push_back(read_event(db, number, query));
-      bytes += static_cast<int64_t>(batch.events.back().ByteSizeLong());
+    for (int64_t bytes = 0; bytes < bytes_max && query.step();) {
+      const std::string event = read_event(db, number, query).SerializeAsString();
+      bytes += std::ssize(event);
+      visit(event);
     }
-    return batch;
+    return range;
   });
 }
 

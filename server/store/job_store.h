@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/store/done.h"
@@ -21,12 +22,16 @@ namespace trainyard::server {
 
 class StoreCore;
 
-/// One batch of a job's events, as a watcher reads them.
-struct EventBatch {
-  std::vector<v1::Event> events;  // in order, without a gap
+/// What a job has of events, at the time of a read.
+struct EventRange {
   int64_t oldest_seq = 0;
-  int64_t newest_seq = 0;              // of the job, at the time of the read
-  JobState state = JobState::kQueued;  // of the job, at the time of the read
+  int64_t newest_seq = 0;
+  JobState state = JobState::kQueued;  // of the job
+};
+
+/// One batch of a job's events.
+struct EventBatch : EventRange {
+  std::vector<v1::Event> events;  // in order, without a gap
 };
 
 inline constexpr int32_t kPageSizeMax = 1000;
@@ -123,6 +128,11 @@ class JobStore {
   /// Events with seq > after: at most `count_max` and about kEventBatchBytesMax, at least one if
   /// any exist. OUT_OF_RANGE/SEQUENCE_IN_FUTURE beyond the newest; JOB_NOT_FOUND.
   Result<EventBatch> read_events(const std::string& uid, int64_t after, int32_t count_max) const;
+  /// The same as bytes of the wire: calls `visit` with each event's, in order, until they
+  /// are `bytes_max` or more. With 0 it only looks. `visit` must be short: it holds a reader.
+  Result<EventRange> visit_events(const std::string& uid, int64_t after, int32_t count_max,
+                                  int64_t bytes_max,
+                                  const std::function<void(std::string_view)>& visit) const;
 
  private:
   StoreCore& core_;

@@ -129,6 +129,10 @@ class Jobs final : public v1::JobService::CallbackService {
   grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
       grpc::CallbackServerContext*, const v1::WatchJobRequest* request) override {
     const std::scoped_lock lock(s_.mu);
+    if (request->batches() && s_.watch_batch == 0) {
+      const grpc::Status unknown = refuse(ErrorCode::kInvalidArgument, "FIELD_UNKNOWN", "field 3");
+      return new StreamOut<v1::WatchJobResponse>({}, unknown, false);
+    }
     s_.watch_after.push_back(request->after());
     std::vector<v1::WatchJobResponse> out(1);
     const grpc::Status found = find(request->name(), out[0].mutable_start()->mutable_job());
@@ -137,11 +141,18 @@ class Jobs final : public v1::JobService::CallbackService {
     out[0].mutable_start()->set_oldest_seq(events.empty() ? 0 : 1);
     out[0].mutable_start()->set_newest_seq(static_cast<int64_t>(events.size()));
     bool ended = false;
+    int64_t sent = 0;
     for (const v1::Event& event : events) {
       if (event.seq() <= request->after() || event.seq() == s_.watch_skip_seq) continue;
-      *out.emplace_back().mutable_event() = event;
+      if (!request->batches()) {
+        *out.emplace_back().mutable_event() = event;
+      } else {
+        if (out.back().has_start() || out.back().events_size() == s_.watch_batch)
+          out.emplace_back();
+        *out.back().add_events() = event;
+      }
       ended = event.has_state() && event.state().state() >= v1::SUCCEEDED;
-      if (static_cast<int64_t>(out.size()) - 1 == s_.watch_cut_events && !ended) {
+      if (++sent == s_.watch_cut_events && !ended) {
         return new StreamOut<v1::WatchJobResponse>(std::move(out), kBroken, false);
       }
     }

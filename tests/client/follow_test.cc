@@ -59,6 +59,15 @@ TEST_F(Follow, GoesOnAfterTheLastEventSeen) {
   EXPECT_EQ(server_.state().watch_after, (std::vector<int64_t>{0, 6, 12, 18}));
 }
 
+TEST_F(Follow, AServerWithoutBatchesSendsSingleEvents) {
+  add_job(server_.state(), "digits-1", v1::FAILED, 20);
+  server_.state().watch_batch = 0;
+  server_.state().watch_cut_events = 15;
+  ASSERT_TRUE(follow().ok());
+  EXPECT_EQ(seen_, numbers(1, 20));
+  EXPECT_EQ(reconnects_, 1) << "the refusal is no broken stream";
+}
+
 TEST_F(Follow, SurvivesARestartOfTheServer) {
   add_job(server_.state(), "digits-1", v1::RUNNING, 5);
   std::jthread operator_([&] {

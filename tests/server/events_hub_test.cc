@@ -5,42 +5,61 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <thread>
 
 #include "server/events/event_hub.h"
 #include "tests/server/store_support.h"
+#include "trainyard/v1/job_service.pb.h"
 
 namespace trainyard::server {
 namespace {
 
 using namespace std::chrono_literals;
 
-// A client: reads when it is told to, on its own thread.
+std::vector<v1::Event> events_of(const EventRun& run) {
+  std::vector<v1::Event> events;
+  if (!run.block) return events;
+  v1::WatchJobResponse message;
+  const size_t begin = run.first == 0 ? 0 : run.block->ends[run.first - 1];
+  EXPECT_TRUE(message.ParseFromString(run.block->bytes.substr(begin)));
+  events.assign(message.events().begin(), message.events().end());
+  return events;
+}
+
+// A client: asks when it wants more, on its own thread.
 class Client {
  public:
   Client(EventHub& hub, const std::string& uid, int64_t after)
-      : watcher_(hub.watch(uid, after, [this] { tell(); }).value()), last_(after) {}
+      : watcher_(
+            hub.watch(uid, after, [this](Result<EventRun> run) { take(std::move(run)); }).value()),
+        last_(after) {}
   ~Client() { watcher_.reset(); }
 
   /// Reads until the job has ended or `count` events came; checks the numbers.
-  void read(int64_t count, std::chrono::microseconds pause = 0us, int32_t batch = 5) {
-    while (seen_ < count && !ended_) {
-      const Watcher::Next next = watcher_->next(batch).value();
-      for (const v1::Event& e : next.events) {
+  void read(int64_t count, std::chrono::microseconds pause = 0us) {
+    for (int64_t seen = 0; seen < count && !ended_;) {
+      const Result<EventRun> run = next();
+      ASSERT_TRUE(run.ok()) << run.error().message;
+      for (const v1::Event& e : events_of(*run)) {
         ASSERT_EQ(e.seq(), ++last_);
-        ++seen_;
+        ++seen;
       }
-      ended_ = next.ended;
+      ended_ = run->ended;
       if (pause > 0us) std::this_thread::sleep_for(pause);
-      if (next.events.empty() && !ended_) wait();
     }
   }
-  /// One read; true if it found nothing, so that the watcher is now owed a call.
-  bool finds_nothing() {
-    const auto next = watcher_->next();
-    return next.ok() && next->events.empty();
+  /// Asks, and waits for the answer.
+  Result<EventRun> next() {
+    ask();
+    std::unique_lock lock(mu_);
+    EXPECT_TRUE(wake_.wait_for(lock, 20s, [&] { return run_.has_value(); }));
+    Result<EventRun> run = run_ ? std::move(*run_) : Result<EventRun>(EventRun());
+    run_.reset();
+    return run;
   }
+  void ask() { watcher_->request(); }
   int64_t last() const { return last_; }
   bool ended() const { return ended_; }
   int told() {
@@ -49,25 +68,19 @@ class Client {
   }
 
  private:
-  void tell() {
+  void take(Result<EventRun> run) {
     const std::lock_guard lock(mu_);
-    ready_ = true;
+    run_ = std::move(run);
     ++told_;
     wake_.notify_one();
-  }
-  void wait() {
-    std::unique_lock lock(mu_);
-    ASSERT_TRUE(wake_.wait_for(lock, 20s, [&] { return ready_; }));
-    ready_ = false;
   }
 
   std::mutex mu_;
   std::condition_variable wake_;
-  bool ready_ = false;
+  std::optional<Result<EventRun>> run_;
   int told_ = 0;
   std::unique_ptr<Watcher> watcher_;
   int64_t last_;
-  int64_t seen_ = 0;
   bool ended_ = false;
 };
 
@@ -116,9 +129,10 @@ TEST_F(EventsHub, WatcherOfAFinishedJobEndsAtOnce) {
 
 TEST_F(EventsHub, RefusesWhatCannotBeWatched) {
   const Job job = run_job(*store);
-  EXPECT_EQ(hub->watch("nobody", 0, [] {}).error().reason, "JOB_NOT_FOUND");
-  EXPECT_EQ(hub->watch(job.uid, 4, [] {}).error().reason, "SEQUENCE_IN_FUTURE");
-  EXPECT_EQ(hub->watch(job.uid, -1, [] {}).error().reason, "SEQUENCE_INVALID");
+  const auto ignore = [](const Result<EventRun>&) {};
+  EXPECT_EQ(hub->watch("nobody", 0, ignore).error().reason, "JOB_NOT_FOUND");
+  EXPECT_EQ(hub->watch(job.uid, 4, ignore).error().reason, "SEQUENCE_IN_FUTURE");
+  EXPECT_EQ(hub->watch(job.uid, -1, ignore).error().reason, "SEQUENCE_INVALID");
 }
 
 TEST_F(EventsHub, F25SlowAndReconnectingWatchersSeeEveryEventOnce) {
@@ -132,7 +146,7 @@ TEST_F(EventsHub, F25SlowAndReconnectingWatchersSeeEveryEventOnce) {
       bool ended = false;
       while (!ended) {  // reconnects after a few events each time
         Client client(*hub, job.uid, last);
-        client.read(1 + random() % 40, std::chrono::microseconds(w == 0 ? 1000 : 0), 3);
+        client.read(1 + random() % 40, std::chrono::microseconds(w == 0 ? 1000 : 0));
         last = client.last();
         ended = client.ended();
       }
@@ -142,7 +156,7 @@ TEST_F(EventsHub, F25SlowAndReconnectingWatchersSeeEveryEventOnce) {
   end(job, 2 + kLogs);
 }
 
-TEST_F(EventsHub, IsToldOncePerEmptyRead) {
+TEST_F(EventsHub, AnswersEachRequestOnce) {
   const Job job = run_job(*store);
   Client client(*hub, job.uid, 3);
   EXPECT_EQ(client.told(), 0);
@@ -150,11 +164,79 @@ TEST_F(EventsHub, IsToldOncePerEmptyRead) {
   std::this_thread::sleep_for(20ms);
   EXPECT_EQ(client.told(), 0);  // it has not asked yet
   client.read(10);
-  ASSERT_TRUE(client.finds_nothing());
+  const int before = client.told();
+  client.ask();
   for (int n = 12; n < 15; ++n) log(job, n);
-  for (int ms = 0; ms < 5000 && client.told() == 0; ++ms) std::this_thread::sleep_for(1ms);
+  for (int ms = 0; ms < 5000 && client.told() == before; ++ms) std::this_thread::sleep_for(1ms);
   std::this_thread::sleep_for(20ms);  // a second call would have come by now
-  EXPECT_EQ(client.told(), 1);
+  EXPECT_EQ(client.told(), before + 1);
+}
+
+TEST_F(EventsHub, WatchersAtTheSamePlaceShareTheBytes) {
+  const Job job = run_job(*store);
+  Client one(*hub, job.uid, 3), other(*hub, job.uid, 3);
+  for (int n = 2; n < 12; ++n) log(job, n);
+  // Live: what one of them has caused to be read is there for the other.
+  const EventRun first = one.next().value(), second = other.next().value();
+  ASSERT_TRUE(first.block && second.block);
+  EXPECT_EQ(first.block.get(), second.block.get());
+  // From the past, which neither had seen.
+  Client late(*hub, job.uid, 0), later(*hub, job.uid, 0);
+  const EventRun past = late.next().value();
+  EXPECT_EQ(past.block.get(), later.next().value().block.get());
+  EXPECT_EQ(events_of(past).front().seq(), 1);
+}
+
+TEST_F(EventsHub, ResumesInTheMiddleOfABlock) {
+  const Job job = run_job(*store);
+  Client first(*hub, job.uid, 3);
+  for (int n = 2; n < 12; ++n) log(job, n);
+  const EventRun all = first.next().value();
+  ASSERT_EQ(all.block->last_seq(), 13);
+  Client resumed(*hub, job.uid, 9);
+  const EventRun rest = resumed.next().value();
+  EXPECT_EQ(rest.block.get(), all.block.get());
+  const std::vector<v1::Event> events = events_of(rest);
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events.front().seq(), 10);
+}
+
+TEST_F(EventsHub, WhoIsFarBehindGetsSmallPiecesAndEveryEvent) {
+  const Job job = run_job(*store);
+  Client fast(*hub, job.uid, 3), slow(*hub, job.uid, 3);
+  const std::string text(4000, 'x');
+  constexpr int kLogs = 1200;  // 4.8 MB: more than is kept
+  std::jthread reader([&] { fast.read(kLogs); });
+  for (int n = 2; n < 2 + kLogs; ++n) {
+    AttemptUpdate update = update_of(job, n);
+    update.events.push_back(log_event(text));
+    store->jobs().update_attempt(std::move(update),
+                                 [](const Result<Job>& r) { ASSERT_TRUE(r.ok()); });
+  }
+  reader.join();
+  for (int64_t last = 3; last < 3 + kLogs;) {
+    const EventRun run = slow.next().value();
+    ASSERT_TRUE(run.block);
+    ASSERT_EQ(run.block->first_seq + static_cast<int64_t>(run.first), last + 1);
+    const int64_t bytes_max = last == 3 ? EventHub::kPastBlockBytesMax
+                                        : EventHub::kLiveBlockBytesMax;  // behind; then caught up
+    EXPECT_LE(run.block->bytes.size(), static_cast<size_t>(bytes_max) + text.size() + 100);
+    last = run.block->last_seq();
+  }
+}
+
+TEST_F(EventsHub, AJobNobodyWatchesAnyMoreKeepsNothing) {
+  const Job job = run_job(*store);
+  std::weak_ptr<const EventBlock> kept;
+  {
+    Client client(*hub, job.uid, 3);
+    for (int n = 2; n < 12; ++n) log(job, n);
+    kept = client.next().value().block;
+    EXPECT_FALSE(kept.expired());
+  }
+  // The hub's thread may be at the end of its call still.
+  for (int ms = 0; ms < 5000 && !kept.expired(); ++ms) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(kept.expired());
 }
 
 TEST_F(EventsHub, F25SleepingWatcherHoldsNobodyUp) {
@@ -178,10 +260,11 @@ TEST_F(EventsHub, WatcherThatIsGoneIsNotCalled) {
   });
   for (int i = 0; i < 200; ++i) {
     auto alive = std::make_unique<std::atomic<bool>>(true);
-    std::unique_ptr<Watcher> watcher =
-        hub->watch(job.uid, 3, [flag = alive.get()] { ASSERT_TRUE(*flag); }).value();
-    while (!watcher->next().value().events.empty()) {
-    }
+    std::unique_ptr<Watcher> watcher;
+    watcher = hub->watch(job.uid, 3,
+                         [flag = alive.get()](const Result<EventRun>&) { ASSERT_TRUE(*flag); })
+                  .value();
+    watcher->request();
     if (i % 2 == 0) std::this_thread::yield();
     watcher.reset();
     *alive = false;
@@ -192,23 +275,11 @@ TEST_F(EventsHub, WatcherThatIsGoneIsNotCalled) {
 
 TEST_F(EventsHub, RemovedJobEndsItsWatchers) {
   Job job = store->jobs().submit(new_job("gone")).value();
-  std::mutex mu;
-  std::condition_variable wake;
-  bool told = false;
-  const std::unique_ptr<Watcher> watcher = hub->watch(job.uid, 0,
-                                                      [&] {
-                                                        const std::lock_guard lock(mu);
-                                                        told = true;
-                                                        wake.notify_one();
-                                                      })
-                                               .value();
-  EXPECT_EQ(watcher->next().value().events.size(), 1u);
-  EXPECT_TRUE(watcher->next().value().events.empty());
+  Client client(*hub, job.uid, 0);
+  client.read(1);
   ASSERT_TRUE(store->jobs().request_cancel("default", "gone").ok());
   ASSERT_TRUE(store->jobs().remove("default", "gone").ok());
-  std::unique_lock lock(mu);
-  ASSERT_TRUE(wake.wait_for(lock, 20s, [&] { return told; }));
-  EXPECT_EQ(watcher->next().error().reason, "JOB_NOT_FOUND");
+  EXPECT_EQ(client.next().error().reason, "JOB_NOT_FOUND");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "proto/convert/run.h"
 #include "server/config/paths.h"
 #include "server/inventory/checked_inventory.h"
+#include "server/service/watch.h"
 #include "tests/server/service_support.h"
 
 namespace trainyard::server {
@@ -970,6 +971,99 @@ TEST_F(ServiceJob, F25ASlowWatcherGetsEveryEventOnceAndHeartbeatsAreNeverAhead) 
   }
   EXPECT_TRUE(stream->Finish().ok());
   EXPECT_GE(last, 5000);
+}
+
+TEST_F(ServiceJob, BatchesHaveWhatSingleEventsHave) {
+  v1::SubmitJobRequest request = job_request("many-steps", "");
+  (*request.mutable_spec()->mutable_labels())["steps"] = "2000";
+  v1::Job job;
+  ASSERT_TRUE(submit(request, &job).ok());
+  for (const int64_t after : {0, 7}) {  // while it runs, and then of the past
+    auto c = context();
+    v1::WatchJobRequest watch_request;
+    watch_request.set_name(job.name());
+    watch_request.set_after(after);
+    watch_request.set_batches(true);
+    if (after > 0) wait_for("many-steps", v1::SUCCEEDED);
+    auto stream = jobs_->WatchJob(c.get(), watch_request);
+    v1::WatchJobResponse response;
+    ASSERT_TRUE(stream->Read(&response));
+    EXPECT_TRUE(response.has_start());
+    std::vector<v1::Event> events;
+    int messages = 0;
+    while (stream->Read(&response)) {
+      EXPECT_FALSE(response.has_event());
+      messages += response.events_size() > 0;
+      events.insert(events.end(), response.events().begin(), response.events().end());
+    }
+    EXPECT_TRUE(stream->Finish().ok());
+    grpc::Status end;
+    const std::vector<v1::Event> single = watch("many-steps", after, &end);
+    EXPECT_TRUE(end.ok());
+    ASSERT_EQ(events.size(), single.size());
+    for (size_t i = 0; i < events.size(); ++i) {
+      ASSERT_EQ(events[i].SerializeAsString(), single[i].SerializeAsString()) << i;
+    }
+    if (after > 0) {
+      EXPECT_LT(messages, static_cast<int>(events.size()) / 4) << "that is what they are for";
+    }
+  }
+}
+
+/// A stream that was answered, or how it ended.
+struct OpenStream {
+  OpenStream(v1::JobService::Stub& jobs, const std::string& name) {
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    v1::WatchJobRequest request;
+    request.set_name(name);
+    stream = jobs.WatchJob(&context, request);
+  }
+  ~OpenStream() {
+    context.TryCancel();
+    stream->Finish();
+  }
+  bool answered() {
+    v1::WatchJobResponse response;
+    return stream->Read(&response) && response.has_start();
+  }
+
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<v1::WatchJobResponse>> stream;
+};
+
+TEST_F(ServiceJob, TooManyStreamsOfAConnectionAreRefusedAndNotLeftWaiting) {
+  const std::string name = submit("watched", "wait_for_stop").name();
+  std::vector<std::unique_ptr<OpenStream>> streams;
+  for (int i = 0; i < kWatchStreamsPerConnectionMax; ++i) {
+    streams.push_back(std::make_unique<OpenStream>(*jobs_, name));
+  }
+  for (const auto& open : streams) ASSERT_TRUE(open->answered());
+  grpc::Status end;
+  watch("watched", 0, &end);
+  EXPECT_EQ(end.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(reason_of(end), "STREAM_LIMIT");
+  EXPECT_NE(end.error_message().find("open another connection"), std::string::npos);
+  EXPECT_EQ(get("watched").name(), name) << "other calls go on";
+  const auto full = jobs_.get();
+  const std::unique_ptr<v1::JobService::Stub> kept = std::move(jobs_);
+  connect("unix:" + config_.socket.string());  // another connection
+  EXPECT_TRUE(OpenStream(*jobs_, name).answered());
+  streams.pop_back();
+  EXPECT_TRUE(eventually([&] { return OpenStream(*full, name).answered(); })) << "a place is free";
+}
+
+TEST_F(ServiceJob, StreamsBeyondTheServersLimitAreRefusedWithASentence) {
+  stop();
+  config_.watch_streams_max = 2;
+  start();
+  const std::string name = submit("watched", "wait_for_stop").name();
+  OpenStream one(*jobs_, name), two(*jobs_, name);
+  ASSERT_TRUE(one.answered());
+  ASSERT_TRUE(two.answered());
+  grpc::Status end;
+  watch("watched", 0, &end);
+  EXPECT_EQ(reason_of(end), "STREAM_LIMIT");
+  EXPECT_NE(end.error_message().find("watch_streams_max"), std::string::npos);
 }
 
 TEST_F(ServiceJob, AQuietStreamBeats) {

@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 from trainyard import v1
 from trainyard._rpc import WATCH_JOB, Channel
-from trainyard.errors import DeadlineExceededError, InternalError, TrainyardError, UnavailableError
+from trainyard.errors import (DeadlineExceededError, InternalError, InvalidArgumentError, TrainyardError,
+                              UnavailableError)
 from trainyard.v1 import JobState
 
 RECONNECT_S_MAX = 120.0
@@ -128,11 +129,12 @@ def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[T
     seen, last = after, None
     answered_at: float | None = None
     pause = _PAUSE_S
+    batches = True
     while True:
         broken: TrainyardError = UnavailableError("the event stream ended early", reason="STREAM_ENDED")
         try:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-            with channel.stream(WATCH_JOB, v1.WatchJobRequest(name=name, after=seen), left) as messages:
+            with channel.stream(WATCH_JOB, v1.WatchJobRequest(name=name, after=seen, batches=batches), left) as messages:
                 for message in messages:
                     pause = _PAUSE_S
                     answered_at = time.monotonic()
@@ -144,8 +146,8 @@ def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[T
                             last = message.start.newest_seq
                         if last is not None and last <= seen:
                             return
-                    elif kind == "event":
-                        event = typed(message.event)
+                    for one in [message.event] if kind == "event" else message.events:
+                        event = typed(one)
                         if event.seq != seen + 1:
                             raise InternalError(f"event {event.seq} came after event {seen}", reason="EVENT_GAP",
                                                 code="DATA_LOSS")
@@ -156,6 +158,11 @@ def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[T
                             return
         except UnavailableError as error:
             broken = error
+        except InvalidArgumentError as error:
+            if not batches or error.reason != "FIELD_UNKNOWN":
+                raise
+            batches = False  # a server from before there were batches
+            continue
         if answered_at is None or time.monotonic() - answered_at > RECONNECT_S_MAX:
             raise broken
         if deadline is not None and time.monotonic() + pause >= deadline:
