@@ -975,7 +975,7 @@ TEST_F(ServiceJob, F25ASlowWatcherGetsEveryEventOnceAndHeartbeatsAreNeverAhead) 
 
 TEST_F(ServiceJob, BatchesHaveWhatSingleEventsHave) {
   v1::SubmitJobRequest request = job_request("many-steps", "");
-  (*request.mutable_spec()->mutable_labels())["steps"] = "2000";
+  (*request.mutable_spec()->mutable_labels())["steps"] = "500";
   v1::Job job;
   ASSERT_TRUE(submit(request, &job).ok());
   for (const int64_t after : {0, 7}) {  // while it runs, and then of the past
