@@ -287,7 +287,7 @@ TEST(StepsTogether, BringTheirSamplesInOneCopyAndAllocateNothing) {
   testing::set_device_count(kDevices);
   cuda::CudaBackend backend(0);
   RunPrograms programs = compile_run(job.model, job.recipe, schema, shape).value();
-  const int64_t planned = describe_run(programs, shape).dataset_bytes;
+  const int64_t planned = describe_run(programs, shape, job.recipe).dataset_bytes;
   Session session(std::move(programs), backend);
   session.initialize(5);
   const int64_t without = testing::device_bytes();

@@ -155,7 +155,7 @@ TEST(TravellingRows, ArePlannedWhereTheyAreTooManyToBeHeld) {
   ASSERT_TRUE(many.travel.has_value());
   EXPECT_EQ(many.travel->form.data_bytes(), 16 * 3 * 5 * 7);
   const auto programs = compile_step(job.model, job.recipe, schema.interface(), {}, kGpu).value();
-  EXPECT_EQ(describe_run(programs, many).dataset_bytes, many.travel->bytes);
+  EXPECT_EQ(describe_run(programs, many, job.recipe).dataset_bytes, many.travel->bytes);
   schema.image_dtype = DType::kF32;
   EXPECT_FALSE(shape_of(schema).travel.has_value()) << "as floats nothing is gained";
   schema.image_dtype = DType::kU8;

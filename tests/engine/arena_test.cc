@@ -44,7 +44,7 @@ void expect_no_difference(const SmallPreset& preset, const Recipe& recipe, int t
   const RunShape shape = check_recipe(recipe, model, preset.schema).value();
   RunPrograms programs = compile_run(model, recipe, preset.schema, shape).value();
   ASSERT_TRUE(programs.evaluate.has_value());
-  RunPlan plan = describe_run(programs, shape);
+  RunPlan plan = describe_run(programs, shape, recipe);
   const auto cpu = make_cpu_backend(threads);
   plan.memory.workspace_bytes = measure_workspace(programs, *cpu);
 
