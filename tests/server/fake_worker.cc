@@ -412,6 +412,10 @@ int run(const std::string& socket, const std::string& task) {
   request.set_task(task);
   request.set_nonce(nonce);
   request.set_version(TRAINYARD_VERSION);
+  if (std::getenv("TRAINYARD_EXCHANGE") == nullptr) {  // that of a recording did not tell
+    request.set_protocol_min(kProtocols.oldest);
+    request.set_protocol_max(kProtocols.newest);
+  }
   v1::Assignment assignment;
   if (!stub->Attach(&attach, request, &assignment).ok()) return 1;
   if (const auto& labels = assignment.train().spec().labels();

@@ -17,6 +17,7 @@
 #include <set>
 #include <thread>
 
+#include "server/protocol/versions.h"
 #include "server/supervisor/warm_workers.h"
 #include "src/base/files.h"
 
@@ -156,12 +157,17 @@ class ServiceWarmWorkers : public ::testing::Test {
     request.set_task(worker.task);
     request.set_nonce(nonce);
     request.set_version(TRAINYARD_VERSION);
+    request.set_protocol_max(kProtocols.newest);
     const Result<v1::Assignment> assignment = supervisor_->attach(request);
     EXPECT_TRUE(assignment.ok()) << assignment.error().message;
     if (!assignment.ok()) return worker;
     worker.calls = assignment->serve().first();
     worker.model = std::filesystem::path(assignment->serve().model_dir()).filename();
-    EXPECT_TRUE(supervisor_->connect(worker.task, nonce, worker.commands).ok());
+    v1::WorkerReport first;
+    first.set_task(worker.task);
+    first.set_nonce(nonce);
+    first.set_protocol(assignment->protocol());
+    EXPECT_TRUE(supervisor_->connect(first, worker.commands).ok());
     return worker;
   }
   /// The texts of the calls that a worker was given last.
