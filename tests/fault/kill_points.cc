@@ -20,12 +20,14 @@
 
 #include <climits>
 #include <csignal>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 namespace {
 
@@ -111,12 +113,6 @@ class Point {
       note(operation, general(path.substr(all.under.size())));
     }
     errno = saved;
-  }
-  /// In a child, which shares the place but not the fate, and may not take the lock before it
-  /// execs.
-  void forget() {
-    dies_after_ = false;
-    outer_ = true;
   }
   ~Point() {
     if (dies_after_) die();
@@ -211,12 +207,17 @@ ssize_t write(int fd, const void* data, size_t size) {
   const Point point("write", Point::of_descriptor(fd));
   return next(fd, data, size);
 }
-pid_t _Fork() {
-  static const auto next = real<pid_t (*)()>("_Fork");
-  Point point("start", points().under + "worker");
-  const pid_t pid = next();
-  if (pid == 0) point.forget();
-  return pid;
+int open(const char* path, int flags, ...) {
+  static const auto next = real<int (*)(const char*, int, ...)>("open");
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  const std::string_view name = path;
+  // The daemon looks when a process started that it has just spawned, or is about to adopt.
+  const bool spawned = name.starts_with("/proc/") && name.ends_with("/stat");
+  const Point point("start", spawned ? points().under + "worker" : "");
+  return next(path, flags, mode);
 }
 
 }  // extern "C"

@@ -115,8 +115,8 @@ class KilledDaemon(Daemon):
     def keep(self):
         while not self.closing.wait(0.01):
             if self.process.poll() is not None:
-                self.restarts += 1
                 self.begin()
+                self.restarts += 1  # it is up: what failed before can be done again
 
     def close(self):
         self.closing.set()
