@@ -215,8 +215,8 @@ int open(const char* path, int flags, ...) {
   va_end(more);
   const std::string_view name = path;
   // The daemon looks when a process started that it has just spawned, or is about to adopt.
-  const bool spawned = name.starts_with("/proc/") && name.ends_with("/stat");
-  const Point point("start", spawned ? points().under + "worker" : "");
+  if (!name.starts_with("/proc/") || !name.ends_with("/stat")) return next(path, flags, mode);
+  const Point point("start", points().under + "worker");
   return next(path, flags, mode);
 }
 
