@@ -112,7 +112,6 @@ class JobStore {
   void move(std::string uid, Move move, Done<Job> done);
   Result<Job> move(const std::string& uid, Move move);
 
-
   Result<Job> find(const std::string& tenant, const std::string& id) const;  // JOB_NOT_FOUND
   Result<Job> find_uid(const std::string& uid) const;                        // JOB_NOT_FOUND
   /// Newest first. INVALID_ARGUMENT/PAGE_TOKEN_INVALID, PAGE_SIZE_NEGATIVE.
