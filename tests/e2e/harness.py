@@ -43,8 +43,8 @@ def is_running(pid):
 class Daemon:
     """A trainyardd on a state folder of its own. Restart it on the same folder with start()."""
 
-    def __init__(self, folder, *arguments, env=None, program=BIN / "trainyardd"):
-        self.program = program
+    def __init__(self, folder, *arguments, env=None, program=None):
+        self.program = program  # None: that of BIN
         self.state = pathlib.Path(folder)
         self.socket = self.state / "trainyard.sock"
         self.arguments = list(arguments)
@@ -55,7 +55,7 @@ class Daemon:
     def start(self):
         log = open(self.log_path, "ab")
         self.process = subprocess.Popen(
-            [self.program, "--state-dir", str(self.state), *self.arguments],
+            [self.program or BIN / "trainyardd", "--state-dir", str(self.state), *self.arguments],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ, **self.environment))
         log.close()
         wait_until(self.healthy, "the daemon is healthy; its log:\n" + self.log(), timeout_s=20)
