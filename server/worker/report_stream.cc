@@ -141,11 +141,16 @@ void ReportStream::run() {
     const auto silence = Steady::now() - last_contact;
     away_ = silence > options_.away_after;
     if (away_) changed_.notify_all();
-    if (silence > unattended_.load()) {
+    // Without its folder no daemon will ever come for it.
+    std::error_code ec;
+    const bool folder_gone = contact == Contact::kNone && !options_.spool.empty() &&
+                             !std::filesystem::exists(options_.spool.parent_path(), ec) && !ec;
+    if (silence > unattended_.load() || folder_gone) {
       out_of_reach_ = true;
       changed_.notify_all();
       lock.unlock();
-      request_stop("the daemon has been out of reach for too long");
+      request_stop(folder_gone ? "the state folder is gone"
+                               : "the daemon has been out of reach for too long");
       lock.lock();
     }
     changed_.wait_for(lock, delay, [this]() TRAINYARD_REQUIRES(mu_) { return closing_; });

@@ -163,6 +163,7 @@ def main():
         print(f"load after: {os.getloadavg()[0]:.1f}")
     finally:
         daemon.stop()
+        daemon.kill_workers()
         shutil.rmtree(folder, ignore_errors=True)
 
 

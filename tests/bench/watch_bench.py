@@ -138,6 +138,7 @@ def run(bin_folder, bench, watchers, cases):
         daemon.cli("cancel", name)
     finally:
         daemon.stop()
+        daemon.kill_workers()
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -176,6 +176,18 @@ TEST_F(WorkerReports, WithoutASpoolItWaitsForItsDaemonAsLongAsItMay) {
   stream.send(line());
   EXPECT_FALSE(stream.drain()) << "its report is lost with it";
   EXPECT_GE(std::chrono::steady_clock::now() - begun, 700ms);
+  for (int i = 0; i < 400 && stops_ == 0; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(stops_, 1);
+}
+
+TEST_F(WorkerReports, WithoutItsFolderNobodyWillComeForIt) {
+  come();
+  ReportStream& stream = begin();
+  stream.send(line());
+  ASSERT_TRUE(daemon_.wait_for(1));
+  leave();
+  fs::remove_all(folder_);
+  for (int i = 0; i < 1000 && stops_ == 0; ++i) std::this_thread::sleep_for(10ms);
   EXPECT_EQ(stops_, 1);
 }
 
