@@ -49,13 +49,18 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-/// Whether the process has `tag` in its environment; false for another user's, or one that is gone.
-bool has_tag(pid_t pid, const std::string& tag) {
+/// Empty for another user's process, one that is gone, and one that is in the middle of its exec.
+std::string environment_of(pid_t pid) {
   constexpr int64_t kEnvironmentBytesMax = 1 << 20;
-  const Result<std::string> environment =
+  Result<std::string> environment =
       read_file("/proc/" + std::to_string(pid) + "/environ", kEnvironmentBytesMax);
-  if (!environment.ok()) return false;
-  const std::string_view text = *environment;
+  return environment.ok() ? std::move(environment).value() : "";
+}
+
+/// Whether the process has `tag` in its environment.
+bool has_tag(pid_t pid, const std::string& tag) {
+  const std::string environment = environment_of(pid);
+  const std::string_view text = environment;
   for (size_t at = text.find(tag); at != std::string_view::npos; at = text.find(tag, at + 1)) {
     const size_t end = at + tag.size();
     if ((at == 0 || text[at - 1] == 0) && (end == text.size() || text[end] == 0)) return true;
@@ -163,6 +168,7 @@ std::optional<Process> Process::adopt(pid_t pid, int64_t start_time, const std::
   process.pid_ = pid;
   process.start_time_ = start_time;
   process.pidfd_.reset(open_pidfd(pid));
+  for (int i = 0; i < 20 && environment_of(pid).empty(); ++i) ::usleep(1000);  // of its exec
   // The pidfd is taken first: if the rest matches after that, it names the same process.
   if (!process.pidfd_ || process_start_time(pid) != start_time || !has_tag(pid, tag)) {
     return std::nullopt;

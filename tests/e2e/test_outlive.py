@@ -20,7 +20,7 @@ RECIPE = """  validation_split: 0.2
 
 
 class Outlive(DisturbedTest):
-    network, recipe, epochs = MODEL, RECIPE, 150
+    network, recipe, epochs = MODEL, RECIPE, 400
 
     def setUp(self):
         if self.daemon.process.poll() is not None:  # an earlier test failed in between
@@ -143,7 +143,7 @@ class Alone(DisturbedTest):
 class Replaced(DisturbedTest):
     """SIGUSR2: the program at the daemon's path takes its place, with the same pid."""
 
-    network, recipe, epochs = MODEL, RECIPE, 150
+    network, recipe, epochs = MODEL, RECIPE, 400
 
     @classmethod
     def setUpClass(cls):
