@@ -166,9 +166,10 @@ Ending run_until_signal(Daemon& daemon, const sigset_t& signals, const std::stri
     if (::sigwait(&signals, &signal) != 0 || signal == SIGHUP) continue;
     spdlog::info("event=signal number={}", signal);
     if (signal != SIGUSR2) break;
-    ending = Ending::kReplace;
-    if (accepts_arguments(program, argv)) break;
-    ending = Ending::kStop;
+    if (accepts_arguments(program, argv)) {
+      ending = Ending::kReplace;
+      break;
+    }
     spdlog::error("event=not_replaced {} {}", kv("program", program),
                   kv("message",
                      "it cannot be run, or does not accept this daemon's settings; "
