@@ -1,6 +1,9 @@
 // trainyard pause, resume, cancel: a job leaves its device, comes back, or ends. All are durable
 // and safe to repeat.
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
@@ -41,47 +44,45 @@ Result<int> run_change(Session& session, const Names& names, Change change,
   return static_cast<int>(client::kExitOk);
 }
 
+Command steering(std::string name, std::string summary, std::vector<std::string> examples,
+                 std::string notes, Change change, std::string (*text)(const v1::Job&)) {
+  auto names = std::make_shared<Names>();
+  return {std::move(name),
+          std::move(summary),
+          std::move(examples),
+          std::move(notes),
+          [names](OptionSet& options) { options.positionals("JOB", *names, "the jobs' names"); },
+          [names, change, text](Session& session) {
+            return run_change(session, *names, change, text);
+          }};
+}
+
 }  // namespace
 
 Command pause_command() {
-  auto names = std::make_shared<Names>();
-  return {
-      "pause",
-      "Take jobs off their device until they are resumed",
+  return steering(
+      "pause", "Take jobs off their device until they are resumed",
       {"trainyard pause digits-1",
        "trainyard list --state running -o name | xargs trainyard pause"},
       "A running job ends its step, saves a checkpoint and frees its device; a waiting one does "
       "not start. No step is\nlost, and the result is that of a job that never paused.",
-      [names](OptionSet& options) { options.positionals("JOB", *names, "the jobs' names"); },
-      [names](Session& session) {
-        return run_change(session, *names, &client::Client::pause_job, pause_text);
-      }};
+      &client::Client::pause_job, pause_text);
 }
 
 Command resume_command() {
-  auto names = std::make_shared<Names>();
-  return {"resume",
-          "Put paused jobs back into the queue",
-          {"trainyard resume digits-1",
-           "trainyard list --state paused -o name | xargs trainyard resume"},
-          "A job keeps the place in the queue that its submission and its priority give it.",
-          [names](OptionSet& options) { options.positionals("JOB", *names, "the jobs' names"); },
-          [names](Session& session) {
-            return run_change(session, *names, &client::Client::resume_job, resume_text);
-          }};
+  return steering(
+      "resume", "Put paused jobs back into the queue",
+      {"trainyard resume digits-1",
+       "trainyard list --state paused -o name | xargs trainyard resume"},
+      "A job keeps the place in the queue that its submission and its priority give it.",
+      &client::Client::resume_job, resume_text);
 }
 
 Command cancel_command() {
-  auto names = std::make_shared<Names>();
-  return {"cancel",
-          "Cancel jobs; safe to repeat",
-          {"trainyard cancel digits-1",
-           "trainyard list --state queued -o name | xargs trainyard cancel"},
-          "",
-          [names](OptionSet& options) { options.positionals("JOB", *names, "the jobs' names"); },
-          [names](Session& session) {
-            return run_change(session, *names, &client::Client::cancel_job, cancel_text);
-          }};
+  return steering("cancel", "Cancel jobs; safe to repeat",
+                  {"trainyard cancel digits-1",
+                   "trainyard list --state queued -o name | xargs trainyard cancel"},
+                  "", &client::Client::cancel_job, cancel_text);
 }
 
 }  // namespace trainyard::cli
