@@ -20,6 +20,7 @@
 #include "proto/convert/run.h"
 #include "server/worker/report_stream.h"
 #include "src/data/dataset.h"
+#include "tests/server/exchange.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
 namespace trainyard {
@@ -113,26 +114,10 @@ class FakeWorker {
   int64_t number_ = 0;
 };
 
-/// What `kind` said in a recorded exchange (tests/server/exchanges), in order.
-template <typename Message>
-std::vector<Message> recorded(const std::string& file, const std::string& kind) {
-  std::vector<Message> messages;
-  std::ifstream lines(file);
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with(kind + " ")) continue;
-    std::string bytes;
-    for (size_t i = kind.size() + 1; i + 1 < line.size(); i += 2) {
-      bytes += static_cast<char>(std::stoi(line.substr(i, 2), nullptr, 16));
-    }
-    if (!messages.emplace_back().ParseFromString(bytes)) ::_exit(9);
-  }
-  return messages;
-}
-
 /// The part of a worker of protocol 1, word for word, but for who it is.
 void train_recorded(const v1::TrainTask& task, const std::string& file, FakeWorker& worker) {
   // The daemon still tells such a worker everything that the one of its own time did.
-  const v1::Assignment then = recorded<v1::Assignment>(file, "assignment").at(0);
+  const v1::Assignment then = testing::recorded<v1::Assignment>(file, "assignment").at(0);
   std::vector<const google::protobuf::FieldDescriptor*> told;
   then.train().GetReflection()->ListFields(then.train(), &told);
   for (const auto* field : told) {
@@ -143,7 +128,7 @@ void train_recorded(const v1::TrainTask& task, const std::string& file, FakeWork
   std::filesystem::create_directories(task.model_dir());
   std::ofstream(std::filesystem::path(task.model_dir()) / "model.safetensors") << "weights";
   std::ofstream(std::filesystem::path(task.model_dir()) / "model.json") << "{}";
-  for (v1::WorkerReport& report : recorded<v1::WorkerReport>(file, "report")) {
+  for (v1::WorkerReport& report : testing::recorded<v1::WorkerReport>(file, "report")) {
     if (report.has_outcome()) return worker.outcome(report.outcome());
     worker.send(std::move(report));
   }

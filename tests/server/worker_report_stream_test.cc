@@ -10,7 +10,6 @@
 #include <condition_variable>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,6 +19,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "server/worker/report_stream.h"
+#include "tests/server/exchange.h"
 
 namespace trainyard {
 namespace {
@@ -230,16 +230,10 @@ TEST_F(WorkerReports, AFullDiskCostsTheSpoolAndNoReport) {
 }
 
 TEST_F(WorkerReports, ADaemonOfProtocol1GetsAWorkerOfProtocol1) {
-  std::ifstream lines(EXCHANGES "/protocol_1.txt");
-  std::string bytes;
-  for (std::string text; std::getline(lines, text);) {
-    if (!text.starts_with("assignment ")) continue;
-    for (size_t i = 11; i + 1 < text.size(); i += 2) {
-      bytes += static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16));
-    }
-  }
-  v1::Assignment assignment;
-  ASSERT_TRUE(assignment.ParseFromString(bytes));
+  const auto assignments =
+      testing::recorded<v1::Assignment>(EXCHANGES "/protocol_1.txt", "assignment");
+  ASSERT_EQ(assignments.size(), 1u);
+  const v1::Assignment& assignment = assignments[0];
   ASSERT_TRUE(assignment.has_train());
   const ReportStream::Options options = ReportStream::options_of(assignment, "t", "n");
   EXPECT_EQ(options.protocol, 1);
