@@ -86,20 +86,6 @@ Result<Attempt> JobStore::find_attempt(const std::string& uid, int32_t number) c
   });
 }
 
-Result<EventBatch> JobStore::read_events(const std::string& uid, int64_t after,
-                                         int32_t count_max) const {
-  EventBatch batch;
-  bool damaged = false;
-  ASSIGN_OR_RETURN(
-      static_cast<EventRange&>(batch),
-      visit_events(uid, after, count_max, kEventBatchBytesMax, [&](std::string_view bytes) {
-        damaged |= !batch.events.emplace_back().ParseFromArray(bytes.data(),
-                                                               static_cast<int>(bytes.size()));
-      }));
-  if (damaged) return to_error(SqliteError(SQLITE_CORRUPT, 0, "an event does not parse"));
-  return batch;
-}
-
 Result<EventRange> JobStore::visit_events(
     const std::string& uid, int64_t after, int32_t count_max, int64_t bytes_max,
     const std::function<void(std::string_view)>& visit) const {

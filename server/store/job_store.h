@@ -29,13 +29,7 @@ struct EventRange {
   JobState state = JobState::kQueued;  // of the job
 };
 
-/// One batch of a job's events.
-struct EventBatch : EventRange {
-  std::vector<v1::Event> events;  // in order, without a gap
-};
-
 inline constexpr int32_t kPageSizeMax = 1000;
-inline constexpr int64_t kEventBatchBytesMax = 1 << 20;
 inline constexpr size_t kMetricKeysMax = 1024;  // newest values kept with a job
 
 class JobStore {
@@ -124,11 +118,9 @@ class JobStore {
   Result<JobCounts> count() const;
   Result<Attempt> find_attempt(const std::string& uid, int32_t number) const;  // ATTEMPT_NOT_FOUND
 
-  /// Events with seq > after: at most `count_max` and about kEventBatchBytesMax, at least one if
-  /// any exist. OUT_OF_RANGE/SEQUENCE_IN_FUTURE beyond the newest; JOB_NOT_FOUND.
-  Result<EventBatch> read_events(const std::string& uid, int64_t after, int32_t count_max) const;
-  /// The same as bytes of the wire: calls `visit` with each event's, in order, until they
-  /// are `bytes_max` or more. With 0 it only looks. `visit` must be short: it holds a reader.
+  /// Calls `visit` with the bytes of the wire of each event with seq > after, in order, until they
+  /// are `count_max` events or their bytes `bytes_max` or more. With 0 it only looks. `visit` must
+  /// be short: it holds a reader. OUT_OF_RANGE/SEQUENCE_IN_FUTURE beyond the newest; JOB_NOT_FOUND.
   Result<EventRange> visit_events(const std::string& uid, int64_t after, int32_t count_max,
                                   int64_t bytes_max,
                                   const std::function<void(std::string_view)>& visit) const;

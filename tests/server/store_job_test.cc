@@ -650,7 +650,7 @@ TEST_F(StoreJob, RemoveTakesEventsAndLeavesTheModel) {
   ASSERT_TRUE(jobs().update_attempt(end).ok());
   EXPECT_EQ(jobs().remove("default", "done").value().uid, job.uid);
   EXPECT_EQ(jobs().find("default", "done").error().reason, "JOB_NOT_FOUND");
-  EXPECT_EQ(jobs().read_events(job.uid, 0, 10).error().reason, "JOB_NOT_FOUND");
+  EXPECT_EQ(read_events(jobs(), job.uid, 0, 10).error().reason, "JOB_NOT_FOUND");
   EXPECT_EQ(jobs().remove("default", "done").error().reason, "JOB_NOT_FOUND");
   EXPECT_TRUE(store->models().find("default", "done").ok());
   EXPECT_EQ(jobs().submit(new_job("done")).error().reason, "JOB_EXISTS");
@@ -677,12 +677,12 @@ TEST_F(StoreJob, OnlyAJobThatHasEndedForgetsItsCheckpoints) {
 
 TEST_F(StoreJob, EventsBeyondTheNewestAreRefused) {
   const Job job = jobs().submit(new_job()).value();
-  EXPECT_TRUE(jobs().read_events(job.uid, 1, 10).value().events.empty());
-  const Result<EventBatch> ahead = jobs().read_events(job.uid, 2, 10);
+  EXPECT_TRUE(read_events(jobs(), job.uid, 1, 10).value().events.empty());
+  const Result<EventBatch> ahead = read_events(jobs(), job.uid, 2, 10);
   ASSERT_FALSE(ahead.ok());
   EXPECT_EQ(ahead.error().code, ErrorCode::kOutOfRange);
   EXPECT_EQ(ahead.error().metadata.at("newest_seq"), "1");
-  EXPECT_EQ(jobs().read_events(job.uid, -1, 10).error().reason, "SEQUENCE_INVALID");
+  EXPECT_EQ(read_events(jobs(), job.uid, -1, 10).error().reason, "SEQUENCE_INVALID");
 }
 
 TEST_F(StoreJob, EventSequenceHasNoGapUnderConcurrency) {
@@ -707,7 +707,7 @@ TEST_F(StoreJob, EventSequenceHasNoGapUnderConcurrency) {
     for (int r = 0; r < 50; ++r)  // readers meanwhile see a prefix without a gap
       for (const Job& job : running) {
         int64_t expected = 0;
-        const EventBatch batch = jobs().read_events(job.uid, 0, 1000).value();
+        const EventBatch batch = read_events(jobs(), job.uid, 0, 1000).value();
         for (const v1::Event& e : batch.events) ASSERT_EQ(e.seq(), ++expected);
       }
   }

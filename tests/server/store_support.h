@@ -102,12 +102,27 @@ inline void requeue_active(Store& store) {
   }
 }
 
+/// One batch of a job's events.
+struct EventBatch : EventRange {
+  std::vector<v1::Event> events;  // in order, without a gap
+};
+inline Result<EventBatch> read_events(const JobStore& jobs, const std::string& uid, int64_t after,
+                                      int32_t count_max) {
+  EventBatch batch;
+  ASSIGN_OR_RETURN(static_cast<EventRange&>(batch),
+                   jobs.visit_events(uid, after, count_max, 1 << 20, [&](std::string_view bytes) {
+                     v1::Event& event = batch.events.emplace_back();
+                     EXPECT_TRUE(event.ParseFromString(std::string(bytes)));
+                   }));
+  return batch;
+}
+
 /// All events of a job, read in small batches; fails the test on a gap.
 inline std::vector<v1::Event> all_events(Store& store, const std::string& uid) {
   std::vector<v1::Event> events;
   for (;;) {
     const EventBatch batch =
-        store.jobs().read_events(uid, static_cast<int64_t>(events.size()), 7).value();
+        read_events(store.jobs(), uid, static_cast<int64_t>(events.size()), 7).value();
     if (batch.events.empty()) {
       EXPECT_EQ(batch.newest_seq, static_cast<int64_t>(events.size()));
       return events;
