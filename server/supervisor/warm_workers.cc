@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "proto/convert/run.h"
+#include "server/supervisor/call_line.h"
 #include "server/supervisor/errand.h"
 #include "src/base/mutex.h"
 
@@ -25,40 +26,11 @@ constexpr int64_t kNotDue = std::numeric_limits<int64_t>::max();
 constexpr int64_t kSecondWorkerUs = 500'000, kSecondWorkerLoadUs = 5'000'000;
 constexpr int64_t kMemoryBytesMax = int64_t{1} << 46;  // that a worker may say it has
 
-using Kind = WarmWorkers::Kind;
+using Kind = CallKind;
 
 Error cancelled_error() {
   return make_error(ErrorCode::kCancelled, "CANCELLED", "the caller has disconnected");
 }
-
-struct Call {
-  CallNumber number = 0;
-  Kind kind = Kind::kPredict;
-  WarmModel model;
-  v1::ServeCall message;
-  int64_t bytes = 0;
-  Done<v1::Outcome> done;
-  WarmWorkers::TextHandler on_text;
-  int64_t since_us = 0;     // waits since
-  bool alone = false;       // a batch with it has failed
-  bool lost = false;        // so has a worker
-  bool text_given = false;  // and so cannot begin again
-  bool cancelled = false;
-};
-
-/// Calls of one kind to one model.
-struct ModelQueue {
-  std::deque<Call> calls;
-  int64_t bytes = 0;
-};
-
-/// All calls of one kind.
-struct Line {
-  int running = 0;  // workers
-  int64_t calls = 0, bytes = 0;
-  std::map<std::string, ModelQueue> queues;  // by model; none is empty
-  std::deque<std::string> turns;             // the models of `queues`, the next one first
-};
 
 struct Worker {
   std::string task;  // empty until the supervisor has named it
@@ -112,7 +84,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
 
   class Task;
 
-  Line& line_of(Kind kind) TRAINYARD_REQUIRES(mu) { return lines[static_cast<size_t>(kind)]; }
+  CallLine& line_of(Kind kind) TRAINYARD_REQUIRES(mu) { return lines[static_cast<size_t>(kind)]; }
   const CallLimits& limits_of(Kind kind) const { return limits[static_cast<size_t>(kind)]; }
 
   /// Runs `change` under the mutex, then what follows from it.
@@ -126,69 +98,11 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     effects.run();
   }
 
-  // ---- Queues ----
-
-  bool admits(const Call& call) TRAINYARD_REQUIRES(mu) {
-    const Line& line = line_of(call.kind);
-    const CallLimits& max = limits_of(call.kind);
-    const auto it = line.queues.find(call.model.job_uid);
-    if (it == line.queues.end()) return true;
-    const ModelQueue& queue = it->second;
-    return std::ssize(queue.calls) < max.model_calls_max && line.calls < max.calls_max &&
-           queue.bytes + call.bytes <= max.model_bytes_max &&
-           line.bytes + call.bytes <= max.bytes_max;
-  }
-
   void enqueue(Call call, bool first) TRAINYARD_REQUIRES(mu) {
-    Line& line = line_of(call.kind);
-    const auto [it, fresh] = line.queues.try_emplace(call.model.job_uid);
-    if (fresh) line.turns.push_back(it->first);
-    ModelQueue& queue = it->second;
     call.since_us = clock.steady_us();
     wake_at(call.since_us +
             std::min(kSecondWorkerUs, limits_of(call.kind).waiting_max_ms() * 1000));
-    ++line.calls;
-    line.bytes += call.bytes;
-    queue.bytes += call.bytes;
-    if (first) {
-      queue.calls.push_front(std::move(call));
-    } else {
-      queue.calls.push_back(std::move(call));
-    }
-  }
-
-  Call take(Line& line, ModelQueue& queue, std::deque<Call>::iterator at) TRAINYARD_REQUIRES(mu) {
-    Call call = std::move(*at);
-    queue.calls.erase(at);
-    --line.calls;
-    line.bytes -= call.bytes;
-    queue.bytes -= call.bytes;
-    return call;
-  }
-
-  /// After take(): an empty queue has no turn.
-  void drop_if_empty(Line& line, const std::string& model) TRAINYARD_REQUIRES(mu) {
-    const auto it = line.queues.find(model);
-    if (it == line.queues.end() || !it->second.calls.empty()) return;
-    line.queues.erase(it);
-    std::erase(line.turns, model);
-  }
-
-  std::vector<Call> take_batch(Line& line, ModelQueue& queue) TRAINYARD_REQUIRES(mu) {
-    std::vector<Call> batch;
-    int64_t bytes = 0;
-    while (!queue.calls.empty()) {
-      const Call& next = queue.calls.front();
-      const CallLimits& max = limits_of(next.kind);
-      if (!batch.empty() &&
-          (next.alone || batch.back().alone || std::ssize(batch) >= max.batch_calls_max ||
-           bytes + next.bytes > max.batch_bytes_max)) {
-        break;
-      }
-      bytes += next.bytes;
-      batch.push_back(take(line, queue, queue.calls.begin()));
-    }
-    return batch;
+    line_of(call.kind).put(std::move(call), first);
   }
 
   // ---- From queues to workers ----
@@ -201,7 +115,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
   }
 
   void start_calls(Kind kind, Effects& effects) TRAINYARD_REQUIRES(mu) {
-    Line& line = line_of(kind);
+    CallLine& line = line_of(kind);
     const int64_t now = clock.steady_us();
     for (size_t passed = 0;
          passed < line.turns.size() && line.running < limits_of(kind).running_max;) {
@@ -214,8 +128,8 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
         continue;
       }
       passed = 0;
-      give(take_batch(line, queue), now, effects);
-      drop_if_empty(line, model);
+      give(line.take_batch(queue, limits_of(kind)), now, effects);
+      line.drop_if_empty(model);
     }
   }
 
@@ -421,7 +335,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
   const Clock& clock;
 
   Mutex mu;
-  std::array<Line, kKinds> lines TRAINYARD_GUARDED_BY(mu);
+  std::array<CallLine, kKinds> lines TRAINYARD_GUARDED_BY(mu);
   std::map<int64_t, Worker> workers TRAINYARD_GUARDED_BY(mu);
   CallNumber last_call TRAINYARD_GUARDED_BY(mu) = 0;
   int64_t last_worker TRAINYARD_GUARDED_BY(mu) = 0;
@@ -492,7 +406,7 @@ void WarmWorkers::Impl::tick(int64_t now, Effects& effects) {
     }
   }
   for (size_t kind = 0; kind < kKinds; ++kind) {
-    Line& line = lines[kind];
+    CallLine& line = lines[kind];
     const std::deque<std::string> models = line.turns;
     for (const std::string& model : models) {
       ModelQueue& queue = line.queues.at(model);
@@ -507,10 +421,10 @@ void WarmWorkers::Impl::tick(int64_t now, Effects& effects) {
           continue;
         }
         const auto at = call - queue.calls.begin();
-        answer(take(line, queue, call), limits[kind].busy, effects);
+        answer(line.take(queue, call), limits[kind].busy, effects);
         call = queue.calls.begin() + at;
       }
-      drop_if_empty(line, model);
+      line.drop_if_empty(model);
     }
   }
 }
@@ -571,7 +485,7 @@ CallNumber WarmWorkers::submit(Kind kind, const WarmModel& model, v1::ServeCall 
     call.number = number;
     if (impl.draining) {
       answer(std::move(call), stopping_error(), effects);
-    } else if (!impl.admits(call)) {
+    } else if (!impl.line_of(kind).admits(call, impl.limits_of(kind))) {
       answer(std::move(call), impl.limits_of(kind).busy, effects);
     } else {
       impl.enqueue(std::move(call), false);
@@ -583,13 +497,13 @@ CallNumber WarmWorkers::submit(Kind kind, const WarmModel& model, v1::ServeCall 
 void WarmWorkers::cancel(CallNumber number) {
   Impl& impl = *impl_;
   impl.apply([&](Effects& effects) TRAINYARD_REQUIRES(impl.mu) {
-    for (Line& line : impl.lines) {
+    for (CallLine& line : impl.lines) {
       for (auto& [model, queue] : line.queues) {
         const auto at = std::ranges::find(queue.calls, number, &Call::number);
         if (at == queue.calls.end()) continue;
-        answer(impl.take(line, queue, at), cancelled_error(), effects);
+        answer(line.take(queue, at), cancelled_error(), effects);
         const std::string name = model;  // it goes with the queue
-        return impl.drop_if_empty(line, name);
+        return line.drop_if_empty(name);
       }
     }
     for (auto& [id, worker] : impl.workers) {
@@ -611,14 +525,14 @@ void WarmWorkers::cancel(CallNumber number) {
 void WarmWorkers::forget(const std::string& job_uid, const Error& error) {
   Impl& impl = *impl_;
   impl.apply([&](Effects& effects) TRAINYARD_REQUIRES(impl.mu) {
-    for (Line& line : impl.lines) {
+    for (CallLine& line : impl.lines) {
       const auto it = line.queues.find(job_uid);
       if (it == line.queues.end()) continue;
       ModelQueue& queue = it->second;
       while (!queue.calls.empty()) {
-        answer(impl.take(line, queue, queue.calls.begin()), error, effects);
+        answer(line.take(queue, queue.calls.begin()), error, effects);
       }
-      impl.drop_if_empty(line, job_uid);
+      line.drop_if_empty(job_uid);
     }
     for (auto& [id, worker] : impl.workers) {
       if (worker.model.job_uid != job_uid) continue;
@@ -632,11 +546,11 @@ void WarmWorkers::drain() {
   Impl& impl = *impl_;
   impl.apply([&](Effects& effects) TRAINYARD_REQUIRES(impl.mu) {
     impl.draining = true;
-    for (Line& line : impl.lines) {
+    for (CallLine& line : impl.lines) {
       for (auto& [model, queue] : line.queues) {
         for (Call& call : queue.calls) answer(std::move(call), stopping_error(), effects);
       }
-      line = {line.running, 0, 0, {}, {}};
+      line.clear();
     }
     for (auto& [id, worker] : impl.workers) {
       if (worker.idle()) impl.end_worker(worker, "drain", effects);

@@ -20,27 +20,12 @@
 
 #include "server/config/paths.h"
 #include "server/store/done.h"
+#include "server/supervisor/call_line.h"
 #include "server/supervisor/supervisor.h"
 #include "src/base/clock.h"
 #include "trainyard/v1/worker_service.pb.h"
 
 namespace trainyard::server {
-
-/// Calls of one kind, which wait for one another and not for those of another kind.
-struct CallLimits {
-  int running_max = 1;           // workers that compute calls of this kind at a time
-  int64_t time_max_ms = 60'000;  // in a worker
-  // That wait, of one model and in all. Beyond the latter a model may still have one.
-  int64_t model_calls_max = 1, calls_max = 1;
-  int64_t model_bytes_max = 32 << 20, bytes_max = 256 << 20;
-  int batch_calls_max = 1;
-  int64_t batch_bytes_max = 1 << 20;  // but for a call that has more
-  Error busy;  // the answer beyond the bounds, and to who waited for too long
-  Error late;  // the answer after time_max_ms
-
-  /// For a worker: as long as the two batches that may be in front of it.
-  int64_t waiting_max_ms() const { return 2 * time_max_ms; }
-};
 
 struct WarmOptions {
   StatePaths paths;
@@ -51,21 +36,12 @@ struct WarmOptions {
   int64_t loss_grace_ms = 1'000;  // from asking a worker to stop to SIGKILL
 };
 
-/// Whose worker may answer: the files in a model's folder never change.
-struct WarmModel {
-  std::string job_uid;     // names the folder
-  int64_t size_bytes = 0;  // of its weights
-};
-
-/// Names one call.
-using CallNumber = int64_t;
-
 /// Thread-safe.
 class WarmWorkers {
  public:
-  enum class Kind : uint8_t { kPredict, kGenerate, kEvaluate };
-  static constexpr size_t kKinds = 3;
-  using TextHandler = std::function<void(const v1::GenerateResponse&)>;
+  using Kind = CallKind;
+  static constexpr size_t kKinds = kCallKinds;
+  using TextHandler = server::TextHandler;
 
   /// `limits` by kind.
   WarmWorkers(Supervisor& supervisor, WarmOptions options, std::array<CallLimits, kKinds> limits,
