@@ -102,7 +102,8 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     call.since_us = clock.steady_us();
     wake_at(call.since_us +
             std::min(kSecondWorkerUs, limits_of(call.kind).waiting_max_ms() * 1000));
-    line_of(call.kind).put(std::move(call), first);
+    CallLine& line = line_of(call.kind);
+    line.put(std::move(call), first);
   }
 
   // ---- From queues to workers ----
