@@ -23,6 +23,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import crowd  # noqa: E402
 import harness  # noqa: E402
 
 JOBS_RUN = 8
@@ -68,20 +69,6 @@ class Measured:
     def kill(self):
         self.process.kill()
         self.process.wait()
-
-
-def fill(state, waiting):
-    """Copies of the one job that waits, without the work that submitting them takes."""
-    with sqlite3.connect(state / "trainyard.db") as store:
-        number, = store.execute("SELECT number FROM jobs WHERE state = 1 ORDER BY number DESC LIMIT 1").fetchone()
-        for table, key in (("jobs", "number"), ("events", "job")):
-            columns = [row[1] for row in store.execute(f"PRAGMA table_info({table})")]
-            values = {key: "n.value", "id": "printf('copy-%06d', n.value)", "uid": "printf('copy-%021d', n.value)"}
-            store.execute(
-                f"WITH RECURSIVE n(value) AS (SELECT {number + 1} UNION ALL SELECT value + 1 FROM n "
-                f"WHERE value < {number + waiting}) INSERT INTO {table} ({', '.join(columns)}) "
-                f"SELECT {', '.join(values.get(c, 't.' + c) for c in columns)} FROM n, {table} t WHERE t.{key} = {number}")
-    store.close()
 
 
 def template(programs, folder):
@@ -165,7 +152,7 @@ def main():
                 for programs in arguments.bin:
                     state = folder / "state"
                     shutil.copytree(made, state, ignore=shutil.ignore_patterns("*.sock"))
-                    fill(state, waiting)
+                    crowd.copy_waiting(state, waiting)
                     print(f"{waiting} waiting, {programs}, load {os.getloadavg()[0]:.1f}")
                     measure(programs, arguments.bin[-1], state, folder)
                     shutil.rmtree(state)

@@ -10,7 +10,9 @@ A history is a list of dictionaries in the order in which the clients finished:
 
 An event is {"seq", "attempt", "digest"} and, of a state change, "state". The end is what the store says once everything
 has stopped: {"jobs": {NAME: {"state", "reason", "attempt", "request", "kind", "weights", "events", "origin"}}, "workers":
-[PID], "expected": {KIND: digest of the weights of a run that nothing disturbed}}. A job's origin is the name of the one
+[PID], "expected": {KIND: digest of the weights of a run that nothing disturbed}, "crowd": {NAME: STATE or None}}. The
+crowd are jobs that waited from the beginning, behind all others, and what became of them; some are among the jobs too. A
+job's origin is the name of the one
 that it retries or forks, or None; it has that one's spec, and so its request and its weights.
 """
 
@@ -29,7 +31,7 @@ LOST_TOO_OFTEN = {"CRASH_LOOP"}  # the one way in which kills alone may end a jo
 def check(history, end):
     """The broken promises, each with the invariant of RELIABILITY.md's section 6 that it breaks."""
     return [*submits(history, end), *event_logs(end), *streams(history, end), *observations(history, end),
-            *outcomes(end), *cancels(history, end)]
+            *outcomes(end), *cancels(history, end), *crowd(end)]
 
 
 def submits(history, end):
@@ -47,10 +49,20 @@ def submits(history, end):
     asked = {call["request"] for call in history if call["op"] == "submit"}
     owners = {}
     for name, job in end["jobs"].items():
+        if name in end["crowd"]:
+            continue
         if job["request"] not in asked and job["origin"] is None:
             yield f"I2: nobody asked for {name}"
         if job["origin"] is None and owners.setdefault(job["request"], name) != name:
             yield f"I2: request {job['request']} made {owners[job['request']]} and {name}"
+
+
+def crowd(end):
+    for name, state in end["crowd"].items():
+        if state is None:
+            yield f"I1: {name} waited and is not there"
+        elif state not in ("SUCCEEDED", "CANCELLED"):
+            yield f"I4: {name} waited, was cancelled at last, and is {state}"
 
 
 def event_logs(end):

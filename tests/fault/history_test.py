@@ -22,7 +22,8 @@ def job(request, last, reason="COMPLETED", kind="mlp", weights="w-mlp"):
 def sound():
     end = {"jobs": {"one": job("r1", "SUCCEEDED"), "two": job("r2", "CANCELLED", "CANCELLED", weights=None),
                     "three": job("r3", "FAILED", "CRASH_LOOP", weights=None)},
-           "workers": [], "expected": {"mlp": "w-mlp"}}
+           "workers": [], "expected": {"mlp": "w-mlp"}, "crowd": {"c1": "SUCCEEDED", "c2": "CANCELLED"}}
+    end["jobs"]["c1"] = job(None, "SUCCEEDED")
     end["jobs"]["copy"] = dict(job("r2", "SUCCEEDED"), origin="two")
     calls = [{"op": "submit", "request": "r1", "kind": "mlp", "job": None},
              {"op": "submit", "request": "r1", "kind": "mlp", "job": "one"},
@@ -54,6 +55,11 @@ class History(unittest.TestCase):
             del end["jobs"]["three"]
             calls[4]["job"] = "three"
         self.refuses("I1", "is not there", plant)
+
+    def test_one_of_the_crowd_that_is_gone_or_never_ends(self):
+        self.refuses("I1", "c2 waited and is not there", lambda calls, end: end["crowd"].update(c2=None))
+        self.refuses("I4", "c2 waited", lambda calls, end: end["crowd"].update(c2="QUEUED"))
+        self.refuses("I9", "c1", lambda calls, end: end["jobs"]["c1"].update(weights="other"))
 
     def test_a_watched_or_seen_job_that_is_gone(self):
         self.refuses("I1", "was seen", lambda calls, end: end["jobs"].pop("three"))

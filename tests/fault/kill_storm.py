@@ -3,6 +3,9 @@ cancel; then everything that the clients saw must be true (history.py) and every
 run that nothing disturbed.
 
     python3 tests/fault/kill_storm.py --rounds 200 --seed 7
+    python3 tests/fault/kill_storm.py --rounds 100 --waiting 10000 --watchers 100
+
+With --waiting so many jobs wait behind those of the clients, at the lowest priority, and run where nothing else does.
 
 TRAINYARD_BIN names the folder with the programs. A failure prints the seed and keeps the folder with the state, the
 daemon's log and the history. The seed fixes what is done and the pauses between; not how threads and processes meet.
@@ -26,14 +29,18 @@ import time
 import uuid
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import crowd  # noqa: E402
 import history  # noqa: E402
 from harness import BIN, EXAMPLES, Daemon  # noqa: E402
 
 UNFINISHED_MAX = 5  # jobs at a time: enough to wait behind each other, few enough to come to an end
 CLIENTS = 2
-WATCHERS = 2
+CPU_SLOTS = 2
 PAUSE_S = 0.45      # between two kills, at most
 SETTLE_S = 60       # for all jobs to end after the last kill
+
+CROWD_LOOKED_AT = 50  # of those of the crowd that ran: their events and weights
+CANCELLED_AT_ONCE = 500
 
 NO_ANSWER = re.compile(r"unavailable|cannot reach|did not answer|deadline|SERVER_|timed out|connection", re.I)
 # What another client, or time, was faster with.
@@ -60,8 +67,8 @@ class Clients:
 
     weights = {"submit": 4, "get": 3, "cancel": 2, "pause": 2, "resume": 3, "prioritize": 1, "retry": 2, "fork": 1}
 
-    def __init__(self, daemon, folder, seed):
-        self.daemon, self.folder, self.seed = daemon, folder, seed
+    def __init__(self, daemon, folder, seed, watchers):
+        self.daemon, self.folder, self.seed, self.watchers = daemon, folder, seed, watchers
         self.lock = threading.Lock()
         self.history = []
         self.jobs = {}       # name: last state that somebody saw
@@ -194,7 +201,8 @@ class Clients:
             if not names:
                 time.sleep(0.05)
                 continue
-            self.watch_one(rng.choice(sorted(names)), rng.choice((0, 0, 1, 3)), rng.uniform(0.1, 2.0))
+            self.watch_one(rng.choice(sorted(names)), rng.choice((0, 0, 1, 3)), rng.uniform(0.1, max(2.0, self.watchers / 5)))
+            time.sleep(rng.uniform(0, self.watchers / 25))  # each is a process, and its start dearer than what it then does
 
     def watch_one(self, name, after, tires_s):
         watch = subprocess.Popen([BIN / "trainyard", "watch", name, "--after", str(after), "-o", "jsonl"],
@@ -215,7 +223,7 @@ class Clients:
 
     def start(self):
         self.threads = [threading.Thread(target=self.guarded, args=(work, number))
-                        for work, count in ((self.act, CLIENTS), (self.watch, WATCHERS)) for number in range(count)]
+                        for work, count in ((self.act, CLIENTS), (self.watch, self.watchers)) for number in range(count)]
         for thread in self.threads:
             thread.start()
 
@@ -278,10 +286,51 @@ def undisturbed(daemon, clients):
     return digests
 
 
-def describe_end(daemon, expected):
+def submit_crowd(daemon, clients, count):
+    """Leaves `count` jobs waiting; their names. All are of the kind mlp, and the first is submitted, the others its copies."""
+    spec = clients.write_spec("mlp", 0)
+    endless = clients.folder / "endless.yaml"
+    endless.write_text(spec.read_text().replace("epochs: 16", "epochs: 1000000"))
+    holders = [daemon.submit(endless, "--set", "priority=100") for _ in range(CPU_SLOTS)]
+    first = daemon.submit(spec, "--set", "priority=-100", "--set", "labels.kind=mlp").rsplit("/")[-1]
+    daemon.cli("cancel", *[name.rsplit("/")[-1] for name in holders[1:]])  # a stopped daemon's jobs wait too: only one may
+    daemon.stop()
+    names = [first, *crowd.copy_waiting(daemon.state, count - 1, "crowd")]
+    daemon.start()
+    daemon.cli("cancel", holders[0].rsplit("/")[-1])
+    for holder in holders:
+        daemon.cli("wait", holder.rsplit("/")[-1], check=False)
+        daemon.cli("delete", holder.rsplit("/")[-1], "--yes")
+    return names
+
+
+def list_jobs(daemon):
+    """By name."""
+    jobs = json.loads(daemon.cli("list", "--limit", 100000, "-o", "json").stdout)["jobs"]
+    return {job["name"].rsplit("/")[-1]: job for job in jobs}
+
+
+def end_crowd(daemon, names):
+    """Cancels those that still wait, by many names a call; then what became of each."""
+    for first in range(0, len(names), CANCELLED_AT_ONCE):
+        daemon.cli("cancel", *names[first:first + CANCELLED_AT_ONCE])
+    deadline = time.monotonic() + SETTLE_S
+    while daemon.worker_pids() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    jobs = list_jobs(daemon)
+    return {name: jobs[name]["state"] if name in jobs else None for name in names}
+
+
+def describe_end(daemon, expected, crowd_names):
+    states = end_crowd(daemon, crowd_names)
+    all_jobs = list_jobs(daemon)
+    ran = sorted((name for name in states if name in all_jobs and all_jobs[name]["attempt"] > 0),
+                 key=lambda name: -all_jobs[name]["attempt"])  # those that were lost most often first
+    quiet = set(states) - set(ran[:CROWD_LOOKED_AT])
     jobs = {}
-    for job in json.loads(daemon.cli("list", "--limit", 100000, "-o", "json").stdout)["jobs"]:
-        name = job["name"].rsplit("/")[-1]
+    for name, job in all_jobs.items():
+        if name in quiet:
+            continue
         succeeded = job["state"] == "SUCCEEDED"
         jobs[name] = {"state": job["state"], "reason": job["reason"], "attempt": job["attempt"],
                       "request": job["spec"]["labels"].get("request"), "kind": job["spec"]["labels"].get("kind"),
@@ -293,15 +342,16 @@ def describe_end(daemon, expected):
     while workers and time.monotonic() < deadline:
         time.sleep(0.05)
         workers = daemon.worker_pids()
-    return {"jobs": jobs, "workers": workers, "expected": expected}
+    return {"jobs": jobs, "workers": workers, "expected": expected, "crowd": states}
 
 
-def settle(daemon, clients):
-    """Waits for all jobs to end, and resumes those that a client had paused."""
+def settle(daemon, crowd_names):
+    """Waits for all jobs but the crowd's to end, and resumes those that a client had paused."""
     deadline = time.monotonic() + SETTLE_S
+    behind = set(crowd_names)
     while time.monotonic() < deadline:
-        jobs = json.loads(daemon.cli("list", "--limit", 100000, "-o", "json").stdout)["jobs"]
-        waiting = [job for job in jobs if job["state"] not in history.TERMINAL]
+        waiting = [job for name, job in list_jobs(daemon).items()
+                   if name not in behind and job["state"] not in history.TERMINAL]
         if not waiting:
             return
         for job in waiting:
@@ -310,15 +360,16 @@ def settle(daemon, clients):
         time.sleep(0.1)
 
 
-def storm(rounds, seed, folder, seconds):
+def storm(rounds, seed, folder, seconds, waiting, watchers):
     rng = random.Random(seed)
     shutil.copy(EXAMPLES / "digits.csv.gz", folder)
     words = [rng.choice(("lose", "nothing", "what", "ever", "happens")) for _ in range(2000)]
     (folder / "words.txt.gz").write_bytes(gzip.compress(" ".join(words).encode(), mtime=1))
-    daemon = Daemon(folder / "state", "--cpu-slots", "2", "--threads-per-job", "1", "--cancel-grace-seconds", "3").start()
-    clients = Clients(daemon, folder, seed)
+    daemon = Daemon(folder / "state", "--cpu-slots", str(CPU_SLOTS), "--threads-per-job", "1", "--cancel-grace-seconds", "3").start()
+    clients = Clients(daemon, folder, seed, watchers)
     try:
         expected = undisturbed(daemon, clients)
+        crowd_names = submit_crowd(daemon, clients, waiting) if waiting else []
         clients.start()
         killed = []
         begin = time.monotonic()
@@ -329,8 +380,8 @@ def storm(rounds, seed, folder, seconds):
         finally:
             clients.stop()
         took = time.monotonic() - begin
-        settle(daemon, clients)
-        end = describe_end(daemon, expected)
+        settle(daemon, crowd_names)
+        end = describe_end(daemon, expected, crowd_names)
     finally:
         daemon.stop()
         (folder / "history.json").write_text("\n".join(map(json.dumps, clients.history)))
@@ -342,7 +393,12 @@ def storm(rounds, seed, folder, seconds):
           f"({', '.join(f'{killed.count(k)} {k}' for k in sorted(set(killed)))}); clients did {', '.join(clients.actions)}; "
           f"{len(states)} jobs in {attempts} attempts "
           f"({', '.join(f'{states.count(s)} {s}' for s in sorted(set(states)))}); {len(clients.history)} calls checked")
-    for kind in KINDS if rounds >= 20 else ():
+    if crowd_names:
+        ended = list(end["crowd"].values())
+        watched = sum(call["op"] == "watched" for call in clients.history)
+        print(f"behind them {len(ended)} jobs waited: {', '.join(f'{ended.count(e)} {e}' for e in sorted(set(map(str, ended))))}; "
+              f"{watched} watches by {watchers} watchers")
+    for kind in KINDS if len(killed) >= 100 else ():
         if not any(job["state"] == "SUCCEEDED" and job["kind"] == kind and job["attempt"] > 1
                    for job in end["jobs"].values()):
             found.append(f"no {kind} was lost and succeeded: the storm showed nothing of it")
@@ -354,10 +410,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--seconds", type=float, help="stop after this time, whatever the rounds")
+    parser.add_argument("--waiting", type=int, default=0, metavar="N", help="jobs that wait behind all others")
+    parser.add_argument("--watchers", type=int, default=2)
     arguments = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-storm-"))
     print(f"seed {arguments.seed}", flush=True)
-    found = storm(arguments.rounds, arguments.seed, folder, arguments.seconds)
+    found = storm(arguments.rounds, arguments.seed, folder, arguments.seconds, arguments.waiting, arguments.watchers)
     for line in found[:50]:
         print(line)
     if found:
