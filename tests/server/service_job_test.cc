@@ -839,12 +839,12 @@ class ServiceFit : public ServiceJob {
     config_.cpu_memory_bytes_max = kBytesMax;
     ServiceJob::SetUp();
   }
-  static constexpr int64_t kBytesMax = 45'000;
+  static constexpr int64_t kBytesMax = 250'000;
   static v1::SubmitJobRequest deep_request(const std::string& id) {
     v1::SubmitJobRequest request = job_request(id, "");
     request.mutable_spec()->mutable_recipe()->set_batch_size(120);
     v1::ModelSpec& model = *request.mutable_spec()->mutable_model();
-    for (int i = 0; i < 8; ++i) model.mutable_mlp()->add_hidden(16);
+    for (int i = 0; i < 16; ++i) model.mutable_mlp()->add_hidden(32);
     return request;
   }
   v1::JobPlan plan(const v1::SubmitJobRequest& submitted) {
