@@ -67,6 +67,7 @@ void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string,
         "work", human_number(static_cast<double>(plan.flops_per_step()), true) + " FLOP a step");
   }
   fields.emplace_back("device", plan.device_advice());
+  if (plan.has_fit_choice()) fields.emplace_back("chosen", plan.fit_choice().message());
 }
 
 }  // namespace

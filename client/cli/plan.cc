@@ -14,6 +14,7 @@
 #include "proto/convert/run.h"
 #include "src/base/text.h"
 #include "src/runtime/open_backend.h"
+#include "src/train/fit.h"
 #include "src/train/job_plan.h"
 #include "src/train/session.h"
 #include "src/train/weight_match.h"

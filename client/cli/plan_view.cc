@@ -269,6 +269,9 @@ std::string fields(const v1::JobPlan& plan, bool colour) {
                                        (plan.spec().resources().gpus() > 1 ? " of each" : ""),
                                    Style::kGood));
   }
+  if (run.has_fit_choice()) {
+    list.emplace_back("chosen", Cell(run.fit_choice().message(), Style::kNotice));
+  }
   for (const std::string& warning : plan.warnings()) {
     list.emplace_back("warning", Cell(warning, Style::kNotice));
   }

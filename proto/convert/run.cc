@@ -103,19 +103,22 @@ v1::JobPlan to_proto(const JobPlan& plan) {
   return out;
 }
 
+v1::Recipe::Recompute to_proto(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::kNone:
+      return v1::Recipe::NONE;
+    case Recompute::kBlocks:
+      return v1::Recipe::BLOCKS;
+    case Recompute::kFull:
+      return v1::Recipe::FULL;
+  }
+  return v1::Recipe::RECOMPUTE_UNSPECIFIED;
+}
+
 void set_advice(const FitAdvice& advice, v1::MemoryFit& fit) {
   fit.set_batch_size(advice.batch_size);
   fit.set_accumulate_steps(advice.accumulate_steps);
-  switch (advice.recompute) {
-    case Recompute::kNone:
-      break;
-    case Recompute::kBlocks:
-      fit.set_recompute(v1::Recipe::BLOCKS);
-      break;
-    case Recompute::kFull:
-      fit.set_recompute(v1::Recipe::FULL);
-      break;
-  }
+  if (advice.recompute != Recompute::kNone) fit.set_recompute(to_proto(advice.recompute));
 }
 
 int64_t total_bytes(const v1::MemoryPlan& m) {

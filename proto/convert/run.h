@@ -6,6 +6,7 @@
 #include "src/checkpoint/weights_file.h"
 #include "src/data/schema.h"
 #include "src/train/evaluate_model.h"
+#include "src/train/fit.h"
 #include "src/train/job_plan.h"
 #include "src/train/predictor.h"
 #include "src/train/trainer.h"
@@ -16,6 +17,7 @@
 namespace trainyard {
 
 v1::Recipe::Precision to_proto(Precision precision);
+v1::Recipe::Recompute to_proto(Recompute recompute);
 v1::RunPlan to_proto(const RunPlan& plan);
 v1::InitialWeightsReport to_proto(const InitialWeightsReport& report);
 

@@ -20,6 +20,7 @@
 #include "src/base/violations.h"
 #include "src/data/dataset.h"
 #include "src/runtime/cuda_error.h"
+#include "src/train/fit.h"
 #include "src/train/job_plan.h"
 #include "src/train/weight_match.h"
 
@@ -247,23 +248,41 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_tok
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
     ASSIGN_OR_RETURN(const DatasetSchema schema,
                      read_schema(service_.paths.dataset(job.dataset.digest)));
-    const FitAdvice advice = advise_fit(job.engine.model, job.engine.recipe, schema,
-                                        room.plan_bytes_max(), job.gpus, traits, stop);
-    if (Status s = check_stop(stop); !s.ok()) return s.error();
-    Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE",
-                         shortage_text(needed, room) + "; " + describe(advice));
-    e.metadata = {{"bytes_needed", std::to_string(needed + room.overhead_bytes)},
-                  {"bytes_available", std::to_string(room.available_bytes())},
-                  {"bytes_short", std::to_string(needed - room.plan_bytes_max())},
-                  {"batch_size_that_fits", std::to_string(advice.batch_size)},
-                  {"accumulate_steps_that_fit", std::to_string(advice.accumulate_steps)},
-                  {"recompute_that_fits", std::string(name_of(advice.recompute))}};
-    return e;
+    const std::optional<v1::FitChoice> choice =
+        choose_fit(job.spec, job.engine, schema, planned.plan, room, traits, stop);
+    if (!choice) {
+      if (Status stopped = check_stop(stop); !stopped.ok()) return stopped.error();
+      return impossible(job, schema, needed, room, traits, stop);
+    }
+    ASSIGN_OR_RETURN(v1::RunPlan fitting, plan_on_dataset(job.spec, job.dataset, traits, stop));
+    fitting.mutable_memory()->set_dataset_bytes(0);
+    if (planned.plan.has_initial_weights()) {
+      fitting.mutable_initial_weights()->Swap(planned.plan.mutable_initial_weights());
+    }
+    *fitting.mutable_fit_choice() = *choice;
+    planned.plan = std::move(fitting);
   }
   planned.plan.set_device_advice(
       choose_device(job.wish, job.gpus, job.engine.recipe.batch_size, devices).advice);
   planned.spec = std::move(job.spec);
   return planned;
+}
+
+Error JobPlanner::impossible(const CheckedJob& job, const DatasetSchema& schema,
+                             int64_t needed_bytes, const Room& room, DeviceTraits traits,
+                             const std::stop_token& stop) {
+  const FitAdvice advice = advise_fit(job.engine.model, job.engine.recipe, schema,
+                                      room.plan_bytes_max(), job.gpus, traits, stop);
+  if (Status s = check_stop(stop); !s.ok()) return s.error();
+  Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE",
+                       shortage_text(needed_bytes, room) + "; " + describe(advice));
+  e.metadata = {{"bytes_needed", std::to_string(needed_bytes + room.overhead_bytes)},
+                {"bytes_available", std::to_string(room.available_bytes())},
+                {"bytes_short", std::to_string(needed_bytes - room.plan_bytes_max())},
+                {"batch_size_that_fits", std::to_string(advice.batch_size)},
+                {"accumulate_steps_that_fit", std::to_string(advice.accumulate_steps)},
+                {"recompute_that_fits", std::string(name_of(advice.recompute))}};
+  return e;
 }
 
 Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& request,
@@ -281,9 +300,23 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   full.schema = *schema;
   full.device =
       choose_device(full.job.wish, full.job.gpus, full.job.engine.recipe.batch_size, devices);
-  ASSIGN_OR_RETURN(const JobPlan plan,
-                   plan_job(full.job.engine.model, full.job.engine.recipe, full.schema,
-                            dump_of(request.dump()), full.job.gpus, traits_of(full.device), stop));
+  const auto plan_as_it_is = [&] {
+    return plan_job(full.job.engine.model, full.job.engine.recipe, full.schema,
+                    dump_of(request.dump()), full.job.gpus, traits_of(full.device), stop);
+  };
+  ASSIGN_OR_RETURN(JobPlan plan, plan_as_it_is());
+  const int64_t needed = plan.run.memory.total();
+  ASSIGN_OR_RETURN(const Room room, find_room(full.job.wish, full.job.gpus, devices, needed));
+  std::optional<v1::FitChoice> choice;
+  if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
+    v1::RunPlan as_written = to_proto(plan.run);
+    as_written.mutable_memory()->set_dataset_bytes(0);
+    choice = choose_fit(full.job.spec, full.job.engine, full.schema, as_written, room,
+                        traits_of(full.device), stop);
+  }
+  if (choice) {
+    ASSIGN_OR_RETURN(plan, plan_as_it_is());
+  }
   if (plan.dump.size() > kDumpBytesMax) {
     return make_error(
         ErrorCode::kOutOfRange, "DUMP_TOO_LARGE",
@@ -291,6 +324,7 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
             ", more than the 3 MiB that a message holds; 'trainyard plan --local' prints it");
   }
   full.plan = to_proto(plan);
+  if (choice) *full.plan.mutable_run()->mutable_fit_choice() = *std::move(choice);
   ASSIGN_OR_RETURN(auto report, full.job.plan_weights(full.schema));
   if (report) *full.plan.mutable_run()->mutable_initial_weights() = std::move(*report);
   *full.plan.mutable_spec() = full.job.spec;

@@ -51,6 +51,9 @@ class JobPlanner {
   Result<CheckedJob> check(const v1::JobSpec& spec) const;
   Result<v1::RunPlan> plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset,
                                       DeviceTraits traits, const std::stop_token& stop);
+  /// The refusal of a job that needs more than `room` has.
+  static Error impossible(const CheckedJob& job, const DatasetSchema& schema, int64_t needed_bytes,
+                          const Room& room, DeviceTraits traits, const std::stop_token& stop);
   Result<FullPlan> plan_layers(const v1::PlanJobRequest& request, const Devices& devices,
                                const std::stop_token& stop);
   /// The rest of PlanJob, once a worker has measured, or failed to.

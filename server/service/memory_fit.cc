@@ -1,12 +1,15 @@
 #include "server/service/memory_fit.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <utility>
 
 #include "proto/convert/run.h"
+#include "src/base/join.h"
 #include "src/base/text.h"
+#include "src/train/fit.h"
 
 namespace trainyard::server {
 namespace {
@@ -55,6 +58,45 @@ Room largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
     }
   }
   return largest;
+}
+
+std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
+                                        const DatasetSchema& schema, const v1::RunPlan& as_written,
+                                        const Room& room, DeviceTraits traits,
+                                        const std::stop_token& stop) {
+  v1::Recipe& recipe = *spec.mutable_recipe();
+  const FitFreedom free{recipe.recompute() == v1::Recipe::RECOMPUTE_UNSPECIFIED,
+                        !recipe.has_accumulate_steps()};
+  const std::optional<Fit> fit =
+      find_fit(engine.model, engine.recipe, schema, room.plan_bytes_max(), free,
+               gpus_of(spec.resources()), traits, stop);
+  if (!fit) return std::nullopt;
+  v1::FitChoice choice;
+  choice.set_bytes_as_written(total_bytes(as_written.memory()) + room.overhead_bytes);
+  choice.set_flops_as_written(as_written.flops_per_step());
+  std::vector<std::string> chosen;
+  if (fit->recompute != engine.recipe.recompute) {
+    choice.set_recompute(to_proto(fit->recompute));
+    recipe.set_recompute(choice.recompute());
+    chosen.push_back("recipe.recompute: " + std::string(name_of(fit->recompute)));
+  }
+  if (fit->accumulate_steps != engine.recipe.accumulate_steps) {
+    choice.set_accumulate_steps(fit->accumulate_steps);
+    recipe.set_accumulate_steps(fit->accumulate_steps);
+    chosen.push_back("recipe.accumulate_steps: " + std::to_string(fit->accumulate_steps));
+  }
+  engine.recipe.recompute = fit->recompute;
+  engine.recipe.accumulate_steps = fit->accumulate_steps;
+
+  const auto more_work = std::lround(100.0 * static_cast<double>(fit->plan.flops_per_step) /
+                                     static_cast<double>(as_written.flops_per_step())) -
+                         100;
+  choice.set_message(
+      joined(chosen, " and ") + (chosen.size() == 1 ? " was" : " were") + " chosen: as written, " +
+      shortage_text(total_bytes(as_written.memory()), room) + ". The result is the same" +
+      (choice.accumulate_steps() > 0 ? " but for roundings" : " to the bit") +
+      (more_work > 0 ? "; a step computes " + std::to_string(more_work) + "% more" : ""));
+  return choice;
 }
 
 std::string shortage_text(int64_t plan_bytes, const Room& room) {

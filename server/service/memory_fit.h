@@ -3,12 +3,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
+#include "proto/convert/spec.h"
 #include "server/inventory/inventory.h"
 #include "server/scheduler/scheduler.h"
 #include "server/store/job.h"
+#include "src/data/schema.h"
+#include "src/plan/device_traits.h"
 
 namespace trainyard::server {
 
@@ -35,6 +40,14 @@ bool may_use(DeviceWish wish, const Device& device);
 /// besides its size.
 Room largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
                   const std::vector<Job>& active, int64_t cpu_limit_bytes);
+
+/// Chooses what the spec leaves open so that a job fits in `room` with the same result, and writes
+/// it into both forms of its spec. `as_written` is the plan that needs more. Nothing if nothing
+/// that may be chosen makes it fit.
+std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
+                                        const DatasetSchema& schema, const v1::RunPlan& as_written,
+                                        const Room& room, DeviceTraits traits,
+                                        const std::stop_token& stop);
 
 /// "The job needs ... more than ...", without what would help.
 std::string shortage_text(int64_t plan_bytes, const Room& room);

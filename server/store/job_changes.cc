@@ -237,13 +237,13 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
 
   JobEdit edit(context, job);
   if (update.plan) {
-    const v1::InitialWeightsReport initial_weights = job.plan.initial_weights();
-    const bool known = job.plan.has_initial_weights();
-    job.plan = *update.plan;
+    const v1::RunPlan before = std::exchange(job.plan, *update.plan);
     // A resumed attempt started from its checkpoint: the first attempt's report stays true.
-    if (known && !job.plan.has_initial_weights()) {
-      *job.plan.mutable_initial_weights() = initial_weights;
+    if (before.has_initial_weights() && !job.plan.has_initial_weights()) {
+      *job.plan.mutable_initial_weights() = before.initial_weights();
     }
+    // Chosen at submit, for the job's life: a worker finds it in the spec.
+    if (before.has_fit_choice()) *job.plan.mutable_fit_choice() = before.fit_choice();
     job.progress.set_steps_total(job.plan.steps_total());
     job.progress.set_steps_per_epoch(job.plan.steps_per_epoch());
   }

@@ -1,19 +1,14 @@
 #include "src/train/job_plan.h"
 
 #include <algorithm>
-#include <functional>
-#include <limits>
 #include <map>
 #include <set>
 
-#include "src/base/join.h"
 #include "src/graph/op.h"
 #include "src/train/programs.h"
 
 namespace trainyard {
 namespace {
-
-constexpr int64_t kMicroBatchesMax = 1024;  // more would be tried for nothing
 
 /// The forward node that a backward node belongs to: "conv1/grad", "conv1/grad_sum1",
 /// "bn1.saved_mean/grad_sum1". Parts are taken off the end until a forward node is named.
@@ -82,33 +77,6 @@ std::vector<std::string> warnings_of(const Recipe& recipe, const RunShape& shape
   return warnings;
 }
 
-/// What no other batch changes.
-int64_t lasting_bytes(const MemoryBreakdown& memory) {
-  return memory.parameter_bytes + memory.state_bytes + memory.optimizer_bytes;
-}
-
-/// The most units of a batch, below `all`, that need at most `limit_bytes`; 0: none do. Memory
-/// grows nearly by the same amount with each unit, so the straight line between what fits and what
-/// does not meets the limit close to the answer; every third step halves, in case it does not.
-int64_t largest_fitting(int64_t all, const RunPlan& whole, int64_t limit_bytes,
-                        const std::function<int64_t(int64_t)>& needs) {
-  int64_t low = 0, high = all;  // low fits (or is 0), high does not
-  int64_t low_bytes = lasting_bytes(whole.memory), high_bytes = whole.memory.total();
-  for (int step = 1; low + 1 < high; ++step) {
-    int64_t units = low + (high - low) / 2;
-    if (step % 3 != 0 && high_bytes > low_bytes) {
-      const double share = static_cast<double>(limit_bytes - low_bytes) /
-                           static_cast<double>(high_bytes - low_bytes);
-      units = low + static_cast<int64_t>(share * static_cast<double>(high - low));
-      units = std::clamp(units, low + 1, high - 1);
-    }
-    const int64_t bytes = needs(units);
-    (bytes <= limit_bytes ? low : high) = units;
-    (bytes <= limit_bytes ? low_bytes : high_bytes) = bytes;
-  }
-  return low;
-}
-
 std::string dump_of(const Program& program, PlanDump dump) {
   switch (dump) {
     case PlanDump::kGraph:
@@ -173,59 +141,6 @@ Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const Dat
   plan.warnings = warnings_of(recipe, shape, programs.train.program.graph);
   plan.dump = dump_of(programs.train.program, dump);
   return plan;
-}
-
-FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-                     int64_t limit_bytes, int64_t ranks, DeviceTraits traits,
-                     const std::stop_token& stop) {
-  const auto plan_with = [&](const auto& change) {
-    Recipe changed = recipe;
-    change(changed);
-    return plan_run(model, changed, schema, ranks, traits, stop);
-  };
-  const auto needs = [&](const auto& change) {
-    const Result<RunPlan> plan = plan_with(change);
-    return plan.ok() ? plan->memory.total() : std::numeric_limits<int64_t>::max();
-  };
-  FitAdvice advice;
-  const Result<RunPlan> whole = plan_with([](Recipe&) {});
-  if (!whole.ok() || lasting_bytes(whole->memory) > limit_bytes) return advice;
-  for (const Recompute r : {Recompute::kBlocks, Recompute::kFull}) {
-    if (r <= recipe.recompute || advice.recompute != Recompute::kNone) continue;
-    if (needs([&](Recipe& changed) { changed.recompute = r; }) <= limit_bytes) advice.recompute = r;
-  }
-  std::vector<int64_t> counts;  // of micro-batches, ascending
-  for (int64_t k = recipe.accumulate_steps + 1; k <= std::min(recipe.batch_size, kMicroBatchesMax);
-       ++k) {
-    if (recipe.batch_size % (k * ranks) == 0) counts.push_back(k);
-  }
-  const auto fewest = std::ranges::partition_point(counts, [&](int64_t k) {
-    return needs([&](Recipe& changed) { changed.accumulate_steps = k; }) > limit_bytes;
-  });
-  if (fewest != counts.end()) advice.accumulate_steps = *fewest;
-  // In units that the micro-batches and the ranks divide.
-  const int64_t unit = std::max<int64_t>(1, recipe.accumulate_steps * ranks);
-  advice.batch_size =
-      unit * largest_fitting(recipe.batch_size / unit, *whole, limit_bytes, [&](int64_t units) {
-        return needs([&](Recipe& changed) { changed.batch_size = units * unit; });
-      });
-  if (stop.stop_requested()) return {};
-  return advice;
-}
-
-std::string describe(const FitAdvice& advice) {
-  std::vector<std::string> ways;
-  if (advice.recompute != Recompute::kNone) {
-    ways.push_back("recipe.recompute: " + std::string(name_of(advice.recompute)));
-  }
-  if (advice.accumulate_steps > 0) {
-    ways.push_back("recipe.accumulate_steps: " + std::to_string(advice.accumulate_steps));
-  }
-  if (advice.batch_size > 0) {
-    ways.push_back("recipe.batch_size: " + std::to_string(advice.batch_size));
-  }
-  if (ways.empty()) return "no batch_size fits; only a smaller model would";
-  return joined(ways) + " would fit";
 }
 
 }  // namespace trainyard

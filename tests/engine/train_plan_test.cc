@@ -9,6 +9,7 @@
 #include "kernels/math/philox.h"
 #include "src/base/philox.h"
 #include "src/train/evaluate.h"
+#include "src/train/fit.h"
 #include "src/train/held_plan.h"
 #include "src/train/initialize.h"
 #include "src/train/session.h"
@@ -374,6 +375,102 @@ TEST(JobPlan, FindsTheLargestBatchThatFits) {
             "recipe.accumulate_steps: " + std::to_string(advice.accumulate_steps) +
                 " or recipe.batch_size: " + std::to_string(advice.batch_size) + " would fit");
   EXPECT_EQ(advise_fit(mlp(), r, digits_schema(100), 1000).batch_size, 0);
+}
+
+// ---- find_fit ----
+
+LayerSpec layer_of(const char* op) {
+  LayerSpec spec;
+  spec.op = op;
+  return spec;
+}
+
+/// Whose activations outweigh its parameters: 12 layers of 16 units.
+ModelSpec deep_mlp() {
+  ModelSpec model;
+  for (int i = 0; i < 12; ++i) {
+    model.layers.push_back(layer_of("Gemm"));
+    model.layers.back().attributes.set("units", int64_t{16});
+    model.layers.push_back(layer_of("Relu"));
+  }
+  model.layers.push_back(layer_of("Gemm"));
+  return model;
+}
+
+Recipe large_batch() {
+  Recipe recipe = good_recipe();
+  recipe.batch_size = 96;
+  return recipe;
+}
+
+int64_t bytes_of(const ModelSpec& model, const Recipe& recipe) {
+  return plan_run(model, recipe, digits_schema(100)).value().memory.total();
+}
+int64_t bytes_with(const ModelSpec& model, Recompute recompute, int64_t accumulate_steps) {
+  Recipe changed = large_batch();
+  changed.recompute = recompute;
+  changed.accumulate_steps = accumulate_steps;
+  return bytes_of(model, changed);
+}
+
+TEST(FindFit, ChangesNothingThatFitsAndNothingThatIsNotFree) {
+  const int64_t whole = bytes_with(deep_mlp(), Recompute::kNone, 1);
+  const auto find = [&](int64_t limit, FitFreedom free) {
+    return find_fit(deep_mlp(), large_batch(), digits_schema(100), limit, free);
+  };
+  EXPECT_FALSE(find(whole, {true, true}).has_value());
+  EXPECT_TRUE(find(whole - 1, {true, true}).has_value());
+  EXPECT_FALSE(find(whole - 1, {false, false}).has_value());
+  EXPECT_FALSE(find(1000, {true, true}).has_value()) << "less than the weights";
+}
+
+TEST(FindFit, TakesTheFewestMicroBatchesThatFit) {
+  const int64_t limit = bytes_with(deep_mlp(), Recompute::kNone, 3);
+  const std::optional<Fit> fit =
+      find_fit(deep_mlp(), large_batch(), digits_schema(100), limit, {false, true});
+  ASSERT_TRUE(fit.has_value());
+  EXPECT_EQ(fit->recompute, Recompute::kNone);
+  EXPECT_LE(fit->plan.memory.total(), limit);
+  for (const int64_t fewer : {2, 3}) {
+    if (fewer >= fit->accumulate_steps) continue;
+    EXPECT_GT(bytes_with(deep_mlp(), Recompute::kNone, fewer), limit) << fewer;
+  }
+}
+
+TEST(FindFit, RecomputesBeforeItSplitsAndDoesBothWhereNeitherSuffices) {
+  const ModelSpec model = deep_mlp();
+  const int64_t none = bytes_with(model, Recompute::kNone, 1);
+  const int64_t blocks = bytes_with(model, Recompute::kBlocks, 1);
+  const int64_t full = bytes_with(model, Recompute::kFull, 1);
+  ASSERT_LT(std::min(blocks, full), none);
+  const auto find = [&](int64_t limit) {
+    return find_fit(model, large_batch(), digits_schema(100), limit, {true, true}).value();
+  };
+  const Fit first = find(none - 1);
+  EXPECT_EQ(first.recompute, blocks < none ? Recompute::kBlocks : Recompute::kFull);
+  EXPECT_EQ(first.accumulate_steps, 1);
+  const int64_t least = bytes_with(model, Recompute::kFull, 96);
+  const int64_t alone = bytes_with(model, Recompute::kNone, 96);
+  if (least < std::min({alone, blocks, full})) {
+    const Fit both = find(least);
+    EXPECT_EQ(both.recompute, Recompute::kFull);
+    EXPECT_GT(both.accumulate_steps, 1);
+    EXPECT_LE(both.plan.memory.total(), least);
+  }
+}
+
+TEST(FindFit, LeavesBatchesWholeWhereTheyGiveTheResult) {
+  ModelSpec normalized = deep_mlp();
+  normalized.layers.insert(normalized.layers.begin() + 1, layer_of("BatchNormalization"));
+  ModelSpec weighted = deep_mlp();
+  weighted.loss.op = "SoftmaxCrossEntropyLoss";
+  weighted.loss.attributes.set("ignore_index", int64_t{2});
+  for (const ModelSpec& model : {normalized, weighted}) {
+    const int64_t limit = bytes_with(model, Recompute::kNone, 2);
+    ASSERT_LT(limit, bytes_with(model, Recompute::kNone, 1));
+    EXPECT_FALSE(
+        find_fit(model, large_batch(), digits_schema(100), limit, {false, true}).has_value());
+  }
 }
 
 // A job that no batch makes small enough, and one whose stop comes while it is planned.

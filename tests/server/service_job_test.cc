@@ -832,6 +832,68 @@ v1::JobSpec large_spec() {
   return spec;
 }
 
+/// A CPU that has little memory, and a network whose activations need more than its weights.
+class ServiceFit : public ServiceJob {
+ protected:
+  void SetUp() override {
+    config_.cpu_memory_bytes_max = kBytesMax;
+    ServiceJob::SetUp();
+  }
+  static constexpr int64_t kBytesMax = 250'000;
+  static v1::SubmitJobRequest deep_request(const std::string& id) {
+    v1::SubmitJobRequest request = job_request(id, "");
+    request.mutable_spec()->mutable_recipe()->set_batch_size(120);
+    v1::ModelSpec& model = *request.mutable_spec()->mutable_model();
+    for (int i = 0; i < 16; ++i) model.mutable_mlp()->add_hidden(32);
+    return request;
+  }
+  v1::JobPlan plan(const v1::SubmitJobRequest& submitted) {
+    v1::PlanJobRequest request;
+    *request.mutable_spec() = submitted.spec();
+    v1::JobPlan plan;
+    const grpc::Status s = jobs_->PlanJob(context().get(), request, &plan);
+    EXPECT_TRUE(s.ok()) << s.error_message();
+    return plan;
+  }
+};
+
+TEST_F(ServiceFit, WhatTheSpecLeavesOpenIsChosenSoThatTheJobFits) {
+  const v1::SubmitJobRequest request = deep_request("fits-by-choice");
+  const v1::JobPlan planned = plan(request);
+  EXPECT_TRUE(planned.fit().fits()) << planned.fit().message();
+  v1::Job job;
+  const grpc::Status submitted = submit(request, &job);
+  ASSERT_TRUE(submitted.ok()) << submitted.error_message();
+  const v1::FitChoice& choice = job.plan().fit_choice();
+  EXPECT_GT(choice.bytes_as_written(), kBytesMax);
+  EXPECT_LE(total_bytes(job.plan().memory()), kBytesMax);
+  // The stored spec names it, so that every attempt, retry and fork has it.
+  const v1::Recipe& recipe = job.spec().recipe();
+  EXPECT_TRUE(choice.accumulate_steps() > 1 ||
+              choice.recompute() != v1::Recipe::RECOMPUTE_UNSPECIFIED);
+  EXPECT_EQ(recipe.accumulate_steps(), choice.accumulate_steps());
+  EXPECT_EQ(recipe.recompute(), choice.recompute());
+  EXPECT_NE(choice.message().find("chosen: as written, the job needs"), std::string::npos)
+      << choice.message();
+  EXPECT_EQ(planned.spec().recipe().accumulate_steps(), recipe.accumulate_steps());
+  EXPECT_EQ(planned.run().fit_choice().message(), choice.message());
+  const v1::Job done = wait_for("fits-by-choice", v1::SUCCEEDED);
+  EXPECT_EQ(done.plan().fit_choice().message(), choice.message()) << "a worker's plan replaced it";
+}
+
+TEST_F(ServiceFit, WhatTheSpecNamesStays) {
+  v1::SubmitJobRequest request = deep_request("as-written");
+  request.mutable_spec()->mutable_recipe()->set_recompute(v1::Recipe::NONE);
+  request.mutable_spec()->mutable_recipe()->set_accumulate_steps(1);
+  EXPECT_FALSE(plan(request).fit().fits());
+  v1::Job job;
+  EXPECT_EQ(reason_of(submit(request, &job)), "RESOURCES_IMPOSSIBLE");
+  request.mutable_spec()->mutable_model()->mutable_mlp()->clear_hidden();
+  request.mutable_spec()->mutable_model()->mutable_mlp()->add_hidden(8);
+  ASSERT_TRUE(submit(request, &job).ok());
+  EXPECT_FALSE(job.plan().has_fit_choice());
+}
+
 class ServicePlanning : public ServiceJob {
  protected:
   void SetUp() override {

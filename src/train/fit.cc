@@ -1,0 +1,163 @@
+#include "src/train/fit.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "src/base/join.h"
+#include "src/graph/op.h"
+#include "src/train/programs.h"
+
+namespace trainyard {
+namespace {
+
+constexpr int64_t kMicroBatchesMax = 1024;  // more would be tried for nothing
+
+/// What no other batch changes.
+int64_t lasting_bytes(const MemoryBreakdown& memory) {
+  return memory.parameter_bytes + memory.state_bytes + memory.optimizer_bytes;
+}
+
+/// The numbers of micro-batches that may replace `recipe`'s, ascending.
+std::vector<int64_t> more_micro_batches(const Recipe& recipe, int64_t ranks) {
+  std::vector<int64_t> counts;
+  for (int64_t k = recipe.accumulate_steps + 1; k <= std::min(recipe.batch_size, kMicroBatchesMax);
+       ++k) {
+    if (recipe.batch_size % (k * ranks) == 0) counts.push_back(k);
+  }
+  return counts;
+}
+
+/// Whether the mean gradient of micro-batches is that of the whole batch.
+bool micro_batches_are_exact(const Graph& graph, const Attributes& loss) {
+  const bool weighs_rows =
+      loss.find("class_weights") != nullptr || loss.find("ignore_index") != nullptr;
+  return !weighs_rows && std::ranges::none_of(graph.nodes(), [](const Node& node) {
+    return node.op->type().starts_with("BatchNormalization");
+  });
+}
+
+/// The most units of a batch, below `all`, that need at most `limit_bytes`; 0: none do. Memory
+/// grows nearly by the same amount with each unit, so the straight line between what fits and what
+/// does not meets the limit close to the answer; every third step halves, in case it does not.
+int64_t largest_fitting(int64_t all, const RunPlan& whole, int64_t limit_bytes,
+                        const std::function<int64_t(int64_t)>& needs) {
+  int64_t low = 0, high = all;  // low fits (or is 0), high does not
+  int64_t low_bytes = lasting_bytes(whole.memory), high_bytes = whole.memory.total();
+  for (int step = 1; low + 1 < high; ++step) {
+    int64_t units = low + (high - low) / 2;
+    if (step % 3 != 0 && high_bytes > low_bytes) {
+      const double share = static_cast<double>(limit_bytes - low_bytes) /
+                           static_cast<double>(high_bytes - low_bytes);
+      units = low + static_cast<int64_t>(share * static_cast<double>(high - low));
+      units = std::clamp(units, low + 1, high - 1);
+    }
+    const int64_t bytes = needs(units);
+    (bytes <= limit_bytes ? low : high) = units;
+    (bytes <= limit_bytes ? low_bytes : high_bytes) = bytes;
+  }
+  return low;
+}
+
+}  // namespace
+
+FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
+                     int64_t limit_bytes, int64_t ranks, DeviceTraits traits,
+                     const std::stop_token& stop) {
+  const auto plan_with = [&](const auto& change) {
+    Recipe changed = recipe;
+    change(changed);
+    return plan_run(model, changed, schema, ranks, traits, stop);
+  };
+  const auto needs = [&](const auto& change) {
+    const Result<RunPlan> plan = plan_with(change);
+    return plan.ok() ? plan->memory.total() : std::numeric_limits<int64_t>::max();
+  };
+  FitAdvice advice;
+  const Result<RunPlan> whole = plan_with([](Recipe&) {});
+  if (!whole.ok() || lasting_bytes(whole->memory) > limit_bytes) return advice;
+  for (const Recompute r : {Recompute::kBlocks, Recompute::kFull}) {
+    if (r <= recipe.recompute || advice.recompute != Recompute::kNone) continue;
+    if (needs([&](Recipe& changed) { changed.recompute = r; }) <= limit_bytes) advice.recompute = r;
+  }
+  const std::vector<int64_t> counts = more_micro_batches(recipe, ranks);
+  const auto fewest = std::ranges::partition_point(counts, [&](int64_t k) {
+    return needs([&](Recipe& changed) { changed.accumulate_steps = k; }) > limit_bytes;
+  });
+  if (fewest != counts.end()) advice.accumulate_steps = *fewest;
+  // In units that the micro-batches and the ranks divide.
+  const int64_t unit = std::max<int64_t>(1, recipe.accumulate_steps * ranks);
+  advice.batch_size =
+      unit * largest_fitting(recipe.batch_size / unit, *whole, limit_bytes, [&](int64_t units) {
+        return needs([&](Recipe& changed) { changed.batch_size = units * unit; });
+      });
+  if (stop.stop_requested()) return {};
+  return advice;
+}
+
+std::string describe(const FitAdvice& advice) {
+  std::vector<std::string> ways;
+  if (advice.recompute != Recompute::kNone) {
+    ways.push_back("recipe.recompute: " + std::string(name_of(advice.recompute)));
+  }
+  if (advice.accumulate_steps > 0) {
+    ways.push_back("recipe.accumulate_steps: " + std::to_string(advice.accumulate_steps));
+  }
+  if (advice.batch_size > 0) {
+    ways.push_back("recipe.batch_size: " + std::to_string(advice.batch_size));
+  }
+  if (ways.empty()) return "no batch_size fits; only a smaller model would";
+  return joined(ways) + " would fit";
+}
+
+std::optional<Fit> find_fit(const ModelSpec& model, const Recipe& recipe,
+                            const DatasetSchema& schema, int64_t limit_bytes, FitFreedom free,
+                            int64_t ranks, DeviceTraits traits, const std::stop_token& stop) {
+  const auto plan_with = [&](Recompute recompute, int64_t accumulate_steps) {
+    Recipe changed = recipe;
+    changed.recompute = recompute;
+    changed.accumulate_steps = accumulate_steps;
+    return plan_run(model, changed, schema, ranks, traits, stop);
+  };
+  std::optional<Fit> found;
+  const auto try_with = [&](Recompute recompute, int64_t accumulate_steps) {
+    Result<RunPlan> plan = plan_with(recompute, accumulate_steps);
+    const bool fits = plan.ok() && plan->memory.total() <= limit_bytes;
+    if (fits) found = Fit{recompute, accumulate_steps, std::move(*plan)};
+    return fits;
+  };
+  if (!free.recompute && !free.accumulate_steps) return std::nullopt;
+  const Result<RunPlan> whole = plan_with(recipe.recompute, recipe.accumulate_steps);
+  if (!whole.ok() || whole->memory.total() <= limit_bytes ||
+      lasting_bytes(whole->memory) > limit_bytes) {
+    return std::nullopt;
+  }
+  std::vector<Recompute> ways = {recipe.recompute};
+  for (const Recompute more : {Recompute::kBlocks, Recompute::kFull}) {
+    if (free.recompute && more > recipe.recompute) ways.push_back(more);
+  }
+  for (const Recompute way : ways) {
+    if (way != recipe.recompute && try_with(way, recipe.accumulate_steps)) break;
+  }
+  if (!found && free.accumulate_steps) {
+    const Result<RunShape> shape = check_recipe(recipe, model, schema, ranks, traits);
+    if (!shape.ok()) return std::nullopt;
+    const Result<RunPrograms> programs = compile_run(model, recipe, schema, *shape, 0, stop);
+    if (!programs.ok() ||
+        !micro_batches_are_exact(programs->train.program.graph, model.loss.attributes)) {
+      return std::nullopt;
+    }
+    const std::vector<int64_t> counts = more_micro_batches(recipe, ranks);
+    for (const Recompute way : ways) {
+      // The last one that fits is the one kept.
+      // Of those tried that fit, the fewest is tried last.
+      (void)std::ranges::partition_point(counts, [&](int64_t k) { return !try_with(way, k); });
+      if (found) break;
+    }
+  }
+  if (stop.stop_requested()) return std::nullopt;
+  return found;
+}
+
+}  // namespace trainyard
