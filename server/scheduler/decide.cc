@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
+#include "server/scheduler/fleet.h"
 #include "server/scheduler/queue.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/slots.h"
@@ -12,8 +14,9 @@ namespace {
 // The rest of a line whose first job has not been decided on.
 struct Head {
   const DeviceRequest* asked;
-  Queue::Line::const_iterator job;
-  Queue::Line::const_iterator end;
+  int64_t line;
+  std::set<const WaitingJob*, Queue::Before>::const_iterator job;
+  std::set<const WaitingJob*, Queue::Before>::const_iterator end;
 };
 
 }  // namespace
@@ -25,21 +28,24 @@ bool is_resting(const WaitingJob& job, int64_t now_us) {
 // Of jobs that ask for the same, none gets a device once one has got none: while one decision is
 // made, slots are only taken and kept. So each line is walked up to the first that waits, and the
 // cost does not grow with those behind it.
-Decisions decide(const Queue& queue, const Snapshot& snapshot, int64_t now_us) {
+Decisions decide(const Queue& queue, Fleet& fleet, const Shares&, const Policy& policy,
+                 int64_t now_us) {
   Decisions decisions;
-  decisions.waits.draining = snapshot.draining;
-  if (snapshot.draining) return decisions;
+  decisions.waits.draining = policy.draining;
+  if (policy.draining) return decisions;
   decisions.wake_time_us = queue.next_retry_us(now_us);
-  Slots slots(snapshot.inventory.devices, snapshot.placed);
-  const std::string& gpu_note = snapshot.inventory.note;
+  std::vector<PlacedJob> placed;
+  for (const auto& [uid, job] : fleet.placed()) placed.push_back(job);
+  Slots slots(fleet.devices().devices, placed);
+  const std::string& gpu_note = fleet.devices().note;
 
   std::vector<Head> heads;
-  for (const auto& [asked, line] : queue.lines())
-    heads.push_back({&asked, line.begin(), line.end()});
+  for (const auto& [of, line] : queue.lines())
+    heads.push_back({&of.asked, line.id, line.jobs.begin(), line.jobs.end()});
   for (;;) {
     // A pause never delays the jobs behind.
     for (Head& head : heads) {
-      while (head.job != head.end && is_resting(*head.job, now_us)) ++head.job;
+      while (head.job != head.end && is_resting(**head.job, now_us)) ++head.job;
     }
     std::erase_if(heads, [](const Head& head) { return head.job == head.end; });
     if (heads.empty()) return decisions;
@@ -49,13 +55,13 @@ Decisions decide(const Queue& queue, const Snapshot& snapshot, int64_t now_us) {
     Choice choice = choose_kind(asked, slots, gpu_note);
     const std::vector<const Device*> found = slots.find_free(choice.kind, asked.gpus);
     if (found.empty()) {
-      decisions.waits.by_request.emplace(asked,
+      decisions.waits.by_line.emplace(first->line,
                                          wait_for_device(asked, choice.kind, slots, gpu_note));
       slots.keep(choice.kind, asked.gpus);
       heads.erase(first);
       continue;
     }
-    StartDecision start{first->job->uid, {}, std::move(choice.reason), std::move(choice.message)};
+    StartDecision start{(*first->job)->uid, {}, std::move(choice.reason), std::move(choice.message)};
     for (const Device* device : found) {
       slots.take(*device);
       start.devices.push_back(device->name);
@@ -65,19 +71,22 @@ Decisions decide(const Queue& queue, const Snapshot& snapshot, int64_t now_us) {
   }
 }
 
-std::optional<WaitReason> WaitReasons::find(const WaitingJob& job, int64_t now_us) const {
+std::optional<WaitReason> WaitReasons::find(const Queue& queue, std::string_view uid,
+                                            int64_t now_us) const {
+  const WaitingJob* job = queue.find(uid);
+  if (job == nullptr) return std::nullopt;
   if (draining) {
     return WaitReason{"SERVER_DRAINING",
                       "The server is stopping; the job starts when the server is back."};
   }
-  if (is_resting(job, now_us)) {
+  if (is_resting(*job, now_us)) {
     // Without a lost worker it keeps the reason that it went back to the queue with.
-    if (job.workers_lost == 0) return std::nullopt;
-    return WaitReason{"RETRY_BACKOFF", "Its worker was lost " + std::to_string(job.workers_lost) +
+    if (job->workers_lost == 0) return std::nullopt;
+    return WaitReason{"RETRY_BACKOFF", "Its worker was lost " + std::to_string(job->workers_lost) +
                                            " times without progress; it restarts after a pause."};
   }
-  const auto found = by_request.find(job.asked);
-  if (found == by_request.end()) return std::nullopt;
+  const auto found = by_line.find(queue.line_of(uid));
+  if (found == by_line.end()) return std::nullopt;
   return found->second;
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "server/scheduler/scheduler.h"
 
 namespace trainyard::server {
@@ -27,10 +29,15 @@ int32_t gpus_of(const v1::Resources& resources) {
 
 std::optional<WaitingJob> waiting_job(const JobBrief& job) {
   if (job.state != JobState::kQueued || job.cancel_requested) return std::nullopt;
-  return WaitingJob{
-      job.uid,          job.order,
-      job.priority,     {wish_of(job.resources), gpus_of(job.resources), kind_of(job.devices)},
-      job.workers_lost, job.retry_time_us};
+  WaitingJob waiting;
+  waiting.uid = job.uid;
+  waiting.order = job.order;
+  waiting.priority = job.priority;
+  waiting.asked = {wish_of(job.resources), gpus_of(job.resources), kind_of(job.devices),
+                   job.resources.exclusive(), std::max(1, job.resources.threads())};
+  waiting.workers_lost = job.workers_lost;
+  waiting.retry_time_us = job.retry_time_us;
+  return waiting;
 }
 
 }  // namespace trainyard::server
