@@ -475,6 +475,7 @@ Results Simulation::collect(const SchedulingPolicy& policy) {
   r.waiting_max = waiting_max_;
   r.jobs_on_gpu_max = jobs_on_gpu_max_;
   r.violations = world_.violations();
+  r.violation_counts = world_.violation_counts();
   return r;
 }
 
@@ -518,8 +519,7 @@ std::vector<TraceJob> shrink(const Cluster& cluster, std::vector<TraceJob> jobs,
     Simulation simulation(cluster, some, options);
     const std::unique_ptr<SchedulingPolicy> policy = make_policy(simulation.world());
     const Results results = simulation.run(*policy);
-    return std::ranges::find(results.violations, invariant, &Violation::invariant) !=
-           results.violations.end();
+    return results.count(invariant) > 0;
   };
   for (size_t part = std::max<size_t>(1, jobs.size() / 2); part > 0; part /= 2) {
     for (size_t from = 0; from < jobs.size();) {

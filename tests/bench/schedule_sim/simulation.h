@@ -66,7 +66,17 @@ struct Results {
   double index_p50_ms = 0, index_p99_ms = 0;  // the same, of keeping the policy's indexes
   int64_t waiting_max = 0;
   int jobs_on_gpu_max = 0;
-  std::vector<Violation> violations;
+  std::vector<Violation> violations;  // the first few of each invariant
+  std::map<std::string, int64_t> violation_counts;
+  int64_t count(const std::string& invariant) const {
+    const auto found = violation_counts.find(invariant);
+    return found == violation_counts.end() ? 0 : found->second;
+  }
+  int64_t violation_count() const {
+    int64_t sum = 0;
+    for (const auto& [invariant, times] : violation_counts) sum += times;
+    return sum;
+  }
 };
 
 /// "1 GPU < 1 h", "cpu", ...: by what it asks for and how long it runs.

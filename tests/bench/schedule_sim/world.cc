@@ -101,7 +101,7 @@ bool World::fits_at(int id, int at, int64_t time_us) const {
 }
 
 void World::violate(std::string invariant, std::string text) {
-  if (violations_.size() >= kViolationsMax) return;
+  if (++violation_counts_[invariant] > kToldMax) return;
   violations_.push_back({std::move(invariant), std::move(text), event_, now_us_});
 }
 

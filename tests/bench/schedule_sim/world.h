@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -118,7 +119,9 @@ class World {
 
   void violate(std::string invariant, std::string text);
   void set_event(int64_t event) { event_ = event; }
+  /// The first few of each invariant.
   const std::vector<Violation>& violations() const { return violations_; }
+  const std::map<std::string, int64_t>& violation_counts() const { return violation_counts_; }
   double lost_gpu_us() const { return lost_gpu_us_; }
   int busy_gpus() const { return busy_gpus_; }      // with a job or more
   int placed_gpus() const { return placed_gpus_; }  // of all jobs, shared ones once for each
@@ -133,7 +136,7 @@ class World {
   void leave_devices(int id);
   void update_rates(const std::vector<int>& devices);
   void check_start(int id, const std::vector<int>& devices);
-  static constexpr size_t kViolationsMax = 20;
+  static constexpr int64_t kToldMax = 3;  // of an invariant
 
   Cluster cluster_;
   std::vector<TraceJob> jobs_;
@@ -143,6 +146,7 @@ class World {
   std::set<int> waiting_;  // in order of arrival
   std::vector<int> touched_;
   std::vector<Violation> violations_;
+  std::map<std::string, int64_t> violation_counts_;
   int64_t now_us_ = 0;
   int64_t event_ = 0;
   int busy_gpus_ = 0, placed_gpus_ = 0;
