@@ -27,12 +27,12 @@
 //            has not run for the policy's time since its start, none that ends soon anyway.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "server/inventory/inventory.h"
@@ -43,6 +43,8 @@ namespace trainyard::server {
 
 /// The longest pause after a lost worker (retry.h respects it).
 inline constexpr int64_t kRetryPauseMaxUs = 75'000'000;
+/// More bytes, or later, than there is.
+inline constexpr int64_t kUnlimited = int64_t{1} << 62;
 /// decide() starts at most so many jobs at a time.
 inline constexpr size_t kStartsMax = 256;
 
@@ -128,14 +130,56 @@ class Queue;   // the waiting jobs (queue.h)
 class Fleet;   // the devices and the jobs on them (fleet.h)
 class Shares;  // what owners have used (shares.h)
 
-/// Why jobs wait, as of one decision: told when someone asks, so that nothing is written for those
-/// that go on waiting.
+/// What one more job asks of a device.
+struct Ask {
+  int64_t bytes = 0;
+  int32_t threads = 1;
+  bool exclusive = false;
+};
+/// What a reservation leaves of a device from its time on.
+struct Spare {
+  int32_t device = 0;  // Fleet::Index
+  int64_t bytes = 0;   // for the plan of one more job
+  int32_t slots = 0;
+  int32_t cores = 0, cores_all = 0;  // cores_all 0: they are not counted
+  bool taken = false;                // nothing: it is for one job alone
+  bool holds(const Ask& ask) const {
+    return !taken && !ask.exclusive && bytes >= ask.bytes && slots > 0 &&
+           (cores_all == 0 || std::min(ask.threads, cores_all) <= cores);
+  }
+};
+/// Devices that are kept for the first job that finds no room on them.
+struct Reservation {
+  std::string uid, name, owner;  // of the job
+  int32_t priority = 0;
+  int64_t order = 0;
+  DeviceKind kind = DeviceKind::kCpu;
+  Ask ask;
+  int64_t time_us = 0;         // by upper forecasts; kUnlimited: unknown, and all of the kind
+                               // on which it could ever fit are kept
+  std::vector<Spare> devices;  // none where the time is unknown
+  std::vector<std::string> makes_room;  // names of jobs that are put back into the queue for it
+};
+/// Why a line waits.
+struct Blocked {
+  int64_t line = 0;
+  enum class Why : uint8_t { kNoDevice, kTooLarge, kNoRoom, kReserved } why = Why::kNoDevice;
+  DeviceKind kind = DeviceKind::kCpu;
+  int32_t reservation = -1;  // its own, or the one that it waits behind
+  std::string note;          // of an auto job: what was weighed
+};
+
+/// Why jobs wait, as of one decision. Told when someone asks: nothing is written, nor put into
+/// words, for those that go on waiting.
 struct WaitReasons {
   bool draining = false;
-  std::unordered_map<int64_t, WaitReason> by_line;  // of the queue
-  /// Nothing if the job was not there to be decided on, and for one that rests although no worker
-  /// was lost: the reason that it went (back) to the queue with says more.
-  std::optional<WaitReason> find(const Queue& queue, std::string_view uid, int64_t now_us) const;
+  std::vector<Blocked> lines;
+  std::vector<Reservation> reservations;
+  /// `fleet` with the devices that were decided on. Nothing if the job was not there to be decided on, and
+  /// for one that rests although no worker was lost: the reason that it went (back) to the queue
+  /// with says more.
+  std::optional<WaitReason> find(const Queue& queue, const Fleet& fleet, const Policy& policy,
+                                 std::string_view uid, int64_t now_us) const;
 };
 
 struct Decisions {
