@@ -4,7 +4,7 @@
 //   schedule_sim table NAME...   some of them
 //   schedule_sim run [--gpus N] [--jobs N] [--shape philly|helios|pai] [--seed N] [--policy NAME]
 //                    [--load X] [--spread X] [--mtbf HOURS] [--losses HOURS] [--others SHARE]
-//                    [--owners N] [--half-life HOURS] [--no-preemption] [--strict]
+//                    [--owners N] [--half-life HOURS] [--no-preemption] [--equal] [--strict]
 //                    [--starvation HOURS] [--until-event N] [--shrink INVARIANT]
 //                                one run: its figures, violations and, at the end, who waits
 //
@@ -306,6 +306,10 @@ int run_one(const std::vector<std::string>& arguments) {
       s.trace.early_ends = false;
       s.trace.forecast_spread = 0;
       s.trainyard.half_life_us = 0;
+      continue;
+    }
+    if (name == "--equal") {
+      s.cluster.models = {{"H100", 80 * kGiB, 1, 1}};
       continue;
     }
     if (name == "--no-preemption") {

@@ -14,7 +14,7 @@ namespace {
 using server::DeviceKind;
 using server::DeviceWish;
 
-/// Nothing started or ended for so long although jobs wait: the policy has forgotten them.
+/// No job ended for so long although some are left: the policy has forgotten them.
 constexpr int64_t kStuckUs = 60 * 24 * kHourUs;
 
 double cpu_ms() {
@@ -107,9 +107,8 @@ Results Simulation::run(SchedulingPolicy& policy) {
       reschedule_touched(policy);
       if (options_.until_event == handled_) return collect(policy);
     }
-    const size_t waiting = world_.waiting().size();
     decide(policy);
-    if (open != open_jobs_ || waiting != world_.waiting().size()) moved_us = now_us;
+    if (open != open_jobs_) moved_us = now_us;
     open = open_jobs_;
     if (now_us - moved_us > kStuckUs) break;
   }
@@ -311,6 +310,7 @@ void Simulation::decide(SchedulingPolicy& policy) {
 
 void Simulation::carry_out(const Plan& plan, SchedulingPolicy& policy) {
   for (const Start& start : plan.starts) {
+    if (promised_ >= 0 && is_ahead(start.job, promised_)) promised_ = -1;  // it had to yield
     world_.start(start.job, start.devices);
     schedule(world_.now_us() + options_.physics.start_us, Kind::kRun, start.job,
              world_.state(start.job).version);
@@ -357,11 +357,16 @@ void Simulation::integrate() {
   last_us_ = until;
 }
 
+bool Simulation::is_ahead(int a, int b) const {
+  const int of_a = world_.job(a).priority, of_b = world_.job(b).priority;
+  return of_a != of_b ? of_a > of_b : a < b;
+}
+
 int Simulation::first_in_order() const {
   int first = -1;
   for (const int id : world_.waiting()) {
     if (world_.state(id).retry_us > world_.now_us()) continue;
-    if (first < 0 || world_.job(id).priority > world_.job(first).priority) first = id;
+    if (first < 0 || is_ahead(id, first)) first = id;
   }
   return first;
 }

@@ -137,6 +137,7 @@ class Simulation {
   void close_hour();
   void check_invariants();
   void check_end();
+  bool is_ahead(int a, int b) const;  // in order, where owners do not matter
   int first_in_order() const;
   int64_t earliest_fit_us(int id) const;
   Results collect(const SchedulingPolicy& policy);
