@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/bench/schedule_sim/random.h"
 #include "tests/bench/schedule_sim/simulation.h"
 
 namespace trainyard::sim {
@@ -205,6 +206,55 @@ TEST(SchedSim, AJobThatNeedsEveryDeviceStartsWithinItsBound) {
       const JobState& s = world.state(static_cast<int>(whole));
       EXPECT_LE(s.waited_us, (kSmallS + 10) * kSecondUs);
     });
+  }
+}
+
+/// A job that needs every device among a stream of small ones; the seconds that it waits.
+double wait_among(const std::function<TraceJob(Random&, double)>& small, int64_t half_life_us,
+                  double spread) {
+  constexpr int kGpus = 32;
+  std::vector<TraceJob> jobs;
+  Random random(7, 1);
+  int whole = -1;
+  for (double s = 0; s < 12 * 3600; s += random.exponential(2)) {
+    if (s > 3600 && whole < 0) {
+      whole = static_cast<int>(jobs.size());
+      jobs.push_back(job_of(static_cast<int64_t>(s), kGpus, 78, 1000));
+      jobs.back().owner = 3;
+    }
+    jobs.push_back(small(random, s));
+    jobs.back().owner = random.below(3);
+  }
+  TrainyardOptions trainyard;
+  trainyard.forecast_spread = trainyard.measured_spread = spread;
+  trainyard.half_life_us = half_life_us;
+  double waited_s = 0;
+  run(equal_gpus(kGpus), jobs, {}, trainyard, [&](const World& world) {
+    waited_s = static_cast<double>(world.state(whole).waited_us) / kSecondUs;
+  });
+  return waited_s;
+}
+
+// Forecasts that are never corrected: of the jobs that run, some are always overdue, and each look
+// expects them to end soon.
+TEST(SchedSim, AJobThatNeedsEveryDeviceStartsAlsoWhereForecastsAreWrong) {
+  constexpr double kLongestS = 1200;
+  const auto wild = [&](Random& random, double s) {
+    const double seconds = std::clamp(random.lognormal(200, 1), 10.0, kLongestS);
+    TraceJob job = job_of(static_cast<int64_t>(s), 1, 18, static_cast<int64_t>(seconds));
+    job.demand = 0.2;
+    job.forecast_factor = job.measured_factor = random.lognormal(1, 1);
+    return job;
+  };
+  const auto hopeful = [&](Random&, double s) {
+    TraceJob job = job_of(static_cast<int64_t>(s), 1, 18, 150);
+    job.demand = 0.2;
+    job.forecast_factor = job.measured_factor = 0.2;
+    return job;
+  };
+  for (const int64_t half_life_us : {int64_t{0}, 24 * kHourUs}) {
+    EXPECT_LE(wait_among(wild, half_life_us, 1), 2 * kLongestS);
+    EXPECT_LE(wait_among(hopeful, half_life_us, 0.1), 2 * kLongestS);
   }
 }
 

@@ -59,6 +59,7 @@ struct TrainyardOptions {
   int64_t preempt_after_us = 600 * kSecondUs;
   int64_t half_life_us = 24 * kHourUs;  // 0: owners do not matter
   double forecast_spread = 0;           // as of the trace: how wide forecasts say that they are
+  double measured_spread = 0.03;        // the same after the first steps
 };
 /// The daemon's own: Queue and decide().
 std::unique_ptr<SchedulingPolicy> make_trainyard(const World& world, TrainyardOptions options = {});

@@ -172,7 +172,8 @@ class Maker {
       }
     }
     job.forecast_factor = forecasts_.lognormal(1, options_.forecast_spread);
-    job.measured_factor = forecasts_.lognormal(1, std::min(0.03, options_.forecast_spread));
+    job.measured_factor =
+        forecasts_.lognormal(1, std::min(options_.measured_spread, options_.forecast_spread));
   }
 
   /// How many come at this time, in times the mean: few at night, as in Helios.

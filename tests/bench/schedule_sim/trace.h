@@ -79,14 +79,15 @@ struct TraceOptions {
   uint64_t seed = 1;
   int jobs = 1000;
   int owners = 40;
-  double load = 0.75;            // offered, in shares of the GPUs' time, each job alone
-  double forecast_spread = 0.4;  // sigma of ln(forecast / truth), before the first step
-  double cpu_share = 0.05;       // of jobs: ask for the CPU
-  double auto_share = 0.1;       // of jobs: take either
-  double urgent_share = 0.03;    // of jobs: priority 10
-  double cancel_share = 0.02;    // of jobs: withdrawn while they wait
-  bool early_ends = true;        // failures and kills as often as the papers tell
-  bool sharing = true;           // demands below 1 and plans below a whole device
+  double load = 0.75;             // offered, in shares of the GPUs' time, each job alone
+  double forecast_spread = 0.4;   // sigma of ln(forecast / truth), before the first step
+  double measured_spread = 0.03;  // the same after the first steps
+  double cpu_share = 0.05;        // of jobs: ask for the CPU
+  double auto_share = 0.1;        // of jobs: take either
+  double urgent_share = 0.03;     // of jobs: priority 10
+  double cancel_share = 0.02;     // of jobs: withdrawn while they wait
+  bool early_ends = true;         // failures and kills as often as the papers tell
+  bool sharing = true;            // demands below 1 and plans below a whole device
 };
 
 /// In order of arrival. Each job fits some devices of the cluster.

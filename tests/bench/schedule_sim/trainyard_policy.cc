@@ -109,7 +109,7 @@ class Trainyard final : public SchedulingPolicy {
   }
   double spread_of(const World& world, int id) const {
     const double before = options_.forecast_spread;
-    return world.state(id).attempts > 0 ? std::min(0.03, before) : before;
+    return world.state(id).attempts > 0 ? std::min(options_.measured_spread, before) : before;
   }
 
   server::WaitingJob waiting(const World& world, int id) const {
