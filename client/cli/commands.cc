@@ -10,6 +10,7 @@ namespace trainyard::cli {
 Command submit_command();
 Command plan_command();
 Command list_command();
+Command queue_command();
 Command get_command();
 Command watch_command();
 Command wait_command();
@@ -155,7 +156,8 @@ int run_found(const Command& command, std::vector<std::string> arguments, bool h
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = [] {
     std::vector<Command> list = {submit_command(),         plan_command(),
-                                 list_command(),           get_command(),
+                                 list_command(),           queue_command(),
+                                 get_command(),
                                  watch_command(),          wait_command(),
                                  logs_command(),           explain_command(),
                                  pause_command(),          resume_command(),

@@ -278,6 +278,10 @@ Result<v1::Job> Client::fork_job(const v1::ForkJobRequest& request) {
   return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::ForkJob, request,
                               safe ? Retry::kUnavailable : Retry::kNever);
 }
+Result<v1::ListQueueResponse> Client::list_queue(const v1::ListQueueRequest& request) {
+  return impl_->call<v1::ListQueueResponse>(*impl_->jobs, &v1::JobService::Stub::ListQueue, request,
+                                            Retry::kUnavailable);
+}
 Result<v1::ListCheckpointsResponse> Client::list_checkpoints(const std::string& name) {
   v1::ListCheckpointsRequest request;
   request.set_name(name);

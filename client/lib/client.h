@@ -54,6 +54,7 @@ class Client {
   Result<v1::Job> resume_job(const std::string& name);
   Result<v1::Job> retry_job(const v1::RetryJobRequest& request);
   Result<v1::Job> fork_job(const v1::ForkJobRequest& request);
+  Result<v1::ListQueueResponse> list_queue(const v1::ListQueueRequest& request);
   Result<v1::ListCheckpointsResponse> list_checkpoints(const std::string& name);
   Result<v1::Job> set_job_priority(const std::string& name, int32_t priority);
   Status delete_job(const std::string& name);

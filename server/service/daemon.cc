@@ -68,6 +68,14 @@ SupervisorOptions supervisor_options(const Config& config, const StatePaths& pat
   return options;
 }
 
+Policy policy_of(const Config& config) {
+  Policy policy;
+  if (config.preemption) policy.preemption = Preemption::kPriority;
+  policy.preempt_after_us = int64_t{config.preempt_after_seconds} * 1'000'000;
+  policy.half_life_us = int64_t{config.fair_share_half_life_hours} * 3600 * 1'000'000;
+  return policy;
+}
+
 WarmOptions warm_options(const Config& config, const StatePaths& paths) {
   return {.paths = paths,
           .threads = config.threads_per_job,
@@ -104,7 +112,8 @@ struct Daemon::Impl {
         planning(kExecutorThreads, kExecutorQueueMax),
         supervisor(supervisor_options(config, paths, parts), *parts.clock),
         dispatcher(*store, supervisor, *inventory, *parts.files,
-                   {paths, config.threads_per_job, config.time_algorithms}, *parts.clock),
+                   {paths, config.threads_per_job, config.time_algorithms, policy_of(config)},
+                   *parts.clock),
         ingest(*store, supervisor, *parts.files, paths, config.ingest_roots),
         predict(supervisor, warm_options(config, paths), config.predicts_max,
                 int64_t{config.predict_timeout_seconds} * 1000, *parts.clock),

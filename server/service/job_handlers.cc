@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "proto/convert/spec.h"
 #include "server/config/log.h"
 #include "server/service/digest.h"
@@ -9,9 +11,15 @@
 #include "server/service/names.h"
 #include "server/service/removals.h"
 #include "server/service/status.h"
+#include "server/service/time_range.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
+namespace {
+
+constexpr int32_t kQueueDefault = 100;  // jobs in one answer
+
+}  // namespace
 
 JobHandlers::JobHandlers(ServiceContext& service)
     : service_(service), planner_(std::make_unique<JobPlanner>(service)) {}
@@ -82,6 +90,38 @@ Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(Job job, service_.store.jobs().find(kTenant, id));
   return to_proto(service_.dispatcher.explained(std::move(job)));
+}
+
+Result<v1::ListQueueResponse> JobHandlers::list_queue(const v1::ListQueueRequest& request) const {
+  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  if (request.page_size() < 0) {
+    return field_error("PAGE_SIZE_NEGATIVE", "page_size",
+                       std::to_string(request.page_size()) + " is negative, expected 0..1000");
+  }
+  std::string uid;
+  if (!request.name().empty()) {
+    ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+    ASSIGN_OR_RETURN(const Job job, service_.store.jobs().find(kTenant, id));
+    uid = job.uid;
+  }
+  const int32_t count =
+      request.page_size() == 0 ? kQueueDefault : std::min(request.page_size(), kPageSizeMax);
+  const QueueView view = service_.dispatcher.queue(static_cast<size_t>(count), uid);
+  v1::ListQueueResponse response;
+  response.set_waiting(view.waiting);
+  for (const QueuedJob& job : view.jobs) {
+    v1::QueuedJob& to = *response.add_jobs();
+    to.set_name(full_name(Collection::kJobs, job.id));
+    to.set_owner(job.owner);
+    to.set_priority(job.priority);
+    to.set_position(job.position);
+    if (job.start.known()) *to.mutable_start() = to_proto(job.start);
+    if (job.end.known()) *to.mutable_end() = to_proto(job.end);
+    to.set_device(job.device);
+    to.set_reason(job.why.reason);
+    to.set_message(job.why.message);
+  }
+  return response;
 }
 
 Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& request) const {

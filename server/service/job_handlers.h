@@ -24,6 +24,7 @@ class JobHandlers {
   void plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done, const std::stop_token& stop);
   Result<v1::Job> get(const v1::GetJobRequest& request) const;
   Result<v1::ListJobsResponse> list(const v1::ListJobsRequest& request) const;
+  Result<v1::ListQueueResponse> list_queue(const v1::ListQueueRequest& request) const;
   Result<v1::Job> cancel(const v1::CancelJobRequest& request);
   Result<v1::Job> pause(const v1::PauseJobRequest& request);
   Result<v1::Job> resume(const v1::ResumeJobRequest& request);

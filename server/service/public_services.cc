@@ -76,6 +76,11 @@ class Jobs final : public RawJobs {
     return serve<v1::ListJobsRequest, v1::ListJobsResponse>(
         service_, "ListJobs", c, in, out, [this](const auto& r) { return handlers_.list(r); });
   }
+  Unary* ListQueue(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::ListQueueRequest, v1::ListQueueResponse>(
+        service_, "ListQueue", c, in, out,
+        [this](const auto& r) { return handlers_.list_queue(r); });
+  }
   grpc::ServerWriteReactor<Bytes>* WatchJob(Context* c, const Bytes* in) override {
     return watch_.open(c, in);
   }

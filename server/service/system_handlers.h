@@ -14,6 +14,9 @@ class SystemHandlers {
   Result<v1::ListDevicesResponse> list_devices(const v1::ListDevicesRequest& request) const;
 
  private:
+  /// Of its worker, in memory; 0: unknown.
+  int64_t measured_bytes(const Job& job) const;
+
   ServiceContext& service_;
 };
 

@@ -53,6 +53,13 @@ struct Job {
   std::string devices_text() const;  // "devices/gpu-0, devices/gpu-1"
 };
 
+/// What a job takes of a device of one kind, of which it has planned bytes and a forecast.
+struct DeviceBrief {
+  int64_t bytes = 0;  // of its plan, without the overhead of its process
+  // From its next start, or from JobBrief::time_us while it runs; 0: unknown.
+  double rest_low_s = 0, rest_s = 0, rest_high_s = 0;
+};
+
 /// What the scheduler goes by: little enough to be kept in memory for every unfinished job.
 struct JobBrief {
   std::string uid;
@@ -64,8 +71,14 @@ struct JobBrief {
   std::vector<std::string> devices;
   int32_t workers_lost = 0;
   int64_t retry_time_us = 0;
+  std::string id = {};
+  std::string owner = {};
+  DeviceBrief on_cpu = {}, on_gpu = {};
+  int64_t time_us = 0;  // of its newest event
 };
 JobBrief brief_of(const Job& job);
+/// Fills on_cpu and on_gpu.
+void set_needs(const v1::RunPlan& plan, const v1::Progress& progress, JobBrief& brief);
 
 v1::Job to_proto(Job job);
 

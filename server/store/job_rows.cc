@@ -126,7 +126,7 @@ std::vector<Job> read_active_jobs(Connection& db) {
 void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& take) {
   Query query(db,
               "SELECT number, uid, spec, state, priority, cancel_requested, device, more_devices,"
-              " workers_lost, retry_time_us"
+              " workers_lost, retry_time_us, id, plan, progress, event_time_us"
               " FROM jobs INDEXED BY jobs_by_state WHERE state < 5");
   while (query.step()) {
     JobBrief brief;
@@ -139,6 +139,9 @@ void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& t
     brief.devices = devices_of(query.text(6), query.text(7));
     brief.workers_lost = static_cast<int32_t>(query.integer(8));
     brief.retry_time_us = query.integer(9);
+    brief.id = query.text(10);
+    set_needs(parse<v1::RunPlan>(query.bytes(11)), parse<v1::Progress>(query.bytes(12)), brief);
+    brief.time_us = query.integer(13);
     take(std::move(brief));
   }
 }
@@ -272,6 +275,11 @@ void JobEdit::notify(bool reschedules) {
   change.newest_seq = job_.newest_seq;
   change.state = job_.state;
   if (reschedules) change.reschedules = brief_of(job_);
+  change.saved = checkpoint_step_before_ != job_.checkpoint_step;
+  change.remaining_low_s = job_.progress.remaining_seconds_low();
+  change.remaining_s = job_.progress.remaining_seconds();
+  change.remaining_high_s = job_.progress.remaining_seconds_high();
+  change.time_us = context_.now_us;
   change.cancel_requested = job_.cancel_requested;
   change.pause_requested = job_.pause_requested;
 }

@@ -36,7 +36,11 @@ void save_job(Connection& db, const Job& job);
 class JobEdit {
  public:
   JobEdit(WriteContext& context, Job& job)
-      : context_(context), job_(job), state_before_(job.state), priority_before_(job.priority) {}
+      : context_(context),
+        job_(job),
+        state_before_(job.state),
+        priority_before_(job.priority),
+        checkpoint_step_before_(job.checkpoint_step) {}
   /// Fills the event's seq, time and attempt, and stores it.
   void append(v1::Event event);
   /// Changes the state and appends the event. FAILED_PRECONDITION/JOB_STATE_CONFLICT changes
@@ -55,6 +59,7 @@ class JobEdit {
   Job& job_;
   const JobState state_before_;
   const int32_t priority_before_;
+  const int64_t checkpoint_step_before_;
 };
 
 std::optional<Attempt> find_attempt_row(Connection& db, const Job& job, int32_t number);

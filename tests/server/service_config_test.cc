@@ -38,8 +38,10 @@ TEST(ServiceConfig, FileThenFlagsFlagsWin) {
 TEST(ServiceConfig, EveryKeyAndValueIsUnderstoodOrRefused) {
   EXPECT_NE(refusal_of("cpu_slots: 1\ncpu_slot: 2\n").find("trainyardd.yaml:2"), std::string::npos);
   EXPECT_NE(refusal_of("cpu_slot: 2\n").find("did you mean 'cpu_slots'"), std::string::npos);
-  EXPECT_NE(refusal_of("cpu_slots: 0\n").find("1 to 64"), std::string::npos);
-  EXPECT_NE(refusal_of("cpu_slots: 010x\n").find("1 to 64"), std::string::npos);
+  EXPECT_NE(refusal_of("cpu_slots: 65\n").find("0 to 64"), std::string::npos);
+  EXPECT_NE(refusal_of("preemption: on\n").find("off or priority"), std::string::npos);
+  EXPECT_NE(refusal_of("fair_share_half_life_hours: -1\n").find("0 to 8760"), std::string::npos);
+  EXPECT_NE(refusal_of("cpu_slots: 010x\n").find("0 to 64"), std::string::npos);
   EXPECT_NE(refusal_of("cpu_slots: 1\ncpu_slots: 2\n").find("given twice"), std::string::npos);
   EXPECT_NE(refusal_of("cpu_slots: [1]\n").find("one plain value"), std::string::npos);
   EXPECT_NE(refusal_of("insecure: yes\n").find("true or false"), std::string::npos);
