@@ -157,12 +157,13 @@ TEST(SchedBackfill, OnlyThoseSlipInWhoEndBeforeTheReservedStart) {
   Scene s;
   s.inventory.devices = {gpu(0), gpu(1)};
   s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB, 60)};
-  s.waiting = {gpu_job("pair", 1, 70 * kGiB), gpu_job("long", 2, 5 * kGiB, 45),
-               gpu_job("unknown", 3, 5 * kGiB), gpu_job("short", 4, 5 * kGiB, 20)};
+  s.waiting = {gpu_job("pair", 1, 70 * kGiB), gpu_job("long", 2, 10 * kGiB, 45),
+               gpu_job("unknown", 3, 10 * kGiB), gpu_job("short", 4, 10 * kGiB, 20)};
   s.waiting[0].asked.gpus = 2;
   const Decided d = decide(s, 0);
-  // "long" takes 90 minutes by its upper forecast; 79 - 70 - 1 GiB are spare beside the pair.
-  EXPECT_EQ(started(d), (Strings{"long@gpu-1", "short@gpu-0"})) << d.text();
+  // "long" takes 90 minutes by its upper forecast, and 8 GiB are left beside the pair.
+  EXPECT_EQ(started(d), (Strings{"short@gpu-1"})) << d.text();
+  EXPECT_TRUE(has(d.wait("long"), "it would not have ended by then")) << d.wait("long").message;
   EXPECT_TRUE(has(d.wait("pair"), "It is the next to start there, in at most 60 min"))
       << d.wait("pair").message;
   EXPECT_FALSE(has(d.wait("pair"), "higher priority"));

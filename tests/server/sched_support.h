@@ -35,6 +35,7 @@ struct Decided {
   std::vector<JobWait> waits;  // by priority, then in order of submission
   std::optional<int64_t> wake_time_us;
   bool more = false;
+  std::vector<Reservation> reservations;
 
   /// For comparing and printing.
   std::string text() const {
@@ -68,13 +69,26 @@ inline Decided decide(const Queue& queue, Fleet& fleet, const Scene& scene, int6
   const Shares none;
   Decisions d =
       decide(queue, fleet, scene.shares != nullptr ? *scene.shares : none, scene.policy, now_us);
-  Decided decided{std::move(d.starts), std::move(d.preempts), {}, d.wake_time_us, d.more};
+  Decided decided{std::move(d.starts), std::move(d.preempts), {}, d.wake_time_us, d.more,
+                  d.waits.reservations};
+  for (const StartDecision& start : decided.starts) {  // reasons are told once these have started
+    PlacedJob job;
+    const WaitingJob& waiting = *queue.find(start.uid);
+    const bool on_gpu = start.devices[0] != "devices/cpu";
+    job.uid = job.name = start.uid;
+    job.devices = start.devices;
+    job.bytes = (on_gpu ? waiting.on_gpu : waiting.on_cpu).bytes;
+    job.threads = waiting.asked.threads;
+    job.exclusive = waiting.asked.exclusive;
+    fleet.place(std::move(job));
+  }
   for (const WaitingJob* job : in_order(scene.waiting)) {
     const bool starts =
         std::ranges::find(decided.starts, job->uid, &StartDecision::uid) != decided.starts.end();
     const auto why = d.waits.find(queue, fleet, scene.policy, job->uid, now_us);
     if (!starts && why) decided.waits.push_back({job->uid, why->reason, why->message});
   }
+  for (const StartDecision& start : decided.starts) fleet.remove(start.uid);
   return decided;
 }
 
