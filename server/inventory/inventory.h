@@ -38,6 +38,8 @@ struct Device {
       0;  // GPU: errors reported by its driver, after which it must be checked again
   bool checking = false;  // not schedulable yet: it is being checked, which takes seconds
   bool busy = false;      // not schedulable yet: another process uses it exclusively
+  bool drained = false;   // by command: nothing starts on it (drained_inventory.h)
+  bool vacate = false;    // drained, and the jobs on it are to leave
 };
 
 /// Devices with equal values may share a job of several devices.

@@ -90,8 +90,8 @@ Decisions decide(const Queue& queue, const Snapshot& snapshot, int64_t now_us);
 /// from a wall clock that jumped back, and is over.
 bool is_resting(const WaitingJob& job, int64_t now_us);
 
-/// What is decided on of a job; nothing if it does not wait: it is active, PAUSED or over, or its
-/// cancellation was requested.
+/// What is decided on of a job; nothing if it does not wait: it is active, PAUSED or over, it waits
+/// for another job, or its cancellation was requested.
 std::optional<WaitingJob> waiting_job(const JobBrief& job);
 
 /// A job's requested resources.

@@ -26,7 +26,9 @@ int32_t gpus_of(const v1::Resources& resources) {
 }
 
 std::optional<WaitingJob> waiting_job(const JobBrief& job) {
-  if (job.state != JobState::kQueued || job.cancel_requested) return std::nullopt;
+  if (job.state != JobState::kQueued || job.cancel_requested || job.waits_for > 0) {
+    return std::nullopt;
+  }
   return WaitingJob{
       job.uid,          job.order,
       job.priority,     {wish_of(job.resources), gpus_of(job.resources), kind_of(job.devices)},

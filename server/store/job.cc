@@ -21,7 +21,11 @@ JobBrief brief_of(const Job& job) {
           job.spec.resources(),
           job.devices,
           job.workers_lost,
-          job.retry_time_us};
+          job.retry_time_us,
+          job.owner,
+          job.waits_for,
+          job.run_time_us,
+          job.running_since_us};
 }
 
 v1::Job to_proto(Job job) {
@@ -47,6 +51,11 @@ v1::Job to_proto(Job job) {
   out.set_priority(job.priority);
   out.set_pause_requested(job.pause_requested);
   if (!job.origin.job().empty()) *out.mutable_origin() = std::move(job.origin);
+  out.set_owner(job.owner);
+  int64_t run_us = job.run_time_us;
+  // Of a running job as of its newest event: what its other numbers are of, too.
+  if (job.running_since_us != 0) run_us += job.event_time_us - job.running_since_us;
+  out.set_run_seconds(static_cast<double>(run_us) / 1e6);
   return out;
 }
 

@@ -38,9 +38,13 @@ class JobStore {
 
   /// Stores a QUEUED job. ALREADY_EXISTS/JOB_EXISTS (also while a model with that ID exists);
   /// INVALID_ARGUMENT/REQUEST_ID_REUSED; RESOURCE_EXHAUSTED/QUOTA_QUEUED_JOBS;
-  /// NOT_FOUND/DATASET_NOT_FOUND; FAILED_PRECONDITION/DATASET_NOT_READY.
+  /// NOT_FOUND/DATASET_NOT_FOUND; FAILED_PRECONDITION/DATASET_NOT_READY; check_after()'s.
   void submit(NewJob job, Done<Job> done);
   Result<Job> submit(NewJob job);
+
+  /// What submit() would say about the jobs that a new one waits for. NOT_FOUND/JOB_NOT_FOUND;
+  /// FAILED_PRECONDITION/DEPENDENCY_FAILED for one that has ended otherwise than it should.
+  Status check_after(const std::string& tenant, const std::vector<Dependency>& after) const;
 
   /// The job that an earlier submit with this request made: what submit() would answer, for a
   /// caller that has work to do before. INVALID_ARGUMENT/REQUEST_ID_REUSED; JOB_NOT_FOUND if that

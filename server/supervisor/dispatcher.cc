@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -42,6 +43,20 @@ bool all_slots_taken(const Snapshot& snapshot) {
   return true;
 }
 
+/// Adds which of the devices that it could use are drained.
+void name_drained(const DeviceRequest& asked, const std::vector<Device>& devices, WaitReason& why) {
+  for (const Device& device : devices) {
+    const bool may_use = asked.wish == DeviceWish::kAuto ||
+                         (asked.wish == DeviceWish::kCpu) == (device.kind == DeviceKind::kCpu);
+    if (!device.drained || !may_use) continue;
+    // One example is enough, and the note on GPUs may have given it.
+    if (why.message.find(device.name) == std::string::npos) {
+      why.message += " " + device.name + ": " + device.reason;
+    }
+    return;
+  }
+}
+
 /// Of an attempt: the same to every daemon.
 std::string task_id(const Job& job) { return job.uid + "-" + std::to_string(job.attempt); }
 
@@ -57,6 +72,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
     std::string task;
     int32_t attempt = 0;
     std::vector<std::string> devices;
+    bool leaves = false;  // asked to, because its device is drained
   };
 
   void observe(std::span<const JobChange> changes);
@@ -66,7 +82,11 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   /// Puts into the index what is not yet in it: at first what the store has, then `changes`.
   Status update_index(std::vector<JobBrief> changes);
   void take(const JobBrief& job);
+  /// Stops the workers whose jobs have trained as long as they may: their next move is FAILED.
+  void stop_overdue();
   void dispatch(bool drain_now);
+  /// Sends the jobs on these devices back to the queue, as far as they are drained to that end.
+  void vacate(const std::vector<Device>& devices);
   Snapshot make_snapshot(bool drain_now);
   void tell_waits(WaitReasons reasons);
   void start_job(const StartDecision& decision, const std::vector<Device>& devices);
@@ -106,6 +126,9 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   Queue queue;
   std::map<std::string, std::vector<std::string>, std::less<>> placed;  // devices by uid
   std::unordered_map<std::string, Live> live;                           // by uid
+  // When RUNNING jobs reach their time limits: wall time, uid; and the same by uid.
+  std::set<std::pair<int64_t, std::string>> deadlines;
+  std::unordered_map<std::string, int64_t> deadline_of;
   std::optional<int64_t> wake_time_us;
   bool full = false;         // no slot was free after the last pass
   int64_t look_time_us = 0;  // from the last pass
@@ -162,6 +185,7 @@ void Dispatcher::Impl::run() {
     try {
       if (Status s = update_index(std::move(changes)); s.ok()) {
         dispatch(drain_now);
+        stop_overdue();
       } else {
         spdlog::error("event=dispatch_failed {}", kv("message", s.error().message));
         wake_time_us = clock.wall_us() + kErrorPauseUs;
@@ -201,6 +225,8 @@ Status Dispatcher::Impl::update_index(std::vector<JobBrief> changes) {
     // `changes` are not lost with an error: the next try reads what they left behind.
     queue.clear();
     placed.clear();
+    deadlines.clear();
+    deadline_of.clear();
     if (Status s = store.jobs().read_unfinished([this](const JobBrief& job) { take(job); });
         !s.ok()) {
       return s;
@@ -223,6 +249,31 @@ void Dispatcher::Impl::take(const JobBrief& job) {
   } else {
     placed.erase(job.uid);
   }
+  if (const auto known = deadline_of.find(job.uid); known != deadline_of.end()) {
+    deadlines.erase({known->second, job.uid});
+    deadline_of.erase(known);
+  }
+  if (job.running_since_us != 0 && job.resources.has_time_limit_seconds()) {
+    const int64_t deadline_us =
+        job.running_since_us - job.run_time_us + job.resources.time_limit_seconds() * 1'000'000;
+    deadlines.emplace(deadline_us, job.uid);
+    deadline_of.emplace(job.uid, deadline_us);
+  }
+}
+
+void Dispatcher::Impl::stop_overdue() {
+  while (!deadlines.empty() && deadlines.begin()->first <= clock.wall_us()) {
+    const std::string uid = deadlines.begin()->second;
+    deadlines.erase(deadlines.begin());
+    deadline_of.erase(uid);
+    if (const auto it = live.find(uid); it != live.end()) {
+      spdlog::info("event=time_limit uid={} {}", uid, kv("task", it->second.task));
+      supervisor.stop(it->second.task, "time limit");
+    }
+  }
+  if (deadlines.empty()) return;
+  wake_time_us = std::min(wake_time_us.value_or(std::numeric_limits<int64_t>::max()),
+                          deadlines.begin()->first);
 }
 
 Snapshot Dispatcher::Impl::make_snapshot(bool drain_now) {
@@ -247,6 +298,7 @@ void Dispatcher::Impl::dispatch(bool drain_now) {
   }
   Snapshot snapshot = make_snapshot(drain_now);
   const std::vector<Device>& devices = snapshot.inventory.devices;
+  vacate(devices);
   Decisions decisions = decide(queue, snapshot, clock.wall_us());
   wake_time_us = decisions.wake_time_us;
   if (!decisions.waits.by_request.empty() && std::ranges::any_of(devices, &Device::busy)) {
@@ -260,7 +312,20 @@ void Dispatcher::Impl::dispatch(bool drain_now) {
     snapshot.placed.push_back({start.uid, start.devices});
   }
   full = all_slots_taken(snapshot);
+  for (auto& [asked, why] : decisions.waits.by_request) name_drained(asked, devices, why);
   tell_waits(std::move(decisions.waits));
+}
+
+void Dispatcher::Impl::vacate(const std::vector<Device>& devices) {
+  for (const Device& device : devices) {
+    if (!device.vacate) continue;
+    for (auto& [uid, l] : live) {
+      if (l.leaves || std::ranges::find(l.devices, device.name) == l.devices.end()) continue;
+      l.leaves = true;
+      spdlog::info("event=device_vacated {} {}", kv("device", device.name), kv("task", l.task));
+      supervisor.stop(l.task, "drain");
+    }
+  }
 }
 
 void Dispatcher::Impl::tell_waits(WaitReasons reasons) {
