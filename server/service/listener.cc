@@ -98,8 +98,8 @@ Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, co
   const Bounds bounds = connection_bounds(raise_descriptor_limit());
   std::unique_ptr<Listener> listener(new Listener());
   listener->names_ = names;
-  if (Status s = listener->open_unix(builder, config.socket, bounds.unix_socket,
-                                     listener->add_user_doors(builder));
+  if (Status s =
+          listener->open_unix(config.socket, bounds.unix_socket, listener->add_user_doors(builder));
       !s.ok()) {
     return s.error();
   }
@@ -128,7 +128,7 @@ Result<std::unique_ptr<Listener>> Listener::open_private(const std::filesystem::
   std::unique_ptr<Listener> listener(new Listener());
   const ConnectionBounds bounds = connection_bounds(raise_descriptor_limit()).workers;
   if (Status s = listener->open_unix(
-          builder, socket, bounds, listener->add_door(builder, grpc::InsecureServerCredentials()));
+          socket, bounds, listener->add_door(builder, grpc::InsecureServerCredentials()));
       !s.ok()) {
     return s.error();
   }
@@ -139,8 +139,8 @@ Result<std::unique_ptr<Listener>> Listener::open_private(const std::filesystem::
   return listener;
 }
 
-Status Listener::open_unix(grpc::ServerBuilder& builder, const std::filesystem::path& path,
-                           ConnectionBounds bounds, Acceptor::HandOver hand_over) {
+Status Listener::open_unix(const std::filesystem::path& path, ConnectionBounds bounds,
+                           Acceptor::HandOver hand_over) {
   socket_ = path;
   return acceptor_.listen_unix(path, bounds, std::move(hand_over));
 }

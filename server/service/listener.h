@@ -48,8 +48,8 @@ class Listener {
 
  private:
   Listener();
-  Status open_unix(grpc::ServerBuilder& builder, const std::filesystem::path& path,
-                   ConnectionBounds bounds, Acceptor::HandOver hand_over);
+  Status open_unix(const std::filesystem::path& path, ConnectionBounds bounds,
+                   Acceptor::HandOver hand_over);
   /// What brings connections of the Unix socket into the server, each by its user's door.
   Acceptor::HandOver add_user_doors(grpc::ServerBuilder& builder);
   /// What brings connections into the server, under these credentials.
