@@ -258,9 +258,13 @@ void save_job(Connection& db, const Job& job) {
   query.bind(int64_t{job.waits_for}).bind(job.order).run();
 }
 
+// The wall clock may jump back; a job's event times never do.
+int64_t JobEdit::next_event_time_us() const {
+  return std::max(context_.now_us, job_.event_time_us);
+}
+
 void JobEdit::append(v1::Event event) {
-  // The wall clock may jump back; a job's event times never do.
-  job_.event_time_us = std::max(context_.now_us, job_.event_time_us);
+  job_.event_time_us = next_event_time_us();
   event.set_seq(++job_.newest_seq);
   *event.mutable_time() = to_timestamp(job_.event_time_us);
   event.set_attempt(job_.attempt);
@@ -288,8 +292,7 @@ void JobEdit::tell(std::string text) {
 
 void JobEdit::count_run_time(bool unseen) {
   if (job_.running_since_us == 0) return;
-  const int64_t end_us =
-      unseen ? job_.event_time_us : std::max(context_.now_us, job_.event_time_us);
+  const int64_t end_us = unseen ? job_.event_time_us : next_event_time_us();
   job_.run_time_us += end_us - job_.running_since_us;
   job_.running_since_us = 0;
 }

@@ -63,6 +63,7 @@ class JobEdit {
   void notify(bool reschedules);
 
  private:
+  int64_t next_event_time_us() const;
   void count_run_time(bool unseen);
 
   WriteContext& context_;
