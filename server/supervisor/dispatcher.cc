@@ -43,13 +43,27 @@ bool all_slots_taken(const Snapshot& snapshot) {
   return true;
 }
 
-/// Adds which of the devices that it could use are drained.
-void name_drained(const DeviceRequest& asked, const std::vector<Device>& devices, WaitReason& why) {
+/// A device on which nothing starts, by command.
+struct Drained {
+  DeviceKind kind;
+  std::string name, reason;
+};
+std::vector<Drained> drained_of(const std::vector<Device>& devices) {
+  std::vector<Drained> drained;
   for (const Device& device : devices) {
+    if (device.drained) drained.push_back({device.kind, device.name, device.reason});
+  }
+  return drained;
+}
+
+/// Adds which of the devices that it could use are drained: one example is enough, and the note on
+/// GPUs may have given it.
+void name_drained(const DeviceRequest& asked, const std::vector<Drained>& drained,
+                  WaitReason& why) {
+  for (const Drained& device : drained) {
     const bool may_use = asked.wish == DeviceWish::kAuto ||
                          (asked.wish == DeviceWish::kCpu) == (device.kind == DeviceKind::kCpu);
-    if (!device.drained || !may_use) continue;
-    // One example is enough, and the note on GPUs may have given it.
+    if (!may_use) continue;
     if (why.message.find(device.name) == std::string::npos) {
       why.message += " " + device.name + ": " + device.reason;
     }
@@ -88,7 +102,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   /// Sends the jobs on these devices back to the queue, as far as they are drained to that end.
   void vacate(const std::vector<Device>& devices);
   Snapshot make_snapshot(bool drain_now);
-  void tell_waits(WaitReasons reasons);
+  void tell_waits(WaitReasons reasons, std::vector<Drained> devices);
   void start_job(const StartDecision& decision, const std::vector<Device>& devices);
   void start_attempt(const Job& job, const StartDecision& decision,
                      const std::vector<Device>& devices);
@@ -117,6 +131,8 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   // Of the last pass, for explained(); replaced and never changed.
   std::shared_ptr<const WaitReasons> waits TRAINYARD_GUARDED_BY(mu) =
       std::make_shared<const WaitReasons>();
+  std::shared_ptr<const std::vector<Drained>> drained TRAINYARD_GUARDED_BY(mu) =
+      std::make_shared<const std::vector<Drained>>();
 
   const std::shared_ptr<HostTrouble> trouble = std::make_shared<HostTrouble>();
 
@@ -294,7 +310,7 @@ void Dispatcher::Impl::dispatch(bool drain_now) {
   if (queue.empty() && placed.empty()) {
     // Idle from here on: return the heap's growth from the last jobs to the system.
     if (live.empty()) ::malloc_trim(0);
-    return tell_waits({});
+    return tell_waits({}, {});
   }
   Snapshot snapshot = make_snapshot(drain_now);
   const std::vector<Device>& devices = snapshot.inventory.devices;
@@ -312,8 +328,7 @@ void Dispatcher::Impl::dispatch(bool drain_now) {
     snapshot.placed.push_back({start.uid, start.devices});
   }
   full = all_slots_taken(snapshot);
-  for (auto& [asked, why] : decisions.waits.by_request) name_drained(asked, devices, why);
-  tell_waits(std::move(decisions.waits));
+  tell_waits(std::move(decisions.waits), drained_of(devices));
 }
 
 void Dispatcher::Impl::vacate(const std::vector<Device>& devices) {
@@ -328,10 +343,12 @@ void Dispatcher::Impl::vacate(const std::vector<Device>& devices) {
   }
 }
 
-void Dispatcher::Impl::tell_waits(WaitReasons reasons) {
+void Dispatcher::Impl::tell_waits(WaitReasons reasons, std::vector<Drained> devices) {
   auto told = std::make_shared<const WaitReasons>(std::move(reasons));
+  auto known = std::make_shared<const std::vector<Drained>>(std::move(devices));
   const MutexLock lock(mu);
   waits = std::move(told);
+  drained = std::move(known);
 }
 
 void Dispatcher::Impl::start_job(const StartDecision& decision,
@@ -458,11 +475,14 @@ Job Dispatcher::explained(Job job) const {
   const std::optional<WaitingJob> waiting = waiting_job(brief_of(job));
   if (!waiting) return job;
   std::shared_ptr<const WaitReasons> waits;
+  std::shared_ptr<const std::vector<Drained>> drained;
   {
     const MutexLock lock(impl_->mu);
     waits = impl_->waits;
+    drained = impl_->drained;
   }
   if (std::optional<WaitReason> why = waits->find(*waiting, impl_->clock.wall_us())) {
+    name_drained(waiting->asked, *drained, *why);
     job.reason = std::move(why->reason);
     job.message = std::move(why->message);
   }
