@@ -33,7 +33,7 @@ Command local_export_command();
 Command local_check_command();
 std::vector<Command> dataset_commands();
 std::vector<Command> model_commands();
-Command device_list_command();
+std::vector<Command> device_commands();
 Command daemon_status_command();
 Command server_backup_command();
 Command server_restore_command();
@@ -170,7 +170,7 @@ const std::vector<Command>& commands() {
                                  local_check_command()};
     for (Command& c : dataset_commands()) list.push_back(std::move(c));
     for (Command& c : model_commands()) list.push_back(std::move(c));
-    list.push_back(device_list_command());
+    for (Command& c : device_commands()) list.push_back(std::move(c));
     list.push_back(daemon_status_command());
     list.push_back(server_backup_command());
     list.push_back(server_restore_command());

@@ -473,6 +473,17 @@ Result<v1::ListDevicesResponse> Client::list_devices() {
                                               v1::ListDevicesRequest(), Retry::kUnavailable);
 }
 
+Result<v1::Device> Client::drain_device(const v1::DrainDeviceRequest& request) {
+  return impl_->call<v1::Device>(*impl_->system, &v1::SystemService::Stub::DrainDevice, request,
+                                 Retry::kUntilDeadline);  // idempotent
+}
+Result<v1::Device> Client::resume_device(const std::string& name) {
+  v1::ResumeDeviceRequest request;
+  request.set_name(name);
+  return impl_->call<v1::Device>(*impl_->system, &v1::SystemService::Stub::ResumeDevice, request,
+                                 Retry::kUntilDeadline);  // idempotent
+}
+
 Result<v1::CollectGarbageResponse> Client::collect_garbage(
     const v1::CollectGarbageRequest& request) {
   return impl_->call<v1::CollectGarbageResponse>(*impl_->system,

@@ -89,6 +89,8 @@ class Client {
 
   Result<v1::ServerInfo> get_server_info();
   Result<v1::ListDevicesResponse> list_devices();
+  Result<v1::Device> drain_device(const v1::DrainDeviceRequest& request);
+  Result<v1::Device> resume_device(const std::string& name);
   /// Its deadline is an hour.
   Result<v1::CollectGarbageResponse> collect_garbage(const v1::CollectGarbageRequest& request);
   /// One Backup stream, to its end; `on_message` ends it by an error. client/lib/backup.h writes

@@ -42,6 +42,8 @@ struct Device {
   std::optional<double> power_watts, power_limit_watts;
   bool checking = false;  // not schedulable yet: it is being checked, which takes seconds
   bool busy = false;      // not schedulable yet: another process uses it exclusively
+  bool drained = false;   // by command: nothing starts on it (drained_inventory.h)
+  bool vacate = false;    // drained, and the jobs on it are to leave
 };
 
 /// Devices with equal values may share a job of several devices.

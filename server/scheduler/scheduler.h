@@ -198,8 +198,8 @@ Decisions decide(const Queue& queue, Fleet& fleet, const Shares& shares, const P
 /// from a wall clock that jumped back, and is over.
 bool is_resting(const WaitingJob& job, int64_t now_us);
 
-/// What is decided on of a job; nothing if it does not wait: it is active, PAUSED or over, or its
-/// cancellation was requested.
+/// What is decided on of a job; nothing if it does not wait: it is active, PAUSED or over, it waits
+/// for another job, or its cancellation was requested.
 std::optional<WaitingJob> waiting_job(const JobBrief& job);
 
 /// The same of a job on its devices; nothing if it is on none.

@@ -42,7 +42,9 @@ int32_t gpus_of(const v1::Resources& resources) {
 }
 
 std::optional<WaitingJob> waiting_job(const JobBrief& job) {
-  if (job.state != JobState::kQueued || job.cancel_requested) return std::nullopt;
+  if (job.state != JobState::kQueued || job.cancel_requested || job.waits_for > 0) {
+    return std::nullopt;
+  }
   WaitingJob waiting;
   waiting.uid = job.uid;
   waiting.order = job.order;

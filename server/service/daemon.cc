@@ -10,10 +10,12 @@
 #include "server/check/state_check.h"
 #include "server/config/log.h"
 #include "server/inventory/checked_inventory.h"
+#include "server/inventory/drained_inventory.h"
 #include "server/service/context.h"
 #include "server/service/listener.h"
 #include "server/service/public_services.h"
 #include "server/service/removals.h"
+#include "server/service/system_handlers.h"
 #include "server/service/watch.h"
 #include "server/service/worker_service.h"
 #include "server/store/migrations.h"
@@ -21,6 +23,7 @@
 #include "server/supervisor/device_check.h"
 #include "server/supervisor/dispatcher.h"
 #include "server/supervisor/process.h"
+#include "src/base/mutex.h"
 #include "src/base/text.h"
 #include "src/runtime/visible_gpus.h"
 
@@ -103,8 +106,8 @@ struct Daemon::Impl {
   Impl(Config c, DaemonParts& parts, std::unique_ptr<Store> s)
       : config(std::move(c)),
         paths(config.state_dir),
-        inventory(std::make_unique<CheckedInventory>(
-            parts.inventory ? std::move(parts.inventory) : local_inventory(config), *parts.clock)),
+        inventory(
+            std::make_unique<CheckedInventory>(with_drains(parts, &drained_devices), *parts.clock)),
         store(std::move(s)),
         hub(*store),
         disk(paths.root(), config.disk_free_bytes_min, parts.free_bytes),
@@ -127,7 +130,15 @@ struct Daemon::Impl {
     context.start_time_us = parts.clock->wall_us();
   }
 
+  std::unique_ptr<Inventory> with_drains(DaemonParts& parts, DrainedInventory** out) const {
+    auto inner = std::make_unique<DrainedInventory>(parts.inventory ? std::move(parts.inventory)
+                                                                    : local_inventory(config));
+    *out = inner.get();
+    return inner;
+  }
   Status open(const DaemonParts& parts);
+  /// What the store has of drained devices goes to the inventory.
+  Status read_drains();
   void stop(bool leave_training);
   void warn(const std::string& event, const std::string& message) {
     spdlog::warn("event={} {}", event, kv("message", message));
@@ -136,8 +147,9 @@ struct Daemon::Impl {
 
   const Config config;
   const StatePaths paths;
+  DrainedInventory* drained_devices = nullptr;  // below the next
   std::unique_ptr<CheckedInventory> inventory;
-  std::optional<Token> token;
+  std::optional<Tokens> tokens;
   std::unique_ptr<Store> store;
   EventHub hub;
   DiskWatch disk;
@@ -157,14 +169,26 @@ struct Daemon::Impl {
   std::unique_ptr<Listener> private_listener;
   std::unique_ptr<Listener> public_listener;
   std::atomic<bool> store_failed{false};
+  Mutex drains_mu;  // one after another: the last one's list is the newest
   bool drained = false;
 };
+
+Status Daemon::Impl::read_drains() {
+  const MutexLock lock(drains_mu);
+  ASSIGN_OR_RETURN(const std::vector<DeviceDrain> stored, store->drains().list());
+  std::vector<Drain> drains;
+  for (const DeviceDrain& drain : stored) {
+    drains.push_back({drain.device, drain_text(drain), drain.vacate});
+  }
+  drained_devices->set(std::move(drains));
+  return {};
+}
 
 Status Daemon::Impl::open(const DaemonParts& parts) {
   if (Status s = paths.create(*parts.files); !s.ok()) return s;
   if (!config.token_file.empty()) {
-    ASSIGN_OR_RETURN(token, Token::load(config.token_file));
-    context.token = &*token;
+    ASSIGN_OR_RETURN(tokens, Tokens::load(config.token_file));
+    context.tokens = &*tokens;
   }
   if (const std::optional<std::string> warning = sqlite_warning()) warn("sqlite_version", *warning);
   if (config.insecure && !config.listen.empty()) {
@@ -173,6 +197,12 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
   }
   prune_logs(paths.logs());
   StagedBackup::remove_leftovers(paths);
+  if (Status s = read_drains(); !s.ok()) return s;
+  context.drains_changed = [this]() -> Status {
+    if (Status s = read_drains(); !s.ok()) return s;
+    dispatcher.devices_changed();
+    return {};
+  };
   if (Status s = dispatcher.recover(); !s.ok()) return s;
   finish_removals(*store, *parts.files, paths);
   worker_service = make_worker_service(supervisor, executor);
@@ -180,7 +210,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
                    Listener::open_private(paths.worker_socket(), worker_service.get()));
   services = std::make_unique<PublicServices>(context, parts.watch_heartbeat_ms);
   if (Status s = ingest.recover(); !s.ok()) return s;
-  ASSIGN_OR_RETURN(public_listener, Listener::open_public(config, context.token, services->all(),
+  ASSIGN_OR_RETURN(public_listener, Listener::open_public(config, context.tokens, services->all(),
                                                           PublicServices::names()));
   context.store_failed = [this] {
     if (store_failed.exchange(true)) return;
@@ -284,7 +314,7 @@ Result<bool> check_installation(const Config& config,
   if (Status s = check_worker_program(config.worker); !s.ok()) return s.error();
   line("worker   ok  " + config.worker.string());
   if (!config.token_file.empty()) {
-    ASSIGN_OR_RETURN(const Token token, Token::load(config.token_file));
+    ASSIGN_OR_RETURN(const Tokens tokens, Tokens::load(config.token_file));
     line("token    ok");
   }
   ASSIGN_OR_RETURN(const StateCheck state, check_state(config.state_dir, line, progress));

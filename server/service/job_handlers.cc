@@ -40,8 +40,8 @@ Status JobHandlers::check_submit(const v1::SubmitJobRequest& request) const {
   return {};
 }
 
-void JobHandlers::submit(const v1::SubmitJobRequest& request, Done<v1::Job> done,
-                         const std::stop_token& stop) {
+void JobHandlers::submit(const v1::SubmitJobRequest& request, const std::string& caller,
+                         Done<v1::Job> done, const std::stop_token& stop) {
   if (Status s = check_submit(request); !s.ok()) return done(s.error());
   Result<PlannedJob> planned = planner_->plan(request.spec(), stop);
   if (!planned.ok()) return done(std::move(planned).error());
@@ -54,11 +54,13 @@ void JobHandlers::submit(const v1::SubmitJobRequest& request, Done<v1::Job> done
   }
   NewJob job;
   job.tenant = kTenant;
+  job.owner = caller;
   job.id = request.job_id();
   job.spec = std::move(planned->spec);
   job.plan = std::move(planned->plan);
   job.dataset = std::move(planned->dataset);
   job.initial_model_id = std::move(planned->initial_model_id);
+  job.after = std::move(planned->after);
   job.request_id = request.request_id();
   if (!request.request_id().empty()) {
     v1::SubmitJobRequest body = request;
@@ -69,8 +71,8 @@ void JobHandlers::submit(const v1::SubmitJobRequest& request, Done<v1::Job> done
   // No thread waits for the commit, so as many submits as there are share one.
   service_.store.jobs().submit(std::move(job), [this, done = std::move(done)](Result<Job> stored) {
     if (!stored.ok()) return done(std::move(stored).error());
-    spdlog::info("event=job_submitted {} uid={} priority={}", kv("job", stored->name()),
-                 stored->uid, stored->priority);
+    spdlog::info("event=job_submitted {} uid={} priority={} {}", kv("job", stored->name()),
+                 stored->uid, stored->priority, kv("owner", stored->owner));
     done(to_proto(service_.dispatcher.explained(*std::move(stored))));
   });
 }
@@ -124,7 +126,8 @@ Result<v1::ListQueueResponse> JobHandlers::list_queue(const v1::ListQueueRequest
   return response;
 }
 
-Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& request) const {
+Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& request,
+                                               const std::string& caller) const {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
   JobQuery query;
   query.tenant = kTenant;
@@ -138,6 +141,11 @@ Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& reques
     }
     query.states.push_back(static_cast<JobState>(state));
   }
+  if (request.mine() && !request.owner().empty()) {
+    return field_error("FIELD_CONFLICT", "mine", "is given with owner, expected one of them");
+  }
+  if (request.mine()) query.owner = caller;
+  if (!request.owner().empty()) query.owner = request.owner();
   ASSIGN_OR_RETURN(JobPage page, service_.store.jobs().list(query));
   v1::ListJobsResponse response;
   for (Job& job : page.jobs) {

@@ -27,6 +27,7 @@ namespace trainyard::server {
 namespace {
 
 constexpr int kLabelsMax = 32;
+constexpr int kDependenciesMax = 64;
 constexpr size_t kLabelKeyMax = 63;
 constexpr size_t kLabelValueMax = 256;
 constexpr std::string_view kCpuDevice = "devices/cpu";
@@ -63,8 +64,41 @@ struct Choice {
   std::string uuid;    // of a GPU
 };
 
-/// The model whose weights the job starts from, which must exist.
-Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec, Store& store) {
+/// The jobs that it waits for, in the spec by their full names from then on.
+std::vector<Dependency> read_after(v1::JobSpec& spec, Violations& violations) {
+  std::vector<Dependency> after;
+  if (spec.after_size() > kDependenciesMax) {
+    violations.add("FIELD_OUT_OF_RANGE", "after",
+                   std::to_string(spec.after_size()) + " jobs, expected at most " +
+                       std::to_string(kDependenciesMax));
+    return after;
+  }
+  for (int i = 0; i < spec.after_size(); ++i) {
+    v1::JobDependency& dependency = *spec.mutable_after(i);
+    const std::string field = "after[" + std::to_string(i) + "]";
+    if (!v1::JobDependency::On_IsValid(dependency.on())) {
+      violations.add("FIELD_UNSUPPORTED", field + ".on",
+                     std::to_string(dependency.on()) + " is not known, expected success or any");
+    }
+    const Result<std::string> id =
+        parse_id_or_name(Collection::kJobs, field + ".job", dependency.job());
+    if (!id.ok()) {
+      violations.add(id.error());
+    } else if (std::ranges::find(after, *id, &Dependency::id) != after.end()) {
+      violations.add("FIELD_CONFLICT", field + ".job", *id + " is there twice, expected it once");
+    } else {
+      after.push_back({*id, dependency.on() == v1::JobDependency::ANY});
+      dependency.set_job(full_name(Collection::kJobs, *id));
+    }
+  }
+  return after;
+}
+
+/// The model whose weights the job starts from, which must exist unless a job that it waits for
+/// will make it: then nothing.
+Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec,
+                                                  const std::vector<Dependency>& after,
+                                                  std::string* pending_id, Store& store) {
   if (!spec.recipe().has_initial_weights()) return std::optional<Model>();
   const v1::InitialWeights& weights = spec.recipe().initial_weights();
   if (!weights.path().empty()) {
@@ -81,11 +115,24 @@ Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec, Store
     return std::optional<Model>(std::move(*model));
   }
   if (!model.ok() && model.error().reason != "MODEL_NOT_FOUND") return model.error();
+  const auto awaited = std::ranges::find(after, id, &Dependency::id);
+  if (!model.ok() && awaited != after.end()) {
+    if (awaited->any_end) {
+      return field_error("FIELD_CONFLICT", field,
+                         id + " makes its model when it succeeds, but `after` waits for any end of "
+                              "it, expected on: success");
+    }
+    *pending_id = id;
+    return std::optional<Model>();
+  }
   return make_error(
       ErrorCode::kNotFound, "MODEL_NOT_FOUND",
       field + ": there is no " +
           (model.ok() ? "job " + id + "; the model of that name has weights only, use model: " + id
-                      : "model " + id + (job ? "; a job has one once it has SUCCEEDED" : "")));
+                      : "model " + id +
+                            (job ? "; a job has one once it has SUCCEEDED; to wait for that, name "
+                                   "it in `after` too"
+                                 : "")));
 }
 
 /// Where the job would start now, as decide() places it.
@@ -162,7 +209,9 @@ struct JobPlanner::CheckedJob {
   Dataset dataset;
   DeviceWish wish = DeviceWish::kAuto;
   int32_t gpus = 1;
+  std::vector<Dependency> after;
   std::optional<Model> initial_weights;
+  std::string pending_model_id;  // in place of initial_weights: a job in `after` will make it
 
   /// The weights that would be taken. Nothing if the job needs none, or for those of an older
   /// daemon's job, whose tensors are unknown.
@@ -201,6 +250,8 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
   } else {
     violations.add(engine.error());
   }
+  job.spec = spec;
+  job.after = read_after(job.spec, violations);
   if (!violations.empty()) return violations.to_error();
 
   ASSIGN_OR_RETURN(const DatasetRef ref,
@@ -209,7 +260,7 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
   if (job.dataset.state != v1::Dataset::READY) {
     return not_ready_error(job.dataset, "submit");
   }
-  job.spec = spec;
+  if (Status s = service_.store.jobs().check_after(kTenant, job.after); !s.ok()) return s.error();
   job.spec.mutable_dataset()->set_name(job.dataset.name());
   // Recorded with the job: the same thread count and precision give the same bits, whatever the
   // defaults become.
@@ -217,7 +268,8 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
     job.spec.mutable_resources()->set_threads(service_.config.threads_per_job);
   }
   job.spec.mutable_recipe()->set_precision(to_proto(job.engine.recipe.precision));
-  ASSIGN_OR_RETURN(job.initial_weights, find_initial_weights(spec, service_.store));
+  ASSIGN_OR_RETURN(job.initial_weights,
+                   find_initial_weights(spec, job.after, &job.pending_model_id, service_.store));
   job.wish = wish_of(spec.resources());
   job.gpus = gpus_of(spec.resources());
   return job;
@@ -228,6 +280,8 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_tok
   PlannedJob planned;
   planned.dataset = job.dataset.ref();
   planned.dataset_digest = job.dataset.digest;
+  planned.after = job.after;
+  planned.initial_model_id = job.pending_model_id;
   const Devices devices = this->devices();
   const DeviceTraits traits = traits_for(job.wish, devices);
   ASSIGN_OR_RETURN(planned.plan, plan_on_dataset(spec, job.dataset, traits, stop));

@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "server/service/context.h"
 #include "server/service/memory_fit.h"
@@ -26,6 +27,7 @@ struct PlannedJob {
   DatasetRef dataset;            // the version that it uses
   std::string dataset_digest;    // names the dataset's folder
   std::string initial_model_id;  // of recipe.initial_weights; empty: none
+  std::vector<Dependency> after;
 };
 
 /// Thread-safe. Plans are pure functions of (dataset, model, recipe, GPUs, traits of the device),

@@ -23,6 +23,10 @@ JobBrief brief_of(const Job& job) {
                  job.devices,
                  job.workers_lost,
                  job.retry_time_us};
+  brief.owner = job.owner;
+  brief.waits_for = job.waits_for;
+  brief.run_time_us = job.run_time_us;
+  brief.running_since_us = job.running_since_us;
   brief.id = job.id;
   brief.time_us = job.event_time_us;
   set_needs(job.plan, job.progress, brief);
@@ -74,6 +78,11 @@ v1::Job to_proto(Job job) {
   out.set_priority(job.priority);
   out.set_pause_requested(job.pause_requested);
   if (!job.origin.job().empty()) *out.mutable_origin() = std::move(job.origin);
+  out.set_owner(job.owner);
+  int64_t run_us = job.run_time_us;
+  // Of a running job as of its newest event: what its other numbers are of, too.
+  if (job.running_since_us != 0) run_us += job.event_time_us - job.running_since_us;
+  out.set_run_seconds(static_cast<double>(run_us) / 1e6);
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "server/store/dependencies.h"
 #include "server/store/job_rows.h"
 #include "server/store/job_store.h"
 #include "server/store/random_id.h"
@@ -108,7 +109,11 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   if (Status s = check_quota(db, job.tenant, queued_jobs_max); !s.ok()) return s.error();
   if (!asked.dataset.id.empty())
     if (Status s = check_dataset(db, job.tenant, asked.dataset); !s.ok()) return s.error();
-  if (!asked.initial_model_id.empty() &&
+  ASSIGN_OR_RETURN(const std::vector<Awaited> awaited, find_awaited(db, asked));
+  const auto makes_the_model = [&](const Awaited& a) {
+    return a.id == asked.initial_model_id && !a.any_end;
+  };
+  if (!asked.initial_model_id.empty() && std::ranges::none_of(awaited, makes_the_model) &&
       !has_row(db, "SELECT 1 FROM models WHERE tenant = ? AND id = ?", job.tenant,
                asked.initial_model_id)) {
     return make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
@@ -127,7 +132,14 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   job.event_time_us = context.now_us;
   job.reason = asked.reason;
   job.message = asked.message;
+  job.owner = asked.owner;
+  job.waits_for = static_cast<int32_t>(awaited.size());
+  if (!awaited.empty()) {
+    job.reason = kWaitingForJob;
+    job.message = waiting_message(awaited.front(), job.waits_for);
+  }
   insert_job(db, job, asked);
+  insert_dependencies(db, job, awaited);
   if (!asked.uid.empty()) forget_removal(db, "jobs/" + job.uid);  // its files were there first
   if (!asked.request_id.empty()) {
     Query query(db,

@@ -22,6 +22,7 @@
 #include <string>
 
 #include "server/store/dataset_store.h"
+#include "server/store/drain_store.h"
 #include "server/store/job_store.h"
 #include "server/store/model_store.h"
 #include "server/store/removals.h"
@@ -63,7 +64,7 @@ struct JobChange {
   std::string uid;
   int64_t newest_seq = 0;
   JobState state = JobState::kQueued;
-  std::optional<JobBrief> reschedules;  // if its state or its priority changed
+  std::optional<JobBrief> reschedules;  // if what the scheduler goes by changed
   bool cancel_requested = false;
   bool pause_requested = false;
   bool removed = false;
@@ -95,6 +96,7 @@ class Store {
   UploadStore& uploads() { return uploads_; }
   ModelStore& models() { return models_; }
   RemovalStore& removals() { return removals_; }
+  DrainStore& drains() { return drains_; }
 
   /// Called on the answering thread after each commit that changed jobs, before the answers of that
   /// commit, in commit order. Must be short. Register before the first change.
@@ -111,6 +113,7 @@ class Store {
   UploadStore uploads_;
   ModelStore models_;
   RemovalStore removals_;
+  DrainStore drains_;
 };
 
 /// A sentence for the log and for ServerInfo.warnings if the loaded SQLite can lose commits when

@@ -38,6 +38,34 @@ bool is_full(const Fleet& fleet) {
   return std::ranges::all_of(fleet.groups(), [](const Fleet::Group& g) { return g.free.empty(); });
 }
 
+/// A device on which nothing starts, by command.
+struct Drained {
+  DeviceKind kind;
+  std::string name, reason;
+};
+std::vector<Drained> drained_of(const std::vector<Device>& devices) {
+  std::vector<Drained> drained;
+  for (const Device& device : devices) {
+    if (device.drained) drained.push_back({device.kind, device.name, device.reason});
+  }
+  return drained;
+}
+
+/// Adds which of the devices that it could use are drained: one example is enough, and the note on
+/// GPUs may have given it.
+void name_drained(const DeviceRequest& asked, const std::vector<Drained>& drained,
+                  WaitReason& why) {
+  for (const Drained& device : drained) {
+    const bool may_use = asked.wish == DeviceWish::kAuto ||
+                         (asked.wish == DeviceWish::kCpu) == (device.kind == DeviceKind::kCpu);
+    if (!may_use) continue;
+    if (why.message.find(device.name) == std::string::npos) {
+      why.message += " " + device.name + ": " + device.reason;
+    }
+    return;
+  }
+}
+
 /// Of an attempt: the same to every daemon.
 std::string task_id(const Job& job) { return job.uid + "-" + std::to_string(job.attempt); }
 
@@ -61,6 +89,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
     int32_t attempt = 0;
     std::vector<std::string> devices;
     std::shared_ptr<TrainTask> owner;
+    bool leaves = false;  // asked to, because its device is drained
   };
   /// What a running job has told since it was last placed.
   struct Pace {
@@ -75,10 +104,16 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   void forget(const std::vector<std::pair<std::string, int32_t>>& ended);
   /// Puts into the index what is not yet in it: at first what the store has, then `changes`.
   Status update_index(std::vector<JobBrief> changes) TRAINYARD_REQUIRES(index_mu);
+  Status read_shares() TRAINYARD_REQUIRES(index_mu);
   void take(const JobBrief& job) TRAINYARD_REQUIRES(index_mu);
   void place(const std::string& uid) TRAINYARD_REQUIRES(index_mu);
   void take_paces() TRAINYARD_REQUIRES(index_mu);
+  void note_deadline(const JobBrief& job);
+  /// Stops the workers whose jobs have trained as long as they may: their next move is FAILED.
+  void stop_overdue();
   void dispatch(std::vector<JobBrief> changes, bool drain_now);
+  /// Sends the jobs on these devices back to the queue, as far as they are drained to that end.
+  void vacate(const std::vector<Device>& devices);
   Decisions look(Devices devices, bool drain_now) TRAINYARD_REQUIRES(index_mu);
   void make_room(const PreemptDecision& decision);
   void leave(const std::string& uid);
@@ -126,6 +161,9 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
 
   // Used only by the dispatcher's thread.
   std::unordered_map<std::string, Live> live;  // by uid
+  // When RUNNING jobs reach their time limits: wall time, uid; and the same by uid.
+  std::set<std::pair<int64_t, std::string>> deadlines;
+  std::unordered_map<std::string, int64_t> deadline_of;
   std::optional<int64_t> wake_time_us;
   bool full = false;         // no slot was free after the last pass
   int64_t look_time_us = 0;  // from the last pass
@@ -190,6 +228,7 @@ void Dispatcher::Impl::run() {
     wake_time_us.reset();
     try {
       dispatch(std::move(changes), drain_now);
+      stop_overdue();
     } catch (const std::exception& e) {
       spdlog::error("event=dispatch_fault {}", kv("what", e.what()));
       wake_time_us = clock.wall_us() + kErrorPauseUs;
@@ -231,16 +270,32 @@ Status Dispatcher::Impl::update_index(std::vector<JobBrief> changes) {
     fleet.clear_jobs();
     active.clear();
     shares.clear();
+    deadlines.clear();
+    deadline_of.clear();
     if (Status s = store.jobs().read_unfinished(
             [this](const JobBrief& job) TRAINYARD_REQUIRES(index_mu) { take(job); });
         !s.ok()) {
       return s;
     }
+    if (Status s = read_shares(); !s.ok()) return s;
   }
   indexed = false;  // until all changes are in it: after an exception it is read again
   for (const JobBrief& job : changes) take(job);
   indexed = true;
   return {};
+}
+
+// Jobs that run now have been counted from now on: here is what was before.
+Status Dispatcher::Impl::read_shares() {
+  if (!shares.enabled()) return {};
+  constexpr int64_t kHalfLives = 12;  // after which less than a thousandth counts
+  const int64_t now_us = clock.wall_us();
+  return store.jobs().read_uses(
+      now_us - kHalfLives * policy.half_life_us,
+      [&](const AttemptUse& use) TRAINYARD_REQUIRES(index_mu) {
+        shares.add(use.owner, use.devices, use.start_us, use.end_us > 0 ? use.end_us : now_us,
+                   now_us);
+      });
 }
 
 void Dispatcher::Impl::take(const JobBrief& job) {
@@ -264,6 +319,19 @@ void Dispatcher::Impl::take(const JobBrief& job) {
     active.erase(before);
   }
   place(job.uid);
+  note_deadline(job);
+}
+
+void Dispatcher::Impl::note_deadline(const JobBrief& job) {
+  if (const auto known = deadline_of.find(job.uid); known != deadline_of.end()) {
+    deadlines.erase({known->second, job.uid});
+    deadline_of.erase(known);
+  }
+  if (job.running_since_us == 0 || !job.resources.has_time_limit_seconds()) return;
+  const int64_t deadline_us =
+      job.running_since_us - job.run_time_us + job.resources.time_limit_seconds() * 1'000'000;
+  deadlines.emplace(deadline_us, job.uid);
+  deadline_of.emplace(job.uid, deadline_us);
 }
 
 // A job may be finished while its process is still exiting: the place is free once that is gone.
@@ -326,6 +394,7 @@ void Dispatcher::Impl::dispatch(std::vector<JobBrief> changes, bool drain_now) {
   }
   Devices now = inventory.read();  // may take its time
   devices = now.devices;
+  vacate(devices);
   {
     const MutexLock lock(index_mu);
     decisions = look(std::move(now), drain_now);
@@ -344,6 +413,35 @@ void Dispatcher::Impl::dispatch(std::vector<JobBrief> changes, bool drain_now) {
   if (decisions.more) wake_time_us = clock.wall_us();
   const MutexLock lock(index_mu);
   full = is_full(fleet);
+}
+
+void Dispatcher::Impl::stop_overdue() {
+  while (!deadlines.empty() && deadlines.begin()->first <= clock.wall_us()) {
+    const std::string uid = deadlines.begin()->second;
+    deadlines.erase(deadlines.begin());
+    deadline_of.erase(uid);
+    if (const auto it = live.find(uid); it != live.end()) {
+      spdlog::info("event=time_limit uid={} {}", uid, kv("task", it->second.task));
+      supervisor.stop(it->second.task, "time limit");
+      leave(uid);
+    }
+  }
+  if (deadlines.empty()) return;
+  wake_time_us = std::min(wake_time_us.value_or(std::numeric_limits<int64_t>::max()),
+                          deadlines.begin()->first);
+}
+
+void Dispatcher::Impl::vacate(const std::vector<Device>& devices) {
+  for (const Device& device : devices) {
+    if (!device.vacate) continue;
+    for (auto& [uid, l] : live) {
+      if (l.leaves || std::ranges::find(l.devices, device.name) == l.devices.end()) continue;
+      l.leaves = true;
+      spdlog::info("event=device_vacated {} {}", kv("device", device.name), kv("task", l.task));
+      supervisor.stop(l.task, "drain");
+      leave(uid);
+    }
+  }
 }
 
 void Dispatcher::Impl::leave(const std::string& uid) {
@@ -491,6 +589,8 @@ Job Dispatcher::explained(Job job) const {
   if (std::optional<WaitReason> why =
           impl_->waits.find(impl_->queue, impl_->fleet, impl_->policy, job.uid,
                             impl_->clock.wall_us())) {
+    name_drained(impl_->queue.find(job.uid)->asked, drained_of(impl_->fleet.devices().devices),
+                 *why);
     job.reason = std::move(why->reason);
     job.message = std::move(why->message);
   }
@@ -518,6 +618,7 @@ QueueView Dispatcher::queue(size_t count_max, const std::string& uid) const {
     to.end = p.end;
     to.device = p.device;
     if (auto why = impl_->waits.find(impl_->queue, impl_->fleet, impl_->policy, p.uid, now_us)) {
+      name_drained(job.asked, drained_of(impl_->fleet.devices().devices), *why);
       to.why = std::move(*why);
     }
   };

@@ -342,11 +342,13 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
     return after_stop(job);
   }
   if (end.lost_from_sight) {
-    return requeue("DAEMON_RESTARTED",
-                   job.checkpoint_step > 0
-                       ? "The daemon restarted; the job resumes from the checkpoint of step " +
-                             std::to_string(job.checkpoint_step) + "."
-                       : "The daemon restarted; the job starts over.");
+    Move move = requeue("DAEMON_RESTARTED",
+                        job.checkpoint_step > 0
+                            ? "The daemon restarted; the job resumes from the checkpoint of step " +
+                                  std::to_string(job.checkpoint_step) + "."
+                            : "The daemon restarted; the job starts over.");
+    move.unseen = true;
+    return move;
   }
   const std::string at = " at step " + std::to_string(job.progress.step()) + ".";
   if (end.silent) {
