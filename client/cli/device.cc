@@ -1,19 +1,23 @@
 // trainyard device list: what jobs can run on.
+#include <memory>
+
 #include "client/cli/command.h"
+#include "client/cli/forecast_view.h"
 #include "client/lib/names.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
 namespace {
 
-Result<int> run_device(Session& session) {
+Result<int> run_device(Session& session, bool forecasts) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, server->list_devices());
+  ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, server->list_devices(forecasts));
   std::vector<std::string> names;
   for (const v1::Device& device : list.devices()) names.push_back(device.name());
   session.show(
       list,
       [&] {
+        if (forecasts) return render_device_forecasts(list, session.out().colour());
         Table table({{"NAME"},
                      {"KIND"},
                      {"MODEL"},
@@ -46,12 +50,17 @@ Result<int> run_device(Session& session) {
 }  // namespace
 
 Command device_list_command() {
+  auto forecasts = std::make_shared<bool>(false);
   return {"device list",
           "List devices, their memory and the jobs on them",
-          {"trainyard device list", "trainyard device list -o json"},
+          {"trainyard device list", "trainyard device list --forecasts",
+           "trainyard device list -o json"},
           "",
-          [](OptionSet&) {},
-          run_device};
+          [forecasts](OptionSet& options) {
+            options.flag("--forecasts", *forecasts,
+                         "show what forecasts of jobs rest on, and how far they were off");
+          },
+          [forecasts](Session& session) { return run_device(session, *forecasts); }};
 }
 
 }  // namespace trainyard::cli

@@ -87,7 +87,7 @@ class Client {
   Result<v1::EvaluateResponse> evaluate(const v1::EvaluateRequest& request);
 
   Result<v1::ServerInfo> get_server_info();
-  Result<v1::ListDevicesResponse> list_devices();
+  Result<v1::ListDevicesResponse> list_devices(bool forecasts = false);
   /// Its deadline is an hour.
   Result<v1::CollectGarbageResponse> collect_garbage(const v1::CollectGarbageRequest& request);
   /// One Backup stream, to its end; `on_message` ends it by an error. client/lib/backup.h writes

@@ -24,7 +24,8 @@ Result<v1::ServerInfo> SystemHandlers::get_server_info(const v1::GetServerInfoRe
   return info;
 }
 
-Result<v1::ListDevicesResponse> SystemHandlers::list_devices(const v1::ListDevicesRequest&) const {
+Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
+    const v1::ListDevicesRequest& request) const {
   const Devices devices = service_.inventory.read();
   ASSIGN_OR_RETURN(const std::vector<Job> jobs, service_.store.jobs().list_active());
   v1::ListDevicesResponse response;
@@ -43,6 +44,7 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(const v1::ListDevic
       const bool holds = std::ranges::find(job.devices, device.name) != job.devices.end();
       if (holds) out.add_jobs(job.name());
     }
+    if (request.forecasts()) *out.mutable_forecasts() = service_.forecaster.describe(device);
   }
   return response;
 }

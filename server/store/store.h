@@ -22,6 +22,7 @@
 #include <string>
 
 #include "server/store/dataset_store.h"
+#include "server/store/forecast_store.h"
 #include "server/store/job_store.h"
 #include "server/store/model_store.h"
 #include "server/store/removals.h"
@@ -91,6 +92,7 @@ class Store {
   UploadStore& uploads() { return uploads_; }
   ModelStore& models() { return models_; }
   RemovalStore& removals() { return removals_; }
+  ForecastStore& forecasts() { return forecasts_; }
 
   /// Called on the answering thread after each commit that changed jobs, before the answers of that
   /// commit, in commit order. Must be short. Register before the first change.
@@ -107,6 +109,7 @@ class Store {
   UploadStore uploads_;
   ModelStore models_;
   RemovalStore removals_;
+  ForecastStore forecasts_;
 };
 
 /// A sentence for the log and for ServerInfo.warnings if the loaded SQLite can lose commits when
