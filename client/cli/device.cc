@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "client/cli/command.h"
+#include "client/cli/forecast_view.h"
 #include "client/lib/names.h"
 #include "src/base/text.h"
 
@@ -56,14 +57,15 @@ Result<int> run_resume(Session& session, const std::vector<std::string>& names) 
   return static_cast<int>(client::kExitOk);
 }
 
-Result<int> run_device(Session& session) {
+Result<int> run_device(Session& session, bool forecasts) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, server->list_devices());
+  ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, server->list_devices(forecasts));
   std::vector<std::string> names;
   for (const v1::Device& device : list.devices()) names.push_back(device.name());
   session.show(
       list,
       [&] {
+        if (forecasts) return render_device_forecasts(list, session.out().colour());
         Table table({{"NAME"},
                      {"KIND"},
                      {"MODEL"},
@@ -98,13 +100,18 @@ Result<int> run_device(Session& session) {
 std::vector<Command> device_commands() {
   auto drain = std::make_shared<DrainOptions>();
   auto resumed = std::make_shared<std::vector<std::string>>();
+  auto forecasts = std::make_shared<bool>(false);
   return {
       {"device list",
        "List devices, their memory and the jobs on them",
-       {"trainyard device list", "trainyard device list -o json"},
+       {"trainyard device list", "trainyard device list --forecasts",
+        "trainyard device list -o json"},
        "",
-       [](OptionSet&) {},
-       run_device},
+       [forecasts](OptionSet& options) {
+         options.flag("--forecasts", *forecasts,
+                      "show what forecasts of jobs rest on, and how far they were off");
+       },
+       [forecasts](Session& session) { return run_device(session, *forecasts); }},
       {"device drain",
        "Start nothing more on devices until they are resumed",
        {"trainyard device drain gpu-0 --reason 'a new fan on Friday'",

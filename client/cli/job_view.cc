@@ -4,6 +4,7 @@
 #include <cmath>
 #include <ctime>
 
+#include "client/cli/forecast_view.h"
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
 #include "proto/convert/run.h"
@@ -231,6 +232,7 @@ std::string render_job(const v1::Job& job, bool colour) {
       text += ", " + human_number(p.samples_per_second(), true) + " samples/s";
     fields.emplace_back("progress", text);
   }
+  fields.emplace_back("remaining", remaining_text(p));
   if (job.checkpoint_step() > 0)
     fields.emplace_back("checkpoint", "step " + grouped(job.checkpoint_step()));
   fields.emplace_back("submitted", local_time(job.create_time()));

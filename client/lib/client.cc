@@ -468,9 +468,11 @@ Result<v1::ServerInfo> Client::get_server_info() {
   return impl_->call<v1::ServerInfo>(*impl_->system, &v1::SystemService::Stub::GetServerInfo,
                                      v1::GetServerInfoRequest(), Retry::kUnavailable);
 }
-Result<v1::ListDevicesResponse> Client::list_devices() {
+Result<v1::ListDevicesResponse> Client::list_devices(bool forecasts) {
+  v1::ListDevicesRequest request;
+  request.set_forecasts(forecasts);
   return impl_->call<v1::ListDevicesResponse>(*impl_->system, &v1::SystemService::Stub::ListDevices,
-                                              v1::ListDevicesRequest(), Retry::kUnavailable);
+                                              request, Retry::kUnavailable);
 }
 
 Result<v1::Device> Client::drain_device(const v1::DrainDeviceRequest& request) {

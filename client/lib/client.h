@@ -88,7 +88,7 @@ class Client {
   Result<v1::EvaluateResponse> evaluate(const v1::EvaluateRequest& request);
 
   Result<v1::ServerInfo> get_server_info();
-  Result<v1::ListDevicesResponse> list_devices();
+  Result<v1::ListDevicesResponse> list_devices(bool forecasts = false);
   Result<v1::Device> drain_device(const v1::DrainDeviceRequest& request);
   Result<v1::Device> resume_device(const std::string& name);
   /// Its deadline is an hour.

@@ -51,6 +51,27 @@ Setting int_setting(std::string name, std::string help, int Config::*member, int
   return {name, std::move(help), false, assign};
 }
 
+/// The shortest text that is read as the same number.
+std::string shortest(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
+Setting price_setting(const char* name, const char* help, double Config::*member) {
+  auto assign = [name, member](Config& c, std::string_view text) -> Status {
+    constexpr double kMax = 1e6;
+    double value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [behind, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc() || behind != end || !(value >= 0 && value <= kMax)) {
+      return refuse(name, text, "a number from 0 to 1000000");
+    }
+    c.*member = value;
+    return {};
+  };
+  return {name, help, false, assign};
+}
+
 Status assign_ingest_root(Config& c, std::string_view text) {
   std::error_code ec;
   const std::filesystem::path root = std::filesystem::path(text).lexically_normal();
@@ -170,6 +191,14 @@ const std::vector<Setting>& settings() {
       {"time_algorithms",
        "Time the GPU libraries' algorithms once and keep the fastest: true or false", false,
        assign_time_algorithms},
+      price_setting("cpu_price_per_hour", "Price of an hour of the CPU, for forecasts; 0: none",
+                    &Config::cpu_price_per_hour),
+      price_setting("gpu_price_per_hour", "Price of an hour of one GPU, for forecasts; 0: none",
+                    &Config::gpu_price_per_hour),
+      int_setting("measure_after_seconds",
+                  "Time without a job after which rates of devices are measured, for forecasts; "
+                  "-1: never",
+                  &Config::measure_after_seconds, -1, 86'400),
       bytes_setting("cpu_memory_bytes_max",
                     "Memory that a job on the CPU may plan with; default: all of the machine's",
                     &Config::cpu_memory_bytes_max),
@@ -349,6 +378,9 @@ std::string describe_config(const Config& c) {
          line("preempt_after_seconds", std::to_string(c.preempt_after_seconds)) +
          line("fair_share_half_life_hours", std::to_string(c.fair_share_half_life_hours)) +
          line("time_algorithms", c.time_algorithms ? "true" : "false") +
+         line("cpu_price_per_hour", shortest(c.cpu_price_per_hour)) +
+         line("gpu_price_per_hour", shortest(c.gpu_price_per_hour)) +
+         line("measure_after_seconds", std::to_string(c.measure_after_seconds)) +
          line("cpu_memory_bytes_max",
               c.cpu_memory_bytes_max > 0 ? std::to_string(c.cpu_memory_bytes_max) : "") +
          line("log_level", c.log_level) + line("worker", c.worker) +

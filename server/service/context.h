@@ -12,6 +12,7 @@
 #include "server/config/paths.h"
 #include "server/config/token.h"
 #include "server/events/event_hub.h"
+#include "server/forecast/forecaster.h"
 #include "server/inventory/inventory.h"
 #include "server/service/disk_watch.h"
 #include "server/service/executor.h"
@@ -42,6 +43,7 @@ struct ServiceContext {
   MeasureRunner& measure;
   InspectRunner& inspect;
   SourceDigestRunner& source_digest;
+  Forecaster& forecaster;
   Executor& executor;
   DiskWatch& disk;
   Executor& planning;              // for handlers that compute: others do not wait for them

@@ -20,6 +20,7 @@
 #include "server/service/worker_service.h"
 #include "server/store/migrations.h"
 #include "server/store/schema_copy.h"
+#include "server/supervisor/calibration.h"
 #include "server/supervisor/device_check.h"
 #include "server/supervisor/dispatcher.h"
 #include "server/supervisor/process.h"
@@ -87,6 +88,22 @@ WarmOptions warm_options(const Config& config, const StatePaths& paths) {
           .idle_max_ms = int64_t{config.warm_idle_seconds} * 1000};
 }
 
+/// Rates hold for one build of the worker: its file's size and time stand for it.
+std::string build_of(const std::filesystem::path& worker) {
+  std::error_code ec;
+  const auto size = std::filesystem::file_size(worker, ec);
+  const auto time = std::filesystem::last_write_time(worker, ec).time_since_epoch().count();
+  return "worker " + std::to_string(size) + "-" + std::to_string(time);
+}
+
+ForecasterOptions forecaster_options(const Config& config) {
+  return {.threads_per_job = config.threads_per_job,
+          .cpu_price_per_hour = config.cpu_price_per_hour,
+          .gpu_price_per_hour = config.gpu_price_per_hour,
+          .idle_us = int64_t{config.measure_after_seconds} * 1'000'000,
+          .build = build_of(config.worker)};
+}
+
 /// Keeps the newest output of workers that ended badly or talked much.
 void prune_logs(const std::filesystem::path& folder) {
   constexpr size_t kLogFilesMax = 200;
@@ -124,9 +141,11 @@ struct Daemon::Impl {
         inspect(supervisor, paths),
         device_checks(supervisor, paths),
         source_digest(supervisor, paths, config.ingest_roots),
+        calibration(supervisor, paths),
+        forecaster(*store, *inventory, forecaster_options(config), *parts.clock),
         context{config,        paths,      *parts.clock, *parts.files, *store,  hub,
                 *inventory,    dispatcher, ingest,       predict,      measure, inspect,
-                source_digest, executor,   disk,         planning} {
+                source_digest, forecaster, executor,     disk,         planning} {
     context.start_time_us = parts.clock->wall_us();
   }
 
@@ -163,6 +182,8 @@ struct Daemon::Impl {
   InspectRunner inspect;
   DeviceCheckRunner device_checks;
   SourceDigestRunner source_digest;
+  CalibrationRunner calibration;
+  Forecaster forecaster;
   ServiceContext context;
   std::unique_ptr<PublicServices> services;
   std::unique_ptr<grpc::Service> worker_service;
@@ -203,6 +224,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     dispatcher.devices_changed();
     return {};
   };
+  if (Status s = forecaster.open(); !s.ok()) return s;
   if (Status s = dispatcher.recover(); !s.ok()) return s;
   finish_removals(*store, *parts.files, paths);
   worker_service = make_worker_service(supervisor, executor);
@@ -224,6 +246,10 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
       },
       [this] { dispatcher.devices_changed(); });
   dispatcher.start();
+  forecaster.start([this](const Device& device, int32_t threads, v1::Recipe::Precision precision,
+                          Done<std::string> done) {
+    calibration.run(device, threads, precision, std::move(done));
+  });
   return {};
 }
 
@@ -288,6 +314,8 @@ void Daemon::Impl::stop(bool leave_training) {
   inspect.drain();
   inventory->stop();
   device_checks.drain();
+  calibration.drain();
+  forecaster.stop();
   source_digest.drain();
   ingest.drain();
   if (leave_training) {

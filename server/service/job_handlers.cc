@@ -91,6 +91,7 @@ void JobHandlers::plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done
 Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(Job job, service_.store.jobs().find(kTenant, id));
+  if (job.state == JobState::kRunning) add_remaining(job.plan, job.device(), job.progress);
   return to_proto(service_.dispatcher.explained(std::move(job)));
 }
 

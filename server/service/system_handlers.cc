@@ -73,7 +73,8 @@ std::string drain_text(const DeviceDrain& drain) {
   return "Drained by " + drain.owner + (drain.reason.empty() ? "" : ": " + drain.reason) + ".";
 }
 
-Result<v1::ListDevicesResponse> SystemHandlers::list_devices(const v1::ListDevicesRequest&) const {
+Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
+    const v1::ListDevicesRequest& request) const {
   const Devices devices = service_.inventory.read();
   ASSIGN_OR_RETURN(const std::vector<Job> jobs, service_.store.jobs().list_active());
   const std::vector<DeviceView> views = service_.dispatcher.devices();
@@ -98,6 +99,7 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(const v1::ListDevic
       if (device.kind == DeviceKind::kCpu) use.set_threads(placed->threads);
       if (placed->end.known()) *use.mutable_end() = to_proto(placed->end);
     }
+    if (request.forecasts()) *out.mutable_forecasts() = service_.forecaster.describe(device);
     const auto drain = std::ranges::find(drains, drain_key(device), &DeviceDrain::device);
     if (drain == drains.end()) continue;
     *out.mutable_drain() = to_proto(*drain);

@@ -126,9 +126,11 @@ AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
     case v1::WorkerReport::kHeartbeat:
       update.step = report.heartbeat().step();
       update.samples_per_second = report.heartbeat().samples_per_second();
+      if (report.heartbeat().has_times()) update.times = report.heartbeat().times();
       break;
     case v1::WorkerReport::kOutcome:
       update.step = report.outcome().steps_done();
+      if (report.outcome().has_times()) update.times = report.outcome().times();
       for (const auto& [key, value] : report.outcome().final_metrics())
         update.final_metrics.emplace_back(key, value);
       update.confusion_matrices.assign(report.outcome().confusion_matrices().begin(),

@@ -187,6 +187,7 @@ struct AttemptUpdate {
   std::optional<v1::RunPlan> plan;
   std::optional<int64_t> step;
   std::optional<double> samples_per_second;
+  std::optional<v1::RunTimes> times;  // of the attempt
   std::optional<Move> move;
   std::optional<NewModel> model;                              // only with a move to SUCCEEDED
   std::vector<std::pair<std::string, double>> final_metrics;  // into progress.metrics

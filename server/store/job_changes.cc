@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/store/dependencies.h"
+#include "server/store/forecast_store.h"
 #include "server/store/job_rows.h"
 #include "server/store/job_store.h"
 #include "server/store/random_id.h"
@@ -251,7 +252,10 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
   if (update.plan) {
     const v1::InitialWeightsReport initial_weights = job.plan.initial_weights();
     const bool known = job.plan.has_initial_weights();
+    // Forecasts stay those of the submission: the outcome is compared with them.
+    auto forecasts = std::move(*job.plan.mutable_forecasts());
     job.plan = *update.plan;
+    *job.plan.mutable_forecasts() = std::move(forecasts);
     // A resumed attempt started from its checkpoint: the first attempt's report stays true.
     if (known && !job.plan.has_initial_weights()) {
       *job.plan.mutable_initial_weights() = initial_weights;
@@ -265,6 +269,7 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
     if (Status s = edit.move(*update.move); !s.ok()) return s.error();
   if (update.step) job.progress.set_step(*update.step);
   if (update.samples_per_second) job.progress.set_samples_per_second(*update.samples_per_second);
+  if (update.times) *job.progress.mutable_times() = *update.times;
   for (const v1::Event& event : update.events) {
     note_event(job, event);
     edit.append(event);
@@ -277,6 +282,7 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
   if (update.move && !begins) {
     if (Status s = edit.move(*update.move); !s.ok()) return s.error();
     if (update.model) insert_model(context, job, *update.model);
+    if (update.move->to == JobState::kSucceeded) note_outcome(context.db, job, context.now_us);
     end_attempt(context, job, attempt);
   } else if (number > 0) {
     save_attempt(context.db, job, attempt);

@@ -28,7 +28,8 @@ Store::Store(std::unique_ptr<StoreCore> core)
       uploads_(*core_),
       models_(*core_),
       removals_(*core_),
-      drains_(*core_) {}
+      drains_(*core_),
+      forecasts_(*core_) {}
 
 Store::~Store() = default;
 

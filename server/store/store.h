@@ -23,6 +23,7 @@
 
 #include "server/store/dataset_store.h"
 #include "server/store/drain_store.h"
+#include "server/store/forecast_store.h"
 #include "server/store/job_store.h"
 #include "server/store/model_store.h"
 #include "server/store/removals.h"
@@ -97,6 +98,7 @@ class Store {
   ModelStore& models() { return models_; }
   RemovalStore& removals() { return removals_; }
   DrainStore& drains() { return drains_; }
+  ForecastStore& forecasts() { return forecasts_; }
 
   /// Called on the answering thread after each commit that changed jobs, before the answers of that
   /// commit, in commit order. Must be short. Register before the first change.
@@ -114,6 +116,7 @@ class Store {
   ModelStore models_;
   RemovalStore removals_;
   DrainStore drains_;
+  ForecastStore forecasts_;
 };
 
 /// A sentence for the log and for ServerInfo.warnings if the loaded SQLite can lose commits when

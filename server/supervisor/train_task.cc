@@ -197,6 +197,7 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
       }
       update.model = std::move(model).value();
       update.step = outcome.steps_done();
+      if (outcome.has_times()) update.times = outcome.times();
       for (const auto& [key, value] : outcome.final_metrics()) {
         update.final_metrics.emplace_back(key, value);
       }
