@@ -70,8 +70,8 @@ Result<EngineSpec> to_engine(const v1::JobSpec& spec) {
   if (resources.has_time_limit_seconds() &&
       (resources.time_limit_seconds() < 1 || resources.time_limit_seconds() > kTimeLimitMax)) {
     violations.add("FIELD_OUT_OF_RANGE", "resources.time_limit_seconds",
-                   std::to_string(resources.time_limit_seconds()) + " is out of range, expected 1.." +
-                       std::to_string(kTimeLimitMax));
+                   std::to_string(resources.time_limit_seconds()) +
+                       " is out of range, expected 1.." + std::to_string(kTimeLimitMax));
   }
   check_gpus(resources, out.recipe, violations);
   if (spec.priority() < -kPriorityMax || spec.priority() > kPriorityMax) {

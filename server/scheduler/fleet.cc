@@ -116,6 +116,12 @@ const PlacedJob* Fleet::find(std::string_view uid) const {
   return found == placed_.end() ? nullptr : &found->second->job;
 }
 
+std::span<const PlacedJob* const> Fleet::jobs_on(std::string_view device) const {
+  const auto found = by_name_.find(device);
+  if (found == by_name_.end()) return {};
+  return node(found->second).jobs;
+}
+
 std::span<const Fleet::Index> Fleet::devices_of(const PlacedJob& job) const {
   const auto found = placed_.find(job.uid);
   if (found == placed_.end()) return {};

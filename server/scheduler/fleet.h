@@ -75,6 +75,9 @@ class Fleet {
   /// Of a placed job: those of its devices that are there.
   std::span<const Index> devices_of(const PlacedJob& job) const;
 
+  /// On the device of this name; none if there is no such device.
+  std::span<const PlacedJob* const> jobs_on(std::string_view device) const;
+
   const Devices& devices() const { return devices_; }
   const Device& device(Index i) const { return devices_.devices[static_cast<size_t>(i)]; }
   const Node& node(Index i) const { return nodes_[static_cast<size_t>(i)]; }

@@ -1,7 +1,7 @@
 #include "server/scheduler/reasons.h"
 
 #include <algorithm>
-#include <ranges>
+#include <utility>
 #include <vector>
 
 #include "server/scheduler/fleet.h"
@@ -62,15 +62,14 @@ WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet&
   } else if (any([](const Fleet::Group& g) { return g.usable > 0; })) {
     message += "fewer are usable now.";
   } else {
-    const auto of_kind = fleet.devices().devices |
-                         std::views::filter([&](const Device& d) { return d.kind == blocked.kind; });
+    bool listed = false;
     std::string why;
-    for (const Device& d : of_kind) {
-      if (why.empty() && !d.reason.empty()) why = short_name(d.name) + ": " + d.reason;
+    for (const Device& d : fleet.devices().devices) {
+      if (d.kind != blocked.kind) continue;
+      listed = true;
+      if (why.empty() && !d.reason.empty()) why = " " + short_name(d.name) + ": " + d.reason;
     }
-    message += of_kind.empty() ? "this server has none."
-               : why.empty()   ? "none is usable now."
-                               : "none is usable now. " + why;
+    message += listed ? "none is usable now." + why : "this server has none.";
   }
   return {"NO_DEVICE", std::move(message)};
 }

@@ -198,9 +198,14 @@ Decisions decide(const Queue& queue, Fleet& fleet, const Shares& shares, const P
 /// from a wall clock that jumped back, and is over.
 bool is_resting(const WaitingJob& job, int64_t now_us);
 
-/// What is decided on of a job; nothing if it does not wait: it is active, PAUSED or over, or its
-/// cancellation was requested.
+/// What is decided on of a job; nothing if it does not wait: it is active, PAUSED or over, it waits
+/// for another job, or its cancellation was requested.
 std::optional<WaitingJob> waiting_job(const JobBrief& job);
+
+/// The same of a job on its devices; nothing if it is on none.
+std::optional<PlacedJob> placed_job(const JobBrief& job);
+/// When something ends that from then on takes so many seconds; unknown if `likely_s` is 0.
+Range end_of(double low_s, double likely_s, double high_s, int64_t from_us);
 
 /// A job's requested resources.
 DeviceWish wish_of(const v1::Resources& resources);

@@ -78,6 +78,8 @@ EVALUATE = Method("ModelService/Evaluate", v1.EvaluateRequest, v1.EvaluateRespon
 DELETE_MODEL = Method("ModelService/DeleteModel", v1.DeleteModelRequest, Empty, retry=False)
 GET_SERVER_INFO = Method("SystemService/GetServerInfo", v1.GetServerInfoRequest, v1.ServerInfo)
 LIST_DEVICES = Method("SystemService/ListDevices", v1.ListDevicesRequest, v1.ListDevicesResponse)
+DRAIN_DEVICE = Method("SystemService/DrainDevice", v1.DrainDeviceRequest, v1.Device, patient=True)
+RESUME_DEVICE = Method("SystemService/ResumeDevice", v1.ResumeDeviceRequest, v1.Device, patient=True)
 BACKUP = Method("SystemService/Backup", v1.BackupRequest, v1.BackupResponse)
 COLLECT_GARBAGE = Method("SystemService/CollectGarbage", v1.CollectGarbageRequest, v1.CollectGarbageResponse,
                          retry=False)
