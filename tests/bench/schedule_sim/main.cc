@@ -33,27 +33,40 @@ struct Scenario {
 
 struct Contender {
   const char* name;
+  const char* title;
   std::function<std::unique_ptr<SchedulingPolicy>(const World&, const TrainyardOptions&)> make;
+  int slots = 0;  // of a GPU; 0: the scenario's
 };
 
 const std::vector<Contender>& contenders() {
+  using Options = TrainyardOptions;
   static const std::vector<Contender> all = {
-      {"fifo", [](const World& w, const TrainyardOptions&) { return make_fifo(w); }},
-      {"priority", [](const World& w, const TrainyardOptions&) { return make_strict_priority(w); }},
-      {"easy", [](const World& w, const TrainyardOptions&) { return make_easy_backfill(w); }},
-      {"trainyard", [](const World& w, const TrainyardOptions& o) { return make_trainyard(w, o); }},
+      {"fifo", "FIFO", [](const World& w, const Options&) { return make_fifo(w); }},
+      {"priority", "strict priority",
+       [](const World& w, const Options&) { return make_strict_priority(w); }},
+      {"easy", "EASY backfill",
+       [](const World& w, const Options&) { return make_easy_backfill(w); }},
+      {"alone", "Trainyard, one job a GPU",
+       [](const World& w, const Options& o) { return make_trainyard(w, o); }, 1},
+      {"trainyard", "Trainyard",
+       [](const World& w, const Options& o) { return make_trainyard(w, o); }},
   };
   return all;
 }
+const Contender& contender(std::string_view name) {
+  return *std::ranges::find(contenders(), name, &Contender::name);
+}
 
-Results run(const Scenario& scenario, const Contender& contender, std::string* state = nullptr) {
-  const Cluster cluster = make_cluster(scenario.cluster);
+Results run(const Scenario& scenario, const Contender& contender) {
+  ClusterOptions options_of_cluster = scenario.cluster;
+  if (contender.slots > 0) options_of_cluster.gpu_slots = contender.slots;
+  const Cluster cluster = make_cluster(options_of_cluster);
   Simulation simulation(cluster, make_trace(scenario.trace, cluster), scenario.simulation);
   TrainyardOptions options = scenario.trainyard;
   options.forecast_spread = scenario.trace.forecast_spread;
   const auto policy = contender.make(simulation.world(), options);
   Results results = simulation.run(*policy);
-  if (state != nullptr) *state = simulation.describe();
+  results.policy = contender.title;
   std::fprintf(stderr, "%s: %lld events, digest %016llx, %lld violations\n", contender.name,
                static_cast<long long>(results.events),
                static_cast<unsigned long long>(results.digest),
@@ -97,14 +110,18 @@ void print_trace(const Scenario& scenario) {
 
 void print_summary(const std::vector<Results>& all) {
   std::printf(
-      "\n| policy | GPUs in use | work per GPU time | Jain, between owners | mean slowdown | "
+      "\n| policy | GPUs in use | work per GPU time | Jain, between owners | from arrival to end, "
+      "mean "
+      "| mean slowdown | "
       "preemptions (in vain) | lost | makespan | violations | digest |\n"
-      "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n");
+      "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n");
   for (const Results& r : all) {
     std::printf(
-        "| %s | %.1f %% | %.3f | %.2f | %.1f | %lld (%lld) | %.2f %% | %.1f h | %lld | `%016llx` "
+        "| %s | %.1f %% | %.3f | %.2f | %s | %.1f | %lld (%lld) | %.2f %% | %.1f h | %lld | "
+        "`%016llx` "
         "|\n",
-        r.policy.c_str(), 100 * r.busy_share, r.work_share, r.jain, r.waits.at("all").slowdown,
+        r.policy.c_str(), 100 * r.busy_share, r.work_share, r.jain,
+        seconds(r.waits.at("all").whole_s).c_str(), r.waits.at("all").slowdown,
         static_cast<long long>(r.preemptions), static_cast<long long>(r.useless_preemptions),
         100 * r.lost_share, r.makespan_hours, static_cast<long long>(r.violation_count()),
         static_cast<unsigned long long>(r.digest));
@@ -193,8 +210,8 @@ void table_spread() {
   std::vector<Results> all;
   for (const double spread : {0.0, 0.2, 0.5, 1.0, 2.0}) {
     s.trace.forecast_spread = spread;
-    for (const size_t policy : {2u, 3u}) {
-      const Results& r = all.emplace_back(run(s, contenders()[policy]));
+    for (const char* policy : {"easy", "alone", "trainyard"}) {
+      const Results& r = all.emplace_back(run(s, contender(policy)));
       const WaitFigures& w = r.waits.at("all");
       std::printf("| %.1f | %s | %.1f %% | %.3f | %s | %s | %.1f | %lld |\n", spread,
                   r.policy.c_str(), 100 * r.busy_share, r.work_share, seconds(w.mean_s).c_str(),
@@ -248,7 +265,8 @@ void table_packed() {
   std::printf("\n## 1,000 random jobs, packed\n\n");
   std::printf(
       "Bytes from 0.25 GiB to nearly all of a GPU, all at once, on 8 GPUs of 80 GiB with 8 slots "
-      "each. `bytes` counts starts beyond a device's memory, `first` those that were refused "
+      "each, no job slowed by another. `bytes` counts starts beyond a device's memory, `first` "
+      "those that were refused "
       "although they fit.\n\n| seed | work per GPU time | most jobs on a GPU | makespan | against "
       "whole GPUs | bytes | first | other |\n| ---: | ---: | ---: | ---: | ---: | ---: | ---: | "
       "---: |\n");
@@ -265,8 +283,10 @@ void table_packed() {
     s.simulation.strict = true;
     s.simulation.physics.interference = false;
     s.trainyard.half_life_us = 0;
-    const Results whole = run(s, contenders()[1]);
-    const Results r = run(s, contenders()[3]);
+    Scenario plain = s;
+    plain.simulation.strict = false;  // it leaves room that others could have
+    const Results whole = run(plain, contender("priority"));
+    const Results r = run(s, contender("trainyard"));
     const auto bytes = static_cast<long>(r.count("bytes"));
     const auto first = static_cast<long>(r.count("first"));
     std::printf("| %llu | %.3f | %d | %.1f h | %.2fx shorter | %ld | %ld | %ld |\n",
@@ -355,25 +375,25 @@ int run_one(const std::vector<std::string>& arguments) {
     else
       return fail(name + " is unknown");
   }
-  for (const Contender& contender : contenders()) {
-    if (policy != contender.name) continue;
-    const Cluster cluster = make_cluster(s.cluster);
-    std::vector<TraceJob> jobs = make_trace(s.trace, cluster);
-    s.trainyard.forecast_spread = s.trace.forecast_spread;
-    const auto make = [&](const World& w) { return contender.make(w, s.trainyard); };
-    if (!invariant.empty()) jobs = shrink(cluster, jobs, s.simulation, make, invariant);
-    Simulation simulation(cluster, jobs, s.simulation);
-    const auto made = make(simulation.world());
-    const Results r = simulation.run(*made);
-    if (!invariant.empty()) {
-      for (const TraceJob& j : jobs) std::printf("%s\n", describe(j).c_str());
-    }
-    print_trace(s);
-    if (r.waits.contains("all")) print_summary({r}), print_decisions({r});
-    std::printf("\n%s", simulation.describe().c_str());
-    return r.violations.empty() ? 0 : 1;
+  const auto found = std::ranges::find(contenders(), policy, &Contender::name);
+  if (found == contenders().end())
+    return fail("--policy: expected fifo, priority, easy, alone or trainyard");
+  if (found->slots > 0) s.cluster.gpu_slots = found->slots;
+  const Cluster cluster = make_cluster(s.cluster);
+  std::vector<TraceJob> jobs = make_trace(s.trace, cluster);
+  s.trainyard.forecast_spread = s.trace.forecast_spread;
+  const auto make = [&](const World& w) { return found->make(w, s.trainyard); };
+  if (!invariant.empty()) {
+    jobs = shrink(cluster, jobs, s.simulation, make, invariant);
+    for (const TraceJob& j : jobs) std::printf("%s\n", describe(j).c_str());
   }
-  return fail("--policy: expected fifo, priority, easy or trainyard");
+  Simulation simulation(cluster, jobs, s.simulation);
+  const auto made = make(simulation.world());
+  const Results r = simulation.run(*made);
+  print_trace(s);
+  if (r.waits.contains("all")) print_summary({r}), print_decisions({r});
+  std::printf("\n%s", simulation.describe().c_str());
+  return r.violations.empty() ? 0 : 1;
 }
 
 int run_tables(const std::vector<std::string>& names) {

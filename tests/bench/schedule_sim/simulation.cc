@@ -30,6 +30,10 @@ double percentile(std::vector<double>& values, double share) {
   return values[static_cast<size_t>(at)];
 }
 
+double alone_factor(const TraceJob& job) {
+  return job.wish == DeviceWish::kCpu ? job.cpu_slowdown : 1;
+}
+
 const char* name_of(Phase phase) {
   constexpr const char* kNames[] = {"coming",   "waiting", "starting", "running",
                                     "stopping", "done",    "withdrawn"};
@@ -429,7 +433,7 @@ Results Simulation::collect(const SchedulingPolicy& policy) {
   r.events = handled_;
   r.decisions = decisions_;
   std::map<std::string, std::vector<double>> waits;
-  std::map<std::string, double> slowdowns;
+  std::map<std::string, double> slowdowns, wholes;
   for (int id = 0; id < std::ssize(world_.jobs()); ++id) {
     const TraceJob& job = world_.job(id);
     const JobState& s = world_.state(id);
@@ -443,12 +447,15 @@ Results Simulation::collect(const SchedulingPolicy& policy) {
     ++r.done;
     const double wait_s = static_cast<double>(s.waited_us) / kSecondUs;
     const double whole_s = static_cast<double>(s.end_us - job.arrive_us) / kSecondUs;
-    const double slowdown = std::max(1.0, whole_s / std::max(10.0, whole_s - wait_s));
+    const double alone_s =
+        static_cast<double>(job.work_us) * job.ends_at * alone_factor(job) / kSecondUs;
+    const double slowdown = std::max(1.0, whole_s / std::max(10.0, alone_s));
     std::vector<std::string> classes = {"all", class_of(job)};
     if (job.priority > 0) classes.emplace_back("urgent");
     for (const std::string& c : classes) {
       waits[c].push_back(wait_s);
       slowdowns[c] += slowdown;
+      wholes[c] += whole_s;
     }
     r.makespan_hours = std::max(r.makespan_hours, static_cast<double>(s.end_us) / kHourUs);
   }
@@ -461,6 +468,7 @@ Results Simulation::collect(const SchedulingPolicy& policy) {
     f.p99_s = percentile(values, 0.99);
     f.max_s = percentile(values, 1);
     f.slowdown = slowdowns[name] / static_cast<double>(values.size());
+    f.whole_s = wholes[name] / static_cast<double>(values.size());
   }
   const auto window = static_cast<double>(std::max<int64_t>(1, last_us_));
   const Cluster& cluster = world_.cluster();

@@ -46,7 +46,10 @@ struct SimulationOptions {
 struct WaitFigures {
   int64_t jobs = 0;
   double mean_s = 0, p50_s = 0, p95_s = 0, p99_s = 0, max_s = 0;
-  double slowdown = 0;  // mean bounded slowdown: (wait + run) / max(run, 10 s), at least 1
+  // Mean bounded slowdown: from arrival to end, in times of what it takes alone on a GPU of speed 1
+  // (a CPU job on the CPU), or of 10 s; at least 1. So what sharing a device costs is in it.
+  double slowdown = 0;
+  double whole_s = 0;  // mean from arrival to end
 };
 
 struct Results {

@@ -36,10 +36,11 @@ class WholeGpus final : public SchedulingPolicy {
 
   void job_changed(const World& world, int id) override {
     const Phase phase = world.state(id).phase;
-    queue_.erase(key(world, id));
+    Line& line = line_of(kind_of(world, id));
+    line.erase(key(world, id));
     take_off(id);
     if (phase == Phase::kWaiting) {
-      queue_.insert(key(world, id));
+      line.insert(key(world, id));
     } else if (!world.state(id).devices.empty()) {
       put_on(world, id);
     }
@@ -48,36 +49,7 @@ class WholeGpus final : public SchedulingPolicy {
 
   Plan decide(const World& world) override {
     Plan plan;
-    std::vector<Shadow> shadows(groups_.size());
-    bool cpu_blocked = false, gpus_blocked = false;
-    int looked = 0;
-    for (auto next = queue_.begin(); next != queue_.end();) {
-      const int id = next->second;
-      ++next;
-      if (world.state(id).retry_us > world.now_us()) {
-        plan.wake_us =
-            std::min(plan.wake_us.value_or(world.state(id).retry_us), world.state(id).retry_us);
-        continue;
-      }
-      const DeviceKind kind = kind_of(world, id);
-      bool& blocked = kind == DeviceKind::kCpu ? cpu_blocked : gpus_blocked;
-      const bool backfill = backfills_ && kind == DeviceKind::kGpu;
-      if (blocked && !backfill) {
-        if (cpu_blocked && gpus_blocked) break;
-        continue;
-      }
-      if (blocked && (++looked > kBackfillDepth || free_gpus() == 0)) break;
-      std::vector<int> devices = find(world, id, kind, blocked ? &shadows : nullptr);
-      if (devices.empty()) {
-        if (!blocked && backfill) reserve(world, id, shadows);
-        blocked = true;
-        continue;
-      }
-      // The simulation tells of the start afterwards; until then it counts as taken.
-      for (const int d : devices) at_device(world, d).free.erase(d);
-      if (kind == DeviceKind::kCpu) cpu_taken_.push_back(id);
-      plan.starts.push_back({id, std::move(devices)});
-    }
+    for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kGpu}) walk(world, kind, plan);
     cpu_taken_.clear();
     for (const Start& start : plan.starts) {
       for (const int d : start.devices) at_device(world, d).free.insert(d);
@@ -102,6 +74,33 @@ class WholeGpus final : public SchedulingPolicy {
     int extra = 0;
   };
   using Key = std::pair<std::pair<int, int64_t>, int>;
+  using Line = std::set<Key>;
+
+  /// Over the jobs that wait for this kind of device.
+  void walk(const World& world, DeviceKind kind, Plan& plan) {
+    std::vector<Shadow> shadows(groups_.size());
+    bool blocked = false;
+    int looked = 0;
+    const bool backfill = backfills_ && kind == DeviceKind::kGpu;
+    for (const auto& [order, id] : line_of(kind)) {
+      const int64_t retry_us = world.state(id).retry_us;
+      if (retry_us > world.now_us()) {
+        plan.wake_us = std::min(plan.wake_us.value_or(retry_us), retry_us);
+        continue;
+      }
+      if (blocked && (!backfill || ++looked > kBackfillDepth || free_gpus() == 0)) return;
+      std::vector<int> devices = find(world, id, kind, blocked ? &shadows : nullptr);
+      if (devices.empty()) {
+        if (!blocked && backfill) reserve(world, id, shadows);
+        blocked = true;
+        continue;
+      }
+      // The simulation tells of the start afterwards; until then it counts as taken.
+      for (const int d : devices) at_device(world, d).free.erase(d);
+      if (kind == DeviceKind::kCpu) cpu_taken_.push_back(id);
+      plan.starts.push_back({id, std::move(devices)});
+    }
+  }
 
   Group& at(int group) { return groups_[static_cast<size_t>(group)]; }
   Group& at_device(const World& world, int device) { return at(world.machine(device).group); }
@@ -115,12 +114,11 @@ class WholeGpus final : public SchedulingPolicy {
     return free;
   }
 
+  Line& line_of(DeviceKind kind) { return kind == DeviceKind::kCpu ? cpu_line_ : gpu_line_; }
+  /// Whatever accepts both waits for a GPU.
   static DeviceKind kind_of(const World& world, int id) {
-    const auto& before = world.state(id).kind_before;
-    if (world.job(id).wish == DeviceWish::kCpu) return DeviceKind::kCpu;
-    if (world.job(id).wish == DeviceWish::kGpu) return DeviceKind::kGpu;
-    if (before && world.kind_usable(*before)) return *before;
-    return world.kind_usable(DeviceKind::kGpu) ? DeviceKind::kGpu : DeviceKind::kCpu;
+    if (world.cluster().gpu_count == 0) return DeviceKind::kCpu;
+    return world.job(id).wish == DeviceWish::kCpu ? DeviceKind::kCpu : DeviceKind::kGpu;
   }
 
   void take_off(int id) {
@@ -222,7 +220,7 @@ class WholeGpus final : public SchedulingPolicy {
   const bool backfills_;
   std::vector<Group> groups_;
   std::vector<int> by_memory_;
-  std::set<Key> queue_;
+  Line cpu_line_, gpu_line_;
   std::map<int, std::vector<Taken>> placed_;
   std::vector<int> cpu_taken_;  // of the decision that is being made
 };
