@@ -1,6 +1,7 @@
 #include "server/scheduler/fleet.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace trainyard::server {
@@ -160,6 +161,33 @@ void Fleet::refresh(Index i) {
   if (key.jobs >= 0) group.free.erase(key);
   if (now.jobs >= 0) group.free.insert(now);
   key = now;
+}
+
+bool Fleet::has_kind(DeviceKind kind, int32_t count) const {
+  return std::ranges::any_of(
+      groups_, [&](const Group& g) { return g.kind == kind && g.usable >= count; });
+}
+bool Fleet::will_have_kind(DeviceKind kind, int32_t count) const {
+  return std::ranges::any_of(groups_,
+                             [&](const Group& g) { return g.kind == kind && g.soon >= count; });
+}
+bool Fleet::could_fit(DeviceKind kind, int32_t count, int64_t bytes) const {
+  return std::ranges::any_of(groups_, [&](const Group& g) {
+    // What others leave of a device is not known before it is usable.
+    return g.kind == kind && g.soon >= count && (g.usable < count || g.idle_bytes >= bytes);
+  });
+}
+int64_t Fleet::most_room(DeviceKind kind) const {
+  int64_t most = -1;
+  for (const Group& g : groups_) {
+    if (g.kind != kind) continue;
+    for (auto it = g.free.end(); it != g.free.begin();) {  // the last of each number of jobs
+      --it;
+      most = std::max(most, it->room_bytes);
+      it = g.free.lower_bound({it->jobs, std::numeric_limits<int64_t>::min(), 0});
+    }
+  }
+  return most;
 }
 
 bool Fleet::fits(Index i, const Ask& ask) const { return has_room(node(i), ask); }

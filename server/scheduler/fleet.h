@@ -83,6 +83,14 @@ class Fleet {
   const Node& node(Index i) const { return nodes_[static_cast<size_t>(i)]; }
   std::span<const Group> groups() const { return groups_; }
 
+  /// Whether that many devices of this kind and of one model are usable, or will be in seconds.
+  bool has_kind(DeviceKind kind, int32_t count) const;
+  bool will_have_kind(DeviceKind kind, int32_t count) const;
+  /// Whether a device of so many alike could have room for a plan of so many bytes if it had no
+  /// other job, as other processes leave it.
+  bool could_fit(DeviceKind kind, int32_t count, int64_t bytes) const;
+  /// The most that a device of this kind that takes one more job has room for; below 0: none does.
+  int64_t most_room(DeviceKind kind) const;
   /// Whether one more job fits now.
   bool fits(Index i, const Ask& ask) const;
   /// The most that it could ever have room for, as other processes leave it, has the ask.

@@ -38,31 +38,6 @@ bool Room::is_kind(size_t group, DeviceKind kind) const {
   return fleet_.groups()[group].kind == kind;
 }
 
-bool Room::any_free(DeviceKind kind) const {
-  return std::ranges::any_of(fleet_.groups(), [&](const Fleet::Group& g) {
-    return g.kind == kind && !g.free.empty();
-  });
-}
-bool Room::has_kind(DeviceKind kind, int32_t count) const {
-  return std::ranges::any_of(fleet_.groups(), [&](const Fleet::Group& g) {
-    return g.kind == kind && g.usable >= count;
-  });
-}
-bool Room::will_have_kind(DeviceKind kind, int32_t count) const {
-  return std::ranges::any_of(fleet_.groups(), [&](const Fleet::Group& g) {
-    return g.kind == kind && g.soon >= count;
-  });
-}
-
-bool Room::could_fit(const WaitingJob& job, DeviceKind kind) const {
-  const Fleet::Ask ask = ask_of(job, kind);
-  const int32_t count = count_of(job, kind);
-  return std::ranges::any_of(fleet_.groups(), [&](const Fleet::Group& g) {
-    // What others leave of a device is not known before it is usable.
-    return g.kind == kind && g.soon >= count && (g.usable < count || g.idle_bytes >= ask.bytes);
-  });
-}
-
 // ---- What is free --------------------------------------------------------------------------
 
 bool Room::may_use(Fleet::Index device, const Fleet::Ask& ask, int64_t end_us) const {
