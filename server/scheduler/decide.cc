@@ -15,7 +15,7 @@ namespace {
 
 /// Jobs of one line that are looked at in vain; of all lines together behind their first.
 constexpr int kMissesMax = 8;
-constexpr int kLooksMax = 512;
+constexpr int kLooksMax = 128;
 /// Auto jobs for which the kinds of device are compared in one look.
 constexpr int kComparisonsMax = 16;
 /// Jobs of a line that are walked over to see how many are ahead.
@@ -39,6 +39,7 @@ class Look {
   const Fleet& fleet() const { return room_.fleet(); }
   void gather();
   bool skip_resting(Head& head) const;
+  bool could_ever(const Head& head) const;
   Choice choose_by_rule(const WaitingJob& job) const;
   Pick choose(const WaitingJob& job);
   std::optional<Choice> compare(const WaitingJob& job);
@@ -66,6 +67,13 @@ bool Look::skip_resting(Head& head) const {
   return !head.over();
 }
 
+// Else it would hide those behind it, for which devices could be kept.
+bool Look::could_ever(const Head& head) const {
+  const WaitingJob& job = head.first();
+  const DeviceKind kind = choose_by_rule(job).kind;
+  return fleet().could_fit_together(kind, Room::count_of(job, kind), job.on(kind).bytes);
+}
+
 // Lines that can start nothing, because no device that they may use has so much room, are not
 // looked at: but for the first of them, which may have a reservation.
 void Look::gather() {
@@ -83,7 +91,7 @@ void Look::gather() {
     }
     std::optional<Head>& best = first[static_cast<size_t>(of.asked.wish)];
     if (best && is_behind(head, *best)) continue;
-    if (skip_resting(head) && (!best || is_behind(*best, head))) best = head;
+    if (skip_resting(head) && (!best || is_behind(*best, head)) && could_ever(head)) best = head;
   }
   for (const std::optional<Head>& head : first) {
     if (head) order_.push(*head);
