@@ -1,7 +1,10 @@
 // trainyard device list, drain, resume: what jobs can run on.
+#include <cmath>
+#include <ctime>
 #include <memory>
 
 #include "client/cli/command.h"
+#include "client/cli/time_range.h"
 #include "client/cli/forecast_view.h"
 #include "client/lib/names.h"
 #include "src/base/text.h"
@@ -57,6 +60,45 @@ Result<int> run_resume(Session& session, const std::vector<std::string>& names) 
   return static_cast<int>(client::kExitOk);
 }
 
+std::string health_text(const v1::Device& d) {
+  std::string text = v1::Device::Health_Name(d.health());
+  if (!d.reason().empty()) text += " (" + d.reason() + ")";
+  if (d.faults() > 0) {
+    text += ", its driver has reported " + std::to_string(d.faults()) +
+            (d.faults() == 1 ? " fault" : " faults");
+  }
+  return text;
+}
+
+/// "97 %, 64 C, 310 W of 700 W", as far as it is known.
+std::string load_text(const v1::Device& d) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (d.has_utilisation_percent()) add(std::to_string(d.utilisation_percent()) + " %");
+  if (d.has_temperature_celsius()) add(std::to_string(d.temperature_celsius()) + " C");
+  if (d.has_power_watts()) {
+    const auto watts = [](double w) { return std::to_string(std::lround(w)) + " W"; };
+    add(watts(d.power_watts()) +
+        (d.has_power_limit_watts() ? " of " + watts(d.power_limit_watts()) : ""));
+  }
+  return text;
+}
+
+/// "digits-1 (1.2 GiB planned, 1.1 GiB used, ends in 5 min)"
+std::string jobs_text(const v1::Device& d) {
+  std::string text;
+  for (const v1::DeviceUse& use : d.uses()) {
+    text += (text.empty() ? "" : ", ") + std::string(client::short_name(use.job()));
+    std::string more;
+    const auto add = [&](const std::string& part) { more += (more.empty() ? "" : ", ") + part; };
+    if (use.planned_bytes() > 0) add(human_bytes(use.planned_bytes()) + " planned");
+    if (use.measured_bytes() > 0) add(human_bytes(use.measured_bytes()) + " used");
+    if (use.has_end()) add("ends " + when(use.end(), std::time(nullptr)));
+    if (!more.empty()) text += " (" + more + ")";
+  }
+  return text;
+}
+
 Result<int> run_device(Session& session, bool forecasts) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, server->list_devices(forecasts));
@@ -72,21 +114,20 @@ Result<int> run_device(Session& session, bool forecasts) {
                      {"HEALTH"},
                      {"MEMORY", true},
                      {"USED", true},
+                     {"BY OTHERS", true},
+                     {"LOAD"},
                      {"SLOTS", true},
                      {"JOBS"}});
         for (const v1::Device& d : list.devices()) {
-          std::string jobs;
-          for (const std::string& job : d.jobs())
-            jobs += (jobs.empty() ? "" : " ") + std::string(client::short_name(job));
-          std::string health = v1::Device::Health_Name(d.health());
-          if (!d.reason().empty()) health += " (" + d.reason() + ")";
           table.add(
               {std::string(client::short_name(d.name())), v1::Device::Kind_Name(d.kind()),
                d.model(),
-               Cell(health, d.health() == v1::Device::HEALTHY ? Style::kGood : Style::kNotice),
+               Cell(health_text(d), d.health() == v1::Device::HEALTHY ? Style::kGood
+                                                                      : Style::kNotice),
                d.memory_bytes() > 0 ? human_bytes(d.memory_bytes()) : "",
                d.memory_bytes() > 0 ? human_bytes(d.memory_used_bytes()) : "",
-               std::to_string(d.slots()), jobs});
+               d.others_bytes() > 0 ? human_bytes(d.others_bytes()) : "", load_text(d),
+               std::to_string(d.slots()), jobs_text(d)});
         }
         return table.render(session.out().colour()) +
                (list.note().empty() ? "" : safe_text(list.note()) + "\n");

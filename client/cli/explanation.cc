@@ -53,8 +53,11 @@ constexpr Remedy kOfFailures[] = {
 };
 constexpr Remedy kOfWaiting[] = {
     {"WAITING_FOR_DEVICE",
-     "'trainyard list --state running' shows what runs; 'trainyard prioritize NAME --priority 10' "
-     "gives it an earlier place."},
+     "'trainyard queue' shows what is before it, 'trainyard device list' what runs; 'trainyard "
+     "prioritize NAME --priority 10' gives it an earlier place."},
+    {"WAITING_FOR_MEMORY",
+     "End the processes that hold the device's memory; the job starts by itself within some "
+     "seconds. 'trainyard device list' shows how much they hold."},
     {"WAITING_FOR_JOB", "It starts by itself once that job has ended as it asks."},
     {"NO_DEVICE",
      "'trainyard device list' says why no device can be used. With 'resources: {device: cpu}' the "

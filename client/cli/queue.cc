@@ -1,5 +1,6 @@
 // trainyard queue: the jobs that wait, when each is expected to start and to end, and what it waits
 // for.
+#include <ctime>
 #include <memory>
 
 #include "client/cli/command.h"

@@ -15,11 +15,17 @@ namespace {
 
 /// Jobs of one line that are looked at in vain; of all lines together behind their first.
 constexpr int kMissesMax = 8;
-constexpr int kLooksMax = 512;
+constexpr int kLooksMax = 128;
 /// Auto jobs for which the kinds of device are compared in one look.
 constexpr int kComparisonsMax = 16;
 /// Jobs of a line that are walked over to see how many are ahead.
 constexpr int kAheadMax = 32;
+
+/// The kind of device for a job, and what was weighed.
+struct Pick {
+  DeviceKind kind;
+  std::optional<Choice> weighed;
+};
 
 class Look {
  public:
@@ -30,20 +36,22 @@ class Look {
   Decisions decide();
 
  private:
+  const Fleet& fleet() const { return room_.fleet(); }
   void gather();
   bool skip_resting(Head& head) const;
-  Choice choose(const WaitingJob& job);
+  bool could_ever(const Head& head) const;
+  Choice choose_by_rule(const WaitingJob& job) const;
+  Pick choose(const WaitingJob& job);
   std::optional<Choice> compare(const WaitingJob& job);
   int64_t gpu_start_us(const WaitingJob& job) const;
   void look_at(Head head);
-  bool start(const WaitingJob& job, const Choice& choice, const Room::Found& found);
-  Blocked why(const WaitingJob& job, const Choice& choice, const Room::Found& found, bool first);
+  bool start(const WaitingJob& job, const Pick& pick, const Room::Found& found);
+  Blocked why(const WaitingJob& job, const Pick& pick, const Room::Found& found);
 
   const Queue& queue_;
   const int64_t now_us_;
   Room room_;
   Order order_;
-  std::vector<Head> idle_;  // lines that find no device with room, but for the first of each kind
   int looks_ = 0, comparisons_ = 0;
   Decisions decisions_;
 };
@@ -53,40 +61,37 @@ class Look {
 bool Look::skip_resting(Head& head) const {
   // One whose last process is still there waits for its end.
   while (!head.over() && (is_resting(head.first(), now_us_) ||
-                          room_.fleet().find(head.first().uid) != nullptr)) {
+                          fleet().find(head.first().uid) != nullptr)) {
     ++head.job;
   }
   return !head.over();
 }
 
-// Lines that can start nothing, because no device that they may use has room for anything, are only
-// told why; the first of them may have a reservation.
+// Else it would hide those behind it, for which devices could be kept.
+bool Look::could_ever(const Head& head) const {
+  const WaitingJob& job = head.first();
+  const DeviceKind kind = choose_by_rule(job).kind;
+  return fleet().could_fit_together(kind, Room::count_of(job, kind), job.on(kind).bytes);
+}
+
+// Lines that can start nothing, because no device that they may use has so much room, are not
+// looked at: but for the first of them, which may have a reservation.
 void Look::gather() {
-  const std::array<bool, 2> free = {room_.any_free(DeviceKind::kCpu),
-                                    room_.any_free(DeviceKind::kGpu)};
+  const std::array<int64_t, 2> most = {fleet().most_room(DeviceKind::kCpu),
+                                       fleet().most_room(DeviceKind::kGpu)};
   std::array<std::optional<Head>, 4> first;  // by wish
-  const std::string* owner = nullptr;
-  double usage = 0;
   for (const auto& [of, line] : queue_.lines()) {
-    if (owner == nullptr || *owner != of.owner) {
-      owner = &of.owner;
-      usage = order_.usage(of.owner);
-    }
-    Head head{&of, &line, line.jobs.begin(), usage, 0};
-    if (!skip_resting(head)) continue;
-    const bool may_start = (of.asked.wish != DeviceWish::kGpu && free[0]) ||
-                           (of.asked.wish != DeviceWish::kCpu && free[1]);
+    Head head{&of, &line, line.jobs.begin(), order_.usage(of.owner), 0};
+    const bool may_start =
+        (of.asked.wish != DeviceWish::kGpu && Queue::floor_of(of.cpu_bucket) <= most[0]) ||
+        (of.asked.wish != DeviceWish::kCpu && Queue::floor_of(of.gpu_bucket) <= most[1]);
     if (may_start) {
-      order_.push(head);
+      if (skip_resting(head)) order_.push(head);
       continue;
     }
     std::optional<Head>& best = first[static_cast<size_t>(of.asked.wish)];
-    if (best && !is_behind(*best, head)) {
-      idle_.push_back(head);
-      continue;
-    }
-    if (best) idle_.push_back(*best);
-    best = head;
+    if (best && is_behind(head, *best)) continue;
+    if (skip_resting(head) && (!best || is_behind(*best, head)) && could_ever(head)) best = head;
   }
   for (const std::optional<Head>& head : first) {
     if (head) order_.push(*head);
@@ -96,7 +101,7 @@ void Look::gather() {
 // ---- The kind of device --------------------------------------------------------------------
 
 int64_t Look::gpu_start_us(const WaitingJob& job) const {
-  if (!room_.any_free(DeviceKind::kGpu)) {
+  if (fleet().most_room(DeviceKind::kGpu) < 0) {
     const int64_t first = room_.fit_time(job, DeviceKind::kGpu);
     if (first == kUnlimited) return kUnlimited;
     double ahead_us = 0;
@@ -114,7 +119,7 @@ int64_t Look::gpu_start_us(const WaitingJob& job) const {
       }
     }
     int32_t gpus = 0;
-    for (const Fleet::Group& g : room_.fleet().groups()) {
+    for (const Fleet::Group& g : fleet().groups()) {
       if (g.kind == DeviceKind::kGpu) gpus += g.usable;
     }
     return first + static_cast<int64_t>(ahead_us / std::max(1, gpus));
@@ -125,7 +130,7 @@ int64_t Look::gpu_start_us(const WaitingJob& job) const {
 /// Where it ends first, if both are known and the CPU could take it now.
 std::optional<Choice> Look::compare(const WaitingJob& job) {
   if (!job.on_cpu.rest.known() || !job.on_gpu.rest.known()) return std::nullopt;
-  if (!room_.has_kind(DeviceKind::kGpu, 1) || ++comparisons_ > kComparisonsMax) return std::nullopt;
+  if (!fleet().has_kind(DeviceKind::kGpu, 1) || ++comparisons_ > kComparisonsMax) return std::nullopt;
   if (room_.find(job, DeviceKind::kCpu).devices.empty()) return std::nullopt;
   const int64_t start_us = gpu_start_us(job);
   if (start_us == kUnlimited) return std::nullopt;
@@ -147,40 +152,45 @@ std::optional<Choice> Look::compare(const WaitingJob& job) {
                 true};
 }
 
-Choice Look::choose(const WaitingJob& job) {
-  const DeviceRequest& asked = job.asked;
-  if (asked.wish == DeviceWish::kAuto && !asked.kind_before) {
-    if (std::optional<Choice> choice = compare(job)) return *std::move(choice);
+Choice Look::choose_by_rule(const WaitingJob& job) const {
+  return choose_kind(job.asked, fleet().will_have_kind(DeviceKind::kCpu, 1),
+                     fleet().will_have_kind(DeviceKind::kGpu, 1), fleet().devices().note);
+}
+
+Pick Look::choose(const WaitingJob& job) {
+  if (job.asked.wish == DeviceWish::kCpu) return {DeviceKind::kCpu, std::nullopt};
+  if (job.asked.wish == DeviceWish::kGpu) return {DeviceKind::kGpu, std::nullopt};
+  if (!job.asked.kind_before) {
+    if (std::optional<Choice> choice = compare(job)) return {choice->kind, std::move(choice)};
   }
-  return choose_kind(asked, room_.will_have_kind(DeviceKind::kCpu, 1),
-                     room_.will_have_kind(DeviceKind::kGpu, 1), room_.fleet().devices().note);
+  return {choose_by_rule(job).kind, std::nullopt};
 }
 
 // ---- One job after another -----------------------------------------------------------------
 
-bool Look::start(const WaitingJob& job, const Choice& choice, const Room::Found& found) {
+bool Look::start(const WaitingJob& job, const Pick& pick, const Room::Found& found) {
+  const Choice choice = pick.weighed ? *pick.weighed : choose_by_rule(job);
   StartDecision start{job.uid, {}, choice.reason, choice.message};
-  for (const Fleet::Index i : found.devices) start.devices.push_back(room_.fleet().device(i).name);
+  for (const Fleet::Index i : found.devices) start.devices.push_back(fleet().device(i).name);
   room_.take(job, found.devices);
   order_.charge(job.owner, found.devices.size());
   decisions_.starts.push_back(std::move(start));
   return decisions_.starts.size() < kStartsMax;
 }
 
-Blocked Look::why(const WaitingJob& job, const Choice& choice, const Room::Found& found,
-                  bool first) {
+Blocked Look::why(const WaitingJob& job, const Pick& pick, const Room::Found& found) {
   Blocked blocked;
-  blocked.kind = choice.kind;
-  if (choice.weighed) blocked.note = choice.message;
-  const int32_t count = Room::count_of(job, choice.kind);
-  if (!room_.will_have_kind(choice.kind, count)) {
+  blocked.kind = pick.kind;
+  if (pick.weighed) blocked.note = pick.weighed->message;
+  const int32_t count = Room::count_of(job, pick.kind);
+  if (!fleet().will_have_kind(pick.kind, count)) {
     blocked.why = Blocked::Why::kNoDevice;
-  } else if (!room_.could_fit(job, choice.kind)) {
+  } else if (!fleet().could_fit(pick.kind, count, job.on(pick.kind).bytes)) {
     blocked.why = Blocked::Why::kTooLarge;
   } else {
     // Also while the devices are being checked: they are kept for it.
-    blocked.reservation = first ? room_.reserve(job, choice.kind) : found.reservation;
-    blocked.why = !room_.has_kind(choice.kind, count) ? Blocked::Why::kNoDevice
+    blocked.reservation = room_.reserve(job, pick.kind);
+    blocked.why = !fleet().has_kind(pick.kind, count) ? Blocked::Why::kNoDevice
                   : found.reservation >= 0            ? Blocked::Why::kReserved
                                                       : Blocked::Why::kNoRoom;
   }
@@ -189,26 +199,26 @@ Blocked Look::why(const WaitingJob& job, const Choice& choice, const Room::Found
 
 void Look::look_at(Head head) {
   const WaitingJob& job = head.first();
-  const Choice choice = choose(job);
-  const Room::Found found = room_.find(job, choice.kind);
-  const bool behind = head.misses > 0;
+  const Pick pick = choose(job);
+  const Room::Found found = room_.find(job, pick.kind);
   if (!found.devices.empty()) {
-    if (!start(job, choice, found)) {
+    if (!start(job, pick, found)) {
       decisions_.more = true;
       return;
     }
   } else {
-    if (!behind) {
-      Blocked blocked = why(job, choice, found, true);
+    if (head.misses == 0) {
+      Blocked blocked = why(job, pick, found);
       blocked.line = head.line->id;
       decisions_.waits.lines.push_back(std::move(blocked));
-    } else {
-      // It may be the first on another kind of device, but within a line all ask for the same.
-      ++looks_;
     }
-    ++head.misses;
     // Behind a job that found nothing: only if a smaller or a shorter one may still find something.
-    if (head.misses >= kMissesMax || looks_ >= kLooksMax || !room_.any_free(choice.kind)) return;
+    if (++head.misses >= kMissesMax || ++looks_ >= kLooksMax) return;
+    if (Queue::floor_of(pick.kind == DeviceKind::kGpu ? head.of->gpu_bucket
+                                                      : head.of->cpu_bucket) >
+        fleet().most_room(pick.kind)) {
+      return;
+    }
   }
   ++head.job;
   if (!skip_resting(head)) return;
@@ -220,13 +230,8 @@ Decisions Look::decide() {
   decisions_.wake_time_us = queue_.next_retry_us(now_us_);
   gather();
   while (!order_.empty() && !decisions_.more) look_at(order_.pop());
-  for (const Head& head : idle_) {
-    const WaitingJob& job = head.first();
-    Blocked blocked = why(job, choose(job), {}, false);
-    blocked.line = head.line->id;
-    decisions_.waits.lines.push_back(std::move(blocked));
-  }
   decisions_.preempts = room_.take_preempts();
+  decisions_.waits.lines_seen = queue_.last_line();
   decisions_.waits.reservations = room_.take_reservations();
   if (room_.wake_time_us() > 0) {
     decisions_.wake_time_us =

@@ -1,6 +1,7 @@
 #include "server/scheduler/fleet.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace trainyard::server {
@@ -49,6 +50,7 @@ void Fleet::set_devices(Devices devices) {
 void Fleet::rebuild() {
   nodes_.assign(devices_.devices.size(), {});
   keys_.assign(nodes_.size(), Key{-1, 0, 0});
+  next_ends_us_.assign(nodes_.size(), kUnlimited);
   groups_.clear();
   std::map<std::pair<DeviceKind, std::string>, int32_t> known;
   for (Index i = 0; i < std::ssize(nodes_); ++i) {
@@ -74,7 +76,6 @@ void Fleet::attach(Placed& placed) {
     placed.at.push_back(found->second);
     Node& node = nodes_[static_cast<size_t>(found->second)];
     node.jobs.push_back(&placed.job);
-    if (!placed.job.stopping) ++groups_[static_cast<size_t>(node.group)].running[placed.job.priority];
   }
 }
 
@@ -82,10 +83,6 @@ void Fleet::detach(const Placed& placed) {
   for (const Index i : placed.at) {
     Node& node = nodes_[static_cast<size_t>(i)];
     std::erase(node.jobs, &placed.job);
-    if (placed.job.stopping) continue;
-    auto& running = groups_[static_cast<size_t>(node.group)].running;
-    const auto count = running.find(placed.job.priority);
-    if (--count->second == 0) running.erase(count);
   }
 }
 
@@ -145,13 +142,19 @@ void Fleet::refresh(Index i) {
   node.cores = d.kind == DeviceKind::kCpu ? d.cores : 0;
   node.cores_free = node.cores;
   node.taken = false;
-  node.next_end_us = kUnlimited;
+  node.priority_min = std::numeric_limits<int32_t>::max();
+  node.start_min_us = kUnlimited;
+  int64_t& next_end_us = next_ends_us_[static_cast<size_t>(i)];
+  next_end_us = kUnlimited;
   for (const PlacedJob* job : node.jobs) {
     if (d.memory_bytes > 0) node.room_bytes -= job->bytes + d.overhead_bytes;
     node.cores_free -= threads_on(node, job->threads);
     node.taken |= job->exclusive;
-    if (job->stopping) node.next_end_us = 0;
-    if (job->end.known()) node.next_end_us = std::min(node.next_end_us, job->end.high_us);
+    if (job->stopping) next_end_us = 0;
+    if (job->end.known()) next_end_us = std::min(next_end_us, job->end.high_us);
+    if (job->stopping || !job->running) continue;
+    node.priority_min = std::min(node.priority_min, job->priority);
+    node.start_min_us = std::min(node.start_min_us, job->start_time_us);
   }
   Key& key = keys_[static_cast<size_t>(i)];
   Key now{-1, 0, 0};
@@ -160,6 +163,42 @@ void Fleet::refresh(Index i) {
   if (key.jobs >= 0) group.free.erase(key);
   if (now.jobs >= 0) group.free.insert(now);
   key = now;
+}
+
+bool Fleet::has_kind(DeviceKind kind, int32_t count) const {
+  return std::ranges::any_of(
+      groups_, [&](const Group& g) { return g.kind == kind && g.usable >= count; });
+}
+bool Fleet::will_have_kind(DeviceKind kind, int32_t count) const {
+  return std::ranges::any_of(groups_,
+                             [&](const Group& g) { return g.kind == kind && g.soon >= count; });
+}
+bool Fleet::could_fit(DeviceKind kind, int32_t count, int64_t bytes) const {
+  return std::ranges::any_of(groups_, [&](const Group& g) {
+    // What others leave of a device is not known before it is usable.
+    return g.kind == kind && g.soon >= count && (g.usable < count || g.idle_bytes >= bytes);
+  });
+}
+bool Fleet::could_fit_together(DeviceKind kind, int32_t count, int64_t bytes) const {
+  if (count == 1) return could_fit(kind, count, bytes);
+  return std::ranges::any_of(groups_, [&](const Group& g) {
+    return g.kind == kind && g.soon >= count &&
+           std::ranges::count_if(g.members, [&](Index i) {
+             return node(i).soon && node(i).idle_bytes >= bytes;
+           }) >= count;
+  });
+}
+int64_t Fleet::most_room(DeviceKind kind) const {
+  int64_t most = -1;
+  for (const Group& g : groups_) {
+    if (g.kind != kind) continue;
+    for (auto it = g.free.end(); it != g.free.begin();) {  // the last of each number of jobs
+      --it;
+      most = std::max(most, it->room_bytes);
+      it = g.free.lower_bound({it->jobs, std::numeric_limits<int64_t>::min(), 0});
+    }
+  }
+  return most;
 }
 
 bool Fleet::fits(Index i, const Ask& ask) const { return has_room(node(i), ask); }

@@ -37,7 +37,9 @@ class Fleet {
     int32_t cores = 0;        // of the CPU; 0: they are not counted
     int32_t cores_free = 0;
     bool taken = false;       // by an exclusive job
-    int64_t next_end_us = 0;  // the first upper end of its jobs; kUnlimited: none is known
+    // Of its jobs that could be stopped for another: the lowest priority, and the first start.
+    int32_t priority_min = 0;
+    int64_t start_min_us = kUnlimited;  // none
     std::vector<const PlacedJob*> jobs;
   };
   /// Devices that take one more job: fewest jobs first, then the least room.
@@ -55,7 +57,6 @@ class Fleet {
     int32_t usable = 0, soon = 0;
     int64_t idle_bytes = 0;  // the most that one had, at the last change of the devices
     std::set<Key> free;
-    std::map<int32_t, int32_t> running;  // jobs that could be preempted, by priority
   };
 
   Fleet() = default;
@@ -80,9 +81,21 @@ class Fleet {
 
   const Devices& devices() const { return devices_; }
   const Device& device(Index i) const { return devices_.devices[static_cast<size_t>(i)]; }
+  /// The first upper end of the device's jobs; kUnlimited: none is known.
+  int64_t next_end_us(Index i) const { return next_ends_us_[static_cast<size_t>(i)]; }
   const Node& node(Index i) const { return nodes_[static_cast<size_t>(i)]; }
   std::span<const Group> groups() const { return groups_; }
 
+  /// Whether that many devices of this kind and of one model are usable, or will be in seconds.
+  bool has_kind(DeviceKind kind, int32_t count) const;
+  bool will_have_kind(DeviceKind kind, int32_t count) const;
+  /// Whether a device of so many alike could have room for a plan of so many bytes if it had no
+  /// other job, as other processes leave it.
+  bool could_fit(DeviceKind kind, int32_t count, int64_t bytes) const;
+  /// The same of that many devices alike; looks at each.
+  bool could_fit_together(DeviceKind kind, int32_t count, int64_t bytes) const;
+  /// The most that a device of this kind that takes one more job has room for; below 0: none does.
+  int64_t most_room(DeviceKind kind) const;
   /// Whether one more job fits now.
   bool fits(Index i, const Ask& ask) const;
   /// The most that it could ever have room for, as other processes leave it, has the ask.
@@ -107,6 +120,7 @@ class Fleet {
 
   Devices devices_;
   std::vector<Node> nodes_;  // of devices_
+  std::vector<int64_t> next_ends_us_;  // of each device, side by side: all are looked through
   std::vector<Key> keys_;    // of each node in its group's `free`; jobs < 0: it is not there
   std::vector<Group> groups_;
   std::unordered_map<std::string_view, Index> by_name_;  // names in devices_

@@ -6,15 +6,18 @@ namespace trainyard::server {
 
 Order::Order(const Shares& shares, int64_t now_us) : shares_(shares), now_us_(now_us) {}
 
-double Order::usage(const std::string& owner) const {
+double Order::usage(const std::string& owner) {
   if (!shares_.enabled()) return 0;
-  const auto more = charged_.find(owner);
-  return shares_.usage(owner, now_us_) + (more == charged_.end() ? 0 : more->second);
+  const auto [known, fresh] = usage_.try_emplace(owner, 0);
+  if (fresh) known->second = shares_.usage(owner, now_us_);
+  return known->second;
 }
 
 void Order::charge(const std::string& owner, size_t devices) {
   if (!shares_.enabled()) return;
-  charged_[owner] += static_cast<double>(devices) * static_cast<double>(Shares::kLeastUs) / 1e6;
+  (void)usage(owner);
+  usage_.find(owner)->second +=
+      static_cast<double>(devices) * static_cast<double>(Shares::kLeastUs) / 1e6;
 }
 
 void Order::push(Head head) {

@@ -1,9 +1,10 @@
 // server/scheduler/order.h: which line of the queue is next.
 #pragma once
 
-#include <map>
 #include <set>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "server/scheduler/queue.h"
@@ -35,7 +36,7 @@ inline bool is_behind(const Head& a, const Head& b) {
 class Order {
  public:
   Order(const Shares& shares, int64_t now_us);
-  double usage(const std::string& owner) const;
+  double usage(const std::string& owner);
   /// The owner's jobs have so many devices more.
   void charge(const std::string& owner, size_t devices);
   void push(Head head);
@@ -47,7 +48,7 @@ class Order {
   const Shares& shares_;
   const int64_t now_us_;
   std::vector<Head> heads_;  // a heap
-  std::map<std::string, double, std::less<>> charged_;  // device-seconds by owner
+  std::unordered_map<std::string_view, double> usage_;  // device-seconds by owner, as of the queue
 };
 
 }  // namespace trainyard::server

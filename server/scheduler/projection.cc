@@ -16,7 +16,7 @@ namespace {
 /// Devices of a kind that are looked into for one job; those beyond come free later.
 constexpr int kDevicesMax = 256;
 
-using Pick = int64_t Range::*;
+using Field = int64_t Range::*;  // low, likely or high
 
 std::vector<const WaitingJob*> in_order(const Queue& queue, const Shares& shares, int64_t now_us,
                                         size_t count_max) {
@@ -41,8 +41,8 @@ std::vector<const WaitingJob*> in_order(const Queue& queue, const Shares& shares
 /// The fleet's future, with one end for each job.
 class Future {
  public:
-  Future(const Fleet& fleet, Pick pick, int64_t now_us)
-      : fleet_(fleet), pick_(pick), now_us_(now_us), first_(fleet.groups().size()) {
+  Future(const Fleet& fleet, Field field, int64_t now_us)
+      : fleet_(fleet), field_(field), now_us_(now_us), first_(fleet.groups().size()) {
     for (Fleet::Index i = 0; i < std::ssize(fleet.devices().devices); ++i) {
       const Device& d = fleet.device(i);
       Place& place = places_.emplace_back();
@@ -50,7 +50,7 @@ class Future {
       for (const PlacedJob* job : fleet.node(i).jobs) {
         int64_t end = kUnlimited;
         if (job->stopping || job->end.known()) {
-          end = std::max(now_us, job->stopping ? 0 : job->end.*pick);
+          end = std::max(now_us, job->stopping ? 0 : job->end.*field);
         }
         place.stays.push_back({end, job->bytes, job->threads, job->exclusive});
       }
@@ -87,7 +87,7 @@ class Future {
     if (best.devices.empty()) return best;
     best.time_us = std::max(best.time_us, is_resting(job, now_us_) ? job.retry_time_us : now_us_);
     const Range& rest = job.on(kind).rest;
-    if (rest.known()) best.end_us = best.time_us + rest.*pick_;
+    if (rest.known()) best.end_us = best.time_us + rest.*field_;
     return best;
   }
   void take(const WaitingJob& job, DeviceKind kind, const Start& start) {
@@ -160,7 +160,7 @@ class Future {
   }
 
   const Fleet& fleet_;
-  const Pick pick_;
+  const Field field_;
   const int64_t now_us_;
   std::vector<Place> places_;
   std::vector<std::set<std::pair<int64_t, Fleet::Index>>> first_;  // by group
@@ -189,17 +189,17 @@ std::vector<Projected> project(const Queue& queue, const Fleet& fleet, const Sha
                                int64_t now_us, size_t count_max) {
   const std::vector<const WaitingJob*> jobs = in_order(queue, shares, now_us, count_max);
   std::vector<Projected> projected(jobs.size());
-  for (const Pick pick : {&Range::low_us, &Range::likely_us, &Range::high_us}) {
-    Future future(fleet, pick, now_us);
+  for (const Field field : {&Range::low_us, &Range::likely_us, &Range::high_us}) {
+    Future future(fleet, field, now_us);
     for (size_t j = 0; j < jobs.size(); ++j) {
       const DeviceKind kind = choose(*jobs[j], fleet, future);
       const Future::Start start = future.find(*jobs[j], kind);
       future.take(*jobs[j], kind, start);
       Projected& to = projected[j];
       to.uid = jobs[j]->uid;
-      if (start.time_us != kUnlimited) to.start.*pick = start.time_us;
-      if (start.end_us != kUnlimited) to.end.*pick = start.end_us;
-      if (pick == &Range::likely_us && !start.devices.empty()) {
+      if (start.time_us != kUnlimited) to.start.*field = start.time_us;
+      if (start.end_us != kUnlimited) to.end.*field = start.end_us;
+      if (field == &Range::likely_us && !start.devices.empty()) {
         to.device = fleet.device(start.devices.front()).name;
       }
     }

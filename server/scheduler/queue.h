@@ -58,11 +58,15 @@ class Queue {
   int64_t line_of(std::string_view uid) const;
   /// Lines are not empty.
   const std::map<Class, Line>& lines() const { return lines_; }
+  /// The newest line that there has been.
+  int64_t last_line() const { return last_line_; }
   /// When the first of the pauses after `now_us` ends (is_resting).
   std::optional<int64_t> next_retry_us(int64_t now_us) const;
 
   /// Jobs whose bytes differ by less than a seventh or so are looked at alike.
   static int64_t bucket_of(int64_t bytes);
+  /// The least bytes in the bucket.
+  static int64_t floor_of(int64_t bucket) { return (bucket % 16) << (bucket / 16); }
 
  private:
   struct Place {

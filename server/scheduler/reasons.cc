@@ -295,9 +295,21 @@ std::optional<WaitReason> WaitReasons::find(const Queue& queue, const Fleet& fle
     return WaitReason{"RETRY_BACKOFF", "Its worker was lost " + std::to_string(job->workers_lost) +
                                            " times without progress; it restarts after a pause."};
   }
-  const auto found = std::ranges::find(lines, queue.line_of(uid), &Blocked::line);
-  if (found == lines.end()) return std::nullopt;
-  return reason_of(*found, *this, *job, fleet, policy, now_us);
+  const int64_t line = queue.line_of(uid);
+  const auto found = std::ranges::find(lines, line, &Blocked::line);
+  if (found != lines.end()) return reason_of(*found, *this, *job, fleet, policy, now_us);
+  if (line > lines_seen) return std::nullopt;
+  Blocked blocked{line, Blocked::Why::kNoRoom, DeviceKind::kCpu, -1, {}};
+  blocked.kind = choose_kind(job->asked, fleet.will_have_kind(DeviceKind::kCpu, 1),
+                             fleet.will_have_kind(DeviceKind::kGpu, 1), "")
+                     .kind;
+  const int32_t count = Room::count_of(*job, blocked.kind);
+  if (!fleet.will_have_kind(blocked.kind, count)) {
+    blocked.why = Blocked::Why::kNoDevice;
+  } else if (!fleet.could_fit(blocked.kind, count, job->on(blocked.kind).bytes)) {
+    blocked.why = Blocked::Why::kTooLarge;
+  }
+  return reason_of(blocked, *this, *job, fleet, policy, now_us);
 }
 
 }  // namespace trainyard::server

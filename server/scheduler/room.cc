@@ -12,6 +12,8 @@ namespace {
 constexpr int64_t kPreemptGainUs = 60'000'000;
 /// Devices with room that are passed by because they are reserved, before a search ends.
 constexpr int kPassedMax = 64;
+/// Devices of a kind whose jobs are weighed against each other, in the order of the inventory.
+constexpr int kVictimDevicesMax = 512;
 
 int64_t upper_end_of(const WaitingJob& job, DeviceKind kind, int64_t now_us) {
   const Range& rest = job.on(kind).rest;
@@ -36,31 +38,6 @@ int32_t Room::count_of(const WaitingJob& job, DeviceKind kind) {
 
 bool Room::is_kind(size_t group, DeviceKind kind) const {
   return fleet_.groups()[group].kind == kind;
-}
-
-bool Room::any_free(DeviceKind kind) const {
-  return std::ranges::any_of(fleet_.groups(), [&](const Fleet::Group& g) {
-    return g.kind == kind && !g.free.empty();
-  });
-}
-bool Room::has_kind(DeviceKind kind, int32_t count) const {
-  return std::ranges::any_of(fleet_.groups(), [&](const Fleet::Group& g) {
-    return g.kind == kind && g.usable >= count;
-  });
-}
-bool Room::will_have_kind(DeviceKind kind, int32_t count) const {
-  return std::ranges::any_of(fleet_.groups(), [&](const Fleet::Group& g) {
-    return g.kind == kind && g.soon >= count;
-  });
-}
-
-bool Room::could_fit(const WaitingJob& job, DeviceKind kind) const {
-  const Fleet::Ask ask = ask_of(job, kind);
-  const int32_t count = count_of(job, kind);
-  return std::ranges::any_of(fleet_.groups(), [&](const Fleet::Group& g) {
-    // What others leave of a device is not known before it is usable.
-    return g.kind == kind && g.soon >= count && (g.usable < count || g.idle_bytes >= ask.bytes);
-  });
 }
 
 // ---- What is free --------------------------------------------------------------------------
@@ -164,14 +141,18 @@ void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices)
 // By time; a device that ends nothing sooner than those found is not looked into.
 std::vector<std::pair<int64_t, Fleet::Index>> Room::soonest(size_t group, const Fleet::Ask& ask,
                                                             int32_t count) const {
-  std::vector<std::pair<int64_t, Fleet::Index>> found;  // a heap: the latest on top
+  const Fleet::Group& g = fleet_.groups()[group];
+  std::vector<std::pair<int64_t, Fleet::Index>> found;
   const auto full = [&] { return std::ssize(found) == count; };
-  for (const Fleet::Index i : fleet_.groups()[group].members) {
-    const Fleet::Node& node = fleet_.node(i);
-    if (!node.usable) continue;
-    const bool fits = fleet_.fits(i, ask);
-    if (full() && !fits && node.next_end_us >= found.front().first) continue;
-    const std::pair entry{fits ? now_us_ : fleet_.fit_time(i, ask, now_us_), i};
+  for (auto it = g.free.lower_bound({0, ask.bytes, 0}); it != g.free.end() && !full(); ++it) {
+    if (fleet_.fits(it->device, ask)) found.emplace_back(now_us_, it->device);
+  }
+  if (full()) return found;
+  std::ranges::make_heap(found);  // the latest on top
+  for (const Fleet::Index i : g.members) {
+    const int64_t least_us = full() ? found.front().first : kUnlimited;
+    if (fleet_.next_end_us(i) >= least_us || fleet_.fits(i, ask)) continue;
+    const std::pair entry{fleet_.fit_time(i, ask, now_us_), i};
     if (entry.first == kUnlimited || (full() && entry >= found.front())) continue;
     if (full()) {
       std::ranges::pop_heap(found);
@@ -270,6 +251,10 @@ int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
 
 // ---- Who makes room ------------------------------------------------------------------------
 
+void Room::wake_at(int64_t time_us) {
+  if (wake_time_us_ == 0 || time_us < wake_time_us_) wake_time_us_ = time_us;
+}
+
 bool Room::find_victims(const WaitingJob& job, const Fleet::Ask& ask, Victims& victims) {
   const Fleet::Node& node = fleet_.node(victims.device);
   if (!node.usable || !fleet_.could_fit(victims.device, ask)) return false;
@@ -280,8 +265,7 @@ bool Room::find_victims(const WaitingJob& job, const Fleet::Ask& ask, Victims& v
     const int64_t ripe_us = other->start_time_us + policy_.preempt_after_us;
     if (!other->running || ripe_us > now_us_) {
       // Starting ones wake us by themselves.
-      if (other->running && (wake_time_us_ == 0 || ripe_us < wake_time_us_))
-        wake_time_us_ = ripe_us;
+      if (other->running) wake_at(ripe_us);
       continue;
     }
     if (Fleet::upper_end(*other, now_us_) <= now_us_ + kPreemptGainUs) continue;
@@ -340,9 +324,18 @@ bool Room::preempt(const WaitingJob& job, DeviceKind kind, Reservation& reservat
   for (size_t group = 0; group < groups_.size(); ++group) {
     const Fleet::Group& g = fleet_.groups()[group];
     if (g.kind != kind || g.usable < count || groups_[group].reservation >= 0) continue;
-    if (g.running.empty() || g.running.begin()->first >= job.priority) continue;
     std::vector<Victims> found;
+    int looked = 0;
     for (const Fleet::Index i : g.members) {
+      const Fleet::Node& node = fleet_.node(i);
+      const bool lower = node.start_min_us != kUnlimited && node.priority_min < job.priority;
+      if (!lower && !fleet_.fits(i, reservation.ask)) continue;
+      const int64_t ripe_us = node.start_min_us + policy_.preempt_after_us;
+      if (lower && ripe_us > now_us_) {
+        wake_at(ripe_us);
+        if (!fleet_.fits(i, reservation.ask)) continue;
+      }
+      if (++looked > kVictimDevicesMax) break;
       Victims victims{i, 0, 0, {}};
       if (find_victims(job, reservation.ask, victims)) found.push_back(std::move(victims));
     }

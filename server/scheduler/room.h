@@ -29,13 +29,6 @@ class Room {
   static Fleet::Ask ask_of(const WaitingJob& job, DeviceKind kind);
   static int32_t count_of(const WaitingJob& job, DeviceKind kind);
 
-  /// Some device of this kind takes one more job.
-  bool any_free(DeviceKind kind) const;
-  /// Whether that many devices of this kind and of one model are usable, or will be in seconds.
-  bool has_kind(DeviceKind kind, int32_t count) const;
-  bool will_have_kind(DeviceKind kind, int32_t count) const;
-  /// Whether a device could have room for it if it had no other job, as other processes leave it.
-  bool could_fit(const WaitingJob& job, DeviceKind kind) const;
   /// Does not look where nothing so large fits any more.
   Found find(const WaitingJob& job, DeviceKind kind);
   void take(const WaitingJob& job, const std::vector<Fleet::Index>& devices);
@@ -71,6 +64,7 @@ class Room {
   Spare spare_at(Fleet::Index device, const Fleet::Ask& ask, int64_t time_us,
                  const std::vector<const PlacedJob*>& leaving) const;
   bool preempt(const WaitingJob& job, DeviceKind kind, Reservation& reservation);
+  void wake_at(int64_t time_us);
   bool find_victims(const WaitingJob& job, const Fleet::Ask& ask, Victims& victims);
 
   Fleet& fleet_;

@@ -173,8 +173,9 @@ struct Blocked {
 /// words, for those that go on waiting.
 struct WaitReasons {
   bool draining = false;
-  std::vector<Blocked> lines;
+  std::vector<Blocked> lines;  // of which there is more to say than that there is no room
   std::vector<Reservation> reservations;
+  int64_t lines_seen = 0;  // Queue::last_line() then
   /// `fleet` with the devices that were decided on. Nothing if the job was not there to be decided on, and
   /// for one that rests although no worker was lost: the reason that it went (back) to the queue
   /// with says more.

@@ -57,6 +57,7 @@ RESUME_JOB = Method("JobService/ResumeJob", v1.ResumeJobRequest, v1.Job, patient
 RETRY_JOB = Method("JobService/RetryJob", v1.RetryJobRequest, v1.Job)  # always with a request_id
 FORK_JOB = Method("JobService/ForkJob", v1.ForkJobRequest, v1.Job)  # likewise
 LIST_CHECKPOINTS = Method("JobService/ListCheckpoints", v1.ListCheckpointsRequest, v1.ListCheckpointsResponse)
+LIST_QUEUE = Method("JobService/ListQueue", v1.ListQueueRequest, v1.ListQueueResponse)
 SET_JOB_PRIORITY = Method("JobService/SetJobPriority", v1.SetJobPriorityRequest, v1.Job)
 DELETE_JOB = Method("JobService/DeleteJob", v1.DeleteJobRequest, Empty, retry=False)
 WATCH_JOB = Method("JobService/WatchJob", v1.WatchJobRequest, v1.WatchJobResponse)

@@ -220,6 +220,12 @@ class Client:
         return list(self._channel.call(rpc.LIST_CHECKPOINTS, v1.ListCheckpointsRequest(
             name=self._name("jobs", job))).checkpoints)
 
+    def queue(self, job: str | v1.Job | None = None, limit: int = 100) -> list[v1.QueuedJob]:
+        """The first `limit` (at most 1000) jobs that wait, in the order in which they are expected to start, or `job`
+        alone: position, expected start and end, and what each waits for."""
+        return list(self._channel.call(rpc.LIST_QUEUE, v1.ListQueueRequest(
+            parent=self._channel.parent, page_size=limit, name=self._name("jobs", job) if job else "")).jobs)
+
     def set_priority(self, job: str | v1.Job, priority: int) -> v1.Job:
         """Another place in the queue for a job that has not ended: -100 to 100, higher goes first. A running job is not
         interrupted. InvalidArgumentError / FIELD_OUT_OF_RANGE; ConflictError / JOB_STATE_CONFLICT once it has ended."""
